@@ -1,0 +1,18 @@
+# Warnings, sanitizers and hardening that every target of this project gets.
+
+set(GAUDI_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=")
+option(GAUDI_WERROR "Make warnings errors" OFF)
+
+add_library(gaudi_options INTERFACE)
+target_compile_features(gaudi_options INTERFACE cxx_std_20)
+target_compile_options(gaudi_options INTERFACE
+  -Wall -Wextra -Wshadow -Wundef -fvisibility=hidden
+  $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti -Wnon-virtual-dtor -Woverloaded-virtual
+                            -Wold-style-cast -fvisibility-inlines-hidden>
+  $<$<BOOL:${GAUDI_WERROR}>:-Werror>)
+if(GAUDI_SANITIZE)
+  target_compile_options(gaudi_options INTERFACE
+    -fsanitize=${GAUDI_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_link_options(gaudi_options INTERFACE -fsanitize=${GAUDI_SANITIZE})
+endif()
