@@ -1,0 +1,75 @@
+/**
+ * An open card.
+ *
+ * Owns the compute file descriptor that it opened, and the count of submissions
+ * in flight on it. Thread-safe. Memory handles, mappings and queues refer to
+ * their device and must go first.
+ */
+#pragma once
+
+#include "hlthunk_shim/library.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+namespace gaudi::shim {
+
+class device {
+public:
+    /**
+     * Open the compute node of a card.
+     *
+     * @param lib       Usable library; must outlive the device.
+     * @param bus_id    "dddd:bb:dd.f" of the card.
+     * @param device_p  Filled on success only.
+     * @return 0, or -errno: -EBUSY when somebody has the card open, -EAGAIN
+     *         during a reset, -EINVAL for an unknown bus id.
+     */
+    [[nodiscard]] static int open(const library &lib, const std::string &bus_id,
+                                  std::unique_ptr<device> &device_p);
+
+    ~device();
+    device(const device &)            = delete;
+    device &operator=(const device &) = delete;
+
+    [[nodiscard]] const library &lib() const { return lib_; }
+    [[nodiscard]] int fd() const { return fd_; }
+    [[nodiscard]] const std::string &bus_id() const { return bus_id_; }
+    [[nodiscard]] const hlthunk_hw_ip_info &hw_info() const { return info_; }
+
+    /**
+     * Submit command buffers of one queue as one job.
+     *
+     * @return 0; -EAGAIN when the driver's limit of jobs in flight is reached
+     *         (the driver is not called then, it would spin); else -errno.
+     */
+    [[nodiscard]] int submit(hl_cs_chunk *chunks, uint32_t count,
+                             uint64_t &seq_p);
+
+    /**
+     * Look at a job, waiting up to a time.
+     *
+     * @param timeout_us  0 only polls.
+     * @return 1 done, 0 still running, or -errno as the job ended: -EIO aborted,
+     *         -ETIMEDOUT lost, -ENODEV the device is in reset or gone.
+     */
+    [[nodiscard]] int query(uint64_t seq, uint32_t timeout_us) const;
+
+    /** Give back the in-flight slot of a job that @ref query saw ended. */
+    void retire(uint64_t seq);
+
+private:
+    device(const library &lib, int fd, std::string bus_id);
+
+    const library &lib_;
+    int fd_;
+    std::string bus_id_;
+    hlthunk_hw_ip_info info_{};
+    std::atomic<uint64_t> last_seq_{0};
+    /* Whether the job whose sequence number ends in these six bits is unretired:
+     * the driver's own ring, and its rule for "full". */
+    std::atomic<bool> in_flight_[max_cs_in_flight]{};
+};
+
+} // namespace gaudi::shim

@@ -1,0 +1,19 @@
+#include "hlthunk_shim/dma_queue.h"
+
+#include "hlthunk_shim/user_cb_queue.h"
+
+#include <cerrno>
+
+namespace gaudi::shim {
+
+int make_dma_queue(device &dev, dma_direction direction,
+                   const dma_queue_options &options,
+                   std::unique_ptr<dma_queue> &queue_p)
+{
+    if (dev.hw_info().device_id != pci_id_gaudi2) {
+        return -ENOTSUP;
+    }
+    return user_cb_queue::create(dev, direction, options, queue_p);
+}
+
+} // namespace gaudi::shim

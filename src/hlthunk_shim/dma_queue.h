@@ -1,0 +1,88 @@
+/**
+ * A queue of DMA copies on one card.
+ *
+ * The interface has one implementation for each way in which a card takes work
+ * (make_dma_queue picks it); nothing above knows which. A queue is used by one
+ * thread at a time; different queues of one card may run in parallel. Copies of
+ * one queue end in the order of their submission.
+ */
+#pragma once
+
+#include "hlthunk_shim/device.h"
+
+#include <cstdint>
+#include <memory>
+
+namespace gaudi::shim {
+
+/** What the two device virtual addresses of a copy stand for. */
+enum class dma_direction { host_to_device, device_to_host, device_to_device };
+
+/** How one copy ended. */
+struct dma_completion {
+    void *cookie; /**< as given to submit */
+    int status;   /**< 0, -EIO aborted, -ETIMEDOUT lost, -ENODEV card gone */
+};
+
+class dma_queue {
+public:
+    virtual ~dma_queue()                    = default;
+    dma_queue(const dma_queue &)            = delete;
+    dma_queue &operator=(const dma_queue &) = delete;
+
+    /**
+     * Start a copy between device virtual addresses, split into as many packets
+     * as it needs.
+     *
+     * @param length  bytes; 0 is a copy that ends after the ones before it.
+     * @param cookie  Returned by @ref poll.
+     * @param id_p    Names the job for @ref wait; filled on success only.
+     * @return 0; -EAGAIN when this queue or the card has no room, poll and try
+     *         again; -EMSGSIZE beyond what all command buffers of the queue
+     *         describe; else -errno of the driver, and nothing was started.
+     */
+    [[nodiscard]] virtual int submit(uint64_t dst, uint64_t src,
+                                     uint64_t length, void *cookie,
+                                     uint64_t &id_p) = 0;
+
+    /**
+     * Collect ended copies, oldest first, without waiting.
+     *
+     * @return Entries written to `completions`, at most `max`.
+     */
+    virtual unsigned poll(dma_completion *completions, unsigned max) = 0;
+
+    /**
+     * Wait until a copy has ended. It still has to be collected by @ref poll.
+     *
+     * @param timeout_us  Longest wait.
+     * @return Its status as in dma_completion, or -EAGAIN at the timeout.
+     */
+    [[nodiscard]] virtual int wait(uint64_t id, uint64_t timeout_us) = 0;
+
+    /** Copies submitted and not yet collected. */
+    [[nodiscard]] virtual unsigned outstanding() const = 0;
+
+protected:
+    dma_queue() = default;
+};
+
+/** Sizes of a queue. */
+struct dma_queue_options {
+    /** Copies (and command buffers) in flight, a power of two. */
+    unsigned depth = 64;
+    /** Longest copy of one packet, bytes; 0 for what the packet holds. Smaller
+     *  values exercise the splitting. */
+    uint64_t max_packet_bytes = 0;
+};
+
+/**
+ * Create a queue for one direction.
+ *
+ * @return 0 or -errno; -ENOTSUP for a card that takes no command submissions.
+ */
+[[nodiscard]] int make_dma_queue(device &dev, dma_direction direction,
+                                 const dma_queue_options &options,
+                                 std::unique_ptr<dma_queue> &queue_p);
+
+} // namespace gaudi::shim

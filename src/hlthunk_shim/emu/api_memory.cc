@@ -1,0 +1,162 @@
+/* Device memory, mappings, dma-buf export, command buffers. */
+#include "hlthunk_shim/emu/card.h"
+#include "hlthunk_shim/emu/export.h"
+#include "hlthunk_shim/emu/nodes.h"
+#include "hlthunk_shim/emu/settings.h"
+
+#include <cerrno>
+
+#include <fcntl.h>
+
+using namespace gaudi::emu;
+
+namespace {
+
+/* Calls with a 64-bit result say 0 for failure and leave errno. The value is a
+ * reference because the call that gives `ret` fills it. */
+uint64_t answer(int ret, const uint64_t &value)
+{
+    if (ret != 0) {
+        errno = -ret;
+        return 0;
+    }
+    return value;
+}
+
+} // namespace
+
+HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_alloc(int fd, uint64_t size,
+                                                    uint64_t /* page_size */,
+                                                    bool /* contiguous */,
+                                                    bool /* shared */)
+{
+    card *compute   = find_compute(fd);
+    uint64_t handle = 0;
+    return answer((compute == nullptr) ? -EBADF
+                                       : compute->allocate(size, handle),
+                  handle);
+}
+
+HLTHUNK_PUBLIC int hlthunk_device_memory_free(int fd, uint64_t handle)
+{
+    card *compute = find_compute(fd);
+    return (compute == nullptr) ? -EBADF : compute->free(handle);
+}
+
+HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_map(int fd, uint64_t handle,
+                                                  uint64_t hint_addr)
+{
+    card *compute = find_compute(fd);
+    uint64_t va   = 0;
+    return answer((compute == nullptr)
+                      ? -EBADF
+                      : compute->map_device(handle, hint_addr, va),
+                  va);
+}
+
+HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map(int fd, void *host,
+                                                uint64_t /* hint_addr */,
+                                                uint64_t size)
+{
+    card *compute = find_compute(fd);
+    uint64_t va   = 0;
+    return answer((compute == nullptr) ? -EBADF
+                                       : compute->map_host(host, size, va),
+                  va);
+}
+
+HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map_flags(int fd, void *host,
+                                                      uint64_t hint_addr,
+                                                      uint64_t size,
+                                                      uint32_t flags)
+{
+    /* Flags only force a hint or ask for alignment of one. */
+    if (flags != 0) {
+        errno = EINVAL;
+        return 0;
+    }
+    return hlthunk_host_memory_map(fd, host, hint_addr, size);
+}
+
+HLTHUNK_PUBLIC int hlthunk_get_dev_memalloc_page_orders(int fd,
+                                                        uint64_t *page_orders)
+{
+    if ((find_any(fd) == nullptr) || (page_orders == nullptr)) {
+        return -EINVAL;
+    }
+    *page_orders = 0; /* one page size only */
+    return 0;
+}
+
+HLTHUNK_PUBLIC int hlthunk_memory_unmap(int fd, uint64_t device_va)
+{
+    card *compute = find_compute(fd);
+    return (compute == nullptr) ? -EBADF : compute->unmap(device_va);
+}
+
+HLTHUNK_PUBLIC int
+hlthunk_device_mapped_memory_export_dmabuf_fd(int fd, uint64_t device_va,
+                                              uint64_t size, uint64_t offset,
+                                              uint32_t flags)
+{
+    card *compute = find_compute(fd);
+    if (flags != (O_RDWR | O_CLOEXEC)) {
+        return -EINVAL;
+    }
+    return (compute == nullptr)
+               ? -EBADF
+               : compute->export_dmabuf(device_va, size, offset);
+}
+
+HLTHUNK_PUBLIC int hlthunk_device_memory_export_dmabuf_fd(int fd, uint64_t,
+                                                          uint64_t, uint32_t)
+{
+    if (find_compute(fd) == nullptr) {
+        return -EBADF;
+    }
+    log("hlthunk_device_memory_export_dmabuf_fd is for cards without an MMU");
+    return -EINVAL;
+}
+
+HLTHUNK_PUBLIC int hlthunk_request_command_buffer(int fd, uint32_t size,
+                                                  uint64_t *cb_handle)
+{
+    card *compute = find_compute(fd);
+    if (cb_handle == nullptr) {
+        return -EINVAL;
+    }
+    return (compute == nullptr)
+               ? -EBADF
+               : compute->create_command_buffer(size, false, *cb_handle);
+}
+
+HLTHUNK_PUBLIC int hlthunk_request_mapped_command_buffer(int fd, uint32_t size,
+                                                         uint64_t *cb_handle)
+{
+    card *compute = find_compute(fd);
+    if (cb_handle == nullptr) {
+        return -EINVAL;
+    }
+    return (compute == nullptr)
+               ? -EBADF
+               : compute->create_command_buffer(size, true, *cb_handle);
+}
+
+HLTHUNK_PUBLIC int hlthunk_get_mapped_cb_device_va_by_handle(int fd,
+                                                             uint64_t cb_handle,
+                                                             uint64_t *va)
+{
+    card *compute = find_compute(fd);
+    if (va == nullptr) {
+        return -EINVAL;
+    }
+    return (compute == nullptr) ? -EBADF
+                                : compute->command_buffer_va(cb_handle, *va);
+}
+
+HLTHUNK_PUBLIC int hlthunk_destroy_command_buffer(int fd, uint64_t cb_handle)
+{
+    card *compute = find_compute(fd);
+    return (compute == nullptr) ? -EBADF
+                                : compute->destroy_command_buffer(cb_handle);
+}

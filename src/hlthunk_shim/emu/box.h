@@ -1,0 +1,35 @@
+/**
+ * The emulated machine: its cards' names and who has them.
+ *
+ * A card is taken by binding an abstract socket named after user, box and card,
+ * so it is free again the moment its holder dies, and nothing stays behind.
+ * Processes of one user and network namespace that give HLTHUNK_EMU_NODE the
+ * same value share a box.
+ */
+#pragma once
+
+#include <string>
+
+namespace gaudi::emu {
+
+/** Bus id of a card, "dddd:bb:dd.f". */
+std::string bus_id_of(unsigned index);
+
+/** OCP module id of a card. */
+unsigned module_id_of(unsigned index);
+
+/**
+ * Find a card by bus id; the domain may be left out.
+ *
+ * @return Its index, -1 when the box has no such card.
+ */
+int index_of_bus_id(const char *bus_id);
+
+/**
+ * Take a card for this process.
+ *
+ * @return A file descriptor that holds it, -EBUSY, or another -errno.
+ */
+int take_card(unsigned index);
+
+} // namespace gaudi::emu

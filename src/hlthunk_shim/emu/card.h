@@ -1,0 +1,97 @@
+/**
+ * One card of the box, as one process has it open: the compute context.
+ *
+ * Entered by any thread; one lock per card orders everything. The object of a
+ * card lives as long as the process, its context from open to close.
+ */
+#pragma once
+
+#include "hlthunk_shim/emu/hbm.h"
+#include "hlthunk_shim/emu/hlthunk_emu.h"
+#include "hlthunk_shim/emu/mmu.h"
+#include "hlthunk_shim/emu/queue_manager.h"
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <sys/types.h>
+
+namespace gaudi::emu {
+
+class card {
+public:
+    /** The card of this index. */
+    static card &at(unsigned index);
+
+    /**
+     * Open the compute node.
+     *
+     * @return A new file descriptor; -EBUSY while anybody has it open, this
+     *         process too; or another -errno.
+     */
+    int open();
+
+    /** Close the compute node. @return 0, or -EBADF when it is not open. */
+    int close(int fd);
+
+    [[nodiscard]] unsigned index() const { return index_; }
+
+    /* What follows needs an open context and answers as the driver does:
+     * -errno, or a negative value where a count or a handle is returned. */
+    int allocate(uint64_t size, uint64_t &handle_p);
+    int free(uint64_t handle);
+    int map_device(uint64_t handle, uint64_t hint, uint64_t &va_p);
+    int map_host(void *host, uint64_t size, uint64_t &va_p);
+    int unmap(uint64_t va);
+    int export_dmabuf(uint64_t va, uint64_t size, uint64_t offset);
+    int create_command_buffer(uint32_t size, bool mapped, uint64_t &handle_p);
+    int destroy_command_buffer(uint64_t handle);
+    int command_buffer_va(uint64_t handle, uint64_t &va_p);
+    int submit(const hlthunk_cs_in &in, uint64_t &seq_p);
+    int wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p);
+    int dram_usage(hlthunk_dram_usage_info &usage);
+    int counters(hlthunk_emu_counters &counters_p);
+    int pause(bool paused);
+
+    /** Do one slice of queued work. @return false when there is none. */
+    bool run_slice();
+
+private:
+    struct command_buffer {
+        uint64_t size;
+        char *data;
+        uint64_t va; /* 0 when not mapped */
+    };
+
+    /* Everything that an open card has. */
+    struct context {
+        context(uint64_t memory_size, const char *name)
+            : table(memory, memory_size), queues(table, totals, name)
+        {
+        }
+        ~context();
+
+        int node_fd      = -1; /* the caller's; a memfd that holds its CBs */
+        int holder       = -1; /* keeps other openers out */
+        ino_t node_inode = 0;
+        hbm memory;
+        mmu table;
+        hlthunk_emu_counters totals{};
+        queue_manager queues;
+        std::map<uint64_t, command_buffer> buffers;
+        uint64_t next_buffer = 4096;
+    };
+
+    explicit card(unsigned index);
+    [[nodiscard]] bool is_stale() const;
+    void release(card_lock &lock);
+    void drop_dead_exports(mmu_region &region);
+
+    const unsigned index_;
+    const std::string name_;
+    std::mutex lock_;
+    std::unique_ptr<context> open_;
+};
+
+} // namespace gaudi::emu

@@ -1,0 +1,13 @@
+/**
+ * The one place where the emulator moves bytes.
+ */
+#pragma once
+
+#include <cstddef>
+
+namespace gaudi::emu {
+
+/** Copy memory for a LIN_DMA packet. */
+void copy_bytes(char *dst, const char *src, size_t size);
+
+} // namespace gaudi::emu

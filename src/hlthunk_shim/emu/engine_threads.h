@@ -1,0 +1,40 @@
+/**
+ * The threads that make progress when nobody waits for a job.
+ *
+ * One small pool per process for all its cards, started by the first job that
+ * its submitter did not finish. A thread without work spins shortly, yielding,
+ * and then sleeps until it is kicked.
+ */
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace gaudi::emu {
+
+class card;
+
+class engine_threads {
+public:
+    /** Work of this card waits. Call without the card's lock. */
+    void kick(card &busy);
+
+    /** The pool of this process. */
+    static engine_threads &instance();
+
+private:
+    void run();
+    bool work_once();
+
+    std::mutex lock_;
+    std::condition_variable kicked_;
+    std::vector<card *> cards_; /* every card that was ever kicked */
+    pid_t owner_       = 0;     /* process that started the threads */
+    unsigned sleeping_ = 0;
+    unsigned long kicks_ = 0;
+};
+
+} // namespace gaudi::emu

@@ -1,0 +1,105 @@
+#include "hlthunk_shim/emu/hbm.h"
+
+#include "hlthunk_shim/emu/asic.h"
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace gaudi::emu {
+
+hbm::~hbm()
+{
+    if (base_ != nullptr) {
+        munmap(base_, size_);
+    }
+    if (fd_ >= 0) {
+        close(fd_);
+    }
+}
+
+int hbm::create(uint64_t size)
+{
+    const uint64_t pages = size / dram_page;
+
+    size_ = pages * dram_page;
+    fd_   = memfd_create("hlthunk-emu-hbm", MFD_CLOEXEC);
+    if ((fd_ < 0) || (ftruncate(fd_, static_cast<off_t>(size_)) != 0)) {
+        return -errno;
+    }
+    void *base = mmap(nullptr, size_, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_NORESERVE, fd_, 0);
+    if (base == MAP_FAILED) {
+        return -errno;
+    }
+    base_ = static_cast<char *>(base);
+    /* A forked child has no business here, and core dumps neither. */
+    madvise(base, size_, MADV_DONTFORK);
+    madvise(base, size_, MADV_DONTDUMP);
+
+    free_pages_ = pages;
+    used_.assign(pages, false);
+    return 0;
+}
+
+uint64_t hbm::free_bytes() const
+{
+    return free_pages_ * dram_page;
+}
+
+uint64_t hbm::allocate(uint64_t size)
+{
+    if ((size == 0) || (size > size_)) {
+        return 0;
+    }
+    uint64_t missing = (size + dram_page - 1) / dram_page;
+    if (missing > free_pages_) {
+        return 0;
+    }
+
+    hbm_allocation allocation;
+    allocation.size = missing * dram_page;
+    free_pages_ -= missing;
+    for (uint64_t page = 0; missing > 0; ++page) {
+        if (used_[page]) {
+            continue;
+        }
+        used_[page]           = true;
+        const uint64_t offset = page * dram_page;
+        auto &runs            = allocation.runs;
+        if (!runs.empty() &&
+            (runs.back().offset + runs.back().size == offset)) {
+            runs.back().size += dram_page;
+        } else {
+            runs.push_back({offset, dram_page});
+        }
+        --missing;
+    }
+    const uint64_t handle = next_handle_++;
+    allocations_.emplace(handle, std::move(allocation));
+    return handle;
+}
+
+hbm_allocation *hbm::find(uint64_t handle)
+{
+    auto found = allocations_.find(handle);
+    return (found == allocations_.end()) ? nullptr : &found->second;
+}
+
+void hbm::free(uint64_t handle)
+{
+    auto found = allocations_.find(handle);
+    for (const hbm_run &run : found->second.runs) {
+        fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  static_cast<off_t>(run.offset), static_cast<off_t>(run.size));
+        for (uint64_t done = 0; done < run.size; done += dram_page) {
+            used_[(run.offset + done) / dram_page] = false;
+        }
+    }
+    free_pages_ += found->second.size / dram_page;
+    allocations_.erase(found);
+}
+
+} // namespace gaudi::emu

@@ -1,0 +1,63 @@
+/**
+ * The device memory of one card: a memfd, mapped where only the engines know,
+ * and the allocator of its pages.
+ *
+ * Not thread-safe: its card's lock protects it.
+ */
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace gaudi::emu {
+
+/** A contiguous piece of device memory, as an offset into the memfd. */
+struct hbm_run {
+    uint64_t offset;
+    uint64_t size;
+};
+
+/** One allocation: its pages need not be neighbours. */
+struct hbm_allocation {
+    std::vector<hbm_run> runs;
+    uint64_t size     = 0; /**< bytes, whole pages */
+    unsigned mappings = 0;
+};
+
+class hbm {
+public:
+    hbm() = default;
+    ~hbm();
+    hbm(const hbm &)            = delete;
+    hbm &operator=(const hbm &) = delete;
+
+    /** Create the memory. @return 0 or -errno. */
+    int create(uint64_t size);
+
+    /** Allocate whole pages. @return The handle, 0 when not enough is free. */
+    uint64_t allocate(uint64_t size);
+
+    /** @return nullptr for an unknown handle. */
+    hbm_allocation *find(uint64_t handle);
+
+    /** Free an allocation; its content goes. */
+    void free(uint64_t handle);
+
+    [[nodiscard]] uint64_t size() const { return size_; }
+    [[nodiscard]] uint64_t free_bytes() const;
+    [[nodiscard]] int fd() const { return fd_; }
+    /** Where the engines see an offset. */
+    [[nodiscard]] char *at(uint64_t offset) const { return base_ + offset; }
+
+private:
+    int fd_        = -1;
+    char *base_    = nullptr;
+    uint64_t size_ = 0;
+    uint64_t free_pages_  = 0;
+    uint64_t next_handle_ = 1;
+    std::vector<bool> used_; /* per page */
+    std::map<uint64_t, hbm_allocation> allocations_;
+};
+
+} // namespace gaudi::emu

@@ -1,0 +1,45 @@
+/**
+ * What the software Gaudi offers beside hl-thunk's functions: hooks for tests
+ * and benchmarks. C; find them with dlsym in the loaded library.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What the engines of one open card did so far. */
+struct hlthunk_emu_counters {
+    uint64_t host_to_device_bytes;
+    uint64_t device_to_host_bytes;
+    uint64_t device_to_device_bytes;
+    uint64_t host_to_host_bytes;
+    uint64_t packets;      /**< packets executed */
+    uint64_t jobs;         /**< submissions accepted */
+    uint64_t jobs_aborted; /**< of these, ended by a fault */
+    uint64_t mappings;     /**< live mappings, device and host memory */
+    uint64_t allocations;  /**< live device memory handles */
+};
+
+/**
+ * Read the counters of an open card.
+ *
+ * @param fd  Its compute file descriptor.
+ * @return 0, or -EBADF.
+ */
+int hlthunk_emu_get_counters(int fd, struct hlthunk_emu_counters *counters);
+
+/**
+ * Stop or restart the engines of an open card. Jobs are accepted and stay busy
+ * while they are stopped; a copy that is being made right now ends first.
+ *
+ * @return 0, or -EBADF.
+ */
+int hlthunk_emu_pause(int fd, bool paused);
+
+#ifdef __cplusplus
+}
+#endif

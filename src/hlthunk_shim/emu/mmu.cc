@@ -1,0 +1,94 @@
+#include "hlthunk_shim/emu/mmu.h"
+
+#include "hlthunk_shim/emu/asic.h"
+
+#include <algorithm>
+
+namespace gaudi::emu {
+
+mmu::mmu(hbm &memory, uint64_t memory_size)
+    : memory_(memory), device_va_start_(dram_physical + memory_size),
+      device_space_(device_va_start_, dram_va_end, dram_page,
+                    dram_va_offset_mask),
+      host_space_(host_va_start, host_va_end, host_page, host_page - 1)
+{
+}
+
+uint64_t mmu::map_device(uint64_t handle, hbm_allocation &allocation,
+                         uint64_t hint)
+{
+    const uint64_t va = device_space_.take(allocation.size, hint);
+    if (va != 0) {
+        regions_.emplace(va, mmu_region{allocation.size, memory_kind::device,
+                                        handle, nullptr, {}});
+        ++allocation.mappings;
+    }
+    return va;
+}
+
+uint64_t mmu::map_host(void *host, uint64_t size)
+{
+    const uint64_t offset = reinterpret_cast<uintptr_t>(host) % host_page;
+    const uint64_t va     = host_space_.take(offset + size, 0);
+    if (va == 0) {
+        return 0;
+    }
+    /* The caller's address is the page's plus the offset, for unmap too. */
+    regions_.emplace(va + offset,
+                     mmu_region{size, memory_kind::host, 0,
+                                static_cast<char *>(host), {}});
+    return va + offset;
+}
+
+mmu_region *mmu::find(uint64_t va)
+{
+    auto found = regions_.find(va);
+    return (found == regions_.end()) ? nullptr : &found->second;
+}
+
+void mmu::unmap(uint64_t va)
+{
+    auto found               = regions_.find(va);
+    const mmu_region &region = found->second;
+
+    if (region.kind == memory_kind::device) {
+        --memory_.find(region.handle)->mappings;
+        device_space_.give(va, region.size);
+    } else {
+        const uint64_t offset = va % host_page;
+        host_space_.give(va - offset, offset + region.size);
+    }
+    regions_.erase(found);
+}
+
+bool mmu::translate(uint64_t va, uint64_t size, translation &result) const
+{
+    auto found = regions_.upper_bound(va);
+    if (found == regions_.begin()) {
+        return false;
+    }
+    --found;
+    const mmu_region &region = found->second;
+    uint64_t offset          = va - found->first;
+    if (offset >= region.size) {
+        return false;
+    }
+
+    result.kind = region.kind;
+    result.size = std::min(size, region.size - offset);
+    if (region.kind == memory_kind::host) {
+        result.address = region.host + offset;
+        return true;
+    }
+    for (const hbm_run &run : memory_.find(region.handle)->runs) {
+        if (offset < run.size) {
+            result.address = memory_.at(run.offset + offset);
+            result.size    = std::min(result.size, run.size - offset);
+            return true;
+        }
+        offset -= run.size;
+    }
+    return false;
+}
+
+} // namespace gaudi::emu

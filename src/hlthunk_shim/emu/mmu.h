@@ -1,0 +1,74 @@
+/**
+ * The translation table of one card: which device virtual address is which byte
+ * of device or host memory.
+ *
+ * Not thread-safe: its card's lock protects it.
+ */
+#pragma once
+
+#include "hlthunk_shim/emu/hbm.h"
+#include "hlthunk_shim/emu/va_space.h"
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace gaudi::emu {
+
+enum class memory_kind { device, host };
+
+/** One mapping. */
+struct mmu_region {
+    uint64_t size; /**< bytes that may be accessed */
+    memory_kind kind;
+    uint64_t handle; /**< device memory: its allocation */
+    char *host;      /**< host memory: the first byte */
+    std::vector<int> exports; /**< our ends of dma-bufs, see dmabuf.h */
+};
+
+/** What an address range is, as far as it is contiguous. */
+struct translation {
+    char *address;
+    uint64_t size; /**< contiguous bytes from here, up to what was asked */
+    memory_kind kind;
+};
+
+class mmu {
+public:
+    mmu(hbm &memory, uint64_t memory_size);
+
+    /** Map an allocation. @return Its address, 0 without address space. */
+    uint64_t map_device(uint64_t handle, hbm_allocation &allocation,
+                        uint64_t hint);
+
+    /** Map host memory. @return Its address, 0 without address space. */
+    uint64_t map_host(void *host, uint64_t size);
+
+    /** @return The region that was mapped at exactly this address. */
+    mmu_region *find(uint64_t va);
+
+    /** Remove a mapping; `va` must be one that map returned. */
+    void unmap(uint64_t va);
+
+    /**
+     * Translate.
+     *
+     * @return false when the first byte is not mapped.
+     */
+    bool translate(uint64_t va, uint64_t size, translation &result) const;
+
+    [[nodiscard]] uint64_t device_va_start() const { return device_va_start_; }
+    [[nodiscard]] const std::map<uint64_t, mmu_region> &regions() const
+    {
+        return regions_;
+    }
+
+private:
+    hbm &memory_;
+    const uint64_t device_va_start_;
+    va_space device_space_;
+    va_space host_space_;
+    std::map<uint64_t, mmu_region> regions_;
+};
+
+} // namespace gaudi::emu

@@ -1,0 +1,27 @@
+/**
+ * Which file descriptors of this process are device nodes.
+ *
+ * Looked up by every call, without a lock.
+ */
+#pragma once
+
+#include "hlthunk_shim/emu/card.h"
+
+namespace gaudi::emu {
+
+/** @return The card whose compute node this is, else nullptr. */
+card *find_compute(int fd);
+
+/** @return The card whose compute or control node this is, else nullptr. */
+card *find_any(int fd);
+
+/** Remember a node. @return false when the number is too large. */
+bool add_node(int fd, card &of, bool control);
+
+/** Forget a node. */
+void remove_node(int fd);
+
+/** @return Whether this is a control node. */
+bool is_control(int fd);
+
+} // namespace gaudi::emu

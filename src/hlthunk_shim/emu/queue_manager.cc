@@ -1,0 +1,481 @@
+#include "hlthunk_shim/emu/queue_manager.h"
+
+#include "hlthunk_shim/emu/copy_engine.h"
+#include "hlthunk_shim/emu/settings.h"
+#include "hlthunk_shim/lin_dma.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+namespace gaudi::emu {
+
+namespace {
+
+/* A job whose copies are this short runs inside its submission. */
+constexpr uint64_t inline_bytes = 16384;
+/* Copied at a time otherwise: long enough to hide the bookkeeping, short enough
+ * that a poll stays a poll. */
+constexpr uint64_t slice_bytes = 262144;
+/* Longest time for which the kernel's timeout argument is honoured: the driver
+ * keeps 32 bits of microseconds. */
+constexpr uint64_t max_timeout_us = UINT32_MAX;
+
+bool outside(uint64_t va, uint64_t size, uint64_t start,
+                         uint64_t end)
+{
+    return (va < start) || (va >= end) || (size > end - va);
+}
+
+} // namespace
+
+queue_manager::queue_manager(const mmu &table, hlthunk_emu_counters &counters,
+                             const char *name)
+    : table_(table), counters_(counters), name_(name), queues_(queue_count)
+{
+}
+
+/* --- submission ----------------------------------------------------------- */
+
+bool queue_manager::in_command_buffer_range(uint64_t va, uint64_t size) const
+{
+    if (size == 0) {
+        return false;
+    }
+    return !outside(va, size, host_va_start, host_va_end) ||
+           !outside(va, size, table_.device_va_start(),
+                                dram_va_end);
+}
+
+int queue_manager::validate(const hlthunk_cs_in &in) const
+{
+    const auto *chunks = static_cast<const hl_cs_chunk *>(in.chunks_execute);
+
+    for (uint32_t i = 0; i < in.num_chunks_execute; ++i) {
+        const hl_cs_chunk &chunk = chunks[i];
+        if (chunk.queue_index >= queue_cpu) {
+            log("%s: chunk %u names queue %u, the last user queue is %u", name_,
+                i, chunk.queue_index, queue_cpu - 1);
+            return -EINVAL;
+        }
+        if (chunk.cs_chunk_flags != shim::chunk_flag_user_cb) {
+            log("%s: chunk %u has flags %#x: the queues of Gaudi2 take "
+                "command buffers by device address (flag 1) only",
+                name_, i, chunk.cs_chunk_flags);
+            return -EINVAL;
+        }
+        if (!in_command_buffer_range(chunk.cb_handle, chunk.cb_size)) {
+            log("%s: chunk %u: command buffer %#lx of %u bytes is in no range "
+                "that may hold one",
+                name_, i, chunk.cb_handle, chunk.cb_size);
+            return -EFAULT;
+        }
+    }
+    return 0;
+}
+
+int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
+                          uint64_t &seq_p)
+{
+    if ((in.flags != 0) || (in.num_chunks_restore != 0)) {
+        log("%s: submission flags %#x with %u restore chunks are not emulated",
+            name_, in.flags, in.num_chunks_restore);
+        return -EINVAL;
+    }
+    if ((in.num_chunks_execute == 0) ||
+        (in.num_chunks_execute > shim::max_chunks_per_cs)) {
+        log("%s: a submission has 1 to %u chunks, not %u", name_,
+            shim::max_chunks_per_cs, in.num_chunks_execute);
+        return -EINVAL;
+    }
+    if (in.chunks_execute == nullptr) {
+        return -EFAULT;
+    }
+
+    /* The library retries the driver's "again" without end. */
+    while ((slot_of(next_seq_).parts > 0) && !stopped_) {
+        if (!run_slice(lock)) {
+            ++waiters_;
+            changed_.wait(lock);
+            --waiters_;
+        }
+    }
+    if (stopped_) {
+        return -ENODEV;
+    }
+
+    /* A rejected submission has its number all the same. */
+    const uint64_t seq = next_seq_++;
+    slot_of(seq)       = {seq, 0, shim::cs_completed};
+    int ret            = validate(in);
+    if (ret != 0) {
+        return ret;
+    }
+
+    const auto *chunks = static_cast<const hl_cs_chunk *>(in.chunks_execute);
+    for (uint32_t i = 0; i < in.num_chunks_execute; ++i) {
+        const uint32_t queue = chunks[i].queue_index;
+        if (queues_[queue].empty()) {
+            active_.push_back(queue);
+        }
+        part added{};
+        added.seq   = seq;
+        added.queue = queue;
+        added.upper = {chunks[i].cb_handle, chunks[i].cb_size, 0};
+        queues_[queue].push_back(added);
+    }
+    slot_of(seq).parts = in.num_chunks_execute;
+    ++counters_.jobs;
+    seq_p = seq;
+    run_inline();
+    return 0;
+}
+
+/* --- packets -------------------------------------------------------------- */
+
+void queue_manager::fault(const part &current, const char *format, ...)
+{
+    if (get_settings().log) {
+        char text[256];
+        va_list arguments;
+
+        va_start(arguments, format);
+        std::vsnprintf(text, sizeof(text), format, arguments);
+        va_end(arguments);
+        const bool lower            = current.lower.size > 0;
+        const packet_stream &stream = lower ? current.lower : current.upper;
+        log("%s: job %lu aborted: queue %u, %scommand buffer %#lx of %u bytes, "
+            "before offset %u: %s",
+            name_, current.seq, current.queue, lower ? "lower " : "",
+            stream.va, stream.size, stream.next, text);
+    }
+    job &owner = slot_of(current.seq);
+    if (owner.status != shim::cs_aborted) {
+        owner.status = shim::cs_aborted;
+        ++counters_.jobs_aborted;
+    }
+}
+
+/* Read a packet where the stream stands. */
+bool queue_manager::fetch(part &current, packet_stream &stream, void *packet,
+                          uint32_t size)
+{
+    translation where{};
+    if (stream.size - stream.next < size) {
+        fault(current, "a packet of %u bytes overruns the buffer", size);
+        return false;
+    }
+    if (!table_.translate(stream.va + stream.next, size, where) ||
+        (where.size < size)) {
+        fault(current, "the command buffer is not mapped");
+        return false;
+    }
+    std::memcpy(packet, where.address, size);
+    return true;
+}
+
+/* Take the next packet; on a bad one the job is aborted. */
+void queue_manager::decode(part &current, packet_stream &stream)
+{
+    const engine_kind engine = engine_of(current.queue);
+    const bool upper         = (&stream == &current.upper);
+    uint32_t header[2];
+
+    if (!fetch(current, stream, header, sizeof(header))) {
+        return;
+    }
+    const uint32_t opcode = (header[1] >> shim::packet_opcode_shift) &
+                            shim::packet_opcode_mask;
+
+    switch (opcode) {
+    case shim::packet_nop:
+        stream.next += sizeof(header);
+        break;
+    case shim::packet_lin_dma: {
+        shim::lin_dma packet;
+        if (!fetch(current, stream, &packet, sizeof(packet))) {
+            return;
+        }
+        if (engine == engine_kind::none) {
+            fault(current, "queue %u has no DMA engine", current.queue);
+            return;
+        }
+        if ((engine == engine_kind::edma) && upper) {
+            fault(current, "LIN_DMA in the upper command buffer of an "
+                           "internal engine");
+            return;
+        }
+        const uint32_t known = shim::packet_opcode_field |
+                               shim::packet_msg_barrier | (1u << 29);
+        if ((packet.ctl & ~known) != 0) {
+            fault(current, "LIN_DMA control bits %#x are not emulated",
+                  packet.ctl & ~known);
+            return;
+        }
+        if (packet.tsize == 0) {
+            fault(current, "LIN_DMA of 0 bytes");
+            return;
+        }
+        current.src       = packet.src;
+        current.dst       = packet.dst;
+        current.unclaimed = packet.tsize;
+        stream.next += sizeof(packet);
+        break;
+    }
+    case shim::packet_cp_dma: {
+        shim::cp_dma packet;
+        if (!fetch(current, stream, &packet, sizeof(packet))) {
+            return;
+        }
+        if ((engine != engine_kind::edma) || !upper) {
+            fault(current, "CP_DMA outside the upper command buffer of an "
+                           "internal engine");
+            return;
+        }
+        stream.next += sizeof(packet);
+        current.lower = {packet.src, packet.tsize, 0};
+        break;
+    }
+    default:
+        fault(current, "packet opcode %#x is not emulated", opcode);
+        return;
+    }
+    ++counters_.packets;
+}
+
+/* Get a part to where bytes can be copied. */
+queue_manager::step queue_manager::advance(part &current)
+{
+    for (;;) {
+        if (slot_of(current.seq).status == shim::cs_aborted) {
+            return (current.claimed > 0) ? step::nothing : step::ended;
+        }
+        if (current.unclaimed > 0) {
+            return step::copy;
+        }
+        if (current.claimed > 0) {
+            return step::nothing;
+        }
+        const bool lower      = current.lower.next < current.lower.size;
+        packet_stream &stream = lower ? current.lower : current.upper;
+        if (stream.next >= stream.size) {
+            return step::ended;
+        }
+        decode(current, stream);
+    }
+}
+
+/* Translate the next piece of the copy and claim it. */
+bool queue_manager::prepare(part &current, uint64_t max_bytes, slice &work)
+{
+    translation from{};
+    translation to{};
+    const uint64_t size = std::min(current.unclaimed, max_bytes);
+
+    if (!table_.translate(current.src, size, from)) {
+        fault(current, "LIN_DMA source %#lx is not mapped", current.src);
+        return false;
+    }
+    if (!table_.translate(current.dst, size, to)) {
+        fault(current, "LIN_DMA destination %#lx is not mapped", current.dst);
+        return false;
+    }
+    if ((engine_of(current.queue) == engine_kind::edma) &&
+        ((from.kind == memory_kind::host) || (to.kind == memory_kind::host))) {
+        fault(current, "an internal engine cannot reach host memory");
+        return false;
+    }
+
+    const uint64_t bytes = std::min(from.size, to.size);
+    work = {to.address, from.address, bytes, to.kind, from.kind};
+    current.src += bytes;
+    current.dst += bytes;
+    current.unclaimed -= bytes;
+    current.claimed += bytes;
+    return true;
+}
+
+/* --- execution ------------------------------------------------------------ */
+
+void queue_manager::end_part(uint32_t queue)
+{
+    auto &parts = queues_[queue];
+    job &owner  = slot_of(parts.front().seq);
+
+    parts.pop_front();
+    if (parts.empty()) {
+        active_.erase(std::find(active_.begin(), active_.end(), queue));
+    }
+    if ((--owner.parts == 0) && (waiters_ > 0)) {
+        changed_.notify_all();
+    }
+}
+
+/* Find work. `whole`: only a copy that fits into max_bytes as a whole. */
+queue_manager::part *queue_manager::claim(uint64_t max_bytes, bool whole,
+                                          slice &work)
+{
+    if (paused_ || stopped_) {
+        return nullptr;
+    }
+    for (size_t i = 0; i < active_.size();) {
+        const uint32_t queue = active_[i];
+        part &front          = queues_[queue].front();
+        switch (advance(front)) {
+        case step::ended:
+            end_part(queue);
+            continue; /* active_[i] may be another queue now */
+        case step::nothing:
+            ++i;
+            break;
+        case step::copy:
+            if (whole && (front.unclaimed > max_bytes)) {
+                ++i;
+                break;
+            }
+            if (prepare(front, max_bytes, work)) {
+                return &front;
+            }
+            break; /* aborted: ends in the next round */
+        }
+    }
+    return nullptr;
+}
+
+void queue_manager::finish(part &current, const slice &work)
+{
+    const bool from_host = (work.from == memory_kind::host);
+    const bool to_host   = (work.to == memory_kind::host);
+    uint64_t &counter    = from_host ? (to_host
+                                            ? counters_.host_to_host_bytes
+                                            : counters_.host_to_device_bytes)
+                                     : (to_host
+                                            ? counters_.device_to_host_bytes
+                                            : counters_.device_to_device_bytes);
+    counter += work.size;
+    current.claimed -= work.size;
+    if ((current.claimed == 0) && (current.unclaimed == 0)) {
+        const uint32_t queue = current.queue;
+        if (advance(current) == step::ended) {
+            end_part(queue);
+        }
+    }
+}
+
+void queue_manager::run_inline()
+{
+    slice work{};
+    uint64_t budget = inline_bytes;
+
+    while (part *current = claim(budget, true, work)) {
+        copy_bytes(work.dst, work.src, work.size);
+        budget -= work.size;
+        finish(*current, work);
+    }
+}
+
+bool queue_manager::run_slice(card_lock &lock)
+{
+    slice work{};
+    part *current = claim(slice_bytes, false, work);
+    if (current == nullptr) {
+        return false;
+    }
+    if (work.size <= inline_bytes) {
+        copy_bytes(work.dst, work.src, work.size);
+    } else {
+        ++copying_;
+        lock.unlock();
+        copy_bytes(work.dst, work.src, work.size);
+        lock.lock();
+        --copying_;
+        if ((copying_ == 0) && (waiters_ > 0)) {
+            changed_.notify_all();
+        }
+    }
+    finish(*current, work);
+    return true;
+}
+
+bool queue_manager::has_work() const
+{
+    if (paused_ || stopped_) {
+        return false;
+    }
+    return std::any_of(active_.begin(), active_.end(), [this](uint32_t queue) {
+        const part &front = queues_[queue].front();
+        return (front.unclaimed > 0) || (front.claimed == 0);
+    });
+}
+
+void queue_manager::pause(bool paused)
+{
+    paused_ = paused;
+    if (waiters_ > 0) {
+        changed_.notify_all();
+    }
+}
+
+void queue_manager::quiesce(card_lock &lock)
+{
+    ++waiters_;
+    changed_.wait(lock, [this] { return copying_ == 0; });
+    --waiters_;
+}
+
+void queue_manager::stop(card_lock &lock)
+{
+    stopped_ = true;
+    changed_.notify_all();
+    quiesce(lock);
+}
+
+int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
+                        uint32_t &status_p)
+{
+    using clock = std::chrono::steady_clock;
+
+    status_p = shim::cs_completed;
+    if (seq >= next_seq_) {
+        return -EINVAL;
+    }
+    if ((seq == 0) || (slot_of(seq).seq != seq)) {
+        return 0; /* long gone */
+    }
+
+    clock::time_point deadline;
+    for (bool first = true;; first = false) {
+        const job &asked = slot_of(seq);
+        if (asked.seq != seq) {
+            return 0;
+        }
+        if (asked.parts == 0) {
+            status_p = asked.status;
+            return (asked.status == shim::cs_aborted) ? -EIO : 0;
+        }
+        if (stopped_) {
+            status_p = shim::cs_aborted;
+            return -EIO;
+        }
+        if (first) {
+            deadline = (timeout_us == 0)
+                           ? clock::time_point::min()
+                           : clock::now() +
+                                 std::chrono::microseconds(
+                                     std::min(timeout_us, max_timeout_us));
+        } else if ((timeout_us == 0) || (clock::now() >= deadline)) {
+            status_p = shim::cs_busy;
+            return 0;
+        }
+        if (!run_slice(lock) && (timeout_us != 0)) {
+            ++waiters_;
+            changed_.wait_until(lock, deadline);
+            --waiters_;
+        }
+    }
+}
+
+} // namespace gaudi::emu

@@ -1,0 +1,119 @@
+/**
+ * The queues of one card: takes submissions, runs their packets, knows how each
+ * job ended.
+ *
+ * Work is done by whoever calls: the submitter for small jobs, the waiter and
+ * the engine threads for the rest, a slice at a time. All entry points take the
+ * card's lock, held; it is released while a large slice is copied, so several
+ * threads may copy for one packet. Packets of one queue run in order.
+ */
+#pragma once
+
+#include "hlthunk_shim/emu/asic.h"
+#include "hlthunk_shim/emu/hlthunk_emu.h"
+#include "hlthunk_shim/emu/mmu.h"
+#include "hlthunk_shim/hlthunk_abi.h"
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+namespace gaudi::emu {
+
+using card_lock = std::unique_lock<std::mutex>;
+
+class queue_manager {
+public:
+    queue_manager(const mmu &table, hlthunk_emu_counters &counters,
+                  const char *name);
+
+    /** As hlthunk_command_submission. */
+    int submit(card_lock &lock, const hlthunk_cs_in &in, uint64_t &seq_p);
+
+    /** As hlthunk_wait_for_cs. */
+    int wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
+             uint32_t &status_p);
+
+    /** Do one slice of work. @return false when there is none to do now. */
+    bool run_slice(card_lock &lock);
+
+    void pause(bool paused);
+
+    /** Whether run_slice would find something. */
+    [[nodiscard]] bool has_work() const;
+
+    /** Let copies that are being made end; start no more. */
+    void stop(card_lock &lock);
+
+    /** Wait until no copy is being made, so that a mapping may go. */
+    void quiesce(card_lock &lock);
+
+private:
+    struct packet_stream {
+        uint64_t va   = 0;
+        uint32_t size = 0;
+        uint32_t next = 0; /* offset of the next packet */
+    };
+
+    /* One command buffer of a job, in its queue. */
+    struct part {
+        uint64_t seq;
+        uint32_t queue;
+        packet_stream upper;
+        packet_stream lower; /* what CP_DMA of an internal engine points at */
+        uint64_t src       = 0; /* the copy under way */
+        uint64_t dst       = 0;
+        uint64_t unclaimed = 0; /* bytes that nobody copies yet */
+        uint64_t claimed   = 0; /* bytes being copied */
+    };
+
+    struct job {
+        uint64_t seq    = 0;
+        uint32_t parts  = 0; /* not ended; 0 means that the job has ended */
+        uint32_t status = shim::cs_completed;
+    };
+
+    enum class step { copy, nothing, ended };
+
+    struct slice {
+        char *dst;
+        const char *src;
+        uint64_t size;
+        memory_kind to;
+        memory_kind from;
+    };
+
+    static constexpr uint64_t slots = shim::max_cs_in_flight;
+
+    job &slot_of(uint64_t seq) { return jobs_[seq % slots]; }
+    int validate(const hlthunk_cs_in &in) const;
+    bool in_command_buffer_range(uint64_t va, uint64_t size) const;
+    part *claim(uint64_t max_bytes, bool whole, slice &work);
+    step advance(part &current);
+    bool fetch(part &current, packet_stream &stream, void *packet,
+               uint32_t size);
+    void decode(part &current, packet_stream &stream);
+    bool prepare(part &current, uint64_t max_bytes, slice &work);
+    [[gnu::format(printf, 3, 4)]] void fault(const part &current,
+                                             const char *format, ...);
+    void finish(part &current, const slice &work);
+    void end_part(uint32_t queue);
+    void run_inline();
+
+    const mmu &table_;
+    hlthunk_emu_counters &counters_;
+    const char *const name_;
+    job jobs_[slots];
+    uint64_t next_seq_ = 1;
+    std::vector<std::deque<part>> queues_;
+    std::vector<uint32_t> active_; /* queues that hold parts */
+    unsigned copying_ = 0;         /* slices being copied without the lock */
+    bool paused_      = false;
+    bool stopped_     = false;
+    unsigned waiters_ = 0;
+    std::condition_variable changed_;
+};
+
+} // namespace gaudi::emu

@@ -1,0 +1,126 @@
+#include "hlthunk_shim/emu/settings.h"
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <unistd.h>
+
+namespace gaudi::emu {
+
+namespace {
+
+constexpr size_t max_node_name = 64;
+
+void complain(settings &result, const char *name, const char *value,
+              const char *expected)
+{
+    std::fprintf(stderr,
+                 "hlthunk-emu: %s='%s' is not %s; the emulated box has no "
+                 "cards\n",
+                 name, value, expected);
+    result.valid   = false;
+    result.devices = 0;
+}
+
+/* A number with an optional K, M, G or T; the whole text must be it. */
+bool parse_size(const char *text, uint64_t &value)
+{
+    char *end = nullptr;
+    errno     = 0;
+    value     = std::strtoull(text, &end, 10);
+    if ((errno != 0) || (end == text) || (*text == '-')) {
+        return false;
+    }
+    const char *units = "KMGT";
+    const char *unit  = (*end != '\0') ? std::strchr(units, *end) : nullptr;
+    if (unit != nullptr) {
+        const unsigned shift = 10 * static_cast<unsigned>(unit - units + 1);
+        if ((value << shift) >> shift != value) {
+            return false;
+        }
+        value <<= shift;
+        ++end;
+        end += (*end == 'B');
+    }
+    return *end == '\0';
+}
+
+void read_number(settings &result, const char *name, uint64_t min, uint64_t max,
+                 const char *expected, uint64_t &target)
+{
+    const char *text = std::getenv(name);
+    uint64_t value   = 0;
+    if (text == nullptr) {
+        return;
+    }
+    if (!parse_size(text, value) || (value < min) || (value > max)) {
+        complain(result, name, text, expected);
+        return;
+    }
+    target = value;
+}
+
+settings read_settings()
+{
+    settings result;
+    uint64_t devices = result.devices;
+    uint64_t engines = result.engines;
+
+    read_number(result, "HLTHUNK_EMU_DEVICES", 1, max_cards,
+                "a number of cards from 1 to 64", devices);
+    read_number(result, "HLTHUNK_EMU_ENGINES", 0, 16,
+                "a number of threads from 0 to 16", engines);
+    read_number(result, "HLTHUNK_EMU_HBM", 48ull << 20, 1ull << 40,
+                "a size from 48M (one device page) to 1T", result.hbm);
+    if (result.valid) {
+        result.devices = static_cast<unsigned>(devices);
+        result.engines = static_cast<unsigned>(engines);
+    }
+
+    const char *text = std::getenv("HLTHUNK_EMU_ASIC");
+    if ((text != nullptr) && (std::strcmp(text, "gaudi2") != 0)) {
+        complain(result, "HLTHUNK_EMU_ASIC", text, "a known card (gaudi2)");
+    }
+
+    text = std::getenv("HLTHUNK_EMU_NODE");
+    if (text != nullptr) {
+        if ((*text == '\0') || (std::strlen(text) > max_node_name)) {
+            complain(result, "HLTHUNK_EMU_NODE", text,
+                     "a name of 1 to 64 characters");
+        } else {
+            result.node = text;
+        }
+    }
+
+    text       = std::getenv("HLTHUNK_EMU_LOG");
+    result.log = (text != nullptr) && (*text != '\0') &&
+                 (std::strcmp(text, "0") != 0);
+    return result;
+}
+
+} // namespace
+
+const settings &get_settings()
+{
+    static const settings result = read_settings();
+    return result;
+}
+
+void log(const char *format, ...)
+{
+    if (!get_settings().log) {
+        return;
+    }
+    char text[512];
+    va_list arguments;
+
+    va_start(arguments, format);
+    std::vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    std::fprintf(stderr, "hlthunk-emu[%d]: %s\n", getpid(), text);
+}
+
+} // namespace gaudi::emu

@@ -1,0 +1,29 @@
+/**
+ * What the HLTHUNK_EMU_* variables say. Read once per process, at first use.
+ */
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace gaudi::emu {
+
+/** Cards that a box can have. */
+inline constexpr unsigned max_cards = 64;
+
+struct settings {
+    unsigned devices = 8;            /**< cards of the box */
+    uint64_t hbm     = 96ull << 30;  /**< device memory per card, bytes */
+    std::string node = "0";          /**< name of the box */
+    unsigned engines = 1;            /**< engine threads of this process */
+    bool log         = false;        /**< explain errors on stderr */
+    bool valid       = true;         /**< false: bad values, no cards */
+};
+
+/** The settings of this process. Bad values are reported on stderr, once. */
+const settings &get_settings();
+
+/** Explain something on stderr, when HLTHUNK_EMU_LOG is set. */
+[[gnu::format(printf, 1, 2)]] void log(const char *format, ...);
+
+} // namespace gaudi::emu

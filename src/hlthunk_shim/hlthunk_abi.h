@@ -1,0 +1,152 @@
+/**
+ * The part of hl-thunk's C ABI that this project calls or implements.
+ *
+ * Facts (names, values, member order) are those of the public headers
+ * hl-thunk-open v1.10 `hlthunk.h` and HabanaAI/HCL `hlthunk.h`, and of the Linux
+ * uapi header `drm/habanalabs_accel.h`; both hl-thunk headers give the same
+ * binary layout of every structure here. The shim and the emulator are the only
+ * users: nothing above the shim includes this file.
+ */
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+enum hlthunk_device_name {
+    HLTHUNK_DEVICE_GOYA          = 0,
+    HLTHUNK_DEVICE_GAUDI         = 2,
+    HLTHUNK_DEVICE_INVALID       = 3,
+    HLTHUNK_DEVICE_DONT_CARE     = 4,
+    HLTHUNK_DEVICE_GAUDI2        = 5,
+    HLTHUNK_DEVICE_GAUDI_HL2000M = 6,
+    HLTHUNK_DEVICE_GAUDI3        = 7,
+    HLTHUNK_DEVICE_GAUDI2B       = 8,
+    HLTHUNK_DEVICE_GAUDI2C       = 10,
+    HLTHUNK_DEVICE_GAUDI2D       = 11
+};
+
+struct hlthunk_hw_ip_info {
+    uint64_t sram_base_address;
+    uint64_t dram_base_address; /**< First device VA of user DRAM */
+    uint64_t dram_size;         /**< User DRAM, bytes */
+    uint32_t sram_size;
+    uint32_t num_of_events;
+    uint32_t device_id; /**< PCI device id */
+    uint32_t cpld_version;
+    uint32_t psoc_pci_pll_nr;
+    uint32_t psoc_pci_pll_nf;
+    uint32_t psoc_pci_pll_od;
+    uint32_t psoc_pci_pll_div_factor;
+    uint16_t tpc_enabled_mask;
+    uint8_t dram_enabled;
+    uint8_t cpucp_version[128];
+    uint32_t module_id;
+    uint8_t card_name[16];
+    uint32_t decoder_enabled_mask;
+    uint8_t mme_master_slave_mode;
+    uint64_t tpc_enabled_mask_ext;
+    uint64_t dram_page_size; /**< bytes, not a power of two on Gaudi2 */
+    uint16_t first_available_interrupt_id;
+    uint32_t edma_enabled_mask;
+    uint16_t server_type;
+    uint64_t pdma_user_owned_ch_mask;
+    uint16_t number_of_user_interrupts;
+    uint64_t device_mem_alloc_default_page_size;
+    uint64_t nic_ports_mask;
+    uint8_t interposer_version;
+    uint8_t substrate_version;
+    uint64_t nic_ports_external_mask;
+    uint32_t mme_enabled_mask;
+    uint8_t odp_supported;
+    uint8_t security_enabled;
+    uint8_t revision_id;
+    uint16_t tpc_interrupt_id;
+    uint64_t engine_core_interrupt_reg_addr;
+    uint32_t rotator_enabled_mask;
+    uint32_t sched_arc_enabled_mask;
+    uint64_t reserved_dram_size;
+};
+
+struct hlthunk_dram_usage_info {
+    uint64_t dram_free_mem; /**< Free user DRAM of the card, bytes */
+    uint64_t ctx_dram_mem;  /**< Allocated by this file descriptor, bytes */
+};
+
+struct hlthunk_cs_in {
+    void *chunks_restore;
+    void *chunks_execute; /**< array of hl_cs_chunk */
+    uint32_t num_chunks_restore;
+    uint32_t num_chunks_execute;
+    uint32_t flags;
+};
+
+struct hlthunk_cs_out {
+    uint64_t seq;
+    uint32_t status;
+    uint16_t sob_count_before_submission;
+};
+
+struct hl_cs_chunk {
+    uint64_t cb_handle; /**< device VA when the CB is the user's own */
+    uint32_t queue_index;
+    uint32_t cb_size; /**< bytes */
+    uint32_t cs_chunk_flags;
+    uint32_t collective_engine_id;
+    uint32_t pad[10];
+};
+
+struct hlthunk_wait_multi_cs_in {
+    uint64_t *seq;
+    uint64_t timeout_us;
+    uint32_t seq_len;
+};
+
+struct hlthunk_wait_multi_cs_out {
+    uint32_t status;
+    uint32_t seq_set;
+    uint8_t completed;
+};
+
+} /* extern "C" */
+
+static_assert(sizeof(hlthunk_hw_ip_info) == 336);
+static_assert(offsetof(hlthunk_hw_ip_info, module_id) == 188);
+static_assert(offsetof(hlthunk_hw_ip_info, dram_page_size) == 224);
+static_assert(offsetof(hlthunk_hw_ip_info, reserved_dram_size) == 328);
+static_assert(sizeof(hl_cs_chunk) == 64);
+
+namespace gaudi::shim {
+
+/* Values of hlthunk_wait_for_cs's status (HL_WAIT_CS_STATUS_*). */
+enum cs_status : uint32_t {
+    cs_completed = 0,
+    cs_busy      = 1,
+    cs_timed_out = 2,
+    cs_aborted   = 3
+};
+
+/* HL_CS_CHUNK_FLAGS_USER_ALLOC_CB: cb_handle holds a device VA. */
+inline constexpr uint32_t chunk_flag_user_cb = 1;
+
+/* HL_MAX_JOBS_PER_CS: chunks of one submission. */
+inline constexpr uint32_t max_chunks_per_cs = 512;
+
+/* Submissions of one open device that may be incomplete at a time. The driver
+ * keeps them in a ring indexed by sequence number, and hl-thunk's call spins
+ * inside while the slot is taken, so whoever wants "try again" has to count. */
+inline constexpr uint32_t max_cs_in_flight = 64;
+
+/* First user queue of each Gaudi2 DMA engine (enum gaudi2_queue_id). */
+inline constexpr uint32_t gaudi2_queue_pdma0 = 0;
+inline constexpr uint32_t gaudi2_queue_pdma1 = 4;
+inline constexpr uint32_t gaudi2_queue_edma0 = 8;
+
+/* Buffer for a bus id, "dddd:bb:dd.f" and the terminator. */
+inline constexpr size_t bus_id_size = 13;
+
+/* PCI device id of Gaudi2. */
+inline constexpr uint32_t pci_id_gaudi2 = 0x1020;
+
+} // namespace gaudi::shim

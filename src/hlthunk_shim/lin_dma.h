@@ -1,0 +1,93 @@
+/**
+ * Builders for the queue manager packets that a copy needs on Gaudi2.
+ *
+ * Layouts: hl-thunk-open `specs/gaudi2/gaudi2_packets.h`. Little endian, as are
+ * the hosts that Gaudi plugs into.
+ */
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace gaudi::shim {
+
+inline constexpr uint32_t packet_opcode_shift = 24;
+inline constexpr uint32_t packet_opcode_mask  = 0x1f;
+
+enum packet_opcode : uint32_t {
+    packet_cp_dma  = 0x5,
+    packet_lin_dma = 0x9,
+    packet_nop     = 0xa
+};
+
+/* Bits of lin_dma::ctl */
+inline constexpr uint32_t lin_dma_memset      = 1u << 4;
+inline constexpr uint32_t packet_msg_barrier  = 1u << 31;
+inline constexpr uint32_t packet_opcode_field = packet_opcode_mask
+                                                << packet_opcode_shift;
+
+/** Copy `tsize` bytes between device virtual addresses. */
+struct lin_dma {
+    uint32_t tsize; /**< bytes */
+    uint32_t ctl;
+    uint64_t src;
+    uint64_t dst;
+};
+static_assert(sizeof(lin_dma) == 24);
+
+/** Run `tsize` bytes of packets at `src` on the engine behind this queue. */
+struct cp_dma {
+    uint32_t tsize; /**< bytes */
+    uint32_t ctl;
+    uint64_t src;
+};
+static_assert(sizeof(cp_dma) == 16);
+
+/* Longest copy of one packet: what the 32-bit field holds, cut to a 4 KiB
+ * boundary so that the following packet stays aligned. */
+inline constexpr uint64_t lin_dma_max_bytes = (uint64_t{1} << 32) - 4096;
+
+/**
+ * Build one copy packet.
+ *
+ * The message barrier holds back the job's completion message until the
+ * engine's writes have landed.
+ */
+constexpr lin_dma make_lin_dma(uint64_t dst, uint64_t src, uint32_t bytes)
+{
+    return {bytes, (packet_lin_dma << packet_opcode_shift) | packet_msg_barrier,
+            src, dst};
+}
+
+/** Build the packet that hands a lower command buffer to an internal engine. */
+constexpr cp_dma make_cp_dma(uint64_t lower_cb, uint32_t bytes)
+{
+    return {bytes, packet_cp_dma << packet_opcode_shift, lower_cb};
+}
+
+/**
+ * Write the packets of a copy, as many as fit.
+ *
+ * @param packets    Where to.
+ * @param capacity   Packets that fit there.
+ * @param max_bytes  Longest copy per packet, at most @ref lin_dma_max_bytes.
+ * @param dst,src,length  The copy; advanced past what was written.
+ * @return Packets written.
+ */
+inline size_t build_lin_dma(lin_dma *packets, size_t capacity,
+                            uint64_t max_bytes, uint64_t &dst, uint64_t &src,
+                            uint64_t &length)
+{
+    size_t count = 0;
+    for (; (count < capacity) && (length > 0); ++count) {
+        const uint64_t bytes = std::min(length, max_bytes);
+        packets[count] = make_lin_dma(dst, src, static_cast<uint32_t>(bytes));
+        dst += bytes;
+        src += bytes;
+        length -= bytes;
+    }
+    return count;
+}
+
+} // namespace gaudi::shim

@@ -1,0 +1,199 @@
+#include "hlthunk_shim/user_cb_queue.h"
+
+#include "hlthunk_shim/lin_dma.h"
+#include "hlthunk_shim/warning.h"
+
+#include <bit>
+#include <cerrno>
+#include <chrono>
+
+namespace gaudi::shim {
+
+namespace {
+
+/* One command buffer: the packet that starts an internal engine, if there is
+ * one, then the copies. */
+constexpr size_t buffer_bytes     = 1024;
+constexpr size_t upper_bytes      = 64;
+constexpr size_t packets_capacity = (buffer_bytes - upper_bytes) /
+                                    sizeof(lin_dma);
+
+constexpr uint32_t queue_index(dma_direction direction)
+{
+    switch (direction) {
+    case dma_direction::host_to_device:
+        return gaudi2_queue_pdma0;
+    case dma_direction::device_to_host:
+        return gaudi2_queue_pdma1;
+    case dma_direction::device_to_device:
+        break;
+    }
+    return gaudi2_queue_edma0;
+}
+
+/* Longest wait of one driver call, so that a deadline is kept. */
+constexpr uint32_t wait_slice_us = 10000;
+/* Polls before a wait goes to sleep in the driver. */
+constexpr unsigned wait_polls = 64;
+/* How long a dying queue waits for the card to let go of its buffers. */
+constexpr uint64_t close_timeout_us = 60'000'000;
+
+} // namespace
+
+user_cb_queue::user_cb_queue(device &dev, dma_direction direction,
+                             const dma_queue_options &options)
+    : dev_(dev), direction_(direction),
+      max_packet_bytes_((options.max_packet_bytes != 0)
+                            ? options.max_packet_bytes
+                            : lin_dma_max_bytes),
+      jobs_(options.depth)
+{
+    chunks_.reserve(options.depth);
+}
+
+int user_cb_queue::create(device &dev, dma_direction direction,
+                          const dma_queue_options &options,
+                          std::unique_ptr<dma_queue> &queue_p)
+{
+    if (!std::has_single_bit(options.depth) ||
+        (options.depth > max_chunks_per_cs) ||
+        (options.max_packet_bytes > lin_dma_max_bytes)) {
+        return -EINVAL;
+    }
+
+    std::unique_ptr<user_cb_queue> queue(
+        new user_cb_queue(dev, direction, options));
+    int ret = pinned_buffer::create(dev, options.depth * buffer_bytes,
+                                    queue->ring_);
+    if (ret == 0) {
+        queue_p = std::move(queue);
+    }
+    return ret;
+}
+
+user_cb_queue::~user_cb_queue()
+{
+    if (reaped_ == next_) {
+        return;
+    }
+    if (wait(next_ - 1, close_timeout_us) == -EAGAIN) {
+        warn("card %s still runs %u copies of a queue that goes away: its "
+             "command buffers stay pinned",
+             dev_.bus_id().c_str(), static_cast<unsigned>(next_ - reaped_));
+        ring_.abandon();
+    }
+}
+
+hl_cs_chunk user_cb_queue::fill_buffer(uint64_t &dst, uint64_t &src,
+                                       uint64_t &length)
+{
+    const size_t offset = (buffer_++ & (jobs_.size() - 1)) * buffer_bytes;
+    char *upper         = ring_.data() + offset;
+    const uint64_t va   = ring_.va() + offset;
+
+    auto *packets         = reinterpret_cast<lin_dma *>(upper + upper_bytes);
+    const size_t count    = build_lin_dma(packets, packets_capacity,
+                                          max_packet_bytes_, dst, src, length);
+    const uint32_t bytes  = static_cast<uint32_t>(count * sizeof(lin_dma));
+    hl_cs_chunk chunk     = {};
+    chunk.queue_index     = queue_index(direction_);
+    chunk.cs_chunk_flags  = chunk_flag_user_cb;
+    if (direction_ == dma_direction::device_to_device) {
+        *reinterpret_cast<cp_dma *>(upper) = make_cp_dma(va + upper_bytes,
+                                                         bytes);
+        chunk.cb_handle                    = va;
+        chunk.cb_size                      = sizeof(cp_dma);
+    } else {
+        chunk.cb_handle = va + upper_bytes;
+        chunk.cb_size   = bytes;
+    }
+    return chunk;
+}
+
+int user_cb_queue::submit(uint64_t dst, uint64_t src, uint64_t length,
+                          void *cookie, uint64_t &id_p)
+{
+    const uint64_t packets = (length + max_packet_bytes_ - 1) /
+                             max_packet_bytes_;
+    const uint64_t buffers = (packets + packets_capacity - 1) /
+                             packets_capacity;
+    if (buffers > jobs_.size()) {
+        return -EMSGSIZE;
+    }
+    if ((next_ - collected_ == jobs_.size()) ||
+        (buffer_ + buffers - released_ > jobs_.size())) {
+        return -EAGAIN;
+    }
+
+    uint64_t seq = 0;
+    if (buffers > 0) {
+        const uint64_t first_buffer = buffer_;
+        chunks_.clear();
+        while (length > 0) {
+            chunks_.push_back(fill_buffer(dst, src, length));
+        }
+        int ret = dev_.submit(chunks_.data(),
+                              static_cast<uint32_t>(chunks_.size()), seq);
+        if (ret != 0) {
+            buffer_ = first_buffer;
+            return ret;
+        }
+    }
+
+    at(next_) = {seq, cookie, static_cast<unsigned>(buffers), 0};
+    id_p      = next_++;
+    return 0;
+}
+
+/* Look at the oldest running job; true when it has ended. */
+bool user_cb_queue::reap(uint32_t timeout_us)
+{
+    job &oldest = at(reaped_);
+
+    if (oldest.buffers > 0) {
+        int ret = dev_.query(oldest.seq, timeout_us);
+        if (ret == 0) {
+            return false;
+        }
+        dev_.retire(oldest.seq);
+        oldest.status = (ret == 1) ? 0 : ret;
+        released_ += oldest.buffers;
+    }
+    ++reaped_;
+    return true;
+}
+
+unsigned user_cb_queue::poll(dma_completion *completions, unsigned max)
+{
+    unsigned count = 0;
+    while ((count < max) && (collected_ != next_)) {
+        if ((collected_ == reaped_) && !reap(0)) {
+            break;
+        }
+        const job &ended     = at(collected_++);
+        completions[count++] = {ended.cookie, ended.status};
+    }
+    return count;
+}
+
+int user_cb_queue::wait(uint64_t id, uint64_t timeout_us)
+{
+    using clock    = std::chrono::steady_clock;
+    unsigned polls = 0;
+    clock::time_point deadline;
+
+    while (reaped_ <= id) {
+        if (reap((polls < wait_polls) ? 0 : wait_slice_us)) {
+            continue;
+        }
+        const auto now = clock::now();
+        if (polls++ == 0) {
+            deadline = now + std::chrono::microseconds(timeout_us);
+        } else if (now >= deadline) {
+            return -EAGAIN;
+        }
+    }
+    return at(id).status;
+}
+
+} // namespace gaudi::shim
