@@ -9,8 +9,7 @@ namespace gaudi::shim {
 
 device::device(const library &lib, int fd, std::string bus_id)
     : lib_(lib), fd_(fd), bus_id_(std::move(bus_id))
-{
-}
+{}
 
 device::~device()
 {
@@ -38,10 +37,31 @@ int device::open(const library &lib, const std::string &bus_id,
     return 0;
 }
 
+/* Make a slot free if its job has ended, whoever owns the job: an owner that
+ * does not poll must not keep others from submitting. */
+bool device::vacate(std::atomic<uint64_t> &slot)
+{
+    uint64_t holder = slot.load(std::memory_order_acquire);
+    if (holder == 0) {
+        return true;
+    }
+    const int result = ask_driver(holder, 0);
+    if (result == 0) {
+        return false;
+    }
+    if (result < 0) {
+        std::lock_guard<std::mutex> guard(failed_lock_);
+        failed_.emplace(holder, result);
+        failed_count_.store(static_cast<unsigned>(failed_.size()));
+    }
+    slot.compare_exchange_strong(holder, 0);
+    return true;
+}
+
 int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
 {
-    uint64_t next = last_seq_.load(std::memory_order_relaxed) + 1;
-    if (in_flight_[next % max_cs_in_flight].load(std::memory_order_acquire)) {
+    const uint64_t next = last_seq_.load(std::memory_order_relaxed) + 1;
+    if (!vacate(running_[next % max_cs_in_flight])) {
         return -EAGAIN;
     }
 
@@ -55,8 +75,8 @@ int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
         return ret;
     }
 
-    in_flight_[out.seq % max_cs_in_flight].store(true,
-                                                 std::memory_order_relaxed);
+    running_[out.seq % max_cs_in_flight].store(out.seq,
+                                               std::memory_order_release);
     /* Threads may get their answers in another order than the driver gave. */
     uint64_t seen = last_seq_.load(std::memory_order_relaxed);
     while ((seen < out.seq) &&
@@ -67,29 +87,39 @@ int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
     return 0;
 }
 
-int device::query(uint64_t seq, uint32_t timeout_us) const
+int device::ask_driver(uint64_t seq, uint32_t timeout_us) const
 {
     uint32_t status = cs_busy;
     int ret         = lib_.hlthunk_wait_for_cs(fd_, seq, timeout_us, &status);
 
-    /* The status means something only beside one of these results. */
-    switch (ret) {
-    case 0:
+    /* The status means something only beside 0. */
+    if (ret == 0) {
         return (status == cs_completed) ? 1 : 0;
-    case -EIO:
-    case -ETIMEDOUT:
-        return ret;
-    case -EBUSY:
-    case -ENODEV:
-        return -ENODEV;
-    default:
-        return ret;
     }
+    return (ret == -EBUSY) ? -ENODEV : ret;
+}
+
+int device::query(uint64_t seq, uint32_t timeout_us)
+{
+    if (failed_count_.load(std::memory_order_acquire) > 0) {
+        std::lock_guard<std::mutex> guard(failed_lock_);
+        auto found = failed_.find(seq);
+        if (found != failed_.end()) {
+            return found->second;
+        }
+    }
+    return ask_driver(seq, timeout_us);
 }
 
 void device::retire(uint64_t seq)
 {
-    in_flight_[seq % max_cs_in_flight].store(false, std::memory_order_release);
+    uint64_t holder = seq;
+    running_[seq % max_cs_in_flight].compare_exchange_strong(holder, 0);
+    if (failed_count_.load(std::memory_order_acquire) > 0) {
+        std::lock_guard<std::mutex> guard(failed_lock_);
+        failed_.erase(seq);
+        failed_count_.store(static_cast<unsigned>(failed_.size()));
+    }
 }
 
 } // namespace gaudi::shim

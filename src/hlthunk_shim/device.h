@@ -10,7 +10,9 @@
 #include "hlthunk_shim/library.h"
 
 #include <atomic>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 namespace gaudi::shim {
@@ -54,22 +56,29 @@ public:
      * @return 1 done, 0 still running, or -errno as the job ended: -EIO aborted,
      *         -ETIMEDOUT lost, -ENODEV the device is in reset or gone.
      */
-    [[nodiscard]] int query(uint64_t seq, uint32_t timeout_us) const;
+    [[nodiscard]] int query(uint64_t seq, uint32_t timeout_us);
 
-    /** Give back the in-flight slot of a job that @ref query saw ended. */
+    /** Forget a job that @ref query saw ended. Every job needs this once. */
     void retire(uint64_t seq);
 
 private:
     device(const library &lib, int fd, std::string bus_id);
+    int ask_driver(uint64_t seq, uint32_t timeout_us) const;
+    bool vacate(std::atomic<uint64_t> &slot);
 
     const library &lib_;
     int fd_;
     std::string bus_id_;
     hlthunk_hw_ip_info info_{};
     std::atomic<uint64_t> last_seq_{0};
-    /* Whether the job whose sequence number ends in these six bits is unretired:
-     * the driver's own ring, and its rule for "full". */
-    std::atomic<bool> in_flight_[max_cs_in_flight]{};
+    /* The driver's own ring, and its rule for "full": which job, by sequence
+     * number, has the slot of these six bits; 0 for none known to run. */
+    std::atomic<uint64_t> running_[max_cs_in_flight]{};
+    /* Jobs that failed and lost their slot before their owner asked: the driver
+     * calls a job completed once 64 newer ones exist. */
+    std::atomic<unsigned> failed_count_{0};
+    std::mutex failed_lock_;
+    std::map<uint64_t, int> failed_;
 };
 
 } // namespace gaudi::shim

@@ -60,6 +60,13 @@ public:
      */
     [[nodiscard]] virtual int wait(uint64_t id, uint64_t timeout_us) = 0;
 
+    /**
+     * Wait until every copy has ended. They still have to be collected.
+     *
+     * @return 0, or -EAGAIN at the timeout.
+     */
+    [[nodiscard]] virtual int wait_all(uint64_t timeout_us) = 0;
+
     /** Copies submitted and not yet collected. */
     [[nodiscard]] virtual unsigned outstanding() const = 0;
 

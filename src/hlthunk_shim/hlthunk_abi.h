@@ -2,10 +2,10 @@
  * The part of hl-thunk's C ABI that this project calls or implements.
  *
  * Facts (names, values, member order) are those of the public headers
- * hl-thunk-open v1.10 `hlthunk.h` and HabanaAI/HCL `hlthunk.h`, and of the Linux
- * uapi header `drm/habanalabs_accel.h`; both hl-thunk headers give the same
- * binary layout of every structure here. The shim and the emulator are the only
- * users: nothing above the shim includes this file.
+ * hl-thunk-open v1.10 `hlthunk.h` and HabanaAI/HCL `hlthunk.h`, and of the
+ * Linux uapi header `drm/habanalabs_accel.h`; both hl-thunk headers give the
+ * same binary layout of every structure here. The shim and the emulator are the
+ * only users: nothing above the shim includes this file.
  */
 #pragma once
 

@@ -31,7 +31,7 @@ library::library(const std::string &path) : path_(path)
     }
 
     std::string missing;
-#define HLTHUNK_SYMBOL(_need, _result, _name, _parameters) \
+#define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \
     resolve(handle_, #_name, need::_need, _name, missing);
 #include "hlthunk_shim/hlthunk_symbols.def"
 #undef HLTHUNK_SYMBOL

@@ -40,7 +40,7 @@ public:
      */
     [[nodiscard]] void *find(const char *symbol) const;
 
-#define HLTHUNK_SYMBOL(_need, _result, _name, _parameters) \
+#define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \
     _result(*_name) _parameters = nullptr;
 #include "hlthunk_shim/hlthunk_symbols.def"
 #undef HLTHUNK_SYMBOL

@@ -37,9 +37,9 @@ int memory_handle::allocate(const device &dev, uint64_t size,
 {
     errno = 0;
     /* Page size 0 is the card's own; "shared" only allows an export. */
-    uint64_t value = dev.lib().hlthunk_device_memory_alloc(dev.fd(), size, 0,
-                                                           false, true);
-    int ret        = result_of(value);
+    uint64_t value =
+        dev.lib().hlthunk_device_memory_alloc(dev.fd(), size, 0, false, true);
+    int ret = result_of(value);
     if (ret == 0) {
         memory_handle allocated;
         allocated.dev_   = &dev;
@@ -73,10 +73,10 @@ mapping::~mapping()
 int mapping::map_device(const device &dev, const memory_handle &handle,
                         uint64_t hint, mapping &mapping_p)
 {
-    errno       = 0;
-    uint64_t va = dev.lib().hlthunk_device_memory_map(dev.fd(), handle.value(),
-                                                      hint);
-    int ret     = result_of(va);
+    errno = 0;
+    uint64_t va =
+        dev.lib().hlthunk_device_memory_map(dev.fd(), handle.value(), hint);
+    int ret = result_of(va);
     if (ret == 0) {
         mapping mapped;
         mapped.dev_ = &dev;

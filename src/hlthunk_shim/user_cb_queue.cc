@@ -13,10 +13,10 @@ namespace {
 
 /* One command buffer: the packet that starts an internal engine, if there is
  * one, then the copies. */
-constexpr size_t buffer_bytes     = 1024;
-constexpr size_t upper_bytes      = 64;
-constexpr size_t packets_capacity = (buffer_bytes - upper_bytes) /
-                                    sizeof(lin_dma);
+constexpr size_t buffer_bytes = 1024;
+constexpr size_t upper_bytes  = 64;
+constexpr size_t packets_capacity =
+    (buffer_bytes - upper_bytes) / sizeof(lin_dma);
 
 constexpr uint32_t queue_index(dma_direction direction)
 {
@@ -63,8 +63,8 @@ int user_cb_queue::create(device &dev, dma_direction direction,
 
     std::unique_ptr<user_cb_queue> queue(
         new user_cb_queue(dev, direction, options));
-    int ret = pinned_buffer::create(dev, options.depth * buffer_bytes,
-                                    queue->ring_);
+    int ret =
+        pinned_buffer::create(dev, options.depth * buffer_bytes, queue->ring_);
     if (ret == 0) {
         queue_p = std::move(queue);
     }
@@ -73,10 +73,7 @@ int user_cb_queue::create(device &dev, dma_direction direction,
 
 user_cb_queue::~user_cb_queue()
 {
-    if (reaped_ == next_) {
-        return;
-    }
-    if (wait(next_ - 1, close_timeout_us) == -EAGAIN) {
+    if (wait_all(close_timeout_us) != 0) {
         warn("card %s still runs %u copies of a queue that goes away: its "
              "command buffers stay pinned",
              dev_.bus_id().c_str(), static_cast<unsigned>(next_ - reaped_));
@@ -91,18 +88,18 @@ hl_cs_chunk user_cb_queue::fill_buffer(uint64_t &dst, uint64_t &src,
     char *upper         = ring_.data() + offset;
     const uint64_t va   = ring_.va() + offset;
 
-    auto *packets         = reinterpret_cast<lin_dma *>(upper + upper_bytes);
-    const size_t count    = build_lin_dma(packets, packets_capacity,
-                                          max_packet_bytes_, dst, src, length);
-    const uint32_t bytes  = static_cast<uint32_t>(count * sizeof(lin_dma));
-    hl_cs_chunk chunk     = {};
-    chunk.queue_index     = queue_index(direction_);
-    chunk.cs_chunk_flags  = chunk_flag_user_cb;
+    auto *packets        = reinterpret_cast<lin_dma *>(upper + upper_bytes);
+    const size_t count   = build_lin_dma(packets, packets_capacity,
+                                         max_packet_bytes_, dst, src, length);
+    const uint32_t bytes = static_cast<uint32_t>(count * sizeof(lin_dma));
+    hl_cs_chunk chunk    = {};
+    chunk.queue_index    = queue_index(direction_);
+    chunk.cs_chunk_flags = chunk_flag_user_cb;
     if (direction_ == dma_direction::device_to_device) {
-        *reinterpret_cast<cp_dma *>(upper) = make_cp_dma(va + upper_bytes,
-                                                         bytes);
-        chunk.cb_handle                    = va;
-        chunk.cb_size                      = sizeof(cp_dma);
+        *reinterpret_cast<cp_dma *>(upper) =
+            make_cp_dma(va + upper_bytes, bytes);
+        chunk.cb_handle = va;
+        chunk.cb_size   = sizeof(cp_dma);
     } else {
         chunk.cb_handle = va + upper_bytes;
         chunk.cb_size   = bytes;
@@ -113,10 +110,10 @@ hl_cs_chunk user_cb_queue::fill_buffer(uint64_t &dst, uint64_t &src,
 int user_cb_queue::submit(uint64_t dst, uint64_t src, uint64_t length,
                           void *cookie, uint64_t &id_p)
 {
-    const uint64_t packets = (length + max_packet_bytes_ - 1) /
-                             max_packet_bytes_;
-    const uint64_t buffers = (packets + packets_capacity - 1) /
-                             packets_capacity;
+    const uint64_t packets =
+        (length + max_packet_bytes_ - 1) / max_packet_bytes_;
+    const uint64_t buffers =
+        (packets + packets_capacity - 1) / packets_capacity;
     if (buffers > jobs_.size()) {
         return -EMSGSIZE;
     }
@@ -194,6 +191,15 @@ int user_cb_queue::wait(uint64_t id, uint64_t timeout_us)
         }
     }
     return at(id).status;
+}
+
+int user_cb_queue::wait_all(uint64_t timeout_us)
+{
+    if (reaped_ == next_) {
+        return 0;
+    }
+    /* How the copies ended is for whoever collects them. */
+    return (wait(next_ - 1, timeout_us) == -EAGAIN) ? -EAGAIN : 0;
 }
 
 } // namespace gaudi::shim

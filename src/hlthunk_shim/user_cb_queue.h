@@ -1,5 +1,6 @@
 /**
- * DMA queue of cards that run command buffers in the user's own memory (Gaudi2).
+ * DMA queue of cards that run command buffers in the user's own memory
+ * (Gaudi2).
  *
  * Owns a pinned ring of command buffers. A copy takes one buffer per forty
  * packets, and all buffers of a copy go to the card in one submission.
@@ -24,6 +25,7 @@ public:
                uint64_t &id_p) override;
     unsigned poll(dma_completion *completions, unsigned max) override;
     int wait(uint64_t id, uint64_t timeout_us) override;
+    int wait_all(uint64_t timeout_us) override;
     unsigned outstanding() const override
     {
         return static_cast<unsigned>(next_ - collected_);

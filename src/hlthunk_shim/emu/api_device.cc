@@ -206,8 +206,8 @@ HLTHUNK_PUBLIC int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)
         return -EBADF;
     }
 
-    const uint64_t memory = get_settings().hbm / dram_page * dram_page;
-    *info                 = {};
+    const uint64_t memory   = get_settings().hbm / dram_page * dram_page;
+    *info                   = {};
     info->sram_base_address = 0x1000fffffd000000;
     info->sram_size         = 0x3000000;
     info->dram_base_address = dram_physical + memory;

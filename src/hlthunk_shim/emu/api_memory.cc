@@ -60,9 +60,8 @@ HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map(int fd, void *host,
 {
     card *compute = find_compute(fd);
     uint64_t va   = 0;
-    return answer((compute == nullptr) ? -EBADF
-                                       : compute->map_host(host, size, va),
-                  va);
+    return answer(
+        (compute == nullptr) ? -EBADF : compute->map_host(host, size, va), va);
 }
 
 HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map_flags(int fd, void *host,
@@ -94,10 +93,8 @@ HLTHUNK_PUBLIC int hlthunk_memory_unmap(int fd, uint64_t device_va)
     return (compute == nullptr) ? -EBADF : compute->unmap(device_va);
 }
 
-HLTHUNK_PUBLIC int
-hlthunk_device_mapped_memory_export_dmabuf_fd(int fd, uint64_t device_va,
-                                              uint64_t size, uint64_t offset,
-                                              uint32_t flags)
+HLTHUNK_PUBLIC int hlthunk_device_mapped_memory_export_dmabuf_fd(
+    int fd, uint64_t device_va, uint64_t size, uint64_t offset, uint32_t flags)
 {
     card *compute = find_compute(fd);
     if (flags != (O_RDWR | O_CLOEXEC)) {

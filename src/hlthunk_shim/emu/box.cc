@@ -54,10 +54,10 @@ int take_card(unsigned index)
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     /* The leading zero byte makes the name abstract. */
-    int length = std::snprintf(address.sun_path + 1,
-                               sizeof(address.sun_path) - 1,
-                               "hlthunk-emu/%u/%s/accel%u", geteuid(),
-                               get_settings().node.c_str(), index);
+    int length =
+        std::snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1,
+                      "hlthunk-emu/%u/%s/accel%u", geteuid(),
+                      get_settings().node.c_str(), index);
 
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {

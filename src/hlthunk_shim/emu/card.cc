@@ -27,8 +27,8 @@ int pin(void *host, uint64_t size)
 {
     const auto address   = reinterpret_cast<uintptr_t>(host);
     const uint64_t start = address / host_page * host_page;
-    const uint64_t end   = (address + size + host_page - 1) / host_page *
-                         host_page;
+    const uint64_t end =
+        (address + size + host_page - 1) / host_page * host_page;
 
     if (madvise(reinterpret_cast<void *>(start), end - start,
                 MADV_POPULATE_WRITE) == 0) {
@@ -36,10 +36,9 @@ int pin(void *host, uint64_t size)
     }
     /* EINVAL: a kernel without the advice, or a mapping without write access,
      * of which the former is the case if it knows none at all. */
-    if ((errno == EINVAL) &&
-        (madvise(nullptr, 0, MADV_POPULATE_WRITE) != 0)) {
-        return (msync(reinterpret_cast<void *>(start), end - start,
-                      MS_ASYNC) == 0)
+    if ((errno == EINVAL) && (madvise(nullptr, 0, MADV_POPULATE_WRITE) != 0)) {
+        return (msync(reinterpret_cast<void *>(start), end - start, MS_ASYNC) ==
+                0)
                    ? 0
                    : -EFAULT;
     }
@@ -50,8 +49,7 @@ int pin(void *host, uint64_t size)
 
 card::card(unsigned index)
     : index_(index), name_("accel" + std::to_string(index))
-{
-}
+{}
 
 card &card::at(unsigned index)
 {

@@ -68,8 +68,7 @@ private:
     struct context {
         context(uint64_t memory_size, const char *name)
             : table(memory, memory_size), queues(table, totals, name)
-        {
-        }
+        {}
         ~context();
 
         int node_fd      = -1; /* the caller's; a memfd that holds its CBs */

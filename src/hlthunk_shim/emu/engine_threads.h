@@ -32,8 +32,8 @@ private:
     std::mutex lock_;
     std::condition_variable kicked_;
     std::vector<card *> cards_; /* every card that was ever kicked */
-    pid_t owner_       = 0;     /* process that started the threads */
-    unsigned sleeping_ = 0;
+    pid_t owner_         = 0;   /* process that started the threads */
+    unsigned sleeping_   = 0;
     unsigned long kicks_ = 0;
 };
 

@@ -51,9 +51,9 @@ public:
     [[nodiscard]] char *at(uint64_t offset) const { return base_ + offset; }
 
 private:
-    int fd_        = -1;
-    char *base_    = nullptr;
-    uint64_t size_ = 0;
+    int fd_               = -1;
+    char *base_           = nullptr;
+    uint64_t size_        = 0;
     uint64_t free_pages_  = 0;
     uint64_t next_handle_ = 1;
     std::vector<bool> used_; /* per page */

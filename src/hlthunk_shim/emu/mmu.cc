@@ -11,16 +11,16 @@ mmu::mmu(hbm &memory, uint64_t memory_size)
       device_space_(device_va_start_, dram_va_end, dram_page,
                     dram_va_offset_mask),
       host_space_(host_va_start, host_va_end, host_page, host_page - 1)
-{
-}
+{}
 
 uint64_t mmu::map_device(uint64_t handle, hbm_allocation &allocation,
                          uint64_t hint)
 {
     const uint64_t va = device_space_.take(allocation.size, hint);
     if (va != 0) {
-        regions_.emplace(va, mmu_region{allocation.size, memory_kind::device,
-                                        handle, nullptr, {}});
+        regions_.emplace(
+            va, mmu_region{
+                    allocation.size, memory_kind::device, handle, nullptr, {}});
         ++allocation.mappings;
     }
     return va;
@@ -34,9 +34,9 @@ uint64_t mmu::map_host(void *host, uint64_t size)
         return 0;
     }
     /* The caller's address is the page's plus the offset, for unmap too. */
-    regions_.emplace(va + offset,
-                     mmu_region{size, memory_kind::host, 0,
-                                static_cast<char *>(host), {}});
+    regions_.emplace(
+        va + offset,
+        mmu_region{size, memory_kind::host, 0, static_cast<char *>(host), {}});
     return va + offset;
 }
 

@@ -21,8 +21,8 @@ enum class memory_kind { device, host };
 struct mmu_region {
     uint64_t size; /**< bytes that may be accessed */
     memory_kind kind;
-    uint64_t handle; /**< device memory: its allocation */
-    char *host;      /**< host memory: the first byte */
+    uint64_t handle;          /**< device memory: its allocation */
+    char *host;               /**< host memory: the first byte */
     std::vector<int> exports; /**< our ends of dma-bufs, see dmabuf.h */
 };
 

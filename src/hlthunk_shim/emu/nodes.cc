@@ -39,9 +39,9 @@ bool add_node(int fd, card &of, bool control)
     if (static_cast<unsigned>(fd) >= max_fds) {
         return false;
     }
-    nodes[fd].store(static_cast<uint16_t>((of.index() + 1) |
-                                          (control ? control_of : 0)),
-                    std::memory_order_relaxed);
+    nodes[fd].store(
+        static_cast<uint16_t>((of.index() + 1) | (control ? control_of : 0)),
+        std::memory_order_relaxed);
     return true;
 }
 

@@ -1,7 +1,7 @@
 /*
- * Public functions of hl-thunk (open v1.10 and the newer header in HabanaAI/HCL)
- * that the emulator does not have. Calling one stops the process with its name:
- * an answer would be a lie that shows up far from here.
+ * Public functions of hl-thunk (open v1.10 and the newer header in
+ * HabanaAI/HCL) that the emulator does not have. Calling one stops the process
+ * with its name: an answer would be a lie that shows up far from here.
  */
 #include "hlthunk_shim/emu/export.h"
 
@@ -18,10 +18,10 @@ namespace {
 
 } // namespace
 
-#define NOT_IMPLEMENTED(_function)  \
-    HLTHUNK_PUBLIC void _function() \
-    {                               \
-        stop(#_function);           \
+#define NOT_IMPLEMENTED(_function)                                             \
+    HLTHUNK_PUBLIC void _function()                                            \
+    {                                                                          \
+        stop(#_function);                                                      \
     }
 
 NOT_IMPLEMENTED(hlthunk_alloc_coll_conn)

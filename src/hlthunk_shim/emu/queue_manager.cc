@@ -24,8 +24,7 @@ constexpr uint64_t slice_bytes = 262144;
  * keeps 32 bits of microseconds. */
 constexpr uint64_t max_timeout_us = UINT32_MAX;
 
-bool outside(uint64_t va, uint64_t size, uint64_t start,
-                         uint64_t end)
+bool outside(uint64_t va, uint64_t size, uint64_t start, uint64_t end)
 {
     return (va < start) || (va >= end) || (size > end - va);
 }
@@ -35,8 +34,7 @@ bool outside(uint64_t va, uint64_t size, uint64_t start,
 queue_manager::queue_manager(const mmu &table, hlthunk_emu_counters &counters,
                              const char *name)
     : table_(table), counters_(counters), name_(name), queues_(queue_count)
-{
-}
+{}
 
 /* --- submission ----------------------------------------------------------- */
 
@@ -46,8 +44,7 @@ bool queue_manager::in_command_buffer_range(uint64_t va, uint64_t size) const
         return false;
     }
     return !outside(va, size, host_va_start, host_va_end) ||
-           !outside(va, size, table_.device_va_start(),
-                                dram_va_end);
+           !outside(va, size, table_.device_va_start(), dram_va_end);
 }
 
 int queue_manager::validate(const hlthunk_cs_in &in) const
@@ -149,8 +146,8 @@ void queue_manager::fault(const part &current, const char *format, ...)
         const packet_stream &stream = lower ? current.lower : current.upper;
         log("%s: job %lu aborted: queue %u, %scommand buffer %#lx of %u bytes, "
             "before offset %u: %s",
-            name_, current.seq, current.queue, lower ? "lower " : "",
-            stream.va, stream.size, stream.next, text);
+            name_, current.seq, current.queue, lower ? "lower " : "", stream.va,
+            stream.size, stream.next, text);
     }
     job &owner = slot_of(current.seq);
     if (owner.status != shim::cs_aborted) {
@@ -187,8 +184,8 @@ void queue_manager::decode(part &current, packet_stream &stream)
     if (!fetch(current, stream, header, sizeof(header))) {
         return;
     }
-    const uint32_t opcode = (header[1] >> shim::packet_opcode_shift) &
-                            shim::packet_opcode_mask;
+    const uint32_t opcode =
+        (header[1] >> shim::packet_opcode_shift) & shim::packet_opcode_mask;
 
     switch (opcode) {
     case shim::packet_nop:
@@ -208,8 +205,8 @@ void queue_manager::decode(part &current, packet_stream &stream)
                            "internal engine");
             return;
         }
-        const uint32_t known = shim::packet_opcode_field |
-                               shim::packet_msg_barrier | (1u << 29);
+        const uint32_t known =
+            shim::packet_opcode_field | shim::packet_msg_barrier | (1u << 29);
         if ((packet.ctl & ~known) != 0) {
             fault(current, "LIN_DMA control bits %#x are not emulated",
                   packet.ctl & ~known);
@@ -349,12 +346,11 @@ void queue_manager::finish(part &current, const slice &work)
 {
     const bool from_host = (work.from == memory_kind::host);
     const bool to_host   = (work.to == memory_kind::host);
-    uint64_t &counter    = from_host ? (to_host
-                                            ? counters_.host_to_host_bytes
-                                            : counters_.host_to_device_bytes)
-                                     : (to_host
-                                            ? counters_.device_to_host_bytes
-                                            : counters_.device_to_device_bytes);
+    uint64_t &counter    = from_host
+                               ? (to_host ? counters_.host_to_host_bytes
+                                          : counters_.host_to_device_bytes)
+                               : (to_host ? counters_.device_to_host_bytes
+                                          : counters_.device_to_device_bytes);
     counter += work.size;
     current.claimed -= work.size;
     if ((current.claimed == 0) && (current.unclaimed == 0)) {
@@ -463,9 +459,8 @@ int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
         if (first) {
             deadline = (timeout_us == 0)
                            ? clock::time_point::min()
-                           : clock::now() +
-                                 std::chrono::microseconds(
-                                     std::min(timeout_us, max_timeout_us));
+                           : clock::now() + std::chrono::microseconds(std::min(
+                                                timeout_us, max_timeout_us));
         } else if ((timeout_us == 0) || (clock::now() >= deadline)) {
             status_p = shim::cs_busy;
             return 0;

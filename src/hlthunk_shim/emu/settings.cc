@@ -95,9 +95,9 @@ settings read_settings()
         }
     }
 
-    text       = std::getenv("HLTHUNK_EMU_LOG");
-    result.log = (text != nullptr) && (*text != '\0') &&
-                 (std::strcmp(text, "0") != 0);
+    text = std::getenv("HLTHUNK_EMU_LOG");
+    result.log =
+        (text != nullptr) && (*text != '\0') && (std::strcmp(text, "0") != 0);
     return result;
 }
 

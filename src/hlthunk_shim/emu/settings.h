@@ -12,12 +12,12 @@ namespace gaudi::emu {
 inline constexpr unsigned max_cards = 64;
 
 struct settings {
-    unsigned devices = 8;            /**< cards of the box */
-    uint64_t hbm     = 96ull << 30;  /**< device memory per card, bytes */
-    std::string node = "0";          /**< name of the box */
-    unsigned engines = 1;            /**< engine threads of this process */
-    bool log         = false;        /**< explain errors on stderr */
-    bool valid       = true;         /**< false: bad values, no cards */
+    unsigned devices = 8;           /**< cards of the box */
+    uint64_t hbm     = 96ull << 30; /**< device memory per card, bytes */
+    std::string node = "0";         /**< name of the box */
+    unsigned engines = 1;           /**< engine threads of this process */
+    bool log         = false;       /**< explain errors on stderr */
+    bool valid       = true;        /**< false: bad values, no cards */
 };
 
 /** The settings of this process. Bad values are reported on stderr, once. */

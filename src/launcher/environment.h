@@ -1,0 +1,19 @@
+/**
+ * The environment in which a program finds the transports.
+ */
+#pragma once
+
+#include <string>
+
+namespace launcher {
+
+/**
+ * Change this process's environment for the program that it becomes.
+ *
+ * @param emulate  Use the software Gaudi.
+ * @param cards    Cards of its box.
+ * @param error    Says why, when the result is false.
+ */
+bool set_environment(bool emulate, unsigned cards, std::string &error);
+
+} // namespace launcher

@@ -1,0 +1,115 @@
+/*
+ * libucx_gaudi_preload.so: what LD_PRELOAD names.
+ *
+ * It needs nothing but the C library, so a process that does not use UCX has
+ * one small library more and nothing else. A process that has UCX gets the
+ * module before main; one that loads UCX later (Open MPI does) gets it at the
+ * first call of one of the wrapped functions, which come before UCX reads its
+ * configuration and lists its components.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PUBLIC __attribute__((visibility("default")))
+
+static const char module_name[] = "libuct_gaudi.so.0";
+
+/* Open the module that lies beside this file, if UCX is in the process. */
+static void load_module(void)
+{
+    static int tried;
+    char path[PATH_MAX];
+    const char *slash;
+    Dl_info self;
+    void *ucs;
+
+    if (__atomic_load_n(&tried, __ATOMIC_ACQUIRE)) {
+        return;
+    }
+    ucs = dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    if (ucs == NULL) {
+        return;
+    }
+    dlclose(ucs);
+    if (__atomic_exchange_n(&tried, 1, __ATOMIC_ACQ_REL)) {
+        return;
+    }
+
+    if (dladdr(module_name, &self) == 0) {
+        return;
+    }
+    slash = strrchr(self.dli_fname, '/');
+    snprintf(path, sizeof(path), "%.*s%s",
+             (slash == NULL) ? 0 : (int)(slash + 1 - self.dli_fname),
+             self.dli_fname, module_name);
+    if (dlopen(path, RTLD_NOW | RTLD_LOCAL) == NULL) {
+        fprintf(stderr, "ucx-gaudi: the module cannot be loaded: %s\n",
+                dlerror());
+    }
+}
+
+__attribute__((constructor)) static void preload_init(void)
+{
+    load_module();
+}
+
+/* The wrapped function itself. Libraries that dlopen brought in are found
+ * through the handle of the one that has it. */
+static void *next_function(const char *library, const char *name)
+{
+    void *function = dlsym(RTLD_NEXT, name);
+    if (function == NULL) {
+        void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+        if (handle != NULL) {
+            function = dlsym(handle, name);
+            dlclose(handle);
+        }
+    }
+    if (function == NULL) {
+        fprintf(stderr, "ucx-gaudi: %s is not to be found in %s\n", name,
+                library);
+        abort();
+    }
+    return function;
+}
+
+/*
+ * Only the calling convention of the wrapped functions matters here; their
+ * types are those of ucp.h and uct.h.
+ */
+
+PUBLIC int ucp_config_read(const char *env_prefix, const char *filename,
+                           void **config_p)
+{
+    typedef int (*function_t)(const char *, const char *, void **);
+
+    load_module();
+    return ((function_t)next_function("libucp.so.0", "ucp_config_read"))(
+        env_prefix, filename, config_p);
+}
+
+PUBLIC int ucp_init_version(unsigned api_major_version,
+                            unsigned api_minor_version, const void *params,
+                            const void *config, void **context_p)
+{
+    typedef int (*function_t)(unsigned, unsigned, const void *, const void *,
+                              void **);
+
+    load_module();
+    return ((function_t)next_function("libucp.so.0", "ucp_init_version"))(
+        api_major_version, api_minor_version, params, config, context_p);
+}
+
+PUBLIC int uct_query_components(void **components_p, unsigned *num_components_p)
+{
+    typedef int (*function_t)(void **, unsigned *);
+
+    load_module();
+    return ((function_t)next_function("libuct.so.0", "uct_query_components"))(
+        components_p, num_components_p);
+}

@@ -1,0 +1,46 @@
+/**
+ * A card that this process has open.
+ *
+ * Immutable after opening, except for the hint of the next allocation, which
+ * the device table's lock protects.
+ */
+#pragma once
+
+#include "hlthunk_shim/device.h"
+#include "uct/gaudi/base/ucx.h"
+
+#include <memory>
+#include <string>
+
+namespace gaudi::base {
+
+class card {
+public:
+    /**
+     * @param index  Of the card in the box.
+     * @param slot   Of the card in this process: 0 for the first one opened.
+     */
+    card(unsigned index, unsigned slot, std::unique_ptr<shim::device> device);
+
+    [[nodiscard]] const std::string &name() const { return name_; }
+    [[nodiscard]] unsigned slot() const { return slot_; }
+    [[nodiscard]] shim::device &device() const { return *device_; }
+    [[nodiscard]] ucs_sys_device_t sys_device() const { return sys_device_; }
+
+    /**
+     * A device address to ask for, so that memory of different cards of a
+     * process does not share addresses. Never the same one in a row, so that a
+     * freed address comes back late.
+     */
+    uint64_t next_hint(uint64_t size);
+
+private:
+    const unsigned index_;
+    const unsigned slot_;
+    const std::string name_;
+    std::unique_ptr<shim::device> device_;
+    ucs_sys_device_t sys_device_ = UCS_SYS_DEVICE_ID_UNKNOWN;
+    uint64_t hint_offset_        = 0;
+};
+
+} // namespace gaudi::base

@@ -1,0 +1,96 @@
+/**
+ * One user's way to one card: its DMA queues and its staging memory.
+ *
+ * Staging memory is a fixed set of pinned chunks, made once; host memory that
+ * is not registered passes through them. Used by one thread at a time.
+ */
+#pragma once
+
+#include "hlthunk_shim/dma_queue.h"
+#include "hlthunk_shim/memory.h"
+#include "uct/gaudi/base/card.h"
+
+#include <memory>
+#include <vector>
+
+namespace gaudi::base {
+
+struct transfer;
+
+/** One DMA job of a transfer. */
+struct segment {
+    transfer *owner;
+    int chunk;     /* staging chunk, or -1 */
+    char *host;    /* where a chunk's bytes go when the job has ended */
+    size_t length; /* bytes */
+};
+
+class channel {
+public:
+    /**
+     * @param chunk_bytes,chunks  The staging memory.
+     * @param depth               DMA jobs in flight per direction.
+     */
+    [[nodiscard]] static ucs_status_t
+    create(card &owner, size_t chunk_bytes, unsigned chunks, unsigned depth,
+           std::unique_ptr<channel> &channel_p);
+
+    /** Waits for jobs that the card still runs. */
+    ~channel();
+
+    [[nodiscard]] card &owner() const { return owner_; }
+
+    [[nodiscard]] shim::dma_queue &queue(shim::dma_direction direction)
+    {
+        return *queues_[static_cast<size_t>(direction)];
+    }
+
+    /** Take a chunk, leaving some for others. @return -1 when none is left. */
+    int take_chunk(size_t leave)
+    {
+        if (free_chunks_.size() <= leave) {
+            return -1;
+        }
+        const int chunk = free_chunks_.back();
+        free_chunks_.pop_back();
+        return chunk;
+    }
+    void give_chunk(int chunk) { free_chunks_.push_back(chunk); }
+    [[nodiscard]] size_t free_chunks() const { return free_chunks_.size(); }
+    [[nodiscard]] size_t chunk_bytes() const { return chunk_bytes_; }
+    [[nodiscard]] char *chunk_data(int chunk) const
+    {
+        return staging_.data() + static_cast<size_t>(chunk) * chunk_bytes_;
+    }
+    [[nodiscard]] uint64_t chunk_va(int chunk) const
+    {
+        return staging_.va() + static_cast<size_t>(chunk) * chunk_bytes_;
+    }
+
+    /** Take a record for a job. @return nullptr when all are in use. */
+    segment *take_segment()
+    {
+        if (free_segments_.empty()) {
+            return nullptr;
+        }
+        segment *taken = free_segments_.back();
+        free_segments_.pop_back();
+        return taken;
+    }
+    void give_segment(segment *used) { free_segments_.push_back(used); }
+
+    static constexpr size_t directions = 3;
+
+private:
+    explicit channel(card &owner) : owner_(owner) {}
+
+    card &owner_;
+    size_t chunk_bytes_ = 0;
+    shim::pinned_buffer staging_;
+    std::vector<int> free_chunks_;
+    std::vector<segment> segments_;
+    std::vector<segment *> free_segments_;
+    std::unique_ptr<shim::dma_queue> queues_[directions];
+};
+
+} // namespace gaudi::base

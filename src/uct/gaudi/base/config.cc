@@ -1,0 +1,53 @@
+#include "uct/gaudi/base/config.h"
+
+namespace gaudi::base {
+
+namespace {
+
+global_config parsed{};
+
+ucs_config_field_t table[] = {
+    {"DRIVER", "auto",
+     "Which hl-thunk library to use:\n"
+     " auto      - the vendor's, if this machine has a Gaudi card\n"
+     " hlthunk   - the vendor's (libhl-thunk.so)\n"
+     " emulator  - the software Gaudi that came with this module\n"
+     " <path>    - this library",
+     offsetof(global_config, driver), UCS_CONFIG_TYPE_STRING},
+
+    {"DEVICES", "auto",
+     "Which cards a process opens:\n"
+     " auto      - the first one that is free\n"
+     " all       - every card that is free\n"
+     " <list>    - these, by index or bus id, separated by commas",
+     offsetof(global_config, devices), UCS_CONFIG_TYPE_STRING},
+
+    {"MEMORY_TYPE", "auto",
+     "UCX memory type that stands for Gaudi memory, in UCX versions that have\n"
+     "none for it: rocm, cuda, or auto for one whose own module is not\n"
+     "installed.",
+     offsetof(global_config, memory_type), UCS_CONFIG_TYPE_STRING},
+
+    {nullptr, nullptr, nullptr, 0, {}}};
+
+ucs_config_global_list_entry_t entry = {
+    "Gaudi (process-wide)", "GAUDI_", table, sizeof(global_config), {}};
+
+} // namespace
+
+void init_config()
+{
+    ucs_list_add_tail(&ucs_config_global_list, &entry.list);
+    ucs_status_t status = ucs_config_parser_fill_opts(
+        &parsed, table, UCS_DEFAULT_ENV_PREFIX, entry.prefix, 0);
+    if (status != UCS_OK) {
+        ucs_fatal("gaudi: the UCX_GAUDI_* variables cannot be parsed");
+    }
+}
+
+const global_config &config()
+{
+    return parsed;
+}
+
+} // namespace gaudi::base

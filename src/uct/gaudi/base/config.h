@@ -1,0 +1,24 @@
+/**
+ * The process-wide variables, UCX_GAUDI_*.
+ *
+ * Parsed once at load, before UCX looks for variables that nobody used.
+ */
+#pragma once
+
+#include "uct/gaudi/base/ucx.h"
+
+namespace gaudi::base {
+
+struct global_config {
+    char *driver;      /**< auto, hlthunk, emulator, or a path */
+    char *devices;     /**< auto, all, or a list */
+    char *memory_type; /**< auto, or the UCX memory type to take */
+};
+
+/** Register the table with UCX and parse it. Called once, at load. */
+void init_config();
+
+/** The parsed values. */
+const global_config &config();
+
+} // namespace gaudi::base

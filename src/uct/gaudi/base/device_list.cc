@@ -1,0 +1,83 @@
+#include "uct/gaudi/base/device_list.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <sstream>
+
+namespace gaudi::base {
+
+namespace {
+
+/* HLTHUNK_MAX_MINOR: more device nodes than that do not exist. */
+constexpr int max_nodes = 256;
+
+bool parse_index(const std::string &text, unsigned &index)
+{
+    const char *end   = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data(), end, index);
+    return (parsed.ec == std::errc()) && (parsed.ptr == end);
+}
+
+} // namespace
+
+std::vector<std::string> list_cards(const shim::library &driver)
+{
+    std::vector<std::string> bus_ids;
+    for (int node = 0; node < max_nodes; ++node) {
+        int fd = driver.hlthunk_open_control(node, nullptr);
+        if (fd < 0) {
+            continue;
+        }
+        char bus_id[shim::bus_id_size] = {};
+        if (driver.hlthunk_get_pci_bus_id_from_fd(fd, bus_id, sizeof(bus_id)) ==
+            0) {
+            bus_ids.emplace_back(bus_id);
+        }
+        driver.hlthunk_close(fd);
+    }
+    return bus_ids;
+}
+
+device_selection select_devices(const std::string &text,
+                                const std::vector<std::string> &bus_ids)
+{
+    device_selection result;
+
+    if ((text == "auto") || (text == "all")) {
+        result.indices.resize(bus_ids.size());
+        std::iota(result.indices.begin(), result.indices.end(), 0u);
+        result.wanted = (text == "auto") ? std::min<size_t>(1, bus_ids.size())
+                                         : bus_ids.size();
+        return result;
+    }
+
+    std::istringstream list(text);
+    std::string item;
+    while (std::getline(list, item, ',')) {
+        unsigned index    = 0;
+        const auto by_bus = std::find(bus_ids.begin(), bus_ids.end(), item);
+        if (by_bus != bus_ids.end()) {
+            index = static_cast<unsigned>(by_bus - bus_ids.begin());
+        } else if (!parse_index(item, index) || (index >= bus_ids.size())) {
+            result.error = "'" + item + "' is none of the " +
+                           std::to_string(bus_ids.size()) +
+                           " cards of this machine";
+            return result;
+        }
+        if (std::find(result.indices.begin(), result.indices.end(), index) !=
+            result.indices.end()) {
+            result.error = "'" + item + "' is listed twice";
+            return result;
+        }
+        result.indices.push_back(index);
+    }
+    if (result.indices.empty()) {
+        result.error = "no card is listed";
+    }
+    result.wanted = result.indices.size();
+    result.named  = true;
+    return result;
+}
+
+} // namespace gaudi::base

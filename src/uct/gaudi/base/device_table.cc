@@ -1,0 +1,315 @@
+#include "uct/gaudi/base/device_table.h"
+
+#include "uct/gaudi/base/config.h"
+#include "uct/gaudi/base/device_list.h"
+#include "uct/gaudi/base/driver.h"
+#include "uct/gaudi/base/memory_events.h"
+#include "uct/gaudi/base/status.h"
+
+#include <cerrno>
+#include <cstring>
+#include <shared_mutex>
+
+namespace gaudi::base {
+
+device_table &device_table::instance()
+{
+    /* Never destroyed: UCX's own clean-up order is not ours to know. */
+    static auto *table = new device_table;
+    return *table;
+}
+
+bool device_table::any_card()
+{
+    const shim::library *library = driver();
+    return (library != nullptr) && !list_cards(*library).empty();
+}
+
+ucs_status_t device_table::open()
+{
+    std::lock_guard<std::mutex> guard(cards_lock_);
+    if (users_ == 0) {
+        ucs_status_t status = open_cards();
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+    ++users_;
+    return UCS_OK;
+}
+
+ucs_status_t device_table::open_cards()
+{
+    const shim::library *library = driver();
+    if (library == nullptr) {
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    const std::vector<std::string> bus_ids = list_cards(*library);
+    const device_selection wanted = select_devices(config().devices, bus_ids);
+    if (bus_ids.empty()) {
+        ucs_debug("gaudi: the driver shows no card");
+        return UCS_ERR_NO_DEVICE;
+    }
+    if (!wanted.error.empty()) {
+        ucs_error("UCX_GAUDI_DEVICES=%s: %s", config().devices,
+                  wanted.error.c_str());
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    size_t busy = 0;
+    for (unsigned index : wanted.indices) {
+        if (cards_.size() == wanted.wanted) {
+            break;
+        }
+        std::unique_ptr<shim::device> device;
+        int ret = shim::device::open(*library, bus_ids[index], device);
+        if (ret == -EBUSY) {
+            ++busy;
+            ucs_debug("gaudi%u (%s) is in use by another process", index,
+                      bus_ids[index].c_str());
+            continue;
+        }
+        if (ret != 0) {
+            ucs_warn("gaudi%u (%s) cannot be opened: %s", index,
+                     bus_ids[index].c_str(), std::strerror(-ret));
+            continue;
+        }
+        const auto slot = static_cast<unsigned>(cards_.size());
+        cards_.push_back(
+            std::make_unique<card>(index, slot, std::move(device)));
+        ucs_debug("gaudi%u (%s) opened", index, bus_ids[index].c_str());
+    }
+
+    if (wanted.named && (cards_.size() < wanted.wanted)) {
+        ucs_error("UCX_GAUDI_DEVICES=%s: %zu of %zu cards are free",
+                  config().devices, cards_.size(), wanted.wanted);
+        cards_.clear();
+        return UCS_ERR_BUSY;
+    }
+    if (cards_.empty()) {
+        ucs_diag("gaudi: none of %zu cards can be used, %zu are in use by "
+                 "other processes",
+                 bus_ids.size(), busy);
+        return (busy > 0) ? UCS_ERR_BUSY : UCS_ERR_NO_DEVICE;
+    }
+    return UCS_OK;
+}
+
+void device_table::close()
+{
+    std::lock_guard<std::mutex> guard(cards_lock_);
+    if (--users_ > 0) {
+        return;
+    }
+    if (!device_memory_.empty() || !host_memory_.empty()) {
+        /* They refer to the cards, which therefore stay open. */
+        ucs_warn("gaudi: %zu allocations and %zu registrations were not "
+                 "released",
+                 device_memory_.size(), host_memory_.size());
+        ++users_;
+        return;
+    }
+    cards_.clear();
+}
+
+card *device_table::find_card(const char *name) const
+{
+    for (const auto &candidate : cards_) {
+        if (candidate->name() == name) {
+            return candidate.get();
+        }
+    }
+    return nullptr;
+}
+
+ucs_status_t device_table::allocate(card &owner, size_t length,
+                                    device_memory *&memory_p)
+{
+    auto memory   = std::make_unique<device_memory>();
+    memory->owner = &owner;
+
+    int ret =
+        shim::memory_handle::allocate(owner.device(), length, memory->handle);
+    if (ret != 0) {
+        ucs_error("%s: cannot allocate %zu bytes of device memory: %s",
+                  owner.name().c_str(), length, std::strerror(-ret));
+        return to_status(ret);
+    }
+    uint64_t hint;
+    {
+        std::lock_guard<std::mutex> guard(cards_lock_);
+        hint = owner.next_hint(length);
+    }
+    ret = shim::mapping::map_device(owner.device(), memory->handle, hint,
+                                    memory->mapping);
+    if (ret != 0) {
+        ucs_error("%s: cannot map %zu bytes of device memory: %s",
+                  owner.name().c_str(), length, std::strerror(-ret));
+        return to_status(ret);
+    }
+
+    memory->start = memory->mapping.va();
+    memory->end   = memory->start + length;
+    {
+        std::lock_guard<rw_spinlock> guard(memory_lock_);
+        device_memory_.insert(*memory);
+    }
+    memory_p = memory.release();
+    announce_allocation(reinterpret_cast<void *>(memory_p->start), length);
+    return UCS_OK;
+}
+
+ucs_status_t device_table::free(device_memory *memory)
+{
+    const char *owner   = memory->owner->name().c_str();
+    void *address       = reinterpret_cast<void *>(memory->start);
+    const size_t length = memory->end - memory->start;
+    unsigned registrations;
+
+    {
+        std::lock_guard<rw_spinlock> guard(memory_lock_);
+        registrations = memory->registrations;
+        if (registrations == 0) {
+            device_memory_.erase(*memory);
+        }
+    }
+    if (registrations > 0) {
+        ucs_error("%s: device memory %p of %zu bytes is not freed: it is "
+                  "registered %u times",
+                  owner, address, length, registrations);
+        return UCS_ERR_BUSY;
+    }
+
+    /* Before the address can be given out again. */
+    announce_free(address, length);
+    int ret = memory->mapping.close();
+    if (ret != 0) {
+        ucs_error("%s: device memory %p of %zu bytes is not freed: unmap was "
+                  "refused (%s), a dma-buf of it may be alive",
+                  owner, address, length, std::strerror(-ret));
+        {
+            std::lock_guard<rw_spinlock> guard(memory_lock_);
+            device_memory_.insert(*memory);
+        }
+        announce_allocation(address, length);
+        return UCS_ERR_BUSY;
+    }
+    delete memory; /* frees the handle */
+    return UCS_OK;
+}
+
+ucs_status_t device_table::register_host(void *address, size_t length,
+                                         bool quiet, host_memory *&memory_p)
+{
+    auto *memory = new host_memory(address, length, cards_.size());
+
+    /* With several cards it is not known which one will use the memory. */
+    if (cards_.size() == 1) {
+        uint64_t va;
+        int ret = memory->va_on(*cards_.front(), va);
+        if (ret != 0) {
+            ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+                    "%s: cannot register host memory %p of %zu bytes: %s",
+                    cards_.front()->name().c_str(), address, length,
+                    std::strerror(-ret));
+            memory->put();
+            return to_status(ret);
+        }
+    }
+    {
+        std::lock_guard<rw_spinlock> guard(memory_lock_);
+        host_memory_.insert(*memory);
+    }
+    memory_p = memory;
+    return UCS_OK;
+}
+
+void device_table::deregister_host(host_memory *memory)
+{
+    {
+        std::lock_guard<rw_spinlock> guard(memory_lock_);
+        host_memory_.erase(*memory);
+    }
+    memory->put();
+}
+
+device_memory *device_table::register_device(const void *address, size_t length)
+{
+    const auto start = reinterpret_cast<uintptr_t>(address);
+
+    std::shared_lock<rw_spinlock> guard(memory_lock_);
+    auto *memory = static_cast<device_memory *>(
+        device_memory_.find_cover(start, start + length));
+    if (memory != nullptr) {
+        ++memory->registrations;
+    }
+    return memory;
+}
+
+ucs_status_t device_table::find(const void *address, size_t length,
+                                memory_location &location_p)
+{
+    const auto start   = reinterpret_cast<uintptr_t>(address);
+    const uint64_t end = start + length;
+
+    std::shared_lock<rw_spinlock> guard(memory_lock_);
+    if (!is_device_address(address)) {
+        auto *mapped =
+            static_cast<host_memory *>(host_memory_.find_cover(start, end));
+        if (mapped != nullptr) {
+            mapped->get();
+        }
+        location_p = {memory_kind::host, nullptr, mapped};
+        return UCS_OK;
+    }
+    const auto *memory = static_cast<const device_memory *>(
+        device_memory_.find_cover(start, end));
+    if (memory == nullptr) {
+        return UCS_ERR_INVALID_ADDR;
+    }
+    location_p = {memory_kind::device, memory->owner, nullptr};
+    return UCS_OK;
+}
+
+bool device_table::query(const void *address, size_t length, uint64_t &base_p,
+                         size_t &length_p, card *&owner_p) const
+{
+    const auto start = reinterpret_cast<uintptr_t>(address);
+
+    std::shared_lock<rw_spinlock> guard(memory_lock_);
+    const auto *memory = static_cast<const device_memory *>(
+        device_memory_.find_cover(start, start + length));
+    if (memory == nullptr) {
+        return false;
+    }
+    base_p   = memory->start;
+    length_p = memory->end - memory->start;
+    owner_p  = memory->owner;
+    return true;
+}
+
+void device_table::collect_allocations(
+    std::vector<std::pair<void *, size_t>> &allocations) const
+{
+    /* Room first: the lock is held across no allocation. */
+    for (;;) {
+        size_t count;
+        {
+            std::shared_lock<rw_spinlock> guard(memory_lock_);
+            count = device_memory_.size();
+        }
+        allocations.reserve(count);
+        std::shared_lock<rw_spinlock> guard(memory_lock_);
+        if (device_memory_.size() > allocations.capacity()) {
+            continue;
+        }
+        device_memory_.for_each([&](const interval_node &node) {
+            allocations.emplace_back(reinterpret_cast<void *>(node.start),
+                                     node.end - node.start);
+        });
+        return;
+    }
+}
+
+} // namespace gaudi::base

@@ -1,0 +1,133 @@
+/**
+ * The cards of this process and the memory on and around them.
+ *
+ * One table per process, shared by all memory domains. Cards are opened when
+ * the first memory domain opens and closed when the last one goes.
+ *
+ * Threads: any. Locks, outermost first: UCM's event lock, then one of
+ *   cards_lock_   opening, closing; held across driver calls
+ *   memory_lock_  the look-up tables; a spinlock, held across nothing
+ * and neither of ours is held when UCM events are dispatched.
+ */
+#pragma once
+
+#include "uct/gaudi/base/memory.h"
+#include "uct/gaudi/base/rw_spinlock.h"
+
+#include <memory>
+#include <span>
+
+namespace gaudi::base {
+
+enum class memory_kind { host, device };
+
+/** What a range of addresses is. */
+struct memory_location {
+    memory_kind kind    = memory_kind::host;
+    card *owner         = nullptr; /**< device memory: its card */
+    host_memory *mapped = nullptr; /**< host memory: a registration that covers
+                                        it, with a reference for the caller */
+};
+
+class device_table {
+public:
+    static device_table &instance();
+
+    /** Whether the box has a card, open or busy. Takes none. */
+    [[nodiscard]] bool any_card();
+
+    /**
+     * Open the cards that this process may see, or count one more user.
+     *
+     * @return UCS_ERR_NO_DEVICE without a driver or card, UCS_ERR_BUSY when
+     *         all cards that were wished for are in use.
+     */
+    [[nodiscard]] ucs_status_t open();
+
+    /** Undo one open. */
+    void close();
+
+    /** The open cards; valid between open and close. */
+    [[nodiscard]] std::span<const std::unique_ptr<card>> cards() const
+    {
+        return cards_;
+    }
+
+    /** The card of this name, or nullptr. */
+    [[nodiscard]] card *find_card(const char *name) const;
+
+    /**
+     * Allocate device memory and announce it.
+     *
+     * @param length  bytes; what is allocated is a multiple of the DRAM page.
+     */
+    [[nodiscard]] ucs_status_t allocate(card &owner, size_t length,
+                                        device_memory *&memory_p);
+
+    /**
+     * Unmap and free device memory.
+     *
+     * @return UCS_ERR_BUSY while it is registered or exported; it is as before
+     *         then.
+     */
+    [[nodiscard]] ucs_status_t free(device_memory *memory);
+
+    /** Register host memory, so that transfers find it by pointer. */
+    [[nodiscard]] ucs_status_t register_host(void *address, size_t length,
+                                             bool quiet,
+                                             host_memory *&memory_p);
+
+    /** Undo a registration. */
+    void deregister_host(host_memory *memory);
+
+    /** Count a registration of device memory. @return nullptr when no
+     *  allocation covers the range. */
+    [[nodiscard]] device_memory *register_device(const void *address,
+                                                 size_t length);
+
+    /**
+     * Tell what an address range is.
+     *
+     * @param location_p  Filled on success.
+     * @return UCS_ERR_INVALID_ADDR for a device address that no allocation
+     *         covers as a whole.
+     */
+    [[nodiscard]] ucs_status_t find(const void *address, size_t length,
+                                    memory_location &location_p);
+
+    /**
+     * Find the allocation around an address range.
+     *
+     * @return false when the range does not lie in one allocation.
+     */
+    [[nodiscard]] bool query(const void *address, size_t length,
+                             uint64_t &base_p, size_t &length_p,
+                             card *&owner_p) const;
+
+    /** Whether an address can only be a device address. */
+    [[nodiscard]] static bool is_device_address(const void *address)
+    {
+        return (reinterpret_cast<uintptr_t>(address) >> host_address_bits) != 0;
+    }
+
+    /** Append (address, length) of every allocation. */
+    void collect_allocations(
+        std::vector<std::pair<void *, size_t>> &allocations) const;
+
+private:
+    /* User addresses are below this on every host; the device addresses of
+     * Gaudi2 and Gaudi3 are above. */
+    static constexpr unsigned host_address_bits = 52;
+
+    ucs_status_t open_cards();
+
+    std::mutex cards_lock_;
+    unsigned users_ = 0;
+    std::vector<std::unique_ptr<card>> cards_;
+
+    mutable rw_spinlock memory_lock_;
+    interval_tree device_memory_;
+    interval_tree host_memory_;
+};
+
+} // namespace gaudi::base

@@ -1,0 +1,18 @@
+/**
+ * Picks and loads the driver library, as UCX_GAUDI_DRIVER says.
+ */
+#pragma once
+
+#include "hlthunk_shim/library.h"
+
+namespace gaudi::base {
+
+/**
+ * The driver library of this process, loaded at the first call.
+ *
+ * @return nullptr when there is none; why was logged at the first call: at
+ * debug level when nobody asked for a particular one, else as an error.
+ */
+const shim::library *driver();
+
+} // namespace gaudi::base

@@ -1,0 +1,185 @@
+/**
+ * Copies between host and device memory, told by nothing but pointers.
+ *
+ * An engine serves one interface, on one thread at a time (UCT's rule). It
+ * finds out what each address is, maps or stages host memory, keeps the card's
+ * queues filled, and calls completions from progress() only. Device memory is
+ * reached by DMA alone; the CPU touches host memory, and nothing but host
+ * memory.
+ *
+ * Resources are fixed at creation; running out of them is UCS_ERR_NO_RESOURCE.
+ */
+#pragma once
+
+#include "uct/gaudi/base/channel.h"
+#include "uct/gaudi/base/device_table.h"
+
+#include <memory>
+#include <vector>
+
+namespace gaudi::base {
+
+/** Sizes of a transfer engine. */
+struct transfer_options {
+    size_t chunk_bytes = 65536; /**< of staging memory, and longest bcopy */
+    unsigned chunks    = 16;    /**< per card */
+    unsigned max_ops   = 256;   /**< operations outstanding */
+};
+
+/** What all kinds of transfer have: jobs under way, and how they went. */
+struct transfer {
+    unsigned in_flight  = 0;
+    ucs_status_t status = UCS_OK;
+    bool is_operation   = false; /* an `operation`, else a synchronous copy */
+};
+
+/** The rest of a copy. */
+struct copy_cursor {
+    channel *way = nullptr; /* nullptr: nothing for a card to do */
+    shim::dma_direction direction{};
+    bool staged       = false;
+    uint64_t dst      = 0;       /* device address; unused for staged hosts */
+    uint64_t src      = 0;       /* likewise */
+    char *host        = nullptr; /* staged: the host side */
+    size_t left       = 0;       /* bytes not submitted */
+    host_memory *held = nullptr; /* registration that the copy relies on */
+    int filled        = -1;      /* chunk that waits for room in the queue */
+};
+
+/** Whose operations are flushed together: one of these per endpoint. */
+struct flush_domain {
+    ucs_list_link_t operations; /* outstanding, oldest first */
+};
+
+class transfer_engine {
+public:
+    /** @param home  Card of the interface; others get a channel on first use.
+     */
+    [[nodiscard]] static ucs_status_t
+    create(card &home, const transfer_options &options,
+           std::unique_ptr<transfer_engine> &engine_p);
+
+    /** Waits for jobs that cards still run; completes the rest as canceled. */
+    ~transfer_engine();
+
+    /**
+     * Copy now. Calls no completion of other operations.
+     *
+     * @return UCS_OK when the bytes are there; UCS_ERR_NO_RESOURCE behind a
+     *         fence that is not reached yet; else an error, which was logged.
+     */
+    [[nodiscard]] ucs_status_t copy(void *dst, const void *src, size_t length);
+
+    /**
+     * Start a copy.
+     *
+     * @param completion  Called from progress, also for a failure; may be NULL.
+     * @return UCS_INPROGRESS, or UCS_ERR_NO_RESOURCE, or an error, which was
+     *         logged; on an error nothing was started and nothing is called.
+     */
+    [[nodiscard]] ucs_status_t start(flush_domain &domain, void *dst,
+                                     const void *src, size_t length,
+                                     uct_completion_t *completion);
+
+    /**
+     * Let a callback write the bytes, and start their copy.
+     *
+     * @return Bytes, or a negative status as for @ref start.
+     */
+    [[nodiscard]] ssize_t start_packed(flush_domain &domain, void *dst,
+                                       uct_pack_callback_t pack, void *arg);
+
+    /**
+     * Start a copy whose bytes a callback takes, from progress.
+     *
+     * An `arg` that is a device address is the target of the copy itself: UCP
+     * passes memcpy and the user's buffer.
+     */
+    [[nodiscard]] ucs_status_t start_unpacked(flush_domain &domain,
+                                              const void *src, size_t length,
+                                              uct_unpack_callback_t unpack,
+                                              void *arg,
+                                              uct_completion_t *completion);
+
+    /**
+     * Wait for what was started.
+     *
+     * @param domain      Whose operations; nullptr for all.
+     * @param completion  May be NULL, then call again until UCS_OK.
+     * @return UCS_OK when there is nothing; UCS_INPROGRESS; or
+     *         UCS_ERR_NO_RESOURCE when a completion cannot be kept.
+     */
+    [[nodiscard]] ucs_status_t flush(flush_domain *domain,
+                                     uct_completion_t *completion);
+
+    /** What is started from now on comes after what was started before. */
+    void fence();
+
+    /** Collect ended jobs, submit more, call completions. @return How many. */
+    unsigned progress();
+
+    /** Whether any kind of operation could be started now. */
+    [[nodiscard]] bool has_resources();
+
+    /** Prepare the domain of a new endpoint. */
+    static void open(flush_domain &domain);
+
+    /** Let go of the domain of an endpoint that is destroyed; its operations
+     *  still complete. */
+    void close(flush_domain &domain);
+
+private:
+    enum class kind { copy, unpack, flush_domain, flush_all };
+
+    struct operation {
+        transfer work; /* first: a pointer to it is one to the operation */
+        ucs_list_link_t in_domain; /* self-linked when it has none */
+        ucs_list_link_t in_all;
+        ucs_list_link_t in_queue; /* to be submitted, or ended */
+        kind what;
+        bool has_ended;
+        uint64_t sequence;
+        uint64_t after; /* sequence number that must have completed first */
+        flush_domain *domain;
+        copy_cursor cursor;
+        uct_completion_t *completion;
+        uct_unpack_callback_t unpack;
+        void *unpack_arg;
+        int chunk; /* bcopy: where the bytes are */
+        size_t length;
+    };
+
+    explicit transfer_engine(const transfer_options &options);
+
+    ucs_status_t plan(void *dst, const void *src, size_t length,
+                      copy_cursor &cursor);
+    void plan_host_side(void *host, const memory_location &where,
+                        copy_cursor &cursor, uint64_t &va);
+    ucs_status_t channel_to(card &owner, channel *&way);
+    operation *new_operation(flush_domain *domain, kind what,
+                             uct_completion_t *completion);
+    void begin(operation &op);
+    bool has_completed(uint64_t sequence);
+    bool submit_next(transfer &owner, copy_cursor &cursor, size_t leave);
+    void submit_queued();
+    unsigned reap(channel &way, shim::dma_direction direction);
+    unsigned reap_all();
+    void end(operation &op);
+    void end_if_done(operation &op);
+    unsigned complete_ended();
+    void complete(operation &op);
+    void end_reached_flush(ucs_list_link_t &list, kind what);
+    static void release(copy_cursor &cursor);
+
+    const transfer_options options_;
+    std::vector<std::unique_ptr<channel>> channels_; /* by slot of the card */
+    std::vector<operation> operations_;
+    ucs_list_link_t free_;
+    ucs_list_link_t all_;     /* outstanding, oldest first */
+    ucs_list_link_t waiting_; /* with something to submit, oldest first */
+    ucs_list_link_t ended_;   /* with a completion to call */
+    uint64_t last_sequence_ = 0;
+    uint64_t fence_         = 0; /* last sequence number before the fence */
+};
+
+} // namespace gaudi::base

@@ -1,0 +1,212 @@
+#include "uct/gaudi/copy/copy_iface.h"
+
+namespace gaudi::copy {
+
+namespace {
+
+/* What we keep in a pending request. */
+struct pending_private {
+    uct_pending_req_priv_queue_t super;
+    uct_ep_h ep;
+};
+static_assert(sizeof(pending_private) <= UCT_PENDING_REQ_PRIV_LEN);
+
+pending_private *private_of(uct_pending_req_t *req)
+{
+    return reinterpret_cast<pending_private *>(&req->priv);
+}
+
+uct_pending_req_t *request_of(ucs_queue_elem_t *elem)
+{
+    return ucs_container_of(elem, uct_pending_req_t, priv);
+}
+
+base::transfer_engine &engine_of(uct_ep_h ep)
+{
+    return *to_iface(ep->iface)->engine;
+}
+
+void *as_pointer(uint64_t remote_addr)
+{
+    return reinterpret_cast<void *>(remote_addr);
+}
+
+enum class zcopy { put, get };
+
+ucs_status_t do_zcopy(uct_ep_h ep, zcopy what, const uct_iov_t *iov,
+                      size_t iovcnt, uint64_t remote_addr,
+                      uct_completion_t *comp)
+{
+    UCT_CHECK_IOV_SIZE(iovcnt, 1ul, "gaudi_cpy zcopy");
+    void *local         = (iovcnt > 0) ? iov->buffer : nullptr;
+    const size_t length = (iovcnt > 0) ? uct_iov_get_length(iov) : 0;
+    void *remote        = as_pointer(remote_addr);
+    const bool is_put   = (what == zcopy::put);
+
+    return engine_of(ep).start(to_ep(ep)->domain, is_put ? remote : local,
+                               is_put ? local : remote, length, comp);
+}
+
+} // namespace
+
+ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
+                          uint64_t remote_addr, uct_rkey_t) noexcept
+{
+    ucs_status_t status =
+        engine_of(ep).copy(as_pointer(remote_addr), buffer, length);
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, PUT, SHORT, length);
+    return status;
+}
+
+ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
+                          uint64_t remote_addr, uct_rkey_t) noexcept
+{
+    ucs_status_t status =
+        engine_of(ep).copy(buffer, as_pointer(remote_addr), length);
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, SHORT, length);
+    return status;
+}
+
+ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb, void *arg,
+                     uint64_t remote_addr, uct_rkey_t) noexcept
+{
+    const ssize_t result = engine_of(ep).start_packed(
+        to_ep(ep)->domain, as_pointer(remote_addr), pack_cb, arg);
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(result, &to_ep(ep)->super, PUT, BCOPY, result);
+    return result;
+}
+
+ucs_status_t ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb,
+                          void *arg, size_t length, uint64_t remote_addr,
+                          uct_rkey_t, uct_completion_t *comp) noexcept
+{
+    ucs_status_t status =
+        engine_of(ep).start_unpacked(to_ep(ep)->domain, as_pointer(remote_addr),
+                                     length, unpack_cb, arg, comp);
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, BCOPY, length);
+    return status;
+}
+
+ucs_status_t ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                          uint64_t remote_addr, uct_rkey_t,
+                          uct_completion_t *comp) noexcept
+{
+    ucs_status_t status =
+        do_zcopy(ep, zcopy::put, iov, iovcnt, remote_addr, comp);
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, PUT, ZCOPY,
+                                 uct_iov_total_length(iov, iovcnt));
+    return status;
+}
+
+ucs_status_t ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                          uint64_t remote_addr, uct_rkey_t,
+                          uct_completion_t *comp) noexcept
+{
+    ucs_status_t status =
+        do_zcopy(ep, zcopy::get, iov, iovcnt, remote_addr, comp);
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, ZCOPY,
+                                 uct_iov_total_length(iov, iovcnt));
+    return status;
+}
+
+ucs_status_t ep_flush(uct_ep_h ep, unsigned, uct_completion_t *comp) noexcept
+{
+    ucs_status_t status = engine_of(ep).flush(&to_ep(ep)->domain, comp);
+    if (status == UCS_OK) {
+        UCT_TL_EP_STAT_FLUSH(&to_ep(ep)->super);
+    } else {
+        UCT_TL_EP_STAT_FLUSH_WAIT(&to_ep(ep)->super);
+    }
+    return status;
+}
+
+ucs_status_t ep_fence(uct_ep_h ep, unsigned) noexcept
+{
+    engine_of(ep).fence();
+    UCT_TL_EP_STAT_FENCE(&to_ep(ep)->super);
+    return UCS_OK;
+}
+
+ucs_status_t ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
+                            unsigned) noexcept
+{
+    uct_gaudi_copy_iface_t *iface = to_iface(ep->iface);
+    /* Requests keep their order: none may pass those that wait. */
+    if (ucs_queue_is_empty(&iface->pending) && iface->engine->has_resources()) {
+        return UCS_ERR_BUSY;
+    }
+    private_of(req)->ep = ep;
+    ucs_queue_push(&iface->pending, uct_pending_req_priv_queue_elem(req));
+    UCT_TL_EP_STAT_PEND(&to_ep(ep)->super);
+    return UCS_OK;
+}
+
+void ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
+                      void *arg) noexcept
+{
+    uct_gaudi_copy_iface_t *iface = to_iface(ep->iface);
+    ucs_queue_head_t kept;
+
+    ucs_queue_head_init(&kept);
+    while (!ucs_queue_is_empty(&iface->pending)) {
+        ucs_queue_elem_t *elem = ucs_queue_pull_non_empty(&iface->pending);
+        uct_pending_req_t *req = request_of(elem);
+        if (private_of(req)->ep != ep) {
+            ucs_queue_push(&kept, elem);
+        } else if (cb != nullptr) {
+            cb(req, arg);
+        }
+    }
+    ucs_queue_splice(&iface->pending, &kept);
+}
+
+unsigned dispatch_pending(uct_gaudi_copy_iface_t *iface)
+{
+    unsigned count = 0;
+    while (!ucs_queue_is_empty(&iface->pending) &&
+           iface->engine->has_resources()) {
+        ucs_queue_elem_t *elem = ucs_queue_pull_non_empty(&iface->pending);
+        uct_pending_req_t *req = request_of(elem);
+        ucs_status_t status    = req->func(req);
+        if (status != UCS_OK) {
+            ucs_queue_push_head(&iface->pending, elem);
+            if (UCS_STATUS_IS_ERR(status)) {
+                break;
+            }
+        }
+        ++count;
+    }
+    return count;
+}
+
+} // namespace gaudi::copy
+
+using namespace gaudi::copy;
+
+static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_ep_t, const uct_ep_params_t *params)
+{
+    UCT_EP_PARAMS_CHECK_DEV_IFACE_ADDRS(params);
+    UCS_CLASS_CALL_SUPER_INIT(uct_base_ep_t, &to_iface(params->iface)->super);
+    gaudi::base::transfer_engine::open(self->domain);
+    return UCS_OK;
+}
+
+static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_copy_ep_t)
+{
+    uct_ep_h ep = &self->super.super;
+    ep_pending_purge(ep, nullptr, nullptr);
+    to_iface(ep->iface)->engine->close(self->domain);
+}
+
+UCS_CLASS_DEFINE(uct_gaudi_copy_ep_t, uct_base_ep_t)
+
+ucs_status_t gaudi::copy::ep_create(const uct_ep_params_t *params,
+                                    uct_ep_h *ep_p) noexcept
+{
+    return UCS_CLASS_NEW(uct_gaudi_copy_ep_t, ep_p, params);
+}
+
+void gaudi::copy::ep_destroy(uct_ep_h ep) noexcept
+{
+    UCS_CLASS_DELETE(uct_gaudi_copy_ep_t, ep);
+}

@@ -1,0 +1,83 @@
+/**
+ * Interface and endpoint of transport gaudi_cpy: put and get between host and
+ * device memory of this process.
+ *
+ * One thread at a time (UCT's rule). An interface belongs to a card, and serves
+ * whatever card an address belongs to.
+ */
+#pragma once
+
+#include "uct/gaudi/base/transfer.h"
+#include "uct/gaudi/base/ucx.h"
+
+#include <cstddef>
+#include <type_traits>
+
+extern "C" {
+
+extern uct_tl_t uct_gaudi_cpy_tl;
+
+/* UCX allocates and destroys these: C structs with a pointer to the C++ part.
+ */
+typedef struct uct_gaudi_copy_iface {
+    uct_base_iface_t super;
+    gaudi::base::transfer_engine *engine;
+    uint64_t id;              /**< address: names this interface only */
+    ucs_queue_head_t pending; /**< requests that wait for resources */
+    size_t max_bcopy;
+    double bandwidth; /**< bytes/second */
+} uct_gaudi_copy_iface_t;
+
+typedef struct uct_gaudi_copy_ep {
+    uct_base_ep_t super;
+    gaudi::base::flush_domain domain;
+} uct_gaudi_copy_ep_t;
+}
+
+static_assert(std::is_standard_layout_v<uct_gaudi_copy_iface_t> &&
+              (offsetof(uct_gaudi_copy_iface_t, super) == 0));
+static_assert(std::is_standard_layout_v<uct_gaudi_copy_ep_t> &&
+              (offsetof(uct_gaudi_copy_ep_t, super) == 0));
+
+namespace gaudi::copy {
+
+inline uct_gaudi_copy_iface_t *to_iface(uct_iface_h iface)
+{
+    return reinterpret_cast<uct_gaudi_copy_iface_t *>(iface);
+}
+
+inline uct_gaudi_copy_ep_t *to_ep(uct_ep_h ep)
+{
+    return reinterpret_cast<uct_gaudi_copy_ep_t *>(ep);
+}
+
+/** Try pending requests while there is room. @return How many went through. */
+unsigned dispatch_pending(uct_gaudi_copy_iface_t *iface);
+
+/* Endpoint operations, see copy_ep.cc. */
+ucs_status_t ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p) noexcept;
+void ep_destroy(uct_ep_h ep) noexcept;
+ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
+                          uint64_t remote_addr, uct_rkey_t rkey) noexcept;
+ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb, void *arg,
+                     uint64_t remote_addr, uct_rkey_t rkey) noexcept;
+ucs_status_t ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                          uint64_t remote_addr, uct_rkey_t rkey,
+                          uct_completion_t *comp) noexcept;
+ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
+                          uint64_t remote_addr, uct_rkey_t rkey) noexcept;
+ucs_status_t ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb,
+                          void *arg, size_t length, uint64_t remote_addr,
+                          uct_rkey_t rkey, uct_completion_t *comp) noexcept;
+ucs_status_t ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                          uint64_t remote_addr, uct_rkey_t rkey,
+                          uct_completion_t *comp) noexcept;
+ucs_status_t ep_flush(uct_ep_h ep, unsigned flags,
+                      uct_completion_t *comp) noexcept;
+ucs_status_t ep_fence(uct_ep_h ep, unsigned flags) noexcept;
+ucs_status_t ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
+                            unsigned flags) noexcept;
+void ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
+                      void *arg) noexcept;
+
+} // namespace gaudi::copy

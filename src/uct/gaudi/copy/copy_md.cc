@@ -1,0 +1,300 @@
+#include "uct/gaudi/copy/copy_md.h"
+
+#include "uct/gaudi/base/memory_type.h"
+#include "uct/gaudi/base/status.h"
+#include "uct/gaudi/base/unsupported.h"
+#include "uct/gaudi/copy/copy_iface.h"
+
+#include <climits>
+
+namespace gaudi::copy {
+
+namespace {
+
+struct md_config {
+    uct_md_config_t super;
+};
+
+ucs_config_field_t md_config_table[] = {
+    {"", "", nullptr, offsetof(md_config, super),
+     UCS_CONFIG_TYPE_TABLE(uct_md_config_table)},
+
+    {nullptr, nullptr, nullptr, 0, {}}};
+
+base::device_table &table()
+{
+    return base::device_table::instance();
+}
+
+void md_close(uct_md_h md) noexcept
+{
+    table().close();
+    delete md;
+}
+
+ucs_status_t md_query(uct_md_h, uct_md_attr_t *attr) noexcept
+{
+    const uint64_t gaudi = UCS_BIT(base::memory_type());
+
+    /* No NEED_RKEY: UCP would register and pack around every eager message, and
+     * pointers alone tell cards and addresses here. HOST in reg_mem_types makes
+     * UCP's default RMA take this transport for host keys. */
+    attr->cap.flags            = UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG;
+    attr->cap.reg_mem_types    = UCS_BIT(UCS_MEMORY_TYPE_HOST) | gaudi;
+    attr->cap.alloc_mem_types  = gaudi;
+    attr->cap.access_mem_types = gaudi;
+    attr->cap.detect_mem_types = gaudi;
+    attr->cap.max_alloc        = SIZE_MAX;
+    attr->cap.max_reg          = ULONG_MAX;
+    attr->rkey_packed_size     = 0;
+    /* Pinning and mapping, measured on the emulator; a card was not at hand. */
+    attr->reg_cost = ucs_linear_func_make(16e-6, 0.06e-9);
+    memset(&attr->local_cpus, 0xff, sizeof(attr->local_cpus));
+    return UCS_OK;
+}
+
+ucs_status_t mem_alloc(uct_md_h, size_t *length_p, void **address_p,
+                       ucs_memory_type_t mem_type, unsigned flags, const char *,
+                       uct_mem_h *memh_p) noexcept
+{
+    if (mem_type != base::memory_type()) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if (flags & UCT_MD_MEM_FLAG_FIXED) {
+        ucs_log((flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) ? UCS_LOG_LEVEL_DIAG
+                                                      : UCS_LOG_LEVEL_ERROR,
+                "gaudi_copy: device memory cannot be had at a fixed address");
+        return UCS_ERR_UNSUPPORTED;
+    }
+    return base::guarded([&] {
+        auto handle         = std::make_unique<memory_handle>();
+        handle->what        = memory_handle::kind::allocated;
+        ucs_status_t status = table().allocate(*table().cards().front(),
+                                               *length_p, handle->device);
+        if (status == UCS_OK) {
+            *address_p = reinterpret_cast<void *>(handle->device->start);
+            *memh_p    = handle.release();
+        }
+        return status;
+    });
+}
+
+ucs_status_t mem_free(uct_md_h, uct_mem_h memh) noexcept
+{
+    auto *handle = static_cast<memory_handle *>(memh);
+    ucs_status_t status =
+        base::guarded([&] { return table().free(handle->device); });
+    if (status == UCS_OK) {
+        delete handle;
+    }
+    return status;
+}
+
+ucs_status_t mem_reg(uct_md_h, void *address, size_t length, unsigned flags,
+                     uct_mem_h *memh_p) noexcept
+{
+    const bool quiet = (flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) != 0;
+
+    return base::guarded([&] {
+        auto handle         = std::make_unique<memory_handle>();
+        ucs_status_t status = UCS_OK;
+
+        if (base::device_table::is_device_address(address)) {
+            handle->what   = memory_handle::kind::device;
+            handle->device = table().register_device(address, length);
+            if (handle->device == nullptr) {
+                ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+                        "gaudi: cannot register %zu bytes at %p: they are in "
+                        "no allocation of device memory",
+                        length, address);
+                return UCS_ERR_INVALID_ADDR;
+            }
+        } else {
+            handle->what = memory_handle::kind::host;
+            handle->host = nullptr;
+            if (length > 0) {
+                status =
+                    table().register_host(address, length, quiet, handle->host);
+            }
+        }
+        if (status == UCS_OK) {
+            *memh_p = handle.release();
+        }
+        return status;
+    });
+}
+
+ucs_status_t mem_dereg(uct_md_h,
+                       const uct_md_mem_dereg_params_t *params) noexcept
+{
+    UCT_MD_MEM_DEREG_CHECK_PARAMS(params, 0);
+
+    auto *handle = static_cast<memory_handle *>(params->memh);
+    switch (handle->what) {
+    case memory_handle::kind::allocated:
+        ucs_error("gaudi_copy: allocated memory is freed, not deregistered");
+        return UCS_ERR_INVALID_PARAM;
+    case memory_handle::kind::device:
+        --handle->device->registrations;
+        break;
+    case memory_handle::kind::host:
+        if (handle->host != nullptr) {
+            table().deregister_host(handle->host);
+        }
+        break;
+    }
+    delete handle;
+    return UCS_OK;
+}
+
+ucs_status_t mem_query(uct_md_h, const void *address, size_t length,
+                       uct_md_mem_attr_t *attr) noexcept
+{
+    if (!base::device_table::is_device_address(address)) {
+        return UCS_ERR_INVALID_ADDR;
+    }
+
+    /* A device address that is in no allocation of ours is Gaudi memory all the
+     * same: anything else would make UCX touch it with the CPU. */
+    uint64_t start              = reinterpret_cast<uintptr_t>(address);
+    size_t allocated            = length;
+    base::card *owner           = nullptr;
+    ucs_sys_device_t sys_device = UCS_SYS_DEVICE_ID_UNKNOWN;
+    if (table().query(address, length, start, allocated, owner)) {
+        sys_device = owner->sys_device();
+        ucs_memtype_cache_update(reinterpret_cast<void *>(start), allocated,
+                                 base::memory_type(), sys_device);
+    }
+
+    if (attr->field_mask & UCT_MD_MEM_ATTR_FIELD_MEM_TYPE) {
+        attr->mem_type = base::memory_type();
+    }
+    if (attr->field_mask & UCT_MD_MEM_ATTR_FIELD_SYS_DEV) {
+        attr->sys_dev = sys_device;
+    }
+    if (attr->field_mask & UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS) {
+        attr->base_address = reinterpret_cast<void *>(start);
+    }
+    if (attr->field_mask & UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH) {
+        attr->alloc_length = allocated;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t detect_memory_type(uct_md_h, const void *address, size_t,
+                                ucs_memory_type_t *mem_type_p) noexcept
+{
+    if (!base::device_table::is_device_address(address)) {
+        return UCS_ERR_INVALID_ADDR;
+    }
+    *mem_type_p = base::memory_type();
+    return UCS_OK;
+}
+
+ucs_status_t mkey_pack(uct_md_h, uct_mem_h, const uct_md_mkey_pack_params_t *,
+                       void *) noexcept
+{
+    return UCS_OK; /* the key is empty */
+}
+
+int is_sockaddr_accessible(uct_md_h, const ucs_sock_addr_t *,
+                           uct_sockaddr_accessibility_t) noexcept
+{
+    return 0;
+}
+
+constinit uct_md_ops_t md_ops = {
+    .close                  = md_close,
+    .query                  = md_query,
+    .mem_alloc              = mem_alloc,
+    .mem_free               = mem_free,
+    .mem_advise             = base::unsupported<uct_md_mem_advise_func_t>::op,
+    .mem_reg                = mem_reg,
+    .mem_dereg              = mem_dereg,
+    .mem_query              = mem_query,
+    .mkey_pack              = mkey_pack,
+    .is_sockaddr_accessible = is_sockaddr_accessible,
+    .detect_memory_type     = detect_memory_type,
+};
+
+ucs_status_t query_md_resources(uct_component_t *component,
+                                uct_md_resource_desc_t **resources_p,
+                                unsigned *num_resources_p) noexcept
+{
+    bool any            = false;
+    ucs_status_t status = base::guarded([&] {
+        any = table().any_card();
+        return UCS_OK;
+    });
+    if ((status != UCS_OK) || !any) {
+        return uct_md_query_empty_md_resource(resources_p, num_resources_p);
+    }
+    return uct_md_query_single_md_resource(component, resources_p,
+                                           num_resources_p);
+}
+
+ucs_status_t md_open(uct_component_t *component, const char *,
+                     const uct_md_config_t *, uct_md_h *md_p) noexcept
+{
+    return base::guarded([&] {
+        auto md             = std::make_unique<uct_md>();
+        md->ops             = &md_ops;
+        md->component       = component;
+        ucs_status_t status = table().open();
+        if (status == UCS_OK) {
+            *md_p = md.release();
+        }
+        return status;
+    });
+}
+
+ucs_status_t rkey_unpack(uct_component_t *, const void *, uct_rkey_t *rkey_p,
+                         void **handle_p) noexcept
+{
+    *rkey_p   = 0;
+    *handle_p = nullptr;
+    return UCS_OK;
+}
+
+ucs_status_t rkey_release(uct_component_t *, uct_rkey_t, void *) noexcept
+{
+    return UCS_OK;
+}
+
+void md_vfs_init(uct_md_h) noexcept
+{}
+
+} // namespace
+
+} // namespace gaudi::copy
+
+using namespace gaudi::copy;
+
+extern "C" {
+uct_component_t uct_gaudi_copy_component = {
+    .name               = "gaudi_copy",
+    .query_md_resources = query_md_resources,
+    .md_open            = md_open,
+    .cm_open      = gaudi::base::unsupported<uct_component_cm_open_func_t>::op,
+    .rkey_unpack  = rkey_unpack,
+    .rkey_ptr     = gaudi::base::unsupported<uct_component_rkey_ptr_func_t>::op,
+    .rkey_release = rkey_release,
+    .md_config    = {.name   = "Gaudi copy memory domain",
+                     .prefix = "GAUDI_COPY_",
+                     .table  = md_config_table,
+                     .size   = sizeof(md_config),
+                     .list   = {}},
+    .cm_config =
+        {.name = "", .prefix = "", .table = nullptr, .size = 0, .list = {}},
+    .tl_list     = UCT_COMPONENT_TL_LIST_INITIALIZER(&uct_gaudi_copy_component),
+    .list        = {},
+    .flags       = 0,
+    .md_vfs_init = md_vfs_init,
+};
+}
+
+void gaudi::copy::register_component()
+{
+    uct_component_register(&uct_gaudi_copy_component);
+    uct_tl_register(&uct_gaudi_copy_component, &uct_gaudi_cpy_tl);
+}

@@ -1,0 +1,31 @@
+/**
+ * Memory domain of component gaudi_copy: allocation, registration, detection.
+ *
+ * Everything it hands out lives in the process-wide device table; the domain is
+ * one user of that table. Any thread.
+ */
+#pragma once
+
+#include "uct/gaudi/base/device_table.h"
+#include "uct/gaudi/base/ucx.h"
+
+extern "C" {
+extern uct_component_t uct_gaudi_copy_component;
+}
+
+namespace gaudi::copy {
+
+/** What a uct_mem_h of this domain is. */
+struct memory_handle {
+    enum class kind { allocated, device, host } what;
+    union {
+        base::device_memory *device; /**< allocated, or registered */
+        base::host_memory *host;
+        void *none; /**< zero bytes were registered */
+    };
+};
+
+/** Add the component to UCX's list. Called once, at load. */
+void register_component();
+
+} // namespace gaudi::copy

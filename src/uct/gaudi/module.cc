@@ -1,0 +1,43 @@
+/**
+ * What happens when the module is loaded, by the preload stub or by UCX.
+ *
+ * Runs before main or inside UCX's module loader; never fails, since UCX would
+ * unmap a module that does and keep its registrations.
+ */
+#include "uct/gaudi/base/config.h"
+#include "uct/gaudi/base/memory_events.h"
+#include "uct/gaudi/base/memory_type.h"
+#include "uct/gaudi/base/perftest.h"
+#include "uct/gaudi/base/status.h"
+#include "uct/gaudi/base/tls_alias.h"
+#include "uct/gaudi/base/topology.h"
+#include "uct/gaudi/base/ucx_version.h"
+#include "uct/gaudi/copy/copy_md.h"
+
+namespace {
+
+ucs_status_t load()
+{
+    using namespace gaudi;
+
+    if (!base::ucx_version_matches()) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    base::init_tls_alias();
+    base::init_config();
+    if (!base::init_memory_type()) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    base::init_topology();
+    base::init_memory_events();
+    base::init_perftest();
+    copy::register_component();
+    return UCS_OK;
+}
+
+__attribute__((constructor)) void module_init()
+{
+    (void)gaudi::base::guarded(load);
+}
+
+} // namespace
