@@ -19,8 +19,9 @@ void *open_libucp()
     if (handle != nullptr) {
         return handle;
     }
+    /* A symbol that nobody interposes; the preload stub has others. */
     Dl_info info;
-    if (dladdr(reinterpret_cast<void *>(&uct_query_components), &info) == 0) {
+    if (dladdr(reinterpret_cast<void *>(&uct_component_register), &info) == 0) {
         return nullptr;
     }
     std::string path(info.dli_fname);
