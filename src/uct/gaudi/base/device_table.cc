@@ -12,6 +12,16 @@
 
 namespace gaudi::base {
 
+namespace {
+
+/* UCX tries things and says beforehand that they may fail. */
+ucs_log_level_t failure_level(bool quiet)
+{
+    return quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR;
+}
+
+} // namespace
+
 device_table &device_table::instance()
 {
     /* Never destroyed: UCX's own clean-up order is not ours to know. */
@@ -123,17 +133,18 @@ card *device_table::find_card(const char *name) const
     return nullptr;
 }
 
-ucs_status_t device_table::allocate(card &owner, size_t length,
+ucs_status_t device_table::allocate(card &owner, size_t length, bool quiet,
                                     device_memory *&memory_p)
 {
-    auto memory   = std::make_unique<device_memory>();
-    memory->owner = &owner;
+    const ucs_log_level_t level = failure_level(quiet);
+    auto memory                 = std::make_unique<device_memory>();
+    memory->owner               = &owner;
 
     int ret =
         shim::memory_handle::allocate(owner.device(), length, memory->handle);
     if (ret != 0) {
-        ucs_error("%s: cannot allocate %zu bytes of device memory: %s",
-                  owner.name().c_str(), length, std::strerror(-ret));
+        ucs_log(level, "%s: cannot allocate %zu bytes of device memory: %s",
+                owner.name().c_str(), length, std::strerror(-ret));
         return to_status(ret);
     }
     uint64_t hint;
@@ -144,8 +155,8 @@ ucs_status_t device_table::allocate(card &owner, size_t length,
     ret = shim::mapping::map_device(owner.device(), memory->handle, hint,
                                     memory->mapping);
     if (ret != 0) {
-        ucs_error("%s: cannot map %zu bytes of device memory: %s",
-                  owner.name().c_str(), length, std::strerror(-ret));
+        ucs_log(level, "%s: cannot map %zu bytes of device memory: %s",
+                owner.name().c_str(), length, std::strerror(-ret));
         return to_status(ret);
     }
 
@@ -209,7 +220,7 @@ ucs_status_t device_table::register_host(void *address, size_t length,
         uint64_t va;
         int ret = memory->va_on(*cards_.front(), va);
         if (ret != 0) {
-            ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+            ucs_log(failure_level(quiet),
                     "%s: cannot register host memory %p of %zu bytes: %s",
                     cards_.front()->name().c_str(), address, length,
                     std::strerror(-ret));

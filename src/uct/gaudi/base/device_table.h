@@ -60,8 +60,9 @@ public:
      * Allocate device memory and announce it.
      *
      * @param length  bytes; what is allocated is a multiple of the DRAM page.
+     * @param quiet   Log a failure as a diagnostic, not as an error.
      */
-    [[nodiscard]] ucs_status_t allocate(card &owner, size_t length,
+    [[nodiscard]] ucs_status_t allocate(card &owner, size_t length, bool quiet,
                                         device_memory *&memory_p);
 
     /**

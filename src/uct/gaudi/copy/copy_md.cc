@@ -60,17 +60,12 @@ ucs_status_t mem_alloc(uct_md_h, size_t *length_p, void **address_p,
     if (mem_type != base::memory_type()) {
         return UCS_ERR_UNSUPPORTED;
     }
-    if (flags & UCT_MD_MEM_FLAG_FIXED) {
-        ucs_log((flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) ? UCS_LOG_LEVEL_DIAG
-                                                      : UCS_LOG_LEVEL_ERROR,
-                "gaudi_copy: device memory cannot be had at a fixed address");
-        return UCS_ERR_UNSUPPORTED;
-    }
+    const bool quiet = (flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) != 0;
     return base::guarded([&] {
         auto handle         = std::make_unique<memory_handle>();
         handle->what        = memory_handle::kind::allocated;
-        ucs_status_t status = table().allocate(*table().cards().front(),
-                                               *length_p, handle->device);
+        ucs_status_t status = table().allocate(
+            *table().cards().front(), *length_p, quiet, handle->device);
         if (status == UCS_OK) {
             *address_p = reinterpret_cast<void *>(handle->device->start);
             *memh_p    = handle.release();
@@ -111,11 +106,8 @@ ucs_status_t mem_reg(uct_md_h, void *address, size_t length, unsigned flags,
             }
         } else {
             handle->what = memory_handle::kind::host;
-            handle->host = nullptr;
-            if (length > 0) {
-                status =
-                    table().register_host(address, length, quiet, handle->host);
-            }
+            status =
+                table().register_host(address, length, quiet, handle->host);
         }
         if (status == UCS_OK) {
             *memh_p = handle.release();
@@ -138,9 +130,7 @@ ucs_status_t mem_dereg(uct_md_h,
         --handle->device->registrations;
         break;
     case memory_handle::kind::host:
-        if (handle->host != nullptr) {
-            table().deregister_host(handle->host);
-        }
+        table().deregister_host(handle->host);
         break;
     }
     delete handle;

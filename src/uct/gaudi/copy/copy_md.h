@@ -21,7 +21,6 @@ struct memory_handle {
     union {
         base::device_memory *device; /**< allocated, or registered */
         base::host_memory *host;
-        void *none; /**< zero bytes were registered */
     };
 };
 

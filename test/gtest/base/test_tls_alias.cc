@@ -1,0 +1,24 @@
+#include "uct/gaudi/base/tls_alias.h"
+
+#include <gtest/gtest.h>
+
+namespace gaudi::base {
+
+TEST(tls_alias, our_names_become_transport_names)
+{
+    EXPECT_EQ("gaudi_cpy,sm", rewrite_tls("gaudi_copy,sm"));
+    EXPECT_EQ("sm,gaudi_cpy", rewrite_tls("sm,gaudi"));
+    EXPECT_EQ("\\gaudi_cpy,tcp", rewrite_tls("\\gaudi_copy,tcp"));
+    EXPECT_EQ("^gaudi_cpy", rewrite_tls("^gaudi_copy"));
+    EXPECT_EQ("gaudi_cpy,gaudi_ipc", rewrite_tls("gaudi_copy,gaudi_ipc"));
+}
+
+TEST(tls_alias, everything_else_stays_as_it_is)
+{
+    for (const char *tls : {"", "all", "gaudi_cpy", "sm,tcp", "^tcp", ",", "a,",
+                            "gaudi_copyx", "xgaudi_copy", "^", "\\"}) {
+        EXPECT_EQ(tls, rewrite_tls(tls));
+    }
+}
+
+} // namespace gaudi::base

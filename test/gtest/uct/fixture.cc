@@ -1,0 +1,318 @@
+#include "gtest/uct/fixture.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include <dlfcn.h>
+
+extern "C" {
+#include <config.h>
+#include <ucs/debug/log.h>
+#include <ucs/memory/memory_type.h>
+}
+
+namespace gaudi::test {
+
+namespace {
+
+std::mutex log_lock;
+std::vector<std::string> logged;
+
+ucs_log_func_rc_t collect(const char *, unsigned, const char *,
+                          ucs_log_level_t level,
+                          const ucs_log_component_config_t *,
+                          const char *message, va_list arguments)
+{
+    if (level > UCS_LOG_LEVEL_WARN) {
+        return UCS_LOG_FUNC_RC_CONTINUE;
+    }
+    char text[512];
+    std::vsnprintf(text, sizeof(text), message, arguments);
+    std::lock_guard<std::mutex> guard(log_lock);
+    logged.emplace_back(text);
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
+void require(ucs_status_t status, const char *what)
+{
+    if (status != UCS_OK) {
+        std::fprintf(stderr, "%s: %s\n", what, ucs_status_string(status));
+        std::abort();
+    }
+}
+
+} // namespace
+
+void load_module()
+{
+    setenv("UCX_GAUDI_DRIVER", emulator_path().c_str(), 0);
+    static void *module =
+        dlopen(GAUDI_BUILD_DIR "/lib/libuct_gaudi.so.0", RTLD_NOW | RTLD_LOCAL);
+    if (module == nullptr) {
+        std::fprintf(stderr, "%s\n", dlerror());
+        std::abort();
+    }
+}
+
+void collect_logs()
+{
+    static bool once = [] {
+        ucs_log_push_handler(collect);
+        return true;
+    }();
+    (void)once;
+}
+
+std::vector<std::string> take_logs()
+{
+    std::lock_guard<std::mutex> guard(log_lock);
+    return std::exchange(logged, {});
+}
+
+uct_component_h find_component()
+{
+    uct_component_h *components;
+    unsigned count;
+    uct_component_h found = nullptr;
+
+    require(uct_query_components(&components, &count), "query_components");
+    for (unsigned i = 0; i < count; ++i) {
+        uct_component_attr_t attr;
+        attr.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME |
+                          UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
+        require(uct_component_query(components[i], &attr), "component_query");
+        if ((std::strcmp(attr.name, "gaudi_copy") == 0) &&
+            (attr.md_resource_count == 1)) {
+            found = components[i];
+        }
+    }
+    uct_release_component_list(components);
+    return found;
+}
+
+ucs_status_t open_md(uct_md_h &md)
+{
+    uct_component_h component = find_component();
+    if (component == nullptr) {
+        return UCS_ERR_NO_DEVICE;
+    }
+    uct_md_config_t *config;
+    require(uct_md_config_read(component, nullptr, nullptr, &config),
+            "md_config_read");
+    ucs_status_t status = uct_md_open(component, "gaudi_copy", config, &md);
+    uct_config_release(config);
+    return status;
+}
+
+counted_completion::counted_completion() : uct_completion_t()
+{
+    count  = 1;
+    status = UCS_OK;
+    func   = [](uct_completion_t *self) {
+        ++static_cast<counted_completion *>(self)->calls;
+    };
+}
+
+device_buffer::device_buffer(uct_md_h md, size_t size) : owner(md)
+{
+    const uct_alloc_method_t method = UCT_ALLOC_METHOD_MD;
+    uct_md_attr_t attr;
+    require(uct_md_query(md, &attr), "md_query");
+
+    uct_mem_alloc_params_t params{};
+    params.field_mask = UCT_MEM_ALLOC_PARAM_FIELD_FLAGS |
+                        UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE |
+                        UCT_MEM_ALLOC_PARAM_FIELD_MDS;
+    params.flags    = UCT_MD_MEM_ACCESS_ALL;
+    params.mem_type = static_cast<ucs_memory_type_t>(
+        __builtin_ctzl(attr.cap.alloc_mem_types));
+    params.mds = {&md, 1};
+    uct_allocated_memory_t memory;
+    require(uct_mem_alloc(size, &method, 1, &params, &memory), "mem_alloc");
+    address = memory.address;
+    memh    = memory.memh;
+}
+
+device_buffer::~device_buffer()
+{
+    uct_allocated_memory_t memory{};
+    memory.address = address;
+    memory.method  = UCT_ALLOC_METHOD_MD;
+    memory.md      = owner;
+    memory.memh    = memh;
+    require(uct_mem_free(&memory), "mem_free");
+}
+
+registration::registration(uct_md_h md, void *address, size_t size) : owner(md)
+{
+    require(uct_md_mem_reg(md, address, size, UCT_MD_MEM_ACCESS_ALL, &memh),
+            "mem_reg");
+}
+
+registration::~registration()
+{
+    require(uct_md_mem_dereg(owner, memh), "mem_dereg");
+}
+
+transport::transport(uct_md_h md, const settings &changes)
+{
+    uct_tl_resource_desc_t *tls;
+    unsigned count;
+    require(uct_md_query_tl_resources(md, &tls, &count), "tl_resources");
+
+    uct_iface_config_t *config;
+    require(
+        uct_md_iface_config_read(md, tls[0].tl_name, nullptr, nullptr, &config),
+        "iface_config_read");
+    for (const auto &[name, value] : changes) {
+        require(uct_config_modify(config, name.c_str(), value.c_str()),
+                "config_modify");
+    }
+
+    require(ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK, &async_),
+            "async_context");
+    require(uct_worker_create(async_, UCS_THREAD_MODE_SINGLE, &worker),
+            "worker");
+    uct_iface_params_t params{};
+    params.field_mask =
+        UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE;
+    params.open_mode            = UCT_IFACE_OPEN_MODE_DEVICE;
+    params.mode.device.tl_name  = tls[0].tl_name;
+    params.mode.device.dev_name = tls[0].dev_name;
+    require(uct_iface_open(md, worker, &params, config, &iface), "iface_open");
+    uct_config_release(config);
+    uct_release_tl_resource_list(tls);
+    require(uct_iface_query(iface, &attr), "iface_query");
+    uct_iface_progress_enable(iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+    ep = make_ep();
+}
+
+transport::~transport()
+{
+    uct_ep_destroy(ep);
+    uct_iface_close(iface);
+    uct_worker_destroy(worker);
+    ucs_async_context_destroy(async_);
+}
+
+uct_ep_h transport::make_ep() const
+{
+    std::vector<char> address(attr.iface_addr_len);
+    auto *iface_address = reinterpret_cast<uct_iface_addr_t *>(address.data());
+    require(uct_iface_get_address(iface, iface_address), "iface_address");
+
+    uct_ep_params_t params{};
+    params.field_mask = UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR |
+                        UCT_EP_PARAM_FIELD_IFACE_ADDR;
+    params.iface      = iface;
+    params.dev_addr   = reinterpret_cast<uct_device_addr_t *>(address.data());
+    params.iface_addr = iface_address;
+    uct_ep_h made;
+    require(uct_ep_create(&params, &made), "ep_create");
+    return made;
+}
+
+void transport::flush()
+{
+    while (uct_iface_flush(iface, 0, nullptr) == UCS_INPROGRESS) {
+        progress();
+    }
+}
+
+ucs_status_t transport::put_zcopy(void *local, size_t size, uint64_t remote,
+                                  uct_completion_t *completion)
+{
+    uct_iov_t iov{};
+    iov.buffer = local;
+    iov.length = size;
+    iov.count  = 1;
+    return uct_ep_put_zcopy(ep, &iov, 1, remote, UCT_INVALID_RKEY, completion);
+}
+
+ucs_status_t transport::get_zcopy(void *local, size_t size, uint64_t remote,
+                                  uct_completion_t *completion)
+{
+    uct_iov_t iov{};
+    iov.buffer = local;
+    iov.length = size;
+    iov.count  = 1;
+    return uct_ep_get_zcopy(ep, &iov, 1, remote, UCT_INVALID_RKEY, completion);
+}
+
+void transport::read_back(void *local, uint64_t remote, size_t size)
+{
+    auto *to = static_cast<char *>(local);
+    for (size_t done = 0; done < size;) {
+        const size_t bytes = std::min<size_t>(size - done, 1u << 30);
+        require(uct_ep_get_short(ep, to + done, static_cast<unsigned>(bytes),
+                                 remote + done, UCT_INVALID_RKEY),
+                "get_short");
+        done += bytes;
+    }
+}
+
+namespace {
+
+/* The compute node of the card that the module opened. */
+int find_compute_fd()
+{
+    hlthunk_emu_counters counters;
+    for (int fd = 0; fd < 1024; ++fd) {
+        if (emulator::instance().hlthunk_emu_get_counters(fd, &counters) == 0) {
+            return fd;
+        }
+    }
+    std::fprintf(stderr, "no card is open\n");
+    std::abort();
+}
+
+} // namespace
+
+hlthunk_emu_counters engine_hooks::counters()
+{
+    hlthunk_emu_counters counters;
+    emulator::instance().hlthunk_emu_get_counters(find_compute_fd(), &counters);
+    return counters;
+}
+
+void engine_hooks::pause(bool paused)
+{
+    emulator::instance().hlthunk_emu_pause(find_compute_fd(), paused);
+}
+
+void uct::SetUp()
+{
+    load_module();
+    collect_logs();
+    take_logs();
+    ASSERT_EQ(UCS_OK, open_md(md));
+    tl = std::make_unique<transport>(md);
+}
+
+void uct::TearDown()
+{
+    tl.reset();
+    if (md != nullptr) {
+        const hlthunk_emu_counters left = engine_hooks::counters();
+        EXPECT_EQ(0u, left.mappings) << "mappings leaked";
+        EXPECT_EQ(0u, left.allocations) << "device memory leaked";
+        uct_md_close(md);
+    }
+    EXPECT_THAT(take_logs(), ::testing::IsEmpty());
+}
+
+void uct::expect_log(const std::string &text)
+{
+    EXPECT_THAT(take_logs(), ::testing::ElementsAre(text));
+}
+
+void uct::reopen(const transport::settings &changes)
+{
+    tl.reset();
+    tl = std::make_unique<transport>(md, changes);
+}
+
+} // namespace gaudi::test

@@ -1,0 +1,135 @@
+/**
+ * The module, loaded into the test process as the preload stub does it, and a
+ * transport opened on it.
+ *
+ * Every test fails on a warning or error of UCX that it did not announce.
+ */
+#pragma once
+
+#include "common/emulator.h"
+#include "common/host_memory.h"
+
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include <uct/api/uct.h>
+#include <uct/api/v2/uct_v2.h>
+}
+
+namespace gaudi::test {
+
+/** Load the module into this process, once. */
+void load_module();
+
+/** Start to collect what UCX logs at warning level and above. */
+void collect_logs();
+
+/** What was collected, and forget it. */
+std::vector<std::string> take_logs();
+
+/** The component gaudi_copy; nullptr when it has no memory domain. */
+uct_component_h find_component();
+
+/** Open the memory domain. */
+ucs_status_t open_md(uct_md_h &md);
+
+/** A completion that counts its calls. */
+struct counted_completion : uct_completion_t {
+    counted_completion();
+    unsigned calls = 0;
+};
+
+/** Memory of the card. */
+struct device_buffer {
+    device_buffer(uct_md_h md, size_t size);
+    ~device_buffer();
+    device_buffer(const device_buffer &)            = delete;
+    device_buffer &operator=(const device_buffer &) = delete;
+
+    [[nodiscard]] char *data() const { return static_cast<char *>(address); }
+    [[nodiscard]] uint64_t remote(size_t offset = 0) const
+    {
+        return reinterpret_cast<uintptr_t>(address) + offset;
+    }
+
+    uct_md_h owner;
+    void *address  = nullptr;
+    uct_mem_h memh = nullptr;
+};
+
+/** A registration that ends with its scope. */
+struct registration {
+    registration(uct_md_h md, void *address, size_t size);
+    ~registration();
+    registration(const registration &)            = delete;
+    registration &operator=(const registration &) = delete;
+
+    uct_md_h owner;
+    uct_mem_h memh = nullptr;
+};
+
+/** An open interface with an endpoint to itself. */
+class transport {
+public:
+    using settings = std::vector<std::pair<std::string, std::string>>;
+
+    /** @param changes  UCX_GAUDI_COPY_* values, without that prefix. */
+    explicit transport(uct_md_h md, const settings &changes = {});
+    ~transport();
+    transport(const transport &)            = delete;
+    transport &operator=(const transport &) = delete;
+
+    [[nodiscard]] uct_ep_h make_ep() const;
+
+    unsigned progress() { return uct_worker_progress(worker); }
+
+    /** Progress until a flush of the interface is done. */
+    void flush();
+
+    /** Put or get with zero copy; the status of the call. */
+    ucs_status_t put_zcopy(void *local, size_t size, uint64_t remote,
+                           uct_completion_t *completion);
+    ucs_status_t get_zcopy(void *local, size_t size, uint64_t remote,
+                           uct_completion_t *completion);
+
+    /** Read device memory for a check, by another path than the test's. */
+    void read_back(void *local, uint64_t remote, size_t size);
+
+    uct_iface_attr_t attr{};
+    uct_worker_h worker = nullptr;
+    uct_iface_h iface   = nullptr;
+    uct_ep_h ep         = nullptr;
+
+private:
+    ucs_async_context_t *async_ = nullptr;
+};
+
+/** The engine of the card that this process has open. */
+class engine_hooks {
+public:
+    /** Totals since the card was opened. */
+    static hlthunk_emu_counters counters();
+    static void pause(bool paused);
+};
+
+/** Tests of an opened memory domain and transport. */
+class uct : public ::testing::Test {
+protected:
+    void SetUp() override;
+    void TearDown() override;
+
+    /** Demand that exactly one line was logged, and forget it. */
+    void expect_log(const std::string &text);
+
+    /** Open the transport with other settings. */
+    void reopen(const transport::settings &changes);
+
+    uct_md_h md = nullptr;
+    std::unique_ptr<transport> tl;
+};
+
+} // namespace gaudi::test

@@ -1,0 +1,217 @@
+/* Wrong settings and wrong addresses: the exact status, the exact line. */
+#include "gtest/uct/fixture.h"
+
+#include "common/child.h"
+
+namespace gaudi::test {
+
+namespace {
+
+/* A child that opens the memory domain and says how that went. UCX logs to
+ * stderr there. */
+child_result
+open_in_child(std::vector<std::pair<std::string, std::string>> environment)
+{
+    child_options options;
+    options.environment = std::move(environment);
+    options.environment.emplace_back("UCX_LOG_FILE", "stderr");
+    options.environment.emplace_back("UCX_HANDLE_ERRORS", "none");
+    return run_child("opens_the_domain", options);
+}
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+} // namespace
+
+/* Exit code: the negated status. */
+GAUDI_CHILD(opens_the_domain)
+{
+    load_module();
+    uct_md_h md;
+    ucs_status_t status = open_md(md);
+    if (status == UCS_OK) {
+        uct_md_close(md);
+    }
+    return -status;
+}
+
+TEST(bad_input, without_a_card_there_is_no_domain_and_no_noise)
+{
+    const auto result = open_in_child({{"UCX_GAUDI_DRIVER", "auto"}});
+    EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code);
+    EXPECT_THAT(result.error, IsEmpty());
+}
+
+TEST(bad_input, a_wrong_driver_path_is_named)
+{
+    const auto result = open_in_child({{"UCX_GAUDI_DRIVER", "/no/such.so"}});
+    EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code);
+    EXPECT_THAT(result.error,
+                HasSubstr("ERROR gaudi: the driver library cannot be used "
+                          "(UCX_GAUDI_DRIVER=/no/such.so): /no/such.so: "
+                          "cannot open shared object file"));
+}
+
+TEST(bad_input, a_word_that_is_no_driver_is_refused)
+{
+    const auto result = open_in_child({{"UCX_GAUDI_DRIVER", "emulater"}});
+    EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code);
+    EXPECT_THAT(result.error,
+                HasSubstr("UCX_GAUDI_DRIVER=emulater is not auto, hlthunk, "
+                          "emulator, or the path of a library"));
+}
+
+TEST(bad_input, a_library_without_the_symbols_is_refused_with_their_names)
+{
+    const auto result = open_in_child(
+        {{"UCX_GAUDI_DRIVER", GAUDI_BUILD_DIR "/lib/libucx_gaudi_preload.so"}});
+    EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code);
+    EXPECT_THAT(result.error, HasSubstr("lacks hlthunk_open, hlthunk_close"));
+}
+
+TEST(bad_input, cards_that_are_all_busy_are_said_to_be)
+{
+    load_module();
+    uct_md_h md;
+    ASSERT_EQ(UCS_OK, open_md(md));
+    const auto result = open_in_child(
+        {{"HLTHUNK_EMU_DEVICES", "1"}, {"UCX_LOG_LEVEL", "diag"}});
+    EXPECT_EQ(-UCS_ERR_BUSY, result.exit_code);
+    EXPECT_THAT(result.error,
+                HasSubstr("gaudi: none of 1 cards can be used, 1 are in use "
+                          "by other processes"));
+    uct_md_close(md);
+    EXPECT_EQ(0, open_in_child({{"HLTHUNK_EMU_DEVICES", "1"}}).exit_code);
+}
+
+TEST(bad_input, a_named_card_that_is_busy_is_an_error)
+{
+    load_module();
+    uct_md_h md;
+    ASSERT_EQ(UCS_OK, open_md(md));
+    const auto result = open_in_child({{"UCX_GAUDI_DEVICES", "1,0"}});
+    EXPECT_EQ(-UCS_ERR_BUSY, result.exit_code);
+    EXPECT_THAT(result.error,
+                HasSubstr("UCX_GAUDI_DEVICES=1,0: 1 of 2 cards are free"));
+    uct_md_close(md);
+}
+
+TEST(bad_input, a_card_that_does_not_exist_is_an_error)
+{
+    for (const char *devices :
+         {"8", "0000:00:00.0", "0,,1", "0,0", "x", "-1"}) {
+        const auto result = open_in_child({{"UCX_GAUDI_DEVICES", devices}});
+        EXPECT_EQ(-UCS_ERR_INVALID_PARAM, result.exit_code) << devices;
+        EXPECT_THAT(result.error,
+                    HasSubstr(std::string("UCX_GAUDI_DEVICES=") + devices))
+            << devices;
+    }
+}
+
+TEST(bad_input, an_unknown_memory_type_registers_nothing)
+{
+    const auto result = open_in_child({{"UCX_GAUDI_MEMORY_TYPE", "gold"}});
+    EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code);
+    EXPECT_THAT(result.error, HasSubstr("UCX_GAUDI_MEMORY_TYPE=gold is not one "
+                                        "of auto, rocm, cuda"));
+}
+
+TEST(bad_input, good_settings_are_silent)
+{
+    for (const char *devices : {"auto", "all", "3", "0000:cd:00.0,2"}) {
+        const auto result = open_in_child({{"UCX_GAUDI_DEVICES", devices}});
+        EXPECT_EQ(0, result.exit_code) << devices;
+        EXPECT_THAT(result.error, IsEmpty()) << devices;
+    }
+}
+
+class bad_address : public uct {
+protected:
+    void expect_refusal(const void *address, size_t size)
+    {
+        char text[200];
+        std::snprintf(text, sizeof(text),
+                      "gaudi: %zu bytes at %p are in no allocation of device "
+                      "memory",
+                      size, address);
+        expect_log(text);
+    }
+};
+
+TEST_F(bad_address, every_operation_refuses_what_no_allocation_covers)
+{
+    constexpr size_t size = 100;
+    device_buffer device(md, 4096);
+    guarded_buffer host(size);
+    /* Free, half outside, and a whole allocation away. */
+    for (const char *address :
+         {reinterpret_cast<const char *>(0x1001fff000000000),
+          static_cast<const char *>(device.data()) + 4000,
+          static_cast<const char *>(device.data()) - size}) {
+        const auto remote = reinterpret_cast<uintptr_t>(address);
+        const auto jobs   = engine_hooks::counters().jobs;
+        counted_completion done;
+
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+                  uct_ep_put_short(tl->ep, host.data(), size, remote,
+                                   UCT_INVALID_RKEY));
+        expect_refusal(address, size);
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+                  uct_ep_get_short(tl->ep, host.data(), size, remote,
+                                   UCT_INVALID_RKEY));
+        expect_refusal(address, size);
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+                  tl->put_zcopy(host.data(), size, remote, &done));
+        expect_refusal(address, size);
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+                  tl->get_zcopy(host.data(), size, remote, &done));
+        expect_refusal(address, size);
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+                  uct_ep_put_short(tl->ep, address, size, device.remote(),
+                                   UCT_INVALID_RKEY));
+        expect_refusal(address, size);
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+                  uct_ep_get_bcopy(
+                      tl->ep, [](void *, const void *, size_t) { FAIL(); },
+                      host.data(), size, remote, UCT_INVALID_RKEY, &done));
+        expect_refusal(address, size);
+        EXPECT_GT(0, uct_ep_put_bcopy(
+                         tl->ep, [](void *, void *) -> size_t { return size; },
+                         nullptr, remote, UCT_INVALID_RKEY));
+        EXPECT_EQ(1u, take_logs().size());
+
+        EXPECT_EQ(jobs, engine_hooks::counters().jobs);
+        EXPECT_EQ(UCS_OK, uct_iface_flush(tl->iface, 0, nullptr));
+        EXPECT_EQ(0u, done.calls);
+    }
+}
+
+TEST_F(bad_address, a_failed_copy_completes_once_with_an_error)
+{
+    guarded_buffer host(4096);
+    counted_completion done;
+    counted_completion flushed;
+    auto device = std::make_unique<device_buffer>(md, 4096);
+
+    /* Freed under the transfer: the card meets an unmapped address. */
+    engine_hooks::pause(true);
+    ASSERT_EQ(UCS_INPROGRESS,
+              tl->put_zcopy(host.data(), 4096, device->remote(), &done));
+    device.reset();
+    engine_hooks::pause(false);
+    ASSERT_EQ(UCS_INPROGRESS, uct_ep_flush(tl->ep, 0, &flushed));
+    tl->flush();
+    EXPECT_EQ(1u, done.calls);
+    EXPECT_EQ(UCS_ERR_IO_ERROR, done.status);
+    EXPECT_EQ(1u, flushed.calls);
+    expect_log("gaudi0: a DMA copy of 4096 bytes failed: Input/output error");
+    EXPECT_EQ(1u, engine_hooks::counters().jobs_aborted);
+
+    /* The transport goes on. */
+    device_buffer other(md, 4096);
+    EXPECT_EQ(UCS_OK, uct_ep_put_short(tl->ep, host.data(), 4096,
+                                       other.remote(), UCT_INVALID_RKEY));
+}
+
+} // namespace gaudi::test

@@ -1,0 +1,98 @@
+/* What comes after a fence happens after what came before it. */
+#include "gtest/uct/fixture.h"
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr size_t size = 1 << 20;
+
+class fence : public uct {
+protected:
+    void SetUp() override
+    {
+        uct::SetUp();
+        device = std::make_unique<device_buffer>(md, size);
+        fill_pattern(host.data(), size, 1);
+    }
+    void TearDown() override
+    {
+        device.reset();
+        uct::TearDown();
+    }
+
+    std::unique_ptr<device_buffer> device;
+    guarded_buffer host{size};
+    guarded_buffer back{size};
+};
+
+} // namespace
+
+TEST_F(fence, a_get_behind_it_sees_the_put_before_it)
+{
+    /* Different engines: without the fence the get would overtake. */
+    for (bool whole_iface : {false, true}) {
+        fill_pattern(host.data(), size, whole_iface ? 3 : 2);
+        ASSERT_EQ(UCS_INPROGRESS,
+                  tl->put_zcopy(host.data(), size, device->remote(), nullptr));
+        ASSERT_EQ(UCS_OK, whole_iface ? uct_iface_fence(tl->iface, 0)
+                                      : uct_ep_fence(tl->ep, 0));
+        ASSERT_EQ(UCS_INPROGRESS,
+                  tl->get_zcopy(back.data(), size, device->remote(), nullptr));
+        tl->flush();
+        EXPECT_TRUE(has_pattern(back.data(), size, whole_iface ? 3 : 2));
+    }
+}
+
+TEST_F(fence, operations_behind_it_are_not_submitted_before_it_is_reached)
+{
+    counted_completion before;
+    counted_completion after[2];
+
+    engine_hooks::pause(true);
+    const uint64_t jobs = engine_hooks::counters().jobs;
+    registration memh(md, host.data(), size);
+    ASSERT_EQ(UCS_INPROGRESS,
+              tl->put_zcopy(host.data(), size, device->remote(), &before));
+    ASSERT_EQ(UCS_OK, uct_ep_fence(tl->ep, 0));
+    for (auto &completion : after) {
+        ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), size,
+                                                device->remote(), &completion));
+    }
+    for (unsigned i = 0; i < 100; ++i) {
+        tl->progress();
+    }
+    EXPECT_EQ(jobs + 1, engine_hooks::counters().jobs);
+    engine_hooks::pause(false);
+    tl->flush();
+    EXPECT_EQ(jobs + 3, engine_hooks::counters().jobs);
+    EXPECT_EQ(1u, before.calls);
+    EXPECT_EQ(1u, after[0].calls);
+    EXPECT_EQ(1u, after[1].calls);
+}
+
+TEST_F(fence, a_short_operation_behind_it_has_to_be_tried_again)
+{
+    engine_hooks::pause(true);
+    ASSERT_EQ(UCS_INPROGRESS,
+              tl->put_zcopy(host.data(), size, device->remote(), nullptr));
+    ASSERT_EQ(UCS_OK, uct_ep_fence(tl->ep, 0));
+    char byte = 1;
+    EXPECT_EQ(
+        UCS_ERR_NO_RESOURCE,
+        uct_ep_put_short(tl->ep, &byte, 1, device->remote(), UCT_INVALID_RKEY));
+    engine_hooks::pause(false);
+    tl->flush();
+    EXPECT_EQ(UCS_OK, uct_ep_put_short(tl->ep, &byte, 1, device->remote(),
+                                       UCT_INVALID_RKEY));
+}
+
+TEST_F(fence, without_outstanding_operations_it_holds_nothing_back)
+{
+    char byte = 1;
+    ASSERT_EQ(UCS_OK, uct_ep_fence(tl->ep, 0));
+    EXPECT_EQ(UCS_OK, uct_ep_put_short(tl->ep, &byte, 1, device->remote(),
+                                       UCT_INVALID_RKEY));
+}
+
+} // namespace gaudi::test

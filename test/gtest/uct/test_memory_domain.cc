@@ -1,0 +1,230 @@
+/* Allocation and registration. */
+#include "gtest/uct/fixture.h"
+
+#include "common/process_state.h"
+
+#include <climits>
+#include <cstring>
+
+extern "C" {
+#include <ucs/memory/memory_type.h>
+}
+
+namespace gaudi::test {
+
+namespace {
+
+class memory_domain : public uct {
+protected:
+    ucs_memory_type_t gaudi_type() const
+    {
+        uct_md_attr_t attr;
+        EXPECT_EQ(UCS_OK, uct_md_query(md, &attr));
+        return static_cast<ucs_memory_type_t>(
+            __builtin_ctzl(attr.cap.access_mem_types));
+    }
+
+    ucs_status_t allocate(size_t size, unsigned flags, void *wished,
+                          uct_allocated_memory_t &memory)
+    {
+        const uct_alloc_method_t method = UCT_ALLOC_METHOD_MD;
+        uct_mem_alloc_params_t params{};
+        params.field_mask = UCT_MEM_ALLOC_PARAM_FIELD_FLAGS |
+                            UCT_MEM_ALLOC_PARAM_FIELD_ADDRESS |
+                            UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE |
+                            UCT_MEM_ALLOC_PARAM_FIELD_MDS;
+        params.flags    = UCT_MD_MEM_ACCESS_ALL | flags;
+        params.address  = wished;
+        params.mem_type = gaudi_type();
+        params.mds      = {&md, 1};
+        return uct_mem_alloc(size, &method, 1, &params, &memory);
+    }
+};
+
+} // namespace
+
+TEST_F(memory_domain, says_what_it_can_do)
+{
+    uct_md_attr_t attr;
+    ASSERT_EQ(UCS_OK, uct_md_query(md, &attr));
+    const uint64_t gaudi = UCS_BIT(gaudi_type());
+    EXPECT_STREQ("gaudi_copy", attr.component_name);
+    EXPECT_STREQ("gaudi", ucs_memory_type_names[gaudi_type()]);
+    EXPECT_EQ(gaudi, attr.cap.alloc_mem_types);
+    EXPECT_EQ(gaudi, attr.cap.access_mem_types);
+    EXPECT_EQ(gaudi, attr.cap.detect_mem_types);
+    EXPECT_EQ(gaudi | UCS_BIT(UCS_MEMORY_TYPE_HOST), attr.cap.reg_mem_types);
+    EXPECT_TRUE(attr.cap.flags & UCT_MD_FLAG_ALLOC);
+    EXPECT_TRUE(attr.cap.flags & UCT_MD_FLAG_REG);
+    EXPECT_FALSE(attr.cap.flags & UCT_MD_FLAG_NEED_RKEY);
+    EXPECT_EQ(0u, attr.rkey_packed_size);
+}
+
+TEST_F(memory_domain, allocations_do_not_overlap_and_are_returned)
+{
+    const unsigned fds = count_open_fds();
+    {
+        device_buffer first(md, 100);
+        device_buffer second(md, 100);
+        EXPECT_EQ(2u, engine_hooks::counters().allocations);
+        const auto distance = std::max(first.remote(), second.remote()) -
+                              std::min(first.remote(), second.remote());
+        EXPECT_GE(distance, 48ul << 20);
+    }
+    EXPECT_EQ(0u, engine_hooks::counters().allocations);
+    EXPECT_EQ(fds, count_open_fds());
+}
+
+TEST_F(memory_domain, a_freed_address_does_not_come_back_at_once)
+{
+    uint64_t freed;
+    {
+        device_buffer buffer(md, 1);
+        freed = buffer.remote();
+    }
+    device_buffer next(md, 1);
+    EXPECT_NE(freed, next.remote());
+}
+
+TEST_F(memory_domain, registering_maps_and_deregistering_unmaps)
+{
+    guarded_buffer host(123456);
+    const uint64_t before = engine_hooks::counters().mappings;
+    {
+        registration memh(md, host.data(), host.size());
+        EXPECT_EQ(before + 1, engine_hooks::counters().mappings);
+        registration again(md, host.data() + 100, 1000);
+        EXPECT_EQ(before + 2, engine_hooks::counters().mappings);
+    }
+    EXPECT_EQ(before, engine_hooks::counters().mappings);
+}
+
+TEST_F(memory_domain, device_memory_can_be_registered_as_often_as_one_likes)
+{
+    device_buffer device(md, 1 << 20);
+    const uint64_t before = engine_hooks::counters().mappings;
+    registration whole(md, device.address, 1 << 20);
+    registration part(md, device.data() + 77, 1);
+    EXPECT_EQ(before, engine_hooks::counters().mappings);
+}
+
+TEST_F(memory_domain, a_key_packs_into_nothing)
+{
+    device_buffer device(md, 1);
+    char canary = 0x55;
+    EXPECT_EQ(UCS_OK, uct_md_mkey_pack(md, device.memh, &canary));
+    EXPECT_EQ(0x55, canary);
+
+    uct_rkey_bundle_t key;
+    uct_component_h component = find_component();
+    EXPECT_EQ(UCS_OK, uct_rkey_unpack(component, &canary, &key));
+    EXPECT_EQ(UCS_OK, uct_rkey_release(component, &key));
+}
+
+TEST_F(memory_domain, a_registered_allocation_is_not_freed)
+{
+    device_buffer device(md, 4096);
+    uct_mem_h memh;
+    ASSERT_EQ(UCS_OK, uct_md_mem_reg(md, device.data() + 10, 100,
+                                     UCT_MD_MEM_ACCESS_ALL, &memh));
+    uct_allocated_memory_t memory{};
+    memory.address = device.address;
+    memory.method  = UCT_ALLOC_METHOD_MD;
+    memory.md      = md;
+    memory.memh    = device.memh;
+    EXPECT_EQ(UCS_ERR_BUSY, uct_mem_free(&memory));
+
+    char expected[200];
+    std::snprintf(expected, sizeof(expected),
+                  "gaudi0: device memory %p of 4096 bytes is not freed: it is "
+                  "registered 1 times",
+                  device.address);
+    expect_log(expected);
+
+    /* It is as it was: the destructor frees it. */
+    char byte = 3;
+    EXPECT_EQ(UCS_OK, uct_ep_put_short(tl->ep, &byte, 1, device.remote(),
+                                       UCT_INVALID_RKEY));
+    EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, memh));
+}
+
+TEST_F(memory_domain, exhaustion_is_no_memory_and_loses_nothing)
+{
+    uct_allocated_memory_t memory;
+    /* The second line is UCT's own. */
+    EXPECT_EQ(UCS_ERR_NO_MEMORY, allocate(97ul << 30, 0, nullptr, memory));
+    EXPECT_THAT(take_logs(),
+                ::testing::ElementsAre(
+                    "gaudi0: cannot allocate 104152956928 bytes of device "
+                    "memory: Cannot allocate memory",
+                    ::testing::HasSubstr("using md gaudi_copy")));
+    EXPECT_EQ(0u, engine_hooks::counters().allocations);
+
+    device_buffer whole_card(md, 96ul << 30);
+    EXPECT_EQ(UCS_ERR_NO_MEMORY, allocate(1, 0, nullptr, memory));
+    EXPECT_THAT(take_logs(),
+                ::testing::Contains("gaudi0: cannot allocate 1 bytes of device "
+                                    "memory: Cannot allocate memory"));
+    EXPECT_EQ(UCS_ERR_NO_MEMORY,
+              allocate(1, UCT_MD_MEM_FLAG_HIDE_ERRORS, nullptr, memory));
+}
+
+TEST_F(memory_domain, a_fixed_address_is_refused)
+{
+    uct_allocated_memory_t memory;
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED,
+              allocate(4096, UCT_MD_MEM_FLAG_FIXED,
+                       reinterpret_cast<void *>(0x1001001800000000), memory));
+}
+
+TEST_F(memory_domain, host_memory_that_is_not_there_cannot_be_registered)
+{
+    guarded_buffer host(4096);
+    uct_mem_h memh;
+    void *beyond          = host.data() + 100;
+    const uint64_t before = engine_hooks::counters().mappings;
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              uct_md_mem_reg(md, beyond, 4096, UCT_MD_MEM_ACCESS_ALL, &memh));
+    char expected[200];
+    std::snprintf(expected, sizeof(expected),
+                  "gaudi0: cannot register host memory %p of 4096 bytes: Bad "
+                  "address",
+                  beyond);
+    expect_log(expected);
+    EXPECT_EQ(before, engine_hooks::counters().mappings);
+
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              uct_md_mem_reg(
+                  md, beyond, 4096,
+                  UCT_MD_MEM_ACCESS_ALL | UCT_MD_MEM_FLAG_HIDE_ERRORS, &memh));
+}
+
+TEST_F(memory_domain, device_memory_outside_allocations_cannot_be_registered)
+{
+    device_buffer device(md, 4096);
+    uct_mem_h memh;
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              uct_md_mem_reg(md, device.data() + 1, 4096, UCT_MD_MEM_ACCESS_ALL,
+                             &memh));
+    char expected[200];
+    std::snprintf(expected, sizeof(expected),
+                  "gaudi: cannot register 4096 bytes at %p: they are in no "
+                  "allocation of device memory",
+                  static_cast<void *>(device.data() + 1));
+    expect_log(expected);
+}
+
+TEST_F(memory_domain, cards_are_closed_with_the_last_domain_and_open_again)
+{
+    tl.reset();
+    uct_md_h second;
+    ASSERT_EQ(UCS_OK, open_md(second));
+    uct_md_close(md);
+    EXPECT_EQ(0u, engine_hooks::counters().allocations);
+    uct_md_close(second);
+    ASSERT_EQ(UCS_OK, open_md(md));
+    tl = std::make_unique<transport>(md);
+    device_buffer device(md, 1);
+}
+
+} // namespace gaudi::test

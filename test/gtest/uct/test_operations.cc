@@ -1,0 +1,221 @@
+/* Every operation, at the sizes and offsets where things go wrong. */
+#include "gtest/uct/fixture.h"
+
+#include <cstring>
+#include <vector>
+
+namespace gaudi::test {
+
+namespace {
+
+enum class direction { put, get };
+enum class method { short_, bcopy, zcopy };
+
+struct operation {
+    direction where;
+    method how;
+    bool registered;
+};
+
+constexpr size_t page      = 4096;
+constexpr size_t card_page = 48ul << 20;
+
+class every_operation : public uct,
+                        public ::testing::WithParamInterface<operation> {
+protected:
+    /* One operation, to its end. */
+    void run(void *local, size_t size, uint64_t remote)
+    {
+        counted_completion done;
+        ucs_status_t status = UCS_OK;
+        uct_ep_h ep         = tl->ep;
+        const bool put      = (GetParam().where == direction::put);
+
+        switch (GetParam().how) {
+        case method::short_:
+            status =
+                put ? uct_ep_put_short(ep, local, static_cast<unsigned>(size),
+                                       remote, UCT_INVALID_RKEY)
+                    : uct_ep_get_short(ep, local, static_cast<unsigned>(size),
+                                       remote, UCT_INVALID_RKEY);
+            ASSERT_EQ(UCS_OK, status);
+            return;
+        case method::bcopy:
+            if (put) {
+                source from{local, size};
+                ASSERT_EQ(static_cast<ssize_t>(size),
+                          uct_ep_put_bcopy(ep, source::pack, &from, remote,
+                                           UCT_INVALID_RKEY));
+                tl->flush();
+                return;
+            }
+            status = uct_ep_get_bcopy(
+                ep,
+                [](void *to, const void *data, size_t length) {
+                    std::memcpy(to, data, length);
+                },
+                local, size, remote, UCT_INVALID_RKEY, &done);
+            break;
+        case method::zcopy:
+            status = put ? tl->put_zcopy(local, size, remote, &done)
+                         : tl->get_zcopy(local, size, remote, &done);
+            break;
+        }
+        if (status == UCS_OK) {
+            EXPECT_EQ(0u, done.calls);
+            return;
+        }
+        ASSERT_EQ(UCS_INPROGRESS, status);
+        EXPECT_EQ(0u, done.calls) << "completed before progress";
+        while (done.calls == 0) {
+            tl->progress();
+        }
+        EXPECT_EQ(1u, done.calls);
+        EXPECT_EQ(UCS_OK, done.status);
+    }
+
+    /* Operate on `size` bytes of a device buffer, and look at all of it. */
+    void check(device_buffer &device, size_t device_size, size_t offset,
+               size_t size)
+    {
+        SCOPED_TRACE(::testing::Message() << size << " bytes at " << offset);
+        const bool put        = (GetParam().where == direction::put);
+        const uint64_t remote = device.remote(offset);
+        const size_t before   = std::min<size_t>(offset, 64);
+        const size_t after = std::min<size_t>(device_size - offset - size, 64);
+        guarded_buffer local(std::max<size_t>(size, 1));
+        std::vector<char> around(before + after);
+        std::unique_ptr<registration> memh;
+        if (GetParam().registered && (size > 0)) {
+            memh = std::make_unique<registration>(md, local.data(), size);
+        }
+
+        /* The other side holds another pattern, so that "did nothing" fails. */
+        std::vector<char> other(before + size + after);
+        fill_pattern(other.data(), other.size(), 7);
+        ASSERT_EQ(UCS_OK, uct_ep_put_short(tl->ep, other.data(),
+                                           static_cast<unsigned>(other.size()),
+                                           remote - before, UCT_INVALID_RKEY));
+        fill_pattern(local.data(), size, put ? 1 : 2);
+
+        const hlthunk_emu_counters start = engine_hooks::counters();
+        run(local.data(), size, remote);
+        const hlthunk_emu_counters end = engine_hooks::counters();
+        EXPECT_EQ(put ? size : 0,
+                  end.host_to_device_bytes - start.host_to_device_bytes);
+        EXPECT_EQ(put ? 0 : size,
+                  end.device_to_host_bytes - start.device_to_host_bytes);
+
+        std::vector<char> result(other.size());
+        tl->read_back(result.data(), remote - before, result.size());
+        EXPECT_TRUE(has_pattern(result.data(), before, 7));
+        EXPECT_TRUE(has_pattern(result.data() + before + size, after, 7,
+                                before + size));
+        if (put) {
+            EXPECT_TRUE(has_pattern(result.data() + before, size, 1));
+        } else {
+            EXPECT_TRUE(has_pattern(local.data(), size, 7, before));
+        }
+    }
+
+    [[nodiscard]] size_t max_size() const
+    {
+        return (GetParam().how == method::bcopy) ? tl->attr.cap.put.max_bcopy
+                                                 : SIZE_MAX;
+    }
+
+private:
+    struct source {
+        const void *data;
+        size_t size;
+        static size_t pack(void *dst, void *arg)
+        {
+            const auto *self = static_cast<source *>(arg);
+            std::memcpy(dst, self->data, self->size);
+            return self->size;
+        }
+    };
+};
+
+} // namespace
+
+TEST_P(every_operation, moves_exactly_the_bytes_it_is_asked_to)
+{
+    const size_t device_size = 2 * card_page + page;
+    device_buffer device(md, device_size);
+
+    for (size_t size : {0ul, 1ul, 3ul, 8ul, 127ul, page - 1, page, page + 1,
+                        65535ul, 65536ul, 65537ul, 1048577ul}) {
+        if (size > max_size()) {
+            continue;
+        }
+        for (size_t offset : {0ul, 1ul, 77ul, page - 1, page}) {
+            check(device, device_size, offset, size);
+        }
+    }
+}
+
+TEST_P(every_operation, crosses_pages_of_the_card)
+{
+    const size_t device_size = 3 * card_page;
+    device_buffer device(md, device_size);
+
+    for (size_t size : {2ul, page, 65536ul, 1048576ul, card_page + 2}) {
+        if (size <= max_size()) {
+            check(device, device_size, card_page - 1, size);
+        }
+    }
+}
+
+TEST_P(every_operation, reaches_the_last_byte_of_an_allocation)
+{
+    const size_t device_size = card_page + 5;
+    device_buffer device(md, device_size);
+    check(device, device_size, device_size - 1, 1);
+    check(device, device_size, device_size - 4097, 4097);
+}
+
+TEST_P(every_operation, moves_a_gibibyte)
+{
+    const size_t size = 1ul << 30;
+    if (max_size() < size) {
+        /* bcopy: as many operations as it takes */
+        device_buffer device(md, 4 * max_size());
+        for (size_t i = 0; i < 4; ++i) {
+            check(device, 4 * max_size(), i * max_size(), max_size());
+        }
+        return;
+    }
+    device_buffer device(md, size + page);
+    check(device, size + page, 11, size);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    put_and_get, every_operation,
+    ::testing::Values(operation{direction::put, method::short_, false},
+                      operation{direction::put, method::short_, true},
+                      operation{direction::put, method::bcopy, false},
+                      operation{direction::put, method::zcopy, false},
+                      operation{direction::put, method::zcopy, true},
+                      operation{direction::get, method::short_, false},
+                      operation{direction::get, method::short_, true},
+                      operation{direction::get, method::bcopy, false},
+                      operation{direction::get, method::zcopy, false},
+                      operation{direction::get, method::zcopy, true}),
+    [](const auto &test) {
+        std::string name = (test.param.where == direction::put) ? "put" : "get";
+        switch (test.param.how) {
+        case method::short_:
+            name += "_short";
+            break;
+        case method::bcopy:
+            name += "_bcopy";
+            break;
+        case method::zcopy:
+            name += "_zcopy";
+            break;
+        }
+        return name + (test.param.registered ? "_registered" : "_staged");
+    });
+
+} // namespace gaudi::test
