@@ -385,6 +385,7 @@ int card::wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p)
     if (open_ == nullptr) {
         return -EBADF;
     }
+    ++polls_;
     return open_->queues.wait(lock, seq, timeout_us, status_p);
 }
 
@@ -424,11 +425,17 @@ int card::pause(bool paused)
     return 0;
 }
 
-bool card::run_slice()
+bool card::run_unattended()
 {
-    card_lock lock(lock_, std::try_to_lock);
-    return lock.owns_lock() && (open_ != nullptr) &&
-           open_->queues.run_slice(lock);
+    card_lock lock(lock_);
+    if ((open_ == nullptr) || !open_->queues.has_work()) {
+        return false;
+    }
+    /* A slice releases the lock, and the card may be closed meanwhile. */
+    while ((polls_ == polls_seen_) && (open_ != nullptr) &&
+           open_->queues.run_slice(lock)) {}
+    polls_seen_ = polls_;
+    return true;
 }
 
 } // namespace gaudi::emu

@@ -54,8 +54,12 @@ public:
     int counters(hlthunk_emu_counters &counters_p);
     int pause(bool paused);
 
-    /** Do one slice of queued work. @return false when there is none. */
-    bool run_slice();
+    /**
+     * Do queued work, for as long as nobody polls.
+     *
+     * @return false when there was none, nor any that somebody polls for.
+     */
+    bool run_unattended();
 
 private:
     struct command_buffer {
@@ -91,6 +95,8 @@ private:
     const std::string name_;
     std::mutex lock_;
     std::unique_ptr<context> open_;
+    uint64_t polls_      = 0; /* calls of wait */
+    uint64_t polls_seen_ = 0; /* of these, at the last look of a thread */
 };
 
 } // namespace gaudi::emu

@@ -15,7 +15,10 @@ namespace gaudi::emu {
 
 namespace {
 
-constexpr std::chrono::microseconds idle_spin{50};
+/* How long a job may go without a poll before a thread takes it. */
+constexpr std::chrono::microseconds grace{500};
+/* How long a thread looks for more before it has to be kicked again. */
+constexpr unsigned idle_rounds = 10;
 
 } // namespace
 
@@ -56,28 +59,23 @@ void engine_threads::kick(card &busy)
     }
 }
 
-/* One slice of the first card that has one. */
-bool engine_threads::work_once()
+/* Run what nobody polls for. False when no card has work at all. */
+bool engine_threads::work()
 {
-    for (size_t i = 0;; ++i) {
-        card *next = nullptr;
-        {
-            std::lock_guard<std::mutex> guard(lock_);
-            if (i >= cards_.size()) {
-                return false;
-            }
-            next = cards_[i];
-        }
-        if (next->run_slice()) {
-            return true;
-        }
+    std::vector<card *> cards;
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        cards = cards_;
     }
+    bool any = false;
+    for (card *next : cards) {
+        any |= next->run_unattended();
+    }
+    return any;
 }
 
 void engine_threads::run()
 {
-    using clock = std::chrono::steady_clock;
-
     pthread_setname_np(pthread_self(), "hlthunk-emu");
     for (;;) {
         unsigned long seen;
@@ -85,12 +83,10 @@ void engine_threads::run()
             std::lock_guard<std::mutex> guard(lock_);
             seen = kicks_;
         }
-        auto give_up = clock::now() + idle_spin;
-        while (clock::now() < give_up) {
-            if (work_once()) {
-                give_up = clock::now() + idle_spin;
-            } else {
-                std::this_thread::yield();
+        for (unsigned idle = 0; idle < idle_rounds; ++idle) {
+            std::this_thread::sleep_for(grace);
+            if (work()) {
+                idle = 0;
             }
         }
         std::unique_lock<std::mutex> guard(lock_);

@@ -2,8 +2,10 @@
  * The threads that make progress when nobody waits for a job.
  *
  * One small pool per process for all its cards, started by the first job that
- * its submitter did not finish. A thread without work spins shortly, yielding,
- * and then sleeps until it is kicked.
+ * its submitter did not finish. Whoever polls for a job does the work itself,
+ * so a thread steps in only where nobody has polled for a while: on two cores
+ * that are shared by two polling processes it would be in the way. Without work
+ * the threads sleep until they are kicked.
  */
 #pragma once
 
@@ -27,7 +29,7 @@ public:
 
 private:
     void run();
-    bool work_once();
+    bool work();
 
     std::mutex lock_;
     std::condition_variable kicked_;

@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t inline_bytes = 16384;
 /* Copied at a time otherwise: long enough to hide the bookkeeping, short enough
  * that a poll stays a poll. */
-constexpr uint64_t slice_bytes = 262144;
+constexpr uint64_t slice_bytes = 524288;
 /* Longest time for which the kernel's timeout argument is honoured: the driver
  * keeps 32 bits of microseconds. */
 constexpr uint64_t max_timeout_us = UINT32_MAX;

@@ -1,0 +1,216 @@
+/**
+ * Put and get through UCT, by operation and size, beside memcpy of the same
+ * buffers; and the shortest put beside a bare submission.
+ *
+ * Only ratios within one run mean anything: `scripts/bench` prints them.
+ */
+#include "session.h"
+
+#include <benchmark/benchmark.h>
+
+#include <cstring>
+#include <memory>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace {
+
+using gaudi::bench::bare_card;
+using gaudi::bench::session;
+
+/* Host memory that is there, registered or not. */
+class host_buffer {
+public:
+    explicit host_buffer(size_t size, bool registered) : size_(size)
+    {
+        data_ = static_cast<char *>(mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        std::memset(data_, 1, size);
+        if (registered) {
+            (void)uct_md_mem_reg(session::instance().md, data_, size,
+                                 UCT_MD_MEM_ACCESS_ALL, &memh_);
+        }
+    }
+    ~host_buffer()
+    {
+        if (memh_ != nullptr) {
+            (void)uct_md_mem_dereg(session::instance().md, memh_);
+        }
+        munmap(data_, size_);
+    }
+    host_buffer(const host_buffer &)            = delete;
+    host_buffer &operator=(const host_buffer &) = delete;
+
+    [[nodiscard]] char *data() const { return data_; }
+
+private:
+    char *data_;
+    size_t size_;
+    uct_mem_h memh_ = nullptr;
+};
+
+void finish(benchmark::State &state)
+{
+    state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) *
+                            state.range(0));
+}
+
+/* --- references ----------------------------------------------------------- */
+
+/* As the card does it: from private memory to a shared mapping of a memfd. */
+void reference_memcpy(benchmark::State &state)
+{
+    const auto size = static_cast<size_t>(state.range(0));
+    const int fd    = memfd_create("reference", MFD_CLOEXEC);
+    if ((fd < 0) || (ftruncate(fd, state.range(0)) != 0)) {
+        state.SkipWithError("memfd");
+        return;
+    }
+    void *to = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    host_buffer from(size, false);
+    std::memset(to, 2, size);
+    for (auto _ : state) {
+        std::memcpy(to, from.data(), size);
+        benchmark::ClobberMemory();
+    }
+    munmap(to, size);
+    finish(state);
+}
+
+void reference_submit_and_poll(benchmark::State &state)
+{
+    for (auto _ : state) {
+        bare_card::instance().submit_and_poll(
+            static_cast<size_t>(state.range(0)));
+    }
+    finish(state);
+}
+
+/* --- UCT ------------------------------------------------------------------ */
+
+void put_short(benchmark::State &state)
+{
+    session &s = session::instance();
+    host_buffer host(static_cast<size_t>(state.range(0)), false);
+    for (auto _ : state) {
+        (void)uct_ep_put_short(s.ep, host.data(),
+                               static_cast<unsigned>(state.range(0)),
+                               s.remote(), UCT_INVALID_RKEY);
+    }
+    finish(state);
+}
+
+void get_short(benchmark::State &state)
+{
+    session &s = session::instance();
+    host_buffer host(static_cast<size_t>(state.range(0)), false);
+    for (auto _ : state) {
+        (void)uct_ep_get_short(s.ep, host.data(),
+                               static_cast<unsigned>(state.range(0)),
+                               s.remote(), UCT_INVALID_RKEY);
+    }
+    finish(state);
+}
+
+void put_bcopy(benchmark::State &state)
+{
+    session &s = session::instance();
+    host_buffer host(static_cast<size_t>(state.range(0)), false);
+    struct source {
+        const char *data;
+        size_t size;
+    } from{host.data(), static_cast<size_t>(state.range(0))};
+    auto pack = [](void *dst, void *arg) {
+        const auto *what = static_cast<const source *>(arg);
+        std::memcpy(dst, what->data, what->size);
+        return what->size;
+    };
+    for (auto _ : state) {
+        while (uct_ep_put_bcopy(s.ep, pack, &from, s.remote(),
+                                UCT_INVALID_RKEY) < 0) {
+            uct_worker_progress(s.worker);
+        }
+    }
+    while (uct_ep_flush(s.ep, 0, nullptr) == UCS_INPROGRESS) {
+        uct_worker_progress(s.worker);
+    }
+    finish(state);
+}
+
+void get_bcopy(benchmark::State &state)
+{
+    session &s = session::instance();
+    host_buffer host(static_cast<size_t>(state.range(0)), false);
+    auto unpack = [](void *arg, const void *data, size_t length) {
+        std::memcpy(arg, data, length);
+    };
+    for (auto _ : state) {
+        while (uct_ep_get_bcopy(s.ep, unpack, host.data(),
+                                static_cast<size_t>(state.range(0)), s.remote(),
+                                UCT_INVALID_RKEY,
+                                nullptr) == UCS_ERR_NO_RESOURCE) {
+            uct_worker_progress(s.worker);
+        }
+    }
+    while (uct_ep_flush(s.ep, 0, nullptr) == UCS_INPROGRESS) {
+        uct_worker_progress(s.worker);
+    }
+    finish(state);
+}
+
+template <bool put, bool registered>
+void zcopy(benchmark::State &state)
+{
+    session &s      = session::instance();
+    const auto size = static_cast<size_t>(state.range(0));
+    host_buffer host(size, registered);
+    for (auto _ : state) {
+        put ? s.put_zcopy(host.data(), size) : s.get_zcopy(host.data(), size);
+    }
+    finish(state);
+}
+
+constexpr int64_t largest = session::max_size;
+
+} // namespace
+
+BENCHMARK(reference_submit_and_poll)->Arg(8);
+BENCHMARK(put_short)->Arg(8);
+BENCHMARK(get_short)->Arg(8);
+
+BENCHMARK(reference_memcpy)->RangeMultiplier(4)->Range(64, largest);
+BENCHMARK(zcopy<true, true>)
+    ->Name("put_zcopy_registered")
+    ->RangeMultiplier(4)
+    ->Range(64, largest);
+BENCHMARK(zcopy<false, true>)
+    ->Name("get_zcopy_registered")
+    ->RangeMultiplier(4)
+    ->Range(64, largest);
+BENCHMARK(zcopy<true, false>)
+    ->Name("put_zcopy_staged")
+    ->RangeMultiplier(4)
+    ->Range(64, largest);
+BENCHMARK(zcopy<false, false>)
+    ->Name("get_zcopy_staged")
+    ->RangeMultiplier(4)
+    ->Range(64, largest);
+BENCHMARK(put_short)->RangeMultiplier(4)->Range(64, largest);
+BENCHMARK(get_short)->RangeMultiplier(4)->Range(64, largest);
+BENCHMARK(put_bcopy)->RangeMultiplier(4)->Range(64, 65536);
+BENCHMARK(get_bcopy)->RangeMultiplier(4)->Range(64, 65536);
+
+int main(int argc, char **argv)
+{
+    /* A box of our own. */
+    setenv("HLTHUNK_EMU_NODE", ("bench-" + std::to_string(getpid())).c_str(),
+           1);
+    benchmark::Initialize(&argc, argv);
+    if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
+        return 1;
+    }
+    benchmark::RunSpecifiedBenchmarks();
+    return 0;
+}

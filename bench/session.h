@@ -1,0 +1,70 @@
+/**
+ * One card of the software Gaudi, open twice over: by UCT through the module,
+ * and a second card by the bare shim, for references.
+ */
+#pragma once
+
+#include "hlthunk_shim/dma_queue.h"
+#include "hlthunk_shim/memory.h"
+
+#include <memory>
+
+extern "C" {
+#include <uct/api/uct.h>
+}
+
+namespace gaudi::bench {
+
+/** The transport, on card 0. */
+class session {
+public:
+    /** The one of this program; ends the program when it cannot be opened. */
+    static session &instance();
+
+    /** Call progress until a zcopy has completed. */
+    void put_zcopy(void *local, size_t size);
+    void get_zcopy(void *local, size_t size);
+
+    [[nodiscard]] uint64_t remote() const
+    {
+        return reinterpret_cast<uintptr_t>(device_.address);
+    }
+
+    static constexpr size_t max_size = 64 << 20;
+
+    uct_md_h md         = nullptr;
+    uct_worker_h worker = nullptr;
+    uct_ep_h ep         = nullptr;
+    uct_iface_attr_t attr{};
+
+private:
+    session();
+    void wait(ucs_status_t status);
+
+    ucs_async_context_t *async_ = nullptr;
+    uct_iface_h iface_          = nullptr;
+    uct_allocated_memory_t device_{};
+    uct_completion_t completion_{};
+};
+
+/** The bare shim, on card 1. */
+class bare_card {
+public:
+    static bare_card &instance();
+
+    /** Submit a copy of host memory to the card, and poll until it has ended.
+     */
+    void submit_and_poll(size_t size);
+
+private:
+    bare_card();
+
+    shim::library library_;
+    std::unique_ptr<shim::device> device_;
+    shim::memory_handle handle_;
+    shim::mapping mapping_;
+    shim::pinned_buffer host_;
+    std::unique_ptr<shim::dma_queue> queue_;
+};
+
+} // namespace gaudi::bench
