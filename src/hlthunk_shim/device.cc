@@ -2,6 +2,7 @@
 
 #include "hlthunk_shim/warning.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -61,8 +62,13 @@ bool device::vacate(std::atomic<uint64_t> &slot)
 int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
 {
     const uint64_t next = last_seq_.load(std::memory_order_relaxed) + 1;
-    if (!vacate(running_[next % max_cs_in_flight])) {
-        return -EAGAIN;
+    /* Each refused submission may have used up a number. */
+    const uint64_t last =
+        next + std::min(refused_.load(), max_cs_in_flight - 1);
+    for (uint64_t seq = next; seq <= last; ++seq) {
+        if (!vacate(running_[seq % max_cs_in_flight])) {
+            return -EAGAIN;
+        }
     }
 
     hlthunk_cs_in in{};
@@ -72,17 +78,17 @@ int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
 
     int ret = lib_.hlthunk_command_submission(fd_, &in, &out);
     if (ret != 0) {
+        ++refused_;
         return ret;
     }
 
+    refused_ = 0;
     running_[out.seq % max_cs_in_flight].store(out.seq,
                                                std::memory_order_release);
     /* Threads may get their answers in another order than the driver gave. */
     uint64_t seen = last_seq_.load(std::memory_order_relaxed);
-    while ((seen < out.seq) &&
-           !last_seq_.compare_exchange_weak(seen, out.seq,
-                                            std::memory_order_relaxed)) {
-    }
+    while ((seen < out.seq) && !last_seq_.compare_exchange_weak(
+                                   seen, out.seq, std::memory_order_relaxed)) {}
     seq_p = out.seq;
     return 0;
 }
@@ -108,7 +114,14 @@ int device::query(uint64_t seq, uint32_t timeout_us)
             return found->second;
         }
     }
-    return ask_driver(seq, timeout_us);
+    const int result = ask_driver(seq, timeout_us);
+    if ((result == 1) && (failed_count_.load() > 0)) {
+        /* It may have been forgotten between the two questions. */
+        std::lock_guard<std::mutex> guard(failed_lock_);
+        auto found = failed_.find(seq);
+        return (found != failed_.end()) ? found->second : 1;
+    }
+    return result;
 }
 
 void device::retire(uint64_t seq)

@@ -53,8 +53,8 @@ public:
      * Look at a job, waiting up to a time.
      *
      * @param timeout_us  0 only polls.
-     * @return 1 done, 0 still running, or -errno as the job ended: -EIO aborted,
-     *         -ETIMEDOUT lost, -ENODEV the device is in reset or gone.
+     * @return 1 done, 0 still running, or -errno as the job ended: -EIO
+     * aborted, -ETIMEDOUT lost, -ENODEV the device is in reset or gone.
      */
     [[nodiscard]] int query(uint64_t seq, uint32_t timeout_us);
 
@@ -71,6 +71,7 @@ private:
     std::string bus_id_;
     hlthunk_hw_ip_info info_{};
     std::atomic<uint64_t> last_seq_{0};
+    std::atomic<uint32_t> refused_{0}; /* since the last job */
     /* The driver's own ring, and its rule for "full": which job, by sequence
      * number, has the slot of these six bits; 0 for none known to run. */
     std::atomic<uint64_t> running_[max_cs_in_flight]{};

@@ -3,6 +3,7 @@
 #include "hlthunk_shim/lin_dma.h"
 #include "hlthunk_shim/warning.h"
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <chrono>
@@ -33,6 +34,8 @@ constexpr uint32_t queue_index(dma_direction direction)
 
 /* Longest wait of one driver call, so that a deadline is kept. */
 constexpr uint32_t wait_slice_us = 10000;
+/* More than anybody waits, and clear of the clock's end. */
+constexpr uint64_t longest_wait_us = uint64_t{1} << 50;
 /* Polls before a wait goes to sleep in the driver. */
 constexpr unsigned wait_polls = 64;
 /* How long a dying queue waits for the card to let go of its buffers. */
@@ -111,7 +114,7 @@ int user_cb_queue::submit(uint64_t dst, uint64_t src, uint64_t length,
                           void *cookie, uint64_t &id_p)
 {
     const uint64_t packets =
-        (length + max_packet_bytes_ - 1) / max_packet_bytes_;
+        length / max_packet_bytes_ + (length % max_packet_bytes_ != 0);
     const uint64_t buffers =
         (packets + packets_capacity - 1) / packets_capacity;
     if (buffers > jobs_.size()) {
@@ -185,7 +188,8 @@ int user_cb_queue::wait(uint64_t id, uint64_t timeout_us)
         }
         const auto now = clock::now();
         if (polls++ == 0) {
-            deadline = now + std::chrono::microseconds(timeout_us);
+            deadline = now + std::chrono::microseconds(
+                                 std::min(timeout_us, longest_wait_us));
         } else if (now >= deadline) {
             return -EAGAIN;
         }

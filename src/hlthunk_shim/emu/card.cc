@@ -4,6 +4,7 @@
 #include "hlthunk_shim/emu/box.h"
 #include "hlthunk_shim/emu/dmabuf.h"
 #include "hlthunk_shim/emu/engine_threads.h"
+#include "hlthunk_shim/emu/nodes.h"
 #include "hlthunk_shim/emu/settings.h"
 
 #include <array>
@@ -99,6 +100,9 @@ int card::open()
     if (open_ != nullptr) {
         if (!is_stale()) {
             return -EBUSY;
+        }
+        if (find_compute(open_->node_fd) == this) {
+            remove_node(open_->node_fd); /* the number is another file's now */
         }
         release(lock);
     }
@@ -236,6 +240,11 @@ int card::unmap(uint64_t va)
     }
     open_->queues.quiesce(lock);
     mmu_region *region = open_->table.find(va);
+    for (const auto &entry : open_->buffers) {
+        if (entry.second.va == va) {
+            region = nullptr; /* the driver's own mapping */
+        }
+    }
     if (region == nullptr) {
         log("%s: unmap of %#lx, which no map call returned", name_.c_str(), va);
         return -EINVAL;
@@ -286,8 +295,9 @@ int card::export_dmabuf(uint64_t va, uint64_t size, uint64_t offset)
         }
     }
     drop_dead_exports(*region);
-    int keeper   = -1;
-    const int fd = create_dmabuf(open_->memory.fd(), runs, keeper);
+    int keeper = -1;
+    const int fd =
+        create_dmabuf(open_->memory.fd(), open_->holder, runs, keeper);
     if (fd >= 0) {
         region->exports.push_back(keeper);
     }
@@ -428,7 +438,8 @@ int card::pause(bool paused)
 bool card::run_unattended()
 {
     card_lock lock(lock_);
-    if ((open_ == nullptr) || !open_->queues.has_work()) {
+    /* Not has_work(): what a poller copies now may lead to more. */
+    if ((open_ == nullptr) || open_->queues.is_idle()) {
         return false;
     }
     /* A slice releases the lock, and the card may be closed meanwhile. */

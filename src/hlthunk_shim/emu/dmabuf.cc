@@ -21,8 +21,8 @@ struct dmabuf_header {
 
 } // namespace
 
-int create_dmabuf(int memory_fd, const std::vector<hbm_run> &runs,
-                  int &keeper_p)
+int create_dmabuf(int memory_fd, int holder_fd,
+                  const std::vector<hbm_run> &runs, int &keeper_p)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -33,7 +33,8 @@ int create_dmabuf(int memory_fd, const std::vector<hbm_run> &runs,
     iovec parts[2] = {
         {&header, sizeof(header)},
         {const_cast<hbm_run *>(runs.data()), runs.size() * sizeof(hbm_run)}};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    const int attachments[2] = {memory_fd, holder_fd};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(attachments))] = {};
     msghdr message{};
     message.msg_iov        = parts;
     message.msg_iovlen     = 2;
@@ -42,8 +43,8 @@ int create_dmabuf(int memory_fd, const std::vector<hbm_run> &runs,
     cmsghdr *attached      = CMSG_FIRSTHDR(&message);
     attached->cmsg_level   = SOL_SOCKET;
     attached->cmsg_type    = SCM_RIGHTS;
-    attached->cmsg_len     = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(attached), &memory_fd, sizeof(int));
+    attached->cmsg_len     = CMSG_LEN(sizeof(attachments));
+    std::memcpy(CMSG_DATA(attached), attachments, sizeof(attachments));
 
     if (sendmsg(pair[0], &message, MSG_NOSIGNAL) < 0) {
         int ret = -errno;

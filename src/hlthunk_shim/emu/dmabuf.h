@@ -20,12 +20,13 @@ namespace gaudi::emu {
  * Create a dma-buf.
  *
  * @param memory_fd  The memfd.
+ * @param holder_fd  Holds the card: it stays taken while the dma-buf lives.
  * @param runs       The exported pieces of it, in order.
  * @param keeper_p   Our end; filled on success only, owned by the caller.
  * @return The dma-buf's file descriptor, owned by the caller, or -errno.
  */
-int create_dmabuf(int memory_fd, const std::vector<hbm_run> &runs,
-                  int &keeper_p);
+int create_dmabuf(int memory_fd, int holder_fd,
+                  const std::vector<hbm_run> &runs, int &keeper_p);
 
 /** Whether any process still holds the dma-buf behind our end. */
 bool dmabuf_is_alive(int keeper);

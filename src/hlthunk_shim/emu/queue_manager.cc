@@ -94,10 +94,9 @@ int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
 
     /* The library retries the driver's "again" without end. */
     while ((slot_of(next_seq_).parts > 0) && !stopped_) {
-        if (!run_slice(lock)) {
-            ++waiters_;
-            changed_.wait(lock);
-            --waiters_;
+        /* Looking for work may itself have ended the job in the way. */
+        if (!run_slice(lock) && (slot_of(next_seq_).parts > 0) && !stopped_) {
+            sleep(lock, clock::time_point::max());
         }
     }
     if (stopped_) {
@@ -388,12 +387,17 @@ bool queue_manager::run_slice(card_lock &lock)
         copy_bytes(work.dst, work.src, work.size);
         lock.lock();
         --copying_;
-        if ((copying_ == 0) && (waiters_ > 0)) {
+        if ((copying_ == 0) && ((waiters_ > 0) || stopped_)) {
             changed_.notify_all();
         }
     }
     finish(*current, work);
     return true;
+}
+
+bool queue_manager::is_idle() const
+{
+    return paused_ || stopped_ || active_.empty();
 }
 
 bool queue_manager::has_work() const
@@ -415,25 +419,39 @@ void queue_manager::pause(bool paused)
     }
 }
 
-void queue_manager::quiesce(card_lock &lock)
+/* Every sleep goes through here: a card that closes has to know who still is
+ * inside, and the last one out tells it. */
+void queue_manager::sleep(card_lock &lock, clock::time_point deadline)
 {
     ++waiters_;
-    changed_.wait(lock, [this] { return copying_ == 0; });
+    if (deadline == clock::time_point::max()) {
+        changed_.wait(lock);
+    } else {
+        changed_.wait_until(lock, deadline);
+    }
     --waiters_;
+    if (stopped_) {
+        changed_.notify_all();
+    }
+}
+
+void queue_manager::quiesce(card_lock &lock)
+{
+    while (copying_ > 0) {
+        sleep(lock, clock::time_point::max());
+    }
 }
 
 void queue_manager::stop(card_lock &lock)
 {
     stopped_ = true;
     changed_.notify_all();
-    quiesce(lock);
+    changed_.wait(lock, [this] { return (copying_ == 0) && (waiters_ == 0); });
 }
 
 int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
                         uint32_t &status_p)
 {
-    using clock = std::chrono::steady_clock;
-
     status_p = shim::cs_completed;
     if (seq >= next_seq_) {
         return -EINVAL;
@@ -465,10 +483,10 @@ int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
             status_p = shim::cs_busy;
             return 0;
         }
-        if (!run_slice(lock) && (timeout_us != 0)) {
-            ++waiters_;
-            changed_.wait_until(lock, deadline);
-            --waiters_;
+        /* Looking for work may itself have ended the job. */
+        if (!run_slice(lock) && (timeout_us != 0) && !stopped_ &&
+            (slot_of(seq).seq == seq) && (slot_of(seq).parts > 0)) {
+            sleep(lock, deadline);
         }
     }
 }

@@ -14,6 +14,7 @@
 #include "hlthunk_shim/emu/mmu.h"
 #include "hlthunk_shim/hlthunk_abi.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -44,6 +45,9 @@ public:
     /** Whether run_slice would find something. */
     [[nodiscard]] bool has_work() const;
 
+    /** Whether there will be nothing to do before the next submission. */
+    [[nodiscard]] bool is_idle() const;
+
     /** Let copies that are being made end; start no more. */
     void stop(card_lock &lock);
 
@@ -51,6 +55,8 @@ public:
     void quiesce(card_lock &lock);
 
 private:
+    using clock = std::chrono::steady_clock;
+
     struct packet_stream {
         uint64_t va   = 0;
         uint32_t size = 0;
@@ -101,6 +107,7 @@ private:
     void finish(part &current, const slice &work);
     void end_part(uint32_t queue);
     void run_inline();
+    void sleep(card_lock &lock, clock::time_point deadline);
 
     const mmu &table_;
     hlthunk_emu_counters &counters_;

@@ -1,0 +1,230 @@
+#include "common/child.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <stdexcept>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr int deadline_ms      = 30000;
+constexpr unsigned lifetime_s  = 60;
+constexpr const char *argument = "--gaudi-child=";
+
+std::map<std::string, int (*)()> &bodies()
+{
+    static std::map<std::string, int (*)()> result;
+    return result;
+}
+
+void make_pipe(int ends[2])
+{
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        throw std::runtime_error("pipe2 failed");
+    }
+}
+
+std::string read_all(int fd)
+{
+    std::string text;
+    char part[4096];
+    ssize_t count;
+    off_t offset = 0;
+    while ((count = pread(fd, part, sizeof(part), offset)) > 0) {
+        text.append(part, static_cast<size_t>(count));
+        offset += count;
+    }
+    return text;
+}
+
+std::vector<std::string> make_environment(const child_options &options)
+{
+    std::vector<std::string> result;
+    for (const auto &[name, value] : options.environment) {
+        result.push_back(name + "=" + value);
+    }
+    for (char **entry = environ; *entry != nullptr; ++entry) {
+        const std::string text = *entry;
+        bool replaced          = false;
+        for (const auto &[name, value] : options.environment) {
+            replaced = replaced || text.starts_with(name + "=");
+        }
+        if (!replaced) {
+            result.push_back(text);
+        }
+    }
+    return result;
+}
+
+} // namespace
+
+child_registration::child_registration(const char *name, int (*body)())
+{
+    bodies().emplace(name, body);
+}
+
+child_process::child_process(const std::string &name,
+                             const child_options &options)
+{
+    int input[2];
+    int output[2];
+    make_pipe(input);
+    make_pipe(output);
+    input_  = input[1];
+    output_ = output[0];
+    error_  = memfd_create("child-stderr", MFD_CLOEXEC);
+
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, input[0], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, error_, STDERR_FILENO);
+    if (options.inherited_fd >= 0) {
+        /* After the others: the number may be one of theirs, as a source. */
+        posix_spawn_file_actions_adddup2(&actions, options.inherited_fd,
+                                         child_fd);
+    }
+
+    std::string program        = "/proc/self/exe";
+    std::string what           = argument + name;
+    char *argv[]               = {program.data(), what.data(), nullptr};
+    std::vector<std::string> e = make_environment(options);
+    std::vector<char *> envp;
+    for (std::string &entry : e) {
+        envp.push_back(entry.data());
+    }
+    envp.push_back(nullptr);
+
+    const int ret = posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv,
+                                envp.data());
+    posix_spawn_file_actions_destroy(&actions);
+    close(input[0]);
+    close(output[1]);
+    if (ret != 0) {
+        pid_ = -1;
+        throw std::runtime_error("posix_spawn failed");
+    }
+}
+
+child_process::~child_process()
+{
+    if (pid_ > 0) {
+        kill(SIGKILL);
+        wait();
+    }
+    close(input_);
+    close(output_);
+    close(error_);
+}
+
+std::string child_process::read_line()
+{
+    std::string line;
+    for (;;) {
+        pollfd ready{output_, POLLIN, 0};
+        char letter = 0;
+        if ((poll(&ready, 1, deadline_ms) != 1) ||
+            (read(output_, &letter, 1) != 1)) {
+            return {};
+        }
+        if (letter == '\n') {
+            return line;
+        }
+        line += letter;
+    }
+}
+
+void child_process::write_line(const std::string &line) const
+{
+    const std::string text = line + "\n";
+    if (write(input_, text.data(), text.size()) < 0) {
+        std::perror("writing to a child");
+    }
+}
+
+void child_process::kill(int signal) const
+{
+    ::kill(pid_, signal);
+}
+
+child_result child_process::wait()
+{
+    child_result result;
+    const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+    pollfd ended{pidfd, POLLIN, 0};
+    if (poll(&ended, 1, deadline_ms) == 0) {
+        result.timed_out = true;
+        kill(SIGKILL);
+    }
+    close(pidfd);
+
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    if (WIFEXITED(status)) {
+        result.exit_code = WEXITSTATUS(status);
+    } else {
+        result.signal = WTERMSIG(status);
+    }
+    result.error = read_all(error_);
+    return result;
+}
+
+child_result run_child(const std::string &name, const child_options &options)
+{
+    return child_process(name, options).wait();
+}
+
+void tell_parent(const std::string &line)
+{
+    std::puts(line.c_str());
+    std::fflush(stdout);
+}
+
+void wait_for_parent()
+{
+    char letter = 0;
+    while ((read(STDIN_FILENO, &letter, 1) == 1) && (letter != '\n')) {}
+}
+
+bool is_child(int argc, char **argv)
+{
+    return (argc == 2) && std::string(argv[1]).starts_with(argument);
+}
+
+int run_as_child(char **argv)
+{
+    /* Do not outlive the test, and die without a trace where death is due. */
+    const rlimit no_core{0, 0};
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(lifetime_s);
+    setrlimit(RLIMIT_CORE, &no_core);
+    std::signal(SIGSEGV, SIG_DFL);
+    std::signal(SIGBUS, SIG_DFL);
+
+    const auto found = bodies().find(argv[1] + std::strlen(argument));
+    if (found == bodies().end()) {
+        std::fprintf(stderr, "no child %s\n", argv[1]);
+        return 126;
+    }
+    return found->second();
+}
+
+} // namespace gaudi::test

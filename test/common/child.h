@@ -1,0 +1,109 @@
+/**
+ * Second processes for tests.
+ *
+ * A child is this test program again, executed afresh: settings that are read
+ * once per process can differ, and what dies there does not die here. Its body
+ * stands beside the test that starts it:
+ *
+ *     GAUDI_CHILD(takes_card_0)
+ *     {
+ *         GAUDI_CHILD_REQUIRE(open_card() >= 0);
+ *         return 0;
+ *     }
+ *
+ * Test and child talk in lines over pipes; every wait has a deadline.
+ */
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace gaudi::test {
+
+/** Makes a body known under a name; see GAUDI_CHILD. */
+struct child_registration {
+    child_registration(const char *name, int (*body)());
+};
+
+/** How a child ended. */
+struct child_result {
+    int exit_code  = -1;    /**< -1 when it did not exit by itself */
+    int signal     = 0;     /**< that ended it */
+    bool timed_out = false; /**< and was killed therefore */
+    std::string error;      /**< all of its stderr */
+};
+
+struct child_options {
+    std::vector<std::pair<std::string, std::string>> environment;
+    /** Becomes @ref child_fd of the child. */
+    int inherited_fd = -1;
+};
+
+/** Number of the inherited file descriptor in a child. */
+inline constexpr int child_fd = 3;
+
+class child_process {
+public:
+    explicit child_process(const std::string &name,
+                           const child_options &options = {});
+    ~child_process();
+    child_process(const child_process &)            = delete;
+    child_process &operator=(const child_process &) = delete;
+
+    /** The next line of the child's stdout; empty at its end or deadline. */
+    std::string read_line();
+
+    void write_line(const std::string &line) const;
+
+    /** Send a signal. */
+    void kill(int signal) const;
+
+    /** Wait for the end; kills at the deadline. */
+    child_result wait();
+
+    [[nodiscard]] pid_t pid() const { return pid_; }
+
+private:
+    pid_t pid_  = -1;
+    int input_  = -1;
+    int output_ = -1;
+    int error_  = -1; /* a file: nobody has to drain it meanwhile */
+};
+
+/** Start a child and wait for its end. */
+child_result run_child(const std::string &name,
+                       const child_options &options = {});
+
+/* For the bodies of children. */
+
+/** Send a line to the test. */
+void tell_parent(const std::string &line);
+
+/** Wait for a line of the test; returns at its end, too. */
+void wait_for_parent();
+
+/* For main. */
+
+bool is_child(int argc, char **argv);
+int run_as_child(char **argv);
+
+} // namespace gaudi::test
+
+#define GAUDI_CHILD(_name)                                                     \
+    static int _name();                                                        \
+    static const gaudi::test::child_registration _name##_registration(#_name,  \
+                                                                      &_name); \
+    static int _name()
+
+/* Ends the body with a failure and says where. */
+#define GAUDI_CHILD_REQUIRE(_condition)                                        \
+    do {                                                                       \
+        if (!(_condition)) {                                                   \
+            std::fprintf(stderr, "%s:%d: child: failed: %s\n", __FILE__,       \
+                         __LINE__, #_condition);                               \
+            return 1;                                                          \
+        }                                                                      \
+    } while (false)

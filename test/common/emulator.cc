@@ -1,0 +1,54 @@
+#include "common/emulator.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace gaudi::test {
+
+std::string emulator_path()
+{
+    const char *other = std::getenv("GAUDI_TEST_HLTHUNK");
+    return (other != nullptr) ? other
+                              : GAUDI_BUILD_DIR
+               "/lib/hlthunk-emu/libhl-thunk.so";
+}
+
+emulator::emulator() : lib(emulator_path())
+{
+    if (!lib.usable()) {
+        std::fprintf(stderr, "%s\n", lib.reason().c_str());
+        std::abort();
+    }
+#define GAUDI_EMULATOR_ROW(_result, _name, _parameters)                        \
+    _name = reinterpret_cast<decltype(_name)>(lib.find(#_name));               \
+    if (_name == nullptr) {                                                    \
+        std::fprintf(stderr, "no %s\n", #_name);                               \
+        std::abort();                                                          \
+    }
+    GAUDI_EMULATOR_FUNCTIONS(GAUDI_EMULATOR_ROW)
+#undef GAUDI_EMULATOR_ROW
+}
+
+const emulator &emulator::instance()
+{
+    static const auto *loaded = new emulator;
+    return *loaded;
+}
+
+const shim::library &hl()
+{
+    return emulator::instance().lib;
+}
+
+std::string bus_id(unsigned index)
+{
+    /* Those of an eight-card box, then the same in the next PCI domain. */
+    constexpr unsigned buses[] = {0x19, 0x1a, 0x33, 0x34,
+                                  0xb3, 0xb4, 0xcc, 0xcd};
+    char text[32];
+    std::snprintf(text, sizeof(text), "%04x:%02x:00.0", index / 8,
+                  buses[index % 8]);
+    return text;
+}
+
+} // namespace gaudi::test

@@ -1,0 +1,91 @@
+#include "common/process_state.h"
+
+#include <chrono>
+#include <filesystem>
+#include <iterator>
+#include <thread>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace fs = std::filesystem;
+
+unsigned count_open_fds()
+{
+    const auto entries = fs::directory_iterator("/proc/self/fd");
+    /* One of them is the iterator's. */
+    return static_cast<unsigned>(std::distance(begin(entries), end(entries))) -
+           1;
+}
+
+unsigned count_threads(const std::string &name)
+{
+    unsigned count = 0;
+    for (const auto &entry : fs::directory_iterator("/proc/self/task")) {
+        count += (read_file(entry.path().string() + "/comm") == name + "\n");
+    }
+    return count;
+}
+
+std::string read_file(const std::string &path)
+{
+    /* Not a stream: those throw when a thread ends while its file is read. */
+    std::string text;
+    char part[4096];
+    ssize_t count;
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    while ((count = read(fd, part, sizeof(part))) > 0) {
+        text.append(part, static_cast<size_t>(count));
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return text;
+}
+
+bool directory_mentions(const std::string &path, const std::string &text)
+{
+    std::error_code ignored;
+    for (const auto &entry : fs::directory_iterator(path, ignored)) {
+        if (entry.path().filename().string().find(text) != std::string::npos) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool eventually(const std::function<bool()> &condition)
+{
+    using clock         = std::chrono::steady_clock;
+    const auto deadline = clock::now() + std::chrono::seconds(15);
+    while (!condition()) {
+        if (clock::now() >= deadline) {
+            return false;
+        }
+        std::this_thread::yield();
+    }
+    return true;
+}
+
+bool is_asleep(pid_t thread)
+{
+    const std::string stat =
+        read_file("/proc/self/task/" + std::to_string(thread) + "/stat");
+    /* "pid (name) state": the name may hold anything but ends last. */
+    const size_t end = stat.rfind(") ");
+    return (end != std::string::npos) && (stat[end + 2] == 'S');
+}
+
+bool is_blocked(pid_t thread)
+{
+    for (int i = 0; i < 100; ++i) {
+        if (!is_asleep(thread)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+} // namespace gaudi::test

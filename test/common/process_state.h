@@ -1,0 +1,38 @@
+/**
+ * What /proc says about this process.
+ */
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <sys/types.h>
+
+namespace gaudi::test {
+
+/** Open file descriptors. */
+unsigned count_open_fds();
+
+/** Threads with this name. */
+unsigned count_threads(const std::string &name);
+
+/** The text of a file; empty when it cannot be read. */
+std::string read_file(const std::string &path);
+
+/** Whether a directory has an entry whose name contains a text. */
+bool directory_mentions(const std::string &path, const std::string &text);
+
+/**
+ * Look at a condition until it holds.
+ *
+ * @return false when it does not within fifteen seconds.
+ */
+bool eventually(const std::function<bool()> &condition);
+
+/** Whether a thread of this process sleeps in the kernel just now. */
+bool is_asleep(pid_t thread);
+
+/** The same at many looks in a row: it waits for somebody. */
+bool is_blocked(pid_t thread);
+
+} // namespace gaudi::test

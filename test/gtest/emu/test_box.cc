@@ -1,0 +1,194 @@
+/* Settings. They are read once per process, so every case is a child. */
+#include "gtest/emu/fixture.h"
+
+#include "common/child.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+
+using namespace gaudi::test;
+
+namespace {
+
+using environment = std::vector<std::pair<std::string, std::string>>;
+
+child_result run_with(const char *child, environment settings)
+{
+    child_options options;
+    options.environment = std::move(settings);
+    return run_child(child, options);
+}
+
+GAUDI_CHILD(opens_every_card_of_the_box)
+{
+    const auto expected = static_cast<unsigned>(
+        std::strtoul(std::getenv("HLTHUNK_EMU_DEVICES"), nullptr, 10));
+    GAUDI_CHILD_REQUIRE(
+        hl().hlthunk_get_device_count(HLTHUNK_DEVICE_DONT_CARE) ==
+        static_cast<int>(expected));
+
+    std::set<std::string> ids;
+    for (unsigned i = 0; i < expected; ++i) {
+        const int fd = hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, nullptr);
+        GAUDI_CHILD_REQUIRE(fd >= 0);
+        char id[13];
+        GAUDI_CHILD_REQUIRE(
+            hl().hlthunk_get_pci_bus_id_from_fd(fd, id, sizeof(id)) == 0);
+        GAUDI_CHILD_REQUIRE(id == bus_id(i));
+        ids.insert(id);
+        hlthunk_hw_ip_info info{};
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(fd, &info) == 0);
+        GAUDI_CHILD_REQUIRE(info.module_id == i);
+    }
+    GAUDI_CHILD_REQUIRE(ids.size() == expected);
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, nullptr) ==
+                        -1);
+    GAUDI_CHILD_REQUIRE(errno == EBUSY);
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE,
+                                          bus_id(expected).c_str()) == -EINVAL);
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_open_control(static_cast<int>(expected),
+                                                  nullptr) == -ENOENT);
+    return 0;
+}
+
+GAUDI_CHILD(finds_no_cards)
+{
+    GAUDI_CHILD_REQUIRE(
+        hl().hlthunk_get_device_count(HLTHUNK_DEVICE_DONT_CARE) == 0);
+    errno = 0;
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, nullptr) ==
+                        -1);
+    GAUDI_CHILD_REQUIRE(errno == ENOENT);
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE,
+                                          bus_id(0).c_str()) == -EINVAL);
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_open_control(0, nullptr) == -ENOENT);
+    return 0;
+}
+
+/* Says how much memory a card has, in device pages. */
+GAUDI_CHILD(fills_a_card)
+{
+    raw_card card;
+    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    hlthunk_hw_ip_info info{};
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(card.fd(), &info) == 0);
+    GAUDI_CHILD_REQUIRE(info.dram_size % device_page == 0);
+    GAUDI_CHILD_REQUIRE(info.dram_base_address ==
+                        0x1001000000000000 + info.dram_size);
+    for (uint64_t done = 0; done < info.dram_size; done += device_page) {
+        GAUDI_CHILD_REQUIRE(card.allocate(device_page) != 0);
+    }
+    GAUDI_CHILD_REQUIRE(
+        hl().hlthunk_device_memory_alloc(card.fd(), 1, 0, false, true) == 0);
+    GAUDI_CHILD_REQUIRE(errno == ENOMEM);
+    return static_cast<int>(info.dram_size / device_page);
+}
+
+GAUDI_CHILD(makes_a_mistake)
+{
+    raw_card card;
+    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_memory_unmap(card.fd(), 0x1234) ==
+                        -EINVAL);
+    return 0;
+}
+
+TEST(emu_box, has_as_many_cards_as_it_is_told)
+{
+    for (const char *devices : {"1", "8", "9", "64"}) {
+        const child_result result = run_with(
+            "opens_every_card_of_the_box",
+            {{"HLTHUNK_EMU_DEVICES", devices}, {"HLTHUNK_EMU_HBM", "48M"}});
+        EXPECT_EQ(result.exit_code, 0) << devices << ": " << result.error;
+        EXPECT_EQ(result.error, "");
+    }
+}
+
+TEST(emu_box, the_ninth_card_is_in_another_pci_domain)
+{
+    EXPECT_EQ(bus_id(7), "0000:cd:00.0");
+    EXPECT_EQ(bus_id(8), "0001:19:00.0");
+}
+
+TEST(emu_box, memory_is_as_large_as_it_is_told_in_whole_pages)
+{
+    const std::pair<const char *, int> cases[] = {
+        {"48M", 1},   {"50331648", 1}, {"143M", 2},
+        {"144MB", 3}, {"1G", 21},      {"4194304K", 85}};
+    for (const auto &[size, pages] : cases) {
+        const child_result result =
+            run_with("fills_a_card", {{"HLTHUNK_EMU_HBM", size}});
+        EXPECT_EQ(result.exit_code, pages) << size << ": " << result.error;
+    }
+}
+
+TEST(emu_box, a_bad_setting_is_reported_and_leaves_no_cards)
+{
+    const std::string long_name(65, 'n');
+    const std::pair<const char *, const char *> cases[] = {
+        {"HLTHUNK_EMU_DEVICES", ""},
+        {"HLTHUNK_EMU_DEVICES", "0"},
+        {"HLTHUNK_EMU_DEVICES", "65"},
+        {"HLTHUNK_EMU_DEVICES", "-1"},
+        {"HLTHUNK_EMU_DEVICES", "eight"},
+        {"HLTHUNK_EMU_DEVICES", "8 cards"},
+        {"HLTHUNK_EMU_DEVICES", "99999999999999999999999"},
+        {"HLTHUNK_EMU_ENGINES", "17"},
+        {"HLTHUNK_EMU_ENGINES", "-1"},
+        {"HLTHUNK_EMU_ENGINES", "all"},
+        {"HLTHUNK_EMU_HBM", "47M"},
+        {"HLTHUNK_EMU_HBM", "2T"},
+        {"HLTHUNK_EMU_HBM", "96X"},
+        {"HLTHUNK_EMU_HBM", "18446744073709551615T"},
+        {"HLTHUNK_EMU_ASIC", "gaudi3"},
+        {"HLTHUNK_EMU_ASIC", ""},
+        {"HLTHUNK_EMU_NODE", ""},
+        {"HLTHUNK_EMU_NODE", long_name.c_str()}};
+    for (const auto &[name, value] : cases) {
+        const child_result result = run_with("finds_no_cards", {{name, value}});
+        EXPECT_EQ(result.exit_code, 0)
+            << name << "=" << value << ": " << result.error;
+        EXPECT_THAT(result.error, ::testing::HasSubstr(name));
+        EXPECT_THAT(result.error, ::testing::HasSubstr(value));
+        EXPECT_THAT(result.error, ::testing::HasSubstr("no cards"));
+    }
+}
+
+TEST(emu_box, every_bad_setting_is_reported_once)
+{
+    const child_result result =
+        run_with("finds_no_cards", {{"HLTHUNK_EMU_DEVICES", "none"},
+                                    {"HLTHUNK_EMU_ENGINES", "many"}});
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+    size_t lines = 0;
+    for (char letter : result.error) {
+        lines += (letter == '\n');
+    }
+    EXPECT_EQ(lines, 2u) << result.error;
+}
+
+TEST(emu_box, a_name_of_64_characters_is_one)
+{
+    const std::string name(64, 'n');
+    const child_result result =
+        run_with("opens_every_card_of_the_box",
+                 {{"HLTHUNK_EMU_NODE", name}, {"HLTHUNK_EMU_DEVICES", "64"}});
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+}
+
+TEST(emu_box, explains_errors_when_asked_to)
+{
+    child_result result =
+        run_with("makes_a_mistake", {{"HLTHUNK_EMU_LOG", "1"}});
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_THAT(result.error, ::testing::HasSubstr("accel0: unmap of 0x1234"));
+
+    for (const char *off : {"", "0"}) {
+        result = run_with("makes_a_mistake", {{"HLTHUNK_EMU_LOG", off}});
+        EXPECT_EQ(result.exit_code, 0);
+        EXPECT_EQ(result.error, "");
+    }
+}
+
+} // namespace

@@ -1,0 +1,252 @@
+/* Copies: contents, and what the counters say about them. */
+#include "gtest/emu/fixture.h"
+
+#include <random>
+#include <thread>
+#include <vector>
+
+using namespace gaudi::test;
+
+namespace {
+
+/* Size, and distance of source and destination from the start of a page. */
+struct shape {
+    uint32_t size;
+    uint32_t src_offset;
+    uint32_t dst_offset;
+};
+
+std::ostream &operator<<(std::ostream &stream, const shape &value)
+{
+    return stream << value.size << " bytes from " << value.src_offset << " to "
+                  << value.dst_offset;
+}
+
+class emu_copies : public emu, public ::testing::WithParamInterface<shape> {
+protected:
+    void SetUp() override
+    {
+        ASSERT_NO_FATAL_FAILURE(emu::SetUp());
+        device = card.allocate_mapped(device_page);
+        before = card.counters();
+    }
+
+    hlthunk_emu_counters moved() const
+    {
+        hlthunk_emu_counters now = card.counters();
+        now.host_to_device_bytes -= before.host_to_device_bytes;
+        now.device_to_host_bytes -= before.device_to_host_bytes;
+        now.device_to_device_bytes -= before.device_to_device_bytes;
+        now.host_to_host_bytes -= before.host_to_host_bytes;
+        now.packets -= before.packets;
+        now.jobs -= before.jobs;
+        return now;
+    }
+
+    /* Fill device memory with a byte value. */
+    void clear(uint64_t va, uint32_t size, char value)
+    {
+        const std::vector<char> bytes(size, value);
+        ASSERT_EQ(card.write(va, bytes.data(), size), completed);
+    }
+
+    uint64_t device = 0;
+    hlthunk_emu_counters before{};
+};
+
+/* Bytes around a copy that have to stay as they are. */
+constexpr uint32_t margin = 64;
+
+TEST_P(emu_copies, host_to_device_moves_these_bytes_and_no_others)
+{
+    const auto [size, src_offset, dst_offset] = GetParam();
+    guarded_buffer source(size);
+    fill_pattern(source.data(), size, 1);
+    const uint64_t dst = device + 4096 + dst_offset;
+    clear(dst - margin, size + 2 * margin, '#');
+    before = card.counters();
+
+    const uint64_t host = card.map_host(source.data(), size);
+    EXPECT_EQ(card.copy(pdma0, dst, host, size), completed);
+    EXPECT_EQ(moved().host_to_device_bytes, size);
+    EXPECT_EQ(moved().device_to_host_bytes, 0u);
+    EXPECT_EQ(moved().packets, 1u);
+    EXPECT_EQ(moved().jobs, 1u);
+
+    std::vector<char> seen(size + 2 * margin);
+    ASSERT_EQ(card.read(seen.data(), dst - margin,
+                        static_cast<uint32_t>(seen.size())),
+              completed);
+    EXPECT_TRUE(all_bytes_are(seen.data(), margin, '#'));
+    EXPECT_TRUE(has_pattern(seen.data() + margin, size, 1));
+    EXPECT_TRUE(all_bytes_are(seen.data() + margin + size, margin, '#'));
+}
+
+TEST_P(emu_copies, device_to_host_moves_these_bytes_and_no_others)
+{
+    const auto [size, src_offset, dst_offset] = GetParam();
+    std::vector<char> data(size);
+    fill_pattern(data.data(), size, 2);
+    const uint64_t src = device + src_offset;
+    ASSERT_EQ(card.write(src, data.data(), size), completed);
+    before = card.counters();
+
+    std::vector<char> target(dst_offset + size + 2 * margin, '#');
+    const uint64_t host = card.map_host(target.data(), target.size());
+    EXPECT_EQ(card.copy(pdma1, host + dst_offset + margin, src, size),
+              completed);
+    EXPECT_EQ(moved().device_to_host_bytes, size);
+    EXPECT_EQ(moved().host_to_device_bytes, 0u);
+
+    const char *first = target.data() + dst_offset + margin;
+    EXPECT_TRUE(all_bytes_are(target.data(), dst_offset + margin, '#'));
+    EXPECT_TRUE(has_pattern(first, size, 2));
+    EXPECT_TRUE(all_bytes_are(first + size, margin, '#'));
+}
+
+TEST_P(emu_copies, device_to_device_moves_these_bytes_and_no_others)
+{
+    const auto [size, src_offset, dst_offset] = GetParam();
+    std::vector<char> data(size);
+    fill_pattern(data.data(), size, 3);
+    const uint64_t src = device + src_offset;
+    const uint64_t dst = device + device_page / 2 + dst_offset + margin;
+    ASSERT_EQ(card.write(src, data.data(), size), completed);
+    clear(dst - margin, size + 2 * margin, '#');
+    before = card.counters();
+
+    EXPECT_EQ(card.copy(edma0, dst, src, size), completed);
+    EXPECT_EQ(moved().device_to_device_bytes, size);
+    EXPECT_EQ(moved().host_to_device_bytes, 0u);
+    EXPECT_EQ(moved().packets, 2u) << "the CP_DMA counts";
+
+    std::vector<char> seen(size + 2 * margin);
+    ASSERT_EQ(card.read(seen.data(), dst - margin,
+                        static_cast<uint32_t>(seen.size())),
+              completed);
+    EXPECT_TRUE(all_bytes_are(seen.data(), margin, '#'));
+    EXPECT_TRUE(has_pattern(seen.data() + margin, size, 3));
+    EXPECT_TRUE(all_bytes_are(seen.data() + margin + size, margin, '#'));
+}
+
+/* Around the edges of pages, of what runs inside the submission (16 KiB) and of
+ * what an engine copies at a time (256 KiB). */
+INSTANTIATE_TEST_SUITE_P(
+    shapes, emu_copies,
+    ::testing::Values(shape{1, 0, 0}, shape{1, 4095, 1}, shape{2, 4095, 4095},
+                      shape{3, 1, 2}, shape{4095, 0, 0}, shape{4096, 0, 0},
+                      shape{4097, 0, 0}, shape{4096, 1, 4095},
+                      shape{12289, 4093, 7}, shape{16383, 0, 0},
+                      shape{16384, 0, 0}, shape{16385, 1, 1},
+                      shape{262143, 0, 0}, shape{262144, 0, 0},
+                      shape{262145, 5, 3}, shape{3000001, 4095, 1}));
+
+class emu_copy : public emu {};
+
+TEST_F(emu_copy, every_dma_queue_of_the_card_copies)
+{
+    const uint64_t va = card.allocate_mapped(1);
+    char data[512];
+    fill_pattern(data, sizeof(data), 4);
+    ASSERT_EQ(card.write(va, data, sizeof(data)), completed);
+    for (uint32_t first : {0u, 8u, 48u, 84u, 120u}) {
+        for (uint32_t queue = first; queue < first + 8; ++queue) {
+            const uint64_t dst = va + (queue + 1) * 4096;
+            EXPECT_EQ(card.copy(queue, dst, va, sizeof(data)), completed)
+                << queue;
+            char seen[sizeof(data)] = {};
+            ASSERT_EQ(card.read(seen, dst, sizeof(seen)), completed);
+            EXPECT_TRUE(has_pattern(seen, sizeof(seen), 4)) << queue;
+        }
+    }
+}
+
+TEST_F(emu_copy, pdma_copies_host_to_host)
+{
+    char source[1000];
+    char target[1000] = {};
+    fill_pattern(source, sizeof(source), 5);
+    EXPECT_EQ(card.copy(pdma0, card.map_host(target, sizeof(target)),
+                        card.map_host(source, sizeof(source)), sizeof(source)),
+              completed);
+    EXPECT_TRUE(has_pattern(target, sizeof(target), 5));
+    EXPECT_EQ(card.counters().host_to_host_bytes, sizeof(source));
+}
+
+TEST_F(emu_copy, packets_of_a_queue_run_in_order)
+{
+    /* Each packet reads what the one before it wrote. */
+    constexpr uint32_t size = 40000;
+    std::vector<char> data(size);
+    fill_pattern(data.data(), size, 6);
+    const uint64_t va   = card.allocate_mapped(1);
+    const uint64_t host = card.map_host(data.data(), size);
+
+    std::vector<gaudi::shim::lin_dma> packets = {
+        gaudi::shim::make_lin_dma(va, host, size)};
+    for (uint64_t i = 1; i < 20; ++i) {
+        packets.push_back(gaudi::shim::make_lin_dma(va + i * size,
+                                                    va + (i - 1) * size, size));
+    }
+    EXPECT_EQ(card.wait(card.start({card.copy_chunk(pdma0, packets)})),
+              completed);
+    std::vector<char> seen(size);
+    ASSERT_EQ(card.read(seen.data(), va + 19 * size, size), completed);
+    EXPECT_TRUE(has_pattern(seen.data(), size, 6));
+}
+
+TEST_F(emu_copy, jobs_of_a_queue_run_in_order)
+{
+    constexpr uint32_t size = 300000;
+    std::vector<char> data(size);
+    const uint64_t va   = card.allocate_mapped(1);
+    const uint64_t host = card.map_host(data.data(), size);
+    fill_pattern(data.data(), size, 7);
+
+    uint64_t last = card.start({card.copy_chunk(pdma0, va, host, size)});
+    for (uint64_t i = 1; i < 30; ++i) {
+        last = card.start(
+            {card.copy_chunk(pdma0, va + i * size, va + (i - 1) * size, size)});
+    }
+    EXPECT_EQ(card.wait(last), completed);
+    std::vector<char> seen(size);
+    ASSERT_EQ(card.read(seen.data(), va + 29 * size, size), completed);
+    EXPECT_TRUE(has_pattern(seen.data(), size, 7));
+}
+
+TEST_F(emu_copy, a_copy_may_span_neighbouring_mappings)
+{
+    constexpr uint32_t size = 1 << 20;
+    const uint64_t first    = card.allocate_mapped(1);
+    const uint64_t second   = card.allocate_mapped(1);
+    ASSERT_EQ(second, first + device_page);
+    std::vector<char> data(size);
+    fill_pattern(data.data(), size, 8);
+    ASSERT_EQ(card.write(second - size / 2, data.data(), size), completed);
+    std::vector<char> seen(size);
+    ASSERT_EQ(card.read(seen.data(), second - size / 2, size), completed);
+    EXPECT_TRUE(has_pattern(seen.data(), size, 8));
+}
+
+TEST_F(emu_copy, nops_are_passed_over)
+{
+    char data[64];
+    fill_pattern(data, sizeof(data), 9);
+    const uint64_t va = card.allocate_mapped(1);
+    const struct {
+        uint32_t nop[2];
+        gaudi::shim::lin_dma copy;
+        uint32_t last_nop[2];
+    } packets = {
+        {0, gaudi::shim::packet_nop << gaudi::shim::packet_opcode_shift},
+        gaudi::shim::make_lin_dma(va, card.map_host(data, 64), 64),
+        {0, gaudi::shim::packet_nop << gaudi::shim::packet_opcode_shift}};
+    EXPECT_EQ(card.wait(card.start(
+                  {card.raw_chunk(pdma0, &packets, sizeof(packets))})),
+              completed);
+    char seen[64] = {};
+    ASSERT_EQ(card.read(seen, va, 64), completed);
+    EXPECT_TRUE(has_pattern(seen, 64, 9));
+}
+
+} // namespace

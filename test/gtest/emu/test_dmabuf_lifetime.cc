@@ -1,0 +1,131 @@
+/* Who keeps a dma-buf alive: other processes, and after the card's close. */
+#include "gtest/emu/fixture.h"
+
+#include "common/child.h"
+#include "common/process_state.h"
+
+#include <csignal>
+#include <cstdio>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace gaudi::test;
+
+namespace {
+
+GAUDI_CHILD(holds_a_dmabuf)
+{
+    GAUDI_CHILD_REQUIRE(fcntl(child_fd, F_GETFD) >= 0);
+    GAUDI_CHILD_REQUIRE(
+        mmap(nullptr, 4096, PROT_READ, MAP_SHARED, child_fd, 0) == MAP_FAILED);
+    tell_parent("holding");
+    wait_for_parent();
+    close(child_fd);
+    tell_parent("closed");
+    wait_for_parent();
+    return 0;
+}
+
+class emu_dmabuf_lifetime : public emu {
+protected:
+    void SetUp() override
+    {
+        ASSERT_NO_FATAL_FAILURE(emu::SetUp());
+        va  = card.allocate_mapped(1);
+        buf = hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
+            card.fd(), va, 4096, 0, O_RDWR | O_CLOEXEC);
+        ASSERT_GE(buf, 0);
+    }
+
+    int unmap() { return hl().hlthunk_memory_unmap(card.fd(), va); }
+
+    uint64_t va = 0;
+    int buf     = -1;
+};
+
+TEST_F(emu_dmabuf_lifetime, another_process_keeps_it_alive)
+{
+    child_options options;
+    options.inherited_fd = buf;
+    child_process holder("holds_a_dmabuf", options);
+    ASSERT_EQ(holder.read_line(), "holding");
+    close(buf);
+    EXPECT_EQ(unmap(), -EINVAL);
+
+    holder.write_line("close it");
+    ASSERT_EQ(holder.read_line(), "closed");
+    EXPECT_EQ(unmap(), 0);
+    holder.write_line("exit");
+    EXPECT_EQ(holder.wait().exit_code, 0);
+}
+
+TEST_F(emu_dmabuf_lifetime, it_ends_with_the_process_that_held_it_last)
+{
+    child_options options;
+    options.inherited_fd = buf;
+    child_process holder("holds_a_dmabuf", options);
+    ASSERT_EQ(holder.read_line(), "holding");
+    close(buf);
+    EXPECT_EQ(unmap(), -EINVAL);
+    holder.kill(SIGKILL);
+    EXPECT_EQ(holder.wait().signal, SIGKILL);
+    EXPECT_EQ(unmap(), 0);
+}
+
+TEST_F(emu_dmabuf_lifetime, a_forked_child_keeps_it_alive)
+{
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        char letter = 0;
+        close(ends[1]);
+        _exit(read(ends[0], &letter, 1) == 0 ? 0 : 1);
+    }
+    close(ends[0]);
+    close(buf);
+    EXPECT_EQ(unmap(), -EINVAL);
+    close(ends[1]);
+    waitpid(child, nullptr, 0);
+    EXPECT_EQ(unmap(), 0);
+}
+
+/* The driver: an export holds the device open, or its importer would read what
+ * the next user of the card writes. */
+TEST_F(emu_dmabuf_lifetime, the_card_stays_taken_while_it_is_alive)
+{
+    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
+    card.release();
+    {
+        raw_card early;
+        EXPECT_EQ(early.fd(), -EBUSY);
+    }
+    close(buf);
+    raw_card late;
+    EXPECT_GE(late.fd(), 0);
+}
+
+TEST_F(emu_dmabuf_lifetime, closing_the_card_leaves_no_descriptors)
+{
+    close(buf);
+    buf = hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
+        card.fd(), va, 4096, 0, O_RDWR | O_CLOEXEC);
+    const unsigned before = count_open_fds();
+    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
+    card.release();
+    close(buf);
+    const unsigned after = count_open_fds();
+    EXPECT_LT(after, before);
+
+    raw_card again;
+    ASSERT_GE(again.fd(), 0);
+    EXPECT_EQ(hl().hlthunk_close(again.fd()), 0);
+    again.release();
+    EXPECT_EQ(count_open_fds(), after);
+}
+
+} // namespace

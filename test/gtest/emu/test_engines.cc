@@ -1,0 +1,254 @@
+/* Who makes progress: engine threads, waiters, many threads at a time. */
+#include "gtest/emu/fixture.h"
+
+#include "common/child.h"
+#include "common/process_state.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <sys/mman.h>
+
+using namespace gaudi::test;
+
+namespace {
+
+constexpr uint32_t large = 64 * mebi;
+
+child_result run_with_engines(const char *child, const char *engines)
+{
+    child_options options;
+    options.environment = {{"HLTHUNK_EMU_ENGINES", engines}};
+    return run_child(child, options);
+}
+
+/* Two device buffers of 64 MiB, the first with a pattern. */
+struct large_copy {
+    explicit large_copy(raw_card &of)
+        : card(of), src(of.allocate_mapped(large)),
+          dst(of.allocate_mapped(large)), data(large)
+    {
+        fill_pattern(data.data(), large, 1);
+        card.write(src, data.data(), large);
+    }
+
+    uint64_t start()
+    {
+        return card.start({card.copy_chunk(edma0, dst, src, large)});
+    }
+
+    bool arrived()
+    {
+        std::vector<char> seen(large);
+        return (card.read(seen.data(), dst, large) == completed) &&
+               (seen == data);
+    }
+
+    uint64_t copied() const { return card.counters().device_to_device_bytes; }
+
+    raw_card &card;
+    const uint64_t src;
+    const uint64_t dst;
+    std::vector<char> data;
+};
+
+GAUDI_CHILD(finishes_a_large_job_without_polling)
+{
+    raw_card card;
+    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    large_copy copy(card);
+    for (uint64_t i = 1; i <= 3; ++i) {
+        const uint64_t seq = copy.start();
+        GAUDI_CHILD_REQUIRE(
+            eventually([&] { return copy.copied() == i * large; }));
+        GAUDI_CHILD_REQUIRE(card.wait(seq, 0) == completed);
+    }
+    GAUDI_CHILD_REQUIRE(copy.arrived());
+    const auto engines = static_cast<unsigned>(
+        std::strtoul(std::getenv("HLTHUNK_EMU_ENGINES"), nullptr, 10));
+    GAUDI_CHILD_REQUIRE(count_threads("hlthunk-emu") == engines);
+    return 0;
+}
+
+TEST(emu_engines, finish_a_large_job_that_nobody_polls)
+{
+    for (const char *engines : {"1", "2", "4"}) {
+        const child_result result =
+            run_with_engines("finishes_a_large_job_without_polling", engines);
+        EXPECT_EQ(result.exit_code, 0) << engines << ": " << result.error;
+    }
+}
+
+GAUDI_CHILD(finishes_a_large_job_by_polling)
+{
+    raw_card card;
+    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    large_copy copy(card);
+    const uint64_t seq = copy.start();
+    GAUDI_CHILD_REQUIRE(count_threads("hlthunk-emu") == 0);
+    for (int i = 0; i < 100; ++i) {
+        GAUDI_CHILD_REQUIRE(copy.copied() == 0); /* there is nobody to copy */
+    }
+    GAUDI_CHILD_REQUIRE(card.wait(seq, 0) == busy);
+    const uint64_t first = copy.copied();
+    GAUDI_CHILD_REQUIRE((first > 0) && (first < large));
+    while (card.wait(seq, 0) == busy) {}
+    GAUDI_CHILD_REQUIRE(card.wait(seq, 0) == completed);
+    GAUDI_CHILD_REQUIRE(copy.arrived());
+
+    GAUDI_CHILD_REQUIRE(card.wait(copy.start()) == completed);
+    GAUDI_CHILD_REQUIRE(copy.copied() == 2 * large);
+    return 0;
+}
+
+TEST(emu_engines, without_them_polling_makes_the_progress)
+{
+    const child_result result =
+        run_with_engines("finishes_a_large_job_by_polling", "0");
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+}
+
+/* Jobs that end without a copy. Whoever looks at them last, while nobody else
+ * runs, must not wait for a message from somebody else. */
+GAUDI_CHILD(waits_without_end_for_a_faulty_job)
+{
+    raw_card card;
+    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    const uint64_t va = card.allocate_mapped(1);
+    card.pause(true);
+    const uint64_t seq =
+        card.start({card.copy_chunk(edma0, va, 0xfff7000000000000, 64)});
+    card.pause(false);
+    GAUDI_CHILD_REQUIRE(card.wait(seq, UINT64_MAX) == aborted);
+    return 0;
+}
+
+GAUDI_CHILD(submits_behind_faulty_jobs)
+{
+    raw_card card;
+    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    const uint64_t va = card.allocate_mapped(1);
+    card.pause(true);
+    for (uint32_t i = 0; i < gaudi::shim::max_cs_in_flight; ++i) {
+        card.start({card.copy_chunk(edma0, va, 0xfff7000000000000, 64)});
+    }
+    card.pause(false);
+    const uint64_t seq = card.start({card.copy_chunk(edma0, va, va + 64, 64)});
+    GAUDI_CHILD_REQUIRE(card.wait(seq) == completed);
+    return 0;
+}
+
+TEST(emu_engines, without_them_a_waiter_sees_the_end_of_a_faulty_job)
+{
+    const child_result result =
+        run_with_engines("waits_without_end_for_a_faulty_job", "0");
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+}
+
+TEST(emu_engines, without_them_a_submitter_sees_the_end_of_faulty_jobs)
+{
+    const child_result result =
+        run_with_engines("submits_behind_faulty_jobs", "0");
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+}
+
+/* A free of much written memory keeps the card's lock for long. An engine that
+ * finds it taken must come back for the rest of its job. */
+TEST_F(emu, engines_finish_a_job_although_the_card_was_busy_otherwise)
+{
+    constexpr uint32_t pages = 10;
+    large_copy copy(card);
+    uint64_t expected = 0;
+    for (int round = 0; round < 2; ++round) {
+        const uint64_t handle  = card.allocate(pages * device_page);
+        const uint64_t written = card.map(handle);
+        for (uint32_t i = 0; i < pages; ++i) {
+            ASSERT_EQ(card.copy(edma0, written + i * device_page, copy.src,
+                                device_page),
+                      completed);
+            expected += device_page;
+        }
+        ASSERT_EQ(hl().hlthunk_memory_unmap(card.fd(), written), 0);
+
+        copy.start();
+        expected += large;
+        ASSERT_EQ(hl().hlthunk_device_memory_free(card.fd(), handle), 0);
+        ASSERT_TRUE(eventually([&] { return copy.copied() == expected; }))
+            << "round " << round << ": " << expected - copy.copied()
+            << " bytes are missing";
+    }
+}
+
+/* --- many threads --------------------------------------------------------- */
+
+/* Copies through device memory and back, over and over, on queues and memory
+ * of its own. */
+void hammer(raw_card &owner, uint64_t device, unsigned id)
+{
+    constexpr uint32_t span = 600000;
+    std::minstd_rand random(id + 1);
+    std::vector<char> source(span);
+    std::vector<char> target(span);
+    const uint64_t src = owner.map_host(source.data(), span);
+    const uint64_t dst = owner.map_host(target.data(), span);
+    /* Command buffers are the raw_card's, of one thread: make our own. */
+    std::vector<gaudi::shim::lin_dma> packets(8);
+    const uint64_t cb = owner.map_host(packets.data(), 8 * 24);
+
+    auto run = [&](uint32_t queue, size_t slot, uint64_t to, uint64_t from,
+                   uint32_t size) {
+        packets[slot] = gaudi::shim::make_lin_dma(to, from, size);
+        hl_cs_chunk chunk{};
+        chunk.cs_chunk_flags = gaudi::shim::chunk_flag_user_cb;
+        chunk.queue_index    = queue;
+        chunk.cb_handle      = cb + slot * 24;
+        chunk.cb_size        = 24;
+        return owner.start({chunk});
+    };
+    for (unsigned round = 0; round < 60; ++round) {
+        const auto size = static_cast<uint32_t>(1 + random() % span);
+        fill_pattern(source.data(), size, id * 1000 + round);
+        /* PDMA queues run their own copies in order. */
+        run(id, 0, device, src, size);
+        run(id, 1, device + mebi, device, size);
+        const uint64_t last = run(id, 2, dst, device + mebi, size);
+        ASSERT_EQ(owner.wait(last, (round % 2) * 1000000 + 10000000),
+                  completed);
+        ASSERT_TRUE(has_pattern(target.data(), size, id * 1000 + round));
+    }
+}
+
+TEST_F(emu, threads_share_a_card)
+{
+    std::vector<std::thread> threads;
+    for (unsigned id = 0; id < 8; ++id) {
+        const uint64_t device = card.allocate_mapped(1);
+        threads.emplace_back([this, device, id] { hammer(card, device, id); });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(card.counters().jobs, 8u * 60 * 3);
+    EXPECT_EQ(card.counters().jobs_aborted, 0u);
+}
+
+TEST_F(emu, memory_comes_and_goes_beside_running_copies)
+{
+    large_copy copy(card);
+    const uint64_t seq = copy.start();
+    for (int i = 0; i < 200; ++i) {
+        const uint64_t handle = card.allocate(1);
+        const uint64_t va     = card.map(handle);
+        EXPECT_EQ(hl().hlthunk_memory_unmap(card.fd(), va), 0);
+        EXPECT_EQ(hl().hlthunk_device_memory_free(card.fd(), handle), 0);
+    }
+    EXPECT_EQ(card.wait(seq), completed);
+    EXPECT_TRUE(copy.arrived());
+}
+
+} // namespace

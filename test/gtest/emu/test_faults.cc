@@ -1,0 +1,293 @@
+/* Jobs that go wrong while they run. */
+#include "gtest/emu/fixture.h"
+
+#include "common/child.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ostream>
+#include <string>
+
+using namespace gaudi::test;
+using namespace gaudi::shim;
+
+namespace {
+
+constexpr uint64_t unmapped = 0x1001900000000000; /* in the DRAM range */
+constexpr uint64_t nowhere  = 0xfff7000000000000; /* in the host range */
+
+/* What the faulty jobs work on. */
+struct bench {
+    explicit bench(raw_card &of)
+        : card(of), device(of.allocate_mapped(1)),
+          host(of.map_host(data, sizeof(data)))
+    {}
+
+    hl_cs_chunk packet(uint32_t queue, const lin_dma &copy) const
+    {
+        return card.copy_chunk(queue, {copy});
+    }
+
+    raw_card &card;
+    char data[8192] = {};
+    const uint64_t device;
+    const uint64_t host;
+};
+
+struct fault {
+    const char *name;
+    hl_cs_chunk (*build)(bench &);
+    const char *explanation; /* in the log line */
+};
+
+std::ostream &operator<<(std::ostream &stream, const fault &value)
+{
+    return stream << value.name;
+}
+
+hl_cs_chunk chunk_at(uint32_t queue, uint64_t va, uint32_t size)
+{
+    hl_cs_chunk chunk{};
+    chunk.cb_handle      = va;
+    chunk.cb_size        = size;
+    chunk.queue_index    = queue;
+    chunk.cs_chunk_flags = chunk_flag_user_cb;
+    return chunk;
+}
+
+lin_dma with_ctl(lin_dma packet, uint32_t ctl)
+{
+    packet.ctl = ctl;
+    return packet;
+}
+
+const fault faults[] = {
+    {"unknown_opcode",
+     [](bench &b) {
+         return b.packet(pdma0, with_ctl(make_lin_dma(b.device, b.host, 8),
+                                         0x11u << packet_opcode_shift));
+     },
+     "packet opcode 0x11"},
+    {"unknown_control_bits",
+     [](bench &b) {
+         return b.packet(pdma0,
+                         with_ctl(make_lin_dma(b.device, b.host, 8),
+                                  (packet_lin_dma << packet_opcode_shift) |
+                                      lin_dma_memset));
+     },
+     "control bits 0x10"},
+    {"copy_of_nothing",
+     [](bench &b) {
+         return b.packet(pdma0, make_lin_dma(b.device, b.host, 0));
+     },
+     "LIN_DMA of 0 bytes"},
+    {"packet_overruns_the_buffer",
+     [](bench &b) {
+         const lin_dma copy = make_lin_dma(b.device, b.host, 8);
+         return b.card.raw_chunk(pdma0, &copy, sizeof(copy) - 8);
+     },
+     "overruns the buffer"},
+    {"header_overruns_the_buffer",
+     [](bench &b) {
+         const lin_dma copy = make_lin_dma(b.device, b.host, 8);
+         return b.card.raw_chunk(pdma0, &copy, 4);
+     },
+     "overruns the buffer"},
+    {"unmapped_source",
+     [](bench &b) {
+         return b.packet(pdma0, make_lin_dma(b.device, nowhere, 8));
+     },
+     "source 0xfff7000000000000 is not mapped"},
+    {"unmapped_destination",
+     [](bench &b) {
+         return b.packet(pdma0, make_lin_dma(unmapped, b.host, 8));
+     },
+     "destination 0x1001900000000000 is not mapped"},
+    {"source_ends_too_early",
+     [](bench &b) {
+         return b.packet(pdma0, make_lin_dma(b.device, b.host, 8193));
+     },
+     "is not mapped"},
+    {"host_pointer_instead_of_an_address",
+     [](bench &b) {
+         return b.packet(
+             pdma0,
+             make_lin_dma(b.device, reinterpret_cast<uint64_t>(b.data), 8));
+     },
+     "is not mapped"},
+    {"unmapped_command_buffer",
+     [](bench &) { return chunk_at(pdma0, nowhere, 24); },
+     "the command buffer is not mapped"},
+    {"unmapped_lower_command_buffer",
+     [](bench &b) {
+         const cp_dma upper = make_cp_dma(nowhere, 24);
+         return b.card.raw_chunk(edma0, &upper, sizeof(upper));
+     },
+     "lower command buffer 0xfff7000000000000"},
+    {"copy_in_the_upper_buffer_of_an_internal_engine",
+     [](bench &b) {
+         const lin_dma copy = make_lin_dma(b.device, b.device + 64, 8);
+         return b.card.raw_chunk(edma0, &copy, sizeof(copy));
+     },
+     "LIN_DMA in the upper command buffer"},
+    {"host_source_of_an_internal_engine",
+     [](bench &b) {
+         return b.packet(edma0, make_lin_dma(b.device, b.host, 8));
+     },
+     "cannot reach host memory"},
+    {"host_destination_of_an_internal_engine",
+     [](bench &b) {
+         return b.packet(edma0, make_lin_dma(b.host, b.device, 8));
+     },
+     "cannot reach host memory"},
+    {"cp_dma_on_an_external_queue",
+     [](bench &b) {
+         const cp_dma upper = make_cp_dma(b.host, 24);
+         return b.card.raw_chunk(pdma0, &upper, sizeof(upper));
+     },
+     "CP_DMA outside the upper command buffer"},
+    {"cp_dma_in_a_lower_buffer",
+     [](bench &b) {
+         const cp_dma lower = make_cp_dma(b.host, 24);
+         const cp_dma upper = make_cp_dma(
+             b.card.add_command_buffer(&lower, sizeof(lower)), sizeof(lower));
+         return b.card.raw_chunk(edma0, &upper, sizeof(upper));
+     },
+     "CP_DMA outside the upper command buffer"},
+    {"copy_on_a_queue_without_a_dma_engine",
+     [](bench &b) {
+         const lin_dma copy = make_lin_dma(b.device, b.device + 64, 8);
+         return b.card.raw_chunk(20, &copy, sizeof(copy));
+     },
+     "queue 20 has no DMA engine"},
+};
+
+class emu_faults : public emu, public ::testing::WithParamInterface<fault> {};
+
+TEST_P(emu_faults, abort_the_job_and_nothing_else)
+{
+    bench b(card);
+    std::memset(b.data, '#', sizeof(b.data));
+    const hl_cs_chunk chunk           = GetParam().build(b);
+    const hlthunk_emu_counters before = card.counters();
+
+    const uint64_t seq = card.start({chunk});
+    EXPECT_EQ(card.wait(seq), aborted);
+    EXPECT_EQ(card.wait(seq, 0), aborted) << "it stays so";
+    EXPECT_EQ(card.counters().jobs_aborted, before.jobs_aborted + 1);
+    EXPECT_TRUE(all_bytes_are(b.data, sizeof(b.data), '#'));
+
+    char seen[64] = {};
+    fill_pattern(b.data, 64, 1);
+    EXPECT_EQ(card.copy(pdma0, b.device, b.host, 64), completed);
+    EXPECT_EQ(card.copy(edma0, b.device + 64, b.device, 64), completed);
+    EXPECT_EQ(card.read(seen, b.device + 64, 64), completed);
+    EXPECT_TRUE(has_pattern(seen, 64, 1)) << "the queues go on";
+}
+
+GAUDI_CHILD(provokes_a_fault)
+{
+    raw_card card;
+    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    bench b(card);
+    for (const fault &wanted : faults) {
+        if (std::string(wanted.name) == std::getenv("GAUDI_FAULT")) {
+            const hl_cs_chunk chunk = wanted.build(b);
+            GAUDI_CHILD_REQUIRE(card.wait(card.start({chunk})) == aborted);
+            return 0;
+        }
+    }
+    return 2;
+}
+
+/* The child opens the card. */
+class emu_fault_log : public ::testing::TestWithParam<fault> {};
+
+TEST_P(emu_fault_log, says_where_and_why)
+{
+    child_options options;
+    options.environment       = {{"GAUDI_FAULT", GetParam().name},
+                                 {"HLTHUNK_EMU_LOG", "1"}};
+    const child_result result = run_child("provokes_a_fault", options);
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+    EXPECT_THAT(result.error,
+                ::testing::HasSubstr("accel0: job 1 aborted: queue "));
+    EXPECT_THAT(result.error, ::testing::HasSubstr(" bytes, before offset "));
+    EXPECT_THAT(result.error, ::testing::HasSubstr(GetParam().explanation));
+}
+
+std::string name_of(const ::testing::TestParamInfo<fault> &tested)
+{
+    return tested.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(kinds, emu_faults, ::testing::ValuesIn(faults),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(kinds, emu_fault_log, ::testing::ValuesIn(faults),
+                         name_of);
+
+class emu_fault : public emu {};
+
+TEST_F(emu_fault, aborts_the_whole_job_but_not_the_one_behind_it)
+{
+    bench b(card);
+    fill_pattern(b.data, 64, 2);
+    card.pause(true);
+    /* One job on two queues, of which one has a good part. */
+    const uint64_t bad = card.start(
+        {b.packet(pdma0, make_lin_dma(unmapped, b.host, 8)),
+         b.packet(edma0, make_lin_dma(b.device + 4096, b.device, 8))});
+    const uint64_t good =
+        card.start({b.packet(pdma0, make_lin_dma(b.device, b.host, 64))});
+    card.pause(false);
+    EXPECT_EQ(card.wait(bad), aborted);
+    EXPECT_EQ(card.wait(good), completed);
+    EXPECT_EQ(card.counters().jobs_aborted, 1u) << "a job counts once";
+
+    char seen[64] = {};
+    EXPECT_EQ(card.read(seen, b.device, 64), completed);
+    EXPECT_TRUE(has_pattern(seen, 64, 2));
+}
+
+TEST_F(emu_fault, stops_the_packets_behind_it)
+{
+    bench b(card);
+    fill_pattern(b.data, 192, 3);
+    const std::vector<lin_dma> packets = {
+        make_lin_dma(b.device, b.host, 64),
+        make_lin_dma(b.device + 64, nowhere, 64),
+        make_lin_dma(b.device + 128, b.host + 128, 64)};
+    EXPECT_EQ(card.wait(card.start({card.copy_chunk(pdma0, packets)})),
+              aborted);
+    char seen[192] = {};
+    EXPECT_EQ(card.read(seen, b.device, sizeof(seen)), completed);
+    EXPECT_TRUE(has_pattern(seen, 64, 3)) << "what was before it has run";
+    EXPECT_TRUE(all_bytes_are(seen + 64, 128, 0));
+}
+
+TEST_F(emu_fault, comes_when_memory_is_unmapped_before_the_job_runs)
+{
+    bench b(card);
+    card.pause(true);
+    const uint64_t seq =
+        card.start({b.packet(pdma0, make_lin_dma(b.device, b.host, 64))});
+    EXPECT_EQ(hl().hlthunk_memory_unmap(card.fd(), b.host), 0);
+    card.pause(false);
+    EXPECT_EQ(card.wait(seq), aborted);
+}
+
+TEST_F(emu_fault, is_confined_to_the_card)
+{
+    /* An address of one card is not valid on another. */
+    raw_card second(1);
+    ASSERT_GE(second.fd(), 0);
+    bench b(card);
+    bench other(second);
+    const uint64_t only_here = card.map(card.allocate(1));
+    EXPECT_EQ(card.copy(edma0, only_here, b.device, 8), completed);
+    EXPECT_EQ(second.copy(edma0, only_here, other.device, 8), aborted);
+    EXPECT_EQ(card.counters().jobs_aborted, 0u);
+}
+
+} // namespace

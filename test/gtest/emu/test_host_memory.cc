@@ -1,0 +1,242 @@
+/* Host memory mapped for the card. */
+#include "gtest/emu/fixture.h"
+
+#include "common/process_state.h"
+
+#include <vector>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace gaudi::test;
+
+namespace {
+
+constexpr size_t page       = 4096;
+constexpr uint64_t va_start = 0xfff0000000000000;
+constexpr uint64_t va_end   = 0xfff8000000000000;
+
+class emu_host : public emu {
+protected:
+    uint64_t map(void *data, uint64_t size)
+    {
+        errno = 0;
+        return hl().hlthunk_host_memory_map(card.fd(), data, 0, size);
+    }
+
+    int unmap(uint64_t va) { return hl().hlthunk_memory_unmap(card.fd(), va); }
+};
+
+TEST_F(emu_host, an_unaligned_buffer_keeps_its_place_in_the_page)
+{
+    std::vector<char> memory(10 * page);
+    for (size_t offset : {0u, 1u, 63u, 4095u}) {
+        char *data        = memory.data() + page + offset;
+        const uint64_t va = map(data, 3 * page);
+        EXPECT_EQ(va % page, reinterpret_cast<uintptr_t>(data) % page);
+        EXPECT_GE(va, va_start);
+        EXPECT_LT(va, va_end);
+    }
+}
+
+TEST_F(emu_host, only_the_unaligned_address_unmaps)
+{
+    guarded_buffer buffer(100); /* ends with its page */
+    const uint64_t va = map(buffer.data(), buffer.size());
+    ASSERT_NE(va % page, 0u);
+    EXPECT_EQ(unmap(va / page * page), -EINVAL);
+    EXPECT_EQ(unmap(va + 1), -EINVAL);
+    EXPECT_EQ(unmap(va), 0);
+    EXPECT_EQ(unmap(va), -EINVAL);
+    EXPECT_EQ(card.counters().mappings, 0u);
+}
+
+TEST_F(emu_host, what_is_not_all_there_and_writable_is_efault)
+{
+    EXPECT_EQ(map(nullptr, page), 0u);
+    EXPECT_EQ(errno, EFAULT);
+
+    guarded_buffer buffer(page);
+    EXPECT_EQ(map(buffer.data() + page, 1), 0u) << "the guard page";
+    EXPECT_EQ(errno, EFAULT);
+    EXPECT_EQ(map(buffer.data(), page + 1), 0u) << "a byte too much";
+    EXPECT_EQ(errno, EFAULT);
+    EXPECT_EQ(map(buffer.data() - 1, page), 0u) << "a byte too early";
+    EXPECT_EQ(errno, EFAULT);
+
+    ASSERT_EQ(munmap(buffer.data(), page), 0);
+    EXPECT_EQ(map(buffer.data(), 1), 0u) << "not mapped";
+    EXPECT_EQ(errno, EFAULT);
+    EXPECT_EQ(card.counters().mappings, 0u);
+}
+
+TEST_F(emu_host, read_only_memory_is_efault)
+{
+    guarded_buffer buffer(2 * page);
+    ASSERT_EQ(mprotect(buffer.data() + page, page, PROT_READ), 0);
+    EXPECT_NE(map(buffer.data(), page), 0u);
+    EXPECT_EQ(map(buffer.data() + page, page), 0u);
+    EXPECT_EQ(errno, EFAULT);
+    EXPECT_EQ(map(buffer.data(), 2 * page), 0u);
+    EXPECT_EQ(errno, EFAULT);
+    EXPECT_EQ(card.counters().mappings, 1u);
+}
+
+TEST_F(emu_host, device_addresses_are_not_host_memory)
+{
+    const uint64_t va = card.allocate_mapped(1);
+    EXPECT_EQ(map(reinterpret_cast<void *>(va), page), 0u);
+    EXPECT_NE(errno, 0);
+}
+
+TEST_F(emu_host, senseless_sizes_are_refused)
+{
+    char byte = 0;
+    EXPECT_EQ(map(&byte, 0), 0u);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_EQ(map(&byte, UINT64_MAX), 0u);
+    EXPECT_NE(errno, 0);
+    EXPECT_EQ(map(&byte, UINT64_MAX - reinterpret_cast<uintptr_t>(&byte)), 0u);
+    EXPECT_NE(errno, 0);
+}
+
+TEST_F(emu_host, the_same_memory_maps_twice)
+{
+    char data[100];
+    const uint64_t device = card.allocate_mapped(1);
+    const uint64_t one    = map(data, sizeof(data));
+    const uint64_t two    = map(data, sizeof(data));
+    ASSERT_NE(one, 0u);
+    ASSERT_NE(two, 0u);
+    EXPECT_NE(one, two);
+    EXPECT_EQ(unmap(one), 0);
+    fill_pattern(data, sizeof(data), 1);
+    EXPECT_EQ(card.copy(pdma0, device, two, sizeof(data)), completed);
+    EXPECT_EQ(unmap(two), 0);
+}
+
+TEST_F(emu_host, mapping_fills_in_absent_pages)
+{
+    /* Pinned memory has to be there before the engine asks for it. */
+    const size_t size = 16 * page;
+    void *data        = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(data, MAP_FAILED);
+    ASSERT_NE(map(data, size), 0u);
+    unsigned char present[16] = {};
+    ASSERT_EQ(mincore(data, size, present), 0);
+    EXPECT_TRUE(all_bytes_are(present, sizeof(present), 1));
+    munmap(data, size);
+}
+
+TEST_F(emu_host, shared_memory_maps_as_well)
+{
+    const int fd = memfd_create("shared", MFD_CLOEXEC);
+    ASSERT_EQ(ftruncate(fd, 2 * page), 0);
+    void *data =
+        mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ASSERT_NE(data, MAP_FAILED);
+    fill_pattern(data, 2 * page, 3);
+    const uint64_t device = card.allocate_mapped(1);
+    EXPECT_EQ(card.write(device, data, 2 * page), completed);
+    char seen[2 * page] = {};
+    EXPECT_EQ(card.read(seen, device, sizeof(seen)), completed);
+    EXPECT_TRUE(has_pattern(seen, sizeof(seen), 3));
+    munmap(data, 2 * page);
+    close(fd);
+}
+
+/* --- command buffers of the driver ---------------------------------------- */
+
+TEST_F(emu_host, a_driver_command_buffer_is_mapped_by_its_handle)
+{
+    const emulator &api = emulator::instance();
+    uint64_t handles[3] = {};
+    for (uint64_t &handle : handles) {
+        ASSERT_EQ(api.hlthunk_request_command_buffer(card.fd(), 8192, &handle),
+                  0);
+    }
+    EXPECT_NE(handles[0], handles[1]);
+    for (uint64_t handle : handles) {
+        void *data = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED,
+                          card.fd(), static_cast<off_t>(handle));
+        ASSERT_NE(data, MAP_FAILED);
+        EXPECT_TRUE(all_bytes_are(data, 8192, 0));
+        fill_pattern(data, 8192, handle);
+        munmap(data, 8192);
+    }
+    uint64_t va = 0;
+    EXPECT_EQ(api.hlthunk_get_mapped_cb_device_va_by_handle(card.fd(),
+                                                            handles[0], &va),
+              -EINVAL)
+        << "it was not asked to be mapped to the device";
+    for (uint64_t handle : handles) {
+        EXPECT_EQ(api.hlthunk_destroy_command_buffer(card.fd(), handle), 0);
+        EXPECT_EQ(api.hlthunk_destroy_command_buffer(card.fd(), handle),
+                  -EINVAL);
+    }
+}
+
+TEST_F(emu_host, a_command_buffer_has_a_largest_size)
+{
+    const emulator &api = emulator::instance();
+    uint64_t handle     = 0;
+    EXPECT_EQ(
+        api.hlthunk_request_command_buffer(card.fd(), 0x200000 - 32, &handle),
+        0);
+    EXPECT_EQ(api.hlthunk_request_command_buffer(card.fd(), 0x200000, &handle),
+              -EINVAL);
+    EXPECT_EQ(api.hlthunk_request_command_buffer(card.fd(), 4096, nullptr),
+              -EINVAL);
+}
+
+TEST_F(emu_host, a_mapped_driver_command_buffer_runs)
+{
+    const emulator &api = emulator::instance();
+    uint64_t handle     = 0;
+    uint64_t va         = 0;
+    ASSERT_EQ(
+        api.hlthunk_request_mapped_command_buffer(card.fd(), 4096, &handle), 0);
+    ASSERT_EQ(
+        api.hlthunk_get_mapped_cb_device_va_by_handle(card.fd(), handle, &va),
+        0);
+    void *data = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED,
+                      card.fd(), static_cast<off_t>(handle));
+    ASSERT_NE(data, MAP_FAILED);
+
+    char text[]           = "through a command buffer of the driver";
+    const uint64_t device = card.allocate_mapped(1);
+    const uint64_t host   = card.map_host(text, sizeof(text));
+    *static_cast<gaudi::shim::lin_dma *>(data) =
+        gaudi::shim::make_lin_dma(device, host, sizeof(text));
+    hl_cs_chunk chunk{};
+    chunk.cb_handle      = va;
+    chunk.cb_size        = sizeof(gaudi::shim::lin_dma);
+    chunk.queue_index    = pdma0;
+    chunk.cs_chunk_flags = gaudi::shim::chunk_flag_user_cb;
+    EXPECT_EQ(card.wait(card.start({chunk})), completed);
+
+    char seen[sizeof(text)] = {};
+    EXPECT_EQ(card.read(seen, device, sizeof(seen)), completed);
+    EXPECT_STREQ(seen, text);
+    munmap(data, page);
+    EXPECT_EQ(api.hlthunk_destroy_command_buffer(card.fd(), handle), 0);
+    EXPECT_EQ(card.wait(card.start({chunk})), aborted) << "it has gone";
+}
+
+TEST_F(emu_host, a_mapped_command_buffer_is_not_the_users_to_unmap)
+{
+    const emulator &api = emulator::instance();
+    uint64_t handle     = 0;
+    uint64_t va         = 0;
+    ASSERT_EQ(
+        api.hlthunk_request_mapped_command_buffer(card.fd(), 4096, &handle), 0);
+    ASSERT_EQ(
+        api.hlthunk_get_mapped_cb_device_va_by_handle(card.fd(), handle, &va),
+        0);
+    const uint64_t before = card.counters().mappings;
+    EXPECT_EQ(unmap(va), -EINVAL);
+    EXPECT_EQ(card.counters().mappings, before);
+}
+
+} // namespace

@@ -1,0 +1,169 @@
+/* What the cards say about themselves. */
+#include "gtest/emu/fixture.h"
+
+#include <cstring>
+#include <set>
+#include <string>
+
+using namespace gaudi::test;
+
+namespace {
+
+class control_node {
+public:
+    explicit control_node(int index)
+        : fd(hl().hlthunk_open_control(index, nullptr))
+    {}
+    ~control_node() { hl().hlthunk_close(fd); }
+    control_node(const control_node &)            = delete;
+    control_node &operator=(const control_node &) = delete;
+
+    const int fd;
+};
+
+TEST(emu_identity, the_box_counts_its_cards_by_kind)
+{
+    EXPECT_EQ(hl().hlthunk_get_device_count(HLTHUNK_DEVICE_DONT_CARE), 8);
+    EXPECT_EQ(hl().hlthunk_get_device_count(HLTHUNK_DEVICE_GAUDI2), 8);
+    EXPECT_EQ(hl().hlthunk_get_device_count(HLTHUNK_DEVICE_GAUDI), 0);
+    EXPECT_EQ(hl().hlthunk_get_device_count(HLTHUNK_DEVICE_GAUDI3), 0);
+    EXPECT_EQ(hl().hlthunk_get_device_count(HLTHUNK_DEVICE_INVALID), -EINVAL);
+}
+
+TEST(emu_identity, every_card_has_its_own_bus_id_and_module)
+{
+    std::set<std::string> bus_ids;
+    std::set<uint32_t> modules;
+    for (int i = 0; i < 8; ++i) {
+        control_node node(i);
+        char id[13] = {};
+        EXPECT_EQ(hl().hlthunk_get_pci_bus_id_from_fd(node.fd, id, sizeof(id)),
+                  0);
+        EXPECT_EQ(id, bus_id(static_cast<unsigned>(i)));
+        EXPECT_EQ(
+            emulator::instance().hlthunk_get_device_index_from_pci_bus_id(id),
+            i);
+        hlthunk_hw_ip_info info{};
+        EXPECT_EQ(hl().hlthunk_get_hw_ip_info(node.fd, &info), 0);
+        bus_ids.insert(id);
+        modules.insert(info.module_id);
+    }
+    EXPECT_EQ(bus_ids.size(), 8u);
+    EXPECT_EQ(modules, (std::set<uint32_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(emu_identity, a_card_opens_by_its_module)
+{
+    for (uint32_t module = 0; module < 8; ++module) {
+        const int fd = emulator::instance().hlthunk_open_by_module_id(module);
+        ASSERT_GE(fd, 0);
+        hlthunk_hw_ip_info info{};
+        EXPECT_EQ(hl().hlthunk_get_hw_ip_info(fd, &info), 0);
+        EXPECT_EQ(info.module_id, module);
+        EXPECT_EQ(hl().hlthunk_close(fd), 0);
+    }
+    EXPECT_EQ(emulator::instance().hlthunk_open_by_module_id(8), -1);
+}
+
+TEST(emu_identity, a_buffer_too_short_for_the_bus_id_is_not_overrun)
+{
+    control_node node(0);
+    char id[17];
+
+    for (int length : {0, 1, 7, 11, 12}) {
+        std::memset(id, '#', sizeof(id));
+        EXPECT_EQ(hl().hlthunk_get_pci_bus_id_from_fd(node.fd, id, length), 0);
+        const auto size = static_cast<size_t>(length);
+        EXPECT_EQ(std::string(id, size), bus_id(0).substr(0, size));
+        EXPECT_TRUE(all_bytes_are(id + size, sizeof(id) - size, '#'));
+    }
+    std::memset(id, '#', sizeof(id));
+    EXPECT_EQ(hl().hlthunk_get_pci_bus_id_from_fd(node.fd, id, 13), 0);
+    EXPECT_EQ(std::string(id), bus_id(0)) << "13 bytes hold the terminator";
+    EXPECT_EQ(id[13], '#');
+}
+
+TEST(emu_identity, bus_id_of_nothing_is_an_error)
+{
+    char id[13];
+    control_node node(0);
+    EXPECT_EQ(hl().hlthunk_get_pci_bus_id_from_fd(node.fd, nullptr, 13),
+              -EINVAL);
+    EXPECT_LT(hl().hlthunk_get_pci_bus_id_from_fd(node.fd, id, -1), 0);
+    EXPECT_LT(hl().hlthunk_get_pci_bus_id_from_fd(0, id, 13), 0);
+    EXPECT_LT(hl().hlthunk_get_pci_bus_id_from_fd(-1, id, 13), 0);
+}
+
+TEST_F(emu, describes_a_gaudi2)
+{
+    hlthunk_hw_ip_info info{};
+    ASSERT_EQ(hl().hlthunk_get_hw_ip_info(card.fd(), &info), 0);
+    EXPECT_EQ(info.device_id, 0x1020u);
+    EXPECT_EQ(info.dram_enabled, 1);
+    EXPECT_EQ(info.dram_size, uint64_t{96} << 30);
+    EXPECT_EQ(info.dram_page_size, device_page);
+    EXPECT_EQ(info.device_mem_alloc_default_page_size, device_page);
+    EXPECT_EQ(info.dram_base_address, 0x1001001800000000u);
+    EXPECT_EQ(info.edma_enabled_mask, 0xffu);
+    EXPECT_EQ(info.module_id, 0u);
+    EXPECT_EQ(hl().hlthunk_get_device_name_from_fd(card.fd()),
+              HLTHUNK_DEVICE_GAUDI2);
+    EXPECT_EQ(emulator::instance().hlthunk_get_device_id_from_fd(card.fd()),
+              0x1020u);
+    EXPECT_EQ(hl().hlthunk_get_device_status_info(card.fd()), 0);
+}
+
+TEST_F(emu, null_results_are_refused)
+{
+    EXPECT_EQ(hl().hlthunk_get_hw_ip_info(card.fd(), nullptr), -EINVAL);
+    EXPECT_EQ(hl().hlthunk_get_dram_usage(card.fd(), nullptr), -EINVAL);
+}
+
+TEST(emu_identity, what_is_no_card_has_no_identity)
+{
+    for (int fd : {-1, 0, 1'000'000}) {
+        hlthunk_hw_ip_info info{};
+        EXPECT_EQ(hl().hlthunk_get_hw_ip_info(fd, &info), -EBADF);
+        EXPECT_EQ(hl().hlthunk_get_device_name_from_fd(fd),
+                  HLTHUNK_DEVICE_INVALID);
+        EXPECT_EQ(hl().hlthunk_get_device_status_info(fd), -EBADF);
+    }
+}
+
+TEST_F(emu, device_addresses_are_the_same_on_every_card)
+{
+    const uint64_t first = card.allocate_mapped(1);
+    char data[4096];
+    const uint64_t host = card.map_host(data, sizeof(data));
+
+    for (unsigned i = 1; i < 8; ++i) {
+        raw_card other(i);
+        ASSERT_GE(other.fd(), 0);
+        EXPECT_EQ(other.allocate_mapped(1), first);
+        EXPECT_EQ(other.map_host(data, sizeof(data)), host);
+    }
+}
+
+TEST_F(emu, the_same_address_is_other_memory_on_another_card)
+{
+    raw_card second(1);
+    ASSERT_GE(second.fd(), 0);
+    const uint64_t here  = card.allocate_mapped(1);
+    const uint64_t there = second.allocate_mapped(1);
+    ASSERT_EQ(here, there);
+
+    char first_data[4096];
+    char second_data[4096];
+    fill_pattern(first_data, sizeof(first_data), 1);
+    fill_pattern(second_data, sizeof(second_data), 2);
+    EXPECT_EQ(card.write(here, first_data, 4096), completed);
+    EXPECT_EQ(second.write(there, second_data, 4096), completed);
+
+    char seen[4096] = {};
+    EXPECT_EQ(card.read(seen, here, 4096), completed);
+    EXPECT_TRUE(has_pattern(seen, 4096, 1));
+    EXPECT_EQ(second.read(seen, there, 4096), completed);
+    EXPECT_TRUE(has_pattern(seen, 4096, 2));
+}
+
+} // namespace

@@ -1,0 +1,259 @@
+/* Opening and closing within one process. */
+#include "gtest/emu/fixture.h"
+
+#include "common/process_state.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+using namespace gaudi::test;
+
+namespace {
+
+int open_card(unsigned index)
+{
+    return hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(index).c_str());
+}
+
+TEST(emu_opening, a_card_opens_once)
+{
+    const int fd = open_card(0);
+    ASSERT_GE(fd, 0);
+    EXPECT_EQ(open_card(0), -EBUSY);
+    EXPECT_EQ(emulator::instance().hlthunk_open_by_module_id(0), -EBUSY);
+    EXPECT_EQ(hl().hlthunk_close(fd), 0);
+}
+
+TEST(emu_opening, a_closed_card_opens_again)
+{
+    for (int i = 0; i < 3; ++i) {
+        const int fd = open_card(0);
+        ASSERT_GE(fd, 0);
+        EXPECT_EQ(hl().hlthunk_close(fd), 0);
+    }
+}
+
+TEST(emu_opening, a_card_closed_with_plain_close_opens_again)
+{
+    int fd = open_card(0);
+    ASSERT_GE(fd, 0);
+    ASSERT_NE(hl().hlthunk_device_memory_alloc(fd, 1, 0, false, true), 0u);
+    ASSERT_EQ(close(fd), 0);
+
+    fd = open_card(0);
+    ASSERT_GE(fd, 0);
+    hlthunk_dram_usage_info usage{};
+    EXPECT_EQ(hl().hlthunk_get_dram_usage(fd, &usage), 0);
+    EXPECT_EQ(usage.ctx_dram_mem, 0u) << "the memory went with the node";
+    EXPECT_EQ(hl().hlthunk_close(fd), 0);
+}
+
+TEST(emu_opening, a_reused_descriptor_number_is_no_card)
+{
+    const int fd = open_card(0);
+    ASSERT_GE(fd, 0);
+    ASSERT_EQ(close(fd), 0);
+    const int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ASSERT_EQ(file, fd) << "the lowest free number";
+
+    const int again = open_card(0);
+    ASSERT_GE(again, 0);
+    hlthunk_hw_ip_info info{};
+    EXPECT_EQ(hl().hlthunk_get_hw_ip_info(file, &info), -EBADF);
+    EXPECT_EQ(hl().hlthunk_get_device_name_from_fd(file),
+              HLTHUNK_DEVICE_INVALID);
+    EXPECT_EQ(hl().hlthunk_close(again), 0);
+    close(file);
+}
+
+TEST(emu_opening, a_closed_card_answers_ebadf)
+{
+    const int fd = open_card(0);
+    ASSERT_GE(fd, 0);
+    ASSERT_EQ(hl().hlthunk_close(fd), 0);
+
+    hlthunk_hw_ip_info info{};
+    hlthunk_dram_usage_info usage{};
+    EXPECT_EQ(hl().hlthunk_get_hw_ip_info(fd, &info), -EBADF);
+    EXPECT_EQ(hl().hlthunk_get_dram_usage(fd, &usage), -EBADF);
+    EXPECT_EQ(hl().hlthunk_get_device_status_info(fd), -EBADF);
+    EXPECT_EQ(hl().hlthunk_memory_unmap(fd, 1), -EBADF);
+    EXPECT_EQ(hl().hlthunk_device_memory_free(fd, 1), -EBADF);
+    EXPECT_EQ(hl().hlthunk_close(fd), -1);
+}
+
+TEST(emu_opening, unknown_bus_ids_are_refused)
+{
+    for (const char *unknown : {"", "0000:19:00", "0000:18:00.0", "nonsense",
+                                "0001:19:00.0", "0000:19:00.0 "}) {
+        EXPECT_EQ(hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, unknown), -EINVAL)
+            << unknown;
+        EXPECT_EQ(hl().hlthunk_open_control(0, unknown), -EINVAL) << unknown;
+        EXPECT_LT(emulator::instance().hlthunk_open_control_by_bus_id(unknown),
+                  0)
+            << unknown;
+    }
+}
+
+TEST(emu_opening, the_domain_of_a_bus_id_may_be_left_out)
+{
+    const int fd = hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, "19:00.0");
+    ASSERT_GE(fd, 0);
+    EXPECT_EQ(open_card(0), -EBUSY);
+    EXPECT_EQ(hl().hlthunk_close(fd), 0);
+}
+
+TEST(emu_opening, without_a_bus_id_the_first_free_card_is_taken)
+{
+    raw_card first(0);
+    raw_card third(2);
+    ASSERT_GE(first.fd(), 0);
+    ASSERT_GE(third.fd(), 0);
+
+    std::vector<int> fds;
+    for (unsigned expected : {1u, 3u, 4u, 5u, 6u, 7u}) {
+        fds.push_back(hl().hlthunk_open(HLTHUNK_DEVICE_GAUDI2, nullptr));
+        ASSERT_GE(fds.back(), 0);
+        EXPECT_EQ(open_card(expected), -EBUSY);
+    }
+    errno = 0;
+    EXPECT_EQ(hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, nullptr), -1);
+    EXPECT_EQ(errno, EBUSY);
+    for (int fd : fds) {
+        EXPECT_EQ(hl().hlthunk_close(fd), 0);
+    }
+}
+
+TEST(emu_opening, there_are_no_cards_of_another_kind)
+{
+    for (hlthunk_device_name other :
+         {HLTHUNK_DEVICE_GAUDI, HLTHUNK_DEVICE_GAUDI3, HLTHUNK_DEVICE_GOYA}) {
+        errno = 0;
+        EXPECT_EQ(hl().hlthunk_open(other, nullptr), -1);
+        EXPECT_EQ(errno, ENOENT);
+    }
+}
+
+TEST(emu_opening, of_racing_openers_exactly_one_wins)
+{
+    for (int round = 0; round < 20; ++round) {
+        std::atomic<int> winner{-1};
+        std::atomic<int> losers{0};
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 4; ++i) {
+            threads.emplace_back([&] {
+                const int fd = open_card(0);
+                if (fd >= 0) {
+                    winner = fd;
+                } else if (fd == -EBUSY) {
+                    ++losers;
+                }
+            });
+        }
+        for (std::thread &thread : threads) {
+            thread.join();
+        }
+        EXPECT_EQ(losers, 3);
+        ASSERT_GE(winner, 0);
+        EXPECT_EQ(hl().hlthunk_close(winner), 0);
+    }
+}
+
+TEST(emu_opening, opening_and_closing_leaves_no_descriptors)
+{
+    {
+        raw_card warm_up;
+        ASSERT_GE(warm_up.fd(), 0);
+    }
+    const unsigned before = count_open_fds();
+    for (int i = 0; i < 50; ++i) {
+        raw_card card;
+        ASSERT_GE(card.fd(), 0);
+        const uint64_t va = card.allocate_mapped(1);
+        EXPECT_EQ(card.copy(edma0, va, va + 4096, 4096), completed);
+        const int control = hl().hlthunk_open_control(0, nullptr);
+        EXPECT_EQ(hl().hlthunk_close(control), 0);
+    }
+    EXPECT_EQ(count_open_fds(), before);
+}
+
+/* --- control nodes -------------------------------------------------------- */
+
+TEST(emu_control, opens_any_number_of_times)
+{
+    std::vector<int> fds;
+    for (int i = 0; i < 40; ++i) {
+        fds.push_back(hl().hlthunk_open_control(i % 8, nullptr));
+        ASSERT_GE(fds.back(), 0);
+    }
+    for (int fd : fds) {
+        EXPECT_EQ(hl().hlthunk_close(fd), 0);
+    }
+}
+
+TEST(emu_control, never_takes_the_card)
+{
+    const int control = hl().hlthunk_open_control(0, bus_id(0).c_str());
+    ASSERT_GE(control, 0);
+    const int compute = open_card(0);
+    EXPECT_GE(compute, 0);
+    const int second = hl().hlthunk_open_control(0, nullptr);
+    EXPECT_GE(second, 0) << "of a taken card, too";
+    EXPECT_EQ(hl().hlthunk_close(control), 0);
+    EXPECT_EQ(open_card(0), -EBUSY) << "closing it frees nothing";
+    EXPECT_EQ(hl().hlthunk_close(second), 0);
+    EXPECT_EQ(hl().hlthunk_close(compute), 0);
+}
+
+TEST(emu_control, opens_by_every_name_of_a_card)
+{
+    const emulator &emu  = emulator::instance();
+    const std::string id = bus_id(3);
+    for (int fd : {hl().hlthunk_open_control(3, nullptr),
+                   hl().hlthunk_open_control(0, id.c_str()),
+                   emu.hlthunk_open_control_by_bus_id(id.c_str()),
+                   emu.hlthunk_open_control_by_module_id(3),
+                   emu.hlthunk_open_control_by_name(HLTHUNK_DEVICE_GAUDI2,
+                                                    id.c_str())}) {
+        ASSERT_GE(fd, 0);
+        hlthunk_hw_ip_info info{};
+        EXPECT_EQ(hl().hlthunk_get_hw_ip_info(fd, &info), 0);
+        EXPECT_EQ(info.module_id, 3u);
+        EXPECT_EQ(hl().hlthunk_close(fd), 0);
+    }
+}
+
+TEST(emu_control, has_no_node_beyond_the_box)
+{
+    EXPECT_EQ(hl().hlthunk_open_control(8, nullptr), -ENOENT);
+    EXPECT_EQ(hl().hlthunk_open_control(-1, nullptr), -ENOENT);
+    EXPECT_LT(emulator::instance().hlthunk_open_control_by_module_id(8), 0);
+}
+
+TEST(emu_control, does_nothing_but_inform)
+{
+    raw_card holder;
+    ASSERT_GE(holder.fd(), 0);
+    const uint64_t handle = holder.allocate(1);
+    const int control     = hl().hlthunk_open_control(0, nullptr);
+    ASSERT_GE(control, 0);
+
+    errno = 0;
+    EXPECT_EQ(hl().hlthunk_device_memory_alloc(control, 1, 0, false, true), 0u);
+    EXPECT_EQ(errno, EBADF);
+    EXPECT_EQ(hl().hlthunk_device_memory_map(control, handle, 0), 0u);
+    EXPECT_EQ(hl().hlthunk_device_memory_free(control, handle), -EBADF);
+    uint32_t status = 0;
+    EXPECT_EQ(hl().hlthunk_wait_for_cs(control, 1, 0, &status), -EBADF);
+
+    hlthunk_dram_usage_info usage{};
+    EXPECT_EQ(hl().hlthunk_get_dram_usage(control, &usage), 0);
+    EXPECT_EQ(usage.ctx_dram_mem, 0u) << "the control node has none";
+    EXPECT_EQ(hl().hlthunk_close(control), 0);
+}
+
+} // namespace

@@ -1,0 +1,213 @@
+/* The submission call and the wait call themselves. */
+#include "gtest/emu/fixture.h"
+
+#include <cstring>
+#include <vector>
+
+using namespace gaudi::test;
+using gaudi::shim::chunk_flag_user_cb;
+using gaudi::shim::max_chunks_per_cs;
+
+namespace {
+
+class emu_submission : public emu {
+protected:
+    void SetUp() override
+    {
+        ASSERT_NO_FATAL_FAILURE(emu::SetUp());
+        device = card.allocate_mapped(1);
+        good   = card.copy_chunk(edma0, device, device + 4096, 64);
+    }
+
+    /* Expects a refusal that leaves the card working. */
+    void expect_refused(const std::vector<hl_cs_chunk> &chunks, int error)
+    {
+        const uint64_t jobs = card.counters().jobs;
+        uint64_t seq        = 0;
+        EXPECT_EQ(card.submit(chunks, seq), error);
+        EXPECT_EQ(card.counters().jobs, jobs);
+        EXPECT_EQ(card.wait(card.start({good})), completed);
+    }
+
+    uint64_t device = 0;
+    hl_cs_chunk good{};
+};
+
+TEST_F(emu_submission, has_at_least_one_chunk)
+{
+    expect_refused({}, -EINVAL);
+}
+
+TEST_F(emu_submission, has_at_most_512_chunks)
+{
+    std::vector<hl_cs_chunk> chunks(max_chunks_per_cs, good);
+    EXPECT_EQ(card.wait(card.start(chunks)), completed);
+    EXPECT_EQ(card.counters().device_to_device_bytes, 512u * 64);
+    chunks.push_back(good);
+    expect_refused(chunks, -EINVAL);
+}
+
+TEST_F(emu_submission, names_a_user_queue)
+{
+    for (uint32_t queue : {260u, 261u, 1000u, UINT32_MAX}) {
+        hl_cs_chunk bad = good;
+        bad.queue_index = queue;
+        expect_refused({bad}, -EINVAL);
+        expect_refused({good, bad}, -EINVAL);
+    }
+}
+
+TEST_F(emu_submission, gives_its_command_buffer_by_address)
+{
+    for (uint32_t flags : {0u, 2u, 3u}) {
+        hl_cs_chunk bad    = good;
+        bad.cs_chunk_flags = flags;
+        expect_refused({bad}, -EINVAL);
+    }
+}
+
+TEST_F(emu_submission, has_command_buffers_where_they_may_be)
+{
+    hl_cs_chunk bad = good;
+    bad.cb_size     = 0;
+    expect_refused({bad}, -EFAULT);
+    for (uint64_t va :
+         {uint64_t{0}, uint64_t{0x7fff00000000}, uint64_t{0x1001000000000000},
+          uint64_t{0x1002000000000000}, uint64_t{0xffefffffffffffff},
+          uint64_t{0xfff8000000000000}, UINT64_MAX}) {
+        bad           = good;
+        bad.cb_handle = va;
+        expect_refused({bad}, -EFAULT);
+    }
+    bad           = good;
+    bad.cb_handle = 0xfff8000000000000 - 8;
+    expect_refused({bad}, -EFAULT);
+}
+
+TEST_F(emu_submission, may_have_command_buffers_in_device_memory)
+{
+    char data[64];
+    fill_pattern(data, sizeof(data), 1);
+    const auto packet = gaudi::shim::make_lin_dma(
+        device, card.map_host(data, sizeof(data)), sizeof(data));
+    ASSERT_EQ(card.write(device + 8192, &packet, sizeof(packet)), completed);
+    hl_cs_chunk chunk = good;
+    chunk.queue_index = pdma0;
+    chunk.cb_handle   = device + 8192;
+    chunk.cb_size     = sizeof(packet);
+    EXPECT_EQ(card.wait(card.start({chunk})), completed);
+    char seen[64] = {};
+    ASSERT_EQ(card.read(seen, device, sizeof(seen)), completed);
+    EXPECT_TRUE(has_pattern(seen, sizeof(seen), 1));
+}
+
+TEST_F(emu_submission, refuses_null_pointers)
+{
+    hlthunk_cs_in in{};
+    hlthunk_cs_out out{};
+    in.num_chunks_execute = 1;
+    EXPECT_EQ(hl().hlthunk_command_submission(card.fd(), &in, &out), -EFAULT);
+    in.chunks_execute = &good;
+    EXPECT_EQ(hl().hlthunk_command_submission(card.fd(), nullptr, &out),
+              -EINVAL);
+    EXPECT_EQ(hl().hlthunk_command_submission(card.fd(), &in, nullptr),
+              -EINVAL);
+    EXPECT_EQ(hl().hlthunk_command_submission(-1, &in, &out), -EBADF);
+    EXPECT_EQ(hl().hlthunk_wait_for_cs(card.fd(), 1, 0, nullptr), -EINVAL);
+}
+
+TEST_F(emu_submission, refuses_what_is_not_emulated)
+{
+    hlthunk_cs_in in{};
+    hlthunk_cs_out out{};
+    in.chunks_execute     = &good;
+    in.num_chunks_execute = 1;
+    in.flags              = 1;
+    EXPECT_EQ(hl().hlthunk_command_submission(card.fd(), &in, &out), -EINVAL);
+    in.flags              = 0;
+    in.chunks_restore     = &good;
+    in.num_chunks_restore = 1;
+    EXPECT_EQ(hl().hlthunk_command_submission(card.fd(), &in, &out), -EINVAL);
+}
+
+TEST_F(emu_submission, numbers_grow)
+{
+    uint64_t last = 0;
+    for (int i = 0; i < 200; ++i) {
+        const uint64_t seq = card.start({good});
+        EXPECT_GT(seq, last);
+        last = seq;
+    }
+}
+
+TEST_F(emu_submission, a_refused_one_has_used_up_its_number)
+{
+    /* The driver numbers a submission before it looks at the chunks. */
+    const uint64_t before = card.start({good});
+    hl_cs_chunk bad       = good;
+    bad.queue_index       = 1000;
+    uint64_t seq          = 0;
+    EXPECT_EQ(card.submit({bad}, seq), -EINVAL);
+    EXPECT_EQ(card.start({good}), before + 2);
+}
+
+TEST_F(emu_submission, one_job_may_use_several_queues)
+{
+    std::vector<hl_cs_chunk> chunks;
+    for (uint32_t queue : {8u, 9u, 48u, 84u, 120u}) {
+        chunks.push_back(card.copy_chunk(queue, device + (queue + 1) * 100000,
+                                         device, 100000));
+    }
+    EXPECT_EQ(card.wait(card.start(chunks)), completed);
+    EXPECT_EQ(card.counters().device_to_device_bytes, 500000u);
+    EXPECT_EQ(card.counters().jobs, 1u);
+    EXPECT_EQ(card.counters().packets, 10u);
+}
+
+/* --- waiting -------------------------------------------------------------- */
+
+TEST_F(emu_submission, waiting_for_the_future_is_an_error)
+{
+    uint32_t status    = 0;
+    const uint64_t seq = card.start({good});
+    EXPECT_EQ(hl().hlthunk_wait_for_cs(card.fd(), seq + 1, 0, &status),
+              -EINVAL);
+    EXPECT_EQ(hl().hlthunk_wait_for_cs(card.fd(), UINT64_MAX, 0, &status),
+              -EINVAL);
+    EXPECT_EQ(card.wait(seq), completed);
+}
+
+TEST_F(emu_submission, a_job_of_long_ago_is_completed)
+{
+    const uint64_t first = card.start({good});
+    for (int i = 0; i < 300; ++i) {
+        card.start({good});
+    }
+    EXPECT_EQ(card.wait(first, 0), completed);
+    EXPECT_EQ(card.wait(first), completed);
+}
+
+TEST_F(emu_submission, a_failure_is_forgotten_after_64_more_jobs)
+{
+    hl_cs_chunk bad    = good;
+    bad.cb_handle      = 0xfff7000000000000;
+    const uint64_t seq = card.start({bad});
+    for (int i = 0; i < 63; ++i) {
+        card.start({good});
+    }
+    EXPECT_EQ(card.wait(seq, 0), aborted);
+    card.start({good});
+    EXPECT_EQ(card.wait(seq, 0), completed) << "as the driver's ring has it";
+}
+
+TEST_F(emu_submission, waiting_again_gives_the_same_answer)
+{
+    const uint64_t seq = card.start({good});
+    for (int i = 0; i < 5; ++i) {
+        EXPECT_EQ(card.wait(seq), completed);
+        EXPECT_EQ(card.wait(seq, 0), completed);
+        EXPECT_EQ(card.wait(seq, UINT64_MAX), completed);
+    }
+}
+
+} // namespace

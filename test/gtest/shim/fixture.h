@@ -1,0 +1,142 @@
+/**
+ * The first card of the box, open through the shim for one test. A warning that
+ * the test did not take fails it, and so does anything left on the card.
+ */
+#pragma once
+
+#include "common/emulator.h"
+#include "common/host_memory.h"
+#include "hlthunk_shim/device.h"
+#include "hlthunk_shim/dma_queue.h"
+#include "hlthunk_shim/memory.h"
+#include "hlthunk_shim/warning.h"
+
+#include <gmock/gmock.h>
+
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gaudi::test {
+
+inline constexpr uint64_t mebi        = uint64_t{1} << 20;
+inline constexpr uint64_t device_page = 48 * mebi;
+
+/** Collects the shim's warnings. */
+class warning_log {
+public:
+    warning_log()
+    {
+        texts().clear();
+        shim::set_warning_handler(
+            [](const char *text) { texts().emplace_back(text); });
+    }
+    ~warning_log()
+    {
+        EXPECT_THAT(texts(), ::testing::IsEmpty());
+        shim::set_warning_handler(nullptr);
+    }
+    warning_log(const warning_log &)            = delete;
+    warning_log &operator=(const warning_log &) = delete;
+
+    /** The warnings so far; the test knows of them now. */
+    std::vector<std::string> take() { return std::move(texts()); }
+
+private:
+    static std::vector<std::string> &texts()
+    {
+        static std::vector<std::string> result;
+        return result;
+    }
+};
+
+/** Device memory with its address. */
+struct device_memory {
+    device_memory(const shim::device &dev, uint64_t size)
+    {
+        EXPECT_EQ(shim::memory_handle::allocate(dev, size, handle), 0);
+        EXPECT_EQ(shim::mapping::map_device(dev, handle, 0, map), 0);
+    }
+    [[nodiscard]] uint64_t va() const { return map.va(); }
+
+    shim::memory_handle handle; /* goes after the mapping */
+    shim::mapping map;
+};
+
+/** Host memory of the application, mapped for the card. */
+struct host_memory {
+    host_memory(const shim::device &dev, size_t size) : buffer(size)
+    {
+        EXPECT_EQ(shim::mapping::map_host(dev, buffer.data(), size, map), 0);
+    }
+    [[nodiscard]] char *data() const { return buffer.data(); }
+    [[nodiscard]] uint64_t va() const { return map.va(); }
+
+    guarded_buffer buffer;
+    shim::mapping map;
+};
+
+class shim_test : public ::testing::Test {
+protected:
+    void SetUp() override
+    {
+        ASSERT_EQ(shim::device::open(hl(), bus_id(0), dev), 0);
+    }
+
+    void TearDown() override
+    {
+        if (dev != nullptr) {
+            EXPECT_EQ(counters().mappings, 0u);
+            EXPECT_EQ(counters().allocations, 0u);
+        }
+    }
+
+    hlthunk_emu_counters counters() const
+    {
+        hlthunk_emu_counters result{};
+        EXPECT_EQ(
+            emulator::instance().hlthunk_emu_get_counters(dev->fd(), &result),
+            0);
+        return result;
+    }
+
+    void pause(bool paused) const
+    {
+        EXPECT_EQ(emulator::instance().hlthunk_emu_pause(dev->fd(), paused), 0);
+    }
+
+    std::unique_ptr<shim::dma_queue>
+    make_queue(shim::dma_direction direction,
+               const shim::dma_queue_options &options = {}) const
+    {
+        std::unique_ptr<shim::dma_queue> queue;
+        EXPECT_EQ(shim::make_dma_queue(*dev, direction, options, queue), 0);
+        return queue;
+    }
+
+    warning_log warnings;
+    std::unique_ptr<shim::device> dev;
+};
+
+inline constexpr uint64_t patience_us = 20'000'000;
+
+/** Copy, wait, collect. @return How it ended, or why it did not start. */
+inline int copy(shim::dma_queue &queue, uint64_t dst, uint64_t src,
+                uint64_t length)
+{
+    uint64_t id = 0;
+    int cookie  = 0;
+    int ret     = queue.submit(dst, src, length, &cookie, id);
+    if (ret != 0) {
+        return ret;
+    }
+    ret = queue.wait(id, patience_us);
+    shim::dma_completion done{};
+    EXPECT_EQ(queue.poll(&done, 1), 1u);
+    EXPECT_EQ(done.cookie, &cookie);
+    EXPECT_EQ(done.status, ret);
+    return ret;
+}
+
+} // namespace gaudi::test

@@ -1,0 +1,209 @@
+/* Copies through queues: contents, lengths, splitting. */
+#include "gtest/shim/fixture.h"
+
+using namespace gaudi::test;
+using namespace gaudi::shim;
+
+namespace {
+
+class shim_dma : public shim_test {
+protected:
+    uint64_t packets() const { return counters().packets; }
+};
+
+class shim_dma_lengths : public shim_dma,
+                         public ::testing::WithParamInterface<uint64_t> {};
+
+TEST_P(shim_dma_lengths, arrive_in_every_direction)
+{
+    const uint64_t length = GetParam();
+    host_memory source(*dev, length);
+    host_memory target(*dev, length);
+    device_memory memory(*dev, 2 * length);
+    const uint64_t second = memory.va() + length; /* unaligned, as it comes */
+    fill_pattern(source.data(), length, 1);
+
+    auto to_device = make_queue(dma_direction::host_to_device);
+    auto on_device = make_queue(dma_direction::device_to_device);
+    auto to_host   = make_queue(dma_direction::device_to_host);
+    EXPECT_EQ(copy(*to_device, memory.va(), source.va(), length), 0);
+    EXPECT_EQ(copy(*on_device, second, memory.va(), length), 0);
+    EXPECT_EQ(copy(*to_host, target.va(), second, length), 0);
+    EXPECT_TRUE(has_pattern(target.data(), length, 1));
+
+    EXPECT_EQ(counters().host_to_device_bytes, length);
+    EXPECT_EQ(counters().device_to_device_bytes, length);
+    EXPECT_EQ(counters().device_to_host_bytes, length);
+    EXPECT_EQ(counters().jobs, 3u);
+}
+
+INSTANTIATE_TEST_SUITE_P(lengths, shim_dma_lengths,
+                         ::testing::Values(1, 2, 7, 64, 4095, 4096, 4097, 65537,
+                                           mebi, 3 * mebi + 1, device_page,
+                                           device_page + 12345,
+                                           150 * mebi + 1));
+
+TEST_F(shim_dma, a_copy_of_nothing_ends_without_a_job)
+{
+    for (dma_direction direction :
+         {dma_direction::host_to_device, dma_direction::device_to_host,
+          dma_direction::device_to_device}) {
+        auto queue = make_queue(direction);
+        EXPECT_EQ(copy(*queue, 0, 0, 0), 0);
+        EXPECT_EQ(queue->outstanding(), 0u);
+    }
+    EXPECT_EQ(counters().jobs, 0u);
+}
+
+TEST_F(shim_dma, a_copy_is_split_into_packets)
+{
+    constexpr uint64_t length = mebi;
+    dma_queue_options options;
+    options.max_packet_bytes = 4096;
+    host_memory source(*dev, length);
+    host_memory target(*dev, length);
+    device_memory memory(*dev, 2 * length);
+    fill_pattern(source.data(), length, 2);
+
+    auto to_device  = make_queue(dma_direction::host_to_device, options);
+    uint64_t before = packets();
+    EXPECT_EQ(copy(*to_device, memory.va(), source.va(), length), 0);
+    EXPECT_EQ(packets() - before, 256u);
+    EXPECT_EQ(counters().jobs, 1u) << "all of it is one job";
+
+    auto on_device = make_queue(dma_direction::device_to_device, options);
+    before         = packets();
+    EXPECT_EQ(copy(*on_device, memory.va() + length, memory.va(), length), 0);
+    /* Forty packets per command buffer: seven of them, each with a CP_DMA. */
+    EXPECT_EQ(packets() - before, 256u + 7);
+
+    auto to_host = make_queue(dma_direction::device_to_host, options);
+    before       = packets();
+    EXPECT_EQ(copy(*to_host, target.va(), memory.va() + length, length), 0);
+    EXPECT_EQ(packets() - before, 256u);
+    EXPECT_EQ(counters().jobs, 3u);
+    EXPECT_TRUE(has_pattern(target.data(), length, 2));
+}
+
+TEST_F(shim_dma, splitting_leaves_a_short_last_packet)
+{
+    dma_queue_options options;
+    options.max_packet_bytes = 4096;
+    host_memory source(*dev, 100000);
+    host_memory target(*dev, 100000);
+    device_memory memory(*dev, 100000);
+    auto to_device = make_queue(dma_direction::host_to_device, options);
+    auto to_host   = make_queue(dma_direction::device_to_host, options);
+    uint64_t seed  = 0;
+    for (uint64_t length : {1u, 4095u, 4096u, 4097u, 8192u, 8193u, 99999u}) {
+        fill_pattern(source.data(), length, ++seed);
+        const uint64_t before = packets();
+        EXPECT_EQ(copy(*to_device, memory.va(), source.va(), length), 0);
+        EXPECT_EQ(packets() - before, (length + 4095) / 4096);
+        EXPECT_EQ(copy(*to_host, target.va(), memory.va(), length), 0);
+        EXPECT_TRUE(has_pattern(target.data(), length, seed));
+    }
+}
+
+TEST_F(shim_dma, command_buffers_are_used_again)
+{
+    /* More buffers in all than the queue has, in uneven portions. */
+    dma_queue_options options;
+    options.depth            = 8;
+    options.max_packet_bytes = 1024;
+    constexpr uint64_t span  = 300000; /* up to 8 buffers of 40 packets */
+    host_memory source(*dev, span);
+    host_memory target(*dev, span);
+    device_memory memory(*dev, span);
+    auto to_device = make_queue(dma_direction::host_to_device, options);
+    auto to_host   = make_queue(dma_direction::device_to_host, options);
+    for (uint64_t i = 0; i < 100; ++i) {
+        const uint64_t length = 1 + (i * 77773) % span;
+        fill_pattern(source.data(), length, i);
+        ASSERT_EQ(copy(*to_device, memory.va(), source.va(), length), 0);
+        ASSERT_EQ(copy(*to_host, target.va(), memory.va(), length), 0);
+        ASSERT_TRUE(has_pattern(target.data(), length, i)) << i;
+    }
+}
+
+TEST_F(shim_dma, fragmented_memory_is_no_concern)
+{
+    /* Neighbours go, so the next allocation is in pieces. */
+    std::vector<memory_handle> handles(6);
+    for (memory_handle &handle : handles) {
+        ASSERT_EQ(memory_handle::allocate(*dev, 1, handle), 0);
+    }
+    for (size_t i : {0u, 2u, 4u}) {
+        ASSERT_EQ(handles[i].close(), 0);
+    }
+    const uint64_t length = 3 * device_page;
+    device_memory memory(*dev, length);
+    host_memory source(*dev, length);
+    host_memory target(*dev, length);
+    fill_pattern(source.data(), length, 3);
+    auto to_device = make_queue(dma_direction::host_to_device);
+    auto to_host   = make_queue(dma_direction::device_to_host);
+    EXPECT_EQ(copy(*to_device, memory.va(), source.va(), length), 0);
+    EXPECT_EQ(copy(*to_host, target.va(), memory.va(), length), 0);
+    EXPECT_TRUE(has_pattern(target.data(), length, 3));
+}
+
+/* --- limits --------------------------------------------------------------- */
+
+TEST_F(shim_dma, what_all_buffers_cannot_describe_is_emsgsize)
+{
+    dma_queue_options options;
+    options.depth            = 2;
+    options.max_packet_bytes = 4096;
+    constexpr uint64_t most  = 2 * 40 * 4096;
+    device_memory memory(*dev, 2 * most);
+    auto queue = make_queue(dma_direction::device_to_device, options);
+    EXPECT_EQ(copy(*queue, memory.va() + most, memory.va(), most), 0);
+
+    uint64_t id = 77;
+    for (uint64_t length : {most + 1, uint64_t{1} << 60, UINT64_MAX - 4095,
+                            UINT64_MAX - 1, UINT64_MAX}) {
+        EXPECT_EQ(queue->submit(memory.va(), memory.va(), length, nullptr, id),
+                  -EMSGSIZE)
+            << length;
+    }
+    EXPECT_EQ(id, 77u);
+    EXPECT_EQ(queue->outstanding(), 0u);
+    EXPECT_EQ(copy(*queue, memory.va() + most, memory.va(), most), 0);
+}
+
+TEST_F(shim_dma, senseless_options_are_refused)
+{
+    const dma_queue_options cases[] = {
+        {0, 0},          {3, 0}, {63, 0}, {1024, 0}, {64, uint64_t{1} << 32},
+        {64, UINT64_MAX}};
+    for (const dma_queue_options &options : cases) {
+        std::unique_ptr<dma_queue> queue;
+        EXPECT_EQ(
+            make_dma_queue(*dev, dma_direction::host_to_device, options, queue),
+            -EINVAL);
+        EXPECT_EQ(queue, nullptr);
+    }
+    for (unsigned depth : {1u, 2u, 512u}) {
+        EXPECT_NE(make_queue(dma_direction::host_to_device, {depth, 0}),
+                  nullptr);
+    }
+}
+
+TEST_F(shim_dma, a_card_that_takes_no_submissions_has_no_queues)
+{
+    library other(emulator_path());
+    other.hlthunk_get_hw_ip_info = [](int fd, hlthunk_hw_ip_info *info) {
+        const int ret   = hl().hlthunk_get_hw_ip_info(fd, info);
+        info->device_id = 0x1060; /* Gaudi3 */
+        return ret;
+    };
+    std::unique_ptr<device> gaudi3;
+    ASSERT_EQ(device::open(other, bus_id(1), gaudi3), 0);
+    std::unique_ptr<dma_queue> queue;
+    EXPECT_EQ(make_dma_queue(*gaudi3, dma_direction::host_to_device, {}, queue),
+              -ENOTSUP);
+    EXPECT_EQ(queue, nullptr);
+}
+
+} // namespace

@@ -1,0 +1,345 @@
+/* Queues with copies in flight: limits, order, waiting, going away. */
+#include "gtest/shim/fixture.h"
+
+#include "common/process_state.h"
+
+#include <thread>
+
+#include <unistd.h>
+
+using namespace gaudi::test;
+using namespace gaudi::shim;
+
+namespace {
+
+void *cookie_of(uint64_t number)
+{
+    return reinterpret_cast<void *>(number);
+}
+
+class shim_dma_flow : public shim_test {
+protected:
+    void SetUp() override
+    {
+        ASSERT_NO_FATAL_FAILURE(shim_test::SetUp());
+        memory = std::make_unique<device_memory>(*dev, 2 * mebi);
+    }
+
+    void TearDown() override
+    {
+        memory.reset();
+        shim_test::TearDown();
+    }
+
+    /* Start a small copy with this cookie. */
+    int start(dma_queue &queue, uint64_t cookie, uint64_t length = 64)
+    {
+        return queue.submit(memory->va() + mebi, memory->va(), length,
+                            cookie_of(cookie), last_id);
+    }
+
+    /* Fill until refused. @return Copies that were taken. */
+    unsigned fill(dma_queue &queue)
+    {
+        unsigned count = 0;
+        int ret        = 0;
+        while ((ret = start(queue, count)) == 0) {
+            ++count;
+        }
+        EXPECT_EQ(ret, -EAGAIN);
+        return count;
+    }
+
+    /* Collect this many copies: in order, each once, all with one status. */
+    void collect(dma_queue &queue, uint64_t first, unsigned count,
+                 unsigned portion = 16, int status = 0)
+    {
+        uint64_t expected = first;
+        ASSERT_TRUE(eventually([&] {
+            std::vector<dma_completion> done(portion);
+            const unsigned got = queue.poll(done.data(), portion);
+            EXPECT_LE(got, portion);
+            for (unsigned i = 0; i < got; ++i) {
+                EXPECT_EQ(done[i].cookie, cookie_of(expected++));
+                EXPECT_EQ(done[i].status, status);
+            }
+            return expected >= first + count;
+        }));
+        EXPECT_EQ(expected, first + count);
+    }
+
+    /* Resume the card once this thread sleeps. */
+    std::thread resume_when_asleep()
+    {
+        return std::thread([this, sleeper = gettid()] {
+            EXPECT_TRUE(eventually([&] { return is_asleep(sleeper); }));
+            pause(false);
+        });
+    }
+
+    std::unique_ptr<device_memory> memory;
+    uint64_t last_id = 0;
+};
+
+TEST_F(shim_dma_flow, sixty_four_copies_are_in_flight_at_most)
+{
+    for (unsigned depth : {64u, 128u, 512u}) {
+        auto queue = make_queue(dma_direction::device_to_device, {depth, 0});
+        pause(true);
+        EXPECT_EQ(fill(*queue), max_cs_in_flight) << depth;
+        EXPECT_EQ(queue->outstanding(), max_cs_in_flight);
+        dma_completion done{};
+        EXPECT_EQ(queue->poll(&done, 1), 0u);
+        EXPECT_EQ(start(*queue, 0), -EAGAIN);
+
+        pause(false);
+        collect(*queue, 0, max_cs_in_flight);
+        EXPECT_EQ(queue->outstanding(), 0u);
+        EXPECT_EQ(start(*queue, 1), 0);
+        collect(*queue, 1, 1);
+    }
+}
+
+TEST_F(shim_dma_flow, a_queue_holds_as_many_copies_as_it_is_deep)
+{
+    auto queue = make_queue(dma_direction::device_to_device, {4, 0});
+    pause(true);
+    EXPECT_EQ(fill(*queue), 4u);
+    pause(false);
+    ASSERT_EQ(queue->wait(last_id, patience_us), 0);
+    EXPECT_EQ(start(*queue, 0), -EAGAIN) << "ended, but not collected";
+    collect(*queue, 0, 1, 1);
+    EXPECT_EQ(start(*queue, 4), 0);
+    EXPECT_EQ(start(*queue, 5), -EAGAIN);
+    collect(*queue, 1, 4);
+}
+
+TEST_F(shim_dma_flow, long_copies_use_up_the_buffers)
+{
+    /* Eight buffers of forty packets; this one takes three. */
+    auto queue = make_queue(dma_direction::device_to_device, {8, 4096});
+    pause(true);
+    const uint64_t length = 2 * 40 * 4096 + 1;
+    EXPECT_EQ(start(*queue, 0, length), 0);
+    EXPECT_EQ(start(*queue, 1, length), 0);
+    EXPECT_EQ(start(*queue, 2, length), -EAGAIN);
+    EXPECT_EQ(start(*queue, 2, 1), 0) << "two buffers are left";
+    EXPECT_EQ(start(*queue, 3, 1), 0);
+    EXPECT_EQ(start(*queue, 4, 1), -EAGAIN);
+    EXPECT_EQ(start(*queue, 4, 0), 0) << "nothing needs no buffer";
+    pause(false);
+    collect(*queue, 0, 5);
+    EXPECT_EQ(start(*queue, 5, length), 0);
+    collect(*queue, 5, 1);
+}
+
+TEST_F(shim_dma_flow, queues_share_the_limit_of_the_card)
+{
+    auto one = make_queue(dma_direction::device_to_device);
+    auto two = make_queue(dma_direction::device_to_device);
+    pause(true);
+    for (uint64_t i = 0; i < 40; ++i) {
+        ASSERT_EQ(start(*one, i), 0);
+    }
+    EXPECT_EQ(fill(*two), max_cs_in_flight - 40);
+    EXPECT_EQ(start(*one, 40), -EAGAIN);
+    pause(false);
+    collect(*two, 0, max_cs_in_flight - 40);
+    collect(*one, 0, 40);
+    EXPECT_EQ(start(*one, 40), 0);
+    EXPECT_EQ(start(*two, 24), 0);
+    collect(*one, 40, 1);
+    collect(*two, 24, 1);
+}
+
+TEST_F(shim_dma_flow, a_queue_that_nobody_polls_does_not_block_another)
+{
+    auto idle = make_queue(dma_direction::device_to_device);
+    auto busy = make_queue(dma_direction::device_to_device);
+    for (uint64_t i = 0; i < max_cs_in_flight; ++i) {
+        ASSERT_EQ(start(*idle, i), 0);
+    }
+    for (uint64_t i = 0; i < 300; ++i) {
+        ASSERT_TRUE(eventually([&] { return start(*busy, i) == 0; }));
+        collect(*busy, i, 1);
+    }
+    collect(*idle, 0, max_cs_in_flight);
+}
+
+TEST_F(shim_dma_flow, other_cards_have_limits_of_their_own)
+{
+    std::unique_ptr<device> other;
+    ASSERT_EQ(device::open(hl(), bus_id(1), other), 0);
+    device_memory there(*other, 1);
+    auto here = make_queue(dma_direction::device_to_device);
+    pause(true);
+    EXPECT_EQ(fill(*here), max_cs_in_flight);
+    std::unique_ptr<dma_queue> queue;
+    ASSERT_EQ(
+        make_dma_queue(*other, dma_direction::device_to_device, {}, queue), 0);
+    EXPECT_EQ(copy(*queue, there.va() + 64, there.va(), 64), 0);
+    pause(false);
+    collect(*here, 0, max_cs_in_flight);
+}
+
+/* --- completions ---------------------------------------------------------- */
+
+TEST_F(shim_dma_flow, completions_come_once_and_in_order)
+{
+    auto queue         = make_queue(dma_direction::device_to_device);
+    uint64_t submitted = 0;
+    uint64_t collected = 0;
+    while (collected < 2000) {
+        /* Lengths of every kind, nothing included. */
+        while ((submitted < 2000) &&
+               (start(*queue, submitted,
+                      (submitted * 7919) % 100000 * (submitted % 3)) == 0)) {
+            ++submitted;
+        }
+        EXPECT_EQ(queue->outstanding(), submitted - collected);
+        dma_completion done[5];
+        const unsigned count = queue->poll(done, 1 + submitted % 5);
+        for (unsigned i = 0; i < count; ++i) {
+            ASSERT_EQ(done[i].cookie, cookie_of(collected++));
+            ASSERT_EQ(done[i].status, 0);
+        }
+    }
+    dma_completion done{};
+    EXPECT_EQ(queue->poll(&done, 1), 0u);
+    EXPECT_EQ(queue->outstanding(), 0u);
+}
+
+TEST_F(shim_dma_flow, a_copy_of_nothing_ends_after_the_ones_before_it)
+{
+    auto queue = make_queue(dma_direction::device_to_device);
+    pause(true);
+    ASSERT_EQ(start(*queue, 0), 0);
+    ASSERT_EQ(start(*queue, 1, 0), 0);
+    dma_completion done[2];
+    EXPECT_EQ(queue->poll(done, 2), 0u);
+    pause(false);
+    collect(*queue, 0, 2);
+}
+
+TEST_F(shim_dma_flow, polling_for_none_collects_none)
+{
+    auto queue = make_queue(dma_direction::device_to_device);
+    ASSERT_EQ(start(*queue, 0), 0);
+    ASSERT_EQ(queue->wait(last_id, patience_us), 0);
+    EXPECT_EQ(queue->poll(nullptr, 0), 0u);
+    collect(*queue, 0, 1);
+}
+
+/* --- waiting -------------------------------------------------------------- */
+
+TEST_F(shim_dma_flow, waiting_gives_up_at_its_time)
+{
+    auto queue = make_queue(dma_direction::device_to_device);
+    pause(true);
+    ASSERT_EQ(start(*queue, 0), 0);
+    for (uint64_t timeout_us : {0u, 1u, 1000u, 20000u}) {
+        EXPECT_EQ(queue->wait(last_id, timeout_us), -EAGAIN);
+    }
+    EXPECT_EQ(queue->wait_all(1000), -EAGAIN);
+    pause(false);
+    EXPECT_EQ(queue->wait(last_id, patience_us), 0);
+    EXPECT_EQ(queue->wait(last_id, 0), 0) << "again";
+    EXPECT_EQ(queue->wait_all(0), 0);
+    EXPECT_EQ(queue->outstanding(), 1u) << "not yet collected";
+    collect(*queue, 0, 1);
+}
+
+TEST_F(shim_dma_flow, waiting_may_be_for_one_in_the_middle)
+{
+    auto queue = make_queue(dma_direction::device_to_device);
+    pause(true);
+    uint64_t ids[10];
+    for (uint64_t i = 0; i < 10; ++i) {
+        ASSERT_EQ(start(*queue, i), 0);
+        ids[i] = last_id;
+    }
+    pause(false);
+    for (size_t i : {4u, 2u, 9u, 0u}) {
+        EXPECT_EQ(queue->wait(ids[i], patience_us), 0);
+    }
+    collect(*queue, 0, 10);
+}
+
+TEST_F(shim_dma_flow, a_wait_without_end_ends_with_the_copy)
+{
+    auto queue = make_queue(dma_direction::device_to_device);
+    pause(true);
+    ASSERT_EQ(start(*queue, 0), 0);
+    std::thread resumer = resume_when_asleep();
+    EXPECT_EQ(queue->wait(last_id, UINT64_MAX), 0);
+    resumer.join();
+    collect(*queue, 0, 1);
+}
+
+/* --- going away ----------------------------------------------------------- */
+
+TEST_F(shim_dma_flow, a_queue_waits_for_its_copies_when_it_goes)
+{
+    auto queue = make_queue(dma_direction::device_to_device);
+    pause(true);
+    for (uint64_t i = 0; i < 10; ++i) {
+        ASSERT_EQ(start(*queue, i), 0);
+    }
+    std::thread resumer = resume_when_asleep();
+    queue.reset();
+    resumer.join();
+    EXPECT_EQ(counters().device_to_device_bytes, 640u) << "all have run";
+    EXPECT_EQ(counters().jobs_aborted, 0u);
+    EXPECT_EQ(counters().mappings, 1u) << "its buffers are unmapped";
+}
+
+TEST_F(shim_dma_flow, what_a_gone_queue_did_not_collect_is_no_burden)
+{
+    for (int i = 0; i < 10; ++i) {
+        auto queue = make_queue(dma_direction::device_to_device);
+        for (uint64_t j = 0; j < 20; ++j) {
+            ASSERT_EQ(start(*queue, j, 50000), 0);
+        }
+    }
+    auto queue = make_queue(dma_direction::device_to_device);
+    pause(true);
+    EXPECT_EQ(fill(*queue), max_cs_in_flight) << "the card is empty again";
+    pause(false);
+    collect(*queue, 0, max_cs_in_flight);
+}
+
+TEST_F(shim_dma_flow, threads_have_a_queue_each)
+{
+    std::vector<std::thread> threads;
+    for (int id = 0; id < 6; ++id) {
+        threads.emplace_back([this, id] {
+            auto queue = make_queue(static_cast<dma_direction>(id % 3));
+            device_memory space(*dev, 1);
+            host_memory host(*dev, 100000);
+            const uint64_t far  = space.va() + mebi;
+            const uint64_t dst  = (id % 3 == 1) ? host.va() : space.va();
+            const uint64_t src  = (id % 3 == 0) ? host.va() : far;
+            uint64_t submitted  = 0;
+            uint64_t done_count = 0;
+            while (done_count < 500) {
+                uint64_t ignored = 0;
+                if ((submitted < 500) &&
+                    (queue->submit(dst, src, 1 + submitted * 199,
+                                   cookie_of(submitted), ignored) == 0)) {
+                    ++submitted;
+                }
+                dma_completion done{};
+                if (queue->poll(&done, 1) == 1) {
+                    ASSERT_EQ(done.cookie, cookie_of(done_count++));
+                    ASSERT_EQ(done.status, 0);
+                }
+            }
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(counters().jobs, 3000u);
+}
+
+} // namespace
