@@ -10,6 +10,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/* Cards of a box, as in the machines that have them. */
+constexpr char default_cards[] = "8";
+
 /* Put an entry in front of a colon-separated list, once. */
 void prepend(const char *variable, const std::string &entry)
 {
@@ -48,7 +51,11 @@ bool set_environment(bool emulate, unsigned cards, std::string &error)
             return false;
         }
         setenv("UCX_GAUDI_DRIVER", "emulator", 1);
-        setenv("HLTHUNK_EMU_DEVICES", std::to_string(cards).c_str(), 1);
+        if (cards > 0) {
+            setenv("HLTHUNK_EMU_DEVICES", std::to_string(cards).c_str(), 1);
+        } else {
+            setenv("HLTHUNK_EMU_DEVICES", default_cards, 0);
+        }
         /* For programs that call hl-thunk themselves. */
         prepend("LD_LIBRARY_PATH", emulator.string());
     }
