@@ -5,8 +5,8 @@
  *
  * What a program has to do that talks to the transport itself: find the
  * component, its memory domain and its transport; allocate device memory and
- * register host memory; start a zero-copy put; call progress until the completion
- * comes; and the same back with a get. Public UCX headers only.
+ * register host memory; start a zero-copy put; call progress until the
+ * completion comes; and the same back with a get. Public UCX headers only.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,8 +96,8 @@ static int open_transport(struct session *s)
     }
     strcpy(s->device_name, tls[0].dev_name);
 
-    iface_params.field_mask           = UCT_IFACE_PARAM_FIELD_OPEN_MODE |
-                                        UCT_IFACE_PARAM_FIELD_DEVICE;
+    iface_params.field_mask =
+        UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE;
     iface_params.open_mode            = UCT_IFACE_OPEN_MODE_DEVICE;
     iface_params.mode.device.tl_name  = tls[0].tl_name;
     iface_params.mode.device.dev_name = tls[0].dev_name;
@@ -112,15 +112,15 @@ static int open_transport(struct session *s)
         fprintf(stderr, "the transport cannot put\n");
         return -1;
     }
-    CHECK(uct_iface_get_address(s->iface, (uct_iface_addr_t*)address));
+    CHECK(uct_iface_get_address(s->iface, (uct_iface_addr_t *)address));
     uct_iface_progress_enable(s->iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
 
     ep_params.field_mask = UCT_EP_PARAM_FIELD_IFACE |
                            UCT_EP_PARAM_FIELD_DEV_ADDR |
                            UCT_EP_PARAM_FIELD_IFACE_ADDR;
     ep_params.iface      = s->iface;
-    ep_params.dev_addr   = (uct_device_addr_t*)address; /* it has none */
-    ep_params.iface_addr = (uct_iface_addr_t*)address;
+    ep_params.dev_addr   = (uct_device_addr_t *)address; /* it has none */
+    ep_params.iface_addr = (uct_iface_addr_t *)address;
     CHECK(uct_ep_create(&ep_params, &s->ep));
     return 0;
 }
@@ -165,7 +165,7 @@ struct transfer {
 
 static void transfer_done(uct_completion_t *completion)
 {
-    ((struct transfer*)completion)->done = 1;
+    ((struct transfer *)completion)->done = 1;
 }
 
 static double now(void)
@@ -179,18 +179,15 @@ static double now(void)
 static int transfer(struct session *s, int is_put, void *host, uct_mem_h memh,
                     size_t length, void *device, double *seconds)
 {
-    struct transfer t = {.completion = {.func   = transfer_done,
-                                        .count  = 1,
-                                        .status = UCS_OK}};
-    uct_iov_t iov     = {.buffer = host,
-                         .length = length,
-                         .memh   = memh,
-                         .count  = 1};
-    double start      = now();
+    struct transfer t = {
+        .completion = {.func = transfer_done, .count = 1, .status = UCS_OK}};
+    uct_iov_t iov = {
+        .buffer = host, .length = length, .memh = memh, .count = 1};
+    double start = now();
     ucs_status_t status;
 
     status = (is_put ? uct_ep_put_zcopy : uct_ep_get_zcopy)(
-            s->ep, &iov, 1, (uintptr_t)device, UCT_INVALID_RKEY, &t.completion);
+        s->ep, &iov, 1, (uintptr_t)device, UCT_INVALID_RKEY, &t.completion);
     if (status == UCS_OK) {
         t.done = 1; /* ended at once, the completion is not called */
     } else if (status != UCS_INPROGRESS) {
@@ -219,13 +216,13 @@ static int round_trip(struct session *s, void *sent, void *received,
     params.field_mask = UCT_MEM_ALLOC_PARAM_FIELD_FLAGS |
                         UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE |
                         UCT_MEM_ALLOC_PARAM_FIELD_MDS;
-    params.flags      = UCT_MD_MEM_ACCESS_ALL;
-    params.mem_type   = s->device_type;
-    params.mds.mds    = &s->md;
-    params.mds.count  = 1;
+    params.flags     = UCT_MD_MEM_ACCESS_ALL;
+    params.mem_type  = s->device_type;
+    params.mds.mds   = &s->md;
+    params.mds.count = 1;
     CHECK(uct_mem_alloc(length, &method, 1, &params, &device));
-    CHECK(uct_md_mem_reg(s->md, sent, length, UCT_MD_MEM_ACCESS_ALL,
-                         &sent_memh));
+    CHECK(
+        uct_md_mem_reg(s->md, sent, length, UCT_MD_MEM_ACCESS_ALL, &sent_memh));
     CHECK(uct_md_mem_reg(s->md, received, length, UCT_MD_MEM_ACCESS_ALL,
                          &received_memh));
 

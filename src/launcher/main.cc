@@ -45,7 +45,6 @@ int main(int argc, char **argv)
     app.set_version_flag("--version", UCX_GAUDI_VERSION);
     CLI::App *run_command =
         app.add_subcommand("run", "Run a command with the transports loaded");
-    run_command->usage("ucx-gaudi run [OPTIONS] -- COMMAND...");
 
     unsigned cards       = 0;
     CLI::Option *emulate = run_command->add_option(

@@ -8,6 +8,8 @@
  * configuration and lists its components.
  */
 #define _GNU_SOURCE
+#include "preload/tls_alias.h"
+
 #include <dlfcn.h>
 #include <limits.h>
 #include <stddef.h>
@@ -53,8 +55,20 @@ static void load_module(void)
     }
 }
 
+static void rewrite_tls(void)
+{
+    const char *tls = getenv("UCX_TLS");
+    char *rewritten = (tls == NULL) ? NULL : gaudi_rewrite_tls(tls);
+
+    if (rewritten != NULL) {
+        setenv("UCX_TLS", rewritten, 1);
+        free(rewritten);
+    }
+}
+
 __attribute__((constructor)) static void preload_init(void)
 {
+    rewrite_tls();
     load_module();
 }
 

@@ -9,7 +9,6 @@
 #include "uct/gaudi/base/memory_type.h"
 #include "uct/gaudi/base/perftest.h"
 #include "uct/gaudi/base/status.h"
-#include "uct/gaudi/base/tls_alias.h"
 #include "uct/gaudi/base/topology.h"
 #include "uct/gaudi/base/ucx_version.h"
 #include "uct/gaudi/copy/copy_md.h"
@@ -23,7 +22,6 @@ ucs_status_t load()
     if (!base::ucx_version_matches()) {
         return UCS_ERR_UNSUPPORTED;
     }
-    base::init_tls_alias();
     base::init_config();
     if (!base::init_memory_type()) {
         return UCS_ERR_UNSUPPORTED;

@@ -17,6 +17,19 @@ struct operation {
     bool registered;
 };
 
+std::string name_of(const operation &what)
+{
+    const char *methods[] = {"short", "bcopy", "zcopy"};
+    std::string name      = (what.where == direction::put) ? "put_" : "get_";
+    name += methods[static_cast<int>(what.how)];
+    return name + (what.registered ? "_registered" : "_staged");
+}
+
+[[maybe_unused]] void PrintTo(const operation &what, std::ostream *out)
+{
+    *out << name_of(what);
+}
+
 constexpr size_t page      = 4096;
 constexpr size_t card_page = 48ul << 20;
 
@@ -202,20 +215,6 @@ INSTANTIATE_TEST_SUITE_P(
                       operation{direction::get, method::bcopy, false},
                       operation{direction::get, method::zcopy, false},
                       operation{direction::get, method::zcopy, true}),
-    [](const auto &test) {
-        std::string name = (test.param.where == direction::put) ? "put" : "get";
-        switch (test.param.how) {
-        case method::short_:
-            name += "_short";
-            break;
-        case method::bcopy:
-            name += "_bcopy";
-            break;
-        case method::zcopy:
-            name += "_zcopy";
-            break;
-        }
-        return name + (test.param.registered ? "_registered" : "_staged");
-    });
+    [](const auto &test) { return name_of(test.param); });
 
 } // namespace gaudi::test

@@ -1,0 +1,118 @@
+#include "gtest/tools/fixture.h"
+
+#include "common/process_state.h"
+
+#include <atomic>
+#include <cstdio>
+#include <regex>
+#include <sstream>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace gaudi::test {
+
+arguments under_launcher(const arguments &command, const arguments &options)
+{
+    arguments result{launcher, "run"};
+    result.insert(result.end(), options.begin(), options.end());
+    result.emplace_back("--");
+    result.insert(result.end(), command.begin(), command.end());
+    return result;
+}
+
+::testing::AssertionResult exited_with(int code, const process_result &result)
+{
+    if (result.exit_code == code) {
+        return ::testing::AssertionSuccess();
+    }
+    return ::testing::AssertionFailure()
+           << "exit code " << result.exit_code << ", signal " << result.signal
+           << (result.timed_out ? ", killed at its deadline" : "")
+           << ", it printed:\n"
+           << result.output;
+}
+
+::testing::AssertionResult is_quiet_success(const process_result &result)
+{
+    static const std::regex complaint(
+        "UCX +(WARN|ERROR|DIAG|FATAL) |[Aa]ssert|unused|==== backtrace"
+        "|ucx-gaudi:|hlthunk|No such|cannot");
+    /* Of UCX's own modules, on a machine without such a network. */
+    static const std::regex stock("rdma_create_event_channel failed"
+                                  "|failed to open CM on component rdmacm");
+    ::testing::AssertionResult ended = exited_with(0, result);
+    if (!ended) {
+        return ended;
+    }
+    std::istringstream lines(result.output);
+    for (std::string line; std::getline(lines, line);) {
+        if (std::regex_search(line, complaint) &&
+            !std::regex_search(line, stock)) {
+            return ::testing::AssertionFailure()
+                   << "it complained: " << line << "\nin:\n"
+                   << result.output;
+        }
+    }
+    return ::testing::AssertionSuccess();
+}
+
+std::vector<std::string> lines_with(const std::string &text,
+                                    const std::string &part)
+{
+    std::vector<std::string> result;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        if (line.find(part) != std::string::npos) {
+            result.push_back(line);
+        }
+    }
+    return result;
+}
+
+unsigned short find_free_port()
+{
+    sockaddr_in address{};
+    socklen_t length        = sizeof(address);
+    address.sin_family      = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const int fd            = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    auto *generic           = reinterpret_cast<sockaddr *>(&address);
+    const bool found        = (bind(fd, generic, sizeof(address)) == 0) &&
+                       (getsockname(fd, generic, &length) == 0);
+    close(fd);
+    return found ? ntohs(address.sin_port) : 0;
+}
+
+bool has_listener(unsigned short port)
+{
+    /* "sl: address:PORT remote:PORT STATE", 0A is LISTEN. A connection to try
+     * would be taken for the one that the server waits for. */
+    char wanted[32];
+    std::snprintf(wanted, sizeof(wanted), ":%04X 00000000:0000 0A", port);
+    return read_file("/proc/net/tcp").find(wanted) != std::string::npos;
+}
+
+tools::tools()
+{
+    static std::atomic<unsigned> count = 0;
+    node_ = "tools-" + std::to_string(getpid()) + "-" + std::to_string(count++);
+}
+
+process_options tools::with(const environment &variables) const
+{
+    process_options options;
+    options.variables                     = variables;
+    options.variables["HLTHUNK_EMU_NODE"] = node_;
+    return options;
+}
+
+process_result tools::emulated(const arguments &command,
+                               const environment &variables) const
+{
+    return run(under_launcher(command), with(variables));
+}
+
+} // namespace gaudi::test

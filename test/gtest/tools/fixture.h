@@ -1,0 +1,54 @@
+/**
+ * Tests of installed programs under the launcher: each has a box of its own.
+ */
+#pragma once
+
+#include "gtest/tools/process.h"
+
+#include <gmock/gmock.h>
+
+#include <ostream>
+
+namespace gaudi::test {
+
+/** A program that an unmodified UCX installation or this build has. */
+inline constexpr char launcher[]  = GAUDI_BUILD_DIR "/bin/ucx-gaudi";
+inline constexpr char library[]   = GAUDI_BUILD_DIR "/lib";
+inline constexpr char preloaded[] = "libucx_gaudi_preload.so";
+
+/** `ucx-gaudi run OPTIONS -- COMMAND`. */
+arguments under_launcher(const arguments &command,
+                         const arguments &options = {"--emulate"});
+
+/** Ended by itself with an exit code. */
+::testing::AssertionResult exited_with(int code, const process_result &result);
+
+/** Exit code 0, and not one line that looks like a complaint of UCX. */
+::testing::AssertionResult is_quiet_success(const process_result &result);
+
+/** Lines of a text that contain another text. */
+std::vector<std::string> lines_with(const std::string &text,
+                                    const std::string &part);
+
+/** A TCP port that was free just now. */
+unsigned short find_free_port();
+
+/** Whether somebody listens on a TCP port of this machine. */
+bool has_listener(unsigned short port);
+
+class tools : public ::testing::Test {
+protected:
+    tools();
+
+    /** Options of a program in this test's box. */
+    [[nodiscard]] process_options with(const environment &variables = {}) const;
+
+    /** Run under the launcher with --emulate. */
+    [[nodiscard]] process_result
+    emulated(const arguments &command, const environment &variables = {}) const;
+
+private:
+    std::string node_;
+};
+
+} // namespace gaudi::test

@@ -1,0 +1,117 @@
+/*
+ * A program without UCX that loads it when it runs.
+ *
+ * usage: late_ucx global|local       libucp through dlopen and dlsym
+ *        late_ucx plugin FILE        a component that is linked with libucp
+ *        late_ucx uct                libuct, RTLD_GLOBAL, through dlsym
+ *        late_ucx hold COMMAND...    run COMMAND while a UCP context is open
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <ucp/api/ucp.h>
+#include <uct/api/uct.h>
+#include <unistd.h>
+
+static void *open_library(const char *name, int flags)
+{
+    void *handle = dlopen(name, RTLD_NOW | flags);
+    if (handle == NULL) {
+        fprintf(stderr, "late_ucx: %s\n", dlerror());
+        exit(1);
+    }
+    return handle;
+}
+
+#define FIND(_handle, _name) ((__typeof__(&(_name)))dlsym(_handle, #_name))
+
+static ucp_context_h open_context(void *ucp)
+{
+    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
+                           .features   = UCP_FEATURE_TAG};
+    ucp_config_t *config;
+    ucp_context_h context;
+
+    if ((FIND(ucp, ucp_config_read)(NULL, NULL, &config) != UCS_OK) ||
+        (FIND(ucp, ucp_init_version)(UCP_API_MAJOR, UCP_API_MINOR, &params,
+                                     config, &context) != UCS_OK)) {
+        fprintf(stderr, "late_ucx: no context\n");
+        exit(1);
+    }
+    FIND(ucp, ucp_config_release)(config);
+    return context;
+}
+
+static int show_context(int flags)
+{
+    void *ucp             = open_library("libucp.so.0", flags);
+    ucp_context_h context = open_context(ucp);
+
+    FIND(ucp, ucp_context_print_info)(context, stdout);
+    FIND(ucp, ucp_cleanup)(context);
+    return 0;
+}
+
+static int show_components(void)
+{
+    uct_component_attr_t attr = {.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME};
+    uct_component_h *components;
+    unsigned i, count;
+
+    open_library("libuct.so.0", RTLD_GLOBAL);
+    if (FIND(RTLD_DEFAULT, uct_query_components)(&components, &count) !=
+        UCS_OK) {
+        return 1;
+    }
+    for (i = 0; i < count; ++i) {
+        FIND(RTLD_DEFAULT, uct_component_query)(components[i], &attr);
+        printf("component %s\n", attr.name);
+    }
+    FIND(RTLD_DEFAULT, uct_release_component_list)(components);
+    return 0;
+}
+
+static int show_plugin(const char *file)
+{
+    void *plugin      = open_library(file, RTLD_LOCAL);
+    int (*show)(void) = (int (*)(void))dlsym(plugin, "late_ucx_show_context");
+
+    return (show == NULL) ? 1 : show();
+}
+
+static int hold(char **command)
+{
+    int status = -1;
+    pid_t child;
+
+    (void)open_context(open_library("libucp.so.0", RTLD_LOCAL));
+    child = fork();
+    if (child == 0) {
+        execv(command[0], command);
+        _exit(127);
+    }
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = (argc > 1) ? argv[1] : "";
+
+    if (!strcmp(how, "global")) {
+        return show_context(RTLD_GLOBAL);
+    } else if (!strcmp(how, "local")) {
+        return show_context(RTLD_LOCAL);
+    } else if (!strcmp(how, "uct")) {
+        return show_components();
+    } else if (!strcmp(how, "plugin") && (argc == 3)) {
+        return show_plugin(argv[2]);
+    } else if (!strcmp(how, "hold") && (argc > 2)) {
+        return hold(argv + 2);
+    }
+    fprintf(stderr, "usage: late_ucx global|local|uct|plugin|hold ...\n");
+    return 2;
+}

@@ -1,0 +1,190 @@
+#include "gtest/tools/process.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr int inherited_number = 3;
+constexpr int cannot_execute   = 125;
+
+/* Settings of the developer's shell that would change what tests see. */
+bool is_foreign_setting(const std::string &entry)
+{
+    for (const char *prefix : {"UCX_", "HLTHUNK_", "HABANA_", "GAUDI_", "HLS_",
+                               "LD_PRELOAD=", "LD_LIBRARY_PATH="}) {
+        if (entry.starts_with(prefix)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+std::vector<std::string> make_environment(const environment &variables)
+{
+    std::vector<std::string> result;
+    for (char **entry = environ; *entry != nullptr; ++entry) {
+        const std::string text = *entry;
+        const std::string name = text.substr(0, text.find('='));
+        if (!is_foreign_setting(text) && !variables.contains(name)) {
+            result.push_back(text);
+        }
+    }
+    for (const auto &[name, value] : variables) {
+        result.push_back(name + "=" + value);
+    }
+    return result;
+}
+
+std::vector<char *> make_pointers(std::vector<std::string> &texts)
+{
+    std::vector<char *> result;
+    for (std::string &text : texts) {
+        result.push_back(text.data());
+    }
+    result.push_back(nullptr);
+    return result;
+}
+
+int make_file(const char *name, const std::string &contents = {})
+{
+    const int fd    = memfd_create(name, MFD_CLOEXEC);
+    const auto size = static_cast<ssize_t>(contents.size());
+    if ((fd < 0) || (write(fd, contents.data(), contents.size()) != size) ||
+        (lseek(fd, 0, SEEK_SET) != 0)) {
+        throw std::runtime_error("memfd_create failed");
+    }
+    return fd;
+}
+
+/* What runs between fork and exec calls nothing but the kernel. */
+[[noreturn]] void execute(pid_t parent, char **argv, char **envp, int input,
+                          int output, int inherited)
+{
+    const rlimit no_core{0, 0};
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setrlimit(RLIMIT_CORE, &no_core);
+    if (getppid() == parent) {
+        dup2(input, STDIN_FILENO);
+        dup2(output, STDOUT_FILENO);
+        dup2(output, STDERR_FILENO);
+        if (inherited == inherited_number) {
+            fcntl(inherited, F_SETFD, 0);
+        } else if (inherited >= 0) {
+            dup2(inherited, inherited_number);
+        }
+        execvpe(argv[0], argv, envp);
+    }
+    _exit(cannot_execute);
+}
+
+} // namespace
+
+process::process(const arguments &argv, const process_options &options)
+    : deadline_(std::chrono::steady_clock::now() + options.deadline)
+{
+    std::vector<std::string> argument_texts = argv;
+    std::vector<std::string> variable_texts =
+        make_environment(options.variables);
+    const std::vector<char *> argument_pointers = make_pointers(argument_texts);
+    const std::vector<char *> variable_pointers = make_pointers(variable_texts);
+    const int input    = make_file("input", options.input);
+    const pid_t parent = getpid();
+
+    output_ = make_file("output");
+    pid_    = fork();
+    if (pid_ == 0) {
+        execute(parent, const_cast<char **>(argument_pointers.data()),
+                const_cast<char **>(variable_pointers.data()), input, output_,
+                options.inherited_fd);
+    }
+    close(input);
+    if (pid_ < 0) {
+        throw std::runtime_error("fork failed");
+    }
+    setpgid(pid_, pid_); /* whoever comes first */
+    pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+    fcntl(pidfd_, F_SETFD, FD_CLOEXEC);
+}
+
+process::~process()
+{
+    if (pid_ > 0) {
+        deadline_ = {};
+        wait();
+    }
+    close(pidfd_);
+    close(output_);
+}
+
+bool process::has_ended() const
+{
+    pollfd ended{pidfd_, POLLIN, 0};
+    return poll(&ended, 1, 0) == 1;
+}
+
+process_result process::wait()
+{
+    using std::chrono::milliseconds;
+
+    process_result result;
+    int ready = 0;
+    do {
+        const auto left = std::chrono::duration_cast<milliseconds>(
+            deadline_ - std::chrono::steady_clock::now());
+        pollfd ended{pidfd_, POLLIN, 0};
+        ready = poll(&ended, 1,
+                     static_cast<int>(std::max<int64_t>(left.count(), 0)));
+    } while ((ready < 0) && (errno == EINTR));
+    result.timed_out = (ready != 1);
+
+    /* Also what it left behind. Its number is taken until waitpid. */
+    ::kill(-pid_, SIGKILL);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    if (WIFEXITED(status)) {
+        result.exit_code = WEXITSTATUS(status);
+    } else {
+        result.signal = WTERMSIG(status);
+    }
+    result.output = output();
+    return result;
+}
+
+std::string process::output() const
+{
+    std::string text;
+    char part[4096];
+    ssize_t count;
+    while ((count = pread(output_, part, sizeof(part),
+                          static_cast<off_t>(text.size()))) > 0) {
+        text.append(part, static_cast<size_t>(count));
+    }
+    return text;
+}
+
+process_result run(const arguments &argv, const process_options &options)
+{
+    return process(argv, options).wait();
+}
+
+} // namespace gaudi::test

@@ -1,0 +1,87 @@
+/*
+ * On a card that completes every job and copies nothing, every test of data has
+ * to fail: whatever passes there does not look at what the card did.
+ */
+#include "gtest/tools/fixture.h"
+
+#include "common/process_state.h"
+#include "gtest/tools/scratch.h"
+
+#include <map>
+#include <regex>
+#include <sstream>
+
+namespace gaudi::test {
+
+namespace {
+
+using nothing_moves = tools;
+
+constexpr char program[]   = GAUDI_BUILD_DIR "/bin/gaudi_gtest_uct";
+constexpr char filter[]    = "put_and_get/every_operation.*:memory_pairs.*"
+                             "-*moves_a_gibibyte*";
+constexpr char real_card[] = GAUDI_BUILD_DIR "/lib/hlthunk-emu/libhl-thunk.so";
+constexpr char idle_card[] =
+    GAUDI_BUILD_DIR "/lib/hlthunk-emu-no-copy/libhl-thunk.so";
+
+/* Tests that move nothing to or from a card. */
+const std::map<std::string, const char *> may_pass = {
+    {"memory_pairs.host_to_host_is_a_plain_copy",
+     "the CPU copies between two places in host memory"}};
+
+/* Every test of GoogleTest's report, and whether it passed. It writes one
+ * field to a line. */
+std::map<std::string, bool> read_report(const std::string &text)
+{
+    static const std::regex field("\"(name|classname)\": \"([^\"]*)\"");
+    std::map<std::string, bool> passed;
+    std::istringstream lines(text);
+    std::string name;
+    std::string last;
+    for (std::string line; std::getline(lines, line);) {
+        std::smatch match;
+        if (std::regex_search(line, match, field)) {
+            if (match[1] == "name") {
+                name = match[2];
+            } else {
+                last         = match[2].str() + "." + name;
+                passed[last] = true;
+            }
+        } else if ((line.find("\"failures\": [") != std::string::npos) &&
+                   passed.contains(last)) {
+            passed[last] = false;
+        }
+    }
+    return passed;
+}
+
+} // namespace
+
+TEST_F(nothing_moves, without_a_copy_routine_every_test_of_data_fails)
+{
+    scratch_directory files;
+    std::map<std::string, bool> passed[2];
+    for (const bool idle : {false, true}) {
+        const std::string report = files.path(idle ? "idle" : "real");
+        process_options options =
+            with({{"GAUDI_TEST_HLTHUNK", idle ? idle_card : real_card}});
+        options.deadline = std::chrono::seconds(50);
+        const process_result result =
+            run({program, std::string("--gtest_filter=") + filter,
+                 "--gtest_output=json:" + report},
+                options);
+        EXPECT_TRUE(exited_with(idle ? 1 : 0, result));
+        passed[idle] = read_report(read_file(report));
+    }
+
+    EXPECT_GT(passed[true].size(), 30u) << "the tests are gone";
+    EXPECT_EQ(passed[false].size(), passed[true].size());
+    for (const auto &[name, well] : passed[false]) {
+        EXPECT_TRUE(well) << name << " fails on the card that copies";
+    }
+    for (const auto &[name, well] : passed[true]) {
+        EXPECT_EQ(may_pass.contains(name), well) << name;
+    }
+}
+
+} // namespace gaudi::test

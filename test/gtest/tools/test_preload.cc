@@ -1,0 +1,184 @@
+/* The stub brings the module to programs that use UCX, and to no others. */
+#include "gtest/tools/fixture.h"
+
+namespace gaudi::test {
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char late_ucx[] = GAUDI_TOOLS_DIR "/late_ucx";
+constexpr char plugin[]   = GAUDI_TOOLS_DIR "/liblate_ucx_plugin.so";
+constexpr char foreign[]  = GAUDI_TOOLS_DIR "/other-version/";
+
+class preload : public tools {
+protected:
+    void expect_no_ucx(const process_result &result)
+    {
+        EXPECT_TRUE(is_quiet_success(result));
+        EXPECT_THAT(result.output, HasSubstr(preloaded));
+        EXPECT_THAT(result.output,
+                    Not(::testing::ContainsRegex("libuc[mpst]\\.so")));
+        EXPECT_THAT(result.output, Not(HasSubstr("libuct_gaudi")));
+        EXPECT_THAT(result.output, Not(HasSubstr("libhl-thunk")));
+    }
+
+    void expect_card(const process_result &result)
+    {
+        EXPECT_TRUE(is_quiet_success(result));
+        EXPECT_THAT(result.output, HasSubstr("gaudi_copy"));
+    }
+};
+
+/* A module that was built for UCX 9.9.9. */
+class other_version : public tools {
+protected:
+    [[nodiscard]] process_result run_with_it(const arguments &command) const
+    {
+        return run(command,
+                   with({{"LD_PRELOAD", std::string(foreign) + preloaded}}));
+    }
+
+    void expect_one_warning(const process_result &result)
+    {
+        const auto warnings = lines_with(result.output, "UCX  WARN");
+        EXPECT_EQ(1u, warnings.size()) << result.output;
+        EXPECT_EQ(1u, lines_with(result.output, "UCX 9.9.9").size());
+        EXPECT_EQ(0u, lines_with(result.output, "UCX  ERROR").size());
+        EXPECT_THAT(result.output, HasSubstr("UCX " GAUDI_UCX_VERSION));
+    }
+};
+
+} // namespace
+
+TEST_F(preload, leaves_programs_without_ucx_alone)
+{
+    EXPECT_TRUE(is_quiet_success(emulated({"/bin/true"})));
+    EXPECT_TRUE(exited_with(1, emulated({"/bin/false"})));
+    expect_no_ucx(emulated({"cat", "/proc/self/maps"}));
+    expect_no_ucx(
+        emulated({"python3", "-c", "print(open('/proc/self/maps').read())"}));
+}
+
+TEST_F(preload, prints_nothing_in_programs_without_ucx)
+{
+    EXPECT_EQ("", emulated({"/bin/true"}).output);
+    EXPECT_EQ("x\n", emulated({"sh", "-c", "echo x | cat"}).output);
+}
+
+TEST_F(preload, adds_nothing_to_what_ucx_says_about_itself)
+{
+    const process_result plain = run({"ucx_info", "-v"}, with());
+    EXPECT_TRUE(is_quiet_success(plain));
+    EXPECT_EQ(plain.output, emulated({"ucx_info", "-v"}).output);
+}
+
+TEST_F(preload, reaches_a_program_that_loads_ucp_later)
+{
+    for (const char *how : {"global", "local"}) {
+        SCOPED_TRACE(how);
+        expect_card(emulated({late_ucx, how}));
+    }
+}
+
+TEST_F(preload, reaches_a_component_that_is_linked_with_ucp)
+{
+    expect_card(emulated({late_ucx, "plugin", plugin}));
+}
+
+TEST_F(preload, reaches_a_program_that_loads_uct_later)
+{
+    expect_card(emulated({late_ucx, "uct"}));
+}
+
+TEST_F(preload, serves_the_transport_list_of_a_component)
+{
+    const process_result result =
+        emulated({late_ucx, "plugin", plugin}, {{"UCX_TLS", "gaudi_copy,sm"}});
+    expect_card(result);
+    EXPECT_THAT(result.output, HasSubstr("gaudi_cpy/gaudi0"));
+}
+
+TEST_F(preload, serves_the_transport_list_of_a_program_that_uses_dlsym)
+{
+    /* The program's own pointer to ucp_config_read passes the stub by. */
+    for (const char *how : {"global", "local"}) {
+        SCOPED_TRACE(how);
+        const process_result result =
+            emulated({late_ucx, how}, {{"UCX_TLS", "gaudi_copy,sm"}});
+        expect_card(result);
+        EXPECT_THAT(result.output, HasSubstr("gaudi_cpy/gaudi0"));
+    }
+}
+
+TEST_F(preload, reaches_python_through_ctypes)
+{
+    expect_card(emulated(
+        {"python3", "-c",
+         "import ctypes as c\n"
+         "ucp = c.CDLL('libucp.so.0')\n"
+         "config, context = c.c_void_p(), c.c_void_p()\n"
+         "params = (c.c_uint64 * 64)(1, 1)\n"
+         "assert ucp.ucp_config_read(None, None, c.byref(config)) == 0\n"
+         "assert ucp.ucp_init_version(1, 10, params, config,"
+         " c.byref(context)) == 0\n"
+         "print(open('/proc/self/maps').read().count('libuct_gaudi') > 0"
+         " and 'gaudi_copy')\n"}));
+}
+
+TEST_F(preload, says_so_when_the_module_is_not_there)
+{
+    const process_result result =
+        run({"ucx_info", "-v"}, with({{"LD_PRELOAD", GAUDI_TOOLS_DIR
+                                       "/no-module/libucx_gaudi_preload.so"}}));
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_EQ(1u, lines_with(result.output, "ucx-gaudi: ").size())
+        << result.output;
+    EXPECT_THAT(result.output, HasSubstr("libuct_gaudi.so.0"));
+}
+
+TEST_F(other_version, registers_nothing_in_a_ucp_program)
+{
+    const process_result result = run_with_it({"ucx_info", "-d"});
+    EXPECT_TRUE(exited_with(0, result));
+    expect_one_warning(result);
+    EXPECT_THAT(result.output, HasSubstr("# Memory domain: "));
+    EXPECT_EQ(0u, lines_with(result.output, "Component: gaudi").size());
+
+    const process_result variables = run_with_it({"ucx_info", "-c"});
+    EXPECT_TRUE(exited_with(0, variables));
+    expect_one_warning(variables);
+    EXPECT_EQ(0u, lines_with(variables.output, "UCX_GAUDI").size());
+
+    const process_result help = run_with_it({"ucx_perftest", "-h"});
+    expect_one_warning(help);
+    EXPECT_EQ(0u, lines_with(help.output, "gaudi - ").size());
+}
+
+TEST_F(other_version, registers_nothing_in_a_program_that_uses_uct_alone)
+{
+    const process_result result = run_with_it(
+        {GAUDI_BUILD_DIR "/bin/uct_host_to_device", "/etc/os-release"});
+    EXPECT_TRUE(exited_with(1, result));
+    expect_one_warning(result);
+    EXPECT_THAT(result.output, HasSubstr("No Gaudi card"));
+}
+
+TEST_F(other_version, registers_nothing_in_a_program_that_loads_ucx_later)
+{
+    for (const char *how : {"global", "local", "uct"}) {
+        SCOPED_TRACE(how);
+        const process_result result = run_with_it({late_ucx, how});
+        EXPECT_TRUE(exited_with(0, result));
+        expect_one_warning(result);
+        EXPECT_EQ(0u, lines_with(result.output, "gaudi_c").size());
+    }
+}
+
+TEST_F(other_version, is_silent_in_a_program_without_ucx)
+{
+    EXPECT_EQ("", run_with_it({"/bin/true"}).output);
+}
+
+} // namespace gaudi::test

@@ -1,0 +1,144 @@
+/* What stock ucx_info tells about the transports. */
+#include "gtest/tools/fixture.h"
+
+#include <cstring>
+
+namespace gaudi::test {
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ucx_info = tools;
+
+/* The cards that it lists, in its order. */
+std::vector<std::string> devices(const std::string &output)
+{
+    std::vector<std::string> result;
+    for (const std::string &line : lines_with(output, " Device: gaudi")) {
+        result.push_back(line.substr(line.rfind(' ') + 1));
+    }
+    return result;
+}
+
+} // namespace
+
+TEST_F(ucx_info, lists_the_component_the_transport_and_one_card)
+{
+    const process_result result = emulated({"ucx_info", "-d"});
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_THAT(result.output, HasSubstr("# Memory domain: gaudi_copy\n"
+                                         "#     Component: gaudi_copy\n"));
+    EXPECT_THAT(result.output, HasSubstr("#      Transport: gaudi_cpy\n"
+                                         "#         Device: gaudi0\n"
+                                         "#           Type: accelerator\n"
+                                         "#  System device: gaudi0"));
+    EXPECT_EQ(std::vector<std::string>{"gaudi0"}, devices(result.output));
+}
+
+TEST_F(ucx_info, lists_every_card_when_all_are_wanted)
+{
+    const process_result result =
+        emulated({"ucx_info", "-d"}, {{"UCX_GAUDI_DEVICES", "all"}});
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_EQ(
+        (std::vector<std::string>{"gaudi0", "gaudi1", "gaudi2", "gaudi3",
+                                  "gaudi4", "gaudi5", "gaudi6", "gaudi7"}),
+        devices(result.output));
+}
+
+TEST_F(ucx_info, lists_as_many_cards_as_the_box_has)
+{
+    const process_result result =
+        run(under_launcher({"ucx_info", "-d"}, {"--emulate=2"}),
+            with({{"UCX_GAUDI_DEVICES", "all"}}));
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_EQ((std::vector<std::string>{"gaudi0", "gaudi1"}),
+              devices(result.output));
+}
+
+TEST_F(ucx_info, lists_the_named_cards_only)
+{
+    const process_result result =
+        emulated({"ucx_info", "-d"}, {{"UCX_GAUDI_DEVICES", "5,2"}});
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_THAT(devices(result.output),
+                ::testing::UnorderedElementsAre("gaudi2", "gaudi5"));
+}
+
+TEST_F(ucx_info, says_nothing_of_gaudi_on_a_machine_without_a_card)
+{
+    const process_result result =
+        run(under_launcher({"ucx_info", "-d"}, {}), with());
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_THAT(result.output, HasSubstr("Memory domain: "));
+    EXPECT_EQ(std::vector<std::string>{}, devices(result.output));
+    EXPECT_THAT(result.output, Not(HasSubstr("Transport: gaudi")));
+    EXPECT_THAT(result.output, Not(HasSubstr("Memory domain: gaudi")));
+}
+
+TEST_F(ucx_info, shows_every_variable_with_its_help)
+{
+    const process_result values = emulated({"ucx_info", "-c"});
+    const process_result helps  = emulated({"ucx_info", "-c", "-f"});
+    EXPECT_TRUE(exited_with(0, values));
+    EXPECT_TRUE(exited_with(0, helps));
+    EXPECT_EQ(0u, lines_with(values.output, "UCX  WARN").size());
+    for (const char *setting :
+         {"UCX_GAUDI_DRIVER=emulator\n", "UCX_GAUDI_DEVICES=auto\n",
+          "UCX_GAUDI_MEMORY_TYPE=auto\n", "UCX_GAUDI_COPY_STAGING_CHUNK=64K\n",
+          "UCX_GAUDI_COPY_STAGING_COUNT=16\n", "UCX_GAUDI_COPY_MAX_OPS=256\n",
+          "UCX_GAUDI_COPY_BW="}) {
+        EXPECT_THAT(values.output, HasSubstr(setting));
+        const std::string name(setting, std::strchr(setting, '=') - setting);
+        /* "# help\n#\n# syntax: ...\n...\nNAME=" */
+        const size_t at = helps.output.find("\n" + name + "=");
+        ASSERT_NE(std::string::npos, at) << name;
+        const size_t start = helps.output.rfind("\n\n", at) + 2;
+        EXPECT_THAT(helps.output.substr(start, at - start),
+                    ::testing::ContainsRegex("^#.*\n(.*\n)*# syntax: "))
+            << name;
+    }
+}
+
+TEST_F(ucx_info, takes_values_from_the_environment)
+{
+    const environment variables = {{"UCX_GAUDI_COPY_STAGING_CHUNK", "8k"},
+                                   {"UCX_GAUDI_COPY_STAGING_COUNT", "4"},
+                                   {"UCX_GAUDI_COPY_BW", "12GBs"},
+                                   {"UCX_GAUDI_DEVICES", "3"}};
+    const process_result shown  = emulated({"ucx_info", "-c"}, variables);
+    EXPECT_TRUE(exited_with(0, shown));
+    EXPECT_THAT(shown.output, HasSubstr("UCX_GAUDI_COPY_STAGING_CHUNK=8K\n"));
+    EXPECT_THAT(shown.output, HasSubstr("UCX_GAUDI_COPY_STAGING_COUNT=4\n"));
+    EXPECT_THAT(shown.output, HasSubstr("UCX_GAUDI_DEVICES=3\n"));
+
+    /* Opens a context and a worker: there UCX looks for unused variables. */
+    const process_result used =
+        emulated({"ucx_info", "-p", "-w", "-u", "t"}, variables);
+    EXPECT_TRUE(is_quiet_success(used));
+    EXPECT_THAT(used.output, HasSubstr("gaudi_cpy/gaudi3"));
+}
+
+TEST_F(ucx_info, warns_of_a_variable_that_does_not_exist)
+{
+    /* So that the silence above means something. */
+    const process_result result =
+        emulated({"ucx_info", "-p", "-w", "-u", "t"},
+                 {{"UCX_GAUDI_COPY_NO_SUCH_THING", "1"}});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_EQ(1u, lines_with(result.output, "unused").size()) << result.output;
+}
+
+TEST_F(ucx_info, accepts_the_component_name_as_a_transport)
+{
+    for (const char *tls : {"gaudi_copy,sm", "gaudi_cpy,sm", "gaudi,sm"}) {
+        SCOPED_TRACE(tls);
+        const process_result result =
+            emulated({"ucx_info", "-p", "-w", "-u", "t"}, {{"UCX_TLS", tls}});
+        EXPECT_TRUE(is_quiet_success(result));
+        EXPECT_THAT(result.output, HasSubstr("gaudi_cpy/gaudi0"));
+    }
+}
+
+} // namespace gaudi::test

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Fails when a library exports or needs what it must not.
+
+usage: check_exports.py ROOT BUILD_DIRECTORY
+"""
+
+import fnmatch
+import os
+import re
+import subprocess
+import sys
+
+from common import report
+
+# Library, SONAME, version script or the exported names, whether it may need UCX.
+LIBRARIES = [
+    ("lib/libuct_gaudi.so.0", "libuct_gaudi.so.0",
+     "src/uct/gaudi/exports.map", True),
+    ("lib/hlthunk-emu/libhl-thunk.so", "libhl-thunk.so",
+     "src/hlthunk_shim/emu/exports.map", False),
+    ("lib/libucx_gaudi_preload.so", "libucx_gaudi_preload.so",
+     {"ucp_config_read", "ucp_init_version", "uct_query_components"}, False),
+]
+UCX = re.compile(r"^libuc[mpst]\.so")
+
+# A row of the shim's table: need, result, name.
+ROW = re.compile(r"HLTHUNK_SYMBOL\(\s*\w+,\s*[\w\s*]+,\s*(hlthunk_\w+)")
+
+
+def output_of(*command):
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True,
+                          timeout=60, check=True).stdout
+
+
+def exported(library):
+    names = set()
+    for line in output_of("nm", "-D", "--defined-only", library).splitlines():
+        words = line.split()
+        if len(words) == 3 and words[1] != "A":
+            names.add(words[2].split("@")[0])
+    return names
+
+
+def dynamic(library, tag):
+    text = output_of("readelf", "-dW", library)
+    return re.findall(r"\(" + tag + r"\)[^\[]*\[([^\]]*)\]", text)
+
+
+def global_patterns(script):
+    """The names in the global: part of a version script."""
+    with open(script, encoding="utf-8") as file:
+        text = re.sub(r"/\*.*?\*/|#[^\n]*", "", file.read(), flags=re.S)
+    part = re.search(r"global:(.*?)(local:|\})", text, flags=re.S)
+    return [] if part is None else re.findall(r"[\w*?]+", part[1])
+
+
+def check(root, build, name, soname, rule, may_need_ucx):
+    library = os.path.join(build, name)
+    names = exported(library)
+    if isinstance(rule, set):
+        extra, missing = names - rule, rule - names
+    else:
+        patterns = global_patterns(os.path.join(root, rule))
+        extra = {n for n in names
+                 if not any(fnmatch.fnmatchcase(n, p) for p in patterns)}
+        missing = {p for p in patterns if not fnmatch.filter(names, p)}
+    for symbol in sorted(extra):
+        yield f"{name}: exports {symbol}"
+    for symbol in sorted(missing):
+        yield f"{name}: does not export {symbol}"
+
+    found = dynamic(library, "SONAME")
+    if found != [soname]:
+        yield f"{name}: SONAME is {found}, not {soname}"
+    needed = dynamic(library, "NEEDED")
+    uses_ucx = [n for n in needed if UCX.match(n)]
+    if uses_ucx and not may_need_ucx:
+        yield f"{name}: needs {uses_ucx}"
+    if may_need_ucx and any(n.startswith("libucp") for n in needed):
+        yield f"{name}: a module that needs libucp drags it into UCT programs"
+    if any(n.startswith("libhl-thunk") for n in needed):
+        yield f"{name}: needs the driver, which is opened at run time only"
+    if dynamic(library, "RUNPATH") or dynamic(library, "RPATH"):
+        yield f"{name}: has a run path"
+
+
+def check_driver_functions(root, build):
+    """Every function in the shim's table is there in the emulator."""
+    library = os.path.join(build, "lib/hlthunk-emu/libhl-thunk.so")
+    table = os.path.join(root, "src/hlthunk_shim/hlthunk_symbols.def")
+    with open(table, encoding="utf-8") as file:
+        text = re.sub(r"/\*.*?\*/|//[^\n]*", "", file.read(), flags=re.S)
+    wanted = set(ROW.findall(text))
+    if not wanted:
+        yield f"{table}: no function was found"
+    for symbol in sorted(wanted - exported(library)):
+        yield f"{library}: does not export {symbol}"
+
+
+def main(root, build):
+    problems = []
+    for library in LIBRARIES:
+        problems += check(root, build, *library)
+    problems += check_driver_functions(root, build)
+    report(problems, "the libraries export and need what they should")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

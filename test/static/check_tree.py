@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Fails on files that do not belong in the tree.
+
+usage: check_tree.py ROOT
+
+Large files; paths and hosts that only one machine has; package registries, which
+are the business of that machine's settings.
+"""
+
+import os
+import re
+import sys
+
+from common import report, tree_files
+
+LARGEST = 512 * 1024
+
+# Written in pieces, so that this file is not one of those it looks for.
+PLACES = [r"/wo" + r"rk/", r"/ro" + r"ot/", r"/ho" + r"me/\w", r"/Us" + r"ers/",
+          r"/tm" + r"p/tt\b"]
+HOSTS = [r"py" + r"pi\.(org|python)", r"pythonhosted\.", r"registry\.np" + r"m",
+         r"np" + r"mjs\.", r"crat" + r"es\.io", r"proxy\.gol" + r"ang",
+         r"(deb|ftp|security|snapshot)\.deb" + r"ian\.org",
+         r"archive\.ubu" + r"ntu", r"conda\.ana" + r"conda", r"artifac" + r"tory",
+         r"rubyg" + r"ems\.", r"repo\d*\.ma" + r"ven",
+         r"(https?|ftp)://(localhost|127\.|10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.)",
+         r"index-u" + r"rl"]
+UNWANTED = re.compile(r"(?<![\w.])(" + "|".join(PLACES) + r")|(" +
+                      "|".join(HOSTS) + r")")
+
+
+def check_file(root, name):
+    path = os.path.join(root, name)
+    size = os.path.getsize(path)
+    if size > LARGEST:
+        yield f"{name}: {size} bytes"
+        return
+    with open(path, "rb") as file:
+        text = file.read().decode("utf-8", errors="replace")
+    for number, line in enumerate(text.splitlines(), 1):
+        match = UNWANTED.search(line)
+        if match is not None:
+            yield f"{name}:{number}: {match[0]}"
+
+
+def main(root):
+    names = tree_files(root)
+    problems = [] if names else ["no file was found"]
+    for name in names:
+        problems += check_file(root, name)
+    report(problems, f"{len(names)} files belong in the tree")
+
+
+if __name__ == "__main__":
+    main(os.path.abspath(sys.argv[1]))

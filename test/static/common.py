@@ -1,0 +1,36 @@
+"""What the checks of the tree share."""
+
+import os
+import subprocess
+import sys
+
+
+def tree_files(root):
+    """Files of the project: what git has or would add, else all there are."""
+    listed = subprocess.run(
+        ["git", "-C", root, "ls-files", "-co", "--exclude-standard", "-z"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    if listed.returncode == 0:
+        names = [os.fsdecode(name) for name in listed.stdout.split(b"\0")]
+    else:
+        names = []
+        for folder, folders, files in os.walk(root):
+            folders[:] = [f for f in folders if f not in ("build", ".git",
+                                                          "__pycache__")]
+            names += [os.path.relpath(os.path.join(folder, name), root)
+                      for name in files]
+    return sorted(name for name in set(names)
+                  if name and os.path.isfile(os.path.join(root, name)))
+
+
+def is_source(name):
+    return name.endswith((".c", ".cc", ".h", ".def"))
+
+
+def report(problems, success):
+    """Print the problems and exit accordingly."""
+    for problem in problems:
+        print(problem)
+    if problems:
+        sys.exit(f"{len(problems)} problem(s)")
+    print(success)
