@@ -167,7 +167,7 @@ void zcopy(benchmark::State &state)
     const auto size = static_cast<size_t>(state.range(0));
     host_buffer host(size, registered);
     for (auto _ : state) {
-        put ? s.put_zcopy(host.data(), size) : s.get_zcopy(host.data(), size);
+        s.zcopy(put ? uct_ep_put_zcopy : uct_ep_get_zcopy, host.data(), size);
     }
     finish(state);
 }

@@ -116,36 +116,20 @@ session::session()
     require(uct_mem_alloc(max_size, &method, 1, &alloc, &device_), "mem_alloc");
 }
 
-void session::wait(ucs_status_t status)
+void session::zcopy(uct_ep_put_zcopy_func_t start, void *local, size_t size)
 {
-    require(status == UCS_INPROGRESS, "zcopy");
+    uct_iov_t iov{};
+    iov.buffer        = local;
+    iov.length        = size;
+    iov.count         = 1;
+    completion_.count = 1;
+    completion_.func  = [](uct_completion_t *) {};
+    require(start(ep, &iov, 1, remote(), UCT_INVALID_RKEY, &completion_) ==
+                UCS_INPROGRESS,
+            "zcopy");
     while (completion_.count != 0) {
         uct_worker_progress(worker);
     }
-}
-
-void session::put_zcopy(void *local, size_t size)
-{
-    uct_iov_t iov{};
-    iov.buffer        = local;
-    iov.length        = size;
-    iov.count         = 1;
-    completion_.count = 1;
-    completion_.func  = [](uct_completion_t *) {};
-    wait(uct_ep_put_zcopy(ep, &iov, 1, remote(), UCT_INVALID_RKEY,
-                          &completion_));
-}
-
-void session::get_zcopy(void *local, size_t size)
-{
-    uct_iov_t iov{};
-    iov.buffer        = local;
-    iov.length        = size;
-    iov.count         = 1;
-    completion_.count = 1;
-    completion_.func  = [](uct_completion_t *) {};
-    wait(uct_ep_get_zcopy(ep, &iov, 1, remote(), UCT_INVALID_RKEY,
-                          &completion_));
 }
 
 bare_card &bare_card::instance()

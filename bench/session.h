@@ -21,9 +21,9 @@ public:
     /** The one of this program; ends the program when it cannot be opened. */
     static session &instance();
 
-    /** Call progress until a zcopy has completed. */
-    void put_zcopy(void *local, size_t size);
-    void get_zcopy(void *local, size_t size);
+    /** Start a zcopy and call progress until it has completed.
+     *  @param start  uct_ep_put_zcopy or uct_ep_get_zcopy. */
+    void zcopy(uct_ep_put_zcopy_func_t start, void *local, size_t size);
 
     [[nodiscard]] uint64_t remote() const
     {
@@ -39,7 +39,6 @@ public:
 
 private:
     session();
-    void wait(ucs_status_t status);
 
     ucs_async_context_t *async_ = nullptr;
     uct_iface_h iface_          = nullptr;

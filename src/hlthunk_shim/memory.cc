@@ -1,116 +1,33 @@
 #include "hlthunk_shim/memory.h"
 
-#include "hlthunk_shim/warning.h"
-
-#include <cerrno>
-#include <cstring>
-
 #include <sys/mman.h>
 #include <unistd.h>
 
 namespace gaudi::shim {
-
-namespace {
-
-/* For calls that answer 0 for "failed" and leave the reason in errno. */
-int result_of(uint64_t value)
-{
-    if (value != 0) {
-        return 0;
-    }
-    return (errno != 0) ? -errno : -ENOMEM;
-}
-
-} // namespace
-
-memory_handle::~memory_handle()
-{
-    int ret = close();
-    if (ret != 0) {
-        warn("freeing device memory %#lx of card %s failed: %s", value_,
-             dev_->bus_id().c_str(), std::strerror(-ret));
-    }
-}
 
 int memory_handle::allocate(const device &dev, uint64_t size,
                             memory_handle &handle_p)
 {
     errno = 0;
     /* Page size 0 is the card's own; "shared" only allows an export. */
-    uint64_t value =
-        dev.lib().hlthunk_device_memory_alloc(dev.fd(), size, 0, false, true);
-    int ret = result_of(value);
-    if (ret == 0) {
-        memory_handle allocated;
-        allocated.dev_   = &dev;
-        allocated.value_ = value;
-        handle_p         = std::move(allocated);
-    }
-    return ret;
-}
-
-int memory_handle::close()
-{
-    if (value_ == 0) {
-        return 0;
-    }
-    int ret = dev_->lib().hlthunk_device_memory_free(dev_->fd(), value_);
-    if (ret == 0) {
-        value_ = 0;
-    }
-    return ret;
-}
-
-mapping::~mapping()
-{
-    int ret = close();
-    if (ret != 0) {
-        warn("unmapping %#lx of card %s failed: %s", va_,
-             dev_->bus_id().c_str(), std::strerror(-ret));
-    }
+    return handle_p.adopt(dev, dev.lib().hlthunk_device_memory_alloc(
+                                   dev.fd(), size, 0, false, true));
 }
 
 int mapping::map_device(const device &dev, const memory_handle &handle,
                         uint64_t hint, mapping &mapping_p)
 {
     errno = 0;
-    uint64_t va =
-        dev.lib().hlthunk_device_memory_map(dev.fd(), handle.value(), hint);
-    int ret = result_of(va);
-    if (ret == 0) {
-        mapping mapped;
-        mapped.dev_ = &dev;
-        mapped.va_  = va;
-        mapping_p   = std::move(mapped);
-    }
-    return ret;
+    return mapping_p.adopt(dev, dev.lib().hlthunk_device_memory_map(
+                                    dev.fd(), handle.value(), hint));
 }
 
 int mapping::map_host(const device &dev, void *host, uint64_t size,
                       mapping &mapping_p)
 {
-    errno       = 0;
-    uint64_t va = dev.lib().hlthunk_host_memory_map(dev.fd(), host, 0, size);
-    int ret     = result_of(va);
-    if (ret == 0) {
-        mapping mapped;
-        mapped.dev_ = &dev;
-        mapped.va_  = va;
-        mapping_p   = std::move(mapped);
-    }
-    return ret;
-}
-
-int mapping::close()
-{
-    if (va_ == 0) {
-        return 0;
-    }
-    int ret = dev_->lib().hlthunk_memory_unmap(dev_->fd(), va_);
-    if (ret == 0) {
-        va_ = 0;
-    }
-    return ret;
+    errno = 0;
+    return mapping_p.adopt(
+        dev, dev.lib().hlthunk_host_memory_map(dev.fd(), host, 0, size));
 }
 
 pinned_buffer::~pinned_buffer()

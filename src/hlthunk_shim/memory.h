@@ -9,23 +9,88 @@
 #pragma once
 
 #include "hlthunk_shim/device.h"
+#include "hlthunk_shim/warning.h"
 
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace gaudi::shim {
 
-/** A range of physical device memory. */
-class memory_handle {
+/**
+ * Owns one value of the driver's.
+ *
+ * @tparam Release  Row of the symbol table that gives the value back.
+ * @tparam doing    What a warning calls that.
+ */
+template <auto Release, const char *doing>
+class driver_value {
 public:
-    memory_handle() = default;
-    memory_handle(memory_handle &&other) noexcept { swap(other); }
-    memory_handle &operator=(memory_handle &&other) noexcept
+    driver_value() = default;
+    driver_value(driver_value &&other) noexcept { swap(other); }
+    driver_value &operator=(driver_value &&other) noexcept
     {
-        memory_handle(std::move(other)).swap(*this);
+        driver_value(std::move(other)).swap(*this);
         return *this;
     }
-    ~memory_handle();
+    ~driver_value()
+    {
+        const int ret = close();
+        if (ret != 0) {
+            warn("%s %#lx of card %s failed: %s", doing, value_,
+                 dev_->bus_id().c_str(), std::strerror(-ret));
+        }
+    }
 
+    /** Give it back now. @return 0 or -errno (then it is still owned). */
+    [[nodiscard]] int close()
+    {
+        const int ret =
+            (value_ == 0) ? 0 : (dev_->lib().*Release)(dev_->fd(), value_);
+        if (ret == 0) {
+            value_ = 0;
+        }
+        return ret;
+    }
+
+    /** Forget it without giving it back. */
+    void release() { value_ = 0; }
+
+    void swap(driver_value &other) noexcept
+    {
+        std::swap(dev_, other.dev_);
+        std::swap(value_, other.value_);
+    }
+
+protected:
+    /** Take over what a driver call returned: 0 means failure, and errno why.
+     *  @return 0 or -errno. */
+    [[nodiscard]] int adopt(const device &dev, uint64_t value)
+    {
+        if (value == 0) {
+            return (errno != 0) ? -errno : -ENOMEM;
+        }
+        driver_value adopted;
+        adopted.dev_   = &dev;
+        adopted.value_ = value;
+        swap(adopted);
+        return 0;
+    }
+
+    [[nodiscard]] uint64_t get() const { return value_; }
+
+private:
+    const device *dev_ = nullptr;
+    uint64_t value_    = 0;
+};
+
+inline constexpr char freeing_memory[] = "freeing device memory";
+inline constexpr char unmapping[]      = "unmapping";
+
+/** A range of physical device memory. It cannot be freed while it is mapped. */
+class memory_handle : public driver_value<&library::hlthunk_device_memory_free,
+                                          freeing_memory> {
+public:
     /**
      * Allocate device memory.
      *
@@ -36,34 +101,13 @@ public:
     [[nodiscard]] static int allocate(const device &dev, uint64_t size,
                                       memory_handle &handle_p);
 
-    /** Free now. @return 0 or -errno (then it is still owned). */
-    [[nodiscard]] int close();
-
-    [[nodiscard]] uint64_t value() const { return value_; }
-
-    void swap(memory_handle &other) noexcept
-    {
-        std::swap(dev_, other.dev_);
-        std::swap(value_, other.value_);
-    }
-
-private:
-    const device *dev_ = nullptr;
-    uint64_t value_    = 0;
+    [[nodiscard]] uint64_t value() const { return get(); }
 };
 
-/** A range of device virtual addresses, backed by device or host memory. */
-class mapping {
+/** A range of device virtual addresses, backed by device or host memory. Unmap
+ *  says -EINVAL while a dma-buf of it is alive. */
+class mapping : public driver_value<&library::hlthunk_memory_unmap, unmapping> {
 public:
-    mapping() = default;
-    mapping(mapping &&other) noexcept { swap(other); }
-    mapping &operator=(mapping &&other) noexcept
-    {
-        mapping(std::move(other)).swap(*this);
-        return *this;
-    }
-    ~mapping();
-
     /**
      * Map device memory.
      *
@@ -83,29 +127,8 @@ public:
     [[nodiscard]] static int map_host(const device &dev, void *host,
                                       uint64_t size, mapping &mapping_p);
 
-    /**
-     * Unmap now.
-     *
-     * @return 0 or -errno (then it is still owned), -EINVAL while a dma-buf of
-     *         it is alive.
-     */
-    [[nodiscard]] int close();
-
-    /** Forget the mapping without unmapping it. */
-    void release() { va_ = 0; }
-
     /** Device virtual address of the first byte; 0 when empty. */
-    [[nodiscard]] uint64_t va() const { return va_; }
-
-    void swap(mapping &other) noexcept
-    {
-        std::swap(dev_, other.dev_);
-        std::swap(va_, other.va_);
-    }
-
-private:
-    const device *dev_ = nullptr;
-    uint64_t va_       = 0;
+    [[nodiscard]] uint64_t va() const { return get(); }
 };
 
 /** Zeroed pages of host memory, mapped for one card; not inherited by fork. */

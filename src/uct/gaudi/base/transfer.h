@@ -149,6 +149,10 @@ private:
         size_t length;
     };
 
+    /* Staging chunks that only synchronous copies may take, so that they always
+     * get on: two, to fill one while the other is on its way. */
+    static constexpr size_t reserved_chunks = 2;
+
     explicit transfer_engine(const transfer_options &options);
 
     ucs_status_t plan(void *dst, const void *src, size_t length,
