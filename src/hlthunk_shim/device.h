@@ -44,7 +44,8 @@ public:
      * Submit command buffers of one queue as one job.
      *
      * @return 0; -EAGAIN when the driver's limit of jobs in flight is reached
-     *         (the driver is not called then, it would spin); else -errno.
+     *         (the driver is not called then, it would spin); else -errno. Of
+     *         threads that race for the last slot, the driver makes one wait.
      */
     [[nodiscard]] int submit(hl_cs_chunk *chunks, uint32_t count,
                              uint64_t &seq_p);

@@ -41,6 +41,12 @@ bool set_environment(bool emulate, unsigned cards, std::string &error)
         error = stub.string() + " is missing; build the project first";
         return false;
     }
+    if (stub.string().find_first_of(" :") != std::string::npos) {
+        error = "'" + stub.string() +
+                "' cannot be preloaded: LD_PRELOAD splits "
+                "paths at spaces and colons; move the project elsewhere";
+        return false;
+    }
     prepend("LD_PRELOAD", stub.string());
 
     if (emulate) {

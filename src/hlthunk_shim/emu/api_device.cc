@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,7 +22,12 @@ namespace {
 int open_compute(unsigned index)
 {
     card &wanted = card::at(index);
-    int fd       = wanted.open();
+    int fd       = -ENOMEM;
+    try {
+        fd = wanted.open();
+    } catch (const std::bad_alloc &) {
+        log("no memory to open card %u", index);
+    }
     if ((fd >= 0) && !add_node(fd, wanted, false)) {
         wanted.close(fd);
         return -EMFILE;

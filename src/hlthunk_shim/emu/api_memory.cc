@@ -30,38 +30,35 @@ HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_alloc(int fd, uint64_t size,
                                                     bool /* contiguous */,
                                                     bool /* shared */)
 {
-    card *compute   = find_compute(fd);
     uint64_t handle = 0;
-    return answer((compute == nullptr) ? -EBADF
-                                       : compute->allocate(size, handle),
-                  handle);
+    return answer(
+        on_compute(fd, [&](card &c) { return c.allocate(size, handle); }),
+        handle);
 }
 
 HLTHUNK_PUBLIC int hlthunk_device_memory_free(int fd, uint64_t handle)
 {
-    card *compute = find_compute(fd);
-    return (compute == nullptr) ? -EBADF : compute->free(handle);
+    return on_compute(fd, [&](card &c) { return c.free(handle); });
 }
 
 HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_map(int fd, uint64_t handle,
                                                   uint64_t hint_addr)
 {
-    card *compute = find_compute(fd);
-    uint64_t va   = 0;
-    return answer((compute == nullptr)
-                      ? -EBADF
-                      : compute->map_device(handle, hint_addr, va),
-                  va);
+    uint64_t va = 0;
+    return answer(
+        on_compute(
+            fd, [&](card &c) { return c.map_device(handle, hint_addr, va); }),
+        va);
 }
 
 HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map(int fd, void *host,
                                                 uint64_t /* hint_addr */,
                                                 uint64_t size)
 {
-    card *compute = find_compute(fd);
-    uint64_t va   = 0;
+    uint64_t va = 0;
     return answer(
-        (compute == nullptr) ? -EBADF : compute->map_host(host, size, va), va);
+        on_compute(fd, [&](card &c) { return c.map_host(host, size, va); }),
+        va);
 }
 
 HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map_flags(int fd, void *host,
@@ -89,20 +86,17 @@ HLTHUNK_PUBLIC int hlthunk_get_dev_memalloc_page_orders(int fd,
 
 HLTHUNK_PUBLIC int hlthunk_memory_unmap(int fd, uint64_t device_va)
 {
-    card *compute = find_compute(fd);
-    return (compute == nullptr) ? -EBADF : compute->unmap(device_va);
+    return on_compute(fd, [&](card &c) { return c.unmap(device_va); });
 }
 
 HLTHUNK_PUBLIC int hlthunk_device_mapped_memory_export_dmabuf_fd(
     int fd, uint64_t device_va, uint64_t size, uint64_t offset, uint32_t flags)
 {
-    card *compute = find_compute(fd);
     if (flags != (O_RDWR | O_CLOEXEC)) {
         return -EINVAL;
     }
-    return (compute == nullptr)
-               ? -EBADF
-               : compute->export_dmabuf(device_va, size, offset);
+    return on_compute(
+        fd, [&](card &c) { return c.export_dmabuf(device_va, size, offset); });
 }
 
 HLTHUNK_PUBLIC int hlthunk_device_memory_export_dmabuf_fd(int fd, uint64_t,
@@ -118,42 +112,38 @@ HLTHUNK_PUBLIC int hlthunk_device_memory_export_dmabuf_fd(int fd, uint64_t,
 HLTHUNK_PUBLIC int hlthunk_request_command_buffer(int fd, uint32_t size,
                                                   uint64_t *cb_handle)
 {
-    card *compute = find_compute(fd);
     if (cb_handle == nullptr) {
         return -EINVAL;
     }
-    return (compute == nullptr)
-               ? -EBADF
-               : compute->create_command_buffer(size, false, *cb_handle);
+    return on_compute(fd, [&](card &c) {
+        return c.create_command_buffer(size, false, *cb_handle);
+    });
 }
 
 HLTHUNK_PUBLIC int hlthunk_request_mapped_command_buffer(int fd, uint32_t size,
                                                          uint64_t *cb_handle)
 {
-    card *compute = find_compute(fd);
     if (cb_handle == nullptr) {
         return -EINVAL;
     }
-    return (compute == nullptr)
-               ? -EBADF
-               : compute->create_command_buffer(size, true, *cb_handle);
+    return on_compute(fd, [&](card &c) {
+        return c.create_command_buffer(size, true, *cb_handle);
+    });
 }
 
 HLTHUNK_PUBLIC int hlthunk_get_mapped_cb_device_va_by_handle(int fd,
                                                              uint64_t cb_handle,
                                                              uint64_t *va)
 {
-    card *compute = find_compute(fd);
     if (va == nullptr) {
         return -EINVAL;
     }
-    return (compute == nullptr) ? -EBADF
-                                : compute->command_buffer_va(cb_handle, *va);
+    return on_compute(
+        fd, [&](card &c) { return c.command_buffer_va(cb_handle, *va); });
 }
 
 HLTHUNK_PUBLIC int hlthunk_destroy_command_buffer(int fd, uint64_t cb_handle)
 {
-    card *compute = find_compute(fd);
-    return (compute == nullptr) ? -EBADF
-                                : compute->destroy_command_buffer(cb_handle);
+    return on_compute(
+        fd, [&](card &c) { return c.destroy_command_buffer(cb_handle); });
 }

@@ -11,15 +11,11 @@ using namespace gaudi::emu;
 HLTHUNK_PUBLIC int hlthunk_command_submission(int fd, hlthunk_cs_in *in,
                                               hlthunk_cs_out *out)
 {
-    card *compute = find_compute(fd);
     if ((in == nullptr) || (out == nullptr)) {
         return -EINVAL;
     }
-    if (compute == nullptr) {
-        return -EBADF;
-    }
-    uint64_t seq = 0;
-    int ret      = compute->submit(*in, seq);
+    uint64_t seq  = 0;
+    const int ret = on_compute(fd, [&](card &c) { return c.submit(*in, seq); });
     if (ret == 0) {
         out->seq    = seq;
         out->status = 0;
@@ -37,12 +33,11 @@ HLTHUNK_PUBLIC int hlthunk_command_submission_timeout(int fd, hlthunk_cs_in *in,
 HLTHUNK_PUBLIC int hlthunk_wait_for_cs(int fd, uint64_t seq,
                                        uint64_t timeout_us, uint32_t *status)
 {
-    card *compute = find_compute(fd);
     if (status == nullptr) {
         return -EINVAL;
     }
-    return (compute == nullptr) ? -EBADF
-                                : compute->wait(seq, timeout_us, *status);
+    return on_compute(
+        fd, [&](card &c) { return c.wait(seq, timeout_us, *status); });
 }
 
 HLTHUNK_PUBLIC int hlthunk_wait_for_multi_cs(int fd, hlthunk_wait_multi_cs_in *,
@@ -55,12 +50,10 @@ HLTHUNK_PUBLIC int hlthunk_wait_for_multi_cs(int fd, hlthunk_wait_multi_cs_in *,
 HLTHUNK_PUBLIC int hlthunk_emu_get_counters(int fd,
                                             hlthunk_emu_counters *counters)
 {
-    card *compute = find_compute(fd);
-    return (compute == nullptr) ? -EBADF : compute->counters(*counters);
+    return on_compute(fd, [&](card &c) { return c.counters(*counters); });
 }
 
 HLTHUNK_PUBLIC int hlthunk_emu_pause(int fd, bool paused)
 {
-    card *compute = find_compute(fd);
-    return (compute == nullptr) ? -EBADF : compute->pause(paused);
+    return on_compute(fd, [&](card &c) { return c.pause(paused); });
 }

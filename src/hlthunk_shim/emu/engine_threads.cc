@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 #include <thread>
 
 #include <pthread.h>
@@ -47,8 +48,13 @@ void engine_threads::kick(card &busy)
         sigset_t saved;
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &saved);
-        for (unsigned i = 0; i < count; ++i) {
-            std::thread(&engine_threads::run, this).detach();
+        try {
+            for (unsigned i = 0; i < count; ++i) {
+                std::thread(&engine_threads::run, this).detach();
+            }
+        } catch (const std::system_error &error) {
+            /* Whoever polls does the work. */
+            log("no engine thread: %s", error.what());
         }
         pthread_sigmask(SIG_SETMASK, &saved, nullptr);
         owner_    = getpid();

@@ -7,6 +7,9 @@
 
 #include "hlthunk_shim/emu/card.h"
 
+#include <cerrno>
+#include <new>
+
 namespace gaudi::emu {
 
 /** @return The card whose compute node this is, else nullptr. */
@@ -23,5 +26,21 @@ void remove_node(int fd);
 
 /** @return Whether this is a control node. */
 bool is_control(int fd);
+
+/** Make a call on the card of a compute node; no exception leaves it.
+ *  @return What the call returns, -EBADF, or -ENOMEM. */
+template <typename Call>
+int on_compute(int fd, Call &&call) noexcept
+{
+    card *compute = find_compute(fd);
+    if (compute == nullptr) {
+        return -EBADF;
+    }
+    try {
+        return call(*compute);
+    } catch (const std::bad_alloc &) {
+        return -ENOMEM;
+    }
+}
 
 } // namespace gaudi::emu

@@ -141,4 +141,17 @@ TEST_F(ucx_info, accepts_the_component_name_as_a_transport)
     }
 }
 
+TEST_F(ucx_info, every_memory_type_that_can_be_taken_leaves_ucp_as_it_was)
+{
+    /* Defaults of UCP's configuration name memory types. */
+    for (const char *type : {"auto", "rocm", "cuda-managed"}) {
+        SCOPED_TRACE(type);
+        const process_result result =
+            emulated({"ucx_info", "-p", "-w", "-u", "t"},
+                     {{"UCX_GAUDI_MEMORY_TYPE", type}});
+        EXPECT_TRUE(is_quiet_success(result));
+        EXPECT_THAT(result.output, HasSubstr("gaudi_cpy/gaudi0"));
+    }
+}
+
 } // namespace gaudi::test

@@ -157,7 +157,7 @@ registration::~registration()
     require(uct_md_mem_dereg(owner, memh), "mem_dereg");
 }
 
-transport::transport(uct_md_h md, const settings &changes)
+ucs_status_t transport::open_interface(uct_md_h md, const settings &changes)
 {
     uct_tl_resource_desc_t *tls;
     unsigned count;
@@ -182,18 +182,34 @@ transport::transport(uct_md_h md, const settings &changes)
     params.open_mode            = UCT_IFACE_OPEN_MODE_DEVICE;
     params.mode.device.tl_name  = tls[0].tl_name;
     params.mode.device.dev_name = tls[0].dev_name;
-    require(uct_iface_open(md, worker, &params, config, &iface), "iface_open");
+    ucs_status_t status = uct_iface_open(md, worker, &params, config, &iface);
     uct_config_release(config);
     uct_release_tl_resource_list(tls);
+    return status;
+}
+
+transport::transport(uct_md_h md, const settings &changes)
+{
+    require(open_interface(md, changes), "iface_open");
     require(uct_iface_query(iface, &attr), "iface_query");
     uct_iface_progress_enable(iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
     ep = make_ep();
 }
 
+ucs_status_t transport::try_open(uct_md_h md, const settings &changes)
+{
+    transport attempt;
+    return attempt.open_interface(md, changes);
+}
+
 transport::~transport()
 {
-    uct_ep_destroy(ep);
-    uct_iface_close(iface);
+    if (ep != nullptr) {
+        uct_ep_destroy(ep);
+    }
+    if (iface != nullptr) {
+        uct_iface_close(iface);
+    }
     uct_worker_destroy(worker);
     ucs_async_context_destroy(async_);
 }

@@ -79,6 +79,9 @@ public:
 
     /** @param changes  UCX_GAUDI_COPY_* values, without that prefix. */
     explicit transport(uct_md_h md, const settings &changes = {});
+
+    /** Open an interface with settings, and close it again. */
+    static ucs_status_t try_open(uct_md_h md, const settings &changes);
     ~transport();
     transport(const transport &)            = delete;
     transport &operator=(const transport &) = delete;
@@ -105,6 +108,9 @@ public:
     uct_ep_h ep         = nullptr;
 
 private:
+    transport() = default;
+    ucs_status_t open_interface(uct_md_h md, const settings &changes);
+
     ucs_async_context_t *async_ = nullptr;
 };
 

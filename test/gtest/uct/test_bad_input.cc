@@ -114,7 +114,34 @@ TEST(bad_input, an_unknown_memory_type_registers_nothing)
     const auto result = open_in_child({{"UCX_GAUDI_MEMORY_TYPE", "gold"}});
     EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code);
     EXPECT_THAT(result.error, HasSubstr("UCX_GAUDI_MEMORY_TYPE=gold is not one "
-                                        "of auto, rocm, cuda"));
+                                        "of auto, rocm, cuda-managed"));
+}
+
+TEST(bad_input, every_memory_type_that_can_be_taken_is_silent)
+{
+    for (const char *type : {"rocm", "cuda-managed"}) {
+        const auto result = open_in_child({{"UCX_GAUDI_MEMORY_TYPE", type}});
+        EXPECT_EQ(0, result.exit_code) << type;
+        EXPECT_THAT(result.error, IsEmpty()) << type;
+    }
+}
+
+TEST(bad_input, impossible_staging_sizes_are_refused)
+{
+    load_module();
+    collect_logs();
+    uct_md_h md;
+    ASSERT_EQ(UCS_OK, open_md(md));
+    take_logs();
+    using setting = std::pair<std::string, std::string>;
+    for (const setting &bad :
+         {setting("STAGING_CHUNK", "1152921504606851072"),
+          setting("STAGING_CHUNK", "0"), setting("STAGING_COUNT", "2"),
+          setting("MAX_OPS", "0")}) {
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM, transport::try_open(md, {bad}));
+        EXPECT_THAT(take_logs(), ::testing::ElementsAre(HasSubstr(bad.first)));
+    }
+    uct_md_close(md);
 }
 
 TEST(bad_input, good_settings_are_silent)

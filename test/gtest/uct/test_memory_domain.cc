@@ -6,6 +6,8 @@
 #include <climits>
 #include <cstring>
 
+#include <sys/mman.h>
+
 extern "C" {
 #include <ucs/memory/memory_type.h>
 }
@@ -199,6 +201,28 @@ TEST_F(memory_domain, host_memory_that_is_not_there_cannot_be_registered)
               uct_md_mem_reg(
                   md, beyond, 4096,
                   UCT_MD_MEM_ACCESS_ALL | UCT_MD_MEM_FLAG_HIDE_ERRORS, &memh));
+}
+
+TEST_F(memory_domain, read_only_memory_is_registered_and_staged)
+{
+    constexpr size_t size = 8192;
+    void *page            = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(MAP_FAILED, page);
+    fill_pattern(page, size, 1);
+    ASSERT_EQ(0, mprotect(page, size, PROT_READ));
+    {
+        device_buffer device(md, size);
+        registration memh(md, page, size);
+        counted_completion done;
+        ASSERT_EQ(UCS_INPROGRESS,
+                  tl->put_zcopy(page, size, device.remote(), &done));
+        tl->flush();
+        std::vector<char> back(size);
+        tl->read_back(back.data(), device.remote(), size);
+        EXPECT_TRUE(has_pattern(back.data(), size, 1));
+    }
+    munmap(page, size);
 }
 
 TEST_F(memory_domain, device_memory_outside_allocations_cannot_be_registered)

@@ -91,13 +91,12 @@ TEST_F(memory_pairs, a_device_target_of_get_takes_host_memory)
     expect_device(*second, 3);
 }
 
-TEST_F(memory_pairs, get_bcopy_into_device_memory_does_not_call_back)
+TEST_F(memory_pairs, get_bcopy_by_memcpy_reaches_device_memory)
 {
     /* As UCP does: memcpy, and the user's buffer as its argument. */
     const size_t length = tl->attr.cap.get.max_bcopy;
-    auto unpack         = [](void *, const void *, size_t) {
-        FAIL() << "the CPU would have touched device memory";
-    };
+    auto unpack         = reinterpret_cast<uct_unpack_callback_t>(
+        reinterpret_cast<void *>(&std::memcpy));
     counted_completion done;
     EXPECT_EQ(UCS_INPROGRESS,
               uct_ep_get_bcopy(tl->ep, unpack, second->data(), length,
@@ -106,6 +105,23 @@ TEST_F(memory_pairs, get_bcopy_into_device_memory_does_not_call_back)
     EXPECT_EQ(1u, done.calls);
     tl->read_back(back.data(), second->remote(), length);
     EXPECT_TRUE(has_pattern(back.data(), length, 1));
+}
+
+TEST_F(memory_pairs, get_bcopy_passes_any_argument_to_another_callback)
+{
+    static void *seen;
+    static size_t seen_length;
+    auto unpack = [](void *arg, const void *, size_t length) {
+        seen        = arg;
+        seen_length = length;
+    };
+    void *cookie = reinterpret_cast<void *>(0x4242000000000001);
+    EXPECT_EQ(UCS_INPROGRESS,
+              uct_ep_get_bcopy(tl->ep, unpack, cookie, 100, first->remote(),
+                               UCT_INVALID_RKEY, nullptr));
+    tl->flush();
+    EXPECT_EQ(cookie, seen);
+    EXPECT_EQ(100u, seen_length);
 }
 
 TEST_F(memory_pairs, host_to_host_is_a_plain_copy)

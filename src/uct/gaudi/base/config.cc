@@ -24,7 +24,8 @@ ucs_config_field_t table[] = {
 
     {"MEMORY_TYPE", "auto",
      "UCX memory type that stands for Gaudi memory, in UCX versions that have\n"
-     "none for it: rocm, cuda, or auto for one whose own module is not\n"
+     "none for it: rocm, cuda-managed, or auto for one whose own module is "
+     "not\n"
      "installed.",
      offsetof(global_config, memory_type), UCS_CONFIG_TYPE_STRING},
 

@@ -10,6 +10,9 @@
 #include <cstring>
 #include <shared_mutex>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 namespace gaudi::base {
 
 namespace {
@@ -18,6 +21,18 @@ namespace {
 ucs_log_level_t failure_level(bool quiet)
 {
     return quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR;
+}
+
+/* Whether all pages are there for reading (Linux 5.14 can tell). */
+bool is_readable(void *address, size_t length)
+{
+    constexpr int populate_read = 22; /* MADV_POPULATE_READ */
+    const auto page             = static_cast<uintptr_t>(getpagesize());
+    const auto first            = reinterpret_cast<uintptr_t>(address);
+    const uintptr_t start       = first / page * page;
+
+    return madvise(reinterpret_cast<void *>(start), first + length - start,
+                   populate_read) == 0;
 }
 
 } // namespace
@@ -67,9 +82,10 @@ ucs_status_t device_table::open_cards()
         return UCS_ERR_INVALID_PARAM;
     }
 
+    std::vector<std::unique_ptr<card>> opened;
     size_t busy = 0;
     for (unsigned index : wanted.indices) {
-        if (cards_.size() == wanted.wanted) {
+        if (opened.size() == wanted.wanted) {
             break;
         }
         std::unique_ptr<shim::device> device;
@@ -85,24 +101,24 @@ ucs_status_t device_table::open_cards()
                      bus_ids[index].c_str(), std::strerror(-ret));
             continue;
         }
-        const auto slot = static_cast<unsigned>(cards_.size());
-        cards_.push_back(
+        const auto slot = static_cast<unsigned>(opened.size());
+        opened.push_back(
             std::make_unique<card>(index, slot, std::move(device)));
         ucs_debug("gaudi%u (%s) opened", index, bus_ids[index].c_str());
     }
 
-    if (wanted.named && (cards_.size() < wanted.wanted)) {
+    if (wanted.named && (opened.size() < wanted.wanted)) {
         ucs_error("UCX_GAUDI_DEVICES=%s: %zu of %zu cards are free",
-                  config().devices, cards_.size(), wanted.wanted);
-        cards_.clear();
+                  config().devices, opened.size(), wanted.wanted);
         return UCS_ERR_BUSY;
     }
-    if (cards_.empty()) {
+    if (opened.empty()) {
         ucs_diag("gaudi: none of %zu cards can be used, %zu are in use by "
                  "other processes",
                  bus_ids.size(), busy);
         return (busy > 0) ? UCS_ERR_BUSY : UCS_ERR_NO_DEVICE;
     }
+    cards_ = std::move(opened);
     return UCS_OK;
 }
 
@@ -112,11 +128,18 @@ void device_table::close()
     if (--users_ > 0) {
         return;
     }
-    if (!device_memory_.empty() || !host_memory_.empty()) {
+    size_t allocations;
+    size_t registrations;
+    {
+        std::shared_lock<rw_spinlock> memory_guard(memory_lock_);
+        allocations   = device_memory_.size();
+        registrations = host_memory_.size();
+    }
+    if (allocations + registrations > 0) {
         /* They refer to the cards, which therefore stay open. */
         ucs_warn("gaudi: %zu allocations and %zu registrations were not "
                  "released",
-                 device_memory_.size(), host_memory_.size());
+                 allocations, registrations);
         ++users_;
         return;
     }
@@ -219,7 +242,12 @@ ucs_status_t device_table::register_host(void *address, size_t length,
     if (cards_.size() == 1) {
         uint64_t va;
         int ret = memory->va_on(*cards_.front(), va);
-        if (ret != 0) {
+        if ((ret == -EFAULT) && is_readable(address, length)) {
+            /* The driver pins for writing. Transfers stage this memory. */
+            ucs_debug("%s: host memory %p of %zu bytes is read-only and not "
+                      "mapped",
+                      cards_.front()->name().c_str(), address, length);
+        } else if (ret != 0) {
             ucs_log(failure_level(quiet),
                     "%s: cannot register host memory %p of %zu bytes: %s",
                     cards_.front()->name().c_str(), address, length,

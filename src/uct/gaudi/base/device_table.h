@@ -116,9 +116,9 @@ public:
         std::vector<std::pair<void *, size_t>> &allocations) const;
 
 private:
-    /* User addresses are below this on every host; the device addresses of
-     * Gaudi2 and Gaudi3 are above. */
-    static constexpr unsigned host_address_bits = 52;
+    /* User addresses are below this, with five-level paging too; the device
+     * addresses of Gaudi2 and Gaudi3 are above. */
+    static constexpr unsigned host_address_bits = 56;
 
     ucs_status_t open_cards();
 

@@ -1,6 +1,7 @@
 #include "uct/gaudi/base/memory_events.h"
 
 #include "uct/gaudi/base/device_table.h"
+#include "uct/gaudi/base/status.h"
 
 #include <utility>
 #include <vector>
@@ -37,7 +38,13 @@ void report_existing(ucm_event_handler_t *handler) noexcept
 {
     /* Collected first: the handler may allocate, and so call into UCM. */
     std::vector<std::pair<void *, size_t>> allocations;
-    device_table::instance().collect_allocations(allocations);
+    ucs_status_t status = guarded([&] {
+        device_table::instance().collect_allocations(allocations);
+        return UCS_OK;
+    });
+    if (status != UCS_OK) {
+        return;
+    }
     for (const auto &[address, length] : allocations) {
         ucm_event_t event = make_event(address, length);
         handler->cb(UCM_EVENT_MEM_TYPE_ALLOC, &event, handler->arg);

@@ -14,12 +14,15 @@ namespace {
 
 struct candidate {
     ucs_memory_type_t type;
-    const char *name; /* value of UCX_GAUDI_MEMORY_TYPE, and module name */
+    const char *name;   /* value of UCX_GAUDI_MEMORY_TYPE */
+    const char *module; /* UCX's own transport for it */
 };
 
-/* The first whose own module is not installed is taken. */
-constexpr candidate candidates[] = {{UCS_MEMORY_TYPE_ROCM, "rocm"},
-                                    {UCS_MEMORY_TYPE_CUDA, "cuda"}};
+/* The first whose own module is not installed is taken. Not CUDA: a default of
+ * UCP's configuration names it and would no longer parse. */
+constexpr candidate candidates[] = {
+    {UCS_MEMORY_TYPE_ROCM, "rocm", "rocm"},
+    {UCS_MEMORY_TYPE_CUDA_MANAGED, "cuda-managed", "cuda"}};
 
 ucs_memory_type_t taken = UCS_MEMORY_TYPE_UNKNOWN;
 
@@ -38,7 +41,7 @@ bool is_native(const candidate &type)
         directory.erase(directory.rfind('/') + 1);
         directory += "ucx";
     }
-    const std::string module = directory + "/libuct_" + type.name + ".so.0";
+    const std::string module = directory + "/libuct_" + type.module + ".so.0";
     return access(module.c_str(), F_OK) == 0;
 }
 
@@ -67,12 +70,13 @@ bool init_memory_type()
     }
 
     if (!known) {
-        ucs_error("UCX_GAUDI_MEMORY_TYPE=%s is not one of auto, rocm, cuda",
+        ucs_error("UCX_GAUDI_MEMORY_TYPE=%s is not one of auto, rocm, "
+                  "cuda-managed",
                   wanted);
     } else {
         ucs_error("gaudi: the modules of all memory types that could stand for "
                   "Gaudi memory are installed; choose one to give up with "
-                  "UCX_GAUDI_MEMORY_TYPE=rocm or cuda");
+                  "UCX_GAUDI_MEMORY_TYPE=rocm or cuda-managed");
     }
     return false;
 }

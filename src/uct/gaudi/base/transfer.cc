@@ -10,6 +10,9 @@ namespace {
 /* Polls before a synchronous copy sleeps in the driver, and for how long. */
 constexpr unsigned idle_polls    = 256;
 constexpr uint64_t idle_sleep_us = 1000;
+/* Limits of settings, so that a slip of the finger is told from a wish. */
+constexpr size_t max_staging_bytes = size_t{1} << 30;
+constexpr unsigned max_operations  = 1u << 20;
 /* How long an engine that goes away waits for jobs: longer than the driver lets
  * one run. */
 constexpr uint64_t drain_timeout_us = 60'000'000;
@@ -32,10 +35,16 @@ ucs_status_t transfer_engine::create(card &home,
                                      std::unique_ptr<transfer_engine> &engine_p)
 {
     if ((options.chunks <= reserved_chunks) || (options.chunk_bytes == 0) ||
-        (options.max_ops == 0)) {
-        ucs_error("gaudi: a transport needs at least %zu staging chunks, not "
-                  "empty, and one operation",
-                  reserved_chunks + 1);
+        (options.chunk_bytes > max_staging_bytes / options.chunks)) {
+        ucs_error("gaudi: STAGING_COUNT=%u and STAGING_CHUNK=%zu: at least %zu "
+                  "chunks are needed, and at most %zu bytes in all",
+                  options.chunks, options.chunk_bytes, reserved_chunks + 1,
+                  max_staging_bytes);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if ((options.max_ops == 0) || (options.max_ops > max_operations)) {
+        ucs_error("gaudi: MAX_OPS=%u is not between 1 and %u", options.max_ops,
+                  max_operations);
         return UCS_ERR_INVALID_PARAM;
     }
     std::unique_ptr<transfer_engine> created(new transfer_engine(options));
@@ -130,8 +139,9 @@ ucs_status_t transfer_engine::copy(void *dst, const void *src, size_t length)
     if (length == 0) {
         return UCS_OK;
     }
-    if (!has_completed(fence_)) {
-        return UCS_ERR_NO_RESOURCE;
+    while (!has_landed(fence_)) {
+        reap_all();
+        submit_queued();
     }
 
     copy_cursor cursor;
@@ -184,7 +194,7 @@ ucs_status_t transfer_engine::start(flush_domain &domain, void *dst,
             return status;
         }
         if (cursor.way == nullptr) {
-            if (!has_completed(fence_)) {
+            if (!has_landed(fence_)) {
                 return UCS_ERR_NO_RESOURCE;
             }
             copy_host_bytes(dst, src, length);
@@ -201,15 +211,14 @@ ssize_t transfer_engine::start_packed(flush_domain &domain, void *dst,
 {
     auto &table = device_table::instance();
     if (!device_table::is_device_address(dst)) {
-        return has_completed(fence_)
-                   ? static_cast<ssize_t>(pack(dst, arg))
-                   : static_cast<ssize_t>(UCS_ERR_NO_RESOURCE);
+        return has_landed(fence_) ? static_cast<ssize_t>(pack(dst, arg))
+                                  : static_cast<ssize_t>(UCS_ERR_NO_RESOURCE);
     }
 
     uint64_t base;
     size_t allocated;
     card *owner;
-    if (!table.query(dst, 1, base, allocated, owner)) {
+    if (!table.query(dst, 0, base, allocated, owner)) {
         ucs_error("gaudi: %p is in no allocation of device memory", dst);
         return UCS_ERR_INVALID_ADDR;
     }
@@ -249,11 +258,13 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
                                              void *arg,
                                              uct_completion_t *completion)
 {
-    if (device_table::is_device_address(arg)) {
+    const bool is_memcpy =
+        reinterpret_cast<void *>(unpack) == reinterpret_cast<void *>(&memcpy);
+    if (is_memcpy && device_table::is_device_address(arg)) {
         return start(domain, arg, src, length, completion);
     }
     if (!device_table::is_device_address(src) || (length == 0)) {
-        if (!has_completed(fence_)) {
+        if (!has_landed(fence_)) {
             return UCS_ERR_NO_RESOURCE;
         }
         unpack(arg, src, length);

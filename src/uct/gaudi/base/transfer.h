@@ -65,8 +65,10 @@ public:
     /**
      * Copy now. Calls no completion of other operations.
      *
-     * @return UCS_OK when the bytes are there; UCS_ERR_NO_RESOURCE behind a
-     *         fence that is not reached yet; else an error, which was logged.
+     * Behind a fence it waits for what was started before the fence: UCP cannot
+     * try its short operations again.
+     *
+     * @return UCS_OK when the bytes are there; else an error, which was logged.
      */
     [[nodiscard]] ucs_status_t copy(void *dst, const void *src, size_t length);
 
@@ -92,8 +94,8 @@ public:
     /**
      * Start a copy whose bytes a callback takes, from progress.
      *
-     * An `arg` that is a device address is the target of the copy itself: UCP
-     * passes memcpy and the user's buffer.
+     * With memcpy as the callback, a device address as `arg` is the target of
+     * the copy itself: UCP passes memcpy and the user's buffer.
      */
     [[nodiscard]] ucs_status_t start_unpacked(flush_domain &domain,
                                               const void *src, size_t length,
@@ -163,7 +165,7 @@ private:
     operation *new_operation(flush_domain *domain, kind what,
                              uct_completion_t *completion);
     void begin(operation &op);
-    bool has_completed(uint64_t sequence);
+    bool has_landed(uint64_t sequence);
     bool submit_next(transfer &owner, copy_cursor &cursor, size_t leave);
     void submit_queued();
     unsigned reap(channel &way, shim::dma_direction direction);

@@ -73,10 +73,21 @@ bool transfer_engine::submit_next(transfer &owner, copy_cursor &cursor,
     return true;
 }
 
-bool transfer_engine::has_completed(uint64_t sequence)
+/* Whether the bytes of everything up to an operation are where they belong.
+ * Completions may still have to be called. */
+bool transfer_engine::has_landed(uint64_t sequence)
 {
-    return ucs_list_is_empty(&all_) ||
-           (ucs_list_head(&all_, operation, in_all)->sequence > sequence);
+    operation *op;
+    ucs_list_for_each(op, &all_, in_all)
+    {
+        if (op->sequence > sequence) {
+            return true;
+        }
+        if (!op->has_ended && (op->what != kind::flush_all)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void transfer_engine::submit_queued()
@@ -85,7 +96,7 @@ void transfer_engine::submit_queued()
     operation *next;
     ucs_list_for_each_safe(op, next, &waiting_, in_queue)
     {
-        if (!has_completed(op->after)) {
+        if (!has_landed(op->after)) {
             return;
         }
         while ((op->work.status == UCS_OK) && (op->cursor.left > 0)) {
@@ -232,7 +243,7 @@ unsigned transfer_engine::progress()
 
 bool transfer_engine::has_resources()
 {
-    return !ucs_list_is_empty(&free_) && has_completed(fence_) &&
+    return !ucs_list_is_empty(&free_) && has_landed(fence_) &&
            std::all_of(channels_.begin(), channels_.end(), [](const auto &way) {
                return (way == nullptr) ||
                       (way->free_chunks() > reserved_chunks);
