@@ -2,6 +2,7 @@
 #include "gtest/uct/fixture.h"
 
 #include <cstring>
+#include <vector>
 
 namespace gaudi::test {
 
@@ -109,11 +110,12 @@ TEST_F(memory_pairs, get_bcopy_by_memcpy_reaches_device_memory)
 
 TEST_F(memory_pairs, get_bcopy_passes_any_argument_to_another_callback)
 {
+    static std::vector<char> data;
     static void *seen;
-    static size_t seen_length;
-    auto unpack = [](void *arg, const void *, size_t length) {
-        seen        = arg;
-        seen_length = length;
+    auto unpack = [](void *arg, const void *bytes, size_t length) {
+        const auto *first_byte = static_cast<const char *>(bytes);
+        seen                   = arg;
+        data.assign(first_byte, first_byte + length);
     };
     void *cookie = reinterpret_cast<void *>(0x4242000000000001);
     EXPECT_EQ(UCS_INPROGRESS,
@@ -121,7 +123,8 @@ TEST_F(memory_pairs, get_bcopy_passes_any_argument_to_another_callback)
                                UCT_INVALID_RKEY, nullptr));
     tl->flush();
     EXPECT_EQ(cookie, seen);
-    EXPECT_EQ(100u, seen_length);
+    ASSERT_EQ(100u, data.size());
+    EXPECT_TRUE(has_pattern(data.data(), data.size(), 1));
 }
 
 TEST_F(memory_pairs, host_to_host_is_a_plain_copy)
