@@ -20,6 +20,8 @@ constexpr uint64_t inline_bytes = 16384;
 /* Copied at a time otherwise: long enough to hide the bookkeeping, short enough
  * that a poll stays a poll. */
 constexpr uint64_t slice_bytes = 524288;
+/* A copy from this size on goes past the caches. */
+constexpr uint64_t large_bytes = 16 << 20;
 /* Longest time for which the kernel's timeout argument is honoured: the driver
  * keeps 32 bits of microseconds. */
 constexpr uint64_t max_timeout_us = UINT32_MAX;
@@ -218,6 +220,7 @@ void queue_manager::decode(part &current, packet_stream &stream)
         current.src       = packet.src;
         current.dst       = packet.dst;
         current.unclaimed = packet.tsize;
+        current.large     = packet.tsize >= large_bytes;
         stream.next += sizeof(packet);
         break;
     }
@@ -286,7 +289,7 @@ bool queue_manager::prepare(part &current, uint64_t max_bytes, slice &work)
     }
 
     const uint64_t bytes = std::min(from.size, to.size);
-    work = {to.address, from.address, bytes, to.kind, from.kind};
+    work = {to.address, from.address, bytes, to.kind, from.kind, current.large};
     current.src += bytes;
     current.dst += bytes;
     current.unclaimed -= bytes;
@@ -366,7 +369,7 @@ void queue_manager::run_inline()
     uint64_t budget = inline_bytes;
 
     while (part *current = claim(budget, true, work)) {
-        copy_bytes(work.dst, work.src, work.size);
+        copy_bytes(work.dst, work.src, work.size, work.large);
         budget -= work.size;
         finish(*current, work);
     }
@@ -380,11 +383,11 @@ bool queue_manager::run_slice(card_lock &lock)
         return false;
     }
     if (work.size <= inline_bytes) {
-        copy_bytes(work.dst, work.src, work.size);
+        copy_bytes(work.dst, work.src, work.size, work.large);
     } else {
         ++copying_;
         lock.unlock();
-        copy_bytes(work.dst, work.src, work.size);
+        copy_bytes(work.dst, work.src, work.size, work.large);
         lock.lock();
         --copying_;
         if ((copying_ == 0) && ((waiters_ > 0) || stopped_)) {

@@ -71,8 +71,9 @@ private:
         packet_stream lower; /* what CP_DMA of an internal engine points at */
         uint64_t src       = 0; /* the copy under way */
         uint64_t dst       = 0;
-        uint64_t unclaimed = 0; /* bytes that nobody copies yet */
-        uint64_t claimed   = 0; /* bytes being copied */
+        uint64_t unclaimed = 0;     /* bytes that nobody copies yet */
+        uint64_t claimed   = 0;     /* bytes being copied */
+        bool large         = false; /* the copy is larger than caches are */
     };
 
     struct job {
@@ -89,6 +90,7 @@ private:
         uint64_t size;
         memory_kind to;
         memory_kind from;
+        bool large;
     };
 
     static constexpr uint64_t slots = shim::max_cs_in_flight;
