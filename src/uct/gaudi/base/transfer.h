@@ -96,6 +96,9 @@ public:
      *
      * With memcpy as the callback, a device address as `arg` is the target of
      * the copy itself: UCP passes memcpy and the user's buffer.
+     *
+     * @return As for @ref start; UCS_OK when the source is host memory, whose
+     *         bytes the callback has taken then.
      */
     [[nodiscard]] ucs_status_t start_unpacked(flush_domain &domain,
                                               const void *src, size_t length,
