@@ -93,6 +93,20 @@ int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
     return 0;
 }
 
+uint64_t device::blocking_job()
+{
+    const uint64_t next = last_seq_.load(std::memory_order_relaxed) + 1;
+    const uint64_t last =
+        next + std::min(refused_.load(), max_cs_in_flight - 1);
+    for (uint64_t seq = next; seq <= last; ++seq) {
+        auto &slot = running_[seq % max_cs_in_flight];
+        if (!vacate(slot)) {
+            return slot.load();
+        }
+    }
+    return 0;
+}
+
 int device::ask_driver(uint64_t seq, uint32_t timeout_us) const
 {
     uint32_t status = cs_busy;

@@ -59,6 +59,9 @@ public:
      */
     [[nodiscard]] int query(uint64_t seq, uint32_t timeout_us);
 
+    /** A job that keeps @ref submit from going on; 0 when none. */
+    [[nodiscard]] uint64_t blocking_job();
+
     /** Forget a job that @ref query saw ended. Every job needs this once. */
     void retire(uint64_t seq);
 

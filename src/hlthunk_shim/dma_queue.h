@@ -70,6 +70,10 @@ public:
     /** Copies submitted and not yet collected. */
     [[nodiscard]] virtual unsigned outstanding() const = 0;
 
+    /** Driver sequence number of the oldest job not yet collected, for
+     *  device::query; 0 when none. */
+    [[nodiscard]] virtual uint64_t oldest_job() const = 0;
+
 protected:
     dma_queue() = default;
 };

@@ -206,4 +206,15 @@ int user_cb_queue::wait_all(uint64_t timeout_us)
     return (wait(next_ - 1, timeout_us) == -EAGAIN) ? -EAGAIN : 0;
 }
 
+uint64_t user_cb_queue::oldest_job() const
+{
+    for (uint64_t id = collected_; id != next_; ++id) {
+        const job &pending = jobs_[id & (jobs_.size() - 1)];
+        if (pending.buffers > 0) {
+            return pending.seq;
+        }
+    }
+    return 0;
+}
+
 } // namespace gaudi::shim

@@ -30,6 +30,7 @@ public:
     {
         return static_cast<unsigned>(next_ - collected_);
     }
+    uint64_t oldest_job() const override;
 
 private:
     struct job {
