@@ -34,6 +34,9 @@ public:
      */
     uint64_t next_hint(uint64_t size);
 
+    /** Whether @ref next_hint gives addresses around this one. */
+    [[nodiscard]] bool window_contains(uint64_t address) const;
+
 private:
     const unsigned index_;
     const unsigned slot_;

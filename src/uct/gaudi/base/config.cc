@@ -1,5 +1,7 @@
 #include "uct/gaudi/base/config.h"
 
+#include <vector>
+
 namespace gaudi::base {
 
 namespace {
@@ -43,6 +45,16 @@ void init_config()
         &parsed, table, UCS_DEFAULT_ENV_PREFIX, entry.prefix, 0);
     if (status != UCS_OK) {
         ucs_fatal("gaudi: the UCX_GAUDI_* variables cannot be parsed");
+    }
+}
+
+void mark_variables_used(const ucs_config_global_list_entry_t &table)
+{
+    std::vector<char> values(table.size);
+    if (ucs_config_parser_fill_opts(values.data(), table.table,
+                                    UCS_DEFAULT_ENV_PREFIX, table.prefix,
+                                    1) == UCS_OK) {
+        ucs_config_parser_release_opts(values.data(), table.table);
     }
 }
 

@@ -23,6 +23,9 @@ ucs_log_level_t failure_level(bool quiet)
     return quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR;
 }
 
+/* Of the thread that forks: whether it has the lock on the cards. */
+thread_local bool locked_for_fork = false;
+
 /* Whether all pages are there for reading (Linux 5.14 can tell). */
 bool is_readable(void *address, size_t length)
 {
@@ -37,11 +40,47 @@ bool is_readable(void *address, size_t length)
 
 } // namespace
 
+std::atomic<device_table *> device_table::current_{nullptr};
+
 device_table &device_table::instance()
 {
     /* Never destroyed: UCX's own clean-up order is not ours to know. */
-    static auto *table = new device_table;
-    return *table;
+    device_table *known = current_.load(std::memory_order_acquire);
+    if (known == nullptr) {
+        auto fresh = std::make_unique<device_table>();
+        if (current_.compare_exchange_strong(known, fresh.get())) {
+            known = fresh.release();
+        }
+    }
+    return *known;
+}
+
+/* Not waited for: it is held across driver calls, and a fork must not hang on
+ * the driver. */
+void device_table::before_fork()
+{
+    device_table *table = current_.load();
+    locked_for_fork     = (table != nullptr) && table->cards_lock_.try_lock();
+}
+
+void device_table::after_fork_in_parent()
+{
+    if (locked_for_fork) {
+        current_.load()->cards_lock_.unlock();
+    }
+}
+
+/* The child's copies of the file descriptors would keep the cards busy after
+ * the parent has gone. The rest of the table is left as it is: what it refers
+ * to is the parent's. */
+void device_table::after_fork_in_child()
+{
+    if (locked_for_fork) {
+        for (const auto &inherited : current_.load()->cards_) {
+            ::close(inherited->device().fd());
+        }
+    }
+    current_.store(nullptr);
 }
 
 bool device_table::any_card()
@@ -154,6 +193,16 @@ card *device_table::find_card(const char *name) const
         }
     }
     return nullptr;
+}
+
+card &device_table::card_for_hint(const void *hint) const
+{
+    for (const auto &candidate : cards_) {
+        if (candidate->window_contains(reinterpret_cast<uintptr_t>(hint))) {
+            return *candidate;
+        }
+    }
+    return *cards_.front();
 }
 
 ucs_status_t device_table::allocate(card &owner, size_t length, bool quiet,

@@ -2,7 +2,9 @@
  * The cards of this process and the memory on and around them.
  *
  * One table per process, shared by all memory domains. Cards are opened when
- * the first memory domain opens and closed when the last one goes.
+ * the first memory domain opens and closed when the last one goes. A forked
+ * child gets an empty table of its own: it lets go of the file descriptors that
+ * it inherited and never touches what the parent has on the cards.
  *
  * Threads: any. Locks, outermost first: UCM's event lock, then one of
  *   cards_lock_   opening, closing; held across driver calls
@@ -31,7 +33,14 @@ struct memory_location {
 
 class device_table {
 public:
+    /** The table of this process; a forked child has another than its parent.
+     */
     static device_table &instance();
+
+    /* The handlers of fork, see process.cc. */
+    static void before_fork();
+    static void after_fork_in_parent();
+    static void after_fork_in_child();
 
     /** Whether the box has a card, open or busy. Takes none. */
     [[nodiscard]] bool any_card();
@@ -55,6 +64,15 @@ public:
 
     /** The card of this name, or nullptr. */
     [[nodiscard]] card *find_card(const char *name) const;
+
+    /**
+     * The card on which to allocate.
+     *
+     * @param hint  An address in or near memory of the wished card; NULL, and
+     *              an address that is no card's, leave it to the table, which
+     *              takes the first card.
+     */
+    [[nodiscard]] card &card_for_hint(const void *hint) const;
 
     /**
      * Allocate device memory and announce it.
@@ -121,6 +139,8 @@ private:
     static constexpr unsigned host_address_bits = 56;
 
     ucs_status_t open_cards();
+
+    static std::atomic<device_table *> current_;
 
     std::mutex cards_lock_;
     unsigned users_ = 0;

@@ -59,6 +59,13 @@ ucs_status_t transfer_engine::create(card &home,
 
 transfer_engine::~transfer_engine()
 {
+    if (is_inherited()) {
+        for (auto &way : channels_) {
+            (void)way.release();
+        }
+        (void)event_.release();
+        return;
+    }
     operation *op;
     operation *next;
     ucs_list_for_each_safe(op, next, &waiting_, in_queue)
@@ -77,6 +84,16 @@ transfer_engine::~transfer_engine()
         }
     }
     complete_ended();
+}
+
+ucs_status_t transfer_engine::check_owner() const
+{
+    if (is_inherited()) {
+        ucs_error("gaudi: the cards belong to the process that this one was "
+                  "forked from; UCX has to be opened anew");
+        return UCS_ERR_UNSUPPORTED;
+    }
+    return UCS_OK;
 }
 
 ucs_status_t transfer_engine::channel_to(card &owner, channel *&way)
@@ -139,13 +156,17 @@ ucs_status_t transfer_engine::copy(void *dst, const void *src, size_t length)
     if (length == 0) {
         return UCS_OK;
     }
+    ucs_status_t status = check_owner();
+    if (status != UCS_OK) {
+        return status;
+    }
     while (!has_landed(fence_)) {
         reap_all();
         submit_queued();
     }
 
     copy_cursor cursor;
-    ucs_status_t status = plan(dst, src, length, cursor);
+    status = plan(dst, src, length, cursor);
     if (status != UCS_OK) {
         return status;
     }
@@ -184,12 +205,16 @@ ucs_status_t transfer_engine::start(flush_domain &domain, void *dst,
                                     const void *src, size_t length,
                                     uct_completion_t *completion)
 {
+    ucs_status_t status = check_owner();
+    if (status != UCS_OK) {
+        return status;
+    }
     if (ucs_list_is_empty(&free_)) {
         return UCS_ERR_NO_RESOURCE;
     }
     copy_cursor cursor;
     if (length > 0) {
-        ucs_status_t status = plan(dst, src, length, cursor);
+        status = plan(dst, src, length, cursor);
         if (status != UCS_OK) {
             return status;
         }
@@ -209,6 +234,10 @@ ucs_status_t transfer_engine::start(flush_domain &domain, void *dst,
 ssize_t transfer_engine::start_packed(flush_domain &domain, void *dst,
                                       uct_pack_callback_t pack, void *arg)
 {
+    ucs_status_t status = check_owner();
+    if (status != UCS_OK) {
+        return status;
+    }
     auto &table = device_table::instance();
     if (!device_table::is_device_address(dst)) {
         return has_landed(fence_) ? static_cast<ssize_t>(pack(dst, arg))
@@ -223,7 +252,7 @@ ssize_t transfer_engine::start_packed(flush_domain &domain, void *dst,
         return UCS_ERR_INVALID_ADDR;
     }
     channel *way;
-    ucs_status_t status = channel_to(*owner, way);
+    status = channel_to(*owner, way);
     if (status != UCS_OK) {
         return status;
     }
@@ -258,6 +287,10 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
                                              void *arg,
                                              uct_completion_t *completion)
 {
+    ucs_status_t status = check_owner();
+    if (status != UCS_OK) {
+        return status;
+    }
     const bool is_memcpy =
         reinterpret_cast<void *>(unpack) == reinterpret_cast<void *>(&memcpy);
     if (is_memcpy && device_table::is_device_address(arg)) {
@@ -279,7 +312,7 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
         return UCS_ERR_INVALID_ADDR;
     }
     channel *way;
-    ucs_status_t status = channel_to(*from.owner, way);
+    status = channel_to(*from.owner, way);
     if (status != UCS_OK) {
         return status;
     }
@@ -310,7 +343,8 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
 ucs_status_t transfer_engine::flush(flush_domain *domain,
                                     uct_completion_t *completion)
 {
-    if (ucs_list_is_empty((domain != nullptr) ? &domain->operations : &all_)) {
+    if (is_inherited() ||
+        ucs_list_is_empty((domain != nullptr) ? &domain->operations : &all_)) {
         return UCS_OK;
     }
     if (completion != nullptr) {
@@ -328,6 +362,38 @@ void transfer_engine::fence()
     fence_ = last_sequence_;
 }
 
+ucs_status_t transfer_engine::event_fd(int &fd_p)
+{
+    ucs_status_t status = UCS_OK;
+    if (event_ == nullptr) {
+        status = guarded([&] { return wakeup_event::create(event_); });
+    }
+    if (status == UCS_OK) {
+        fd_p = event_->fd();
+    }
+    return status;
+}
+
+ucs_status_t transfer_engine::arm()
+{
+    if (is_inherited()) {
+        return UCS_OK;
+    }
+    int fd;
+    ucs_status_t status = event_fd(fd);
+    if (status != UCS_OK) {
+        return status;
+    }
+    /* Cleared before the look around: what ends later signals again. */
+    (void)event_->clear();
+    reap_all();
+    submit_queued();
+    if (!ucs_list_is_empty(&ended_)) {
+        return UCS_ERR_BUSY;
+    }
+    return guarded([&] { return watch_jobs() ? UCS_OK : UCS_ERR_BUSY; });
+}
+
 void transfer_engine::open(flush_domain &domain)
 {
     ucs_list_head_init(&domain.operations);
@@ -335,6 +401,9 @@ void transfer_engine::open(flush_domain &domain)
 
 void transfer_engine::close(flush_domain &domain)
 {
+    if (is_inherited()) {
+        return;
+    }
     operation *op;
     operation *next;
     ucs_list_for_each_safe(op, next, &domain.operations, in_domain)

@@ -8,11 +8,16 @@
  * memory.
  *
  * Resources are fixed at creation; running out of them is UCS_ERR_NO_RESOURCE.
+ *
+ * In a forked child an inherited engine copies nothing (UCS_ERR_UNSUPPORTED),
+ * makes no progress, and lets nothing go: what it has is the parent's.
  */
 #pragma once
 
 #include "uct/gaudi/base/channel.h"
 #include "uct/gaudi/base/device_table.h"
+#include "uct/gaudi/base/process.h"
+#include "uct/gaudi/base/wakeup.h"
 
 #include <memory>
 #include <vector>
@@ -123,6 +128,21 @@ public:
     /** Collect ended jobs, submit more, call completions. @return How many. */
     unsigned progress();
 
+    /**
+     * The file descriptor of @ref arm, owned by the engine.
+     *
+     * @return UCS_ERR_IO_ERROR without one, which was logged.
+     */
+    [[nodiscard]] ucs_status_t event_fd(int &fd_p);
+
+    /**
+     * Ask for an event when @ref progress has something to do.
+     *
+     * @return UCS_OK: the file descriptor becomes readable then. UCS_ERR_BUSY:
+     *         there is something to do now, nothing was armed.
+     */
+    [[nodiscard]] ucs_status_t arm();
+
     /** Whether any kind of operation could be started now. */
     [[nodiscard]] bool has_resources();
 
@@ -160,6 +180,12 @@ private:
 
     explicit transfer_engine(const transfer_options &options);
 
+    [[nodiscard]] bool is_inherited() const
+    {
+        return generation_ != process_generation();
+    }
+    [[nodiscard]] ucs_status_t check_owner() const;
+
     ucs_status_t plan(void *dst, const void *src, size_t length,
                       copy_cursor &cursor);
     void plan_host_side(void *host, const memory_location &where,
@@ -169,6 +195,7 @@ private:
                              uct_completion_t *completion);
     void begin(operation &op);
     bool has_landed(uint64_t sequence);
+    bool watch_jobs();
     bool submit_next(transfer &owner, copy_cursor &cursor, size_t leave);
     void submit_queued();
     unsigned reap(channel &way, shim::dma_direction direction);
@@ -181,6 +208,8 @@ private:
     static void release(copy_cursor &cursor);
 
     const transfer_options options_;
+    const unsigned generation_ = process_generation();
+    std::unique_ptr<wakeup_event> event_; /* made when it is asked for */
     std::vector<std::unique_ptr<channel>> channels_; /* by slot of the card */
     std::vector<operation> operations_;
     ucs_list_link_t free_;

@@ -90,6 +90,35 @@ bool transfer_engine::has_landed(uint64_t sequence)
     return true;
 }
 
+/* Have every job watched that progress waits for. False when there is none
+ * although something waits: the caller has to try again. */
+bool transfer_engine::watch_jobs()
+{
+    bool any = false;
+    for (const auto &way : channels_) {
+        for (size_t i = 0; (way != nullptr) && (i < channel::directions); ++i) {
+            const auto direction = static_cast<shim::dma_direction>(i);
+            const uint64_t job   = way->queue(direction).oldest_job();
+            if (job != 0) {
+                event_->watch(way->owner().device(), job);
+                any = true;
+            }
+        }
+    }
+    if (any || ucs_list_is_empty(&waiting_)) {
+        return true;
+    }
+    /* Another interface has filled the card. */
+    const operation *first = ucs_list_head(&waiting_, operation, in_queue);
+    shim::device &dev      = first->cursor.way->owner().device();
+    const uint64_t job     = dev.blocking_job();
+    if (job == 0) {
+        return false;
+    }
+    event_->watch(dev, job);
+    return true;
+}
+
 void transfer_engine::submit_queued()
 {
     operation *op;
@@ -236,6 +265,9 @@ unsigned transfer_engine::complete_ended()
 
 unsigned transfer_engine::progress()
 {
+    if (is_inherited()) {
+        return 0;
+    }
     reap_all();
     submit_queued();
     return complete_ended();

@@ -1,10 +1,12 @@
 #include "uct/gaudi/copy/copy_iface.h"
 
+#include "uct/gaudi/base/process.h"
 #include "uct/gaudi/base/status.h"
 #include "uct/gaudi/base/unsupported.h"
 #include "uct/gaudi/copy/copy_md.h"
 
 #include <climits>
+#include <mutex>
 
 namespace gaudi::copy {
 
@@ -50,6 +52,13 @@ ucs_config_field_t iface_config_table[] = {
  * figure was not measured on hardware. */
 constexpr double job_latency = 4e-6;
 
+/* A call that copies host memory, seconds. UCP's default RMA gives its lane
+ * addresses of either kind unseen, and takes the lane that looks fastest for
+ * host memory: on the own worker that has to be this one and not shared memory,
+ * which would touch device memory with the CPU. What DMA takes is told by
+ * estimate_perf, which the newer protocols ask. */
+constexpr double call_latency = 10e-9;
+
 /* How much of the link an operation gets. Short and bcopy operations touch the
  * bytes once more on the CPU, and reads of a PCIe device are slower than
  * writes to it. */
@@ -78,12 +87,16 @@ ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr) noexcept
     uct_gaudi_copy_iface_t *iface = to_iface(tl_iface);
 
     uct_base_iface_query(&iface->super, attr);
-    attr->iface_addr_len = sizeof(iface->id);
+    attr->iface_addr_len = sizeof(uint64_t); /* the process */
     attr->cap.flags      = UCT_IFACE_FLAG_CONNECT_TO_IFACE |
                       UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
                       UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT |
                       UCT_IFACE_FLAG_GET_BCOPY | UCT_IFACE_FLAG_GET_ZCOPY |
-                      UCT_IFACE_FLAG_PENDING;
+                      UCT_IFACE_FLAG_PENDING |
+                      UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE;
+    /* UCP wants both of a lane for rendezvous. */
+    attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP |
+                            UCT_IFACE_FLAG_EVENT_RECV | UCT_IFACE_FLAG_EVENT_FD;
 
     attr->cap.put.max_short       = UINT_MAX;
     attr->cap.put.max_bcopy       = iface->max_bcopy;
@@ -104,7 +117,7 @@ ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr) noexcept
     attr->cap.am.opt_zcopy_align = 1;
     attr->cap.am.align_mtu       = 1;
 
-    attr->latency             = ucs_linear_func_make(job_latency, 0);
+    attr->latency             = ucs_linear_func_make(call_latency, 0);
     attr->bandwidth.dedicated = 0;
     attr->bandwidth.shared    = iface->bandwidth;
     attr->overhead            = 0;
@@ -146,18 +159,49 @@ ucs_status_t iface_get_device_address(uct_iface_h, uct_device_addr_t *) noexcept
     return UCS_OK; /* empty */
 }
 
-ucs_status_t iface_get_address(uct_iface_h tl_iface,
-                               uct_iface_addr_t *addr) noexcept
+ucs_status_t iface_get_address(uct_iface_h, uct_iface_addr_t *addr) noexcept
 {
-    memcpy(addr, &to_iface(tl_iface)->id, sizeof(uint64_t));
+    const uint64_t process = base::process_identity();
+    memcpy(addr, &process, sizeof(process));
     return UCS_OK;
+}
+
+/* The interfaces of this process, in the order of their opening. */
+std::mutex interfaces_lock; /* leaf */
+UCS_LIST_HEAD(interfaces);
+
+void add_interface(uct_gaudi_copy_iface_t *iface)
+{
+    std::lock_guard<std::mutex> guard(interfaces_lock);
+    ucs_list_add_tail(&interfaces, &iface->all);
+}
+
+void remove_interface(uct_gaudi_copy_iface_t *iface)
+{
+    std::lock_guard<std::mutex> guard(interfaces_lock);
+    ucs_list_del(&iface->all);
+}
+
+bool is_first_of_worker(const uct_gaudi_copy_iface_t *iface)
+{
+    std::lock_guard<std::mutex> guard(interfaces_lock);
+    const uct_gaudi_copy_iface_t *other;
+    ucs_list_for_each(other, &interfaces, all)
+    {
+        if (other->super.worker == iface->super.worker) {
+            return other == iface;
+        }
+    }
+    return false;
 }
 
 int iface_is_reachable(const uct_iface_h tl_iface, const uct_device_addr_t *,
                        const uct_iface_addr_t *addr) noexcept
 {
+    const uint64_t process = base::process_identity();
     return (addr != nullptr) &&
-           (memcmp(addr, &to_iface(tl_iface)->id, sizeof(uint64_t)) == 0);
+           (memcmp(addr, &process, sizeof(process)) == 0) &&
+           is_first_of_worker(to_iface(tl_iface));
 }
 
 ucs_status_t iface_flush(uct_iface_h tl_iface, unsigned,
@@ -185,6 +229,24 @@ unsigned iface_progress(uct_iface_h tl_iface) noexcept
     uct_gaudi_copy_iface_t *iface = to_iface(tl_iface);
     const unsigned count          = iface->engine->progress();
     return count + dispatch_pending(iface);
+}
+
+ucs_status_t iface_event_fd_get(uct_iface_h tl_iface, int *fd_p) noexcept
+{
+    return to_iface(tl_iface)->engine->event_fd(*fd_p);
+}
+
+/* Completions are the only events, whatever the caller waits for: they are what
+ * its own sends and receives hang on. */
+ucs_status_t iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
+{
+    uct_gaudi_copy_iface_t *iface = to_iface(tl_iface);
+    ucs_status_t status           = iface->engine->arm();
+    if ((status == UCS_OK) && !ucs_queue_is_empty(&iface->pending) &&
+        iface->engine->has_resources()) {
+        return UCS_ERR_BUSY;
+    }
+    return status;
 }
 
 void iface_close(uct_iface_h tl_iface) noexcept;
@@ -233,8 +295,8 @@ constinit uct_iface_ops_t iface_ops = {
     .iface_progress_enable  = uct_base_iface_progress_enable,
     .iface_progress_disable = uct_base_iface_progress_disable,
     .iface_progress         = iface_progress,
-    .iface_event_fd_get     = unsupported<uct_iface_event_fd_get_func_t>::op,
-    .iface_event_arm        = unsupported<uct_iface_event_arm_func_t>::op,
+    .iface_event_fd_get     = iface_event_fd_get,
+    .iface_event_arm        = iface_event_arm,
     .iface_close            = iface_close,
     .iface_query            = iface_query,
     .iface_get_device_address = iface_get_device_address,
@@ -311,10 +373,10 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
     }
 
     self->engine    = engine.release();
-    self->id        = ucs_generate_uuid(reinterpret_cast<uintptr_t>(self));
     self->max_bcopy = config->staging_chunk;
     self->bandwidth = config->bandwidth;
     ucs_queue_head_init(&self->pending);
+    add_interface(self);
     return UCS_OK;
 }
 
@@ -322,6 +384,7 @@ static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_copy_iface_t)
 {
     uct_base_iface_progress_disable(&self->super.super,
                                     UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+    remove_interface(self);
     delete self->engine;
 }
 

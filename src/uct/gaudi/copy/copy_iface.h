@@ -3,7 +3,10 @@
  * device memory of this process.
  *
  * One thread at a time (UCT's rule). An interface belongs to a card, and serves
- * whatever card an address belongs to.
+ * whatever card an address belongs to. So one interface of a worker does all
+ * its work: the first one reaches every worker of this process, and further
+ * ones, on which UCP would split transfers that they cannot speed up, reach
+ * nobody.
  */
 #pragma once
 
@@ -22,7 +25,7 @@ extern uct_tl_t uct_gaudi_cpy_tl;
 typedef struct uct_gaudi_copy_iface {
     uct_base_iface_t super;
     gaudi::base::transfer_engine *engine;
-    uint64_t id;              /**< address: names this interface only */
+    ucs_list_link_t all;      /**< interfaces of this process */
     ucs_queue_head_t pending; /**< requests that wait for resources */
     size_t max_bcopy;
     double bandwidth; /**< bytes/second */

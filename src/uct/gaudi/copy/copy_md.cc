@@ -1,6 +1,8 @@
 #include "uct/gaudi/copy/copy_md.h"
 
+#include "uct/gaudi/base/config.h"
 #include "uct/gaudi/base/memory_type.h"
+#include "uct/gaudi/base/process.h"
 #include "uct/gaudi/base/status.h"
 #include "uct/gaudi/base/unsupported.h"
 #include "uct/gaudi/copy/copy_iface.h"
@@ -21,15 +23,39 @@ ucs_config_field_t md_config_table[] = {
 
     {nullptr, nullptr, nullptr, 0, {}}};
 
+/* A memory domain, and whose it is. */
+struct memory_domain {
+    uct_md_t super;
+    unsigned generation;
+};
+
 base::device_table &table()
 {
     return base::device_table::instance();
 }
 
+/* Whether the process that opened a memory domain is a parent of this one,
+ * which has no part in its cards then. */
+bool is_inherited(uct_md_h md)
+{
+    return reinterpret_cast<memory_domain *>(md)->generation !=
+           base::process_generation();
+}
+
+ucs_status_t refuse_inherited(bool quiet)
+{
+    ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+            "gaudi_copy: the memory domain belongs to the process that this "
+            "one was forked from; UCX has to be opened anew");
+    return UCS_ERR_UNSUPPORTED;
+}
+
 void md_close(uct_md_h md) noexcept
 {
-    table().close();
-    delete md;
+    if (!is_inherited(md)) {
+        table().close();
+    }
+    delete reinterpret_cast<memory_domain *>(md);
 }
 
 ucs_status_t md_query(uct_md_h, uct_md_attr_t *attr) noexcept
@@ -42,7 +68,7 @@ ucs_status_t md_query(uct_md_h, uct_md_attr_t *attr) noexcept
     attr->cap.flags            = UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG;
     attr->cap.reg_mem_types    = UCS_BIT(UCS_MEMORY_TYPE_HOST) | gaudi;
     attr->cap.alloc_mem_types  = gaudi;
-    attr->cap.access_mem_types = gaudi;
+    attr->cap.access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST) | gaudi;
     attr->cap.detect_mem_types = gaudi;
     attr->cap.max_alloc        = SIZE_MAX;
     attr->cap.max_reg          = ULONG_MAX;
@@ -53,7 +79,7 @@ ucs_status_t md_query(uct_md_h, uct_md_attr_t *attr) noexcept
     return UCS_OK;
 }
 
-ucs_status_t mem_alloc(uct_md_h, size_t *length_p, void **address_p,
+ucs_status_t mem_alloc(uct_md_h md, size_t *length_p, void **address_p,
                        ucs_memory_type_t mem_type, unsigned flags, const char *,
                        uct_mem_h *memh_p) noexcept
 {
@@ -61,11 +87,15 @@ ucs_status_t mem_alloc(uct_md_h, size_t *length_p, void **address_p,
         return UCS_ERR_UNSUPPORTED;
     }
     const bool quiet = (flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) != 0;
+    if (is_inherited(md)) {
+        return refuse_inherited(quiet);
+    }
     return base::guarded([&] {
-        auto handle         = std::make_unique<memory_handle>();
-        handle->what        = memory_handle::kind::allocated;
-        ucs_status_t status = table().allocate(
-            *table().cards().front(), *length_p, quiet, handle->device);
+        auto handle  = std::make_unique<memory_handle>();
+        handle->what = memory_handle::kind::allocated;
+        ucs_status_t status =
+            table().allocate(table().card_for_hint(*address_p), *length_p,
+                             quiet, handle->device);
         if (status == UCS_OK) {
             *address_p = reinterpret_cast<void *>(handle->device->start);
             *memh_p    = handle.release();
@@ -74,9 +104,13 @@ ucs_status_t mem_alloc(uct_md_h, size_t *length_p, void **address_p,
     });
 }
 
-ucs_status_t mem_free(uct_md_h, uct_mem_h memh) noexcept
+ucs_status_t mem_free(uct_md_h md, uct_mem_h memh) noexcept
 {
     auto *handle = static_cast<memory_handle *>(memh);
+    if (is_inherited(md)) {
+        delete handle;
+        return UCS_OK;
+    }
     ucs_status_t status =
         base::guarded([&] { return table().free(handle->device); });
     if (status == UCS_OK) {
@@ -85,11 +119,13 @@ ucs_status_t mem_free(uct_md_h, uct_mem_h memh) noexcept
     return status;
 }
 
-ucs_status_t mem_reg(uct_md_h, void *address, size_t length, unsigned flags,
+ucs_status_t mem_reg(uct_md_h md, void *address, size_t length, unsigned flags,
                      uct_mem_h *memh_p) noexcept
 {
     const bool quiet = (flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) != 0;
-
+    if (is_inherited(md)) {
+        return refuse_inherited(quiet);
+    }
     return base::guarded([&] {
         auto handle         = std::make_unique<memory_handle>();
         ucs_status_t status = UCS_OK;
@@ -116,12 +152,16 @@ ucs_status_t mem_reg(uct_md_h, void *address, size_t length, unsigned flags,
     });
 }
 
-ucs_status_t mem_dereg(uct_md_h,
+ucs_status_t mem_dereg(uct_md_h md,
                        const uct_md_mem_dereg_params_t *params) noexcept
 {
     UCT_MD_MEM_DEREG_CHECK_PARAMS(params, 0);
 
     auto *handle = static_cast<memory_handle *>(params->memh);
+    if (is_inherited(md)) {
+        delete handle;
+        return UCS_OK;
+    }
     switch (handle->what) {
     case memory_handle::kind::allocated:
         ucs_error("gaudi_copy: allocated memory is freed, not deregistered");
@@ -227,12 +267,13 @@ ucs_status_t md_open(uct_component_t *component, const char *,
                      const uct_md_config_t *, uct_md_h *md_p) noexcept
 {
     return base::guarded([&] {
-        auto md             = std::make_unique<uct_md>();
-        md->ops             = &md_ops;
-        md->component       = component;
+        auto md             = std::make_unique<memory_domain>();
+        md->super.ops       = &md_ops;
+        md->super.component = component;
+        md->generation      = base::process_generation();
         ucs_status_t status = table().open();
         if (status == UCS_OK) {
-            *md_p = md.release();
+            *md_p = &md.release()->super;
         }
         return status;
     });
@@ -285,6 +326,8 @@ uct_component_t uct_gaudi_copy_component = {
 
 void gaudi::copy::register_component()
 {
+    base::mark_variables_used(uct_gaudi_copy_component.md_config);
+    base::mark_variables_used(uct_gaudi_cpy_tl.config);
     uct_component_register(&uct_gaudi_copy_component);
     uct_tl_register(&uct_gaudi_copy_component, &uct_gaudi_cpy_tl);
 }

@@ -1,0 +1,60 @@
+#include "uct/gaudi/base/process.h"
+
+#include "uct/gaudi/base/device_table.h"
+#include "uct/gaudi/base/wakeup.h"
+
+#include <pthread.h>
+
+extern "C" {
+#include <ucs/sys/sys.h>
+}
+
+namespace gaudi::base {
+
+std::atomic<unsigned> detail::process_generation{0};
+
+namespace {
+
+std::atomic<uint64_t> identity{0};
+
+void before_fork()
+{
+    device_table::before_fork();
+}
+
+void after_fork_in_parent()
+{
+    device_table::after_fork_in_parent();
+}
+
+/* Only what is safe between fork and exec: stores, and close. */
+void after_fork_in_child()
+{
+    detail::process_generation.fetch_add(1);
+    identity.store(0);
+    device_table::after_fork_in_child();
+    wakeup_event::after_fork_in_child();
+}
+
+} // namespace
+
+uint64_t process_identity()
+{
+    uint64_t known = identity.load();
+    if (known == 0) {
+        const uint64_t fresh =
+            ucs_generate_uuid(reinterpret_cast<uintptr_t>(&identity)) | 1;
+        known = identity.compare_exchange_strong(known, fresh) ? fresh : known;
+    }
+    return known;
+}
+
+void init_process()
+{
+    if (pthread_atfork(before_fork, after_fork_in_parent,
+                       after_fork_in_child) != 0) {
+        ucs_warn("gaudi: forked children will not be noticed");
+    }
+}
+
+} // namespace gaudi::base

@@ -1,0 +1,32 @@
+/**
+ * Which process this is, for objects that outlive a fork.
+ *
+ * A forked child has a copy of every object of its parent, but the cards, their
+ * queues and the threads are the parent's. Objects remember the generation in
+ * which they were made, and do nothing in a later one.
+ */
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace gaudi::base {
+
+namespace detail {
+extern std::atomic<unsigned> process_generation;
+}
+
+/** One more in every forked child. Costs a load. */
+inline unsigned process_generation()
+{
+    return detail::process_generation.load(std::memory_order_relaxed);
+}
+
+/** Names this process, and no other one, not even a parent or a later one with
+ *  its pid. */
+uint64_t process_identity();
+
+/** Notice forks from now on. Called once, at load. */
+void init_process();
+
+} // namespace gaudi::base

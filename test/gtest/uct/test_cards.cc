@@ -1,0 +1,257 @@
+/* Several cards in one process. */
+#include "gtest/uct/fixture.h"
+
+#include "common/child.h"
+
+extern "C" {
+#include <config.h>
+#include <ucs/sys/topo/base/topo.h>
+}
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr size_t size         = 100000;
+constexpr unsigned card_count = 3;
+/* Device addresses that the table gives to each card. */
+constexpr uintptr_t first_window = 0x1001001800000000;
+constexpr uintptr_t window_bytes = uintptr_t{1} << 41;
+
+const child_options all_cards = {
+    {{"UCX_GAUDI_DEVICES", "all"},
+     {"HLTHUNK_EMU_DEVICES", std::to_string(card_count)}},
+    -1};
+
+/* Engine counters of every open card, by index. */
+std::vector<hlthunk_emu_counters> counters()
+{
+    std::vector<hlthunk_emu_counters> found(card_count);
+    for (int fd = 0; fd < 1024; ++fd) {
+        hlthunk_emu_counters read;
+        char id[13] = {};
+        if ((emulator::instance().hlthunk_emu_get_counters(fd, &read) != 0) ||
+            (hl().hlthunk_get_pci_bus_id_from_fd(fd, id, sizeof(id)) != 0)) {
+            continue;
+        }
+        for (unsigned i = 0; i < card_count; ++i) {
+            if (bus_id(i) == id) {
+                found[i] = read;
+            }
+        }
+    }
+    return found;
+}
+
+/* Memory of a card of choice. */
+struct card_memory {
+    card_memory(uct_md_h md, unsigned card)
+    {
+        const uct_alloc_method_t method = UCT_ALLOC_METHOD_MD;
+        uct_md_attr_t attr;
+        uct_md_query(md, &attr);
+        uct_mem_alloc_params_t params{};
+        params.field_mask = UCT_MEM_ALLOC_PARAM_FIELD_FLAGS |
+                            UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE |
+                            UCT_MEM_ALLOC_PARAM_FIELD_ADDRESS |
+                            UCT_MEM_ALLOC_PARAM_FIELD_MDS;
+        params.flags    = UCT_MD_MEM_ACCESS_ALL;
+        params.mem_type = static_cast<ucs_memory_type_t>(
+            __builtin_ctzl(attr.cap.alloc_mem_types));
+        params.address =
+            reinterpret_cast<void *>(first_window + card * window_bytes);
+        params.mds = {&md, 1};
+        if (uct_mem_alloc(size, &method, 1, &params, &memory) != UCS_OK) {
+            std::abort();
+        }
+        uct_md_mem_attr_t answer{};
+        answer.field_mask = UCT_MD_MEM_ATTR_FIELD_SYS_DEV;
+        uct_md_mem_query(md, memory.address, size, &answer);
+        sys_dev = answer.sys_dev;
+    }
+    ~card_memory() { uct_mem_free(&memory); }
+    card_memory(const card_memory &)            = delete;
+    card_memory &operator=(const card_memory &) = delete;
+
+    [[nodiscard]] uint64_t remote() const
+    {
+        return reinterpret_cast<uintptr_t>(memory.address);
+    }
+
+    uct_allocated_memory_t memory{};
+    ucs_sys_device_t sys_dev = UCS_SYS_DEVICE_ID_UNKNOWN;
+};
+
+} // namespace
+
+TEST(cards, an_operation_goes_to_the_card_that_owns_the_address)
+{
+    const child_result child = run_child("copies_to_every_card", all_cards);
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+GAUDI_CHILD(copies_to_every_card)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        transport tl(md); /* of the first card */
+        std::vector<char> from(size);
+        std::vector<char> to(size);
+        for (unsigned i = 0; i < card_count; ++i) {
+            card_memory memory(md, i);
+            const std::string name = "gaudi" + std::to_string(i);
+            GAUDI_CHILD_REQUIRE(name ==
+                                ucs_topo_sys_device_get_name(memory.sys_dev));
+
+            fill_pattern(from.data(), size, i);
+            counted_completion put;
+            counted_completion get;
+            GAUDI_CHILD_REQUIRE(tl.put_zcopy(from.data(), size, memory.remote(),
+                                             &put) == UCS_INPROGRESS);
+            tl.flush();
+            GAUDI_CHILD_REQUIRE(tl.get_zcopy(to.data(), size, memory.remote(),
+                                             &get) == UCS_INPROGRESS);
+            tl.flush();
+            GAUDI_CHILD_REQUIRE(from == to);
+
+            const auto moved = counters();
+            for (unsigned other = 0; other < card_count; ++other) {
+                const uint64_t expected = (other <= i) ? size : 0;
+                GAUDI_CHILD_REQUIRE(moved[other].host_to_device_bytes ==
+                                    expected);
+                GAUDI_CHILD_REQUIRE(moved[other].device_to_host_bytes ==
+                                    expected);
+            }
+        }
+    }
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(cards, one_interface_of_a_worker_reaches_the_process)
+{
+    const child_result child =
+        run_child("opens_an_interface_per_card", all_cards);
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+GAUDI_CHILD(opens_an_interface_per_card)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    uct_tl_resource_desc_t *tls;
+    unsigned count;
+    GAUDI_CHILD_REQUIRE(uct_md_query_tl_resources(md, &tls, &count) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(count == card_count);
+
+    ucs_async_context_t *async;
+    GAUDI_CHILD_REQUIRE(ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK,
+                                                 &async) == UCS_OK);
+    uct_worker_h workers[2];
+    uct_iface_h ifaces[2][card_count];
+    for (unsigned w = 0; w < 2; ++w) {
+        GAUDI_CHILD_REQUIRE(uct_worker_create(async, UCS_THREAD_MODE_SINGLE,
+                                              &workers[w]) == UCS_OK);
+        for (unsigned i = 0; i < card_count; ++i) {
+            uct_iface_config_t *config;
+            GAUDI_CHILD_REQUIRE(uct_md_iface_config_read(md, tls[i].tl_name,
+                                                         nullptr, nullptr,
+                                                         &config) == UCS_OK);
+            uct_iface_params_t params{};
+            params.field_mask =
+                UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE;
+            params.open_mode            = UCT_IFACE_OPEN_MODE_DEVICE;
+            params.mode.device.tl_name  = tls[i].tl_name;
+            params.mode.device.dev_name = tls[i].dev_name;
+            GAUDI_CHILD_REQUIRE(uct_iface_open(md, workers[w], &params, config,
+                                               &ifaces[w][i]) == UCS_OK);
+            uct_config_release(config);
+        }
+    }
+    uct_release_tl_resource_list(tls);
+
+    char address[64];
+    auto *anybody = reinterpret_cast<uct_iface_addr_t *>(address);
+    for (const auto &of_worker : ifaces) {
+        for (uct_iface_h remote : of_worker) {
+            GAUDI_CHILD_REQUIRE(uct_iface_get_address(remote, anybody) ==
+                                UCS_OK);
+            for (const auto &local : ifaces) {
+                for (unsigned i = 0; i < card_count; ++i) {
+                    GAUDI_CHILD_REQUIRE(
+                        (uct_iface_is_reachable(local[i], nullptr, anybody) !=
+                         0) == (i == 0));
+                }
+            }
+        }
+    }
+    /* The next one takes over. */
+    uct_iface_close(ifaces[0][0]);
+    GAUDI_CHILD_REQUIRE(uct_iface_is_reachable(ifaces[0][1], nullptr, anybody));
+    GAUDI_CHILD_REQUIRE(
+        !uct_iface_is_reachable(ifaces[0][2], nullptr, anybody));
+    ++address[0];
+    GAUDI_CHILD_REQUIRE(
+        !uct_iface_is_reachable(ifaces[0][1], nullptr, anybody));
+
+    for (unsigned w = 0; w < 2; ++w) {
+        for (unsigned i = (w == 0) ? 1 : 0; i < card_count; ++i) {
+            uct_iface_close(ifaces[w][i]);
+        }
+        uct_worker_destroy(workers[w]);
+    }
+    ucs_async_context_destroy(async);
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(cards, have_distances_although_sysfs_does_not_know_them)
+{
+    const child_result child = run_child("asks_for_distances", all_cards);
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+GAUDI_CHILD(asks_for_distances)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+
+    ucs_sys_device_t devices[card_count];
+    for (unsigned i = 0; i < card_count; ++i) {
+        GAUDI_CHILD_REQUIRE(ucs_topo_find_device_by_bdf_name(
+                                bus_id(i).c_str(), &devices[i]) == UCS_OK);
+        GAUDI_CHILD_REQUIRE("gaudi" + std::to_string(i) ==
+                            ucs_topo_sys_device_get_name(devices[i]));
+    }
+    /* A device that is not there, and not ours. */
+    ucs_sys_device_t foreign;
+    GAUDI_CHILD_REQUIRE(
+        ucs_topo_find_device_by_bdf_name("00fe:fe:1f.7", &foreign) == UCS_OK);
+    ucs_sys_device_t other;
+    GAUDI_CHILD_REQUIRE(
+        ucs_topo_find_device_by_bdf_name("00fe:fd:1f.7", &other) == UCS_OK);
+
+    ucs_sys_dev_distance_t distance;
+    for (ucs_sys_device_t card : devices) {
+        for (ucs_sys_device_t second :
+             {devices[0], devices[1], devices[2], foreign,
+              ucs_sys_device_t{UCS_SYS_DEVICE_ID_UNKNOWN}}) {
+            GAUDI_CHILD_REQUIRE(
+                ucs_topo_get_distance(card, second, &distance) == UCS_OK);
+            GAUDI_CHILD_REQUIRE(
+                ucs_topo_get_distance(second, card, &distance) == UCS_OK);
+            GAUDI_CHILD_REQUIRE(distance.bandwidth > 0);
+            GAUDI_CHILD_REQUIRE(distance.latency >= 0);
+        }
+    }
+    GAUDI_CHILD_REQUIRE(ucs_topo_get_distance(foreign, other, &distance) !=
+                        UCS_OK);
+    uct_md_close(md);
+    return 0;
+}
+
+} // namespace gaudi::test

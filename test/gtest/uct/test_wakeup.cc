@@ -1,0 +1,366 @@
+/* Waiting for completions with a file descriptor instead of polling. */
+#include "gtest/uct/fixture.h"
+
+#include "common/child.h"
+#include "common/process_state.h"
+
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include <poll.h>
+#include <sys/resource.h>
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr int deadline_ms  = 10000;
+constexpr size_t job_bytes = 4096;
+constexpr char watcher[]   = "ucx-gaudi-wait";
+
+class wakeup : public uct {
+protected:
+    void SetUp() override
+    {
+        uct::SetUp();
+        ASSERT_EQ(UCS_OK, uct_iface_event_fd_get(tl->iface, &fd));
+        device = std::make_unique<device_buffer>(md, 16 << 20);
+    }
+
+    void TearDown() override
+    {
+        device.reset();
+        uct::TearDown();
+    }
+
+    [[nodiscard]] ucs_status_t arm(unsigned events = UCT_EVENT_SEND_COMP) const
+    {
+        return uct_iface_event_arm(tl->iface, events);
+    }
+
+    [[nodiscard]] bool is_readable(int timeout_ms) const
+    {
+        pollfd wanted{fd, POLLIN, 0};
+        return poll(&wanted, 1, timeout_ms) == 1;
+    }
+
+    /* What UCP does: progress, arm, sleep, until the completion has come. */
+    void sleep_until(const counted_completion &completion)
+    {
+        while (completion.calls == 0) {
+            if (tl->progress() > 0) {
+                continue;
+            }
+            ucs_status_t status = arm();
+            if (status == UCS_OK) {
+                ASSERT_TRUE(is_readable(deadline_ms)) << "a wakeup was lost";
+            } else {
+                ASSERT_EQ(UCS_ERR_BUSY, status);
+            }
+        }
+    }
+
+    int fd = -1;
+    std::unique_ptr<device_buffer> device;
+    std::vector<char> host = std::vector<char>(16 << 20);
+};
+
+/* Stops the card for the life of this object, or until resumed. */
+class stopped_card {
+public:
+    stopped_card() { engine_hooks::pause(true); }
+    ~stopped_card() { resume(); }
+    stopped_card(const stopped_card &)            = delete;
+    stopped_card &operator=(const stopped_card &) = delete;
+
+    void resume()
+    {
+        if (!resumed_) {
+            engine_hooks::pause(false);
+            resumed_ = true;
+        }
+    }
+
+private:
+    bool resumed_ = false;
+};
+
+std::chrono::nanoseconds cpu_time()
+{
+    timespec spent{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
+    return std::chrono::seconds(spent.tv_sec) +
+           std::chrono::nanoseconds(spent.tv_nsec);
+}
+
+/* How often threads of this process went to sleep. */
+long sleeps()
+{
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nvcsw;
+}
+
+} // namespace
+
+TEST_F(wakeup, is_what_ucp_looks_for)
+{
+    EXPECT_EQ(UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_RECV |
+                  UCT_IFACE_FLAG_EVENT_FD,
+              tl->attr.cap.event_flags);
+    int again;
+    EXPECT_EQ(UCS_OK, uct_iface_event_fd_get(tl->iface, &again));
+    EXPECT_EQ(fd, again);
+}
+
+TEST_F(wakeup, an_idle_interface_arms_and_stays_silent)
+{
+    for (unsigned events = 0; events <= (UCT_EVENT_SEND_COMP | UCT_EVENT_RECV);
+         ++events) {
+        EXPECT_EQ(UCS_OK, arm(events));
+        EXPECT_FALSE(is_readable(0));
+    }
+}
+
+TEST_F(wakeup, nothing_is_armed_while_a_completion_waits_for_progress)
+{
+    counted_completion completion;
+    ASSERT_EQ(UCS_INPROGRESS,
+              tl->put_zcopy(host.data(), 0, device->remote(), &completion));
+    EXPECT_EQ(UCS_ERR_BUSY, arm());
+    EXPECT_EQ(0u, completion.calls) << "only progress calls completions";
+    tl->progress();
+    EXPECT_EQ(1u, completion.calls);
+    EXPECT_EQ(UCS_OK, arm());
+}
+
+TEST_F(wakeup, comes_when_the_job_ends)
+{
+    counted_completion completion;
+    stopped_card card;
+    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), job_bytes,
+                                            device->remote(), &completion));
+    ASSERT_EQ(UCS_OK, arm());
+    EXPECT_FALSE(is_readable(50));
+    card.resume();
+    EXPECT_TRUE(is_readable(deadline_ms));
+    sleep_until(completion);
+    EXPECT_EQ(UCS_OK, completion.status);
+}
+
+TEST_F(wakeup, is_shared_by_repeated_arming)
+{
+    counted_completion completion;
+    stopped_card card;
+    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), job_bytes,
+                                            device->remote(), &completion));
+    ASSERT_EQ(UCS_OK, arm());
+    const unsigned threads = count_threads(watcher);
+    for (unsigned i = 0; i < 100; ++i) {
+        ASSERT_EQ(UCS_OK, arm());
+    }
+    EXPECT_EQ(threads, count_threads(watcher)) << "one job, one watcher";
+    card.resume();
+    sleep_until(completion);
+}
+
+TEST_F(wakeup, a_stall_costs_no_cpu_and_no_timer)
+{
+    constexpr std::chrono::seconds stall{2};
+    counted_completion completion;
+    stopped_card card;
+    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), job_bytes,
+                                            device->remote(), &completion));
+    ASSERT_EQ(UCS_OK, arm());
+
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const auto spent_before = cpu_time();
+    const long slept_before = sleeps();
+    std::thread resumer([&] {
+        std::this_thread::sleep_for(stall);
+        card.resume();
+    });
+    EXPECT_TRUE(is_readable(deadline_ms));
+    const auto spent = cpu_time() - spent_before;
+    const long slept = sleeps() - slept_before;
+    resumer.join();
+
+    EXPECT_LT(spent, std::chrono::nanoseconds(stall) / 20);
+    EXPECT_LT(slept, 50) << "something looks around by a timer";
+    sleep_until(completion);
+}
+
+TEST_F(wakeup, watches_every_direction)
+{
+    device_buffer other(md, 1 << 20);
+    counted_completion put;
+    counted_completion get;
+    counted_completion move;
+    stopped_card card;
+    ASSERT_EQ(UCS_INPROGRESS,
+              tl->put_zcopy(host.data(), job_bytes, device->remote(), &put));
+    ASSERT_EQ(UCS_INPROGRESS, tl->get_zcopy(host.data() + job_bytes, job_bytes,
+                                            device->remote(job_bytes), &get));
+    ASSERT_EQ(UCS_INPROGRESS,
+              tl->put_zcopy(other.data(), job_bytes,
+                            device->remote(2 * job_bytes), &move));
+    ASSERT_EQ(UCS_OK, arm());
+    EXPECT_FALSE(is_readable(50));
+    card.resume();
+    for (const counted_completion *completion : {&put, &get, &move}) {
+        sleep_until(*completion);
+    }
+}
+
+TEST_F(wakeup, comes_for_what_has_to_wait_for_another_interface)
+{
+    /* The other one has all jobs that the card takes. */
+    transport other(md);
+    registration registered(md, host.data(), host.size());
+    counted_completion filled;
+    filled.count = 64;
+    counted_completion completion;
+    stopped_card card;
+    for (int i = 0; i < filled.count; ++i) {
+        ASSERT_EQ(UCS_INPROGRESS, other.put_zcopy(host.data(), job_bytes,
+                                                  device->remote(), &filled));
+    }
+    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), job_bytes,
+                                            device->remote(), &completion));
+    ASSERT_EQ(UCS_OK, arm());
+    EXPECT_FALSE(is_readable(50));
+    card.resume();
+    sleep_until(completion);
+    while (filled.calls == 0) {
+        other.progress();
+    }
+}
+
+TEST_F(wakeup, comes_for_pending_requests)
+{
+    struct request : uct_pending_req_t {
+        wakeup *test;
+        bool dispatched = false;
+    } waiting;
+    waiting.test = this;
+    waiting.func = [](uct_pending_req_t *self) {
+        static_cast<request *>(self)->dispatched = true;
+        return UCS_OK;
+    };
+    counted_completion completion;
+    completion.count = 0;
+    stopped_card card;
+    ucs_status_t status;
+    do {
+        ++completion.count;
+        status = tl->put_zcopy(host.data(), job_bytes, device->remote(),
+                               &completion);
+    } while (status == UCS_INPROGRESS);
+    --completion.count;
+    ASSERT_EQ(UCS_ERR_NO_RESOURCE, status);
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(tl->ep, &waiting, 0));
+    ASSERT_EQ(UCS_OK, arm());
+    card.resume();
+    while (!waiting.dispatched) {
+        if ((tl->progress() == 0) && (arm() == UCS_OK)) {
+            ASSERT_TRUE(is_readable(deadline_ms)) << "a wakeup was lost";
+        }
+    }
+    sleep_until(completion);
+}
+
+TEST_F(wakeup, an_interface_closes_while_its_jobs_are_watched)
+{
+    counted_completion completion;
+    engine_hooks::pause(true);
+    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), job_bytes,
+                                            device->remote(), &completion));
+    ASSERT_EQ(UCS_OK, arm());
+    std::thread resumer([] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        engine_hooks::pause(false);
+    });
+    tl.reset();
+    resumer.join();
+    EXPECT_EQ(1u, completion.calls);
+    tl = std::make_unique<transport>(md);
+}
+
+TEST_F(wakeup, is_never_lost)
+{
+    std::mt19937 random(17);
+    const auto delay = [&random](unsigned most_us) {
+        std::this_thread::sleep_for(
+            std::chrono::microseconds(random() % most_us));
+    };
+    for (unsigned round = 0; round < 300; ++round) {
+        SCOPED_TRACE(round);
+        const size_t bytes = 1 + random() % (round % 10 == 0 ? 4000000 : 70000);
+        const bool stops   = (random() % 2 == 0);
+        const bool is_put  = (random() % 2 == 0);
+        counted_completion completion;
+        if (stops) {
+            engine_hooks::pause(true);
+        }
+        std::thread resumer;
+        const unsigned resume_us = random() % 2000;
+        if (stops) {
+            resumer = std::thread([resume_us] {
+                std::this_thread::sleep_for(
+                    std::chrono::microseconds(resume_us));
+                engine_hooks::pause(false);
+            });
+        }
+        const ucs_status_t status =
+            is_put ? tl->put_zcopy(host.data(), bytes, device->remote(),
+                                   &completion)
+                   : tl->get_zcopy(host.data(), bytes, device->remote(),
+                                   &completion);
+        EXPECT_EQ(UCS_INPROGRESS, status);
+        delay(1000);
+        sleep_until(completion);
+        if (stops) {
+            resumer.join();
+        }
+        if (HasFatalFailure()) {
+            return;
+        }
+    }
+}
+
+TEST_F(wakeup, needs_no_thread_until_somebody_arms)
+{
+    const child_result child = run_child("uses_the_card_without_arming");
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+GAUDI_CHILD(uses_the_card_without_arming)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        device_buffer device(md, job_bytes);
+        transport tl(md);
+        std::vector<char> host(job_bytes);
+        counted_completion completion;
+        stopped_card card;
+        int fd;
+        GAUDI_CHILD_REQUIRE(uct_iface_event_fd_get(tl.iface, &fd) == UCS_OK);
+        GAUDI_CHILD_REQUIRE(tl.put_zcopy(host.data(), job_bytes,
+                                         device.remote(),
+                                         &completion) == UCS_INPROGRESS);
+        GAUDI_CHILD_REQUIRE(count_threads(watcher) == 0);
+        GAUDI_CHILD_REQUIRE(
+            uct_iface_event_arm(tl.iface, UCT_EVENT_SEND_COMP) == UCS_OK);
+        GAUDI_CHILD_REQUIRE(
+            eventually([] { return count_threads(watcher) == 1; }));
+        card.resume();
+        tl.flush();
+    }
+    uct_md_close(md);
+    return 0;
+}
+
+} // namespace gaudi::test
