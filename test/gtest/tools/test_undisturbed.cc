@@ -1,0 +1,251 @@
+/* What programs notice of the preload that do not care for it: nothing. */
+#include "gtest/tools/fixture.h"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/* What a Python program sees of its own process: signal handlers and masks,
+ * threads, open files, and the libraries that are mapped. */
+constexpr char look_around[] =
+    "def look():\n"
+    "    import os, re\n"
+    "    status = open('/proc/self/status').read()\n"
+    "    for name in ('SigBlk', 'SigIgn', 'SigCgt', 'Threads'):\n"
+    "        print(re.search(name + ':.*', status).group())\n"
+    "    print('fds', sorted(os.listdir('/proc/self/fd')))\n"
+    "    maps = open('/proc/self/maps').read()\n"
+    "    for name in sorted(set(re.findall('/[^ \\n]*[.]so[^ \\n]*', maps))):\n"
+    "        print('mapped', os.path.realpath(name))\n";
+
+class undisturbed : public tools {
+protected:
+    [[nodiscard]] process_result plain(const arguments &command) const
+    {
+        return run(command, with());
+    }
+
+    /* Lines that one text has and the other one lacks. */
+    static std::vector<std::string> added_lines(const std::string &before,
+                                                const std::string &after)
+    {
+        std::multiset<std::string> known;
+        std::istringstream old(before);
+        for (std::string line; std::getline(old, line);) {
+            known.insert(line);
+        }
+        std::vector<std::string> added;
+        std::istringstream fresh(after);
+        for (std::string line; std::getline(fresh, line);) {
+            const auto found = known.find(line);
+            if (found == known.end()) {
+                added.push_back(line);
+            } else {
+                known.erase(found);
+            }
+        }
+        for (const std::string &line : known) {
+            added.push_back("missing: " + line);
+        }
+        return added;
+    }
+
+    const std::string stub = std::string(library) + "/" + preloaded;
+};
+
+/* Page faults of a program's whole life: what its start-up touches, and not how
+ * busy the machine is. */
+long page_faults(const char *program, const char *preload)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        if (preload != nullptr) {
+            setenv("LD_PRELOAD", preload, 1);
+        } else {
+            unsetenv("LD_PRELOAD");
+        }
+        execl(program, program, nullptr);
+        _exit(127);
+    }
+    int status = -1;
+    rusage usage{};
+    EXPECT_EQ(child, wait4(child, &status, 0, &usage));
+    EXPECT_EQ(0, status);
+    return usage.ru_minflt;
+}
+
+} // namespace
+
+TEST_F(undisturbed, a_small_program_maps_one_library_more_and_nothing_else)
+{
+    const arguments program     = {"grep", "-ho",
+                                   "^Sig.*\\|^Threads.*\\|/.*[.]so.*",
+                                   "/proc/self/status", "/proc/self/maps"};
+    const process_result before = plain(program);
+    const process_result after  = emulated(program);
+    ASSERT_TRUE(exited_with(0, before));
+    ASSERT_TRUE(exited_with(0, after));
+    for (const std::string &line : added_lines(before.output, after.output)) {
+        EXPECT_EQ(stub, line);
+    }
+    EXPECT_THAT(before.output, HasSubstr("SigCgt"));
+    EXPECT_LT(0u, lines_with(after.output, stub).size());
+}
+
+TEST_F(undisturbed, python_sees_one_library_more_and_nothing_else)
+{
+    const arguments program     = {"python3", "-c",
+                                   std::string(look_around) + "look()\n"};
+    const process_result before = plain(program);
+    const process_result after  = emulated(program);
+    ASSERT_TRUE(exited_with(0, before));
+    ASSERT_TRUE(exited_with(0, after));
+    EXPECT_THAT(added_lines(before.output, after.output),
+                ElementsAre("mapped " + stub));
+}
+
+TEST_F(undisturbed, starting_a_program_costs_next_to_nothing)
+{
+    const long before = page_faults("/bin/true", nullptr);
+    const long after  = page_faults("/bin/true", stub.c_str());
+    /* UCX's libraries would be more than ten times that. */
+    EXPECT_LT(after - before, 40);
+}
+
+TEST_F(undisturbed, a_program_that_loads_ucx_later_changes_only_then)
+{
+    /* As Open MPI does it; the second look is behind ucp_init. */
+    const std::string script =
+        std::string(look_around) +
+        "look()\n"
+        "print('now UCX')\n"
+        "import ctypes as c\n"
+        "ucp = c.CDLL('libucp.so.0')\n"
+        "config, context = c.c_void_p(), c.c_void_p()\n"
+        "params = (c.c_uint64 * 64)(1, 1)\n"
+        "assert ucp.ucp_config_read(None, None, c.byref(config)) == 0\n"
+        "assert ucp.ucp_init_version(1, 10, params, config,"
+        " c.byref(context)) == 0\n"
+        "look()\n"
+        "ucp.ucp_cleanup(context)\n";
+    const process_result before  = plain({"python3", "-c", script});
+    const process_result without = run(
+        under_launcher({"python3", "-c", script}, {}), with()); /* no card */
+    const process_result after = emulated({"python3", "-c", script});
+    for (const process_result *result : {&before, &without, &after}) {
+        ASSERT_TRUE(exited_with(0, *result));
+        EXPECT_EQ(0u, lines_with(result->output, "UCX  ").size());
+    }
+    const auto halves = [](const std::string &output) {
+        const size_t middle = output.find("now UCX\n");
+        return std::pair(output.substr(0, middle), output.substr(middle));
+    };
+    EXPECT_THAT(
+        added_lines(halves(before.output).first, halves(after.output).first),
+        ElementsAre("mapped " + stub));
+
+    /* Then there is the module; without a card nothing else at all. */
+    const auto added = added_lines(halves(before.output).second,
+                                   halves(without.output).second);
+    EXPECT_THAT(added,
+                ::testing::UnorderedElementsAre(
+                    "mapped " + stub, ::testing::HasSubstr("libuct_gaudi.so.0"),
+                    ::testing::HasSubstr("libstdc++.so.6"),
+                    ::testing::HasSubstr("libgcc_s.so.1")))
+        << without.output;
+    EXPECT_EQ(lines_with(halves(before.output).second, "Sig"),
+              lines_with(halves(after.output).second, "Sig"));
+}
+
+TEST_F(undisturbed, a_child_of_a_ucx_program_goes_its_own_way)
+{
+    /* Forked and executed programs, from a process that has a card open. */
+    const std::string script =
+        "import ctypes as c, os, subprocess\n"
+        "ucp = c.CDLL('libucp.so.0')\n"
+        "config, context = c.c_void_p(), c.c_void_p()\n"
+        "params = (c.c_uint64 * 64)(1, 1)\n"
+        "assert ucp.ucp_config_read(None, None, c.byref(config)) == 0\n"
+        "assert ucp.ucp_init_version(1, 10, params, config,"
+        " c.byref(context)) == 0\n"
+        "card = lambda: [n for n in map(os.readlink, ['/proc/self/fd/' + f for "
+        "f"
+        " in os.listdir('/proc/self/fd') if os.path.lexists('/proc/self/fd/'"
+        " + f)]) if 'accel' in n]\n"
+        "assert len(card()) == 1, card()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os._exit(len(card()))\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "inside = subprocess.run('ls -l /proc/self/fd', shell=True,"
+        " capture_output=True, text=True, close_fds=False)\n"
+        "assert inside.returncode == 0 and 'accel' not in inside.stdout\n"
+        "assert len(card()) == 1\n"
+        "ucp.ucp_cleanup(context)\n"
+        "print('done')\n";
+    const process_result result = emulated({"python3", "-c", script});
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_THAT(result.output, HasSubstr("done"));
+}
+
+TEST_F(undisturbed, host_programs_print_the_same_with_the_module)
+{
+    for (const arguments &program :
+         {arguments{"ucx_info", "-v"},
+          arguments{"ucx_info", "-d", "-t", "tcp"}}) {
+        const process_result before = plain(program);
+        EXPECT_TRUE(exited_with(0, before));
+        EXPECT_EQ(before.output, emulated(program).output);
+    }
+}
+
+TEST_F(undisturbed, a_machine_without_cards_uses_every_variable)
+{
+    /* Opens a worker, where UCX complains of variables that nobody parsed. */
+    const process_result result =
+        run(under_launcher({"ucx_info", "-p", "-w", "-u", "t"}, {}),
+            with({{"UCX_GAUDI_DEVICES", "all"},
+                  {"UCX_GAUDI_DRIVER", "auto"},
+                  {"UCX_GAUDI_MEMORY_TYPE", "auto"},
+                  {"UCX_GAUDI_COPY_BW", "10GBs"},
+                  {"UCX_GAUDI_COPY_MAX_OPS", "7"},
+                  {"UCX_GAUDI_COPY_STAGING_CHUNK", "4k"},
+                  {"UCX_GAUDI_COPY_STAGING_COUNT", "5"}}));
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_THAT(result.output, HasSubstr("UCP context"));
+}
+
+TEST_F(undisturbed, several_cards_are_one_lane_of_a_transfer)
+{
+    for (const char *proto : {"n", "y"}) {
+        const process_result result =
+            emulated({"ucx_perftest", "-l", "-t", "tag_bw", "-m", "gaudi", "-s",
+                      "4000000", "-n", "3", "-w", "1"},
+                     {{"UCX_TLS", "gaudi_copy,self"},
+                      {"UCX_GAUDI_DEVICES", "all"},
+                      {"UCX_MAX_RNDV_RAILS", "4"},
+                      {"UCX_PROTO_ENABLE", proto},
+                      {"UCX_LOG_LEVEL", "debug"}});
+        EXPECT_TRUE(exited_with(0, result));
+        /* One endpoint for memory types, one for messages. */
+        const auto lanes   = lines_with(result.output, ":gaudi_cpy/");
+        const auto is_lane = [](const std::string &line) {
+            return line.find(": lane[") != std::string::npos;
+        };
+        EXPECT_EQ(2, std::count_if(lanes.begin(), lanes.end(), is_lane))
+            << result.output;
+    }
+}
+
+} // namespace gaudi::test
