@@ -8,6 +8,17 @@
 
 namespace gaudi::shim {
 
+namespace {
+
+/* Store a number unless a higher one is there. */
+void raise(std::atomic<uint64_t> &target, uint64_t value)
+{
+    uint64_t seen = target.load();
+    while ((seen < value) && !target.compare_exchange_weak(seen, value)) {}
+}
+
+} // namespace
+
 device::device(const library &lib, int fd, std::string bus_id)
     : lib_(lib), fd_(fd), bus_id_(std::move(bus_id))
 {}
@@ -39,72 +50,84 @@ int device::open(const library &lib, const std::string &bus_id,
 }
 
 /* Make a slot free if its job has ended, whoever owns the job: an owner that
- * does not poll must not keep others from submitting. */
-bool device::vacate(std::atomic<uint64_t> &slot)
+ * does not poll must not keep others from submitting. Gives the job that still
+ * runs, else 0. */
+uint64_t device::vacate(std::atomic<uint64_t> &slot)
 {
     uint64_t holder = slot.load(std::memory_order_acquire);
     if (holder == 0) {
-        return true;
+        return 0;
     }
     const int result = ask_driver(holder, 0);
     if (result == 0) {
-        return false;
+        return holder;
     }
-    if (result < 0) {
-        std::lock_guard<std::mutex> guard(failed_lock_);
-        failed_.emplace(holder, result);
+    if (result == 1) {
+        slot.compare_exchange_strong(holder, 0);
+        return 0;
+    }
+    /* Entered before the slot is given up: an owner that finds its slot gone
+     * looks for the entry. If it was faster, nobody will. */
+    const uint64_t seq = holder;
+    std::lock_guard<std::mutex> guard(failed_lock_);
+    const bool entered = failed_.emplace(seq, result).second;
+    failed_count_.store(static_cast<unsigned>(failed_.size()));
+    if (!slot.compare_exchange_strong(holder, 0) && entered) {
+        failed_.erase(seq);
         failed_count_.store(static_cast<unsigned>(failed_.size()));
     }
-    slot.compare_exchange_strong(holder, 0);
-    return true;
+    return 0;
 }
 
-int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
+/* What keeps so many submissions from going on; 0 when nothing does. */
+uint64_t device::find_blocking(uint32_t submissions)
 {
-    const uint64_t next = last_seq_.load(std::memory_order_relaxed) + 1;
+    const uint64_t next = last_seq_.load() + 1;
     /* Each refused submission may have used up a number. */
-    const uint64_t last =
-        next + std::min(refused_.load(), max_cs_in_flight - 1);
-    for (uint64_t seq = next; seq <= last; ++seq) {
-        if (!vacate(running_[seq % max_cs_in_flight])) {
-            return -EAGAIN;
+    const uint64_t count = std::min<uint64_t>(
+        uint64_t{submissions} + refused_.load(), max_cs_in_flight);
+    for (uint64_t seq = next; seq < next + count; ++seq) {
+        const uint64_t holder = vacate(running_[seq % max_cs_in_flight]);
+        if (holder != 0) {
+            return holder;
         }
     }
-
-    hlthunk_cs_in in{};
-    hlthunk_cs_out out{};
-    in.chunks_execute     = chunks;
-    in.num_chunks_execute = count;
-
-    int ret = lib_.hlthunk_command_submission(fd_, &in, &out);
-    if (ret != 0) {
-        ++refused_;
-        return ret;
-    }
-
-    refused_ = 0;
-    running_[out.seq % max_cs_in_flight].store(out.seq,
-                                               std::memory_order_release);
-    /* Threads may get their answers in another order than the driver gave. */
-    uint64_t seen = last_seq_.load(std::memory_order_relaxed);
-    while ((seen < out.seq) && !last_seq_.compare_exchange_weak(
-                                   seen, out.seq, std::memory_order_relaxed)) {}
-    seq_p = out.seq;
     return 0;
 }
 
 uint64_t device::blocking_job()
 {
-    const uint64_t next = last_seq_.load(std::memory_order_relaxed) + 1;
-    const uint64_t last =
-        next + std::min(refused_.load(), max_cs_in_flight - 1);
-    for (uint64_t seq = next; seq <= last; ++seq) {
-        auto &slot = running_[seq % max_cs_in_flight];
-        if (!vacate(slot)) {
-            return slot.load();
+    return find_blocking(submitting_.load() + 1);
+}
+
+int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
+{
+    /* Threads that are inside get numbers, too. The one that came in last looks
+     * at all slots that they and it can get; it counts itself before it reads
+     * the last number, and off after its own has been noted. */
+    const uint32_t submissions = ++submitting_;
+    int ret                    = -EAGAIN;
+
+    if (find_blocking(submissions) == 0) {
+        hlthunk_cs_in in{};
+        hlthunk_cs_out out{};
+        in.chunks_execute     = chunks;
+        in.num_chunks_execute = count;
+
+        ret = lib_.hlthunk_command_submission(fd_, &in, &out);
+        if (ret == 0) {
+            refused_ = 0;
+            /* Threads may get their answers in another order than the driver
+             * gave. */
+            raise(running_[out.seq % max_cs_in_flight], out.seq);
+            raise(last_seq_, out.seq);
+            seq_p = out.seq;
+        } else {
+            ++refused_;
         }
     }
-    return 0;
+    --submitting_;
+    return ret;
 }
 
 int device::ask_driver(uint64_t seq, uint32_t timeout_us) const
@@ -141,7 +164,9 @@ int device::query(uint64_t seq, uint32_t timeout_us)
 void device::retire(uint64_t seq)
 {
     uint64_t holder = seq;
-    running_[seq % max_cs_in_flight].compare_exchange_strong(holder, 0);
+    if (running_[seq % max_cs_in_flight].compare_exchange_strong(holder, 0)) {
+        return; /* nobody has entered how it ended, or will */
+    }
     if (failed_count_.load(std::memory_order_acquire) > 0) {
         std::lock_guard<std::mutex> guard(failed_lock_);
         failed_.erase(seq);

@@ -44,23 +44,38 @@ public:
      * Submit command buffers of one queue as one job.
      *
      * @return 0; -EAGAIN when the driver's limit of jobs in flight is reached
-     *         (the driver is not called then, it would spin); else -errno. Of
-     *         threads that race for the last slot, the driver makes one wait.
+     *         (the driver is not called then, it would spin), see
+     *         @ref blocking_job; else -errno. Of threads that race for the last
+     *         slots, some may get -EAGAIN although one is left.
      */
     [[nodiscard]] int submit(hl_cs_chunk *chunks, uint32_t count,
                              uint64_t &seq_p);
 
     /**
+     * A job that keeps @ref submit from going on.
+     *
+     * Whoever got -EAGAIN can sleep on it with @ref query, on any thread, and
+     * try again when that says anything but 0. It may be a job of any queue of
+     * the card, and its owner may retire it meanwhile.
+     *
+     * @return Its sequence number; 0 when a submission would go through now.
+     */
+    [[nodiscard]] uint64_t blocking_job();
+
+    /**
      * Look at a job, waiting up to a time.
      *
+     * Any thread may ask about any job of the card, several at a time about one
+     * job too, while others submit, query and retire. How a failed job ended is
+     * kept until its owner retires it, however many newer ones there are;
+     * afterwards it may read as done.
+     *
+     * @param seq         Number that @ref submit gave.
      * @param timeout_us  0 only polls.
      * @return 1 done, 0 still running, or -errno as the job ended: -EIO
      * aborted, -ETIMEDOUT lost, -ENODEV the device is in reset or gone.
      */
     [[nodiscard]] int query(uint64_t seq, uint32_t timeout_us);
-
-    /** A job that keeps @ref submit from going on; 0 when none. */
-    [[nodiscard]] uint64_t blocking_job();
 
     /** Forget a job that @ref query saw ended. Every job needs this once. */
     void retire(uint64_t seq);
@@ -68,14 +83,16 @@ public:
 private:
     device(const library &lib, int fd, std::string bus_id);
     int ask_driver(uint64_t seq, uint32_t timeout_us) const;
-    bool vacate(std::atomic<uint64_t> &slot);
+    uint64_t vacate(std::atomic<uint64_t> &slot);
+    uint64_t find_blocking(uint32_t submissions);
 
     const library &lib_;
     int fd_;
     std::string bus_id_;
     hlthunk_hw_ip_info info_{};
     std::atomic<uint64_t> last_seq_{0};
-    std::atomic<uint32_t> refused_{0}; /* since the last job */
+    std::atomic<uint32_t> refused_{0};    /* since the last job */
+    std::atomic<uint32_t> submitting_{0}; /* threads inside submit */
     /* The driver's own ring, and its rule for "full": which job, by sequence
      * number, has the slot of these six bits; 0 for none known to run. */
     std::atomic<uint64_t> running_[max_cs_in_flight]{};

@@ -4,7 +4,9 @@
  * The interface has one implementation for each way in which a card takes work
  * (make_dma_queue picks it); nothing above knows which. A queue is used by one
  * thread at a time; different queues of one card may run in parallel. Copies of
- * one queue end in the order of their submission.
+ * one queue end in the order of their submission. A thread that does not use
+ * the queue can wait for its copies with device::query and what
+ * dma_queue::oldest_job says.
  */
 #pragma once
 
@@ -70,8 +72,18 @@ public:
     /** Copies submitted and not yet collected. */
     [[nodiscard]] virtual unsigned outstanding() const = 0;
 
-    /** Driver sequence number of the oldest job not yet collected, for
-     *  device::query; 0 when none. */
+    /**
+     * The job that the oldest uncollected copy waits for.
+     *
+     * Belongs to the thread that uses the queue; the number it gives may be
+     * passed to device::query by any thread. When that says anything but 0,
+     * @ref poll collects at least this copy.
+     *
+     * @return The driver's sequence number; 0 when there is nothing to wait
+     *         for: no copy is outstanding, or the oldest one can be collected
+     *         at once because it was seen to end, or because it is a copy of
+     *         0 bytes, which makes no job, and all before it are collected.
+     */
     [[nodiscard]] virtual uint64_t oldest_job() const = 0;
 
 protected:

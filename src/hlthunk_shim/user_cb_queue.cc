@@ -176,6 +176,12 @@ unsigned user_cb_queue::poll(dma_completion *completions, unsigned max)
     return count;
 }
 
+uint64_t user_cb_queue::oldest_job() const
+{
+    return ((collected_ == reaped_) && (reaped_ != next_)) ? at(reaped_).seq
+                                                           : 0;
+}
+
 int user_cb_queue::wait(uint64_t id, uint64_t timeout_us)
 {
     using clock    = std::chrono::steady_clock;
@@ -204,17 +210,6 @@ int user_cb_queue::wait_all(uint64_t timeout_us)
     }
     /* How the copies ended is for whoever collects them. */
     return (wait(next_ - 1, timeout_us) == -EAGAIN) ? -EAGAIN : 0;
-}
-
-uint64_t user_cb_queue::oldest_job() const
-{
-    for (uint64_t id = collected_; id != next_; ++id) {
-        const job &pending = jobs_[id & (jobs_.size() - 1)];
-        if (pending.buffers > 0) {
-            return pending.seq;
-        }
-    }
-    return 0;
 }
 
 } // namespace gaudi::shim

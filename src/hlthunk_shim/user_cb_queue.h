@@ -34,7 +34,7 @@ public:
 
 private:
     struct job {
-        uint64_t seq;
+        uint64_t seq; /* 0 for a copy of nothing */
         void *cookie;
         unsigned buffers;
         int status;
@@ -44,6 +44,7 @@ private:
                   const dma_queue_options &options);
 
     job &at(uint64_t id) { return jobs_[id & (jobs_.size() - 1)]; }
+    const job &at(uint64_t id) const { return jobs_[id & (jobs_.size() - 1)]; }
     bool reap(uint32_t timeout_us);
     hl_cs_chunk fill_buffer(uint64_t &dst, uint64_t &src, uint64_t &length);
 

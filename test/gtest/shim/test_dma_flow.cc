@@ -3,6 +3,8 @@
 
 #include "common/process_state.h"
 
+#include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include <unistd.h>
@@ -182,6 +184,41 @@ TEST_F(shim_dma_flow, other_cards_have_limits_of_their_own)
     collect(*here, 0, max_cs_in_flight);
 }
 
+TEST_F(shim_dma_flow, a_full_card_names_the_job_in_the_way)
+{
+    auto one = make_queue(dma_direction::device_to_device);
+    auto two = make_queue(dma_direction::device_to_device);
+    EXPECT_EQ(dev->blocking_job(), 0u) << "nothing was ever submitted";
+    pause(true);
+    for (uint64_t i = 0; i < max_cs_in_flight; ++i) {
+        EXPECT_EQ(dev->blocking_job(), 0u) << i;
+        ASSERT_EQ(start((i < 10) ? *one : *two, i), 0);
+    }
+    ASSERT_EQ(start(*two, 64), -EAGAIN);
+    const uint64_t job = dev->blocking_job();
+    EXPECT_EQ(job, one->oldest_job()) << "the oldest, whoever has it";
+    EXPECT_EQ(dev->query(job, 1000), 0);
+
+    std::thread resumer = resume_when_asleep();
+    EXPECT_EQ(dev->query(job, patience_us), 1);
+    resumer.join();
+    EXPECT_EQ(start(*two, 64), 0) << "nobody has collected anything";
+    collect(*one, 0, 10);
+    collect(*two, 10, 55);
+    EXPECT_EQ(dev->blocking_job(), 0u);
+}
+
+TEST_F(shim_dma_flow, no_job_is_in_the_way_of_a_queue_that_is_full_itself)
+{
+    auto queue = make_queue(dma_direction::device_to_device, {4, 0});
+    pause(true);
+    EXPECT_EQ(fill(*queue), 4u);
+    EXPECT_EQ(dev->blocking_job(), 0u);
+    EXPECT_NE(queue->oldest_job(), 0u);
+    pause(false);
+    collect(*queue, 0, 4);
+}
+
 /* --- completions ---------------------------------------------------------- */
 
 TEST_F(shim_dma_flow, completions_come_once_and_in_order)
@@ -274,6 +311,109 @@ TEST_F(shim_dma_flow, a_wait_without_end_ends_with_the_copy)
     EXPECT_EQ(queue->wait(last_id, UINT64_MAX), 0);
     resumer.join();
     collect(*queue, 0, 1);
+}
+
+TEST_F(shim_dma_flow, the_oldest_uncollected_copy_can_be_waited_for)
+{
+    auto queue = make_queue(dma_direction::device_to_device);
+    EXPECT_EQ(queue->oldest_job(), 0u);
+    pause(true);
+    ASSERT_EQ(start(*queue, 0), 0);
+    ASSERT_EQ(start(*queue, 1), 0);
+    const uint64_t first = queue->oldest_job();
+    EXPECT_NE(first, 0u);
+    EXPECT_EQ(dev->query(first, 0), 0);
+    std::thread resumer = resume_when_asleep();
+    EXPECT_EQ(dev->query(first, patience_us), 1);
+    resumer.join();
+    EXPECT_EQ(queue->oldest_job(), first) << "the queue has not looked yet";
+
+    collect(*queue, 0, 1, 1);
+    const uint64_t second = queue->oldest_job();
+    EXPECT_GT(second, first);
+    ASSERT_EQ(queue->wait(last_id, patience_us), 0);
+    EXPECT_EQ(queue->oldest_job(), 0u) << "it can be collected";
+    EXPECT_EQ(queue->outstanding(), 1u);
+    collect(*queue, 1, 1);
+    EXPECT_EQ(queue->oldest_job(), 0u);
+}
+
+TEST_F(shim_dma_flow, a_copy_of_nothing_is_nothing_to_wait_for)
+{
+    auto queue = make_queue(dma_direction::device_to_device);
+    pause(true);
+    ASSERT_EQ(start(*queue, 0, 0), 0);
+    ASSERT_EQ(start(*queue, 1), 0);
+    ASSERT_EQ(start(*queue, 2, 0), 0);
+    EXPECT_EQ(queue->oldest_job(), 0u);
+    collect(*queue, 0, 1, 1);
+    const uint64_t job = queue->oldest_job();
+    EXPECT_NE(job, 0u) << "of the copy in the middle";
+    pause(false);
+    EXPECT_EQ(dev->query(job, patience_us), 1);
+    collect(*queue, 1, 1, 1);
+    EXPECT_EQ(queue->oldest_job(), 0u);
+    collect(*queue, 2, 1);
+}
+
+TEST_F(shim_dma_flow, any_thread_may_ask_about_jobs_while_others_submit)
+{
+    /* Every third copy fails. That has to reach its owner although the driver
+     * forgets it 64 submissions later, and although others have asked. */
+    constexpr unsigned submitters  = 3;
+    constexpr uint64_t copies      = 3000;
+    std::atomic<uint64_t> newest   = 0;
+    std::atomic<unsigned> finished = 0;
+    std::vector<std::thread> threads;
+    for (unsigned id = 0; id < submitters; ++id) {
+        threads.emplace_back([&] {
+            auto queue         = make_queue(dma_direction::device_to_device);
+            uint64_t submitted = 0;
+            uint64_t collected = 0;
+            uint64_t ignored   = 0;
+            auto submit        = [&] {
+                const uint64_t bad = 64;
+                return queue->submit(memory->va() + mebi,
+                                     (submitted % 3 == 2) ? bad : memory->va(),
+                                            64, cookie_of(submitted), ignored);
+            };
+            while (collected < copies) {
+                while ((submitted < copies) && (submit() == 0)) {
+                    ++submitted;
+                    newest = std::max(newest.load(), queue->oldest_job());
+                }
+                dma_completion done[7];
+                const unsigned count = queue->poll(done, 7);
+                for (unsigned i = 0; i < count; ++i) {
+                    EXPECT_EQ(done[i].cookie, cookie_of(collected));
+                    EXPECT_EQ(done[i].status, (collected % 3 == 2) ? -EIO : 0);
+                    ++collected;
+                }
+            }
+            ++finished;
+        });
+    }
+    for (int id = 0; id < 2; ++id) {
+        threads.emplace_back([&] {
+            uint64_t number = 0;
+            while (finished < submitters) {
+                /* Young and old ones, such that are long forgotten, too. */
+                const uint64_t young = newest;
+                const uint64_t seq   = young - std::min(young, number++ % 150);
+                for (uint64_t job : {seq, dev->blocking_job()}) {
+                    if (job != 0) {
+                        EXPECT_THAT(dev->query(job, number % 2 * 100),
+                                    ::testing::AnyOf(0, 1, -EIO));
+                    }
+                }
+            }
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(counters().jobs, submitters * copies);
+    EXPECT_EQ(counters().jobs_aborted, submitters * copies / 3);
 }
 
 /* --- going away ----------------------------------------------------------- */
