@@ -96,12 +96,19 @@ TEST_P(mpi, the_example_runs_with_what_env_exports)
         << result.output;
 }
 
+/* MPICH over tcp alone hangs in MPI_Finalize every other time, on host memory
+ * and without the module, too. */
 INSTANTIATE_TEST_SUITE_P(
     of_debian, mpi,
     ::testing::Combine(::testing::Values("mpich", "openmpi"),
                        ::testing::Values("2", "4"),
-                       ::testing::Values("", "gaudi_copy,sm",
-                                         "gaudi_copy,tcp")),
+                       ::testing::Values("", "gaudi_copy,sm")),
+    name_of);
+INSTANTIATE_TEST_SUITE_P(
+    of_debian_over_tcp, mpi,
+    ::testing::Combine(::testing::Values("openmpi"),
+                       ::testing::Values("2", "4"),
+                       ::testing::Values("gaudi_copy,tcp")),
     name_of);
 
 } // namespace gaudi::test
