@@ -74,6 +74,20 @@ struct hlthunk_dram_usage_info {
     uint64_t ctx_dram_mem;  /**< Allocated by this file descriptor, bytes */
 };
 
+/** Of compute and control nodes. The driver counts since it was loaded; of the
+ *  emulator each process knows its own opens only. */
+struct hlthunk_open_stats_info {
+    uint64_t open_counter;         /**< Opens of the compute node */
+    uint64_t last_open_period_ms;  /**< Open to close, the last time */
+    uint8_t is_compute_ctx_active; /**< Somebody has the compute node */
+    /** It is closed, but something (a dma-buf) keeps its context. The emulator
+     *  says so, too, when the node's holder cannot be looked into. */
+    uint8_t compute_ctx_in_release;
+    /** Newer header only; a library of the older one does not write it, and the
+     *  emulator does not know it: 0. */
+    uint8_t compute_ctx_has_mapped_resources;
+};
+
 struct hlthunk_cs_in {
     void *chunks_restore;
     void *chunks_execute; /**< array of hl_cs_chunk */
@@ -115,6 +129,7 @@ static_assert(sizeof(hlthunk_hw_ip_info) == 336);
 static_assert(offsetof(hlthunk_hw_ip_info, module_id) == 188);
 static_assert(offsetof(hlthunk_hw_ip_info, dram_page_size) == 224);
 static_assert(offsetof(hlthunk_hw_ip_info, reserved_dram_size) == 328);
+static_assert(sizeof(hlthunk_open_stats_info) == 24);
 static_assert(sizeof(hl_cs_chunk) == 64);
 
 namespace gaudi::shim {

@@ -73,6 +73,27 @@ std::vector<std::string> make_environment(const child_options &options)
     return result;
 }
 
+child_result wait_for(pid_t pid)
+{
+    child_result result;
+    const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+    pollfd ended{pidfd, POLLIN, 0};
+    if (poll(&ended, 1, deadline_ms) == 0) {
+        result.timed_out = true;
+        ::kill(pid, SIGKILL);
+    }
+    close(pidfd);
+
+    int status = 0;
+    waitpid(pid, &status, 0);
+    if (WIFEXITED(status)) {
+        result.exit_code = WEXITSTATUS(status);
+    } else {
+        result.signal = WTERMSIG(status);
+    }
+    return result;
+}
+
 } // namespace
 
 child_registration::child_registration(const char *name, int (*body)())
@@ -166,30 +187,41 @@ void child_process::kill(int signal) const
 
 child_result child_process::wait()
 {
-    child_result result;
-    const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
-    pollfd ended{pidfd, POLLIN, 0};
-    if (poll(&ended, 1, deadline_ms) == 0) {
-        result.timed_out = true;
-        kill(SIGKILL);
-    }
-    close(pidfd);
-
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = -1;
-    if (WIFEXITED(status)) {
-        result.exit_code = WEXITSTATUS(status);
-    } else {
-        result.signal = WTERMSIG(status);
-    }
-    result.error = read_all(error_);
+    child_result result = wait_for(pid_);
+    pid_                = -1;
+    result.error        = read_all(error_);
     return result;
 }
 
 child_result run_child(const std::string &name, const child_options &options)
 {
     return child_process(name, options).wait();
+}
+
+forked_process::forked_process(const std::function<int()> &body) : pid_(fork())
+{
+    if (pid_ < 0) {
+        throw std::runtime_error("fork failed");
+    }
+    if (pid_ == 0) {
+        alarm(lifetime_s);
+        _exit(body());
+    }
+}
+
+forked_process::~forked_process()
+{
+    if (pid_ > 0) {
+        kill(pid_, SIGKILL);
+        wait();
+    }
+}
+
+child_result forked_process::wait()
+{
+    const child_result result = wait_for(pid_);
+    pid_                      = -1;
+    return result;
 }
 
 void tell_parent(const std::string &line)

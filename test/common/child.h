@@ -15,6 +15,7 @@
  */
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,6 +77,26 @@ private:
 /** Start a child and wait for its end. */
 child_result run_child(const std::string &name,
                        const child_options &options = {});
+
+/**
+ * A child by fork() alone: a copy of the test process, with what it has open
+ * and mapped. The body runs in it at once; no destructor and no exit handler
+ * runs behind it.
+ */
+class forked_process {
+public:
+    explicit forked_process(const std::function<int()> &body);
+    ~forked_process();
+    forked_process(const forked_process &)            = delete;
+    forked_process &operator=(const forked_process &) = delete;
+
+    /** Wait for the end; kills at the deadline. What the child wrote to stderr
+     *  is the test's. */
+    child_result wait();
+
+private:
+    pid_t pid_;
+};
 
 /* For the bodies of children. */
 

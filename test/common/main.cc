@@ -24,6 +24,14 @@ void prepare_environment()
 
 } // namespace
 
+#ifdef __SANITIZE_THREAD__
+/* Forked children of a process with threads start threads of their own. */
+extern "C" const char *__tsan_default_options()
+{
+    return "die_after_fork=0";
+}
+#endif
+
 int main(int argc, char **argv)
 {
     if (gaudi::test::is_child(argc, argv)) {

@@ -37,8 +37,9 @@ int open_compute(unsigned index)
 
 int open_control(unsigned index)
 {
-    char name[32];
-    std::snprintf(name, sizeof(name), "accel_controlD%u", index);
+    char name[128];
+    std::snprintf(name, sizeof(name), "hlthunk-emu/%s/accel_controlD%u",
+                  get_settings().node.c_str(), index);
     int fd = memfd_create(name, MFD_CLOEXEC);
     if (fd < 0) {
         return -errno;
@@ -143,10 +144,12 @@ HLTHUNK_PUBLIC int hlthunk_open_control_by_module_id(uint32_t module_id)
 
 HLTHUNK_PUBLIC int hlthunk_close(int fd)
 {
-    card *compute = find_compute(fd);
-    if (compute != nullptr) {
+    card *compute   = find_compute(fd);
+    card *inherited = find_inherited(fd);
+    if ((compute != nullptr) || (inherited != nullptr)) {
         remove_node(fd);
-        int ret = compute->close(fd);
+        int ret = (compute != nullptr) ? compute->close(fd)
+                                       : inherited->close_inherited(fd);
         if (ret == 0) {
             return 0;
         }
@@ -186,7 +189,10 @@ HLTHUNK_PUBLIC int hlthunk_get_pci_bus_id_from_fd(int fd, char *bus_id,
         return -EINVAL;
     }
     const card *found = find_any(fd);
-    if ((found == nullptr) || (length < 0)) {
+    if (found == nullptr) {
+        return (why_no_node(fd) == -ENODEV) ? -ENODEV : -1;
+    }
+    if (length < 0) {
         return -1;
     }
     /* The library pads, and leaves a short buffer unterminated. */
@@ -209,7 +215,7 @@ HLTHUNK_PUBLIC int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)
         return -EINVAL;
     }
     if (found == nullptr) {
-        return -EBADF;
+        return why_no_node(fd);
     }
 
     const uint64_t memory   = get_settings().hbm / dram_page * dram_page;
@@ -242,24 +248,40 @@ HLTHUNK_PUBLIC int hlthunk_get_dram_usage(int fd, hlthunk_dram_usage_info *info)
         return -EINVAL;
     }
     if (found == nullptr) {
-        return -EBADF;
+        return why_no_node(fd);
     }
-    int ret = found->dram_usage(*info);
-    if (ret == -EBADF) {
-        /* A control node of a card that this process does not have open. What
-         * another process holds of it is not visible from here. */
-        *info = {get_settings().hbm / dram_page * dram_page, 0};
-        return 0;
+    if (!is_control(fd)) {
+        return found->dram_usage(*info);
     }
-    if (is_control(fd)) {
-        info->ctx_dram_mem = 0;
+    try {
+        *info = {found->free_dram(), 0};
+    } catch (const std::bad_alloc &) {
+        return -ENOMEM;
     }
-    return ret;
+    return 0;
+}
+
+HLTHUNK_PUBLIC int hlthunk_get_open_stats(int fd,
+                                          hlthunk_open_stats_info *open_stats)
+{
+    card *found = find_any(fd);
+    if (open_stats == nullptr) {
+        return -EINVAL;
+    }
+    if (found == nullptr) {
+        return why_no_node(fd);
+    }
+    try {
+        found->open_stats(*open_stats);
+    } catch (const std::bad_alloc &) {
+        return -ENOMEM;
+    }
+    return 0;
 }
 
 HLTHUNK_PUBLIC int hlthunk_get_device_status_info(int fd)
 {
-    return (find_any(fd) != nullptr) ? 0 /* operational */ : -EBADF;
+    return (find_any(fd) != nullptr) ? 0 /* operational */ : why_no_node(fd);
 }
 
 HLTHUNK_PUBLIC char *hlthunk_get_version()

@@ -77,6 +77,9 @@ HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map_flags(int fd, void *host,
 HLTHUNK_PUBLIC int hlthunk_get_dev_memalloc_page_orders(int fd,
                                                         uint64_t *page_orders)
 {
+    if (find_inherited(fd) != nullptr) {
+        return why_no_node(fd);
+    }
     if ((find_any(fd) == nullptr) || (page_orders == nullptr)) {
         return -EINVAL;
     }
@@ -103,7 +106,7 @@ HLTHUNK_PUBLIC int hlthunk_device_memory_export_dmabuf_fd(int fd, uint64_t,
                                                           uint64_t, uint32_t)
 {
     if (find_compute(fd) == nullptr) {
-        return -EBADF;
+        return why_no_node(fd);
     }
     log("hlthunk_device_memory_export_dmabuf_fd is for cards without an MMU");
     return -EINVAL;

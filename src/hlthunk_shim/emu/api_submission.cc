@@ -44,7 +44,7 @@ HLTHUNK_PUBLIC int hlthunk_wait_for_multi_cs(int fd, hlthunk_wait_multi_cs_in *,
                                              hlthunk_wait_multi_cs_out *)
 {
     /* Gaudi1 only */
-    return (find_compute(fd) == nullptr) ? -EBADF : -EPERM;
+    return (find_compute(fd) == nullptr) ? why_no_node(fd) : -EPERM;
 }
 
 HLTHUNK_PUBLIC int hlthunk_emu_get_counters(int fd,

@@ -20,6 +20,26 @@ namespace {
 constexpr unsigned buses[] = {0x19, 0x1a, 0x33, 0x34, 0xb3, 0xb4, 0xcc, 0xcd};
 constexpr unsigned cards_per_domain = sizeof(buses) / sizeof(buses[0]);
 
+struct socket_name {
+    sockaddr_un address;
+    socklen_t length;
+};
+
+/* The abstract name that is bound while somebody has the card. */
+socket_name name_of_holder(unsigned index)
+{
+    socket_name result{};
+    result.address.sun_family = AF_UNIX;
+    /* The leading zero byte makes the name abstract. */
+    const int length = std::snprintf(result.address.sun_path + 1,
+                                     sizeof(result.address.sun_path) - 1,
+                                     "hlthunk-emu/%u/%s/accel%u", geteuid(),
+                                     get_settings().node.c_str(), index);
+    result.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                           static_cast<size_t>(length));
+    return result;
+}
+
 } // namespace
 
 std::string bus_id_of(unsigned index)
@@ -51,26 +71,32 @@ int index_of_bus_id(const char *bus_id)
 
 int take_card(unsigned index)
 {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    /* The leading zero byte makes the name abstract. */
-    int length =
-        std::snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1,
-                      "hlthunk-emu/%u/%s/accel%u", geteuid(),
-                      get_settings().node.c_str(), index);
-
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         return -errno;
     }
-    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) +
-                                             1 + static_cast<size_t>(length));
-    if (bind(fd, reinterpret_cast<sockaddr *>(&address), size) != 0) {
+    const socket_name name = name_of_holder(index);
+    if (bind(fd, reinterpret_cast<const sockaddr *>(&name.address),
+             name.length) != 0) {
         int ret = (errno == EADDRINUSE) ? -EBUSY : -errno;
         close(fd);
         return ret;
     }
     return fd;
+}
+
+bool card_is_taken(unsigned index)
+{
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return false;
+    }
+    /* Of datagram sockets: the holder does not notice. */
+    const socket_name name = name_of_holder(index);
+    const int ret          = connect(
+                 fd, reinterpret_cast<const sockaddr *>(&name.address), name.length);
+    close(fd);
+    return ret == 0;
 }
 
 } // namespace gaudi::emu

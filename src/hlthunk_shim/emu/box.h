@@ -32,4 +32,10 @@ int index_of_bus_id(const char *bus_id);
  */
 int take_card(unsigned index);
 
+/**
+ * Whether a process of the box has a card, this one included, or a dma-buf of
+ * it. Does not take it.
+ */
+bool card_is_taken(unsigned index);
+
 } // namespace gaudi::emu

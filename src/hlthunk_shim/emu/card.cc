@@ -4,6 +4,7 @@
 #include "hlthunk_shim/emu/box.h"
 #include "hlthunk_shim/emu/dmabuf.h"
 #include "hlthunk_shim/emu/engine_threads.h"
+#include "hlthunk_shim/emu/fork.h"
 #include "hlthunk_shim/emu/nodes.h"
 #include "hlthunk_shim/emu/settings.h"
 
@@ -12,7 +13,6 @@
 #include <cstring>
 
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
@@ -80,31 +80,43 @@ card::context::~context()
     }
 }
 
-/* The application closed the node with close(2) and not through us. */
-bool card::is_stale() const
-{
-    struct stat info;
-    return (fstat(open_->node_fd, &info) != 0) ||
-           (info.st_ino != open_->node_inode);
-}
-
 void card::release(card_lock &lock)
 {
     open_->queues.stop(lock);
+    /* For copies of the node that live on. */
+    open_->node.publish(open_->memory.size());
+    last_period_ = clock::now() - open_->opened_at;
     open_.reset();
+}
+
+/* Close a card that the application closed with close(2), and not through us.
+ */
+void card::drop_stale(card_lock &lock)
+{
+    if ((open_ == nullptr) || open_->node.id().is_current()) {
+        return;
+    }
+    if (find_compute(open_->node.fd()) == this) {
+        remove_node(open_->node.fd()); /* the number is another file's now */
+    }
+    release(lock);
 }
 
 int card::open()
 {
+    prepare_for_fork(*this);
+
     card_lock lock(lock_);
+    drop_stale(lock);
     if (open_ != nullptr) {
-        if (!is_stale()) {
+        return -EBUSY;
+    }
+    if (inherited_.holder >= 0) {
+        if (inherited_.node.is_current()) {
+            log("%s: open in the process that forked this one", name_.c_str());
             return -EBUSY;
         }
-        if (find_compute(open_->node_fd) == this) {
-            remove_node(open_->node_fd); /* the number is another file's now */
-        }
-        release(lock);
+        drop_inherited();
     }
 
     const int holder = take_card(index_);
@@ -120,20 +132,20 @@ int card::open()
     if (ret != 0) {
         return ret;
     }
-    opened->node_fd = memfd_create(name_.c_str(), MFD_CLOEXEC);
-    struct stat info;
-    if ((opened->node_fd < 0) || (fstat(opened->node_fd, &info) != 0)) {
-        return -errno;
+    ret = opened->node.create(index_);
+    if (ret != 0) {
+        return ret;
     }
-    opened->node_inode = info.st_ino;
-    open_              = std::move(opened);
-    return open_->node_fd;
+    opened->node.publish(size);
+    open_ = std::move(opened);
+    ++opens_;
+    return open_->node.fd();
 }
 
 int card::close(int fd)
 {
     card_lock lock(lock_);
-    if ((open_ == nullptr) || (open_->node_fd != fd)) {
+    if ((open_ == nullptr) || (open_->node.fd() != fd)) {
         return -EBADF;
     }
     release(lock);
@@ -156,6 +168,7 @@ int card::allocate(uint64_t size, uint64_t &handle_p)
         return -ENOMEM;
     }
     ++open_->totals.allocations;
+    open_->node.publish(open_->memory.free_bytes());
     return 0;
 }
 
@@ -173,6 +186,7 @@ int card::free(uint64_t handle)
     }
     open_->memory.free(handle);
     --open_->totals.allocations;
+    open_->node.publish(open_->memory.free_bytes());
     return 0;
 }
 
@@ -316,14 +330,15 @@ int card::create_command_buffer(uint32_t size, bool mapped, uint64_t &handle_p)
     const uint64_t bytes = std::max<uint64_t>(
         host_page, (size + host_page - 1) / host_page * host_page);
     const uint64_t handle = open_->next_buffer;
-    if (ftruncate(open_->node_fd, static_cast<off_t>(handle + bytes)) != 0) {
+    if (!open_->node.resize(handle + bytes)) {
         return -ENOMEM;
     }
     void *data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-                      open_->node_fd, static_cast<off_t>(handle));
+                      open_->node.fd(), static_cast<off_t>(handle));
     if (data == MAP_FAILED) {
         return -ENOMEM;
     }
+    madvise(data, bytes, MADV_DONTFORK); /* the application has its own */
     command_buffer buffer{bytes, static_cast<char *>(data), 0};
     if (mapped) {
         buffer.va = open_->table.map_host(data, bytes);

@@ -9,13 +9,13 @@
 #include "hlthunk_shim/emu/hbm.h"
 #include "hlthunk_shim/emu/hlthunk_emu.h"
 #include "hlthunk_shim/emu/mmu.h"
+#include "hlthunk_shim/emu/node_file.h"
 #include "hlthunk_shim/emu/queue_manager.h"
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
-
-#include <sys/types.h>
 
 namespace gaudi::emu {
 
@@ -34,6 +34,20 @@ public:
 
     /** Close the compute node. @return 0, or -EBADF when it is not open. */
     int close(int fd);
+
+    /** Close the compute node of the process that forked this one. */
+    int close_inherited(int fd);
+
+    /** Free device memory, bytes, whoever has the card open. */
+    uint64_t free_dram();
+
+    /** As hlthunk_get_open_stats. */
+    void open_stats(hlthunk_open_stats_info &stats);
+
+    /* See fork.h. */
+    void before_fork() { lock_.lock(); }
+    void after_fork_in_parent() { lock_.unlock(); }
+    void after_fork_in_child();
 
     [[nodiscard]] unsigned index() const { return index_; }
 
@@ -62,6 +76,8 @@ public:
     bool run_unattended();
 
 private:
+    using clock = std::chrono::steady_clock;
+
     struct command_buffer {
         uint64_t size;
         char *data;
@@ -74,28 +90,41 @@ private:
             : table(memory, memory_size), queues(table, totals, name)
         {}
         ~context();
+        void disown();
 
-        int node_fd      = -1; /* the caller's; a memfd that holds its CBs */
-        int holder       = -1; /* keeps other openers out */
-        ino_t node_inode = 0;
+        int holder = -1; /* keeps other openers out */
+        node_file node;
         hbm memory;
         mmu table;
         hlthunk_emu_counters totals{};
         queue_manager queues;
         std::map<uint64_t, command_buffer> buffers;
-        uint64_t next_buffer = 4096;
+        uint64_t next_buffer        = host_page;
+        clock::time_point opened_at = clock::now();
+        std::unique_ptr<context> previous; /* see abandoned_ */
+    };
+
+    /* What is left in this process of a card that its parent had open. */
+    struct inherited {
+        node_id node;
+        int holder = -1;
     };
 
     explicit card(unsigned index);
-    [[nodiscard]] bool is_stale() const;
     void release(card_lock &lock);
+    void drop_stale(card_lock &lock);
+    void drop_inherited();
     void drop_dead_exports(mmu_region &region);
 
     const unsigned index_;
     const std::string name_;
     std::mutex lock_;
     std::unique_ptr<context> open_;
-    uint64_t polls_      = 0; /* calls of wait */
+    std::unique_ptr<context> abandoned_; /* of processes that forked this one */
+    inherited inherited_;
+    uint64_t opens_ = 0;
+    clock::duration last_period_{0}; /* of the last open context */
+    uint64_t polls_      = 0;        /* calls of wait */
     uint64_t polls_seen_ = 0; /* of these, at the last look of a thread */
 };
 

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <system_error>
 #include <thread>
 
 #include <pthread.h>
 #include <signal.h>
-#include <unistd.h>
 
 namespace gaudi::emu {
 
@@ -42,7 +42,7 @@ void engine_threads::kick(card &busy)
     if (std::find(cards_.begin(), cards_.end(), &busy) == cards_.end()) {
         cards_.push_back(&busy);
     }
-    if (owner_ != getpid()) {
+    if (!started_) {
         /* Application signal handlers must not run on these threads. */
         sigset_t all;
         sigset_t saved;
@@ -57,12 +57,22 @@ void engine_threads::kick(card &busy)
             log("no engine thread: %s", error.what());
         }
         pthread_sigmask(SIG_SETMASK, &saved, nullptr);
-        owner_    = getpid();
-        sleeping_ = 0;
+        started_ = true;
     }
     if (sleeping_ > 0) {
         kicked_.notify_one();
     }
+}
+
+/* The threads are the parent's, and so are the cards. Nobody can ever wake
+ * those that the copied condition variable remembers, so it is made anew. */
+void engine_threads::after_fork_in_child()
+{
+    std::construct_at(&kicked_);
+    cards_.clear();
+    started_  = false;
+    sleeping_ = 0;
+    lock_.unlock();
 }
 
 /* Run what nobody polls for. False when no card has work at all. */

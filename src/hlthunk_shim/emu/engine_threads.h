@@ -13,8 +13,6 @@
 #include <mutex>
 #include <vector>
 
-#include <sys/types.h>
-
 namespace gaudi::emu {
 
 class card;
@@ -23,6 +21,11 @@ class engine_threads {
 public:
     /** Work of this card waits. Call without the card's lock. */
     void kick(card &busy);
+
+    /* See fork.h. */
+    void before_fork() { lock_.lock(); }
+    void after_fork_in_parent() { lock_.unlock(); }
+    void after_fork_in_child();
 
     /** The pool of this process. */
     static engine_threads &instance();
@@ -34,7 +37,7 @@ private:
     std::mutex lock_;
     std::condition_variable kicked_;
     std::vector<card *> cards_; /* every card that was ever kicked */
-    pid_t owner_         = 0;   /* process that started the threads */
+    bool started_        = false;
     unsigned sleeping_   = 0;
     unsigned long kicks_ = 0;
 };

@@ -44,6 +44,13 @@ int hbm::create(uint64_t size)
     return 0;
 }
 
+void hbm::disown()
+{
+    close(fd_);
+    fd_   = -1;
+    base_ = nullptr; /* not mapped here: MADV_DONTFORK */
+}
+
 uint64_t hbm::free_bytes() const
 {
     return free_pages_ * dram_page;

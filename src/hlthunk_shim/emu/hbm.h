@@ -44,6 +44,9 @@ public:
     /** Free an allocation; its content goes. */
     void free(uint64_t handle);
 
+    /** In a forked child: drop what keeps the parent's memory alive. */
+    void disown();
+
     [[nodiscard]] uint64_t size() const { return size_; }
     [[nodiscard]] uint64_t free_bytes() const;
     [[nodiscard]] int fd() const { return fd_; }

@@ -1,6 +1,14 @@
 /**
  * What the software Gaudi offers beside hl-thunk's functions: hooks for tests
  * and benchmarks. C; find them with dlsym in the loaded library.
+ *
+ * What differs from the driver and matters to applications: in a forked child
+ * every call on a compute node that the parent opened, these included, answers
+ * -ENODEV, hlthunk_close excepted. hlthunk_get_open_stats knows the opens of
+ * the calling process (and, in a forked child, those of its parents before the
+ * fork), not those of other processes that ended; whether the card is in use it
+ * knows of all processes of the box. A node that is closed with close(2) leaves
+ * the card taken until its process opens or asks about it again, or ends.
  */
 #pragma once
 

@@ -1,15 +1,19 @@
 #include "hlthunk_shim/emu/nodes.h"
 
+#include "hlthunk_shim/emu/settings.h"
+
 #include <atomic>
 
 namespace gaudi::emu {
 
 namespace {
 
-constexpr unsigned max_fds    = 65536;
-constexpr unsigned control_of = 0x8000;
+constexpr unsigned max_fds      = 65536;
+constexpr unsigned control_of   = 0x8000;
+constexpr unsigned inherited_of = 0x4000;
 
-/* 0, or 1 + index of the card, with control_of for control nodes. */
+/* 0, or 1 + index of the card, with control_of for control nodes and
+ * inherited_of for compute nodes of the parent process. */
 std::atomic<uint16_t> nodes[max_fds];
 
 unsigned entry_of(int fd)
@@ -24,14 +28,37 @@ unsigned entry_of(int fd)
 card *find_compute(int fd)
 {
     const unsigned entry = entry_of(fd);
-    return ((entry != 0) && ((entry & control_of) == 0)) ? &card::at(entry - 1)
-                                                         : nullptr;
+    return ((entry != 0) && ((entry & (control_of | inherited_of)) == 0))
+               ? &card::at(entry - 1)
+               : nullptr;
 }
 
 card *find_any(int fd)
 {
-    const unsigned entry = entry_of(fd) & (control_of - 1);
-    return (entry != 0) ? &card::at(entry - 1) : nullptr;
+    const unsigned entry = entry_of(fd) & ~control_of;
+    return ((entry != 0) && ((entry & inherited_of) == 0))
+               ? &card::at(entry - 1)
+               : nullptr;
+}
+
+card *find_inherited(int fd)
+{
+    const unsigned entry = entry_of(fd);
+    return ((entry & inherited_of) != 0)
+               ? &card::at((entry & ~inherited_of) - 1)
+               : nullptr;
+}
+
+int why_no_node(int fd)
+{
+    const card *inherited = find_inherited(fd);
+    if (inherited == nullptr) {
+        return -EBADF;
+    }
+    log("accel%u: file descriptor %d is of the process that forked this one, "
+        "and only of use there",
+        inherited->index(), fd);
+    return -ENODEV;
 }
 
 bool add_node(int fd, card &of, bool control)
@@ -43,6 +70,14 @@ bool add_node(int fd, card &of, bool control)
         static_cast<uint16_t>((of.index() + 1) | (control ? control_of : 0)),
         std::memory_order_relaxed);
     return true;
+}
+
+void add_inherited_node(int fd, card &of)
+{
+    if (static_cast<unsigned>(fd) < max_fds) {
+        nodes[fd].store(static_cast<uint16_t>((of.index() + 1) | inherited_of),
+                        std::memory_order_relaxed);
+    }
 }
 
 void remove_node(int fd)

@@ -18,8 +18,19 @@ card *find_compute(int fd);
 /** @return The card whose compute or control node this is, else nullptr. */
 card *find_any(int fd);
 
+/** @return The card whose compute node this is in the process that forked this
+ *          one, else nullptr. The two functions above do not find it. */
+card *find_inherited(int fd);
+
+/** Why these functions do not find a node: -EBADF, or -ENODEV (logged) for one
+ *  that only the parent process can use. */
+int why_no_node(int fd);
+
 /** Remember a node. @return false when the number is too large. */
 bool add_node(int fd, card &of, bool control);
+
+/** Remember the compute node of a parent process. */
+void add_inherited_node(int fd, card &of);
 
 /** Forget a node. */
 void remove_node(int fd);
@@ -28,13 +39,13 @@ void remove_node(int fd);
 bool is_control(int fd);
 
 /** Make a call on the card of a compute node; no exception leaves it.
- *  @return What the call returns, -EBADF, or -ENOMEM. */
+ *  @return What the call returns, -EBADF, -ENODEV as in fork.h, or -ENOMEM. */
 template <typename Call>
 int on_compute(int fd, Call &&call) noexcept
 {
     card *compute = find_compute(fd);
     if (compute == nullptr) {
-        return -EBADF;
+        return why_no_node(fd);
     }
     try {
         return call(*compute);

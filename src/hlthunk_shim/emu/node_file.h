@@ -1,0 +1,70 @@
+/**
+ * The file behind an open compute node: a memfd. Its first page tells other
+ * processes about the card, the pages behind it are command buffers, which the
+ * application may map.
+ *
+ * Other processes of the user find it in /proc by its name,
+ * "hlthunk-emu/<box>/accel<N>". Not thread-safe: its card's lock protects it.
+ */
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <sys/types.h>
+
+namespace gaudi::emu {
+
+/** A file descriptor number, and the file that it stood for. */
+struct node_id {
+    int fd      = -1;
+    dev_t dev   = 0;
+    ino_t inode = 0;
+
+    /** Whether the number still is this file: the application may have closed
+     *  it with close(2), and the number may be another file's now. */
+    [[nodiscard]] bool is_current() const;
+};
+
+class node_file {
+public:
+    node_file() = default;
+    /** Leaves the file descriptor open: it is the application's. */
+    ~node_file();
+    node_file(const node_file &)            = delete;
+    node_file &operator=(const node_file &) = delete;
+
+    /** Create the file of a card. @return 0 or -errno. */
+    int create(unsigned index);
+
+    /** Make room for command buffers. @return Whether there is. */
+    [[nodiscard]] bool resize(uint64_t size) const;
+
+    /** Tell other processes how much device memory is free, bytes. */
+    void publish(uint64_t dram_free);
+
+    [[nodiscard]] const node_id &id() const { return id_; }
+    [[nodiscard]] int fd() const { return id_.fd; }
+
+private:
+    struct page;
+
+    node_id id_;
+    page *page_ = nullptr;
+};
+
+/** What the compute node of a card is called. */
+std::string node_name(unsigned index);
+
+/** What this process can see of a compute node that somebody has open. */
+struct node_sighting {
+    bool open          = false; /**< a process has it */
+    bool readable      = false; /**< dram_free is known */
+    uint64_t dram_free = 0;     /**< bytes */
+};
+
+/** Look for a compute node in all processes that this one may look into: those
+ *  of its user, unless they hide. */
+node_sighting look_for_node(unsigned index);
+
+} // namespace gaudi::emu

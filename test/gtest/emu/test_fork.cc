@@ -1,0 +1,480 @@
+/* fork(): what the child may do, and what the parent notices (nothing). */
+#include "gtest/emu/fixture.h"
+
+#include "common/child.h"
+#include "common/process_state.h"
+
+#include <atomic>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace gaudi::test;
+
+namespace {
+
+constexpr uint32_t large = 64 * mebi;
+
+int open_card(unsigned index)
+{
+    return hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(index).c_str());
+}
+
+/* Ends a wait of another process when it is destroyed. */
+class gate {
+public:
+    gate() { EXPECT_EQ(pipe2(ends_, O_CLOEXEC), 0); }
+    ~gate() { open(); }
+    gate(const gate &)            = delete;
+    gate &operator=(const gate &) = delete;
+
+    void open()
+    {
+        for (int &end : ends_) {
+            if (end >= 0) {
+                close(end);
+            }
+            end = -1;
+        }
+    }
+
+    /* In the child. */
+    void wait()
+    {
+        char letter = 0;
+        close(ends_[1]);
+        EXPECT_EQ(read(ends_[0], &letter, 1), 0);
+    }
+
+private:
+    int ends_[2] = {-1, -1};
+};
+
+/* In a child: open a card of its own and move data with it. The copy is large
+ * and nobody polls, so that engine threads have to make it. */
+int use_a_card(unsigned index)
+{
+    raw_card own(index);
+    GAUDI_CHILD_REQUIRE(own.fd() >= 0);
+    std::vector<char> data(mebi);
+    fill_pattern(data.data(), data.size(), index);
+    const uint64_t src = own.allocate_mapped(mebi);
+    const uint64_t dst = own.allocate_mapped(mebi);
+    GAUDI_CHILD_REQUIRE(own.write(src, data.data(), mebi) == completed);
+    own.start({own.copy_chunk(edma0, dst, src, mebi)});
+    GAUDI_CHILD_REQUIRE(eventually(
+        [&] { return own.counters().device_to_device_bytes == mebi; }));
+    GAUDI_CHILD_REQUIRE(own.read(data.data(), dst, mebi) == completed);
+    GAUDI_CHILD_REQUIRE(has_pattern(data.data(), data.size(), index));
+    return 0;
+}
+
+TEST_F(emu, a_forked_child_cannot_use_the_card)
+{
+    const uint64_t handle = card.allocate(1);
+    const uint64_t va     = card.map(handle);
+    static char data[4096];
+    const uint64_t seq = card.start({card.copy_chunk(edma0, va, va + 64, 64)});
+    uint64_t buffer    = 0;
+    ASSERT_EQ(emulator::instance().hlthunk_request_mapped_command_buffer(
+                  card.fd(), 4096, &buffer),
+              0);
+    hl_cs_chunk chunk = card.copy_chunk(edma0, va, va + 64, 64);
+
+    forked_process child([&] {
+        const int fd        = card.fd();
+        const emulator &all = emulator::instance();
+        uint32_t status     = 0;
+        uint64_t value      = 0;
+        char id[13];
+        hlthunk_hw_ip_info info{};
+        hlthunk_dram_usage_info usage{};
+        hlthunk_open_stats_info stats{};
+        hlthunk_emu_counters counters{};
+        hlthunk_wait_multi_cs_in multi_in{};
+        hlthunk_wait_multi_cs_out multi_out{};
+        GAUDI_CHILD_REQUIRE(card.submit({chunk}, value) == -ENODEV);
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_wait_for_cs(fd, seq, 1000, &status) ==
+                            -ENODEV);
+        GAUDI_CHILD_REQUIRE(all.hlthunk_wait_for_multi_cs(
+                                fd, &multi_in, &multi_out) == -ENODEV);
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(fd, &info) == -ENODEV);
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_get_dram_usage(fd, &usage) == -ENODEV);
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_get_open_stats(fd, &stats) == -ENODEV);
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_status_info(fd) == -ENODEV);
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_get_pci_bus_id_from_fd(fd, id, 13) ==
+                            -ENODEV);
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_name_from_fd(fd) ==
+                            HLTHUNK_DEVICE_INVALID);
+        GAUDI_CHILD_REQUIRE(all.hlthunk_get_device_id_from_fd(fd) == 0);
+        errno = 0;
+        GAUDI_CHILD_REQUIRE(
+            hl().hlthunk_device_memory_alloc(fd, 1, 0, false, true) == 0);
+        GAUDI_CHILD_REQUIRE(errno == ENODEV);
+        errno = 0;
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_device_memory_map(fd, handle, 0) == 0);
+        GAUDI_CHILD_REQUIRE(errno == ENODEV);
+        errno = 0;
+        GAUDI_CHILD_REQUIRE(
+            hl().hlthunk_host_memory_map(fd, data, 0, sizeof(data)) == 0);
+        GAUDI_CHILD_REQUIRE(errno == ENODEV);
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_memory_unmap(fd, va) == -ENODEV);
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_device_memory_free(fd, handle) ==
+                            -ENODEV);
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
+                                fd, va, 4096, 0, O_RDWR | O_CLOEXEC) ==
+                            -ENODEV);
+        GAUDI_CHILD_REQUIRE(all.hlthunk_device_memory_export_dmabuf_fd(
+                                fd, va, 4096, 0) == -ENODEV);
+        GAUDI_CHILD_REQUIRE(
+            all.hlthunk_request_command_buffer(fd, 4096, &value) == -ENODEV);
+        GAUDI_CHILD_REQUIRE(all.hlthunk_request_mapped_command_buffer(
+                                fd, 4096, &value) == -ENODEV);
+        GAUDI_CHILD_REQUIRE(all.hlthunk_get_mapped_cb_device_va_by_handle(
+                                fd, buffer, &value) == -ENODEV);
+        GAUDI_CHILD_REQUIRE(all.hlthunk_destroy_command_buffer(fd, buffer) ==
+                            -ENODEV);
+        GAUDI_CHILD_REQUIRE(all.hlthunk_emu_get_counters(fd, &counters) ==
+                            -ENODEV);
+        GAUDI_CHILD_REQUIRE(all.hlthunk_emu_pause(fd, true) == -ENODEV);
+        GAUDI_CHILD_REQUIRE(open_card(0) == -EBUSY);
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_close(fd) == 0);
+        GAUDI_CHILD_REQUIRE(fcntl(fd, F_GETFD) < 0);
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_memory_unmap(fd, va) == -EBADF);
+        GAUDI_CHILD_REQUIRE(open_card(0) == -EBUSY);
+        return 0;
+    });
+    EXPECT_EQ(child.wait().exit_code, 0);
+
+    EXPECT_EQ(card.wait(seq), completed);
+    EXPECT_EQ(card.copy(edma0, va, va + 64, 64), completed);
+    EXPECT_EQ(
+        emulator::instance().hlthunk_destroy_command_buffer(card.fd(), buffer),
+        0);
+    EXPECT_EQ(hl().hlthunk_memory_unmap(card.fd(), va), 0);
+    EXPECT_EQ(hl().hlthunk_device_memory_free(card.fd(), handle), 0);
+}
+
+GAUDI_CHILD(forks_and_uses_the_card_in_the_child)
+{
+    raw_card card;
+    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    forked_process child([&] {
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_memory_unmap(card.fd(), 1) == -ENODEV);
+        return 0;
+    });
+    return child.wait().exit_code;
+}
+
+TEST(emu_fork, is_explained_when_asked_for)
+{
+    child_options options;
+    options.environment = {{"HLTHUNK_EMU_LOG", "1"}};
+    const child_result result =
+        run_child("forks_and_uses_the_card_in_the_child", options);
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_THAT(result.error, ::testing::ContainsRegex(
+                                  "accel0: file descriptor [0-9]+ is of the "
+                                  "process that forked"));
+}
+
+TEST_F(emu, a_forked_child_uses_other_cards)
+{
+    const uint64_t va = card.allocate_mapped(1);
+    forked_process child([] {
+        for (int i = 0; i < 2; ++i) {
+            const int ret = use_a_card(1);
+            GAUDI_CHILD_REQUIRE(ret == 0);
+        }
+        GAUDI_CHILD_REQUIRE(count_threads("hlthunk-emu") == 1);
+        /* The parent has the first card, so this is the second. */
+        const int fd = hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, nullptr);
+        GAUDI_CHILD_REQUIRE(fd >= 0);
+        GAUDI_CHILD_REQUIRE(open_card(1) == -EBUSY);
+        return 0;
+    });
+    EXPECT_EQ(card.copy(edma0, va, va + 64, 64), completed);
+    EXPECT_EQ(child.wait().exit_code, 0);
+    raw_card second(1);
+    EXPECT_GE(second.fd(), 0) << "free again";
+    EXPECT_EQ(card.copy(edma0, va, va + 64, 64), completed);
+}
+
+TEST_F(emu, the_child_of_a_forked_child_is_one_too)
+{
+    forked_process child([&] {
+        const int own = open_card(1);
+        GAUDI_CHILD_REQUIRE(own >= 0);
+        forked_process grandchild([&] {
+            for (int fd : {card.fd(), own}) {
+                GAUDI_CHILD_REQUIRE(hl().hlthunk_memory_unmap(fd, 1) ==
+                                    -ENODEV);
+            }
+            GAUDI_CHILD_REQUIRE(open_card(0) == -EBUSY);
+            GAUDI_CHILD_REQUIRE(open_card(1) == -EBUSY);
+            const int ret = use_a_card(2);
+            GAUDI_CHILD_REQUIRE(ret == 0);
+            for (int fd : {card.fd(), own}) {
+                GAUDI_CHILD_REQUIRE(hl().hlthunk_close(fd) == 0);
+            }
+            return 0;
+        });
+        GAUDI_CHILD_REQUIRE(grandchild.wait().exit_code == 0);
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_memory_unmap(own, 1) == -EINVAL);
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_memory_unmap(card.fd(), 1) == -ENODEV);
+        return 0;
+    });
+    EXPECT_EQ(child.wait().exit_code, 0);
+    EXPECT_EQ(hl().hlthunk_memory_unmap(card.fd(), 1), -EINVAL);
+}
+
+/* --- who has the card ----------------------------------------------------- */
+
+TEST_F(emu, a_card_is_free_for_a_forked_child_when_both_have_closed_it)
+{
+    gate closed;
+    forked_process child([&] {
+        closed.wait();
+        GAUDI_CHILD_REQUIRE(open_card(0) == -EBUSY); /* it has it itself */
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_close(card.fd()) == 0);
+        return use_a_card(0);
+    });
+    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
+    card.release();
+    EXPECT_EQ(open_card(0), -EBUSY) << "the child has it";
+    closed.open();
+    EXPECT_EQ(child.wait().exit_code, 0);
+    raw_card again;
+    EXPECT_GE(again.fd(), 0);
+}
+
+TEST_F(emu, a_forked_child_that_used_plain_close_can_open_the_card)
+{
+    gate closed;
+    forked_process child([&] {
+        closed.wait();
+        GAUDI_CHILD_REQUIRE(close(card.fd()) == 0);
+        return use_a_card(0);
+    });
+    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
+    card.release();
+    closed.open();
+    EXPECT_EQ(child.wait().exit_code, 0);
+}
+
+GAUDI_CHILD(leaves_card_0_to_a_forked_child)
+{
+    const int fd = open_card(0);
+    GAUDI_CHILD_REQUIRE(fd >= 0);
+    const pid_t pid = fork();
+    GAUDI_CHILD_REQUIRE(pid >= 0);
+    if (pid == 0) {
+        alarm(60);
+        wait_for_parent();
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_close(fd) == 0);
+        tell_parent("closed");
+        wait_for_parent();
+        _exit(0);
+    }
+    return 0;
+}
+
+TEST(emu_fork, a_card_stays_taken_until_the_child_of_a_gone_process_closes_it)
+{
+    child_process opener("leaves_card_0_to_a_forked_child");
+    EXPECT_EQ(opener.wait().exit_code, 0);
+    EXPECT_EQ(open_card(0), -EBUSY);
+    opener.write_line("close");
+    EXPECT_EQ(opener.read_line(), "closed");
+    const int fd = open_card(0);
+    EXPECT_GE(fd, 0);
+    EXPECT_EQ(hl().hlthunk_close(fd), 0);
+    opener.write_line("exit");
+    EXPECT_EQ(opener.read_line(), "");
+}
+
+TEST_F(emu, a_program_that_a_forked_child_executes_has_nothing_of_the_card)
+{
+    int ends[2];
+    int ready[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+    forked_process child([&] {
+        dup2(ends[0], STDIN_FILENO);
+        execl("/bin/cat", "cat", nullptr);
+        return 1;
+    });
+    close(ends[0]);
+    close(ready[1]);
+    char letter = 0;
+    EXPECT_EQ(read(ready[0], &letter, 1), 0) << "it executes the program";
+    close(ready[0]);
+    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
+    card.release();
+    {
+        raw_card again;
+        EXPECT_GE(again.fd(), 0);
+    }
+    close(ends[1]);
+    EXPECT_EQ(child.wait().exit_code, 0);
+}
+
+TEST_F(emu, a_forked_child_keeps_no_memory_of_the_card)
+{
+    const std::string memory = "hlthunk-emu-hbm";
+    forked_process child([&] {
+        GAUDI_CHILD_REQUIRE(read_file("/proc/self/maps").find(memory) ==
+                            std::string::npos);
+        char text[256];
+        for (int fd = 0; fd < 256; ++fd) {
+            const std::string link = "/proc/self/fd/" + std::to_string(fd);
+            const ssize_t length   = readlink(link.c_str(), text, sizeof(text));
+            GAUDI_CHILD_REQUIRE(
+                (length < 0) ||
+                (std::string(text, static_cast<size_t>(length)).find(memory) ==
+                 std::string::npos));
+        }
+        return 0;
+    });
+    EXPECT_NE(read_file("/proc/self/maps").find(memory), std::string::npos);
+    EXPECT_EQ(child.wait().exit_code, 0);
+}
+
+/* --- beside transfers ----------------------------------------------------- */
+
+TEST_F(emu, a_forked_child_leaves_jobs_alone)
+{
+    std::vector<char> data(4096);
+    fill_pattern(data.data(), data.size(), 3);
+    const uint64_t va   = card.allocate_mapped(1);
+    const uint64_t host = card.map_host(data.data(), data.size());
+    card.pause(true);
+    const uint64_t seq = card.start({card.copy_chunk(pdma0, va, host, 4096)});
+    for (bool closes : {true, false}) {
+        forked_process child(
+            [&] { return closes ? hl().hlthunk_close(card.fd()) : 0; });
+        EXPECT_EQ(child.wait().exit_code, 0);
+        EXPECT_EQ(card.wait(seq, 0), busy);
+    }
+    card.pause(false);
+    EXPECT_EQ(card.wait(seq), completed);
+    std::vector<char> seen(4096);
+    ASSERT_EQ(card.read(seen.data(), va, 4096), completed);
+    EXPECT_EQ(seen, data);
+}
+
+TEST_F(emu, a_forked_child_leaves_dmabufs_alone)
+{
+    const uint64_t va = card.allocate_mapped(1);
+    const int buf     = hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
+            card.fd(), va, 4096, 0, O_RDWR | O_CLOEXEC);
+    ASSERT_GE(buf, 0);
+    gate done;
+    forked_process child([&] {
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_close(card.fd()) == 0);
+        close(buf);
+        done.wait();
+        return 0;
+    });
+    EXPECT_EQ(hl().hlthunk_memory_unmap(card.fd(), va), -EINVAL);
+    close(buf);
+    EXPECT_TRUE(eventually([&] {
+        return hl().hlthunk_memory_unmap(card.fd(), va) == 0;
+    })) << "the child has only what it inherited, and closed that";
+    done.open();
+    EXPECT_EQ(child.wait().exit_code, 0);
+}
+
+TEST_F(emu, forks_in_the_middle_of_a_transfer_do_no_harm)
+{
+    std::vector<char> data(large);
+    std::vector<char> seen(large);
+    fill_pattern(data.data(), large, 5);
+    const uint64_t device = card.allocate_mapped(2 * large);
+    const uint64_t host   = card.map_host(data.data(), large);
+    const uint64_t target = card.map_host(seen.data(), large);
+    ASSERT_EQ(card.copy(pdma0, device, host, large), completed);
+
+    /* On one queue: each job needs what the one before it has copied. */
+    const uint64_t copied = card.counters().device_to_device_bytes;
+    const uint64_t middle = device + large;
+    const uint64_t forward =
+        card.start({card.copy_chunk(edma0, middle, device, large)});
+    const uint64_t other =
+        card.start({card.copy_chunk(pdma1, target, device, large)});
+    for (int i = 0; i < 8; ++i) {
+        EXPECT_GE(card.wait(forward, 0).result, 0);
+        forked_process child([&] {
+            GAUDI_CHILD_REQUIRE(card.wait(forward, 0).result == -ENODEV);
+            GAUDI_CHILD_REQUIRE(hl().hlthunk_close(card.fd()) == 0);
+            return use_a_card(1);
+        });
+        EXPECT_GE(card.wait(other, 0).result, 0);
+        EXPECT_EQ(child.wait().exit_code, 0);
+    }
+    EXPECT_EQ(card.wait(forward), completed);
+    EXPECT_EQ(card.wait(other), completed);
+    EXPECT_EQ(card.counters().device_to_device_bytes, copied + large);
+    EXPECT_TRUE(seen == data);
+    ASSERT_EQ(card.copy(pdma1, target, middle, large), completed);
+    EXPECT_TRUE(seen == data);
+}
+
+TEST_F(emu, forks_beside_threads_that_use_the_card_do_no_harm)
+{
+    constexpr uint32_t span = 100000;
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> threads;
+    raw_card second(1);
+    ASSERT_GE(second.fd(), 0);
+    for (raw_card *used : {&card, &second}) {
+        threads.emplace_back([&stop, used] {
+            const uint64_t device = used->allocate_mapped(1);
+            for (unsigned round = 0; !stop; ++round) {
+                std::vector<char> data(span);
+                std::vector<char> seen(span);
+                fill_pattern(data.data(), span, round);
+                ASSERT_EQ(used->write(device, data.data(), span), completed);
+                const uint64_t handle = used->allocate(1);
+                ASSERT_EQ(used->read(seen.data(), device, span), completed);
+                ASSERT_EQ(hl().hlthunk_device_memory_free(used->fd(), handle),
+                          0);
+                ASSERT_TRUE(seen == data);
+            }
+        });
+    }
+    /* Opening, too, is going on while the process forks. */
+    threads.emplace_back([&stop] {
+        while (!stop) {
+            raw_card third(2);
+            ASSERT_THAT(third.fd(), ::testing::AnyOf(::testing::Ge(0), -EBUSY));
+        }
+    });
+    for (int i = 0; i < 20; ++i) {
+        forked_process child([&] {
+            for (const raw_card *inherited : {&card, &second}) {
+                hlthunk_emu_counters ignored{};
+                GAUDI_CHILD_REQUIRE(
+                    emulator::instance().hlthunk_emu_get_counters(
+                        inherited->fd(), &ignored) == -ENODEV);
+                GAUDI_CHILD_REQUIRE(hl().hlthunk_close(inherited->fd()) == 0);
+            }
+            return use_a_card(3);
+        });
+        EXPECT_EQ(child.wait().exit_code, 0) << i;
+    }
+    stop = true;
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(card.counters().jobs_aborted, 0u);
+    EXPECT_EQ(second.counters().jobs_aborted, 0u);
+    raw_card third(2);
+    EXPECT_GE(third.fd(), 0) << "no child has kept it";
+}
+
+} // namespace
