@@ -9,6 +9,7 @@
 #include "uct/gaudi/base/memory_type.h"
 #include "uct/gaudi/base/perftest.h"
 #include "uct/gaudi/base/process.h"
+#include "uct/gaudi/base/slot.h"
 #include "uct/gaudi/base/status.h"
 #include "uct/gaudi/base/topology.h"
 #include "uct/gaudi/base/ucx_version.h"
@@ -41,3 +42,15 @@ __attribute__((constructor)) void module_init()
 }
 
 } // namespace
+
+/* Called by UCX's loader, and only by it: nobody else opens this file under
+ * another module's name. The other module is loaded here and not in the
+ * constructor, since the preload stub may have opened this file before. */
+extern "C" [[gnu::visibility("default")]] ucs_status_t ucs_module_global_init()
+{
+    (void)gaudi::base::guarded([] {
+        gaudi::base::load_displaced_modules();
+        return UCS_OK;
+    });
+    return UCS_OK;
+}
