@@ -1,8 +1,9 @@
 #include "launcher/environment.h"
 
+#include "preload/tls_alias.h"
+
+#include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <system_error>
 
 namespace launcher {
 
@@ -10,62 +11,177 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using strings = std::vector<std::string>;
+
+constexpr char preload_list[]       = "LD_PRELOAD";
+constexpr char preload_separators[] = " :";
+constexpr char library_list[]       = "LD_LIBRARY_PATH";
+constexpr char library_separators[] = ":;";
+constexpr char emu_devices[]        = "HLTHUNK_EMU_DEVICES";
+
 /* Cards of a box, as in the machines that have them. */
 constexpr char default_cards[] = "8";
 
-/* Put an entry in front of a colon-separated list, once. */
-void prepend(const char *variable, const std::string &entry)
+std::string get(const char *variable)
 {
-    const char *old   = std::getenv(variable);
-    std::string value = entry;
-    if ((old != nullptr) && (*old != '\0')) {
-        const std::string list = std::string(":") + old + ":";
-        if (list.find(":" + entry + ":") != std::string::npos) {
-            return;
-        }
-        value += std::string(":") + old;
+    const char *value = std::getenv(variable);
+    return (value != nullptr) ? value : "";
+}
+
+/* Empty entries are entries: the current directory, in some lists. */
+strings split(const std::string &list, const char *separators)
+{
+    strings entries;
+    for (size_t start = 0, end = 0; !list.empty() && (end != list.npos);
+         start = end + 1) {
+        end = list.find_first_of(separators, start);
+        entries.push_back(list.substr(start, end - start));
     }
-    setenv(variable, value.c_str(), 1);
+    return entries;
+}
+
+std::string join(const strings &entries)
+{
+    std::string list;
+    for (const std::string &entry : entries) {
+        list += (&entry == &entries.front()) ? entry : ":" + entry;
+    }
+    return list;
+}
+
+bool contains(const strings &entries, const std::string &wanted)
+{
+    return std::find(entries.begin(), entries.end(), wanted) != entries.end();
+}
+
+/* The stub is in the list, and no stub of another installation. Where it is
+ * already it stays: a sanitizer's runtime has to remain the first. */
+std::string preload_value(const fs::path &stub)
+{
+    strings entries = split(get(preload_list), preload_separators);
+    std::erase_if(entries, [&](const std::string &entry) {
+        return entry.empty() ||
+               ((fs::path(entry).filename() == stub.filename()) &&
+                (entry != stub.string()));
+    });
+    if (!contains(entries, stub.string())) {
+        entries.insert(entries.begin(), stub.string());
+    }
+    return join(entries);
+}
+
+/* The directories come first, each once. */
+std::string library_value(strings directories)
+{
+    for (std::string &entry : split(get(library_list), library_separators)) {
+        if (!contains(directories, entry)) {
+            directories.push_back(std::move(entry));
+        }
+    }
+    return join(directories);
+}
+
+/* Libraries of another UCX would come on top of the slot's libucs. */
+void find_other_ucx(const installation &files, problems &found)
+{
+    const std::string name = files.slot_libucs.filename().string();
+    for (const std::string &entry :
+         split(get(library_list), library_separators)) {
+        std::error_code error;
+        const fs::path other = fs::path(entry) / name;
+        if (fs::exists(other, error) &&
+            !fs::equivalent(other, files.slot_libucs, error)) {
+            found.push_back(
+                {"LD_LIBRARY_PATH names another UCX, in '" + entry +
+                     "': slot loading is for the installed one",
+                 "take it out of LD_LIBRARY_PATH, or do without --slot"});
+        }
+    }
+}
+
+std::string quoted(const std::string &text)
+{
+    std::string result = "'";
+    for (const char letter : text) {
+        if (letter == '\'') {
+            result += "'\\''";
+        } else {
+            result += letter;
+        }
+    }
+    return result + "'";
 }
 
 } // namespace
 
-bool set_environment(bool emulate, unsigned cards, std::string &error)
+problems find_obstacles(const installation &files, const request &wanted)
 {
-    std::error_code failure;
-    const fs::path self = fs::read_symlink("/proc/self/exe", failure);
-    const fs::path lib  = self.parent_path().parent_path() / "lib";
-    const fs::path stub = lib / "libucx_gaudi_preload.so";
-
-    if (!fs::exists(stub, failure)) {
-        error = stub.string() + " is missing; build the project first";
-        return false;
+    problems found = find_obstacles(files, wanted.how);
+    if (wanted.how == loading::slot) {
+        find_other_ucx(files, found);
     }
-    if (stub.string().find_first_of(" :") != std::string::npos) {
-        error = "'" + stub.string() +
-                "' cannot be preloaded: LD_PRELOAD splits "
-                "paths at spaces and colons; move the project elsewhere";
-        return false;
-    }
-    prepend("LD_PRELOAD", stub.string());
-
-    if (emulate) {
-        const fs::path emulator = lib / "hlthunk-emu";
-        if (!fs::exists(emulator / "libhl-thunk.so", failure)) {
-            error = emulator.string() + "/libhl-thunk.so is missing; build the "
-                                        "project first";
-            return false;
+    if (wanted.emulate) {
+        for (problem &other : find_emulator_obstacles(files)) {
+            found.push_back(std::move(other));
         }
-        setenv("UCX_GAUDI_DRIVER", "emulator", 1);
-        if (cards > 0) {
-            setenv("HLTHUNK_EMU_DEVICES", std::to_string(cards).c_str(), 1);
-        } else {
-            setenv("HLTHUNK_EMU_DEVICES", default_cards, 0);
+    }
+    return found;
+}
+
+variables make_emulator_variables(const request &wanted)
+{
+    std::string cards = get(emu_devices);
+    if (wanted.cards > 0) {
+        cards = std::to_string(wanted.cards);
+    } else if (cards.empty()) {
+        cards = default_cards;
+    }
+    return {{"UCX_GAUDI_DRIVER", "emulator"}, {emu_devices, cards}};
+}
+
+variables make_variables(const installation &files, const request &wanted)
+{
+    variables result;
+    strings directories;
+    if (wanted.how == loading::preload) {
+        result.emplace_back(preload_list, preload_value(files.stub));
+    } else {
+        directories.push_back(files.slot.string());
+        /* UCX reads its list before it loads the module; the stub, where there
+         * is one, comes earlier and does this itself. */
+        char *tls = gaudi_rewrite_tls(get("UCX_TLS").c_str());
+        if (tls != nullptr) {
+            result.emplace_back("UCX_TLS", tls);
+            std::free(tls);
+        }
+    }
+    if (wanted.emulate) {
+        for (auto &entry : make_emulator_variables(wanted)) {
+            result.push_back(std::move(entry));
         }
         /* For programs that call hl-thunk themselves. */
-        prepend("LD_LIBRARY_PATH", emulator.string());
+        directories.push_back(files.emulator.string());
     }
-    return true;
+    if (!directories.empty()) {
+        result.emplace_back(library_list, library_value(directories));
+    }
+    return result;
+}
+
+void set_variables(const variables &values)
+{
+    for (const auto &[name, value] : values) {
+        setenv(name.c_str(), value.c_str(), 1);
+    }
+}
+
+std::string to_exports(const variables &values)
+{
+    std::string text;
+    for (const auto &[name, value] : values) {
+        text += "export " + name + "=" + quoted(value) + "\n";
+    }
+    return text;
 }
 
 } // namespace launcher

@@ -3,17 +3,42 @@
  */
 #pragma once
 
+#include "launcher/installation.h"
+
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace launcher {
 
+/** What the command line asks for. */
+struct request {
+    loading how    = loading::preload;
+    bool emulate   = false; /**< use the software Gaudi */
+    unsigned cards = 0;     /**< of its box; 0 leaves it to the environment */
+};
+
+/** Names and values. */
+using variables = std::vector<std::pair<std::string, std::string>>;
+
+/** What keeps the request from being met. */
+problems find_obstacles(const installation &files, const request &wanted);
+
 /**
- * Change this process's environment for the program that it becomes.
+ * The variables that meet a request, with their final values.
  *
- * @param emulate  Use the software Gaudi.
- * @param cards    Cards of its box; 0 leaves that to the environment.
- * @param error    Says why, when the result is false.
+ * They hold what the environment has now, too; made once more in the
+ * environment that has them, they are the same.
  */
-bool set_environment(bool emulate, unsigned cards, std::string &error);
+variables make_variables(const installation &files, const request &wanted);
+
+/** The variables of a request that choose the software Gaudi alone. */
+variables make_emulator_variables(const request &wanted);
+
+/** Set them in this process. */
+void set_variables(const variables &values);
+
+/** Lines for a POSIX shell that set and export them. */
+std::string to_exports(const variables &values);
 
 } // namespace launcher

@@ -1,12 +1,14 @@
 /**
- * ucx-gaudi: runs a program with the Gaudi transports loaded.
+ * ucx-gaudi: runs programs with the Gaudi transports loaded.
  */
 #include "launcher/environment.h"
+#include "launcher/info.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -19,15 +21,180 @@ namespace {
 constexpr int exit_not_found      = 127;
 constexpr int exit_not_executable = 126;
 constexpr int exit_usage          = 2;
+constexpr int exit_failure        = 1;
+
+constexpr char about_run[] =
+    "COMMAND replaces ucx-gaudi, with a few variables set: LD_PRELOAD, or "
+    "LD_LIBRARY_PATH with --slot; with --emulate also UCX_GAUDI_DRIVER, "
+    "HLTHUNK_EMU_DEVICES and LD_LIBRARY_PATH. With --slot, gaudi_copy in "
+    "UCX_TLS becomes the transport's name, gaudi_cpy.\n"
+    "\n"
+    "Exit code: COMMAND's; 127 when it is not found and 126 when it cannot be "
+    "executed; 1 when a part of ucx-gaudi is missing or cannot be used from "
+    "where it is; 2 for a wrong command line.";
+
+constexpr char about_env[] =
+    "Prints lines for a POSIX shell, and nothing else, on stdout:\n"
+    "  eval \"$(ucx-gaudi env --emulate)\" && mpirun PROGRAM\n"
+    "Entries of LD_PRELOAD and LD_LIBRARY_PATH that the environment has are "
+    "kept; evaluated twice, nothing is added twice.\n"
+    "\n"
+    "Exit code: 0; 1 when a part of ucx-gaudi is missing or cannot be used "
+    "from where it is; 2 for a wrong command line.";
+
+constexpr char about_info[] =
+    "Opens no card. One line each, its first word the same in every version: "
+    "driver, ucx, module, preload, slot; between them a table with one card "
+    "per line:\n"
+    "  index    in UCX_GAUDI_DEVICES\n"
+    "  module   id on the board\n"
+    "  numa     node of the CPUs near it, - when sysfs does not know\n"
+    "  HBM      memory of the card, and how much of it is free\n"
+    "  state    free; ours: a process of this user has it; busy: somebody "
+    "else has it; unknown: the driver library cannot tell\n"
+    "  kind     hardware or emulator\n"
+    "  held by  processes, as far as this user can see them\n"
+    "preload and slot are the two ways to load the module: active in this "
+    "environment, not active, or broken. What stands in the way comes last, "
+    "as lines 'missing' and 'to mend'. The UCX is the one that a program "
+    "without a run path of its own gets.\n"
+    "\n"
+    "Exit code: 0 when the transports would work with at least one card that "
+    "is free (or unknown), 1 otherwise; 2 for a wrong command line.";
+
+/* Options and what they set. */
+class command_line {
+public:
+    command_line()
+    {
+        app_.require_subcommand(1);
+        app_.set_version_flag("--version", UCX_GAUDI_VERSION);
+        app_.footer("ucx-gaudi SUBCOMMAND --help tells more.");
+        app_.failure_message([](const CLI::App *, const CLI::Error &error) {
+            return std::string("ucx-gaudi: ") + error.what() +
+                   "\nRun with --help for more information.\n";
+        });
+        run_  = add("run",
+                    "Run a program with the transports loaded: "
+                     "ucx-gaudi run [OPTIONS] -- COMMAND...",
+                    about_run);
+        env_  = add("env", "Print the variables that run sets, for eval",
+                    about_env);
+        info_ = add("info", "List the cards, the UCX and what is missing",
+                    about_info);
+        for (CLI::App *command : {run_, env_}) {
+            command
+                ->add_flag("--slot", slot_,
+                           "Let UCX's own loader find the module, instead "
+                           "of preloading a library")
+                ->disable_flag_override();
+        }
+    }
+
+    /** @return Exit code, or -1 to go on. */
+    int parse(int argc, const char *const *argv)
+    {
+        try {
+            app_.parse(argc, argv);
+        } catch (const CLI::ParseError &error) {
+            return (app_.exit(error) == 0) ? 0 : exit_usage;
+        }
+        return -1;
+    }
+
+    [[nodiscard]] bool is_run() const { return run_->parsed(); }
+    [[nodiscard]] bool is_env() const { return env_->parsed(); }
+
+    [[nodiscard]] launcher::request request() const
+    {
+        bool emulate = false;
+        for (const CLI::App *command : {run_, env_, info_}) {
+            emulate = emulate || (command->count("--emulate") > 0);
+        }
+        return {slot_ ? launcher::loading::slot : launcher::loading::preload,
+                emulate, cards_};
+    }
+
+private:
+    CLI::App *add(const char *name, const char *description, const char *footer)
+    {
+        CLI::App *command = app_.add_subcommand(name, description);
+        command->footer(footer);
+        command
+            ->add_option("--emulate", cards_,
+                         "On the software Gaudi, in a box with this many "
+                         "cards (default: HLTHUNK_EMU_DEVICES, or 8)")
+            ->expected(0, 1)
+            ->type_name("[=CARDS]")
+            ->check(CLI::Range(1, 64).description(""));
+        return command;
+    }
+
+    CLI::App app_{"Runs programs with Gaudi transports for the installed UCX."};
+    CLI::App *run_;
+    CLI::App *env_;
+    CLI::App *info_;
+    unsigned cards_ = 0;
+    bool slot_      = false;
+};
+
+/* CLI11 takes such an argument for none. */
+bool is_empty(const char *argument)
+{
+    return (*argument == '\0') || (std::string_view(argument) == "--emulate=");
+}
 
 /* Become the command; returns when that fails. */
-int run(char **command)
+int execute(char **command)
 {
     execvp(command[0], command);
     const int error = errno;
     std::fprintf(stderr, "ucx-gaudi: cannot run '%s': %s\n", command[0],
                  std::strerror(error));
     return (error == ENOENT) ? exit_not_found : exit_not_executable;
+}
+
+int print(const std::string &text, int code)
+{
+    if ((std::fputs(text.c_str(), stdout) < 0) || (std::fflush(stdout) != 0)) {
+        std::fprintf(stderr, "ucx-gaudi: cannot write: %s\n",
+                     std::strerror(errno));
+        return exit_failure;
+    }
+    return code;
+}
+
+int info(const launcher::installation &files, const launcher::request &wanted)
+{
+    if (wanted.emulate) {
+        launcher::set_variables(launcher::make_emulator_variables(wanted));
+    }
+    const launcher::report report = launcher::make_report(files);
+    return print(report.text, report.usable ? 0 : exit_failure);
+}
+
+/* @param command  What follows "--", or nullptr. */
+int start(const command_line &options, char **command)
+{
+    const launcher::request wanted     = options.request();
+    const launcher::installation files = launcher::find_installation();
+    if (!options.is_run() && !options.is_env()) {
+        return info(files, wanted);
+    }
+    const launcher::problems found = launcher::find_obstacles(files, wanted);
+    for (const launcher::problem &one : found) {
+        std::fprintf(stderr, "ucx-gaudi: %s; to mend it, %s\n",
+                     one.what.c_str(), one.mend.c_str());
+    }
+    if (!found.empty()) {
+        return exit_failure;
+    }
+    const launcher::variables values = launcher::make_variables(files, wanted);
+    if (options.is_env()) {
+        return print(launcher::to_exports(values), 0);
+    }
+    launcher::set_variables(values);
+    return execute(command);
 }
 
 } // namespace
@@ -37,32 +204,31 @@ int main(int argc, char **argv)
     /* What follows "--" is the command's own, options included. */
     char **end              = argv + argc;
     char **dashes           = std::find(argv, end, std::string_view("--"));
-    const bool has_command  = (dashes != end) && (dashes + 1 != end);
+    char **command          = (dashes != end) ? dashes + 1 : end;
     const auto own_argument = static_cast<int>(dashes - argv);
 
-    CLI::App app{"Runs programs with Gaudi transports for the installed UCX."};
-    app.require_subcommand(1);
-    app.set_version_flag("--version", UCX_GAUDI_VERSION);
-    CLI::App *run_command =
-        app.add_subcommand("run", "Run a command with the transports loaded");
-
-    unsigned cards       = 0;
-    CLI::Option *emulate = run_command->add_option(
-        "--emulate", cards,
-        "On the software Gaudi, in a box with this many cards (default: "
-        "HLTHUNK_EMU_DEVICES, or 8)");
-    emulate->expected(0, 1)->check(CLI::Range(1, 64));
-    CLI11_PARSE(app, own_argument, argv);
-
-    if (!has_command) {
-        std::fprintf(stderr, "ucx-gaudi: no command is given. Usage: ucx-gaudi "
-                             "run [OPTIONS] -- COMMAND...\n");
+    if (std::any_of(argv, dashes, is_empty)) {
+        std::fprintf(stderr, "ucx-gaudi: an argument is empty\n");
         return exit_usage;
     }
-    std::string error;
-    if (!launcher::set_environment(emulate->count() > 0, cards, error)) {
-        std::fprintf(stderr, "ucx-gaudi: %s\n", error.c_str());
-        return 1;
+    try {
+        command_line options;
+        const int code = options.parse(own_argument, argv);
+        if (code >= 0) {
+            return code;
+        }
+        if (options.is_run() && (command == end)) {
+            std::fprintf(stderr, "ucx-gaudi: no command is given. Usage: "
+                                 "ucx-gaudi run [OPTIONS] -- COMMAND...\n");
+            return exit_usage;
+        }
+        if (!options.is_run() && (dashes != end)) {
+            std::fprintf(stderr, "ucx-gaudi: only run takes a command\n");
+            return exit_usage;
+        }
+        return start(options, command);
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "ucx-gaudi: %s\n", error.what());
+        return exit_failure;
     }
-    return run(dashes + 1);
 }

@@ -1,9 +1,8 @@
 /* ucx-gaudi changes the environment and nothing else. */
-#include "gtest/tools/fixture.h"
+#include "gtest/tools/copied_installation.h"
 
-#include "gtest/tools/scratch.h"
+#include <regex>
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -25,8 +24,19 @@ protected:
         return result.output.substr(0, result.output.find('\n'));
     }
 
+    /* Run a script in which "env" stands for `ucx-gaudi env`. */
+    [[nodiscard]] process_result script(const std::string &text,
+                                        const environment &variables = {}) const
+    {
+        return run(
+            {"sh", "-c",
+             std::string("env() { '") + launcher + "' env \"$@\"; }; " + text},
+            with(variables));
+    }
+
     const std::string stub     = std::string(library) + "/" + preloaded;
     const std::string emulator = std::string(library) + "/hlthunk-emu";
+    const std::string slot     = std::string(library) + "/slot";
 };
 
 } // namespace
@@ -34,7 +44,7 @@ protected:
 TEST_F(command_line, without_a_subcommand_is_an_error)
 {
     const process_result result = run({launcher}, with());
-    EXPECT_GT(result.exit_code, 0);
+    EXPECT_TRUE(exited_with(2, result));
     EXPECT_THAT(result.output, HasSubstr("subcommand"));
 }
 
@@ -42,10 +52,14 @@ TEST_F(command_line, explains_itself)
 {
     const process_result general = run({launcher, "--help"}, with());
     EXPECT_TRUE(exited_with(0, general));
-    EXPECT_THAT(general.output, HasSubstr("run"));
-    const process_result about_run = run({launcher, "run", "--help"}, with());
-    EXPECT_TRUE(exited_with(0, about_run));
-    EXPECT_THAT(about_run.output, HasSubstr("--emulate"));
+    for (const char *name : {"run", "env", "info"}) {
+        SCOPED_TRACE(name);
+        EXPECT_THAT(general.output, HasSubstr(name));
+        const process_result help = run({launcher, name, "--help"}, with());
+        EXPECT_TRUE(exited_with(0, help));
+        EXPECT_THAT(help.output, HasSubstr("--emulate [=CARDS]"));
+        EXPECT_THAT(help.output, HasSubstr("Exit code"));
+    }
     const process_result version = run({launcher, "--version"}, with());
     EXPECT_TRUE(exited_with(0, version));
     EXPECT_EQ('0', version.output.at(0)) << version.output;
@@ -55,11 +69,13 @@ TEST_F(command_line, refuses_bad_values_before_it_runs_anything)
 {
     for (const char *option :
          {"--emulate=0", "--emulate=65", "--emulate=-1", "--emulate=many",
-          "--emulate=1.5", "--emulate=99999999999", "--no-such-option"}) {
+          "--emulate=1.5", "--emulate=99999999999", "--emulate=",
+          "--emulate=two\nlines", "--no-such-option", "", "-x", "--slot=2"}) {
         SCOPED_TRACE(option);
         const process_result result =
             run(under_launcher({"echo", "it ran"}, {option}), with());
-        EXPECT_GT(result.exit_code, 0);
+        EXPECT_TRUE(exited_with(2, result));
+        EXPECT_THAT(result.output, HasSubstr("ucx-gaudi: "));
         EXPECT_THAT(result.output, Not(HasSubstr("it ran")));
         EXPECT_NE("", result.output);
     }
@@ -91,6 +107,7 @@ TEST_F(command_line, exits_as_a_shell_does_when_the_command_cannot_run)
 
     EXPECT_TRUE(exited_with(126, emulated({files.path(".")})));
     EXPECT_TRUE(exited_with(127, emulated({files.path("missing")})));
+    EXPECT_TRUE(exited_with(127, emulated({""})));
 }
 
 TEST_F(command_line, passes_the_exit_code_on)
@@ -125,7 +142,7 @@ TEST_F(command_line, takes_no_command_without_the_separator)
          {arguments{launcher, "run", "echo", "it ran"},
           arguments{launcher, "run", "--emulate", "echo", "it ran"}}) {
         const process_result result = run(command, with());
-        EXPECT_GT(result.exit_code, 0);
+        EXPECT_TRUE(exited_with(2, result));
         EXPECT_THAT(result.output, Not(HasSubstr("it ran\n")));
     }
 }
@@ -204,17 +221,218 @@ TEST_F(command_line, works_through_a_symbolic_link_and_from_another_folder)
     EXPECT_EQ(stub + "\n", result.output);
 }
 
-TEST_F(command_line, says_what_is_missing_in_an_incomplete_installation)
+TEST_F(command_line, replaces_the_stub_of_another_installation)
+{
+    const std::string other =
+        std::string(GAUDI_TOOLS_DIR "/no-module/") + preloaded;
+    EXPECT_EQ(stub + ":libm.so.6",
+              seen("LD_PRELOAD", {}, {{"LD_PRELOAD", other + " libm.so.6"}}));
+}
+
+TEST_F(command_line, leaves_the_stub_behind_what_has_to_be_first)
+{
+    const std::string list = "libm.so.6:" + stub;
+    EXPECT_EQ(list, seen("LD_PRELOAD", {}, {{"LD_PRELOAD", list}}));
+}
+
+TEST_F(command_line, in_a_slot_preloads_nothing)
+{
+    EXPECT_EQ("", seen("LD_PRELOAD", {"--slot"}));
+    EXPECT_EQ(slot, seen("LD_LIBRARY_PATH", {"--slot"}));
+    EXPECT_EQ(slot + ":" + emulator + ":/a:/b",
+              seen("LD_LIBRARY_PATH", {"--slot", "--emulate"},
+                   {{"LD_LIBRARY_PATH", "/a;/b"}}));
+    EXPECT_EQ("libm.so.6",
+              seen("LD_PRELOAD", {"--slot"}, {{"LD_PRELOAD", "libm.so.6"}}));
+    EXPECT_EQ(stub, seen("LD_PRELOAD", {"--slot"}, {{"LD_PRELOAD", stub}}));
+}
+
+TEST_F(command_line, puts_its_directories_first_and_once)
+{
+    EXPECT_EQ(
+        slot + ":" + emulator + ":/a::/b",
+        seen("LD_LIBRARY_PATH", {"--slot", "--emulate"},
+             {{"LD_LIBRARY_PATH", "/a:" + emulator + "::" + slot + ":/b"}}));
+}
+
+TEST_F(command_line, in_a_slot_names_transports_as_ucx_does)
+{
+    EXPECT_EQ("gaudi_cpy,sm",
+              seen("UCX_TLS", {"--slot"}, {{"UCX_TLS", "gaudi_copy,sm"}}));
+    EXPECT_EQ("^gaudi_cpy",
+              seen("UCX_TLS", {"--slot"}, {{"UCX_TLS", "^gaudi"}}));
+    EXPECT_EQ("tcp", seen("UCX_TLS", {"--slot"}, {{"UCX_TLS", "tcp"}}));
+    EXPECT_EQ("", seen("UCX_TLS", {"--slot"}));
+}
+
+TEST_F(command_line, in_a_slot_refuses_to_mix_two_ucx)
 {
     scratch_directory files;
-    const std::string bin = files.path("bin");
-    ASSERT_EQ(0, mkdir(bin.c_str(), 0700));
-    std::filesystem::copy_file(launcher, bin + "/ucx-gaudi");
+    const std::string other = files.file("libucs.so.0", "another one");
     const process_result result =
-        run({bin + "/ucx-gaudi", "run", "--", "echo", "it ran"}, with());
+        run(under_launcher({"echo", "it ran"}, {"--slot"}),
+            with({{"LD_LIBRARY_PATH", "/a:" + files.path(".")}}));
     EXPECT_TRUE(exited_with(1, result));
-    EXPECT_THAT(result.output, HasSubstr(preloaded));
+    EXPECT_THAT(result.output, HasSubstr("LD_LIBRARY_PATH names another UCX"));
+    EXPECT_THAT(result.output, HasSubstr(files.path(".")));
     EXPECT_THAT(result.output, Not(HasSubstr("it ran")));
+}
+
+TEST_F(command_line, says_what_is_missing_in_an_incomplete_installation)
+{
+    struct {
+        const char *part;
+        arguments options;
+    } const cases[] = {
+        {preloaded, {}},
+        {"libuct_gaudi.so.0", {}},
+        {"libuct_gaudi.so.0", {"--slot"}},
+        {"slot", {"--slot"}},
+        {"slot/ucx", {"--slot"}},
+        {"hlthunk-emu/libhl-thunk.so", {"--emulate"}},
+        {"hlthunk-emu/libhl-thunk.so", {"--emulate", "--slot"}},
+    };
+    for (const auto &[part, options] : cases) {
+        SCOPED_TRACE(part);
+        const copied_installation copy;
+        copy.remove(part);
+        for (const char *subcommand : {"run", "env"}) {
+            arguments command{copy.launcher(), subcommand};
+            command.insert(command.end(), options.begin(), options.end());
+            if (subcommand == std::string("run")) {
+                command.insert(command.end(), {"--", "echo", "it ran"});
+            }
+            const process_result result = run(command, with());
+            EXPECT_TRUE(exited_with(1, result));
+            EXPECT_THAT(result.output, HasSubstr("missing"));
+            EXPECT_THAT(result.output,
+                        HasSubstr(std::string(part).substr(0, 4)));
+            EXPECT_THAT(result.output, HasSubstr("to mend it, "));
+            EXPECT_THAT(result.output, Not(HasSubstr("it ran")));
+            EXPECT_THAT(result.output, Not(HasSubstr("export")));
+        }
+    }
+}
+
+TEST_F(command_line, says_which_paths_the_loader_cannot_be_given)
+{
+    struct {
+        const char *directory;
+        const char *variable;
+        arguments options;
+    } const cases[] = {
+        {"a space", "LD_PRELOAD", {}},
+        {"a:colon", "LD_PRELOAD", {}},
+        {"$ORIGIN", "LD_PRELOAD", {}},
+        {"a:colon", "LD_LIBRARY_PATH", {"--slot"}},
+        {"a;semicolon", "LD_LIBRARY_PATH", {"--slot"}},
+        {"$LIB", "LD_LIBRARY_PATH", {"--slot"}},
+        {"a;semicolon", "LD_LIBRARY_PATH", {"--emulate"}},
+    };
+    for (const auto &[directory, variable, options] : cases) {
+        SCOPED_TRACE(directory);
+        const copied_installation copy(directory);
+        arguments command{copy.launcher(), "env"};
+        command.insert(command.end(), options.begin(), options.end());
+        const process_result result = run(command, with());
+        EXPECT_TRUE(exited_with(1, result));
+        EXPECT_THAT(result.output,
+                    HasSubstr(std::string("cannot be in ") + variable));
+        EXPECT_THAT(result.output, Not(HasSubstr("export")));
+    }
+}
+
+/* --- env -------------------------------------------------------------------*/
+
+TEST_F(command_line, env_prints_exports_and_nothing_else)
+{
+    const process_result result =
+        run({launcher, "env", "--emulate=3", "--slot"}, with());
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_EQ("export UCX_GAUDI_DRIVER='emulator'\n"
+              "export HLTHUNK_EMU_DEVICES='3'\n"
+              "export LD_LIBRARY_PATH='" +
+                  slot + ":" + emulator + "'\n",
+              result.output);
+    EXPECT_EQ("export LD_PRELOAD='" + stub + "'\n",
+              run({launcher, "env"}, with()).output);
+}
+
+TEST_F(command_line, env_sets_what_run_sets)
+{
+    const environment before = {{"LD_PRELOAD", "libm.so.6"},
+                                {"LD_LIBRARY_PATH", "/a;/b c:"},
+                                {"HLTHUNK_EMU_DEVICES", "4"},
+                                {"UCX_TLS", "gaudi_copy,sm"}};
+    const char *const names  = "LD_PRELOAD LD_LIBRARY_PATH UCX_GAUDI_DRIVER "
+                               "HLTHUNK_EMU_DEVICES UCX_TLS";
+    const std::string show   = std::string("for n in ") + names +
+                             "; do printf '%s=<%s>\\n' $n \"$(printenv $n)\"; "
+                             "done";
+    for (const arguments &options :
+         {arguments{}, arguments{"--slot"}, arguments{"--emulate"},
+          arguments{"--emulate=2"}, arguments{"--emulate", "--slot"}}) {
+        std::string flags;
+        for (const std::string &option : options) {
+            flags += " " + option;
+        }
+        SCOPED_TRACE(flags);
+        const process_result launched =
+            run(under_launcher({"sh", "-c", show}, options), with(before));
+        const std::string set = "eval \"$(env" + flags + ")\"; ";
+        const std::string child =
+            "sh -c '" + std::regex_replace(show, std::regex("'"), "'\\''") +
+            "'";
+        EXPECT_TRUE(exited_with(0, launched));
+        EXPECT_EQ(launched.output, script(set + child, before).output);
+        EXPECT_EQ(launched.output, script(set + set + child, before).output)
+            << "evaluated twice";
+    }
+}
+
+TEST_F(command_line, env_keeps_every_character)
+{
+    const std::string old =
+        "/it's:/a \"b\":/$(echo no):/`echo no`:/two\nlines:/*:\\:/e=f !#~";
+    const process_result result =
+        script("eval \"$(env --slot)\"; printf '%s' \"$LD_LIBRARY_PATH\"",
+               {{"LD_LIBRARY_PATH", old}});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_EQ(slot + ":" + old, result.output);
+}
+
+TEST_F(command_line, env_serves_programs)
+{
+    for (const char *options : {"--emulate", "--emulate --slot"}) {
+        SCOPED_TRACE(options);
+        const process_result result =
+            script(std::string("eval \"$(env ") + options + ")\"; ucx_info -d");
+        EXPECT_TRUE(is_quiet_success(result));
+        EXPECT_EQ(1u, lines_with(result.output, "Device: gaudi").size());
+    }
+}
+
+TEST_F(command_line, env_and_info_take_no_command)
+{
+    for (const char *subcommand : {"env", "info"}) {
+        for (const arguments &rest :
+             {arguments{"--", "echo", "it ran"}, arguments{"--"},
+              arguments{"echo", "it ran"}}) {
+            arguments command{launcher, subcommand};
+            command.insert(command.end(), rest.begin(), rest.end());
+            const process_result result = run(command, with());
+            EXPECT_TRUE(exited_with(2, result));
+            EXPECT_THAT(result.output, Not(HasSubstr("it ran\n")));
+            EXPECT_THAT(result.output, Not(HasSubstr("export")));
+        }
+    }
+}
+
+TEST_F(command_line, says_so_when_it_cannot_write)
+{
+    const process_result result = script("env > /dev/full");
+    EXPECT_TRUE(exited_with(1, result));
+    EXPECT_THAT(result.output, HasSubstr("ucx-gaudi: cannot write"));
 }
 
 } // namespace gaudi::test

@@ -1,0 +1,60 @@
+/**
+ * The cards of the box and who has them. Opens control nodes only.
+ */
+#pragma once
+
+#include "hlthunk_shim/library.h"
+#include "launcher/holders.h"
+#include "launcher/machine.h"
+#include "launcher/problem.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace launcher {
+
+enum class card_state {
+    free,
+    ours,   /**< a process of this user has it */
+    busy,   /**< somebody else has it */
+    unknown /**< the driver library cannot tell, and nobody is seen with it */
+};
+
+const char *to_string(card_state state);
+
+/**
+ * Who has a card.
+ *
+ * @param taken  What the driver says; none: it cannot tell.
+ * @param seen   Processes that were seen with the card open.
+ * @param user   Whose processes are "ours".
+ */
+card_state find_state(std::optional<bool> taken,
+                      const std::vector<holder> &seen, uid_t user);
+
+struct card {
+    unsigned index; /**< as in UCX_GAUDI_DEVICES */
+    std::string bus_id;
+    std::optional<unsigned> module_id;
+    std::optional<unsigned> numa_node;
+    std::optional<uint64_t> memory; /**< bytes; none: the driver does not say */
+    std::optional<uint64_t> free_memory;
+    card_state state = card_state::unknown;
+    bool emulated    = false;
+    bool usable      = true; /**< by the transports, when it is free */
+    std::vector<holder> held_by;
+};
+
+struct card_list {
+    std::vector<card> cards;
+    problems complaints; /**< of the driver, card by card */
+};
+
+card_list list_cards(const gaudi::shim::library &driver, const machine &where);
+
+/** As sysfs says, if it knows this card. */
+std::optional<unsigned> numa_node_of(const std::string &sys,
+                                     const std::string &bus_id);
+
+} // namespace launcher

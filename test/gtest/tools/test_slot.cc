@@ -1,0 +1,369 @@
+/* Slot loading: UCX's own loader finds the module, and nothing is lost. */
+#include "gtest/tools/copied_installation.h"
+
+#include <algorithm>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char late_ucx[]  = GAUDI_TOOLS_DIR "/late_ucx";
+constexpr char plugin[]    = GAUDI_TOOLS_DIR "/liblate_ucx_plugin.so";
+constexpr char displaced[] = GAUDI_TOOLS_DIR "/displaced";
+constexpr char slot_name[] = "libuct_rdmacm.so.0";
+
+/* What the module says at debug level of the module that it displaces. */
+constexpr char loaded[]     = "which a slot displaces";
+constexpr char not_loaded[] = "which a slot displaces, cannot be loaded";
+
+class slot : public tools {
+protected:
+    [[nodiscard]] process_result
+    in_slot(const arguments &command, const environment &variables = {}) const
+    {
+        return run(under_launcher(command, {"--emulate", "--slot"}),
+                   with(variables));
+    }
+};
+
+/* A UCX of one's own whose directory of modules holds nothing but a module
+ * under another one's name. */
+class lone_slot : public tools {
+protected:
+    void make(const std::string &target)
+    {
+        const fs::path libucs =
+            fs::canonical(fs::path(library) / "slot" / "libucs.so.0");
+        fs::create_directories(files.path("ucx"));
+        fs::create_directories(files.path("empty"));
+        fs::copy_file(libucs, files.path("libucs.so.0"));
+        fs::create_symlink(target, files.path("ucx/") + slot_name);
+    }
+
+    [[nodiscard]] process_result in_it(const arguments &command,
+                                       environment variables) const
+    {
+        variables["LD_LIBRARY_PATH"]  = files.path(".");
+        variables["UCX_GAUDI_DRIVER"] = "emulator";
+        return run(command, with(variables));
+    }
+
+    scratch_directory files;
+    const std::string own = std::string(library) + "/libuct_gaudi.so.0";
+};
+
+std::vector<std::string> components(const process_result &result)
+{
+    std::vector<std::string> lines = lines_with(result.output, "component ");
+    std::sort(lines.begin(), lines.end());
+    return lines;
+}
+
+struct sockets {
+    int ends[2] = {-1, -1};
+
+    sockets()
+    {
+        EXPECT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
+    }
+    ~sockets() { close_both(); }
+    sockets(const sockets &)            = delete;
+    sockets &operator=(const sockets &) = delete;
+
+    void close_both()
+    {
+        for (int &end : ends) {
+            close(end);
+            end = -1;
+        }
+    }
+};
+
+class slot_contents : public slot,
+                      public ::testing::WithParamInterface<
+                          std::tuple<const char *, const char *>> {};
+
+} // namespace
+
+TEST_F(slot, adds_its_component_and_loses_none)
+{
+    const process_result plain  = run({late_ucx, "uct"}, with());
+    const process_result result = in_slot({late_ucx, "uct"});
+    EXPECT_TRUE(is_quiet_success(plain));
+    EXPECT_TRUE(is_quiet_success(result));
+    std::vector<std::string> expected = components(plain);
+    EXPECT_THAT(expected, ::testing::Contains("component rdmacm"));
+    expected.emplace_back("component gaudi_copy");
+    EXPECT_THAT(components(result),
+                ::testing::UnorderedElementsAreArray(expected));
+}
+
+TEST_F(slot, lists_the_cards_and_the_rest_as_before)
+{
+    const process_result plain = run({"ucx_info", "-d"}, with());
+    const process_result result =
+        in_slot({"ucx_info", "-d"}, {{"UCX_GAUDI_DEVICES", "all"}});
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_EQ(8u, lines_with(result.output, "Device: gaudi").size());
+    EXPECT_EQ(1u, lines_with(result.output, "Component: gaudi_copy").size());
+    EXPECT_EQ(lines_with(plain.output, "Component: ").size() + 1,
+              lines_with(result.output, "Component: ").size());
+    EXPECT_EQ(lines_with(plain.output, "onnection manager"),
+              lines_with(result.output, "onnection manager"));
+}
+
+TEST_F(slot, shows_the_variables)
+{
+    const process_result result = in_slot({"ucx_info", "-c"});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_EQ(0u, lines_with(result.output, "UCX  WARN").size());
+    for (const char *setting :
+         {"UCX_GAUDI_DRIVER=emulator\n", "UCX_GAUDI_DEVICES=auto\n",
+          "UCX_GAUDI_COPY_STAGING_CHUNK=64K\n"}) {
+        EXPECT_THAT(result.output, HasSubstr(setting));
+    }
+}
+
+TEST_F(slot, uses_every_variable)
+{
+    const process_result result = in_slot(
+        {"ucx_info", "-p", "-w", "-u", "t"},
+        {{"UCX_GAUDI_DEVICES", "3"}, {"UCX_GAUDI_COPY_STAGING_COUNT", "4"}});
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_THAT(result.output, HasSubstr("gaudi_cpy/gaudi3"));
+}
+
+TEST_F(slot, says_nothing_of_gaudi_on_a_machine_without_a_card)
+{
+    const process_result result =
+        run(under_launcher({"ucx_info", "-p", "-w", "-u", "t"}, {"--slot"}),
+            with({{"UCX_GAUDI_DEVICES", "all"}}));
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_THAT(result.output, Not(HasSubstr("gaudi_cpy")));
+}
+
+TEST_F(slot, rewrites_the_transport_list_in_the_launcher)
+{
+    for (const char *tls : {"gaudi_copy,sm", "gaudi,sm", "gaudi_cpy,sm"}) {
+        SCOPED_TRACE(tls);
+        const process_result result =
+            in_slot({"ucx_info", "-p", "-w", "-u", "t"}, {{"UCX_TLS", tls}});
+        EXPECT_TRUE(is_quiet_success(result));
+        EXPECT_THAT(result.output, HasSubstr("gaudi_cpy/gaudi0"));
+    }
+}
+
+TEST_F(slot, reaches_programs_that_load_ucx_later)
+{
+    for (const arguments &command :
+         {arguments{late_ucx, "global"}, arguments{late_ucx, "local"},
+          arguments{late_ucx, "plugin", plugin}}) {
+        SCOPED_TRACE(command.at(1));
+        const process_result result =
+            in_slot(command, {{"UCX_TLS", "gaudi_copy,sm"}});
+        EXPECT_TRUE(is_quiet_success(result));
+        EXPECT_THAT(result.output, HasSubstr("gaudi_cpy/gaudi0"));
+    }
+}
+
+TEST_F(slot, maps_nothing_in_programs_without_ucx)
+{
+    const std::string print = "print(open('/proc/self/maps').read())";
+    for (const arguments &command : {arguments{"cat", "/proc/self/maps"},
+                                     arguments{"python3", "-c", print}}) {
+        const process_result result = in_slot(command);
+        EXPECT_TRUE(is_quiet_success(result));
+        EXPECT_THAT(result.output, HasSubstr("libc.so"));
+        EXPECT_THAT(result.output,
+                    Not(::testing::ContainsRegex("libuc[mpst]\\.so")));
+        EXPECT_THAT(result.output, Not(HasSubstr("gaudi")));
+        EXPECT_THAT(result.output, Not(HasSubstr("libhl-thunk")));
+    }
+    EXPECT_EQ("", in_slot({"/bin/true"}).output);
+}
+
+TEST_F(slot, and_preload_together_load_the_module_once)
+{
+    const arguments launched = under_launcher(
+        under_launcher({late_ucx, "uct"}, {"--emulate", "--slot"}));
+    const process_result plain  = run({late_ucx, "uct"}, with());
+    const process_result result = run(launched, with());
+    EXPECT_TRUE(is_quiet_success(result));
+    std::vector<std::string> expected = components(plain);
+    expected.emplace_back("component gaudi_copy");
+    EXPECT_THAT(components(result),
+                ::testing::UnorderedElementsAreArray(expected));
+
+    /* Early enough for a program that has UCX from its start, too. */
+    const process_result listed =
+        run(under_launcher(under_launcher({"ucx_info", "-d"}, {"--slot"})),
+            with({{"UCX_LOG_LEVEL", "debug"}}));
+    EXPECT_TRUE(exited_with(0, listed));
+    EXPECT_EQ(1u, lines_with(listed.output, "Device: gaudi").size());
+    EXPECT_EQ(1u, lines_with(listed.output, loaded).size());
+    const process_result perftest =
+        run(under_launcher(under_launcher({"ucx_perftest", "-h"}, {"--slot"})),
+            with());
+    EXPECT_EQ(1u, lines_with(perftest.output, "gaudi - ").size());
+}
+
+TEST_F(slot, does_not_reach_the_memory_types_of_perftest)
+{
+    /* It reads its command line before UCX loads its modules. */
+    const process_result result =
+        in_slot({"ucx_perftest", "-t", "tag_bw", "-m", "gaudi"});
+    EXPECT_NE(0, result.exit_code);
+    EXPECT_THAT(result.output, HasSubstr("unsupported memory type: \"gaudi\""));
+}
+
+TEST_F(slot, tells_at_debug_level_which_module_it_brings_in)
+{
+    const process_result result =
+        in_slot({"ucx_info", "-d"}, {{"UCX_LOG_LEVEL", "debug"}});
+    const auto lines = lines_with(result.output, loaded);
+    ASSERT_EQ(1u, lines.size());
+    EXPECT_THAT(lines[0], HasSubstr(std::string("/ucx/") + slot_name));
+    EXPECT_THAT(lines[0], Not(HasSubstr(library)));
+}
+
+TEST_F(slot, leaves_out_what_ucx_is_told_to_leave_out)
+{
+    const process_result result =
+        in_slot({late_ucx, "uct"}, {{"UCX_MODULES", "^rdmacm"}});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_THAT(components(result),
+                Not(::testing::Contains("component rdmacm")));
+    const process_result both =
+        run(under_launcher(
+                under_launcher({late_ucx, "uct"}, {"--emulate", "--slot"})),
+            with({{"UCX_MODULES", "^rdmacm"}}));
+    EXPECT_THAT(components(both), Not(::testing::Contains("component rdmacm")));
+    EXPECT_THAT(components(both), ::testing::Contains("component gaudi_copy"));
+}
+
+TEST_F(slot, works_at_a_path_with_spaces)
+{
+    const copied_installation copy("it's a path");
+    const process_result result = run(
+        {copy.launcher(), "run", "--emulate", "--slot", "--", "ucx_info", "-d"},
+        with());
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_EQ(1u, lines_with(result.output, "Device: gaudi").size());
+}
+
+TEST_P(slot_contents, arrive_unchanged)
+{
+    const auto &[tls, proto] = GetParam();
+    sockets connection;
+    process_options options =
+        with({{"UCX_TLS", std::string("gaudi_copy,") + tls},
+              {"UCX_PROTO_ENABLE", proto}});
+    const auto peer = [](const char *side) {
+        return under_launcher(
+            {GAUDI_TOOLS_DIR "/ucp_peer", side, "gaudi", "gaudi"},
+            {"--emulate", "--slot"});
+    };
+
+    options.inherited_fd = connection.ends[0];
+    process receiver(peer("receiver"), options);
+    options.inherited_fd = connection.ends[1];
+    process sender(peer("sender"), options);
+    connection.close_both();
+
+    const process_result sent     = sender.wait();
+    const process_result received = receiver.wait();
+    EXPECT_TRUE(is_quiet_success(sent)) << "sender";
+    EXPECT_TRUE(is_quiet_success(received)) << "receiver";
+    EXPECT_THAT(sent.output, HasSubstr("all sent"));
+    EXPECT_THAT(received.output, HasSubstr("all received"));
+}
+
+INSTANTIATE_TEST_SUITE_P(of_messages, slot_contents,
+                         ::testing::Combine(::testing::Values("sm", "tcp"),
+                                            ::testing::Values("n", "y")),
+                         [](const auto &test) {
+                             return std::string(std::get<0>(test.param)) +
+                                    "_proto_" + std::get<1>(test.param);
+                         });
+
+TEST_F(lone_slot, finds_the_displaced_module_where_ucx_is_told_to_look)
+{
+    make(own);
+    const process_result result =
+        in_it({late_ucx, "uct"}, {{"UCX_MODULE_DIR", displaced}});
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_EQ(1u, lines_with(result.output, "displaced module: loaded").size());
+    EXPECT_EQ(
+        1u, lines_with(result.output, "displaced module: initialized").size());
+    EXPECT_THAT(components(result),
+                ::testing::Contains("component gaudi_copy"));
+}
+
+TEST_F(lone_slot, takes_what_is_beside_ucx_first)
+{
+    const process_result result =
+        run(under_launcher({late_ucx, "uct"}, {"--emulate", "--slot"}),
+            with({{"UCX_MODULE_DIR", displaced}}));
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_THAT(components(result), ::testing::Contains("component rdmacm"));
+    EXPECT_THAT(result.output, Not(HasSubstr("displaced module")));
+}
+
+TEST_F(lone_slot, goes_on_without_the_displaced_module)
+{
+    make(own);
+    for (const char *directory : {"empty", "ucx", "no-such-directory"}) {
+        SCOPED_TRACE(directory);
+        const environment variables = {
+            {"UCX_MODULE_DIR", files.path(directory)}};
+        const process_result quiet = in_it({late_ucx, "uct"}, variables);
+        EXPECT_TRUE(is_quiet_success(quiet));
+        EXPECT_THAT(components(quiet),
+                    ::testing::Contains("component gaudi_copy"));
+
+        environment talking      = variables;
+        talking["UCX_LOG_LEVEL"] = "debug";
+        const auto lines =
+            lines_with(in_it({late_ucx, "uct"}, talking).output, loaded);
+        for (const std::string &line : lines) {
+            EXPECT_THAT(line, HasSubstr(not_loaded));
+        }
+        EXPECT_EQ((directory == std::string("ucx")) ? 0u : 1u, lines.size());
+    }
+}
+
+TEST_F(lone_slot, goes_on_with_a_displaced_module_that_is_no_library)
+{
+    make(own);
+    (void)files.file(std::string("empty/") + slot_name, "no library");
+    const process_result result =
+        in_it({late_ucx, "uct"}, {{"UCX_MODULE_DIR", files.path("empty")},
+                                  {"UCX_LOG_LEVEL", "debug"}});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_EQ(1u, lines_with(result.output, not_loaded).size());
+    EXPECT_THAT(components(result),
+                ::testing::Contains("component gaudi_copy"));
+}
+
+TEST_F(lone_slot, brings_the_displaced_module_in_for_another_ucx_version_too)
+{
+    make(GAUDI_TOOLS_DIR "/other-version/libuct_gaudi.so.0");
+    const process_result result =
+        in_it({late_ucx, "uct"}, {{"UCX_MODULE_DIR", displaced}});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_EQ(1u, lines_with(result.output, "UCX 9.9.9").size());
+    EXPECT_THAT(components(result),
+                Not(::testing::Contains("component gaudi_copy")));
+    EXPECT_EQ(
+        1u, lines_with(result.output, "displaced module: initialized").size());
+}
+
+} // namespace gaudi::test
