@@ -8,17 +8,6 @@
 
 namespace gaudi::shim {
 
-namespace {
-
-/* Store a number unless a higher one is there. */
-void raise(std::atomic<uint64_t> &target, uint64_t value)
-{
-    uint64_t seen = target.load();
-    while ((seen < value) && !target.compare_exchange_weak(seen, value)) {}
-}
-
-} // namespace
-
 device::device(const library &lib, int fd, std::string bus_id)
     : lib_(lib), fd_(fd), bus_id_(std::move(bus_id))
 {}
@@ -79,14 +68,13 @@ uint64_t device::vacate(std::atomic<uint64_t> &slot)
     return 0;
 }
 
-/* What keeps so many submissions from going on; 0 when nothing does. */
-uint64_t device::find_blocking(uint32_t submissions)
+uint64_t device::blocking_job()
 {
     const uint64_t next = last_seq_.load() + 1;
     /* Each refused submission may have used up a number. */
-    const uint64_t count = std::min<uint64_t>(
-        uint64_t{submissions} + refused_.load(), max_cs_in_flight);
-    for (uint64_t seq = next; seq < next + count; ++seq) {
+    const uint64_t last =
+        next + std::min(refused_.load(), max_cs_in_flight - 1);
+    for (uint64_t seq = next; seq <= last; ++seq) {
         const uint64_t holder = vacate(running_[seq % max_cs_in_flight]);
         if (holder != 0) {
             return holder;
@@ -95,39 +83,32 @@ uint64_t device::find_blocking(uint32_t submissions)
     return 0;
 }
 
-uint64_t device::blocking_job()
-{
-    return find_blocking(submitting_.load() + 1);
-}
-
 int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
 {
-    /* Threads that are inside get numbers, too. The one that came in last looks
-     * at all slots that they and it can get; it counts itself before it reads
-     * the last number, and off after its own has been noted. */
-    const uint32_t submissions = ++submitting_;
-    int ret                    = -EAGAIN;
-
-    if (find_blocking(submissions) == 0) {
-        hlthunk_cs_in in{};
-        hlthunk_cs_out out{};
-        in.chunks_execute     = chunks;
-        in.num_chunks_execute = count;
-
-        ret = lib_.hlthunk_command_submission(fd_, &in, &out);
-        if (ret == 0) {
-            refused_ = 0;
-            /* Threads may get their answers in another order than the driver
-             * gave. */
-            raise(running_[out.seq % max_cs_in_flight], out.seq);
-            raise(last_seq_, out.seq);
-            seq_p = out.seq;
-        } else {
-            ++refused_;
-        }
+    /* Held until the number is noted. Other threads could otherwise go once
+     * around the driver's ring meanwhile, and it would forget the job before
+     * anybody here knows of it. */
+    const std::lock_guard<std::mutex> guard(submit_lock_);
+    if (blocking_job() != 0) {
+        return -EAGAIN;
     }
-    --submitting_;
-    return ret;
+
+    hlthunk_cs_in in{};
+    hlthunk_cs_out out{};
+    in.chunks_execute     = chunks;
+    in.num_chunks_execute = count;
+
+    int ret = lib_.hlthunk_command_submission(fd_, &in, &out);
+    if (ret != 0) {
+        ++refused_;
+        return ret;
+    }
+
+    running_[out.seq % max_cs_in_flight] = out.seq;
+    last_seq_                            = out.seq;
+    refused_                             = 0;
+    seq_p                                = out.seq;
+    return 0;
 }
 
 int device::ask_driver(uint64_t seq, uint32_t timeout_us) const

@@ -2,8 +2,9 @@
  * An open card.
  *
  * Owns the compute file descriptor that it opened, and the count of submissions
- * in flight on it. Thread-safe. Memory handles, mappings and queues refer to
- * their device and must go first.
+ * in flight on it. Thread-safe; submissions go to the driver one at a time, as
+ * it takes them one at a time anyway. Memory handles, mappings and queues refer
+ * to their device and must go first.
  */
 #pragma once
 
@@ -45,8 +46,7 @@ public:
      *
      * @return 0; -EAGAIN when the driver's limit of jobs in flight is reached
      *         (the driver is not called then, it would spin), see
-     *         @ref blocking_job; else -errno. Of threads that race for the last
-     *         slots, some may get -EAGAIN although one is left.
+     *         @ref blocking_job; else -errno.
      */
     [[nodiscard]] int submit(hl_cs_chunk *chunks, uint32_t count,
                              uint64_t &seq_p);
@@ -84,15 +84,14 @@ private:
     device(const library &lib, int fd, std::string bus_id);
     int ask_driver(uint64_t seq, uint32_t timeout_us) const;
     uint64_t vacate(std::atomic<uint64_t> &slot);
-    uint64_t find_blocking(uint32_t submissions);
 
     const library &lib_;
     int fd_;
     std::string bus_id_;
     hlthunk_hw_ip_info info_{};
+    std::mutex submit_lock_; /* outside failed_lock_ */
     std::atomic<uint64_t> last_seq_{0};
-    std::atomic<uint32_t> refused_{0};    /* since the last job */
-    std::atomic<uint32_t> submitting_{0}; /* threads inside submit */
+    std::atomic<uint32_t> refused_{0}; /* since the last job */
     /* The driver's own ring, and its rule for "full": which job, by sequence
      * number, has the slot of these six bits; 0 for none known to run. */
     std::atomic<uint64_t> running_[max_cs_in_flight]{};
