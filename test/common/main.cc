@@ -26,7 +26,7 @@ void prepare_environment()
 
 #ifdef __SANITIZE_THREAD__
 /* Forked children of a process with threads start threads of their own. */
-extern "C" const char *__tsan_default_options()
+extern "C" [[gnu::visibility("default")]] const char *__tsan_default_options()
 {
     return "die_after_fork=0";
 }

@@ -172,8 +172,9 @@ TEST(emu_box, a_name_of_64_characters_is_one)
 {
     const std::string name(64, 'n');
     const child_result result =
-        run_with("opens_every_card_of_the_box",
-                 {{"HLTHUNK_EMU_NODE", name}, {"HLTHUNK_EMU_DEVICES", "64"}});
+        run_with("opens_every_card_of_the_box", {{"HLTHUNK_EMU_NODE", name},
+                                                 {"HLTHUNK_EMU_DEVICES", "64"},
+                                                 {"HLTHUNK_EMU_HBM", "48M"}});
     EXPECT_EQ(result.exit_code, 0) << result.error;
 }
 
