@@ -1,0 +1,133 @@
+#include "gtest/tools/peer/cases.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace peer {
+
+namespace {
+
+constexpr size_t kib  = 1024;
+constexpr size_t mib  = kib * kib;
+constexpr size_t last = 63; /* largest skew */
+
+constexpr size_t every_size[] = {0,        1,
+                                 7,        8,
+                                 9,        1000,
+                                 4095,     4096,
+                                 4097,     8 * kib - 1,
+                                 8 * kib,  8 * kib + 1,
+                                 30000,    64 * kib - 1,
+                                 64 * kib, 64 * kib + 1,
+                                 300001,   mib,
+                                 mib + 1,  16 * mib + 3};
+constexpr size_t few[]        = {0, 1, 4097, 64 * kib + 1, mib};
+
+/* Numbers the transfers, and derives what depends on the number. */
+class counter {
+public:
+    transfer next(const char *kind, kind_of_memory from, kind_of_memory to,
+                  size_t size)
+    {
+        ++count_;
+        transfer result;
+        result.name = std::string(kind) + " from " + name_of(from) + " to " +
+                      name_of(to) + ", " + std::to_string(size) + " bytes";
+        result.from            = from;
+        result.to              = to;
+        result.size            = size;
+        result.seed            = 10 + count_;
+        result.skew_from       = (count_ * 7) % (last + 1);
+        result.skew_to         = (count_ * 5 + 1) % (last + 1);
+        result.registered_from = (count_ & 1) != 0;
+        result.registered_to   = (count_ & 2) != 0;
+        return result;
+    }
+
+private:
+    unsigned count_ = 0;
+};
+
+} // namespace
+
+std::span<const size_t> all_sizes()
+{
+    return every_size;
+}
+
+std::span<const size_t> few_sizes()
+{
+    return few;
+}
+
+void for_each_message(
+    std::span<const message_kind> kinds, std::span<const size_t> sizes,
+    const std::function<void(const message_kind &, const transfer &)> &run)
+{
+    constexpr kind_of_memory where[] = {kind_of_memory::heap,
+                                        kind_of_memory::gaudi};
+    counter transfers;
+    for (const message_kind &kind : kinds) {
+        for (const kind_of_memory from : where) {
+            for (const kind_of_memory to : where) {
+                if (kind.to_host_only && (to == kind_of_memory::gaudi)) {
+                    continue;
+                }
+                for (const size_t size : sizes) {
+                    if (size >= kind.smallest) {
+                        run(kind, transfers.next(kind.name, from, to, size));
+                    }
+                }
+            }
+        }
+    }
+}
+
+void for_each_rma(
+    std::span<const size_t> sizes, bool device,
+    const std::function<void(const rma_kind &, const transfer &)> &run)
+{
+    std::vector<kind_of_memory> where = {kind_of_memory::heap,
+                                         kind_of_memory::host};
+    if (device) {
+        where.push_back(kind_of_memory::gaudi);
+    }
+    counter transfers;
+    for (const rma_kind &kind : rma_kinds()) {
+        for (const kind_of_memory local : where) {
+            for (const kind_of_memory remote : where) {
+                for (const size_t size : sizes) {
+                    for (const bool registered : {false, true}) {
+                        transfer what =
+                            transfers.next(kind.name, local, remote, size);
+                        what.registered_from = registered;
+                        run(kind, what);
+                    }
+                }
+            }
+        }
+    }
+}
+
+memories::memories(const context &of, std::span<const size_t> sizes)
+{
+    const size_t room =
+        *std::max_element(sizes.begin(), sizes.end()) + 2 * guard + last;
+    for (const kind_of_memory kind :
+         {kind_of_memory::heap, kind_of_memory::host, kind_of_memory::gaudi}) {
+        all_[kind] = std::make_unique<memory>(of, kind, room);
+    }
+}
+
+slot memories::from(const transfer &what)
+{
+    return {at(what.from), guard + what.skew_from, what.size,
+            what.registered_from};
+}
+
+slot memories::to(const transfer &what)
+{
+    return {at(what.to), guard + what.skew_to, what.size, what.registered_to};
+}
+
+} // namespace peer

@@ -1,0 +1,61 @@
+/**
+ * What the programs of this folder go through. Both sides of a transfer count
+ * alike, so that each knows what the other does.
+ */
+#pragma once
+
+#include "gtest/tools/peer/kinds.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace peer {
+
+/** One transfer. */
+struct transfer {
+    std::string name;
+    kind_of_memory from; /**< sender's, or the initiator's of RMA */
+    kind_of_memory to;   /**< receiver's, or the target's of RMA */
+    size_t size;
+    unsigned seed;    /**< of the bytes that move */
+    size_t skew_from; /**< how far behind the guard they start */
+    size_t skew_to;
+    bool registered_from; /**< whether UCP is told the memory's handle */
+    bool registered_to;
+};
+
+/** Seed of what is there before. */
+inline constexpr unsigned seed_before = 3;
+
+/** Sizes: none, odd ones, and those around UCP's and our own thresholds. */
+std::span<const size_t> all_sizes();
+std::span<const size_t> few_sizes();
+
+/** Every transfer of the kinds, in order. */
+void for_each_message(
+    std::span<const message_kind> kinds, std::span<const size_t> sizes,
+    const std::function<void(const message_kind &, const transfer &)> &run);
+
+/** @param device  With device memory, not only between host memories. */
+void for_each_rma(
+    std::span<const size_t> sizes, bool device,
+    const std::function<void(const rma_kind &, const transfer &)> &run);
+
+/** Memory of each kind that a side has, each large enough for any transfer. */
+class memories {
+public:
+    memories(const context &of, std::span<const size_t> sizes);
+
+    [[nodiscard]] memory &at(kind_of_memory kind) { return *all_.at(kind); }
+
+    [[nodiscard]] slot from(const transfer &what);
+    [[nodiscard]] slot to(const transfer &what);
+
+private:
+    std::map<kind_of_memory, std::unique_ptr<memory>> all_;
+};
+
+} // namespace peer

@@ -1,0 +1,63 @@
+/**
+ * The kinds of traffic: how each sends and receives a slot's bytes.
+ *
+ * Every function starts something, and the caller makes the workers progress
+ * until it is done.
+ */
+#pragma once
+
+#include "gtest/tools/peer/memory.h"
+#include "gtest/tools/peer/side.h"
+
+#include <memory>
+#include <span>
+#include <string>
+
+namespace peer {
+
+/** Two-sided: one side sends, the other receives. */
+struct message_kind {
+    const char *name;
+    size_t smallest;     /**< bytes that it can send */
+    bool receives_first; /**< the receiver waits when the message comes */
+    bool to_host_only;   /**< UCP hands out host memory of its own */
+    operation (*send)(side &from, const slot &what);
+    /** When it is there before anybody wants it. Null: need not be asked. */
+    bool (*has_come)(side &to, const slot &what);
+    operation (*receive)(side &to, const slot &what);
+};
+
+std::span<const message_kind> tag_kinds();
+std::span<const message_kind> active_message_kinds();
+std::span<const message_kind> stream_kinds();
+
+/** Memory of another worker. Belongs to the endpoint that it was unpacked on.*/
+class remote_memory {
+public:
+    remote_memory(side &of, uint64_t address, const std::vector<char> &key);
+    ~remote_memory();
+    remote_memory(const remote_memory &)            = delete;
+    remote_memory &operator=(const remote_memory &) = delete;
+
+    [[nodiscard]] uint64_t address() const { return address_; }
+    [[nodiscard]] ucp_rkey_h key() const { return key_; }
+
+private:
+    uint64_t address_;
+    ucp_rkey_h key_ = nullptr;
+};
+
+/** One-sided: done when the bytes are where they belong. */
+struct rma_kind {
+    const char *name;
+    bool is_put;
+    operation (*start)(side &by, const slot &local, const remote_memory &remote,
+                       size_t offset);
+};
+
+std::span<const rma_kind> rma_kinds();
+
+/** Registers the handler of active messages for a side of this number. */
+std::shared_ptr<mailbox> make_mailbox(worker &of, unsigned number);
+
+} // namespace peer

@@ -1,0 +1,256 @@
+#include "gtest/tools/peer/memory.h"
+
+#include "gtest/tools/peer/check.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+
+#include <ucs/memory/memory_type.h>
+
+namespace peer {
+
+namespace {
+
+/* Moves bytes between host and device memory. Nothing of what is tested is set
+ * here: always the default protocols, and no other transport. */
+class mover {
+public:
+    static mover &instance()
+    {
+        static mover the_one;
+        return the_one;
+    }
+
+    void copy(void *to, const void *from, size_t size)
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        const ucp_request_param_t defaults{};
+        ucs_status_ptr_t requests[] = {
+            ucp_tag_recv_nbx(worker_, to, size, 1, UINT64_MAX, &defaults),
+            ucp_tag_send_nbx(ep_, from, size, 1, &defaults)};
+        for (ucs_status_ptr_t request : requests) {
+            wait(request);
+        }
+    }
+
+private:
+    mover()
+    {
+        ucp_config_t *config = nullptr;
+        require(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
+        for (const auto &[name, value] : {std::pair("TLS", "gaudi_cpy,self"),
+                                          std::pair("PROTO_ENABLE", "n")}) {
+            require(ucp_config_modify(config, name, value), name);
+        }
+        ucp_params_t params{};
+        params.field_mask = UCP_PARAM_FIELD_FEATURES;
+        params.features   = UCP_FEATURE_TAG;
+        require(ucp_init(&params, config, &context_), "ucp_init");
+        ucp_config_release(config);
+
+        /* Whoever holds the lock uses it. */
+        ucp_worker_params_t worker_params{};
+        worker_params.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+        worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+        require(ucp_worker_create(context_, &worker_params, &worker_),
+                "ucp_worker_create");
+        ucp_address_t *address = nullptr;
+        size_t length          = 0;
+        require(ucp_worker_get_address(worker_, &address, &length),
+                "ucp_worker_get_address");
+        ucp_ep_params_t ep_params{};
+        ep_params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        ep_params.address    = address;
+        require(ucp_ep_create(worker_, &ep_params, &ep_), "ucp_ep_create");
+        ucp_worker_release_address(worker_, address);
+    }
+
+    ~mover()
+    {
+        const ucp_request_param_t defaults{};
+        wait(ucp_ep_close_nbx(ep_, &defaults));
+        ucp_worker_destroy(worker_);
+        ucp_cleanup(context_);
+    }
+
+    void wait(ucs_status_ptr_t request)
+    {
+        operation going(request, "message to itself");
+        while (!going.done()) {
+            ucp_worker_progress(worker_);
+        }
+    }
+
+    std::mutex mutex_;
+    ucp_context_h context_ = nullptr;
+    ucp_worker_h worker_   = nullptr;
+    ucp_ep_h ep_           = nullptr;
+};
+
+/* All bytes come from one sequence; a seed is a place in it. */
+constexpr size_t seed_step  = 127;
+constexpr size_t most_seeds = 4096;
+constexpr size_t most_bytes = (16ul << 20) + 4096;
+constexpr size_t mixing[]   = {0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9};
+
+const char *pattern(unsigned seed)
+{
+    static const std::vector<char> sequence = [] {
+        std::vector<char> bytes(most_bytes + most_seeds * seed_step);
+        for (size_t i = 0; i < bytes.size(); ++i) {
+            const size_t mixed = (i + 1) * mixing[0];
+            bytes[i] =
+                static_cast<char>(((mixed ^ (mixed >> 31)) * mixing[1]) >> 56);
+        }
+        return bytes;
+    }();
+    if (seed >= most_seeds) {
+        die("pattern", "there are not that many seeds");
+    }
+    return sequence.data() + seed * seed_step;
+}
+
+/* Part of a slot, from a position relative to the guard's start. */
+void expect_part(const slot &what, const char *there, size_t first, size_t end,
+                 unsigned seed)
+{
+    const char *wanted = pattern(seed);
+    if (std::memcmp(there + first, wanted + first, end - first) == 0) {
+        return;
+    }
+    while (there[first] == wanted[first]) {
+        ++first;
+    }
+    die(std::string(name_of(what.where.kind())) + " memory, byte " +
+            std::to_string(static_cast<ssize_t>(first) -
+                           static_cast<ssize_t>(guard)),
+        "is " + std::to_string(there[first]) + ", not " +
+            std::to_string(wanted[first]));
+}
+
+} // namespace
+
+const char *name_of(kind_of_memory kind)
+{
+    switch (kind) {
+    case kind_of_memory::heap:
+        return "heap";
+    case kind_of_memory::host:
+        return "host";
+    default:
+        return "gaudi";
+    }
+}
+
+ucs_memory_type_t type_of(kind_of_memory kind)
+{
+    if (kind != kind_of_memory::gaudi) {
+        return UCS_MEMORY_TYPE_HOST;
+    }
+    for (int type = 0; type < UCS_MEMORY_TYPE_LAST; ++type) {
+        if (std::strcmp("gaudi", ucs_memory_type_names[type]) == 0) {
+            return static_cast<ucs_memory_type_t>(type);
+        }
+    }
+    die("memory type gaudi", "UCX does not know it");
+}
+
+memory::memory(const context &of, kind_of_memory kind, size_t size)
+    : of_(of), kind_(kind), size_(size)
+{
+    ucp_mem_map_params_t params{};
+    params.field_mask =
+        UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+    params.length      = size;
+    params.memory_type = type_of(kind);
+    if (kind == kind_of_memory::heap) {
+        heap_.resize(size);
+        params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_ADDRESS;
+        params.address = heap_.data();
+    } else {
+        params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+        params.flags = UCP_MEM_MAP_ALLOCATE;
+    }
+    require(ucp_mem_map(of.get(), &params, &handle_), "ucp_mem_map");
+
+    ucp_mem_attr_t attr{};
+    attr.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_MEM_TYPE;
+    require(ucp_mem_query(handle_, &attr), "ucp_mem_query");
+    if (attr.mem_type != params.memory_type) {
+        die(name_of(kind), "is of another memory type");
+    }
+    data_ = static_cast<char *>(attr.address);
+}
+
+memory::~memory()
+{
+    require(ucp_mem_unmap(of_.get(), handle_), "ucp_mem_unmap");
+}
+
+std::vector<char> memory::pack_key() const
+{
+    void *key   = nullptr;
+    size_t size = 0;
+    require(ucp_rkey_pack(of_.get(), handle_, &key, &size), "ucp_rkey_pack");
+    const char *bytes = static_cast<char *>(key);
+    std::vector<char> result(bytes, bytes + size);
+    ucp_rkey_buffer_release(key);
+    return result;
+}
+
+void memory::store(size_t offset, const char *from, size_t size)
+{
+    if (kind_ == kind_of_memory::gaudi) {
+        mover::instance().copy(data_ + offset, from, size);
+    } else {
+        std::memcpy(data_ + offset, from, size);
+    }
+}
+
+void memory::load(size_t offset, char *to, size_t size) const
+{
+    if (kind_ == kind_of_memory::gaudi) {
+        mover::instance().copy(to, data_ + offset, size);
+    } else {
+        std::memcpy(to, data_ + offset, size);
+    }
+}
+
+void fill(char *data, size_t size, unsigned seed)
+{
+    std::memcpy(data, pattern(seed), size);
+}
+
+void prepare(const slot &what, unsigned seed)
+{
+    what.where.store(what.offset - guard, pattern(seed), what.size + 2 * guard);
+}
+
+void expect(const slot &what, unsigned seed, unsigned around)
+{
+    thread_local std::vector<char> loaded;
+    const size_t size = what.size + 2 * guard;
+    const char *there = what.data() - guard;
+    if (what.where.kind() == kind_of_memory::gaudi) {
+        loaded.resize(std::max(loaded.size(), size));
+        what.where.load(what.offset - guard, loaded.data(), size);
+        there = loaded.data();
+    }
+    expect_part(what, there, 0, guard, around);
+    expect_part(what, there, guard, guard + what.size, seed);
+    expect_part(what, there, guard + what.size, size, around);
+}
+
+ucp_request_param_t parameters_for(const slot &what)
+{
+    ucp_request_param_t params{};
+    if (what.registered) {
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
+        params.memh         = what.where.handle();
+    }
+    return params;
+}
+
+} // namespace peer

@@ -1,0 +1,81 @@
+/**
+ * Memory of the programs' own, and what has to be in it.
+ *
+ * The CPU cannot touch device memory: it is filled and looked at by messages
+ * that another UCP context sends to itself. Threads: those messages take a
+ * lock; everything else belongs to one thread at a time.
+ */
+#pragma once
+
+#include "gtest/tools/peer/side.h"
+
+#include <string>
+#include <vector>
+
+namespace peer {
+
+enum class kind_of_memory {
+    heap,  /**< the program's, registered with UCP */
+    host,  /**< host memory that UCP allocated */
+    gaudi, /**< device memory that UCP allocated */
+};
+
+const char *name_of(kind_of_memory kind);
+
+/** UCP's number of the memory type, by its name. */
+ucs_memory_type_t type_of(kind_of_memory kind);
+
+/** A piece of memory, mapped by a context. */
+class memory {
+public:
+    memory(const context &of, kind_of_memory kind, size_t size);
+    ~memory();
+    memory(const memory &)            = delete;
+    memory &operator=(const memory &) = delete;
+
+    [[nodiscard]] char *data() const { return data_; }
+    [[nodiscard]] size_t size() const { return size_; }
+    [[nodiscard]] ucp_mem_h handle() const { return handle_; }
+    [[nodiscard]] kind_of_memory kind() const { return kind_; }
+
+    /** Key for other workers. */
+    [[nodiscard]] std::vector<char> pack_key() const;
+
+    void store(size_t offset, const char *from, size_t size);
+    void load(size_t offset, char *to, size_t size) const;
+
+private:
+    const context &of_;
+    kind_of_memory kind_;
+    size_t size_;
+    std::vector<char> heap_;
+    ucp_mem_h handle_ = nullptr;
+    char *data_       = nullptr;
+};
+
+/** Bytes on either side of a transfer's that must stay as they were. */
+inline constexpr size_t guard = 96;
+
+/** Where a transfer's bytes come from or go to. */
+struct slot {
+    memory &where;
+    size_t offset;
+    size_t size;
+    bool registered; /**< UCP is told the memory's handle */
+
+    [[nodiscard]] char *data() const { return where.data() + offset; }
+};
+
+/** Bytes of the transfer and around it, all of one seed. */
+void prepare(const slot &what, unsigned seed);
+
+/** Dies unless the transfer's bytes are of one seed, those around of another.*/
+void expect(const slot &what, unsigned seed, unsigned around);
+
+/** Parameters of an operation on the slot. */
+ucp_request_param_t parameters_for(const slot &what);
+
+/** The bytes that everything is filled with, by seed. */
+void fill(char *data, size_t size, unsigned seed);
+
+} // namespace peer

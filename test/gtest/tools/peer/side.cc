@@ -1,0 +1,171 @@
+#include "gtest/tools/peer/side.h"
+
+#include "gtest/tools/peer/check.h"
+#include "gtest/tools/peer/kinds.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <poll.h>
+#include <sched.h>
+
+namespace peer {
+
+context::context(bool shared, waiting how) : how_(how)
+{
+    ucp_params_t params{};
+    params.field_mask =
+        UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
+    params.features =
+        UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_STREAM | UCP_FEATURE_RMA;
+    if (how != waiting::poll) {
+        params.features |= UCP_FEATURE_WAKEUP;
+    }
+    params.mt_workers_shared = shared ? 1 : 0;
+
+    ucp_config_t *config = nullptr;
+    require(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
+    require(ucp_init(&params, config, &handle_), "ucp_init");
+    ucp_config_release(config);
+}
+
+context::~context()
+{
+    ucp_cleanup(handle_);
+}
+
+worker::worker(context &of, ucs_thread_mode_t threads) : how_(of.how())
+{
+    ucp_worker_params_t params{};
+    params.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    params.thread_mode = threads;
+    require(ucp_worker_create(of.get(), &params, &handle_),
+            "ucp_worker_create");
+
+    ucp_worker_attr_t attr{};
+    attr.field_mask = UCP_WORKER_ATTR_FIELD_THREAD_MODE;
+    require(ucp_worker_query(handle_, &attr), "ucp_worker_query");
+    if (attr.thread_mode < threads) {
+        die("worker", "this UCX cannot share it among threads");
+    }
+    if (how_ == waiting::event_fd) {
+        require(ucp_worker_get_efd(handle_, &event_fd_), "ucp_worker_get_efd");
+    }
+}
+
+worker::~worker()
+{
+    ucp_worker_destroy(handle_);
+}
+
+std::vector<char> worker::address() const
+{
+    ucp_address_t *data = nullptr;
+    size_t length       = 0;
+    require(ucp_worker_get_address(handle_, &data, &length),
+            "ucp_worker_get_address");
+    const char *bytes = reinterpret_cast<char *>(data);
+    std::vector<char> result(bytes, bytes + length);
+    ucp_worker_release_address(handle_, data);
+    return result;
+}
+
+void worker::rest(int fd)
+{
+    if ((how_ == waiting::worker_wait) && (fd < 0)) {
+        require(ucp_worker_wait(handle_), "ucp_worker_wait");
+    } else if (how_ == waiting::event_fd) {
+        const ucs_status_t status = ucp_worker_arm(handle_);
+        if (status == UCS_ERR_BUSY) {
+            return;
+        }
+        require(status, "ucp_worker_arm");
+        pollfd events[] = {{event_fd_, POLLIN, 0}, {fd, POLLIN, 0}};
+        if ((poll(events, 2, -1) < 0) && (errno != EINTR)) {
+            die("poll", std::strerror(errno));
+        }
+    } else {
+        sched_yield();
+    }
+}
+
+operation::operation(ucs_status_ptr_t request, const char *what)
+{
+    if (UCS_PTR_IS_ERR(request)) {
+        require(UCS_PTR_STATUS(request), what);
+    }
+    done_ = [request, what]() mutable {
+        if (request == nullptr) {
+            return true;
+        }
+        const ucs_status_t status = ucp_request_check_status(request);
+        if (status == UCS_INPROGRESS) {
+            return false;
+        }
+        ucp_request_free(request);
+        request = nullptr;
+        require(status, what);
+        return true;
+    };
+}
+
+void finish(operation &what, const std::vector<worker *> &workers)
+{
+    while (!what.done()) {
+        const auto busy =
+            std::count_if(workers.begin(), workers.end(),
+                          [](worker *one) { return one->progress(); });
+        if ((busy == 0) && !what.done()) {
+            workers.front()->rest();
+        }
+    }
+}
+
+side::side(worker &of, unsigned number, const std::vector<char> &address,
+           bool errors)
+    : of_(of), number_(number), errors_(errors), mail_(make_mailbox(of, number))
+{
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                        UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params.address = reinterpret_cast<const ucp_address_t *>(address.data());
+    params.err_mode =
+        errors ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
+    params.err_handler = {on_error, this};
+    require(ucp_ep_create(of.get(), &params, &ep_), "ucp_ep_create");
+}
+
+side::~side() = default;
+
+void side::on_error(void *arg, ucp_ep_h, ucs_status_t status)
+{
+    if (!static_cast<side *>(arg)->closing_) {
+        die("endpoint", ucs_status_string(status));
+    }
+}
+
+operation side::close()
+{
+    closing_ = true;
+    const ucp_request_param_t defaults{};
+    ucs_status_ptr_t request = ucp_ep_close_nbx(ep_, &defaults);
+    if (!errors_) {
+        return operation(request, "ucp_ep_close_nbx");
+    }
+    /* The other side may be done, and away, before. */
+    return operation([request]() mutable {
+        if (!UCS_PTR_IS_PTR(request)) {
+            return true;
+        }
+        if (ucp_request_check_status(request) == UCS_INPROGRESS) {
+            return false;
+        }
+        ucp_request_free(request);
+        request = nullptr;
+        return true;
+    });
+}
+
+} // namespace peer

@@ -1,0 +1,119 @@
+/**
+ * What one side of a transfer has of UCP: context, worker, endpoint. Public UCP
+ * headers only.
+ *
+ * Threads: a worker may be shared by threads when it was opened so. A side
+ * belongs to one thread, but its callbacks run in whichever thread makes the
+ * worker progress.
+ */
+#pragma once
+
+#include "gtest/tools/peer/channel.h"
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <ucp/api/ucp.h>
+
+namespace peer {
+
+/** What a thread does when the worker has nothing to do. */
+enum class waiting {
+    poll,        /**< asks again */
+    worker_wait, /**< ucp_worker_wait */
+    event_fd,    /**< arms the worker, and polls its file descriptor */
+};
+
+class context {
+public:
+    /** @param shared  Several threads have workers of it. */
+    explicit context(bool shared = false, waiting how = waiting::poll);
+    ~context();
+    context(const context &)            = delete;
+    context &operator=(const context &) = delete;
+
+    [[nodiscard]] ucp_context_h get() const { return handle_; }
+    [[nodiscard]] waiting how() const { return how_; }
+
+private:
+    ucp_context_h handle_ = nullptr;
+    waiting how_;
+};
+
+class worker {
+public:
+    worker(context &of, ucs_thread_mode_t threads);
+    ~worker();
+    worker(const worker &)            = delete;
+    worker &operator=(const worker &) = delete;
+
+    [[nodiscard]] ucp_worker_h get() const { return handle_; }
+    [[nodiscard]] std::vector<char> address() const;
+
+    /** @return Whether anything happened. */
+    [[nodiscard]] bool progress() { return ucp_worker_progress(handle_) != 0; }
+
+    /** Until something may have happened on the worker, or @a fd has input. */
+    void rest(int fd = -1);
+
+private:
+    ucp_worker_h handle_ = nullptr;
+    waiting how_;
+    int event_fd_ = -1;
+};
+
+/** Something that goes on. @a done is asked after each progress. */
+class operation {
+public:
+    explicit operation(std::function<bool()> done) : done_(std::move(done)) {}
+
+    /** Of what a UCP function returned. Dies when it failed. */
+    operation(ucs_status_ptr_t request, const char *what);
+
+    [[nodiscard]] bool done() { return done_(); }
+
+private:
+    std::function<bool()> done_;
+};
+
+/** Until it is done; the first worker is the one to sleep on. */
+void finish(operation &what, const std::vector<worker *> &workers);
+
+/** Where the next active message goes; see active_messages.cc. */
+struct mailbox;
+
+/** One end of a connection between two workers, maybe the same one. */
+class side {
+public:
+    /**
+     * @param number   Tells sides apart that share a worker.
+     * @param address  Of the other end's worker.
+     * @param errors   Endpoint with peer error handling.
+     */
+    side(worker &of, unsigned number, const std::vector<char> &address,
+         bool errors = false);
+    ~side();
+    side(const side &)            = delete;
+    side &operator=(const side &) = delete;
+
+    [[nodiscard]] ucp_ep_h ep() const { return ep_; }
+    [[nodiscard]] worker &of() const { return of_; }
+    [[nodiscard]] unsigned number() const { return number_; }
+    [[nodiscard]] mailbox &mail() { return *mail_; }
+
+    /** Start to close the endpoint; errors of the peer are no failure then. */
+    [[nodiscard]] operation close();
+
+private:
+    static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status);
+
+    worker &of_;
+    unsigned number_;
+    bool errors_;
+    bool closing_ = false;
+    ucp_ep_h ep_  = nullptr;
+    std::shared_ptr<mailbox> mail_;
+};
+
+} // namespace peer

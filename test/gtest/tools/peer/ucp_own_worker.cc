@@ -1,0 +1,154 @@
+/*
+ * Transfers over the installed UCP within one process and thread, with a look
+ * at every byte that moves, and at those around.
+ *
+ * usage: ucp_own_worker worker|workers|contexts TRAFFIC
+ *
+ * From a worker to itself, to another worker of its context, or to one of
+ * another context. TRAFFIC is "tag", "am", "stream" or "rma".
+ */
+#include "gtest/tools/peer/cases.h"
+#include "gtest/tools/peer/check.h"
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include <unistd.h>
+
+using namespace peer;
+
+namespace {
+
+constexpr unsigned life_s = 100;
+
+/* Sender and receiver, initiator and target: maybe one and the same. */
+struct pair_of_sides {
+    side &active;
+    side &passive;
+    memories &sources;
+    memories &targets;
+
+    void finish(operation going) const
+    {
+        peer::finish(going, {&active.of(), &passive.of()});
+    }
+};
+
+void run_messages(const pair_of_sides &both,
+                  std::span<const message_kind> kinds)
+{
+    for_each_message(kinds, all_sizes(),
+                     [&](const message_kind &kind, const transfer &what) {
+                         set_case(what.name);
+                         const slot from = both.sources.from(what);
+                         const slot to   = both.targets.to(what);
+                         prepare(from, what.seed);
+                         prepare(to, seed_before);
+                         if (kind.receives_first) {
+                             operation coming = kind.receive(both.passive, to);
+                             both.finish(kind.send(both.active, from));
+                             both.finish(coming);
+                         } else {
+                             operation going = kind.send(both.active, from);
+                             if (kind.has_come != nullptr) {
+                                 both.finish(operation([&] {
+                                     return kind.has_come(both.passive, to);
+                                 }));
+                             }
+                             both.finish(kind.receive(both.passive, to));
+                             both.finish(going);
+                         }
+                         expect(from, what.seed, what.seed);
+                         expect(to, what.seed, seed_before);
+                     });
+}
+
+void run_rma(const pair_of_sides &both)
+{
+    std::map<kind_of_memory, std::unique_ptr<remote_memory>> remote;
+    for (const kind_of_memory kind :
+         {kind_of_memory::heap, kind_of_memory::host, kind_of_memory::gaudi}) {
+        const memory &target = both.targets.at(kind);
+        remote[kind]         = std::make_unique<remote_memory>(
+            both.active, reinterpret_cast<uint64_t>(target.data()),
+            target.pack_key());
+    }
+    for_each_rma(
+        all_sizes(), true, [&](const rma_kind &kind, const transfer &what) {
+            set_case(what.name);
+            const slot local           = both.sources.from(what);
+            const slot target          = both.targets.to(what);
+            const unsigned seed_local  = kind.is_put ? what.seed : seed_before;
+            const unsigned seed_target = kind.is_put ? seed_before : what.seed;
+            prepare(local, seed_local);
+            prepare(target, seed_target);
+            both.finish(kind.start(both.active, local, *remote.at(what.to),
+                                   guard + what.skew_to));
+            expect(local, what.seed, seed_local);
+            expect(target, what.seed, seed_target);
+        });
+}
+
+void run(const pair_of_sides &both, const std::string &traffic)
+{
+    if (traffic == "tag") {
+        run_messages(both, tag_kinds());
+    } else if (traffic == "am") {
+        run_messages(both, active_message_kinds());
+    } else if (traffic == "stream") {
+        run_messages(both, stream_kinds());
+    } else if (traffic == "rma") {
+        run_rma(both);
+    } else {
+        die(traffic, "is no traffic");
+    }
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    alarm(life_s);
+    set_case("the start");
+    const std::string where = (argc == 3) ? argv[1] : "";
+    if ((where != "worker") && (where != "workers") && (where != "contexts")) {
+        die("usage", "ucp_own_worker worker|workers|contexts TRAFFIC");
+    }
+
+    context first_context;
+    worker first_worker(first_context, UCS_THREAD_MODE_SINGLE);
+    std::unique_ptr<context> second_context;
+    std::unique_ptr<worker> second_worker;
+    if (where == "contexts") {
+        second_context = std::make_unique<context>();
+    }
+    context &other_context = second_context ? *second_context : first_context;
+    if (where != "worker") {
+        second_worker =
+            std::make_unique<worker>(other_context, UCS_THREAD_MODE_SINGLE);
+    }
+    worker &other_worker = second_worker ? *second_worker : first_worker;
+
+    {
+        memories sources(first_context, all_sizes());
+        memories targets(other_context, all_sizes());
+        side active(first_worker, 0, other_worker.address());
+        std::unique_ptr<side> passive;
+        if (second_worker) {
+            passive =
+                std::make_unique<side>(other_worker, 0, first_worker.address());
+        }
+        const pair_of_sides both{active, passive ? *passive : active, sources,
+                                 targets};
+        run(both, argv[2]);
+        set_case("the end");
+        both.finish(active.close());
+        if (passive) {
+            both.finish(passive->close());
+        }
+    }
+    second_worker.reset();
+    std::puts("all there");
+    return 0;
+}

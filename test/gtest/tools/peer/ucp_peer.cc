@@ -1,0 +1,265 @@
+/*
+ * One side of transfers over the installed UCP; the other side is a second
+ * process. Each looks at every byte that moves, and at those around.
+ *
+ * usage: ucp_peer client|server TRAFFIC [OPTION...]
+ *
+ * File descriptor 3 is a socket to the other side, which runs with the same
+ * arguments but the first. The client sends, puts and gets. TRAFFIC is "tag",
+ * "am", "stream", "rma", or "rma-host" for RMA that leaves out device memory.
+ *
+ * options: few           a few sizes only
+ *          peer-errors   endpoints with peer error handling
+ *          worker-wait   sleep in ucp_worker_wait
+ *          event-fd      sleep on the worker's file descriptor
+ *          shared=N      N threads that share a worker
+ *          own=N         N threads, each with a worker of its own
+ */
+#include "gtest/tools/peer/cases.h"
+#include "gtest/tools/peer/check.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include <unistd.h>
+
+using namespace peer;
+
+namespace {
+
+constexpr int peer_fd     = 3;
+constexpr unsigned life_s = 100;
+
+struct options {
+    bool is_client = false;
+    std::string traffic;
+    bool few         = false;
+    bool peer_errors = false;
+    waiting how      = waiting::poll;
+    unsigned threads = 1;
+    bool shared      = false;
+};
+
+[[noreturn]] void refuse(const std::string &argument)
+{
+    die(argument, "is no argument of ucp_peer client|server TRAFFIC "
+                  "[OPTION...]");
+}
+
+options parse(int argc, char **argv)
+{
+    options result;
+    if (argc < 3) {
+        refuse("nothing");
+    }
+    result.is_client = (std::strcmp(argv[1], "client") == 0);
+    result.traffic   = argv[2];
+    for (int i = 3; i < argc; ++i) {
+        const std::string option = argv[i];
+        if (option == "few") {
+            result.few = true;
+        } else if (option == "peer-errors") {
+            result.peer_errors = true;
+        } else if (option == "worker-wait") {
+            result.how = waiting::worker_wait;
+        } else if (option == "event-fd") {
+            result.how = waiting::event_fd;
+        } else if (option.starts_with("shared=") ||
+                   option.starts_with("own=")) {
+            result.shared  = option.starts_with("shared=");
+            result.threads = static_cast<unsigned>(
+                std::stoul(option.substr(option.find('=') + 1)));
+        } else {
+            refuse(option);
+        }
+    }
+    return result;
+}
+
+/* What a thread has. */
+struct station {
+    const options &how;
+    channel socket;
+    side end;
+    memories own;
+
+    [[nodiscard]] worker &of() const { return end.of(); }
+
+    /* Both sides are here. The worker makes progress meanwhile: what is
+     * complete on this side may still need it for the other. */
+    void barrier()
+    {
+        char letter = '.';
+        socket.send(&letter, 1);
+        while (!socket.try_receive(letter)) {
+            if (!of().progress()) {
+                of().rest(socket.fd());
+            }
+        }
+    }
+
+    void finish(operation going) { peer::finish(going, {&of()}); }
+};
+
+void send_message(station &here, const message_kind &kind, const transfer &what)
+{
+    const slot mine = here.own.from(what);
+    prepare(mine, what.seed);
+    here.barrier();
+    here.finish(kind.send(here.end, mine));
+    here.barrier();
+    expect(mine, what.seed, what.seed);
+}
+
+void receive_message(station &here, const message_kind &kind,
+                     const transfer &what)
+{
+    const slot mine = here.own.to(what);
+    prepare(mine, seed_before);
+    if (kind.receives_first) {
+        operation going = kind.receive(here.end, mine);
+        here.barrier();
+        here.finish(going);
+    } else {
+        here.barrier();
+        if (kind.has_come != nullptr) {
+            here.finish(
+                operation([&] { return kind.has_come(here.end, mine); }));
+        }
+        here.finish(kind.receive(here.end, mine));
+    }
+    here.barrier();
+    expect(mine, what.seed, seed_before);
+}
+
+void run_messages(station &here, std::span<const message_kind> kinds,
+                  std::span<const size_t> sizes)
+{
+    for_each_message(kinds, sizes,
+                     [&](const message_kind &kind, const transfer &what) {
+                         set_case(what.name);
+                         if (here.how.is_client) {
+                             send_message(here, kind, what);
+                         } else {
+                             receive_message(here, kind, what);
+                         }
+                     });
+}
+
+/* The server's memory, as the client reaches it. */
+using targets = std::map<kind_of_memory, std::unique_ptr<remote_memory>>;
+
+targets exchange_keys(station &here)
+{
+    targets result;
+    for (const kind_of_memory kind :
+         {kind_of_memory::heap, kind_of_memory::host, kind_of_memory::gaudi}) {
+        if (here.how.is_client) {
+            uint64_t address = 0;
+            here.socket.receive(&address, sizeof(address));
+            result[kind] = std::make_unique<remote_memory>(
+                here.end, address, here.socket.receive_block());
+        } else {
+            const memory &mine = here.own.at(kind);
+            const auto address = reinterpret_cast<uint64_t>(mine.data());
+            const std::vector<char> key = mine.pack_key();
+            here.socket.send(&address, sizeof(address));
+            here.socket.send_block(key.data(), key.size());
+        }
+    }
+    return result;
+}
+
+void run_rma(station &here, std::span<const size_t> sizes, bool device)
+{
+    const targets remote = exchange_keys(here);
+    for_each_rma(
+        sizes, device, [&](const rma_kind &kind, const transfer &what) {
+            set_case(what.name);
+            const slot mine =
+                here.how.is_client ? here.own.from(what) : here.own.to(what);
+            /* Bytes move away from here, or come here. */
+            const bool is_source     = (here.how.is_client == kind.is_put);
+            const unsigned seed_here = is_source ? what.seed : seed_before;
+            prepare(mine, seed_here);
+            here.barrier();
+            if (here.how.is_client) {
+                here.finish(kind.start(here.end, mine, *remote.at(what.to),
+                                       guard + what.skew_to));
+            }
+            here.barrier();
+            expect(mine, what.seed, seed_here);
+        });
+}
+
+void run(station &here)
+{
+    const std::string &traffic = here.how.traffic;
+    const auto sizes           = here.how.few ? few_sizes() : all_sizes();
+    if (traffic == "tag") {
+        run_messages(here, tag_kinds(), sizes);
+    } else if (traffic == "am") {
+        run_messages(here, active_message_kinds(), sizes);
+    } else if (traffic == "stream") {
+        run_messages(here, stream_kinds(), sizes);
+    } else if ((traffic == "rma") || (traffic == "rma-host")) {
+        run_rma(here, sizes, traffic == "rma");
+    } else {
+        refuse(traffic);
+    }
+    set_case("the end");
+    here.barrier();
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    alarm(life_s);
+    set_case("the start");
+    const options how = parse(argc, argv);
+    context common(how.threads > 1, how.how);
+
+    const channel first(peer_fd);
+    const ucs_thread_mode_t mode =
+        how.shared ? UCS_THREAD_MODE_MULTI : UCS_THREAD_MODE_SINGLE;
+    std::vector<std::unique_ptr<worker>> workers;
+    for (unsigned i = 0; i < (how.shared ? 1 : how.threads); ++i) {
+        workers.push_back(std::make_unique<worker>(common, mode));
+    }
+
+    std::vector<std::unique_ptr<station>> stations;
+    for (unsigned i = 0; i < how.threads; ++i) {
+        worker &mine = *workers.at(how.shared ? 0 : i);
+        channel socket =
+            how.is_client ? first.make_another() : first.accept_another();
+        const std::vector<char> address = mine.address();
+        socket.send_block(address.data(), address.size());
+        const std::vector<char> other = socket.receive_block();
+        stations.push_back(std::unique_ptr<station>(
+            new station{how,
+                        std::move(socket),
+                        {mine, i, other, how.peer_errors},
+                        {common, how.few ? few_sizes() : all_sizes()}}));
+    }
+
+    std::vector<std::thread> threads;
+    for (auto &one : stations) {
+        threads.emplace_back([&one] { run(*one); });
+    }
+    for (std::thread &one : threads) {
+        one.join();
+    }
+
+    for (auto &one : stations) {
+        one->finish(one->end.close());
+        one->barrier();
+    }
+    stations.clear();
+    workers.clear();
+    std::puts(how.is_client ? "all sent" : "all received");
+    return 0;
+}
