@@ -62,6 +62,7 @@ std::span<const size_t> few_sizes()
 
 void for_each_message(
     std::span<const message_kind> kinds, std::span<const size_t> sizes,
+    bool device_handles,
     const std::function<void(const message_kind &, const transfer &)> &run)
 {
     constexpr kind_of_memory where[] = {kind_of_memory::heap,
@@ -74,9 +75,14 @@ void for_each_message(
                     continue;
                 }
                 for (const size_t size : sizes) {
-                    if (size >= kind.smallest) {
-                        run(kind, transfers.next(kind.name, from, to, size));
+                    if (size < kind.smallest) {
+                        continue;
                     }
+                    transfer what = transfers.next(kind.name, from, to, size);
+                    if ((to == kind_of_memory::gaudi) && !device_handles) {
+                        what.registered_to = false;
+                    }
+                    run(kind, what);
                 }
             }
         }

@@ -34,9 +34,17 @@ inline constexpr unsigned seed_before = 3;
 std::span<const size_t> all_sizes();
 std::span<const size_t> few_sizes();
 
-/** Every transfer of the kinds, in order. */
+/**
+ * Every transfer of the kinds, in order.
+ *
+ * @param device_handles  Whether receives into device memory are given the
+ *     memory's handle. With the default protocols, UCP 1.13 crashes on it when
+ * a rendezvous has to be staged (over tcp, or from a list): the handle shares a
+ *     union with the number of bytes that remain.
+ */
 void for_each_message(
     std::span<const message_kind> kinds, std::span<const size_t> sizes,
+    bool device_handles,
     const std::function<void(const message_kind &, const transfer &)> &run);
 
 /** @param device  With device memory, not only between host memories. */

@@ -28,6 +28,8 @@ struct message_kind {
 };
 
 std::span<const message_kind> tag_kinds();
+/** Tag messages of scatter-gather lists. */
+std::span<const message_kind> pieces_kinds();
 std::span<const message_kind> active_message_kinds();
 std::span<const message_kind> stream_kinds();
 

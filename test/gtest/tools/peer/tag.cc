@@ -117,7 +117,14 @@ constexpr message_kind kinds[] = {
     {"tag probed", 0, false, false, send, has_come, receive_probed},
     {"tag sync expected", 0, true, false, send_sync, nullptr, receive},
     {"tag sync unexpected", 0, false, false, send_sync, has_come, receive},
+};
+
+constexpr message_kind kinds_of_pieces[] = {
     {"tag in pieces", 3, true, false, send_pieces, nullptr, receive_pieces},
+    {"tag in pieces unexpected", 3, false, false, send_pieces, has_come,
+     receive_pieces},
+    {"tag from pieces", 3, true, false, send_pieces, nullptr, receive},
+    {"tag to pieces", 3, true, false, send, nullptr, receive_pieces},
 };
 
 } // namespace
@@ -125,6 +132,11 @@ constexpr message_kind kinds[] = {
 std::span<const message_kind> tag_kinds()
 {
     return kinds;
+}
+
+std::span<const message_kind> pieces_kinds()
+{
+    return kinds_of_pieces;
 }
 
 } // namespace peer

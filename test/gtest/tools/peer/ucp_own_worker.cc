@@ -5,7 +5,7 @@
  * usage: ucp_own_worker worker|workers|contexts TRAFFIC
  *
  * From a worker to itself, to another worker of its context, or to one of
- * another context. TRAFFIC is "tag", "am", "stream" or "rma".
+ * another context. TRAFFIC is "tag", "pieces", "am", "stream" or "rma".
  */
 #include "gtest/tools/peer/cases.h"
 #include "gtest/tools/peer/check.h"
@@ -36,9 +36,10 @@ struct pair_of_sides {
 };
 
 void run_messages(const pair_of_sides &both,
-                  std::span<const message_kind> kinds)
+                  std::span<const message_kind> kinds,
+                  bool device_handles = true)
 {
-    for_each_message(kinds, all_sizes(),
+    for_each_message(kinds, all_sizes(), device_handles,
                      [&](const message_kind &kind, const transfer &what) {
                          set_case(what.name);
                          const slot from = both.sources.from(what);
@@ -94,6 +95,8 @@ void run(const pair_of_sides &both, const std::string &traffic)
 {
     if (traffic == "tag") {
         run_messages(both, tag_kinds());
+    } else if (traffic == "pieces") {
+        run_messages(both, pieces_kinds(), false);
     } else if (traffic == "am") {
         run_messages(both, active_message_kinds());
     } else if (traffic == "stream") {

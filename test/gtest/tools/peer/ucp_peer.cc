@@ -5,15 +5,18 @@
  * usage: ucp_peer client|server TRAFFIC [OPTION...]
  *
  * File descriptor 3 is a socket to the other side, which runs with the same
- * arguments but the first. The client sends, puts and gets. TRAFFIC is "tag",
- * "am", "stream", "rma", or "rma-host" for RMA that leaves out device memory.
+ * arguments but the first. The client sends, puts and gets. TRAFFIC is a list
+ * with commas of "tag", "pieces", "am", "stream", "rma", and "rma-host", which
+ * is RMA that leaves out device memory.
  *
- * options: few           a few sizes only
- *          peer-errors   endpoints with peer error handling
- *          worker-wait   sleep in ucp_worker_wait
- *          event-fd      sleep on the worker's file descriptor
- *          shared=N      N threads that share a worker
- *          own=N         N threads, each with a worker of its own
+ * options:
+ *     few          a few sizes only
+ *     handles      give memory handles also to receives into device memory
+ *     peer-errors  endpoints with peer error handling
+ *     worker-wait  sleep in ucp_worker_wait
+ *     event-fd     sleep on the worker's file descriptor
+ *     shared=N     N threads that share a worker
+ *     own=N        N threads, each with a worker of its own
  */
 #include "gtest/tools/peer/cases.h"
 #include "gtest/tools/peer/check.h"
@@ -21,6 +24,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -37,6 +41,7 @@ struct options {
     bool is_client = false;
     std::string traffic;
     bool few         = false;
+    bool handles     = false;
     bool peer_errors = false;
     waiting how      = waiting::poll;
     unsigned threads = 1;
@@ -61,6 +66,8 @@ options parse(int argc, char **argv)
         const std::string option = argv[i];
         if (option == "few") {
             result.few = true;
+        } else if (option == "handles") {
+            result.handles = true;
         } else if (option == "peer-errors") {
             result.peer_errors = true;
         } else if (option == "worker-wait") {
@@ -138,7 +145,7 @@ void receive_message(station &here, const message_kind &kind,
 void run_messages(station &here, std::span<const message_kind> kinds,
                   std::span<const size_t> sizes)
 {
-    for_each_message(kinds, sizes,
+    for_each_message(kinds, sizes, here.how.handles,
                      [&](const message_kind &kind, const transfer &what) {
                          set_case(what.name);
                          if (here.how.is_client) {
@@ -195,12 +202,13 @@ void run_rma(station &here, std::span<const size_t> sizes, bool device)
         });
 }
 
-void run(station &here)
+void run_traffic(station &here, const std::string &traffic)
 {
-    const std::string &traffic = here.how.traffic;
-    const auto sizes           = here.how.few ? few_sizes() : all_sizes();
+    const auto sizes = here.how.few ? few_sizes() : all_sizes();
     if (traffic == "tag") {
         run_messages(here, tag_kinds(), sizes);
+    } else if (traffic == "pieces") {
+        run_messages(here, pieces_kinds(), sizes);
     } else if (traffic == "am") {
         run_messages(here, active_message_kinds(), sizes);
     } else if (traffic == "stream") {
@@ -209,6 +217,14 @@ void run(station &here)
         run_rma(here, sizes, traffic == "rma");
     } else {
         refuse(traffic);
+    }
+}
+
+void run(station &here)
+{
+    std::istringstream traffics(here.how.traffic);
+    for (std::string one; std::getline(traffics, one, ',');) {
+        run_traffic(here, one);
     }
     set_case("the end");
     here.barrier();

@@ -1,0 +1,80 @@
+/* Bytes within one process arrive as they were sent, over stock UCP: to the own
+ * worker, to another one, and to one of another context. */
+#include "gtest/tools/fixture.h"
+
+namespace gaudi::test {
+
+namespace {
+
+using ::testing::HasSubstr;
+
+/* See peer/ucp_own_worker.cc. */
+struct own_worker_case {
+    std::string to;
+    std::string traffic;
+    std::string tls;
+    std::string proto;
+};
+
+void PrintTo(const own_worker_case &what, std::ostream *out)
+{
+    *out << what.to << " " << what.traffic << " " << what.tls << " "
+         << what.proto;
+}
+
+std::string name_of(const ::testing::TestParamInfo<own_worker_case> &info)
+{
+    const own_worker_case &what = info.param;
+    return what.to + "_" + what.traffic + "_" +
+           (what.tls.empty() ? "any" : what.tls) + "_proto_" + what.proto;
+}
+
+std::vector<own_worker_case> make_cases()
+{
+    std::vector<own_worker_case> result;
+    for (const char *proto : {"n", "y"}) {
+        for (const char *tls : {"sm", "tcp", "self", ""}) {
+            /* Each of these would move host memory of the own process, too. */
+            result.push_back({"worker", "rma", tls, proto});
+        }
+        for (const char *traffic : {"tag", "pieces", "am", "stream"}) {
+            result.push_back({"worker", traffic, "sm", proto});
+        }
+        for (const char *to : {"workers", "contexts"}) {
+            for (const char *tls : {"sm", "tcp"}) {
+                result.push_back({to, "rma", tls, proto});
+            }
+            for (const char *traffic : {"tag", "am", "stream"}) {
+                result.push_back({to, traffic, "sm", proto});
+            }
+        }
+    }
+    return result;
+}
+
+class own_worker : public tools,
+                   public ::testing::WithParamInterface<own_worker_case> {};
+
+} // namespace
+
+TEST_P(own_worker, gets_bytes_unchanged_and_nothing_else)
+{
+    const own_worker_case &what = GetParam();
+    environment variables{{"UCX_PROTO_ENABLE", what.proto}};
+    if (!what.tls.empty()) {
+        variables["UCX_TLS"] = "gaudi_copy," + what.tls;
+    }
+    process_options options = with(variables);
+    options.deadline        = std::chrono::seconds(90);
+    const process_result result =
+        run(under_launcher(
+                {GAUDI_TOOLS_DIR "/ucp_own_worker", what.to, what.traffic}),
+            options);
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_THAT(result.output, HasSubstr("all there"));
+}
+
+INSTANTIATE_TEST_SUITE_P(of_transfers, own_worker,
+                         ::testing::ValuesIn(make_cases()), name_of);
+
+} // namespace gaudi::test
