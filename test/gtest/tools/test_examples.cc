@@ -3,107 +3,234 @@
 
 #include "gtest/tools/scratch.h"
 
+#include <filesystem>
+
 namespace gaudi::test {
 
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char program[] = GAUDI_BUILD_DIR "/bin/uct_host_to_device";
+constexpr char uct_program[] = GAUDI_BUILD_DIR "/bin/uct_host_to_device";
+constexpr char ucp_program[] = GAUDI_BUILD_DIR "/bin/ucp_host_to_device";
 
-class example_host_to_device : public tools {
+/* What both programs share. */
+class host_to_device : public tools {
 protected:
-    void expect_round_trip(size_t size)
+    void expect_round_trip(const char *program, size_t size,
+                           const environment &variables = {})
     {
         std::string text(size, '\0');
         for (size_t i = 0; i < size; ++i) {
             text[i] = static_cast<char>((i * 2654435761u) >> 13);
         }
         const process_result result =
-            emulated({program, files.file("data", text)});
+            emulated({program, files.file("data", text)}, variables);
         EXPECT_TRUE(is_quiet_success(result));
         EXPECT_THAT(result.output,
-                    HasSubstr(std::to_string(size) + " bytes to gaudi0 at "));
+                    HasSubstr(std::to_string(size) + " bytes to "));
         EXPECT_THAT(result.output, HasSubstr("(gaudi memory)"));
         EXPECT_THAT(result.output,
                     HasSubstr("the bytes that came back are the same\n"));
     }
 
+    void expect_refusal(const process_result &result, const std::string &reason)
+    {
+        EXPECT_TRUE(exited_with(1, result));
+        EXPECT_THAT(result.output, HasSubstr(reason));
+        EXPECT_EQ(0u, lines_with(result.output, "UCX  ").size())
+            << result.output;
+    }
+
+    /* Run in a box of one card, which the outer program holds. */
+    process_result run_without_a_free_card(const char *program)
+    {
+        const std::string file = files.file("data", "text");
+        const arguments command =
+            under_launcher({GAUDI_TOOLS_DIR "/late_ucx", "hold", program, file},
+                           {"--emulate=1"});
+        return run(command, with());
+    }
+
     scratch_directory files;
 };
 
+class example_host_to_device
+    : public host_to_device,
+      public ::testing::WithParamInterface<const char *> {};
+
+/* Transports (or empty: all), new protocols, memory type cache. */
+using protocol_case = std::tuple<const char *, const char *, const char *>;
+
+class example_ucp_protocols
+    : public host_to_device,
+      public ::testing::WithParamInterface<protocol_case> {};
+
+using example_uct_host_to_device = host_to_device;
+using example_ucp_host_to_device = host_to_device;
+
+std::string protocol_name(const ::testing::TestParamInfo<protocol_case> &test)
+{
+    const auto &[tls, proto, cache] = test.param;
+    return std::string(*tls == '\0' ? "all" : tls) + "_proto_" + proto +
+           "_cache_" + cache;
+}
+
 } // namespace
 
-TEST_F(example_host_to_device, sends_one_byte)
+TEST_P(example_host_to_device, sends_one_byte)
 {
-    expect_round_trip(1);
+    expect_round_trip(GetParam(), 1);
 }
 
-TEST_F(example_host_to_device, sends_a_little_more_than_a_page)
+TEST_P(example_host_to_device, sends_a_little_more_than_a_page)
 {
-    expect_round_trip(4097);
+    expect_round_trip(GetParam(), 4097);
 }
 
-TEST_F(example_host_to_device, sends_twenty_megabytes)
+TEST_P(example_host_to_device, sends_twenty_megabytes)
 {
-    expect_round_trip(20'000'000);
+    expect_round_trip(GetParam(), 20'000'000);
 }
 
-TEST_F(example_host_to_device, refuses_a_missing_file)
+TEST_P(example_host_to_device, refuses_a_missing_file)
 {
-    const process_result result =
-        emulated({program, files.path("no-such-file")});
-    EXPECT_TRUE(exited_with(1, result));
-    EXPECT_THAT(result.output,
-                HasSubstr("no-such-file: No such file or directory"));
+    expect_refusal(emulated({GetParam(), files.path("no-such-file")}),
+                   "no-such-file: No such file or directory");
 }
 
-TEST_F(example_host_to_device, refuses_an_empty_file)
+TEST_P(example_host_to_device, refuses_a_directory)
 {
-    const process_result result = emulated({program, files.file("empty", "")});
-    EXPECT_TRUE(exited_with(1, result));
-    EXPECT_THAT(result.output,
-                HasSubstr("empty: not a file with something in it"));
+    expect_refusal(emulated({GetParam(), files.path(".")}), "not a ");
 }
 
-TEST_F(example_host_to_device, refuses_a_directory)
+TEST_P(example_host_to_device, explains_its_use)
 {
-    const process_result result = emulated({program, files.path(".")});
-    EXPECT_TRUE(exited_with(1, result));
-    EXPECT_THAT(result.output, HasSubstr("not a file with something in it"));
-}
-
-TEST_F(example_host_to_device, explains_its_use)
-{
-    const process_result result = emulated({program});
+    const process_result result = emulated({GetParam()});
     EXPECT_TRUE(exited_with(2, result));
     EXPECT_THAT(result.output, HasSubstr("usage: "));
 }
 
-TEST_F(example_host_to_device, says_what_to_do_without_a_card)
+INSTANTIATE_TEST_SUITE_P(by, example_host_to_device,
+                         ::testing::Values(uct_program, ucp_program),
+                         [](const auto &test) {
+                             return std::string(
+                                 test.param == uct_program ? "uct" : "ucp");
+                         });
+
+TEST_F(example_uct_host_to_device, names_the_card)
 {
-    const std::string file   = files.file("data", "text");
-    const arguments plain    = {program, file};
-    const arguments launched = under_launcher(plain, {});
-    for (const arguments &command : {plain, launched}) {
+    const process_result result =
+        emulated({uct_program, files.file("data", "text")});
+    EXPECT_THAT(result.output, HasSubstr("4 bytes to gaudi0 at 0x"));
+}
+
+TEST_F(example_uct_host_to_device, refuses_an_empty_file)
+{
+    expect_refusal(emulated({uct_program, files.file("empty", "")}),
+                   "empty: not a file with something in it");
+}
+
+TEST_F(example_uct_host_to_device, says_what_to_do_without_a_card)
+{
+    const arguments plain = {uct_program, files.file("data", "text")};
+    for (const arguments &command : {plain, under_launcher(plain, {})}) {
         const process_result result = run(command, with());
-        EXPECT_TRUE(exited_with(1, result));
-        EXPECT_THAT(result.output, HasSubstr("No Gaudi card"));
+        expect_refusal(result, "No Gaudi card");
         EXPECT_THAT(result.output, HasSubstr("ucx-gaudi run [--emulate]"));
-        EXPECT_EQ(0u, lines_with(result.output, "UCX  ").size())
-            << result.output;
     }
 }
 
-TEST_F(example_host_to_device, ends_with_an_error_when_every_card_is_taken)
+TEST_F(example_uct_host_to_device, ends_with_an_error_when_every_card_is_taken)
 {
-    /* A box of one card, which the outer program holds. */
-    const std::string file  = files.file("data", "text");
-    const arguments command = under_launcher(
-        {GAUDI_TOOLS_DIR "/late_ucx", "hold", program, file}, {"--emulate=1"});
-    const process_result result = run(command, with());
+    const process_result result = run_without_a_free_card(uct_program);
     EXPECT_TRUE(exited_with(1, result));
     EXPECT_THAT(result.output, HasSubstr("busy"));
+}
+
+TEST_P(example_ucp_protocols, bring_back_what_was_sent)
+{
+    const auto &[tls, proto, cache] = GetParam();
+    environment variables           = {{"UCX_PROTO_ENABLE", proto},
+                                       {"UCX_MEMTYPE_CACHE", cache}};
+    if (*tls != '\0') {
+        variables["UCX_TLS"] = std::string("gaudi_copy,") + tls;
+    }
+    for (const size_t size : {1ul, 8ul, 4097ul, 65537ul, (64ul << 20) + 1}) {
+        SCOPED_TRACE(size);
+        expect_round_trip(ucp_program, size, variables);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(over, example_ucp_protocols,
+                         ::testing::Combine(::testing::Values("", "sm", "self",
+                                                              "tcp"),
+                                            ::testing::Values("n", "y"),
+                                            ::testing::Values("n", "y")),
+                         protocol_name);
+
+TEST_F(example_ucp_host_to_device, has_nothing_to_copy_of_an_empty_file)
+{
+    const process_result result =
+        emulated({ucp_program, files.file("empty", "")});
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_EQ("0 bytes: nothing to copy\n", result.output);
+}
+
+TEST_F(example_ucp_host_to_device, refuses_a_file_that_it_cannot_read)
+{
+    /* Root cannot read there, either. */
+    expect_refusal(emulated({ucp_program, "/proc/self/mem"}),
+                   "/proc/self/mem: Input/output error");
+    /* It says that it is empty. */
+    expect_refusal(emulated({ucp_program, "/proc/self/status"}),
+                   "/proc/self/status: its size is not what it says");
+}
+
+TEST_F(example_ucp_host_to_device, refuses_a_file_larger_than_the_memory)
+{
+    const std::string file = files.file("large", "");
+    std::filesystem::resize_file(file, 1ul << 42); /* of holes */
+    expect_refusal(emulated({ucp_program, file}),
+                   "more than the memory of this machine");
+}
+
+TEST_F(example_ucp_host_to_device, says_when_the_card_has_too_little_memory)
+{
+    const std::string text(49ul << 20, 'x');
+    const process_result result = emulated(
+        {ucp_program, files.file("data", text)}, {{"HLTHUNK_EMU_HBM", "48M"}});
+    EXPECT_TRUE(exited_with(1, result));
+    EXPECT_THAT(result.output,
+                HasSubstr("cannot allocate 51380224 bytes of gaudi memory: "
+                          "Out of memory\n"));
+}
+
+TEST_F(example_ucp_host_to_device, says_how_to_load_the_module)
+{
+    const process_result result =
+        run({ucp_program, files.file("data", "text")}, with());
+    expect_refusal(result, "the module is not loaded");
+    EXPECT_THAT(result.output, HasSubstr("ucx-gaudi run [--emulate]"));
+}
+
+TEST_F(example_ucp_host_to_device, says_what_can_be_missing_without_a_card)
+{
+    const arguments plain = {ucp_program, files.file("data", "text")};
+    expect_refusal(run(under_launcher(plain, {}), with()), "No Gaudi card");
+    expect_refusal(run_without_a_free_card(ucp_program),
+                   "other processes hold them all");
+    expect_refusal(emulated(plain, {{"UCX_TLS", "sm"}}),
+                   "UCX_TLS does not name gaudi_copy");
+}
+
+TEST_F(example_ucp_host_to_device, needs_a_transport_beside_gaudi_copy)
+{
+    const process_result result = emulated(
+        {ucp_program, files.file("data", "text")}, {{"UCX_TLS", "gaudi_copy"}});
+    EXPECT_TRUE(exited_with(1, result));
+    EXPECT_THAT(result.output,
+                HasSubstr("ucp_ep_create: Destination is unreachable\n"));
 }
 
 } // namespace gaudi::test
