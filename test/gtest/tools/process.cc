@@ -170,6 +170,12 @@ process_result process::wait()
     return result;
 }
 
+process_result process::stop()
+{
+    ::kill(-pid_, SIGTERM);
+    return wait();
+}
+
 std::string process::output() const
 {
     std::string text;

@@ -48,6 +48,9 @@ public:
     /** Wait for the end; kills at the deadline. */
     process_result wait();
 
+    /** Ask it to end, by SIGTERM, and wait. */
+    process_result stop();
+
 private:
     [[nodiscard]] std::string output() const;
 

@@ -1,0 +1,245 @@
+/* UCX's own example programs, on host memory, notice nothing of the module. */
+#include "gtest/tools/fixture.h"
+
+#include "common/process_state.h"
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <sstream>
+
+namespace gaudi::test {
+
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string programs = GAUDI_TOOLS_DIR "/";
+
+/* What nobody has attached or will: files by name, segments by number. */
+std::set<std::string> unowned_shared_memory()
+{
+    std::set<std::string> result;
+    for (const auto &file : std::filesystem::directory_iterator("/dev/shm")) {
+        result.insert(file.path().string());
+    }
+    std::istringstream segments(read_file("/proc/sysvipc/shm"));
+    std::string line;
+    std::getline(segments, line); /* the heading */
+    while (std::getline(segments, line)) {
+        std::istringstream fields(line);
+        std::string key, id, permissions, size, creator, last, attached;
+        fields >> key >> id >> permissions >> size >> creator >> last >>
+            attached;
+        if (attached == "0") {
+            result.insert(id);
+        }
+    }
+    return result;
+}
+
+/* The message of all three programs. */
+std::string message(size_t size)
+{
+    std::string text;
+    for (size_t i = 0; i + 1 < size; ++i) {
+        text += static_cast<char>('A' + i % 26);
+    }
+    return text;
+}
+
+struct both_sides {
+    process_result server;
+    process_result client;
+};
+
+class ucx_example : public tools {
+protected:
+    ucx_example() : before_(unowned_shared_memory()) {}
+
+    ~ucx_example() override
+    {
+        /* Others that run at this time come and go. */
+        std::set<std::string> left;
+        EXPECT_TRUE(eventually([&] {
+            const std::set<std::string> now = unowned_shared_memory();
+            left.clear();
+            std::set_difference(now.begin(), now.end(), before_.begin(),
+                                before_.end(), std::inserter(left, left.end()));
+            return left.empty();
+        })) << ::testing::PrintToString(left);
+    }
+
+    void SetUp() override
+    {
+        ASSERT_TRUE(std::filesystem::exists(programs + "ucp_hello_world"))
+            << "CMake did not find UCX's examples; its status lines say where "
+               "it looks for them";
+    }
+
+    /* Run both sides with `common` arguments. A server that serves for ever is
+     * stopped once its client has ended. */
+    both_sides run_pair(const arguments &common, const arguments &server_only,
+                        const arguments &client_only,
+                        const std::string &transports, bool stops)
+    {
+        environment variables = {{"UCX_LOG_LEVEL", "diag"}};
+        if (!transports.empty()) {
+            variables["UCX_TLS"] = "gaudi_copy," + transports;
+        }
+
+        std::unique_ptr<process> server;
+        arguments client;
+        for (unsigned attempt = 0; attempt < 5; ++attempt) {
+            const unsigned short port = find_free_port();
+            client                    = common;
+            client.insert(client.end(), {"-p", std::to_string(port)});
+            /* What it printed must be there when it is stopped. */
+            arguments command = {"stdbuf", "-oL"};
+            command.insert(command.end(), client.begin(), client.end());
+            command.insert(command.end(), server_only.begin(),
+                           server_only.end());
+            server = std::make_unique<process>(under_launcher(command),
+                                               with(variables));
+            const bool listens = eventually(
+                [&] { return has_listener(port) || server->has_ended(); });
+            if (listens && !server->has_ended()) {
+                break;
+            }
+            /* Somebody may have taken the port meanwhile. */
+        }
+        client.insert(client.end(), client_only.begin(), client_only.end());
+        both_sides result;
+        result.client = run(under_launcher(client), with(variables));
+        result.server = stops ? server->stop() : server->wait();
+        return result;
+    }
+
+    /* Both ended well; one of them printed the message. */
+    static void expect_success(both_sides sides, size_t size)
+    {
+        EXPECT_TRUE(is_quiet_success(sides.client)) << "client";
+        EXPECT_TRUE(is_quiet_success(sides.server)) << "server";
+        const std::string output = sides.client.output + sides.server.output;
+        EXPECT_THAT(output, HasSubstr(" TEST SUCCESS --"));
+        EXPECT_NE(std::string::npos, output.find(message(size)));
+        for (const char *complaint : {"ailed to ", "nable to ", "Wrong "}) {
+            for (const std::string &line : lines_with(output, complaint)) {
+                EXPECT_NE(std::string::npos, line.find("rdmacm")) << line;
+            }
+        }
+    }
+
+private:
+    std::set<std::string> before_;
+};
+
+/* Transports beside gaudi_copy (or empty: all), mode or type of
+ * communication, size, new protocols. */
+using ucp_case = std::tuple<const char *, const char *, size_t>;
+
+class ucx_example_hello : public ucx_example,
+                          public ::testing::WithParamInterface<ucp_case> {};
+class ucx_example_client_server
+    : public ucx_example,
+      public ::testing::WithParamInterface<ucp_case> {};
+
+/* Device, transport, kind of active message. */
+using uct_case =
+    std::tuple<std::pair<const char *, const char *>, const char *>;
+
+class ucx_example_uct_hello : public ucx_example,
+                              public ::testing::WithParamInterface<uct_case> {};
+
+std::string ucp_name(const ::testing::TestParamInfo<ucp_case> &test)
+{
+    const auto &[transports, mode, size] = test.param;
+    std::string name = std::string(*transports == '\0' ? "all" : transports) +
+                       "_" + (*mode == '-' ? mode + 1 : mode) + "_" +
+                       std::to_string(size);
+    std::replace(name.begin(), name.end(), ',', '_');
+    return name;
+}
+
+} // namespace
+
+TEST_P(ucx_example_hello, brings_the_message_to_the_client)
+{
+    const auto &[transports, mode, size] = GetParam();
+    const both_sides sides               = run_pair(
+                      {programs + "ucp_hello_world", mode, "-s", std::to_string(size)}, {},
+                      {"-n", "127.0.0.1"}, transports, false);
+    expect_success(sides, size);
+}
+
+/* Polling, waiting, and waiting on the event descriptor; eager messages and
+ * rendezvous. */
+INSTANTIATE_TEST_SUITE_P(over, ucx_example_hello,
+                         ::testing::Combine(::testing::Values("", "sm", "tcp"),
+                                            ::testing::Values("-b", "-w", "-f"),
+                                            ::testing::Values(16ul, 1ul << 20)),
+                         ucp_name);
+
+TEST_P(ucx_example_client_server, brings_the_message_to_the_server)
+{
+    const auto &[transports, type, size] = GetParam();
+    both_sides sides =
+        run_pair({programs + "ucp_client_server", "-c", type, "-s",
+                  std::to_string(size)},
+                 {"-l", "127.0.0.1"}, {"-a", "127.0.0.1"}, transports, true);
+    EXPECT_EQ(SIGTERM, sides.server.signal) << sides.server.output;
+    sides.server.exit_code = 0; /* it had no chance to exit */
+    expect_success(sides, size);
+}
+
+/* Its endpoints ask for error handling, which shared memory alone has not. */
+INSTANTIATE_TEST_SUITE_P(
+    over, ucx_example_client_server,
+    ::testing::Combine(::testing::Values("", "sm,tcp", "tcp"),
+                       ::testing::Values("stream", "tag", "am"),
+                       ::testing::Values(16ul, 1ul << 20)),
+    ucp_name);
+
+TEST_P(ucx_example_uct_hello, brings_the_message_over)
+{
+    const auto &[transport, kind] = GetParam();
+    const both_sides sides =
+        run_pair({programs + "uct_hello_world", "-d", transport.first, "-t",
+                  transport.second, kind},
+                 {}, {"-n", "127.0.0.1"}, {}, false);
+    expect_success(sides, 16);
+}
+
+/* Short and buffered copies; zero copy where the transport has it. */
+const auto uct_name = [](const ::testing::TestParamInfo<uct_case> &test) {
+    const auto &[transport, kind] = test.param;
+    return std::string(transport.second) + "_" + (kind + 1);
+};
+INSTANTIATE_TEST_SUITE_P(
+    over, ucx_example_uct_hello,
+    ::testing::Combine(::testing::Values(std::pair("lo", "tcp"),
+                                         std::pair("memory", "posix"),
+                                         std::pair("memory", "sysv")),
+                       ::testing::Values("-i", "-b")),
+    uct_name);
+INSTANTIATE_TEST_SUITE_P(zero_copy_over, ucx_example_uct_hello,
+                         ::testing::Values(uct_case(std::pair("lo", "tcp"),
+                                                    "-z")),
+                         uct_name);
+
+TEST_F(ucx_example, server_outlives_a_client_that_was_killed)
+{
+    for (const char *transports : {"tcp", ""}) {
+        SCOPED_TRACE(transports);
+        const both_sides sides =
+            run_pair({programs + "ucp_hello_world", "-e", "keepalive"}, {},
+                     {"-n", "127.0.0.1"}, transports, false);
+        EXPECT_EQ(SIGKILL, sides.client.signal) << sides.client.output;
+        EXPECT_FALSE(sides.client.timed_out);
+        EXPECT_TRUE(is_quiet_success(sides.server));
+    }
+}
+
+} // namespace gaudi::test
