@@ -201,16 +201,3 @@ BENCHMARK(put_short)->RangeMultiplier(4)->Range(64, largest);
 BENCHMARK(get_short)->RangeMultiplier(4)->Range(64, largest);
 BENCHMARK(put_bcopy)->RangeMultiplier(4)->Range(64, 65536);
 BENCHMARK(get_bcopy)->RangeMultiplier(4)->Range(64, 65536);
-
-int main(int argc, char **argv)
-{
-    /* A box of our own. */
-    setenv("HLTHUNK_EMU_NODE", ("bench-" + std::to_string(getpid())).c_str(),
-           1);
-    benchmark::Initialize(&argc, argv);
-    if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
-        return 1;
-    }
-    benchmark::RunSpecifiedBenchmarks();
-    return 0;
-}

@@ -6,17 +6,17 @@
 
 #include "hlthunk_shim/dma_queue.h"
 #include "hlthunk_shim/memory.h"
+#include "transport.h"
 
 #include <memory>
 
-extern "C" {
-#include <uct/api/uct.h>
-}
-
 namespace gaudi::bench {
 
-/** The transport, on card 0. */
-class session {
+/** Load the module into this process, before UCX is used. */
+void load_module();
+
+/** The transport, on card 0, and device memory there. */
+class session : public transport {
 public:
     /** The one of this program; ends the program when it cannot be opened. */
     static session &instance();
@@ -30,18 +30,12 @@ public:
         return reinterpret_cast<uintptr_t>(device_.address);
     }
 
+    /** Bytes of device memory. */
     static constexpr size_t max_size = 64 << 20;
-
-    uct_md_h md         = nullptr;
-    uct_worker_h worker = nullptr;
-    uct_ep_h ep         = nullptr;
-    uct_iface_attr_t attr{};
 
 private:
     session();
 
-    ucs_async_context_t *async_ = nullptr;
-    uct_iface_h iface_          = nullptr;
     uct_allocated_memory_t device_{};
     uct_completion_t completion_{};
 };

@@ -1,0 +1,32 @@
+/**
+ * One UCT transport, opened by its names, with an endpoint to itself.
+ */
+#pragma once
+
+extern "C" {
+#include <uct/api/uct.h>
+}
+
+namespace gaudi::bench {
+
+/** Ends the program, with a message, unless `good`. */
+void require(bool good, const char *what);
+void require(ucs_status_t status, const char *what);
+
+class transport {
+public:
+    /** The memory domain has the name of its component. Ends the program when
+     *  something cannot be opened. It is never closed. */
+    transport(const char *component, const char *name, const char *device);
+
+    uct_md_h md         = nullptr;
+    uct_worker_h worker = nullptr;
+    uct_iface_h iface   = nullptr;
+    uct_ep_h ep         = nullptr;
+    uct_iface_attr_t attr{};
+
+private:
+    ucs_async_context_t *async_ = nullptr;
+};
+
+} // namespace gaudi::bench
