@@ -219,8 +219,8 @@ forked_process::~forked_process()
 
 child_result forked_process::wait()
 {
-    const child_result result = wait_for(pid_);
-    pid_                      = -1;
+    child_result result = wait_for(pid_);
+    pid_                = -1;
     return result;
 }
 

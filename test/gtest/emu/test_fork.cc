@@ -395,7 +395,7 @@ TEST_F(emu, forks_in_the_middle_of_a_transfer_do_no_harm)
     std::vector<char> data(large);
     std::vector<char> seen(large);
     fill_pattern(data.data(), large, 5);
-    const uint64_t device = card.allocate_mapped(2 * large);
+    const uint64_t device = card.allocate_mapped(uint64_t{2} * large);
     const uint64_t host   = card.map_host(data.data(), large);
     const uint64_t target = card.map_host(seen.data(), large);
     ASSERT_EQ(card.copy(pdma0, device, host, large), completed);
