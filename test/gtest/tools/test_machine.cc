@@ -1,0 +1,214 @@
+/* What the launcher reads of a machine, in one made of files. */
+#include "launcher/cards.h"
+#include "launcher/nodes.h"
+
+#include "gtest/tools/scratch.h"
+
+#include <gmock/gmock.h>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char fake_driver[]  = GAUDI_TOOLS_DIR "/libfake_driver.so";
+constexpr uid_t nobody        = 65534;
+constexpr gid_t nobodys_group = 4200000001; /* has no name */
+
+class made_up_machine : public ::testing::Test {
+protected:
+    made_up_machine()
+        : where{files.path("dev"), files.path("proc"), files.path("sys")}
+    {
+        for (const std::string &directory :
+             {where.dev, where.proc, where.sys}) {
+            fs::create_directories(directory);
+        }
+    }
+
+    void make(const std::string &name, const std::string &text)
+    {
+        fs::create_directories(fs::path(files.path(name)).parent_path());
+        (void)files.file(name, text);
+    }
+
+    void make_node(const std::string &name, mode_t mode)
+    {
+        make(name, "");
+        ASSERT_EQ(0, chmod(files.path(name).c_str(), mode));
+        if (geteuid() == 0) {
+            ASSERT_EQ(0, chown(files.path(name).c_str(), 0, nobodys_group));
+        }
+    }
+
+    /* A process that has some files open. */
+    void make_process(unsigned pid, const std::string &program,
+                      const std::vector<std::string> &open_files)
+    {
+        const std::string directory = "proc/" + std::to_string(pid);
+        make(directory + "/comm", program + "\n");
+        fs::create_directories(files.path(directory + "/fd"));
+        for (size_t i = 0; i < open_files.size(); ++i) {
+            fs::create_symlink(open_files[i], files.path(directory + "/fd/" +
+                                                         std::to_string(i)));
+        }
+    }
+
+    /* As a user without privileges. */
+    launcher::problems closed_nodes()
+    {
+        const bool is_root = (geteuid() == 0);
+        if (is_root) {
+            EXPECT_EQ(0, chmod(files.path(".").c_str(), 0755));
+            EXPECT_EQ(0, seteuid(nobody));
+        }
+        launcher::problems found = launcher::find_closed_nodes(where);
+        if (is_root) {
+            EXPECT_EQ(0, seteuid(0));
+        }
+        return found;
+    }
+
+    scratch_directory files;
+    const launcher::machine where;
+};
+
+std::string all_text(const launcher::problems &found)
+{
+    std::string text;
+    for (const launcher::problem &one : found) {
+        text += one.what + "\n" + one.mend + "\n";
+    }
+    return text;
+}
+
+} // namespace
+
+TEST_F(made_up_machine, finds_the_processes_that_hold_nodes)
+{
+    make_process(17, "trainer", {"/dev/null", "/dev/accel/accel3"});
+    make_process(4, "old\x1bone", {"/dev/hl0", "/dev/hl0"});
+    make_process(30, "helper", {"/dev/accel/accel3"});
+    make_process(31, "emulating", {launcher::emulated_node_path("a/box", 2)});
+    make_process(32, "listing", {"/dev/accel/accel_controlD3"});
+    make("proc/self/comm", "no process");
+
+    const launcher::holders found = launcher::find_holders(where.proc);
+    EXPECT_EQ("pid 17 (trainer), pid 30 (helper)",
+              launcher::describe(found.at("/dev/accel/accel3")));
+    EXPECT_EQ("pid 4 (old\x1bone)", launcher::describe(found.at("/dev/hl0")));
+    EXPECT_EQ("pid 31 (emulating)",
+              launcher::describe(
+                  found.at("/memfd:hlthunk-emu/a/box/accel2 (deleted)")));
+    EXPECT_EQ(geteuid(), found.at("/dev/hl0").at(0).user);
+    EXPECT_EQ(0u, found.count("/dev/null"));
+    EXPECT_EQ(0u, launcher::find_holders(files.path("no-proc")).size());
+}
+
+TEST_F(made_up_machine, tells_whose_a_card_is)
+{
+    using launcher::card_state;
+    using launcher::find_state;
+
+    const std::vector<launcher::holder> mine   = {{5, 1000, "a"}};
+    const std::vector<launcher::holder> theirs = {{6, 1001, "b"}};
+    EXPECT_EQ(card_state::free, find_state(false, {}, 1000));
+    EXPECT_EQ(card_state::busy, find_state(true, {}, 1000));
+    EXPECT_EQ(card_state::unknown, find_state(std::nullopt, {}, 1000));
+    EXPECT_EQ(card_state::ours, find_state(true, mine, 1000));
+    EXPECT_EQ(card_state::ours, find_state(std::nullopt, mine, 1000));
+    EXPECT_EQ(card_state::busy, find_state(true, theirs, 1000));
+    EXPECT_EQ(card_state::busy, find_state(std::nullopt, theirs, 1000));
+}
+
+TEST_F(made_up_machine, shows_cards_with_their_holders_and_numa_nodes)
+{
+    const shim::library driver(fake_driver);
+    ASSERT_TRUE(driver.usable()) << driver.reason();
+    make_node("dev/accel/accel0", 0666);
+    make("sys/bus/pci/devices/00ff:19:00.0/vendor", "0x1da3\n");
+    make("sys/bus/pci/devices/00ff:19:00.0/numa_node", "1\n");
+    make_process(17, "trainer", {"/dev/accel/accel0"});
+
+    const launcher::card_list list = launcher::list_cards(driver, where);
+    ASSERT_EQ(1u, list.cards.size());
+    EXPECT_EQ(launcher::card_state::ours, list.cards[0].state);
+    EXPECT_EQ("pid 17 (trainer)", launcher::describe(list.cards[0].held_by));
+    EXPECT_EQ(1u, list.cards[0].numa_node);
+    EXPECT_TRUE(list.cards[0].usable);
+    EXPECT_EQ(0u, list.complaints.size());
+}
+
+TEST_F(made_up_machine, does_not_count_on_a_card_whose_node_is_closed)
+{
+    make("dev/accel", ""); /* closed to root, too */
+    const shim::library driver(fake_driver);
+    const launcher::card_list list = launcher::list_cards(driver, where);
+    ASSERT_EQ(1u, list.cards.size());
+    EXPECT_FALSE(list.cards[0].usable);
+}
+
+TEST_F(made_up_machine, believes_sysfs_about_gaudi_cards_only)
+{
+    const std::string devices = "sys/bus/pci/devices/";
+    make(devices + "0000:01:00.0/vendor", "0x1da3\n");
+    make(devices + "0000:01:00.0/numa_node", "-1\n");
+    make(devices + "0000:02:00.0/vendor", "0x8086\n");
+    make(devices + "0000:02:00.0/numa_node", "1\n");
+    make(devices + "0000:03:00.0/vendor", "0x1da3\n");
+    make(devices + "0000:03:00.0/numa_node", "12\n");
+    EXPECT_EQ(std::nullopt, launcher::numa_node_of(where.sys, "0000:01:00.0"));
+    EXPECT_EQ(std::nullopt, launcher::numa_node_of(where.sys, "0000:02:00.0"));
+    EXPECT_EQ(12u, launcher::numa_node_of(where.sys, "0000:03:00.0"));
+    EXPECT_EQ(std::nullopt, launcher::numa_node_of(where.sys, "0000:04:00.0"));
+    EXPECT_EQ(2u, launcher::count_pci_cards(where));
+}
+
+TEST_F(made_up_machine, names_the_nodes_and_the_group_that_may_open_them)
+{
+    make_node("dev/accel/accel0", 0660);
+    make_node("dev/accel/accel_controlD0", 0660);
+    make_node("dev/hl7", 0600);
+    make_node("dev/accel/accel1", 0666);
+    make_node("dev/hlog", 0000);
+    if (geteuid() != 0) {
+        /* Its owner may open it otherwise. */
+        for (const char *name :
+             {"dev/accel/accel0", "dev/accel/accel_controlD0", "dev/hl7"}) {
+            make_node(name, 0000);
+        }
+    }
+    const launcher::problems found = closed_nodes();
+    const std::string text         = all_text(found);
+    EXPECT_THAT(text, HasSubstr(files.path("dev/accel/accel0")));
+    EXPECT_THAT(text, ContainsRegex("\\(group [^ ]+, mode 0[06]{3}\\)"));
+    EXPECT_THAT(text, Not(HasSubstr("accel1")));
+    EXPECT_THAT(text, Not(HasSubstr("hlog")));
+    if (geteuid() == 0) {
+        ASSERT_EQ(2u, found.size()) << text;
+        EXPECT_THAT(
+            text, HasSubstr("accel0 and 1 more (group 4200000001, mode "
+                            "0660)\njoin the group (usermod -aG 4200000001 "));
+        EXPECT_THAT(text,
+                    HasSubstr("hl7 (group 4200000001, mode 0600)\nlet root"));
+    }
+}
+
+TEST_F(made_up_machine, leaves_the_nodes_of_other_accelerators_alone)
+{
+    make_node("dev/accel/accel0", 0000);
+    make("sys/class/accel/accel0/device/vendor", "0x8086\n");
+    EXPECT_EQ("", all_text(closed_nodes()));
+    make("sys/class/accel/accel0/device/vendor", "0x1da3\n");
+    EXPECT_THAT(all_text(closed_nodes()), HasSubstr("accel0"));
+}
+
+} // namespace gaudi::test
