@@ -1,5 +1,7 @@
 #include "uct/gaudi/base/device_list.h"
 
+#include "hlthunk_shim/control_nodes.h"
+
 #include <algorithm>
 #include <charconv>
 #include <numeric>
@@ -8,9 +10,6 @@
 namespace gaudi::base {
 
 namespace {
-
-/* HLTHUNK_MAX_MINOR: more device nodes than that do not exist. */
-constexpr int max_nodes = 256;
 
 bool parse_index(const std::string &text, unsigned &index)
 {
@@ -24,18 +23,10 @@ bool parse_index(const std::string &text, unsigned &index)
 std::vector<std::string> list_cards(const shim::library &driver)
 {
     std::vector<std::string> bus_ids;
-    for (int node = 0; node < max_nodes; ++node) {
-        int fd = driver.hlthunk_open_control(node, nullptr);
-        if (fd < 0) {
-            continue;
-        }
-        char bus_id[shim::bus_id_size] = {};
-        if (driver.hlthunk_get_pci_bus_id_from_fd(fd, bus_id, sizeof(bus_id)) ==
-            0) {
-            bus_ids.emplace_back(bus_id);
-        }
-        driver.hlthunk_close(fd);
-    }
+    (void)shim::visit_cards(
+        driver, [&](int /* node */, int /* fd */, const std::string &bus_id) {
+            bus_ids.push_back(bus_id);
+        });
     return bus_ids;
 }
 
