@@ -268,20 +268,20 @@ TEST_P(slot_contents, arrive_unchanged)
               {"UCX_PROTO_ENABLE", proto}});
     const auto peer = [](const char *side) {
         return under_launcher(
-            {GAUDI_TOOLS_DIR "/ucp_peer", side, "gaudi", "gaudi"},
+            {GAUDI_TOOLS_DIR "/ucp_peer", side, "tag,am,stream", "few"},
             {"--emulate", "--slot"});
     };
 
     options.inherited_fd = connection.ends[0];
-    process receiver(peer("receiver"), options);
+    process server(peer("server"), options);
     options.inherited_fd = connection.ends[1];
-    process sender(peer("sender"), options);
+    process client(peer("client"), options);
     connection.close_both();
 
-    const process_result sent     = sender.wait();
-    const process_result received = receiver.wait();
-    EXPECT_TRUE(is_quiet_success(sent)) << "sender";
-    EXPECT_TRUE(is_quiet_success(received)) << "receiver";
+    const process_result sent     = client.wait();
+    const process_result received = server.wait();
+    EXPECT_TRUE(is_quiet_success(sent)) << "client";
+    EXPECT_TRUE(is_quiet_success(received)) << "server";
     EXPECT_THAT(sent.output, HasSubstr("all sent"));
     EXPECT_THAT(received.output, HasSubstr("all received"));
 }
