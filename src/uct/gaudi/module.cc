@@ -8,7 +8,6 @@
 #include "uct/gaudi/base/memory_events.h"
 #include "uct/gaudi/base/memory_type.h"
 #include "uct/gaudi/base/perftest.h"
-#include "uct/gaudi/base/process.h"
 #include "uct/gaudi/base/slot.h"
 #include "uct/gaudi/base/status.h"
 #include "uct/gaudi/base/topology.h"
@@ -24,7 +23,6 @@ ucs_status_t load()
     if (!base::ucx_version_matches()) {
         return UCS_ERR_UNSUPPORTED;
     }
-    base::init_process();
     base::init_config();
     if (!base::init_memory_type()) {
         return UCS_ERR_UNSUPPORTED;

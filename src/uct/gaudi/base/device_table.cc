@@ -4,6 +4,7 @@
 #include "uct/gaudi/base/device_list.h"
 #include "uct/gaudi/base/driver.h"
 #include "uct/gaudi/base/memory_events.h"
+#include "uct/gaudi/base/process.h"
 #include "uct/gaudi/base/status.h"
 
 #include <cerrno>
@@ -77,7 +78,8 @@ void device_table::after_fork_in_child()
 {
     if (locked_for_fork) {
         for (const auto &inherited : current_.load()->cards_) {
-            ::close(inherited->device().fd());
+            const shim::device &device = inherited->device();
+            (void)device.lib().hlthunk_close(device.fd());
         }
     }
     current_.store(nullptr);
@@ -157,6 +159,7 @@ ucs_status_t device_table::open_cards()
                  bus_ids.size(), busy);
         return (busy > 0) ? UCS_ERR_BUSY : UCS_ERR_NO_DEVICE;
     }
+    watch_forks();
     cards_ = std::move(opened);
     return UCS_OK;
 }

@@ -49,10 +49,11 @@ uint64_t process_identity()
     return known;
 }
 
-void init_process()
+void watch_forks()
 {
-    if (pthread_atfork(before_fork, after_fork_in_parent,
-                       after_fork_in_child) != 0) {
+    static const int error =
+        pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    if (error != 0) {
         ucs_warn("gaudi: forked children will not be noticed");
     }
 }

@@ -26,7 +26,11 @@ inline unsigned process_generation()
  *  its pid. */
 uint64_t process_identity();
 
-/** Notice forks from now on. Called once, at load. */
-void init_process();
+/**
+ * Notice forks from now on. Called when a card has been opened; further calls
+ * do nothing. Not earlier: handlers of the driver library, if it has any, are
+ * to be older than ours, and so to have run when ours close cards in the child.
+ */
+void watch_forks();
 
 } // namespace gaudi::base

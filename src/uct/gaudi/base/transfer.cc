@@ -386,7 +386,7 @@ ucs_status_t transfer_engine::arm()
     }
     /* Cleared before the look around: what ends later signals again. */
     (void)event_->clear();
-    reap_all();
+    while (reap_all() > 0) {}
     submit_queued();
     if (!ucs_list_is_empty(&ended_)) {
         return UCS_ERR_BUSY;

@@ -90,19 +90,25 @@ bool transfer_engine::has_landed(uint64_t sequence)
     return true;
 }
 
-/* Have every job watched that progress waits for. False when there is none
- * although something waits: the caller has to try again. */
+/* Have every job watched that progress waits for. False when there is something
+ * to do already, or nothing to watch although something waits: the caller has
+ * to try again. */
 bool transfer_engine::watch_jobs()
 {
     bool any = false;
     for (const auto &way : channels_) {
         for (size_t i = 0; (way != nullptr) && (i < channel::directions); ++i) {
             const auto direction = static_cast<shim::dma_direction>(i);
-            const uint64_t job   = way->queue(direction).oldest_job();
-            if (job != 0) {
-                event_->watch(way->owner().device(), job);
-                any = true;
+            const auto &queue    = way->queue(direction);
+            if (queue.outstanding() == 0) {
+                continue;
             }
+            const uint64_t job = queue.oldest_job();
+            if (job == 0) {
+                return false; /* it has ended meanwhile */
+            }
+            event_->watch(way->owner().device(), job);
+            any = true;
         }
     }
     if (any || ucs_list_is_empty(&waiting_)) {
