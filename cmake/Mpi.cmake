@@ -7,9 +7,19 @@ foreach(mpi mpich openmpi)
   endif()
 endforeach()
 
-# gaudi_mpi_program(NAME FOLDER SOURCES...): FOLDER/NAME.mpich and
-# FOLDER/NAME.openmpi, linked with UCP.
+# gaudi_mpi_program(NAME FOLDER SOURCES... [HEADERS ...]): FOLDER/NAME.mpich and
+# FOLDER/NAME.openmpi, each with a target of that name, of the sources and
+# examples/gaudi_memory.c, linked with UCP. Headers are those of src/ that they
+# include.
 function(gaudi_mpi_program name folder)
+  cmake_parse_arguments(arg "" "" "SOURCES;HEADERS" SOURCES ${ARGN})
+  set(helper "${CMAKE_SOURCE_DIR}/examples/gaudi_memory")
+  set(sources ${arg_SOURCES} "${helper}.c")
+  set(includes "-I${CMAKE_SOURCE_DIR}/examples")
+  if(arg_HEADERS)
+    list(APPEND includes "-I${CMAKE_SOURCE_DIR}/src")
+    list(TRANSFORM arg_HEADERS PREPEND "${CMAKE_SOURCE_DIR}/src/")
+  endif()
   foreach(mpi mpich openmpi)
     if(NOT GAUDI_MPICC_${mpi})
       continue()
@@ -17,9 +27,9 @@ function(gaudi_mpi_program name folder)
     set(program "${folder}/${name}.${mpi}")
     add_custom_command(OUTPUT "${program}"
       COMMAND ${CMAKE_COMMAND} -E make_directory "${folder}"
-      COMMAND "${GAUDI_MPICC_${mpi}}" -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra
-        "-I${CMAKE_SOURCE_DIR}/examples" ${ARGN} -o "${program}" -lucp -lucs
-      DEPENDS ${ARGN} "${CMAKE_SOURCE_DIR}/examples/gaudi_memory.h"
+      COMMAND "${GAUDI_MPICC_${mpi}}" -std=c11 -D_GNU_SOURCE -O2 -g -Wall
+        -Wextra ${includes} ${sources} -o "${program}" -lucp -lucs
+      DEPENDS ${sources} "${helper}.h" ${arg_HEADERS}
       VERBATIM)
     add_custom_target(${name}.${mpi} ALL DEPENDS "${program}")
   endforeach()

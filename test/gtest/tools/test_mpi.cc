@@ -1,7 +1,11 @@
 /* Debian's MPI libraries send from and to Gaudi memory, without knowing it. */
 #include "gtest/tools/fixture.h"
 
+#include "common/process_state.h"
+#include "gtest/tools/orphans.h"
 #include "gtest/tools/scratch.h"
+
+#include <set>
 
 #include <unistd.h>
 
@@ -10,105 +14,289 @@ namespace gaudi::test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Values;
 
-/* Library, ranks, UCX_TLS ("" leaves it to UCX). */
-using mpi_case = std::tuple<const char *, const char *, const char *>;
+std::set<std::string> list_shared_memory()
+{
+    std::set<std::string> names;
+    for (const auto &entry : std::filesystem::directory_iterator("/dev/shm")) {
+        names.insert(entry.path().filename().string());
+    }
+    return names;
+}
 
-class mpi : public tools, public ::testing::WithParamInterface<mpi_case> {
+/* A library, and jobs of it: mpiexec, its daemons and the ranks. */
+class mpi_jobs : public tools {
 protected:
-    [[nodiscard]] static std::string library_name()
+    /* What a program was built to for this library. */
+    static std::string built(const std::string &folder, const char *name,
+                             const std::string &mpi)
     {
-        return std::get<0>(GetParam());
+        const std::string program = folder + "/" + name + "." + mpi;
+        EXPECT_EQ(0, access(program.c_str(), X_OK))
+            << program << " was not built: install the -dev package of " << mpi
+            << " and configure again";
+        return program;
     }
 
-    /* Start ranks of a program; variables are the environment of all. */
-    [[nodiscard]] process_result start(const arguments &program,
-                                       const environment &variables) const
+    static arguments mpiexec(const std::string &mpi, const std::string &ranks,
+                             const arguments &program,
+                             const arguments &variables = {})
     {
-        const auto &[name, ranks, tls] = GetParam();
-        arguments command{std::string("mpiexec.") + name};
-        if (library_name() == "openmpi") {
+        arguments command{"mpiexec." + mpi, "-n", ranks};
+        const auto add = [&](const arguments &more) {
+            command.insert(command.end(), more.begin(), more.end());
+        };
+        if (mpi == "openmpi") {
             /* By itself it takes UCX for some networks only. */
-            for (const char *option :
-                 {"--oversubscribe", "--mca", "pml", "ucx", "--mca", "osc",
-                  "ucx", "--mca", "pml_ucx_tls", "any", "--mca",
-                  "pml_ucx_devices", "any", "--mca", "opal_common_ucx_tls",
-                  "any", "--mca", "opal_common_ucx_devices", "any"}) {
-                command.emplace_back(option);
-            }
+            add({"--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any",
+                 "--oversubscribe"});
             if (geteuid() == 0) {
-                command.emplace_back("--allow-run-as-root");
+                add({"--allow-run-as-root"});
             }
         } else {
-            command.insert(command.end(), {"-launcher", "fork"});
+            add({"-launcher", "fork"});
         }
-        command.insert(command.end(), {"-n", ranks});
-        command.insert(command.end(), program.begin(), program.end());
-
-        process_options options = with(variables);
-        options.deadline        = std::chrono::seconds(90);
-        /* Session files of the start-up daemons. */
-        options.variables["TMPDIR"] = files_.path("");
-        options.variables["HOME"]   = files_.path("");
-        if (*tls != '\0') {
-            options.variables["UCX_TLS"] = tls;
-        }
-        return run(command, options);
+        add(variables);
+        add(program);
+        return command;
     }
 
-    scratch_directory files_;
+    /* Everything that the library keeps in files is in a scratch directory. */
+    [[nodiscard]] process_options
+    job_options(const environment &variables = {}) const
+    {
+        const std::string folder = files_.path("");
+        process_options options  = with(variables);
+        options.deadline         = std::chrono::seconds(90);
+        for (const char *name :
+             {"TMPDIR", "HOME", "OMPI_MCA_btl_vader_backing_directory"}) {
+            options.variables[name] = folder;
+        }
+        return options;
+    }
+
+    [[nodiscard]] std::string scratch() const { return files_.path(""); }
+
+    /* Nothing is there that was not there before the test. */
+    void expect_nothing_is_left()
+    {
+        EXPECT_TRUE(eventually([&] { return orphans_.have_ended(); }))
+            << "processes were left behind";
+        std::set<std::string> left;
+        EXPECT_TRUE(eventually([&] {
+            left = list_shared_memory();
+            for (const std::string &name : before_) {
+                left.erase(name);
+            }
+            return left.empty();
+        })) << "in /dev/shm: "
+            << ::testing::PrintToString(left);
+    }
+
+    void expect_empty_scratch()
+    {
+        const std::filesystem::directory_iterator entries(scratch());
+        EXPECT_EQ(std::filesystem::directory_iterator(), entries)
+            << entries->path();
+    }
+
+    [[nodiscard]] orphans &left_processes() { return orphans_; }
+
+private:
+    scratch_directory files_; /* goes when no process uses it any more */
+    const std::set<std::string> before_ = list_shared_memory();
+    orphans orphans_;
 };
 
-std::string name_of(const ::testing::TestParamInfo<mpi_case> &test)
+/* Library, ranks, UCX_TLS ("" leaves it to UCX). */
+using traffic_case = std::tuple<const char *, const char *, const char *>;
+
+class mpi_traffic : public mpi_jobs,
+                    public ::testing::WithParamInterface<traffic_case> {
+protected:
+    [[nodiscard]] process_result contents(const char *memory, bool with_module)
+    {
+        const auto &[mpi, ranks, tls] = GetParam();
+        arguments program{built(GAUDI_TOOLS_DIR, "mpi_contents", mpi), memory};
+        environment variables;
+        std::string list = tls;
+        if (with_module) {
+            program = under_launcher(program);
+        } else {
+            list.erase(0, list.find(',') + 1);
+        }
+        if (!list.empty()) {
+            variables["UCX_TLS"] = list;
+        }
+        return run(mpiexec(mpi, ranks, program), job_options(variables));
+    }
+
+    static std::string last_line()
+    {
+        return std::string("all ") + std::get<1>(GetParam()) +
+               " ranks have what was sent\n";
+    }
+};
+
+std::string traffic_name(const ::testing::TestParamInfo<traffic_case> &test)
 {
-    const auto &[name, ranks, tls] = test.param;
+    const auto &[mpi, ranks, tls] = test.param;
     const std::string list(tls);
-    return std::string(name) + "_" + ranks + "_ranks_" +
+    return std::string(mpi) + "_" + ranks + "_ranks_" +
            (list.empty() ? "any" : list.substr(list.find(',') + 1));
+}
+
+/* Library, how the last rank ends. */
+using end_case = std::tuple<std::string, std::string>;
+
+class mpi_failure : public mpi_jobs,
+                    public ::testing::WithParamInterface<end_case> {};
+
+std::string failure_name(const ::testing::TestParamInfo<end_case> &test)
+{
+    return std::get<0>(test.param) + "_" + std::get<1>(test.param);
+}
+
+class mpi_library : public mpi_jobs,
+                    public ::testing::WithParamInterface<std::string> {};
+
+std::string library_name(const ::testing::TestParamInfo<std::string> &test)
+{
+    return test.param;
 }
 
 } // namespace
 
-TEST_P(mpi, contents_arrive)
+TEST_P(mpi_traffic, contents_arrive_and_cards_move_them)
 {
-    const std::string program =
-        GAUDI_TOOLS_DIR "/mpi_contents." + library_name();
-    ASSERT_EQ(0, access(program.c_str(), X_OK))
-        << program << " was not built: install the -dev package of "
-        << library_name() << " and configure again";
-    const process_result result = start(under_launcher({program}), {});
+    const process_result result = contents("gaudi", true);
     EXPECT_TRUE(is_quiet_success(result));
-    EXPECT_THAT(result.output, HasSubstr("ranks have what was sent"));
+    EXPECT_EQ("cards moved all device messages\n" + last_line(), result.output);
+    expect_nothing_is_left();
+    expect_empty_scratch();
 }
 
-TEST_P(mpi, the_example_runs_with_what_env_exports)
+TEST_P(mpi_traffic, host_programs_do_as_they_do_without_the_module)
 {
-    /* The variables of the launcher, set once for mpiexec and its ranks. */
-    const std::string program =
-        GAUDI_BUILD_DIR "/bin/mpi_device_buffers." + library_name();
-    ASSERT_EQ(0, access(program.c_str(), X_OK)) << program;
-    const process_result result = start(
-        {program}, {{"LD_PRELOAD", std::string(library) + "/" + preloaded},
-                    {"UCX_GAUDI_DRIVER", "emulator"}});
-    EXPECT_TRUE(is_quiet_success(result));
-    EXPECT_EQ(std::stoul(std::get<1>(GetParam())),
-              lines_with(result.output, "the cards have what was sent").size())
-        << result.output;
+    const process_result without = contents("host", false);
+    const process_result with    = contents("host", true);
+    EXPECT_TRUE(is_quiet_success(without));
+    EXPECT_TRUE(is_quiet_success(with));
+    EXPECT_EQ(last_line(), without.output);
+    /* Cards are there, and stay idle. */
+    EXPECT_EQ("cards moved nothing\n" + last_line(), with.output);
 }
 
-/* MPICH over tcp alone hangs in MPI_Finalize every other time, on host memory
- * and without the module, too. */
-INSTANTIATE_TEST_SUITE_P(
-    of_debian, mpi,
-    ::testing::Combine(::testing::Values("mpich", "openmpi"),
-                       ::testing::Values("2", "4"),
-                       ::testing::Values("", "gaudi_copy,sm")),
-    name_of);
-INSTANTIATE_TEST_SUITE_P(
-    of_debian_over_tcp, mpi,
-    ::testing::Combine(::testing::Values("openmpi"),
-                       ::testing::Values("2", "4"),
-                       ::testing::Values("gaudi_copy,tcp")),
-    name_of);
+/* MPICH's ranks wait for each other in MPI_Finalize for ever when tcp is all
+ * that they have and they are more than two: on host memory and without the
+ * module, too. */
+INSTANTIATE_TEST_SUITE_P(of_debian, mpi_traffic,
+                         ::testing::Combine(Values("mpich", "openmpi"),
+                                            Values("2", "4"),
+                                            Values("", "gaudi_copy,sm")),
+                         traffic_name);
+INSTANTIATE_TEST_SUITE_P(of_debian_over_tcp, mpi_traffic,
+                         Values(traffic_case("mpich", "2", "gaudi_copy,tcp"),
+                                traffic_case("openmpi", "2", "gaudi_copy,tcp"),
+                                traffic_case("openmpi", "4", "gaudi_copy,tcp")),
+                         traffic_name);
+
+TEST_P(mpi_library, contents_arrive_with_the_new_protocols)
+{
+    const process_result result =
+        run(mpiexec(GetParam(), "2",
+                    under_launcher(
+                        {built(GAUDI_TOOLS_DIR, "mpi_contents", GetParam()),
+                         "gaudi"})),
+            job_options({{"UCX_PROTO_ENABLE", "y"}}));
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_THAT(result.output, HasSubstr("cards moved all device messages\n"));
+}
+
+TEST_P(mpi_library, the_example_runs_in_every_way_that_it_is_started)
+{
+    const std::string mpi = GetParam();
+    const std::string program =
+        built(GAUDI_BUILD_DIR "/bin", "mpi_device_buffers", mpi);
+    const std::string stub        = std::string(library) + "/" + preloaded;
+    const arguments by_option     = (mpi == "mpich")
+                                        ? arguments{"-genv", "LD_PRELOAD", stub}
+                                        : arguments{"-x", "LD_PRELOAD=" + stub};
+    const environment on_emulator = {{"UCX_GAUDI_DRIVER", "emulator"}};
+    environment exported          = on_emulator;
+    exported["LD_PRELOAD"]        = stub;
+
+    const std::pair<arguments, environment> ways[] = {
+        {mpiexec(mpi, "4", under_launcher({program})), {}},
+        {under_launcher(mpiexec(mpi, "4", {program})), {}},
+        {mpiexec(mpi, "4", {program}), exported},
+        {mpiexec(mpi, "4", {program}, by_option), on_emulator}};
+    for (const auto &[command, variables] : ways) {
+        const process_result result = run(command, job_options(variables));
+        EXPECT_TRUE(is_quiet_success(result))
+            << ::testing::PrintToString(command);
+        EXPECT_EQ(4u, lines_with(result.output, "have what was sent").size())
+            << result.output;
+    }
+    expect_nothing_is_left();
+    expect_empty_scratch();
+}
+
+TEST_P(mpi_library, a_killed_job_leaves_nothing)
+{
+    const std::string mpi     = GetParam();
+    const std::string program = built(GAUDI_TOOLS_DIR, "mpi_ends", mpi);
+    const auto is_ready       = [&](const char *rank) {
+        return std::filesystem::exists(scratch() + "ready." + rank);
+    };
+    {
+        process job(mpiexec(mpi, "2",
+                            under_launcher({program, "wait", scratch()},
+                                           {"--emulate=2"})),
+                    job_options());
+        ASSERT_TRUE(eventually([&] { return is_ready("0") && is_ready("1"); }));
+    }
+    /* What mpiexec cannot do any more, as at a deadline of any test here. */
+    left_processes().end();
+    expect_nothing_is_left();
+
+    /* Both cards of the box are free again. */
+    const process_result result =
+        run(mpiexec(mpi, "2",
+                    under_launcher({built(GAUDI_BUILD_DIR "/bin",
+                                          "mpi_device_buffers", mpi)},
+                                   {"--emulate=2"})),
+            job_options());
+    EXPECT_TRUE(is_quiet_success(result));
+}
+
+INSTANTIATE_TEST_SUITE_P(of_debian, mpi_library, Values("mpich", "openmpi"),
+                         library_name);
+
+TEST_P(mpi_failure, ends_the_job_and_leaves_nothing)
+{
+    const auto &[mpi, end] = GetParam();
+    const process_result result =
+        run(mpiexec(mpi, "4",
+                    under_launcher({built(GAUDI_TOOLS_DIR, "mpi_ends", mpi),
+                                    end, scratch()})),
+            job_options());
+    /* Which code depends on what mpiexec hears of first: that rank, or one
+     * that it killed therefore. */
+    EXPECT_GT(result.exit_code, 0) << result.output;
+    EXPECT_THAT(lines_with(result.output, "UCX "), IsEmpty()) << result.output;
+    for (const char *rank : {"0", "1", "2", "3"}) {
+        EXPECT_TRUE(std::filesystem::remove(scratch() + "ready." + rank));
+    }
+    expect_nothing_is_left();
+    expect_empty_scratch();
+}
+
+INSTANTIATE_TEST_SUITE_P(of_debian, mpi_failure,
+                         ::testing::Combine(Values("mpich", "openmpi"),
+                                            Values("exit", "die", "abort")),
+                         failure_name);
 
 } // namespace gaudi::test
