@@ -35,7 +35,7 @@ ALLOWED = [
     ("src/", ["src/"]),
     ("examples/", ["examples/", "include/"]),
     ("bench/", ["bench/", "src/", "test/common/"]),
-    ("test/", ["test/", "src/"]),
+    ("test/", ["test/", "src/", "examples/gaudi_memory.h"]),
 ]
 
 # Folders whose files know no UCX.
@@ -52,7 +52,7 @@ def first_folder(name, folders):
 def resolve(root, name, quote, target):
     """The project's file that an include names, if any."""
     places = [os.path.dirname(name)] if quote == '"' else []
-    for place in places + ["src", "test", "bench", "include"]:
+    for place in places + ["src", "test", "bench", "include", "examples"]:
         path = os.path.normpath(os.path.join(place, target))
         if os.path.isfile(os.path.join(root, path)):
             return path
