@@ -125,6 +125,12 @@ public:
     /** What is started from now on comes after what was started before. */
     void fence();
 
+    /** Whether @ref progress would have nothing to do. Costs two loads. */
+    [[nodiscard]] bool is_idle()
+    {
+        return ucs_list_is_empty(&all_) && ucs_list_is_empty(&ended_);
+    }
+
     /** Collect ended jobs, submit more, call completions. @return How many. */
     unsigned progress();
 
