@@ -1,0 +1,178 @@
+/*
+ * Several threads of one process, each with interfaces of its own: UCT's rule.
+ * The memory domain, the cards and the watchers of jobs are shared by all.
+ */
+#include "gtest/uct/fixture.h"
+
+#include <thread>
+
+#include <poll.h>
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr unsigned count  = 4;
+constexpr unsigned rounds = 25;
+constexpr size_t size     = 200'000; /* some staging chunks */
+
+/* Run a body on several threads at a time; it gets the number of its thread. */
+template <typename Body>
+void on_threads(Body &&body)
+{
+    std::vector<std::thread> all;
+    for (unsigned i = 0; i < count; ++i) {
+        all.emplace_back([&body, i] { body(i); });
+    }
+    for (std::thread &one : all) {
+        one.join();
+    }
+}
+
+/* Put a pattern, get it back, and look at it. */
+void expect_round_trip(transport &tl, const device_buffer &device,
+                       std::vector<char> &host, uint64_t seed)
+{
+    counted_completion put;
+    counted_completion get;
+    fill_pattern(host.data(), size, seed);
+    ASSERT_EQ(UCS_INPROGRESS,
+              tl.put_zcopy(host.data(), size, device.remote(), &put));
+    tl.flush();
+    std::fill(host.begin(), host.end(), '\0');
+    ASSERT_EQ(UCS_INPROGRESS,
+              tl.get_zcopy(host.data(), size, device.remote(), &get));
+    tl.flush();
+    EXPECT_EQ(1u, put.calls);
+    EXPECT_EQ(1u, get.calls);
+    EXPECT_EQ(UCS_OK, put.status);
+    EXPECT_EQ(UCS_OK, get.status);
+    EXPECT_TRUE(has_pattern(host.data(), size, seed));
+}
+
+using threads = uct;
+
+} // namespace
+
+TEST_F(threads, move_data_at_the_same_time)
+{
+    on_threads([&](unsigned number) {
+        transport mine(md);
+        const device_buffer device(md, size);
+        std::vector<char> host(size);
+        for (unsigned round = 0; round < rounds; ++round) {
+            expect_round_trip(mine, device, host, number * rounds + round);
+        }
+    });
+}
+
+TEST_F(threads, register_and_deregister_what_others_move)
+{
+    /* One buffer for all: it is found by its pointer, whoever registered it,
+     * and stays mapped until the last transfer has ended. Only reads of it. */
+    std::vector<char> host(size);
+    fill_pattern(host.data(), size, 1);
+    on_threads([&](unsigned number) {
+        transport mine(md);
+        const device_buffer device(md, size);
+        std::vector<char> back(size);
+        for (unsigned round = 0; round < rounds; ++round) {
+            counted_completion put;
+            auto registered =
+                std::make_unique<registration>(md, host.data(), size);
+            ASSERT_EQ(UCS_INPROGRESS,
+                      mine.put_zcopy(host.data(), size, device.remote(), &put));
+            if ((round + number) % 2 == 0) {
+                registered.reset();
+            }
+            mine.flush();
+            registered.reset();
+            mine.read_back(back.data(), device.remote(), size);
+            EXPECT_TRUE(has_pattern(back.data(), size, 1));
+        }
+    });
+}
+
+TEST_F(threads, allocate_and_ask_about_memory_at_the_same_time)
+{
+    const device_buffer shared(md, size);
+    on_threads([&](unsigned) {
+        for (unsigned round = 0; round < rounds; ++round) {
+            const device_buffer own(md, size);
+            EXPECT_NE(shared.data(), own.data());
+            const registration again(md, own.data(), size);
+            for (const device_buffer *buffer : {&shared, &own}) {
+                uct_md_mem_attr_t attr{};
+                attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE |
+                                  UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS |
+                                  UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
+                ASSERT_EQ(UCS_OK, uct_md_mem_query(md, buffer->data() + 1,
+                                                   size - 1, &attr));
+                EXPECT_EQ(buffer->data(), attr.base_address);
+                EXPECT_LE(size, attr.alloc_length);
+                EXPECT_NE(UCS_MEMORY_TYPE_HOST, attr.mem_type);
+            }
+        }
+    });
+}
+
+TEST_F(threads, open_and_close_at_the_same_time)
+{
+    /* The cards stay open while anybody needs them. */
+    on_threads([](unsigned number) {
+        std::vector<char> host(size);
+        for (unsigned round = 0; round < rounds; ++round) {
+            uct_md_h own;
+            ASSERT_EQ(UCS_OK, open_md(own));
+            {
+                transport mine(own);
+                const device_buffer device(own, size);
+                expect_round_trip(mine, device, host, number);
+            }
+            uct_md_close(own);
+        }
+    });
+}
+
+TEST_F(threads, open_and_close_the_cards_in_turn)
+{
+    /* Nobody else has them open: the last one closes, the next one opens. */
+    tl.reset();
+    uct_md_close(std::exchange(md, nullptr));
+    on_threads([](unsigned) {
+        for (unsigned round = 0; round < rounds; ++round) {
+            uct_md_h own;
+            ASSERT_EQ(UCS_OK, open_md(own));
+            uct_md_close(own);
+        }
+    });
+}
+
+TEST_F(threads, sleep_until_their_own_jobs_end)
+{
+    constexpr int deadline_ms = 10000;
+    on_threads([&](unsigned) {
+        transport mine(md);
+        const device_buffer device(md, size);
+        std::vector<char> host(size);
+        int fd;
+        ASSERT_EQ(UCS_OK, uct_iface_event_fd_get(mine.iface, &fd));
+        for (unsigned round = 0; round < rounds; ++round) {
+            counted_completion put;
+            ASSERT_EQ(UCS_INPROGRESS,
+                      mine.put_zcopy(host.data(), size, device.remote(), &put));
+            while (put.calls == 0) {
+                if ((mine.progress() > 0) ||
+                    (uct_iface_event_arm(mine.iface, UCT_EVENT_SEND_COMP) !=
+                     UCS_OK)) {
+                    continue;
+                }
+                pollfd wanted{fd, POLLIN, 0};
+                ASSERT_EQ(1, poll(&wanted, 1, deadline_ms))
+                    << "a wakeup was lost";
+            }
+        }
+    });
+}
+
+} // namespace gaudi::test
