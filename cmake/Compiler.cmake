@@ -15,4 +15,14 @@ if(GAUDI_SANITIZE)
     -fsanitize=${GAUDI_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)
   target_link_options(gaudi_options INTERFACE -fsanitize=${GAUDI_SANITIZE})
+  # For programs of others that load what is built here.
+  if(GAUDI_SANITIZE MATCHES "address")
+    execute_process(
+      COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libasan.so
+      OUTPUT_VARIABLE GAUDI_ASAN_RUNTIME OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT IS_ABSOLUTE "${GAUDI_ASAN_RUNTIME}")
+      message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no libasan.so. Build with "
+        "GAUDI_SANITIZE=address by a GCC that has one.")
+    endif()
+  endif()
 endif()

@@ -1,11 +1,15 @@
 #include "gtest/tools/process.h"
 
+#include "gtest/tools/sanitizer.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
+
+#include <gtest/gtest.h>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -103,7 +107,7 @@ process::process(const arguments &argv, const process_options &options)
 {
     std::vector<std::string> argument_texts = argv;
     std::vector<std::string> variable_texts =
-        make_environment(options.variables);
+        make_environment(with_sanitizer(options.variables));
     const std::vector<char *> argument_pointers = make_pointers(argument_texts);
     const std::vector<char *> variable_pointers = make_pointers(variable_texts);
     const int input    = make_file("input", options.input);
@@ -167,6 +171,7 @@ process_result process::wait()
         result.signal = WTERMSIG(status);
     }
     result.output = output();
+    EXPECT_EQ("", sanitizer_report(result.output));
     return result;
 }
 
