@@ -58,22 +58,42 @@ static int find_type(void)
             return 0;
         }
     }
-    fprintf(stderr, "gaudi memory: there is no card, or the transports are not "
-                    "loaded; run this under ucx-gaudi\n");
+    fprintf(stderr,
+            "gaudi memory: there is no free card, or the transports are not "
+            "loaded; run this under ucx-gaudi\n");
     return -1;
 }
 
-int gaudi_open(void)
+/* A worker, and an endpoint from it to itself. */
+static int open_worker(void)
 {
-    ucp_params_t params               = {.field_mask = UCP_PARAM_FIELD_FEATURES,
-                                         .features   = UCP_FEATURE_RMA};
     ucp_worker_params_t worker_params = {0};
     ucp_ep_params_t ep_params         = {.field_mask =
                                              UCP_EP_PARAM_FIELD_REMOTE_ADDRESS};
     ucp_address_t *address;
-    ucp_config_t *config;
     ucs_status_t status;
     size_t length;
+
+    CHECK(ucp_worker_create(context, &worker_params, &worker));
+    status = ucp_worker_get_address(worker, &address, &length);
+    if (status == UCS_OK) {
+        ep_params.address = address;
+        status            = ucp_ep_create(worker, &ep_params, &self);
+        ucp_worker_release_address(worker, address);
+    }
+    if (status != UCS_OK) {
+        ucp_worker_destroy(worker);
+        return failed("cannot reach the own process", status);
+    }
+    return 0;
+}
+
+int gaudi_open(void)
+{
+    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
+                           .features   = UCP_FEATURE_RMA};
+    ucp_config_t *config;
+    ucs_status_t status;
 
     CHECK(ucp_config_read(NULL, NULL, &config));
     status = ucp_init(&params, config, &context);
@@ -81,15 +101,11 @@ int gaudi_open(void)
     if (status != UCS_OK) {
         return failed("ucp_init", status);
     }
-    if (find_type() != 0) {
+    if ((find_type() != 0) || (open_worker() != 0)) {
+        ucp_cleanup(context);
         return -1;
     }
-    CHECK(ucp_worker_create(context, &worker_params, &worker));
-    CHECK(ucp_worker_get_address(worker, &address, &length));
-    ep_params.address = address;
-    status            = ucp_ep_create(worker, &ep_params, &self);
-    ucp_worker_release_address(worker, address);
-    return (status == UCS_OK) ? 0 : failed("ucp_ep_create", status);
+    return 0;
 }
 
 void gaudi_close(void)

@@ -22,7 +22,7 @@ struct gaudi_buffer {
 /* Open the card. Call once, before anything else. */
 int gaudi_open(void);
 
-/* Close it, when all buffers are freed. */
+/* Close what gaudi_open opened, when all buffers are freed. */
 void gaudi_close(void);
 
 int gaudi_alloc(struct gaudi_buffer *buffer, size_t size);

@@ -5,13 +5,21 @@
  *   mpiexec.mpich -n 4 build/bin/ucx-gaudi run --emulate --
  *       build/bin/mpi_device_buffers.mpich
  * and with Open MPI, which has to be told to use UCX on any transport:
- *   mpirun.openmpi -n 4 --mca pml ucx --mca osc ucx
- *       --mca pml_ucx_tls any --mca pml_ucx_devices any
- *       --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any
+ *   mpiexec.openmpi -n 4 --mca pml ucx --mca opal_common_ucx_tls any
  *       build/bin/ucx-gaudi run --emulate --
  *       build/bin/mpi_device_buffers.openmpi
  *
  * Without --emulate on a machine that has the cards. Each rank opens a card.
+ *
+ * Instead of the launcher, the environment of the ranks will do:
+ *   mpiexec.mpich -genv LD_PRELOAD $PWD/build/lib/libucx_gaudi_preload.so ...
+ *   mpiexec.openmpi -x LD_PRELOAD=$PWD/build/lib/libucx_gaudi_preload.so ...
+ *
+ * MPI libraries pass the address on to UCX when they send, receive or broadcast
+ * contiguous data. In reductions, MPI_Gather, MPI_Scatter, MPI_Alltoall,
+ * MPI_Sendrecv_replace, MPI_Bsend, MPI_Pack, datatypes with holes and one-sided
+ * communication they, or UCX, use the CPU, which cannot touch device memory:
+ * the rank dies of SIGSEGV. Copy such data to host memory first (gaudi_read).
  */
 #include "gaudi_memory.h"
 
@@ -38,10 +46,19 @@ static void expect(const int *values, int rank, const char *what)
     }
 }
 
+/* Ends the job. What went wrong has been printed. */
+static void require(int result)
+{
+    if (result != 0) {
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
 int main(int argc, char **argv)
 {
+    const size_t bytes = COUNT * sizeof(int);
     struct gaudi_buffer to_send, received;
-    int *host = malloc(COUNT * sizeof(*host));
+    int *host = malloc(bytes);
     int rank, size, left, right;
 
     MPI_Init(&argc, &argv);
@@ -50,23 +67,25 @@ int main(int argc, char **argv)
     left  = (rank + size - 1) % size;
     right = (rank + 1) % size;
 
-    if ((host == NULL) || gaudi_open() ||
-        gaudi_alloc(&to_send, COUNT * sizeof(*host)) ||
-        gaudi_alloc(&received, COUNT * sizeof(*host))) {
-        MPI_Abort(MPI_COMM_WORLD, 1);
+    if (host == NULL) {
+        perror("malloc");
     }
+    require((host == NULL) ? -1 : 0);
+    require(gaudi_open());
+    require(gaudi_alloc(&to_send, bytes));
+    require(gaudi_alloc(&received, bytes));
 
     /* From card to card. */
     fill(host, rank);
-    gaudi_write(&to_send, 0, host, COUNT * sizeof(*host));
+    require(gaudi_write(&to_send, 0, host, bytes));
     MPI_Sendrecv(to_send.address, COUNT, MPI_INT, right, 0, received.address,
                  COUNT, MPI_INT, left, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    gaudi_read(&received, 0, host, COUNT * sizeof(*host));
+    require(gaudi_read(&received, 0, host, bytes));
     expect(host, left, "MPI_Sendrecv");
 
     /* From the card of rank 0 to all cards. */
     MPI_Bcast(to_send.address, COUNT, MPI_INT, 0, MPI_COMM_WORLD);
-    gaudi_read(&to_send, 0, host, COUNT * sizeof(*host));
+    require(gaudi_read(&to_send, 0, host, bytes));
     expect(host, 0, "MPI_Bcast");
 
     printf("rank %d of %d: the cards have what was sent\n", rank, size);
