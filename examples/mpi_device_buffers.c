@@ -16,10 +16,11 @@
  *   mpiexec.openmpi -x LD_PRELOAD=$PWD/build/lib/libucx_gaudi_preload.so ...
  *
  * MPI libraries pass the address on to UCX when they send, receive or broadcast
- * contiguous data. In reductions, MPI_Gather, MPI_Scatter, MPI_Alltoall,
- * MPI_Sendrecv_replace, MPI_Bsend, MPI_Pack, datatypes with holes and one-sided
- * communication they, or UCX, use the CPU, which cannot touch device memory:
+ * contiguous data. In reductions, MPI_Gather, MPI_Scatter, MPI_Allgather
+ * without MPI_IN_PLACE, MPI_Alltoall, MPI_Sendrecv_replace, MPI_Bsend, MPI_Pack
+ * and datatypes with holes they use the CPU, which cannot touch device memory:
  * the rank dies of SIGSEGV. Copy such data to host memory first (gaudi_read).
+ * MPI_Put and MPI_Get need UCX_PROTO_ENABLE=y, and Open MPI "--mca osc ucx".
  */
 #include "gaudi_memory.h"
 
