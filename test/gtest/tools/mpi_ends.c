@@ -4,8 +4,8 @@
  * usage: mpi_ends wait|exit|die|abort FOLDER      under mpiexec
  *
  * After a broadcast on Gaudi memory each rank makes the file FOLDER/ready.RANK.
- * Then the last one exits with code 3, is killed, or calls MPI_Abort with code
- * 7, and the others wait for it; with "wait" so does the last.
+ * When all have, the last one exits with code 3, is killed, or calls MPI_Abort
+ * with code 7, and the others wait for it; with "wait" so does the last.
  */
 #include "gaudi_memory.h"
 
@@ -51,8 +51,8 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     MPI_Bcast(buffer.address, SIZE, MPI_CHAR, 0, MPI_COMM_WORLD);
-    MPI_Barrier(MPI_COMM_WORLD);
     announce(argv[2], rank);
+    MPI_Barrier(MPI_COMM_WORLD);
 
     if (rank == ranks - 1) {
         if (!strcmp(argv[1], "exit")) {
