@@ -37,6 +37,15 @@ TEST(device_list, cards_are_named_by_index_and_bus_id_in_any_order)
     EXPECT_EQ("", selection.error);
 }
 
+TEST(device_list, cards_are_named_as_listings_call_them)
+{
+    EXPECT_THAT(select_devices("gaudi1,gaudi0", box).indices,
+                ElementsAre(1, 0));
+    for (const char *wrong : {"gaudi", "gaudi3", "gaudigaudi0", "gaudi-1"}) {
+        EXPECT_NE("", select_devices(wrong, box).error) << wrong;
+    }
+}
+
 TEST(device_list, bad_names_are_quoted_in_the_error)
 {
     EXPECT_EQ("'3' is none of the 3 cards of this machine",

@@ -59,6 +59,13 @@ TEST_F(performance_model, the_bandwidth_is_a_setting)
     EXPECT_DOUBLE_EQ(2 * before, bandwidth(UCT_EP_OP_PUT_ZCOPY));
 }
 
+TEST_F(performance_model, the_automatic_bandwidth_is_the_default)
+{
+    const double before = bandwidth(UCT_EP_OP_PUT_ZCOPY);
+    reopen({{"BW", "auto"}});
+    EXPECT_DOUBLE_EQ(before, bandwidth(UCT_EP_OP_PUT_ZCOPY));
+}
+
 TEST_F(performance_model, capabilities_match_the_limits)
 {
     const auto &cap = tl->attr.cap;

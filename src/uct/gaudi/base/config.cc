@@ -21,7 +21,7 @@ ucs_config_field_t table[] = {
      "Which cards a process opens:\n"
      " auto      - the first one that is free\n"
      " all       - every card that is free\n"
-     " <list>    - these, by index or bus id, separated by commas",
+     " <list>    - these, by name, index or bus id, separated by commas",
      offsetof(global_config, devices), UCS_CONFIG_TYPE_STRING},
 
     {"MEMORY_TYPE", "auto",

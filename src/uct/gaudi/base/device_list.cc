@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <numeric>
 #include <sstream>
 
 namespace gaudi::base {
 
 namespace {
+
+/* Cards are called gaudi0, gaudi1, ... in every listing. */
+constexpr char card_name[] = "gaudi";
 
 bool parse_index(const std::string &text, unsigned &index)
 {
@@ -50,7 +54,11 @@ device_selection select_devices(const std::string &text,
         const auto by_bus = std::find(bus_ids.begin(), bus_ids.end(), item);
         if (by_bus != bus_ids.end()) {
             index = static_cast<unsigned>(by_bus - bus_ids.begin());
-        } else if (!parse_index(item, index) || (index >= bus_ids.size())) {
+        } else if (!parse_index(item.starts_with(card_name)
+                                    ? item.substr(std::strlen(card_name))
+                                    : item,
+                                index) ||
+                   (index >= bus_ids.size())) {
             result.error = "'" + item + "' is none of the " +
                            std::to_string(bus_ids.size()) +
                            " cards of this machine";

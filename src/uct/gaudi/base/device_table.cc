@@ -11,7 +11,6 @@
 #include <cstring>
 #include <shared_mutex>
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 namespace gaudi::base {
@@ -26,18 +25,6 @@ ucs_log_level_t failure_level(bool quiet)
 
 /* Of the thread that forks: whether it has the lock on the cards. */
 thread_local bool locked_for_fork = false;
-
-/* Whether all pages are there for reading (Linux 5.14 can tell). */
-bool is_readable(void *address, size_t length)
-{
-    constexpr int populate_read = 22; /* MADV_POPULATE_READ */
-    const auto page             = static_cast<uintptr_t>(getpagesize());
-    const auto first            = reinterpret_cast<uintptr_t>(address);
-    const uintptr_t start       = first / page * page;
-
-    return madvise(reinterpret_cast<void *>(start), first + length - start,
-                   populate_read) == 0;
-}
 
 } // namespace
 
@@ -224,7 +211,7 @@ ucs_status_t device_table::allocate(card &owner, size_t length, bool quiet,
     }
     uint64_t hint;
     {
-        std::lock_guard<std::mutex> guard(cards_lock_);
+        std::lock_guard<std::mutex> guard(hint_lock_);
         hint = owner.next_hint(length);
     }
     ret = shim::mapping::map_device(owner.device(), memory->handle, hint,
@@ -285,35 +272,12 @@ ucs_status_t device_table::free(device_memory *memory)
     return UCS_OK;
 }
 
-ucs_status_t device_table::register_host(void *address, size_t length,
-                                         bool quiet, host_memory *&memory_p)
+host_memory *device_table::register_host(void *address, size_t length)
 {
     auto *memory = new host_memory(address, length, cards_.size());
-
-    /* With several cards it is not known which one will use the memory. */
-    if (cards_.size() == 1) {
-        uint64_t va;
-        int ret = memory->va_on(*cards_.front(), va);
-        if ((ret == -EFAULT) && is_readable(address, length)) {
-            /* The driver pins for writing. Transfers stage this memory. */
-            ucs_debug("%s: host memory %p of %zu bytes is read-only and not "
-                      "mapped",
-                      cards_.front()->name().c_str(), address, length);
-        } else if (ret != 0) {
-            ucs_log(failure_level(quiet),
-                    "%s: cannot register host memory %p of %zu bytes: %s",
-                    cards_.front()->name().c_str(), address, length,
-                    std::strerror(-ret));
-            memory->put();
-            return to_status(ret);
-        }
-    }
-    {
-        std::lock_guard<rw_spinlock> guard(memory_lock_);
-        host_memory_.insert(*memory);
-    }
-    memory_p = memory;
-    return UCS_OK;
+    std::lock_guard<rw_spinlock> guard(memory_lock_);
+    host_memory_.insert(*memory);
+    return memory;
 }
 
 void device_table::deregister_host(host_memory *memory)

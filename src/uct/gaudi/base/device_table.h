@@ -6,10 +6,12 @@
  * child gets an empty table of its own: it lets go of the file descriptors that
  * it inherited and never touches what the parent has on the cards.
  *
- * Threads: any. Locks, outermost first: UCM's event lock, then one of
- *   cards_lock_   opening, closing; held across driver calls
- *   memory_lock_  the look-up tables; a spinlock, held across nothing
- * and neither of ours is held when UCM events are dispatched.
+ * Threads: any. Locks:
+ *   cards_lock_   opening, closing; held across driver calls, which may enter
+ *                 UCM. Nothing that UCM calls takes it
+ *   memory_lock_  the look-up tables; a spinlock, held across nothing. What UCM
+ *                 calls takes this one alone
+ * and none is held when UCM events are dispatched.
  */
 #pragma once
 
@@ -91,10 +93,14 @@ public:
      */
     [[nodiscard]] ucs_status_t free(device_memory *memory);
 
-    /** Register host memory, so that transfers find it by pointer. */
-    [[nodiscard]] ucs_status_t register_host(void *address, size_t length,
-                                             bool quiet,
-                                             host_memory *&memory_p);
+    /**
+     * Register host memory, so that transfers find it by pointer.
+     *
+     * Makes no driver call: a card maps the memory when it uses it for the
+     * first time, and memory that it cannot map (read-only, or not all there)
+     * is staged. UCP registers what programs never send from a card, too.
+     */
+    [[nodiscard]] host_memory *register_host(void *address, size_t length);
 
     /** Undo a registration. */
     void deregister_host(host_memory *memory);
@@ -146,6 +152,7 @@ private:
     unsigned users_ = 0;
     std::vector<std::unique_ptr<card>> cards_;
 
+    std::mutex hint_lock_; /* the hints of the cards; leaf */
     mutable rw_spinlock memory_lock_;
     interval_tree device_memory_;
     interval_tree host_memory_;

@@ -1,5 +1,7 @@
 #include "uct/gaudi/base/memory.h"
 
+#include <cstring>
+
 namespace gaudi::base {
 
 host_memory::host_memory(void *address, size_t length, size_t cards)
@@ -15,12 +17,20 @@ int host_memory::va_on(const card &user, uint64_t &va_p)
     if (va_p != 0) {
         return 0;
     }
+    if (entry.refused.load(std::memory_order_acquire) != 0) {
+        return entry.refused.load(std::memory_order_relaxed);
+    }
     std::lock_guard<std::mutex> guard(lock_);
     if (entry.mapping.va() == 0) {
         int ret = shim::mapping::map_host(user.device(),
                                           reinterpret_cast<void *>(start),
                                           end - start, entry.mapping);
         if (ret != 0) {
+            ucs_debug("%s: host memory %p of %lu bytes cannot be mapped and is "
+                      "staged: %s",
+                      user.name().c_str(), reinterpret_cast<void *>(start),
+                      end - start, std::strerror(-ret));
+            entry.refused.store(ret, std::memory_order_release);
             return ret;
         }
     }

@@ -49,6 +49,7 @@ private:
 
     struct card_mapping {
         std::atomic<uint64_t> va{0};
+        std::atomic<int> refused{0}; /* -errno of the driver, not asked again */
         shim::mapping mapping;
     };
 

@@ -27,7 +27,7 @@ void after_fork_in_parent()
     device_table::after_fork_in_parent();
 }
 
-/* Only what is safe between fork and exec: stores, and close. */
+/* Stores, and the driver library's close, which is close(2) in the vendor's. */
 void after_fork_in_child()
 {
     detail::process_generation.fetch_add(1);

@@ -165,14 +165,16 @@ ucs_status_t transfer_engine::copy(void *dst, const void *src, size_t length)
         submit_queued();
     }
 
+    if (!device_table::is_device_address(dst) &&
+        !device_table::is_device_address(src)) {
+        copy_host_bytes(dst, src, length);
+        return UCS_OK;
+    }
+
     copy_cursor cursor;
     status = plan(dst, src, length, cursor);
     if (status != UCS_OK) {
         return status;
-    }
-    if (cursor.way == nullptr) {
-        copy_host_bytes(dst, src, length);
-        return UCS_OK;
     }
 
     transfer work;

@@ -95,7 +95,6 @@ bool transfer_engine::has_landed(uint64_t sequence)
  * to try again. */
 bool transfer_engine::watch_jobs()
 {
-    bool any = false;
     for (const auto &way : channels_) {
         for (size_t i = 0; (way != nullptr) && (i < channel::directions); ++i) {
             const auto direction = static_cast<shim::dma_direction>(i);
@@ -108,16 +107,22 @@ bool transfer_engine::watch_jobs()
                 return false; /* it has ended meanwhile */
             }
             event_->watch(way->owner().device(), job);
-            any = true;
         }
     }
-    if (any || ucs_list_is_empty(&waiting_)) {
+    if (ucs_list_is_empty(&waiting_)) {
         return true;
     }
-    /* Another interface has filled the card. */
+    /* Another interface may have filled the card. */
     const operation *first = ucs_list_head(&waiting_, operation, in_queue);
-    shim::device &dev      = first->cursor.way->owner().device();
-    const uint64_t job     = dev.blocking_job();
+    channel &way           = *first->cursor.way;
+    for (size_t i = 0; i < channel::directions; ++i) {
+        const auto direction = static_cast<shim::dma_direction>(i);
+        if (way.queue(direction).outstanding() > 0) {
+            return true;
+        }
+    }
+    shim::device &dev  = way.owner().device();
+    const uint64_t job = dev.blocking_job();
     if (job == 0) {
         return false;
     }

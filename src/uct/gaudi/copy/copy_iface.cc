@@ -5,6 +5,7 @@
 #include "uct/gaudi/base/unsupported.h"
 #include "uct/gaudi/copy/copy_md.h"
 
+#include <atomic>
 #include <climits>
 #include <mutex>
 
@@ -47,6 +48,9 @@ ucs_config_field_t iface_config_table[] = {
      offsetof(iface_config, bandwidth), UCS_CONFIG_TYPE_BW},
 
     {nullptr, nullptr, nullptr, 0, {}}};
+
+/* Of a x16 Gen4 slot, bytes/second: BW=auto. */
+constexpr double default_bandwidth = 25e9;
 
 /* Submission and completion of one job on a card, seconds. An estimate: the
  * figure was not measured on hardware. */
@@ -166,27 +170,54 @@ ucs_status_t iface_get_address(uct_iface_h, uct_iface_addr_t *addr) noexcept
     return UCS_OK;
 }
 
-/* The interfaces of this process, in the order of their opening. */
-std::mutex interfaces_lock; /* leaf */
-UCS_LIST_HEAD(interfaces);
+/* The interfaces of a process, in the order of their opening. A forked child
+ * begins a list of its own: its parent's may have been in use. */
+struct interface_list {
+    interface_list() { ucs_list_head_init(&head); }
+
+    const unsigned generation = base::process_generation();
+    std::mutex lock; /* leaf */
+    ucs_list_link_t head;
+};
+
+interface_list &interfaces()
+{
+    static std::atomic<interface_list *> current{nullptr};
+
+    interface_list *known = current.load();
+    if ((known == nullptr) ||
+        (known->generation != base::process_generation())) {
+        auto fresh = std::make_unique<interface_list>();
+        if (current.compare_exchange_strong(known, fresh.get())) {
+            known = fresh.release();
+        }
+    }
+    return *known;
+}
 
 void add_interface(uct_gaudi_copy_iface_t *iface)
 {
-    std::lock_guard<std::mutex> guard(interfaces_lock);
-    ucs_list_add_tail(&interfaces, &iface->all);
+    interface_list &list = interfaces();
+    std::lock_guard<std::mutex> guard(list.lock);
+    ucs_list_add_tail(&list.head, &iface->all);
 }
 
 void remove_interface(uct_gaudi_copy_iface_t *iface)
 {
-    std::lock_guard<std::mutex> guard(interfaces_lock);
+    interface_list &list = interfaces();
+    if (iface->generation != list.generation) {
+        return; /* it is in the list of the parent */
+    }
+    std::lock_guard<std::mutex> guard(list.lock);
     ucs_list_del(&iface->all);
 }
 
 bool is_first_of_worker(const uct_gaudi_copy_iface_t *iface)
 {
-    std::lock_guard<std::mutex> guard(interfaces_lock);
+    interface_list &list = interfaces();
+    std::lock_guard<std::mutex> guard(list.lock);
     const uct_gaudi_copy_iface_t *other;
-    ucs_list_for_each(other, &interfaces, all)
+    ucs_list_for_each(other, &list.head, all)
     {
         if (other->super.worker == iface->super.worker) {
             return other == iface;
@@ -379,8 +410,11 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
 
     self->engine    = engine.release();
     self->max_bcopy = config->staging_chunk;
-    self->bandwidth = config->bandwidth;
+    self->bandwidth = UCS_CONFIG_BW_IS_AUTO(config->bandwidth)
+                          ? default_bandwidth
+                          : config->bandwidth;
     ucs_queue_head_init(&self->pending);
+    self->generation = gaudi::base::process_generation();
     add_interface(self);
     return UCS_OK;
 }

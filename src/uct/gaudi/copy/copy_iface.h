@@ -26,6 +26,7 @@ typedef struct uct_gaudi_copy_iface {
     uct_base_iface_t super;
     gaudi::base::transfer_engine *engine;
     ucs_list_link_t all;      /**< interfaces of this process */
+    unsigned generation;      /**< of the process that opened it */
     ucs_queue_head_t pending; /**< requests that wait for resources */
     size_t max_bcopy;
     double bandwidth; /**< bytes/second */

@@ -127,9 +127,7 @@ ucs_status_t mem_reg(uct_md_h md, void *address, size_t length, unsigned flags,
         return refuse_inherited(quiet);
     }
     return base::guarded([&] {
-        auto handle         = std::make_unique<memory_handle>();
-        ucs_status_t status = UCS_OK;
-
+        auto handle = std::make_unique<memory_handle>();
         if (base::device_table::is_device_address(address)) {
             handle->what   = memory_handle::kind::device;
             handle->device = table().register_device(address, length);
@@ -142,13 +140,10 @@ ucs_status_t mem_reg(uct_md_h md, void *address, size_t length, unsigned flags,
             }
         } else {
             handle->what = memory_handle::kind::host;
-            status =
-                table().register_host(address, length, quiet, handle->host);
+            handle->host = table().register_host(address, length);
         }
-        if (status == UCS_OK) {
-            *memh_p = handle.release();
-        }
-        return status;
+        *memh_p = handle.release();
+        return UCS_OK;
     });
 }
 
