@@ -49,8 +49,8 @@ ucs_config_field_t iface_config_table[] = {
 
     {nullptr, nullptr, nullptr, 0, {}}};
 
-/* Of a x16 Gen4 slot, bytes/second: BW=auto. */
-constexpr double default_bandwidth = 25e9;
+/* BW=auto: 25000MBs, as UCX counts, bytes/second. */
+constexpr double default_bandwidth = 25000.0 * (1 << 20);
 
 /* Submission and completion of one job on a card, seconds. An estimate: the
  * figure was not measured on hardware. */
