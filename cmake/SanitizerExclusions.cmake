@@ -21,9 +21,13 @@ gaudi_exclude(address gaudi_gtest_tools "undisturbed.*"
   "counts what programs notice of the preload; the sanitizer's runtime is more")
 gaudi_exclude(address gaudi_gtest_tools "command_line.*"
   "compares LD_PRELOAD, where the sanitizer's runtime is, too")
-gaudi_exclude(address gaudi_gtest_tools "*mpi.*"
-  "takes long; the module does nothing there that other programs do not ask for")
-gaudi_exclude(address gaudi_gtest_tools "*perftest.*"
-  "takes long; the contents tests send the same traffic")
-gaudi_exclude(address gaudi_gtest_tools "of_sizes/contents.*"
-  "takes long; of_ways and of_settings send the sizes around thresholds")
+foreach(pattern "info.*" "made_up_machine.*" "slot.*" "lone_slot.*")
+  gaudi_exclude(address gaudi_gtest_tools "${pattern}"
+    "starts from made-up installations and libraries without the runtime")
+endforeach()
+foreach(pattern "*mpi_*.*" "*perftest*.*" "*own_worker.*" "*slot_contents.*"
+    "of_sizes/contents.*" "of_settings/contents.*" "by/example_*"
+    "over/example_*" "*ucx_example*.*")
+  gaudi_exclude(address gaudi_gtest_tools "${pattern}"
+    "takes long; of_ways/contents sends the same kinds of traffic")
+endforeach()
