@@ -1,8 +1,6 @@
 /* Allocation and registration. */
 #include "gtest/uct/fixture.h"
 
-#include "common/process_state.h"
-
 #include <climits>
 #include <cstring>
 
@@ -60,21 +58,6 @@ TEST_F(memory_domain, says_what_it_can_do)
     EXPECT_TRUE(attr.cap.flags & UCT_MD_FLAG_REG);
     EXPECT_FALSE(attr.cap.flags & UCT_MD_FLAG_NEED_RKEY);
     EXPECT_EQ(0u, attr.rkey_packed_size);
-}
-
-TEST_F(memory_domain, allocations_do_not_overlap_and_are_returned)
-{
-    const unsigned fds = count_open_fds();
-    {
-        device_buffer first(md, 100);
-        device_buffer second(md, 100);
-        EXPECT_EQ(2u, engine_hooks::counters().allocations);
-        const auto distance = std::max(first.remote(), second.remote()) -
-                              std::min(first.remote(), second.remote());
-        EXPECT_GE(distance, 48ul << 20);
-    }
-    EXPECT_EQ(0u, engine_hooks::counters().allocations);
-    EXPECT_EQ(fds, count_open_fds());
 }
 
 TEST_F(memory_domain, a_freed_address_does_not_come_back_at_once)

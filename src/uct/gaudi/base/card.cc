@@ -1,5 +1,6 @@
 #include "uct/gaudi/base/card.h"
 
+#include "uct/gaudi/base/device_pool.h"
 #include "uct/gaudi/base/topology.h"
 
 namespace gaudi::base {
@@ -18,8 +19,11 @@ constexpr uint64_t page_count_mask = 0xffffffffffff;
 card::card(unsigned index, unsigned slot, std::unique_ptr<shim::device> device)
     : index_(index), slot_(slot), name_("gaudi" + std::to_string(index)),
       device_(std::move(device)),
-      sys_device_(add_system_device(device_->bus_id(), name_))
+      sys_device_(add_system_device(device_->bus_id(), name_)),
+      pool_(std::make_unique<device_pool>(*this))
 {}
+
+card::~card() = default;
 
 uint64_t card::next_hint(uint64_t size)
 {

@@ -1,8 +1,7 @@
 /**
  * A card that this process has open.
  *
- * Immutable after opening, except for the hint of the next allocation, which
- * the device table's lock protects.
+ * Immutable after opening, except for its pool of memory, which has a lock.
  */
 #pragma once
 
@@ -14,6 +13,8 @@
 
 namespace gaudi::base {
 
+class device_pool;
+
 class card {
 public:
     /**
@@ -21,16 +22,20 @@ public:
      * @param slot   Of the card in this process: 0 for the first one opened.
      */
     card(unsigned index, unsigned slot, std::unique_ptr<shim::device> device);
+    ~card();
 
     [[nodiscard]] const std::string &name() const { return name_; }
     [[nodiscard]] unsigned slot() const { return slot_; }
     [[nodiscard]] shim::device &device() const { return *device_; }
     [[nodiscard]] ucs_sys_device_t sys_device() const { return sys_device_; }
 
+    /** Its memory, for allocations of ours. */
+    [[nodiscard]] device_pool &pool() const { return *pool_; }
+
     /**
      * A device address to ask for, so that memory of different cards of a
      * process does not share addresses. Never the same one in a row, so that a
-     * freed address comes back late.
+     * freed address comes back late. Under the lock of the pool.
      */
     uint64_t next_hint(uint64_t size);
 
@@ -44,6 +49,7 @@ private:
     std::unique_ptr<shim::device> device_;
     ucs_sys_device_t sys_device_ = UCS_SYS_DEVICE_ID_UNKNOWN;
     uint64_t hint_offset_        = 0;
+    std::unique_ptr<device_pool> pool_; /* goes before the device */
 };
 
 } // namespace gaudi::base

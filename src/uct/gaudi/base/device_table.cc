@@ -198,32 +198,17 @@ card &device_table::card_for_hint(const void *hint) const
 ucs_status_t device_table::allocate(card &owner, size_t length, bool quiet,
                                     device_memory *&memory_p)
 {
-    const ucs_log_level_t level = failure_level(quiet);
-    auto memory                 = std::make_unique<device_memory>();
-    memory->owner               = &owner;
+    auto memory   = std::make_unique<device_memory>();
+    memory->owner = &owner;
 
-    int ret =
-        shim::memory_handle::allocate(owner.device(), length, memory->handle);
+    int ret = owner.pool().allocate(length, memory->block, memory->start);
     if (ret != 0) {
-        ucs_log(level, "%s: cannot allocate %zu bytes of device memory: %s",
+        ucs_log(failure_level(quiet),
+                "%s: cannot allocate %zu bytes of device memory: %s",
                 owner.name().c_str(), length, std::strerror(-ret));
         return to_status(ret);
     }
-    uint64_t hint;
-    {
-        std::lock_guard<std::mutex> guard(hint_lock_);
-        hint = owner.next_hint(length);
-    }
-    ret = shim::mapping::map_device(owner.device(), memory->handle, hint,
-                                    memory->mapping);
-    if (ret != 0) {
-        ucs_log(level, "%s: cannot map %zu bytes of device memory: %s",
-                owner.name().c_str(), length, std::strerror(-ret));
-        return to_status(ret);
-    }
-
-    memory->start = memory->mapping.va();
-    memory->end   = memory->start + length;
+    memory->end = memory->start + length;
     {
         std::lock_guard<rw_spinlock> guard(memory_lock_);
         device_memory_.insert(*memory);
@@ -235,7 +220,6 @@ ucs_status_t device_table::allocate(card &owner, size_t length, bool quiet,
 
 ucs_status_t device_table::free(device_memory *memory)
 {
-    const char *owner   = memory->owner->name().c_str();
     void *address       = reinterpret_cast<void *>(memory->start);
     const size_t length = memory->end - memory->start;
     unsigned registrations;
@@ -250,25 +234,16 @@ ucs_status_t device_table::free(device_memory *memory)
     if (registrations > 0) {
         ucs_error("%s: device memory %p of %zu bytes is not freed: it is "
                   "registered %u times",
-                  owner, address, length, registrations);
+                  memory->owner->name().c_str(), address, length,
+                  registrations);
         return UCS_ERR_BUSY;
     }
 
     /* Before the address can be given out again. */
     announce_free(address, length);
-    int ret = memory->mapping.close();
-    if (ret != 0) {
-        ucs_error("%s: device memory %p of %zu bytes is not freed: unmap was "
-                  "refused (%s), a dma-buf of it may be alive",
-                  owner, address, length, std::strerror(-ret));
-        {
-            std::lock_guard<rw_spinlock> guard(memory_lock_);
-            device_memory_.insert(*memory);
-        }
-        announce_allocation(address, length);
-        return UCS_ERR_BUSY;
-    }
-    delete memory; /* frees the handle */
+    memory->owner->pool().release(*memory->block, memory->start, length,
+                                  memory->exported);
+    delete memory;
     return UCS_OK;
 }
 

@@ -9,6 +9,7 @@
  * Threads: any. Locks:
  *   cards_lock_   opening, closing; held across driver calls, which may enter
  *                 UCM. Nothing that UCM calls takes it
+ *   device_pool's held across driver calls; nothing that UCM calls takes it
  *   memory_lock_  the look-up tables; a spinlock, held across nothing. What UCM
  *                 calls takes this one alone
  * and none is held when UCM events are dispatched.
@@ -79,17 +80,18 @@ public:
     /**
      * Allocate device memory and announce it.
      *
-     * @param length  bytes; what is allocated is a multiple of the DRAM page.
+     * @param length  bytes.
      * @param quiet   Log a failure as a diagnostic, not as an error.
+     * @return UCS_ERR_NO_MEMORY when the card has not that much left.
      */
     [[nodiscard]] ucs_status_t allocate(card &owner, size_t length, bool quiet,
                                         device_memory *&memory_p);
 
     /**
-     * Unmap and free device memory.
+     * Free device memory. The card gets it back when the last dma-buf of it is
+     * closed, too.
      *
-     * @return UCS_ERR_BUSY while it is registered or exported; it is as before
-     *         then.
+     * @return UCS_ERR_BUSY while it is registered; it is as before then.
      */
     [[nodiscard]] ucs_status_t free(device_memory *memory);
 
@@ -152,7 +154,6 @@ private:
     unsigned users_ = 0;
     std::vector<std::unique_ptr<card>> cards_;
 
-    std::mutex hint_lock_; /* the hints of the cards; leaf */
     mutable rw_spinlock memory_lock_;
     interval_tree device_memory_;
     interval_tree host_memory_;

@@ -6,6 +6,7 @@
 
 #include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/card.h"
+#include "uct/gaudi/base/device_pool.h"
 #include "uct/gaudi/base/interval_tree.h"
 
 #include <atomic>
@@ -16,10 +17,10 @@ namespace gaudi::base {
 
 /** Device memory that mem_alloc gave out. The range is of device addresses. */
 struct device_memory : interval_node {
-    card *owner = nullptr;
-    shim::memory_handle handle;
-    shim::mapping mapping;
+    card *owner         = nullptr;
+    device_block *block = nullptr;
     std::atomic<unsigned> registrations{0}; /* mem_reg of it, not yet undone */
+    std::atomic<bool> exported{false};      /* a dma-buf was made of it */
 };
 
 /**

@@ -1,0 +1,136 @@
+#include "uct/gaudi/base/device_pool.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+
+namespace gaudi::base {
+
+namespace {
+
+/* What allocations are multiples of, bytes. */
+constexpr uint64_t granule = 4096;
+
+constexpr uint64_t round_up(uint64_t size, uint64_t unit)
+{
+    return (size + unit - 1) / unit * unit;
+}
+
+} // namespace
+
+device_pool::~device_pool()
+{
+    for (auto &[va, block] : blocks_) {
+        if (!give_back(*block)) {
+            ucs_debug(
+                "%s: %lu bytes of device memory at %#lx stay mapped until "
+                "the last dma-buf of them is closed",
+                owner_.name().c_str(), block->size, va);
+            block->mapping.release();
+            block->handle.release();
+        }
+    }
+}
+
+/* Get memory from the driver, and let it be allocated from. */
+int device_pool::add_block(uint64_t size)
+{
+    const shim::device &device = owner_.device();
+    shim::memory_handle handle;
+    int ret = shim::memory_handle::allocate(device, size, handle);
+    if (ret != 0) {
+        return ret;
+    }
+    shim::mapping mapping;
+    ret = shim::mapping::map_device(device, handle, owner_.next_hint(size),
+                                    mapping);
+    if (ret != 0) {
+        return ret;
+    }
+    auto block     = std::make_unique<device_block>(owner_, mapping.va(), size);
+    block->handle  = std::move(handle);
+    block->mapping = std::move(mapping);
+    free_.add(block->va, size);
+    blocks_.emplace(block->va, std::move(block));
+    return 0;
+}
+
+/* False when the driver refuses, since somebody has a dma-buf of it. */
+bool device_pool::give_back(device_block &block)
+{
+    return (block.mapping.close() == 0) && (block.handle.close() == 0);
+}
+
+void device_pool::give_back_retired()
+{
+    std::erase_if(retired_, [&](device_block *block) {
+        if (!give_back(*block)) {
+            return false;
+        }
+        blocks_.erase(block->va);
+        return true;
+    });
+}
+
+int device_pool::allocate(uint64_t length, device_block *&block_p,
+                          uint64_t &start_p)
+{
+    const uint64_t page =
+        std::max(owner_.device().hw_info().dram_page_size, granule);
+    if (length > UINT64_MAX - page) {
+        return -ENOMEM;
+    }
+    const uint64_t size = round_up(length, granule);
+    std::lock_guard<std::mutex> guard(lock_);
+
+    uint64_t start = free_.allocate(size);
+    if (start == 0) {
+        give_back_retired();
+        int ret = add_block(round_up(size, page));
+        if (ret != 0) {
+            return ret;
+        }
+        start = free_.allocate(size);
+    }
+    device_block &block = *std::prev(blocks_.upper_bound(start))->second;
+    ++block.parts;
+    used_bytes_ += size;
+    block_p = &block;
+    start_p = start;
+    return 0;
+}
+
+void device_pool::release(device_block &block, uint64_t start, uint64_t length,
+                          bool exported)
+{
+    const uint64_t size = round_up(length, granule);
+    std::lock_guard<std::mutex> guard(lock_);
+
+    used_bytes_ -= size;
+    if (!block.closed) {
+        free_.release(start, size);
+        if (exported || (block.parts == 1)) {
+            free_.remove(block.va);
+            block.closed = true;
+        }
+    }
+    if (--block.parts == 0) {
+        retired_.push_back(&block);
+    }
+    give_back_retired();
+}
+
+uint64_t device_pool::used_bytes() const
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    return used_bytes_;
+}
+
+size_t device_pool::blocks() const
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    return blocks_.size();
+}
+
+} // namespace gaudi::base
