@@ -3,6 +3,8 @@
 
 #include "common/child.h"
 
+#include <poll.h>
+
 extern "C" {
 #include <config.h>
 #include <ucs/sys/topo/base/topo.h>
@@ -45,7 +47,7 @@ std::vector<hlthunk_emu_counters> counters()
 
 /* Memory of a card of choice. */
 struct card_memory {
-    card_memory(uct_md_h md, unsigned card)
+    card_memory(uct_md_h md, unsigned card, size_t bytes = size)
     {
         const uct_alloc_method_t method = UCT_ALLOC_METHOD_MD;
         uct_md_attr_t attr;
@@ -61,21 +63,25 @@ struct card_memory {
         params.address =
             reinterpret_cast<void *>(first_window + card * window_bytes);
         params.mds = {&md, 1};
-        if (uct_mem_alloc(size, &method, 1, &params, &memory) != UCS_OK) {
+        if (uct_mem_alloc(bytes, &method, 1, &params, &memory) != UCS_OK) {
             std::abort();
         }
         uct_md_mem_attr_t answer{};
         answer.field_mask = UCT_MD_MEM_ATTR_FIELD_SYS_DEV;
-        uct_md_mem_query(md, memory.address, size, &answer);
+        uct_md_mem_query(md, memory.address, bytes, &answer);
         sys_dev = answer.sys_dev;
     }
     ~card_memory() { uct_mem_free(&memory); }
     card_memory(const card_memory &)            = delete;
     card_memory &operator=(const card_memory &) = delete;
 
-    [[nodiscard]] uint64_t remote() const
+    [[nodiscard]] uint64_t remote(size_t offset = 0) const
     {
-        return reinterpret_cast<uintptr_t>(memory.address);
+        return reinterpret_cast<uintptr_t>(memory.address) + offset;
+    }
+    [[nodiscard]] char *data() const
+    {
+        return static_cast<char *>(memory.address);
     }
 
     uct_allocated_memory_t memory{};
@@ -124,6 +130,199 @@ GAUDI_CHILD(copies_to_every_card)
                 GAUDI_CHILD_REQUIRE(moved[other].device_to_host_bytes ==
                                     expected);
             }
+        }
+    }
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(cards, a_copy_between_two_gets_there)
+{
+    const child_result child = run_child("copies_between_cards", all_cards);
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+GAUDI_CHILD(copies_between_cards)
+{
+    constexpr size_t largest = 5 << 20;
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        transport tl(md, {{"STAGING_COUNT", "4"}, {"STAGING_CHUNK", "64K"}});
+        card_memory source(md, 1, largest);
+        card_memory target(md, 2, largest);
+        std::vector<char> data(largest);
+        std::vector<char> seen(largest);
+        unsigned seed = 0;
+        for (const size_t length :
+             {size_t{1}, size_t{65536}, size_t{65537}, largest - 3}) {
+            for (const bool blocking : {false, true}) {
+                fill_pattern(data.data(), length, ++seed);
+                GAUDI_CHILD_REQUIRE(
+                    uct_ep_put_short(
+                        tl.ep, data.data(), static_cast<unsigned>(length),
+                        source.remote(1), UCT_INVALID_RKEY) == UCS_OK);
+                const auto before = counters();
+                if (blocking) {
+                    GAUDI_CHILD_REQUIRE(
+                        uct_ep_put_short(tl.ep, source.data() + 1,
+                                         static_cast<unsigned>(length),
+                                         target.remote(2),
+                                         UCT_INVALID_RKEY) == UCS_OK);
+                } else {
+                    counted_completion done;
+                    GAUDI_CHILD_REQUIRE(tl.put_zcopy(source.data() + 1, length,
+                                                     target.remote(2),
+                                                     &done) == UCS_INPROGRESS);
+                    tl.flush();
+                    GAUDI_CHILD_REQUIRE(done.calls == 1);
+                    GAUDI_CHILD_REQUIRE(done.status == UCS_OK);
+                }
+                const auto after = counters();
+                GAUDI_CHILD_REQUIRE(after[1].device_to_host_bytes -
+                                        before[1].device_to_host_bytes ==
+                                    length);
+                GAUDI_CHILD_REQUIRE(after[2].host_to_device_bytes -
+                                        before[2].host_to_device_bytes ==
+                                    length);
+                tl.read_back(seen.data(), target.remote(2), length);
+                GAUDI_CHILD_REQUIRE(has_pattern(seen.data(), length, seed));
+            }
+        }
+    }
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(cards, many_copies_between_them_share_the_staging_memory)
+{
+    const child_result child = run_child("copies_around", all_cards);
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+/* All cards send to all others at once, with blocking copies between and a
+ * fence behind which the last round reads what the first one wrote. */
+GAUDI_CHILD(copies_around)
+{
+    constexpr size_t part    = 150000;
+    constexpr unsigned count = 60;
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        transport tl(md, {{"STAGING_COUNT", "5"}, {"STAGING_CHUNK", "16K"}});
+        std::vector<std::unique_ptr<card_memory>> memory;
+        for (unsigned i = 0; i < card_count; ++i) {
+            memory.push_back(
+                std::make_unique<card_memory>(md, i, part * count * 2));
+        }
+        std::vector<char> data(part * count);
+        fill_pattern(data.data(), data.size(), 7);
+        GAUDI_CHILD_REQUIRE(uct_ep_put_short(tl.ep, data.data(),
+                                             static_cast<unsigned>(data.size()),
+                                             memory[0]->remote(),
+                                             UCT_INVALID_RKEY) == UCS_OK);
+        counted_completion done;
+        unsigned started = 0;
+        const auto send  = [&](const card_memory &from, const card_memory &to,
+                              size_t offset) {
+            ++done.count;
+            while (tl.put_zcopy(from.data() + offset, part, to.remote(offset),
+                                 &done) == UCS_ERR_NO_RESOURCE) {
+                tl.progress();
+            }
+            ++started;
+        };
+        for (unsigned i = 0; i < count; ++i) {
+            send(*memory[0], *memory[1], i * part);
+            if (i % 16 == 0) {
+                GAUDI_CHILD_REQUIRE(
+                    uct_ep_put_short(tl.ep, memory[0]->data() + i * part, 1000,
+                                     memory[2]->remote(part * count),
+                                     UCT_INVALID_RKEY) == UCS_OK);
+            }
+        }
+        GAUDI_CHILD_REQUIRE(uct_iface_fence(tl.iface, 0) == UCS_OK);
+        for (unsigned i = 0; i < count; ++i) {
+            send(*memory[1], *memory[2], i * part);
+        }
+        GAUDI_CHILD_REQUIRE(started == 2 * count);
+        tl.flush();
+        std::vector<char> seen(data.size());
+        tl.read_back(seen.data(), memory[2]->remote(), seen.size());
+        GAUDI_CHILD_REQUIRE(seen == data);
+    }
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(cards, a_copy_between_them_wakes_who_waits)
+{
+    const child_result child = run_child("waits_for_a_copy", all_cards);
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+GAUDI_CHILD(waits_for_a_copy)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        transport tl(md, {{"STAGING_COUNT", "4"}, {"STAGING_CHUNK", "256K"}});
+        card_memory source(md, 1, 8 << 20);
+        card_memory target(md, 2, 8 << 20);
+        pollfd event{-1, POLLIN, 0};
+        GAUDI_CHILD_REQUIRE(uct_iface_event_fd_get(tl.iface, &event.fd) ==
+                            UCS_OK);
+        counted_completion done;
+        GAUDI_CHILD_REQUIRE(tl.put_zcopy(source.data(), 8 << 20,
+                                         target.remote(),
+                                         &done) == UCS_INPROGRESS);
+        while (done.calls == 0) {
+            const ucs_status_t armed = uct_iface_event_arm(
+                tl.iface, UCT_EVENT_SEND_COMP | UCT_EVENT_RECV);
+            if (armed == UCS_OK) {
+                GAUDI_CHILD_REQUIRE(poll(&event, 1, 10000) == 1);
+            } else {
+                GAUDI_CHILD_REQUIRE(armed == UCS_ERR_BUSY);
+            }
+            tl.progress();
+        }
+        GAUDI_CHILD_REQUIRE(done.status == UCS_OK);
+    }
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(cards, an_interface_goes_amid_a_copy_between_them)
+{
+    const child_result child = run_child("goes_amid_a_copy", all_cards);
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+GAUDI_CHILD(goes_amid_a_copy)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        card_memory source(md, 1, 1 << 20);
+        card_memory target(md, 2, 1 << 20);
+        for (unsigned polls = 0; polls < 40; ++polls) {
+            counted_completion done;
+            {
+                transport tl(md,
+                             {{"STAGING_COUNT", "4"}, {"STAGING_CHUNK", "4K"}});
+                GAUDI_CHILD_REQUIRE(tl.put_zcopy(source.data(), 1 << 20,
+                                                 target.remote(),
+                                                 &done) == UCS_INPROGRESS);
+                for (unsigned i = 0; i < polls; ++i) {
+                    tl.progress();
+                }
+            }
+            GAUDI_CHILD_REQUIRE(done.calls == 1);
+            GAUDI_CHILD_REQUIRE(done.status == UCS_ERR_CANCELED);
         }
     }
     uct_md_close(md);

@@ -20,10 +20,30 @@ channel::~channel()
             ucs_warn("%s: DMA jobs do not end: their staging memory stays "
                      "pinned",
                      owner_.name().c_str());
-            staging_.abandon();
+            abandon_staging();
             return;
         }
     }
+}
+
+int channel::share_staging(const card &user)
+{
+    if (shared_.size() <= user.slot()) {
+        shared_.resize(user.slot() + 1);
+    }
+    shim::mapping &entry = shared_[user.slot()];
+    return (entry.va() != 0)
+               ? 0
+               : shim::mapping::map_host(user.device(), staging_.data(),
+                                         staging_.size(), entry);
+}
+
+void channel::abandon_staging()
+{
+    for (shim::mapping &entry : shared_) {
+        entry.release();
+    }
+    staging_.abandon();
 }
 
 ucs_status_t channel::create(card &owner, size_t chunk_bytes, unsigned chunks,

@@ -15,14 +15,19 @@
 
 namespace gaudi::base {
 
+class channel;
 struct transfer;
 
 /** One DMA job of a transfer. */
 struct segment {
     transfer *owner;
-    int chunk;     /* staging chunk, or -1 */
-    char *host;    /* where a chunk's bytes go when the job has ended */
-    size_t length; /* bytes */
+    channel *home;   /* whose record and chunk this is */
+    int chunk;       /* staging chunk, or -1 */
+    char *host;      /* where a chunk's bytes go when the job has ended */
+    size_t length;   /* bytes */
+    channel *onward; /* or the card to which they go then, */
+    uint64_t target; /* and the device address there */
+    segment *next;   /* in a list of those that have to go on */
 };
 
 class channel {
@@ -67,6 +72,23 @@ public:
         return staging_.va() + static_cast<size_t>(chunk) * chunk_bytes_;
     }
 
+    /**
+     * Let another card reach the staging memory, too.
+     *
+     * @return 0 or -errno.
+     */
+    [[nodiscard]] int share_staging(const card &user);
+
+    /** Address of a chunk on a card that it was shared with. */
+    [[nodiscard]] uint64_t chunk_va_on(const card &user, int chunk) const
+    {
+        return shared_[user.slot()].va() +
+               static_cast<size_t>(chunk) * chunk_bytes_;
+    }
+
+    /** Leave the staging memory pinned: a card may still use it. */
+    void abandon_staging();
+
     /** Take a record for a job. @return nullptr when all are in use. */
     segment *take_segment()
     {
@@ -87,6 +109,7 @@ private:
     card &owner_;
     size_t chunk_bytes_ = 0;
     shim::pinned_buffer staging_;
+    std::vector<shim::mapping> shared_; /* of it, by slot of the card */
     std::vector<int> free_chunks_;
     std::vector<segment> segments_;
     std::vector<segment *> free_segments_;

@@ -73,6 +73,7 @@ transfer_engine::~transfer_engine()
         op->work.status = UCS_ERR_CANCELED;
         end_if_done(*op);
     }
+    bool drained = true;
     for (const auto &way : channels_) {
         for (size_t i = 0; (way != nullptr) && (i < channel::directions); ++i) {
             const auto direction   = static_cast<shim::dma_direction>(i);
@@ -80,6 +81,18 @@ transfer_engine::~transfer_engine()
             while ((queue.outstanding() > 0) &&
                    (queue.wait_all(drain_timeout_us) == 0)) {
                 reap(*way, direction);
+            }
+            drained &= (queue.outstanding() == 0);
+        }
+    }
+    while (onward_first_ != nullptr) {
+        finish(take_onward(), UCS_ERR_CANCELED);
+    }
+    if (!drained) {
+        /* A job may use the staging memory of another card. */
+        for (const auto &way : channels_) {
+            if (way != nullptr) {
+                way->abandon_staging();
             }
         }
     }
@@ -162,6 +175,7 @@ ucs_status_t transfer_engine::copy(void *dst, const void *src, size_t length)
     }
     while (!has_landed(fence_)) {
         reap_all();
+        submit_onward();
         submit_queued();
     }
 
@@ -187,6 +201,11 @@ ucs_status_t transfer_engine::copy(void *dst, const void *src, size_t length)
             moved = true;
         }
         moved |= (reap(*cursor.way, cursor.direction) > 0);
+        if (cursor.onward != nullptr) {
+            moved |= (submit_onward() > 0);
+            moved |=
+                (reap(*cursor.onward, shim::dma_direction::host_to_device) > 0);
+        }
         if (moved) {
             idle = 0;
             continue;
@@ -194,9 +213,14 @@ ucs_status_t transfer_engine::copy(void *dst, const void *src, size_t length)
         /* The room may be taken by jobs of other directions. */
         if (work.in_flight == 0) {
             reap_all();
+            submit_onward();
         }
         if (++idle > idle_polls) {
             (void)cursor.way->queue(cursor.direction).wait_all(idle_sleep_us);
+            if (cursor.onward != nullptr) {
+                (void)cursor.onward->queue(shim::dma_direction::host_to_device)
+                    .wait_all(idle_sleep_us);
+            }
         }
     }
     release(cursor);
@@ -389,6 +413,7 @@ ucs_status_t transfer_engine::arm()
     /* Cleared before the look around: what ends later signals again. */
     (void)event_->clear();
     while (reap_all() > 0) {}
+    submit_onward();
     submit_queued();
     if (!ucs_list_is_empty(&ended_)) {
         return UCS_ERR_BUSY;

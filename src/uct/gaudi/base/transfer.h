@@ -48,6 +48,8 @@ struct copy_cursor {
     char *host        = nullptr; /* staged: the host side */
     size_t left       = 0;       /* bytes not submitted */
     host_memory *held = nullptr; /* registration that the copy relies on */
+    channel *onward   = nullptr; /* staged: the card that the bytes are for, */
+    uint64_t target   = 0;       /* and their device address there */
     int filled        = -1;      /* chunk that waits for room in the queue */
 };
 
@@ -194,6 +196,8 @@ private:
 
     ucs_status_t plan(void *dst, const void *src, size_t length,
                       copy_cursor &cursor);
+    ucs_status_t plan_between_cards(void *dst, card &to, const void *src,
+                                    card &from, copy_cursor &cursor);
     void plan_host_side(void *host, const memory_location &where,
                         copy_cursor &cursor, uint64_t &va);
     ucs_status_t channel_to(card &owner, channel *&way);
@@ -202,7 +206,12 @@ private:
     void begin(operation &op);
     bool has_landed(uint64_t sequence);
     bool watch_jobs();
+    bool watch_room(channel &way);
     bool submit_next(transfer &owner, copy_cursor &cursor, size_t leave);
+    void finish(segment &job, ucs_status_t status);
+    void send_onward(segment &job);
+    segment &take_onward();
+    unsigned submit_onward();
     void submit_queued();
     unsigned reap(channel &way, shim::dma_direction direction);
     unsigned reap_all();
@@ -222,6 +231,8 @@ private:
     ucs_list_link_t all_;     /* outstanding, oldest first */
     ucs_list_link_t waiting_; /* with something to submit, oldest first */
     ucs_list_link_t ended_;   /* with a completion to call */
+    segment *onward_first_  = nullptr; /* to be sent to a second card */
+    segment **onward_last_  = &onward_first_;
     uint64_t last_sequence_ = 0;
     uint64_t fence_         = 0; /* last sequence number before the fence */
 };

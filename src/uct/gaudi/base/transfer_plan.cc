@@ -1,6 +1,9 @@
 /* How a transfer engine finds out what to do: what the addresses are, which
  * card has them, whether the host side is mapped. */
+#include "uct/gaudi/base/status.h"
 #include "uct/gaudi/base/transfer.h"
+
+#include <cstring>
 
 namespace gaudi::base {
 
@@ -29,6 +32,35 @@ void transfer_engine::plan_host_side(void *host, const memory_location &where,
     }
     cursor.staged = true;
     cursor.host   = static_cast<char *>(host);
+}
+
+/* Copy through staging memory that both cards reach. */
+ucs_status_t transfer_engine::plan_between_cards(void *dst, card &to,
+                                                 const void *src, card &from,
+                                                 copy_cursor &cursor)
+{
+    channel *first;
+    channel *second;
+    ucs_status_t status = channel_to(from, first);
+    if (status == UCS_OK) {
+        status = channel_to(to, second);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    const int ret = first->share_staging(to);
+    if (ret != 0) {
+        ucs_error("%s: cannot map the staging memory of %s: %s",
+                  to.name().c_str(), from.name().c_str(), std::strerror(-ret));
+        return to_status(ret);
+    }
+    cursor.way       = first;
+    cursor.direction = shim::dma_direction::device_to_host;
+    cursor.staged    = true;
+    cursor.src       = reinterpret_cast<uintptr_t>(src);
+    cursor.onward    = second;
+    cursor.target    = reinterpret_cast<uintptr_t>(dst);
+    return UCS_OK;
 }
 
 /* Find out how to get the bytes there. */
@@ -66,9 +98,8 @@ ucs_status_t transfer_engine::plan(void *dst, const void *src, size_t length,
         return UCS_OK;
     }
     if (to_device && from_device && (to.owner != from.owner)) {
-        ucs_error("gaudi: a copy between two cards (%s, %s) is not supported",
-                  from.owner->name().c_str(), to.owner->name().c_str());
-        return UCS_ERR_UNSUPPORTED;
+        cursor.left = length;
+        return plan_between_cards(dst, *to.owner, src, *from.owner, cursor);
     }
 
     channel *way;

@@ -48,8 +48,14 @@ bool transfer_engine::submit_next(transfer &owner, copy_cursor &cursor,
         (upload ? src : dst) = way.chunk_va(chunk);
     }
 
-    *job = {&owner, chunk, (cursor.staged && !upload) ? cursor.host : nullptr,
-            length};
+    *job = {.owner  = &owner,
+            .home   = &way,
+            .chunk  = chunk,
+            .host   = (cursor.staged && !upload) ? cursor.host : nullptr,
+            .length = length,
+            .onward = cursor.onward,
+            .target = cursor.target,
+            .next   = nullptr};
     uint64_t id;
     const int ret =
         way.queue(cursor.direction).submit(dst, src, length, job, id);
@@ -68,7 +74,8 @@ bool transfer_engine::submit_next(transfer &owner, copy_cursor &cursor,
     cursor.filled = -1;
     cursor.dst += length;
     cursor.src += length;
-    cursor.host += cursor.staged ? length : 0;
+    cursor.target += length;
+    cursor.host += (cursor.host != nullptr) ? length : 0;
     cursor.left -= length;
     return true;
 }
@@ -109,12 +116,18 @@ bool transfer_engine::watch_jobs()
             event_->watch(way->owner().device(), job);
         }
     }
-    if (ucs_list_is_empty(&waiting_)) {
-        return true;
+    if ((onward_first_ != nullptr) && !watch_room(*onward_first_->onward)) {
+        return false;
     }
-    /* Another interface may have filled the card. */
-    const operation *first = ucs_list_head(&waiting_, operation, in_queue);
-    channel &way           = *first->cursor.way;
+    return ucs_list_is_empty(&waiting_) ||
+           watch_room(
+               *ucs_list_head(&waiting_, operation, in_queue)->cursor.way);
+}
+
+/* Have a job watched whose end makes room on a card: if none of ours is there,
+ * another interface has filled it. False when there is room. */
+bool transfer_engine::watch_room(channel &way)
+{
     for (size_t i = 0; i < channel::directions; ++i) {
         const auto direction = static_cast<shim::dma_direction>(i);
         if (way.queue(direction).outstanding() > 0) {
@@ -152,31 +165,91 @@ void transfer_engine::submit_queued()
     }
 }
 
+/* Let go of a job's record and chunk, and count it as ended. */
+void transfer_engine::finish(segment &job, ucs_status_t status)
+{
+    transfer &owner = *job.owner;
+    if (status != UCS_OK) {
+        owner.status = status;
+    }
+    if (job.chunk >= 0) {
+        job.home->give_chunk(job.chunk);
+    }
+    job.home->give_segment(&job);
+    --owner.in_flight;
+    if (owner.is_operation) {
+        end_if_done(reinterpret_cast<operation &>(owner));
+    }
+}
+
+/* The bytes of a job are in its chunk: the second card has to fetch them. */
+void transfer_engine::send_onward(segment &job)
+{
+    *onward_last_ = &job;
+    onward_last_  = &job.next;
+}
+
+/* Take the first job that has to go on out of the list. */
+segment &transfer_engine::take_onward()
+{
+    segment &job  = *onward_first_;
+    onward_first_ = job.next;
+    job.next      = nullptr;
+    if (onward_first_ == nullptr) {
+        onward_last_ = &onward_first_;
+    }
+    return job;
+}
+
+/* Submit jobs that have to go on, as far as there is room. */
+unsigned transfer_engine::submit_onward()
+{
+    unsigned count = 0;
+    for (; onward_first_ != nullptr; ++count) {
+        segment &job   = *onward_first_;
+        channel &way   = *job.onward;
+        const card &to = way.owner();
+        uint64_t id;
+        const int ret =
+            way.queue(shim::dma_direction::host_to_device)
+                .submit(job.target, job.home->chunk_va_on(to, job.chunk),
+                        job.length, &job, id);
+        if (ret == -EAGAIN) {
+            break;
+        }
+        take_onward();
+        if (ret == 0) {
+            job.onward = nullptr;
+            continue;
+        }
+        ucs_error("%s: cannot submit a copy of %zu bytes: %s",
+                  to.name().c_str(), job.length, std::strerror(-ret));
+        finish(job, to_status(ret));
+    }
+    return count;
+}
+
 unsigned transfer_engine::reap(channel &way, shim::dma_direction direction)
 {
     shim::dma_completion ended[poll_batch];
     const unsigned count = way.queue(direction).poll(ended, poll_batch);
 
     for (unsigned i = 0; i < count; ++i) {
-        auto *job       = static_cast<segment *>(ended[i].cookie);
-        transfer &owner = *job->owner;
+        auto *job           = static_cast<segment *>(ended[i].cookie);
+        ucs_status_t status = UCS_OK;
 
         if (ended[i].status != 0) {
             ucs_error("%s: a DMA copy of %zu bytes failed: %s",
                       way.owner().name().c_str(), job->length,
                       std::strerror(-ended[i].status));
-            owner.status = to_status(ended[i].status);
+            status = to_status(ended[i].status);
+        } else if (job->onward != nullptr) {
+            send_onward(*job);
+            continue;
         } else if (job->host != nullptr) {
             copy_host_bytes(job->host, way.chunk_data(job->chunk), job->length);
         }
-        if (job->chunk >= 0) {
-            way.give_chunk(job->chunk);
-        }
-        way.give_segment(job);
-        --owner.in_flight;
-        if (owner.is_operation) {
-            end_if_done(reinterpret_cast<operation &>(owner));
-        }
+        finish(*job, status);
     }
     return count;
 }
@@ -280,6 +353,7 @@ unsigned transfer_engine::progress()
         return 0;
     }
     reap_all();
+    submit_onward();
     submit_queued();
     return complete_ended();
 }
