@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <linux/ioctl.h>
+
 extern "C" {
 
 enum hlthunk_device_name {
@@ -123,6 +125,24 @@ struct hlthunk_wait_multi_cs_out {
     uint8_t completed;
 };
 
+/* Argument of the driver's memory ioctl, for its import of a dma-buf. hl-thunk
+ * has no function for that operation, which the vendor's own driver knows and
+ * the mainline one does not (HabanaAI/Intel_Gaudi3_Software, `hl_cni.h`). */
+union hl_mem_args {
+    struct {
+        uint64_t fd;     /**< the dma-buf */
+        uint64_t length; /**< all of its bytes */
+        uint64_t unused;
+        uint32_t op;
+        uint32_t flags;
+        uint32_t ctx_id;
+        uint32_t num_of_elements;
+    } in;
+    struct {
+        uint64_t device_virt_addr; /**< in the host range of the importer */
+    } out;
+};
+
 } /* extern "C" */
 
 static_assert(sizeof(hlthunk_hw_ip_info) == 336);
@@ -131,6 +151,8 @@ static_assert(offsetof(hlthunk_hw_ip_info, dram_page_size) == 224);
 static_assert(offsetof(hlthunk_hw_ip_info, reserved_dram_size) == 328);
 static_assert(sizeof(hlthunk_open_stats_info) == 24);
 static_assert(sizeof(hl_cs_chunk) == 64);
+static_assert(sizeof(hl_mem_args) == 40);
+static_assert(offsetof(hl_mem_args, in.op) == 24);
 
 namespace gaudi::shim {
 
@@ -158,10 +180,25 @@ inline constexpr uint32_t gaudi2_queue_pdma0 = 0;
 inline constexpr uint32_t gaudi2_queue_pdma1 = 4;
 inline constexpr uint32_t gaudi2_queue_edma0 = 8;
 
+/* HL_MEM_OP_REG_DMABUF_FD: import; HL_MEM_OP_UNMAP undoes it. */
+inline constexpr uint32_t memory_op_import = 99;
+
+/* The memory ioctl: of accel nodes, which are DRM's (Linux 6.7 on), and of the
+ * driver's own nodes before. DRM looks at the number alone, and the old one is
+ * another call there. */
+inline constexpr unsigned long memory_ioctl     = _IOWR('d', 0x44, hl_mem_args);
+inline constexpr unsigned long memory_ioctl_old = _IOWR('H', 0x05, hl_mem_args);
+static_assert(memory_ioctl == 0xc0286444);
+
+/* Major device number of accel nodes (ACCEL_MAJOR). */
+inline constexpr unsigned accel_major = 261;
+
 /* Buffer for a bus id, "dddd:bb:dd.f" and the terminator. */
 inline constexpr size_t bus_id_size = 13;
 
-/* PCI device id of Gaudi2. */
-inline constexpr uint32_t pci_id_gaudi2 = 0x1020;
+/* PCI device ids. */
+inline constexpr uint32_t pci_id_gaudi        = 0x1000;
+inline constexpr uint32_t pci_id_gaudi_secure = 0x1010;
+inline constexpr uint32_t pci_id_gaudi2       = 0x1020;
 
 } // namespace gaudi::shim

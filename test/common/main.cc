@@ -15,7 +15,7 @@ void prepare_environment()
 {
     for (const char *name :
          {"HLTHUNK_EMU_DEVICES", "HLTHUNK_EMU_ENGINES", "HLTHUNK_EMU_HBM",
-          "HLTHUNK_EMU_ASIC", "HLTHUNK_EMU_LOG"}) {
+          "HLTHUNK_EMU_ASIC", "HLTHUNK_EMU_IMPORT", "HLTHUNK_EMU_LOG"}) {
         unsetenv(name);
     }
     const std::string node = "gtest-" + std::to_string(getpid());

@@ -1,5 +1,6 @@
 /* Device memory, mappings, dma-buf export, command buffers. */
 #include "hlthunk_shim/emu/card.h"
+#include "hlthunk_shim/emu/dmabuf.h"
 #include "hlthunk_shim/emu/export.h"
 #include "hlthunk_shim/emu/nodes.h"
 #include "hlthunk_shim/emu/settings.h"
@@ -7,6 +8,7 @@
 #include <cerrno>
 
 #include <fcntl.h>
+#include <unistd.h>
 
 using namespace gaudi::emu;
 
@@ -110,6 +112,51 @@ HLTHUNK_PUBLIC int hlthunk_device_memory_export_dmabuf_fd(int fd, uint64_t,
     }
     log("hlthunk_device_memory_export_dmabuf_fd is for cards without an MMU");
     return -EINVAL;
+}
+
+HLTHUNK_PUBLIC int hlthunk_emu_ioctl(int fd, unsigned long request,
+                                     void *argument)
+{
+    auto *arguments = static_cast<hl_mem_args *>(argument);
+    int ret         = -ENOTTY;
+    if (request == gaudi::shim::memory_ioctl) {
+        ret = on_compute(fd, [&](card &c) {
+            if (arguments == nullptr) {
+                return -EFAULT;
+            }
+            if ((arguments->in.op != gaudi::shim::memory_op_import) ||
+                !get_settings().import) {
+                log("memory operation %u is unknown to this driver",
+                    arguments->in.op);
+                return -EINVAL;
+            }
+            uint64_t va      = 0;
+            const int status = c.import_dmabuf(
+                static_cast<int>(arguments->in.fd), arguments->in.length, va);
+            *arguments                      = {};
+            arguments->out.device_virt_addr = va;
+            return status;
+        });
+    }
+    if (ret != 0) {
+        errno = -ret;
+        return -1;
+    }
+    return 0;
+}
+
+HLTHUNK_PUBLIC long hlthunk_emu_lseek(int fd, long offset, int whence)
+{
+    const int64_t size = size_of_dmabuf(fd);
+    if (size < 0) {
+        return lseek(fd, offset, whence);
+    }
+    /* As far as a dma-buf can seek. */
+    if ((offset != 0) || ((whence != SEEK_SET) && (whence != SEEK_END))) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (whence == SEEK_END) ? size : 0;
 }
 
 HLTHUNK_PUBLIC int hlthunk_request_command_buffer(int fd, uint32_t size,

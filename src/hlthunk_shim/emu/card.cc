@@ -70,11 +70,6 @@ card::context::~context()
     for (const auto &entry : buffers) {
         munmap(entry.second.data, entry.second.size);
     }
-    for (const auto &entry : table.regions()) {
-        for (int keeper : entry.second.exports) {
-            ::close(keeper);
-        }
-    }
     if (holder >= 0) {
         ::close(holder);
     }
@@ -234,18 +229,6 @@ int card::map_host(void *host, uint64_t size, uint64_t &va_p)
     return 0;
 }
 
-/* Forget the exports that nobody holds any more. */
-void card::drop_dead_exports(mmu_region &region)
-{
-    std::erase_if(region.exports, [](int keeper) {
-        if (dmabuf_is_alive(keeper)) {
-            return false;
-        }
-        ::close(keeper);
-        return true;
-    });
-}
-
 int card::unmap(uint64_t va)
 {
     card_lock lock(lock_);
@@ -263,10 +246,10 @@ int card::unmap(uint64_t va)
         log("%s: unmap of %#lx, which no map call returned", name_.c_str(), va);
         return -EINVAL;
     }
-    drop_dead_exports(*region);
-    if (!region->exports.empty()) {
-        log("%s: unmap of %#lx refused: %zu dma-bufs of it are alive",
-            name_.c_str(), va, region->exports.size());
+    if ((region->kind == memory_kind::device) &&
+        is_exported(open_->memory.fd(), va)) {
+        log("%s: unmap of %#lx refused: a dma-buf of it is alive",
+            name_.c_str(), va);
         return -EINVAL;
     }
     open_->table.unmap(va);
@@ -308,14 +291,31 @@ int card::export_dmabuf(uint64_t va, uint64_t size, uint64_t offset)
             break;
         }
     }
-    drop_dead_exports(*region);
-    int keeper = -1;
-    const int fd =
-        create_dmabuf(open_->memory.fd(), open_->holder, runs, keeper);
-    if (fd >= 0) {
-        region->exports.push_back(keeper);
+    return create_dmabuf(open_->memory.fd(), open_->holder, va, runs);
+}
+
+int card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
+{
+    imported_memory memory;
+    const int ret = imported_memory::create(fd, size, memory);
+    if (ret != 0) {
+        log("%s: import of file descriptor %d with %lu bytes: %s",
+            name_.c_str(), fd, size,
+            (ret == -EINVAL) ? "no dma-buf, or another size"
+                             : std::strerror(-ret));
+        return ret;
     }
-    return fd;
+
+    card_lock lock(lock_);
+    if (open_ == nullptr) {
+        return -EBADF;
+    }
+    va_p = open_->table.map_import(std::move(memory), size);
+    if (va_p == 0) {
+        return -ENOMEM;
+    }
+    ++open_->totals.mappings;
+    return 0;
 }
 
 int card::create_command_buffer(uint32_t size, bool mapped, uint64_t &handle_p)

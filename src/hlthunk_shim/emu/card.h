@@ -59,6 +59,7 @@ public:
     int map_host(void *host, uint64_t size, uint64_t &va_p);
     int unmap(uint64_t va);
     int export_dmabuf(uint64_t va, uint64_t size, uint64_t offset);
+    int import_dmabuf(int fd, uint64_t size, uint64_t &va_p);
     int create_command_buffer(uint32_t size, bool mapped, uint64_t &handle_p);
     int destroy_command_buffer(uint64_t handle);
     int command_buffer_va(uint64_t handle, uint64_t &va_p);
@@ -114,7 +115,6 @@ private:
     void release(card_lock &lock);
     void drop_stale(card_lock &lock);
     void drop_inherited();
-    void drop_dead_exports(mmu_region &region);
 
     const unsigned index_;
     const std::string name_;

@@ -47,11 +47,7 @@ void card::drop_inherited()
 void card::context::disown()
 {
     memory.disown();
-    for (const auto &entry : table.regions()) {
-        for (int keeper : entry.second.exports) {
-            ::close(keeper);
-        }
-    }
+    table.disown();
 }
 
 int card::close_inherited(int fd)

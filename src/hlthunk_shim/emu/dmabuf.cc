@@ -1,10 +1,15 @@
 #include "hlthunk_shim/emu/dmabuf.h"
 
+#include "hlthunk_shim/emu/asic.h"
+
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
-#include <poll.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -12,54 +17,267 @@ namespace gaudi::emu {
 
 namespace {
 
-constexpr uint64_t dmabuf_magic = 0x3166756264756167; /* "gaudbuf1" */
+constexpr uint64_t dmabuf_magic = 0x3266756264756167; /* "gaudbuf2" */
+/* More pieces than the largest card has pages. */
+constexpr uint64_t max_runs = 1 << 16;
 
 struct dmabuf_header {
     uint64_t magic;
+    uint64_t size; /* bytes of all runs */
     uint64_t run_count;
 };
 
+class file {
+public:
+    explicit file(int fd = -1) : fd_(fd) {}
+    file(file &&other) noexcept : fd_(other.release()) {}
+    file &operator=(file &&other) noexcept
+    {
+        file(std::move(other)).swap(*this);
+        return *this;
+    }
+    ~file()
+    {
+        if (fd_ >= 0) {
+            close(fd_);
+        }
+    }
+
+    [[nodiscard]] int get() const { return fd_; }
+    int release() { return std::exchange(fd_, -1); }
+    void swap(file &other) noexcept { std::swap(fd_, other.fd_); }
+
+private:
+    int fd_;
+};
+
+/* What is attached to the message. */
+enum attachment { memory, holder, attachments };
+
+using control_buffer = char[CMSG_SPACE(attachments * sizeof(int))];
+
+flock lock_on(uint64_t mark, short type)
+{
+    flock lock{};
+    lock.l_type   = type;
+    lock.l_whence = SEEK_SET;
+    lock.l_start  = static_cast<off_t>(mark);
+    lock.l_len    = 1;
+    return lock;
+}
+
+/* Another file description of the memory, with the lock. */
+int open_marked(int memory_fd, uint64_t mark)
+{
+    char path[64];
+    std::snprintf(path, sizeof(path), "/proc/self/fd/%d", memory_fd);
+    file opened(open(path, O_RDWR | O_CLOEXEC));
+    flock lock = lock_on(mark, F_RDLCK);
+    if ((opened.get() < 0) || (fcntl(opened.get(), F_OFD_SETLK, &lock) != 0)) {
+        return -errno;
+    }
+    return opened.release();
+}
+
+/* Look at the message; whatever does not have it is no dma-buf of ours. */
+ssize_t peek(int fd, msghdr &message)
+{
+    return recvmsg(fd, &message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+}
+
+int read_header(int fd, dmabuf_header &header)
+{
+    iovec part{&header, sizeof(header)};
+    msghdr message{};
+    message.msg_iov    = &part;
+    message.msg_iovlen = 1;
+
+    const ssize_t bytes = peek(fd, message);
+    if ((bytes < 0) && (errno == EBADF)) {
+        return -EBADF;
+    }
+    return ((bytes == sizeof(header)) && (header.magic == dmabuf_magic) &&
+            (header.run_count <= max_runs))
+               ? 0
+               : -EINVAL;
+}
+
+/* Whether the runs are pages of a file that cannot shrink: touching them never
+ * is a fault. */
+bool are_sound(int memory_fd, const std::vector<hbm_run> &runs, uint64_t size)
+{
+    struct stat info;
+    const int seals = fcntl(memory_fd, F_GET_SEALS);
+    if ((fstat(memory_fd, &info) != 0) || (seals < 0) ||
+        ((seals & F_SEAL_SHRINK) == 0)) {
+        return false;
+    }
+    const auto end = static_cast<uint64_t>(info.st_size);
+    for (const hbm_run &run : runs) {
+        if ((run.offset % host_page != 0) || (run.size % host_page != 0) ||
+            (run.offset > end) || (run.size > end - run.offset) ||
+            (run.size > size)) {
+            return false;
+        }
+        size -= run.size;
+    }
+    return size == 0;
+}
+
+/* Map the runs one behind the other. */
+char *map_runs(int memory_fd, const std::vector<hbm_run> &runs, uint64_t size)
+{
+    void *base = mmap(nullptr, size, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) {
+        return nullptr;
+    }
+    char *next = static_cast<char *>(base);
+    for (const hbm_run &run : runs) {
+        if (mmap(next, run.size, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_NORESERVE | MAP_FIXED, memory_fd,
+                 static_cast<off_t>(run.offset)) == MAP_FAILED) {
+            munmap(base, size);
+            return nullptr;
+        }
+        next += run.size;
+    }
+    /* As for the card's own memory, see hbm.cc. */
+    madvise(base, size, MADV_DONTFORK);
+    madvise(base, size, MADV_DONTDUMP);
+    return static_cast<char *>(base);
+}
+
 } // namespace
 
-int create_dmabuf(int memory_fd, int holder_fd,
-                  const std::vector<hbm_run> &runs, int &keeper_p)
+int create_dmabuf(int memory_fd, int holder_fd, uint64_t mark,
+                  const std::vector<hbm_run> &runs)
 {
+    const file marked(open_marked(memory_fd, mark));
+    if (marked.get() < 0) {
+        return marked.get();
+    }
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
         return -errno;
     }
+    const file sender(pair[0]);
+    file dmabuf(pair[1]);
 
-    dmabuf_header header{dmabuf_magic, runs.size()};
+    dmabuf_header header{dmabuf_magic, 0, runs.size()};
+    for (const hbm_run &run : runs) {
+        header.size += run.size;
+    }
     iovec parts[2] = {
         {&header, sizeof(header)},
         {const_cast<hbm_run *>(runs.data()), runs.size() * sizeof(hbm_run)}};
-    const int attachments[2] = {memory_fd, holder_fd};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(attachments))] = {};
+    const int attached[attachments] = {marked.get(), holder_fd};
+    alignas(cmsghdr) control_buffer control{};
     msghdr message{};
     message.msg_iov        = parts;
     message.msg_iovlen     = 2;
     message.msg_control    = control;
     message.msg_controllen = sizeof(control);
-    cmsghdr *attached      = CMSG_FIRSTHDR(&message);
-    attached->cmsg_level   = SOL_SOCKET;
-    attached->cmsg_type    = SCM_RIGHTS;
-    attached->cmsg_len     = CMSG_LEN(sizeof(attachments));
-    std::memcpy(CMSG_DATA(attached), attachments, sizeof(attachments));
+    cmsghdr *rights        = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level     = SOL_SOCKET;
+    rights->cmsg_type      = SCM_RIGHTS;
+    rights->cmsg_len       = CMSG_LEN(sizeof(attached));
+    std::memcpy(CMSG_DATA(rights), attached, sizeof(attached));
 
-    if (sendmsg(pair[0], &message, MSG_NOSIGNAL) < 0) {
-        int ret = -errno;
-        close(pair[0]);
-        close(pair[1]);
-        return ret;
-    }
-    keeper_p = pair[0];
-    return pair[1];
+    return (sendmsg(sender.get(), &message, MSG_NOSIGNAL) < 0)
+               ? -errno
+               : dmabuf.release();
 }
 
-bool dmabuf_is_alive(int keeper)
+bool is_exported(int memory_fd, uint64_t mark)
 {
-    pollfd state{keeper, 0, 0};
-    return (poll(&state, 1, 0) == 0) || ((state.revents & POLLHUP) == 0);
+    flock lock = lock_on(mark, F_WRLCK);
+    return (fcntl(memory_fd, F_OFD_GETLK, &lock) != 0) ||
+           (lock.l_type != F_UNLCK);
+}
+
+int64_t size_of_dmabuf(int fd)
+{
+    dmabuf_header header{};
+    const int ret = read_header(fd, header);
+    return (ret != 0) ? ret : static_cast<int64_t>(header.size);
+}
+
+imported_memory::~imported_memory()
+{
+    if (data_ != nullptr) {
+        munmap(data_, size_);
+    }
+    if (fd_ >= 0) {
+        close(fd_);
+    }
+}
+
+int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
+{
+    file dmabuf(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (dmabuf.get() < 0) {
+        return -errno;
+    }
+    dmabuf_header header{};
+    int ret = read_header(dmabuf.get(), header);
+    if (ret != 0) {
+        return ret;
+    }
+    if ((size == 0) || (size != header.size)) {
+        return -EINVAL;
+    }
+
+    std::vector<hbm_run> runs(header.run_count);
+    iovec parts[2] = {{&header, sizeof(header)},
+                      {runs.data(), runs.size() * sizeof(hbm_run)}};
+    alignas(cmsghdr) control_buffer control{};
+    msghdr message{};
+    message.msg_iov        = parts;
+    message.msg_iovlen     = 2;
+    message.msg_control    = control;
+    message.msg_controllen = sizeof(control);
+
+    const ssize_t bytes   = peek(dmabuf.get(), message);
+    const cmsghdr *rights = CMSG_FIRSTHDR(&message);
+    file attached[attachments];
+    if ((bytes >= 0) && (rights != nullptr) &&
+        (rights->cmsg_level == SOL_SOCKET) &&
+        (rights->cmsg_type == SCM_RIGHTS)) {
+        const size_t count =
+            (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; ++i) {
+            int received;
+            std::memcpy(&received, CMSG_DATA(rights) + i * sizeof(int),
+                        sizeof(int));
+            attached[i] = file(received);
+        }
+    }
+    if ((bytes != static_cast<ssize_t>(parts[0].iov_len + parts[1].iov_len)) ||
+        (attached[holder].get() < 0) ||
+        !are_sound(attached[memory].get(), runs, size)) {
+        /* Without room for descriptors the kernel leaves them out. */
+        return ((message.msg_flags & MSG_CTRUNC) != 0) ? -EMFILE : -EINVAL;
+    }
+
+    imported_memory created;
+    created.data_ = map_runs(attached[memory].get(), runs, size);
+    if (created.data_ == nullptr) {
+        return -ENOMEM;
+    }
+    created.size_ = size;
+    created.fd_   = dmabuf.release();
+    memory_p      = std::move(created);
+    return 0;
+}
+
+void imported_memory::disown()
+{
+    if (fd_ >= 0) {
+        close(fd_);
+    }
+    fd_   = -1;
+    data_ = nullptr; /* not mapped here: MADV_DONTFORK */
 }
 
 } // namespace gaudi::emu

@@ -2,16 +2,22 @@
  * dma-bufs of the emulator.
  *
  * A dma-buf is one end of a socket pair whose queue holds a message: what is
- * exported, and the memory's memfd as an attached descriptor. Importers peek at
- * the message, which gives them a descriptor and leaves it in place; the CPU
- * cannot map a socket; and our end of the pair hangs up when the last copy of
- * the exported one is closed, in whatever process.
+ * exported, with the memory and what holds the card attached as descriptors.
+ * Whoever peeks at the message gets copies of these and leaves it in place, in
+ * any process, also when the exporter has gone; and the CPU cannot map a
+ * socket.
+ *
+ * The memory is attached through a file description of its own, which carries a
+ * lock. The lock goes with the last reference to the description: with the last
+ * copy of the dma-buf, and the last mapping that an importer made of it, in
+ * whatever process. So nothing is kept where the export was made.
  */
 #pragma once
 
 #include "hlthunk_shim/emu/hbm.h"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace gaudi::emu {
@@ -21,14 +27,57 @@ namespace gaudi::emu {
  *
  * @param memory_fd  The memfd.
  * @param holder_fd  Holds the card: it stays taken while the dma-buf lives.
- * @param runs       The exported pieces of it, in order.
- * @param keeper_p   Our end; filled on success only, owned by the caller.
+ * @param mark       Name of the mapping, for @ref is_exported: its address.
+ * @param runs       The exported pieces of the memfd, in order.
  * @return The dma-buf's file descriptor, owned by the caller, or -errno.
  */
-int create_dmabuf(int memory_fd, int holder_fd,
-                  const std::vector<hbm_run> &runs, int &keeper_p);
+int create_dmabuf(int memory_fd, int holder_fd, uint64_t mark,
+                  const std::vector<hbm_run> &runs);
 
-/** Whether any process still holds the dma-buf behind our end. */
-bool dmabuf_is_alive(int keeper);
+/** Whether any process holds a dma-buf, or an import of one, that was created
+ *  with this mark. */
+bool is_exported(int memory_fd, uint64_t mark);
+
+/** @return Bytes of a dma-buf, -EINVAL for another file, or -EBADF. */
+int64_t size_of_dmabuf(int fd);
+
+/** The memory behind a dma-buf, where only the engines of the importer know. */
+class imported_memory {
+public:
+    imported_memory() = default;
+    imported_memory(imported_memory &&other) noexcept { swap(other); }
+    imported_memory &operator=(imported_memory &&other) noexcept
+    {
+        imported_memory(std::move(other)).swap(*this);
+        return *this;
+    }
+    ~imported_memory();
+
+    /**
+     * Map a dma-buf.
+     *
+     * @param fd    Stays the caller's.
+     * @param size  Has to be that of the dma-buf.
+     * @return 0, -EBADF, -EINVAL for another file or size, or -errno.
+     */
+    static int create(int fd, uint64_t size, imported_memory &memory_p);
+
+    /** In a forked child: drop what keeps the dma-buf alive. */
+    void disown();
+
+    [[nodiscard]] char *data() const { return data_; }
+
+    void swap(imported_memory &other) noexcept
+    {
+        std::swap(fd_, other.fd_);
+        std::swap(data_, other.data_);
+        std::swap(size_, other.size_);
+    }
+
+private:
+    int fd_        = -1; /* of the dma-buf: holds the card, too */
+    char *data_    = nullptr;
+    uint64_t size_ = 0;
+};
 
 } // namespace gaudi::emu

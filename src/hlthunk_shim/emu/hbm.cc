@@ -25,8 +25,13 @@ int hbm::create(uint64_t size)
     const uint64_t pages = size / dram_page;
 
     size_ = pages * dram_page;
-    fd_   = memfd_create("hlthunk-emu-hbm", MFD_CLOEXEC);
+    fd_   = memfd_create("hlthunk-emu-hbm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if ((fd_ < 0) || (ftruncate(fd_, static_cast<off_t>(size_)) != 0)) {
+        return -errno;
+    }
+    /* Importers rely on what they map being there. */
+    if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
+        0) {
         return -errno;
     }
     void *base = mmap(nullptr, size_, PROT_READ | PROT_WRITE,

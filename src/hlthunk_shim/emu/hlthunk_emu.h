@@ -7,8 +7,9 @@
  * -ENODEV, hlthunk_close excepted. hlthunk_get_open_stats knows the opens of
  * the calling process (and, in a forked child, those of its parents before the
  * fork), not those of other processes that ended; whether the card is in use it
- * knows of all processes of the box. A node that is closed with close(2) leaves
- * the card taken until its process opens or asks about it again, or ends.
+ * knows of all processes of the box. What a card imports counts as device
+ * memory in the counters. A node that is closed with close(2) leaves the card
+ * taken until its process opens or asks about it again, or ends.
  */
 #pragma once
 
@@ -47,6 +48,16 @@ int hlthunk_emu_get_counters(int fd, struct hlthunk_emu_counters *counters);
  * @return 0, or -EBADF.
  */
 int hlthunk_emu_pause(int fd, bool paused);
+
+/**
+ * ioctl(2) on a compute node, which is no device file here. It knows the memory
+ * ioctl of DRM nodes, and of its operations the import of a dma-buf, as the
+ * vendor's driver has it; with HLTHUNK_EMU_IMPORT=n none, as the mainline one.
+ */
+int hlthunk_emu_ioctl(int fd, unsigned long request, void *argument);
+
+/** lseek(2), which tells the size of a dma-buf. */
+long hlthunk_emu_lseek(int fd, long offset, int whence);
 
 #ifdef __cplusplus
 }

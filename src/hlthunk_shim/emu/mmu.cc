@@ -26,6 +26,24 @@ uint64_t mmu::map_device(uint64_t handle, hbm_allocation &allocation,
     return va;
 }
 
+uint64_t mmu::map_import(imported_memory memory, uint64_t size)
+{
+    const uint64_t va = host_space_.take(size, 0);
+    if (va != 0) {
+        char *data = memory.data();
+        regions_.emplace(va, mmu_region{size, memory_kind::imported, 0, data,
+                                        std::move(memory)});
+    }
+    return va;
+}
+
+void mmu::disown()
+{
+    for (auto &entry : regions_) {
+        entry.second.import.disown();
+    }
+}
+
 uint64_t mmu::map_host(void *host, uint64_t size)
 {
     const uint64_t offset = reinterpret_cast<uintptr_t>(host) % host_page;
@@ -76,7 +94,7 @@ bool mmu::translate(uint64_t va, uint64_t size, translation &result) const
 
     result.kind = region.kind;
     result.size = std::min(size, region.size - offset);
-    if (region.kind == memory_kind::host) {
+    if (region.kind != memory_kind::device) {
         result.address = region.host + offset;
         return true;
     }

@@ -6,24 +6,28 @@
  */
 #pragma once
 
+#include "hlthunk_shim/emu/dmabuf.h"
 #include "hlthunk_shim/emu/hbm.h"
 #include "hlthunk_shim/emu/va_space.h"
 
 #include <cstdint>
 #include <map>
-#include <vector>
 
 namespace gaudi::emu {
 
-enum class memory_kind { device, host };
+enum class memory_kind {
+    device,
+    host,
+    imported /**< device memory of another card, in the range of the host */
+};
 
 /** One mapping. */
 struct mmu_region {
     uint64_t size; /**< bytes that may be accessed */
     memory_kind kind;
-    uint64_t handle;          /**< device memory: its allocation */
-    char *host;               /**< host memory: the first byte */
-    std::vector<int> exports; /**< our ends of dma-bufs, see dmabuf.h */
+    uint64_t handle; /**< device memory: its allocation */
+    char *host;      /**< else: the first byte */
+    imported_memory import;
 };
 
 /** What an address range is, as far as it is contiguous. */
@@ -44,6 +48,12 @@ public:
     /** Map host memory. @return Its address, 0 without address space. */
     uint64_t map_host(void *host, uint64_t size);
 
+    /** Map a dma-buf. @return Its address, 0 without address space. */
+    uint64_t map_import(imported_memory memory, uint64_t size);
+
+    /** In a forked child: drop what keeps imports alive. */
+    void disown();
+
     /** @return The region that was mapped at exactly this address. */
     mmu_region *find(uint64_t va);
 
@@ -58,10 +68,6 @@ public:
     bool translate(uint64_t va, uint64_t size, translation &result) const;
 
     [[nodiscard]] uint64_t device_va_start() const { return device_va_start_; }
-    [[nodiscard]] const std::map<uint64_t, mmu_region> &regions() const
-    {
-        return regions_;
-    }
 
 private:
     hbm &memory_;

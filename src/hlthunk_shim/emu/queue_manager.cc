@@ -283,8 +283,10 @@ bool queue_manager::prepare(part &current, uint64_t max_bytes, slice &work)
         return false;
     }
     if ((engine_of(current.queue) == engine_kind::edma) &&
-        ((from.kind == memory_kind::host) || (to.kind == memory_kind::host))) {
-        fault(current, "an internal engine cannot reach host memory");
+        ((from.kind != memory_kind::device) ||
+         (to.kind != memory_kind::device))) {
+        fault(current, "an internal engine cannot reach host memory, nor what "
+                       "is imported");
         return false;
     }
 

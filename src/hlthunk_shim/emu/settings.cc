@@ -95,6 +95,15 @@ settings read_settings()
         }
     }
 
+    text = std::getenv("HLTHUNK_EMU_IMPORT");
+    if (text != nullptr) {
+        result.import = (std::strcmp(text, "y") == 0);
+        if (!result.import && (std::strcmp(text, "n") != 0)) {
+            complain(result, "HLTHUNK_EMU_IMPORT", text,
+                     "y (as the vendor's driver) or n (as the mainline one)");
+        }
+    }
+
     text = std::getenv("HLTHUNK_EMU_LOG");
     result.log =
         (text != nullptr) && (*text != '\0') && (std::strcmp(text, "0") != 0);

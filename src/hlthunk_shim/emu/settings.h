@@ -16,6 +16,7 @@ struct settings {
     uint64_t hbm     = 96ull << 30; /**< device memory per card, bytes */
     std::string node = "0";         /**< name of the box */
     unsigned engines = 1;           /**< engine threads of this process */
+    bool import      = true;        /**< the driver imports dma-bufs */
     bool log         = false;       /**< explain errors on stderr */
     bool valid       = true;        /**< false: bad values, no cards */
 };
