@@ -127,6 +127,22 @@ public:
     [[nodiscard]] static int map_host(const device &dev, void *host,
                                       uint64_t size, mapping &mapping_p);
 
+    /**
+     * Map the memory behind a dma-buf of another card or process.
+     *
+     * The address is in the range of host mappings: only the engines that reach
+     * host memory reach it. It keeps the dma-buf alive; the descriptor may be
+     * closed.
+     *
+     * @param dmabuf  Stays the caller's.
+     * @param size    All of the dma-buf, see dmabuf_size.
+     * @return 0; -EOPNOTSUPP by a driver that cannot import; -EBADF for a
+     *         closed descriptor; -EINVAL for what is no dma-buf, or not of this
+     *         size; else -errno.
+     */
+    [[nodiscard]] static int import_dmabuf(const device &dev, int dmabuf,
+                                           uint64_t size, mapping &mapping_p);
+
     /** Device virtual address of the first byte; 0 when empty. */
     [[nodiscard]] uint64_t va() const { return get(); }
 };
