@@ -290,7 +290,7 @@ ucs_status_t device_table::find(const void *address, size_t length,
         if (mapped != nullptr) {
             mapped->get();
         }
-        location_p = {memory_kind::host, nullptr, mapped};
+        location_p = {memory_kind::host, nullptr, mapped, false};
         return UCS_OK;
     }
     const auto *memory = static_cast<const device_memory *>(
@@ -298,7 +298,8 @@ ucs_status_t device_table::find(const void *address, size_t length,
     if (memory == nullptr) {
         return UCS_ERR_INVALID_ADDR;
     }
-    location_p = {memory_kind::device, memory->owner, nullptr};
+    location_p = {memory_kind::device, memory->owner, nullptr,
+                  memory->block == nullptr};
     return UCS_OK;
 }
 

@@ -32,6 +32,8 @@ struct memory_location {
     card *owner         = nullptr; /**< device memory: its card */
     host_memory *mapped = nullptr; /**< host memory: a registration that covers
                                         it, with a reference for the caller */
+    bool imported = false; /**< device memory: of another card or process. Only
+                                engines that reach host memory reach it */
 };
 
 class device_table {
@@ -130,6 +132,43 @@ public:
     [[nodiscard]] bool query(const void *address, size_t length,
                              uint64_t &base_p, size_t &length_p,
                              card *&owner_p) const;
+
+    /**
+     * Export device memory as a dma-buf of the host pages around it.
+     *
+     * Nothing is kept for it but by the driver. The memory may be freed while
+     * the dma-buf is alive, and stays what it is for who holds that.
+     *
+     * @param fd_p      A new descriptor, close-on-exec, owned by the caller;
+     *                  filled on success, as
+     * @param offset_p  the place of the first byte in the dma-buf.
+     * @return UCS_ERR_INVALID_ADDR when no allocation covers the range,
+     *         UCS_ERR_UNSUPPORTED for imported memory and by drivers without
+     *         export; errors were logged.
+     */
+    [[nodiscard]] ucs_status_t export_dmabuf(const void *address, size_t length,
+                                             int &fd_p, size_t &offset_p);
+
+    /**
+     * Import part of a dma-buf: device memory of the card from then on.
+     *
+     * @param fd         Stays the caller's, and may be closed.
+     * @param address_p  Filled on success.
+     * @return UCS_ERR_UNSUPPORTED by a driver that cannot import,
+     *         UCS_ERR_INVALID_PARAM for what is no dma-buf or not in it; errors
+     *         were logged.
+     */
+    [[nodiscard]] ucs_status_t import_dmabuf(card &importer, int fd,
+                                             size_t offset, size_t length,
+                                             void *&address_p);
+
+    /**
+     * Undo an import.
+     *
+     * @return UCS_ERR_INVALID_ADDR for another address, UCS_ERR_BUSY while it
+     *         is registered; errors were logged.
+     */
+    [[nodiscard]] ucs_status_t release_import(const void *address);
 
     /** Whether an address can only be a device address. */
     [[nodiscard]] static bool is_device_address(const void *address)

@@ -53,6 +53,23 @@ public:
         --size_;
     }
 
+    /** Find a range that has an address of [start, end), which is not empty.
+     *  @return nullptr when there is none. */
+    [[nodiscard]] interval_node *find_overlap(uint64_t start,
+                                              uint64_t end) const
+    {
+        interval_node *node = root_;
+        while ((node != nullptr) &&
+               ((node->start >= end) || (node->end <= start))) {
+            /* Ranges of the left side that end behind `start` begin before all
+             * of the right side. */
+            node = ((node->left_ != nullptr) && (node->left_->max_end_ > start))
+                       ? node->left_
+                       : node->right_;
+        }
+        return node;
+    }
+
     /**
      * Find a range that covers [start, end).
      *

@@ -123,6 +123,10 @@ ucs_status_t transfer_engine::plan(void *dst, const void *src, size_t length,
     } else if (!to_device) {
         cursor.direction = shim::dma_direction::device_to_host;
         plan_host_side(dst, to, cursor, cursor.dst);
+    } else if (from.imported) {
+        cursor.direction = shim::dma_direction::host_to_device;
+    } else if (to.imported) {
+        cursor.direction = shim::dma_direction::device_to_host;
     } else {
         cursor.direction = shim::dma_direction::device_to_device;
     }

@@ -1,0 +1,123 @@
+#include "uct/gaudi/ucx_gaudi.h"
+
+#include "uct/gaudi/base/device_table.h"
+#include "uct/gaudi/base/memory_type.h"
+#include "uct/gaudi/base/status.h"
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+using gaudi::base::card;
+using gaudi::base::device_table;
+using gaudi::base::guarded;
+
+static_assert(UCX_GAUDI_VERSION_MAJOR == GAUDI_VERSION_MAJOR);
+static_assert(UCX_GAUDI_VERSION_MINOR == GAUDI_VERSION_MINOR);
+static_assert(UCX_GAUDI_VERSION_PATCH == GAUDI_VERSION_PATCH);
+
+namespace {
+
+ucs_status_t refuse_null(const char *function)
+{
+    ucs_error("gaudi: %s: an output is NULL", function);
+    return UCS_ERR_INVALID_PARAM;
+}
+
+card *find_card(device_table &table, const char *wanted)
+{
+    for (const auto &open : table.cards()) {
+        if ((wanted == nullptr) || (open->name() == wanted) ||
+            (open->name() == std::string("gaudi") + wanted) ||
+            (open->device().bus_id() == wanted)) {
+            return open.get();
+        }
+    }
+    return nullptr;
+}
+
+} // namespace
+
+unsigned ucx_gaudi_version()
+{
+    return UCX_GAUDI_VERSION;
+}
+
+ucs_memory_type_t ucx_gaudi_memory_type()
+{
+    return gaudi::base::memory_type();
+}
+
+ucs_status_t ucx_gaudi_mem_query(const void *address, size_t length,
+                                 ucx_gaudi_mem_attr_t *attr)
+{
+    if (attr == nullptr) {
+        return refuse_null("ucx_gaudi_mem_query");
+    }
+    return guarded([&] {
+        uint64_t base    = 0;
+        size_t allocated = 0;
+        card *owner      = nullptr;
+        gaudi::base::memory_location location;
+        auto &table = device_table::instance();
+        if (!device_table::is_device_address(address) ||
+            !table.query(address, length, base, allocated, owner) ||
+            (table.find(address, length, location) != UCS_OK)) {
+            return UCS_ERR_INVALID_ADDR;
+        }
+        if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_BASE) {
+            attr->base = reinterpret_cast<void *>(base);
+        }
+        if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_LENGTH) {
+            attr->length = allocated;
+        }
+        if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_CARD) {
+            std::snprintf(attr->card, sizeof(attr->card), "%s",
+                          owner->name().c_str());
+        }
+        if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_IMPORTED) {
+            attr->imported = location.imported ? 1 : 0;
+        }
+        return UCS_OK;
+    });
+}
+
+ucs_status_t ucx_gaudi_dmabuf_export(const void *address, size_t length,
+                                     int *fd_p, size_t *offset_p)
+{
+    if ((fd_p == nullptr) || (offset_p == nullptr)) {
+        return refuse_null("ucx_gaudi_dmabuf_export");
+    }
+    return guarded([&] {
+        return device_table::instance().export_dmabuf(address, length, *fd_p,
+                                                      *offset_p);
+    });
+}
+
+ucs_status_t ucx_gaudi_dmabuf_import(int fd, size_t offset, size_t length,
+                                     const char *card_name, void **address_p)
+{
+    if (address_p == nullptr) {
+        return refuse_null("ucx_gaudi_dmabuf_import");
+    }
+    return guarded([&] {
+        auto &table    = device_table::instance();
+        card *importer = find_card(table, card_name);
+        if (importer == nullptr) {
+            ucs_error("gaudi: a dma-buf cannot be imported on card %s: this "
+                      "process has not opened it",
+                      (card_name != nullptr) ? card_name : "(any)");
+            return UCS_ERR_NO_DEVICE;
+        }
+        return table.import_dmabuf(*importer, fd, offset, length, *address_p);
+    });
+}
+
+ucs_status_t ucx_gaudi_dmabuf_release(void *address)
+{
+    if (address == nullptr) {
+        return UCS_OK;
+    }
+    return guarded(
+        [&] { return device_table::instance().release_import(address); });
+}
