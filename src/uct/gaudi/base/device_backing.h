@@ -1,16 +1,24 @@
 /**
- * A range of device addresses that the driver mapped in one piece: what a
- * dma-buf can be made of, and what other cards of the process can reach.
+ * A range of device addresses that the driver mapped in one piece: what
+ * dma-bufs are made of, and what other cards of the process can reach.
+ *
+ * Threads: any. One mutex, held across driver calls, when a card reaches it for
+ * the first time; nothing that UCM calls takes it.
  */
 #pragma once
 
+#include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/card.h"
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 
 namespace gaudi::base {
 
-struct device_backing {
+class device_backing {
+public:
     device_backing(card &card_of, uint64_t mapped_va, uint64_t mapped_size)
         : owner(card_of), va(mapped_va), size(mapped_size)
     {}
@@ -18,6 +26,32 @@ struct device_backing {
     card &owner;
     const uint64_t va;   /**< as the driver gave it */
     const uint64_t size; /**< bytes, whole DRAM pages */
+
+    /**
+     * The address of the first byte on another card, which imports the memory
+     * when it uses it for the first time.
+     *
+     * @return 0; -EOPNOTSUPP when the driver cannot export or import; else
+     *         -errno. A refusal is kept and the driver not asked again.
+     */
+    [[nodiscard]] int va_on(const card &user, uint64_t &va_p);
+
+    /** Have the other cards let go of it, before it is unmapped. */
+    void forget_peers();
+
+private:
+    struct peer {
+        unsigned slot;
+        int refused; /* 0, or -errno */
+        shim::mapping mapping;
+        std::unique_ptr<peer> next;
+    };
+
+    [[nodiscard]] const peer *find(unsigned slot) const;
+
+    std::mutex lock_; /* makes peers */
+    std::unique_ptr<peer> owned_;
+    std::atomic<const peer *> peers_{nullptr}; /* the same, for readers */
 };
 
 } // namespace gaudi::base

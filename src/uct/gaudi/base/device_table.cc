@@ -208,7 +208,8 @@ ucs_status_t device_table::allocate(card &owner, size_t length, bool quiet,
                 owner.name().c_str(), length, std::strerror(-ret));
         return to_status(ret);
     }
-    memory->end = memory->start + length;
+    memory->end     = memory->start + length;
+    memory->backing = memory->block;
     {
         std::lock_guard<rw_spinlock> guard(memory_lock_);
         device_memory_.insert(*memory);
@@ -290,7 +291,8 @@ ucs_status_t device_table::find(const void *address, size_t length,
         if (mapped != nullptr) {
             mapped->get();
         }
-        location_p = {memory_kind::host, nullptr, mapped, false};
+        location_p        = {};
+        location_p.mapped = mapped;
         return UCS_OK;
     }
     const auto *memory = static_cast<const device_memory *>(
@@ -298,8 +300,11 @@ ucs_status_t device_table::find(const void *address, size_t length,
     if (memory == nullptr) {
         return UCS_ERR_INVALID_ADDR;
     }
-    location_p = {memory_kind::device, memory->owner, nullptr,
-                  memory->block == nullptr};
+    location_p          = {};
+    location_p.kind     = memory_kind::device;
+    location_p.owner    = memory->owner;
+    location_p.backing  = memory->backing;
+    location_p.imported = memory->is_imported();
     return UCS_OK;
 }
 

@@ -32,6 +32,8 @@ struct memory_location {
     card *owner         = nullptr; /**< device memory: its card */
     host_memory *mapped = nullptr; /**< host memory: a registration that covers
                                         it, with a reference for the caller */
+    device_backing *backing = nullptr; /**< device memory: what other cards can
+                                            reach; valid until it is freed */
     bool imported = false; /**< device memory: of another card or process. Only
                                 engines that reach host memory reach it */
 };

@@ -78,9 +78,9 @@ ucs_status_t device_table::export_dmabuf(const void *address, size_t length,
     int ret               = -EOPNOTSUPP;
     const uint64_t page   = shim::dmabuf_page();
     const uint64_t offset = start % page;
-    if (memory->block != nullptr) {
-        ret = shim::export_dmabuf(memory->owner->device(), memory->block->va,
-                                  start - offset - memory->block->va,
+    if (memory->backing != nullptr) {
+        ret = shim::export_dmabuf(memory->owner->device(), memory->backing->va,
+                                  start - offset - memory->backing->va,
                                   round_up(offset + length, page), fd_p);
     }
     if (ret == 0) {
@@ -89,8 +89,8 @@ ucs_status_t device_table::export_dmabuf(const void *address, size_t length,
     } else {
         ucs_error("%s: cannot export %zu bytes at %p: %s",
                   memory->owner->name().c_str(), length, address,
-                  (memory->block == nullptr) ? "they are imported"
-                                             : std::strerror(-ret));
+                  memory->is_imported() ? "they are imported"
+                                        : std::strerror(-ret));
     }
     --memory->registrations;
     return dmabuf_status(ret);
@@ -149,7 +149,7 @@ ucs_status_t device_table::release_import(const void *address)
         memory = static_cast<device_memory *>(
             device_memory_.find_cover(start, start + 1));
         if ((memory != nullptr) &&
-            ((memory->block != nullptr) || (memory->start != start))) {
+            (!memory->is_imported() || (memory->start != start))) {
             memory = nullptr;
         }
         if (memory != nullptr) {

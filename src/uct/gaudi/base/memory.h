@@ -18,11 +18,14 @@ namespace gaudi::base {
 /** Device memory that mem_alloc gave out, or a dma-buf that was imported. The
  *  range is of device addresses. */
 struct device_memory : interval_node {
-    card *owner         = nullptr;          /* imported: the importer */
-    device_block *block = nullptr;          /* nullptr: imported */
-    shim::mapping import;                   /* of the whole dma-buf */
+    card *owner             = nullptr;      /* imported: the importer */
+    device_block *block     = nullptr;      /* of our allocations */
+    device_backing *backing = nullptr;      /* nullptr: cannot be exported */
+    shim::mapping import;                   /* imported: of the whole dma-buf */
     std::atomic<unsigned> registrations{0}; /* mem_reg of it, not yet undone */
     std::atomic<bool> exported{false};      /* a dma-buf was made of it */
+
+    [[nodiscard]] bool is_imported() const { return import.va() != 0; }
 };
 
 /**

@@ -196,8 +196,9 @@ private:
 
     ucs_status_t plan(void *dst, const void *src, size_t length,
                       copy_cursor &cursor);
-    ucs_status_t plan_between_cards(void *dst, card &to, const void *src,
-                                    card &from, copy_cursor &cursor);
+    ucs_status_t plan_between_cards(const memory_location &to,
+                                    const memory_location &from,
+                                    copy_cursor &cursor);
     void plan_host_side(void *host, const memory_location &where,
                         copy_cursor &cursor, uint64_t &va);
     ucs_status_t channel_to(card &owner, channel *&way);

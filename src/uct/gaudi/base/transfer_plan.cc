@@ -34,32 +34,48 @@ void transfer_engine::plan_host_side(void *host, const memory_location &where,
     cursor.host   = static_cast<char *>(host);
 }
 
-/* Copy through staging memory that both cards reach. */
-ucs_status_t transfer_engine::plan_between_cards(void *dst, card &to,
-                                                 const void *src, card &from,
+/* Copy from card to card: the source's card writes, else the target's card
+ * reads, else through staging memory that both reach. Writes are faster over
+ * PCIe. */
+ucs_status_t transfer_engine::plan_between_cards(const memory_location &to,
+                                                 const memory_location &from,
                                                  copy_cursor &cursor)
 {
     channel *first;
     channel *second;
-    ucs_status_t status = channel_to(from, first);
+    ucs_status_t status = channel_to(*from.owner, first);
     if (status == UCS_OK) {
-        status = channel_to(to, second);
+        status = channel_to(*to.owner, second);
     }
     if (status != UCS_OK) {
         return status;
     }
-    const int ret = first->share_staging(to);
+    uint64_t va;
+    if ((to.backing != nullptr) && (to.backing->va_on(*from.owner, va) == 0)) {
+        cursor.way       = first;
+        cursor.direction = shim::dma_direction::device_to_host;
+        cursor.dst       = va + (cursor.dst - to.backing->va);
+        return UCS_OK;
+    }
+    if ((from.backing != nullptr) &&
+        (from.backing->va_on(*to.owner, va) == 0)) {
+        cursor.way       = second;
+        cursor.direction = shim::dma_direction::host_to_device;
+        cursor.src       = va + (cursor.src - from.backing->va);
+        return UCS_OK;
+    }
+    const int ret = first->share_staging(*to.owner);
     if (ret != 0) {
         ucs_error("%s: cannot map the staging memory of %s: %s",
-                  to.name().c_str(), from.name().c_str(), std::strerror(-ret));
+                  to.owner->name().c_str(), from.owner->name().c_str(),
+                  std::strerror(-ret));
         return to_status(ret);
     }
     cursor.way       = first;
     cursor.direction = shim::dma_direction::device_to_host;
     cursor.staged    = true;
-    cursor.src       = reinterpret_cast<uintptr_t>(src);
     cursor.onward    = second;
-    cursor.target    = reinterpret_cast<uintptr_t>(dst);
+    cursor.target    = cursor.dst;
     return UCS_OK;
 }
 
@@ -97,9 +113,11 @@ ucs_status_t transfer_engine::plan(void *dst, const void *src, size_t length,
         }
         return UCS_OK;
     }
+    cursor.left = length;
+    cursor.dst  = reinterpret_cast<uintptr_t>(dst);
+    cursor.src  = reinterpret_cast<uintptr_t>(src);
     if (to_device && from_device && (to.owner != from.owner)) {
-        cursor.left = length;
-        return plan_between_cards(dst, *to.owner, src, *from.owner, cursor);
+        return plan_between_cards(to, from, cursor);
     }
 
     channel *way;
@@ -113,10 +131,7 @@ ucs_status_t transfer_engine::plan(void *dst, const void *src, size_t length,
         return status;
     }
 
-    cursor.way  = way;
-    cursor.left = length;
-    cursor.dst  = reinterpret_cast<uintptr_t>(dst);
-    cursor.src  = reinterpret_cast<uintptr_t>(src);
+    cursor.way = way;
     if (!from_device) {
         cursor.direction = shim::dma_direction::host_to_device;
         plan_host_side(as_pointer(src), from, cursor, cursor.src);
