@@ -18,6 +18,8 @@ gaudi_exclude(address gaudi_gtest_uct
 gaudi_exclude(address gaudi_gtest_emu
   "emu.forks_beside_threads_that_use_the_card_do_no_harm"
   "a thread of the parent can hold the sanitizer's allocator while it forks")
+gaudi_exclude(thread gaudi_gtest_uct "forking.pinned_memory_is_not_shared"
+  "in the child the runtime maps memory of its own at the free addresses")
 gaudi_exclude(thread gaudi_gtest_uct "*moves_a_gibibyte*"
   "takes long; the threads are those of smaller transfers")
 gaudi_exclude(address gaudi_gtest_tools "undisturbed.*"
