@@ -1,5 +1,6 @@
 #include "common/process_state.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <iterator>
@@ -18,6 +19,12 @@ unsigned count_open_fds()
     /* One of them is the iterator's. */
     return static_cast<unsigned>(std::distance(begin(entries), end(entries))) -
            1;
+}
+
+unsigned count_mappings()
+{
+    const std::string maps = read_file("/proc/self/maps");
+    return static_cast<unsigned>(std::count(maps.begin(), maps.end(), '\n'));
 }
 
 unsigned count_threads(const std::string &name)

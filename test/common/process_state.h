@@ -13,6 +13,9 @@ namespace gaudi::test {
 /** Open file descriptors. */
 unsigned count_open_fds();
 
+/** Memory mappings, as /proc/self/maps has them. */
+unsigned count_mappings();
+
 /** Threads with this name. */
 unsigned count_threads(const std::string &name);
 

@@ -1,0 +1,241 @@
+/* Exporting device memory, and importing it on another card. */
+#include "gtest/shim/fixture.h"
+
+#include "hlthunk_shim/dmabuf.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace gaudi::test;
+using gaudi::shim::mapping;
+namespace shim = gaudi::shim;
+
+namespace {
+
+class shim_dmabuf : public shim_test {
+protected:
+    void SetUp() override
+    {
+        ASSERT_NO_FATAL_FAILURE(shim_test::SetUp());
+        ASSERT_EQ(shim::device::open(hl(), bus_id(1), importer), 0);
+        memory = std::make_unique<device_memory>(*dev, size);
+    }
+    void TearDown() override
+    {
+        memory.reset();
+        importer.reset();
+        shim_test::TearDown();
+    }
+
+    static constexpr uint64_t size = 2 * device_page;
+    std::unique_ptr<shim::device> importer;
+    std::unique_ptr<device_memory> memory;
+};
+
+TEST_F(shim_dmabuf, every_export_is_a_new_descriptor_that_exec_closes)
+{
+    int first  = -1;
+    int second = -1;
+    ASSERT_EQ(shim::export_dmabuf(*dev, memory->va(), 0, size, first), 0);
+    ASSERT_EQ(shim::export_dmabuf(*dev, memory->va(), 0, size, second), 0);
+    EXPECT_NE(first, second);
+    EXPECT_EQ(fcntl(first, F_GETFD), FD_CLOEXEC);
+    EXPECT_EQ(memory->map.close(), -EINVAL) << "alive";
+    close(first);
+    EXPECT_EQ(memory->map.close(), -EINVAL) << "alive";
+    close(second);
+    EXPECT_EQ(memory->map.close(), 0);
+}
+
+TEST_F(shim_dmabuf, only_pages_are_exported)
+{
+    int fd = -1;
+    for (auto [offset, length] : {std::pair<uint64_t, uint64_t>{0, 0},
+                                  {0, 1},
+                                  {1, 4096},
+                                  {0, 4097},
+                                  {size, 4096},
+                                  {4096, size},
+                                  {UINT64_MAX - 4095, 4096}}) {
+        EXPECT_EQ(shim::export_dmabuf(*dev, memory->va(), offset, length, fd),
+                  -EINVAL)
+            << offset << " " << length;
+    }
+    EXPECT_EQ(shim::export_dmabuf(*dev, memory->va() + 4096, 0, 4096, fd),
+              -EINVAL)
+        << "not the address of a mapping";
+    EXPECT_EQ(fd, -1);
+}
+
+TEST_F(shim_dmabuf, an_import_is_the_memory_of_the_other_card)
+{
+    constexpr uint64_t offset = device_page - 4096;
+    constexpr uint64_t length = 8192;
+    int fd                    = -1;
+    ASSERT_EQ(shim::export_dmabuf(*dev, memory->va(), offset, length, fd), 0);
+    EXPECT_EQ(shim::dmabuf_size(*importer, fd), int64_t{length});
+    mapping import;
+    ASSERT_EQ(mapping::import_dmabuf(*importer, fd, length, import), 0);
+    close(fd);
+
+    host_memory here(*dev, length);
+    host_memory there(*importer, length);
+    fill_pattern(here.data(), length, 1);
+    auto down = make_queue(shim::dma_direction::host_to_device);
+    ASSERT_EQ(copy(*down, memory->va() + offset, here.va(), length), 0);
+    std::unique_ptr<shim::dma_queue> up;
+    ASSERT_EQ(shim::make_dma_queue(*importer,
+                                   shim::dma_direction::device_to_host, {}, up),
+              0);
+    ASSERT_EQ(copy(*up, there.va(), import.va(), length), 0);
+    EXPECT_TRUE(has_pattern(there.data(), length, 1));
+
+    EXPECT_EQ(memory->map.close(), -EINVAL) << "imported";
+    EXPECT_EQ(import.close(), 0);
+    EXPECT_EQ(import.va(), 0u);
+    EXPECT_EQ(memory->map.close(), 0);
+}
+
+TEST_F(shim_dmabuf, an_import_ends_with_its_owner)
+{
+    int fd = -1;
+    ASSERT_EQ(shim::export_dmabuf(*dev, memory->va(), 0, size, fd), 0);
+    {
+        mapping import;
+        ASSERT_EQ(mapping::import_dmabuf(*importer, fd, size, import), 0);
+        close(fd);
+        EXPECT_EQ(memory->map.close(), -EINVAL);
+    }
+    EXPECT_EQ(memory->map.close(), 0);
+}
+
+TEST_F(shim_dmabuf, what_cannot_be_imported_is_told_apart)
+{
+    int fd = -1;
+    ASSERT_EQ(shim::export_dmabuf(*dev, memory->va(), 0, size, fd), 0);
+    mapping import;
+    EXPECT_EQ(mapping::import_dmabuf(*importer, fd, size - 4096, import),
+              -EINVAL)
+        << "another size";
+    const int file = memfd_create("file", MFD_CLOEXEC);
+    EXPECT_EQ(mapping::import_dmabuf(*importer, file, 4096, import), -EINVAL)
+        << "no dma-buf";
+    EXPECT_EQ(shim::dmabuf_size(*importer, file), 0);
+    close(file);
+    close(fd);
+    EXPECT_EQ(mapping::import_dmabuf(*importer, fd, size, import), -EBADF);
+    EXPECT_EQ(mapping::import_dmabuf(*importer, -1, size, import), -EBADF);
+    EXPECT_EQ(shim::dmabuf_size(*importer, fd), -EBADF);
+    EXPECT_EQ(import.va(), 0u);
+}
+
+/* --- what other drivers are asked ----------------------------------------- */
+
+class stub_driver {
+public:
+    explicit stub_driver(const char *name)
+        : lib_(std::string(GAUDI_BUILD_DIR "/lib/stubs/lib") + name + ".so")
+    {
+        EXPECT_TRUE(lib_.usable()) << lib_.reason();
+        EXPECT_EQ(shim::device::open(lib_, bus_id(0), device), 0);
+    }
+
+    std::string calls()
+    {
+        return reinterpret_cast<const char *(*)()>(lib_.find("stub_calls"))();
+    }
+
+    [[nodiscard]] int import(int fd, mapping &result) const
+    {
+        return mapping::import_dmabuf(*device, fd, 8192, result);
+    }
+
+private:
+    shim::library lib_;
+
+public:
+    std::unique_ptr<shim::device> device;
+};
+
+TEST(shim_dmabuf_calls, gaudi_exports_physical_addresses)
+{
+    for (const char *name :
+         {"hlthunk_stub_gaudi", "hlthunk_stub_gaudi_secure"}) {
+        stub_driver driver(name);
+        int fd = -1;
+        EXPECT_EQ(
+            shim::export_dmabuf(*driver.device, 0x20000000, 4096, 8192, fd), 0);
+        EXPECT_EQ(fd, 77);
+        EXPECT_EQ(driver.calls(), "physical 0x20001000 8192 rw,cloexec\n");
+    }
+}
+
+TEST(shim_dmabuf_calls, later_cards_export_mappings)
+{
+    for (const char *name : {"hlthunk_stub_gaudi2", "hlthunk_stub_gaudi3"}) {
+        stub_driver driver(name);
+        int fd = -1;
+        EXPECT_EQ(shim::export_dmabuf(*driver.device, 0x1001000000000000, 4096,
+                                      8192, fd),
+                  0);
+        EXPECT_EQ(fd, 78);
+        EXPECT_EQ(driver.calls(),
+                  "mapped 0x1001000000000000 8192 at 4096 rw,cloexec\n");
+    }
+}
+
+TEST(shim_dmabuf_calls, a_library_can_have_no_export)
+{
+    for (const char *name :
+         {"hlthunk_stub_no_export", "hlthunk_stub_gaudi_no_export"}) {
+        stub_driver driver(name);
+        int fd = -1;
+        EXPECT_EQ(shim::export_dmabuf(*driver.device, 0x20000000, 0, 4096, fd),
+                  -EOPNOTSUPP);
+        EXPECT_EQ(fd, -1);
+    }
+}
+
+TEST(shim_dmabuf_calls, the_number_of_new_kernels_is_tried_first)
+{
+    stub_driver driver("hlthunk_stub_gaudi2");
+    mapping import;
+    EXPECT_EQ(driver.import(5, import), 0);
+    EXPECT_EQ(import.va(), 0xfff0000000001000);
+    EXPECT_EQ(driver.calls(), "new op 99 fd 5 length 8192\n");
+}
+
+TEST(shim_dmabuf_calls, the_number_of_old_kernels_is_tried_next)
+{
+    stub_driver driver("hlthunk_stub_gaudi3");
+    mapping import;
+    EXPECT_EQ(driver.import(5, import), 0);
+    EXPECT_EQ(import.va(), 0xfff0000000001000);
+    EXPECT_EQ(driver.calls(), "new op 99 fd 5 length 8192\n"
+                              "old op 99 fd 5 length 8192\n");
+}
+
+TEST(shim_dmabuf_calls, a_driver_without_import_is_recognized)
+{
+    stub_driver driver("hlthunk_stub_gaudi");
+    mapping import;
+    EXPECT_EQ(driver.import(5, import), -EOPNOTSUPP);
+    EXPECT_EQ(driver.calls(), "new op 99 fd 5 length 8192\n"
+                              "new op 99 fd 4294967295 length 8192\n");
+}
+
+/* Without the hook the kernel is asked. */
+TEST(shim_dmabuf_calls, a_file_that_is_no_device_cannot_import)
+{
+    stub_driver driver("hlthunk_stub_no_export");
+    mapping import;
+    EXPECT_EQ(driver.import(5, import), -EOPNOTSUPP);
+    const int file = memfd_create("file", MFD_CLOEXEC);
+    ASSERT_EQ(ftruncate(file, 12288), 0);
+    EXPECT_EQ(shim::dmabuf_size(*driver.device, file), 12288);
+    close(file);
+    EXPECT_EQ(shim::dmabuf_size(*driver.device, file), -EBADF);
+}
+
+} // namespace
