@@ -2,6 +2,7 @@
 #include "gtest/emu/fixture.h"
 
 #include "common/child.h"
+#include "common/descriptor.h"
 #include "common/process_state.h"
 
 #include <csignal>
@@ -432,21 +433,7 @@ GAUDI_CHILD(exports_and_waits)
     const int buf = export_range(card, va, mebi);
     GAUDI_CHILD_REQUIRE(buf >= 0);
 
-    /* To the test, over the socket that it has given. */
-    char letter = 'd';
-    iovec part{&letter, 1};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(buf))] = {};
-    msghdr message{};
-    message.msg_iov        = &part;
-    message.msg_iovlen     = 1;
-    message.msg_control    = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr *rights        = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level     = SOL_SOCKET;
-    rights->cmsg_type      = SCM_RIGHTS;
-    rights->cmsg_len       = CMSG_LEN(sizeof(buf));
-    std::memcpy(CMSG_DATA(rights), &buf, sizeof(buf));
-    GAUDI_CHILD_REQUIRE(sendmsg(child_fd, &message, 0) == 1);
+    GAUDI_CHILD_REQUIRE(send_descriptor(child_fd, buf));
     close(buf);
     tell_parent("sent");
     wait_for_parent();
@@ -471,17 +458,9 @@ public:
         close(ends[1]);
         EXPECT_EQ(process->read_line(), "sent");
 
-        char letter;
-        iovec part{&letter, 1};
-        alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-        msghdr message{};
-        message.msg_iov        = &part;
-        message.msg_iovlen     = 1;
-        message.msg_control    = control;
-        message.msg_controllen = sizeof(control);
-        EXPECT_EQ(recvmsg(ends[0], &message, MSG_CMSG_CLOEXEC), 1);
+        buf = receive_descriptor(ends[0]);
+        EXPECT_GE(buf, 0);
         close(ends[0]);
-        std::memcpy(&buf, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(buf));
     }
     ~remote_exporter() { close(buf); }
     remote_exporter(const remote_exporter &)            = delete;

@@ -1,0 +1,56 @@
+#include "common/descriptor.h"
+
+#include <cstring>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+namespace gaudi::test {
+
+namespace {
+
+/* One byte, with one descriptor attached. */
+struct descriptor_message {
+    descriptor_message()
+    {
+        header.msg_iov        = &part;
+        header.msg_iovlen     = 1;
+        header.msg_control    = control;
+        header.msg_controllen = sizeof(control);
+    }
+
+    char letter                                            = 'd';
+    iovec part                                             = {&letter, 1};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr header                                          = {};
+};
+
+} // namespace
+
+bool send_descriptor(int socket, int fd)
+{
+    descriptor_message message;
+    cmsghdr *rights    = CMSG_FIRSTHDR(&message.header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type  = SCM_RIGHTS;
+    rights->cmsg_len   = CMSG_LEN(sizeof(fd));
+    std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+    return sendmsg(socket, &message.header, MSG_NOSIGNAL) == 1;
+}
+
+int receive_descriptor(int socket)
+{
+    descriptor_message message;
+    if (recvmsg(socket, &message.header, MSG_CMSG_CLOEXEC) != 1) {
+        return -1;
+    }
+    const cmsghdr *rights = CMSG_FIRSTHDR(&message.header);
+    if ((rights == nullptr) || (rights->cmsg_type != SCM_RIGHTS)) {
+        return -1;
+    }
+    int fd;
+    std::memcpy(&fd, CMSG_DATA(rights), sizeof(fd));
+    return fd;
+}
+
+} // namespace gaudi::test

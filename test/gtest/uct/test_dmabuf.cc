@@ -1,0 +1,817 @@
+/* Device memory as dma-bufs, through ucx_gaudi.h. */
+#include "gtest/uct/fixture.h"
+
+#include "common/child.h"
+#include "common/descriptor.h"
+#include "common/process_state.h"
+#include "uct/gaudi/ucx_gaudi.h"
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+extern "C" {
+#include <config.h>
+#include <ucs/memory/memory_type.h>
+#include <ucs/memory/memtype_cache.h>
+#include <ucs/sys/topo/base/topo.h>
+}
+
+namespace gaudi::test {
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr size_t host_page = 4096;
+
+/* What ucx_gaudi.h declares, of the module as it is loaded here. */
+template <typename Function>
+Function *function(const char *name)
+{
+    static void *module = dlopen(GAUDI_BUILD_DIR "/lib/libuct_gaudi.so.0",
+                                 RTLD_NOW | RTLD_NOLOAD);
+    void *found         = dlsym(module, name);
+    EXPECT_NE(nullptr, found) << name;
+    return reinterpret_cast<Function *>(found);
+}
+#define GAUDI_CALL(_name) function<decltype(_name)>(#_name)
+
+ucs_status_t export_range(const void *address, size_t length, int &fd,
+                          size_t &offset)
+{
+    return GAUDI_CALL(ucx_gaudi_dmabuf_export)(address, length, &fd, &offset);
+}
+
+ucs_status_t import_range(int fd, size_t offset, size_t length, void *&address,
+                          const char *card = nullptr)
+{
+    return GAUDI_CALL(ucx_gaudi_dmabuf_import)(fd, offset, length, card,
+                                               &address);
+}
+
+ucs_status_t release(void *address)
+{
+    return GAUDI_CALL(ucx_gaudi_dmabuf_release)(address);
+}
+
+ucx_gaudi_mem_attr_t query(const void *address, size_t length,
+                           ucs_status_t expected = UCS_OK)
+{
+    ucx_gaudi_mem_attr_t attr{};
+    attr.field_mask = UINT64_MAX;
+    EXPECT_EQ(expected,
+              GAUDI_CALL(ucx_gaudi_mem_query)(address, length, &attr));
+    return attr;
+}
+
+uint64_t number(const void *address)
+{
+    return reinterpret_cast<uintptr_t>(address);
+}
+
+/* An import that ends with its scope. */
+struct imported_range {
+    imported_range(int fd, size_t offset, size_t length,
+                   const char *card = nullptr)
+    {
+        EXPECT_EQ(UCS_OK, import_range(fd, offset, length, address, card));
+    }
+    ~imported_range() { EXPECT_EQ(UCS_OK, release(address)); }
+    imported_range(const imported_range &)            = delete;
+    imported_range &operator=(const imported_range &) = delete;
+
+    void *address = nullptr;
+};
+
+class dmabuf : public uct {
+protected:
+    static constexpr size_t page = 48ul << 20; /* DRAM page of the card */
+
+    void write(const device_buffer &to, size_t position, const void *from,
+               size_t length)
+    {
+        counted_completion done;
+        ASSERT_EQ(UCS_INPROGRESS,
+                  tl->put_zcopy(const_cast<void *>(from), length,
+                                to.remote(position), &done));
+        tl->flush();
+        ASSERT_EQ(UCS_OK, done.status);
+    }
+
+    void expect_refused_export(const void *address, size_t length,
+                               ucs_status_t status)
+    {
+        int fd        = -5;
+        size_t offset = 55;
+        EXPECT_EQ(status, export_range(address, length, fd, offset));
+        EXPECT_EQ(-5, fd);
+        EXPECT_EQ(55u, offset);
+        EXPECT_THAT(take_logs(), ElementsAre(HasSubstr("cannot export ")));
+    }
+
+    void expect_exports_to_leave_nothing(unsigned cycles)
+    {
+        device_buffer device(md, page);
+        const unsigned fds  = count_open_fds();
+        const unsigned maps = count_mappings();
+        auto *const call    = GAUDI_CALL(ucx_gaudi_dmabuf_export);
+        for (unsigned i = 0; i < cycles; ++i) {
+            int fd        = -1;
+            size_t offset = 0;
+            ASSERT_EQ(UCS_OK,
+                      call(device.data() + i, 1 + i % 9999, &fd, &offset));
+            ASSERT_EQ(0, close(fd));
+        }
+        EXPECT_EQ(fds, count_open_fds());
+        EXPECT_EQ(maps, count_mappings());
+    }
+
+    void expect_refused_import(int fd, size_t offset, size_t length,
+                               ucs_status_t status, const std::string &why)
+    {
+        void *address = this;
+        EXPECT_EQ(status, import_range(fd, offset, length, address));
+        EXPECT_EQ(this, address);
+        EXPECT_THAT(take_logs(), ElementsAre(HasSubstr(why)));
+    }
+};
+
+} // namespace
+
+/* --- export --------------------------------------------------------------- */
+
+TEST_F(dmabuf, any_range_of_an_allocation_comes_out_at_the_importer)
+{
+    constexpr size_t size = 2 * page + 12345;
+    device_buffer device(md, size);
+    const std::pair<size_t, size_t> ranges[] = {{0, size},
+                                                {0, 1},
+                                                {1, 1},
+                                                {4095, 2},
+                                                {4097, 8191},
+                                                {123457, 654321},
+                                                {page - 1, 2},
+                                                {page - 4096, 8192},
+                                                {page + 777, page},
+                                                {size - 1, 1},
+                                                {size - 4096, 4096},
+                                                {size - 5000, 5000}};
+    for (const auto &[position, length] : ranges) {
+        SCOPED_TRACE(std::to_string(length) + " at " +
+                     std::to_string(position));
+        std::vector<char> text(std::min<size_t>(length, 1 << 20));
+        fill_pattern(text.data(), text.size(), position);
+        write(device, position, text.data(), text.size());
+        const size_t last = length - text.size(); /* of a long range */
+        write(device, position + last, text.data(), text.size());
+
+        int fd        = -1;
+        size_t offset = SIZE_MAX;
+        ASSERT_EQ(UCS_OK,
+                  export_range(device.data() + position, length, fd, offset));
+        EXPECT_EQ(position % host_page, offset);
+        EXPECT_EQ(FD_CLOEXEC, fcntl(fd, F_GETFD));
+        {
+            imported_range range(fd, offset, length);
+            close(fd);
+            std::vector<char> seen(text.size());
+            tl->read_back(seen.data(), number(range.address), seen.size());
+            EXPECT_EQ(text, seen);
+            tl->read_back(seen.data(), number(range.address) + last,
+                          seen.size());
+            EXPECT_EQ(text, seen);
+        }
+    }
+}
+
+TEST_F(dmabuf, every_export_is_a_new_descriptor)
+{
+    device_buffer device(md, page);
+    std::vector<int> fds;
+    for (int i = 0; i < 10; ++i) {
+        int fd = -1;
+        size_t offset;
+        ASSERT_EQ(UCS_OK, export_range(device.address, 100, fd, offset));
+        EXPECT_THAT(fds, ::testing::Not(::testing::Contains(fd)));
+        fds.push_back(fd);
+    }
+    for (int fd : fds) {
+        EXPECT_EQ(0, close(fd)) << "it is the caller's";
+    }
+}
+
+TEST_F(dmabuf, other_allocations_are_not_in_the_exported_pages)
+{
+    device_buffer first(md, 100);
+    device_buffer second(md, 100);
+    int fd = -1;
+    size_t offset;
+    ASSERT_EQ(UCS_OK, export_range(first.address, 100, fd, offset));
+    EXPECT_NE(number(first.address) / host_page,
+              number(second.address) / host_page);
+    expect_refused_import(fd, 0, host_page + 1, UCS_ERR_INVALID_PARAM,
+                          "4097 bytes at offset 0 are not in a dma-buf of 4096 "
+                          "bytes");
+    close(fd);
+}
+
+TEST_F(dmabuf, registered_memory_is_exported_and_nothing_is_held_after)
+{
+    device_buffer device(md, page);
+    const unsigned fds = count_open_fds();
+    int fd             = -1;
+    size_t offset;
+    {
+        registration registered(md, device.data() + 5, 1000);
+        ASSERT_EQ(UCS_OK, export_range(device.data() + 5, 1000, fd, offset));
+    }
+    EXPECT_EQ(fds + 1, count_open_fds());
+    close(fd);
+    EXPECT_EQ(fds, count_open_fds());
+}
+
+TEST_F(dmabuf, what_is_no_device_memory_is_not_exported)
+{
+    std::vector<char> host(8192);
+    expect_refused_export(host.data(), 1, UCS_ERR_INVALID_ADDR);
+    {
+        registration registered(md, host.data(), host.size());
+        expect_refused_export(host.data(), 1, UCS_ERR_INVALID_ADDR);
+    }
+    expect_refused_export(nullptr, 1, UCS_ERR_INVALID_ADDR);
+    expect_refused_export(reinterpret_cast<void *>(0x1001fff000000000), 1,
+                          UCS_ERR_INVALID_ADDR);
+    expect_refused_export(reinterpret_cast<void *>(UINTPTR_MAX), 1,
+                          UCS_ERR_INVALID_ADDR);
+    const void *freed;
+    {
+        device_buffer device(md, 10000);
+        freed = device.address;
+        expect_refused_export(device.address, 0, UCS_ERR_INVALID_ADDR);
+        expect_refused_export(device.address, 10001, UCS_ERR_INVALID_ADDR);
+        expect_refused_export(device.data() + 1, 10000, UCS_ERR_INVALID_ADDR);
+        expect_refused_export(device.data() + 10000, 1, UCS_ERR_INVALID_ADDR);
+        expect_refused_export(device.data() - 1, 2, UCS_ERR_INVALID_ADDR);
+        expect_refused_export(device.data() + 1, SIZE_MAX,
+                              UCS_ERR_INVALID_ADDR);
+    }
+    expect_refused_export(freed, 1, UCS_ERR_INVALID_ADDR);
+}
+
+TEST_F(dmabuf, outputs_are_needed)
+{
+    device_buffer device(md, 4096);
+    int fd = -1;
+    size_t offset;
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, GAUDI_CALL(ucx_gaudi_dmabuf_export)(
+                                         device.address, 1, nullptr, &offset));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, GAUDI_CALL(ucx_gaudi_dmabuf_export)(
+                                         device.address, 1, &fd, nullptr));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              GAUDI_CALL(ucx_gaudi_dmabuf_import)(0, 0, 1, nullptr, nullptr));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              GAUDI_CALL(ucx_gaudi_mem_query)(device.address, 1, nullptr));
+    EXPECT_THAT(take_logs(), ::testing::Each(HasSubstr("is NULL")));
+}
+
+TEST_F(dmabuf, memory_may_be_freed_before_its_dmabuf)
+{
+    std::vector<char> text(10000);
+    fill_pattern(text.data(), text.size(), 6);
+    int fd        = -1;
+    size_t offset = 0;
+    {
+        device_buffer device(md, text.size() + 100);
+        write(device, 100, text.data(), text.size());
+        ASSERT_EQ(UCS_OK,
+                  export_range(device.data() + 100, text.size(), fd, offset));
+    }
+    {
+        imported_range range(fd, offset, text.size());
+        close(fd);
+        device_buffer later(md, page - 4096);
+        std::vector<char> other(page - 4096, 'x');
+        write(later, 0, other.data(), other.size());
+        std::vector<char> seen(text.size());
+        tl->read_back(seen.data(), number(range.address), seen.size());
+        EXPECT_EQ(text, seen) << "the later allocation is elsewhere";
+        EXPECT_EQ(2u, engine_hooks::counters().allocations);
+    }
+    /* The card gets it back with the next call that looks. */
+    device_buffer last(md, 1);
+}
+
+TEST_F(dmabuf, exports_leave_nothing)
+{
+    expect_exports_to_leave_nothing(1000);
+}
+
+TEST_F(dmabuf, a_million_exports_leave_nothing)
+{
+    expect_exports_to_leave_nothing(1'000'000);
+}
+
+/* --- import --------------------------------------------------------------- */
+
+TEST_F(dmabuf, an_import_is_device_memory_to_ucx)
+{
+    device_buffer device(md, page);
+    int fd = -1;
+    size_t offset;
+    ASSERT_EQ(UCS_OK, export_range(device.data() + 5000, 20000, fd, offset));
+    void *address;
+    ucs_memory_info_t info;
+    {
+        imported_range range(fd, offset + 10, 19000);
+        address           = range.address;
+        auto *const inner = static_cast<char *>(address) + 18999;
+
+        EXPECT_EQ(UCS_OK, ucs_memtype_cache_lookup(inner, 1, &info));
+        EXPECT_EQ(UCS_MEMORY_TYPE_UNKNOWN, info.type) << "ask mem_query once";
+        uct_md_mem_attr_t attr{};
+        attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE |
+                          UCT_MD_MEM_ATTR_FIELD_SYS_DEV |
+                          UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS |
+                          UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
+        ASSERT_EQ(UCS_OK, uct_md_mem_query(md, inner, 1, &attr));
+        EXPECT_EQ(GAUDI_CALL(ucx_gaudi_memory_type)(), attr.mem_type);
+        EXPECT_STREQ("gaudi0", ucs_topo_sys_device_get_name(attr.sys_dev));
+        EXPECT_EQ(address, attr.base_address);
+        EXPECT_EQ(19000u, attr.alloc_length);
+        ucs_memory_type_t type;
+        EXPECT_EQ(UCS_OK, uct_md_detect_memory_type(md, inner, 1, &type));
+        EXPECT_EQ(attr.mem_type, type);
+        EXPECT_EQ(UCS_OK, ucs_memtype_cache_lookup(inner, 1, &info));
+        EXPECT_EQ(attr.mem_type, info.type);
+
+        const auto known = query(inner, 1);
+        EXPECT_EQ(address, known.base);
+        EXPECT_EQ(19000u, known.length);
+        EXPECT_STREQ("gaudi0", known.card);
+        EXPECT_EQ(1, known.imported);
+        EXPECT_EQ(0, query(device.address, 1).imported);
+        query(inner, 2, UCS_ERR_INVALID_ADDR);
+    }
+    query(address, 1, UCS_ERR_INVALID_ADDR);
+    EXPECT_EQ(UCS_ERR_NO_ELEM, ucs_memtype_cache_lookup(address, 1, &info));
+    close(fd);
+}
+
+TEST_F(dmabuf, every_operation_takes_an_import)
+{
+    constexpr size_t size = 300'000;
+    device_buffer device(md, size);
+    device_buffer own(md, size);
+    std::vector<char> text(size);
+    std::vector<char> seen(size);
+    int fd = -1;
+    size_t offset;
+    ASSERT_EQ(UCS_OK, export_range(device.address, size, fd, offset));
+    imported_range range(fd, offset, size);
+    close(fd);
+    auto *const memory   = static_cast<char *>(range.address);
+    const uint64_t place = number(memory);
+
+    /* Host to import, by each of the puts. */
+    fill_pattern(text.data(), size, 1);
+    ASSERT_EQ(UCS_OK, uct_ep_put_short(tl->ep, text.data(), 1000, place,
+                                       UCT_INVALID_RKEY));
+    const auto pack = [](void *to, void *from) -> size_t {
+        std::memcpy(to, from, 1000);
+        return 1000;
+    };
+    ASSERT_EQ(1000, uct_ep_put_bcopy(tl->ep, pack, text.data() + 1000,
+                                     place + 1000, UCT_INVALID_RKEY));
+    counted_completion put;
+    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(text.data() + 2000, size - 2000,
+                                            place + 2000, &put));
+    tl->flush();
+    tl->read_back(seen.data(), device.remote(), size);
+    EXPECT_EQ(text, seen);
+
+    /* Import to host. */
+    std::fill(seen.begin(), seen.end(), '\0');
+    ASSERT_EQ(UCS_OK, uct_ep_get_short(tl->ep, seen.data(), 1000, place,
+                                       UCT_INVALID_RKEY));
+    counted_completion bcopy;
+    counted_completion get;
+    const auto unpack = [](void *to, const void *from, size_t length) {
+        std::memcpy(to, from, length);
+    };
+    ASSERT_EQ(UCS_INPROGRESS,
+              uct_ep_get_bcopy(tl->ep, unpack, seen.data() + 1000, 1000,
+                               place + 1000, UCT_INVALID_RKEY, &bcopy));
+    ASSERT_EQ(UCS_INPROGRESS, tl->get_zcopy(seen.data() + 2000, size - 2000,
+                                            place + 2000, &get));
+    tl->flush();
+    EXPECT_EQ(text, seen);
+
+    /* Between it and the card's own memory: once, and not by the host. */
+    const auto before = engine_hooks::counters();
+    counted_completion down;
+    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(memory, size, own.remote(), &down));
+    tl->flush();
+    const auto after = engine_hooks::counters();
+    EXPECT_EQ(size,
+              after.device_to_device_bytes - before.device_to_device_bytes);
+    EXPECT_EQ(before.host_to_device_bytes, after.host_to_device_bytes);
+    EXPECT_EQ(before.device_to_host_bytes, after.device_to_host_bytes);
+    tl->read_back(seen.data(), own.remote(), size);
+    EXPECT_EQ(text, seen);
+
+    fill_pattern(text.data(), size, 2);
+    write(own, 0, text.data(), size);
+    counted_completion up;
+    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(own.address, size, place, &up));
+    tl->flush();
+    tl->read_back(seen.data(), device.remote(), size);
+    EXPECT_EQ(text, seen);
+
+    /* Within an import. */
+    ASSERT_EQ(UCS_OK, uct_ep_put_short(tl->ep, memory, 1000, place + 200'000,
+                                       UCT_INVALID_RKEY));
+    tl->read_back(seen.data(), device.remote(200'000), 1000);
+    EXPECT_TRUE(has_pattern(seen.data(), 1000, 2));
+}
+
+TEST_F(dmabuf, an_import_is_not_released_while_registered)
+{
+    device_buffer device(md, page);
+    int fd = -1;
+    size_t offset;
+    ASSERT_EQ(UCS_OK, export_range(device.address, 10000, fd, offset));
+    imported_range range(fd, offset, 10000);
+    close(fd);
+    registration registered(md, static_cast<char *>(range.address) + 10, 100);
+    EXPECT_EQ(UCS_ERR_BUSY, release(range.address));
+    EXPECT_THAT(take_logs(),
+                ElementsAre(HasSubstr("is not released: it is registered")));
+    EXPECT_EQ(1, query(range.address, 10000).imported);
+}
+
+TEST_F(dmabuf, an_import_is_not_exported)
+{
+    device_buffer device(md, page);
+    int fd = -1;
+    size_t offset;
+    ASSERT_EQ(UCS_OK, export_range(device.address, 10000, fd, offset));
+    imported_range range(fd, offset, 10000);
+    close(fd);
+    expect_refused_export(range.address, 100, UCS_ERR_UNSUPPORTED);
+}
+
+TEST_F(dmabuf, only_ranges_of_dmabufs_are_imported)
+{
+    device_buffer device(md, page);
+    int fd = -1;
+    size_t offset;
+    ASSERT_EQ(UCS_OK, export_range(device.address, 10000, fd, offset));
+    for (const auto &[at, length] : {std::pair<size_t, size_t>{0, 0},
+                                     {0, 12289},
+                                     {12288, 1},
+                                     {1, 12288},
+                                     {SIZE_MAX, 2},
+                                     {2, SIZE_MAX}}) {
+        expect_refused_import(fd, at, length, UCS_ERR_INVALID_PARAM,
+                              "in a dma-buf of 12288 bytes");
+    }
+    const int file = memfd_create("file", MFD_CLOEXEC);
+    expect_refused_import(file, 0, 4096, UCS_ERR_INVALID_PARAM,
+                          "cannot be imported as a dma-buf");
+    ASSERT_EQ(0, ftruncate(file, 4096));
+    expect_refused_import(file, 0, 4096, UCS_ERR_INVALID_PARAM,
+                          "cannot be imported as a dma-buf");
+    close(file);
+    close(fd);
+    expect_refused_import(fd, 0, 4096, UCS_ERR_INVALID_PARAM,
+                          "Bad file descriptor");
+    expect_refused_import(-1, 0, 4096, UCS_ERR_INVALID_PARAM,
+                          "Bad file descriptor");
+    EXPECT_EQ(UCS_OK, release(nullptr));
+}
+
+TEST_F(dmabuf, only_imports_are_released)
+{
+    char byte = 0;
+    device_buffer device(md, page);
+    int fd = -1;
+    size_t offset;
+    ASSERT_EQ(UCS_OK, export_range(device.address, 10000, fd, offset));
+    imported_range range(fd, offset, 10000);
+    close(fd);
+    for (void *address :
+         {static_cast<void *>(&byte), device.address,
+          static_cast<void *>(static_cast<char *>(range.address) + 1),
+          reinterpret_cast<void *>(UINTPTR_MAX)}) {
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR, release(address));
+        EXPECT_THAT(take_logs(),
+                    ElementsAre(HasSubstr("no import gave this address")));
+    }
+}
+
+TEST_F(dmabuf, a_card_has_to_be_open)
+{
+    device_buffer device(md, page);
+    int fd = -1;
+    size_t offset;
+    ASSERT_EQ(UCS_OK, export_range(device.address, 10000, fd, offset));
+    for (const char *card : {"gaudi0", "0", "0000:19:00.0"}) {
+        imported_range range(fd, offset, 10000, card);
+    }
+    void *address = nullptr;
+    for (const char *card : {"gaudi1", "1", "", "gaudi", "0000:1a:00.0"}) {
+        EXPECT_EQ(UCS_ERR_NO_DEVICE,
+                  import_range(fd, offset, 10000, address, card));
+        EXPECT_THAT(take_logs(), ElementsAre(HasSubstr("has not opened it")));
+    }
+    close(fd);
+}
+
+TEST_F(dmabuf, threads_export_and_import_at_a_time)
+{
+    device_buffer device(md, page);
+    std::vector<std::thread> threads;
+    std::atomic<unsigned> failures{0};
+    for (unsigned t = 0; t < 4; ++t) {
+        threads.emplace_back([&, t] {
+            for (unsigned i = 0; i < 100; ++i) {
+                int fd = -1;
+                size_t offset;
+                void *address;
+                failures +=
+                    (export_range(device.data() + t * 5000 + i, 4999, fd,
+                                  offset) != UCS_OK) ||
+                    (import_range(fd, offset, 4999, address) != UCS_OK) ||
+                    (close(fd) != 0) || (release(address) != UCS_OK);
+            }
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(0u, failures.load());
+}
+
+TEST_F(dmabuf, the_library_tells_its_version)
+{
+    EXPECT_EQ(unsigned{UCX_GAUDI_VERSION}, GAUDI_CALL(ucx_gaudi_version)());
+    EXPECT_STREQ("gaudi",
+                 ucs_memory_type_names[GAUDI_CALL(ucx_gaudi_memory_type)()]);
+}
+
+/* --- other settings and cards --------------------------------------------- */
+
+GAUDI_CHILD(cannot_import)
+{
+    load_module();
+    collect_logs();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        device_buffer device(md, 8192);
+        int fd = -1;
+        size_t offset;
+        void *address = nullptr;
+        GAUDI_CHILD_REQUIRE(export_range(device.address, 8192, fd, offset) ==
+                            UCS_OK);
+        GAUDI_CHILD_REQUIRE(import_range(fd, offset, 8192, address) ==
+                            UCS_ERR_UNSUPPORTED);
+        GAUDI_CHILD_REQUIRE(address == nullptr);
+        close(fd);
+    }
+    const auto logs = take_logs();
+    GAUDI_CHILD_REQUIRE(logs.size() == 1);
+    GAUDI_CHILD_REQUIRE(logs[0].ends_with("the driver cannot import dma-bufs"));
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(dmabuf_settings, a_driver_without_import_is_named)
+{
+    child_options options;
+    options.environment      = {{"HLTHUNK_EMU_IMPORT", "n"}};
+    const child_result child = run_child("cannot_import", options);
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+GAUDI_CHILD(has_no_open_card)
+{
+    load_module();
+    collect_logs();
+    void *address = nullptr;
+    int fd        = -1;
+    size_t offset;
+    GAUDI_CHILD_REQUIRE(import_range(0, 0, 4096, address) == UCS_ERR_NO_DEVICE);
+    GAUDI_CHILD_REQUIRE(export_range(&fd, 1, fd, offset) ==
+                        UCS_ERR_INVALID_ADDR);
+    query(&fd, 1, UCS_ERR_INVALID_ADDR);
+    GAUDI_CHILD_REQUIRE(take_logs().size() == 2);
+    return 0;
+}
+
+TEST(dmabuf_settings, nothing_works_before_ucx_has_cards)
+{
+    const child_result child = run_child("has_no_open_card");
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+/* Engine counters of an open card. */
+hlthunk_emu_counters counters_of(unsigned card)
+{
+    hlthunk_emu_counters read{};
+    for (int fd = 0; fd < 1024; ++fd) {
+        char id[13] = {};
+        if ((emulator::instance().hlthunk_emu_get_counters(fd, &read) == 0) &&
+            (hl().hlthunk_get_pci_bus_id_from_fd(fd, id, sizeof(id)) == 0) &&
+            (bus_id(card) == id)) {
+            return read;
+        }
+    }
+    return {};
+}
+
+GAUDI_CHILD(imports_on_every_card)
+{
+    constexpr unsigned cards = 3;
+    constexpr size_t size    = 100'000;
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        transport tl(md);
+        device_buffer device(md, cards * size);
+        std::vector<void *> addresses;
+        for (unsigned card = 0; card < cards; ++card) {
+            std::vector<char> text(size);
+            fill_pattern(text.data(), size, card);
+            counted_completion put;
+            GAUDI_CHILD_REQUIRE(tl.put_zcopy(text.data(), size,
+                                             device.remote(card * size),
+                                             &put) == UCS_INPROGRESS);
+            tl.flush();
+            int fd        = -1;
+            size_t offset = 0;
+            GAUDI_CHILD_REQUIRE(export_range(device.data() + card * size, size,
+                                             fd, offset) == UCS_OK);
+            void *address     = nullptr;
+            const auto before = counters_of(card).mappings;
+            GAUDI_CHILD_REQUIRE(import_range(fd, offset, size, address,
+                                             std::to_string(card).c_str()) ==
+                                UCS_OK);
+            GAUDI_CHILD_REQUIRE(counters_of(card).mappings == before + 1);
+            close(fd);
+            addresses.push_back(address);
+        }
+        for (unsigned card = 0; card < cards; ++card) {
+            const auto known = query(addresses[card], size);
+            GAUDI_CHILD_REQUIRE(known.base == addresses[card]);
+            GAUDI_CHILD_REQUIRE("gaudi" + std::to_string(card) == known.card);
+
+            const auto before = counters_of(card);
+            std::vector<char> seen(size);
+            tl.read_back(seen.data(), number(addresses[card]), size);
+            GAUDI_CHILD_REQUIRE(has_pattern(seen.data(), size, card));
+            GAUDI_CHILD_REQUIRE(counters_of(card).device_to_host_bytes -
+                                    before.device_to_host_bytes ==
+                                size);
+            const auto left = counters_of(card);
+            GAUDI_CHILD_REQUIRE(release(addresses[card]) == UCS_OK);
+            GAUDI_CHILD_REQUIRE(counters_of(card).mappings ==
+                                left.mappings - 1);
+        }
+    }
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(dmabuf_settings, imports_of_several_cards_do_not_meet)
+{
+    child_options options;
+    options.environment      = {{"UCX_GAUDI_DEVICES", "all"},
+                                {"HLTHUNK_EMU_DEVICES", "3"}};
+    const child_result child = run_child("imports_on_every_card", options);
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+/* --- other processes ------------------------------------------------------ */
+
+namespace {
+
+constexpr size_t shared_size   = 1 << 20;
+constexpr size_t shared_offset = 777;
+
+/* An exporter in another process, with a card of its own. */
+class exporting_process {
+public:
+    exporting_process()
+    {
+        int ends[2];
+        EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends),
+                  0);
+        child_options options;
+        options.inherited_fd = ends[1];
+        process = std::make_unique<child_process>("exports_to_others", options);
+        close(ends[1]);
+        EXPECT_EQ("sent", process->read_line());
+        fd = receive_descriptor(ends[0]);
+        EXPECT_GE(fd, 0);
+        close(ends[0]);
+    }
+    ~exporting_process() { close(fd); }
+    exporting_process(const exporting_process &)            = delete;
+    exporting_process &operator=(const exporting_process &) = delete;
+
+    std::unique_ptr<child_process> process;
+    int fd = -1;
+};
+
+} // namespace
+
+GAUDI_CHILD(exports_to_others)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        transport tl(md);
+        device_buffer device(md, shared_offset + shared_size);
+        std::vector<char> text(shared_size);
+        fill_pattern(text.data(), shared_size, 9);
+        counted_completion put;
+        GAUDI_CHILD_REQUIRE(tl.put_zcopy(text.data(), shared_size,
+                                         device.remote(shared_offset),
+                                         &put) == UCS_INPROGRESS);
+        tl.flush();
+        int fd        = -1;
+        size_t offset = 0;
+        GAUDI_CHILD_REQUIRE(export_range(device.data() + shared_offset,
+                                         shared_size, fd, offset) == UCS_OK);
+        GAUDI_CHILD_REQUIRE(offset == shared_offset);
+        GAUDI_CHILD_REQUIRE(send_descriptor(child_fd, fd));
+        close(fd);
+        tell_parent("sent");
+        wait_for_parent();
+    }
+    uct_md_close(md);
+    return 0;
+}
+
+TEST_F(dmabuf, a_range_of_another_process_is_read_and_written)
+{
+    exporting_process exporter;
+    imported_range range(exporter.fd, shared_offset, shared_size);
+    std::vector<char> seen(shared_size);
+    tl->read_back(seen.data(), number(range.address), shared_size);
+    EXPECT_TRUE(has_pattern(seen.data(), shared_size, 9));
+
+    imported_range again(exporter.fd, shared_offset + 5, 100);
+    counted_completion put;
+    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(seen.data() + 50'000, 50,
+                                            number(range.address), &put));
+    tl->flush();
+    tl->read_back(seen.data(), number(again.address), 45);
+    EXPECT_TRUE(has_pattern(seen.data(), 45, 9, 50'005));
+
+    exporter.process->write_line("exit");
+    const child_result child = exporter.process->wait();
+    EXPECT_EQ(0, child.exit_code) << child.error;
+    EXPECT_EQ("", child.error) << "it frees what is imported, and ends";
+    tl->read_back(seen.data(), number(range.address), shared_size);
+    EXPECT_TRUE(has_pattern(seen.data() + 50, shared_size - 50, 9, 50));
+}
+
+TEST_F(dmabuf, a_killed_exporter_does_not_hurt_the_importer)
+{
+    device_buffer own(md, shared_size);
+    exporting_process exporter;
+    imported_range range(exporter.fd, shared_offset, shared_size);
+    for (unsigned round = 0; round < 300; ++round) {
+        counted_completion done;
+        ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(range.address, shared_size,
+                                                own.remote(), &done));
+        if (round == 50) {
+            exporter.process->kill(SIGKILL);
+        }
+        tl->flush();
+        ASSERT_EQ(UCS_OK, done.status);
+        ASSERT_EQ(1u, done.calls);
+    }
+    EXPECT_EQ(SIGKILL, exporter.process->wait().signal);
+    std::vector<char> seen(shared_size);
+    tl->read_back(seen.data(), own.remote(), shared_size);
+    EXPECT_TRUE(has_pattern(seen.data(), shared_size, 9));
+}
+
+} // namespace gaudi::test
