@@ -233,4 +233,67 @@ TEST_F(example_ucp_host_to_device, needs_a_transport_beside_gaudi_copy)
                 HasSubstr("ucp_ep_create: Destination is unreachable\n"));
 }
 
+/* --- dma-bufs ------------------------------------------------------------- */
+
+namespace {
+
+constexpr char dmabuf_program[] = GAUDI_BUILD_DIR "/bin/dmabuf";
+constexpr char same_bytes[] =
+    "the bytes that arrived on the other card are the same\n";
+
+class example_dmabuf : public tools {
+protected:
+    static void expect_transfer(const process_result &result, size_t bytes)
+    {
+        EXPECT_TRUE(is_quiet_success(result));
+        EXPECT_THAT(result.output,
+                    HasSubstr(std::to_string(bytes) +
+                              " bytes of another process's card are at 0xfff"));
+        EXPECT_THAT(result.output, HasSubstr(same_bytes));
+    }
+};
+
+} // namespace
+
+TEST_F(example_dmabuf, works_under_preload)
+{
+    expect_transfer(emulated({dmabuf_program}), 1'000'000);
+    expect_transfer(
+        emulated({dmabuf_program, "4097"}, {{"UCX_PROTO_ENABLE", "y"}}), 4097);
+}
+
+TEST_F(example_dmabuf, works_in_a_slot)
+{
+    expect_transfer(run(under_launcher({dmabuf_program, "20000000"},
+                                       {"--emulate", "--slot"}),
+                        with()),
+                    20'000'000);
+}
+
+TEST_F(example_dmabuf, works_by_itself)
+{
+    expect_transfer(
+        run({dmabuf_program, "1"}, with({{"UCX_GAUDI_DRIVER", "emulator"}})),
+        1);
+}
+
+TEST_F(example_dmabuf, says_that_the_driver_cannot_import)
+{
+    const process_result result =
+        emulated({dmabuf_program}, {{"HLTHUNK_EMU_IMPORT", "n"}});
+    EXPECT_TRUE(exited_with(1, result));
+    EXPECT_THAT(result.output, HasSubstr("the driver cannot import dma-bufs"));
+    EXPECT_THAT(result.output,
+                HasSubstr("dmabuf: import: Unsupported operation"));
+}
+
+TEST_F(example_dmabuf, explains_its_use)
+{
+    for (const char *bytes : {"0", "many", "-1", "2x"}) {
+        const process_result result = emulated({dmabuf_program, bytes});
+        EXPECT_TRUE(exited_with(2, result)) << bytes;
+        EXPECT_THAT(result.output, HasSubstr("usage: "));
+    }
+}
+
 } // namespace gaudi::test
