@@ -244,8 +244,7 @@ int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
     if ((bytes >= 0) && (rights != nullptr) &&
         (rights->cmsg_level == SOL_SOCKET) &&
         (rights->cmsg_type == SCM_RIGHTS)) {
-        const size_t count =
-            (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        const size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         for (size_t i = 0; i < count; ++i) {
             int received;
             std::memcpy(&received, CMSG_DATA(rights) + i * sizeof(int),
