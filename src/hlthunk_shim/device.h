@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 namespace gaudi::shim {
@@ -40,6 +41,14 @@ public:
     [[nodiscard]] int fd() const { return fd_; }
     [[nodiscard]] const std::string &bus_id() const { return bus_id_; }
     [[nodiscard]] const hlthunk_hw_ip_info &hw_info() const { return info_; }
+
+    /** The NUMA node that the card sits on; what is pinned for the card is
+     *  placed there. Unknown unless it was set, right after opening. */
+    [[nodiscard]] std::optional<unsigned> numa_node() const
+    {
+        return numa_node_;
+    }
+    void set_numa_node(std::optional<unsigned> node) { numa_node_ = node; }
 
     /**
      * Submit command buffers of one queue as one job.
@@ -89,6 +98,7 @@ private:
     int fd_;
     std::string bus_id_;
     hlthunk_hw_ip_info info_{};
+    std::optional<unsigned> numa_node_;
     std::mutex submit_lock_; /* outside failed_lock_ */
     std::atomic<uint64_t> last_seq_{0};
     std::atomic<uint32_t> refused_{0}; /* since the last job */

@@ -1,5 +1,7 @@
 #include "hlthunk_shim/memory.h"
 
+#include "hlthunk_shim/placement.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -53,11 +55,14 @@ int pinned_buffer::create(const device &dev, size_t size,
 
     created.size_ = (size + page - 1) / page * page;
     void *data    = mmap(nullptr, created.size_, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) {
         return -errno;
     }
     created.data_ = static_cast<char *>(data);
+    place_memory(data, created.size_, dev.numa_node());
+    /* All pages now: the first use of a chunk is not to wait for them. */
+    std::memset(data, 0, created.size_);
 
     /* After a fork the parent's next write would move it to a fresh page while
      * the card keeps the old one. */

@@ -147,7 +147,8 @@ public:
     [[nodiscard]] uint64_t va() const { return get(); }
 };
 
-/** Zeroed pages of host memory, mapped for one card; not inherited by fork. */
+/** Zeroed pages of host memory on the card's NUMA node, mapped for that card;
+ *  not inherited by fork. */
 class pinned_buffer {
 public:
     pinned_buffer() = default;

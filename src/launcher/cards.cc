@@ -1,6 +1,8 @@
 #include "launcher/cards.h"
 
+#include "hlthunk_shim/card_info.h"
 #include "hlthunk_shim/control_nodes.h"
+#include "uct/gaudi/base/visible_cards.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -61,6 +63,50 @@ bool is_closed(const std::string &dev, int node)
     return false;
 }
 
+/* Cards that do not answer, and those that the transports do not know. */
+void complain_of_kind(const gaudi::shim::library &driver, int fd,
+                      const gaudi::shim::card_info &self, card &found,
+                      problems &complaints)
+{
+    const std::string which =
+        "card " + std::to_string(self.index) + " (" + self.bus_id + ")";
+    hlthunk_hw_ip_info info{};
+    const int result = driver.hlthunk_get_hw_ip_info(fd, &info);
+    if (result != 0) {
+        found.usable = false;
+        complaints.push_back(
+            {which + " does not answer: " + std::strerror(-result),
+             "wait for its reset to end, or look at dmesg"});
+    } else if (info.device_id != gaudi::shim::pci_id_gaudi2) {
+        found.usable = false;
+        complaints.push_back({which + " is no Gaudi2",
+                              "none yet: the transports know no other card"});
+    }
+}
+
+/* The names that the transports give to cards; complains of variables that they
+ * refuse. */
+void add_names(const std::vector<gaudi::shim::card_info> &box, card_list &list)
+{
+    const auto visible = gaudi::base::find_visible_cards(
+        gaudi::base::visibility_variables::read(), box);
+    if (!visible.error.empty()) {
+        list.complaints.push_back({to_printable(visible.error),
+                                   "correct this variable, or unset it"});
+    } else if (visible.cards.empty() && !box.empty()) {
+        list.complaints.push_back({"HABANA_VISIBLE_DEVICES hides all cards",
+                                   "unset it, or set it to all"});
+    }
+    for (card &one : list.cards) {
+        for (const auto &named : visible.cards) {
+            if (named.info.bus_id == one.bus_id) {
+                one.index = named.index;
+            }
+        }
+        one.usable &= one.index.has_value();
+    }
+}
+
 } // namespace
 
 const char *to_string(card_state state)
@@ -95,64 +141,37 @@ card_state find_state(std::optional<bool> taken,
     return *taken ? card_state::busy : card_state::free;
 }
 
-std::optional<unsigned> numa_node_of(const std::string &sys,
-                                     const std::string &bus_id)
-{
-    const std::string device = sys + "/bus/pci/devices/" + bus_id;
-    if (read_word(device + "/vendor") != gaudi_vendor) {
-        return std::nullopt; /* another device has that place, or none */
-    }
-    const std::string node = read_word(device + "/numa_node");
-    /* -1 is the kernel's "unknown". */
-    if (node.empty() || (node.find_first_not_of("0123456789") != node.npos)) {
-        return std::nullopt;
-    }
-    return static_cast<unsigned>(std::strtoul(node.c_str(), nullptr, 10));
-}
-
 card_list list_cards(const gaudi::shim::library &driver, const machine &where)
 {
     const holders all   = find_holders(where.proc);
     const bool emulated = (driver.find(hook_of_emulator) != nullptr);
+    const gaudi::shim::system_places places = {where.sys, where.dev};
+    std::vector<gaudi::shim::card_info> box;
     card_list list;
 
     const int failure = gaudi::shim::visit_cards(
         driver, [&](int node, int fd, const std::string &bus_id) {
+            auto self = gaudi::shim::describe_card(
+                driver, static_cast<unsigned>(node), fd, bus_id, places);
+            self.index = static_cast<unsigned>(box.size());
             card found{};
-            found.index    = static_cast<unsigned>(list.cards.size());
-            found.bus_id   = bus_id;
-            found.emulated = emulated;
-
-            hlthunk_hw_ip_info info{};
-            const int result = driver.hlthunk_get_hw_ip_info(fd, &info);
-            if (result == 0) {
-                found.module_id = info.module_id;
-                found.memory    = info.dram_size;
-                if (info.device_id != gaudi::shim::pci_id_gaudi2) {
-                    found.usable = false;
-                    list.complaints.push_back(
-                        {"card " + std::to_string(found.index) + " (" + bus_id +
-                             ") is no Gaudi2",
-                         "none yet: the transports know no other card"});
-                }
-            } else {
-                found.usable = false;
-                list.complaints.push_back(
-                    {"card " + std::to_string(found.index) + " (" + bus_id +
-                         ") does not answer: " + std::strerror(-result),
-                     "wait for its reset to end, or look at dmesg"});
-            }
+            found.bus_id    = bus_id;
+            found.module_id = self.module_id;
+            found.memory    = self.memory;
+            found.numa_node = self.numa_node;
+            found.emulated  = emulated;
+            complain_of_kind(driver, fd, self, found, list.complaints);
             hlthunk_dram_usage_info usage{};
             if ((driver.hlthunk_get_dram_usage != nullptr) &&
                 (driver.hlthunk_get_dram_usage(fd, &usage) == 0)) {
                 found.free_memory = usage.dram_free_mem;
             }
-            found.numa_node = numa_node_of(where.sys, bus_id);
-            found.held_by   = holders_of(all, emulated, node);
+            found.held_by = holders_of(all, emulated, node);
             found.state =
                 find_state(is_taken(driver, fd), found.held_by, geteuid());
             found.usable &= emulated || !is_closed(where.dev, node);
             list.cards.push_back(std::move(found));
+            box.push_back(std::move(self));
         });
     if (failure != 0) {
         list.complaints.push_back(
@@ -160,6 +179,7 @@ card_list list_cards(const gaudi::shim::library &driver, const machine &where)
                  std::strerror(-failure),
              "see to the permissions of the nodes, or look at dmesg"});
     }
+    add_names(box, list);
     return list;
 }
 

@@ -34,7 +34,9 @@ card_state find_state(std::optional<bool> taken,
                       const std::vector<holder> &seen, uid_t user);
 
 struct card {
-    unsigned index; /**< as in UCX_GAUDI_DEVICES */
+    /** As in UCX_GAUDI_DEVICES: the card is called gaudi<index>; none: a
+     *  variable hides it from the transports. */
+    std::optional<unsigned> index;
     std::string bus_id;
     std::optional<unsigned> module_id;
     std::optional<unsigned> numa_node;
@@ -47,14 +49,10 @@ struct card {
 };
 
 struct card_list {
-    std::vector<card> cards;
-    problems complaints; /**< of the driver, card by card */
+    std::vector<card> cards; /**< in the order of their nodes */
+    problems complaints;     /**< of the driver, card by card */
 };
 
 card_list list_cards(const gaudi::shim::library &driver, const machine &where);
-
-/** As sysfs says, if it knows this card. */
-std::optional<unsigned> numa_node_of(const std::string &sys,
-                                     const std::string &bus_id);
 
 } // namespace launcher

@@ -147,8 +147,8 @@ void add_table(const std::vector<card> &cards, findings &all)
     std::vector<row> rows = {{"index", "module", "bus id", "numa", "HBM",
                               "free", "state", "kind", "held by"}};
     for (const card &one : cards) {
-        rows.push_back({std::to_string(one.index), to_text(one.module_id),
-                        one.bus_id, to_text(one.numa_node), to_size(one.memory),
+        rows.push_back({to_text(one.index), to_text(one.module_id), one.bus_id,
+                        to_text(one.numa_node), to_size(one.memory),
                         to_size(one.free_memory), to_string(one.state),
                         one.emulated ? "emulator" : "hardware",
                         one.held_by.empty() ? "-" : describe(one.held_by)});
@@ -177,13 +177,18 @@ void add_table(const std::vector<card> &cards, findings &all)
 void explain_taken(const std::vector<card> &cards, findings &all)
 {
     std::string who;
+    size_t count = 0;
     for (const card &one : cards) {
+        if (!one.index.has_value()) {
+            continue;
+        }
+        ++count;
         who += who.empty() ? "" : "; ";
-        who += std::to_string(one.index) + " by " +
+        who += std::to_string(*one.index) + " by " +
                (one.held_by.empty() ? "a process of another user"
                                     : describe(one.held_by));
     }
-    all.fail("all " + std::to_string(cards.size()) +
+    all.fail("all " + std::to_string(count) +
                  " cards are taken: " + to_printable(who),
              cards.front().emulated
                  ? "wait for these programs, or set HLTHUNK_EMU_NODE for "

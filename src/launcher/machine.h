@@ -13,9 +13,6 @@ struct machine {
     std::string sys  = "/sys";
 };
 
-/** PCI vendor of Gaudi cards, as sysfs writes it. */
-inline constexpr char gaudi_vendor[] = "0x1da3";
-
 /** The first word of a file; empty when it cannot be read. */
 std::string read_word(const std::string &file);
 

@@ -1,5 +1,7 @@
 #include "launcher/nodes.h"
 
+#include "hlthunk_shim/card_info.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -35,7 +37,7 @@ bool is_foreign(const machine &where, const std::string &name)
 {
     const std::string vendor =
         read_word(where.sys + "/class/accel/" + name + "/device/vendor");
-    return !vendor.empty() && (vendor != gaudi_vendor);
+    return !vendor.empty() && (vendor != gaudi::shim::gaudi_vendor);
 }
 
 std::vector<std::string> find_nodes(const machine &where)
@@ -104,8 +106,8 @@ unsigned count_pci_cards(const machine &where)
     for (fs::directory_iterator entry(where.sys + "/bus/pci/devices", error),
          end;
          !error && (entry != end); entry.increment(error)) {
-        count +=
-            (read_word((entry->path() / "vendor").string()) == gaudi_vendor);
+        count += (read_word((entry->path() / "vendor").string()) ==
+                  gaudi::shim::gaudi_vendor);
     }
     return count;
 }

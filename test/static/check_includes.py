@@ -24,14 +24,16 @@ BASE, COPY, IPC = GAUDI + "base/", GAUDI + "copy/", GAUDI + "ipc/"
 # What the files of a folder may include of the project. The first folder that
 # a file is in decides.
 ALLOWED = [
-    (EMULATOR, [EMULATOR, SHIM + "hlthunk_abi.h", SHIM + "lin_dma.h"]),
+    (EMULATOR, [EMULATOR, SHIM + "hlthunk_abi.h", SHIM + "lin_dma.h",
+                SHIM + "placement.h"]),
     (SHIM, [SHIM]),
     (BASE, [BASE, SHIM]),
     (COPY, [COPY, BASE, SHIM]),
     (IPC, [IPC, BASE, SHIM]),
     (GAUDI, [GAUDI, SHIM]),
     ("src/preload/", ["src/preload/"]),
-    ("src/launcher/", ["src/launcher/", SHIM, "src/preload/tls_alias.h"]),
+    ("src/launcher/", ["src/launcher/", SHIM, "src/preload/tls_alias.h",
+                       BASE + "visible_cards.h"]),
     ("src/", ["src/"]),
     ("examples/", ["examples/", "include/"]),
     ("bench/", ["bench/", "src/", "test/common/"]),

@@ -5,6 +5,7 @@
 #include "hlthunk_shim/emu/export.h"
 #include "hlthunk_shim/emu/nodes.h"
 #include "hlthunk_shim/emu/settings.h"
+#include "hlthunk_shim/emu/sysfs_view.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -24,6 +25,7 @@ int open_compute(unsigned index)
     card &wanted = card::at(index);
     int fd       = -ENOMEM;
     try {
+        (void)sysfs_root();
         fd = wanted.open();
     } catch (const std::bad_alloc &) {
         log("no memory to open card %u", index);
@@ -282,6 +284,15 @@ HLTHUNK_PUBLIC int hlthunk_get_open_stats(int fd,
 HLTHUNK_PUBLIC int hlthunk_get_device_status_info(int fd)
 {
     return (find_any(fd) != nullptr) ? 0 /* operational */ : why_no_node(fd);
+}
+
+HLTHUNK_PUBLIC const char *hlthunk_emu_sysfs_root()
+{
+    try {
+        return sysfs_root();
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
 }
 
 HLTHUNK_PUBLIC char *hlthunk_get_version()

@@ -7,6 +7,7 @@
 #include "hlthunk_shim/emu/fork.h"
 #include "hlthunk_shim/emu/nodes.h"
 #include "hlthunk_shim/emu/settings.h"
+#include "hlthunk_shim/emu/sysfs_view.h"
 
 #include <array>
 #include <cerrno>
@@ -123,7 +124,7 @@ int card::open()
     auto opened         = std::make_unique<context>(size, name_.c_str());
     opened->holder      = holder;
 
-    int ret = opened->memory.create(size);
+    int ret = opened->memory.create(size, numa_node_of(index_));
     if (ret != 0) {
         return ret;
     }

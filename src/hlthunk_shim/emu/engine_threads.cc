@@ -2,6 +2,8 @@
 
 #include "hlthunk_shim/emu/card.h"
 #include "hlthunk_shim/emu/settings.h"
+#include "hlthunk_shim/emu/sysfs_view.h"
+#include "hlthunk_shim/placement.h"
 
 #include <algorithm>
 #include <chrono>
@@ -85,6 +87,7 @@ bool engine_threads::work()
     }
     bool any = false;
     for (card *next : cards) {
+        gaudi::shim::place_thread(numa_node_of(next->index()));
         any |= next->run_unattended();
     }
     return any;

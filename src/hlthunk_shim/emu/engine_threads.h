@@ -5,7 +5,8 @@
  * its submitter did not finish. Whoever polls for a job does the work itself,
  * so a thread steps in only where nobody has polled for a while: on two cores
  * that are shared by two polling processes it would be in the way. Without work
- * the threads sleep until they are kicked.
+ * the threads sleep until they are kicked. A thread works for a card on that
+ * card's NUMA node.
  */
 #pragma once
 

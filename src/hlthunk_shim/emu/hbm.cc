@@ -1,6 +1,7 @@
 #include "hlthunk_shim/emu/hbm.h"
 
 #include "hlthunk_shim/emu/asic.h"
+#include "hlthunk_shim/placement.h"
 
 #include <cerrno>
 
@@ -20,7 +21,7 @@ hbm::~hbm()
     }
 }
 
-int hbm::create(uint64_t size)
+int hbm::create(uint64_t size, std::optional<unsigned> node)
 {
     const uint64_t pages = size / dram_page;
 
@@ -43,6 +44,7 @@ int hbm::create(uint64_t size)
     /* A forked child has no business here, and core dumps neither. */
     madvise(base, size_, MADV_DONTFORK);
     madvise(base, size_, MADV_DONTDUMP);
+    gaudi::shim::place_memory(base, size_, node);
 
     free_pages_ = pages;
     used_.assign(pages, false);

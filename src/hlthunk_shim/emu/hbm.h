@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 namespace gaudi::emu {
@@ -32,8 +33,9 @@ public:
     hbm(const hbm &)            = delete;
     hbm &operator=(const hbm &) = delete;
 
-    /** Create the memory. @return 0 or -errno. */
-    int create(uint64_t size);
+    /** Create the memory, on a NUMA node if one is given. @return 0 or
+     *  -errno. */
+    int create(uint64_t size, std::optional<unsigned> node);
 
     /** Allocate whole pages. @return The handle, 0 when not enough is free. */
     uint64_t allocate(uint64_t size);

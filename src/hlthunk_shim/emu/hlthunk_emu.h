@@ -59,6 +59,14 @@ int hlthunk_emu_ioctl(int fd, unsigned long request, void *argument);
 /** lseek(2), which tells the size of a dma-buf. */
 long hlthunk_emu_lseek(int fd, long offset, int whence);
 
+/**
+ * The folder that stands for /sys, filled when this returns.
+ *
+ * @return nullptr when HLTHUNK_EMU_SYSFS names none, or none that could be
+ *         filled: no sysfs shows the cards then.
+ */
+const char *hlthunk_emu_sysfs_root(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -63,6 +63,25 @@ void read_number(settings &result, const char *name, uint64_t min, uint64_t max,
     target = value;
 }
 
+/* One number per card, or one for all. */
+bool parse_nodes(const char *text, unsigned cards, std::vector<int> &nodes)
+{
+    constexpr long max_node = 1023; /* the kernel's MAX_NUMNODES - 1 */
+    for (const char *at = text;; ++at) {
+        char *end       = nullptr;
+        const long node = std::strtol(at, &end, 10);
+        if ((end == at) || (node < -1) || (node > max_node) ||
+            ((*end != ',') && (*end != '\0'))) {
+            return false;
+        }
+        nodes.push_back(static_cast<int>(node));
+        at = end;
+        if (*end == '\0') {
+            return (nodes.size() == 1) || (nodes.size() == cards);
+        }
+    }
+}
+
 settings read_settings()
 {
     settings result;
@@ -101,6 +120,23 @@ settings read_settings()
         if (!result.import && (std::strcmp(text, "n") != 0)) {
             complain(result, "HLTHUNK_EMU_IMPORT", text,
                      "y (as the vendor's driver) or n (as the mainline one)");
+        }
+    }
+
+    text = std::getenv("HLTHUNK_EMU_NUMA");
+    if ((text != nullptr) && result.valid &&
+        !parse_nodes(text, result.devices, result.numa)) {
+        complain(result, "HLTHUNK_EMU_NUMA", text,
+                 "a list of NUMA nodes, one for each card or one for all, -1 "
+                 "for an unknown one");
+    }
+
+    text = std::getenv("HLTHUNK_EMU_SYSFS");
+    if ((text != nullptr) && (*text != '\0')) {
+        if (*text != '/') {
+            complain(result, "HLTHUNK_EMU_SYSFS", text, "an absolute path");
+        } else {
+            result.sysfs = text;
         }
     }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace gaudi::emu {
 
@@ -17,8 +18,12 @@ struct settings {
     std::string node = "0";         /**< name of the box */
     unsigned engines = 1;           /**< engine threads of this process */
     bool import      = true;        /**< the driver imports dma-bufs */
-    bool log         = false;       /**< explain errors on stderr */
-    bool valid       = true;        /**< false: bad values, no cards */
+    /** NUMA nodes of the cards, -1 for an unknown one: as many as there are
+     *  cards, one for all of them, or none for those of this machine. */
+    std::vector<int> numa;
+    std::string sysfs;  /**< absolute path of the emulated sysfs; empty: none */
+    bool log   = false; /**< explain errors on stderr */
+    bool valid = true;  /**< false: bad values, no cards */
 };
 
 /** The settings of this process. Bad values are reported on stderr, once. */

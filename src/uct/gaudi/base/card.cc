@@ -3,6 +3,8 @@
 #include "uct/gaudi/base/device_pool.h"
 #include "uct/gaudi/base/topology.h"
 
+#include <cstring>
+
 namespace gaudi::base {
 
 namespace {
@@ -16,12 +18,15 @@ constexpr uint64_t page_count_mask = 0xffffffffffff;
 
 } // namespace
 
-card::card(unsigned index, unsigned slot, std::unique_ptr<shim::device> device)
-    : index_(index), slot_(slot), name_("gaudi" + std::to_string(index)),
+card::card(const visible_card &self, unsigned slot,
+           std::unique_ptr<shim::device> device)
+    : info_(self.info), slot_(slot), name_(self.name()),
       device_(std::move(device)),
-      sys_device_(add_system_device(device_->bus_id(), name_)),
+      sys_device_(add_system_device(device_->bus_id(), name_, info_.numa_node)),
       pool_(std::make_unique<device_pool>(*this))
-{}
+{
+    device_->set_numa_node(info_.numa_node);
+}
 
 card::~card() = default;
 
@@ -36,7 +41,7 @@ uint64_t card::next_hint(uint64_t size)
         hint_offset_ = 0;
     }
     const uint64_t base   = device_->hw_info().dram_base_address;
-    const uint64_t wished = base + index_ * window_bytes + hint_offset_;
+    const uint64_t wished = base + info_.index * window_bytes + hint_offset_;
     hint_offset_ += bytes;
 
     const uint64_t counted = wished & page_count_mask;
@@ -46,8 +51,27 @@ uint64_t card::next_hint(uint64_t size)
 bool card::window_contains(uint64_t address) const
 {
     const uint64_t start =
-        device_->hw_info().dram_base_address + index_ * window_bytes;
+        device_->hw_info().dram_base_address + info_.index * window_bytes;
     return (address >= start) && (address - start < window_bytes);
+}
+
+void find_local_cpus(const card *of, ucs_cpu_set_t &cpus)
+{
+    std::vector<unsigned> numbers;
+    UCS_CPU_ZERO(&cpus);
+    if (of != nullptr) {
+        (void)shim::parse_cpu_list(of->info().local_cpus, numbers);
+    }
+    bool any = false;
+    for (unsigned cpu : numbers) {
+        if (cpu < UCS_CPU_SETSIZE) {
+            UCS_CPU_SET(cpu, &cpus);
+            any = true;
+        }
+    }
+    if (!any) {
+        std::memset(&cpus, 0xff, sizeof(cpus));
+    }
 }
 
 } // namespace gaudi::base

@@ -7,6 +7,7 @@
 
 #include "hlthunk_shim/device.h"
 #include "uct/gaudi/base/ucx.h"
+#include "uct/gaudi/base/visible_cards.h"
 
 #include <memory>
 #include <string>
@@ -18,13 +19,15 @@ class device_pool;
 class card {
 public:
     /**
-     * @param index  Of the card in the box.
-     * @param slot   Of the card in this process: 0 for the first one opened.
+     * @param self  What is known of the card, and its name.
+     * @param slot  Of the card in this process: 0 for the first one opened.
      */
-    card(unsigned index, unsigned slot, std::unique_ptr<shim::device> device);
+    card(const visible_card &self, unsigned slot,
+         std::unique_ptr<shim::device> device);
     ~card();
 
     [[nodiscard]] const std::string &name() const { return name_; }
+    [[nodiscard]] const shim::card_info &info() const { return info_; }
     [[nodiscard]] unsigned slot() const { return slot_; }
     [[nodiscard]] shim::device &device() const { return *device_; }
     [[nodiscard]] ucs_sys_device_t sys_device() const { return sys_device_; }
@@ -43,7 +46,7 @@ public:
     [[nodiscard]] bool window_contains(uint64_t address) const;
 
 private:
-    const unsigned index_;
+    const shim::card_info info_;
     const unsigned slot_;
     const std::string name_;
     std::unique_ptr<shim::device> device_;
@@ -51,5 +54,13 @@ private:
     uint64_t hint_offset_        = 0;
     std::unique_ptr<device_pool> pool_; /* goes before the device */
 };
+
+/**
+ * The CPUs near a card.
+ *
+ * @param of    The card; nullptr: none.
+ * @param cpus  Set to them; to all when they are not known.
+ */
+void find_local_cpus(const card *of, ucs_cpu_set_t &cpus);
 
 } // namespace gaudi::base

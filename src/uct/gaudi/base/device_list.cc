@@ -1,80 +1,57 @@
 #include "uct/gaudi/base/device_list.h"
 
-#include "hlthunk_shim/control_nodes.h"
+#include "uct/gaudi/base/mapping_table.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstring>
 #include <numeric>
 #include <sstream>
 
 namespace gaudi::base {
 
-namespace {
-
-/* Cards are called gaudi0, gaudi1, ... in every listing. */
-constexpr char card_name[] = "gaudi";
-
-bool parse_index(const std::string &text, unsigned &index)
-{
-    const char *end   = text.data() + text.size();
-    const auto parsed = std::from_chars(text.data(), end, index);
-    return (parsed.ec == std::errc()) && (parsed.ptr == end);
-}
-
-} // namespace
-
-std::vector<std::string> list_cards(const shim::library &driver)
-{
-    std::vector<std::string> bus_ids;
-    (void)shim::visit_cards(
-        driver, [&](int /* node */, int /* fd */, const std::string &bus_id) {
-            bus_ids.push_back(bus_id);
-        });
-    return bus_ids;
-}
-
 device_selection select_devices(const std::string &text,
-                                const std::vector<std::string> &bus_ids)
+                                const visible_cards &visible)
 {
+    const std::vector<visible_card> &cards = visible.cards;
     device_selection result;
 
     if ((text == "auto") || (text == "all")) {
-        result.indices.resize(bus_ids.size());
-        std::iota(result.indices.begin(), result.indices.end(), 0u);
-        result.wanted = (text == "auto") ? std::min<size_t>(1, bus_ids.size())
-                                         : bus_ids.size();
+        const bool every = visible.chosen || (text == "all");
+        result.cards.resize(cards.size());
+        std::iota(result.cards.begin(), result.cards.end(), size_t{0});
+        result.wanted =
+            every ? cards.size() : std::min<size_t>(1, cards.size());
         return result;
     }
 
     std::istringstream list(text);
     std::string item;
     while (std::getline(list, item, ',')) {
-        unsigned index    = 0;
-        const auto by_bus = std::find(bus_ids.begin(), bus_ids.end(), item);
-        if (by_bus != bus_ids.end()) {
-            index = static_cast<unsigned>(by_bus - bus_ids.begin());
-        } else if (!parse_index(item.starts_with(card_name)
-                                    ? item.substr(std::strlen(card_name))
-                                    : item,
-                                index) ||
-                   (index >= bus_ids.size())) {
-            result.error = "'" + item + "' is none of the " +
-                           std::to_string(bus_ids.size()) +
-                           " cards of this machine";
+        const std::string bus_id = normalize_bus_id(item);
+        const auto found =
+            std::find_if(cards.begin(), cards.end(), [&](const auto &card) {
+                return (item == card.name()) ||
+                       (item == std::to_string(card.index)) ||
+                       (bus_id == card.info.bus_id);
+            });
+        const auto place = static_cast<size_t>(found - cards.begin());
+        if (found == cards.end()) {
+            result.error =
+                "'" + item + "' is none of the " +
+                std::to_string(cards.size()) + " cards " +
+                (visible.chosen ? "that are visible" : "of this machine");
             return result;
         }
-        if (std::find(result.indices.begin(), result.indices.end(), index) !=
-            result.indices.end()) {
+        if (std::find(result.cards.begin(), result.cards.end(), place) !=
+            result.cards.end()) {
             result.error = "'" + item + "' is listed twice";
             return result;
         }
-        result.indices.push_back(index);
+        result.cards.push_back(place);
     }
-    if (result.indices.empty()) {
+    if (result.cards.empty()) {
         result.error = "no card is listed";
     }
-    result.wanted = result.indices.size();
+    result.wanted = result.cards.size();
     result.named  = true;
     return result;
 }

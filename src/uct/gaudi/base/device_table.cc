@@ -75,7 +75,7 @@ void device_table::after_fork_in_child()
 bool device_table::any_card()
 {
     const shim::library *library = driver();
-    return (library != nullptr) && !list_cards(*library).empty();
+    return (library != nullptr) && !shim::list_cards(*library).empty();
 }
 
 ucs_status_t device_table::open()
@@ -98,12 +98,18 @@ ucs_status_t device_table::open_cards()
         return UCS_ERR_NO_DEVICE;
     }
 
-    const std::vector<std::string> bus_ids = list_cards(*library);
-    const device_selection wanted = select_devices(config().devices, bus_ids);
-    if (bus_ids.empty()) {
+    const std::vector<shim::card_info> box = shim::list_cards(*library);
+    if (box.empty()) {
         ucs_debug("gaudi: the driver shows no card");
         return UCS_ERR_NO_DEVICE;
     }
+    const visible_cards visible =
+        find_visible_cards(visibility_variables::read(), box);
+    if (!visible.error.empty()) {
+        ucs_error("%s", visible.error.c_str());
+        return UCS_ERR_INVALID_PARAM;
+    }
+    const device_selection wanted = select_devices(config().devices, visible);
     if (!wanted.error.empty()) {
         ucs_error("UCX_GAUDI_DEVICES=%s: %s", config().devices,
                   wanted.error.c_str());
@@ -112,27 +118,28 @@ ucs_status_t device_table::open_cards()
 
     std::vector<std::unique_ptr<card>> opened;
     size_t busy = 0;
-    for (unsigned index : wanted.indices) {
+    for (size_t place : wanted.cards) {
         if (opened.size() == wanted.wanted) {
             break;
         }
+        const visible_card &next  = visible.cards[place];
+        const std::string &bus_id = next.info.bus_id;
         std::unique_ptr<shim::device> device;
-        int ret = shim::device::open(*library, bus_ids[index], device);
+        int ret = shim::device::open(*library, bus_id, device);
         if (ret == -EBUSY) {
             ++busy;
-            ucs_debug("gaudi%u (%s) is in use by another process", index,
-                      bus_ids[index].c_str());
+            ucs_debug("%s (%s) is in use by another process",
+                      next.name().c_str(), bus_id.c_str());
             continue;
         }
         if (ret != 0) {
-            ucs_warn("gaudi%u (%s) cannot be opened: %s", index,
-                     bus_ids[index].c_str(), std::strerror(-ret));
+            ucs_warn("%s (%s) cannot be opened: %s", next.name().c_str(),
+                     bus_id.c_str(), std::strerror(-ret));
             continue;
         }
         const auto slot = static_cast<unsigned>(opened.size());
-        opened.push_back(
-            std::make_unique<card>(index, slot, std::move(device)));
-        ucs_debug("gaudi%u (%s) opened", index, bus_ids[index].c_str());
+        opened.push_back(std::make_unique<card>(next, slot, std::move(device)));
+        ucs_debug("%s (%s) opened", next.name().c_str(), bus_id.c_str());
     }
 
     if (wanted.named && (opened.size() < wanted.wanted)) {
@@ -143,7 +150,7 @@ ucs_status_t device_table::open_cards()
     if (opened.empty()) {
         ucs_diag("gaudi: none of %zu cards can be used, %zu are in use by "
                  "other processes",
-                 bus_ids.size(), busy);
+                 wanted.cards.size(), busy);
         return (busy > 0) ? UCS_ERR_BUSY : UCS_ERR_NO_DEVICE;
     }
     watch_forks();

@@ -194,6 +194,12 @@ std::string normalize_bus_id(const std::string &text)
     return full;
 }
 
+bool is_mapping_text(const std::string &value)
+{
+    const size_t first = value.find_first_not_of(" \t\r\n");
+    return (first != value.npos) && (value[first] == '[');
+}
+
 mapping_table parse_mapping_table(const std::string &json)
 {
     if (json.size() > max_mapping_bytes) {
@@ -251,8 +257,7 @@ mapping_table parse_mapping_table(const std::string &json)
 
 mapping_table read_mapping_table(const std::string &value)
 {
-    const size_t first = value.find_first_not_of(" \t\r\n");
-    if ((first != value.npos) && (value[first] == '[')) {
+    if (is_mapping_text(value)) {
         return parse_mapping_table(value);
     }
 

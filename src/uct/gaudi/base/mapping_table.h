@@ -31,6 +31,10 @@ inline constexpr size_t max_mapping_entries = 64;
 /** Largest logical index and module id. */
 inline constexpr unsigned max_mapping_number = 9999;
 
+/** Whether a value of GAUDI_MAPPING_TABLE is the table itself, starting with
+ *  '[' behind spaces, and not the path of a file. */
+bool is_mapping_text(const std::string &value);
+
 /**
  * Read a table from its text.
  *
@@ -42,8 +46,7 @@ mapping_table parse_mapping_table(const std::string &json);
 /**
  * Read the table that a value of GAUDI_MAPPING_TABLE means.
  *
- * @param value  The table itself when it starts with '[' (behind spaces), else
- *               the path of a file.
+ * @param value  The table itself, or the path of a file.
  */
 mapping_table read_mapping_table(const std::string &value);
 

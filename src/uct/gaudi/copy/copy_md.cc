@@ -58,7 +58,7 @@ void md_close(uct_md_h md) noexcept
     delete reinterpret_cast<memory_domain *>(md);
 }
 
-ucs_status_t md_query(uct_md_h, uct_md_attr_t *attr) noexcept
+ucs_status_t md_query(uct_md_h md, uct_md_attr_t *attr) noexcept
 {
     const uint64_t gaudi = UCS_BIT(base::memory_type());
 
@@ -74,9 +74,14 @@ ucs_status_t md_query(uct_md_h, uct_md_attr_t *attr) noexcept
     attr->cap.max_reg          = ULONG_MAX;
     attr->rkey_packed_size     = 0;
     /* Pinning and mapping, measured on the emulator; a card was not at hand. */
-    attr->reg_cost = ucs_linear_func_make(16e-6, 0.06e-9);
-    memset(&attr->local_cpus, 0xff, sizeof(attr->local_cpus));
-    return UCS_OK;
+    attr->reg_cost       = ucs_linear_func_make(16e-6, 0.06e-9);
+    const bool has_cards = !is_inherited(md) && !table().cards().empty();
+    return base::guarded([&] {
+        base::find_local_cpus(has_cards ? table().cards().front().get()
+                                        : nullptr,
+                              attr->local_cpus);
+        return UCS_OK;
+    });
 }
 
 ucs_status_t mem_alloc(uct_md_h md, size_t *length_p, void **address_p,
