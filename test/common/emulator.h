@@ -52,7 +52,10 @@ public:
                                              (int fd,                          \
                                               hlthunk_emu_counters *counters)) \
                                             _row(int, hlthunk_emu_pause,       \
-                                                 (int fd, bool paused))
+                                                 (int fd, bool paused))        \
+                                                _row(const char *,             \
+                                                     hlthunk_emu_sysfs_root,   \
+                                                     ())
 
 #define GAUDI_EMULATOR_ROW(_result, _name, _parameters)                        \
     _result(*_name) _parameters = nullptr;

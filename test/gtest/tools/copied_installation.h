@@ -4,7 +4,7 @@
 #pragma once
 
 #include "gtest/tools/fixture.h"
-#include "gtest/tools/scratch.h"
+#include "common/scratch.h"
 
 #include <filesystem>
 

@@ -1,7 +1,7 @@
 /* The example programs do what their comments say. */
 #include "gtest/tools/fixture.h"
 
-#include "gtest/tools/scratch.h"
+#include "common/scratch.h"
 
 #include <filesystem>
 

@@ -2,7 +2,7 @@
 #include "launcher/cards.h"
 #include "launcher/nodes.h"
 
-#include "gtest/tools/scratch.h"
+#include "common/scratch.h"
 
 #include <gmock/gmock.h>
 

@@ -2,8 +2,8 @@
 #include "gtest/tools/fixture.h"
 
 #include "common/process_state.h"
+#include "common/scratch.h"
 #include "gtest/tools/orphans.h"
-#include "gtest/tools/scratch.h"
 
 #include <algorithm>
 #include <cctype>

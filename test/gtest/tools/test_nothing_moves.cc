@@ -5,7 +5,7 @@
 #include "gtest/tools/fixture.h"
 
 #include "common/process_state.h"
-#include "gtest/tools/scratch.h"
+#include "common/scratch.h"
 
 #include <map>
 #include <regex>

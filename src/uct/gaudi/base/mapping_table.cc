@@ -217,7 +217,9 @@ mapping_table parse_mapping_table(const std::string &json)
         cJSON_ParseWithLengthOpts(json.c_str(), json.size() + 1, &end, 1),
         cJSON_Delete);
     if (root == nullptr) {
-        return refuse(place_of(json, static_cast<size_t>(end - json.c_str())) +
+        /* Where a string should be, the parser points one byte behind. */
+        return refuse("near " +
+                      place_of(json, static_cast<size_t>(end - json.c_str())) +
                       ": this is not JSON");
     }
     if (!cJSON_IsArray(root.get())) {

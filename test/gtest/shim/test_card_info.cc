@@ -1,0 +1,250 @@
+/* The cards of the box, as sysfs and control nodes show them. */
+#include "hlthunk_shim/card_info.h"
+
+#include "common/child.h"
+#include "common/emulator.h"
+#include "common/scratch.h"
+#include "hlthunk_shim/control_nodes.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace gaudi::test {
+
+using shim::card_info;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/* A sysfs made of files. */
+class made_up_sysfs : public ::testing::Test {
+protected:
+    void make(const std::string &name, const std::string &text)
+    {
+        fs::create_directories(fs::path(files.path(name)).parent_path());
+        (void)files.file(name, text + "\n");
+    }
+
+    void make_function(const std::string &bus_id, const std::string &node,
+                       const std::string &cpus)
+    {
+        const std::string path = "sys/bus/pci/devices/" + bus_id;
+        make(path + "/vendor", "0x1da3");
+        make(path + "/numa_node", node);
+        make(path + "/local_cpulist", cpus);
+    }
+
+    /* inner  Where the driver's attributes are: in the PCI function, or
+     * beside. */
+    void make_card(const std::string &device, const std::string &inner,
+                   const std::string &bus_id)
+    {
+        make("sys/class/" + device + "/device/vendor", "0x1da3");
+        make("sys/class/" + device + inner + "/pci_addr", bus_id);
+        make("sys/class/" + device + inner + "/device_type", "GAUDI2");
+        make_function(bus_id, "1", "4-7,12");
+    }
+
+    std::vector<card_info> list(bool any_node = true)
+    {
+        return shim::list_sysfs_cards(files.path("sys"),
+                                      any_node ? "" : files.path("dev"));
+    }
+
+    scratch_directory files;
+};
+
+} // namespace
+
+TEST_F(made_up_sysfs, shows_cards_of_new_kernels)
+{
+    make_card("accel/accel10", "/device", "0000:b3:00.0");
+    make_card("accel/accel2", "/device", "0000:19:00.0");
+    make("sys/class/accel/accel2/device/module_id", "5");
+
+    const auto cards = list();
+    ASSERT_EQ(2u, cards.size());
+    EXPECT_EQ(0u, cards[0].index);
+    EXPECT_EQ(2u, cards[0].node);
+    EXPECT_EQ("0000:19:00.0", cards[0].bus_id);
+    EXPECT_EQ(5u, cards[0].module_id);
+    EXPECT_EQ(1u, cards[0].numa_node);
+    EXPECT_EQ("4-7,12", cards[0].local_cpus);
+    EXPECT_EQ("GAUDI2", cards[0].device_type);
+    EXPECT_EQ(std::nullopt, cards[0].memory);
+    EXPECT_EQ(1u, cards[1].index);
+    EXPECT_EQ(10u, cards[1].node) << "nodes are ordered as numbers";
+    EXPECT_EQ(std::nullopt, cards[1].module_id);
+}
+
+TEST_F(made_up_sysfs, shows_cards_of_old_kernels)
+{
+    make_card("habanalabs/hl0", "", "0000:19:00.0");
+    make_card("habanalabs/hl_controlD0", "", "0000:19:00.0");
+    const auto cards = list();
+    ASSERT_EQ(1u, cards.size());
+    EXPECT_EQ("0000:19:00.0", cards[0].bus_id);
+    EXPECT_EQ("GAUDI2", cards[0].device_type);
+}
+
+TEST_F(made_up_sysfs, leaves_out_other_accelerators_and_cards_without_a_node)
+{
+    make_card("accel/accel0", "/device", "0000:19:00.0");
+    make_card("accel/accel1", "/device", "0000:1a:00.0");
+    make_card("accel/accel2", "/device", "0000:33:00.0");
+    make("sys/class/accel/accel1/device/vendor", "0x8086");
+    make("dev/accel/accel_controlD1", "");
+    make("dev/accel/accel_controlD2", "");
+
+    EXPECT_EQ(2u, list().size());
+    const auto mine = list(false);
+    ASSERT_EQ(1u, mine.size());
+    EXPECT_EQ(0u, mine[0].index);
+    EXPECT_EQ(2u, mine[0].node);
+}
+
+TEST_F(made_up_sysfs, is_no_help_when_a_card_does_not_tell_its_bus_id)
+{
+    make_card("accel/accel0", "/device", "0000:19:00.0");
+    make_card("accel/accel1", "/device", "0000:1a:00.0");
+    fs::remove(files.path("sys/class/accel/accel1/device/pci_addr"));
+    EXPECT_THAT(list(), IsEmpty());
+    EXPECT_THAT(shim::list_sysfs_cards(files.path("none"), ""), IsEmpty());
+}
+
+TEST_F(made_up_sysfs, is_believed_about_gaudi_cards_only)
+{
+    make_function("0000:01:00.0", "-1", "0-3");
+    make_function("0000:02:00.0", "12", "0");
+    make_function("0000:03:00.0", "1", "0");
+    make("sys/bus/pci/devices/0000:03:00.0/vendor", "0x8086");
+
+    const auto look = [&](const char *bus_id) {
+        card_info card;
+        card.bus_id = bus_id;
+        shim::add_from_sysfs(files.path("sys"), card);
+        return card;
+    };
+    EXPECT_EQ(std::nullopt, look("0000:01:00.0").numa_node);
+    EXPECT_EQ("0-3", look("0000:01:00.0").local_cpus);
+    EXPECT_EQ(12u, look("0000:02:00.0").numa_node);
+    EXPECT_EQ(std::nullopt, look("0000:03:00.0").numa_node);
+    EXPECT_EQ("", look("0000:03:00.0").local_cpus);
+    EXPECT_EQ(std::nullopt, look("0000:04:00.0").numa_node);
+}
+
+TEST(cpu_list, is_read_as_the_kernel_writes_it)
+{
+    std::vector<unsigned> cpus;
+    EXPECT_TRUE(shim::parse_cpu_list("", cpus));
+    EXPECT_THAT(cpus, IsEmpty());
+    EXPECT_TRUE(shim::parse_cpu_list("3", cpus));
+    EXPECT_THAT(cpus, ElementsAre(3));
+    EXPECT_TRUE(shim::parse_cpu_list("8,0-2,2-3", cpus));
+    EXPECT_THAT(cpus, ElementsAre(0, 1, 2, 3, 8));
+    EXPECT_TRUE(shim::parse_cpu_list("4095", cpus));
+    for (const char *wrong :
+         {",", "1,", ",1", "2-1", "-1", "1-", "a", "1-2-3", "0-4096", " 1"}) {
+        EXPECT_FALSE(shim::parse_cpu_list(wrong, cpus)) << wrong;
+        EXPECT_THAT(cpus, ElementsAre(4095)) << "left as it was";
+    }
+}
+
+/* --- the software box ------------------------------------------------------*/
+
+TEST(card_list, comes_from_control_nodes_where_there_is_no_sysfs)
+{
+    const auto cards = shim::list_cards(hl());
+    ASSERT_EQ(8u, cards.size());
+    for (unsigned i = 0; i < 8; ++i) {
+        EXPECT_EQ(i, cards[i].index);
+        EXPECT_EQ(i, cards[i].node);
+        EXPECT_EQ(bus_id(i), cards[i].bus_id);
+        EXPECT_EQ(i, cards[i].module_id);
+        EXPECT_EQ(std::nullopt, cards[i].numa_node);
+        EXPECT_EQ("", cards[i].local_cpus);
+        EXPECT_EQ("GAUDI2", cards[i].device_type);
+        EXPECT_GT(cards[i].memory.value_or(0), 0u);
+    }
+}
+
+TEST(card_list, is_the_same_from_the_emulated_sysfs)
+{
+    const scratch_directory files;
+    const child_result child =
+        run_child("lists_cards_by_sysfs",
+                  {{{"HLTHUNK_EMU_SYSFS", files.path("sys")},
+                    {"HLTHUNK_EMU_DEVICES", "12"},
+                    {"HLTHUNK_EMU_NUMA", "0,0,0,0,0,0,1,1,1,1,1,-1"}},
+                   -1});
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+GAUDI_CHILD(lists_cards_by_sysfs)
+{
+    const char *root = emulator::instance().hlthunk_emu_sysfs_root();
+    GAUDI_CHILD_REQUIRE(root == std::string(std::getenv("HLTHUNK_EMU_SYSFS")));
+    const auto cards = shim::list_cards(hl());
+    GAUDI_CHILD_REQUIRE(cards.size() == 12);
+    const std::optional<unsigned> unknown;
+    for (unsigned i = 0; i < 12; ++i) {
+        GAUDI_CHILD_REQUIRE(cards[i].index == i);
+        GAUDI_CHILD_REQUIRE(cards[i].node == i);
+        GAUDI_CHILD_REQUIRE(cards[i].bus_id == bus_id(i));
+        GAUDI_CHILD_REQUIRE(cards[i].module_id == i);
+        GAUDI_CHILD_REQUIRE(cards[i].numa_node ==
+                            ((i == 11) ? unknown : std::optional(i / 6)));
+        GAUDI_CHILD_REQUIRE(!cards[i].local_cpus.empty());
+        GAUDI_CHILD_REQUIRE(cards[i].device_type == "GAUDI2");
+        GAUDI_CHILD_REQUIRE(!cards[i].memory.has_value());
+
+        const int fd = hl().hlthunk_open_control(static_cast<int>(i), nullptr);
+        const card_info by_node = shim::describe_card(hl(), i, fd, bus_id(i));
+        hl().hlthunk_close(fd);
+        GAUDI_CHILD_REQUIRE(by_node.module_id == cards[i].module_id);
+        GAUDI_CHILD_REQUIRE(by_node.numa_node == cards[i].numa_node);
+        GAUDI_CHILD_REQUIRE(by_node.local_cpus == cards[i].local_cpus);
+        GAUDI_CHILD_REQUIRE(by_node.device_type == cards[i].device_type);
+        GAUDI_CHILD_REQUIRE(by_node.memory.has_value());
+    }
+    return 0;
+}
+
+TEST(card_list, asks_the_control_node_for_what_sysfs_does_not_say)
+{
+    const scratch_directory files;
+    const child_result child = run_child(
+        "misses_module_ids", {{{"HLTHUNK_EMU_SYSFS", files.path("sys")}}, -1});
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+GAUDI_CHILD(misses_module_ids)
+{
+    const std::string root = emulator::instance().hlthunk_emu_sysfs_root();
+    GAUDI_CHILD_REQUIRE(
+        fs::remove(root + "/bus/pci/devices/" + bus_id(3) + "/module_id"));
+    const auto cards = shim::list_cards(hl());
+    GAUDI_CHILD_REQUIRE(cards.size() == 8);
+    for (unsigned i = 0; i < 8; ++i) {
+        GAUDI_CHILD_REQUIRE(cards[i].module_id == i);
+        GAUDI_CHILD_REQUIRE(cards[i].memory.has_value() == (i == 3));
+    }
+    return 0;
+}
+
+TEST(card_list, takes_no_card)
+{
+    (void)shim::list_cards(hl());
+    const int fd =
+        hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(0).c_str());
+    ASSERT_GE(fd, 0);
+    EXPECT_EQ(8u, shim::list_cards(hl()).size()) << "taken ones are listed";
+    EXPECT_EQ(0, hl().hlthunk_close(fd));
+}
+
+} // namespace gaudi::test
