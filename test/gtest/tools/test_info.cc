@@ -1,6 +1,8 @@
 /* ucx-gaudi info: what it shows, what it finds missing, its exit code. */
 #include "gtest/tools/copied_installation.h"
 
+#include "common/scratch.h"
+
 #include <filesystem>
 
 namespace gaudi::test {
@@ -81,6 +83,43 @@ TEST_F(info, lists_the_cards_of_the_software_box)
     }
     EXPECT_EQ(3u, lines_with(result.output, " emulator ").size());
     EXPECT_THAT(result.output, Not(HasSubstr("missing")));
+}
+
+TEST_F(info, calls_cards_as_the_transports_do)
+{
+    const process_result result =
+        look({"--emulate=3"},
+             {{"GAUDI_MAPPING_TABLE",
+               R"([{"index":7,"module_id":2,"bus_id":"0000:33:00.0"},)"
+               R"({"index":0,"module_id":1,"bus_id":"0000:1a:00.0"}])"}});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_THAT(row(result, 7), ContainsRegex("^7 +2 +0000:33:00\\.0 "));
+    EXPECT_THAT(row(result, 0), ContainsRegex("^0 +1 +0000:1a:00\\.0 "));
+    EXPECT_THAT(result.output, ContainsRegex("\n- +0 +0000:19:00\\.0 "))
+        << "not in the table";
+}
+
+TEST_F(info, shows_numa_nodes_of_software_cards_that_have_a_sysfs)
+{
+    const scratch_directory files;
+    const process_result result =
+        look({"--emulate=2"}, {{"HLTHUNK_EMU_SYSFS", files.path("sys")},
+                               {"HLTHUNK_EMU_NUMA", "0,3"}});
+    EXPECT_THAT(row(result, 0), ContainsRegex("^0 +0 +0000:19:00\\.0 +0 "));
+    EXPECT_THAT(row(result, 1), ContainsRegex("^1 +1 +0000:1a:00\\.0 +3 "));
+}
+
+TEST_F(info, finds_variables_that_hide_the_cards)
+{
+    expect_missing(look({"--emulate"}, {{"HABANA_VISIBLE_DEVICES", "none"}}),
+                   "HABANA_VISIBLE_DEVICES hides all cards", "unset it");
+    expect_missing(look({"--emulate"}, {{"HLS_MODULE_ID", "8"}}),
+                   "HLS_MODULE_ID=8: no card of this machine has module id 8",
+                   "correct this variable");
+    expect_missing(look({"--emulate"}, {{"GAUDI_MAPPING_TABLE", "[\n[]]"}}),
+                   "GAUDI_MAPPING_TABLE: entry 1: it is an array, not an "
+                   "object",
+                   "correct this variable");
 }
 
 TEST_F(info, aligns_its_columns)

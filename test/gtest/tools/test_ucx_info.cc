@@ -66,6 +66,35 @@ TEST_F(ucx_info, lists_the_named_cards_only)
                 ::testing::UnorderedElementsAre("gaudi2", "gaudi5"));
 }
 
+TEST_F(ucx_info, lists_the_cards_that_variables_make_visible)
+{
+    const process_result table =
+        emulated({"ucx_info", "-d"},
+                 {{"GAUDI_MAPPING_TABLE",
+                   R"([{"index":12,"module_id":6,"bus_id":"0000:cc:00.0"},)"
+                   R"({"index":3,"module_id":0,"bus_id":"0000:19:00.0"}])"}});
+    EXPECT_TRUE(is_quiet_success(table));
+    EXPECT_EQ((std::vector<std::string>{"gaudi12", "gaudi3"}),
+              devices(table.output));
+
+    const process_result rank =
+        emulated({"ucx_info", "-d"}, {{"HABANA_VISIBLE_DEVICES", "all"},
+                                      {"HABANA_VISIBLE_MODULES", "4,5,6,7"},
+                                      {"HLS_MODULE_ID", "5"}});
+    EXPECT_TRUE(is_quiet_success(rank));
+    EXPECT_EQ(std::vector<std::string>{"gaudi5"}, devices(rank.output));
+}
+
+TEST_F(ucx_info, lists_no_card_and_says_why_when_a_variable_is_bad)
+{
+    const process_result result = emulated(
+        {"ucx_info", "-d"}, {{"GAUDI_MAPPING_TABLE", "[{\"index\": 0}]"}});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_THAT(result.output, HasSubstr("ERROR GAUDI_MAPPING_TABLE: entry 1: "
+                                         "module_id is missing"));
+    EXPECT_EQ(std::vector<std::string>{}, devices(result.output));
+}
+
 TEST_F(ucx_info, says_nothing_of_gaudi_on_a_machine_without_a_card)
 {
     const process_result result =

@@ -18,11 +18,10 @@ ucs_config_field_t table[] = {
      offsetof(global_config, driver), UCS_CONFIG_TYPE_STRING},
 
     {"DEVICES", "auto",
-     "Which of the visible cards a process opens:\n"
-     " auto      - all, if GAUDI_MAPPING_TABLE, HABANA_VISIBLE_DEVICES,\n"
-     "             HABANA_VISIBLE_MODULES or HLS_MODULE_ID chose them, else "
-     "the\n"
-     "             first one that is free\n"
+     "Which of the visible cards a process opens; GAUDI_MAPPING_TABLE,\n"
+     "HABANA_VISIBLE_DEVICES, HABANA_VISIBLE_MODULES and HLS_MODULE_ID choose\n"
+     "what is visible:\n"
+     " auto      - all, if one of these chose them, else the first free one\n"
      " all       - every card that is free\n"
      " <list>    - these, by name, index or bus id, separated by commas",
      offsetof(global_config, devices), UCS_CONFIG_TYPE_STRING},

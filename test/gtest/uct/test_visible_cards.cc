@@ -1,0 +1,385 @@
+/* Which cards a process opens, what they are called, and where they sit. */
+#include "gtest/uct/fixture.h"
+
+#include "common/child.h"
+#include "common/scratch.h"
+
+#include <algorithm>
+#include <thread>
+
+extern "C" {
+#include <config.h>
+#include <ucs/sys/topo/base/topo.h>
+}
+
+namespace gaudi::test {
+
+namespace {
+
+using environment = std::vector<std::pair<std::string, std::string>>;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr unsigned card_count = 4;
+
+/* Cards 2 and 0 of the box. */
+constexpr char two_cards[] =
+    R"([{"index":9,"module_id":2,"bus_id":"0000:33:00.0"},)"
+    R"({"index":4,"module_id":0,"bus_id":"0000:19:00.0"}])";
+
+/* Run a child in a box of four; UCX logs to stderr there. */
+child_result run_in_box(const char *child, environment variables)
+{
+    variables.emplace_back("HLTHUNK_EMU_DEVICES", std::to_string(card_count));
+    variables.emplace_back("UCX_LOG_FILE", "stderr");
+    variables.emplace_back("UCX_HANDLE_ERRORS", "none");
+    return run_child(child, {variables, -1});
+}
+
+/* How often this process opened a card of the box. */
+uint64_t opens_of(unsigned index)
+{
+    const int fd = hl().hlthunk_open_control(static_cast<int>(index), nullptr);
+    hlthunk_open_stats_info stats{};
+    hl().hlthunk_get_open_stats(fd, &stats);
+    hl().hlthunk_close(fd);
+    return stats.open_counter;
+}
+
+/* "gaudi9=2 gaudi4=0": the cards of an open memory domain, in its order, by
+ * name and index in the box. */
+std::string cards_of(uct_md_h md)
+{
+    uct_tl_resource_desc_t *tls;
+    unsigned count;
+    if (uct_md_query_tl_resources(md, &tls, &count) != UCS_OK) {
+        return "";
+    }
+    std::string found;
+    for (unsigned i = 0; i < count; ++i) {
+        char bus[UCS_SYS_BDF_NAME_MAX];
+        ucs_topo_sys_device_bdf_name(tls[i].sys_device, bus, sizeof(bus));
+        found += (i > 0) ? " " : "";
+        found += tls[i].dev_name;
+        for (unsigned card = 0; card < card_count; ++card) {
+            if (bus == bus_id(card)) {
+                found += "=" + std::to_string(card);
+            }
+        }
+    }
+    uct_release_tl_resource_list(tls);
+    return found;
+}
+
+/* Expect some cards to be open, and no others. */
+void expect_cards(const environment &variables, const std::string &cards)
+{
+    environment all = variables;
+    all.emplace_back("EXPECTED_CARDS", cards);
+    const child_result child = run_in_box("opens_these_cards", all);
+    EXPECT_EQ(0, child.exit_code) << child.error;
+    EXPECT_THAT(child.error, IsEmpty());
+}
+
+void expect_refusal(const environment &variables, const std::string &error)
+{
+    const child_result child = run_in_box("opens_no_card", variables);
+    EXPECT_EQ(-UCS_ERR_INVALID_PARAM, child.exit_code) << child.error;
+    EXPECT_THAT(child.error, HasSubstr("ERROR " + error + "\n"));
+}
+
+} // namespace
+
+GAUDI_CHILD(opens_these_cards)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const std::string expected = std::getenv("EXPECTED_CARDS");
+    const std::string found    = cards_of(md);
+    if (found != expected) {
+        std::fprintf(stderr, "not %s, but %s\n", expected.c_str(),
+                     found.c_str());
+        return 1;
+    }
+    for (unsigned card = 0; card < card_count; ++card) {
+        const bool wanted =
+            (expected + " ").find("=" + std::to_string(card) + " ") !=
+            expected.npos;
+        GAUDI_CHILD_REQUIRE(opens_of(card) == (wanted ? 1 : 0));
+    }
+    uct_md_close(md);
+    return 0;
+}
+
+/* Exit code: the negated status. */
+GAUDI_CHILD(opens_no_card)
+{
+    load_module();
+    uct_md_h md;
+    const ucs_status_t status = open_md(md);
+    for (unsigned card = 0; card < card_count; ++card) {
+        GAUDI_CHILD_REQUIRE(opens_of(card) == 0);
+    }
+    return -status;
+}
+
+TEST(visible_cards, one_is_opened_when_nobody_says_which)
+{
+    expect_cards({}, "gaudi0=0");
+    expect_cards({{"HABANA_VISIBLE_DEVICES", "all"}}, "gaudi0=0");
+}
+
+TEST(visible_cards, are_all_opened_when_a_variable_chooses_them)
+{
+    expect_cards({{"HABANA_VISIBLE_DEVICES", "1,3"}}, "gaudi1=1 gaudi3=3");
+    expect_cards({{"HABANA_VISIBLE_MODULES", "2,1"}}, "gaudi1=1 gaudi2=2");
+    expect_cards({{"HABANA_VISIBLE_DEVICES", "all"},
+                  {"HABANA_VISIBLE_MODULES", "0,1,2"},
+                  {"HLS_MODULE_ID", "2"}},
+                 "gaudi2=2");
+}
+
+TEST(visible_cards, have_the_names_and_the_order_of_the_mapping_table)
+{
+    expect_cards({{"GAUDI_MAPPING_TABLE", two_cards}}, "gaudi9=2 gaudi4=0");
+    const scratch_directory files;
+    expect_cards({{"GAUDI_MAPPING_TABLE", files.file("map.json", two_cards)}},
+                 "gaudi9=2 gaudi4=0");
+}
+
+TEST(visible_cards, are_what_the_list_of_devices_selects_from)
+{
+    const environment table = {{"GAUDI_MAPPING_TABLE", two_cards}};
+    const auto with         = [&](const char *devices) {
+        environment both = table;
+        both.emplace_back("UCX_GAUDI_DEVICES", devices);
+        return both;
+    };
+    expect_cards(with("all"), "gaudi9=2 gaudi4=0");
+    expect_cards(with("gaudi4,gaudi9"), "gaudi4=0 gaudi9=2");
+    expect_cards(with("4"), "gaudi4=0");
+    expect_cards(with("0000:33:00.0"), "gaudi9=2");
+    expect_refusal(with("1"), "UCX_GAUDI_DEVICES=1: '1' is none of the 2 cards "
+                              "that are visible");
+    expect_refusal(with("0000:1a:00.0"),
+                   "UCX_GAUDI_DEVICES=0000:1a:00.0: '0000:1a:00.0' is none of "
+                   "the 2 cards that are visible");
+}
+
+TEST(visible_cards, a_bad_variable_opens_none_and_is_told)
+{
+    expect_refusal({{"GAUDI_MAPPING_TABLE",
+                     R"([{"index":0,"module_id":0,"bus_id":"0000:19:00.0"},)"
+                     R"({"index":0,"module_id":1,"bus_id":"0000:1a:00.0"}])"}},
+                   "GAUDI_MAPPING_TABLE: entry 2: index 0 is entry 1's "
+                   "already");
+    expect_refusal({{"GAUDI_MAPPING_TABLE", "/no/such/table"}},
+                   "GAUDI_MAPPING_TABLE=/no/such/table: the file cannot be "
+                   "opened: No such file or directory");
+    expect_refusal({{"GAUDI_MAPPING_TABLE", "[{\n}"}},
+                   "GAUDI_MAPPING_TABLE: near line 2, column 2: this is not "
+                   "JSON");
+    expect_refusal({{"HABANA_VISIBLE_DEVICES", "0,4"}},
+                   "HABANA_VISIBLE_DEVICES=0,4: no card of this machine has "
+                   "index 4");
+    expect_refusal({{"HABANA_VISIBLE_MODULES", "one"}},
+                   "HABANA_VISIBLE_MODULES=one: 'one' is no number");
+    expect_refusal({{"HLS_MODULE_ID", "7"}},
+                   "HLS_MODULE_ID=7: no card of this machine has module id 7");
+}
+
+TEST(visible_cards, can_be_none_without_noise)
+{
+    const child_result child =
+        run_in_box("opens_no_card", {{"HABANA_VISIBLE_DEVICES", "none"}});
+    EXPECT_EQ(-UCS_ERR_NO_DEVICE, child.exit_code);
+    EXPECT_THAT(child.error, IsEmpty());
+}
+
+TEST(visible_cards, that_are_busy_are_left_out)
+{
+    environment variables = {
+        {"HLTHUNK_EMU_NODE", "busy-" + std::to_string(getpid())},
+        {"HABANA_VISIBLE_DEVICES", "0"}};
+    variables.emplace_back("HLTHUNK_EMU_DEVICES", std::to_string(card_count));
+    child_process other("holds_its_cards", {variables, -1});
+    ASSERT_EQ("open", other.read_line());
+
+    variables[1].second = "0,2";
+    expect_cards(variables, "gaudi2=2");
+    variables[1].second      = "0";
+    const child_result taken = run_in_box("opens_no_card", variables);
+    EXPECT_EQ(-UCS_ERR_BUSY, taken.exit_code) << taken.error;
+    other.write_line("done");
+    EXPECT_EQ(0, other.wait().exit_code);
+}
+
+GAUDI_CHILD(holds_its_cards)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    tell_parent("open");
+    wait_for_parent();
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(visible_cards, are_opened_once_whoever_comes_first)
+{
+    const child_result child = run_in_box("opens_all_cards_on_threads",
+                                          {{"UCX_GAUDI_DEVICES", "all"}});
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+GAUDI_CHILD(opens_all_cards_on_threads)
+{
+    load_module();
+    constexpr unsigned count = 8;
+    uct_md_h domains[count]  = {};
+    std::vector<std::thread> threads;
+    for (uct_md_h &md : domains) {
+        threads.emplace_back([&md] {
+            if (open_md(md) != UCS_OK) {
+                std::abort();
+            }
+        });
+    }
+    for (std::thread &one : threads) {
+        one.join();
+    }
+    for (uct_md_h md : domains) {
+        GAUDI_CHILD_REQUIRE(cards_of(md) ==
+                            "gaudi0=0 gaudi1=1 gaudi2=2 gaudi3=3");
+    }
+    for (unsigned card = 0; card < card_count; ++card) {
+        GAUDI_CHILD_REQUIRE(opens_of(card) == 1);
+    }
+    for (uct_md_h md : domains) {
+        uct_md_close(md);
+    }
+    return 0;
+}
+
+/* --- where they sit --------------------------------------------------------*/
+
+TEST(card_placement, is_that_of_sysfs)
+{
+    const scratch_directory files;
+    for (const char *devices : {"all", "1"}) {
+        const child_result child =
+            run_in_box("knows_where_its_cards_sit",
+                       {{"HLTHUNK_EMU_SYSFS", files.path("sys")},
+                        {"HLTHUNK_EMU_NUMA", "0,0,1,-1"},
+                        {"UCX_GAUDI_DEVICES", devices}});
+        EXPECT_EQ(0, child.exit_code) << child.error;
+    }
+}
+
+GAUDI_CHILD(knows_where_its_cards_sit)
+{
+    /* The kernel's own answer may be all CPUs; make it one. */
+    const std::string root = emulator::instance().hlthunk_emu_sysfs_root();
+    for (unsigned card = 0; card < card_count; ++card) {
+        const std::string file =
+            root + "/bus/pci/devices/" + bus_id(card) + "/local_cpulist";
+        std::filesystem::remove(file);
+        std::ofstream(file) << card << "," << 10 + card << "-12\n";
+    }
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const bool all      = (std::getenv("UCX_GAUDI_DEVICES")[0] == 'a');
+    const unsigned near = all ? 0 : 1;
+    uct_md_attr_t attr;
+    GAUDI_CHILD_REQUIRE(uct_md_query(md, &attr) == UCS_OK);
+    for (unsigned cpu = 0; cpu < UCS_CPU_SETSIZE; ++cpu) {
+        const bool local = (cpu == near) || ((cpu >= 10 + near) && (cpu <= 12));
+        GAUDI_CHILD_REQUIRE((ucs_cpu_is_set(static_cast<int>(cpu),
+                                            &attr.local_cpus) != 0) == local);
+    }
+    if (all) {
+        ucs_sys_device_t devices[card_count];
+        for (unsigned card = 0; card < card_count; ++card) {
+            GAUDI_CHILD_REQUIRE(
+                ucs_topo_find_device_by_bdf_name(bus_id(card).c_str(),
+                                                 &devices[card]) == UCS_OK);
+        }
+        const auto distance = [&](unsigned first, unsigned second) {
+            ucs_sys_dev_distance_t found{-1, -1};
+            (void)ucs_topo_get_distance(devices[first], devices[second],
+                                        &found);
+            return found;
+        };
+        const auto same_node = distance(0, 1);
+        const auto two_nodes = distance(0, 2);
+        const auto unknown   = distance(0, 3);
+        GAUDI_CHILD_REQUIRE(same_node.latency == 0);
+        GAUDI_CHILD_REQUIRE(two_nodes.latency > same_node.latency);
+        GAUDI_CHILD_REQUIRE(two_nodes.bandwidth < same_node.bandwidth);
+        GAUDI_CHILD_REQUIRE(two_nodes.latency == distance(2, 1).latency);
+        GAUDI_CHILD_REQUIRE(unknown.latency == same_node.latency);
+        GAUDI_CHILD_REQUIRE(distance(2, 2).latency == 0);
+    }
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(card_placement, is_anywhere_without_a_sysfs)
+{
+    const child_result child = run_in_box("is_near_every_cpu", {});
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+GAUDI_CHILD(is_near_every_cpu)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    uct_md_attr_t attr;
+    GAUDI_CHILD_REQUIRE(uct_md_query(md, &attr) == UCS_OK);
+    for (unsigned cpu = 0; cpu < UCS_CPU_SETSIZE; ++cpu) {
+        GAUDI_CHILD_REQUIRE(
+            (ucs_cpu_is_set(static_cast<int>(cpu), &attr.local_cpus) != 0));
+    }
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(card_placement, on_a_node_that_is_not_there_does_no_harm)
+{
+    const scratch_directory files;
+    const child_result child =
+        run_in_box("moves_bytes", {{"HLTHUNK_EMU_SYSFS", files.path("sys")},
+                                   {"HLTHUNK_EMU_NUMA", "1000"}});
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+GAUDI_CHILD(moves_bytes)
+{
+    constexpr size_t size = 1'000'000; /* staged, in several chunks */
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        transport tl(md);
+        const device_buffer device(md, size);
+        std::vector<char> from(size);
+        std::vector<char> to(size);
+        fill_pattern(from.data(), size, 7);
+        counted_completion put;
+        counted_completion get;
+        GAUDI_CHILD_REQUIRE(tl.put_zcopy(from.data(), size, device.remote(),
+                                         &put) == UCS_INPROGRESS);
+        tl.flush();
+        GAUDI_CHILD_REQUIRE(tl.get_zcopy(to.data(), size, device.remote(),
+                                         &get) == UCS_INPROGRESS);
+        tl.flush();
+        GAUDI_CHILD_REQUIRE(from == to);
+    }
+    uct_md_close(md);
+    return 0;
+}
+
+} // namespace gaudi::test
