@@ -3,8 +3,8 @@
  */
 #pragma once
 
-#include "gtest/tools/fixture.h"
 #include "common/scratch.h"
+#include "gtest/tools/fixture.h"
 
 #include <filesystem>
 

@@ -25,7 +25,7 @@ struct mapping_table {
 };
 
 /** Most bytes of a table, and most entries. */
-inline constexpr size_t max_mapping_bytes   = 64 * 1024;
+inline constexpr size_t max_mapping_bytes   = size_t{64} * 1024;
 inline constexpr size_t max_mapping_entries = 64;
 
 /** Largest logical index and module id. */
