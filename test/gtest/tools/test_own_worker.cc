@@ -74,6 +74,32 @@ TEST_P(own_worker, gets_bytes_unchanged_and_nothing_else)
     EXPECT_THAT(result.output, HasSubstr("all there"));
 }
 
+/* Between two cards of the process: directly, and through the host. */
+class two_cards : public tools,
+                  public ::testing::WithParamInterface<
+                      std::tuple<const char *, const char *, const char *>> {};
+
+TEST_P(two_cards, get_bytes_unchanged_from_each_other)
+{
+    const auto &[traffic, proto, import] = GetParam();
+    process_options options              = with({{"UCX_PROTO_ENABLE", proto},
+                                                 {"UCX_GAUDI_DEVICES", "all"},
+                                                 {"HLTHUNK_EMU_IMPORT", import},
+                                                 {"UCX_TLS", "gaudi_copy,sm"}});
+    options.deadline                     = std::chrono::seconds(90);
+    const process_result result =
+        run(under_launcher({GAUDI_TOOLS_DIR "/ucp_own_worker", "worker",
+                            traffic, "second-card"}),
+            options);
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_THAT(result.output, HasSubstr("all there"));
+}
+
+INSTANTIATE_TEST_SUITE_P(of_a_process, two_cards,
+                         ::testing::Combine(::testing::Values("rma", "tag"),
+                                            ::testing::Values("n", "y"),
+                                            ::testing::Values("n", "y")));
+
 INSTANTIATE_TEST_SUITE_P(of_transfers, own_worker,
                          ::testing::ValuesIn(make_cases()), name_of);
 

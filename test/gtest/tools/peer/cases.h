@@ -55,7 +55,9 @@ void for_each_rma(
 /** Memory of each kind that a side has, each large enough for any transfer. */
 class memories {
 public:
-    memories(const context &of, std::span<const size_t> sizes);
+    /** @param wish  Where device memory has to be, see memory. */
+    memories(const context &of, std::span<const size_t> sizes,
+             uint64_t wish = 0);
 
     [[nodiscard]] memory &at(kind_of_memory kind) { return *all_.at(kind); }
 

@@ -157,7 +157,8 @@ ucs_memory_type_t type_of(kind_of_memory kind)
     die("memory type gaudi", "UCX does not know it");
 }
 
-memory::memory(const context &of, kind_of_memory kind, size_t size)
+memory::memory(const context &of, kind_of_memory kind, size_t size,
+               uint64_t wish)
     : of_(of), kind_(kind), size_(size)
 {
     ucp_mem_map_params_t params{};
@@ -173,6 +174,10 @@ memory::memory(const context &of, kind_of_memory kind, size_t size)
         params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_FLAGS;
         params.flags = UCP_MEM_MAP_ALLOCATE;
     }
+    if ((kind == kind_of_memory::gaudi) && (wish != 0)) {
+        params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_ADDRESS;
+        params.address = reinterpret_cast<void *>(wish);
+    }
     require(ucp_mem_map(of.get(), &params, &handle_), "ucp_mem_map");
 
     ucp_mem_attr_t attr{};
@@ -182,6 +187,10 @@ memory::memory(const context &of, kind_of_memory kind, size_t size)
         die(name_of(kind), "is of another memory type");
     }
     data_ = static_cast<char *>(attr.address);
+    if (((params.field_mask & UCP_MEM_MAP_PARAM_FIELD_ADDRESS) != 0) &&
+        (data_ < params.address)) {
+        die(name_of(kind), "is not near the wished address");
+    }
 }
 
 memory::~memory()

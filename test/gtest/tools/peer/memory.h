@@ -28,7 +28,9 @@ ucs_memory_type_t type_of(kind_of_memory kind);
 /** A piece of memory, mapped by a context. */
 class memory {
 public:
-    memory(const context &of, kind_of_memory kind, size_t size);
+    /** @param wish  Device memory: a place near which it has to be. */
+    memory(const context &of, kind_of_memory kind, size_t size,
+           uint64_t wish = 0);
     ~memory();
     memory(const memory &)            = delete;
     memory &operator=(const memory &) = delete;

@@ -2,10 +2,11 @@
  * Transfers over the installed UCP within one process and thread, with a look
  * at every byte that moves, and at those around.
  *
- * usage: ucp_own_worker worker|workers|contexts TRAFFIC
+ * usage: ucp_own_worker worker|workers|contexts TRAFFIC [second-card]
  *
  * From a worker to itself, to another worker of its context, or to one of
- * another context. TRAFFIC is "tag", "pieces", "am", "stream" or "rma".
+ * another context. TRAFFIC is "tag", "pieces", "am", "stream" or "rma". The
+ * target's device memory can be on the second card of the process.
  */
 #include "gtest/tools/peer/cases.h"
 #include "gtest/tools/peer/check.h"
@@ -21,6 +22,9 @@ using namespace peer;
 namespace {
 
 constexpr unsigned life_s = 100;
+
+/* Where the module gives out addresses of gaudi1, see base/card.cc. */
+constexpr uint64_t on_second_card = 0x1001001800000000 + (uint64_t{1} << 41);
 
 /* Sender and receiver, initiator and target: maybe one and the same. */
 struct pair_of_sides {
@@ -114,9 +118,13 @@ int main(int argc, char **argv)
 {
     alarm(life_s);
     set_case("the start");
-    const std::string where = (argc == 3) ? argv[1] : "";
-    if ((where != "worker") && (where != "workers") && (where != "contexts")) {
-        die("usage", "ucp_own_worker worker|workers|contexts TRAFFIC");
+    const std::string where = (argc >= 3) ? argv[1] : "";
+    const std::string card  = (argc >= 4) ? argv[3] : "";
+    if (((where != "worker") && (where != "workers") &&
+         (where != "contexts")) ||
+        (argc > 4) || (!card.empty() && (card != "second-card"))) {
+        die("usage",
+            "ucp_own_worker worker|workers|contexts TRAFFIC [second-card]");
     }
 
     context first_context;
@@ -135,7 +143,8 @@ int main(int argc, char **argv)
 
     {
         memories sources(first_context, all_sizes());
-        memories targets(other_context, all_sizes());
+        memories targets(other_context, all_sizes(),
+                         card.empty() ? 0 : on_second_card);
         side active(first_worker, 0, other_worker.address());
         std::unique_ptr<side> passive;
         if (second_worker) {
