@@ -85,7 +85,9 @@ void complain_of_kind(const gaudi::shim::library &driver, int fd,
 }
 
 /* The names that the transports give to cards; complains of variables that they
- * refuse. */
+ * refuse.
+ *
+ * box  The cards of the list, in its order. */
 void add_names(const std::vector<gaudi::shim::card_info> &box, card_list &list)
 {
     const auto visible = gaudi::base::find_visible_cards(
@@ -97,12 +99,10 @@ void add_names(const std::vector<gaudi::shim::card_info> &box, card_list &list)
         list.complaints.push_back({"HABANA_VISIBLE_DEVICES hides all cards",
                                    "unset it, or set it to all"});
     }
+    for (const auto &named : visible.cards) {
+        list.cards[named.info.index].index = named.index;
+    }
     for (card &one : list.cards) {
-        for (const auto &named : visible.cards) {
-            if (named.info.bus_id == one.bus_id) {
-                one.index = named.index;
-            }
-        }
         one.usable &= one.index.has_value();
     }
 }
