@@ -227,6 +227,7 @@ int card::map_host(void *host, uint64_t size, uint64_t &va_p)
         return -ENOMEM;
     }
     ++open_->totals.mappings;
+    ++open_->totals.host_maps;
     return 0;
 }
 

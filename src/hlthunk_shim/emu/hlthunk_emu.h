@@ -31,6 +31,7 @@ struct hlthunk_emu_counters {
     uint64_t jobs_aborted; /**< of these, ended by a fault */
     uint64_t mappings;     /**< live mappings, device and host memory */
     uint64_t allocations;  /**< live device memory handles */
+    uint64_t host_maps;    /**< mappings of host memory ever made */
 };
 
 /**

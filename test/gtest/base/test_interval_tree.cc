@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace gaudi::base {
@@ -18,6 +19,18 @@ using nodes = std::vector<std::unique_ptr<interval_node>>;
 bool covers(const interval_node &node, uint64_t start, uint64_t end)
 {
     return (node.start <= start) && (node.end >= end);
+}
+
+bool overlaps(const interval_node &node, uint64_t start, uint64_t end)
+{
+    return (node.start < end) && (node.end > start);
+}
+
+bool model_overlaps(const nodes &model, uint64_t start, uint64_t end)
+{
+    return std::any_of(model.begin(), model.end(), [&](const auto &node) {
+        return overlaps(*node, start, end);
+    });
 }
 
 bool model_covers(const nodes &model, uint64_t start, uint64_t end)
@@ -71,6 +84,30 @@ TEST(interval_tree, a_long_range_is_found_behind_many_short_ones)
     EXPECT_TRUE(tree.empty());
 }
 
+TEST(interval_tree, a_range_that_wraps_around_is_not_covered)
+{
+    interval_tree tree;
+    interval_node node(100, 50);
+    tree.insert(node);
+    EXPECT_EQ(nullptr, tree.find_cover(120, 10));
+    EXPECT_EQ(nullptr, tree.find_cover(120, 119));
+}
+
+TEST(interval_tree, neighbours_do_not_overlap)
+{
+    interval_tree tree;
+    interval_node left(100, 50);
+    interval_node right(200, 50);
+    tree.insert(left);
+    tree.insert(right);
+    EXPECT_EQ(nullptr, tree.find_overlap(150, 200));
+    EXPECT_EQ(nullptr, tree.find_overlap(0, 100));
+    EXPECT_EQ(nullptr, tree.find_overlap(250, 260));
+    EXPECT_EQ(&left, tree.find_overlap(149, 200));
+    EXPECT_EQ(&right, tree.find_overlap(150, 201));
+    EXPECT_NE(nullptr, tree.find_overlap(0, UINT64_MAX));
+}
+
 TEST(interval_tree, equal_ranges_are_kept_apart)
 {
     interval_tree tree;
@@ -99,41 +136,111 @@ TEST(interval_tree, nodes_are_visited_in_order)
     EXPECT_EQ(100u, next);
 }
 
+namespace {
+
+/* Ranges of a test: where they start and how long they are. Dense ones overlap,
+ * sparse ones seldom do, aligned ones share their ends. */
+struct shape {
+    const char *name;
+    uint64_t origin;
+    uint64_t span;
+    uint64_t longest;
+    uint64_t unit;
+};
+
+constexpr shape shapes[] = {
+    {"dense", 0, 1000, 100, 1},
+    {"sparse", 0, 1000000, 100, 1},
+    {"aligned", 0x1001001800000000, 64, 4, 4096},
+    {"nested", 0, 100, 1000, 1},
+    {"at the end of the address space", UINT64_MAX - 3000, 1000, 1000, 1},
+};
+
+/* The same steps on a tree and on a list, every answer compared. */
+void compare_with_model(const shape &ranges, unsigned seed)
+{
+    std::mt19937_64 random(seed);
+    auto below = [&](uint64_t limit) { return random() % limit; };
+    auto start = [&] {
+        return ranges.origin + below(ranges.span) * ranges.unit;
+    };
+    auto length = [&] { return (below(ranges.longest) + 1) * ranges.unit; };
+    interval_tree tree;
+    nodes model;
+
+    auto erase = [&](size_t index) {
+        tree.erase(*model[index]);
+        model.erase(model.begin() + static_cast<long>(index));
+    };
+    for (unsigned step = 0; step < 2000; ++step) {
+        SCOPED_TRACE(step);
+        switch (below(model.size() > 100 ? 6 : 4)) {
+        case 0:
+            model.push_back(std::make_unique<interval_node>(start(), length()));
+            tree.insert(*model.back());
+            break;
+        case 1: {
+            const uint64_t from        = start();
+            const uint64_t to          = from + length() - 1;
+            const interval_node *found = tree.find_cover(from, to);
+            ASSERT_EQ(model_covers(model, from, to), found != nullptr);
+            ASSERT_TRUE((found == nullptr) || covers(*found, from, to));
+            break;
+        }
+        case 2: {
+            const uint64_t from        = start();
+            const uint64_t to          = from + length();
+            const interval_node *found = tree.find_overlap(from, to);
+            ASSERT_EQ(model_overlaps(model, from, to), found != nullptr);
+            ASSERT_TRUE((found == nullptr) || overlaps(*found, from, to));
+            break;
+        }
+        case 3: {
+            /* What an unmapped range does. */
+            const uint64_t from = start();
+            const uint64_t to   = from + 1;
+            while (interval_node *found = tree.find_overlap(from, to)) {
+                tree.erase(*found);
+                std::erase_if(model, [&](const auto &node) {
+                    return node.get() == found;
+                });
+            }
+            ASSERT_FALSE(model_overlaps(model, from, to));
+            break;
+        }
+        default:
+            erase(below(model.size()));
+        }
+        ASSERT_EQ(model.size(), tree.size());
+        ASSERT_EQ(model.empty(), tree.empty());
+    }
+    std::sort(model.begin(), model.end(), [](const auto &a, const auto &b) {
+        return std::pair(a->start, a.get()) < std::pair(b->start, b.get());
+    });
+    size_t next = 0;
+    tree.for_each([&](const interval_node &node) {
+        ASSERT_LT(next, model.size());
+        EXPECT_EQ(model[next++].get(), &node);
+    });
+    EXPECT_EQ(model.size(), next);
+    while (!model.empty()) {
+        erase(below(model.size()));
+    }
+    EXPECT_TRUE(tree.empty());
+}
+
+} // namespace
+
 TEST(interval_tree, random_sequences_agree_with_the_model)
 {
-    for (unsigned seed = 0; seed < 20; ++seed) {
-        std::mt19937_64 random(seed);
-        auto below = [&](uint64_t limit) { return random() % limit; };
-        interval_tree tree;
-        nodes model;
-
-        for (unsigned step = 0; step < 3000; ++step) {
-            const uint64_t start = below(1000);
-            switch (below(model.size() > 100 ? 3 : 2)) {
-            case 0:
-                model.push_back(
-                    std::make_unique<interval_node>(start, below(100) + 1));
-                tree.insert(*model.back());
-                break;
-            case 1: {
-                const uint64_t end         = start + below(60);
-                const interval_node *found = tree.find_cover(start, end);
-                ASSERT_EQ(model_covers(model, start, end), found != nullptr)
-                    << "seed " << seed << " step " << step;
-                if (found != nullptr) {
-                    ASSERT_TRUE(covers(*found, start, end));
-                }
-                break;
+    for (const shape &ranges : shapes) {
+        for (unsigned seed = 0; seed < 10; ++seed) {
+            SCOPED_TRACE(ranges.name);
+            SCOPED_TRACE(seed);
+            compare_with_model(ranges, seed);
+            if (HasFatalFailure()) {
+                return;
             }
-            case 2: {
-                auto victim =
-                    model.begin() + static_cast<long>(below(model.size()));
-                tree.erase(**victim);
-                model.erase(victim);
-                break;
-            }
-            }
-            ASSERT_EQ(model.size(), tree.size());
         }
     }
 }

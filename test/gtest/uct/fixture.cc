@@ -10,8 +10,10 @@
 
 extern "C" {
 #include <config.h>
+#include <ucm/event/event.h>
 #include <ucs/debug/log.h>
 #include <ucs/memory/memory_type.h>
+#include <ucs/vfs/base/vfs_obj.h>
 }
 
 namespace gaudi::test {
@@ -93,7 +95,7 @@ uct_component_h find_component()
     return found;
 }
 
-ucs_status_t open_md(uct_md_h &md)
+ucs_status_t open_md(uct_md_h &md, const variables &changes)
 {
     uct_component_h component = find_component();
     if (component == nullptr) {
@@ -102,9 +104,39 @@ ucs_status_t open_md(uct_md_h &md)
     uct_md_config_t *config;
     require(uct_md_config_read(component, nullptr, nullptr, &config),
             "md_config_read");
+    for (const auto &[name, value] : changes) {
+        require(uct_config_modify(config, name.c_str(), value.c_str()),
+                "config_modify");
+    }
     ucs_status_t status = uct_md_open(component, "gaudi_copy", config, &md);
     uct_config_release(config);
     return status;
+}
+
+void drop_idle_registrations(uct_md_h md)
+{
+    ucm_event_t event{};
+    event.vm_unmapped.address = nullptr;
+    event.vm_unmapped.size    = size_t{1} << 56;
+    ucm_event_enter();
+    ucm_event_dispatch(UCM_EVENT_VM_UNMAPPED, &event);
+    ucm_event_leave();
+    /* A miss: it has UCX and the module do what they have put off. */
+    char any;
+    registration collect(md, &any, 1);
+}
+
+uint64_t cache_statistic(const std::string &name)
+{
+    const std::string path =
+        "/uct/component/gaudi_copy/memory_domain/gaudi_copy/registrations/" +
+        name;
+    ucs_string_buffer_t text;
+    ucs_string_buffer_init(&text);
+    require(ucs_vfs_path_read_file(path.c_str(), &text), path.c_str());
+    const uint64_t value = std::stoull(ucs_string_buffer_cstr(&text));
+    ucs_string_buffer_cleanup(&text);
+    return value;
 }
 
 counted_completion::counted_completion() : uct_completion_t()
@@ -312,6 +344,7 @@ void uct::TearDown()
 {
     tl.reset();
     if (md != nullptr) {
+        drop_idle_registrations(md);
         const hlthunk_emu_counters left = engine_hooks::counters();
         EXPECT_EQ(0u, left.mappings) << "mappings leaked";
         EXPECT_EQ(0u, left.allocations) << "device memory leaked";
@@ -323,6 +356,15 @@ void uct::TearDown()
 void uct::expect_log(const std::string &text)
 {
     EXPECT_THAT(take_logs(), ::testing::ElementsAre(text));
+}
+
+void uct::reopen_md(const variables &changes)
+{
+    tl.reset();
+    uct_md_close(md);
+    md = nullptr;
+    ASSERT_EQ(UCS_OK, open_md(md, changes));
+    tl = std::make_unique<transport>(md);
 }
 
 void uct::reopen(const transport::settings &changes)

@@ -34,8 +34,18 @@ std::vector<std::string> take_logs();
 /** The component gaudi_copy; nullptr when it has no memory domain. */
 uct_component_h find_component();
 
+/** Names without UCX_GAUDI_COPY_, and values. */
+using variables = std::vector<std::pair<std::string, std::string>>;
+
 /** Open the memory domain. */
-ucs_status_t open_md(uct_md_h &md);
+ucs_status_t open_md(uct_md_h &md, const variables &changes = {});
+
+/** Tell UCX that all host memory has been unmapped, so that no registration
+ *  stays mapped that is not in use. */
+void drop_idle_registrations(uct_md_h md);
+
+/** A number of the registration cache, from UCX's VFS: "host/hits". */
+uint64_t cache_statistic(const std::string &name);
 
 /** A completion that counts its calls. */
 struct counted_completion : uct_completion_t {
@@ -75,7 +85,7 @@ struct registration {
 /** An open interface with an endpoint to itself. */
 class transport {
 public:
-    using settings = std::vector<std::pair<std::string, std::string>>;
+    using settings = variables;
 
     /** @param changes  UCX_GAUDI_COPY_* values, without that prefix. */
     explicit transport(uct_md_h md, const settings &changes = {});
@@ -127,6 +137,9 @@ class uct : public ::testing::Test {
 protected:
     void SetUp() override;
     void TearDown() override;
+
+    /** Open the memory domain anew. */
+    void reopen_md(const variables &changes);
 
     /** Demand that exactly one line was logged, and forget it. */
     void expect_log(const std::string &text);

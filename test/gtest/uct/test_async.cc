@@ -139,6 +139,7 @@ TEST_F(async, hundreds_of_jobs_are_in_flight_and_each_completes_once)
 TEST_F(async, unregistered_memory_is_staged_in_the_background)
 {
     memh.reset();
+    drop_idle_registrations(md);
     counted_completion put;
     counted_completion get;
     guarded_buffer back(size);

@@ -71,7 +71,7 @@ TEST_F(memory_domain, a_freed_address_does_not_come_back_at_once)
     EXPECT_NE(freed, next.remote());
 }
 
-TEST_F(memory_domain, the_first_use_maps_and_deregistering_unmaps)
+TEST_F(memory_domain, the_first_use_maps_and_the_cache_keeps_it)
 {
     guarded_buffer host(123456);
     device_buffer device(md, host.size());
@@ -87,6 +87,8 @@ TEST_F(memory_domain, the_first_use_maps_and_deregistering_unmaps)
             EXPECT_EQ(before + 1, engine_hooks::counters().mappings);
         }
     }
+    EXPECT_EQ(before + 1, engine_hooks::counters().mappings);
+    drop_idle_registrations(md);
     EXPECT_EQ(before, engine_hooks::counters().mappings);
 }
 

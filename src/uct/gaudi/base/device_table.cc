@@ -257,7 +257,8 @@ ucs_status_t device_table::free(device_memory *memory)
 
 host_memory *device_table::register_host(void *address, size_t length)
 {
-    auto *memory = new host_memory(address, length, cards_.size());
+    auto *memory   = new host_memory(address, length);
+    memory->listed = true;
     std::lock_guard<rw_spinlock> guard(memory_lock_);
     host_memory_.insert(*memory);
     return memory;
@@ -265,11 +266,32 @@ host_memory *device_table::register_host(void *address, size_t length)
 
 void device_table::deregister_host(host_memory *memory)
 {
-    {
-        std::lock_guard<rw_spinlock> guard(memory_lock_);
-        host_memory_.erase(*memory);
-    }
+    withdraw_host(*memory);
     memory->put();
+}
+
+void device_table::withdraw_host(host_memory &memory)
+{
+    std::lock_guard<rw_spinlock> guard(memory_lock_);
+    if (memory.listed) {
+        host_memory_.erase(memory);
+        memory.listed = false;
+    }
+}
+
+void device_table::withdraw_unmapped(uint64_t start, uint64_t end)
+{
+    {
+        std::shared_lock<rw_spinlock> guard(memory_lock_);
+        if (host_memory_.find_overlap(start, end) == nullptr) {
+            return;
+        }
+    }
+    std::lock_guard<rw_spinlock> guard(memory_lock_);
+    while (interval_node *node = host_memory_.find_overlap(start, end)) {
+        host_memory_.erase(*node);
+        static_cast<host_memory *>(node)->listed = false;
+    }
 }
 
 device_memory *device_table::register_device(const void *address, size_t length)

@@ -17,14 +17,13 @@
 #pragma once
 
 #include "uct/gaudi/base/memory.h"
+#include "uct/gaudi/base/registration_cache.h"
 #include "uct/gaudi/base/rw_spinlock.h"
 
 #include <memory>
 #include <span>
 
 namespace gaudi::base {
-
-enum class memory_kind { host, device };
 
 /** What a range of addresses is. */
 struct memory_location {
@@ -111,6 +110,14 @@ public:
     /** Undo a registration. */
     void deregister_host(host_memory *memory);
 
+    /** Let pointers not lead to a registration any more; the caller keeps its
+     *  reference. No driver call. */
+    void withdraw_host(host_memory &memory);
+
+    /** Withdraw all registrations of host memory that is going away. Called
+     *  from UCM. */
+    void withdraw_unmapped(uint64_t start, uint64_t end);
+
     /** Count a registration of device memory. @return nullptr when no
      *  allocation covers the range. */
     [[nodiscard]] device_memory *register_device(const void *address,
@@ -178,6 +185,20 @@ public:
         return (reinterpret_cast<uintptr_t>(address) >> host_address_bits) != 0;
     }
 
+    /** Whether the range has no address that can be host memory's, or none
+     *  that can be device memory's, and does not wrap around. */
+    [[nodiscard]] static bool is_plausible(const void *address, size_t length)
+    {
+        const auto start     = reinterpret_cast<uintptr_t>(address);
+        const uint64_t limit = is_device_address(address)
+                                   ? UINT64_MAX
+                                   : uint64_t{1} << host_address_bits;
+        return length <= limit - start;
+    }
+
+    /** The registrations that outlive their users. */
+    [[nodiscard]] registration_cache &registrations() { return registrations_; }
+
     /** Append (address, length) of every allocation. */
     void collect_allocations(
         std::vector<std::pair<void *, size_t>> &allocations) const;
@@ -198,6 +219,8 @@ private:
     mutable rw_spinlock memory_lock_;
     interval_tree device_memory_;
     interval_tree host_memory_;
+
+    registration_cache registrations_{*this};
 };
 
 } // namespace gaudi::base

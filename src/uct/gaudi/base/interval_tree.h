@@ -3,11 +3,14 @@
  *
  * Intrusive: nodes belong to the caller, so no operation allocates. A treap on
  * the start address, in which each node knows the largest end below it; every
- * operation takes logarithmic time. Not thread-safe.
+ * operation takes logarithmic time, and finding what was found before mostly
+ * constant time. Threads may search at the same time, not change.
  */
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -49,6 +52,11 @@ public:
     /** Remove a node that is in this tree. */
     void erase(interval_node &node)
     {
+        for (auto &entry : recent_) {
+            if (entry.load(std::memory_order_relaxed) == &node) {
+                entry.store(nullptr, std::memory_order_relaxed);
+            }
+        }
         erase_below(root_, node);
         --size_;
     }
@@ -76,6 +84,44 @@ public:
      * @return nullptr when there is none.
      */
     [[nodiscard]] interval_node *find_cover(uint64_t start, uint64_t end) const
+    {
+        if (end < start) {
+            return nullptr; /* the range wraps around */
+        }
+        auto &recent         = recent_[slot_of(start)];
+        interval_node *known = recent.load(std::memory_order_relaxed);
+        if ((known != nullptr) && (known->start <= start) &&
+            (known->end >= end)) {
+            return known;
+        }
+        interval_node *found = search_cover(start, end);
+        if (found != nullptr) {
+            recent.store(found, std::memory_order_relaxed);
+        }
+        return found;
+    }
+
+    [[nodiscard]] size_t size() const { return size_; }
+    [[nodiscard]] bool empty() const { return size_ == 0; }
+
+    /** Call a function with every node, in order of their starts. */
+    template <typename Function>
+    void for_each(Function &&function) const
+    {
+        visit(root_, function);
+    }
+
+private:
+    static constexpr unsigned recent_bits = 6;
+
+    /* Where a node that covers an address is remembered, by its page. */
+    static size_t slot_of(uint64_t address)
+    {
+        return ((address >> 12) * 0x9e3779b97f4a7c15) >> (64 - recent_bits);
+    }
+
+    [[nodiscard]] interval_node *search_cover(uint64_t start,
+                                              uint64_t end) const
     {
         /* Of all nodes that start at or before `start`, the one that reaches
          * farthest covers the range if any does. */
@@ -109,17 +155,6 @@ public:
         return best;
     }
 
-    [[nodiscard]] size_t size() const { return size_; }
-    [[nodiscard]] bool empty() const { return size_ == 0; }
-
-    /** Call a function with every node, in order of their starts. */
-    template <typename Function>
-    void for_each(Function &&function) const
-    {
-        visit(root_, function);
-    }
-
-private:
     static bool before(const interval_node &a, const interval_node &b)
     {
         return (a.start != b.start) ? (a.start < b.start) : (&a < &b);
@@ -219,6 +254,9 @@ private:
         return random_;
     }
 
+    /* Nodes that were found, none that has been erased. */
+    mutable std::array<std::atomic<interval_node *>, size_t{1} << recent_bits>
+        recent_{};
     interval_node *root_ = nullptr;
     size_t size_         = 0;
     uint64_t random_     = 0x9e3779b97f4a7c15;

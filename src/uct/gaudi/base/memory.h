@@ -11,9 +11,10 @@
 
 #include <atomic>
 #include <mutex>
-#include <vector>
 
 namespace gaudi::base {
+
+enum class memory_kind { host, device };
 
 /** Device memory that mem_alloc gave out, or a dma-buf that was imported. The
  *  range is of device addresses. */
@@ -37,7 +38,7 @@ struct device_memory : interval_node {
  */
 class host_memory : public interval_node {
 public:
-    host_memory(void *address, size_t length, size_t cards);
+    host_memory(void *address, size_t length);
 
     /**
      * The device address of the first byte on a card; mapped on first use
@@ -47,21 +48,73 @@ public:
      */
     [[nodiscard]] int va_on(const card &user, uint64_t &va_p);
 
+    /** Whether a card could not map it. */
+    [[nodiscard]] bool was_refused() const
+    {
+        return refused_.load(std::memory_order_relaxed);
+    }
+
     void get() { references_.fetch_add(1, std::memory_order_relaxed); }
-    void put();
+
+    /** Let go of it; the last one calls the driver. */
+    void put()
+    {
+        if (drop()) {
+            delete this;
+        }
+    }
+
+    /** Whether pointers lead to it; the device table's, under its lock. */
+    bool listed = false;
 
 private:
-    ~host_memory() = default;
+    friend class retired_memory;
 
+    /* What came of mapping it for a card; never changed after that. */
     struct card_mapping {
-        std::atomic<uint64_t> va{0};
-        std::atomic<int> refused{0}; /* -errno of the driver, not asked again */
+        unsigned slot;
+        int result; /* 0, or -errno of the driver, which is not asked again */
         shim::mapping mapping;
+        card_mapping *next;
     };
 
+    ~host_memory();
+
+    [[nodiscard]] const card_mapping *find(unsigned slot) const;
+
+    /* @return Whether nobody else has it. */
+    [[nodiscard]] bool drop()
+    {
+        return references_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    }
+
+    const unsigned generation_; /* process that may call the driver */
     std::atomic<unsigned> references_{1};
+    std::atomic<bool> refused_{false};
     std::mutex lock_; /* makes mappings; leaf, held across the driver call */
-    std::vector<card_mapping> mappings_;
+    std::atomic<card_mapping *> mappings_{nullptr}; /* pushed to, no more */
+    host_memory *next_retired_ = nullptr;
+};
+
+/**
+ * Registrations that have ended where the driver must not be called; the next
+ * one who may does.
+ */
+class retired_memory {
+public:
+    /** Let go of memory; without locks or driver calls. */
+    void add(host_memory &memory);
+
+    [[nodiscard]] bool empty() const
+    {
+        return first_.load(std::memory_order_relaxed) == nullptr;
+    }
+
+    /** Have the driver unmap all there is. Called without locks. */
+    void unmap();
+
+private:
+    std::atomic<host_memory *> first_{nullptr};
 };
 
 } // namespace gaudi::base

@@ -20,6 +20,7 @@ extern "C" {
 #include <ucs/memory/memtype_cache.h>
 #include <ucs/sys/string.h>
 #include <ucs/sys/topo/base/topo.h>
+#include <ucs/vfs/base/vfs_obj.h>
 #include <uct/api/v2/uct_v2.h>
 #include <uct/base/uct_iface.h>
 #include <uct/base/uct_iov.inl>

@@ -8,18 +8,47 @@
 #include "uct/gaudi/copy/copy_iface.h"
 
 #include <climits>
+#include <utility>
 
 namespace gaudi::copy {
 
 namespace {
 
+using base::memory_handle;
+
 struct md_config {
     uct_md_config_t super;
+    base::registration_cache::settings registrations;
 };
 
 ucs_config_field_t md_config_table[] = {
     {"", "", nullptr, offsetof(md_config, super),
      UCS_CONFIG_TYPE_TABLE(uct_md_config_table)},
+
+    {"RCACHE", "try",
+     "Keep registrations for the next one of the same memory. It needs UCX's\n"
+     "memory events (UCX_MEM_EVENTS).\n"
+     " y     - the memory domain cannot be opened without\n"
+     " try   - go without where it cannot be done\n"
+     " n     - each registration is one of its own",
+     offsetof(md_config, registrations.use), UCS_CONFIG_TYPE_TERNARY},
+
+    {"", "RCACHE_MAX_REGIONS=4096;RCACHE_MAX_SIZE=16G", nullptr,
+     offsetof(md_config, registrations.rcache),
+     UCS_CONFIG_TYPE_TABLE(uct_md_config_rcache_table)},
+
+    {"REG_WHOLE_ALLOC", "auto",
+     "Whether registering a part of an allocation of device memory registers\n"
+     "the whole, so that all parts share one registration.\n"
+     " auto  - if the allocation is a small part of its card's memory\n"
+     " on    - always\n"
+     " off   - never",
+     offsetof(md_config, registrations.whole), UCS_CONFIG_TYPE_ON_OFF_AUTO},
+
+    {"MAX_REG_RATIO", "0.1",
+     "Largest allocation that REG_WHOLE_ALLOC=auto registers as a whole, as a\n"
+     "part of its card's memory.",
+     offsetof(md_config, registrations.whole_part), UCS_CONFIG_TYPE_DOUBLE},
 
     {nullptr, nullptr, nullptr, 0, {}}};
 
@@ -50,9 +79,22 @@ ucs_status_t refuse_inherited(bool quiet)
     return UCS_ERR_UNSUPPORTED;
 }
 
+/* The handle behind a uct_mem_h, or nullptr. */
+memory_handle *handle_of(uct_mem_h memh, const char *doing)
+{
+    auto *handle = static_cast<memory_handle *>(memh);
+    if ((handle == nullptr) || !handle->is_valid()) {
+        ucs_error("gaudi_copy: %s: %p is no memory handle of this domain",
+                  doing, memh);
+        return nullptr;
+    }
+    return handle;
+}
+
 void md_close(uct_md_h md) noexcept
 {
-    if (!is_inherited(md)) {
+    /* With handles left, the cards stay open for them. */
+    if (!is_inherited(md) && table().registrations().close()) {
         table().close();
     }
     delete reinterpret_cast<memory_domain *>(md);
@@ -65,7 +107,7 @@ ucs_status_t md_query(uct_md_h md, uct_md_attr_t *attr) noexcept
     /* No NEED_RKEY: UCP would register and pack around every eager message, and
      * pointers alone tell cards and addresses here. HOST in reg_mem_types makes
      * UCP's default RMA take this transport for host keys. */
-    attr->cap.flags            = UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG;
+    attr->cap.flags = UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG | UCT_MD_FLAG_ADVISE;
     attr->cap.reg_mem_types    = UCS_BIT(UCS_MEMORY_TYPE_HOST) | gaudi;
     attr->cap.alloc_mem_types  = gaudi;
     attr->cap.access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST) | gaudi;
@@ -73,9 +115,13 @@ ucs_status_t md_query(uct_md_h md, uct_md_attr_t *attr) noexcept
     attr->cap.max_alloc        = SIZE_MAX;
     attr->cap.max_reg          = ULONG_MAX;
     attr->rkey_packed_size     = 0;
-    /* Pinning and mapping, measured on the emulator; a card was not at hand. */
-    attr->reg_cost       = ucs_linear_func_make(16e-6, 0.06e-9);
-    const bool has_cards = !is_inherited(md) && !table().cards().empty();
+    /* A look-up; without a cache pinning and mapping, measured on the emulator:
+     * a card was not at hand. */
+    const auto &registrations = table().registrations();
+    attr->reg_cost            = registrations.caches_host()
+                                    ? ucs_linear_func_make(registrations.overhead(), 0)
+                                    : ucs_linear_func_make(16e-6, 0.06e-9);
+    const bool has_cards      = !is_inherited(md) && !table().cards().empty();
     return base::guarded([&] {
         base::find_local_cpus(has_cards ? table().cards().front().get()
                                         : nullptr,
@@ -111,7 +157,14 @@ ucs_status_t mem_alloc(uct_md_h md, size_t *length_p, void **address_p,
 
 ucs_status_t mem_free(uct_md_h md, uct_mem_h memh) noexcept
 {
-    auto *handle = static_cast<memory_handle *>(memh);
+    memory_handle *handle = handle_of(memh, "mem_free");
+    if (handle == nullptr) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (handle->what != memory_handle::kind::allocated) {
+        ucs_error("gaudi_copy: registered memory is deregistered, not freed");
+        return UCS_ERR_INVALID_PARAM;
+    }
     if (is_inherited(md)) {
         delete handle;
         return UCS_OK;
@@ -124,6 +177,36 @@ ucs_status_t mem_free(uct_md_h md, uct_mem_h memh) noexcept
     return status;
 }
 
+ucs_status_t mem_advise(uct_md_h md, uct_mem_h memh, void *address,
+                        size_t length, unsigned advice) noexcept
+{
+    const memory_handle *handle = handle_of(memh, "mem_advise");
+    if (handle == nullptr) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (is_inherited(md)) {
+        return refuse_inherited(false);
+    }
+    const bool is_host = (handle->what == memory_handle::kind::host);
+    const auto &range =
+        is_host ? static_cast<const base::interval_node &>(*handle->host)
+                : static_cast<const base::interval_node &>(*handle->device);
+    const auto start = reinterpret_cast<uintptr_t>(address);
+    if ((start < range.start) || (start > range.end) ||
+        (length > range.end - start) ||
+        ((advice != UCT_MADV_NORMAL) && (advice != UCT_MADV_WILLNEED))) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    /* Device memory is always there. What a card cannot map, it stages. */
+    if (is_host && (advice == UCT_MADV_WILLNEED)) {
+        for (const auto &card : table().cards()) {
+            uint64_t va;
+            (void)handle->host->va_on(*card, va);
+        }
+    }
+    return UCS_OK;
+}
+
 ucs_status_t mem_reg(uct_md_h md, void *address, size_t length, unsigned flags,
                      uct_mem_h *memh_p) noexcept
 {
@@ -132,23 +215,13 @@ ucs_status_t mem_reg(uct_md_h md, void *address, size_t length, unsigned flags,
         return refuse_inherited(quiet);
     }
     return base::guarded([&] {
-        auto handle = std::make_unique<memory_handle>();
-        if (base::device_table::is_device_address(address)) {
-            handle->what   = memory_handle::kind::device;
-            handle->device = table().register_device(address, length);
-            if (handle->device == nullptr) {
-                ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
-                        "gaudi: cannot register %zu bytes at %p: they are in "
-                        "no allocation of device memory",
-                        length, address);
-                return UCS_ERR_INVALID_ADDR;
-            }
-        } else {
-            handle->what = memory_handle::kind::host;
-            handle->host = table().register_host(address, length);
+        memory_handle *handle;
+        ucs_status_t status =
+            table().registrations().get(address, length, quiet, handle);
+        if (status == UCS_OK) {
+            *memh_p = handle;
         }
-        *memh_p = handle.release();
-        return UCS_OK;
+        return status;
     });
 }
 
@@ -157,24 +230,26 @@ ucs_status_t mem_dereg(uct_md_h md,
 {
     UCT_MD_MEM_DEREG_CHECK_PARAMS(params, 0);
 
-    auto *handle = static_cast<memory_handle *>(params->memh);
-    if (is_inherited(md)) {
-        delete handle;
-        return UCS_OK;
+    memory_handle *handle = handle_of(params->memh, "mem_dereg");
+    if (handle == nullptr) {
+        return UCS_ERR_INVALID_PARAM;
     }
-    switch (handle->what) {
-    case memory_handle::kind::allocated:
+    if (handle->what == memory_handle::kind::allocated) {
         ucs_error("gaudi_copy: allocated memory is freed, not deregistered");
         return UCS_ERR_INVALID_PARAM;
-    case memory_handle::kind::device:
-        --handle->device->registrations;
-        break;
-    case memory_handle::kind::host:
-        table().deregister_host(handle->host);
-        break;
     }
-    delete handle;
-    return UCS_OK;
+    if (is_inherited(md)) {
+        if (!handle->cached) {
+            delete handle;
+        }
+        return UCS_OK;
+    }
+    ucs_status_t status = table().registrations().put(handle);
+    if (status != UCS_OK) {
+        ucs_error("gaudi_copy: mem_dereg: %p is not registered any more",
+                  params->memh);
+    }
+    return status;
 }
 
 ucs_status_t mem_query(uct_md_h, const void *address, size_t length,
@@ -190,10 +265,14 @@ ucs_status_t mem_query(uct_md_h, const void *address, size_t length,
     size_t allocated            = length;
     base::card *owner           = nullptr;
     ucs_sys_device_t sys_device = UCS_SYS_DEVICE_ID_UNKNOWN;
-    if (table().query(address, length, start, allocated, owner)) {
+    uint64_t end                = start + length;
+    if (uint64_t base; table().query(address, length, base, allocated, owner)) {
         sys_device = owner->sys_device();
-        ucs_memtype_cache_update(reinterpret_cast<void *>(start), allocated,
+        ucs_memtype_cache_update(reinterpret_cast<void *>(base), allocated,
                                  base::memory_type(), sys_device);
+        /* UCP registers the range that it is told. */
+        table().registrations().choose_range(*owner, base, base + allocated,
+                                             start, end);
     }
 
     if (attr->field_mask & UCT_MD_MEM_ATTR_FIELD_MEM_TYPE) {
@@ -206,7 +285,7 @@ ucs_status_t mem_query(uct_md_h, const void *address, size_t length,
         attr->base_address = reinterpret_cast<void *>(start);
     }
     if (attr->field_mask & UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH) {
-        attr->alloc_length = allocated;
+        attr->alloc_length = end - start;
     }
     return UCS_OK;
 }
@@ -238,7 +317,7 @@ constinit uct_md_ops_t md_ops = {
     .query                  = md_query,
     .mem_alloc              = mem_alloc,
     .mem_free               = mem_free,
-    .mem_advise             = base::unsupported<uct_md_mem_advise_func_t>::op,
+    .mem_advise             = mem_advise,
     .mem_reg                = mem_reg,
     .mem_dereg              = mem_dereg,
     .mem_query              = mem_query,
@@ -264,18 +343,26 @@ ucs_status_t query_md_resources(uct_component_t *component,
 }
 
 ucs_status_t md_open(uct_component_t *component, const char *,
-                     const uct_md_config_t *, uct_md_h *md_p) noexcept
+                     const uct_md_config_t *base_config,
+                     uct_md_h *md_p) noexcept
 {
+    const auto *config = reinterpret_cast<const md_config *>(base_config);
     return base::guarded([&] {
         auto md             = std::make_unique<memory_domain>();
         md->super.ops       = &md_ops;
         md->super.component = component;
         md->generation      = base::process_generation();
         ucs_status_t status = table().open();
-        if (status == UCS_OK) {
-            *md_p = &md.release()->super;
+        if (status != UCS_OK) {
+            return status;
         }
-        return status;
+        status = table().registrations().open(config->registrations);
+        if (status != UCS_OK) {
+            table().close();
+            return status;
+        }
+        *md_p = &md.release()->super;
+        return UCS_OK;
     });
 }
 
@@ -292,8 +379,39 @@ ucs_status_t rkey_release(uct_component_t *, uct_rkey_t, void *) noexcept
     return UCS_OK;
 }
 
-void md_vfs_init(uct_md_h) noexcept
-{}
+/* One number, by its place in registration_cache::statistics. */
+template <base::memory_kind kind,
+          uint64_t base::registration_cache::statistics::*number>
+void show_statistic(void *, ucs_string_buffer_t *text, void *,
+                    uint64_t) noexcept
+{
+    ucs_string_buffer_appendf(
+        text, "%lu\n", table().registrations().statistics_of(kind).*number);
+}
+
+template <base::memory_kind kind>
+void add_statistics(uct_md_h md, const char *name)
+{
+    using numbers = base::registration_cache::statistics;
+    const std::pair<const char *, ucs_vfs_file_read_cb_t> files[] = {
+        {"hits", show_statistic<kind, &numbers::hits>},
+        {"misses", show_statistic<kind, &numbers::misses>},
+        {"evictions", show_statistic<kind, &numbers::evictions>},
+        {"invalidations", show_statistic<kind, &numbers::invalidations>},
+        {"regions", show_statistic<kind, &numbers::regions>},
+        {"bytes", show_statistic<kind, &numbers::bytes>},
+    };
+    for (const auto &[file, show] : files) {
+        ucs_vfs_obj_add_ro_file(md, show, nullptr, 0, "registrations/%s/%s",
+                                name, file);
+    }
+}
+
+void md_vfs_init(uct_md_h md) noexcept
+{
+    add_statistics<base::memory_kind::host>(md, "host");
+    add_statistics<base::memory_kind::device>(md, "device");
+}
 
 } // namespace
 

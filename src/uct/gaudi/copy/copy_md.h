@@ -15,15 +15,6 @@ extern uct_component_t uct_gaudi_copy_component;
 
 namespace gaudi::copy {
 
-/** What a uct_mem_h of this domain is. */
-struct memory_handle {
-    enum class kind { allocated, device, host } what;
-    union {
-        base::device_memory *device; /**< allocated, or registered */
-        base::host_memory *host;
-    };
-};
-
 /** Add the component to UCX's list. Called once, at load. */
 void register_component();
 

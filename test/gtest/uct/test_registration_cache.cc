@@ -1,0 +1,395 @@
+/* Registrations of host memory that outlive their users. */
+#include "gtest/uct/fixture.h"
+
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern "C" {
+#include <config.h>
+#include <ucm/api/ucm.h>
+}
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr size_t page = 4096;
+
+/* Pages of its own, at an address that can be taken again. */
+class pages {
+public:
+    explicit pages(size_t count, void *at = nullptr) : size_(count * page)
+    {
+        const int fixed = (at == nullptr) ? 0 : MAP_FIXED_NOREPLACE;
+        void *mapped    = mmap(at, size_, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
+        if (mapped == MAP_FAILED) {
+            std::abort();
+        }
+        data_ = static_cast<char *>(mapped);
+    }
+    ~pages() { munmap(data_, size_); }
+    pages(const pages &)            = delete;
+    pages &operator=(const pages &) = delete;
+
+    [[nodiscard]] char *data() const { return data_; }
+    [[nodiscard]] size_t size() const { return size_; }
+
+private:
+    char *data_;
+    size_t size_;
+};
+
+class registration_cache : public uct {
+protected:
+    void SetUp() override
+    {
+        uct::SetUp();
+        device.emplace(md, device_size);
+    }
+
+    void TearDown() override
+    {
+        device.reset();
+        uct::TearDown();
+    }
+
+    void with(const variables &changes)
+    {
+        device.reset();
+        reopen_md(changes);
+        device.emplace(md, device_size);
+    }
+
+    /* Send memory to the card and look at what arrived. */
+    void send(char *data, size_t size, uint64_t seed)
+    {
+        counted_completion done;
+        ASSERT_EQ(UCS_INPROGRESS,
+                  tl->put_zcopy(data, size, device->remote(), &done));
+        tl->flush();
+        EXPECT_EQ(UCS_OK, done.status);
+        std::vector<char> back(size);
+        tl->read_back(back.data(), device->remote(), size);
+        EXPECT_TRUE(has_pattern(back.data(), size, seed));
+    }
+
+    static uint64_t mappings() { return engine_hooks::counters().mappings; }
+    static uint64_t host_maps() { return engine_hooks::counters().host_maps; }
+
+    static constexpr size_t device_size = 1 << 20;
+    std::optional<device_buffer> device;
+};
+
+} // namespace
+
+TEST_F(registration_cache, a_hit_makes_no_driver_call)
+{
+    pages host(4);
+    fill_pattern(host.data(), host.size(), 1);
+    const uint64_t maps = host_maps();
+    const uint64_t live = mappings();
+    for (unsigned round = 0; round < 100; ++round) {
+        registration memh(md, host.data() + round, host.size() - round);
+        send(host.data(), host.size(), 1);
+    }
+    EXPECT_EQ(maps + 1, host_maps());
+    EXPECT_EQ(live + 1, mappings());
+    EXPECT_EQ(1u, cache_statistic("host/misses"));
+    EXPECT_EQ(99u, cache_statistic("host/hits"));
+    EXPECT_EQ(1u, cache_statistic("host/regions"));
+    EXPECT_EQ(host.size(), cache_statistic("host/bytes"));
+}
+
+TEST_F(registration_cache, memory_that_never_meets_a_card_is_not_mapped)
+{
+    pages host(4);
+    const uint64_t maps = host_maps();
+    for (size_t offset = 0; offset < host.size(); offset += page) {
+        registration memh(md, host.data() + offset, page);
+    }
+    EXPECT_EQ(maps, host_maps());
+}
+
+TEST_F(registration_cache, overlapping_registrations_become_one)
+{
+    pages host(3);
+    fill_pattern(host.data(), host.size(), 1);
+    const uint64_t maps = host_maps();
+    {
+        registration first(md, host.data(), 2 * page);
+        registration second(md, host.data() + page, 2 * page);
+        send(host.data(), host.size(), 1);
+    }
+    registration again(md, host.data(), host.size());
+    send(host.data(), host.size(), 1);
+    EXPECT_EQ(maps + 1, host_maps());
+    EXPECT_EQ(1u, cache_statistic("host/regions"));
+}
+
+TEST_F(registration_cache, what_cannot_be_mapped_spoils_no_neighbour)
+{
+    pages host(3);
+    fill_pattern(host.data(), host.size(), 1);
+    ASSERT_EQ(0, mprotect(host.data(), page, PROT_READ));
+    registration half(md, host.data(), 2 * page);
+    const uint64_t maps = host_maps();
+    {
+        /* Merged with the first one it could not be mapped. */
+        registration good(md, host.data() + page, 2 * page);
+        fill_pattern(host.data() + page, 2 * page, 2);
+        send(host.data() + page, 2 * page, 2);
+        EXPECT_EQ(maps + 1, host_maps());
+    }
+    fill_pattern(host.data() + page, page, 1, page);
+    send(host.data(), 2 * page, 1);
+    EXPECT_EQ(maps + 1, host_maps()) << "it is staged";
+}
+
+TEST_F(registration_cache, what_could_not_be_mapped_is_tried_again)
+{
+    pages host(2);
+    fill_pattern(host.data(), host.size(), 1);
+    ASSERT_EQ(0, mprotect(host.data(), host.size(), PROT_READ));
+    const uint64_t maps = host_maps();
+    {
+        registration memh(md, host.data(), host.size());
+        send(host.data(), host.size(), 1);
+    }
+    EXPECT_EQ(maps, host_maps());
+    EXPECT_EQ(0u, cache_statistic("host/regions"));
+    ASSERT_EQ(0, mprotect(host.data(), host.size(), PROT_READ | PROT_WRITE));
+    registration memh(md, host.data(), host.size());
+    send(host.data(), host.size(), 1);
+    EXPECT_EQ(maps + 1, host_maps());
+}
+
+TEST_F(registration_cache, memory_mapped_anew_is_never_served_from_the_old)
+{
+    auto host = std::make_unique<pages>(4);
+    fill_pattern(host->data(), host->size(), 1);
+    {
+        registration memh(md, host->data(), host->size());
+        send(host->data(), host->size(), 1);
+    }
+    const uint64_t maps = host_maps();
+    const uint64_t live = mappings();
+    void *address       = host->data();
+    host.reset();
+    host = std::make_unique<pages>(4, address);
+    fill_pattern(host->data(), host->size(), 2);
+    send(host->data(), host->size(), 2);
+    EXPECT_EQ(maps, host_maps()) << "not registered: it is staged";
+    {
+        registration memh(md, host->data(), host->size());
+        EXPECT_EQ(live - 1, mappings()) << "the old one is unmapped";
+        send(host->data(), host->size(), 2);
+    }
+    EXPECT_EQ(maps + 1, host_maps());
+    EXPECT_EQ(2u, cache_statistic("host/misses"));
+    EXPECT_EQ(1u, cache_statistic("host/invalidations"));
+}
+
+TEST_F(registration_cache, memory_unmapped_while_registered_is_forgotten)
+{
+    auto host = std::make_unique<pages>(4);
+    fill_pattern(host->data(), host->size(), 1);
+    registration memh(md, host->data(), host->size());
+    send(host->data(), host->size(), 1);
+    const uint64_t maps = host_maps();
+    void *address       = host->data();
+    host.reset();
+    host = std::make_unique<pages>(4, address);
+    fill_pattern(host->data(), host->size(), 2);
+    send(host->data(), host->size(), 2);
+    EXPECT_EQ(maps, host_maps()) << "it is staged";
+}
+
+TEST_F(registration_cache, a_transfer_keeps_its_mapping_to_the_end)
+{
+    pages host(4);
+    fill_pattern(host.data(), host.size(), 1);
+    const uint64_t live = mappings();
+    counted_completion done;
+    {
+        registration memh(md, host.data(), host.size());
+        engine_hooks::pause(true);
+        ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), host.size(),
+                                                device->remote(), &done));
+    }
+    drop_idle_registrations(md);
+    EXPECT_EQ(live + 1, mappings());
+    engine_hooks::pause(false);
+    tl->flush();
+    EXPECT_EQ(UCS_OK, done.status);
+    EXPECT_EQ(live, mappings());
+}
+
+TEST_F(registration_cache, regions_make_room_for_others)
+{
+    with({{"RCACHE_MAX_REGIONS", "4"}});
+    pages host(20);
+    fill_pattern(host.data(), host.size(), 1);
+    const uint64_t live = mappings();
+    for (size_t i = 0; i < 20; i += 2) {
+        fill_pattern(host.data() + i * page, page, i);
+        registration memh(md, host.data() + i * page, page);
+        send(host.data() + i * page, page, i);
+        EXPECT_GE(4u, cache_statistic("host/regions"));
+        EXPECT_GE(live + 4, mappings());
+    }
+    EXPECT_EQ(6u, cache_statistic("host/evictions"));
+    EXPECT_EQ(0u, cache_statistic("host/invalidations"));
+}
+
+TEST_F(registration_cache, bytes_are_bounded_too)
+{
+    with({{"RCACHE_MAX_SIZE", "64k"}});
+    pages host(64);
+    for (size_t i = 0; i < 64; i += 2) {
+        registration memh(md, host.data() + i * page, page);
+        EXPECT_GE(65536u, cache_statistic("host/bytes"));
+    }
+    EXPECT_EQ(16u, cache_statistic("host/evictions"));
+}
+
+TEST_F(registration_cache, it_is_bounded_by_default)
+{
+    pages host(2 * 5000);
+    for (size_t i = 0; i < 2 * 5000; i += 2) {
+        registration memh(md, host.data() + i * page, page);
+    }
+    EXPECT_EQ(4096u, cache_statistic("host/regions"));
+    EXPECT_EQ(904u, cache_statistic("host/evictions"));
+}
+
+TEST_F(registration_cache, it_can_be_left_out)
+{
+    with({{"RCACHE", "n"}});
+    pages host(4);
+    fill_pattern(host.data(), host.size(), 1);
+    const uint64_t maps = host_maps();
+    const uint64_t live = mappings();
+    for (unsigned round = 1; round <= 3; ++round) {
+        {
+            registration memh(md, host.data(), host.size());
+            send(host.data(), host.size(), 1);
+            EXPECT_EQ(maps + round, host_maps());
+        }
+        EXPECT_EQ(live, mappings());
+    }
+    EXPECT_EQ(0u, cache_statistic("host/misses"));
+}
+
+namespace {
+
+/* UCX_MEM_EVENTS=n, for a time. */
+class without_memory_events {
+public:
+    without_memory_events() : saved_(ucm_global_opts)
+    {
+        ucm_global_opts.enable_events = 0;
+    }
+    ~without_memory_events() { ucm_global_opts = saved_; }
+    without_memory_events(const without_memory_events &)            = delete;
+    without_memory_events &operator=(const without_memory_events &) = delete;
+
+private:
+    ucm_global_config_t saved_;
+};
+
+} // namespace
+
+TEST_F(registration_cache, without_memory_events_there_is_none)
+{
+    without_memory_events scope;
+    with({});
+    auto host = std::make_unique<pages>(4);
+    fill_pattern(host->data(), host->size(), 1);
+    const uint64_t live = mappings();
+    {
+        registration memh(md, host->data(), host->size());
+        send(host->data(), host->size(), 1);
+        EXPECT_EQ(live + 1, mappings());
+    }
+    EXPECT_EQ(live, mappings());
+    EXPECT_EQ(0u, cache_statistic("host/misses"));
+
+    void *address = host->data();
+    host.reset();
+    host = std::make_unique<pages>(4, address);
+    fill_pattern(host->data(), host->size(), 2);
+    registration memh(md, host->data(), host->size());
+    send(host->data(), host->size(), 2);
+}
+
+TEST_F(registration_cache, who_insists_on_it_gets_an_error_without_events)
+{
+    device.reset();
+    tl.reset();
+    uct_md_close(md);
+    {
+        without_memory_events scope;
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED, open_md(md, {{"RCACHE", "y"}}));
+    }
+    EXPECT_THAT(take_logs(), ::testing::Contains(::testing::StartsWith(
+                                 "gaudi: no registration cache can be made")));
+    ASSERT_EQ(UCS_OK, open_md(md, {{"RCACHE", "y"}}));
+    tl = std::make_unique<transport>(md);
+}
+
+TEST_F(registration_cache, is_one_for_all_domains)
+{
+    uct_md_h second;
+    ASSERT_EQ(UCS_OK, open_md(second));
+    pages host(4);
+    fill_pattern(host.data(), host.size(), 1);
+    const uint64_t maps = host_maps();
+    for (uct_md_h domain : {md, second, md}) {
+        registration memh(domain, host.data(), host.size());
+        send(host.data(), host.size(), 1);
+    }
+    EXPECT_EQ(maps + 1, host_maps());
+    uct_md_close(second);
+    EXPECT_EQ(2u, cache_statistic("host/hits"));
+}
+
+TEST_F(registration_cache, closing_with_registrations_left_is_survived)
+{
+    /* In a child: its cards stay open to the end. */
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(30);
+        take_logs();
+        uct_md_h own;
+        uct_mem_h memh;
+        char byte;
+        if ((open_md(own) != UCS_OK) ||
+            (uct_md_mem_reg(own, &byte, 1, UCT_MD_MEM_ACCESS_ALL, &memh) !=
+             UCS_OK)) {
+            _exit(1);
+        }
+        uct_md_close(own);
+        const auto logs = take_logs();
+        if ((logs.size() != 1) ||
+            (logs[0] != "gaudi: 1 registrations were not released")) {
+            _exit(2);
+        }
+        uct_md_h again;
+        _exit(((open_md(again) == UCS_OK) &&
+               (uct_md_mem_dereg(again, memh) == UCS_OK))
+                  ? 0
+                  : 3);
+    }
+    int status = 0;
+    ASSERT_EQ(child, waitpid(child, &status, 0));
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(0, WEXITSTATUS(status));
+}
+
+} // namespace gaudi::test

@@ -1,0 +1,238 @@
+/* Registrations of device memory, advice, and handles that are none. */
+#include "gtest/uct/fixture.h"
+
+#include <array>
+#include <memory>
+
+#include <sys/mman.h>
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr size_t size = 1 << 20;
+
+class registrations : public uct {
+protected:
+    /* Register many parts of an allocation, one of each pair at a time. */
+    void register_slices(const device_buffer &device)
+    {
+        for (size_t offset = 0; offset < size; offset += 8192) {
+            registration memh(md, device.data() + offset, 4096);
+        }
+    }
+
+    uct_md_mem_attr_t query(const void *address, size_t length)
+    {
+        uct_md_mem_attr_t attr{};
+        attr.field_mask = UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS |
+                          UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
+        EXPECT_EQ(UCS_OK, uct_md_mem_query(md, address, length, &attr));
+        return attr;
+    }
+};
+
+} // namespace
+
+TEST_F(registrations, slices_of_an_allocation_share_one)
+{
+    device_buffer device(md, size);
+    register_slices(device);
+    EXPECT_EQ(1u, cache_statistic("device/regions"));
+    EXPECT_EQ(1u, cache_statistic("device/misses"));
+    EXPECT_EQ(127u, cache_statistic("device/hits"));
+    EXPECT_LE(size, cache_statistic("device/bytes"));
+    const auto attr = query(device.data() + 5, 7);
+    EXPECT_EQ(device.address, attr.base_address);
+    EXPECT_EQ(size, attr.alloc_length);
+}
+
+TEST_F(registrations, whole_allocations_can_be_switched_off)
+{
+    for (const variables &off : {variables{{"REG_WHOLE_ALLOC", "off"}},
+                                 variables{{"MAX_REG_RATIO", "0.000001"}}}) {
+        reopen_md(off);
+        device_buffer device(md, size);
+        register_slices(device);
+        EXPECT_EQ(128u, cache_statistic("device/regions"));
+        const auto attr = query(device.data() + 5, 7);
+        EXPECT_EQ(device.data() + 5, attr.base_address);
+        EXPECT_EQ(7u, attr.alloc_length);
+    }
+}
+
+TEST_F(registrations, whole_allocations_can_be_forced)
+{
+    reopen_md({{"REG_WHOLE_ALLOC", "on"}, {"MAX_REG_RATIO", "0.000001"}});
+    device_buffer device(md, size);
+    register_slices(device);
+    EXPECT_EQ(1u, cache_statistic("device/regions"));
+}
+
+TEST_F(registrations, an_idle_one_does_not_keep_memory_from_being_freed)
+{
+    {
+        device_buffer device(md, size);
+        {
+            registration memh(md, device.data(), 100);
+        }
+        EXPECT_EQ(1u, cache_statistic("device/regions"));
+    }
+    device_buffer next(md, size);
+    registration memh(md, next.data(), 100);
+    EXPECT_EQ(1u, cache_statistic("device/regions"));
+    EXPECT_EQ(0u, cache_statistic("device/hits"));
+}
+
+TEST_F(registrations, neighbours_that_share_a_region_are_kept_apart)
+{
+    reopen_md({{"RCACHE_ADDR_ALIGN", "4096"}});
+    std::vector<std::unique_ptr<device_buffer>> buffers;
+    for (unsigned i = 0; i < 8; ++i) {
+        buffers.push_back(std::make_unique<device_buffer>(md, 100));
+    }
+    std::vector<std::unique_ptr<registration>> memhs;
+    for (const auto &buffer : buffers) {
+        memhs.push_back(
+            std::make_unique<registration>(md, buffer->data(), 100));
+    }
+    for (unsigned i = 0; i < 8; ++i) {
+        memhs[i].reset();
+        buffers[i].reset();
+    }
+}
+
+TEST_F(registrations, advice_maps_host_memory_before_it_is_used)
+{
+    guarded_buffer host(128 << 10);
+    const uint64_t before = engine_hooks::counters().host_maps;
+    registration memh(md, host.data(), host.size());
+    EXPECT_EQ(UCS_OK, uct_md_mem_advise(md, memh.memh, host.data() + 7, 32768,
+                                        UCT_MADV_NORMAL));
+    EXPECT_EQ(before, engine_hooks::counters().host_maps);
+    for (unsigned round = 0; round < 2; ++round) {
+        EXPECT_EQ(UCS_OK, uct_md_mem_advise(md, memh.memh, host.data() + 7,
+                                            32768, UCT_MADV_WILLNEED));
+        EXPECT_EQ(before + 1, engine_hooks::counters().host_maps);
+    }
+}
+
+TEST_F(registrations, advice_about_device_memory_is_accepted)
+{
+    device_buffer device(md, size);
+    registration memh(md, device.data(), size);
+    for (uct_mem_h handle : {device.memh, memh.memh}) {
+        for (uct_mem_advice_t advice : {UCT_MADV_NORMAL, UCT_MADV_WILLNEED}) {
+            EXPECT_EQ(UCS_OK, uct_md_mem_advise(md, handle, device.data() + 7,
+                                                32768, advice));
+        }
+    }
+}
+
+TEST_F(registrations, advice_about_what_cannot_be_mapped_is_accepted)
+{
+    guarded_buffer host(4096);
+    registration memh(md, host.data(), 8192);
+    EXPECT_EQ(UCS_OK, uct_md_mem_advise(md, memh.memh, host.data(), 8192,
+                                        UCT_MADV_WILLNEED));
+}
+
+TEST_F(registrations, wrong_advice_is_refused)
+{
+    guarded_buffer host(4096);
+    device_buffer device(md, size);
+    registration memh(md, host.data(), 4096);
+    auto advise = [&](uct_mem_h handle, void *address, size_t length,
+                      unsigned advice) {
+        return uct_md_mem_advise(md, handle, address, length,
+                                 static_cast<uct_mem_advice_t>(advice));
+    };
+    const unsigned need = UCT_MADV_WILLNEED;
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, advise(memh.memh, host.data(), 0, need));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, advise(memh.memh, nullptr, 1, need));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, advise(memh.memh, host.data(), 4, 77));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              advise(memh.memh, host.data() + 4096, 4096, need));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              advise(memh.memh, host.data() - 4096, 8192, need));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              advise(memh.memh, host.data(), SIZE_MAX, need));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              advise(device.memh, device.data() + size, 1, need));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, advise(memh.memh, device.data(), 1, need));
+}
+
+TEST_F(registrations, advice_is_announced)
+{
+    uct_md_attr_t attr;
+    ASSERT_EQ(UCS_OK, uct_md_query(md, &attr));
+    EXPECT_TRUE(attr.cap.flags & UCT_MD_FLAG_ADVISE);
+    EXPECT_GT(1e-6, attr.reg_cost.c);
+    EXPECT_EQ(0, attr.reg_cost.m);
+}
+
+TEST_F(registrations, what_is_no_handle_is_refused)
+{
+    std::array<uint64_t, 16> foreign{};
+    for (uct_mem_h handle :
+         {static_cast<uct_mem_h>(nullptr), static_cast<uct_mem_h>(&foreign)}) {
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM, uct_md_mem_dereg(md, handle));
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+                  uct_md_mem_advise(md, handle, &foreign, 1, UCT_MADV_NORMAL));
+        EXPECT_FALSE(take_logs().empty());
+    }
+}
+
+TEST_F(registrations, undoing_one_twice_is_refused)
+{
+    guarded_buffer host(4096);
+    device_buffer device(md, size);
+    for (void *address : {static_cast<void *>(host.data()), device.address}) {
+        uct_mem_h memh;
+        ASSERT_EQ(UCS_OK, uct_md_mem_reg(md, address, 100,
+                                         UCT_MD_MEM_ACCESS_ALL, &memh));
+        EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, memh));
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM, uct_md_mem_dereg(md, memh));
+        EXPECT_EQ(1u, take_logs().size());
+    }
+}
+
+TEST_F(registrations, one_is_not_freed_and_an_allocation_not_deregistered)
+{
+    guarded_buffer host(4096);
+    device_buffer device(md, size);
+    registration memh(md, host.data(), 4096);
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, uct_md_mem_dereg(md, device.memh));
+    expect_log("gaudi_copy: allocated memory is freed, not deregistered");
+    uct_allocated_memory_t memory{};
+    memory.address = host.data();
+    memory.method  = UCT_ALLOC_METHOD_MD;
+    memory.md      = md;
+    memory.memh    = memh.memh;
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, uct_mem_free(&memory));
+    expect_log("gaudi_copy: registered memory is deregistered, not freed");
+}
+
+TEST_F(registrations, ranges_out_of_this_world_are_refused)
+{
+    device_buffer device(md, size);
+    char byte;
+    const std::pair<void *, size_t> ranges[] = {
+        {&byte, SIZE_MAX},
+        {&byte, size_t{1} << 56},
+        {device.address, SIZE_MAX},
+        {reinterpret_cast<void *>(UINTPTR_MAX), 2}};
+    for (const auto &[address, length] : ranges) {
+        uct_mem_h memh;
+        EXPECT_EQ(
+            UCS_ERR_INVALID_ADDR,
+            uct_md_mem_reg(md, address, length,
+                           UCT_MD_MEM_ACCESS_ALL | UCT_MD_MEM_FLAG_HIDE_ERRORS,
+                           &memh));
+    }
+    /* Still Gaudi memory, but nothing is known of it. */
+    const auto attr = query(device.address, SIZE_MAX);
+    EXPECT_EQ(SIZE_MAX, attr.alloc_length);
+}
+
+} // namespace gaudi::test
