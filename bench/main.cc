@@ -16,7 +16,9 @@ int main(int argc, char **argv)
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
         return 1;
     }
-    gaudi::bench::load_module();
+    if (getenv("GAUDI_BENCH_WITHOUT_MODULE") == nullptr) {
+        gaudi::bench::load_module();
+    }
     benchmark::RunSpecifiedBenchmarks();
     return 0;
 }
