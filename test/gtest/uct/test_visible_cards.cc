@@ -199,17 +199,16 @@ TEST(visible_cards, can_be_none_without_noise)
 
 TEST(visible_cards, that_are_busy_are_left_out)
 {
-    environment variables = {
-        {"HLTHUNK_EMU_NODE", "busy-" + std::to_string(getpid())},
-        {"HABANA_VISIBLE_DEVICES", "0"}};
-    variables.emplace_back("HLTHUNK_EMU_DEVICES", std::to_string(card_count));
-    child_process other("holds_its_cards", {variables, -1});
+    environment box = {{"HLTHUNK_EMU_NODE", "busy-" + std::to_string(getpid())},
+                       {"HABANA_VISIBLE_DEVICES", "0"}};
+    box.emplace_back("HLTHUNK_EMU_DEVICES", std::to_string(card_count));
+    child_process other("holds_its_cards", {box, -1});
     ASSERT_EQ("open", other.read_line());
 
-    variables[1].second = "0,2";
-    expect_cards(variables, "gaudi2=2");
-    variables[1].second      = "0";
-    const child_result taken = run_in_box("opens_no_card", variables);
+    box[1].second = "0,2";
+    expect_cards(box, "gaudi2=2");
+    box[1].second            = "0";
+    const child_result taken = run_in_box("opens_no_card", box);
     EXPECT_EQ(-UCS_ERR_BUSY, taken.exit_code) << taken.error;
     other.write_line("done");
     EXPECT_EQ(0, other.wait().exit_code);
