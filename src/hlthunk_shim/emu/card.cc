@@ -92,10 +92,44 @@ void card::drop_stale(card_lock &lock)
     if ((open_ == nullptr) || open_->node.id().is_current()) {
         return;
     }
-    if (find_compute(open_->node.fd()) == this) {
+    if (find_known_compute(open_->node.fd()) == this) {
         remove_node(open_->node.fd()); /* the number is another file's now */
     }
-    release(lock);
+    if (!go_on_with_duplicate()) {
+        release(lock);
+    }
+}
+
+/* The descriptor is gone, but perhaps not the last one of the node. */
+bool card::go_on_with_duplicate()
+{
+    std::erase_if(open_->duplicates, [&](int fd) {
+        const bool stale = !open_->node.id().is_same(fd);
+        if (stale && (find_known_compute(fd) == this)) {
+            remove_node(fd);
+        }
+        return stale;
+    });
+    const int duplicate = open_->node.id().find_duplicate();
+    if ((duplicate < 0) || !add_node(duplicate, *this, false)) {
+        return false;
+    }
+    open_->node.move_to(duplicate);
+    return true;
+}
+
+bool card::recognize(int fd)
+{
+    const card_lock lock(lock_);
+    if ((open_ != nullptr) && open_->node.id().is_same(fd)) {
+        open_->duplicates.push_back(fd);
+        return add_node(fd, *this, false);
+    }
+    if ((inherited_.holder >= 0) && inherited_.node.is_same(fd)) {
+        add_inherited_node(fd, *this);
+        return true;
+    }
+    return false;
 }
 
 int card::open()
@@ -141,10 +175,12 @@ int card::open()
 int card::close(int fd)
 {
     card_lock lock(lock_);
-    if ((open_ == nullptr) || (open_->node.fd() != fd)) {
+    if ((open_ == nullptr) || !open_->node.id().is_same(fd)) {
         return -EBADF;
     }
-    release(lock);
+    if ((open_->node.fd() == fd) && !go_on_with_duplicate()) {
+        release(lock);
+    }
     return (::close(fd) == 0) ? 0 : -errno;
 }
 

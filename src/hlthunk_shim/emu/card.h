@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace gaudi::emu {
 
@@ -32,8 +33,13 @@ public:
      */
     int open();
 
-    /** Close the compute node. @return 0, or -EBADF when it is not open. */
+    /** Close the compute node, or a duplicate: the card is open until the last
+     *  one is closed. @return 0, or -EBADF when it is not open. */
     int close(int fd);
+
+    /** Note a duplicate of the compute node, or of one inherited by fork.
+     *  @return Whether the descriptor is one. */
+    bool recognize(int fd);
 
     /** Close the compute node of the process that forked this one. */
     int close_inherited(int fd);
@@ -95,6 +101,7 @@ private:
 
         int holder = -1; /* keeps other openers out */
         node_file node;
+        std::vector<int> duplicates; /* found so far; may be closed by now */
         hbm memory;
         mmu table;
         hlthunk_emu_counters totals{};
@@ -114,6 +121,7 @@ private:
     explicit card(unsigned index);
     void release(card_lock &lock);
     void drop_stale(card_lock &lock);
+    bool go_on_with_duplicate();
     void drop_inherited();
 
     const unsigned index_;

@@ -22,6 +22,11 @@ void card::after_fork_in_child()
         open_->previous = std::move(abandoned_);
         abandoned_      = std::move(open_);
         inherited_      = {abandoned_->node.id(), abandoned_->holder};
+        for (const int duplicate : abandoned_->duplicates) {
+            if (inherited_.node.is_same(duplicate)) {
+                add_inherited_node(duplicate, *this);
+            }
+        }
         abandoned_->disown();
     }
     if (inherited_.node.is_current()) {

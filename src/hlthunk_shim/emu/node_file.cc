@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cctype>
 #include <cerrno>
+#include <cstdlib>
 #include <memory>
 
 #include <dirent.h>
@@ -65,6 +66,18 @@ bool node_id::is_current() const
     struct stat info;
     return (fstat(fd, &info) == 0) && (info.st_dev == dev) &&
            (info.st_ino == inode);
+}
+
+int node_id::find_duplicate() const
+{
+    const directory fds = open_directory(AT_FDCWD, "/proc/self/fd");
+    while (const char *name = (fds != nullptr) ? next_number(fds) : nullptr) {
+        const int number = std::atoi(name);
+        if ((number != fd) && is_same(number)) {
+            return number;
+        }
+    }
+    return -1;
 }
 
 node_file::~node_file()

@@ -24,6 +24,17 @@ struct node_id {
     /** Whether the number still is this file: the application may have closed
      *  it with close(2), and the number may be another file's now. */
     [[nodiscard]] bool is_current() const;
+
+    /** Whether another number is the same file. */
+    [[nodiscard]] bool is_same(int other) const
+    {
+        return node_id{other, dev, inode}.is_current();
+    }
+
+    /** Another number of this process for the same file, -1 without one: the
+     *  application may have duplicated it, and a card is closed with the last
+     *  one. */
+    [[nodiscard]] int find_duplicate() const;
 };
 
 class node_file {
@@ -42,6 +53,9 @@ public:
 
     /** Tell other processes how much device memory is free, bytes. */
     void publish(uint64_t dram_free);
+
+    /** Go on with a duplicate of the descriptor. */
+    void move_to(int fd) { id_.fd = fd; }
 
     [[nodiscard]] const node_id &id() const { return id_; }
     [[nodiscard]] int fd() const { return id_.fd; }

@@ -23,19 +23,43 @@ unsigned entry_of(int fd)
                : 0;
 }
 
-} // namespace
-
-card *find_compute(int fd)
+/* What a number that is not known is: perhaps a duplicate of a compute node. */
+unsigned look_up(int fd)
 {
-    const unsigned entry = entry_of(fd);
+    const unsigned known = entry_of(fd);
+    if ((known != 0) || (fd < 0)) {
+        return known;
+    }
+    for (unsigned i = 0; i < get_settings().devices; ++i) {
+        if (card::at(i).recognize(fd)) {
+            break;
+        }
+    }
+    return entry_of(fd);
+}
+
+card *compute_of(unsigned entry)
+{
     return ((entry != 0) && ((entry & (control_of | inherited_of)) == 0))
                ? &card::at(entry - 1)
                : nullptr;
 }
 
+} // namespace
+
+card *find_compute(int fd)
+{
+    return compute_of(look_up(fd));
+}
+
+card *find_known_compute(int fd)
+{
+    return compute_of(entry_of(fd));
+}
+
 card *find_any(int fd)
 {
-    const unsigned entry = entry_of(fd) & ~control_of;
+    const unsigned entry = look_up(fd) & ~control_of;
     return ((entry != 0) && ((entry & inherited_of) == 0))
                ? &card::at(entry - 1)
                : nullptr;

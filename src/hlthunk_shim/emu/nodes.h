@@ -1,7 +1,8 @@
 /**
  * Which file descriptors of this process are device nodes.
  *
- * Looked up by every call, without a lock.
+ * Looked up by every call, without a lock but for duplicates of descriptors at
+ * their first use.
  */
 #pragma once
 
@@ -12,8 +13,12 @@
 
 namespace gaudi::emu {
 
-/** @return The card whose compute node this is, else nullptr. */
+/** @return The card whose compute node this is, else nullptr. Duplicates are
+ *  found out at their first use, under the locks of cards. */
 card *find_compute(int fd);
+
+/** The same, for numbers that were found before. */
+card *find_known_compute(int fd);
 
 /** @return The card whose compute or control node this is, else nullptr. */
 card *find_any(int fd);

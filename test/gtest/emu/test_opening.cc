@@ -70,6 +70,34 @@ TEST(emu_opening, a_reused_descriptor_number_is_no_card)
     close(file);
 }
 
+TEST(emu_opening, a_duplicate_is_the_same_open_card)
+{
+    const int fd = open_card(0);
+    ASSERT_GE(fd, 0);
+    const uint64_t handle =
+        hl().hlthunk_device_memory_alloc(fd, 1, 0, false, true);
+    const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    ASSERT_NE(0u, hl().hlthunk_device_memory_map(copy, handle, 0));
+
+    /* Closed with the last one, whichever that is and however it is closed. */
+    EXPECT_EQ(0, hl().hlthunk_close(fd));
+    EXPECT_EQ(-EBUSY, open_card(0));
+    hlthunk_dram_usage_info usage{};
+    EXPECT_EQ(-EBADF, hl().hlthunk_get_dram_usage(fd, &usage));
+    EXPECT_EQ(0, hl().hlthunk_get_dram_usage(copy, &usage));
+    EXPECT_NE(0u, usage.ctx_dram_mem);
+    const int third = fcntl(copy, F_DUPFD_CLOEXEC, 0);
+    EXPECT_EQ(0, close(copy));
+    EXPECT_EQ(-EBUSY, open_card(0));
+    uint64_t buffer = 0;
+    EXPECT_EQ(0, emulator::instance().hlthunk_request_command_buffer(third, 64,
+                                                                     &buffer));
+    EXPECT_EQ(0, hl().hlthunk_close(third));
+    const int again = open_card(0);
+    EXPECT_GE(again, 0);
+    EXPECT_EQ(0, hl().hlthunk_close(again));
+}
+
 TEST(emu_opening, a_closed_card_answers_ebadf)
 {
     const int fd = open_card(0);

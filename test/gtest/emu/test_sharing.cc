@@ -176,7 +176,7 @@ TEST(emu_sharing, a_node_of_another_box_is_another_card)
     EXPECT_EQ(control.stats().is_compute_ctx_active, 0);
 }
 
-TEST_F(emu, memory_of_a_closed_card_is_free_although_a_copy_of_its_node_lives)
+TEST_F(emu, memory_of_a_card_is_in_use_until_the_last_copy_of_its_node_goes)
 {
     const control_node control;
     ASSERT_NE(card.allocate(1), 0u);
@@ -184,6 +184,8 @@ TEST_F(emu, memory_of_a_closed_card_is_free_although_a_copy_of_its_node_lives)
     const int copy = fcntl(card.fd(), F_DUPFD_CLOEXEC, 0);
     EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
     card.release();
+    EXPECT_EQ(control.used(), device_page);
+    close(copy);
     EXPECT_EQ(control.used(), 0u);
 
     child_process holder("allocates_on_demand");
@@ -191,7 +193,6 @@ TEST_F(emu, memory_of_a_closed_card_is_free_although_a_copy_of_its_node_lives)
     holder.write_line("allocate");
     ASSERT_EQ(holder.read_line(), "allocated");
     EXPECT_EQ(control.used(), device_page);
-    close(copy);
 }
 
 TEST_F(emu, a_forked_child_sees_what_the_parent_uses)
