@@ -8,13 +8,13 @@
 
 namespace gaudi::shim {
 
-device::device(const library &lib, int fd, std::string bus_id)
-    : lib_(lib), fd_(fd), bus_id_(std::move(bus_id))
+device::device(const library &lib, int fd, std::string bus_id, bool owned)
+    : lib_(lib), fd_(fd), owned_(owned), bus_id_(std::move(bus_id))
 {}
 
 device::~device()
 {
-    if (lib_.hlthunk_close(fd_) != 0) {
+    if (owned_ && (lib_.hlthunk_close(fd_) != 0)) {
         warn("closing card %s failed: %s", bus_id_.c_str(),
              std::strerror(errno));
     }
@@ -28,7 +28,7 @@ int device::open(const library &lib, const std::string &bus_id,
         return fd;
     }
 
-    std::unique_ptr<device> opened(new device(lib, fd, bus_id));
+    std::unique_ptr<device> opened(new device(lib, fd, bus_id, true));
     int ret = lib.hlthunk_get_hw_ip_info(fd, &opened->info_);
     if (ret != 0) {
         return ret;
@@ -36,6 +36,37 @@ int device::open(const library &lib, const std::string &bus_id,
 
     device_p = std::move(opened);
     return 0;
+}
+
+int device::adopt(const library &lib, int fd, std::unique_ptr<device> &device_p)
+{
+    char bus_id[bus_id_size] = {};
+    int ret = lib.hlthunk_get_pci_bus_id_from_fd(fd, bus_id, sizeof(bus_id));
+    if (ret != 0) {
+        return (ret < 0) ? ret : -EINVAL;
+    }
+    std::unique_ptr<device> adopted(new device(lib, fd, bus_id, false));
+    ret = lib.hlthunk_get_hw_ip_info(fd, &adopted->info_);
+    if (ret == 0) {
+        device_p = std::move(adopted);
+    }
+    return ret;
+}
+
+void device::expect_loss() const
+{
+    state open = state::open;
+    state_.compare_exchange_strong(open, state::closing);
+}
+
+/* An answer that tells that the number is no card's any more. */
+int device::judge(int result) const
+{
+    if ((result == -EBADF) || (result == -ENOTTY)) {
+        lose();
+        return -ENODEV;
+    }
+    return result;
 }
 
 /* Make a slot free if its job has ended, whoever owns the job: an owner that
@@ -89,6 +120,9 @@ int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
      * around the driver's ring meanwhile, and it would forget the job before
      * anybody here knows of it. */
     const std::lock_guard<std::mutex> guard(submit_lock_);
+    if (is_lost()) {
+        return -ENODEV;
+    }
     if (blocking_job() != 0) {
         return -EAGAIN;
     }
@@ -98,7 +132,7 @@ int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
     in.chunks_execute     = chunks;
     in.num_chunks_execute = count;
 
-    int ret = lib_.hlthunk_command_submission(fd_, &in, &out);
+    int ret = judge(lib_.hlthunk_command_submission(fd_, &in, &out));
     if (ret != 0) {
         ++refused_;
         return ret;
@@ -113,8 +147,11 @@ int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
 
 int device::ask_driver(uint64_t seq, uint32_t timeout_us) const
 {
+    if (state_.load(std::memory_order_relaxed) == state::lost) {
+        return -ENODEV;
+    }
     uint32_t status = cs_busy;
-    int ret         = lib_.hlthunk_wait_for_cs(fd_, seq, timeout_us, &status);
+    int ret = judge(lib_.hlthunk_wait_for_cs(fd_, seq, timeout_us, &status));
 
     /* The status means something only beside 0. */
     if (ret == 0) {

@@ -1,10 +1,10 @@
 /**
  * An open card.
  *
- * Owns the compute file descriptor that it opened, and the count of submissions
- * in flight on it. Thread-safe; submissions go to the driver one at a time, as
- * it takes them one at a time anyway. Memory handles, mappings and queues refer
- * to their device and must go first.
+ * Has the compute file descriptor, its own or the application's, and the count
+ * of submissions in flight on it. Thread-safe; submissions go to the driver one
+ * at a time, as it takes them one at a time anyway. Memory handles, mappings
+ * and queues refer to their device and must go first.
  */
 #pragma once
 
@@ -33,6 +33,15 @@ public:
     [[nodiscard]] static int open(const library &lib, const std::string &bus_id,
                                   std::unique_ptr<device> &device_p);
 
+    /**
+     * Use a compute node that the application has open, and never close it.
+     *
+     * @param fd  The node; a descriptor of something else is refused.
+     * @return As @ref open.
+     */
+    [[nodiscard]] static int adopt(const library &lib, int fd,
+                                   std::unique_ptr<device> &device_p);
+
     ~device();
     device(const device &)            = delete;
     device &operator=(const device &) = delete;
@@ -40,6 +49,24 @@ public:
     [[nodiscard]] const library &lib() const { return lib_; }
     [[nodiscard]] int fd() const { return fd_; }
     [[nodiscard]] const std::string &bus_id() const { return bus_id_; }
+
+    /**
+     * The application is about to close the descriptor: nothing new is
+     * submitted, and nothing given back, since all goes with it. Jobs in flight
+     * can be asked about until @ref lose.
+     */
+    void expect_loss() const;
+
+    /** The descriptor is closed. The driver is not called with it any more, and
+     *  every job has ended with -ENODEV. Found out from the driver's answers,
+     *  too. */
+    void lose() const { state_.store(state::lost); }
+
+    /** Whether one of the above was said. */
+    [[nodiscard]] bool is_lost() const
+    {
+        return state_.load(std::memory_order_relaxed) != state::open;
+    }
     [[nodiscard]] const hlthunk_hw_ip_info &hw_info() const { return info_; }
 
     /** The NUMA node that the card sits on; what is pinned for the card is
@@ -90,13 +117,18 @@ public:
     void retire(uint64_t seq);
 
 private:
-    device(const library &lib, int fd, std::string bus_id);
+    enum class state { open, closing, lost };
+
+    device(const library &lib, int fd, std::string bus_id, bool owned);
+    int judge(int result) const;
     int ask_driver(uint64_t seq, uint32_t timeout_us) const;
     uint64_t vacate(std::atomic<uint64_t> &slot);
 
     const library &lib_;
     int fd_;
+    const bool owned_;
     std::string bus_id_;
+    mutable std::atomic<state> state_{state::open};
     hlthunk_hw_ip_info info_{};
     std::optional<unsigned> numa_node_;
     std::mutex submit_lock_; /* outside failed_lock_ */

@@ -40,6 +40,9 @@ public:
      */
     [[nodiscard]] void *find(const char *symbol) const;
 
+    /** The loader's handle; nullptr when the library could not be loaded. */
+    [[nodiscard]] void *handle() const { return handle_; }
+
 #define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \
     _result(*_name) _parameters = nullptr;
 #include "hlthunk_shim/hlthunk_symbols.def"

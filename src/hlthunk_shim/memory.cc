@@ -10,6 +10,9 @@ namespace gaudi::shim {
 int memory_handle::allocate(const device &dev, uint64_t size,
                             memory_handle &handle_p)
 {
+    if (dev.is_lost()) {
+        return -ENODEV;
+    }
     errno = 0;
     /* Page size 0 is the card's own; "shared" only allows an export. */
     return handle_p.adopt(dev, dev.lib().hlthunk_device_memory_alloc(
@@ -19,6 +22,9 @@ int memory_handle::allocate(const device &dev, uint64_t size,
 int mapping::map_device(const device &dev, const memory_handle &handle,
                         uint64_t hint, mapping &mapping_p)
 {
+    if (dev.is_lost()) {
+        return -ENODEV;
+    }
     errno = 0;
     return mapping_p.adopt(dev, dev.lib().hlthunk_device_memory_map(
                                     dev.fd(), handle.value(), hint));
@@ -27,6 +33,9 @@ int mapping::map_device(const device &dev, const memory_handle &handle,
 int mapping::map_host(const device &dev, void *host, uint64_t size,
                       mapping &mapping_p)
 {
+    if (dev.is_lost()) {
+        return -ENODEV;
+    }
     errno = 0;
     return mapping_p.adopt(
         dev, dev.lib().hlthunk_host_memory_map(dev.fd(), host, 0, size));

@@ -45,8 +45,10 @@ public:
     /** Give it back now. @return 0 or -errno (then it is still owned). */
     [[nodiscard]] int close()
     {
-        const int ret =
-            (value_ == 0) ? 0 : (dev_->lib().*Release)(dev_->fd(), value_);
+        /* What a lost card had went with it. */
+        const int ret = ((value_ == 0) || dev_->is_lost())
+                            ? 0
+                            : (dev_->lib().*Release)(dev_->fd(), value_);
         if (ret == 0) {
             value_ = 0;
         }
