@@ -5,6 +5,7 @@
  * unmap a module that does and keep its registrations.
  */
 #include "uct/gaudi/base/config.h"
+#include "uct/gaudi/base/driver_hooks.h"
 #include "uct/gaudi/base/memory_events.h"
 #include "uct/gaudi/base/memory_type.h"
 #include "uct/gaudi/base/perftest.h"
@@ -29,6 +30,7 @@ ucs_status_t load()
     }
     base::init_topology();
     base::init_memory_events();
+    base::hook_loaded_driver();
     base::init_perftest();
     copy::register_component();
     return UCS_OK;

@@ -3,6 +3,7 @@
 #include "uct/gaudi/base/device_pool.h"
 #include "uct/gaudi/base/topology.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace gaudi::base {
@@ -12,6 +13,9 @@ namespace {
 /* Address space for the allocations of one card, bytes: many times its memory,
  * and room for 64 cards in Gaudi2's DRAM range of 256 TiB. */
 constexpr uint64_t window_bytes = uint64_t{1} << 41;
+
+/* Where the DRAM addresses of Gaudi2 end. */
+constexpr uint64_t gaudi2_dram_end = 0x1002000000000000;
 
 /* Part of a device address in which DRAM pages are counted. */
 constexpr uint64_t page_count_mask = 0xffffffffffff;
@@ -46,6 +50,13 @@ uint64_t card::next_hint(uint64_t size)
 
     const uint64_t counted = wished & page_count_mask;
     return (wished - counted) + (counted + page - 1) / page * page;
+}
+
+std::pair<uint64_t, uint64_t> card::dram_window() const
+{
+    const auto &info     = device_->hw_info();
+    const uint64_t start = info.dram_base_address;
+    return {start, std::max(gaudi2_dram_end, start + info.dram_size)};
 }
 
 bool card::window_contains(uint64_t address) const

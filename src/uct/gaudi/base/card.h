@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace gaudi::base {
 
@@ -31,6 +32,13 @@ public:
     [[nodiscard]] unsigned slot() const { return slot_; }
     [[nodiscard]] shim::device &device() const { return *device_; }
     [[nodiscard]] ucs_sys_device_t sys_device() const { return sys_device_; }
+
+    /** Whether the application closed it. It stays as long as the table is
+     *  open, and does nothing. */
+    [[nodiscard]] bool is_lost() const { return device_->is_lost(); }
+
+    /** Device addresses of its memory: [start, end). */
+    [[nodiscard]] std::pair<uint64_t, uint64_t> dram_window() const;
 
     /** Its memory, for allocations of ours. */
     [[nodiscard]] device_pool &pool() const { return *pool_; }

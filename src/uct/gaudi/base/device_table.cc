@@ -3,6 +3,7 @@
 #include "uct/gaudi/base/config.h"
 #include "uct/gaudi/base/device_list.h"
 #include "uct/gaudi/base/driver.h"
+#include "uct/gaudi/base/driver_hooks.h"
 #include "uct/gaudi/base/memory_events.h"
 #include "uct/gaudi/base/process.h"
 #include "uct/gaudi/base/status.h"
@@ -22,6 +23,9 @@ ucs_log_level_t failure_level(bool quiet)
 {
     return quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR;
 }
+
+/* UCP registers ranges whose ends are multiples of this. */
+constexpr size_t ucp_alignment = 16;
 
 /* Of the thread that forks: whether it has the lock on the cards. */
 thread_local bool locked_for_fork = false;
@@ -64,7 +68,13 @@ void device_table::after_fork_in_parent()
 void device_table::after_fork_in_child()
 {
     if (locked_for_fork) {
-        for (const auto &inherited : current_.load()->cards_) {
+        device_table &table = *current_.load();
+        for (const auto &inherited : table.cards()) {
+            const size_t index = inherited->slot();
+            if (table.states_[index].adopted) {
+                remember_inherited(table.states_[index].node);
+                continue;
+            }
             const shim::device &device = inherited->device();
             (void)device.lib().hlthunk_close(device.fd());
         }
@@ -80,18 +90,29 @@ bool device_table::any_card()
 
 ucs_status_t device_table::open()
 {
-    std::lock_guard<std::mutex> guard(cards_lock_);
-    if (users_ == 0) {
-        ucs_status_t status = open_cards();
-        if (status != UCS_OK) {
-            return status;
+    hook_loaded_driver();
+    bool first;
+    announcements news;
+    {
+        std::lock_guard<std::mutex> guard(cards_lock_);
+        first = (users_ == 0);
+        if (first) {
+            ucs_status_t status = open_cards(news);
+            if (status != UCS_OK) {
+                forget_cards();
+                return status;
+            }
         }
+        ++users_;
     }
-    ++users_;
+    announce(news);
+    if (!first) {
+        look_around();
+    }
     return UCS_OK;
 }
 
-ucs_status_t device_table::open_cards()
+ucs_status_t device_table::open_cards(announcements &news)
 {
     const shim::library *library = driver();
     if (library == nullptr) {
@@ -116,14 +137,23 @@ ucs_status_t device_table::open_cards()
         return UCS_ERR_INVALID_PARAM;
     }
 
-    std::vector<std::unique_ptr<card>> opened;
+    /* What the application has open comes first: it is there on purpose. */
+    drop_closed(news);
+    adopt_open_cards(*library, box, visible, news);
+    const bool enough =
+        (card_count_ > 0) && (std::strcmp(config().devices, "auto") == 0);
+    size_t got  = 0;
     size_t busy = 0;
     for (size_t place : wanted.cards) {
-        if (opened.size() == wanted.wanted) {
+        if ((got == wanted.wanted) || enough) {
             break;
         }
         const visible_card &next  = visible.cards[place];
         const std::string &bus_id = next.info.bus_id;
+        if (find_adopted(bus_id) != nullptr) {
+            ++got;
+            continue;
+        }
         std::unique_ptr<shim::device> device;
         int ret = shim::device::open(*library, bus_id, device);
         if (ret == -EBUSY) {
@@ -137,24 +167,26 @@ ucs_status_t device_table::open_cards()
                      bus_id.c_str(), std::strerror(-ret));
             continue;
         }
-        const auto slot = static_cast<unsigned>(opened.size());
-        opened.push_back(std::make_unique<card>(next, slot, std::move(device)));
+        node_identity node;
+        (void)identify(device->fd(), node);
+        add_card(std::make_unique<card>(next, card_count_, std::move(device)),
+                 node, false, news);
         ucs_debug("%s (%s) opened", next.name().c_str(), bus_id.c_str());
+        ++got;
     }
 
-    if (wanted.named && (opened.size() < wanted.wanted)) {
+    if (wanted.named && (got < wanted.wanted)) {
         ucs_error("UCX_GAUDI_DEVICES=%s: %zu of %zu cards are free",
-                  config().devices, opened.size(), wanted.wanted);
+                  config().devices, got, wanted.wanted);
         return UCS_ERR_BUSY;
     }
-    if (opened.empty()) {
+    if (card_count_ == 0) {
         ucs_diag("gaudi: none of %zu cards can be used, %zu are in use by "
                  "other processes",
                  wanted.cards.size(), busy);
         return (busy > 0) ? UCS_ERR_BUSY : UCS_ERR_NO_DEVICE;
     }
     watch_forks();
-    cards_ = std::move(opened);
     return UCS_OK;
 }
 
@@ -168,7 +200,7 @@ void device_table::close()
     size_t registrations;
     {
         std::shared_lock<rw_spinlock> memory_guard(memory_lock_);
-        allocations   = device_memory_.size();
+        allocations   = device_memory_.size() - of_application_;
         registrations = host_memory_.size();
     }
     if (allocations + registrations > 0) {
@@ -179,13 +211,13 @@ void device_table::close()
         ++users_;
         return;
     }
-    cards_.clear();
+    forget_cards();
 }
 
 card *device_table::find_card(const char *name) const
 {
-    for (const auto &candidate : cards_) {
-        if (candidate->name() == name) {
+    for (const auto &candidate : cards()) {
+        if (!candidate->is_lost() && (candidate->name() == name)) {
             return candidate.get();
         }
     }
@@ -194,12 +226,17 @@ card *device_table::find_card(const char *name) const
 
 card &device_table::card_for_hint(const void *hint) const
 {
-    for (const auto &candidate : cards_) {
+    card *usable = nullptr;
+    for (const auto &candidate : cards()) {
+        if (candidate->is_lost()) {
+            continue;
+        }
         if (candidate->window_contains(reinterpret_cast<uintptr_t>(hint))) {
             return *candidate;
         }
+        usable = (usable == nullptr) ? candidate.get() : usable;
     }
-    return *cards_.front();
+    return (usable != nullptr) ? *usable : *cards().front();
 }
 
 ucs_status_t device_table::allocate(card &owner, size_t length, bool quiet,
@@ -248,7 +285,7 @@ ucs_status_t device_table::free(device_memory *memory)
     }
 
     /* Before the address can be given out again. */
-    announce_free(address, length);
+    announce_gone(memory->start, memory->end);
     memory->owner->pool().release(*memory->block, memory->start, length,
                                   memory->exported);
     delete memory;
@@ -299,12 +336,35 @@ device_memory *device_table::register_device(const void *address, size_t length)
     const auto start = reinterpret_cast<uintptr_t>(address);
 
     std::shared_lock<rw_spinlock> guard(memory_lock_);
-    auto *memory = static_cast<device_memory *>(
-        device_memory_.find_cover(start, start + length));
+    device_memory *memory = resolve(start, start + length).memory;
+    if ((memory == nullptr) && (length >= ucp_alignment) &&
+        ((start + length) % ucp_alignment == 0)) {
+        /* Applications allocate any size, and UCP rounds it up. The driver has
+         * mapped whole pages. */
+        memory = resolve(start, start + length - (ucp_alignment - 1)).memory;
+        if ((memory != nullptr) && !memory->of_application) {
+            memory = nullptr;
+        }
+    }
     if (memory != nullptr) {
         ++memory->registrations;
     }
     return memory;
+}
+
+void device_table::deregister_device(device_memory *memory)
+{
+    std::unique_ptr<application_memory> last;
+    {
+        std::lock_guard<rw_spinlock> guard(memory_lock_);
+        --memory->registrations;
+        if (memory->of_application) {
+            auto *mapping = static_cast<application_memory *>(memory);
+            if (mapping->unmapped && (memory->registrations == 0)) {
+                last.reset(mapping);
+            }
+        }
+    }
 }
 
 ucs_status_t device_table::find(const void *address, size_t length,
@@ -324,8 +384,7 @@ ucs_status_t device_table::find(const void *address, size_t length,
         location_p.mapped = mapped;
         return UCS_OK;
     }
-    const auto *memory = static_cast<const device_memory *>(
-        device_memory_.find_cover(start, end));
+    const device_memory *memory = resolve(start, end).memory;
     if (memory == nullptr) {
         return UCS_ERR_INVALID_ADDR;
     }
@@ -338,19 +397,21 @@ ucs_status_t device_table::find(const void *address, size_t length,
 }
 
 bool device_table::query(const void *address, size_t length, uint64_t &base_p,
-                         size_t &length_p, card *&owner_p) const
+                         size_t &length_p, card *&owner_p, bool *exact_p) const
 {
     const auto start = reinterpret_cast<uintptr_t>(address);
 
     std::shared_lock<rw_spinlock> guard(memory_lock_);
-    const auto *memory = static_cast<const device_memory *>(
-        device_memory_.find_cover(start, start + length));
+    const device_memory *memory = resolve(start, start + length).memory;
     if (memory == nullptr) {
         return false;
     }
     base_p   = memory->start;
     length_p = memory->end - memory->start;
     owner_p  = memory->owner;
+    if (exact_p != nullptr) {
+        *exact_p = (memory != &states_[memory->owner->slot()].unseen);
+    }
     return true;
 }
 
@@ -362,12 +423,20 @@ void device_table::collect_allocations(
         size_t count;
         {
             std::shared_lock<rw_spinlock> guard(memory_lock_);
-            count = device_memory_.size();
+            count = device_memory_.size() + unseen_;
         }
         allocations.reserve(count);
         std::shared_lock<rw_spinlock> guard(memory_lock_);
-        if (device_memory_.size() > allocations.capacity()) {
+        if (device_memory_.size() + unseen_ > allocations.capacity()) {
             continue;
+        }
+        /* First, so that what is known exactly is told over it. */
+        for (size_t i = 0; i < card_count_; ++i) {
+            if (states_[i].has_unseen) {
+                const device_memory &all = states_[i].unseen;
+                allocations.emplace_back(reinterpret_cast<void *>(all.start),
+                                         all.end - all.start);
+            }
         }
         device_memory_.for_each([&](const interval_node &node) {
             allocations.emplace_back(reinterpret_cast<void *>(node.start),

@@ -6,22 +6,35 @@
  * child gets an empty table of its own: it lets go of the file descriptors that
  * it inherited and never touches what the parent has on the cards.
  *
+ * Cards that the application has open are used through its descriptors, and
+ * never closed by us. When it closes one, the card is lost: what is left of it
+ * refuses to do anything. When it opens the card again, that is another card to
+ * the table. Device memory that the application maps on any card is known from
+ * the hooks on the driver (driver_hooks.h); where it was mapped unseen, all
+ * addresses of that card count as device memory, after everything that is known
+ * exactly.
+ *
  * Threads: any. Locks:
  *   cards_lock_   opening, closing; held across driver calls, which may enter
  *                 UCM. Nothing that UCM calls takes it
  *   device_pool's held across driver calls; nothing that UCM calls takes it
+ *   application_registry's  what the hooks of the driver saw; held across
+ *                 small allocations alone, under cards_lock_ or none
  *   memory_lock_  the look-up tables; a spinlock, held across nothing. What UCM
  *                 calls takes this one alone
  * and none is held when UCM events are dispatched.
  */
 #pragma once
 
+#include "uct/gaudi/base/application_memory.h"
 #include "uct/gaudi/base/memory.h"
 #include "uct/gaudi/base/registration_cache.h"
 #include "uct/gaudi/base/rw_spinlock.h"
 
+#include <array>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace gaudi::base {
 
@@ -37,8 +50,19 @@ struct memory_location {
                                 engines that reach host memory reach it */
 };
 
+/** Which card an application asks the driver for. */
+struct card_wish {
+    const char *bus_id       = nullptr; /**< NULL: any, or by module */
+    int64_t module_id        = -1;      /**< -1: any, or by bus id */
+    hlthunk_device_name name = HLTHUNK_DEVICE_DONT_CARE;
+};
+
 class device_table {
 public:
+    /** Cards that a process can have open between the first open and the last
+     *  close; one that the application reopens counts once more. */
+    static constexpr size_t max_cards = 64;
+
     /** The table of this process; a forked child has another than its parent.
      */
     static device_table &instance();
@@ -62,10 +86,10 @@ public:
     /** Undo one open. */
     void close();
 
-    /** The open cards; valid between open and close. */
+    /** The open cards, lost ones among them; valid between open and close. */
     [[nodiscard]] std::span<const std::unique_ptr<card>> cards() const
     {
-        return cards_;
+        return {cards_.data(), card_count_.load(std::memory_order_acquire)};
     }
 
     /** The card of this name, or nullptr. */
@@ -119,16 +143,23 @@ public:
     void withdraw_unmapped(uint64_t start, uint64_t end);
 
     /** Count a registration of device memory. @return nullptr when no
-     *  allocation covers the range. */
+     *  allocation covers the range, or several cards have it. */
     [[nodiscard]] device_memory *register_device(const void *address,
                                                  size_t length);
+
+    /** Undo a registration of device memory. */
+    void deregister_device(device_memory *memory);
+
+    /** Why @ref find or @ref register_device refuse a range of device
+     *  addresses, to follow "... bytes at ...". */
+    [[nodiscard]] const char *why_not(const void *address, size_t length) const;
 
     /**
      * Tell what an address range is.
      *
      * @param location_p  Filled on success.
      * @return UCS_ERR_INVALID_ADDR for a device address that no allocation
-     *         covers as a whole.
+     *         covers as a whole, and for one that is in use on several cards.
      */
     [[nodiscard]] ucs_status_t find(const void *address, size_t length,
                                     memory_location &location_p);
@@ -136,11 +167,14 @@ public:
     /**
      * Find the allocation around an address range.
      *
-     * @return false when the range does not lie in one allocation.
+     * @param exact_p  false: the memory was mapped unseen, and the range that
+     *                 is told is all that it can be in; may be NULL.
+     * @return false when the range does not lie in one allocation, or in
+     *         allocations of several cards.
      */
     [[nodiscard]] bool query(const void *address, size_t length,
-                             uint64_t &base_p, size_t &length_p,
-                             card *&owner_p) const;
+                             uint64_t &base_p, size_t &length_p, card *&owner_p,
+                             bool *exact_p = nullptr) const;
 
     /**
      * Export device memory as a dma-buf of the host pages around it.
@@ -203,22 +237,107 @@ public:
     void collect_allocations(
         std::vector<std::pair<void *, size_t>> &allocations) const;
 
+    /* What the hooks of the driver report, see driver_hooks.h; each on the
+     * thread that made the call. */
+
+    /** The application has opened a compute node, perhaps one that it closed
+     *  behind our back before. */
+    void application_opened(int fd);
+    /** It is about to close a descriptor, whatever that is; */
+    void application_closing(int fd);
+    /** and has done so. */
+    void application_closed(int fd);
+    void application_allocated(int fd, uint64_t handle, uint64_t size);
+    void application_freed(int fd, uint64_t handle);
+    void application_mapped(int fd, uint64_t handle, uint64_t va);
+    /** It is about to unmap an address. @return What to give to
+     *  @ref application_unmapped; nullptr when it is not known. */
+    [[nodiscard]] std::unique_ptr<application_memory>
+    application_unmapping(int fd, uint64_t va);
+    void application_unmapped(std::unique_ptr<application_memory> memory,
+                              bool done);
+
+    /**
+     * Let the application use a card that we opened before it could.
+     *
+     * @return A new descriptor of the open card, close-on-exec, owned by the
+     *         caller; -1 when none of ours is wished for, or the application
+     *         has it already.
+     */
+    [[nodiscard]] int lend(const card_wish &wish);
+
+    /** Take notice of cards that the application has opened or closed without
+     *  a hook to tell. */
+    void look_around();
+
 private:
+    /* Of the card with the same index in cards_. */
+    struct card_state {
+        node_identity node;
+        bool adopted = false;
+        int lent     = -1; /* the application's duplicate of our descriptor */
+        bool has_unseen = false; /* it has memory that was mapped unseen: */
+        device_memory unseen;    /* all addresses of the card */
+    };
+
+    /* Events to be told when no lock is held. */
+    struct announcements {
+        std::vector<std::pair<uint64_t, uint64_t>> appeared; /* start, end */
+        std::vector<std::pair<uint64_t, uint64_t>> gone;
+    };
+
     /* User addresses are below this, with five-level paging too; the device
      * addresses of Gaudi2 and Gaudi3 are above. */
     static constexpr unsigned host_address_bits = 56;
 
-    ucs_status_t open_cards();
+    ucs_status_t open_cards(announcements &news);
+
+    static void remember_inherited(const node_identity &node);
+
+    /* Under cards_lock_. */
+    void add_card(std::unique_ptr<card> added, const node_identity &node,
+                  bool adopted, announcements &news);
+    void adopt_open_cards(const shim::library &library,
+                          const std::vector<shim::card_info> &box,
+                          const visible_cards &visible, announcements &news);
+    [[nodiscard]] bool knows(const node_identity &node) const;
+    [[nodiscard]] card *find_adopted(const std::string &bus_id) const;
+    void drop_closed(announcements &news);
+    void lose_card(size_t index, announcements &news);
+    void forget_cards();
+    void return_lent(size_t index);
+
+    void claim(application_memory &memory);
+    void drop(std::unique_ptr<application_memory> memory, announcements &news);
+    void drop_all(const application_registry::selection &which,
+                  announcements &news, std::vector<uint64_t> *handles_p);
+    static void dispose(std::unique_ptr<application_memory> memory);
+    void announce(const announcements &news) const;
+    void announce_gone(uint64_t start, uint64_t end) const;
+
+    /* Under memory_lock_. */
+    struct resolution {
+        device_memory *memory = nullptr;
+        bool ambiguous        = false; /* several cards have it */
+    };
+    [[nodiscard]] resolution resolve(uint64_t start, uint64_t end) const;
+    [[nodiscard]] resolution resolve_unseen(uint64_t start, uint64_t end) const;
 
     static std::atomic<device_table *> current_;
 
     std::mutex cards_lock_;
     unsigned users_ = 0;
-    std::vector<std::unique_ptr<card>> cards_;
+    std::array<std::unique_ptr<card>, max_cards> cards_;
+    std::array<card_state, max_cards> states_; /* node: constant when counted */
+    std::atomic<size_t> card_count_{0};
 
     mutable rw_spinlock memory_lock_;
     interval_tree device_memory_;
     interval_tree host_memory_;
+    size_t of_application_ = 0; /* ranges in device_memory_ */
+    size_t unseen_         = 0; /* cards with memory that was mapped unseen */
+
+    application_registry application_;
 
     registration_cache registrations_{*this};
 };

@@ -62,16 +62,14 @@ ucs_status_t device_table::export_dmabuf(const void *address, size_t length,
     device_memory *memory = nullptr;
     if ((length > 0) && (length <= UINT64_MAX - start)) {
         std::shared_lock<rw_spinlock> guard(memory_lock_);
-        memory = static_cast<device_memory *>(
-            device_memory_.find_cover(start, start + length));
+        memory = resolve(start, start + length).memory;
         if (memory != nullptr) {
             ++memory->registrations; /* it cannot be freed meanwhile */
         }
     }
     if (memory == nullptr) {
-        ucs_error("gaudi: cannot export %zu bytes at %p: they are in no "
-                  "allocation of device memory",
-                  length, address);
+        ucs_error("gaudi: cannot export %zu bytes at %p: they %s", length,
+                  address, why_not(address, length));
         return UCS_ERR_INVALID_ADDR;
     }
 
@@ -92,7 +90,7 @@ ucs_status_t device_table::export_dmabuf(const void *address, size_t length,
                   memory->is_imported() ? "they are imported"
                                         : std::strerror(-ret));
     }
-    --memory->registrations;
+    deregister_device(memory);
     return dmabuf_status(ret);
 }
 
@@ -170,7 +168,7 @@ ucs_status_t device_table::release_import(const void *address)
                   memory->owner->name().c_str(), address, registrations);
         return UCS_ERR_BUSY;
     }
-    announce_free(reinterpret_cast<void *>(start), memory->end - start);
+    announce_gone(start, memory->end);
     delete memory; /* unmaps it */
     return UCS_OK;
 }

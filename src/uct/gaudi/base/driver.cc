@@ -3,6 +3,7 @@
 #include "hlthunk_shim/driver_choice.h"
 #include "hlthunk_shim/warning.h"
 #include "uct/gaudi/base/config.h"
+#include "uct/gaudi/base/driver_hooks.h"
 
 #include <climits>
 #include <cstdlib>
@@ -53,7 +54,7 @@ std::unique_ptr<const shim::library> load()
     }
 
     shim::set_warning_handler(warn);
-    auto loaded = std::make_unique<const shim::library>(choice.path);
+    auto loaded = std::make_unique<shim::library>(choice.path);
     if (!loaded->usable()) {
         ucs_error("gaudi: the driver library cannot be used "
                   "(UCX_GAUDI_DRIVER=%s): %s",
@@ -61,6 +62,7 @@ std::unique_ptr<const shim::library> load()
         return nullptr;
     }
     ucs_debug("gaudi: driver library %s", choice.path.c_str());
+    hook_driver(*loaded);
     return loaded;
 }
 

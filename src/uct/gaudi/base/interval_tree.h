@@ -104,6 +104,17 @@ public:
     [[nodiscard]] size_t size() const { return size_; }
     [[nodiscard]] bool empty() const { return size_ == 0; }
 
+    /**
+     * Call a function with every range that overlaps [start, end), in order of
+     * their starts, until it returns false.
+     */
+    template <typename Function>
+    void for_each_overlap(uint64_t start, uint64_t end,
+                          Function &&function) const
+    {
+        visit_overlaps(root_, start, end, function);
+    }
+
     /** Call a function with every node, in order of their starts. */
     template <typename Function>
     void for_each(Function &&function) const
@@ -244,6 +255,23 @@ private:
             function(*root);
             visit(root->right_, function);
         }
+    }
+
+    template <typename Function>
+    static bool visit_overlaps(interval_node *root, uint64_t start,
+                               uint64_t end, Function &function)
+    {
+        if ((root == nullptr) || (root->max_end_ <= start)) {
+            return true;
+        }
+        if (!visit_overlaps(root->left_, start, end, function)) {
+            return false;
+        }
+        if (root->start >= end) {
+            return true;
+        }
+        return ((root->end <= start) || function(*root)) &&
+               visit_overlaps(root->right_, start, end, function);
     }
 
     uint64_t next_priority() /* xorshift64 */

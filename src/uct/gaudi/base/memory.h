@@ -25,6 +25,7 @@ struct device_memory : interval_node {
     shim::mapping import;                   /* imported: of the whole dma-buf */
     std::atomic<unsigned> registrations{0}; /* mem_reg of it, not yet undone */
     std::atomic<bool> exported{false};      /* a dma-buf was made of it */
+    bool of_application = false;            /* an application_memory */
 
     [[nodiscard]] bool is_imported() const { return import.va() != 0; }
 };

@@ -402,7 +402,7 @@ ucs_status_t registration_cache::get_device(void *address, size_t length,
     }
     auto *handle = new (std::nothrow) memory_handle;
     if (handle == nullptr) {
-        --memory->registrations;
+        table_.deregister_device(memory);
         return UCS_ERR_NO_MEMORY;
     }
     handle->what   = memory_handle::kind::device;
@@ -449,11 +449,11 @@ ucs_status_t registration_cache::put(memory_handle *handle)
         if (handle->cached) {
             ucs_status_t status = put_region(device_, handle);
             if (status == UCS_OK) {
-                --memory->registrations;
+                table_.deregister_device(memory);
             }
             return status;
         }
-        --memory->registrations;
+        table_.deregister_device(memory);
     }
     --uncached_;
     delete handle;

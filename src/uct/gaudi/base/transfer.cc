@@ -111,6 +111,9 @@ ucs_status_t transfer_engine::check_owner() const
 
 ucs_status_t transfer_engine::channel_to(card &owner, channel *&way)
 {
+    if (owner.slot() >= channels_.size()) {
+        channels_.resize(owner.slot() + 1);
+    }
     auto &entry = channels_[owner.slot()];
     if (entry == nullptr) {
         ucs_status_t status = guarded([&] {
@@ -332,9 +335,8 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
 
     memory_location from;
     if (device_table::instance().find(src, length, from) != UCS_OK) {
-        ucs_error("gaudi: %zu bytes at %p are in no allocation of device "
-                  "memory",
-                  length, src);
+        ucs_error("gaudi: %zu bytes at %p %s", length, src,
+                  device_table::instance().why_not(src, length));
         return UCS_ERR_INVALID_ADDR;
     }
     channel *way;

@@ -88,15 +88,13 @@ ucs_status_t transfer_engine::plan(void *dst, const void *src, size_t length,
     memory_location from;
 
     if (table.find(dst, length, to) != UCS_OK) {
-        ucs_error("gaudi: %zu bytes at %p are in no allocation of device "
-                  "memory",
-                  length, dst);
+        ucs_error("gaudi: %zu bytes at %p %s", length, dst,
+                  table.why_not(dst, length));
         return UCS_ERR_INVALID_ADDR;
     }
     if (table.find(src, length, from) != UCS_OK) {
-        ucs_error("gaudi: %zu bytes at %p are in no allocation of device "
-                  "memory",
-                  length, src);
+        ucs_error("gaudi: %zu bytes at %p %s", length, src,
+                  table.why_not(src, length));
         if (to.mapped != nullptr) {
             to.mapped->put();
         }

@@ -360,14 +360,19 @@ ucs_status_t query_devices(uct_md_h, uct_tl_device_resource_t **devices_p,
         ucs_error("gaudi: out of host memory");
         return UCS_ERR_NO_MEMORY;
     }
-    for (size_t i = 0; i < cards.size(); ++i) {
-        ucs_snprintf_zero(devices[i].name, sizeof(devices[i].name), "%s",
-                          cards[i]->name().c_str());
-        devices[i].type       = UCT_DEVICE_TYPE_ACC;
-        devices[i].sys_device = cards[i]->sys_device();
+    unsigned count = 0;
+    for (const auto &open : cards) {
+        if (open->is_lost()) {
+            continue;
+        }
+        uct_tl_device_resource_t &device = devices[count++];
+        ucs_snprintf_zero(device.name, sizeof(device.name), "%s",
+                          open->name().c_str());
+        device.type       = UCT_DEVICE_TYPE_ACC;
+        device.sys_device = open->sys_device();
     }
     *devices_p     = devices;
-    *num_devices_p = static_cast<unsigned>(cards.size());
+    *num_devices_p = count;
     return UCS_OK;
 }
 
@@ -388,6 +393,10 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
         uct_base_iface_t, &iface_ops, &iface_internal_ops, md, worker, params,
         tl_config UCS_STATS_ARG(params->stats_root) UCS_STATS_ARG("gaudi_cpy"));
 
+    (void)gaudi::base::guarded([] {
+        gaudi::base::device_table::instance().look_around();
+        return UCS_OK;
+    });
     const char *name = params->mode.device.dev_name;
     gaudi::base::card *own =
         gaudi::base::device_table::instance().find_card(name);

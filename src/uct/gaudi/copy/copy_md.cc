@@ -266,13 +266,21 @@ ucs_status_t mem_query(uct_md_h, const void *address, size_t length,
     base::card *owner           = nullptr;
     ucs_sys_device_t sys_device = UCS_SYS_DEVICE_ID_UNKNOWN;
     uint64_t end                = start + length;
-    if (uint64_t base; table().query(address, length, base, allocated, owner)) {
+    bool exact                  = false;
+    if (uint64_t base;
+        table().query(address, length, base, allocated, owner, &exact)) {
         sys_device = owner->sys_device();
+        if (!exact) { /* other cards may have memory around it */
+            base      = start;
+            allocated = length;
+        }
         ucs_memtype_cache_update(reinterpret_cast<void *>(base), allocated,
                                  base::memory_type(), sys_device);
         /* UCP registers the range that it is told. */
-        table().registrations().choose_range(*owner, base, base + allocated,
-                                             start, end);
+        if (exact) {
+            table().registrations().choose_range(*owner, base, base + allocated,
+                                                 start, end);
+        }
     }
 
     if (attr->field_mask & UCT_MD_MEM_ATTR_FIELD_MEM_TYPE) {

@@ -1,0 +1,51 @@
+/**
+ * A callable original of a function whose first instructions are about to be
+ * overwritten by a jump.
+ *
+ * UCX 1.13 makes one only of a few kinds of instructions, which compiled
+ * functions seldom start with. This one moves what compilers put there: it
+ * knows the instructions' lengths, and adjusts those that are relative to their
+ * own address. What it does not know it refuses. x86-64.
+ */
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gaudi::base {
+
+/** Bytes that a trampoline takes at most. */
+inline constexpr size_t trampoline_bytes = 96;
+
+/** Bytes of a jump that reaches code at most 2 GB away. */
+inline constexpr size_t near_jump_bytes = 5;
+
+/** Bytes of a jump that reaches all code. */
+inline constexpr size_t far_jump_bytes = 14;
+
+/** Write a jump to any code. */
+void write_far_jump(uint8_t *code, const void *target);
+
+/**
+ * Map memory for code that a near jump from a function reaches, writable.
+ *
+ * @return nullptr when there is none.
+ */
+[[nodiscard]] uint8_t *map_code_near(const void *function, size_t bytes);
+
+/** Make it executable, and no longer writable. */
+[[nodiscard]] bool finish_code(uint8_t *code, size_t bytes);
+
+/**
+ * Write a trampoline.
+ *
+ * @param function  Code to move instructions from; it stays as it is.
+ * @param bytes     How many of its bytes are to be overwritten.
+ * @param code      Where to write, at most @ref trampoline_bytes.
+ * @return Whether it was possible: not for unknown instructions, for a target
+ *         or operand farther than 2 GB, and for a jump back into the bytes.
+ */
+[[nodiscard]] bool write_trampoline(const uint8_t *function, size_t bytes,
+                                    uint8_t *code);
+
+} // namespace gaudi::base

@@ -1,0 +1,557 @@
+/* Memory and cards that the program got from the driver library itself. */
+#include "gtest/uct/fixture.h"
+
+#include "common/child.h"
+#include "common/process_state.h"
+#include "common/raw_card.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+extern "C" {
+#include <config.h>
+#include <ucm/api/ucm.h>
+#include <ucs/memory/memory_type.h>
+#include <ucs/memory/memtype_cache.h>
+#include <ucs/sys/topo/base/topo.h>
+}
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr uint64_t page = 48 << 20;
+
+/* The card maps what it reads, so that has to be writable. */
+outcome write_text(raw_card &card, uint64_t address, std::string text)
+{
+    return card.write(address, text.data(), static_cast<uint32_t>(text.size()));
+}
+
+/* One line per UCM event of device memory. */
+struct event_log {
+    event_log()
+    {
+        EXPECT_EQ(UCS_OK, ucm_set_event_handler(UCM_EVENT_MEM_TYPE_ALLOC |
+                                                    UCM_EVENT_MEM_TYPE_FREE,
+                                                0, note, this));
+    }
+    ~event_log()
+    {
+        ucm_unset_event_handler(
+            UCM_EVENT_MEM_TYPE_ALLOC | UCM_EVENT_MEM_TYPE_FREE, note, this);
+    }
+
+    static void note(ucm_event_type_t type, ucm_event_t *event, void *arg)
+    {
+        static_cast<event_log *>(arg)->lines.push_back(
+            {type == UCM_EVENT_MEM_TYPE_ALLOC,
+             reinterpret_cast<uintptr_t>(event->mem_type.address),
+             event->mem_type.size});
+    }
+
+    struct line {
+        bool appeared;
+        uint64_t address;
+        uint64_t size;
+        bool operator==(const line &) const = default;
+    };
+    std::vector<line> take() { return std::exchange(lines, {}); }
+
+    std::vector<line> lines;
+};
+
+class application_memory : public ::testing::Test {
+protected:
+    void SetUp() override
+    {
+        load_module();
+        collect_logs();
+        (void)take_logs();
+        (void)find_component(); /* has the driver loaded, and hooked */
+    }
+
+    void TearDown() override
+    {
+        tl.reset();
+        if (md != nullptr) {
+            uct_md_close(md);
+        }
+        EXPECT_THAT(take_logs(), ::testing::IsEmpty());
+    }
+
+    void open()
+    {
+        ASSERT_EQ(UCS_OK, open_md(md));
+        tl = std::make_unique<transport>(md);
+    }
+
+    uct_md_mem_attr_t query(uint64_t address, size_t length)
+    {
+        uct_md_mem_attr_t attr{};
+        attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE |
+                          UCT_MD_MEM_ATTR_FIELD_SYS_DEV |
+                          UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS |
+                          UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
+        EXPECT_EQ(UCS_OK,
+                  uct_md_mem_query(md, reinterpret_cast<void *>(address),
+                                   length, &attr));
+        return attr;
+    }
+
+    ucs_status_t put(uint64_t address, const std::string &bytes)
+    {
+        return uct_ep_put_short(tl->ep, bytes.data(),
+                                static_cast<unsigned>(bytes.size()), address,
+                                UCT_INVALID_RKEY);
+    }
+
+    ucs_status_t get(uint64_t address, std::string &bytes)
+    {
+        return uct_ep_get_short(tl->ep, bytes.data(),
+                                static_cast<unsigned>(bytes.size()), address,
+                                UCT_INVALID_RKEY);
+    }
+
+    /* Bytes go to the card of the program, and nowhere else. */
+    void expect_copies(raw_card &card, uint64_t address)
+    {
+        std::string seen(9, '.');
+        EXPECT_EQ(UCS_OK, put(address, "to device"));
+        EXPECT_EQ(completed, card.read(seen.data(), address, 9));
+        EXPECT_EQ("to device", seen);
+        EXPECT_EQ(completed, write_text(card, address, "from card"));
+        EXPECT_EQ(UCS_OK, get(address, seen));
+        EXPECT_EQ("from card", seen);
+    }
+
+    void expect_refused(uint64_t address, const char *why)
+    {
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR, put(address, "nowhere"));
+        EXPECT_THAT(take_logs(),
+                    ::testing::ElementsAre(::testing::HasSubstr(why)));
+    }
+
+    uct_md_h md = nullptr;
+    std::unique_ptr<transport> tl;
+};
+
+TEST_F(application_memory, mapped_before_the_open_is_copied_and_told_exactly)
+{
+    raw_card card(2);
+    const uint64_t va = card.map(card.allocate(100000));
+    open();
+    const auto attr = query(va + 77, 10);
+    EXPECT_STREQ("gaudi", ucs_memory_type_names[attr.mem_type]);
+    EXPECT_EQ(va, reinterpret_cast<uintptr_t>(attr.base_address));
+    EXPECT_EQ(100000u, attr.alloc_length);
+    EXPECT_STREQ("gaudi2", ucs_topo_sys_device_get_name(attr.sys_dev));
+    expect_copies(card, va + 4097);
+    expect_refused(va + 100000 - 1, "are in no allocation");
+}
+
+TEST_F(application_memory, mapped_after_the_open_is_copied)
+{
+    raw_card card(1);
+    open();
+    const uint64_t va = card.map(card.allocate(page));
+    expect_copies(card, va);
+    EXPECT_EQ(
+        va, reinterpret_cast<uintptr_t>(query(va + page - 1, 1).base_address));
+}
+
+TEST_F(application_memory, events_tell_address_and_size_around_the_driver_calls)
+{
+    event_log events;
+    raw_card card;
+    const uint64_t handle = card.allocate(12345);
+    EXPECT_THAT(events.take(), ::testing::IsEmpty());
+    const uint64_t va = card.map(handle);
+    EXPECT_THAT(events.take(),
+                ::testing::ElementsAre(event_log::line{true, va, 12345}));
+    EXPECT_EQ(0, hl().hlthunk_memory_unmap(card.fd(), va));
+    EXPECT_THAT(events.take(),
+                ::testing::ElementsAre(event_log::line{false, va, 12345}));
+    EXPECT_EQ(0, hl().hlthunk_device_memory_free(card.fd(), handle));
+
+    /* The same address, with another size. */
+    const uint64_t again = card.map(card.allocate(999), va);
+    EXPECT_EQ(va, again);
+    EXPECT_THAT(events.take(),
+                ::testing::ElementsAre(event_log::line{true, va, 999}));
+    ASSERT_EQ(0, hl().hlthunk_close(card.fd()));
+    card.release();
+    EXPECT_THAT(events.take(),
+                ::testing::ElementsAre(event_log::line{false, va, 999}));
+}
+
+TEST_F(application_memory, a_refused_unmap_announces_it_again)
+{
+    raw_card card;
+    open();
+    const uint64_t va = card.map(card.allocate(page));
+    const int dmabuf  = hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
+         card.fd(), va, page, 0, O_RDWR | O_CLOEXEC);
+    ASSERT_GE(dmabuf, 0);
+    event_log events;
+    EXPECT_EQ(-EINVAL, hl().hlthunk_memory_unmap(card.fd(), va));
+    EXPECT_THAT(events.take(),
+                ::testing::ElementsAre(event_log::line{false, va, page},
+                                       event_log::line{true, va, page}));
+    expect_copies(card, va);
+    close(dmabuf);
+    EXPECT_EQ(0, hl().hlthunk_memory_unmap(card.fd(), va));
+    expect_refused(va, "are in no allocation");
+}
+
+TEST_F(application_memory, what_the_module_does_itself_is_announced_once)
+{
+    open();
+    event_log events;
+    {
+        const device_buffer buffer(md, page);
+        EXPECT_EQ(1u, events.take().size());
+    }
+    EXPECT_EQ(1u, events.take().size());
+}
+
+TEST_F(application_memory, a_range_across_two_allocations_is_refused)
+{
+    raw_card card;
+    open();
+    const uint64_t first = card.map(card.allocate(page));
+    const uint64_t next  = card.map(card.allocate(page), first + page);
+    ASSERT_EQ(first + page, next);
+    expect_refused(next - 3, "are in no allocation");
+    const auto attr = query(next - 3, 6);
+    EXPECT_STREQ("gaudi", ucs_memory_type_names[attr.mem_type]);
+    EXPECT_EQ(UCS_SYS_DEVICE_ID_UNKNOWN, attr.sys_dev);
+}
+
+TEST_F(application_memory, the_same_address_on_two_cards_goes_to_neither)
+{
+    raw_card first(0);
+    raw_card second(1);
+    open();
+    const uint64_t va = first.map(first.allocate(page));
+    expect_copies(first, va);
+    const uint64_t handle = second.allocate(page);
+    ASSERT_EQ(va, second.map(handle, va));
+    ASSERT_EQ(completed, write_text(first, va, "untouched"));
+    ASSERT_EQ(completed, write_text(second, va, "untouched"));
+
+    expect_refused(va, "on several cards");
+    EXPECT_EQ(UCS_SYS_DEVICE_ID_UNKNOWN, query(va, 9).sys_dev);
+    uct_mem_h memh;
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              uct_md_mem_reg(
+                  md, reinterpret_cast<void *>(va), 9,
+                  UCT_MD_MEM_FLAG_HIDE_ERRORS | UCT_MD_MEM_ACCESS_ALL, &memh));
+    (void)take_logs();
+    std::string seen(9, '.');
+    for (raw_card *card : {&first, &second}) {
+        EXPECT_EQ(completed, card->read(seen.data(), va, 9));
+        EXPECT_EQ("untouched", seen);
+    }
+
+    /* One of them goes: what is left is known, to UCX as well. */
+    ucs_memory_info_t info;
+    EXPECT_EQ(0, hl().hlthunk_memory_unmap(first.fd(), va));
+    EXPECT_EQ(UCS_OK,
+              ucs_memtype_cache_lookup(reinterpret_cast<void *>(va), 9, &info));
+    expect_copies(second, va);
+}
+
+TEST_F(application_memory, memory_that_goes_while_registered_is_harmless)
+{
+    raw_card card;
+    open();
+    const uint64_t va = card.map(card.allocate(page));
+    uct_mem_h memh;
+    ASSERT_EQ(UCS_OK, uct_md_mem_reg(md, reinterpret_cast<void *>(va), 100,
+                                     UCT_MD_MEM_ACCESS_ALL, &memh));
+    EXPECT_EQ(0, hl().hlthunk_memory_unmap(card.fd(), va));
+    expect_refused(va, "are in no allocation");
+    EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, memh));
+}
+
+TEST_F(application_memory, hundred_thousand_mappings_are_told_apart)
+{
+    constexpr uint64_t count = 100000;
+    raw_card card;
+    open();
+    const uint64_t handle = card.allocate(page);
+    std::vector<uint64_t> places(count);
+    for (uint64_t &place : places) {
+        place = card.map(handle);
+    }
+    for (uint64_t place : places) {
+        const auto attr = query(place + page - 7, 7);
+        ASSERT_EQ(place, reinterpret_cast<uintptr_t>(attr.base_address));
+        ASSERT_EQ(page, attr.alloc_length);
+    }
+    expect_copies(card, places[count / 2]);
+}
+
+/* --- adoption ------------------------------------------------------------- */
+
+TEST_F(application_memory, a_card_of_the_program_is_used_and_stays_open)
+{
+    raw_card card(3);
+    open();
+    {
+        const device_buffer buffer(md, 1000);
+        std::string seen(4, '.');
+        ASSERT_EQ(UCS_OK, put(buffer.remote(), "ours"));
+        EXPECT_EQ(completed, card.read(seen.data(), buffer.remote(), 4));
+        EXPECT_EQ("ours", seen);
+        EXPECT_STREQ("gaudi3", ucs_topo_sys_device_get_name(
+                                   query(buffer.remote(), 1).sys_dev));
+    }
+    raw_card free_one(0); /* was not taken besides */
+    EXPECT_GE(free_one.fd(), 0);
+    tl.reset();
+    uct_md_close(std::exchange(md, nullptr));
+    EXPECT_EQ(0u, card.counters().allocations) << "all given back";
+    const uint64_t va = card.allocate_mapped(page);
+    EXPECT_EQ(completed, write_text(card, va, "x"));
+}
+
+TEST_F(application_memory, two_memory_domains_share_an_adopted_card)
+{
+    raw_card card;
+    const uint64_t va = card.allocate_mapped(page);
+    uct_md_h other;
+    ASSERT_EQ(UCS_OK, open_md(other));
+    open();
+    uct_md_close(other);
+    expect_copies(card, va);
+}
+
+TEST_F(application_memory, after_hlthunk_close_copies_end_with_an_error)
+{
+    raw_card card;
+    open();
+    const uint64_t va = card.allocate_mapped(page);
+    expect_copies(card, va);
+
+    std::vector<char> host(1 << 20);
+    counted_completion done;
+    card.pause(true);
+    ASSERT_EQ(UCS_INPROGRESS,
+              tl->put_zcopy(host.data(), host.size(), va, &done));
+    ASSERT_EQ(0, hl().hlthunk_close(card.fd()));
+    card.release();
+    tl->flush();
+    EXPECT_EQ(1u, done.calls);
+    EXPECT_NE(UCS_OK, done.status);
+    (void)take_logs();
+    expect_refused(va, "are in no allocation");
+    EXPECT_EQ(UCS_ERR_NO_ELEM, [&] {
+        ucs_memory_info_t info;
+        return ucs_memtype_cache_lookup(reinterpret_cast<void *>(va), 1, &info);
+    }()) << "announced as gone";
+}
+
+TEST_F(application_memory, a_reopened_card_is_found_again)
+{
+    open();
+    for (int round = 0; round < 3; ++round) {
+        raw_card card(5);
+        const uint64_t va = card.allocate_mapped(page);
+        expect_copies(card, va);
+        EXPECT_STREQ("gaudi5",
+                     ucs_topo_sys_device_get_name(query(va, 1).sys_dev));
+    }
+}
+
+TEST_F(application_memory, a_card_closed_behind_our_back_is_noticed)
+{
+    {
+        raw_card card(4);
+        open();
+        const uint64_t va = card.allocate_mapped(page);
+        expect_copies(card, va);
+        ASSERT_EQ(0, close(card.fd()));
+        const int number = card.fd();
+        card.release();
+        /* The number is a file's, which nobody may write to. */
+        const int file = ::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        ASSERT_EQ(number, file);
+        uct_md_h other;
+        ASSERT_EQ(UCS_OK, open_md(other));
+        expect_refused(va, "are in no allocation");
+        uct_md_close(other);
+        EXPECT_EQ(0, lseek(file, 0, SEEK_END));
+        close(file);
+    }
+    raw_card again(4);
+    ASSERT_GE(again.fd(), 0);
+    expect_copies(again, again.allocate_mapped(page));
+}
+
+TEST_F(application_memory, memory_of_ours_on_a_lost_card_is_refused_and_freed)
+{
+    auto card = std::make_unique<raw_card>(0);
+    open();
+    {
+        const device_buffer buffer(md, 1000);
+        card.reset();
+        expect_refused(buffer.remote(), "are in no allocation");
+    }
+    uct_mem_h memh;
+    std::vector<char> host(4096);
+    ASSERT_EQ(UCS_OK, uct_md_mem_reg(md, host.data(), host.size(),
+                                     UCT_MD_MEM_ACCESS_ALL, &memh));
+    EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, memh));
+}
+
+TEST_F(application_memory, a_card_that_we_opened_first_is_shared)
+{
+    open();
+    const auto before = engine_hooks::counters();
+    for (int round = 0; round < 2; ++round) {
+        const int fd =
+            hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(0).c_str());
+        ASSERT_GE(fd, 0) << "ours, duplicated";
+        EXPECT_EQ(-EBUSY, hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE,
+                                            bus_id(0).c_str()))
+            << "once at a time";
+        hlthunk_emu_counters counters;
+        EXPECT_EQ(0,
+                  emulator::instance().hlthunk_emu_get_counters(fd, &counters));
+        const uint64_t handle =
+            hl().hlthunk_device_memory_alloc(fd, page, 0, false, true);
+        const uint64_t va = hl().hlthunk_device_memory_map(fd, handle, 0);
+        ASSERT_NE(0u, va);
+        std::string seen(4, '.');
+        EXPECT_EQ(UCS_OK, put(va, "mine"));
+        EXPECT_EQ(UCS_OK, get(va, seen));
+        EXPECT_EQ("mine", seen);
+        EXPECT_EQ(0, hl().hlthunk_close(fd));
+        expect_refused(va, "are in no allocation");
+    }
+    EXPECT_EQ(before.allocations, engine_hooks::counters().allocations)
+        << "freed with the duplicate";
+    const int by_module = emulator::instance().hlthunk_open_by_module_id(0);
+    ASSERT_GE(by_module, 0);
+
+    tl.reset();
+    uct_md_close(std::exchange(md, nullptr));
+    EXPECT_NE(0u,
+              hl().hlthunk_device_memory_alloc(by_module, page, 0, false, true))
+        << "the card stays open for the program";
+    EXPECT_EQ(0, hl().hlthunk_close(by_module));
+    raw_card free_one(0);
+    EXPECT_GE(free_one.fd(), 0);
+}
+
+TEST_F(application_memory, without_a_name_the_program_gets_a_free_card_first)
+{
+    open();
+    const int fd = hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, nullptr);
+    ASSERT_GE(fd, 0);
+    char text[13];
+    EXPECT_EQ(0, hl().hlthunk_get_pci_bus_id_from_fd(fd, text, sizeof(text)));
+    EXPECT_EQ(bus_id(1), text);
+    EXPECT_EQ(0, hl().hlthunk_close(fd));
+}
+
+/* --- mapped unseen -------------------------------------------------------- */
+
+/* A program that had memory before the module came. */
+GAUDI_CHILD(maps_before_the_module_comes)
+{
+    raw_card card(1);
+    const uint64_t va = card.allocate_mapped(2 * page);
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    transport tl(md);
+
+    /* Anything in the card's range is its memory. */
+    const uint64_t middle = va + page - 2;
+    GAUDI_CHILD_REQUIRE(
+        uct_ep_put_short(tl.ep, "over", 4, middle, UCT_INVALID_RKEY) == UCS_OK);
+    char seen[4];
+    GAUDI_CHILD_REQUIRE(card.read(seen, middle, 4) == completed);
+    GAUDI_CHILD_REQUIRE(std::memcmp(seen, "over", 4) == 0);
+    ucs_memory_info_t info;
+    GAUDI_CHILD_REQUIRE(
+        ucs_memtype_cache_lookup(reinterpret_cast<void *>(middle), 4, &info) ==
+        UCS_OK);
+    uct_md_mem_attr_t attr{};
+    attr.field_mask = UCT_MD_MEM_ATTR_FIELD_SYS_DEV;
+    GAUDI_CHILD_REQUIRE(uct_md_mem_query(md, reinterpret_cast<void *>(middle),
+                                         4, &attr) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(
+        std::strcmp(ucs_topo_sys_device_get_name(attr.sys_dev), "gaudi1") == 0);
+
+    /* What is seen afterwards is known exactly, and wins on its card only. */
+    raw_card other(2);
+    const uint64_t exact = other.allocate_mapped(page);
+    GAUDI_CHILD_REQUIRE(exact == va); /* the cards count alike */
+    GAUDI_CHILD_REQUIRE(
+        uct_ep_put_short(tl.ep, "seen", 4, exact, UCT_INVALID_RKEY) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(other.read(seen, exact, 4) == completed);
+    GAUDI_CHILD_REQUIRE(std::memcmp(seen, "seen", 4) == 0);
+
+    /* Across its end nobody can tell. */
+    collect_logs();
+    GAUDI_CHILD_REQUIRE(uct_ep_put_short(tl.ep, "cross", 5, exact + page - 2,
+                                         UCT_INVALID_RKEY) ==
+                        UCS_ERR_INVALID_ADDR);
+    return 0;
+}
+
+TEST(unseen_memory, is_any_address_of_its_card_behind_all_that_is_known)
+{
+    const auto result = run_child("maps_before_the_module_comes");
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+GAUDI_CHILD(forks_with_an_adopted_card)
+{
+    raw_card card(0);
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const unsigned fds = count_open_fds();
+    forked_process child([&] {
+        /* The program's descriptor is its own. */
+        GAUDI_CHILD_REQUIRE(fcntl(card.fd(), F_GETFD) >= 0);
+        uct_md_h fresh;
+        GAUDI_CHILD_REQUIRE(open_md(fresh) == UCS_OK);
+        const device_buffer buffer(fresh, 100);
+        uct_md_mem_attr_t attr{};
+        attr.field_mask = UCT_MD_MEM_ATTR_FIELD_SYS_DEV;
+        GAUDI_CHILD_REQUIRE(uct_md_mem_query(fresh, buffer.address, 1, &attr) ==
+                            UCS_OK);
+        /* A card of its own, not the parent's. */
+        GAUDI_CHILD_REQUIRE(
+            std::strcmp(ucs_topo_sys_device_get_name(attr.sys_dev), "gaudi0") !=
+            0);
+        return 0;
+    });
+    GAUDI_CHILD_REQUIRE(child.wait().exit_code == 0);
+    GAUDI_CHILD_REQUIRE(count_open_fds() == fds);
+    const uint64_t va = card.allocate_mapped(page);
+    GAUDI_CHILD_REQUIRE(write_text(card, va, "x") == completed);
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(adoption, a_forked_child_leaves_the_programs_descriptors_alone)
+{
+    const auto result = run_child("forks_with_an_adopted_card");
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+} // namespace
+
+} // namespace gaudi::test
