@@ -157,6 +157,25 @@ std::vector<contents_case> every_setting()
     return result;
 }
 
+/* Device memory that the program got from libhl-thunk.so by itself. */
+std::vector<contents_case> every_own_card()
+{
+    std::vector<contents_case> result;
+    for_each_generation([&](const std::string &tls, const std::string &proto) {
+        for (const char *cache : {"y", "n", "try"}) {
+            for (const char *when : {"card-before", "card-after"}) {
+                result.push_back({std::string(when) + "_cache_" + cache,
+                                  tls,
+                                  proto,
+                                  "tag,am," + rma(proto),
+                                  with_handles(proto, {"few", when}),
+                                  {{"UCX_MEMTYPE_CACHE", cache}}});
+            }
+        }
+    });
+    return result;
+}
+
 class contents : public tools,
                  public ::testing::WithParamInterface<contents_case> {};
 
@@ -196,6 +215,8 @@ INSTANTIATE_TEST_SUITE_P(of_sizes, contents, ::testing::ValuesIn(every_size()),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(of_ways, contents, ::testing::ValuesIn(every_way()),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(of_own_cards, contents,
+                         ::testing::ValuesIn(every_own_card()), name_of);
 INSTANTIATE_TEST_SUITE_P(of_settings, contents,
                          ::testing::ValuesIn(every_setting()), name_of);
 

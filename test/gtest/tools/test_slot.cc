@@ -286,6 +286,48 @@ TEST_P(slot_contents, arrive_unchanged)
     EXPECT_THAT(received.output, HasSubstr("all received"));
 }
 
+class slot_own_card : public slot,
+                      public ::testing::WithParamInterface<
+                          std::tuple<const char *, const char *>> {};
+
+TEST_P(slot_own_card, arrives_unchanged)
+{
+    const auto &[cache, when] = GetParam();
+    sockets connection;
+    process_options options = with({{"UCX_TLS", "gaudi_copy,sm"},
+                                    {"UCX_PROTO_ENABLE", "y"},
+                                    {"UCX_MEMTYPE_CACHE", cache}});
+    const auto peer         = [when = when](const char *side) {
+        return under_launcher(
+                    {GAUDI_TOOLS_DIR "/ucp_peer", side, "tag,am,rma", "few", when},
+                    {"--emulate", "--slot"});
+    };
+
+    options.inherited_fd = connection.ends[0];
+    process server(peer("server"), options);
+    options.inherited_fd = connection.ends[1];
+    process client(peer("client"), options);
+    connection.close_both();
+
+    const process_result sent     = client.wait();
+    const process_result received = server.wait();
+    EXPECT_TRUE(is_quiet_success(sent)) << "client";
+    EXPECT_TRUE(is_quiet_success(received)) << "server";
+    EXPECT_THAT(sent.output, HasSubstr("all sent"));
+    EXPECT_THAT(received.output, HasSubstr("all received"));
+}
+
+INSTANTIATE_TEST_SUITE_P(of_messages, slot_own_card,
+                         ::testing::Combine(::testing::Values("y", "n", "try"),
+                                            ::testing::Values("card-before",
+                                                              "card-after")),
+                         [](const auto &test) {
+                             std::string when = std::get<1>(test.param);
+                             when[4]          = '_';
+                             return std::string(std::get<0>(test.param)) + "_" +
+                                    when;
+                         });
+
 INSTANTIATE_TEST_SUITE_P(of_messages, slot_contents,
                          ::testing::Combine(::testing::Values("sm", "tcp"),
                                             ::testing::Values("n", "y")),

@@ -170,6 +170,12 @@ memory::memory(const context &of, kind_of_memory kind, size_t size,
         heap_.resize(size);
         params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_ADDRESS;
         params.address = heap_.data();
+    } else if ((kind == kind_of_memory::gaudi) && has_own_card()) {
+        /* UCP has to find out what it is. */
+        own_ = allocate_on_own_card(size);
+        params.field_mask =
+            UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_ADDRESS;
+        params.address = reinterpret_cast<void *>(own_.address);
     } else {
         params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_FLAGS;
         params.flags = UCP_MEM_MAP_ALLOCATE;
@@ -196,6 +202,9 @@ memory::memory(const context &of, kind_of_memory kind, size_t size,
 memory::~memory()
 {
     require(ucp_mem_unmap(of_.get(), handle_), "ucp_mem_unmap");
+    if (own_.address != 0) {
+        free_on_own_card(own_);
+    }
 }
 
 std::vector<char> memory::pack_key() const

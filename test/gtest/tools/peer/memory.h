@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "gtest/tools/peer/own_card.h"
 #include "gtest/tools/peer/side.h"
 
 #include <string>
@@ -17,7 +18,7 @@ namespace peer {
 enum class kind_of_memory {
     heap,  /**< the program's, registered with UCP */
     host,  /**< host memory that UCP allocated */
-    gaudi, /**< device memory that UCP allocated */
+    gaudi, /**< device memory: of the program's own card, else from UCP */
 };
 
 const char *name_of(kind_of_memory kind);
@@ -51,6 +52,7 @@ private:
     kind_of_memory kind_;
     size_t size_;
     std::vector<char> heap_;
+    own_memory own_;
     ucp_mem_h handle_ = nullptr;
     char *data_       = nullptr;
 };

@@ -17,6 +17,8 @@
  *     event-fd     sleep on the worker's file descriptor
  *     shared=N     N threads that share a worker
  *     own=N        N threads, each with a worker of its own
+ *     card-before  device memory of a card that the program opens by itself,
+ *     card-after   before or after it opens UCP
  */
 #include "gtest/tools/peer/cases.h"
 #include "gtest/tools/peer/check.h"
@@ -46,6 +48,8 @@ struct options {
     waiting how      = waiting::poll;
     unsigned threads = 1;
     bool shared      = false;
+    bool card_before = false;
+    bool card_after  = false;
 };
 
 [[noreturn]] void refuse(const std::string &argument)
@@ -74,6 +78,10 @@ options parse(int argc, char **argv)
             result.how = waiting::worker_wait;
         } else if (option == "event-fd") {
             result.how = waiting::event_fd;
+        } else if (option == "card-before") {
+            result.card_before = true;
+        } else if (option == "card-after") {
+            result.card_after = true;
         } else if (option.starts_with("shared=") ||
                    option.starts_with("own=")) {
             result.shared  = option.starts_with("shared=");
@@ -237,7 +245,13 @@ int main(int argc, char **argv)
     alarm(life_s);
     set_case("the start");
     const options how = parse(argc, argv);
+    if (how.card_before) {
+        open_own_card();
+    }
     context common(how.threads > 1, how.how);
+    if (how.card_after) {
+        open_own_card();
+    }
 
     const channel first(peer_fd);
     const ucs_thread_mode_t mode =
