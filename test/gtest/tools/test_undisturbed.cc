@@ -161,6 +161,7 @@ TEST_F(undisturbed, a_program_that_loads_ucx_later_changes_only_then)
     EXPECT_THAT(added,
                 ::testing::UnorderedElementsAre(
                     "mapped " + stub, ::testing::HasSubstr("libuct_gaudi.so.0"),
+                    ::testing::HasSubstr("libcjson.so.1"),
                     ::testing::HasSubstr("libstdc++.so.6"),
                     ::testing::HasSubstr("libgcc_s.so.1")))
         << without.output;
