@@ -77,7 +77,7 @@ TEST_P(own_worker, gets_bytes_unchanged_and_nothing_else)
 /* Between two cards of the process: directly, and through the host. */
 class two_cards : public tools,
                   public ::testing::WithParamInterface<
-                      std::tuple<const char *, const char *, const char *>> {};
+                      std::tuple<std::string, std::string, std::string>> {};
 
 TEST_P(two_cards, get_bytes_unchanged_from_each_other)
 {
