@@ -113,10 +113,19 @@ int export_dmabuf(const device &dev, uint64_t va, uint64_t offset,
 
 int64_t dmabuf_size(const device &dev, int dmabuf)
 {
-    const library &lib = dev.lib();
-    const long size    = (lib.hlthunk_emu_lseek != nullptr)
-                             ? lib.hlthunk_emu_lseek(dmabuf, 0, SEEK_END)
-                             : lseek(dmabuf, 0, SEEK_END);
+    auto *emulated  = dev.lib().hlthunk_emu_lseek;
+    const auto seek = [&](long offset, int whence) {
+        return (emulated != nullptr) ? emulated(dmabuf, offset, whence)
+                                     : lseek(dmabuf, offset, whence);
+    };
+    /* It may be any file of the caller's. */
+    const long place = seek(0, SEEK_CUR);
+    const long size  = seek(0, SEEK_END);
+    const int error  = errno;
+    if (place >= 0) {
+        (void)seek(place, SEEK_SET);
+    }
+    errno = error;
     if (size >= 0) {
         return size;
     }

@@ -1,6 +1,7 @@
 #include "uct/gaudi/ucx_gaudi.h"
 
 #include "uct/gaudi/base/device_table.h"
+#include "uct/gaudi/base/mapping_table.h"
 #include "uct/gaudi/base/memory_type.h"
 #include "uct/gaudi/base/status.h"
 
@@ -27,9 +28,13 @@ ucs_status_t refuse_null(const char *function)
 card *find_card(device_table &table, const char *wanted)
 {
     for (const auto &open : table.cards()) {
+        if (open->is_lost()) {
+            continue;
+        }
         if ((wanted == nullptr) || (open->name() == wanted) ||
             (open->name() == std::string("gaudi") + wanted) ||
-            (open->device().bus_id() == wanted)) {
+            (open->device().bus_id() ==
+             gaudi::base::normalize_bus_id(wanted))) {
             return open.get();
         }
     }

@@ -3,6 +3,7 @@
 
 #include "common/process_state.h"
 
+#include <cstring>
 #include <random>
 
 namespace gaudi::test {
@@ -104,6 +105,23 @@ TEST_F(allocation, exhaustion_by_small_ones_is_no_memory_and_loses_nothing)
     device_buffer still(md, 4096);
     buffers.clear();
     device_buffer again(md, page);
+}
+
+TEST_F(allocation, that_touches_another_is_known_from_its_first_byte)
+{
+    device_buffer first(md, 1 << 20);
+    device_buffer second(md, 1 << 20);
+    ASSERT_EQ(first.remote(1 << 20), second.remote()) << "side by side";
+    char byte = 1;
+    ASSERT_EQ(UCS_OK, uct_ep_put_short(tl->ep, &byte, 1, second.remote() - 1,
+                                       UCT_INVALID_RKEY));
+    const auto pack = [](void *dest, void *) {
+        std::memset(dest, 7, 8);
+        return size_t{8};
+    };
+    EXPECT_EQ(8, uct_ep_put_bcopy(tl->ep, pack, nullptr, second.remote(),
+                                  UCT_INVALID_RKEY));
+    tl->flush();
 }
 
 TEST_F(allocation, of_any_sizes_in_any_order_keep_their_bytes)

@@ -359,6 +359,76 @@ GAUDI_CHILD(goes_amid_a_copy)
     return 0;
 }
 
+TEST_P(between_cards, a_blocking_copy_gets_by_a_busy_third_card)
+{
+    const child_result child =
+        run_child("copies_beside_a_busy_card", options());
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+/* The queue of the third card is full of jobs that nobody collects, and one
+ * more of its copies waits for room. */
+GAUDI_CHILD(copies_beside_a_busy_card)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        transport tl(md);
+        card_memory first(md, 0);
+        card_memory second(md, 1);
+        card_memory third(md, 2);
+        std::vector<char> data(size);
+        registration memh(md, data.data(), size);
+        counted_completion done;
+        for (unsigned i = 0; i < 64; ++i) {
+            ++done.count;
+            const ucs_status_t status =
+                tl.put_zcopy(data.data(), size, third.remote(), &done);
+            GAUDI_CHILD_REQUIRE((status == UCS_INPROGRESS) ||
+                                (status == UCS_ERR_NO_RESOURCE));
+        }
+        GAUDI_CHILD_REQUIRE(tl.put_zcopy(first.data(), size, third.remote(),
+                                         &done) == UCS_INPROGRESS);
+        GAUDI_CHILD_REQUIRE(uct_ep_put_short(tl.ep, first.data(), size,
+                                             second.remote(),
+                                             UCT_INVALID_RKEY) == UCS_OK);
+        tl.flush();
+    }
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(cards, keep_their_addresses_apart_however_much_is_allocated)
+{
+    const child_result child = run_child("allocates_around", all_cards);
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
+/* More than the address space of a card, with some of it in use. */
+GAUDI_CHILD(allocates_around)
+{
+    constexpr size_t large = size_t{80} << 30;
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        card_memory of_first(md, 0);
+        card_memory kept(md, 1);
+        const uintptr_t window = first_window + window_bytes;
+        for (size_t sum = 0; sum < 3 * window_bytes; sum += large) {
+            const card_memory passing(md, 1, large);
+            GAUDI_CHILD_REQUIRE(passing.remote() >= window);
+            GAUDI_CHILD_REQUIRE(passing.remote() - window < window_bytes);
+            GAUDI_CHILD_REQUIRE(passing.sys_dev == kept.sys_dev);
+            GAUDI_CHILD_REQUIRE((passing.remote() >= kept.remote() + size) ||
+                                (passing.remote() + large <= kept.remote()));
+        }
+    }
+    uct_md_close(md);
+    return 0;
+}
+
 TEST(cards, one_interface_of_a_worker_reaches_the_process)
 {
     const child_result child =

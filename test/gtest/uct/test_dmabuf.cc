@@ -814,4 +814,20 @@ TEST_F(dmabuf, a_killed_exporter_does_not_hurt_the_importer)
     EXPECT_TRUE(has_pattern(seen.data(), shared_size, 9));
 }
 
+TEST_F(dmabuf, of_parts_does_not_use_up_their_block)
+{
+    std::vector<std::unique_ptr<device_buffer>> kept;
+    for (unsigned i = 0; i < 100; ++i) {
+        device_buffer exported(md, 4096);
+        kept.push_back(std::make_unique<device_buffer>(md, 4096));
+        int fd        = -1;
+        size_t offset = 0;
+        ASSERT_EQ(UCS_OK, export_range(exported.address, 4096, fd, offset));
+        close(fd);
+    }
+    EXPECT_EQ(1u, engine_hooks::counters().allocations);
+    kept.clear();
+    EXPECT_EQ(0u, engine_hooks::counters().allocations);
+}
+
 } // namespace gaudi::test

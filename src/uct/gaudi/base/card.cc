@@ -10,10 +10,6 @@ namespace gaudi::base {
 
 namespace {
 
-/* Address space for the allocations of one card, bytes: many times its memory,
- * and room for 64 cards in Gaudi2's DRAM range of 256 TiB. */
-constexpr uint64_t window_bytes = uint64_t{1} << 41;
-
 /* Where the DRAM addresses of Gaudi2 end. */
 constexpr uint64_t gaudi2_dram_end = 0x1002000000000000;
 

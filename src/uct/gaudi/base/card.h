@@ -50,6 +50,10 @@ public:
      */
     uint64_t next_hint(uint64_t size);
 
+    /** Address space for the allocations of one card, bytes: many times its
+     *  memory, and room for 64 cards in Gaudi2's DRAM range of 256 TiB. */
+    static constexpr uint64_t window_bytes = uint64_t{1} << 41;
+
     /** Whether @ref next_hint gives addresses around this one. */
     [[nodiscard]] bool window_contains(uint64_t address) const;
 

@@ -2,6 +2,7 @@
 
 #include "hlthunk_shim/dmabuf.h"
 
+#include <cerrno>
 #include <cstring>
 
 #include <unistd.h>
@@ -37,6 +38,10 @@ int device_backing::va_on(const card &user, uint64_t &va_p)
                 ucs_debug("%s cannot import %lu bytes at %#lx of %s: %s",
                           user.name().c_str(), size, va, owner.name().c_str(),
                           std::strerror(-ret));
+            }
+            if ((ret == -EMFILE) || (ret == -ENFILE) || (ret == -ENOMEM) ||
+                (ret == -EBUSY) || (ret == -EAGAIN)) {
+                return ret; /* may pass */
             }
             made->refused = ret;
             made->next    = std::move(owned_);

@@ -32,7 +32,8 @@ public:
      * when it uses it for the first time.
      *
      * @return 0; -EOPNOTSUPP when the driver cannot export or import; else
-     *         -errno. A refusal is kept and the driver not asked again.
+     *         -errno. A refusal is kept and the driver not asked again, but for
+     *         lack of memory and the like.
      */
     [[nodiscard]] int va_on(const card &user, uint64_t &va_p);
 

@@ -33,6 +33,23 @@ device_pool::~device_pool()
     }
 }
 
+/* A place for a block among those that are there: with one that is taken the
+ * driver would choose by itself, maybe what another card has. */
+uint64_t device_pool::find_place(uint64_t size)
+{
+    uint64_t place = 0;
+    for (uint64_t tried = 0; tried < card::window_bytes; tried += size) {
+        place            = owner_.next_hint(size);
+        const auto after = blocks_.lower_bound(place + size);
+        if ((after == blocks_.begin()) ||
+            (std::prev(after)->first + std::prev(after)->second->size <=
+             place)) {
+            break;
+        }
+    }
+    return place;
+}
+
 /* Get memory from the driver, and let it be allocated from. */
 int device_pool::add_block(uint64_t size)
 {
@@ -43,16 +60,21 @@ int device_pool::add_block(uint64_t size)
         return ret;
     }
     shim::mapping mapping;
-    ret = shim::mapping::map_device(device, handle, owner_.next_hint(size),
-                                    mapping);
+    ret = shim::mapping::map_device(device, handle, find_place(size), mapping);
     if (ret != 0) {
         return ret;
     }
     auto block     = std::make_unique<device_block>(owner_, mapping.va(), size);
     block->handle  = std::move(handle);
     block->mapping = std::move(mapping);
-    free_.add(block->va, size);
-    blocks_.emplace(block->va, std::move(block));
+    const uint64_t va = block->va;
+    const auto added  = blocks_.emplace(va, std::move(block)).first;
+    try {
+        free_.add(va, size);
+    } catch (const std::bad_alloc &) {
+        blocks_.erase(added);
+        throw;
+    }
     return 0;
 }
 
@@ -109,14 +131,11 @@ void device_pool::release(device_block &block, uint64_t start, uint64_t length,
     std::lock_guard<std::mutex> guard(lock_);
 
     used_bytes_ -= size;
-    if (!block.closed) {
+    if (!exported) {
         free_.release(start, size);
-        if (exported || (block.parts == 1)) {
-            free_.remove(block.va);
-            block.closed = true;
-        }
     }
     if (--block.parts == 0) {
+        free_.remove(block.va);
         retired_.push_back(&block);
     }
     give_back_retired();

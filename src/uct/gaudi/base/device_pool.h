@@ -29,8 +29,7 @@ struct device_block : device_backing {
 
     shim::memory_handle handle;
     shim::mapping mapping;
-    unsigned parts = 0;     /**< allocations in it */
-    bool closed    = false; /**< nothing more is allocated in it */
+    unsigned parts = 0; /**< allocations in it */
 };
 
 class device_pool {
@@ -62,8 +61,8 @@ public:
      * of it is alive, is tried again with later allocations and releases.
      *
      * @param exported  A dma-buf was made of it. Its holder shall not see what
-     *                  others put there later, so nothing more is allocated in
-     *                  the block, and it goes back when its last part goes.
+     *                  others put there later, so it is not allocated again
+     *                  before its block goes back.
      */
     void release(device_block &block, uint64_t start, uint64_t length,
                  bool exported);
@@ -77,6 +76,7 @@ public:
 private:
     using block_map = std::map<uint64_t, std::unique_ptr<device_block>>;
 
+    uint64_t find_place(uint64_t size);
     int add_block(uint64_t size);
     bool give_back(device_block &block);
     void give_back_retired();

@@ -226,12 +226,20 @@ card *device_table::find_card(const char *name) const
 
 card &device_table::card_for_hint(const void *hint) const
 {
+    const auto address = reinterpret_cast<uintptr_t>(hint);
+    {
+        std::shared_lock<rw_spinlock> guard(memory_lock_);
+        const device_memory *near = resolve(address, address).memory;
+        if (near != nullptr) {
+            return *near->owner;
+        }
+    }
     card *usable = nullptr;
     for (const auto &candidate : cards()) {
         if (candidate->is_lost()) {
             continue;
         }
-        if (candidate->window_contains(reinterpret_cast<uintptr_t>(hint))) {
+        if (candidate->window_contains(address)) {
             return *candidate;
         }
         usable = (usable == nullptr) ? candidate.get() : usable;
@@ -254,9 +262,23 @@ ucs_status_t device_table::allocate(card &owner, size_t length, bool quiet,
     }
     memory->end     = memory->start + length;
     memory->backing = memory->block;
+    bool taken;
     {
         std::lock_guard<rw_spinlock> guard(memory_lock_);
-        device_memory_.insert(*memory);
+        taken =
+            device_memory_.find_overlap(memory->start, memory->end) != nullptr;
+        if (!taken) {
+            device_memory_.insert(*memory);
+        }
+    }
+    if (taken) {
+        /* A driver need not follow hints. */
+        ucs_log(failure_level(quiet),
+                "%s: the driver gave %zu bytes at %#lx, which are addresses of "
+                "another card's memory, too",
+                owner.name().c_str(), length, memory->start);
+        owner.pool().release(*memory->block, memory->start, length, false);
+        return UCS_ERR_NO_MEMORY;
     }
     memory_p = memory.release();
     announce_allocation(reinterpret_cast<void *>(memory_p->start), length);

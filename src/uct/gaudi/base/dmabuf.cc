@@ -115,11 +115,16 @@ ucs_status_t device_table::import_dmabuf(card &importer, int fd, size_t offset,
                             : shim::mapping::import_dmabuf(
                                   importer.device(), fd, size, memory->import);
         if (ret != 0) {
+            const char *why = std::strerror(-ret);
+            if (ret == -EOPNOTSUPP) {
+                why = "the driver cannot import dma-bufs";
+            } else if (detours.size() == max_detours) {
+                why = "other cards have imports at all addresses that the "
+                      "driver offers";
+            }
             ucs_error("%s: file descriptor %d cannot be imported as a dma-buf "
                       "of %lu bytes: %s",
-                      importer.name().c_str(), fd, size,
-                      (ret == -EOPNOTSUPP) ? "the driver cannot import dma-bufs"
-                                           : std::strerror(-ret));
+                      importer.name().c_str(), fd, size, why);
             return dmabuf_status(ret);
         }
         memory->start = memory->import.va() + offset;

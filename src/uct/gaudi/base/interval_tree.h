@@ -79,15 +79,17 @@ public:
     }
 
     /**
-     * Find a range that covers [start, end).
+     * Find a range that covers [start, end); for an empty one, the range that
+     * an address is in.
      *
      * @return nullptr when there is none.
      */
     [[nodiscard]] interval_node *find_cover(uint64_t start, uint64_t end) const
     {
-        if (end < start) {
+        if ((end < start) || (start == UINT64_MAX)) {
             return nullptr; /* the range wraps around */
         }
+        end                  = std::max(end, start + 1);
         auto &recent         = recent_[slot_of(start)];
         interval_node *known = recent.load(std::memory_order_relaxed);
         if ((known != nullptr) && (known->start <= start) &&

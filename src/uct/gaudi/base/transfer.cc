@@ -213,11 +213,9 @@ ucs_status_t transfer_engine::copy(void *dst, const void *src, size_t length)
             idle = 0;
             continue;
         }
-        /* The room may be taken by jobs of other directions. */
-        if (work.in_flight == 0) {
-            reap_all();
-            submit_onward();
-        }
+        /* The room may be taken by jobs of other directions and cards. */
+        reap_all();
+        submit_onward();
         if (++idle > idle_polls) {
             (void)cursor.way->queue(cursor.direction).wait_all(idle_sleep_us);
             if (cursor.onward != nullptr) {
