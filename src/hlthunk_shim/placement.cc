@@ -60,8 +60,9 @@ struct placed_thread {
 
 const std::vector<unsigned> &memory_nodes()
 {
-    static const std::vector<unsigned> nodes = read_memory_nodes();
-    return nodes;
+    /* Never destroyed: threads that work to the very end ask, too. */
+    static const auto *nodes = new std::vector<unsigned>(read_memory_nodes());
+    return *nodes;
 }
 
 std::optional<unsigned> choose_node(std::optional<unsigned> card,

@@ -150,8 +150,9 @@ settings read_settings()
 
 const settings &get_settings()
 {
-    static const settings result = read_settings();
-    return result;
+    /* Never destroyed: engine threads run to the very end. */
+    static const auto *result = new settings(read_settings());
+    return *result;
 }
 
 void log(const char *format, ...)

@@ -262,8 +262,8 @@ std::optional<unsigned> numa_node_of(unsigned index)
 
 const char *sysfs_root()
 {
-    static const std::string root = fill(get_settings().sysfs);
-    return root.empty() ? nullptr : root.c_str();
+    static const auto *root = new std::string(fill(get_settings().sysfs));
+    return root->empty() ? nullptr : root->c_str();
 }
 
 } // namespace gaudi::emu
