@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -40,9 +41,10 @@ namespace {
     setenv("HLTHUNK_EMU_NODE", ("fuzz-" + std::to_string(getpid())).c_str(), 1);
 }
 
-void require(bool condition)
+void require(bool condition, int line = __builtin_LINE())
 {
     if (!condition) {
+        std::fprintf(stderr, "%s:%d: not as the model says\n", __FILE__, line);
         std::abort();
     }
 }
@@ -189,9 +191,11 @@ public:
     }
 
 private:
-    /* The allocation around a range, or nullptr. */
+    /* The allocation around a range, or nullptr. An empty range is where its
+     * first byte would be. */
     allocation *find(uint64_t start, uint64_t length)
     {
+        length = std::max<uint64_t>(length, 1);
         for (auto &candidate : allocations_) {
             const auto base =
                 reinterpret_cast<uintptr_t>(candidate.memory.address);
