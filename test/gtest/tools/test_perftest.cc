@@ -285,9 +285,12 @@ TEST_P(perftest_rma, runs_to_another_process)
         }
     }
     const char *memory = (how == "y") ? "gaudi" : "host";
-    for (const arguments &mode : std::vector<arguments>{
-             {"-e"}, {"-T", "2", "-M", "multi"}, {"-T", "2", "-M", "single"}}) {
-        expect_success({test, memory, "8192", "tcp", how, mode, {}});
+    expect_success({test, memory, "8192", "tcp", how, {"-e"}, {}});
+    /* Over tcp, UCX 1.13.1 itself hangs in one of 15 runs of ucp_get with two
+     * threads on two cores, without this module, too. */
+    for (const char *threads : {"multi", "single"}) {
+        expect_success(
+            {test, memory, "8192", "sm", how, {"-T", "2", "-M", threads}, {}});
     }
 }
 
