@@ -27,6 +27,19 @@ foreach(sanitizer address thread)
   gaudi_exclude(${sanitizer} gaudi_gtest_uct "dmabuf.exports_leave_nothing"
     "counts mappings; the sanitizer's runtime maps memory as it goes")
 endforeach()
+gaudi_exclude(thread gaudi_gtest_emu
+  "emu.forks_beside_threads_that_use_the_card_do_no_harm"
+  "a look at all descriptors beside a thread that closes one counts as a race")
+foreach(pattern "registration_cache.*" "registration_fork.the_cache_*"
+    "memory_domain.the_first_use_maps_and_the_cache_keeps_it"
+    "registrations.slices_of_an_allocation_share_one"
+    "registrations.whole_allocations_can_be_*"
+    "registrations.an_idle_one_does_not_keep_memory_from_being_freed"
+    "registrations.advice_is_announced"
+    "registrations.undoing_one_twice_is_refused")
+  gaudi_exclude(thread gaudi_gtest_uct "${pattern}"
+    "UCX's memory events crash under the runtime; without them is no cache")
+endforeach()
 gaudi_exclude(thread gaudi_gtest_uct "forking.pinned_memory_is_not_shared"
   "in the child the runtime maps memory of its own at the free addresses")
 gaudi_exclude(thread gaudi_gtest_uct "*moves_a_gibibyte*"
