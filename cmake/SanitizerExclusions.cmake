@@ -27,9 +27,6 @@ foreach(sanitizer address thread)
   gaudi_exclude(${sanitizer} gaudi_gtest_uct "dmabuf.exports_leave_nothing"
     "counts mappings; the sanitizer's runtime maps memory as it goes")
 endforeach()
-gaudi_exclude(thread gaudi_gtest_emu
-  "emu.forks_beside_threads_that_use_the_card_do_no_harm"
-  "a look at all descriptors beside a thread that closes one counts as a race")
 foreach(pattern "registration_cache.*" "registration_fork.the_cache_*"
     "memory_domain.the_first_use_maps_and_the_cache_keeps_it"
     "registrations.slices_of_an_allocation_share_one"

@@ -72,8 +72,12 @@ int node_id::find_duplicate() const
 {
     const directory fds = open_directory(AT_FDCWD, "/proc/self/fd");
     while (const char *name = (fds != nullptr) ? next_number(fds) : nullptr) {
+        /* By its name: nobody's descriptor is touched but the own one. */
         const int number = std::atoi(name);
-        if ((number != fd) && is_same(number)) {
+        struct stat info;
+        if ((number != fd) &&
+            (fstatat(dirfd(fds.get()), name, &info, 0) == 0) &&
+            (info.st_dev == dev) && (info.st_ino == inode)) {
             return number;
         }
     }
