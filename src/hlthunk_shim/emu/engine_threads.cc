@@ -1,5 +1,6 @@
 #include "hlthunk_shim/emu/engine_threads.h"
 
+#include "hlthunk_shim/background_thread.h"
 #include "hlthunk_shim/emu/card.h"
 #include "hlthunk_shim/emu/settings.h"
 #include "hlthunk_shim/emu/sysfs_view.h"
@@ -10,9 +11,6 @@
 #include <memory>
 #include <system_error>
 #include <thread>
-
-#include <pthread.h>
-#include <signal.h>
 
 namespace gaudi::emu {
 
@@ -45,20 +43,15 @@ void engine_threads::kick(card &busy)
         cards_.push_back(&busy);
     }
     if (!started_) {
-        /* Application signal handlers must not run on these threads. */
-        sigset_t all;
-        sigset_t saved;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &saved);
         try {
             for (unsigned i = 0; i < count; ++i) {
-                std::thread(&engine_threads::run, this).detach();
+                gaudi::shim::start_background_thread("hlthunk-emu",
+                                                     [this] { run(); });
             }
         } catch (const std::system_error &error) {
             /* Whoever polls does the work. */
             log("no engine thread: %s", error.what());
         }
-        pthread_sigmask(SIG_SETMASK, &saved, nullptr);
         started_ = true;
     }
     if (sleeping_ > 0) {
@@ -95,7 +88,6 @@ bool engine_threads::work()
 
 void engine_threads::run()
 {
-    pthread_setname_np(pthread_self(), "hlthunk-emu");
     for (;;) {
         unsigned long seen;
         {

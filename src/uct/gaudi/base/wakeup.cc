@@ -1,11 +1,10 @@
 #include "uct/gaudi/base/wakeup.h"
 
+#include "hlthunk_shim/background_thread.h"
+
 #include <algorithm>
 #include <deque>
-#include <thread>
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -42,24 +41,12 @@ private:
 
     void start()
     {
-        /* The application's signal handlers must not run on these threads. */
-        sigset_t all;
-        sigset_t saved;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &saved);
-        try {
-            std::thread(&watcher_threads::run, this).detach();
-        } catch (...) {
-            pthread_sigmask(SIG_SETMASK, &saved, nullptr);
-            throw;
-        }
-        pthread_sigmask(SIG_SETMASK, &saved, nullptr);
+        shim::start_background_thread("ucx-gaudi-wait", [this] { run(); });
         ++idle_;
     }
 
     void run()
     {
-        pthread_setname_np(pthread_self(), "ucx-gaudi-wait");
         std::unique_lock<std::mutex> guard(lock_);
         for (;;) {
             added_.wait(guard, [&] { return !queue_.empty(); });

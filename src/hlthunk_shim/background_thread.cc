@@ -1,0 +1,42 @@
+#include "hlthunk_shim/background_thread.h"
+
+#include <thread>
+#include <utility>
+
+#include <pthread.h>
+#include <signal.h>
+
+namespace gaudi::shim {
+
+namespace {
+
+/* No signal is delivered to the calling thread, nor to those that it starts,
+ * while one of these lives. */
+class signals_blocked {
+public:
+    signals_blocked()
+    {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &saved_);
+    }
+    ~signals_blocked() { pthread_sigmask(SIG_SETMASK, &saved_, nullptr); }
+    signals_blocked(const signals_blocked &)            = delete;
+    signals_blocked &operator=(const signals_blocked &) = delete;
+
+private:
+    sigset_t saved_;
+};
+
+} // namespace
+
+void start_background_thread(const char *name, std::function<void()> body)
+{
+    const signals_blocked quiet;
+    std::thread thread(std::move(body));
+    /* Not left to the thread: who looks for it would find it nameless. */
+    pthread_setname_np(thread.native_handle(), name);
+    thread.detach();
+}
+
+} // namespace gaudi::shim

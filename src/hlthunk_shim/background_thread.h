@@ -1,0 +1,24 @@
+/**
+ * Threads that serve a program without being seen by it.
+ *
+ * Knows no driver library: the emulator uses it, too.
+ */
+#pragma once
+
+#include <functional>
+
+namespace gaudi::shim {
+
+/**
+ * Start a thread that runs until its body returns or the process ends.
+ *
+ * The application's signal handlers never run on it: all signals are blocked.
+ *
+ * @param name  What tools show of it, from the return of this call on; up to 15
+ *              characters.
+ * @param body  What it runs; must not throw.
+ * @throws std::system_error when the system has no thread to give.
+ */
+void start_background_thread(const char *name, std::function<void()> body);
+
+} // namespace gaudi::shim

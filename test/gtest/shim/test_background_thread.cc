@@ -1,0 +1,58 @@
+/* Threads that serve a program without being seen by it. */
+#include "hlthunk_shim/background_thread.h"
+
+#include "common/process_state.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <string>
+
+#include <pthread.h>
+#include <signal.h>
+
+namespace gaudi::test {
+
+namespace {
+
+sigset_t signal_mask()
+{
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    return mask;
+}
+
+} // namespace
+
+TEST(background_thread, has_its_name_when_the_call_returns)
+{
+    for (unsigned i = 0; i < 50; ++i) {
+        const std::string name = "gaudi-test-" + std::to_string(i);
+        std::promise<void> end;
+        shim::start_background_thread(
+            name.c_str(), [ended = std::make_shared<std::future<void>>(
+                               end.get_future())] { ended->wait(); });
+        EXPECT_EQ(1u, count_threads(name));
+        end.set_value();
+    }
+}
+
+TEST(background_thread, runs_no_signal_handler_of_the_application)
+{
+    const sigset_t before = signal_mask();
+    ASSERT_EQ(0, sigismember(&before, SIGUSR1));
+
+    auto seen = std::make_shared<std::promise<sigset_t>>();
+    shim::start_background_thread("gaudi-test",
+                                  [seen] { seen->set_value(signal_mask()); });
+    const sigset_t there = seen->get_future().get();
+    const sigset_t after = signal_mask();
+    for (const int number : {SIGINT, SIGTERM, SIGALRM, SIGCHLD, SIGUSR1}) {
+        EXPECT_EQ(1, sigismember(&there, number)) << number;
+        EXPECT_EQ(sigismember(&before, number), sigismember(&after, number))
+            << number << " of the caller";
+    }
+}
+
+} // namespace gaudi::test
