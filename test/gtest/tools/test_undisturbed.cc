@@ -90,7 +90,7 @@ long page_faults(const char *program, const char *preload)
 TEST_F(undisturbed, a_small_program_maps_one_library_more_and_nothing_else)
 {
     const arguments program     = {"grep", "-ho",
-                                   "^Sig.*\\|^Threads.*\\|/.*[.]so.*",
+                                   "^Sig[BIC].*\\|^Threads.*\\|/.*[.]so.*",
                                    "/proc/self/status", "/proc/self/maps"};
     const process_result before = plain(program);
     const process_result after  = emulated(program);
