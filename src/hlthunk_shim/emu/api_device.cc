@@ -12,8 +12,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string>
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace gaudi::emu;
@@ -290,6 +292,20 @@ HLTHUNK_PUBLIC const char *hlthunk_emu_sysfs_root()
 {
     try {
         return sysfs_root();
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
+}
+
+HLTHUNK_PUBLIC const char *hlthunk_emu_box_name()
+{
+    try {
+        static const std::string name = [] {
+            struct stat net {};
+            (void)stat("/proc/self/ns/net", &net);
+            return get_settings().node + "@" + std::to_string(net.st_ino);
+        }();
+        return name.c_str();
     } catch (const std::bad_alloc &) {
         return nullptr;
     }

@@ -93,8 +93,9 @@ private:
 
     /* Everything that an open card has. */
     struct context {
-        context(uint64_t memory_size, const char *name)
-            : table(memory, memory_size), queues(table, totals, name)
+        context(uint64_t memory_size, completed_jobs &completed,
+                const char *name)
+            : table(memory, memory_size), queues(table, totals, completed, name)
         {}
         ~context();
         void disown();
@@ -127,6 +128,7 @@ private:
     const unsigned index_;
     const std::string name_;
     std::mutex lock_;
+    completed_jobs completed_; /* of the open context; needs no lock */
     std::unique_ptr<context> open_;
     std::unique_ptr<context> abandoned_; /* of processes that forked this one */
     inherited inherited_;

@@ -68,6 +68,15 @@ long hlthunk_emu_lseek(int fd, long offset, int whence);
  */
 const char *hlthunk_emu_sysfs_root(void);
 
+/**
+ * Names the box that the cards of this process are in: processes share cards if
+ * they have the same name here. HLTHUNK_EMU_NODE, and the network namespace:
+ * cards are held by names in that.
+ *
+ * @return Valid until the process ends; nullptr without memory.
+ */
+const char *hlthunk_emu_box_name(void);
+
 #ifdef __cplusplus
 }
 #endif

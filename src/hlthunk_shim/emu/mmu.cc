@@ -66,6 +66,8 @@ mmu_region *mmu::find(uint64_t va)
 
 void mmu::unmap(uint64_t va)
 {
+    tlb_ = {};
+
     auto found               = regions_.find(va);
     const mmu_region &region = found->second;
 
@@ -81,30 +83,50 @@ void mmu::unmap(uint64_t va)
 
 bool mmu::translate(uint64_t va, uint64_t size, translation &result) const
 {
+    auto entry = std::find_if(tlb_.begin(), tlb_.end(), [va](const auto &e) {
+        return (va >= e.start) && (va < e.end);
+    });
+    if (entry == tlb_.end()) {
+        tlb_entry found;
+        if (!walk(va, found)) {
+            return false;
+        }
+        entry        = tlb_.begin() + static_cast<ptrdiff_t>(next_victim_);
+        *entry       = found;
+        next_victim_ = (next_victim_ + 1) % tlb_.size();
+    }
+    result = entry->first;
+    result.address += va - entry->start;
+    result.size = std::min(size, entry->end - va);
+    return true;
+}
+
+/* Find the contiguous piece of memory around an address. */
+bool mmu::walk(uint64_t va, tlb_entry &entry) const
+{
     auto found = regions_.upper_bound(va);
     if (found == regions_.begin()) {
         return false;
     }
     --found;
     const mmu_region &region = found->second;
-    uint64_t offset          = va - found->first;
-    if (offset >= region.size) {
+    if (va - found->first >= region.size) {
         return false;
     }
-
-    result.kind = region.kind;
-    result.size = std::min(size, region.size - offset);
+    entry.start      = found->first;
+    entry.end        = found->first + region.size;
+    entry.first.kind = region.kind;
     if (region.kind != memory_kind::device) {
-        result.address = region.host + offset;
+        entry.first.address = region.host;
         return true;
     }
     for (const hbm_run &run : memory_.find(region.handle)->runs) {
-        if (offset < run.size) {
-            result.address = memory_.at(run.offset + offset);
-            result.size    = std::min(result.size, run.size - offset);
+        if (va - entry.start < run.size) {
+            entry.end           = entry.start + run.size;
+            entry.first.address = memory_.at(run.offset);
             return true;
         }
-        offset -= run.size;
+        entry.start += run.size;
     }
     return false;
 }

@@ -10,6 +10,7 @@
 #include "hlthunk_shim/emu/hbm.h"
 #include "hlthunk_shim/emu/va_space.h"
 
+#include <array>
 #include <cstdint>
 #include <map>
 
@@ -70,11 +71,22 @@ public:
     [[nodiscard]] uint64_t device_va_start() const { return device_va_start_; }
 
 private:
+    /* A contiguous piece that was translated lately. */
+    struct tlb_entry {
+        uint64_t start = 0;
+        uint64_t end   = 0;
+        translation first{};
+    };
+
+    bool walk(uint64_t va, tlb_entry &entry) const;
+
     hbm &memory_;
     const uint64_t device_va_start_;
     va_space device_space_;
     va_space host_space_;
     std::map<uint64_t, mmu_region> regions_;
+    mutable std::array<tlb_entry, 8> tlb_{}; /* emptied by every unmap */
+    mutable size_t next_victim_ = 0;
 };
 
 } // namespace gaudi::emu

@@ -20,8 +20,10 @@ constexpr uint64_t inline_bytes = 16384;
 /* Copied at a time otherwise: long enough to hide the bookkeeping, short enough
  * that a poll stays a poll. */
 constexpr uint64_t slice_bytes = 524288;
-/* A copy from this size on goes past the caches. */
+/* A copy from this size on goes past the caches, */
 constexpr uint64_t large_bytes = 16 << 20;
+/* and so do those that go on where others of so many bytes have ended. */
+constexpr uint64_t large_run_bytes = 8 << 20;
 /* Longest time for which the kernel's timeout argument is honoured: the driver
  * keeps 32 bits of microseconds. */
 constexpr uint64_t max_timeout_us = UINT32_MAX;
@@ -34,8 +36,9 @@ bool outside(uint64_t va, uint64_t size, uint64_t start, uint64_t end)
 } // namespace
 
 queue_manager::queue_manager(const mmu &table, hlthunk_emu_counters &counters,
-                             const char *name)
-    : table_(table), counters_(counters), name_(name), queues_(queue_count)
+                             completed_jobs &completed, const char *name)
+    : table_(table), counters_(counters), completed_(completed), name_(name),
+      queues_(queue_count), runs_(queue_count)
 {}
 
 /* --- submission ----------------------------------------------------------- */
@@ -220,7 +223,14 @@ void queue_manager::decode(part &current, packet_stream &stream)
         current.src       = packet.src;
         current.dst       = packet.dst;
         current.unclaimed = packet.tsize;
-        current.large     = packet.tsize >= large_bytes;
+        copy_run &run     = runs_[current.queue];
+        if ((run.src != packet.src) || (run.dst != packet.dst)) {
+            run.bytes = 0;
+        }
+        current.large =
+            (packet.tsize >= large_bytes) || (run.bytes >= large_run_bytes);
+        run = {packet.src + packet.tsize, packet.dst + packet.tsize,
+               run.bytes + packet.tsize};
         stream.next += sizeof(packet);
         break;
     }
@@ -310,7 +320,13 @@ void queue_manager::end_part(uint32_t queue)
     if (parts.empty()) {
         active_.erase(std::find(active_.begin(), active_.end(), queue));
     }
-    if ((--owner.parts == 0) && (waiters_ > 0)) {
+    if (--owner.parts > 0) {
+        return;
+    }
+    if (owner.status == shim::cs_completed) {
+        completed_.add(owner.seq);
+    }
+    if (waiters_ > 0) {
         changed_.notify_all();
     }
 }
@@ -338,6 +354,10 @@ queue_manager::part *queue_manager::claim(uint64_t max_bytes, bool whole,
                 break;
             }
             if (prepare(front, max_bytes, work)) {
+                /* The other queues' turn next. */
+                std::rotate(active_.begin() + static_cast<ptrdiff_t>(i),
+                            active_.begin() + static_cast<ptrdiff_t>(i) + 1,
+                            active_.end());
                 return &front;
             }
             break; /* aborted: ends in the next round */

@@ -14,6 +14,7 @@
 #include "hlthunk_shim/emu/mmu.h"
 #include "hlthunk_shim/hlthunk_abi.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -25,10 +26,35 @@ namespace gaudi::emu {
 
 using card_lock = std::unique_lock<std::mutex>;
 
+/** Jobs that completed lately, to be asked about without a lock. */
+class completed_jobs {
+public:
+    void add(uint64_t seq) { of(seq).store(seq, std::memory_order_release); }
+    [[nodiscard]] bool has(uint64_t seq)
+    {
+        return of(seq).load(std::memory_order_acquire) == seq;
+    }
+    void clear()
+    {
+        for (auto &slot : slots_) {
+            slot.store(0, std::memory_order_relaxed);
+        }
+    }
+
+private:
+    std::atomic<uint64_t> &of(uint64_t seq)
+    {
+        return slots_[seq % shim::max_cs_in_flight];
+    }
+
+    std::atomic<uint64_t> slots_[shim::max_cs_in_flight]{};
+};
+
 class queue_manager {
 public:
+    /** @param completed  Told of every job that completes. */
     queue_manager(const mmu &table, hlthunk_emu_counters &counters,
-                  const char *name);
+                  completed_jobs &completed, const char *name);
 
     /** As hlthunk_command_submission. */
     int submit(card_lock &lock, const hlthunk_cs_in &in, uint64_t &seq_p);
@@ -76,6 +102,13 @@ private:
         bool large         = false; /* the copy is larger than caches are */
     };
 
+    /* Copies of a queue that followed each other without a gap. */
+    struct copy_run {
+        uint64_t src   = 0; /* where the next one would begin */
+        uint64_t dst   = 0;
+        uint64_t bytes = 0;
+    };
+
     struct job {
         uint64_t seq    = 0;
         uint32_t parts  = 0; /* not ended; 0 means that the job has ended */
@@ -113,10 +146,12 @@ private:
 
     const mmu &table_;
     hlthunk_emu_counters &counters_;
+    completed_jobs &completed_;
     const char *const name_;
     job jobs_[slots];
     uint64_t next_seq_ = 1;
     std::vector<std::deque<part>> queues_;
+    std::vector<copy_run> runs_;   /* by queue */
     std::vector<uint32_t> active_; /* queues that hold parts */
     unsigned copying_ = 0;         /* slices being copied without the lock */
     bool paused_      = false;
