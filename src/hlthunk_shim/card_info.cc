@@ -17,6 +17,7 @@ namespace {
 
 /* Optional symbol of the emulator, see emu/hlthunk_emu.h. */
 constexpr char hook_for_root[] = "hlthunk_emu_sysfs_root";
+constexpr char hook_for_box[]  = "hlthunk_emu_box_name";
 
 constexpr unsigned max_cpus = 4096;
 
@@ -162,6 +163,15 @@ std::string sysfs_root(const library &lib, const std::string &sys)
     }
     const char *root = reinterpret_cast<const char *(*)()>(hook)();
     return (root != nullptr) ? root : "";
+}
+
+std::string box_name(const library &lib)
+{
+    void *hook       = lib.find(hook_for_box);
+    const char *name = (hook != nullptr)
+                           ? reinterpret_cast<const char *(*)()>(hook)()
+                           : nullptr;
+    return (name != nullptr) ? name : "";
 }
 
 void add_from_sysfs(const std::string &sys, card_info &card)

@@ -70,6 +70,9 @@ std::vector<card_info> list_sysfs_cards(const std::string &sys,
 /** Root of the sysfs that shows the cards of a library; empty: none does. */
 std::string sysfs_root(const library &lib, const std::string &sys);
 
+/** Names the box that the cards of a library are in; empty: this machine. */
+std::string box_name(const library &lib);
+
 /** Module id, NUMA node and CPUs, as far as a sysfs knows the card. */
 void add_from_sysfs(const std::string &sys, card_info &card);
 

@@ -101,7 +101,7 @@ uint64_t device::vacate(std::atomic<uint64_t> &slot)
 
 uint64_t device::blocking_job()
 {
-    const uint64_t next = last_seq_.load() + 1;
+    const uint64_t next = last_seq_.load(std::memory_order_acquire) + 1;
     /* Each refused submission may have used up a number. */
     const uint64_t last =
         next + std::min(refused_.load(), max_cs_in_flight - 1);
@@ -138,10 +138,14 @@ int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
         return ret;
     }
 
-    running_[out.seq % max_cs_in_flight] = out.seq;
-    last_seq_                            = out.seq;
-    refused_                             = 0;
-    seq_p                                = out.seq;
+    /* Written under the lock alone, but for slots that become free. */
+    running_[out.seq % max_cs_in_flight].store(out.seq,
+                                               std::memory_order_release);
+    last_seq_.store(out.seq, std::memory_order_release);
+    if (refused_.load(std::memory_order_relaxed) != 0) {
+        refused_.store(0, std::memory_order_release);
+    }
+    seq_p = out.seq;
     return 0;
 }
 

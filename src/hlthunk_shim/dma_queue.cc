@@ -6,6 +6,14 @@
 
 namespace gaudi::shim {
 
+unsigned dma_streams(const device &dev, dma_direction direction)
+{
+    if (dev.hw_info().device_id != pci_id_gaudi2) {
+        return 0;
+    }
+    return user_cb_queue::streams(direction);
+}
+
 int make_dma_queue(device &dev, dma_direction direction,
                    const dma_queue_options &options,
                    std::unique_ptr<dma_queue> &queue_p)

@@ -97,12 +97,21 @@ struct dma_queue_options {
     /** Longest copy of one packet, bytes; 0 for what the packet holds. Smaller
      *  values exercise the splitting. */
     uint64_t max_packet_bytes = 0;
+    /** Which of the streams of the direction, below @ref dma_streams. */
+    unsigned stream = 0;
 };
+
+/**
+ * How many streams a card has for one direction that user space may submit to:
+ * copies of one do not wait for those of another, but share the engine.
+ */
+[[nodiscard]] unsigned dma_streams(const device &dev, dma_direction direction);
 
 /**
  * Create a queue for one direction.
  *
- * @return 0 or -errno; -ENOTSUP for a card that takes no command submissions.
+ * @return 0 or -errno; -ENOTSUP for a card that takes no command submissions,
+ *         -EINVAL for options that are none.
  */
 [[nodiscard]] int make_dma_queue(device &dev, dma_direction direction,
                                  const dma_queue_options &options,

@@ -19,7 +19,8 @@ constexpr size_t upper_bytes  = 64;
 constexpr size_t packets_capacity =
     (buffer_bytes - upper_bytes) / sizeof(lin_dma);
 
-constexpr uint32_t queue_index(dma_direction direction)
+/* Queue of the first stream; the others follow. */
+constexpr uint32_t first_queue(dma_direction direction)
 {
     switch (direction) {
     case dma_direction::host_to_device:
@@ -46,6 +47,7 @@ constexpr uint64_t close_timeout_us = 60'000'000;
 user_cb_queue::user_cb_queue(device &dev, dma_direction direction,
                              const dma_queue_options &options)
     : dev_(dev), direction_(direction),
+      queue_index_(first_queue(direction) + options.stream),
       max_packet_bytes_((options.max_packet_bytes != 0)
                             ? options.max_packet_bytes
                             : lin_dma_max_bytes),
@@ -60,7 +62,8 @@ int user_cb_queue::create(device &dev, dma_direction direction,
 {
     if (!std::has_single_bit(options.depth) ||
         (options.depth > max_chunks_per_cs) ||
-        (options.max_packet_bytes > lin_dma_max_bytes)) {
+        (options.max_packet_bytes > lin_dma_max_bytes) ||
+        (options.stream >= streams(direction))) {
         return -EINVAL;
     }
 
@@ -72,6 +75,13 @@ int user_cb_queue::create(device &dev, dma_direction direction,
         queue_p = std::move(queue);
     }
     return ret;
+}
+
+/* The driver lets user space submit to two streams of PDMA_0, and to one of
+ * PDMA_1. Copies within the card use one. */
+unsigned user_cb_queue::streams(dma_direction direction)
+{
+    return (direction == dma_direction::host_to_device) ? 2 : 1;
 }
 
 user_cb_queue::~user_cb_queue()
@@ -96,7 +106,7 @@ hl_cs_chunk user_cb_queue::fill_buffer(uint64_t &dst, uint64_t &src,
                                          max_packet_bytes_, dst, src, length);
     const uint32_t bytes = static_cast<uint32_t>(count * sizeof(lin_dma));
     hl_cs_chunk chunk    = {};
-    chunk.queue_index    = queue_index(direction_);
+    chunk.queue_index    = queue_index_;
     chunk.cs_chunk_flags = chunk_flag_user_cb;
     if (direction_ == dma_direction::device_to_device) {
         *reinterpret_cast<cp_dma *>(upper) =

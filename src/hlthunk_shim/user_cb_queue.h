@@ -21,6 +21,9 @@ public:
                                     std::unique_ptr<dma_queue> &queue_p);
     ~user_cb_queue() override;
 
+    /** As dma_streams. */
+    [[nodiscard]] static unsigned streams(dma_direction direction);
+
     int submit(uint64_t dst, uint64_t src, uint64_t length, void *cookie,
                uint64_t &id_p) override;
     unsigned poll(dma_completion *completions, unsigned max) override;
@@ -50,6 +53,7 @@ private:
 
     device &dev_;
     const dma_direction direction_;
+    const uint32_t queue_index_;
     const uint64_t max_packet_bytes_;
     pinned_buffer ring_;
     std::vector<job> jobs_; /* ring; size is a power of two */

@@ -174,9 +174,13 @@ TEST_F(shim_dma, what_all_buffers_cannot_describe_is_emsgsize)
 
 TEST_F(shim_dma, senseless_options_are_refused)
 {
-    const dma_queue_options cases[] = {
-        {0, 0},          {3, 0}, {63, 0}, {1024, 0}, {64, uint64_t{1} << 32},
-        {64, UINT64_MAX}};
+    const dma_queue_options cases[] = {{0, 0},
+                                       {3, 0},
+                                       {63, 0},
+                                       {1024, 0},
+                                       {64, uint64_t{1} << 32},
+                                       {64, UINT64_MAX},
+                                       {64, 0, 2}};
     for (const dma_queue_options &options : cases) {
         std::unique_ptr<dma_queue> queue;
         EXPECT_EQ(
@@ -188,6 +192,28 @@ TEST_F(shim_dma, senseless_options_are_refused)
         EXPECT_NE(make_queue(dma_direction::host_to_device, {depth, 0}),
                   nullptr);
     }
+}
+
+TEST_F(shim_dma, a_stream_does_not_wait_for_another_one)
+{
+    constexpr uint64_t large = 64 << 20;
+    EXPECT_EQ(dma_streams(*dev, dma_direction::host_to_device), 2u);
+    EXPECT_EQ(dma_streams(*dev, dma_direction::device_to_host), 1u);
+    EXPECT_EQ(dma_streams(*dev, dma_direction::device_to_device), 1u);
+
+    host_memory host(*dev, large);
+    device_memory memory(*dev, large);
+    auto first  = make_queue(dma_direction::host_to_device, {64, 0, 0});
+    auto second = make_queue(dma_direction::host_to_device, {64, 0, 1});
+    uint64_t ids[2];
+    dma_completion done{};
+    ASSERT_EQ(first->submit(memory.va(), host.va(), large, nullptr, ids[0]), 0);
+    ASSERT_EQ(second->submit(memory.va(), host.va(), 8, nullptr, ids[1]), 0);
+    /* One look, of which the card does not get far with the large one. */
+    EXPECT_EQ(second->poll(&done, 1), 1u);
+    EXPECT_EQ(done.status, 0);
+    EXPECT_EQ(first->wait(ids[0], patience_us), 0);
+    EXPECT_EQ(first->poll(&done, 1), 1u);
 }
 
 TEST_F(shim_dma, a_card_that_takes_no_submissions_has_no_queues)
