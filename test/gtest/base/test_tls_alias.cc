@@ -22,11 +22,14 @@ std::string rewrite_tls(const char *tls)
 TEST(tls_alias, our_names_become_transport_names)
 {
     EXPECT_EQ("gaudi_cpy,sm", rewrite_tls("gaudi_copy,sm"));
-    EXPECT_EQ("sm,gaudi_cpy", rewrite_tls("sm,gaudi"));
+    EXPECT_EQ("sm,gaudi_cpy,gaudi_ipc", rewrite_tls("sm,gaudi"));
+    EXPECT_EQ("\\gaudi_cpy,\\gaudi_ipc,tcp", rewrite_tls("\\gaudi,tcp"));
+    EXPECT_EQ("^gaudi_cpy,gaudi_ipc", rewrite_tls("^gaudi"));
     EXPECT_EQ("\\gaudi_cpy,tcp", rewrite_tls("\\gaudi_copy,tcp"));
     EXPECT_EQ("^gaudi_cpy", rewrite_tls("^gaudi_copy"));
     EXPECT_EQ("gaudi_cpy,gaudi_ipc", rewrite_tls("gaudi_copy,gaudi_ipc"));
-    EXPECT_EQ("gaudi_cpy,gaudi_cpy,", rewrite_tls("gaudi,gaudi,"));
+    EXPECT_EQ("gaudi_cpy,gaudi_ipc,gaudi_cpy,gaudi_ipc,",
+              rewrite_tls("gaudi,gaudi,"));
 }
 
 TEST(tls_alias, everything_else_stays_as_it_is)

@@ -2,6 +2,7 @@
 
 #include "uct/gaudi/base/status.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace gaudi::base {
@@ -16,7 +17,7 @@ constexpr uint64_t drain_timeout_us = 60'000'000;
 channel::~channel()
 {
     for (const auto &queue : queues_) {
-        if ((queue != nullptr) && (queue->wait_all(drain_timeout_us) != 0)) {
+        if (queue->wait_all(drain_timeout_us) != 0) {
             ucs_warn("%s: DMA jobs do not end: their staging memory stays "
                      "pinned",
                      owner_.name().c_str());
@@ -46,8 +47,37 @@ void channel::abandon_staging()
     staging_.abandon();
 }
 
+int channel::make_lanes(uint64_t window)
+{
+    for (size_t i = 0; i < directions; ++i) {
+        const auto direction = static_cast<shim::dma_direction>(i);
+        const unsigned streams =
+            std::max(1u, shim::dma_streams(owner_.device(), direction));
+        shim::dma_queue_options options;
+        for (const copies which : {copies::of_long, copies::of_short}) {
+            dma_lane &made = lane(direction, which);
+            if (options.stream < streams) {
+                const int ret =
+                    shim::make_dma_queue(owner_.device(), direction, options,
+                                         queues_.emplace_back());
+                if (ret != 0) {
+                    queues_.pop_back();
+                    return ret;
+                }
+                ++options.stream;
+            }
+            made.home   = this;
+            made.queue  = queues_.back().get();
+            made.window = UINT64_MAX;
+            ucs_list_head_init(&made.waiting);
+        }
+        lane(direction, copies::of_long).window = window;
+    }
+    return 0;
+}
+
 ucs_status_t channel::create(card &owner, size_t chunk_bytes, unsigned chunks,
-                             unsigned depth,
+                             uint64_t window,
                              std::unique_ptr<channel> &channel_p)
 {
     std::unique_ptr<channel> created(new channel(owner));
@@ -55,12 +85,8 @@ ucs_status_t channel::create(card &owner, size_t chunk_bytes, unsigned chunks,
 
     int ret = shim::pinned_buffer::create(owner.device(), chunk_bytes * chunks,
                                           created->staging_);
-    for (size_t i = 0; (ret == 0) && (i < directions); ++i) {
-        shim::dma_queue_options options;
-        options.depth = depth;
-        ret           = shim::make_dma_queue(owner.device(),
-                                             static_cast<shim::dma_direction>(i), options,
-                                             created->queues_[i]);
+    if (ret == 0) {
+        ret = created->make_lanes(window);
     }
     if (ret != 0) {
         ucs_error("%s: cannot create DMA queues: %s", owner.name().c_str(),
@@ -72,7 +98,8 @@ ucs_status_t channel::create(card &owner, size_t chunk_bytes, unsigned chunks,
     for (unsigned i = chunks; i > 0; --i) {
         created->give_chunk(static_cast<int>(i - 1));
     }
-    created->segments_.resize(directions * depth);
+    created->segments_.resize(created->queues_.size() *
+                              shim::dma_queue_options().depth);
     created->free_segments_.reserve(created->segments_.size());
     for (segment &record : created->segments_) {
         created->give_segment(&record);

@@ -11,33 +11,49 @@
 #include "uct/gaudi/base/card.h"
 
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace gaudi::base {
 
 class channel;
+class process_memory;
 struct transfer;
+
+/**
+ * What is on the way in one direction, and waits to be: of long copies, or of
+ * short ones, which do not wait for those if the card has a stream more.
+ */
+struct dma_lane {
+    channel *home          = nullptr;
+    shim::dma_queue *queue = nullptr; /* perhaps another lane's, too */
+    uint64_t in_flight     = 0;       /* bytes */
+    uint64_t window        = 0;       /* bytes from which on nothing is added */
+    ucs_list_link_t waiting;          /* of whoever submits, next one first */
+};
 
 /** One DMA job of a transfer. */
 struct segment {
     transfer *owner;
-    channel *home;   /* whose record and chunk this is */
-    int chunk;       /* staging chunk, or -1 */
-    char *host;      /* where a chunk's bytes go when the job has ended */
-    size_t length;   /* bytes */
-    channel *onward; /* or the card to which they go then, */
-    uint64_t target; /* and the device address there */
-    segment *next;   /* in a list of those that have to go on */
+    channel *home;  /* whose record and chunk this is */
+    dma_lane *lane; /* where it was submitted */
+    int chunk;      /* staging chunk, or -1 */
+    size_t length;  /* bytes */
+    char *host;     /* where a chunk's bytes go when the job has ended, */
+    const process_memory *process; /* or in which process, */
+    dma_lane *onward;              /* or the card to which they go, */
+    uint64_t target;               /* and the address there */
+    segment *next;                 /* in a list of those that have to go on */
 };
 
 class channel {
 public:
     /**
      * @param chunk_bytes,chunks  The staging memory.
-     * @param depth               DMA jobs in flight per direction.
+     * @param window              Bytes of long copies in flight per direction.
      */
     [[nodiscard]] static ucs_status_t
-    create(card &owner, size_t chunk_bytes, unsigned chunks, unsigned depth,
+    create(card &owner, size_t chunk_bytes, unsigned chunks, uint64_t window,
            std::unique_ptr<channel> &channel_p);
 
     /** Waits for jobs that the card still runs. */
@@ -45,9 +61,31 @@ public:
 
     [[nodiscard]] card &owner() const { return owner_; }
 
-    [[nodiscard]] shim::dma_queue &queue(shim::dma_direction direction)
+    enum class copies { of_long, of_short };
+
+    [[nodiscard]] dma_lane &lane(shim::dma_direction direction, copies which)
     {
-        return *queues_[static_cast<size_t>(direction)];
+        return lanes_[static_cast<size_t>(direction) * 2 +
+                      static_cast<size_t>(which)];
+    }
+
+    static constexpr size_t directions = 3;
+    static constexpr size_t lane_count = directions * 2;
+
+    [[nodiscard]] std::span<dma_lane, lane_count> lanes() { return lanes_; }
+
+    /** Each lane in turn. */
+    [[nodiscard]] dma_lane &next_lane()
+    {
+        turn_ = (turn_ + 1) % lane_count;
+        return lanes_[turn_];
+    }
+
+    /** The queues of all lanes, each once. */
+    [[nodiscard]] std::span<const std::unique_ptr<shim::dma_queue>>
+    queues() const
+    {
+        return queues_;
     }
 
     /** Take a chunk, leaving some for others. @return -1 when none is left. */
@@ -101,10 +139,9 @@ public:
     }
     void give_segment(segment *used) { free_segments_.push_back(used); }
 
-    static constexpr size_t directions = 3;
-
 private:
     explicit channel(card &owner) : owner_(owner) {}
+    [[nodiscard]] int make_lanes(uint64_t window);
 
     card &owner_;
     size_t chunk_bytes_ = 0;
@@ -113,7 +150,9 @@ private:
     std::vector<int> free_chunks_;
     std::vector<segment> segments_;
     std::vector<segment *> free_segments_;
-    std::unique_ptr<shim::dma_queue> queues_[directions];
+    std::vector<std::unique_ptr<shim::dma_queue>> queues_;
+    dma_lane lanes_[lane_count];
+    size_t turn_ = 0;
 };
 
 } // namespace gaudi::base

@@ -54,11 +54,14 @@ int device_backing::va_on(const card &user, uint64_t &va_p)
     return entry->refused;
 }
 
-void device_backing::forget_peers()
+bool device_backing::forget_peers()
 {
     std::lock_guard<std::mutex> guard(lock_);
+    const bool shared = (export_ != nullptr);
+    export_.reset();
     peers_.store(nullptr);
     owned_.reset();
+    return shared;
 }
 
 } // namespace gaudi::base

@@ -17,6 +17,13 @@
 
 namespace gaudi::base {
 
+/** What another part keeps for a backing; destroyed before the driver is asked
+ *  to unmap that. */
+class backing_export {
+public:
+    virtual ~backing_export() = default;
+};
+
 class device_backing {
 public:
     device_backing(card &card_of, uint64_t mapped_va, uint64_t mapped_size)
@@ -37,8 +44,31 @@ public:
      */
     [[nodiscard]] int va_on(const card &user, uint64_t &va_p);
 
-    /** Have the other cards let go of it, before it is unmapped. */
-    void forget_peers();
+    /**
+     * Use what is kept for it.
+     *
+     * @param make  Called with this backing when nothing is kept: what to keep,
+     *              as a unique_ptr.
+     * @param use   Called with what is kept. It may be destroyed as soon as
+     *              this returns.
+     */
+    template <typename Make, typename Use>
+    void with_export(Make &&make, Use &&use)
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        if (export_ == nullptr) {
+            export_ = make(*this);
+        }
+        use(*export_);
+    }
+
+    /**
+     * Have the other cards let go of it, and others be told, before it is
+     * unmapped.
+     *
+     * @return Whether others may have it, who let go of it a little later.
+     */
+    [[nodiscard]] bool forget_peers();
 
 private:
     struct peer {
@@ -50,7 +80,8 @@ private:
 
     [[nodiscard]] const peer *find(unsigned slot) const;
 
-    std::mutex lock_; /* makes peers */
+    std::mutex lock_; /* makes peers and the export */
+    std::unique_ptr<backing_export> export_;
     std::unique_ptr<peer> owned_;
     std::atomic<const peer *> peers_{nullptr}; /* the same, for readers */
 };

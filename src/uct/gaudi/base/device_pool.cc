@@ -81,7 +81,7 @@ int device_pool::add_block(uint64_t size)
 /* False when the driver refuses, since somebody has a dma-buf of it. */
 bool device_pool::give_back(device_block &block)
 {
-    block.forget_peers();
+    (void)block.forget_peers();
     return (block.mapping.close() == 0) && (block.handle.close() == 0);
 }
 

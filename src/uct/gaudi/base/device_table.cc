@@ -361,12 +361,9 @@ device_memory *device_table::register_device(const void *address, size_t length)
     device_memory *memory = resolve(start, start + length).memory;
     if ((memory == nullptr) && (length >= ucp_alignment) &&
         ((start + length) % ucp_alignment == 0)) {
-        /* Applications allocate any size, and UCP rounds it up. The driver has
-         * mapped whole pages. */
+        /* UCP rounds up what it registers. The driver has mapped whole pages,
+         * and nobody else is given the rest. */
         memory = resolve(start, start + length - (ucp_alignment - 1)).memory;
-        if ((memory != nullptr) && !memory->of_application) {
-            memory = nullptr;
-        }
     }
     if (memory != nullptr) {
         ++memory->registrations;
@@ -415,6 +412,12 @@ ucs_status_t device_table::find(const void *address, size_t length,
     location_p.owner    = memory->owner;
     location_p.backing  = memory->backing;
     location_p.imported = memory->is_imported();
+    if ((of_application_ == 0) && (unseen_ == 0)) {
+        /* Then no two ranges overlap. */
+        location_p.start   = memory->start;
+        location_p.end     = memory->end;
+        location_p.version = memory_lock_.version();
+    }
     return UCS_OK;
 }
 

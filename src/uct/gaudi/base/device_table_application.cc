@@ -84,7 +84,7 @@ device_table::application_unmapping(int fd, uint64_t va)
             --of_application_;
         }
         if (memory->whole != nullptr) {
-            memory->whole->forget_peers();
+            memory->was_shared = memory->whole->forget_peers();
         }
         announce_gone(memory->start, memory->end);
     }
@@ -126,7 +126,7 @@ void device_table::drop(std::unique_ptr<application_memory> memory,
         --of_application_;
     }
     if (memory->whole != nullptr) {
-        memory->whole->forget_peers();
+        (void)memory->whole->forget_peers();
     }
     news.gone.emplace_back(memory->start, memory->end);
     dispose(std::move(memory));

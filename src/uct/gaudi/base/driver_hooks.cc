@@ -7,7 +7,9 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <mutex>
+#include <thread>
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -60,6 +62,11 @@ std::array<hooked_library, max_libraries> libraries;
 std::atomic<size_t> library_count{0};
 std::atomic<bool> driver_hooked{false};
 std::mutex install_lock; /* held across dlopen and patching */
+
+/* The driver refuses to unmap what another process has imported. That process
+ * is told, and lets go of it unless it is using it. */
+constexpr unsigned unmap_tries = 1000;
+constexpr auto unmap_interval  = std::chrono::milliseconds(1);
 
 /* Of the thread: how deep it is in hooks. A library calls its own functions. */
 thread_local unsigned depth = 0;
@@ -209,7 +216,13 @@ struct hooks {
         tell([&](device_table &table) {
             memory = table.application_unmapping(fd, va);
         });
-        const int ret = original<int>(function::unmap, fd, va);
+        int ret = original<int>(function::unmap, fd, va);
+        for (unsigned tries = 0; (ret != 0) && (memory != nullptr) &&
+                                 memory->was_shared && (tries < unmap_tries);
+             ++tries) {
+            std::this_thread::sleep_for(unmap_interval);
+            ret = original<int>(function::unmap, fd, va);
+        }
         if (memory != nullptr) {
             tell([&](device_table &table) {
                 table.application_unmapped(std::move(memory), ret == 0);

@@ -17,8 +17,26 @@ namespace {
 
 std::atomic<uint64_t> identity{0};
 
+/* Two handlers may count a fork, in an order that depends on who was first to
+ * register; it is one. */
+std::atomic<bool> uncounted_fork{false};
+
+void announce_fork()
+{
+    uncounted_fork.store(true);
+}
+
+void count_fork_in_child()
+{
+    if (uncounted_fork.exchange(false)) {
+        detail::process_generation.fetch_add(1);
+        identity.store(0);
+    }
+}
+
 void before_fork()
 {
+    announce_fork();
     device_table::before_fork();
 }
 
@@ -30,8 +48,7 @@ void after_fork_in_parent()
 /* Stores, and the driver library's close, which is close(2) in the vendor's. */
 void after_fork_in_child()
 {
-    detail::process_generation.fetch_add(1);
-    identity.store(0);
+    count_fork_in_child();
     device_table::after_fork_in_child();
     wakeup_event::after_fork_in_child();
 }
@@ -47,6 +64,15 @@ uint64_t process_identity()
         known = identity.compare_exchange_strong(known, fresh) ? fresh : known;
     }
     return known;
+}
+
+void count_forks()
+{
+    static const int error =
+        pthread_atfork(announce_fork, nullptr, count_fork_in_child);
+    if (error != 0) {
+        ucs_warn("gaudi: forked children will not be noticed");
+    }
 }
 
 void watch_forks()

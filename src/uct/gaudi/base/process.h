@@ -16,7 +16,7 @@ namespace detail {
 extern std::atomic<unsigned> process_generation;
 }
 
-/** One more in every forked child. Costs a load. */
+/** One more in every forked child, if forks are counted. Costs a load. */
 inline unsigned process_generation()
 {
     return detail::process_generation.load(std::memory_order_relaxed);
@@ -26,10 +26,15 @@ inline unsigned process_generation()
  *  its pid. */
 uint64_t process_identity();
 
+/** Count forks from now on. Called before anything asks for the generation or
+ *  the identity that is to notice forks; further calls do nothing. */
+void count_forks();
+
 /**
- * Notice forks from now on. Called when a card has been opened; further calls
- * do nothing. Not earlier: handlers of the driver library, if it has any, are
- * to be older than ours, and so to have run when ours close cards in the child.
+ * Count forks, and have children let go of cards, from now on. Called when a
+ * card has been opened; further calls do nothing. Not earlier: handlers of the
+ * driver library, if it has any, are to be older than ours, and so to have run
+ * when ours close cards in the child.
  */
 void watch_forks();
 

@@ -21,6 +21,10 @@ ucs_status_t to_status(int result) noexcept
         return UCS_ERR_INVALID_ADDR;
     case ENODEV:
         return UCS_ERR_NO_DEVICE;
+    case ESRCH: /* of a process */
+        return UCS_ERR_CONNECTION_RESET;
+    case EPERM:
+        return UCS_ERR_UNREACHABLE;
     case ENOTSUP:
         return UCS_ERR_UNSUPPORTED;
     case ETIMEDOUT:

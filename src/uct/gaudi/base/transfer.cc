@@ -3,6 +3,9 @@
 #include "uct/gaudi/base/host_copy.h"
 #include "uct/gaudi/base/status.h"
 
+#include <algorithm>
+#include <new>
+
 namespace gaudi::base {
 
 namespace {
@@ -10,9 +13,14 @@ namespace {
 /* Polls before a synchronous copy sleeps in the driver, and for how long. */
 constexpr unsigned idle_polls    = 256;
 constexpr uint64_t idle_sleep_us = 1000;
+/* A synchronous copy to or from the host as short as this always goes through
+ * staging memory. */
+constexpr size_t staged_bytes = 2048;
 /* Limits of settings, so that a slip of the finger is told from a wish. */
 constexpr size_t max_staging_bytes = size_t{1} << 30;
 constexpr unsigned max_operations  = 1u << 20;
+/* Records of operations that are made at a time. */
+constexpr unsigned block_operations = 256;
 /* How long an engine that goes away waits for jobs: longer than the driver lets
  * one run. */
 constexpr uint64_t drain_timeout_us = 60'000'000;
@@ -20,18 +28,17 @@ constexpr uint64_t drain_timeout_us = 60'000'000;
 } // namespace
 
 transfer_engine::transfer_engine(const transfer_options &options)
-    : options_(options), operations_(options.max_ops)
+    : options_(options)
 {
-    for (ucs_list_link_t *list : {&free_, &all_, &waiting_, &ended_}) {
+    for (ucs_list_link_t *list :
+         {&free_, &all_, &fenced_, &kernels_, &ended_}) {
         ucs_list_head_init(list);
     }
-    for (operation &op : operations_) {
-        ucs_list_add_tail(&free_, &op.in_queue);
-    }
+    operations_.reserve(options.max_ops / block_operations + 1);
+    (void)has_operation();
 }
 
-ucs_status_t transfer_engine::create(card &home,
-                                     const transfer_options &options,
+ucs_status_t transfer_engine::create(const transfer_options &options,
                                      std::unique_ptr<transfer_engine> &engine_p)
 {
     if ((options.chunks <= reserved_chunks) || (options.chunk_bytes == 0) ||
@@ -42,15 +49,37 @@ ucs_status_t transfer_engine::create(card &home,
                   max_staging_bytes);
         return UCS_ERR_INVALID_PARAM;
     }
+    if ((options.piece_bytes == 0) || (options.pieces == 0) ||
+        (options.piece_bytes > UINT64_MAX / options.pieces)) {
+        ucs_error("gaudi: copies cannot be made in %u pieces of %zu bytes at a "
+                  "time",
+                  options.pieces, options.piece_bytes);
+        return UCS_ERR_INVALID_PARAM;
+    }
     if ((options.max_ops == 0) || (options.max_ops > max_operations)) {
         ucs_error("gaudi: MAX_OPS=%u is not between 1 and %u", options.max_ops,
                   max_operations);
         return UCS_ERR_INVALID_PARAM;
     }
     std::unique_ptr<transfer_engine> created(new transfer_engine(options));
+    created->bounce_.reset(new char[options.chunk_bytes]);
+    engine_p = std::move(created);
+    return UCS_OK;
+}
+
+ucs_status_t transfer_engine::create(card &home,
+                                     const transfer_options &options,
+                                     std::unique_ptr<transfer_engine> &engine_p)
+{
+    std::unique_ptr<transfer_engine> created;
+    ucs_status_t status = create(options, created);
+    if (status != UCS_OK) {
+        return status;
+    }
+    created->home_ = &home;
     created->channels_.resize(device_table::instance().cards().size());
     channel *way;
-    ucs_status_t status = created->channel_to(home, way);
+    status = created->channel_to(home, way);
     if (status == UCS_OK) {
         engine_p = std::move(created);
     }
@@ -66,23 +95,35 @@ transfer_engine::~transfer_engine()
         (void)event_.release();
         return;
     }
-    operation *op;
-    operation *next;
-    ucs_list_for_each_safe(op, next, &waiting_, in_queue)
-    {
-        op->work.status = UCS_ERR_CANCELED;
-        end_if_done(*op);
+    const auto cancel_all = [this](ucs_list_link_t &waiting) {
+        operation *op;
+        operation *next;
+        ucs_list_for_each_safe(op, next, &waiting, in_queue)
+        {
+            op->work.status = UCS_ERR_CANCELED;
+            end_if_done(*op);
+        }
+    };
+    cancel_all(fenced_);
+    cancel_all(kernels_);
+    for (const auto &way : channels_) {
+        if (way != nullptr) {
+            for (dma_lane &lane : way->lanes()) {
+                cancel_all(lane.waiting);
+            }
+        }
     }
     bool drained = true;
     for (const auto &way : channels_) {
-        for (size_t i = 0; (way != nullptr) && (i < channel::directions); ++i) {
-            const auto direction   = static_cast<shim::dma_direction>(i);
-            shim::dma_queue &queue = way->queue(direction);
-            while ((queue.outstanding() > 0) &&
-                   (queue.wait_all(drain_timeout_us) == 0)) {
-                reap(*way, direction);
+        if (way == nullptr) {
+            continue;
+        }
+        for (const auto &queue : way->queues()) {
+            while ((queue->outstanding() > 0) &&
+                   (queue->wait_all(drain_timeout_us) == 0)) {
+                reap(*queue);
             }
-            drained &= (queue.outstanding() == 0);
+            drained &= (queue->outstanding() == 0);
         }
     }
     while (onward_first_ != nullptr) {
@@ -109,6 +150,17 @@ ucs_status_t transfer_engine::check_owner() const
     return UCS_OK;
 }
 
+ucs_status_t transfer_engine::check_has_card(const char *what) const
+{
+    if (home_ == nullptr) {
+        ucs_error("gaudi: %s cannot be reached: this process has opened no "
+                  "card",
+                  what);
+        return UCS_ERR_NO_DEVICE;
+    }
+    return UCS_OK;
+}
+
 ucs_status_t transfer_engine::channel_to(card &owner, channel *&way)
 {
     if (owner.slot() >= channels_.size()) {
@@ -117,8 +169,9 @@ ucs_status_t transfer_engine::channel_to(card &owner, channel *&way)
     auto &entry = channels_[owner.slot()];
     if (entry == nullptr) {
         ucs_status_t status = guarded([&] {
-            return channel::create(owner, options_.chunk_bytes, options_.chunks,
-                                   shim::dma_queue_options().depth, entry);
+            return channel::create(
+                owner, options_.chunk_bytes, options_.chunks,
+                uint64_t{options_.piece_bytes} * options_.pieces, entry);
         });
         if (status != UCS_OK) {
             return status;
@@ -128,11 +181,30 @@ ucs_status_t transfer_engine::channel_to(card &owner, channel *&way)
     return UCS_OK;
 }
 
+bool transfer_engine::has_operation()
+{
+    if (ucs_likely(!ucs_list_is_empty(&free_))) {
+        return true;
+    }
+    const unsigned count = std::min(block_operations, options_.max_ops - made_);
+    std::unique_ptr<operation[]> block(
+        (count > 0) ? new (std::nothrow) operation[count] : nullptr);
+    if (block == nullptr) {
+        return false;
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        ucs_list_add_tail(&free_, &block[i].in_queue);
+    }
+    made_ += count;
+    operations_.push_back(std::move(block));
+    return true;
+}
+
 transfer_engine::operation *
 transfer_engine::new_operation(flush_domain *domain, kind what,
                                uct_completion_t *completion)
 {
-    if (ucs_list_is_empty(&free_)) {
+    if (!has_operation()) {
         return nullptr;
     }
     operation *op         = ucs_list_extract_head(&free_, operation, in_queue);
@@ -153,21 +225,34 @@ transfer_engine::new_operation(flush_domain *domain, kind what,
     return op;
 }
 
-/* Hand a planned operation to the card, or to whoever completes it. */
+/* Hand a planned operation to whoever moves the bytes, or completes it. */
 void transfer_engine::begin(operation &op)
 {
     if (op.cursor.left == 0) {
         end_if_done(op);
-        return;
-    }
-    const bool first = ucs_list_is_empty(&waiting_);
-    ucs_list_add_tail(&waiting_, &op.in_queue);
-    if (first) {
-        submit_queued();
+    } else if (!has_landed(op.after)) {
+        ucs_list_add_tail(&fenced_, &op.in_queue);
+    } else {
+        enqueue(op);
     }
 }
 
-ucs_status_t transfer_engine::copy(void *dst, const void *src, size_t length)
+void transfer_engine::enqueue(operation &op)
+{
+    dma_lane *lane = op.cursor.lane;
+    if (lane == nullptr) {
+        ucs_list_add_tail(&kernels_, &op.in_queue);
+        return;
+    }
+    const bool first = ucs_list_is_empty(&lane->waiting);
+    ucs_list_add_tail(&lane->waiting, &op.in_queue);
+    if (first) {
+        while (submit_piece(*lane)) {}
+    }
+}
+
+ucs_status_t transfer_engine::copy(const side &dst, const side &src,
+                                   size_t length)
 {
     if (length == 0) {
         return UCS_OK;
@@ -179,22 +264,35 @@ ucs_status_t transfer_engine::copy(void *dst, const void *src, size_t length)
     while (!has_landed(fence_)) {
         reap_all();
         submit_onward();
-        submit_queued();
+        submit_all();
+        copy_waiting();
     }
 
-    if (!device_table::is_device_address(dst) &&
-        !device_table::is_device_address(src)) {
-        copy_host_bytes(dst, src, length);
+    if ((dst.remote == nullptr) && (src.remote == nullptr) &&
+        !device_table::is_device_address(dst.address) &&
+        !device_table::is_device_address(src.address)) {
+        copy_host_bytes(dst.address, src.address, length);
         return UCS_OK;
     }
 
     copy_cursor cursor;
-    status = plan(dst, src, length, cursor);
+    status = plan(dst, src, length,
+                  (length > staged_bytes) ? host_side::find_registration
+                                          : host_side::stage,
+                  cursor);
     if (status != UCS_OK) {
         return status;
     }
-
     transfer work;
+    if (cursor.way == nullptr) {
+        copy_by_kernel(work, cursor, length);
+        release(cursor);
+        return work.status;
+    }
+
+    shim::dma_queue &queue = *cursor.lane->queue;
+    shim::dma_queue *onward =
+        (cursor.onward != nullptr) ? cursor.onward->queue : nullptr;
     unsigned idle = 0;
     while (((work.status == UCS_OK) && (cursor.left > 0)) ||
            (work.in_flight > 0)) {
@@ -203,11 +301,10 @@ ucs_status_t transfer_engine::copy(void *dst, const void *src, size_t length)
                submit_next(work, cursor, 0)) {
             moved = true;
         }
-        moved |= (reap(*cursor.way, cursor.direction) > 0);
-        if (cursor.onward != nullptr) {
+        moved |= (reap(queue) > 0);
+        if (onward != nullptr) {
             moved |= (submit_onward() > 0);
-            moved |=
-                (reap(*cursor.onward, shim::dma_direction::host_to_device) > 0);
+            moved |= (reap(*onward) > 0);
         }
         if (moved) {
             idle = 0;
@@ -217,10 +314,9 @@ ucs_status_t transfer_engine::copy(void *dst, const void *src, size_t length)
         reap_all();
         submit_onward();
         if (++idle > idle_polls) {
-            (void)cursor.way->queue(cursor.direction).wait_all(idle_sleep_us);
-            if (cursor.onward != nullptr) {
-                (void)cursor.onward->queue(shim::dma_direction::host_to_device)
-                    .wait_all(idle_sleep_us);
+            (void)queue.wait_all(idle_sleep_us);
+            if (onward != nullptr) {
+                (void)onward->wait_all(idle_sleep_us);
             }
         }
     }
@@ -228,28 +324,29 @@ ucs_status_t transfer_engine::copy(void *dst, const void *src, size_t length)
     return work.status;
 }
 
-ucs_status_t transfer_engine::start(flush_domain &domain, void *dst,
-                                    const void *src, size_t length,
+ucs_status_t transfer_engine::start(flush_domain &domain, const side &dst,
+                                    const side &src, size_t length,
                                     uct_completion_t *completion)
 {
     ucs_status_t status = check_owner();
     if (status != UCS_OK) {
         return status;
     }
-    if (ucs_list_is_empty(&free_)) {
+    if (!has_operation()) {
         return UCS_ERR_NO_RESOURCE;
     }
     copy_cursor cursor;
     if (length > 0) {
-        status = plan(dst, src, length, cursor);
+        status = plan(dst, src, length, host_side::find_registration, cursor);
         if (status != UCS_OK) {
             return status;
         }
-        if (cursor.way == nullptr) {
+        if ((cursor.way == nullptr) && (cursor.process == nullptr)) {
             if (!has_landed(fence_)) {
                 return UCS_ERR_NO_RESOURCE;
             }
-            copy_host_bytes(dst, src, length);
+            copy_host_bytes(dst.address, src.address, length);
+            cursor.left = 0;
         }
     }
     operation *op = new_operation(&domain, kind::copy, completion);
@@ -258,58 +355,61 @@ ucs_status_t transfer_engine::start(flush_domain &domain, void *dst,
     return UCS_INPROGRESS;
 }
 
-ssize_t transfer_engine::start_packed(flush_domain &domain, void *dst,
+ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
                                       uct_pack_callback_t pack, void *arg)
 {
     ucs_status_t status = check_owner();
     if (status != UCS_OK) {
         return status;
     }
-    auto &table = device_table::instance();
-    if (!device_table::is_device_address(dst)) {
-        return has_landed(fence_) ? static_cast<ssize_t>(pack(dst, arg))
-                                  : static_cast<ssize_t>(UCS_ERR_NO_RESOURCE);
+    const bool to_host = (dst.remote != nullptr)
+                             ? (dst.remote->host() != nullptr)
+                             : !device_table::is_device_address(dst.address);
+    if (to_host && !has_landed(fence_)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    if (to_host && (dst.remote == nullptr)) {
+        return static_cast<ssize_t>(pack(dst.address, arg));
+    }
+    if (to_host) {
+        const size_t packed = pack(bounce_.get(), arg);
+        status              = copy(dst, bounce_.get(), packed);
+        return (status == UCS_OK) ? static_cast<ssize_t>(packed)
+                                  : static_cast<ssize_t>(status);
     }
 
-    uint64_t base;
-    size_t allocated;
-    card *owner;
-    if (!table.query(dst, 0, base, allocated, owner)) {
-        ucs_error("gaudi: %p is in no allocation of device memory", dst);
-        return UCS_ERR_INVALID_ADDR;
-    }
-    channel *way;
-    status = channel_to(*owner, way);
+    /* How long it is, the callback says when there is a place for it. */
+    copy_cursor cursor;
+    status = plan_chunk(dst, 0, cursor, cursor.dst);
     if (status != UCS_OK) {
         return status;
     }
-    const int chunk =
-        ucs_list_is_empty(&free_) ? -1 : way->take_chunk(reserved_chunks);
+    channel &way    = *cursor.way;
+    const int chunk = has_operation() ? way.take_chunk(reserved_chunks) : -1;
     if (chunk < 0) {
+        release(cursor);
         return UCS_ERR_NO_RESOURCE;
     }
-
-    const size_t length = pack(way->chunk_data(chunk), arg);
-    if (length > base + allocated - reinterpret_cast<uintptr_t>(dst)) {
-        ucs_error("gaudi: %zu bytes at %p are in no allocation of device "
-                  "memory",
-                  length, dst);
-        way->give_chunk(chunk);
-        return UCS_ERR_INVALID_ADDR;
+    const size_t length = pack(way.chunk_data(chunk), arg);
+    status              = check_packed(dst, length);
+    if (status != UCS_OK) {
+        way.give_chunk(chunk);
+        release(cursor);
+        return status;
     }
-    operation *op        = new_operation(&domain, kind::copy, nullptr);
-    op->chunk            = chunk;
-    op->cursor.way       = way;
-    op->cursor.direction = shim::dma_direction::host_to_device;
-    op->cursor.dst       = reinterpret_cast<uintptr_t>(dst);
-    op->cursor.src       = way->chunk_va(chunk);
-    op->cursor.left      = length;
+    operation *op   = new_operation(&domain, kind::copy, nullptr);
+    op->chunk       = chunk;
+    op->cursor      = cursor;
+    op->cursor.src  = way.chunk_va(chunk);
+    op->cursor.left = length;
+    op->cursor.lane =
+        &lane_of(way, shim::dma_direction::host_to_device, length);
     begin(*op);
     return static_cast<ssize_t>(length);
 }
 
 ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
-                                             const void *src, size_t length,
+                                             const side &src, size_t length,
                                              uct_unpack_callback_t unpack,
                                              void *arg,
                                              uct_completion_t *completion)
@@ -323,45 +423,50 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
     if (is_memcpy && device_table::is_device_address(arg)) {
         return start(domain, arg, src, length, completion);
     }
-    if (!device_table::is_device_address(src) || (length == 0)) {
-        if (!has_landed(fence_)) {
-            return UCS_ERR_NO_RESOURCE;
-        }
-        unpack(arg, src, length);
+    const bool from_host = (src.remote != nullptr)
+                               ? (src.remote->host() != nullptr)
+                               : !device_table::is_device_address(src.address);
+    if ((from_host || (length == 0)) && !has_landed(fence_)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    if ((from_host && (src.remote == nullptr)) || (length == 0)) {
+        unpack(arg, src.address, length);
         return UCS_OK;
     }
-
-    memory_location from;
-    if (device_table::instance().find(src, length, from) != UCS_OK) {
-        ucs_error("gaudi: %zu bytes at %p %s", length, src,
-                  device_table::instance().why_not(src, length));
-        return UCS_ERR_INVALID_ADDR;
+    if (length > options_.chunk_bytes) {
+        ucs_error("gaudi: get_bcopy of %zu bytes, at most %zu are possible",
+                  length, options_.chunk_bytes);
+        return UCS_ERR_INVALID_PARAM;
     }
-    channel *way;
-    status = channel_to(*from.owner, way);
+    if (from_host) {
+        status = copy(bounce_.get(), src, length);
+        if (status == UCS_OK) {
+            unpack(arg, bounce_.get(), length);
+        }
+        return status;
+    }
+
+    copy_cursor cursor;
+    status = plan_chunk(src, length, cursor, cursor.src);
     if (status != UCS_OK) {
         return status;
     }
-    if (length > way->chunk_bytes()) {
-        ucs_error("gaudi: get_bcopy of %zu bytes, at most %zu are possible",
-                  length, way->chunk_bytes());
-        return UCS_ERR_INVALID_PARAM;
-    }
-    const int chunk =
-        ucs_list_is_empty(&free_) ? -1 : way->take_chunk(reserved_chunks);
+    channel &way    = *cursor.way;
+    const int chunk = has_operation() ? way.take_chunk(reserved_chunks) : -1;
     if (chunk < 0) {
+        release(cursor);
         return UCS_ERR_NO_RESOURCE;
     }
-    operation *op        = new_operation(&domain, kind::unpack, completion);
-    op->chunk            = chunk;
-    op->unpack           = unpack;
-    op->unpack_arg       = arg;
-    op->length           = length;
-    op->cursor.way       = way;
-    op->cursor.direction = shim::dma_direction::device_to_host;
-    op->cursor.dst       = way->chunk_va(chunk);
-    op->cursor.src       = reinterpret_cast<uintptr_t>(src);
-    op->cursor.left      = length;
+    operation *op   = new_operation(&domain, kind::unpack, completion);
+    op->chunk       = chunk;
+    op->unpack      = unpack;
+    op->unpack_arg  = arg;
+    op->length      = length;
+    op->cursor      = cursor;
+    op->cursor.dst  = way.chunk_va(chunk);
+    op->cursor.left = length;
+    op->cursor.lane =
+        &lane_of(way, shim::dma_direction::device_to_host, length);
     begin(*op);
     return UCS_INPROGRESS;
 }
@@ -414,11 +519,26 @@ ucs_status_t transfer_engine::arm()
     (void)event_->clear();
     while (reap_all() > 0) {}
     submit_onward();
-    submit_queued();
-    if (!ucs_list_is_empty(&ended_)) {
+    submit_all();
+    if (!ucs_list_is_empty(&ended_) || !ucs_list_is_empty(&kernels_)) {
         return UCS_ERR_BUSY;
     }
     return guarded([&] { return watch_jobs() ? UCS_OK : UCS_ERR_BUSY; });
+}
+
+void transfer_engine::cancel(flush_domain &domain, ucs_status_t status)
+{
+    if (is_inherited()) {
+        return;
+    }
+    operation *op;
+    ucs_list_for_each(op, &domain.operations, in_domain)
+    {
+        if (!op->has_ended && (op->what != kind::flush_domain)) {
+            op->work.status = status;
+            end_if_done(*op);
+        }
+    }
 }
 
 void transfer_engine::open(flush_domain &domain)

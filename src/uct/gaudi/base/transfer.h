@@ -1,5 +1,6 @@
 /**
- * Copies between host and device memory, told by nothing but pointers.
+ * Copies between host and device memory. Of memory of this process a pointer
+ * tells all; one side of a copy may be memory of another process.
  *
  * An engine serves one interface, on one thread at a time (UCT's rule). It
  * finds out what each address is, maps or stages host memory, keeps the card's
@@ -7,7 +8,24 @@
  * reached by DMA alone; the CPU touches host memory, and nothing but host
  * memory.
  *
- * Resources are fixed at creation; running out of them is UCS_ERR_NO_RESOURCE.
+ * Who moves the bytes to (put) or from (get) memory of another process:
+ *
+ *   its memory  memory here
+ *   device      device   the card of the memory here, at once
+ *   device      host     the engine's card, at once where the host memory is
+ *                        mapped on it, else through staging memory
+ *   host        device   the card, to or from staging memory; the kernel from
+ *                        or to there
+ *   host        host     the kernel, a piece per progress()
+ *
+ * Long copies go in pieces, and those that wait take turns; short ones have a
+ * queue to themselves, where the card has one to spare. So none waits for
+ * another one to end that is much longer. No order of operations is kept
+ * but by fences.
+ *
+ * Staging memory is fixed at creation; records of operations are made as they
+ * are needed, up to a limit: UCP's protocols for device memory expect that zero
+ * copy always finds one. Running out of either is UCS_ERR_NO_RESOURCE.
  *
  * In a forked child an inherited engine copies nothing (UCS_ERR_UNSUPPORTED),
  * makes no progress, and lets nothing go: what it has is the parent's.
@@ -17,6 +35,7 @@
 #include "uct/gaudi/base/channel.h"
 #include "uct/gaudi/base/device_table.h"
 #include "uct/gaudi/base/process.h"
+#include "uct/gaudi/base/remote_memory.h"
 #include "uct/gaudi/base/wakeup.h"
 
 #include <memory>
@@ -26,9 +45,14 @@ namespace gaudi::base {
 
 /** Sizes of a transfer engine. */
 struct transfer_options {
-    size_t chunk_bytes = 65536; /**< of staging memory, and longest bcopy */
-    unsigned chunks    = 16;    /**< per card */
-    unsigned max_ops   = 256;   /**< operations outstanding */
+    size_t chunk_bytes = 65536;   /**< of staging memory, and longest bcopy */
+    unsigned chunks    = 16;      /**< per card */
+    unsigned max_ops   = 65536;   /**< operations outstanding */
+    size_t piece_bytes = 1 << 20; /**< longest DMA job, and longest copy of the
+                                       kernel in one progress() */
+    unsigned pieces    = 4; /**< long ones in flight per card and direction */
+    size_t short_bytes = 65536; /**< longest copy that never waits for pieces
+                                     of others, if the card can do that */
 };
 
 /** What all kinds of transfer have: jobs under way, and how they went. */
@@ -40,17 +64,22 @@ struct transfer {
 
 /** The rest of a copy. */
 struct copy_cursor {
-    channel *way = nullptr; /* nullptr: nothing for a card to do */
-    shim::dma_direction direction{};
-    bool staged       = false;
-    uint64_t dst      = 0;       /* device address; unused for staged hosts */
-    uint64_t src      = 0;       /* likewise */
-    char *host        = nullptr; /* staged: the host side */
-    size_t left       = 0;       /* bytes not submitted */
-    host_memory *held = nullptr; /* registration that the copy relies on */
-    channel *onward   = nullptr; /* staged: the card that the bytes are for, */
-    uint64_t target   = 0;       /* and their device address there */
-    int filled        = -1;      /* chunk that waits for room in the queue */
+    channel *way   = nullptr; /* nullptr: nothing for a card to do */
+    dma_lane *lane = nullptr; /* of it */
+    bool staged    = false;
+    bool upload    = false;   /* staged: into the card, else out of it */
+    uint64_t dst   = 0;       /* device address; unused for staged hosts */
+    uint64_t src   = 0;       /* likewise */
+    char *host     = nullptr; /* staged, or without a card: the host side, */
+    const process_memory *process = nullptr; /* in another process; without a
+                                                card the other side's, */
+    uint64_t there        = 0;               /* and the address there */
+    size_t left           = 0;               /* bytes not submitted */
+    host_memory *held     = nullptr; /* registration that the copy relies on */
+    remote_memory *remote = nullptr; /* held, too */
+    dma_lane *onward = nullptr; /* staged: of the card that the bytes are for */
+    uint64_t target  = 0;       /* and their device address there */
+    int filled       = -1;      /* chunk that waits for room in the queue */
 };
 
 /** Whose operations are flushed together: one of these per endpoint. */
@@ -66,6 +95,12 @@ public:
     create(card &home, const transfer_options &options,
            std::unique_ptr<transfer_engine> &engine_p);
 
+    /** Of a process without a card: for host memory, here and elsewhere. Device
+     *  memory is an error, UCS_ERR_NO_DEVICE. */
+    [[nodiscard]] static ucs_status_t
+    create(const transfer_options &options,
+           std::unique_ptr<transfer_engine> &engine_p);
+
     /** Waits for jobs that cards still run; completes the rest as canceled. */
     ~transfer_engine();
 
@@ -75,9 +110,14 @@ public:
      * Behind a fence it waits for what was started before the fence: UCP cannot
      * try its short operations again.
      *
-     * @return UCS_OK when the bytes are there; else an error, which was logged.
+     * @return UCS_OK when the bytes are there; else an error, which was logged:
+     *         for memory of another process UCS_ERR_CONNECTION_RESET when that
+     *         is gone, UCS_ERR_UNREACHABLE when we may not touch its memory,
+     *         UCS_ERR_INVALID_ADDR when it is not there, and what @ref
+     *         remote_memory says.
      */
-    [[nodiscard]] ucs_status_t copy(void *dst, const void *src, size_t length);
+    [[nodiscard]] ucs_status_t copy(const side &dst, const side &src,
+                                    size_t length);
 
     /**
      * Start a copy.
@@ -85,17 +125,20 @@ public:
      * @param completion  Called from progress, also for a failure; may be NULL.
      * @return UCS_INPROGRESS, or UCS_ERR_NO_RESOURCE, or an error, which was
      *         logged; on an error nothing was started and nothing is called.
+     *         The completion gets the errors of @ref copy.
      */
-    [[nodiscard]] ucs_status_t start(flush_domain &domain, void *dst,
-                                     const void *src, size_t length,
+    [[nodiscard]] ucs_status_t start(flush_domain &domain, const side &dst,
+                                     const side &src, size_t length,
                                      uct_completion_t *completion);
 
     /**
      * Let a callback write the bytes, and start their copy.
      *
+     * The bytes are there on return when the target is host memory.
+     *
      * @return Bytes, or a negative status as for @ref start.
      */
-    [[nodiscard]] ssize_t start_packed(flush_domain &domain, void *dst,
+    [[nodiscard]] ssize_t start_packed(flush_domain &domain, const side &dst,
                                        uct_pack_callback_t pack, void *arg);
 
     /**
@@ -108,10 +151,17 @@ public:
      *         bytes the callback has taken then.
      */
     [[nodiscard]] ucs_status_t start_unpacked(flush_domain &domain,
-                                              const void *src, size_t length,
+                                              const side &src, size_t length,
                                               uct_unpack_callback_t unpack,
                                               void *arg,
                                               uct_completion_t *completion);
+
+    /**
+     * Give up the operations of an endpoint. They complete from progress with
+     * this status, or, if they had ended before, as they ended; what a card is
+     * copying right now is waited for.
+     */
+    void cancel(flush_domain &domain, ucs_status_t status);
 
     /**
      * Wait for what was started.
@@ -126,6 +176,9 @@ public:
 
     /** What is started from now on comes after what was started before. */
     void fence();
+
+    /** Whether what was started before the last fence has ended. */
+    [[nodiscard]] bool is_past_fence() { return has_landed(fence_); }
 
     /** Whether @ref progress would have nothing to do. Costs two loads. */
     [[nodiscard]] bool is_idle()
@@ -193,28 +246,66 @@ private:
         return generation_ != process_generation();
     }
     [[nodiscard]] ucs_status_t check_owner() const;
+    [[nodiscard]] ucs_status_t check_has_card(const char *what) const;
 
-    ucs_status_t plan(void *dst, const void *src, size_t length,
-                      copy_cursor &cursor);
+    /* What to do about host memory here: for few bytes a look-up costs more
+     * than it can save. */
+    enum class host_side { find_registration, stage };
+
+    ucs_status_t plan(const side &dst, const side &src, size_t length,
+                      host_side host, copy_cursor &cursor);
+    ucs_status_t plan_local(void *dst, void *src, size_t length, host_side host,
+                            copy_cursor &cursor);
     ucs_status_t plan_between_cards(const memory_location &to,
                                     const memory_location &from,
                                     copy_cursor &cursor);
+    ucs_status_t plan_remote_host(bool put, const side &there, void *here,
+                                  size_t length, copy_cursor &cursor);
+    ucs_status_t plan_remote_device(bool put, const side &there, void *here,
+                                    size_t length, host_side host,
+                                    copy_cursor &cursor);
+    ucs_status_t plan_chunk(const side &device, size_t length,
+                            copy_cursor &cursor, uint64_t &va);
+    [[nodiscard]] ucs_status_t check_packed(const side &device, size_t length);
+    [[nodiscard]] ucs_status_t find_local(void *address, size_t length,
+                                          host_side host,
+                                          memory_location &where);
+    static ucs_status_t hold_remote(const side &there, size_t length,
+                                    copy_cursor &cursor);
+    static ucs_status_t reach_remote(card &user, const side &there,
+                                     uint64_t &va);
     void plan_host_side(void *host, const memory_location &where,
                         copy_cursor &cursor, uint64_t &va);
     ucs_status_t channel_to(card &owner, channel *&way);
+    [[nodiscard]] dma_lane &lane_of(channel &way, shim::dma_direction direction,
+                                    size_t length) const
+    {
+        return way.lane(direction, (length > options_.short_bytes)
+                                       ? channel::copies::of_long
+                                       : channel::copies::of_short);
+    }
+    /* Whether an operation can be had; makes more of them when all are in use.
+     */
+    bool has_operation();
     operation *new_operation(flush_domain *domain, kind what,
                              uct_completion_t *completion);
     void begin(operation &op);
+    void enqueue(operation &op);
     bool has_landed(uint64_t sequence);
     bool watch_jobs();
-    bool watch_room(channel &way);
+    bool watch_room(const channel &way);
     bool submit_next(transfer &owner, copy_cursor &cursor, size_t leave);
     void finish(segment &job, ucs_status_t status);
     void send_onward(segment &job);
     segment &take_onward();
     unsigned submit_onward();
-    void submit_queued();
-    unsigned reap(channel &way, shim::dma_direction direction);
+    void advance(ucs_list_link_t &list, operation &op);
+    bool submit_piece(dma_lane &lane);
+    void submit_all();
+    static void copy_by_kernel(transfer &owner, copy_cursor &cursor,
+                               size_t length);
+    void copy_waiting();
+    unsigned reap(shim::dma_queue &queue);
     unsigned reap_all();
     void end(operation &op);
     void end_if_done(operation &op);
@@ -225,12 +316,19 @@ private:
 
     const transfer_options options_;
     const unsigned generation_ = process_generation();
+    card *home_                = nullptr;
+    memory_location last_found_; /* device memory, most likely the next, too */
+    std::unique_ptr<char[]> bounce_; /* bcopy from and to host memory of other
+                                        processes */
     std::unique_ptr<wakeup_event> event_; /* made when it is asked for */
     std::vector<std::unique_ptr<channel>> channels_; /* by slot of the card */
-    std::vector<operation> operations_;
+    std::vector<std::unique_ptr<operation[]>> operations_; /* in blocks */
+    unsigned made_ = 0; /* operations in them */
     ucs_list_link_t free_;
     ucs_list_link_t all_;     /* outstanding, oldest first */
-    ucs_list_link_t waiting_; /* with something to submit, oldest first */
+    ucs_list_link_t fenced_;  /* behind a fence, oldest first */
+    ucs_list_link_t kernels_; /* for the kernel to copy, next one first; what a
+                                 card has to do waits in its lanes */
     ucs_list_link_t ended_;   /* with a completion to call */
     segment *onward_first_  = nullptr; /* to be sent to a second card */
     segment **onward_last_  = &onward_first_;

@@ -9,14 +9,18 @@ namespace gaudi::base {
 
 namespace {
 
-char *as_pointer(const void *address)
+/* Let go of what a look-up found. */
+void drop(const memory_location &where)
 {
-    return static_cast<char *>(const_cast<void *>(address));
+    if (where.mapped != nullptr) {
+        where.mapped->put();
+    }
 }
 
 } // namespace
 
-/* Reach host memory: where it is mapped already, else through staging. */
+/* Reach host memory: where it is mapped already, else through staging. The
+ * reference to its registration goes to the cursor, or is dropped. */
 void transfer_engine::plan_host_side(void *host, const memory_location &where,
                                      copy_cursor &cursor, uint64_t &va)
 {
@@ -50,18 +54,19 @@ ucs_status_t transfer_engine::plan_between_cards(const memory_location &to,
     if (status != UCS_OK) {
         return status;
     }
+    using direction = shim::dma_direction;
     uint64_t va;
     if ((to.backing != nullptr) && (to.backing->va_on(*from.owner, va) == 0)) {
-        cursor.way       = first;
-        cursor.direction = shim::dma_direction::device_to_host;
-        cursor.dst       = va + (cursor.dst - to.backing->va);
+        cursor.way  = first;
+        cursor.lane = &lane_of(*first, direction::device_to_host, cursor.left);
+        cursor.dst  = va + (cursor.dst - to.backing->va);
         return UCS_OK;
     }
     if ((from.backing != nullptr) &&
         (from.backing->va_on(*to.owner, va) == 0)) {
-        cursor.way       = second;
-        cursor.direction = shim::dma_direction::host_to_device;
-        cursor.src       = va + (cursor.src - from.backing->va);
+        cursor.way  = second;
+        cursor.lane = &lane_of(*second, direction::host_to_device, cursor.left);
+        cursor.src  = va + (cursor.src - from.backing->va);
         return UCS_OK;
     }
     const int ret = first->share_staging(*to.owner);
@@ -71,79 +76,272 @@ ucs_status_t transfer_engine::plan_between_cards(const memory_location &to,
                   std::strerror(-ret));
         return to_status(ret);
     }
-    cursor.way       = first;
-    cursor.direction = shim::dma_direction::device_to_host;
-    cursor.staged    = true;
-    cursor.onward    = second;
-    cursor.target    = cursor.dst;
+    cursor.way    = first;
+    cursor.lane   = &lane_of(*first, direction::device_to_host, cursor.left);
+    cursor.staged = true;
+    cursor.onward = &lane_of(*second, direction::host_to_device, cursor.left);
+    cursor.target = cursor.dst;
     return UCS_OK;
 }
 
-/* Find out how to get the bytes there. */
-ucs_status_t transfer_engine::plan(void *dst, const void *src, size_t length,
-                                   copy_cursor &cursor)
+/* Copy within this process. */
+ucs_status_t transfer_engine::plan_local(void *dst, void *src, size_t length,
+                                         host_side host, copy_cursor &cursor)
 {
-    auto &table = device_table::instance();
     memory_location to;
     memory_location from;
-
-    if (table.find(dst, length, to) != UCS_OK) {
-        ucs_error("gaudi: %zu bytes at %p %s", length, dst,
-                  table.why_not(dst, length));
-        return UCS_ERR_INVALID_ADDR;
+    ucs_status_t status = find_local(dst, length, host, to);
+    if (status != UCS_OK) {
+        return status;
     }
-    if (table.find(src, length, from) != UCS_OK) {
-        ucs_error("gaudi: %zu bytes at %p %s", length, src,
-                  table.why_not(src, length));
-        if (to.mapped != nullptr) {
-            to.mapped->put();
-        }
-        return UCS_ERR_INVALID_ADDR;
+    status = find_local(src, length, host, from);
+    if (status != UCS_OK) {
+        drop(to);
+        return status;
     }
 
     const bool to_device   = (to.kind == memory_kind::device);
     const bool from_device = (from.kind == memory_kind::device);
+    cursor.left            = length;
+    cursor.dst             = reinterpret_cast<uintptr_t>(dst);
+    cursor.src             = reinterpret_cast<uintptr_t>(src);
     if (!to_device && !from_device) {
-        for (host_memory *mapped : {to.mapped, from.mapped}) {
-            if (mapped != nullptr) {
-                mapped->put();
-            }
-        }
+        drop(to);
+        drop(from);
         return UCS_OK;
     }
-    cursor.left = length;
-    cursor.dst  = reinterpret_cast<uintptr_t>(dst);
-    cursor.src  = reinterpret_cast<uintptr_t>(src);
     if (to_device && from_device && (to.owner != from.owner)) {
         return plan_between_cards(to, from, cursor);
     }
 
-    channel *way;
-    ucs_status_t status = channel_to(to_device ? *to.owner : *from.owner, way);
+    status = channel_to(to_device ? *to.owner : *from.owner, cursor.way);
     if (status != UCS_OK) {
-        for (host_memory *mapped : {to.mapped, from.mapped}) {
-            if (mapped != nullptr) {
-                mapped->put();
-            }
+        drop(to);
+        drop(from);
+        return status;
+    }
+    auto direction = shim::dma_direction::device_to_device;
+    if (!from_device) {
+        direction = shim::dma_direction::host_to_device;
+        plan_host_side(src, from, cursor, cursor.src);
+    } else if (!to_device) {
+        direction = shim::dma_direction::device_to_host;
+        plan_host_side(dst, to, cursor, cursor.dst);
+    } else if (from.imported) {
+        direction = shim::dma_direction::host_to_device;
+    } else if (to.imported) {
+        direction = shim::dma_direction::device_to_host;
+    }
+    cursor.upload = !from_device;
+    cursor.lane   = &lane_of(*cursor.way, direction, length);
+    return UCS_OK;
+}
+
+/* What a pointer leads to. The caller gets a reference to the registration of
+ * host memory. */
+ucs_status_t transfer_engine::find_local(void *address, size_t length,
+                                         host_side host, memory_location &where)
+{
+    auto &table = device_table::instance();
+    if (device_table::is_device_address(address)) {
+        ucs_status_t status = check_has_card("device memory");
+        if (status != UCS_OK) {
+            return status;
         }
+        const auto start = reinterpret_cast<uintptr_t>(address);
+        if ((start >= last_found_.start) && (start < last_found_.end) &&
+            (length <= last_found_.end - start) &&
+            (last_found_.version == table.version()) &&
+            !last_found_.owner->is_lost()) {
+            where = last_found_;
+            return UCS_OK;
+        }
+    } else if (host == host_side::stage) {
+        return UCS_OK;
+    }
+    if (table.find(address, length, where) != UCS_OK) {
+        ucs_error("gaudi: %zu bytes at %p %s", length, address,
+                  table.why_not(address, length));
+        return UCS_ERR_INVALID_ADDR;
+    }
+    if (where.end != 0) {
+        last_found_ = where;
+    }
+    return UCS_OK;
+}
+
+/* Find out how to get the bytes there. On an error nothing is held. */
+ucs_status_t transfer_engine::plan(const side &dst, const side &src,
+                                   size_t length, host_side host,
+                                   copy_cursor &cursor)
+{
+    if ((dst.remote == nullptr) && (src.remote == nullptr)) {
+        return plan_local(dst.address, src.address, length, host, cursor);
+    }
+    if ((dst.remote != nullptr) && (src.remote != nullptr)) {
+        ucs_error("gaudi: cannot copy between two other processes");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    const bool put      = (dst.remote != nullptr);
+    const side &there   = put ? dst : src;
+    void *here          = put ? src.address : dst.address;
+    ucs_status_t status = hold_remote(there, length, cursor);
+    if (status != UCS_OK) {
+        return status;
+    }
+    cursor.process = there.remote->host();
+    status         = (cursor.process != nullptr)
+                         ? plan_remote_host(put, there, here, length, cursor)
+                         : plan_remote_device(put, there, here, length, host, cursor);
+    if (status != UCS_OK) {
+        release(cursor);
+        return status;
+    }
+    cursor.left = length;
+    return UCS_OK;
+}
+
+/* Have memory of another process stay where it is. */
+ucs_status_t transfer_engine::hold_remote(const side &there, size_t length,
+                                          copy_cursor &cursor)
+{
+    ucs_status_t status = there.remote->check(there.number(), length);
+    if (status == UCS_OK) {
+        status = there.remote->hold();
+    }
+    if (status == UCS_OK) {
+        cursor.remote = there.remote;
+    }
+    return status;
+}
+
+/* Where a card of ours finds device memory of another process, which is held.
+ */
+ucs_status_t transfer_engine::reach_remote(card &user, const side &there,
+                                           uint64_t &va)
+{
+    const int ret = there.remote->va_on(user, there.number(), va);
+    if (ret != 0) {
+        ucs_error("%s: cannot reach device memory of another process at %p: %s",
+                  user.name().c_str(), there.address, std::strerror(-ret));
+    }
+    return to_status(ret);
+}
+
+/* Host memory of another process: the kernel copies, directly or, for device
+ * memory here, staging chunks. */
+ucs_status_t transfer_engine::plan_remote_host(bool put, const side &there,
+                                               void *here, size_t length,
+                                               copy_cursor &cursor)
+{
+    cursor.there = there.number();
+    if (!device_table::is_device_address(here)) {
+        cursor.upload = put;
+        cursor.host   = static_cast<char *>(here);
+        return UCS_OK;
+    }
+    memory_location where;
+    ucs_status_t status =
+        find_local(here, length, host_side::find_registration, where);
+    if (status == UCS_OK) {
+        status = channel_to(*where.owner, cursor.way);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    cursor.staged                   = true;
+    cursor.upload                   = !put;
+    (put ? cursor.src : cursor.dst) = reinterpret_cast<uintptr_t>(here);
+    cursor.lane                     = &lane_of(*cursor.way,
+                           put ? shim::dma_direction::device_to_host
+                                                   : shim::dma_direction::host_to_device,
+                                               length);
+    return UCS_OK;
+}
+
+/* Device memory of another process: a card of ours copies. It writes to put,
+ * and reads to get; host memory here it reads to put. */
+ucs_status_t transfer_engine::plan_remote_device(bool put, const side &there,
+                                                 void *here, size_t length,
+                                                 host_side host,
+                                                 copy_cursor &cursor)
+{
+    ucs_status_t status = check_has_card("device memory of another process");
+    if (status != UCS_OK) {
+        return status;
+    }
+    memory_location where;
+    status = find_local(here, length, host, where);
+    if (status != UCS_OK) {
+        return status;
+    }
+    const bool from_device = (where.kind == memory_kind::device);
+    card &user             = from_device ? *where.owner : *home_;
+    status                 = channel_to(user, cursor.way);
+    if (status == UCS_OK) {
+        status = reach_remote(user, there, put ? cursor.dst : cursor.src);
+    }
+    if (status != UCS_OK) {
+        drop(where);
         return status;
     }
 
-    cursor.way = way;
-    if (!from_device) {
-        cursor.direction = shim::dma_direction::host_to_device;
-        plan_host_side(as_pointer(src), from, cursor, cursor.src);
-    } else if (!to_device) {
-        cursor.direction = shim::dma_direction::device_to_host;
-        plan_host_side(dst, to, cursor, cursor.dst);
-    } else if (from.imported) {
-        cursor.direction = shim::dma_direction::host_to_device;
-    } else if (to.imported) {
-        cursor.direction = shim::dma_direction::device_to_host;
+    uint64_t &own = put ? cursor.src : cursor.dst;
+    if (from_device) {
+        own = reinterpret_cast<uintptr_t>(here);
     } else {
-        cursor.direction = shim::dma_direction::device_to_device;
+        plan_host_side(here, where, cursor, own);
+        cursor.upload = put;
     }
+    cursor.lane =
+        &lane_of(*cursor.way,
+                 (put == from_device) ? shim::dma_direction::device_to_host
+                                      : shim::dma_direction::host_to_device,
+                 length);
     return UCS_OK;
+}
+
+/* Reach device memory from a chunk of the card's. On an error nothing is held.
+ */
+ucs_status_t transfer_engine::plan_chunk(const side &device, size_t length,
+                                         copy_cursor &cursor, uint64_t &va)
+{
+    if (device.remote == nullptr) {
+        memory_location where;
+        ucs_status_t status = find_local(device.address, length,
+                                         host_side::find_registration, where);
+        if (status != UCS_OK) {
+            return status;
+        }
+        va = device.number();
+        return channel_to(*where.owner, cursor.way);
+    }
+    ucs_status_t status = check_has_card("device memory of another process");
+    if (status == UCS_OK) {
+        status = hold_remote(device, length, cursor);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    status = channel_to(*home_, cursor.way);
+    if (status == UCS_OK) {
+        status = reach_remote(*home_, device, va);
+    }
+    if (status != UCS_OK) {
+        release(cursor);
+    }
+    return status;
+}
+
+/* Whether bytes that were packed fit where they are to go. */
+ucs_status_t transfer_engine::check_packed(const side &device, size_t length)
+{
+    if (device.remote != nullptr) {
+        return device.remote->check(device.number(), length);
+    }
+    memory_location where;
+    return find_local(device.address, length, host_side::find_registration,
+                      where);
 }
 
 void transfer_engine::release(copy_cursor &cursor)
@@ -153,6 +351,9 @@ void transfer_engine::release(copy_cursor &cursor)
     }
     if (cursor.held != nullptr) {
         cursor.held->put();
+    }
+    if (cursor.remote != nullptr) {
+        cursor.remote->release();
     }
     cursor = {};
 }

@@ -4,6 +4,7 @@
 #include "uct/gaudi/base/transfer.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 namespace gaudi::base {
@@ -13,20 +14,61 @@ namespace {
 /* Completions collected at a time. */
 constexpr unsigned poll_batch = 16;
 
+/* Why a copy of host memory of another process failed. That a process is gone
+ * is for its endpoints to say. */
+ucs_status_t report_process_error(const process_memory &process, uint64_t there,
+                                  size_t length, int result)
+{
+    ucs_log((result == -ESRCH) ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+            "gaudi: cannot copy %zu bytes at %#lx of process %d: %s", length,
+            there, process.pid(), std::strerror(-result));
+    return to_status(result);
+}
+
+/* Fill a chunk with what the card is to fetch. */
+ucs_status_t fill(const copy_cursor &cursor, char *chunk, size_t length)
+{
+    if (cursor.process == nullptr) {
+        copy_host_bytes(chunk, cursor.host, length);
+        return UCS_OK;
+    }
+    const int ret = cursor.process->read(chunk, cursor.there, length);
+    return (ret == 0) ? UCS_OK
+                      : report_process_error(*cursor.process, cursor.there,
+                                             length, ret);
+}
+
+/* Take out of a chunk what the card has put there. */
+ucs_status_t drain(const segment &job)
+{
+    const char *chunk = job.home->chunk_data(job.chunk);
+    if (job.process == nullptr) {
+        copy_host_bytes(job.host, chunk, job.length);
+        return UCS_OK;
+    }
+    const int ret = job.process->write(job.target, chunk, job.length);
+    return (ret == 0) ? UCS_OK
+                      : report_process_error(*job.process, job.target,
+                                             job.length, ret);
+}
+
 } // namespace
 
-/* Submit the next piece of a copy. False when there is no room for it now. */
+/* Submit the next piece of a copy. False when there is no room for it now; true
+ * with an error in the owner's status when it failed. */
 bool transfer_engine::submit_next(transfer &owner, copy_cursor &cursor,
                                   size_t leave)
 {
-    channel &way = *cursor.way;
-    const bool upload =
-        (cursor.direction == shim::dma_direction::host_to_device);
-    size_t length = cursor.left;
-    uint64_t dst  = cursor.dst;
-    uint64_t src  = cursor.src;
-    int chunk     = -1;
+    channel &way   = *cursor.way;
+    dma_lane &lane = *cursor.lane;
+    size_t length  = std::min(cursor.left, options_.piece_bytes);
+    uint64_t dst   = cursor.dst;
+    uint64_t src   = cursor.src;
+    int chunk      = -1;
 
+    if (lane.in_flight >= lane.window) {
+        return false;
+    }
     segment *job = way.take_segment();
     if (job == nullptr) {
         return false;
@@ -40,25 +82,32 @@ bool transfer_engine::submit_next(transfer &owner, copy_cursor &cursor,
                 way.give_segment(job);
                 return false;
             }
-            if (upload) {
-                copy_host_bytes(way.chunk_data(chunk), cursor.host, length);
+            if (cursor.upload) {
+                owner.status = fill(cursor, way.chunk_data(chunk), length);
+                if (owner.status != UCS_OK) {
+                    way.give_chunk(chunk);
+                    way.give_segment(job);
+                    return true;
+                }
             }
         }
-        cursor.filled        = chunk;
-        (upload ? src : dst) = way.chunk_va(chunk);
+        cursor.filled               = chunk;
+        (cursor.upload ? src : dst) = way.chunk_va(chunk);
     }
 
-    *job = {.owner  = &owner,
-            .home   = &way,
-            .chunk  = chunk,
-            .host   = (cursor.staged && !upload) ? cursor.host : nullptr,
-            .length = length,
-            .onward = cursor.onward,
-            .target = cursor.target,
-            .next   = nullptr};
+    const bool drained = cursor.staged && !cursor.upload;
+    *job               = {.owner   = &owner,
+                          .home    = &way,
+                          .lane    = &lane,
+                          .chunk   = chunk,
+                          .length  = length,
+                          .host    = drained ? cursor.host : nullptr,
+                          .process = drained ? cursor.process : nullptr,
+                          .onward  = cursor.onward,
+                          .target = (cursor.onward != nullptr) ? cursor.target : cursor.there,
+                          .next   = nullptr};
     uint64_t id;
-    const int ret =
-        way.queue(cursor.direction).submit(dst, src, length, job, id);
+    const int ret = lane.queue->submit(dst, src, length, job, id);
     if (ret != 0) {
         way.give_segment(job);
         if (ret == -EAGAIN) {
@@ -71,13 +120,45 @@ bool transfer_engine::submit_next(transfer &owner, copy_cursor &cursor,
     }
 
     ++owner.in_flight;
+    lane.in_flight += length;
     cursor.filled = -1;
     cursor.dst += length;
     cursor.src += length;
     cursor.target += length;
+    cursor.there += length;
     cursor.host += (cursor.host != nullptr) ? length : 0;
     cursor.left -= length;
     return true;
+}
+
+/* Have the kernel copy the next bytes. */
+void transfer_engine::copy_by_kernel(transfer &owner, copy_cursor &cursor,
+                                     size_t length)
+{
+    const int ret =
+        cursor.upload ? cursor.process->write(cursor.there, cursor.host, length)
+                      : cursor.process->read(cursor.host, cursor.there, length);
+    if (ret != 0) {
+        owner.status =
+            report_process_error(*cursor.process, cursor.there, length, ret);
+        return;
+    }
+    cursor.there += length;
+    cursor.host += length;
+    cursor.left -= length;
+}
+
+/* Have the kernel copy a piece, of as many operations as that takes. */
+void transfer_engine::copy_waiting()
+{
+    size_t budget = options_.piece_bytes;
+    while ((budget > 0) && !ucs_list_is_empty(&kernels_)) {
+        operation *op       = ucs_list_head(&kernels_, operation, in_queue);
+        const size_t length = std::min(op->cursor.left, budget);
+        copy_by_kernel(op->work, op->cursor, length);
+        budget -= length;
+        advance(kernels_, *op);
+    }
 }
 
 /* Whether the bytes of everything up to an operation are where they belong.
@@ -102,35 +183,35 @@ bool transfer_engine::has_landed(uint64_t sequence)
  * to try again. */
 bool transfer_engine::watch_jobs()
 {
+    bool watched = true;
     for (const auto &way : channels_) {
-        for (size_t i = 0; (way != nullptr) && (i < channel::directions); ++i) {
-            const auto direction = static_cast<shim::dma_direction>(i);
-            const auto &queue    = way->queue(direction);
-            if (queue.outstanding() == 0) {
+        if (way == nullptr) {
+            continue;
+        }
+        for (const auto &queue : way->queues()) {
+            if (queue->outstanding() == 0) {
                 continue;
             }
-            const uint64_t job = queue.oldest_job();
+            const uint64_t job = queue->oldest_job();
             if (job == 0) {
                 return false; /* it has ended meanwhile */
             }
             event_->watch(way->owner().device(), job);
         }
+        for (dma_lane &lane : way->lanes()) {
+            watched &= ucs_list_is_empty(&lane.waiting) || watch_room(*way);
+        }
     }
-    if ((onward_first_ != nullptr) && !watch_room(*onward_first_->onward)) {
-        return false;
-    }
-    return ucs_list_is_empty(&waiting_) ||
-           watch_room(
-               *ucs_list_head(&waiting_, operation, in_queue)->cursor.way);
+    return watched && ((onward_first_ == nullptr) ||
+                       watch_room(*onward_first_->onward->home));
 }
 
 /* Have a job watched whose end makes room on a card: if none of ours is there,
  * another interface has filled it. False when there is room. */
-bool transfer_engine::watch_room(channel &way)
+bool transfer_engine::watch_room(const channel &way)
 {
-    for (size_t i = 0; i < channel::directions; ++i) {
-        const auto direction = static_cast<shim::dma_direction>(i);
-        if (way.queue(direction).outstanding() > 0) {
+    for (const auto &queue : way.queues()) {
+        if (queue->outstanding() > 0) {
             return true;
         }
     }
@@ -143,24 +224,52 @@ bool transfer_engine::watch_room(channel &way)
     return true;
 }
 
-void transfer_engine::submit_queued()
+/* The first operation of a list has got a piece further: the next one's turn.
+ */
+void transfer_engine::advance(ucs_list_link_t &list, operation &op)
 {
-    operation *op;
-    operation *next;
-    ucs_list_for_each_safe(op, next, &waiting_, in_queue)
-    {
+    if (op.work.status != UCS_OK) {
+        end_if_done(op);
+        return;
+    }
+    ucs_list_del(&op.in_queue);
+    if (op.cursor.left > 0) {
+        ucs_list_add_tail(&list, &op.in_queue);
+    } else {
+        end_if_done(op);
+    }
+}
+
+/* Submit a piece of the operation whose turn it is. False when there is none,
+ * or no room. */
+bool transfer_engine::submit_piece(dma_lane &lane)
+{
+    if (ucs_list_is_empty(&lane.waiting)) {
+        return false;
+    }
+    operation *op = ucs_list_head(&lane.waiting, operation, in_queue);
+    if (!submit_next(op->work, op->cursor, reserved_chunks)) {
+        return false;
+    }
+    advance(lane.waiting, *op);
+    return true;
+}
+
+void transfer_engine::submit_all()
+{
+    while (!ucs_list_is_empty(&fenced_)) {
+        operation *op = ucs_list_head(&fenced_, operation, in_queue);
         if (!has_landed(op->after)) {
-            return;
+            break;
         }
-        while ((op->work.status == UCS_OK) && (op->cursor.left > 0)) {
-            if (!submit_next(op->work, op->cursor, reserved_chunks)) {
-                return;
-            }
-        }
-        if (op->work.status == UCS_OK) {
-            ucs_list_del(&op->in_queue);
-        } else {
-            end_if_done(*op);
+        ucs_list_del(&op->in_queue);
+        enqueue(*op);
+    }
+    for (const auto &way : channels_) {
+        /* All lanes in turn: they share the staging memory. */
+        for (size_t stuck = 0;
+             (way != nullptr) && (stuck < channel::lane_count);) {
+            stuck = submit_piece(way->next_lane()) ? 0 : stuck + 1;
         }
     }
 }
@@ -207,18 +316,19 @@ unsigned transfer_engine::submit_onward()
     unsigned count = 0;
     for (; onward_first_ != nullptr; ++count) {
         segment &job   = *onward_first_;
-        channel &way   = *job.onward;
-        const card &to = way.owner();
+        dma_lane &lane = *job.onward;
+        const card &to = lane.home->owner();
         uint64_t id;
         const int ret =
-            way.queue(shim::dma_direction::host_to_device)
-                .submit(job.target, job.home->chunk_va_on(to, job.chunk),
-                        job.length, &job, id);
+            lane.queue->submit(job.target, job.home->chunk_va_on(to, job.chunk),
+                               job.length, &job, id);
         if (ret == -EAGAIN) {
             break;
         }
         take_onward();
         if (ret == 0) {
+            lane.in_flight += job.length;
+            job.lane   = &lane;
             job.onward = nullptr;
             continue;
         }
@@ -229,25 +339,26 @@ unsigned transfer_engine::submit_onward()
     return count;
 }
 
-unsigned transfer_engine::reap(channel &way, shim::dma_direction direction)
+unsigned transfer_engine::reap(shim::dma_queue &queue)
 {
     shim::dma_completion ended[poll_batch];
-    const unsigned count = way.queue(direction).poll(ended, poll_batch);
+    const unsigned count = queue.poll(ended, poll_batch);
 
     for (unsigned i = 0; i < count; ++i) {
         auto *job           = static_cast<segment *>(ended[i].cookie);
         ucs_status_t status = UCS_OK;
 
+        job->lane->in_flight -= job->length;
         if (ended[i].status != 0) {
             ucs_error("%s: a DMA copy of %zu bytes failed: %s",
-                      way.owner().name().c_str(), job->length,
+                      job->lane->home->owner().name().c_str(), job->length,
                       std::strerror(-ended[i].status));
             status = to_status(ended[i].status);
         } else if (job->onward != nullptr) {
             send_onward(*job);
             continue;
-        } else if (job->host != nullptr) {
-            copy_host_bytes(job->host, way.chunk_data(job->chunk), job->length);
+        } else if ((job->host != nullptr) || (job->process != nullptr)) {
+            status = drain(*job);
         }
         finish(*job, status);
     }
@@ -258,10 +369,12 @@ unsigned transfer_engine::reap_all()
 {
     unsigned count = 0;
     for (const auto &way : channels_) {
-        for (size_t i = 0; (way != nullptr) && (i < channel::directions); ++i) {
-            const auto direction = static_cast<shim::dma_direction>(i);
-            if (way->queue(direction).outstanding() > 0) {
-                count += reap(*way, direction);
+        if (way == nullptr) {
+            continue;
+        }
+        for (const auto &queue : way->queues()) {
+            if (queue->outstanding() > 0) {
+                count += reap(*queue);
             }
         }
     }
@@ -354,13 +467,14 @@ unsigned transfer_engine::progress()
     }
     reap_all();
     submit_onward();
-    submit_queued();
+    submit_all();
+    copy_waiting();
     return complete_ended();
 }
 
 bool transfer_engine::has_resources()
 {
-    return !ucs_list_is_empty(&free_) && has_landed(fence_) &&
+    return has_operation() && has_landed(fence_) &&
            std::all_of(channels_.begin(), channels_.end(), [](const auto &way) {
                return (way == nullptr) ||
                       (way->free_chunks() > reserved_chunks);

@@ -2,6 +2,7 @@
 
 #include "uct/gaudi/base/process.h"
 #include "uct/gaudi/base/status.h"
+#include "uct/gaudi/base/transfer_config.h"
 #include "uct/gaudi/base/unsupported.h"
 #include "uct/gaudi/copy/copy_md.h"
 
@@ -17,40 +18,17 @@ using base::unsupported;
 
 struct iface_config {
     uct_iface_config_t super;
-    size_t staging_chunk;
-    unsigned staging_count;
-    unsigned max_ops;
-    double bandwidth;
+    base::transfer_config transfers;
 };
 
 ucs_config_field_t iface_config_table[] = {
     {"", "", nullptr, offsetof(iface_config, super),
      UCS_CONFIG_TYPE_TABLE(uct_iface_config_table)},
 
-    {"STAGING_CHUNK", "64k",
-     "Size of a chunk of the staging memory through which host memory passes\n"
-     "that is not registered. Also the longest bcopy operation.",
-     offsetof(iface_config, staging_chunk), UCS_CONFIG_TYPE_MEMUNITS},
-
-    {"STAGING_COUNT", "16",
-     "Number of staging chunks per interface and card. Two of them are kept "
-     "for\n"
-     "short operations.",
-     offsetof(iface_config, staging_count), UCS_CONFIG_TYPE_UINT},
-
-    {"MAX_OPS", "256",
-     "Number of operations that an interface can have outstanding.",
-     offsetof(iface_config, max_ops), UCS_CONFIG_TYPE_UINT},
-
-    {"BW", "25000MBs",
-     "Bandwidth of a card's PCIe link, each way. The default is that of a x16\n"
-     "Gen4 slot.",
-     offsetof(iface_config, bandwidth), UCS_CONFIG_TYPE_BW},
+    {"", "", nullptr, offsetof(iface_config, transfers),
+     UCS_CONFIG_TYPE_TABLE(base::transfer_config_table)},
 
     {nullptr, nullptr, nullptr, 0, {}}};
-
-/* BW=auto: 25000MBs, as UCX counts, bytes/second. */
-constexpr double default_bandwidth = 25000.0 * (1 << 20);
 
 /* Submission and completion of one job on a card, seconds. An estimate: the
  * figure was not measured on hardware. */
@@ -405,23 +383,19 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
         return UCS_ERR_NO_DEVICE;
     }
 
-    gaudi::base::transfer_options options;
-    options.chunk_bytes = config->staging_chunk;
-    options.chunks      = config->staging_count;
-    options.max_ops     = config->max_ops;
     std::unique_ptr<gaudi::base::transfer_engine> engine;
     ucs_status_t status = gaudi::base::guarded([&] {
-        return gaudi::base::transfer_engine::create(*own, options, engine);
+        return gaudi::base::transfer_engine::create(
+            *own, config->transfers.options(), engine);
     });
     if (status != UCS_OK) {
         return status;
     }
 
     self->engine    = engine.release();
-    self->max_bcopy = config->staging_chunk;
-    self->bandwidth = UCS_CONFIG_BW_IS_AUTO(config->bandwidth)
-                          ? default_bandwidth
-                          : config->bandwidth;
+    self->max_bcopy = config->transfers.staging_chunk;
+    self->bandwidth =
+        config->transfers.bandwidth_or(gaudi::base::link_bandwidth(own));
     ucs_queue_head_init(&self->pending);
     self->generation = gaudi::base::process_generation();
     add_interface(self);

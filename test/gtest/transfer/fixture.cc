@@ -1,0 +1,319 @@
+#include "gtest/transfer/fixture.h"
+
+#include "uct/gaudi/base/config.h"
+#include "uct/gaudi/base/device_backing.h"
+
+#include <cerrno>
+#include <chrono>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+#include <csignal>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr std::chrono::seconds deadline{60};
+
+std::mutex log_lock;
+std::vector<std::string> logged;
+
+ucs_log_func_rc_t collect(const char *, unsigned, const char *,
+                          ucs_log_level_t level,
+                          const ucs_log_component_config_t *,
+                          const char *message, va_list arguments)
+{
+    if (level > UCS_LOG_LEVEL_WARN) {
+        return UCS_LOG_FUNC_RC_CONTINUE;
+    }
+    char text[512];
+    std::vsnprintf(text, sizeof(text), message, arguments);
+    std::lock_guard<std::mutex> guard(log_lock);
+    logged.emplace_back(text);
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
+std::vector<std::string> take_logs()
+{
+    std::lock_guard<std::mutex> guard(log_lock);
+    return std::exchange(logged, {});
+}
+
+/* What the module does when it is loaded, as far as engines need it. */
+void prepare_process()
+{
+    static const bool once = [] {
+        setenv("HLTHUNK_EMU_DEVICES", "2", 1);
+        setenv("UCX_GAUDI_DRIVER", emulator_path().c_str(), 1);
+        setenv("UCX_GAUDI_DEVICES", "all", 1);
+        ucs_log_push_handler(collect);
+        base::init_config();
+        return true;
+    }();
+    (void)once;
+}
+
+base::device_table &table()
+{
+    return base::device_table::instance();
+}
+
+base::device_memory &allocate(base::card &owner, size_t size)
+{
+    base::device_memory *memory = nullptr;
+    EXPECT_EQ(UCS_OK, table().allocate(owner, size, false, memory));
+    return *memory;
+}
+
+int open_pidfd(pid_t pid)
+{
+    return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+}
+
+} // namespace
+
+/* Argument by environment: the bytes. */
+GAUDI_CHILD(has_memory)
+{
+    const size_t bytes = std::strtoull(std::getenv("BYTES"), nullptr, 10);
+    void *memory       = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    GAUDI_CHILD_REQUIRE(memory != MAP_FAILED);
+    tell_parent(std::to_string(reinterpret_cast<uintptr_t>(memory)));
+    wait_for_parent();
+    return 0;
+}
+
+counted_completion::counted_completion() : uct_completion_t()
+{
+    count  = 1;
+    status = UCS_OK;
+    func   = [](uct_completion_t *self) {
+        ++static_cast<counted_completion *>(self)->calls;
+    };
+}
+
+ucs_status_t counted_memory::check(uint64_t address, size_t length)
+{
+    return ((address >= start) && (address - start <= size) &&
+            (length <= size - (address - start)))
+               ? UCS_OK
+               : UCS_ERR_INVALID_ADDR;
+}
+
+ucs_status_t counted_memory::hold()
+{
+    if (hold_status == UCS_OK) {
+        ++holds;
+    }
+    return hold_status;
+}
+
+void counted_memory::release()
+{
+    ++releases;
+    EXPECT_LE(releases, holds);
+}
+
+std::unique_ptr<child_memory> child_memory::create(size_t bytes)
+{
+    child_options options;
+    options.environment = {{"BYTES", std::to_string(bytes)}};
+    auto child = std::make_unique<child_process>("has_memory", options);
+    const uint64_t first =
+        std::strtoull(child->read_line().c_str(), nullptr, 10);
+    const int pidfd = open_pidfd(child->pid());
+    EXPECT_NE(0u, first);
+    EXPECT_GE(pidfd, 0);
+    return std::unique_ptr<child_memory>(
+        new child_memory(std::move(child), pidfd, first, bytes));
+}
+
+child_memory::child_memory(std::unique_ptr<child_process> child, int pidfd,
+                           uint64_t first, size_t bytes)
+    : counted_memory(first, bytes), child_(std::move(child)), pidfd_(pidfd),
+      file_(open(("/proc/" + std::to_string(child_->pid()) + "/mem").c_str(),
+                 O_RDWR | O_CLOEXEC)),
+      memory_(child_->pid(), pidfd)
+{
+    EXPECT_GE(file_, 0);
+}
+
+child_memory::~child_memory()
+{
+    EXPECT_EQ(holds, releases);
+    close(file_);
+    close(pidfd_);
+}
+
+int child_memory::va_on(base::card &, uint64_t, uint64_t &)
+{
+    ADD_FAILURE() << "host memory has no address on a card";
+    return -EINVAL;
+}
+
+void child_memory::read(void *data, size_t offset, size_t length) const
+{
+    EXPECT_EQ(static_cast<ssize_t>(length),
+              pread(file_, data, length, static_cast<off_t>(start + offset)));
+}
+
+void child_memory::write(const void *data, size_t offset, size_t length) const
+{
+    EXPECT_EQ(static_cast<ssize_t>(length),
+              pwrite(file_, data, length, static_cast<off_t>(start + offset)));
+}
+
+void child_memory::kill()
+{
+    child_->kill(SIGKILL);
+    EXPECT_EQ(SIGKILL, child_->wait().signal);
+}
+
+std::unique_ptr<card_memory> card_memory::create(base::card &owner,
+                                                 size_t bytes)
+{
+    return std::unique_ptr<card_memory>(
+        new card_memory(allocate(owner, bytes)));
+}
+
+card_memory::card_memory(base::device_memory &memory)
+    : counted_memory(memory.start, memory.end - memory.start), memory_(memory)
+{}
+
+card_memory::~card_memory()
+{
+    EXPECT_EQ(holds, releases);
+    EXPECT_EQ(UCS_OK, table().free(&memory_));
+}
+
+int card_memory::va_on(base::card &user, uint64_t address, uint64_t &va_p)
+{
+    EXPECT_GT(holds, releases) << "it has to be held";
+    uint64_t first;
+    const int ret =
+        (refusal != 0) ? refusal : memory_.backing->va_on(user, first);
+    if (ret == 0) {
+        va_p = first + (address - memory_.backing->va);
+    }
+    return ret;
+}
+
+device_buffer::device_buffer(base::card &owner, size_t size)
+    : memory_(&allocate(owner, size))
+{}
+
+device_buffer::~device_buffer()
+{
+    EXPECT_EQ(UCS_OK, table().free(memory_));
+}
+
+registration::registration(void *address, size_t size)
+    : memory_(*table().register_host(address, size))
+{}
+
+registration::~registration()
+{
+    table().deregister_host(&memory_);
+}
+
+void transfers::SetUp()
+{
+    prepare_process();
+    ASSERT_EQ(UCS_OK, table().open());
+    ASSERT_EQ(2u, table().cards().size());
+    ASSERT_EQ(UCS_OK, base::transfer_engine::create(card(0), {}, engine));
+    ASSERT_EQ(UCS_OK, base::transfer_engine::create(card(0), {}, other_));
+    base::transfer_engine::open(domain);
+}
+
+void transfers::TearDown()
+{
+    if (engine != nullptr) {
+        engine->close(domain);
+    }
+    engine.reset();
+    other_.reset();
+    table().close();
+    EXPECT_THAT(take_logs(), ::testing::IsEmpty());
+}
+
+base::card &transfers::card(size_t index)
+{
+    return *table().cards()[index];
+}
+
+uint64_t transfers::moved_bytes(base::card &by)
+{
+    hlthunk_emu_counters counters{};
+    EXPECT_EQ(0, emulator::instance().hlthunk_emu_get_counters(by.device().fd(),
+                                                               &counters));
+    return counters.host_to_device_bytes + counters.device_to_host_bytes +
+           counters.device_to_device_bytes + counters.host_to_host_bytes;
+}
+
+void transfers::pause(base::card &which, bool paused)
+{
+    EXPECT_EQ(
+        0, emulator::instance().hlthunk_emu_pause(which.device().fd(), paused));
+}
+
+void transfers::remake(const base::transfer_options &options)
+{
+    engine->close(domain);
+    engine.reset();
+    ASSERT_EQ(UCS_OK, base::transfer_engine::create(card(0), options, engine));
+    base::transfer_engine::open(domain);
+}
+
+void transfers::remake_without_card(const base::transfer_options &options)
+{
+    engine->close(domain);
+    engine.reset();
+    ASSERT_EQ(UCS_OK, base::transfer_engine::create(options, engine));
+    base::transfer_engine::open(domain);
+}
+
+void transfers::wait_for(const counted_completion &completion)
+{
+    const auto end = std::chrono::steady_clock::now() + deadline;
+    while (completion.calls == 0) {
+        engine->progress();
+        ASSERT_LT(std::chrono::steady_clock::now(), end);
+    }
+}
+
+void transfers::flush()
+{
+    const auto end = std::chrono::steady_clock::now() + deadline;
+    while (engine->flush(nullptr, nullptr) == UCS_INPROGRESS) {
+        engine->progress();
+        ASSERT_LT(std::chrono::steady_clock::now(), end);
+    }
+}
+
+void transfers::write_device(void *device, const void *data, size_t size)
+{
+    ASSERT_EQ(UCS_OK, other_->copy(device, data, size));
+}
+
+void transfers::read_device(void *data, const void *device, size_t size)
+{
+    ASSERT_EQ(UCS_OK, other_->copy(data, device, size));
+}
+
+void transfers::expect_log(const std::string &text)
+{
+    EXPECT_THAT(take_logs(),
+                ::testing::ElementsAre(::testing::HasSubstr(text)));
+}
+
+} // namespace gaudi::test

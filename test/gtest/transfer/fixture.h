@@ -1,0 +1,168 @@
+/**
+ * Transfer engines on a box of two cards, both open, and memory that stands for
+ * another process's: host memory of a child, and memory of the second card.
+ *
+ * Every test fails on a warning or error of UCX that it did not announce, and
+ * on memory that is held more often than it is released.
+ */
+#pragma once
+
+#include "common/child.h"
+#include "common/emulator.h"
+#include "common/host_memory.h"
+#include "uct/gaudi/base/transfer.h"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gaudi::test {
+
+/** A completion that counts its calls. */
+struct counted_completion : uct_completion_t {
+    counted_completion();
+    unsigned calls = 0;
+};
+
+/** What UCP passes with get_bcopy. */
+inline uct_unpack_callback_t unpack_by_memcpy()
+{
+    void *(*const function)(void *, const void *, size_t) = &memcpy;
+    return reinterpret_cast<uct_unpack_callback_t>(
+        reinterpret_cast<void *>(function));
+}
+
+/** Remote memory that counts, and refuses when it is told to. */
+class counted_memory : public base::remote_memory {
+public:
+    counted_memory(uint64_t first, size_t bytes) : start(first), size(bytes) {}
+
+    ucs_status_t check(uint64_t address, size_t length) override;
+    ucs_status_t hold() override;
+    void release() override;
+
+    [[nodiscard]] base::side at(size_t offset)
+    {
+        return {*this, start + offset};
+    }
+
+    const uint64_t start;
+    const size_t size;
+    ucs_status_t hold_status = UCS_OK;
+    unsigned holds           = 0;
+    unsigned releases        = 0;
+};
+
+/** Host memory of a child of the test, zeroed, which lives until then. */
+class child_memory final : public counted_memory {
+public:
+    static std::unique_ptr<child_memory> create(size_t bytes);
+    ~child_memory() override;
+
+    const base::process_memory *host() override { return &memory_; }
+    int va_on(base::card &, uint64_t, uint64_t &) override;
+
+    /** What is there, by another way than that of the engines. */
+    void read(void *data, size_t offset, size_t length) const;
+    void write(const void *data, size_t offset, size_t length) const;
+
+    [[nodiscard]] int pidfd() const { return pidfd_; }
+
+    /** End the child, and wait until it has ended. */
+    void kill();
+
+private:
+    child_memory(std::unique_ptr<child_process> child, int pidfd,
+                 uint64_t first, size_t bytes);
+
+    std::unique_ptr<child_process> child_;
+    const int pidfd_;
+    const int file_; /* its memory */
+    const base::process_memory memory_;
+};
+
+/** Memory of a card, which other cards import. */
+class card_memory final : public counted_memory {
+public:
+    static std::unique_ptr<card_memory> create(base::card &owner, size_t bytes);
+    ~card_memory() override;
+
+    const base::process_memory *host() override { return nullptr; }
+    int va_on(base::card &user, uint64_t address, uint64_t &va_p) override;
+
+    int refusal = 0; /**< what va_on says */
+
+private:
+    explicit card_memory(base::device_memory &memory);
+
+    base::device_memory &memory_;
+};
+
+/** Memory of a card of ours. */
+class device_buffer {
+public:
+    device_buffer(base::card &owner, size_t size);
+    ~device_buffer();
+    device_buffer(const device_buffer &)            = delete;
+    device_buffer &operator=(const device_buffer &) = delete;
+
+    [[nodiscard]] char *data() const
+    {
+        return reinterpret_cast<char *>(memory_->start);
+    }
+
+private:
+    base::device_memory *memory_ = nullptr;
+};
+
+/** Registered host memory. */
+class registration {
+public:
+    registration(void *address, size_t size);
+    ~registration();
+    registration(const registration &)            = delete;
+    registration &operator=(const registration &) = delete;
+
+private:
+    base::host_memory &memory_;
+};
+
+class transfers : public ::testing::Test {
+protected:
+    void SetUp() override;
+    void TearDown() override;
+
+    [[nodiscard]] static base::card &card(size_t index);
+
+    /** Bytes that the engines of a card moved so far. */
+    [[nodiscard]] static uint64_t moved_bytes(base::card &by);
+    static void pause(base::card &which, bool paused);
+
+    /** Make the engine anew. */
+    void remake(const base::transfer_options &options);
+    void remake_without_card(const base::transfer_options &options = {});
+
+    /** Progress until a completion was called, or fail at a deadline. */
+    void wait_for(const counted_completion &completion);
+    /** Progress until everything was. */
+    void flush();
+
+    /** Access device memory with an engine that the test does not look at. */
+    void write_device(void *device, const void *data, size_t size);
+    void read_device(void *data, const void *device, size_t size);
+
+    /** Demand that exactly one line was logged, and forget it. */
+    void expect_log(const std::string &text);
+
+    std::unique_ptr<base::transfer_engine> engine;
+    base::flush_domain domain{};
+
+private:
+    std::unique_ptr<base::transfer_engine> other_;
+};
+
+} // namespace gaudi::test

@@ -1,0 +1,290 @@
+/* Memory of another process that refuses, goes away, or is given up. */
+#include "gtest/transfer/fixture.h"
+
+#include <cerrno>
+#include <cstring>
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr size_t large = 64 << 20;
+
+class remote_errors : public transfers {
+protected:
+    /* Start a large copy, and kill the child when some of it is there. */
+    void kill_in_the_middle(void *local, bool put)
+    {
+        auto child = child_memory::create(large);
+        counted_completion done[2];
+        for (counted_completion &each : done) {
+            const base::side there = child->at(0);
+            ASSERT_EQ(UCS_INPROGRESS,
+                      put ? engine->start(domain, there, local, large, &each)
+                          : engine->start(domain, local, there, large, &each));
+        }
+        for (unsigned i = 0; i < 4; ++i) {
+            engine->progress();
+        }
+        EXPECT_EQ(0u, done[0].calls);
+        child->kill();
+        for (const counted_completion &each : done) {
+            wait_for(each);
+            EXPECT_EQ(1u, each.calls);
+            EXPECT_EQ(UCS_ERR_CONNECTION_RESET, each.status);
+        }
+        EXPECT_EQ(2u, child->releases);
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET,
+                  put ? engine->copy(child->at(0), local, 8)
+                      : engine->copy(local, child->at(0), 8));
+        EXPECT_EQ(3u, child->releases);
+        EXPECT_EQ(UCS_OK, engine->flush(nullptr, nullptr));
+
+        /* And the engine goes on. */
+        auto next = child_memory::create(8);
+        EXPECT_EQ(UCS_OK, engine->copy(next->at(0), local, 8));
+    }
+};
+
+} // namespace
+
+TEST_F(remote_errors, a_killed_process_ends_copies_of_host_memory)
+{
+    guarded_buffer local(large);
+    kill_in_the_middle(local.data(), true);
+    kill_in_the_middle(local.data(), false);
+}
+
+TEST_F(remote_errors, a_killed_process_ends_copies_of_device_memory)
+{
+    device_buffer local(card(0), large);
+    kill_in_the_middle(local.data(), true);
+    kill_in_the_middle(local.data(), false);
+}
+
+TEST_F(remote_errors, memory_that_is_not_there_is_an_error)
+{
+    auto child           = child_memory::create(4096);
+    child_memory *memory = child.get();
+    device_buffer device(card(0), 4096);
+    char host[4096] = {};
+    /* The child maps whole pages; what is behind them nobody knows. */
+    class elsewhere final : public counted_memory {
+    public:
+        explicit elsewhere(const base::process_memory *of)
+            : counted_memory(0, 4096), of_(of)
+        {}
+        const base::process_memory *host() override { return of_; }
+        int va_on(base::card &, uint64_t, uint64_t &) override { return -1; }
+
+    private:
+        const base::process_memory *of_;
+    } gone(memory->host());
+
+    for (void *local :
+         {static_cast<void *>(host), static_cast<void *>(device.data())}) {
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR, engine->copy(gone.at(0), local, 8));
+        expect_log("Bad address");
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR, engine->copy(local, gone.at(0), 8));
+        expect_log("Bad address");
+        counted_completion done;
+        ASSERT_EQ(UCS_INPROGRESS,
+                  engine->start(domain, gone.at(0), local, 4096, &done));
+        wait_for(done);
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR, done.status);
+        expect_log("Bad address");
+    }
+    EXPECT_EQ(6u, gone.holds);
+    EXPECT_EQ(6u, gone.releases);
+}
+
+TEST_F(remote_errors, a_range_outside_is_refused_before_anything_is_held)
+{
+    auto far        = card_memory::create(card(1), 4096);
+    char host[64]   = {};
+    const auto pack = [](void *, void *) -> size_t { return 64; };
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR, engine->copy(far->at(4090), host, 8));
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              engine->start(domain, host, far->at(4097), 1, nullptr));
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              engine->start_unpacked(domain, far->at(4090), 8,
+                                     unpack_by_memcpy(), host, nullptr));
+    EXPECT_EQ(0u, far->holds);
+    /* How long that is, is known when it is packed. */
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              engine->start_packed(domain, far->at(4090), pack, nullptr));
+    EXPECT_EQ(far->holds, far->releases);
+    EXPECT_EQ(UCS_OK, engine->flush(nullptr, nullptr));
+}
+
+TEST_F(remote_errors, what_hold_says_is_the_answer)
+{
+    auto far         = card_memory::create(card(1), 4096);
+    char host[8]     = {};
+    far->hold_status = UCS_ERR_ENDPOINT_TIMEOUT;
+    const auto pack  = [](void *, void *) -> size_t { return 8; };
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, engine->copy(far->at(0), host, 8));
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
+              engine->start(domain, far->at(0), host, 8, nullptr));
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
+              engine->start_packed(domain, far->at(0), pack, nullptr));
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
+              engine->start_unpacked(domain, far->at(0), 8, unpack_by_memcpy(),
+                                     host, nullptr));
+    EXPECT_EQ(0u, far->releases);
+    EXPECT_EQ(UCS_OK, engine->flush(nullptr, nullptr));
+}
+
+TEST_F(remote_errors, what_cannot_be_imported_is_let_go)
+{
+    auto far = card_memory::create(card(1), 4096);
+    device_buffer device(card(0), 4096);
+    char host[8] = {};
+    guarded_buffer memory(4096);
+    registration registered(memory.data(), 4096);
+    far->refusal = -EOPNOTSUPP;
+    for (void *local :
+         {static_cast<void *>(host), static_cast<void *>(memory.data()),
+          static_cast<void *>(device.data())}) {
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED, engine->copy(far->at(0), local, 8));
+        expect_log("cannot reach device memory of another process");
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED,
+                  engine->start(domain, local, far->at(0), 8, nullptr));
+        expect_log("cannot reach device memory of another process");
+    }
+    EXPECT_EQ(6u, far->holds);
+    EXPECT_EQ(6u, far->releases);
+}
+
+TEST_F(remote_errors, two_sides_in_other_processes_are_refused)
+{
+    auto one = card_memory::create(card(1), 4096);
+    auto two = card_memory::create(card(1), 4096);
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, engine->copy(one->at(0), two->at(0), 8));
+    expect_log("two other processes");
+    EXPECT_EQ(0u, one->holds + two->holds);
+}
+
+TEST_F(remote_errors, a_bad_pointer_here_is_an_error_and_lets_go)
+{
+    auto child = child_memory::create(4096);
+    auto far   = card_memory::create(card(1), 4096);
+    void *none = reinterpret_cast<void *>(0x1001ffff00000000);
+    for (counted_memory *memory : {static_cast<counted_memory *>(child.get()),
+                                   static_cast<counted_memory *>(far.get())}) {
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR, engine->copy(memory->at(0), none, 8));
+        expect_log("in no allocation");
+        EXPECT_EQ(memory->holds, memory->releases);
+    }
+}
+
+TEST_F(remote_errors, without_room_nothing_is_held)
+{
+    base::transfer_options options;
+    options.max_ops = 1;
+    remake(options);
+    auto far        = card_memory::create(card(1), 4096);
+    char host[8]    = {};
+    const auto pack = [](void *, void *) -> size_t { return 8; };
+    ASSERT_EQ(UCS_INPROGRESS,
+              engine->start(domain, far->at(0), host, 8, nullptr));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE,
+              engine->start(domain, far->at(0), host, 8, nullptr));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE,
+              engine->start_packed(domain, far->at(0), pack, nullptr));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE,
+              engine->start_unpacked(domain, far->at(0), 8, unpack_by_memcpy(),
+                                     host, nullptr));
+    EXPECT_EQ(far->releases + 1, far->holds);
+    flush();
+    EXPECT_EQ(far->releases, far->holds);
+}
+
+TEST_F(remote_errors, a_canceled_copy_ends_once_and_the_others_go_on)
+{
+    auto child = child_memory::create(large);
+    auto far   = card_memory::create(card(1), large);
+    guarded_buffer host(large);
+    device_buffer device(card(0), large);
+    base::flush_domain other;
+    base::transfer_engine::open(other);
+
+    counted_completion given_up[4];
+    counted_completion kept;
+    counted_completion flushed;
+    pause(card(0), true);
+    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, child->at(0), host.data(),
+                                            large, &given_up[0]));
+    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, far->at(0), host.data(),
+                                            large, &given_up[1]));
+    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, device.data(), far->at(0),
+                                            large, &given_up[2]));
+    engine->fence();
+    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, child->at(0), device.data(),
+                                            large, &given_up[3]));
+    ASSERT_EQ(UCS_INPROGRESS, engine->flush(&domain, &flushed));
+    ASSERT_EQ(UCS_INPROGRESS,
+              engine->start(other, child->at(0), host.data(), 4096, &kept));
+    engine->progress();
+    engine->cancel(domain, UCS_ERR_CONNECTION_RESET);
+    engine->progress();
+    EXPECT_EQ(1u, given_up[0].calls);
+    EXPECT_EQ(0u, given_up[1].calls) << "the card still has pieces of it";
+    EXPECT_EQ(1u, given_up[3].calls);
+    pause(card(0), false);
+    flush();
+    for (const counted_completion &each : given_up) {
+        EXPECT_EQ(1u, each.calls);
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, each.status);
+    }
+    EXPECT_EQ(1u, flushed.calls);
+    EXPECT_EQ(1u, kept.calls);
+    EXPECT_EQ(UCS_OK, kept.status);
+    EXPECT_EQ(child->holds, child->releases);
+    EXPECT_EQ(far->holds, far->releases);
+    engine->close(other);
+}
+
+TEST_F(remote_errors, an_engine_that_goes_lets_everything_go)
+{
+    auto child = child_memory::create(large);
+    auto far   = card_memory::create(card(1), large);
+    guarded_buffer host(large);
+    device_buffer device(card(0), large);
+    counted_completion done[3];
+    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, child->at(0), host.data(),
+                                            large, &done[0]));
+    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, device.data(), child->at(0),
+                                            large, &done[1]));
+    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, far->at(0), device.data(),
+                                            large, &done[2]));
+    engine->close(domain);
+    engine.reset();
+    for (const counted_completion &each : done) {
+        EXPECT_EQ(1u, each.calls);
+        EXPECT_EQ(UCS_ERR_CANCELED, each.status);
+    }
+    EXPECT_EQ(2u, child->releases);
+    EXPECT_EQ(1u, far->releases);
+}
+
+TEST_F(remote_errors, a_forked_child_lets_nothing_go)
+{
+    auto child = child_memory::create(large);
+    guarded_buffer host(large);
+    counted_completion done;
+    ASSERT_EQ(UCS_INPROGRESS,
+              engine->start(domain, child->at(0), host.data(), large, &done));
+    forked_process copy([&] {
+        engine->cancel(domain, UCS_ERR_CANCELED);
+        engine->progress();
+        engine->close(domain);
+        engine.reset();
+        return static_cast<int>(child->releases + done.calls);
+    });
+    EXPECT_EQ(0, copy.wait().exit_code);
+    wait_for(done);
+    EXPECT_EQ(UCS_OK, done.status);
+}
+
+} // namespace gaudi::test

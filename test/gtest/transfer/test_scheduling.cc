@@ -1,0 +1,208 @@
+/* In which order copies end that are under way together. */
+#include "gtest/transfer/fixture.h"
+
+#include <poll.h>
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr size_t large  = 64 << 20;
+constexpr size_t medium = 2 << 20;
+
+class scheduling : public transfers {
+protected:
+    void SetUp() override
+    {
+        transfers::SetUp();
+        ASSERT_FALSE(HasFatalFailure());
+        child = child_memory::create(large);
+        far   = card_memory::create(card(1), large);
+        near  = std::make_unique<device_buffer>(card(0), large);
+        memory.emplace(host.data(), large);
+    }
+    void TearDown() override
+    {
+        memory.reset();
+        near.reset();
+        far.reset();
+        child.reset();
+        transfers::TearDown();
+    }
+
+    /* Start a large copy, then another one: that ends first. */
+    void expect_overtaken(const base::side &dst, const base::side &src,
+                          size_t length)
+    {
+        counted_completion first;
+        counted_completion second;
+        pause(card(0), true);
+        ASSERT_EQ(UCS_INPROGRESS,
+                  engine->start(domain, dst, src, large, &first));
+        ASSERT_EQ(UCS_INPROGRESS,
+                  engine->start(domain, dst, src, length, &second));
+        pause(card(0), false);
+        wait_for(second);
+        EXPECT_EQ(0u, first.calls);
+        wait_for(first);
+        EXPECT_EQ(UCS_OK, first.status);
+        EXPECT_EQ(UCS_OK, second.status);
+    }
+
+    std::unique_ptr<child_memory> child;
+    std::unique_ptr<card_memory> far;
+    std::unique_ptr<device_buffer> near;
+    guarded_buffer host{large};
+    guarded_buffer plain{large}; /* not registered */
+    std::optional<registration> memory;
+};
+
+} // namespace
+
+TEST_F(scheduling, a_shorter_copy_overtakes_a_large_one_on_every_way)
+{
+    for (size_t length : {size_t{8}, size_t{65536}, medium}) {
+        SCOPED_TRACE(length);
+        const std::pair<const char *, std::pair<base::side, base::side>>
+            ways[] = {
+                {"registered to card", {near->data(), host.data()}},
+                {"card to registered", {host.data(), near->data()}},
+                {"host to card", {near->data(), plain.data()}},
+                {"card to host", {plain.data(), near->data()}},
+                {"card to far card", {far->at(0), near->data()}},
+                {"far card to card", {near->data(), far->at(0)}},
+                {"registered to far card", {far->at(0), host.data()}},
+                {"far card to registered", {host.data(), far->at(0)}},
+                {"host to far card", {far->at(0), plain.data()}},
+                {"far card to host", {plain.data(), far->at(0)}},
+                {"card to far host", {child->at(0), near->data()}},
+                {"far host to card", {near->data(), child->at(0)}},
+                {"host to far host", {child->at(0), host.data()}},
+                {"far host to host", {host.data(), child->at(0)}},
+            };
+        for (const auto &[name, sides] : ways) {
+            SCOPED_TRACE(name);
+            expect_overtaken(sides.first, sides.second, length);
+        }
+    }
+}
+
+TEST_F(scheduling, copies_of_both_directions_share_the_staging_memory)
+{
+    /* Which of the lanes is looked at first must not matter. */
+    const std::pair<base::side, base::side> ways[] = {
+        {near->data(), plain.data()},
+        {plain.data(), near->data()},
+        {child->at(0), near->data()}};
+    for (size_t first = 0; first < 3; ++first) {
+        for (size_t second = 0; second < 3; ++second) {
+            SCOPED_TRACE(std::to_string(first) + " " + std::to_string(second));
+            counted_completion done[2];
+            ASSERT_EQ(UCS_INPROGRESS,
+                      engine->start(domain, ways[first].first,
+                                    ways[first].second, large, &done[0]));
+            ASSERT_EQ(UCS_INPROGRESS,
+                      engine->start(domain, ways[second].first,
+                                    ways[second].second, medium, &done[1]));
+            wait_for(done[1]);
+            EXPECT_EQ(0u, done[0].calls);
+            flush();
+        }
+    }
+}
+
+TEST_F(scheduling, a_short_copy_to_the_card_does_not_wait_for_one_piece)
+{
+    /* The card has a stream for it. A stopped one would not end anything; but
+     * none of the pieces is looked at before this one ends. */
+    counted_completion first;
+    ASSERT_EQ(UCS_INPROGRESS,
+              engine->start(domain, near->data(), host.data(), large, &first));
+    ASSERT_EQ(UCS_OK, engine->copy(near->data(), host.data(), 8));
+    EXPECT_EQ(0u, first.calls);
+    flush();
+}
+
+TEST_F(scheduling, no_more_than_the_wished_pieces_are_on_the_way)
+{
+    base::transfer_options options;
+    options.piece_bytes = 1 << 16;
+    options.pieces      = 3;
+    remake(options);
+    const auto jobs = [] {
+        hlthunk_emu_counters counters{};
+        EXPECT_EQ(0, emulator::instance().hlthunk_emu_get_counters(
+                         card(0).device().fd(), &counters));
+        return counters.jobs;
+    };
+    pause(card(0), true);
+    const uint64_t before = jobs();
+    counted_completion done[3];
+    for (counted_completion &each : done) {
+        ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, near->data(),
+                                                host.data(), medium, &each));
+    }
+    for (unsigned i = 0; i < 10; ++i) {
+        engine->progress();
+    }
+    EXPECT_EQ(before + 3, jobs());
+    pause(card(0), false);
+    flush();
+    EXPECT_EQ(before + 3 * (medium >> 16), jobs());
+}
+
+TEST_F(scheduling, equals_take_turns)
+{
+    /* Both have made half their way when the first one ends. */
+    counted_completion done[2];
+    const uint64_t before = moved_bytes(card(0));
+    for (counted_completion &each : done) {
+        ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, near->data(),
+                                                host.data(), large, &each));
+    }
+    wait_for(done[0]);
+    EXPECT_GE(moved_bytes(card(0)) - before, 2 * large - (8 << 20));
+    flush();
+}
+
+TEST_F(scheduling, copies_for_the_kernel_are_something_to_do_at_once)
+{
+    int fd;
+    ASSERT_EQ(UCS_OK, engine->event_fd(fd));
+    counted_completion done;
+    ASSERT_EQ(UCS_INPROGRESS,
+              engine->start(domain, child->at(0), host.data(), medium, &done));
+    EXPECT_EQ(UCS_ERR_BUSY, engine->arm());
+    wait_for(done);
+    EXPECT_EQ(UCS_OK, engine->arm());
+}
+
+TEST_F(scheduling, every_piece_that_ends_is_an_event)
+{
+    /* What waits for room in the window must not wait for an event that never
+     * comes. */
+    int fd;
+    ASSERT_EQ(UCS_OK, engine->event_fd(fd));
+    counted_completion done[2];
+    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, near->data(), host.data(),
+                                            large, &done[0]));
+    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, child->at(0), near->data(),
+                                            large, &done[1]));
+    while ((done[0].calls == 0) || (done[1].calls == 0)) {
+        engine->progress();
+        const ucs_status_t status = engine->arm();
+        if (status == UCS_OK) {
+            pollfd wanted{fd, POLLIN, 0};
+            if (engine->is_idle()) {
+                break;
+            }
+            ASSERT_EQ(1, poll(&wanted, 1, 20000)) << "a wakeup was lost";
+        } else {
+            ASSERT_EQ(UCS_ERR_BUSY, status);
+        }
+    }
+    EXPECT_EQ(1u, done[0].calls);
+    EXPECT_EQ(1u, done[1].calls);
+}
+
+} // namespace gaudi::test
