@@ -51,7 +51,7 @@ foreach(pattern "info.*" "made_up_machine.*" "slot.*" "lone_slot.*")
 endforeach()
 foreach(pattern "*mpi_*.*" "*perftest*.*" "*own_worker.*" "*slot_contents.*"
     "of_sizes/contents.*" "of_settings/contents.*" "by/example_*"
-    "over/example_*" "*ucx_example*.*")
+    "over/example_*" "*ucx_example*.*" "with/ipc_survival_of_kills.*")
   gaudi_exclude(address gaudi_gtest_tools "${pattern}"
     "takes long; of_ways/contents sends the same kinds of traffic")
 endforeach()

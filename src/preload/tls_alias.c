@@ -4,27 +4,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char transport[] = "gaudi_cpy";
+/* Names that stand for transports. */
+static const struct {
+    const char *name;
+    const char *transports[2];
+} aliases[] = {{"gaudi_copy", {"gaudi_cpy"}},
+               {"gaudi", {"gaudi_cpy", "gaudi_ipc"}}};
 
-/* Names that stand for the transport. */
-static int is_alias(const char *name, size_t length)
+/* Transports that a name stands for, or NULL. */
+static const char *const *transports_of(const char *name, size_t length)
 {
-    static const char *const aliases[] = {"gaudi_copy", "gaudi"};
     size_t i;
 
     for (i = 0; i < sizeof(aliases) / sizeof(aliases[0]); ++i) {
-        if ((strlen(aliases[i]) == length) &&
-            (strncmp(aliases[i], name, length) == 0)) {
-            return 1;
+        if ((strlen(aliases[i].name) == length) &&
+            (strncmp(aliases[i].name, name, length) == 0)) {
+            return aliases[i].transports;
         }
     }
-    return 0;
+    return NULL;
+}
+
+static char *append(char *out, const char *text, size_t length)
+{
+    memcpy(out, text, length);
+    return out + length;
 }
 
 char *gaudi_rewrite_tls(const char *tls)
 {
-    /* "gaudi" is the only name that grows. */
-    char *result      = malloc(2 * strlen(tls) + 1);
+    /* "gaudi," grows most: to "gaudi_cpy,gaudi_ipc,", and so does the
+     * backslash in front of it. */
+    char *result      = malloc(4 * strlen(tls) + 1);
     char *out         = result;
     const char *token = tls;
     int changed       = 0;
@@ -33,23 +44,27 @@ char *gaudi_rewrite_tls(const char *tls)
         return NULL;
     }
     for (;;) {
-        /* A backslash in front of a name means "exactly this transport" to UCX,
-         * a caret in front of the list "all but these". */
-        const size_t marks  = strspn(token, "^\\");
-        const size_t length = strcspn(token + marks, ",");
+        /* A caret in front of the list means "all but these" to UCX, a
+         * backslash in front of a name "exactly this transport". */
+        const size_t caret            = strspn(token, "^");
+        const size_t strict           = strspn(token + caret, "\\");
+        const char *name              = token + caret + strict;
+        const size_t length           = strcspn(name, ",");
+        const char *const *transports = transports_of(name, length);
 
-        memcpy(out, token, marks);
-        out += marks;
-        token += marks;
-        if (is_alias(token, length)) {
-            memcpy(out, transport, sizeof(transport) - 1);
-            out += sizeof(transport) - 1;
-            changed = 1;
+        out = append(out, token, caret + strict);
+        if (transports == NULL) {
+            out = append(out, name, length);
         } else {
-            memcpy(out, token, length);
-            out += length;
+            out     = append(out, transports[0], strlen(transports[0]));
+            changed = 1;
+            if (transports[1] != NULL) {
+                *out++ = ',';
+                out    = append(out, token + caret, strict);
+                out    = append(out, transports[1], strlen(transports[1]));
+            }
         }
-        token += length;
+        token = name + length;
         if (*token == '\0') {
             break;
         }

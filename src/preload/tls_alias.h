@@ -1,5 +1,5 @@
 /*
- * Lets people write `gaudi_copy` in UCX_TLS.
+ * Lets people write `gaudi_copy` in UCX_TLS, and `gaudi` for all of ours.
  *
  * UCX cuts transport names to nine characters, so the transport is `gaudi_cpy`.
  */

@@ -14,6 +14,7 @@
 #include "uct/gaudi/base/topology.h"
 #include "uct/gaudi/base/ucx_version.h"
 #include "uct/gaudi/copy/copy_md.h"
+#include "uct/gaudi/ipc/ipc_md.h"
 
 namespace {
 
@@ -33,6 +34,7 @@ ucs_status_t load()
     base::hook_loaded_driver();
     base::init_perftest();
     copy::register_component();
+    ipc::register_component();
     return UCS_OK;
 }
 

@@ -1,0 +1,324 @@
+#include "uct/gaudi/ipc/exports.h"
+
+#include "hlthunk_shim/dmabuf.h"
+#include "uct/gaudi/base/device_table.h"
+#include "uct/gaudi/ipc/file_service.h"
+#include "uct/gaudi/ipc/per_process.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <unordered_map>
+
+#include <pthread.h>
+#include <unistd.h>
+
+namespace gaudi::ipc {
+
+namespace {
+
+class buffer_export;
+
+/* All dma-bufs that are kept. */
+struct export_table {
+    std::mutex lock; /* held across the driver call that opens one anew */
+    std::unordered_map<uint64_t, const buffer_export *> by_inode;
+    uint64_t made = 0;
+};
+
+export_table &exported()
+{
+    return of_this_process<export_table>();
+}
+
+/* Whether the driver may give another answer later. */
+bool may_pass(int error)
+{
+    return (error == -EMFILE) || (error == -ENFILE) || (error == -ENOMEM) ||
+           (error == -EBUSY) || (error == -EAGAIN);
+}
+
+/* The driver does not unmap what others have mapped. They look at slots when
+ * they make progress; who does not is told. */
+void tell_importers(const own_page &page)
+{
+    page.for_each_importer([](const importer_entry &entry) {
+        file_service::tell_withdrawal(entry.process);
+        return true;
+    });
+}
+
+/* The dma-buf of what the driver mapped in one piece. */
+class buffer_export final : public base::backing_export {
+public:
+    explicit buffer_export(const base::device_backing &backing)
+        : backing_(backing)
+    {}
+
+    ~buffer_export() override
+    {
+        if (fd_ < 0) {
+            return;
+        }
+        own_page &page = *own_page::instance();
+        page.end_slot(mark_, true);
+        file_service::remove(file_);
+        export_table &table = exported();
+        std::lock_guard<std::mutex> guard(table.lock);
+        table.by_inode.erase(file_.inode);
+        close_file();
+        tell_importers(page);
+    }
+
+    /* @return 0 when there is a dma-buf, or -errno. */
+    int make(own_page &page)
+    {
+        if ((fd_ >= 0) || (refused_ != 0)) {
+            return refused_;
+        }
+        int fd    = -1;
+        int error = open_anew(fd);
+        if (error != 0) {
+            ucs_debug("%s: %lu bytes at %#lx cannot be exported: %s",
+                      backing_.owner.name().c_str(), backing_.size, backing_.va,
+                      std::strerror(-error));
+            refused_ = may_pass(error) ? 0 : error;
+            return error;
+        }
+        if (describe_file(fd, file_kind::dma_buf, file_)) {
+            mark_ = page.take_slot(backing_.va, backing_.size);
+        }
+        if (mark_.generation == 0) {
+            close(fd);
+            return -ENOMEM;
+        }
+        fd_ = fd;
+        {
+            export_table &table = exported();
+            std::lock_guard<std::mutex> guard(table.lock);
+            table.by_inode.emplace(file_.inode, this);
+            ++table.made;
+        }
+        (void)file_service::add(file_, reopen);
+        return 0;
+    }
+
+    void describe(wire_key &key) const
+    {
+        key.buffer_generation = mark_.generation;
+        key.buffer_slot       = mark_.slot;
+        key.buffer_address    = backing_.va;
+        key.buffer_size       = backing_.size;
+        key.buffer_file       = file_;
+    }
+
+    /* In a forked child, too: system calls alone. */
+    void close_file() const
+    {
+        if (is_file(fd_, file_)) { /* not closed behind our back */
+            close(fd_);
+        }
+    }
+
+private:
+    [[nodiscard]] int open_anew(int &fd) const
+    {
+        return backing_.owner.is_lost()
+                   ? -ENODEV
+                   : shim::export_dmabuf(backing_.owner.device(), backing_.va,
+                                         0, backing_.size, fd);
+    }
+
+    /* The file service asks. */
+    static ucs_status_t reopen(const file_ref &file, int &fd_p)
+    {
+        export_table &table = exported();
+        std::lock_guard<std::mutex> guard(table.lock);
+        const auto found = table.by_inode.find(file.inode);
+        return ((found != table.by_inode.end()) &&
+                (found->second->file_ == file) &&
+                (found->second->open_anew(fd_p) == 0))
+                   ? UCS_OK
+                   : UCS_ERR_NO_ELEM;
+    }
+
+    const base::device_backing &backing_;
+    int fd_      = -1;
+    int refused_ = 0;
+    own_page::mark mark_;
+    file_ref file_ = {};
+};
+
+/* Of the thread that forks. */
+thread_local export_table *locked_for_fork = nullptr;
+
+/* Not waited for: it is held across driver calls. */
+void before_fork()
+{
+    export_table &table = exported();
+    locked_for_fork     = table.lock.try_lock() ? &table : nullptr;
+}
+
+void after_fork_in_parent()
+{
+    if (locked_for_fork != nullptr) {
+        locked_for_fork->lock.unlock();
+    }
+}
+
+/* Copies of the dma-bufs would keep the parent from freeing its memory. */
+void after_fork_in_child()
+{
+    if (locked_for_fork != nullptr) {
+        for (const auto &[inode, kept] : locked_for_fork->by_inode) {
+            kept->close_file();
+        }
+    }
+}
+
+void watch_forks()
+{
+    static const int error =
+        pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    if (error != 0) {
+        ucs_warn("gaudi_ipc: forked children will keep dma-bufs");
+    }
+}
+
+} // namespace
+
+ucs_status_t exported_memory::create(void *address, size_t length, bool quiet,
+                                     exported_memory *&memory_p)
+{
+    using base::device_table;
+    auto &table = device_table::instance();
+
+    std::unique_ptr<exported_memory> memory(new exported_memory);
+    memory->address_ = reinterpret_cast<uintptr_t>(address);
+    memory->length_  = length;
+    if (!device_table::is_plausible(address, length)) {
+        ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+                "gaudi_ipc: cannot register %zu bytes at %p: they are not in "
+                "one address space",
+                length, address);
+        return UCS_ERR_INVALID_ADDR;
+    }
+    if (device_table::is_device_address(address)) {
+        memory->device_ = table.register_device(address, length);
+        if (memory->device_ == nullptr) {
+            ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+                    "gaudi_ipc: cannot register %zu bytes at %p: they %s",
+                    length, address, table.why_not(address, length));
+            return UCS_ERR_INVALID_ADDR;
+        }
+    }
+    memory_p = memory.release();
+    return UCS_OK;
+}
+
+exported_memory::~exported_memory()
+{
+    (void)end_key();
+    if (device_ != nullptr) {
+        base::device_table::instance().deregister_device(device_);
+    }
+    *const_cast<volatile uint64_t *>(&tag_) = 0;
+}
+
+uint64_t exported_memory::end_key()
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    const uint64_t generation = mark_.generation;
+    if (generation != 0) {
+        own_page::instance()->end_slot(mark_, false);
+        mark_ = {};
+    }
+    return generation;
+}
+
+ucs_status_t exported_memory::pack(void *buffer)
+{
+    own_page *page = own_page::instance();
+    if (page == nullptr) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    std::lock_guard<std::mutex> guard(lock_);
+    if (mark_.generation == 0) {
+        ucs_status_t status = describe(*page);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+    if (device_ != nullptr) {
+        describe_buffer(*page);
+    }
+    std::memcpy(buffer, &key_, sizeof(key_));
+    return UCS_OK;
+}
+
+ucs_status_t exported_memory::describe(own_page &page)
+{
+    mark_ = page.take_slot(address_, length_);
+    if (mark_.generation == 0) {
+        ucs_error("gaudi_ipc: %zu keys are in use, which are all there are",
+                  page.slots());
+        return UCS_ERR_NO_RESOURCE;
+    }
+    key_            = {};
+    key_.node       = own_node();
+    key_.process    = own_process();
+    key_.page       = page.file();
+    key_.address    = address_;
+    key_.length     = length_;
+    key_.generation = mark_.generation;
+    key_.slot       = mark_.slot;
+    key_.kind       = (device_ == nullptr) ? key_kind::host : key_kind::device;
+    if (device_ != nullptr) {
+        key_.module =
+            static_cast<uint16_t>(device_->owner->device().hw_info().module_id);
+    }
+    return UCS_OK;
+}
+
+/* The dma-buf can have gone since the last time, though not the registration:
+ * the application asked the driver to unmap what others still had. */
+void exported_memory::describe_buffer(const own_page &page)
+{
+    if (page.is_current({key_.buffer_slot, key_.buffer_generation}) ||
+        (device_->backing == nullptr)) {
+        return;
+    }
+    key_.buffer_generation = 0;
+    key_.buffer_slot       = 0;
+    key_.buffer_address    = 0;
+    key_.buffer_size       = 0;
+    key_.buffer_file       = {};
+    watch_forks();
+    device_->backing->with_export(
+        [](const base::device_backing &backing) {
+            return std::make_unique<buffer_export>(backing);
+        },
+        [&](base::backing_export &kept) {
+            auto &made = static_cast<buffer_export &>(kept);
+            if (made.make(*own_page::instance()) != 0) {
+                return;
+            }
+            made.describe(key_);
+            /* UCP rounds registrations up beyond what was allocated. */
+            const uint64_t end = key_.buffer_address + key_.buffer_size;
+            key_.length        = std::min(length_, end - key_.address);
+        });
+}
+
+export_statistics statistics_of_exports()
+{
+    export_table &table = exported();
+    own_page *page      = own_page::instance();
+    std::lock_guard<std::mutex> guard(table.lock);
+    const uint64_t buffers = table.by_inode.size();
+    const uint64_t slots   = (page == nullptr) ? 0 : page->slots();
+    return {slots - buffers, buffers, table.made};
+}
+
+} // namespace gaudi::ipc

@@ -1,0 +1,191 @@
+/* The part of exports.h that waits for those who use a key that has ended. */
+#include "uct/gaudi/ipc/exports.h"
+#include "uct/gaudi/ipc/per_process.h"
+#include "uct/gaudi/ipc/remote_buffers.h"
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include <unistd.h>
+
+extern "C" {
+#include <ucs/time/time.h>
+}
+
+namespace gaudi::ipc {
+
+namespace {
+
+std::atomic<double> timeout{10.0};
+
+struct invalidation {
+    uint64_t generation;
+    uct_completion_t *completion;
+    ucs_time_t deadline;
+};
+
+/* One that is over, to be told when no lock is held. */
+struct outcome {
+    uct_completion_t *completion;
+    ucs_status_t status;
+};
+
+/* Another process that uses memory of this one. */
+struct importer {
+    std::shared_ptr<remote_process> process;
+    std::unique_ptr<foreign_page> page; /* nullptr: it has none any more */
+};
+
+class invalidation_queue {
+public:
+    void add(uint64_t generation, uct_completion_t *completion);
+    unsigned progress();
+
+private:
+    uint32_t find_user(uint64_t generation);
+    bool is_using(const importer_entry &entry, uint64_t generation);
+    importer *find(const process_id &process, const file_ref &file,
+                   bool &may_pass);
+
+    std::mutex lock_;
+    std::vector<invalidation> waiting_;
+    std::atomic<size_t> count_{0}; /* the same, for a look without the lock */
+    std::unordered_map<uint64_t, importer> importers_; /* by nonce */
+};
+
+/* An importer whose page cannot be got now may be using anything. */
+importer *invalidation_queue::find(const process_id &process,
+                                   const file_ref &file, bool &may_pass)
+{
+    const auto known = importers_.find(process.nonce);
+    if (known != importers_.end()) {
+        return &known->second;
+    }
+    importer fresh;
+    may_pass            = false;
+    ucs_status_t status = remote_process::open(process, fresh.process);
+    int fd              = -1;
+    if (status == UCS_OK) {
+        status = fresh.process->get_file(file, fd);
+    }
+    if (status == UCS_OK) {
+        status = foreign_page::map(fd, process, fresh.page);
+        close(fd);
+    }
+    if ((status == UCS_ERR_TIMED_OUT) || (status == UCS_ERR_NO_RESOURCE) ||
+        (status == UCS_ERR_NO_MEMORY)) {
+        may_pass = true;
+        return nullptr;
+    }
+    /* Else it is gone, or has become another program. */
+    return (status == UCS_OK)
+               ? &importers_.emplace(process.nonce, std::move(fresh))
+                      .first->second
+               : nullptr;
+}
+
+bool invalidation_queue::is_using(const importer_entry &entry,
+                                  uint64_t generation)
+{
+    /* The importer may be writing it, but not one that uses anything. */
+    const process_id process = entry.process;
+    const file_ref file      = entry.page;
+    bool may_pass            = false;
+    const importer *user     = find(process, file, may_pass);
+    if (user == nullptr) {
+        return may_pass;
+    }
+    if (!user->page->is_using(own_process().nonce, generation)) {
+        return false;
+    }
+    if (user->process->is_alive()) {
+        return true;
+    }
+    importers_.erase(process.nonce);
+    return false;
+}
+
+/* @return The pid of a process that uses a key right now, 0 if none does. */
+uint32_t invalidation_queue::find_user(uint64_t generation)
+{
+    uint32_t user = 0;
+    own_page::instance()->for_each_importer([&](const importer_entry &entry) {
+        if (is_using(entry, generation)) {
+            user = entry.process.pid;
+        }
+        return user == 0;
+    });
+    return user;
+}
+
+void invalidation_queue::add(uint64_t generation, uct_completion_t *completion)
+{
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        if ((generation != 0) && (find_user(generation) != 0)) {
+            waiting_.push_back(
+                {generation, completion,
+                 ucs_get_time() + ucs_time_from_sec(timeout.load())});
+            count_ = waiting_.size();
+            return;
+        }
+    }
+    uct_invoke_completion(completion, UCS_OK);
+}
+
+unsigned invalidation_queue::progress()
+{
+    if (count_.load(std::memory_order_relaxed) == 0) {
+        return 0;
+    }
+    std::vector<outcome> outcomes;
+    {
+        std::unique_lock<std::mutex> guard(lock_, std::try_to_lock);
+        if (!guard.owns_lock()) {
+            return 0; /* another thread is at it */
+        }
+        const ucs_time_t now = ucs_get_time();
+        outcomes.reserve(waiting_.size());
+        std::erase_if(waiting_, [&](const invalidation &waits) {
+            const uint32_t pid = find_user(waits.generation);
+            if (pid == 0) {
+                outcomes.push_back({waits.completion, UCS_OK});
+                return true;
+            }
+            if (now < waits.deadline) {
+                return false;
+            }
+            ucs_warn("gaudi_ipc: process %u still uses memory that was "
+                     "invalidated %g s ago",
+                     pid, timeout.load());
+            outcomes.push_back({waits.completion, UCS_ERR_TIMED_OUT});
+            return true;
+        });
+        count_ = waiting_.size();
+    }
+    for (const outcome &over : outcomes) {
+        uct_invoke_completion(over.completion, over.status);
+    }
+    return static_cast<unsigned>(outcomes.size());
+}
+
+} // namespace
+
+void set_invalidation_timeout(double seconds)
+{
+    timeout = seconds;
+}
+
+void wait_for_users(uint64_t generation, uct_completion_t *completion)
+{
+    of_this_process<invalidation_queue>().add(generation, completion);
+}
+
+unsigned progress_invalidations()
+{
+    remote_buffers::instance().sweep_sometimes();
+    return of_this_process<invalidation_queue>().progress();
+}
+
+} // namespace gaudi::ipc

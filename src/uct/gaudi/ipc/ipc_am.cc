@@ -1,0 +1,102 @@
+/* Active messages: into the peer's mailbox. */
+#include "uct/gaudi/ipc/ipc_iface.h"
+
+extern "C" {
+#include <ucs/time/time.h>
+}
+
+namespace gaudi::ipc {
+
+namespace {
+
+/* How often a sender asks the kernel for its peer. */
+constexpr double look_every_ms = 50;
+
+/* What a message may not overtake: a fence, and a failure. */
+ucs_status_t check_way(uct_ep_h ep)
+{
+    const ep_state &state = *to_ep(ep)->state;
+    if (ucs_unlikely(state.status != UCS_OK)) {
+        return state.status;
+    }
+    if (ucs_unlikely(!to_iface(ep->iface)->state->engine->is_past_fence())) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    return UCS_OK;
+}
+
+/* A peer that went away is a failure of the endpoint. */
+template <typename Status>
+Status watch(uct_ep_h ep, Status status)
+{
+    if (ucs_unlikely(status == UCS_ERR_CONNECTION_RESET)) {
+        fail(ep, UCS_ERR_CONNECTION_RESET);
+    }
+    return status;
+}
+
+/* UCP's keepalive, once it knows the other endpoint, is a buffered message: a
+ * ring has room for it, whether its reader is alive or not. */
+bool peer_has_gone(ep_state &state)
+{
+    const ucs_time_t now = ucs_get_time();
+    if (ucs_likely(now < state.next_look)) {
+        return false;
+    }
+    state.next_look = now + ucs_time_from_msec(look_every_ms);
+    return !state.out->peer_alive();
+}
+
+} // namespace
+
+ucs_status_t ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
+                         const void *payload, unsigned length) noexcept
+{
+    UCT_CHECK_AM_ID(id);
+    UCT_CHECK_LENGTH(length + sizeof(header), 0,
+                     to_iface(ep->iface)->state->max_message, "am_short");
+    ucs_status_t status = check_way(ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+    status =
+        watch(ep, to_ep(ep)->state->out->send(id, header, payload, length));
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, AM, SHORT,
+                                 length + sizeof(header));
+    return status;
+}
+
+ucs_status_t ep_am_short_iov(uct_ep_h ep, uint8_t id, const uct_iov_t *iov,
+                             size_t iovcnt) noexcept
+{
+    const size_t length = uct_iov_total_length(iov, iovcnt);
+    UCT_CHECK_AM_ID(id);
+    UCT_CHECK_LENGTH(length, 0, to_iface(ep->iface)->state->max_message,
+                     "am_short_iov");
+    ucs_status_t status = check_way(ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+    status = watch(ep, to_ep(ep)->state->out->send_iov(id, iov, iovcnt));
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, AM, SHORT, length);
+    return status;
+}
+
+ssize_t ep_am_bcopy(uct_ep_h ep, uint8_t id, uct_pack_callback_t pack_cb,
+                    void *arg, unsigned) noexcept
+{
+    UCT_CHECK_AM_ID(id);
+    const ucs_status_t status = check_way(ep);
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (ucs_unlikely(peer_has_gone(*to_ep(ep)->state))) {
+        return watch<ssize_t>(ep, UCS_ERR_CONNECTION_RESET);
+    }
+    const ssize_t sent =
+        watch(ep, to_ep(ep)->state->out->send_packed(id, pack_cb, arg));
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(sent, &to_ep(ep)->super, AM, BCOPY, sent);
+    return sent;
+}
+
+} // namespace gaudi::ipc

@@ -1,0 +1,221 @@
+#include "uct/gaudi/ipc/ipc_iface.h"
+
+#include "uct/gaudi/base/process.h"
+#include "uct/gaudi/base/status.h"
+
+#include <cstring>
+
+namespace gaudi::ipc {
+
+namespace {
+
+bool is_inherited(uct_iface_h iface)
+{
+    return to_iface(iface)->state->generation != base::process_generation();
+}
+
+/* Whether any kind of operation could be tried now. A failed endpoint lets all
+ * through, so that they get its status. */
+bool has_resources(uct_gaudi_ipc_ep_t *ep)
+{
+    const ep_state &state = *ep->state;
+    return (state.status != UCS_OK) ||
+           (state.out->has_room() &&
+            to_iface(ep->super.super.iface)->state->engine->has_resources());
+}
+
+struct purge_arguments {
+    uct_pending_purge_callback_t callback;
+    void *argument;
+};
+
+ucs_arbiter_cb_result_t purge_one(ucs_arbiter_t *, ucs_arbiter_group_t *,
+                                  ucs_arbiter_elem_t *elem, void *arg) noexcept
+{
+    const auto *purge = static_cast<const purge_arguments *>(arg);
+    auto *req         = ucs_container_of(elem, uct_pending_req_t, priv);
+    if (purge->callback != nullptr) {
+        purge->callback(req, purge->argument);
+    }
+    return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
+}
+
+ucs_arbiter_cb_result_t try_one(ucs_arbiter_t *, ucs_arbiter_group_t *group,
+                                ucs_arbiter_elem_t *elem, void *arg) noexcept
+{
+    auto *ep    = ucs_container_of(group, uct_gaudi_ipc_ep_t, pending);
+    auto &count = *static_cast<unsigned *>(arg);
+    if (!has_resources(ep)) {
+        return UCS_ARBITER_CB_RESULT_RESCHED_GROUP;
+    }
+    auto *req                 = ucs_container_of(elem, uct_pending_req_t, priv);
+    const ucs_status_t status = req->func(req);
+    if (status == UCS_OK) {
+        ++count;
+        return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
+    }
+    if (status == UCS_INPROGRESS) {
+        ++count;
+        return UCS_ARBITER_CB_RESULT_NEXT_GROUP;
+    }
+    return UCS_ARBITER_CB_RESULT_RESCHED_GROUP;
+}
+
+} // namespace
+
+void fail(uct_ep_h tl_ep, ucs_status_t status)
+{
+    uct_gaudi_ipc_ep_t *ep = to_ep(tl_ep);
+    if (ep->state->status == UCS_OK) {
+        ucs_debug("gaudi_ipc: ep %p to process %u failed: %s", tl_ep,
+                  ep->state->peer->id().pid, ucs_status_string(status));
+        ep->state->status = status;
+        ucs_list_add_tail(&to_iface(tl_ep->iface)->state->failed, &ep->failed);
+    }
+}
+
+unsigned report_failures(uct_gaudi_ipc_iface_t *iface)
+{
+    unsigned count = 0;
+    while (!ucs_list_is_empty(&iface->state->failed)) {
+        uct_gaudi_ipc_ep_t *ep = ucs_list_extract_head(
+            &iface->state->failed, uct_gaudi_ipc_ep_t, failed);
+        ucs_list_head_init(&ep->failed);
+        (void)uct_iface_handle_ep_err(&iface->super.super, &ep->super.super,
+                                      ep->state->status);
+        ++count;
+    }
+    return count;
+}
+
+unsigned dispatch_pending(uct_gaudi_ipc_iface_t *iface)
+{
+    unsigned count = 0;
+    ucs_arbiter_dispatch(&iface->pending, 1, try_one, &count);
+    return count;
+}
+
+ucs_status_t ep_check(uct_ep_h ep, unsigned flags,
+                      uct_completion_t *comp) noexcept
+{
+    UCT_EP_KEEPALIVE_CHECK_PARAM(flags, comp);
+    ep_state &state = *to_ep(ep)->state;
+    if ((state.status == UCS_OK) && !is_inherited(ep->iface) &&
+        !state.out->peer_alive()) {
+        fail(ep, UCS_ERR_CONNECTION_RESET);
+    }
+    return UCS_OK;
+}
+
+ucs_status_t ep_flush(uct_ep_h ep, unsigned flags,
+                      uct_completion_t *comp) noexcept
+{
+    if (flags & UCT_FLUSH_FLAG_CANCEL) {
+        to_iface(ep->iface)->state->engine->cancel(to_ep(ep)->state->domain,
+                                                   UCS_ERR_CANCELED);
+    }
+    /* What waits comes before the flush. */
+    if (!ucs_arbiter_group_is_empty(&to_ep(ep)->pending)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    ucs_status_t status = to_iface(ep->iface)->state->engine->flush(
+        &to_ep(ep)->state->domain, comp);
+    if (status == UCS_OK) {
+        UCT_TL_EP_STAT_FLUSH(&to_ep(ep)->super);
+    } else {
+        UCT_TL_EP_STAT_FLUSH_WAIT(&to_ep(ep)->super);
+    }
+    return status;
+}
+
+ucs_status_t ep_fence(uct_ep_h ep, unsigned) noexcept
+{
+    to_iface(ep->iface)->state->engine->fence();
+    UCT_TL_EP_STAT_FENCE(&to_ep(ep)->super);
+    return UCS_OK;
+}
+
+ucs_status_t ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
+                            unsigned) noexcept
+{
+    uct_gaudi_ipc_ep_t *ep = to_ep(tl_ep);
+    /* Requests keep their order: none may pass those that wait. */
+    if (ucs_arbiter_group_is_empty(&ep->pending) && has_resources(ep)) {
+        return UCS_ERR_BUSY;
+    }
+    UCS_STATIC_ASSERT(sizeof(uct_pending_req_priv_arb_t) <=
+                      UCT_PENDING_REQ_PRIV_LEN);
+    uct_pending_req_arb_group_push(&ep->pending, req);
+    ucs_arbiter_group_schedule(&to_iface(tl_ep->iface)->pending, &ep->pending);
+    UCT_TL_EP_STAT_PEND(&ep->super);
+    return UCS_OK;
+}
+
+void ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
+                      void *arg) noexcept
+{
+    purge_arguments purge{cb, arg};
+    ucs_arbiter_group_purge(&to_iface(ep->iface)->pending, &to_ep(ep)->pending,
+                            purge_one, &purge);
+}
+
+} // namespace gaudi::ipc
+
+using namespace gaudi::ipc;
+
+static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_ep_t, const uct_ep_params_t *params)
+{
+    UCT_EP_PARAMS_CHECK_DEV_IFACE_ADDRS(params);
+    UCS_CLASS_CALL_SUPER_INIT(uct_base_ep_t, &to_iface(params->iface)->super);
+
+    node_address node;
+    mailbox_address to;
+    memcpy(&node, params->dev_addr, sizeof(node));
+    memcpy(&to, params->iface_addr, sizeof(to));
+    std::unique_ptr<ep_state> state;
+    ucs_status_t status = gaudi::base::guarded([&] {
+        state                 = std::make_unique<ep_state>();
+        const std::string why = why_unreachable(node);
+        if (!why.empty()) {
+            ucs_debug("gaudi_ipc: process %u cannot be reached: %s",
+                      to.process.pid, why.c_str());
+            return UCS_ERR_UNREACHABLE;
+        }
+        ucs_status_t opened = connection::open(to, state->out);
+        if (opened == UCS_OK) {
+            state->peer = state->out->process();
+        }
+        return opened;
+    });
+    if (status != UCS_OK) {
+        return status;
+    }
+    gaudi::base::transfer_engine::open(state->domain);
+    ucs_arbiter_group_init(&self->pending);
+    ucs_list_head_init(&self->failed);
+    self->state = state.release();
+    return UCS_OK;
+}
+
+static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_ipc_ep_t)
+{
+    uct_ep_h ep = &self->super.super;
+    ep_pending_purge(ep, nullptr, nullptr);
+    ucs_arbiter_group_cleanup(&self->pending);
+    ucs_list_del(&self->failed);
+    to_iface(ep->iface)->state->engine->close(self->state->domain);
+    delete self->state;
+}
+
+UCS_CLASS_DEFINE(uct_gaudi_ipc_ep_t, uct_base_ep_t)
+
+ucs_status_t gaudi::ipc::ep_create(const uct_ep_params_t *params,
+                                   uct_ep_h *ep_p) noexcept
+{
+    return UCS_CLASS_NEW(uct_gaudi_ipc_ep_t, ep_p, params);
+}
+
+void gaudi::ipc::ep_destroy(uct_ep_h ep) noexcept
+{
+    UCS_CLASS_DELETE(uct_gaudi_ipc_ep_t, ep);
+}

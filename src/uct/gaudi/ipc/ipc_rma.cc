@@ -1,0 +1,188 @@
+/* Put and get: between memory of this process and what a remote key stands for.
+ */
+#include "uct/gaudi/base/device_table.h"
+#include "uct/gaudi/ipc/ipc_iface.h"
+#include "uct/gaudi/ipc/remote_key.h"
+
+namespace gaudi::ipc {
+
+namespace {
+
+using base::device_table;
+using base::side;
+
+base::transfer_engine &engine_of(uct_ep_h ep)
+{
+    return *to_iface(ep->iface)->state->engine;
+}
+
+enum class way { put, get };
+
+const char *kind_name(bool device)
+{
+    return device ? "gaudi" : "host";
+}
+
+/* Tell what moves how, once for every kind of transfer of an endpoint. */
+void tell(uct_ep_h ep, way which, const void *local, size_t length,
+          remote_key &key)
+{
+    const bool here  = device_table::is_device_address(local);
+    const bool there = (key.host() == nullptr);
+    const bool put   = (which == way::put);
+    const unsigned kind =
+        1u << ((put ? 4u : 0u) + (here ? 2u : 0u) + (there ? 1u : 0u));
+    ep_state &state = *to_ep(ep)->state;
+    if (ucs_likely((state.told & kind) != 0)) {
+        return;
+    }
+    state.told |= kind;
+
+    const iface_state &iface = *to_iface(ep->iface)->state;
+    base::card *mover        = (here || there) ? iface.home : nullptr;
+    uint64_t start;
+    size_t size;
+    if (here) {
+        (void)device_table::instance().query(local, length, start, size, mover);
+    }
+    ucs_info("gaudi_ipc: ep %p to process %u: %s to %s, %s by %s, first %zu "
+             "bytes",
+             ep, state.peer->id().pid, kind_name(put ? here : there),
+             kind_name(put ? there : here), put ? "push" : "pull",
+             (mover != nullptr) ? mover->name().c_str() : "the CPU", length);
+}
+
+side remote_side(uint64_t remote_addr)
+{
+    return reinterpret_cast<void *>(remote_addr);
+}
+
+/* Find out what the other side is, whose address is known. */
+ucs_status_t find_remote(uct_ep_h ep, way which, const void *local,
+                         size_t length, uct_rkey_t rkey, side &remote)
+{
+    const ep_state &state = *to_ep(ep)->state;
+    if (ucs_unlikely(state.status != UCS_OK)) {
+        return state.status;
+    }
+    remote_key *key = to_remote_key(rkey);
+    if ((key == nullptr) || key->is_own()) {
+        if (ucs_likely(state.peer->is_self())) {
+            return UCS_OK;
+        }
+        ucs_error("gaudi_ipc: an endpoint to process %u was given %s",
+                  state.peer->id().pid,
+                  (key == nullptr) ? "no remote key"
+                                   : "a remote key of this process");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (ucs_unlikely(!(key->process() == state.peer->id()))) {
+        ucs_error("gaudi_ipc: an endpoint to process %u was given a remote key "
+                  "of process %u",
+                  state.peer->id().pid, key->process().pid);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    tell(ep, which, local, length, *key);
+    remote.remote = key;
+    return UCS_OK;
+}
+
+ucs_status_t do_zcopy(uct_ep_h ep, way which, const uct_iov_t *iov,
+                      size_t iovcnt, uint64_t remote_addr, uct_rkey_t rkey,
+                      uct_completion_t *comp)
+{
+    UCT_CHECK_IOV_SIZE(iovcnt, 1ul, "gaudi_ipc zcopy");
+    void *local         = (iovcnt > 0) ? iov->buffer : nullptr;
+    const size_t length = (iovcnt > 0) ? uct_iov_get_length(iov) : 0;
+    side remote         = remote_side(remote_addr);
+    ucs_status_t status = find_remote(ep, which, local, length, rkey, remote);
+    if (status != UCS_OK) {
+        return status;
+    }
+    const bool is_put = (which == way::put);
+    return engine_of(ep).start(to_ep(ep)->state->domain,
+                               is_put ? remote : side(local),
+                               is_put ? side(local) : remote, length, comp);
+}
+
+} // namespace
+
+ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
+                          uint64_t remote_addr, uct_rkey_t rkey) noexcept
+{
+    side remote = remote_side(remote_addr);
+    ucs_status_t status =
+        find_remote(ep, way::put, buffer, length, rkey, remote);
+    if (status == UCS_OK) {
+        status = engine_of(ep).copy(remote, buffer, length);
+    }
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, PUT, SHORT, length);
+    return status;
+}
+
+ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
+                          uint64_t remote_addr, uct_rkey_t rkey) noexcept
+{
+    side remote = remote_side(remote_addr);
+    ucs_status_t status =
+        find_remote(ep, way::get, buffer, length, rkey, remote);
+    if (status == UCS_OK) {
+        status = engine_of(ep).copy(buffer, remote, length);
+    }
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, SHORT, length);
+    return status;
+}
+
+ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb, void *arg,
+                     uint64_t remote_addr, uct_rkey_t rkey) noexcept
+{
+    side remote = remote_side(remote_addr);
+    const ucs_status_t status =
+        find_remote(ep, way::put, nullptr, 0, rkey, remote);
+    if (status != UCS_OK) {
+        return status;
+    }
+    const ssize_t result = engine_of(ep).start_packed(to_ep(ep)->state->domain,
+                                                      remote, pack_cb, arg);
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(result, &to_ep(ep)->super, PUT, BCOPY, result);
+    return result;
+}
+
+ucs_status_t ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb,
+                          void *arg, size_t length, uint64_t remote_addr,
+                          uct_rkey_t rkey, uct_completion_t *comp) noexcept
+{
+    side remote = remote_side(remote_addr);
+    ucs_status_t status =
+        find_remote(ep, way::get, nullptr, length, rkey, remote);
+    if (status == UCS_OK) {
+        status = engine_of(ep).start_unpacked(to_ep(ep)->state->domain, remote,
+                                              length, unpack_cb, arg, comp);
+    }
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, BCOPY, length);
+    return status;
+}
+
+ucs_status_t ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                          uint64_t remote_addr, uct_rkey_t rkey,
+                          uct_completion_t *comp) noexcept
+{
+    ucs_status_t status =
+        do_zcopy(ep, way::put, iov, iovcnt, remote_addr, rkey, comp);
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, PUT, ZCOPY,
+                                 uct_iov_total_length(iov, iovcnt));
+    return status;
+}
+
+ucs_status_t ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                          uint64_t remote_addr, uct_rkey_t rkey,
+                          uct_completion_t *comp) noexcept
+{
+    ucs_status_t status =
+        do_zcopy(ep, way::get, iov, iovcnt, remote_addr, rkey, comp);
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, ZCOPY,
+                                 uct_iov_total_length(iov, iovcnt));
+    return status;
+}
+
+} // namespace gaudi::ipc

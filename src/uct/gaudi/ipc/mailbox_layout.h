@@ -1,0 +1,104 @@
+/**
+ * What a mailbox and its senders share: a header, then rings, each a control
+ * page and its data. The file is sparse: rings that nobody uses take nothing.
+ *
+ * A sender takes a ring by writing its name into an owner word that is zero;
+ * the receiver writes the zero again, when the ring is as fresh memory.
+ */
+#pragma once
+
+#include "uct/gaudi/ipc/process_id.h"
+#include "uct/gaudi/ipc/ring.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include <unistd.h>
+
+namespace gaudi::ipc {
+
+struct mailbox_header {
+    static constexpr uint64_t right_magic = 0x786f626c69616d67; /* "gmailbox" */
+    static constexpr size_t most_rings    = 4096;
+    static constexpr size_t word_bits     = 64;
+
+    /* Written once. */
+    uint64_t magic;
+    uint64_t nonce;     /* of the receiver's process */
+    uint64_t ring_size; /* bytes of data */
+    uint32_t ring_count;
+    uint32_t version;
+    file_ref signal; /* a byte on this socket wakes the receiver */
+
+    /* The receiver's. */
+    alignas(ring_line) std::atomic<uint64_t> asleep; /* 0, or how often it has
+                                                        gone to sleep */
+    std::atomic<uint32_t> closed;
+
+    /* The senders'. */
+    alignas(ring_line) std::atomic<uint64_t> marked_words; /* a bit per word */
+    std::atomic<uint32_t> ring_wanted;                     /* all were taken */
+    alignas(ring_line) std::atomic<uint64_t> marked[most_rings / word_bits];
+    alignas(ring_line) std::atomic<uint64_t> owners[most_rings];
+
+    /** Have the receiver look at a ring. */
+    void mark(unsigned ring)
+    {
+        marked[ring / word_bits].fetch_or(uint64_t{1} << (ring % word_bits));
+        marked_words.fetch_or(uint64_t{1} << (ring / word_bits));
+    }
+};
+static_assert(mailbox_header::most_rings ==
+              mailbox_header::word_bits * mailbox_header::word_bits);
+
+/** Owner of a ring that a process took and could not use. */
+inline constexpr uint64_t nobody = UINT64_MAX;
+
+/** What a process writes to own a ring: one word, so that whoever finds a ring
+ *  taken knows by whom. */
+inline uint64_t owner_word(const process_id &process)
+{
+    return (process.start_time << 32) | process.pid;
+}
+
+inline uint32_t owner_pid(uint64_t owner)
+{
+    return static_cast<uint32_t>(owner);
+}
+
+/** Low bits of the start time. */
+inline uint32_t owner_start_time(uint64_t owner)
+{
+    return static_cast<uint32_t>(owner >> 32);
+}
+
+/** Where things are in the file. */
+class mailbox_layout {
+public:
+    mailbox_layout(size_t ring_size, unsigned ring_count)
+        : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))),
+          ring_size_(ring_size), ring_count_(ring_count)
+    {}
+
+    [[nodiscard]] size_t header_length() const
+    {
+        return (sizeof(mailbox_header) + page_ - 1) / page_ * page_;
+    }
+    [[nodiscard]] size_t ring_length() const { return page_ + ring_size_; }
+    [[nodiscard]] size_t data_offset() const { return page_; }
+    [[nodiscard]] size_t ring_offset(unsigned ring) const
+    {
+        return header_length() + ring * ring_length();
+    }
+    [[nodiscard]] size_t length() const { return ring_offset(ring_count_); }
+    [[nodiscard]] size_t ring_size() const { return ring_size_; }
+    [[nodiscard]] unsigned ring_count() const { return ring_count_; }
+
+private:
+    size_t page_;
+    size_t ring_size_;
+    unsigned ring_count_;
+};
+
+} // namespace gaudi::ipc

@@ -1,0 +1,86 @@
+/**
+ * What a uct_rkey_t of gaudi_ipc points to: memory of another process, or of
+ * this one.
+ *
+ * Counted: by the user who unpacked it and by every operation that holds it, so
+ * that an operation may outlive rkey_release. Any thread.
+ */
+#pragma once
+
+#include "uct/gaudi/base/remote_memory.h"
+#include "uct/gaudi/ipc/key.h"
+#include "uct/gaudi/ipc/remote_buffers.h"
+
+#include <atomic>
+#include <memory>
+
+namespace gaudi::ipc {
+
+class remote_key final : public base::remote_memory {
+public:
+    /**
+     * Make a key of what was received.
+     *
+     * @param buffer  sizeof(wire_key) bytes, of any alignment.
+     * @param key_p   Filled on success; owned by the caller, see @ref drop.
+     * @return UCS_ERR_UNREACHABLE when this process cannot use the memory, or
+     *         nobody can any more: why is said at debug level.
+     *         UCS_ERR_INVALID_PARAM for what is no key; logged.
+     */
+    [[nodiscard]] static ucs_status_t unpack(const void *buffer,
+                                             remote_key *&key_p);
+
+    /** The user has no use for it any more. */
+    void drop();
+
+    /** Memory of this process: an address is a pointer, and none of what
+     *  remote_memory has may be called. */
+    [[nodiscard]] bool is_own() const { return of_ == nullptr; }
+
+    /** Whose memory it is. */
+    [[nodiscard]] const process_id &process() const { return process_; }
+
+    /** UCS_ERR_INVALID_ADDR outside of the registration, else as
+     *  @ref hold. */
+    [[nodiscard]] ucs_status_t check(uint64_t address, size_t length) override;
+
+    /**
+     * @return UCS_ERR_CONNECTION_RESET: the process has ended.
+     *         UCS_ERR_REJECTED: it has invalidated the key, or unmapped the
+     *         memory. UCS_ERR_NO_RESOURCE: more keys are in use than there is
+     *         room for. UCS_ERR_UNSUPPORTED in a forked child.
+     */
+    [[nodiscard]] ucs_status_t hold() override;
+    void release() override;
+
+    [[nodiscard]] const base::process_memory *host() override;
+    [[nodiscard]] int va_on(base::card &user, uint64_t address,
+                            uint64_t &va_p) override;
+
+private:
+    explicit remote_key(const wire_key &key);
+    ~remote_key() override;
+
+    [[nodiscard]] ucs_status_t state() const;
+    hazard_entry *make_hazard();
+
+    const process_id process_;
+    const uint64_t address_;
+    const uint64_t length_;
+    const uint64_t key_generation_;
+    const uint32_t slot_;
+    const unsigned generation_; /* of the process that unpacked it */
+    std::atomic<uint32_t> references_{1};
+    std::atomic<hazard_entry *> hazard_{nullptr}; /* from the first hold on */
+    std::shared_ptr<exporter> of_;                /* nullptr: this process */
+    std::shared_ptr<remote_buffer> buffer_;       /* nullptr: host memory */
+};
+
+/** The key behind an rkey; nullptr for UCT_INVALID_RKEY. */
+inline remote_key *to_remote_key(uct_rkey_t rkey)
+{
+    return (rkey == UCT_INVALID_RKEY) ? nullptr
+                                      : reinterpret_cast<remote_key *>(rkey);
+}
+
+} // namespace gaudi::ipc

@@ -1,0 +1,189 @@
+#include "uct/gaudi/ipc/remote_process.h"
+
+#include "uct/gaudi/base/process.h"
+#include "uct/gaudi/ipc/file_service.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace gaudi::ipc {
+
+namespace {
+
+std::atomic<int> timeout_ms{1000};
+std::atomic<bool> getfd_refused{false};
+
+/* Those that somebody uses. */
+struct process_table {
+    explicit process_table(unsigned which) : generation(which) {}
+
+    static process_table &instance();
+
+    const unsigned generation;
+    std::mutex lock; /* leaf */
+    std::map<process_id, std::weak_ptr<remote_process>> processes;
+};
+
+/* A forked child starts anew: another thread may have held the parent's lock.
+ */
+process_table &process_table::instance()
+{
+    static std::atomic<process_table *> current{nullptr};
+
+    const unsigned generation = base::process_generation();
+    process_table *known      = current.load(std::memory_order_acquire);
+    if ((known == nullptr) || (known->generation != generation)) {
+        auto fresh = std::make_unique<process_table>(generation);
+        if (current.compare_exchange_strong(known, fresh.get())) {
+            known = fresh.release();
+        }
+    }
+    return *known;
+}
+
+ucs_status_t status_of(int error)
+{
+    return ((error == EMFILE) || (error == ENFILE) || (error == ENOMEM))
+               ? UCS_ERR_NO_RESOURCE
+               : UCS_ERR_UNREACHABLE;
+}
+
+int get_descriptor(int pidfd, uint32_t fd)
+{
+    if (getfd_refused.load(std::memory_order_relaxed)) {
+        errno = EPERM;
+        return -1;
+    }
+    return static_cast<int>(syscall(SYS_pidfd_getfd, pidfd, fd, 0));
+}
+
+} // namespace
+
+remote_process::remote_process(const process_id &id, int pidfd)
+    : id_(id), pidfd_(pidfd), generation_(base::process_generation()),
+      self_(id == own_process()), memory_(static_cast<pid_t>(id.pid), pidfd)
+{}
+
+remote_process::~remote_process()
+{
+    close(pidfd_);
+}
+
+ucs_status_t remote_process::open(const process_id &id,
+                                  std::shared_ptr<remote_process> &process_p)
+{
+    process_table &table = process_table::instance();
+    std::lock_guard<std::mutex> guard(table.lock);
+
+    std::weak_ptr<remote_process> &known = table.processes[id];
+    if (std::shared_ptr<remote_process> live = known.lock()) {
+        process_p = std::move(live);
+        return UCS_OK;
+    }
+    std::erase_if(table.processes, [&id](const auto &entry) {
+        return entry.second.expired() && (entry.first != id);
+    });
+
+    /* The start time is the one of the process behind the pidfd only if that
+     * one has not ended until it was read. */
+    const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, id.pid, 0));
+    if (pidfd < 0) {
+        const int error = errno;
+        ucs_debug("gaudi_ipc: process %u cannot be opened: %s", id.pid,
+                  std::strerror(error));
+        return status_of(error);
+    }
+    std::shared_ptr<remote_process> fresh(new remote_process(id, pidfd));
+    const uint64_t start_time = process_start_time(id.pid);
+    if ((start_time != id.start_time) || !fresh->is_alive() ||
+        (!fresh->is_self() && (id.pid == own_process().pid))) {
+        ucs_debug("gaudi_ipc: process %u started at %lu: it is not the one "
+                  "that started at %lu",
+                  id.pid, start_time, id.start_time);
+        return UCS_ERR_UNREACHABLE;
+    }
+    known     = fresh;
+    process_p = std::move(fresh);
+    return UCS_OK;
+}
+
+bool remote_process::is_self() const
+{
+    return self_ && (generation_ == base::process_generation());
+}
+
+bool remote_process::is_alive() const
+{
+    return memory_.is_alive();
+}
+
+ucs_status_t remote_process::get_file(const file_ref &file, int &fd_p) const
+{
+    if (generation_ != base::process_generation()) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    const int fd = is_self()
+                       ? fcntl(static_cast<int>(file.fd), F_DUPFD_CLOEXEC, 0)
+                       : get_descriptor(pidfd_, file.fd);
+    if ((fd >= 0) && is_file(fd, file)) {
+        fd_p = fd;
+        return UCS_OK;
+    }
+
+    const int error = errno;
+    if (fd >= 0) {
+        ucs_debug("gaudi_ipc: descriptor %u of process %u is another file by "
+                  "now",
+                  file.fd, id_.pid);
+        close(fd);
+    } else {
+        ucs_debug("gaudi_ipc: cannot get descriptor %u of process %u: %s",
+                  file.fd, id_.pid, std::strerror(error));
+        if ((error == ESRCH) || (status_of(error) == UCS_ERR_NO_RESOURCE)) {
+            return status_of(error);
+        }
+    }
+
+    int answer = -1;
+    bool anew  = false;
+    const ucs_status_t status =
+        is_self() ? file_service::look_up(file, answer, anew)
+                  : file_service::ask(id_, pidfd_, file, timeout_ms.load(),
+                                      answer, anew);
+    if (status != UCS_OK) {
+        ucs_debug("gaudi_ipc: process %u does not hand out descriptor %u: %s",
+                  id_.pid, file.fd, ucs_status_string(status));
+        return status;
+    }
+    if (!anew && !is_file(answer, file)) {
+        ucs_debug("gaudi_ipc: process %u hands out another file for "
+                  "descriptor %u",
+                  id_.pid, file.fd);
+        close(answer);
+        return UCS_ERR_NO_ELEM;
+    }
+    fd_p = answer;
+    return UCS_OK;
+}
+
+void remote_process::set_timeout(double seconds)
+{
+    constexpr double longest = 3600;
+    const double bounded     = (seconds < longest) ? seconds : longest;
+    timeout_ms.store((bounded > 0) ? static_cast<int>(bounded * 1000) : 0);
+}
+
+void remote_process::refuse_pidfd_getfd(bool refuse)
+{
+    getfd_refused.store(refuse);
+}
+
+} // namespace gaudi::ipc
