@@ -182,7 +182,10 @@ void child_process::write_line(const std::string &line) const
 
 void child_process::kill(int signal) const
 {
-    ::kill(pid_, signal);
+    /* -1 would be every process of the machine. */
+    if (pid_ > 0) {
+        ::kill(pid_, signal);
+    }
 }
 
 child_result child_process::wait()

@@ -74,7 +74,7 @@ std::vector<std::string> take_logs()
     return std::exchange(logged, {});
 }
 
-uct_component_h find_component()
+uct_component_h find_component(const std::string &name)
 {
     uct_component_h *components;
     unsigned count;
@@ -86,8 +86,7 @@ uct_component_h find_component()
         attr.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME |
                           UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
         require(uct_component_query(components[i], &attr), "component_query");
-        if ((std::strcmp(attr.name, "gaudi_copy") == 0) &&
-            (attr.md_resource_count == 1)) {
+        if ((attr.name == name) && (attr.md_resource_count == 1)) {
             found = components[i];
         }
     }
@@ -95,20 +94,21 @@ uct_component_h find_component()
     return found;
 }
 
-ucs_status_t open_md(uct_md_h &md, const variables &changes)
+ucs_status_t open_md(uct_md_h &md, const variables &changes,
+                     const std::string &name)
 {
-    uct_component_h component = find_component();
+    uct_component_h component = find_component(name);
     if (component == nullptr) {
         return UCS_ERR_NO_DEVICE;
     }
     uct_md_config_t *config;
     require(uct_md_config_read(component, nullptr, nullptr, &config),
             "md_config_read");
-    for (const auto &[name, value] : changes) {
-        require(uct_config_modify(config, name.c_str(), value.c_str()),
+    for (const auto &[variable, value] : changes) {
+        require(uct_config_modify(config, variable.c_str(), value.c_str()),
                 "config_modify");
     }
-    ucs_status_t status = uct_md_open(component, "gaudi_copy", config, &md);
+    ucs_status_t status = uct_md_open(component, name.c_str(), config, &md);
     uct_config_release(config);
     return status;
 }
@@ -226,6 +226,7 @@ transport::transport(uct_md_h md, const settings &changes)
     require(uct_iface_query(iface, &attr), "iface_query");
     uct_iface_progress_enable(iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
     ep = make_ep();
+    require((ep != nullptr) ? UCS_OK : UCS_ERR_UNREACHABLE, "ep_create");
 }
 
 ucs_status_t transport::try_open(uct_md_h md, const settings &changes)
@@ -246,21 +247,33 @@ transport::~transport()
     ucs_async_context_destroy(async_);
 }
 
-uct_ep_h transport::make_ep() const
+interface_address transport::address() const
 {
-    std::vector<char> address(attr.iface_addr_len);
-    auto *iface_address = reinterpret_cast<uct_iface_addr_t *>(address.data());
-    require(uct_iface_get_address(iface, iface_address), "iface_address");
+    interface_address own;
+    own.device.resize(attr.device_addr_len);
+    own.iface.resize(attr.iface_addr_len);
+    require(
+        uct_iface_get_device_address(
+            iface, reinterpret_cast<uct_device_addr_t *>(own.device.data())),
+        "device_address");
+    require(uct_iface_get_address(
+                iface, reinterpret_cast<uct_iface_addr_t *>(own.iface.data())),
+            "iface_address");
+    return own;
+}
 
+uct_ep_h transport::make_ep(const interface_address &to) const
+{
     uct_ep_params_t params{};
     params.field_mask = UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR |
                         UCT_EP_PARAM_FIELD_IFACE_ADDR;
-    params.iface      = iface;
-    params.dev_addr   = reinterpret_cast<uct_device_addr_t *>(address.data());
-    params.iface_addr = iface_address;
+    params.iface = iface;
+    params.dev_addr =
+        reinterpret_cast<const uct_device_addr_t *>(to.device.data());
+    params.iface_addr =
+        reinterpret_cast<const uct_iface_addr_t *>(to.iface.data());
     uct_ep_h made;
-    require(uct_ep_create(&params, &made), "ep_create");
-    return made;
+    return (uct_ep_create(&params, &made) == UCS_OK) ? made : nullptr;
 }
 
 void transport::flush()

@@ -31,14 +31,15 @@ void collect_logs();
 /** What was collected, and forget it. */
 std::vector<std::string> take_logs();
 
-/** The component gaudi_copy; nullptr when it has no memory domain. */
-uct_component_h find_component();
+/** One of the components; nullptr when it has no memory domain. */
+uct_component_h find_component(const std::string &name = "gaudi_copy");
 
 /** Names without UCX_GAUDI_COPY_, and values. */
 using variables = std::vector<std::pair<std::string, std::string>>;
 
-/** Open the memory domain. */
-ucs_status_t open_md(uct_md_h &md, const variables &changes = {});
+/** Open the memory domain of a component. */
+ucs_status_t open_md(uct_md_h &md, const variables &changes = {},
+                     const std::string &name = "gaudi_copy");
 
 /** Tell UCX that all host memory has been unmapped, so that no registration
  *  stays mapped that is not in use. */
@@ -82,12 +83,19 @@ struct registration {
     uct_mem_h memh = nullptr;
 };
 
+/** Where an interface is. */
+struct interface_address {
+    std::vector<char> device;
+    std::vector<char> iface;
+};
+
 /** An open interface with an endpoint to itself. */
 class transport {
 public:
     using settings = variables;
 
-    /** @param changes  UCX_GAUDI_COPY_* values, without that prefix. */
+    /** @param changes  Values of its variables, named without UCX_GAUDI_COPY_
+     * or UCX_GAUDI_IPC_. */
     explicit transport(uct_md_h md, const settings &changes = {});
 
     /** Open an interface with settings, and close it again. */
@@ -96,7 +104,11 @@ public:
     transport(const transport &)            = delete;
     transport &operator=(const transport &) = delete;
 
-    [[nodiscard]] uct_ep_h make_ep() const;
+    [[nodiscard]] interface_address address() const;
+
+    /** Connect. @return nullptr when that fails. */
+    [[nodiscard]] uct_ep_h make_ep(const interface_address &to) const;
+    [[nodiscard]] uct_ep_h make_ep() const { return make_ep(address()); }
 
     unsigned progress() { return uct_worker_progress(worker); }
 

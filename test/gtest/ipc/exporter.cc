@@ -1,0 +1,363 @@
+#include "gtest/ipc/exporter.h"
+
+#include "hlthunk_shim/memory.h"
+#include "uct/gaudi/base/memory_type.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <map>
+#include <mutex>
+#include <sstream>
+
+#include <dirent.h>
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+/* Before the variables are read, see fixture.cc. */
+[[gnu::constructor(101)]] void set_environment()
+{
+    setenv("UCX_GAUDI_DRIVER", emulator_path().c_str(), 0);
+}
+
+std::mutex log_lock;
+std::vector<std::string> logged;
+
+ucs_log_func_rc_t collect(const char *, unsigned, const char *,
+                          ucs_log_level_t level,
+                          const ucs_log_component_config_t *,
+                          const char *message, va_list arguments)
+{
+    if (level > UCS_LOG_LEVEL_WARN) {
+        return UCS_LOG_FUNC_RC_CONTINUE;
+    }
+    char text[512];
+    std::vsnprintf(text, sizeof(text), message, arguments);
+    std::lock_guard<std::mutex> guard(log_lock);
+    logged.emplace_back(text);
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
+/* Copy between a byte of the host and an address that a card knows. */
+int copy_host(base::card &by, void *host, size_t size, uint64_t va,
+              bool to_host)
+{
+    shim::mapping mapped;
+    std::unique_ptr<shim::dma_queue> queue;
+    int error = shim::mapping::map_host(by.device(), host, size, mapped);
+    if (error == 0) {
+        error =
+            shim::make_dma_queue(by.device(),
+                                 to_host ? shim::dma_direction::device_to_host
+                                         : shim::dma_direction::host_to_device,
+                                 {}, queue);
+    }
+    uint64_t id = 0;
+    if (error == 0) {
+        error = queue->submit(to_host ? mapped.va() : va,
+                              to_host ? va : mapped.va(), size, nullptr, id);
+    }
+    if (error == 0) {
+        error = queue->wait(id, 20'000'000);
+        shim::dma_completion done;
+        (void)queue->poll(&done, 1);
+    }
+    return error;
+}
+
+/* Close all dma-bufs, as a program that tidies up would. */
+unsigned close_dmabufs(const base::card &of)
+{
+    std::vector<int> found;
+    DIR *directory = opendir("/proc/self/fd");
+    while (const dirent *entry = readdir(directory)) {
+        const int fd           = std::atoi(entry->d_name);
+        const std::string path = "/proc/self/fd/" + std::to_string(fd);
+        char target[32]        = {};
+        (void)!readlink(path.c_str(), target, sizeof(target) - 1);
+        if ((fd > 2) && (std::strncmp(target, "socket:", 7) == 0) &&
+            (of.device().lib().hlthunk_emu_lseek(fd, 0, SEEK_END) > 0)) {
+            found.push_back(fd);
+        }
+    }
+    closedir(directory);
+    for (const int fd : found) {
+        close(fd);
+    }
+    return static_cast<unsigned>(found.size());
+}
+
+struct invalidation : uct_completion_t {
+    invalidation() : uct_completion_t{}
+    {
+        count  = 1;
+        status = UCS_OK;
+        func   = [](uct_completion_t *self) {
+            static_cast<invalidation *>(self)->done = true;
+        };
+    }
+    bool done = false;
+};
+
+} // namespace
+
+void start_base()
+{
+    static const bool once = base::init_memory_type();
+    (void)once;
+}
+
+void collect_logs()
+{
+    ucs_log_push_handler(collect);
+}
+
+std::vector<std::string> take_logs()
+{
+    std::lock_guard<std::mutex> guard(log_lock);
+    return std::exchange(logged, {});
+}
+
+ucs_status_t open_ipc_md(uct_md_h &md, const variables &changes)
+{
+    uct_md_config_t *config;
+    ucs_status_t status =
+        uct_md_config_read(&uct_gaudi_ipc_component, nullptr, nullptr, &config);
+    for (const auto &[name, value] : changes) {
+        if (status == UCS_OK) {
+            status = uct_config_modify(config, name.c_str(), value.c_str());
+        }
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    status = uct_md_open(&uct_gaudi_ipc_component, "gaudi_ipc", config, &md);
+    uct_config_release(config);
+    return status;
+}
+
+std::string to_text(const ipc::wire_key &key)
+{
+    std::string text;
+    char digits[3];
+    for (size_t i = 0; i < sizeof(key); ++i) {
+        std::snprintf(digits, sizeof(digits), "%02x",
+                      reinterpret_cast<const unsigned char *>(&key)[i]);
+        text += digits;
+    }
+    return text;
+}
+
+ipc::wire_key to_key(const std::string &text)
+{
+    ipc::wire_key key{};
+    EXPECT_EQ(text.size(), 2 * sizeof(key)) << text;
+    for (size_t i = 0; 2 * i + 1 < text.size(); ++i) {
+        reinterpret_cast<unsigned char *>(&key)[i] = static_cast<unsigned char>(
+            std::stoul(text.substr(2 * i, 2), nullptr, 16));
+    }
+    return key;
+}
+
+GAUDI_CHILD(exports_memory)
+{
+    start_base();
+    collect_logs();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
+    auto &table = base::device_table::instance();
+    std::map<uint64_t, base::device_memory *> device;
+    std::map<uint64_t, std::unique_ptr<char[]>> host;
+    std::map<uint64_t, uct_mem_h> handles; /* by generation of the key */
+    invalidation over;
+
+    for (std::string line; std::getline(std::cin, line);) {
+        std::istringstream words(line);
+        std::string what;
+        uint64_t a = 0;
+        uint64_t b = 0;
+        words >> what >> a >> b;
+        std::string answer = "0";
+        if (what == "allocate") {
+            base::device_memory *memory;
+            base::card &card = *table.cards().front();
+            GAUDI_CHILD_REQUIRE(table.allocate(card, a, false, memory) ==
+                                UCS_OK);
+            /* The ends of it. */
+            const uint64_t part = std::min<uint64_t>(a, 65536);
+            std::vector<char> fill(part, static_cast<char>(b));
+            for (const uint64_t at : {uint64_t{0}, a - part}) {
+                GAUDI_CHILD_REQUIRE(copy_host(card, fill.data(), part,
+                                              memory->start + at, false) == 0);
+            }
+            device[memory->start] = memory;
+            answer                = std::to_string(memory->start);
+        } else if (what == "free") {
+            GAUDI_CHILD_REQUIRE(table.free(device.at(a)) == UCS_OK);
+            device.erase(a);
+        } else if (what == "host") {
+            auto memory = std::make_unique<char[]>(a);
+            std::memset(memory.get(), static_cast<int>(b), a);
+            const auto at = reinterpret_cast<uintptr_t>(memory.get());
+            host[at]      = std::move(memory);
+            answer        = std::to_string(at);
+        } else if (what == "key") {
+            uct_mem_h memh;
+            ipc::wire_key key;
+            GAUDI_CHILD_REQUIRE(uct_md_mem_reg(md, reinterpret_cast<void *>(a),
+                                               b, UCT_MD_MEM_ACCESS_ALL,
+                                               &memh) == UCS_OK);
+            GAUDI_CHILD_REQUIRE(uct_md_mkey_pack(md, memh, &key) == UCS_OK);
+            ipc::wire_key again;
+            GAUDI_CHILD_REQUIRE(uct_md_mkey_pack(md, memh, &again) == UCS_OK);
+            GAUDI_CHILD_REQUIRE(key == again);
+            handles[key.generation] = memh;
+            answer                  = to_text(key);
+        } else if (what == "deregister") {
+            GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, handles.at(a)) == UCS_OK);
+            handles.erase(a);
+        } else if (what == "invalidate") {
+            uct_md_mem_dereg_params_t params{};
+            params.field_mask = UCT_MD_MEM_DEREG_FIELD_MEMH |
+                                UCT_MD_MEM_DEREG_FIELD_FLAGS |
+                                UCT_MD_MEM_DEREG_FIELD_COMPLETION;
+            params.memh  = handles.at(a);
+            params.flags = UCT_MD_MEM_DEREG_FLAG_INVALIDATE;
+            over         = {};
+            params.comp  = &over;
+            GAUDI_CHILD_REQUIRE(uct_md_mem_dereg_v2(md, &params) == UCS_OK);
+            handles.erase(a);
+            answer = over.done ? "1" : "0";
+        } else if (what == "progress") {
+            (void)ipc::progress_invalidations();
+            answer = std::to_string(over.done ? over.status : UCS_INPROGRESS);
+        } else if (what == "timeout") {
+            ipc::set_invalidation_timeout(static_cast<double>(a) * 1e-3);
+        } else if (what == "warning") {
+            const auto lines = take_logs();
+            answer           = lines.empty() ? "none" : lines.front();
+        } else if (what == "close_dmabufs") {
+            answer = std::to_string(close_dmabufs(*table.cards().front()));
+        } else if (what == "exports") {
+            answer = std::to_string(ipc::statistics_of_exports().exports);
+        } else if (what == "keys") {
+            answer = std::to_string(ipc::statistics_of_exports().keys);
+        } else if (what == "buffers") {
+            answer = std::to_string(ipc::statistics_of_exports().buffers);
+        } else if (what == "blocks") {
+            answer = std::to_string(table.cards().front()->pool().blocks());
+        } else {
+            std::fprintf(stderr, "what is %s?\n", line.c_str());
+            return 1;
+        }
+        tell_parent(answer);
+    }
+    GAUDI_CHILD_REQUIRE(take_logs().empty());
+    return 0;
+}
+
+exporter_process::exporter_process(const child_options &options)
+    : process("exports_memory", options)
+{}
+
+std::string exporter_process::ask(const std::string &line)
+{
+    process.write_line(line);
+    const std::string answer = process.read_line();
+    EXPECT_NE(answer, "") << line;
+    return answer;
+}
+
+uint64_t exporter_process::ask_number(const std::string &line)
+{
+    return std::strtoull(ask(line).c_str(), nullptr, 10);
+}
+
+uint64_t exporter_process::allocate(uint64_t size, unsigned char fill)
+{
+    return ask_number("allocate " + std::to_string(size) + " " +
+                      std::to_string(fill));
+}
+
+void exporter_process::free(uint64_t address)
+{
+    (void)ask("free " + std::to_string(address));
+}
+
+uint64_t exporter_process::allocate_host(uint64_t size, unsigned char fill)
+{
+    return ask_number("host " + std::to_string(size) + " " +
+                      std::to_string(fill));
+}
+
+ipc::wire_key exporter_process::key(uint64_t address, uint64_t size)
+{
+    return to_key(
+        ask("key " + std::to_string(address) + " " + std::to_string(size)));
+}
+
+void exporter_process::deregister(const ipc::wire_key &key)
+{
+    (void)ask("deregister " + std::to_string(key.generation));
+}
+
+bool exporter_process::invalidate(const ipc::wire_key &key)
+{
+    return ask_number("invalidate " + std::to_string(key.generation)) == 1;
+}
+
+ucs_status_t exporter_process::progress_invalidation()
+{
+    return static_cast<ucs_status_t>(std::stoi(ask("progress")));
+}
+
+void keys_test::SetUp()
+{
+    start_base();
+    collect_logs();
+    ASSERT_EQ(open_ipc_md(md), UCS_OK);
+}
+
+void keys_test::TearDown()
+{
+    if (md != nullptr) {
+        uct_md_close(md);
+    }
+    ucs_log_pop_handler();
+    EXPECT_THAT(take_logs(), ::testing::IsEmpty());
+}
+
+void keys_test::reopen(const variables &changes)
+{
+    uct_md_close(std::exchange(md, nullptr));
+    ASSERT_EQ(open_ipc_md(md, changes), UCS_OK);
+}
+
+int keys_test::byte_at(const unpacked &key, uint64_t address)
+{
+    last_error  = 0;
+    last_status = key->hold();
+    if (last_status != UCS_OK) {
+        return -1;
+    }
+    unsigned char byte = 0;
+    const auto *host   = key->host();
+    if (host != nullptr) {
+        last_error = host->read(&byte, address, 1);
+    } else {
+        uint64_t va = 0;
+        last_error  = key->va_on(card(), address, va);
+        if (last_error == 0) {
+            last_error = copy_host(card(), &byte, 1, va, true);
+        }
+    }
+    key->release();
+    return (last_error == 0) ? byte : -1;
+}
+
+} // namespace gaudi::test

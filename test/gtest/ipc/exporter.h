@@ -1,0 +1,138 @@
+/**
+ * A process whose memory the test uses, and the test's own side of that.
+ *
+ * The exporter is a child that does what it is told, line by line; each process
+ * has a card of its own.
+ */
+#pragma once
+
+#include "common/child.h"
+#include "common/emulator.h"
+#include "hlthunk_shim/dma_queue.h"
+#include "uct/gaudi/base/device_table.h"
+#include "uct/gaudi/ipc/ipc_md.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gaudi::test {
+
+inline constexpr uint64_t mebi        = uint64_t{1} << 20;
+inline constexpr uint64_t device_page = 48 * mebi;
+
+/** What the module does when it is loaded, but for reading variables, which
+ *  fixture.cc does. */
+void start_base();
+
+/** Settings of the memory domain, without UCX_GAUDI_IPC_. */
+using variables = std::vector<std::pair<std::string, std::string>>;
+
+ucs_status_t open_ipc_md(uct_md_h &md, const variables &changes = {});
+
+/** Collect what is logged at warning level and above from now on. */
+void collect_logs();
+std::vector<std::string> take_logs();
+
+/** The process that exports. What it cannot do ends it. */
+class exporter_process {
+public:
+    explicit exporter_process(const child_options &options = {});
+
+    /** Device memory with a byte in the first and the last 64 KiB of it, in a
+     *  block of its own when it is of whole pages. @return Its address. */
+    uint64_t allocate(uint64_t size, unsigned char fill);
+    void free(uint64_t address);
+
+    /** Host memory. */
+    uint64_t allocate_host(uint64_t size, unsigned char fill);
+
+    /** Register, and pack a key. */
+    ipc::wire_key key(uint64_t address, uint64_t size);
+
+    /** End the registration that a key is of. */
+    void deregister(const ipc::wire_key &key);
+    /** The same with an invalidation. @return Whether it is over at once. */
+    bool invalidate(const ipc::wire_key &key);
+    /** @return The status of the invalidation, UCS_INPROGRESS before its end.
+     */
+    ucs_status_t progress_invalidation();
+
+    /** Tell it a line and read one. */
+    std::string ask(const std::string &line);
+    uint64_t ask_number(const std::string &line);
+
+    child_process process;
+};
+
+/** Keys as text. */
+std::string to_text(const ipc::wire_key &key);
+ipc::wire_key to_key(const std::string &text);
+
+/** A key that was unpacked. */
+class unpacked {
+public:
+    explicit unpacked(const void *key)
+    {
+        status = uct_gaudi_ipc_component.rkey_unpack(&uct_gaudi_ipc_component,
+                                                     key, &rkey_, &handle_);
+    }
+    explicit unpacked(const ipc::wire_key &key)
+        : unpacked(static_cast<const void *>(&key))
+    {}
+    ~unpacked() { release(); }
+    unpacked(const unpacked &)            = delete;
+    unpacked &operator=(const unpacked &) = delete;
+
+    void release()
+    {
+        if (status == UCS_OK) {
+            EXPECT_EQ(uct_gaudi_ipc_component.rkey_release(
+                          &uct_gaudi_ipc_component, rkey_, handle_),
+                      UCS_OK);
+            status = UCS_ERR_CANCELED;
+        }
+    }
+
+    ipc::remote_key *operator->() const { return ipc::to_remote_key(rkey_); }
+
+    ucs_status_t status;
+
+private:
+    uct_rkey_t rkey_ = 0;
+    void *handle_    = nullptr;
+};
+
+/** An open memory domain, and what moves bytes to and from its keys. */
+class keys_test : public ::testing::Test {
+protected:
+    void SetUp() override;
+    void TearDown() override;
+
+    /** Open the memory domain anew. */
+    void reopen(const variables &changes);
+
+    /** Read one byte of remote memory, by this process's card or CPU; -1 and
+     *  a status when the key cannot be used. */
+    int byte_at(const unpacked &key, uint64_t address);
+
+    ipc::remote_buffers::statistics cache()
+    {
+        return ipc::remote_buffers::instance().numbers();
+    }
+
+    base::card &card()
+    {
+        return *base::device_table::instance().cards().front();
+    }
+
+    uct_md_h md              = nullptr;
+    ucs_status_t last_status = UCS_OK;
+    int last_error           = 0;
+    std::vector<std::string> log;
+};
+
+} // namespace gaudi::test

@@ -1,0 +1,170 @@
+#include "gtest/ipc/fixture.h"
+
+#include "common/process_state.h"
+#include "uct/gaudi/base/config.h"
+
+#include <chrono>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr auto deadline = std::chrono::seconds(20);
+
+/* What the module does when it is loaded, in children, too. */
+const bool configured = [] {
+    base::init_config();
+    return true;
+}();
+
+std::mutex log_lock;
+std::vector<std::string> logged;
+
+ucs_log_func_rc_t collect(const char *, unsigned, const char *,
+                          ucs_log_level_t level,
+                          const ucs_log_component_config_t *,
+                          const char *message, va_list arguments)
+{
+    if (level > UCS_LOG_LEVEL_WARN) {
+        return UCS_LOG_FUNC_RC_CONTINUE;
+    }
+    char text[512];
+    std::vsnprintf(text, sizeof(text), message, arguments);
+    std::lock_guard<std::mutex> guard(log_lock);
+    logged.emplace_back(text);
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
+std::vector<std::string> take_logs()
+{
+    std::lock_guard<std::mutex> guard(log_lock);
+    return std::exchange(logged, {});
+}
+
+} // namespace
+
+void ipc::SetUp()
+{
+    static bool once = [] {
+        ucs_log_push_handler(collect);
+        return true;
+    }();
+    (void)once;
+    take_logs();
+}
+
+void ipc::TearDown()
+{
+    EXPECT_THAT(take_logs(), ::testing::IsEmpty());
+    gaudi::ipc::remote_process::refuse_pidfd_getfd(false);
+    gaudi::ipc::remote_process::set_timeout(1);
+}
+
+void ipc::expect_log(const std::vector<std::string> &texts)
+{
+    EXPECT_EQ(texts, take_logs());
+}
+
+void ipc::allow_logs()
+{
+    take_logs();
+}
+
+std::string to_line(const void *data, size_t length)
+{
+    constexpr char digits[] = "0123456789abcdef";
+    const auto *bytes       = static_cast<const uint8_t *>(data);
+    std::string line;
+    for (size_t i = 0; i < length; ++i) {
+        line += digits[bytes[i] >> 4];
+        line += digits[bytes[i] & 15];
+    }
+    return line;
+}
+
+bool from_line(const std::string &line, void *data, size_t length)
+{
+    if (line.size() != 2 * length) {
+        return false;
+    }
+    for (size_t i = 0; i < length; ++i) {
+        const std::string digits = line.substr(2 * i, 2);
+        static_cast<uint8_t *>(data)[i] =
+            static_cast<uint8_t>(std::stoul(digits, nullptr, 16));
+    }
+    return true;
+}
+
+std::string line_of_parent()
+{
+    std::string line;
+    char letter = 0;
+    while ((read(STDIN_FILENO, &letter, 1) == 1) && (letter != '\n')) {
+        line += letter;
+    }
+    return line;
+}
+
+std::unique_ptr<gaudi::ipc::mailbox>
+make_mailbox(const gaudi::ipc::mailbox_options &options)
+{
+    std::unique_ptr<gaudi::ipc::mailbox> result;
+    EXPECT_EQ(UCS_OK, gaudi::ipc::mailbox::create(options, result));
+    return result;
+}
+
+std::unique_ptr<gaudi::ipc::connection>
+connect_to(const gaudi::ipc::mailbox_address &address)
+{
+    std::unique_ptr<gaudi::ipc::connection> result;
+    const ucs_status_t status = gaudi::ipc::connection::open(address, result);
+    return (status == UCS_OK) ? std::move(result) : nullptr;
+}
+
+unsigned received_numbers::poll(gaudi::ipc::mailbox &from, unsigned max)
+{
+    return from.poll(max, [this](uint8_t, void *data, size_t length) {
+        uint64_t number = UINT64_MAX;
+        if (length == sizeof(number)) {
+            std::memcpy(&number, data, sizeof(number));
+        }
+        numbers.push_back(number);
+    });
+}
+
+bool received_numbers::wait(gaudi::ipc::mailbox &from, size_t count)
+{
+    const auto end = std::chrono::steady_clock::now() + deadline;
+    while (numbers.size() < count) {
+        if (poll(from) == 0) {
+            if (std::chrono::steady_clock::now() > end) {
+                return false;
+            }
+            std::this_thread::yield();
+        }
+    }
+    return true;
+}
+
+ucs_status_t send_number(gaudi::ipc::connection &to, uint64_t number)
+{
+    const auto end = std::chrono::steady_clock::now() + deadline;
+    ucs_status_t status;
+    while ((status = to.send(0, number, nullptr, 0)) == UCS_ERR_NO_RESOURCE) {
+        if (std::chrono::steady_clock::now() > end) {
+            return UCS_ERR_TIMED_OUT;
+        }
+        std::this_thread::yield();
+    }
+    return status;
+}
+
+} // namespace gaudi::test

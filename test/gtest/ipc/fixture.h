@@ -1,0 +1,87 @@
+/**
+ * What the tests of gaudi_ipc's parts share. A warning or error that a test did
+ * not announce fails it.
+ */
+#pragma once
+
+#include "common/child.h"
+#include "uct/gaudi/ipc/connection.h"
+#include "uct/gaudi/ipc/mailbox.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gaudi::test {
+
+class ipc : public ::testing::Test {
+protected:
+    void SetUp() override;
+    void TearDown() override;
+
+    /** Exactly this was logged, at level warning or error. */
+    static void expect_log(const std::vector<std::string> &texts);
+
+    /** Whatever was logged so far is right. */
+    static void allow_logs();
+};
+
+/** Bytes as a line of text, and back. */
+std::string to_line(const void *data, size_t length);
+bool from_line(const std::string &line, void *data, size_t length);
+
+template <typename Wire>
+std::string to_line(const Wire &what)
+{
+    return to_line(&what, sizeof(what));
+}
+
+template <typename Wire>
+bool from_line(const std::string &line, Wire &what)
+{
+    return from_line(line, &what, sizeof(what));
+}
+
+/** In the body of a child: the struct that the test sends. */
+template <typename Wire>
+Wire from_parent();
+
+std::string line_of_parent();
+
+template <typename Wire>
+Wire from_parent()
+{
+    Wire what{};
+    if (!from_line(line_of_parent(), what)) {
+        std::abort();
+    }
+    return what;
+}
+
+std::unique_ptr<gaudi::ipc::mailbox>
+make_mailbox(const gaudi::ipc::mailbox_options &options = {});
+
+/** A connection; nullptr when it cannot be had. */
+std::unique_ptr<gaudi::ipc::connection>
+connect_to(const gaudi::ipc::mailbox_address &address);
+
+/** Numbers that came as headers of am_short, in order. */
+class received_numbers {
+public:
+    /** One poll. */
+    unsigned poll(gaudi::ipc::mailbox &from, unsigned max = 1000);
+
+    /** Polls until there are so many, with a deadline. */
+    bool wait(gaudi::ipc::mailbox &from, size_t count);
+
+    std::vector<uint64_t> numbers;
+};
+
+/** Send a number, as a header without payload; waits while the ring is full. */
+ucs_status_t send_number(gaudi::ipc::connection &to, uint64_t number);
+
+} // namespace gaudi::test

@@ -1,0 +1,406 @@
+/* Which process it is, and how its files are got. */
+#include "gtest/ipc/fixture.h"
+
+#include "common/descriptor.h"
+#include "common/process_state.h"
+#include "uct/gaudi/ipc/file_service.h"
+#include "uct/gaudi/ipc/remote_process.h"
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace gaudi::test {
+
+using gaudi::ipc::describe_file;
+using gaudi::ipc::file_kind;
+using gaudi::ipc::file_ref;
+using gaudi::ipc::file_service;
+using gaudi::ipc::is_file;
+using gaudi::ipc::node_address;
+using gaudi::ipc::own_node;
+using gaudi::ipc::own_process;
+using gaudi::ipc::process_id;
+using gaudi::ipc::remote_process;
+using gaudi::ipc::unique_fd;
+using std::chrono::steady_clock;
+
+namespace {
+
+constexpr char content[] = "a file of another process";
+
+unique_fd make_file()
+{
+    unique_fd file(memfd_create("gtest-ipc", MFD_CLOEXEC));
+    if (write(file.get(), content, sizeof(content)) != sizeof(content)) {
+        file.reset();
+    }
+    return file;
+}
+
+bool has_content(int fd)
+{
+    char text[sizeof(content)] = {};
+    return (pread(fd, text, sizeof(text), 0) == sizeof(text)) &&
+           (std::string(text) == content);
+}
+
+/* What a child that has files tells. */
+struct offer {
+    process_id process;
+    file_ref registered;
+    file_ref unregistered;
+    file_ref reopened; /* its descriptor stands for another file */
+    file_ref replaced; /* the same, and nobody opens it anew */
+};
+
+class files : public ipc {
+protected:
+    /* A child that has files, and ends when it is told. */
+    void start(const std::string &name = "offers_files")
+    {
+        child = std::make_unique<child_process>(name);
+        ASSERT_TRUE(from_line(child->read_line(), offered));
+        ASSERT_EQ(UCS_OK, remote_process::open(offered.process, process));
+    }
+
+    ucs_status_t get(const file_ref &file)
+    {
+        int fd                    = -1;
+        const ucs_status_t status = process->get_file(file, fd);
+        got.reset(fd);
+        EXPECT_EQ(status == UCS_OK, fd >= 0);
+        return status;
+    }
+
+    std::unique_ptr<child_process> child;
+    offer offered{};
+    std::shared_ptr<remote_process> process;
+    unique_fd got;
+};
+
+/* Replaces the file behind a descriptor. */
+void replace(int fd)
+{
+    const unique_fd other(memfd_create("gtest-other", MFD_CLOEXEC));
+    dup2(other.get(), fd);
+}
+
+ucs_status_t reopen(const file_ref &, int &fd_p)
+{
+    fd_p = make_file().release();
+    return UCS_OK;
+}
+
+int offer_files()
+{
+    const unique_fd one   = make_file();
+    const unique_fd two   = make_file();
+    const unique_fd three = make_file();
+    const unique_fd four  = make_file();
+    offer what{};
+    what.process = own_process();
+    GAUDI_CHILD_REQUIRE(
+        describe_file(one.get(), file_kind::mailbox, what.registered) &&
+        describe_file(two.get(), file_kind::mailbox, what.unregistered) &&
+        describe_file(three.get(), file_kind::dma_buf, what.reopened) &&
+        describe_file(four.get(), file_kind::dma_buf, what.replaced));
+    GAUDI_CHILD_REQUIRE(file_service::add(what.registered) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(file_service::add(what.reopened, reopen) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(file_service::add(what.replaced) == UCS_OK);
+    replace(three.get());
+    replace(four.get());
+    tell_parent(to_line(what));
+    wait_for_parent();
+    return 0;
+}
+
+bool become_nobody()
+{
+    constexpr unsigned nobody = 65534;
+    return (setresgid(nobody, nobody, nobody) == 0) &&
+           (setresuid(nobody, nobody, nobody) == 0);
+}
+
+class ways_to_files : public files, public ::testing::WithParamInterface<bool> {
+protected:
+    void SetUp() override
+    {
+        files::SetUp();
+        remote_process::refuse_pidfd_getfd(GetParam());
+    }
+};
+
+} // namespace
+
+GAUDI_CHILD(offers_files)
+{
+    return offer_files();
+}
+
+TEST(node, reaches_its_own_kind_only_and_says_why)
+{
+    const node_address own = own_node();
+    EXPECT_EQ("", gaudi::ipc::why_unreachable(own));
+
+    node_address other = own;
+    other.box ^= 1;
+    EXPECT_EQ("it is on another machine or in another box of cards",
+              gaudi::ipc::why_unreachable(other));
+    other = own;
+    other.pid_namespace ^= 1;
+    EXPECT_EQ("it is in another PID namespace",
+              gaudi::ipc::why_unreachable(other));
+    other = own;
+    other.user_namespace ^= 1;
+    EXPECT_EQ("it is in another user namespace",
+              gaudi::ipc::why_unreachable(other));
+    other         = own;
+    other.uid     = own.uid + 1;
+    other.version = own.version;
+    EXPECT_EQ("it belongs to user " + std::to_string(own.uid + 1) +
+                  ", and this process to " + std::to_string(own.uid),
+              gaudi::ipc::why_unreachable(other));
+    other         = own;
+    other.version = own.version + 1;
+    EXPECT_EQ("it speaks version 2, and this process 1",
+              gaudi::ipc::why_unreachable(other));
+}
+
+TEST_F(files, belong_to_one_process_of_all_with_its_pid)
+{
+    start();
+    EXPECT_TRUE(process->is_alive());
+    EXPECT_FALSE(process->is_self());
+
+    std::shared_ptr<remote_process> same;
+    EXPECT_EQ(UCS_OK, remote_process::open(offered.process, same));
+    EXPECT_EQ(process, same);
+
+    process_id earlier = offered.process;
+    --earlier.start_time;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, remote_process::open(earlier, same));
+
+    child->kill(SIGKILL);
+    EXPECT_TRUE(eventually([&] { return !process->is_alive(); }));
+    same.reset();
+    child.reset(); /* reaps it */
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, get(offered.registered));
+    process.reset();
+    EXPECT_EQ(UCS_ERR_UNREACHABLE,
+              remote_process::open(offered.process, process));
+}
+
+TEST_F(files, of_the_own_process_are_duplicated)
+{
+    ASSERT_EQ(UCS_OK, remote_process::open(own_process(), process));
+    EXPECT_TRUE(process->is_self());
+    const unique_fd file = make_file();
+    file_ref ref{};
+    ASSERT_TRUE(describe_file(file.get(), file_kind::mailbox, ref));
+    ASSERT_EQ(UCS_OK, get(ref));
+    EXPECT_NE(file.get(), got.get());
+    EXPECT_TRUE(has_content(got.get()));
+
+    ASSERT_EQ(UCS_OK, file_service::add(ref, reopen));
+    replace(file.get());
+    EXPECT_EQ(UCS_OK, get(ref));
+    EXPECT_TRUE(has_content(got.get()));
+    file_service::remove(ref);
+    EXPECT_EQ(UCS_ERR_NO_ELEM, get(ref));
+
+    forked_process fork([&] { return process->is_self() ? 1 : 0; });
+    EXPECT_EQ(0, fork.wait().exit_code);
+}
+
+TEST_P(ways_to_files, give_those_that_are_registered)
+{
+    start();
+    ASSERT_EQ(UCS_OK, get(offered.registered));
+    EXPECT_TRUE(has_content(got.get()));
+    EXPECT_TRUE(is_file(got.get(), offered.registered));
+    EXPECT_EQ(FD_CLOEXEC, fcntl(got.get(), F_GETFD));
+}
+
+TEST_P(ways_to_files, never_give_another_one)
+{
+    start();
+    EXPECT_EQ(UCS_OK, get(offered.reopened));
+    EXPECT_TRUE(has_content(got.get()));
+    EXPECT_EQ(UCS_ERR_NO_ELEM, get(offered.replaced));
+    file_ref never = offered.registered;
+    never.fd       = UINT32_MAX;
+    EXPECT_EQ(UCS_ERR_NO_ELEM, get(never));
+    never = offered.registered;
+    ++never.inode;
+    EXPECT_EQ(UCS_ERR_NO_ELEM, get(never));
+}
+
+TEST_P(ways_to_files, leave_no_descriptor_behind)
+{
+    start();
+    (void)get(offered.registered);
+    got.reset();
+    const unsigned before = count_open_fds();
+    for (unsigned i = 0; i < 50; ++i) {
+        (void)get(offered.registered);
+        (void)get(offered.reopened);
+        (void)get(offered.replaced);
+        (void)get(offered.unregistered);
+        got.reset();
+    }
+    EXPECT_EQ(before, count_open_fds());
+}
+
+INSTANTIATE_TEST_SUITE_P(, ways_to_files, ::testing::Bool(),
+                         [](const auto &test) {
+                             return test.param ? std::string("service")
+                                               : std::string("pidfd_getfd");
+                         });
+
+TEST_F(files, that_are_not_registered_are_not_handed_out)
+{
+    start();
+    remote_process::refuse_pidfd_getfd(true);
+    EXPECT_EQ(UCS_ERR_NO_ELEM, get(offered.unregistered));
+}
+
+TEST_F(files, of_a_process_that_does_not_answer_are_not_waited_for)
+{
+    start();
+    remote_process::refuse_pidfd_getfd(true);
+    remote_process::set_timeout(0.1);
+    child->kill(SIGSTOP);
+    siginfo_t stopped;
+    ASSERT_EQ(
+        0, waitid(P_PID, static_cast<id_t>(child->pid()), &stopped, WSTOPPED));
+    const auto begin = steady_clock::now();
+    EXPECT_EQ(UCS_ERR_TIMED_OUT, get(offered.registered));
+    EXPECT_GE(steady_clock::now() - begin, std::chrono::milliseconds(100));
+
+    /* More than fits into its queue. */
+    for (unsigned i = 0; i < 700; ++i) {
+        remote_process::set_timeout(i < 699 ? 0 : 0.1);
+        ASSERT_EQ(UCS_ERR_TIMED_OUT, get(offered.registered));
+    }
+
+    /* Its end is noticed at once. */
+    remote_process::set_timeout(1000);
+    std::thread killer([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        child->kill(SIGKILL);
+    });
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, get(offered.registered));
+    killer.join();
+}
+
+TEST_F(files, come_after_nonsense_was_sent_to_the_service)
+{
+    start();
+    remote_process::refuse_pidfd_getfd(true);
+    EXPECT_TRUE(read_file("/proc/net/unix").find("@ucx-gaudi-ipc/") !=
+                std::string::npos);
+    ASSERT_EQ(UCS_OK, get(offered.registered));
+
+    /* The layout of a request is not known here: bytes of all lengths. */
+    char name[64];
+    const int length =
+        std::snprintf(name, sizeof(name), "ucx-gaudi-ipc/%016lx",
+                      static_cast<unsigned long>(offered.process.nonce));
+    sockaddr_un peer{};
+    peer.sun_family = AF_UNIX;
+    std::memcpy(peer.sun_path + 1, name, static_cast<size_t>(length));
+    const unique_fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(0,
+              connect(socket.get(), reinterpret_cast<sockaddr *>(&peer),
+                      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) +
+                                             1 + static_cast<size_t>(length))));
+    const std::string nonsense(200, '\x5a');
+    for (size_t size = 0; size <= nonsense.size(); ++size) {
+        ASSERT_EQ(static_cast<ssize_t>(size),
+                  send(socket.get(), nonsense.data(), size, 0));
+    }
+    const unique_fd file = make_file();
+    ASSERT_TRUE(send_descriptor(socket.get(), file.get()));
+    EXPECT_EQ(UCS_OK, get(offered.registered));
+}
+
+GAUDI_CHILD(offers_files_as_nobody)
+{
+    GAUDI_CHILD_REQUIRE(become_nobody());
+    GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 0) == 0);
+    return offer_files();
+}
+
+GAUDI_CHILD(gets_a_file_as_nobody)
+{
+    GAUDI_CHILD_REQUIRE(become_nobody());
+    const auto offered = from_parent<offer>();
+    /* The kernel refuses, so it is the service that gives. */
+    const unique_fd pidfd(
+        static_cast<int>(syscall(SYS_pidfd_open, offered.process.pid, 0)));
+    GAUDI_CHILD_REQUIRE(
+        syscall(SYS_pidfd_getfd, pidfd.get(), offered.registered.fd, 0) < 0);
+    GAUDI_CHILD_REQUIRE(errno == EPERM);
+    std::shared_ptr<remote_process> process;
+    GAUDI_CHILD_REQUIRE(remote_process::open(offered.process, process) ==
+                        UCS_OK);
+    int fd = -1;
+    GAUDI_CHILD_REQUIRE(process->get_file(offered.registered, fd) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(has_content(fd));
+    close(fd);
+    GAUDI_CHILD_REQUIRE(process->get_file(offered.unregistered, fd) ==
+                        UCS_ERR_NO_ELEM);
+    return 0;
+}
+
+GAUDI_CHILD(gets_no_file_as_nobody)
+{
+    GAUDI_CHILD_REQUIRE(become_nobody());
+    const auto offered = from_parent<offer>();
+    remote_process::set_timeout(0.1);
+    std::shared_ptr<remote_process> process;
+    GAUDI_CHILD_REQUIRE(remote_process::open(offered.process, process) ==
+                        UCS_OK);
+    int fd = -1;
+    GAUDI_CHILD_REQUIRE(process->get_file(offered.registered, fd) != UCS_OK);
+    return 0;
+}
+
+TEST_F(files, come_where_the_kernel_forbids_pidfd_getfd)
+{
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can become another user";
+    }
+    child_process server("offers_files_as_nobody");
+    ASSERT_TRUE(from_line(server.read_line(), offered));
+    child_process client("gets_a_file_as_nobody");
+    client.write_line(to_line(offered));
+    const child_result result = client.wait();
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+TEST_F(files, are_not_for_other_users)
+{
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can become another user";
+    }
+    start();
+    child_process client("gets_no_file_as_nobody");
+    client.write_line(to_line(offered));
+    const child_result result = client.wait();
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+} // namespace gaudi::test

@@ -1,0 +1,149 @@
+/* Memory that its owner takes back while others use it. */
+#include "common/process_state.h"
+#include "gtest/ipc/exporter.h"
+
+#include <csignal>
+
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+using invalidation = keys_test;
+
+bool is_over(exporter_process &of)
+{
+    return of.progress_invalidation() != UCS_INPROGRESS;
+}
+
+TEST_F(invalidation, of_unused_memory_is_over_at_once)
+{
+    exporter_process other;
+    const auto key = other.key(other.allocate(mebi, 1), mebi);
+    EXPECT_TRUE(other.invalidate(key));
+    const auto used = other.key(other.allocate(mebi, 1), mebi);
+    unpacked remote(used);
+    ASSERT_EQ(remote->hold(), UCS_OK);
+    remote->release();
+    EXPECT_TRUE(other.invalidate(used));
+    EXPECT_EQ(remote->hold(), UCS_ERR_REJECTED);
+}
+
+TEST_F(invalidation, waits_for_those_who_use_the_memory)
+{
+    exporter_process other;
+    for (const bool of_device : {true, false}) {
+        const uint64_t at =
+            of_device ? other.allocate(mebi, 6) : other.allocate_host(mebi, 6);
+        const auto key = other.key(at, mebi);
+        unpacked remote(key);
+        ASSERT_EQ(remote.status, UCS_OK);
+        ASSERT_EQ(remote->hold(), UCS_OK);
+        ASSERT_EQ(remote->hold(), UCS_OK);
+        EXPECT_FALSE(other.invalidate(key));
+        EXPECT_EQ(other.progress_invalidation(), UCS_INPROGRESS);
+        EXPECT_EQ(remote->hold(), UCS_ERR_REJECTED);
+        remote->release();
+        EXPECT_EQ(other.progress_invalidation(), UCS_INPROGRESS);
+        remote->release();
+        EXPECT_EQ(other.progress_invalidation(), UCS_OK);
+    }
+}
+
+TEST_F(invalidation, does_not_wait_for_other_keys)
+{
+    exporter_process other;
+    const uint64_t at = other.allocate(mebi, 6);
+    const auto one    = other.key(at, mebi);
+    const auto two    = other.key(at, mebi);
+    unpacked remote(one);
+    ASSERT_EQ(remote->hold(), UCS_OK);
+    EXPECT_TRUE(other.invalidate(two));
+    remote->release();
+    EXPECT_EQ(byte_at(remote, at), 6);
+}
+
+TEST_F(invalidation, outlives_the_release_of_the_key)
+{
+    exporter_process other;
+    const auto key = other.key(other.allocate(mebi, 6), mebi);
+    unpacked remote(key);
+    auto *used = remote.operator->();
+    ASSERT_EQ(used->hold(), UCS_OK);
+    remote.release();
+    EXPECT_FALSE(other.invalidate(key));
+    used->release();
+    EXPECT_EQ(other.progress_invalidation(), UCS_OK);
+}
+
+GAUDI_CHILD(holds_a_key)
+{
+    start_base();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
+    tell_parent("next");
+    std::string line;
+    GAUDI_CHILD_REQUIRE(static_cast<bool>(std::getline(std::cin, line)));
+    unpacked remote(to_key(line));
+    GAUDI_CHILD_REQUIRE(remote.status == UCS_OK);
+    GAUDI_CHILD_REQUIRE(remote->hold() == UCS_OK);
+    tell_parent("held");
+    wait_for_parent();
+    return 1;
+}
+
+TEST_F(invalidation, does_not_wait_for_the_dead)
+{
+    exporter_process other;
+    const auto key = other.key(other.allocate(mebi, 6), mebi);
+    child_process user("holds_a_key");
+    ASSERT_EQ(user.read_line(), "next");
+    user.write_line(to_text(key));
+    ASSERT_EQ(user.read_line(), "held");
+    EXPECT_FALSE(other.invalidate(key));
+    EXPECT_FALSE(is_over(other));
+    user.kill(SIGKILL);
+    (void)user.wait();
+    EXPECT_TRUE(eventually([&] { return is_over(other); }));
+    EXPECT_EQ(other.progress_invalidation(), UCS_OK);
+}
+
+TEST_F(invalidation, gives_up_after_a_time)
+{
+    exporter_process other;
+    (void)other.ask("timeout 100");
+    const auto key = other.key(other.allocate(mebi, 6), mebi);
+    unpacked remote(key);
+    ASSERT_EQ(remote->hold(), UCS_OK);
+    EXPECT_FALSE(other.invalidate(key));
+    EXPECT_TRUE(eventually([&] { return is_over(other); }));
+    EXPECT_EQ(other.progress_invalidation(), UCS_ERR_TIMED_OUT);
+    EXPECT_EQ(other.ask("warning"),
+              "gaudi_ipc: process " + std::to_string(getpid()) +
+                  " still uses memory that was invalidated 0.1 s ago");
+    remote->release();
+}
+
+TEST_F(invalidation, needs_a_completion)
+{
+    char bytes[64];
+    uct_mem_h memh;
+    ASSERT_EQ(
+        uct_md_mem_reg(md, bytes, sizeof(bytes), UCT_MD_MEM_ACCESS_ALL, &memh),
+        UCS_OK);
+    uct_md_mem_dereg_params_t params{};
+    params.field_mask =
+        UCT_MD_MEM_DEREG_FIELD_MEMH | UCT_MD_MEM_DEREG_FIELD_FLAGS;
+    params.memh  = memh;
+    params.flags = UCT_MD_MEM_DEREG_FLAG_INVALIDATE;
+    EXPECT_EQ(uct_md_mem_dereg_v2(md, &params), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(uct_md_mem_dereg(md, memh), UCS_OK);
+    for (const std::string &line : take_logs()) {
+        EXPECT_THAT(line, ::testing::HasSubstr("completion"));
+    }
+}
+
+} // namespace
+
+} // namespace gaudi::test

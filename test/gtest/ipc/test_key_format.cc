@@ -1,0 +1,172 @@
+/* Keys that nobody should believe. */
+#include "gtest/ipc/exporter.h"
+
+#include <cstring>
+#include <random>
+
+namespace gaudi::test {
+
+namespace {
+
+using key_format = keys_test;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST_F(key_format, other_nodes_users_and_versions_are_unreachable)
+{
+    exporter_process other;
+    const auto good = other.key(other.allocate(mebi, 1), mebi);
+    const auto with = [&](auto &&change) {
+        ipc::wire_key key = good;
+        change(key);
+        return unpacked(key).status;
+    };
+    EXPECT_EQ(with([](auto &key) { key.node.box ^= 1; }), UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(with([](auto &key) { key.node.pid_namespace ^= 1; }),
+              UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(with([](auto &key) { key.node.uid ^= 1; }), UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(with([](auto &key) { key.node.version += 1; }),
+              UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(with([](auto &key) { key.node.user_namespace ^= 1; }),
+              UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(with([](auto &) {}), UCS_OK);
+}
+
+TEST_F(key_format, processes_and_slots_that_are_not_are_unreachable)
+{
+    exporter_process other;
+    const auto good = other.key(other.allocate(mebi, 1), mebi);
+    const auto with = [&](auto &&change) {
+        ipc::wire_key key = good;
+        change(key);
+        return unpacked(key).status;
+    };
+    for (const bool known : {false, true}) { /* the process, to the cache */
+        SCOPED_TRACE(known);
+        if (!known) {
+            EXPECT_EQ(with([](auto &key) { key.page.inode += 1; }),
+                      UCS_ERR_UNREACHABLE);
+            EXPECT_EQ(with([](auto &key) {
+                          key.page      = key.buffer_file;
+                          key.page.kind = ipc::file_kind::shared_page;
+                      }),
+                      UCS_ERR_UNREACHABLE);
+        }
+        EXPECT_EQ(with([](auto &key) { key.process.nonce ^= 2; }),
+                  UCS_ERR_UNREACHABLE);
+        EXPECT_EQ(with([](auto &key) { key.process.start_time += 1; }),
+                  UCS_ERR_UNREACHABLE);
+        EXPECT_EQ(with([](auto &key) { key.process.pid = 1; }),
+                  UCS_ERR_UNREACHABLE);
+        EXPECT_EQ(with([](auto &key) { key.generation += 1; }),
+                  UCS_ERR_UNREACHABLE);
+        EXPECT_EQ(with([](auto &key) { key.slot += 1; }), UCS_ERR_UNREACHABLE);
+        EXPECT_EQ(with([](auto &key) { key.buffer_generation += 1; }),
+                  UCS_ERR_UNREACHABLE);
+        EXPECT_EQ(with([](auto &key) { key.buffer_slot += 1; }),
+                  UCS_ERR_UNREACHABLE);
+        EXPECT_EQ(with([](auto &key) { key.buffer_size *= 2; }),
+                  UCS_ERR_UNREACHABLE);
+        EXPECT_EQ(with([](auto &key) { key.buffer_file.inode += 1; }),
+                  UCS_ERR_UNREACHABLE);
+        /* None of it spoils the right one. */
+        EXPECT_EQ(with([](auto &) {}), UCS_OK);
+    }
+}
+
+TEST_F(key_format, what_nobody_writes_is_an_error)
+{
+    exporter_process other;
+    const auto good = other.key(other.allocate(mebi, 1), mebi);
+    const auto host = other.key(other.allocate_host(64, 1), 64);
+    const auto with = [&](const ipc::wire_key &from, auto &&change,
+                          const char *why) {
+        ipc::wire_key key = from;
+        change(key);
+        EXPECT_EQ(unpacked(key).status, UCS_ERR_INVALID_PARAM) << why;
+        EXPECT_THAT(take_logs(), ElementsAre(HasSubstr(why)));
+    };
+    with(
+        good, [](auto &key) { key.process.pid = 0; }, "names no process");
+    with(
+        good, [](auto &key) { key.process.reserved = 1; }, "names no process");
+    with(
+        good, [](auto &key) { key.slot = UINT32_MAX; }, "names no slot");
+    with(
+        good, [](auto &key) { key.generation = 0; }, "names no slot");
+    with(
+        good, [](auto &key) { key.page.kind = ipc::file_kind::mailbox; },
+        "names no slot");
+    with(
+        good, [](auto &key) { key.page.fd = UINT32_MAX; }, "names no slot");
+    with(
+        good, [](auto &key) { key.length = UINT64_MAX; }, "wraps around");
+    with(
+        good, [](auto &key) { key.reserved = 1; }, "not zero");
+    with(
+        good, [](auto &key) { key.buffer_reserved = 1; }, "not zero");
+    with(
+        good, [](auto &key) { key.kind = static_cast<ipc::key_kind>(7); },
+        "no kind");
+    with(
+        good, [](auto &key) { key.kind = ipc::key_kind::host; },
+        "buffer of host memory");
+    with(
+        good, [](auto &key) { key.buffer_slot = UINT32_MAX; },
+        "names no buffer");
+    with(
+        good, [](auto &key) { key.buffer_size = 0; }, "cannot be");
+    with(
+        good, [](auto &key) { key.buffer_size += 1; }, "cannot be");
+    with(
+        good, [](auto &key) { key.buffer_size = UINT64_MAX & ~4095ull; },
+        "cannot be");
+    with(
+        good, [](auto &key) { key.length = key.buffer_size + 1; },
+        "not in its buffer");
+    with(
+        good, [](auto &key) { key.address = key.buffer_address - 1; },
+        "not in its buffer");
+    with(
+        host, [](auto &key) { key.buffer_address = 1; }, "names none");
+}
+
+TEST_F(key_format, garbage_is_refused)
+{
+    std::mt19937_64 random(5);
+    for (int i = 0; i < 10'000; ++i) {
+        ipc::wire_key key;
+        for (size_t at = 0; at < sizeof(key); at += 8) {
+            const uint64_t word = random();
+            std::memcpy(reinterpret_cast<char *>(&key) + at, &word, 8);
+        }
+        ASSERT_EQ(unpacked(key).status, UCS_ERR_UNREACHABLE);
+    }
+}
+
+TEST_F(key_format, every_single_bit_flip_is_refused_or_harmless)
+{
+    exporter_process other;
+    const uint64_t at = other.allocate(mebi, 1);
+    const auto good   = other.key(at, mebi);
+    for (size_t bit = 0; bit < sizeof(good) * 8; ++bit) {
+        ipc::wire_key key = good;
+        reinterpret_cast<unsigned char *>(&key)[bit / 8] ^=
+            static_cast<unsigned char>(1u << (bit % 8));
+        unpacked remote(key);
+        if (remote.status != UCS_OK) {
+            continue;
+        }
+        ASSERT_EQ(remote->hold(), UCS_OK);
+        uint64_t va = 0;
+        EXPECT_EQ(remote->va_on(card(), key.address, va), 0);
+        remote->release();
+    }
+    (void)take_logs();
+    EXPECT_EQ(cache().processes, 1u);
+    EXPECT_EQ(byte_at(unpacked(good), at), 1);
+}
+
+} // namespace
+
+} // namespace gaudi::test

@@ -1,0 +1,414 @@
+/* Keys of one process, used in another. */
+#include "common/process_state.h"
+#include "gtest/ipc/exporter.h"
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+namespace gaudi::test {
+
+namespace {
+
+using keys = keys_test;
+using std::chrono::steady_clock;
+
+double seconds_since(steady_clock::time_point start)
+{
+    return std::chrono::duration<double>(steady_clock::now() - start).count();
+}
+
+TEST_F(keys, device_memory_of_another_process_is_read_by_the_own_card)
+{
+    exporter_process other;
+    const uint64_t at = other.allocate(3 * mebi, 0x5a);
+    const auto key    = other.key(at, 3 * mebi);
+    EXPECT_EQ(key.kind, ipc::key_kind::device);
+
+    unpacked remote(key);
+    ASSERT_EQ(remote.status, UCS_OK);
+    EXPECT_FALSE(remote->is_own());
+    EXPECT_EQ(remote->process(), key.process);
+    EXPECT_EQ(remote->host(), nullptr);
+    EXPECT_EQ(byte_at(remote, at), 0x5a);
+    EXPECT_EQ(byte_at(remote, at + 3 * mebi - 1), 0x5a);
+}
+
+TEST_F(keys, host_memory_of_another_process_is_read_by_the_cpu)
+{
+    exporter_process other;
+    const uint64_t at = other.allocate_host(100'000, 0x77);
+    const auto key    = other.key(at, 100'000);
+    EXPECT_EQ(key.kind, ipc::key_kind::host);
+
+    unpacked remote(key);
+    ASSERT_EQ(remote.status, UCS_OK);
+    EXPECT_NE(remote->host(), nullptr);
+    EXPECT_EQ(byte_at(remote, at + 99'999), 0x77);
+    uint64_t va;
+    EXPECT_EQ(remote->va_on(card(), at, va), -EINVAL);
+}
+
+TEST_F(keys, is_read_from_any_alignment)
+{
+    exporter_process other;
+    const uint64_t at = other.allocate_host(64, 0x11);
+    const auto key    = other.key(at, 64);
+    std::array<char, sizeof(key) + 8> bytes{};
+    for (size_t i = 0; i < 8; ++i) {
+        std::memcpy(&bytes[i], &key, sizeof(key));
+        unpacked remote(&bytes[i]);
+        ASSERT_EQ(remote.status, UCS_OK);
+        EXPECT_EQ(byte_at(remote, at), 0x11);
+    }
+}
+
+TEST_F(keys, checks_ranges)
+{
+    exporter_process other;
+    const uint64_t at = other.allocate(mebi, 1);
+    unpacked remote(other.key(at + 4096, 8192));
+    ASSERT_EQ(remote.status, UCS_OK);
+    EXPECT_EQ(remote->check(at + 4096, 8192), UCS_OK);
+    EXPECT_EQ(remote->check(at + 4096 + 8192, 0), UCS_OK);
+    for (const auto &[start, length] :
+         {std::pair<uint64_t, size_t>{at + 4095, 1},
+          {at + 4096, 8193},
+          {at + 4096 + 8192, 1},
+          {at + 4097, SIZE_MAX},
+          {UINT64_MAX, 2}}) {
+        EXPECT_EQ(remote->check(start, length), UCS_ERR_INVALID_ADDR);
+        EXPECT_THAT(take_logs(), ::testing::ElementsAre(::testing::HasSubstr(
+                                     "are not in the 8192 bytes")));
+    }
+    ASSERT_EQ(remote->hold(), UCS_OK);
+    uint64_t va;
+    EXPECT_EQ(remote->va_on(card(), 0, va), -EFAULT);
+    EXPECT_EQ(remote->va_on(card(), UINT64_MAX, va), -EFAULT);
+    remote->release();
+}
+
+TEST_F(keys, of_the_own_process_are_pointers)
+{
+    char bytes[64];
+    uct_mem_h memh;
+    ipc::wire_key key;
+    ASSERT_EQ(
+        uct_md_mem_reg(md, bytes, sizeof(bytes), UCT_MD_MEM_ACCESS_ALL, &memh),
+        UCS_OK);
+    ASSERT_EQ(uct_md_mkey_pack(md, memh, &key), UCS_OK);
+    {
+        unpacked own(key);
+        ASSERT_EQ(own.status, UCS_OK);
+        EXPECT_TRUE(own->is_own());
+        EXPECT_EQ(own->process(), ipc::own_process());
+    }
+    ipc::wire_key longer = key;
+    longer.length += 1;
+    EXPECT_EQ(unpacked(longer).status, UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(uct_md_mem_dereg(md, memh), UCS_OK);
+    EXPECT_EQ(unpacked(key).status, UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(ipc::to_remote_key(UCT_INVALID_RKEY), nullptr);
+}
+
+TEST_F(keys, end_with_their_registration)
+{
+    exporter_process other;
+    for (const bool of_device : {true, false}) {
+        const uint64_t at =
+            of_device ? other.allocate(mebi, 9) : other.allocate_host(mebi, 9);
+        const auto key = other.key(at, mebi);
+        unpacked remote(key);
+        ASSERT_EQ(remote.status, UCS_OK);
+        EXPECT_EQ(byte_at(remote, at), 9);
+        other.deregister(key);
+        EXPECT_EQ(byte_at(remote, at), -1);
+        EXPECT_EQ(last_status, UCS_ERR_REJECTED);
+        EXPECT_EQ(remote->check(at, 1), UCS_ERR_REJECTED);
+        EXPECT_EQ(unpacked(key).status, UCS_ERR_UNREACHABLE);
+    }
+}
+
+TEST_F(keys, of_a_dead_process_fail_soon)
+{
+    auto other        = std::make_unique<exporter_process>();
+    const uint64_t at = other->allocate(mebi, 3);
+    const auto device = other->key(at, mebi);
+    const uint64_t h  = other->allocate_host(mebi, 4);
+    const auto host   = other->key(h, mebi);
+    const auto unused = other->key(other->allocate(device_page, 5), mebi);
+
+    unpacked remote(device);
+    unpacked remote_host(host);
+    ASSERT_EQ(remote.status, UCS_OK);
+    ASSERT_EQ(remote_host.status, UCS_OK);
+    ASSERT_EQ(byte_at(remote, at), 3);
+
+    /* What was mapped before stays so for an operation that uses it. */
+    uint64_t va;
+    ASSERT_EQ(remote->hold(), UCS_OK);
+    ASSERT_EQ(remote->va_on(card(), at, va), 0);
+    other->process.kill(SIGKILL);
+    (void)other->process.wait();
+
+    const auto start = steady_clock::now();
+    while ((remote->check(at, 1) == UCS_OK) && (seconds_since(start) < 5)) {}
+    EXPECT_EQ(remote->check(at, 1), UCS_ERR_CONNECTION_RESET);
+    EXPECT_EQ(remote_host->hold(), UCS_ERR_CONNECTION_RESET);
+    EXPECT_EQ(unpacked(device).status, UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(unpacked(unused).status, UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(unpacked(host).status, UCS_ERR_UNREACHABLE);
+    EXPECT_LT(seconds_since(start), 2);
+
+    EXPECT_EQ(cache().regions, 1u);
+    uint64_t again = 0;
+    EXPECT_EQ(remote->va_on(card(), at, again), 0);
+    EXPECT_EQ(again, va);
+    remote->release();
+
+    ipc::remote_buffers::instance().sweep();
+    EXPECT_EQ(cache().regions, 0u);
+    EXPECT_EQ(cache().processes, 0u);
+}
+
+TEST_F(keys, are_refused_when_the_exporter_closed_everything_and_died)
+{
+    auto other     = std::make_unique<exporter_process>();
+    const auto key = other->key(other->allocate(mebi, 3), mebi);
+    other->process.kill(SIGKILL);
+    (void)other->process.wait();
+    const auto start = steady_clock::now();
+    EXPECT_EQ(unpacked(key).status, UCS_ERR_UNREACHABLE);
+    EXPECT_LT(seconds_since(start), 2);
+}
+
+TEST_F(keys, work_when_the_exporter_closes_its_dmabufs_behind_our_back)
+{
+    exporter_process other;
+    const uint64_t at = other.allocate(mebi, 0x42);
+    const auto key    = other.key(at, mebi);
+    EXPECT_EQ(other.ask_number("close_dmabufs"), 1u);
+    unpacked remote(key);
+    ASSERT_EQ(remote.status, UCS_OK);
+    EXPECT_EQ(byte_at(remote, at), 0x42);
+
+    remote.release();
+    other.deregister(key);
+    other.free(at);
+}
+
+TEST_F(keys, work_where_the_kernel_forbids_pidfd_getfd)
+{
+    exporter_process other;
+    const uint64_t at = other.allocate(mebi, 0x43);
+    const auto key    = other.key(at, mebi);
+    ipc::remote_process::refuse_pidfd_getfd(true);
+    unpacked remote(key);
+    ipc::remote_process::refuse_pidfd_getfd(false);
+    ASSERT_EQ(remote.status, UCS_OK);
+    EXPECT_EQ(byte_at(remote, at), 0x43);
+}
+
+GAUDI_CHILD(has_no_card)
+{
+    start_base();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(base::device_table::instance().cards().empty());
+    for (const bool reachable : {false, true}) {
+        tell_parent("next");
+        std::string line;
+        GAUDI_CHILD_REQUIRE(static_cast<bool>(std::getline(std::cin, line)));
+        unpacked remote(to_key(line));
+        GAUDI_CHILD_REQUIRE(remote.status ==
+                            (reachable ? UCS_OK : UCS_ERR_UNREACHABLE));
+    }
+    char bytes[64];
+    uct_mem_h memh;
+    ipc::wire_key key;
+    GAUDI_CHILD_REQUIRE(uct_md_mem_reg(md, bytes, sizeof(bytes),
+                                       UCT_MD_MEM_ACCESS_ALL, &memh) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(uct_md_mkey_pack(md, memh, &key) == UCS_OK);
+    tell_parent(to_text(key));
+    wait_for_parent();
+    GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, memh) == UCS_OK);
+    uct_md_close(md);
+    return 0;
+}
+
+TEST_F(keys, of_device_memory_are_unreachable_without_a_card)
+{
+    const std::string node = "keys-" + std::to_string(getpid());
+    child_options options;
+    options.environment = {{"HLTHUNK_EMU_DEVICES", "1"},
+                           {"HLTHUNK_EMU_NODE", node}};
+    exporter_process owner(options);
+    const auto device = owner.key(owner.allocate(mebi, 1), mebi);
+    const auto host   = owner.key(owner.allocate_host(mebi, 1), mebi);
+
+    child_process poor("has_no_card", options);
+    for (const auto &key : {device, host}) {
+        ASSERT_EQ(poor.read_line(), "next");
+        poor.write_line(to_text(key));
+    }
+    /* And its own memory can be used by others; not here, which is another
+     * box. */
+    const auto its = to_key(poor.read_line());
+    EXPECT_EQ(its.kind, ipc::key_kind::host);
+    EXPECT_EQ(unpacked(its).status, UCS_ERR_UNREACHABLE);
+    poor.write_line("");
+    const child_result end = poor.wait();
+    EXPECT_EQ(end.exit_code, 0) << end.error;
+}
+
+GAUDI_CHILD(has_a_driver_without_import)
+{
+    start_base();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
+    tell_parent("next");
+    std::string line;
+    GAUDI_CHILD_REQUIRE(static_cast<bool>(std::getline(std::cin, line)));
+    for (int i = 0; i < 3; ++i) {
+        GAUDI_CHILD_REQUIRE(unpacked(to_key(line)).status ==
+                            UCS_ERR_UNREACHABLE);
+    }
+    uct_md_close(md);
+    return 0;
+}
+
+TEST_F(keys, of_device_memory_are_unreachable_by_a_driver_without_import)
+{
+    exporter_process owner;
+    const auto key = owner.key(owner.allocate(mebi, 1), mebi);
+    child_options options;
+    options.environment = {{"HLTHUNK_EMU_IMPORT", "n"}};
+    child_process other("has_a_driver_without_import", options);
+    ASSERT_EQ(other.read_line(), "next");
+    other.write_line(to_text(key));
+    const child_result end = other.wait();
+    EXPECT_EQ(end.exit_code, 0) << end.error;
+}
+
+TEST_F(keys, of_memory_that_cannot_be_exported_are_packed_all_the_same)
+{
+    exporter_process other;
+    const uint64_t at     = other.allocate(mebi, 1);
+    auto key              = other.key(at, mebi);
+    key.buffer_generation = 0;
+    key.buffer_address    = 0;
+    key.buffer_size       = 0;
+    key.buffer_slot       = 0;
+    key.buffer_file       = {};
+    EXPECT_EQ(unpacked(key).status, UCS_ERR_UNREACHABLE);
+}
+
+TEST_F(keys, of_freed_memory_do_not_lead_to_what_is_there_next)
+{
+    exporter_process other;
+    uint64_t at = other.allocate(device_page, 1);
+    auto old    = other.key(at, device_page);
+    unpacked remote(old);
+    ASSERT_EQ(byte_at(remote, at), 1);
+    other.deregister(old);
+    other.free(at);
+    EXPECT_EQ(byte_at(remote, at), -1);
+    remote.release();
+
+    /* Until the address comes back, which takes a while: hints go round. */
+    for (unsigned round = 2; round < 20; ++round) {
+        const uint64_t next = other.allocate(device_page, round & 0xff);
+        const auto key      = other.key(next, device_page);
+        EXPECT_EQ(unpacked(old).status, UCS_ERR_UNREACHABLE);
+        unpacked fresh(key);
+        ASSERT_EQ(fresh.status, UCS_OK);
+        EXPECT_EQ(byte_at(fresh, next), static_cast<int>(round));
+        fresh.release();
+        old = key;
+        other.deregister(key);
+        other.free(next);
+    }
+}
+
+TEST_F(keys, of_neighbours_at_reused_addresses_show_the_new_bytes)
+{
+    exporter_process other;
+    const uint64_t keeps_block = other.allocate(mebi, 0xee);
+    uint64_t last              = 0;
+    bool reused                = false;
+    for (unsigned round = 1; round < 10; ++round) {
+        const uint64_t at = other.allocate(mebi, round);
+        const auto key    = other.key(at, mebi);
+        unpacked remote(key);
+        ASSERT_EQ(remote.status, UCS_OK);
+        EXPECT_EQ(byte_at(remote, at), static_cast<int>(round));
+        other.deregister(key);
+        other.free(at);
+        reused |= (at == last);
+        last = at;
+    }
+    EXPECT_TRUE(reused);
+    EXPECT_EQ(other.ask_number("exports"), 1u);
+    EXPECT_EQ(cache().misses, 1u);
+    other.free(keeps_block);
+}
+
+TEST_F(keys, are_nothing_to_a_forked_child)
+{
+    exporter_process other;
+    const uint64_t at = other.allocate(mebi, 3);
+    const auto key    = other.key(at, mebi);
+    unpacked remote(key);
+    ASSERT_EQ(remote.status, UCS_OK);
+    ASSERT_EQ(remote->hold(), UCS_OK);
+    forked_process child([&] {
+        const bool refused = (remote->hold() == UCS_ERR_UNSUPPORTED);
+        const bool dropped =
+            (uct_gaudi_ipc_component.rkey_release(
+                 &uct_gaudi_ipc_component,
+                 reinterpret_cast<uct_rkey_t>(remote.operator->()),
+                 nullptr) == UCS_OK);
+        return (refused && dropped) ? 0 : 1;
+    });
+    EXPECT_EQ(child.wait().exit_code, 0);
+    remote->release();
+    EXPECT_EQ(byte_at(remote, at), 3);
+}
+
+TEST_F(keys, of_a_parent_do_not_keep_its_memory_in_a_forked_child)
+{
+    auto &table = base::device_table::instance();
+    base::device_memory *memory;
+    ASSERT_EQ(table.allocate(card(), device_page, false, memory), UCS_OK);
+    uct_mem_h memh;
+    ipc::wire_key key;
+    ASSERT_EQ(uct_md_mem_reg(md, reinterpret_cast<void *>(memory->start),
+                             device_page, UCT_MD_MEM_ACCESS_ALL, &memh),
+              UCS_OK);
+    ASSERT_EQ(uct_md_mkey_pack(md, memh, &key), UCS_OK);
+    int pipe_fds[2];
+    ASSERT_EQ(pipe(pipe_fds), 0);
+    forked_process child([&] {
+        close(pipe_fds[1]);
+        char end;
+        return static_cast<int>(read(pipe_fds[0], &end, 1));
+    });
+    EXPECT_EQ(uct_md_mem_dereg(md, memh), UCS_OK);
+    EXPECT_EQ(table.free(memory), UCS_OK);
+    EXPECT_TRUE(eventually(
+        [&] { /* the child has to run for it */
+              EXPECT_EQ(table.allocate(card(), mebi, false, memory), UCS_OK);
+              EXPECT_EQ(table.free(memory), UCS_OK);
+              return card().pool().blocks() == 0;
+        }));
+    close(pipe_fds[1]);
+    close(pipe_fds[0]);
+    EXPECT_EQ(child.wait().exit_code, 0);
+}
+
+} // namespace
+
+} // namespace gaudi::test

@@ -1,0 +1,303 @@
+/* Messages between mailboxes and connections that behave. */
+#include "gtest/ipc/fixture.h"
+
+#include "common/process_state.h"
+
+#include <cstring>
+#include <numeric>
+
+#include <sys/stat.h>
+
+namespace gaudi::test {
+
+using gaudi::ipc::connection;
+using gaudi::ipc::mailbox;
+using gaudi::ipc::mailbox_address;
+using gaudi::ipc::mailbox_options;
+
+namespace {
+
+class messages : public ipc {
+protected:
+    std::unique_ptr<mailbox> box = make_mailbox();
+    received_numbers received;
+};
+
+size_t pack_bytes(void *dest, void *arg)
+{
+    const auto *text = static_cast<const std::string *>(arg);
+    std::memcpy(dest, text->data(), text->size());
+    return text->size();
+}
+
+/* Bytes that the mailbox's file takes. */
+size_t resident(const mailbox &box)
+{
+    struct stat info {};
+    fstat(static_cast<int>(box.address().file.fd), &info);
+    return static_cast<size_t>(info.st_blocks) * 512;
+}
+
+std::vector<uint64_t> numbers_up_to(size_t count)
+{
+    std::vector<uint64_t> result(count);
+    std::iota(result.begin(), result.end(), uint64_t{0});
+    return result;
+}
+
+} // namespace
+
+TEST_F(messages, come_as_they_were_sent)
+{
+    const auto sender = connect_to(box->address());
+    ASSERT_NE(nullptr, sender);
+    std::vector<std::string> came;
+    const auto take = [&](uint8_t id, void *data, size_t length) {
+        EXPECT_EQ(11, id);
+        came.emplace_back(static_cast<char *>(data), length);
+    };
+
+    const uint64_t header = 0x3837363534333231;
+    ASSERT_EQ(UCS_OK, sender->send(11, header, "abc", 3));
+    char left[]           = "left";
+    char right[]          = "right";
+    const uct_iov_t iov[] = {{left, 4, nullptr, 0, 1},
+                             {right, 5, nullptr, 0, 1}};
+    ASSERT_EQ(UCS_OK, sender->send_iov(11, iov, 2));
+    std::string packed(connection::max_payload, 'p');
+    ASSERT_EQ(static_cast<ssize_t>(packed.size()),
+              sender->send_packed(11, pack_bytes, &packed));
+    std::string nothing;
+    ASSERT_EQ(0, sender->send_packed(11, pack_bytes, &nothing));
+
+    EXPECT_EQ(1u, box->poll(1, take));
+    EXPECT_EQ(3u, box->poll(100, take));
+    EXPECT_EQ(0u, box->poll(100, take));
+    EXPECT_THAT(came, ::testing::ElementsAre("12345678abc", "leftright", packed,
+                                             nothing));
+}
+
+GAUDI_CHILD(sends_numbers)
+{
+    const auto sender = connect_to(from_parent<mailbox_address>());
+    GAUDI_CHILD_REQUIRE(sender != nullptr);
+    const uint64_t count = std::stoull(line_of_parent());
+    for (uint64_t i = 0; i < count; ++i) {
+        GAUDI_CHILD_REQUIRE(send_number(*sender, i) == UCS_OK);
+    }
+    return 0;
+}
+
+TEST_F(messages, come_from_another_process_in_order)
+{
+    constexpr size_t count = 200000;
+    child_process child("sends_numbers");
+    child.write_line(to_line(box->address()));
+    child.write_line(std::to_string(count));
+    ASSERT_TRUE(received.wait(*box, count));
+    EXPECT_EQ(numbers_up_to(count), received.numbers);
+    const child_result result = child.wait();
+    EXPECT_EQ(0, result.exit_code) << result.error;
+    EXPECT_TRUE(eventually([&] {
+        received.poll(*box);
+        return box->senders() == 0;
+    }));
+}
+
+TEST_F(messages, do_not_get_lost_when_a_ring_is_full)
+{
+    const auto sender = connect_to(box->address());
+    ASSERT_NE(nullptr, sender);
+    uint64_t sent = 0;
+    for (unsigned round = 0; round < 20; ++round) {
+        while (sender->send(0, sent, nullptr, 0) == UCS_OK) {
+            ++sent;
+        }
+        EXPECT_FALSE(sender->has_room());
+        EXPECT_EQ(UCS_ERR_NO_RESOURCE, sender->send(0, sent, nullptr, 0));
+        received.poll(*box, 1 + round * 50);
+    }
+    ASSERT_TRUE(received.wait(*box, sent));
+    EXPECT_TRUE(sender->has_room());
+    EXPECT_EQ(numbers_up_to(sent), received.numbers);
+}
+
+TEST_F(messages, of_a_destroyed_connection_come_all_the_same)
+{
+    auto sender = connect_to(box->address());
+    ASSERT_NE(nullptr, sender);
+    ASSERT_EQ(UCS_OK, sender->send(0, 0, nullptr, 0));
+    sender.reset();
+    ASSERT_TRUE(received.wait(*box, 1));
+    received.poll(*box);
+    EXPECT_EQ(0u, box->senders());
+}
+
+TEST_F(messages, have_rings_for_so_many_senders_and_again_when_some_have_left)
+{
+    mailbox_options options;
+    options.max_senders = 4;
+    box                 = make_mailbox(options);
+    const size_t before = resident(*box);
+    for (unsigned round = 0; round < 3; ++round) {
+        std::vector<std::unique_ptr<connection>> senders;
+        for (unsigned i = 0; i < options.max_senders; ++i) {
+            senders.push_back(connect_to(box->address()));
+            ASSERT_NE(nullptr, senders.back());
+            ASSERT_EQ(UCS_OK, senders.back()->send(0, i, nullptr, 0));
+        }
+        std::unique_ptr<connection> more;
+        EXPECT_EQ(UCS_ERR_NO_RESOURCE, connection::open(box->address(), more));
+        ASSERT_TRUE(received.wait(*box, 4));
+        EXPECT_THAT(received.numbers,
+                    ::testing::UnorderedElementsAre(0, 1, 2, 3));
+        received.numbers.clear();
+        senders.clear();
+        received.poll(*box);
+        EXPECT_EQ(0u, box->senders());
+    }
+    /* The header's first pages, at most. */
+    EXPECT_LE(resident(*box), before + 65536);
+}
+
+TEST_F(messages, come_from_rings_that_had_nothing_for_long)
+{
+    constexpr unsigned many = 40;
+    std::vector<std::unique_ptr<connection>> senders;
+    for (unsigned i = 0; i < many; ++i) {
+        senders.push_back(connect_to(box->address()));
+        ASSERT_NE(nullptr, senders.back());
+    }
+    for (unsigned round = 0; round < 4; ++round) {
+        for (unsigned i = 0; i < 5000; ++i) {
+            received.poll(*box);
+        }
+        for (unsigned i = 0; i < many; ++i) {
+            for (unsigned message = 0; message <= i; ++message) {
+                ASSERT_EQ(UCS_OK, senders[i]->send(0, i, nullptr, 0));
+            }
+        }
+        ASSERT_TRUE(received.wait(*box, many * (many + 1) / 2));
+        received.numbers.clear();
+    }
+    EXPECT_EQ(many, box->senders());
+}
+
+TEST_F(messages, of_one_busy_sender_do_not_starve_the_others)
+{
+    const auto busy  = connect_to(box->address());
+    const auto quiet = connect_to(box->address());
+    while (busy->send(0, 1, nullptr, 0) == UCS_OK) {}
+    ASSERT_EQ(UCS_OK, quiet->send(0, 2, nullptr, 0));
+    for (unsigned i = 0; i < 2; ++i) {
+        received.poll(*box, 16);
+    }
+    EXPECT_THAT(received.numbers, ::testing::Contains(2));
+}
+
+TEST_F(messages, may_be_sent_and_connections_made_in_a_handler)
+{
+    auto sender   = connect_to(box->address());
+    unsigned left = 100;
+    unsigned came = 0;
+    ASSERT_EQ(UCS_OK, sender->send(0, left, nullptr, 0));
+    for (unsigned i = 0; (i < 1000) && (came < 100); ++i) {
+        box->poll(16, [&](uint8_t, void *, size_t) {
+            ++came;
+            sender = connect_to(box->address());
+            ASSERT_NE(nullptr, sender);
+            ASSERT_EQ(UCS_OK, sender->send(0, --left, nullptr, 0));
+            EXPECT_EQ(0u, received.poll(*box)) << "a poll in a handler";
+        });
+    }
+    EXPECT_EQ(100u, came);
+}
+
+TEST_F(messages, are_refused_when_the_mailbox_is_closed)
+{
+    const auto used    = connect_to(box->address());
+    const auto unheard = connect_to(box->address());
+    ASSERT_EQ(UCS_OK, used->send(0, 0, nullptr, 0));
+    ASSERT_TRUE(received.wait(*box, 1));
+    EXPECT_TRUE(used->peer_alive());
+    const mailbox_address address = box->address();
+    box.reset();
+    for (const auto &sender : {used.get(), unheard.get()}) {
+        EXPECT_TRUE(sender->is_closed());
+        EXPECT_FALSE(sender->peer_alive());
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, sender->send(0, 0, nullptr, 0));
+    }
+    std::unique_ptr<connection> late;
+    const ucs_status_t status = connection::open(address, late);
+    EXPECT_THAT(status, ::testing::AnyOf(UCS_ERR_NO_ELEM, UCS_ERR_UNREACHABLE));
+}
+
+TEST_F(messages, take_files_and_memory_only_as_long_as_they_need_them)
+{
+    {
+        const auto first = connect_to(box->address()); /* starts services */
+    }
+    received.poll(*box);
+    const unsigned fds      = count_open_fds();
+    const unsigned mappings = count_mappings();
+    for (unsigned i = 0; i < 20; ++i) {
+        const auto other   = make_mailbox();
+        const auto sender  = connect_to(other->address());
+        const auto another = connect_to(box->address());
+        ASSERT_EQ(UCS_OK, sender->send(0, 1, nullptr, 0));
+        ASSERT_TRUE(received.wait(*other, i + 1));
+    }
+    received.poll(*box);
+    EXPECT_EQ(fds, count_open_fds());
+    EXPECT_EQ(mappings, count_mappings());
+}
+
+TEST_F(messages, are_not_the_business_of_a_forked_child)
+{
+    auto sender = connect_to(box->address());
+    ASSERT_EQ(UCS_OK, sender->send(0, 0, nullptr, 0));
+    forked_process child([&] {
+        received_numbers stolen;
+        if ((stolen.poll(*box) != 0) ||
+            (sender->send(0, 9, nullptr, 0) != UCS_ERR_CONNECTION_RESET) ||
+            sender->has_room() || !box->arm()) {
+            return 1;
+        }
+        sender.reset();
+        box.reset();
+        /* It can have messages of its own. */
+        box    = make_mailbox();
+        sender = connect_to(box->address());
+        if ((sender == nullptr) || (send_number(*sender, 1) != UCS_OK)) {
+            return 2;
+        }
+        return stolen.wait(*box, 1) ? 0 : 3;
+    });
+    EXPECT_EQ(0, child.wait().exit_code);
+    EXPECT_FALSE(sender->is_closed());
+    ASSERT_EQ(UCS_OK, sender->send(0, 1, nullptr, 0));
+    ASSERT_TRUE(received.wait(*box, 2));
+    EXPECT_THAT(received.numbers, ::testing::ElementsAre(0, 1));
+    EXPECT_EQ(1u, box->senders());
+}
+
+TEST_F(messages, need_options_that_make_sense)
+{
+    std::unique_ptr<mailbox> none;
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, mailbox::create({65536, 0}, none));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+              mailbox::create({65536, mailbox::most_senders + 1}, none));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, mailbox::create({SIZE_MAX, 1}, none));
+    EXPECT_EQ(nullptr, none);
+    expect_log(
+        {"gaudi_ipc: 0 senders with 65536 bytes each: not more than 4096 "
+         "and 67108864, and at least one sender",
+         "gaudi_ipc: 4097 senders with 65536 bytes each: not more than "
+         "4096 and 67108864, and at least one sender",
+         "gaudi_ipc: 1 senders with 18446744073709551615 bytes each: not "
+         "more than 4096 and 67108864, and at least one sender"});
+    EXPECT_NE(nullptr, make_mailbox({1, 1}));
+    EXPECT_NE(nullptr, make_mailbox({100000, mailbox::most_senders}));
+}
+
+} // namespace gaudi::test

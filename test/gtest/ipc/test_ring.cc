@@ -1,0 +1,231 @@
+/* Both ends of a ring in one process, and what they make of nonsense. */
+#include "uct/gaudi/ipc/ring.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+using ipc::ring_control;
+using ipc::ring_max_payload;
+using ipc::ring_min_size;
+using ipc::ring_reader;
+using ipc::ring_writer;
+
+/* Memory of a ring, between pages that nobody may touch. */
+class ring_memory {
+public:
+    explicit ring_memory(size_t size = ring_min_size)
+        : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))), size_(size),
+          start_(static_cast<char *>(mmap(nullptr, size + 2 * page_, PROT_NONE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)))
+    {
+        mprotect(data(), size_, PROT_READ | PROT_WRITE);
+    }
+    ~ring_memory() { munmap(start_, size_ + 2 * page_); }
+    ring_memory(const ring_memory &)            = delete;
+    ring_memory &operator=(const ring_memory &) = delete;
+
+    [[nodiscard]] char *data() const { return start_ + page_; }
+    [[nodiscard]] size_t size() const { return size_; }
+    ring_control *control() { return &control_; }
+
+private:
+    size_t page_;
+    size_t size_;
+    char *start_;
+    ring_control control_{};
+};
+
+class ring : public ::testing::Test {
+protected:
+    bool send(const std::string &text)
+    {
+        void *room = writer.reserve(text.size());
+        if (room == nullptr) {
+            return false;
+        }
+        std::memcpy(room, text.data(), text.size());
+        writer.publish(7, text.size());
+        writer.prepare();
+        return true;
+    }
+
+    /* @return false when there is no message. */
+    bool receive(std::string &text_p)
+    {
+        ring_reader::message message{};
+        const ring_reader::result found = reader.peek(message);
+        EXPECT_NE(ring_reader::result::corrupted, found);
+        if (found != ring_reader::result::message) {
+            return false;
+        }
+        EXPECT_EQ(7, message.id);
+        EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(message.data) % 8);
+        text_p.assign(static_cast<char *>(message.data), message.length);
+        reader.release();
+        return true;
+    }
+
+    ring_memory memory;
+    ring_writer writer{memory.control(), memory.data(), memory.size()};
+    ring_reader reader{memory.control(), memory.data(), memory.size()};
+    std::mt19937 random{1};
+};
+
+std::string some_text(std::mt19937 &random, size_t longest)
+{
+    std::string text(random() % (longest + 1), '\0');
+    for (char &letter : text) {
+        letter = static_cast<char>(random());
+    }
+    return text;
+}
+
+} // namespace
+
+TEST_F(ring, delivers_messages_of_all_lengths_in_order)
+{
+    constexpr unsigned rounds = 20000;
+    std::deque<std::string> sent;
+    std::string text;
+    unsigned refused = 0;
+    for (unsigned i = 0; i < rounds; ++i) {
+        /* Filled and emptied in turns. */
+        const bool sending = (random() % 2000) < ((i / 500) % 2 ? 1500 : 500);
+        if (sending) {
+            text = some_text(random, (i % 3 == 0) ? ring_max_payload : 100);
+            if (send(text)) {
+                sent.push_back(text);
+            } else {
+                ++refused;
+            }
+        } else if (receive(text)) {
+            ASSERT_FALSE(sent.empty());
+            ASSERT_EQ(sent.front(), text);
+            sent.pop_front();
+        } else {
+            ASSERT_TRUE(sent.empty());
+        }
+    }
+    EXPECT_GT(refused, 0u);
+}
+
+TEST_F(ring, shows_nothing_before_it_is_published)
+{
+    std::string text;
+    for (unsigned i = 0; i < 3000; ++i) {
+        void *room = writer.reserve(1000);
+        ASSERT_NE(nullptr, room);
+        std::memset(room, 0xff, 1000);
+        ASSERT_FALSE(receive(text));
+        writer.publish(7, i % 1000);
+        ASSERT_TRUE(receive(text));
+        ASSERT_FALSE(receive(text));
+    }
+}
+
+TEST_F(ring, has_room_again_when_it_was_read)
+{
+    std::string text;
+    for (unsigned round = 0; round < 50; ++round) {
+        unsigned count = 0;
+        EXPECT_TRUE(writer.has_room());
+        while (send("message")) {
+            ++count;
+        }
+        EXPECT_FALSE(writer.has_room());
+        EXPECT_GE(count, memory.size() / ipc::ring_line / 2);
+        for (; count > 0; --count) {
+            ASSERT_TRUE(receive(text));
+        }
+        EXPECT_FALSE(receive(text));
+    }
+}
+
+TEST_F(ring, always_has_room_for_the_longest_message_when_it_is_empty)
+{
+    const std::string longest(ring_max_payload, 'x');
+    std::string text;
+    for (unsigned i = 0; i < 5000; ++i) {
+        ASSERT_TRUE(writer.has_room());
+        ASSERT_TRUE(send(longest));
+        ASSERT_TRUE(receive(text));
+        for (unsigned j = 0; j < i % 7; ++j) {
+            ASSERT_TRUE(send(""));
+            ASSERT_TRUE(receive(text));
+        }
+    }
+}
+
+TEST_F(ring, reader_stays_within_it_whatever_is_there)
+{
+    constexpr unsigned rounds = 3000;
+    unsigned corrupted        = 0;
+    unsigned messages         = 0;
+    for (unsigned round = 0; round < rounds; ++round) {
+        /* Headers that are nearly right are the dangerous ones. */
+        for (size_t line = 0; line < memory.size(); line += ipc::ring_line) {
+            ipc::record_header header{
+                static_cast<uint32_t>(random() % (2 * ring_max_payload)),
+                static_cast<uint8_t>(random()),
+                (random() % 4 == 0) ? ipc::record_wrap : ipc::record_message,
+                0};
+            if (random() % 64 == 0) {
+                header = {static_cast<uint32_t>(random()),
+                          static_cast<uint8_t>(random()),
+                          static_cast<uint8_t>(random()), 0};
+            }
+            std::memcpy(memory.data() + line, &header, sizeof(header));
+        }
+        ring_reader victim(memory.control(), memory.data(), memory.size());
+        ring_reader::message message{};
+        for (unsigned i = 0; i < 1000; ++i) {
+            const ring_reader::result found = victim.peek(message);
+            if (found == ring_reader::result::corrupted) {
+                ++corrupted;
+                break;
+            }
+            if (found == ring_reader::result::none) {
+                break;
+            }
+            auto *data = static_cast<char *>(message.data);
+            ASSERT_GE(data, memory.data());
+            ASSERT_LE(data + message.length, memory.data() + memory.size());
+            ++messages;
+            victim.release();
+        }
+    }
+    EXPECT_GT(corrupted, rounds / 2);
+    EXPECT_GT(messages, rounds);
+}
+
+TEST_F(ring, writer_does_not_believe_a_reader_that_cannot_be_so_far)
+{
+    for (const uint64_t claim : {uint64_t{1}, uint64_t{ring_min_size} * 2,
+                                 UINT64_MAX, UINT64_MAX - ipc::ring_line + 1}) {
+        ring_memory fresh;
+        ring_writer victim(fresh.control(), fresh.data(), fresh.size());
+        fresh.control()->consumed.store(claim);
+        unsigned sent = 0;
+        while (victim.reserve(100) != nullptr) {
+            victim.publish(0, 100);
+            ASSERT_LT(++sent, fresh.size());
+        }
+        EXPECT_TRUE(victim.is_corrupted());
+        EXPECT_FALSE(victim.has_room());
+    }
+}
+
+} // namespace gaudi::test

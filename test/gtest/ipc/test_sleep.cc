@@ -1,0 +1,210 @@
+/* Receivers that sleep in poll() until there is something to do. */
+#include "gtest/ipc/fixture.h"
+
+#include "common/process_state.h"
+
+#include <random>
+#include <thread>
+
+#include <poll.h>
+#include <signal.h>
+
+namespace gaudi::test {
+
+using gaudi::ipc::connection;
+using gaudi::ipc::mailbox;
+using gaudi::ipc::mailbox_address;
+
+namespace {
+
+constexpr int deadline_ms = 10000;
+
+bool is_readable(const mailbox &box, int timeout_ms)
+{
+    pollfd wanted{box.event_fd(), POLLIN, 0};
+    return ::poll(&wanted, 1, timeout_ms) == 1;
+}
+
+/* Receive so many numbers, and sleep whenever there is none.
+ * @return false when a wakeup was lost. */
+bool sleep_for(mailbox &box, received_numbers &received, size_t count)
+{
+    while (received.numbers.size() < count) {
+        if ((received.poll(box, 16) == 0) && box.arm() &&
+            !is_readable(box, deadline_ms)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+class sleepers : public ipc {
+protected:
+    std::unique_ptr<mailbox> box = make_mailbox();
+    received_numbers received;
+};
+
+/* A sender's pause: none, some turns, or longer than it takes to fall asleep.
+ */
+void pause_a_little(std::mt19937 &random)
+{
+    switch (random() % 4) {
+    case 0:
+        for (unsigned i = random() % 500; i > 0; --i) {
+            random();
+        }
+        break;
+    case 1:
+        std::this_thread::yield();
+        break;
+    case 2:
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 50));
+        break;
+    default:
+        break;
+    }
+}
+
+} // namespace
+
+TEST_F(sleepers, sleep_while_there_is_nothing)
+{
+    EXPECT_TRUE(box->arm());
+    EXPECT_FALSE(is_readable(*box, 0));
+    EXPECT_EQ(0u, received.poll(*box));
+    EXPECT_TRUE(box->arm());
+    EXPECT_TRUE(box->arm());
+    EXPECT_FALSE(is_readable(*box, 0));
+}
+
+TEST_F(sleepers, do_not_fall_asleep_over_messages_or_connections)
+{
+    const auto sender = connect_to(box->address());
+    EXPECT_FALSE(box->arm());
+    EXPECT_EQ(0u, received.poll(*box));
+    EXPECT_TRUE(box->arm());
+    received.poll(*box);
+    ASSERT_EQ(UCS_OK, sender->send(0, 0, nullptr, 0));
+    ASSERT_EQ(UCS_OK, sender->send(0, 1, nullptr, 0));
+    EXPECT_FALSE(box->arm());
+    EXPECT_EQ(1u, received.poll(*box, 1));
+    EXPECT_FALSE(box->arm());
+    EXPECT_EQ(1u, received.poll(*box, 1));
+    EXPECT_TRUE(box->arm());
+}
+
+TEST_F(sleepers, are_woken_by_messages_connections_and_their_ends)
+{
+    ASSERT_TRUE(box->arm());
+    auto sender = connect_to(box->address());
+    EXPECT_TRUE(is_readable(*box, deadline_ms));
+    received.poll(*box);
+    for (unsigned i = 0; i < 5; ++i) {
+        ASSERT_TRUE(box->arm());
+        ASSERT_FALSE(is_readable(*box, 0));
+        ASSERT_EQ(UCS_OK, sender->send(0, 0, nullptr, 0));
+        ASSERT_EQ(UCS_OK, sender->send(0, 0, nullptr, 0));
+        EXPECT_TRUE(is_readable(*box, deadline_ms));
+        EXPECT_EQ(2u, received.poll(*box));
+    }
+    ASSERT_TRUE(box->arm());
+    sender.reset();
+    EXPECT_TRUE(is_readable(*box, deadline_ms));
+    received.poll(*box);
+    EXPECT_EQ(0u, box->senders());
+    EXPECT_TRUE(box->arm());
+}
+
+GAUDI_CHILD(sends_numbers_now_and_then)
+{
+    const auto sender    = connect_to(from_parent<mailbox_address>());
+    const uint64_t count = std::stoull(line_of_parent());
+    GAUDI_CHILD_REQUIRE(sender != nullptr);
+    std::mt19937 random(static_cast<unsigned>(getpid()));
+    for (uint64_t i = 0; i < count; ++i) {
+        GAUDI_CHILD_REQUIRE(send_number(*sender, i) == UCS_OK);
+        pause_a_little(random);
+    }
+    wait_for_parent();
+    return 0;
+}
+
+TEST_F(sleepers, miss_no_message_of_several_senders)
+{
+    constexpr uint64_t count   = 20000;
+    constexpr unsigned senders = 3;
+    std::vector<std::unique_ptr<child_process>> children;
+    for (unsigned i = 0; i < senders; ++i) {
+        children.push_back(
+            std::make_unique<child_process>("sends_numbers_now_and_then"));
+        children.back()->write_line(to_line(box->address()));
+        children.back()->write_line(std::to_string(count));
+    }
+    EXPECT_TRUE(sleep_for(*box, received, senders * count));
+    for (auto &child : children) {
+        child->write_line("");
+        const child_result result = child->wait();
+        EXPECT_EQ(0, result.exit_code) << result.error;
+    }
+}
+
+/* Answers every number, asleep in between. */
+GAUDI_CHILD(answers_numbers)
+{
+    const auto box = make_mailbox();
+    tell_parent(to_line(box->address()));
+    const auto back = connect_to(from_parent<mailbox_address>());
+    GAUDI_CHILD_REQUIRE(back != nullptr);
+    const uint64_t count = std::stoull(line_of_parent());
+    std::mt19937 random(2);
+    received_numbers received;
+    for (uint64_t i = 0; i < count; ++i) {
+        GAUDI_CHILD_REQUIRE(sleep_for(*box, received, i + 1));
+        GAUDI_CHILD_REQUIRE(received.numbers.back() == i);
+        pause_a_little(random);
+        GAUDI_CHILD_REQUIRE(send_number(*back, i) == UCS_OK);
+    }
+    wait_for_parent();
+    return 0;
+}
+
+TEST_F(sleepers, play_ping_pong_in_their_sleep)
+{
+    constexpr uint64_t count = 20000;
+    child_process child("answers_numbers");
+    mailbox_address address{};
+    ASSERT_TRUE(from_line(child.read_line(), address));
+    child.write_line(to_line(box->address()));
+    child.write_line(std::to_string(count));
+    const auto sender = connect_to(address);
+    ASSERT_NE(nullptr, sender);
+    std::mt19937 random(3);
+    for (uint64_t i = 0; i < count; ++i) {
+        ASSERT_EQ(UCS_OK, send_number(*sender, i));
+        ASSERT_TRUE(sleep_for(*box, received, i + 1)) << "round " << i;
+        pause_a_little(random);
+    }
+    child.write_line("");
+    const child_result result = child.wait();
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+TEST_F(sleepers, are_woken_by_the_death_of_a_sender)
+{
+    child_process child("sends_numbers_now_and_then");
+    child.write_line(to_line(box->address()));
+    child.write_line("10");
+    ASSERT_TRUE(sleep_for(*box, received, 10));
+    while (!box->arm()) {
+        received.poll(*box);
+    }
+    EXPECT_FALSE(is_readable(*box, 0));
+    child.kill(SIGKILL);
+    EXPECT_TRUE(is_readable(*box, deadline_ms));
+    received.poll(*box);
+    EXPECT_EQ(0u, box->senders());
+    EXPECT_TRUE(box->arm());
+    EXPECT_FALSE(is_readable(*box, 0)) << "woken by a death for ever";
+}
+
+} // namespace gaudi::test

@@ -1,0 +1,323 @@
+/* gaudi_ipc between two processes, each with a card of its own: put and get
+ * between all kinds of memory, and active messages. */
+#include "gtest/uct/ipc_peer.h"
+
+#include <cstring>
+#include <tuple>
+
+namespace gaudi::test {
+
+namespace {
+
+class ipc : public ::testing::Test {
+protected:
+    void SetUp() override
+    {
+        load_module();
+        collect_logs();
+        take_logs();
+        ASSERT_EQ(UCS_OK, open_md(copy_md));
+        ASSERT_EQ(UCS_OK, open_md(ipc_md, {}, "gaudi_ipc"));
+        copy = std::make_unique<transport>(copy_md);
+        tl   = std::make_unique<transport>(ipc_md);
+        peer = std::make_unique<ipc_peer>();
+        ep   = tl->make_ep(peer->address());
+        ASSERT_NE(nullptr, ep);
+    }
+
+    void TearDown() override
+    {
+        if (ep != nullptr) {
+            uct_ep_destroy(ep);
+        }
+        const child_result result = peer->quit();
+        EXPECT_EQ(0, result.exit_code) << result.error;
+        EXPECT_EQ("", result.error);
+        tl.reset();
+        copy.reset();
+        uct_md_close(ipc_md);
+        uct_md_close(copy_md);
+        EXPECT_THAT(take_logs(), ::testing::IsEmpty());
+    }
+
+    void flush()
+    {
+        ucs_status_t status;
+        do {
+            tl->progress();
+            status = uct_ep_flush(ep, 0, nullptr);
+        } while ((status == UCS_INPROGRESS) || (status == UCS_ERR_NO_RESOURCE));
+        EXPECT_EQ(UCS_OK, status);
+    }
+
+    static uint64_t moved_bytes()
+    {
+        const hlthunk_emu_counters counted = engine_hooks::counters();
+        return counted.host_to_device_bytes + counted.device_to_host_bytes +
+               counted.device_to_device_bytes + counted.host_to_host_bytes;
+    }
+
+    uct_md_h copy_md = nullptr;
+    uct_md_h ipc_md  = nullptr;
+    std::unique_ptr<transport> copy;
+    std::unique_ptr<transport> tl;
+    std::unique_ptr<ipc_peer> peer;
+    uct_ep_h ep = nullptr;
+};
+
+struct packed_bytes {
+    const void *data;
+    size_t size;
+    static size_t pack(void *to, void *arg)
+    {
+        const auto *bytes = static_cast<packed_bytes *>(arg);
+        std::memcpy(to, bytes->data, bytes->size);
+        return bytes->size;
+    }
+};
+
+using pair_of_memory = std::tuple<bool, bool, size_t>; /* here, there, bytes */
+
+class ipc_pairs : public ipc,
+                  public ::testing::WithParamInterface<pair_of_memory> {
+protected:
+    void SetUp() override
+    {
+        ipc::SetUp();
+        ASSERT_NE(nullptr, ep);
+        std::tie(here, there, size) = GetParam();
+        if (here) {
+            device = std::make_unique<device_buffer>(copy_md, size);
+            device_memh =
+                std::make_unique<registration>(ipc_md, device->address, size);
+        }
+        const auto &memory = there ? peer->device() : peer->host();
+        remote             = memory.address;
+        key                = std::make_unique<unpacked_key>(memory.key);
+        ASSERT_EQ(UCS_OK, key->status());
+    }
+
+    void TearDown() override
+    {
+        key.reset();
+        device_memh.reset();
+        device.reset();
+        ipc::TearDown();
+    }
+
+    [[nodiscard]] void *local() const
+    {
+        return here ? device->address : host.data();
+    }
+
+    void fill_local(uint64_t seed)
+    {
+        fill_pattern(host.data(), size, seed);
+        if (here) {
+            ASSERT_EQ(UCS_OK,
+                      uct_ep_put_short(copy->ep, host.data(),
+                                       static_cast<unsigned>(size),
+                                       device->remote(), UCT_INVALID_RKEY));
+        }
+    }
+
+    void expect_local(uint64_t seed)
+    {
+        if (here) {
+            copy->read_back(host.data(), device->remote(), size);
+        }
+        EXPECT_TRUE(has_pattern(host.data(), size, seed));
+    }
+
+    ucs_status_t zcopy(bool put, uct_completion_t *done)
+    {
+        uct_iov_t iov{};
+        iov.buffer = local();
+        iov.length = size;
+        iov.count  = 1;
+        return put ? uct_ep_put_zcopy(ep, &iov, 1, remote, key->rkey(), done)
+                   : uct_ep_get_zcopy(ep, &iov, 1, remote, key->rkey(), done);
+    }
+
+    bool here  = false;
+    bool there = false;
+    size_t size{};
+    uint64_t remote = 0;
+    guarded_buffer host{ipc_peer_bytes};
+    std::unique_ptr<device_buffer> device;
+    std::unique_ptr<registration> device_memh;
+    std::unique_ptr<unpacked_key> key;
+};
+
+std::string name_of_pair(const ::testing::TestParamInfo<pair_of_memory> &pair)
+{
+    const auto &[here, there, size] = pair.param;
+    return std::string(here ? "device" : "host") + "_to_" +
+           (there ? "device" : "host") + "_" + std::to_string(size);
+}
+
+} // namespace
+
+TEST_P(ipc_pairs, put_short_and_get_short)
+{
+    fill_local(1);
+    ASSERT_EQ(UCS_OK, uct_ep_put_short(ep, local(), static_cast<unsigned>(size),
+                                       remote, key->rkey()));
+    EXPECT_TRUE(peer->has(there, 0, size, 1));
+    peer->fill(2);
+    ASSERT_EQ(UCS_OK, uct_ep_get_short(ep, local(), static_cast<unsigned>(size),
+                                       remote, key->rkey()));
+    expect_local(2);
+}
+
+TEST_P(ipc_pairs, put_zcopy_and_get_zcopy)
+{
+    fill_local(1);
+    counted_completion done;
+    ASSERT_EQ(UCS_INPROGRESS, zcopy(true, &done));
+    EXPECT_EQ(0u, done.calls);
+    flush();
+    EXPECT_EQ(1u, done.calls);
+    EXPECT_EQ(UCS_OK, done.status);
+    EXPECT_TRUE(peer->has(there, 0, size, 1));
+    peer->fill(2);
+    counted_completion back;
+    ASSERT_EQ(UCS_INPROGRESS, zcopy(false, &back));
+    flush();
+    EXPECT_EQ(1u, back.calls);
+    EXPECT_EQ(UCS_OK, back.status);
+    expect_local(2);
+}
+
+TEST_P(ipc_pairs, put_bcopy_and_get_bcopy)
+{
+    const size_t bytes = std::min(size, tl->attr.cap.put.max_bcopy);
+    fill_pattern(host.data(), bytes, 3);
+    packed_bytes source{host.data(), bytes};
+    ASSERT_EQ(
+        static_cast<ssize_t>(bytes),
+        uct_ep_put_bcopy(ep, packed_bytes::pack, &source, remote, key->rkey()));
+    flush();
+    EXPECT_TRUE(peer->has(there, 0, bytes, 3));
+    peer->fill(4);
+    auto unpack = reinterpret_cast<uct_unpack_callback_t>(
+        reinterpret_cast<void *>(&std::memcpy));
+    counted_completion done;
+    const ucs_status_t status = uct_ep_get_bcopy(ep, unpack, local(), bytes,
+                                                 remote, key->rkey(), &done);
+    ASSERT_TRUE((status == UCS_OK) || (status == UCS_INPROGRESS));
+    flush();
+    EXPECT_EQ((status == UCS_INPROGRESS) ? 1u : 0u, done.calls);
+    if (here) {
+        copy->read_back(host.data(), device->remote(), bytes);
+    }
+    EXPECT_TRUE(has_pattern(host.data(), bytes, 4));
+}
+
+/* The bytes pass through an engine once where a card has to move them, and the
+ * peer's card does nothing. */
+TEST_P(ipc_pairs, no_byte_is_moved_twice)
+{
+    /* Host memory that is registered with no card is staged: that is a copy of
+     * the CPU and no second one of the card. */
+    fill_local(1);
+    const uint64_t before       = moved_bytes();
+    const uint64_t there_before = peer->moved_bytes();
+    ASSERT_EQ(UCS_INPROGRESS, zcopy(true, nullptr));
+    flush();
+    const uint64_t expected = (here || there) ? size : 0;
+    EXPECT_EQ(expected, moved_bytes() - before);
+    EXPECT_EQ(there_before, peer->moved_bytes());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    of, ipc_pairs,
+    ::testing::Combine(::testing::Bool(), ::testing::Bool(),
+                       ::testing::Values(1, 4097, ipc_peer_bytes)),
+    name_of_pair);
+
+/* --- active messages ------------------------------------------------------ */
+
+namespace {
+
+class ipc_messages : public ipc {
+protected:
+    void SetUp() override
+    {
+        ipc::SetUp();
+        ASSERT_EQ(UCS_OK, uct_iface_set_am_handler(tl->iface, ipc_echo_id,
+                                                   receive, this, 0));
+        peer->connect(tl->address());
+    }
+
+    static ucs_status_t receive(void *arg, void *data, size_t length, unsigned)
+    {
+        auto *self       = static_cast<ipc_messages *>(arg);
+        const char *from = static_cast<char *>(data);
+        self->received.emplace_back(from, from + length);
+        return UCS_OK;
+    }
+
+    void wait_for(size_t count)
+    {
+        while (received.size() < count) {
+            tl->progress();
+        }
+    }
+
+    std::vector<std::vector<char>> received;
+};
+
+} // namespace
+
+TEST_F(ipc_messages, short_ones_come_back_as_they_were)
+{
+    const char payload[] = "payload";
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(ep, ipc_echo_id, 0x1122334455667788,
+                                      payload, sizeof(payload)));
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(ep, ipc_echo_id, 42, nullptr, 0));
+    wait_for(2);
+    uint64_t header;
+    ASSERT_EQ(sizeof(header) + sizeof(payload), received[0].size());
+    std::memcpy(&header, received[0].data(), sizeof(header));
+    EXPECT_EQ(0x1122334455667788u, header);
+    EXPECT_STREQ(payload, received[0].data() + sizeof(header));
+    EXPECT_EQ(sizeof(header), received[1].size());
+}
+
+TEST_F(ipc_messages, keep_their_order_and_contents_when_the_queue_is_full)
+{
+    constexpr size_t count = 5000;
+    std::vector<char> data(tl->attr.cap.am.max_bcopy);
+    for (size_t i = 0; i < count;) {
+        const size_t length = 1 + (i * 7919) % data.size();
+        fill_pattern(data.data(), length, i);
+        packed_bytes source{data.data(), length};
+        const ssize_t sent =
+            uct_ep_am_bcopy(ep, ipc_echo_id, packed_bytes::pack, &source, 0);
+        if (sent >= 0) {
+            ASSERT_EQ(static_cast<ssize_t>(length), sent);
+            ++i;
+        } else {
+            ASSERT_EQ(UCS_ERR_NO_RESOURCE, sent);
+            tl->progress();
+        }
+    }
+    wait_for(count);
+    for (size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(1 + (i * 7919) % data.size(), received[i].size());
+        ASSERT_TRUE(has_pattern(received[i].data(), received[i].size(), i));
+    }
+}
+
+TEST_F(ipc_messages, a_process_sends_to_itself)
+{
+    uct_ep_h loop = tl->make_ep();
+    ASSERT_NE(nullptr, loop);
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(loop, ipc_echo_id, 1, "x", 1));
+    wait_for(1);
+    EXPECT_EQ(9u, received[0].size());
+    uct_ep_destroy(loop);
+}
+
+} // namespace gaudi::test
