@@ -254,7 +254,11 @@ private:
         if ((start == 0) || (length == 0)) {
             expected = UCS_ERR_INVALID_PARAM;
         } else if (start >= host_limit) {
-            owner    = find(start, length);
+            owner = find(start, length);
+            if ((owner == nullptr) && (length >= 16) &&
+                ((start + length) % 16 == 0)) {
+                owner = find(start, length - 15); /* as UCP rounds up */
+            }
             expected = (owner != nullptr) ? UCS_OK : UCS_ERR_INVALID_ADDR;
         } else if (length > host_limit - start) {
             expected = UCS_ERR_INVALID_ADDR;
