@@ -48,6 +48,14 @@ public:
     /** Wait for the end; kills at the deadline. */
     process_result wait();
 
+    /** Whether its deadline has passed. */
+    [[nodiscard]] bool is_late() const
+    {
+        return std::chrono::steady_clock::now() > deadline_;
+    }
+
+    [[nodiscard]] pid_t pid() const { return pid_; }
+
     /** Ask it to end, by SIGTERM, and wait. */
     process_result stop();
 

@@ -206,7 +206,7 @@ TEST_F(command_line, nested_adds_nothing_twice)
     const process_result info =
         run(under_launcher(under_launcher({"ucx_info", "-d"})), with());
     EXPECT_TRUE(is_quiet_success(info));
-    EXPECT_EQ(1u, lines_with(info.output, "Device: gaudi").size());
+    EXPECT_EQ(1u, lines_with(info.output, "System device: gaudi").size());
 }
 
 TEST_F(command_line, works_through_a_symbolic_link_and_from_another_folder)
@@ -259,7 +259,7 @@ TEST_F(command_line, in_a_slot_names_transports_as_ucx_does)
 {
     EXPECT_EQ("gaudi_cpy,sm",
               seen("UCX_TLS", {"--slot"}, {{"UCX_TLS", "gaudi_copy,sm"}}));
-    EXPECT_EQ("^gaudi_cpy",
+    EXPECT_EQ("^gaudi_cpy,gaudi_ipc",
               seen("UCX_TLS", {"--slot"}, {{"UCX_TLS", "^gaudi"}}));
     EXPECT_EQ("tcp", seen("UCX_TLS", {"--slot"}, {{"UCX_TLS", "tcp"}}));
     EXPECT_EQ("", seen("UCX_TLS", {"--slot"}));
@@ -408,7 +408,7 @@ TEST_F(command_line, env_serves_programs)
         const process_result result =
             script(std::string("eval \"$(env ") + options + ")\"; ucx_info -d");
         EXPECT_TRUE(is_quiet_success(result));
-        EXPECT_EQ(1u, lines_with(result.output, "Device: gaudi").size());
+        EXPECT_EQ(1u, lines_with(result.output, "System device: gaudi").size());
     }
 }
 

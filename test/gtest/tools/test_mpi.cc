@@ -3,11 +3,8 @@
 
 #include "common/process_state.h"
 #include "common/scratch.h"
+#include "gtest/tools/leftovers.h"
 #include "gtest/tools/orphans.h"
-
-#include <algorithm>
-#include <cctype>
-#include <set>
 
 #include <unistd.h>
 
@@ -18,28 +15,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Values;
-
-std::set<std::string> list_shared_memory()
-{
-    std::set<std::string> names;
-    for (const auto &entry : std::filesystem::directory_iterator("/dev/shm")) {
-        names.insert(entry.path().filename().string());
-    }
-    return names;
-}
-
-/* Whether a living process has a file mapped. */
-bool is_mapped(const std::string &file)
-{
-    std::error_code ignored;
-    const std::filesystem::directory_iterator processes("/proc", ignored);
-    return std::any_of(
-        begin(processes), end(processes), [&](const auto &entry) {
-            return (isdigit(entry.path().filename().c_str()[0]) != 0) &&
-                   (read_file(entry.path().string() + "/maps").find(file) !=
-                    std::string::npos);
-        });
-}
 
 /* A library, and jobs of it: mpiexec, its daemons and the ranks. */
 class mpi_jobs : public tools {
@@ -99,15 +74,7 @@ protected:
     {
         EXPECT_TRUE(eventually([&] { return orphans_.have_ended(); }))
             << "processes were left behind";
-        for (const std::string &name : list_shared_memory()) {
-            /* What is in use is of somebody else: the job is over. */
-            const std::string file = "/dev/shm/" + name;
-            EXPECT_TRUE(before_.contains(name) || eventually([&] {
-                            return !std::filesystem::exists(file) ||
-                                   is_mapped(file);
-                        }))
-                << file << " was left behind";
-        }
+        EXPECT_THAT(shm_.left_behind(), IsEmpty());
     }
 
     void expect_empty_scratch()
@@ -121,7 +88,7 @@ protected:
 
 private:
     scratch_directory files_; /* goes when no process uses it any more */
-    const std::set<std::string> before_ = list_shared_memory();
+    const shared_memory_files shm_;
     orphans orphans_;
 };
 
@@ -154,6 +121,8 @@ protected:
                " ranks have what was sent\n";
     }
 };
+
+using mpi_ipc_traffic = mpi_traffic;
 
 std::string traffic_name(const ::testing::TestParamInfo<traffic_case> &test)
 {
@@ -215,6 +184,24 @@ INSTANTIATE_TEST_SUITE_P(of_debian, mpi_traffic,
 INSTANTIATE_TEST_SUITE_P(of_debian_over_tcp, mpi_traffic,
                          ::testing::Combine(Values("openmpi"), Values("2", "4"),
                                             Values("gaudi_copy,tcp")),
+                         traffic_name);
+
+TEST_P(mpi_ipc_traffic, contents_arrive_and_cards_move_them)
+{
+    const process_result device = contents("gaudi", true);
+    EXPECT_TRUE(is_quiet_success(device));
+    EXPECT_EQ("cards moved all device messages\n" + last_line(), device.output);
+    const process_result host = contents("host", true);
+    EXPECT_TRUE(is_quiet_success(host));
+    EXPECT_EQ("cards moved nothing\n" + last_line(), host.output);
+    expect_nothing_is_left();
+    expect_empty_scratch();
+}
+
+INSTANTIATE_TEST_SUITE_P(of_debian, mpi_ipc_traffic,
+                         ::testing::Combine(Values("mpich", "openmpi"),
+                                            Values("2", "4", "8"),
+                                            Values("gaudi_copy,gaudi_ipc")),
                          traffic_name);
 
 TEST_P(mpi_library, contents_arrive_with_the_new_protocols)

@@ -1,119 +1,16 @@
 /* Stock ucx_perftest on device memory. */
-#include "gtest/tools/fixture.h"
+#include "gtest/tools/perftest.h"
 
 #include "common/process_state.h"
 
 #include <csignal>
 #include <iterator>
-#include <memory>
 
 namespace gaudi::test {
 
 namespace {
 
 using ::testing::HasSubstr;
-
-/* One run between two processes, or of one with itself. */
-struct perftest_case {
-    std::string test;
-    std::string memory;
-    std::string size  = "8";
-    std::string tls   = "sm"; /* beside gaudi_copy */
-    std::string proto = "n";
-    arguments options;
-    environment more;
-};
-
-std::string text_of(const perftest_case &what)
-{
-    std::string text = what.test + " -m " + what.memory + " -s " + what.size;
-    for (const std::string &option : what.options) {
-        text += " " + option;
-    }
-    return text + ", UCX_TLS=gaudi_copy," + what.tls +
-           " UCX_PROTO_ENABLE=" + what.proto;
-}
-
-struct both_sides {
-    process_result server;
-    process_result client;
-};
-
-class perftest : public tools {
-protected:
-    static arguments command_of(const perftest_case &what)
-    {
-        arguments command =
-            under_launcher({"ucx_perftest", "-t", what.test, "-m", what.memory,
-                            "-s", what.size, "-n", "10", "-w", "1"});
-        command.insert(command.end(), what.options.begin(), what.options.end());
-        return command;
-    }
-
-    [[nodiscard]] process_options options_of(const perftest_case &what) const
-    {
-        environment variables         = what.more;
-        variables["UCX_TLS"]          = "gaudi_copy," + what.tls;
-        variables["UCX_PROTO_ENABLE"] = what.proto;
-        /* One level below warnings, too: lanes that are given up. */
-        variables.try_emplace("UCX_LOG_LEVEL", "diag");
-        return with(variables);
-    }
-
-    struct running {
-        std::unique_ptr<process> server;
-        std::unique_ptr<process> client;
-    };
-
-    [[nodiscard]] running start_pair(const perftest_case &what) const
-    {
-        running result;
-        arguments command;
-        for (unsigned attempt = 0; attempt < 5; ++attempt) {
-            const unsigned short port = find_free_port();
-            command                   = command_of(what);
-            command.insert(command.end(), {"-p", std::to_string(port)});
-            result.server =
-                std::make_unique<process>(command, options_of(what));
-            const bool listens = eventually([&] {
-                return has_listener(port) || result.server->has_ended();
-            });
-            if (listens && !result.server->has_ended()) {
-                break;
-            }
-            /* Somebody may have taken the port meanwhile. */
-        }
-        command.emplace_back("127.0.0.1");
-        result.client = std::make_unique<process>(command, options_of(what));
-        return result;
-    }
-
-    void expect_success(const perftest_case &what)
-    {
-        SCOPED_TRACE(text_of(what));
-        const running pair = start_pair(what);
-        /* Nobody answers one whose other side has crashed. */
-        EXPECT_TRUE(eventually([&] {
-            return pair.client->has_ended() || pair.server->has_ended();
-        }));
-        const process_result client = pair.client->wait();
-        const process_result server = pair.server->wait();
-        EXPECT_TRUE(is_quiet_success(server)) << "server";
-        EXPECT_TRUE(is_quiet_success(client)) << "client";
-        EXPECT_EQ(1u, lines_with(client.output, "Final:").size())
-            << client.output;
-    }
-
-    void expect_success_alone(perftest_case what)
-    {
-        SCOPED_TRACE(text_of(what) + " -l");
-        what.options.emplace_back("-l");
-        const process_result alone = run(command_of(what), options_of(what));
-        EXPECT_TRUE(is_quiet_success(alone));
-        EXPECT_EQ(1u, lines_with(alone.output, "Final:").size())
-            << alone.output;
-    }
-};
 
 constexpr const char *messages[] = {"tag_lat",     "tag_bw",     "tag_sync_lat",
                                     "tag_sync_bw", "stream_lat", "stream_bw",

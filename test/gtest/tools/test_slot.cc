@@ -101,7 +101,8 @@ TEST_F(slot, adds_its_component_and_loses_none)
     EXPECT_TRUE(is_quiet_success(result));
     std::vector<std::string> expected = components(plain);
     EXPECT_THAT(expected, ::testing::Contains("component rdmacm"));
-    expected.emplace_back("component gaudi_copy");
+    expected.insert(expected.end(),
+                    {"component gaudi_copy", "component gaudi_ipc"});
     EXPECT_THAT(components(result),
                 ::testing::UnorderedElementsAreArray(expected));
 }
@@ -112,9 +113,9 @@ TEST_F(slot, lists_the_cards_and_the_rest_as_before)
     const process_result result =
         in_slot({"ucx_info", "-d"}, {{"UCX_GAUDI_DEVICES", "all"}});
     EXPECT_TRUE(is_quiet_success(result));
-    EXPECT_EQ(8u, lines_with(result.output, "Device: gaudi").size());
+    EXPECT_EQ(8u, lines_with(result.output, "System device: gaudi").size());
     EXPECT_EQ(1u, lines_with(result.output, "Component: gaudi_copy").size());
-    EXPECT_EQ(lines_with(plain.output, "Component: ").size() + 1,
+    EXPECT_EQ(lines_with(plain.output, "Component: ").size() + 2,
               lines_with(result.output, "Component: ").size());
     EXPECT_EQ(lines_with(plain.output, "onnection manager"),
               lines_with(result.output, "onnection manager"));
@@ -198,7 +199,8 @@ TEST_F(slot, and_preload_together_load_the_module_once)
     const process_result result = run(launched, with());
     EXPECT_TRUE(is_quiet_success(result));
     std::vector<std::string> expected = components(plain);
-    expected.emplace_back("component gaudi_copy");
+    expected.insert(expected.end(),
+                    {"component gaudi_copy", "component gaudi_ipc"});
     EXPECT_THAT(components(result),
                 ::testing::UnorderedElementsAreArray(expected));
 
@@ -207,7 +209,7 @@ TEST_F(slot, and_preload_together_load_the_module_once)
         run(under_launcher(under_launcher({"ucx_info", "-d"}, {"--slot"})),
             with({{"UCX_LOG_LEVEL", "debug"}}));
     EXPECT_TRUE(exited_with(0, listed));
-    EXPECT_EQ(1u, lines_with(listed.output, "Device: gaudi").size());
+    EXPECT_EQ(1u, lines_with(listed.output, "System device: gaudi").size());
     EXPECT_EQ(1u, lines_with(listed.output, loaded).size());
     const process_result perftest =
         run(under_launcher(under_launcher({"ucx_perftest", "-h"}, {"--slot"})),
@@ -256,7 +258,7 @@ TEST_F(slot, works_at_a_path_with_spaces)
         {copy.launcher(), "run", "--emulate", "--slot", "--", "ucx_info", "-d"},
         with());
     EXPECT_TRUE(is_quiet_success(result));
-    EXPECT_EQ(1u, lines_with(result.output, "Device: gaudi").size());
+    EXPECT_EQ(1u, lines_with(result.output, "System device: gaudi").size());
 }
 
 TEST_P(slot_contents, arrive_unchanged)

@@ -16,7 +16,10 @@ std::vector<std::string> devices(const std::string &output)
 {
     std::vector<std::string> result;
     for (const std::string &line : lines_with(output, " Device: gaudi")) {
-        result.push_back(line.substr(line.rfind(' ') + 1));
+        const std::string name = line.substr(line.rfind(' ') + 1);
+        if (name != "gaudi") { /* that of gaudi_ipc, for the node */
+            result.push_back(name);
+        }
     }
     return result;
 }
@@ -33,6 +36,9 @@ TEST_F(ucx_info, lists_the_component_the_transport_and_one_card)
                                          "#         Device: gaudi0\n"
                                          "#           Type: accelerator\n"
                                          "#  System device: gaudi0"));
+    EXPECT_THAT(result.output, HasSubstr("#      Transport: gaudi_ipc\n"
+                                         "#         Device: gaudi\n"
+                                         "#           Type: intra-node\n"));
     EXPECT_EQ(std::vector<std::string>{"gaudi0"}, devices(result.output));
 }
 
@@ -116,7 +122,7 @@ TEST_F(ucx_info, shows_every_variable_with_its_help)
     for (const char *setting :
          {"UCX_GAUDI_DRIVER=emulator\n", "UCX_GAUDI_DEVICES=auto\n",
           "UCX_GAUDI_MEMORY_TYPE=auto\n", "UCX_GAUDI_COPY_STAGING_CHUNK=64K\n",
-          "UCX_GAUDI_COPY_STAGING_COUNT=16\n", "UCX_GAUDI_COPY_MAX_OPS=256\n",
+          "UCX_GAUDI_COPY_STAGING_COUNT=16\n", "UCX_GAUDI_COPY_MAX_OPS=65536\n",
           "UCX_GAUDI_COPY_BW="}) {
         EXPECT_THAT(values.output, HasSubstr(setting));
         const std::string name(setting, std::strchr(setting, '=') - setting);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <poll.h>
 #include <sched.h>
@@ -122,19 +123,84 @@ void finish(operation &what, const std::vector<worker *> &workers)
     }
 }
 
+listener::listener(worker &of) : of_(of)
+{
+    sockaddr_in any{};
+    any.sin_family      = AF_INET;
+    any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ucp_listener_params_t params{};
+    params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR |
+                        UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
+    params.sockaddr.addr    = reinterpret_cast<const sockaddr *>(&any);
+    params.sockaddr.addrlen = sizeof(any);
+    params.conn_handler.cb  = [](ucp_conn_request_h request, void *arg) {
+        static_cast<listener *>(arg)->request_ = request;
+    };
+    params.conn_handler.arg = this;
+    require(ucp_listener_create(of.get(), &params, &handle_),
+            "ucp_listener_create");
+}
+
+listener::~listener()
+{
+    ucp_listener_destroy(handle_);
+}
+
+sockaddr_in listener::address() const
+{
+    ucp_listener_attr_t attr{};
+    attr.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
+    require(ucp_listener_query(handle_, &attr), "ucp_listener_query");
+    sockaddr_in result;
+    std::memcpy(&result, &attr.sockaddr, sizeof(result));
+    return result;
+}
+
+ucp_conn_request_h listener::accept()
+{
+    operation coming([this] { return request_ != nullptr; });
+    finish(coming, {&of_});
+    return std::exchange(request_, nullptr);
+}
+
 side::side(worker &of, unsigned number, const std::vector<char> &address,
            bool errors)
     : of_(of), number_(number), errors_(errors), mail_(make_mailbox(of, number))
 {
     ucp_ep_params_t params{};
-    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                        UCP_EP_PARAM_FIELD_ERR_HANDLER;
-    params.address = reinterpret_cast<const ucp_address_t *>(address.data());
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    params.address    = reinterpret_cast<const ucp_address_t *>(address.data());
+    open(params);
+}
+
+side::side(worker &of, unsigned number, const sockaddr_in &address, bool errors)
+    : of_(of), number_(number), errors_(errors), mail_(make_mailbox(of, number))
+{
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS;
+    params.sockaddr.addr    = reinterpret_cast<const sockaddr *>(&address);
+    params.sockaddr.addrlen = sizeof(address);
+    params.flags            = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+    open(params);
+}
+
+side::side(worker &of, unsigned number, ucp_conn_request_h request, bool errors)
+    : of_(of), number_(number), errors_(errors), mail_(make_mailbox(of, number))
+{
+    ucp_ep_params_t params{};
+    params.field_mask   = UCP_EP_PARAM_FIELD_CONN_REQUEST;
+    params.conn_request = request;
+    open(params);
+}
+
+void side::open(ucp_ep_params_t &params)
+{
+    params.field_mask |=
+        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
     params.err_mode =
-        errors ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
+        errors_ ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
     params.err_handler = {on_error, this};
-    require(ucp_ep_create(of.get(), &params, &ep_), "ucp_ep_create");
+    require(ucp_ep_create(of_.get(), &params, &ep_), "ucp_ep_create");
 }
 
 side::~side() = default;

@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include <netinet/in.h>
 #include <ucp/api/ucp.h>
 
 namespace peer {
@@ -80,6 +81,25 @@ private:
 /** Until it is done; the first worker is the one to sleep on. */
 void finish(operation &what, const std::vector<worker *> &workers);
 
+/** Accepts connections on a port of the loopback interface. */
+class listener {
+public:
+    explicit listener(worker &of);
+    ~listener();
+    listener(const listener &)            = delete;
+    listener &operator=(const listener &) = delete;
+
+    [[nodiscard]] sockaddr_in address() const;
+
+    /** The next request; waits for it. */
+    [[nodiscard]] ucp_conn_request_h accept();
+
+private:
+    worker &of_;
+    ucp_listener_h handle_      = nullptr;
+    ucp_conn_request_h request_ = nullptr;
+};
+
 /** Where the next active message goes; see active_messages.cc. */
 struct mailbox;
 
@@ -93,6 +113,12 @@ public:
      */
     side(worker &of, unsigned number, const std::vector<char> &address,
          bool errors = false);
+
+    /** The same, to a @ref listener. */
+    side(worker &of, unsigned number, const sockaddr_in &address, bool errors);
+
+    /** The same, of a @ref listener. */
+    side(worker &of, unsigned number, ucp_conn_request_h request, bool errors);
     ~side();
     side(const side &)            = delete;
     side &operator=(const side &) = delete;
@@ -106,6 +132,7 @@ public:
     [[nodiscard]] operation close();
 
 private:
+    void open(ucp_ep_params_t &params);
     static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status);
 
     worker &of_;

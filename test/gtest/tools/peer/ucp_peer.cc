@@ -17,12 +17,21 @@
  *     event-fd     sleep on the worker's file descriptor
  *     shared=N     N threads that share a worker
  *     own=N        N threads, each with a worker of its own
+ *     sizes=A,B    these sizes only, with commas
+ *     sockaddr     connect by socket address
+ *     count        print what the engines of the own cards moved, one line per
+ *                  transfer: "dma", its name and size, bytes host to device,
+ *                  device to host, device to device and host to host, with tabs
+ *     info         print UCP's lanes and protocols at the end
+ *     close-dmabufs  close dma-bufs of the own memory when its keys are packed
  *     card-before  device memory of a card that the program opens by itself,
  *     card-after   before or after it opens UCP
  */
 #include "gtest/tools/peer/cases.h"
 #include "gtest/tools/peer/check.h"
+#include "gtest/tools/peer/dma.h"
 
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -50,7 +59,20 @@ struct options {
     bool shared      = false;
     bool card_before = false;
     bool card_after  = false;
+    bool sockaddr    = false;
+    bool count       = false;
+    bool info        = false;
+    bool closes      = false;
+    std::vector<size_t> sizes; /* empty: all, or few */
 };
+
+std::span<const size_t> sizes_of(const options &how)
+{
+    if (!how.sizes.empty()) {
+        return how.sizes;
+    }
+    return how.few ? few_sizes() : all_sizes();
+}
 
 [[noreturn]] void refuse(const std::string &argument)
 {
@@ -82,6 +104,19 @@ options parse(int argc, char **argv)
             result.card_before = true;
         } else if (option == "card-after") {
             result.card_after = true;
+        } else if (option == "sockaddr") {
+            result.sockaddr = true;
+        } else if (option == "count") {
+            result.count = true;
+        } else if (option == "info") {
+            result.info = true;
+        } else if (option == "close-dmabufs") {
+            result.closes = true;
+        } else if (option.starts_with("sizes=")) {
+            std::istringstream list(option.substr(option.find('=') + 1));
+            for (std::string one; std::getline(list, one, ',');) {
+                result.sizes.push_back(std::stoul(one));
+            }
         } else if (option.starts_with("shared=") ||
                    option.starts_with("own=")) {
             result.shared  = option.starts_with("shared=");
@@ -94,8 +129,35 @@ options parse(int argc, char **argv)
     return result;
 }
 
+/* The own end of a new connection. */
+side connect(const options &how, const channel &socket, worker &mine,
+             unsigned number)
+{
+    if (!how.sockaddr) {
+        const std::vector<char> address = mine.address();
+        socket.send_block(address.data(), address.size());
+        return {mine, number, socket.receive_block(), how.peer_errors};
+    }
+    if (how.is_client) {
+        sockaddr_in address;
+        socket.receive(&address, sizeof(address));
+        return {mine, number, address, how.peer_errors};
+    }
+    listener waiting(mine);
+    const sockaddr_in address = waiting.address();
+    socket.send(&address, sizeof(address));
+    return {mine, number, waiting.accept(), how.peer_errors};
+}
+
 /* What a thread has. */
 struct station {
+    station(const options &wanted, channel to_other, worker &mine,
+            unsigned number, const context &common)
+        : how(wanted), socket(std::move(to_other)),
+          end(connect(wanted, socket, mine, number)),
+          own(common, sizes_of(wanted))
+    {}
+
     const options &how;
     channel socket;
     side end;
@@ -117,15 +179,30 @@ struct station {
     }
 
     void finish(operation going) { peer::finish(going, {&of()}); }
+
+    /* What the own cards did for a transfer. */
+    void report(const transfer &what, const dma_bytes &before) const
+    {
+        if (how.count) {
+            const dma_bytes moved = count_dma() - before;
+            std::printf("dma\t%s\t%zu\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64
+                        "\t%" PRIu64 "\n",
+                        what.name.c_str(), what.size, moved.host_to_device,
+                        moved.device_to_host, moved.device_to_device,
+                        moved.host_to_host);
+        }
+    }
 };
 
 void send_message(station &here, const message_kind &kind, const transfer &what)
 {
     const slot mine = here.own.from(what);
     prepare(mine, what.seed);
+    const dma_bytes before = count_dma();
     here.barrier();
     here.finish(kind.send(here.end, mine));
     here.barrier();
+    here.report(what, before);
     expect(mine, what.seed, what.seed);
 }
 
@@ -134,6 +211,7 @@ void receive_message(station &here, const message_kind &kind,
 {
     const slot mine = here.own.to(what);
     prepare(mine, seed_before);
+    const dma_bytes before = count_dma();
     if (kind.receives_first) {
         operation going = kind.receive(here.end, mine);
         here.barrier();
@@ -147,6 +225,7 @@ void receive_message(station &here, const message_kind &kind,
         here.finish(kind.receive(here.end, mine));
     }
     here.barrier();
+    here.report(what, before);
     expect(mine, what.seed, seed_before);
 }
 
@@ -170,6 +249,17 @@ using targets = std::map<kind_of_memory, std::unique_ptr<remote_memory>>;
 targets exchange_keys(station &here)
 {
     targets result;
+    std::map<kind_of_memory, std::vector<char>> keys;
+    if (!here.how.is_client) {
+        for (const kind_of_memory kind :
+             {kind_of_memory::heap, kind_of_memory::host,
+              kind_of_memory::gaudi}) {
+            keys[kind] = here.own.at(kind).pack_key();
+        }
+        if (here.how.closes && (close_dmabufs() == 0)) {
+            die("close-dmabufs", "there are none");
+        }
+    }
     for (const kind_of_memory kind :
          {kind_of_memory::heap, kind_of_memory::host, kind_of_memory::gaudi}) {
         if (here.how.is_client) {
@@ -180,7 +270,7 @@ targets exchange_keys(station &here)
         } else {
             const memory &mine = here.own.at(kind);
             const auto address = reinterpret_cast<uint64_t>(mine.data());
-            const std::vector<char> key = mine.pack_key();
+            const std::vector<char> &key = keys.at(kind);
             here.socket.send(&address, sizeof(address));
             here.socket.send_block(key.data(), key.size());
         }
@@ -200,19 +290,21 @@ void run_rma(station &here, std::span<const size_t> sizes, bool device)
             const bool is_source     = (here.how.is_client == kind.is_put);
             const unsigned seed_here = is_source ? what.seed : seed_before;
             prepare(mine, seed_here);
+            const dma_bytes before = count_dma();
             here.barrier();
             if (here.how.is_client) {
                 here.finish(kind.start(here.end, mine, *remote.at(what.to),
                                        guard + what.skew_to));
             }
             here.barrier();
+            here.report(what, before);
             expect(mine, what.seed, seed_here);
         });
 }
 
 void run_traffic(station &here, const std::string &traffic)
 {
-    const auto sizes = here.how.few ? few_sizes() : all_sizes();
+    const auto sizes = sizes_of(here.how);
     if (traffic == "tag") {
         run_messages(here, tag_kinds(), sizes);
     } else if (traffic == "pieces") {
@@ -236,6 +328,10 @@ void run(station &here)
     }
     set_case("the end");
     here.barrier();
+    if (here.how.info) {
+        ucp_ep_print_info(here.end.ep(), stdout);
+        ucp_worker_print_info(here.of().get(), stdout);
+    }
 }
 
 } // namespace
@@ -266,14 +362,8 @@ int main(int argc, char **argv)
         worker &mine = *workers.at(how.shared ? 0 : i);
         channel socket =
             how.is_client ? first.make_another() : first.accept_another();
-        const std::vector<char> address = mine.address();
-        socket.send_block(address.data(), address.size());
-        const std::vector<char> other = socket.receive_block();
-        stations.push_back(std::unique_ptr<station>(
-            new station{how,
-                        std::move(socket),
-                        {mine, i, other, how.peer_errors},
-                        {common, how.few ? few_sizes() : all_sizes()}}));
+        stations.push_back(
+            std::make_unique<station>(how, std::move(socket), mine, i, common));
     }
 
     std::vector<std::thread> threads;

@@ -1,0 +1,248 @@
+/* Processes that reach each other by gaudi_ipc, and processes that must not. */
+#include "gtest/tools/two_peers.h"
+
+#include "common/process_state.h"
+
+#include <memory>
+
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/* Protocol generation. */
+class ipc_processes : public two_peers,
+                      public ::testing::WithParamInterface<const char *> {
+protected:
+    [[nodiscard]] environment variables(const std::string &tls) const
+    {
+        return {{"UCX_TLS", tls}, {"UCX_PROTO_ENABLE", GetParam()}};
+    }
+
+    /* Everything, in a few sizes. Stock UCP does RMA on device memory only over
+     * a transport that serves it, or with the new protocols. */
+    [[nodiscard]] static std::string traffic(bool device_rma)
+    {
+        return std::string("tag,am,stream,") +
+               (device_rma ? "rma" : "rma-host");
+    }
+
+    /* Those of the endpoint to the other process, which is printed first. */
+    static std::vector<std::string> lanes(const process_result &result)
+    {
+        const size_t begin = result.output.find("# UCP endpoint");
+        const size_t end   = result.output.find("# UCP worker", begin);
+        EXPECT_NE(std::string::npos, begin);
+        EXPECT_NE(std::string::npos, end);
+        return lines_with(result.output.substr(begin, end - begin), "lane[");
+    }
+};
+
+/* The network between two namespaces. Their only processes hold them, and they
+ * go with these, with all that is in them. */
+class ipc_nodes : public ipc_processes {
+protected:
+    struct node {
+        std::unique_ptr<process> holder;
+        pid_t pid = 0;
+
+        [[nodiscard]] arguments prefix() const
+        {
+            return {"nsenter", "-t", std::to_string(pid), "-n", "-m"};
+        }
+    };
+
+    static node make_node()
+    {
+        process_options options;
+        options.deadline = std::chrono::seconds(100);
+        node result;
+        /* With a sysfs of its own, where UCX looks for network devices. */
+        result.holder = std::make_unique<process>(
+            arguments{"unshare", "--net", "--mount", "--", "sh", "-c",
+                      "mount -t sysfs node /sys && exec sleep 100"},
+            options);
+        result.pid = result.holder->pid();
+        const std::string comm =
+            "/proc/" + std::to_string(result.pid) + "/comm";
+        EXPECT_TRUE(eventually([&] {
+            return result.holder->has_ended() || (read_file(comm) == "sleep\n");
+        }));
+        return result;
+    }
+
+    static void in(const node &where, const arguments &command)
+    {
+        arguments all = where.prefix();
+        all.insert(all.end(), command.begin(), command.end());
+        ASSERT_TRUE(exited_with(0, run(all))) << ::testing::PrintToString(all);
+    }
+
+    void SetUp() override
+    {
+        for (node &one : nodes) {
+            one = make_node();
+            ASSERT_FALSE(one.holder->has_ended())
+                << "two nodes need namespaces of their own, so root or "
+                   "CAP_SYS_ADMIN: "
+                << one.holder->wait().output;
+        }
+        in(nodes[0], {"ip", "link", "add", "node0", "type", "veth", "peer",
+                      "name", "node1", "netns", std::to_string(nodes[1].pid)});
+        for (int i : {0, 1}) {
+            const std::string number = std::to_string(i);
+            const std::string link   = "node" + number;
+            in(nodes[i], {"ip", "address", "add", "10.77.7." + number + "/31",
+                          "dev", link});
+            in(nodes[i], {"ip", "link", "set", link, "up"});
+            in(nodes[i], {"ip", "link", "set", "lo", "up"});
+        }
+        /* UCX takes links that are running, which is told later. */
+        for (int i : {0, 1}) {
+            arguments look = nodes[i].prefix();
+            look.insert(look.end(),
+                        {"cat", "/sys/class/net/node" + std::to_string(i) +
+                                    "/operstate"});
+            EXPECT_TRUE(eventually([&] { return run(look).output == "up\n"; }));
+        }
+    }
+
+    node nodes[2];
+};
+
+std::string name_of(const ::testing::TestParamInfo<const char *> &info)
+{
+    return std::string("proto_") + info.param;
+}
+
+constexpr char ipc[]         = "gaudi_copy,gaudi_ipc";
+constexpr char ipc_and_tcp[] = "gaudi_copy,gaudi_ipc,tcp";
+
+} // namespace
+
+/* UCP 1.13 refuses such endpoints where no transport of the list is on the
+ * network device; then it takes the best of all. */
+TEST_P(ipc_processes, connect_by_socket_address)
+{
+    for (const arguments &more : std::vector<arguments>{{}, {"peer-errors"}}) {
+        arguments options{"few", "sockaddr", "info"};
+        options.insert(options.end(), more.begin(), more.end());
+        const peers_result result =
+            run_peers({traffic(true), options, variables(ipc_and_tcp)});
+        expect_all_sent(result);
+        for (const process_result &side : {result.client, result.server}) {
+            EXPECT_THAT(lanes(side), Contains(HasSubstr("gaudi_ipc")));
+            EXPECT_THAT(lanes(side), Not(Contains(HasSubstr("tcp/"))));
+        }
+    }
+}
+
+TEST_P(ipc_processes, reach_memory_whose_dmabufs_its_process_closed)
+{
+    expect_all_sent(
+        run_peers({"rma", {"few"}, variables(ipc), {"close-dmabufs"}}));
+}
+
+TEST_P(ipc_processes, need_no_common_parent)
+{
+    const arguments other_session{"setsid", "--fork", "--wait"};
+    expect_all_sent(run_peers({traffic(true),
+                               {"few"},
+                               variables(ipc),
+                               {},
+                               {},
+                               other_session,
+                               other_session}));
+}
+
+TEST_P(ipc_processes, of_another_box_are_left_to_tcp)
+{
+    const peers_result result =
+        run_peers({traffic(*GetParam() == 'y'),
+                   {"few", "info"},
+                   variables(ipc_and_tcp),
+                   {},
+                   {{"HLTHUNK_EMU_NODE",
+                     "other-" + std::to_string(getpid()) + "-" + GetParam()}}});
+    expect_all_sent(result);
+    for (const process_result &side : {result.client, result.server}) {
+        EXPECT_THAT(lanes(side), Contains(HasSubstr("tcp/")));
+        EXPECT_THAT(lanes(side), Not(Contains(HasSubstr("gaudi_ipc"))));
+    }
+}
+
+TEST_P(ipc_processes, of_another_process_namespace_are_left_to_tcp)
+{
+    const peers_result result = run_peers(
+        {traffic(*GetParam() == 'y'),
+         {"few", "info"},
+         variables(ipc_and_tcp),
+         {},
+         {},
+         {"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"}});
+    expect_all_sent(result);
+    for (const process_result &side : {result.client, result.server}) {
+        EXPECT_THAT(lanes(side), Contains(HasSubstr("tcp/")));
+        EXPECT_THAT(lanes(side), Not(Contains(HasSubstr("gaudi_ipc"))));
+    }
+}
+
+TEST_P(ipc_processes, without_a_common_transport_are_told_so)
+{
+    const peers_result result =
+        run_peers({"tag",
+                   {"few"},
+                   variables(ipc),
+                   {},
+                   {{"HLTHUNK_EMU_NODE",
+                     "lone-" + std::to_string(getpid()) + "-" + GetParam()}}});
+    EXPECT_TRUE(exited_with(1, result.client));
+    EXPECT_THAT(result.client.output, HasSubstr("unreachable"));
+}
+
+INSTANTIATE_TEST_SUITE_P(with, ipc_processes, ::testing::Values("n", "y"),
+                         name_of);
+
+TEST_P(ipc_nodes, talk_over_tcp)
+{
+    const peers_result result =
+        run_peers({traffic(*GetParam() == 'y'),
+                   {"few", "info"},
+                   variables(ipc_and_tcp),
+                   {},
+                   {{"HLTHUNK_EMU_NODE",
+                     "node1-" + std::to_string(getpid()) + "-" + GetParam()}},
+                   nodes[1].prefix(),
+                   nodes[0].prefix()});
+    expect_all_sent(result);
+    for (const process_result &side : {result.client, result.server}) {
+        EXPECT_THAT(lanes(side), Contains(HasSubstr("tcp/")));
+        EXPECT_THAT(lanes(side), Not(Contains(HasSubstr("gaudi_ipc"))));
+    }
+}
+
+/* Another network namespace is another machine to UCX, whatever they share. */
+TEST_P(ipc_nodes, talk_over_tcp_in_one_box_too)
+{
+    const peers_result result = run_peers({traffic(*GetParam() == 'y'),
+                                           {"few", "info"},
+                                           variables(ipc_and_tcp),
+                                           {},
+                                           {},
+                                           nodes[1].prefix(),
+                                           nodes[0].prefix()});
+    expect_all_sent(result);
+    for (const process_result &side : {result.client, result.server}) {
+        EXPECT_THAT(lanes(side), Contains(HasSubstr("tcp/")));
+        EXPECT_THAT(lanes(side), Not(Contains(HasSubstr("gaudi_ipc"))));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(with, ipc_nodes, ::testing::Values("n", "y"), name_of);
+
+} // namespace gaudi::test

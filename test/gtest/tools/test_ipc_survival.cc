@@ -1,0 +1,107 @@
+/* gaudi_ipc outlives its peers and their memory, and keeps nothing of them. */
+#include "gtest/tools/leftovers.h"
+#include "gtest/tools/two_peers.h"
+
+#include <random>
+
+namespace gaudi::test {
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/* Protocol generation. */
+class ipc_survival : public two_peers,
+                     public ::testing::WithParamInterface<const char *> {
+protected:
+    ~ipc_survival() override { EXPECT_THAT(shm_.left_behind(), IsEmpty()); }
+
+    [[nodiscard]] process_options settings(environment variables = {}) const
+    {
+        variables["UCX_TLS"]          = "gaudi_copy,gaudi_ipc";
+        variables["UCX_PROTO_ENABLE"] = GetParam();
+        process_options options       = with(variables);
+        options.deadline              = std::chrono::seconds(580);
+        return options;
+    }
+
+    /* A card for the survivor, one for a peer, and some that processes which
+     * are just dead may still hold. */
+    void survive(unsigned kills)
+    {
+        const auto seed = std::random_device()();
+        SCOPED_TRACE("seed " + std::to_string(seed));
+        const process_result result =
+            run(under_launcher({GAUDI_TOOLS_DIR "/ucp_survivor",
+                                std::to_string(kills), std::to_string(seed)},
+                               {"--emulate=4"}),
+                /* What UCX says of a dead peer is no complaint. */
+                settings({{"UCX_KEEPALIVE_INTERVAL", "500ms"},
+                          {"UCX_LOG_LEVEL", "fatal"}}));
+        EXPECT_TRUE(exited_with(0, result));
+        EXPECT_THAT(result.output,
+                    HasSubstr("survived " + std::to_string(kills) + " kills"));
+    }
+
+    void export_and_use(unsigned buffers)
+    {
+        const peers_result result =
+            run_pair("ucp_exports", {std::to_string(buffers)}, settings());
+        EXPECT_TRUE(is_quiet_success(result.client)) << "client";
+        EXPECT_TRUE(is_quiet_success(result.server)) << "server";
+        EXPECT_THAT(result.client.output, HasSubstr("all used"));
+        EXPECT_THAT(result.server.output, HasSubstr("all exported"));
+    }
+
+private:
+    const shared_memory_files shm_;
+};
+
+using ipc_survival_of_kills          = ipc_survival;
+using ipc_survival_of_buffers        = ipc_survival;
+using ipc_stress_survival_of_kills   = ipc_survival;
+using ipc_stress_survival_of_buffers = ipc_survival;
+
+std::string name_of(const ::testing::TestParamInfo<const char *> &info)
+{
+    return std::string("proto_") + info.param;
+}
+
+} // namespace
+
+/* Not with the new protocols: those of UCP 1.13 abort the process when a peer
+ * dies with requests under way (ucp_ep_reqs_purge). */
+TEST_P(ipc_survival_of_kills, goes_on_and_keeps_nothing)
+{
+    survive(12);
+}
+
+INSTANTIATE_TEST_SUITE_P(with, ipc_survival_of_kills, ::testing::Values("n"),
+                         name_of);
+
+TEST_P(ipc_survival_of_buffers, keeps_nothing)
+{
+    export_and_use(2000);
+}
+
+INSTANTIATE_TEST_SUITE_P(with, ipc_survival_of_buffers,
+                         ::testing::Values("n", "y"), name_of);
+
+TEST_P(ipc_stress_survival_of_kills, goes_on_a_hundred_times)
+{
+    survive(100);
+}
+
+INSTANTIATE_TEST_SUITE_P(with, ipc_stress_survival_of_kills,
+                         ::testing::Values("n"), name_of);
+
+TEST_P(ipc_stress_survival_of_buffers, keeps_nothing_of_a_hundred_thousand)
+{
+    export_and_use(100000);
+}
+
+INSTANTIATE_TEST_SUITE_P(with, ipc_stress_survival_of_buffers,
+                         ::testing::Values("n", "y"), name_of);
+
+} // namespace gaudi::test

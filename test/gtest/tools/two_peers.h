@@ -1,0 +1,44 @@
+/**
+ * Programs that run as two processes with a socket between them; above all
+ * ucp_peer: traffic, of which both sides look at every byte.
+ */
+#pragma once
+
+#include "gtest/tools/fixture.h"
+
+namespace gaudi::test {
+
+/** One run: see peer/ucp_peer.cc for traffic and options. */
+struct peers_case {
+    std::string traffic;
+    arguments options;     /**< of both sides */
+    environment variables; /**< of both sides */
+
+    /* Of one side, besides. A prefix is a command that starts the launcher. */
+    arguments server_options     = {};
+    environment server_variables = {};
+    arguments server_prefix      = {};
+    arguments client_prefix      = {};
+};
+
+struct peers_result {
+    process_result server;
+    process_result client;
+};
+
+class two_peers : public tools {
+protected:
+    /** Both run to their ends. */
+    [[nodiscard]] peers_result run_peers(const peers_case &what) const;
+
+    /** Another program of the test tools that is run as "PROGRAM ROLE
+     *  ARGUMENTS" on both sides, with a socket. */
+    [[nodiscard]] static peers_result run_pair(const std::string &program,
+                                               const arguments &more,
+                                               const process_options &options);
+
+    /** Both ended well, and complained of nothing. */
+    static void expect_all_sent(const peers_result &result);
+};
+
+} // namespace gaudi::test
