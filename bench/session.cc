@@ -80,8 +80,16 @@ bare_card::bare_card() : library_(emulator_path)
             "opening card 1");
     require(shim::memory_handle::allocate(*device_, size, handle_) == 0,
             "allocating");
-    require(shim::mapping::map_device(*device_, handle_, 0, mapping_) == 0,
+    /* Away from what UCX has on card 0: an address of two cards is neither's.
+     * Low bits count pages. */
+    constexpr uint64_t count_mask = 0xffffffffffff;
+    const uint64_t page           = device_->hw_info().dram_page_size;
+    const uint64_t wished =
+        device_->hw_info().dram_base_address + (uint64_t{1} << 43);
+    const uint64_t hint = wished - (wished & count_mask) % page;
+    require(shim::mapping::map_device(*device_, handle_, hint, mapping_) == 0,
             "mapping");
+    require(mapping_.va() == hint, "mapping at the wished address");
     require(shim::pinned_buffer::create(*device_, size, host_) == 0, "pinning");
     require(shim::make_dma_queue(*device_, shim::dma_direction::host_to_device,
                                  {}, queue_) == 0,

@@ -1,0 +1,184 @@
+/**
+ * Unpacking a key of gaudi_ipc whose buffer is open, with few open buffers and
+ * keys beside it and with many.
+ *
+ * The exporter is a child with a card of its own. Buffers are of one DRAM page
+ * each, with some keys into every one.
+ */
+#include "uct/gaudi/base/config.h"
+#include "uct/gaudi/base/device_table.h"
+#include "uct/gaudi/base/memory_type.h"
+#include "uct/gaudi/ipc/ipc_md.h"
+
+#include <benchmark/benchmark.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+namespace {
+
+using gaudi::base::device_table;
+using gaudi::ipc::wire_key;
+
+constexpr size_t device_page     = size_t{48} << 20;
+constexpr size_t most_keys       = 100'000;
+constexpr size_t keys_per_buffer = 10;
+constexpr size_t hot_keys        = 10;
+
+std::vector<wire_key> keys(most_keys);
+
+void require(bool good, const char *what)
+{
+    if (!good) {
+        std::fprintf(stderr, "gaudi_bench_keys: %s failed\n", what);
+        std::_Exit(1);
+    }
+}
+
+uct_md_h open_md()
+{
+    uct_md_config_t *config;
+    uct_md_h md;
+    require(uct_md_config_read(&uct_gaudi_ipc_component, nullptr, nullptr,
+                               &config) == UCS_OK,
+            "md_config_read");
+    require(uct_config_modify(config, "CACHE_MAX_REGIONS",
+                              std::to_string(most_keys).c_str()) == UCS_OK,
+            "config_modify");
+    require(uct_md_open(&uct_gaudi_ipc_component, "gaudi_ipc", config, &md) ==
+                UCS_OK,
+            "md_open");
+    uct_config_release(config);
+    return md;
+}
+
+void start()
+{
+    gaudi::base::init_config();
+    require(gaudi::base::init_memory_type(), "init_memory_type");
+}
+
+[[noreturn]] void be_exporter(int to, pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    require(getppid() == parent, "parent");
+    start();
+    uct_md_h md = open_md();
+    auto &table = device_table::instance();
+    for (size_t i = 0; i < most_keys; i += keys_per_buffer) {
+        gaudi::base::device_memory *memory;
+        require(table.allocate(*table.cards().front(), device_page, false,
+                               memory) == UCS_OK,
+                "allocate");
+        for (size_t j = 0; j < keys_per_buffer; ++j) {
+            uct_mem_h memh;
+            void *address = reinterpret_cast<void *>(memory->start + j * 4096);
+            require(uct_md_mem_reg(md, address, 4096, UCT_MD_MEM_ACCESS_ALL,
+                                   &memh) == UCS_OK,
+                    "mem_reg");
+            require(uct_md_mkey_pack(md, memh, &keys[i + j]) == UCS_OK,
+                    "mkey_pack");
+        }
+    }
+    const char *bytes = reinterpret_cast<const char *>(keys.data());
+    for (size_t left = keys.size() * sizeof(wire_key); left > 0;) {
+        const ssize_t done = write(to, bytes, left);
+        require(done > 0, "write");
+        bytes += done;
+        left -= static_cast<size_t>(done);
+    }
+    for (;;) {
+        pause();
+    }
+}
+
+uct_rkey_t unpack(const wire_key &key)
+{
+    uct_rkey_t rkey = 0;
+    void *handle;
+    require(uct_gaudi_ipc_component.rkey_unpack(&uct_gaudi_ipc_component, &key,
+                                                &rkey, &handle) == UCS_OK,
+            "rkey_unpack");
+    return rkey;
+}
+
+void release(uct_rkey_t rkey)
+{
+    (void)uct_gaudi_ipc_component.rkey_release(&uct_gaudi_ipc_component, rkey,
+                                               nullptr);
+}
+
+/* So many keys stay unpacked, and their buffers open; ten of them, of ten
+ * buffers, are unpacked again and again. */
+void unpack_cached_key(benchmark::State &state)
+{
+    const auto count    = static_cast<size_t>(state.range(0));
+    const size_t stride = most_keys / count;
+    uct_md_h md         = open_md();
+    std::vector<uct_rkey_t> kept;
+    for (size_t i = 0; i < count; ++i) {
+        kept.push_back(unpack(keys[i * stride]));
+    }
+    size_t next = 0;
+    for (auto _ : state) {
+        release(unpack(keys[next]));
+        next += most_keys / hot_keys;
+        next = (next < most_keys) ? next : 0;
+    }
+    const auto cache = gaudi::ipc::remote_buffers::instance().numbers();
+    require(cache.evictions == 0, "keeping all buffers");
+    state.counters["regions"] = static_cast<double>(cache.regions);
+    for (const uct_rkey_t rkey : kept) {
+        release(rkey);
+    }
+    uct_md_close(md);
+}
+
+/* A fixed number: setting up takes long, and would be done anew for each guess.
+ */
+BENCHMARK(unpack_cached_key)->Arg(hot_keys)->Arg(most_keys)->Iterations(500000);
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    rlimit files{};
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+    setenv("UCX_GAUDI_DRIVER",
+           GAUDI_BUILD_DIR "/lib/hlthunk-emu/libhl-thunk.so", 1);
+    setenv("HLTHUNK_EMU_HBM", "1T", 1);
+    /* A box of our own. */
+    setenv("HLTHUNK_EMU_NODE", ("bench-" + std::to_string(getpid())).c_str(),
+           1);
+    benchmark::Initialize(&argc, argv);
+    if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
+        return 1;
+    }
+
+    int ends[2];
+    require(pipe(ends) == 0, "pipe");
+    const pid_t self = getpid();
+    if (fork() == 0) {
+        be_exporter(ends[1], self);
+    }
+    close(ends[1]);
+    char *bytes = reinterpret_cast<char *>(keys.data());
+    for (size_t left = keys.size() * sizeof(wire_key); left > 0;) {
+        const ssize_t done = read(ends[0], bytes, left);
+        require(done > 0, "reading keys");
+        bytes += done;
+        left -= static_cast<size_t>(done);
+    }
+    start();
+    benchmark::RunSpecifiedBenchmarks();
+    return 0;
+}
