@@ -1,5 +1,6 @@
 #include "uct/gaudi/ipc/file_service.h"
 
+#include "hlthunk_shim/background_thread.h"
 #include "uct/gaudi/base/process.h"
 
 #include <algorithm>
@@ -12,12 +13,9 @@
 #include <memory>
 #include <mutex>
 #include <system_error>
-#include <thread>
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -241,28 +239,21 @@ private:
             ucs_debug("gaudi_ipc: no service for files: %m");
             return UCS_ERR_IO_ERROR;
         }
-        /* The application's signal handlers must not run on this thread. */
-        sigset_t all;
-        sigset_t saved;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &saved);
-        ucs_status_t status = UCS_OK;
         try {
-            std::thread(&server::run, this, fd).detach();
-            socket_ = fd;
+            shim::start_background_thread("ucx-gaudi-files",
+                                          [this, fd] { run(fd); });
         } catch (const std::system_error &error) {
             ucs_debug("gaudi_ipc: no service for files: %s", error.what());
             close(fd);
-            status = UCS_ERR_NO_RESOURCE;
+            return UCS_ERR_NO_RESOURCE;
         }
-        pthread_sigmask(SIG_SETMASK, &saved, nullptr);
-        return status;
+        socket_ = fd;
+        return UCS_OK;
     }
 
     /* Until the process ends. */
     void run(int socket)
     {
-        pthread_setname_np(pthread_self(), "ucx-gaudi-files");
         for (;;) {
             request wanted{};
             datagram message(&wanted, sizeof(wanted));
