@@ -56,14 +56,12 @@ constexpr uint64_t host_limit = uint64_t{1} << 56;
 
 struct allocation {
     uct_allocated_memory_t memory;
-    size_t registrations;
 };
 
 struct registration {
     uct_mem_h memh;
     uint64_t start;
     uint64_t length;
-    uint64_t allocation; /* its address; 0: host memory */
 };
 
 struct world {
@@ -235,13 +233,9 @@ private:
         if (index >= allocations_.size()) {
             return;
         }
-        allocation &chosen = allocations_[index];
-        const bool in_use  = (chosen.registrations > 0);
-        require(uct_mem_free(&chosen.memory) ==
-                (in_use ? UCS_ERR_BUSY : UCS_OK));
-        if (!in_use) {
-            allocations_.erase(allocations_.begin() + static_cast<long>(index));
-        }
+        /* Registrations of it end when they will. */
+        require(uct_mem_free(&allocations_[index].memory) == UCS_OK);
+        allocations_.erase(allocations_.begin() + static_cast<long>(index));
     }
 
     void register_range(uint64_t start, uint64_t length)
@@ -271,13 +265,7 @@ private:
             return;
         }
         require(memh != nullptr);
-        registration made{memh, start, length, 0};
-        if (owner != nullptr) {
-            ++owner->registrations;
-            made.allocation =
-                reinterpret_cast<uintptr_t>(owner->memory.address);
-        }
-        registrations_.push_back(made);
+        registrations_.push_back({memh, start, length});
     }
 
     void register_host()
@@ -310,11 +298,8 @@ private:
 
     void deregister_at(size_t index)
     {
-        const registration gone = registrations_[index];
-        require(uct_md_mem_dereg(here().md, gone.memh) == UCS_OK);
-        if (gone.allocation != 0) {
-            --find(gone.allocation, 1)->registrations;
-        }
+        require(uct_md_mem_dereg(here().md, registrations_[index].memh) ==
+                UCS_OK);
         registrations_.erase(registrations_.begin() + static_cast<long>(index));
     }
 
@@ -336,7 +321,7 @@ private:
             return;
         }
         const registration &chosen = registrations_[index];
-        if ((chosen.allocation == 0) && (chosen.length > arena_size)) {
+        if ((chosen.start < host_limit) && (chosen.length > arena_size)) {
             return; /* the card would look at each page */
         }
         const ucs_status_t status =

@@ -153,12 +153,12 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_dmabuf_import(int fd, size_t offset,
                                                    void **address_p);
 
 /**
- * Undo an import. Nothing may be under way that uses it.
+ * Undo an import. Nothing may be under way that uses it. It is unmapped when
+ * the last registration of it has ended.
  *
  * @param address  As ucx_gaudi_dmabuf_import gave it; NULL does nothing.
  * @return UCS_OK
  *         UCS_ERR_INVALID_ADDR  no import gave this address
- *         UCS_ERR_BUSY          it is registered; it is as before
  */
 UCX_GAUDI_API ucs_status_t ucx_gaudi_dmabuf_release(void *address);
 

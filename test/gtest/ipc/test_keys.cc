@@ -397,11 +397,11 @@ TEST_F(keys, of_a_parent_do_not_keep_its_memory_in_a_forked_child)
         return static_cast<int>(read(pipe_fds[0], &end, 1));
     });
     EXPECT_EQ(uct_md_mem_dereg(md, memh), UCS_OK);
-    EXPECT_EQ(table.free(memory), UCS_OK);
+    table.free(memory);
     EXPECT_TRUE(eventually(
         [&] { /* the child has to run for it */
               EXPECT_EQ(table.allocate(card(), mebi, false, memory), UCS_OK);
-              EXPECT_EQ(table.free(memory), UCS_OK);
+              table.free(memory);
               return card().pool().blocks() == 0;
         }));
     close(pipe_fds[1]);

@@ -446,19 +446,26 @@ TEST_F(dmabuf, every_operation_takes_an_import)
     EXPECT_TRUE(has_pattern(seen.data(), 1000, 2));
 }
 
-TEST_F(dmabuf, an_import_is_not_released_while_registered)
+TEST_F(dmabuf, an_import_is_unmapped_with_its_last_registration)
 {
     device_buffer device(md, page);
     int fd = -1;
     size_t offset;
     ASSERT_EQ(UCS_OK, export_range(device.address, 10000, fd, offset));
-    imported_range range(fd, offset, 10000);
-    close(fd);
-    registration registered(md, static_cast<char *>(range.address) + 10, 100);
-    EXPECT_EQ(UCS_ERR_BUSY, release(range.address));
-    EXPECT_THAT(take_logs(),
-                ElementsAre(HasSubstr("is not released: it is registered")));
-    EXPECT_EQ(1, query(range.address, 10000).imported);
+    const uint64_t before = engine_hooks::counters().mappings;
+    {
+        imported_range range(fd, offset, 10000);
+        close(fd);
+        EXPECT_EQ(before + 1, engine_hooks::counters().mappings);
+        registration registered(md, static_cast<char *>(range.address) + 10,
+                                100);
+        EXPECT_EQ(UCS_OK, release(range.address));
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR, release(range.address));
+        EXPECT_FALSE(take_logs().empty());
+        EXPECT_EQ(before + 1, engine_hooks::counters().mappings);
+        range.address = nullptr;
+    }
+    EXPECT_EQ(before, engine_hooks::counters().mappings);
 }
 
 TEST_F(dmabuf, an_import_is_not_exported)

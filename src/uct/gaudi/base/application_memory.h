@@ -27,7 +27,6 @@ struct application_memory : device_memory {
     node_identity node;                    /**< its card, open */
     int fd = -1;                           /**< through which it was mapped */
     std::unique_ptr<device_backing> whole; /**< once its card is known */
-    bool unmapped   = false;               /**< only registrations keep it */
     bool was_shared = false; /**< others may have it imported until a little
                                   after they were told of its end */
 };

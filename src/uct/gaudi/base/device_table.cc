@@ -201,7 +201,7 @@ void device_table::close()
     {
         std::shared_lock<rw_spinlock> memory_guard(memory_lock_);
         allocations   = device_memory_.size() - of_application_;
-        registrations = host_memory_.size();
+        registrations = host_memory_.size() + gone_;
     }
     if (allocations + registrations > 0) {
         /* They refer to the cards, which therefore stay open. */
@@ -285,33 +285,48 @@ ucs_status_t device_table::allocate(card &owner, size_t length, bool quiet,
     return UCS_OK;
 }
 
-ucs_status_t device_table::free(device_memory *memory)
+void device_table::free(device_memory *memory)
 {
-    void *address       = reinterpret_cast<void *>(memory->start);
-    const size_t length = memory->end - memory->start;
-    unsigned registrations;
-
     {
         std::lock_guard<rw_spinlock> guard(memory_lock_);
-        registrations = memory->registrations;
-        if (registrations == 0) {
-            device_memory_.erase(*memory);
-        }
+        device_memory_.erase(*memory);
     }
-    if (registrations > 0) {
-        ucs_error("%s: device memory %p of %zu bytes is not freed: it is "
-                  "registered %u times",
-                  memory->owner->name().c_str(), address, length,
-                  registrations);
-        return UCS_ERR_BUSY;
-    }
-
     /* Before the address can be given out again. */
     announce_gone(memory->start, memory->end);
-    memory->owner->pool().release(*memory->block, memory->start, length,
-                                  memory->exported);
-    delete memory;
-    return UCS_OK;
+    end(*memory);
+}
+
+/* No address leads to it any more, but registrations may still refer to it. */
+void device_table::end(device_memory &memory)
+{
+    unsigned registrations;
+    {
+        std::lock_guard<rw_spinlock> guard(memory_lock_);
+        memory.gone   = true;
+        registrations = memory.registrations;
+        gone_ += (registrations > 0) ? 1 : 0;
+    }
+    if (registrations == 0) {
+        destroy(memory);
+    } else {
+        ucs_debug("gaudi: %lu bytes of device memory at %#lx are kept for %u "
+                  "registrations",
+                  memory.end - memory.start, memory.start, registrations);
+    }
+}
+
+void device_table::destroy(device_memory &memory)
+{
+    if (memory.of_application) {
+        delete static_cast<application_memory *>(&memory);
+        return;
+    }
+    if (!memory.is_imported()) {
+        memory.owner->pool().release(*memory.block, memory.start,
+                                     memory.end - memory.start,
+                                     memory.exported);
+    }
+    delete &memory;
 }
 
 host_memory *device_table::register_host(void *address, size_t length)
@@ -373,16 +388,14 @@ device_memory *device_table::register_device(const void *address, size_t length)
 
 void device_table::deregister_device(device_memory *memory)
 {
-    std::unique_ptr<application_memory> last;
+    bool last;
     {
         std::lock_guard<rw_spinlock> guard(memory_lock_);
-        --memory->registrations;
-        if (memory->of_application) {
-            auto *mapping = static_cast<application_memory *>(memory);
-            if (mapping->unmapped && (memory->registrations == 0)) {
-                last.reset(mapping);
-            }
-        }
+        last = (--memory->registrations == 0) && memory->gone;
+        gone_ -= last ? 1 : 0;
+    }
+    if (last) {
+        destroy(*memory);
     }
 }
 

@@ -120,12 +120,11 @@ public:
                                         device_memory *&memory_p);
 
     /**
-     * Free device memory. The card gets it back when the last dma-buf of it is
-     * closed, too.
-     *
-     * @return UCS_ERR_BUSY while it is registered; it is as before then.
+     * Free device memory: no address leads to it any more. The card gets it
+     * back when its last registration has ended, since caches of registrations
+     * let go of them a little later, and the last dma-buf of it is closed.
      */
-    [[nodiscard]] ucs_status_t free(device_memory *memory);
+    void free(device_memory *memory);
 
     /**
      * Register host memory, so that transfers find it by pointer.
@@ -214,10 +213,9 @@ public:
                                              void *&address_p);
 
     /**
-     * Undo an import.
+     * Undo an import. It is unmapped when its last registration has ended.
      *
-     * @return UCS_ERR_INVALID_ADDR for another address, UCS_ERR_BUSY while it
-     *         is registered; errors were logged.
+     * @return UCS_ERR_INVALID_ADDR for another address; logged.
      */
     [[nodiscard]] ucs_status_t release_import(const void *address);
 
@@ -319,7 +317,8 @@ private:
     void drop(std::unique_ptr<application_memory> memory, announcements &news);
     void drop_all(const application_registry::selection &which,
                   announcements &news, std::vector<uint64_t> *handles_p);
-    static void dispose(std::unique_ptr<application_memory> memory);
+    void end(device_memory &memory);
+    static void destroy(device_memory &memory);
     void announce(const announcements &news) const;
     void announce_gone(uint64_t start, uint64_t end) const;
 
@@ -344,6 +343,7 @@ private:
     interval_tree host_memory_;
     size_t of_application_ = 0; /* ranges in device_memory_ */
     size_t unseen_         = 0; /* cards with memory that was mapped unseen */
+    size_t gone_           = 0; /* memory that only registrations keep */
 
     application_registry application_;
 

@@ -95,7 +95,7 @@ void device_table::application_unmapped(
     std::unique_ptr<application_memory> memory, bool done)
 {
     if (done) {
-        dispose(std::move(memory));
+        end(*memory.release());
         return;
     }
     void *address       = reinterpret_cast<void *>(memory->start);
@@ -129,18 +129,7 @@ void device_table::drop(std::unique_ptr<application_memory> memory,
         (void)memory->whole->forget_peers();
     }
     news.gone.emplace_back(memory->start, memory->end);
-    dispose(std::move(memory));
-}
-
-/* Registrations refer to it until they end. */
-void device_table::dispose(std::unique_ptr<application_memory> memory)
-{
-    auto &table = device_table::instance();
-    std::lock_guard<rw_spinlock> guard(table.memory_lock_);
-    memory->unmapped = true;
-    if (memory->registrations > 0) {
-        (void)memory.release();
-    }
+    end(*memory.release());
 }
 
 } // namespace gaudi::base

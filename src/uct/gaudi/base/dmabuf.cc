@@ -144,9 +144,8 @@ ucs_status_t device_table::import_dmabuf(card &importer, int fd, size_t offset,
 
 ucs_status_t device_table::release_import(const void *address)
 {
-    const auto start       = reinterpret_cast<uintptr_t>(address);
-    device_memory *memory  = nullptr;
-    unsigned registrations = 0;
+    const auto start      = reinterpret_cast<uintptr_t>(address);
+    device_memory *memory = nullptr;
     if (is_device_address(address) && (start != UINT64_MAX)) {
         std::lock_guard<rw_spinlock> guard(memory_lock_);
         memory = static_cast<device_memory *>(
@@ -156,10 +155,7 @@ ucs_status_t device_table::release_import(const void *address)
             memory = nullptr;
         }
         if (memory != nullptr) {
-            registrations = memory->registrations;
-            if (registrations == 0) {
-                device_memory_.erase(*memory);
-            }
+            device_memory_.erase(*memory);
         }
     }
     if (memory == nullptr) {
@@ -167,14 +163,8 @@ ucs_status_t device_table::release_import(const void *address)
                   address);
         return UCS_ERR_INVALID_ADDR;
     }
-    if (registrations > 0) {
-        ucs_error("%s: imported memory %p is not released: it is registered %u "
-                  "times",
-                  memory->owner->name().c_str(), address, registrations);
-        return UCS_ERR_BUSY;
-    }
     announce_gone(start, memory->end);
-    delete memory; /* unmaps it */
+    end(*memory);
     return UCS_OK;
 }
 

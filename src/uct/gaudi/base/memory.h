@@ -26,6 +26,8 @@ struct device_memory : interval_node {
     std::atomic<unsigned> registrations{0}; /* mem_reg of it, not yet undone */
     std::atomic<bool> exported{false};      /* a dma-buf was made of it */
     bool of_application = false;            /* an application_memory */
+    bool gone           = false; /* only registrations keep it; the device
+                                    table's, under its lock */
 
     [[nodiscard]] bool is_imported() const { return import.va() != 0; }
 };

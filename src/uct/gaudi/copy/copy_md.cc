@@ -169,12 +169,11 @@ ucs_status_t mem_free(uct_md_h md, uct_mem_h memh) noexcept
         delete handle;
         return UCS_OK;
     }
-    ucs_status_t status =
-        base::guarded([&] { return table().free(handle->device); });
-    if (status == UCS_OK) {
+    return base::guarded([&] {
+        table().free(handle->device);
         delete handle;
-    }
-    return status;
+        return UCS_OK;
+    });
 }
 
 ucs_status_t mem_advise(uct_md_h md, uct_mem_h memh, void *address,

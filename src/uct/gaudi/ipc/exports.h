@@ -29,7 +29,7 @@ class exported_memory {
 public:
     /**
      * Register memory. Nothing is pinned, mapped or exported for it; device
-     * memory cannot be freed meanwhile.
+     * memory that is freed meanwhile stays until the registration ends.
      *
      * @param quiet     Log a failure as a diagnostic, not as an error.
      * @param memory_p  Filled on success; owned by the caller.

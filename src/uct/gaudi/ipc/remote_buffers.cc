@@ -438,7 +438,7 @@ void remote_buffers::make_room(leftovers &rest)
     }
 }
 
-void remote_buffers::forget(std::shared_ptr<remote_buffer> buffer)
+void remote_buffers::forget(std::shared_ptr<remote_buffer> &&buffer)
 {
     std::shared_ptr<remote_buffer> last; /* goes when the lock is free */
     std::lock_guard<std::mutex> guard(lock_);
