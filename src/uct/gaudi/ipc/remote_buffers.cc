@@ -354,7 +354,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
                       key.process.pid);
         }
         of.reset();
-        forget(std::move(found));
+        forget(found);
         return UCS_ERR_UNREACHABLE;
     }
     exporter_p = std::move(of);
@@ -438,7 +438,7 @@ void remote_buffers::make_room(leftovers &rest)
     }
 }
 
-void remote_buffers::forget(std::shared_ptr<remote_buffer> &&buffer)
+void remote_buffers::forget(const std::shared_ptr<remote_buffer> &buffer)
 {
     std::shared_ptr<remote_buffer> last; /* goes when the lock is free */
     std::lock_guard<std::mutex> guard(lock_);

@@ -182,7 +182,7 @@ public:
     void sweep_sometimes();
 
     /** A key lets go of a buffer. */
-    void forget(std::shared_ptr<remote_buffer> &&buffer);
+    void forget(const std::shared_ptr<remote_buffer> &buffer);
 
     [[nodiscard]] statistics numbers() const;
 

@@ -19,7 +19,7 @@ remote_key::~remote_key()
         own_page::instance()->give_hazard(hazard);
     }
     if (buffer_ != nullptr) {
-        remote_buffers::instance().forget(std::move(buffer_));
+        remote_buffers::instance().forget(buffer_);
     }
 }
 
