@@ -12,17 +12,22 @@ namespace gaudi::test {
 
 namespace {
 
+constexpr uint64_t results =
+    UCT_PERF_ATTR_FIELD_SEND_PRE_OVERHEAD |
+    UCT_PERF_ATTR_FIELD_SEND_POST_OVERHEAD | UCT_PERF_ATTR_FIELD_RECV_OVERHEAD |
+    UCT_PERF_ATTR_FIELD_BANDWIDTH | UCT_PERF_ATTR_FIELD_LATENCY |
+    UCT_PERF_ATTR_FIELD_MAX_INFLIGHT_EPS;
+
+constexpr uct_ep_operation_t puts_and_gets[] = {
+    UCT_EP_OP_PUT_SHORT, UCT_EP_OP_PUT_BCOPY, UCT_EP_OP_PUT_ZCOPY,
+    UCT_EP_OP_GET_SHORT, UCT_EP_OP_GET_BCOPY, UCT_EP_OP_GET_ZCOPY};
+
 class performance_model : public uct {
 protected:
     uct_perf_attr_t estimate(uct_ep_operation_t operation) const
     {
         uct_perf_attr_t attr{};
-        attr.field_mask =
-            UCT_PERF_ATTR_FIELD_OPERATION |
-            UCT_PERF_ATTR_FIELD_SEND_PRE_OVERHEAD |
-            UCT_PERF_ATTR_FIELD_SEND_POST_OVERHEAD |
-            UCT_PERF_ATTR_FIELD_RECV_OVERHEAD | UCT_PERF_ATTR_FIELD_BANDWIDTH |
-            UCT_PERF_ATTR_FIELD_LATENCY | UCT_PERF_ATTR_FIELD_MAX_INFLIGHT_EPS;
+        attr.field_mask    = UCT_PERF_ATTR_FIELD_OPERATION | results;
         attr.operation     = operation;
         attr.recv_overhead = 1;
         EXPECT_EQ(UCS_OK, uct_iface_estimate_perf(tl->iface, &attr));
@@ -34,6 +39,41 @@ protected:
         return estimate(operation).bandwidth.shared;
     }
 };
+
+/* The one of gaudi_ipc. */
+class ipc_performance_model : public performance_model {
+protected:
+    void SetUp() override
+    {
+        performance_model::SetUp();
+        of_copy = tl->attr;
+        tl.reset();
+        ASSERT_EQ(UCS_OK, open_md(ipc_md, {}, "gaudi_ipc"));
+        tl = std::make_unique<transport>(ipc_md);
+    }
+
+    void TearDown() override
+    {
+        tl.reset();
+        uct_md_close(ipc_md);
+        performance_model::TearDown();
+    }
+
+    void reopen(const transport::settings &changes)
+    {
+        tl.reset();
+        tl = std::make_unique<transport>(ipc_md, changes);
+    }
+
+    uct_iface_attr_t of_copy{};
+    uct_md_h ipc_md = nullptr;
+};
+
+double seconds_for(const uct_perf_attr_t &of, double bytes)
+{
+    return of.send_pre_overhead + of.latency.c + of.latency.m +
+           bytes / (of.bandwidth.shared + of.bandwidth.dedicated);
+}
 
 } // namespace
 
@@ -80,6 +120,82 @@ TEST_F(performance_model, capabilities_match_the_limits)
     EXPECT_EQ(65536u, cap.put.max_bcopy);
     EXPECT_EQ(SIZE_MAX, cap.put.max_zcopy);
     EXPECT_EQ(UINT_MAX, cap.put.max_short);
+}
+
+TEST_F(ipc_performance_model, puts_and_gets_share_the_link)
+{
+    EXPECT_NE(bandwidth(UCT_EP_OP_PUT_SHORT), bandwidth(UCT_EP_OP_GET_SHORT));
+    EXPECT_GT(bandwidth(UCT_EP_OP_PUT_ZCOPY), bandwidth(UCT_EP_OP_PUT_BCOPY));
+    EXPECT_GT(bandwidth(UCT_EP_OP_PUT_BCOPY), bandwidth(UCT_EP_OP_PUT_SHORT));
+    EXPECT_GT(bandwidth(UCT_EP_OP_GET_ZCOPY), bandwidth(UCT_EP_OP_GET_BCOPY));
+    EXPECT_GT(bandwidth(UCT_EP_OP_GET_BCOPY), bandwidth(UCT_EP_OP_GET_SHORT));
+    for (const uct_ep_operation_t operation : puts_and_gets) {
+        const uct_perf_attr_t attr = estimate(operation);
+        EXPECT_EQ(0, attr.bandwidth.dedicated);
+        EXPECT_LT(attr.bandwidth.shared, tl->attr.bandwidth.shared);
+        EXPECT_EQ(0, attr.recv_overhead) << "UCP asserts it";
+        EXPECT_EQ(SIZE_MAX, attr.max_inflight_eps);
+    }
+}
+
+/* Of a Gaudi2, which the emulator is: PCIe Gen4. */
+TEST_F(ipc_performance_model, the_link_is_the_one_of_the_generation)
+{
+    constexpr double gen4 = 25000.0 * (1 << 20);
+    EXPECT_DOUBLE_EQ(gen4, tl->attr.bandwidth.shared);
+    const double before = bandwidth(UCT_EP_OP_PUT_ZCOPY);
+    reopen({{"BW", "50000MBs"}});
+    EXPECT_DOUBLE_EQ(2 * gen4, tl->attr.bandwidth.shared);
+    EXPECT_DOUBLE_EQ(2 * before, bandwidth(UCT_EP_OP_PUT_ZCOPY));
+    reopen({{"BW", "auto"}});
+    EXPECT_DOUBLE_EQ(before, bandwidth(UCT_EP_OP_PUT_ZCOPY));
+}
+
+/* Two copies of the CPU and no card: soon there, but slow where there are many
+ * bytes. */
+TEST_F(ipc_performance_model, messages_are_for_few_bytes)
+{
+    const uct_perf_attr_t message = estimate(UCT_EP_OP_AM_BCOPY);
+    const uct_perf_attr_t put     = estimate(UCT_EP_OP_PUT_ZCOPY);
+    EXPECT_GT(message.recv_overhead, 0);
+    EXPECT_GT(message.send_pre_overhead, 0);
+    EXPECT_EQ(0, message.bandwidth.shared);
+    EXPECT_DOUBLE_EQ(message.bandwidth.dedicated,
+                     estimate(UCT_EP_OP_AM_SHORT).bandwidth.dedicated);
+    EXPECT_LT(seconds_for(message, 8), seconds_for(put, 8));
+    EXPECT_GT(seconds_for(message, 1 << 20), seconds_for(put, 1 << 20));
+}
+
+/* UCP compares latency and bandwidth of interfaces. */
+TEST_F(ipc_performance_model, the_interface_as_a_whole)
+{
+    uct_perf_attr_t attr{};
+    attr.field_mask = results;
+    ASSERT_EQ(UCS_OK, uct_iface_estimate_perf(tl->iface, &attr));
+    EXPECT_DOUBLE_EQ(tl->attr.bandwidth.shared, attr.bandwidth.shared);
+    EXPECT_DOUBLE_EQ(tl->attr.latency.c, attr.latency.c);
+
+    /* What is not asked for is left alone. */
+    uct_perf_attr_t untouched{};
+    untouched.bandwidth.shared = 7;
+    untouched.latency.c        = 7;
+    untouched.recv_overhead    = 7;
+    ASSERT_EQ(UCS_OK, uct_iface_estimate_perf(tl->iface, &untouched));
+    EXPECT_EQ(7, untouched.bandwidth.shared);
+    EXPECT_EQ(7, untouched.latency.c);
+    EXPECT_EQ(7, untouched.recv_overhead);
+}
+
+/* Both can serve the own process; the default put and get of UCP take the
+ * transport with less overhead and latency for one. */
+TEST_F(ipc_performance_model, gaudi_cpy_looks_faster_within_a_process)
+{
+    const auto cost = [](const uct_iface_attr_t &of) {
+        return of.overhead + of.latency.c;
+    };
+    EXPECT_LT(cost(of_copy), cost(tl->attr));
+    EXPECT_TRUE(of_copy.cap.flags & UCT_IFACE_FLAG_GET_SHORT);
+    EXPECT_TRUE(tl->attr.cap.flags & UCT_IFACE_FLAG_GET_SHORT);
 }
 
 } // namespace gaudi::test
