@@ -137,6 +137,24 @@ TEST_F(remote_buffers, lets_go_of_what_is_withdrawn)
     EXPECT_EQ(last_status, UCS_ERR_REJECTED);
 }
 
+/* Its owner tells: this process makes no progress, and uses no key. */
+TEST_F(remote_buffers, lets_go_of_what_is_withdrawn_without_being_asked)
+{
+    exporter_process other;
+    const exported_blocks blocks(other, 2);
+    unpacked a(blocks.keys[0]);
+    unpacked b(blocks.keys[1]);
+    EXPECT_EQ(cache().regions, 2u);
+    const uint64_t withdrawn = cache().withdrawn;
+    other.deregister(blocks.keys[0]);
+    other.free(blocks.addresses[0]);
+    EXPECT_TRUE(eventually([&] { return cache().regions == 1; }));
+    EXPECT_EQ(cache().withdrawn, withdrawn + 1);
+    EXPECT_EQ(byte_at(b, blocks.addresses[1]), 2);
+    EXPECT_EQ(byte_at(a, blocks.addresses[0]), -1);
+    EXPECT_EQ(last_status, UCS_ERR_REJECTED);
+}
+
 TEST_F(remote_buffers, lets_go_of_withdrawn_memory_when_its_user_is_done)
 {
     exporter_process other;
