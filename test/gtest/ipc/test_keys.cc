@@ -9,6 +9,8 @@
 #include <cstring>
 #include <thread>
 
+#include <sys/wait.h>
+
 namespace gaudi::test {
 
 namespace {
@@ -210,6 +212,33 @@ TEST_F(keys, work_where_the_kernel_forbids_pidfd_getfd)
     ipc::remote_process::refuse_pidfd_getfd(false);
     ASSERT_EQ(remote.status, UCS_OK);
     EXPECT_EQ(byte_at(remote, at), 0x43);
+}
+
+TEST_F(keys, wait_for_their_process_as_long_as_is_set)
+{
+    exporter_process other;
+    const uint64_t at = other.allocate(mebi, 0x44);
+    const auto key    = other.key(at, mebi);
+    ipc::remote_process::refuse_pidfd_getfd(true);
+    other.process.kill(SIGSTOP);
+    siginfo_t stopped;
+    ASSERT_EQ(0, waitid(P_PID, static_cast<id_t>(other.process.pid()), &stopped,
+                        WSTOPPED));
+    /* Longer than by default. How much longer depends on the machine. */
+    reopen({{"TIMEOUT", "1300ms"}});
+    const auto start = steady_clock::now();
+    EXPECT_EQ(unpacked(key).status, UCS_ERR_UNREACHABLE);
+    EXPECT_GE(seconds_since(start), 1.3);
+
+    /* It answers again, and within what is enough. */
+    reopen({{"TIMEOUT", "60s"}});
+    other.process.kill(SIGCONT);
+    unpacked remote(key);
+    ipc::remote_process::refuse_pidfd_getfd(false);
+    ASSERT_EQ(remote.status, UCS_OK);
+    EXPECT_EQ(byte_at(remote, at), 0x44);
+    remote.release();
+    reopen({});
 }
 
 GAUDI_CHILD(has_no_card)

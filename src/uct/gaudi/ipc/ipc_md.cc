@@ -17,6 +17,7 @@ namespace {
 struct md_config {
     uct_md_config_t super;
     remote_buffers::limits cache;
+    double timeout;
     double invalidate_timeout;
 };
 
@@ -32,6 +33,12 @@ ucs_config_field_t md_config_table[] = {
 
     {"CACHE_MAX_SIZE", "inf", "The same, in bytes.",
      offsetof(md_config, cache.max_bytes), UCS_CONFIG_TYPE_MEMUNITS},
+
+    {"TIMEOUT", "1s",
+     "How long another process may take to answer where it is asked for\n"
+     "files: where the kernel forbids to take them (pidfd_getfd), and when it\n"
+     "has closed them. At most an hour.",
+     offsetof(md_config, timeout), UCS_CONFIG_TYPE_TIME},
 
     {"INVALIDATE_TIMEOUT", "10s",
      "How long an invalidation of memory waits for another process that uses\n"
@@ -249,6 +256,7 @@ ucs_status_t md_open(uct_component_t *component, const char *,
             base::watch_forks();
         }
         domain->generation = base::process_generation();
+        remote_process::set_timeout(config->timeout);
         set_invalidation_timeout(config->invalidate_timeout);
         remote_buffers::instance().open(config->cache);
         *md_p = &domain.release()->super;
