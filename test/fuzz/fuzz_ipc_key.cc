@@ -132,6 +132,14 @@ void unpack(const wire_key &wire)
     }
     remote_key *key = gaudi::ipc::to_remote_key(rkey);
     require(!key->is_own());
+    if (key->is_gone()) { /* it names a process that there is none of */
+        require(key->check(wire.address, wire.length) ==
+                UCS_ERR_CONNECTION_RESET);
+        require(key->hold() == UCS_ERR_CONNECTION_RESET);
+        require(uct_gaudi_ipc_component.rkey_release(&uct_gaudi_ipc_component,
+                                                     rkey, handle) == UCS_OK);
+        return;
+    }
     require(key->check(wire.address, wire.length) == UCS_OK);
     require(key->check(wire.address - 1, wire.length) == UCS_ERR_INVALID_ADDR);
     require(key->check(wire.address, wire.length + 1) == UCS_ERR_INVALID_ADDR);

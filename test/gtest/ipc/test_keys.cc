@@ -23,6 +23,18 @@ double seconds_since(steady_clock::time_point start)
     return std::chrono::duration<double>(steady_clock::now() - start).count();
 }
 
+/* Unpacked, but good for nothing. */
+void expect_gone(const ipc::wire_key &key)
+{
+    unpacked remote(key);
+    ASSERT_EQ(remote.status, UCS_OK);
+    EXPECT_TRUE(remote->is_gone());
+    EXPECT_FALSE(remote->is_own());
+    EXPECT_EQ(remote->process(), key.process);
+    EXPECT_EQ(remote->check(key.address, 1), UCS_ERR_CONNECTION_RESET);
+    EXPECT_EQ(remote->hold(), UCS_ERR_CONNECTION_RESET);
+}
+
 TEST_F(keys, device_memory_of_another_process_is_read_by_the_own_card)
 {
     exporter_process other;
@@ -160,9 +172,9 @@ TEST_F(keys, of_a_dead_process_fail_soon)
     while ((remote->check(at, 1) == UCS_OK) && (seconds_since(start) < 5)) {}
     EXPECT_EQ(remote->check(at, 1), UCS_ERR_CONNECTION_RESET);
     EXPECT_EQ(remote_host->hold(), UCS_ERR_CONNECTION_RESET);
-    EXPECT_EQ(unpacked(device).status, UCS_ERR_UNREACHABLE);
-    EXPECT_EQ(unpacked(unused).status, UCS_ERR_UNREACHABLE);
-    EXPECT_EQ(unpacked(host).status, UCS_ERR_UNREACHABLE);
+    for (const auto &key : {device, unused, host}) {
+        expect_gone(key);
+    }
     EXPECT_LT(seconds_since(start), 2);
 
     EXPECT_EQ(cache().regions, 1u);
@@ -176,15 +188,21 @@ TEST_F(keys, of_a_dead_process_fail_soon)
     EXPECT_EQ(cache().processes, 0u);
 }
 
-TEST_F(keys, are_refused_when_the_exporter_closed_everything_and_died)
+TEST_F(keys, of_a_dead_process_that_nobody_knew_fail)
 {
-    auto other     = std::make_unique<exporter_process>();
-    const auto key = other->key(other->allocate(mebi, 3), mebi);
+    auto other        = std::make_unique<exporter_process>();
+    const auto device = other->key(other->allocate(mebi, 3), mebi);
+    const auto host   = other->key(other->allocate_host(mebi, 4), mebi);
     other->process.kill(SIGKILL);
     (void)other->process.wait();
-    const auto start = steady_clock::now();
-    EXPECT_EQ(unpacked(key).status, UCS_ERR_UNREACHABLE);
-    EXPECT_LT(seconds_since(start), 2);
+    expect_gone(device);
+    expect_gone(host);
+
+    /* Another process has its pid by now. */
+    auto earlier        = device;
+    earlier.process.pid = static_cast<uint32_t>(getppid());
+    expect_gone(earlier);
+    EXPECT_EQ(cache().processes, 0u);
 }
 
 TEST_F(keys, work_when_the_exporter_closes_its_dmabufs_behind_our_back)

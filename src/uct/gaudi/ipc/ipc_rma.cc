@@ -82,6 +82,9 @@ ucs_status_t find_remote(uct_ep_h ep, way which, const void *local,
                   state.peer->id().pid, key->process().pid);
         return UCS_ERR_INVALID_PARAM;
     }
+    if (ucs_unlikely(key->is_gone())) {
+        return UCS_ERR_CONNECTION_RESET;
+    }
     tell(ep, which, local, length, *key);
     remote.remote = key;
     return UCS_OK;

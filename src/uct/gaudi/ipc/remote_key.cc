@@ -23,6 +23,33 @@ remote_key::~remote_key()
     }
 }
 
+/* Open what a key of another process is for. */
+ucs_status_t remote_key::find(const wire_key &key,
+                              std::shared_ptr<exporter> &of_p,
+                              std::shared_ptr<remote_buffer> &buffer_p)
+{
+    auto &cache         = remote_buffers::instance();
+    ucs_status_t status = UCS_ERR_UNREACHABLE;
+    if (key.kind == key_kind::host) {
+        status = cache.find(key, of_p);
+        if ((status == UCS_OK) && !of_p->has_memory()) {
+            status = UCS_ERR_UNREACHABLE;
+        }
+    } else if (key.buffer_generation == 0) {
+        ucs_debug("gaudi_ipc: device memory of process %u cannot be exported",
+                  key.process.pid);
+    } else {
+        status = cache.find(key, of_p, buffer_p);
+    }
+    if ((status == UCS_OK) && (of_p->page().slot(key.slot) != key.generation)) {
+        ucs_debug("gaudi_ipc: process %u has ended the registration of a "
+                  "remote key",
+                  key.process.pid);
+        status = UCS_ERR_UNREACHABLE;
+    }
+    return status;
+}
+
 ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
 {
     wire_key key;
@@ -44,27 +71,15 @@ ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
 
     std::shared_ptr<exporter> of;
     std::shared_ptr<remote_buffer> opened;
-    auto &cache = remote_buffers::instance();
-    if (key.kind == key_kind::host) {
-        status = cache.find(key, of);
-        if ((status == UCS_OK) && !of->has_memory()) {
-            status = UCS_ERR_UNREACHABLE;
-        }
-    } else if (key.buffer_generation == 0) {
-        ucs_debug("gaudi_ipc: device memory of process %u cannot be exported",
-                  key.process.pid);
-        status = UCS_ERR_UNREACHABLE;
-    } else {
-        status = cache.find(key, of, opened);
+    status = find(key, of, opened);
+    if ((status == UCS_ERR_UNREACHABLE) &&
+        remote_process::has_ended(key.process)) {
+        key_p        = new remote_key(key);
+        key_p->gone_ = true;
+        return UCS_OK;
     }
     if (status != UCS_OK) {
         return status;
-    }
-    if (of->page().slot(key.slot) != key.generation) {
-        ucs_debug("gaudi_ipc: process %u has ended the registration of a "
-                  "remote key",
-                  key.process.pid);
-        return UCS_ERR_UNREACHABLE;
     }
     key_p          = new remote_key(key);
     key_p->of_     = std::move(of);
@@ -89,7 +104,7 @@ ucs_status_t remote_key::state() const
     if (generation_ != base::process_generation()) {
         return UCS_ERR_UNSUPPORTED;
     }
-    if (of_->is_dead()) {
+    if (gone_ || of_->is_dead()) {
         return UCS_ERR_CONNECTION_RESET;
     }
     if ((of_->page().slot(slot_) != key_generation_) ||

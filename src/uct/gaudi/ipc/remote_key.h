@@ -21,10 +21,16 @@ public:
     /**
      * Make a key of what was received.
      *
+     * One of a process that has ended is made, too, and can be used for
+     * nothing. UCP takes memory without a key for memory that has to be staged,
+     * asks its owner to send it in pieces, and UCP 1.13 ends the process with a
+     * failed assertion when it finds that owner dead.
+     *
      * @param buffer  sizeof(wire_key) bytes, of any alignment.
      * @param key_p   Filled on success; owned by the caller, see @ref drop.
      * @return UCS_ERR_UNREACHABLE when this process cannot use the memory, or
-     *         nobody can any more: why is said at debug level.
+     *         its owner lives and nobody can any more: why is said at debug
+     *         level.
      *         UCS_ERR_INVALID_PARAM for what is no key; logged.
      */
     [[nodiscard]] static ucs_status_t unpack(const void *buffer,
@@ -35,7 +41,11 @@ public:
 
     /** Memory of this process: an address is a pointer, and none of what
      *  remote_memory has may be called. */
-    [[nodiscard]] bool is_own() const { return of_ == nullptr; }
+    [[nodiscard]] bool is_own() const { return !gone_ && (of_ == nullptr); }
+
+    /** Its process had ended before it was unpacked: only process, drop, check
+     *  and hold may be called. */
+    [[nodiscard]] bool is_gone() const { return gone_; }
 
     /** Whose memory it is. */
     [[nodiscard]] const process_id &process() const { return process_; }
@@ -61,6 +71,9 @@ private:
     explicit remote_key(const wire_key &key);
     ~remote_key() override;
 
+    [[nodiscard]] static ucs_status_t find(const wire_key &key,
+                                           std::shared_ptr<exporter> &of_p,
+                                           std::shared_ptr<remote_buffer> &p);
     [[nodiscard]] ucs_status_t state() const;
     hazard_entry *make_hazard();
 
@@ -70,10 +83,11 @@ private:
     const uint64_t key_generation_;
     const uint32_t slot_;
     const unsigned generation_; /* of the process that unpacked it */
+    bool gone_ = false;
     std::atomic<uint32_t> references_{1};
     std::atomic<hazard_entry *> hazard_{nullptr}; /* from the first hold on */
-    std::shared_ptr<exporter> of_;                /* nullptr: this process */
-    std::shared_ptr<remote_buffer> buffer_;       /* nullptr: host memory */
+    std::shared_ptr<exporter> of_;          /* nullptr: this process, or gone */
+    std::shared_ptr<remote_buffer> buffer_; /* nullptr: host memory */
 };
 
 /** The key behind an rkey; nullptr for UCT_INVALID_RKEY. */

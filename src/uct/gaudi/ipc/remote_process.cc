@@ -2,6 +2,7 @@
 
 #include "uct/gaudi/base/process.h"
 #include "uct/gaudi/ipc/file_service.h"
+#include "uct/gaudi/ipc/unique_fd.h"
 
 #include <atomic>
 #include <cerrno>
@@ -10,6 +11,7 @@
 #include <mutex>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -112,6 +114,20 @@ ucs_status_t remote_process::open(const process_id &id,
     known     = fresh;
     process_p = std::move(fresh);
     return UCS_OK;
+}
+
+bool remote_process::has_ended(const process_id &id)
+{
+    const unique_fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, id.pid, 0)));
+    if (pidfd.get() < 0) {
+        return errno == ESRCH;
+    }
+    pollfd ended{pidfd.get(), POLLIN, 0};
+    if (poll(&ended, 1, 0) > 0) {
+        return true;
+    }
+    const uint64_t start_time = process_start_time(id.pid);
+    return (start_time != 0) && (start_time != id.start_time);
 }
 
 bool remote_process::is_self() const

@@ -27,6 +27,10 @@ public:
     [[nodiscard]] static ucs_status_t
     open(const process_id &id, std::shared_ptr<remote_process> &process_p);
 
+    /** Whether there is no such process any more, as far as the kernel lets us
+     *  know. A few system calls. */
+    [[nodiscard]] static bool has_ended(const process_id &id);
+
     ~remote_process();
     remote_process(const remote_process &)            = delete;
     remote_process &operator=(const remote_process &) = delete;
