@@ -7,86 +7,20 @@
  *
  * With "host" it uses host memory alone and asks for no card itself.
  */
-#include "gaudi_memory.h"
-#include "hlthunk_shim/emu/hlthunk_emu.h"
+#include "mpi_memory.h"
 
-#include <dlfcn.h>
 #include <mpi.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define MARGIN 61 /* around the message; also makes addresses odd */
 #define LARGEST ((4u << 20) + 3)
-#define CAPACITY (LARGEST + 2 * MARGIN)
 
 static const size_t sizes[] = {0,      1,      7,      64,       1000,
                                4096,   8191,   8192,   16385,    65536,
                                131073, 262144, 524289, 1u << 20, LARGEST};
 #define SIZE_COUNT (sizeof(sizes) / sizeof(sizes[0]))
-#define MAX_FDS 1024
 #define LIFE_SECONDS 100
-
-enum kind { host_memory, gaudi_memory, kinds };
-static const char *const names[] = {"host", "gaudi"};
-
-/* Memory of one kind. */
-struct memory {
-    enum kind kind;
-    char *message;
-    char *host;
-    struct gaudi_buffer device;
-};
-
-static char *image; /* what memory is written from, and read into */
-
-/* Bytes of messages that this rank received, and that its card moved in MPI
- * calls. By whether one side of the message was Gaudi memory. */
-struct traffic {
-    uint64_t received;
-    uint64_t moved;
-};
-static struct traffic traffic[kinds];
-
-typedef int (*get_counters_t)(int fd, struct hlthunk_emu_counters *counters);
-static get_counters_t get_counters; /* NULL without the emulator */
-
-static void die(const char *what)
-{
-    fprintf(stderr, "mpi_contents: %s\n", what);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-    abort();
-}
-
-static char pattern(size_t position, unsigned seed)
-{
-    return (char)(((position * 2654435761u) >> 9) + seed * 37);
-}
-
-/* Bytes that the engines of this process's software cards moved so far. */
-static uint64_t count_dma(void)
-{
-    struct hlthunk_emu_counters counters;
-    uint64_t sum = 0;
-    int fd;
-
-    for (fd = 0; (get_counters != NULL) && (fd < MAX_FDS); ++fd) {
-        if (get_counters(fd, &counters) == 0) {
-            sum += counters.host_to_device_bytes +
-                   counters.device_to_host_bytes +
-                   counters.device_to_device_bytes;
-        }
-    }
-    return sum;
-}
-
-/* Account for MPI calls. Bytes were received, 0 by a sender. */
-static void account(enum kind kind, size_t received, uint64_t dma_before)
-{
-    traffic[kind].received += received;
-    traffic[kind].moved += count_dma() - dma_before;
-}
 
 static void expect_count(const MPI_Status *status, size_t size)
 {
@@ -98,69 +32,10 @@ static void expect_count(const MPI_Status *status, size_t size)
     }
 }
 
-static void allocate(struct memory *memory, enum kind kind)
-{
-    memory->kind = kind;
-    memory->host = malloc(CAPACITY);
-    if ((memory->host == NULL) ||
-        ((kind == gaudi_memory) && gaudi_alloc(&memory->device, CAPACITY))) {
-        die("no memory");
-    }
-    memory->message = ((kind == gaudi_memory) ? (char *)memory->device.address
-                                              : memory->host) +
-                      MARGIN;
-}
-
-static void release(struct memory *memory)
-{
-    if (memory->kind == gaudi_memory) {
-        gaudi_free(&memory->device);
-    }
-    free(memory->host);
-}
-
 /* Fill everything with one pattern. */
-static void fill(struct memory *memory, size_t size, unsigned seed)
+static void fill_message(struct memory *memory, size_t size, unsigned seed)
 {
-    const size_t bytes = size + 2 * MARGIN;
-    char *to           = (memory->kind == gaudi_memory) ? image : memory->host;
-    size_t i;
-
-    for (i = 0; i < bytes; ++i) {
-        to[i] = pattern(i, seed);
-    }
-    if ((memory->kind == gaudi_memory) &&
-        gaudi_write(&memory->device, 0, image, bytes)) {
-        die("cannot write");
-    }
-}
-
-/* The message has one pattern, what is around it another. */
-static void expect(struct memory *memory, size_t size, unsigned seed,
-                   unsigned around, const char *what)
-{
-    const size_t bytes = size + 2 * MARGIN;
-    const char *from   = memory->host;
-    size_t i;
-
-    if (memory->kind == gaudi_memory) {
-        /* Nothing of what was written is left to be taken for what is read. */
-        for (i = 0; i < bytes; ++i) {
-            image[i] = (char)~pattern(i, seed);
-        }
-        if (gaudi_read(&memory->device, 0, image, bytes)) {
-            die("cannot read");
-        }
-        from = image;
-    }
-    for (i = 0; i < bytes; ++i) {
-        const int inside = (i >= MARGIN) && (i < MARGIN + size);
-        if (from[i] != pattern(i, inside ? seed : around)) {
-            fprintf(stderr, "%s of %zu bytes, %s memory: byte %zd is wrong\n",
-                    what, size, names[memory->kind], (ssize_t)(i - MARGIN));
-            die("contents differ");
-        }
-    }
+    fill(memory, 1, size, &seed, seed);
 }
 
 /* Rank `from` sends to rank `to`; both look. */
@@ -177,31 +52,31 @@ static void send_message(struct memory *source, struct memory *target, int rank,
     uint64_t before;
 
     if (rank == from) {
-        fill(source, size, seed);
+        fill_message(source, size, seed);
         before = count_dma();
         if (immediate) {
-            MPI_Isend(source->message, count, MPI_CHAR, to, 1, MPI_COMM_WORLD,
+            MPI_Isend(source->blocks, count, MPI_CHAR, to, 1, MPI_COMM_WORLD,
                       &request);
             MPI_Wait(&request, MPI_STATUS_IGNORE);
         } else {
-            MPI_Send(source->message, count, MPI_CHAR, to, 1, MPI_COMM_WORLD);
+            MPI_Send(source->blocks, count, MPI_CHAR, to, 1, MPI_COMM_WORLD);
         }
         account(kind, 0, before);
-        expect(source, size, seed, seed, what);
+        expect(source, 1, size, &seed, seed, what);
     } else if (rank == to) {
-        fill(target, size, seed + 1);
+        fill_message(target, size, seed + 1);
         before = count_dma();
         if (immediate) {
-            MPI_Irecv(target->message, count, MPI_CHAR, from, 1, MPI_COMM_WORLD,
+            MPI_Irecv(target->blocks, count, MPI_CHAR, from, 1, MPI_COMM_WORLD,
                       &request);
             MPI_Wait(&request, &status);
         } else {
-            MPI_Recv(target->message, count, MPI_CHAR, from, 1, MPI_COMM_WORLD,
+            MPI_Recv(target->blocks, count, MPI_CHAR, from, 1, MPI_COMM_WORLD,
                      &status);
         }
         account(kind, size, before);
         expect_count(&status, size);
-        expect(target, size, seed, seed + 1, what);
+        expect(target, 1, size, &seed, seed + 1, what);
     }
 }
 
@@ -209,37 +84,39 @@ static void send_message(struct memory *source, struct memory *target, int rank,
 static void exchange(struct memory *source, struct memory *target, int rank,
                      int ranks, size_t size, unsigned seed)
 {
-    const int right = (rank + 1) % ranks;
-    const int left  = (rank + ranks - 1) % ranks;
+    const int right     = (rank + 1) % ranks;
+    const int left      = (rank + ranks - 1) % ranks;
+    const unsigned sent = seed + (unsigned)left;
     const enum kind kind =
         (source->kind == gaudi_memory) ? gaudi_memory : target->kind;
     MPI_Request requests[2];
     MPI_Status statuses[2];
     uint64_t before;
 
-    fill(source, size, seed + (unsigned)rank);
-    fill(target, size, seed + 100);
+    fill_message(source, size, seed + (unsigned)rank);
+    fill_message(target, size, seed + 100);
     before = count_dma();
-    MPI_Irecv(target->message, (int)size, MPI_CHAR, left, 2, MPI_COMM_WORLD,
+    MPI_Irecv(target->blocks, (int)size, MPI_CHAR, left, 2, MPI_COMM_WORLD,
               &requests[0]);
-    MPI_Isend(source->message, (int)size, MPI_CHAR, right, 2, MPI_COMM_WORLD,
+    MPI_Isend(source->blocks, (int)size, MPI_CHAR, right, 2, MPI_COMM_WORLD,
               &requests[1]);
     MPI_Waitall(2, requests, statuses);
     account(kind, size, before);
     expect_count(&statuses[0], size);
-    expect(target, size, seed + (unsigned)left, seed + 100, "an exchange");
+    expect(target, 1, size, &sent, seed + 100, "an exchange");
 }
 
 static void broadcast(struct memory *memory, int rank, int root, size_t size,
                       unsigned seed)
 {
+    const unsigned around = (rank == root) ? seed : seed + 1;
     uint64_t before;
 
-    fill(memory, size, (rank == root) ? seed : seed + 1);
+    fill_message(memory, size, around);
     before = count_dma();
-    MPI_Bcast(memory->message, (int)size, MPI_CHAR, root, MPI_COMM_WORLD);
+    MPI_Bcast(memory->blocks, (int)size, MPI_CHAR, root, MPI_COMM_WORLD);
     account(memory->kind, (rank == root) ? 0 : size, before);
-    expect(memory, size, seed, (rank == root) ? seed : seed + 1, "MPI_Bcast");
+    expect(memory, 1, size, &seed, around, "MPI_Bcast");
 }
 
 /* Every kind of message, at every size. */
@@ -269,39 +146,11 @@ static void exchange_messages(struct memory *source, struct memory *target,
     }
 }
 
-/* Engines have moved what is in device memory, and nothing else. */
-static void report(int rank, int ranks)
-{
-    struct traffic total[kinds];
-    int counted = (get_counters != NULL);
-    int all_counted;
-
-    MPI_Reduce(traffic, total, 2 * kinds, MPI_UINT64_T, MPI_SUM, 0,
-               MPI_COMM_WORLD);
-    MPI_Reduce(&counted, &all_counted, 1, MPI_INT, MPI_MIN, 0, MPI_COMM_WORLD);
-    if (rank != 0) {
-        return;
-    }
-    if (all_counted) {
-        if (total[gaudi_memory].moved < total[gaudi_memory].received) {
-            die("the cards did not move what was sent");
-        }
-        if (total[host_memory].moved != 0) {
-            die("cards moved host messages");
-        }
-        printf("cards moved %s\n", (total[gaudi_memory].received > 0)
-                                       ? "all device messages"
-                                       : "nothing");
-    }
-    printf("all %d ranks have what was sent\n", ranks);
-}
-
 int main(int argc, char **argv)
 {
     struct memory source[kinds], target[kinds];
     int rank, ranks, with_cards;
     size_t i, kind_count;
-    void *emulator;
 
     if ((argc != 2) || (strcmp(argv[1], "gaudi") && strcmp(argv[1], "host"))) {
         fprintf(stderr, "usage: mpi_contents gaudi|host\n");
@@ -314,15 +163,10 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    image = malloc(CAPACITY);
-    if ((ranks < 2) || (image == NULL) || (with_cards && gaudi_open())) {
+    if (ranks < 2) {
         die("cannot start");
     }
-    emulator = dlopen("libhl-thunk.so", RTLD_NOW | RTLD_NOLOAD);
-    if (emulator != NULL) {
-        get_counters =
-            (get_counters_t)dlsym(emulator, "hlthunk_emu_get_counters");
-    }
+    start_memory(LARGEST, with_cards);
     for (i = 0; i < kind_count; ++i) {
         allocate(&source[i], (enum kind)i);
         allocate(&target[i], (enum kind)i);
@@ -334,14 +178,8 @@ int main(int argc, char **argv)
         release(&source[i]);
         release(&target[i]);
     }
-    free(image);
-    if (with_cards) {
-        gaudi_close();
-    }
-    report(rank, ranks);
-    if (emulator != NULL) {
-        dlclose(emulator);
-    }
+    end_memory();
+    report();
     MPI_Finalize();
     return 0;
 }

@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Values;
 
 /* A library, and jobs of it: mpiexec, its daemons and the ranks. */
@@ -40,8 +41,8 @@ protected:
         };
         if (mpi == "openmpi") {
             /* By itself it takes UCX for some networks only. */
-            add({"--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any",
-                 "--oversubscribe"});
+            add({"--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca",
+                 "opal_common_ucx_tls", "any", "--oversubscribe"});
             if (geteuid() == 0) {
                 add({"--allow-run-as-root"});
             }
@@ -132,6 +133,88 @@ std::string traffic_name(const ::testing::TestParamInfo<traffic_case> &test)
            (list.empty() ? "any" : list.substr(list.find(',') + 1));
 }
 
+/* Operations of a library on Gaudi memory, as mpi_collectives names them. */
+struct mpi_operations {
+    const char *mpi;
+    arguments served;  /* by UCX alone */
+    arguments touched; /* by the library, with the CPU: a part of its own that
+                          stays where it is, or what it computes */
+};
+
+arguments joined(arguments first, const arguments &second)
+{
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
+}
+
+const arguments &served_by_both()
+{
+    static const arguments names{"allgather_in_place",
+                                 "iallgather_in_place",
+                                 "alltoallv_others",
+                                 "ialltoallv_others",
+                                 "neighbor_allgather",
+                                 "neighbor_alltoall",
+                                 "bcast",
+                                 "ibcast",
+                                 "put_fence",
+                                 "put_lock",
+                                 "put_post",
+                                 "get_fence",
+                                 "get_lock",
+                                 "get_post"};
+    return names;
+}
+
+const mpi_operations &operations_of(const std::string &mpi)
+{
+    static const mpi_operations all[] = {
+        {"mpich",
+         joined(served_by_both(), {"alltoallv"}),
+         {"allgather", "alltoall", "alltoall_in_place", "allreduce", "put_own",
+          "accumulate"}},
+        {"openmpi",
+         joined(served_by_both(), {"put_own"}),
+         {"allgather", "alltoall", "alltoall_in_place", "alltoallv",
+          "allreduce", "accumulate"}}};
+    return (mpi == all[0].mpi) ? all[0] : all[1];
+}
+
+/* Library, ranks. */
+using collectives_case = std::tuple<const char *, const char *>;
+
+class mpi_collectives : public mpi_jobs,
+                        public ::testing::WithParamInterface<collectives_case> {
+protected:
+    [[nodiscard]] process_result collectives(const char *memory,
+                                             const arguments &operations)
+    {
+        const auto &[mpi, ranks] = GetParam();
+        const arguments program{built(GAUDI_TOOLS_DIR, "mpi_collectives", mpi),
+                                memory, scratch()};
+        return run(
+            mpiexec(mpi, ranks, under_launcher(joined(program, operations))),
+            job_options({{"UCX_TLS", "gaudi_copy,gaudi_ipc"},
+
+                         {"UCX_HANDLE_ERRORS", "none"}}));
+    }
+
+    static std::string last_line()
+    {
+        return std::string("all ") + std::get<1>(GetParam()) +
+               " ranks have what was sent\n";
+    }
+};
+
+using mpi_limits = mpi_collectives;
+
+std::string
+collectives_name(const ::testing::TestParamInfo<collectives_case> &test)
+{
+    const auto &[mpi, ranks] = test.param;
+    return std::string(mpi) + "_" + ranks + "_ranks";
+}
+
 /* Library, how the last rank ends. */
 using end_case = std::tuple<std::string, std::string>;
 
@@ -203,6 +286,49 @@ INSTANTIATE_TEST_SUITE_P(of_debian, mpi_ipc_traffic,
                                             Values("2", "4", "8"),
                                             Values("gaudi_copy,gaudi_ipc")),
                          traffic_name);
+
+TEST_P(mpi_collectives, bring_what_was_sent)
+{
+    const mpi_operations &all   = operations_of(std::get<0>(GetParam()));
+    const process_result device = collectives("gaudi", all.served);
+    EXPECT_TRUE(is_quiet_success(device));
+    EXPECT_EQ("cards moved all device messages\n" + last_line(), device.output);
+    expect_nothing_is_left();
+    expect_empty_scratch();
+}
+
+INSTANTIATE_TEST_SUITE_P(of_debian, mpi_collectives,
+                         ::testing::Combine(Values("mpich", "openmpi"),
+                                            Values("2", "4", "8")),
+                         collectives_name);
+
+/* These libraries know nothing of cards. What they do without UCX, they do with
+ * the CPU, which cannot reach a card's memory. */
+TEST_P(mpi_limits, are_where_the_library_itself_touches_memory)
+{
+    const mpi_operations &all = operations_of(std::get<0>(GetParam()));
+    const process_result host = collectives("host", all.touched);
+    EXPECT_TRUE(is_quiet_success(host));
+    EXPECT_EQ("cards moved nothing\n" + last_line(), host.output);
+
+    for (const std::string &operation : all.touched) {
+        const process_result device = collectives("gaudi", {operation});
+        EXPECT_GT(device.exit_code, 0) << operation << device.output;
+        EXPECT_THAT(device.output, Not(HasSubstr("contents differ")));
+        unsigned count = 0;
+        for (const char *rank : {"0", "1"}) {
+            count += std::filesystem::remove(scratch() + "touched." + rank);
+        }
+        EXPECT_GT(count, 0u) << operation << ": " << device.output;
+    }
+    expect_nothing_is_left();
+    expect_empty_scratch();
+}
+
+INSTANTIATE_TEST_SUITE_P(of_debian, mpi_limits,
+                         ::testing::Combine(Values("mpich", "openmpi"),
+                                            Values("2")),
+                         collectives_name);
 
 TEST_P(mpi_library, contents_arrive_with_the_new_protocols)
 {
