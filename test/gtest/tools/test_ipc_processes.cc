@@ -192,6 +192,41 @@ TEST_P(ipc_processes, of_another_process_namespace_are_left_to_tcp)
     }
 }
 
+TEST_P(ipc_processes, of_another_user_namespace_are_left_to_tcp)
+{
+    const peers_result result =
+        run_peers({traffic(*GetParam() == 'y'),
+                   {"few", "info"},
+                   variables(ipc_and_tcp),
+                   {},
+                   {},
+                   {"unshare", "--user", "--map-root-user", "--"}});
+    expect_all_sent(result);
+    for (const process_result &side : {result.client, result.server}) {
+        EXPECT_THAT(lanes(side), Contains(HasSubstr("tcp/")));
+        EXPECT_THAT(lanes(side), Not(Contains(HasSubstr("gaudi_ipc"))));
+    }
+}
+
+/* The client has fewer rights than the server, which it then may not look
+ * into: the kernel refuses it the server's files and host memory. */
+TEST_P(ipc_processes, reach_device_memory_without_the_right_to_look)
+{
+    ASSERT_EQ(0u, geteuid()) << "only root has rights to do without";
+    const peers_result result =
+        run_peers({"tag,am,stream",
+                   {"few", "info"},
+                   variables(ipc),
+                   {},
+                   {},
+                   {},
+                   {"setpriv", "--bounding-set", "-sys_ptrace", "--"}});
+    expect_all_sent(result);
+    for (const process_result &side : {result.client, result.server}) {
+        EXPECT_THAT(lanes(side), Contains(HasSubstr("gaudi_ipc")));
+    }
+}
+
 TEST_P(ipc_processes, without_a_common_transport_are_told_so)
 {
     const peers_result result =
