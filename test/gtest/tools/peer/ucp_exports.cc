@@ -20,6 +20,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 
 #include <unistd.h>
 
@@ -114,7 +115,9 @@ void wait_for_letter(worker &of, const channel &socket)
 {
     char letter = 0;
     while (!socket.try_receive(letter)) {
-        static_cast<void>(of.progress());
+        if (!of.progress()) {
+            std::this_thread::yield();
+        }
     }
 }
 
