@@ -6,6 +6,7 @@ namespace gaudi::test {
 
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /* See peer/ucp_own_worker.cc. */
@@ -33,7 +34,7 @@ std::vector<own_worker_case> make_cases()
 {
     std::vector<own_worker_case> result;
     for (const char *proto : {"n", "y"}) {
-        for (const char *tls : {"sm", "tcp", "self", ""}) {
+        for (const char *tls : {"sm", "tcp", "self", "gaudi_ipc", ""}) {
             /* Each of these would move host memory of the own process, too. */
             result.push_back({"worker", "rma", tls, proto});
         }
@@ -73,6 +74,54 @@ TEST_P(own_worker, gets_bytes_unchanged_and_nothing_else)
     EXPECT_TRUE(is_quiet_success(result));
     EXPECT_THAT(result.output, HasSubstr("all there"));
 }
+
+/* Both transports reach the own process and could put and get there. */
+class own_process : public tools,
+                    public ::testing::WithParamInterface<const char *> {
+protected:
+    /* Of the endpoint whose title ends so. */
+    static std::vector<std::string> lanes(const std::string &output,
+                                          const std::string &title)
+    {
+        const size_t begin = output.find("# UCP endpoint " + title + "\n");
+        EXPECT_NE(std::string::npos, begin) << output;
+        std::vector<std::string> found;
+        for (const std::string &line : lines_with(
+                 output.substr(std::min(begin, output.size())), "lane[")) {
+            /* They are numbered from 0 for each endpoint. */
+            if (!found.empty() && (line.find("lane[0]") != std::string::npos)) {
+                break;
+            }
+            found.push_back(line);
+        }
+        return found;
+    }
+};
+
+TEST_P(own_process, is_served_by_gaudi_cpy_and_gets_messages_by_gaudi_ipc)
+{
+    const process_result result = run(
+        under_launcher({GAUDI_TOOLS_DIR "/ucp_own_worker", "worker", "rma"}),
+        with({{"UCX_PROTO_ENABLE", GetParam()},
+              {"UCX_TLS", "gaudi_copy,gaudi_ipc"}}));
+    EXPECT_TRUE(is_quiet_success(result));
+    const std::vector<std::string> own = lanes(result.output, "");
+    ASSERT_EQ(2u, own.size());
+    EXPECT_THAT(own[0], AllOf(HasSubstr("gaudi_cpy/"), HasSubstr("rma_bw#0")));
+    EXPECT_THAT(own[1], AllOf(HasSubstr("gaudi_ipc/"), HasSubstr(" am ")));
+
+    /* UCP's private one, by which it packs and unpacks device memory. */
+    const std::vector<std::string> of_type =
+        lanes(result.output, "for Intel Gaudi device memory");
+    ASSERT_FALSE(of_type.empty());
+    EXPECT_THAT(of_type[0],
+                AllOf(HasSubstr("gaudi_cpy/"), HasSubstr("rma_bw#0")));
+}
+
+INSTANTIATE_TEST_SUITE_P(with, own_process, ::testing::Values("n", "y"),
+                         [](const auto &test) {
+                             return std::string("proto_") + test.param;
+                         });
 
 /* Between two cards of the process: directly, and through the host. */
 class two_cards : public tools,

@@ -6,7 +6,8 @@
  *
  * From a worker to itself, to another worker of its context, or to one of
  * another context. TRAFFIC is "tag", "pieces", "am", "stream" or "rma". The
- * target's device memory can be on the second card of the process.
+ * target's device memory can be on the second card of the process. Prints what
+ * UCP says of the endpoint and of the worker.
  */
 #include "gtest/tools/peer/cases.h"
 #include "gtest/tools/peer/check.h"
@@ -155,6 +156,8 @@ int main(int argc, char **argv)
                                  targets};
         run(both, argv[2]);
         set_case("the end");
+        ucp_ep_print_info(active.ep(), stdout);
+        ucp_worker_print_info(first_worker.get(), stdout);
         both.finish(active.close());
         if (passive) {
             both.finish(passive->close());
