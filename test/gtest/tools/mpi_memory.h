@@ -8,7 +8,7 @@
 #ifndef MPI_MEMORY_H
 #define MPI_MEMORY_H
 
-#include "gaudi_memory.h"
+#include "../../../examples/gaudi_memory.h"
 
 #include <stddef.h>
 #include <stdint.h>
