@@ -20,10 +20,10 @@ constexpr uint64_t inline_bytes = 16384;
 /* Copied at a time otherwise: long enough to hide the bookkeeping, short enough
  * that a poll stays a poll. */
 constexpr uint64_t slice_bytes = 524288;
-/* A copy from this size on goes past the caches, */
-constexpr uint64_t large_bytes = 16 << 20;
-/* and so do those that go on where others of so many bytes have ended. */
-constexpr uint64_t large_run_bytes = 8 << 20;
+/* A copy from this size on is large, */
+constexpr uint64_t large_bytes = 4 << 20;
+/* and so are those that go on where others of so many bytes have ended. */
+constexpr uint64_t large_run_bytes = 2 << 20;
 /* Longest time for which the kernel's timeout argument is honoured: the driver
  * keeps 32 bits of microseconds. */
 constexpr uint64_t max_timeout_us = UINT32_MAX;
@@ -117,20 +117,23 @@ int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
     }
 
     const auto *chunks = static_cast<const hl_cs_chunk *>(in.chunks_execute);
+    slot_of(seq).parts = in.num_chunks_execute;
+    ++counters_.jobs;
+    seq_p = seq;
     for (uint32_t i = 0; i < in.num_chunks_execute; ++i) {
         const uint32_t queue = chunks[i].queue_index;
-        if (queues_[queue].empty()) {
-            active_.push_back(queue);
-        }
         part added{};
         added.seq   = seq;
         added.queue = queue;
         added.upper = {chunks[i].cb_handle, chunks[i].cb_size, 0};
+        if (queues_[queue].empty()) {
+            if ((in.num_chunks_execute == 1) && run_unqueued(added)) {
+                return 0;
+            }
+            active_.push_back(queue);
+        }
         queues_[queue].push_back(added);
     }
-    slot_of(seq).parts = in.num_chunks_execute;
-    ++counters_.jobs;
-    seq_p = seq;
     run_inline();
     return 0;
 }
@@ -160,21 +163,20 @@ void queue_manager::fault(const part &current, const char *format, ...)
     }
 }
 
-/* Read a packet where the stream stands. */
-bool queue_manager::fetch(part &current, packet_stream &stream, void *packet,
-                          uint32_t size)
+/* Read a packet where the stream stands; `rest` is its mapped part from there.
+ */
+bool queue_manager::fetch(part &current, const packet_stream &stream,
+                          const translation &rest, void *packet, uint32_t size)
 {
-    translation where{};
     if (stream.size - stream.next < size) {
         fault(current, "a packet of %u bytes overruns the buffer", size);
         return false;
     }
-    if (!table_.translate(stream.va + stream.next, size, where) ||
-        (where.size < size)) {
+    if (rest.size < size) {
         fault(current, "the command buffer is not mapped");
         return false;
     }
-    std::memcpy(packet, where.address, size);
+    std::memcpy(packet, rest.address, size);
     return true;
 }
 
@@ -183,9 +185,15 @@ void queue_manager::decode(part &current, packet_stream &stream)
 {
     const engine_kind engine = engine_of(current.queue);
     const bool upper         = (&stream == &current.upper);
+    translation rest{};
     uint32_t header[2];
 
-    if (!fetch(current, stream, header, sizeof(header))) {
+    if (!table_.translate(stream.va + stream.next, stream.size - stream.next,
+                          rest)) {
+        fault(current, "the command buffer is not mapped");
+        return;
+    }
+    if (!fetch(current, stream, rest, header, sizeof(header))) {
         return;
     }
     const uint32_t opcode =
@@ -197,7 +205,7 @@ void queue_manager::decode(part &current, packet_stream &stream)
         break;
     case shim::packet_lin_dma: {
         shim::lin_dma packet;
-        if (!fetch(current, stream, &packet, sizeof(packet))) {
+        if (!fetch(current, stream, rest, &packet, sizeof(packet))) {
             return;
         }
         if (engine == engine_kind::none) {
@@ -236,7 +244,7 @@ void queue_manager::decode(part &current, packet_stream &stream)
     }
     case shim::packet_cp_dma: {
         shim::cp_dma packet;
-        if (!fetch(current, stream, &packet, sizeof(packet))) {
+        if (!fetch(current, stream, rest, &packet, sizeof(packet))) {
             return;
         }
         if ((engine != engine_kind::edma) || !upper) {
@@ -311,15 +319,9 @@ bool queue_manager::prepare(part &current, uint64_t max_bytes, slice &work)
 
 /* --- execution ------------------------------------------------------------ */
 
-void queue_manager::end_part(uint32_t queue)
+/* One command buffer less for a job. */
+void queue_manager::end_part_of(job &owner)
 {
-    auto &parts = queues_[queue];
-    job &owner  = slot_of(parts.front().seq);
-
-    parts.pop_front();
-    if (parts.empty()) {
-        active_.erase(std::find(active_.begin(), active_.end(), queue));
-    }
     if (--owner.parts > 0) {
         return;
     }
@@ -329,6 +331,44 @@ void queue_manager::end_part(uint32_t queue)
     if (waiters_ > 0) {
         changed_.notify_all();
     }
+}
+
+/* The first part of a queue has ended. */
+void queue_manager::end_part(uint32_t queue)
+{
+    auto &parts = queues_[queue];
+    job &owner  = slot_of(parts.front().seq);
+
+    parts.pop_front();
+    if (parts.empty()) {
+        active_.erase(std::find(active_.begin(), active_.end(), queue));
+    }
+    end_part_of(owner);
+}
+
+/* Run a job of one command buffer that has its queue to itself, without ever
+ * entering it there. False when it is not short: then it has to be queued as it
+ * is now. */
+bool queue_manager::run_unqueued(part &only)
+{
+    slice work{};
+    uint64_t budget = inline_bytes;
+
+    if (paused_) {
+        return false;
+    }
+    while (advance(only) != step::ended) {
+        if (only.unclaimed > budget) {
+            return false;
+        }
+        if (prepare(only, budget, work)) {
+            copy_bytes(work.dst, work.src, work.size, work.large);
+            budget -= work.size;
+            count_copy(only, work);
+        }
+    }
+    end_part_of(slot_of(only.seq));
+    return true;
 }
 
 /* Find work. `whole`: only a copy that fits into max_bytes as a whole. */
@@ -366,7 +406,8 @@ queue_manager::part *queue_manager::claim(uint64_t max_bytes, bool whole,
     return nullptr;
 }
 
-void queue_manager::finish(part &current, const slice &work)
+/* Bytes of a part are where they belong. */
+void queue_manager::count_copy(part &current, const slice &work)
 {
     const bool from_host = (work.from == memory_kind::host);
     const bool to_host   = (work.to == memory_kind::host);
@@ -377,6 +418,11 @@ void queue_manager::finish(part &current, const slice &work)
                                           : counters_.device_to_device_bytes);
     counter += work.size;
     current.claimed -= work.size;
+}
+
+void queue_manager::finish(part &current, const slice &work)
+{
+    count_copy(current, work);
     if ((current.claimed == 0) && (current.unclaimed == 0)) {
         const uint32_t queue = current.queue;
         if (advance(current) == step::ended) {

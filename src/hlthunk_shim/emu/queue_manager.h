@@ -99,7 +99,7 @@ private:
         uint64_t dst       = 0;
         uint64_t unclaimed = 0;     /* bytes that nobody copies yet */
         uint64_t claimed   = 0;     /* bytes being copied */
-        bool large         = false; /* the copy is larger than caches are */
+        bool large         = false; /* see copy_bytes */
     };
 
     /* Copies of a queue that followed each other without a gap. */
@@ -133,14 +133,17 @@ private:
     bool in_command_buffer_range(uint64_t va, uint64_t size) const;
     part *claim(uint64_t max_bytes, bool whole, slice &work);
     step advance(part &current);
-    bool fetch(part &current, packet_stream &stream, void *packet,
-               uint32_t size);
+    bool fetch(part &current, const packet_stream &stream,
+               const translation &rest, void *packet, uint32_t size);
     void decode(part &current, packet_stream &stream);
     bool prepare(part &current, uint64_t max_bytes, slice &work);
     [[gnu::format(printf, 3, 4)]] void fault(const part &current,
                                              const char *format, ...);
+    void count_copy(part &current, const slice &work);
     void finish(part &current, const slice &work);
+    void end_part_of(job &owner);
     void end_part(uint32_t queue);
+    bool run_unqueued(part &only);
     void run_inline();
     void sleep(card_lock &lock, clock::time_point deadline);
 
