@@ -10,7 +10,8 @@ namespace gaudi::emu {
 /**
  * Copy memory for a LIN_DMA packet.
  *
- * @param large  The packet moves more than caches hold; this is a part of it.
+ * @param large  This is part of a copy of more than the caches of a core hold.
+ *               Ranges that overlap are copied right only where it is not.
  */
 void copy_bytes(char *dst, const char *src, size_t size, bool large);
 
