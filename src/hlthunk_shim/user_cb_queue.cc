@@ -56,6 +56,22 @@ user_cb_queue::user_cb_queue(device &dev, dma_direction direction,
     chunks_.reserve(options.depth);
 }
 
+void user_cb_queue::prepare_ring()
+{
+    ring_chunks_.resize(jobs_.size());
+    for (size_t i = 0; i < ring_chunks_.size(); ++i) {
+        const uint64_t va    = ring_.va() + i * buffer_bytes;
+        hl_cs_chunk &chunk   = ring_chunks_[i];
+        chunk.queue_index    = queue_index_;
+        chunk.cs_chunk_flags = chunk_flag_user_cb;
+        chunk.cb_handle      = va + upper_bytes;
+        if (direction_ == dma_direction::device_to_device) {
+            chunk.cb_handle = va;
+            chunk.cb_size   = sizeof(cp_dma);
+        }
+    }
+}
+
 int user_cb_queue::create(device &dev, dma_direction direction,
                           const dma_queue_options &options,
                           std::unique_ptr<dma_queue> &queue_p)
@@ -72,6 +88,7 @@ int user_cb_queue::create(device &dev, dma_direction direction,
     int ret =
         pinned_buffer::create(dev, options.depth * buffer_bytes, queue->ring_);
     if (ret == 0) {
+        queue->prepare_ring();
         queue_p = std::move(queue);
     }
     return ret;
@@ -94,39 +111,41 @@ user_cb_queue::~user_cb_queue()
     }
 }
 
-hl_cs_chunk user_cb_queue::fill_buffer(uint64_t &dst, uint64_t &src,
-                                       uint64_t &length)
+/* Write as much of a copy as fits into the next command buffer. */
+hl_cs_chunk &user_cb_queue::fill_buffer(uint64_t &dst, uint64_t &src,
+                                        uint64_t &length)
 {
-    const size_t offset = (buffer_++ & (jobs_.size() - 1)) * buffer_bytes;
-    char *upper         = ring_.data() + offset;
-    const uint64_t va   = ring_.va() + offset;
-
-    auto *packets        = reinterpret_cast<lin_dma *>(upper + upper_bytes);
-    const size_t count   = build_lin_dma(packets, packets_capacity,
-                                         max_packet_bytes_, dst, src, length);
-    const uint32_t bytes = static_cast<uint32_t>(count * sizeof(lin_dma));
-    hl_cs_chunk chunk    = {};
-    chunk.queue_index    = queue_index_;
-    chunk.cs_chunk_flags = chunk_flag_user_cb;
+    const size_t slot = buffer_++ & (jobs_.size() - 1);
+    char *upper       = ring_.data() + slot * buffer_bytes;
+    auto *packets     = reinterpret_cast<lin_dma *>(upper + upper_bytes);
+    const auto bytes  = static_cast<uint32_t>(
+        sizeof(lin_dma) * build_lin_dma(packets, packets_capacity,
+                                         max_packet_bytes_, dst, src, length));
+    hl_cs_chunk &chunk = ring_chunks_[slot];
     if (direction_ == dma_direction::device_to_device) {
         *reinterpret_cast<cp_dma *>(upper) =
-            make_cp_dma(va + upper_bytes, bytes);
-        chunk.cb_handle = va;
-        chunk.cb_size   = sizeof(cp_dma);
+            make_cp_dma(chunk.cb_handle + upper_bytes, bytes);
     } else {
-        chunk.cb_handle = va + upper_bytes;
-        chunk.cb_size   = bytes;
+        chunk.cb_size = bytes;
     }
     return chunk;
+}
+
+/* Command buffers that a copy takes. */
+uint64_t user_cb_queue::count_buffers(uint64_t length) const
+{
+    if (length <= max_packet_bytes_) {
+        return (length > 0) ? 1 : 0; /* most copies; divisions take longer */
+    }
+    const uint64_t packets =
+        length / max_packet_bytes_ + (length % max_packet_bytes_ != 0);
+    return (packets + packets_capacity - 1) / packets_capacity;
 }
 
 int user_cb_queue::submit(uint64_t dst, uint64_t src, uint64_t length,
                           void *cookie, uint64_t &id_p)
 {
-    const uint64_t packets =
-        length / max_packet_bytes_ + (length % max_packet_bytes_ != 0);
-    const uint64_t buffers =
-        (packets + packets_capacity - 1) / packets_capacity;
+    const uint64_t buffers = count_buffers(length);
     if (buffers > jobs_.size()) {
         return -EMSGSIZE;
     }
@@ -138,12 +157,16 @@ int user_cb_queue::submit(uint64_t dst, uint64_t src, uint64_t length,
     uint64_t seq = 0;
     if (buffers > 0) {
         const uint64_t first_buffer = buffer_;
-        chunks_.clear();
-        while (length > 0) {
-            chunks_.push_back(fill_buffer(dst, src, length));
+        hl_cs_chunk *chunks         = &fill_buffer(dst, src, length);
+        if (buffers > 1) {
+            chunks_.assign(1, *chunks);
+            while (length > 0) {
+                chunks_.push_back(fill_buffer(dst, src, length));
+            }
+            chunks = chunks_.data();
         }
-        int ret = dev_.submit(chunks_.data(),
-                              static_cast<uint32_t>(chunks_.size()), seq);
+        const int ret =
+            dev_.submit(chunks, static_cast<uint32_t>(buffers), seq);
         if (ret != 0) {
             buffer_ = first_buffer;
             return ret;

@@ -49,16 +49,19 @@ private:
     job &at(uint64_t id) { return jobs_[id & (jobs_.size() - 1)]; }
     const job &at(uint64_t id) const { return jobs_[id & (jobs_.size() - 1)]; }
     bool reap(uint32_t timeout_us);
-    hl_cs_chunk fill_buffer(uint64_t &dst, uint64_t &src, uint64_t &length);
+    void prepare_ring();
+    hl_cs_chunk &fill_buffer(uint64_t &dst, uint64_t &src, uint64_t &length);
+    [[nodiscard]] uint64_t count_buffers(uint64_t length) const;
 
     device &dev_;
     const dma_direction direction_;
     const uint32_t queue_index_;
     const uint64_t max_packet_bytes_;
     pinned_buffer ring_;
-    std::vector<job> jobs_; /* ring; size is a power of two */
-    std::vector<hl_cs_chunk> chunks_;
-    uint64_t next_      = 0; /* id of the next job */
+    std::vector<job> jobs_;                /* ring; size is a power of two */
+    std::vector<hl_cs_chunk> ring_chunks_; /* one for each command buffer */
+    std::vector<hl_cs_chunk> chunks_;      /* of a copy that takes several */
+    uint64_t next_      = 0;               /* id of the next job */
     uint64_t reaped_    = 0; /* first job not known to have ended */
     uint64_t collected_ = 0; /* first job not yet handed to the caller */
     uint64_t buffer_    = 0; /* next command buffer, counted without wrap */
