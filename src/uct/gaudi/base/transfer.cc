@@ -268,28 +268,64 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
         copy_waiting();
     }
 
-    if ((dst.remote == nullptr) && (src.remote == nullptr) &&
-        !device_table::is_device_address(dst.address) &&
-        !device_table::is_device_address(src.address)) {
-        copy_host_bytes(dst.address, src.address, length);
-        return UCS_OK;
+    if ((dst.remote == nullptr) && (src.remote == nullptr)) {
+        const bool to_device   = device_table::is_device_address(dst.address);
+        const bool from_device = device_table::is_device_address(src.address);
+        if (!to_device && !from_device) {
+            copy_host_bytes(dst.address, src.address, length);
+            return UCS_OK;
+        }
+        if ((to_device != from_device) && (length <= staged_bytes)) {
+            transfer work;
+            dma_lane *lane = submit_short(
+                work, to_device, to_device ? dst.address : src.address,
+                to_device ? src.address : dst.address, length);
+            if (lane != nullptr) {
+                wait_for(work, *lane);
+                return work.status;
+            }
+        }
     }
+    return copy_planned(dst, src, length);
+}
 
+/* Wait for the job of a short copy. */
+void transfer_engine::wait_for(transfer &work, dma_lane &lane)
+{
+    while ((work.in_flight > 0) && (reap(*lane.queue) > 0)) {}
+    if (work.in_flight > 0) {
+        copy_cursor nothing_left;
+        nothing_left.lane = &lane;
+        finish_copy(work, nothing_left);
+    }
+}
+
+/* The copy of any two sides. */
+ucs_status_t transfer_engine::copy_planned(const side &dst, const side &src,
+                                           size_t length)
+{
+    transfer work;
     copy_cursor cursor;
-    status = plan(dst, src, length,
-                  (length > staged_bytes) ? host_side::find_registration
-                                          : host_side::stage,
-                  cursor);
+    ucs_status_t status =
+        plan(dst, src, length,
+             (length > staged_bytes) ? host_side::find_registration
+                                     : host_side::stage,
+             cursor);
     if (status != UCS_OK) {
         return status;
     }
-    transfer work;
     if (cursor.way == nullptr) {
         copy_by_kernel(work, cursor, length);
-        release(cursor);
-        return work.status;
+    } else {
+        finish_copy(work, cursor);
     }
+    release(cursor);
+    return work.status;
+}
 
+/* Submit the rest of a synchronous copy, and wait for all of it. */
+void transfer_engine::finish_copy(transfer &work, copy_cursor &cursor)
+{
     shim::dma_queue &queue = *cursor.lane->queue;
     shim::dma_queue *onward =
         (cursor.onward != nullptr) ? cursor.onward->queue : nullptr;
@@ -320,8 +356,6 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
             }
         }
     }
-    release(cursor);
-    return work.status;
 }
 
 ucs_status_t transfer_engine::start(flush_domain &domain, const side &dst,
@@ -380,7 +414,7 @@ ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
 
     /* How long it is, the callback says when there is a place for it. */
     copy_cursor cursor;
-    status = plan_chunk(dst, 0, cursor, cursor.dst);
+    status = plan_chunk(role::target, dst, 0, cursor);
     if (status != UCS_OK) {
         return status;
     }
@@ -447,7 +481,7 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
     }
 
     copy_cursor cursor;
-    status = plan_chunk(src, length, cursor, cursor.src);
+    status = plan_chunk(role::source, src, length, cursor);
     if (status != UCS_OK) {
         return status;
     }

@@ -248,6 +248,9 @@ private:
     [[nodiscard]] ucs_status_t check_owner() const;
     [[nodiscard]] ucs_status_t check_has_card(const char *what) const;
 
+    /* Which side of a copy memory is. */
+    enum role { target, source };
+
     /* What to do about host memory here: for few bytes a look-up costs more
      * than it can save. */
     enum class host_side { find_registration, stage };
@@ -264,11 +267,13 @@ private:
     ucs_status_t plan_remote_device(bool put, const side &there, void *here,
                                     size_t length, host_side host,
                                     copy_cursor &cursor);
-    ucs_status_t plan_chunk(const side &device, size_t length,
-                            copy_cursor &cursor, uint64_t &va);
+    ucs_status_t plan_chunk(role which, const side &device, size_t length,
+                            copy_cursor &cursor);
     [[nodiscard]] ucs_status_t check_packed(const side &device, size_t length);
-    [[nodiscard]] ucs_status_t find_local(void *address, size_t length,
-                                          host_side host,
+    const memory_location *find_again(role which, const void *address,
+                                      size_t length) const;
+    [[nodiscard]] ucs_status_t find_local(role which, void *address,
+                                          size_t length, host_side host,
                                           memory_location &where);
     static ucs_status_t hold_remote(const side &there, size_t length,
                                     copy_cursor &cursor);
@@ -289,6 +294,11 @@ private:
     bool has_operation();
     operation *new_operation(flush_domain *domain, kind what,
                              uct_completion_t *completion);
+    dma_lane *submit_short(transfer &owner, bool upload, const void *device,
+                           void *host, size_t length);
+    void wait_for(transfer &work, dma_lane &lane);
+    ucs_status_t copy_planned(const side &dst, const side &src, size_t length);
+    void finish_copy(transfer &work, copy_cursor &cursor);
     void begin(operation &op);
     void enqueue(operation &op);
     bool has_landed(uint64_t sequence);
@@ -317,7 +327,9 @@ private:
     const transfer_options options_;
     const unsigned generation_ = process_generation();
     card *home_                = nullptr;
-    memory_location last_found_; /* device memory, most likely the next, too */
+    device_table &table_       = device_table::instance();
+    memory_location last_found_[2];  /* by role: device memory, most likely the
+                                        next, too */
     std::unique_ptr<char[]> bounce_; /* bcopy from and to host memory of other
                                         processes */
     std::unique_ptr<wakeup_event> event_; /* made when it is asked for */

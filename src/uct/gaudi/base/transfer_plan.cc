@@ -90,11 +90,11 @@ ucs_status_t transfer_engine::plan_local(void *dst, void *src, size_t length,
 {
     memory_location to;
     memory_location from;
-    ucs_status_t status = find_local(dst, length, host, to);
+    ucs_status_t status = find_local(role::target, dst, length, host, to);
     if (status != UCS_OK) {
         return status;
     }
-    status = find_local(src, length, host, from);
+    status = find_local(role::source, src, length, host, from);
     if (status != UCS_OK) {
         drop(to);
         return status;
@@ -137,35 +137,46 @@ ucs_status_t transfer_engine::plan_local(void *dst, void *src, size_t length,
     return UCS_OK;
 }
 
+/* What was found the last time, if that is it again and still holds. */
+const memory_location *transfer_engine::find_again(role which,
+                                                   const void *address,
+                                                   size_t length) const
+{
+    const memory_location &last = last_found_[which];
+    const auto start            = reinterpret_cast<uintptr_t>(address);
+    return ((start >= last.start) && (start < last.end) &&
+            (length <= last.end - start) &&
+            (last.version == table_.version()) && !last.owner->is_lost())
+               ? &last
+               : nullptr;
+}
+
 /* What a pointer leads to. The caller gets a reference to the registration of
  * host memory. */
-ucs_status_t transfer_engine::find_local(void *address, size_t length,
-                                         host_side host, memory_location &where)
+ucs_status_t transfer_engine::find_local(role which, void *address,
+                                         size_t length, host_side host,
+                                         memory_location &where)
 {
-    auto &table = device_table::instance();
     if (device_table::is_device_address(address)) {
         ucs_status_t status = check_has_card("device memory");
         if (status != UCS_OK) {
             return status;
         }
-        const auto start = reinterpret_cast<uintptr_t>(address);
-        if ((start >= last_found_.start) && (start < last_found_.end) &&
-            (length <= last_found_.end - start) &&
-            (last_found_.version == table.version()) &&
-            !last_found_.owner->is_lost()) {
-            where = last_found_;
+        const memory_location *again = find_again(which, address, length);
+        if (again != nullptr) {
+            where = *again;
             return UCS_OK;
         }
     } else if (host == host_side::stage) {
         return UCS_OK;
     }
-    if (table.find(address, length, where) != UCS_OK) {
+    if (table_.find(address, length, where) != UCS_OK) {
         ucs_error("gaudi: %zu bytes at %p %s", length, address,
-                  table.why_not(address, length));
+                  table_.why_not(address, length));
         return UCS_ERR_INVALID_ADDR;
     }
     if (where.end != 0) {
-        last_found_ = where;
+        last_found_[which] = where;
     }
     return UCS_OK;
 }
@@ -242,7 +253,8 @@ ucs_status_t transfer_engine::plan_remote_host(bool put, const side &there,
     }
     memory_location where;
     ucs_status_t status =
-        find_local(here, length, host_side::find_registration, where);
+        find_local(put ? role::source : role::target, here, length,
+                   host_side::find_registration, where);
     if (status == UCS_OK) {
         status = channel_to(*where.owner, cursor.way);
     }
@@ -271,7 +283,8 @@ ucs_status_t transfer_engine::plan_remote_device(bool put, const side &there,
         return status;
     }
     memory_location where;
-    status = find_local(here, length, host, where);
+    status = find_local(put ? role::source : role::target, here, length, host,
+                        where);
     if (status != UCS_OK) {
         return status;
     }
@@ -303,12 +316,13 @@ ucs_status_t transfer_engine::plan_remote_device(bool put, const side &there,
 
 /* Reach device memory from a chunk of the card's. On an error nothing is held.
  */
-ucs_status_t transfer_engine::plan_chunk(const side &device, size_t length,
-                                         copy_cursor &cursor, uint64_t &va)
+ucs_status_t transfer_engine::plan_chunk(role which, const side &device,
+                                         size_t length, copy_cursor &cursor)
 {
+    uint64_t &va = (which == role::target) ? cursor.dst : cursor.src;
     if (device.remote == nullptr) {
         memory_location where;
-        ucs_status_t status = find_local(device.address, length,
+        ucs_status_t status = find_local(which, device.address, length,
                                          host_side::find_registration, where);
         if (status != UCS_OK) {
             return status;
@@ -340,8 +354,8 @@ ucs_status_t transfer_engine::check_packed(const side &device, size_t length)
         return device.remote->check(device.number(), length);
     }
     memory_location where;
-    return find_local(device.address, length, host_side::find_registration,
-                      where);
+    return find_local(role::target, device.address, length,
+                      host_side::find_registration, where);
 }
 
 void transfer_engine::release(copy_cursor &cursor)
