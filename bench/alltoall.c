@@ -1,0 +1,133 @@
+/*
+ * Every rank sends a block to every other one, in host memory or in that of its
+ * card, by an MPI library that knows nothing of cards.
+ *
+ * usage: gaudi_bench_alltoall gaudi|host BYTES ROUNDS      under mpiexec
+ *
+ * BYTES is the size of a block. Rank 0 prints the median time of a round in
+ * nanoseconds. Afterwards each rank looks at all that it received; a wrong byte
+ * ends the job.
+ *
+ * MPI_Alltoall itself is not used: MPI libraries move a rank's block to itself
+ * by the CPU, which cannot touch device memory. So that block stays where it
+ * is.
+ */
+#include "gaudi_memory.h"
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void require(int good, const char *what)
+{
+    if (!good) {
+        fprintf(stderr, "gaudi_bench_alltoall: %s\n", what);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+        abort();
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+/* Differs for every pair of ranks of a box. */
+static unsigned char mark(int from, int to)
+{
+    return (unsigned char)(1 + from * 15 + to);
+}
+
+static void exchange(char *out, char *in, int bytes, int rank, int ranks,
+                     MPI_Request *requests, MPI_Status *statuses)
+{
+    int count = 0;
+    for (int i = 1; i < ranks; ++i) {
+        const int peer = (rank + ranks - i) % ranks;
+        MPI_Irecv(in + (size_t)peer * bytes, bytes, MPI_BYTE, peer, 0,
+                  MPI_COMM_WORLD, &requests[count++]);
+    }
+    for (int i = 1; i < ranks; ++i) {
+        const int peer = (rank + i) % ranks;
+        MPI_Isend(out + (size_t)peer * bytes, bytes, MPI_BYTE, peer, 0,
+                  MPI_COMM_WORLD, &requests[count++]);
+    }
+    MPI_Waitall(count, requests, statuses);
+}
+
+int main(int argc, char **argv)
+{
+    int rank, ranks;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    require(ranks > 1, "at least two ranks are needed");
+    require(argc == 4, "usage: gaudi_bench_alltoall gaudi|host BYTES ROUNDS");
+
+    const int on_card       = (strcmp(argv[1], "gaudi") == 0);
+    const int bytes         = atoi(argv[2]);
+    const int rounds        = atoi(argv[3]);
+    const size_t size       = (size_t)bytes * (size_t)ranks;
+    char *image             = malloc(size);
+    char *received          = calloc(1, size);
+    MPI_Request *requests   = calloc(2 * (size_t)ranks, sizeof(*requests));
+    MPI_Status *statuses    = calloc(2 * (size_t)ranks, sizeof(*statuses));
+    double *times           = calloc((size_t)rounds + 1, sizeof(*times));
+    struct gaudi_buffer out = {0}, in = {0};
+    require((bytes > 0) && (rounds > 0) && (image != NULL) &&
+                (received != NULL) && (requests != NULL) &&
+                (statuses != NULL) && (times != NULL),
+            "bad sizes, or no memory");
+
+    for (int peer = 0; peer < ranks; ++peer) {
+        memset(image + (size_t)peer * bytes, mark(rank, peer), bytes);
+    }
+    if (on_card) {
+        require(gaudi_open() == 0, "no card");
+        require((gaudi_alloc(&out, size) == 0) && (gaudi_alloc(&in, size) == 0),
+                "no device memory");
+        require((gaudi_write(&out, 0, image, size) == 0) &&
+                    (gaudi_write(&in, 0, received, size) == 0),
+                "cannot write device memory");
+    }
+
+    /* The first round opens buffers, and is not counted. */
+    for (int i = 0; i <= rounds; ++i) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        const double start = MPI_Wtime();
+        exchange(on_card ? out.address : image, on_card ? in.address : received,
+                 bytes, rank, ranks, requests, statuses);
+        MPI_Barrier(MPI_COMM_WORLD);
+        times[i] = MPI_Wtime() - start;
+    }
+
+    if (on_card) {
+        require(gaudi_read(&in, 0, received, size) == 0,
+                "cannot read device memory");
+    }
+    for (int peer = 0; peer < ranks; ++peer) {
+        const char *block        = received + (size_t)peer * bytes;
+        const unsigned char want = mark(peer, rank);
+        for (int i = 0; (peer != rank) && (i < bytes); ++i) {
+            require((unsigned char)block[i] == want, "a wrong byte came");
+        }
+    }
+    if (rank == 0) {
+        qsort(times + 1, (size_t)rounds, sizeof(*times), compare);
+        printf("%.0f\n", times[1 + rounds / 2] * 1e9);
+    }
+    if (on_card) {
+        gaudi_free(&in);
+        gaudi_free(&out);
+        gaudi_close();
+    }
+    free(times);
+    free(statuses);
+    free(requests);
+    free(received);
+    free(image);
+    MPI_Finalize();
+    return 0;
+}
