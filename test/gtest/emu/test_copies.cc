@@ -139,7 +139,8 @@ INSTANTIATE_TEST_SUITE_P(
                       shape{12289, 4093, 7}, shape{16383, 0, 0},
                       shape{16384, 0, 0}, shape{16385, 1, 1},
                       shape{262143, 0, 0}, shape{262144, 0, 0},
-                      shape{262145, 5, 3}, shape{3000001, 4095, 1}));
+                      shape{262145, 5, 3}, shape{3000001, 4095, 1},
+                      shape{5000001, 4095, 1}));
 
 class emu_copy : public emu {};
 
