@@ -36,6 +36,15 @@ bool has_ended(int pidfd)
     return ::poll(&ended, 1, 0) == 1;
 }
 
+/* Whether the process that an owner word names is no more. One that cannot be
+ * looked at is taken to live: its ring must not get a second writer. */
+bool is_another_now(uint64_t owner)
+{
+    const uint64_t start = process_start_time(owner_pid(owner));
+    return (start != unknown_start_time) &&
+           (static_cast<uint32_t>(start) != owner_start_time(owner));
+}
+
 } // namespace
 
 mailbox::mailbox(const mailbox_layout &layout, unsigned generation)
@@ -201,8 +210,7 @@ void mailbox::find_dead()
     for (auto next = senders_.begin(); next != senders_.end();) {
         const auto &[owner, who] = *next++; /* bury may erase it */
         if (!who.pidfd && (owner_pid(owner) != address_.process.pid) &&
-            (static_cast<uint32_t>(process_start_time(owner_pid(owner))) !=
-             owner_start_time(owner))) {
+            is_another_now(owner)) {
             bury(owner);
         }
     }
@@ -278,9 +286,7 @@ bool mailbox::watch(uint64_t owner, sender &who)
     if (!who.pidfd && (errno != EMFILE) && (errno != ENFILE)) {
         return false;
     }
-    if ((static_cast<uint32_t>(process_start_time(pid)) !=
-         owner_start_time(owner)) ||
-        (who.pidfd && has_ended(who.pidfd.get()))) {
+    if (is_another_now(owner) || (who.pidfd && has_ended(who.pidfd.get()))) {
         who.pidfd.reset();
         return false;
     }

@@ -4,6 +4,7 @@
 #include "uct/gaudi/base/process.h"
 
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <memory>
 #include <string_view>
@@ -106,7 +107,9 @@ uint64_t process_start_time(uint32_t pid)
     const std::string path = "/proc/" + std::to_string(pid) + "/stat";
     const int fd           = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return 0;
+        return ((errno == EMFILE) || (errno == ENFILE) || (errno == ENOMEM))
+                   ? unknown_start_time
+                   : 0;
     }
     char text[1024];
     const ssize_t length = read(fd, text, sizeof(text) - 1);

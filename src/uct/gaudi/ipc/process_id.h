@@ -87,11 +87,15 @@ process_id own_process();
  *  empty when it can. */
 std::string why_unreachable(const node_address &peer);
 
+/** What @ref process_start_time says when it cannot look, for want of file
+ *  descriptors or memory. No process started then. */
+inline constexpr uint64_t unknown_start_time = UINT64_MAX;
+
 /**
  * When a process started.
  *
  * @return Clock ticks since boot; 0 when there is none with this pid, or /proc
- *         does not say.
+ *         does not say; or unknown_start_time.
  */
 uint64_t process_start_time(uint32_t pid);
 

@@ -104,6 +104,12 @@ ucs_status_t remote_process::open(const process_id &id,
     }
     std::shared_ptr<remote_process> fresh(new remote_process(id, pidfd));
     const uint64_t start_time = process_start_time(id.pid);
+    if (start_time == unknown_start_time) {
+        ucs_debug("gaudi_ipc: process %u cannot be looked at: there is no room "
+                  "for file descriptors",
+                  id.pid);
+        return UCS_ERR_NO_RESOURCE;
+    }
     if ((start_time != id.start_time) || !fresh->is_alive() ||
         (!fresh->is_self() && (id.pid == own_process().pid))) {
         ucs_debug("gaudi_ipc: process %u started at %lu: it is not the one "

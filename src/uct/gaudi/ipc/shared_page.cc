@@ -62,7 +62,7 @@ bool is_dead(uint64_t claim)
 {
     const auto pid       = static_cast<uint32_t>(claim);
     const uint64_t start = process_start_time(pid);
-    if (start != 0) {
+    if ((start != 0) && (start != unknown_start_time)) {
         return static_cast<uint32_t>(start) != claim >> 32;
     }
     return (kill(static_cast<pid_t>(pid), 0) != 0) && (errno == ESRCH);

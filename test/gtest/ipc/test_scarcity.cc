@@ -1,0 +1,99 @@
+/* Processes that have run out of file descriptors. */
+#include "gtest/ipc/fixture.h"
+
+#include "common/process_state.h"
+
+#include <string>
+
+#include <signal.h>
+#include <sys/resource.h>
+
+namespace gaudi::test {
+
+using gaudi::ipc::mailbox_address;
+
+namespace {
+
+using scarcity = ipc;
+
+/* While there is one, this process gets no new descriptor. */
+class no_new_descriptors {
+public:
+    no_new_descriptors()
+    {
+        EXPECT_EQ(0, getrlimit(RLIMIT_NOFILE, &before_));
+        rlimit none   = before_;
+        none.rlim_cur = 3; /* poll() of so many is still allowed */
+        EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &none));
+    }
+    ~no_new_descriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+    no_new_descriptors(const no_new_descriptors &)            = delete;
+    no_new_descriptors &operator=(const no_new_descriptors &) = delete;
+
+private:
+    rlimit before_{};
+};
+
+} // namespace
+
+/* Sends as many numbers as each line says, counting on. */
+GAUDI_CHILD(sends_numbers_when_told)
+{
+    const auto sender = connect_to(from_parent<mailbox_address>());
+    GAUDI_CHILD_REQUIRE(sender != nullptr);
+    tell_parent("connected");
+    uint64_t number = 0;
+    for (std::string line; !(line = line_of_parent()).empty();) {
+        for (auto count = std::stoul(line); count > 0; --count) {
+            GAUDI_CHILD_REQUIRE(send_number(*sender, number++) == UCS_OK);
+        }
+        tell_parent("sent");
+    }
+    return 0;
+}
+
+TEST_F(scarcity, does_not_make_living_senders_dead_ones)
+{
+    const auto box = make_mailbox();
+    received_numbers received;
+    child_process child("sends_numbers_when_told");
+    child.write_line(to_line(box->address()));
+    ASSERT_EQ("connected", child.read_line());
+    {
+        const no_new_descriptors limit;
+        for (unsigned i = 0; i < 3; ++i) {
+            received.poll(*box);
+            (void)box->arm(); /* looks for the dead */
+        }
+    }
+    EXPECT_EQ(1u, box->senders());
+    for (unsigned round = 1; round <= 3; ++round) {
+        child.write_line("100");
+        ASSERT_TRUE(received.wait(*box, size_t{100} * round));
+        ASSERT_EQ("sent", child.read_line());
+    }
+    for (size_t i = 0; i < received.numbers.size(); ++i) {
+        ASSERT_EQ(i, received.numbers[i]);
+    }
+
+    child.kill(SIGKILL);
+    (void)child.wait();
+    EXPECT_TRUE(eventually([&] {
+        received.poll(*box);
+        return box->senders() == 0;
+    }));
+}
+
+TEST_F(scarcity, is_not_taken_for_the_end_of_a_process)
+{
+    child_process child("sends_numbers_when_told");
+    const auto box = make_mailbox();
+    child.write_line(to_line(box->address()));
+    ASSERT_EQ("connected", child.read_line());
+    const auto pid = static_cast<uint32_t>(child.pid());
+    const no_new_descriptors limit;
+    EXPECT_EQ(gaudi::ipc::unknown_start_time,
+              gaudi::ipc::process_start_time(pid));
+}
+
+} // namespace gaudi::test
