@@ -1,4 +1,5 @@
 /* Processes that have run out of file descriptors. */
+#include "gtest/ipc/exporter.h"
 #include "gtest/ipc/fixture.h"
 
 #include "common/process_state.h"
@@ -94,6 +95,41 @@ TEST_F(scarcity, is_not_taken_for_the_end_of_a_process)
     const no_new_descriptors limit;
     EXPECT_EQ(gaudi::ipc::unknown_start_time,
               gaudi::ipc::process_start_time(pid));
+}
+
+GAUDI_CHILD(registers_with_and_without_descriptors)
+{
+    start_base();
+    collect_logs();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
+    char bytes[64];
+    uct_mem_h memh;
+    {
+        const no_new_descriptors limit;
+        GAUDI_CHILD_REQUIRE(uct_md_mem_reg(md, bytes, sizeof(bytes),
+                                           UCT_MD_MEM_ACCESS_ALL,
+                                           &memh) == UCS_ERR_NO_RESOURCE);
+    }
+    GAUDI_CHILD_REQUIRE(take_logs().size() == 1);
+    gaudi::ipc::wire_key key;
+    GAUDI_CHILD_REQUIRE(uct_md_mem_reg(md, bytes, sizeof(bytes),
+                                       UCT_MD_MEM_ACCESS_ALL, &memh) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(uct_md_mkey_pack(md, memh, &key) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, memh) == UCS_OK);
+    uct_md_close(md);
+    tell_parent("done");
+    wait_for_parent();
+    return 0;
+}
+
+/* UCP ends the process when a key cannot be packed. */
+TEST_F(scarcity, is_found_out_by_registrations_not_by_keys)
+{
+    child_process child("registers_with_and_without_descriptors");
+    EXPECT_EQ("done", child.read_line());
+    child.write_line("");
+    EXPECT_EQ(0, child.wait().exit_code);
 }
 
 } // namespace gaudi::test

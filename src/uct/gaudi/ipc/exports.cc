@@ -204,6 +204,9 @@ ucs_status_t exported_memory::create(void *address, size_t length, bool quiet,
                 length, address);
         return UCS_ERR_INVALID_ADDR;
     }
+    if (own_page::instance() == nullptr) {
+        return UCS_ERR_NO_RESOURCE;
+    }
     if (device_table::is_device_address(address)) {
         memory->device_ = table.register_device(address, length);
         if (memory->device_ == nullptr) {
@@ -239,10 +242,7 @@ uint64_t exported_memory::end_key()
 
 ucs_status_t exported_memory::pack(void *buffer)
 {
-    own_page *page = own_page::instance();
-    if (page == nullptr) {
-        return UCS_ERR_NO_RESOURCE;
-    }
+    own_page *page = own_page::instance(); /* there since create() */
     std::lock_guard<std::mutex> guard(lock_);
     if (mark_.generation == 0) {
         ucs_status_t status = describe(*page);

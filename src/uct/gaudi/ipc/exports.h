@@ -34,6 +34,8 @@ public:
      * @param quiet     Log a failure as a diagnostic, not as an error.
      * @param memory_p  Filled on success; owned by the caller.
      * @return UCS_ERR_INVALID_ADDR for device memory that no allocation covers.
+     *         UCS_ERR_NO_RESOURCE when the process has no shared page and
+     *         cannot make it: UCP bears that here, but not from @ref pack.
      */
     [[nodiscard]] static ucs_status_t create(void *address, size_t length,
                                              bool quiet,

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -75,26 +76,37 @@ bool is_dead(uint64_t claim)
 own_page *own_page::instance()
 {
     own_page &page = of_this_process<own_page>();
-    std::call_once(page.once_, [&] {
+    if (ucs_likely(page.made_.load(std::memory_order_acquire))) {
+        return &page;
+    }
+    std::lock_guard<std::mutex> guard(page.making_);
+    if (!page.made_.load(std::memory_order_relaxed)) {
         const ucs_status_t status = page.create();
-        page.made_                = (status == UCS_OK);
-        if (!page.made_) {
+        if (status != UCS_OK) {
             ucs_error(
                 "gaudi_ipc: no memory can be shared with other processes: "
                 "%s",
                 ucs_status_string(status));
+            page.discard();
+            return nullptr;
         }
-    });
-    return page.made_ ? &page : nullptr;
+        page.made_.store(true, std::memory_order_release);
+    }
+    return &page;
 }
 
 own_page::~own_page()
 {
+    discard();
+}
+
+void own_page::discard()
+{
     if (base_ != nullptr) {
-        munmap(base_, total);
+        munmap(std::exchange(base_, nullptr), total);
     }
     if (fd_ >= 0) {
-        close(fd_);
+        close(std::exchange(fd_, -1));
     }
 }
 

@@ -73,8 +73,8 @@ constexpr uint64_t claim_of(const process_id &process)
 /** The page of this process. */
 class own_page {
 public:
-    /** The page, made by the first call.
-     *  @return nullptr when it cannot be made, which was logged. */
+    /** The page, made by the first call that can make it.
+     *  @return nullptr when it cannot be made now, which was logged. */
     static own_page *instance();
 
     own_page() = default;
@@ -136,9 +136,10 @@ public:
 
 private:
     ucs_status_t create();
+    void discard();
 
-    std::once_flag once_;
-    bool made_         = false;
+    std::mutex making_;
+    std::atomic<bool> made_{false};
     int fd_            = -1;
     char *base_        = nullptr;
     file_ref file_     = {};
