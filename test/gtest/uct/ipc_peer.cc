@@ -50,6 +50,7 @@ struct peer_state {
     std::vector<char> host = std::vector<char>(ipc_peer_bytes);
     std::unique_ptr<registration> host_memh;
     uct_ep_h back = nullptr;
+    std::unique_ptr<unpacked_key> held;    /* that a transfer uses */
     std::vector<std::vector<char>> echoes; /* that wait for room */
 };
 
@@ -153,6 +154,27 @@ std::string answer(peer_state &state, const std::string &line)
             counted.host_to_device_bytes + counted.device_to_host_bytes +
             counted.device_to_device_bytes + counted.host_to_host_bytes);
     }
+    if (what == "hold") {
+        std::string packed;
+        uint64_t address = 0;
+        words >> packed >> address;
+        state.held = std::make_unique<unpacked_key>(from_hex(packed));
+        uct_iov_t iov{};
+        iov.buffer = state.device->address;
+        iov.length = ipc_peer_bytes;
+        iov.count  = 1;
+        engine_hooks::pause(true);
+        return ucs_status_string(uct_ep_get_zcopy(state.back, &iov, 1, address,
+                                                  state.held->rkey(), nullptr));
+    }
+    if (what == "let_go") {
+        engine_hooks::pause(false);
+        while (uct_iface_flush(state.ipc->iface, 0, nullptr) != UCS_OK) {
+            state.ipc->progress();
+        }
+        state.held.reset();
+        return "free";
+    }
     if (what == "deregister") {
         state.host_memh.reset();
         state.device_memh.reset();
@@ -252,6 +274,18 @@ bool ipc_peer::has(bool device, size_t offset, size_t size, uint64_t seed)
     std::ostringstream line;
     line << "has " << device << " " << offset << " " << size << " " << seed;
     return ask(line.str()) == "yes";
+}
+
+void ipc_peer::hold(const memory &memory)
+{
+    EXPECT_EQ(ucs_status_string(UCS_INPROGRESS),
+              ask("hold " + to_hex(memory.key) + " " +
+                  std::to_string(memory.address)));
+}
+
+void ipc_peer::let_go()
+{
+    EXPECT_EQ("free", ask("let_go"));
 }
 
 void ipc_peer::connect(const interface_address &to)

@@ -42,6 +42,11 @@ public:
     /** Let it connect to an interface, for its echoes. */
     void connect(const interface_address &to);
 
+    /** Let it start to read memory of the process it is connected to,
+     *  ipc_peer_bytes, and not get on until @ref let_go. */
+    void hold(const memory &memory);
+    void let_go();
+
     /** Bytes that the engines of its card moved. */
     uint64_t moved_bytes();
 

@@ -106,6 +106,10 @@ export_statistics statistics_of_exports();
  */
 void wait_for_users(uint64_t generation, uct_completion_t *completion);
 
+/** Whether a completion waits for @ref progress_invalidations. No event tells
+ *  when others let go, so whoever is to call it must not sleep. */
+bool has_invalidations();
+
 /** How long to wait, in seconds. */
 void set_invalidation_timeout(double seconds);
 

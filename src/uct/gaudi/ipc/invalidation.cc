@@ -41,8 +41,13 @@ class invalidation_queue {
 public:
     void add(uint64_t generation, uct_completion_t *completion);
     unsigned progress();
+    [[nodiscard]] bool is_empty() const
+    {
+        return count_.load(std::memory_order_relaxed) == 0;
+    }
 
 private:
+    void forget_dead();
     uint32_t find_user(uint64_t generation);
     bool is_using(const importer_entry &entry, uint64_t generation);
     importer *find(const process_id &process, const file_ref &file,
@@ -136,7 +141,7 @@ void invalidation_queue::add(uint64_t generation, uct_completion_t *completion)
 
 unsigned invalidation_queue::progress()
 {
-    if (count_.load(std::memory_order_relaxed) == 0) {
+    if (is_empty()) {
         return 0;
     }
     std::vector<outcome> outcomes;
@@ -175,6 +180,11 @@ unsigned invalidation_queue::progress()
 void set_invalidation_timeout(double seconds)
 {
     timeout = seconds;
+}
+
+bool has_invalidations()
+{
+    return !of_this_process<invalidation_queue>().is_empty();
 }
 
 void wait_for_users(uint64_t generation, uct_completion_t *completion)

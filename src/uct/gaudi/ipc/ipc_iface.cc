@@ -339,8 +339,9 @@ ucs_status_t iface_event_fd_get(uct_iface_h tl_iface, int *fd_p) noexcept
 }
 
 /* Whatever the caller waits for: its sends hang on messages of the peer, too. A
- * request that waits for room in a peer's mailbox gets no event, so while there
- * is one the caller has to go on making progress. */
+ * request that waits for room in a peer's mailbox gets no event, nor does an
+ * invalidation that waits for others, so while there is one the caller has to
+ * go on making progress. */
 ucs_status_t iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
 {
     uct_gaudi_ipc_iface_t *iface = to_iface(tl_iface);
@@ -349,7 +350,7 @@ ucs_status_t iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
     }
     if (!ucs_arbiter_is_empty(&iface->pending) ||
         !ucs_list_is_empty(&iface->state->failed) ||
-        (progress_invalidations() > 0)) {
+        (progress_invalidations() > 0) || has_invalidations()) {
         return UCS_ERR_BUSY;
     }
     ucs_status_t status = iface->state->engine->arm();
