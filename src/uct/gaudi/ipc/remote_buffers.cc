@@ -202,6 +202,7 @@ void remote_buffers::open(const limits &wished)
 
 void remote_buffers::close()
 {
+    std::lock_guard<std::mutex> sweeping(sweeping_);
     leftovers rest;
     std::lock_guard<std::mutex> guard(lock_);
     if (--users_ > 0) {
@@ -457,6 +458,7 @@ void remote_buffers::sweep()
     }
     swept_at_.store(ucs_get_time(), std::memory_order_relaxed);
 
+    std::lock_guard<std::mutex> sweeping(sweeping_);
     leftovers rest;
     std::lock_guard<std::mutex> guard(lock_);
     bool any = false;

@@ -231,6 +231,9 @@ private:
     void unlist(remote_buffer &buffer);
     void make_room(leftovers &rest);
 
+    /* Held by sweep() until the driver has unmapped what goes, and by the last
+     * close(), after which cards may be closed. Taken before lock_. */
+    std::mutex sweeping_;
     mutable std::mutex lock_;
     unsigned users_ = 0;
     limits limits_;
