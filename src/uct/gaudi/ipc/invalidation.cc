@@ -99,6 +99,7 @@ bool invalidation_queue::is_using(const importer_entry &entry,
     bool may_pass            = false;
     const importer *user     = find(process, file, may_pass);
     if (user == nullptr) {
+        own_page::instance()->forget_if_dead(entry);
         return may_pass;
     }
     if (!user->page->is_using(own_process().nonce, generation)) {
@@ -124,10 +125,19 @@ uint32_t invalidation_queue::find_user(uint64_t generation)
     return user;
 }
 
+/* An importer costs a descriptor and a mapping. */
+void invalidation_queue::forget_dead()
+{
+    std::erase_if(importers_, [](const auto &entry) {
+        return !entry.second.process->is_alive();
+    });
+}
+
 void invalidation_queue::add(uint64_t generation, uct_completion_t *completion)
 {
     {
         std::lock_guard<std::mutex> guard(lock_);
+        forget_dead();
         if ((generation != 0) && (find_user(generation) != 0)) {
             waiting_.push_back(
                 {generation, completion,

@@ -74,7 +74,7 @@ base::card *any_card()
 bool exporter::is_dead()
 {
     if (!dead_.load(std::memory_order_relaxed) && is_due(asked_at_, trust) &&
-        !process_->is_alive()) {
+        (!process_->is_alive() || page_->is_left(process_->memory()))) {
         dead_.store(true, std::memory_order_relaxed);
     }
     return dead_.load(std::memory_order_relaxed);

@@ -44,8 +44,8 @@ public:
     [[nodiscard]] const remote_process &process() const { return *process_; }
     [[nodiscard]] const foreign_page &page() const { return *page_; }
 
-    /** Whether the process has ended; the kernel is asked every few
-     *  milliseconds. */
+    /** Whether the process has ended, or has executed another program; the
+     *  kernel is asked every few milliseconds. */
     [[nodiscard]] bool is_dead();
 
     /** Whether the kernel lets us read and write its host memory; why not is

@@ -133,6 +133,7 @@ ucs_status_t own_page::create()
     page_header &head = header(base_);
     head.version      = wire_version;
     head.process      = own_process();
+    head.address      = reinterpret_cast<uintptr_t>(base_);
     head.magic        = page_magic;
     importers_        = importers_of(base_);
     /* Without the service others get it from the kernel alone. */
@@ -226,6 +227,14 @@ void own_page::give_hazard(hazard_entry *hazard)
     free_hazards_.push_back(static_cast<uint32_t>(hazard - hazards_of(base_)));
 }
 
+void own_page::forget_if_dead(const importer_entry &entry)
+{
+    uint64_t claim = entry.claim.load();
+    if ((claim != 0) && is_dead(claim)) {
+        importers_[&entry - importers_].claim.compare_exchange_strong(claim, 0);
+    }
+}
+
 /* --- of other processes --------------------------------------------------- */
 
 ucs_status_t foreign_page::map(int fd, const process_id &process,
@@ -281,6 +290,17 @@ uint64_t foreign_page::slot(uint32_t slot) const
 uint64_t foreign_page::ended() const
 {
     return header(base_).ended.load();
+}
+
+/* Its page is not mapped where it was, and hardly another one with its nonce.
+ */
+bool foreign_page::is_left(const base::process_memory &memory) const
+{
+    const page_header &head = header(base_);
+    process_id seen{};
+    const int error = memory.read(
+        &seen, head.address + offsetof(page_header, process), sizeof(seen));
+    return (error == -EFAULT) || ((error == 0) && (seen != head.process));
 }
 
 bool foreign_page::is_using(uint64_t owner, uint64_t generation) const

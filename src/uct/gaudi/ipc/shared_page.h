@@ -19,6 +19,7 @@
  */
 #pragma once
 
+#include "uct/gaudi/base/process_memory.h"
 #include "uct/gaudi/base/ucx.h"
 #include "uct/gaudi/ipc/process_id.h"
 
@@ -40,6 +41,7 @@ struct page_header {
     uint32_t version;  /**< wire_version */
     uint32_t reserved; /**< 0 */
     process_id process;
+    uint64_t address;                   /**< of this page in the process */
     std::atomic<uint64_t> ended;        /**< buffers that are no more */
     std::atomic<uint32_t> hazards_used; /**< none behind this one was ever in
                                              use */
@@ -112,6 +114,9 @@ public:
     /** Slots that are taken. */
     [[nodiscard]] size_t slots() const;
 
+    /** Free the entry of a process that has ended and did not do it. */
+    void forget_if_dead(const importer_entry &entry);
+
     /** Those who use memory of this process, max_importers of them. */
     [[nodiscard]] importer_entry *importers() const { return importers_; }
 
@@ -181,6 +186,15 @@ public:
 
     /** Buffers of it that are no more. */
     [[nodiscard]] uint64_t ended() const;
+
+    /**
+     * Whether the process has become another program: its memory is not what
+     * keys stand for any more, though it has the same pid and started at the
+     * same time. A system call.
+     *
+     * @param memory  Of the process. false when we may not read it.
+     */
+    [[nodiscard]] bool is_left(const base::process_memory &memory) const;
 
     /** Whether the process is using something right now. */
     [[nodiscard]] bool is_using(uint64_t owner, uint64_t generation) const;

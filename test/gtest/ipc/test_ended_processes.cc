@@ -1,0 +1,113 @@
+/* Exporters and importers that end, or become another program. */
+#include "common/process_state.h"
+#include "gtest/ipc/exporter.h"
+
+#include <iostream>
+
+#include <dirent.h>
+#include <signal.h>
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+using ended_processes = keys_test;
+
+/* Open file descriptors of another process. */
+unsigned count_fds_of(pid_t process)
+{
+    unsigned count = 0;
+    DIR *directory =
+        opendir(("/proc/" + std::to_string(process) + "/fd").c_str());
+    while ((directory != nullptr) && (readdir(directory) != nullptr)) {
+        ++count;
+    }
+    if (directory != nullptr) {
+        closedir(directory);
+    }
+    return count;
+}
+
+} // namespace
+
+GAUDI_CHILD(shares_memory_and_executes_another_program)
+{
+    start_base();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
+    static char shared[4096];
+    uct_mem_h memh;
+    ipc::wire_key key;
+    GAUDI_CHILD_REQUIRE(uct_md_mem_reg(md, shared, sizeof(shared),
+                                       UCT_MD_MEM_ACCESS_ALL, &memh) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(uct_md_mkey_pack(md, memh, &key) == UCS_OK);
+    tell_parent(to_text(key));
+    wait_for_parent();
+    execlp("sleep", "sleep", "60", nullptr);
+    return 1;
+}
+
+/* The pid is the same, and so is the time when it started. */
+TEST_F(ended_processes, that_execute_another_program_are_not_written_to)
+{
+    child_process child("shares_memory_and_executes_another_program");
+    const auto key = to_key(child.read_line());
+    {
+        unpacked remote(key);
+        ASSERT_EQ(remote.status, UCS_OK);
+        ASSERT_EQ(remote->hold(), UCS_OK);
+        remote->release();
+        child.write_line("");
+        ucs_status_t status = UCS_OK;
+        EXPECT_TRUE(eventually([&] {
+            status = remote->hold();
+            if (status == UCS_OK) {
+                remote->release();
+            }
+            return status != UCS_OK;
+        }));
+        EXPECT_EQ(status, UCS_ERR_CONNECTION_RESET);
+    }
+    EXPECT_EQ(unpacked(key).status, UCS_ERR_UNREACHABLE);
+    child.kill(SIGKILL);
+    (void)child.wait();
+}
+
+GAUDI_CHILD(uses_a_key)
+{
+    start_base();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
+    tell_parent("next");
+    std::string line;
+    GAUDI_CHILD_REQUIRE(static_cast<bool>(std::getline(std::cin, line)));
+    unpacked remote(to_key(line));
+    GAUDI_CHILD_REQUIRE(remote.status == UCS_OK);
+    tell_parent("unpacked");
+    wait_for_parent();
+    return 1;
+}
+
+TEST_F(ended_processes, take_no_descriptor_of_who_asked_what_they_use)
+{
+    exporter_process other;
+    const uint64_t at = other.allocate_host(mebi, 1);
+    unsigned first    = 0;
+    for (unsigned round = 0; round < 5; ++round) {
+        child_process user("uses_a_key");
+        ASSERT_EQ(user.read_line(), "next");
+        user.write_line(to_text(other.key(at, mebi)));
+        ASSERT_EQ(user.read_line(), "unpacked");
+        EXPECT_TRUE(other.invalidate(other.key(at, mebi)));
+        user.kill(SIGKILL);
+        (void)user.wait();
+        EXPECT_TRUE(other.invalidate(other.key(at, mebi)));
+        const unsigned now = count_fds_of(other.process.pid());
+        EXPECT_GT(now, 3u);
+        first = (round == 0) ? now : first;
+        EXPECT_EQ(now, first) << "round " << round;
+    }
+}
+
+} // namespace gaudi::test
