@@ -144,6 +144,22 @@ TEST(bad_input, impossible_staging_sizes_are_refused)
     uct_md_close(md);
 }
 
+TEST(bad_input, queues_in_which_ucp_cannot_send_its_keys_are_refused)
+{
+    load_module();
+    collect_logs();
+    uct_md_h md;
+    ASSERT_EQ(UCS_OK, open_md(md, {}, "gaudi_ipc"));
+    take_logs();
+    for (const char *bad : {"0", "64", "1023", "16385"}) {
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+                  transport::try_open(md, {{"SEG_SIZE", bad}}));
+        EXPECT_THAT(take_logs(), ::testing::ElementsAre(HasSubstr("SEG_SIZE")));
+    }
+    EXPECT_EQ(UCS_OK, transport::try_open(md, {{"SEG_SIZE", "1024"}}));
+    uct_md_close(md);
+}
+
 TEST(bad_input, good_settings_are_silent)
 {
     for (const char *devices : {"auto", "all", "3", "0000:cd:00.0,2"}) {

@@ -65,6 +65,10 @@ constexpr double message_bandwidth = 12000.0 * (1 << 20);
  * figure was not measured on hardware. */
 constexpr double job_latency = 4e-6;
 
+/* UCP ends the process when a packed key, with those of all other transports,
+ * does not fit in a message, bytes. */
+constexpr size_t least_seg_size = 1024;
+
 /* Progress calls between two looks whether peers are alive. */
 constexpr unsigned polls_between_checks = 1u << 14;
 
@@ -450,10 +454,10 @@ ucs_status_t make_state(const iface_config &config,
     mailbox_options options;
     options.fifo_size   = config.fifo_size;
     options.max_senders = config.max_senders;
-    if ((config.seg_size < sizeof(uint64_t)) ||
+    if ((config.seg_size < least_seg_size) ||
         (config.seg_size > connection::max_payload)) {
         ucs_error("gaudi_ipc: SEG_SIZE=%zu is not between %zu and %zu",
-                  config.seg_size, sizeof(uint64_t), connection::max_payload);
+                  config.seg_size, least_seg_size, connection::max_payload);
         return UCS_ERR_INVALID_PARAM;
     }
     auto state         = std::make_unique<iface_state>();
