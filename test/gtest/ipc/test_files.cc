@@ -380,7 +380,9 @@ GAUDI_CHILD(gets_no_file_as_nobody)
 
 TEST_F(files, come_where_the_kernel_forbids_pidfd_getfd)
 {
-    ASSERT_EQ(0u, geteuid()) << "only root can become another user";
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can become another user";
+    }
     child_process server("offers_files_as_nobody");
     ASSERT_TRUE(from_line(server.read_line(), offered));
     child_process client("gets_a_file_as_nobody");
@@ -391,7 +393,9 @@ TEST_F(files, come_where_the_kernel_forbids_pidfd_getfd)
 
 TEST_F(files, are_not_for_other_users)
 {
-    ASSERT_EQ(0u, geteuid()) << "only root can become another user";
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can become another user";
+    }
     start();
     child_process client("gets_no_file_as_nobody");
     client.write_line(to_line(offered));

@@ -209,8 +209,15 @@ ucs_status_t transport::open_interface(uct_md_h md, const settings &changes)
     require(uct_worker_create(async_, UCS_THREAD_MODE_SINGLE, &worker),
             "worker");
     uct_iface_params_t params{};
-    params.field_mask =
-        UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE;
+    params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE |
+                        UCT_IFACE_PARAM_FIELD_DEVICE |
+                        UCT_IFACE_PARAM_FIELD_ERR_HANDLER |
+                        UCT_IFACE_PARAM_FIELD_ERR_HANDLER_ARG;
+    params.err_handler = [](void *arg, uct_ep_h failed, ucs_status_t status) {
+        static_cast<transport *>(arg)->failures.emplace_back(failed, status);
+        return UCS_OK;
+    };
+    params.err_handler_arg      = this;
     params.open_mode            = UCT_IFACE_OPEN_MODE_DEVICE;
     params.mode.device.tl_name  = tls[0].tl_name;
     params.mode.device.dev_name = tls[0].dev_name;

@@ -129,6 +129,9 @@ public:
     uct_iface_h iface   = nullptr;
     uct_ep_h ep         = nullptr;
 
+    /** Endpoints that UCX would have been told of, and why they failed. */
+    std::vector<std::pair<uct_ep_h, ucs_status_t>> failures;
+
 private:
     transport() = default;
     ucs_status_t open_interface(uct_md_h md, const settings &changes);

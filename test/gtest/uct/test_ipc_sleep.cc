@@ -2,6 +2,10 @@
 #include "common/process_state.h"
 #include "gtest/uct/ipc_peer.h"
 
+#include <array>
+#include <chrono>
+#include <thread>
+
 #include <poll.h>
 #include <signal.h>
 
@@ -88,6 +92,60 @@ TEST_F(ipc_sleep, does_not_miss_the_end_of_an_invalidation)
     }));
     EXPECT_EQ(1u, over.calls);
     EXPECT_EQ(UCS_OK, over.status);
+}
+
+/* Without a message or a check of the caller. */
+TEST_F(ipc_sleep, ends_when_a_peer_is_killed)
+{
+    ipc_peer victim;
+    uct_ep_h doomed = tl->make_ep(victim.address());
+    uct_ep_h too    = tl->make_ep(victim.address());
+    uct_ep_h fine   = tl->make_ep(peer->address());
+    ASSERT_THAT((std::array{doomed, too, fine}),
+                ::testing::Each(::testing::NotNull()));
+    std::thread killer([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        victim.process().kill(SIGKILL);
+    });
+    bool awake = true;
+    EXPECT_TRUE(eventually([&] {
+        awake = awake && progress_or_sleep();
+        return !awake || (tl->failures.size() == 2);
+    }));
+    killer.join();
+    EXPECT_TRUE(awake);
+    EXPECT_THAT(tl->failures, ::testing::UnorderedElementsAre(
+                                  std::pair(doomed, UCS_ERR_CONNECTION_RESET),
+                                  std::pair(too, UCS_ERR_CONNECTION_RESET)));
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET,
+              uct_ep_am_short(doomed, ipc_echo_id, 0, nullptr, 0));
+
+    /* It is told once. */
+    while (tl->progress() > 0) {}
+    EXPECT_EQ(UCS_OK, uct_iface_event_arm(tl->iface, UCT_EVENT_RECV));
+    EXPECT_EQ(2u, tl->failures.size());
+    uct_ep_destroy(doomed);
+    uct_ep_destroy(too);
+    uct_ep_destroy(fine);
+    (void)victim.process().wait();
+}
+
+/* Programs end one after the other, and that is no failure. */
+TEST_F(ipc_sleep, goes_on_when_a_peer_has_closed_its_interface)
+{
+    auto other  = std::make_unique<ipc_peer>();
+    uct_ep_h ep = tl->make_ep(other->address());
+    ASSERT_NE(nullptr, ep);
+    EXPECT_EQ(0, other->quit().exit_code);
+    other.reset();
+    const unsigned looks = 3 << 14; /* more than one look at the peers */
+    for (unsigned i = 0; i < looks; ++i) {
+        tl->progress();
+    }
+    (void)uct_iface_event_arm(tl->iface, UCT_EVENT_RECV);
+    tl->progress();
+    EXPECT_THAT(tl->failures, ::testing::IsEmpty());
+    uct_ep_destroy(ep);
 }
 
 namespace {

@@ -107,6 +107,10 @@ public:
     /** Whether the receiver lives and has its mailbox. A system call. */
     [[nodiscard]] bool peer_alive() const;
 
+    /** Whether the receiver has ended and left its mailbox open: it was killed,
+     *  or has not cleaned up. A system call. */
+    [[nodiscard]] bool peer_lost() const;
+
     [[nodiscard]] const std::shared_ptr<remote_process> &process() const
     {
         return process_;

@@ -3,7 +3,10 @@
 #include "uct/gaudi/base/process.h"
 #include "uct/gaudi/base/status.h"
 
+#include <cerrno>
 #include <cstring>
+
+#include <sys/epoll.h>
 
 namespace gaudi::ipc {
 
@@ -22,6 +25,18 @@ bool has_resources(uct_gaudi_ipc_ep_t *ep)
     return (state.status != UCS_OK) ||
            (state.out->has_room() &&
             to_iface(ep->super.super.iface)->state->engine->has_resources());
+}
+
+/* Told once: endpoints to the same process share its descriptor. */
+void watch_peer(const iface_state &iface, const remote_process &peer)
+{
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLONESHOT;
+    if ((epoll_ctl(iface.ended_fd, EPOLL_CTL_ADD, peer.pidfd(), &event) != 0) &&
+        (errno != EEXIST)) {
+        ucs_debug("gaudi_ipc: the end of process %u will be noticed late: %m",
+                  peer.id().pid);
+    }
 }
 
 struct purge_arguments {
@@ -86,6 +101,24 @@ unsigned report_failures(uct_gaudi_ipc_iface_t *iface)
         ++count;
     }
     return count;
+}
+
+/* UCP 1.13 looks after peers itself, but not while it waits for the answer to
+ * its first request to connect (ucp_wireup_ep_check). */
+void find_lost_peers(uct_gaudi_ipc_iface_t *iface)
+{
+    constexpr int most = 16;
+    epoll_event ended[most];
+    if (epoll_wait(iface->state->ended_fd, ended, most, 0) <= 0) {
+        return;
+    }
+    uct_gaudi_ipc_ep_t *ep;
+    ucs_list_for_each(ep, &iface->state->endpoints, all)
+    {
+        if ((ep->state->status == UCS_OK) && ep->state->out->peer_lost()) {
+            fail(&ep->super.super, UCS_ERR_CONNECTION_RESET);
+        }
+    }
 }
 
 unsigned dispatch_pending(uct_gaudi_ipc_iface_t *iface)
@@ -193,6 +226,11 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_ep_t, const uct_ep_params_t *params)
     gaudi::base::transfer_engine::open(state->domain);
     ucs_arbiter_group_init(&self->pending);
     ucs_list_head_init(&self->failed);
+    iface_state &iface = *to_iface(params->iface)->state;
+    ucs_list_add_tail(&iface.endpoints, &self->all);
+    if (!is_inherited(params->iface)) {
+        watch_peer(iface, *state->peer);
+    }
     self->state = state.release();
     return UCS_OK;
 }
@@ -203,6 +241,7 @@ static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_ipc_ep_t)
     ep_pending_purge(ep, nullptr, nullptr);
     ucs_arbiter_group_cleanup(&self->pending);
     ucs_list_del(&self->failed);
+    ucs_list_del(&self->all);
     to_iface(ep->iface)->state->engine->close(self->state->domain);
     delete self->state;
 }

@@ -272,11 +272,15 @@ ucs_arbiter_cb_result_t check_one(ucs_arbiter_t *, ucs_arbiter_group_t *group,
 }
 
 /* Now and then: what costs system calls. A request that waits for a peer that
- * was killed would wait for good. */
-unsigned look_around(uct_gaudi_ipc_iface_t *iface)
+ * was killed would wait for good. What a peer sent before its end comes first.
+ */
+unsigned look_around(uct_gaudi_ipc_iface_t *iface, bool inbox_is_empty)
 {
     iface->state->polls = 0;
     ucs_arbiter_dispatch(&iface->pending, 1, check_one, nullptr);
+    if (inbox_is_empty) {
+        find_lost_peers(iface);
+    }
     return progress_invalidations();
 }
 
@@ -295,11 +299,12 @@ unsigned iface_progress(uct_iface_h tl_iface) noexcept
                                           static_cast<unsigned>(length), 0);
             }
         });
+    const bool inbox_is_empty = (count == 0);
     if (!state.engine->is_idle()) {
         count += state.engine->progress();
     }
     if (ucs_unlikely(++state.polls >= polls_between_checks)) {
-        count += look_around(iface);
+        count += look_around(iface, inbox_is_empty);
     }
     if (!ucs_arbiter_is_empty(&iface->pending)) {
         count += dispatch_pending(iface);
@@ -317,7 +322,7 @@ bool add_event(int epoll_fd, int fd)
     return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-/* One descriptor for messages and for the ends of transfers. */
+/* One descriptor for messages, and for the ends of transfers and of peers. */
 ucs_status_t iface_event_fd_get(uct_iface_h tl_iface, int *fd_p) noexcept
 {
     iface_state &state = *to_iface(tl_iface)->state;
@@ -329,7 +334,8 @@ ucs_status_t iface_event_fd_get(uct_iface_h tl_iface, int *fd_p) noexcept
         }
         const int both = epoll_create1(EPOLL_CLOEXEC);
         if ((both < 0) || !add_event(both, transfers) ||
-            !add_event(both, state.inbox->event_fd())) {
+            !add_event(both, state.inbox->event_fd()) ||
+            !add_event(both, state.ended_fd)) {
             ucs_error("gaudi_ipc: no event descriptor: %m");
             if (both >= 0) {
                 close(both);
@@ -360,6 +366,11 @@ ucs_status_t iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
     ucs_status_t status = iface->state->engine->arm();
     if (status == UCS_OK) {
         status = iface->state->inbox->arm() ? UCS_OK : UCS_ERR_BUSY;
+    }
+    if (status == UCS_OK) {
+        find_lost_peers(iface); /* whose messages have all been delivered */
+        status =
+            ucs_list_is_empty(&iface->state->failed) ? UCS_OK : UCS_ERR_BUSY;
     }
     return status;
 }
@@ -467,7 +478,13 @@ ucs_status_t make_state(const iface_config &config,
     state->max_poll    = std::max(config.max_poll, 1u);
     state->bandwidth =
         config.transfers.bandwidth_or(base::link_bandwidth(state->home));
+    ucs_list_head_init(&state->endpoints);
     ucs_list_head_init(&state->failed);
+    state->ended_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (state->ended_fd < 0) {
+        ucs_error("gaudi_ipc: no descriptor to watch peers with: %m");
+        return UCS_ERR_IO_ERROR;
+    }
     const base::transfer_options transfers = config.transfers.options();
     ucs_status_t status =
         (state->home != nullptr)
@@ -487,8 +504,10 @@ ucs_status_t make_state(const iface_config &config,
 
 iface_state::~iface_state()
 {
-    if (event_fd >= 0) {
-        close(event_fd);
+    for (const int fd : {event_fd, ended_fd}) {
+        if (fd >= 0) {
+            close(fd);
+        }
     }
 }
 

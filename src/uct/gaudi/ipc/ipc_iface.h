@@ -38,9 +38,11 @@ struct iface_state {
     unsigned max_poll  = 0;       /* messages of one progress call */
     base::card *home   = nullptr; /* moves what no other card has to */
     double bandwidth   = 0;       /* of its link, bytes/second */
-    int event_fd       = -1; /* epoll of inbox and engine, when asked for */
-    unsigned polls     = 0;  /* since peers were last looked at */
-    ucs_list_link_t failed;  /* endpoints whose failure is to be told */
+    int event_fd       = -1;   /* epoll of inbox and engine, when asked for */
+    unsigned polls     = 0;    /* since peers were last looked at */
+    int ended_fd       = -1;   /* epoll: readable when a peer has ended */
+    ucs_list_link_t endpoints; /* all there are */
+    ucs_list_link_t failed;    /* endpoints whose failure is to be told */
 };
 
 /** What an endpoint has in C++. */
@@ -71,6 +73,7 @@ typedef struct uct_gaudi_ipc_ep {
     uct_base_ep_t super;
     gaudi::ipc::ep_state *state;
     ucs_arbiter_group_t pending;
+    ucs_list_link_t all;    /**< in the list of its interface */
     ucs_list_link_t failed; /**< self-linked unless its failure is to be told */
 } uct_gaudi_ipc_ep_t;
 }
@@ -97,6 +100,10 @@ unsigned dispatch_pending(uct_gaudi_ipc_iface_t *iface);
 
 /** Tell UCX of endpoints that failed. @return How many. */
 unsigned report_failures(uct_gaudi_ipc_iface_t *iface);
+
+/** Let the endpoints fail whose peers were killed, or have ended without
+ *  closing their interfaces. A system call. */
+void find_lost_peers(uct_gaudi_ipc_iface_t *iface);
 
 /* Endpoint operations, see ipc_ep.cc (endpoints, flush, pending), ipc_am.cc
  * (active messages) and ipc_rma.cc (put and get). */
