@@ -31,6 +31,18 @@ void collect_logs();
 /** What was collected, and forget it. */
 std::vector<std::string> take_logs();
 
+/** While one lives, lines of info level are collected, too. */
+class info_logs {
+public:
+    info_logs();
+    ~info_logs();
+    info_logs(const info_logs &)            = delete;
+    info_logs &operator=(const info_logs &) = delete;
+
+private:
+    const ucs_log_level_t before_;
+};
+
 /** One of the components; nullptr when it has no memory domain. */
 uct_component_h find_component(const std::string &name = "gaudi_copy");
 

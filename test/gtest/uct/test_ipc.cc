@@ -236,6 +236,40 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values(1, 4097, ipc_peer_bytes)),
     name_of_pair);
 
+/* --- what the log says ---------------------------------------------------- */
+
+TEST_F(ipc, tells_once_per_endpoint_and_direction_what_moves_how)
+{
+    using ::testing::ElementsAre;
+    using ::testing::EndsWith;
+    const unpacked_key device(peer->device().key);
+    const unpacked_key host(peer->host().key);
+    char data[100] = {};
+    packed_bytes source{data, sizeof(data)};
+
+    const info_logs log;
+    for (unsigned i = 0; i < 2; ++i) {
+        EXPECT_EQ(100, uct_ep_put_bcopy(ep, packed_bytes::pack, &source,
+                                        peer->device().address, device.rkey()));
+        flush();
+        ASSERT_EQ(UCS_OK, uct_ep_put_short(ep, data, 8, peer->device().address,
+                                           device.rkey()));
+    }
+    EXPECT_THAT(take_logs(),
+                ElementsAre(EndsWith(
+                    ": host to gaudi, push by gaudi0, first 100 bytes")));
+    ASSERT_EQ(UCS_OK, uct_ep_get_short(ep, data, 8, peer->device().address,
+                                       device.rkey()));
+    EXPECT_THAT(take_logs(),
+                ElementsAre(EndsWith(
+                    ": gaudi to host, pull by gaudi0, first 8 bytes")));
+    ASSERT_EQ(UCS_OK,
+              uct_ep_put_short(ep, data, 7, peer->host().address, host.rkey()));
+    EXPECT_THAT(take_logs(),
+                ElementsAre(EndsWith(
+                    ": host to host, push by the CPU, first 7 bytes")));
+}
+
 /* --- active messages ------------------------------------------------------ */
 
 namespace {

@@ -25,10 +25,13 @@ const char *kind_name(bool device)
 
 /* Tell what moves how, once for every kind of transfer of an endpoint. */
 void tell(uct_ep_h ep, way which, const void *local, size_t length,
-          remote_key &key)
+          const side &remote)
 {
+    if (remote.remote == nullptr) { /* memory of this process */
+        return;
+    }
     const bool here  = device_table::is_device_address(local);
-    const bool there = (key.host() == nullptr);
+    const bool there = (remote.remote->host() == nullptr);
     const bool put   = (which == way::put);
     const unsigned kind =
         1u << ((put ? 4u : 0u) + (here ? 2u : 0u) + (there ? 1u : 0u));
@@ -58,8 +61,7 @@ side remote_side(uint64_t remote_addr)
 }
 
 /* Find out what the other side is, whose address is known. */
-ucs_status_t find_remote(uct_ep_h ep, way which, const void *local,
-                         size_t length, uct_rkey_t rkey, side &remote)
+ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
 {
     const ep_state &state = *to_ep(ep)->state;
     if (ucs_unlikely(state.status != UCS_OK)) {
@@ -85,9 +87,19 @@ ucs_status_t find_remote(uct_ep_h ep, way which, const void *local,
     if (ucs_unlikely(key->is_gone())) {
         return UCS_ERR_CONNECTION_RESET;
     }
-    tell(ep, which, local, length, *key);
     remote.remote = key;
     return UCS_OK;
+}
+
+/* The same, and tell what is going to be done. */
+ucs_status_t find_remote(uct_ep_h ep, way which, const void *local,
+                         size_t length, uct_rkey_t rkey, side &remote)
+{
+    const ucs_status_t status = find_remote(ep, rkey, remote);
+    if (ucs_likely(status == UCS_OK)) {
+        tell(ep, which, local, length, remote);
+    }
+    return status;
 }
 
 ucs_status_t do_zcopy(uct_ep_h ep, way which, const uct_iov_t *iov,
@@ -139,14 +151,16 @@ ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
 ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb, void *arg,
                      uint64_t remote_addr, uct_rkey_t rkey) noexcept
 {
-    side remote = remote_side(remote_addr);
-    const ucs_status_t status =
-        find_remote(ep, way::put, nullptr, 0, rkey, remote);
+    side remote               = remote_side(remote_addr);
+    const ucs_status_t status = find_remote(ep, rkey, remote);
     if (status != UCS_OK) {
         return status;
     }
     const ssize_t result = engine_of(ep).start_packed(to_ep(ep)->state->domain,
                                                       remote, pack_cb, arg);
+    if (ucs_likely(result >= 0)) {
+        tell(ep, way::put, nullptr, static_cast<size_t>(result), remote);
+    }
     UCT_TL_EP_STAT_OP_IF_SUCCESS(result, &to_ep(ep)->super, PUT, BCOPY, result);
     return result;
 }
