@@ -1,15 +1,14 @@
 #include "gtest/ipc/exporter.h"
 
+#include "common/ucx_logs.h"
 #include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/memory_type.h"
 
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <map>
-#include <mutex>
 #include <sstream>
 
 #include <dirent.h>
@@ -23,24 +22,6 @@ namespace {
 [[gnu::constructor(101)]] void set_environment()
 {
     setenv("UCX_GAUDI_DRIVER", emulator_path().c_str(), 0);
-}
-
-std::mutex log_lock;
-std::vector<std::string> logged;
-
-ucs_log_func_rc_t collect(const char *, unsigned, const char *,
-                          ucs_log_level_t level,
-                          const ucs_log_component_config_t *,
-                          const char *message, va_list arguments)
-{
-    if (level > UCS_LOG_LEVEL_WARN) {
-        return UCS_LOG_FUNC_RC_CONTINUE;
-    }
-    char text[512];
-    std::vsnprintf(text, sizeof(text), message, arguments);
-    std::lock_guard<std::mutex> guard(log_lock);
-    logged.emplace_back(text);
-    return UCS_LOG_FUNC_RC_STOP;
 }
 
 /* Copy between a byte of the host and an address that a card knows. */
@@ -110,17 +91,6 @@ void start_base()
 {
     static const bool once = base::init_memory_type();
     (void)once;
-}
-
-void collect_logs()
-{
-    ucs_log_push_handler(collect);
-}
-
-std::vector<std::string> take_logs()
-{
-    std::lock_guard<std::mutex> guard(log_lock);
-    return std::exchange(logged, {});
 }
 
 ucs_status_t open_ipc_md(uct_md_h &md, const variables &changes)

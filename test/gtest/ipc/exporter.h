@@ -33,10 +33,6 @@ using variables = std::vector<std::pair<std::string, std::string>>;
 
 ucs_status_t open_ipc_md(uct_md_h &md, const variables &changes = {});
 
-/** Collect what is logged at warning level and above from now on. */
-void collect_logs();
-std::vector<std::string> take_logs();
-
 /** The process that exports. What it cannot do ends it. */
 class exporter_process {
 public:

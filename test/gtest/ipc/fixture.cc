@@ -1,13 +1,12 @@
 #include "gtest/ipc/fixture.h"
 
 #include "common/process_state.h"
+#include "common/ucx_logs.h"
 #include "uct/gaudi/base/config.h"
 
 #include <chrono>
-#include <cstdarg>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -25,39 +24,11 @@ const bool configured = [] {
     return true;
 }();
 
-std::mutex log_lock;
-std::vector<std::string> logged;
-
-ucs_log_func_rc_t collect(const char *, unsigned, const char *,
-                          ucs_log_level_t level,
-                          const ucs_log_component_config_t *,
-                          const char *message, va_list arguments)
-{
-    if (level > UCS_LOG_LEVEL_WARN) {
-        return UCS_LOG_FUNC_RC_CONTINUE;
-    }
-    char text[512];
-    std::vsnprintf(text, sizeof(text), message, arguments);
-    std::lock_guard<std::mutex> guard(log_lock);
-    logged.emplace_back(text);
-    return UCS_LOG_FUNC_RC_STOP;
-}
-
-std::vector<std::string> take_logs()
-{
-    std::lock_guard<std::mutex> guard(log_lock);
-    return std::exchange(logged, {});
-}
-
 } // namespace
 
 void ipc::SetUp()
 {
-    static bool once = [] {
-        ucs_log_push_handler(collect);
-        return true;
-    }();
-    (void)once;
+    collect_logs();
     take_logs();
 }
 

@@ -1,5 +1,6 @@
 /* Memory that its owner takes back while others use it. */
 #include "common/process_state.h"
+#include "common/ucx_logs.h"
 #include "gtest/ipc/exporter.h"
 
 #include <csignal>

@@ -1,4 +1,5 @@
 /* Keys that nobody should believe. */
+#include "common/ucx_logs.h"
 #include "gtest/ipc/exporter.h"
 
 #include <cstring>

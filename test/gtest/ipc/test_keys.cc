@@ -1,5 +1,6 @@
 /* Keys of one process, used in another. */
 #include "common/process_state.h"
+#include "common/ucx_logs.h"
 #include "gtest/ipc/exporter.h"
 
 #include <array>

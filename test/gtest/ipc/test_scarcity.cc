@@ -1,4 +1,5 @@
 /* Processes that have run out of file descriptors. */
+#include "common/ucx_logs.h"
 #include "gtest/ipc/exporter.h"
 #include "gtest/ipc/fixture.h"
 

@@ -32,6 +32,24 @@ protected:
                (device_rma ? "rma" : "rma-host");
     }
 
+    /* Where the server has a variable or a wrapper that the client has not. */
+    void expect_tcp(const environment &of_server,
+                    const arguments &around_server) const
+    {
+        const peers_result result = run_peers({traffic(*GetParam() == 'y'),
+                                               {"few", "info"},
+                                               variables("gaudi_copy,gaudi_ipc,"
+                                                         "tcp"),
+                                               {},
+                                               of_server,
+                                               around_server});
+        expect_all_sent(result);
+        for (const process_result &side : {result.client, result.server}) {
+            EXPECT_THAT(lanes(side), Contains(HasSubstr("tcp/")));
+            EXPECT_THAT(lanes(side), Not(Contains(HasSubstr("gaudi_ipc"))));
+        }
+    }
+
     /* Those of the endpoint to the other process, which is printed first. */
     static std::vector<std::string> lanes(const process_result &result)
     {
@@ -173,18 +191,9 @@ TEST_P(ipc_processes, need_no_common_parent)
 
 TEST_P(ipc_processes, of_another_box_are_left_to_tcp)
 {
-    const peers_result result =
-        run_peers({traffic(*GetParam() == 'y'),
-                   {"few", "info"},
-                   variables(ipc_and_tcp),
-                   {},
-                   {{"HLTHUNK_EMU_NODE",
-                     "other-" + std::to_string(getpid()) + "-" + GetParam()}}});
-    expect_all_sent(result);
-    for (const process_result &side : {result.client, result.server}) {
-        EXPECT_THAT(lanes(side), Contains(HasSubstr("tcp/")));
-        EXPECT_THAT(lanes(side), Not(Contains(HasSubstr("gaudi_ipc"))));
-    }
+    expect_tcp({{"HLTHUNK_EMU_NODE",
+                 "other-" + std::to_string(getpid()) + "-" + GetParam()}},
+               {});
 }
 
 TEST_P(ipc_processes, of_another_process_namespace_are_left_to_tcp)
@@ -194,17 +203,7 @@ TEST_P(ipc_processes, of_another_process_namespace_are_left_to_tcp)
     if (const auto why = why_no_namespaces(elsewhere); !why.empty()) {
         GTEST_SKIP() << why;
     }
-    const peers_result result = run_peers({traffic(*GetParam() == 'y'),
-                                           {"few", "info"},
-                                           variables(ipc_and_tcp),
-                                           {},
-                                           {},
-                                           elsewhere});
-    expect_all_sent(result);
-    for (const process_result &side : {result.client, result.server}) {
-        EXPECT_THAT(lanes(side), Contains(HasSubstr("tcp/")));
-        EXPECT_THAT(lanes(side), Not(Contains(HasSubstr("gaudi_ipc"))));
-    }
+    expect_tcp({}, elsewhere);
 }
 
 TEST_P(ipc_processes, of_another_user_namespace_are_left_to_tcp)
@@ -213,17 +212,7 @@ TEST_P(ipc_processes, of_another_user_namespace_are_left_to_tcp)
     if (const auto why = why_no_namespaces(elsewhere); !why.empty()) {
         GTEST_SKIP() << why;
     }
-    const peers_result result = run_peers({traffic(*GetParam() == 'y'),
-                                           {"few", "info"},
-                                           variables(ipc_and_tcp),
-                                           {},
-                                           {},
-                                           elsewhere});
-    expect_all_sent(result);
-    for (const process_result &side : {result.client, result.server}) {
-        EXPECT_THAT(lanes(side), Contains(HasSubstr("tcp/")));
-        EXPECT_THAT(lanes(side), Not(Contains(HasSubstr("gaudi_ipc"))));
-    }
+    expect_tcp({}, elsewhere);
 }
 
 /* The client has fewer rights than the server, which it then may not look

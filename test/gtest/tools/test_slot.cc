@@ -1,10 +1,8 @@
 /* Slot loading: UCX's own loader finds the module, and nothing is lost. */
 #include "gtest/tools/copied_installation.h"
+#include "gtest/tools/two_peers.h"
 
 #include <algorithm>
-
-#include <sys/socket.h>
-#include <unistd.h>
 
 namespace gaudi::test {
 
@@ -67,27 +65,7 @@ std::vector<std::string> components(const process_result &result)
     return lines;
 }
 
-struct sockets {
-    int ends[2] = {-1, -1};
-
-    sockets()
-    {
-        EXPECT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
-    }
-    ~sockets() { close_both(); }
-    sockets(const sockets &)            = delete;
-    sockets &operator=(const sockets &) = delete;
-
-    void close_both()
-    {
-        for (int &end : ends) {
-            close(end);
-            end = -1;
-        }
-    }
-};
-
-class slot_contents : public slot,
+class slot_contents : public two_peers,
                       public ::testing::WithParamInterface<
                           std::tuple<const char *, const char *>> {};
 
@@ -264,59 +242,28 @@ TEST_F(slot, works_at_a_path_with_spaces)
 TEST_P(slot_contents, arrive_unchanged)
 {
     const auto &[tls, proto] = GetParam();
-    sockets connection;
-    process_options options =
-        with({{"UCX_TLS", std::string("gaudi_copy,") + tls},
-              {"UCX_PROTO_ENABLE", proto}});
-    const auto peer = [](const char *side) {
-        return under_launcher(
-            {GAUDI_TOOLS_DIR "/ucp_peer", side, "tag,am,stream", "few"},
-            {"--emulate", "--slot"});
-    };
-
-    options.inherited_fd = connection.ends[0];
-    process server(peer("server"), options);
-    options.inherited_fd = connection.ends[1];
-    process client(peer("client"), options);
-    connection.close_both();
-
-    const process_result sent     = client.wait();
-    const process_result received = server.wait();
-    EXPECT_TRUE(is_quiet_success(sent)) << "client";
-    EXPECT_TRUE(is_quiet_success(received)) << "server";
-    EXPECT_THAT(sent.output, HasSubstr("all sent"));
-    EXPECT_THAT(received.output, HasSubstr("all received"));
+    peers_case what{"tag,am,stream",
+                    {"few"},
+                    {{"UCX_TLS", std::string("gaudi_copy,") + tls},
+                     {"UCX_PROTO_ENABLE", proto}}};
+    what.launcher_options = {"--emulate", "--slot"};
+    expect_all_sent(run_peers(what));
 }
 
-class slot_own_card : public slot,
+class slot_own_card : public two_peers,
                       public ::testing::WithParamInterface<
                           std::tuple<const char *, const char *>> {};
 
 TEST_P(slot_own_card, arrives_unchanged)
 {
     const auto &[cache, when] = GetParam();
-    sockets connection;
-    process_options options = with({{"UCX_TLS", "gaudi_copy,sm"},
-                                    {"UCX_PROTO_ENABLE", "y"},
-                                    {"UCX_MEMTYPE_CACHE", cache}});
-    const auto peer         = [when = when](const char *side) {
-        return under_launcher(
-                    {GAUDI_TOOLS_DIR "/ucp_peer", side, "tag,am,rma", "few", when},
-                    {"--emulate", "--slot"});
-    };
-
-    options.inherited_fd = connection.ends[0];
-    process server(peer("server"), options);
-    options.inherited_fd = connection.ends[1];
-    process client(peer("client"), options);
-    connection.close_both();
-
-    const process_result sent     = client.wait();
-    const process_result received = server.wait();
-    EXPECT_TRUE(is_quiet_success(sent)) << "client";
-    EXPECT_TRUE(is_quiet_success(received)) << "server";
-    EXPECT_THAT(sent.output, HasSubstr("all sent"));
-    EXPECT_THAT(received.output, HasSubstr("all received"));
+    peers_case what{"tag,am,rma",
+                    {"few", when},
+                    {{"UCX_TLS", "gaudi_copy,sm"},
+                     {"UCX_PROTO_ENABLE", "y"},
+                     {"UCX_MEMTYPE_CACHE", cache}}};
+    what.launcher_options = {"--emulate", "--slot"};
+    expect_all_sent(run_peers(what));
 }
 
 INSTANTIATE_TEST_SUITE_P(of_messages, slot_own_card,

@@ -76,7 +76,7 @@ peers_result two_peers::run_peers(const peers_case &what) const
         append(peer, what.options);
         append(peer, more);
         arguments result = prefix;
-        append(result, under_launcher(peer));
+        append(result, under_launcher(peer, what.launcher_options));
         return result;
     };
     process_options options        = with(what.variables);

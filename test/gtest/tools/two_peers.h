@@ -19,6 +19,8 @@ struct peers_case {
     environment server_variables = {};
     arguments server_prefix      = {};
     arguments client_prefix      = {};
+
+    arguments launcher_options = {"--emulate"}; /* of both sides */
 };
 
 struct peers_result {

@@ -1,14 +1,13 @@
 #include "gtest/transfer/fixture.h"
 
+#include "common/ucx_logs.h"
 #include "uct/gaudi/base/config.h"
 #include "uct/gaudi/base/device_backing.h"
 
 #include <cerrno>
 #include <chrono>
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 #include <utility>
 
 #include <csignal>
@@ -23,30 +22,6 @@ namespace {
 
 constexpr std::chrono::seconds deadline{60};
 
-std::mutex log_lock;
-std::vector<std::string> logged;
-
-ucs_log_func_rc_t collect(const char *, unsigned, const char *,
-                          ucs_log_level_t level,
-                          const ucs_log_component_config_t *,
-                          const char *message, va_list arguments)
-{
-    if (level > UCS_LOG_LEVEL_WARN) {
-        return UCS_LOG_FUNC_RC_CONTINUE;
-    }
-    char text[512];
-    std::vsnprintf(text, sizeof(text), message, arguments);
-    std::lock_guard<std::mutex> guard(log_lock);
-    logged.emplace_back(text);
-    return UCS_LOG_FUNC_RC_STOP;
-}
-
-std::vector<std::string> take_logs()
-{
-    std::lock_guard<std::mutex> guard(log_lock);
-    return std::exchange(logged, {});
-}
-
 /* What the module does when it is loaded, as far as engines need it. */
 void prepare_process()
 {
@@ -54,7 +29,7 @@ void prepare_process()
         setenv("HLTHUNK_EMU_DEVICES", "2", 1);
         setenv("UCX_GAUDI_DRIVER", emulator_path().c_str(), 1);
         setenv("UCX_GAUDI_DEVICES", "all", 1);
-        ucs_log_push_handler(collect);
+        collect_logs();
         base::init_config();
         return true;
     }();

@@ -8,6 +8,7 @@
 
 #include "common/emulator.h"
 #include "common/host_memory.h"
+#include "common/ucx_logs.h"
 
 #include <gmock/gmock.h>
 
@@ -24,24 +25,6 @@ namespace gaudi::test {
 
 /** Load the module into this process, once. */
 void load_module();
-
-/** Start to collect what UCX logs at warning level and above. */
-void collect_logs();
-
-/** What was collected, and forget it. */
-std::vector<std::string> take_logs();
-
-/** While one lives, lines of info level are collected, too. */
-class info_logs {
-public:
-    info_logs();
-    ~info_logs();
-    info_logs(const info_logs &)            = delete;
-    info_logs &operator=(const info_logs &) = delete;
-
-private:
-    const ucs_log_level_t before_;
-};
 
 /** One of the components; nullptr when it has no memory domain. */
 uct_component_h find_component(const std::string &name = "gaudi_copy");
