@@ -276,11 +276,11 @@ bool ipc_peer::has(bool device, size_t offset, size_t size, uint64_t seed)
     return ask(line.str()) == "yes";
 }
 
-void ipc_peer::hold(const memory &memory)
+void ipc_peer::hold(const memory &what)
 {
     EXPECT_EQ(ucs_status_string(UCS_INPROGRESS),
-              ask("hold " + to_hex(memory.key) + " " +
-                  std::to_string(memory.address)));
+              ask("hold " + to_hex(what.key) + " " +
+                  std::to_string(what.address)));
 }
 
 void ipc_peer::let_go()

@@ -44,7 +44,7 @@ public:
 
     /** Let it start to read memory of the process it is connected to,
      *  ipc_peer_bytes, and not get on until @ref let_go. */
-    void hold(const memory &memory);
+    void hold(const memory &what);
     void let_go();
 
     /** Bytes that the engines of its card moved. */
