@@ -137,7 +137,8 @@ TEST(bad_input, impossible_staging_sizes_are_refused)
     for (const setting &bad :
          {setting("STAGING_CHUNK", "1152921504606851072"),
           setting("STAGING_CHUNK", "0"), setting("STAGING_COUNT", "2"),
-          setting("MAX_OPS", "0")}) {
+          setting("MAX_OPS", "0"), setting("PIECE_SIZE", "0"),
+          setting("PIECE_COUNT", "0")}) {
         EXPECT_EQ(UCS_ERR_INVALID_PARAM, transport::try_open(md, {bad}));
         EXPECT_THAT(take_logs(), ::testing::ElementsAre(HasSubstr(bad.first)));
     }

@@ -51,8 +51,8 @@ ucs_status_t transfer_engine::create(const transfer_options &options,
     }
     if ((options.piece_bytes == 0) || (options.pieces == 0) ||
         (options.piece_bytes > UINT64_MAX / options.pieces)) {
-        ucs_error("gaudi: copies cannot be made in %u pieces of %zu bytes at a "
-                  "time",
+        ucs_error("gaudi: PIECE_COUNT=%u and PIECE_SIZE=%zu: copies cannot be "
+                  "made so",
                   options.pieces, options.piece_bytes);
         return UCS_ERR_INVALID_PARAM;
     }

@@ -26,6 +26,19 @@ ucs_config_field_t transfer_config_table[] = {
      "Number of operations that an interface can have outstanding.",
      offsetof(transfer_config, max_ops), UCS_CONFIG_TYPE_UINT},
 
+    {"PIECE_SIZE", "1m",
+     "Longest part of a copy that a card, or the kernel, is given at a time.",
+     offsetof(transfer_config, piece_size), UCS_CONFIG_TYPE_MEMUNITS},
+
+    {"PIECE_COUNT", "4",
+     "Number of parts of long copies that a card has at a time, in each\n"
+     "direction. Other copies wait for no more than these.",
+     offsetof(transfer_config, piece_count), UCS_CONFIG_TYPE_UINT},
+
+    {"SHORT_SIZE", "64k",
+     "Longest copy that passes long ones, where cards can do that.",
+     offsetof(transfer_config, short_size), UCS_CONFIG_TYPE_MEMUNITS},
+
     {"BW", "auto",
      "Bandwidth of a card's PCIe link, each way. auto is 25000MBs, that of a\n"
      "x16 Gen4 slot, and twice that on Gaudi3.",
@@ -39,6 +52,9 @@ transfer_options transfer_config::options() const
     result.chunk_bytes = staging_chunk;
     result.chunks      = staging_count;
     result.max_ops     = max_ops;
+    result.piece_bytes = piece_size;
+    result.pieces      = piece_count;
+    result.short_bytes = short_size;
     return result;
 }
 

@@ -13,7 +13,10 @@ struct transfer_config {
     size_t staging_chunk;   /**< bytes */
     unsigned staging_count; /**< per card */
     unsigned max_ops;
-    double bandwidth; /**< of a card's link, bytes/second, or auto */
+    size_t piece_size;    /**< bytes */
+    unsigned piece_count; /**< per card and direction */
+    size_t short_size;    /**< bytes */
+    double bandwidth;     /**< of a card's link, bytes/second, or auto */
 
     [[nodiscard]] transfer_options options() const;
 
