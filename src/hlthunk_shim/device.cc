@@ -72,10 +72,11 @@ int device::judge(int result) const
 /* Make a slot free if its job has ended, whoever owns the job: an owner that
  * does not poll must not keep others from submitting. Gives the job that still
  * runs, else 0. */
-uint64_t device::vacate(std::atomic<uint64_t> &slot)
+uint64_t device::vacate(slot &place)
 {
-    uint64_t holder = slot.load(std::memory_order_acquire);
-    if (holder == 0) {
+    uint64_t holder = place.holder.load(std::memory_order_acquire);
+    if ((holder == 0) ||
+        (holder == place.done.load(std::memory_order_acquire))) {
         return 0;
     }
     const int result = ask_driver(holder, 0);
@@ -83,7 +84,7 @@ uint64_t device::vacate(std::atomic<uint64_t> &slot)
         return holder;
     }
     if (result == 1) {
-        slot.compare_exchange_strong(holder, 0);
+        place.holder.compare_exchange_strong(holder, 0);
         return 0;
     }
     /* Entered before the slot is given up: an owner that finds its slot gone
@@ -92,7 +93,7 @@ uint64_t device::vacate(std::atomic<uint64_t> &slot)
     std::lock_guard<std::mutex> guard(failed_lock_);
     const bool entered = failed_.emplace(seq, result).second;
     failed_count_.store(static_cast<unsigned>(failed_.size()));
-    if (!slot.compare_exchange_strong(holder, 0) && entered) {
+    if (!place.holder.compare_exchange_strong(holder, 0) && entered) {
         failed_.erase(seq);
         failed_count_.store(static_cast<unsigned>(failed_.size()));
     }
@@ -106,7 +107,7 @@ uint64_t device::blocking_job()
     const uint64_t last =
         next + std::min(refused_.load(), max_cs_in_flight - 1);
     for (uint64_t seq = next; seq <= last; ++seq) {
-        const uint64_t holder = vacate(running_[seq % max_cs_in_flight]);
+        const uint64_t holder = vacate(slots_[seq % max_cs_in_flight]);
         if (holder != 0) {
             return holder;
         }
@@ -119,7 +120,7 @@ int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
     /* Held until the number is noted. Other threads could otherwise go once
      * around the driver's ring meanwhile, and it would forget the job before
      * anybody here knows of it. */
-    const std::lock_guard<std::mutex> guard(submit_lock_);
+    const std::lock_guard<brief_lock> guard(submit_lock_);
     if (is_lost()) {
         return -ENODEV;
     }
@@ -139,8 +140,8 @@ int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
     }
 
     /* Written under the lock alone, but for slots that become free. */
-    running_[out.seq % max_cs_in_flight].store(out.seq,
-                                               std::memory_order_release);
+    slots_[out.seq % max_cs_in_flight].holder.store(out.seq,
+                                                    std::memory_order_release);
     last_seq_.store(out.seq, std::memory_order_release);
     if (refused_.load(std::memory_order_relaxed) != 0) {
         refused_.store(0, std::memory_order_release);
@@ -183,10 +184,17 @@ int device::query(uint64_t seq, uint32_t timeout_us)
     return result;
 }
 
-void device::retire(uint64_t seq)
+void device::retire(uint64_t seq, int result)
 {
+    slot &place = slots_[seq % max_cs_in_flight];
+    if (result == 1) {
+        /* Others may ask the driver about it until they see this, but will not
+         * enter it: it has not failed. */
+        place.done.store(seq, std::memory_order_release);
+        return;
+    }
     uint64_t holder = seq;
-    if (running_[seq % max_cs_in_flight].compare_exchange_strong(holder, 0)) {
+    if (place.holder.compare_exchange_strong(holder, 0)) {
         return; /* nobody has entered how it ended, or will */
     }
     if (failed_count_.load(std::memory_order_acquire) > 0) {

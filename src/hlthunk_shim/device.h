@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "hlthunk_shim/brief_lock.h"
 #include "hlthunk_shim/library.h"
 
 #include <atomic>
@@ -113,16 +114,24 @@ public:
      */
     [[nodiscard]] int query(uint64_t seq, uint32_t timeout_us);
 
-    /** Forget a job that @ref query saw ended. Every job needs this once. */
-    void retire(uint64_t seq);
+    /** Forget a job that has ended. Every job needs this once.
+     *
+     *  @param result  What @ref query said of it, not 0. */
+    void retire(uint64_t seq, int result);
 
 private:
     enum class state { open, closing, lost };
 
+    /* Which jobs have a slot of the driver's ring, by sequence number. */
+    struct slot {
+        std::atomic<uint64_t> holder{0}; /* 0 for none known to run */
+        std::atomic<uint64_t> done{0};   /* the last that its owner saw done */
+    };
+
     device(const library &lib, int fd, std::string bus_id, bool owned);
     int judge(int result) const;
     int ask_driver(uint64_t seq, uint32_t timeout_us) const;
-    uint64_t vacate(std::atomic<uint64_t> &slot);
+    uint64_t vacate(slot &place);
 
     const library &lib_;
     int fd_;
@@ -131,12 +140,12 @@ private:
     mutable std::atomic<state> state_{state::open};
     hlthunk_hw_ip_info info_{};
     std::optional<unsigned> numa_node_;
-    std::mutex submit_lock_; /* outside failed_lock_ */
+    brief_lock submit_lock_; /* outside failed_lock_ */
     std::atomic<uint64_t> last_seq_{0};
     std::atomic<uint32_t> refused_{0}; /* since the last job */
-    /* The driver's own ring, and its rule for "full": which job, by sequence
-     * number, has the slot of these six bits; 0 for none known to run. */
-    std::atomic<uint64_t> running_[max_cs_in_flight]{};
+    /* The driver's own ring, and its rule for "full": a job has the slot of the
+     * six low bits of its number. */
+    slot slots_[max_cs_in_flight];
     /* Jobs that failed and lost their slot before their owner asked: the driver
      * calls a job completed once 64 newer ones exist. */
     std::atomic<unsigned> failed_count_{0};

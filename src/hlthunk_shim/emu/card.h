@@ -14,7 +14,6 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -127,7 +126,7 @@ private:
 
     const unsigned index_;
     const std::string name_;
-    std::mutex lock_;
+    shim::brief_lock lock_;
     completed_jobs completed_; /* of the open context; needs no lock */
     std::unique_ptr<context> open_;
     std::unique_ptr<context> abandoned_; /* of processes that forked this one */

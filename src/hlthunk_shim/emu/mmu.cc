@@ -81,23 +81,30 @@ void mmu::unmap(uint64_t va)
     regions_.erase(found);
 }
 
-bool mmu::translate(uint64_t va, uint64_t size, translation &result) const
+bool mmu::translate(port from, uint64_t va, uint64_t size,
+                    translation &result) const
 {
-    auto entry = std::find_if(tlb_.begin(), tlb_.end(), [va](const auto &e) {
-        return (va >= e.start) && (va < e.end);
-    });
-    if (entry == tlb_.end()) {
-        tlb_entry found;
-        if (!walk(va, found)) {
-            return false;
+    size_t &last = last_[static_cast<size_t>(from)];
+    if (!tlb_[last].covers(va)) {
+        const auto known =
+            std::find_if(tlb_.begin(), tlb_.end(),
+                         [va](const auto &entry) { return entry.covers(va); });
+        if (known != tlb_.end()) {
+            last = static_cast<size_t>(known - tlb_.begin());
+        } else {
+            tlb_entry found;
+            if (!walk(va, found)) {
+                return false;
+            }
+            last         = next_victim_;
+            tlb_[last]   = found;
+            next_victim_ = (next_victim_ + 1) % tlb_.size();
         }
-        entry        = tlb_.begin() + static_cast<ptrdiff_t>(next_victim_);
-        *entry       = found;
-        next_victim_ = (next_victim_ + 1) % tlb_.size();
     }
-    result = entry->first;
-    result.address += va - entry->start;
-    result.size = std::min(size, entry->end - va);
+    const tlb_entry &entry = tlb_[last];
+    result                 = entry.first;
+    result.address += va - entry.start;
+    result.size = std::min(size, entry.end - va);
     return true;
 }
 

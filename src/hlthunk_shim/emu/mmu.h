@@ -61,12 +61,16 @@ public:
     /** Remove a mapping; `va` must be one that map returned. */
     void unmap(uint64_t va);
 
+    /** What an address is of: successive ones of one kind are mostly close. */
+    enum class port { packets, source, target };
+
     /**
      * Translate.
      *
      * @return false when the first byte is not mapped.
      */
-    bool translate(uint64_t va, uint64_t size, translation &result) const;
+    bool translate(port from, uint64_t va, uint64_t size,
+                   translation &result) const;
 
     [[nodiscard]] uint64_t device_va_start() const { return device_va_start_; }
 
@@ -76,6 +80,11 @@ private:
         uint64_t start = 0;
         uint64_t end   = 0;
         translation first{};
+
+        [[nodiscard]] bool covers(uint64_t va) const
+        {
+            return (va >= start) && (va < end);
+        }
     };
 
     bool walk(uint64_t va, tlb_entry &entry) const;
@@ -86,6 +95,7 @@ private:
     va_space host_space_;
     std::map<uint64_t, mmu_region> regions_;
     mutable std::array<tlb_entry, 8> tlb_{}; /* emptied by every unmap */
+    mutable std::array<size_t, 3> last_{};   /* entry of each port's last one */
     mutable size_t next_victim_ = 0;
 };
 

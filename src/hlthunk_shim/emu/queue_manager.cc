@@ -188,8 +188,8 @@ void queue_manager::decode(part &current, packet_stream &stream)
     translation rest{};
     uint32_t header[2];
 
-    if (!table_.translate(stream.va + stream.next, stream.size - stream.next,
-                          rest)) {
+    if (!table_.translate(mmu::port::packets, stream.va + stream.next,
+                          stream.size - stream.next, rest)) {
         fault(current, "the command buffer is not mapped");
         return;
     }
@@ -292,11 +292,11 @@ bool queue_manager::prepare(part &current, uint64_t max_bytes, slice &work)
     translation to{};
     const uint64_t size = std::min(current.unclaimed, max_bytes);
 
-    if (!table_.translate(current.src, size, from)) {
+    if (!table_.translate(mmu::port::source, current.src, size, from)) {
         fault(current, "LIN_DMA source %#lx is not mapped", current.src);
         return false;
     }
-    if (!table_.translate(current.dst, size, to)) {
+    if (!table_.translate(mmu::port::target, current.dst, size, to)) {
         fault(current, "LIN_DMA destination %#lx is not mapped", current.dst);
         return false;
     }

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "hlthunk_shim/brief_lock.h"
 #include "hlthunk_shim/emu/asic.h"
 #include "hlthunk_shim/emu/hlthunk_emu.h"
 #include "hlthunk_shim/emu/mmu.h"
@@ -24,7 +25,7 @@
 
 namespace gaudi::emu {
 
-using card_lock = std::unique_lock<std::mutex>;
+using card_lock = std::unique_lock<shim::brief_lock>;
 
 /** Jobs that completed lately, to be asked about without a lock. */
 class completed_jobs {
@@ -160,7 +161,7 @@ private:
     bool paused_      = false;
     bool stopped_     = false;
     unsigned waiters_ = 0;
-    std::condition_variable changed_;
+    std::condition_variable_any changed_;
 };
 
 } // namespace gaudi::emu
