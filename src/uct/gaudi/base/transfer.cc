@@ -275,29 +275,13 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
             copy_host_bytes(dst.address, src.address, length);
             return UCS_OK;
         }
-        if ((to_device != from_device) && (length <= staged_bytes)) {
-            transfer work;
-            dma_lane *lane = submit_short(
-                work, to_device, to_device ? dst.address : src.address,
-                to_device ? src.address : dst.address, length);
-            if (lane != nullptr) {
-                wait_for(work, *lane);
-                return work.status;
-            }
+        if ((to_device != from_device) && (length <= staged_bytes) &&
+            copy_short(to_device, to_device ? dst.address : src.address,
+                       to_device ? src.address : dst.address, length, status)) {
+            return status;
         }
     }
     return copy_planned(dst, src, length);
-}
-
-/* Wait for the job of a short copy. */
-void transfer_engine::wait_for(transfer &work, dma_lane &lane)
-{
-    while ((work.in_flight > 0) && (reap(*lane.queue) > 0)) {}
-    if (work.in_flight > 0) {
-        copy_cursor nothing_left;
-        nothing_left.lane = &lane;
-        finish_copy(work, nothing_left);
-    }
 }
 
 /* The copy of any two sides. */

@@ -294,9 +294,8 @@ private:
     bool has_operation();
     operation *new_operation(flush_domain *domain, kind what,
                              uct_completion_t *completion);
-    dma_lane *submit_short(transfer &owner, bool upload, const void *device,
-                           void *host, size_t length);
-    void wait_for(transfer &work, dma_lane &lane);
+    bool copy_short(bool upload, const void *device, void *host, size_t length,
+                    ucs_status_t &status_p);
     ucs_status_t copy_planned(const side &dst, const side &src, size_t length);
     void finish_copy(transfer &work, copy_cursor &cursor);
     void begin(operation &op);

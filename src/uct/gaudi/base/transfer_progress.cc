@@ -131,61 +131,71 @@ bool transfer_engine::submit_next(transfer &owner, copy_cursor &cursor,
     return true;
 }
 
-/* Submit a copy between host memory and device memory that was found before, as
- * one job, through a chunk: what @ref submit_next does, for little more than
- * the job. The lane; nullptr when anything is in the way, and nothing was
- * started. */
-dma_lane *transfer_engine::submit_short(transfer &owner, bool upload,
-                                        const void *device, void *host,
-                                        size_t length)
+/* Copy between host memory and device memory that was found before, as one job,
+ * through a chunk: what @ref copy_planned does, for little more than the job.
+ * False when anything is in the way, and nothing was started. */
+bool transfer_engine::copy_short(bool upload, const void *device, void *host,
+                                 size_t length, ucs_status_t &status_p)
 {
     using direction = shim::dma_direction;
     const memory_location *where =
         find_again(upload ? role::target : role::source, device, length);
     if ((where == nullptr) || (where->owner->slot() >= channels_.size())) {
-        return nullptr;
+        return false;
     }
     channel *way = channels_[where->owner->slot()].get();
     if ((way == nullptr) || (length > way->chunk_bytes())) {
-        return nullptr;
+        return false;
     }
     dma_lane &lane = lane_of(
         *way, upload ? direction::host_to_device : direction::device_to_host,
         length);
     const int chunk = (lane.in_flight < lane.window) ? way->take_chunk(0) : -1;
     if (chunk < 0) {
-        return nullptr;
+        return false;
     }
     segment *job = way->take_segment();
     if (job == nullptr) {
         way->give_chunk(chunk);
-        return nullptr;
+        return false;
     }
+
+    char *const data = way->chunk_data(chunk);
     if (upload) {
-        copy_host_bytes(way->chunk_data(chunk), host, length);
+        copy_host_bytes(data, host, length);
     }
-    *job              = {.owner   = &owner,
-                         .home    = way,
-                         .lane    = &lane,
-                         .chunk   = chunk,
-                         .length  = length,
-                         .host    = upload ? nullptr : static_cast<char *>(host),
-                         .process = nullptr,
-                         .onward  = nullptr,
-                         .target  = 0,
-                         .next    = nullptr};
     const auto there  = reinterpret_cast<uintptr_t>(device);
     const uint64_t va = way->chunk_va(chunk);
-    uint64_t id;
-    if (lane.queue->submit(upload ? there : va, upload ? va : there, length,
-                           job, id) != 0) {
-        way->give_segment(job);
-        way->give_chunk(chunk);
-        return nullptr;
+    bool ended        = false;
+    const int ret     = lane.queue->submit_and_look(
+            upload ? there : va, upload ? va : there, length, job, ended);
+    if ((ret == 0) && !ended) {
+        transfer work;
+        *job           = {.owner   = &work,
+                          .home    = way,
+                          .lane    = &lane,
+                          .chunk   = chunk,
+                          .length  = length,
+                          .host    = upload ? nullptr : static_cast<char *>(host),
+                          .process = nullptr,
+                          .onward  = nullptr,
+                          .target  = 0,
+                          .next    = nullptr};
+        work.in_flight = 1;
+        lane.in_flight += length;
+        copy_cursor nothing_left;
+        nothing_left.lane = &lane;
+        finish_copy(work, nothing_left);
+        status_p = work.status;
+        return true;
     }
-    ++owner.in_flight;
-    lane.in_flight += length;
-    return &lane;
+    if (ended && !upload) {
+        copy_host_bytes(host, data, length);
+    }
+    way->give_segment(job);
+    way->give_chunk(chunk);
+    status_p = UCS_OK;
+    return ret == 0;
 }
 
 /* Have the kernel copy the next bytes. */
