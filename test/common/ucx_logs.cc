@@ -1,5 +1,10 @@
 #include "common/ucx_logs.h"
 
+extern "C" {
+#include <config.h>
+#include <ucs/debug/log.h>
+}
+
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>

@@ -3,13 +3,10 @@
  */
 #pragma once
 
+#include <ucs/config/types.h>
+
 #include <string>
 #include <vector>
-
-extern "C" {
-#include <config.h>
-#include <ucs/debug/log.h>
-}
 
 namespace gaudi::test {
 

@@ -45,6 +45,9 @@ public:
     /** Whether it has ended; it still has to be waited for. */
     [[nodiscard]] bool has_ended() const;
 
+    /** What it has printed so far. */
+    [[nodiscard]] std::string output() const;
+
     /** Wait for the end; kills at the deadline. */
     process_result wait();
 
@@ -60,8 +63,6 @@ public:
     process_result stop();
 
 private:
-    [[nodiscard]] std::string output() const;
-
     std::chrono::steady_clock::time_point deadline_;
     pid_t pid_  = -1;
     int pidfd_  = -1;

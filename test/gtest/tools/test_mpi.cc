@@ -180,8 +180,8 @@ const mpi_operations &operations_of(const std::string &mpi)
     return (mpi == all[0].mpi) ? all[0] : all[1];
 }
 
-/* Library, ranks. */
-using collectives_case = std::tuple<const char *, const char *>;
+/* Library, ranks, protocols. */
+using collectives_case = std::tuple<const char *, const char *, const char *>;
 
 class mpi_collectives : public mpi_jobs,
                         public ::testing::WithParamInterface<collectives_case> {
@@ -189,13 +189,13 @@ protected:
     [[nodiscard]] process_result collectives(const char *memory,
                                              const arguments &operations)
     {
-        const auto &[mpi, ranks] = GetParam();
+        const auto &[mpi, ranks, proto] = GetParam();
         const arguments program{built(GAUDI_TOOLS_DIR, "mpi_collectives", mpi),
                                 memory, scratch()};
         return run(
             mpiexec(mpi, ranks, under_launcher(joined(program, operations))),
             job_options({{"UCX_TLS", "gaudi_copy,gaudi_ipc"},
-
+                         {"UCX_PROTO_ENABLE", proto},
                          {"UCX_HANDLE_ERRORS", "none"}}));
     }
 
@@ -211,8 +211,8 @@ using mpi_limits = mpi_collectives;
 std::string
 collectives_name(const ::testing::TestParamInfo<collectives_case> &test)
 {
-    const auto &[mpi, ranks] = test.param;
-    return std::string(mpi) + "_" + ranks + "_ranks";
+    const auto &[mpi, ranks, proto] = test.param;
+    return std::string(mpi) + "_" + ranks + "_ranks_proto_" + proto;
 }
 
 /* Library, how the last rank ends. */
@@ -299,7 +299,8 @@ TEST_P(mpi_collectives, bring_what_was_sent)
 
 INSTANTIATE_TEST_SUITE_P(of_debian, mpi_collectives,
                          ::testing::Combine(Values("mpich", "openmpi"),
-                                            Values("2", "4", "8")),
+                                            Values("2", "4", "8"),
+                                            Values("n", "y")),
                          collectives_name);
 
 /* These libraries know nothing of cards. What they do without UCX, they do with
@@ -327,7 +328,7 @@ TEST_P(mpi_limits, are_where_the_library_itself_touches_memory)
 
 INSTANTIATE_TEST_SUITE_P(of_debian, mpi_limits,
                          ::testing::Combine(Values("mpich", "openmpi"),
-                                            Values("2")),
+                                            Values("2"), Values("n")),
                          collectives_name);
 
 TEST_P(mpi_library, contents_arrive_with_the_new_protocols)

@@ -80,7 +80,8 @@ protected:
     }
 
     /* Run both sides with `common` arguments. A server that serves for ever is
-     * stopped once its client has ended. */
+     * stopped once its client has ended and one of them has told the outcome:
+     * a client may end before its server has got so far. */
     both_sides run_pair(const arguments &common, const arguments &server_only,
                         const arguments &client_only,
                         const std::string &transports, bool stops)
@@ -113,6 +114,12 @@ protected:
         client.insert(client.end(), client_only.begin(), client_only.end());
         both_sides result;
         result.client = run(under_launcher(client), with(variables));
+        if (stops && (result.client.output.find(success) == npos)) {
+            (void)eventually([&] {
+                return server->has_ended() ||
+                       (server->output().find(success) != npos);
+            });
+        }
         result.server = stops ? server->stop() : server->wait();
         return result;
     }
@@ -131,8 +138,8 @@ protected:
         EXPECT_TRUE(is_quiet_success(sides.client)) << "client";
         EXPECT_TRUE(is_quiet_success(sides.server)) << "server";
         const std::string output = sides.client.output + sides.server.output;
-        EXPECT_THAT(output, HasSubstr(" TEST SUCCESS --"));
-        EXPECT_NE(std::string::npos, output.find(message(size)));
+        EXPECT_THAT(output, HasSubstr(success));
+        EXPECT_NE(npos, output.find(message(size)));
         for (const char *complaint : {"ailed to ", "nable to ", "Wrong "}) {
             for (const std::string &line : lines_with(output, complaint)) {
                 EXPECT_TRUE(is_stock_complaint(line)) << line;
@@ -141,6 +148,9 @@ protected:
     }
 
 private:
+    static constexpr size_t npos    = std::string::npos;
+    static constexpr char success[] = " TEST SUCCESS --";
+
     std::set<std::string> before_;
 };
 

@@ -278,9 +278,9 @@ bool ipc_peer::has(bool device, size_t offset, size_t size, uint64_t seed)
 
 void ipc_peer::hold(const memory &what)
 {
-    EXPECT_EQ(ucs_status_string(UCS_INPROGRESS),
-              ask("hold " + to_hex(what.key) + " " +
-                  std::to_string(what.address)));
+    EXPECT_EQ(
+        ucs_status_string(UCS_INPROGRESS),
+        ask("hold " + to_hex(what.key) + " " + std::to_string(what.address)));
 }
 
 void ipc_peer::let_go()
