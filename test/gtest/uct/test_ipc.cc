@@ -2,6 +2,8 @@
  * between all kinds of memory, and active messages. */
 #include "gtest/uct/ipc_peer.h"
 
+#include "common/process_state.h"
+
 #include <cstring>
 #include <tuple>
 
@@ -302,6 +304,55 @@ protected:
     std::vector<std::vector<char>> received;
 };
 
+/* Messages of the process to itself: it says when they are read. */
+class ipc_own_messages : public ipc_messages {
+protected:
+    struct waiting {
+        uct_pending_req_t request; /* first: a pointer to it is one to this */
+        ipc_own_messages *self;
+        bool done = false;
+    };
+
+    void SetUp() override
+    {
+        ipc_messages::SetUp();
+        loop = tl->make_ep();
+        ASSERT_NE(nullptr, loop);
+    }
+
+    void TearDown() override
+    {
+        if (loop != nullptr) {
+            uct_ep_destroy(loop);
+        }
+        ipc_messages::TearDown();
+    }
+
+    static ucs_status_t note(uct_pending_req_t *request, ucs_status_t status)
+    {
+        reinterpret_cast<waiting *>(request)->done = (status == UCS_OK);
+        return status;
+    }
+
+    static uct_ep_h loop_of(uct_pending_req_t *request)
+    {
+        return reinterpret_cast<waiting *>(request)->self->loop;
+    }
+
+    static ucs_status_t send_now(uct_pending_req_t *request)
+    {
+        return note(request, uct_ep_am_short(loop_of(request), ipc_echo_id, 0,
+                                             nullptr, 0));
+    }
+
+    static ucs_status_t flush_now(uct_pending_req_t *request)
+    {
+        return note(request, uct_ep_flush(loop_of(request), 0, nullptr));
+    }
+
+    uct_ep_h loop = nullptr;
+};
+
 } // namespace
 
 TEST_F(ipc_messages, short_ones_come_back_as_they_were)
@@ -344,14 +395,56 @@ TEST_F(ipc_messages, keep_their_order_and_contents_when_the_queue_is_full)
     }
 }
 
-TEST_F(ipc_messages, a_process_sends_to_itself)
+TEST_F(ipc_own_messages, arrive)
 {
-    uct_ep_h loop = tl->make_ep();
-    ASSERT_NE(nullptr, loop);
     ASSERT_EQ(UCS_OK, uct_ep_am_short(loop, ipc_echo_id, 1, "x", 1));
     wait_for(1);
     EXPECT_EQ(9u, received[0].size());
-    uct_ep_destroy(loop);
+}
+
+TEST_F(ipc_own_messages, are_waited_for_by_a_flush)
+{
+    ASSERT_EQ(UCS_OK, uct_ep_flush(loop, 0, nullptr));
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(loop, ipc_echo_id, 1, "x", 1));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_ep_flush(loop, 0, nullptr));
+    EXPECT_EQ(UCS_OK, uct_ep_flush(loop, UCT_FLUSH_FLAG_CANCEL, nullptr));
+    wait_for(1);
+    EXPECT_TRUE(eventually([&] {
+        tl->progress();
+        return uct_ep_flush(loop, 0, nullptr) == UCS_OK;
+    }));
+    EXPECT_EQ(UCS_OK, uct_ep_flush(loop, 0, nullptr));
+}
+
+TEST_F(ipc_own_messages, are_not_waited_for_in_vain)
+{
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(loop, ipc_echo_id, 1, "x", 1));
+    EXPECT_TRUE(
+        eventually([&] { return uct_ep_flush(loop, 0, nullptr) == UCS_OK; }));
+    EXPECT_THAT(received, ::testing::IsEmpty());
+    EXPECT_EQ(UCS_OK, uct_ep_flush(loop, 0, nullptr)) << "once is enough";
+    wait_for(1);
+}
+
+TEST_F(ipc_own_messages, are_sent_before_a_flush_that_waits_behind_them)
+{
+    size_t sent = 0;
+    while (uct_ep_am_short(loop, ipc_echo_id, sent, nullptr, 0) == UCS_OK) {
+        ++sent;
+    }
+    waiting message{{}, this};
+    message.request.func = send_now;
+    waiting flush{{}, this};
+    flush.request.func = flush_now;
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &message.request, 0));
+    ASSERT_EQ(UCS_ERR_NO_RESOURCE, uct_ep_flush(loop, 0, nullptr));
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &flush.request, 0));
+    ASSERT_TRUE(eventually([&] {
+        tl->progress();
+        return flush.done;
+    }));
+    EXPECT_TRUE(message.done);
+    EXPECT_EQ(sent + 1, received.size());
 }
 
 } // namespace gaudi::test

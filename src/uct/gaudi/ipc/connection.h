@@ -101,6 +101,15 @@ public:
     /** Whether any message fits now. */
     [[nodiscard]] bool has_room() { return is_ours() && writer_.has_room(); }
 
+    /** Stands for the messages that were sent so far. */
+    [[nodiscard]] uint64_t sent() const { return writer_.position(); }
+
+    /** Whether the receiver has taken all of these, or never will. */
+    [[nodiscard]] bool is_delivered(uint64_t sent)
+    {
+        return is_closed() || writer_.is_read(sent);
+    }
+
     /** Whether no message will be taken any more. A few loads. */
     [[nodiscard]] bool is_closed() const;
 

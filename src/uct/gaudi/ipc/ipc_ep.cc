@@ -6,6 +6,10 @@
 #include <cerrno>
 #include <cstring>
 
+extern "C" {
+#include <ucs/time/time.h>
+}
+
 #include <sys/epoll.h>
 
 namespace gaudi::ipc {
@@ -15,6 +19,31 @@ namespace {
 bool is_inherited(uct_iface_h iface)
 {
     return to_iface(iface)->state->generation != base::process_generation();
+}
+
+/* UCP closes an endpoint as soon as it is flushed, tells the peer so on another
+ * way, and the peer drops what it has not read by then: a flush is to wait
+ * until it is read. Not for long, since a peer may compute meanwhile; seconds.
+ */
+constexpr double delivery_patience = 0.2;
+
+/* Whether a flush has to wait for the receiver of what was sent before it. */
+bool awaits_delivery(ep_state &state)
+{
+    if (state.patience == 0) {
+        const uint64_t sent = state.out->sent();
+        if ((sent == state.awaited) || (state.status != UCS_OK)) {
+            return false;
+        }
+        state.awaited  = sent;
+        state.patience = ucs_get_time() + ucs_time_from_sec(delivery_patience);
+    }
+    if ((state.status == UCS_OK) && !state.out->is_delivered(state.awaited) &&
+        (ucs_get_time() < state.patience)) {
+        return true;
+    }
+    state.patience = 0;
+    return false;
 }
 
 /* Whether any kind of operation could be tried now. A failed endpoint lets all
@@ -64,7 +93,9 @@ ucs_arbiter_cb_result_t try_one(ucs_arbiter_t *, ucs_arbiter_group_t *group,
         return UCS_ARBITER_CB_RESULT_RESCHED_GROUP;
     }
     auto *req                 = ucs_container_of(elem, uct_pending_req_t, priv);
+    ep->state->has_turn       = true;
     const ucs_status_t status = req->func(req);
+    ep->state->has_turn       = false;
     if (status == UCS_OK) {
         ++count;
         return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
@@ -147,8 +178,13 @@ ucs_status_t ep_flush(uct_ep_h ep, unsigned flags,
         to_iface(ep->iface)->state->engine->cancel(to_ep(ep)->state->domain,
                                                    UCS_ERR_CANCELED);
     }
-    /* What waits comes before the flush. */
-    if (!ucs_arbiter_group_is_empty(&to_ep(ep)->pending)) {
+    ep_state &state = *to_ep(ep)->state;
+    /* What waits comes before the flush, unless that has waited, too. */
+    if (!state.has_turn && !ucs_arbiter_group_is_empty(&to_ep(ep)->pending)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    if (!(flags & UCT_FLUSH_FLAG_CANCEL) && !is_inherited(ep->iface) &&
+        awaits_delivery(state)) {
         return UCS_ERR_NO_RESOURCE;
     }
     ucs_status_t status = to_iface(ep->iface)->state->engine->flush(
@@ -173,7 +209,8 @@ ucs_status_t ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
 {
     uct_gaudi_ipc_ep_t *ep = to_ep(tl_ep);
     /* Requests keep their order: none may pass those that wait. */
-    if (ucs_arbiter_group_is_empty(&ep->pending) && has_resources(ep)) {
+    if (ucs_arbiter_group_is_empty(&ep->pending) &&
+        (ep->state->patience == 0) && has_resources(ep)) {
         return UCS_ERR_BUSY;
     }
     UCS_STATIC_ASSERT(sizeof(uct_pending_req_priv_arb_t) <=

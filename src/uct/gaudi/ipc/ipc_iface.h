@@ -53,6 +53,9 @@ struct ep_state {
     ucs_status_t status  = UCS_OK; /* what operations return; else it failed */
     unsigned told        = 0;      /* kinds of transfer that the log knows */
     ucs_time_t next_look = 0;      /* when to see whether the peer is alive */
+    bool has_turn        = false;  /* a pending request is being tried */
+    uint64_t awaited     = 0; /* messages that flushes wait, or waited for */
+    ucs_time_t patience  = 0; /* until when one waits; 0 when none does */
 };
 
 } // namespace gaudi::ipc

@@ -42,7 +42,8 @@ enum ring_state : uint32_t {
 struct ring_control {
     /* The reader's, seldom written. */
     alignas(ring_line) std::atomic<uint32_t> state;
-    /* The reader's: bytes read, written once in a quarter of the ring. */
+    /* The reader's: bytes read, written once in a quarter of the ring, and when
+     * it finds the ring empty. */
     alignas(ring_line) std::atomic<uint64_t> consumed;
     /* The writer's: not 0 when it will write no more. */
     alignas(ring_line) std::atomic<uint32_t> finished;
@@ -140,6 +141,15 @@ public:
         return has_free(2 * span + ring_line);
     }
 
+    /** Where the next message will be. */
+    [[nodiscard]] uint64_t position() const { return head_; }
+
+    /** Whether the reader is done with all messages before a position. */
+    bool is_read(uint64_t position)
+    {
+        return (tail_ >= position) || (update_free(0) && (tail_ >= position));
+    }
+
     /** Whether the reader said nonsense: nothing fits any more. */
     [[nodiscard]] bool is_corrupted() const { return corrupted_; }
 
@@ -214,6 +224,7 @@ public:
             const auto word     = std::atomic_ref<uint64_t>(*start).load(
                     std::memory_order_acquire);
             if (word == 0) {
+                announce();
                 return result::none;
             }
             const auto what = std::bit_cast<record_header>(word);
@@ -241,6 +252,13 @@ private:
     {
         position_ += length;
         if (position_ - announced_ >= size_ / 4) {
+            announce();
+        }
+    }
+
+    void announce()
+    {
+        if (announced_ != position_) {
             control_->consumed.store(position_, std::memory_order_release);
             announced_ = position_;
         }
