@@ -188,14 +188,14 @@ void device::retire(uint64_t seq, int result)
 {
     slot &place = slots_[seq % max_cs_in_flight];
     if (result == 1) {
-        /* Others may ask the driver about it until they see this, but will not
-         * enter it: it has not failed. */
+        /* Until they see this, others may ask the driver about it; they enter
+         * it only if the card is lost by then. */
         place.done.store(seq, std::memory_order_release);
-        return;
-    }
-    uint64_t holder = seq;
-    if (place.holder.compare_exchange_strong(holder, 0)) {
-        return; /* nobody has entered how it ended, or will */
+    } else {
+        uint64_t holder = seq;
+        if (place.holder.compare_exchange_strong(holder, 0)) {
+            return; /* nobody has entered how it ended, or will */
+        }
     }
     if (failed_count_.load(std::memory_order_acquire) > 0) {
         std::lock_guard<std::mutex> guard(failed_lock_);

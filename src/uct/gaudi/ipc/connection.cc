@@ -221,7 +221,7 @@ bool connection::peer_lost() const
 {
     pollfd ended{process_->pidfd(), POLLIN, 0};
     return is_ours() && (header().closed.load() == 0) &&
-           (::poll(&ended, 1, 0) > 0);
+           (::poll(&ended, 1, 0) != 0);
 }
 
 } // namespace gaudi::ipc

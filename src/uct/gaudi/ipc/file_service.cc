@@ -123,9 +123,23 @@ private:
                 (part->cmsg_len == CMSG_LEN(sizeof(ucred)))) {
                 std::memcpy(&credentials_, CMSG_DATA(part), sizeof(ucred));
             } else if ((part->cmsg_level == SOL_SOCKET) &&
-                       (part->cmsg_type == SCM_RIGHTS) &&
-                       (part->cmsg_len == CMSG_LEN(sizeof(int)))) {
-                std::memcpy(&descriptor_, CMSG_DATA(part), sizeof(int));
+                       (part->cmsg_type == SCM_RIGHTS)) {
+                take_descriptors(*part);
+            }
+        }
+    }
+
+    /* There may be room for more than the one that belongs there. */
+    void take_descriptors(cmsghdr &part)
+    {
+        for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= part.cmsg_len;
+             at += sizeof(int)) {
+            int fd;
+            std::memcpy(&fd, CMSG_DATA(&part) + at, sizeof(fd));
+            if (descriptor_ < 0) {
+                descriptor_ = fd;
+            } else {
+                close(fd);
             }
         }
     }

@@ -189,7 +189,9 @@ unsigned invalidation_queue::progress()
 
 void set_invalidation_timeout(double seconds)
 {
-    timeout = seconds;
+    constexpr double longest = 1e6; /* "inf", too, has to fit a clock */
+    const double bounded     = (seconds < longest) ? seconds : longest;
+    timeout                  = (seconds > 0) ? bounded : 0;
 }
 
 bool has_invalidations()

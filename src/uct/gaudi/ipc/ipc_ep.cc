@@ -7,6 +7,7 @@
 #include <cstring>
 
 extern "C" {
+#include <ucs/async/async.h>
 #include <ucs/time/time.h>
 }
 
@@ -57,14 +58,15 @@ bool has_resources(uct_gaudi_ipc_ep_t *ep)
 }
 
 /* Told once: endpoints to the same process share its descriptor. */
-void watch_peer(const iface_state &iface, const remote_process &peer)
+void watch_peer(iface_state &iface, const remote_process &peer)
 {
     epoll_event event{};
     event.events = EPOLLIN | EPOLLONESHOT;
     if ((epoll_ctl(iface.ended_fd, EPOLL_CTL_ADD, peer.pidfd(), &event) != 0) &&
         (errno != EEXIST)) {
-        ucs_debug("gaudi_ipc: the end of process %u will be noticed late: %m",
+        ucs_debug("gaudi_ipc: the end of process %u will wake nobody: %m",
                   peer.id().pid);
+        iface.has_unwatched = true;
     }
 }
 
@@ -140,9 +142,11 @@ void find_lost_peers(uct_gaudi_ipc_iface_t *iface)
 {
     constexpr int most = 16;
     epoll_event ended[most];
-    if (epoll_wait(iface->state->ended_fd, ended, most, 0) <= 0) {
+    if ((epoll_wait(iface->state->ended_fd, ended, most, 0) <= 0) &&
+        !iface->state->has_unwatched) {
         return;
     }
+    UCS_ASYNC_BLOCK(iface->super.worker->async);
     uct_gaudi_ipc_ep_t *ep;
     ucs_list_for_each(ep, &iface->state->endpoints, all)
     {
@@ -150,6 +154,7 @@ void find_lost_peers(uct_gaudi_ipc_iface_t *iface)
             fail(&ep->super.super, UCS_ERR_CONNECTION_RESET);
         }
     }
+    UCS_ASYNC_UNBLOCK(iface->super.worker->async);
 }
 
 unsigned dispatch_pending(uct_gaudi_ipc_iface_t *iface)
@@ -264,11 +269,14 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_ep_t, const uct_ep_params_t *params)
     ucs_arbiter_group_init(&self->pending);
     ucs_list_head_init(&self->failed);
     iface_state &iface = *to_iface(params->iface)->state;
-    ucs_list_add_tail(&iface.endpoints, &self->all);
     if (!is_inherited(params->iface)) {
         watch_peer(iface, *state->peer);
     }
-    self->state = state.release();
+    self->state                = state.release();
+    ucs_async_context_t *async = to_iface(params->iface)->super.worker->async;
+    UCS_ASYNC_BLOCK(async);
+    ucs_list_add_tail(&iface.endpoints, &self->all);
+    UCS_ASYNC_UNBLOCK(async);
     return UCS_OK;
 }
 
@@ -277,8 +285,11 @@ static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_ipc_ep_t)
     uct_ep_h ep = &self->super.super;
     ep_pending_purge(ep, nullptr, nullptr);
     ucs_arbiter_group_cleanup(&self->pending);
+    ucs_async_context_t *async = to_iface(ep->iface)->super.worker->async;
+    UCS_ASYNC_BLOCK(async);
     ucs_list_del(&self->failed);
     ucs_list_del(&self->all);
+    UCS_ASYNC_UNBLOCK(async);
     to_iface(ep->iface)->state->engine->close(self->state->domain);
     delete self->state;
 }

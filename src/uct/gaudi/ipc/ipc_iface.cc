@@ -9,6 +9,10 @@
 #include <climits>
 #include <cstring>
 
+extern "C" {
+#include <ucs/time/time.h>
+}
+
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -69,8 +73,12 @@ constexpr double job_latency = 4e-6;
  * does not fit in a message, bytes. */
 constexpr size_t least_seg_size = 1024;
 
-/* Progress calls between two looks whether peers are alive. */
-constexpr unsigned polls_between_checks = 1u << 14;
+/* Progress calls from one look at the clock to the next; seconds from one look
+ * whether peers are alive to the next, and how much later it is at most when
+ * messages keep coming. */
+constexpr unsigned polls_per_look = 16;
+constexpr double look_interval    = 0.01;
+constexpr double look_delay       = 0.1;
 
 /* How much of the link an operation gets. Short and bcopy operations touch the
  * bytes once more on the CPU, and reads of a PCIe device are slower than
@@ -276,11 +284,16 @@ ucs_arbiter_cb_result_t check_one(ucs_arbiter_t *, ucs_arbiter_group_t *group,
  */
 unsigned look_around(uct_gaudi_ipc_iface_t *iface, bool inbox_is_empty)
 {
-    iface->state->polls = 0;
-    ucs_arbiter_dispatch(&iface->pending, 1, check_one, nullptr);
-    if (inbox_is_empty) {
-        find_lost_peers(iface);
+    const ucs_time_t now    = ucs_get_time();
+    const ucs_time_t due    = iface->state->next_look;
+    const ucs_time_t at_all = due + ucs_time_from_sec(look_delay);
+    iface->state->polls     = 0;
+    if (now < (inbox_is_empty ? due : at_all)) {
+        return has_invalidations() ? progress_invalidations() : 0;
     }
+    iface->state->next_look = now + ucs_time_from_sec(look_interval);
+    ucs_arbiter_dispatch(&iface->pending, 1, check_one, nullptr);
+    find_lost_peers(iface);
     return progress_invalidations();
 }
 
@@ -303,7 +316,7 @@ unsigned iface_progress(uct_iface_h tl_iface) noexcept
     if (!state.engine->is_idle()) {
         count += state.engine->progress();
     }
-    if (ucs_unlikely(++state.polls >= polls_between_checks)) {
+    if (ucs_unlikely(++state.polls >= polls_per_look)) {
         count += look_around(iface, inbox_is_empty);
     }
     if (!ucs_arbiter_is_empty(&iface->pending)) {
@@ -368,7 +381,7 @@ ucs_status_t iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
         status = iface->state->inbox->arm() ? UCS_OK : UCS_ERR_BUSY;
     }
     if (status == UCS_OK) {
-        find_lost_peers(iface); /* whose messages have all been delivered */
+        find_lost_peers(iface); /* whose messages have been delivered */
         status =
             ucs_list_is_empty(&iface->state->failed) ? UCS_OK : UCS_ERR_BUSY;
     }

@@ -33,15 +33,18 @@ struct iface_state {
     unsigned generation = base::process_generation(); /* that opened it */
     std::unique_ptr<mailbox> inbox;
     std::unique_ptr<base::transfer_engine> engine;
-    size_t max_message = 0;       /* bytes of a bcopy active message */
-    size_t max_bcopy   = 0;       /* bytes of a bcopy put or get */
-    unsigned max_poll  = 0;       /* messages of one progress call */
-    base::card *home   = nullptr; /* moves what no other card has to */
-    double bandwidth   = 0;       /* of its link, bytes/second */
-    int event_fd       = -1;   /* epoll of inbox and engine, when asked for */
-    unsigned polls     = 0;    /* since peers were last looked at */
-    int ended_fd       = -1;   /* epoll: readable when a peer has ended */
-    ucs_list_link_t endpoints; /* all there are */
+    size_t max_message   = 0;       /* bytes of a bcopy active message */
+    size_t max_bcopy     = 0;       /* bytes of a bcopy put or get */
+    unsigned max_poll    = 0;       /* messages of one progress call */
+    base::card *home     = nullptr; /* moves what no other card has to */
+    double bandwidth     = 0;       /* of its link, bytes/second */
+    int event_fd         = -1; /* epoll of inbox and engine, when asked for */
+    unsigned polls       = 0;  /* since the clock was last looked at */
+    ucs_time_t next_look = 0;  /* when to see whether peers are alive */
+    int ended_fd         = -1; /* epoll: readable when a peer has ended */
+    bool has_unwatched   = false; /* some peer is not in it */
+    ucs_list_link_t endpoints; /* all there are; UCP may create some on another
+                                  thread, with the worker blocked */
     ucs_list_link_t failed;    /* endpoints whose failure is to be told */
 };
 

@@ -1,5 +1,6 @@
 #include "uct/gaudi/ipc/mailbox.h"
 
+#include "uct/gaudi/base/status.h"
 #include "uct/gaudi/ipc/file_service.h"
 
 #include <algorithm>
@@ -172,8 +173,11 @@ void mailbox::collect()
         for (; marks != 0; marks &= marks - 1) {
             const unsigned index =
                 word * mailbox_header::word_bits + std::countr_zero(marks);
-            if (index < layout_.ring_count()) {
-                adopt(index);
+            if ((index < layout_.ring_count()) && (base::guarded([&] {
+                                                       adopt(index);
+                                                       return UCS_OK;
+                                                   }) != UCS_OK)) {
+                header().mark(index); /* to try again */
             }
         }
     }
@@ -257,15 +261,17 @@ void mailbox::adopt(unsigned index)
             return;
         }
         auto *start = static_cast<char *>(memory_) + layout_.ring_offset(index);
-        auto *control   = reinterpret_cast<ring_control *>(start);
-        ring            = std::make_unique<slot>();
-        ring->index     = index;
-        ring->owner     = owner;
-        ring->reader    = ring_reader(control, start + layout_.data_offset(),
-                                      layout_.ring_size());
-        sender &who     = senders_[owner];
-        ring->finishing = (who.rings == 0) && !watch(owner, who);
-        ++who.rings;
+        auto *control = reinterpret_cast<ring_control *>(start);
+        sender &who   = senders_[owner];
+        ring          = std::make_unique<slot>();
+        ring->index   = index;
+        ring->owner   = owner;
+        ring->reader  = ring_reader(control, start + layout_.data_offset(),
+                                    layout_.ring_size());
+        if (who.rings++ == 0) {
+            who.is_dead = !watch(owner, who);
+        }
+        ring->finishing = who.is_dead;
         ++adopted_;
     }
     if ((owner != ring->owner) || (ring->reader.control()->finished.load(
@@ -283,7 +289,7 @@ bool mailbox::watch(uint64_t owner, sender &who)
         return owner == owner_word(address_.process);
     }
     who.pidfd.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-    if (!who.pidfd && (errno != EMFILE) && (errno != ENFILE)) {
+    if (!who.pidfd && ((errno == ESRCH) || (errno == EINVAL))) {
         return false;
     }
     if (is_another_now(owner) || (who.pidfd && has_ended(who.pidfd.get()))) {
@@ -314,9 +320,9 @@ void mailbox::start_polling(slot &ring)
             free(ring);
         }
     } else if (!ring.polled) {
+        polled_.push_back(&ring);
         ring.polled      = true;
         ring.empty_polls = 0;
-        polled_.push_back(&ring);
         ring.reader.control()->state.store(ring_polled,
                                            std::memory_order_relaxed);
     }

@@ -93,6 +93,7 @@ private:
         /* None: own process, a dead one, or no room for descriptors. */
         unique_fd pidfd;
         unsigned rings = 0;
+        bool is_dead   = false;
     };
 
     /* Messages from one ring before the next one has its turn. */

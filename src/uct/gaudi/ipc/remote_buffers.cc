@@ -1,6 +1,7 @@
 #include "uct/gaudi/ipc/remote_buffers.h"
 
 #include "uct/gaudi/base/device_table.h"
+#include "uct/gaudi/base/status.h"
 #include "uct/gaudi/ipc/file_service.h"
 #include "uct/gaudi/ipc/per_process.h"
 
@@ -137,7 +138,11 @@ int remote_buffer::va_on(base::card &user, uint64_t address, uint64_t &va_p)
     }
     const import *entry = find(user);
     if (ucs_unlikely(entry == nullptr)) {
-        const int error = open_on(user, entry);
+        int error = -ENOMEM;
+        (void)base::guarded([&] {
+            error = open_on(user, entry);
+            return UCS_OK;
+        });
         if (error != 0) {
             return error;
         }

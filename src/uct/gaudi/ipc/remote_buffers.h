@@ -11,9 +11,9 @@
  * used again: keys tell by the slot of the buffer in the shared page of its
  * process. They are unmapped when the next buffer is opened, and by sweep().
  *
- * Threads: any. A look-up takes one lock for a short time. Nothing is held
- * while the driver or another process is asked for something, but the lock of
- * the buffer that is opened.
+ * Threads: any. A look-up takes one lock for a short time. It is not held while
+ * the driver or another process is asked for something; the lock of the buffer
+ * that is opened is, and that of those who sweep.
  */
 #pragma once
 

@@ -1,6 +1,7 @@
 #include "uct/gaudi/ipc/remote_key.h"
 
 #include "uct/gaudi/base/process.h"
+#include "uct/gaudi/base/status.h"
 
 #include <utility>
 
@@ -153,7 +154,10 @@ ucs_status_t remote_key::hold()
     }
     hazard_entry *hazard = hazard_.load(std::memory_order_acquire);
     if (ucs_unlikely(hazard == nullptr)) {
-        hazard = make_hazard();
+        (void)base::guarded([&] {
+            hazard = make_hazard();
+            return UCS_OK;
+        });
         if (hazard == nullptr) {
             return UCS_ERR_NO_RESOURCE;
         }
