@@ -126,6 +126,19 @@ TEST_F(invalidation, gives_up_after_a_time)
     remote->release();
 }
 
+TEST_F(invalidation, waits_for_ever_when_it_may)
+{
+    exporter_process other;
+    (void)other.ask("timeout " + std::to_string(UINT64_MAX));
+    const auto key = other.key(other.allocate(mebi, 6), mebi);
+    unpacked remote(key);
+    ASSERT_EQ(remote->hold(), UCS_OK);
+    EXPECT_FALSE(other.invalidate(key));
+    EXPECT_EQ(other.progress_invalidation(), UCS_INPROGRESS);
+    remote->release();
+    EXPECT_EQ(other.progress_invalidation(), UCS_OK);
+}
+
 TEST_F(invalidation, needs_a_completion)
 {
     char bytes[64];
