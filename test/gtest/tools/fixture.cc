@@ -77,7 +77,7 @@ unsigned short find_free_port()
     sockaddr_in address{};
     socklen_t length        = sizeof(address);
     address.sin_family      = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_addr.s_addr = htonl(INADDR_ANY); /* free on all of them */
     const int fd            = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     auto *generic           = reinterpret_cast<sockaddr *>(&address);
     const bool found        = (bind(fd, generic, sizeof(address)) == 0) &&

@@ -438,6 +438,7 @@ TEST_F(ipc_own_messages, are_sent_before_a_flush_that_waits_behind_them)
     flush.request.func = flush_now;
     ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &message.request, 0));
     ASSERT_EQ(UCS_ERR_NO_RESOURCE, uct_ep_flush(loop, 0, nullptr));
+    EXPECT_EQ(UCS_INPROGRESS, uct_iface_flush(tl->iface, 0, nullptr));
     ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &flush.request, 0));
     ASSERT_TRUE(eventually([&] {
         tl->progress();

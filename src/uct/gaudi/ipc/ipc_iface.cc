@@ -253,7 +253,8 @@ ucs_status_t iface_flush(uct_iface_h tl_iface, unsigned,
 {
     uct_gaudi_ipc_iface_t *iface = to_iface(tl_iface);
     if (!ucs_arbiter_is_empty(&iface->pending)) {
-        return UCS_ERR_NO_RESOURCE;
+        /* UCP takes the second for a failure, and asks without a completion. */
+        return (comp == nullptr) ? UCS_INPROGRESS : UCS_ERR_NO_RESOURCE;
     }
     ucs_status_t status = iface->state->engine->flush(nullptr, comp);
     if (status == UCS_OK) {
