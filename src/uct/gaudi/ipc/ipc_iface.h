@@ -20,6 +20,7 @@ extern "C" {
 #include <ucs/datastruct/arbiter.h>
 }
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <type_traits>
@@ -42,7 +43,7 @@ struct iface_state {
     unsigned polls       = 0;  /* since the clock was last looked at */
     ucs_time_t next_look = 0;  /* when to see whether peers are alive */
     int ended_fd         = -1; /* epoll: readable when a peer has ended */
-    bool has_unwatched   = false; /* some peer is not in it */
+    std::atomic<bool> has_unwatched{false}; /* some peer is not in it */
     ucs_list_link_t endpoints; /* all there are; UCP may create some on another
                                   thread, with the worker blocked */
     ucs_list_link_t failed;    /* endpoints whose failure is to be told */
