@@ -115,9 +115,10 @@ TEST_F(kills, of_senders_lose_no_ring_and_leave_no_half_message)
         ASSERT_EQ("ready", child.read_line());
         const auto end = std::chrono::steady_clock::now() +
                          std::chrono::microseconds(random() % 3000);
-        bool killed      = false;
-        uint64_t numbers = 0;
-        const auto take  = [&](uint8_t id, void *data, size_t length) {
+        bool killed           = false;
+        uint64_t numbers      = 0;
+        const uint64_t before = came;
+        const auto take       = [&](uint8_t id, void *data, size_t length) {
             uint64_t header;
             ASSERT_GE(length, sizeof(header));
             std::memcpy(&header, data, sizeof(header));
@@ -135,7 +136,9 @@ TEST_F(kills, of_senders_lose_no_ring_and_leave_no_half_message)
         ASSERT_TRUE(eventually([&] {
             do {
                 box->poll(16, take);
-            } while (!killed && (std::chrono::steady_clock::now() < end));
+                /* In every other round not before it has sent something. */
+            } while (!killed && ((std::chrono::steady_clock::now() < end) ||
+                                 ((round % 2 != 0) && (came == before))));
             if (!killed) {
                 child.kill(SIGKILL);
                 killed = true;
@@ -149,7 +152,7 @@ TEST_F(kills, of_senders_lose_no_ring_and_leave_no_half_message)
         ++others;
         child.wait();
     }
-    EXPECT_GT(came, rounds);
+    EXPECT_GE(came, rounds / 2);
 }
 
 GAUDI_CHILD(fills_all_rings)
