@@ -1,9 +1,9 @@
 #include "common/process_state.h"
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <iterator>
+#include <sstream>
 #include <thread>
 
 #include <fcntl.h>
@@ -21,10 +21,14 @@ unsigned count_open_fds()
            1;
 }
 
-unsigned count_mappings()
+unsigned count_mappings(const std::string &of)
 {
-    const std::string maps = read_file("/proc/self/maps");
-    return static_cast<unsigned>(std::count(maps.begin(), maps.end(), '\n'));
+    std::istringstream maps(read_file("/proc/self/maps"));
+    unsigned count = 0;
+    for (std::string line; std::getline(maps, line);) {
+        count += (line.find(of) != std::string::npos);
+    }
+    return count;
 }
 
 unsigned count_threads(const std::string &name)

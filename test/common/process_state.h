@@ -13,8 +13,9 @@ namespace gaudi::test {
 /** Open file descriptors. */
 unsigned count_open_fds();
 
-/** Memory mappings, as /proc/self/maps has them. */
-unsigned count_mappings();
+/** Memory mappings, as /proc/self/maps has them; with a text, of lines with it,
+ *  a file's name for instance: allocators make and drop some of their own. */
+unsigned count_mappings(const std::string &of = {});
 
 /** Threads with this name. */
 unsigned count_threads(const std::string &name);

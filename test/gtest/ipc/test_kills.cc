@@ -136,9 +136,9 @@ TEST_F(kills, of_senders_lose_no_ring_and_leave_no_half_message)
         ASSERT_TRUE(eventually([&] {
             do {
                 box->poll(16, take);
-                /* In every other round not before it has sent something. */
+                /* In every other round not before it has sent a few. */
             } while (!killed && ((std::chrono::steady_clock::now() < end) ||
-                                 ((round % 2 != 0) && (came == before))));
+                                 ((round % 2 != 0) && (came < before + 3))));
             if (!killed) {
                 child.kill(SIGKILL);
                 killed = true;
@@ -152,7 +152,7 @@ TEST_F(kills, of_senders_lose_no_ring_and_leave_no_half_message)
         ++others;
         child.wait();
     }
-    EXPECT_GE(came, rounds / 2);
+    EXPECT_GT(came, rounds);
 }
 
 GAUDI_CHILD(fills_all_rings)
