@@ -310,7 +310,7 @@ protected:
     struct waiting {
         uct_pending_req_t request; /* first: a pointer to it is one to this */
         ipc_own_messages *self;
-        bool done = false;
+        bool done;
     };
 
     void SetUp() override
@@ -323,6 +323,8 @@ protected:
     void TearDown() override
     {
         if (loop != nullptr) {
+            uct_ep_pending_purge(
+                loop, [](uct_pending_req_t *, void *) {}, nullptr);
             uct_ep_destroy(loop);
         }
         ipc_messages::TearDown();
@@ -351,6 +353,9 @@ protected:
     }
 
     uct_ep_h loop = nullptr;
+    /* Wait at the endpoint until TearDown(), even when a test gives up. */
+    waiting message_waiting{{send_now, {}}, this, false};
+    waiting flush_waiting{{flush_now, {}}, this, false};
 };
 
 } // namespace
@@ -432,18 +437,14 @@ TEST_F(ipc_own_messages, are_sent_before_a_flush_that_waits_behind_them)
     while (uct_ep_am_short(loop, ipc_echo_id, sent, nullptr, 0) == UCS_OK) {
         ++sent;
     }
-    waiting message{{}, this};
-    message.request.func = send_now;
-    waiting flush{{}, this};
-    flush.request.func = flush_now;
-    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &message.request, 0));
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &message_waiting.request, 0));
     ASSERT_EQ(UCS_ERR_NO_RESOURCE, uct_ep_flush(loop, 0, nullptr));
     EXPECT_EQ(UCS_INPROGRESS, uct_iface_flush(tl->iface, 0, nullptr));
-    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &flush.request, 0));
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &flush_waiting.request, 0));
     ASSERT_TRUE(eventually([&] {
         tl->progress();
-        EXPECT_TRUE(message.done || !flush.done);
-        return flush.done;
+        EXPECT_TRUE(message_waiting.done || !flush_waiting.done);
+        return flush_waiting.done;
     }));
     wait_for(sent + 1);
 }
