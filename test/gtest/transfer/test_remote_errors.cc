@@ -250,14 +250,15 @@ TEST_F(remote_errors, an_engine_that_goes_lets_everything_go)
     auto child = child_memory::create(large);
     auto far   = card_memory::create(card(1), large);
     guarded_buffer host(large);
-    device_buffer device(card(0), large);
+    device_buffer to_card(card(0), large);
+    device_buffer from_card(card(0), large);
     counted_completion done[3];
     ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, child->at(0), host.data(),
                                             large, &done[0]));
-    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, device.data(), child->at(0),
-                                            large, &done[1]));
-    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, far->at(0), device.data(),
-                                            large, &done[2]));
+    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, to_card.data(),
+                                            child->at(0), large, &done[1]));
+    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, far->at(0),
+                                            from_card.data(), large, &done[2]));
     engine->close(domain);
     engine.reset();
     for (const counted_completion &each : done) {
