@@ -187,6 +187,16 @@ ucs_status_t registration_cache::open(const settings &wished)
     return UCS_OK;
 }
 
+bool registration_cache::join()
+{
+    std::lock_guard<std::mutex> guard(users_lock_);
+    if (users_ == 0) {
+        return false;
+    }
+    ++users_;
+    return true;
+}
+
 ucs_status_t registration_cache::make_caches()
 {
     /* Pointers must not lead to a mapping of memory that was there before. UCX
@@ -371,6 +381,15 @@ ucs_status_t registration_cache::get(void *address, size_t length, bool quiet,
     ++uncached_;
     handle_p = handle.release();
     return UCS_OK;
+}
+
+bool registration_cache::remember_host(void *address, size_t length)
+{
+    if (host_.rcache == nullptr) {
+        return false;
+    }
+    memory_handle *handle = get_region(host_, address, length, nullptr);
+    return (handle != nullptr) && (put_region(host_, handle) == UCS_OK);
 }
 
 ucs_status_t registration_cache::get_device(void *address, size_t length,

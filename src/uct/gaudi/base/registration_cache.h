@@ -83,7 +83,14 @@ public:
     [[nodiscard]] ucs_status_t open(const settings &wished);
 
     /**
-     * Undo one open.
+     * Count one more user of caches that are there.
+     *
+     * @return false when there are none, because nobody has them open.
+     */
+    [[nodiscard]] bool join();
+
+    /**
+     * Undo one open or join.
      *
      * @return false when handles were not released: nothing is undone then.
      */
@@ -108,6 +115,15 @@ public:
      *         can be told.
      */
     [[nodiscard]] ucs_status_t put(memory_handle *handle);
+
+    /**
+     * Have host memory in the cache that nobody has registered, so that
+     * transfers find it. It stays as idle regions do. The caller has joined.
+     *
+     * @return false when it is not there: without a cache of host memory, which
+     *         hears of memory that is unmapped, or without room.
+     */
+    [[nodiscard]] bool remember_host(void *address, size_t length);
 
     /** The range to register for a part of an allocation.
      *  @param[in,out] start,end  The part; grown to the whole if settings say

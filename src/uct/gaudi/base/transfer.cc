@@ -76,7 +76,11 @@ ucs_status_t transfer_engine::create(card &home,
     if (status != UCS_OK) {
         return status;
     }
-    created->home_ = &home;
+    created->home_      = &home;
+    auto &registrations = device_table::instance().registrations();
+    if (options.remember_host && registrations.join()) {
+        created->registrations_.reset(&registrations);
+    }
     created->channels_.resize(device_table::instance().cards().size());
     channel *way;
     status = created->channel_to(home, way);
@@ -93,6 +97,7 @@ transfer_engine::~transfer_engine()
             (void)way.release();
         }
         (void)event_.release();
+        (void)registrations_.release();
         return;
     }
     const auto cancel_all = [this](ucs_list_link_t &waiting) {

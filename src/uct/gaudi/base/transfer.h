@@ -12,11 +12,10 @@
  *
  *   its memory  memory here
  *   device      device   the card of the memory here, at once
- *   device      host     the engine's card, at once where the host memory is
- *                        mapped on it, else through staging memory
- *   host        device   the card, to or from staging memory; the kernel from
- *                        or to there
- *   host        host     the kernel, a piece per progress()
+ *   device      host     the engine's card, at once where the host memory can
+ * be mapped on it, else through staging memory; short copies always through
+ * that host        device   the card, to or from staging memory; the kernel
+ * from or to there host        host     the kernel, a piece per progress()
  *
  * Long copies go in pieces, and those that wait take turns; short ones have a
  * queue to themselves, where the card has one to spare. So none waits for
@@ -53,6 +52,10 @@ struct transfer_options {
     unsigned pieces    = 4; /**< long ones in flight per card and direction */
     size_t short_bytes = 65536; /**< longest copy that never waits for pieces
                                      of others, if the card can do that */
+    bool remember_host = false; /**< put host memory that nobody registered into
+                                     the registration cache, if there is one,
+                                     when device memory of another process is
+                                     copied to or from it */
 };
 
 /** What all kinds of transfer have: jobs under way, and how they went. */
@@ -323,10 +326,18 @@ private:
     void end_reached_flush(ucs_list_link_t &list, kind what);
     static void release(copy_cursor &cursor);
 
+    struct leave {
+        void operator()(registration_cache *joined) const
+        {
+            (void)joined->close();
+        }
+    };
+
     const transfer_options options_;
     const unsigned generation_ = process_generation();
     card *home_                = nullptr;
     device_table &table_       = device_table::instance();
+    std::unique_ptr<registration_cache, leave> registrations_; /* or nullptr */
     memory_location last_found_[2];  /* by role: device memory, most likely the
                                         next, too */
     std::unique_ptr<char[]> bounce_; /* bcopy from and to host memory of other

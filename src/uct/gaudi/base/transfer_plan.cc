@@ -3,6 +3,7 @@
 #include "uct/gaudi/base/status.h"
 #include "uct/gaudi/base/transfer.h"
 
+#include <cerrno>
 #include <cstring>
 
 namespace gaudi::base {
@@ -236,7 +237,8 @@ ucs_status_t transfer_engine::reach_remote(card &user, const side &there,
         ucs_error("%s: cannot reach device memory of another process at %p: %s",
                   user.name().c_str(), there.address, std::strerror(-ret));
     }
-    return to_status(ret);
+    /* Nothing that comes by waiting, as NO_RESOURCE would say. */
+    return (ret == -EAGAIN) ? UCS_ERR_NO_MEMORY : to_status(ret);
 }
 
 /* Host memory of another process: the kernel copies, directly or, for device
@@ -289,8 +291,13 @@ ucs_status_t transfer_engine::plan_remote_device(bool put, const side &there,
         return status;
     }
     const bool from_device = (where.kind == memory_kind::device);
-    card &user             = from_device ? *where.owner : *home_;
-    status                 = channel_to(user, cursor.way);
+    if (!from_device && (where.mapped == nullptr) &&
+        (host == host_side::find_registration) && (registrations_ != nullptr) &&
+        registrations_->remember_host(here, length)) {
+        (void)table_.find(here, length, where);
+    }
+    card &user = from_device ? *where.owner : *home_;
+    status     = channel_to(user, cursor.way);
     if (status == UCS_OK) {
         status = reach_remote(user, there, put ? cursor.dst : cursor.src);
     }

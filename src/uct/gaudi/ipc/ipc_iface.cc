@@ -499,7 +499,8 @@ ucs_status_t make_state(const iface_config &config,
         ucs_error("gaudi_ipc: no descriptor to watch peers with: %m");
         return UCS_ERR_IO_ERROR;
     }
-    const base::transfer_options transfers = config.transfers.options();
+    base::transfer_options transfers = config.transfers.options();
+    transfers.remember_host          = true;
     ucs_status_t status =
         (state->home != nullptr)
             ? base::transfer_engine::create(*state->home, transfers,

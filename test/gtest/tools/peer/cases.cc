@@ -116,13 +116,13 @@ void for_each_rma(
 }
 
 memories::memories(const context &of, std::span<const size_t> sizes,
-                   uint64_t wish)
+                   uint64_t wish, bool plain)
 {
     const size_t room =
         *std::max_element(sizes.begin(), sizes.end()) + 2 * guard + last;
     for (const kind_of_memory kind :
          {kind_of_memory::heap, kind_of_memory::host, kind_of_memory::gaudi}) {
-        all_[kind] = std::make_unique<memory>(of, kind, room, wish);
+        all_[kind] = std::make_unique<memory>(of, kind, room, wish, plain);
     }
 }
 

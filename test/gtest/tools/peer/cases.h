@@ -55,9 +55,10 @@ void for_each_rma(
 /** Memory of each kind that a side has, each large enough for any transfer. */
 class memories {
 public:
-    /** @param wish  Where device memory has to be, see memory. */
+    /** @param wish   Where device memory has to be, see memory.
+     *  @param plain  Of heap memory, likewise. */
     memories(const context &of, std::span<const size_t> sizes,
-             uint64_t wish = 0);
+             uint64_t wish = 0, bool plain = false);
 
     [[nodiscard]] memory &at(kind_of_memory kind) { return *all_.at(kind); }
 

@@ -13,9 +13,9 @@ constexpr int max_fds = 1024;
 
 } // namespace
 
-dma_bytes count_dma()
+dma_count count_dma()
 {
-    dma_bytes sum;
+    dma_count sum;
     for (int fd = 0; fd < max_fds; ++fd) {
         hlthunk_emu_counters counters;
         if (hlthunk_emu_get_counters(fd, &counters) == 0) {
@@ -23,17 +23,18 @@ dma_bytes count_dma()
             sum.device_to_host += counters.device_to_host_bytes;
             sum.device_to_device += counters.device_to_device_bytes;
             sum.host_to_host += counters.host_to_host_bytes;
+            sum.jobs += counters.jobs;
         }
     }
     return sum;
 }
 
-dma_bytes operator-(const dma_bytes &after, const dma_bytes &before)
+dma_count operator-(const dma_count &after, const dma_count &before)
 {
     return {after.host_to_device - before.host_to_device,
             after.device_to_host - before.device_to_host,
             after.device_to_device - before.device_to_device,
-            after.host_to_host - before.host_to_host};
+            after.host_to_host - before.host_to_host, after.jobs - before.jobs};
 }
 
 unsigned close_dmabufs()

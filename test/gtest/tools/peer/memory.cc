@@ -158,7 +158,7 @@ ucs_memory_type_t type_of(kind_of_memory kind)
 }
 
 memory::memory(const context &of, kind_of_memory kind, size_t size,
-               uint64_t wish)
+               uint64_t wish, bool plain)
     : of_(of), kind_(kind), size_(size)
 {
     ucp_mem_map_params_t params{};
@@ -168,6 +168,10 @@ memory::memory(const context &of, kind_of_memory kind, size_t size,
     params.memory_type = type_of(kind);
     if (kind == kind_of_memory::heap) {
         heap_.resize(size);
+        if (plain) {
+            data_ = heap_.data();
+            return;
+        }
         params.field_mask |= UCP_MEM_MAP_PARAM_FIELD_ADDRESS;
         params.address = heap_.data();
     } else if ((kind == kind_of_memory::gaudi) && has_own_card()) {
@@ -201,7 +205,9 @@ memory::memory(const context &of, kind_of_memory kind, size_t size,
 
 memory::~memory()
 {
-    require(ucp_mem_unmap(of_.get(), handle_), "ucp_mem_unmap");
+    if (handle_ != nullptr) {
+        require(ucp_mem_unmap(of_.get(), handle_), "ucp_mem_unmap");
+    }
     if (own_.address != 0) {
         free_on_own_card(own_);
     }
@@ -264,7 +270,7 @@ void expect(const slot &what, unsigned seed, unsigned around)
 ucp_request_param_t parameters_for(const slot &what)
 {
     ucp_request_param_t params{};
-    if (what.registered) {
+    if (what.registered && (what.where.handle() != nullptr)) {
         params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
         params.memh         = what.where.handle();
     }

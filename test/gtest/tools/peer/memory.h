@@ -16,7 +16,7 @@
 namespace peer {
 
 enum class kind_of_memory {
-    heap,  /**< the program's, registered with UCP */
+    heap,  /**< the program's, registered with UCP unless it is plain */
     host,  /**< host memory that UCP allocated */
     gaudi, /**< device memory: of the program's own card, else from UCP */
 };
@@ -29,9 +29,10 @@ ucs_memory_type_t type_of(kind_of_memory kind);
 /** A piece of memory, mapped by a context. */
 class memory {
 public:
-    /** @param wish  Device memory: a place near which it has to be. */
+    /** @param wish   Device memory: a place near which it has to be.
+     *  @param plain  Heap: UCP is told nothing of it, there is no handle. */
     memory(const context &of, kind_of_memory kind, size_t size,
-           uint64_t wish = 0);
+           uint64_t wish = 0, bool plain = false);
     ~memory();
     memory(const memory &)            = delete;
     memory &operator=(const memory &) = delete;
@@ -65,7 +66,7 @@ struct slot {
     memory &where;
     size_t offset;
     size_t size;
-    bool registered; /**< UCP is told the memory's handle */
+    bool registered; /**< UCP is told the memory's handle, if it has one */
 
     [[nodiscard]] char *data() const { return where.data() + offset; }
 };

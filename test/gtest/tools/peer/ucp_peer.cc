@@ -21,7 +21,10 @@
  *     sockaddr     connect by socket address
  *     count        print what the engines of the own cards moved, one line per
  *                  transfer: "dma", its name and size, bytes host to device,
- *                  device to host, device to device and host to host, with tabs
+ *                  device to host, device to device and host to host, and the
+ *                  number of jobs, with tabs
+ *     plain        do not tell UCP of heap memory, but for targets of the other
+ *                  side's puts and gets
  *     info         print UCP's lanes and protocols at the end
  *     close-dmabufs  close dma-bufs of the own memory when its keys are packed
  *     card-before  device memory of a card that the program opens by itself,
@@ -61,6 +64,7 @@ struct options {
     bool card_after  = false;
     bool sockaddr    = false;
     bool count       = false;
+    bool plain       = false;
     bool info        = false;
     bool closes      = false;
     std::vector<size_t> sizes; /* empty: all, or few */
@@ -108,6 +112,8 @@ options parse(int argc, char **argv)
             result.sockaddr = true;
         } else if (option == "count") {
             result.count = true;
+        } else if (option == "plain") {
+            result.plain = true;
         } else if (option == "info") {
             result.info = true;
         } else if (option == "close-dmabufs") {
@@ -155,7 +161,10 @@ struct station {
             unsigned number, const context &common)
         : how(wanted), socket(std::move(to_other)),
           end(connect(wanted, socket, mine, number)),
-          own(common, sizes_of(wanted))
+          own(common, sizes_of(wanted), 0,
+              wanted.plain &&
+                  (wanted.is_client ||
+                   (wanted.traffic.find("rma") == std::string::npos)))
     {}
 
     const options &how;
@@ -181,15 +190,15 @@ struct station {
     void finish(operation going) { peer::finish(going, {&of()}); }
 
     /* What the own cards did for a transfer. */
-    void report(const transfer &what, const dma_bytes &before) const
+    void report(const transfer &what, const dma_count &before) const
     {
         if (how.count) {
-            const dma_bytes moved = count_dma() - before;
+            const dma_count moved = count_dma() - before;
             std::printf("dma\t%s\t%zu\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64
-                        "\t%" PRIu64 "\n",
+                        "\t%" PRIu64 "\t%" PRIu64 "\n",
                         what.name.c_str(), what.size, moved.host_to_device,
                         moved.device_to_host, moved.device_to_device,
-                        moved.host_to_host);
+                        moved.host_to_host, moved.jobs);
         }
     }
 };
@@ -198,7 +207,7 @@ void send_message(station &here, const message_kind &kind, const transfer &what)
 {
     const slot mine = here.own.from(what);
     prepare(mine, what.seed);
-    const dma_bytes before = count_dma();
+    const dma_count before = count_dma();
     here.barrier();
     here.finish(kind.send(here.end, mine));
     here.barrier();
@@ -211,7 +220,7 @@ void receive_message(station &here, const message_kind &kind,
 {
     const slot mine = here.own.to(what);
     prepare(mine, seed_before);
-    const dma_bytes before = count_dma();
+    const dma_count before = count_dma();
     if (kind.receives_first) {
         operation going = kind.receive(here.end, mine);
         here.barrier();
@@ -290,7 +299,7 @@ void run_rma(station &here, std::span<const size_t> sizes, bool device)
             const bool is_source     = (here.how.is_client == kind.is_put);
             const unsigned seed_here = is_source ? what.seed : seed_before;
             prepare(mine, seed_here);
-            const dma_bytes before = count_dma();
+            const dma_count before = count_dma();
             here.barrier();
             if (here.how.is_client) {
                 here.finish(kind.start(here.end, mine, *remote.at(what.to),
