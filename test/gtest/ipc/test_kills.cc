@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -82,6 +83,43 @@ protected:
 };
 
 } // namespace
+
+/* A second ring when it is told. */
+GAUDI_CHILD(connects_twice)
+{
+    const auto address = from_parent<mailbox_address>();
+    const auto first   = connect_to(address);
+    GAUDI_CHILD_REQUIRE(first != nullptr);
+    GAUDI_CHILD_REQUIRE(send_number(*first, 0) == UCS_OK);
+    tell_parent("one");
+    wait_for_parent();
+    const auto second = connect_to(address);
+    GAUDI_CHILD_REQUIRE(second != nullptr);
+    GAUDI_CHILD_REQUIRE(send_number(*second, 1) == UCS_OK);
+    tell_parent("two");
+    wait_for_parent();
+    return 1;
+}
+
+/* It is found dead before the ring is that it took last, and nobody reaps it.
+ */
+TEST_F(kills, free_rings_that_nobody_had_looked_at)
+{
+    child_process child("connects_twice");
+    child.write_line(to_line(box->address()));
+    ASSERT_EQ("one", child.read_line());
+    ASSERT_TRUE(received.wait(*box, 1));
+    child.write_line("");
+    ASSERT_EQ("two", child.read_line());
+    child.kill(SIGKILL);
+    siginfo_t dead{};
+    ASSERT_EQ(0, waitid(P_PID, static_cast<id_t>(child.pid()), &dead,
+                        WEXITED | WNOWAIT));
+    (void)box->arm();
+    EXPECT_TRUE(all_rings_are_free());
+    EXPECT_EQ((std::vector<uint64_t>{0, 1}), received.numbers);
+    (void)child.wait();
+}
 
 /* Messages of all lengths, in all ways, until it is killed. */
 GAUDI_CHILD(sends_until_it_dies)

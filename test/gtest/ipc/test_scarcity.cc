@@ -9,23 +9,31 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace gaudi::test {
 
 using gaudi::ipc::mailbox_address;
+using gaudi::ipc::process_id;
+using gaudi::ipc::remote_process;
 
 namespace {
 
 using scarcity = ipc;
 
-/* While there is one, this process gets no new descriptor. */
+/* While there is one, this process gets no new descriptor, or one at a time. */
 class no_new_descriptors {
 public:
-    no_new_descriptors()
+    explicit no_new_descriptors(bool but_one = false)
     {
         EXPECT_EQ(0, getrlimit(RLIMIT_NOFILE, &before_));
         rlimit none   = before_;
         none.rlim_cur = 3; /* poll() of so many is still allowed */
+        if (but_one) {
+            const int lowest = dup(STDIN_FILENO);
+            EXPECT_EQ(0, close(lowest));
+            none.rlim_cur = static_cast<rlim_t>(lowest) + 1;
+        }
         EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &none));
     }
     ~no_new_descriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
@@ -93,9 +101,35 @@ TEST_F(scarcity, is_not_taken_for_the_end_of_a_process)
     child.write_line(to_line(box->address()));
     ASSERT_EQ("connected", child.read_line());
     const auto pid = static_cast<uint32_t>(child.pid());
-    const no_new_descriptors limit;
-    EXPECT_EQ(gaudi::ipc::unknown_start_time,
-              gaudi::ipc::process_start_time(pid));
+    process_id id  = box->address().process;
+    id.pid         = pid;
+    id.start_time  = gaudi::ipc::process_start_time(pid);
+    {
+        const no_new_descriptors limit;
+        EXPECT_EQ(gaudi::ipc::unknown_start_time,
+                  gaudi::ipc::process_start_time(pid));
+        EXPECT_FALSE(remote_process::has_ended(id));
+    }
+    const no_new_descriptors limit(true);
+    EXPECT_FALSE(remote_process::has_ended(id));
+}
+
+GAUDI_CHILD(looks_at_itself_without_descriptors)
+{
+    {
+        const no_new_descriptors limit;
+        (void)gaudi::ipc::own_process();
+    }
+    GAUDI_CHILD_REQUIRE(
+        gaudi::ipc::own_process().start_time ==
+        gaudi::ipc::process_start_time(static_cast<uint32_t>(getpid())));
+    return 0;
+}
+
+TEST_F(scarcity, does_not_make_a_process_another_one_for_ever)
+{
+    child_process child("looks_at_itself_without_descriptors");
+    EXPECT_EQ(0, child.wait().exit_code);
 }
 
 GAUDI_CHILD(registers_with_and_without_descriptors)

@@ -5,7 +5,11 @@
 #include "common/process_state.h"
 
 #include <cstring>
+#include <functional>
 #include <tuple>
+
+#include <signal.h>
+#include <sys/mman.h>
 
 namespace gaudi::test {
 
@@ -220,8 +224,6 @@ TEST_P(ipc_pairs, put_bcopy_and_get_bcopy)
  * peer's card does nothing. */
 TEST_P(ipc_pairs, no_byte_is_moved_twice)
 {
-    /* Host memory that is registered with no card is staged: that is a copy of
-     * the CPU and no second one of the card. */
     fill_local(1);
     const uint64_t before       = moved_bytes();
     const uint64_t there_before = peer->moved_bytes();
@@ -237,6 +239,63 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Bool(), ::testing::Bool(),
                        ::testing::Values(1, 4097, ipc_peer_bytes)),
     name_of_pair);
+
+/* The card itself reads and writes host memory, when its turn comes, and not a
+ * copy of it. Nobody has registered it. */
+TEST_F(ipc, host_memory_is_not_staged)
+{
+    constexpr size_t size = 1 << 20;
+    guarded_buffer host(size);
+    const unpacked_key key(peer->device().key);
+    ASSERT_EQ(UCS_OK, key.status());
+    uct_iov_t iov{};
+    iov.buffer = host.data();
+    iov.length = size;
+    iov.count  = 1;
+    fill_pattern(host.data(), size, 1);
+    engine_hooks::pause(true);
+    ASSERT_EQ(UCS_INPROGRESS,
+              uct_ep_put_zcopy(ep, &iov, 1, peer->device().address, key.rkey(),
+                               nullptr));
+    fill_pattern(host.data(), size, 2);
+    engine_hooks::pause(false);
+    flush();
+    EXPECT_TRUE(peer->has(true, 0, size, 2));
+
+    peer->fill(3);
+    const uint64_t before = moved_bytes();
+    ASSERT_EQ(UCS_INPROGRESS,
+              uct_ep_get_zcopy(ep, &iov, 1, peer->device().address, key.rkey(),
+                               nullptr));
+    ASSERT_TRUE(eventually([&] { return moved_bytes() == before + size; }));
+    EXPECT_TRUE(has_pattern(host.data(), size, 3)) << "without progress";
+    flush();
+}
+
+/* What a card cannot map. */
+TEST_F(ipc, read_only_memory_is_staged)
+{
+    constexpr size_t size = 1 << 20;
+    void *host            = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(MAP_FAILED, host);
+    const unpacked_key key(peer->device().key);
+    ASSERT_EQ(UCS_OK, key.status());
+    uct_iov_t iov{};
+    iov.buffer = host;
+    iov.length = size;
+    iov.count  = 1;
+    fill_pattern(static_cast<char *>(host), size, 1);
+    ASSERT_EQ(0, mprotect(host, size, PROT_READ));
+    for (unsigned i = 0; i < 2; ++i) {
+        ASSERT_EQ(UCS_INPROGRESS,
+                  uct_ep_put_zcopy(ep, &iov, 1, peer->device().address,
+                                   key.rkey(), nullptr));
+        flush();
+        EXPECT_TRUE(peer->has(true, 0, size, 1));
+    }
+    EXPECT_EQ(0, munmap(host, size));
+}
 
 /* --- what the log says ---------------------------------------------------- */
 
@@ -347,6 +406,38 @@ protected:
                                              nullptr, 0));
     }
 
+    /* The longest there are. */
+    static ssize_t send_long(uct_ep_h ep)
+    {
+        const auto pack = [](void *to, void *length) {
+            std::memset(to, 1, *static_cast<size_t *>(length));
+            return *static_cast<size_t *>(length);
+        };
+        uct_iface_attr_t attr;
+        EXPECT_EQ(UCS_OK, uct_iface_query(ep->iface, &attr));
+        return uct_ep_am_bcopy(ep, ipc_echo_id, pack, &attr.cap.am.max_bcopy,
+                               0);
+    }
+
+    static ucs_status_t send_long_now(uct_pending_req_t *request)
+    {
+        const ssize_t sent = send_long(loop_of(request));
+        return note(request,
+                    (sent < 0) ? static_cast<ucs_status_t>(sent) : UCS_OK);
+    }
+
+    /* As when UCP completes a request, and the program sends another one. */
+    static ucs_status_t send_and_send_more(uct_pending_req_t *request)
+    {
+        const ucs_status_t status = send_now(request);
+        if (status == UCS_OK) {
+            EXPECT_EQ(
+                UCS_ERR_NO_RESOURCE,
+                uct_ep_am_short(loop_of(request), ipc_echo_id, 0, nullptr, 0));
+        }
+        return status;
+    }
+
     static ucs_status_t flush_now(uct_pending_req_t *request)
     {
         return note(request, uct_ep_flush(loop_of(request), 0, nullptr));
@@ -356,6 +447,58 @@ protected:
     /* Wait at the endpoint until TearDown(), even when a test gives up. */
     waiting message_waiting{{send_now, {}}, this, false};
     waiting flush_waiting{{flush_now, {}}, this, false};
+};
+
+/* A peer that does not read. */
+class ipc_stopped_peer : public ipc_messages {
+protected:
+    struct waiting {
+        uct_pending_req_t request; /* first: a pointer to it is one to this */
+        ipc_stopped_peer *self;
+        bool done;
+    };
+
+    void SetUp() override
+    {
+        ipc_messages::SetUp();
+        ASSERT_NE(nullptr, ep);
+        peer->process().kill(SIGSTOP);
+        while (uct_ep_am_short(ep, ipc_echo_id, 0, nullptr, 0) == UCS_OK) {
+            ++sent;
+        }
+    }
+
+    void TearDown() override
+    {
+        uct_ep_pending_purge(
+            ep, [](uct_pending_req_t *, void *) {}, nullptr);
+        peer->process().kill(SIGCONT);
+        wait_for(sent);
+        ipc_messages::TearDown();
+    }
+
+    /* Have it tried from the pending queue until it succeeds. */
+    void expect_done(const std::function<ucs_status_t()> &operation)
+    {
+        on_turn = operation;
+        ASSERT_EQ(UCS_OK, uct_ep_pending_add(ep, &one.request, 0));
+        EXPECT_TRUE(eventually([&] {
+            tl->progress();
+            return one.done;
+        }));
+    }
+
+    static ucs_status_t take_turn(uct_pending_req_t *request)
+    {
+        auto &its                 = *reinterpret_cast<waiting *>(request);
+        const ucs_status_t status = its.self->on_turn();
+        its.done                  = (status == UCS_OK);
+        return status;
+    }
+
+    size_t sent = 0;
+    std::function<ucs_status_t()> on_turn;
+    waiting one{{take_turn, {}}, this, false};
 };
 
 } // namespace
@@ -429,6 +572,63 @@ TEST_F(ipc_own_messages, are_not_waited_for_in_vain)
     EXPECT_THAT(received, ::testing::IsEmpty());
     EXPECT_EQ(UCS_OK, uct_ep_flush(loop, 0, nullptr)) << "once is enough";
     wait_for(1);
+}
+
+TEST_F(ipc_own_messages, are_not_overtaken_by_shorter_ones)
+{
+    size_t sent = 0;
+    while (send_long(loop) > 0) {
+        ++sent;
+    }
+    message_waiting.request.func = send_long_now;
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &message_waiting.request, 0));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE,
+              uct_ep_am_short(loop, ipc_echo_id, 0, nullptr, 0));
+    ASSERT_TRUE(eventually([&] {
+        tl->progress();
+        return message_waiting.done;
+    }));
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(loop, ipc_echo_id, 0, nullptr, 0));
+    wait_for(sent + 2);
+    EXPECT_EQ(tl->attr.cap.am.max_bcopy, received[sent].size());
+    EXPECT_EQ(sizeof(uint64_t), received[sent + 1].size());
+}
+
+TEST_F(ipc_own_messages, have_one_turn_each)
+{
+    size_t sent = 0;
+    while (uct_ep_am_short(loop, ipc_echo_id, sent, nullptr, 0) == UCS_OK) {
+        ++sent;
+    }
+    message_waiting.request.func = send_and_send_more;
+    waiting &behind              = flush_waiting;
+    behind.request.func          = send_long_now;
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &message_waiting.request, 0));
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &behind.request, 0));
+    ASSERT_TRUE(eventually([&] {
+        tl->progress();
+        return behind.done;
+    }));
+    EXPECT_TRUE(message_waiting.done);
+    wait_for(sent + 2);
+    EXPECT_EQ(sizeof(uint64_t), received[sent].size());
+}
+
+TEST_F(ipc_stopped_peer, does_not_keep_a_flush_for_long)
+{
+    ASSERT_EQ(UCS_ERR_NO_RESOURCE, uct_ep_flush(ep, 0, nullptr));
+    expect_done([this] { return uct_ep_flush(ep, 0, nullptr); });
+}
+
+TEST_F(ipc_stopped_peer, does_not_hold_up_transfers)
+{
+    const unpacked_key key(peer->device().key);
+    ASSERT_EQ(UCS_OK, key.status());
+    expect_done([&] {
+        const uint64_t bytes = 1;
+        return uct_ep_put_short(ep, &bytes, sizeof(bytes),
+                                peer->device().address, key.rkey());
+    });
 }
 
 TEST_F(ipc_own_messages, are_sent_before_a_flush_that_waits_behind_them)

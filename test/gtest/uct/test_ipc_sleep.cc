@@ -52,6 +52,24 @@ protected:
         return true;
     }
 
+    /* Of memory that the peer holds until it is told to let go. */
+    void invalidate_held(const device_buffer &shared, counted_completion &over)
+    {
+        uct_mem_h memh;
+        ASSERT_EQ(UCS_OK, uct_md_mem_reg(ipc_md, shared.address, ipc_peer_bytes,
+                                         UCT_MD_MEM_ACCESS_ALL, &memh));
+        peer->hold({pack_key(ipc_md, memh), shared.remote()});
+        uct_md_mem_dereg_params_t params{};
+        params.field_mask = UCT_MD_MEM_DEREG_FIELD_MEMH |
+                            UCT_MD_MEM_DEREG_FIELD_FLAGS |
+                            UCT_MD_MEM_DEREG_FIELD_COMPLETION;
+        params.memh  = memh;
+        params.flags = UCT_MD_MEM_DEREG_FLAG_INVALIDATE;
+        params.comp  = &over;
+        ASSERT_EQ(UCS_OK, uct_md_mem_dereg_v2(ipc_md, &params));
+        EXPECT_EQ(0u, over.calls);
+    }
+
     uct_md_h copy_md = nullptr;
     uct_md_h ipc_md  = nullptr;
     std::unique_ptr<transport> tl;
@@ -64,20 +82,8 @@ protected:
 TEST_F(ipc_sleep, does_not_miss_the_end_of_an_invalidation)
 {
     device_buffer shared(copy_md, ipc_peer_bytes);
-    uct_mem_h memh;
-    ASSERT_EQ(UCS_OK, uct_md_mem_reg(ipc_md, shared.address, ipc_peer_bytes,
-                                     UCT_MD_MEM_ACCESS_ALL, &memh));
-    peer->hold({pack_key(ipc_md, memh), shared.remote()});
-
     counted_completion over;
-    uct_md_mem_dereg_params_t params{};
-    params.field_mask = UCT_MD_MEM_DEREG_FIELD_MEMH |
-                        UCT_MD_MEM_DEREG_FIELD_FLAGS |
-                        UCT_MD_MEM_DEREG_FIELD_COMPLETION;
-    params.memh  = memh;
-    params.flags = UCT_MD_MEM_DEREG_FLAG_INVALIDATE;
-    params.comp  = &over;
-    ASSERT_EQ(UCS_OK, uct_md_mem_dereg_v2(ipc_md, &params));
+    ASSERT_NO_FATAL_FAILURE(invalidate_held(shared, over));
     bool awake = true;
     for (unsigned i = 0; awake && (i < 100); ++i) {
         awake = progress_or_sleep();
@@ -92,6 +98,22 @@ TEST_F(ipc_sleep, does_not_miss_the_end_of_an_invalidation)
     }));
     EXPECT_EQ(1u, over.calls);
     EXPECT_EQ(UCS_OK, over.status);
+}
+
+/* UCP frees requests, and completions with them, before it closes interfaces.
+ */
+TEST_F(ipc_sleep, forgets_invalidations_of_closed_interfaces)
+{
+    device_buffer shared(copy_md, ipc_peer_bytes);
+    counted_completion over;
+    ASSERT_NO_FATAL_FAILURE(invalidate_held(shared, over));
+    tl.reset();
+    tl = std::make_unique<transport>(ipc_md);
+    peer->let_go();
+    for (unsigned i = 0; i < 1000; ++i) {
+        tl->progress();
+    }
+    EXPECT_EQ(0u, over.calls);
 }
 
 /* Without a message or a check of the caller. */

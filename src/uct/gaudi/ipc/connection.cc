@@ -219,9 +219,7 @@ bool connection::peer_alive() const
 
 bool connection::peer_lost() const
 {
-    pollfd ended{process_->pidfd(), POLLIN, 0};
-    return is_ours() && (header().closed.load() == 0) &&
-           (::poll(&ended, 1, 0) != 0);
+    return is_ours() && (header().closed.load() == 0) && !process_->is_alive();
 }
 
 } // namespace gaudi::ipc

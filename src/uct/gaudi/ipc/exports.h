@@ -106,6 +106,18 @@ export_statistics statistics_of_exports();
  */
 void wait_for_users(uint64_t generation, uct_completion_t *completion);
 
+/**
+ * An interface that may be waited with has opened, or closes. Completions that
+ * wait when the last one closes that was there when they began are forgotten:
+ * their memory may have gone. UCP tells memory domains nothing of workers, so a
+ * program that destroys one of several while requests of it are under way has
+ * to wait for these first.
+ *
+ * @return An id for the closing, which has to be in the same process.
+ */
+uint64_t open_invalidations();
+void close_invalidations(uint64_t id);
+
 /** Whether a completion waits for @ref progress_invalidations. No event tells
  *  when others let go, so whoever is to call it must not sleep. */
 bool has_invalidations();

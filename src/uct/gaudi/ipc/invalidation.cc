@@ -4,6 +4,7 @@
 #include "uct/gaudi/ipc/remote_buffers.h"
 
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -19,10 +20,14 @@ namespace {
 
 std::atomic<double> timeout{10.0};
 
+/* Without an answer an importer is not asked again for so long, in seconds. */
+constexpr double silence = 5;
+
 struct invalidation {
     uint64_t generation;
     uct_completion_t *completion;
     ucs_time_t deadline;
+    uint64_t newest; /* interface there was when it began */
 };
 
 /* One that is over, to be told when no lock is held. */
@@ -41,6 +46,8 @@ class invalidation_queue {
 public:
     void add(uint64_t generation, uct_completion_t *completion);
     unsigned progress();
+    uint64_t open_interface();
+    void close_interface(uint64_t id);
     [[nodiscard]] bool is_empty() const
     {
         return count_.load(std::memory_order_relaxed) == 0;
@@ -57,6 +64,9 @@ private:
     std::vector<invalidation> waiting_;
     std::atomic<size_t> count_{0}; /* the same, for a look without the lock */
     std::unordered_map<uint64_t, importer> importers_; /* by nonce */
+    std::unordered_map<uint64_t, ucs_time_t> silent_; /* likewise, until when */
+    std::set<uint64_t> interfaces_;
+    uint64_t newest_ = 0;
 };
 
 /* An importer whose page cannot be got now may be using anything. */
@@ -66,6 +76,11 @@ importer *invalidation_queue::find(const process_id &process,
     const auto known = importers_.find(process.nonce);
     if (known != importers_.end()) {
         return &known->second;
+    }
+    const auto silent = silent_.find(process.nonce);
+    if ((silent != silent_.end()) && (ucs_get_time() < silent->second)) {
+        may_pass = true;
+        return nullptr;
     }
     importer fresh;
     may_pass            = false;
@@ -80,9 +95,11 @@ importer *invalidation_queue::find(const process_id &process,
     }
     if ((status == UCS_ERR_TIMED_OUT) || (status == UCS_ERR_NO_RESOURCE) ||
         (status == UCS_ERR_NO_MEMORY)) {
-        may_pass = true;
+        may_pass               = true;
+        silent_[process.nonce] = ucs_get_time() + ucs_time_from_sec(silence);
         return nullptr;
     }
+    silent_.erase(process.nonce);
     /* Else it is gone, or has become another program. */
     return (status == UCS_OK)
                ? &importers_.emplace(process.nonce, std::move(fresh))
@@ -141,12 +158,31 @@ void invalidation_queue::add(uint64_t generation, uct_completion_t *completion)
         if ((generation != 0) && (find_user(generation) != 0)) {
             waiting_.push_back(
                 {generation, completion,
-                 ucs_get_time() + ucs_time_from_sec(timeout.load())});
+                 ucs_get_time() + ucs_time_from_sec(timeout.load()), newest_});
             count_ = waiting_.size();
             return;
         }
     }
     uct_invoke_completion(completion, UCS_OK);
+}
+
+uint64_t invalidation_queue::open_interface()
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    interfaces_.insert(++newest_);
+    return newest_;
+}
+
+/* What nobody is left to wait for is forgotten, not called: completions are
+ * part of requests, which UCP frees before it closes interfaces. */
+void invalidation_queue::close_interface(uint64_t id)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    interfaces_.erase(id);
+    std::erase_if(waiting_, [this](const invalidation &waits) {
+        return interfaces_.empty() || (*interfaces_.begin() > waits.newest);
+    });
+    count_ = waiting_.size();
 }
 
 unsigned invalidation_queue::progress()
@@ -192,6 +228,16 @@ void set_invalidation_timeout(double seconds)
     constexpr double longest = 1e6; /* "inf", too, has to fit a clock */
     const double bounded     = (seconds < longest) ? seconds : longest;
     timeout                  = (seconds > 0) ? bounded : 0;
+}
+
+uint64_t open_invalidations()
+{
+    return of_this_process<invalidation_queue>().open_interface();
+}
+
+void close_invalidations(uint64_t id)
+{
+    of_this_process<invalidation_queue>().close_interface(id);
 }
 
 bool has_invalidations()

@@ -12,24 +12,39 @@ namespace {
 /* How often a sender asks the kernel for its peer. */
 constexpr double look_every_ms = 50;
 
-/* What a message may not overtake: a fence, and a failure. */
+/* What a message may not overtake: a fence, a failure, and one that was refused
+ * and waits. UCP sends without looking at what it has waiting, and there can be
+ * room for a short message where there was none for a longer one. */
 ucs_status_t check_way(uct_ep_h ep)
 {
-    const ep_state &state = *to_ep(ep)->state;
+    ep_state &state = *to_ep(ep)->state;
     if (ucs_unlikely(state.status != UCS_OK)) {
         return state.status;
     }
+    if (ucs_unlikely(state.is_behind) && !state.has_turn) {
+        if (!ucs_arbiter_group_is_empty(&to_ep(ep)->pending)) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+        state.is_behind = false;
+    }
     if (ucs_unlikely(!to_iface(ep->iface)->state->engine->is_past_fence())) {
+        state.is_behind = true;
         return UCS_ERR_NO_RESOURCE;
     }
     return UCS_OK;
 }
 
-/* A peer that went away is a failure of the endpoint. */
+/* What came of a message: a peer that went away is a failure of the endpoint.
+ * One request has one turn, which is not for what its callbacks send. */
 template <typename Status>
 Status watch(uct_ep_h ep, Status status)
 {
-    if (ucs_unlikely(status == UCS_ERR_CONNECTION_RESET)) {
+    ep_state &state = *to_ep(ep)->state;
+    if (ucs_likely(status >= 0)) {
+        state.has_turn = false;
+    } else if (status == UCS_ERR_NO_RESOURCE) {
+        state.is_behind = true;
+    } else if (status == UCS_ERR_CONNECTION_RESET) {
         fail(ep, UCS_ERR_CONNECTION_RESET);
     }
     return status;

@@ -47,14 +47,24 @@ bool awaits_delivery(ep_state &state)
     return false;
 }
 
-/* Whether any kind of operation could be tried now. A failed endpoint lets all
- * through, so that they get its status. */
+/* Whether every kind of operation could be tried now. A failed endpoint lets
+ * all through, so that they get its status. */
 bool has_resources(uct_gaudi_ipc_ep_t *ep)
 {
     const ep_state &state = *ep->state;
     return (state.status != UCS_OK) ||
            (state.out->has_room() &&
             to_iface(ep->super.super.iface)->state->engine->has_resources());
+}
+
+/* Whether some kind could be: what waits is known to itself alone. Transfers
+ * must not wait for the receiver of messages. */
+bool has_a_resource(uct_gaudi_ipc_ep_t *ep)
+{
+    const ep_state &state = *ep->state;
+    return (state.status != UCS_OK) || state.out->has_room() ||
+           to_iface(ep->super.super.iface)->state->engine->has_resources() ||
+           ((state.patience != 0) && (ucs_get_time() >= state.patience));
 }
 
 /* Told once: endpoints to the same process share its descriptor. */
@@ -91,7 +101,7 @@ ucs_arbiter_cb_result_t try_one(ucs_arbiter_t *, ucs_arbiter_group_t *group,
 {
     auto *ep    = ucs_container_of(group, uct_gaudi_ipc_ep_t, pending);
     auto &count = *static_cast<unsigned *>(arg);
-    if (!has_resources(ep)) {
+    if (!has_a_resource(ep)) {
         return UCS_ARBITER_CB_RESULT_RESCHED_GROUP;
     }
     auto *req                 = ucs_container_of(elem, uct_pending_req_t, priv);
@@ -192,6 +202,7 @@ ucs_status_t ep_flush(uct_ep_h ep, unsigned flags,
         awaits_delivery(state)) {
         return UCS_ERR_NO_RESOURCE;
     }
+    state.has_turn      = false;
     ucs_status_t status = to_iface(ep->iface)->state->engine->flush(
         &to_ep(ep)->state->domain, comp);
     if (status == UCS_OK) {

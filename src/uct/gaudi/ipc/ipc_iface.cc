@@ -510,7 +510,8 @@ ucs_status_t make_state(const iface_config &config,
         status = mailbox::create(options, state->inbox);
     }
     if (status == UCS_OK) {
-        state_p = std::move(state);
+        state->invalidations = open_invalidations();
+        state_p              = std::move(state);
     }
     return status;
 }
@@ -519,6 +520,9 @@ ucs_status_t make_state(const iface_config &config,
 
 iface_state::~iface_state()
 {
+    if ((invalidations != 0) && (generation == base::process_generation())) {
+        close_invalidations(invalidations);
+    }
     for (const int fd : {event_fd, ended_fd}) {
         if (fd >= 0) {
             close(fd);

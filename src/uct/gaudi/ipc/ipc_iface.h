@@ -44,6 +44,7 @@ struct iface_state {
     ucs_time_t next_look = 0;  /* when to see whether peers are alive */
     int ended_fd         = -1; /* epoll: readable when a peer has ended */
     std::atomic<bool> has_unwatched{false}; /* some peer is not in it */
+    uint64_t invalidations = 0;             /* see open_invalidations */
     ucs_list_link_t endpoints; /* all there are; UCP may create some on another
                                   thread, with the worker blocked */
     ucs_list_link_t failed;    /* endpoints whose failure is to be told */
@@ -57,9 +58,12 @@ struct ep_state {
     ucs_status_t status  = UCS_OK; /* what operations return; else it failed */
     unsigned told        = 0;      /* kinds of transfer that the log knows */
     ucs_time_t next_look = 0;      /* when to see whether the peer is alive */
-    bool has_turn        = false;  /* a pending request is being tried */
-    uint64_t awaited     = 0; /* messages that flushes wait, or waited for */
-    ucs_time_t patience  = 0; /* until when one waits; 0 when none does */
+    bool has_turn        = false;  /* a pending request is being tried, and
+                                      has done nothing yet */
+    bool is_behind = false;        /* a message was refused: others wait, too,
+                                      while there are pending requests */
+    uint64_t awaited    = 0; /* messages that flushes wait, or waited for */
+    ucs_time_t patience = 0; /* until when one waits; 0 when none does */
 };
 
 } // namespace gaudi::ipc

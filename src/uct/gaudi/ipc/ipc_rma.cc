@@ -63,7 +63,8 @@ side remote_side(uint64_t remote_addr)
 /* Find out what the other side is, whose address is known. */
 ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
 {
-    const ep_state &state = *to_ep(ep)->state;
+    ep_state &state = *to_ep(ep)->state;
+    state.has_turn  = false;
     if (ucs_unlikely(state.status != UCS_OK)) {
         return state.status;
     }

@@ -232,6 +232,8 @@ void mailbox::bury(uint64_t owner)
     /* It stays readable. A process without a pidfd is found dead again, which
      * does no harm. */
     unwatch(found->second);
+    found->second.is_dead = true; /* rings that it took and that are found later
+                                     are finished, too */
     for (const auto &ring : slots_) {
         if ((ring != nullptr) && (ring->owner == owner)) {
             ring->finishing = true;

@@ -56,6 +56,9 @@ own_names own()
     if ((known == nullptr) || (known->generation != generation)) {
         auto fresh =
             std::make_unique<const own_names>(find_own_names(generation));
+        if (fresh->process.start_time == unknown_start_time) {
+            return *fresh; /* there may be room for a descriptor next time */
+        }
         /* What a parent left is not deleted: a thread of it may have been
          * about to read it, and it is small. */
         if (current.compare_exchange_strong(known, fresh.get())) {
@@ -113,9 +116,10 @@ uint64_t process_start_time(uint32_t pid)
     }
     char text[1024];
     const ssize_t length = read(fd, text, sizeof(text) - 1);
+    const int error      = errno;
     close(fd);
     if (length <= 0) {
-        return 0;
+        return ((length == 0) || (error == ESRCH)) ? 0 : unknown_start_time;
     }
     text[length] = '\0';
     /* The second field is the program's name in parentheses, whatever that

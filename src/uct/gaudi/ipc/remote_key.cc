@@ -159,7 +159,8 @@ ucs_status_t remote_key::hold()
             return UCS_OK;
         });
         if (hazard == nullptr) {
-            return UCS_ERR_NO_RESOURCE;
+            /* Nothing that comes by waiting, as NO_RESOURCE would say. */
+            return UCS_ERR_NO_MEMORY;
         }
     }
     references_.fetch_add(1, std::memory_order_relaxed);

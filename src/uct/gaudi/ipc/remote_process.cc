@@ -133,7 +133,8 @@ bool remote_process::has_ended(const process_id &id)
         return true;
     }
     const uint64_t start_time = process_start_time(id.pid);
-    return (start_time != 0) && (start_time != id.start_time);
+    return (start_time != 0) && (start_time != unknown_start_time) &&
+           (start_time != id.start_time);
 }
 
 bool remote_process::is_self() const
