@@ -1,3 +1,4 @@
+#include "ipc_peer.h"
 #include "session.h"
 
 #include <benchmark/benchmark.h>
@@ -17,6 +18,7 @@ int main(int argc, char **argv)
         return 1;
     }
     if (getenv("GAUDI_BENCH_WITHOUT_MODULE") == nullptr) {
+        gaudi::bench::ipc_peer::start();
         gaudi::bench::load_module();
     }
     benchmark::RunSpecifiedBenchmarks();

@@ -20,14 +20,14 @@ session &session::instance()
     return *opened;
 }
 
-void load_module()
+void load_module(const char *card)
 {
     setenv("UCX_GAUDI_DRIVER", "emulator", 1);
-    setenv("UCX_GAUDI_DEVICES", "0", 1);
+    setenv("UCX_GAUDI_DEVICES", card, 1);
     require(dlopen(module_path, RTLD_NOW) != nullptr, "loading the module");
 }
 
-session::session() : transport("gaudi_copy", "gaudi_cpy", "gaudi0")
+device_allocation::device_allocation(uct_md_h md, size_t size)
 {
     uct_md_attr_t md_attr;
     require(uct_md_query(md, &md_attr), "md_query");
@@ -40,8 +40,11 @@ session::session() : transport("gaudi_copy", "gaudi_cpy", "gaudi0")
     alloc.mem_type = static_cast<ucs_memory_type_t>(
         __builtin_ctzl(md_attr.cap.alloc_mem_types));
     alloc.mds = {&md, 1};
-    require(uct_mem_alloc(max_size, &method, 1, &alloc, &device_), "mem_alloc");
+    require(uct_mem_alloc(size, &method, 1, &alloc, &memory_), "mem_alloc");
 }
+
+session::session() : transport("gaudi_copy", "gaudi_cpy", "gaudi0")
+{}
 
 void session::zcopy(uct_ep_put_zcopy_func_t start, void *local, size_t size)
 {

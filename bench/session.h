@@ -12,8 +12,20 @@
 
 namespace gaudi::bench {
 
-/** Load the module into this process, before UCX is used. */
-void load_module();
+/** Load the module into this process, with this card, before UCX is used. */
+void load_module(const char *card = "0");
+
+/** Device memory, as gaudi_copy's memory domain allocates it; never freed. */
+class device_allocation {
+public:
+    /** Ends the program when there is none. */
+    device_allocation(uct_md_h md, size_t size);
+
+    [[nodiscard]] void *data() const { return memory_.address; }
+
+private:
+    uct_allocated_memory_t memory_{};
+};
 
 /** The transport, on card 0, and device memory there. */
 class session : public transport {
@@ -27,7 +39,7 @@ public:
 
     [[nodiscard]] uint64_t remote() const
     {
-        return reinterpret_cast<uintptr_t>(device_.address);
+        return reinterpret_cast<uintptr_t>(device_.data());
     }
 
     /** Bytes of device memory. */
@@ -36,7 +48,7 @@ public:
 private:
     session();
 
-    uct_allocated_memory_t device_{};
+    device_allocation device_{md, max_size};
     uct_completion_t completion_{};
 };
 

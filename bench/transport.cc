@@ -7,7 +7,18 @@
 
 namespace gaudi::bench {
 
-namespace {
+void require(bool good, const char *what)
+{
+    if (!good) {
+        std::fprintf(stderr, "gaudi_bench: %s failed\n", what);
+        std::exit(1);
+    }
+}
+
+void require(ucs_status_t status, const char *what)
+{
+    require(status == UCS_OK, what);
+}
 
 uct_component_h find_component(const char *name)
 {
@@ -27,21 +38,6 @@ uct_component_h find_component(const char *name)
     uct_release_component_list(components);
     require(found != nullptr, name);
     return found;
-}
-
-} // namespace
-
-void require(bool good, const char *what)
-{
-    if (!good) {
-        std::fprintf(stderr, "gaudi_bench: %s failed\n", what);
-        std::exit(1);
-    }
-}
-
-void require(ucs_status_t status, const char *what)
-{
-    require(status == UCS_OK, what);
 }
 
 transport::transport(const char *component, const char *name,

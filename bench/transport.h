@@ -13,6 +13,9 @@ namespace gaudi::bench {
 void require(bool good, const char *what);
 void require(ucs_status_t status, const char *what);
 
+/** By its name; ends the program when there is none. */
+uct_component_h find_component(const char *name);
+
 class transport {
 public:
     /** The memory domain has the name of its component. Ends the program when

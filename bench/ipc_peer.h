@@ -1,0 +1,32 @@
+/**
+ * Another process with a card and device memory, which gaudi_ipc reaches.
+ */
+#pragma once
+
+#include "transport.h"
+
+namespace gaudi::bench {
+
+class ipc_peer : public transport {
+public:
+    /** Start the process. Before this one opens UCX, or has threads. */
+    static void start();
+
+    /** Its memory opened, with an endpoint to it. Ends the program when that
+     *  fails. After @ref load_module. */
+    static ipc_peer &instance();
+
+    /** Put from here to its device memory, at most session::max_size bytes, and
+     *  call progress until the put has completed. */
+    void put_zcopy(void *local, size_t size);
+
+private:
+    ipc_peer();
+
+    uint64_t address_ = 0;
+    uct_rkey_bundle_t key_{};
+    uct_ep_h to_peer_ = nullptr;
+    uct_completion_t completion_{};
+};
+
+} // namespace gaudi::bench
