@@ -4,8 +4,11 @@
 
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include <unistd.h>
+
+extern char **environ;
 
 namespace {
 
@@ -13,10 +16,20 @@ namespace {
  * programs run at a time, and a developer may have variables set. */
 void prepare_environment()
 {
-    for (const char *name :
-         {"HLTHUNK_EMU_DEVICES", "HLTHUNK_EMU_ENGINES", "HLTHUNK_EMU_HBM",
-          "HLTHUNK_EMU_ASIC", "HLTHUNK_EMU_IMPORT", "HLTHUNK_EMU_LOG"}) {
-        unsetenv(name);
+    std::vector<std::string> names;
+    for (char **entry = environ; *entry != nullptr; ++entry) {
+        const std::string text = *entry;
+        for (const char *prefix :
+             {"UCX_", "HLTHUNK_", "HABANA_", "HLS_", "GAUDI_MAPPING_TABLE="}) {
+            if (text.starts_with(prefix)) {
+                names.push_back(text.substr(0, text.find('=')));
+            }
+        }
+    }
+    for (const std::string &name : names) {
+        if (name != "UCX_MEM_MMAP_HOOK_MODE") { /* CTest's, for a sanitizer */
+            unsetenv(name.c_str());
+        }
     }
     const std::string node = "gtest-" + std::to_string(getpid());
     setenv("HLTHUNK_EMU_NODE", node.c_str(), 1);

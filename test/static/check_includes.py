@@ -36,9 +36,8 @@ ALLOWED = [
     ("src/launcher/", ["src/launcher/", SHIM, "src/preload/tls_alias.h",
                        BASE + "visible_cards.h"]),
     ("src/", ["src/"]),
-    ("examples/", ["examples/", "include/"]),
-    ("bench/", ["bench/", "src/", "test/common/",
-                "examples/gaudi_memory.h"]),
+    ("examples/", ["examples/"]),
+    ("bench/", ["bench/", "src/", "examples/gaudi_memory.h"]),
     ("test/", ["test/", "src/", "examples/gaudi_memory.h"]),
 ]
 
@@ -56,7 +55,7 @@ def first_folder(name, folders):
 def resolve(root, name, quote, target):
     """The project's file that an include names, if any."""
     places = [os.path.dirname(name)] if quote == '"' else []
-    for place in places + ["src", "test", "bench", "include", "examples"]:
+    for place in places + ["src", "test", "bench", "examples"]:
         path = os.path.normpath(os.path.join(place, target))
         if os.path.isfile(os.path.join(root, path)):
             return path

@@ -115,6 +115,7 @@ protected:
         const std::string why =
             why_no_namespaces({"unshare", "--net", "--mount", "--"});
         if (!why.empty()) {
+            ASSERT_NE(0u, geteuid()) << why;
             GTEST_SKIP() << why;
         }
         for (node &one : nodes) {
@@ -201,6 +202,7 @@ TEST_P(ipc_processes, of_another_process_namespace_are_left_to_tcp)
     const arguments elsewhere{"unshare",      "--pid",        "--fork",
                               "--kill-child", "--mount-proc", "--"};
     if (const auto why = why_no_namespaces(elsewhere); !why.empty()) {
+        ASSERT_NE(0u, geteuid()) << why;
         GTEST_SKIP() << why;
     }
     expect_tcp({}, elsewhere);
@@ -210,6 +212,7 @@ TEST_P(ipc_processes, of_another_user_namespace_are_left_to_tcp)
 {
     const arguments elsewhere{"unshare", "--user", "--map-root-user", "--"};
     if (const auto why = why_no_namespaces(elsewhere); !why.empty()) {
+        ASSERT_NE(0u, geteuid()) << why;
         GTEST_SKIP() << why;
     }
     expect_tcp({}, elsewhere);
