@@ -9,8 +9,8 @@ endforeach()
 
 # gaudi_mpi_program(NAME FOLDER SOURCES... [HEADERS ...]): FOLDER/NAME.mpich and
 # FOLDER/NAME.openmpi, each with a target of that name, of the sources and
-# examples/gaudi_memory.c, linked with UCP. Headers are those of src/ that they
-# include.
+# examples/gaudi_memory.c, linked with UCP. Headers are those that they
+# include, from src/.
 function(gaudi_mpi_program name folder)
   cmake_parse_arguments(arg "" "" "SOURCES;HEADERS" SOURCES ${ARGN})
   set(helper "${CMAKE_SOURCE_DIR}/examples/gaudi_memory")

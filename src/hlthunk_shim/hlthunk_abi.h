@@ -4,8 +4,8 @@
  * Facts (names, values, member order) are those of the public headers
  * hl-thunk-open v1.10 `hlthunk.h` and HabanaAI/HCL `hlthunk.h`, and of the
  * Linux uapi header `drm/habanalabs_accel.h`; both hl-thunk headers give the
- * same binary layout of every structure here. The shim and the emulator are the
- * only users: nothing above the shim includes this file.
+ * same binary layout of every structure here. Above the shim it comes with
+ * library.h, whose functions take and fill these structures.
  */
 #pragma once
 

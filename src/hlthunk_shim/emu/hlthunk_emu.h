@@ -1,6 +1,8 @@
 /**
  * What the software Gaudi offers beside hl-thunk's functions: hooks for tests
- * and benchmarks. C; find them with dlsym in the loaded library.
+ * and benchmarks, and what stands for files of the kernel (ioctl, lseek and
+ * sysfs), which shim and launcher look for. C; find them with dlsym in the
+ * loaded library.
  *
  * What differs from the driver and matters to applications: in a forked child
  * every call on a compute node that the parent opened, these included, answers

@@ -24,7 +24,7 @@ card *find_known_compute(int fd);
 card *find_any(int fd);
 
 /** @return The card whose compute node this is in the process that forked this
- *          one, else nullptr. The two functions above do not find it. */
+ *          one, else nullptr. The functions above do not find it. */
 card *find_inherited(int fd);
 
 /** Why these functions do not find a node: -EBADF, or -ENODEV (logged) for one

@@ -118,7 +118,6 @@ int device_pool::allocate(uint64_t length, device_block *&block_p,
     }
     device_block &block = *std::prev(blocks_.upper_bound(start))->second;
     ++block.parts;
-    used_bytes_ += size;
     block_p = &block;
     start_p = start;
     return 0;
@@ -130,7 +129,6 @@ void device_pool::release(device_block &block, uint64_t start, uint64_t length,
     const uint64_t size = round_up(length, granule);
     std::lock_guard<std::mutex> guard(lock_);
 
-    used_bytes_ -= size;
     if (!exported) {
         free_.release(start, size);
     }
@@ -139,12 +137,6 @@ void device_pool::release(device_block &block, uint64_t start, uint64_t length,
         retired_.push_back(&block);
     }
     give_back_retired();
-}
-
-uint64_t device_pool::used_bytes() const
-{
-    std::lock_guard<std::mutex> guard(lock_);
-    return used_bytes_;
 }
 
 size_t device_pool::blocks() const

@@ -67,9 +67,6 @@ public:
     void release(device_block &block, uint64_t start, uint64_t length,
                  bool exported);
 
-    /** Bytes that allocations have, rounded up to host pages. */
-    [[nodiscard]] uint64_t used_bytes() const;
-
     /** Blocks that the driver has given. */
     [[nodiscard]] size_t blocks() const;
 
@@ -84,7 +81,6 @@ private:
     card &owner_;
     mutable std::mutex lock_;
     range_allocator free_;
-    uint64_t used_bytes_ = 0;
     block_map blocks_;                    /* by va */
     std::vector<device_block *> retired_; /* empty, and not taken back yet */
 };

@@ -16,8 +16,8 @@ namespace gaudi::base {
 
 enum class memory_kind { host, device };
 
-/** Device memory that mem_alloc gave out, or a dma-buf that was imported. The
- *  range is of device addresses. */
+/** Device memory that mem_alloc gave out, that the application mapped itself,
+ * or a dma-buf that was imported. The range is of device addresses. */
 struct device_memory : interval_node {
     card *owner             = nullptr;      /* imported: the importer */
     device_block *block     = nullptr;      /* of our allocations */

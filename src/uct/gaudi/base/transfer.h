@@ -326,7 +326,7 @@ private:
     void end_reached_flush(ucs_list_link_t &list, kind what);
     static void release(copy_cursor &cursor);
 
-    struct leave {
+    struct undo_join {
         void operator()(registration_cache *joined) const
         {
             (void)joined->close();
@@ -337,7 +337,8 @@ private:
     const unsigned generation_ = process_generation();
     card *home_                = nullptr;
     device_table &table_       = device_table::instance();
-    std::unique_ptr<registration_cache, leave> registrations_; /* or nullptr */
+    std::unique_ptr<registration_cache, undo_join>
+        registrations_;              /* or nullptr */
     memory_location last_found_[2];  /* by role: device memory, most likely the
                                         next, too */
     std::unique_ptr<char[]> bounce_; /* bcopy from and to host memory of other

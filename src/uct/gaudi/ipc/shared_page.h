@@ -118,7 +118,6 @@ public:
     void forget_if_dead(const importer_entry &entry);
 
     /** Those who use memory of this process, max_importers of them. */
-    [[nodiscard]] importer_entry *importers() const { return importers_; }
 
     /** Call a function with every process that uses memory of this one, until
      *  it returns false. */
