@@ -132,14 +132,16 @@ protected:
 
     /* UCP knows nothing of host memory here but what it is told with each
      * transfer. */
-    [[nodiscard]] std::vector<transfer> count(const std::string &sizes) const
+    [[nodiscard]] std::vector<transfer>
+    count(const std::string &sizes, const std::string &scheme = "auto") const
     {
         const auto &[proto, traffic] = GetParam();
         const peers_result result =
             run_peers({traffic,
                        {"count", "plain", "sizes=" + sizes},
                        {{"UCX_TLS", "gaudi_copy,gaudi_ipc"},
-                        {"UCX_PROTO_ENABLE", proto}}});
+                        {"UCX_PROTO_ENABLE", proto},
+                        {"UCX_RNDV_SCHEME", scheme}}});
         expect_all_sent(result);
         const std::vector<moved_bytes> client = parse(result.client.output);
         const std::vector<moved_bytes> server = parse(result.server.output);
@@ -151,6 +153,18 @@ protected:
             both.push_back({client[i], server[i]});
         }
         return both;
+    }
+
+    static void expect_large_message(const transfer &what, mover by)
+    {
+        /* The first are never more than copies through the queue, and the new
+         * protocols of UCP 1.13 send the second no other way. */
+        const std::string &name = what.client.name;
+        if (contains(name, "eager") || (is_new() && contains(name, "sync"))) {
+            expect_through_the_queue(what);
+        } else {
+            expect_direct(what, by);
+        }
     }
 
     /* By rendezvous: the old protocols pull, the new ones push. */
@@ -174,14 +188,17 @@ std::string name_of(const ::testing::TestParamInfo<bytes_case> &info)
 TEST_P(ipc_message_bytes, of_large_messages_move_once)
 {
     for (const transfer &what : count("300001,1048576,5000000")) {
-        /* The first are never more than copies through the queue, and the new
-         * protocols of UCP 1.13 send the second no other way. */
-        const std::string &name = what.client.name;
-        if (contains(name, "eager") || (is_new() && contains(name, "sync"))) {
-            expect_through_the_queue(what);
-        } else {
-            expect_direct(what, of_messages());
-        }
+        expect_large_message(what, of_messages());
+    }
+}
+
+TEST_P(ipc_message_bytes, of_large_messages_are_pushed_or_pulled_as_one_likes)
+{
+    for (const transfer &what : count("1048576", "get_zcopy")) {
+        expect_large_message(what, mover::server);
+    }
+    for (const transfer &what : count("1048576", "put_zcopy")) {
+        expect_large_message(what, mover::client);
     }
 }
 
