@@ -32,7 +32,8 @@ foreach(pattern "registration_cache.*" "registration_fork.the_cache_*"
     "registrations.slices_of_an_allocation_share_one"
     "registrations.whole_allocations_can_be_*"
     "registrations.an_idle_one_does_not_keep_memory_from_being_freed"
-    "registrations.advice_is_announced"
+    "registrations.advice_is_announced" "ipc.host_memory_is_not_staged"
+    "ipc.neighbours_in_a_buffer_are_mapped_once"
     "registrations.undoing_one_twice_is_refused")
   gaudi_exclude(thread gaudi_gtest_uct "${pattern}"
     "UCX's memory events crash under the runtime; without them is no cache")

@@ -272,6 +272,38 @@ TEST_F(ipc, host_memory_is_not_staged)
     flush();
 }
 
+/* Blocks of a large buffer, one after the other: they are not merged into ever
+ * larger regions, which would be mapped anew with each of them. */
+TEST_F(ipc, neighbours_in_a_buffer_are_mapped_once)
+{
+    constexpr size_t blocks = 64;
+    constexpr size_t length = 32768;
+    const unpacked_key key(peer->device().key);
+    ASSERT_EQ(UCS_OK, key.status());
+    std::vector<char> host(2 * blocks * (length + 3), 5);
+    char *next = host.data();
+    for (const size_t each : {length, length + 3}) {
+        SCOPED_TRACE(each);
+        const uint64_t misses  = cache_statistic("host/misses");
+        const uint64_t dropped = cache_statistic("host/invalidations");
+        for (size_t i = 0; i < blocks; ++i) {
+            uct_iov_t iov{};
+            iov.buffer = next;
+            iov.length = each;
+            iov.count  = 1;
+            ASSERT_EQ(UCS_INPROGRESS,
+                      uct_ep_put_zcopy(ep, &iov, 1, peer->device().address,
+                                       key.rkey(), nullptr));
+            flush();
+            next += each;
+        }
+        const uint64_t made = cache_statistic("host/misses") - misses;
+        EXPECT_LE(made, blocks);
+        EXPECT_GE(made, (each % 16 == 0) ? blocks : blocks / 2);
+        EXPECT_EQ(dropped, cache_statistic("host/invalidations"));
+    }
+}
+
 /* What a card cannot map. */
 TEST_F(ipc, read_only_memory_is_staged)
 {
@@ -462,6 +494,9 @@ protected:
     {
         ipc_messages::SetUp();
         ASSERT_NE(nullptr, ep);
+        /* It may be asked for its memory now, but not later. */
+        key = std::make_unique<unpacked_key>(peer->device().key);
+        ASSERT_EQ(UCS_OK, put());
         peer->process().kill(SIGSTOP);
         while (uct_ep_am_short(ep, ipc_echo_id, 0, nullptr, 0) == UCS_OK) {
             ++sent;
@@ -474,6 +509,7 @@ protected:
             ep, [](uct_pending_req_t *, void *) {}, nullptr);
         peer->process().kill(SIGCONT);
         wait_for(sent);
+        key.reset();
         ipc_messages::TearDown();
     }
 
@@ -496,7 +532,15 @@ protected:
         return status;
     }
 
+    ucs_status_t put()
+    {
+        const uint64_t bytes = 1;
+        return uct_ep_put_short(ep, &bytes, sizeof(bytes),
+                                peer->device().address, key->rkey());
+    }
+
     size_t sent = 0;
+    std::unique_ptr<unpacked_key> key;
     std::function<ucs_status_t()> on_turn;
     waiting one{{take_turn, {}}, this, false};
 };
@@ -622,13 +666,7 @@ TEST_F(ipc_stopped_peer, does_not_keep_a_flush_for_long)
 
 TEST_F(ipc_stopped_peer, does_not_hold_up_transfers)
 {
-    const unpacked_key key(peer->device().key);
-    ASSERT_EQ(UCS_OK, key.status());
-    expect_done([&] {
-        const uint64_t bytes = 1;
-        return uct_ep_put_short(ep, &bytes, sizeof(bytes),
-                                peer->device().address, key.rkey());
-    });
+    expect_done([this] { return put(); });
 }
 
 TEST_F(ipc_own_messages, are_sent_before_a_flush_that_waits_behind_them)

@@ -10,12 +10,13 @@
  *
  * Who moves the bytes to (put) or from (get) memory of another process:
  *
- *   its memory  memory here
- *   device      device   the card of the memory here, at once
- *   device      host     the engine's card, at once where the host memory can
- * be mapped on it, else through staging memory; short copies always through
- * that host        device   the card, to or from staging memory; the kernel
- * from or to there host        host     the kernel, a piece per progress()
+ * - device to or from device: the card of the memory here, at once;
+ * - its device memory, host memory here: the engine's card, at once where it
+ *   can map the host memory, else through staging memory. Synchronous copies of
+ *   a few bytes always go through that;
+ * - its host memory, device memory here: the card, to or from staging memory,
+ *   and the kernel from or to there;
+ * - host to or from host: the kernel, a piece per progress().
  *
  * Long copies go in pieces, and those that wait take turns; short ones have a
  * queue to themselves, where the card has one to spare. So none waits for

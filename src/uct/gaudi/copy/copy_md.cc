@@ -33,8 +33,9 @@ ucs_config_field_t md_config_table[] = {
      " n     - each registration is one of its own",
      offsetof(md_config, registrations.use), UCS_CONFIG_TYPE_TERNARY},
 
-    {"", "RCACHE_MAX_REGIONS=4096;RCACHE_MAX_SIZE=16G", nullptr,
-     offsetof(md_config, registrations.rcache),
+    /* Aligned as malloc aligns: what lies side by side is not merged. */
+    {"", "RCACHE_MAX_REGIONS=4096;RCACHE_MAX_SIZE=16G;RCACHE_ADDR_ALIGN=16",
+     nullptr, offsetof(md_config, registrations.rcache),
      UCS_CONFIG_TYPE_TABLE(uct_md_config_rcache_table)},
 
     {"REG_WHOLE_ALLOC", "auto",

@@ -3,6 +3,7 @@
 #include "uct/gaudi/ipc/per_process.h"
 #include "uct/gaudi/ipc/remote_buffers.h"
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <unordered_map>
@@ -20,8 +21,10 @@ namespace {
 
 std::atomic<double> timeout{10.0};
 
-/* Without an answer an importer is not asked again for so long, in seconds. */
-constexpr double silence = 5;
+/* For how long an importer is not asked again that did not answer in time: in
+ * seconds, and at most a part of the time that an invalidation waits. */
+constexpr double silence      = 5;
+constexpr double silence_part = 0.5;
 
 struct invalidation {
     uint64_t generation;
@@ -95,8 +98,12 @@ importer *invalidation_queue::find(const process_id &process,
     }
     if ((status == UCS_ERR_TIMED_OUT) || (status == UCS_ERR_NO_RESOURCE) ||
         (status == UCS_ERR_NO_MEMORY)) {
-        may_pass               = true;
-        silent_[process.nonce] = ucs_get_time() + ucs_time_from_sec(silence);
+        may_pass = true;
+        if (status == UCS_ERR_TIMED_OUT) {
+            silent_[process.nonce] =
+                ucs_get_time() + ucs_time_from_sec(std::min(
+                                     silence, timeout.load() * silence_part));
+        }
         return nullptr;
     }
     silent_.erase(process.nonce);
@@ -179,8 +186,9 @@ void invalidation_queue::close_interface(uint64_t id)
 {
     std::lock_guard<std::mutex> guard(lock_);
     interfaces_.erase(id);
-    std::erase_if(waiting_, [this](const invalidation &waits) {
-        return interfaces_.empty() || (*interfaces_.begin() > waits.newest);
+    std::erase_if(waiting_, [&](const invalidation &waits) {
+        return (waits.newest >= id) &&
+               (interfaces_.empty() || (*interfaces_.begin() > waits.newest));
     });
     count_ = waiting_.size();
 }

@@ -117,8 +117,6 @@ public:
     /** Free the entry of a process that has ended and did not do it. */
     void forget_if_dead(const importer_entry &entry);
 
-    /** Those who use memory of this process, max_importers of them. */
-
     /** Call a function with every process that uses memory of this one, until
      *  it returns false. */
     template <typename Function>
