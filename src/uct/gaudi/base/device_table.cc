@@ -338,17 +338,6 @@ host_memory *device_table::register_host(void *address, size_t length)
     return memory;
 }
 
-bool device_table::is_registered_partly(uint64_t start, uint64_t end)
-{
-    bool found = false;
-    std::shared_lock<rw_spinlock> guard(memory_lock_);
-    host_memory_.for_each_overlap(start, end, [&](const interval_node &other) {
-        found = (other.start < start) || (other.end > end);
-        return !found;
-    });
-    return found;
-}
-
 void device_table::deregister_host(host_memory *memory)
 {
     withdraw_host(*memory);

@@ -135,10 +135,6 @@ public:
      */
     [[nodiscard]] host_memory *register_host(void *address, size_t length);
 
-    /** Whether registered host memory has a part of a range, and something that
-     *  is not in it. */
-    [[nodiscard]] bool is_registered_partly(uint64_t start, uint64_t end);
-
     /** Undo a registration. */
     void deregister_host(host_memory *memory);
 

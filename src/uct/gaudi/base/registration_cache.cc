@@ -385,9 +385,7 @@ ucs_status_t registration_cache::get(void *address, size_t length, bool quiet,
 
 bool registration_cache::remember_host(void *address, size_t length)
 {
-    const auto start = reinterpret_cast<uintptr_t>(address);
-    if ((host_.rcache == nullptr) ||
-        table_.is_registered_partly(start, start + length)) {
+    if (host_.rcache == nullptr) {
         return false;
     }
     memory_handle *handle = get_region(host_, address, length, nullptr);

@@ -120,12 +120,8 @@ public:
      * Have host memory in the cache that nobody has registered, so that
      * transfers find it. It stays as idle regions do. The caller has joined.
      *
-     * What overlaps a region partly does not enter: the two would be merged,
-     * and neighbours in a large buffer would be mapped anew, as one, with each
-     * of them.
-     *
-     * @return false when it is not there: then, without a cache of host memory,
-     *         which hears of memory that is unmapped, and without room.
+     * @return false when it is not there: without a cache of host memory, which
+     *         hears of memory that is unmapped, or without room.
      */
     [[nodiscard]] bool remember_host(void *address, size_t length);
 
