@@ -28,7 +28,7 @@ void receive_all(int from, void *data, size_t size)
             "receiving from the other process");
 }
 
-/* A transport's packed addresses, in the order of their lengths in attr. */
+/* The packed addresses of an interface. */
 struct addresses {
     explicit addresses(const uct_iface_attr_t &attr)
         : device(attr.device_addr_len + 1), iface(attr.iface_addr_len + 1)
@@ -129,18 +129,7 @@ ipc_peer::ipc_peer() : transport("gaudi_ipc", "gaudi_ipc", "gaudi")
 
 void ipc_peer::put_zcopy(void *local, size_t size)
 {
-    uct_iov_t iov{};
-    iov.buffer        = local;
-    iov.length        = size;
-    iov.count         = 1;
-    completion_.count = 1;
-    completion_.func  = [](uct_completion_t *) {};
-    require(uct_ep_put_zcopy(to_peer_, &iov, 1, address_, key_.rkey,
-                             &completion_) == UCS_INPROGRESS,
-            "put_zcopy");
-    while (completion_.count != 0) {
-        uct_worker_progress(worker);
-    }
+    zcopy(uct_ep_put_zcopy, to_peer_, local, size, address_, key_.rkey);
 }
 
 } // namespace gaudi::bench

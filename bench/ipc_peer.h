@@ -26,7 +26,6 @@ private:
     uint64_t address_ = 0;
     uct_rkey_bundle_t key_{};
     uct_ep_h to_peer_ = nullptr;
-    uct_completion_t completion_{};
 };
 
 } // namespace gaudi::bench

@@ -48,18 +48,7 @@ session::session() : transport("gaudi_copy", "gaudi_cpy", "gaudi0")
 
 void session::zcopy(uct_ep_put_zcopy_func_t start, void *local, size_t size)
 {
-    uct_iov_t iov{};
-    iov.buffer        = local;
-    iov.length        = size;
-    iov.count         = 1;
-    completion_.count = 1;
-    completion_.func  = [](uct_completion_t *) {};
-    require(start(ep, &iov, 1, remote(), UCT_INVALID_RKEY, &completion_) ==
-                UCS_INPROGRESS,
-            "zcopy");
-    while (completion_.count != 0) {
-        uct_worker_progress(worker);
-    }
+    transport::zcopy(start, ep, local, size, remote(), UCT_INVALID_RKEY);
 }
 
 bare_card &bare_card::instance()

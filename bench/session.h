@@ -49,7 +49,6 @@ private:
     session();
 
     device_allocation device_{md, max_size};
-    uct_completion_t completion_{};
 };
 
 /** The bare shim, on card 1. */

@@ -28,7 +28,14 @@ public:
     uct_ep_h ep         = nullptr;
     uct_iface_attr_t attr{};
 
+protected:
+    /** Start a zcopy and call progress until it has completed.
+     *  @param start  uct_ep_put_zcopy or uct_ep_get_zcopy. */
+    void zcopy(uct_ep_put_zcopy_func_t start, uct_ep_h to, void *local,
+               size_t size, uint64_t remote, uct_rkey_t rkey);
+
 private:
+    uct_completion_t completion_{};
     ucs_async_context_t *async_ = nullptr;
 };
 
