@@ -155,6 +155,9 @@ void invalidation_queue::forget_dead()
     std::erase_if(importers_, [](const auto &entry) {
         return !entry.second.process->is_alive();
     });
+    const ucs_time_t now = ucs_get_time();
+    std::erase_if(silent_,
+                  [now](const auto &entry) { return entry.second <= now; });
 }
 
 void invalidation_queue::add(uint64_t generation, uct_completion_t *completion)
