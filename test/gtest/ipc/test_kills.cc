@@ -226,6 +226,7 @@ TEST_F(kills, before_a_claim_was_announced_are_found_out)
     stolen_mailbox stolen(box->address());
     /* The pid of this process, started at another time; no process; and one
      * that gave up. */
+    stolen.header().used.store(6);
     stolen.header().owners[0].store((uint64_t{7} << 32) |
                                     static_cast<uint32_t>(getpid()));
     stolen.header().owners[3].store(uint64_t{1} << 32);
@@ -241,12 +242,36 @@ TEST_F(kills, before_a_claim_was_announced_are_found_out)
     EXPECT_EQ(0u, box->senders());
 }
 
-TEST_F(kills, of_a_process_that_found_no_ring_do_not_wake_for_ever)
+/* Rings that a process had left, whoever took them over last. */
+GAUDI_CHILD(takes_over_a_ring)
 {
-    stolen_mailbox stolen(box->address());
-    stolen.header().ring_wanted.store(1);
-    EXPECT_FALSE(box->arm());
-    EXPECT_TRUE(box->arm());
+    const auto sender = connect_to(from_parent<mailbox_address>());
+    GAUDI_CHILD_REQUIRE(sender != nullptr);
+    GAUDI_CHILD_REQUIRE(send_number(*sender, 1) == UCS_OK);
+    tell_parent("sent");
+    wait_for_parent();
+    return 1;
+}
+
+TEST_F(kills, of_a_process_that_took_a_ring_over_are_found_out)
+{
+    for (const bool looked_at : {false, true}) {
+        auto sender = connect_to(box->address());
+        ASSERT_NE(nullptr, sender);
+        ASSERT_EQ(UCS_OK, sender->send(0, 0, nullptr, 0));
+        if (looked_at) {
+            ASSERT_TRUE(received.wait(*box, 3));
+        }
+        sender.reset();
+        child_process child("takes_over_a_ring");
+        child.write_line(to_line(box->address()));
+        ASSERT_EQ("sent", child.read_line());
+        child.kill(SIGKILL);
+        (void)child.wait();
+        ASSERT_TRUE(received.wait(*box, looked_at ? 4 : 2));
+        EXPECT_TRUE(all_rings_are_free());
+    }
+    EXPECT_EQ((std::vector<uint64_t>{0, 1, 0, 1}), received.numbers);
 }
 
 GAUDI_CHILD(receives_until_it_dies)

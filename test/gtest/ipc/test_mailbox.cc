@@ -3,9 +3,11 @@
 
 #include "common/process_state.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 namespace gaudi::test {
@@ -133,31 +135,189 @@ TEST_F(messages, of_a_destroyed_connection_come_all_the_same)
     EXPECT_EQ(0u, box->senders());
 }
 
-TEST_F(messages, have_rings_for_so_many_senders_and_again_when_some_have_left)
+TEST_F(messages, come_from_thousands_of_senders_at_a_time)
+{
+    constexpr unsigned many = 2500;
+    const size_t before     = resident(*box);
+    for (unsigned round = 0; round < 2; ++round) {
+        std::vector<std::unique_ptr<connection>> senders;
+        std::vector<uint64_t> sent;
+        for (unsigned i = 0; i < many; ++i) {
+            senders.push_back(connect_to(box->address()));
+            ASSERT_NE(nullptr, senders.back());
+            ASSERT_EQ(UCS_OK, senders.back()->send(0, i, nullptr, 0));
+            sent.push_back(i);
+        }
+        /* A control page and a page of messages each, and the header's. */
+        EXPECT_LE(resident(*box), before + size_t{many} * 8192 + (256 << 10));
+        ASSERT_TRUE(received.wait(*box, many));
+        EXPECT_THAT(received.numbers,
+                    ::testing::UnorderedElementsAreArray(sent));
+        received.numbers.clear();
+        EXPECT_EQ(many, box->senders());
+        senders.clear();
+        received.poll(*box);
+        EXPECT_EQ(0u, box->senders());
+        EXPECT_LE(resident(*box), before + (256 << 10));
+    }
+}
+
+/* Connections of a program that comes back again and again, while the receiver
+ * computes. */
+TEST_F(messages, of_senders_that_left_take_no_more_than_what_is_unread)
+{
+    constexpr unsigned many = 3000;
+    const size_t before     = resident(*box);
+    for (unsigned i = 0; i < many; ++i) {
+        const auto sender = connect_to(box->address());
+        ASSERT_NE(nullptr, sender);
+        ASSERT_EQ(UCS_OK, sender->send(0, i, nullptr, 0));
+    }
+    /* A line each, in rings that are full but for two of the longest. */
+    EXPECT_LE(resident(*box),
+              before + 2 * many * gaudi::ipc::ring_line + (128 << 10));
+    ASSERT_TRUE(received.wait(*box, many));
+    std::sort(received.numbers.begin(), received.numbers.end());
+    EXPECT_EQ(numbers_up_to(many), received.numbers);
+    received.poll(*box);
+    EXPECT_EQ(0u, box->senders());
+}
+
+TEST_F(messages, keep_their_order_when_a_ring_changes_hands)
+{
+    uint64_t sent = 0;
+    for (unsigned round = 0; round < 200; ++round) {
+        auto sender = connect_to(box->address());
+        ASSERT_NE(nullptr, sender);
+        for (unsigned i = 0; i < round % 7; ++i) {
+            ASSERT_EQ(UCS_OK, sender->send(0, sent, nullptr, 0));
+            ++sent;
+        }
+        received.poll(*box, round % 5); /* not all, nor so few that the ring
+                                           gets full */
+        sender.reset();
+        if (round % 11 == 0) {
+            received.poll(*box);
+        }
+    }
+    ASSERT_TRUE(received.wait(*box, sent));
+    EXPECT_EQ(numbers_up_to(sent), received.numbers);
+    received.poll(*box);
+    EXPECT_EQ(0u, box->senders());
+}
+
+GAUDI_CHILD(comes_and_goes)
+{
+    const auto address   = from_parent<mailbox_address>();
+    const uint64_t count = std::stoull(line_of_parent());
+    for (uint64_t i = 0; i < count; ++i) {
+        const auto sender = connect_to(address);
+        GAUDI_CHILD_REQUIRE(sender != nullptr);
+        GAUDI_CHILD_REQUIRE(send_number(*sender, i) == UCS_OK);
+    }
+    return 0;
+}
+
+/* Rings are left, taken over and freed at the same time. */
+TEST_F(messages, do_not_get_lost_where_senders_come_and_go)
+{
+    constexpr uint64_t count   = 3000;
+    constexpr unsigned senders = 3;
+    std::vector<std::unique_ptr<child_process>> children;
+    for (unsigned i = 0; i < senders; ++i) {
+        children.push_back(std::make_unique<child_process>("comes_and_goes"));
+        children.back()->write_line(to_line(box->address()));
+        children.back()->write_line(std::to_string(count));
+    }
+    EXPECT_TRUE(received.wait(*box, senders * count));
+    for (auto &child : children) {
+        const child_result result = child->wait();
+        EXPECT_EQ(0, result.exit_code) << result.error;
+    }
+    std::vector<uint64_t> expected;
+    for (uint64_t i = 0; i < count; ++i) {
+        expected.insert(expected.end(), senders, i);
+    }
+    std::sort(received.numbers.begin(), received.numbers.end());
+    EXPECT_EQ(expected, received.numbers);
+    received.poll(*box);
+    EXPECT_EQ(0u, box->senders());
+}
+
+TEST_F(messages, are_refused_where_there_is_no_room_for_a_sender)
 {
     mailbox_options options;
     options.max_senders = 4;
     box                 = make_mailbox(options);
-    const size_t before = resident(*box);
-    for (unsigned round = 0; round < 3; ++round) {
-        std::vector<std::unique_ptr<connection>> senders;
-        for (unsigned i = 0; i < options.max_senders; ++i) {
-            senders.push_back(connect_to(box->address()));
-            ASSERT_NE(nullptr, senders.back());
-            ASSERT_EQ(UCS_OK, senders.back()->send(0, i, nullptr, 0));
-        }
-        std::unique_ptr<connection> more;
-        EXPECT_EQ(UCS_ERR_NO_RESOURCE, connection::open(box->address(), more));
-        ASSERT_TRUE(received.wait(*box, 4));
-        EXPECT_THAT(received.numbers,
-                    ::testing::UnorderedElementsAre(0, 1, 2, 3));
-        received.numbers.clear();
-        senders.clear();
-        received.poll(*box);
-        EXPECT_EQ(0u, box->senders());
+    std::vector<std::unique_ptr<connection>> senders;
+    for (unsigned i = 0; i < options.max_senders; ++i) {
+        senders.push_back(connect_to(box->address()));
+        ASSERT_NE(nullptr, senders.back());
     }
-    /* The header's first pages, at most. */
-    EXPECT_LE(resident(*box), before + 65536);
+    std::unique_ptr<connection> more;
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, connection::open(box->address(), more));
+    senders.pop_back();
+    EXPECT_EQ(UCS_OK, connection::open(box->address(), more));
+}
+
+GAUDI_CHILD(may_not_make_long_files)
+{
+    const rlimit limit{16 << 20, 16 << 20};
+    GAUDI_CHILD_REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    const auto box = make_mailbox();
+    GAUDI_CHILD_REQUIRE(box != nullptr);
+    const auto sender = connect_to(box->address());
+    GAUDI_CHILD_REQUIRE(sender != nullptr);
+    GAUDI_CHILD_REQUIRE(send_number(*sender, 1) == UCS_OK);
+    received_numbers received;
+    GAUDI_CHILD_REQUIRE(received.wait(*box, 1));
+    return 0;
+}
+
+TEST_F(messages, come_to_a_process_that_may_not_make_long_files)
+{
+    const child_result result = child_process("may_not_make_long_files").wait();
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+class shared_connections : public messages {
+protected:
+    std::shared_ptr<connection> get(const mailbox_address &address)
+    {
+        std::shared_ptr<connection> result;
+        return (table.get(address, result) == UCS_OK) ? result : nullptr;
+    }
+
+    gaudi::ipc::connection_table table;
+};
+
+TEST_F(shared_connections, are_one_for_each_mailbox)
+{
+    const auto other = make_mailbox();
+    auto first       = get(box->address());
+    auto second      = get(box->address());
+    ASSERT_NE(nullptr, first);
+    EXPECT_EQ(first, second);
+    EXPECT_NE(first, get(other->address()));
+    EXPECT_FALSE(table.any_lost());
+    table.release(std::move(first));
+    ASSERT_EQ(UCS_OK, second->send(0, 0, nullptr, 0));
+    ASSERT_TRUE(received.wait(*box, 1));
+    EXPECT_EQ(1u, box->senders());
+    table.release(std::move(second));
+    received.poll(*box);
+    EXPECT_EQ(0u, box->senders());
+}
+
+TEST_F(shared_connections, are_not_those_that_were_closed)
+{
+    const mailbox_address address = box->address();
+    const auto used               = get(address);
+    ASSERT_NE(nullptr, used);
+    box.reset();
+    EXPECT_EQ(nullptr, get(address));
+    box = make_mailbox();
+    EXPECT_NE(nullptr, get(box->address()));
 }
 
 TEST_F(messages, come_from_rings_that_had_nothing_for_long)
@@ -291,12 +451,12 @@ TEST_F(messages, need_options_that_make_sense)
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, mailbox::create({SIZE_MAX, 1}, none));
     EXPECT_EQ(nullptr, none);
     expect_log(
-        {"gaudi_ipc: 0 senders with 65536 bytes each: not more than 4096 "
+        {"gaudi_ipc: 0 senders with 65536 bytes each: not more than 262144 "
          "and 67108864, and at least one sender",
-         "gaudi_ipc: 4097 senders with 65536 bytes each: not more than "
-         "4096 and 67108864, and at least one sender",
+         "gaudi_ipc: 262145 senders with 65536 bytes each: not more than "
+         "262144 and 67108864, and at least one sender",
          "gaudi_ipc: 1 senders with 18446744073709551615 bytes each: not "
-         "more than 4096 and 67108864, and at least one sender"});
+         "more than 262144 and 67108864, and at least one sender"});
     EXPECT_NE(nullptr, make_mailbox({1, 1}));
     EXPECT_NE(nullptr, make_mailbox({100000, mailbox::most_senders}));
 }

@@ -95,6 +95,51 @@ std::string some_text(std::mt19937 &random, size_t longest)
 
 } // namespace
 
+TEST_F(ring, goes_on_where_a_writer_has_left_off)
+{
+    std::deque<std::string> sent;
+    std::string text;
+    for (unsigned i = 0; i < 3000; ++i) {
+        if ((random() % 3 != 0) &&
+            send(text = some_text(random, ring_max_payload / 4))) {
+            sent.push_back(text);
+        } else if (receive(text)) {
+            ASSERT_EQ(sent.front(), text);
+            sent.pop_front();
+        }
+        if (random() % 5 == 0) {
+            writer.leave();
+            writer =
+                ring_writer(memory.control(), memory.data(), memory.size());
+            ASSERT_TRUE(writer.resume());
+        }
+    }
+    while (receive(text)) {
+        ASSERT_EQ(sent.front(), text);
+        sent.pop_front();
+    }
+    EXPECT_TRUE(sent.empty());
+}
+
+TEST_F(ring, is_not_taken_over_with_nonsense_in_it)
+{
+    ASSERT_TRUE(send("a message"));
+    writer.leave();
+    const uint64_t written = memory.control()->written;
+    for (const uint64_t bad :
+         {written + 1, written + 2 * memory.size(), UINT64_MAX, uint64_t{8}}) {
+        memory.control()->written = bad;
+        EXPECT_FALSE(writer.resume()) << bad;
+    }
+    memory.control()->written  = written;
+    memory.control()->consumed = written + gaudi::ipc::ring_line;
+    EXPECT_FALSE(writer.resume());
+    memory.control()->consumed = 0;
+    EXPECT_TRUE(writer.resume());
+    memory.control()->state = gaudi::ipc::ring_closed;
+    EXPECT_FALSE(writer.resume());
+}
+
 TEST_F(ring, delivers_messages_of_all_lengths_in_order)
 {
     constexpr unsigned rounds = 20000;

@@ -1,5 +1,6 @@
 #include "uct/gaudi/ipc/connection.h"
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cerrno>
@@ -33,8 +34,10 @@ ucs_status_t connection::mapping::map(int fd, size_t offset, size_t length)
     return UCS_OK;
 }
 
-connection::connection(std::shared_ptr<remote_process> process)
-    : process_(std::move(process)), generation_(base::process_generation())
+connection::connection(std::shared_ptr<remote_process> process,
+                       const mailbox_address &address)
+    : process_(std::move(process)), address_(address),
+      generation_(base::process_generation())
 {}
 
 ucs_status_t connection::open(const mailbox_address &address,
@@ -45,18 +48,20 @@ ucs_status_t connection::open(const mailbox_address &address,
     if (status != UCS_OK) {
         return status;
     }
-    std::unique_ptr<connection> fresh(new connection(std::move(process)));
-    status = fresh->attach(address);
+    std::unique_ptr<connection> fresh(
+        new connection(std::move(process), address));
+    status = fresh->attach();
     if (status == UCS_OK) {
         connection_p = std::move(fresh);
     }
     return status;
 }
 
-ucs_status_t connection::attach(const mailbox_address &address)
+ucs_status_t connection::attach()
 {
-    int fd              = -1;
-    ucs_status_t status = process_->get_file(address.file, fd);
+    const mailbox_address &address = address_;
+    int fd                         = -1;
+    ucs_status_t status            = process_->get_file(address.file, fd);
     if (status != UCS_OK) {
         return status;
     }
@@ -110,43 +115,68 @@ ucs_status_t connection::attach(const mailbox_address &address)
     return take_ring(file.get(), mailbox_layout(ring_size, ring_count));
 }
 
+/* One that nobody has, or that its owner has left to others; else a fresh one.
+ */
 ucs_status_t connection::take_ring(int file, const mailbox_layout &layout)
 {
-    /* Senders start at different places. */
-    static std::atomic<unsigned> turn{0};
-
-    const process_id own = own_process();
-    const uint64_t owner = owner_word(own);
-    const unsigned count = layout.ring_count();
-    const unsigned first = own.pid + turn.fetch_add(1);
-    unsigned tried       = 0;
-    uint64_t free        = 0;
-    for (; tried < count; ++tried, free = 0) {
-        index_ = (first + tried) % count;
-        if ((header().owners[index_].load(std::memory_order_relaxed) == 0) &&
-            header().owners[index_].compare_exchange_strong(free, owner)) {
-            break;
+    std::atomic<uint32_t> &used = header().used;
+    uint32_t known              = std::min(used.load(), layout.ring_count());
+    for (uint32_t index = 0;; ++index) {
+        while (index == known) {
+            if (known == layout.ring_count()) {
+                ucs_debug("gaudi_ipc: all %u rings of process %u are taken",
+                          known, process_->id().pid);
+                return UCS_ERR_NO_RESOURCE;
+            }
+            if (used.compare_exchange_strong(known, known + 1)) {
+                ++known;
+            } else {
+                known = std::min(known, layout.ring_count());
+            }
+        }
+        const ucs_status_t status = try_ring(file, layout, index);
+        if (status != UCS_ERR_BUSY) {
+            return status;
         }
     }
-    if (tried == count) {
-        ucs_debug("gaudi_ipc: all %u rings of process %u are taken", count,
-                  process_->id().pid);
-        header().ring_wanted.store(1);
-        ring_the_bell();
-        return UCS_ERR_NO_RESOURCE;
+}
+
+/* @return UCS_ERR_BUSY: it is taken, or of no use now. */
+ucs_status_t connection::try_ring(int file, const mailbox_layout &layout,
+                                  unsigned index)
+{
+    const uint64_t own          = owner_word(own_process());
+    std::atomic<uint64_t> &word = header().owners[index];
+    uint64_t owner              = word.load(std::memory_order_relaxed);
+    const bool is_left          = has_left(owner);
+    if (((owner != 0) && !is_left) ||
+        !word.compare_exchange_strong(owner, own)) {
+        return UCS_ERR_BUSY;
     }
 
-    const ucs_status_t status =
-        ring_.map(file, layout.ring_offset(index_), layout.ring_length());
-    if (status != UCS_OK) {
-        header().owners[index_].store(nobody);
-    } else {
-        control_ = reinterpret_cast<ring_control *>(ring_.start());
-        writer_  = ring_writer(control_, ring_.start() + layout.data_offset(),
-                               layout.ring_size());
+    mapping ring;
+    ucs_status_t status =
+        ring.map(file, layout.ring_offset(index), layout.ring_length());
+    if (status == UCS_OK) {
+        auto *control = reinterpret_cast<ring_control *>(ring.start());
+        ring_writer writer(control, ring.start() + layout.data_offset(),
+                           layout.ring_size());
+        if (is_left && !writer.resume()) {
+            status = UCS_ERR_BUSY;
+        } else if (!writer.has_room()) {
+            word.store(owner); /* it has to be read first */
+            return UCS_ERR_BUSY;
+        } else {
+            index_   = index;
+            control_ = control;
+            writer_  = writer;
+            ring_    = std::move(ring);
+        }
     }
-    header().mark(index_);
-    ring_the_bell();
+    if (status != UCS_OK) {
+        word.store(nobody);
+    }
+    header().mark(index);
     return status;
 }
 
@@ -155,9 +185,9 @@ connection::~connection()
     if ((control_ == nullptr) || !is_ours()) {
         return;
     }
-    control_->finished.store(1);
+    writer_.leave();
+    header().owners[index_].fetch_or(owner_left);
     header().mark(index_);
-    ring_the_bell();
 }
 
 /* Wake the receiver if it sleeps: it has been told what for. */
@@ -220,6 +250,44 @@ bool connection::peer_alive() const
 bool connection::peer_lost() const
 {
     return is_ours() && (header().closed.load() == 0) && !process_->is_alive();
+}
+
+ucs_status_t connection_table::get(const mailbox_address &address,
+                                   std::shared_ptr<connection> &connection_p)
+{
+    std::weak_ptr<connection> &known = known_[address];
+    connection_p                     = known.lock();
+    if ((connection_p != nullptr) && !connection_p->is_closed()) {
+        return UCS_OK;
+    }
+    std::unique_ptr<connection> fresh;
+    const ucs_status_t status = connection::open(address, fresh);
+    if (status == UCS_OK) {
+        connection_p = std::move(fresh);
+        known        = connection_p;
+    } else {
+        connection_p.reset();
+        std::erase_if(known_,
+                      [](const auto &entry) { return entry.second.expired(); });
+    }
+    return status;
+}
+
+void connection_table::release(std::shared_ptr<connection> used)
+{
+    const auto found = known_.find(used->address());
+    used.reset();
+    if ((found != known_.end()) && found->second.expired()) {
+        known_.erase(found);
+    }
+}
+
+bool connection_table::any_lost() const
+{
+    return std::any_of(known_.begin(), known_.end(), [](const auto &entry) {
+        const std::shared_ptr<connection> known = entry.second.lock();
+        return (known != nullptr) && known->peer_lost();
+    });
 }
 
 } // namespace gaudi::ipc

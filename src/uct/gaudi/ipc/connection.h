@@ -1,5 +1,6 @@
 /**
- * The sending end of active messages: a ring in the mailbox of a receiver.
+ * The sending end of active messages: a ring in the mailbox of a receiver, and
+ * the table by which endpoints to one receiver share it.
  *
  * One thread at a time. No call blocks, except that open() asks the other
  * process for files, with remote_process's timeout. In a forked child a
@@ -15,7 +16,9 @@
 #include "uct/gaudi/ipc/unique_fd.h"
 
 #include <cstring>
+#include <map>
 #include <memory>
+#include <utility>
 
 namespace gaudi::ipc {
 
@@ -28,9 +31,8 @@ public:
      * Take a ring of a mailbox.
      *
      * @return UCS_ERR_UNREACHABLE: process or mailbox are gone, or out of
-     *         reach. UCS_ERR_NO_RESOURCE: all rings are taken, and the receiver
-     *         has been told to look for those of dead senders: try again later;
-     *         or no room for file descriptors. UCS_ERR_INVALID_ADDR: what is
+     *         reach. UCS_ERR_NO_RESOURCE: all rings are taken, or no room for
+     *         file descriptors. UCS_ERR_INVALID_ADDR: what is
      *         there is no mailbox as this version knows it. UCS_ERR_NO_MEMORY.
      *         UCS_ERR_TIMED_OUT. All said at debug level.
      */
@@ -125,6 +127,8 @@ public:
         return process_;
     }
 
+    [[nodiscard]] const mailbox_address &address() const { return address_; }
+
 private:
     /* Tries on a full ring from one look at the receiver to the next. */
     static constexpr unsigned tries_per_look = 256;
@@ -135,6 +139,12 @@ private:
         ~mapping();
         mapping(const mapping &)            = delete;
         mapping &operator=(const mapping &) = delete;
+        mapping &operator=(mapping &&other) noexcept
+        {
+            std::swap(start_, other.start_);
+            std::swap(length_, other.length_);
+            return *this;
+        }
         [[nodiscard]] ucs_status_t map(int fd, size_t offset, size_t length);
         [[nodiscard]] char *start() const { return start_; }
 
@@ -143,9 +153,12 @@ private:
         size_t length_ = 0;
     };
 
-    explicit connection(std::shared_ptr<remote_process> process);
-    ucs_status_t attach(const mailbox_address &address);
+    connection(std::shared_ptr<remote_process> process,
+               const mailbox_address &address);
+    ucs_status_t attach();
     ucs_status_t take_ring(int file, const mailbox_layout &layout);
+    ucs_status_t try_ring(int file, const mailbox_layout &layout,
+                          unsigned index);
     void ring_the_bell();
     ucs_status_t full();
     ucs_status_t tell_reader(ring_state state);
@@ -184,6 +197,7 @@ private:
     }
 
     const std::shared_ptr<remote_process> process_;
+    const mailbox_address address_;
     const unsigned generation_; /* of the process that made this object */
     unsigned index_ = 0;        /* of the ring */
     ring_writer writer_;
@@ -194,6 +208,28 @@ private:
     mapping header_;
     mapping ring_;
     unique_fd signal_;
+};
+
+/**
+ * The connections of an interface: one for each mailbox, however many endpoints
+ * use it.
+ */
+class connection_table {
+public:
+    /** The connection to a mailbox, opened when there is none that works.
+     *  @return As connection::open. */
+    [[nodiscard]] ucs_status_t get(const mailbox_address &address,
+                                   std::shared_ptr<connection> &connection_p);
+
+    /** An endpoint does not need it any more. */
+    void release(std::shared_ptr<connection> used);
+
+    /** Whether a receiver was lost, see connection::peer_lost. A system call
+     *  for each connection. */
+    [[nodiscard]] bool any_lost() const;
+
+private:
+    std::map<mailbox_address, std::weak_ptr<connection>> known_;
 };
 
 } // namespace gaudi::ipc

@@ -42,6 +42,7 @@ Status watch(uct_ep_h ep, Status status)
     ep_state &state = *to_ep(ep)->state;
     if (ucs_likely(status >= 0)) {
         state.has_turn = false;
+        state.sent     = state.out->sent();
     } else if (status == UCS_ERR_NO_RESOURCE) {
         state.is_behind = true;
     } else if (status == UCS_ERR_CONNECTION_RESET) {

@@ -32,11 +32,10 @@ constexpr double delivery_patience = 0.2;
 bool awaits_delivery(ep_state &state)
 {
     if (state.patience == 0) {
-        const uint64_t sent = state.out->sent();
-        if ((sent == state.awaited) || (state.status != UCS_OK)) {
+        if ((state.sent == state.awaited) || (state.status != UCS_OK)) {
             return false;
         }
-        state.awaited  = sent;
+        state.awaited  = state.sent;
         state.patience = ucs_get_time() + ucs_time_from_sec(delivery_patience);
     }
     if ((state.status == UCS_OK) && !state.out->is_delivered(state.awaited) &&
@@ -158,9 +157,11 @@ void find_lost_peers(uct_gaudi_ipc_iface_t *iface)
     }
     UCS_ASYNC_BLOCK(iface->super.worker->async);
     uct_gaudi_ipc_ep_t *ep;
+    const bool any = iface->state->connections.any_lost();
     ucs_list_for_each(ep, &iface->state->endpoints, all)
     {
-        if ((ep->state->status == UCS_OK) && ep->state->out->peer_lost()) {
+        if (any && (ep->state->status == UCS_OK) &&
+            ep->state->out->peer_lost()) {
             fail(&ep->super.super, UCS_ERR_CONNECTION_RESET);
         }
     }
@@ -198,11 +199,14 @@ ucs_status_t ep_flush(uct_ep_h ep, unsigned flags,
     if (!state.has_turn && !ucs_arbiter_group_is_empty(&to_ep(ep)->pending)) {
         return UCS_ERR_NO_RESOURCE;
     }
+    /* One request has one turn, whatever comes of it: UCP from 1.14 on flushes
+     * again in the same callback, and what that completed would be tried once
+     * more. */
+    state.has_turn = false;
     if (!(flags & UCT_FLUSH_FLAG_CANCEL) && !is_inherited(ep->iface) &&
         awaits_delivery(state)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    state.has_turn      = false;
     ucs_status_t status = to_iface(ep->iface)->state->engine->flush(
         &to_ep(ep)->state->domain, comp);
     if (status == UCS_OK) {
@@ -259,6 +263,9 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_ep_t, const uct_ep_params_t *params)
     memcpy(&node, params->dev_addr, sizeof(node));
     memcpy(&to, params->iface_addr, sizeof(to));
     std::unique_ptr<ep_state> state;
+    iface_state &iface         = *to_iface(params->iface)->state;
+    ucs_async_context_t *async = to_iface(params->iface)->super.worker->async;
+    UCS_ASYNC_BLOCK(async);
     ucs_status_t status = gaudi::base::guarded([&] {
         state                 = std::make_unique<ep_state>();
         const std::string why = why_unreachable(node);
@@ -267,28 +274,24 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_ep_t, const uct_ep_params_t *params)
                       to.process.pid, why.c_str());
             return UCS_ERR_UNREACHABLE;
         }
-        ucs_status_t opened = connection::open(to, state->out);
+        ucs_status_t opened = iface.connections.get(to, state->out);
         if (opened == UCS_OK) {
             state->peer = state->out->process();
         }
         return opened;
     });
-    if (status != UCS_OK) {
-        return status;
+    if (status == UCS_OK) {
+        if (!is_inherited(params->iface)) {
+            watch_peer(iface, *state->peer);
+        }
+        gaudi::base::transfer_engine::open(state->domain);
+        ucs_arbiter_group_init(&self->pending);
+        ucs_list_head_init(&self->failed);
+        self->state = state.release();
+        ucs_list_add_tail(&iface.endpoints, &self->all);
     }
-    gaudi::base::transfer_engine::open(state->domain);
-    ucs_arbiter_group_init(&self->pending);
-    ucs_list_head_init(&self->failed);
-    iface_state &iface = *to_iface(params->iface)->state;
-    if (!is_inherited(params->iface)) {
-        watch_peer(iface, *state->peer);
-    }
-    self->state                = state.release();
-    ucs_async_context_t *async = to_iface(params->iface)->super.worker->async;
-    UCS_ASYNC_BLOCK(async);
-    ucs_list_add_tail(&iface.endpoints, &self->all);
     UCS_ASYNC_UNBLOCK(async);
-    return UCS_OK;
+    return status;
 }
 
 static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_ipc_ep_t)
@@ -300,6 +303,8 @@ static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_ipc_ep_t)
     UCS_ASYNC_BLOCK(async);
     ucs_list_del(&self->failed);
     ucs_list_del(&self->all);
+    to_iface(ep->iface)->state->connections.release(
+        std::move(self->state->out));
     UCS_ASYNC_UNBLOCK(async);
     to_iface(ep->iface)->state->engine->close(self->state->domain);
     delete self->state;

@@ -26,7 +26,6 @@ struct iface_config {
     uct_iface_config_t super;
     base::transfer_config transfers;
     size_t fifo_size;
-    unsigned max_senders;
     size_t seg_size;
     unsigned max_poll;
 };
@@ -39,13 +38,9 @@ ucs_config_field_t iface_config_table[] = {
      UCS_CONFIG_TYPE_TABLE(base::transfer_config_table)},
 
     {"FIFO_SIZE", "64k",
-     "Size of the queue of active messages that each sender has at a "
-     "receiver.",
+     "Size of the queue of active messages that each interface has at another\n"
+     "one that it sends to.",
      offsetof(iface_config, fifo_size), UCS_CONFIG_TYPE_MEMUNITS},
-
-    {"MAX_SENDERS", "1024",
-     "Number of endpoints of all processes that can send to an interface.",
-     offsetof(iface_config, max_senders), UCS_CONFIG_TYPE_UINT},
 
     {"SEG_SIZE", "8256", "Longest active message.",
      offsetof(iface_config, seg_size), UCS_CONFIG_TYPE_MEMUNITS},
@@ -477,8 +472,7 @@ ucs_status_t make_state(const iface_config &config,
                         std::unique_ptr<iface_state> &state_p)
 {
     mailbox_options options;
-    options.fifo_size   = config.fifo_size;
-    options.max_senders = config.max_senders;
+    options.fifo_size = config.fifo_size;
     if ((config.seg_size < least_seg_size) ||
         (config.seg_size > connection::max_payload)) {
         ucs_error("gaudi_ipc: SEG_SIZE=%zu is not between %zu and %zu",

@@ -45,6 +45,7 @@ struct iface_state {
     int ended_fd         = -1; /* epoll: readable when a peer has ended */
     std::atomic<bool> has_unwatched{false}; /* some peer is not in it */
     uint64_t invalidations = 0;             /* see open_invalidations */
+    connection_table connections;           /* of the endpoints */
     ucs_list_link_t endpoints; /* all there are; UCP may create some on another
                                   thread, with the worker blocked */
     ucs_list_link_t failed;    /* endpoints whose failure is to be told */
@@ -54,7 +55,7 @@ struct iface_state {
 struct ep_state {
     base::flush_domain domain;
     std::shared_ptr<remote_process> peer;
-    std::unique_ptr<connection> out;
+    std::shared_ptr<connection> out; /* of all endpoints to its mailbox */
     ucs_status_t status  = UCS_OK; /* what operations return; else it failed */
     unsigned told        = 0;      /* kinds of transfer that the log knows */
     ucs_time_t next_look = 0;      /* when to see whether the peer is alive */
@@ -62,6 +63,7 @@ struct ep_state {
                                       has done nothing yet */
     bool is_behind = false;        /* a message was refused: others wait, too,
                                       while there are pending requests */
+    uint64_t sent       = 0;       /* up to the last message of this endpoint */
     uint64_t awaited    = 0; /* messages that flushes wait, or waited for */
     ucs_time_t patience = 0; /* until when one waits; 0 when none does */
 };

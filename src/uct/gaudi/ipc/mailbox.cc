@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -31,6 +32,22 @@ constexpr uint64_t signal_event = 0;
 
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
+/* As many rings as a file of this process may have: a longer one would be a
+ * signal that kills it. */
+mailbox_layout fitting_layout(size_t ring_size, unsigned ring_count)
+{
+    const mailbox_layout wanted(ring_size, ring_count);
+    rlimit limit{};
+    if ((getrlimit(RLIMIT_FSIZE, &limit) != 0) ||
+        (limit.rlim_cur >= wanted.length())) {
+        return wanted;
+    }
+    const size_t rings =
+        (limit.rlim_cur - std::min(limit.rlim_cur, wanted.header_length())) /
+        wanted.ring_length();
+    return {ring_size, static_cast<unsigned>(rings)};
+}
+
 bool has_ended(int pidfd)
 {
     pollfd ended{pidfd, POLLIN, 0};
@@ -49,10 +66,8 @@ bool is_another_now(uint64_t owner)
 } // namespace
 
 mailbox::mailbox(const mailbox_layout &layout, unsigned generation)
-    : layout_(layout), generation_(generation), slots_(layout.ring_count())
-{
-    polled_.reserve(layout.ring_count()); /* polls allocate nothing */
-}
+    : layout_(layout), generation_(generation)
+{}
 
 ucs_status_t mailbox::create(const mailbox_options &options,
                              std::unique_ptr<mailbox> &mailbox_p)
@@ -65,9 +80,14 @@ ucs_status_t mailbox::create(const mailbox_options &options,
                   largest_fifo);
         return UCS_ERR_INVALID_PARAM;
     }
-    const mailbox_layout layout(
+    const mailbox_layout layout = fitting_layout(
         std::bit_ceil(std::max(options.fifo_size, ring_min_size)),
         options.max_senders);
+    if (layout.ring_count() == 0) {
+        ucs_error("gaudi_ipc: no mailbox fits in the longest file that this "
+                  "process may make (RLIMIT_FSIZE)");
+        return UCS_ERR_NO_MEMORY;
+    }
     const process_id process = own_process();
     std::unique_ptr<mailbox> fresh(
         new mailbox(layout, base::process_generation()));
@@ -91,12 +111,11 @@ ucs_status_t mailbox::initialize()
                   layout_.length());
         return UCS_ERR_NO_MEMORY;
     }
-    memory_ = mmap(nullptr, layout_.length(), PROT_READ | PROT_WRITE,
+    memory_ = mmap(nullptr, layout_.header_length(), PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
     if (memory_ == MAP_FAILED) {
         memory_ = nullptr;
-        ucs_error("gaudi_ipc: cannot map a mailbox of %zu bytes: %m",
-                  layout_.length());
+        ucs_error("gaudi_ipc: cannot map a mailbox: %m");
         return UCS_ERR_NO_MEMORY;
     }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
@@ -149,7 +168,12 @@ mailbox::~mailbox()
             }
         }
     }
-    munmap(memory_, layout_.length());
+    for (char *mapping : mappings_) {
+        if (mapping != nullptr) {
+            munmap(mapping, rings_per_mapping * layout_.ring_length());
+        }
+    }
+    munmap(memory_, layout_.header_length());
 }
 
 /* After sleep. */
@@ -158,29 +182,28 @@ void mailbox::wake()
     armed_ = false;
     header().asleep.store(0, std::memory_order_relaxed);
     find_dead();
-    if (header().ring_wanted.exchange(0) != 0) {
-        adopt_all();
-    }
 }
 
 /* Take notice of the rings that senders marked. */
 void mailbox::collect()
 {
-    uint64_t words = header().marked_words.exchange(0);
-    for (; words != 0; words &= words - 1) {
-        const auto word = static_cast<unsigned>(std::countr_zero(words));
-        uint64_t marks  = header().marked[word].exchange(0);
-        for (; marks != 0; marks &= marks - 1) {
-            const unsigned index =
-                word * mailbox_header::word_bits + std::countr_zero(marks);
-            if ((index < layout_.ring_count()) && (base::guarded([&] {
-                                                       adopt(index);
-                                                       return UCS_OK;
-                                                   }) != UCS_OK)) {
-                header().mark(index); /* to try again */
-            }
+    const auto for_each_bit = [](std::atomic<uint64_t> &word, auto &&action) {
+        for (uint64_t bits = word.exchange(0); bits != 0; bits &= bits - 1) {
+            action(static_cast<unsigned>(std::countr_zero(bits)));
         }
-    }
+    };
+    for_each_bit(header().marked_groups, [&](unsigned group) {
+        for_each_bit(header().marked_words[group], [&](unsigned bit) {
+            const unsigned word = group * mailbox_header::word_bits + bit;
+            for_each_bit(header().marked[word], [&](unsigned ring) {
+                const unsigned index = word * mailbox_header::word_bits + ring;
+                if ((index < layout_.ring_count()) &&
+                    (adopt(index) != UCS_OK)) {
+                    header().mark(index); /* to try again */
+                }
+            });
+        });
+    });
 }
 
 void mailbox::look_after_senders()
@@ -191,7 +214,6 @@ void mailbox::look_after_senders()
     }
     looked_ = now;
     find_dead();
-    header().ring_wanted.store(0, std::memory_order_relaxed);
     adopt_all();
 }
 
@@ -242,45 +264,120 @@ void mailbox::bury(uint64_t owner)
     }
 }
 
+/* Rings that ever had an owner: senders write the number. */
+unsigned mailbox::used() const
+{
+    return std::min(header().used.load(), layout_.ring_count());
+}
+
+/* Find the rings of senders that died before they could mark them. */
 void mailbox::adopt_all()
 {
-    for (unsigned index = 0; index < layout_.ring_count(); ++index) {
-        if ((slots_[index] == nullptr) &&
-            (header().owners[index].load(std::memory_order_relaxed) != 0)) {
-            adopt(index);
+    for (unsigned index = 0; index < used(); ++index) {
+        const uint64_t owner =
+            header().owners[index].load(std::memory_order_relaxed);
+        const slot *known =
+            (index < slots_.size()) ? slots_[index].get() : nullptr;
+        if (owner != ((known == nullptr) ? 0 : known->owner)) {
+            (void)adopt(index); /* else the next time */
         }
     }
 }
 
 /* Read a ring that has an owner; it may have been read already. */
-void mailbox::adopt(unsigned index)
+ucs_status_t mailbox::adopt(unsigned index)
 {
     const uint64_t owner =
         header().owners[index].load(std::memory_order_acquire);
-    std::unique_ptr<slot> &ring = slots_[index];
-    if (ring == nullptr) {
-        if (owner == 0) {
-            return;
-        }
-        auto *start = static_cast<char *>(memory_) + layout_.ring_offset(index);
-        auto *control = reinterpret_cast<ring_control *>(start);
-        sender &who   = senders_[owner];
-        ring          = std::make_unique<slot>();
-        ring->index   = index;
-        ring->owner   = owner;
-        ring->reader  = ring_reader(control, start + layout_.data_offset(),
-                                    layout_.ring_size());
-        if (who.rings++ == 0) {
-            who.is_dead = !watch(owner, who);
-        }
-        ring->finishing = who.is_dead;
-        ++adopted_;
+    if (owner == 0) {
+        return UCS_OK;
     }
-    if ((owner != ring->owner) || (ring->reader.control()->finished.load(
-                                       std::memory_order_acquire) != 0)) {
-        ring->finishing = true;
+    return base::guarded([&] {
+        const ucs_status_t status = make_slot(index);
+        if (status != UCS_OK) {
+            return status;
+        }
+        slot &ring          = *slots_[index];
+        const uint64_t name = owner & ~owner_left;
+        if ((owner != nobody) && (ring.owner != name)) {
+            remove_owner(ring);
+            add_owner(ring, name);
+        }
+        ring.finishing =
+            (owner == nobody) || has_left(owner) || is_dead(ring.owner);
+        start_polling(ring);
+        return UCS_OK;
+    });
+}
+
+/* What reads a ring. */
+ucs_status_t mailbox::make_slot(unsigned index)
+{
+    if ((index < slots_.size()) && (slots_[index] != nullptr)) {
+        return UCS_OK;
     }
-    start_polling(*ring);
+    ucs_status_t status = map_rings(index / rings_per_mapping);
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (index >= slots_.size()) {
+        slots_.resize(index + 1);
+    }
+    polled_.reserve(adopted_ + 1); /* polls allocate nothing */
+    auto fresh    = std::make_unique<slot>();
+    fresh->index  = index;
+    fresh->reader = ring_reader(
+        reinterpret_cast<ring_control *>(ring_start(index)),
+        ring_start(index) + layout_.data_offset(), layout_.ring_size());
+    slots_[index] = std::move(fresh);
+    ++adopted_;
+    return UCS_OK;
+}
+
+ucs_status_t mailbox::map_rings(unsigned mapping)
+{
+    if (mapping >= mappings_.size()) {
+        mappings_.resize(mapping + 1, nullptr);
+    }
+    if (mappings_[mapping] != nullptr) {
+        return UCS_OK;
+    }
+    /* What is beyond the end of the file is never touched. */
+    void *start = mmap(
+        nullptr, rings_per_mapping * layout_.ring_length(),
+        PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.get(),
+        static_cast<off_t>(layout_.ring_offset(mapping * rings_per_mapping)));
+    if (start == MAP_FAILED) {
+        ucs_debug("gaudi_ipc: cannot map rings of senders: %m");
+        return UCS_ERR_NO_MEMORY;
+    }
+    mappings_[mapping] = static_cast<char *>(start);
+    return UCS_OK;
+}
+
+bool mailbox::is_dead(uint64_t owner) const
+{
+    const auto found = senders_.find(owner);
+    return (found != senders_.end()) && found->second.is_dead;
+}
+
+void mailbox::add_owner(slot &ring, uint64_t owner)
+{
+    sender &who = senders_[owner];
+    if (who.rings++ == 0) {
+        who.is_dead = !watch(owner, who);
+    }
+    ring.owner = owner;
+}
+
+void mailbox::remove_owner(slot &ring)
+{
+    const auto found = senders_.find(ring.owner);
+    if ((found != senders_.end()) && (--found->second.rings == 0)) {
+        unwatch(found->second);
+        senders_.erase(found);
+    }
+    ring.owner = 0;
 }
 
 /* @return Whether the process lives. */
@@ -319,7 +416,7 @@ void mailbox::start_polling(slot &ring)
 {
     if (ring.broken) {
         if (ring.finishing) {
-            free(ring);
+            (void)try_free(ring);
         }
     } else if (!ring.polled) {
         polled_.push_back(&ring);
@@ -363,54 +460,70 @@ void mailbox::tidy()
     untidy_ = false;
     for (size_t i = 0; i < polled_.size();) {
         slot &ring = *polled_[i];
-        bool keep  = true;
+        bool keep  = !ring.broken;
+        bool freed = false;
         if (ring.finishing) {
-            keep = !ring.broken &&
-                   (ring.reader.peek(message) != ring_reader::result::none);
-        } else if (ring.broken) {
-            keep = false;
-        } else if (ring.empty_polls > patience) {
+            freed = (ring.broken || (ring.reader.peek(message) ==
+                                     ring_reader::result::none)) &&
+                    try_free(ring);
+        } else if (keep && (ring.empty_polls > patience)) {
             ring.empty_polls = 0;
             keep             = !try_idle(ring);
         }
-        if (keep) {
+        if (keep && !freed) {
             ++i;
             continue;
         }
-        ring.polled = false;
-        polled_.erase(polled_.begin() + static_cast<ptrdiff_t>(i));
-        if (ring.finishing) {
-            free(ring);
+        if (!freed) {
+            ring.polled = false;
         }
+        polled_.erase(polled_.begin() + static_cast<ptrdiff_t>(i));
     }
     next_ = 0;
 }
 
-/* Make a ring as new, for the next sender. */
-void mailbox::free(slot &ring)
+/* Make a ring as new, for the next sender, unless there is something in it or
+ * another sender has taken it over. @return Whether the slot has gone. */
+bool mailbox::try_free(slot &ring)
 {
-    const unsigned index = ring.index;
-    const auto found     = senders_.find(ring.owner);
-    if (--found->second.rings == 0) {
-        unwatch(found->second);
-        senders_.erase(found);
+    const unsigned index        = ring.index;
+    std::atomic<uint64_t> &word = header().owners[index];
+    uint64_t owner              = word.load(std::memory_order_acquire);
+    while (owner != nobody) {
+        if ((owner != 0) && !has_left(owner) && !is_dead(owner)) {
+            (void)adopt(index); /* else the next time */
+            return false;
+        }
+        if (word.compare_exchange_strong(owner, nobody)) {
+            break;
+        }
+    }
+    /* What came until then. */
+    ring_reader::message message;
+    if (!ring.broken &&
+        (ring.reader.peek(message) == ring_reader::result::message)) {
+        return false;
     }
     if (fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   static_cast<off_t>(layout_.ring_offset(index)),
                   static_cast<off_t>(layout_.ring_length())) != 0) {
         ucs_debug("gaudi_ipc: memory of a ring cannot be given back: %m");
-        std::memset(static_cast<char *>(memory_) + layout_.ring_offset(index),
-                    0, layout_.ring_length());
+        std::memset(ring_start(index), 0, layout_.ring_length());
     }
+    remove_owner(ring);
     slots_[index].reset();
     --adopted_;
-    header().owners[index].store(0, std::memory_order_release);
+    word.store(0, std::memory_order_release);
+    return true;
 }
 
 bool mailbox::arm()
 {
     if (generation_ != base::process_generation()) {
         return true;
+    }
+    if (polling_) {
+        return false;
     }
     if (armed_) {
         wake();
@@ -422,6 +535,8 @@ bool mailbox::arm()
                                      MSG_DONTWAIT) == sizeof(bytes));
          ++i) {}
     find_dead();
+    collect();
+    tidy();
 
     ring_reader::message message;
     bool empty = true;
@@ -435,17 +550,13 @@ bool mailbox::arm()
         empty = empty && !ring->finishing &&
                 (ring->reader.peek(message) == ring_reader::result::none);
     }
-    empty = empty && (header().marked_words.load() == 0) &&
-            (header().ring_wanted.load() == 0);
+    empty = empty && (header().marked_groups.load() == 0);
 
     if (!empty) {
         header().asleep.store(0, std::memory_order_relaxed);
         for (slot *ring : polled_) {
             ring->reader.control()->state.store(ring_polled,
                                                 std::memory_order_relaxed);
-        }
-        if (header().ring_wanted.exchange(0) != 0) {
-            adopt_all();
         }
         return false;
     }

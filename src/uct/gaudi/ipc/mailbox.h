@@ -2,6 +2,10 @@
  * The receiving end of active messages: a ring for each sender, in memory that
  * senders map, and what wakes a receiver that sleeps.
  *
+ * A mailbox takes memory for the rings that are in use, up to a page and the
+ * ring's size each, and for as long as there is something to read in them or a
+ * sender has them. It is mapped as they are found.
+ *
  * One thread at a time. A sender may die at any instruction: what it published
  * is delivered, then its ring is free again. What senders write is checked: a
  * ring with nonsense in it is closed, with an error message. Nothing has a
@@ -19,6 +23,7 @@
 
 #include <map>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 namespace gaudi::ipc {
@@ -29,14 +34,18 @@ struct mailbox_address {
     file_ref file;
 
     bool operator==(const mailbox_address &) const = default;
+    bool operator<(const mailbox_address &other) const
+    {
+        return std::tie(process, file) < std::tie(other.process, other.file);
+    }
 };
 static_assert(sizeof(mailbox_address) == 48);
 
 struct mailbox_options {
     /** Bytes in a ring; rounded up to a power of two, ring_min_size or more. */
     size_t fifo_size = ring_min_size;
-    /** Connections at a time; at most mailbox::most_senders. */
-    unsigned max_senders = 1024;
+    /** Rings that there is room for; at most mailbox::most_senders. */
+    unsigned max_senders = mailbox_header::most_rings;
 };
 
 class mailbox {
@@ -70,7 +79,9 @@ public:
      *  Owned by the mailbox. */
     [[nodiscard]] int event_fd() const { return events_.get(); }
 
-    /** @return false: there is something to poll now. */
+    /** @return false: there is something to poll now. Connections that were
+     *  opened or closed are no reason: they wake nobody, and calling again
+     *  without a poll in between succeeds. */
     [[nodiscard]] bool arm();
 
     /** Rings that senders own, as far as noticed. */
@@ -80,12 +91,13 @@ private:
     /* A ring that a sender owns. */
     struct slot {
         ring_reader reader;
-        uint64_t owner;
-        unsigned index;
+        uint64_t owner       = 0; /* without owner_left */
+        unsigned index       = 0;
         unsigned empty_polls = 0; /* in a row */
         bool polled          = false;
-        bool finishing       = false; /* free it when it is empty */
-        bool broken          = false; /* is not read any more */
+        bool finishing       = false; /* free it when it is empty, unless it
+                                         has another owner by then */
+        bool broken = false;          /* is not read any more */
     };
 
     /* A process that owns rings. */
@@ -104,12 +116,19 @@ private:
     static constexpr unsigned patience    = 1000;
     /* Polls from one look at the clock to the next. */
     static constexpr unsigned polls_per_look = 256;
+    /* Rings that are mapped at once. */
+    static constexpr unsigned rings_per_mapping = 64;
 
     mailbox(const mailbox_layout &layout, unsigned generation);
     ucs_status_t initialize();
     [[nodiscard]] mailbox_header &header() const
     {
         return *static_cast<mailbox_header *>(memory_);
+    }
+    [[nodiscard]] char *ring_start(unsigned index) const
+    {
+        return mappings_[index / rings_per_mapping] +
+               (index % rings_per_mapping) * layout_.ring_length();
     }
     template <typename Handler>
     unsigned poll_ring(slot &from, unsigned max, Handler &&handler);
@@ -120,19 +139,26 @@ private:
     void find_dead();
     void bury(uint64_t owner);
     void adopt_all();
-    void adopt(unsigned index);
+    ucs_status_t adopt(unsigned index);
+    ucs_status_t make_slot(unsigned index);
+    ucs_status_t map_rings(unsigned mapping);
+    void add_owner(slot &ring, uint64_t owner);
+    void remove_owner(slot &ring);
+    [[nodiscard]] bool is_dead(uint64_t owner) const;
+    [[nodiscard]] unsigned used() const;
     void start_polling(slot &ring);
     void fail(slot &ring);
     void tidy();
     bool try_idle(slot &ring);
-    void free(slot &ring);
+    bool try_free(slot &ring);
     bool watch(uint64_t owner, sender &who);
     void unwatch(sender &who);
 
     const mailbox_layout layout_;
     const unsigned generation_; /* of the process that made this object */
     mailbox_address address_{};
-    void *memory_ = nullptr;
+    void *memory_ = nullptr;       /* the header */
+    std::vector<char *> mappings_; /* of rings; nullptr: not yet */
     unique_fd file_;
     unique_fd signal_;      /* readable when a sender rang */
     unique_fd senders_end_; /* of the same socket pair */
@@ -191,7 +217,7 @@ unsigned mailbox::poll(unsigned max, Handler &&handler)
     if (armed_) {
         wake();
     }
-    if (header().marked_words.load(std::memory_order_relaxed) != 0) {
+    if (header().marked_groups.load(std::memory_order_relaxed) != 0) {
         collect();
     }
     if (++polls_ % polls_per_look == 0) {

@@ -1,6 +1,7 @@
 /**
- * A queue of messages in shared memory, with one writer and one reader in
- * different processes.
+ * A queue of messages in shared memory, with one writer at a time and one
+ * reader in different processes. A writer that leaves can be followed by
+ * another one, which goes on where it left off.
  *
  * A message is a record: a header of 8 bytes and the payload, from one 64-byte
  * line on, never across the end of the ring. The header of the record that
@@ -45,8 +46,8 @@ struct ring_control {
     /* The reader's: bytes read, written once in a quarter of the ring, and when
      * it finds the ring empty. */
     alignas(ring_line) std::atomic<uint64_t> consumed;
-    /* The writer's: not 0 when it will write no more. */
-    alignas(ring_line) std::atomic<uint32_t> finished;
+    /* The writer's, when it leaves: bytes written. */
+    alignas(ring_line) std::atomic<uint64_t> written;
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
@@ -76,7 +77,8 @@ public:
     ring_writer() = default;
 
     /**
-     * @param control  Of a ring that nobody has written to yet, all zero.
+     * @param control  Of a ring that nobody has written to yet, all zero; else
+     *                 see @ref resume.
      * @param data     All zero.
      * @param size     Of the data: a power of two, ring_min_size or more.
      */
@@ -84,6 +86,17 @@ public:
         : control_(control), data_(static_cast<char *>(data)), size_(size),
           zeroed_(size)
     {}
+
+    /**
+     * Go on where an earlier writer has left off, which must not have been
+     * followed by another one yet. Instead of the control being all zero.
+     *
+     * @return false: what it left makes no sense, or the ring is closed.
+     */
+    [[nodiscard]] bool resume();
+
+    /** Say where to go on, for the next writer. Nothing is written after it. */
+    void leave() { control_->written.store(head_, std::memory_order_release); }
 
     /** Make room for a message. @return Where the payload goes, 8-byte aligned;
      *  nullptr when the reader has to read first. */
@@ -141,7 +154,7 @@ public:
         return has_free(2 * span + ring_line);
     }
 
-    /** Where the next message will be. */
+    /** Where the next message will be: bytes since the start of the ring. */
     [[nodiscard]] uint64_t position() const { return head_; }
 
     /** Whether the reader is done with all messages before a position. */
