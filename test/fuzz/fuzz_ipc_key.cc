@@ -134,8 +134,8 @@ void unpack(const wire_key &wire)
     require(!key->is_own());
     if (key->is_gone()) { /* it names a process that there is none of */
         require(key->check(wire.address, wire.length) ==
-                UCS_ERR_CONNECTION_RESET);
-        require(key->hold() == UCS_ERR_CONNECTION_RESET);
+                UCS_ERR_ENDPOINT_TIMEOUT);
+        require(key->hold() == UCS_ERR_ENDPOINT_TIMEOUT);
         require(uct_gaudi_ipc_component.rkey_release(&uct_gaudi_ipc_component,
                                                      rkey, handle) == UCS_OK);
         return;

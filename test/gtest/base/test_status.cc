@@ -16,7 +16,7 @@ TEST(status, errno_becomes_the_status_that_means_the_same)
     EXPECT_EQ(UCS_ERR_INVALID_ADDR, to_status(-EFAULT));
     EXPECT_EQ(UCS_ERR_NO_DEVICE, to_status(-ENODEV));
     EXPECT_EQ(UCS_ERR_TIMED_OUT, to_status(-ETIMEDOUT));
-    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, to_status(-ESRCH));
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, to_status(-ESRCH));
     EXPECT_EQ(UCS_ERR_UNREACHABLE, to_status(-EPERM));
     EXPECT_EQ(UCS_ERR_IO_ERROR, to_status(-EIO));
     EXPECT_EQ(UCS_ERR_IO_ERROR, to_status(-EXDEV));

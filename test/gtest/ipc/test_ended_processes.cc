@@ -67,7 +67,7 @@ TEST_F(ended_processes, that_execute_another_program_are_not_written_to)
             }
             return status != UCS_OK;
         }));
-        EXPECT_EQ(status, UCS_ERR_CONNECTION_RESET);
+        EXPECT_EQ(status, UCS_ERR_ENDPOINT_TIMEOUT);
     }
     EXPECT_EQ(unpacked(key).status, UCS_ERR_UNREACHABLE);
     child.kill(SIGKILL);

@@ -32,8 +32,8 @@ void expect_gone(const ipc::wire_key &key)
     EXPECT_TRUE(remote->is_gone());
     EXPECT_FALSE(remote->is_own());
     EXPECT_EQ(remote->process(), key.process);
-    EXPECT_EQ(remote->check(key.address, 1), UCS_ERR_CONNECTION_RESET);
-    EXPECT_EQ(remote->hold(), UCS_ERR_CONNECTION_RESET);
+    EXPECT_EQ(remote->check(key.address, 1), UCS_ERR_ENDPOINT_TIMEOUT);
+    EXPECT_EQ(remote->hold(), UCS_ERR_ENDPOINT_TIMEOUT);
 }
 
 TEST_F(keys, device_memory_of_another_process_is_read_by_the_own_card)
@@ -171,8 +171,8 @@ TEST_F(keys, of_a_dead_process_fail_soon)
 
     const auto start = steady_clock::now();
     while ((remote->check(at, 1) == UCS_OK) && (seconds_since(start) < 5)) {}
-    EXPECT_EQ(remote->check(at, 1), UCS_ERR_CONNECTION_RESET);
-    EXPECT_EQ(remote_host->hold(), UCS_ERR_CONNECTION_RESET);
+    EXPECT_EQ(remote->check(at, 1), UCS_ERR_ENDPOINT_TIMEOUT);
+    EXPECT_EQ(remote_host->hold(), UCS_ERR_ENDPOINT_TIMEOUT);
     for (const auto &key : {device, unused, host}) {
         expect_gone(key);
     }

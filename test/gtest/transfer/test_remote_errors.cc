@@ -31,10 +31,10 @@ protected:
         for (const counted_completion &each : done) {
             wait_for(each);
             EXPECT_EQ(1u, each.calls);
-            EXPECT_EQ(UCS_ERR_CONNECTION_RESET, each.status);
+            EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, each.status);
         }
         EXPECT_EQ(2u, child->releases);
-        EXPECT_EQ(UCS_ERR_CONNECTION_RESET,
+        EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
                   put ? engine->copy(child->at(0), local, 8)
                       : engine->copy(local, child->at(0), 8));
         EXPECT_EQ(3u, child->releases);
@@ -226,7 +226,7 @@ TEST_F(remote_errors, a_canceled_copy_ends_once_and_the_others_go_on)
     ASSERT_EQ(UCS_INPROGRESS,
               engine->start(other, child->at(0), host.data(), 4096, &kept));
     engine->progress();
-    engine->cancel(domain, UCS_ERR_CONNECTION_RESET);
+    engine->cancel(domain, UCS_ERR_ENDPOINT_TIMEOUT);
     engine->progress();
     EXPECT_EQ(1u, given_up[0].calls);
     EXPECT_EQ(0u, given_up[1].calls) << "the card still has pieces of it";
@@ -235,7 +235,7 @@ TEST_F(remote_errors, a_canceled_copy_ends_once_and_the_others_go_on)
     flush();
     for (const counted_completion &each : given_up) {
         EXPECT_EQ(1u, each.calls);
-        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, each.status);
+        EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, each.status);
     }
     EXPECT_EQ(1u, flushed.calls);
     EXPECT_EQ(1u, kept.calls);

@@ -4,6 +4,7 @@
 
 #include "common/process_state.h"
 
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <tuple>
@@ -469,6 +470,21 @@ protected:
         return note(request, uct_ep_flush(loop_of(request), 0, nullptr));
     }
 
+    /* For longer than a flush waits for the receiver. */
+    static ucs_status_t flush_again_and_again(uct_pending_req_t *request)
+    {
+        using clock               = std::chrono::steady_clock;
+        const uct_ep_h ep         = loop_of(request);
+        const ucs_status_t status = uct_ep_flush(ep, 0, nullptr);
+        if (status != UCS_OK) {
+            const auto end = clock::now() + std::chrono::milliseconds(300);
+            while (clock::now() < end) {
+                EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_ep_flush(ep, 0, nullptr));
+            }
+        }
+        return note(request, status);
+    }
+
     uct_ep_h loop = nullptr;
     /* Wait at the endpoint until TearDown(), even when a test gives up. */
     waiting message_waiting{{send_now, {}}, this, false};
@@ -556,6 +572,30 @@ TEST_F(ipc_messages, short_ones_come_back_as_they_were)
     EXPECT_EQ(sizeof(header), received[1].size());
 }
 
+TEST_F(ipc_messages, of_all_endpoints_to_a_process_share_a_queue)
+{
+    constexpr unsigned many = 10000;
+    const unsigned fds      = count_open_fds();
+    const unsigned mappings = count_mappings("ucx-gaudi-mailbox");
+    std::vector<uct_ep_h> endpoints;
+    for (unsigned i = 0; i < many; ++i) {
+        endpoints.push_back(tl->make_ep(peer->address()));
+        ASSERT_NE(nullptr, endpoints.back()) << i;
+    }
+    EXPECT_EQ(fds, count_open_fds());
+    EXPECT_EQ(mappings, count_mappings("ucx-gaudi-mailbox"));
+    for (unsigned i = 0; i < many; i += 1000) {
+        ASSERT_EQ(UCS_OK,
+                  uct_ep_am_short(endpoints[i], ipc_echo_id, i, nullptr, 0));
+    }
+    for (uct_ep_h each : endpoints) {
+        uct_ep_destroy(each);
+    }
+    wait_for(many / 1000);
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(ep, ipc_echo_id, 0, nullptr, 0));
+    wait_for(many / 1000 + 1);
+}
+
 TEST_F(ipc_messages, keep_their_order_and_contents_when_the_queue_is_full)
 {
     constexpr size_t count = 5000;
@@ -610,6 +650,21 @@ TEST_F(ipc_own_messages, are_not_waited_for_in_vain)
     EXPECT_THAT(received, ::testing::IsEmpty());
     EXPECT_EQ(UCS_OK, uct_ep_flush(loop, 0, nullptr)) << "once is enough";
     wait_for(1);
+}
+
+/* UCP from 1.14 on flushes again when there was no resource, in the same
+ * callback; a success then would complete a request that waits all the same. */
+TEST_F(ipc_own_messages, are_not_flushed_twice_in_one_turn)
+{
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(loop, ipc_echo_id, 1, "x", 1));
+    ASSERT_EQ(UCS_ERR_NO_RESOURCE, uct_ep_flush(loop, 0, nullptr));
+    message_waiting.request.func = flush_again_and_again;
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &message_waiting.request, 0));
+    ASSERT_TRUE(eventually([&] {
+        tl->progress();
+        return message_waiting.done;
+    }));
+    EXPECT_EQ(1u, received.size());
 }
 
 TEST_F(ipc_own_messages, are_not_overtaken_by_shorter_ones)

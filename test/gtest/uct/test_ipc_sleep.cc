@@ -137,9 +137,9 @@ TEST_F(ipc_sleep, ends_when_a_peer_is_killed)
     killer.join();
     EXPECT_TRUE(awake);
     EXPECT_THAT(tl->failures, ::testing::UnorderedElementsAre(
-                                  std::pair(doomed, UCS_ERR_CONNECTION_RESET),
-                                  std::pair(too, UCS_ERR_CONNECTION_RESET)));
-    EXPECT_EQ(UCS_ERR_CONNECTION_RESET,
+                                  std::pair(doomed, UCS_ERR_ENDPOINT_TIMEOUT),
+                                  std::pair(too, UCS_ERR_ENDPOINT_TIMEOUT)));
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
               uct_ep_am_short(doomed, ipc_echo_id, 0, nullptr, 0));
 
     /* It is told once. */

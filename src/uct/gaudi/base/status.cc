@@ -22,7 +22,7 @@ ucs_status_t to_status(int result) noexcept
     case ENODEV:
         return UCS_ERR_NO_DEVICE;
     case ESRCH: /* of a process */
-        return UCS_ERR_CONNECTION_RESET;
+        return UCS_ERR_ENDPOINT_TIMEOUT;
     case EPERM:
         return UCS_ERR_UNREACHABLE;
     case ENOTSUP:

@@ -115,7 +115,7 @@ public:
      * try its short operations again.
      *
      * @return UCS_OK when the bytes are there; else an error, which was logged:
-     *         for memory of another process UCS_ERR_CONNECTION_RESET when that
+     *         for memory of another process UCS_ERR_ENDPOINT_TIMEOUT when that
      *         is gone, UCS_ERR_UNREACHABLE when we may not touch its memory,
      *         UCS_ERR_INVALID_ADDR when it is not there, and what @ref
      *         remote_memory says.

@@ -218,7 +218,7 @@ ucs_status_t connection::tell_reader(ring_state state)
         header().mark(index_);
         ring_the_bell();
     }
-    return is_closed() ? UCS_ERR_CONNECTION_RESET : UCS_OK;
+    return is_closed() ? UCS_ERR_ENDPOINT_TIMEOUT : UCS_OK;
 }
 
 ucs_status_t connection::full()
@@ -226,7 +226,7 @@ ucs_status_t connection::full()
     if (!is_closed() && (++tries_ % tries_per_look == 0)) {
         gone_ = !peer_alive();
     }
-    return is_closed() ? UCS_ERR_CONNECTION_RESET : UCS_ERR_NO_RESOURCE;
+    return is_closed() ? UCS_ERR_ENDPOINT_TIMEOUT : UCS_ERR_NO_RESOURCE;
 }
 
 bool connection::is_closed() const

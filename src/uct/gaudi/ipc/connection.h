@@ -48,7 +48,7 @@ public:
     /*
      * Send a message of at most max_payload bytes; the caller checks that.
      *
-     * UCS_ERR_NO_RESOURCE: the ring is full. UCS_ERR_CONNECTION_RESET: the
+     * UCS_ERR_NO_RESOURCE: the ring is full. UCS_ERR_ENDPOINT_TIMEOUT: the
      * receiver has closed its mailbox, or this ring because of nonsense in it,
      * or has ended, which is noticed while the ring is full.
      */
@@ -176,7 +176,7 @@ private:
     ucs_status_t reserve(size_t length, void *&room_p)
     {
         if (!is_ours()) [[unlikely]] {
-            return UCS_ERR_CONNECTION_RESET;
+            return UCS_ERR_ENDPOINT_TIMEOUT;
         }
         room_p = writer_.reserve(length);
         if (room_p == nullptr) [[unlikely]] {

@@ -45,8 +45,8 @@ Status watch(uct_ep_h ep, Status status)
         state.sent     = state.out->sent();
     } else if (status == UCS_ERR_NO_RESOURCE) {
         state.is_behind = true;
-    } else if (status == UCS_ERR_CONNECTION_RESET) {
-        fail(ep, UCS_ERR_CONNECTION_RESET);
+    } else if (status == UCS_ERR_ENDPOINT_TIMEOUT) {
+        fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
     }
     return status;
 }
@@ -107,7 +107,7 @@ ssize_t ep_am_bcopy(uct_ep_h ep, uint8_t id, uct_pack_callback_t pack_cb,
         return status;
     }
     if (ucs_unlikely(peer_has_gone(*to_ep(ep)->state))) {
-        return watch<ssize_t>(ep, UCS_ERR_CONNECTION_RESET);
+        return watch<ssize_t>(ep, UCS_ERR_ENDPOINT_TIMEOUT);
     }
     const ssize_t sent =
         watch(ep, to_ep(ep)->state->out->send_packed(id, pack_cb, arg));

@@ -162,7 +162,7 @@ void find_lost_peers(uct_gaudi_ipc_iface_t *iface)
     {
         if (any && (ep->state->status == UCS_OK) &&
             ep->state->out->peer_lost()) {
-            fail(&ep->super.super, UCS_ERR_CONNECTION_RESET);
+            fail(&ep->super.super, UCS_ERR_ENDPOINT_TIMEOUT);
         }
     }
     UCS_ASYNC_UNBLOCK(iface->super.worker->async);
@@ -182,7 +182,7 @@ ucs_status_t ep_check(uct_ep_h ep, unsigned flags,
     ep_state &state = *to_ep(ep)->state;
     if ((state.status == UCS_OK) && !is_inherited(ep->iface) &&
         !state.out->peer_alive()) {
-        fail(ep, UCS_ERR_CONNECTION_RESET);
+        fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
     }
     return UCS_OK;
 }

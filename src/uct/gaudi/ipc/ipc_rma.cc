@@ -86,7 +86,7 @@ ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
         return UCS_ERR_INVALID_PARAM;
     }
     if (ucs_unlikely(key->is_gone())) {
-        return UCS_ERR_CONNECTION_RESET;
+        return UCS_ERR_ENDPOINT_TIMEOUT;
     }
     remote.remote = key;
     return UCS_OK;

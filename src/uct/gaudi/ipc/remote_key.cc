@@ -106,7 +106,7 @@ ucs_status_t remote_key::state() const
         return UCS_ERR_UNSUPPORTED;
     }
     if (gone_ || of_->is_dead()) {
-        return UCS_ERR_CONNECTION_RESET;
+        return UCS_ERR_ENDPOINT_TIMEOUT;
     }
     if ((of_->page().slot(slot_) != key_generation_) ||
         ((buffer_ != nullptr) && buffer_->is_withdrawn())) {

@@ -55,7 +55,7 @@ public:
     [[nodiscard]] ucs_status_t check(uint64_t address, size_t length) override;
 
     /**
-     * @return UCS_ERR_CONNECTION_RESET: the process has ended, or executed
+     * @return UCS_ERR_ENDPOINT_TIMEOUT: the process has ended, or executed
      *         another program.
      *         UCS_ERR_REJECTED: it has invalidated the key, or unmapped the
      *         memory. UCS_ERR_NO_RESOURCE: more keys are in use than there is

@@ -102,9 +102,10 @@ public:
         params.address =
             reinterpret_cast<const ucp_address_t *>(address.data());
         params.err_mode    = UCP_ERR_HANDLING_MODE_PEER;
-        params.err_handler = {[](void *arg, ucp_ep_h, ucs_status_t) {
+        params.err_handler = {[](void *arg, ucp_ep_h, ucs_status_t why) {
                                   static_cast<connection *>(arg)->failed_ =
                                       true;
+                                  static_cast<connection *>(arg)->why_ = why;
                               },
                               this};
         failed_            = (ucp_ep_create(of.get(), &params, &ep_) != UCS_OK);
@@ -114,6 +115,8 @@ public:
     ~connection() { close(true); }
 
     [[nodiscard]] bool failed() const { return failed_; }
+    /* What UCP was told. */
+    [[nodiscard]] ucs_status_t why() const { return why_; }
     [[nodiscard]] ucp_ep_h ep() const { return ep_; }
 
     /* Wait until all that was started has ended, well or badly. */
@@ -152,8 +155,9 @@ public:
 
 private:
     worker &of_;
-    ucp_ep_h ep_ = nullptr;
-    bool failed_ = false;
+    ucp_ep_h ep_      = nullptr;
+    bool failed_      = false;
+    ucs_status_t why_ = UCS_OK;
 };
 
 /* A key of the other side's device memory. */
@@ -587,6 +591,12 @@ private:
         }
         longest_ = std::max(longest_, std::chrono::duration_cast<milliseconds>(
                                           clock_type::now() - begin));
+        /* UCP has an answer of its own by now, and it is the same. */
+        if ((to.ep() != nullptr) &&
+            (to.wait(send(to, host_, 8), "a message to a dead peer") !=
+             to.why())) {
+            die("the status of the endpoint", ucs_status_string(to.why()));
+        }
         to.close(true);
         for (ucs_status_ptr_t request : requests_) {
             if (UCS_PTR_IS_PTR(request) &&

@@ -1,0 +1,154 @@
+/*
+ * What a worker bears, over the installed UCP within one process.
+ *
+ * usage: ucp_endpoints open COUNT    so many endpoints to one worker at a time
+ *        ucp_endpoints reopen COUNT  one after the other, while the worker that
+ *                                    they go to makes no progress
+ *        ucp_endpoints signal        arming and signalling, without progress
+ *
+ * Messages come over some of the endpoints. No device memory is used.
+ */
+#include "gtest/tools/peer/check.h"
+#include "gtest/tools/peer/side.h"
+
+#include <cstdio>
+#include <string>
+
+#include <poll.h>
+#include <unistd.h>
+
+using namespace peer;
+
+namespace {
+
+constexpr unsigned life_s = 100;
+
+/* An endpoint that a program can do away with, whatever its peer does. */
+ucp_ep_h connect(worker &from, const std::vector<char> &address)
+{
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+    params.address  = reinterpret_cast<const ucp_address_t *>(address.data());
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    ucp_ep_h ep;
+    require(ucp_ep_create(from.get(), &params, &ep), "ucp_ep_create");
+    return ep;
+}
+
+void disconnect(ucp_ep_h ep, const std::vector<worker *> &workers)
+{
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    params.flags        = UCP_EP_CLOSE_FLAG_FORCE;
+    operation closing(ucp_ep_close_nbx(ep, &params), "ucp_ep_close_nbx");
+    finish(closing, workers);
+}
+
+void send_and_receive(ucp_ep_h ep, worker &from, worker &to, uint64_t number)
+{
+    const ucp_request_param_t defaults{};
+    uint64_t came = ~number;
+    operation coming(ucp_tag_recv_nbx(to.get(), &came, sizeof(came), number,
+                                      UINT64_MAX, &defaults),
+                     "ucp_tag_recv_nbx");
+    operation going(
+        ucp_tag_send_nbx(ep, &number, sizeof(number), number, &defaults),
+        "ucp_tag_send_nbx");
+    finish(coming, {&from, &to});
+    finish(going, {&from, &to});
+    if (came != number) {
+        die("message " + std::to_string(number), "came as another one");
+    }
+}
+
+void open_at_a_time(unsigned count)
+{
+    context of;
+    worker from(of, UCS_THREAD_MODE_SINGLE);
+    worker to(of, UCS_THREAD_MODE_SINGLE);
+    std::vector<ucp_ep_h> endpoints;
+    for (unsigned i = 0; i < count; ++i) {
+        set_case("endpoint " + std::to_string(i));
+        endpoints.push_back(connect(from, to.address()));
+    }
+    for (unsigned i = 0; i < count; i += (count - 1) / 10) {
+        set_case("message " + std::to_string(i));
+        send_and_receive(endpoints[i], from, to, i);
+    }
+    for (ucp_ep_h ep : endpoints) {
+        disconnect(ep, {&from, &to});
+    }
+}
+
+void open_one_after_the_other(unsigned count)
+{
+    context of;
+    worker from(of, UCS_THREAD_MODE_SINGLE);
+    worker to(of, UCS_THREAD_MODE_SINGLE);
+    for (unsigned i = 0; i < count; ++i) {
+        set_case("endpoint " + std::to_string(i));
+        disconnect(connect(from, to.address()), {&from});
+    }
+    set_case("the last endpoint");
+    ucp_ep_h last = connect(from, to.address());
+    send_and_receive(last, from, to, 1);
+    disconnect(last, {&from, &to});
+}
+
+/* A program that waits for signals of other threads, and for nothing else. */
+void be_signalled()
+{
+    context of(false, waiting::worker_wait);
+    worker one(of, UCS_THREAD_MODE_SINGLE);
+    int fd;
+    require(ucp_worker_get_efd(one.get(), &fd), "ucp_worker_get_efd");
+    const auto is_readable = [fd] {
+        pollfd wanted{fd, POLLIN, 0};
+        return poll(&wanted, 1, 0) == 1;
+    };
+    const auto arm = [&one] {
+        ucs_status_t status;
+        do {
+            status = ucp_worker_arm(one.get());
+        } while (status == UCS_ERR_BUSY);
+        require(status, "ucp_worker_arm");
+    };
+
+    set_case("a fresh worker");
+    if (is_readable()) {
+        die("its descriptor", "is readable");
+    }
+    for (unsigned i = 0; i < 3; ++i) {
+        set_case("signal " + std::to_string(i));
+        arm();
+        require(ucp_worker_signal(one.get()), "ucp_worker_signal");
+        if (!is_readable()) {
+            die("the descriptor", "is not readable");
+        }
+        arm();
+        if (is_readable()) {
+            die("the descriptor", "is still readable");
+        }
+    }
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    alarm(life_s);
+    set_case("the start");
+    const std::string what = (argc > 1) ? argv[1] : "";
+    if ((argc == 3) && (what == "open")) {
+        open_at_a_time(static_cast<unsigned>(std::stoul(argv[2])));
+    } else if ((argc == 3) && (what == "reopen")) {
+        open_one_after_the_other(static_cast<unsigned>(std::stoul(argv[2])));
+    } else if ((argc == 2) && (what == "signal")) {
+        be_signalled();
+    } else {
+        die("usage", "ucp_endpoints open COUNT | reopen COUNT | signal");
+    }
+    std::printf("all well\n");
+    return 0;
+}

@@ -1,0 +1,54 @@
+/* Workers with many endpoints, and workers that sleep, over stock UCP. */
+#include "gtest/tools/fixture.h"
+
+namespace gaudi::test {
+
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char program[] = GAUDI_TOOLS_DIR "/ucp_endpoints";
+
+/* With UCX_TLS; empty: UCX's default. */
+class workers : public tools,
+                public ::testing::WithParamInterface<std::string> {
+protected:
+    void expect_well(const arguments &command)
+    {
+        environment variables;
+        if (!GetParam().empty()) {
+            variables["UCX_TLS"] = GetParam();
+        }
+        process_options options     = with(variables);
+        options.deadline            = std::chrono::seconds(90);
+        const process_result result = run(under_launcher(command), options);
+        EXPECT_TRUE(is_quiet_success(result));
+        EXPECT_THAT(result.output, HasSubstr("all well"));
+    }
+};
+
+} // namespace
+
+TEST_P(workers, have_as_many_endpoints_as_a_program_likes)
+{
+    expect_well({program, "open", "10000"});
+}
+
+TEST_P(workers, forget_endpoints_that_were_closed_without_progress)
+{
+    expect_well({program, "reopen", "3000"});
+}
+
+TEST_P(workers, can_be_armed_and_signalled_without_progress)
+{
+    expect_well({program, "signal"});
+}
+
+INSTANTIATE_TEST_SUITE_P(of_stock_ucp, workers,
+                         ::testing::Values("", "gaudi_copy,gaudi_ipc"),
+                         [](const auto &test) {
+                             return test.param.empty() ? "with_all_transports"
+                                                       : "with_gaudi_alone";
+                         });
+
+} // namespace gaudi::test
