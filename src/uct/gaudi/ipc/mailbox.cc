@@ -323,7 +323,7 @@ ucs_status_t mailbox::make_slot(unsigned index)
     if (index >= slots_.size()) {
         slots_.resize(index + 1);
     }
-    polled_.reserve(adopted_ + 1); /* polls allocate nothing */
+    polled_.reserve(slots_.capacity()); /* polls allocate nothing */
     auto fresh    = std::make_unique<slot>();
     fresh->index  = index;
     fresh->reader = ring_reader(
@@ -491,7 +491,8 @@ bool mailbox::try_free(slot &ring)
     uint64_t owner              = word.load(std::memory_order_acquire);
     while (owner != nobody) {
         if ((owner != 0) && !has_left(owner) && !is_dead(owner)) {
-            (void)adopt(index); /* else the next time */
+            ring.finishing = false;
+            header().mark(index); /* for the new owner's sake */
             return false;
         }
         if (word.compare_exchange_strong(owner, nobody)) {
