@@ -65,6 +65,9 @@ ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
 {
     ep_state &state = *to_ep(ep)->state;
     state.has_turn  = false;
+    if (ucs_unlikely((state.status == UCS_OK) && state.out->is_closed())) {
+        fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
+    }
     if (ucs_unlikely(state.status != UCS_OK)) {
         return state.status;
     }
@@ -86,6 +89,7 @@ ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
         return UCS_ERR_INVALID_PARAM;
     }
     if (ucs_unlikely(key->is_gone())) {
+        fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
         return UCS_ERR_ENDPOINT_TIMEOUT;
     }
     remote.remote = key;
