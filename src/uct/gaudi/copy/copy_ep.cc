@@ -1,5 +1,7 @@
 #include "uct/gaudi/copy/copy_iface.h"
 
+#include <cstring>
+
 namespace gaudi::copy {
 
 namespace {
@@ -31,6 +33,21 @@ void *as_pointer(uint64_t remote_addr)
     return reinterpret_cast<void *>(remote_addr);
 }
 
+/* Whether the interface that an endpoint goes to has closed: then it fails, and
+ * UCX is told from progress. */
+bool has_failed(uct_ep_h tl_ep)
+{
+    uct_gaudi_copy_ep_t *ep = to_ep(tl_ep);
+    if (ucs_likely(!ep->peer->has_ended())) {
+        return false;
+    }
+    if (!ep->has_failed) {
+        ep->has_failed = 1;
+        ucs_list_add_tail(&to_iface(tl_ep->iface)->failed, &ep->failed);
+    }
+    return true;
+}
+
 enum class zcopy { put, get };
 
 ucs_status_t do_zcopy(uct_ep_h ep, zcopy what, const uct_iov_t *iov,
@@ -38,6 +55,9 @@ ucs_status_t do_zcopy(uct_ep_h ep, zcopy what, const uct_iov_t *iov,
                       uct_completion_t *comp)
 {
     UCT_CHECK_IOV_SIZE(iovcnt, 1ul, "gaudi_cpy zcopy");
+    if (has_failed(ep)) {
+        return UCS_ERR_ENDPOINT_TIMEOUT;
+    }
     void *local         = (iovcnt > 0) ? iov->buffer : nullptr;
     const size_t length = (iovcnt > 0) ? uct_iov_get_length(iov) : 0;
     void *remote        = as_pointer(remote_addr);
@@ -52,6 +72,9 @@ ucs_status_t do_zcopy(uct_ep_h ep, zcopy what, const uct_iov_t *iov,
 ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
                           uint64_t remote_addr, uct_rkey_t) noexcept
 {
+    if (has_failed(ep)) {
+        return UCS_ERR_ENDPOINT_TIMEOUT;
+    }
     ucs_status_t status =
         engine_of(ep).copy(as_pointer(remote_addr), buffer, length);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, PUT, SHORT, length);
@@ -61,6 +84,9 @@ ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
 ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
                           uint64_t remote_addr, uct_rkey_t) noexcept
 {
+    if (has_failed(ep)) {
+        return UCS_ERR_ENDPOINT_TIMEOUT;
+    }
     ucs_status_t status =
         engine_of(ep).copy(buffer, as_pointer(remote_addr), length);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, SHORT, length);
@@ -70,6 +96,9 @@ ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
 ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb, void *arg,
                      uint64_t remote_addr, uct_rkey_t) noexcept
 {
+    if (has_failed(ep)) {
+        return UCS_ERR_ENDPOINT_TIMEOUT;
+    }
     const ssize_t result = engine_of(ep).start_packed(
         to_ep(ep)->domain, as_pointer(remote_addr), pack_cb, arg);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(result, &to_ep(ep)->super, PUT, BCOPY, result);
@@ -80,6 +109,9 @@ ucs_status_t ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb,
                           void *arg, size_t length, uint64_t remote_addr,
                           uct_rkey_t, uct_completion_t *comp) noexcept
 {
+    if (has_failed(ep)) {
+        return UCS_ERR_ENDPOINT_TIMEOUT;
+    }
     ucs_status_t status =
         engine_of(ep).start_unpacked(to_ep(ep)->domain, as_pointer(remote_addr),
                                      length, unpack_cb, arg, comp);
@@ -187,6 +219,16 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_ep_t, const uct_ep_params_t *params)
 {
     UCT_EP_PARAMS_CHECK_DEV_IFACE_ADDRS(params);
     UCS_CLASS_CALL_SUPER_INIT(uct_base_ep_t, &to_iface(params->iface)->super);
+    interface_address to;
+    memcpy(&to, params->iface_addr, sizeof(to));
+    self->peer = find_interface(to);
+    if (self->peer == nullptr) {
+        ucs_debug("gaudi_cpy: there is no interface %lu in this process",
+                  to.number);
+        return UCS_ERR_UNREACHABLE;
+    }
+    self->has_failed = 0;
+    ucs_list_head_init(&self->failed);
     gaudi::base::transfer_engine::open(self->domain);
     return UCS_OK;
 }
@@ -195,6 +237,8 @@ static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_copy_ep_t)
 {
     uct_ep_h ep = &self->super.super;
     ep_pending_purge(ep, nullptr, nullptr);
+    ucs_list_del(&self->failed);
+    self->peer->drop();
     to_iface(ep->iface)->engine->close(self->domain);
 }
 

@@ -69,7 +69,7 @@ ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr) noexcept
     uct_gaudi_copy_iface_t *iface = to_iface(tl_iface);
 
     uct_base_iface_query(&iface->super, attr);
-    attr->iface_addr_len = sizeof(uint64_t); /* the process */
+    attr->iface_addr_len = sizeof(interface_address);
     attr->cap.flags      = UCT_IFACE_FLAG_CONNECT_TO_IFACE |
                       UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
                       UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT |
@@ -141,10 +141,12 @@ ucs_status_t iface_get_device_address(uct_iface_h, uct_device_addr_t *) noexcept
     return UCS_OK; /* empty */
 }
 
-ucs_status_t iface_get_address(uct_iface_h, uct_iface_addr_t *addr) noexcept
+ucs_status_t iface_get_address(uct_iface_h tl_iface,
+                               uct_iface_addr_t *addr) noexcept
 {
-    const uint64_t process = base::process_identity();
-    memcpy(addr, &process, sizeof(process));
+    const interface_address own{base::process_identity(),
+                                to_iface(tl_iface)->number};
+    memcpy(addr, &own, sizeof(own));
     return UCS_OK;
 }
 
@@ -156,6 +158,7 @@ struct interface_list {
     const unsigned generation = base::process_generation();
     std::mutex lock; /* leaf */
     ucs_list_link_t head;
+    uint64_t opened = 0; /* so far */
 };
 
 interface_list &interfaces()
@@ -177,6 +180,7 @@ void add_interface(uct_gaudi_copy_iface_t *iface)
 {
     interface_list &list = interfaces();
     std::lock_guard<std::mutex> guard(list.lock);
+    iface->number = ++list.opened;
     ucs_list_add_tail(&list.head, &iface->all);
 }
 
@@ -207,9 +211,11 @@ bool is_first_of_worker(const uct_gaudi_copy_iface_t *iface)
 int iface_is_reachable(const uct_iface_h tl_iface, const uct_device_addr_t *,
                        const uct_iface_addr_t *addr) noexcept
 {
-    const uint64_t process = base::process_identity();
-    return (addr != nullptr) &&
-           (memcmp(addr, &process, sizeof(process)) == 0) &&
+    interface_address to{};
+    if (addr != nullptr) {
+        memcpy(&to, addr, sizeof(to));
+    }
+    return (to.process == base::process_identity()) &&
            is_first_of_worker(to_iface(tl_iface));
 }
 
@@ -238,11 +244,13 @@ unsigned iface_progress(uct_iface_h tl_iface) noexcept
     uct_gaudi_copy_iface_t *iface = to_iface(tl_iface);
     /* UCP comes here at every progress of programs that use host memory, too.
      */
-    if (iface->engine->is_idle() && ucs_queue_is_empty(&iface->pending)) {
+    if (iface->engine->is_idle() && ucs_queue_is_empty(&iface->pending) &&
+        ucs_list_is_empty(&iface->failed)) {
         return 0;
     }
-    const unsigned count = iface->engine->progress();
-    return count + dispatch_pending(iface);
+    unsigned count = iface->engine->progress();
+    count += dispatch_pending(iface);
+    return count + report_failures(iface);
 }
 
 ucs_status_t iface_event_fd_get(uct_iface_h tl_iface, int *fd_p) noexcept
@@ -255,7 +263,10 @@ ucs_status_t iface_event_fd_get(uct_iface_h tl_iface, int *fd_p) noexcept
 ucs_status_t iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
 {
     uct_gaudi_copy_iface_t *iface = to_iface(tl_iface);
-    ucs_status_t status           = iface->engine->arm();
+    if (!ucs_list_is_empty(&iface->failed)) {
+        return UCS_ERR_BUSY;
+    }
+    ucs_status_t status = iface->engine->arm();
     if ((status == UCS_OK) && !ucs_queue_is_empty(&iface->pending) &&
         iface->engine->has_resources()) {
         return UCS_ERR_BUSY;
@@ -356,6 +367,34 @@ ucs_status_t query_devices(uct_md_h, uct_tl_device_resource_t **devices_p,
 
 } // namespace
 
+interface_life *find_interface(const interface_address &address)
+{
+    interface_list &list = interfaces();
+    std::lock_guard<std::mutex> guard(list.lock);
+    const uct_gaudi_copy_iface_t *iface;
+    ucs_list_for_each(iface, &list.head, all)
+    {
+        if ((iface->number == address.number) &&
+            (address.process == base::process_identity())) {
+            return iface->life->hold();
+        }
+    }
+    return nullptr;
+}
+
+unsigned report_failures(uct_gaudi_copy_iface_t *iface)
+{
+    unsigned count = 0;
+    for (; !ucs_list_is_empty(&iface->failed); ++count) {
+        uct_gaudi_copy_ep_t *ep =
+            ucs_list_extract_head(&iface->failed, uct_gaudi_copy_ep_t, failed);
+        ucs_list_head_init(&ep->failed);
+        (void)uct_iface_handle_ep_err(&iface->super.super, &ep->super.super,
+                                      UCS_ERR_ENDPOINT_TIMEOUT);
+    }
+    return count;
+}
+
 } // namespace gaudi::copy
 
 using namespace gaudi::copy;
@@ -384,7 +423,9 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
     }
 
     std::unique_ptr<gaudi::base::transfer_engine> engine;
+    std::unique_ptr<interface_life> life;
     ucs_status_t status = gaudi::base::guarded([&] {
+        life = std::make_unique<interface_life>();
         return gaudi::base::transfer_engine::create(
             *own, config->transfers.options(), engine);
     });
@@ -397,6 +438,8 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
     self->bandwidth =
         config->transfers.bandwidth_or(gaudi::base::link_bandwidth(own));
     ucs_queue_head_init(&self->pending);
+    ucs_list_head_init(&self->failed);
+    self->life       = life.release();
     self->generation = gaudi::base::process_generation();
     add_interface(self);
     return UCS_OK;
@@ -407,6 +450,8 @@ static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_copy_iface_t)
     uct_base_iface_progress_disable(&self->super.super,
                                     UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
     remove_interface(self);
+    self->life->end();
+    self->life->drop();
     delete self->engine;
 }
 

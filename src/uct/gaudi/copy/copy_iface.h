@@ -13,8 +13,48 @@
 #include "uct/gaudi/base/transfer.h"
 #include "uct/gaudi/base/ucx.h"
 
+#include <atomic>
 #include <cstddef>
 #include <type_traits>
+
+namespace gaudi::copy {
+
+/** Where an interface is. */
+struct interface_address {
+    uint64_t process; /**< base::process_identity() */
+    uint64_t number;  /**< of the interface in its process */
+};
+
+/** Whether an interface is still open, for its endpoints, which may outlive
+ *  it. Counts its holders, since they are C structs. */
+class interface_life {
+public:
+    interface_life *hold()
+    {
+        holders_.fetch_add(1, std::memory_order_relaxed);
+        return this;
+    }
+
+    /** May destroy it. */
+    void drop()
+    {
+        if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            delete this;
+        }
+    }
+
+    void end() { ended_.store(true, std::memory_order_relaxed); }
+    [[nodiscard]] bool has_ended() const
+    {
+        return ended_.load(std::memory_order_relaxed);
+    }
+
+private:
+    std::atomic<unsigned> holders_{1};
+    std::atomic<bool> ended_{false};
+};
+
+} // namespace gaudi::copy
 
 extern "C" {
 
@@ -25,9 +65,12 @@ extern uct_tl_t uct_gaudi_cpy_tl;
 typedef struct uct_gaudi_copy_iface {
     uct_base_iface_t super;
     gaudi::base::transfer_engine *engine;
-    ucs_list_link_t all;      /**< interfaces of this process */
-    unsigned generation;      /**< of the process that opened it */
+    ucs_list_link_t all; /**< interfaces of this process */
+    unsigned generation; /**< of the process that opened it */
+    uint64_t number;     /**< see interface_address */
+    gaudi::copy::interface_life *life;
     ucs_queue_head_t pending; /**< requests that wait for resources */
+    ucs_list_link_t failed;   /**< endpoints whose failure is to be told */
     size_t max_bcopy;
     double bandwidth; /**< bytes/second */
 } uct_gaudi_copy_iface_t;
@@ -35,6 +78,9 @@ typedef struct uct_gaudi_copy_iface {
 typedef struct uct_gaudi_copy_ep {
     uct_base_ep_t super;
     gaudi::base::flush_domain domain;
+    gaudi::copy::interface_life *peer;
+    ucs_list_link_t failed; /**< self-linked unless its failure is to be told */
+    int has_failed;
 } uct_gaudi_copy_ep_t;
 }
 
@@ -54,6 +100,13 @@ inline uct_gaudi_copy_ep_t *to_ep(uct_ep_h ep)
 {
     return reinterpret_cast<uct_gaudi_copy_ep_t *>(ep);
 }
+
+/** Find an interface of this process that is open.
+ *  @return Held for the caller; nullptr when there is none. */
+interface_life *find_interface(const interface_address &address);
+
+/** Tell UCX of endpoints that failed. @return How many. */
+unsigned report_failures(uct_gaudi_copy_iface_t *iface);
 
 /** Try pending requests while there is room. @return How many went through. */
 unsigned dispatch_pending(uct_gaudi_copy_iface_t *iface);
