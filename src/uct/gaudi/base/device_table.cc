@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <shared_mutex>
 
 #include <unistd.h>
@@ -27,9 +28,6 @@ ucs_log_level_t failure_level(bool quiet)
 /* UCP registers ranges whose ends are multiples of this. */
 constexpr size_t ucp_alignment = 16;
 
-/* Of the thread that forks: whether it has the lock on the cards. */
-thread_local bool locked_for_fork = false;
-
 } // namespace
 
 std::atomic<device_table *> device_table::current_{nullptr};
@@ -39,47 +37,18 @@ device_table &device_table::instance()
     /* Never destroyed: UCX's own clean-up order is not ours to know. */
     device_table *known = current_.load(std::memory_order_acquire);
     if (known == nullptr) {
+        count_forks();
+        static const bool renewed =
+            shim::run_in_children([] { current_.store(nullptr); });
+        if (!renewed) {
+            throw std::bad_alloc();
+        }
         auto fresh = std::make_unique<device_table>();
         if (current_.compare_exchange_strong(known, fresh.get())) {
             known = fresh.release();
         }
     }
     return *known;
-}
-
-/* Not waited for: it is held across driver calls, and a fork must not hang on
- * the driver. */
-void device_table::before_fork()
-{
-    device_table *table = current_.load();
-    locked_for_fork     = (table != nullptr) && table->cards_lock_.try_lock();
-}
-
-void device_table::after_fork_in_parent()
-{
-    if (locked_for_fork) {
-        current_.load()->cards_lock_.unlock();
-    }
-}
-
-/* The child's copies of the file descriptors would keep the cards busy after
- * the parent has gone. The rest of the table is left as it is: what it refers
- * to is the parent's. */
-void device_table::after_fork_in_child()
-{
-    if (locked_for_fork) {
-        device_table &table = *current_.load();
-        for (const auto &inherited : table.cards()) {
-            const size_t index = inherited->slot();
-            if (table.states_[index].adopted) {
-                remember_inherited(table.states_[index].node);
-                continue;
-            }
-            const shim::device &device = inherited->device();
-            (void)device.lib().hlthunk_close(device.fd());
-        }
-    }
-    current_.store(nullptr);
 }
 
 bool device_table::any_card()
@@ -186,7 +155,6 @@ ucs_status_t device_table::open_cards(announcements &news)
                  wanted.cards.size(), busy);
         return (busy > 0) ? UCS_ERR_BUSY : UCS_ERR_NO_DEVICE;
     }
-    watch_forks();
     return UCS_OK;
 }
 
@@ -353,19 +321,22 @@ void device_table::withdraw_host(host_memory &memory)
     }
 }
 
-void device_table::withdraw_unmapped(uint64_t start, uint64_t end)
+bool device_table::withdraw_unmapped(uint64_t start, uint64_t end)
 {
     {
         std::shared_lock<rw_spinlock> guard(memory_lock_);
         if (host_memory_.find_overlap(start, end) == nullptr) {
-            return;
+            return false;
         }
     }
+    bool any = false;
     std::lock_guard<rw_spinlock> guard(memory_lock_);
     while (interval_node *node = host_memory_.find_overlap(start, end)) {
         host_memory_.erase(*node);
         static_cast<host_memory *>(node)->listed = false;
+        any                                      = true;
     }
+    return any;
 }
 
 device_memory *device_table::register_device(const void *address, size_t length)

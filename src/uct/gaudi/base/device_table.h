@@ -3,8 +3,8 @@
  *
  * One table per process, shared by all memory domains. Cards are opened when
  * the first memory domain opens and closed when the last one goes. A forked
- * child gets an empty table of its own: it lets go of the file descriptors that
- * it inherited and never touches what the parent has on the cards.
+ * child gets an empty table of its own: the file descriptors that it inherited
+ * are closed, and it never touches what the parent has on the cards.
  *
  * Cards that the application has open are used through its descriptors, and
  * never closed by us. When it closes one, the card is lost: what is left of it
@@ -26,6 +26,7 @@
  */
 #pragma once
 
+#include "hlthunk_shim/fork_handlers.h"
 #include "uct/gaudi/base/application_memory.h"
 #include "uct/gaudi/base/memory.h"
 #include "uct/gaudi/base/registration_cache.h"
@@ -71,11 +72,6 @@ public:
     /** The table of this process; a forked child has another than its parent.
      */
     static device_table &instance();
-
-    /* The handlers of fork, see process.cc. */
-    static void before_fork();
-    static void after_fork_in_parent();
-    static void after_fork_in_child();
 
     /** Whether the box has a card, open or busy. Takes none. */
     [[nodiscard]] bool any_card();
@@ -143,8 +139,8 @@ public:
     void withdraw_host(host_memory &memory);
 
     /** Withdraw all registrations of host memory that is going away. Called
-     *  from UCM. */
-    void withdraw_unmapped(uint64_t start, uint64_t end);
+     *  from UCM. @return Whether there were any. */
+    bool withdraw_unmapped(uint64_t start, uint64_t end);
 
     /** Count a registration of device memory. @return nullptr when no
      *  allocation covers the range, or several cards have it. */
@@ -281,7 +277,8 @@ private:
     struct card_state {
         node_identity node;
         bool adopted = false;
-        int lent     = -1; /* the application's duplicate of our descriptor */
+        shim::closed_in_children closed_in_children; /* unless adopted */
+        int lent = -1; /* the application's duplicate of our descriptor */
         bool has_unseen = false; /* it has memory that was mapped unseen: */
         device_memory unseen;    /* all addresses of the card */
     };
@@ -297,8 +294,6 @@ private:
     static constexpr unsigned host_address_bits = 56;
 
     ucs_status_t open_cards(announcements &news);
-
-    static void remember_inherited(const node_identity &node);
 
     /* Under cards_lock_. */
     void add_card(std::unique_ptr<card> added, const node_identity &node,

@@ -3,6 +3,7 @@
 #include "uct/gaudi/base/device_table.h"
 #include "uct/gaudi/base/driver.h"
 #include "uct/gaudi/base/driver_hooks.h"
+#include "uct/gaudi/base/process.h"
 
 #include <algorithm>
 
@@ -12,18 +13,42 @@ namespace gaudi::base {
 
 namespace {
 
-/* Cards that the application of the parent process had open, and we used. */
-std::array<node_identity, device_table::max_cards> inherited_nodes;
-std::atomic<size_t> inherited_count{0};
+/* Cards that the application has open, and we use; and those of the processes
+ * that this one was forked from, whose descriptors are no use here. Changed
+ * under cards_lock_. */
+struct adopted_node {
+    node_identity node;
+    unsigned generation;
+};
+std::array<adopted_node, device_table::max_cards> adopted_nodes;
 
 bool is_inherited(const node_identity &node)
 {
-    for (size_t i = 0; i < inherited_count; ++i) {
-        if (inherited_nodes[i] == node) {
-            return true;
-        }
+    return std::any_of(adopted_nodes.begin(), adopted_nodes.end(),
+                       [&](const adopted_node &known) {
+                           return (known.node == node) &&
+                                  (known.generation != process_generation());
+                       });
+}
+
+void forget_adopted(const node_identity &node)
+{
+    std::replace_if(
+        adopted_nodes.begin(), adopted_nodes.end(),
+        [&](const adopted_node &known) { return known.node == node; },
+        adopted_node{});
+}
+
+void remember_adopted(const node_identity &node)
+{
+    forget_adopted(node);
+    const auto free = std::find_if(adopted_nodes.begin(), adopted_nodes.end(),
+                                   [](const adopted_node &known) {
+                                       return known.node == node_identity();
+                                   });
+    if (free != adopted_nodes.end()) {
+        *free = {node, process_generation()};
     }
-    return false;
 }
 
 /* Bus ids may come without a domain. */
@@ -67,15 +92,6 @@ bool find_by_bus_id(const std::string &bus_id,
 
 } // namespace
 
-void device_table::remember_inherited(const node_identity &node)
-{
-    const size_t count = inherited_count;
-    if (!is_inherited(node) && (count < inherited_nodes.size())) {
-        inherited_nodes[count] = node;
-        inherited_count        = count + 1;
-    }
-}
-
 void device_table::add_card(std::unique_ptr<card> added,
                             const node_identity &node, bool adopted,
                             announcements &news)
@@ -97,8 +113,12 @@ void device_table::add_card(std::unique_ptr<card> added,
         }
     });
     if (!adopted) {
+        /* Else children would keep the card busy. */
+        state.closed_in_children =
+            shim::closed_in_children(device.fd(), device.lib().hlthunk_close);
         return;
     }
+    remember_adopted(node);
 
     hlthunk_dram_usage_info usage{};
     const auto ask = device.lib().hlthunk_get_dram_usage;
@@ -249,6 +269,10 @@ void device_table::forget_cards()
     }
     card_count_ = 0;
     for (size_t i = 0; i < count; ++i) {
+        if (states_[i].adopted) {
+            forget_adopted(states_[i].node);
+        }
+        states_[i].closed_in_children = {};
         cards_[i].reset();
     }
 }
@@ -349,11 +373,7 @@ void device_table::application_opened(int fd)
         }
         drop_all([&](const node_identity &node, int) { return node == opened; },
                  news, nullptr);
-        for (size_t i = 0; i < inherited_count; ++i) {
-            if (inherited_nodes[i] == opened) {
-                inherited_nodes[i] = {};
-            }
-        }
+        forget_adopted(opened);
     }
     announce(news);
     look_around();

@@ -1,5 +1,6 @@
 #include "uct/gaudi/base/driver_hooks.h"
 
+#include "hlthunk_shim/fork_handlers.h"
 #include "uct/gaudi/base/device_table.h"
 #include "uct/gaudi/base/status.h"
 #include "uct/gaudi/base/trampoline.h"
@@ -61,7 +62,7 @@ struct hooked_library {
 std::array<hooked_library, max_libraries> libraries;
 std::atomic<size_t> library_count{0};
 std::atomic<bool> driver_hooked{false};
-std::mutex install_lock; /* held across dlopen and patching */
+shim::child_mutex install_lock; /* held across dlopen and patching */
 
 /* The driver refuses to unmap what another process has imported. That process
  * is told, and lets go of it unless it is using it. */
@@ -325,6 +326,11 @@ bool redirect(hooked_library &library,
 /* Hook a loaded library, once. @return nullptr when it cannot be. */
 const hooked_library *install(void *handle)
 {
+    if (install_lock.was_abandoned()) {
+        ucs_debug("gaudi: the driver library may be patched in part: the "
+                  "process was forked meanwhile");
+        return nullptr;
+    }
     std::array<void *, functions> symbols;
     for (size_t i = 0; i < functions; ++i) {
         symbols[i] = dlsym(handle, names[i]);
@@ -377,7 +383,7 @@ const hooked_library *install(void *handle)
 
 void hook_loaded_driver()
 {
-    const std::lock_guard<std::mutex> guard(install_lock);
+    const std::lock_guard<shim::child_mutex> guard(install_lock);
     /* Stays in memory from now on, as its code is changed. */
     void *handle = dlopen(library_name, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
     if (handle != nullptr) {
@@ -388,7 +394,7 @@ void hook_loaded_driver()
 
 void hook_driver(shim::library &library)
 {
-    const std::lock_guard<std::mutex> guard(install_lock);
+    const std::lock_guard<shim::child_mutex> guard(install_lock);
     const hooked_library *hooked = install(library.handle());
     if (hooked == nullptr) {
         return;

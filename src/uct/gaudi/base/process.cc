@@ -1,9 +1,7 @@
 #include "uct/gaudi/base/process.h"
 
-#include "uct/gaudi/base/device_table.h"
-#include "uct/gaudi/base/wakeup.h"
-
-#include <pthread.h>
+#include "hlthunk_shim/fork_handlers.h"
+#include "uct/gaudi/base/ucx.h"
 
 extern "C" {
 #include <ucs/sys/sys.h>
@@ -17,40 +15,10 @@ namespace {
 
 std::atomic<uint64_t> identity{0};
 
-/* Two handlers may count a fork, in an order that depends on who was first to
- * register; it is one. */
-std::atomic<bool> uncounted_fork{false};
-
-void announce_fork()
+void count_fork()
 {
-    uncounted_fork.store(true);
-}
-
-void count_fork_in_child()
-{
-    if (uncounted_fork.exchange(false)) {
-        detail::process_generation.fetch_add(1);
-        identity.store(0);
-    }
-}
-
-void before_fork()
-{
-    announce_fork();
-    device_table::before_fork();
-}
-
-void after_fork_in_parent()
-{
-    device_table::after_fork_in_parent();
-}
-
-/* Stores, and the driver library's close, which is close(2) in the vendor's. */
-void after_fork_in_child()
-{
-    count_fork_in_child();
-    device_table::after_fork_in_child();
-    wakeup_event::after_fork_in_child();
+    detail::process_generation.fetch_add(1);
+    identity.store(0);
 }
 
 } // namespace
@@ -68,18 +36,8 @@ uint64_t process_identity()
 
 void count_forks()
 {
-    static const int error =
-        pthread_atfork(announce_fork, nullptr, count_fork_in_child);
-    if (error != 0) {
-        ucs_warn("gaudi: forked children will not be noticed");
-    }
-}
-
-void watch_forks()
-{
-    static const int error =
-        pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-    if (error != 0) {
+    static const bool counted = shim::run_in_children(count_fork);
+    if (!counted) {
         ucs_warn("gaudi: forked children will not be noticed");
     }
 }

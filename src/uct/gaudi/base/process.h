@@ -3,7 +3,8 @@
  *
  * A forked child has a copy of every object of its parent, but the cards, their
  * queues and the threads are the parent's. Objects remember the generation in
- * which they were made, and do nothing in a later one.
+ * which they were made, and do nothing in a later one. What else happens at a
+ * fork: hlthunk_shim/fork_handlers.h.
  */
 #pragma once
 
@@ -29,13 +30,5 @@ uint64_t process_identity();
 /** Count forks from now on. Called before anything asks for the generation or
  *  the identity that is to notice forks; further calls do nothing. */
 void count_forks();
-
-/**
- * Count forks, and have children let go of cards, from now on. Called when a
- * card has been opened; further calls do nothing. Not earlier: handlers of the
- * driver library, if it has any, are to be older than ours, and so to have run
- * when ours close cards in the child.
- */
-void watch_forks();
 
 } // namespace gaudi::base

@@ -1,12 +1,12 @@
 #include "uct/gaudi/base/registration_cache.h"
 
+#include "hlthunk_shim/fork_handlers.h"
 #include "uct/gaudi/base/device_table.h"
 #include "uct/gaudi/base/process.h"
 
 #include <cstring>
 #include <new>
 
-#include <pthread.h>
 #include <sys/mman.h>
 
 extern "C" {
@@ -23,42 +23,25 @@ namespace {
 /* What this thread is doing when UCX calls back. Initial-exec: it is looked at
  * in every registration. */
 struct thread_state {
-    bool deferring; /* it will unmap later, or forks and must not */
-    bool created;   /* it has made a region in this call */
+    bool unmapping;  /* it unmaps when UCX has returned */
+    bool created;    /* it has made a region in this call */
+    bool collecting; /* the region that it makes is for nothing */
 };
 [[gnu::tls_model("initial-exec")]] thread_local thread_state current;
 
-/* The cache of this process that the handlers of fork are for. */
+/* The cache of this process, for children. */
 std::atomic<registration_cache *> active{nullptr};
-
-void before_fork()
-{
-    current.deferring = true;
-}
-
-void after_fork_in_parent()
-{
-    current.deferring = false;
-}
 
 void after_fork_in_child()
 {
-    current.deferring         = false;
     registration_cache *cache = active.exchange(nullptr);
     if (cache != nullptr) {
         cache->after_fork_in_child();
     }
 }
 
-/* After UCX has set its handler, so that ours runs before it. */
-void watch_purges()
-{
-    static const int error =
-        pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-    if (error != 0) {
-        ucs_warn("gaudi: registrations are not made safe for forked children");
-    }
-}
+/* Memory that nobody registers. */
+char for_nothing;
 
 } // namespace
 
@@ -89,6 +72,9 @@ struct registration_cache::callbacks {
         auto &handle = reinterpret_cast<region *>(base)->handle;
         new (&handle) memory_handle;
         handle.cached = true;
+        if (current.collecting) {
+            return UCS_OK;
+        }
         if (memory != nullptr) {
             handle.what   = memory_handle::kind::device;
             handle.device = static_cast<device_memory *>(memory);
@@ -116,23 +102,26 @@ struct registration_cache::callbacks {
         if (self.generation_ != process_generation()) {
             return; /* the parent's */
         }
+        auto &handle = reinterpret_cast<region *>(base)->handle;
+        if ((handle.what == memory_handle::kind::host) &&
+            (handle.host == nullptr)) {
+            return; /* for nothing */
+        }
         /* UCX makes room last, after it has made the new region. */
         (current.created ? cache.evictions : cache.invalidations)
             .fetch_add(1, std::memory_order_relaxed);
         cache.regions.fetch_sub(1, std::memory_order_relaxed);
         cache.bytes.fetch_sub(base->super.end - base->super.start,
                               std::memory_order_relaxed);
-
-        auto &handle = reinterpret_cast<region *>(base)->handle;
         if (handle.what == memory_handle::kind::host) {
             self.table_.withdraw_host(*handle.host);
             self.retired_.add(*handle.host);
+            if (!current.unmapping) {
+                self.tidying_->ask();
+            }
         }
         /* Device memory may be freed by now. */
         handle.~memory_handle();
-        if (!current.deferring) {
-            self.retired_.unmap();
-        }
     }
 
     static void dump_region(void *, ucs_rcache_t *, ucs_rcache_region_t *,
@@ -152,7 +141,10 @@ struct registration_cache::callbacks {
         }
         const auto start =
             reinterpret_cast<uintptr_t>(event->vm_unmapped.address);
-        self.table_.withdraw_unmapped(start, start + event->vm_unmapped.size);
+        if (self.table_.withdraw_unmapped(start,
+                                          start + event->vm_unmapped.size)) {
+            self.tidying_->ask();
+        }
     }
 };
 
@@ -199,21 +191,28 @@ bool registration_cache::join()
 
 ucs_status_t registration_cache::make_caches()
 {
+    tidying_ = std::make_unique<delayed_call>([this] { tidy(); });
+    ucs_status_t status =
+        make_cache(host_, "gaudi_host", UCM_EVENT_VM_UNMAPPED);
+    if (status != UCS_OK) {
+        return status;
+    }
     /* Pointers must not lead to a mapping of memory that was there before. UCX
-     * takes regions out of the cache by itself. */
-    ucs_status_t status = ucm_set_event_handler(
-        UCM_EVENT_VM_UNMAPPED, static_cast<int>(settings_.rcache.event_prio),
-        callbacks::unmapped, this);
+     * takes regions out of the cache by itself, and before we look. */
+    status =
+        ucm_set_event_handler(UCM_EVENT_VM_UNMAPPED,
+                              static_cast<int>(settings_.rcache.event_prio) + 1,
+                              callbacks::unmapped, this);
     if (status != UCS_OK) {
         return status;
     }
     watching_ = true;
-    status    = make_cache(host_, "gaudi_host", UCM_EVENT_VM_UNMAPPED);
-    if (status != UCS_OK) {
-        return status;
-    }
     active.store(this);
-    watch_purges();
+    static const bool renewing =
+        shim::run_in_children(base::after_fork_in_child);
+    if (!renewing) {
+        ucs_warn("gaudi: registrations are not made safe for forked children");
+    }
     /* UCX would look for page frames of device addresses. */
     if (ucs_global_opts.rcache_check_pfn != 0) {
         return UCS_OK;
@@ -256,14 +255,16 @@ void registration_cache::destroy_caches()
                                 this);
         watching_ = false;
     }
-    current = {true, false};
+    if (tidying_ != nullptr) {
+        tidying_->stop();
+    }
     for (region_cache *cache : {&host_, &device_}) {
         if (cache->rcache != nullptr) {
             ucs_rcache_destroy(cache->rcache);
             cache->rcache = nullptr;
         }
     }
-    current.deferring = false;
+    tidying_.reset();
     retired_.unmap();
 }
 
@@ -338,6 +339,38 @@ void registration_cache::unmap_retired()
     }
 }
 
+/* On a thread of its own, a little after memory was unmapped, or set aside
+ * elsewhere than in a call of get or put. */
+void registration_cache::tidy()
+{
+    collect_garbage();
+    unmap_retired();
+}
+
+/* UCX keeps regions of memory that was unmapped until it makes another one. So
+ * it has to make one: there is room for it, where that garbage was. */
+void registration_cache::collect_garbage()
+{
+    ucs_rcache_t *cache = host_.rcache;
+    ucs_spin_lock(&cache->lock);
+    const bool any = (cache->unreleased_size > 0);
+    ucs_spin_unlock(&cache->lock);
+    if (!any) {
+        return;
+    }
+    ucs_rcache_region_t *made;
+    current             = {true, false, true};
+    ucs_status_t status = ucs_rcache_get(
+        cache, &for_nothing, 1, PROT_READ | PROT_WRITE, nullptr, &made);
+    current.collecting = false;
+    if (status == UCS_OK) {
+        ucs_rcache_region_invalidate(
+            cache, made, [](void *) {}, nullptr);
+        ucs_rcache_region_put(cache, made);
+    }
+    current.unmapping = false;
+}
+
 /* A region of the cache, or nullptr. */
 memory_handle *registration_cache::get_region(region_cache &cache,
                                               void *address, size_t length,
@@ -345,10 +378,13 @@ memory_handle *registration_cache::get_region(region_cache &cache,
 {
     ucs_rcache_region_t *found;
 
-    current             = {true, false};
+    current             = {true, false, false};
     ucs_status_t status = ucs_rcache_get(
         cache.rcache, address, length, PROT_READ | PROT_WRITE, memory, &found);
-    current.deferring = false;
+    current.unmapping = false;
+    if (current.created && (&cache == &host_)) {
+        tidying_->start();
+    }
     unmap_retired();
     if (status != UCS_OK) {
         return nullptr;
@@ -442,7 +478,7 @@ ucs_status_t registration_cache::put_region(region_cache &cache,
         return UCS_ERR_INVALID_PARAM;
     }
     cache.puts.fetch_add(1, std::memory_order_relaxed);
-    current = {true, false};
+    current = {true, false, false};
     if ((handle->what == memory_handle::kind::host) &&
         handle->host->was_refused()) {
         /* Not kept: what could not be mapped may be mappable next time. */
@@ -450,7 +486,7 @@ ucs_status_t registration_cache::put_region(region_cache &cache,
             cache.rcache, &found->super, [](void *) {}, nullptr);
     }
     ucs_rcache_region_put(cache.rcache, &found->super);
-    current.deferring = false;
+    current.unmapping = false;
     unmap_retired();
     return UCS_OK;
 }

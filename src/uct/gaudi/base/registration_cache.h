@@ -11,8 +11,9 @@
  * or freed (UCM says so), or the process forks. UCX calls us back for that with
  * its locks held, which are tried for in the application's munmap, and in a
  * fork. So nothing is unmapped there: it is set aside, and the next call of get
- * or put, or close, has the driver unmap it. The thread that UCX starts when
- * much has been set aside unmaps at once.
+ * or put, or close, has the driver unmap it. Where nobody calls these, a
+ * thread does, after delayed_call::delay; the same for memory that the
+ * application unmapped, which UCX itself would keep pinned until the next miss.
  *
  * Without memory events there is no cache, see settings::use: each handle is a
  * registration of its own then, and host memory must stay mapped as long.
@@ -21,9 +22,11 @@
  */
 #pragma once
 
+#include "uct/gaudi/base/delayed_call.h"
 #include "uct/gaudi/base/memory.h"
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 
 namespace gaudi::base {
@@ -141,7 +144,7 @@ public:
 
     [[nodiscard]] statistics statistics_of(memory_kind kind) const;
 
-    /* The handler of fork in the child. */
+    /* Called in a forked child. */
     void after_fork_in_child();
 
 private:
@@ -171,6 +174,8 @@ private:
                             memory_handle *&handle_p);
     ucs_status_t put_region(region_cache &cache, memory_handle *handle);
     void unmap_retired();
+    void tidy();
+    void collect_garbage();
 
     device_table &table_;
     std::mutex users_lock_; /* opening, closing; held across UCX's calls */
@@ -182,6 +187,7 @@ private:
     region_cache host_;
     region_cache device_;
     retired_memory retired_;
+    std::unique_ptr<delayed_call> tidying_; /* while there are caches */
 };
 
 } // namespace gaudi::base

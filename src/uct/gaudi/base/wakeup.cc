@@ -1,9 +1,11 @@
 #include "uct/gaudi/base/wakeup.h"
 
 #include "hlthunk_shim/background_thread.h"
+#include "hlthunk_shim/fork_handlers.h"
 
 #include <algorithm>
 #include <deque>
+#include <new>
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -21,7 +23,6 @@ constexpr uint32_t sleep_us = 1'000'000;
 class watcher_threads {
 public:
     static watcher_threads &instance();
-    static void forget() { current_.store(nullptr); }
 
     void add(wakeup_event &event, wakeup_event::watched_job what)
     {
@@ -72,6 +73,12 @@ std::atomic<watcher_threads *> watcher_threads::current_{nullptr};
 
 watcher_threads &watcher_threads::instance()
 {
+    /* The threads are the parent's. */
+    static const bool renewed =
+        shim::run_in_children([] { current_.store(nullptr); });
+    if (!renewed) {
+        throw std::bad_alloc();
+    }
     /* Never destroyed: its threads run until the process ends. */
     watcher_threads *known = current_.load();
     if (known == nullptr) {
@@ -141,11 +148,6 @@ void wakeup_event::wait_and_signal(watched_job what)
     (void)!write(fd_, &one, sizeof(one));
     std::erase(watched_, what);
     idle_.notify_all();
-}
-
-void wakeup_event::after_fork_in_child()
-{
-    watcher_threads::forget();
 }
 
 } // namespace gaudi::base

@@ -51,9 +51,6 @@ public:
      */
     void watch(shim::device &dev, uint64_t job);
 
-    /** The threads are the parent's. Called in a forked child. */
-    static void after_fork_in_child();
-
 private:
     friend class watcher_threads;
 

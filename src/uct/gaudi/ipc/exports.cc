@@ -1,6 +1,7 @@
 #include "uct/gaudi/ipc/exports.h"
 
 #include "hlthunk_shim/dmabuf.h"
+#include "hlthunk_shim/fork_handlers.h"
 #include "uct/gaudi/base/device_table.h"
 #include "uct/gaudi/ipc/file_service.h"
 #include "uct/gaudi/ipc/per_process.h"
@@ -11,7 +12,6 @@
 #include <memory>
 #include <unordered_map>
 
-#include <pthread.h>
 #include <unistd.h>
 
 namespace gaudi::ipc {
@@ -67,7 +67,10 @@ public:
         export_table &table = exported();
         std::lock_guard<std::mutex> guard(table.lock);
         table.by_inode.erase(file_.inode);
-        close_file();
+        closed_in_children_ = {};
+        if (is_file(fd_, file_)) { /* not closed behind our back */
+            close(fd_);
+        }
         tell_importers(page);
     }
 
@@ -94,6 +97,8 @@ public:
             return -ENOMEM;
         }
         fd_ = fd;
+        /* Else children would keep the parent from freeing its memory. */
+        closed_in_children_ = shim::closed_in_children(fd);
         {
             export_table &table = exported();
             std::lock_guard<std::mutex> guard(table.lock);
@@ -111,14 +116,6 @@ public:
         key.buffer_address    = backing_.va;
         key.buffer_size       = backing_.size;
         key.buffer_file       = file_;
-    }
-
-    /* In a forked child, too: system calls alone. */
-    void close_file() const
-    {
-        if (is_file(fd_, file_)) { /* not closed behind our back */
-            close(fd_);
-        }
     }
 
 private:
@@ -148,43 +145,8 @@ private:
     int refused_ = 0;
     own_page::mark mark_;
     file_ref file_ = {};
+    shim::closed_in_children closed_in_children_;
 };
-
-/* Of the thread that forks. */
-thread_local export_table *locked_for_fork = nullptr;
-
-/* Not waited for: it is held across driver calls. */
-void before_fork()
-{
-    export_table &table = exported();
-    locked_for_fork     = table.lock.try_lock() ? &table : nullptr;
-}
-
-void after_fork_in_parent()
-{
-    if (locked_for_fork != nullptr) {
-        locked_for_fork->lock.unlock();
-    }
-}
-
-/* Copies of the dma-bufs would keep the parent from freeing its memory. */
-void after_fork_in_child()
-{
-    if (locked_for_fork != nullptr) {
-        for (const auto &[inode, kept] : locked_for_fork->by_inode) {
-            kept->close_file();
-        }
-    }
-}
-
-void watch_forks()
-{
-    static const int error =
-        pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-    if (error != 0) {
-        ucs_warn("gaudi_ipc: forked children will keep dma-bufs");
-    }
-}
 
 } // namespace
 
@@ -294,7 +256,6 @@ void exported_memory::describe_buffer(const own_page &page)
     key_.buffer_address    = 0;
     key_.buffer_size       = 0;
     key_.buffer_file       = {};
-    watch_forks();
     device_->backing->with_export(
         [](const base::device_backing &backing) {
             return std::make_unique<buffer_export>(backing);

@@ -253,7 +253,6 @@ ucs_status_t md_open(uct_component_t *component, const char *,
         domain->has_cards = (status == UCS_OK);
         if (!domain->has_cards) {
             ucs_debug("gaudi_ipc: this process has no card of its own");
-            base::watch_forks();
         }
         domain->generation = base::process_generation();
         remote_process::set_timeout(config->timeout);
