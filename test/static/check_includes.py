@@ -26,7 +26,7 @@ BASE, COPY, IPC = GAUDI + "base/", GAUDI + "copy/", GAUDI + "ipc/"
 ALLOWED = [
     (EMULATOR, [EMULATOR, SHIM + "hlthunk_abi.h", SHIM + "lin_dma.h",
                 SHIM + "background_thread.h", SHIM + "brief_lock.h",
-                SHIM + "placement.h"]),
+                SHIM + "fork_handlers.h", SHIM + "placement.h"]),
     (SHIM, [SHIM]),
     (BASE, [BASE, SHIM]),
     (COPY, [COPY, BASE, SHIM]),

@@ -81,7 +81,8 @@ void card::release(card_lock &lock)
     open_->queues.stop(lock);
     /* For copies of the node that live on. */
     open_->node.publish(open_->memory.size());
-    last_period_ = clock::now() - open_->opened_at;
+    last_period_  = clock::now() - open_->opened_at;
+    for_children_ = {};
     open_.reset();
 }
 
@@ -115,6 +116,7 @@ bool card::go_on_with_duplicate()
         return false;
     }
     open_->node.move_to(duplicate);
+    show_children();
     return true;
 }
 
@@ -125,7 +127,7 @@ bool card::recognize(int fd)
         open_->duplicates.push_back(fd);
         return add_node(fd, *this, false);
     }
-    if ((inherited_.holder >= 0) && inherited_.node.is_same(fd)) {
+    if (is_inherited(fd)) {
         add_inherited_node(fd, *this);
         return true;
     }
@@ -134,14 +136,14 @@ bool card::recognize(int fd)
 
 int card::open()
 {
-    prepare_for_fork(*this);
+    prepare_for_fork();
 
     card_lock lock(lock_);
     drop_stale(lock);
     if (open_ != nullptr) {
         return -EBUSY;
     }
-    if (inherited_.holder >= 0) {
+    if (inherited_.holder.fd >= 0) {
         if (inherited_.node.is_current()) {
             log("%s: open in the process that forked this one", name_.c_str());
             return -EBUSY;
@@ -169,6 +171,7 @@ int card::open()
     }
     opened->node.publish(size);
     open_ = std::move(opened);
+    show_children();
     ++opens_;
     return open_->node.fd();
 }

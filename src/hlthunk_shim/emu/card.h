@@ -50,9 +50,8 @@ public:
     void open_stats(hlthunk_open_stats_info &stats);
 
     /* See fork.h. */
-    void before_fork() { lock_.lock(); }
-    void after_fork_in_parent() { lock_.unlock(); }
     void after_fork_in_child();
+    [[nodiscard]] bool is_inherited(int fd) const;
 
     [[nodiscard]] unsigned index() const { return index_; }
 
@@ -97,7 +96,6 @@ private:
             : table(memory, memory_size), queues(table, totals, completed, name)
         {}
         ~context();
-        void disown();
 
         int holder = -1; /* keeps other openers out */
         node_file node;
@@ -109,19 +107,21 @@ private:
         std::map<uint64_t, command_buffer> buffers;
         uint64_t next_buffer        = host_page;
         clock::time_point opened_at = clock::now();
-        std::unique_ptr<context> previous; /* see abandoned_ */
+        context *previous           = nullptr; /* see abandoned_ */
     };
 
-    /* What is left in this process of a card that its parent had open. */
+    /* What a card is to a child of the process that has it open. Written under
+     * the lock, but the child may see it half written. */
     struct inherited {
         node_id node;
-        int holder = -1;
+        node_id holder;
     };
 
     explicit card(unsigned index);
     void release(card_lock &lock);
     void drop_stale(card_lock &lock);
     bool go_on_with_duplicate();
+    void show_children();
     void drop_inherited();
 
     const unsigned index_;
@@ -129,8 +129,10 @@ private:
     shim::brief_lock lock_;
     completed_jobs completed_; /* of the open context; needs no lock */
     std::unique_ptr<context> open_;
-    std::unique_ptr<context> abandoned_; /* of processes that forked this one */
-    inherited inherited_;
+    context *abandoned_ = nullptr; /* of processes that forked this one; never
+                                      looked into */
+    inherited for_children_;       /* of the open context */
+    inherited inherited_;          /* of the process that forked this one */
     uint64_t opens_ = 0;
     clock::duration last_period_{0}; /* of the last open context */
     uint64_t polls_      = 0;        /* calls of wait */

@@ -7,6 +7,7 @@
 #include "hlthunk_shim/emu/settings.h"
 
 #include <cerrno>
+#include <memory>
 
 #include <unistd.h>
 
@@ -14,45 +15,42 @@ namespace gaudi::emu {
 
 /* --- forked children ------------------------------------------------------ */
 
+void card::show_children()
+{
+    for_children_ = {open_->node.id(), node_id::of(open_->holder)};
+}
+
+bool card::is_inherited(int fd) const
+{
+    return (inherited_.holder.fd >= 0) && inherited_.node.is_same(fd);
+}
+
 void card::after_fork_in_child()
 {
-    if (open_ != nullptr) {
-        /* Never destroyed: its condition variable remembers the parent's
-         * threads, and what it owns is the parent's. */
-        open_->previous = std::move(abandoned_);
-        abandoned_      = std::move(open_);
-        inherited_      = {abandoned_->node.id(), abandoned_->holder};
-        for (const int duplicate : abandoned_->duplicates) {
-            if (inherited_.node.is_same(duplicate)) {
-                add_inherited_node(duplicate, *this);
-            }
-        }
-        abandoned_->disown();
+    std::construct_at(&lock_);
+    if (context *const parents = open_.release()) {
+        parents->previous = abandoned_;
+        abandoned_        = parents;
     }
-    if (inherited_.node.is_current()) {
-        add_inherited_node(inherited_.node.fd, *this);
-    } else {
+    if (for_children_.holder.is_current()) {
+        inherited_ = for_children_;
+    }
+    for_children_ = {};
+    if (!inherited_.node.is_current()) {
         drop_inherited();
     }
-    lock_.unlock();
 }
 
 /* Let go of what keeps others from opening the card. */
 void card::drop_inherited()
 {
-    if (inherited_.holder >= 0) {
-        ::close(inherited_.holder);
+    if (inherited_.holder.is_current()) {
+        ::close(inherited_.holder.fd);
     }
     if (find_inherited(inherited_.node.fd) == this) {
         remove_node(inherited_.node.fd);
     }
     inherited_ = {};
-}
-
-void card::context::disown()
-{
-    memory.disown();
-    table.disown();
 }
 
 int card::close_inherited(int fd)

@@ -208,6 +208,7 @@ imported_memory::~imported_memory()
     if (data_ != nullptr) {
         munmap(data_, size_);
     }
+    closed_in_children_ = {};
     if (fd_ >= 0) {
         close(fd_);
     }
@@ -264,19 +265,11 @@ int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
     if (created.data_ == nullptr) {
         return -ENOMEM;
     }
-    created.size_ = size;
-    created.fd_   = dmabuf.release();
-    memory_p      = std::move(created);
+    created.size_               = size;
+    created.fd_                 = dmabuf.release();
+    created.closed_in_children_ = shim::closed_in_children(created.fd_);
+    memory_p                    = std::move(created);
     return 0;
-}
-
-void imported_memory::disown()
-{
-    if (fd_ >= 0) {
-        close(fd_);
-    }
-    fd_   = -1;
-    data_ = nullptr; /* not mapped here: MADV_DONTFORK */
 }
 
 } // namespace gaudi::emu

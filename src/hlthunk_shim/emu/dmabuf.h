@@ -15,6 +15,7 @@
 #pragma once
 
 #include "hlthunk_shim/emu/hbm.h"
+#include "hlthunk_shim/fork_handlers.h"
 
 #include <cstdint>
 #include <utility>
@@ -62,9 +63,6 @@ public:
      */
     static int create(int fd, uint64_t size, imported_memory &memory_p);
 
-    /** In a forked child: drop what keeps the dma-buf alive. */
-    void disown();
-
     [[nodiscard]] char *data() const { return data_; }
 
     void swap(imported_memory &other) noexcept
@@ -72,12 +70,14 @@ public:
         std::swap(fd_, other.fd_);
         std::swap(data_, other.data_);
         std::swap(size_, other.size_);
+        closed_in_children_.swap(other.closed_in_children_);
     }
 
 private:
     int fd_        = -1; /* of the dma-buf: holds the card, too */
     char *data_    = nullptr;
     uint64_t size_ = 0;
+    shim::closed_in_children closed_in_children_;
 };
 
 } // namespace gaudi::emu

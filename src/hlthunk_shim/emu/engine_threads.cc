@@ -60,14 +60,15 @@ void engine_threads::kick(card &busy)
 }
 
 /* The threads are the parent's, and so are the cards. Nobody can ever wake
- * those that the copied condition variable remembers, so it is made anew. */
+ * those that the copied condition variable remembers, and what the lock
+ * protects may be half changed: all is made anew. */
 void engine_threads::after_fork_in_child()
 {
+    std::construct_at(&lock_);
     std::construct_at(&kicked_);
-    cards_.clear();
+    std::construct_at(&cards_);
     started_  = false;
     sleeping_ = 0;
-    lock_.unlock();
 }
 
 /* Run what nobody polls for. False when no card has work at all. */

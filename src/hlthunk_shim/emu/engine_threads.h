@@ -24,8 +24,6 @@ public:
     void kick(card &busy);
 
     /* See fork.h. */
-    void before_fork() { lock_.lock(); }
-    void after_fork_in_parent() { lock_.unlock(); }
     void after_fork_in_child();
 
     /** The pool of this process. */

@@ -10,29 +10,24 @@
  * parent's jobs, memory or dma-bufs. The child may open other cards, and use
  * the control nodes that it inherited.
  *
- * Handlers of pthread_atfork do this. A child that was made without them
- * (vfork, _Fork, clone) must do nothing here but exec or exit.
- *
- * fork() takes all locks of the emulator, in this order, so that the child's
- * copy is of one piece:
- *   1. the list of the cards that this process ever opened (here),
- *   2. the lock of each of these cards, by index,
- *   3. the lock of the engine threads.
- * No other code holds two of them at a time. A thread that sleeps, or copies a
- * large slice, holds none: what it was about is over for the child.
+ * A handler in the child does this, as fork_handlers.h demands: fork() waits
+ * for no lock of the emulator, whose callers may hold locks that other handlers
+ * of fork() wait for. So the child's copy of a card may be half changed. It is
+ * put aside unread, and all locks are made anew. The child needs to know but
+ * the descriptors of the node and of what keeps others out. It finds them where
+ * a thread of the parent may have been writing, and compares them with the
+ * files. The memory of the card and imported dma-bufs are closed_in_children.
  */
 #pragma once
 
 namespace gaudi::emu {
 
-class card;
-
 /**
- * Make a card part of that, before it is opened for the first time. Call
- * without the card's lock; more than once is fine.
+ * Have that done from now on. Call before a card is opened; more than once is
+ * fine.
  *
  * Throws bad_alloc.
  */
-void prepare_for_fork(card &opened);
+void prepare_for_fork();
 
 } // namespace gaudi::emu

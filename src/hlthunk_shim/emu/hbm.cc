@@ -16,6 +16,7 @@ hbm::~hbm()
     if (base_ != nullptr) {
         munmap(base_, size_);
     }
+    closed_in_children_ = {};
     if (fd_ >= 0) {
         close(fd_);
     }
@@ -30,6 +31,7 @@ int hbm::create(uint64_t size, std::optional<unsigned> node)
     if ((fd_ < 0) || (ftruncate(fd_, static_cast<off_t>(size_)) != 0)) {
         return -errno;
     }
+    closed_in_children_ = shim::closed_in_children(fd_);
     /* Importers rely on what they map being there. */
     if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
         0) {
@@ -49,13 +51,6 @@ int hbm::create(uint64_t size, std::optional<unsigned> node)
     free_pages_ = pages;
     used_.assign(pages, false);
     return 0;
-}
-
-void hbm::disown()
-{
-    close(fd_);
-    fd_   = -1;
-    base_ = nullptr; /* not mapped here: MADV_DONTFORK */
 }
 
 uint64_t hbm::free_bytes() const

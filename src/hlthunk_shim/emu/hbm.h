@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include "hlthunk_shim/fork_handlers.h"
+
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -46,9 +48,6 @@ public:
     /** Free an allocation; its content goes. */
     void free(uint64_t handle);
 
-    /** In a forked child: drop what keeps the parent's memory alive. */
-    void disown();
-
     [[nodiscard]] uint64_t size() const { return size_; }
     [[nodiscard]] uint64_t free_bytes() const;
     [[nodiscard]] int fd() const { return fd_; }
@@ -56,7 +55,8 @@ public:
     [[nodiscard]] char *at(uint64_t offset) const { return base_ + offset; }
 
 private:
-    int fd_               = -1;
+    int fd_ = -1;
+    shim::closed_in_children closed_in_children_; /* keeps the memory alive */
     char *base_           = nullptr;
     uint64_t size_        = 0;
     uint64_t free_pages_  = 0;

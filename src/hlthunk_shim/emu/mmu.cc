@@ -37,13 +37,6 @@ uint64_t mmu::map_import(imported_memory memory, uint64_t size)
     return va;
 }
 
-void mmu::disown()
-{
-    for (auto &entry : regions_) {
-        entry.second.import.disown();
-    }
-}
-
 uint64_t mmu::map_host(void *host, uint64_t size)
 {
     const uint64_t offset = reinterpret_cast<uintptr_t>(host) % host_page;

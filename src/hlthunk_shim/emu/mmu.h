@@ -52,9 +52,6 @@ public:
     /** Map a dma-buf. @return Its address, 0 without address space. */
     uint64_t map_import(imported_memory memory, uint64_t size);
 
-    /** In a forked child: drop what keeps imports alive. */
-    void disown();
-
     /** @return The region that was mapped at exactly this address. */
     mmu_region *find(uint64_t va);
 

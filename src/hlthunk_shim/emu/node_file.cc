@@ -61,6 +61,13 @@ struct node_file::page {
     std::atomic<uint64_t> dram_free;
 };
 
+node_id node_id::of(int fd)
+{
+    struct stat info;
+    return (fstat(fd, &info) == 0) ? node_id{fd, info.st_dev, info.st_ino}
+                                   : node_id{};
+}
+
 bool node_id::is_current() const
 {
     struct stat info;

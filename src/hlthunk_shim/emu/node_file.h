@@ -21,6 +21,9 @@ struct node_id {
     dev_t dev   = 0;
     ino_t inode = 0;
 
+    /** What a descriptor stands for. */
+    [[nodiscard]] static node_id of(int fd);
+
     /** Whether the number still is this file: the application may have closed
      *  it with close(2), and the number may be another file's now. */
     [[nodiscard]] bool is_current() const;

@@ -15,6 +15,17 @@ constexpr unsigned inherited_of = 0x4000;
 /* 0, or 1 + index of the card, with control_of for control nodes and
  * inherited_of for compute nodes of the parent process. */
 std::atomic<uint16_t> nodes[max_fds];
+std::atomic<unsigned> nodes_end{0}; /* above all that were ever in use */
+
+void set_entry(int fd, unsigned entry)
+{
+    const auto number = static_cast<unsigned>(fd);
+    nodes[number].store(static_cast<uint16_t>(entry),
+                        std::memory_order_relaxed);
+    unsigned end = nodes_end.load();
+    while ((end <= number) &&
+           !nodes_end.compare_exchange_weak(end, number + 1)) {}
+}
 
 unsigned entry_of(int fd)
 {
@@ -90,17 +101,30 @@ bool add_node(int fd, card &of, bool control)
     if (static_cast<unsigned>(fd) >= max_fds) {
         return false;
     }
-    nodes[fd].store(
-        static_cast<uint16_t>((of.index() + 1) | (control ? control_of : 0)),
-        std::memory_order_relaxed);
+    set_entry(fd, (of.index() + 1) | (control ? control_of : 0));
     return true;
 }
 
 void add_inherited_node(int fd, card &of)
 {
     if (static_cast<unsigned>(fd) < max_fds) {
-        nodes[fd].store(static_cast<uint16_t>((of.index() + 1) | inherited_of),
-                        std::memory_order_relaxed);
+        set_entry(fd, (of.index() + 1) | inherited_of);
+    }
+}
+
+void inherit_nodes()
+{
+    const auto end = static_cast<int>(nodes_end.load());
+    for (int fd = 0; fd < end; ++fd) {
+        card *of = find_known_compute(fd);
+        if (of == nullptr) {
+            continue;
+        }
+        if (of->is_inherited(fd)) {
+            add_inherited_node(fd, *of);
+        } else {
+            remove_node(fd);
+        }
     }
 }
 

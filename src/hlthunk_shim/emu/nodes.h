@@ -37,6 +37,9 @@ bool add_node(int fd, card &of, bool control);
 /** Remember the compute node of a parent process. */
 void add_inherited_node(int fd, card &of);
 
+/** In a forked child: the compute nodes that are known are the parent's. */
+void inherit_nodes();
+
 /** Forget a node. */
 void remove_node(int fd);
 
