@@ -5,6 +5,7 @@
 
 extern "C" {
 #include <config.h>
+#include <ucp/core/ucp_types.h>
 #include <uct/base/uct_iface.h>
 }
 
@@ -85,6 +86,25 @@ TEST_F(performance_model, each_kind_of_operation_has_its_bandwidth)
     EXPECT_GT(bandwidth(UCT_EP_OP_GET_ZCOPY), bandwidth(UCT_EP_OP_GET_BCOPY));
     EXPECT_GT(bandwidth(UCT_EP_OP_GET_BCOPY), bandwidth(UCT_EP_OP_GET_SHORT));
     EXPECT_EQ(0, bandwidth(UCT_EP_OP_AM_SHORT));
+}
+
+/* Worker addresses of version 2 have eight bits for each. */
+TEST_F(ipc_performance_model, short_worker_addresses_carry_it)
+{
+    const auto expect_carried = [](double carried, double value) {
+        EXPECT_LE(carried, value);
+        EXPECT_GE(carried, value * UCS_FP8_PRECISION);
+    };
+    constexpr double ns = 1e9;
+    for (const uct_iface_attr_t &attr : {of_copy, tl->attr}) {
+        const double latency  = attr.latency.c * ns;
+        const double overhead = attr.overhead * ns;
+        expect_carried(UCS_FP8_UNPACK(LATENCY, UCS_FP8_PACK(LATENCY, latency)),
+                       latency);
+        expect_carried(
+            UCS_FP8_UNPACK(OVERHEAD, UCS_FP8_PACK(OVERHEAD, overhead)),
+            overhead);
+    }
 }
 
 TEST_F(performance_model, rma_has_no_receive_overhead)
