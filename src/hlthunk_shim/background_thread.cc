@@ -1,5 +1,10 @@
 #include "hlthunk_shim/background_thread.h"
 
+#include "hlthunk_shim/warning.h"
+
+#include <chrono>
+#include <exception>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -28,12 +33,30 @@ private:
     sigset_t saved_;
 };
 
+constexpr std::chrono::milliseconds pause_after_failure{10};
+
+void run(const std::string &name, const std::function<void()> &body)
+{
+    for (;;) {
+        try {
+            body();
+            return;
+        } catch (const std::exception &error) {
+            warn("thread %s goes on after a failure: %s", name.c_str(),
+                 error.what());
+        } catch (...) {
+            warn("thread %s goes on after a failure", name.c_str());
+        }
+        std::this_thread::sleep_for(pause_after_failure);
+    }
+}
+
 } // namespace
 
 void start_background_thread(const char *name, std::function<void()> body)
 {
     const signals_blocked quiet;
-    std::thread thread(std::move(body));
+    std::thread thread(run, std::string(name), std::move(body));
     /* Not left to the thread: who looks for it would find it nameless. */
     pthread_setname_np(thread.native_handle(), name);
     thread.detach();

@@ -1,12 +1,15 @@
 /* Threads that serve a program without being seen by it. */
 #include "hlthunk_shim/background_thread.h"
 
+#include "hlthunk_shim/warning.h"
+
 #include "common/process_state.h"
 
 #include <gtest/gtest.h>
 
 #include <future>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 #include <pthread.h>
@@ -36,6 +39,24 @@ TEST(background_thread, has_its_name_when_the_call_returns)
         EXPECT_EQ(1u, count_threads(name));
         end.set_value();
     }
+}
+
+TEST(background_thread, goes_on_after_an_exception_and_says_so)
+{
+    static std::promise<std::string> warned;
+    std::promise<void> served;
+    shim::set_warning_handler([](const char *text) { warned.set_value(text); });
+    shim::start_background_thread("gaudi-test", [&, calls = 0]() mutable {
+        if (calls++ == 0) {
+            throw std::runtime_error("no luck");
+        }
+        served.set_value();
+    });
+    EXPECT_EQ(std::future_status::ready,
+              served.get_future().wait_for(std::chrono::seconds(20)));
+    EXPECT_EQ("thread gaudi-test goes on after a failure: no luck",
+              warned.get_future().get());
+    shim::set_warning_handler(nullptr);
 }
 
 TEST(background_thread, runs_no_signal_handler_of_the_application)

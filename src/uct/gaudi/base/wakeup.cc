@@ -140,7 +140,12 @@ void wakeup_event::watch(shim::device &dev, uint64_t job)
 /* On a watcher thread. */
 void wakeup_event::wait_and_signal(watched_job what)
 {
-    while ((what.dev->query(what.job, sleep_us) == 0) && !closing_.load()) {}
+    try {
+        while ((what.dev->query(what.job, sleep_us) == 0) && !closing_.load()) {
+        }
+    } catch (const std::bad_alloc &) {
+        /* Whoever is woken for nothing looks himself. */
+    }
 
     constexpr uint64_t one = 1;
     std::lock_guard<std::mutex> guard(lock_);
