@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <future>
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -449,6 +451,43 @@ TEST_F(application_memory, a_card_that_we_opened_first_is_shared)
     EXPECT_EQ(0, hl().hlthunk_close(by_module));
     raw_card free_one(0);
     EXPECT_GE(free_one.fd(), 0);
+}
+
+/* What it had is announced as gone by whoever notices, to handlers that may do
+ * anything. */
+TEST_F(application_memory, a_shared_card_that_is_closed_holds_up_nobody)
+{
+    open();
+    const int fd =
+        hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(0).c_str());
+    ASSERT_GE(fd, 0);
+    const auto before = engine_hooks::counters();
+    const uint64_t handle =
+        hl().hlthunk_device_memory_alloc(fd, page, 0, false, true);
+    ASSERT_NE(0u, hl().hlthunk_device_memory_map(fd, handle, 0));
+
+    /* Opening an interface looks for cards, under the lock of the table. */
+    struct opening {
+        uct_md_h md;
+        std::future<ucs_status_t> other;
+        std::future_status seen = std::future_status::deferred;
+    } asked{md, {}};
+    const auto ask = [](ucm_event_type_t, ucm_event_t *, void *arg) {
+        auto &what = *static_cast<opening *>(arg);
+        what.other = std::async(std::launch::async, [&what] {
+            return transport::try_open(what.md, {});
+        });
+        what.seen  = what.other.wait_for(std::chrono::seconds(10));
+    };
+    ASSERT_EQ(UCS_OK,
+              ucm_set_event_handler(UCM_EVENT_MEM_TYPE_FREE, 0, ask, &asked));
+    EXPECT_EQ(0, hl().hlthunk_close(fd));
+    ucm_unset_event_handler(UCM_EVENT_MEM_TYPE_FREE, ask, &asked);
+    EXPECT_EQ(std::future_status::ready, asked.seen);
+    ASSERT_TRUE(asked.other.valid());
+    EXPECT_EQ(UCS_OK, asked.other.get());
+    EXPECT_EQ(before.allocations, engine_hooks::counters().allocations);
+    EXPECT_EQ(before.mappings, engine_hooks::counters().mappings);
 }
 
 TEST_F(application_memory, without_a_name_the_program_gets_a_free_card_first)

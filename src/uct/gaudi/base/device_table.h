@@ -283,10 +283,19 @@ private:
         device_memory unseen;    /* all addresses of the card */
     };
 
+    /* What the application had on one of our cards through its duplicate. The
+     * card is held open for it. */
+    struct returned_memory {
+        size_t index;
+        std::vector<uint64_t> addresses;
+        std::vector<uint64_t> handles;
+    };
+
     /* Events to be told when no lock is held. */
     struct announcements {
         std::vector<std::pair<uint64_t, uint64_t>> appeared; /* start, end */
         std::vector<std::pair<uint64_t, uint64_t>> gone;
+        std::vector<returned_memory> returned; /* to be freed after that */
     };
 
     /* User addresses are below this, with five-level paging too; the device
@@ -306,7 +315,7 @@ private:
     void drop_closed(announcements &news);
     void lose_card(size_t index, announcements &news);
     void forget_cards();
-    void return_lent(size_t index);
+    void return_lent(size_t index, announcements &news);
 
     void claim(application_memory &memory);
     void drop(std::unique_ptr<application_memory> memory, announcements &news);
@@ -314,7 +323,8 @@ private:
                   announcements &news, std::vector<uint64_t> *handles_p);
     void end(device_memory &memory);
     static void destroy(device_memory &memory);
-    void announce(const announcements &news) const;
+    void announce(const announcements &news);
+    void give_back(const returned_memory &returned);
     void announce_gone(uint64_t start, uint64_t end) const;
 
     /* Under memory_lock_. */

@@ -6,6 +6,7 @@
 #include "uct/gaudi/base/process.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fcntl.h>
 
@@ -214,7 +215,7 @@ void device_table::drop_closed(announcements &news)
         }
         if ((states_[i].lent >= 0) &&
             !is_node(states_[i].lent, states_[i].node)) {
-            return_lent(i);
+            return_lent(i, news);
         }
     }
     std::vector<open_node> nodes;
@@ -331,27 +332,35 @@ int device_table::lend(const card_wish &wish)
 }
 
 /* The application has closed its duplicate, and the card stays open: free what
- * it had, as the driver would have done. */
-void device_table::return_lent(size_t index)
+ * it had, as the driver would have done. Not here, under the lock, but when it
+ * has been announced as gone: the addresses can be given out again then. */
+void device_table::return_lent(size_t index, announcements &news)
 {
-    const shim::device &device = cards_[index]->device();
-    const shim::library &lib   = device.lib();
-    const int lent             = states_[index].lent;
-    std::vector<uint64_t> handles;
-    announcements news;
-    states_[index].lent = -1;
+    const int lent     = std::exchange(states_[index].lent, -1);
+    const size_t known = news.gone.size();
+    returned_memory returned{index, {}, {}};
     drop_all(
         [&](const node_identity &node, int fd) {
             return (node == states_[index].node) && (fd == lent);
         },
-        news, &handles);
-    announce(news); /* before the addresses can be given out again */
-    for (const auto &range : news.gone) {
-        (void)lib.hlthunk_memory_unmap(device.fd(), range.first);
+        news, &returned.handles);
+    for (size_t i = known; i < news.gone.size(); ++i) {
+        returned.addresses.push_back(news.gone[i].first);
     }
-    for (const uint64_t handle : handles) {
-        (void)lib.hlthunk_device_memory_free(device.fd(), handle);
+    news.returned.push_back(std::move(returned));
+    ++users_;
+}
+
+void device_table::give_back(const returned_memory &returned)
+{
+    const shim::device &device = cards_[returned.index]->device();
+    for (const uint64_t address : returned.addresses) {
+        (void)device.lib().hlthunk_memory_unmap(device.fd(), address);
     }
+    for (const uint64_t handle : returned.handles) {
+        (void)device.lib().hlthunk_device_memory_free(device.fd(), handle);
+    }
+    close();
 }
 
 void device_table::application_opened(int fd)
@@ -398,7 +407,7 @@ void device_table::application_closing(int fd)
                 cards_[i]->device().expect_loss();
                 lose_card(i, news);
             } else if (states_[i].lent == fd) {
-                return_lent(i);
+                return_lent(i, news);
             }
         }
         if (!known) {

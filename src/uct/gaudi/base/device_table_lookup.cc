@@ -80,13 +80,16 @@ const char *device_table::why_not(const void *address, size_t length) const
                : "are in no allocation of device memory";
 }
 
-void device_table::announce(const announcements &news) const
+void device_table::announce(const announcements &news)
 {
     for (const auto &[start, end] : news.gone) {
         announce_gone(start, end);
     }
     for (const auto &[start, end] : news.appeared) {
         announce_allocation(reinterpret_cast<void *>(start), end - start);
+    }
+    for (const returned_memory &returned : news.returned) {
+        give_back(returned);
     }
 }
 
