@@ -99,6 +99,33 @@ TEST_F(registration_fork, the_cache_is_emptied)
     EXPECT_EQ(live + 1, mappings()) << "the first mapping has gone";
 }
 
+TEST_F(registration_fork, nothing_stays_pinned_until_the_next_registration)
+{
+    const uint64_t live = mappings();
+    use(1);
+    ASSERT_EQ(live + 1, mappings());
+    EXPECT_EQ(0, in_child([] { return 0; }));
+    EXPECT_TRUE(eventually([&] { return mappings() == live; }));
+}
+
+TEST_F(registration_fork, nor_does_memory_that_was_unmapped)
+{
+    const uint64_t live = mappings();
+    char *memory        = map_pages(size);
+    ASSERT_NE(nullptr, memory);
+    {
+        registration memh(md, memory, size);
+        ASSERT_EQ(UCS_OK, uct_md_mem_advise(md, memh.memh, memory, size,
+                                            UCT_MADV_WILLNEED));
+    }
+    ASSERT_EQ(live + 1, mappings());
+    const uint64_t misses = cache_statistic("host/misses");
+    munmap(memory, size);
+    EXPECT_TRUE(eventually([&] { return mappings() == live; }));
+    EXPECT_EQ(0u, cache_statistic("host/regions"));
+    EXPECT_EQ(misses, cache_statistic("host/misses"));
+}
+
 TEST_F(registration_fork, the_cache_can_be_kept)
 {
     device.reset();
