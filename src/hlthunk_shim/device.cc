@@ -158,11 +158,21 @@ int device::ask_driver(uint64_t seq, uint32_t timeout_us) const
     uint32_t status = cs_busy;
     int ret = judge(lib_.hlthunk_wait_for_cs(fd_, seq, timeout_us, &status));
 
-    /* The status means something only beside 0. */
-    if (ret == 0) {
-        return (status == cs_completed) ? 1 : 0;
+    if (ret < 0) {
+        return (ret == -EBUSY) ? -ENODEV : ret;
     }
-    return (ret == -EBUSY) ? -ENODEV : ret;
+    /* v1.10 gives 0 here, newer libraries the status once more (hlthunk.h of
+     * either), so that only what they have written tells them apart. */
+    switch (status) {
+    case cs_completed:
+        return 1;
+    case cs_busy:
+        return 0;
+    case cs_timed_out:
+        return -ETIMEDOUT;
+    default:
+        return -EIO;
+    }
 }
 
 int device::query(uint64_t seq, uint32_t timeout_us)

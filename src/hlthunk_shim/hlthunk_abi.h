@@ -156,7 +156,8 @@ static_assert(offsetof(hl_mem_args, in.op) == 24);
 
 namespace gaudi::shim {
 
-/* Values of hlthunk_wait_for_cs's status (HL_WAIT_CS_STATUS_*). */
+/* Values of hlthunk_wait_for_cs's status (HL_WAIT_CS_STATUS_*). Which of them
+ * it gives as its result, too, differs between libraries: 0, or the status. */
 enum cs_status : uint32_t {
     cs_completed = 0,
     cs_busy      = 1,

@@ -173,4 +173,62 @@ TEST_F(shim_device, a_job_that_the_driver_lost_is_reported_as_such)
     }
 }
 
+/* Newer libraries give the status as the result, too. */
+TEST_F(shim_device, the_status_tells_how_a_job_is_whatever_the_result)
+{
+    static int result      = 0;
+    static uint32_t answer = 0;
+    library odd(emulator_path());
+    odd.hlthunk_wait_for_cs = [](int, uint64_t, uint64_t, uint32_t *status) {
+        *status = answer;
+        return result;
+    };
+    std::unique_ptr<device> second;
+    ASSERT_EQ(device::open(odd, bus_id(1), second), 0);
+    const std::pair<uint32_t, int> cases[] = {{cs_completed, 1},
+                                              {cs_busy, 0},
+                                              {cs_timed_out, -ETIMEDOUT},
+                                              {cs_aborted, -EIO},
+                                              {7 /* none of them */, -EIO}};
+    for (const auto &[status, expected] : cases) {
+        answer = status;
+        for (const int given : {0, static_cast<int>(status)}) {
+            result = given;
+            EXPECT_EQ(second->query(1, 0), expected)
+                << "status " << status << ", result " << given;
+        }
+    }
+}
+
+TEST_F(shim_device, a_job_that_is_busy_by_its_result_has_not_ended)
+{
+    library newer(emulator_path());
+    newer.hlthunk_wait_for_cs = [](int fd, uint64_t seq, uint64_t timeout_us,
+                                   uint32_t *status) {
+        const int ret = hl().hlthunk_wait_for_cs(fd, seq, timeout_us, status);
+        return (ret < 0) ? ret : static_cast<int>(*status);
+    };
+    dev.reset();
+    ASSERT_EQ(device::open(newer, bus_id(0), dev), 0);
+    constexpr size_t size = 100000;
+    device_memory memory(*dev, size);
+    host_memory from(*dev, size);
+    host_memory to(*dev, size);
+    fill_pattern(from.data(), size, 1);
+    auto down = make_queue(dma_direction::host_to_device);
+    auto up   = make_queue(dma_direction::device_to_host);
+
+    pause(true);
+    uint64_t id = 0;
+    dma_completion ended{};
+    ASSERT_EQ(down->submit(memory.va(), from.va(), size, nullptr, id), 0);
+    EXPECT_EQ(down->poll(&ended, 1), 0u);
+    EXPECT_EQ(down->wait(id, 0), -EAGAIN);
+    pause(false);
+    EXPECT_EQ(down->wait(id, patience_us), 0);
+    EXPECT_EQ(down->poll(&ended, 1), 1u);
+    EXPECT_EQ(copy(*up, to.va(), memory.va(), size), 0);
+    EXPECT_TRUE(has_pattern(to.data(), size, 1));
+}
+
 } // namespace
