@@ -12,12 +12,13 @@ namespace gaudi::shim {
 
 namespace {
 
-/* One command buffer: the packet that starts an internal engine, if there is
- * one, then the copies. */
-constexpr size_t buffer_bytes = 1024;
-constexpr size_t upper_bytes  = 64;
-constexpr size_t packets_capacity =
-    (buffer_bytes - upper_bytes) / sizeof(lin_dma);
+/* One command buffer: the copies, behind those of an internal engine a barrier,
+ * and the packet that starts it. */
+constexpr size_t buffer_bytes     = 1024;
+constexpr size_t packets_capacity = 40;
+constexpr size_t upper_offset     = 992;
+static_assert(packets_capacity * sizeof(lin_dma) + sizeof(nop) <= upper_offset);
+static_assert(upper_offset + sizeof(cp_dma) <= buffer_bytes);
 
 /* Queue of the first stream; the others follow. */
 constexpr uint32_t first_queue(dma_direction direction)
@@ -64,9 +65,9 @@ void user_cb_queue::prepare_ring()
         hl_cs_chunk &chunk   = ring_chunks_[i];
         chunk.queue_index    = queue_index_;
         chunk.cs_chunk_flags = chunk_flag_user_cb;
-        chunk.cb_handle      = va + upper_bytes;
+        chunk.cb_handle      = va;
         if (direction_ == dma_direction::device_to_device) {
-            chunk.cb_handle = va;
+            chunk.cb_handle = va + upper_offset;
             chunk.cb_size   = sizeof(cp_dma);
         }
     }
@@ -115,16 +116,19 @@ user_cb_queue::~user_cb_queue()
 hl_cs_chunk &user_cb_queue::fill_buffer(uint64_t &dst, uint64_t &src,
                                         uint64_t &length)
 {
-    const size_t slot = buffer_++ & (jobs_.size() - 1);
-    char *upper       = ring_.data() + slot * buffer_bytes;
-    auto *packets     = reinterpret_cast<lin_dma *>(upper + upper_bytes);
-    const auto bytes  = static_cast<uint32_t>(
-        sizeof(lin_dma) * build_lin_dma(packets, packets_capacity,
-                                         max_packet_bytes_, dst, src, length));
+    const size_t slot  = buffer_++ & (jobs_.size() - 1);
+    char *buffer       = ring_.data() + slot * buffer_bytes;
+    auto *packets      = reinterpret_cast<lin_dma *>(buffer);
+    const size_t count = build_lin_dma(packets, packets_capacity,
+                                       max_packet_bytes_, dst, src, length);
+    const auto bytes   = static_cast<uint32_t>(count * sizeof(lin_dma));
     hl_cs_chunk &chunk = ring_chunks_[slot];
     if (direction_ == dma_direction::device_to_device) {
-        *reinterpret_cast<cp_dma *>(upper) =
-            make_cp_dma(chunk.cb_handle + upper_bytes, bytes);
+        auto *last  = reinterpret_cast<nop *>(packets + count);
+        auto *first = reinterpret_cast<cp_dma *>(buffer + upper_offset);
+        *last       = make_barrier();
+        *first      = make_cp_dma(chunk.cb_handle - upper_offset,
+                                  bytes + uint32_t{sizeof(nop)});
     } else {
         chunk.cb_size = bytes;
     }

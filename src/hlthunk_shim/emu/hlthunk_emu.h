@@ -34,6 +34,10 @@ struct hlthunk_emu_counters {
     uint64_t mappings;     /**< live mappings, device and host memory */
     uint64_t allocations;  /**< live device memory handles */
     uint64_t host_maps;    /**< mappings of host memory ever made */
+    /** Command buffers of EDMA engines that ended without engine and message
+     *  barrier behind their last copy. Here that is as good; a card may report
+     *  their job done before the bytes are there. */
+    uint64_t unfenced_buffers;
 };
 
 /**

@@ -201,6 +201,11 @@ void queue_manager::decode(part &current, packet_stream &stream)
 
     switch (opcode) {
     case shim::packet_nop:
+        /* Its barriers wait for what is done already: the packets of a queue
+         * run one after the other. */
+        if ((header[1] & shim::packet_barriers) == shim::packet_barriers) {
+            current.unfenced = false;
+        }
         stream.next += sizeof(header);
         break;
     case shim::packet_lin_dma: {
@@ -218,7 +223,7 @@ void queue_manager::decode(part &current, packet_stream &stream)
             return;
         }
         const uint32_t known =
-            shim::packet_opcode_field | shim::packet_msg_barrier | (1u << 29);
+            shim::packet_opcode_field | shim::packet_barriers;
         if ((packet.ctl & ~known) != 0) {
             fault(current, "LIN_DMA control bits %#x are not emulated",
                   packet.ctl & ~known);
@@ -231,6 +236,7 @@ void queue_manager::decode(part &current, packet_stream &stream)
         current.src       = packet.src;
         current.dst       = packet.dst;
         current.unclaimed = packet.tsize;
+        current.unfenced  = true;
         copy_run &run     = runs_[current.queue];
         if ((run.src != packet.src) || (run.dst != packet.dst)) {
             run.bytes = 0;
@@ -320,8 +326,13 @@ bool queue_manager::prepare(part &current, uint64_t max_bytes, slice &work)
 /* --- execution ------------------------------------------------------------ */
 
 /* One command buffer less for a job. */
-void queue_manager::end_part_of(job &owner)
+void queue_manager::end_part_of(const part &ended)
 {
+    job &owner = slot_of(ended.seq);
+
+    if (ended.unfenced && (engine_of(ended.queue) == engine_kind::edma)) {
+        ++counters_.unfenced_buffers;
+    }
     if (--owner.parts > 0) {
         return;
     }
@@ -336,14 +347,14 @@ void queue_manager::end_part_of(job &owner)
 /* The first part of a queue has ended. */
 void queue_manager::end_part(uint32_t queue)
 {
-    auto &parts = queues_[queue];
-    job &owner  = slot_of(parts.front().seq);
+    auto &parts      = queues_[queue];
+    const part ended = parts.front();
 
     parts.pop_front();
     if (parts.empty()) {
         active_.erase(std::find(active_.begin(), active_.end(), queue));
     }
-    end_part_of(owner);
+    end_part_of(ended);
 }
 
 /* Run a job of one command buffer that has its queue to itself, without ever
@@ -367,7 +378,7 @@ bool queue_manager::run_unqueued(part &only)
             count_copy(only, work);
         }
     }
-    end_part_of(slot_of(only.seq));
+    end_part_of(only);
     return true;
 }
 

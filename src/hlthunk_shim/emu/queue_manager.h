@@ -101,6 +101,7 @@ private:
         uint64_t unclaimed = 0;     /* bytes that nobody copies yet */
         uint64_t claimed   = 0;     /* bytes being copied */
         bool large         = false; /* see copy_bytes */
+        bool unfenced      = false; /* no barrier behind the last copy */
     };
 
     /* Copies of a queue that followed each other without a gap. */
@@ -142,7 +143,7 @@ private:
                                              const char *format, ...);
     void count_copy(part &current, const slice &work);
     void finish(part &current, const slice &work);
-    void end_part_of(job &owner);
+    void end_part_of(const part &ended);
     void end_part(uint32_t queue);
     bool run_unqueued(part &only);
     void run_inline();

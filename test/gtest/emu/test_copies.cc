@@ -250,4 +250,46 @@ TEST_F(emu_copy, nops_are_passed_over)
     EXPECT_TRUE(has_pattern(seen, 64, 9));
 }
 
+TEST_F(emu_copy, buffers_of_edma_without_barriers_at_their_end_are_counted)
+{
+    using namespace gaudi::shim;
+    const uint64_t va   = card.allocate_mapped(1);
+    const lin_dma copy  = make_lin_dma(va + 4096, va, 64);
+    const uint32_t none = packet_nop << packet_opcode_shift;
+    /* The barriers of a copy are about what is before it. */
+    const lin_dma fencing = {copy.tsize, copy.ctl | packet_barriers, copy.src,
+                             copy.dst};
+    const struct {
+        const char *name;
+        lin_dma copy;
+        uint32_t last_ctl;
+        unsigned unfenced;
+    } cases[] = {{"both", copy, make_barrier().ctl, 0},
+                 {"engine alone", copy, none | packet_eng_barrier, 1},
+                 {"message alone", copy, none | packet_msg_barrier, 1},
+                 {"none", copy, none, 1},
+                 {"in the copy", fencing, none, 1}};
+    for (const auto &each : cases) {
+        const struct {
+            lin_dma copy;
+            nop last;
+        } lower            = {each.copy, {0, each.last_ctl}};
+        const cp_dma upper = make_cp_dma(
+            card.add_command_buffer(&lower, sizeof(lower)), sizeof(lower));
+        const uint64_t before = card.counters().unfenced_buffers;
+        EXPECT_EQ(card.wait(card.start(
+                      {card.raw_chunk(edma0, &upper, sizeof(upper))})),
+                  completed);
+        EXPECT_EQ(card.counters().unfenced_buffers - before, each.unfenced)
+            << each.name;
+    }
+    /* A long one, which is not run within its submission. */
+    EXPECT_EQ(card.copy(edma0, va + mebi, va, 100000), completed);
+    EXPECT_EQ(card.counters().unfenced_buffers, 5u);
+    /* The other engines need none. */
+    char data[64] = {};
+    EXPECT_EQ(card.write(va, data, sizeof(data)), completed);
+    EXPECT_EQ(card.counters().unfenced_buffers, 5u);
+}
+
 } // namespace

@@ -222,7 +222,7 @@ TEST_F(shim_device, a_job_that_is_busy_by_its_result_has_not_ended)
     uint64_t id = 0;
     dma_completion ended{};
     ASSERT_EQ(down->submit(memory.va(), from.va(), size, nullptr, id), 0);
-    EXPECT_EQ(down->poll(&ended, 1), 0u);
+    ASSERT_EQ(down->poll(&ended, 1), 0u);
     EXPECT_EQ(down->wait(id, 0), -EAGAIN);
     pause(false);
     EXPECT_EQ(down->wait(id, patience_us), 0);

@@ -74,8 +74,9 @@ TEST_F(shim_dma, a_copy_is_split_into_packets)
     auto on_device = make_queue(dma_direction::device_to_device, options);
     before         = packets();
     EXPECT_EQ(copy(*on_device, memory.va() + length, memory.va(), length), 0);
-    /* Forty packets per command buffer: seven of them, each with a CP_DMA. */
-    EXPECT_EQ(packets() - before, 256u + 7);
+    /* Forty packets per command buffer: seven of them, each with a CP_DMA and a
+     * barrier. */
+    EXPECT_EQ(packets() - before, 256u + 2 * 7);
 
     auto to_host = make_queue(dma_direction::device_to_host, options);
     before       = packets();
@@ -83,6 +84,21 @@ TEST_F(shim_dma, a_copy_is_split_into_packets)
     EXPECT_EQ(packets() - before, 256u);
     EXPECT_EQ(counters().jobs, 3u);
     EXPECT_TRUE(has_pattern(target.data(), length, 2));
+}
+
+TEST_F(shim_dma, every_buffer_of_an_internal_engine_ends_in_barriers)
+{
+    /* Else a card may report the copy done before its bytes are there. */
+    constexpr uint64_t length = 40 * 4096;
+    device_memory memory(*dev, 2 * length);
+    for (const uint64_t max_packet_bytes : {0, 4096, 1024}) {
+        dma_queue_options options;
+        options.max_packet_bytes = max_packet_bytes;
+        auto queue = make_queue(dma_direction::device_to_device, options);
+        EXPECT_EQ(copy(*queue, memory.va() + length, memory.va(), length), 0);
+        EXPECT_EQ(counters().unfenced_buffers, 0u) << max_packet_bytes;
+    }
+    EXPECT_EQ(counters().device_to_device_bytes, 3 * length);
 }
 
 TEST_F(shim_dma, splitting_leaves_a_short_last_packet)

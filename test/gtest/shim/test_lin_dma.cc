@@ -23,6 +23,9 @@ static_assert(offsetof(cp_dma, ctl) == 4);
 static_assert(offsetof(cp_dma, src) == 8);
 static_assert(make_lin_dma(1, 2, 3).ctl == 0x89000000);
 static_assert(make_cp_dma(1, 2).ctl == 0x05000000);
+static_assert(sizeof(nop) == 8);
+static_assert(offsetof(nop, ctl) == 4);
+static_assert(make_barrier().ctl == 0xaa000000);
 static_assert(lin_dma_max_bytes <= UINT32_MAX);
 static_assert(lin_dma_max_bytes % 4096 == 0);
 
