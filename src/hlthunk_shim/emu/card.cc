@@ -50,7 +50,8 @@ int pin(void *host, uint64_t size)
 } // namespace
 
 card::card(unsigned index)
-    : index_(index), name_("accel" + std::to_string(index))
+    : index_(index), name_("accel" + std::to_string(index)),
+      resets_(get_settings().resets[index])
 {}
 
 card &card::at(unsigned index)
@@ -139,6 +140,12 @@ int card::open()
     prepare_for_fork();
 
     card_lock lock(lock_);
+    /* The driver asks for this first, and tells who has the card afterwards. */
+    if (resets_ > 0) {
+        --resets_;
+        log("%s: in reset", name_.c_str());
+        return -EAGAIN;
+    }
     drop_stale(lock);
     if (open_ != nullptr) {
         return -EBUSY;

@@ -28,7 +28,8 @@ public:
      * Open the compute node.
      *
      * @return A new file descriptor; -EBUSY while anybody has it open, this
-     *         process too; or another -errno.
+     *         process too; -EAGAIN while it is in reset, as
+     *         HLTHUNK_EMU_FAULTS wishes; or another -errno.
      */
     int open();
 
@@ -134,6 +135,7 @@ private:
     inherited for_children_;       /* of the open context */
     inherited inherited_;          /* of the process that forked this one */
     uint64_t opens_ = 0;
+    uint32_t resets_;                /* opens that find the card in reset */
     clock::duration last_period_{0}; /* of the last open context */
     uint64_t polls_      = 0;        /* calls of wait */
     uint64_t polls_seen_ = 0; /* of these, at the last look of a thread */

@@ -82,6 +82,39 @@ bool parse_nodes(const char *text, unsigned cards, std::vector<int> &nodes)
     }
 }
 
+/* "reset=OPENS" for all cards, or "reset=OPENS@CARD" for one; several of these,
+ * separated by commas. */
+bool parse_faults(const char *text, std::array<uint32_t, max_cards> &resets)
+{
+    constexpr char reset[] = "reset=";
+    constexpr size_t name  = sizeof(reset) - 1;
+    for (const char *at = text;; ++at) {
+        char *end = nullptr;
+        if ((std::strncmp(at, reset, name) != 0) || (at[name] < '0') ||
+            (at[name] > '9')) {
+            return false;
+        }
+        const unsigned long opens = std::strtoul(at + name, &end, 10);
+        if (opens > UINT32_MAX) {
+            return false;
+        }
+        if (*end != '@') {
+            resets.fill(static_cast<uint32_t>(opens));
+        } else {
+            at                       = end + 1;
+            const unsigned long card = std::strtoul(at, &end, 10);
+            if ((*at < '0') || (*at > '9') || (card >= max_cards)) {
+                return false;
+            }
+            resets[card] = static_cast<uint32_t>(opens);
+        }
+        at = end;
+        if (*at != ',') {
+            return *at == '\0';
+        }
+    }
+}
+
 settings read_settings()
 {
     settings result;
@@ -129,6 +162,12 @@ settings read_settings()
         complain(result, "HLTHUNK_EMU_NUMA", text,
                  "a list of NUMA nodes, one for each card or one for all, -1 "
                  "for an unknown one");
+    }
+
+    text = std::getenv("HLTHUNK_EMU_FAULTS");
+    if ((text != nullptr) && !parse_faults(text, result.resets)) {
+        complain(result, "HLTHUNK_EMU_FAULTS", text,
+                 "a list of reset=OPENS or reset=OPENS@CARD");
     }
 
     text = std::getenv("HLTHUNK_EMU_SYSFS");

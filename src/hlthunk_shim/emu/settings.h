@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@ struct settings {
     /** NUMA nodes of the cards, -1 for an unknown one: as many as there are
      *  cards, one for all of them, or none for those of this machine. */
     std::vector<int> numa;
+    /** How many opens find each card in reset. */
+    std::array<uint32_t, max_cards> resets{};
     std::string sysfs;  /**< absolute path of the emulated sysfs; empty: none */
     bool log   = false; /**< explain errors on stderr */
     bool valid = true;  /**< false: bad values, no cards */

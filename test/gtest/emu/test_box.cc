@@ -141,6 +141,14 @@ TEST(emu_box, a_bad_setting_is_reported_and_leaves_no_cards)
         {"HLTHUNK_EMU_HBM", "2T"},
         {"HLTHUNK_EMU_HBM", "96X"},
         {"HLTHUNK_EMU_HBM", "18446744073709551615T"},
+        {"HLTHUNK_EMU_FAULTS", ""},
+        {"HLTHUNK_EMU_FAULTS", "reset"},
+        {"HLTHUNK_EMU_FAULTS", "reset=-1"},
+        {"HLTHUNK_EMU_FAULTS", "reset=4294967296"},
+        {"HLTHUNK_EMU_FAULTS", "reset=1@64"},
+        {"HLTHUNK_EMU_FAULTS", "reset=1@"},
+        {"HLTHUNK_EMU_FAULTS", "reset=1,"},
+        {"HLTHUNK_EMU_FAULTS", "fire=1"},
         {"HLTHUNK_EMU_ASIC", "gaudi3"},
         {"HLTHUNK_EMU_ASIC", ""},
         {"HLTHUNK_EMU_NODE", ""},
@@ -189,6 +197,37 @@ TEST(emu_box, explains_errors_when_asked_to)
         result = run_with("makes_a_mistake", {{"HLTHUNK_EMU_LOG", off}});
         EXPECT_EQ(result.exit_code, 0);
         EXPECT_EQ(result.error, "");
+    }
+}
+
+/* --- faults --------------------------------------------------------------- */
+
+GAUDI_CHILD(opens_cards_in_reset)
+{
+    const auto open = [](unsigned index) {
+        return hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE,
+                                 bus_id(index).c_str());
+    };
+    GAUDI_CHILD_REQUIRE(open(0) == -EAGAIN);
+    GAUDI_CHILD_REQUIRE(open(0) == -EAGAIN);
+    GAUDI_CHILD_REQUIRE(open(1) == -EAGAIN);
+    const int fd = open(0);
+    GAUDI_CHILD_REQUIRE(fd >= 0);
+    GAUDI_CHILD_REQUIRE(open(0) == -EBUSY);
+    GAUDI_CHILD_REQUIRE(open(1) >= 0);
+    GAUDI_CHILD_REQUIRE(open(2) >= 0);
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_close(fd) == 0);
+    GAUDI_CHILD_REQUIRE(open(0) >= 0);
+    return 0;
+}
+
+TEST(emu_box, the_first_opens_of_a_card_find_it_in_reset_if_told)
+{
+    for (const char *faults :
+         {"reset=2@0,reset=1@1", "reset=1,reset=2@0,reset=0@2"}) {
+        const child_result result =
+            run_with("opens_cards_in_reset", {{"HLTHUNK_EMU_FAULTS", faults}});
+        EXPECT_EQ(result.exit_code, 0) << faults << ": " << result.error;
     }
 }
 

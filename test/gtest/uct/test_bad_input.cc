@@ -21,6 +21,7 @@ open_in_child(std::vector<std::pair<std::string, std::string>> environment)
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 } // namespace
 
@@ -84,6 +85,118 @@ TEST(bad_input, cards_that_are_all_busy_are_said_to_be)
     uct_md_close(md);
     EXPECT_EQ(0, open_in_child({{"HLTHUNK_EMU_DEVICES", "1"}}).exit_code);
 }
+
+/* --- cards in reset ------------------------------------------------------- */
+
+/* How often the emulator logged something. */
+size_t count(const std::string &log, const std::string &text)
+{
+    size_t found = 0;
+    for (size_t at = log.find(text); at != std::string::npos;
+         at        = log.find(text, at + 1)) {
+        ++found;
+    }
+    return found;
+}
+
+constexpr char in_reset[] = "accel0: in reset";
+constexpr char refusal[]  = "gaudi0 (0000:19:00.0) cannot be opened: it is in "
+                            "reset (UCX_GAUDI_RESET_TIMEOUT)";
+
+TEST(bad_input, a_card_in_reset_is_waited_for)
+{
+    for (const char *devices : {"auto", "all", "0"}) {
+        const auto result = open_in_child({{"UCX_GAUDI_DEVICES", devices},
+                                           {"HLTHUNK_EMU_DEVICES", "1"},
+                                           {"HLTHUNK_EMU_FAULTS", "reset=3"}});
+        EXPECT_EQ(0, result.exit_code) << devices;
+        EXPECT_THAT(result.error, IsEmpty()) << devices;
+    }
+}
+
+TEST(bad_input, a_reset_that_does_not_end_is_waited_for_so_long)
+{
+    const auto result =
+        open_in_child({{"HLTHUNK_EMU_DEVICES", "1"},
+                       {"HLTHUNK_EMU_LOG", "1"},
+                       {"HLTHUNK_EMU_FAULTS", "reset=4294967295"},
+                       {"UCX_GAUDI_RESET_TIMEOUT", "0.1s"}});
+    EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code);
+    EXPECT_THAT(result.error, HasSubstr(refusal));
+    EXPECT_GE(count(result.error, in_reset), 2u);
+    EXPECT_LE(count(result.error, in_reset), 7u) << "20 ms apart";
+}
+
+TEST(bad_input, without_a_timeout_no_reset_is_waited_for)
+{
+    for (const char *none : {"0", "-1s", "nan"}) {
+        const auto result = open_in_child({{"HLTHUNK_EMU_DEVICES", "1"},
+                                           {"HLTHUNK_EMU_LOG", "1"},
+                                           {"HLTHUNK_EMU_FAULTS", "reset=1"},
+                                           {"UCX_GAUDI_RESET_TIMEOUT", none}});
+        EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code) << none;
+        EXPECT_THAT(result.error, HasSubstr(refusal)) << none;
+        EXPECT_EQ(1u, count(result.error, in_reset)) << none;
+    }
+}
+
+/* Exit code: opens that found the card in reset when the second domain was
+ * opened. */
+GAUDI_CHILD(opens_both_domains)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_ERR_NO_DEVICE);
+    ::testing::internal::CaptureStderr();
+    if (open_md(md, {}, "gaudi_ipc") == UCS_OK) {
+        uct_md_close(md);
+    }
+    return static_cast<int>(
+        count(::testing::internal::GetCapturedStderr(), in_reset));
+}
+
+TEST(bad_input, several_domains_wait_for_a_reset_once)
+{
+    child_options options;
+    options.environment = {{"HLTHUNK_EMU_DEVICES", "1"},
+                           {"HLTHUNK_EMU_LOG", "1"},
+                           {"HLTHUNK_EMU_FAULTS", "reset=4294967295"},
+                           {"UCX_GAUDI_RESET_TIMEOUT", "0.5s"},
+                           {"UCX_LOG_FILE", "stderr"}};
+    EXPECT_EQ(1, run_child("opens_both_domains", options).exit_code);
+}
+
+TEST(bad_input, another_card_is_taken_instead_of_one_in_reset)
+{
+    const auto result =
+        open_in_child({{"HLTHUNK_EMU_DEVICES", "2"},
+                       {"HLTHUNK_EMU_LOG", "1"},
+                       {"HLTHUNK_EMU_FAULTS", "reset=4294967295@0"}});
+    EXPECT_EQ(0, result.exit_code);
+    EXPECT_EQ(1u, count(result.error, in_reset)) << result.error;
+    EXPECT_THAT(result.error, Not(HasSubstr("cannot be opened")));
+}
+
+TEST(bad_input, a_card_that_is_busy_is_not_waited_for)
+{
+    load_module();
+    uct_md_h md;
+    ASSERT_EQ(UCS_OK, open_md(md));
+    /* Who had waited for the reset was not the only one. */
+    for (const char *faults : {"reset=0", "reset=2"}) {
+        const auto result =
+            open_in_child({{"HLTHUNK_EMU_DEVICES", "1"},
+                           {"HLTHUNK_EMU_LOG", "1"},
+                           {"HLTHUNK_EMU_FAULTS", faults},
+                           {"UCX_GAUDI_RESET_TIMEOUT", "1000s"}});
+        EXPECT_EQ(-UCS_ERR_BUSY, result.exit_code) << faults;
+        EXPECT_EQ(1u, count(result.error, "accel0: taken by another process"))
+            << result.error;
+    }
+    uct_md_close(md);
+}
+
+/* --- cards and settings --------------------------------------------------- */
 
 TEST(bad_input, a_named_card_that_is_busy_is_an_error)
 {

@@ -33,6 +33,13 @@ ucs_config_field_t table[] = {
      "installed.",
      offsetof(global_config, memory_type), UCS_CONFIG_TYPE_STRING},
 
+    {"RESET_TIMEOUT", "10s",
+     "How long the opening of cards waits for those that are in reset, all of\n"
+     "them together. A Gaudi2 resets itself whenever a program lets go of it,\n"
+     "which takes seconds. Cards that are in use are not waited for. At most\n"
+     "an hour; 0: it does not wait.",
+     offsetof(global_config, reset_timeout), UCS_CONFIG_TYPE_TIME},
+
     {nullptr, nullptr, nullptr, 0, {}}};
 
 ucs_config_global_list_entry_t entry = {

@@ -10,9 +10,10 @@
 namespace gaudi::base {
 
 struct global_config {
-    char *driver;      /**< auto, hlthunk, emulator, or a path */
-    char *devices;     /**< auto, all, or a list */
-    char *memory_type; /**< auto, or the UCX memory type to take */
+    char *driver;         /**< auto, hlthunk, emulator, or a path */
+    char *devices;        /**< auto, all, or a list */
+    char *memory_type;    /**< auto, or the UCX memory type to take */
+    double reset_timeout; /**< seconds */
 };
 
 /** Register the table with UCX and parse it. Called once, at load. */

@@ -111,9 +111,14 @@ ucs_status_t device_table::open_cards(announcements &news)
     adopt_open_cards(*library, box, visible, news);
     const bool enough =
         (card_count_ > 0) && (std::strcmp(config().devices, "auto") == 0);
-    size_t got  = 0;
-    size_t busy = 0;
-    for (size_t place : wanted.cards) {
+    /* A card in reset is tried again: at once when all are wanted, which come
+     * in the user's order, else when the others have been tried. */
+    const bool all             = (wanted.wanted == wanted.cards.size());
+    std::vector<size_t> places = wanted.cards;
+    size_t got                 = 0;
+    size_t busy                = 0;
+    for (size_t i = 0; i < places.size(); ++i) {
+        const size_t place = places[i];
         if ((got == wanted.wanted) || enough) {
             break;
         }
@@ -124,7 +129,16 @@ ucs_status_t device_table::open_cards(announcements &news)
             continue;
         }
         std::unique_ptr<shim::device> device;
-        int ret = shim::device::open(*library, bus_id, device);
+        int ret                = shim::device::open(*library, bus_id, device);
+        const bool first_round = !all && (i < wanted.cards.size());
+        if ((ret == -EAGAIN) && (first_round || reset_wait_.pause())) {
+            if (all) {
+                --i;
+            } else {
+                places.push_back(place);
+            }
+            continue;
+        }
         if (ret == -EBUSY) {
             ++busy;
             ucs_debug("%s (%s) is in use by another process",
@@ -133,7 +147,10 @@ ucs_status_t device_table::open_cards(announcements &news)
         }
         if (ret != 0) {
             ucs_warn("%s (%s) cannot be opened: %s", next.name().c_str(),
-                     bus_id.c_str(), std::strerror(-ret));
+                     bus_id.c_str(),
+                     (ret == -EAGAIN)
+                         ? "it is in reset (UCX_GAUDI_RESET_TIMEOUT)"
+                         : std::strerror(-ret));
             continue;
         }
         node_identity node;

@@ -16,7 +16,8 @@
  *
  * Threads: any. Locks:
  *   cards_lock_   opening, closing; held across driver calls, which may enter
- *                 UCM. Nothing that UCM calls takes it
+ *                 UCM, and while cards in reset are waited for. Nothing that
+ *                 UCM calls takes it
  *   device_pool's held across driver calls; nothing that UCM calls takes it
  *   application_registry's  what the hooks of the driver saw; held across
  *                 small allocations alone, under cards_lock_ or none
@@ -28,8 +29,10 @@
 
 #include "hlthunk_shim/fork_handlers.h"
 #include "uct/gaudi/base/application_memory.h"
+#include "uct/gaudi/base/config.h"
 #include "uct/gaudi/base/memory.h"
 #include "uct/gaudi/base/registration_cache.h"
+#include "uct/gaudi/base/reset_wait.h"
 #include "uct/gaudi/base/rw_spinlock.h"
 
 #include <array>
@@ -77,7 +80,8 @@ public:
     [[nodiscard]] bool any_card();
 
     /**
-     * Open the cards that this process may see, or count one more user.
+     * Open the cards that this process may see, or count one more user. Waits
+     * for cards in reset, if it takes these (UCX_GAUDI_RESET_TIMEOUT).
      *
      * @return UCS_ERR_NO_DEVICE without a driver or card, UCS_ERR_BUSY when
      *         all cards that were wished for are in use.
@@ -339,6 +343,7 @@ private:
 
     std::mutex cards_lock_;
     unsigned users_ = 0;
+    reset_wait reset_wait_{config().reset_timeout};
     std::array<std::unique_ptr<card>, max_cards> cards_;
     std::array<card_state, max_cards> states_; /* node: constant when counted */
     std::atomic<size_t> card_count_{0};
