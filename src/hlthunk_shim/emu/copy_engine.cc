@@ -5,7 +5,9 @@
 #include <cstring>
 
 #if defined(__SSE2__) && !defined(HLTHUNK_EMU_NO_COPY)
-#define HLTHUNK_EMU_INTERLEAVE
+#define HLTHUNK_EMU_WAYS
+#include "hlthunk_shim/emu/fastest_way.h"
+
 #include <emmintrin.h>
 #endif
 
@@ -13,12 +15,27 @@ namespace gaudi::emu {
 
 namespace {
 
-#ifdef HLTHUNK_EMU_INTERLEAVE
+#ifdef HLTHUNK_EMU_WAYS
 constexpr size_t line  = 64;
 constexpr size_t page  = 4096;
-constexpr size_t pages = 4; /* copied side by side */
 constexpr size_t ahead = 2 * line;
+/* What memmove gets at a time. It changes its ways where a copy is longer than
+ * a core's second cache, and again where it is longer than the last one; on
+ * cores of AMD the first of these is the fastest, at any length of the whole.
+ */
+constexpr size_t piece = 256 << 10;
 
+template <bool past_caches>
+void store(__m128i *to, __m128i value)
+{
+    if constexpr (past_caches) {
+        _mm_stream_si128(to, value);
+    } else {
+        _mm_store_si128(to, value);
+    }
+}
+
+template <bool past_caches>
 void copy_line(char *dst, const char *src)
 {
     const auto *from = reinterpret_cast<const __m128i *>(src);
@@ -27,17 +44,15 @@ void copy_line(char *dst, const char *src)
     const __m128i b  = _mm_loadu_si128(from + 1);
     const __m128i c  = _mm_loadu_si128(from + 2);
     const __m128i d  = _mm_loadu_si128(from + 3);
-    _mm_storeu_si128(to, a);
-    _mm_storeu_si128(to + 1, b);
-    _mm_storeu_si128(to + 2, c);
-    _mm_storeu_si128(to + 3, d);
+    store<past_caches>(to, a);
+    store<past_caches>(to + 1, b);
+    store<past_caches>(to + 2, c);
+    store<past_caches>(to + 3, d);
 }
 
-/* A line of each of several pages in turn: a core that waits for memory waits
- * for several pages at once then, since it prefetches within each. Stores past
- * the caches, and the C library's memmove, take a third longer from 16 MiB on;
- * for what the caches hold memmove is as fast. */
-void interleave(char *dst, const char *src, size_t size)
+/* A line of each of several pages in turn. */
+template <size_t pages, bool past_caches>
+void copy_lines(char *dst, const char *src, size_t size)
 {
     const size_t head =
         std::min(size, -reinterpret_cast<uintptr_t>(dst) % line);
@@ -50,13 +65,39 @@ void interleave(char *dst, const char *src, size_t size)
         for (size_t offset = 0; offset < page; offset += line) {
             for (size_t i = 0; i < pages; ++i) {
                 _mm_prefetch(src + i * page + offset + ahead, _MM_HINT_T0);
-                copy_line(dst + i * page + offset, src + i * page + offset);
+                copy_line<past_caches>(dst + i * page + offset,
+                                       src + i * page + offset);
             }
         }
         dst += pages * page;
         src += pages * page;
     }
     std::memcpy(dst, src, size);
+    if (past_caches) {
+        _mm_sfence();
+    }
+}
+
+void copy_pieces(char *dst, const char *src, size_t size)
+{
+    for (size_t done = 0; done < size; done += piece) {
+        std::memmove(dst + done, src + done, std::min(piece, size - done));
+    }
+}
+
+/* Ways to copy what the caches do not hold. Cores differ by a factor of two in
+ * which is the fastest: on some it is memmove; on some that wait for memory, to
+ * wait for several pages at once, since they prefetch within each; on some, not
+ * to read what is overwritten anyway. */
+constexpr void (*ways[])(char *, const char *, size_t) = {
+    copy_pieces, copy_lines<4, false>, copy_lines<1, true>};
+
+void copy_large(char *dst, const char *src, size_t size)
+{
+    static constinit fastest_way<std::size(ways)> chosen;
+    const auto turn = chosen.begin(size);
+    ways[turn.way](dst, src, size);
+    chosen.end(turn, size);
 }
 #endif
 
@@ -67,9 +108,9 @@ void copy_bytes([[maybe_unused]] char *dst, [[maybe_unused]] const char *src,
 {
     /* The library of the "nothing moves" test has no copy routine: every test
      * of data has to fail on it. */
-#ifdef HLTHUNK_EMU_INTERLEAVE
+#ifdef HLTHUNK_EMU_WAYS
     if (large) {
-        interleave(dst, src, size);
+        copy_large(dst, src, size);
         return;
     }
 #endif
