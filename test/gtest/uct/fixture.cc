@@ -289,8 +289,8 @@ void transport::read_back(void *local, uint64_t remote, size_t size)
 
 namespace {
 
-/* The compute node of the card that the module opened. */
-int find_compute_fd()
+/* The compute node of a card that the module opened; -1: it has none. */
+int look_for_compute_fd()
 {
     hlthunk_emu_counters counters;
     for (int fd = 0; fd < 1024; ++fd) {
@@ -298,8 +298,17 @@ int find_compute_fd()
             return fd;
         }
     }
-    std::fprintf(stderr, "no card is open\n");
-    std::abort();
+    return -1;
+}
+
+int find_compute_fd()
+{
+    const int fd = look_for_compute_fd();
+    if (fd < 0) {
+        std::fprintf(stderr, "no card is open\n");
+        std::abort();
+    }
+    return fd;
 }
 
 } // namespace
@@ -314,6 +323,11 @@ hlthunk_emu_counters engine_hooks::counters()
 void engine_hooks::pause(bool paused)
 {
     emulator::instance().hlthunk_emu_pause(find_compute_fd(), paused);
+}
+
+bool engine_hooks::any_card()
+{
+    return look_for_compute_fd() >= 0;
 }
 
 void uct::SetUp()

@@ -140,6 +140,8 @@ public:
     /** Totals since the card was opened. */
     static hlthunk_emu_counters counters();
     static void pause(bool paused);
+    /** Whether this process has a card open. */
+    static bool any_card();
 };
 
 /** Tests of an opened memory domain and transport. */

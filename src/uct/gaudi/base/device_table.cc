@@ -175,6 +175,16 @@ ucs_status_t device_table::open_cards(announcements &news)
     return UCS_OK;
 }
 
+bool device_table::join()
+{
+    std::lock_guard<std::mutex> guard(cards_lock_);
+    if (users_ == 0) {
+        return false;
+    }
+    ++users_;
+    return true;
+}
+
 void device_table::close()
 {
     std::lock_guard<std::mutex> guard(cards_lock_);

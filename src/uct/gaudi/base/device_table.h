@@ -88,7 +88,11 @@ public:
      */
     [[nodiscard]] ucs_status_t open();
 
-    /** Undo one open. */
+    /** Count one more user of the cards, see card_hold.h.
+     *  @return false when none is open; then there is nothing to undo. */
+    [[nodiscard]] bool join();
+
+    /** Undo one open, or one join. */
     void close();
 
     /** The open cards, lost ones among them; valid between open and close. */

@@ -480,7 +480,7 @@ ucs_status_t make_state(const iface_config &config,
         return UCS_ERR_INVALID_PARAM;
     }
     auto state         = std::make_unique<iface_state>();
-    state->home        = first_card();
+    state->home        = state->cards.join() ? first_card() : nullptr;
     state->max_message = config.seg_size;
     state->max_bcopy   = config.transfers.staging_chunk;
     state->max_poll    = std::max(config.max_poll, 1u);

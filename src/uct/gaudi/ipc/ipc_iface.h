@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "uct/gaudi/base/card_hold.h"
 #include "uct/gaudi/base/transfer.h"
 #include "uct/gaudi/base/ucx.h"
 #include "uct/gaudi/ipc/connection.h"
@@ -32,6 +33,8 @@ struct iface_state {
     ~iface_state();
 
     unsigned generation = base::process_generation(); /* that opened it */
+    base::card_hold cards; /* goes after the engine, which uses them: the
+                              memory domain may have none */
     std::unique_ptr<mailbox> inbox;
     std::unique_ptr<base::transfer_engine> engine;
     size_t max_message   = 0;       /* bytes of a bcopy active message */

@@ -1,5 +1,6 @@
 #include "uct/gaudi/ipc/ipc_md.h"
 
+#include "uct/gaudi/base/card_hold.h"
 #include "uct/gaudi/base/config.h"
 #include "uct/gaudi/base/device_table.h"
 #include "uct/gaudi/base/memory_type.h"
@@ -51,14 +52,10 @@ ucs_config_field_t md_config_table[] = {
 struct memory_domain {
     uct_md_t super;
     unsigned generation;
-    bool has_cards; /* it is a user of the device table */
+    base::card_hold cards; /* if there were any, or since device memory, of
+                              another context then, was registered */
     std::atomic<uint64_t> registrations;
 };
-
-base::device_table &table()
-{
-    return base::device_table::instance();
-}
 
 memory_domain &to_domain(uct_md_h md)
 {
@@ -99,8 +96,7 @@ void md_close(uct_md_h md) noexcept
         if (domain.registrations > 0) {
             ucs_warn("gaudi_ipc: %lu registrations were not released",
                      domain.registrations.load());
-        } else if (domain.has_cards) {
-            table().close();
+            domain.cards.abandon();
         }
     }
     delete &domain;
@@ -136,6 +132,9 @@ ucs_status_t mem_reg(uct_md_h md, void *address, size_t length, unsigned flags,
         return refuse_inherited(quiet);
     }
     return base::guarded([&] {
+        if (base::device_table::is_device_address(address)) {
+            (void)to_domain(md).cards.join();
+        }
         exported_memory *memory;
         ucs_status_t status =
             exported_memory::create(address, length, quiet, memory);
@@ -226,7 +225,7 @@ ucs_status_t query_md_resources(uct_component_t *component,
 {
     bool any            = false;
     ucs_status_t status = base::guarded([&] {
-        any = table().any_card();
+        any = base::device_table::instance().any_card();
         return UCS_OK;
     });
     if ((status != UCS_OK) || !any) {
@@ -245,13 +244,12 @@ ucs_status_t md_open(uct_component_t *component, const char *,
         auto domain             = std::make_unique<memory_domain>();
         domain->super.ops       = &md_ops;
         domain->super.component = component;
-        ucs_status_t status     = table().open();
+        ucs_status_t status     = domain->cards.open();
         if ((status != UCS_OK) && (status != UCS_ERR_BUSY) &&
             (status != UCS_ERR_NO_DEVICE)) {
             return status;
         }
-        domain->has_cards = (status == UCS_OK);
-        if (!domain->has_cards) {
+        if (status != UCS_OK) {
             ucs_debug("gaudi_ipc: this process has no card of its own");
         }
         domain->generation = base::process_generation();

@@ -207,6 +207,7 @@ void remote_buffers::open(const limits &wished)
 
 void remote_buffers::close()
 {
+    base::card_hold cards; /* ends when all is unmapped, and no lock held */
     std::lock_guard<std::mutex> sweeping(sweeping_);
     leftovers rest;
     std::lock_guard<std::mutex> guard(lock_);
@@ -216,11 +217,11 @@ void remote_buffers::close()
     while (!by_use_.empty()) {
         remote_buffer &buffer = *by_use_.begin()->second;
         if (!detach(buffer, rest)) {
-            /* The card closes; what the driver has goes with it. */
             ucs_warn("gaudi_ipc: memory of process %u is still used when the "
                      "last memory domain closes",
                      buffer.of_->process().id().pid);
             unlist(buffer);
+            cards_.abandon(); /* who uses it unmaps it from them */
         }
     }
     for (auto &[which, buffer] : buffers_) {
@@ -232,6 +233,7 @@ void remote_buffers::close()
     }
     exporters_.clear();
     empty_ = true;
+    cards.take(cards_);
 }
 
 ucs_status_t
@@ -324,7 +326,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
             hits_ += mapped ? 1 : 0;
         }
     }
-    base::card *user = any_card();
+    base::card *user = cards_.join() ? any_card() : nullptr;
     if (user == nullptr) {
         ucs_debug("gaudi_ipc: this process has no card to reach device memory "
                   "of process %u",

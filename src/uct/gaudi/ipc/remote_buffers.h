@@ -19,6 +19,7 @@
 
 #include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/card.h"
+#include "uct/gaudi/base/card_hold.h"
 #include "uct/gaudi/ipc/key.h"
 #include "uct/gaudi/ipc/remote_process.h"
 #include "uct/gaudi/ipc/shared_page.h"
@@ -230,6 +231,9 @@ private:
     bool detach(remote_buffer &buffer, leftovers &rest);
     void unlist(remote_buffer &buffer);
     void make_room(leftovers &rest);
+
+    /* Since the first buffer was looked for, until all are unmapped. */
+    base::card_hold cards_;
 
     /* Held by sweep() until the driver has unmapped what goes, and by the last
      * close(), after which cards may be closed. Taken before lock_. */
