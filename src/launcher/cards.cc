@@ -5,7 +5,6 @@
 #include "uct/gaudi/base/visible_cards.h"
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include <fcntl.h>
@@ -15,46 +14,10 @@ namespace launcher {
 
 namespace {
 
-constexpr char hook_of_emulator[] = "hlthunk_emu_get_counters";
-constexpr char default_box[]      = "0";
-
-std::string box_name()
-{
-    const char *name = std::getenv("HLTHUNK_EMU_NODE");
-    return (name != nullptr) ? name : default_box;
-}
-
-/* Whether somebody has the compute node open; none: the library is too old. */
-std::optional<bool> is_taken(const gaudi::shim::library &driver, int fd)
-{
-    hlthunk_open_stats_info stats{};
-    if ((driver.hlthunk_get_open_stats == nullptr) ||
-        (driver.hlthunk_get_open_stats(fd, &stats) != 0)) {
-        return std::nullopt;
-    }
-    return (stats.is_compute_ctx_active != 0) ||
-           (stats.compute_ctx_in_release != 0);
-}
-
-std::vector<holder> holders_of(const holders &all, bool emulated, int node)
-{
-    const std::vector<std::string> paths =
-        emulated
-            ? std::vector<std::string>{emulated_node_path(box_name(), node)}
-            : node_paths("/dev", node);
-    for (const std::string &path : paths) {
-        const auto found = all.find(path);
-        if (found != all.end()) {
-            return found->second;
-        }
-    }
-    return {};
-}
-
 /* Whether the compute node is there and does not let this user in. */
 bool is_closed(const std::string &dev, int node)
 {
-    for (const std::string &path : node_paths(dev, node)) {
+    for (const std::string &path : gaudi::shim::node_paths(dev, node)) {
         if ((faccessat(AT_FDCWD, path.c_str(), R_OK | W_OK, AT_EACCESS) != 0) &&
             (errno != ENOENT)) {
             return true;
@@ -125,9 +88,9 @@ const char *to_string(card_state state)
 }
 
 card_state find_state(std::optional<bool> taken,
-                      const std::vector<holder> &seen, uid_t user)
+                      const std::vector<gaudi::shim::holder> &seen, uid_t user)
 {
-    for (const holder &one : seen) {
+    for (const gaudi::shim::holder &one : seen) {
         if (one.user == user) {
             return card_state::ours;
         }
@@ -143,8 +106,8 @@ card_state find_state(std::optional<bool> taken,
 
 card_list list_cards(const gaudi::shim::library &driver, const machine &where)
 {
-    const holders all   = find_holders(where.proc);
-    const bool emulated = (driver.find(hook_of_emulator) != nullptr);
+    const auto all      = gaudi::shim::find_holders(where.proc);
+    const bool emulated = !gaudi::shim::box_name(driver).empty();
     const gaudi::shim::system_places places = {where.sys, where.dev};
     std::vector<gaudi::shim::card_info> box;
     card_list list;
@@ -166,9 +129,9 @@ card_list list_cards(const gaudi::shim::library &driver, const machine &where)
                 (driver.hlthunk_get_dram_usage(fd, &usage) == 0)) {
                 found.free_memory = usage.dram_free_mem;
             }
-            found.held_by = holders_of(all, emulated, node);
-            found.state =
-                find_state(is_taken(driver, fd), found.held_by, geteuid());
+            found.held_by = gaudi::shim::holders_of(all, driver, node);
+            found.state   = find_state(gaudi::shim::is_taken(driver, fd),
+                                       found.held_by, geteuid());
             found.usable &= emulated || !is_closed(where.dev, node);
             list.cards.push_back(std::move(found));
             box.push_back(std::move(self));

@@ -3,8 +3,8 @@
  */
 #pragma once
 
+#include "hlthunk_shim/holders.h"
 #include "hlthunk_shim/library.h"
-#include "launcher/holders.h"
 #include "launcher/machine.h"
 #include "launcher/problem.h"
 
@@ -31,7 +31,7 @@ const char *to_string(card_state state);
  * @param user   Whose processes are "ours".
  */
 card_state find_state(std::optional<bool> taken,
-                      const std::vector<holder> &seen, uid_t user);
+                      const std::vector<gaudi::shim::holder> &seen, uid_t user);
 
 struct card {
     /** As in UCX_GAUDI_DEVICES: the card is called gaudi<index>; none: a
@@ -45,7 +45,7 @@ struct card {
     card_state state = card_state::unknown;
     bool emulated    = false;
     bool usable      = true; /**< by the transports, when it is free */
-    std::vector<holder> held_by;
+    std::vector<gaudi::shim::holder> held_by;
 };
 
 struct card_list {

@@ -184,12 +184,9 @@ void explain_taken(const std::vector<card> &cards, findings &all)
         }
         ++count;
         who += who.empty() ? "" : "; ";
-        who += std::to_string(*one.index) + " by " +
-               (one.held_by.empty() ? "a process of another user"
-                                    : describe(one.held_by));
+        who += std::to_string(*one.index) + " by " + describe(one.held_by);
     }
-    all.fail("all " + std::to_string(count) +
-                 " cards are taken: " + to_printable(who),
+    all.fail("all " + std::to_string(count) + " cards are taken: " + who,
              cards.front().emulated
                  ? "wait for these programs, or set HLTHUNK_EMU_NODE for "
                    "another box of software cards"

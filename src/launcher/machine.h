@@ -3,9 +3,13 @@
  */
 #pragma once
 
+#include "hlthunk_shim/text.h"
+
 #include <string>
 
 namespace launcher {
+
+using gaudi::shim::to_printable;
 
 struct machine {
     std::string dev  = "/dev";
@@ -15,8 +19,5 @@ struct machine {
 
 /** The first word of a file; empty when it cannot be read. */
 std::string read_word(const std::string &file);
-
-/** The same text with '?' for what would disturb a line. */
-std::string to_printable(std::string text);
 
 } // namespace launcher

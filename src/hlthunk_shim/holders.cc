@@ -1,4 +1,7 @@
-#include "launcher/holders.h"
+#include "hlthunk_shim/holders.h"
+
+#include "hlthunk_shim/card_info.h"
+#include "hlthunk_shim/text.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace launcher {
+namespace gaudi::shim {
 
 namespace {
 
@@ -91,14 +94,46 @@ std::string emulated_node_path(const std::string &box, int node)
     return emulated + box + "/accel" + std::to_string(node) + " (deleted)";
 }
 
+std::vector<holder> holders_of(const holders &all, const library &lib, int node)
+{
+    /* Of the two parts of the name, one is in that of the node. */
+    const std::string box = box_name(lib);
+    const std::vector<std::string> paths =
+        box.empty() ? node_paths("/dev", node)
+                    : std::vector{emulated_node_path(
+                          box.substr(0, box.rfind('@')), node)};
+    for (const std::string &path : paths) {
+        const auto found = all.find(path);
+        if (found != all.end()) {
+            return found->second;
+        }
+    }
+    return {};
+}
+
+std::optional<bool> is_taken(const library &lib, int fd)
+{
+    hlthunk_open_stats_info stats{};
+    if ((lib.hlthunk_get_open_stats == nullptr) ||
+        (lib.hlthunk_get_open_stats(fd, &stats) != 0)) {
+        return std::nullopt;
+    }
+    return (stats.is_compute_ctx_active != 0) ||
+           (stats.compute_ctx_in_release != 0);
+}
+
 std::string describe(const std::vector<holder> &all)
 {
+    if (all.empty()) {
+        return "a process of another user or container";
+    }
     std::string text;
     for (const holder &one : all) {
         text += text.empty() ? "pid " : ", pid ";
-        text += std::to_string(one.pid) + " (" + one.program + ")";
+        text +=
+            std::to_string(one.pid) + " (" + to_printable(one.program) + ")";
     }
     return text;
 }
 
-} // namespace launcher
+} // namespace gaudi::shim
