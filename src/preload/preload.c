@@ -4,8 +4,9 @@
  * It needs nothing but the C library, so a process that does not use UCX has
  * one small library more and nothing else. A process that has UCX gets the
  * module before main; one that loads UCX later (Open MPI does) gets it at the
- * first call of one of the wrapped functions, which come before UCX reads its
- * configuration and lists its components.
+ * first call of one of the wrapped functions that come before UCX reads its
+ * configuration and lists its components. Two more are wrapped for what is to
+ * be said when they fail because there is no card.
  */
 #define _GNU_SOURCE
 #include "preload/tls_alias.h"
@@ -21,12 +22,16 @@
 
 static const char module_name[] = "libuct_gaudi.so.0";
 
+/* The module, when it is loaded. */
+static void *module;
+
 /* Open the module that lies beside this file, if UCX is in the process. */
 static void load_module(void)
 {
     static int tried;
     char path[PATH_MAX];
     const char *slash;
+    void *handle;
     Dl_info self;
     void *ucs;
 
@@ -49,9 +54,28 @@ static void load_module(void)
     snprintf(path, sizeof(path), "%.*s%s",
              (slash == NULL) ? 0 : (int)(slash + 1 - self.dli_fname),
              self.dli_fname, module_name);
-    if (dlopen(path, RTLD_NOW | RTLD_LOCAL) == NULL) {
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL) {
         fprintf(stderr, "ucx-gaudi: the module cannot be loaded: %s\n",
                 dlerror());
+    }
+    __atomic_store_n(&module, handle, __ATOMIC_RELEASE);
+}
+
+/* Let the module say why there is no card; NULL, or parameters of an
+ * allocation, which was perhaps not for it. */
+static void explain_refusal(const void *params)
+{
+    typedef void (*function_t)(const void *);
+
+    void *handle       = __atomic_load_n(&module, __ATOMIC_ACQUIRE);
+    function_t explain = NULL;
+
+    if (handle != NULL) {
+        explain = (function_t)dlsym(handle, "uct_gaudi_explain_refusal");
+    }
+    if (explain != NULL) {
+        explain(params);
     }
 }
 
@@ -126,4 +150,43 @@ PUBLIC int uct_query_components(void **components_p, unsigned *num_components_p)
     load_module();
     return ((function_t)next_function("libuct.so.0", "uct_query_components"))(
         components_p, num_components_p);
+}
+
+PUBLIC int uct_mem_alloc(size_t length, const int *methods,
+                         unsigned num_methods, const void *params, void *memory)
+{
+    typedef int (*function_t)(size_t, const int *, unsigned, const void *,
+                              void *);
+
+    int status = ((function_t)next_function("libuct.so.0", "uct_mem_alloc"))(
+        length, methods, num_methods, params, memory);
+
+    if (status != 0) {
+        explain_refusal(params);
+    }
+    return status;
+}
+
+/* UCP opens every memory domain that there is, and so asks for nothing. */
+static int is_ucp(const void *code)
+{
+    Dl_info info;
+
+    return (dladdr(code, &info) != 0) &&
+           (strstr(info.dli_fname, "/libucp.so") != NULL);
+}
+
+PUBLIC int uct_md_open(void *component, const char *name, const void *config,
+                       void **md_p)
+{
+    typedef int (*function_t)(void *, const char *, const void *, void **);
+
+    int status = ((function_t)next_function("libuct.so.0", "uct_md_open"))(
+        component, name, config, md_p);
+
+    if ((status != 0) && (name != NULL) && !strcmp(name, "gaudi_copy") &&
+        !is_ucp(__builtin_return_address(0))) {
+        explain_refusal(NULL);
+    }
+    return status;
 }

@@ -19,7 +19,8 @@ LIBRARIES = [
     ("lib/hlthunk-emu/libhl-thunk.so", "libhl-thunk.so",
      "src/hlthunk_shim/emu/exports.map", False),
     ("lib/libucx_gaudi_preload.so", "libucx_gaudi_preload.so",
-     {"ucp_config_read", "ucp_init_version", "uct_query_components"}, False),
+     {"ucp_config_read", "ucp_init_version", "uct_query_components",
+      "uct_mem_alloc", "uct_md_open"}, False),
 ]
 UCX = re.compile(r"^libuc[mpst]\.so")
 

@@ -5,6 +5,7 @@
  * unmap a module that does and keep its registrations.
  */
 #include "uct/gaudi/base/config.h"
+#include "uct/gaudi/base/device_table.h"
 #include "uct/gaudi/base/driver_hooks.h"
 #include "uct/gaudi/base/memory_events.h"
 #include "uct/gaudi/base/memory_type.h"
@@ -55,4 +56,25 @@ extern "C" [[gnu::visibility("default")]] ucs_status_t ucs_module_global_init()
         return UCS_OK;
     });
     return UCS_OK;
+}
+
+/* Called by the preload stub when UCX has refused what may have been meant for
+ * a card: an allocation, which without a card no memory domain of this module
+ * is asked for; or, with NULL, gaudi_copy's memory domain. */
+extern "C" [[gnu::visibility("default")]] void
+uct_gaudi_explain_refusal(const uct_mem_alloc_params_t *params)
+{
+    using namespace gaudi;
+
+    const ucs_memory_type_t type = base::memory_type();
+    if ((type == UCS_MEMORY_TYPE_UNKNOWN) ||
+        ((params != nullptr) &&
+         (!(params->field_mask & UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE) ||
+          (params->mem_type != type)))) {
+        return;
+    }
+    (void)base::guarded([] {
+        base::device_table::instance().explain_missing_card();
+        return UCS_OK;
+    });
 }

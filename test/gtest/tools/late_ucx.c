@@ -5,6 +5,7 @@
  *        late_ucx plugin FILE        a component that is linked with libucp
  *        late_ucx uct                libuct, RTLD_GLOBAL, through dlsym
  *        late_ucx hold COMMAND...    run COMMAND while a UCP context is open
+ *        late_ucx map                ask UCP for Gaudi memory, twice
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -97,6 +98,39 @@ static int hold(char **command)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
+static int map_gaudi_memory(void)
+{
+    ucp_mem_map_params_t params = {.field_mask =
+                                       UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                                       UCP_MEM_MAP_PARAM_FIELD_FLAGS |
+                                       UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+                                   .length = 4096,
+                                   .flags  = UCP_MEM_MAP_ALLOCATE};
+    void *ucp                   = open_library("libucp.so.0", RTLD_LOCAL);
+    void *ucs                   = open_library("libucs.so.0", RTLD_LOCAL);
+    ucp_context_h context       = open_context(ucp);
+    const char **names = (const char **)dlsym(ucs, "ucs_memory_type_names");
+    int type           = 0;
+    ucs_status_t status;
+    ucp_mem_h memh;
+    int i;
+
+    while ((type < UCS_MEMORY_TYPE_LAST) &&
+           (strcmp(names[type], "gaudi") != 0)) {
+        ++type;
+    }
+    params.memory_type = type;
+    for (i = 0; i < 2; ++i) {
+        status = FIND(ucp, ucp_mem_map)(context, &params, &memh);
+        if (status == UCS_OK) {
+            FIND(ucp, ucp_mem_unmap)(context, memh);
+        }
+        printf("map: %d\n", status);
+    }
+    FIND(ucp, ucp_cleanup)(context);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *how = (argc > 1) ? argv[1] : "";
@@ -111,7 +145,9 @@ int main(int argc, char **argv)
         return show_plugin(argv[2]);
     } else if (!strcmp(how, "hold") && (argc > 2)) {
         return hold(argv + 2);
+    } else if (!strcmp(how, "map")) {
+        return map_gaudi_memory();
     }
-    fprintf(stderr, "usage: late_ucx global|local|uct|plugin|hold ...\n");
+    fprintf(stderr, "usage: late_ucx global|local|uct|plugin|hold|map ...\n");
     return 2;
 }

@@ -3,6 +3,8 @@
 
 #include "common/child.h"
 
+#include <unistd.h>
+
 namespace gaudi::test {
 
 namespace {
@@ -206,7 +208,9 @@ TEST(bad_input, a_named_card_that_is_busy_is_an_error)
     const auto result = open_in_child({{"UCX_GAUDI_DEVICES", "1,0"}});
     EXPECT_EQ(-UCS_ERR_BUSY, result.exit_code);
     EXPECT_THAT(result.error,
-                HasSubstr("UCX_GAUDI_DEVICES=1,0: 1 of 2 cards are free"));
+                HasSubstr("UCX_GAUDI_DEVICES=1,0: 1 of 2 cards are free; "
+                          "taken: gaudi0 by pid " +
+                          std::to_string(getpid())));
     uct_md_close(md);
 }
 

@@ -83,6 +83,7 @@ ucs_status_t device_table::open()
 
 ucs_status_t device_table::open_cards(announcements &news)
 {
+    missing_                     = {};
     const shim::library *library = driver();
     if (library == nullptr) {
         return UCS_ERR_NO_DEVICE;
@@ -93,17 +94,16 @@ ucs_status_t device_table::open_cards(announcements &news)
         ucs_debug("gaudi: the driver shows no card");
         return UCS_ERR_NO_DEVICE;
     }
+    const std::string setting =
+        "UCX_GAUDI_DEVICES=" + std::string(config().devices) + ": ";
     const visible_cards visible =
         find_visible_cards(visibility_variables::read(), box);
     if (!visible.error.empty()) {
-        ucs_error("%s", visible.error.c_str());
-        return UCS_ERR_INVALID_PARAM;
+        return refuse_setting(visible.error);
     }
     const device_selection wanted = select_devices(config().devices, visible);
     if (!wanted.error.empty()) {
-        ucs_error("UCX_GAUDI_DEVICES=%s: %s", config().devices,
-                  wanted.error.c_str());
-        return UCS_ERR_INVALID_PARAM;
+        return refuse_setting(setting + wanted.error);
     }
 
     /* What the application has open comes first: it is there on purpose. */
@@ -116,7 +116,6 @@ ucs_status_t device_table::open_cards(announcements &news)
     const bool all             = (wanted.wanted == wanted.cards.size());
     std::vector<size_t> places = wanted.cards;
     size_t got                 = 0;
-    size_t busy                = 0;
     for (size_t i = 0; i < places.size(); ++i) {
         const size_t place = places[i];
         if ((got == wanted.wanted) || enough) {
@@ -140,17 +139,19 @@ ucs_status_t device_table::open_cards(announcements &news)
             continue;
         }
         if (ret == -EBUSY) {
-            ++busy;
+            missing_.taken.push_back(next);
             ucs_debug("%s (%s) is in use by another process",
                       next.name().c_str(), bus_id.c_str());
             continue;
         }
         if (ret != 0) {
-            ucs_warn("%s (%s) cannot be opened: %s", next.name().c_str(),
-                     bus_id.c_str(),
-                     (ret == -EAGAIN)
-                         ? "it is in reset (UCX_GAUDI_RESET_TIMEOUT)"
-                         : std::strerror(-ret));
+            const std::string text =
+                next.name() + " (" + bus_id + ") cannot be opened: " +
+                ((ret == -EAGAIN) ? "it is in reset (UCX_GAUDI_RESET_TIMEOUT)"
+                                  : std::strerror(-ret));
+            if (is_news(text)) {
+                ucs_warn("%s", text.c_str());
+            }
             continue;
         }
         node_identity node;
@@ -162,14 +163,24 @@ ucs_status_t device_table::open_cards(announcements &news)
     }
 
     if (wanted.named && (got < wanted.wanted)) {
-        ucs_error("UCX_GAUDI_DEVICES=%s: %zu of %zu cards are free",
-                  config().devices, got, wanted.wanted);
+        const std::string text = setting + std::to_string(got) + " of " +
+                                 std::to_string(wanted.wanted) +
+                                 " cards are free";
+        missing_.told = true;
+        if (is_news(text)) {
+            ucs_error("%s%s%s", text.c_str(),
+                      missing_.taken.empty() ? "" : "; taken: ",
+                      describe_taken(*library, missing_.taken).c_str());
+        }
         return UCS_ERR_BUSY;
     }
     if (card_count_ == 0) {
+        const size_t busy = missing_.taken.size();
         ucs_diag("gaudi: none of %zu cards can be used, %zu are in use by "
                  "other processes",
                  wanted.cards.size(), busy);
+        missing_.told = (busy == 0) && !wanted.cards.empty();
+        missing_.why  = why_none(wanted.cards.size(), busy, box.size());
         return (busy > 0) ? UCS_ERR_BUSY : UCS_ERR_NO_DEVICE;
     }
     return UCS_OK;

@@ -31,12 +31,14 @@
 #include "uct/gaudi/base/application_memory.h"
 #include "uct/gaudi/base/config.h"
 #include "uct/gaudi/base/memory.h"
+#include "uct/gaudi/base/missing_card.h"
 #include "uct/gaudi/base/registration_cache.h"
 #include "uct/gaudi/base/reset_wait.h"
 #include "uct/gaudi/base/rw_spinlock.h"
 
 #include <array>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 
@@ -91,6 +93,13 @@ public:
     /** Count one more user of the cards, see card_hold.h.
      *  @return false when none is open; then there is nothing to undo. */
     [[nodiscard]] bool join();
+
+    /**
+     * Somebody could not have Gaudi memory: say why there is no card, at
+     * warning level. Once per process; nothing when memory can be allocated,
+     * or the log has the reason already.
+     */
+    void explain_missing_card();
 
     /** Undo one open, or one join. */
     void close();
@@ -311,6 +320,10 @@ private:
     static constexpr unsigned host_address_bits = 56;
 
     ucs_status_t open_cards(announcements &news);
+    [[nodiscard]] bool is_news(const std::string &text);
+    ucs_status_t refuse_setting(const std::string &text);
+    [[nodiscard]] std::string
+    why_nothing_was_tried(const shim::library &library) const;
 
     /* Under cards_lock_. */
     void add_card(std::unique_ptr<card> added, const node_identity &node,
@@ -348,6 +361,9 @@ private:
     std::mutex cards_lock_;
     unsigned users_ = 0;
     reset_wait reset_wait_{config().reset_timeout};
+    missing_card missing_;       /* of the last time that cards were opened */
+    std::set<std::string> told_; /* what the log has of missing cards */
+    bool explained_ = false;     /* why there is none */
     std::array<std::unique_ptr<card>, max_cards> cards_;
     std::array<card_state, max_cards> states_; /* node: constant when counted */
     std::atomic<size_t> card_count_{0};

@@ -1,6 +1,7 @@
 #include "uct/gaudi/base/driver.h"
 
 #include "hlthunk_shim/driver_choice.h"
+#include "hlthunk_shim/text.h"
 #include "hlthunk_shim/warning.h"
 #include "uct/gaudi/base/config.h"
 #include "uct/gaudi/base/driver_hooks.h"
@@ -15,6 +16,9 @@
 namespace gaudi::base {
 
 namespace {
+
+/* Whether a machine that nobody named a driver for has something to drive. */
+bool has_card = true;
 
 /* Something of this module, whose address tells its file. */
 constexpr char anchor = 0;
@@ -46,10 +50,11 @@ std::unique_ptr<const shim::library> load()
         break;
     case shim::driver_choice::outcome::no_card:
         ucs_debug("gaudi: no Gaudi card in this machine");
+        has_card = false;
         return nullptr;
     case shim::driver_choice::outcome::invalid:
-        ucs_error("UCX_GAUDI_DRIVER=%s is not %s", wanted.c_str(),
-                  shim::driver_syntax);
+        ucs_error("UCX_GAUDI_DRIVER=%s is not %s",
+                  shim::to_printable(wanted).c_str(), shim::driver_syntax);
         return nullptr;
     }
 
@@ -73,6 +78,14 @@ const shim::library *driver()
     /* Kept to the end: objects of the driver may outlive any other order. */
     static const shim::library *library = load().release();
     return library;
+}
+
+std::string why_no_driver()
+{
+    return has_card ? ""
+                    : "this machine has no Gaudi card (no device node in "
+                      "/dev/accel); UCX_GAUDI_DRIVER=emulator uses a software "
+                      "one";
 }
 
 } // namespace gaudi::base

@@ -5,6 +5,8 @@
 
 #include "hlthunk_shim/library.h"
 
+#include <string>
+
 namespace gaudi::base {
 
 /**
@@ -14,5 +16,9 @@ namespace gaudi::base {
  * debug level when nobody asked for a particular one, else as an error.
  */
 const shim::library *driver();
+
+/** Why there is none, for those who ask for Gaudi memory; empty when the log
+ *  has it. */
+std::string why_no_driver();
 
 } // namespace gaudi::base

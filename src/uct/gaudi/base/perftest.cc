@@ -37,8 +37,7 @@ public:
         auto &table         = device_table::instance();
         ucs_status_t status = table.open();
         if (status != UCS_OK) {
-            ucs_error("gaudi: no card for ucx_perftest's buffers: %s",
-                      ucs_status_string(status));
+            table.explain_missing_card();
             return status;
         }
         return transfer_engine::create(*table.cards().front(), {}, engine_);

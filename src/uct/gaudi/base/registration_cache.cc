@@ -189,6 +189,12 @@ bool registration_cache::join()
     return true;
 }
 
+bool registration_cache::is_open()
+{
+    std::lock_guard<std::mutex> guard(users_lock_);
+    return users_ > 0;
+}
+
 ucs_status_t registration_cache::make_caches()
 {
     tidying_ = std::make_unique<delayed_call>([this] { tidy(); });

@@ -92,6 +92,9 @@ public:
      */
     [[nodiscard]] bool join();
 
+    /** Whether anybody has them open. */
+    [[nodiscard]] bool is_open();
+
     /**
      * Undo one open or join.
      *

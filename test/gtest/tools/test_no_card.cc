@@ -1,0 +1,197 @@
+/* What users are told who want Gaudi memory where no card can be had: one line,
+ * with the reason. */
+#include "gtest/tools/fixture.h"
+
+#include <regex>
+
+namespace gaudi::test {
+
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
+
+constexpr char late_ucx[] = GAUDI_TOOLS_DIR "/late_ucx";
+constexpr char preface[] =
+    "WARN +gaudi: there is no Gaudi memory for this process: ";
+
+const arguments perftest_of_gaudi = {"ucx_perftest", "-t", "ucp_put_lat", "-m",
+                                     "gaudi",        "-l", "-n",          "1"};
+
+class no_card : public tools {
+protected:
+    /** Run while another process holds the cards of the box. */
+    [[nodiscard]] process_result
+    run_beside_a_holder(const arguments &command,
+                        const environment &variables) const
+    {
+        arguments all = {late_ucx, "hold", "/usr/bin/env"};
+        for (const auto &[name, value] : variables) {
+            all.push_back(name);
+            all.back() += "=" + value;
+        }
+        all.insert(all.end(), command.begin(), command.end());
+        return run(under_launcher(all, {"--emulate=2"}),
+                   with({{"UCX_GAUDI_DEVICES", "all"}}));
+    }
+
+    /** Lines of the log, without what stock programs say of their own ends. */
+    static std::vector<std::string> complaints(const process_result &result)
+    {
+        static const std::regex stock(
+            "Failed to run test|failed to allocate memory|rdma|"
+            "transport 'gaudi_cpy' is not available");
+        std::vector<std::string> found;
+        for (const std::string &line : lines_with(result.output, " UCX  ")) {
+            if (!std::regex_search(line, stock)) {
+                found.push_back(line);
+            }
+        }
+        return found;
+    }
+
+    static void expect_reason(const process_result &result,
+                              const std::string &pattern)
+    {
+        EXPECT_THAT(complaints(result), ElementsAre(ContainsRegex(pattern)))
+            << result.output;
+    }
+};
+
+const std::string all_taken = std::string(preface) +
+                              "all 2 cards are taken: gaudi0 by pid [0-9]+ "
+                              "\\(late_ucx\\); gaudi1 by pid [0-9]+ "
+                              "\\(late_ucx\\)$";
+
+} // namespace
+
+TEST_F(no_card, perftest_names_who_holds_the_cards)
+{
+    expect_reason(
+        run_beside_a_holder(perftest_of_gaudi, {{"UCX_GAUDI_DEVICES", "auto"}}),
+        all_taken);
+}
+
+TEST_F(no_card, a_program_that_maps_memory_is_told_once_who_holds_the_cards)
+{
+    for (const char *tls : {"all", "gaudi_copy,sm"}) {
+        SCOPED_TRACE(tls);
+        const process_result result = run_beside_a_holder(
+            {late_ucx, "map"},
+            {{"UCX_GAUDI_DEVICES", "auto"}, {"UCX_TLS", tls}});
+        EXPECT_TRUE(exited_with(0, result));
+        EXPECT_EQ(2u, lines_with(result.output, "map: -4").size())
+            << result.output;
+        expect_reason(result, all_taken);
+    }
+}
+
+TEST_F(no_card, of_those_that_may_be_seen_the_taken_ones_are_named)
+{
+    expect_reason(
+        run_beside_a_holder(perftest_of_gaudi, {{"UCX_GAUDI_DEVICES", "auto"},
+                                                {"HLS_MODULE_ID", "1"}}),
+        std::string(preface) + "the only card that it may see is taken: gaudi1 "
+                               "by pid [0-9]+ \\(late_ucx\\)$");
+}
+
+TEST_F(no_card, a_named_card_that_is_taken_is_told_once_with_its_holder)
+{
+    expect_reason(run_beside_a_holder(perftest_of_gaudi,
+                                      {{"UCX_GAUDI_DEVICES", "gaudi1"}}),
+                  "ERROR UCX_GAUDI_DEVICES=gaudi1: 0 of 1 cards are free; "
+                  "taken: gaudi1 by pid [0-9]+ \\(late_ucx\\)$");
+}
+
+TEST_F(no_card, who_opens_the_memory_domain_itself_is_told_who_holds_the_cards)
+{
+    expect_reason(run_beside_a_holder({"ucx_info", "-d"},
+                                      {{"UCX_GAUDI_DEVICES", "auto"}}),
+                  all_taken);
+}
+
+TEST_F(no_card, is_no_news_to_who_does_not_ask)
+{
+    const process_result taken = run_beside_a_holder(
+        {"ucx_info", "-p", "-w", "-u", "t"}, {{"UCX_GAUDI_DEVICES", "auto"}});
+    EXPECT_TRUE(is_quiet_success(taken));
+    const process_result hidden =
+        emulated({"ucx_info", "-p", "-w", "-u", "t"},
+                 {{"HABANA_VISIBLE_DEVICES", "none"}});
+    EXPECT_TRUE(is_quiet_success(hidden));
+}
+
+TEST_F(no_card, a_variable_that_hides_all_is_named)
+{
+    for (const arguments &command : {perftest_of_gaudi, {late_ucx, "map"}}) {
+        expect_reason(emulated(command, {{"HABANA_VISIBLE_DEVICES", "none"}}),
+                      std::string(preface) +
+                          "HABANA_VISIBLE_DEVICES hides all 8 cards of this "
+                          "machine$");
+    }
+}
+
+TEST_F(no_card, a_machine_without_one_is_told_of_the_emulator)
+{
+    for (const arguments &command : {perftest_of_gaudi, {late_ucx, "map"}}) {
+        expect_reason(run(under_launcher(command, {}), with()),
+                      std::string(preface) + "this machine has no Gaudi card .*"
+                                             "UCX_GAUDI_DRIVER=emulator");
+    }
+}
+
+TEST_F(no_card, a_driver_that_shows_none_is_named)
+{
+    const std::string driver = GAUDI_TOOLS_DIR "/libfake_driver.so";
+    expect_reason(
+        run(under_launcher({late_ucx, "map"}, {}),
+            with({{"UCX_GAUDI_DRIVER", driver}, {"FAKE_CARDS", "0"}})),
+        std::string(preface) + "the driver library " + driver +
+            " shows no card$");
+}
+
+TEST_F(no_card, taken_by_somebody_out_of_sight_is_told_so)
+{
+    expect_reason(
+        run(under_launcher({late_ucx, "map"}, {}),
+            with({{"UCX_GAUDI_DRIVER", GAUDI_TOOLS_DIR "/libfake_driver.so"},
+                  {"FAKE_TAKEN", "1"}})),
+        std::string(preface) +
+            "the only card is taken: gaudi0 by a process of another "
+            "user or container$");
+}
+
+TEST_F(no_card, what_is_wrong_with_a_setting_is_told_once)
+{
+    for (const arguments &command :
+         {perftest_of_gaudi, {late_ucx, "map"}, {"ucx_info", "-d"}}) {
+        expect_reason(
+            emulated(command, {{"GAUDI_MAPPING_TABLE", "[{\"index\": 0}]"}}),
+            "ERROR GAUDI_MAPPING_TABLE: entry 1: module_id is missing$");
+        expect_reason(emulated(command, {{"UCX_GAUDI_DEVICES", "9"}}),
+                      "ERROR UCX_GAUDI_DEVICES=9: '9' is none of the 8 cards");
+        expect_reason(run(under_launcher(command, {}),
+                          with({{"UCX_GAUDI_DRIVER", "/no/such.so"}})),
+                      "ERROR gaudi: the driver library cannot be used "
+                      "\\(UCX_GAUDI_DRIVER=/no/such.so\\)");
+    }
+}
+
+TEST_F(no_card, a_transport_list_without_the_copies_is_named)
+{
+    for (const char *tls : {"sm", "gaudi_ipc,sm"}) {
+        expect_reason(emulated({late_ucx, "map"}, {{"UCX_TLS", tls}}),
+                      std::string(preface) +
+                          "UCX has not opened gaudi_copy \\(UCX_TLS=" + tls +
+                          "\\)$");
+    }
+}
+
+TEST_F(no_card, is_no_reason_where_there_is_one)
+{
+    const process_result result = emulated({late_ucx, "map"});
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_EQ(2u, lines_with(result.output, "map: 0").size()) << result.output;
+}
+
+} // namespace gaudi::test
