@@ -8,6 +8,7 @@
  * FAKE_DEVICE_ID    PCI device id (Gaudi2's)
  * FAKE_INFO_ERROR   errno of hlthunk_get_hw_ip_info
  * FAKE_NODE_ERROR   errno of opening a control node
+ * FAKE_OPEN_ERROR   errno of opening a card (EBUSY)
  */
 #include "hlthunk_shim/hlthunk_abi.h"
 
@@ -33,7 +34,7 @@ int setting(const char *name, int otherwise)
 
 FAKE int hlthunk_open(hlthunk_device_name, const char *)
 {
-    return -EBUSY;
+    return -setting("FAKE_OPEN_ERROR", EBUSY);
 }
 
 FAKE int hlthunk_close(int fd)
