@@ -162,14 +162,14 @@ TEST_F(no_card, taken_by_somebody_out_of_sight_is_told_so)
             "user or container$");
 }
 
-TEST_F(no_card, one_that_is_being_reset_is_told_once)
+TEST_F(no_card, one_that_cannot_be_opened_is_told_once)
 {
     expect_reason(
         run(under_launcher({late_ucx, "map"}, {}),
             with({{"UCX_GAUDI_DRIVER", GAUDI_TOOLS_DIR "/libfake_driver.so"},
-                  {"FAKE_OPEN_ERROR", std::to_string(EAGAIN)}})),
-        "WARN +gaudi0 \\(00ff:19:00.0\\) cannot be opened: it is being "
-        "reset, or its memory is being cleared$");
+                  {"FAKE_OPEN_ERROR", std::to_string(EACCES)}})),
+        "WARN +gaudi0 \\(00ff:19:00.0\\) cannot be opened: "
+        "Permission denied$");
 }
 
 TEST_F(no_card, what_is_wrong_with_a_setting_is_told_once)

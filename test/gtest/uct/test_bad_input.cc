@@ -89,44 +89,6 @@ TEST(bad_input, cards_that_are_all_busy_are_said_to_be)
     EXPECT_EQ(0, open_in_child({{"HLTHUNK_EMU_DEVICES", "1"}}).exit_code);
 }
 
-TEST(bad_input, a_holder_that_has_ended_since_is_said_to_have)
-{
-    load_module();
-    uct_md_h md;
-    ASSERT_EQ(UCS_OK, open_md(md));
-    child_process asking("asks_when_it_is_told_to",
-                         {{{"HLTHUNK_EMU_DEVICES", "1"},
-                           {"UCX_LOG_FILE", "stderr"},
-                           {"UCX_HANDLE_ERRORS", "none"}},
-                          -1});
-    EXPECT_EQ("busy", asking.read_line());
-    uct_md_close(md);
-    asking.write_line("ask");
-    const child_result result = asking.wait();
-    EXPECT_EQ(0, result.exit_code) << result.error;
-    EXPECT_THAT(result.error,
-                HasSubstr("gaudi: there is no Gaudi memory for this process: "
-                          "the only card is taken: gaudi0 by a process that "
-                          "has ended since"));
-}
-
-/* The preload stub calls this for a program. */
-GAUDI_CHILD(asks_when_it_is_told_to)
-{
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_ERR_BUSY);
-    tell_parent("busy");
-    wait_for_parent();
-    void *module  = dlopen(GAUDI_BUILD_DIR "/lib/libuct_gaudi.so.0",
-                           RTLD_NOW | RTLD_NOLOAD);
-    auto *explain = reinterpret_cast<void (*)(const uct_mem_alloc_params_t *)>(
-        dlsym(module, "uct_gaudi_explain_refusal"));
-    GAUDI_CHILD_REQUIRE(explain != nullptr);
-    explain(nullptr);
-    return 0;
-}
-
 /* --- cards in reset ------------------------------------------------------- */
 
 /* How often the emulator logged something. */
@@ -324,6 +286,44 @@ TEST(bad_input, good_settings_are_silent)
         EXPECT_EQ(0, result.exit_code) << devices;
         EXPECT_THAT(result.error, IsEmpty()) << devices;
     }
+}
+
+TEST(bad_input, a_holder_that_has_ended_since_is_said_to_have)
+{
+    load_module();
+    uct_md_h md;
+    ASSERT_EQ(UCS_OK, open_md(md));
+    child_process asking("asks_when_it_is_told_to",
+                         {{{"HLTHUNK_EMU_DEVICES", "1"},
+                           {"UCX_LOG_FILE", "stderr"},
+                           {"UCX_HANDLE_ERRORS", "none"}},
+                          -1});
+    EXPECT_EQ("busy", asking.read_line());
+    uct_md_close(md);
+    asking.write_line("ask");
+    const child_result result = asking.wait();
+    EXPECT_EQ(0, result.exit_code) << result.error;
+    EXPECT_THAT(result.error,
+                HasSubstr("gaudi: there is no Gaudi memory for this process: "
+                          "the only card is taken: gaudi0 by a process that "
+                          "has ended since"));
+}
+
+/* The preload stub calls this for a program. */
+GAUDI_CHILD(asks_when_it_is_told_to)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_ERR_BUSY);
+    tell_parent("busy");
+    wait_for_parent();
+    void *module  = dlopen(GAUDI_BUILD_DIR "/lib/libuct_gaudi.so.0",
+                           RTLD_NOW | RTLD_NOLOAD);
+    auto *explain = reinterpret_cast<void (*)(const uct_mem_alloc_params_t *)>(
+        dlsym(module, "uct_gaudi_explain_refusal"));
+    GAUDI_CHILD_REQUIRE(explain != nullptr);
+    explain(nullptr);
+    return 0;
 }
 
 class bad_address : public uct {

@@ -361,9 +361,6 @@ private:
     std::mutex cards_lock_;
     unsigned users_ = 0;
     reset_wait reset_wait_{config().reset_timeout};
-    missing_card missing_;       /* of the last time that cards were opened */
-    std::set<std::string> told_; /* what the log has of missing cards */
-    bool explained_ = false;     /* why there is none */
     std::array<std::unique_ptr<card>, max_cards> cards_;
     std::array<card_state, max_cards> states_; /* node: constant when counted */
     std::atomic<size_t> card_count_{0};
@@ -376,6 +373,11 @@ private:
     size_t gone_           = 0; /* memory that only registrations keep */
 
     application_registry application_;
+
+    /* Under cards_lock_. */
+    missing_card missing_;       /* of the last time that cards were opened */
+    std::set<std::string> told_; /* what the log has of missing cards */
+    bool explained_ = false;     /* why there is none */
 
     registration_cache registrations_{*this};
 };

@@ -4,17 +4,8 @@
 #include "hlthunk_shim/holders.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 namespace gaudi::base {
-
-std::string why_closed(int error)
-{
-    return (error == -EAGAIN)
-               ? "it is being reset, or its memory is being cleared"
-               : std::strerror(-error);
-}
 
 std::string why_none(size_t visible, size_t busy, size_t box)
 {

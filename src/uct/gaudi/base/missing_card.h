@@ -23,9 +23,6 @@ struct missing_card {
     bool told = false;               /**< the log has it already */
 };
 
-/** Why the driver does not open a card, from its -errno. */
-std::string why_closed(int error);
-
 /**
  * Why no card was opened.
  *
