@@ -3,6 +3,8 @@
 
 #include "common/descriptor.h"
 #include "common/process_state.h"
+#include "uct/gaudi/ipc/datagram.h"
+#include "uct/gaudi/ipc/file_request.h"
 #include "uct/gaudi/ipc/file_service.h"
 #include "uct/gaudi/ipc/remote_process.h"
 
@@ -12,6 +14,8 @@
 #include <thread>
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -23,17 +27,22 @@
 
 namespace gaudi::test {
 
+using gaudi::ipc::datagram;
 using gaudi::ipc::describe_file;
 using gaudi::ipc::file_kind;
 using gaudi::ipc::file_ref;
 using gaudi::ipc::file_service;
 using gaudi::ipc::is_file;
 using gaudi::ipc::node_address;
+using gaudi::ipc::open_client;
 using gaudi::ipc::own_node;
 using gaudi::ipc::own_process;
 using gaudi::ipc::process_id;
 using gaudi::ipc::remote_process;
+using gaudi::ipc::service_name;
 using gaudi::ipc::unique_fd;
+using gaudi::ipc::wire_reply;
+using gaudi::ipc::wire_request;
 using std::chrono::steady_clock;
 
 namespace {
@@ -126,11 +135,81 @@ int offer_files()
     return 0;
 }
 
-bool become_nobody()
+bool become_another_user()
 {
-    constexpr unsigned nobody = 65534;
-    return (setresgid(nobody, nobody, nobody) == 0) &&
-           (setresuid(nobody, nobody, nobody) == 0);
+    constexpr unsigned other = 12345;
+    return (setresgid(other, other, other) == 0) &&
+           (setresuid(other, other, other) == 0);
+}
+
+/* Goes on in a process that has namespaces of its own; the process that calls
+ * it ends with that one. */
+bool enter_namespaces(long flags)
+{
+    const long child =
+        syscall(SYS_clone, flags | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+    if (child > 0) {
+        int status = 1;
+        waitpid(static_cast<pid_t>(child), &status, 0);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+    }
+    return (child == 0) && (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+}
+
+bool write_text(const char *path, const std::string &text)
+{
+    const unique_fd file(open(path, O_WRONLY | O_CLOEXEC));
+    return write(file.get(), text.data(), text.size()) ==
+           static_cast<ssize_t>(text.size());
+}
+
+/* In a new user namespace: be this user there, who is root outside. */
+bool map_root_to(const std::string &id)
+{
+    return write_text("/proc/self/uid_map", id + " 0 1") &&
+           write_text("/proc/self/setgroups", "deny") &&
+           write_text("/proc/self/gid_map", id + " 0 1");
+}
+
+/* Ask a service for a file that was offered, and for nothing else: whoever does
+ * it. From a socket that the answer comes to. */
+bool ask_service(int socket, const offer &what)
+{
+    sockaddr_un name;
+    wire_request wanted{gaudi::ipc::request_magic, 7, what.registered,
+                        gaudi::ipc::wire_version, 0};
+    datagram question(&wanted, sizeof(wanted));
+    question.set_peer(name, service_name(what.process.nonce, name));
+    question.add_credentials();
+    return question.send(socket);
+}
+
+/* @return What the service says. */
+ucs_status_t answer_of_service(int socket, int timeout_ms)
+{
+    pollfd there{socket, POLLIN, 0};
+    wire_reply what{};
+    datagram answer(&what, sizeof(what));
+    if (poll(&there, 1, timeout_ms) != 1) {
+        return UCS_ERR_TIMED_OUT;
+    }
+    if (answer.receive(socket) != sizeof(what)) {
+        return UCS_ERR_IO_ERROR;
+    }
+    return answer.take_descriptor() ? UCS_OK
+                                    : static_cast<ucs_status_t>(what.status);
+}
+
+constexpr int deadline_ms = 20'000;
+
+/* A child asks the service of the test's other child. */
+int expect_refusal(const offer &what)
+{
+    const unique_fd socket = open_client();
+    GAUDI_CHILD_REQUIRE(ask_service(socket.get(), what));
+    GAUDI_CHILD_REQUIRE(answer_of_service(socket.get(), deadline_ms) ==
+                        UCS_ERR_UNREACHABLE);
+    return 0;
 }
 
 class ways_to_files : public files, public ::testing::WithParamInterface<bool> {
@@ -174,7 +253,7 @@ TEST(node, reaches_its_own_kind_only_and_says_why)
               gaudi::ipc::why_unreachable(other));
     other         = own;
     other.version = own.version + 1;
-    EXPECT_EQ("it speaks version 2, and this process 1",
+    EXPECT_EQ("it speaks version 3, and this process 2",
               gaudi::ipc::why_unreachable(other));
 }
 
@@ -245,6 +324,36 @@ TEST_P(ways_to_files, never_give_another_one)
     never = offered.registered;
     ++never.inode;
     EXPECT_EQ(UCS_ERR_NO_ELEM, get(never));
+}
+
+TEST_F(files, are_for_those_who_know_the_token)
+{
+    start();
+    remote_process::refuse_pidfd_getfd(true);
+    EXPECT_EQ(UCS_OK, get(offered.registered));
+    for (const uint64_t bit : {uint64_t{1}, uint64_t{1} << 63}) {
+        file_ref guess = offered.registered;
+        guess.token.high ^= bit;
+        EXPECT_EQ(UCS_ERR_NO_ELEM, get(guess));
+        guess = offered.registered;
+        guess.token.low ^= bit;
+        EXPECT_EQ(UCS_ERR_NO_ELEM, get(guess));
+    }
+    file_ref guess = offered.registered;
+    guess.token    = {};
+    EXPECT_EQ(UCS_ERR_NO_ELEM, get(guess));
+}
+
+TEST(file_refs, have_tokens_of_their_own)
+{
+    const unique_fd file = make_file();
+    file_ref one{};
+    file_ref two{};
+    ASSERT_TRUE(describe_file(file.get(), file_kind::mailbox, one));
+    ASSERT_TRUE(describe_file(file.get(), file_kind::mailbox, two));
+    EXPECT_NE(one.token.high, two.token.high);
+    EXPECT_NE(one.token.low, two.token.low);
+    EXPECT_NE(one.token.high, one.token.low);
 }
 
 TEST_P(ways_to_files, leave_no_descriptor_behind)
@@ -336,16 +445,18 @@ TEST_F(files, come_after_nonsense_was_sent_to_the_service)
     EXPECT_EQ(UCS_OK, get(offered.registered));
 }
 
-GAUDI_CHILD(offers_files_as_nobody)
+GAUDI_CHILD(offers_files_as_another_user)
 {
-    GAUDI_CHILD_REQUIRE(become_nobody());
+    GAUDI_CHILD_REQUIRE(become_another_user());
     GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 0) == 0);
     return offer_files();
 }
 
-GAUDI_CHILD(gets_a_file_as_nobody)
+GAUDI_CHILD(gets_a_file_as_another_user)
 {
-    GAUDI_CHILD_REQUIRE(become_nobody());
+    GAUDI_CHILD_REQUIRE(become_another_user());
+    /* The other one is to see who this is. */
+    GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 1) == 0);
     const auto offered = from_parent<offer>();
     /* The kernel refuses, so it is the service that gives. */
     const unique_fd pidfd(
@@ -365,9 +476,9 @@ GAUDI_CHILD(gets_a_file_as_nobody)
     return 0;
 }
 
-GAUDI_CHILD(gets_no_file_as_nobody)
+GAUDI_CHILD(gets_no_file_as_another_user)
 {
-    GAUDI_CHILD_REQUIRE(become_nobody());
+    GAUDI_CHILD_REQUIRE(become_another_user());
     const auto offered = from_parent<offer>();
     remote_process::set_timeout(0.1);
     std::shared_ptr<remote_process> process;
@@ -383,9 +494,9 @@ TEST_F(files, come_where_the_kernel_forbids_pidfd_getfd)
     if (geteuid() != 0) {
         GTEST_SKIP() << "only root can become another user";
     }
-    child_process server("offers_files_as_nobody");
+    child_process server("offers_files_as_another_user");
     ASSERT_TRUE(from_line(server.read_line(), offered));
-    child_process client("gets_a_file_as_nobody");
+    child_process client("gets_a_file_as_another_user");
     client.write_line(to_line(offered));
     const child_result result = client.wait();
     EXPECT_EQ(0, result.exit_code) << result.error;
@@ -397,10 +508,140 @@ TEST_F(files, are_not_for_other_users)
         GTEST_SKIP() << "only root can become another user";
     }
     start();
-    child_process client("gets_no_file_as_nobody");
+    child_process client("gets_no_file_as_another_user");
     client.write_line(to_line(offered));
     const child_result result = client.wait();
     EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+/* In a user namespace where nobody else is mapped, as the user for whom all
+ * others are taken then. */
+GAUDI_CHILD(offers_files_as_everybody)
+{
+    GAUDI_CHILD_REQUIRE(enter_namespaces(CLONE_NEWUSER));
+    GAUDI_CHILD_REQUIRE(map_root_to("65534"));
+    GAUDI_CHILD_REQUIRE(geteuid() == 65534);
+    return offer_files();
+}
+
+GAUDI_CHILD(asks_and_gets_no_answer)
+{
+    GAUDI_CHILD_REQUIRE(become_another_user());
+    const auto offered     = from_parent<offer>();
+    const unique_fd socket = open_client();
+    for (int i = 0; i < 10; ++i) {
+        GAUDI_CHILD_REQUIRE(ask_service(socket.get(), offered));
+    }
+    GAUDI_CHILD_REQUIRE(answer_of_service(socket.get(), 100) ==
+                        UCS_ERR_TIMED_OUT);
+    return 0;
+}
+
+TEST_F(files, are_not_for_users_that_are_not_mapped)
+{
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can be sure of namespaces";
+    }
+    start("offers_files_as_everybody");
+    child_process client("asks_and_gets_no_answer");
+    client.write_line(to_line(offered));
+    const child_result result = client.wait();
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+GAUDI_CHILD(asks_in_another_user_namespace)
+{
+    const auto offered = from_parent<offer>();
+    GAUDI_CHILD_REQUIRE(enter_namespaces(CLONE_NEWUSER));
+    GAUDI_CHILD_REQUIRE(map_root_to("0"));
+    return expect_refusal(offered);
+}
+
+GAUDI_CHILD(asks_in_another_pid_namespace)
+{
+    const auto offered = from_parent<offer>();
+    GAUDI_CHILD_REQUIRE(enter_namespaces(CLONE_NEWPID));
+    return expect_refusal(offered);
+}
+
+/* What another container of the user is. */
+TEST_F(files, are_not_for_other_namespaces)
+{
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "only root can be sure of namespaces";
+    }
+    start();
+    for (const char *name :
+         {"asks_in_another_user_namespace", "asks_in_another_pid_namespace"}) {
+        child_process client(name);
+        client.write_line(to_line(offered));
+        const child_result result = client.wait();
+        EXPECT_EQ(0, result.exit_code) << result.error;
+    }
+}
+
+/* Its pid may be another process's when it is looked at. */
+TEST_F(files, are_not_for_who_has_asked_and_ended)
+{
+    start();
+    child->kill(SIGSTOP);
+    const unique_fd socket = open_client();
+    forked_process asker(
+        [&] { return ask_service(socket.get(), offered) ? 0 : 1; });
+    ASSERT_EQ(0, asker.wait().exit_code);
+    child->kill(SIGCONT);
+    EXPECT_EQ(UCS_ERR_UNREACHABLE,
+              answer_of_service(socket.get(), deadline_ms));
+}
+
+TEST_F(files, are_in_reach_of_a_process_without_being_asked_for)
+{
+    start();
+    remote_process::set_timeout(1000);
+    for (const bool refused : {false, true}) {
+        SCOPED_TRACE(refused);
+        remote_process::refuse_pidfd_getfd(refused);
+        EXPECT_EQ(UCS_OK, process->probe_file(offered.registered));
+        child->kill(SIGSTOP);
+        EXPECT_EQ(UCS_OK, process->probe_file(offered.registered));
+        child->kill(SIGCONT);
+    }
+    const unsigned before = count_open_fds();
+    (void)process->probe_file(offered.registered);
+    EXPECT_EQ(before, count_open_fds());
+
+    std::shared_ptr<remote_process> own;
+    file_ref ref{};
+    const unique_fd file = make_file();
+    ASSERT_EQ(UCS_OK, remote_process::open(own_process(), own));
+    ASSERT_TRUE(describe_file(file.get(), file_kind::mailbox, ref));
+    EXPECT_EQ(UCS_OK, own->probe_file(ref));
+    replace(file.get());
+    EXPECT_EQ(UCS_ERR_NO_ELEM, own->probe_file(ref));
+
+    child->kill(SIGKILL);
+    (void)child->wait();
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, process->probe_file(offered.registered));
+}
+
+GAUDI_CHILD(has_no_service)
+{
+    const unique_fd file = make_file();
+    offer what{};
+    what.process = own_process();
+    GAUDI_CHILD_REQUIRE(
+        describe_file(file.get(), file_kind::mailbox, what.registered));
+    tell_parent(to_line(what));
+    wait_for_parent();
+    return 0;
+}
+
+TEST_F(files, of_a_process_without_a_service_are_out_of_reach)
+{
+    start("has_no_service");
+    EXPECT_EQ(UCS_OK, process->probe_file(offered.registered));
+    remote_process::refuse_pidfd_getfd(true);
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, process->probe_file(offered.registered));
 }
 
 } // namespace gaudi::test

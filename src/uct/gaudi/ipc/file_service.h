@@ -1,7 +1,7 @@
 /**
- * Hands out files of this process to others of the same user, where they may
- * not take them with pidfd_getfd, and hears from them that they withdraw
- * theirs.
+ * Hands out files of this process to others of the same user and the same user
+ * and PID namespaces that have been told of them, where they may not take them
+ * with pidfd_getfd, and hears from them that they withdraw theirs.
  *
  * An abstract socket, named after the process's nonce, and a thread that
  * answers on it, both from the first registered file on. It is a thread of
@@ -22,8 +22,7 @@ namespace gaudi::ipc {
  * removed.
  *
  * @param fd_p  A new descriptor, owned by the caller.
- * @return UCS_ERR_NO_ELEM when the file is not there any more.
- */
+XX */
 using reopen_function = ucs_status_t (*)(const file_ref &file, int &fd_p);
 
 class file_service {
@@ -47,7 +46,9 @@ public:
      *
      * @param fd_p   A new descriptor, close-on-exec, owned by the caller.
      * @param anew_p Whether the file was opened anew.
-     * @return UCS_ERR_NO_ELEM when there is no such file.
+     * @return UCS_ERR_NO_ELEM when there is no such file, or its token is
+     *         another one. UCS_ERR_NO_RESOURCE: no room for one more
+     *         descriptor.
      */
     [[nodiscard]] static ucs_status_t look_up(const file_ref &file, int &fd_p,
                                               bool &anew_p);
@@ -59,16 +60,6 @@ public:
     /** Tell another process that memory has been withdrawn. Waits for nothing:
      *  a process that is too busy to hear finds out by itself later. */
     static void tell_withdrawal(const process_id &process);
-
-    /**
-     * Ask the service of another process.
-     *
-     * @param pidfd      Of the process: its end ends the wait.
-     * @param timeout_ms Longest wait.
-     */
-    [[nodiscard]] static ucs_status_t ask(const process_id &process, int pidfd,
-                                          const file_ref &file, int timeout_ms,
-                                          int &fd_p, bool &anew_p);
 };
 
 } // namespace gaudi::ipc

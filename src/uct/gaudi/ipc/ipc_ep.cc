@@ -259,9 +259,10 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_ep_t, const uct_ep_params_t *params)
     UCS_CLASS_CALL_SUPER_INIT(uct_base_ep_t, &to_iface(params->iface)->super);
 
     node_address node;
-    mailbox_address to;
+    wire_mailbox_address wire;
     memcpy(&node, params->dev_addr, sizeof(node));
-    memcpy(&to, params->iface_addr, sizeof(to));
+    memcpy(&wire, params->iface_addr, sizeof(wire));
+    const mailbox_address to = from_wire(wire);
     std::unique_ptr<ep_state> state;
     iface_state &iface         = *to_iface(params->iface)->state;
     ucs_async_context_t *async = to_iface(params->iface)->super.worker->async;

@@ -115,7 +115,7 @@ ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr) noexcept
 
     uct_base_iface_query(&iface->super, attr);
     attr->device_addr_len = sizeof(node_address);
-    attr->iface_addr_len  = sizeof(mailbox_address);
+    attr->iface_addr_len  = sizeof(wire_mailbox_address);
     attr->cap.flags       = UCT_IFACE_FLAG_CONNECT_TO_IFACE |
                       UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
                       UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT |
@@ -204,12 +204,15 @@ ucs_status_t iface_get_device_address(uct_iface_h,
 ucs_status_t iface_get_address(uct_iface_h tl_iface,
                                uct_iface_addr_t *addr) noexcept
 {
-    const mailbox_address own = to_iface(tl_iface)->state->inbox->address();
+    const wire_mailbox_address own =
+        to_wire(to_iface(tl_iface)->state->inbox->address());
     memcpy(addr, &own, sizeof(own));
     return UCS_OK;
 }
 
-/* Whether we could connect. The kernel may forbid what addresses promise. */
+/* Whether we could connect. The kernel may forbid what addresses promise.
+ * Nobody is asked: UCP calls this from progress, for peers that may be stopped.
+ */
 ucs_status_t probe(const node_address &node, const mailbox_address &to)
 {
     const std::string why = why_unreachable(node);
@@ -220,14 +223,7 @@ ucs_status_t probe(const node_address &node, const mailbox_address &to)
     }
     std::shared_ptr<remote_process> process;
     ucs_status_t status = remote_process::open(to.process, process);
-    int fd;
-    if (status == UCS_OK) {
-        status = process->get_file(to.file, fd);
-    }
-    if (status == UCS_OK) {
-        close(fd);
-    }
-    return status;
+    return (status == UCS_OK) ? process->probe_file(to.file) : status;
 }
 
 int iface_is_reachable(const uct_iface_h, const uct_device_addr_t *dev_addr,
@@ -237,10 +233,10 @@ int iface_is_reachable(const uct_iface_h, const uct_device_addr_t *dev_addr,
         return 0;
     }
     node_address node;
-    mailbox_address to;
+    wire_mailbox_address to;
     memcpy(&node, dev_addr, sizeof(node));
     memcpy(&to, iface_addr, sizeof(to));
-    return base::guarded([&] { return probe(node, to); }) == UCS_OK;
+    return base::guarded([&] { return probe(node, from_wire(to)); }) == UCS_OK;
 }
 
 ucs_status_t iface_flush(uct_iface_h tl_iface, unsigned,

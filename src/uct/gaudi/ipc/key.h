@@ -43,7 +43,9 @@ struct wire_key {
     bool operator==(const wire_key &) const = default;
 };
 
-static_assert(sizeof(wire_key) == 160);
+static_assert(sizeof(wire_key) == 192);
+/* UCP 1.13 writes the size of a key into a byte. */
+static_assert(sizeof(wire_key) <= UINT8_MAX);
 static_assert(std::is_trivially_copyable_v<wire_key> &&
               std::has_unique_object_representations_v<wire_key>);
 

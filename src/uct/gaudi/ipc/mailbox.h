@@ -24,6 +24,7 @@
 #include <map>
 #include <memory>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 namespace gaudi::ipc {
@@ -39,7 +40,35 @@ struct mailbox_address {
         return std::tie(process, file) < std::tie(other.process, other.file);
     }
 };
-static_assert(sizeof(mailbox_address) == 48);
+
+/** The same as it travels, in host byte order. */
+struct wire_mailbox_address {
+    uint64_t nonce;
+    uint64_t start_time;
+    uint64_t device;
+    uint64_t inode;
+    file_token token;
+    uint32_t pid;
+    uint32_t fd;
+};
+/* UCP 1.13 writes the length of an interface's address into six bits. */
+static_assert((sizeof(wire_mailbox_address) == 56) &&
+              std::has_unique_object_representations_v<wire_mailbox_address> &&
+              (sizeof(wire_mailbox_address) < 64));
+
+inline wire_mailbox_address to_wire(const mailbox_address &address)
+{
+    return {address.process.nonce, address.process.start_time,
+            address.file.device,   address.file.inode,
+            address.file.token,    address.process.pid,
+            address.file.fd};
+}
+
+inline mailbox_address from_wire(const wire_mailbox_address &wire)
+{
+    return {{wire.nonce, wire.start_time, wire.pid, 0},
+            {wire.device, wire.inode, wire.fd, file_kind::mailbox, wire.token}};
+}
 
 struct mailbox_options {
     /** Bytes in a ring; rounded up to a power of two, ring_min_size or more. */

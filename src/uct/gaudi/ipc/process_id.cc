@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -139,10 +140,12 @@ uint64_t process_start_time(uint32_t pid)
 bool describe_file(int fd, file_kind kind, file_ref &file_p)
 {
     struct stat info;
-    if (fstat(fd, &info) != 0) {
+    file_token token;
+    if ((fstat(fd, &info) != 0) ||
+        (getrandom(&token, sizeof(token), 0) != sizeof(token))) {
         return false;
     }
-    file_p = {info.st_dev, info.st_ino, static_cast<uint32_t>(fd), kind};
+    file_p = {info.st_dev, info.st_ino, static_cast<uint32_t>(fd), kind, token};
     return true;
 }
 

@@ -17,7 +17,7 @@
 namespace gaudi::ipc {
 
 /** Of everything that one process sends to another. */
-inline constexpr uint16_t wire_version = 1;
+inline constexpr uint16_t wire_version = 2;
 
 /** Where a process is. Processes that differ in any of it cannot use each
  *  other's memory. */
@@ -57,23 +57,28 @@ enum class file_kind : uint32_t {
     withdrawal  = 5, /**< no file: see file_service::tell_withdrawal */
 };
 
+/** Random bits. Who has them was told of a file by somebody who may have it:
+ *  the rest of a reference can be guessed. */
+struct file_token {
+    uint64_t high;
+    uint64_t low;
+
+    bool operator==(const file_token &) const = default;
+};
+
 /** A file descriptor of another process. */
 struct file_ref {
     uint64_t device; /**< st_dev and */
     uint64_t inode;  /**< st_ino of the file behind it */
     uint32_t fd;     /**< its number there */
     file_kind kind;
+    file_token token; /**< for its file service, not for the kernel */
 
     bool operator==(const file_ref &) const = default;
-    bool operator<(const file_ref &other) const
-    {
-        return std::tie(device, inode, fd, kind) <
-               std::tie(other.device, other.inode, other.fd, other.kind);
-    }
 };
 
 static_assert((sizeof(node_address) == 24) && (sizeof(process_id) == 24) &&
-              (sizeof(file_ref) == 24));
+              (sizeof(file_ref) == 40));
 static_assert(std::is_trivially_copyable_v<node_address> &&
               std::is_trivially_copyable_v<process_id> &&
               std::is_trivially_copyable_v<file_ref>);
@@ -100,7 +105,7 @@ inline constexpr uint64_t unknown_start_time = UINT64_MAX;
 uint64_t process_start_time(uint32_t pid);
 
 /**
- * Describe an open file of this process.
+ * Describe an open file of this process, with a token of its own each time.
  *
  * @return false when the descriptor is not open.
  */

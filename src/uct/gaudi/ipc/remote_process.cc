@@ -147,40 +147,58 @@ bool remote_process::is_alive() const
     return memory_.is_alive();
 }
 
-ucs_status_t remote_process::get_file(const file_ref &file, int &fd_p) const
+/* With the rights that the kernel knows of. UCS_ERR_REJECTED: it refuses, or
+ * the descriptor stands for something else. */
+ucs_status_t remote_process::take_file(const file_ref &file, int &fd_p) const
+{
+    unique_fd fd(is_self()
+                     ? fcntl(static_cast<int>(file.fd), F_DUPFD_CLOEXEC, 0)
+                     : get_descriptor(pidfd_, file.fd));
+    if (!fd) {
+        const int error = errno;
+        ucs_debug("gaudi_ipc: cannot get descriptor %u of process %u: %s",
+                  file.fd, id_.pid, std::strerror(error));
+        return ((error == ESRCH) || (status_of(error) == UCS_ERR_NO_RESOURCE))
+                   ? status_of(error)
+                   : UCS_ERR_REJECTED;
+    }
+    if (!is_file(fd.get(), file)) {
+        ucs_debug("gaudi_ipc: descriptor %u of process %u is another file by "
+                  "now",
+                  file.fd, id_.pid);
+        return UCS_ERR_REJECTED;
+    }
+    fd_p = fd.release();
+    return UCS_OK;
+}
+
+ucs_status_t remote_process::try_file(const file_ref &file,
+                                      file_request &request, int &fd_p) const
 {
     if (generation_ != base::process_generation()) {
         return UCS_ERR_UNREACHABLE;
     }
-
-    const int fd = is_self()
-                       ? fcntl(static_cast<int>(file.fd), F_DUPFD_CLOEXEC, 0)
-                       : get_descriptor(pidfd_, file.fd);
-    if ((fd >= 0) && is_file(fd, file)) {
-        fd_p = fd;
-        return UCS_OK;
-    }
-
-    const int error = errno;
-    if (fd >= 0) {
-        ucs_debug("gaudi_ipc: descriptor %u of process %u is another file by "
-                  "now",
-                  file.fd, id_.pid);
-        close(fd);
-    } else {
-        ucs_debug("gaudi_ipc: cannot get descriptor %u of process %u: %s",
-                  file.fd, id_.pid, std::strerror(error));
-        if ((error == ESRCH) || (status_of(error) == UCS_ERR_NO_RESOURCE)) {
-            return status_of(error);
+    ucs_status_t status = UCS_OK;
+    int answer          = -1;
+    bool anew           = false;
+    if (!request.is_under_way()) {
+        status = take_file(file, fd_p);
+        if (status != UCS_ERR_REJECTED) {
+            return status;
         }
+        status = is_self() ? file_service::look_up(file, answer, anew)
+                           : request.start(id_, file, timeout_ms.load());
     }
-
-    int answer = -1;
-    bool anew  = false;
-    const ucs_status_t status =
-        is_self() ? file_service::look_up(file, answer, anew)
-                  : file_service::ask(id_, pidfd_, file, timeout_ms.load(),
-                                      answer, anew);
+    if (request.is_under_way()) {
+        status = request.progress(answer, anew);
+    }
+    if ((status == UCS_INPROGRESS) && is_alive()) {
+        return UCS_INPROGRESS;
+    }
+    if (status == UCS_INPROGRESS) {
+        status = UCS_ERR_UNREACHABLE;
+    }
+    unique_fd given(answer);
     if (status != UCS_OK) {
         ucs_debug("gaudi_ipc: process %u does not hand out descriptor %u: %s",
                   id_.pid, file.fd, ucs_status_string(status));
@@ -190,11 +208,37 @@ ucs_status_t remote_process::get_file(const file_ref &file, int &fd_p) const
         ucs_debug("gaudi_ipc: process %u hands out another file for "
                   "descriptor %u",
                   id_.pid, file.fd);
-        close(answer);
         return UCS_ERR_NO_ELEM;
     }
-    fd_p = answer;
+    fd_p = given.release();
     return UCS_OK;
+}
+
+ucs_status_t remote_process::get_file(const file_ref &file, int &fd_p) const
+{
+    file_request request;
+    ucs_status_t status;
+    while ((status = try_file(file, request, fd_p)) == UCS_INPROGRESS) {
+        request.wait(pidfd_);
+    }
+    return status;
+}
+
+ucs_status_t remote_process::probe_file(const file_ref &file) const
+{
+    if (generation_ != base::process_generation()) {
+        return UCS_ERR_UNREACHABLE;
+    }
+    int fd              = -1;
+    ucs_status_t status = take_file(file, fd);
+    if ((status == UCS_ERR_REJECTED) && is_self()) {
+        bool anew;
+        status = file_service::look_up(file, fd, anew);
+    } else if (status == UCS_ERR_REJECTED) {
+        status = file_request::find_service(id_);
+    }
+    const unique_fd taken(fd);
+    return status;
 }
 
 void remote_process::set_timeout(double seconds)

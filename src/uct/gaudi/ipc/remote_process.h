@@ -9,6 +9,7 @@
 
 #include "uct/gaudi/base/process_memory.h"
 #include "uct/gaudi/base/ucx.h"
+#include "uct/gaudi/ipc/file_request.h"
 #include "uct/gaudi/ipc/process_id.h"
 
 #include <memory>
@@ -63,6 +64,23 @@ public:
      */
     [[nodiscard]] ucs_status_t get_file(const file_ref &file, int &fd_p) const;
 
+    /**
+     * The same in steps that wait for nothing.
+     *
+     * @param request  Fresh for the first step, and the same for all of them.
+     * @return As @ref get_file; or UCS_INPROGRESS: to be called again.
+     */
+    [[nodiscard]] ucs_status_t try_file(const file_ref &file,
+                                        file_request &request, int &fd_p) const;
+
+    /**
+     * Whether there is a way to a file, without asking the process.
+     *
+     * @return UCS_OK: it can be taken, or the process can be asked for it.
+     *         Else as @ref get_file.
+     */
+    [[nodiscard]] ucs_status_t probe_file(const file_ref &file) const;
+
     /** How long a request to a file service may take, in seconds. For the
      *  process. */
     static void set_timeout(double seconds);
@@ -72,6 +90,8 @@ public:
 
 private:
     remote_process(const process_id &id, int pidfd);
+
+    [[nodiscard]] ucs_status_t take_file(const file_ref &file, int &fd_p) const;
 
     const process_id id_;
     const int pidfd_;

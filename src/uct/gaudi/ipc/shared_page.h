@@ -63,7 +63,7 @@ struct hazard_entry {
     uint32_t reserved;
 };
 
-static_assert((sizeof(importer_entry) == 64) && (sizeof(hazard_entry) == 24));
+static_assert((sizeof(importer_entry) == 80) && (sizeof(hazard_entry) == 24));
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 /** Tells processes of a PID namespace apart, in one word. Never 0. */
