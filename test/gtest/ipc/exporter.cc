@@ -1,5 +1,6 @@
 #include "gtest/ipc/exporter.h"
 
+#include "common/process_state.h"
 #include "common/ucx_logs.h"
 #include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/memory_type.h"
@@ -208,6 +209,10 @@ GAUDI_CHILD(exports_memory)
             answer = std::to_string(over.done ? over.status : UCS_INPROGRESS);
         } else if (what == "timeout") {
             ipc::set_invalidation_timeout(static_cast<double>(a) * 1e-3);
+        } else if (what == "refuse_pidfd_getfd") {
+            ipc::remote_process::refuse_pidfd_getfd(true);
+        } else if (what == "open_files") {
+            answer = std::to_string(count_open_fds());
         } else if (what == "warning") {
             const auto lines = take_logs();
             answer           = lines.empty() ? "none" : lines.front();

@@ -4,7 +4,10 @@
 #include "gtest/ipc/exporter.h"
 
 #include <csignal>
+#include <memory>
+#include <vector>
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -106,6 +109,51 @@ TEST_F(invalidation, does_not_wait_for_the_dead)
     EXPECT_FALSE(is_over(other));
     user.kill(SIGKILL);
     (void)user.wait();
+    EXPECT_TRUE(eventually([&] { return is_over(other); }));
+    EXPECT_EQ(other.progress_invalidation(), UCS_OK);
+}
+
+/* Neither the invalidation nor progress: they would wait for as long as the
+ * service of the stopped processes may take to answer, one after another, and
+ * the test would be over. */
+TEST_F(invalidation, waits_for_no_answer_of_stopped_processes)
+{
+    child_options options;
+    options.environment = {{"UCX_GAUDI_IPC_TIMEOUT", "1000s"}};
+    exporter_process other(options);
+    (void)other.ask("refuse_pidfd_getfd");
+    const auto key = other.key(other.allocate(mebi, 6), mebi);
+    std::vector<std::unique_ptr<child_process>> users;
+    for (int i = 0; i < 3; ++i) {
+        users.push_back(std::make_unique<child_process>("holds_a_key"));
+        ASSERT_EQ(users.back()->read_line(), "next");
+        users.back()->write_line(to_text(key));
+        ASSERT_EQ(users.back()->read_line(), "held");
+        users.back()->kill(SIGSTOP);
+        siginfo_t stopped;
+        ASSERT_EQ(0, waitid(P_PID, static_cast<id_t>(users.back()->pid()),
+                            &stopped, WSTOPPED));
+    }
+    const uint64_t before = other.ask_number("open_files");
+    EXPECT_FALSE(other.invalidate(key));
+    for (int i = 0; i < 10; ++i) {
+        EXPECT_FALSE(is_over(other));
+    }
+    /* All are asked at the same time: a pidfd and a socket for each. */
+    EXPECT_EQ(other.ask_number("open_files"), before + 2 * users.size());
+
+    /* Answers count when they come. */
+    for (const auto &user : users) {
+        user->kill(SIGCONT);
+    }
+    EXPECT_TRUE(eventually([&] {
+        EXPECT_FALSE(is_over(other));
+        return other.ask_number("open_files") == before + users.size();
+    }));
+    for (const auto &user : users) {
+        user->kill(SIGKILL);
+        (void)user->wait();
+    }
     EXPECT_TRUE(eventually([&] { return is_over(other); }));
     EXPECT_EQ(other.progress_invalidation(), UCS_OK);
 }

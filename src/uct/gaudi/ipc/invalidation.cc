@@ -39,10 +39,15 @@ struct outcome {
     ucs_status_t status;
 };
 
+/* So many importers are asked for their pages at a time: each costs a
+ * descriptor meanwhile. */
+constexpr size_t most_asked = 16;
+
 /* Another process that uses memory of this one. */
 struct importer {
     std::shared_ptr<remote_process> process;
-    std::unique_ptr<foreign_page> page; /* nullptr: it has none any more */
+    std::unique_ptr<foreign_page> page; /* once it is got */
+    file_request request;               /* under way until then */
 };
 
 class invalidation_queue {
@@ -60,8 +65,11 @@ private:
     void forget_dead();
     uint32_t find_user(uint64_t generation);
     bool is_using(const importer_entry &entry, uint64_t generation);
-    importer *find(const process_id &process, const file_ref &file,
-                   bool &may_pass);
+    ucs_status_t find(const process_id &process, const file_ref &file,
+                      const importer *&found_p);
+    ucs_status_t ask(const process_id &process, const file_ref &file,
+                     importer &of);
+    [[nodiscard]] size_t asked() const;
 
     std::mutex lock_;
     std::vector<invalidation> waiting_;
@@ -72,59 +80,90 @@ private:
     uint64_t newest_ = 0;
 };
 
-/* An importer whose page cannot be got now may be using anything. */
-importer *invalidation_queue::find(const process_id &process,
-                                   const file_ref &file, bool &may_pass)
+/* How many importers have not answered. */
+size_t invalidation_queue::asked() const
 {
-    const auto known = importers_.find(process.nonce);
-    if (known != importers_.end()) {
-        return &known->second;
-    }
-    const auto silent = silent_.find(process.nonce);
-    if ((silent != silent_.end()) && (ucs_get_time() < silent->second)) {
-        may_pass = true;
-        return nullptr;
-    }
-    importer fresh;
-    may_pass            = false;
-    ucs_status_t status = remote_process::open(process, fresh.process);
+    return static_cast<size_t>(
+        std::count_if(importers_.begin(), importers_.end(), [](const auto &of) {
+            return of.second.page == nullptr;
+        }));
+}
+
+/* Try to get an importer's page, without waiting for it. */
+ucs_status_t invalidation_queue::ask(const process_id &process,
+                                     const file_ref &file, importer &of)
+{
+    ucs_status_t status = (of.process == nullptr)
+                              ? remote_process::open(process, of.process)
+                              : UCS_OK;
     int fd              = -1;
     if (status == UCS_OK) {
-        status = fresh.process->get_file(file, fd);
+        status = of.process->try_file(file, of.request, fd);
     }
     if (status == UCS_OK) {
-        status = foreign_page::map(fd, process, fresh.page);
+        status = foreign_page::map(fd, process, of.page);
         close(fd);
     }
-    if ((status == UCS_ERR_TIMED_OUT) || (status == UCS_ERR_NO_RESOURCE) ||
-        (status == UCS_ERR_NO_MEMORY)) {
-        may_pass = true;
+    return status;
+}
+
+/* @return UCS_INPROGRESS: its page cannot be got now, so it may be using
+ *         anything. Else an error: it is gone, or has become another program.
+ */
+ucs_status_t invalidation_queue::find(const process_id &process,
+                                      const file_ref &file,
+                                      const importer *&found_p)
+{
+    const ucs_time_t now = ucs_get_time();
+    const auto silent    = silent_.find(process.nonce);
+    if ((silent != silent_.end()) && (now < silent->second)) {
+        return UCS_INPROGRESS;
+    }
+    auto known = importers_.find(process.nonce);
+    if (known == importers_.end()) {
+        if (asked() >= most_asked) {
+            return UCS_INPROGRESS;
+        }
+        known = importers_.try_emplace(process.nonce).first;
+    }
+    if (known->second.page == nullptr) {
+        const ucs_status_t status = ask(process, file, known->second);
+        if (status == UCS_INPROGRESS) {
+            return status;
+        }
+        if (status != UCS_OK) {
+            importers_.erase(known);
+        }
         if (status == UCS_ERR_TIMED_OUT) {
             silent_[process.nonce] =
-                ucs_get_time() + ucs_time_from_sec(std::min(
-                                     silence, timeout.load() * silence_part));
+                now + ucs_time_from_sec(
+                          std::min(silence, timeout.load() * silence_part));
+        } else {
+            silent_.erase(process.nonce);
         }
-        return nullptr;
+        if (status != UCS_OK) {
+            return ((status == UCS_ERR_TIMED_OUT) ||
+                    (status == UCS_ERR_NO_RESOURCE) ||
+                    (status == UCS_ERR_NO_MEMORY))
+                       ? UCS_INPROGRESS
+                       : status;
+        }
     }
-    silent_.erase(process.nonce);
-    /* Else it is gone, or has become another program. */
-    return (status == UCS_OK)
-               ? &importers_.emplace(process.nonce, std::move(fresh))
-                      .first->second
-               : nullptr;
+    found_p = &known->second;
+    return UCS_OK;
 }
 
 bool invalidation_queue::is_using(const importer_entry &entry,
                                   uint64_t generation)
 {
     /* The importer may be writing it, but not one that uses anything. */
-    const process_id process = entry.process;
-    const file_ref file      = entry.page;
-    bool may_pass            = false;
-    const importer *user     = find(process, file, may_pass);
-    if (user == nullptr) {
+    const process_id process  = entry.process;
+    const file_ref file       = entry.page;
+    const importer *user      = nullptr;
+    const ucs_status_t status = find(process, file, user);
+    if (status != UCS_OK) {
         own_page::instance()->forget_if_dead(entry);
-        return may_pass;
+        return status == UCS_INPROGRESS;
     }
     if (!user->page->is_using(own_process().nonce, generation)) {
         return false;
@@ -136,7 +175,9 @@ bool invalidation_queue::is_using(const importer_entry &entry,
     return false;
 }
 
-/* @return The pid of a process that uses a key right now, 0 if none does. */
+/* All are looked at, so that those whose pages are not known are asked at the
+ * same time.
+ * @return The pid of a process that uses a key right now, 0 if none does. */
 uint32_t invalidation_queue::find_user(uint64_t generation)
 {
     uint32_t user = 0;
@@ -144,7 +185,7 @@ uint32_t invalidation_queue::find_user(uint64_t generation)
         if (is_using(entry, generation)) {
             user = entry.process.pid;
         }
-        return user == 0;
+        return true;
     });
     return user;
 }

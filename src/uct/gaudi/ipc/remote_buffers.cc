@@ -460,12 +460,16 @@ void remote_buffers::forget(const std::shared_ptr<remote_buffer> &buffer)
 
 void remote_buffers::sweep()
 {
-    if (empty_.load(std::memory_order_relaxed)) {
-        return;
+    if (!empty_.load(std::memory_order_relaxed)) {
+        std::lock_guard<std::mutex> sweeping(sweeping_);
+        sweep_locked();
     }
+}
+
+void remote_buffers::sweep_locked()
+{
     swept_at_.store(ucs_get_time(), std::memory_order_relaxed);
 
-    std::lock_guard<std::mutex> sweeping(sweeping_);
     leftovers rest;
     std::lock_guard<std::mutex> guard(lock_);
     bool any = false;
@@ -509,7 +513,10 @@ void remote_buffers::sweep_sometimes()
 {
     if (!empty_.load(std::memory_order_relaxed) &&
         is_due(swept_at_, sweep_interval)) {
-        sweep();
+        std::unique_lock<std::mutex> sweeping(sweeping_, std::try_to_lock);
+        if (sweeping.owns_lock()) { /* else another thread is at it */
+            sweep_locked();
+        }
     }
 }
 

@@ -226,6 +226,7 @@ private:
     ucs_status_t open_exporter(const wire_key &key,
                                std::shared_ptr<exporter> &exporter_p);
     void opened(remote_buffer &buffer, uint64_t bytes);
+    void sweep_locked(); /* under sweeping_ */
 
     /* Under lock_. */
     bool detach(remote_buffer &buffer, leftovers &rest);
