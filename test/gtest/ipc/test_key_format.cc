@@ -137,6 +137,29 @@ TEST_F(key_format, what_nobody_writes_is_an_error)
         host, [](auto &key) { key.buffer_address = 1; }, "names none");
 }
 
+/* UCP 1.13 releases what it finds there. */
+TEST_F(key_format, what_is_refused_leaves_no_key)
+{
+    exporter_process other;
+    ipc::wire_key key = other.key(other.allocate(mebi, 1), mebi);
+    for (const ucs_status_t expected :
+         {UCS_ERR_UNREACHABLE, UCS_ERR_INVALID_PARAM}) {
+        (expected == UCS_ERR_UNREACHABLE) ? ++key.generation
+                                          : key.generation = 0;
+        uct_rkey_t rkey = 0x5a5a5a58;
+        void *handle    = &key;
+        EXPECT_EQ(uct_gaudi_ipc_component.rkey_unpack(&uct_gaudi_ipc_component,
+                                                      &key, &rkey, &handle),
+                  expected);
+        EXPECT_EQ(rkey, 0u);
+        EXPECT_EQ(handle, nullptr);
+        EXPECT_EQ(uct_gaudi_ipc_component.rkey_release(&uct_gaudi_ipc_component,
+                                                       rkey, handle),
+                  UCS_OK);
+    }
+    EXPECT_THAT(take_logs(), ElementsAre(HasSubstr("names no slot")));
+}
+
 TEST_F(key_format, garbage_is_refused)
 {
     std::mt19937_64 random(5);

@@ -264,15 +264,14 @@ ucs_status_t md_open(uct_component_t *component, const char *,
 ucs_status_t rkey_unpack(uct_component_t *, const void *buffer,
                          uct_rkey_t *rkey_p, void **handle_p) noexcept
 {
-    return base::guarded([&] {
-        remote_key *key;
-        ucs_status_t status = remote_key::unpack(buffer, key);
-        if (status == UCS_OK) {
-            *rkey_p   = reinterpret_cast<uct_rkey_t>(key);
-            *handle_p = nullptr;
-        }
-        return status;
-    });
+    remote_key *key = nullptr;
+    const ucs_status_t status =
+        base::guarded([&] { return remote_key::unpack(buffer, key); });
+    /* After a failure, too: UCP 1.13 then releases what is there, which would
+     * be a key of before. */
+    *rkey_p   = reinterpret_cast<uct_rkey_t>(key);
+    *handle_p = nullptr;
+    return status;
 }
 
 ucs_status_t rkey_release(uct_component_t *, uct_rkey_t rkey, void *) noexcept
