@@ -132,10 +132,10 @@ void unpack(const wire_key &wire)
     }
     remote_key *key = gaudi::ipc::to_remote_key(rkey);
     require(!key->is_own());
-    if (key->is_gone()) { /* it names a process that there is none of */
-        require(key->check(wire.address, wire.length) ==
-                UCS_ERR_ENDPOINT_TIMEOUT);
-        require(key->hold() == UCS_ERR_ENDPOINT_TIMEOUT);
+    const ucs_status_t failure = key->failure();
+    if (failure != UCS_OK) { /* of no process that there is, or not exported */
+        require(key->check(wire.address, wire.length) == failure);
+        require(key->hold() == failure);
         require(uct_gaudi_ipc_component.rkey_release(&uct_gaudi_ipc_component,
                                                      rkey, handle) == UCS_OK);
         return;

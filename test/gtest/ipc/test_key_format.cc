@@ -160,6 +160,19 @@ TEST_F(key_format, what_is_refused_leaves_no_key)
     EXPECT_THAT(take_logs(), ElementsAre(HasSubstr("names no slot")));
 }
 
+TEST_F(key_format, memory_that_was_not_exported_fails_its_users)
+{
+    exporter_process other;
+    ipc::wire_key key = other.key(other.allocate_host(mebi, 1), mebi);
+    key.kind          = ipc::key_kind::unexported;
+    const unpacked remote(key);
+    ASSERT_EQ(remote.status, UCS_OK);
+    EXPECT_EQ(remote->failure(), UCS_ERR_IO_ERROR);
+    EXPECT_FALSE(remote->is_own());
+    EXPECT_EQ(remote->hold(), UCS_ERR_IO_ERROR);
+    EXPECT_THAT(take_logs(), ElementsAre(HasSubstr("had no room to export")));
+}
+
 TEST_F(key_format, garbage_is_refused)
 {
     std::mt19937_64 random(5);

@@ -54,12 +54,24 @@ protected:
         EXPECT_THAT(result.server.output, HasSubstr("all exported"));
     }
 
+    /* What goes wrong is said in many ways. */
+    void bear(const std::string &what)
+    {
+        const peers_result result = run_pair(
+            "ucp_hardships", {what}, settings({{"UCX_LOG_LEVEL", "fatal"}}));
+        EXPECT_TRUE(exited_with(0, result.client)) << "client";
+        EXPECT_TRUE(exited_with(0, result.server)) << "server";
+        EXPECT_THAT(result.client.output, HasSubstr("all borne"));
+        EXPECT_THAT(result.server.output, HasSubstr("all given"));
+    }
+
 private:
     const shared_memory_files shm_;
 };
 
 using ipc_survival_of_kills          = ipc_survival;
 using ipc_survival_of_buffers        = ipc_survival;
+using ipc_survival_of_hardships      = ipc_survival;
 using ipc_stress_survival_of_kills   = ipc_survival;
 using ipc_stress_survival_of_buffers = ipc_survival;
 
@@ -79,6 +91,22 @@ TEST_P(ipc_survival_of_kills, goes_on_and_keeps_nothing)
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_survival_of_kills, ::testing::Values("n"),
                          name_of);
+
+/* UCP 1.13 releases what a key was before that cannot be unpacked. */
+TEST_P(ipc_survival_of_hardships, unpacks_damaged_keys)
+{
+    bear("damage");
+}
+
+/* An unreachable key would have UCP touch device memory with the CPU. */
+TEST_P(ipc_survival_of_hardships, fails_operations_when_there_is_no_descriptor)
+{
+    bear("import");
+    bear("export");
+}
+
+INSTANTIATE_TEST_SUITE_P(with, ipc_survival_of_hardships,
+                         ::testing::Values("n", "y"), name_of);
 
 TEST_P(ipc_survival_of_buffers, keeps_nothing)
 {

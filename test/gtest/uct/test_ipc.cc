@@ -11,6 +11,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 namespace gaudi::test {
 
@@ -240,6 +241,21 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Bool(), ::testing::Bool(),
                        ::testing::Values(1, 4097, ipc_peer_bytes)),
     name_of_pair);
+
+/* Else UCP would do without gaudi_ipc, and touch device memory. */
+TEST_F(ipc, peers_are_not_unreachable_for_want_of_a_descriptor)
+{
+    const interface_address &to = peer->address();
+    rlimit before;
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
+    const rlimit none{3, before.rlim_max};
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &none));
+    EXPECT_TRUE(uct_iface_is_reachable(
+        tl->iface,
+        reinterpret_cast<const uct_device_addr_t *>(to.device.data()),
+        reinterpret_cast<const uct_iface_addr_t *>(to.iface.data())));
+    EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
+}
 
 /* The card itself reads and writes host memory, when its turn comes, and not a
  * copy of it. Nobody has registered it. */

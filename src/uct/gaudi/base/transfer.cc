@@ -378,6 +378,22 @@ ucs_status_t transfer_engine::start(flush_domain &domain, const side &dst,
     return UCS_INPROGRESS;
 }
 
+ucs_status_t transfer_engine::fail_later(flush_domain &domain, ucs_status_t why,
+                                         uct_completion_t *completion)
+{
+    const ucs_status_t status = check_owner();
+    if (status != UCS_OK) {
+        return status;
+    }
+    operation *op = new_operation(&domain, kind::copy, completion);
+    if (op == nullptr) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    op->work.status = why;
+    begin(*op);
+    return UCS_INPROGRESS;
+}
+
 ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
                                       uct_pack_callback_t pack, void *arg)
 {

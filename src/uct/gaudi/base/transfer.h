@@ -146,6 +146,18 @@ public:
                                        uct_pack_callback_t pack, void *arg);
 
     /**
+     * Have an operation that cannot be done end from progress. For errors that
+     * only a program's surroundings are to blame for: the new protocols of UCP
+     * 1.13 end the process when a get fails at once.
+     *
+     * @return UCS_INPROGRESS, UCS_ERR_NO_RESOURCE, UCS_ERR_UNSUPPORTED as for
+     *         @ref start.
+     */
+    [[nodiscard]] ucs_status_t fail_later(flush_domain &domain,
+                                          ucs_status_t why,
+                                          uct_completion_t *completion);
+
+    /**
      * Start a copy whose bytes a callback takes, from progress.
      *
      * With memcpy as the callback, a device address as `arg` is the target of

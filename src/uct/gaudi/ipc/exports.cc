@@ -133,11 +133,14 @@ private:
         export_table &table = exported();
         std::lock_guard<std::mutex> guard(table.lock);
         const auto found = table.by_inode.find(file.inode);
-        return ((found != table.by_inode.end()) &&
-                (found->second->file_ == file) &&
-                (found->second->open_anew(fd_p) == 0))
-                   ? UCS_OK
-                   : UCS_ERR_NO_ELEM;
+        if ((found == table.by_inode.end()) ||
+            !(found->second->file_ == file)) {
+            return UCS_ERR_NO_ELEM;
+        }
+        const int error = found->second->open_anew(fd_p);
+        return may_pass(error) ? UCS_ERR_NO_RESOURCE
+               : (error == 0)  ? UCS_OK
+                               : UCS_ERR_NO_ELEM;
     }
 
     const base::device_backing &backing_;
@@ -157,8 +160,10 @@ ucs_status_t exported_memory::create(void *address, size_t length, bool quiet,
     auto &table = device_table::instance();
 
     std::unique_ptr<exported_memory> memory(new exported_memory);
-    memory->address_ = reinterpret_cast<uintptr_t>(address);
-    memory->length_  = length;
+    memory->address_     = reinterpret_cast<uintptr_t>(address);
+    memory->length_      = length;
+    memory->key_.address = memory->address_;
+    memory->key_.length  = length;
     if (!device_table::is_plausible(address, length)) {
         ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
                 "gaudi_ipc: cannot register %zu bytes at %p: they are not in "
@@ -166,7 +171,8 @@ ucs_status_t exported_memory::create(void *address, size_t length, bool quiet,
                 length, address);
         return UCS_ERR_INVALID_ADDR;
     }
-    if (own_page::instance() == nullptr) {
+    const own_page *page = own_page::instance();
+    if (page == nullptr) {
         return UCS_ERR_NO_RESOURCE;
     }
     if (device_table::is_device_address(address)) {
@@ -176,6 +182,13 @@ ucs_status_t exported_memory::create(void *address, size_t length, bool quiet,
                     "gaudi_ipc: cannot register %zu bytes at %p: they %s",
                     length, address, table.why_not(address, length));
             return UCS_ERR_INVALID_ADDR;
+        }
+        const int error = quiet ? memory->describe_buffer(*page) : 0;
+        if (error != 0) {
+            ucs_diag("gaudi_ipc: cannot register %zu bytes at %p: they cannot "
+                     "be exported now: %s",
+                     length, address, std::strerror(-error));
+            return UCS_ERR_NO_RESOURCE;
         }
     }
     memory_p = memory.release();
@@ -213,7 +226,13 @@ ucs_status_t exported_memory::pack(void *buffer)
         }
     }
     if (device_ != nullptr) {
-        describe_buffer(*page);
+        const int error = describe_buffer(*page);
+        if (error != 0) {
+            ucs_error("gaudi_ipc: %lu bytes at %#lx cannot be exported now: "
+                      "%s; others cannot use them with this key",
+                      length_, address_, std::strerror(-error));
+        }
+        key_.kind = (error == 0) ? key_kind::device : key_kind::unexported;
     }
     std::memcpy(buffer, &key_, sizeof(key_));
     return UCS_OK;
@@ -227,12 +246,9 @@ ucs_status_t exported_memory::describe(own_page &page)
                   page.slots());
         return UCS_ERR_NO_RESOURCE;
     }
-    key_            = {};
     key_.node       = own_node();
     key_.process    = own_process();
     key_.page       = page.file();
-    key_.address    = address_;
-    key_.length     = length_;
     key_.generation = mark_.generation;
     key_.slot       = mark_.slot;
     key_.kind       = (device_ == nullptr) ? key_kind::host : key_kind::device;
@@ -244,13 +260,15 @@ ucs_status_t exported_memory::describe(own_page &page)
 }
 
 /* The dma-buf can have gone since the last time, though not the registration:
- * the application asked the driver to unmap what others still had. */
-void exported_memory::describe_buffer(const own_page &page)
+ * the application asked the driver to unmap what others still had.
+ * @return 0; or -errno: the next try may be answered otherwise. */
+int exported_memory::describe_buffer(const own_page &page)
 {
     if (page.is_current({key_.buffer_slot, key_.buffer_generation}) ||
         (device_->backing == nullptr)) {
-        return;
+        return 0;
     }
+    int error              = 0;
     key_.buffer_generation = 0;
     key_.buffer_slot       = 0;
     key_.buffer_address    = 0;
@@ -262,14 +280,16 @@ void exported_memory::describe_buffer(const own_page &page)
         },
         [&](base::backing_export &kept) {
             auto &made = static_cast<buffer_export &>(kept);
-            if (made.make(*own_page::instance()) != 0) {
+            error      = made.make(*own_page::instance());
+            if (error != 0) {
                 return;
             }
             made.describe(key_);
             /* UCP rounds registrations up beyond what was allocated. */
             const uint64_t end = key_.buffer_address + key_.buffer_size;
-            key_.length        = std::min(length_, end - key_.address);
+            key_.length        = std::min(length_, end - address_);
         });
+    return may_pass(error) ? error : 0;
 }
 
 export_statistics statistics_of_exports()

@@ -36,6 +36,8 @@ public:
      * @return UCS_ERR_INVALID_ADDR for device memory that no allocation covers.
      *         UCS_ERR_NO_RESOURCE when the process has no shared page and
      *         cannot make it: UCP bears that here, but not from @ref pack.
+     *         The same, if quiet, when there is no room for the dma-buf: UCP
+     *         registers so what it sends, and stages it then.
      */
     [[nodiscard]] static ucs_status_t create(void *address, size_t length,
                                              bool quiet,
@@ -52,7 +54,8 @@ public:
      * Write a key.
      *
      * Device memory that cannot be exported gets one, too: others find that
-     * they do not reach it.
+     * they do not reach it, or, where only room was lacking, that it is good
+     * for nothing. That is logged, and tried again at the next packing.
      *
      * @param buffer  sizeof(wire_key) bytes, of any alignment.
      * @return UCS_ERR_NO_RESOURCE when there are more keys than slots.
@@ -76,7 +79,7 @@ private:
     static constexpr uint64_t valid_tag = 0x6370696475616721;
 
     ucs_status_t describe(own_page &page);
-    void describe_buffer(const own_page &page);
+    int describe_buffer(const own_page &page);
 
     uint64_t tag_                = valid_tag;
     base::device_memory *device_ = nullptr; /* registered; nullptr: host */

@@ -236,7 +236,11 @@ int iface_is_reachable(const uct_iface_h, const uct_device_addr_t *dev_addr,
     wire_mailbox_address to;
     memcpy(&node, dev_addr, sizeof(node));
     memcpy(&to, iface_addr, sizeof(to));
-    return base::guarded([&] { return probe(node, from_wire(to)); }) == UCS_OK;
+    const ucs_status_t status =
+        base::guarded([&] { return probe(node, from_wire(to)); });
+    /* Without room for a descriptor it is not known, and ends in an error:
+     * unreachable memory would be touched by the CPU. */
+    return (status == UCS_OK) || (status == UCS_ERR_NO_RESOURCE);
 }
 
 ucs_status_t iface_flush(uct_iface_h tl_iface, unsigned,

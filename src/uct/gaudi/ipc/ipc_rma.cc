@@ -88,9 +88,12 @@ ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
                   state.peer->id().pid, key->process().pid);
         return UCS_ERR_INVALID_PARAM;
     }
-    if (ucs_unlikely(key->is_gone())) {
-        fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
-        return UCS_ERR_ENDPOINT_TIMEOUT;
+    const ucs_status_t failure = key->failure();
+    if (ucs_unlikely(failure != UCS_OK)) {
+        if (failure == UCS_ERR_ENDPOINT_TIMEOUT) {
+            fail(ep, failure);
+        }
+        return failure;
     }
     remote.remote = key;
     return UCS_OK;
@@ -107,6 +110,16 @@ ucs_status_t find_remote(uct_ep_h ep, way which, const void *local,
     return status;
 }
 
+/* What an operation with a completion returns: where only room was lacking, it
+ * fails later. */
+ucs_status_t result_of(uct_ep_h ep, ucs_status_t status, uct_completion_t *comp)
+{
+    return (ucs_unlikely(status == UCS_ERR_IO_ERROR) && (comp != nullptr))
+               ? engine_of(ep).fail_later(to_ep(ep)->state->domain, status,
+                                          comp)
+               : status;
+}
+
 ucs_status_t do_zcopy(uct_ep_h ep, way which, const uct_iov_t *iov,
                       size_t iovcnt, uint64_t remote_addr, uct_rkey_t rkey,
                       uct_completion_t *comp)
@@ -116,13 +129,13 @@ ucs_status_t do_zcopy(uct_ep_h ep, way which, const uct_iov_t *iov,
     const size_t length = (iovcnt > 0) ? uct_iov_get_length(iov) : 0;
     side remote         = remote_side(remote_addr);
     ucs_status_t status = find_remote(ep, which, local, length, rkey, remote);
-    if (status != UCS_OK) {
-        return status;
+    const bool is_put   = (which == way::put);
+    if (status == UCS_OK) {
+        status = engine_of(ep).start(
+            to_ep(ep)->state->domain, is_put ? remote : side(local),
+            is_put ? side(local) : remote, length, comp);
     }
-    const bool is_put = (which == way::put);
-    return engine_of(ep).start(to_ep(ep)->state->domain,
-                               is_put ? remote : side(local),
-                               is_put ? side(local) : remote, length, comp);
+    return result_of(ep, status, comp);
 }
 
 } // namespace
@@ -181,6 +194,7 @@ ucs_status_t ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb,
         status = engine_of(ep).start_unpacked(to_ep(ep)->state->domain, remote,
                                               length, unpack_cb, arg, comp);
     }
+    status = result_of(ep, status, comp);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, BCOPY, length);
     return status;
 }

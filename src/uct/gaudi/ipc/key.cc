@@ -38,7 +38,8 @@ const char *find_mistake(const wire_key &key)
     if ((key.reserved != 0) || (key.buffer_reserved != 0)) {
         return "it is not zero where it should be";
     }
-    if ((key.kind != key_kind::host) && (key.kind != key_kind::device)) {
+    if ((key.kind != key_kind::host) && (key.kind != key_kind::device) &&
+        (key.kind != key_kind::unexported)) {
         return "it is of no kind of memory";
     }
     if (key.buffer_generation == 0) {
@@ -47,7 +48,7 @@ const char *find_mistake(const wire_key &key)
                    : "it describes a buffer and names none";
     }
     if (key.kind != key_kind::device) {
-        return "it names a buffer of host memory";
+        return "it names a buffer of host memory, or one that is not there";
     }
     if (!is_plausible(key.buffer_file, file_kind::dma_buf) ||
         (key.buffer_slot >= max_slots)) {

@@ -17,6 +17,10 @@ namespace gaudi::ipc {
 enum class key_kind : uint8_t {
     host   = 1,
     device = 2,
+    /** Device memory for whose dma-buf there was no room when the key was
+     *  packed: nobody else reaches it with this key, but it is no memory that
+     *  cannot be reached. */
+    unexported = 3,
 };
 
 struct wire_key {

@@ -37,7 +37,8 @@ struct mailbox_address {
     bool operator==(const mailbox_address &) const = default;
     bool operator<(const mailbox_address &other) const
     {
-        return std::tie(process, file) < std::tie(other.process, other.file);
+        return std::tie(process, file.inode, file.fd) <
+               std::tie(other.process, other.file.inode, other.file.fd);
     }
 };
 

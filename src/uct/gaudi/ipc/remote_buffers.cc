@@ -57,6 +57,12 @@ bool is_final(int error)
            (error == -EPERM);
 }
 
+/* Whether there may be room at the next try, here or in the other process. */
+bool is_room_lacking(int error)
+{
+    return (error == -EMFILE) || (error == -ENFILE) || (error == -ENOMEM);
+}
+
 /* A card that tells whether cards of ours can reach a buffer. */
 base::card *any_card()
 {
@@ -241,27 +247,32 @@ remote_buffers::open_exporter(const wire_key &key,
                               std::shared_ptr<exporter> &exporter_p)
 {
     own_page *self = own_page::instance();
-    std::shared_ptr<remote_process> process;
-    if ((self == nullptr) ||
-        (remote_process::open(key.process, process) != UCS_OK)) {
-        return UCS_ERR_UNREACHABLE;
+    if (self == nullptr) {
+        return UCS_ERR_NO_RESOURCE;
     }
+    std::shared_ptr<remote_process> process;
+    ucs_status_t status = remote_process::open(key.process, process);
     int fd              = -1;
-    ucs_status_t status = process->get_file(key.page, fd);
-    if (status != UCS_OK) {
-        return UCS_ERR_UNREACHABLE;
+    if (status == UCS_OK) {
+        status = process->get_file(key.page, fd);
     }
     std::unique_ptr<foreign_page> page;
-    status = foreign_page::map(fd, key.process, page);
-    ::close(fd);
     if (status == UCS_OK) {
-        status = page->enter(self->file());
-        if (status != UCS_OK) {
-            ucs_diag("gaudi_ipc: process %u has as many users as it can have",
-                     key.process.pid);
-        }
+        status = foreign_page::map(fd, key.process, page);
+        ::close(fd);
+    }
+    if ((status == UCS_ERR_NO_RESOURCE) || (status == UCS_ERR_NO_MEMORY)) {
+        ucs_error("gaudi_ipc: there is no room for what memory of process %u "
+                  "needs: file descriptors or mappings",
+                  key.process.pid);
+        return UCS_ERR_NO_RESOURCE;
     }
     if (status != UCS_OK) {
+        return UCS_ERR_UNREACHABLE;
+    }
+    if (page->enter(self->file()) != UCS_OK) {
+        ucs_diag("gaudi_ipc: process %u has as many users as it can have",
+                 key.process.pid);
         return UCS_ERR_UNREACHABLE;
     }
     exporter_p = std::make_shared<exporter>(process, std::move(page));
@@ -355,7 +366,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
     const int error =
         found->is_withdrawn() ? -ENOENT : found->va_on(*user, key.address, va);
     found->release();
-    if (error != 0) {
+    if ((error != 0) && !is_room_lacking(error)) {
         if (error == -ENOENT) {
             ucs_debug("gaudi_ipc: process %u has withdrawn the memory of a "
                       "remote key",
@@ -367,7 +378,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
     }
     exporter_p = std::move(of);
     buffer_p   = std::move(found);
-    return UCS_OK;
+    return (error == 0) ? UCS_OK : UCS_ERR_NO_RESOURCE;
 }
 
 /* An import was made: it counts, and others may have to go for it. The buffer

@@ -160,6 +160,8 @@ public:
      *
      * @return UCS_ERR_UNREACHABLE when it is gone or out of reach; said at
      *         debug level.
+     *         UCS_ERR_NO_RESOURCE: no room for a file descriptor or a mapping;
+     *         logged.
      */
     [[nodiscard]] ucs_status_t find(const wire_key &key,
                                     std::shared_ptr<exporter> &exporter_p);
@@ -171,6 +173,8 @@ public:
      * @return As above; also UCS_ERR_UNREACHABLE when no card of ours can
      *         reach it, and UCS_ERR_INVALID_PARAM when keys contradict each
      *         other.
+     *         UCS_ERR_NO_RESOURCE with a buffer: there was no room to map it,
+     *         and its first use that finds room does.
      */
     [[nodiscard]] ucs_status_t find(const wire_key &key,
                                     std::shared_ptr<exporter> &exporter_p,

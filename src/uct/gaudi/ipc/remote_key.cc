@@ -3,9 +3,30 @@
 #include "uct/gaudi/base/process.h"
 #include "uct/gaudi/base/status.h"
 
+#include <cstdlib>
 #include <utility>
 
+extern "C" {
+#include <ucs/config/parser.h>
+}
+
 namespace gaudi::ipc {
+
+namespace {
+
+/* Whether the program uses UCP's new protocols. They stage memory without a
+ * key, never by the CPU where it is a device's, and those of 1.13 end the
+ * process when a short put fails. */
+bool has_new_protocols()
+{
+    const char *text = std::getenv("UCX_PROTO_ENABLE");
+    int enabled      = 0;
+    return (text != nullptr) &&
+           (ucs_config_sscanf_bool(text, &enabled, nullptr) == 1) &&
+           (enabled != 0);
+}
+
+} // namespace
 
 remote_key::remote_key(const wire_key &key)
     : process_(key.process), address_(key.address), length_(key.length),
@@ -31,7 +52,12 @@ ucs_status_t remote_key::find(const wire_key &key,
 {
     auto &cache         = remote_buffers::instance();
     ucs_status_t status = UCS_ERR_UNREACHABLE;
-    if (key.kind == key_kind::host) {
+    if (key.kind == key_kind::unexported) {
+        ucs_error("gaudi_ipc: process %u had no room to export the memory of a "
+                  "remote key",
+                  key.process.pid);
+        status = UCS_ERR_NO_RESOURCE;
+    } else if (key.kind == key_kind::host) {
         status = cache.find(key, of_p);
         if ((status == UCS_OK) && !of_p->has_memory()) {
             status = UCS_ERR_UNREACHABLE;
@@ -75,17 +101,34 @@ ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
     status = find(key, of, opened);
     if ((status == UCS_ERR_UNREACHABLE) &&
         remote_process::has_ended(key.process)) {
-        key_p        = new remote_key(key);
-        key_p->gone_ = true;
+        key_p = make_useless(key, UCS_ERR_ENDPOINT_TIMEOUT);
         return UCS_OK;
     }
-    if (status != UCS_OK) {
+    if ((status == UCS_ERR_NO_RESOURCE) && has_new_protocols()) {
+        if (opened != nullptr) {
+            of.reset();
+            remote_buffers::instance().forget(opened);
+        }
+        return UCS_ERR_UNREACHABLE;
+    }
+    if ((status == UCS_ERR_NO_RESOURCE) && (opened == nullptr)) {
+        key_p = make_useless(key, UCS_ERR_IO_ERROR);
+        return UCS_OK;
+    }
+    if ((status != UCS_OK) && (status != UCS_ERR_NO_RESOURCE)) {
         return status;
     }
     key_p          = new remote_key(key);
     key_p->of_     = std::move(of);
     key_p->buffer_ = std::move(opened);
     return UCS_OK;
+}
+
+remote_key *remote_key::make_useless(const wire_key &key, ucs_status_t why)
+{
+    auto *useless     = new remote_key(key);
+    useless->failure_ = why;
+    return useless;
 }
 
 void remote_key::drop()
@@ -105,7 +148,10 @@ ucs_status_t remote_key::state() const
     if (generation_ != base::process_generation()) {
         return UCS_ERR_UNSUPPORTED;
     }
-    if (gone_ || of_->is_dead()) {
+    if (failure_ != UCS_OK) {
+        return failure_;
+    }
+    if (of_->is_dead()) {
         return UCS_ERR_ENDPOINT_TIMEOUT;
     }
     if ((of_->page().slot(slot_) != key_generation_) ||

@@ -26,6 +26,12 @@ public:
      * asks its owner to send it in pieces, and UCP 1.13 ends the process with a
      * failed assertion when it finds that owner dead.
      *
+     * So is one for which there is no room, of file descriptors or memory, here
+     * or at its owner. Operations with it fail: without a key UCP would have
+     * the owner's CPU touch device memory, and after another failure of the
+     * unpacking it ends the process where the key came with a message. Its new
+     * protocols stage: for them such memory is unreachable.
+     *
      * @param buffer  sizeof(wire_key) bytes, of any alignment.
      * @param key_p   Filled on success; owned by the caller, see @ref drop.
      * @return UCS_ERR_UNREACHABLE when this process cannot use the memory, or
@@ -41,11 +47,24 @@ public:
 
     /** Memory of this process: an address is a pointer, and none of what
      *  remote_memory has may be called. */
-    [[nodiscard]] bool is_own() const { return !gone_ && (of_ == nullptr); }
+    [[nodiscard]] bool is_own() const
+    {
+        return (failure_ == UCS_OK) && (of_ == nullptr);
+    }
 
-    /** Its process had ended before it was unpacked: only process, drop, check
-     *  and hold may be called. */
-    [[nodiscard]] bool is_gone() const { return gone_; }
+    /** Why it never could be used, and only process, drop, check and hold may
+     *  be called; UCS_OK for others.
+     *
+     *  UCS_ERR_ENDPOINT_TIMEOUT: its process had ended before.
+     * UCS_ERR_IO_ERROR: there was no room for it; another unpacking may
+     * succeed, of a key that is packed again if its owner was short of it. */
+    [[nodiscard]] ucs_status_t failure() const { return failure_; }
+
+    /** Whether its process had ended before it was unpacked. */
+    [[nodiscard]] bool is_gone() const
+    {
+        return failure_ == UCS_ERR_ENDPOINT_TIMEOUT;
+    }
 
     /** Whose memory it is. */
     [[nodiscard]] const process_id &process() const { return process_; }
@@ -56,7 +75,7 @@ public:
 
     /**
      * @return UCS_ERR_ENDPOINT_TIMEOUT: the process has ended, or executed
-     *         another program.
+     *         another program. Other errors are those of @ref failure.
      *         UCS_ERR_REJECTED: it has invalidated the key, or unmapped the
      *         memory. UCS_ERR_NO_RESOURCE: more keys are in use than there is
      *         room for. UCS_ERR_UNSUPPORTED in a forked child.
@@ -76,6 +95,7 @@ private:
                                            std::shared_ptr<exporter> &of_p,
                                            std::shared_ptr<remote_buffer> &p);
     [[nodiscard]] ucs_status_t state() const;
+    static remote_key *make_useless(const wire_key &key, ucs_status_t why);
     hazard_entry *make_hazard();
 
     const process_id process_;
@@ -84,10 +104,10 @@ private:
     const uint64_t key_generation_;
     const uint32_t slot_;
     const unsigned generation_; /* of the process that unpacked it */
-    bool gone_ = false;
+    ucs_status_t failure_ = UCS_OK;
     std::atomic<uint32_t> references_{1};
     std::atomic<hazard_entry *> hazard_{nullptr}; /* from the first hold on */
-    std::shared_ptr<exporter> of_;          /* nullptr: this process, or gone */
+    std::shared_ptr<exporter> of_; /* nullptr: this process, or useless */
     std::shared_ptr<remote_buffer> buffer_; /* nullptr: host memory */
 };
 
