@@ -159,13 +159,13 @@ void use_damaged(side &end, const offer &from)
     std::mt19937 random(11);
     const size_t part              = find_part(from.key);
     std::vector<char> of_elsewhere = from.key;
-    of_elsewhere[part] ^= 1;
+    of_elsewhere[part]             = static_cast<char>(of_elsewhere[part] ^ 1);
     std::optional<remote_key> good;
     for (unsigned i = 0; i < damaged_keys; ++i) {
         std::vector<char> damaged = from.key;
         for (unsigned count = 1 + random() % 4; count > 0; --count) {
-            damaged[part + random() % part_size] ^=
-                static_cast<char>(1 + random() % 255);
+            char &byte = damaged[part + random() % part_size];
+            byte       = static_cast<char>(byte ^ (1 + random() % 255));
         }
         /* One that is not unpacked leaves in UCP's memory what was there
          * before. With this one between them, that may be what the next good
