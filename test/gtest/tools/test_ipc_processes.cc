@@ -1,10 +1,12 @@
 /* Processes that reach each other by gaudi_ipc, and processes that must not. */
 #include "gtest/tools/two_peers.h"
 
+#include "common/ability.h"
 #include "common/process_state.h"
 
 #include <memory>
 
+#include <sched.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -61,15 +63,6 @@ protected:
     }
 };
 
-/* Why this machine lets us have no such namespaces, as in a container with few
- * rights; empty when it does. */
-std::string why_no_namespaces(arguments command)
-{
-    command.emplace_back("true");
-    const process_result result = run(command);
-    return (result.exit_code == 0) ? "" : result.output;
-}
-
 /* The network between two namespaces. Their only processes hold them, and they
  * go with these, with all that is in them. */
 class ipc_nodes : public ipc_processes {
@@ -112,12 +105,7 @@ protected:
 
     void SetUp() override
     {
-        const std::string why =
-            why_no_namespaces({"unshare", "--net", "--mount", "--"});
-        if (!why.empty()) {
-            ASSERT_NE(0u, geteuid()) << why;
-            GTEST_SKIP() << why;
-        }
+        GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWNET | CLONE_NEWNS, "sysfs"));
         for (node &one : nodes) {
             one = make_node();
             ASSERT_FALSE(one.holder->has_ended()) << one.holder->wait().output;
@@ -199,22 +187,16 @@ TEST_P(ipc_processes, of_another_box_are_left_to_tcp)
 
 TEST_P(ipc_processes, of_another_process_namespace_are_left_to_tcp)
 {
+    GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWPID | CLONE_NEWNS, "proc"));
     const arguments elsewhere{"unshare",      "--pid",        "--fork",
                               "--kill-child", "--mount-proc", "--"};
-    if (const auto why = why_no_namespaces(elsewhere); !why.empty()) {
-        ASSERT_NE(0u, geteuid()) << why;
-        GTEST_SKIP() << why;
-    }
     expect_tcp({}, elsewhere);
 }
 
 TEST_P(ipc_processes, of_another_user_namespace_are_left_to_tcp)
 {
+    GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWUSER));
     const arguments elsewhere{"unshare", "--user", "--map-root-user", "--"};
-    if (const auto why = why_no_namespaces(elsewhere); !why.empty()) {
-        ASSERT_NE(0u, geteuid()) << why;
-        GTEST_SKIP() << why;
-    }
     expect_tcp({}, elsewhere);
 }
 
@@ -222,9 +204,7 @@ TEST_P(ipc_processes, of_another_user_namespace_are_left_to_tcp)
  * into: the kernel refuses it the server's files and host memory. */
 TEST_P(ipc_processes, reach_device_memory_without_the_right_to_look)
 {
-    if (geteuid() != 0) {
-        GTEST_SKIP() << "only root has rights to do without";
-    }
+    GAUDI_SKIP_IF(why_no_fewer_rights());
     const peers_result result =
         run_peers({"tag,am,stream",
                    {"few", "info"},
