@@ -47,7 +47,11 @@ if(_ucx_missing)
   message(FATAL_ERROR "No complete UCX is installed. Missing:\n  ${_ucx_missing}")
 endif()
 
-execute_process(COMMAND "${UCX_INFO_EXECUTABLE}" -v
+# Without the caller's settings of UCX: some of them print lines of their own.
+set(_ucx_run_info sh -c
+  "unset $(env | sed -n 's/^\\(UCX_[A-Za-z0-9_]*\\)=.*/\\1/p') && exec \"$0\" \"$@\""
+  "${UCX_INFO_EXECUTABLE}")
+execute_process(COMMAND ${_ucx_run_info} -v
   OUTPUT_VARIABLE _ucx_info ERROR_VARIABLE _ucx_error RESULT_VARIABLE _ucx_rc)
 if(NOT _ucx_rc EQUAL 0 OR NOT _ucx_info MATCHES
    "[Vv]ersion[: ]+([0-9]+)\\.([0-9]+)\\.([0-9]+)")
@@ -101,7 +105,7 @@ set(UCX_PRIVATE_SOURCE "${_ucx_source}")
 
 # --- config.h of the installed build -----------------------------------------
 
-execute_process(COMMAND "${UCX_INFO_EXECUTABLE}" -b
+execute_process(COMMAND ${_ucx_run_info} -b
   OUTPUT_VARIABLE _ucx_config RESULT_VARIABLE _ucx_rc)
 if(NOT _ucx_rc EQUAL 0 OR NOT _ucx_config MATCHES "#define ENABLE_MT")
   message(FATAL_ERROR "'${UCX_INFO_EXECUTABLE} -b' does not print the build "
