@@ -33,12 +33,14 @@ def read_flags(root, database):
     for entry in sorted(entries, key=key):
         name = os.path.relpath(entry["file"], root)
         words = shlex.split(entry["command"])
-        for option in ("-o", "-c", "-MF", "-MT"):
+        # What is precompiled would come before the header.
+        for option in ("-o", "-c", "-MF", "-MT", "-include"):
             if option in words:
                 at = words.index(option)
                 del words[at:at + 2]
-        if "-MD" in words:
-            words.remove("-MD")
+        for option in ("-MD", "-Winvalid-pch"):
+            if option in words:
+                words.remove(option)
         flags.setdefault(os.path.dirname(name), (words, entry["directory"]))
     return flags
 
