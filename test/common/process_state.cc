@@ -70,12 +70,20 @@ bool directory_mentions(const std::string &path, const std::string &text)
 bool eventually(const std::function<bool()> &condition)
 {
     using clock         = std::chrono::steady_clock;
-    const auto deadline = clock::now() + std::chrono::seconds(15);
+    const auto start    = clock::now();
+    const auto soon     = start + std::chrono::milliseconds(1);
+    const auto deadline = start + std::chrono::seconds(15);
     while (!condition()) {
-        if (clock::now() >= deadline) {
+        const auto now = clock::now();
+        if (now >= deadline) {
             return false;
         }
-        std::this_thread::yield();
+        if (now < soon) {
+            std::this_thread::yield();
+        } else {
+            /* It takes others some time, and the processors are theirs. */
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
+        }
     }
     return true;
 }

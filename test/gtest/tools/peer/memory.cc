@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 
+#include <sched.h>
 #include <ucs/memory/memory_type.h>
 
 namespace peer {
@@ -79,7 +80,9 @@ private:
     {
         operation going(request, "message to itself");
         while (!going.done()) {
-            ucp_worker_progress(worker_);
+            if (ucp_worker_progress(worker_) == 0) {
+                sched_yield();
+            }
         }
     }
 
