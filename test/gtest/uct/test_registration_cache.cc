@@ -1,6 +1,8 @@
 /* Registrations of host memory that outlive their users. */
 #include "gtest/uct/fixture.h"
 
+#include "common/process_state.h"
+
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -223,6 +225,7 @@ TEST_F(registration_cache, a_transfer_keeps_its_mapping_to_the_end)
                                                 device->remote(), &done));
     }
     drop_idle_registrations(md);
+    EXPECT_TRUE(eventually([&] { return mappings() <= live + 1; }));
     EXPECT_EQ(live + 1, mappings());
     engine_hooks::pause(false);
     tl->flush();
