@@ -188,6 +188,16 @@ void child_process::kill(int signal) const
     }
 }
 
+void child_process::stop() const
+{
+    siginfo_t stopped;
+    kill(SIGSTOP);
+    if (waitid(P_PID, static_cast<id_t>(pid_), &stopped, WSTOPPED) != 0) {
+        std::perror("waitid");
+        std::abort();
+    }
+}
+
 child_result child_process::wait()
 {
     child_result result = wait_for(pid_);

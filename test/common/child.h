@@ -62,6 +62,9 @@ public:
     /** Send a signal. */
     void kill(int signal) const;
 
+    /** Stop it, and wait until it is. SIGCONT lets it go on. */
+    void stop() const;
+
     /** Wait for the end; kills at the deadline. */
     child_result wait();
 

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include <dirent.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -135,7 +136,7 @@ ipc::wire_key to_key(const std::string &text)
     return key;
 }
 
-GAUDI_CHILD(exports_memory)
+int export_memory()
 {
     start_base();
     collect_logs();
@@ -211,6 +212,8 @@ GAUDI_CHILD(exports_memory)
             ipc::set_invalidation_timeout(static_cast<double>(a) * 1e-3);
         } else if (what == "refuse_pidfd_getfd") {
             ipc::remote_process::refuse_pidfd_getfd(true);
+        } else if (what == "hide") {
+            GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 0) == 0);
         } else if (what == "open_files") {
             answer = std::to_string(count_open_fds());
         } else if (what == "warning") {
@@ -236,8 +239,14 @@ GAUDI_CHILD(exports_memory)
     return 0;
 }
 
-exporter_process::exporter_process(const child_options &options)
-    : process("exports_memory", options)
+GAUDI_CHILD(exports_memory)
+{
+    return export_memory();
+}
+
+exporter_process::exporter_process(const child_options &options,
+                                   const std::string &child)
+    : process(child, options)
 {}
 
 std::string exporter_process::ask(const std::string &line)

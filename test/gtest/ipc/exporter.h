@@ -33,10 +33,14 @@ using variables = std::vector<std::pair<std::string, std::string>>;
 
 ucs_status_t open_ipc_md(uct_md_h &md, const variables &changes = {});
 
+/** The body of a child that exports. */
+int export_memory();
+
 /** The process that exports. What it cannot do ends it. */
 class exporter_process {
 public:
-    explicit exporter_process(const child_options &options = {});
+    explicit exporter_process(const child_options &options = {},
+                              const std::string &child     = "exports_memory");
 
     /** Device memory with a byte in the first and the last 64 KiB of it, in a
      *  block of its own when it is of whole pages. @return Its address. */

@@ -69,6 +69,9 @@ make_mailbox(const gaudi::ipc::mailbox_options &options = {});
 std::unique_ptr<gaudi::ipc::connection>
 connect_to(const gaudi::ipc::mailbox_address &address);
 
+/** Be another user than root from now on, in the body of a child that may. */
+bool become_another_user();
+
 /** Numbers that came as headers of am_short, in order. */
 class received_numbers {
 public:

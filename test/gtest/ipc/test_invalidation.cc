@@ -1,13 +1,15 @@
 /* Memory that its owner takes back while others use it. */
+#include "common/ability.h"
 #include "common/process_state.h"
 #include "common/ucx_logs.h"
 #include "gtest/ipc/exporter.h"
+#include "gtest/ipc/fixture.h"
 
 #include <csignal>
 #include <memory>
 #include <vector>
 
-#include <sys/wait.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -81,7 +83,7 @@ TEST_F(invalidation, outlives_the_release_of_the_key)
     EXPECT_EQ(other.progress_invalidation(), UCS_OK);
 }
 
-GAUDI_CHILD(holds_a_key)
+int hold_a_key()
 {
     start_base();
     uct_md_h md;
@@ -95,6 +97,11 @@ GAUDI_CHILD(holds_a_key)
     tell_parent("held");
     wait_for_parent();
     return 1;
+}
+
+GAUDI_CHILD(holds_a_key)
+{
+    return hold_a_key();
 }
 
 TEST_F(invalidation, does_not_wait_for_the_dead)
@@ -122,6 +129,7 @@ TEST_F(invalidation, waits_for_no_answer_of_stopped_processes)
     options.environment = {{"UCX_GAUDI_IPC_TIMEOUT", "1000s"}};
     exporter_process other(options);
     (void)other.ask("refuse_pidfd_getfd");
+    (void)other.ask("timeout 1000000");
     const auto key = other.key(other.allocate(mebi, 6), mebi);
     std::vector<std::unique_ptr<child_process>> users;
     for (int i = 0; i < 3; ++i) {
@@ -129,10 +137,7 @@ TEST_F(invalidation, waits_for_no_answer_of_stopped_processes)
         ASSERT_EQ(users.back()->read_line(), "next");
         users.back()->write_line(to_text(key));
         ASSERT_EQ(users.back()->read_line(), "held");
-        users.back()->kill(SIGSTOP);
-        siginfo_t stopped;
-        ASSERT_EQ(0, waitid(P_PID, static_cast<id_t>(users.back()->pid()),
-                            &stopped, WSTOPPED));
+        users.back()->stop();
     }
     const uint64_t before = other.ask_number("open_files");
     EXPECT_FALSE(other.invalidate(key));
@@ -156,6 +161,43 @@ TEST_F(invalidation, waits_for_no_answer_of_stopped_processes)
     }
     EXPECT_TRUE(eventually([&] { return is_over(other); }));
     EXPECT_EQ(other.progress_invalidation(), UCS_OK);
+}
+
+GAUDI_CHILD(exports_memory_as_another_user)
+{
+    GAUDI_CHILD_REQUIRE(become_another_user());
+    GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 1) == 0);
+    return export_memory();
+}
+
+GAUDI_CHILD(holds_a_key_as_another_user)
+{
+    GAUDI_CHILD_REQUIRE(become_another_user());
+    GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 1) == 0);
+    return hold_a_key();
+}
+
+/* The service of the user gives nothing to a process that it cannot look at. */
+TEST_F(invalidation, waits_for_users_that_refuse_to_tell)
+{
+    GAUDI_SKIP_IF(why_no_other_user());
+    exporter_process other({}, "exports_memory_as_another_user");
+    const auto key = other.key(other.allocate_host(mebi, 6), mebi);
+    child_process user("holds_a_key_as_another_user");
+    ASSERT_EQ(user.read_line(), "next");
+    user.write_line(to_text(key));
+    ASSERT_EQ(user.read_line(), "held");
+    (void)other.ask("refuse_pidfd_getfd");
+    (void)other.ask("hide");
+    (void)other.ask("timeout 500");
+    EXPECT_FALSE(other.invalidate(key));
+    EXPECT_TRUE(eventually([&] { return is_over(other); }));
+    EXPECT_EQ(other.progress_invalidation(), UCS_ERR_TIMED_OUT);
+    EXPECT_EQ(other.ask("warning"),
+              "gaudi_ipc: process " + std::to_string(user.pid()) +
+                  " still uses memory that was invalidated 0.5 s ago");
+    user.kill(SIGKILL);
+    (void)user.wait();
 }
 
 TEST_F(invalidation, gives_up_after_a_time)

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <thread>
 
-#include <sys/wait.h>
 
 namespace gaudi::test {
 
@@ -239,10 +238,7 @@ TEST_F(keys, wait_for_their_process_as_long_as_is_set)
     const uint64_t at = other.allocate(mebi, 0x44);
     const auto key    = other.key(at, mebi);
     ipc::remote_process::refuse_pidfd_getfd(true);
-    other.process.kill(SIGSTOP);
-    siginfo_t stopped;
-    ASSERT_EQ(0, waitid(P_PID, static_cast<id_t>(other.process.pid()), &stopped,
-                        WSTOPPED));
+    other.process.stop();
     /* Longer than by default. How much longer depends on the machine. */
     reopen({{"TIMEOUT", "1300ms"}});
     const auto start = steady_clock::now();

@@ -1,6 +1,7 @@
 #include "uct/gaudi/base/device_backing.h"
 
 #include "hlthunk_shim/dmabuf.h"
+#include "uct/gaudi/base/status.h"
 
 #include <cerrno>
 #include <cstring>
@@ -39,8 +40,7 @@ int device_backing::va_on(const card &user, uint64_t &va_p)
                           user.name().c_str(), size, va, owner.name().c_str(),
                           std::strerror(-ret));
             }
-            if ((ret == -EMFILE) || (ret == -ENFILE) || (ret == -ENOMEM) ||
-                (ret == -EBUSY) || (ret == -EAGAIN)) {
+            if (is_room_lacking(-ret) || (ret == -EBUSY) || (ret == -EAGAIN)) {
                 return ret; /* may pass */
             }
             made->refused = ret;

@@ -165,6 +165,7 @@ ucs_status_t connection::try_ring(int file, const mailbox_layout &layout,
             status = UCS_ERR_BUSY;
         } else if (!writer.has_room()) {
             word.store(owner); /* it has to be read first */
+            header().mark(index);
             return UCS_ERR_BUSY;
         } else {
             index_   = index;
@@ -257,7 +258,7 @@ ucs_status_t connection_table::get(const mailbox_address &address,
 {
     std::weak_ptr<connection> &known = known_[address];
     connection_p                     = known.lock();
-    if ((connection_p != nullptr) && !connection_p->is_closed()) {
+    if ((connection_p != nullptr) && connection_p->peer_alive()) {
         return UCS_OK;
     }
     std::unique_ptr<connection> fresh;

@@ -3,6 +3,7 @@
 #include "hlthunk_shim/dmabuf.h"
 #include "hlthunk_shim/fork_handlers.h"
 #include "uct/gaudi/base/device_table.h"
+#include "uct/gaudi/base/status.h"
 #include "uct/gaudi/ipc/file_service.h"
 #include "uct/gaudi/ipc/per_process.h"
 
@@ -35,8 +36,8 @@ export_table &exported()
 /* Whether the driver may give another answer later. */
 bool may_pass(int error)
 {
-    return (error == -EMFILE) || (error == -ENFILE) || (error == -ENOMEM) ||
-           (error == -EBUSY) || (error == -EAGAIN);
+    return base::is_room_lacking(-error) || (error == -EBUSY) ||
+           (error == -EAGAIN);
 }
 
 /* The driver does not unmap what others have mapped. They look at slots when

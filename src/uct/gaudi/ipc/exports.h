@@ -3,8 +3,9 @@
  * the dma-bufs behind keys of device memory.
  *
  * A dma-buf is made of what the driver mapped in one piece, when the first key
- * into it is packed, and kept until the driver is to unmap that: keys of all
- * allocations in it name the same one. Packing again makes no system call.
+ * into it is packed or UCP registers memory of a message, and kept until the
+ * driver is to unmap that: keys of all allocations in it name the same one.
+ * Packing again makes no system call.
  *
  * A key ends with its registration. Where others may still be using it, the
  * owner asks for an invalidation: a completion when nobody does any more.
@@ -28,8 +29,9 @@ namespace gaudi::ipc {
 class exported_memory {
 public:
     /**
-     * Register memory. Nothing is pinned, mapped or exported for it; device
-     * memory that is freed meanwhile stays until the registration ends.
+     * Register memory. Nothing is pinned or mapped for it, and exported only
+     * if quiet; device memory that is freed meanwhile stays until the
+     * registration ends.
      *
      * @param quiet     Log a failure as a diagnostic, not as an error.
      * @param memory_p  Filled on success; owned by the caller.

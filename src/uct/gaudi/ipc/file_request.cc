@@ -20,7 +20,7 @@ ucs_status_t connect_to_service(const process_id &process, unique_fd &socket_p)
     if (!is_own_user({0, geteuid(), 0})) {
         ucs_debug("gaudi_ipc: process %u cannot tell this user from others",
                   process.pid);
-        return UCS_ERR_UNREACHABLE;
+        return UCS_ERR_REJECTED;
     }
     unique_fd socket = open_client();
     if (!socket) {
@@ -51,7 +51,8 @@ ucs_status_t file_request::find_service(const process_id &process)
         return UCS_ERR_UNREACHABLE;
     }
     unique_fd socket;
-    return connect_to_service(process, socket);
+    const ucs_status_t status = connect_to_service(process, socket);
+    return (status == UCS_ERR_REJECTED) ? UCS_ERR_UNREACHABLE : status;
 }
 
 ucs_status_t file_request::start(const process_id &process,

@@ -43,6 +43,7 @@ public:
      *
      * @param timeout_ms  How long it may take.
      * @return UCS_ERR_UNREACHABLE: there is no such service.
+     *         UCS_ERR_REJECTED: it would not answer this process.
      *         UCS_ERR_NO_RESOURCE: no room for a descriptor. Said at debug
      *         level.
      */
@@ -57,7 +58,8 @@ public:
      * @param fd_p    A new descriptor, close-on-exec, owned by the caller.
      * @param anew_p  Whether the file was opened anew.
      * @return UCS_INPROGRESS; else it is not under way any more:
-     *         UCS_OK, or what the service says. UCS_ERR_TIMED_OUT.
+     *         UCS_OK, or what the service says, UCS_ERR_REJECTED where it lives
+     *         and gives this process nothing. UCS_ERR_TIMED_OUT.
      *         UCS_ERR_UNREACHABLE: there is no service any more.
      *         UCS_ERR_NO_RESOURCE: no room for one more descriptor.
      */
@@ -69,7 +71,7 @@ public:
 
     /** Whether a process has a service that would listen to this one, as far as
      *  can be known without asking.
-     *  @return UCS_OK, or as @ref start. */
+     *  @return UCS_OK, UCS_ERR_UNREACHABLE or UCS_ERR_NO_RESOURCE. */
     [[nodiscard]] static ucs_status_t find_service(const process_id &process);
 
 private:

@@ -2,6 +2,7 @@
 
 #include "hlthunk_shim/background_thread.h"
 #include "uct/gaudi/base/process.h"
+#include "uct/gaudi/base/status.h"
 #include "uct/gaudi/ipc/datagram.h"
 #include "uct/gaudi/ipc/file_request.h"
 #include "uct/gaudi/ipc/sender.h"
@@ -34,11 +35,6 @@ file_name name_of(const file_ref &file)
 bool is_same(const file_token &one, const file_token &two)
 {
     return ((one.high ^ two.high) | (one.low ^ two.low)) == 0;
-}
-
-bool is_room_lacking(int error)
-{
-    return (error == EMFILE) || (error == ENFILE);
 }
 
 std::atomic<void (*)()> withdrawal_handler{nullptr};
@@ -77,7 +73,7 @@ public:
         /* A duplicate is looked at: the number may change its meaning any time.
          */
         const int fd = fcntl(static_cast<int>(file.fd), F_DUPFD_CLOEXEC, 0);
-        if ((fd < 0) && is_room_lacking(errno)) {
+        if ((fd < 0) && base::is_room_lacking(errno)) {
             return UCS_ERR_NO_RESOURCE;
         }
         anew_p = (fd < 0) || !is_file(fd, file);
@@ -156,8 +152,8 @@ private:
     ucs_status_t check_sender(const datagram &asked) const
     {
         if (sends_pidfds_ && (asked.pidfd() < 0)) {
-            return is_room_lacking(-asked.pidfd()) ? UCS_ERR_NO_RESOURCE
-                                                   : UCS_ERR_UNREACHABLE;
+            return base::is_room_lacking(-asked.pidfd()) ? UCS_ERR_NO_RESOURCE
+                                                         : UCS_ERR_REJECTED;
         }
         return check_namespaces(asked.credentials().pid, asked.pidfd());
     }

@@ -18,11 +18,13 @@ namespace gaudi::ipc {
 /**
  * Open a registered file anew, whose descriptor no longer stands for it. Called
  * on the service's thread, or on the one that asks for a file of its own
- * process; holds no lock of ours. May be called when the file has just been
- * removed.
+ * process; the caller holds no lock of ours. May be called when the file has
+ * just been removed.
  *
  * @param fd_p  A new descriptor, owned by the caller.
-XX */
+ * @return UCS_ERR_NO_ELEM when the file is not there any more.
+ *         UCS_ERR_NO_RESOURCE: no room for one more descriptor.
+ */
 using reopen_function = ucs_status_t (*)(const file_ref &file, int &fd_p);
 
 class file_service {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -63,7 +64,7 @@ public:
 
 private:
     void forget_dead();
-    uint32_t find_user(uint64_t generation);
+    std::optional<uint32_t> find_user(uint64_t generation);
     bool is_using(const importer_entry &entry, uint64_t generation);
     ucs_status_t find(const process_id &process, const file_ref &file,
                       const importer *&found_p);
@@ -134,7 +135,7 @@ ucs_status_t invalidation_queue::find(const process_id &process,
         if (status != UCS_OK) {
             importers_.erase(known);
         }
-        if (status == UCS_ERR_TIMED_OUT) {
+        if ((status == UCS_ERR_TIMED_OUT) || (status == UCS_ERR_REJECTED)) {
             silent_[process.nonce] =
                 now + ucs_time_from_sec(
                           std::min(silence, timeout.load() * silence_part));
@@ -143,6 +144,7 @@ ucs_status_t invalidation_queue::find(const process_id &process,
         }
         if (status != UCS_OK) {
             return ((status == UCS_ERR_TIMED_OUT) ||
+                    (status == UCS_ERR_REJECTED) ||
                     (status == UCS_ERR_NO_RESOURCE) ||
                     (status == UCS_ERR_NO_MEMORY))
                        ? UCS_INPROGRESS
@@ -177,10 +179,10 @@ bool invalidation_queue::is_using(const importer_entry &entry,
 
 /* All are looked at, so that those whose pages are not known are asked at the
  * same time.
- * @return The pid of a process that uses a key right now, 0 if none does. */
-uint32_t invalidation_queue::find_user(uint64_t generation)
+ * @return The pid of a process that uses a key right now, if one does. */
+std::optional<uint32_t> invalidation_queue::find_user(uint64_t generation)
 {
-    uint32_t user = 0;
+    std::optional<uint32_t> user;
     own_page::instance()->for_each_importer([&](const importer_entry &entry) {
         if (is_using(entry, generation)) {
             user = entry.process.pid;
@@ -206,7 +208,7 @@ void invalidation_queue::add(uint64_t generation, uct_completion_t *completion)
     {
         std::lock_guard<std::mutex> guard(lock_);
         forget_dead();
-        if ((generation != 0) && (find_user(generation) != 0)) {
+        if ((generation != 0) && find_user(generation)) {
             waiting_.push_back(
                 {generation, completion,
                  ucs_get_time() + ucs_time_from_sec(timeout.load()), newest_});
@@ -251,8 +253,8 @@ unsigned invalidation_queue::progress()
         const ucs_time_t now = ucs_get_time();
         outcomes.reserve(waiting_.size());
         std::erase_if(waiting_, [&](const invalidation &waits) {
-            const uint32_t pid = find_user(waits.generation);
-            if (pid == 0) {
+            const std::optional<uint32_t> user = find_user(waits.generation);
+            if (!user) {
                 outcomes.push_back({waits.completion, UCS_OK});
                 return true;
             }
@@ -261,7 +263,7 @@ unsigned invalidation_queue::progress()
             }
             ucs_warn("gaudi_ipc: process %u still uses memory that was "
                      "invalidated %g s ago",
-                     pid, timeout.load());
+                     *user, timeout.load());
             outcomes.push_back({waits.completion, UCS_ERR_TIMED_OUT});
             return true;
         });

@@ -2,6 +2,7 @@
 
 #include "uct/gaudi/base/status.h"
 #include "uct/gaudi/ipc/file_service.h"
+#include "uct/gaudi/ipc/longest_file.h"
 
 #include <algorithm>
 #include <bit>
@@ -12,7 +13,6 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -32,19 +32,16 @@ constexpr uint64_t signal_event = 0;
 
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-/* As many rings as a file of this process may have: a longer one would be a
- * signal that kills it. */
+/* As many rings as a file of this process may have. */
 mailbox_layout fitting_layout(size_t ring_size, unsigned ring_count)
 {
     const mailbox_layout wanted(ring_size, ring_count);
-    rlimit limit{};
-    if ((getrlimit(RLIMIT_FSIZE, &limit) != 0) ||
-        (limit.rlim_cur >= wanted.length())) {
+    const size_t longest = longest_file();
+    if (longest >= wanted.length()) {
         return wanted;
     }
-    const size_t rings =
-        (limit.rlim_cur - std::min(limit.rlim_cur, wanted.header_length())) /
-        wanted.ring_length();
+    const size_t rings = (longest - std::min(longest, wanted.header_length())) /
+                         wanted.ring_length();
     return {ring_size, static_cast<unsigned>(rings)};
 }
 

@@ -2,6 +2,7 @@
 
 #include "uct/gaudi/base/box.h"
 #include "uct/gaudi/base/process.h"
+#include "uct/gaudi/base/status.h"
 
 #include <atomic>
 #include <cerrno>
@@ -111,9 +112,7 @@ uint64_t process_start_time(uint32_t pid)
     const std::string path = "/proc/" + std::to_string(pid) + "/stat";
     const int fd           = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return ((errno == EMFILE) || (errno == ENFILE) || (errno == ENOMEM))
-                   ? unknown_start_time
-                   : 0;
+        return base::is_room_lacking(errno) ? unknown_start_time : 0;
     }
     char text[1024];
     const ssize_t length = read(fd, text, sizeof(text) - 1);

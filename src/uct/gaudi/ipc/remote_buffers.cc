@@ -57,12 +57,6 @@ bool is_final(int error)
            (error == -EPERM);
 }
 
-/* Whether there may be room at the next try, here or in the other process. */
-bool is_room_lacking(int error)
-{
-    return (error == -EMFILE) || (error == -ENFILE) || (error == -ENOMEM);
-}
-
 /* A card that tells whether cards of ours can reach a buffer. */
 base::card *any_card()
 {
@@ -366,7 +360,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
     const int error =
         found->is_withdrawn() ? -ENOENT : found->va_on(*user, key.address, va);
     found->release();
-    if ((error != 0) && !is_room_lacking(error)) {
+    if ((error != 0) && !base::is_room_lacking(-error)) {
         if (error == -ENOENT) {
             ucs_debug("gaudi_ipc: process %u has withdrawn the memory of a "
                       "remote key",

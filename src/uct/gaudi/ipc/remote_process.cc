@@ -1,6 +1,7 @@
 #include "uct/gaudi/ipc/remote_process.h"
 
 #include "uct/gaudi/base/process.h"
+#include "uct/gaudi/base/status.h"
 #include "uct/gaudi/ipc/file_service.h"
 #include "uct/gaudi/ipc/unique_fd.h"
 
@@ -52,9 +53,8 @@ process_table &process_table::instance()
 
 ucs_status_t status_of(int error)
 {
-    return ((error == EMFILE) || (error == ENFILE) || (error == ENOMEM))
-               ? UCS_ERR_NO_RESOURCE
-               : UCS_ERR_UNREACHABLE;
+    return base::is_room_lacking(error) ? UCS_ERR_NO_RESOURCE
+                                        : UCS_ERR_UNREACHABLE;
 }
 
 int get_descriptor(int pidfd, uint32_t fd)
@@ -221,7 +221,7 @@ ucs_status_t remote_process::get_file(const file_ref &file, int &fd_p) const
     while ((status = try_file(file, request, fd_p)) == UCS_INPROGRESS) {
         request.wait(pidfd_);
     }
-    return status;
+    return (status == UCS_ERR_REJECTED) ? UCS_ERR_UNREACHABLE : status;
 }
 
 ucs_status_t remote_process::probe_file(const file_ref &file) const

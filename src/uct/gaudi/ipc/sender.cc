@@ -1,6 +1,7 @@
 #include "uct/gaudi/ipc/sender.h"
 
 #include "uct/gaudi/base/process_memory.h"
+#include "uct/gaudi/base/status.h"
 #include "uct/gaudi/ipc/unique_fd.h"
 
 #include <cerrno>
@@ -68,15 +69,14 @@ ucs_status_t check_namespaces(pid_t pid, int pidfd)
 {
     if (pid <= 0) {
         ucs_debug("gaudi_ipc: a process of another PID namespace asks");
-        return UCS_ERR_UNREACHABLE;
+        return UCS_ERR_REJECTED;
     }
     unique_fd opened;
     if (pidfd < 0) {
         opened.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
         if (!opened) {
-            return ((errno == EMFILE) || (errno == ENFILE) || (errno == ENOMEM))
-                       ? UCS_ERR_NO_RESOURCE
-                       : UCS_ERR_UNREACHABLE;
+            return base::is_room_lacking(errno) ? UCS_ERR_NO_RESOURCE
+                                                : UCS_ERR_REJECTED;
         }
         pidfd = opened.get();
     }
@@ -84,7 +84,7 @@ ucs_status_t check_namespaces(pid_t pid, int pidfd)
     return (is_same_namespace(pid, "user") && is_same_namespace(pid, "pid") &&
             base::process_memory(pid, pidfd).is_alive())
                ? UCS_OK
-               : UCS_ERR_UNREACHABLE;
+               : UCS_ERR_REJECTED;
 }
 
 } // namespace gaudi::ipc

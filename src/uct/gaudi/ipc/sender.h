@@ -31,7 +31,7 @@ namespace gaudi::ipc {
  * @param pid    Of the process, in our PID namespace.
  * @param pidfd  Of it, from the kernel with the message; a negative one is
  *               opened here by the pid, which may be another process's by then.
- * @return UCS_ERR_UNREACHABLE: it is not, has ended, or /proc does not show it
+ * @return UCS_ERR_REJECTED: it is not, has ended, or /proc does not show it
  *         to us; said at debug level. UCS_ERR_NO_RESOURCE: there was no room
  *         for a descriptor to find out.
  */

@@ -1,5 +1,7 @@
 #include "uct/gaudi/ipc/shared_page.h"
 
+#include "uct/gaudi/ipc/longest_file.h"
+
 #include "uct/gaudi/ipc/file_service.h"
 #include "uct/gaudi/ipc/per_process.h"
 
@@ -112,6 +114,12 @@ void own_page::discard()
 
 ucs_status_t own_page::create()
 {
+    if (longest_file() < total) {
+        ucs_debug("gaudi_ipc: this process may not make a file of %zu bytes "
+                  "(RLIMIT_FSIZE)",
+                  total);
+        return UCS_ERR_NO_RESOURCE;
+    }
     fd_ = memfd_create("gaudi_ipc", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd_ < 0) {
         return UCS_ERR_NO_RESOURCE;
