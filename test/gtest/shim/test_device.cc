@@ -202,7 +202,8 @@ TEST_F(shim_device, the_status_tells_how_a_job_is_whatever_the_result)
 
 TEST_F(shim_device, a_job_that_is_busy_by_its_result_has_not_ended)
 {
-    library newer(emulator_path());
+    /* The device of the test has it to its end. */
+    static library newer(emulator_path());
     newer.hlthunk_wait_for_cs = [](int fd, uint64_t seq, uint64_t timeout_us,
                                    uint32_t *status) {
         const int ret = hl().hlthunk_wait_for_cs(fd, seq, timeout_us, status);
