@@ -28,6 +28,8 @@ foreach(sanitizer address thread)
     "counts mappings; the sanitizer's runtime maps memory as it goes")
 endforeach()
 foreach(pattern "registration_cache.*" "registration_fork.the_cache_*"
+    "registration_fork.nothing_stays_pinned_*"
+    "registration_fork.nor_does_memory_*"
     "memory_domain.the_first_use_maps_and_the_cache_keeps_it"
     "registrations.slices_of_an_allocation_share_one"
     "registrations.whole_allocations_can_be_*"
