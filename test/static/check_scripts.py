@@ -3,10 +3,13 @@
 
 usage: check_scripts.py ROOT
 
-Settings of the caller's shell, and tests that were skipped without need.
+Settings of the caller's shell, CDPATH among them, and tests that were skipped
+without need.
 """
 
+import glob
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,7 +24,10 @@ FOREIGN = ["UCX_TLS", "UCX_NET_DEVICES", "UCX_LOG_LEVEL", "HLTHUNK_EMU_DEVICES",
            "CPATH", "PKG_CONFIG_LIBDIR", "LD_LIBRARY_PATH"]
 HONOURED = ["HOME", "XDG_CACHE_HOME", "TMPDIR", "https_proxy",
             "CMAKE_BUILD_PARALLEL_LEVEL", "CMAKE_CXX_COMPILER_LAUNCHER",
-            "CCACHE_DIR", "GAUDI_TEST_HLTHUNK"]
+            "CCACHE_DIR", "GAUDI_TEST_HLTHUNK", "GAUDI_TEST_NO_SKIPS"]
+
+# A script up to the line that does so.
+CHANGES_FOLDER = re.compile(r".*?^[^#\n]*\bcd .*BASH_SOURCE.*?\n", re.M | re.S)
 
 SKIPPED = """<testsuite><testcase name="one.runs" status="run"/>
 <testcase name="one.skips"><skipped message=""/>
@@ -47,15 +53,54 @@ def check_environment(root):
             yield f"scripts/environment clears {name}"
 
 
+def check_read_only(root):
+    result = subprocess.run(
+        ["bash", "-c", "export CC=gcc; readonly CC; "
+         "set -e; . scripts/environment; echo went on"], cwd=root,
+        env={"PATH": os.environ["PATH"]}, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, check=False)
+    if result.returncode == 0 or "CC is read-only" not in result.stdout:
+        yield f"scripts/environment with a read-only CC: {result.stdout}"
+
+
+def check_cdpath(root):
+    """Runs each script up to its cd, from where CDPATH leads elsewhere."""
+    checked = 0
+    for path in glob.glob("scripts/*", root_dir=root) + [".ci/run"]:
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            start = CHANGES_FOLDER.match(file.read())
+        if start is None:
+            continue
+        checked += 1
+        with tempfile.TemporaryDirectory() as place:
+            place = os.path.realpath(place)
+            for tree in ("here", "elsewhere"):
+                os.makedirs(os.path.join(place, tree, os.path.dirname(path)))
+            with open(os.path.join(place, "here", path), "w",
+                      encoding="utf-8") as file:
+                file.write(start.group() + "pwd\n")
+            result = subprocess.run(
+                ["bash", path], cwd=os.path.join(place, "here"),
+                env={"PATH": os.environ["PATH"],
+                     "CDPATH": os.path.join(place, "elsewhere")},
+                stdout=subprocess.PIPE, text=True, check=True)
+            if result.stdout != os.path.join(place, "here") + "\n":
+                yield f"{path} follows CDPATH to {result.stdout}"
+    if checked == 0:
+        yield "no script was found that changes its folder"
+
+
 def check_skips(root):
     refused = "The system refuses this: unshare: Operation not permitted"
-    for reason, right in ((refused, True), ("no time today", False), ("", False)):
+    for reason, setting, right in (
+            (refused, {}, True), (refused, {"GAUDI_TEST_NO_SKIPS": "1"}, False),
+            ("no time today", {}, False), ("", {}, False)):
         with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
             file.write(SKIPPED.format(reason=reason))
             file.flush()
             result = subprocess.run(
                 [os.path.join(root, "scripts/skipped-tests"), file.name],
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                env={"PATH": os.environ["PATH"], **setting}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                 check=False)
         if (result.returncode == 0) != right:
             yield f"a test skipped with '{reason}': {result.stdout}"
@@ -64,7 +109,8 @@ def check_skips(root):
 
 
 def main(root):
-    report([*check_environment(root), *check_skips(root)],
+    report([*check_environment(root), *check_read_only(root),
+            *check_cdpath(root), *check_skips(root)],
            "the scripts let through what they should")
 
 
