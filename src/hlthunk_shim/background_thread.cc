@@ -35,6 +35,18 @@ private:
 
 constexpr std::chrono::milliseconds pause_after_failure{10};
 
+/* What takes the warning may fail, too. */
+void report(const std::string &name, const char *reason)
+{
+    try {
+        warn("thread %s goes on after a failure%s%s", name.c_str(),
+             (reason == nullptr) ? "" : ": ",
+             (reason == nullptr) ? "" : reason);
+    } catch (...) {
+        /* It is tried again, which matters more than the warning. */
+    }
+}
+
 void run(const std::string &name, const std::function<void()> &body)
 {
     for (;;) {
@@ -42,10 +54,9 @@ void run(const std::string &name, const std::function<void()> &body)
             body();
             return;
         } catch (const std::exception &error) {
-            warn("thread %s goes on after a failure: %s", name.c_str(),
-                 error.what());
+            report(name, error.what());
         } catch (...) {
-            warn("thread %s goes on after a failure", name.c_str());
+            report(name, nullptr);
         }
         std::this_thread::sleep_for(pause_after_failure);
     }

@@ -13,7 +13,7 @@ namespace gaudi::shim {
  * Start a thread that runs until its body returns or the process ends.
  *
  * A body that throws is run again a little later, and a warning tells why: what
- * it serves goes on.
+ * it serves goes on, even if nobody can be warned.
  *
  * The application's signal handlers never run on it: all signals are blocked.
  *
