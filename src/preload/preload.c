@@ -96,11 +96,15 @@ __attribute__((constructor)) static void preload_init(void)
     load_module();
 }
 
-/* The wrapped function itself. Libraries that dlopen brought in are found
- * through the handle of the one that has it. */
-static void *next_function(const char *library, const char *name)
+/* The wrapped function itself, looked up once for each wrapper. Libraries that
+ * dlopen brought in are found through the handle of the one that has it. */
+static void *next_function(void **known, const char *library, const char *name)
 {
-    void *function = dlsym(RTLD_NEXT, name);
+    void *function = __atomic_load_n(known, __ATOMIC_RELAXED);
+    if (function != NULL) {
+        return function;
+    }
+    function = dlsym(RTLD_NEXT, name);
     if (function == NULL) {
         void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
         if (handle != NULL) {
@@ -113,53 +117,65 @@ static void *next_function(const char *library, const char *name)
                 library);
         abort();
     }
+    __atomic_store_n(known, function, __ATOMIC_RELAXED);
     return function;
 }
 
 /*
  * Only the calling convention of the wrapped functions matters here; their
- * types are those of ucp.h and uct.h.
+ * types are those of ucp.h and uct.h. ucs_status_t is a packed enumeration: one
+ * byte, and the rest of the register means nothing.
  */
+typedef signed char status_t;
 
-PUBLIC int ucp_config_read(const char *env_prefix, const char *filename,
-                           void **config_p)
+PUBLIC status_t ucp_config_read(const char *env_prefix, const char *filename,
+                                void **config_p)
 {
-    typedef int (*function_t)(const char *, const char *, void **);
+    typedef status_t (*function_t)(const char *, const char *, void **);
+    static void *next;
 
     load_module();
-    return ((function_t)next_function("libucp.so.0", "ucp_config_read"))(
+    return ((function_t)next_function(&next, "libucp.so.0", "ucp_config_read"))(
         env_prefix, filename, config_p);
 }
 
-PUBLIC int ucp_init_version(unsigned api_major_version,
-                            unsigned api_minor_version, const void *params,
-                            const void *config, void **context_p)
+PUBLIC status_t ucp_init_version(unsigned api_major_version,
+                                 unsigned api_minor_version, const void *params,
+                                 const void *config, void **context_p)
 {
-    typedef int (*function_t)(unsigned, unsigned, const void *, const void *,
-                              void **);
+    typedef status_t (*function_t)(unsigned, unsigned, const void *,
+                                   const void *, void **);
+    static void *next;
 
     load_module();
-    return ((function_t)next_function("libucp.so.0", "ucp_init_version"))(
+    return (
+        (function_t)next_function(&next, "libucp.so.0", "ucp_init_version"))(
         api_major_version, api_minor_version, params, config, context_p);
 }
 
-PUBLIC int uct_query_components(void **components_p, unsigned *num_components_p)
+PUBLIC status_t uct_query_components(void **components_p,
+                                     unsigned *num_components_p)
 {
-    typedef int (*function_t)(void **, unsigned *);
+    typedef status_t (*function_t)(void **, unsigned *);
+    static void *next;
 
     load_module();
-    return ((function_t)next_function("libuct.so.0", "uct_query_components"))(
-        components_p, num_components_p);
+    return ((function_t)next_function(
+        &next, "libuct.so.0", "uct_query_components"))(components_p,
+                                                       num_components_p);
 }
 
-PUBLIC int uct_mem_alloc(size_t length, const int *methods,
-                         unsigned num_methods, const void *params, void *memory)
+PUBLIC status_t uct_mem_alloc(size_t length, const int *methods,
+                              unsigned num_methods, const void *params,
+                              void *memory)
 {
-    typedef int (*function_t)(size_t, const int *, unsigned, const void *,
-                              void *);
+    typedef status_t (*function_t)(size_t, const int *, unsigned, const void *,
+                                   void *);
+    static void *next;
 
-    int status = ((function_t)next_function("libuct.so.0", "uct_mem_alloc"))(
-        length, methods, num_methods, params, memory);
+    status_t status =
+        ((function_t)next_function(&next, "libuct.so.0", "uct_mem_alloc"))(
+            length, methods, num_methods, params, memory);
 
     if (status != 0) {
         explain_refusal(params);
@@ -176,13 +192,14 @@ static int is_ucp(const void *code)
            (strstr(info.dli_fname, "/libucp.so") != NULL);
 }
 
-PUBLIC int uct_md_open(void *component, const char *name, const void *config,
-                       void **md_p)
+PUBLIC status_t uct_md_open(void *component, const char *name,
+                            const void *config, void **md_p)
 {
-    typedef int (*function_t)(void *, const char *, const void *, void **);
+    typedef status_t (*function_t)(void *, const char *, const void *, void **);
+    static void *next;
 
-    int status = ((function_t)next_function("libuct.so.0", "uct_md_open"))(
-        component, name, config, md_p);
+    status_t status = ((function_t)next_function(
+        &next, "libuct.so.0", "uct_md_open"))(component, name, config, md_p);
 
     if ((status != 0) && (name != NULL) && !strcmp(name, "gaudi_copy") &&
         !is_ucp(__builtin_return_address(0))) {
