@@ -11,6 +11,9 @@
  *     and what it protects may be half changed. A child uses neither: objects
  *     that are there once per process are made anew (base/process.h tells that
  *     it is another one), and locks of what cannot be are @ref child_mutex;
+ *   - what guards the initialisation of a static inside a function is a lock,
+ *     too, and a child that finds it taken waits for ever. No such initialiser
+ *     takes long, or calls what does: a driver, the loader, UCX;
  *   - memory is not copied at one point in time either. What a handler reads in
  *     the child is atomic, or is checked before it is believed;
  *   - handlers in the child store, and close descriptors. They take no lock but

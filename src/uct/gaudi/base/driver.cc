@@ -1,15 +1,18 @@
 #include "uct/gaudi/base/driver.h"
 
 #include "hlthunk_shim/driver_choice.h"
+#include "hlthunk_shim/fork_handlers.h"
 #include "hlthunk_shim/text.h"
 #include "hlthunk_shim/warning.h"
 #include "uct/gaudi/base/config.h"
 #include "uct/gaudi/base/driver_hooks.h"
 
+#include <atomic>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 
 #include <dlfcn.h>
 
@@ -35,6 +38,12 @@ std::string module_directory()
     return std::string(path, std::strrchr(path, '/'));
 }
 
+/* A child that is forked while the parent loads the driver loads it itself. */
+shim::child_mutex loading;
+std::atomic<bool> loaded{false};
+/* Kept to the end: objects of the driver may outlive any other order. */
+const shim::library *library = nullptr;
+
 void warn(const char *text)
 {
     ucs_warn("%s", text);
@@ -59,24 +68,29 @@ std::unique_ptr<const shim::library> load()
     }
 
     shim::set_warning_handler(warn);
-    auto loaded = std::make_unique<shim::library>(choice.path);
-    if (!loaded->usable()) {
+    auto opened = std::make_unique<shim::library>(choice.path);
+    if (!opened->usable()) {
         ucs_error("gaudi: the driver library cannot be used "
                   "(UCX_GAUDI_DRIVER=%s): %s",
-                  wanted.c_str(), loaded->reason().c_str());
+                  wanted.c_str(), opened->reason().c_str());
         return nullptr;
     }
     ucs_debug("gaudi: driver library %s", choice.path.c_str());
-    hook_driver(*loaded);
-    return loaded;
+    hook_driver(*opened);
+    return opened;
 }
 
 } // namespace
 
 const shim::library *driver()
 {
-    /* Kept to the end: objects of the driver may outlive any other order. */
-    static const shim::library *library = load().release();
+    if (!loaded.load(std::memory_order_acquire)) {
+        std::lock_guard<shim::child_mutex> guard(loading);
+        if (!loaded.load(std::memory_order_relaxed)) {
+            library = load().release();
+            loaded.store(true, std::memory_order_release);
+        }
+    }
     return library;
 }
 
