@@ -40,6 +40,16 @@ void after_fork_in_child()
     }
 }
 
+/* Whether the cache has regions to release, or unmapped memory to look for
+ * regions of. The field is private to UCX 1.13. */
+bool has_garbage(ucs_rcache_t &cache)
+{
+    ucs_spin_lock(&cache.lock);
+    const bool any = (cache.unreleased_size > 0);
+    ucs_spin_unlock(&cache.lock);
+    return any;
+}
+
 /* Memory that nobody registers. */
 char for_nothing;
 
@@ -354,14 +364,13 @@ void registration_cache::tidy()
 }
 
 /* UCX keeps regions of memory that was unmapped until it makes another one. So
- * it has to make one: there is room for it, where that garbage was. */
+ * it has to make one. Mostly there is room for it, where that garbage was; but
+ * UCX may have noted unmapped memory that no region was of, and a cache that is
+ * full then gives up the registration that was idle longest. */
 void registration_cache::collect_garbage()
 {
     ucs_rcache_t *cache = host_.rcache;
-    ucs_spin_lock(&cache->lock);
-    const bool any = (cache->unreleased_size > 0);
-    ucs_spin_unlock(&cache->lock);
-    if (!any) {
+    if (!has_garbage(*cache)) {
         return;
     }
     ucs_rcache_region_t *made;

@@ -143,7 +143,7 @@ void wakeup_event::wait_and_signal(watched_job what)
     try {
         while ((what.dev->query(what.job, sleep_us) == 0) && !closing_.load()) {
         }
-    } catch (const std::bad_alloc &) {
+    } catch (...) {
         /* Whoever is woken for nothing looks himself. */
     }
 
