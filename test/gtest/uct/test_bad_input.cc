@@ -3,7 +3,12 @@
 
 #include "common/child.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -143,6 +148,68 @@ TEST(bad_input, without_a_timeout_no_reset_is_waited_for)
     }
 }
 
+/* Three cards, one after the other, each of which is in reset for a while. */
+GAUDI_CHILD(opens_a_card_after_the_other)
+{
+    load_module();
+    for (const char *module : {"0", "1", "2"}) {
+        setenv("HLS_MODULE_ID", module, 1);
+        uct_md_h md;
+        GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+        uct_md_close(md);
+    }
+    return 0;
+}
+
+TEST(bad_input, each_reset_that_ends_is_waited_for_anew)
+{
+    child_options options;
+    options.environment = {{"HLTHUNK_EMU_DEVICES", "3"},
+                           {"HLTHUNK_EMU_FAULTS", "reset=8"},
+                           {"UCX_GAUDI_RESET_TIMEOUT", "0.4s"}};
+    const auto result   = run_child("opens_a_card_after_the_other", options);
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+/* A card is in reset for good. The application opens another one, which is
+ * taken instead. */
+GAUDI_CHILD(opens_a_card_while_we_wait)
+{
+    load_module();
+    const int log = memfd_create("log", MFD_CLOEXEC);
+    GAUDI_CHILD_REQUIRE(dup2(log, STDERR_FILENO) == STDERR_FILENO);
+    ucs_status_t status = UCS_INPROGRESS;
+    uct_md_h md         = nullptr;
+    std::thread opening([&] { status = open_md(md); });
+
+    std::string seen;
+    while (seen.find(in_reset) == std::string::npos) {
+        seen.resize(65536);
+        const ssize_t length = pread(log, seen.data(), seen.size(), 0);
+        seen.resize(std::max<ssize_t>(length, 0));
+        std::this_thread::yield();
+    }
+    const int fd = emulator::instance().hlthunk_open_by_module_id(1);
+    opening.join();
+    GAUDI_CHILD_REQUIRE(fd >= 0);
+    GAUDI_CHILD_REQUIRE(status == UCS_OK);
+    uct_md_close(md);
+    (void)emulator::instance().lib.hlthunk_close(fd);
+    return 0;
+}
+
+TEST(bad_input, the_application_opens_cards_while_a_reset_is_waited_for)
+{
+    child_options options;
+    options.environment = {{"HLTHUNK_EMU_DEVICES", "2"},
+                           {"HLTHUNK_EMU_LOG", "1"},
+                           {"HLTHUNK_EMU_FAULTS", "reset=4294967295@0"},
+                           {"HLS_MODULE_ID", "0"},
+                           {"UCX_GAUDI_RESET_TIMEOUT", "4s"}};
+    const auto result   = run_child("opens_a_card_while_we_wait", options);
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
 /* Exit code: opens that found the card in reset when the second domain was
  * opened. */
 GAUDI_CHILD(opens_both_domains)
@@ -164,7 +231,7 @@ TEST(bad_input, several_domains_wait_for_a_reset_once)
     options.environment = {{"HLTHUNK_EMU_DEVICES", "1"},
                            {"HLTHUNK_EMU_LOG", "1"},
                            {"HLTHUNK_EMU_FAULTS", "reset=4294967295"},
-                           {"UCX_GAUDI_RESET_TIMEOUT", "0.5s"},
+                           {"UCX_GAUDI_RESET_TIMEOUT", "2s"},
                            {"UCX_LOG_FILE", "stderr"}};
     EXPECT_EQ(1, run_child("opens_both_domains", options).exit_code);
 }

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <new>
 #include <shared_mutex>
+#include <thread>
 
 #include <unistd.h>
 
@@ -63,14 +64,16 @@ ucs_status_t device_table::open()
     bool first;
     announcements news;
     {
-        std::lock_guard<std::mutex> guard(cards_lock_);
+        std::lock_guard<std::mutex> opening(opening_lock_);
+        std::unique_lock<std::mutex> guard(cards_lock_);
         first = (users_ == 0);
         if (first) {
-            ucs_status_t status = open_cards(news);
+            ucs_status_t status = open_cards(news, guard);
             if (status != UCS_OK) {
                 forget_cards();
                 return status;
             }
+            reset_wait_.over();
         }
         ++users_;
     }
@@ -81,7 +84,29 @@ ucs_status_t device_table::open()
     return UCS_OK;
 }
 
-ucs_status_t device_table::open_cards(announcements &news)
+/* Sleep a little, if the time for cards in reset is not over. Without a card
+ * this table is one that nobody has opened, and the application may open and
+ * close cards of its own meanwhile. With one it could get ours, and return it,
+ * which has to wait until they have a user. */
+bool device_table::wait_for_reset(std::unique_lock<std::mutex> &cards_guard)
+{
+    const auto pause = reset_wait_.next_pause(reset_wait::clock::now());
+    if (pause == reset_wait::clock::duration::zero()) {
+        return false;
+    }
+    const bool unlocked = (card_count_ == 0);
+    if (unlocked) {
+        cards_guard.unlock();
+    }
+    std::this_thread::sleep_for(pause);
+    if (unlocked) {
+        cards_guard.lock();
+    }
+    return true;
+}
+
+ucs_status_t device_table::open_cards(announcements &news,
+                                      std::unique_lock<std::mutex> &cards_guard)
 {
     missing_                     = {};
     const shim::library *library = driver();
@@ -107,10 +132,14 @@ ucs_status_t device_table::open_cards(announcements &news)
     }
 
     /* What the application has open comes first: it is there on purpose. */
-    drop_closed(news);
-    adopt_open_cards(*library, box, visible, news);
-    const bool enough =
-        (card_count_ > 0) && (std::strcmp(config().devices, "auto") == 0);
+    const bool automatic = (std::strcmp(config().devices, "auto") == 0);
+    bool enough          = false;
+    const auto adopt     = [&] {
+        drop_closed(news);
+        adopt_open_cards(*library, box, visible, news);
+        enough = automatic && (card_count_ > 0);
+    };
+    adopt();
     /* A card in reset is tried again: at once when all are wanted, which come
      * in the user's order, else when the others have been tried. */
     const bool all             = (wanted.wanted == wanted.cards.size());
@@ -130,7 +159,10 @@ ucs_status_t device_table::open_cards(announcements &news)
         std::unique_ptr<shim::device> device;
         int ret                = shim::device::open(*library, bus_id, device);
         const bool first_round = !all && (i < wanted.cards.size());
-        if ((ret == -EAGAIN) && (first_round || reset_wait_.pause())) {
+        if ((ret == -EAGAIN) && (first_round || wait_for_reset(cards_guard))) {
+            if (!first_round && (card_count_ == 0)) {
+                adopt();
+            }
             if (all) {
                 --i;
             } else {
@@ -188,36 +220,46 @@ ucs_status_t device_table::open_cards(announcements &news)
 
 bool device_table::join()
 {
-    std::lock_guard<std::mutex> guard(cards_lock_);
-    if (users_ == 0) {
-        return false;
-    }
-    ++users_;
-    return true;
+    unsigned users = users_;
+    while ((users > 0) && !users_.compare_exchange_weak(users, users + 1)) {}
+    return users > 0;
+}
+
+/* One user less, unless it is the last one. */
+bool device_table::leave_to_others()
+{
+    unsigned users = users_;
+    while ((users > 1) && !users_.compare_exchange_weak(users, users - 1)) {}
+    return users > 1;
 }
 
 void device_table::close()
 {
+    if (leave_to_others()) {
+        return;
+    }
     std::lock_guard<std::mutex> guard(cards_lock_);
-    if (--users_ > 0) {
-        return;
+    while (!leave_to_others()) {
+        size_t allocations;
+        size_t registrations;
+        {
+            std::shared_lock<rw_spinlock> memory_guard(memory_lock_);
+            allocations   = device_memory_.size() - of_application_;
+            registrations = host_memory_.size() + gone_;
+        }
+        if (allocations + registrations > 0) {
+            /* They refer to the cards, which therefore stay open. */
+            ucs_warn("gaudi: %zu allocations and %zu registrations were not "
+                     "released",
+                     allocations, registrations);
+            return;
+        }
+        unsigned last = 1;
+        if (users_.compare_exchange_strong(last, 0)) {
+            forget_cards();
+            return;
+        }
     }
-    size_t allocations;
-    size_t registrations;
-    {
-        std::shared_lock<rw_spinlock> memory_guard(memory_lock_);
-        allocations   = device_memory_.size() - of_application_;
-        registrations = host_memory_.size() + gone_;
-    }
-    if (allocations + registrations > 0) {
-        /* They refer to the cards, which therefore stay open. */
-        ucs_warn("gaudi: %zu allocations and %zu registrations were not "
-                 "released",
-                 allocations, registrations);
-        ++users_;
-        return;
-    }
-    forget_cards();
 }
 
 card *device_table::find_card(const char *name) const

@@ -15,9 +15,13 @@
  * exactly.
  *
  * Threads: any. Locks:
+ *   opening_lock_ one opening of cards at a time, with its waits for cards in
+ *                 reset; before cards_lock_. What neither opens cards nor asks
+ *                 why there is none does not take it
  *   cards_lock_   opening, closing; held across driver calls, which may enter
- *                 UCM, and while cards in reset are waited for. Nothing that
- *                 UCM calls takes it
+ *                 UCM. Not while cards in reset are waited for, except by who
+ *                 has some open already. Nothing that UCM calls takes it, nor
+ *                 do join and a close that is not the last one
  *   device_pool's held across driver calls; nothing that UCM calls takes it
  *   application_registry's  what the hooks of the driver saw; held across
  *                 small allocations alone, under cards_lock_ or none
@@ -90,7 +94,7 @@ public:
      */
     [[nodiscard]] ucs_status_t open();
 
-    /** Count one more user of the cards, see card_hold.h.
+    /** Count one more user of the cards, see card_hold.h. Takes no lock.
      *  @return false when none is open; then there is nothing to undo. */
     [[nodiscard]] bool join();
 
@@ -300,12 +304,19 @@ private:
         device_memory unseen;    /* all addresses of the card */
     };
 
+    /* One user more. Not to end under cards_lock_. */
+    struct closer {
+        void operator()(device_table *table) const { table->close(); }
+    };
+    using user = std::unique_ptr<device_table, closer>;
+
     /* What the application had on one of our cards through its duplicate. The
      * card is held open for it. */
     struct returned_memory {
         size_t index;
         std::vector<uint64_t> addresses;
         std::vector<uint64_t> handles;
+        user holding;
     };
 
     /* Events to be told when no lock is held. */
@@ -319,11 +330,19 @@ private:
      * addresses of Gaudi2 and Gaudi3 are above. */
     static constexpr unsigned host_address_bits = 56;
 
-    ucs_status_t open_cards(announcements &news);
+    /* Under both locks. */
+    ucs_status_t open_cards(announcements &news,
+                            std::unique_lock<std::mutex> &cards_guard);
+    [[nodiscard]] bool
+    wait_for_reset(std::unique_lock<std::mutex> &cards_guard);
+
+    /* Under opening_lock_. */
     [[nodiscard]] bool is_news(const std::string &text);
     ucs_status_t refuse_setting(const std::string &text);
     [[nodiscard]] std::string
     why_nothing_was_tried(const shim::library &library) const;
+
+    [[nodiscard]] bool leave_to_others();
 
     /* Under cards_lock_. */
     void add_card(std::unique_ptr<card> added, const node_identity &node,
@@ -358,9 +377,11 @@ private:
 
     static std::atomic<device_table *> current_;
 
+    std::mutex opening_lock_;
+    reset_wait reset_wait_{config().reset_timeout}; /* under it */
+
     std::mutex cards_lock_;
-    unsigned users_ = 0;
-    reset_wait reset_wait_{config().reset_timeout};
+    std::atomic<unsigned> users_{0}; /* from and to 0: under cards_lock_ */
     std::array<std::unique_ptr<card>, max_cards> cards_;
     std::array<card_state, max_cards> states_; /* node: constant when counted */
     std::atomic<size_t> card_count_{0};
@@ -374,7 +395,7 @@ private:
 
     application_registry application_;
 
-    /* Under cards_lock_. */
+    /* Under opening_lock_. */
     missing_card missing_;       /* of the last time that cards were opened */
     std::set<std::string> told_; /* what the log has of missing cards */
     bool explained_ = false;     /* why there is none */

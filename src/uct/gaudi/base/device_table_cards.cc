@@ -338,7 +338,7 @@ void device_table::return_lent(size_t index, announcements &news)
 {
     const int lent     = std::exchange(states_[index].lent, -1);
     const size_t known = news.gone.size();
-    returned_memory returned{index, {}, {}};
+    returned_memory returned{index, {}, {}, {}};
     drop_all(
         [&](const node_identity &node, int fd) {
             return (node == states_[index].node) && (fd == lent);
@@ -348,7 +348,8 @@ void device_table::return_lent(size_t index, announcements &news)
         returned.addresses.push_back(news.gone[i].first);
     }
     news.returned.push_back(std::move(returned));
-    ++users_;
+    ++users_; /* it has some: there is a card */
+    news.returned.back().holding.reset(this);
 }
 
 void device_table::give_back(const returned_memory &returned)
@@ -360,7 +361,6 @@ void device_table::give_back(const returned_memory &returned)
     for (const uint64_t handle : returned.handles) {
         (void)device.lib().hlthunk_device_memory_free(device.fd(), handle);
     }
-    close();
 }
 
 void device_table::application_opened(int fd)

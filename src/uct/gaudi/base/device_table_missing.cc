@@ -47,7 +47,7 @@ void device_table::explain_missing_card()
     const shim::library *library = driver();
     missing_card missing;
     {
-        std::lock_guard<std::mutex> guard(cards_lock_);
+        std::lock_guard<std::mutex> guard(opening_lock_);
         if (std::exchange(explained_, true) || missing_.told) {
             return;
         }

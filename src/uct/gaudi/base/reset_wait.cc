@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <thread>
 
 namespace gaudi::base {
 
@@ -20,20 +19,23 @@ reset_wait::reset_wait(double seconds)
               std::fmin(std::fmax(seconds, 0), longest_seconds))))
 {}
 
-bool reset_wait::pause()
+reset_wait::clock::duration reset_wait::next_pause(clock::time_point now)
 {
-    const auto now = clock::now();
-    if (!used_ || (now - last_ > limit_)) {
+    if (!used_ || (now - deadline_ > limit_)) {
         used_     = true;
+        in_vain_  = false;
         deadline_ = now + limit_;
     }
-    last_ = now;
     if (now >= deadline_) {
-        return false;
+        in_vain_ = true;
+        return clock::duration::zero();
     }
-    std::this_thread::sleep_for(
-        std::min<clock::duration>(interval, deadline_ - now));
-    return true;
+    return std::min<clock::duration>(interval, deadline_ - now);
+}
+
+void reset_wait::over()
+{
+    used_ = used_ && in_vain_;
 }
 
 } // namespace gaudi::base

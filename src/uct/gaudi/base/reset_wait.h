@@ -1,9 +1,10 @@
 /**
  * How long the opening of cards waits for those that are in reset.
  *
- * Under the lock on the cards. Opens that follow one another, as those of
+ * One thread at a time. Opens that fail one after the other, as those of
  * several memory domains do, are one occasion: together they wait no longer
- * than one of them may.
+ * than one of them may. The next occasion begins when a wait has had success,
+ * or when as long again has passed since the time was over. Sleeps not itself.
  */
 #pragma once
 
@@ -13,19 +14,23 @@ namespace gaudi::base {
 
 class reset_wait {
 public:
+    using clock = std::chrono::steady_clock;
+
     /** @param seconds  Of one occasion; an hour at most. */
     explicit reset_wait(double seconds);
 
-    /** Sleep a little, before cards are tried again.
-     *  @return false, at once, when the time of this occasion is over. */
-    [[nodiscard]] bool pause();
+    /** How long to sleep before cards are tried again; nothing when the time
+     *  of this occasion is over. */
+    [[nodiscard]] clock::duration next_pause(clock::time_point now);
+
+    /** Cards were opened. Ends the occasion, unless its time was over: who
+     *  opens them once more then does not wait for the same card again. */
+    void over();
 
 private:
-    using clock = std::chrono::steady_clock;
-
     const clock::duration limit_;
-    bool used_ = false; /* the other two mean something */
-    clock::time_point last_;
+    bool used_    = false; /* the other two mean something */
+    bool in_vain_ = false; /* the time was over */
     clock::time_point deadline_;
 };
 
