@@ -582,8 +582,7 @@ TEST_F(files, are_not_for_who_has_asked_and_ended)
         [&] { return ask_service(socket.get(), offered) ? 0 : 1; });
     ASSERT_EQ(0, asker.wait().exit_code);
     child->kill(SIGCONT);
-    EXPECT_EQ(UCS_ERR_REJECTED,
-              answer_of_service(socket.get(), deadline_ms));
+    EXPECT_EQ(UCS_ERR_REJECTED, answer_of_service(socket.get(), deadline_ms));
 }
 
 TEST_F(files, are_in_reach_of_a_process_without_being_asked_for)
