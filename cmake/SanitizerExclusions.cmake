@@ -15,9 +15,11 @@ gaudi_exclude(address gaudi_gtest_uct "*moves_a_gibibyte*"
 gaudi_exclude(address gaudi_gtest_uct
   "forking.the_threads_of_the_parent_are_not_missed"
   "a thread of the parent can hold the sanitizer's allocator while it forks")
-gaudi_exclude(address gaudi_gtest_emu
-  "emu.forks_beside_threads_that_use_the_card_do_no_harm"
-  "a thread of the parent can hold the sanitizer's allocator while it forks")
+foreach(sanitizer address thread)
+  gaudi_exclude(${sanitizer} gaudi_gtest_emu
+    "emu.forks_beside_threads_that_use_the_card_do_no_harm"
+    "a thread of the parent can hold the sanitizer's allocator while it forks")
+endforeach()
 foreach(sanitizer address thread)
   foreach(pattern "emu_import.import_and_unmap_leave_nothing"
       "emu_import.refused_imports_leave_nothing")
@@ -40,6 +42,10 @@ foreach(pattern "registration_cache.*" "registration_fork.the_cache_*"
   gaudi_exclude(thread gaudi_gtest_uct "${pattern}"
     "UCX's memory events crash under the runtime; without them is no cache")
 endforeach()
+gaudi_exclude(thread gaudi_gtest_uct
+  "bad_input.the_application_opens_cards_while_a_reset_is_waited_for"
+  "what one thread reads of the log comes after what the other one has patched,
+  which the runtime does not see")
 gaudi_exclude(thread gaudi_gtest_uct "forking.pinned_memory_is_not_shared"
   "in the child the runtime maps memory of its own at the free addresses")
 gaudi_exclude(thread gaudi_gtest_uct "*moves_a_gibibyte*"
