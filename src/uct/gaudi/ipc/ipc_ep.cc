@@ -156,13 +156,13 @@ void find_lost_peers(uct_gaudi_ipc_iface_t *iface)
         return;
     }
     UCS_ASYNC_BLOCK(iface->super.worker->async);
-    uct_gaudi_ipc_ep_t *ep;
-    const bool any = iface->state->connections.any_lost();
-    ucs_list_for_each(ep, &iface->state->endpoints, all)
-    {
-        if (any && (ep->state->status == UCS_OK) &&
-            ep->state->out->peer_lost()) {
-            fail(&ep->super.super, UCS_ERR_ENDPOINT_TIMEOUT);
+    if (iface->state->connections.any_lost()) {
+        uct_gaudi_ipc_ep_t *ep;
+        ucs_list_for_each(ep, &iface->state->endpoints, all)
+        {
+            if ((ep->state->status == UCS_OK) && ep->state->out->peer_lost()) {
+                fail(&ep->super.super, UCS_ERR_ENDPOINT_TIMEOUT);
+            }
         }
     }
     UCS_ASYNC_UNBLOCK(iface->super.worker->async);
