@@ -5,9 +5,9 @@
  * The exporter is a child with a card of its own. Buffers are of one DRAM page
  * each, with some keys into every one.
  */
-#include "uct/gaudi/base/config.h"
-#include "uct/gaudi/base/device_table.h"
-#include "uct/gaudi/base/memory_type.h"
+#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/ucx/config.h"
+#include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/ipc/ipc_md.h"
 
 #include <benchmark/benchmark.h>

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "hlthunk_shim/dma_queue.h"
-#include "hlthunk_shim/memory.h"
+#include "hlthunk_shim/hlthunk/memory.h"
 #include "transport.h"
 
 #include <memory>

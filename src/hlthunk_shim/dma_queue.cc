@@ -1,6 +1,6 @@
 #include "hlthunk_shim/dma_queue.h"
 
-#include "hlthunk_shim/user_cb_queue.h"
+#include "hlthunk_shim/hlthunk/user_cb_queue.h"
 
 #include <cerrno>
 

@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/device.h"
+#include "hlthunk_shim/hlthunk/device.h"
 
 #include <cstdint>
 #include <memory>

@@ -1,8 +1,8 @@
 #include "launcher/cards.h"
 
-#include "hlthunk_shim/card_info.h"
-#include "hlthunk_shim/control_nodes.h"
-#include "uct/gaudi/base/visible_cards.h"
+#include "hlthunk_shim/cards/card_info.h"
+#include "hlthunk_shim/cards/control_nodes.h"
+#include "hlthunk_shim/cards/visible_cards.h"
 
 #include <cerrno>
 #include <cstring>
@@ -53,10 +53,10 @@ void complain_of_kind(const gaudi::shim::library &driver, int fd,
  * box  The cards of the list, in its order. */
 void add_names(const std::vector<gaudi::shim::card_info> &box, card_list &list)
 {
-    const auto visible = gaudi::base::find_visible_cards(
-        gaudi::base::visibility_variables::read(), box);
+    const auto visible = gaudi::shim::find_visible_cards(
+        gaudi::shim::visibility_variables::read(), box);
     if (!visible.error.empty()) {
-        list.complaints.push_back({to_printable(visible.error),
+        list.complaints.push_back({gaudi::util::to_printable(visible.error),
                                    "correct this variable, or unset it"});
     } else if (visible.cards.empty() && !box.empty()) {
         list.complaints.push_back({"HABANA_VISIBLE_DEVICES hides all cards",

@@ -3,8 +3,8 @@
  */
 #pragma once
 
-#include "hlthunk_shim/holders.h"
-#include "hlthunk_shim/library.h"
+#include "hlthunk_shim/cards/holders.h"
+#include "hlthunk_shim/hlthunk/library.h"
 #include "launcher/machine.h"
 #include "launcher/problem.h"
 

@@ -42,7 +42,7 @@ void add_line(findings &all, const char *label, const std::string &value)
 {
     char padded[16];
     std::snprintf(padded, sizeof(padded), "%-9s ", label);
-    all.text += padded + to_printable(value) + "\n";
+    all.text += padded + gaudi::util::to_printable(value) + "\n";
 }
 
 /* --- the driver library and its cards --------------------------------------*/
@@ -98,8 +98,8 @@ std::unique_ptr<shim::library> load_driver(const installation &files,
 
     if (choice.result == outcome::invalid) {
         add_line(all, "driver", "none" + chosen);
-        all.fail("UCX_GAUDI_DRIVER='" + to_printable(setting) + "' is not " +
-                     shim::driver_syntax,
+        all.fail("UCX_GAUDI_DRIVER='" + gaudi::util::to_printable(setting) +
+                     "' is not " + shim::driver_syntax,
                  "set it to one of these, or unset it");
         return nullptr;
     }
@@ -112,7 +112,7 @@ std::unique_ptr<shim::library> load_driver(const installation &files,
     if (!driver->usable()) {
         add_line(all, "driver", "none" + chosen);
         all.fail("the driver library cannot be used: " +
-                     to_printable(driver->reason()),
+                     gaudi::util::to_printable(driver->reason()),
                  how_to_mend_driver(setting));
         return nullptr;
     }
@@ -168,7 +168,7 @@ void add_table(const std::vector<card> &cards, findings &all)
                 line.append(widths[i] - cells[i].size() + 2, ' ');
             }
         }
-        all.text += to_printable(line) + "\n";
+        all.text += gaudi::util::to_printable(line) + "\n";
     }
     all.text += "\n";
 }
@@ -233,7 +233,8 @@ found_ucx report_ucx(findings &all)
         std::string(" (the module is built for ") + built_for + ")";
     if (ucx.version.empty()) {
         add_line(all, "ucx", "none" + build);
-        all.fail("no UCX can be loaded: " + to_printable(ucx.error),
+        all.fail("no UCX can be loaded: " +
+                     gaudi::util::to_printable(ucx.error),
                  std::string("install UCX ") + built_for +
                      " (apt-get install libucx0), or see to LD_LIBRARY_PATH");
         return ucx;

@@ -3,13 +3,13 @@
  */
 #pragma once
 
-#include "hlthunk_shim/text.h"
+#include "util/text.h"
 
 #include <string>
 
 namespace launcher {
 
-using gaudi::shim::to_printable;
+using gaudi::util::to_printable;
 
 struct machine {
     std::string dev  = "/dev";

@@ -1,6 +1,6 @@
 #include "launcher/nodes.h"
 
-#include "hlthunk_shim/card_info.h"
+#include "hlthunk_shim/cards/card_info.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "hlthunk_shim/emu/hlthunk_emu.h"
-#include "hlthunk_shim/library.h"
+#include "hlthunk_shim/hlthunk/library.h"
 
 #include <string>
 

@@ -1,6 +1,6 @@
 /* The reader of GAUDI_MAPPING_TABLE: whatever the text is, it is either refused
  * with a reason or gives entries that keep what the header promises. */
-#include "uct/gaudi/base/mapping_table.h"
+#include "hlthunk_shim/cards/mapping_table.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (const mapping_entry &entry : table.entries) {
         require(entry.index <= max_mapping_number);
         require(entry.module_id <= max_mapping_number);
-        require(normalize_bus_id(entry.bus_id) == entry.bus_id);
+        require(shim::normalize_bus_id(entry.bus_id) == entry.bus_id);
         require(!entry.bus_id.empty());
         require(indices.insert(entry.index).second);
         require(modules.insert(entry.module_id).second);

@@ -88,7 +88,7 @@ def check(root, build, name, soname, rule, may_need_ucx):
 def check_driver_functions(root, build):
     """Every function in the shim's table is there in the emulator."""
     library = os.path.join(build, "lib/hlthunk-emu/libhl-thunk.so")
-    table = os.path.join(root, "src/hlthunk_shim/hlthunk_symbols.def")
+    table = os.path.join(root, "src/hlthunk_shim/hlthunk/symbols.def")
     with open(table, encoding="utf-8") as file:
         text = re.sub(r"/\*.*?\*/|//[^\n]*", "", file.read(), flags=re.S)
     wanted = set(ROW.findall(text))

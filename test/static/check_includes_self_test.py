@@ -18,7 +18,7 @@ CLEAN = {
     "src/hlthunk_shim/hlthunk_abi.h": "",
     "src/hlthunk_shim/a.cc": '#include "hlthunk_shim/a.h"\n',
     "src/hlthunk_shim/emu/hlthunk_emu.h":
-        '#include "hlthunk_shim/hlthunk_abi.h"\n',
+        '#include "hlthunk_shim/hlthunk/abi.h"\n',
     "src/hlthunk_shim/emu/card.h": '#include "hlthunk_shim/emu/hlthunk_emu.h"',
     "src/uct/gaudi/base/b.h":
         '#include "hlthunk_shim/a.h"\n#include <ucs/type/status.h>\n',

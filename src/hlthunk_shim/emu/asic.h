@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk_abi.h"
+#include "hlthunk_shim/hlthunk/abi.h"
 
 #include <cstdint>
 

@@ -127,7 +127,7 @@ private:
 
     const unsigned index_;
     const std::string name_;
-    shim::brief_lock lock_;
+    util::brief_lock lock_;
     completed_jobs completed_; /* of the open context; needs no lock */
     std::unique_ptr<context> open_;
     context *abandoned_ = nullptr; /* of processes that forked this one; never

@@ -267,7 +267,7 @@ int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
     }
     created.size_               = size;
     created.fd_                 = dmabuf.release();
-    created.closed_in_children_ = shim::closed_in_children(created.fd_);
+    created.closed_in_children_ = util::closed_in_children(created.fd_);
     memory_p                    = std::move(created);
     return 0;
 }

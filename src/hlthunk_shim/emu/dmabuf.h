@@ -15,7 +15,7 @@
 #pragma once
 
 #include "hlthunk_shim/emu/hbm.h"
-#include "hlthunk_shim/fork_handlers.h"
+#include "util/fork_handlers.h"
 
 #include <cstdint>
 #include <utility>
@@ -77,7 +77,7 @@ private:
     int fd_        = -1; /* of the dma-buf: holds the card, too */
     char *data_    = nullptr;
     uint64_t size_ = 0;
-    shim::closed_in_children closed_in_children_;
+    util::closed_in_children closed_in_children_;
 };
 
 } // namespace gaudi::emu

@@ -1,10 +1,10 @@
 #include "hlthunk_shim/emu/engine_threads.h"
 
-#include "hlthunk_shim/background_thread.h"
 #include "hlthunk_shim/emu/card.h"
 #include "hlthunk_shim/emu/settings.h"
 #include "hlthunk_shim/emu/sysfs_view.h"
-#include "hlthunk_shim/placement.h"
+#include "util/background_thread.h"
+#include "util/placement.h"
 
 #include <algorithm>
 #include <chrono>
@@ -45,7 +45,7 @@ void engine_threads::kick(card &busy)
     if (!started_) {
         try {
             for (unsigned i = 0; i < count; ++i) {
-                gaudi::shim::start_background_thread("hlthunk-emu",
+                gaudi::util::start_background_thread("hlthunk-emu",
                                                      [this] { run(); });
             }
         } catch (const std::system_error &error) {
@@ -81,7 +81,7 @@ bool engine_threads::work()
     }
     bool any = false;
     for (card *next : cards) {
-        gaudi::shim::place_thread(numa_node_of(next->index()));
+        gaudi::util::place_thread(numa_node_of(next->index()));
         any |= next->run_unattended();
     }
     return any;

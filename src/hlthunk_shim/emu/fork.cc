@@ -4,7 +4,7 @@
 #include "hlthunk_shim/emu/engine_threads.h"
 #include "hlthunk_shim/emu/nodes.h"
 #include "hlthunk_shim/emu/settings.h"
-#include "hlthunk_shim/fork_handlers.h"
+#include "util/fork_handlers.h"
 
 #include <new>
 
@@ -29,7 +29,7 @@ void prepare_for_fork()
     engine_threads::instance();
     card::at(0);
 
-    static const bool prepared = shim::run_in_children(after_in_child);
+    static const bool prepared = util::run_in_children(after_in_child);
     if (!prepared) {
         throw std::bad_alloc();
     }

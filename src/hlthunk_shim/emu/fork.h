@@ -16,7 +16,8 @@
  * put aside unread, and all locks are made anew. The child needs to know but
  * the descriptors of the node and of what keeps others out. It finds them where
  * a thread of the parent may have been writing, and compares them with the
- * files. The memory of the card and imported dma-bufs are closed_in_children.
+ * files. The memory of the card and imported dma-bufs are
+ * util::closed_in_children.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 #include "hlthunk_shim/emu/hbm.h"
 
 #include "hlthunk_shim/emu/asic.h"
-#include "hlthunk_shim/placement.h"
+#include "util/placement.h"
 
 #include <cerrno>
 
@@ -31,7 +31,7 @@ int hbm::create(uint64_t size, std::optional<unsigned> node)
     if ((fd_ < 0) || (ftruncate(fd_, static_cast<off_t>(size_)) != 0)) {
         return -errno;
     }
-    closed_in_children_ = shim::closed_in_children(fd_);
+    closed_in_children_ = util::closed_in_children(fd_);
     /* Importers rely on what they map being there. */
     if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
         0) {
@@ -46,7 +46,7 @@ int hbm::create(uint64_t size, std::optional<unsigned> node)
     /* A forked child has no business here, and core dumps neither. */
     madvise(base, size_, MADV_DONTFORK);
     madvise(base, size_, MADV_DONTDUMP);
-    gaudi::shim::place_memory(base, size_, node);
+    gaudi::util::place_memory(base, size_, node);
 
     free_pages_ = pages;
     used_.assign(pages, false);

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/fork_handlers.h"
+#include "util/fork_handlers.h"
 
 #include <cstdint>
 #include <map>
@@ -56,7 +56,7 @@ public:
 
 private:
     int fd_ = -1;
-    shim::closed_in_children closed_in_children_; /* keeps the memory alive */
+    util::closed_in_children closed_in_children_; /* keeps the memory alive */
     char *base_           = nullptr;
     uint64_t size_        = 0;
     uint64_t free_pages_  = 0;

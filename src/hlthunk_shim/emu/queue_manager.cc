@@ -2,7 +2,7 @@
 
 #include "hlthunk_shim/emu/copy_engine.h"
 #include "hlthunk_shim/emu/settings.h"
-#include "hlthunk_shim/lin_dma.h"
+#include "hlthunk_shim/hlthunk/lin_dma.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -9,11 +9,11 @@
  */
 #pragma once
 
-#include "hlthunk_shim/brief_lock.h"
 #include "hlthunk_shim/emu/asic.h"
 #include "hlthunk_shim/emu/hlthunk_emu.h"
 #include "hlthunk_shim/emu/mmu.h"
-#include "hlthunk_shim/hlthunk_abi.h"
+#include "hlthunk_shim/hlthunk/abi.h"
+#include "util/brief_lock.h"
 
 #include <atomic>
 #include <chrono>
@@ -25,7 +25,7 @@
 
 namespace gaudi::emu {
 
-using card_lock = std::unique_lock<shim::brief_lock>;
+using card_lock = std::unique_lock<util::brief_lock>;
 
 /** Jobs that completed lately, to be asked about without a lock. */
 class completed_jobs {

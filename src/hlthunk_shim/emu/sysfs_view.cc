@@ -3,8 +3,8 @@
 #include "hlthunk_shim/emu/asic.h"
 #include "hlthunk_shim/emu/box.h"
 #include "hlthunk_shim/emu/settings.h"
-#include "hlthunk_shim/hlthunk_abi.h"
-#include "hlthunk_shim/placement.h"
+#include "hlthunk_shim/hlthunk/abi.h"
+#include "util/placement.h"
 
 #include <cerrno>
 #include <climits>
@@ -253,7 +253,7 @@ std::optional<unsigned> numa_node_of(unsigned index)
         return (node < 0) ? std::nullopt
                           : std::optional(static_cast<unsigned>(node));
     }
-    const auto &nodes = gaudi::shim::memory_nodes();
+    const auto &nodes = gaudi::util::memory_nodes();
     if (nodes.empty() || (index >= is.devices)) {
         return std::nullopt;
     }

@@ -4,18 +4,18 @@
  * Runs before main or inside UCX's module loader; never fails, since UCX would
  * unmap a module that does and keep its registrations.
  */
-#include "uct/gaudi/base/config.h"
-#include "uct/gaudi/base/device_table.h"
-#include "uct/gaudi/base/driver_hooks.h"
-#include "uct/gaudi/base/memory_events.h"
-#include "uct/gaudi/base/memory_type.h"
-#include "uct/gaudi/base/perftest.h"
-#include "uct/gaudi/base/slot.h"
-#include "uct/gaudi/base/status.h"
-#include "uct/gaudi/base/topology.h"
-#include "uct/gaudi/base/ucx_version.h"
+#include "uct/gaudi/base/memory/application/driver_hooks.h"
+#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/ucx/config.h"
+#include "uct/gaudi/base/ucx/memory_events.h"
+#include "uct/gaudi/base/ucx/memory_type.h"
+#include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/base/ucx/topology.h"
+#include "uct/gaudi/base/ucx/version.h"
 #include "uct/gaudi/copy/copy_md.h"
 #include "uct/gaudi/ipc/ipc_md.h"
+#include "uct/gaudi/perftest.h"
+#include "uct/gaudi/slot.h"
 
 namespace {
 

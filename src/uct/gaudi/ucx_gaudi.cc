@@ -1,9 +1,9 @@
 #include "uct/gaudi/ucx_gaudi.h"
 
-#include "uct/gaudi/base/device_table.h"
-#include "uct/gaudi/base/mapping_table.h"
-#include "uct/gaudi/base/memory_type.h"
-#include "uct/gaudi/base/status.h"
+#include "hlthunk_shim/cards/mapping_table.h"
+#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/ucx/memory_type.h"
+#include "uct/gaudi/base/ucx/status.h"
 
 #include <cstdio>
 #include <cstring>
@@ -34,7 +34,7 @@ card *find_card(device_table &table, const char *wanted)
         if ((wanted == nullptr) || (open->name() == wanted) ||
             (open->name() == std::string("gaudi") + wanted) ||
             (open->device().bus_id() ==
-             gaudi::base::normalize_bus_id(wanted))) {
+             gaudi::shim::normalize_bus_id(wanted))) {
             return open.get();
         }
     }

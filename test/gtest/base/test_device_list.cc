@@ -1,4 +1,4 @@
-#include "uct/gaudi/base/device_list.h"
+#include "uct/gaudi/base/cards/device_list.h"
 
 #include <gmock/gmock.h>
 
@@ -8,12 +8,12 @@ using ::testing::ElementsAre;
 
 namespace {
 
-visible_cards make_box()
+shim::visible_cards make_box()
 {
-    visible_cards result;
+    shim::visible_cards result;
     for (const char *bus_id :
          {"0000:19:00.0", "0000:1a:00.0", "0000:33:00.0"}) {
-        visible_card card;
+        shim::visible_card card;
         card.index       = static_cast<unsigned>(result.cards.size());
         card.info.index  = card.index;
         card.info.bus_id = bus_id;
@@ -22,7 +22,7 @@ visible_cards make_box()
     return result;
 }
 
-const visible_cards box = make_box();
+const shim::visible_cards box = make_box();
 
 } // namespace
 
@@ -73,9 +73,9 @@ TEST(device_list, bad_names_are_quoted_in_the_error)
 
 TEST(device_list, auto_takes_every_card_that_a_variable_chose)
 {
-    visible_cards chosen = box;
-    chosen.chosen        = true;
-    const auto selection = select_devices("auto", chosen);
+    shim::visible_cards chosen = box;
+    chosen.chosen              = true;
+    const auto selection       = select_devices("auto", chosen);
     EXPECT_THAT(selection.cards, ElementsAre(0, 1, 2));
     EXPECT_EQ(3u, selection.wanted);
     EXPECT_FALSE(selection.named);
@@ -83,10 +83,10 @@ TEST(device_list, auto_takes_every_card_that_a_variable_chose)
 
 TEST(device_list, cards_are_named_as_the_mapping_table_does)
 {
-    visible_cards mapped  = box;
-    mapped.chosen         = true;
-    mapped.cards[0].index = 7;
-    mapped.cards[1].index = 0;
+    shim::visible_cards mapped = box;
+    mapped.chosen              = true;
+    mapped.cards[0].index      = 7;
+    mapped.cards[1].index      = 0;
     mapped.cards.pop_back();
     EXPECT_THAT(select_devices("gaudi0,7", mapped).cards, ElementsAre(1, 0));
     EXPECT_THAT(select_devices("1A:00.0", mapped).cards, ElementsAre(1));

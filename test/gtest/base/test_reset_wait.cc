@@ -1,4 +1,4 @@
-#include "uct/gaudi/base/reset_wait.h"
+#include "uct/gaudi/base/cards/reset_wait.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "uct/gaudi/base/status.h"
+#include "uct/gaudi/base/ucx/status.h"
 
 #include <gtest/gtest.h>
 

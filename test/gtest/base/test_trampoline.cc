@@ -1,5 +1,5 @@
 /* Functions stay callable when their first bytes are overwritten. */
-#include "uct/gaudi/base/trampoline.h"
+#include "uct/gaudi/base/memory/application/trampoline.h"
 
 #include <gtest/gtest.h>
 

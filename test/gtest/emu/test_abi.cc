@@ -24,7 +24,7 @@ TEST(emu_abi, every_symbol_of_the_shims_table_is_exported)
     ASSERT_NE(library, nullptr) << dlerror();
 #define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \
     EXPECT_NE(dlsym(library, #_name), nullptr) << #_name;
-#include "hlthunk_shim/hlthunk_symbols.def"
+#include "hlthunk_shim/hlthunk/symbols.def"
 #undef HLTHUNK_SYMBOL
 }
 

@@ -2,8 +2,8 @@
 
 #include "common/process_state.h"
 #include "common/ucx_logs.h"
-#include "hlthunk_shim/memory.h"
-#include "uct/gaudi/base/memory_type.h"
+#include "hlthunk_shim/hlthunk/memory.h"
+#include "uct/gaudi/base/ucx/memory_type.h"
 
 #include <cstdio>
 #include <cstdlib>

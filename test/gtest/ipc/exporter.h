@@ -9,7 +9,7 @@
 #include "common/child.h"
 #include "common/emulator.h"
 #include "hlthunk_shim/dma_queue.h"
-#include "uct/gaudi/base/device_table.h"
+#include "uct/gaudi/base/memory/device_table.h"
 #include "uct/gaudi/ipc/ipc_md.h"
 
 #include <gmock/gmock.h>

@@ -2,8 +2,8 @@
 
 #include "common/process_state.h"
 #include "common/ucx_logs.h"
-#include "uct/gaudi/base/box.h"
-#include "uct/gaudi/base/config.h"
+#include "uct/gaudi/base/cards/box.h"
+#include "uct/gaudi/base/ucx/config.h"
 
 #include <chrono>
 #include <cstdio>

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "common/child.h"
-#include "uct/gaudi/ipc/connection.h"
-#include "uct/gaudi/ipc/mailbox.h"
+#include "uct/gaudi/ipc/messages/connection.h"
+#include "uct/gaudi/ipc/messages/mailbox.h"
 
 #include <gmock/gmock.h>
 

@@ -4,10 +4,10 @@
 #include "common/ability.h"
 #include "common/descriptor.h"
 #include "common/process_state.h"
-#include "uct/gaudi/ipc/datagram.h"
-#include "uct/gaudi/ipc/file_request.h"
-#include "uct/gaudi/ipc/file_service.h"
-#include "uct/gaudi/ipc/remote_process.h"
+#include "uct/gaudi/ipc/process/datagram.h"
+#include "uct/gaudi/ipc/process/file_request.h"
+#include "uct/gaudi/ipc/process/file_service.h"
+#include "uct/gaudi/ipc/process/remote_process.h"
 
 #include <cerrno>
 #include <chrono>
@@ -41,18 +41,18 @@ using gaudi::ipc::own_process;
 using gaudi::ipc::process_id;
 using gaudi::ipc::remote_process;
 using gaudi::ipc::service_name;
-using gaudi::ipc::unique_fd;
 using gaudi::ipc::wire_reply;
 using gaudi::ipc::wire_request;
+using gaudi::util::unique_fd;
 using std::chrono::steady_clock;
 
 namespace {
 
 constexpr char content[] = "a file of another process";
 
-unique_fd make_file()
+util::unique_fd make_file()
 {
-    unique_fd file(memfd_create("gtest-ipc", MFD_CLOEXEC));
+    util::unique_fd file(memfd_create("gtest-ipc", MFD_CLOEXEC));
     if (write(file.get(), content, sizeof(content)) != sizeof(content)) {
         file.reset();
     }
@@ -97,13 +97,13 @@ protected:
     std::unique_ptr<child_process> child;
     offer offered{};
     std::shared_ptr<remote_process> process;
-    unique_fd got;
+    util::unique_fd got;
 };
 
 /* Replaces the file behind a descriptor. */
 void replace(int fd)
 {
-    const unique_fd other(memfd_create("gtest-other", MFD_CLOEXEC));
+    const util::unique_fd other(memfd_create("gtest-other", MFD_CLOEXEC));
     dup2(other.get(), fd);
 }
 
@@ -115,10 +115,10 @@ ucs_status_t reopen(const file_ref &, int &fd_p)
 
 int offer_files()
 {
-    const unique_fd one   = make_file();
-    const unique_fd two   = make_file();
-    const unique_fd three = make_file();
-    const unique_fd four  = make_file();
+    const util::unique_fd one   = make_file();
+    const util::unique_fd two   = make_file();
+    const util::unique_fd three = make_file();
+    const util::unique_fd four  = make_file();
     offer what{};
     what.process = own_process();
     GAUDI_CHILD_REQUIRE(
@@ -152,7 +152,7 @@ bool enter_namespaces(long flags)
 
 bool write_text(const char *path, const std::string &text)
 {
-    const unique_fd file(open(path, O_WRONLY | O_CLOEXEC));
+    const util::unique_fd file(open(path, O_WRONLY | O_CLOEXEC));
     return write(file.get(), text.data(), text.size()) ==
            static_cast<ssize_t>(text.size());
 }
@@ -199,7 +199,7 @@ constexpr int deadline_ms = 20'000;
 /* A child asks the service of the test's other child. */
 int expect_refusal(const offer &what)
 {
-    const unique_fd socket = open_client();
+    const util::unique_fd socket = open_client();
     GAUDI_CHILD_REQUIRE(ask_service(socket.get(), what));
     GAUDI_CHILD_REQUIRE(answer_of_service(socket.get(), deadline_ms) ==
                         UCS_ERR_REJECTED);
@@ -279,7 +279,7 @@ TEST_F(files, of_the_own_process_are_duplicated)
 {
     ASSERT_EQ(UCS_OK, remote_process::open(own_process(), process));
     EXPECT_TRUE(process->is_self());
-    const unique_fd file = make_file();
+    const util::unique_fd file = make_file();
     file_ref ref{};
     ASSERT_TRUE(describe_file(file.get(), file_kind::mailbox, ref));
     ASSERT_EQ(UCS_OK, get(ref));
@@ -340,7 +340,7 @@ TEST_F(files, are_for_those_who_know_the_token)
 
 TEST(file_refs, have_tokens_of_their_own)
 {
-    const unique_fd file = make_file();
+    const util::unique_fd file = make_file();
     file_ref one{};
     file_ref two{};
     ASSERT_TRUE(describe_file(file.get(), file_kind::mailbox, one));
@@ -421,7 +421,8 @@ TEST_F(files, come_after_nonsense_was_sent_to_the_service)
     sockaddr_un peer{};
     peer.sun_family = AF_UNIX;
     std::memcpy(peer.sun_path + 1, name, static_cast<size_t>(length));
-    const unique_fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const util::unique_fd socket(
+        ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(0,
               connect(socket.get(), reinterpret_cast<sockaddr *>(&peer),
                       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) +
@@ -431,7 +432,7 @@ TEST_F(files, come_after_nonsense_was_sent_to_the_service)
         ASSERT_EQ(static_cast<ssize_t>(size),
                   send(socket.get(), nonsense.data(), size, 0));
     }
-    const unique_fd file = make_file();
+    const util::unique_fd file = make_file();
     ASSERT_TRUE(send_descriptor(socket.get(), file.get()));
     EXPECT_EQ(UCS_OK, get(offered.registered));
 }
@@ -450,7 +451,7 @@ GAUDI_CHILD(gets_a_file_as_another_user)
     GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 1) == 0);
     const auto offered = from_parent<offer>();
     /* The kernel refuses, so it is the service that gives. */
-    const unique_fd pidfd(
+    const util::unique_fd pidfd(
         static_cast<int>(syscall(SYS_pidfd_open, offered.process.pid, 0)));
     GAUDI_CHILD_REQUIRE(
         syscall(SYS_pidfd_getfd, pidfd.get(), offered.registered.fd, 0) < 0);
@@ -514,8 +515,8 @@ GAUDI_CHILD(offers_files_as_everybody)
 GAUDI_CHILD(asks_and_gets_no_answer)
 {
     GAUDI_CHILD_REQUIRE(become_another_user());
-    const auto offered     = from_parent<offer>();
-    const unique_fd socket = open_client();
+    const auto offered           = from_parent<offer>();
+    const util::unique_fd socket = open_client();
     for (int i = 0; i < 10; ++i) {
         GAUDI_CHILD_REQUIRE(ask_service(socket.get(), offered));
     }
@@ -577,7 +578,7 @@ TEST_F(files, are_not_for_who_has_asked_and_ended)
 {
     start();
     child->stop();
-    const unique_fd socket = open_client();
+    const util::unique_fd socket = open_client();
     forked_process asker(
         [&] { return ask_service(socket.get(), offered) ? 0 : 1; });
     ASSERT_EQ(0, asker.wait().exit_code);
@@ -603,7 +604,7 @@ TEST_F(files, are_in_reach_of_a_process_without_being_asked_for)
 
     std::shared_ptr<remote_process> own;
     file_ref ref{};
-    const unique_fd file = make_file();
+    const util::unique_fd file = make_file();
     ASSERT_EQ(UCS_OK, remote_process::open(own_process(), own));
     ASSERT_TRUE(describe_file(file.get(), file_kind::mailbox, ref));
     EXPECT_EQ(UCS_OK, own->probe_file(ref));
@@ -617,7 +618,7 @@ TEST_F(files, are_in_reach_of_a_process_without_being_asked_for)
 
 GAUDI_CHILD(has_no_service)
 {
-    const unique_fd file = make_file();
+    const util::unique_fd file = make_file();
     offer what{};
     what.process = own_process();
     GAUDI_CHILD_REQUIRE(

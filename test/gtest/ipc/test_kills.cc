@@ -2,7 +2,7 @@
 #include "gtest/ipc/fixture.h"
 
 #include "common/process_state.h"
-#include "uct/gaudi/ipc/mailbox_layout.h"
+#include "uct/gaudi/ipc/messages/mailbox_layout.h"
 
 #include <cerrno>
 #include <chrono>
@@ -26,7 +26,7 @@ using gaudi::ipc::mailbox_header;
 using gaudi::ipc::mailbox_layout;
 using gaudi::ipc::mailbox_options;
 using gaudi::ipc::remote_process;
-using gaudi::ipc::unique_fd;
+using gaudi::util::unique_fd;
 
 namespace {
 
@@ -61,7 +61,7 @@ public:
     }
 
 private:
-    unique_fd file_;
+    util::unique_fd file_;
     char *start_   = nullptr;
     size_t length_ = 0;
 };
@@ -426,7 +426,7 @@ TEST_F(kills, cannot_come_from_a_file_that_shrinks)
     EXPECT_EQ(EPERM, errno);
 
     /* Nor is one taken that could. */
-    const unique_fd file(memfd_create("gtest-ipc", MFD_CLOEXEC));
+    const util::unique_fd file(memfd_create("gtest-ipc", MFD_CLOEXEC));
     ASSERT_EQ(0, ftruncate(file.get(), static_cast<off_t>(stolen.length())));
     ASSERT_EQ(static_cast<ssize_t>(sizeof(mailbox_header)),
               pwrite(file.get(), stolen.start(), sizeof(mailbox_header), 0));

@@ -1,5 +1,5 @@
 /* Both ends of a ring in one process, and what they make of nonsense. */
-#include "uct/gaudi/ipc/ring.h"
+#include "uct/gaudi/ipc/messages/ring.h"
 
 #include <gtest/gtest.h>
 

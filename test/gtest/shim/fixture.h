@@ -6,10 +6,10 @@
 
 #include "common/emulator.h"
 #include "common/host_memory.h"
-#include "hlthunk_shim/device.h"
 #include "hlthunk_shim/dma_queue.h"
-#include "hlthunk_shim/memory.h"
-#include "hlthunk_shim/warning.h"
+#include "hlthunk_shim/hlthunk/device.h"
+#include "hlthunk_shim/hlthunk/memory.h"
+#include "util/warning.h"
 
 #include <gmock/gmock.h>
 
@@ -29,13 +29,13 @@ public:
     warning_log()
     {
         texts().clear();
-        shim::set_warning_handler(
+        util::set_warning_handler(
             [](const char *text) { texts().emplace_back(text); });
     }
     ~warning_log()
     {
         EXPECT_THAT(texts(), ::testing::IsEmpty());
-        shim::set_warning_handler(nullptr);
+        util::set_warning_handler(nullptr);
     }
     warning_log(const warning_log &)            = delete;
     warning_log &operator=(const warning_log &) = delete;

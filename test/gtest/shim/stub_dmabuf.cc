@@ -6,7 +6,7 @@
  * STUB_IMPORT: which number of the memory ioctl it imports by, "old" or "new",
  * or "none" (-EINVAL, as the mainline driver); not set: the kernel is asked.
  */
-#include "hlthunk_shim/hlthunk_abi.h"
+#include "hlthunk_shim/hlthunk/abi.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -29,7 +29,7 @@
     {                                                                          \
         return {};                                                             \
     }
-#include "hlthunk_shim/hlthunk_symbols.def"
+#include "hlthunk_shim/hlthunk/symbols.def"
 #undef HLTHUNK_SYMBOL
 #undef hlthunk_open
 #undef hlthunk_get_hw_ip_info

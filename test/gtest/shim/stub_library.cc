@@ -2,7 +2,7 @@
  * A driver library that lacks some symbols of the shim's table: they get
  * another name. No function of it does anything.
  */
-#include "hlthunk_shim/hlthunk_abi.h"
+#include "hlthunk_shim/hlthunk/abi.h"
 
 #ifdef STUB_WITHOUT_REQUIRED
 #define hlthunk_memory_unmap stub_hides_memory_unmap
@@ -21,5 +21,5 @@
     {                                                                          \
         return {};                                                             \
     }
-#include "hlthunk_shim/hlthunk_symbols.def"
+#include "hlthunk_shim/hlthunk/symbols.def"
 #undef HLTHUNK_SYMBOL

@@ -1,10 +1,10 @@
 /* The cards of the box, as sysfs and control nodes show them. */
-#include "hlthunk_shim/card_info.h"
+#include "hlthunk_shim/cards/card_info.h"
 
 #include "common/child.h"
 #include "common/emulator.h"
 #include "common/scratch.h"
-#include "hlthunk_shim/control_nodes.h"
+#include "hlthunk_shim/cards/control_nodes.h"
 
 #include <gmock/gmock.h>
 

@@ -88,15 +88,15 @@ TEST_F(shim_device, many_cards_are_open_at_a_time)
 
 TEST_F(shim_device, without_a_handler_warnings_go_to_stderr)
 {
-    set_warning_handler(nullptr);
+    gaudi::util::set_warning_handler(nullptr);
     ::testing::internal::CaptureStderr();
-    warn("number %d", 7);
+    gaudi::util::warn("number %d", 7);
     EXPECT_EQ(::testing::internal::GetCapturedStderr(), "gaudi: number 7\n");
 }
 
 TEST_F(shim_device, a_long_warning_is_cut)
 {
-    warn("%s", std::string(10000, 'w').c_str());
+    gaudi::util::warn("%s", std::string(10000, 'w').c_str());
     const auto texts = warnings.take();
     ASSERT_EQ(texts.size(), 1u);
     EXPECT_GE(texts[0].size(), 100u);

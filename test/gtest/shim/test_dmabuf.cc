@@ -1,7 +1,7 @@
 /* Exporting device memory, and importing it on another card. */
 #include "gtest/shim/fixture.h"
 
-#include "hlthunk_shim/dmabuf.h"
+#include "hlthunk_shim/hlthunk/dmabuf.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 /* Loading driver libraries, whole ones and others. */
-#include "hlthunk_shim/library.h"
+#include "hlthunk_shim/hlthunk/library.h"
 
 #include "common/emulator.h"
 
@@ -21,7 +21,7 @@ TEST(shim_library, loads_a_whole_one)
     EXPECT_EQ(lib.path(), gaudi::test::emulator_path());
 #define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \
     EXPECT_NE(lib._name, nullptr) << #_name;
-#include "hlthunk_shim/hlthunk_symbols.def"
+#include "hlthunk_shim/hlthunk/symbols.def"
 #undef HLTHUNK_SYMBOL
 }
 

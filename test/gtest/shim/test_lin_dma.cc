@@ -1,5 +1,5 @@
 /* The packets, bit by bit. */
-#include "hlthunk_shim/lin_dma.h"
+#include "hlthunk_shim/hlthunk/lin_dma.h"
 
 #include <gtest/gtest.h>
 

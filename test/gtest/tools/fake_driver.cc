@@ -10,7 +10,7 @@
  * FAKE_NODE_ERROR   errno of opening a control node
  * FAKE_OPEN_ERROR   errno of opening a card (EBUSY)
  */
-#include "hlthunk_shim/hlthunk_abi.h"
+#include "hlthunk_shim/hlthunk/abi.h"
 
 #include <cerrno>
 #include <cstdio>

@@ -10,7 +10,7 @@
 #include "common/child.h"
 #include "common/emulator.h"
 #include "common/host_memory.h"
-#include "uct/gaudi/base/transfer.h"
+#include "uct/gaudi/base/transfer/transfer.h"
 
 #include <gmock/gmock.h>
 
@@ -63,7 +63,7 @@ public:
     static std::unique_ptr<child_memory> create(size_t bytes);
     ~child_memory() override;
 
-    const base::process_memory *host() override { return &memory_; }
+    const util::process_memory *host() override { return &memory_; }
     int va_on(base::card &, uint64_t, uint64_t &) override;
 
     /** What is there, by another way than that of the engines. */
@@ -82,7 +82,7 @@ private:
     std::unique_ptr<child_process> child_;
     const int pidfd_;
     const int file_; /* its memory */
-    const base::process_memory memory_;
+    const util::process_memory memory_;
 };
 
 /** Memory of a card, which other cards import. */
@@ -91,7 +91,7 @@ public:
     static std::unique_ptr<card_memory> create(base::card &owner, size_t bytes);
     ~card_memory() override;
 
-    const base::process_memory *host() override { return nullptr; }
+    const util::process_memory *host() override { return nullptr; }
     int va_on(base::card &user, uint64_t address, uint64_t &va_p) override;
 
     int refusal = 0; /**< what va_on says */

@@ -57,7 +57,7 @@ TEST(process_memory, reads_and_writes_another_process)
 
 TEST(process_memory, is_there_for_the_own_process_too)
 {
-    const base::process_memory self(getpid(), -1);
+    const util::process_memory self(getpid(), -1);
     int from = 1;
     int to   = 0;
     EXPECT_EQ(0, self.probe());
@@ -67,7 +67,7 @@ TEST(process_memory, is_there_for_the_own_process_too)
 
 TEST(process_memory, that_is_not_there_is_an_error_on_either_side)
 {
-    const base::process_memory self(getpid(), -1);
+    const util::process_memory self(getpid(), -1);
     two_pages bad;
     guarded_buffer good(2 * page);
     EXPECT_EQ(-EFAULT, self.read(good.data(), number(bad.data), 2 * page));
@@ -104,7 +104,7 @@ TEST(process_memory, is_not_that_of_a_later_process_with_the_pid)
     auto dead       = child_memory::create(size);
     const int pidfd = dup(dead->pidfd());
     dead->kill();
-    const base::process_memory reused(getpid(), pidfd);
+    const util::process_memory reused(getpid(), pidfd);
     int theirs = 1;
     int ours   = 2;
     EXPECT_EQ(-ESRCH, reused.read(&ours, number(&theirs), sizeof(ours)));
@@ -123,7 +123,7 @@ TEST(process_memory, probe_tells_when_the_kernel_forbids_it)
         if ((geteuid() == 0) && (setresuid(1, 1, 1) != 0)) {
             return 2;
         }
-        const base::process_memory memory(parent, -1);
+        const util::process_memory memory(parent, -1);
         char byte = 0;
         return ((memory.probe() == -EPERM) &&
                 (memory.read(&byte, number(&byte), 1) == -EPERM))

@@ -71,14 +71,14 @@ TEST_F(remote_errors, memory_that_is_not_there_is_an_error)
     /* The child maps whole pages; what is behind them nobody knows. */
     class elsewhere final : public counted_memory {
     public:
-        explicit elsewhere(const base::process_memory *of)
+        explicit elsewhere(const util::process_memory *of)
             : counted_memory(0, 4096), of_(of)
         {}
-        const base::process_memory *host() override { return of_; }
+        const util::process_memory *host() override { return of_; }
         int va_on(base::card &, uint64_t, uint64_t &) override { return -1; }
 
     private:
-        const base::process_memory *of_;
+        const util::process_memory *of_;
     } gone(memory->host());
 
     for (void *local :

@@ -1,10 +1,10 @@
 #include "uct/gaudi/copy/copy_iface.h"
 
-#include "uct/gaudi/base/process.h"
-#include "uct/gaudi/base/status.h"
-#include "uct/gaudi/base/transfer_config.h"
-#include "uct/gaudi/base/unsupported.h"
+#include "uct/gaudi/base/transfer/transfer_config.h"
+#include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/base/ucx/unsupported.h"
 #include "uct/gaudi/copy/copy_md.h"
+#include "util/process.h"
 
 #include <atomic>
 #include <climits>
@@ -146,7 +146,7 @@ ucs_status_t iface_get_device_address(uct_iface_h, uct_device_addr_t *) noexcept
 ucs_status_t iface_get_address(uct_iface_h tl_iface,
                                uct_iface_addr_t *addr) noexcept
 {
-    const interface_address own{base::process_identity(),
+    const interface_address own{util::process_identity(),
                                 to_iface(tl_iface)->number};
     memcpy(addr, &own, sizeof(own));
     return UCS_OK;
@@ -157,7 +157,7 @@ ucs_status_t iface_get_address(uct_iface_h tl_iface,
 struct interface_list {
     interface_list() { ucs_list_head_init(&head); }
 
-    const unsigned generation = base::process_generation();
+    const unsigned generation = util::process_generation();
     std::mutex lock; /* leaf */
     ucs_list_link_t head;
     uint64_t opened = 0; /* so far */
@@ -169,7 +169,7 @@ interface_list &interfaces()
 
     interface_list *known = current.load();
     if ((known == nullptr) ||
-        (known->generation != base::process_generation())) {
+        (known->generation != util::process_generation())) {
         auto fresh = std::make_unique<interface_list>();
         if (current.compare_exchange_strong(known, fresh.get())) {
             known = fresh.release();
@@ -217,7 +217,7 @@ int iface_is_reachable(const uct_iface_h tl_iface, const uct_device_addr_t *,
     if (addr != nullptr) {
         memcpy(&to, addr, sizeof(to));
     }
-    return (to.process == base::process_identity()) &&
+    return (to.process == util::process_identity()) &&
            is_first_of_worker(to_iface(tl_iface));
 }
 
@@ -377,7 +377,7 @@ interface_life *find_interface(const interface_address &address)
     ucs_list_for_each(iface, &list.head, all)
     {
         if ((iface->number == address.number) &&
-            (address.process == base::process_identity())) {
+            (address.process == util::process_identity())) {
             return iface->life->hold();
         }
     }
@@ -442,7 +442,7 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
     ucs_queue_head_init(&self->pending);
     ucs_list_head_init(&self->failed);
     self->life       = life.release();
-    self->generation = gaudi::base::process_generation();
+    self->generation = gaudi::util::process_generation();
     add_interface(self);
     return UCS_OK;
 }

@@ -10,8 +10,8 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/transfer.h"
-#include "uct/gaudi/base/ucx.h"
+#include "uct/gaudi/base/transfer/transfer.h"
+#include "uct/gaudi/base/ucx/ucx.h"
 
 #include <atomic>
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace gaudi::copy {
 
 /** Where an interface is. */
 struct interface_address {
-    uint64_t process; /**< base::process_identity() */
+    uint64_t process; /**< util::process_identity() */
     uint64_t number;  /**< of the interface in its process */
 };
 

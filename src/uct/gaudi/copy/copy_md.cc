@@ -1,11 +1,11 @@
 #include "uct/gaudi/copy/copy_md.h"
 
-#include "uct/gaudi/base/config.h"
-#include "uct/gaudi/base/memory_type.h"
-#include "uct/gaudi/base/process.h"
-#include "uct/gaudi/base/status.h"
-#include "uct/gaudi/base/unsupported.h"
+#include "uct/gaudi/base/ucx/config.h"
+#include "uct/gaudi/base/ucx/memory_type.h"
+#include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/base/ucx/unsupported.h"
 #include "uct/gaudi/copy/copy_iface.h"
+#include "util/process.h"
 
 #include <climits>
 #include <utility>
@@ -69,7 +69,7 @@ base::device_table &table()
 bool is_inherited(uct_md_h md)
 {
     return reinterpret_cast<memory_domain *>(md)->generation !=
-           base::process_generation();
+           util::process_generation();
 }
 
 ucs_status_t refuse_inherited(bool quiet)
@@ -189,8 +189,8 @@ ucs_status_t mem_advise(uct_md_h md, uct_mem_h memh, void *address,
     }
     const bool is_host = (handle->what == memory_handle::kind::host);
     const auto &range =
-        is_host ? static_cast<const base::interval_node &>(*handle->host)
-                : static_cast<const base::interval_node &>(*handle->device);
+        is_host ? static_cast<const util::interval_node &>(*handle->host)
+                : static_cast<const util::interval_node &>(*handle->device);
     const auto start = reinterpret_cast<uintptr_t>(address);
     if ((start < range.start) || (start > range.end) ||
         (length > range.end - start) ||
@@ -359,7 +359,7 @@ ucs_status_t md_open(uct_component_t *component, const char *,
         auto md             = std::make_unique<memory_domain>();
         md->super.ops       = &md_ops;
         md->super.component = component;
-        md->generation      = base::process_generation();
+        md->generation      = util::process_generation();
         ucs_status_t status = table().open();
         if (status != UCS_OK) {
             return status;

@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/device_table.h"
-#include "uct/gaudi/base/ucx.h"
+#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/ucx/ucx.h"
 
 extern "C" {
 extern uct_component_t uct_gaudi_copy_component;

@@ -1,5 +1,5 @@
 /* Where memory domain and transport become known to UCX. */
-#include "uct/gaudi/base/config.h"
+#include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/ipc/ipc_md.h"
 
 /* Of ipc_iface.cc, whose header is for those who deal with interfaces. */

@@ -1,7 +1,7 @@
 #include "uct/gaudi/ipc/ipc_iface.h"
 
-#include "uct/gaudi/base/process.h"
-#include "uct/gaudi/base/status.h"
+#include "uct/gaudi/base/ucx/status.h"
+#include "util/process.h"
 
 #include <cerrno>
 #include <cstring>
@@ -19,7 +19,7 @@ namespace {
 
 bool is_inherited(uct_iface_h iface)
 {
-    return to_iface(iface)->state->generation != base::process_generation();
+    return to_iface(iface)->state->generation != util::process_generation();
 }
 
 /* UCP closes an endpoint as soon as it is flushed, tells the peer so on another

@@ -1,10 +1,10 @@
 #include "uct/gaudi/ipc/ipc_iface.h"
 
-#include "uct/gaudi/base/process.h"
-#include "uct/gaudi/base/status.h"
-#include "uct/gaudi/base/transfer_config.h"
-#include "uct/gaudi/base/unsupported.h"
+#include "uct/gaudi/base/transfer/transfer_config.h"
+#include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/base/ucx/unsupported.h"
 #include "uct/gaudi/ipc/ipc_md.h"
+#include "util/process.h"
 
 #include <climits>
 #include <cstring>
@@ -106,7 +106,7 @@ bool is_message(uct_ep_operation_t operation)
 
 bool is_inherited(const uct_gaudi_ipc_iface_t *iface)
 {
-    return iface->state->generation != base::process_generation();
+    return iface->state->generation != util::process_generation();
 }
 
 ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr) noexcept
@@ -514,7 +514,7 @@ ucs_status_t make_state(const iface_config &config,
 
 iface_state::~iface_state()
 {
-    if ((invalidations != 0) && (generation == base::process_generation())) {
+    if ((invalidations != 0) && (generation == util::process_generation())) {
         close_invalidations(invalidations);
     }
     for (const int fd : {event_fd, ended_fd}) {

@@ -9,13 +9,13 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/card_hold.h"
-#include "uct/gaudi/base/transfer.h"
-#include "uct/gaudi/base/ucx.h"
-#include "uct/gaudi/ipc/connection.h"
-#include "uct/gaudi/ipc/mailbox.h"
-#include "uct/gaudi/ipc/process_id.h"
-#include "uct/gaudi/ipc/remote_process.h"
+#include "uct/gaudi/base/cards/card_hold.h"
+#include "uct/gaudi/base/transfer/transfer.h"
+#include "uct/gaudi/base/ucx/ucx.h"
+#include "uct/gaudi/ipc/messages/connection.h"
+#include "uct/gaudi/ipc/messages/mailbox.h"
+#include "uct/gaudi/ipc/process/process_id.h"
+#include "uct/gaudi/ipc/process/remote_process.h"
 
 extern "C" {
 #include <ucs/datastruct/arbiter.h>
@@ -32,7 +32,7 @@ namespace gaudi::ipc {
 struct iface_state {
     ~iface_state();
 
-    unsigned generation = base::process_generation(); /* that opened it */
+    unsigned generation = util::process_generation(); /* that opened it */
     base::card_hold cards; /* goes after the engine, which uses them: the
                               memory domain may have none */
     std::unique_ptr<mailbox> inbox;

@@ -1,12 +1,12 @@
 #include "uct/gaudi/ipc/ipc_md.h"
 
-#include "uct/gaudi/base/card_hold.h"
-#include "uct/gaudi/base/config.h"
-#include "uct/gaudi/base/device_table.h"
-#include "uct/gaudi/base/memory_type.h"
-#include "uct/gaudi/base/process.h"
-#include "uct/gaudi/base/status.h"
-#include "uct/gaudi/base/unsupported.h"
+#include "uct/gaudi/base/cards/card_hold.h"
+#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/ucx/config.h"
+#include "uct/gaudi/base/ucx/memory_type.h"
+#include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/base/ucx/unsupported.h"
+#include "util/process.h"
 
 #include <climits>
 #include <memory>
@@ -65,7 +65,7 @@ memory_domain &to_domain(uct_md_h md)
 /* Whether the process that opened a memory domain is a parent of this one. */
 bool is_inherited(uct_md_h md)
 {
-    return to_domain(md).generation != base::process_generation();
+    return to_domain(md).generation != util::process_generation();
 }
 
 ucs_status_t refuse_inherited(bool quiet)
@@ -252,7 +252,7 @@ ucs_status_t md_open(uct_component_t *component, const char *,
         if (status != UCS_OK) {
             ucs_debug("gaudi_ipc: this process has no card of its own");
         }
-        domain->generation = base::process_generation();
+        domain->generation = util::process_generation();
         remote_process::set_timeout(config->timeout);
         set_invalidation_timeout(config->invalidate_timeout);
         remote_buffers::instance().open(config->cache);

@@ -8,9 +8,9 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/ucx.h"
-#include "uct/gaudi/ipc/exports.h"
-#include "uct/gaudi/ipc/remote_key.h"
+#include "uct/gaudi/base/ucx/ucx.h"
+#include "uct/gaudi/ipc/sharing/exports.h"
+#include "uct/gaudi/ipc/sharing/remote_key.h"
 
 extern "C" {
 extern uct_component_t uct_gaudi_ipc_component;

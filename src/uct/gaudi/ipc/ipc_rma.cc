@@ -1,8 +1,8 @@
 /* Put and get: between memory of this process and what a remote key stands for.
  */
-#include "uct/gaudi/base/device_table.h"
+#include "uct/gaudi/base/memory/device_table.h"
 #include "uct/gaudi/ipc/ipc_iface.h"
-#include "uct/gaudi/ipc/remote_key.h"
+#include "uct/gaudi/ipc/sharing/remote_key.h"
 
 namespace gaudi::ipc {
 

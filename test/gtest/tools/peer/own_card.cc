@@ -1,6 +1,6 @@
 #include "gtest/tools/peer/own_card.h"
 
-#include "hlthunk_shim/hlthunk_abi.h"
+#include "hlthunk_shim/hlthunk/abi.h"
 #include "gtest/tools/peer/check.h"
 
 #include <cerrno>
@@ -10,7 +10,7 @@
 extern "C" {
 #define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \
     _result _name _parameters;
-#include "hlthunk_shim/hlthunk_symbols.def"
+#include "hlthunk_shim/hlthunk/symbols.def"
 #undef HLTHUNK_SYMBOL
 }
 

@@ -1,0 +1,268 @@
+#include "hlthunk_shim/cards/card_info.h"
+
+#include "hlthunk_shim/cards/control_nodes.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <memory>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace gaudi::shim {
+
+namespace {
+
+/* Optional symbol of the emulator, see emu/hlthunk_emu.h. */
+constexpr char hook_for_root[] = "hlthunk_emu_sysfs_root";
+constexpr char hook_for_box[]  = "hlthunk_emu_box_name";
+
+constexpr unsigned max_cpus = 4096;
+
+/* Where kernels show the cards. Attributes of the driver are in the class
+ * device or in its "device", which is the PCI function, depending on the
+ * kernel; sysfs.c of drivers/accel/habanalabs has their names. */
+struct card_class {
+    const char *directory;
+    const char *prefix;
+    const char *control; /* of the node that need no more than looking */
+};
+constexpr card_class classes[] = {
+    {"/class/accel", "accel", "/accel/accel_controlD"},
+    {"/class/habanalabs", "hl", "/hl_controlD"},
+};
+
+std::string read_line(const std::string &file)
+{
+    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return "";
+    }
+    std::array<char, 4096> text;
+    const ssize_t length = ::read(fd, text.data(), text.size());
+    ::close(fd);
+    std::string line(text.data(),
+                     (length > 0) ? static_cast<size_t>(length) : 0);
+    return line.substr(0, line.find('\n'));
+}
+
+/* -1, the kernel's "unknown", is no number here. */
+std::optional<unsigned> parse_number(std::string_view text)
+{
+    unsigned value    = 0;
+    const char *end   = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data(), end, value);
+    if (text.empty() || (parsed.ec != std::errc()) || (parsed.ptr != end)) {
+        return std::nullopt;
+    }
+    return value;
+}
+
+/* The numbers N of the entries "<prefix>N", ascending. */
+std::vector<unsigned> list_numbered(const std::string &directory,
+                                    const std::string &prefix)
+{
+    std::vector<unsigned> numbers;
+    const std::unique_ptr<DIR, int (*)(DIR *)> opened(
+        opendir(directory.c_str()), closedir);
+    if (opened == nullptr) {
+        return numbers;
+    }
+    while (const dirent *entry = readdir(opened.get())) {
+        const std::string_view name = entry->d_name;
+        if (name.starts_with(prefix)) {
+            const auto number = parse_number(name.substr(prefix.size()));
+            if (number.has_value()) {
+                numbers.push_back(*number);
+            }
+        }
+    }
+    std::sort(numbers.begin(), numbers.end());
+    return numbers;
+}
+
+std::string read_attribute(const std::string &device, const char *name)
+{
+    const std::string text = read_line(device + "/device/" + name);
+    return text.empty() ? read_line(device + "/" + name) : text;
+}
+
+const char *type_name(hlthunk_device_name name)
+{
+    switch (name) {
+    case HLTHUNK_DEVICE_GOYA:
+        return "GOYA";
+    case HLTHUNK_DEVICE_GAUDI:
+    case HLTHUNK_DEVICE_GAUDI_HL2000M:
+        return "GAUDI";
+    case HLTHUNK_DEVICE_GAUDI2:
+        return "GAUDI2";
+    case HLTHUNK_DEVICE_GAUDI2B:
+        return "GAUDI2B";
+    case HLTHUNK_DEVICE_GAUDI2C:
+        return "GAUDI2C";
+    case HLTHUNK_DEVICE_GAUDI2D:
+        return "GAUDI2D";
+    case HLTHUNK_DEVICE_GAUDI3:
+        return "GAUDI3";
+    default:
+        return "";
+    }
+}
+
+void add_from_node(const library &lib, int fd, card_info &card)
+{
+    hlthunk_hw_ip_info info{};
+    if (lib.hlthunk_get_hw_ip_info(fd, &info) == 0) {
+        card.module_id = info.module_id;
+        card.memory    = info.dram_size;
+    }
+    if (card.device_type.empty()) {
+        card.device_type = type_name(lib.hlthunk_get_device_name_from_fd(fd));
+    }
+}
+
+} // namespace
+
+bool parse_cpu_list(const std::string &text, std::vector<unsigned> &cpus_p)
+{
+    std::vector<unsigned> cpus;
+    std::string_view rest = text;
+    while (!rest.empty()) {
+        const size_t comma          = rest.find(',');
+        const std::string_view item = rest.substr(0, comma);
+        const size_t dash           = item.find('-');
+        const auto first            = parse_number(item.substr(0, dash));
+        const auto last =
+            (dash == item.npos) ? first : parse_number(item.substr(dash + 1));
+        if (!first.has_value() || !last.has_value() || (*last < *first) ||
+            (*last >= max_cpus)) {
+            return false;
+        }
+        for (unsigned cpu = *first; cpu <= *last; ++cpu) {
+            cpus.push_back(cpu);
+        }
+        if ((comma != rest.npos) && (comma + 1 == rest.size())) {
+            return false;
+        }
+        rest = (comma == rest.npos) ? "" : rest.substr(comma + 1);
+    }
+    std::sort(cpus.begin(), cpus.end());
+    cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
+    cpus_p = std::move(cpus);
+    return true;
+}
+
+std::string sysfs_root(const library &lib, const std::string &sys)
+{
+    void *hook = lib.find(hook_for_root);
+    if (hook == nullptr) {
+        return sys;
+    }
+    const char *root = reinterpret_cast<const char *(*)()>(hook)();
+    return (root != nullptr) ? root : "";
+}
+
+std::string box_name(const library &lib)
+{
+    void *hook       = lib.find(hook_for_box);
+    const char *name = (hook != nullptr)
+                           ? reinterpret_cast<const char *(*)()>(hook)()
+                           : nullptr;
+    return (name != nullptr) ? name : "";
+}
+
+void add_from_sysfs(const std::string &sys, card_info &card)
+{
+    const std::string function = sys + "/bus/pci/devices/" + card.bus_id;
+    if (read_line(function + "/vendor") != gaudi_vendor) {
+        return; /* another device has that place, or none */
+    }
+    card.numa_node  = parse_number(read_line(function + "/numa_node"));
+    card.local_cpus = read_line(function + "/local_cpulist");
+}
+
+std::vector<card_info> list_sysfs_cards(const std::string &sys,
+                                        const std::string &dev)
+{
+    std::vector<card_info> cards;
+    for (const card_class &known : classes) {
+        const std::string directory = sys + known.directory;
+        for (unsigned number : list_numbered(directory, known.prefix)) {
+            const std::string device =
+                directory + "/" + known.prefix + std::to_string(number);
+            const std::string control =
+                dev + known.control + std::to_string(number);
+            if ((read_line(device + "/device/vendor") != gaudi_vendor) ||
+                (!dev.empty() && (access(control.c_str(), F_OK) != 0))) {
+                continue; /* another vendor's, or not for this container */
+            }
+            card_info card;
+            card.index       = static_cast<unsigned>(cards.size());
+            card.node        = number;
+            card.bus_id      = read_attribute(device, "pci_addr");
+            card.device_type = read_attribute(device, "device_type");
+            card.module_id = parse_number(read_attribute(device, "module_id"));
+            if (card.bus_id.size() + 1 != bus_id_size) {
+                return {};
+            }
+            add_from_sysfs(sys, card);
+            cards.push_back(std::move(card));
+        }
+        if (!cards.empty()) {
+            break; /* a kernel has one of the two */
+        }
+    }
+    return cards;
+}
+
+card_info describe_card(const library &lib, unsigned node, int fd,
+                        const std::string &bus_id, const system_places &places)
+{
+    card_info card;
+    card.node   = node;
+    card.bus_id = bus_id;
+    add_from_node(lib, fd, card);
+    const std::string sys = sysfs_root(lib, places.sys);
+    if (!sys.empty()) {
+        add_from_sysfs(sys, card);
+    }
+    return card;
+}
+
+std::vector<card_info> list_cards(const library &lib,
+                                  const system_places &places)
+{
+    std::vector<card_info> cards;
+    const std::string sys = sysfs_root(lib, places.sys);
+    if (!sys.empty()) {
+        const bool emulated = (lib.find(hook_for_root) != nullptr);
+        cards               = list_sysfs_cards(sys, emulated ? "" : places.dev);
+    }
+    if (!cards.empty()) {
+        for (card_info &card : cards) {
+            if (card.module_id.has_value()) {
+                continue; /* kernels before 6.8 do not show it */
+            }
+            const int fd =
+                lib.hlthunk_open_control(static_cast<int>(card.node), nullptr);
+            if (fd >= 0) {
+                add_from_node(lib, fd, card);
+                lib.hlthunk_close(fd);
+            }
+        }
+        return cards;
+    }
+
+    (void)visit_cards(lib, [&](int node, int fd, const std::string &bus_id) {
+        card_info card =
+            describe_card(lib, static_cast<unsigned>(node), fd, bus_id, places);
+        card.index = static_cast<unsigned>(cards.size());
+        cards.push_back(std::move(card));
+    });
+    return cards;
+}
+
+} // namespace gaudi::shim

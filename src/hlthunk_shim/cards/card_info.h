@@ -1,0 +1,88 @@
+/**
+ * The cards of the box and where they sit, without taking one.
+ *
+ * The kernel's sysfs answers first: it costs some file reads, no driver call.
+ * What it does not say comes from the control nodes. Any thread may call these.
+ */
+#pragma once
+
+#include "hlthunk_shim/hlthunk/library.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gaudi::shim {
+
+struct card_info {
+    unsigned index = 0; /**< in the box: the order of the device nodes */
+    unsigned node  = 0; /**< N of /dev/accel/accelN, hl-smi's index */
+    std::string bus_id; /**< "dddd:bb:dd.f" */
+    std::optional<unsigned> module_id;
+    std::optional<unsigned> numa_node;
+    std::string local_cpus;         /**< as "0-3,8"; empty: unknown */
+    std::string device_type;        /**< as "GAUDI2"; empty: unknown */
+    std::optional<uint64_t> memory; /**< HBM, bytes; only from control nodes */
+};
+
+/** Where the kernel shows devices. Tests have other places. */
+struct system_places {
+    std::string sys = "/sys";
+    std::string dev = "/dev";
+};
+
+/** PCI vendor of Gaudi cards, as sysfs writes it. */
+inline constexpr char gaudi_vendor[] = "0x1da3";
+
+/**
+ * All cards of the box, in the order of their nodes.
+ *
+ * @param lib  Usable library. One that emulates cards shows a sysfs of its own,
+ *             or none.
+ */
+std::vector<card_info> list_cards(const library &lib,
+                                  const system_places &places = {});
+
+/**
+ * Tell about one card whose control node is open.
+ *
+ * @param node    N of /dev/accel/accelN.
+ * @param fd      Control node.
+ * @param bus_id  Of the card.
+ * @return All but the index.
+ */
+card_info describe_card(const library &lib, unsigned node, int fd,
+                        const std::string &bus_id,
+                        const system_places &places = {});
+
+/**
+ * The cards that a sysfs shows.
+ *
+ * @param sys  Its root.
+ * @param dev  Where device nodes are: cards without one are left out, as a
+ *             container sees all of the machine's in sysfs. Empty: all.
+ * @return Without cards' memory; empty when one of them does not tell its bus
+ *         id.
+ */
+std::vector<card_info> list_sysfs_cards(const std::string &sys,
+                                        const std::string &dev);
+
+/** Root of the sysfs that shows the cards of a library; empty: none does. */
+std::string sysfs_root(const library &lib, const std::string &sys);
+
+/** Names the box that the cards of a library are in; empty: this machine. */
+std::string box_name(const library &lib);
+
+/** Module id, NUMA node and CPUs, as far as a sysfs knows the card. */
+void add_from_sysfs(const std::string &sys, card_info &card);
+
+/**
+ * Read a list of CPUs as sysfs writes it.
+ *
+ * @param text    As "0-3,8".
+ * @param cpus_p  Filled on success, ascending.
+ * @return false when the text is no such list, or names a CPU from 4096 on.
+ */
+bool parse_cpu_list(const std::string &text, std::vector<unsigned> &cpus_p);
+
+} // namespace gaudi::shim

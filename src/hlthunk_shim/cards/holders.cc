@@ -1,0 +1,139 @@
+#include "hlthunk_shim/cards/holders.h"
+
+#include "hlthunk_shim/cards/card_info.h"
+#include "util/text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace gaudi::shim {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char emulated[] = "/memfd:hlthunk-emu/";
+
+bool is_node(const std::string &path)
+{
+    return path.starts_with("/dev/accel/accel") ||
+           path.starts_with("/dev/hl") || path.starts_with(emulated);
+}
+
+std::string first_line(const fs::path &file)
+{
+    std::ifstream stream(file);
+    std::string line;
+    std::getline(stream, line);
+    return line;
+}
+
+bool parse_pid(const std::string &text, pid_t &pid)
+{
+    const char *end   = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data(), end, pid);
+    return (parsed.ec == std::errc()) && (parsed.ptr == end);
+}
+
+void add_process(const fs::path &directory, pid_t pid, holders &found)
+{
+    std::error_code error;
+    for (fs::directory_iterator entry(directory / "fd", error), end;
+         !error && (entry != end); entry.increment(error)) {
+        std::error_code gone;
+        const std::string path = fs::read_symlink(entry->path(), gone).string();
+        if (gone || !is_node(path)) {
+            continue;
+        }
+        std::vector<holder> &of_node = found[path];
+        struct stat info;
+        if ((!of_node.empty() && (of_node.back().pid == pid)) ||
+            (stat(directory.c_str(), &info) != 0)) {
+            continue;
+        }
+        of_node.push_back({pid, info.st_uid, first_line(directory / "comm")});
+    }
+}
+
+} // namespace
+
+holders find_holders(const std::string &proc)
+{
+    std::vector<pid_t> pids;
+    std::error_code error;
+    for (fs::directory_iterator entry(proc, error), end;
+         !error && (entry != end); entry.increment(error)) {
+        pid_t pid;
+        if (parse_pid(entry->path().filename().string(), pid) &&
+            (pid != getpid())) {
+            pids.push_back(pid);
+        }
+    }
+    std::sort(pids.begin(), pids.end());
+
+    holders found;
+    for (const pid_t pid : pids) {
+        add_process(fs::path(proc) / std::to_string(pid), pid, found);
+    }
+    return found;
+}
+
+std::vector<std::string> node_paths(const std::string &dev, int node)
+{
+    const std::string number = std::to_string(node);
+    return {dev + "/accel/accel" + number, dev + "/hl" + number};
+}
+
+std::string emulated_node_path(const std::string &box, int node)
+{
+    return emulated + box + "/accel" + std::to_string(node) + " (deleted)";
+}
+
+std::vector<holder> holders_of(const holders &all, const library &lib, int node)
+{
+    /* Of the two parts of the name, one is in that of the node. */
+    const std::string box = box_name(lib);
+    const std::vector<std::string> paths =
+        box.empty() ? node_paths("/dev", node)
+                    : std::vector{emulated_node_path(
+                          box.substr(0, box.rfind('@')), node)};
+    for (const std::string &path : paths) {
+        const auto found = all.find(path);
+        if (found != all.end()) {
+            return found->second;
+        }
+    }
+    return {};
+}
+
+std::optional<bool> is_taken(const library &lib, int fd)
+{
+    hlthunk_open_stats_info stats{};
+    if ((lib.hlthunk_get_open_stats == nullptr) ||
+        (lib.hlthunk_get_open_stats(fd, &stats) != 0)) {
+        return std::nullopt;
+    }
+    return (stats.is_compute_ctx_active != 0) ||
+           (stats.compute_ctx_in_release != 0);
+}
+
+std::string describe(const std::vector<holder> &all)
+{
+    if (all.empty()) {
+        return "a process of another user or container";
+    }
+    std::string text;
+    for (const holder &one : all) {
+        text += text.empty() ? "pid " : ", pid ";
+        text += std::to_string(one.pid) + " (" +
+                util::to_printable(one.program) + ")";
+    }
+    return text;
+}
+
+} // namespace gaudi::shim

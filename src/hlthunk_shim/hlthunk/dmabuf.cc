@@ -1,0 +1,156 @@
+#include "hlthunk_shim/hlthunk/dmabuf.h"
+
+#include "hlthunk_shim/hlthunk/memory.h"
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+namespace gaudi::shim {
+
+namespace {
+
+/* The only flags that the driver takes. */
+constexpr uint32_t export_flags = O_RDWR | O_CLOEXEC;
+
+/* Cards whose device memory has physical addresses. */
+bool is_without_mmu(const device &dev)
+{
+    const uint32_t id = dev.hw_info().device_id;
+    return (id == pci_id_gaudi) || (id == pci_id_gaudi_secure);
+}
+
+/* ioctl(2). @return 0 or -errno. */
+int call(const device &dev, unsigned long request, hl_mem_args &arguments)
+{
+    int ret;
+    do {
+        ret = (dev.lib().hlthunk_emu_ioctl != nullptr)
+                  ? dev.lib().hlthunk_emu_ioctl(dev.fd(), request, &arguments)
+                  : ioctl(dev.fd(), request, &arguments);
+    } while ((ret != 0) && (errno == EINTR));
+    return (ret == 0) ? 0 : -errno;
+}
+
+bool is_drm_node(int fd)
+{
+    struct stat info;
+    return (fstat(fd, &info) == 0) && S_ISCHR(info.st_mode) &&
+           (major(info.st_rdev) == accel_major);
+}
+
+int ask_for_import(const device &dev, int dmabuf, uint64_t size, uint64_t &va_p)
+{
+    const hl_mem_args wanted = {.in = {.fd     = static_cast<uint32_t>(dmabuf),
+                                       .length = size,
+                                       .unused = 0,
+                                       .op     = memory_op_import,
+                                       .flags  = 0,
+                                       .ctx_id = 0,
+                                       .num_of_elements = 0}};
+    hl_mem_args arguments    = wanted;
+
+    int ret = call(dev, memory_ioctl, arguments);
+    if ((ret == -ENOTTY) && !is_drm_node(dev.fd())) {
+        arguments = wanted;
+        ret       = call(dev, memory_ioctl_old, arguments);
+    }
+    if (ret == 0) {
+        va_p = arguments.out.device_virt_addr;
+    }
+    return ret;
+}
+
+/* The mainline driver answers -EINVAL, and so does one that can import, to what
+ * it does not like. It says something else of a closed file. */
+bool can_import(const device &dev, uint64_t size)
+{
+    uint64_t va;
+    return ask_for_import(dev, -1, size, va) == -EBADF;
+}
+
+} // namespace
+
+uint64_t dmabuf_page()
+{
+    static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    return page;
+}
+
+int export_dmabuf(const device &dev, uint64_t va, uint64_t offset,
+                  uint64_t size, int &fd_p)
+{
+    const library &lib = dev.lib();
+    int fd;
+
+    /* No driver rounds, and not all of them check it. */
+    if ((size == 0) || ((va | offset | size) % dmabuf_page() != 0)) {
+        return -EINVAL;
+    }
+    if (is_without_mmu(dev)) {
+        if (lib.hlthunk_device_memory_export_dmabuf_fd == nullptr) {
+            return -EOPNOTSUPP;
+        }
+        fd = lib.hlthunk_device_memory_export_dmabuf_fd(dev.fd(), va + offset,
+                                                        size, export_flags);
+    } else {
+        if (lib.hlthunk_device_mapped_memory_export_dmabuf_fd == nullptr) {
+            return -EOPNOTSUPP;
+        }
+        fd = lib.hlthunk_device_mapped_memory_export_dmabuf_fd(
+            dev.fd(), va, size, offset, export_flags);
+    }
+    if (fd < 0) {
+        return fd;
+    }
+    fd_p = fd;
+    return 0;
+}
+
+int64_t dmabuf_size(const device &dev, int dmabuf)
+{
+    auto *emulated  = dev.lib().hlthunk_emu_lseek;
+    const auto seek = [&](long offset, int whence) {
+        return (emulated != nullptr) ? emulated(dmabuf, offset, whence)
+                                     : lseek(dmabuf, offset, whence);
+    };
+    /* It may be any file of the caller's. */
+    const long place = seek(0, SEEK_CUR);
+    const long size  = seek(0, SEEK_END);
+    const int error  = errno;
+    if (place >= 0) {
+        (void)seek(place, SEEK_SET);
+    }
+    errno = error;
+    if (size >= 0) {
+        return size;
+    }
+    return (errno == EBADF) ? -EBADF : 0;
+}
+
+int mapping::import_dmabuf(const device &dev, int dmabuf, uint64_t size,
+                           mapping &mapping_p)
+{
+    uint64_t va = 0;
+    if (dmabuf < 0) {
+        return -EBADF;
+    }
+    int ret = ask_for_import(dev, dmabuf, size, va);
+    switch (ret) {
+    case 0:
+        errno = 0;
+        return mapping_p.adopt(dev, va);
+    case -EINVAL:
+        return can_import(dev, size) ? -EINVAL : -EOPNOTSUPP;
+    case -ENOTTY:
+        return -EOPNOTSUPP;
+    default:
+        return ret;
+    }
+}
+
+} // namespace gaudi::shim

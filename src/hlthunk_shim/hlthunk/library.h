@@ -1,0 +1,57 @@
+/**
+ * Owns the driver library: one dlopen, one table of function pointers.
+ *
+ * Immutable after construction, so any thread may call through it. Never
+ * unloaded: driver libraries start threads and profiler hooks of their own.
+ */
+#pragma once
+
+#include "hlthunk_shim/hlthunk/abi.h"
+
+#include <string>
+
+namespace gaudi::shim {
+
+class library {
+public:
+    /**
+     * Load the driver library.
+     *
+     * @param path  File to load, or a bare name for the loader's search path.
+     */
+    explicit library(const std::string &path);
+
+    library(const library &)            = delete;
+    library &operator=(const library &) = delete;
+
+    /** Whether the library and all its required symbols are there. */
+    [[nodiscard]] bool usable() const { return reason_.empty(); }
+
+    /** Why the library is not usable; empty when it is. */
+    [[nodiscard]] const std::string &reason() const { return reason_; }
+
+    /** What was asked for at construction. */
+    [[nodiscard]] const std::string &path() const { return path_; }
+
+    /**
+     * Address of a symbol that is not in the table, for hooks of the emulator.
+     *
+     * @return nullptr when the library does not export it.
+     */
+    [[nodiscard]] void *find(const char *symbol) const;
+
+    /** The loader's handle; nullptr when the library could not be loaded. */
+    [[nodiscard]] void *handle() const { return handle_; }
+
+#define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \
+    _result(*_name) _parameters = nullptr;
+#include "hlthunk_shim/hlthunk/symbols.def"
+#undef HLTHUNK_SYMBOL
+
+private:
+    std::string path_;
+    std::string reason_;
+    void *handle_ = nullptr;
+};
+
+} // namespace gaudi::shim

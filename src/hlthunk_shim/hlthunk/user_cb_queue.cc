@@ -1,0 +1,281 @@
+#include "hlthunk_shim/hlthunk/user_cb_queue.h"
+
+#include "hlthunk_shim/hlthunk/lin_dma.h"
+#include "util/warning.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+
+namespace gaudi::shim {
+
+namespace {
+
+/* One command buffer: the copies, behind those of an internal engine a barrier,
+ * and the packet that starts it. */
+constexpr size_t buffer_bytes     = 1024;
+constexpr size_t packets_capacity = 40;
+constexpr size_t upper_offset     = 992;
+static_assert(packets_capacity * sizeof(lin_dma) + sizeof(nop) <= upper_offset);
+static_assert(upper_offset + sizeof(cp_dma) <= buffer_bytes);
+
+/* Queue of the first stream; the others follow. */
+constexpr uint32_t first_queue(dma_direction direction)
+{
+    switch (direction) {
+    case dma_direction::host_to_device:
+        return gaudi2_queue_pdma0;
+    case dma_direction::device_to_host:
+        return gaudi2_queue_pdma1;
+    case dma_direction::device_to_device:
+        break;
+    }
+    return gaudi2_queue_edma0;
+}
+
+/* Longest wait of one driver call, so that a deadline is kept. */
+constexpr uint32_t wait_slice_us = 10000;
+/* More than anybody waits, and clear of the clock's end. */
+constexpr uint64_t longest_wait_us = uint64_t{1} << 50;
+/* Polls before a wait goes to sleep in the driver. */
+constexpr unsigned wait_polls = 64;
+/* How long a dying queue waits for the card to let go of its buffers. */
+constexpr uint64_t close_timeout_us = 60'000'000;
+
+} // namespace
+
+user_cb_queue::user_cb_queue(device &dev, dma_direction direction,
+                             const dma_queue_options &options)
+    : dev_(dev), direction_(direction),
+      queue_index_(first_queue(direction) + options.stream),
+      max_packet_bytes_((options.max_packet_bytes != 0)
+                            ? options.max_packet_bytes
+                            : lin_dma_max_bytes),
+      jobs_(options.depth)
+{
+    chunks_.reserve(options.depth);
+}
+
+void user_cb_queue::prepare_ring()
+{
+    ring_chunks_.resize(jobs_.size());
+    for (size_t i = 0; i < ring_chunks_.size(); ++i) {
+        const uint64_t va    = ring_.va() + i * buffer_bytes;
+        hl_cs_chunk &chunk   = ring_chunks_[i];
+        chunk.queue_index    = queue_index_;
+        chunk.cs_chunk_flags = chunk_flag_user_cb;
+        chunk.cb_handle      = va;
+        if (direction_ == dma_direction::device_to_device) {
+            chunk.cb_handle = va + upper_offset;
+            chunk.cb_size   = sizeof(cp_dma);
+        }
+    }
+}
+
+int user_cb_queue::create(device &dev, dma_direction direction,
+                          const dma_queue_options &options,
+                          std::unique_ptr<dma_queue> &queue_p)
+{
+    if (!std::has_single_bit(options.depth) ||
+        (options.depth > max_chunks_per_cs) ||
+        (options.max_packet_bytes > lin_dma_max_bytes) ||
+        (options.stream >= streams(direction))) {
+        return -EINVAL;
+    }
+
+    std::unique_ptr<user_cb_queue> queue(
+        new user_cb_queue(dev, direction, options));
+    int ret =
+        pinned_buffer::create(dev, options.depth * buffer_bytes, queue->ring_);
+    if (ret == 0) {
+        queue->prepare_ring();
+        queue_p = std::move(queue);
+    }
+    return ret;
+}
+
+/* The driver lets user space submit to two streams of PDMA_0, and to one of
+ * PDMA_1. Copies within the card use one. */
+unsigned user_cb_queue::streams(dma_direction direction)
+{
+    return (direction == dma_direction::host_to_device) ? 2 : 1;
+}
+
+user_cb_queue::~user_cb_queue()
+{
+    if (wait_all(close_timeout_us) != 0) {
+        util::warn(
+            "card %s still runs %u copies of a queue that goes away: its "
+            "command buffers stay pinned",
+            dev_.bus_id().c_str(), static_cast<unsigned>(next_ - reaped_));
+        ring_.abandon();
+    }
+}
+
+/* Write as much of a copy as fits into the next command buffer. */
+hl_cs_chunk &user_cb_queue::fill_buffer(uint64_t &dst, uint64_t &src,
+                                        uint64_t &length)
+{
+    const size_t slot  = buffer_++ & (jobs_.size() - 1);
+    char *buffer       = ring_.data() + slot * buffer_bytes;
+    auto *packets      = reinterpret_cast<lin_dma *>(buffer);
+    const size_t count = build_lin_dma(packets, packets_capacity,
+                                       max_packet_bytes_, dst, src, length);
+    const auto bytes   = static_cast<uint32_t>(count * sizeof(lin_dma));
+    hl_cs_chunk &chunk = ring_chunks_[slot];
+    if (direction_ == dma_direction::device_to_device) {
+        auto *last  = reinterpret_cast<nop *>(packets + count);
+        auto *first = reinterpret_cast<cp_dma *>(buffer + upper_offset);
+        *last       = make_barrier();
+        *first      = make_cp_dma(chunk.cb_handle - upper_offset,
+                                  bytes + uint32_t{sizeof(nop)});
+    } else {
+        chunk.cb_size = bytes;
+    }
+    return chunk;
+}
+
+/* Command buffers that a copy takes. */
+uint64_t user_cb_queue::count_buffers(uint64_t length) const
+{
+    if (length <= max_packet_bytes_) {
+        return (length > 0) ? 1 : 0; /* most copies; divisions take longer */
+    }
+    const uint64_t packets =
+        length / max_packet_bytes_ + (length % max_packet_bytes_ != 0);
+    return (packets + packets_capacity - 1) / packets_capacity;
+}
+
+int user_cb_queue::submit(uint64_t dst, uint64_t src, uint64_t length,
+                          void *cookie, uint64_t &id_p)
+{
+    const uint64_t buffers = count_buffers(length);
+    if (buffers > jobs_.size()) {
+        return -EMSGSIZE;
+    }
+    if ((next_ - collected_ == jobs_.size()) ||
+        (buffer_ + buffers - released_ > jobs_.size())) {
+        return -EAGAIN;
+    }
+
+    uint64_t seq = 0;
+    if (buffers > 0) {
+        const uint64_t first_buffer = buffer_;
+        hl_cs_chunk *chunks         = &fill_buffer(dst, src, length);
+        if (buffers > 1) {
+            chunks_.assign(1, *chunks);
+            while (length > 0) {
+                chunks_.push_back(fill_buffer(dst, src, length));
+            }
+            chunks = chunks_.data();
+        }
+        const int ret =
+            dev_.submit(chunks, static_cast<uint32_t>(buffers), seq);
+        if (ret != 0) {
+            buffer_ = first_buffer;
+            return ret;
+        }
+    }
+
+    at(next_) = {seq, cookie, static_cast<unsigned>(buffers), 0};
+    id_p      = next_++;
+    return 0;
+}
+
+int user_cb_queue::submit_and_look(uint64_t dst, uint64_t src, uint64_t length,
+                                   void *cookie, bool &ended_p)
+{
+    ended_p = false;
+    if ((collected_ != next_) || (count_buffers(length) != 1)) {
+        uint64_t id;
+        return submit(dst, src, length, cookie, id);
+    }
+
+    /* Nothing is in flight, so that all records and buffers are free. */
+    const uint64_t first_buffer = buffer_;
+    uint64_t seq;
+    const int ret = dev_.submit(&fill_buffer(dst, src, length), 1, seq);
+    if (ret != 0) {
+        buffer_ = first_buffer;
+        return ret;
+    }
+    const int result = dev_.query(seq, 0);
+    if (result == 1) {
+        dev_.retire(seq, result);
+        buffer_ = first_buffer; /* the next one finds it in the CPU's cache */
+        ended_p = true;
+    } else {
+        at(next_++) = {seq, cookie, 1, 0};
+    }
+    return 0;
+}
+
+/* Look at the oldest running job; true when it has ended. */
+bool user_cb_queue::reap(uint32_t timeout_us)
+{
+    job &oldest = at(reaped_);
+
+    if (oldest.buffers > 0) {
+        int ret = dev_.query(oldest.seq, timeout_us);
+        if (ret == 0) {
+            return false;
+        }
+        dev_.retire(oldest.seq, ret);
+        oldest.status = (ret == 1) ? 0 : ret;
+        released_ += oldest.buffers;
+    }
+    ++reaped_;
+    return true;
+}
+
+unsigned user_cb_queue::poll(dma_completion *completions, unsigned max)
+{
+    unsigned count = 0;
+    while ((count < max) && (collected_ != next_)) {
+        if ((collected_ == reaped_) && !reap(0)) {
+            break;
+        }
+        const job &ended     = at(collected_++);
+        completions[count++] = {ended.cookie, ended.status};
+    }
+    return count;
+}
+
+uint64_t user_cb_queue::oldest_job() const
+{
+    return ((collected_ == reaped_) && (reaped_ != next_)) ? at(reaped_).seq
+                                                           : 0;
+}
+
+int user_cb_queue::wait(uint64_t id, uint64_t timeout_us)
+{
+    using clock    = std::chrono::steady_clock;
+    unsigned polls = 0;
+    clock::time_point deadline;
+
+    while (reaped_ <= id) {
+        if (reap((polls < wait_polls) ? 0 : wait_slice_us)) {
+            continue;
+        }
+        const auto now = clock::now();
+        if (polls++ == 0) {
+            deadline = now + std::chrono::microseconds(
+                                 std::min(timeout_us, longest_wait_us));
+        } else if (now >= deadline) {
+            return -EAGAIN;
+        }
+    }
+    return at(id).status;
+}
+
+int user_cb_queue::wait_all(uint64_t timeout_us)
+{
+    if (reaped_ == next_) {
+        return 0;
+    }
+    /* How the copies ended is for whoever collects them. */
+    return (wait(next_ - 1, timeout_us) == -EAGAIN) ? -EAGAIN : 0;
+}
+
+} // namespace gaudi::shim

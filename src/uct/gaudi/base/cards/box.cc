@@ -1,0 +1,39 @@
+#include "uct/gaudi/base/cards/box.h"
+
+#include "hlthunk_shim/cards/card_info.h"
+#include "uct/gaudi/base/cards/driver.h"
+#include "uct/gaudi/base/ucx/ucx.h"
+
+#include <string>
+
+extern "C" {
+#include <ucs/sys/uid.h>
+}
+
+namespace gaudi::base {
+
+namespace {
+
+/* FNV-1a. */
+uint64_t add_to_hash(uint64_t hash, const std::string &text)
+{
+    for (const unsigned char c : text) {
+        hash = (hash ^ c) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+} // namespace
+
+uint64_t box_identity()
+{
+    static const uint64_t identity = [] {
+        const shim::library *library = driver();
+        const std::string name =
+            (library != nullptr) ? shim::box_name(*library) : "";
+        return add_to_hash(ucs_get_system_id() ^ 0xcbf29ce484222325u, name);
+    }();
+    return identity;
+}
+
+} // namespace gaudi::base

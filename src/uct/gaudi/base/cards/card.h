@@ -1,0 +1,78 @@
+/**
+ * A card that this process has open.
+ *
+ * Immutable after opening, except for its pool of memory, which has a lock.
+ */
+#pragma once
+
+#include "hlthunk_shim/cards/visible_cards.h"
+#include "hlthunk_shim/hlthunk/device.h"
+#include "uct/gaudi/base/ucx/ucx.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace gaudi::base {
+
+class device_pool;
+
+class card {
+public:
+    /**
+     * @param self  What is known of the card, and its name.
+     * @param slot  Of the card in this process: 0 for the first one opened.
+     */
+    card(const shim::visible_card &self, unsigned slot,
+         std::unique_ptr<shim::device> device);
+    ~card();
+
+    [[nodiscard]] const std::string &name() const { return name_; }
+    [[nodiscard]] const shim::card_info &info() const { return info_; }
+    [[nodiscard]] unsigned slot() const { return slot_; }
+    [[nodiscard]] shim::device &device() const { return *device_; }
+    [[nodiscard]] ucs_sys_device_t sys_device() const { return sys_device_; }
+
+    /** Whether the application closed it. It stays as long as the table is
+     *  open, and does nothing. */
+    [[nodiscard]] bool is_lost() const { return device_->is_lost(); }
+
+    /** Device addresses of its memory: [start, end). */
+    [[nodiscard]] std::pair<uint64_t, uint64_t> dram_window() const;
+
+    /** Its memory, for allocations of ours. */
+    [[nodiscard]] device_pool &pool() const { return *pool_; }
+
+    /**
+     * A device address to ask for, so that memory of different cards of a
+     * process does not share addresses. Never the same one in a row, so that a
+     * freed address comes back late. Under the lock of the pool.
+     */
+    uint64_t next_hint(uint64_t size);
+
+    /** Address space for the allocations of one card, bytes: many times its
+     *  memory, and room for 64 cards in Gaudi2's DRAM range of 256 TiB. */
+    static constexpr uint64_t window_bytes = uint64_t{1} << 41;
+
+    /** Whether @ref next_hint gives addresses around this one. */
+    [[nodiscard]] bool window_contains(uint64_t address) const;
+
+private:
+    const shim::card_info info_;
+    const unsigned slot_;
+    const std::string name_;
+    std::unique_ptr<shim::device> device_;
+    ucs_sys_device_t sys_device_ = UCS_SYS_DEVICE_ID_UNKNOWN;
+    uint64_t hint_offset_        = 0;
+    std::unique_ptr<device_pool> pool_; /* goes before the device */
+};
+
+/**
+ * The CPUs near a card.
+ *
+ * @param of    The card; nullptr: none.
+ * @param cpus  Set to them; to all when they are not known.
+ */
+void find_local_cpus(const card *of, ucs_cpu_set_t &cpus);
+
+} // namespace gaudi::base

@@ -1,0 +1,420 @@
+#include "uct/gaudi/base/memory/application/driver_hooks.h"
+
+#include "uct/gaudi/base/memory/application/trampoline.h"
+#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/ucx/status.h"
+#include "util/fork_handlers.h"
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+
+extern "C" {
+#include <ucm/bistro/bistro.h>
+#include <ucm/util/reloc.h>
+}
+
+namespace gaudi::base {
+
+namespace {
+
+constexpr char library_name[] = "libhl-thunk.so";
+
+/* Files of that name that one process can have loaded: the application's, the
+ * one of UCX_GAUDI_DRIVER, and some to spare. */
+constexpr size_t max_libraries = 4;
+
+/* The functions, in the order of the arrays below. */
+enum function {
+    open_card,
+    open_module,
+    close_card,
+    allocate,
+    release,
+    map,
+    unmap,
+    functions
+};
+
+constexpr std::array<const char *, functions> names = {
+    "hlthunk_open",
+    "hlthunk_open_by_module_id",
+    "hlthunk_close",
+    "hlthunk_device_memory_alloc",
+    "hlthunk_device_memory_free",
+    "hlthunk_device_memory_map",
+    "hlthunk_memory_unmap"};
+
+enum class method { none, patched, relocated };
+
+struct hooked_library {
+    std::array<void *, functions> symbols{};   /* as the library exports them */
+    std::array<void *, functions> originals{}; /* what does their work now */
+    method how = method::none;
+};
+
+std::array<hooked_library, max_libraries> libraries;
+std::atomic<size_t> library_count{0};
+std::atomic<bool> driver_hooked{false};
+util::child_mutex install_lock; /* held across dlopen and patching */
+
+/* The driver refuses to unmap what another process has imported. That process
+ * is told, and lets go of it unless it is using it. */
+constexpr unsigned unmap_tries = 1000;
+constexpr auto unmap_interval  = std::chrono::milliseconds(1);
+
+/* Of the thread: how deep it is in hooks. A library calls its own functions. */
+thread_local unsigned depth = 0;
+
+class nesting {
+public:
+    nesting() { ++depth; }
+    ~nesting() { --depth; }
+    nesting(const nesting &)            = delete;
+    nesting &operator=(const nesting &) = delete;
+
+    [[nodiscard]] static bool is_outermost() { return depth == 1; }
+};
+
+class kept_errno {
+public:
+    ~kept_errno() { errno = value_; }
+
+private:
+    const int value_ = errno;
+};
+
+/* Tell the table; no exception goes into the application. */
+template <typename Call>
+void tell(Call &&call)
+{
+    const kept_errno kept;
+    (void)guarded([&] {
+        call(device_table::instance());
+        return UCS_OK;
+    });
+}
+
+/* The hooks of one library. */
+template <size_t Index>
+struct hooks {
+    template <typename Result, typename... Arguments>
+    static Result original(function which, Arguments... arguments)
+    {
+        auto *call = reinterpret_cast<Result (*)(Arguments...)>(
+            libraries[Index].originals[which]);
+        return call(arguments...);
+    }
+
+    /* The process has the card open already, and a second time is not
+     * possible: share ours with the application. */
+    static int lend(int failed, const card_wish &wish)
+    {
+        int fd = -1;
+        tell([&](device_table &table) { fd = table.lend(wish); });
+        return (fd >= 0) ? fd : failed;
+    }
+
+    static int open_card(hlthunk_device_name name, const char *bus_id)
+    {
+        const nesting inside;
+        const int fd = original<int>(function::open_card, name, bus_id);
+        if (!nesting::is_outermost()) {
+            return fd;
+        }
+        if (fd >= 0) {
+            tell([&](device_table &table) { table.application_opened(fd); });
+            return fd;
+        }
+        if ((bus_id != nullptr) && (fd != -EBUSY)) {
+            return fd;
+        }
+        card_wish wish;
+        wish.bus_id = bus_id;
+        wish.name   = name;
+        return lend(fd, wish);
+    }
+
+    static int open_module(uint32_t module_id)
+    {
+        const nesting inside;
+        const int fd = original<int>(function::open_module, module_id);
+        if (!nesting::is_outermost()) {
+            return fd;
+        }
+        if (fd >= 0) {
+            tell([&](device_table &table) { table.application_opened(fd); });
+            return fd;
+        }
+        card_wish wish;
+        wish.module_id = static_cast<int64_t>(module_id);
+        return lend(fd, wish);
+    }
+
+    static int close_card(int fd)
+    {
+        const nesting inside;
+        if (!nesting::is_outermost()) {
+            return original<int>(function::close_card, fd);
+        }
+        tell([&](device_table &table) { table.application_closing(fd); });
+        const int ret = original<int>(function::close_card, fd);
+        tell([&](device_table &table) { table.application_closed(fd); });
+        return ret;
+    }
+
+    static uint64_t allocate(int fd, uint64_t size, uint64_t page_size,
+                             bool contiguous, bool shared)
+    {
+        const nesting inside;
+        const auto handle = original<uint64_t>(function::allocate, fd, size,
+                                               page_size, contiguous, shared);
+        if ((handle != 0) && nesting::is_outermost()) {
+            tell([&](device_table &table) {
+                table.application_allocated(fd, handle, size);
+            });
+        }
+        return handle;
+    }
+
+    static int release(int fd, uint64_t handle)
+    {
+        const nesting inside;
+        const int ret = original<int>(function::release, fd, handle);
+        if ((ret == 0) && nesting::is_outermost()) {
+            tell([&](device_table &table) {
+                table.application_freed(fd, handle);
+            });
+        }
+        return ret;
+    }
+
+    static uint64_t map(int fd, uint64_t handle, uint64_t hint)
+    {
+        const nesting inside;
+        const auto va = original<uint64_t>(function::map, fd, handle, hint);
+        if ((va != 0) && nesting::is_outermost()) {
+            tell([&](device_table &table) {
+                table.application_mapped(fd, handle, va);
+            });
+        }
+        return va;
+    }
+
+    static int unmap(int fd, uint64_t va)
+    {
+        const nesting inside;
+        if (!nesting::is_outermost()) {
+            return original<int>(function::unmap, fd, va);
+        }
+        std::unique_ptr<application_memory> memory;
+        tell([&](device_table &table) {
+            memory = table.application_unmapping(fd, va);
+        });
+        int ret = original<int>(function::unmap, fd, va);
+        for (unsigned tries = 0; (ret != 0) && (memory != nullptr) &&
+                                 memory->was_shared && (tries < unmap_tries);
+             ++tries) {
+            std::this_thread::sleep_for(unmap_interval);
+            ret = original<int>(function::unmap, fd, va);
+        }
+        if (memory != nullptr) {
+            tell([&](device_table &table) {
+                table.application_unmapped(std::move(memory), ret == 0);
+            });
+        }
+        return ret;
+    }
+
+    static std::array<void *, functions> all()
+    {
+        return {reinterpret_cast<void *>(open_card),
+                reinterpret_cast<void *>(open_module),
+                reinterpret_cast<void *>(close_card),
+                reinterpret_cast<void *>(allocate),
+                reinterpret_cast<void *>(release),
+                reinterpret_cast<void *>(map),
+                reinterpret_cast<void *>(unmap)};
+    }
+};
+
+std::array<void *, functions> hooks_of(size_t index)
+{
+    switch (index) {
+    case 0:
+        return hooks<0>::all();
+    case 1:
+        return hooks<1>::all();
+    case 2:
+        return hooks<2>::all();
+    default:
+        return hooks<3>::all();
+    }
+}
+
+/* Make callable originals first, all of them: a library is patched as a whole
+ * or not at all. What the application has mapped between the library and us may
+ * be longer than a short jump, so that leads to a long one near the library. */
+bool patch(hooked_library &library,
+           const std::array<void *, functions> &replacements)
+{
+    constexpr size_t entry_bytes = 128; /* far jump, then the trampoline */
+    constexpr size_t start       = 16;
+    constexpr size_t bytes       = entry_bytes * functions;
+    static_assert(start >= far_jump_bytes);
+    static_assert(start + trampoline_bytes <= entry_bytes);
+
+    uint8_t *code = map_code_near(library.symbols[0], bytes);
+    if (code == nullptr) {
+        ucs_debug("gaudi: no room for code near the driver library");
+        return false;
+    }
+    for (size_t i = 0; i < functions; ++i) {
+        uint8_t *entry = code + i * entry_bytes;
+        write_far_jump(entry, replacements[i]);
+        library.originals[i] = entry + start;
+        if (!write_trampoline(static_cast<uint8_t *>(library.symbols[i]),
+                              near_jump_bytes, entry + start)) {
+            ucs_debug("gaudi: %s starts with code that cannot be moved",
+                      names[i]);
+            munmap(code, bytes);
+            return false;
+        }
+    }
+    if (!finish_code(code, bytes)) {
+        munmap(code, bytes);
+        return false;
+    }
+    for (size_t i = 0; i < functions; ++i) {
+        if (ucm_bistro_patch(library.symbols[i], code + i * entry_bytes,
+                             names[i], nullptr, nullptr) != UCS_OK) {
+            /* What was patched before stays: its original works. */
+            for (size_t rest = i; rest < functions; ++rest) {
+                library.originals[rest] = library.symbols[rest];
+            }
+            return false;
+        }
+    }
+    return true;
+}
+
+/* UCX keeps the structures, and redirects a name wherever it is called. */
+bool redirect(hooked_library &library,
+              const std::array<void *, functions> &replacements)
+{
+    static std::array<ucm_reloc_patch_t, functions> patches;
+    if (patches[0].symbol != nullptr) {
+        return false; /* the name is another library's already */
+    }
+    for (size_t i = 0; i < functions; ++i) {
+        library.originals[i] = library.symbols[i];
+        patches[i].symbol    = names[i];
+        patches[i].value     = replacements[i];
+        if (ucm_reloc_modify(&patches[i]) != UCS_OK) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Hook a loaded library, once. @return nullptr when it cannot be. */
+const hooked_library *install(void *handle)
+{
+    if (install_lock.was_abandoned()) {
+        ucs_debug("gaudi: the driver library may be patched in part: the "
+                  "process was forked meanwhile");
+        return nullptr;
+    }
+    std::array<void *, functions> symbols;
+    for (size_t i = 0; i < functions; ++i) {
+        symbols[i] = dlsym(handle, names[i]);
+        if (symbols[i] == nullptr) {
+            ucs_debug("gaudi: the driver library has no %s: what the "
+                      "application does with it is not seen",
+                      names[i]);
+            return nullptr;
+        }
+    }
+    const size_t count = library_count.load();
+    for (size_t i = 0; i < count; ++i) {
+        if (libraries[i].symbols == symbols) {
+            return &libraries[i];
+        }
+    }
+    Dl_info info;
+    const char *file =
+        (dladdr(symbols[0], &info) != 0) ? info.dli_fname : library_name;
+    if (count == max_libraries) {
+        ucs_diag("gaudi: what the application does with %s is not seen: too "
+                 "many driver libraries",
+                 file);
+        return nullptr;
+    }
+
+    hooked_library &fresh   = libraries[count];
+    const auto replacements = hooks_of(count);
+    fresh.symbols           = symbols;
+    if (patch(fresh, replacements)) {
+        fresh.how = method::patched;
+    } else if (redirect(fresh, replacements)) {
+        fresh.how = method::relocated;
+        ucs_diag("gaudi: the functions of %s cannot be patched: calls through "
+                 "dlsym are not seen, and all memory of cards that the "
+                 "application opens counts as in use",
+                 file);
+    } else {
+        ucs_diag("gaudi: what the application does with %s is not seen: its "
+                 "functions cannot be patched",
+                 file);
+        return nullptr;
+    }
+    library_count.store(count + 1);
+    ucs_debug("gaudi: hooked %s", file);
+    return &fresh;
+}
+
+} // namespace
+
+void hook_loaded_driver()
+{
+    const std::lock_guard<util::child_mutex> guard(install_lock);
+    /* Stays in memory from now on, as its code is changed. */
+    void *handle = dlopen(library_name, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+    if (handle != nullptr) {
+        (void)install(handle);
+        dlclose(handle);
+    }
+}
+
+void hook_driver(shim::library &library)
+{
+    const std::lock_guard<util::child_mutex> guard(install_lock);
+    const hooked_library *hooked = install(library.handle());
+    if (hooked == nullptr) {
+        return;
+    }
+    const auto lead = [&](function which, auto &entry) {
+        entry = reinterpret_cast<std::decay_t<decltype(entry)>>(
+            hooked->originals[which]);
+    };
+    lead(open_card, library.hlthunk_open);
+    lead(close_card, library.hlthunk_close);
+    lead(allocate, library.hlthunk_device_memory_alloc);
+    lead(release, library.hlthunk_device_memory_free);
+    lead(map, library.hlthunk_device_memory_map);
+    lead(unmap, library.hlthunk_memory_unmap);
+    driver_hooked.store(hooked->how == method::patched);
+}
+
+bool driver_is_hooked()
+{
+    return driver_hooked.load();
+}
+
+} // namespace gaudi::base

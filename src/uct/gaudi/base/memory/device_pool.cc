@@ -1,0 +1,148 @@
+#include "uct/gaudi/base/memory/device_pool.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+
+namespace gaudi::base {
+
+namespace {
+
+/* What allocations are multiples of, bytes. */
+constexpr uint64_t granule = 4096;
+
+constexpr uint64_t round_up(uint64_t size, uint64_t unit)
+{
+    return (size + unit - 1) / unit * unit;
+}
+
+} // namespace
+
+device_pool::~device_pool()
+{
+    for (auto &[va, block] : blocks_) {
+        if (!give_back(*block)) {
+            ucs_debug(
+                "%s: %lu bytes of device memory at %#lx stay mapped until "
+                "the last dma-buf of them is closed",
+                owner_.name().c_str(), block->size, va);
+            block->mapping.release();
+            block->handle.release();
+        }
+    }
+}
+
+/* A place for a block among those that are there: with one that is taken the
+ * driver would choose by itself, maybe what another card has. */
+uint64_t device_pool::find_place(uint64_t size)
+{
+    uint64_t place = 0;
+    for (uint64_t tried = 0; tried < card::window_bytes; tried += size) {
+        place            = owner_.next_hint(size);
+        const auto after = blocks_.lower_bound(place + size);
+        if ((after == blocks_.begin()) ||
+            (std::prev(after)->first + std::prev(after)->second->size <=
+             place)) {
+            break;
+        }
+    }
+    return place;
+}
+
+/* Get memory from the driver, and let it be allocated from. */
+int device_pool::add_block(uint64_t size)
+{
+    const shim::device &device = owner_.device();
+    shim::memory_handle handle;
+    int ret = shim::memory_handle::allocate(device, size, handle);
+    if (ret != 0) {
+        return ret;
+    }
+    shim::mapping mapping;
+    ret = shim::mapping::map_device(device, handle, find_place(size), mapping);
+    if (ret != 0) {
+        return ret;
+    }
+    auto block     = std::make_unique<device_block>(owner_, mapping.va(), size);
+    block->handle  = std::move(handle);
+    block->mapping = std::move(mapping);
+    const uint64_t va = block->va;
+    const auto added  = blocks_.emplace(va, std::move(block)).first;
+    try {
+        free_.add(va, size);
+    } catch (const std::bad_alloc &) {
+        blocks_.erase(added);
+        throw;
+    }
+    return 0;
+}
+
+/* False when the driver refuses, since somebody has a dma-buf of it. */
+bool device_pool::give_back(device_block &block)
+{
+    (void)block.forget_peers();
+    return (block.mapping.close() == 0) && (block.handle.close() == 0);
+}
+
+void device_pool::give_back_retired()
+{
+    std::erase_if(retired_, [&](device_block *block) {
+        if (!give_back(*block)) {
+            return false;
+        }
+        blocks_.erase(block->va);
+        return true;
+    });
+}
+
+int device_pool::allocate(uint64_t length, device_block *&block_p,
+                          uint64_t &start_p)
+{
+    const uint64_t page =
+        std::max(owner_.device().hw_info().dram_page_size, granule);
+    if (length > UINT64_MAX - page) {
+        return -ENOMEM;
+    }
+    const uint64_t size = round_up(length, granule);
+    std::lock_guard<std::mutex> guard(lock_);
+
+    uint64_t start = free_.allocate(size);
+    if (start == 0) {
+        give_back_retired();
+        int ret = add_block(round_up(size, page));
+        if (ret != 0) {
+            return ret;
+        }
+        start = free_.allocate(size);
+    }
+    device_block &block = *std::prev(blocks_.upper_bound(start))->second;
+    ++block.parts;
+    block_p = &block;
+    start_p = start;
+    return 0;
+}
+
+void device_pool::release(device_block &block, uint64_t start, uint64_t length,
+                          bool exported)
+{
+    const uint64_t size = round_up(length, granule);
+    std::lock_guard<std::mutex> guard(lock_);
+
+    if (!exported) {
+        free_.release(start, size);
+    }
+    if (--block.parts == 0) {
+        free_.remove(block.va);
+        retired_.push_back(&block);
+    }
+    give_back_retired();
+}
+
+size_t device_pool::blocks() const
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    return blocks_.size();
+}
+
+} // namespace gaudi::base

@@ -1,0 +1,171 @@
+/* The part of the device table that deals with dma-bufs. */
+#include "hlthunk_shim/hlthunk/dmabuf.h"
+
+#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/ucx/memory_events.h"
+#include "uct/gaudi/base/ucx/status.h"
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <vector>
+
+namespace gaudi::base {
+
+namespace {
+
+/* Imports on different cards get the same addresses. One that is in use is held
+ * while another is asked for, at most so many times. */
+constexpr size_t max_detours = 256;
+
+uint64_t round_up(uint64_t value, uint64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+ucs_status_t dmabuf_status(int result)
+{
+    return (result == -EBADF) ? UCS_ERR_INVALID_PARAM : to_status(result);
+}
+
+/* How much of a dma-buf there is. One that does not tell counts as what is
+ * wanted of it, in whole pages. */
+ucs_status_t check_range(const card &importer, int fd, size_t offset,
+                         size_t length, uint64_t &size_p)
+{
+    const int64_t size = shim::dmabuf_size(importer.device(), fd);
+    if (size < 0) {
+        ucs_error("%s: file descriptor %d cannot be imported: %s",
+                  importer.name().c_str(), fd,
+                  std::strerror(static_cast<int>(-size)));
+        return UCS_ERR_INVALID_PARAM;
+    }
+    size_p = (size > 0) ? static_cast<uint64_t>(size)
+                        : round_up(offset + length, shim::dmabuf_page());
+    if ((length == 0) || (offset > size_p) || (length > size_p - offset)) {
+        ucs_error("%s: %zu bytes at offset %zu are not in a dma-buf of %lu "
+                  "bytes",
+                  importer.name().c_str(), length, offset, size_p);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    return UCS_OK;
+}
+
+} // namespace
+
+ucs_status_t device_table::export_dmabuf(const void *address, size_t length,
+                                         int &fd_p, size_t &offset_p)
+{
+    const auto start      = reinterpret_cast<uintptr_t>(address);
+    device_memory *memory = nullptr;
+    if ((length > 0) && (length <= UINT64_MAX - start)) {
+        std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+        memory = resolve(start, start + length).memory;
+        if (memory != nullptr) {
+            ++memory->registrations; /* it cannot be freed meanwhile */
+        }
+    }
+    if (memory == nullptr) {
+        ucs_error("gaudi: cannot export %zu bytes at %p: they %s", length,
+                  address, why_not(address, length));
+        return UCS_ERR_INVALID_ADDR;
+    }
+
+    int ret               = -EOPNOTSUPP;
+    const uint64_t page   = shim::dmabuf_page();
+    const uint64_t offset = start % page;
+    if (memory->backing != nullptr) {
+        ret = shim::export_dmabuf(memory->owner->device(), memory->backing->va,
+                                  start - offset - memory->backing->va,
+                                  round_up(offset + length, page), fd_p);
+    }
+    if (ret == 0) {
+        memory->exported = true;
+        offset_p         = offset;
+    } else {
+        ucs_error("%s: cannot export %zu bytes at %p: %s",
+                  memory->owner->name().c_str(), length, address,
+                  memory->is_imported() ? "they are imported"
+                                        : std::strerror(-ret));
+    }
+    deregister_device(memory);
+    return dmabuf_status(ret);
+}
+
+ucs_status_t device_table::import_dmabuf(card &importer, int fd, size_t offset,
+                                         size_t length, void *&address_p)
+{
+    uint64_t size       = 0;
+    ucs_status_t status = check_range(importer, fd, offset, length, size);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    auto memory   = std::make_unique<device_memory>();
+    memory->owner = &importer;
+    std::vector<shim::mapping> detours;
+    for (bool entered = false; !entered;) {
+        if (memory->import.va() != 0) {
+            detours.push_back(std::move(memory->import));
+        }
+        const int ret = (detours.size() == max_detours)
+                            ? -ENOMEM
+                            : shim::mapping::import_dmabuf(
+                                  importer.device(), fd, size, memory->import);
+        if (ret != 0) {
+            const char *why = std::strerror(-ret);
+            if (ret == -EOPNOTSUPP) {
+                why = "the driver cannot import dma-bufs";
+            } else if (detours.size() == max_detours) {
+                why = "other cards have imports at all addresses that the "
+                      "driver offers";
+            }
+            ucs_error("%s: file descriptor %d cannot be imported as a dma-buf "
+                      "of %lu bytes: %s",
+                      importer.name().c_str(), fd, size, why);
+            return dmabuf_status(ret);
+        }
+        memory->start = memory->import.va() + offset;
+        memory->end   = memory->start + length;
+
+        std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+        entered =
+            device_memory_.find_overlap(memory->start, memory->end) == nullptr;
+        if (entered) {
+            device_memory_.insert(*memory);
+        }
+    }
+    address_p = reinterpret_cast<void *>(memory.release()->start);
+    announce_allocation(address_p, length);
+    return UCS_OK;
+}
+
+ucs_status_t device_table::release_import(const void *address)
+{
+    const auto start      = reinterpret_cast<uintptr_t>(address);
+    device_memory *memory = nullptr;
+    if (is_device_address(address) && (start != UINT64_MAX)) {
+        std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+        memory = static_cast<device_memory *>(
+            device_memory_.find_cover(start, start + 1));
+        if ((memory != nullptr) &&
+            (!memory->is_imported() || (memory->start != start))) {
+            memory = nullptr;
+        }
+        if (memory != nullptr) {
+            device_memory_.erase(*memory);
+        }
+    }
+    if (memory == nullptr) {
+        ucs_error("gaudi: %p cannot be released: no import gave this address",
+                  address);
+        return UCS_ERR_INVALID_ADDR;
+    }
+    announce_gone(start, memory->end);
+    end(*memory);
+    return UCS_OK;
+}
+
+} // namespace gaudi::base

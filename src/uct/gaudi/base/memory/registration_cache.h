@@ -1,0 +1,196 @@
+/**
+ * Memory handles, and the cache of registrations behind them.
+ *
+ * One per process, part of the device table: the first memory domain that opens
+ * makes it, the last one that closes destroys it. Two caches of UCX: one of
+ * host memory, whose regions are registrations that cards map on first use, and
+ * one of device memory, whose regions are allocations or slices of them. Both
+ * are bounded, and merge regions that overlap.
+ *
+ * A region that nobody uses stays until it is evicted, its memory is unmapped
+ * or freed (UCM says so), or the process forks. UCX calls us back for that with
+ * its locks held, which are tried for in the application's munmap, and in a
+ * fork. So nothing is unmapped there: it is set aside, and the next call of get
+ * or put, or close, has the driver unmap it. Where nobody calls these, a
+ * thread does, after util::delayed_call::delay; the same for memory that the
+ * application unmapped, which UCX itself would keep pinned until the next miss.
+ *
+ * Without memory events there is no cache, see settings::use: each handle is a
+ * registration of its own then, and host memory must stay mapped as long.
+ *
+ * Threads: any.
+ */
+#pragma once
+
+#include "uct/gaudi/base/memory/memory.h"
+#include "util/delayed_call.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+namespace gaudi::base {
+
+class device_table;
+
+/** What a uct_mem_h of the memory domains points to. */
+struct memory_handle {
+    enum class kind : uint8_t { allocated, device, host };
+
+    memory_handle() = default;
+    ~memory_handle() { *const_cast<volatile uint64_t *>(&tag) = 0; }
+    memory_handle(const memory_handle &)            = delete;
+    memory_handle &operator=(const memory_handle &) = delete;
+
+    /** Whether it looks like a handle, and one that has not been released. */
+    [[nodiscard]] bool is_valid() const { return tag == valid_tag; }
+
+    static constexpr uint64_t valid_tag = 0x6d656d6861756467;
+
+    uint64_t tag = valid_tag;
+    kind what    = kind::host;
+    bool cached  = false; /**< part of a region of the cache; may be shared */
+    union {
+        device_memory *device; /**< allocated, or registered */
+        host_memory *host = nullptr;
+    };
+};
+
+class registration_cache {
+public:
+    struct settings {
+        int use;           /**< ucs_ternary_auto_value_t; UCS_TRY: go without
+                                a cache where none can be made */
+        int whole;         /**< ucs_on_off_auto_value_t */
+        double whole_part; /**< AUTO: largest allocation that is registered as a
+                                whole, as a part of its card's memory */
+        uct_md_rcache_config_t rcache;
+    };
+
+    /** What a cache did since it was made. */
+    struct statistics {
+        uint64_t hits;
+        uint64_t misses;
+        uint64_t evictions;     /**< regions that had to make room */
+        uint64_t invalidations; /**< regions that went for other reasons */
+        uint64_t regions;       /**< that there are now */
+        uint64_t bytes;         /**< in these */
+    };
+
+    explicit registration_cache(device_table &table) : table_(table) {}
+    registration_cache(const registration_cache &)            = delete;
+    registration_cache &operator=(const registration_cache &) = delete;
+
+    /** Make the caches, or count one more user; the settings of the first one
+     *  hold. Cards are open. */
+    [[nodiscard]] ucs_status_t open(const settings &wished);
+
+    /**
+     * Count one more user of caches that are there.
+     *
+     * @return false when there are none, because nobody has them open.
+     */
+    [[nodiscard]] bool join();
+
+    /** Whether anybody has them open. */
+    [[nodiscard]] bool is_open();
+
+    /**
+     * Undo one open or join.
+     *
+     * @return false when handles were not released: nothing is undone then.
+     */
+    [[nodiscard]] bool close();
+
+    /**
+     * Register memory.
+     *
+     * Makes no driver call for memory that is cached.
+     *
+     * @param quiet     Log a failure as a diagnostic, not as an error.
+     * @param handle_p  Filled on success.
+     * @return UCS_ERR_INVALID_ADDR for device memory that no allocation covers.
+     */
+    [[nodiscard]] ucs_status_t get(void *address, size_t length, bool quiet,
+                                   memory_handle *&handle_p);
+
+    /**
+     * Undo a registration.
+     *
+     * @return UCS_ERR_INVALID_PARAM when it has been undone before, where that
+     *         can be told.
+     */
+    [[nodiscard]] ucs_status_t put(memory_handle *handle);
+
+    /**
+     * Have host memory in the cache that nobody has registered, so that
+     * transfers find it. It stays as idle regions do. The caller has joined.
+     *
+     * @return false when it is not there: without a cache of host memory, which
+     *         hears of memory that is unmapped, or without room.
+     */
+    [[nodiscard]] bool remember_host(void *address, size_t length);
+
+    /** The range to register for a part of an allocation.
+     *  @param[in,out] start,end  The part; grown to the whole if settings say
+     *                            so. */
+    void choose_range(const card &owner, uint64_t allocation_start,
+                      uint64_t allocation_end, uint64_t &start,
+                      uint64_t &end) const;
+
+    /** Whether registrations of host memory are cached. */
+    [[nodiscard]] bool caches_host() const { return host_.rcache != nullptr; }
+
+    /** Seconds for a look-up; what registering costs a program that comes back.
+     */
+    [[nodiscard]] double overhead() const;
+
+    [[nodiscard]] statistics statistics_of(memory_kind kind) const;
+
+    /* Called in a forked child. */
+    void after_fork_in_child();
+
+private:
+    /* One cache of UCX. */
+    struct region_cache {
+        registration_cache *owner = nullptr;
+        ucs_rcache_t *rcache      = nullptr;
+        std::atomic<uint64_t> gets{0};
+        std::atomic<uint64_t> puts{0};
+        std::atomic<uint64_t> misses{0};
+        std::atomic<uint64_t> evictions{0};
+        std::atomic<uint64_t> invalidations{0};
+        std::atomic<uint64_t> regions{0};
+        std::atomic<uint64_t> bytes{0};
+    };
+    struct region;
+    struct callbacks;
+
+    ucs_status_t make_caches();
+    ucs_status_t make_cache(region_cache &cache, const char *name,
+                            ucm_event_type_t event);
+    void destroy_caches();
+    void log_statistics(const char *what, memory_kind kind) const;
+    memory_handle *get_region(region_cache &cache, void *address, size_t length,
+                              void *memory);
+    ucs_status_t get_device(void *address, size_t length, bool quiet,
+                            memory_handle *&handle_p);
+    ucs_status_t put_region(region_cache &cache, memory_handle *handle);
+    void unmap_retired();
+    void tidy();
+    void collect_garbage();
+
+    device_table &table_;
+    std::mutex users_lock_; /* opening, closing; held across UCX's calls */
+    unsigned users_ = 0;
+    settings settings_{};
+    unsigned generation_ = 0;
+    std::atomic<uint64_t> uncached_{0}; /* handles without a region */
+    bool watching_ = false;             /* our handler of unmapping is set */
+    region_cache host_;
+    region_cache device_;
+    retired_memory retired_;
+    std::unique_ptr<util::delayed_call> tidying_; /* while there are caches */
+};
+
+} // namespace gaudi::base

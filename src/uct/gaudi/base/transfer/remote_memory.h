@@ -1,0 +1,83 @@
+/**
+ * Memory of another process, as a transfer engine sees it.
+ *
+ * What a remote key stands for implements @ref remote_memory; the engine knows
+ * neither keys nor how memory of another process got here.
+ */
+#pragma once
+
+#include "uct/gaudi/base/cards/card.h"
+#include "uct/gaudi/base/ucx/ucx.h"
+#include "util/process_memory.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gaudi::base {
+
+/**
+ * Memory of another process, of the host or of a card.
+ *
+ * Called by one thread at a time per engine; by several at once when several
+ * engines use it. No call may enter an engine. The object outlives every
+ * operation that holds it.
+ */
+class remote_memory {
+public:
+    virtual ~remote_memory() = default;
+
+    /** Whether a range is part of it, and it can still be used.
+     *  @return UCS_OK, or an error, which was logged. */
+    [[nodiscard]] virtual ucs_status_t check(uint64_t address,
+                                             size_t length) = 0;
+
+    /**
+     * An operation is about to start. Once per operation; until the
+     * @ref release that belongs to it, what the other calls gave stays valid.
+     *
+     * @return UCS_OK, or why the memory cannot be used any more; then nothing
+     *         is held.
+     */
+    [[nodiscard]] virtual ucs_status_t hold() = 0;
+
+    /** An operation has moved its last byte, or failed. Exactly once for each
+     *  successful @ref hold, before the operation's completion is called. Not
+     *  called in a child that was forked meanwhile. */
+    virtual void release() = 0;
+
+    /** Of which process it is host memory; nullptr for device memory. */
+    [[nodiscard]] virtual const util::process_memory *host() = 0;
+
+    /**
+     * Device memory: where a card of ours finds an address of it. Imports the
+     * memory when the card uses it for the first time. Called while it is held.
+     *
+     * @param va_p  Valid until the @ref release.
+     * @return 0 or -errno.
+     */
+    [[nodiscard]] virtual int va_on(card &user, uint64_t address,
+                                    uint64_t &va_p) = 0;
+};
+
+/** One side of a copy: memory of this process, which a pointer tells all about,
+ *  or an address in memory of another one. */
+struct side {
+    /* A pointer is a side. NOLINTNEXTLINE(google-explicit-constructor) */
+    side(const void *of_this_process)
+        : address(const_cast<void *>(of_this_process))
+    {}
+    side(remote_memory &of_another_process, uint64_t remote_address)
+        : address(reinterpret_cast<void *>(remote_address)),
+          remote(&of_another_process)
+    {}
+
+    [[nodiscard]] uint64_t number() const
+    {
+        return reinterpret_cast<uintptr_t>(address);
+    }
+
+    void *address;
+    remote_memory *remote = nullptr;
+};
+
+} // namespace gaudi::base

@@ -1,0 +1,73 @@
+#include "uct/gaudi/base/transfer/transfer_config.h"
+
+namespace gaudi::base {
+
+namespace {
+
+/* What of a x16 slot is left for data, bytes/second. */
+constexpr double gen4_bandwidth = 25000.0 * (1 << 20);
+constexpr double gen5_bandwidth = 50000.0 * (1 << 20);
+
+} // namespace
+
+ucs_config_field_t transfer_config_table[] = {
+    {"STAGING_CHUNK", "64k",
+     "Size of a chunk of the staging memory through which host memory passes\n"
+     "that is not registered. Also the longest bcopy operation.",
+     offsetof(transfer_config, staging_chunk), UCS_CONFIG_TYPE_MEMUNITS},
+
+    {"STAGING_COUNT", "16",
+     "Number of staging chunks per interface and card. Two of them are kept "
+     "for\n"
+     "short operations.",
+     offsetof(transfer_config, staging_count), UCS_CONFIG_TYPE_UINT},
+
+    {"MAX_OPS", "65536",
+     "Number of operations that an interface can have outstanding.",
+     offsetof(transfer_config, max_ops), UCS_CONFIG_TYPE_UINT},
+
+    {"PIECE_SIZE", "1m",
+     "Longest part of a copy that a card, or the kernel, is given at a time.",
+     offsetof(transfer_config, piece_size), UCS_CONFIG_TYPE_MEMUNITS},
+
+    {"PIECE_COUNT", "4",
+     "Number of parts of long copies that a card has at a time, in each\n"
+     "direction. Other copies wait for no more than these.",
+     offsetof(transfer_config, piece_count), UCS_CONFIG_TYPE_UINT},
+
+    {"SHORT_SIZE", "64k",
+     "Longest copy that passes long ones, where cards can do that.",
+     offsetof(transfer_config, short_size), UCS_CONFIG_TYPE_MEMUNITS},
+
+    {"BW", "auto",
+     "Bandwidth of a card's PCIe link, each way. auto is 25000MBs, that of a\n"
+     "x16 Gen4 slot, and twice that on Gaudi3.",
+     offsetof(transfer_config, bandwidth), UCS_CONFIG_TYPE_BW},
+
+    {nullptr, nullptr, nullptr, 0, {}}};
+
+transfer_options transfer_config::options() const
+{
+    transfer_options result;
+    result.chunk_bytes = staging_chunk;
+    result.chunks      = staging_count;
+    result.max_ops     = max_ops;
+    result.piece_bytes = piece_size;
+    result.pieces      = piece_count;
+    result.short_bytes = short_size;
+    return result;
+}
+
+double transfer_config::bandwidth_or(double by_default) const
+{
+    return UCS_CONFIG_BW_IS_AUTO(bandwidth) ? by_default : bandwidth;
+}
+
+double link_bandwidth(const card *of)
+{
+    const bool gen5 =
+        (of != nullptr) && of->info().device_type.starts_with("GAUDI3");
+    return gen5 ? gen5_bandwidth : gen4_bandwidth;
+}
+
+} // namespace gaudi::base

@@ -1,0 +1,158 @@
+#include "uct/gaudi/base/transfer/wakeup.h"
+
+#include "util/background_thread.h"
+#include "util/fork_handlers.h"
+
+#include <algorithm>
+#include <deque>
+#include <new>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace gaudi::base {
+
+namespace {
+
+/* Longest sleep in the driver. No wakeup hangs on it: it bounds how long an
+ * event that goes away waits for a job that does not end. */
+constexpr uint32_t sleep_us = 1'000'000;
+
+} // namespace
+
+class watcher_threads {
+public:
+    static watcher_threads &instance();
+
+    void add(wakeup_event &event, wakeup_event::watched_job what)
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        if (queue_.size() >= idle_) {
+            start();
+        }
+        queue_.push_back({&event, what});
+        added_.notify_one();
+    }
+
+private:
+    struct task {
+        wakeup_event *event;
+        wakeup_event::watched_job what;
+    };
+
+    void start()
+    {
+        util::start_background_thread("ucx-gaudi-wait", [this] { run(); });
+        ++idle_;
+    }
+
+    void run()
+    {
+        std::unique_lock<std::mutex> guard(lock_);
+        for (;;) {
+            added_.wait(guard, [&] { return !queue_.empty(); });
+            const task next = queue_.front();
+            queue_.pop_front();
+            --idle_;
+            guard.unlock();
+            next.event->wait_and_signal(next.what);
+            guard.lock();
+            ++idle_;
+        }
+    }
+
+    static std::atomic<watcher_threads *> current_;
+
+    std::mutex lock_; /* leaf */
+    std::condition_variable added_;
+    std::deque<task> queue_;
+    size_t idle_ = 0; /* threads that take from the queue, or will */
+};
+
+std::atomic<watcher_threads *> watcher_threads::current_{nullptr};
+
+watcher_threads &watcher_threads::instance()
+{
+    /* The threads are the parent's. */
+    static const bool renewed =
+        util::run_in_children([] { current_.store(nullptr); });
+    if (!renewed) {
+        throw std::bad_alloc();
+    }
+    /* Never destroyed: its threads run until the process ends. */
+    watcher_threads *known = current_.load();
+    if (known == nullptr) {
+        auto fresh = std::make_unique<watcher_threads>();
+        if (current_.compare_exchange_strong(known, fresh.get())) {
+            known = fresh.release();
+        }
+    }
+    return *known;
+}
+
+ucs_status_t wakeup_event::create(std::unique_ptr<wakeup_event> &event_p)
+{
+    const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0) {
+        ucs_error("gaudi: cannot create an event file descriptor: %m");
+        return UCS_ERR_IO_ERROR;
+    }
+    event_p.reset(new wakeup_event(fd));
+    return UCS_OK;
+}
+
+wakeup_event::~wakeup_event()
+{
+    closing_.store(true);
+    {
+        std::unique_lock<std::mutex> guard(lock_);
+        idle_.wait(guard, [&] { return watched_.empty(); });
+    }
+    close(fd_);
+}
+
+bool wakeup_event::clear()
+{
+    uint64_t count;
+    return read(fd_, &count, sizeof(count)) == sizeof(count);
+}
+
+void wakeup_event::watch(shim::device &dev, uint64_t job)
+{
+    const watched_job what{&dev, job};
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        if (std::find(watched_.begin(), watched_.end(), what) !=
+            watched_.end()) {
+            return;
+        }
+        watched_.push_back(what);
+    }
+    try {
+        watcher_threads::instance().add(*this, what);
+    } catch (...) {
+        std::lock_guard<std::mutex> guard(lock_);
+        std::erase(watched_, what);
+        throw;
+    }
+}
+
+/* On a watcher thread. */
+void wakeup_event::wait_and_signal(watched_job what)
+{
+    try {
+        while ((what.dev->query(what.job, sleep_us) == 0) && !closing_.load()) {
+        }
+    } catch (...) {
+        /* Whoever is woken for nothing looks himself. */
+    }
+
+    constexpr uint64_t one = 1;
+    std::lock_guard<std::mutex> guard(lock_);
+    /* Fails only when the count is at its end, and so readable. */
+    (void)!write(fd_, &one, sizeof(one));
+    std::erase(watched_, what);
+    idle_.notify_all();
+}
+
+} // namespace gaudi::base

@@ -1,0 +1,75 @@
+#include "uct/gaudi/base/ucx/config.h"
+
+#include <vector>
+
+namespace gaudi::base {
+
+namespace {
+
+global_config parsed{};
+
+ucs_config_field_t table[] = {
+    {"DRIVER", "auto",
+     "Which hl-thunk library to use:\n"
+     " auto      - the vendor's, if this machine has a Gaudi card\n"
+     " hlthunk   - the vendor's (libhl-thunk.so)\n"
+     " emulator  - the software Gaudi that came with this module\n"
+     " <path>    - this library",
+     offsetof(global_config, driver), UCS_CONFIG_TYPE_STRING},
+
+    {"DEVICES", "auto",
+     "Which of the visible cards a process opens; GAUDI_MAPPING_TABLE,\n"
+     "HABANA_VISIBLE_DEVICES, HABANA_VISIBLE_MODULES and HLS_MODULE_ID choose\n"
+     "what is visible:\n"
+     " auto      - all, if one of these chose them, else the first free one\n"
+     " all       - every card that is free\n"
+     " <list>    - these, by name, index or bus id, separated by commas",
+     offsetof(global_config, devices), UCS_CONFIG_TYPE_STRING},
+
+    {"MEMORY_TYPE", "auto",
+     "UCX memory type that stands for Gaudi memory, in UCX versions that have\n"
+     "none for it: rocm, cuda-managed, or auto for one whose own module is "
+     "not\n"
+     "installed.",
+     offsetof(global_config, memory_type), UCS_CONFIG_TYPE_STRING},
+
+    {"RESET_TIMEOUT", "10s",
+     "How long the opening of cards waits for those that are in reset, all of\n"
+     "them together. A Gaudi2 resets itself whenever a program lets go of it,\n"
+     "which takes seconds. Cards that are in use are not waited for. At most\n"
+     "an hour; 0: it does not wait.",
+     offsetof(global_config, reset_timeout), UCS_CONFIG_TYPE_TIME},
+
+    {nullptr, nullptr, nullptr, 0, {}}};
+
+ucs_config_global_list_entry_t entry = {
+    "Gaudi (process-wide)", "GAUDI_", table, sizeof(global_config), {}};
+
+} // namespace
+
+void init_config()
+{
+    ucs_list_add_tail(&ucs_config_global_list, &entry.list);
+    ucs_status_t status = ucs_config_parser_fill_opts(
+        &parsed, table, UCS_DEFAULT_ENV_PREFIX, entry.prefix, 0);
+    if (status != UCS_OK) {
+        ucs_fatal("gaudi: the UCX_GAUDI_* variables cannot be parsed");
+    }
+}
+
+void mark_variables_used(const ucs_config_global_list_entry_t &table)
+{
+    std::vector<char> values(table.size);
+    if (ucs_config_parser_fill_opts(values.data(), table.table,
+                                    UCS_DEFAULT_ENV_PREFIX, table.prefix,
+                                    1) == UCS_OK) {
+        ucs_config_parser_release_opts(values.data(), table.table);
+    }
+}
+
+const global_config &config()
+{
+    return parsed;
+}
+
+} // namespace gaudi::base

@@ -1,0 +1,34 @@
+/**
+ * The process-wide variables, UCX_GAUDI_*.
+ *
+ * Parsed once at load, before UCX looks for variables that nobody used.
+ */
+#pragma once
+
+#include "uct/gaudi/base/ucx/ucx.h"
+
+namespace gaudi::base {
+
+struct global_config {
+    char *driver;         /**< auto, hlthunk, emulator, or a path */
+    char *devices;        /**< auto, all, or a list */
+    char *memory_type;    /**< auto, or the UCX memory type to take */
+    double reset_timeout; /**< seconds */
+};
+
+/** Register the table with UCX and parse it. Called once, at load. */
+void init_config();
+
+/**
+ * Parse the variables of a table once.
+ *
+ * UCX parses the tables of a component when a card is there, and warns about
+ * variables of tables that it never parsed. Values that cannot be parsed are
+ * left for that time.
+ */
+void mark_variables_used(const ucs_config_global_list_entry_t &table);
+
+/** The parsed values. */
+const global_config &config();
+
+} // namespace gaudi::base

@@ -1,0 +1,73 @@
+#include "uct/gaudi/base/ucx/memory_events.h"
+
+#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/ucx/status.h"
+
+#include <utility>
+#include <vector>
+
+namespace gaudi::base {
+
+namespace {
+
+/* The type is "unknown" on purpose: UCX then asks mem_query once, which knows
+ * the system device too. */
+ucm_event_t make_event(void *address, size_t length)
+{
+    ucm_event_t event{};
+    event.mem_type.address  = address;
+    event.mem_type.size     = length;
+    event.mem_type.mem_type = UCS_MEMORY_TYPE_UNKNOWN;
+    return event;
+}
+
+void dispatch(ucm_event_type_t type, void *address, size_t length)
+{
+    ucm_event_t event = make_event(address, length);
+    ucm_event_enter();
+    ucm_event_dispatch(type, &event);
+    ucm_event_leave();
+}
+
+ucs_status_t install(int) noexcept
+{
+    return UCS_OK; /* every allocation is announced, there is no hook to set */
+}
+
+void report_existing(ucm_event_handler_t *handler) noexcept
+{
+    /* Collected first: the handler may allocate, and so call into UCM. */
+    std::vector<std::pair<void *, size_t>> allocations;
+    ucs_status_t status = guarded([&] {
+        device_table::instance().collect_allocations(allocations);
+        return UCS_OK;
+    });
+    if (status != UCS_OK) {
+        return;
+    }
+    for (const auto &[address, length] : allocations) {
+        ucm_event_t event = make_event(address, length);
+        handler->cb(UCM_EVENT_MEM_TYPE_ALLOC, &event, handler->arg);
+    }
+}
+
+ucm_event_installer_t installer = {install, report_existing, {}};
+
+} // namespace
+
+void init_memory_events()
+{
+    ucs_list_add_head(&ucm_event_installer_list, &installer.list);
+}
+
+void announce_allocation(void *address, size_t length)
+{
+    dispatch(UCM_EVENT_MEM_TYPE_ALLOC, address, length);
+}
+
+void announce_free(void *address, size_t length)
+{
+    dispatch(UCM_EVENT_MEM_TYPE_FREE, address, length);
+}
+
+} // namespace gaudi::base

@@ -1,0 +1,42 @@
+/**
+ * The one place where the shim's negative errno becomes UCX's status.
+ */
+#pragma once
+
+#include "uct/gaudi/base/ucx/ucx.h"
+
+#include <cerrno>
+#include <new>
+
+namespace gaudi::base {
+
+/** Translate a result of the shim: 0 or -errno. */
+ucs_status_t to_status(int result) noexcept;
+
+/** Whether an errno says that there is no room, for descriptors or memory: it
+ *  may pass, and tells nothing of what was asked for. */
+[[nodiscard]] constexpr bool is_room_lacking(int error)
+{
+    return (error == EMFILE) || (error == ENFILE) || (error == ENOMEM);
+}
+
+/**
+ * Run control-path code that may allocate, behind a C callback.
+ *
+ * @return What the body returns, or UCS_ERR_NO_MEMORY.
+ */
+template <typename Body>
+ucs_status_t guarded(Body &&body) noexcept
+{
+    try {
+        return body();
+    } catch (const std::bad_alloc &) {
+        ucs_error("gaudi: out of host memory");
+        return UCS_ERR_NO_MEMORY;
+    } catch (...) {
+        ucs_error("gaudi: unexpected failure");
+        return UCS_ERR_IO_ERROR;
+    }
+}
+
+} // namespace gaudi::base

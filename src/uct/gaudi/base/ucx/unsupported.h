@@ -1,0 +1,29 @@
+/**
+ * Typed answers for the operations that a transport does not have.
+ */
+#pragma once
+
+#include "uct/gaudi/base/ucx/ucx.h"
+
+#include <type_traits>
+
+namespace gaudi::base {
+
+template <typename Operation>
+struct unsupported;
+
+/** `unsupported<uct_ep_am_short_func_t>::op` says UCS_ERR_UNSUPPORTED in the
+ *  result type of that operation. */
+template <typename Result, typename... Arguments>
+struct unsupported<Result (*)(Arguments...)> {
+    static Result op(Arguments...) noexcept
+    {
+        if constexpr (std::is_pointer_v<Result>) {
+            return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
+        } else {
+            return static_cast<Result>(UCS_ERR_UNSUPPORTED);
+        }
+    }
+};
+
+} // namespace gaudi::base

@@ -1,0 +1,294 @@
+#include "uct/gaudi/ipc/messages/connection.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+namespace gaudi::ipc {
+
+connection::mapping::~mapping()
+{
+    if (start_ != nullptr) {
+        munmap(start_, length_);
+    }
+}
+
+ucs_status_t connection::mapping::map(int fd, size_t offset, size_t length)
+{
+    void *start =
+        mmap(nullptr, length, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(offset));
+    if (start == MAP_FAILED) {
+        ucs_debug("gaudi_ipc: cannot map %zu bytes of a mailbox: %m", length);
+        return UCS_ERR_NO_MEMORY;
+    }
+    start_  = static_cast<char *>(start);
+    length_ = length;
+    return UCS_OK;
+}
+
+connection::connection(std::shared_ptr<remote_process> process,
+                       const mailbox_address &address)
+    : process_(std::move(process)), address_(address),
+      generation_(util::process_generation())
+{}
+
+ucs_status_t connection::open(const mailbox_address &address,
+                              std::unique_ptr<connection> &connection_p)
+{
+    std::shared_ptr<remote_process> process;
+    ucs_status_t status = remote_process::open(address.process, process);
+    if (status != UCS_OK) {
+        return status;
+    }
+    std::unique_ptr<connection> fresh(
+        new connection(std::move(process), address));
+    status = fresh->attach();
+    if (status == UCS_OK) {
+        connection_p = std::move(fresh);
+    }
+    return status;
+}
+
+ucs_status_t connection::attach()
+{
+    const mailbox_address &address = address_;
+    int fd                         = -1;
+    ucs_status_t status            = process_->get_file(address.file, fd);
+    if (status != UCS_OK) {
+        return status;
+    }
+    const util::unique_fd file(fd);
+
+    /* Memory that could be taken away behind a mapping would kill with SIGBUS
+     * whoever touches it. */
+    struct stat info;
+    const mailbox_layout least(ring_min_size, 1);
+    const int seals = fcntl(file.get(), F_GET_SEALS);
+    if ((seals < 0) || ((seals & F_SEAL_SHRINK) == 0) ||
+        (fstat(file.get(), &info) != 0) ||
+        (info.st_size < static_cast<off_t>(least.length()))) {
+        ucs_debug("gaudi_ipc: descriptor %u of process %u is no mailbox",
+                  address.file.fd, address.process.pid);
+        return UCS_ERR_INVALID_ADDR;
+    }
+    status = header_.map(file.get(), 0, least.header_length());
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    /* Read once: it may change any time. */
+    const auto ring_size = std::atomic_ref<uint64_t>(header().ring_size).load();
+    const auto ring_count =
+        std::atomic_ref<uint32_t>(header().ring_count).load();
+    const file_ref signal = header().signal;
+    if ((header().magic != mailbox_header::right_magic) ||
+        (header().version != wire_version) ||
+        (header().nonce != address.process.nonce) ||
+        (ring_size < ring_min_size) || (ring_size > mailbox::largest_fifo) ||
+        !std::has_single_bit(ring_size) || (ring_count == 0) ||
+        (ring_count > mailbox::most_senders) ||
+        (info.st_size !=
+         static_cast<off_t>(mailbox_layout(ring_size, ring_count).length()))) {
+        ucs_debug("gaudi_ipc: the mailbox of process %u is not as it should be",
+                  address.process.pid);
+        return UCS_ERR_INVALID_ADDR;
+    }
+    if (header().closed.load() != 0) {
+        ucs_debug("gaudi_ipc: process %u has closed its mailbox",
+                  address.process.pid);
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    status = process_->get_file(signal, fd);
+    if (status != UCS_OK) {
+        return status;
+    }
+    signal_.reset(fd);
+    return take_ring(file.get(), mailbox_layout(ring_size, ring_count));
+}
+
+/* One that nobody has, or that its owner has left to others; else a fresh one.
+ */
+ucs_status_t connection::take_ring(int file, const mailbox_layout &layout)
+{
+    std::atomic<uint32_t> &used = header().used;
+    uint32_t known              = std::min(used.load(), layout.ring_count());
+    for (uint32_t index = 0;; ++index) {
+        while (index == known) {
+            if (known == layout.ring_count()) {
+                ucs_debug("gaudi_ipc: all %u rings of process %u are taken",
+                          known, process_->id().pid);
+                return UCS_ERR_NO_RESOURCE;
+            }
+            if (used.compare_exchange_strong(known, known + 1)) {
+                ++known;
+            } else {
+                known = std::min(known, layout.ring_count());
+            }
+        }
+        const ucs_status_t status = try_ring(file, layout, index);
+        if (status != UCS_ERR_BUSY) {
+            return status;
+        }
+    }
+}
+
+/* @return UCS_ERR_BUSY: it is taken, or of no use now. */
+ucs_status_t connection::try_ring(int file, const mailbox_layout &layout,
+                                  unsigned index)
+{
+    const uint64_t own          = owner_word(own_process());
+    std::atomic<uint64_t> &word = header().owners[index];
+    uint64_t owner              = word.load(std::memory_order_relaxed);
+    const bool is_left          = has_left(owner);
+    if (((owner != 0) && !is_left) ||
+        !word.compare_exchange_strong(owner, own)) {
+        return UCS_ERR_BUSY;
+    }
+
+    mapping ring;
+    ucs_status_t status =
+        ring.map(file, layout.ring_offset(index), layout.ring_length());
+    if (status == UCS_OK) {
+        auto *control = reinterpret_cast<ring_control *>(ring.start());
+        ring_writer writer(control, ring.start() + layout.data_offset(),
+                           layout.ring_size());
+        if (is_left && !writer.resume()) {
+            status = UCS_ERR_BUSY;
+        } else if (!writer.has_room()) {
+            word.store(owner); /* it has to be read first */
+            header().mark(index);
+            return UCS_ERR_BUSY;
+        } else {
+            index_   = index;
+            control_ = control;
+            writer_  = writer;
+            ring_    = std::move(ring);
+        }
+    }
+    if (status != UCS_OK) {
+        word.store(nobody);
+    }
+    header().mark(index);
+    return status;
+}
+
+connection::~connection()
+{
+    if ((control_ == nullptr) || !is_ours()) {
+        return;
+    }
+    writer_.leave();
+    header().owners[index_].fetch_or(owner_left);
+    header().mark(index_);
+}
+
+/* Wake the receiver if it sleeps: it has been told what for. */
+void connection::ring_the_bell()
+{
+    constexpr char byte = 0;
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    const uint64_t sleep = header().asleep.load();
+    if ((sleep == 0) || (sleep == rung_)) {
+        return;
+    }
+    ssize_t sent;
+    do {
+        sent = ::send(signal_.get(), &byte, sizeof(byte),
+                      MSG_DONTWAIT | MSG_NOSIGNAL);
+    } while ((sent < 0) && (errno == EINTR));
+    /* No room means that there are bytes to wake it. It takes them before it
+     * goes to sleep again. */
+    if ((sent == sizeof(byte)) || (errno == EAGAIN)) {
+        rung_ = sleep;
+    }
+}
+
+/* After a message was published that the reader does not look for. */
+ucs_status_t connection::tell_reader(ring_state state)
+{
+    if (state == ring_idle) {
+        header().mark(index_);
+        ring_the_bell();
+    }
+    return is_closed() ? UCS_ERR_ENDPOINT_TIMEOUT : UCS_OK;
+}
+
+ucs_status_t connection::full()
+{
+    if (!is_closed() && (++tries_ % tries_per_look == 0)) {
+        gone_ = !peer_alive();
+    }
+    return is_closed() ? UCS_ERR_ENDPOINT_TIMEOUT : UCS_ERR_NO_RESOURCE;
+}
+
+bool connection::is_closed() const
+{
+    return gone_ || !is_ours() || writer_.is_corrupted() ||
+           (header().closed.load(std::memory_order_relaxed) != 0) ||
+           (control_->state.load(std::memory_order_relaxed) == ring_closed);
+}
+
+bool connection::peer_alive() const
+{
+    if (is_closed()) {
+        return false;
+    }
+    /* The other end of the socket is closed when the process has executed
+     * another program, too. */
+    pollfd ended[] = {{process_->pidfd(), POLLIN, 0}, {signal_.get(), 0, 0}};
+    return ::poll(ended, 2, 0) <= 0;
+}
+
+bool connection::peer_lost() const
+{
+    return is_ours() && (header().closed.load() == 0) && !process_->is_alive();
+}
+
+ucs_status_t connection_table::get(const mailbox_address &address,
+                                   std::shared_ptr<connection> &connection_p)
+{
+    std::weak_ptr<connection> &known = known_[address];
+    connection_p                     = known.lock();
+    if ((connection_p != nullptr) && connection_p->peer_alive()) {
+        return UCS_OK;
+    }
+    std::unique_ptr<connection> fresh;
+    const ucs_status_t status = connection::open(address, fresh);
+    if (status == UCS_OK) {
+        connection_p = std::move(fresh);
+        known        = connection_p;
+    } else {
+        connection_p.reset();
+        std::erase_if(known_,
+                      [](const auto &entry) { return entry.second.expired(); });
+    }
+    return status;
+}
+
+void connection_table::release(std::shared_ptr<connection> used)
+{
+    const auto found = known_.find(used->address());
+    used.reset();
+    if ((found != known_.end()) && found->second.expired()) {
+        known_.erase(found);
+    }
+}
+
+bool connection_table::any_lost() const
+{
+    return std::any_of(known_.begin(), known_.end(), [](const auto &entry) {
+        const std::shared_ptr<connection> known = entry.second.lock();
+        return (known != nullptr) && known->peer_lost();
+    });
+}
+
+} // namespace gaudi::ipc

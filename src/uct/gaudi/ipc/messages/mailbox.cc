@@ -1,0 +1,570 @@
+#include "uct/gaudi/ipc/messages/mailbox.h"
+
+#include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/ipc/process/file_service.h"
+#include "util/longest_file.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+extern "C" {
+#include <ucs/time/time.h>
+}
+
+namespace gaudi::ipc {
+
+namespace {
+
+/* How often senders are looked after, while there is no event. */
+constexpr double look_interval_s = 0.1;
+
+/* Name of the events that are not the end of a process. */
+constexpr uint64_t signal_event = 0;
+
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+/* As many rings as a file of this process may have. */
+mailbox_layout fitting_layout(size_t ring_size, unsigned ring_count)
+{
+    const mailbox_layout wanted(ring_size, ring_count);
+    const size_t longest = util::longest_file();
+    if (longest >= wanted.length()) {
+        return wanted;
+    }
+    const size_t rings = (longest - std::min(longest, wanted.header_length())) /
+                         wanted.ring_length();
+    return {ring_size, static_cast<unsigned>(rings)};
+}
+
+bool has_ended(int pidfd)
+{
+    pollfd ended{pidfd, POLLIN, 0};
+    return ::poll(&ended, 1, 0) == 1;
+}
+
+/* Whether the process that an owner word names is no more. One that cannot be
+ * looked at is taken to live: its ring must not get a second writer. */
+bool is_another_now(uint64_t owner)
+{
+    const uint64_t start = process_start_time(owner_pid(owner));
+    return (start != unknown_start_time) &&
+           (static_cast<uint32_t>(start) != owner_start_time(owner));
+}
+
+} // namespace
+
+mailbox::mailbox(const mailbox_layout &layout, unsigned generation)
+    : layout_(layout), generation_(generation)
+{}
+
+ucs_status_t mailbox::create(const mailbox_options &options,
+                             std::unique_ptr<mailbox> &mailbox_p)
+{
+    if ((options.fifo_size > largest_fifo) || (options.max_senders == 0) ||
+        (options.max_senders > most_senders)) {
+        ucs_error("gaudi_ipc: %u senders with %zu bytes each: not more than %u "
+                  "and %zu, and at least one sender",
+                  options.max_senders, options.fifo_size, most_senders,
+                  largest_fifo);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    const mailbox_layout layout = fitting_layout(
+        std::bit_ceil(std::max(options.fifo_size, ring_min_size)),
+        options.max_senders);
+    if (layout.ring_count() == 0) {
+        ucs_error("gaudi_ipc: no mailbox fits in the longest file that this "
+                  "process may make (RLIMIT_FSIZE)");
+        return UCS_ERR_NO_MEMORY;
+    }
+    const process_id process = own_process();
+    std::unique_ptr<mailbox> fresh(
+        new mailbox(layout, util::process_generation()));
+    fresh->address_.process   = process;
+    const ucs_status_t status = fresh->initialize();
+    if (status == UCS_OK) {
+        mailbox_p = std::move(fresh);
+    }
+    return status;
+}
+
+ucs_status_t mailbox::initialize()
+{
+    int ends[2];
+    file_.reset(
+        memfd_create("ucx-gaudi-mailbox", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!file_ ||
+        (ftruncate(file_.get(), static_cast<off_t>(layout_.length())) != 0) ||
+        (fcntl(file_.get(), F_ADD_SEALS, seals) != 0)) {
+        ucs_error("gaudi_ipc: cannot make a mailbox of %zu bytes: %m",
+                  layout_.length());
+        return UCS_ERR_NO_MEMORY;
+    }
+    memory_ = mmap(nullptr, layout_.header_length(), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
+    if (memory_ == MAP_FAILED) {
+        memory_ = nullptr;
+        ucs_error("gaudi_ipc: cannot map a mailbox: %m");
+        return UCS_ERR_NO_MEMORY;
+    }
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+                   ends) != 0) {
+        ucs_error("gaudi_ipc: cannot make a pair of sockets: %m");
+        return UCS_ERR_IO_ERROR;
+    }
+    signal_.reset(ends[0]);
+    senders_end_.reset(ends[1]);
+
+    events_.reset(epoll_create1(EPOLL_CLOEXEC));
+    epoll_event wanted{EPOLLIN, {.u64 = signal_event}};
+    if (!events_ ||
+        (epoll_ctl(events_.get(), EPOLL_CTL_ADD, signal_.get(), &wanted) !=
+         0) ||
+        !describe_file(file_.get(), file_kind::mailbox, address_.file) ||
+        !describe_file(senders_end_.get(), file_kind::signal,
+                       header().signal)) {
+        ucs_error("gaudi_ipc: cannot wait for messages: %m");
+        return UCS_ERR_IO_ERROR;
+    }
+
+    header().magic      = mailbox_header::right_magic;
+    header().version    = wire_version;
+    header().nonce      = address_.process.nonce;
+    header().ring_size  = layout_.ring_size();
+    header().ring_count = layout_.ring_count();
+    /* Without the service pidfd_getfd is left to them. */
+    (void)file_service::add(address_.file);
+    (void)file_service::add(header().signal);
+    looked_ = ucs_get_time();
+    return UCS_OK;
+}
+
+mailbox::~mailbox()
+{
+    if (memory_ == nullptr) {
+        return;
+    }
+    if (generation_ == util::process_generation()) {
+        file_service::remove(address_.file);
+        file_ref signal{};
+        if (describe_file(senders_end_.get(), file_kind::signal, signal)) {
+            file_service::remove(signal);
+        }
+        header().closed.store(1);
+        for (const auto &ring : slots_) {
+            if (ring != nullptr) {
+                ring->reader.control()->state.store(ring_closed);
+            }
+        }
+    }
+    for (char *mapping : mappings_) {
+        if (mapping != nullptr) {
+            munmap(mapping, rings_per_mapping * layout_.ring_length());
+        }
+    }
+    munmap(memory_, layout_.header_length());
+}
+
+/* After sleep. */
+void mailbox::wake()
+{
+    armed_ = false;
+    header().asleep.store(0, std::memory_order_relaxed);
+    find_dead();
+}
+
+/* Take notice of the rings that senders marked. */
+void mailbox::collect()
+{
+    const auto for_each_bit = [](std::atomic<uint64_t> &word, auto &&action) {
+        for (uint64_t bits = word.exchange(0); bits != 0; bits &= bits - 1) {
+            action(static_cast<unsigned>(std::countr_zero(bits)));
+        }
+    };
+    for_each_bit(header().marked_groups, [&](unsigned group) {
+        for_each_bit(header().marked_words[group], [&](unsigned bit) {
+            const unsigned word = group * mailbox_header::word_bits + bit;
+            for_each_bit(header().marked[word], [&](unsigned ring) {
+                const unsigned index = word * mailbox_header::word_bits + ring;
+                if ((index < layout_.ring_count()) &&
+                    (adopt(index) != UCS_OK)) {
+                    header().mark(index); /* to try again */
+                }
+            });
+        });
+    });
+}
+
+void mailbox::look_after_senders()
+{
+    const ucs_time_t now = ucs_get_time();
+    if (now - looked_ < ucs_time_from_sec(look_interval_s)) {
+        return;
+    }
+    looked_ = now;
+    find_dead();
+    adopt_all();
+}
+
+/* Bury processes that have ended. */
+void mailbox::find_dead()
+{
+    constexpr int batch = 16;
+    epoll_event found[batch];
+    bool more = true;
+    while (more) {
+        const int count = epoll_wait(events_.get(), found, batch, 0);
+        more            = false;
+        for (int i = 0; i < count; ++i) {
+            if (found[i].data.u64 != signal_event) {
+                bury(found[i].data.u64);
+                more = (count == batch);
+            }
+        }
+    }
+    for (auto next = senders_.begin(); next != senders_.end();) {
+        const auto &[owner, who] = *next++; /* bury may erase it */
+        if (!who.pidfd && (owner_pid(owner) != address_.process.pid) &&
+            is_another_now(owner)) {
+            bury(owner);
+        }
+    }
+}
+
+/* What a dead process has sent is delivered, then its rings are free. */
+void mailbox::bury(uint64_t owner)
+{
+    const auto found = senders_.find(owner);
+    if (found == senders_.end()) {
+        return;
+    }
+    ucs_debug("gaudi_ipc: process %u, which owns %u rings, has ended",
+              owner_pid(owner), found->second.rings);
+    /* It stays readable. A process without a pidfd is found dead again, which
+     * does no harm. */
+    unwatch(found->second);
+    found->second.is_dead = true; /* rings that it took and that are found later
+                                     are finished, too */
+    for (const auto &ring : slots_) {
+        if ((ring != nullptr) && (ring->owner == owner)) {
+            ring->finishing = true;
+            start_polling(*ring);
+        }
+    }
+}
+
+/* Rings that ever had an owner: senders write the number. */
+unsigned mailbox::used() const
+{
+    return std::min(header().used.load(), layout_.ring_count());
+}
+
+/* Find the rings of senders that died before they could mark them. */
+void mailbox::adopt_all()
+{
+    for (unsigned index = 0; index < used(); ++index) {
+        const uint64_t owner =
+            header().owners[index].load(std::memory_order_relaxed);
+        const slot *known =
+            (index < slots_.size()) ? slots_[index].get() : nullptr;
+        if (owner != ((known == nullptr) ? 0 : known->owner)) {
+            (void)adopt(index); /* else the next time */
+        }
+    }
+}
+
+/* Read a ring that has an owner; it may have been read already. */
+ucs_status_t mailbox::adopt(unsigned index)
+{
+    const uint64_t owner =
+        header().owners[index].load(std::memory_order_acquire);
+    if (owner == 0) {
+        return UCS_OK;
+    }
+    return base::guarded([&] {
+        const ucs_status_t status = make_slot(index);
+        if (status != UCS_OK) {
+            return status;
+        }
+        slot &ring          = *slots_[index];
+        const uint64_t name = owner & ~owner_left;
+        if ((owner != nobody) && (ring.owner != name)) {
+            remove_owner(ring);
+            add_owner(ring, name);
+        }
+        ring.finishing =
+            (owner == nobody) || has_left(owner) || is_dead(ring.owner);
+        start_polling(ring);
+        return UCS_OK;
+    });
+}
+
+/* What reads a ring. */
+ucs_status_t mailbox::make_slot(unsigned index)
+{
+    if ((index < slots_.size()) && (slots_[index] != nullptr)) {
+        return UCS_OK;
+    }
+    ucs_status_t status = map_rings(index / rings_per_mapping);
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (index >= slots_.size()) {
+        slots_.resize(index + 1);
+    }
+    polled_.reserve(slots_.capacity()); /* polls allocate nothing */
+    auto fresh    = std::make_unique<slot>();
+    fresh->index  = index;
+    fresh->reader = ring_reader(
+        reinterpret_cast<ring_control *>(ring_start(index)),
+        ring_start(index) + layout_.data_offset(), layout_.ring_size());
+    slots_[index] = std::move(fresh);
+    ++adopted_;
+    return UCS_OK;
+}
+
+ucs_status_t mailbox::map_rings(unsigned mapping)
+{
+    if (mapping >= mappings_.size()) {
+        mappings_.resize(mapping + 1, nullptr);
+    }
+    if (mappings_[mapping] != nullptr) {
+        return UCS_OK;
+    }
+    /* What is beyond the end of the file is never touched. */
+    void *start = mmap(
+        nullptr, rings_per_mapping * layout_.ring_length(),
+        PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.get(),
+        static_cast<off_t>(layout_.ring_offset(mapping * rings_per_mapping)));
+    if (start == MAP_FAILED) {
+        ucs_debug("gaudi_ipc: cannot map rings of senders: %m");
+        return UCS_ERR_NO_MEMORY;
+    }
+    mappings_[mapping] = static_cast<char *>(start);
+    return UCS_OK;
+}
+
+bool mailbox::is_dead(uint64_t owner) const
+{
+    const auto found = senders_.find(owner);
+    return (found != senders_.end()) && found->second.is_dead;
+}
+
+void mailbox::add_owner(slot &ring, uint64_t owner)
+{
+    sender &who = senders_[owner];
+    if (who.rings++ == 0) {
+        who.is_dead = !watch(owner, who);
+    }
+    ring.owner = owner;
+}
+
+void mailbox::remove_owner(slot &ring)
+{
+    const auto found = senders_.find(ring.owner);
+    if ((found != senders_.end()) && (--found->second.rings == 0)) {
+        unwatch(found->second);
+        senders_.erase(found);
+    }
+    ring.owner = 0;
+}
+
+/* @return Whether the process lives. */
+bool mailbox::watch(uint64_t owner, sender &who)
+{
+    const uint32_t pid = owner_pid(owner);
+    if (pid == address_.process.pid) {
+        return owner == owner_word(address_.process);
+    }
+    who.pidfd.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (!who.pidfd && ((errno == ESRCH) || (errno == EINVAL))) {
+        return false;
+    }
+    if (is_another_now(owner) || (who.pidfd && has_ended(who.pidfd.get()))) {
+        who.pidfd.reset();
+        return false;
+    }
+    epoll_event wanted{EPOLLIN, {.u64 = owner}};
+    if (who.pidfd && (epoll_ctl(events_.get(), EPOLL_CTL_ADD, who.pidfd.get(),
+                                &wanted) != 0)) {
+        who.pidfd.reset();
+    }
+    return true;
+}
+
+/* The event would outlive the descriptor here if a forked child had it, too. */
+void mailbox::unwatch(sender &who)
+{
+    if (who.pidfd) {
+        epoll_ctl(events_.get(), EPOLL_CTL_DEL, who.pidfd.get(), nullptr);
+        who.pidfd.reset();
+    }
+}
+
+void mailbox::start_polling(slot &ring)
+{
+    if (ring.broken) {
+        if (ring.finishing) {
+            (void)try_free(ring);
+        }
+    } else if (!ring.polled) {
+        polled_.push_back(&ring);
+        ring.polled      = true;
+        ring.empty_polls = 0;
+        ring.reader.control()->state.store(ring_polled,
+                                           std::memory_order_relaxed);
+    }
+}
+
+void mailbox::fail(slot &ring)
+{
+    ring.broken = true;
+    untidy_     = true;
+    ring.reader.control()->state.store(ring_closed, std::memory_order_relaxed);
+    ucs_error("gaudi_ipc: process %u sends nonsense: nothing more is taken "
+              "from it",
+              owner_pid(ring.owner));
+}
+
+/* Tell the sender that a ring is not polled, unless there is something in it.
+ */
+bool mailbox::try_idle(slot &ring)
+{
+    ring_reader::message message;
+    std::atomic<uint32_t> &state = ring.reader.control()->state;
+    state.store(ring_idle, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (ring.reader.peek(message) == ring_reader::result::none) {
+        return true;
+    }
+    state.store(ring_polled, std::memory_order_relaxed);
+    return false;
+}
+
+/* Take rings off the polled ones: those that are done, broken, or long empty.
+ */
+void mailbox::tidy()
+{
+    ring_reader::message message;
+    untidy_ = false;
+    for (size_t i = 0; i < polled_.size();) {
+        slot &ring = *polled_[i];
+        bool keep  = !ring.broken;
+        bool freed = false;
+        if (ring.finishing) {
+            freed = (ring.broken || (ring.reader.peek(message) ==
+                                     ring_reader::result::none)) &&
+                    try_free(ring);
+        } else if (keep && (ring.empty_polls > patience)) {
+            ring.empty_polls = 0;
+            keep             = !try_idle(ring);
+        }
+        if (keep && !freed) {
+            ++i;
+            continue;
+        }
+        if (!freed) {
+            ring.polled = false;
+        }
+        polled_.erase(polled_.begin() + static_cast<ptrdiff_t>(i));
+    }
+    next_ = 0;
+}
+
+/* Make a ring as new, for the next sender, unless there is something in it or
+ * another sender has taken it over. @return Whether the slot has gone. */
+bool mailbox::try_free(slot &ring)
+{
+    const unsigned index        = ring.index;
+    std::atomic<uint64_t> &word = header().owners[index];
+    uint64_t owner              = word.load(std::memory_order_acquire);
+    while (owner != nobody) {
+        if ((owner != 0) && !has_left(owner) && !is_dead(owner)) {
+            ring.finishing = false;
+            header().mark(index); /* for the new owner's sake */
+            return false;
+        }
+        if (word.compare_exchange_strong(owner, nobody)) {
+            break;
+        }
+    }
+    /* What came until then. */
+    ring_reader::message message;
+    if (!ring.broken &&
+        (ring.reader.peek(message) == ring_reader::result::message)) {
+        return false;
+    }
+    if (fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  static_cast<off_t>(layout_.ring_offset(index)),
+                  static_cast<off_t>(layout_.ring_length())) != 0) {
+        ucs_debug("gaudi_ipc: memory of a ring cannot be given back: %m");
+        std::memset(ring_start(index), 0, layout_.ring_length());
+    }
+    remove_owner(ring);
+    slots_[index].reset();
+    --adopted_;
+    word.store(0, std::memory_order_release);
+    return true;
+}
+
+bool mailbox::arm()
+{
+    if (generation_ != util::process_generation()) {
+        return true;
+    }
+    if (polling_) {
+        return false;
+    }
+    if (armed_) {
+        wake();
+    }
+    /* Bytes that come from now on may be for the sleep to come. */
+    char bytes[256];
+    for (unsigned i = 0;
+         (i < most_senders) && (recv(signal_.get(), bytes, sizeof(bytes),
+                                     MSG_DONTWAIT) == sizeof(bytes));
+         ++i) {}
+    find_dead();
+    collect();
+    tidy();
+
+    ring_reader::message message;
+    bool empty = true;
+    for (slot *ring : polled_) {
+        ring->reader.control()->state.store(ring_idle,
+                                            std::memory_order_relaxed);
+    }
+    header().asleep.store(++sleeps_, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    for (slot *ring : polled_) {
+        empty = empty && !ring->finishing &&
+                (ring->reader.peek(message) == ring_reader::result::none);
+    }
+    empty = empty && (header().marked_groups.load() == 0);
+
+    if (!empty) {
+        header().asleep.store(0, std::memory_order_relaxed);
+        for (slot *ring : polled_) {
+            ring->reader.control()->state.store(ring_polled,
+                                                std::memory_order_relaxed);
+        }
+        return false;
+    }
+    for (slot *ring : polled_) {
+        ring->polled = false;
+    }
+    polled_.clear();
+    next_  = 0;
+    armed_ = true;
+    return true;
+}
+
+} // namespace gaudi::ipc

@@ -1,0 +1,272 @@
+/**
+ * The receiving end of active messages: a ring for each sender, in memory that
+ * senders map, and what wakes a receiver that sleeps.
+ *
+ * A mailbox takes memory for the rings that are in use, up to a page and the
+ * ring's size each, and for as long as there is something to read in them or a
+ * sender has them. It is mapped as they are found.
+ *
+ * One thread at a time. A sender may die at any instruction: what it published
+ * is delivered, then its ring is free again. What senders write is checked: a
+ * ring with nonsense in it is closed, with an error message. Nothing has a
+ * name, and so nothing is left of a mailbox whose process was killed. In a
+ * forked child a mailbox does nothing.
+ */
+#pragma once
+
+#include "uct/gaudi/base/ucx/ucx.h"
+#include "uct/gaudi/ipc/messages/mailbox_layout.h"
+#include "uct/gaudi/ipc/messages/ring.h"
+#include "uct/gaudi/ipc/process/process_id.h"
+#include "util/process.h"
+#include "util/unique_fd.h"
+
+#include <map>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+namespace gaudi::ipc {
+
+/** How to reach a mailbox. */
+struct mailbox_address {
+    process_id process;
+    file_ref file;
+
+    bool operator==(const mailbox_address &) const = default;
+    bool operator<(const mailbox_address &other) const
+    {
+        return std::tie(process, file.inode, file.fd) <
+               std::tie(other.process, other.file.inode, other.file.fd);
+    }
+};
+
+/** The same as it travels, in host byte order. */
+struct wire_mailbox_address {
+    uint64_t nonce;
+    uint64_t start_time;
+    uint64_t device;
+    uint64_t inode;
+    file_token token;
+    uint32_t pid;
+    uint32_t fd;
+};
+/* UCP 1.13 writes the length of an interface's address into six bits. */
+static_assert((sizeof(wire_mailbox_address) == 56) &&
+              std::has_unique_object_representations_v<wire_mailbox_address> &&
+              (sizeof(wire_mailbox_address) < 64));
+
+inline wire_mailbox_address to_wire(const mailbox_address &address)
+{
+    return {address.process.nonce, address.process.start_time,
+            address.file.device,   address.file.inode,
+            address.file.token,    address.process.pid,
+            address.file.fd};
+}
+
+inline mailbox_address from_wire(const wire_mailbox_address &wire)
+{
+    return {{wire.nonce, wire.start_time, wire.pid, 0},
+            {wire.device, wire.inode, wire.fd, file_kind::mailbox, wire.token}};
+}
+
+struct mailbox_options {
+    /** Bytes in a ring; rounded up to a power of two, ring_min_size or more. */
+    size_t fifo_size = ring_min_size;
+    /** Rings that there is room for; at most mailbox::most_senders. */
+    unsigned max_senders = mailbox_header::most_rings;
+};
+
+class mailbox {
+public:
+    static constexpr unsigned most_senders = mailbox_header::most_rings;
+    static constexpr size_t largest_fifo   = size_t{64} << 20;
+
+    /** @return UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR, UCS_ERR_INVALID_PARAM;
+     *  logged. */
+    [[nodiscard]] static ucs_status_t
+    create(const mailbox_options &options, std::unique_ptr<mailbox> &mailbox_p);
+
+    /** Senders find out. */
+    ~mailbox();
+    mailbox(const mailbox &)            = delete;
+    mailbox &operator=(const mailbox &) = delete;
+
+    [[nodiscard]] const mailbox_address &address() const { return address_; }
+
+    /**
+     * Deliver messages: handler(uint8_t id, void *data, size_t length). The
+     * data is 8-byte aligned and valid in the handler only, which may send,
+     * and open and destroy connections. A poll in a handler does nothing.
+     *
+     * @return How many, at most @a max.
+     */
+    template <typename Handler>
+    unsigned poll(unsigned max, Handler &&handler);
+
+    /** Readable after a successful @ref arm when there is something to poll.
+     *  Owned by the mailbox. */
+    [[nodiscard]] int event_fd() const { return events_.get(); }
+
+    /** @return false: there is something to poll now. Connections that were
+     *  opened or closed are no reason: they wake nobody, and calling again
+     *  without a poll in between succeeds. */
+    [[nodiscard]] bool arm();
+
+    /** Rings that senders own, as far as noticed. */
+    [[nodiscard]] unsigned senders() const { return adopted_; }
+
+private:
+    /* A ring that a sender owns. */
+    struct slot {
+        ring_reader reader;
+        uint64_t owner       = 0; /* without owner_left */
+        unsigned index       = 0;
+        unsigned empty_polls = 0; /* in a row */
+        bool polled          = false;
+        bool finishing       = false; /* free it when it is empty, unless it
+                                         has another owner by then */
+        bool broken = false;          /* is not read any more */
+    };
+
+    /* A process that owns rings. */
+    struct sender {
+        /* None: own process, a dead one, or no room for descriptors. */
+        util::unique_fd pidfd;
+        unsigned rings = 0;
+        bool is_dead   = false;
+    };
+
+    /* Messages from one ring before the next one has its turn. */
+    static constexpr unsigned burst = 8;
+    /* So many rings are always polled. Of more, one that was empty so often in
+     * a row waits to be told. */
+    static constexpr size_t always_polled = 8;
+    static constexpr unsigned patience    = 1000;
+    /* Polls from one look at the clock to the next. */
+    static constexpr unsigned polls_per_look = 256;
+    /* Rings that are mapped at once. */
+    static constexpr unsigned rings_per_mapping = 64;
+
+    mailbox(const mailbox_layout &layout, unsigned generation);
+    ucs_status_t initialize();
+    [[nodiscard]] mailbox_header &header() const
+    {
+        return *static_cast<mailbox_header *>(memory_);
+    }
+    [[nodiscard]] char *ring_start(unsigned index) const
+    {
+        return mappings_[index / rings_per_mapping] +
+               (index % rings_per_mapping) * layout_.ring_length();
+    }
+    template <typename Handler>
+    unsigned poll_ring(slot &from, unsigned max, Handler &&handler);
+
+    void wake();
+    void collect();
+    void look_after_senders();
+    void find_dead();
+    void bury(uint64_t owner);
+    void adopt_all();
+    ucs_status_t adopt(unsigned index);
+    ucs_status_t make_slot(unsigned index);
+    ucs_status_t map_rings(unsigned mapping);
+    void add_owner(slot &ring, uint64_t owner);
+    void remove_owner(slot &ring);
+    [[nodiscard]] bool is_dead(uint64_t owner) const;
+    [[nodiscard]] unsigned used() const;
+    void start_polling(slot &ring);
+    void fail(slot &ring);
+    void tidy();
+    bool try_idle(slot &ring);
+    bool try_free(slot &ring);
+    bool watch(uint64_t owner, sender &who);
+    void unwatch(sender &who);
+
+    const mailbox_layout layout_;
+    const unsigned generation_; /* of the process that made this object */
+    mailbox_address address_{};
+    void *memory_ = nullptr;       /* the header */
+    std::vector<char *> mappings_; /* of rings; nullptr: not yet */
+    util::unique_fd file_;
+    util::unique_fd signal_;      /* readable when a sender rang */
+    util::unique_fd senders_end_; /* of the same socket pair */
+    util::unique_fd events_;      /* epoll: signal_ and the senders' pidfds */
+
+    std::vector<std::unique_ptr<slot>> slots_; /* by index */
+    std::vector<slot *> polled_;
+    size_t next_      = 0; /* of polled_ */
+    unsigned adopted_ = 0;
+    std::map<uint64_t, sender> senders_; /* by owner word */
+
+    bool polling_      = false; /* a handler runs */
+    bool armed_        = false;
+    bool untidy_       = false; /* a polled ring is to be idle, or free */
+    unsigned polls_    = 0;
+    uint64_t sleeps_   = 0;
+    ucs_time_t looked_ = 0; /* after senders */
+};
+
+template <typename Handler>
+unsigned mailbox::poll_ring(slot &from, unsigned max, Handler &&handler)
+{
+    unsigned count = 0;
+    ring_reader::message message;
+    while (count < max) {
+        const ring_reader::result found = from.reader.peek(message);
+        if (found == ring_reader::result::message) [[likely]] {
+            handler(message.id, message.data, message.length);
+            from.reader.release();
+            ++count;
+            continue;
+        }
+        if (found == ring_reader::result::corrupted) {
+            fail(from);
+        }
+        if (from.finishing) {
+            untidy_ = true;
+        } else if (count == 0) {
+            if (polled_.size() > always_polled) {
+                untidy_ |= (++from.empty_polls > patience);
+            }
+            return 0;
+        }
+        break;
+    }
+    from.empty_polls = 0;
+    return count;
+}
+
+template <typename Handler>
+unsigned mailbox::poll(unsigned max, Handler &&handler)
+{
+    if (polling_ || (generation_ != util::process_generation())) {
+        return 0;
+    }
+    if (armed_) {
+        wake();
+    }
+    if (header().marked_groups.load(std::memory_order_relaxed) != 0) {
+        collect();
+    }
+    if (++polls_ % polls_per_look == 0) {
+        look_after_senders();
+    }
+
+    unsigned count = 0;
+    polling_       = true;
+    for (size_t left = polled_.size(); (left > 0) && (count < max); --left) {
+        next_      = (next_ + 1 < polled_.size()) ? next_ + 1 : 0;
+        slot &from = *polled_[next_];
+        count += poll_ring(from, (max - count < burst) ? max - count : burst,
+                           handler);
+    }
+    polling_ = false;
+    if (untidy_) {
+        tidy();
+    }
+    return count;
+}
+
+} // namespace gaudi::ipc

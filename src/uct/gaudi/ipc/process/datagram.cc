@@ -1,0 +1,165 @@
+#include "uct/gaudi/ipc/process/datagram.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include <unistd.h>
+
+/* Newer than the headers of Debian 12. */
+#ifndef SO_PASSPIDFD
+#define SO_PASSPIDFD 76
+#endif
+#ifndef SCM_PIDFD
+#define SCM_PIDFD 0x04
+#endif
+
+namespace gaudi::ipc {
+
+namespace {
+
+/* @return A named socket; invalid: errno tells. */
+util::unique_fd open_socket(const sockaddr_un &name, socklen_t length,
+                            int flags)
+{
+    constexpr int on = 1;
+    util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | flags, 0));
+    if (fd && ((setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &on,
+                           sizeof(on)) != 0) ||
+               (bind(fd.get(), reinterpret_cast<const sockaddr *>(&name),
+                     length) != 0))) {
+        const int error = errno;
+        fd.reset();
+        errno = error;
+    }
+    return fd;
+}
+
+} // namespace
+
+datagram::datagram(void *data, size_t length)
+    : data_{data, length}, pidfd_(-ENODATA)
+{
+    header_.msg_iov    = &data_;
+    header_.msg_iovlen = 1;
+}
+
+datagram::~datagram()
+{
+    if (pidfd_ >= 0) {
+        close(pidfd_);
+    }
+}
+
+void datagram::add_credentials()
+{
+    const ucred own{getpid(), geteuid(), getegid()};
+    add(SCM_CREDENTIALS, &own, sizeof(own));
+}
+
+void datagram::add_descriptor(int fd)
+{
+    add(SCM_RIGHTS, &fd, sizeof(fd));
+}
+
+void datagram::set_peer(const sockaddr_un &name, socklen_t length)
+{
+    peer_               = name;
+    header_.msg_name    = &peer_;
+    header_.msg_namelen = length;
+}
+
+bool datagram::send(int socket)
+{
+    return sendmsg(socket, &header_, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
+ssize_t datagram::receive(int socket)
+{
+    header_.msg_name       = &peer_;
+    header_.msg_namelen    = sizeof(peer_);
+    header_.msg_control    = control_;
+    header_.msg_controllen = sizeof(control_);
+    ssize_t length;
+    do {
+        length = recvmsg(socket, &header_, MSG_TRUNC | MSG_CMSG_CLOEXEC);
+    } while ((length < 0) && (errno == EINTR));
+    if (length >= 0) {
+        parse();
+    }
+    return length;
+}
+
+void datagram::add(int type, const void *what, size_t length)
+{
+    auto *part = reinterpret_cast<cmsghdr *>(control_ + header_.msg_controllen);
+    header_.msg_control = control_;
+    header_.msg_controllen += CMSG_SPACE(length);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type  = type;
+    part->cmsg_len   = CMSG_LEN(length);
+    std::memcpy(CMSG_DATA(part), what, length);
+}
+
+void datagram::parse()
+{
+    for (cmsghdr *part = CMSG_FIRSTHDR(&header_); part != nullptr;
+         part          = CMSG_NXTHDR(&header_, part)) {
+        if (part->cmsg_level != SOL_SOCKET) {
+            continue;
+        }
+        if ((part->cmsg_type == SCM_CREDENTIALS) &&
+            (part->cmsg_len == CMSG_LEN(sizeof(ucred)))) {
+            std::memcpy(&credentials_, CMSG_DATA(part), sizeof(ucred));
+        } else if ((part->cmsg_type == SCM_PIDFD) &&
+                   (part->cmsg_len == CMSG_LEN(sizeof(int)))) {
+            std::memcpy(&pidfd_, CMSG_DATA(part), sizeof(int));
+        } else if (part->cmsg_type == SCM_RIGHTS) {
+            take_descriptors(*part);
+        }
+    }
+}
+
+/* There may be more than the one that belongs there. */
+void datagram::take_descriptors(cmsghdr &part)
+{
+    for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= part.cmsg_len;
+         at += sizeof(int)) {
+        int fd;
+        std::memcpy(&fd, CMSG_DATA(&part) + at, sizeof(fd));
+        util::unique_fd taken(fd);
+        if (!descriptor_) {
+            descriptor_ = std::move(taken);
+        }
+    }
+}
+
+socklen_t service_name(uint64_t nonce, sockaddr_un &name_p)
+{
+    name_p            = {};
+    name_p.sun_family = AF_UNIX;
+    const int length  = std::snprintf(
+         name_p.sun_path + 1, sizeof(name_p.sun_path) - 1,
+         "ucx-gaudi-ipc/%016lx", static_cast<unsigned long>(nonce));
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                  static_cast<size_t>(length));
+}
+
+util::unique_fd open_service(const sockaddr_un &name, socklen_t length,
+                             bool &sends_pidfds_p)
+{
+    constexpr int on   = 1;
+    util::unique_fd fd = open_socket(name, length, 0);
+    sends_pidfds_p = fd && (setsockopt(fd.get(), SOL_SOCKET, SO_PASSPIDFD, &on,
+                                       sizeof(on)) == 0);
+    return fd;
+}
+
+util::unique_fd open_client()
+{
+    sockaddr_un any{};
+    any.sun_family = AF_UNIX;
+    return open_socket(any, sizeof(any.sun_family), SOCK_NONBLOCK);
+}
+
+} // namespace gaudi::ipc

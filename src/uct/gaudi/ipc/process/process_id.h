@@ -1,0 +1,117 @@
+/**
+ * How processes of one node name themselves, each other, and what they have
+ * open: the fixed-width structs in addresses, keys and shared memory.
+ *
+ * All are in host byte order: they never leave the machine. A process that
+ * reads one from another process takes it for a claim, until it has compared it
+ * with what the kernel says.
+ */
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+namespace gaudi::ipc {
+
+/** Of everything that one process sends to another. */
+inline constexpr uint16_t wire_version = 2;
+
+/** Where a process is. Processes that differ in any of it cannot use each
+ *  other's memory. */
+struct node_address {
+    uint64_t box;            /**< base::box_identity() */
+    uint64_t pid_namespace;  /**< inode of the namespace */
+    uint32_t uid;            /**< effective user, in its user namespace */
+    uint16_t version;        /**< wire_version */
+    uint16_t user_namespace; /**< hash of the namespace's inode */
+
+    bool operator==(const node_address &) const = default;
+};
+
+/** Which process it is. No two have ever had the same. */
+struct process_id {
+    uint64_t nonce;      /**< util::process_identity(); also names the socket of
+                              its file service */
+    uint64_t start_time; /**< clock ticks since boot: survives pid reuse */
+    uint32_t pid;        /**< in its PID namespace */
+    uint32_t reserved;   /**< 0 */
+
+    bool operator==(const process_id &) const = default;
+    bool operator<(const process_id &other) const
+    {
+        return std::tie(nonce, start_time, pid, reserved) <
+               std::tie(other.nonce, other.start_time, other.pid,
+                        other.reserved);
+    }
+};
+
+/** What a file of another process is for. */
+enum class file_kind : uint32_t {
+    mailbox     = 1,
+    signal      = 2,
+    shared_page = 3,
+    dma_buf     = 4,
+    withdrawal  = 5, /**< no file: see file_service::tell_withdrawal */
+};
+
+/** Random bits. Who has them was told of a file by somebody who may have it:
+ *  the rest of a reference can be guessed. */
+struct file_token {
+    uint64_t high;
+    uint64_t low;
+
+    bool operator==(const file_token &) const = default;
+};
+
+/** A file descriptor of another process. */
+struct file_ref {
+    uint64_t device; /**< st_dev and */
+    uint64_t inode;  /**< st_ino of the file behind it */
+    uint32_t fd;     /**< its number there */
+    file_kind kind;
+    file_token token; /**< for its file service, not for the kernel */
+
+    bool operator==(const file_ref &) const = default;
+};
+
+static_assert((sizeof(node_address) == 24) && (sizeof(process_id) == 24) &&
+              (sizeof(file_ref) == 40));
+static_assert(std::is_trivially_copyable_v<node_address> &&
+              std::is_trivially_copyable_v<process_id> &&
+              std::is_trivially_copyable_v<file_ref>);
+
+/** Of this process; others in a forked child. Any thread. The first call loads
+ *  the driver library and starts to count forks. */
+node_address own_node();
+process_id own_process();
+
+/** @return Why this process cannot reach one at this address, for people;
+ *  empty when it can. */
+std::string why_unreachable(const node_address &peer);
+
+/** What @ref process_start_time says when it cannot look, for want of file
+ *  descriptors or memory. No process started then. */
+inline constexpr uint64_t unknown_start_time = UINT64_MAX;
+
+/**
+ * When a process started.
+ *
+ * @return Clock ticks since boot; 0 when there is none with this pid, or /proc
+ *         does not say; or unknown_start_time.
+ */
+uint64_t process_start_time(uint32_t pid);
+
+/**
+ * Describe an open file of this process, with a token of its own each time.
+ *
+ * @return false when the descriptor is not open.
+ */
+bool describe_file(int fd, file_kind kind, file_ref &file_p);
+
+/** Whether this descriptor stands for that file now. */
+bool is_file(int fd, const file_ref &file);
+
+} // namespace gaudi::ipc

@@ -1,0 +1,306 @@
+#include "uct/gaudi/ipc/sharing/exports.h"
+
+#include "hlthunk_shim/hlthunk/dmabuf.h"
+#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/ipc/process/file_service.h"
+#include "util/fork_handlers.h"
+#include "util/per_process.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <unordered_map>
+
+#include <unistd.h>
+
+namespace gaudi::ipc {
+
+namespace {
+
+class buffer_export;
+
+/* All dma-bufs that are kept. */
+struct export_table {
+    std::mutex lock; /* held across the driver call that opens one anew */
+    std::unordered_map<uint64_t, const buffer_export *> by_inode;
+    uint64_t made = 0;
+};
+
+export_table &exported()
+{
+    return util::of_this_process<export_table>();
+}
+
+/* Whether the driver may give another answer later. */
+bool may_pass(int error)
+{
+    return base::is_room_lacking(-error) || (error == -EBUSY) ||
+           (error == -EAGAIN);
+}
+
+/* The driver does not unmap what others have mapped. They look at slots when
+ * they make progress; who does not is told. */
+void tell_importers(const own_page &page)
+{
+    page.for_each_importer([](const importer_entry &entry) {
+        file_service::tell_withdrawal(entry.process);
+        return true;
+    });
+}
+
+/* The dma-buf of what the driver mapped in one piece. */
+class buffer_export final : public base::backing_export {
+public:
+    explicit buffer_export(const base::device_backing &backing)
+        : backing_(backing)
+    {}
+
+    ~buffer_export() override
+    {
+        if (fd_ < 0) {
+            return;
+        }
+        own_page &page = *own_page::instance();
+        page.end_slot(mark_, true);
+        file_service::remove(file_);
+        export_table &table = exported();
+        std::lock_guard<std::mutex> guard(table.lock);
+        table.by_inode.erase(file_.inode);
+        closed_in_children_ = {};
+        if (is_file(fd_, file_)) { /* not closed behind our back */
+            close(fd_);
+        }
+        tell_importers(page);
+    }
+
+    /* @return 0 when there is a dma-buf, or -errno. */
+    int make(own_page &page)
+    {
+        if ((fd_ >= 0) || (refused_ != 0)) {
+            return refused_;
+        }
+        int fd    = -1;
+        int error = open_anew(fd);
+        if (error != 0) {
+            ucs_debug("%s: %lu bytes at %#lx cannot be exported: %s",
+                      backing_.owner.name().c_str(), backing_.size, backing_.va,
+                      std::strerror(-error));
+            refused_ = may_pass(error) ? 0 : error;
+            return error;
+        }
+        if (describe_file(fd, file_kind::dma_buf, file_)) {
+            mark_ = page.take_slot(backing_.va, backing_.size);
+        }
+        if (mark_.generation == 0) {
+            close(fd);
+            return -ENOMEM;
+        }
+        fd_ = fd;
+        /* Else children would keep the parent from freeing its memory. */
+        closed_in_children_ = util::closed_in_children(fd);
+        {
+            export_table &table = exported();
+            std::lock_guard<std::mutex> guard(table.lock);
+            table.by_inode.emplace(file_.inode, this);
+            ++table.made;
+        }
+        (void)file_service::add(file_, reopen);
+        return 0;
+    }
+
+    void describe(wire_key &key) const
+    {
+        key.buffer_generation = mark_.generation;
+        key.buffer_slot       = mark_.slot;
+        key.buffer_address    = backing_.va;
+        key.buffer_size       = backing_.size;
+        key.buffer_file       = file_;
+    }
+
+private:
+    [[nodiscard]] int open_anew(int &fd) const
+    {
+        return backing_.owner.is_lost()
+                   ? -ENODEV
+                   : shim::export_dmabuf(backing_.owner.device(), backing_.va,
+                                         0, backing_.size, fd);
+    }
+
+    /* The file service asks. */
+    static ucs_status_t reopen(const file_ref &file, int &fd_p)
+    {
+        export_table &table = exported();
+        std::lock_guard<std::mutex> guard(table.lock);
+        const auto found = table.by_inode.find(file.inode);
+        if ((found == table.by_inode.end()) ||
+            !(found->second->file_ == file)) {
+            return UCS_ERR_NO_ELEM;
+        }
+        const int error = found->second->open_anew(fd_p);
+        return may_pass(error) ? UCS_ERR_NO_RESOURCE
+               : (error == 0)  ? UCS_OK
+                               : UCS_ERR_NO_ELEM;
+    }
+
+    const base::device_backing &backing_;
+    int fd_      = -1;
+    int refused_ = 0;
+    own_page::mark mark_;
+    file_ref file_ = {};
+    util::closed_in_children closed_in_children_;
+};
+
+} // namespace
+
+ucs_status_t exported_memory::create(void *address, size_t length, bool quiet,
+                                     exported_memory *&memory_p)
+{
+    using base::device_table;
+    auto &table = device_table::instance();
+
+    std::unique_ptr<exported_memory> memory(new exported_memory);
+    memory->address_     = reinterpret_cast<uintptr_t>(address);
+    memory->length_      = length;
+    memory->key_.address = memory->address_;
+    memory->key_.length  = length;
+    if (!device_table::is_plausible(address, length)) {
+        ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+                "gaudi_ipc: cannot register %zu bytes at %p: they are not in "
+                "one address space",
+                length, address);
+        return UCS_ERR_INVALID_ADDR;
+    }
+    const own_page *page = own_page::instance();
+    if (page == nullptr) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    if (device_table::is_device_address(address)) {
+        memory->device_ = table.register_device(address, length);
+        if (memory->device_ == nullptr) {
+            ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+                    "gaudi_ipc: cannot register %zu bytes at %p: they %s",
+                    length, address, table.why_not(address, length));
+            return UCS_ERR_INVALID_ADDR;
+        }
+        const int error = quiet ? memory->describe_buffer(*page) : 0;
+        if (error != 0) {
+            ucs_diag("gaudi_ipc: cannot register %zu bytes at %p: they cannot "
+                     "be exported now: %s",
+                     length, address, std::strerror(-error));
+            return UCS_ERR_NO_RESOURCE;
+        }
+    }
+    memory_p = memory.release();
+    return UCS_OK;
+}
+
+exported_memory::~exported_memory()
+{
+    (void)end_key();
+    if (device_ != nullptr) {
+        base::device_table::instance().deregister_device(device_);
+    }
+    *const_cast<volatile uint64_t *>(&tag_) = 0;
+}
+
+uint64_t exported_memory::end_key()
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    const uint64_t generation = mark_.generation;
+    if (generation != 0) {
+        own_page::instance()->end_slot(mark_, false);
+        mark_ = {};
+    }
+    return generation;
+}
+
+ucs_status_t exported_memory::pack(void *buffer)
+{
+    own_page *page = own_page::instance(); /* there since create() */
+    std::lock_guard<std::mutex> guard(lock_);
+    if (mark_.generation == 0) {
+        ucs_status_t status = describe(*page);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+    if (device_ != nullptr) {
+        const int error = describe_buffer(*page);
+        if (error != 0) {
+            ucs_error("gaudi_ipc: %lu bytes at %#lx cannot be exported now: "
+                      "%s; others cannot use them with this key",
+                      length_, address_, std::strerror(-error));
+        }
+        key_.kind = (error == 0) ? key_kind::device : key_kind::unexported;
+    }
+    std::memcpy(buffer, &key_, sizeof(key_));
+    return UCS_OK;
+}
+
+ucs_status_t exported_memory::describe(own_page &page)
+{
+    mark_ = page.take_slot(address_, length_);
+    if (mark_.generation == 0) {
+        ucs_error("gaudi_ipc: %zu keys are in use, which are all there are",
+                  page.slots());
+        return UCS_ERR_NO_RESOURCE;
+    }
+    key_.node       = own_node();
+    key_.process    = own_process();
+    key_.page       = page.file();
+    key_.generation = mark_.generation;
+    key_.slot       = mark_.slot;
+    key_.kind       = (device_ == nullptr) ? key_kind::host : key_kind::device;
+    if (device_ != nullptr) {
+        key_.module =
+            static_cast<uint16_t>(device_->owner->device().hw_info().module_id);
+    }
+    return UCS_OK;
+}
+
+/* The dma-buf can have gone since the last time, though not the registration:
+ * the application asked the driver to unmap what others still had.
+ * @return 0; or -errno: the next try may be answered otherwise. */
+int exported_memory::describe_buffer(const own_page &page)
+{
+    if (page.is_current({key_.buffer_slot, key_.buffer_generation}) ||
+        (device_->backing == nullptr)) {
+        return 0;
+    }
+    int error              = 0;
+    key_.buffer_generation = 0;
+    key_.buffer_slot       = 0;
+    key_.buffer_address    = 0;
+    key_.buffer_size       = 0;
+    key_.buffer_file       = {};
+    device_->backing->with_export(
+        [](const base::device_backing &backing) {
+            return std::make_unique<buffer_export>(backing);
+        },
+        [&](base::backing_export &kept) {
+            auto &made = static_cast<buffer_export &>(kept);
+            error      = made.make(*own_page::instance());
+            if (error != 0) {
+                return;
+            }
+            made.describe(key_);
+            /* UCP rounds registrations up beyond what was allocated. */
+            const uint64_t end = key_.buffer_address + key_.buffer_size;
+            key_.length        = std::min(length_, end - address_);
+        });
+    return may_pass(error) ? error : 0;
+}
+
+export_statistics statistics_of_exports()
+{
+    export_table &table = exported();
+    own_page *page      = own_page::instance();
+    std::lock_guard<std::mutex> guard(table.lock);
+    const uint64_t buffers = table.by_inode.size();
+    const uint64_t slots   = (page == nullptr) ? 0 : page->slots();
+    return {slots - buffers, buffers, table.made};
+}
+
+} // namespace gaudi::ipc

@@ -1,0 +1,142 @@
+/**
+ * What this process shows others of its memory: registrations with keys, and
+ * the dma-bufs behind keys of device memory.
+ *
+ * A dma-buf is made of what the driver mapped in one piece, when the first key
+ * into it is packed or UCP registers memory of a message, and kept until the
+ * driver is to unmap that: keys of all allocations in it name the same one.
+ * Packing again makes no system call.
+ *
+ * A key ends with its registration. Where others may still be using it, the
+ * owner asks for an invalidation: a completion when nobody does any more.
+ *
+ * Threads: any. A pack takes a short lock or two, the first one into a buffer
+ * is held across the driver call.
+ */
+#pragma once
+
+#include "uct/gaudi/base/memory/memory.h"
+#include "uct/gaudi/base/ucx/ucx.h"
+#include "uct/gaudi/ipc/sharing/key.h"
+#include "uct/gaudi/ipc/sharing/shared_page.h"
+
+#include <cstdint>
+#include <mutex>
+
+namespace gaudi::ipc {
+
+/** What a uct_mem_h of gaudi_ipc points to. */
+class exported_memory {
+public:
+    /**
+     * Register memory. Nothing is pinned or mapped for it, and exported only
+     * if quiet; device memory that is freed meanwhile stays until the
+     * registration ends.
+     *
+     * @param quiet     Log a failure as a diagnostic, not as an error.
+     * @param memory_p  Filled on success; owned by the caller.
+     * @return UCS_ERR_INVALID_ADDR for device memory that no allocation covers.
+     *         UCS_ERR_NO_RESOURCE when the process has no shared page and
+     *         cannot make it: UCP bears that here, but not from @ref pack.
+     *         The same, if quiet, when there is no room for the dma-buf: UCP
+     *         registers so what it sends, and stages it then.
+     */
+    [[nodiscard]] static ucs_status_t create(void *address, size_t length,
+                                             bool quiet,
+                                             exported_memory *&memory_p);
+
+    ~exported_memory();
+    exported_memory(const exported_memory &)            = delete;
+    exported_memory &operator=(const exported_memory &) = delete;
+
+    /** Whether it looks like a registration that has not ended. */
+    [[nodiscard]] bool is_valid() const { return tag_ == valid_tag; }
+
+    /**
+     * Write a key.
+     *
+     * Device memory that cannot be exported gets one, too: others find that
+     * they do not reach it, or, where only room was lacking, that it is good
+     * for nothing. That is logged, and tried again at the next packing.
+     *
+     * @param buffer  sizeof(wire_key) bytes, of any alignment.
+     * @return UCS_ERR_NO_RESOURCE when there are more keys than slots.
+     */
+    [[nodiscard]] ucs_status_t pack(void *buffer);
+
+    /** Keys of it are good for nothing from now on.
+     *  @return The generation that they had, 0 without a key. */
+    uint64_t end_key();
+
+    /** Forget it in a forked child, without touching the parent's. */
+    void disown()
+    {
+        device_ = nullptr;
+        mark_   = {};
+    }
+
+private:
+    exported_memory() = default;
+
+    static constexpr uint64_t valid_tag = 0x6370696475616721;
+
+    ucs_status_t describe(own_page &page);
+    int describe_buffer(const own_page &page);
+
+    uint64_t tag_                = valid_tag;
+    base::device_memory *device_ = nullptr; /* registered; nullptr: host */
+    uint64_t address_            = 0;
+    uint64_t length_             = 0;
+    std::mutex lock_;     /* the following */
+    own_page::mark mark_; /* once a key was packed */
+    wire_key key_ = {};
+};
+
+/** Numbers for UCX's VFS. */
+struct export_statistics {
+    uint64_t keys;    /**< and buffers that others can open now */
+    uint64_t buffers; /**< of these, dma-bufs */
+    uint64_t exports; /**< dma-bufs made so far */
+};
+
+export_statistics statistics_of_exports();
+
+/**
+ * Wait until nobody uses a key that has ended.
+ *
+ * @param generation  Of the key.
+ * @param completion  Called once: at once when nobody uses it, else from
+ *                    @ref progress_invalidations; with UCS_ERR_TIMED_OUT when
+ *                    somebody does not let go for too long.
+ */
+void wait_for_users(uint64_t generation, uct_completion_t *completion);
+
+/**
+ * An interface that may be waited with has opened, or closes. Completions that
+ * wait when the last one closes that was there when they began are forgotten:
+ * their memory may have gone. UCP tells memory domains nothing of workers, so a
+ * program that destroys one of several while requests of it are under way has
+ * to wait for these first.
+ *
+ * @return An id for the closing, which has to be in the same process.
+ */
+uint64_t open_invalidations();
+void close_invalidations(uint64_t id);
+
+/** Whether a completion waits for @ref progress_invalidations. No event tells
+ *  when others let go, so whoever is to call it must not sleep. */
+bool has_invalidations();
+
+/** How long to wait, in seconds. */
+void set_invalidation_timeout(double seconds);
+
+/**
+ * Call the completions of invalidations that nobody holds up any more, and now
+ * and then unmap what other processes have withdrawn. Cheap when there is
+ * nothing to do. Not from within a completion.
+ *
+ * @return How many were called.
+ */
+unsigned progress_invalidations();
+
+} // namespace gaudi::ipc

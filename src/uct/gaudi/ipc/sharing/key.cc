@@ -1,0 +1,89 @@
+#include "uct/gaudi/ipc/sharing/key.h"
+
+#include "uct/gaudi/ipc/sharing/shared_page.h"
+
+#include <cstring>
+
+namespace gaudi::ipc {
+
+namespace {
+
+/* What dma-bufs are made of, bytes. */
+constexpr uint64_t host_page = 4096;
+
+bool is_plausible(const file_ref &file, file_kind kind)
+{
+    return (file.kind == kind) && (file.fd <= INT32_MAX);
+}
+
+bool is_range(uint64_t start, uint64_t length)
+{
+    return length <= UINT64_MAX - start;
+}
+
+/* What is wrong with a key of this node and version; nullptr: nothing. */
+const char *find_mistake(const wire_key &key)
+{
+    if ((key.process.pid == 0) || (key.process.pid > INT32_MAX) ||
+        (key.process.nonce == 0) || (key.process.reserved != 0)) {
+        return "it names no process";
+    }
+    if (!is_plausible(key.page, file_kind::shared_page) ||
+        (key.slot >= max_slots) || (key.generation == 0)) {
+        return "it names no slot";
+    }
+    if (!is_range(key.address, key.length)) {
+        return "its range wraps around";
+    }
+    if ((key.reserved != 0) || (key.buffer_reserved != 0)) {
+        return "it is not zero where it should be";
+    }
+    if ((key.kind != key_kind::host) && (key.kind != key_kind::device) &&
+        (key.kind != key_kind::unexported)) {
+        return "it is of no kind of memory";
+    }
+    if (key.buffer_generation == 0) {
+        return ((key.buffer_address | key.buffer_size | key.buffer_slot) == 0)
+                   ? nullptr
+                   : "it describes a buffer and names none";
+    }
+    if (key.kind != key_kind::device) {
+        return "it names a buffer of host memory, or one that is not there";
+    }
+    if (!is_plausible(key.buffer_file, file_kind::dma_buf) ||
+        (key.buffer_slot >= max_slots)) {
+        return "it names no buffer";
+    }
+    if ((key.buffer_size == 0) || (key.buffer_size % host_page != 0) ||
+        !is_range(key.buffer_address, key.buffer_size)) {
+        return "its buffer cannot be";
+    }
+    if ((key.address < key.buffer_address) || (key.length > key.buffer_size) ||
+        (key.address - key.buffer_address > key.buffer_size - key.length)) {
+        return "its range is not in its buffer";
+    }
+    return nullptr;
+}
+
+} // namespace
+
+ucs_status_t read_key(const void *buffer, wire_key &key_p)
+{
+    wire_key key;
+    std::memcpy(&key, buffer, sizeof(key));
+
+    if (!(key.node == own_node())) {
+        ucs_debug("gaudi_ipc: a remote key cannot be used: %s",
+                  why_unreachable(key.node).c_str());
+        return UCS_ERR_UNREACHABLE;
+    }
+    const char *mistake = find_mistake(key);
+    if (mistake != nullptr) {
+        ucs_error("gaudi_ipc: what was received is no remote key: %s", mistake);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    key_p = key;
+    return UCS_OK;
+}
+
+} // namespace gaudi::ipc

@@ -1,0 +1,67 @@
+/**
+ * The key as it travels: what mkey_pack writes and rkey_unpack reads.
+ *
+ * Fixed width, in host byte order, versioned by the node's address that it
+ * starts with. Whoever reads one takes it for a claim: read_key checks what can
+ * be checked without asking anybody.
+ */
+#pragma once
+
+#include "uct/gaudi/base/ucx/ucx.h"
+#include "uct/gaudi/ipc/process/process_id.h"
+
+#include <cstdint>
+
+namespace gaudi::ipc {
+
+enum class key_kind : uint8_t {
+    host   = 1,
+    device = 2,
+    /** Device memory for whose dma-buf there was no room when the key was
+     *  packed: nobody else reaches it with this key, but it is no memory that
+     *  cannot be reached. */
+    unexported = 3,
+};
+
+struct wire_key {
+    node_address node;
+    process_id process;
+    file_ref page;       /**< the shared page of the process */
+    uint64_t address;    /**< of the registration */
+    uint64_t length;     /**< bytes */
+    uint64_t generation; /**< of the key; never 0 */
+    uint32_t slot;
+    key_kind kind;
+    uint8_t reserved;
+    uint16_t module; /**< device memory: module id of the card */
+
+    /* Device memory: what the driver mapped in one piece. Zero when there is
+     * no dma-buf of it; then nobody else reaches the memory. */
+    uint64_t buffer_generation; /**< names it in its process */
+    uint64_t buffer_address;    /**< device address of its first byte */
+    uint64_t buffer_size;       /**< bytes, all of the dma-buf */
+    file_ref buffer_file;
+    uint32_t buffer_slot;
+    uint32_t buffer_reserved; /**< 0 */
+
+    bool operator==(const wire_key &) const = default;
+};
+
+static_assert(sizeof(wire_key) == 192);
+/* UCP 1.13 writes the size of a key into a byte. */
+static_assert(sizeof(wire_key) <= UINT8_MAX);
+static_assert(std::is_trivially_copyable_v<wire_key> &&
+              std::has_unique_object_representations_v<wire_key>);
+
+/**
+ * Read a key.
+ *
+ * @param buffer  sizeof(wire_key) bytes, of any alignment.
+ * @param key_p   Filled on success.
+ * @return UCS_ERR_UNREACHABLE: it is of another node, user or version, which
+ *         was said at debug level. UCS_ERR_INVALID_PARAM: nobody would have
+ *         written this; logged as an error.
+ */
+[[nodiscard]] ucs_status_t read_key(const void *buffer, wire_key &key_p);
+
+} // namespace gaudi::ipc

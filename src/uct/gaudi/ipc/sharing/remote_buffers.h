@@ -1,0 +1,262 @@
+/**
+ * Memory of other processes that this one has opened: a cache, one per process.
+ *
+ * A buffer is what a driver mapped in one piece; it is opened once, however
+ * many keys point into it, and mapped by each card of ours that uses it. At
+ * most so many buffers, and so many bytes, are mapped: the one that was not
+ * used for the longest time goes first, never one that an operation uses. A key
+ * whose buffer has gone so opens it again at its next use.
+ *
+ * Mappings of what has been withdrawn, or whose process has died, are never
+ * used again: keys tell by the slot of the buffer in the shared page of its
+ * process. They are unmapped when the next buffer is opened, and by sweep().
+ *
+ * Threads: any. A look-up takes one lock for a short time. It is not held while
+ * the driver or another process is asked for something; the lock of the buffer
+ * that is opened is, and that of those who sweep.
+ */
+#pragma once
+
+#include "hlthunk_shim/hlthunk/memory.h"
+#include "uct/gaudi/base/cards/card.h"
+#include "uct/gaudi/base/cards/card_hold.h"
+#include "uct/gaudi/ipc/process/remote_process.h"
+#include "uct/gaudi/ipc/sharing/key.h"
+#include "uct/gaudi/ipc/sharing/shared_page.h"
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace gaudi::ipc {
+
+/** Another process whose memory this one uses. */
+class exporter {
+public:
+    exporter(std::shared_ptr<remote_process> process,
+             std::unique_ptr<foreign_page> page)
+        : process_(std::move(process)), page_(std::move(page))
+    {}
+
+    [[nodiscard]] const remote_process &process() const { return *process_; }
+    [[nodiscard]] const foreign_page &page() const { return *page_; }
+
+    /** Whether the process has ended, or has executed another program; the
+     *  kernel is asked every few milliseconds. */
+    [[nodiscard]] bool is_dead();
+
+    /** Whether the kernel lets us read and write its host memory; why not is
+     *  said at debug level, once. */
+    [[nodiscard]] bool has_memory();
+
+private:
+    const std::shared_ptr<remote_process> process_;
+    const std::unique_ptr<foreign_page> page_;
+    friend class remote_buffers;
+
+    bool gone_ = false; /* dead, as the sweep saw it; under the cache's lock */
+    uint64_t ended_seen_ = 0; /* of the page, under the lock of the cache */
+    std::atomic<uint64_t> asked_at_{0}; /* ucs_time_t */
+    std::atomic<bool> dead_{false};
+    std::atomic<int> memory_{-1}; /* has_memory, -1: not known */
+};
+
+class remote_buffers;
+
+/** A buffer of another process. Shared by the keys into it and the cache. */
+class remote_buffer {
+public:
+    remote_buffer(std::shared_ptr<exporter> of, const wire_key &key);
+    ~remote_buffer(); /**< not under the lock of the cache */
+    remote_buffer(const remote_buffer &)            = delete;
+    remote_buffer &operator=(const remote_buffer &) = delete;
+
+    /** Whether its process has withdrawn it. */
+    [[nodiscard]] bool is_withdrawn() const
+    {
+        return of_->page().slot(slot_) != generation_;
+    }
+
+    /** Keep it from being unmapped. */
+    void hold();
+    void release() { users_.fetch_sub(1, std::memory_order_release); }
+
+    /**
+     * Where a card finds an address of it; imports it when the card uses it
+     * for the first time. Only while it is held.
+     *
+     * @return 0, or -errno: -EOPNOTSUPP when the driver cannot import,
+     *         -ENOENT when it is withdrawn, -ESRCH when its process has died.
+     */
+    [[nodiscard]] int va_on(base::card &user, uint64_t address, uint64_t &va_p);
+
+private:
+    friend class remote_buffers;
+
+    struct import {
+        const base::card *user;
+        int refused; /* 0, or -errno */
+        shim::mapping mapping;
+        std::unique_ptr<import> next;
+    };
+
+    [[nodiscard]] const import *find(const base::card &user) const;
+    [[nodiscard]] int open_on(base::card &user, const import *&import_p);
+
+    /* Of users_ while the imports are taken away. */
+    static constexpr int32_t closing = INT32_MIN / 2;
+
+    const std::shared_ptr<exporter> of_;
+    const wire_key key_; /* that it was opened with */
+    const uint64_t generation_;
+    const uint32_t slot_;
+
+    std::atomic<int32_t> users_{0};
+    std::atomic<uint64_t> used_at_{0}; /* ucs_time_t */
+    std::atomic<const import *> imports_{nullptr};
+
+    std::mutex opening_;            /* makes imports */
+    std::unique_ptr<import> owned_; /* the same; under the cache's lock and
+                                       with it closing, or under opening_ and
+                                       held */
+
+    /* Of the cache, under its lock. */
+    bool listed_     = false; /* in by_use_ */
+    uint64_t charge_ = 0;     /* bytes that count for it */
+    std::multimap<uint64_t, remote_buffer *>::iterator place_;
+};
+
+class remote_buffers {
+public:
+    struct limits {
+        unsigned max_regions = 1024;
+        size_t max_bytes     = SIZE_MAX;
+    };
+
+    struct statistics {
+        uint64_t hits;
+        uint64_t misses;    /**< buffers that were opened */
+        uint64_t evictions; /**< that had to make room */
+        uint64_t withdrawn; /**< that went for other reasons */
+        uint64_t regions;   /**< that are mapped now */
+        uint64_t bytes;     /**< in these */
+        uint64_t processes; /**< whose memory this one uses */
+    };
+
+    static remote_buffers &instance();
+
+    /** Cards may be used from now on; the limits of the first user hold. */
+    void open(const limits &wished);
+
+    /** Undo one open; the last one unmaps everything. */
+    void close();
+
+    /**
+     * Find the process that a key is of.
+     *
+     * @return UCS_ERR_UNREACHABLE when it is gone or out of reach; said at
+     *         debug level.
+     *         UCS_ERR_NO_RESOURCE: no room for a file descriptor or a mapping;
+     *         logged.
+     */
+    [[nodiscard]] ucs_status_t find(const wire_key &key,
+                                    std::shared_ptr<exporter> &exporter_p);
+
+    /**
+     * Find, or open, the buffer that a key of device memory points into.
+     *
+     * @param exporter_p  Its process.
+     * @return As above; also UCS_ERR_UNREACHABLE when no card of ours can
+     *         reach it, and UCS_ERR_INVALID_PARAM when keys contradict each
+     *         other.
+     *         UCS_ERR_NO_RESOURCE with a buffer: there was no room to map it,
+     *         and its first use that finds room does.
+     */
+    [[nodiscard]] ucs_status_t find(const wire_key &key,
+                                    std::shared_ptr<exporter> &exporter_p,
+                                    std::shared_ptr<remote_buffer> &buffer_p);
+
+    /** Unmap what was withdrawn, and what is of dead processes. */
+    void sweep();
+
+    /** @ref sweep, if the last one was some time ago. */
+    void sweep_sometimes();
+
+    /** A key lets go of a buffer. */
+    void forget(const std::shared_ptr<remote_buffer> &buffer);
+
+    [[nodiscard]] statistics numbers() const;
+
+private:
+    friend class remote_buffer;
+
+    /* Names a buffer: its process and its generation there. The rest is what
+     * keys say of it, so that a wrong one spoils nothing for the right ones. */
+    struct name {
+        explicit name(const wire_key &key)
+            : process(key.process), generation(key.buffer_generation),
+              address(key.buffer_address), size(key.buffer_size),
+              file(key.buffer_file), slot(key.buffer_slot)
+        {}
+        bool operator==(const name &) const = default;
+
+        process_id process;
+        uint64_t generation;
+        uint64_t address;
+        uint64_t size;
+        file_ref file;
+        uint32_t slot;
+    };
+    struct name_hash {
+        size_t operator()(const name &key) const
+        {
+            return key.process.nonce ^ (key.generation * 0x9e3779b97f4a7c15u);
+        }
+    };
+    using buffer_map =
+        std::unordered_map<name, std::shared_ptr<remote_buffer>, name_hash>;
+
+    /* What is to go when the lock is free. */
+    struct leftovers {
+        std::vector<std::unique_ptr<remote_buffer::import>> imports;
+        std::vector<std::shared_ptr<remote_buffer>> buffers;
+        std::vector<std::shared_ptr<exporter>> exporters;
+    };
+
+    ucs_status_t open_exporter(const wire_key &key,
+                               std::shared_ptr<exporter> &exporter_p);
+    void opened(remote_buffer &buffer, uint64_t bytes);
+    void sweep_locked(); /* under sweeping_ */
+
+    /* Under lock_. */
+    bool detach(remote_buffer &buffer, leftovers &rest);
+    void unlist(remote_buffer &buffer);
+    void make_room(leftovers &rest);
+
+    /* Since the first buffer was looked for, until all are unmapped. */
+    base::card_hold cards_;
+
+    /* Held by sweep() until the driver has unmapped what goes, and by the last
+     * close(), after which cards may be closed. Taken before lock_. */
+    std::mutex sweeping_;
+    mutable std::mutex lock_;
+    unsigned users_ = 0;
+    limits limits_;
+    std::unordered_map<uint64_t, std::shared_ptr<exporter>> exporters_;
+    buffer_map buffers_;
+    std::multimap<uint64_t, remote_buffer *> by_use_; /* mapped ones */
+    uint64_t bytes_     = 0;
+    uint64_t misses_    = 0;
+    uint64_t evictions_ = 0;
+    uint64_t withdrawn_ = 0;
+    uint64_t hits_      = 0;
+
+    std::atomic<uint64_t> swept_at_{0}; /* ucs_time_t */
+    std::atomic<bool> empty_{true};     /* no exporters */
+};
+
+} // namespace gaudi::ipc

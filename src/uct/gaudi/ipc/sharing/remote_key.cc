@@ -1,0 +1,246 @@
+#include "uct/gaudi/ipc/sharing/remote_key.h"
+
+#include "uct/gaudi/base/ucx/status.h"
+#include "util/process.h"
+
+#include <cstdlib>
+#include <utility>
+
+extern "C" {
+#include <ucs/config/parser.h>
+}
+
+namespace gaudi::ipc {
+
+namespace {
+
+/* Whether the program uses UCP's new protocols. They stage memory without a
+ * key, never by the CPU where it is a device's, and those of 1.13 end the
+ * process when a short put fails. */
+bool has_new_protocols()
+{
+    const char *text = std::getenv("UCX_PROTO_ENABLE");
+    int enabled      = 0;
+    return (text != nullptr) &&
+           (ucs_config_sscanf_bool(text, &enabled, nullptr) == 1) &&
+           (enabled != 0);
+}
+
+} // namespace
+
+remote_key::remote_key(const wire_key &key)
+    : process_(key.process), address_(key.address), length_(key.length),
+      key_generation_(key.generation), slot_(key.slot),
+      generation_(util::process_generation())
+{}
+
+remote_key::~remote_key()
+{
+    hazard_entry *hazard = hazard_.load();
+    if (hazard != nullptr) {
+        own_page::instance()->give_hazard(hazard);
+    }
+    if (buffer_ != nullptr) {
+        remote_buffers::instance().forget(buffer_);
+    }
+}
+
+/* Open what a key of another process is for. */
+ucs_status_t remote_key::find(const wire_key &key,
+                              std::shared_ptr<exporter> &of_p,
+                              std::shared_ptr<remote_buffer> &buffer_p)
+{
+    auto &cache         = remote_buffers::instance();
+    ucs_status_t status = UCS_ERR_UNREACHABLE;
+    if (key.kind == key_kind::unexported) {
+        ucs_error("gaudi_ipc: process %u had no room to export the memory of a "
+                  "remote key",
+                  key.process.pid);
+        status = UCS_ERR_NO_RESOURCE;
+    } else if (key.kind == key_kind::host) {
+        status = cache.find(key, of_p);
+        if ((status == UCS_OK) && !of_p->has_memory()) {
+            status = UCS_ERR_UNREACHABLE;
+        }
+    } else if (key.buffer_generation == 0) {
+        ucs_debug("gaudi_ipc: device memory of process %u cannot be exported",
+                  key.process.pid);
+    } else {
+        status = cache.find(key, of_p, buffer_p);
+    }
+    if ((status == UCS_OK) && (of_p->page().slot(key.slot) != key.generation)) {
+        ucs_debug("gaudi_ipc: process %u has ended the registration of a "
+                  "remote key",
+                  key.process.pid);
+        status = UCS_ERR_UNREACHABLE;
+    }
+    return status;
+}
+
+ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
+{
+    wire_key key;
+    ucs_status_t status = read_key(buffer, key);
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (key.process == own_process()) {
+        const own_page *page = own_page::instance();
+        if ((page == nullptr) || !page->is_current({key.slot, key.generation},
+                                                   key.address, key.length)) {
+            ucs_debug("gaudi_ipc: a remote key of this process is not valid "
+                      "(any more)");
+            return UCS_ERR_UNREACHABLE;
+        }
+        key_p = new remote_key(key);
+        return UCS_OK;
+    }
+
+    std::shared_ptr<exporter> of;
+    std::shared_ptr<remote_buffer> opened;
+    status = find(key, of, opened);
+    if ((status == UCS_ERR_UNREACHABLE) &&
+        remote_process::has_ended(key.process)) {
+        key_p = make_useless(key, UCS_ERR_ENDPOINT_TIMEOUT);
+        return UCS_OK;
+    }
+    if ((status == UCS_ERR_NO_RESOURCE) && has_new_protocols()) {
+        if (opened != nullptr) {
+            of.reset();
+            remote_buffers::instance().forget(opened);
+        }
+        return UCS_ERR_UNREACHABLE;
+    }
+    if ((status == UCS_ERR_NO_RESOURCE) && (opened == nullptr)) {
+        key_p = make_useless(key, UCS_ERR_IO_ERROR);
+        return UCS_OK;
+    }
+    if ((status != UCS_OK) && (status != UCS_ERR_NO_RESOURCE)) {
+        return status;
+    }
+    key_p          = new remote_key(key);
+    key_p->of_     = std::move(of);
+    key_p->buffer_ = std::move(opened);
+    return UCS_OK;
+}
+
+remote_key *remote_key::make_useless(const wire_key &key, ucs_status_t why)
+{
+    auto *useless     = new remote_key(key);
+    useless->failure_ = why;
+    return useless;
+}
+
+void remote_key::drop()
+{
+    /* What belongs to the parent stays where it is. */
+    if (generation_ != util::process_generation()) {
+        return;
+    }
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        delete this;
+    }
+}
+
+/* Why it cannot be used. */
+ucs_status_t remote_key::state() const
+{
+    if (generation_ != util::process_generation()) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if (failure_ != UCS_OK) {
+        return failure_;
+    }
+    if (of_->is_dead()) {
+        return UCS_ERR_ENDPOINT_TIMEOUT;
+    }
+    if ((of_->page().slot(slot_) != key_generation_) ||
+        ((buffer_ != nullptr) && buffer_->is_withdrawn())) {
+        return UCS_ERR_REJECTED;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t remote_key::check(uint64_t address, size_t length)
+{
+    if (ucs_unlikely((address < address_) || (length > length_) ||
+                     (address - address_ > length_ - length))) {
+        ucs_error("gaudi_ipc: %zu bytes at %#lx of process %u are not in the "
+                  "%lu bytes at %#lx that the remote key is for",
+                  length, address, process_.pid, length_, address_);
+        return UCS_ERR_INVALID_ADDR;
+    }
+    const ucs_status_t status = state();
+    if (ucs_unlikely(status != UCS_OK)) {
+        ucs_diag("gaudi_ipc: memory of process %u cannot be used any more: %s",
+                 process_.pid, ucs_status_string(status));
+    }
+    return status;
+}
+
+hazard_entry *remote_key::make_hazard()
+{
+    hazard_entry *known = nullptr;
+    hazard_entry *fresh =
+        own_page::instance()->take_hazard(process_.nonce, key_generation_);
+    if (fresh == nullptr) {
+        return hazard_.load();
+    }
+    if (!hazard_.compare_exchange_strong(known, fresh)) {
+        own_page::instance()->give_hazard(fresh);
+        return known;
+    }
+    return fresh;
+}
+
+ucs_status_t remote_key::hold()
+{
+    if (ucs_unlikely(generation_ != util::process_generation())) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    hazard_entry *hazard = hazard_.load(std::memory_order_acquire);
+    if (ucs_unlikely(hazard == nullptr)) {
+        (void)base::guarded([&] {
+            hazard = make_hazard();
+            return UCS_OK;
+        });
+        if (hazard == nullptr) {
+            /* Nothing that comes by waiting, as NO_RESOURCE would say. */
+            return UCS_ERR_NO_MEMORY;
+        }
+    }
+    references_.fetch_add(1, std::memory_order_relaxed);
+    /* Before the slots are looked at: their owner changes them, and looks at
+     * this then. */
+    hazard->uses.fetch_add(1, std::memory_order_seq_cst);
+    if (buffer_ != nullptr) {
+        buffer_->hold();
+    }
+    const ucs_status_t status = state();
+    if (ucs_unlikely(status != UCS_OK)) {
+        release();
+    }
+    return status;
+}
+
+void remote_key::release()
+{
+    if (buffer_ != nullptr) {
+        buffer_->release();
+    }
+    hazard_.load(std::memory_order_relaxed)
+        ->uses.fetch_sub(1, std::memory_order_release);
+    drop();
+}
+
+const util::process_memory *remote_key::host()
+{
+    return (buffer_ == nullptr) ? &of_->process().memory() : nullptr;
+}
+
+int remote_key::va_on(base::card &user, uint64_t address, uint64_t &va_p)
+{
+    return (buffer_ == nullptr) ? -EINVAL : buffer_->va_on(user, address, va_p);
+}
+
+} // namespace gaudi::ipc

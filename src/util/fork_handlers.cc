@@ -1,0 +1,102 @@
+#include "util/fork_handlers.h"
+
+#include <array>
+#include <memory>
+
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace gaudi::util {
+
+namespace {
+
+constexpr int max_fds = 65536;
+
+/* By number, so that nobody has to look for one, nor take a lock. */
+struct entry {
+    std::atomic<uint64_t> number{0}; /* 0: none */
+    std::atomic<dev_t> device{0};
+    std::atomic<ino_t> inode{0};
+    std::atomic<int (*)(int)> close{nullptr};
+};
+
+constinit std::array<entry, max_fds> entries;
+std::atomic<int> entries_end{0}; /* above all that were ever in use */
+std::atomic<uint64_t> last_number{0};
+
+/* A number may stand for another file: the child got its descriptors before it
+ * got the memory that says what they are. */
+void close_descriptors()
+{
+    const int end = entries_end.load();
+    for (int fd = 0; fd < end; ++fd) {
+        entry &known = entries[static_cast<size_t>(fd)];
+        if (known.number.load() == 0) {
+            continue;
+        }
+        known.number.store(0);
+        struct stat info;
+        if ((fstat(fd, &info) == 0) && (info.st_dev == known.device.load()) &&
+            (info.st_ino == known.inode.load())) {
+            (void)known.close.load()(fd);
+        }
+    }
+}
+
+} // namespace
+
+bool run_in_children(void (*handler)())
+{
+    return pthread_atfork(nullptr, nullptr, handler) == 0;
+}
+
+closed_in_children::closed_in_children(int fd, int (*close)(int))
+{
+    static const bool watching = run_in_children(close_descriptors);
+    struct stat info;
+    if (!watching || (fd < 0) || (fd >= max_fds) || (fstat(fd, &info) != 0)) {
+        return;
+    }
+    entry &fresh = entries[static_cast<size_t>(fd)];
+    fd_          = fd;
+    number_      = ++last_number;
+    fresh.device.store(info.st_dev);
+    fresh.inode.store(info.st_ino);
+    fresh.close.store((close != nullptr) ? close : &::close);
+    fresh.number.store(number_);
+    int end = entries_end.load();
+    while ((end <= fd) && !entries_end.compare_exchange_weak(end, fd + 1)) {}
+}
+
+void closed_in_children::forget()
+{
+    if (fd_ >= 0) {
+        uint64_t own = number_;
+        entries[static_cast<size_t>(fd_)].number.compare_exchange_strong(own,
+                                                                         0);
+    }
+}
+
+std::atomic<child_mutex *> child_mutex::all{nullptr};
+
+child_mutex::child_mutex()
+{
+    static const bool watching = run_in_children(renew_all);
+    if (watching) {
+        next_ = all.load();
+        while (!all.compare_exchange_weak(next_, this)) {}
+    }
+}
+
+void child_mutex::renew_all()
+{
+    for (child_mutex *each = all.load(); each != nullptr; each = each->next_) {
+        if (each->held_.exchange(false)) {
+            each->abandoned_ = true;
+        }
+        std::construct_at(&each->mutex_);
+    }
+}
+
+} // namespace gaudi::util

@@ -1,0 +1,117 @@
+#include "util/placement.h"
+
+#include <algorithm>
+#include <array>
+#include <climits>
+
+#include <numa.h>
+#include <numaif.h>
+
+namespace gaudi::util {
+
+namespace {
+
+constexpr unsigned max_nodes     = 1024;
+constexpr unsigned bits_per_word = sizeof(unsigned long) * CHAR_BIT;
+
+std::vector<unsigned> read_memory_nodes()
+{
+    std::vector<unsigned> nodes;
+    if (numa_available() < 0) {
+        return nodes;
+    }
+    bitmask *allowed = numa_get_mems_allowed();
+    for (unsigned node = 0; node < std::min(allowed->size, 0ul + max_nodes);
+         ++node) {
+        if (numa_bitmask_isbitset(allowed, node) != 0) {
+            nodes.push_back(node);
+        }
+    }
+    numa_bitmask_free(allowed);
+    return nodes;
+}
+
+/* Empty when the kernel does not tell. */
+cpu_set_t cpus_of(unsigned node)
+{
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    bitmask *found = numa_allocate_cpumask();
+    if (numa_node_to_cpus(static_cast<int>(node), found) == 0) {
+        for (unsigned cpu = 0; cpu < std::min(found->size, 0ul + CPU_SETSIZE);
+             ++cpu) {
+            if (numa_bitmask_isbitset(found, cpu) != 0) {
+                CPU_SET(cpu, &cpus);
+            }
+        }
+    }
+    numa_bitmask_free(found);
+    return cpus;
+}
+
+/* What a thread that was placed ran on before. */
+struct placed_thread {
+    bool known = false;
+    cpu_set_t before{};
+    std::optional<unsigned> node;
+};
+
+} // namespace
+
+const std::vector<unsigned> &memory_nodes()
+{
+    /* Never destroyed: threads that work to the very end ask, too. */
+    static const auto *nodes = new std::vector<unsigned>(read_memory_nodes());
+    return *nodes;
+}
+
+std::optional<unsigned> choose_node(std::optional<unsigned> card,
+                                    std::span<const unsigned> nodes)
+{
+    if (!card.has_value() || (nodes.size() < 2) ||
+        (std::find(nodes.begin(), nodes.end(), *card) == nodes.end())) {
+        return std::nullopt;
+    }
+    return card;
+}
+
+cpu_set_t choose_cpus(const cpu_set_t &allowed, const cpu_set_t &local)
+{
+    cpu_set_t both;
+    CPU_AND(&both, &allowed, &local);
+    return (CPU_COUNT(&both) > 0) ? both : allowed;
+}
+
+void place_memory(void *data, size_t size, std::optional<unsigned> card)
+{
+    const auto node = choose_node(card, memory_nodes());
+    if (!node.has_value()) {
+        return;
+    }
+    /* Not by numa_tonode_memory, which prints what a container forbids. */
+    std::array<unsigned long, max_nodes / bits_per_word> mask{};
+    mask[*node / bits_per_word] = 1ul << (*node % bits_per_word);
+    (void)mbind(data, size, MPOL_PREFERRED, mask.data(), max_nodes, 0);
+}
+
+void place_thread(std::optional<unsigned> card)
+{
+    thread_local placed_thread self;
+    const auto node = choose_node(card, memory_nodes());
+    if (node == self.node) {
+        return;
+    }
+    if (!self.known &&
+        (sched_getaffinity(0, sizeof(self.before), &self.before) != 0)) {
+        return;
+    }
+    self.known           = true;
+    const cpu_set_t cpus = node.has_value()
+                               ? choose_cpus(self.before, cpus_of(*node))
+                               : self.before;
+    if (sched_setaffinity(0, sizeof(cpus), &cpus) == 0) {
+        self.node = node;
+    }
+}
+
+} // namespace gaudi::util

@@ -1,0 +1,44 @@
+#include "util/process.h"
+
+#include "util/fork_handlers.h"
+#include "util/warning.h"
+
+#include <sys/random.h>
+
+namespace gaudi::util {
+
+std::atomic<unsigned> detail::process_generation{0};
+
+namespace {
+
+std::atomic<uint64_t> identity{0};
+
+void count_fork()
+{
+    detail::process_generation.fetch_add(1);
+    identity.store(0);
+}
+
+} // namespace
+
+uint64_t process_identity()
+{
+    uint64_t known = identity.load();
+    if (known == 0) {
+        uint64_t fresh = 0;
+        (void)!getrandom(&fresh, sizeof(fresh), 0); /* never short for so few */
+        fresh |= 1;
+        known = identity.compare_exchange_strong(known, fresh) ? fresh : known;
+    }
+    return known;
+}
+
+void count_forks()
+{
+    static const bool counted = run_in_children(count_fork);
+    if (!counted) {
+        warn("forked children will not be noticed");
+    }
+}
+
+} // namespace gaudi::util

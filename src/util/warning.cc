@@ -1,0 +1,36 @@
+#include "util/warning.h"
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+
+namespace gaudi::util {
+
+namespace {
+
+void print(const char *text)
+{
+    std::fprintf(stderr, "gaudi: %s\n", text);
+}
+
+std::atomic<warning_handler> installed{&print};
+
+} // namespace
+
+void set_warning_handler(warning_handler handler)
+{
+    installed.store((handler != nullptr) ? handler : &print);
+}
+
+void warn(const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+
+    va_start(arguments, format);
+    std::vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    installed.load()(text);
+}
+
+} // namespace gaudi::util

@@ -1,0 +1,121 @@
+/* What a forked child finds: no lock taken, nothing open that is not its own.
+ */
+#include "util/fork_handlers.h"
+
+#include "common/child.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+int open_anything()
+{
+    return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+bool is_open(int fd)
+{
+    return fcntl(fd, F_GETFD) >= 0;
+}
+
+std::atomic<int> closed_by_us{-1};
+
+int close_and_note(int fd)
+{
+    closed_by_us = fd;
+    return close(fd);
+}
+
+} // namespace
+
+TEST(fork_handlers, a_child_closes_what_it_is_to_close)
+{
+    const int kept   = open_anything();
+    const int closed = open_anything();
+    const int noted  = open_anything();
+    const int past   = open_anything();
+    const util::closed_in_children first(closed);
+    const util::closed_in_children second(noted, close_and_note);
+    {
+        const util::closed_in_children over(past);
+    }
+    forked_process child([&] {
+        GAUDI_CHILD_REQUIRE(is_open(kept));
+        GAUDI_CHILD_REQUIRE(is_open(past));
+        GAUDI_CHILD_REQUIRE(!is_open(closed));
+        GAUDI_CHILD_REQUIRE(!is_open(noted));
+        GAUDI_CHILD_REQUIRE(closed_by_us == noted);
+        return 0;
+    });
+    EXPECT_EQ(0, child.wait().exit_code);
+    for (const int fd : {kept, closed, noted, past}) {
+        EXPECT_TRUE(is_open(fd));
+        close(fd);
+    }
+}
+
+TEST(fork_handlers, a_number_that_became_another_file_stays_open)
+{
+    const int fd = open_anything();
+    const util::closed_in_children stale(fd);
+    int ends[2];
+    ASSERT_EQ(0, pipe2(ends, O_CLOEXEC));
+    ASSERT_EQ(fd, dup3(ends[0], fd, O_CLOEXEC));
+    forked_process child([&] {
+        GAUDI_CHILD_REQUIRE(is_open(fd));
+        return 0;
+    });
+    EXPECT_EQ(0, child.wait().exit_code);
+    for (const int each : {fd, ends[0], ends[1]}) {
+        close(each);
+    }
+}
+
+TEST(fork_handlers, a_later_object_of_the_same_number_is_not_forgotten)
+{
+    const int fd = open_anything();
+    util::closed_in_children later;
+    {
+        const util::closed_in_children earlier(fd);
+        later = util::closed_in_children(fd);
+    }
+    forked_process child([&] {
+        GAUDI_CHILD_REQUIRE(!is_open(fd));
+        return 0;
+    });
+    EXPECT_EQ(0, child.wait().exit_code);
+    later = {};
+    close(fd);
+}
+
+TEST(fork_handlers, a_mutex_of_a_thread_that_stayed_behind_is_free)
+{
+    static util::child_mutex mutex;
+    std::promise<void> held;
+    std::promise<void> end;
+    std::thread holder([&] {
+        const std::lock_guard<util::child_mutex> guard(mutex);
+        held.set_value();
+        end.get_future().wait();
+    });
+    held.get_future().wait();
+    forked_process child([] {
+        const std::lock_guard<util::child_mutex> guard(mutex);
+        return mutex.was_abandoned() ? 0 : 1;
+    });
+    EXPECT_EQ(0, child.wait().exit_code);
+    end.set_value();
+    holder.join();
+    const std::lock_guard<util::child_mutex> guard(mutex);
+    EXPECT_FALSE(mutex.was_abandoned()) << "in the parent";
+}
+
+} // namespace gaudi::test
