@@ -8,7 +8,7 @@ namespace gaudi::bench {
 
 namespace {
 
-constexpr char module_path[] = GAUDI_BUILD_DIR "/lib/libuct_gaudi.so.0";
+constexpr char module_path[] = GAUDI_BUILD_DIR "/lib/libuct_hlthunk.so.0";
 constexpr char emulator_path[] =
     GAUDI_BUILD_DIR "/lib/hlthunk-emu/libhl-thunk.so";
 

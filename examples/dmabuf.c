@@ -7,7 +7,7 @@
  * Two processes, each with a card of its own. One exports a part of its device
  * memory and sends the file descriptor over a socket. The other imports it,
  * and from then on has an address that every UCX call takes as device memory.
- * Built with `pkg-config --cflags --libs ucx-gaudi ucx`.
+ * Built with `pkg-config --cflags --libs ucx-gaudi-transports ucx`.
  */
 #include <stdio.h>
 #include <stdlib.h>

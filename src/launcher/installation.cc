@@ -60,7 +60,7 @@ installation find_installation()
     const fs::path self = fs::read_symlink("/proc/self/exe");
     installation files;
     files.directory   = self.parent_path().parent_path() / "lib";
-    files.module      = files.directory / "libuct_gaudi.so.0";
+    files.module      = files.directory / "libuct_hlthunk.so.0";
     files.stub        = files.directory / "libucx_gaudi_preload.so";
     files.emulator    = files.directory / "hlthunk-emu";
     files.slot        = files.directory / "slot";

@@ -20,7 +20,7 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 
-static const char module_name[] = "libuct_gaudi.so.0";
+static const char module_name[] = "libuct_hlthunk.so.0";
 
 /* The module, when it is loaded. */
 static void *module;

@@ -14,7 +14,7 @@ from common import report
 
 # Library, SONAME, version script or the exported names, whether it may need UCX.
 LIBRARIES = [
-    ("lib/libuct_gaudi.so.0", "libuct_gaudi.so.0",
+    ("lib/libuct_hlthunk.so.0", "libuct_hlthunk.so.0",
      "src/uct/gaudi/exports.map", True),
     ("lib/hlthunk-emu/libhl-thunk.so", "libhl-thunk.so",
      "src/hlthunk_shim/emu/exports.map", False),

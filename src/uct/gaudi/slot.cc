@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char own_name[]      = "libuct_gaudi.";
+constexpr char own_name[]      = "libuct_hlthunk.";
 constexpr char prefix[]        = "libuct_";
 constexpr char subdirectory[]  = "ucx";
 constexpr char init_function[] = "ucs_module_global_init";

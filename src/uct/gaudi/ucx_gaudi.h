@@ -17,8 +17,8 @@
  * status; UCX's log (UCX_LOG_LEVEL) tells what was wrong. Outputs are filled on
  * UCS_OK only.
  *
- * Link with what `pkg-config --libs ucx-gaudi` says. A program that is linked
- * so has the module loaded; the preload stub and slots do it no harm.
+ * Link with what `pkg-config --libs ucx-gaudi-transports` says. A program that
+ * is linked so has the module loaded; the preload stub and slots do it no harm.
  */
 #ifndef UCX_GAUDI_H
 #define UCX_GAUDI_H

@@ -23,7 +23,7 @@ public:
         fs::create_directories(root_ / "lib");
         fs::copy_file(test::launcher, launcher());
         for (const char *part :
-             {"libuct_gaudi.so.0", "libuct_gaudi.so.0.0.0",
+             {"libuct_hlthunk.so.0", "libuct_hlthunk.so.0.0.0",
               "libucx_gaudi_preload.so", "slot", "hlthunk-emu"}) {
             fs::copy(fs::path(library) / part, path(part), options);
         }

@@ -166,7 +166,7 @@ TEST_F(info, shows_the_ucx_and_the_driver_library)
                                          "/hlthunk-emu/libhl-thunk.so "
                                          "(UCX_GAUDI_DRIVER=emulator)\n"));
     EXPECT_THAT(result.output, HasSubstr(std::string("\nmodule    ") + library +
-                                         "/libuct_gaudi.so.0\n"));
+                                         "/libuct_hlthunk.so.0\n"));
 }
 
 TEST_F(info, tells_which_way_of_loading_is_active)
@@ -340,7 +340,7 @@ TEST_F(info, names_every_part_that_is_missing)
         {"slot", "slot is missing or incomplete", "build the project", 0},
         {"slot/libucs.so.0", "slot is missing or incomplete",
          "build the project", 0},
-        {"libuct_gaudi.so.0", "libuct_gaudi.so.0 is missing",
+        {"libuct_hlthunk.so.0", "libuct_hlthunk.so.0 is missing",
          "build the project", 1},
         {"hlthunk-emu/libhl-thunk.so",
          "hlthunk-emu/libhl-thunk.so: cannot open", "build the project", 1},

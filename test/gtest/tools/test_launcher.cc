@@ -285,8 +285,8 @@ TEST_F(command_line, says_what_is_missing_in_an_incomplete_installation)
         arguments options;
     } const cases[] = {
         {preloaded, {}},
-        {"libuct_gaudi.so.0", {}},
-        {"libuct_gaudi.so.0", {"--slot"}},
+        {"libuct_hlthunk.so.0", {}},
+        {"libuct_hlthunk.so.0", {"--slot"}},
         {"slot", {"--slot"}},
         {"slot/ucx", {"--slot"}},
         {"hlthunk-emu/libhl-thunk.so", {"--emulate"}},

@@ -20,7 +20,7 @@ protected:
         EXPECT_THAT(result.output, HasSubstr(preloaded));
         EXPECT_THAT(result.output,
                     Not(::testing::ContainsRegex("libuc[mpst]\\.so")));
-        EXPECT_THAT(result.output, Not(HasSubstr("libuct_gaudi")));
+        EXPECT_THAT(result.output, Not(HasSubstr("libuct_hlthunk")));
         EXPECT_THAT(result.output, Not(HasSubstr("libhl-thunk")));
     }
 
@@ -123,7 +123,7 @@ TEST_F(preload, reaches_python_through_ctypes)
          "assert ucp.ucp_config_read(None, None, c.byref(config)) == 0\n"
          "assert ucp.ucp_init_version(1, 10, params, config,"
          " c.byref(context)) == 0\n"
-         "print(open('/proc/self/maps').read().count('libuct_gaudi') > 0"
+         "print(open('/proc/self/maps').read().count('libuct_hlthunk') > 0"
          " and 'gaudi_copy')\n"}));
 }
 
@@ -135,7 +135,7 @@ TEST_F(preload, says_so_when_the_module_is_not_there)
     EXPECT_TRUE(exited_with(0, result));
     EXPECT_EQ(1u, lines_with(result.output, "ucx-gaudi: ").size())
         << result.output;
-    EXPECT_THAT(result.output, HasSubstr("libuct_gaudi.so.0"));
+    EXPECT_THAT(result.output, HasSubstr("libuct_hlthunk.so.0"));
 }
 
 TEST_F(other_version, registers_nothing_in_a_ucp_program)

@@ -55,7 +55,7 @@ protected:
     }
 
     scratch_directory files;
-    const std::string own = std::string(library) + "/libuct_gaudi.so.0";
+    const std::string own = std::string(library) + "/libuct_hlthunk.so.0";
 };
 
 std::vector<std::string> components(const process_result &result)
@@ -346,7 +346,7 @@ TEST_F(lone_slot, goes_on_with_a_displaced_module_that_is_no_library)
 
 TEST_F(lone_slot, brings_the_displaced_module_in_for_another_ucx_version_too)
 {
-    make(GAUDI_TOOLS_DIR "/other-version/libuct_gaudi.so.0");
+    make(GAUDI_TOOLS_DIR "/other-version/libuct_hlthunk.so.0");
     const process_result result =
         in_it({late_ucx, "uct"}, {{"UCX_MODULE_DIR", displaced}});
     EXPECT_TRUE(exited_with(0, result));

@@ -158,12 +158,12 @@ TEST_F(undisturbed, a_program_that_loads_ucx_later_changes_only_then)
     /* Then there is the module; without a card nothing else at all. */
     const auto added = added_lines(halves(before.output).second,
                                    halves(without.output).second);
-    EXPECT_THAT(added,
-                ::testing::UnorderedElementsAre(
-                    "mapped " + stub, ::testing::HasSubstr("libuct_gaudi.so.0"),
-                    ::testing::HasSubstr("libcjson.so.1"),
-                    ::testing::HasSubstr("libstdc++.so.6"),
-                    ::testing::HasSubstr("libgcc_s.so.1")))
+    EXPECT_THAT(added, ::testing::UnorderedElementsAre(
+                           "mapped " + stub,
+                           ::testing::HasSubstr("libuct_hlthunk.so.0"),
+                           ::testing::HasSubstr("libcjson.so.1"),
+                           ::testing::HasSubstr("libstdc++.so.6"),
+                           ::testing::HasSubstr("libgcc_s.so.1")))
         << without.output;
     EXPECT_EQ(lines_with(halves(before.output).second, "Sig"),
               lines_with(halves(after.output).second, "Sig"));

@@ -33,8 +33,8 @@ void require(ucs_status_t status, const char *what)
 void load_module()
 {
     setenv("UCX_GAUDI_DRIVER", emulator_path().c_str(), 0);
-    static void *module =
-        dlopen(GAUDI_BUILD_DIR "/lib/libuct_gaudi.so.0", RTLD_NOW | RTLD_LOCAL);
+    static void *module = dlopen(GAUDI_BUILD_DIR "/lib/libuct_hlthunk.so.0",
+                                 RTLD_NOW | RTLD_LOCAL);
     if (module == nullptr) {
         std::fprintf(stderr, "%s\n", dlerror());
         std::abort();

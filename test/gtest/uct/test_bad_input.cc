@@ -384,7 +384,7 @@ GAUDI_CHILD(asks_when_it_is_told_to)
     GAUDI_CHILD_REQUIRE(open_md(md) == UCS_ERR_BUSY);
     tell_parent("busy");
     wait_for_parent();
-    void *module  = dlopen(GAUDI_BUILD_DIR "/lib/libuct_gaudi.so.0",
+    void *module  = dlopen(GAUDI_BUILD_DIR "/lib/libuct_hlthunk.so.0",
                            RTLD_NOW | RTLD_NOLOAD);
     auto *explain = reinterpret_cast<void (*)(const uct_mem_alloc_params_t *)>(
         dlsym(module, "uct_gaudi_explain_refusal"));

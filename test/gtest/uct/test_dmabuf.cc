@@ -40,7 +40,7 @@ constexpr size_t host_page = 4096;
 template <typename Function>
 Function *function(const char *name)
 {
-    static void *module = dlopen(GAUDI_BUILD_DIR "/lib/libuct_gaudi.so.0",
+    static void *module = dlopen(GAUDI_BUILD_DIR "/lib/libuct_hlthunk.so.0",
                                  RTLD_NOW | RTLD_NOLOAD);
     void *found         = dlsym(module, name);
     EXPECT_NE(nullptr, found) << name;
