@@ -1,12 +1,21 @@
 #!/usr/bin/env python3
-"""Fails when an include goes against the direction of the layers.
+"""Fails when an include goes against the direction of the rooms, or in a circle.
 
 usage: check_includes.py ROOT
 
-    hlthunk_shim <- base <- copy, ipc <- module
+The rooms from the lowest to the highest one, see docs/architecture.md:
 
-hlthunk_shim knows no UCX; copy and ipc do not know each other; nothing includes
-the emulator, except tests and benches, which include its hooks.
+    util
+    hlthunk_shim: the interface <- hlthunk <- cards
+    base:         ucx <- cards <- memory <- memory/application, transfer
+    copy          ipc: process <- messages, sharing <- the UCT face
+    module, perftest and what else lies in src/uct/gaudi
+
+util and hlthunk_shim know no UCX; copy and ipc do not know each other; nothing
+includes the emulator, except tests and benches, which include its hooks.
+
+A header and the source of the same name count as one. None of these may reach
+itself through what it includes.
 """
 
 import os
@@ -15,41 +24,54 @@ import sys
 
 from common import is_source, report, tree_files
 
+UTIL = "src/util/"
 SHIM = "src/hlthunk_shim/"
-EMULATOR = SHIM + "emu/"
+HLTHUNK, SHIM_CARDS, EMULATOR = SHIM + "hlthunk/", SHIM + "cards/", SHIM + "emu/"
 HOOKS = EMULATOR + "hlthunk_emu.h"
 GAUDI = "src/uct/gaudi/"
 BASE, COPY, IPC = GAUDI + "base/", GAUDI + "copy/", GAUDI + "ipc/"
+UCX_SEAM, CARDS, MEMORY, TRANSFER = (BASE + room for room in
+                                     ("ucx/", "cards/", "memory/", "transfer/"))
+APPLICATION = MEMORY + "application/"
+PROCESS, MESSAGES, SHARING = (IPC + room for room in
+                              ("process/", "messages/", "sharing/"))
 
-# What the files of a folder may include of the project. The first folder that
-# a file is in decides.
+DRIVER = [SHIM, SHIM_CARDS, UTIL]
+
+# What the files of a room may include of the project beside their own room. The
+# first room that a file is in decides; a folder means its own files only, not
+# those in the folders below it, unless the whole tree below it is meant (*).
 ALLOWED = [
-    (EMULATOR, [EMULATOR, SHIM + "hlthunk_abi.h", SHIM + "lin_dma.h",
-                SHIM + "background_thread.h", SHIM + "brief_lock.h",
-                SHIM + "fork_handlers.h", SHIM + "placement.h"]),
-    (SHIM, [SHIM]),
-    (BASE, [BASE, SHIM]),
-    (COPY, [COPY, BASE, SHIM]),
-    (IPC, [IPC, BASE, SHIM]),
-    (GAUDI, [GAUDI, SHIM]),
-    ("src/preload/", ["src/preload/"]),
-    ("src/launcher/", ["src/launcher/", SHIM, "src/preload/tls_alias.h",
-                       BASE + "visible_cards.h"]),
-    ("src/", ["src/"]),
-    ("examples/", ["examples/"]),
-    ("bench/", ["bench/", "src/", "examples/gaudi_memory.h"]),
-    ("test/", ["test/", "src/", "examples/gaudi_memory.h"]),
+    (UTIL, []),
+    (EMULATOR, [UTIL, HLTHUNK + "abi.h", HLTHUNK + "lin_dma.h"]),
+    (HLTHUNK, [SHIM, UTIL]),
+    (SHIM_CARDS, [SHIM, HLTHUNK, UTIL]),
+    (SHIM, [UTIL]),
+    (UCX_SEAM, [UTIL]),
+    (CARDS, [UCX_SEAM] + DRIVER),
+    (APPLICATION, [MEMORY, CARDS, UCX_SEAM, HLTHUNK] + DRIVER),
+    (MEMORY, [CARDS, UCX_SEAM] + DRIVER),
+    (TRANSFER, [MEMORY, CARDS, UCX_SEAM] + DRIVER),
+    (COPY, [TRANSFER, MEMORY, CARDS, UCX_SEAM] + DRIVER),
+    (PROCESS, [UCX_SEAM, CARDS] + DRIVER),
+    (MESSAGES, [PROCESS, UCX_SEAM, CARDS] + DRIVER),
+    (SHARING, [PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] + DRIVER),
+    (IPC, [MESSAGES, SHARING, PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] +
+     DRIVER),
+    (GAUDI, [COPY, IPC, TRANSFER, APPLICATION, MEMORY, CARDS, UCX_SEAM] +
+     DRIVER),
+    ("src/preload/", []),
+    ("src/launcher/", ["src/preload/tls_alias.h"] + DRIVER),
+    ("examples/", []),
+    ("bench/", ["src/*", "examples/gaudi_memory.h"]),
+    ("test/", ["test/*", "src/*", "examples/gaudi_memory.h"]),
 ]
 
 # Folders whose files know no UCX.
-WITHOUT_UCX = [SHIM, "src/preload/", "src/launcher/"]
+WITHOUT_UCX = [UTIL, SHIM, "src/preload/", "src/launcher/"]
 UCX = re.compile(r"^(uc[mpst]/|tools/perf/|config\.h$)")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-
-
-def first_folder(name, folders):
-    return next((f for f in folders if name.startswith(f)), None)
 
 
 def resolve(root, name, quote, target):
@@ -62,8 +84,17 @@ def resolve(root, name, quote, target):
     return None
 
 
-def is_emulator(name):
-    return name.startswith(EMULATOR)
+def is_in(name, place):
+    """Whether a file is the place, is right in it, or anywhere below it (*)."""
+    if place.endswith("*"):
+        return name.startswith(place[:-1])
+    return name == place or os.path.dirname(name) + "/" == place
+
+
+def room_of(name):
+    """The room of a file, and what that may include beside itself."""
+    return next(((room, allowed) for room, allowed in ALLOWED
+                 if name.startswith(room)), ("", []))
 
 
 def check_include(root, name, quote, target):
@@ -72,23 +103,47 @@ def check_include(root, name, quote, target):
     if found is None:
         if quote == '"':
             return "is not in the tree; write <> around other people's headers"
-        if first_folder(name, WITHOUT_UCX) and UCX.match(target):
+        if name.startswith(tuple(WITHOUT_UCX)) and UCX.match(target):
             return "is UCX's, and this folder knows no UCX"
         return None
 
-    allowed = next((a for folder, a in ALLOWED if name.startswith(folder)),
-                   [""])
-    if not first_folder(found, allowed):
-        return "is against the direction of the layers"
-    if is_emulator(found) and not is_emulator(name):
-        in_tests = first_folder(name, ["test/", "bench/"])
-        if not (in_tests and found == HOOKS):
+    room, allowed = room_of(name)
+    if not any(is_in(found, place) for place in [room] + allowed):
+        return "is against the direction of the rooms"
+    if found.startswith(EMULATOR) and not name.startswith(EMULATOR):
+        if not (name.startswith(("test/", "bench/")) and found == HOOKS):
             return "is the emulator's"
     return None
 
 
+def find_circles(edges):
+    """Groups of nodes that reach each other (Tarjan's algorithm)."""
+    order, lowest, stack, circles = {}, {}, [], []
+
+    def visit(node):
+        order[node] = lowest[node] = len(order)
+        stack.append(node)
+        for target in sorted(edges.get(node, ())):
+            if target not in order:
+                visit(target)
+                lowest[node] = min(lowest[node], lowest[target])
+            elif target in stack:
+                lowest[node] = min(lowest[node], order[target])
+        if lowest[node] == order[node]:
+            group = stack[stack.index(node):]
+            del stack[stack.index(node):]
+            if len(group) > 1:
+                circles.append(sorted(group))
+
+    for node in sorted(edges):
+        if node not in order:
+            visit(node)
+    return circles
+
+
 def main(root):
     problems = []
+    edges = {}
     checked = 0
     for name in tree_files(root):
         if not is_source(name):
@@ -102,6 +157,13 @@ def main(root):
                 why = check_include(root, name, *match.groups())
                 if why is not None:
                     problems.append(f"{name}:{number}: {match[2]} {why}")
+                found = resolve(root, name, *match.groups())
+                # Between rooms the direction alone forbids circles.
+                if found is not None and room_of(found) == room_of(name):
+                    edges.setdefault(os.path.splitext(name)[0], set()).add(
+                        os.path.splitext(found)[0])
+    for circle in find_circles(edges):
+        problems.append(f"{circle[0]}: in a circle: {', '.join(circle)}")
     if checked == 0:
         problems.append("no source file was found")
     report(problems, f"{checked} files include only what they may")

@@ -3,18 +3,23 @@
 
 usage: check_tree.py ROOT
 
-Large files; tests that are skipped by anything but test/common/ability.h, which
-asks the system; paths and hosts that only one machine has; package registries,
-which are the business of that machine's settings.
+Large files; sources of more lines than one looks through; tests that are skipped
+by anything but test/common/ability.h, which asks the system; names of the
+emulator where it is to be a driver library as any other; paths and hosts that
+only one machine has; package registries, which are the business of that
+machine's settings.
 """
 
 import os
 import re
 import sys
 
-from common import report, tree_files
+from common import is_source, report, tree_files
 
 LARGEST = 512 * 1024
+MOST_LINES = 450  # of a source file below src
+EMULATOR = "src/hlthunk_shim/emu/"
+EMULATORS = re.compile("hlthunk_emu_|memfd:hlthunk")
 
 # Written in pieces, so that this file is not one of those it looks for.
 PLACES = [r"/wo" + r"rk/", r"/ro" + r"ot/", r"/ho" + r"me/\w", r"/Us" + r"ers/",
@@ -40,7 +45,13 @@ def check_file(root, name):
         return
     with open(path, "rb") as file:
         text = file.read().decode("utf-8", errors="replace")
-    for number, line in enumerate(text.splitlines(), 1):
+    lines = text.splitlines()
+    if name.startswith("src/") and is_source(name) and len(lines) > MOST_LINES:
+        yield f"{name}: {len(lines)} lines"
+    for number, line in enumerate(lines, 1):
+        if (name.startswith("src/") and not name.startswith(EMULATOR) and
+                EMULATORS.search(line)):
+            yield f"{name}:{number}: a name of the emulator"
         match = UNWANTED.search(line)
         if match is not None:
             yield f"{name}:{number}: {match[0]}"
