@@ -1,7 +1,7 @@
 #include "uct/gaudi/perftest.h"
 
 #include "uct/gaudi/base/memory/device_table.h"
-#include "uct/gaudi/base/transfer/transfer.h"
+#include "uct/gaudi/base/transfer/engine.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/status.h"
 

@@ -10,7 +10,7 @@
 #include "common/child.h"
 #include "common/emulator.h"
 #include "common/host_memory.h"
-#include "uct/gaudi/base/transfer/transfer.h"
+#include "uct/gaudi/base/transfer/engine.h"
 
 #include <gmock/gmock.h>
 

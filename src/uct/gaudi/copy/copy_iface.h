@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/transfer/transfer.h"
+#include "uct/gaudi/base/transfer/engine.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 
 #include <atomic>

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "uct/gaudi/base/cards/card_hold.h"
-#include "uct/gaudi/base/transfer/transfer.h"
+#include "uct/gaudi/base/transfer/engine.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/messages/connection.h"
 #include "uct/gaudi/ipc/messages/mailbox.h"

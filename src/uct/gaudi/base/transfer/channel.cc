@@ -16,7 +16,7 @@ constexpr uint64_t drain_timeout_us = 60'000'000;
 
 channel::~channel()
 {
-    for (const auto &queue : queues_) {
+    for (const auto &queue : dma_queues_) {
         if (queue->wait_all(drain_timeout_us) != 0) {
             ucs_warn("%s: DMA jobs do not end: their staging memory stays "
                      "pinned",
@@ -47,46 +47,46 @@ void channel::abandon_staging()
     staging_.abandon();
 }
 
-int channel::make_lanes(uint64_t window)
+int channel::make_queues(uint64_t window)
 {
     for (size_t i = 0; i < directions; ++i) {
         const auto direction = static_cast<shim::dma_direction>(i);
         const unsigned streams =
             std::max(1u, shim::dma_streams(owner_.device(), direction));
         shim::dma_queue_options options;
-        for (const copies which : {copies::of_long, copies::of_short}) {
-            dma_lane &made = lane(direction, which);
+        for (const copies which : {of_long, of_short}) {
+            work_queue &made = queue(direction, which);
             if (options.stream < streams) {
                 const int ret =
                     shim::make_dma_queue(owner_.device(), direction, options,
-                                         queues_.emplace_back());
+                                         dma_queues_.emplace_back());
                 if (ret != 0) {
-                    queues_.pop_back();
+                    dma_queues_.pop_back();
                     return ret;
                 }
                 ++options.stream;
             }
             made.home   = this;
-            made.queue  = queues_.back().get();
+            made.dma    = dma_queues_.back().get();
             made.window = UINT64_MAX;
             ucs_list_head_init(&made.waiting);
         }
-        lane(direction, copies::of_long).window = window;
+        queue(direction, of_long).window = window;
     }
     return 0;
 }
 
-ucs_status_t channel::create(card &owner, size_t chunk_bytes, unsigned chunks,
-                             uint64_t window,
+ucs_status_t channel::create(card &owner, const transfer_options &options,
                              std::unique_ptr<channel> &channel_p)
 {
-    std::unique_ptr<channel> created(new channel(owner));
-    created->chunk_bytes_ = chunk_bytes;
+    std::unique_ptr<channel> created(new channel(owner, options));
+    const size_t chunk_bytes = options.chunk_bytes;
 
-    int ret = shim::pinned_buffer::create(owner.device(), chunk_bytes * chunks,
-                                          created->staging_);
+    int ret = shim::pinned_buffer::create(
+        owner.device(), chunk_bytes * options.chunks, created->staging_);
     if (ret == 0) {
-        ret = created->make_lanes(window);
+        ret = created->make_queues(uint64_t{options.piece_bytes} *
+                                   options.pieces);
     }
     if (ret != 0) {
         ucs_error("%s: cannot create DMA queues: %s", owner.name().c_str(),
@@ -94,15 +94,21 @@ ucs_status_t channel::create(card &owner, size_t chunk_bytes, unsigned chunks,
         return to_status(ret);
     }
 
-    created->free_chunks_.reserve(chunks);
-    for (unsigned i = chunks; i > 0; --i) {
-        created->give_chunk(static_cast<int>(i - 1));
+    created->chunks_.reserve(options.chunks);
+    for (size_t at = 0; at < chunk_bytes * options.chunks; at += chunk_bytes) {
+        created->chunks_.push_back({created.get(),
+                                    created->staging_.data() + at,
+                                    created->staging_.va() + at});
     }
-    created->segments_.resize(created->queues_.size() *
-                              shim::dma_queue_options().depth);
-    created->free_segments_.reserve(created->segments_.size());
-    for (segment &record : created->segments_) {
-        created->give_segment(&record);
+    for (size_t i = options.chunks; i > 0; --i) {
+        created->free_chunks_.push_back(&created->chunks_[i - 1]);
+    }
+    created->jobs_.resize(created->dma_queues_.size() *
+                          shim::dma_queue_options().depth);
+    created->free_jobs_.reserve(created->jobs_.size());
+    for (dma_job &record : created->jobs_) {
+        record.home = created.get();
+        created->free_jobs_.push_back(&record);
     }
     channel_p = std::move(created);
     return UCS_OK;

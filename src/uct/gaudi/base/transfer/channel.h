@@ -1,62 +1,82 @@
 /**
- * One user's way to one card: its DMA queues and its staging memory.
+ * One engine's way to one card: its queues and its staging memory.
  *
  * Staging memory is a fixed set of pinned chunks, made once; host memory that
- * is not registered passes through them. Used by one thread at a time.
+ * is not registered passes through them. Used by one thread at a time. Knows
+ * neither what an operation is nor how addresses are found.
  */
 #pragma once
 
 #include "hlthunk_shim/dma_queue.h"
 #include "hlthunk_shim/hlthunk/memory.h"
 #include "uct/gaudi/base/cards/card.h"
+#include "uct/gaudi/base/transfer/host_place.h"
+#include "uct/gaudi/base/transfer/options.h"
 
 #include <memory>
 #include <span>
+#include <variant>
 #include <vector>
-
-namespace gaudi::util {
-class process_memory;
-}
 
 namespace gaudi::base {
 
 class channel;
+struct dma_job;
 struct transfer;
 
+/** A chunk of staging memory. */
+struct staging_chunk {
+    channel *home;
+    char *data;
+    uint64_t va; /* on the card of the channel */
+};
+
+/** Gives to the channel what was taken from it. */
+struct give_back {
+    inline void operator()(staging_chunk *used) const;
+    inline void operator()(dma_job *used) const;
+};
+using chunk_ptr = std::unique_ptr<staging_chunk, give_back>;
+using job_ptr   = std::unique_ptr<dma_job, give_back>;
+
 /**
- * What is on the way in one direction, and waits to be: of long copies, or of
- * short ones, which do not wait for those if the card has a stream more.
+ * What a card has to do in one direction, and what waits for that: long copies,
+ * or short ones, which do not wait for those if the card has a stream more.
  */
-struct dma_lane {
-    channel *home          = nullptr;
-    shim::dma_queue *queue = nullptr; /* perhaps another lane's, too */
-    uint64_t in_flight     = 0;       /* bytes */
-    uint64_t window        = 0;       /* bytes from which on nothing is added */
-    ucs_list_link_t waiting;          /* of whoever submits, next one first */
+struct work_queue {
+    channel *home        = nullptr;
+    shim::dma_queue *dma = nullptr; /* perhaps another work queue's, too */
+    uint64_t in_flight   = 0;       /* bytes */
+    uint64_t window      = 0;       /* bytes from which on nothing is added */
+    ucs_list_link_t waiting;        /* of whoever submits, next one first */
+};
+
+/** What is left to do for a job that has filled a chunk: another card fetches
+ *  the bytes. */
+struct onward_leg {
+    work_queue *queue;
+    uint64_t dst; /* device address on that card */
 };
 
 /** One DMA job of a transfer. */
-struct segment {
-    transfer *owner;
-    channel *home;  /* whose record and chunk this is */
-    dma_lane *lane; /* where it was submitted */
-    int chunk;      /* staging chunk, or -1 */
-    size_t length;  /* bytes */
-    char *host;     /* where a chunk's bytes go when the job has ended, */
-    const util::process_memory *process; /* or in which process, */
-    dma_lane *onward;                    /* or the card to which they go, */
-    uint64_t target;                     /* and the address there */
-    segment *next; /* in a list of those that have to go on */
+struct dma_job {
+    channel *home;     /* whose record this is */
+    transfer *owner;   /* whose bytes it moves */
+    work_queue *queue; /* where it was submitted */
+    uint64_t dst;      /* device addresses on the card of that queue */
+    uint64_t src;
+    size_t length;   /* bytes */
+    chunk_ptr chunk; /* that one of them is in, or nullptr */
+    /* Where the bytes in the chunk go when the job has ended. */
+    std::variant<std::monostate, host_place, onward_leg> then;
+    ucs_queue_elem_t in_onward; /* of those that another card has to fetch */
 };
 
 class channel {
 public:
-    /**
-     * @param chunk_bytes,chunks  The staging memory.
-     * @param window              Bytes of long copies in flight per direction.
-     */
+    /** Make the queues and the staging memory. */
     [[nodiscard]] static ucs_status_t
-    create(card &owner, size_t chunk_bytes, unsigned chunks, uint64_t window,
+    create(card &owner, const transfer_options &options,
            std::unique_ptr<channel> &channel_p);
 
     /** Waits for jobs that the card still runs. */
@@ -64,54 +84,47 @@ public:
 
     [[nodiscard]] card &owner() const { return owner_; }
 
-    enum class copies { of_long, of_short };
-
-    [[nodiscard]] dma_lane &lane(shim::dma_direction direction, copies which)
+    /** The queue for a copy of so many bytes. */
+    [[nodiscard]] work_queue &queue_for(shim::dma_direction direction,
+                                        size_t length)
     {
-        return lanes_[static_cast<size_t>(direction) * 2 +
-                      static_cast<size_t>(which)];
+        return queue(direction, (length > short_bytes_) ? of_long : of_short);
     }
 
-    static constexpr size_t directions = 3;
-    static constexpr size_t lane_count = directions * 2;
-
-    [[nodiscard]] std::span<dma_lane, lane_count> lanes() { return lanes_; }
-
-    /** Each lane in turn. */
-    [[nodiscard]] dma_lane &next_lane()
-    {
-        turn_ = (turn_ + 1) % lane_count;
-        return lanes_[turn_];
-    }
-
-    /** The queues of all lanes, each once. */
-    [[nodiscard]] std::span<const std::unique_ptr<shim::dma_queue>>
-    queues() const
+    /** All of them. */
+    static constexpr size_t queue_count = 6;
+    [[nodiscard]] std::span<work_queue, queue_count> queues()
     {
         return queues_;
     }
 
-    /** Take a chunk, leaving some for others. @return -1 when none is left. */
-    int take_chunk(size_t leave)
+    /** Each of them in turn. */
+    [[nodiscard]] work_queue &next_queue()
+    {
+        turn_ = (turn_ + 1) % queue_count;
+        return queues_[turn_];
+    }
+
+    /** What they submit to, each once. */
+    [[nodiscard]] std::span<const std::unique_ptr<shim::dma_queue>>
+    dma_queues() const
+    {
+        return dma_queues_;
+    }
+
+    /** Take a chunk, leaving some for others. @return nullptr when none is
+     *  left. */
+    [[nodiscard]] chunk_ptr take_chunk(size_t leave)
     {
         if (free_chunks_.size() <= leave) {
-            return -1;
+            return nullptr;
         }
-        const int chunk = free_chunks_.back();
+        chunk_ptr taken(free_chunks_.back());
         free_chunks_.pop_back();
-        return chunk;
+        return taken;
     }
-    void give_chunk(int chunk) { free_chunks_.push_back(chunk); }
     [[nodiscard]] size_t free_chunks() const { return free_chunks_.size(); }
     [[nodiscard]] size_t chunk_bytes() const { return chunk_bytes_; }
-    [[nodiscard]] char *chunk_data(int chunk) const
-    {
-        return staging_.data() + static_cast<size_t>(chunk) * chunk_bytes_;
-    }
-    [[nodiscard]] uint64_t chunk_va(int chunk) const
-    {
-        return staging_.va() + static_cast<size_t>(chunk) * chunk_bytes_;
-    }
 
     /**
      * Let another card reach the staging memory, too.
@@ -121,41 +134,66 @@ public:
     [[nodiscard]] int share_staging(const card &user);
 
     /** Address of a chunk on a card that it was shared with. */
-    [[nodiscard]] uint64_t chunk_va_on(const card &user, int chunk) const
+    [[nodiscard]] uint64_t va_on(const card &user,
+                                 const staging_chunk &chunk) const
     {
-        return shared_[user.slot()].va() +
-               static_cast<size_t>(chunk) * chunk_bytes_;
+        return shared_[user.slot()].va() + (chunk.va - staging_.va());
     }
 
     /** Leave the staging memory pinned: a card may still use it. */
     void abandon_staging();
 
     /** Take a record for a job. @return nullptr when all are in use. */
-    segment *take_segment()
+    [[nodiscard]] job_ptr take_job()
     {
-        if (free_segments_.empty()) {
+        if (free_jobs_.empty()) {
             return nullptr;
         }
-        segment *taken = free_segments_.back();
-        free_segments_.pop_back();
+        job_ptr taken(free_jobs_.back());
+        free_jobs_.pop_back();
         return taken;
     }
-    void give_segment(segment *used) { free_segments_.push_back(used); }
 
 private:
-    explicit channel(card &owner) : owner_(owner) {}
-    [[nodiscard]] int make_lanes(uint64_t window);
+    friend struct give_back;
+
+    enum copies { of_long, of_short };
+    static constexpr size_t directions = queue_count / 2;
+
+    explicit channel(card &owner, const transfer_options &options)
+        : owner_(owner), chunk_bytes_(options.chunk_bytes),
+          short_bytes_(options.short_bytes)
+    {}
+    [[nodiscard]] int make_queues(uint64_t window);
+    [[nodiscard]] work_queue &queue(shim::dma_direction direction, copies which)
+    {
+        return queues_[static_cast<size_t>(direction) * 2 + which];
+    }
 
     card &owner_;
-    size_t chunk_bytes_ = 0;
+    const size_t chunk_bytes_;
+    const size_t short_bytes_;
     shim::pinned_buffer staging_;
     std::vector<shim::mapping> shared_; /* of it, by slot of the card */
-    std::vector<int> free_chunks_;
-    std::vector<segment> segments_;
-    std::vector<segment *> free_segments_;
-    std::vector<std::unique_ptr<shim::dma_queue>> queues_;
-    dma_lane lanes_[lane_count];
+    std::vector<staging_chunk> chunks_;
+    std::vector<staging_chunk *> free_chunks_;
+    std::vector<dma_job *> free_jobs_;
+    std::vector<dma_job> jobs_; /* last of these: they give chunks back */
+    std::vector<std::unique_ptr<shim::dma_queue>> dma_queues_;
+    work_queue queues_[queue_count];
     size_t turn_ = 0;
 };
+
+void give_back::operator()(staging_chunk *used) const
+{
+    used->home->free_chunks_.push_back(used);
+}
+
+void give_back::operator()(dma_job *used) const
+{
+    used->chunk.reset();
+    used->then = {};
+    used->home->free_jobs_.push_back(used);
+}
 
 } // namespace gaudi::base

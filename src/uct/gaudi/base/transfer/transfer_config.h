@@ -3,7 +3,8 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/transfer/transfer.h"
+#include "uct/gaudi/base/cards/card.h"
+#include "uct/gaudi/base/transfer/options.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 
 namespace gaudi::base {

@@ -1,11 +1,10 @@
 #include "uct/gaudi/base/transfer/wakeup.h"
 
 #include "util/background_thread.h"
-#include "util/fork_handlers.h"
+#include "util/per_process.h"
 
 #include <algorithm>
 #include <deque>
-#include <new>
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -20,10 +19,9 @@ constexpr uint32_t sleep_us = 1'000'000;
 
 } // namespace
 
+/* One per process: its threads are not in a child. */
 class watcher_threads {
 public:
-    static watcher_threads &instance();
-
     void add(wakeup_event &event, wakeup_event::watched_job what)
     {
         std::lock_guard<std::mutex> guard(lock_);
@@ -61,34 +59,11 @@ private:
         }
     }
 
-    static std::atomic<watcher_threads *> current_;
-
     std::mutex lock_; /* leaf */
     std::condition_variable added_;
     std::deque<task> queue_;
     size_t idle_ = 0; /* threads that take from the queue, or will */
 };
-
-std::atomic<watcher_threads *> watcher_threads::current_{nullptr};
-
-watcher_threads &watcher_threads::instance()
-{
-    /* The threads are the parent's. */
-    static const bool renewed =
-        util::run_in_children([] { current_.store(nullptr); });
-    if (!renewed) {
-        throw std::bad_alloc();
-    }
-    /* Never destroyed: its threads run until the process ends. */
-    watcher_threads *known = current_.load();
-    if (known == nullptr) {
-        auto fresh = std::make_unique<watcher_threads>();
-        if (current_.compare_exchange_strong(known, fresh.get())) {
-            known = fresh.release();
-        }
-    }
-    return *known;
-}
 
 ucs_status_t wakeup_event::create(std::unique_ptr<wakeup_event> &event_p)
 {
@@ -117,7 +92,7 @@ bool wakeup_event::clear()
     return read(fd_, &count, sizeof(count)) == sizeof(count);
 }
 
-void wakeup_event::watch(shim::device &dev, uint64_t job)
+void wakeup_event::signal_after(shim::device &dev, uint64_t job)
 {
     const watched_job what{&dev, job};
     {
@@ -129,7 +104,7 @@ void wakeup_event::watch(shim::device &dev, uint64_t job)
         watched_.push_back(what);
     }
     try {
-        watcher_threads::instance().add(*this, what);
+        util::of_this_process<watcher_threads>().add(*this, what);
     } catch (...) {
         std::lock_guard<std::mutex> guard(lock_);
         std::erase(watched_, what);

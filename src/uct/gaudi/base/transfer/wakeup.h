@@ -49,7 +49,7 @@ public:
      *             twice at a time.
      * @throws std::system_error when no thread can be started.
      */
-    void watch(shim::device &dev, uint64_t job);
+    void signal_after(shim::device &dev, uint64_t job);
 
 private:
     friend class watcher_threads;

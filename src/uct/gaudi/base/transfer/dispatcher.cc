@@ -1,0 +1,351 @@
+#include "uct/gaudi/base/transfer/dispatcher.h"
+
+#include "uct/gaudi/base/ucx/status.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace gaudi::base {
+
+namespace {
+
+/* Completions collected at a time. */
+constexpr unsigned poll_batch = 16;
+/* Polls before a synchronous copy sleeps in the driver, and for how long. */
+constexpr unsigned idle_polls    = 256;
+constexpr uint64_t idle_sleep_us = 1000;
+/* How long an engine that goes away waits for jobs: longer than the driver lets
+ * one run. */
+constexpr uint64_t drain_timeout_us = 60'000'000;
+
+/* What the ways of a card do: the kernel makes no jobs. */
+template <typename Function>
+auto visit_card_way(planned_copy &copy, Function &&function)
+{
+    return std::visit(
+        [&](auto &way) {
+            using way_type = std::remove_reference_t<decltype(way)>;
+            if constexpr (std::is_same_v<way_type, kernel_copy>) {
+                return decltype(function(std::declval<direct_copy &>()))();
+            } else {
+                return function(way);
+            }
+        },
+        copy.way);
+}
+
+ucs_status_t report_refusal(const work_queue &queue, size_t length, int result)
+{
+    ucs_error("%s: cannot submit a copy of %zu bytes: %s",
+              queue.home->owner().name().c_str(), length,
+              std::strerror(-result));
+    return to_status(result);
+}
+
+} // namespace
+
+dispatcher::dispatcher(const transfer_options &options,
+                       const channel_set &channels, operations &all)
+    : piece_bytes_(options.piece_bytes), channels_(channels), operations_(all)
+{
+    ucs_list_head_init(&for_kernel_);
+    ucs_queue_head_init(&onward_);
+}
+
+void dispatcher::enqueue(operation &op)
+{
+    work_queue *queue = op.copy.queue;
+    if (queue == nullptr) {
+        ucs_list_add_tail(&for_kernel_, &op.in_queue);
+        return;
+    }
+    const bool first = ucs_list_is_empty(&queue->waiting);
+    ucs_list_add_tail(&queue->waiting, &op.in_queue);
+    if (first) {
+        while (submit_piece(*queue)) {}
+    }
+}
+
+/* Submit the next job of a copy. False when there is no room for it now; true
+ * with an error in the owner's status when it failed. */
+bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
+{
+    work_queue &queue = *copy.queue;
+    if (queue.in_flight >= queue.window) {
+        return false;
+    }
+    job_ptr job = queue.home->take_job();
+    if (job == nullptr) {
+        return false;
+    }
+    job->owner                = &owner;
+    job->queue                = &queue;
+    job->length               = std::min(copy.left, piece_bytes_);
+    const ucs_status_t status = visit_card_way(
+        copy, [&](auto &way) { return way.prepare(*job, leave); });
+    if (status != UCS_OK) {
+        if (status == UCS_ERR_NO_RESOURCE) {
+            return false;
+        }
+        owner.status = status;
+        return true;
+    }
+    uint64_t id;
+    const int ret =
+        queue.dma->submit(job->dst, job->src, job->length, job.get(), id);
+    if (ret != 0) {
+        if (ret == -EAGAIN) {
+            return false;
+        }
+        owner.status = report_refusal(queue, job->length, ret);
+        return true;
+    }
+    ++owner.in_flight;
+    queue.in_flight += job->length;
+    copy.left -= job->length;
+    visit_card_way(copy, [&](auto &way) { way.submitted(*job); });
+    (void)job.release(); /* it is the queue's, until it has ended */
+    return true;
+}
+
+void dispatcher::run(transfer &work, planned_copy &copy)
+{
+    if (copy.queue == nullptr) {
+        work.status = std::get<kernel_copy>(copy.way).run(copy.left);
+        return;
+    }
+    const relay *relayed   = std::get_if<relay>(&copy.way);
+    shim::dma_queue &first = *copy.queue->dma;
+    shim::dma_queue *second =
+        (relayed != nullptr) ? relayed->dst.queue->dma : nullptr;
+    unsigned idle = 0;
+    while (((work.status == UCS_OK) && (copy.left > 0)) ||
+           (work.in_flight > 0)) {
+        bool moved = false;
+        while ((work.status == UCS_OK) && (copy.left > 0) &&
+               submit_next(work, copy, 0)) {
+            moved = true;
+        }
+        moved |= (collect(first) > 0);
+        if (second != nullptr) {
+            moved |= (submit_onward() > 0);
+            moved |= (collect(*second) > 0);
+        }
+        if (moved) {
+            idle = 0;
+            continue;
+        }
+        /* The room may be taken by jobs of other directions and cards. */
+        collect_all();
+        submit_onward();
+        if (++idle > idle_polls) {
+            (void)first.wait_all(idle_sleep_us);
+            if (second != nullptr) {
+                (void)second->wait_all(idle_sleep_us);
+            }
+        }
+    }
+}
+
+/* Have the kernel copy a piece, of as many operations as that takes. */
+void dispatcher::copy_by_kernel()
+{
+    size_t budget = piece_bytes_;
+    while ((budget > 0) && !ucs_list_is_empty(&for_kernel_)) {
+        operation &op       = *ucs_list_head(&for_kernel_, operation, in_queue);
+        const size_t length = std::min(op.copy.left, budget);
+        op.status           = std::get<kernel_copy>(op.copy.way).run(length);
+        op.copy.left -= (op.status == UCS_OK) ? length : 0;
+        budget -= length;
+        take_turns(for_kernel_, op);
+    }
+}
+
+/* The first operation of a list has got a piece further: the next one's turn.
+ */
+void dispatcher::take_turns(ucs_list_link_t &list, operation &op)
+{
+    if (op.status != UCS_OK) {
+        operations_.end_if_done(op);
+        return;
+    }
+    ucs_list_del(&op.in_queue);
+    if (op.copy.left > 0) {
+        ucs_list_add_tail(&list, &op.in_queue);
+    } else {
+        operations_.end_if_done(op);
+    }
+}
+
+/* Submit a piece of the operation whose turn it is. False when there is none,
+ * or no room. */
+bool dispatcher::submit_piece(work_queue &queue)
+{
+    if (ucs_list_is_empty(&queue.waiting)) {
+        return false;
+    }
+    operation &op = *ucs_list_head(&queue.waiting, operation, in_queue);
+    if (!submit_next(op, op.copy, reserved_chunks)) {
+        return false;
+    }
+    take_turns(queue.waiting, op);
+    return true;
+}
+
+void dispatcher::submit_all()
+{
+    while (operation *op = operations_.take_ready()) {
+        enqueue(*op);
+    }
+    for (const auto &to : channels_) {
+        /* All queues in turn: they share the staging memory. */
+        for (size_t stuck = 0; stuck < channel::queue_count;) {
+            stuck = submit_piece(to->next_queue()) ? 0 : stuck + 1;
+        }
+    }
+}
+
+/* Submit jobs that have to go on, as far as there is room. */
+unsigned dispatcher::submit_onward()
+{
+    unsigned count = 0;
+    for (; !ucs_queue_is_empty(&onward_); ++count) {
+        dma_job &job =
+            *ucs_queue_head_elem_non_empty(&onward_, dma_job, in_onward);
+        const auto [queue, dst] = std::get<onward_leg>(job.then);
+        const uint64_t src = job.home->va_on(queue->home->owner(), *job.chunk);
+        uint64_t id;
+        const int ret = queue->dma->submit(dst, src, job.length, &job, id);
+        if (ret == -EAGAIN) {
+            break;
+        }
+        (void)ucs_queue_pull_non_empty(&onward_);
+        if (ret == 0) {
+            queue->in_flight += job.length;
+            job.queue = queue;
+            job.then  = {};
+        } else {
+            finish(job, report_refusal(*queue, job.length, ret));
+        }
+    }
+    return count;
+}
+
+/* Let go of a job's record and chunk, and count it as ended. */
+void dispatcher::finish(dma_job &job, ucs_status_t status)
+{
+    transfer &owner = *job.owner;
+    if (status != UCS_OK) {
+        owner.status = status;
+    }
+    give_back()(&job);
+    --owner.in_flight;
+    if (owner.is_operation) {
+        operations_.end_if_done(static_cast<operation &>(owner));
+    }
+}
+
+unsigned dispatcher::collect(shim::dma_queue &queue)
+{
+    shim::dma_completion ended[poll_batch];
+    const unsigned count = queue.poll(ended, poll_batch);
+
+    for (unsigned i = 0; i < count; ++i) {
+        auto &job           = *static_cast<dma_job *>(ended[i].cookie);
+        ucs_status_t status = UCS_OK;
+
+        job.queue->in_flight -= job.length;
+        if (ended[i].status != 0) {
+            ucs_error("%s: a DMA copy of %zu bytes failed: %s",
+                      job.queue->home->owner().name().c_str(), job.length,
+                      std::strerror(-ended[i].status));
+            status = to_status(ended[i].status);
+        } else if (std::holds_alternative<onward_leg>(job.then)) {
+            ucs_queue_push(&onward_, &job.in_onward);
+            continue;
+        } else if (const auto *to = std::get_if<host_place>(&job.then)) {
+            status = to->write(job.chunk->data, job.length);
+        }
+        finish(job, status);
+    }
+    return count;
+}
+
+unsigned dispatcher::collect_all()
+{
+    unsigned count = 0;
+    for (const auto &from : channels_) {
+        for (const auto &queue : from->dma_queues()) {
+            if (queue->outstanding() > 0) {
+                count += collect(*queue);
+            }
+        }
+    }
+    return count;
+}
+
+void dispatcher::advance()
+{
+    collect_all();
+    submit_onward();
+    submit_all();
+    copy_by_kernel();
+}
+
+bool dispatcher::advance_cards()
+{
+    while (collect_all() > 0) {}
+    submit_onward();
+    submit_all();
+    return ucs_list_is_empty(&for_kernel_);
+}
+
+bool dispatcher::has_chunks() const
+{
+    return std::all_of(
+        channels_.begin(), channels_.end(),
+        [](const auto &each) { return each->free_chunks() > reserved_chunks; });
+}
+
+const work_queue *dispatcher::blocked_onward()
+{
+    if (ucs_queue_is_empty(&onward_)) {
+        return nullptr;
+    }
+    const dma_job &job =
+        *ucs_queue_head_elem_non_empty(&onward_, dma_job, in_onward);
+    return std::get<onward_leg>(job.then).queue;
+}
+
+void dispatcher::cancel_waiting()
+{
+    operations_.cancel_fenced();
+    operations_.cancel(for_kernel_);
+    for (const auto &each : channels_) {
+        for (work_queue &queue : each->queues()) {
+            operations_.cancel(queue.waiting);
+        }
+    }
+}
+
+bool dispatcher::drain()
+{
+    bool drained = true;
+    for (const auto &each : channels_) {
+        for (const auto &queue : each->dma_queues()) {
+            while ((queue->outstanding() > 0) &&
+                   (queue->wait_all(drain_timeout_us) == 0)) {
+                collect(*queue);
+            }
+            drained &= (queue->outstanding() == 0);
+        }
+    }
+    while (!ucs_queue_is_empty(&onward_)) {
+        finish(*ucs_queue_pull_elem_non_empty(&onward_, dma_job, in_onward),
+               UCS_ERR_CANCELED);
+    }
+    return drained;
+}
+
+} // namespace gaudi::base

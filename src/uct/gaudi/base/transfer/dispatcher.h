@@ -1,0 +1,71 @@
+/**
+ * Hands planned copies to whoever moves their bytes, job by job, and collects
+ * jobs that have ended.
+ *
+ * Copies wait in the queues of the cards, or in the list of what the kernel
+ * copies, and take turns. Calls no completion: it tells the operations what has
+ * ended.
+ */
+#pragma once
+
+#include "uct/gaudi/base/transfer/channel_set.h"
+#include "uct/gaudi/base/transfer/operations.h"
+
+namespace gaudi::base {
+
+class dispatcher {
+public:
+    /* Staging chunks that only synchronous copies may take, so that they always
+     * get on: two, to fill one while the other is on its way. */
+    static constexpr size_t reserved_chunks = 2;
+
+    dispatcher(const transfer_options &options, const channel_set &channels,
+               operations &all);
+
+    /** Let an operation wait for its turn, which may be now. */
+    void enqueue(operation &op);
+
+    /** Make a synchronous copy, and return when it has ended; operations make
+     *  progress only as far as it needs them to. */
+    void run(transfer &work, planned_copy &copy);
+
+    /** Everything that can be done now: collect, submit, have the kernel copy.
+     */
+    void advance();
+
+    /** @ref advance without the kernel, until nothing more has ended.
+     *  @return Whether the kernel has nothing to do. */
+    bool advance_cards();
+
+    /** Whether every card has a chunk for one operation more. */
+    [[nodiscard]] bool has_chunks() const;
+
+    /** The queue in which jobs have to go on and find no room, or nullptr. */
+    [[nodiscard]] const work_queue *blocked_onward();
+
+    /** End what waits for its turn as canceled. */
+    void cancel_waiting();
+
+    /** Wait for the jobs that cards run. @return false when some do not end. */
+    bool drain();
+
+private:
+    bool submit_next(transfer &owner, planned_copy &copy, size_t leave);
+    bool submit_piece(work_queue &queue);
+    void submit_all();
+    unsigned submit_onward();
+    void copy_by_kernel();
+    void take_turns(ucs_list_link_t &list, operation &op);
+    unsigned collect(shim::dma_queue &queue);
+    unsigned collect_all();
+    void finish(dma_job &job, ucs_status_t status);
+
+    const size_t piece_bytes_;
+    const channel_set &channels_;
+    operations &operations_;
+    ucs_list_link_t for_kernel_; /* operations, next one first */
+    ucs_queue_head_t onward_;    /* jobs whose bytes another card has to fetch,
+                                    oldest first */
+};
+
+} // namespace gaudi::base

@@ -1,0 +1,383 @@
+#include "uct/gaudi/base/transfer/engine.h"
+
+#include "uct/gaudi/base/transfer/arming.h"
+#include "uct/gaudi/base/ucx/status.h"
+#include "util/host_copy.h"
+
+namespace gaudi::base {
+
+namespace {
+
+/* A synchronous copy to or from the host as short as this always goes through
+ * staging memory. */
+constexpr size_t staged_bytes = 2048;
+/* Limits of settings, so that a slip of the finger is told from a wish. */
+constexpr size_t max_staging_bytes = size_t{1} << 30;
+constexpr unsigned max_operations  = 1u << 20;
+
+} // namespace
+
+transfer_engine::transfer_engine(const transfer_options &options)
+    : options_(options), bounce_(new char[options.chunk_bytes]),
+      channels_(options_), planner_(channels_), operations_(options.max_ops),
+      dispatcher_(options, channels_, operations_)
+{}
+
+ucs_status_t transfer_engine::create(const transfer_options &options,
+                                     std::unique_ptr<transfer_engine> &engine_p)
+{
+    constexpr size_t least_chunks = dispatcher::reserved_chunks + 1;
+    if ((options.chunks < least_chunks) || (options.chunk_bytes == 0) ||
+        (options.chunk_bytes > max_staging_bytes / options.chunks)) {
+        ucs_error("gaudi: STAGING_COUNT=%u and STAGING_CHUNK=%zu: at least %zu "
+                  "chunks are needed, and at most %zu bytes in all",
+                  options.chunks, options.chunk_bytes, least_chunks,
+                  max_staging_bytes);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if ((options.piece_bytes == 0) || (options.pieces == 0) ||
+        (options.piece_bytes > UINT64_MAX / options.pieces)) {
+        ucs_error("gaudi: PIECE_COUNT=%u and PIECE_SIZE=%zu: copies cannot be "
+                  "made so",
+                  options.pieces, options.piece_bytes);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if ((options.max_ops == 0) || (options.max_ops > max_operations)) {
+        ucs_error("gaudi: MAX_OPS=%u is not between 1 and %u", options.max_ops,
+                  max_operations);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    engine_p.reset(new transfer_engine(options));
+    return UCS_OK;
+}
+
+ucs_status_t transfer_engine::create(card &home,
+                                     const transfer_options &options,
+                                     std::unique_ptr<transfer_engine> &engine_p)
+{
+    std::unique_ptr<transfer_engine> created;
+    ucs_status_t status = create(options, created);
+    if (status != UCS_OK) {
+        return status;
+    }
+    created->planner_.use_cards(home, options.remember_host);
+    channel *made;
+    status = created->channels_.get(home, made);
+    if (status == UCS_OK) {
+        engine_p = std::move(created);
+    }
+    return status;
+}
+
+transfer_engine::~transfer_engine()
+{
+    if (is_inherited()) {
+        channels_.disown();
+        planner_.disown();
+        operations_.disown();
+        (void)event_.release();
+        return;
+    }
+    dispatcher_.cancel_waiting();
+    const bool drained = dispatcher_.drain();
+    if (!drained) {
+        /* A job may use the staging memory of another card. */
+        for (const auto &each : channels_) {
+            each->abandon_staging();
+        }
+    }
+    operations_.complete_ended();
+    if (!drained) {
+        operations_.disown();
+    }
+}
+
+ucs_status_t transfer_engine::check_owner() const
+{
+    if (is_inherited()) {
+        ucs_error("gaudi: the cards belong to the process that this one was "
+                  "forked from; UCX has to be opened anew");
+        return UCS_ERR_UNSUPPORTED;
+    }
+    return UCS_OK;
+}
+
+/* Hand a planned operation to whoever moves the bytes, or completes it. */
+void transfer_engine::begin(operation &op)
+{
+    if (op.copy.left == 0) {
+        operations_.end_if_done(op);
+    } else if (operations_.may_begin(op)) {
+        dispatcher_.enqueue(op);
+    }
+}
+
+ucs_status_t transfer_engine::copy(const side &dst, const side &src,
+                                   size_t length)
+{
+    if (length == 0) {
+        return UCS_OK;
+    }
+    ucs_status_t status = check_owner();
+    if (status != UCS_OK) {
+        return status;
+    }
+    while (!is_past_fence()) {
+        dispatcher_.advance();
+    }
+    if (planner::is_plain(dst, src)) {
+        util::copy_host_bytes(dst.address, src.address, length);
+        return UCS_OK;
+    }
+    transfer work;
+    planned_copy copy;
+    status =
+        planner_.plan(dst, src, length,
+                      (length > staged_bytes) ? host_side::find_registration
+                                              : host_side::stage,
+                      copy);
+    if (status != UCS_OK) {
+        return status;
+    }
+    dispatcher_.run(work, copy);
+    return work.status;
+}
+
+ucs_status_t transfer_engine::start(flush_domain &domain, const side &dst,
+                                    const side &src, size_t length,
+                                    uct_completion_t *completion)
+{
+    ucs_status_t status = check_owner();
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (!operations_.has_free()) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    planned_copy copy;
+    if (length == 0) {
+    } else if (!planner::is_plain(dst, src)) {
+        status =
+            planner_.plan(dst, src, length, host_side::find_registration, copy);
+        if (status != UCS_OK) {
+            return status;
+        }
+    } else if (is_past_fence()) {
+        util::copy_host_bytes(dst.address, src.address, length);
+    } else {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    operation *op = operations_.add(&domain, operation_kind::copy, completion);
+    op->copy      = std::move(copy);
+    begin(*op);
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t transfer_engine::fail_later(flush_domain &domain, ucs_status_t why,
+                                         uct_completion_t *completion)
+{
+    const ucs_status_t status = check_owner();
+    if (status != UCS_OK) {
+        return status;
+    }
+    operation *op = operations_.add(&domain, operation_kind::copy, completion);
+    if (op == nullptr) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    op->status = why;
+    begin(*op);
+    return UCS_INPROGRESS;
+}
+
+/* Add the operation of a copy between a chunk and device memory. */
+operation *transfer_engine::add_bcopy(flush_domain &domain, operation_kind what,
+                                      uct_completion_t *completion,
+                                      device_place &&device, chunk_ptr &&chunk,
+                                      size_t length)
+{
+    const bool unpacked = (what == operation_kind::unpack);
+    const uint64_t va   = chunk->va;
+    operation *op       = operations_.add(&domain, what, completion);
+    op->chunk           = std::move(chunk);
+    op->length          = length;
+    op->copy.left       = length;
+    op->copy.queue =
+        &device.by->queue_for(unpacked ? shim::dma_direction::device_to_host
+                                       : shim::dma_direction::host_to_device,
+                              length);
+    op->copy.way =
+        unpacked ? direct_copy{va, device.va} : direct_copy{device.va, va};
+    op->copy.remote = std::move(device.remote);
+    return op;
+}
+
+ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
+                                      uct_pack_callback_t pack, void *arg)
+{
+    ucs_status_t status = check_owner();
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (!planner::is_device(dst)) {
+        if (!is_past_fence()) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+        if (dst.remote == nullptr) {
+            return static_cast<ssize_t>(pack(dst.address, arg));
+        }
+        const size_t packed = pack(bounce_.get(), arg);
+        status              = copy(dst, bounce_.get(), packed);
+        return (status == UCS_OK) ? static_cast<ssize_t>(packed)
+                                  : static_cast<ssize_t>(status);
+    }
+
+    /* How long it is, the callback says when there is a place for it. */
+    device_place device;
+    status = planner_.reach(dst, 0, device);
+    if (status != UCS_OK) {
+        return status;
+    }
+    chunk_ptr chunk = operations_.has_free()
+                          ? device.by->take_chunk(dispatcher::reserved_chunks)
+                          : nullptr;
+    if (chunk == nullptr) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    const size_t length = pack(chunk->data, arg);
+    status              = planner_.check(dst, length);
+    if (status != UCS_OK) {
+        return status;
+    }
+    begin(*add_bcopy(domain, operation_kind::copy, nullptr, std::move(device),
+                     std::move(chunk), length));
+    return static_cast<ssize_t>(length);
+}
+
+ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
+                                             const side &src, size_t length,
+                                             uct_unpack_callback_t unpack,
+                                             void *arg,
+                                             uct_completion_t *completion)
+{
+    ucs_status_t status = check_owner();
+    if (status != UCS_OK) {
+        return status;
+    }
+    const bool is_memcpy =
+        reinterpret_cast<void *>(unpack) == reinterpret_cast<void *>(&memcpy);
+    if (is_memcpy && planner::is_device(arg)) {
+        return start(domain, arg, src, length, completion);
+    }
+    const bool from_host = !planner::is_device(src);
+    if ((from_host || (length == 0)) && !is_past_fence()) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    if ((from_host && (src.remote == nullptr)) || (length == 0)) {
+        unpack(arg, src.address, length);
+        return UCS_OK;
+    }
+    if (length > options_.chunk_bytes) {
+        ucs_error("gaudi: get_bcopy of %zu bytes, at most %zu are possible",
+                  length, options_.chunk_bytes);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (from_host) {
+        status = copy(bounce_.get(), src, length);
+        if (status == UCS_OK) {
+            unpack(arg, bounce_.get(), length);
+        }
+        return status;
+    }
+
+    device_place device;
+    status = planner_.reach(src, length, device);
+    if (status != UCS_OK) {
+        return status;
+    }
+    chunk_ptr chunk = operations_.has_free()
+                          ? device.by->take_chunk(dispatcher::reserved_chunks)
+                          : nullptr;
+    if (chunk == nullptr) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    operation *op  = add_bcopy(domain, operation_kind::unpack, completion,
+                               std::move(device), std::move(chunk), length);
+    op->unpack     = unpack;
+    op->unpack_arg = arg;
+    begin(*op);
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t transfer_engine::flush(flush_domain *domain,
+                                    uct_completion_t *completion)
+{
+    if (is_inherited() || operations_.is_flushed(domain)) {
+        return UCS_OK;
+    }
+    if (completion != nullptr) {
+        const auto what = (domain != nullptr) ? operation_kind::flush_domain
+                                              : operation_kind::flush_all;
+        if (operations_.add(domain, what, completion) == nullptr) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+    }
+    return UCS_INPROGRESS;
+}
+
+unsigned transfer_engine::progress()
+{
+    if (is_inherited()) {
+        return 0;
+    }
+    dispatcher_.advance();
+    return operations_.complete_ended();
+}
+
+ucs_status_t transfer_engine::event_fd(int &fd_p)
+{
+    ucs_status_t status = UCS_OK;
+    if (event_ == nullptr) {
+        status = guarded([&] { return wakeup_event::create(event_); });
+    }
+    if (status == UCS_OK) {
+        fd_p = event_->fd();
+    }
+    return status;
+}
+
+ucs_status_t transfer_engine::arm()
+{
+    if (is_inherited()) {
+        return UCS_OK;
+    }
+    int fd;
+    ucs_status_t status = event_fd(fd);
+    if (status != UCS_OK) {
+        return status;
+    }
+    /* Cleared before the cards are asked: what ends later signals again. */
+    (void)event_->clear();
+    if (!dispatcher_.advance_cards() || operations_.any_ended()) {
+        return UCS_ERR_BUSY;
+    }
+    return guarded([&] {
+        return arm_for_jobs(*event_, channels_, dispatcher_) ? UCS_OK
+                                                             : UCS_ERR_BUSY;
+    });
+}
+
+void transfer_engine::cancel(flush_domain &domain, ucs_status_t status)
+{
+    if (!is_inherited()) {
+        operations_.cancel(domain, status);
+    }
+}
+
+void transfer_engine::close(flush_domain &domain)
+{
+    if (!is_inherited()) {
+        operations_.close(domain);
+    }
+}
+
+} // namespace gaudi::base

@@ -1,0 +1,231 @@
+#include "uct/gaudi/base/transfer/operations.h"
+
+#include <algorithm>
+#include <new>
+
+namespace gaudi::base {
+
+namespace {
+
+/* Records that are made at a time. */
+constexpr unsigned block_operations = 256;
+
+} // namespace
+
+operations::operations(unsigned limit) : limit_(limit)
+{
+    for (ucs_list_link_t *list : {&free_, &all_, &fenced_, &ended_}) {
+        ucs_list_head_init(list);
+    }
+    blocks_.reserve(limit / block_operations + 1);
+    (void)has_free();
+}
+
+void operations::disown()
+{
+    for (auto &block : blocks_) {
+        (void)block.release();
+    }
+}
+
+bool operations::has_free()
+{
+    if (ucs_likely(!ucs_list_is_empty(&free_))) {
+        return true;
+    }
+    const unsigned count = std::min(block_operations, limit_ - made_);
+    std::unique_ptr<operation[]> block(
+        (count > 0) ? new (std::nothrow) operation[count] : nullptr);
+    if (block == nullptr) {
+        return false;
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        ucs_list_add_tail(&free_, &block[i].in_queue);
+    }
+    made_ += count;
+    blocks_.push_back(std::move(block));
+    return true;
+}
+
+operation *operations::add(flush_domain *domain, operation_kind what,
+                           uct_completion_t *completion)
+{
+    if (!has_free()) {
+        return nullptr;
+    }
+    operation *op    = ucs_list_extract_head(&free_, operation, in_queue);
+    *op              = {};
+    op->is_operation = true;
+    op->what         = what;
+    op->sequence     = ++last_sequence_;
+    op->after        = fence_;
+    op->domain       = domain;
+    op->completion   = completion;
+    if (what != operation_kind::flush_domain) {
+        ucs_list_add_tail(&all_, &op->in_all);
+    }
+    if (what != operation_kind::flush_all) {
+        ucs_list_add_tail(&domain->operations, &op->in_domain);
+    }
+    return op;
+}
+
+/* Whether the bytes of everything up to an operation are where they belong.
+ * Completions may still have to be called. */
+bool operations::has_landed(uint64_t sequence)
+{
+    operation *op;
+    ucs_list_for_each(op, &all_, in_all)
+    {
+        if (op->sequence > sequence) {
+            return true;
+        }
+        if (!op->has_ended && (op->what != operation_kind::flush_all)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool operations::may_begin(operation &op)
+{
+    if (has_landed(op.after)) {
+        return true;
+    }
+    ucs_list_add_tail(&fenced_, &op.in_queue);
+    return false;
+}
+
+operation *operations::take_ready()
+{
+    if (ucs_list_is_empty(&fenced_)) {
+        return nullptr;
+    }
+    operation *op = ucs_list_head(&fenced_, operation, in_queue);
+    if (!has_landed(op->after)) {
+        return nullptr;
+    }
+    ucs_list_del(&op->in_queue);
+    return op;
+}
+
+/* Put an operation where its completion is called. */
+void operations::end(operation &op)
+{
+    if (!op.has_ended) {
+        op.has_ended = true;
+        ucs_list_add_tail(&ended_, &op.in_queue);
+    }
+}
+
+void operations::end_if_done(operation &op)
+{
+    if ((op.status != UCS_OK) && (op.copy.left > 0)) {
+        op.copy.left = 0;
+        ucs_list_del(&op.in_queue);
+    }
+    if ((op.copy.left == 0) && (op.in_flight == 0)) {
+        end(op);
+    }
+}
+
+void operations::cancel(ucs_list_link_t &waiting)
+{
+    operation *op;
+    operation *next;
+    ucs_list_for_each_safe(op, next, &waiting, in_queue)
+    {
+        op->status = UCS_ERR_CANCELED;
+        end_if_done(*op);
+    }
+}
+
+void operations::cancel(flush_domain &domain, ucs_status_t status)
+{
+    operation *op;
+    ucs_list_for_each(op, &domain.operations, in_domain)
+    {
+        if (!op->has_ended && (op->what != operation_kind::flush_domain)) {
+            op->status = status;
+            end_if_done(*op);
+        }
+    }
+}
+
+void operations::open(flush_domain &domain)
+{
+    ucs_list_head_init(&domain.operations);
+}
+
+void operations::close(flush_domain &domain)
+{
+    operation *op;
+    operation *next;
+    ucs_list_for_each_safe(op, next, &domain.operations, in_domain)
+    {
+        ucs_list_del(&op->in_domain);
+        op->domain = nullptr;
+        if (op->what == operation_kind::flush_domain) {
+            op->status = UCS_ERR_CANCELED;
+            end(*op);
+        }
+    }
+}
+
+/* A flush that has become the oldest of its list has nothing to wait for. */
+void operations::end_reached_flush(ucs_list_link_t &list, operation_kind what)
+{
+    if (ucs_list_is_empty(&list)) {
+        return;
+    }
+    operation *oldest = (what == operation_kind::flush_all)
+                            ? ucs_list_head(&list, operation, in_all)
+                            : ucs_list_head(&list, operation, in_domain);
+    if (oldest->what == what) {
+        end(*oldest);
+    }
+}
+
+void operations::complete(operation &op)
+{
+    uct_completion_t *completion = op.completion;
+    const ucs_status_t status    = op.status;
+    flush_domain *domain         = op.domain;
+
+    if (op.what != operation_kind::flush_domain) {
+        ucs_list_del(&op.in_all);
+    }
+    if ((op.what != operation_kind::flush_all) && (domain != nullptr)) {
+        ucs_list_del(&op.in_domain);
+    }
+    if ((op.what == operation_kind::unpack) && (status == UCS_OK)) {
+        op.unpack(op.unpack_arg, op.chunk->data, op.length);
+    }
+    op.chunk.reset();
+    op.copy = {};
+    ucs_list_add_head(&free_, &op.in_queue);
+
+    /* Both lists lost a member. */
+    end_reached_flush(all_, operation_kind::flush_all);
+    if (domain != nullptr) {
+        end_reached_flush(domain->operations, operation_kind::flush_domain);
+    }
+
+    /* Last: it may start operations, and destroy endpoints. */
+    if (completion != nullptr) {
+        uct_invoke_completion(completion, status);
+    }
+}
+
+unsigned operations::complete_ended()
+{
+    unsigned count = 0;
+    while (!ucs_list_is_empty(&ended_)) {
+        operation *op = ucs_list_extract_head(&ended_, operation, in_queue);
+        complete(*op);
+        ++count;
+    }
+    return count;
+}
+
+} // namespace gaudi::base

@@ -1,0 +1,123 @@
+/**
+ * Records of operations: which are outstanding, in what order they were
+ * started, what waits behind a fence, and which completions have to be called.
+ *
+ * Records are made in blocks as they are needed, up to a limit, and used again.
+ * How bytes move, nobody here knows; what ends an operation is told.
+ */
+#pragma once
+
+#include "uct/gaudi/base/transfer/ways.h"
+
+#include <memory>
+#include <vector>
+
+namespace gaudi::base {
+
+/** Whose operations are flushed together: one of these per endpoint. */
+struct flush_domain {
+    ucs_list_link_t operations; /* outstanding, oldest first */
+};
+
+/** What all kinds of transfer have: jobs under way, and how they went. */
+struct transfer {
+    unsigned in_flight  = 0;
+    ucs_status_t status = UCS_OK;
+    bool is_operation   = false; /* an `operation`, else a synchronous copy */
+};
+
+enum class operation_kind { copy, unpack, flush_domain, flush_all };
+
+struct operation : transfer {
+    ucs_list_link_t in_domain; /* self-linked when it has none */
+    ucs_list_link_t in_all;
+    ucs_list_link_t in_queue; /* to be submitted, or ended */
+    operation_kind what;
+    bool has_ended;
+    uint64_t sequence;
+    uint64_t after; /* sequence number that must have completed first */
+    flush_domain *domain;
+    planned_copy copy;
+    uct_completion_t *completion;
+    uct_unpack_callback_t unpack;
+    void *unpack_arg;
+    chunk_ptr chunk; /* bcopy: where the bytes are */
+    size_t length;
+};
+
+class operations {
+public:
+    /** @param limit  Most records. */
+    explicit operations(unsigned limit);
+
+    /** Whether a record can be had; makes more when all are in use. */
+    [[nodiscard]] bool has_free();
+
+    /** Start an operation, behind the last fence. @return nullptr without a
+     *  free record. */
+    operation *add(flush_domain *domain, operation_kind what,
+                   uct_completion_t *completion);
+
+    /** What is added from now on comes after what was added before. */
+    void fence() { fence_ = last_sequence_; }
+
+    /** Whether what was added before the last fence has landed. */
+    [[nodiscard]] bool is_past_fence() { return has_landed(fence_); }
+
+    /** Whether an operation may begin. If not it is kept, for @ref take_ready.
+     */
+    [[nodiscard]] bool may_begin(operation &op);
+
+    /** The next operation that no fence keeps back any more, or nullptr. */
+    [[nodiscard]] operation *take_ready();
+
+    /** End an operation of which nothing is left: by an error, or because its
+     *  last job has ended. It leaves the list in which it waits. */
+    void end_if_done(operation &op);
+
+    /** End all of a list with an error, except what cards still work on. */
+    void cancel(ucs_list_link_t &waiting);
+    void cancel_fenced() { cancel(fenced_); }
+
+    /** Give up those of an endpoint. */
+    static void open(flush_domain &domain);
+    void cancel(flush_domain &domain, ucs_status_t status);
+    void close(flush_domain &domain);
+
+    /** Nothing outstanding, in the domain or at all. */
+    [[nodiscard]] bool is_flushed(flush_domain *domain)
+    {
+        return ucs_list_is_empty((domain != nullptr) ? &domain->operations
+                                                     : &all_);
+    }
+    [[nodiscard]] bool is_idle()
+    {
+        return ucs_list_is_empty(&all_) && ucs_list_is_empty(&ended_);
+    }
+    [[nodiscard]] bool any_ended() { return !ucs_list_is_empty(&ended_); }
+
+    /** Call the completions of what has ended. @return How many. */
+    unsigned complete_ended();
+
+    /** Leave everything as it is, and never give it back: it is the parent's,
+     *  or a card still uses it. */
+    void disown();
+
+private:
+    [[nodiscard]] bool has_landed(uint64_t sequence);
+    void end(operation &op);
+    void complete(operation &op);
+    void end_reached_flush(ucs_list_link_t &list, operation_kind what);
+
+    const unsigned limit_;
+    std::vector<std::unique_ptr<operation[]>> blocks_;
+    unsigned made_ = 0; /* operations in them */
+    ucs_list_link_t free_;
+    ucs_list_link_t all_;    /* outstanding, oldest first */
+    ucs_list_link_t fenced_; /* behind a fence, oldest first */
+    ucs_list_link_t ended_;  /* with a completion to call */
+    uint64_t last_sequence_ = 0;
+    uint64_t fence_         = 0; /* last sequence number before the fence */
+};
+
+} // namespace gaudi::base

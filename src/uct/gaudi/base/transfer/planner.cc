@@ -1,0 +1,328 @@
+#include "uct/gaudi/base/transfer/planner.h"
+
+#include "uct/gaudi/base/ucx/status.h"
+
+#include <cerrno>
+#include <cstring>
+
+namespace gaudi::base {
+
+namespace {
+
+using direction = shim::dma_direction;
+
+uint64_t number_of(const void *address)
+{
+    return reinterpret_cast<uintptr_t>(address);
+}
+
+/* Have memory of another process stay where it is. */
+ucs_status_t hold(const side &there, size_t length, held_remote &held)
+{
+    ucs_status_t status = there.remote->check(there.number(), length);
+    if (status == UCS_OK) {
+        status = there.remote->hold();
+    }
+    if (status == UCS_OK) {
+        held.reset(there.remote);
+    }
+    return status;
+}
+
+/* Where a card of ours finds device memory of another process, which is held.
+ */
+ucs_status_t reach_remote(card &user, const side &there, uint64_t &va)
+{
+    const int ret = there.remote->va_on(user, there.number(), va);
+    if (ret != 0) {
+        ucs_error("%s: cannot reach device memory of another process at %p: %s",
+                  user.name().c_str(), there.address, std::strerror(-ret));
+    }
+    /* Nothing that comes by waiting, as NO_RESOURCE would say. */
+    return (ret == -EAGAIN) ? UCS_ERR_NO_MEMORY : to_status(ret);
+}
+
+/* A card writes or reads over PCIe. */
+work_queue &pcie_queue(channel &by, bool writes, size_t length)
+{
+    return by.queue_for(
+        writes ? direction::device_to_host : direction::host_to_device, length);
+}
+
+} // namespace
+
+void planner::use_cards(card &home, bool remember_host)
+{
+    home_               = &home;
+    auto &registrations = table_.registrations();
+    if (remember_host && registrations.join()) {
+        registrations_.reset(&registrations);
+    }
+}
+
+ucs_status_t planner::check_has_card(const char *what) const
+{
+    if (home_ == nullptr) {
+        ucs_error("gaudi: %s cannot be reached: this process has opened no "
+                  "card",
+                  what);
+        return UCS_ERR_NO_DEVICE;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t planner::find_device(const void *address, size_t length,
+                                  memory_location &where)
+{
+    const ucs_status_t status = check_has_card("device memory");
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (table_.find(address, length, where) != UCS_OK) {
+        ucs_error("gaudi: %zu bytes at %p %s", length, address,
+                  table_.why_not(address, length));
+        return UCS_ERR_INVALID_ADDR;
+    }
+    return UCS_OK;
+}
+
+held_registration planner::find_registration(const void *host, size_t length)
+{
+    memory_location where;
+    (void)table_.find(host, length, where);
+    return held_registration(where.mapped);
+}
+
+ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
+                           host_side host, planned_copy &copy)
+{
+    copy.left = length;
+    if ((dst.remote == nullptr) && (src.remote == nullptr)) {
+        const bool to_card = is_device(dst);
+        if (to_card && is_device(src)) {
+            return plan_between_devices(dst.address, src.address, copy);
+        }
+        memory_location where;
+        channel *by;
+        const side &device  = to_card ? dst : src;
+        ucs_status_t status = find_device(device.address, length, where);
+        if (status == UCS_OK) {
+            status = channels_.get(*where.owner, by);
+        }
+        if (status == UCS_OK) {
+            plan_host_side(to_card, to_card ? src.address : dst.address, host,
+                           *by, device.number(), copy);
+        }
+        return status;
+    }
+    if ((dst.remote != nullptr) && (src.remote != nullptr)) {
+        ucs_error("gaudi: cannot copy between two other processes");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    const bool put            = (dst.remote != nullptr);
+    const side &there         = put ? dst : src;
+    void *here                = put ? src.address : dst.address;
+    const ucs_status_t status = hold(there, length, copy.remote);
+    if (status != UCS_OK) {
+        return status;
+    }
+    return is_device(there) ? plan_remote_device(put, there, here, host, copy)
+                            : plan_remote_host(put, there, here, copy);
+}
+
+/* Between host memory of this process, and what a card reaches: where the host
+ * memory is mapped already, else through staging. */
+void planner::plan_host_side(bool to_card, void *host, host_side how,
+                             channel &by, uint64_t va, planned_copy &copy)
+{
+    copy.queue = &pcie_queue(by, !to_card, copy.left);
+    if (how == host_side::find_registration) {
+        copy.registration = find_registration(host, copy.left);
+        if ((copy.registration == nullptr) && (copy.remote != nullptr) &&
+            (registrations_ != nullptr) &&
+            registrations_->remember_host(host, copy.left)) {
+            copy.registration = find_registration(host, copy.left);
+        }
+    }
+    uint64_t mapped;
+    if ((copy.registration != nullptr) &&
+        (copy.registration->va_on(by.owner(), mapped) == 0)) {
+        mapped += number_of(host) - copy.registration->start;
+        copy.way = to_card ? direct_copy{va, mapped} : direct_copy{mapped, va};
+        return;
+    }
+    copy.registration.reset();
+    if (to_card) {
+        copy.way = upload{va, host_place(host)};
+    } else {
+        copy.way = download{host_place(host), va};
+    }
+}
+
+/* Within this process. What was imported, only engines reach that reach host
+ * memory. */
+ucs_status_t planner::plan_between_devices(const void *dst, const void *src,
+                                           planned_copy &copy)
+{
+    memory_location to;
+    memory_location from;
+    ucs_status_t status = find_device(dst, copy.left, to);
+    if (status == UCS_OK) {
+        status = find_device(src, copy.left, from);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (to.owner != from.owner) {
+        return plan_between_cards(to, number_of(dst), from, number_of(src),
+                                  copy);
+    }
+    channel *by;
+    status = channels_.get(*to.owner, by);
+    if (status == UCS_OK) {
+        copy.queue =
+            (from.imported || to.imported)
+                ? &pcie_queue(*by, !from.imported, copy.left)
+                : &by->queue_for(direction::device_to_device, copy.left);
+        copy.way = direct_copy{number_of(dst), number_of(src)};
+    }
+    return status;
+}
+
+/* The source's card writes, else the target's card reads, else through staging
+ * memory that both reach. Writes are faster over PCIe. */
+ucs_status_t planner::plan_between_cards(const memory_location &to,
+                                         uint64_t dst,
+                                         const memory_location &from,
+                                         uint64_t src, planned_copy &copy)
+{
+    channel *first;
+    channel *second;
+    ucs_status_t status = channels_.get(*from.owner, first);
+    if (status == UCS_OK) {
+        status = channels_.get(*to.owner, second);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    uint64_t va;
+    copy.queue = &pcie_queue(*first, true, copy.left);
+    if ((to.backing != nullptr) && (to.backing->va_on(*from.owner, va) == 0)) {
+        copy.way = direct_copy{va + (dst - to.backing->va), src};
+        return UCS_OK;
+    }
+    work_queue &reading = pcie_queue(*second, false, copy.left);
+    if ((from.backing != nullptr) &&
+        (from.backing->va_on(*to.owner, va) == 0)) {
+        copy.queue = &reading;
+        copy.way   = direct_copy{dst, va + (src - from.backing->va)};
+        return UCS_OK;
+    }
+    const int ret = first->share_staging(*to.owner);
+    if (ret != 0) {
+        ucs_error("%s: cannot map the staging memory of %s: %s",
+                  to.owner->name().c_str(), from.owner->name().c_str(),
+                  std::strerror(-ret));
+        return to_status(ret);
+    }
+    copy.way = relay{{&reading, dst}, src};
+    return UCS_OK;
+}
+
+/* Host memory of another process: the kernel copies, directly or, for device
+ * memory here, staging chunks. */
+ucs_status_t planner::plan_remote_host(bool put, const side &there, void *here,
+                                       planned_copy &copy)
+{
+    const host_place host(*there.remote->host(), there.number());
+    if (!is_device(here)) {
+        copy.way = kernel_copy{host, static_cast<char *>(here), put};
+        return UCS_OK;
+    }
+    memory_location where;
+    channel *by;
+    ucs_status_t status = find_device(here, copy.left, where);
+    if (status == UCS_OK) {
+        status = channels_.get(*where.owner, by);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    copy.queue = &pcie_queue(*by, put, copy.left);
+    if (put) {
+        copy.way = download{host, number_of(here)};
+    } else {
+        copy.way = upload{number_of(here), host};
+    }
+    return UCS_OK;
+}
+
+/* Device memory of another process: a card of ours copies. It writes to put,
+ * and reads to get; host memory here it reads to put. */
+ucs_status_t planner::plan_remote_device(bool put, const side &there,
+                                         void *here, host_side host,
+                                         planned_copy &copy)
+{
+    ucs_status_t status = check_has_card("device memory of another process");
+    if (status != UCS_OK) {
+        return status;
+    }
+    const bool from_device = is_device(here);
+    memory_location where;
+    if (from_device) {
+        status = find_device(here, copy.left, where);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+    card &user = from_device ? *where.owner : *home_;
+    channel *by;
+    uint64_t va;
+    status = channels_.get(user, by);
+    if (status == UCS_OK) {
+        status = reach_remote(user, there, va);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    if (!from_device) {
+        plan_host_side(put, here, host, *by, va, copy);
+        return UCS_OK;
+    }
+    copy.queue = &pcie_queue(*by, put, copy.left);
+    copy.way   = put ? direct_copy{va, number_of(here)}
+                     : direct_copy{number_of(here), va};
+    return UCS_OK;
+}
+
+ucs_status_t planner::reach(const side &device, size_t length,
+                            device_place &place)
+{
+    if (device.remote == nullptr) {
+        memory_location where;
+        const ucs_status_t status = find_device(device.address, length, where);
+        if (status != UCS_OK) {
+            return status;
+        }
+        place.va = device.number();
+        return channels_.get(*where.owner, place.by);
+    }
+    ucs_status_t status = check_has_card("device memory of another process");
+    if (status == UCS_OK) {
+        status = hold(device, length, place.remote);
+    }
+    if (status == UCS_OK) {
+        status = channels_.get(*home_, place.by);
+    }
+    return (status == UCS_OK) ? reach_remote(*home_, device, place.va) : status;
+}
+
+ucs_status_t planner::check(const side &device, size_t length)
+{
+    memory_location where;
+    return (device.remote != nullptr)
+               ? device.remote->check(device.number(), length)
+               : find_device(device.address, length, where);
+}
+
+} // namespace gaudi::base

@@ -1,0 +1,101 @@
+/**
+ * Finds out how bytes get from one side of a copy to the other: what the
+ * addresses are, which card has them, whether host memory is mapped. What comes
+ * out is a way with all that it relies on held; nothing has been moved then.
+ */
+#pragma once
+
+#include "uct/gaudi/base/transfer/channel_set.h"
+#include "uct/gaudi/base/transfer/ways.h"
+
+namespace gaudi::base {
+
+/** What to do about host memory here: for few bytes a look-up costs more than
+ *  it can save. */
+enum class host_side { find_registration, stage };
+
+/** Device memory, as a card of ours reaches it. */
+struct device_place {
+    channel *by = nullptr; /* to that card */
+    uint64_t va = 0;
+    held_remote remote; /* when it is of another process */
+};
+
+class planner {
+public:
+    explicit planner(channel_set &channels) : channels_(channels) {}
+
+    /** Use the cards. @param home  Copies where none has the memory itself.
+     *  @param remember_host  As in transfer_options. */
+    void use_cards(card &home, bool remember_host);
+
+    /** In a forked child: leave everything to the parent. */
+    void disown() { (void)registrations_.release(); }
+
+    /** Whether a card has to move the bytes of a side. */
+    [[nodiscard]] static bool is_device(const side &of)
+    {
+        return (of.remote != nullptr)
+                   ? (of.remote->host() == nullptr)
+                   : device_table::is_device_address(of.address);
+    }
+
+    /** Whether both sides are host memory of this process: no copy for us. */
+    [[nodiscard]] static bool is_plain(const side &dst, const side &src)
+    {
+        return (dst.remote == nullptr) && (src.remote == nullptr) &&
+               !is_device(dst) && !is_device(src);
+    }
+
+    /**
+     * Plan a copy that is not plain.
+     *
+     * @param copy  Filled. On an error nothing is held when it goes.
+     * @return UCS_OK, or an error, which was logged.
+     */
+    [[nodiscard]] ucs_status_t plan(const side &dst, const side &src,
+                                    size_t length, host_side host,
+                                    planned_copy &copy);
+
+    /** Find device memory, for a copy from or to a chunk of the channel.
+     *  @return As @ref plan. */
+    [[nodiscard]] ucs_status_t reach(const side &device, size_t length,
+                                     device_place &place);
+
+    /** Whether so many bytes of device memory are there. @return As @ref plan.
+     */
+    [[nodiscard]] ucs_status_t check(const side &device, size_t length);
+
+private:
+    struct undo_join {
+        void operator()(registration_cache *joined) const
+        {
+            (void)joined->close();
+        }
+    };
+
+    [[nodiscard]] ucs_status_t check_has_card(const char *what) const;
+    [[nodiscard]] ucs_status_t find_device(const void *address, size_t length,
+                                           memory_location &where);
+    [[nodiscard]] held_registration find_registration(const void *host,
+                                                      size_t length);
+    ucs_status_t plan_between_devices(const void *dst, const void *src,
+                                      planned_copy &copy);
+    ucs_status_t plan_between_cards(const memory_location &to, uint64_t dst,
+                                    const memory_location &from, uint64_t src,
+                                    planned_copy &copy);
+    void plan_host_side(bool to_card, void *host, host_side how, channel &by,
+                        uint64_t va, planned_copy &copy);
+    ucs_status_t plan_remote_host(bool put, const side &there, void *here,
+                                  planned_copy &copy);
+    ucs_status_t plan_remote_device(bool put, const side &there, void *here,
+                                    host_side host, planned_copy &copy);
+
+    channel_set &channels_;
+    device_table &table_ = device_table::instance();
+    card *home_          = nullptr; /* nullptr: there is no card */
+    std::unique_ptr<registration_cache, undo_join>
+        registrations_; /* nullptr: host memory is not remembered */
+};
+
+} // namespace gaudi::base
