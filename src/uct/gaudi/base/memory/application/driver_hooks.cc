@@ -360,7 +360,7 @@ const hooked_library *install(void *handle)
     hooked_library &fresh   = libraries[count];
     const auto replacements = hooks_of(count);
     fresh.symbols           = symbols;
-    if (patch(fresh, replacements)) {
+    if (can_patch_functions && patch(fresh, replacements)) {
         fresh.how = method::patched;
     } else if (redirect(fresh, replacements)) {
         fresh.how = method::relocated;

@@ -16,95 +16,64 @@ constexpr unsigned short_jump          = 0xeb;
 
 /* Parts of an instruction, as far as they matter to move it. */
 struct instruction {
-    size_t length   = 0;
-    size_t relative = 0;     /* where its relative displacement is; 0: none */
-    unsigned width  = 0;     /* of that, bytes */
-    unsigned opcode = 0;     /* of a jump; 0x0f80 and up for near conditional */
-    bool leaves     = false; /* never goes on behind itself */
+    size_t length         = 0;
+    size_t relative       = 0;       /* where its relative displacement is */
+    const uint8_t *target = nullptr; /* what that leads to, if there is one */
+    unsigned jump         = 0;       /* opcode of the near form of a jump */
 };
 
-struct operands {
-    bool known     = false;
-    bool modrm     = false;
-    unsigned bytes = 0; /* of the immediate operand */
-};
+/* What follows an opcode of one byte, laid out like the opcode map of the
+ * processor's manual. Capital letters: behind a ModRM byte.
+ *   -     not moved
+ *   o M   nothing
+ *   b B   an immediate operand of 1 byte, d D of 4, v of 4 or, if wide, 8
+ *   S T   as B and D for test; nothing for not, neg, mul, and div
+ *   I     nothing for inc, dec, and push; calls and jumps are not moved */
+constexpr char one_byte_opcodes[] = "MMMMbd--MMMMbd--" /* 00 add, or */
+                                    "MMMMbd--MMMMbd--" /* 10 adc, sbb */
+                                    "MMMMbd--MMMMbd--" /* 20 and, sub */
+                                    "MMMMbd--MMMMbd--" /* 30 xor, cmp */
+                                    "----------------"
+                                    "oooooooooooooooo" /* 50 push, pop */
+                                    "---M----dDb-----" /* 60 push, imul */
+                                    "----------------"
+                                    "BD-BMMMMMMMM-M--" /* 80 mov, lea */
+                                    "o---------------" /* 90 nop */
+                                    "--------bd------" /* a0 test */
+                                    "bbbbbbbbvvvvvvvv" /* b0 mov */
+                                    "BB----BD--------" /* c0 shifts, mov */
+                                    "-M--------------" /* d0 shifts by one */
+                                    "----------------"
+                                    "------ST-------I"; /* f0 */
+static_assert(sizeof(one_byte_opcodes) == 256 + 1);
 
 bool in_range(unsigned value, unsigned first, unsigned last)
 {
     return (value >= first) && (value <= last);
 }
 
-operands one_byte_operands(unsigned opcode, unsigned reg, bool wide)
+/* Bytes of the immediate operand; -1 if the instruction is not moved. */
+int immediate_bytes(char form, unsigned reg, bool wide)
 {
-    constexpr operands modrm{true, true, 0};
-    constexpr operands none{true, false, 0};
-
-    if (opcode < 0x40) { /* add, or, adc, sbb, and, sub, xor, cmp */
-        switch (opcode & 7) {
-        case 4:
-            return {true, false, 1};
-        case 5:
-            return {true, false, 4};
-        case 6:
-        case 7:
-            return {};
-        default:
-            return modrm;
-        }
+    if ((form == '-') || ((form == 'I') && (reg >= 2) && (reg != 6))) {
+        return -1;
     }
-    if (in_range(opcode, 0x50, 0x5f) || (opcode == 0x90)) { /* push, pop, nop */
-        return none;
+    if (((form == 'S') || (form == 'T')) && (reg >= 2)) {
+        return 0;
     }
-    if (in_range(opcode, 0xb0, 0xb7)) { /* mov to a register */
-        return {true, false, 1};
+    if ((form == 'b') || (form == 'B') || (form == 'S')) {
+        return 1;
     }
-    if (in_range(opcode, 0xb8, 0xbf)) {
-        return {true, false, wide ? 8U : 4U};
+    if ((form == 'd') || (form == 'D') || (form == 'T') || (form == 'v')) {
+        return ((form == 'v') && wide) ? 8 : 4;
     }
-    switch (opcode) {
-    case 0x63: /* movslq */
-    case 0x84: /* test */
-    case 0x85:
-    case 0x86: /* xchg */
-    case 0x87:
-    case 0x88: /* mov */
-    case 0x89:
-    case 0x8a:
-    case 0x8b:
-    case 0x8d: /* lea */
-    case 0xd1: /* shifts by one */
-        return modrm;
-    case 0x68: /* push */
-    case 0xa9: /* test */
-        return {true, false, 4};
-    case 0x6a:
-    case 0xa8:
-        return {true, false, 1};
-    case 0x80: /* arithmetic, shifts, mov */
-    case 0x83:
-    case 0xc0:
-    case 0xc1:
-    case 0xc6:
-        return {true, true, 1};
-    case 0x69: /* imul */
-    case 0x81:
-    case 0xc7:
-        return {true, true, 4};
-    case 0xf6: /* test, not, neg, mul, div */
-        return {true, true, (reg < 2) ? 1U : 0U};
-    case 0xf7:
-        return {true, true, (reg < 2) ? 4U : 0U};
-    case 0xff: /* inc, dec, push; calls and jumps are not moved */
-        return ((reg < 2) || (reg == 6)) ? modrm : operands{};
-    default:
-        return {};
-    }
+    return 0;
 }
 
-operands two_byte_operands(unsigned opcode)
+/* endbr64 and nop, cmov, setcc, movzx and movsx, moves and logic of vector
+ * registers: all of them with a ModRM byte and nothing else. */
+char two_byte_form(unsigned opcode)
 {
-    /* endbr64 and nop, cmov, setcc, movzx and movsx, moves and logic of vector
-     * registers. */
     const bool known =
         in_range(opcode, 0x1e, 0x1f) || in_range(opcode, 0x40, 0x4f) ||
         in_range(opcode, 0x90, 0x9f) || in_range(opcode, 0xb6, 0xb7) ||
@@ -112,34 +81,46 @@ operands two_byte_operands(unsigned opcode)
         in_range(opcode, 0x28, 0x29) || in_range(opcode, 0x54, 0x57) ||
         in_range(opcode, 0x6e, 0x6f) || in_range(opcode, 0x7e, 0x7f) ||
         (opcode == 0x6c) || (opcode == 0xd6) || (opcode == 0xef);
-    return {known, true, 0};
+    return known ? 'M' : '-';
 }
 
-/* Decode a relative jump at `at`. */
-bool decode_jump(const uint8_t *code, size_t at, instruction &what)
+template <typename Integer>
+Integer load(const uint8_t *from)
 {
-    unsigned opcode = code[at++];
-    if (opcode == two_byte_opcode) {
-        opcode = 0x0f00 | code[at++];
-    }
+    Integer value;
+    std::memcpy(&value, from, sizeof(value));
+    return value;
+}
+
+/* False for what is not a jump to a relative address. */
+bool decode_jump(const uint8_t *code, instruction &what)
+{
+    const unsigned opcode = code[0];
     const bool is_short =
         in_range(opcode, 0x70, 0x7f) || (opcode == short_jump);
-    if (!is_short && (opcode != near_jump) &&
-        !in_range(opcode, 0x0f80, 0x0f8f)) {
+    if (is_short) {
+        what.jump   = (opcode == short_jump) ? near_jump : opcode + 0x0f10;
+        what.length = 2;
+        what.target = code + what.length + load<int8_t>(code + 1);
+        return true;
+    }
+    if (opcode == near_jump) {
+        what.jump   = opcode;
+        what.length = 5;
+    } else if ((opcode == two_byte_opcode) && in_range(code[1], 0x80, 0x8f)) {
+        what.jump   = 0x0f00 | code[1];
+        what.length = 6;
+    } else {
         return false;
     }
-    what.opcode   = opcode;
-    what.relative = at;
-    what.width    = is_short ? 1 : 4;
-    what.length   = at + what.width;
-    what.leaves   = (opcode == near_jump) || (opcode == short_jump);
+    what.target = code + what.length + load<int32_t>(code + what.length - 4);
     return true;
 }
 
 /* False for what is not known. */
 bool decode(const uint8_t *code, instruction &what)
 {
-    if (decode_jump(code, 0, what)) {
+    if (decode_jump(code, what)) {
         return true;
     }
     size_t at          = 0;
@@ -156,16 +137,13 @@ bool decode(const uint8_t *code, instruction &what)
         wide = (code[at++] & 8) != 0;
     }
     const unsigned opcode = code[at++];
-    operands form;
-    if (opcode == two_byte_opcode) {
-        form = two_byte_operands(code[at++]);
-    } else {
-        form = one_byte_operands(opcode, (code[at] >> 3) & 7, wide);
-    }
-    if (!form.known || (short_operand && (form.bytes > 1))) {
+    const char form = (opcode == two_byte_opcode) ? two_byte_form(code[at++])
+                                                  : one_byte_opcodes[opcode];
+    const int immediate = immediate_bytes(form, (code[at] >> 3) & 7, wide);
+    if ((immediate < 0) || (short_operand && (immediate > 1))) {
         return false;
     }
-    if (form.modrm) {
+    if (in_range(form, 'A', 'Z')) {
         const unsigned modrm = code[at++];
         const unsigned mod   = modrm >> 6;
         const unsigned rm    = modrm & 7;
@@ -176,21 +154,15 @@ bool decode(const uint8_t *code, instruction &what)
             }
         } else if ((mod == 0) && (rm == 5)) { /* relative to the next one */
             what.relative = at;
-            what.width    = 4;
             at += 4;
         }
         at += (mod == 1) ? 1 : (mod == 2) ? 4 : 0;
     }
-    what.length = at + form.bytes;
+    what.length = at + static_cast<size_t>(immediate);
+    if (what.relative != 0) {
+        what.target = code + what.length + load<int32_t>(code + what.relative);
+    }
     return true;
-}
-
-template <typename Integer>
-Integer load(const uint8_t *from)
-{
-    Integer value;
-    std::memcpy(&value, from, sizeof(value));
-    return value;
 }
 
 /* Store the distance from the end of an instruction. */
@@ -203,14 +175,9 @@ bool store_distance(uint8_t *where, const uint8_t *target, const uint8_t *end)
     return fitting == distance;
 }
 
-/* Write a near jump with a near displacement. */
+/* Write a near jump. */
 bool write_jump(unsigned opcode, const uint8_t *target, uint8_t *&out)
 {
-    if (in_range(opcode, 0x70, 0x7f)) {
-        opcode += 0x0f80 - 0x70;
-    } else if (opcode == short_jump) {
-        opcode = near_jump;
-    }
     if (opcode > 0xff) {
         *out++ = two_byte_opcode;
     }
@@ -267,26 +234,21 @@ bool write_trampoline(const uint8_t *function, size_t bytes, uint8_t *code)
             (out + 2 * longest > code + trampoline_bytes)) {
             return false;
         }
-        const uint8_t *end    = in + what.length;
-        const uint8_t *target = nullptr;
-        if (what.relative != 0) {
-            target =
-                end + ((what.width == 1) ? load<int8_t>(in + what.relative)
-                                         : load<int32_t>(in + what.relative));
-        }
-        if (what.opcode != 0) {
-            if (((target >= function) && (target < function + bytes)) ||
-                !write_jump(what.opcode, target, out)) {
+        const uint8_t *end = in + what.length;
+        if (what.jump != 0) {
+            if (((what.target >= function) &&
+                 (what.target < function + bytes)) ||
+                !write_jump(what.jump, what.target, out)) {
                 return false;
             }
-            if (what.leaves) {
+            if (what.jump == near_jump) { /* nothing goes on behind it */
                 return end >= function + bytes;
             }
         } else {
             std::memcpy(out, in, what.length);
             out += what.length;
-            if ((target != nullptr) &&
-                !store_distance(out - what.length + what.relative, target,
+            if ((what.target != nullptr) &&
+                !store_distance(out - what.length + what.relative, what.target,
                                 out)) {
                 return false;
             }

@@ -5,7 +5,7 @@
  * UCX 1.13 makes one only of a few kinds of instructions, which compiled
  * functions seldom start with. This one moves what compilers put there: it
  * knows the instructions' lengths, and adjusts those that are relative to their
- * own address. What it does not know it refuses. x86-64.
+ * own address. What it does not know it refuses.
  */
 #pragma once
 
@@ -13,6 +13,13 @@
 #include <cstdint>
 
 namespace gaudi::base {
+
+/** Whether functions can be patched: the code here is that of x86-64. */
+#ifdef __x86_64__
+inline constexpr bool can_patch_functions = true;
+#else
+inline constexpr bool can_patch_functions = false;
+#endif
 
 /** Bytes that a trampoline takes at most. */
 inline constexpr size_t trampoline_bytes = 96;
