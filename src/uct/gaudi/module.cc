@@ -4,13 +4,13 @@
  * Runs before main or inside UCX's module loader; never fails, since UCX would
  * unmap a module that does and keep its registrations.
  */
+#include "uct/gaudi/base/cards/topology.h"
 #include "uct/gaudi/base/memory/application/driver_hooks.h"
 #include "uct/gaudi/base/memory/device_table.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/status.h"
-#include "uct/gaudi/base/ucx/topology.h"
 #include "uct/gaudi/base/ucx/version.h"
 #include "uct/gaudi/copy/copy_md.h"
 #include "uct/gaudi/ipc/ipc_md.h"
@@ -30,8 +30,10 @@ ucs_status_t load()
     if (!base::init_memory_type()) {
         return UCS_ERR_UNSUPPORTED;
     }
-    base::init_topology();
-    base::init_memory_events();
+    base::init_distances();
+    base::init_memory_events([](auto &allocations) {
+        base::device_table::instance().collect_allocations(allocations);
+    });
     base::hook_loaded_driver();
     base::init_perftest();
     copy::register_component();

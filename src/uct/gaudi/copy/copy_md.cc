@@ -1,6 +1,8 @@
 #include "uct/gaudi/copy/copy_md.h"
 
+#include "uct/gaudi/base/memory/registration_cache.h"
 #include "uct/gaudi/base/ucx/config.h"
+#include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/base/ucx/unsupported.h"
@@ -33,10 +35,9 @@ ucs_config_field_t md_config_table[] = {
      " n     - each registration is one of its own",
      offsetof(md_config, registrations.use), UCS_CONFIG_TYPE_TERNARY},
 
-    /* Aligned as malloc aligns: what lies side by side is not merged. */
-    {"", "RCACHE_MAX_REGIONS=4096;RCACHE_MAX_SIZE=16G;RCACHE_ADDR_ALIGN=16",
-     nullptr, offsetof(md_config, registrations.rcache),
-     UCS_CONFIG_TYPE_TABLE(uct_md_config_rcache_table)},
+    {"", base::rcache_config_defaults, nullptr,
+     offsetof(md_config, registrations.rcache),
+     UCS_CONFIG_TYPE_TABLE(base::rcache_config_table)},
 
     {"REG_WHOLE_ALLOC", "auto",
      "Whether registering a part of an allocation of device memory registers\n"
@@ -62,6 +63,11 @@ struct memory_domain {
 base::device_table &table()
 {
     return base::device_table::instance();
+}
+
+base::registration_cache &registrations()
+{
+    return base::registration_cache::instance();
 }
 
 /* Whether the process that opened a memory domain is a parent of this one,
@@ -95,7 +101,7 @@ memory_handle *handle_of(uct_mem_h memh, const char *doing)
 void md_close(uct_md_h md) noexcept
 {
     /* With handles left, the cards stay open for them. */
-    if (!is_inherited(md) && table().registrations().close()) {
+    if (!is_inherited(md) && registrations().close()) {
         table().close();
     }
     delete reinterpret_cast<memory_domain *>(md);
@@ -118,11 +124,11 @@ ucs_status_t md_query(uct_md_h md, uct_md_attr_t *attr) noexcept
     attr->rkey_packed_size     = 0;
     /* A look-up; without a cache pinning and mapping, measured on the emulator:
      * a card was not at hand. */
-    const auto &registrations = table().registrations();
-    attr->reg_cost            = registrations.caches_host()
-                                    ? ucs_linear_func_make(registrations.overhead(), 0)
-                                    : ucs_linear_func_make(16e-6, 0.06e-9);
-    const bool has_cards      = !is_inherited(md) && !table().cards().empty();
+    const auto &cache    = registrations();
+    attr->reg_cost       = cache.caches_host()
+                               ? ucs_linear_func_make(cache.overhead(), 0)
+                               : ucs_linear_func_make(16e-6, 0.06e-9);
+    const bool has_cards = !is_inherited(md) && !table().cards().empty();
     return base::guarded([&] {
         base::find_local_cpus(has_cards ? table().cards().front().get()
                                         : nullptr,
@@ -217,7 +223,7 @@ ucs_status_t mem_reg(uct_md_h md, void *address, size_t length, unsigned flags,
     return base::guarded([&] {
         memory_handle *handle;
         ucs_status_t status =
-            table().registrations().get(address, length, quiet, handle);
+            registrations().get(address, length, quiet, handle);
         if (status == UCS_OK) {
             *memh_p = handle;
         }
@@ -244,7 +250,7 @@ ucs_status_t mem_dereg(uct_md_h md,
         }
         return UCS_OK;
     }
-    ucs_status_t status = table().registrations().put(handle);
+    ucs_status_t status = registrations().put(handle);
     if (status != UCS_OK) {
         ucs_error("gaudi_copy: mem_dereg: %p is not registered any more",
                   params->memh);
@@ -274,12 +280,12 @@ ucs_status_t mem_query(uct_md_h, const void *address, size_t length,
             base      = start;
             allocated = length;
         }
-        ucs_memtype_cache_update(reinterpret_cast<void *>(base), allocated,
-                                 base::memory_type(), sys_device);
+        base::remember_device_memory(reinterpret_cast<void *>(base), allocated,
+                                     sys_device);
         /* UCP registers the range that it is told. */
         if (exact) {
-            table().registrations().choose_range(*owner, base, base + allocated,
-                                                 start, end);
+            registrations().choose_range(*owner, base, base + allocated, start,
+                                         end);
         }
     }
 
@@ -364,7 +370,7 @@ ucs_status_t md_open(uct_component_t *component, const char *,
         if (status != UCS_OK) {
             return status;
         }
-        status = table().registrations().open(config->registrations);
+        status = registrations().open(config->registrations);
         if (status != UCS_OK) {
             table().close();
             return status;
@@ -393,8 +399,8 @@ template <base::memory_kind kind,
 void show_statistic(void *, ucs_string_buffer_t *text, void *,
                     uint64_t) noexcept
 {
-    ucs_string_buffer_appendf(
-        text, "%lu\n", table().registrations().statistics_of(kind).*number);
+    ucs_string_buffer_appendf(text, "%lu\n",
+                              registrations().statistics_of(kind).*number);
 }
 
 template <base::memory_kind kind>

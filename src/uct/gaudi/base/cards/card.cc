@@ -1,7 +1,7 @@
 #include "uct/gaudi/base/cards/card.h"
 
+#include "uct/gaudi/base/cards/topology.h"
 #include "uct/gaudi/base/memory/device_pool.h"
-#include "uct/gaudi/base/ucx/topology.h"
 
 #include <algorithm>
 #include <cstring>
@@ -22,7 +22,7 @@ card::card(const shim::visible_card &self, unsigned slot,
            std::unique_ptr<shim::device> device)
     : info_(self.info), slot_(slot), name_(self.name()),
       device_(std::move(device)),
-      sys_device_(add_system_device(device_->bus_id(), name_, info_.numa_node)),
+      sys_device_(place_card(device_->bus_id(), name_, info_.numa_node)),
       pool_(std::make_unique<device_pool>(*this))
 {
     device_->set_numa_node(info_.numa_node);

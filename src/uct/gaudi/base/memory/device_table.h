@@ -35,7 +35,6 @@
 #include "uct/gaudi/base/cards/reset_wait.h"
 #include "uct/gaudi/base/memory/application/application_memory.h"
 #include "uct/gaudi/base/memory/memory.h"
-#include "uct/gaudi/base/memory/registration_cache.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "util/fork_handlers.h"
 #include "util/rw_spinlock.h"
@@ -253,9 +252,6 @@ public:
         return length <= limit - start;
     }
 
-    /** The registrations that outlive their users. */
-    [[nodiscard]] registration_cache &registrations() { return registrations_; }
-
     /** Append (address, length) of every allocation. */
     void collect_allocations(
         std::vector<std::pair<void *, size_t>> &allocations) const;
@@ -400,8 +396,6 @@ private:
     missing_card missing_;       /* of the last time that cards were opened */
     std::set<std::string> told_; /* what the log has of missing cards */
     bool explained_ = false;     /* why there is none */
-
-    registration_cache registrations_{*this};
 };
 
 } // namespace gaudi::base

@@ -1,6 +1,7 @@
 /* The part of the device table that tells why there is no card. */
 #include "uct/gaudi/base/cards/driver.h"
 #include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/memory/registration_cache.h"
 #include "util/text.h"
 
 #include <cstdlib>
@@ -41,7 +42,7 @@ device_table::why_nothing_was_tried(const shim::library &library) const
 void device_table::explain_missing_card()
 {
     /* Opened by the memory domain that allocates. */
-    if (registrations_.is_open()) {
+    if (registration_cache::instance().is_open()) {
         return;
     }
     const shim::library *library = driver();

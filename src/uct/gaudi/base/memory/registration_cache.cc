@@ -2,17 +2,14 @@
 
 #include "uct/gaudi/base/memory/device_table.h"
 #include "util/fork_handlers.h"
+#include "util/per_process.h"
 #include "util/process.h"
 
-#include <cstring>
 #include <new>
 
 #include <sys/mman.h>
 
 extern "C" {
-#include <ucs/config/global_opts.h>
-#include <ucs/memory/rcache.h>
-#include <ucs/memory/rcache_int.h>
 #include <ucs/sys/sys.h>
 }
 
@@ -29,134 +26,107 @@ struct thread_state {
 };
 [[gnu::tls_model("initial-exec")]] thread_local thread_state current;
 
-/* The cache of this process, for children. */
-std::atomic<registration_cache *> active{nullptr};
-
-void after_fork_in_child()
-{
-    registration_cache *cache = active.exchange(nullptr);
-    if (cache != nullptr) {
-        cache->after_fork_in_child();
-    }
-}
-
-/* Whether the cache has regions to release, or unmapped memory to look for
- * regions of. The field is private to UCX 1.13. */
-bool has_garbage(ucs_rcache_t &cache)
-{
-    ucs_spin_lock(&cache.lock);
-    const bool any = (cache.unreleased_size > 0);
-    ucs_spin_unlock(&cache.lock);
-    return any;
-}
-
 /* Memory that nobody registers. */
 char for_nothing;
 
+device_table &table()
+{
+    return device_table::instance();
+}
+
 } // namespace
 
-struct registration_cache::region {
-    ucs_rcache_region_t super;
-    memory_handle handle;
-};
+std::atomic<registration_cache *> registration_cache::active_{nullptr};
 
-/* What UCX calls. */
-struct registration_cache::callbacks {
-    static ucs_status_t mem_reg(void *context, ucs_rcache_t *, void *memory,
-                                ucs_rcache_region_t *base,
-                                uint16_t flags) noexcept
-    {
-        auto &cache      = *static_cast<region_cache *>(context);
-        const auto start = base->super.start;
-        const auto end   = base->super.end;
+registration_cache &registration_cache::instance()
+{
+    return util::of_this_process<registration_cache>();
+}
 
-        /* A merged region that a card cannot map as a whole would have its
-         * parts staged that can be mapped; UCX tries without merging then. */
-        if ((memory == nullptr) && (flags & UCS_RCACHE_MEM_REG_HIDE_ERRORS)) {
-            constexpr int needed = PROT_READ | PROT_WRITE;
-            if ((ucs_get_mem_prot(start, end) & needed) != needed) {
-                return UCS_ERR_INVALID_ADDR;
-            }
+ucs_status_t
+registration_cache::region_cache::create_region(void *storage, uint64_t start,
+                                                uint64_t end, void *argument,
+                                                bool tentative) noexcept
+{
+    /* A merged region that a card cannot map as a whole would have its parts
+     * staged that can be mapped. */
+    if ((argument == nullptr) && tentative) {
+        constexpr int needed = PROT_READ | PROT_WRITE;
+        if ((ucs_get_mem_prot(start, end) & needed) != needed) {
+            return UCS_ERR_INVALID_ADDR;
         }
+    }
 
-        auto &handle = reinterpret_cast<region *>(base)->handle;
-        new (&handle) memory_handle;
-        handle.cached = true;
-        if (current.collecting) {
-            return UCS_OK;
-        }
-        if (memory != nullptr) {
-            handle.what   = memory_handle::kind::device;
-            handle.device = static_cast<device_memory *>(memory);
-        } else {
-            try {
-                handle.host = cache.owner->table_.register_host(
-                    reinterpret_cast<void *>(start), end - start);
-            } catch (const std::bad_alloc &) {
-                handle.~memory_handle();
-                return UCS_ERR_NO_MEMORY;
-            }
-        }
-        current.created = true;
-        cache.misses.fetch_add(1, std::memory_order_relaxed);
-        cache.regions.fetch_add(1, std::memory_order_relaxed);
-        cache.bytes.fetch_add(end - start, std::memory_order_relaxed);
+    auto &handle  = *new (storage) memory_handle;
+    handle.cached = true;
+    if (current.collecting) {
         return UCS_OK;
     }
-
-    static void mem_dereg(void *context, ucs_rcache_t *,
-                          ucs_rcache_region_t *base) noexcept
-    {
-        auto &cache = *static_cast<region_cache *>(context);
-        auto &self  = *cache.owner;
-        if (self.generation_ != util::process_generation()) {
-            return; /* the parent's */
-        }
-        auto &handle = reinterpret_cast<region *>(base)->handle;
-        if ((handle.what == memory_handle::kind::host) &&
-            (handle.host == nullptr)) {
-            return; /* for nothing */
-        }
-        /* UCX makes room last, after it has made the new region. */
-        (current.created ? cache.evictions : cache.invalidations)
-            .fetch_add(1, std::memory_order_relaxed);
-        cache.regions.fetch_sub(1, std::memory_order_relaxed);
-        cache.bytes.fetch_sub(base->super.end - base->super.start,
-                              std::memory_order_relaxed);
-        if (handle.what == memory_handle::kind::host) {
-            self.table_.withdraw_host(*handle.host);
-            self.retired_.add(*handle.host);
-            if (!current.unmapping) {
-                self.tidying_->ask();
-            }
-        }
-        /* Device memory may be freed by now. */
-        handle.~memory_handle();
-    }
-
-    static void dump_region(void *, ucs_rcache_t *, ucs_rcache_region_t *,
-                            char *text, size_t size) noexcept
-    {
-        if (size > 0) {
-            text[0] = '\0';
+    if (argument != nullptr) {
+        handle.what   = memory_handle::kind::device;
+        handle.device = static_cast<device_memory *>(argument);
+    } else {
+        try {
+            handle.host = table().register_host(reinterpret_cast<void *>(start),
+                                                end - start);
+        } catch (const std::bad_alloc &) {
+            handle.~memory_handle();
+            return UCS_ERR_NO_MEMORY;
         }
     }
+    current.created = true;
+    misses.fetch_add(1, std::memory_order_relaxed);
+    regions.fetch_add(1, std::memory_order_relaxed);
+    bytes.fetch_add(end - start, std::memory_order_relaxed);
+    return UCS_OK;
+}
 
-    static void unmapped(ucm_event_type_t, ucm_event_t *event,
-                         void *context) noexcept
-    {
-        auto &self = *static_cast<registration_cache *>(context);
-        if (self.generation_ != util::process_generation()) {
-            return;
-        }
-        const auto start =
-            reinterpret_cast<uintptr_t>(event->vm_unmapped.address);
-        if (self.table_.withdraw_unmapped(start,
-                                          start + event->vm_unmapped.size)) {
+void registration_cache::region_cache::end_region(void *storage, uint64_t start,
+                                                  uint64_t end) noexcept
+{
+    if (self.generation_ != util::process_generation()) {
+        return; /* the parent's */
+    }
+    auto &handle = *static_cast<memory_handle *>(storage);
+    if ((handle.what == memory_handle::kind::host) &&
+        (handle.host == nullptr)) {
+        return; /* for nothing */
+    }
+    /* UCX makes room last, after it has made the new region. */
+    (current.created ? evictions : invalidations)
+        .fetch_add(1, std::memory_order_relaxed);
+    regions.fetch_sub(1, std::memory_order_relaxed);
+    bytes.fetch_sub(end - start, std::memory_order_relaxed);
+    if (handle.what == memory_handle::kind::host) {
+        table().withdraw_host(*handle.host);
+        self.retired_.add(*handle.host);
+        if (!current.unmapping) {
             self.tidying_->ask();
         }
     }
-};
+    /* Device memory may be freed by now. */
+    handle.~memory_handle();
+}
+
+/* Pointers must not lead to a mapping of memory that was there before. UCX
+ * takes regions out of the cache by itself, and before we look. */
+void registration_cache::unmapped(void *context, uint64_t start, uint64_t end)
+{
+    auto &self = *static_cast<registration_cache *>(context);
+    if ((self.generation_ == util::process_generation()) &&
+        table().withdraw_unmapped(start, end)) {
+        self.tidying_->ask();
+    }
+}
+
+void registration_cache::after_fork_in_child()
+{
+    registration_cache *parents = active_.exchange(nullptr);
+    if (parents != nullptr) {
+        parents->host_.cache.after_fork_in_child();
+        parents->device_.cache.after_fork_in_child();
+    }
+}
 
 ucs_status_t registration_cache::open(const settings &wished)
 {
@@ -209,77 +179,37 @@ ucs_status_t registration_cache::make_caches()
 {
     tidying_ = std::make_unique<util::delayed_call>([this] { tidy(); });
     ucs_status_t status =
-        make_cache(host_, "gaudi_host", UCM_EVENT_VM_UNMAPPED);
+        host_.cache.create("gaudi_host", rcache::forget_on::unmapping,
+                           settings_.rcache, sizeof(memory_handle));
+    if (status == UCS_OK) {
+        status = unmapping_.start(settings_.rcache, unmapped, this);
+    }
     if (status != UCS_OK) {
         return status;
     }
-    /* Pointers must not lead to a mapping of memory that was there before. UCX
-     * takes regions out of the cache by itself, and before we look. */
-    status =
-        ucm_set_event_handler(UCM_EVENT_VM_UNMAPPED,
-                              static_cast<int>(settings_.rcache.event_prio) + 1,
-                              callbacks::unmapped, this);
-    if (status != UCS_OK) {
-        return status;
-    }
-    watching_ = true;
-    active.store(this);
-    static const bool renewing =
-        util::run_in_children(base::after_fork_in_child);
+    active_.store(this);
+    static const bool renewing = util::run_in_children(after_fork_in_child);
     if (!renewing) {
         ucs_warn("gaudi: registrations are not made safe for forked children");
     }
-    /* UCX would look for page frames of device addresses. */
-    if (ucs_global_opts.rcache_check_pfn != 0) {
+    if (rcache_checks_pages()) {
         return UCS_OK;
     }
-    return make_cache(device_, "gaudi_device", UCM_EVENT_MEM_TYPE_FREE);
-}
-
-ucs_status_t registration_cache::make_cache(region_cache &cache,
-                                            const char *name,
-                                            ucm_event_type_t event)
-{
-    static const ucs_rcache_ops_t ops = {
-        .mem_reg     = callbacks::mem_reg,
-        .mem_dereg   = callbacks::mem_dereg,
-        .dump_region = callbacks::dump_region,
-    };
-    ucs_rcache_params_t params{};
-    uct_md_set_rcache_params(&params, &settings_.rcache);
-    params.region_struct_size = sizeof(region);
-    params.max_alignment      = ucs_get_page_size();
-    params.ucm_events         = event;
-    params.context            = &cache;
-    params.ops                = &ops;
-
-    cache.owner = this;
-    ucs_status_t status =
-        ucs_rcache_create(&params, name, nullptr, &cache.rcache);
-    if (status != UCS_OK) {
-        cache.rcache = nullptr;
-    }
-    return status;
+    return device_.cache.create("gaudi_device",
+                                rcache::forget_on::freeing_device_memory,
+                                settings_.rcache, sizeof(memory_handle));
 }
 
 void registration_cache::destroy_caches()
 {
     registration_cache *self = this;
-    active.compare_exchange_strong(self, nullptr);
-    if (watching_) {
-        ucm_unset_event_handler(UCM_EVENT_VM_UNMAPPED, callbacks::unmapped,
-                                this);
-        watching_ = false;
-    }
+    active_.compare_exchange_strong(self, nullptr);
+    unmapping_.stop();
     if (tidying_ != nullptr) {
         tidying_->stop();
     }
-    for (region_cache *cache : {&host_, &device_}) {
-        if (cache->rcache != nullptr) {
-            ucs_rcache_destroy(cache->rcache);
-            cache->rcache = nullptr;
-        }
-    }
+    host_.cache.destroy();
+    device_.cache.destroy();
     tidying_.reset();
     retired_.unmap();
 }
@@ -330,7 +260,7 @@ registration_cache::statistics_of(memory_kind kind) const
 
 double registration_cache::overhead() const
 {
-    return uct_md_rcache_overhead(&settings_.rcache);
+    return rcache_overhead(settings_.rcache);
 }
 
 void registration_cache::choose_range(const card &owner,
@@ -369,43 +299,35 @@ void registration_cache::tidy()
  * full then gives up the registration that was idle longest. */
 void registration_cache::collect_garbage()
 {
-    ucs_rcache_t *cache = host_.rcache;
-    if (!has_garbage(*cache)) {
+    if (!host_.cache.has_garbage()) {
         return;
     }
-    ucs_rcache_region_t *made;
-    current             = {true, false, true};
-    ucs_status_t status = ucs_rcache_get(
-        cache, &for_nothing, 1, PROT_READ | PROT_WRITE, nullptr, &made);
+    current            = {true, false, true};
+    void *region       = host_.cache.get(&for_nothing, 1, nullptr);
     current.collecting = false;
-    if (status == UCS_OK) {
-        ucs_rcache_region_invalidate(
-            cache, made, [](void *) {}, nullptr);
-        ucs_rcache_region_put(cache, made);
+    if (region != nullptr) {
+        host_.cache.invalidate(region);
+        host_.cache.put(region);
     }
     current.unmapping = false;
 }
 
-/* A region of the cache, or nullptr. */
+/* Of a region of the cache, or nullptr. */
 memory_handle *registration_cache::get_region(region_cache &cache,
                                               void *address, size_t length,
                                               void *memory)
 {
-    ucs_rcache_region_t *found;
-
-    current             = {true, false, false};
-    ucs_status_t status = ucs_rcache_get(
-        cache.rcache, address, length, PROT_READ | PROT_WRITE, memory, &found);
+    current           = {true, false, false};
+    void *region      = cache.cache.get(address, length, memory);
     current.unmapping = false;
     if (current.created && (&cache == &host_) && !tidying_->start()) {
         ucs_debug("gaudi: no thread to clean up");
     }
     unmap_retired();
-    if (status != UCS_OK) {
-        return nullptr;
+    if (region != nullptr) {
+        cache.gets.fetch_add(1, std::memory_order_relaxed);
     }
-    cache.gets.fetch_add(1, std::memory_order_relaxed);
-    return &reinterpret_cast<region *>(found)->handle;
+    return static_cast<memory_handle *>(region);
 }
 
 ucs_status_t registration_cache::get(void *address, size_t length, bool quiet,
@@ -421,14 +343,14 @@ ucs_status_t registration_cache::get(void *address, size_t length, bool quiet,
     if (device_table::is_device_address(address)) {
         return get_device(address, length, quiet, handle_p);
     }
-    if (host_.rcache != nullptr) {
+    if (host_.cache.exists()) {
         handle_p = get_region(host_, address, length, nullptr);
         if (handle_p != nullptr) {
             return UCS_OK;
         }
     }
     auto handle  = std::make_unique<memory_handle>();
-    handle->host = table_.register_host(address, length);
+    handle->host = table().register_host(address, length);
     ++uncached_;
     handle_p = handle.release();
     return UCS_OK;
@@ -436,7 +358,7 @@ ucs_status_t registration_cache::get(void *address, size_t length, bool quiet,
 
 bool registration_cache::remember_host(void *address, size_t length)
 {
-    if (host_.rcache == nullptr) {
+    if (!host_.cache.exists()) {
         return false;
     }
     memory_handle *handle = get_region(host_, address, length, nullptr);
@@ -448,7 +370,7 @@ ucs_status_t registration_cache::get_device(void *address, size_t length,
                                             memory_handle *&handle_p)
 {
     /* Counted first: from here on it cannot be freed. */
-    device_memory *memory = table_.register_device(address, length);
+    device_memory *memory = table().register_device(address, length);
     if (memory == nullptr) {
         ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
                 "gaudi: cannot register %zu bytes at %p: they are in no "
@@ -456,7 +378,7 @@ ucs_status_t registration_cache::get_device(void *address, size_t length,
                 length, address);
         return UCS_ERR_INVALID_ADDR;
     }
-    if (device_.rcache != nullptr) {
+    if (device_.cache.exists()) {
         auto start   = reinterpret_cast<uint64_t>(address);
         uint64_t end = start + length;
         choose_range(*memory->owner, memory->start, memory->end, start, end);
@@ -472,7 +394,7 @@ ucs_status_t registration_cache::get_device(void *address, size_t length,
     }
     auto *handle = new (std::nothrow) memory_handle;
     if (handle == nullptr) {
-        table_.deregister_device(memory);
+        table().deregister_device(memory);
         return UCS_ERR_NO_MEMORY;
     }
     handle->what   = memory_handle::kind::device;
@@ -485,11 +407,7 @@ ucs_status_t registration_cache::get_device(void *address, size_t length,
 ucs_status_t registration_cache::put_region(region_cache &cache,
                                             memory_handle *handle)
 {
-    auto *found = reinterpret_cast<region *>(reinterpret_cast<char *>(handle) -
-                                             offsetof(region, handle));
-    /* The one reference of a region in the page table is the cache's own. */
-    if ((__atomic_load_n(&found->super.refcount, __ATOMIC_ACQUIRE) <= 1) &&
-        (found->super.flags & UCS_RCACHE_REGION_FLAG_PGTABLE)) {
+    if (!rcache::is_taken(handle)) {
         return UCS_ERR_INVALID_PARAM;
     }
     cache.puts.fetch_add(1, std::memory_order_relaxed);
@@ -497,10 +415,9 @@ ucs_status_t registration_cache::put_region(region_cache &cache,
     if ((handle->what == memory_handle::kind::host) &&
         handle->host->was_refused()) {
         /* Not kept: what could not be mapped may be mappable next time. */
-        ucs_rcache_region_invalidate(
-            cache.rcache, &found->super, [](void *) {}, nullptr);
+        cache.cache.invalidate(handle);
     }
-    ucs_rcache_region_put(cache.rcache, &found->super);
+    cache.cache.put(handle);
     current.unmapping = false;
     unmap_retired();
     return UCS_OK;
@@ -512,36 +429,22 @@ ucs_status_t registration_cache::put(memory_handle *handle)
         if (handle->cached) {
             return put_region(host_, handle);
         }
-        table_.deregister_host(handle->host);
+        table().deregister_host(handle->host);
     } else {
         /* The memory is there as long as this registration is counted. */
         device_memory *memory = handle->device;
         if (handle->cached) {
             ucs_status_t status = put_region(device_, handle);
             if (status == UCS_OK) {
-                table_.deregister_device(memory);
+                table().deregister_device(memory);
             }
             return status;
         }
-        table_.deregister_device(memory);
+        table().deregister_device(memory);
     }
     --uncached_;
     delete handle;
     return UCS_OK;
-}
-
-/* UCX's locks are copies, and may be held for ever by threads that are not
- * here: without this the child's own fork could wait for one. The regions are
- * the parent's. */
-void registration_cache::after_fork_in_child()
-{
-    for (region_cache *cache : {&host_, &device_}) {
-        if (cache->rcache != nullptr) {
-            cache->rcache->params.flags &= ~UCS_RCACHE_FLAG_PURGE_ON_FORK;
-            (void)pthread_rwlock_init(&cache->rcache->pgt_lock, nullptr);
-            (void)ucs_spinlock_init(&cache->rcache->lock, 0);
-        }
-    }
 }
 
 } // namespace gaudi::base

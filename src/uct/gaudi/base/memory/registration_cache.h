@@ -1,8 +1,8 @@
 /**
  * Memory handles, and the cache of registrations behind them.
  *
- * One per process, part of the device table: the first memory domain that opens
- * makes it, the last one that closes destroys it. Two caches of UCX: one of
+ * One per process: the first memory domain that opens makes the caches, the
+ * last one that closes destroys them. Two caches of UCX: one of
  * host memory, whose regions are registrations that cards map on first use, and
  * one of device memory, whose regions are allocations or slices of them. Both
  * are bounded, and merge regions that overlap.
@@ -23,6 +23,7 @@
 #pragma once
 
 #include "uct/gaudi/base/memory/memory.h"
+#include "uct/gaudi/base/ucx/rcache.h"
 #include "util/delayed_call.h"
 
 #include <atomic>
@@ -30,8 +31,6 @@
 #include <mutex>
 
 namespace gaudi::base {
-
-class device_table;
 
 /** What a uct_mem_h of the memory domains points to. */
 struct memory_handle {
@@ -64,7 +63,7 @@ public:
         int whole;         /**< ucs_on_off_auto_value_t */
         double whole_part; /**< AUTO: largest allocation that is registered as a
                                 whole, as a part of its card's memory */
-        uct_md_rcache_config_t rcache;
+        rcache_config rcache;
     };
 
     /** What a cache did since it was made. */
@@ -77,7 +76,10 @@ public:
         uint64_t bytes;         /**< in these */
     };
 
-    explicit registration_cache(device_table &table) : table_(table) {}
+    /** The one of this process; a forked child has another than its parent. */
+    static registration_cache &instance();
+
+    registration_cache()                                      = default;
     registration_cache(const registration_cache &)            = delete;
     registration_cache &operator=(const registration_cache &) = delete;
 
@@ -139,7 +141,7 @@ public:
                       uint64_t &end) const;
 
     /** Whether registrations of host memory are cached. */
-    [[nodiscard]] bool caches_host() const { return host_.rcache != nullptr; }
+    [[nodiscard]] bool caches_host() const { return host_.cache.exists(); }
 
     /** Seconds for a look-up; what registering costs a program that comes back.
      */
@@ -147,14 +149,18 @@ public:
 
     [[nodiscard]] statistics statistics_of(memory_kind kind) const;
 
-    /* Called in a forked child. */
-    void after_fork_in_child();
-
 private:
     /* One cache of UCX. */
-    struct region_cache {
-        registration_cache *owner = nullptr;
-        ucs_rcache_t *rcache      = nullptr;
+    struct region_cache final : rcache::owner {
+        explicit region_cache(registration_cache &of) : self(of) {}
+        ucs_status_t create_region(void *storage, uint64_t start, uint64_t end,
+                                   void *argument,
+                                   bool tentative) noexcept override;
+        void end_region(void *storage, uint64_t start,
+                        uint64_t end) noexcept override;
+
+        registration_cache &self;
+        rcache cache{*this};
         std::atomic<uint64_t> gets{0};
         std::atomic<uint64_t> puts{0};
         std::atomic<uint64_t> misses{0};
@@ -163,12 +169,11 @@ private:
         std::atomic<uint64_t> regions{0};
         std::atomic<uint64_t> bytes{0};
     };
-    struct region;
-    struct callbacks;
+
+    static void after_fork_in_child();
+    static void unmapped(void *context, uint64_t start, uint64_t end);
 
     ucs_status_t make_caches();
-    ucs_status_t make_cache(region_cache &cache, const char *name,
-                            ucm_event_type_t event);
     void destroy_caches();
     void log_statistics(const char *what, memory_kind kind) const;
     memory_handle *get_region(region_cache &cache, void *address, size_t length,
@@ -180,15 +185,17 @@ private:
     void tidy();
     void collect_garbage();
 
-    device_table &table_;
+    /* The one of this process with caches, for children. */
+    static std::atomic<registration_cache *> active_;
+
     std::mutex users_lock_; /* opening, closing; held across UCX's calls */
     unsigned users_ = 0;
     settings settings_{};
     unsigned generation_ = 0;
     std::atomic<uint64_t> uncached_{0}; /* handles without a region */
-    bool watching_ = false;             /* our handler of unmapping is set */
-    region_cache host_;
-    region_cache device_;
+    region_cache host_{*this};
+    region_cache device_{*this};
+    unmapping_listener unmapping_;
     retired_memory retired_;
     std::unique_ptr<util::delayed_call> tidying_; /* while there are caches */
 };

@@ -54,7 +54,7 @@ work_queue &pcie_queue(channel &by, bool writes, size_t length)
 void planner::use_cards(card &home, bool remember_host)
 {
     home_               = &home;
-    auto &registrations = table_.registrations();
+    auto &registrations = registration_cache::instance();
     if (remember_host && registrations.join()) {
         registrations_.reset(&registrations);
     }

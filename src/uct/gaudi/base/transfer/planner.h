@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "uct/gaudi/base/memory/registration_cache.h"
 #include "uct/gaudi/base/transfer/channel_set.h"
 #include "uct/gaudi/base/transfer/ways.h"
 

@@ -1,5 +1,7 @@
 #include "uct/gaudi/base/transfer/transfer_config.h"
 
+#include "uct/gaudi/base/ucx/config.h"
+
 namespace gaudi::base {
 
 namespace {
@@ -60,7 +62,7 @@ transfer_options transfer_config::options() const
 
 double transfer_config::bandwidth_or(double by_default) const
 {
-    return UCS_CONFIG_BW_IS_AUTO(bandwidth) ? by_default : bandwidth;
+    return is_auto_bandwidth(bandwidth) ? by_default : bandwidth;
 }
 
 double link_bandwidth(const card *of)

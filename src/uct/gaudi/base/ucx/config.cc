@@ -57,7 +57,7 @@ void init_config()
     }
 }
 
-void mark_variables_used(const ucs_config_global_list_entry_t &table)
+void mark_variables_used(ucs_config_global_list_entry_t &table)
 {
     std::vector<char> values(table.size);
     if (ucs_config_parser_fill_opts(values.data(), table.table,
@@ -70,6 +70,11 @@ void mark_variables_used(const ucs_config_global_list_entry_t &table)
 const global_config &config()
 {
     return parsed;
+}
+
+bool is_auto_bandwidth(double bandwidth)
+{
+    return UCS_CONFIG_BW_IS_AUTO(bandwidth);
 }
 
 } // namespace gaudi::base

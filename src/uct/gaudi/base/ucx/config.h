@@ -26,9 +26,12 @@ void init_config();
  * variables of tables that it never parsed. Values that cannot be parsed are
  * left for that time.
  */
-void mark_variables_used(const ucs_config_global_list_entry_t &table);
+void mark_variables_used(ucs_config_global_list_entry_t &table);
 
 /** The parsed values. */
 const global_config &config();
+
+/** Whether a bandwidth that UCX has parsed is "auto". */
+bool is_auto_bandwidth(double bandwidth);
 
 } // namespace gaudi::base

@@ -1,14 +1,13 @@
 #include "uct/gaudi/base/ucx/memory_events.h"
 
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/status.h"
-
-#include <utility>
-#include <vector>
 
 namespace gaudi::base {
 
 namespace {
+
+collect_allocations collect = nullptr;
 
 /* The type is "unknown" on purpose: UCX then asks mem_query once, which knows
  * the system device too. */
@@ -39,7 +38,7 @@ void report_existing(ucm_event_handler_t *handler) noexcept
     /* Collected first: the handler may allocate, and so call into UCM. */
     std::vector<std::pair<void *, size_t>> allocations;
     ucs_status_t status = guarded([&] {
-        device_table::instance().collect_allocations(allocations);
+        collect(allocations);
         return UCS_OK;
     });
     if (status != UCS_OK) {
@@ -55,8 +54,9 @@ ucm_event_installer_t installer = {install, report_existing, {}};
 
 } // namespace
 
-void init_memory_events()
+void init_memory_events(collect_allocations collecting)
 {
+    collect = collecting;
     ucs_list_add_head(&ucm_event_installer_list, &installer.list);
 }
 
@@ -68,6 +68,12 @@ void announce_allocation(void *address, size_t length)
 void announce_free(void *address, size_t length)
 {
     dispatch(UCM_EVENT_MEM_TYPE_FREE, address, length);
+}
+
+void remember_device_memory(void *address, size_t length,
+                            ucs_sys_device_t device)
+{
+    ucs_memtype_cache_update(address, length, memory_type(), device);
 }
 
 } // namespace gaudi::base

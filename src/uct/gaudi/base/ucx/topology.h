@@ -1,13 +1,8 @@
 /**
- * Distances of cards to each other and to NICs.
+ * UCX's idea of where devices are.
  *
- * UCX goes by the place in the tree of PCI devices. It resolves bus ids under
- * the real /sys, and some of its protocols assert that this succeeds, so a card
- * without an entry there (an emulated one, or one hidden from a container)
- * would stop the program. And it rates devices of one socket that hang on
- * different root complexes as if they were on different sockets. Both are
- * mended here, by the NUMA nodes of the two; distances of other devices stay
- * UCX's.
+ * Distances of devices are UCX's own business, but for the devices that
+ * somebody here knows better: one function is asked about every pair.
  */
 #pragma once
 
@@ -18,32 +13,44 @@
 
 namespace gaudi::base {
 
-/** Put our method in front of UCX's own. Called once, at load, before the first
- *  distance is asked for. */
-void init_topology();
+/**
+ * Rates the distance between two different devices, both known to UCX.
+ *
+ * @param by_tree  UCX's own answer, which goes by the place in the tree of PCI
+ *                 devices; none: one of the two is not in sysfs.
+ * @return None: UCX's answer stands.
+ */
+using distance_function = std::optional<ucs_sys_dev_distance_t> (*)(
+    ucs_sys_device_t first, ucs_sys_device_t second,
+    const std::optional<ucs_sys_dev_distance_t> &by_tree);
+
+/** Have a function asked before UCX answers. Called once, at load, before the
+ *  first distance is asked for. */
+void init_topology(distance_function rate);
+
+/** Number of values that a system device can have. */
+inline constexpr size_t system_devices = size_t{1}
+                                         << (8 * sizeof(ucs_sys_device_t));
 
 /**
- * Make a card known to UCX's topology.
+ * Make a device known to UCX.
  *
  * @param bus_id  "dddd:bb:dd.f"
  * @param name    What UCX calls the device in its listings.
- * @param node    Its NUMA node, if known.
  * @return The system device; UCS_SYS_DEVICE_ID_UNKNOWN when UCX keeps no more.
  */
 ucs_sys_device_t add_system_device(const std::string &bus_id,
-                                   const std::string &name,
-                                   std::optional<unsigned> node);
+                                   const std::string &name);
 
-/**
- * Rate the distance between a card and another device.
- *
- * @param by_tree  UCX's own answer; none: one of the two is not in sysfs.
- * @param first    NUMA nodes of the two, as far as known.
- * @param far      UCX's rate for devices on two sockets.
- */
-ucs_sys_dev_distance_t
-rate_distance(const std::optional<ucs_sys_dev_distance_t> &by_tree,
-              std::optional<unsigned> first, std::optional<unsigned> second,
-              const ucs_sys_dev_distance_t &far);
+/** Bus id of a system device, "dddd:bb:dd.f". */
+std::string bus_id_of(ucs_sys_device_t device);
+
+/** What UCX says of two devices below one host bridge that are farthest from
+ *  each other, */
+inline constexpr ucs_sys_dev_distance_t below_one_bridge = {
+    .latency = 300e-9, .bandwidth = 3500.0 * UCS_MBYTE};
+
+/** and of devices on two sockets, whose only common parent is the machine. */
+ucs_sys_dev_distance_t across_sockets();
 
 } // namespace gaudi::base

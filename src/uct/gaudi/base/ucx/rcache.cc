@@ -1,0 +1,150 @@
+#include "uct/gaudi/base/ucx/rcache.h"
+
+extern "C" {
+#include <ucs/config/global_opts.h>
+#include <ucs/memory/rcache_int.h>
+#include <ucs/sys/sys.h>
+}
+
+namespace gaudi::base {
+
+/* What UCX calls. */
+struct rcache::callbacks {
+    static ucs_status_t mem_reg(void *context, ucs_rcache_t *, void *argument,
+                                ucs_rcache_region_t *region,
+                                uint16_t flags) noexcept
+    {
+        return static_cast<rcache *>(context)->owner_.create_region(
+            region + 1, region->super.start, region->super.end, argument,
+            (flags & UCS_RCACHE_MEM_REG_HIDE_ERRORS) != 0);
+    }
+
+    static void mem_dereg(void *context, ucs_rcache_t *,
+                          ucs_rcache_region_t *region) noexcept
+    {
+        static_cast<rcache *>(context)->owner_.end_region(
+            region + 1, region->super.start, region->super.end);
+    }
+
+    static void dump_region(void *, ucs_rcache_t *, ucs_rcache_region_t *,
+                            char *text, size_t size) noexcept
+    {
+        if (size > 0) {
+            text[0] = '\0';
+        }
+    }
+};
+
+double rcache_overhead(const rcache_config &config)
+{
+    return uct_md_rcache_overhead(&config);
+}
+
+bool rcache_checks_pages()
+{
+    return ucs_global_opts.rcache_check_pfn != 0;
+}
+
+ucs_status_t rcache::create(const char *name, forget_on event,
+                            const rcache_config &config, size_t storage_bytes)
+{
+    static const ucs_rcache_ops_t ops = {
+        .mem_reg     = callbacks::mem_reg,
+        .mem_dereg   = callbacks::mem_dereg,
+        .dump_region = callbacks::dump_region,
+    };
+    ucs_rcache_params_t params{};
+    uct_md_set_rcache_params(&params, &config);
+    params.region_struct_size = sizeof(ucs_rcache_region_t) + storage_bytes;
+    params.max_alignment      = ucs_get_page_size();
+    params.ucm_events         = (event == forget_on::unmapping)
+                                    ? UCM_EVENT_VM_UNMAPPED
+                                    : UCM_EVENT_MEM_TYPE_FREE;
+    params.context            = this;
+    params.ops                = &ops;
+
+    ucs_status_t status = ucs_rcache_create(&params, name, nullptr, &cache_);
+    if (status != UCS_OK) {
+        cache_ = nullptr;
+    }
+    return status;
+}
+
+void rcache::destroy()
+{
+    if (cache_ != nullptr) {
+        ucs_rcache_destroy(cache_);
+        cache_ = nullptr;
+    }
+}
+
+void *rcache::get(void *address, size_t length, void *argument)
+{
+    ucs_rcache_region_t *found;
+    return (ucs_rcache_get(cache_, address, length, PROT_READ | PROT_WRITE,
+                           argument, &found) == UCS_OK)
+               ? found + 1
+               : nullptr;
+}
+
+void rcache::invalidate(void *storage)
+{
+    ucs_rcache_region_invalidate(
+        cache_, to_region(storage), [](void *) {}, nullptr);
+}
+
+bool rcache::is_taken(const void *storage)
+{
+    const auto *region = static_cast<const ucs_rcache_region_t *>(storage) - 1;
+    return (__atomic_load_n(&region->refcount, __ATOMIC_ACQUIRE) > 1) ||
+           !(region->flags & UCS_RCACHE_REGION_FLAG_PGTABLE);
+}
+
+bool rcache::has_garbage()
+{
+    ucs_spin_lock(&cache_->lock);
+    const bool any = (cache_->unreleased_size > 0);
+    ucs_spin_unlock(&cache_->lock);
+    return any;
+}
+
+void rcache::after_fork_in_child()
+{
+    if (cache_ != nullptr) {
+        cache_->params.flags &= ~UCS_RCACHE_FLAG_PURGE_ON_FORK;
+        (void)pthread_rwlock_init(&cache_->pgt_lock, nullptr);
+        (void)ucs_spinlock_init(&cache_->lock, 0);
+    }
+}
+
+ucs_status_t unmapping_listener::start(const rcache_config &config,
+                                       function call, void *context)
+{
+    call_               = call;
+    context_            = context;
+    ucs_status_t status = ucm_set_event_handler(
+        UCM_EVENT_VM_UNMAPPED, static_cast<int>(config.event_prio) + 1, heard,
+        this);
+    if (status != UCS_OK) {
+        call_ = nullptr;
+    }
+    return status;
+}
+
+void unmapping_listener::stop()
+{
+    if (call_ != nullptr) {
+        ucm_unset_event_handler(UCM_EVENT_VM_UNMAPPED, heard, this);
+        call_ = nullptr;
+    }
+}
+
+void unmapping_listener::heard(ucm_event_type_t, ucm_event_t *event,
+                               void *self) noexcept
+{
+    const auto &listener = *static_cast<const unmapping_listener *>(self);
+    const auto start = reinterpret_cast<uintptr_t>(event->vm_unmapped.address);
+    listener.call_(listener.context_, start, start + event->vm_unmapped.size);
+}
+
+} // namespace gaudi::base

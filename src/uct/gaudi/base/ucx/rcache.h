@@ -1,0 +1,143 @@
+/**
+ * A registration cache of UCX.
+ *
+ * Its regions are ranges of addresses, which UCX merges where they overlap,
+ * counts, evicts and forgets when memory goes away. What a region has beside
+ * its range is the owner's: some bytes of storage, told by their address.
+ *
+ * Threads: any, but for making, destroying and forking.
+ */
+#pragma once
+
+#include "uct/gaudi/base/ucx/ucx.h"
+
+extern "C" {
+#include <ucs/memory/rcache.h>
+}
+
+namespace gaudi::base {
+
+/** The variables RCACHE_*, as UCX parses them. */
+using rcache_config = uct_md_rcache_config_t;
+
+/** The table that fills a rcache_config, and defaults for some of it. Aligned
+ *  as malloc aligns: what lies side by side is not merged. */
+inline constexpr ucs_config_field_t *rcache_config_table =
+    uct_md_config_rcache_table;
+inline constexpr char rcache_config_defaults[] =
+    "RCACHE_MAX_REGIONS=4096;RCACHE_MAX_SIZE=16G;RCACHE_ADDR_ALIGN=16";
+
+/** What a look-up costs, seconds. */
+double rcache_overhead(const rcache_config &config);
+
+/** Whether UCX compares page frames of regions, which device addresses have
+ *  not got. */
+bool rcache_checks_pages();
+
+class rcache {
+public:
+    /** The owner's side. Called by UCX, mostly with its locks held, on any
+     *  thread. */
+    class owner {
+    public:
+        /**
+         * A region comes to be.
+         *
+         * @param storage    Of the region, not initialized.
+         * @param argument   Given to @ref get.
+         * @param tentative  Memory that is not all there is refused: UCX has
+         *                   merged regions, and tries without.
+         */
+        virtual ucs_status_t create_region(void *storage, uint64_t start,
+                                           uint64_t end, void *argument,
+                                           bool tentative) noexcept = 0;
+        /** A region goes; in a forked child, too. */
+        virtual void end_region(void *storage, uint64_t start,
+                                uint64_t end) noexcept = 0;
+
+    protected:
+        ~owner() = default;
+    };
+
+    /** What memory has to go through for UCX to forget its regions. */
+    enum class forget_on { unmapping, freeing_device_memory };
+
+    explicit rcache(owner &of) : owner_(of) {}
+    ~rcache() { destroy(); }
+    rcache(const rcache &)            = delete;
+    rcache &operator=(const rcache &) = delete;
+
+    /** Make it. @param storage_bytes  Of each region, for its owner. */
+    [[nodiscard]] ucs_status_t create(const char *name, forget_on event,
+                                      const rcache_config &config,
+                                      size_t storage_bytes);
+
+    /** End all regions, and it, if it was made. */
+    void destroy();
+
+    /** Whether it was made. */
+    [[nodiscard]] bool exists() const { return cache_ != nullptr; }
+
+    /** Take a region around a range, which is created if there is none.
+     *  @return Its storage, until @ref put; nullptr when there can be none. */
+    [[nodiscard]] void *get(void *address, size_t length, void *argument);
+
+    /** Let go of a region. */
+    void put(void *storage)
+    {
+        ucs_rcache_region_put(cache_, to_region(storage));
+    }
+
+    /** Have a region end when the last one has let go of it. */
+    void invalidate(void *storage);
+
+    /** Whether somebody has taken a region, as far as can be told: the one
+     *  reference of a region that can be found is the cache's own. */
+    [[nodiscard]] static bool is_taken(const void *storage);
+
+    /** Whether it has regions to end, or unmapped memory to look for regions
+     *  of. */
+    [[nodiscard]] bool has_garbage();
+
+    /**
+     * Called in a forked child, whose locks are copies, and may be held for
+     * ever by threads that are not there: without this the child's own fork
+     * could wait for one. The regions are the parent's.
+     */
+    void after_fork_in_child();
+
+private:
+    struct callbacks;
+
+    /* The storage follows the region. */
+    static ucs_rcache_region_t *to_region(void *storage)
+    {
+        return static_cast<ucs_rcache_region_t *>(storage) - 1;
+    }
+
+    owner &owner_;
+    ucs_rcache_t *cache_ = nullptr;
+};
+
+/** Hears of memory that is unmapped, and before caches do. */
+class unmapping_listener {
+public:
+    /** Called by UCM, on the thread that unmaps. */
+    using function = void (*)(void *context, uint64_t start, uint64_t end);
+
+    /** @param config  Of the caches. */
+    [[nodiscard]] ucs_status_t start(const rcache_config &config, function call,
+                                     void *context);
+
+    /** Undo it, if it was started. */
+    void stop();
+
+private:
+    static void heard(ucm_event_type_t type, ucm_event_t *event,
+                      void *self) noexcept;
+
+    function call_ = nullptr; /* nullptr: not started */
+    void *context_ = nullptr;
+};
+
+} // namespace gaudi::base
