@@ -1,5 +1,7 @@
 #include "util/placement.h"
 
+#include "util/made_once.h"
+
 #include <algorithm>
 #include <array>
 #include <climits>
@@ -49,6 +51,8 @@ cpu_set_t cpus_of(unsigned node)
     return cpus;
 }
 
+made_once<std::vector<unsigned>> known_nodes;
+
 /* What a thread that was placed ran on before. */
 struct placed_thread {
     bool known = false;
@@ -60,9 +64,7 @@ struct placed_thread {
 
 const std::vector<unsigned> &memory_nodes()
 {
-    /* Never destroyed: threads that work to the very end ask, too. */
-    static const auto *nodes = new std::vector<unsigned>(read_memory_nodes());
-    return *nodes;
+    return known_nodes.get(read_memory_nodes);
 }
 
 std::optional<unsigned> choose_node(std::optional<unsigned> card,

@@ -3,8 +3,9 @@
  *
  * A forked child has a copy of every object of its parent, but the cards, their
  * queues and the threads are the parent's. Objects remember the generation in
- * which they were made, and do nothing in a later one. What else happens at a
- * fork: hlthunk_shim/fork_handlers.h.
+ * which they were made, and do nothing in a later one. What there is one of per
+ * process: util/per_process.h. What else happens at a fork:
+ * util/fork_handlers.h.
  */
 #pragma once
 
@@ -27,8 +28,9 @@ inline unsigned process_generation()
  *  its pid. */
 uint64_t process_identity();
 
-/** Count forks from now on. Called before anything asks for the generation or
- *  the identity that is to notice forks; further calls do nothing. */
+/** Count forks from now on; further calls do nothing. Called by
+ *  of_this_process, so by whatever the first object comes from that remembers a
+ *  generation. */
 void count_forks();
 
 } // namespace gaudi::util

@@ -1,9 +1,10 @@
 #include "util/process_memory.h"
 
+#include "util/process_life.h"
+
 #include <algorithm>
 #include <cerrno>
 
-#include <poll.h>
 #include <sys/uio.h>
 
 namespace gaudi::util {
@@ -34,28 +35,18 @@ int move(vm_call call, pid_t pid, void *local, uint64_t remote, size_t length)
 
 } // namespace
 
-bool process_memory::is_alive() const
-{
-    pollfd ended{pidfd_, POLLIN, 0};
-    int count;
-    do {
-        count = poll(&ended, 1, 0);
-    } while ((count < 0) && (errno == EINTR));
-    return count == 0;
-}
-
 /* The pid was the process's all the time if it still is afterwards. */
 int process_memory::read(void *local, uint64_t remote, size_t length) const
 {
     const int ret = move(process_vm_readv, pid_, local, remote, length);
-    return ((length > 0) && !is_alive()) ? -ESRCH : ret;
+    return ((length > 0) && has_ended(pidfd_)) ? -ESRCH : ret;
 }
 
 /* Asked before: a write cannot be undone. */
 int process_memory::write(uint64_t remote, const void *local,
                           size_t length) const
 {
-    if ((length > 0) && !is_alive()) {
+    if ((length > 0) && has_ended(pidfd_)) {
         return -ESRCH;
     }
     return move(process_vm_writev, pid_, const_cast<void *>(local), remote,

@@ -47,9 +47,6 @@ public:
      */
     [[nodiscard]] int probe() const;
 
-    /** Whether the process runs, or nothing could tell. A system call. */
-    [[nodiscard]] bool is_alive() const;
-
     [[nodiscard]] pid_t pid() const { return pid_; }
 
 private:

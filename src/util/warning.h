@@ -1,8 +1,9 @@
 /**
- * Where the shim reports what a destructor cannot return.
+ * Where code that knows no logger reports what it cannot return: destructors of
+ * the shim, threads of its own.
  *
- * The shim knows no logger; whoever uses it installs one, before the first
- * device is opened. Without one, warnings go to stderr.
+ * Whoever has a logger installs it, before the first device is opened. Without
+ * one, warnings go to stderr.
  */
 #pragma once
 
@@ -14,7 +15,7 @@ using warning_handler = void (*)(const char *text);
 /** Install a handler for the process; nullptr restores the default. */
 void set_warning_handler(warning_handler handler);
 
-/** Report a failed clean-up. */
+/** Report what went wrong, in one line. */
 [[gnu::format(printf, 1, 2)]] void warn(const char *format, ...);
 
 } // namespace gaudi::util

@@ -177,7 +177,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (what % 8 == 0) {
         /* Anything, on this node: else nothing is looked at. */
         std::memcpy(&key, data, std::min(size, sizeof(key)));
-        key.node = (what < 128) ? valid[0].node : key.node;
+        key.machine = (what < 128) ? valid[0].node : key.machine;
     } else {
         key = valid[what & 1];
         for (; size >= 2; data += 2, size -= 2) {

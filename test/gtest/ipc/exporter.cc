@@ -4,6 +4,7 @@
 #include "common/ucx_logs.h"
 #include "hlthunk_shim/hlthunk/memory.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
+#include "uct/gaudi/ipc/sharing/invalidation.h"
 
 #include <cstdio>
 #include <cstdlib>

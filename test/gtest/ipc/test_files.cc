@@ -34,9 +34,9 @@ using gaudi::ipc::file_kind;
 using gaudi::ipc::file_ref;
 using gaudi::ipc::file_service;
 using gaudi::ipc::is_file;
-using gaudi::ipc::node_address;
+using gaudi::ipc::machine_address;
 using gaudi::ipc::open_client;
-using gaudi::ipc::own_node;
+using gaudi::ipc::own_machine;
 using gaudi::ipc::own_process;
 using gaudi::ipc::process_id;
 using gaudi::ipc::remote_process;
@@ -222,12 +222,12 @@ GAUDI_CHILD(offers_files)
     return offer_files();
 }
 
-TEST(node, reaches_its_own_kind_only_and_says_why)
+TEST(machine, reaches_its_own_kind_only_and_says_why)
 {
-    const node_address own = own_node();
+    const machine_address own = own_machine();
     EXPECT_EQ("", gaudi::ipc::why_unreachable(own));
 
-    node_address other = own;
+    machine_address other = own;
     other.box ^= 1;
     EXPECT_EQ("it is on another machine or in another box of cards",
               gaudi::ipc::why_unreachable(other));

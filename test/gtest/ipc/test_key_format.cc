@@ -22,13 +22,15 @@ TEST_F(key_format, other_nodes_users_and_versions_are_unreachable)
         change(key);
         return unpacked(key).status;
     };
-    EXPECT_EQ(with([](auto &key) { key.node.box ^= 1; }), UCS_ERR_UNREACHABLE);
-    EXPECT_EQ(with([](auto &key) { key.node.pid_namespace ^= 1; }),
+    EXPECT_EQ(with([](auto &key) { key.machine.box ^= 1; }),
               UCS_ERR_UNREACHABLE);
-    EXPECT_EQ(with([](auto &key) { key.node.uid ^= 1; }), UCS_ERR_UNREACHABLE);
-    EXPECT_EQ(with([](auto &key) { key.node.version += 1; }),
+    EXPECT_EQ(with([](auto &key) { key.machine.pid_namespace ^= 1; }),
               UCS_ERR_UNREACHABLE);
-    EXPECT_EQ(with([](auto &key) { key.node.user_namespace ^= 1; }),
+    EXPECT_EQ(with([](auto &key) { key.machine.uid ^= 1; }),
+              UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(with([](auto &key) { key.machine.version += 1; }),
+              UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(with([](auto &key) { key.machine.user_namespace ^= 1; }),
               UCS_ERR_UNREACHABLE);
     EXPECT_EQ(with([](auto &) {}), UCS_OK);
 }

@@ -1,5 +1,6 @@
 /* The cache of opened buffers. */
 #include "common/process_state.h"
+#include "uct/gaudi/ipc/sharing/invalidation.h"
 #include "gtest/ipc/exporter.h"
 
 #include <cerrno>

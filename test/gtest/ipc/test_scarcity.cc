@@ -103,15 +103,15 @@ TEST_F(scarcity, is_not_taken_for_the_end_of_a_process)
     const auto pid = static_cast<uint32_t>(child.pid());
     process_id id  = box->address().process;
     id.pid         = pid;
-    id.start_time  = gaudi::ipc::process_start_time(pid);
+    id.start_time  = gaudi::util::process_start_time(pid);
     {
         const no_new_descriptors limit;
-        EXPECT_EQ(gaudi::ipc::unknown_start_time,
-                  gaudi::ipc::process_start_time(pid));
-        EXPECT_FALSE(remote_process::has_ended(id));
+        EXPECT_EQ(gaudi::util::unknown_start_time,
+                  gaudi::util::process_start_time(pid));
+        EXPECT_FALSE(gaudi::util::process_has_ended(id.word()));
     }
     const no_new_descriptors limit(true);
-    EXPECT_FALSE(remote_process::has_ended(id));
+    EXPECT_FALSE(gaudi::util::process_has_ended(id.word()));
 }
 
 GAUDI_CHILD(looks_at_itself_without_descriptors)
@@ -122,7 +122,7 @@ GAUDI_CHILD(looks_at_itself_without_descriptors)
     }
     GAUDI_CHILD_REQUIRE(
         gaudi::ipc::own_process().start_time ==
-        gaudi::ipc::process_start_time(static_cast<uint32_t>(getpid())));
+        gaudi::util::process_start_time(static_cast<uint32_t>(getpid())));
     return 0;
 }
 

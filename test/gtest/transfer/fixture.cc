@@ -48,24 +48,7 @@ base::device_memory &allocate(base::card &owner, size_t size)
     return *memory;
 }
 
-int open_pidfd(pid_t pid)
-{
-    return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-}
-
 } // namespace
-
-/* Argument by environment: the bytes. */
-GAUDI_CHILD(has_memory)
-{
-    const size_t bytes = std::strtoull(std::getenv("BYTES"), nullptr, 10);
-    void *memory       = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    GAUDI_CHILD_REQUIRE(memory != MAP_FAILED);
-    tell_parent(std::to_string(reinterpret_cast<uintptr_t>(memory)));
-    wait_for_parent();
-    return 0;
-}
 
 counted_completion::counted_completion() : uct_completion_t()
 {
@@ -98,59 +81,15 @@ void counted_memory::release()
     EXPECT_LE(releases, holds);
 }
 
-std::unique_ptr<child_memory> child_memory::create(size_t bytes)
-{
-    child_options options;
-    options.environment = {{"BYTES", std::to_string(bytes)}};
-    auto child = std::make_unique<child_process>("has_memory", options);
-    const uint64_t first =
-        std::strtoull(child->read_line().c_str(), nullptr, 10);
-    const int pidfd = open_pidfd(child->pid());
-    EXPECT_NE(0u, first);
-    EXPECT_GE(pidfd, 0);
-    return std::unique_ptr<child_memory>(
-        new child_memory(std::move(child), pidfd, first, bytes));
-}
-
-child_memory::child_memory(std::unique_ptr<child_process> child, int pidfd,
-                           uint64_t first, size_t bytes)
-    : counted_memory(first, bytes), child_(std::move(child)), pidfd_(pidfd),
-      file_(open(("/proc/" + std::to_string(child_->pid()) + "/mem").c_str(),
-                 O_RDWR | O_CLOEXEC)),
-      memory_(child_->pid(), pidfd)
-{
-    EXPECT_GE(file_, 0);
-}
-
 child_memory::~child_memory()
 {
     EXPECT_EQ(holds, releases);
-    close(file_);
-    close(pidfd_);
 }
 
 int child_memory::va_on(base::card &, uint64_t, uint64_t &)
 {
     ADD_FAILURE() << "host memory has no address on a card";
     return -EINVAL;
-}
-
-void child_memory::read(void *data, size_t offset, size_t length) const
-{
-    EXPECT_EQ(static_cast<ssize_t>(length),
-              pread(file_, data, length, static_cast<off_t>(start + offset)));
-}
-
-void child_memory::write(const void *data, size_t offset, size_t length) const
-{
-    EXPECT_EQ(static_cast<ssize_t>(length),
-              pwrite(file_, data, length, static_cast<off_t>(start + offset)));
-}
-
-void child_memory::kill()
-{
-    child_->kill(SIGKILL);
-    EXPECT_EQ(SIGKILL, child_->wait().signal);
 }
 
 std::unique_ptr<card_memory> card_memory::create(base::card &owner,

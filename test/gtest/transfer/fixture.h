@@ -10,6 +10,7 @@
 #include "common/child.h"
 #include "common/emulator.h"
 #include "common/host_memory.h"
+#include "common/memory_child.h"
 #include "uct/gaudi/base/transfer/engine.h"
 
 #include <gmock/gmock.h>
@@ -60,29 +61,30 @@ public:
 /** Host memory of a child of the test, zeroed, which lives until then. */
 class child_memory final : public counted_memory {
 public:
-    static std::unique_ptr<child_memory> create(size_t bytes);
+    static std::unique_ptr<child_memory> create(size_t bytes)
+    {
+        return std::make_unique<child_memory>(memory_child::create(bytes));
+    }
+    explicit child_memory(std::unique_ptr<memory_child> child)
+        : counted_memory(child->start, child->size), child_(std::move(child))
+    {}
     ~child_memory() override;
 
-    const util::process_memory *host() override { return &memory_; }
+    const util::process_memory *host() override { return child_->host(); }
     int va_on(base::card &, uint64_t, uint64_t &) override;
 
-    /** What is there, by another way than that of the engines. */
-    void read(void *data, size_t offset, size_t length) const;
-    void write(const void *data, size_t offset, size_t length) const;
-
-    [[nodiscard]] int pidfd() const { return pidfd_; }
-
-    /** End the child, and wait until it has ended. */
-    void kill();
+    void read(void *data, size_t offset, size_t length) const
+    {
+        child_->read(data, offset, length);
+    }
+    void write(const void *data, size_t offset, size_t length) const
+    {
+        child_->write(data, offset, length);
+    }
+    void kill() { child_->kill(); }
 
 private:
-    child_memory(std::unique_ptr<child_process> child, int pidfd,
-                 uint64_t first, size_t bytes);
-
-    std::unique_ptr<child_process> child_;
-    const int pidfd_;
-    const int file_; /* its memory */
-    const util::process_memory memory_;
+    const std::unique_ptr<memory_child> child_;
 };
 
 /** Memory of a card, which other cards import. */

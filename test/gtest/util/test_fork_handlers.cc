@@ -3,6 +3,7 @@
 #include "util/fork_handlers.h"
 
 #include "common/child.h"
+#include "util/made_once.h"
 
 #include <gtest/gtest.h>
 
@@ -116,6 +117,27 @@ TEST(fork_handlers, a_mutex_of_a_thread_that_stayed_behind_is_free)
     holder.join();
     const std::lock_guard<util::child_mutex> guard(mutex);
     EXPECT_FALSE(mutex.was_abandoned()) << "in the parent";
+}
+
+TEST(fork_handlers, a_child_makes_what_its_parent_is_making)
+{
+    static util::made_once<int> object;
+    std::promise<void> making;
+    std::promise<void> end;
+    std::thread maker([&] {
+        (void)object.get([&] {
+            making.set_value();
+            end.get_future().wait();
+            return 1;
+        });
+    });
+    making.get_future().wait();
+    forked_process child(
+        [] { return (object.get([] { return 2; }) == 2) ? 0 : 1; });
+    EXPECT_EQ(0, child.wait().exit_code);
+    end.set_value();
+    maker.join();
+    EXPECT_EQ(1, object.get([] { return 3; }));
 }
 
 } // namespace gaudi::test

@@ -258,9 +258,9 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_ep_t, const uct_ep_params_t *params)
     UCT_EP_PARAMS_CHECK_DEV_IFACE_ADDRS(params);
     UCS_CLASS_CALL_SUPER_INIT(uct_base_ep_t, &to_iface(params->iface)->super);
 
-    node_address node;
+    machine_address machine;
     wire_mailbox_address wire;
-    memcpy(&node, params->dev_addr, sizeof(node));
+    memcpy(&machine, params->dev_addr, sizeof(machine));
     memcpy(&wire, params->iface_addr, sizeof(wire));
     const mailbox_address to = from_wire(wire);
     std::unique_ptr<ep_state> state;
@@ -269,7 +269,7 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_ep_t, const uct_ep_params_t *params)
     UCS_ASYNC_BLOCK(async);
     ucs_status_t status = gaudi::base::guarded([&] {
         state                 = std::make_unique<ep_state>();
-        const std::string why = why_unreachable(node);
+        const std::string why = why_unreachable(machine);
         if (!why.empty()) {
             ucs_debug("gaudi_ipc: process %u cannot be reached: %s",
                       to.process.pid, why.c_str());

@@ -4,6 +4,7 @@
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/base/ucx/unsupported.h"
 #include "uct/gaudi/ipc/ipc_md.h"
+#include "uct/gaudi/ipc/sharing/invalidation.h"
 #include "util/process.h"
 
 #include <climits>
@@ -114,7 +115,7 @@ ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr) noexcept
     uct_gaudi_ipc_iface_t *iface = to_iface(tl_iface);
 
     uct_base_iface_query(&iface->super, attr);
-    attr->device_addr_len = sizeof(node_address);
+    attr->device_addr_len = sizeof(machine_address);
     attr->iface_addr_len  = sizeof(wire_mailbox_address);
     attr->cap.flags       = UCT_IFACE_FLAG_CONNECT_TO_IFACE |
                       UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
@@ -195,7 +196,7 @@ ucs_status_t iface_get_device_address(uct_iface_h,
                                       uct_device_addr_t *addr) noexcept
 {
     return base::guarded([&] {
-        const node_address own = own_node();
+        const machine_address own = own_machine();
         memcpy(addr, &own, sizeof(own));
         return UCS_OK;
     });
@@ -213,9 +214,9 @@ ucs_status_t iface_get_address(uct_iface_h tl_iface,
 /* Whether we could connect. The kernel may forbid what addresses promise.
  * Nobody is asked: UCP calls this from progress, for peers that may be stopped.
  */
-ucs_status_t probe(const node_address &node, const mailbox_address &to)
+ucs_status_t probe(const machine_address &machine, const mailbox_address &to)
 {
-    const std::string why = why_unreachable(node);
+    const std::string why = why_unreachable(machine);
     if (!why.empty()) {
         ucs_debug("gaudi_ipc: process %u is not reachable: %s", to.process.pid,
                   why.c_str());
@@ -232,12 +233,12 @@ int iface_is_reachable(const uct_iface_h, const uct_device_addr_t *dev_addr,
     if ((dev_addr == nullptr) || (iface_addr == nullptr)) {
         return 0;
     }
-    node_address node;
+    machine_address machine;
     wire_mailbox_address to;
-    memcpy(&node, dev_addr, sizeof(node));
+    memcpy(&machine, dev_addr, sizeof(machine));
     memcpy(&to, iface_addr, sizeof(to));
     const ucs_status_t status =
-        base::guarded([&] { return probe(node, from_wire(to)); });
+        base::guarded([&] { return probe(machine, from_wire(to)); });
     /* Without room for a descriptor it is not known, and ends in an error:
      * unreachable memory would be touched by the CPU. */
     return (status == UCS_OK) || (status == UCS_ERR_NO_RESOURCE);
@@ -449,7 +450,7 @@ constinit uct_iface_internal_ops_t iface_internal_ops = {
     .ep_invalidate       = unsupported<uct_ep_invalidate_func_t>::op,
 };
 
-/* One device for the node, in a process without a card, too. */
+/* One device for the machine, in a process without a card, too. */
 ucs_status_t query_devices(uct_md_h md, uct_tl_device_resource_t **devices_p,
                            unsigned *num_devices_p) noexcept
 {

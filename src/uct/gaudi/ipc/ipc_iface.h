@@ -1,6 +1,6 @@
 /**
  * Interface and endpoint of transport gaudi_ipc: put, get and active messages
- * between the processes of a node, and within one.
+ * between the processes of a machine, and within one.
  *
  * One thread at a time (UCT's rule). An interface has a mailbox, in which
  * others put messages, and a transfer engine, which moves bytes between memory

@@ -6,6 +6,7 @@
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/base/ucx/unsupported.h"
+#include "uct/gaudi/ipc/sharing/invalidation.h"
 #include "util/process.h"
 
 #include <climits>

@@ -3,6 +3,7 @@
 #include "hlthunk_shim/cards/card_info.h"
 #include "uct/gaudi/base/cards/driver.h"
 #include "uct/gaudi/base/ucx/ucx.h"
+#include "util/made_once.h"
 
 #include <string>
 
@@ -23,17 +24,18 @@ uint64_t add_to_hash(uint64_t hash, const std::string &text)
     return hash;
 }
 
+util::made_once<uint64_t> identity;
+
 } // namespace
 
 uint64_t box_identity()
 {
-    static const uint64_t identity = [] {
+    return identity.get([] {
         const shim::library *library = driver();
         const std::string name =
             (library != nullptr) ? shim::box_name(*library) : "";
         return add_to_hash(ucs_get_system_id() ^ 0xcbf29ce484222325u, name);
-    }();
-    return identity;
+    });
 }
 
 } // namespace gaudi::base

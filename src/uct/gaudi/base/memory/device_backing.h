@@ -7,10 +7,9 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/memory.h"
 #include "uct/gaudi/base/cards/card.h"
+#include "uct/gaudi/base/memory/card_mappings.h"
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -71,19 +70,9 @@ public:
     [[nodiscard]] bool forget_peers();
 
 private:
-    struct peer {
-        unsigned slot;
-        int refused; /* 0, or -errno */
-        shim::mapping mapping;
-        std::unique_ptr<peer> next;
-    };
-
-    [[nodiscard]] const peer *find(unsigned slot) const;
-
     std::mutex lock_; /* makes peers and the export */
     std::unique_ptr<backing_export> export_;
-    std::unique_ptr<peer> owned_;
-    std::atomic<const peer *> peers_{nullptr}; /* the same, for readers */
+    card_mappings peers_;
 };
 
 } // namespace gaudi::base

@@ -1,5 +1,7 @@
 #include "uct/gaudi/base/memory/device_pool.h"
 
+#include "util/round_up.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -11,11 +13,6 @@ namespace {
 
 /* What allocations are multiples of, bytes. */
 constexpr uint64_t granule = 4096;
-
-constexpr uint64_t round_up(uint64_t size, uint64_t unit)
-{
-    return (size + unit - 1) / unit * unit;
-}
 
 } // namespace
 
@@ -104,13 +101,13 @@ int device_pool::allocate(uint64_t length, device_block *&block_p,
     if (length > UINT64_MAX - page) {
         return -ENOMEM;
     }
-    const uint64_t size = round_up(length, granule);
+    const uint64_t size = util::round_up(length, granule);
     std::lock_guard<std::mutex> guard(lock_);
 
     uint64_t start = free_.allocate(size);
     if (start == 0) {
         give_back_retired();
-        int ret = add_block(round_up(size, page));
+        int ret = add_block(util::round_up(size, page));
         if (ret != 0) {
             return ret;
         }
@@ -126,7 +123,7 @@ int device_pool::allocate(uint64_t length, device_block *&block_p,
 void device_pool::release(device_block &block, uint64_t start, uint64_t length,
                           bool exported)
 {
-    const uint64_t size = round_up(length, granule);
+    const uint64_t size = util::round_up(length, granule);
     std::lock_guard<std::mutex> guard(lock_);
 
     if (!exported) {

@@ -4,6 +4,7 @@
 #include "uct/gaudi/base/memory/device_table.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/status.h"
+#include "util/round_up.h"
 
 #include <cerrno>
 #include <cstring>
@@ -19,11 +20,6 @@ namespace {
 /* Imports on different cards get the same addresses. One that is in use is held
  * while another is asked for, at most so many times. */
 constexpr size_t max_detours = 256;
-
-uint64_t round_up(uint64_t value, uint64_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
 
 ucs_status_t dmabuf_status(int result)
 {
@@ -43,7 +39,7 @@ ucs_status_t check_range(const card &importer, int fd, size_t offset,
         return UCS_ERR_INVALID_PARAM;
     }
     size_p = (size > 0) ? static_cast<uint64_t>(size)
-                        : round_up(offset + length, shim::dmabuf_page());
+                        : util::round_up(offset + length, shim::dmabuf_page());
     if ((length == 0) || (offset > size_p) || (length > size_p - offset)) {
         ucs_error("%s: %zu bytes at offset %zu are not in a dma-buf of %lu "
                   "bytes",
@@ -79,7 +75,7 @@ ucs_status_t device_table::export_dmabuf(const void *address, size_t length,
     if (memory->backing != nullptr) {
         ret = shim::export_dmabuf(memory->owner->device(), memory->backing->va,
                                   start - offset - memory->backing->va,
-                                  round_up(offset + length, page), fd_p);
+                                  util::round_up(offset + length, page), fd_p);
     }
     if (ret == 0) {
         memory->exported = true;

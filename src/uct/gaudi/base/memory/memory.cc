@@ -2,9 +2,8 @@
 
 #include "util/process.h"
 
-#include <cerrno>
 #include <cstring>
-#include <new>
+#include <utility>
 
 namespace gaudi::base {
 
@@ -15,54 +14,30 @@ host_memory::host_memory(void *address, size_t length)
 
 host_memory::~host_memory()
 {
-    for (card_mapping *entry = mappings_.load(); entry != nullptr;) {
-        card_mapping *next = entry->next;
-        if (generation_ != util::process_generation()) {
-            entry->mapping.release(); /* the parent's */
+    if (generation_ != util::process_generation()) { /* they are the parent's */
+        for (auto entry = mappings_.take(); entry != nullptr;
+             entry      = std::move(entry->next)) {
+            entry->mapping.release();
         }
-        delete entry;
-        entry = next;
     }
-}
-
-const host_memory::card_mapping *host_memory::find(unsigned slot) const
-{
-    const card_mapping *entry = mappings_.load(std::memory_order_acquire);
-    while ((entry != nullptr) && (entry->slot != slot)) {
-        entry = entry->next;
-    }
-    return entry;
 }
 
 int host_memory::va_on(const card &user, uint64_t &va_p)
 {
-    const card_mapping *entry = find(user.slot());
-    if (entry == nullptr) {
-        std::lock_guard<std::mutex> guard(lock_);
-        entry = find(user.slot());
-        if (entry == nullptr) {
-            auto *fresh = new (std::nothrow) card_mapping();
-            if (fresh == nullptr) {
-                return -ENOMEM;
-            }
-            fresh->slot   = user.slot();
-            fresh->result = shim::mapping::map_host(
-                user.device(), reinterpret_cast<void *>(start), end - start,
-                fresh->mapping);
-            if (fresh->result != 0) {
-                ucs_debug("%s: host memory %p of %lu bytes cannot be mapped "
-                          "and is staged: %s",
-                          user.name().c_str(), reinterpret_cast<void *>(start),
-                          end - start, std::strerror(-fresh->result));
-                refused_.store(true, std::memory_order_relaxed);
-            }
-            fresh->next = mappings_.load(std::memory_order_relaxed);
-            mappings_.store(fresh, std::memory_order_release);
-            entry = fresh;
+    const auto map = [&](shim::mapping &mapping) -> card_mappings::answer {
+        auto *first = reinterpret_cast<void *>(start);
+        const int ret =
+            shim::mapping::map_host(user.device(), first, end - start, mapping);
+        if (ret != 0) {
+            ucs_debug("%s: host memory %p of %lu bytes cannot be mapped "
+                      "and is staged: %s",
+                      user.name().c_str(), first, end - start,
+                      std::strerror(-ret));
+            refused_.store(true, std::memory_order_relaxed);
         }
-    }
-    va_p = entry->mapping.va();
-    return entry->result;
+        return {ret, true};
+    };
+    return mappings_.va_on(user, lock_, map, va_p);
 }
 
 void retired_memory::add(host_memory &memory)

@@ -6,6 +6,7 @@
 
 #include "hlthunk_shim/hlthunk/memory.h"
 #include "uct/gaudi/base/cards/card.h"
+#include "uct/gaudi/base/memory/card_mappings.h"
 #include "uct/gaudi/base/memory/device_pool.h"
 #include "util/interval_tree.h"
 
@@ -73,17 +74,7 @@ public:
 private:
     friend class retired_memory;
 
-    /* What came of mapping it for a card; never changed after that. */
-    struct card_mapping {
-        unsigned slot;
-        int result; /* 0, or -errno of the driver, which is not asked again */
-        shim::mapping mapping;
-        card_mapping *next;
-    };
-
     ~host_memory();
-
-    [[nodiscard]] const card_mapping *find(unsigned slot) const;
 
     /* @return Whether nobody else has it. */
     [[nodiscard]] bool drop()
@@ -95,7 +86,7 @@ private:
     std::atomic<unsigned> references_{1};
     std::atomic<bool> refused_{false};
     std::mutex lock_; /* makes mappings; leaf, held across the driver call */
-    std::atomic<card_mapping *> mappings_{nullptr}; /* pushed to, no more */
+    card_mappings mappings_;
     host_memory *next_retired_ = nullptr;
 };
 

@@ -5,20 +5,12 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 
-#include <cerrno>
 #include <new>
 
 namespace gaudi::base {
 
 /** Translate a result of the shim: 0 or -errno. */
 ucs_status_t to_status(int result) noexcept;
-
-/** Whether an errno says that there is no room, for descriptors or memory: it
- *  may pass, and tells nothing of what was asked for. */
-[[nodiscard]] constexpr bool is_room_lacking(int error)
-{
-    return (error == EMFILE) || (error == ENFILE) || (error == ENOMEM);
-}
 
 /**
  * Run control-path code that may allocate, behind a C callback.

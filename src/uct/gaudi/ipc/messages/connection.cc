@@ -7,32 +7,24 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 namespace gaudi::ipc {
 
-connection::mapping::~mapping()
-{
-    if (start_ != nullptr) {
-        munmap(start_, length_);
-    }
-}
+namespace {
 
-ucs_status_t connection::mapping::map(int fd, size_t offset, size_t length)
+ucs_status_t map_part(int fd, size_t offset, size_t length,
+                      util::file_mapping &mapping)
 {
-    void *start =
-        mmap(nullptr, length, PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(offset));
-    if (start == MAP_FAILED) {
+    if (!mapping.map(fd, offset, length)) {
         ucs_debug("gaudi_ipc: cannot map %zu bytes of a mailbox: %m", length);
         return UCS_ERR_NO_MEMORY;
     }
-    start_  = static_cast<char *>(start);
-    length_ = length;
     return UCS_OK;
 }
+
+} // namespace
 
 connection::connection(std::shared_ptr<remote_process> process,
                        const mailbox_address &address)
@@ -79,7 +71,7 @@ ucs_status_t connection::attach()
                   address.file.fd, address.process.pid);
         return UCS_ERR_INVALID_ADDR;
     }
-    status = header_.map(file.get(), 0, least.header_length());
+    status = map_part(file.get(), 0, least.header_length(), header_);
     if (status != UCS_OK) {
         return status;
     }
@@ -145,7 +137,7 @@ ucs_status_t connection::take_ring(int file, const mailbox_layout &layout)
 ucs_status_t connection::try_ring(int file, const mailbox_layout &layout,
                                   unsigned index)
 {
-    const uint64_t own          = owner_word(own_process());
+    const uint64_t own          = own_process().word();
     std::atomic<uint64_t> &word = header().owners[index];
     uint64_t owner              = word.load(std::memory_order_relaxed);
     const bool is_left          = has_left(owner);
@@ -154,9 +146,9 @@ ucs_status_t connection::try_ring(int file, const mailbox_layout &layout,
         return UCS_ERR_BUSY;
     }
 
-    mapping ring;
+    util::file_mapping ring;
     ucs_status_t status =
-        ring.map(file, layout.ring_offset(index), layout.ring_length());
+        map_part(file, layout.ring_offset(index), layout.ring_length(), ring);
     if (status == UCS_OK) {
         auto *control = reinterpret_cast<ring_control *>(ring.start());
         ring_writer writer(control, ring.start() + layout.data_offset(),

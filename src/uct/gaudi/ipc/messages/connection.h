@@ -12,6 +12,7 @@
 #include "uct/gaudi/ipc/messages/mailbox.h"
 #include "uct/gaudi/ipc/messages/ring.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
+#include "util/file_mapping.h"
 #include "util/process.h"
 #include "util/unique_fd.h"
 
@@ -133,26 +134,6 @@ private:
     /* Tries on a full ring from one look at the receiver to the next. */
     static constexpr unsigned tries_per_look = 256;
 
-    class mapping {
-    public:
-        mapping() = default;
-        ~mapping();
-        mapping(const mapping &)            = delete;
-        mapping &operator=(const mapping &) = delete;
-        mapping &operator=(mapping &&other) noexcept
-        {
-            std::swap(start_, other.start_);
-            std::swap(length_, other.length_);
-            return *this;
-        }
-        [[nodiscard]] ucs_status_t map(int fd, size_t offset, size_t length);
-        [[nodiscard]] char *start() const { return start_; }
-
-    private:
-        char *start_   = nullptr;
-        size_t length_ = 0;
-    };
-
     connection(std::shared_ptr<remote_process> process,
                const mailbox_address &address);
     ucs_status_t attach();
@@ -205,8 +186,8 @@ private:
     uint64_t rung_         = 0;       /* the last sleep that was ended here */
     unsigned tries_        = 0;       /* while the ring was full */
     bool gone_             = false;   /* the receiver has ended */
-    mapping header_;
-    mapping ring_;
+    util::file_mapping header_;
+    util::file_mapping ring_;
     util::unique_fd signal_;
 };
 

@@ -6,15 +6,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstring>
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 
 extern "C" {
 #include <ucs/time/time.h>
@@ -26,11 +19,6 @@ namespace {
 
 /* How often senders are looked after, while there is no event. */
 constexpr double look_interval_s = 0.1;
-
-/* Name of the events that are not the end of a process. */
-constexpr uint64_t signal_event = 0;
-
-constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 /* As many rings as a file of this process may have. */
 mailbox_layout fitting_layout(size_t ring_size, unsigned ring_count)
@@ -45,25 +33,11 @@ mailbox_layout fitting_layout(size_t ring_size, unsigned ring_count)
     return {ring_size, static_cast<unsigned>(rings)};
 }
 
-bool has_ended(int pidfd)
-{
-    pollfd ended{pidfd, POLLIN, 0};
-    return ::poll(&ended, 1, 0) == 1;
-}
-
-/* Whether the process that an owner word names is no more. One that cannot be
- * looked at is taken to live: its ring must not get a second writer. */
-bool is_another_now(uint64_t owner)
-{
-    const uint64_t start = process_start_time(owner_pid(owner));
-    return (start != unknown_start_time) &&
-           (static_cast<uint32_t>(start) != owner_start_time(owner));
-}
-
 } // namespace
 
-mailbox::mailbox(const mailbox_layout &layout, unsigned generation)
-    : layout_(layout), generation_(generation)
+mailbox::mailbox(const mailbox_layout &layout)
+    : address_{own_process(), {}}, file_(layout),
+      owners_(address_.process.word())
 {}
 
 ucs_status_t mailbox::create(const mailbox_options &options,
@@ -85,10 +59,7 @@ ucs_status_t mailbox::create(const mailbox_options &options,
                   "process may make (RLIMIT_FSIZE)");
         return UCS_ERR_NO_MEMORY;
     }
-    const process_id process = own_process();
-    std::unique_ptr<mailbox> fresh(
-        new mailbox(layout, util::process_generation()));
-    fresh->address_.process   = process;
+    std::unique_ptr<mailbox> fresh(new mailbox(layout));
     const ucs_status_t status = fresh->initialize();
     if (status == UCS_OK) {
         mailbox_p = std::move(fresh);
@@ -98,23 +69,11 @@ ucs_status_t mailbox::create(const mailbox_options &options,
 
 ucs_status_t mailbox::initialize()
 {
+    const ucs_status_t status = file_.create();
+    if (status != UCS_OK) {
+        return status;
+    }
     int ends[2];
-    file_.reset(
-        memfd_create("ucx-gaudi-mailbox", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!file_ ||
-        (ftruncate(file_.get(), static_cast<off_t>(layout_.length())) != 0) ||
-        (fcntl(file_.get(), F_ADD_SEALS, seals) != 0)) {
-        ucs_error("gaudi_ipc: cannot make a mailbox of %zu bytes: %m",
-                  layout_.length());
-        return UCS_ERR_NO_MEMORY;
-    }
-    memory_ = mmap(nullptr, layout_.header_length(), PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
-    if (memory_ == MAP_FAILED) {
-        memory_ = nullptr;
-        ucs_error("gaudi_ipc: cannot map a mailbox: %m");
-        return UCS_ERR_NO_MEMORY;
-    }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
                    ends) != 0) {
         ucs_error("gaudi_ipc: cannot make a pair of sockets: %m");
@@ -123,12 +82,8 @@ ucs_status_t mailbox::initialize()
     signal_.reset(ends[0]);
     senders_end_.reset(ends[1]);
 
-    events_.reset(epoll_create1(EPOLL_CLOEXEC));
-    epoll_event wanted{EPOLLIN, {.u64 = signal_event}};
-    if (!events_ ||
-        (epoll_ctl(events_.get(), EPOLL_CTL_ADD, signal_.get(), &wanted) !=
-         0) ||
-        !describe_file(file_.get(), file_kind::mailbox, address_.file) ||
+    if (!owners_.open(signal_.get()) ||
+        !describe_file(file_.fd(), file_kind::mailbox, address_.file) ||
         !describe_file(senders_end_.get(), file_kind::signal,
                        header().signal)) {
         ucs_error("gaudi_ipc: cannot wait for messages: %m");
@@ -138,8 +93,8 @@ ucs_status_t mailbox::initialize()
     header().magic      = mailbox_header::right_magic;
     header().version    = wire_version;
     header().nonce      = address_.process.nonce;
-    header().ring_size  = layout_.ring_size();
-    header().ring_count = layout_.ring_count();
+    header().ring_size  = file_.layout().ring_size();
+    header().ring_count = file_.layout().ring_count();
     /* Without the service pidfd_getfd is left to them. */
     (void)file_service::add(address_.file);
     (void)file_service::add(header().signal);
@@ -149,28 +104,20 @@ ucs_status_t mailbox::initialize()
 
 mailbox::~mailbox()
 {
-    if (memory_ == nullptr) {
+    if (!file_.is_open() || (generation_ != util::process_generation())) {
         return;
     }
-    if (generation_ == util::process_generation()) {
-        file_service::remove(address_.file);
-        file_ref signal{};
-        if (describe_file(senders_end_.get(), file_kind::signal, signal)) {
-            file_service::remove(signal);
-        }
-        header().closed.store(1);
-        for (const auto &ring : slots_) {
-            if (ring != nullptr) {
-                ring->reader.control()->state.store(ring_closed);
-            }
+    file_service::remove(address_.file);
+    file_ref signal{};
+    if (describe_file(senders_end_.get(), file_kind::signal, signal)) {
+        file_service::remove(signal);
+    }
+    header().closed.store(1);
+    for (const auto &ring : slots_) {
+        if (ring != nullptr) {
+            ring->reader.control()->state.store(ring_closed);
         }
     }
-    for (char *mapping : mappings_) {
-        if (mapping != nullptr) {
-            munmap(mapping, rings_per_mapping * layout_.ring_length());
-        }
-    }
-    munmap(memory_, layout_.header_length());
 }
 
 /* After sleep. */
@@ -194,7 +141,7 @@ void mailbox::collect()
             const unsigned word = group * mailbox_header::word_bits + bit;
             for_each_bit(header().marked[word], [&](unsigned ring) {
                 const unsigned index = word * mailbox_header::word_bits + ring;
-                if ((index < layout_.ring_count()) &&
+                if ((index < file_.layout().ring_count()) &&
                     (adopt(index) != UCS_OK)) {
                     header().mark(index); /* to try again */
                 }
@@ -217,42 +164,15 @@ void mailbox::look_after_senders()
 /* Bury processes that have ended. */
 void mailbox::find_dead()
 {
-    constexpr int batch = 16;
-    epoll_event found[batch];
-    bool more = true;
-    while (more) {
-        const int count = epoll_wait(events_.get(), found, batch, 0);
-        more            = false;
-        for (int i = 0; i < count; ++i) {
-            if (found[i].data.u64 != signal_event) {
-                bury(found[i].data.u64);
-                more = (count == batch);
-            }
-        }
-    }
-    for (auto next = senders_.begin(); next != senders_.end();) {
-        const auto &[owner, who] = *next++; /* bury may erase it */
-        if (!who.pidfd && (owner_pid(owner) != address_.process.pid) &&
-            is_another_now(owner)) {
-            bury(owner);
-        }
+    uint64_t dead[16];
+    while (const size_t count = owners_.find_dead(dead)) {
+        std::for_each_n(dead, count, [this](uint64_t owner) { bury(owner); });
     }
 }
 
 /* What a dead process has sent is delivered, then its rings are free. */
 void mailbox::bury(uint64_t owner)
 {
-    const auto found = senders_.find(owner);
-    if (found == senders_.end()) {
-        return;
-    }
-    ucs_debug("gaudi_ipc: process %u, which owns %u rings, has ended",
-              owner_pid(owner), found->second.rings);
-    /* It stays readable. A process without a pidfd is found dead again, which
-     * does no harm. */
-    unwatch(found->second);
-    found->second.is_dead = true; /* rings that it took and that are found later
-                                     are finished, too */
     for (const auto &ring : slots_) {
         if ((ring != nullptr) && (ring->owner == owner)) {
             ring->finishing = true;
@@ -264,7 +184,7 @@ void mailbox::bury(uint64_t owner)
 /* Rings that ever had an owner: senders write the number. */
 unsigned mailbox::used() const
 {
-    return std::min(header().used.load(), layout_.ring_count());
+    return std::min(header().used.load(), file_.layout().ring_count());
 }
 
 /* Find the rings of senders that died before they could mark them. */
@@ -297,11 +217,12 @@ ucs_status_t mailbox::adopt(unsigned index)
         slot &ring          = *slots_[index];
         const uint64_t name = owner & ~owner_left;
         if ((owner != nobody) && (ring.owner != name)) {
-            remove_owner(ring);
-            add_owner(ring, name);
+            owners_.remove(ring.owner);
+            owners_.add(name);
+            ring.owner = name;
         }
         ring.finishing =
-            (owner == nobody) || has_left(owner) || is_dead(ring.owner);
+            (owner == nobody) || has_left(owner) || owners_.is_dead(ring.owner);
         start_polling(ring);
         return UCS_OK;
     });
@@ -313,7 +234,7 @@ ucs_status_t mailbox::make_slot(unsigned index)
     if ((index < slots_.size()) && (slots_[index] != nullptr)) {
         return UCS_OK;
     }
-    ucs_status_t status = map_rings(index / rings_per_mapping);
+    const ucs_status_t status = file_.map_ring(index);
     if (status != UCS_OK) {
         return status;
     }
@@ -321,92 +242,15 @@ ucs_status_t mailbox::make_slot(unsigned index)
         slots_.resize(index + 1);
     }
     polled_.reserve(slots_.capacity()); /* polls allocate nothing */
-    auto fresh    = std::make_unique<slot>();
-    fresh->index  = index;
-    fresh->reader = ring_reader(
-        reinterpret_cast<ring_control *>(ring_start(index)),
-        ring_start(index) + layout_.data_offset(), layout_.ring_size());
+    auto fresh   = std::make_unique<slot>();
+    fresh->index = index;
+    fresh->reader =
+        ring_reader(reinterpret_cast<ring_control *>(file_.ring(index)),
+                    file_.ring(index) + file_.layout().data_offset(),
+                    file_.layout().ring_size());
     slots_[index] = std::move(fresh);
     ++adopted_;
     return UCS_OK;
-}
-
-ucs_status_t mailbox::map_rings(unsigned mapping)
-{
-    if (mapping >= mappings_.size()) {
-        mappings_.resize(mapping + 1, nullptr);
-    }
-    if (mappings_[mapping] != nullptr) {
-        return UCS_OK;
-    }
-    /* What is beyond the end of the file is never touched. */
-    void *start = mmap(
-        nullptr, rings_per_mapping * layout_.ring_length(),
-        PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.get(),
-        static_cast<off_t>(layout_.ring_offset(mapping * rings_per_mapping)));
-    if (start == MAP_FAILED) {
-        ucs_debug("gaudi_ipc: cannot map rings of senders: %m");
-        return UCS_ERR_NO_MEMORY;
-    }
-    mappings_[mapping] = static_cast<char *>(start);
-    return UCS_OK;
-}
-
-bool mailbox::is_dead(uint64_t owner) const
-{
-    const auto found = senders_.find(owner);
-    return (found != senders_.end()) && found->second.is_dead;
-}
-
-void mailbox::add_owner(slot &ring, uint64_t owner)
-{
-    sender &who = senders_[owner];
-    if (who.rings++ == 0) {
-        who.is_dead = !watch(owner, who);
-    }
-    ring.owner = owner;
-}
-
-void mailbox::remove_owner(slot &ring)
-{
-    const auto found = senders_.find(ring.owner);
-    if ((found != senders_.end()) && (--found->second.rings == 0)) {
-        unwatch(found->second);
-        senders_.erase(found);
-    }
-    ring.owner = 0;
-}
-
-/* @return Whether the process lives. */
-bool mailbox::watch(uint64_t owner, sender &who)
-{
-    const uint32_t pid = owner_pid(owner);
-    if (pid == address_.process.pid) {
-        return owner == owner_word(address_.process);
-    }
-    who.pidfd.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-    if (!who.pidfd && ((errno == ESRCH) || (errno == EINVAL))) {
-        return false;
-    }
-    if (is_another_now(owner) || (who.pidfd && has_ended(who.pidfd.get()))) {
-        who.pidfd.reset();
-        return false;
-    }
-    epoll_event wanted{EPOLLIN, {.u64 = owner}};
-    if (who.pidfd && (epoll_ctl(events_.get(), EPOLL_CTL_ADD, who.pidfd.get(),
-                                &wanted) != 0)) {
-        who.pidfd.reset();
-    }
-    return true;
-}
-
-/* The event would outlive the descriptor here if a forked child had it, too. */
-void mailbox::unwatch(sender &who)
-{
-    if (who.pidfd) {
-        epoll_ctl(events_.get(), EPOLL_CTL_DEL, who.pidfd.get(), nullptr);
-        who.pidfd.reset();
-    }
 }
 
 void mailbox::start_polling(slot &ring)
@@ -487,7 +331,7 @@ bool mailbox::try_free(slot &ring)
     std::atomic<uint64_t> &word = header().owners[index];
     uint64_t owner              = word.load(std::memory_order_acquire);
     while (owner != nobody) {
-        if ((owner != 0) && !has_left(owner) && !is_dead(owner)) {
+        if ((owner != 0) && !has_left(owner) && !owners_.is_dead(owner)) {
             ring.finishing = false;
             header().mark(index); /* for the new owner's sake */
             return false;
@@ -502,13 +346,8 @@ bool mailbox::try_free(slot &ring)
         (ring.reader.peek(message) == ring_reader::result::message)) {
         return false;
     }
-    if (fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  static_cast<off_t>(layout_.ring_offset(index)),
-                  static_cast<off_t>(layout_.ring_length())) != 0) {
-        ucs_debug("gaudi_ipc: memory of a ring cannot be given back: %m");
-        std::memset(ring_start(index), 0, layout_.ring_length());
-    }
-    remove_owner(ring);
+    file_.clear_ring(index);
+    owners_.remove(ring.owner);
     slots_[index].reset();
     --adopted_;
     word.store(0, std::memory_order_release);

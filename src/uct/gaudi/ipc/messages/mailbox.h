@@ -15,13 +15,13 @@
 #pragma once
 
 #include "uct/gaudi/base/ucx/ucx.h"
-#include "uct/gaudi/ipc/messages/mailbox_layout.h"
+#include "uct/gaudi/ipc/messages/mailbox_file.h"
 #include "uct/gaudi/ipc/messages/ring.h"
+#include "uct/gaudi/ipc/messages/ring_owners.h"
 #include "uct/gaudi/ipc/process/process_id.h"
 #include "util/process.h"
 #include "util/unique_fd.h"
 
-#include <map>
 #include <memory>
 #include <tuple>
 #include <type_traits>
@@ -107,7 +107,7 @@ public:
 
     /** Readable after a successful @ref arm when there is something to poll.
      *  Owned by the mailbox. */
-    [[nodiscard]] int event_fd() const { return events_.get(); }
+    [[nodiscard]] int event_fd() const { return owners_.event_fd(); }
 
     /** @return false: there is something to poll now. Connections that were
      *  opened or closed are no reason: they wake nobody, and calling again
@@ -130,14 +130,6 @@ private:
         bool broken = false;          /* is not read any more */
     };
 
-    /* A process that owns rings. */
-    struct sender {
-        /* None: own process, a dead one, or no room for descriptors. */
-        util::unique_fd pidfd;
-        unsigned rings = 0;
-        bool is_dead   = false;
-    };
-
     /* Messages from one ring before the next one has its turn. */
     static constexpr unsigned burst = 8;
     /* So many rings are always polled. Of more, one that was empty so often in
@@ -146,20 +138,10 @@ private:
     static constexpr unsigned patience    = 1000;
     /* Polls from one look at the clock to the next. */
     static constexpr unsigned polls_per_look = 256;
-    /* Rings that are mapped at once. */
-    static constexpr unsigned rings_per_mapping = 64;
 
-    mailbox(const mailbox_layout &layout, unsigned generation);
+    explicit mailbox(const mailbox_layout &layout);
     ucs_status_t initialize();
-    [[nodiscard]] mailbox_header &header() const
-    {
-        return *static_cast<mailbox_header *>(memory_);
-    }
-    [[nodiscard]] char *ring_start(unsigned index) const
-    {
-        return mappings_[index / rings_per_mapping] +
-               (index % rings_per_mapping) * layout_.ring_length();
-    }
+    [[nodiscard]] mailbox_header &header() const { return file_.header(); }
     template <typename Handler>
     unsigned poll_ring(slot &from, unsigned max, Handler &&handler);
 
@@ -171,34 +153,25 @@ private:
     void adopt_all();
     ucs_status_t adopt(unsigned index);
     ucs_status_t make_slot(unsigned index);
-    ucs_status_t map_rings(unsigned mapping);
-    void add_owner(slot &ring, uint64_t owner);
-    void remove_owner(slot &ring);
-    [[nodiscard]] bool is_dead(uint64_t owner) const;
     [[nodiscard]] unsigned used() const;
     void start_polling(slot &ring);
     void fail(slot &ring);
     void tidy();
     bool try_idle(slot &ring);
     bool try_free(slot &ring);
-    bool watch(uint64_t owner, sender &who);
-    void unwatch(sender &who);
 
-    const mailbox_layout layout_;
-    const unsigned generation_; /* of the process that made this object */
+    /* Of the process that made this object. */
+    const unsigned generation_ = util::process_generation();
     mailbox_address address_{};
-    void *memory_ = nullptr;       /* the header */
-    std::vector<char *> mappings_; /* of rings; nullptr: not yet */
-    util::unique_fd file_;
+    mailbox_file file_;
     util::unique_fd signal_;      /* readable when a sender rang */
     util::unique_fd senders_end_; /* of the same socket pair */
-    util::unique_fd events_;      /* epoll: signal_ and the senders' pidfds */
+    ring_owners owners_;
 
     std::vector<std::unique_ptr<slot>> slots_; /* by index */
     std::vector<slot *> polled_;
     size_t next_      = 0; /* of polled_ */
     unsigned adopted_ = 0;
-    std::map<uint64_t, sender> senders_; /* by owner word */
 
     bool polling_      = false; /* a handler runs */
     bool armed_        = false;

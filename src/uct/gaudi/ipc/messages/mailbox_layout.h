@@ -12,6 +12,7 @@
 
 #include "uct/gaudi/ipc/messages/ring.h"
 #include "uct/gaudi/ipc/process/process_id.h"
+#include "util/round_up.h"
 
 #include <atomic>
 #include <cstddef>
@@ -66,13 +67,6 @@ inline constexpr uint64_t nobody = UINT64_MAX;
  *  this bit. */
 inline constexpr uint64_t owner_left = uint64_t{1} << 31;
 
-/** What a process writes to own a ring: one word, so that whoever finds a ring
- *  taken knows by whom. */
-inline uint64_t owner_word(const process_id &process)
-{
-    return (process.start_time << 32) | process.pid;
-}
-
 inline bool has_left(uint64_t owner)
 {
     return (owner != nobody) && ((owner & owner_left) != 0);
@@ -81,12 +75,6 @@ inline bool has_left(uint64_t owner)
 inline uint32_t owner_pid(uint64_t owner)
 {
     return static_cast<uint32_t>(owner & ~owner_left);
-}
-
-/** Low bits of the start time. */
-inline uint32_t owner_start_time(uint64_t owner)
-{
-    return static_cast<uint32_t>(owner >> 32);
 }
 
 /** Where things are in the file. */
@@ -99,7 +87,7 @@ public:
 
     [[nodiscard]] size_t header_length() const
     {
-        return (sizeof(mailbox_header) + page_ - 1) / page_ * page_;
+        return util::round_up(sizeof(mailbox_header), page_);
     }
     [[nodiscard]] size_t ring_length() const { return page_ + ring_size_; }
     [[nodiscard]] size_t data_offset() const { return page_; }

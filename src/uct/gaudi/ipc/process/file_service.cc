@@ -1,11 +1,12 @@
 #include "uct/gaudi/ipc/process/file_service.h"
 
-#include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/datagram.h"
 #include "uct/gaudi/ipc/process/file_request.h"
 #include "uct/gaudi/ipc/process/sender.h"
 #include "util/background_thread.h"
-#include "util/process.h"
+#include "util/errors.h"
+#include "util/fork_handlers.h"
+#include "util/per_process.h"
 #include "util/unique_fd.h"
 
 #include <atomic>
@@ -41,10 +42,6 @@ std::atomic<void (*)()> withdrawal_handler{nullptr};
 
 class server {
 public:
-    explicit server(unsigned generation) : generation_(generation) {}
-
-    static server &instance();
-
     ucs_status_t add(const file_ref &file, reopen_function reopen)
     {
         std::lock_guard<std::mutex> guard(lock_);
@@ -73,7 +70,7 @@ public:
         /* A duplicate is looked at: the number may change its meaning any time.
          */
         const int fd = fcntl(static_cast<int>(file.fd), F_DUPFD_CLOEXEC, 0);
-        if ((fd < 0) && base::is_room_lacking(errno)) {
+        if ((fd < 0) && util::may_pass(errno)) {
             return UCS_ERR_NO_RESOURCE;
         }
         anew_p = (fd < 0) || !is_file(fd, file);
@@ -112,7 +109,8 @@ private:
             ucs_debug("gaudi_ipc: no service for files: %s", error.what());
             return UCS_ERR_NO_RESOURCE;
         }
-        socket_ = socket.release();
+        not_in_children_ = util::closed_in_children(socket.get());
+        socket_          = socket.release();
         return UCS_OK;
     }
 
@@ -152,8 +150,8 @@ private:
     ucs_status_t check_sender(const datagram &asked) const
     {
         if (sends_pidfds_ && (asked.pidfd() < 0)) {
-            return base::is_room_lacking(-asked.pidfd()) ? UCS_ERR_NO_RESOURCE
-                                                         : UCS_ERR_REJECTED;
+            return util::may_pass(-asked.pidfd()) ? UCS_ERR_NO_RESOURCE
+                                                  : UCS_ERR_REJECTED;
         }
         return check_namespaces(asked.credentials().pid, asked.pidfd());
     }
@@ -181,51 +179,36 @@ private:
         }
     }
 
-    const unsigned generation_;
     std::mutex lock_; /* leaf */
     std::map<file_name, entry> files_;
     int socket_        = -1;
     bool sends_pidfds_ = false; /* the socket; before the thread starts */
+    /* While a child had it, the name would stay taken. */
+    util::closed_in_children not_in_children_;
 };
 
-/* Never destroyed: its thread runs until the process ends. A forked child
- * starts anew, and keeps nothing of its parent's: while it had the socket, the
- * name would stay taken. */
-server &server::instance()
+/* Its thread runs until the process ends. */
+server &own_server()
 {
-    static std::atomic<server *> current{nullptr};
-
-    const unsigned generation = util::process_generation();
-    server *known             = current.load(std::memory_order_acquire);
-    if ((known == nullptr) || (known->generation_ != generation)) {
-        const int inherited = (known != nullptr) ? known->socket_ : -1;
-        auto fresh          = std::make_unique<server>(generation);
-        if (current.compare_exchange_strong(known, fresh.get())) {
-            known = fresh.release();
-            if (inherited >= 0) {
-                close(inherited);
-            }
-        }
-    }
-    return *known;
+    return util::of_this_process<server>();
 }
 
 } // namespace
 
 ucs_status_t file_service::add(const file_ref &file, reopen_function reopen)
 {
-    return server::instance().add(file, reopen);
+    return own_server().add(file, reopen);
 }
 
 void file_service::remove(const file_ref &file)
 {
-    server::instance().remove(file);
+    own_server().remove(file);
 }
 
 ucs_status_t file_service::look_up(const file_ref &file, int &fd_p,
                                    bool &anew_p)
 {
-    return server::instance().look_up(file, fd_p, anew_p);
+    return own_server().look_up(file, fd_p, anew_p);
 }
 
 void file_service::on_withdrawal(void (*handler)())

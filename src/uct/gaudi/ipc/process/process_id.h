@@ -1,5 +1,5 @@
 /**
- * How processes of one node name themselves, each other, and what they have
+ * How processes of one machine name themselves, each other, and what they have
  * open: the fixed-width structs in addresses, keys and shared memory.
  *
  * All are in host byte order: they never leave the machine. A process that
@@ -7,6 +7,8 @@
  * with what the kernel says.
  */
 #pragma once
+
+#include "util/process_life.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -21,14 +23,14 @@ inline constexpr uint16_t wire_version = 2;
 
 /** Where a process is. Processes that differ in any of it cannot use each
  *  other's memory. */
-struct node_address {
+struct machine_address {
     uint64_t box;            /**< base::box_identity() */
     uint64_t pid_namespace;  /**< inode of the namespace */
     uint32_t uid;            /**< effective user, in its user namespace */
     uint16_t version;        /**< wire_version */
     uint16_t user_namespace; /**< hash of the namespace's inode */
 
-    bool operator==(const node_address &) const = default;
+    bool operator==(const machine_address &) const = default;
 };
 
 /** Which process it is. No two have ever had the same. */
@@ -45,6 +47,12 @@ struct process_id {
         return std::tie(nonce, start_time, pid, reserved) <
                std::tie(other.nonce, other.start_time, other.pid,
                         other.reserved);
+    }
+
+    /** Tells it from others of its PID namespace. */
+    [[nodiscard]] constexpr uint64_t word() const
+    {
+        return util::process_word(pid, start_time);
     }
 };
 
@@ -77,32 +85,20 @@ struct file_ref {
     bool operator==(const file_ref &) const = default;
 };
 
-static_assert((sizeof(node_address) == 24) && (sizeof(process_id) == 24) &&
+static_assert((sizeof(machine_address) == 24) && (sizeof(process_id) == 24) &&
               (sizeof(file_ref) == 40));
-static_assert(std::is_trivially_copyable_v<node_address> &&
+static_assert(std::is_trivially_copyable_v<machine_address> &&
               std::is_trivially_copyable_v<process_id> &&
               std::is_trivially_copyable_v<file_ref>);
 
 /** Of this process; others in a forked child. Any thread. The first call loads
  *  the driver library and starts to count forks. */
-node_address own_node();
+machine_address own_machine();
 process_id own_process();
 
 /** @return Why this process cannot reach one at this address, for people;
  *  empty when it can. */
-std::string why_unreachable(const node_address &peer);
-
-/** What @ref process_start_time says when it cannot look, for want of file
- *  descriptors or memory. No process started then. */
-inline constexpr uint64_t unknown_start_time = UINT64_MAX;
-
-/**
- * When a process started.
- *
- * @return Clock ticks since boot; 0 when there is none with this pid, or /proc
- *         does not say; or unknown_start_time.
- */
-uint64_t process_start_time(uint32_t pid);
+std::string why_unreachable(const machine_address &peer);
 
 /**
  * Describe an open file of this process, with a token of its own each time.

@@ -1,8 +1,9 @@
 #include "uct/gaudi/ipc/process/remote_process.h"
 
-#include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/file_service.h"
-#include "util/process.h"
+#include "util/errors.h"
+#include "util/per_process.h"
+#include "util/process_life.h"
 #include "util/unique_fd.h"
 
 #include <atomic>
@@ -12,7 +13,6 @@
 #include <mutex>
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,36 +25,13 @@ std::atomic<bool> getfd_refused{false};
 
 /* Those that somebody uses. */
 struct process_table {
-    explicit process_table(unsigned which) : generation(which) {}
-
-    static process_table &instance();
-
-    const unsigned generation;
     std::mutex lock; /* leaf */
     std::map<process_id, std::weak_ptr<remote_process>> processes;
 };
 
-/* A forked child starts anew: another thread may have held the parent's lock.
- */
-process_table &process_table::instance()
-{
-    static std::atomic<process_table *> current{nullptr};
-
-    const unsigned generation = util::process_generation();
-    process_table *known      = current.load(std::memory_order_acquire);
-    if ((known == nullptr) || (known->generation != generation)) {
-        auto fresh = std::make_unique<process_table>(generation);
-        if (current.compare_exchange_strong(known, fresh.get())) {
-            known = fresh.release();
-        }
-    }
-    return *known;
-}
-
 ucs_status_t status_of(int error)
 {
-    return base::is_room_lacking(error) ? UCS_ERR_NO_RESOURCE
-                                        : UCS_ERR_UNREACHABLE;
+    return util::may_pass(error) ? UCS_ERR_NO_RESOURCE : UCS_ERR_UNREACHABLE;
 }
 
 int get_descriptor(int pidfd, uint32_t fd)
@@ -68,20 +45,16 @@ int get_descriptor(int pidfd, uint32_t fd)
 
 } // namespace
 
-remote_process::remote_process(const process_id &id, int pidfd)
-    : id_(id), pidfd_(pidfd), generation_(util::process_generation()),
-      self_(id == own_process()), memory_(static_cast<pid_t>(id.pid), pidfd)
+remote_process::remote_process(const process_id &id, util::unique_fd pidfd)
+    : id_(id), pidfd_(std::move(pidfd)),
+      generation_(util::process_generation()), self_(id == own_process()),
+      memory_(static_cast<pid_t>(id.pid), pidfd_.get())
 {}
-
-remote_process::~remote_process()
-{
-    close(pidfd_);
-}
 
 ucs_status_t remote_process::open(const process_id &id,
                                   std::shared_ptr<remote_process> &process_p)
 {
-    process_table &table = process_table::instance();
+    process_table &table = util::of_this_process<process_table>();
     std::lock_guard<std::mutex> guard(table.lock);
 
     std::weak_ptr<remote_process> &known = table.processes[id];
@@ -95,16 +68,17 @@ ucs_status_t remote_process::open(const process_id &id,
 
     /* The start time is the one of the process behind the pidfd only if that
      * one has not ended until it was read. */
-    const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, id.pid, 0));
-    if (pidfd < 0) {
+    util::unique_fd pidfd = util::open_pidfd(id.pid);
+    if (!pidfd) {
         const int error = errno;
         ucs_debug("gaudi_ipc: process %u cannot be opened: %s", id.pid,
                   std::strerror(error));
         return status_of(error);
     }
-    std::shared_ptr<remote_process> fresh(new remote_process(id, pidfd));
-    const uint64_t start_time = process_start_time(id.pid);
-    if (start_time == unknown_start_time) {
+    std::shared_ptr<remote_process> fresh(
+        new remote_process(id, std::move(pidfd)));
+    const uint64_t start_time = util::process_start_time(id.pid);
+    if (start_time == util::unknown_start_time) {
         ucs_debug("gaudi_ipc: process %u cannot be looked at: there is no room "
                   "for file descriptors",
                   id.pid);
@@ -122,22 +96,6 @@ ucs_status_t remote_process::open(const process_id &id,
     return UCS_OK;
 }
 
-bool remote_process::has_ended(const process_id &id)
-{
-    const util::unique_fd pidfd(
-        static_cast<int>(syscall(SYS_pidfd_open, id.pid, 0)));
-    if (pidfd.get() < 0) {
-        return errno == ESRCH;
-    }
-    pollfd ended{pidfd.get(), POLLIN, 0};
-    if (poll(&ended, 1, 0) > 0) {
-        return true;
-    }
-    const uint64_t start_time = process_start_time(id.pid);
-    return (start_time != 0) && (start_time != unknown_start_time) &&
-           (start_time != id.start_time);
-}
-
 bool remote_process::is_self() const
 {
     return self_ && (generation_ == util::process_generation());
@@ -145,7 +103,7 @@ bool remote_process::is_self() const
 
 bool remote_process::is_alive() const
 {
-    return memory_.is_alive();
+    return !util::has_ended(pidfd_.get());
 }
 
 /* With the rights that the kernel knows of. UCS_ERR_REJECTED: it refuses, or
@@ -154,7 +112,7 @@ ucs_status_t remote_process::take_file(const file_ref &file, int &fd_p) const
 {
     util::unique_fd fd(
         is_self() ? fcntl(static_cast<int>(file.fd), F_DUPFD_CLOEXEC, 0)
-                  : get_descriptor(pidfd_, file.fd));
+                  : get_descriptor(pidfd_.get(), file.fd));
     if (!fd) {
         const int error = errno;
         ucs_debug("gaudi_ipc: cannot get descriptor %u of process %u: %s",
@@ -220,7 +178,7 @@ ucs_status_t remote_process::get_file(const file_ref &file, int &fd_p) const
     file_request request;
     ucs_status_t status;
     while ((status = try_file(file, request, fd_p)) == UCS_INPROGRESS) {
-        request.wait(pidfd_);
+        request.wait(pidfd_.get());
     }
     return (status == UCS_ERR_REJECTED) ? UCS_ERR_UNREACHABLE : status;
 }

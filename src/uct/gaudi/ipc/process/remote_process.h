@@ -1,5 +1,5 @@
 /**
- * Another process of the node: whether it lives, and how to get its files.
+ * Another process of the machine: whether it lives, and how to get its files.
  *
  * One object per process, shared by all that have to do with it. Any thread.
  * This process itself gives an object, too. Nothing here waits longer than the
@@ -11,6 +11,7 @@
 #include "uct/gaudi/ipc/process/file_request.h"
 #include "uct/gaudi/ipc/process/process_id.h"
 #include "util/process_memory.h"
+#include "util/unique_fd.h"
 
 #include <memory>
 
@@ -28,11 +29,6 @@ public:
     [[nodiscard]] static ucs_status_t
     open(const process_id &id, std::shared_ptr<remote_process> &process_p);
 
-    /** Whether there is no such process any more, as far as the kernel lets us
-     *  know. A few system calls. */
-    [[nodiscard]] static bool has_ended(const process_id &id);
-
-    ~remote_process();
     remote_process(const remote_process &)            = delete;
     remote_process &operator=(const remote_process &) = delete;
 
@@ -45,7 +41,7 @@ public:
     [[nodiscard]] bool is_alive() const;
 
     /** Readable when the process has ended. Owned by this object. */
-    [[nodiscard]] int pidfd() const { return pidfd_; }
+    [[nodiscard]] int pidfd() const { return pidfd_.get(); }
 
     /** Its host memory. */
     [[nodiscard]] const util::process_memory &memory() const { return memory_; }
@@ -89,12 +85,12 @@ public:
     static void refuse_pidfd_getfd(bool refuse);
 
 private:
-    remote_process(const process_id &id, int pidfd);
+    remote_process(const process_id &id, util::unique_fd pidfd);
 
     [[nodiscard]] ucs_status_t take_file(const file_ref &file, int &fd_p) const;
 
     const process_id id_;
-    const int pidfd_;
+    const util::unique_fd pidfd_;
     const unsigned generation_; /* of the process that made this object */
     const bool self_;
     util::process_memory memory_;

@@ -1,8 +1,7 @@
 #include "uct/gaudi/ipc/process/sender.h"
 
-#include "uct/gaudi/base/ucx/status.h"
-#include "util/process_memory.h"
-#include "util/unique_fd.h"
+#include "util/errors.h"
+#include "util/process_life.h"
 
 #include <cerrno>
 #include <cstring>
@@ -11,7 +10,6 @@
 
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace gaudi::ipc {
@@ -73,16 +71,16 @@ ucs_status_t check_namespaces(pid_t pid, int pidfd)
     }
     util::unique_fd opened;
     if (pidfd < 0) {
-        opened.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+        opened = util::open_pidfd(static_cast<uint32_t>(pid));
         if (!opened) {
-            return base::is_room_lacking(errno) ? UCS_ERR_NO_RESOURCE
-                                                : UCS_ERR_REJECTED;
+            return util::may_pass(errno) ? UCS_ERR_NO_RESOURCE
+                                         : UCS_ERR_REJECTED;
         }
         pidfd = opened.get();
     }
     /* What was looked at is of the process only if that lived to the end. */
     return (is_same_namespace(pid, "user") && is_same_namespace(pid, "pid") &&
-            util::process_memory(pid, pidfd).is_alive())
+            !util::has_ended(pidfd))
                ? UCS_OK
                : UCS_ERR_REJECTED;
 }

@@ -2,8 +2,8 @@
 
 #include "hlthunk_shim/hlthunk/dmabuf.h"
 #include "uct/gaudi/base/memory/device_table.h"
-#include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/file_service.h"
+#include "util/errors.h"
 #include "util/fork_handlers.h"
 #include "util/per_process.h"
 
@@ -31,13 +31,6 @@ struct export_table {
 export_table &exported()
 {
     return util::of_this_process<export_table>();
-}
-
-/* Whether the driver may give another answer later. */
-bool may_pass(int error)
-{
-    return base::is_room_lacking(-error) || (error == -EBUSY) ||
-           (error == -EAGAIN);
 }
 
 /* The driver does not unmap what others have mapped. They look at slots when
@@ -87,7 +80,7 @@ public:
             ucs_debug("%s: %lu bytes at %#lx cannot be exported: %s",
                       backing_.owner.name().c_str(), backing_.size, backing_.va,
                       std::strerror(-error));
-            refused_ = may_pass(error) ? 0 : error;
+            refused_ = util::may_pass(-error) ? 0 : error;
             return error;
         }
         if (describe_file(fd, file_kind::dma_buf, file_)) {
@@ -139,9 +132,9 @@ private:
             return UCS_ERR_NO_ELEM;
         }
         const int error = found->second->open_anew(fd_p);
-        return may_pass(error) ? UCS_ERR_NO_RESOURCE
-               : (error == 0)  ? UCS_OK
-                               : UCS_ERR_NO_ELEM;
+        return util::may_pass(-error) ? UCS_ERR_NO_RESOURCE
+               : (error == 0)         ? UCS_OK
+                                      : UCS_ERR_NO_ELEM;
     }
 
     const base::device_backing &backing_;
@@ -247,7 +240,7 @@ ucs_status_t exported_memory::describe(own_page &page)
                   page.slots());
         return UCS_ERR_NO_RESOURCE;
     }
-    key_.node       = own_node();
+    key_.machine    = own_machine();
     key_.process    = own_process();
     key_.page       = page.file();
     key_.generation = mark_.generation;
@@ -290,7 +283,7 @@ int exported_memory::describe_buffer(const own_page &page)
             const uint64_t end = key_.buffer_address + key_.buffer_size;
             key_.length        = std::min(length_, end - address_);
         });
-    return may_pass(error) ? error : 0;
+    return util::may_pass(-error) ? error : 0;
 }
 
 export_statistics statistics_of_exports()

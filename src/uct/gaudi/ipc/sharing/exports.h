@@ -8,7 +8,7 @@
  * Packing again makes no system call.
  *
  * A key ends with its registration. Where others may still be using it, the
- * owner asks for an invalidation: a completion when nobody does any more.
+ * owner waits until nobody does any more: invalidation.h.
  *
  * Threads: any. A pack takes a short lock or two, the first one into a buffer
  * is held across the driver call.
@@ -100,43 +100,5 @@ struct export_statistics {
 };
 
 export_statistics statistics_of_exports();
-
-/**
- * Wait until nobody uses a key that has ended.
- *
- * @param generation  Of the key.
- * @param completion  Called once: at once when nobody uses it, else from
- *                    @ref progress_invalidations; with UCS_ERR_TIMED_OUT when
- *                    somebody does not let go for too long.
- */
-void wait_for_users(uint64_t generation, uct_completion_t *completion);
-
-/**
- * An interface that may be waited with has opened, or closes. Completions that
- * wait when the last one closes that was there when they began are forgotten:
- * their memory may have gone. UCP tells memory domains nothing of workers, so a
- * program that destroys one of several while requests of it are under way has
- * to wait for these first.
- *
- * @return An id for the closing, which has to be in the same process.
- */
-uint64_t open_invalidations();
-void close_invalidations(uint64_t id);
-
-/** Whether a completion waits for @ref progress_invalidations. No event tells
- *  when others let go, so whoever is to call it must not sleep. */
-bool has_invalidations();
-
-/** How long to wait, in seconds. */
-void set_invalidation_timeout(double seconds);
-
-/**
- * Call the completions of invalidations that nobody holds up any more, and now
- * and then unmap what other processes have withdrawn. Cheap when there is
- * nothing to do. Not from within a completion.
- *
- * @return How many were called.
- */
-unsigned progress_invalidations();
 
 } // namespace gaudi::ipc

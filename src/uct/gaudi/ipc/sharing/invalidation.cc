@@ -1,10 +1,14 @@
-/* The part of exports.h that waits for those who use a key that has ended. */
-#include "uct/gaudi/ipc/sharing/exports.h"
+#include "uct/gaudi/ipc/sharing/invalidation.h"
+
+#include "uct/gaudi/ipc/process/remote_process.h"
 #include "uct/gaudi/ipc/sharing/remote_buffers.h"
+#include "uct/gaudi/ipc/sharing/shared_page.h"
 #include "util/per_process.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <unordered_map>

@@ -21,7 +21,7 @@ bool is_range(uint64_t start, uint64_t length)
     return length <= UINT64_MAX - start;
 }
 
-/* What is wrong with a key of this node and version; nullptr: nothing. */
+/* What is wrong with a key of this machine and version; nullptr: nothing. */
 const char *find_mistake(const wire_key &key)
 {
     if ((key.process.pid == 0) || (key.process.pid > INT32_MAX) ||
@@ -72,9 +72,9 @@ ucs_status_t read_key(const void *buffer, wire_key &key_p)
     wire_key key;
     std::memcpy(&key, buffer, sizeof(key));
 
-    if (!(key.node == own_node())) {
+    if (!(key.machine == own_machine())) {
         ucs_debug("gaudi_ipc: a remote key cannot be used: %s",
-                  why_unreachable(key.node).c_str());
+                  why_unreachable(key.machine).c_str());
         return UCS_ERR_UNREACHABLE;
     }
     const char *mistake = find_mistake(key);

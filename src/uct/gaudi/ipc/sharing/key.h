@@ -1,7 +1,7 @@
 /**
  * The key as it travels: what mkey_pack writes and rkey_unpack reads.
  *
- * Fixed width, in host byte order, versioned by the node's address that it
+ * Fixed width, in host byte order, versioned by the machine's address that it
  * starts with. Whoever reads one takes it for a claim: read_key checks what can
  * be checked without asking anybody.
  */
@@ -24,7 +24,7 @@ enum class key_kind : uint8_t {
 };
 
 struct wire_key {
-    node_address node;
+    machine_address machine;
     process_id process;
     file_ref page;       /**< the shared page of the process */
     uint64_t address;    /**< of the registration */
@@ -58,7 +58,7 @@ static_assert(std::is_trivially_copyable_v<wire_key> &&
  *
  * @param buffer  sizeof(wire_key) bytes, of any alignment.
  * @param key_p   Filled on success.
- * @return UCS_ERR_UNREACHABLE: it is of another node, user or version, which
+ * @return UCS_ERR_UNREACHABLE: it is of another machine, user or version, which
  *         was said at debug level. UCS_ERR_INVALID_PARAM: nobody would have
  *         written this; logged as an error.
  */

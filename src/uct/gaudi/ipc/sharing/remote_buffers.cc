@@ -3,6 +3,7 @@
 #include "uct/gaudi/base/memory/device_table.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/file_service.h"
+#include "util/errors.h"
 #include "util/per_process.h"
 
 #include <algorithm>
@@ -20,22 +21,6 @@ namespace gaudi::ipc {
 
 namespace {
 
-/* How long what the kernel said of a process is taken for true, seconds. */
-constexpr double trust = 5e-3;
-
-/* Time between two sweeps that nothing else makes necessary, seconds. */
-constexpr double sweep_interval = 50e-3;
-
-/* Whether a time has come that is due so long after another one; if so, the
- * other one is now. One thread at most is told. */
-bool is_due(std::atomic<uint64_t> &last, double interval)
-{
-    const uint64_t now = ucs_get_time();
-    uint64_t before    = last.load(std::memory_order_relaxed);
-    return (now - before >= ucs_time_from_sec(interval)) &&
-           last.compare_exchange_strong(before, now);
-}
-
 int to_errno(ucs_status_t status)
 {
     switch (status) {
@@ -50,13 +35,6 @@ int to_errno(ucs_status_t status)
     }
 }
 
-/* Whether another try would get the same answer. */
-bool is_final(int error)
-{
-    return (error == 0) || (error == -EOPNOTSUPP) || (error == -EINVAL) ||
-           (error == -EPERM);
-}
-
 /* A card that tells whether cards of ours can reach a buffer. */
 base::card *any_card()
 {
@@ -69,33 +47,6 @@ base::card *any_card()
 }
 
 } // namespace
-
-/* --- exporter ------------------------------------------------------------- */
-
-bool exporter::is_dead()
-{
-    if (!dead_.load(std::memory_order_relaxed) && is_due(asked_at_, trust) &&
-        (!process_->is_alive() || page_->is_left(process_->memory()))) {
-        dead_.store(true, std::memory_order_relaxed);
-    }
-    return dead_.load(std::memory_order_relaxed);
-}
-
-bool exporter::has_memory()
-{
-    int known = memory_.load(std::memory_order_relaxed);
-    if (known < 0) {
-        const int error = process_->memory().probe();
-        known           = (error == 0) ? 1 : 0;
-        memory_.store(known, std::memory_order_relaxed);
-        if (error != 0) {
-            ucs_debug("gaudi_ipc: host memory of process %u is out of reach: "
-                      "%s",
-                      process_->id().pid, std::strerror(-error));
-        }
-    }
-    return known == 1;
-}
 
 /* --- remote_buffer -------------------------------------------------------- */
 
@@ -121,71 +72,51 @@ void remote_buffer::hold()
     used_at_.store(ucs_get_time(), std::memory_order_relaxed);
 }
 
-const remote_buffer::import *remote_buffer::find(const base::card &user) const
-{
-    const import *entry = imports_.load(std::memory_order_acquire);
-    while ((entry != nullptr) && (entry->user != &user)) {
-        entry = entry->next.get();
-    }
-    return entry;
-}
-
 int remote_buffer::va_on(base::card &user, uint64_t address, uint64_t &va_p)
 {
     if ((address < key_.buffer_address) ||
         (address - key_.buffer_address >= key_.buffer_size)) {
         return -EFAULT;
     }
-    const import *entry = find(user);
-    if (ucs_unlikely(entry == nullptr)) {
-        int error = -ENOMEM;
+    const auto import = [&](shim::mapping &mapping) {
+        base::card_mappings::answer given{-ENOMEM, false};
         (void)base::guarded([&] {
-            error = open_on(user, entry);
+            given = import_on(user, mapping);
             return UCS_OK;
         });
-        if (error != 0) {
-            return error;
-        }
-    }
-    va_p = entry->mapping.va() + (address - key_.buffer_address);
-    return entry->refused;
+        return given;
+    };
+    uint64_t first  = 0;
+    const int error = imports_.va_on(user, opening_, import, first);
+    va_p            = first + (address - key_.buffer_address);
+    return error;
 }
 
-int remote_buffer::open_on(base::card &user, const import *&import_p)
+base::card_mappings::answer remote_buffer::import_on(base::card &user,
+                                                     shim::mapping &mapping)
 {
-    std::lock_guard<std::mutex> guard(opening_);
-    import_p = find(user);
-    if (import_p != nullptr) {
-        return 0;
-    }
-    auto fresh  = std::make_unique<import>();
-    fresh->user = &user;
-    int fd      = -1;
-    int error   = to_errno(of_->process().get_file(key_.buffer_file, fd));
-    if (fd >= 0) {
+    int fd    = -1;
+    int error = to_errno(of_->process().get_file(key_.buffer_file, fd));
+    const bool has_got = (fd >= 0);
+    if (has_got) {
         error = shim::mapping::import_dmabuf(user.device(), fd,
-                                             key_.buffer_size, fresh->mapping);
+                                             key_.buffer_size, mapping);
         close(fd); /* the import keeps what it needs */
     }
     if ((error == 0) && is_withdrawn()) {
-        return -ENOENT;
+        return {-ENOENT, false};
     }
     if (error != 0) {
         ucs_debug("%s cannot reach %lu bytes at %#lx of process %u: %s",
                   user.name().c_str(), key_.buffer_size, key_.buffer_address,
                   of_->process().id().pid, std::strerror(-error));
-        if (!is_final(error)) {
-            return error;
-        }
     }
-    fresh->refused = error;
-    fresh->next    = std::move(owned_);
-    owned_         = std::move(fresh);
-    import_p       = owned_.get();
-    imports_.store(import_p, std::memory_order_release);
-    remote_buffers::instance().opened(*this,
-                                      (error == 0) ? key_.buffer_size : 0);
-    return 0;
+    const bool is_final = has_got && !util::may_pass(-error);
+    if (is_final) {
+        remote_buffers::instance().opened(*this,
+                                          (error == 0) ? key_.buffer_size : 0);
+    }
+    return {error, is_final};
 }
 
 /* --- remote_buffers ------------------------------------------------------- */
@@ -236,43 +167,6 @@ void remote_buffers::close()
     cards.take(cards_);
 }
 
-ucs_status_t
-remote_buffers::open_exporter(const wire_key &key,
-                              std::shared_ptr<exporter> &exporter_p)
-{
-    own_page *self = own_page::instance();
-    if (self == nullptr) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    std::shared_ptr<remote_process> process;
-    ucs_status_t status = remote_process::open(key.process, process);
-    int fd              = -1;
-    if (status == UCS_OK) {
-        status = process->get_file(key.page, fd);
-    }
-    std::unique_ptr<foreign_page> page;
-    if (status == UCS_OK) {
-        status = foreign_page::map(fd, key.process, page);
-        ::close(fd);
-    }
-    if ((status == UCS_ERR_NO_RESOURCE) || (status == UCS_ERR_NO_MEMORY)) {
-        ucs_error("gaudi_ipc: there is no room for what memory of process %u "
-                  "needs: file descriptors or mappings",
-                  key.process.pid);
-        return UCS_ERR_NO_RESOURCE;
-    }
-    if (status != UCS_OK) {
-        return UCS_ERR_UNREACHABLE;
-    }
-    if (page->enter(self->file()) != UCS_OK) {
-        ucs_diag("gaudi_ipc: process %u has as many users as it can have",
-                 key.process.pid);
-        return UCS_ERR_UNREACHABLE;
-    }
-    exporter_p = std::make_shared<exporter>(process, std::move(page));
-    return UCS_OK;
-}
-
 ucs_status_t remote_buffers::find(const wire_key &key,
                                   std::shared_ptr<exporter> &exporter_p)
 {
@@ -285,7 +179,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
         }
     }
     if (found == nullptr) {
-        ucs_status_t status = open_exporter(key, found);
+        ucs_status_t status = exporter::open(key.process, key.page, found);
         if (status != UCS_OK) {
             return status;
         }
@@ -360,7 +254,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
     const int error =
         found->is_withdrawn() ? -ENOENT : found->va_on(*user, key.address, va);
     found->release();
-    if ((error != 0) && !base::is_room_lacking(-error)) {
+    if ((error != 0) && !util::may_pass(-error)) {
         if (error == -ENOENT) {
             ucs_debug("gaudi_ipc: process %u has withdrawn the memory of a "
                       "remote key",
@@ -409,9 +303,8 @@ bool remote_buffers::detach(remote_buffer &buffer, leftovers &rest)
                                                std::memory_order_acquire)) {
         return false;
     }
-    buffer.imports_.store(nullptr, std::memory_order_relaxed);
-    if (buffer.owned_ != nullptr) {
-        rest.imports.push_back(std::move(buffer.owned_));
+    if (auto imports = buffer.imports_.take()) {
+        rest.imports.push_back(std::move(imports));
     }
     unlist(buffer);
     buffer.users_.fetch_sub(remote_buffer::closing, std::memory_order_release);
@@ -473,7 +366,7 @@ void remote_buffers::sweep()
 
 void remote_buffers::sweep_locked()
 {
-    swept_at_.store(ucs_get_time(), std::memory_order_relaxed);
+    sweeping_pace_.restart();
 
     leftovers rest;
     std::lock_guard<std::mutex> guard(lock_);
@@ -516,8 +409,7 @@ void remote_buffers::sweep_locked()
 
 void remote_buffers::sweep_sometimes()
 {
-    if (!empty_.load(std::memory_order_relaxed) &&
-        is_due(swept_at_, sweep_interval)) {
+    if (!empty_.load(std::memory_order_relaxed) && sweeping_pace_.is_due()) {
         std::unique_lock<std::mutex> sweeping(sweeping_, std::try_to_lock);
         if (sweeping.owns_lock()) { /* else another thread is at it */
             sweep_locked();

@@ -17,12 +17,12 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/memory.h"
 #include "uct/gaudi/base/cards/card.h"
 #include "uct/gaudi/base/cards/card_hold.h"
-#include "uct/gaudi/ipc/process/remote_process.h"
+#include "uct/gaudi/base/memory/card_mappings.h"
+#include "uct/gaudi/ipc/sharing/exporter.h"
 #include "uct/gaudi/ipc/sharing/key.h"
-#include "uct/gaudi/ipc/sharing/shared_page.h"
+#include "uct/gaudi/ipc/sharing/pace.h"
 
 #include <atomic>
 #include <cstdint>
@@ -33,37 +33,6 @@
 #include <vector>
 
 namespace gaudi::ipc {
-
-/** Another process whose memory this one uses. */
-class exporter {
-public:
-    exporter(std::shared_ptr<remote_process> process,
-             std::unique_ptr<foreign_page> page)
-        : process_(std::move(process)), page_(std::move(page))
-    {}
-
-    [[nodiscard]] const remote_process &process() const { return *process_; }
-    [[nodiscard]] const foreign_page &page() const { return *page_; }
-
-    /** Whether the process has ended, or has executed another program; the
-     *  kernel is asked every few milliseconds. */
-    [[nodiscard]] bool is_dead();
-
-    /** Whether the kernel lets us read and write its host memory; why not is
-     *  said at debug level, once. */
-    [[nodiscard]] bool has_memory();
-
-private:
-    const std::shared_ptr<remote_process> process_;
-    const std::unique_ptr<foreign_page> page_;
-    friend class remote_buffers;
-
-    bool gone_ = false; /* dead, as the sweep saw it; under the cache's lock */
-    uint64_t ended_seen_ = 0; /* of the page, under the lock of the cache */
-    std::atomic<uint64_t> asked_at_{0}; /* ucs_time_t */
-    std::atomic<bool> dead_{false};
-    std::atomic<int> memory_{-1}; /* has_memory, -1: not known */
-};
 
 class remote_buffers;
 
@@ -97,15 +66,8 @@ public:
 private:
     friend class remote_buffers;
 
-    struct import {
-        const base::card *user;
-        int refused; /* 0, or -errno */
-        shim::mapping mapping;
-        std::unique_ptr<import> next;
-    };
-
-    [[nodiscard]] const import *find(const base::card &user) const;
-    [[nodiscard]] int open_on(base::card &user, const import *&import_p);
+    [[nodiscard]] base::card_mappings::answer import_on(base::card &user,
+                                                        shim::mapping &mapping);
 
     /* Of users_ while the imports are taken away. */
     static constexpr int32_t closing = INT32_MIN / 2;
@@ -117,12 +79,9 @@ private:
 
     std::atomic<int32_t> users_{0};
     std::atomic<uint64_t> used_at_{0}; /* ucs_time_t */
-    std::atomic<const import *> imports_{nullptr};
-
-    std::mutex opening_;            /* makes imports */
-    std::unique_ptr<import> owned_; /* the same; under the cache's lock and
-                                       with it closing, or under opening_ and
-                                       held */
+    std::mutex opening_;               /* makes imports, while it is held */
+    base::card_mappings imports_; /* taken away under the cache's lock, while it
+                                     is closing */
 
     /* Of the cache, under its lock. */
     bool listed_     = false; /* in by_use_ */
@@ -220,15 +179,16 @@ private:
     using buffer_map =
         std::unordered_map<name, std::shared_ptr<remote_buffer>, name_hash>;
 
+    /* Time between two sweeps that nothing else makes necessary, seconds. */
+    static constexpr double sweep_interval = 50e-3;
+
     /* What is to go when the lock is free. */
     struct leftovers {
-        std::vector<std::unique_ptr<remote_buffer::import>> imports;
+        std::vector<std::unique_ptr<base::card_mappings::entry>> imports;
         std::vector<std::shared_ptr<remote_buffer>> buffers;
         std::vector<std::shared_ptr<exporter>> exporters;
     };
 
-    ucs_status_t open_exporter(const wire_key &key,
-                               std::shared_ptr<exporter> &exporter_p);
     void opened(remote_buffer &buffer, uint64_t bytes);
     void sweep_locked(); /* under sweeping_ */
 
@@ -255,8 +215,8 @@ private:
     uint64_t withdrawn_ = 0;
     uint64_t hits_      = 0;
 
-    std::atomic<uint64_t> swept_at_{0}; /* ucs_time_t */
-    std::atomic<bool> empty_{true};     /* no exporters */
+    pace sweeping_pace_{sweep_interval};
+    std::atomic<bool> empty_{true}; /* no exporters */
 };
 
 } // namespace gaudi::ipc

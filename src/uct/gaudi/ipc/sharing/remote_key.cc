@@ -100,7 +100,7 @@ ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
     std::shared_ptr<remote_buffer> opened;
     status = find(key, of, opened);
     if ((status == UCS_ERR_UNREACHABLE) &&
-        remote_process::has_ended(key.process)) {
+        util::process_has_ended(key.process.word())) {
         key_p = make_useless(key, UCS_ERR_ENDPOINT_TIMEOUT);
         return UCS_OK;
     }

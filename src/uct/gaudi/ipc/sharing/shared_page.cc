@@ -4,10 +4,10 @@
 
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "util/per_process.h"
+#include "util/round_up.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <utility>
 
@@ -24,51 +24,36 @@ constexpr uint64_t page_magic = 0x6567617069647561;
 
 constexpr size_t page_size = 4096;
 
-constexpr size_t round_up(size_t size)
-{
-    return (size + page_size - 1) / page_size * page_size;
-}
-
 /* Where things are in the file. */
 constexpr size_t slots_at     = page_size;
 constexpr size_t importers_at = slots_at + max_slots * sizeof(uint64_t);
 constexpr size_t hazards_at =
-    importers_at + round_up(max_importers * sizeof(importer_entry));
+    importers_at +
+    util::round_up(max_importers * sizeof(importer_entry), page_size);
 constexpr size_t total =
-    hazards_at + round_up(max_hazards * sizeof(hazard_entry));
+    hazards_at + util::round_up(max_hazards * sizeof(hazard_entry), page_size);
 
 static_assert((sizeof(page_header) <= page_size) &&
               (importers_at % page_size == 0));
 
-page_header &header(char *base)
+page_header &header(const util::file_mapping &page)
 {
-    return *reinterpret_cast<page_header *>(base);
+    return *reinterpret_cast<page_header *>(page.start());
 }
 
-std::atomic<uint64_t> *slots_of(char *base)
+std::atomic<uint64_t> *slots_of(const util::file_mapping &page)
 {
-    return reinterpret_cast<std::atomic<uint64_t> *>(base + slots_at);
+    return reinterpret_cast<std::atomic<uint64_t> *>(page.start() + slots_at);
 }
 
-importer_entry *importers_of(char *base)
+importer_entry *importers_of(const util::file_mapping &page)
 {
-    return reinterpret_cast<importer_entry *>(base + importers_at);
+    return reinterpret_cast<importer_entry *>(page.start() + importers_at);
 }
 
-hazard_entry *hazards_of(char *base)
+hazard_entry *hazards_of(const util::file_mapping &page)
 {
-    return reinterpret_cast<hazard_entry *>(base + hazards_at);
-}
-
-/* Whether the process of a claim has ended. */
-bool is_dead(uint64_t claim)
-{
-    const auto pid       = static_cast<uint32_t>(claim);
-    const uint64_t start = process_start_time(pid);
-    if ((start != 0) && (start != unknown_start_time)) {
-        return static_cast<uint32_t>(start) != claim >> 32;
-    }
-    return (kill(static_cast<pid_t>(pid), 0) != 0) && (errno == ESRCH);
+    return reinterpret_cast<hazard_entry *>(page.start() + hazards_at);
 }
 
 } // namespace
@@ -89,27 +74,11 @@ own_page *own_page::instance()
                 "gaudi_ipc: no memory can be shared with other processes: "
                 "%s",
                 ucs_status_string(status));
-            page.discard();
             return nullptr;
         }
         page.made_.store(true, std::memory_order_release);
     }
     return &page;
-}
-
-own_page::~own_page()
-{
-    discard();
-}
-
-void own_page::discard()
-{
-    if (base_ != nullptr) {
-        munmap(std::exchange(base_, nullptr), total);
-    }
-    if (fd_ >= 0) {
-        close(std::exchange(fd_, -1));
-    }
 }
 
 ucs_status_t own_page::create()
@@ -120,30 +89,31 @@ ucs_status_t own_page::create()
                   total);
         return UCS_ERR_NO_RESOURCE;
     }
-    fd_ = memfd_create("gaudi_ipc", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd_ < 0) {
+    util::unique_fd fd(
+        memfd_create("gaudi_ipc", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd) {
         return UCS_ERR_NO_RESOURCE;
     }
-    if ((ftruncate(fd_, static_cast<off_t>(total)) != 0) ||
-        (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
-         0)) {
+    if ((ftruncate(fd.get(), static_cast<off_t>(total)) != 0) ||
+        (fcntl(fd.get(), F_ADD_SEALS,
+               F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)) {
         return UCS_ERR_IO_ERROR;
     }
-    void *mapped = mmap(nullptr, total, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_NORESERVE, fd_, 0);
-    if (mapped == MAP_FAILED) {
+    util::file_mapping mapping;
+    if (!mapping.map(fd.get(), 0, total)) {
         return UCS_ERR_NO_MEMORY;
     }
-    base_ = static_cast<char *>(mapped);
-    if (!describe_file(fd_, file_kind::shared_page, file_)) {
+    if (!describe_file(fd.get(), file_kind::shared_page, file_)) {
         return UCS_ERR_IO_ERROR;
     }
-    page_header &head = header(base_);
+    fd_               = std::move(fd);
+    mapping_          = std::move(mapping);
+    page_header &head = header(mapping_);
     head.version      = wire_version;
     head.process      = own_process();
-    head.address      = reinterpret_cast<uintptr_t>(base_);
+    head.address      = reinterpret_cast<uintptr_t>(mapping_.start());
     head.magic        = page_magic;
-    importers_        = importers_of(base_);
+    importers_        = importers_of(mapping_);
     /* Without the service others get it from the kernel alone. */
     (void)file_service::add(file_);
     return UCS_OK;
@@ -165,15 +135,15 @@ own_page::mark own_page::take_slot(uint64_t start, uint64_t length)
         return taken;
     }
     taken.generation = ++sequence_;
-    slots_of(base_)[taken.slot].store(taken.generation);
+    slots_of(mapping_)[taken.slot].store(taken.generation);
     return taken;
 }
 
 void own_page::end_slot(const mark &ended, bool was_buffer)
 {
-    slots_of(base_)[ended.slot].store(0);
+    slots_of(mapping_)[ended.slot].store(0);
     if (was_buffer) {
-        header(base_).ended.fetch_add(1);
+        header(mapping_).ended.fetch_add(1);
     }
     std::lock_guard<std::mutex> guard(lock_);
     free_slots_.push_back(ended.slot);
@@ -182,7 +152,7 @@ void own_page::end_slot(const mark &ended, bool was_buffer)
 bool own_page::is_current(const mark &asked) const
 {
     return (asked.generation != 0) &&
-           (slots_of(base_)[asked.slot].load() == asked.generation);
+           (slots_of(mapping_)[asked.slot].load() == asked.generation);
 }
 
 bool own_page::is_current(const mark &asked, uint64_t start,
@@ -216,12 +186,12 @@ hazard_entry *own_page::take_hazard(uint64_t owner, uint64_t generation)
             if (free_hazards_.capacity() < hazards_used_) {
                 free_hazards_.reserve(size_t{2} * hazards_used_);
             }
-            header(base_).hazards_used.store(hazards_used_);
+            header(mapping_).hazards_used.store(hazards_used_);
         } else {
             return nullptr;
         }
     }
-    hazard_entry &hazard = hazards_of(base_)[index];
+    hazard_entry &hazard = hazards_of(mapping_)[index];
     hazard.uses.store(0);
     hazard.generation.store(generation);
     hazard.owner.store(owner);
@@ -232,13 +202,14 @@ void own_page::give_hazard(hazard_entry *hazard)
 {
     hazard->owner.store(0);
     std::lock_guard<std::mutex> guard(lock_);
-    free_hazards_.push_back(static_cast<uint32_t>(hazard - hazards_of(base_)));
+    free_hazards_.push_back(
+        static_cast<uint32_t>(hazard - hazards_of(mapping_)));
 }
 
 void own_page::forget_if_dead(const importer_entry &entry)
 {
     uint64_t claim = entry.claim.load();
-    if ((claim != 0) && is_dead(claim)) {
+    if ((claim != 0) && util::process_has_ended(claim)) {
         importers_[&entry - importers_].claim.compare_exchange_strong(claim, 0);
     }
 }
@@ -258,17 +229,14 @@ ucs_status_t foreign_page::map(int fd, const process_id &process,
                   process.pid);
         return UCS_ERR_INVALID_PARAM;
     }
-    void *mapped =
-        mmap(nullptr, total, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (mapped == MAP_FAILED) {
+    std::unique_ptr<foreign_page> page(new foreign_page);
+    if (!page->mapping_.map(fd, 0, total, PROT_READ)) {
         ucs_debug("gaudi_ipc: the shared page of process %u cannot be mapped: "
                   "%s",
                   process.pid, std::strerror(errno));
         return UCS_ERR_NO_MEMORY;
     }
-    std::unique_ptr<foreign_page> page(new foreign_page);
-    page->base_             = static_cast<char *>(mapped);
-    const page_header &head = header(page->base_);
+    const page_header &head = header(page->mapping_);
     if ((head.magic != page_magic) || (head.version != wire_version) ||
         (head.process != process)) {
         ucs_debug("gaudi_ipc: the shared page that process %u names is another "
@@ -283,28 +251,27 @@ ucs_status_t foreign_page::map(int fd, const process_id &process,
 foreign_page::~foreign_page()
 {
     if (entry_ != nullptr) {
-        uint64_t claim = claim_of(own_process());
+        uint64_t claim = own_process().word();
         entry_->ready.store(0);
         entry_->claim.compare_exchange_strong(claim, 0);
     }
-    munmap(base_, total);
 }
 
 uint64_t foreign_page::slot(uint32_t slot) const
 {
-    return slots_of(base_)[slot].load();
+    return slots_of(mapping_)[slot].load();
 }
 
 uint64_t foreign_page::ended() const
 {
-    return header(base_).ended.load();
+    return header(mapping_).ended.load();
 }
 
 /* Its page is not mapped where it was, and hardly another one with its nonce.
  */
 bool foreign_page::is_left(const util::process_memory &memory) const
 {
-    const page_header &head = header(base_);
+    const page_header &head = header(mapping_);
     process_id seen{};
     const int error = memory.read(
         &seen, head.address + offsetof(page_header, process), sizeof(seen));
@@ -314,8 +281,8 @@ bool foreign_page::is_left(const util::process_memory &memory) const
 bool foreign_page::is_using(uint64_t owner, uint64_t generation) const
 {
     const uint32_t used =
-        std::min(header(base_).hazards_used.load(), max_hazards);
-    const hazard_entry *hazards = hazards_of(base_);
+        std::min(header(mapping_).hazards_used.load(), max_hazards);
+    const hazard_entry *hazards = hazards_of(mapping_);
     for (uint32_t i = 0; i < used; ++i) {
         if ((hazards[i].uses.load() != 0) &&
             (hazards[i].owner.load() == owner) &&
@@ -329,16 +296,17 @@ bool foreign_page::is_using(uint64_t owner, uint64_t generation) const
 ucs_status_t foreign_page::enter(const file_ref &own_file)
 {
     const process_id self = own_process();
-    const uint64_t mine   = claim_of(self);
-    if (mprotect(base_ + importers_at, hazards_at - importers_at,
+    const uint64_t mine   = self.word();
+    if (mprotect(mapping_.start() + importers_at, hazards_at - importers_at,
                  PROT_READ | PROT_WRITE) != 0) {
         return UCS_ERR_NO_MEMORY;
     }
-    importer_entry *entries = importers_of(base_);
+    importer_entry *entries = importers_of(mapping_);
     for (const bool look_for_dead : {false, true}) {
         for (uint32_t i = 0; i < max_importers; ++i) {
             uint64_t claim = entries[i].claim.load();
-            if ((claim != 0) && !(look_for_dead && is_dead(claim))) {
+            if ((claim != 0) &&
+                !(look_for_dead && util::process_has_ended(claim))) {
                 continue;
             }
             if (!entries[i].claim.compare_exchange_strong(claim, mine)) {

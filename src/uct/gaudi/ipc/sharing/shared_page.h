@@ -21,7 +21,9 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/process/process_id.h"
+#include "util/file_mapping.h"
 #include "util/process_memory.h"
+#include "util/unique_fd.h"
 
 #include <atomic>
 #include <cstdint>
@@ -48,8 +50,7 @@ struct page_header {
 };
 
 struct importer_entry {
-    std::atomic<uint64_t> claim; /**< pid and start time, see claim_of; 0: free
-                                  */
+    std::atomic<uint64_t> claim; /**< process_id::word; 0: free */
     std::atomic<uint64_t> ready; /**< 1: the rest is filled in */
     process_id process;
     file_ref page;
@@ -66,12 +67,6 @@ struct hazard_entry {
 static_assert((sizeof(importer_entry) == 80) && (sizeof(hazard_entry) == 24));
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-/** Tells processes of a PID namespace apart, in one word. Never 0. */
-constexpr uint64_t claim_of(const process_id &process)
-{
-    return (process.start_time << 32) | process.pid;
-}
-
 /** The page of this process. */
 class own_page {
 public:
@@ -80,9 +75,6 @@ public:
     static own_page *instance();
 
     own_page() = default;
-    ~own_page();
-    own_page(const own_page &)            = delete;
-    own_page &operator=(const own_page &) = delete;
 
     [[nodiscard]] const file_ref &file() const { return file_; }
 
@@ -138,12 +130,11 @@ public:
 
 private:
     ucs_status_t create();
-    void discard();
 
     std::mutex making_;
     std::atomic<bool> made_{false};
-    int fd_            = -1;
-    char *base_        = nullptr;
+    util::unique_fd fd_;
+    util::file_mapping mapping_;
     file_ref file_     = {};
     uint64_t sequence_ = 0; /* last generation */
 
@@ -207,7 +198,7 @@ public:
 private:
     foreign_page() = default;
 
-    char *base_            = nullptr;
+    util::file_mapping mapping_;
     importer_entry *entry_ = nullptr; /* ours */
 };
 

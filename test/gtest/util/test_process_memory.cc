@@ -1,5 +1,9 @@
-/* Host memory of other processes, without an engine. */
-#include "gtest/transfer/fixture.h"
+/* Host memory of other processes. */
+#include "common/host_memory.h"
+#include "common/memory_child.h"
+#include "util/process_life.h"
+
+#include <gtest/gtest.h>
 
 #include <cerrno>
 #include <cstring>
@@ -39,7 +43,7 @@ struct two_pages {
 
 TEST(process_memory, reads_and_writes_another_process)
 {
-    auto child = child_memory::create(size);
+    auto child = memory_child::create(size);
     guarded_buffer ours(size);
     guarded_buffer seen(size);
     fill_pattern(ours.data(), size, 1);
@@ -80,19 +84,19 @@ TEST(process_memory, that_is_not_there_is_an_error_on_either_side)
 
 TEST(process_memory, of_nothing_is_always_there)
 {
-    auto child = child_memory::create(size);
+    auto child = memory_child::create(size);
     EXPECT_EQ(0, child->host()->read(nullptr, 0, 0));
     EXPECT_EQ(0, child->host()->write(0, nullptr, 0));
 }
 
 TEST(process_memory, goes_with_its_process)
 {
-    auto child = child_memory::create(size);
-    EXPECT_TRUE(child->host()->is_alive());
+    auto child = memory_child::create(size);
+    EXPECT_FALSE(util::has_ended(child->pidfd()));
     EXPECT_EQ(0, child->host()->probe());
     child->kill();
     int data = 0;
-    EXPECT_FALSE(child->host()->is_alive());
+    EXPECT_TRUE(util::has_ended(child->pidfd()));
     EXPECT_EQ(-ESRCH, child->host()->probe());
     EXPECT_EQ(-ESRCH, child->host()->read(&data, child->start, sizeof(data)));
     EXPECT_EQ(-ESRCH, child->host()->write(child->start, &data, sizeof(data)));
@@ -101,7 +105,7 @@ TEST(process_memory, goes_with_its_process)
 TEST(process_memory, is_not_that_of_a_later_process_with_the_pid)
 {
     /* The pid of a process that lives, and the pidfd of one that does not. */
-    auto dead       = child_memory::create(size);
+    auto dead       = memory_child::create(size);
     const int pidfd = dup(dead->pidfd());
     dead->kill();
     const util::process_memory reused(getpid(), pidfd);

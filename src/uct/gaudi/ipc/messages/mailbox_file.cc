@@ -1,0 +1,62 @@
+#include "uct/gaudi/ipc/messages/mailbox_file.h"
+
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace gaudi::ipc {
+
+namespace {
+
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+} // namespace
+
+ucs_status_t mailbox_file::create()
+{
+    file_.reset(
+        memfd_create("ucx-gaudi-mailbox", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!file_ ||
+        (ftruncate(file_.get(), static_cast<off_t>(layout_.length())) != 0) ||
+        (fcntl(file_.get(), F_ADD_SEALS, seals) != 0)) {
+        ucs_error("gaudi_ipc: cannot make a mailbox of %zu bytes: %m",
+                  layout_.length());
+        return UCS_ERR_NO_MEMORY;
+    }
+    if (!header_.map(file_.get(), 0, layout_.header_length())) {
+        ucs_error("gaudi_ipc: cannot map a mailbox: %m");
+        return UCS_ERR_NO_MEMORY;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t mailbox_file::map_ring(unsigned index)
+{
+    const unsigned which = index / rings_per_mapping;
+    if (which >= mappings_.size()) {
+        mappings_.resize(which + 1);
+    }
+    /* What is beyond the end of the file is never touched. */
+    if ((mappings_[which].start() == nullptr) &&
+        !mappings_[which].map(file_.get(),
+                              layout_.ring_offset(which * rings_per_mapping),
+                              rings_per_mapping * layout_.ring_length())) {
+        ucs_debug("gaudi_ipc: cannot map rings of senders: %m");
+        return UCS_ERR_NO_MEMORY;
+    }
+    return UCS_OK;
+}
+
+void mailbox_file::clear_ring(unsigned index)
+{
+    if (fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  static_cast<off_t>(layout_.ring_offset(index)),
+                  static_cast<off_t>(layout_.ring_length())) != 0) {
+        ucs_debug("gaudi_ipc: memory of a ring cannot be given back: %m");
+        std::memset(ring(index), 0, layout_.ring_length());
+    }
+}
+
+} // namespace gaudi::ipc

@@ -1,0 +1,113 @@
+#include "uct/gaudi/ipc/messages/ring_owners.h"
+
+#include "uct/gaudi/base/ucx/ucx.h"
+#include "uct/gaudi/ipc/messages/mailbox_layout.h"
+#include "util/process_life.h"
+
+#include <algorithm>
+
+#include <sys/epoll.h>
+
+namespace gaudi::ipc {
+
+namespace {
+
+/* Name of the events that are not the end of a process. */
+constexpr uint64_t signal_event = 0;
+
+} // namespace
+
+bool ring_owners::open(int signal)
+{
+    events_.reset(epoll_create1(EPOLL_CLOEXEC));
+    epoll_event wanted{EPOLLIN, {.u64 = signal_event}};
+    return events_ &&
+           (epoll_ctl(events_.get(), EPOLL_CTL_ADD, signal, &wanted) == 0);
+}
+
+void ring_owners::add(uint64_t word)
+{
+    owner &who = owners_[word];
+    if (who.rings++ == 0) {
+        who.is_dead = !follow(word, who);
+    }
+}
+
+void ring_owners::remove(uint64_t word)
+{
+    const auto found = owners_.find(word);
+    if ((found != owners_.end()) && (--found->second.rings == 0)) {
+        unfollow(found->second);
+        owners_.erase(found);
+    }
+}
+
+bool ring_owners::is_dead(uint64_t word) const
+{
+    const auto found = owners_.find(word);
+    return (found != owners_.end()) && found->second.is_dead;
+}
+
+/* @return Whether the process lives. */
+bool ring_owners::follow(uint64_t word, owner &who)
+{
+    if (owner_pid(word) == owner_pid(self_)) {
+        return word == self_;
+    }
+    who.pidfd = util::open_pidfd(owner_pid(word));
+    if (util::process_has_ended(word)) {
+        who.pidfd.reset();
+        return false;
+    }
+    epoll_event wanted{EPOLLIN, {.u64 = word}};
+    if (who.pidfd && (epoll_ctl(events_.get(), EPOLL_CTL_ADD, who.pidfd.get(),
+                                &wanted) != 0)) {
+        who.pidfd.reset();
+    }
+    return true;
+}
+
+/* The event would outlive the descriptor here if a forked child had it, too. */
+void ring_owners::unfollow(owner &who)
+{
+    if (who.pidfd) {
+        epoll_ctl(events_.get(), EPOLL_CTL_DEL, who.pidfd.get(), nullptr);
+        who.pidfd.reset();
+    }
+}
+
+void ring_owners::mark_dead(uint64_t word, owner &who)
+{
+    ucs_debug("gaudi_ipc: process %u, which owns %u rings, has ended",
+              owner_pid(word), who.rings);
+    unfollow(who);      /* it stays readable */
+    who.is_dead = true; /* rings that it took and that are found later are
+                           finished, too */
+}
+
+size_t ring_owners::find_dead(std::span<uint64_t> dead)
+{
+    constexpr int batch = 16;
+    epoll_event found[batch];
+    size_t count = 0;
+    const int ready =
+        epoll_wait(events_.get(), found,
+                   std::min(batch, static_cast<int>(dead.size())), 0);
+    for (int i = 0; i < ready; ++i) {
+        const auto known = owners_.find(found[i].data.u64);
+        if (known != owners_.end()) {
+            mark_dead(known->first, known->second);
+            dead[count++] = known->first;
+        }
+    }
+    for (auto &[word, who] : owners_) {
+        if ((count < dead.size()) && !who.pidfd && !who.is_dead &&
+            (word != self_) && util::process_has_ended(word)) {
+            mark_dead(word, who);
+            dead[count++] = word;
+        }
+    }
+    return count;
+}
+
+} // namespace gaudi::ipc

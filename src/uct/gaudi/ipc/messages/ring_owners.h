@@ -1,0 +1,60 @@
+/**
+ * The processes that own rings of a mailbox, and whether they live.
+ *
+ * Each costs a descriptor, or, where there is no room for one, a look into
+ * /proc now and then. One thread at a time; knows nothing of rings.
+ */
+#pragma once
+
+#include "util/unique_fd.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+
+namespace gaudi::ipc {
+
+class ring_owners {
+public:
+    /** @param self  process_id::word of this process. */
+    explicit ring_owners(uint64_t self) : self_(self) {}
+
+    /** Begin. @param signal  Another descriptor to wait for.
+     *  @return false, with errno. */
+    [[nodiscard]] bool open(int signal);
+
+    /** Readable when the other descriptor is, or a process has ended that was
+     *  not yet found. Owned by this object. */
+    [[nodiscard]] int event_fd() const { return events_.get(); }
+
+    /** A process owns one more ring, or one less; words without owner_left.
+     *  Of a process that owns none nothing is known. */
+    void add(uint64_t owner);
+    void remove(uint64_t owner);
+
+    /** Whether a process was found to have ended. */
+    [[nodiscard]] bool is_dead(uint64_t owner) const;
+
+    /** Find processes that have ended since the last call.
+     *  @return How many, at most as many as there is room for; 0: no more. */
+    [[nodiscard]] size_t find_dead(std::span<uint64_t> dead);
+
+private:
+    struct owner {
+        /* None: own process, a dead one, or no room for descriptors. */
+        util::unique_fd pidfd;
+        unsigned rings = 0;
+        bool is_dead   = false;
+    };
+
+    [[nodiscard]] bool follow(uint64_t word, owner &who);
+    void unfollow(owner &who);
+    void mark_dead(uint64_t word, owner &who);
+
+    const uint64_t self_;
+    util::unique_fd events_; /* epoll: the signal and the pidfds */
+    std::map<uint64_t, owner> owners_;
+};
+
+} // namespace gaudi::ipc

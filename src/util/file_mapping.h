@@ -1,0 +1,59 @@
+/**
+ * Owns a mapping of a file that other processes map, too.
+ */
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <sys/mman.h>
+
+namespace gaudi::util {
+
+class file_mapping {
+public:
+    file_mapping() = default;
+    /** Own what is mapped already. */
+    file_mapping(char *start, size_t length) : start_(start), length_(length) {}
+    file_mapping(file_mapping &&other) noexcept
+        : start_(std::exchange(other.start_, nullptr)), length_(other.length_)
+    {}
+    file_mapping &operator=(file_mapping &&other) noexcept
+    {
+        std::swap(start_, other.start_);
+        std::swap(length_, other.length_);
+        return *this;
+    }
+    ~file_mapping()
+    {
+        if (start_ != nullptr) {
+            munmap(start_, length_);
+        }
+    }
+
+    /** Map a part of a file, instead of what was mapped. No memory is set aside
+     *  for it: files may be sparse.
+     *  @return false, with errno. */
+    [[nodiscard]] bool map(int fd, size_t offset, size_t length,
+                           int protection = PROT_READ | PROT_WRITE)
+    {
+        void *start =
+            mmap(nullptr, length, protection, MAP_SHARED | MAP_NORESERVE, fd,
+                 static_cast<off_t>(offset));
+        if (start == MAP_FAILED) {
+            return false;
+        }
+        *this = file_mapping(static_cast<char *>(start), length);
+        return true;
+    }
+
+    /** nullptr: nothing is mapped. */
+    [[nodiscard]] char *start() const { return start_; }
+    [[nodiscard]] size_t length() const { return length_; }
+
+private:
+    char *start_   = nullptr;
+    size_t length_ = 0;
+};
+
+} // namespace gaudi::util
