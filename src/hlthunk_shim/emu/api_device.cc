@@ -2,8 +2,10 @@
 #include "hlthunk_shim/emu/asic.h"
 #include "hlthunk_shim/emu/box.h"
 #include "hlthunk_shim/emu/card.h"
+#include "hlthunk_shim/emu/device_files.h"
 #include "hlthunk_shim/emu/export.h"
-#include "hlthunk_shim/emu/nodes.h"
+#include "hlthunk_shim/emu/find_card.h"
+#include "hlthunk_shim/emu/fork.h"
 #include "hlthunk_shim/emu/settings.h"
 #include "hlthunk_shim/emu/sysfs_view.h"
 
@@ -28,11 +30,12 @@ int open_compute(unsigned index)
     int fd       = -ENOMEM;
     try {
         (void)sysfs_root();
+        prepare_for_fork();
         fd = wanted.open();
     } catch (const std::bad_alloc &) {
         log("no memory to open card %u", index);
     }
-    if ((fd >= 0) && !add_node(fd, wanted, false)) {
+    if ((fd >= 0) && !add_device_file(fd, {file_of::compute, index})) {
         wanted.close(fd);
         return -EMFILE;
     }
@@ -48,7 +51,7 @@ int open_control(unsigned index)
     if (fd < 0) {
         return -errno;
     }
-    if (!add_node(fd, card::at(index), true)) {
+    if (!add_device_file(fd, {file_of::control, index})) {
         close(fd);
         return -EMFILE;
     }
@@ -151,7 +154,7 @@ HLTHUNK_PUBLIC int hlthunk_close(int fd)
     card *compute   = find_compute(fd);
     card *inherited = find_inherited(fd);
     if ((compute != nullptr) || (inherited != nullptr)) {
-        remove_node(fd);
+        remove_device_file(fd);
         int ret = (compute != nullptr) ? compute->close(fd)
                                        : inherited->close_inherited(fd);
         if (ret == 0) {
@@ -160,8 +163,8 @@ HLTHUNK_PUBLIC int hlthunk_close(int fd)
         errno = -ret;
         return -1;
     }
-    if (is_control(fd)) {
-        remove_node(fd);
+    if (device_file_at(fd).kind == file_of::control) {
+        remove_device_file(fd);
     }
     return close(fd);
 }
@@ -194,7 +197,7 @@ HLTHUNK_PUBLIC int hlthunk_get_pci_bus_id_from_fd(int fd, char *bus_id,
     }
     const card *found = find_any(fd);
     if (found == nullptr) {
-        return (why_no_node(fd) == -ENODEV) ? -ENODEV : -1;
+        return (why_no_card(fd) == -ENODEV) ? -ENODEV : -1;
     }
     if (length < 0) {
         return -1;
@@ -219,7 +222,7 @@ HLTHUNK_PUBLIC int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)
         return -EINVAL;
     }
     if (found == nullptr) {
-        return why_no_node(fd);
+        return why_no_card(fd);
     }
 
     const uint64_t memory   = get_settings().hbm / dram_page * dram_page;
@@ -252,9 +255,9 @@ HLTHUNK_PUBLIC int hlthunk_get_dram_usage(int fd, hlthunk_dram_usage_info *info)
         return -EINVAL;
     }
     if (found == nullptr) {
-        return why_no_node(fd);
+        return why_no_card(fd);
     }
-    if (!is_control(fd)) {
+    if (device_file_at(fd).kind != file_of::control) {
         return found->dram_usage(*info);
     }
     try {
@@ -273,7 +276,7 @@ HLTHUNK_PUBLIC int hlthunk_get_open_stats(int fd,
         return -EINVAL;
     }
     if (found == nullptr) {
-        return why_no_node(fd);
+        return why_no_card(fd);
     }
     try {
         found->open_stats(*open_stats);
@@ -285,7 +288,7 @@ HLTHUNK_PUBLIC int hlthunk_get_open_stats(int fd,
 
 HLTHUNK_PUBLIC int hlthunk_get_device_status_info(int fd)
 {
-    return (find_any(fd) != nullptr) ? 0 /* operational */ : why_no_node(fd);
+    return (find_any(fd) != nullptr) ? 0 /* operational */ : why_no_card(fd);
 }
 
 HLTHUNK_PUBLIC const char *hlthunk_emu_sysfs_root()

@@ -2,7 +2,7 @@
 #include "hlthunk_shim/emu/card.h"
 #include "hlthunk_shim/emu/dmabuf.h"
 #include "hlthunk_shim/emu/export.h"
-#include "hlthunk_shim/emu/nodes.h"
+#include "hlthunk_shim/emu/find_card.h"
 #include "hlthunk_shim/emu/settings.h"
 
 #include <cerrno>
@@ -80,7 +80,7 @@ HLTHUNK_PUBLIC int hlthunk_get_dev_memalloc_page_orders(int fd,
                                                         uint64_t *page_orders)
 {
     if (find_inherited(fd) != nullptr) {
-        return why_no_node(fd);
+        return why_no_card(fd);
     }
     if ((find_any(fd) == nullptr) || (page_orders == nullptr)) {
         return -EINVAL;
@@ -108,7 +108,7 @@ HLTHUNK_PUBLIC int hlthunk_device_memory_export_dmabuf_fd(int fd, uint64_t,
                                                           uint64_t, uint32_t)
 {
     if (find_compute(fd) == nullptr) {
-        return why_no_node(fd);
+        return why_no_card(fd);
     }
     log("hlthunk_device_memory_export_dmabuf_fd is for cards without an MMU");
     return -EINVAL;

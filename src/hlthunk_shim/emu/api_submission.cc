@@ -1,8 +1,8 @@
 /* Submitting, waiting, and the hooks for tests. */
 #include "hlthunk_shim/emu/card.h"
 #include "hlthunk_shim/emu/export.h"
+#include "hlthunk_shim/emu/find_card.h"
 #include "hlthunk_shim/emu/hlthunk_emu.h"
-#include "hlthunk_shim/emu/nodes.h"
 
 #include <cerrno>
 
@@ -44,7 +44,7 @@ HLTHUNK_PUBLIC int hlthunk_wait_for_multi_cs(int fd, hlthunk_wait_multi_cs_in *,
                                              hlthunk_wait_multi_cs_out *)
 {
     /* Gaudi1 only */
-    return (find_compute(fd) == nullptr) ? why_no_node(fd) : -EPERM;
+    return (find_compute(fd) == nullptr) ? why_no_card(fd) : -EPERM;
 }
 
 HLTHUNK_PUBLIC int hlthunk_emu_get_counters(int fd,

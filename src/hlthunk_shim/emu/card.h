@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "hlthunk_shim/emu/engine_threads.h"
 #include "hlthunk_shim/emu/hbm.h"
 #include "hlthunk_shim/emu/hlthunk_emu.h"
 #include "hlthunk_shim/emu/mmu.h"
@@ -19,7 +20,7 @@
 
 namespace gaudi::emu {
 
-class card {
+class card final : public engine_work {
 public:
     /** The card of this index. */
     static card &at(unsigned index);
@@ -54,7 +55,7 @@ public:
     void after_fork_in_child();
     [[nodiscard]] bool is_inherited(int fd) const;
 
-    [[nodiscard]] unsigned index() const { return index_; }
+    [[nodiscard]] unsigned index() const override { return index_; }
 
     /* What follows needs an open context and answers as the driver does:
      * -errno, or a negative value where a count or a handle is returned. */
@@ -74,20 +75,14 @@ public:
     int counters(hlthunk_emu_counters &counters_p);
     int pause(bool paused);
 
-    /**
-     * Do queued work, for as long as nobody polls.
-     *
-     * @return false when there was none, nor any that somebody polls for.
-     */
-    bool run_unattended();
+    bool run_unattended() override;
 
 private:
     using clock = std::chrono::steady_clock;
 
     struct command_buffer {
-        uint64_t size;
-        char *data;
-        uint64_t va; /* 0 when not mapped */
+        util::file_mapping data;
+        uint64_t va = 0; /* 0 when not mapped */
     };
 
     /* Everything that an open card has. */

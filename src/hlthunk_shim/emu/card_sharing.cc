@@ -3,7 +3,7 @@
 #include "hlthunk_shim/emu/asic.h"
 #include "hlthunk_shim/emu/box.h"
 #include "hlthunk_shim/emu/card.h"
-#include "hlthunk_shim/emu/nodes.h"
+#include "hlthunk_shim/emu/device_files.h"
 #include "hlthunk_shim/emu/settings.h"
 
 #include <cerrno>
@@ -47,9 +47,7 @@ void card::drop_inherited()
     if (inherited_.holder.is_current()) {
         ::close(inherited_.holder.fd);
     }
-    if (find_inherited(inherited_.node.fd) == this) {
-        remove_node(inherited_.node.fd);
-    }
+    remove_device_file(inherited_.node.fd, {file_of::inherited, index_});
     inherited_ = {};
 }
 

@@ -27,30 +27,6 @@ struct dmabuf_header {
     uint64_t run_count;
 };
 
-class file {
-public:
-    explicit file(int fd = -1) : fd_(fd) {}
-    file(file &&other) noexcept : fd_(other.release()) {}
-    file &operator=(file &&other) noexcept
-    {
-        file(std::move(other)).swap(*this);
-        return *this;
-    }
-    ~file()
-    {
-        if (fd_ >= 0) {
-            close(fd_);
-        }
-    }
-
-    [[nodiscard]] int get() const { return fd_; }
-    int release() { return std::exchange(fd_, -1); }
-    void swap(file &other) noexcept { std::swap(fd_, other.fd_); }
-
-private:
-    int fd_;
-};
-
 /* What is attached to the message. */
 enum attachment { memory, holder, attachments };
 
@@ -71,9 +47,9 @@ int open_marked(int memory_fd, uint64_t mark)
 {
     char path[64];
     std::snprintf(path, sizeof(path), "/proc/self/fd/%d", memory_fd);
-    file opened(open(path, O_RDWR | O_CLOEXEC));
+    util::unique_fd opened(open(path, O_RDWR | O_CLOEXEC));
     flock lock = lock_on(mark, F_RDLCK);
-    if ((opened.get() < 0) || (fcntl(opened.get(), F_OFD_SETLK, &lock) != 0)) {
+    if (!opened || (fcntl(opened.get(), F_OFD_SETLK, &lock) != 0)) {
         return -errno;
     }
     return opened.release();
@@ -153,7 +129,7 @@ char *map_runs(int memory_fd, const std::vector<hbm_run> &runs, uint64_t size)
 int create_dmabuf(int memory_fd, int holder_fd, uint64_t mark,
                   const std::vector<hbm_run> &runs)
 {
-    const file marked(open_marked(memory_fd, mark));
+    const util::unique_fd marked(open_marked(memory_fd, mark));
     if (marked.get() < 0) {
         return marked.get();
     }
@@ -161,8 +137,8 @@ int create_dmabuf(int memory_fd, int holder_fd, uint64_t mark,
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
         return -errno;
     }
-    const file sender(pair[0]);
-    file dmabuf(pair[1]);
+    const util::unique_fd sender(pair[0]);
+    util::unique_fd dmabuf(pair[1]);
 
     dmabuf_header header{dmabuf_magic, 0, runs.size()};
     for (const hbm_run &run : runs) {
@@ -203,20 +179,9 @@ int64_t size_of_dmabuf(int fd)
     return (ret != 0) ? ret : static_cast<int64_t>(header.size);
 }
 
-imported_memory::~imported_memory()
-{
-    if (data_ != nullptr) {
-        munmap(data_, size_);
-    }
-    closed_in_children_ = {};
-    if (fd_ >= 0) {
-        close(fd_);
-    }
-}
-
 int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
 {
-    file dmabuf(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    util::unique_fd dmabuf(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (dmabuf.get() < 0) {
         return -errno;
     }
@@ -241,7 +206,7 @@ int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
 
     const ssize_t bytes   = peek(dmabuf.get(), message);
     const cmsghdr *rights = CMSG_FIRSTHDR(&message);
-    file attached[attachments];
+    util::unique_fd attached[attachments];
     if ((bytes >= 0) && (rights != nullptr) &&
         (rights->cmsg_level == SOL_SOCKET) &&
         (rights->cmsg_type == SCM_RIGHTS)) {
@@ -250,7 +215,7 @@ int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
             int received;
             std::memcpy(&received, CMSG_DATA(rights) + i * sizeof(int),
                         sizeof(int));
-            attached[i] = file(received);
+            attached[i].reset(received);
         }
     }
     if ((bytes != static_cast<ssize_t>(parts[0].iov_len + parts[1].iov_len)) ||
@@ -261,13 +226,13 @@ int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
     }
 
     imported_memory created;
-    created.data_ = map_runs(attached[memory].get(), runs, size);
-    if (created.data_ == nullptr) {
+    char *data = map_runs(attached[memory].get(), runs, size);
+    if (data == nullptr) {
         return -ENOMEM;
     }
-    created.size_               = size;
-    created.fd_                 = dmabuf.release();
-    created.closed_in_children_ = util::closed_in_children(created.fd_);
+    created.mapping_            = util::file_mapping(data, size);
+    created.fd_                 = std::move(dmabuf);
+    created.closed_in_children_ = util::closed_in_children(created.fd_.get());
     memory_p                    = std::move(created);
     return 0;
 }

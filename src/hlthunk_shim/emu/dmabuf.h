@@ -15,10 +15,11 @@
 #pragma once
 
 #include "hlthunk_shim/emu/hbm.h"
+#include "util/file_mapping.h"
 #include "util/fork_handlers.h"
+#include "util/unique_fd.h"
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 namespace gaudi::emu {
@@ -45,15 +46,6 @@ int64_t size_of_dmabuf(int fd);
 /** The memory behind a dma-buf, where only the engines of the importer know. */
 class imported_memory {
 public:
-    imported_memory() = default;
-    imported_memory(imported_memory &&other) noexcept { swap(other); }
-    imported_memory &operator=(imported_memory &&other) noexcept
-    {
-        imported_memory(std::move(other)).swap(*this);
-        return *this;
-    }
-    ~imported_memory();
-
     /**
      * Map a dma-buf.
      *
@@ -63,21 +55,12 @@ public:
      */
     static int create(int fd, uint64_t size, imported_memory &memory_p);
 
-    [[nodiscard]] char *data() const { return data_; }
-
-    void swap(imported_memory &other) noexcept
-    {
-        std::swap(fd_, other.fd_);
-        std::swap(data_, other.data_);
-        std::swap(size_, other.size_);
-        closed_in_children_.swap(other.closed_in_children_);
-    }
+    [[nodiscard]] char *data() const { return mapping_.start(); }
 
 private:
-    int fd_        = -1; /* of the dma-buf: holds the card, too */
-    char *data_    = nullptr;
-    uint64_t size_ = 0;
+    util::unique_fd fd_; /* of the dma-buf: holds the card, too */
     util::closed_in_children closed_in_children_;
+    util::file_mapping mapping_;
 };
 
 } // namespace gaudi::emu

@@ -1,6 +1,5 @@
 #include "hlthunk_shim/emu/engine_threads.h"
 
-#include "hlthunk_shim/emu/card.h"
 #include "hlthunk_shim/emu/settings.h"
 #include "hlthunk_shim/emu/sysfs_view.h"
 #include "util/background_thread.h"
@@ -30,7 +29,7 @@ engine_threads &engine_threads::instance()
     return *pool;
 }
 
-void engine_threads::kick(card &busy)
+void engine_threads::kick(engine_work &busy)
 {
     const unsigned count = get_settings().engines;
     if (count == 0) {
@@ -74,13 +73,13 @@ void engine_threads::after_fork_in_child()
 /* Run what nobody polls for. False when no card has work at all. */
 bool engine_threads::work()
 {
-    std::vector<card *> cards;
+    std::vector<engine_work *> cards;
     {
         std::lock_guard<std::mutex> guard(lock_);
         cards = cards_;
     }
     bool any = false;
-    for (card *next : cards) {
+    for (engine_work *next : cards) {
         gaudi::util::place_thread(numa_node_of(next->index()));
         any |= next->run_unattended();
     }

@@ -16,12 +16,26 @@
 
 namespace gaudi::emu {
 
-class card;
+/** What the threads work for: a card. Lives as long as the process. */
+class engine_work {
+public:
+    [[nodiscard]] virtual unsigned index() const = 0;
+
+    /**
+     * Do queued work, for as long as nobody polls.
+     *
+     * @return false when there was none, nor any that somebody polls for.
+     */
+    virtual bool run_unattended() = 0;
+
+protected:
+    ~engine_work() = default;
+};
 
 class engine_threads {
 public:
     /** Work of this card waits. Call without the card's lock. */
-    void kick(card &busy);
+    void kick(engine_work &busy);
 
     /* See fork.h. */
     void after_fork_in_child();
@@ -35,7 +49,7 @@ private:
 
     std::mutex lock_;
     std::condition_variable kicked_;
-    std::vector<card *> cards_; /* every card that was ever kicked */
+    std::vector<engine_work *> cards_; /* every card that was ever kicked */
     bool started_        = false;
     unsigned sleeping_   = 0;
     unsigned long kicks_ = 0;

@@ -2,6 +2,7 @@
 
 #include "hlthunk_shim/emu/asic.h"
 #include "util/placement.h"
+#include "util/round_up.h"
 
 #include <cerrno>
 
@@ -11,38 +12,25 @@
 
 namespace gaudi::emu {
 
-hbm::~hbm()
-{
-    if (base_ != nullptr) {
-        munmap(base_, size_);
-    }
-    closed_in_children_ = {};
-    if (fd_ >= 0) {
-        close(fd_);
-    }
-}
-
 int hbm::create(uint64_t size, std::optional<unsigned> node)
 {
     const uint64_t pages = size / dram_page;
 
     size_ = pages * dram_page;
-    fd_   = memfd_create("hlthunk-emu-hbm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if ((fd_ < 0) || (ftruncate(fd_, static_cast<off_t>(size_)) != 0)) {
+    fd_.reset(memfd_create("hlthunk-emu-hbm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd_ || (ftruncate(fd(), static_cast<off_t>(size_)) != 0)) {
         return -errno;
     }
-    closed_in_children_ = util::closed_in_children(fd_);
+    closed_in_children_ = util::closed_in_children(fd());
     /* Importers rely on what they map being there. */
-    if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
+    if (fcntl(fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
         0) {
         return -errno;
     }
-    void *base = mmap(nullptr, size_, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_NORESERVE, fd_, 0);
-    if (base == MAP_FAILED) {
+    if (!mapping_.map(fd(), 0, size_)) {
         return -errno;
     }
-    base_ = static_cast<char *>(base);
+    char *const base = mapping_.start();
     /* A forked child has no business here, and core dumps neither. */
     madvise(base, size_, MADV_DONTFORK);
     madvise(base, size_, MADV_DONTDUMP);
@@ -63,7 +51,7 @@ uint64_t hbm::allocate(uint64_t size)
     if ((size == 0) || (size > size_)) {
         return 0;
     }
-    uint64_t missing = (size + dram_page - 1) / dram_page;
+    uint64_t missing = util::round_up(size, dram_page) / dram_page;
     if (missing > free_pages_) {
         return 0;
     }
@@ -101,7 +89,7 @@ void hbm::free(uint64_t handle)
 {
     auto found = allocations_.find(handle);
     for (const hbm_run &run : found->second.runs) {
-        fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+        fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   static_cast<off_t>(run.offset), static_cast<off_t>(run.size));
         for (uint64_t done = 0; done < run.size; done += dram_page) {
             used_[(run.offset + done) / dram_page] = false;

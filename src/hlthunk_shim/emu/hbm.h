@@ -6,7 +6,9 @@
  */
 #pragma once
 
+#include "util/file_mapping.h"
 #include "util/fork_handlers.h"
+#include "util/unique_fd.h"
 
 #include <cstdint>
 #include <map>
@@ -30,11 +32,6 @@ struct hbm_allocation {
 
 class hbm {
 public:
-    hbm() = default;
-    ~hbm();
-    hbm(const hbm &)            = delete;
-    hbm &operator=(const hbm &) = delete;
-
     /** Create the memory, on a NUMA node if one is given. @return 0 or
      *  -errno. */
     int create(uint64_t size, std::optional<unsigned> node);
@@ -50,14 +47,17 @@ public:
 
     [[nodiscard]] uint64_t size() const { return size_; }
     [[nodiscard]] uint64_t free_bytes() const;
-    [[nodiscard]] int fd() const { return fd_; }
+    [[nodiscard]] int fd() const { return fd_.get(); }
     /** Where the engines see an offset. */
-    [[nodiscard]] char *at(uint64_t offset) const { return base_ + offset; }
+    [[nodiscard]] char *at(uint64_t offset) const
+    {
+        return mapping_.start() + offset;
+    }
 
 private:
-    int fd_ = -1;
+    util::unique_fd fd_;
     util::closed_in_children closed_in_children_; /* keeps the memory alive */
-    char *base_           = nullptr;
+    util::file_mapping mapping_;
     uint64_t size_        = 0;
     uint64_t free_pages_  = 0;
     uint64_t next_handle_ = 1;

@@ -53,13 +53,13 @@ bool links_to(int parent, const char *name, const std::string &target)
            (target.compare(0, target.size(), text, target.size()) == 0);
 }
 
-} // namespace
-
 /* Written by the process that has the card open, read by others. */
-struct node_file::page {
+struct page {
     std::atomic<uint64_t> magic;
     std::atomic<uint64_t> dram_free;
 };
+
+} // namespace
 
 node_id node_id::of(int fd)
 {
@@ -91,13 +91,6 @@ int node_id::find_duplicate() const
     return -1;
 }
 
-node_file::~node_file()
-{
-    if (page_ != nullptr) {
-        munmap(page_, host_page);
-    }
-}
-
 int node_file::create(unsigned index)
 {
     const int fd = memfd_create(node_name(index).c_str(), MFD_CLOEXEC);
@@ -105,20 +98,15 @@ int node_file::create(unsigned index)
         return -errno;
     }
     struct stat info;
-    void *data = MAP_FAILED;
-    if ((fstat(fd, &info) == 0) &&
-        (ftruncate(fd, static_cast<off_t>(host_page)) == 0)) {
-        data =
-            mmap(nullptr, host_page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    }
-    if (data == MAP_FAILED) {
+    if ((fstat(fd, &info) != 0) ||
+        (ftruncate(fd, static_cast<off_t>(host_page)) != 0) ||
+        !page_.map(fd, 0, host_page)) {
         const int ret = -errno;
         close(fd);
         return ret;
     }
-    madvise(data, host_page, MADV_DONTFORK);
-    id_   = {fd, info.st_dev, info.st_ino};
-    page_ = static_cast<page *>(data);
+    madvise(page_.start(), host_page, MADV_DONTFORK);
+    id_ = {fd, info.st_dev, info.st_ino};
     return 0;
 }
 
@@ -129,8 +117,9 @@ bool node_file::resize(uint64_t size) const
 
 void node_file::publish(uint64_t dram_free)
 {
-    page_->dram_free.store(dram_free, std::memory_order_relaxed);
-    page_->magic.store(page_magic, std::memory_order_release);
+    auto *shown = reinterpret_cast<page *>(page_.start());
+    shown->dram_free.store(dram_free, std::memory_order_relaxed);
+    shown->magic.store(page_magic, std::memory_order_release);
 }
 
 std::string node_name(unsigned index)

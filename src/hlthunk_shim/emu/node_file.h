@@ -8,6 +8,8 @@
  */
 #pragma once
 
+#include "util/file_mapping.h"
+
 #include <cstdint>
 #include <string>
 
@@ -42,13 +44,8 @@ struct node_id {
 
 class node_file {
 public:
-    node_file() = default;
-    /** Leaves the file descriptor open: it is the application's. */
-    ~node_file();
-    node_file(const node_file &)            = delete;
-    node_file &operator=(const node_file &) = delete;
-
-    /** Create the file of a card. @return 0 or -errno. */
+    /** Create the file of a card. The descriptor stays open, whatever becomes
+     *  of this object: it is the application's. @return 0 or -errno. */
     int create(unsigned index);
 
     /** Make room for command buffers. @return Whether there is. */
@@ -64,10 +61,8 @@ public:
     [[nodiscard]] int fd() const { return id_.fd; }
 
 private:
-    struct page;
-
     node_id id_;
-    page *page_ = nullptr;
+    util::file_mapping page_;
 };
 
 /** What the compute node of a card is called. */

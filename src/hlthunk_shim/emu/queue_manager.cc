@@ -2,14 +2,10 @@
 
 #include "hlthunk_shim/emu/copy_engine.h"
 #include "hlthunk_shim/emu/settings.h"
-#include "hlthunk_shim/hlthunk/lin_dma.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdarg>
-#include <cstdio>
-#include <cstring>
 
 namespace gaudi::emu {
 
@@ -20,10 +16,6 @@ constexpr uint64_t inline_bytes = 16384;
 /* Copied at a time otherwise: long enough to hide the bookkeeping, short enough
  * that a poll stays a poll. */
 constexpr uint64_t slice_bytes = 524288;
-/* A copy from this size on is large, */
-constexpr uint64_t large_bytes = 4 << 20;
-/* and so are those that go on where others of so many bytes have ended. */
-constexpr uint64_t large_run_bytes = 2 << 20;
 /* Longest time for which the kernel's timeout argument is honoured: the driver
  * keeps 32 bits of microseconds. */
 constexpr uint64_t max_timeout_us = UINT32_MAX;
@@ -136,191 +128,6 @@ int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
     }
     run_inline();
     return 0;
-}
-
-/* --- packets -------------------------------------------------------------- */
-
-void queue_manager::fault(const part &current, const char *format, ...)
-{
-    if (get_settings().log) {
-        char text[256];
-        va_list arguments;
-
-        va_start(arguments, format);
-        std::vsnprintf(text, sizeof(text), format, arguments);
-        va_end(arguments);
-        const bool lower            = current.lower.size > 0;
-        const packet_stream &stream = lower ? current.lower : current.upper;
-        log("%s: job %lu aborted: queue %u, %scommand buffer %#lx of %u bytes, "
-            "before offset %u: %s",
-            name_, current.seq, current.queue, lower ? "lower " : "", stream.va,
-            stream.size, stream.next, text);
-    }
-    job &owner = slot_of(current.seq);
-    if (owner.status != shim::cs_aborted) {
-        owner.status = shim::cs_aborted;
-        ++counters_.jobs_aborted;
-    }
-}
-
-/* Read a packet where the stream stands; `rest` is its mapped part from there.
- */
-bool queue_manager::fetch(part &current, const packet_stream &stream,
-                          const translation &rest, void *packet, uint32_t size)
-{
-    if (stream.size - stream.next < size) {
-        fault(current, "a packet of %u bytes overruns the buffer", size);
-        return false;
-    }
-    if (rest.size < size) {
-        fault(current, "the command buffer is not mapped");
-        return false;
-    }
-    std::memcpy(packet, rest.address, size);
-    return true;
-}
-
-/* Take the next packet; on a bad one the job is aborted. */
-void queue_manager::decode(part &current, packet_stream &stream)
-{
-    const engine_kind engine = engine_of(current.queue);
-    const bool upper         = (&stream == &current.upper);
-    translation rest{};
-    uint32_t header[2];
-
-    if (!table_.translate(mmu::port::packets, stream.va + stream.next,
-                          stream.size - stream.next, rest)) {
-        fault(current, "the command buffer is not mapped");
-        return;
-    }
-    if (!fetch(current, stream, rest, header, sizeof(header))) {
-        return;
-    }
-    const uint32_t opcode =
-        (header[1] >> shim::packet_opcode_shift) & shim::packet_opcode_mask;
-
-    switch (opcode) {
-    case shim::packet_nop:
-        /* Its barriers wait for what is done already: the packets of a queue
-         * run one after the other. */
-        if ((header[1] & shim::packet_barriers) == shim::packet_barriers) {
-            current.unfenced = false;
-        }
-        stream.next += sizeof(header);
-        break;
-    case shim::packet_lin_dma: {
-        shim::lin_dma packet;
-        if (!fetch(current, stream, rest, &packet, sizeof(packet))) {
-            return;
-        }
-        if (engine == engine_kind::none) {
-            fault(current, "queue %u has no DMA engine", current.queue);
-            return;
-        }
-        if ((engine == engine_kind::edma) && upper) {
-            fault(current, "LIN_DMA in the upper command buffer of an "
-                           "internal engine");
-            return;
-        }
-        const uint32_t known =
-            shim::packet_opcode_field | shim::packet_barriers;
-        if ((packet.ctl & ~known) != 0) {
-            fault(current, "LIN_DMA control bits %#x are not emulated",
-                  packet.ctl & ~known);
-            return;
-        }
-        if (packet.tsize == 0) {
-            fault(current, "LIN_DMA of 0 bytes");
-            return;
-        }
-        current.src       = packet.src;
-        current.dst       = packet.dst;
-        current.unclaimed = packet.tsize;
-        current.unfenced  = true;
-        copy_run &run     = runs_[current.queue];
-        if ((run.src != packet.src) || (run.dst != packet.dst)) {
-            run.bytes = 0;
-        }
-        current.large =
-            (packet.tsize >= large_bytes) || (run.bytes >= large_run_bytes);
-        run = {packet.src + packet.tsize, packet.dst + packet.tsize,
-               run.bytes + packet.tsize};
-        stream.next += sizeof(packet);
-        break;
-    }
-    case shim::packet_cp_dma: {
-        shim::cp_dma packet;
-        if (!fetch(current, stream, rest, &packet, sizeof(packet))) {
-            return;
-        }
-        if ((engine != engine_kind::edma) || !upper) {
-            fault(current, "CP_DMA outside the upper command buffer of an "
-                           "internal engine");
-            return;
-        }
-        stream.next += sizeof(packet);
-        current.lower = {packet.src, packet.tsize, 0};
-        break;
-    }
-    default:
-        fault(current, "packet opcode %#x is not emulated", opcode);
-        return;
-    }
-    ++counters_.packets;
-}
-
-/* Get a part to where bytes can be copied. */
-queue_manager::step queue_manager::advance(part &current)
-{
-    for (;;) {
-        if (slot_of(current.seq).status == shim::cs_aborted) {
-            return (current.claimed > 0) ? step::nothing : step::ended;
-        }
-        if (current.unclaimed > 0) {
-            return step::copy;
-        }
-        if (current.claimed > 0) {
-            return step::nothing;
-        }
-        const bool lower      = current.lower.next < current.lower.size;
-        packet_stream &stream = lower ? current.lower : current.upper;
-        if (stream.next >= stream.size) {
-            return step::ended;
-        }
-        decode(current, stream);
-    }
-}
-
-/* Translate the next piece of the copy and claim it. */
-bool queue_manager::prepare(part &current, uint64_t max_bytes, slice &work)
-{
-    translation from{};
-    translation to{};
-    const uint64_t size = std::min(current.unclaimed, max_bytes);
-
-    if (!table_.translate(mmu::port::source, current.src, size, from)) {
-        fault(current, "LIN_DMA source %#lx is not mapped", current.src);
-        return false;
-    }
-    if (!table_.translate(mmu::port::target, current.dst, size, to)) {
-        fault(current, "LIN_DMA destination %#lx is not mapped", current.dst);
-        return false;
-    }
-    if ((engine_of(current.queue) == engine_kind::edma) &&
-        ((from.kind != memory_kind::device) ||
-         (to.kind != memory_kind::device))) {
-        fault(current, "an internal engine cannot reach host memory, nor what "
-                       "is imported");
-        return false;
-    }
-
-    const uint64_t bytes = std::min(from.size, to.size);
-    work = {to.address, from.address, bytes, to.kind, from.kind, current.large};
-    current.src += bytes;
-    current.dst += bytes;
-    current.unclaimed -= bytes;
-    current.claimed += bytes;
-    return true;
 }
 
 /* --- execution ------------------------------------------------------------ */

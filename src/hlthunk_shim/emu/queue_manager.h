@@ -137,6 +137,10 @@ private:
     step advance(part &current);
     bool fetch(part &current, const packet_stream &stream,
                const translation &rest, void *packet, uint32_t size);
+    bool take_lin_dma(part &current, packet_stream &stream,
+                      const translation &rest);
+    bool take_cp_dma(part &current, packet_stream &stream,
+                     const translation &rest);
     void decode(part &current, packet_stream &stream);
     bool prepare(part &current, uint64_t max_bytes, slice &work);
     [[gnu::format(printf, 3, 4)]] void fault(const part &current,

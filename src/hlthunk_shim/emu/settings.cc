@@ -1,5 +1,7 @@
 #include "hlthunk_shim/emu/settings.h"
 
+#include "util/made_once.h"
+
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -185,13 +187,13 @@ settings read_settings()
     return result;
 }
 
+util::made_once<settings> known_settings;
+
 } // namespace
 
 const settings &get_settings()
 {
-    /* Never destroyed: engine threads run to the very end. */
-    static const auto *result = new settings(read_settings());
-    return *result;
+    return known_settings.get(read_settings);
 }
 
 void log(const char *format, ...)

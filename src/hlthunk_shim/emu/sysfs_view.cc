@@ -4,6 +4,7 @@
 #include "hlthunk_shim/emu/box.h"
 #include "hlthunk_shim/emu/settings.h"
 #include "hlthunk_shim/hlthunk/abi.h"
+#include "util/made_once.h"
 #include "util/placement.h"
 
 #include <cerrno>
@@ -243,6 +244,8 @@ std::string fill(const std::string &wished)
     return absolute;
 }
 
+util::made_once<std::string> known_root;
+
 } // namespace
 
 std::optional<unsigned> numa_node_of(unsigned index)
@@ -262,8 +265,9 @@ std::optional<unsigned> numa_node_of(unsigned index)
 
 const char *sysfs_root()
 {
-    static const auto *root = new std::string(fill(get_settings().sysfs));
-    return root->empty() ? nullptr : root->c_str();
+    const std::string &root =
+        known_root.get([] { return fill(get_settings().sysfs); });
+    return root.empty() ? nullptr : root.c_str();
 }
 
 } // namespace gaudi::emu

@@ -1,5 +1,7 @@
 #include "hlthunk_shim/emu/va_space.h"
 
+#include "util/round_up.h"
+
 #include <iterator>
 
 namespace gaudi::emu {
@@ -9,11 +11,6 @@ va_space::va_space(uint64_t start, uint64_t end, uint64_t granule,
     : granule_(granule), offset_mask_(offset_mask)
 {
     free_.emplace(start, end);
-}
-
-uint64_t va_space::round_up(uint64_t size) const
-{
-    return (size + granule_ - 1) / granule_ * granule_;
 }
 
 void va_space::carve(block_map::iterator block, uint64_t start, uint64_t end)
@@ -31,7 +28,7 @@ void va_space::carve(block_map::iterator block, uint64_t start, uint64_t end)
 
 uint64_t va_space::take(uint64_t size, uint64_t hint)
 {
-    const uint64_t length = round_up(size);
+    const uint64_t length = util::round_up(size, granule_);
 
     if ((hint != 0) && ((hint & offset_mask_) % granule_ == 0)) {
         auto block = free_.upper_bound(hint);
@@ -56,7 +53,7 @@ uint64_t va_space::take(uint64_t size, uint64_t hint)
 void va_space::give(uint64_t address, uint64_t size)
 {
     uint64_t start = address;
-    uint64_t end   = address + round_up(size);
+    uint64_t end   = address + util::round_up(size, granule_);
 
     auto next = free_.lower_bound(start);
     if ((next != free_.end()) && (next->first == end)) {

@@ -35,7 +35,6 @@ public:
 private:
     using block_map = std::map<uint64_t, uint64_t>; /* start -> end */
 
-    uint64_t round_up(uint64_t size) const;
     void carve(block_map::iterator block, uint64_t start, uint64_t end);
 
     const uint64_t granule_;

@@ -1,8 +1,7 @@
 /**
- * Which file descriptors of this process are device nodes.
+ * Which card a call on a descriptor is for.
  *
- * Looked up by every call, without a lock but for duplicates of descriptors at
- * their first use.
+ * Without a lock but for duplicates of descriptors at their first use.
  */
 #pragma once
 
@@ -17,9 +16,6 @@ namespace gaudi::emu {
  *  found out at their first use, under the locks of cards. */
 card *find_compute(int fd);
 
-/** The same, for numbers that were found before. */
-card *find_known_compute(int fd);
-
 /** @return The card whose compute or control node this is, else nullptr. */
 card *find_any(int fd);
 
@@ -27,24 +23,9 @@ card *find_any(int fd);
  *          one, else nullptr. The functions above do not find it. */
 card *find_inherited(int fd);
 
-/** Why these functions do not find a node: -EBADF, or -ENODEV (logged) for one
- *  that only the parent process can use. */
-int why_no_node(int fd);
-
-/** Remember a node. @return false when the number is too large. */
-bool add_node(int fd, card &of, bool control);
-
-/** Remember the compute node of a parent process. */
-void add_inherited_node(int fd, card &of);
-
-/** In a forked child: the compute nodes that are known are the parent's. */
-void inherit_nodes();
-
-/** Forget a node. */
-void remove_node(int fd);
-
-/** @return Whether this is a control node. */
-bool is_control(int fd);
+/** Why these functions do not find a card: -EBADF, or -ENODEV (logged) for a
+ *  descriptor that only the parent process can use. */
+int why_no_card(int fd);
 
 /** Make a call on the card of a compute node; no exception leaves it.
  *  @return What the call returns, -EBADF, -ENODEV as in fork.h, or -ENOMEM. */
@@ -53,7 +34,7 @@ int on_compute(int fd, Call &&call) noexcept
 {
     card *compute = find_compute(fd);
     if (compute == nullptr) {
-        return why_no_node(fd);
+        return why_no_card(fd);
     }
     try {
         return call(*compute);
