@@ -25,6 +25,7 @@
 namespace {
 
 using gaudi::base::device_table;
+using gaudi::ipc::component;
 using gaudi::ipc::wire_key;
 
 constexpr size_t device_page     = size_t{48} << 20;
@@ -46,14 +47,13 @@ uct_md_h open_md()
 {
     uct_md_config_t *config;
     uct_md_h md;
-    require(uct_md_config_read(&uct_gaudi_ipc_component, nullptr, nullptr,
-                               &config) == UCS_OK,
+    require(uct_md_config_read(&component(), nullptr, nullptr, &config) ==
+                UCS_OK,
             "md_config_read");
     require(uct_config_modify(config, "CACHE_MAX_REGIONS",
                               std::to_string(most_keys).c_str()) == UCS_OK,
             "config_modify");
-    require(uct_md_open(&uct_gaudi_ipc_component, "gaudi_ipc", config, &md) ==
-                UCS_OK,
+    require(uct_md_open(&component(), "gaudi_ipc", config, &md) == UCS_OK,
             "md_open");
     uct_config_release(config);
     return md;
@@ -103,16 +103,15 @@ uct_rkey_t unpack(const wire_key &key)
 {
     uct_rkey_t rkey = 0;
     void *handle;
-    require(uct_gaudi_ipc_component.rkey_unpack(&uct_gaudi_ipc_component, &key,
-                                                &rkey, &handle) == UCS_OK,
+    require(component().rkey_unpack(&component(), &key, &rkey, &handle) ==
+                UCS_OK,
             "rkey_unpack");
     return rkey;
 }
 
 void release(uct_rkey_t rkey)
 {
-    (void)uct_gaudi_ipc_component.rkey_release(&uct_gaudi_ipc_component, rkey,
-                                               nullptr);
+    (void)component().rkey_release(&component(), rkey, nullptr);
 }
 
 /* So many keys stay unpacked, and their buffers open; ten of them, of ten

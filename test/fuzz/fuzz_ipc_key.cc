@@ -28,6 +28,7 @@ extern "C" const char *__lsan_default_suppressions()
 namespace {
 
 using gaudi::base::device_table;
+using gaudi::ipc::component;
 using gaudi::ipc::remote_key;
 using gaudi::ipc::wire_key;
 
@@ -45,10 +46,9 @@ uct_md_h open_md()
 {
     uct_md_config_t *config;
     uct_md_h md;
-    require(uct_md_config_read(&uct_gaudi_ipc_component, nullptr, nullptr,
-                               &config) == UCS_OK);
-    require(uct_md_open(&uct_gaudi_ipc_component, "gaudi_ipc", config, &md) ==
+    require(uct_md_config_read(&component(), nullptr, nullptr, &config) ==
             UCS_OK);
+    require(uct_md_open(&component(), "gaudi_ipc", config, &md) == UCS_OK);
     uct_config_release(config);
     return md;
 }
@@ -121,10 +121,10 @@ void unpack(const wire_key &wire)
     /* To the byte: a reader that goes on is caught. */
     const auto bytes = std::make_unique<char[]>(sizeof(wire));
     std::memcpy(bytes.get(), &wire, sizeof(wire));
-    uct_rkey_t rkey           = 0;
-    void *handle              = nullptr;
-    const ucs_status_t status = uct_gaudi_ipc_component.rkey_unpack(
-        &uct_gaudi_ipc_component, bytes.get(), &rkey, &handle);
+    uct_rkey_t rkey = 0;
+    void *handle    = nullptr;
+    const ucs_status_t status =
+        component().rkey_unpack(&component(), bytes.get(), &rkey, &handle);
     require((status == UCS_OK) || (status == UCS_ERR_UNREACHABLE) ||
             (status == UCS_ERR_INVALID_PARAM));
     if (status != UCS_OK) {
@@ -136,8 +136,7 @@ void unpack(const wire_key &wire)
     if (failure != UCS_OK) { /* of no process that there is, or not exported */
         require(key->check(wire.address, wire.length) == failure);
         require(key->hold() == failure);
-        require(uct_gaudi_ipc_component.rkey_release(&uct_gaudi_ipc_component,
-                                                     rkey, handle) == UCS_OK);
+        require(component().rkey_release(&component(), rkey, handle) == UCS_OK);
         return;
     }
     require(key->check(wire.address, wire.length) == UCS_OK);
@@ -158,8 +157,7 @@ void unpack(const wire_key &wire)
         (void)key->host()->read(&byte, wire.address, 1);
     }
     key->release();
-    require(uct_gaudi_ipc_component.rkey_release(&uct_gaudi_ipc_component, rkey,
-                                                 handle) == UCS_OK);
+    require(component().rkey_release(&component(), rkey, handle) == UCS_OK);
 }
 
 } // namespace

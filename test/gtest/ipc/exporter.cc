@@ -100,7 +100,7 @@ ucs_status_t open_ipc_md(uct_md_h &md, const variables &changes)
 {
     uct_md_config_t *config;
     ucs_status_t status =
-        uct_md_config_read(&uct_gaudi_ipc_component, nullptr, nullptr, &config);
+        uct_md_config_read(&ipc::component(), nullptr, nullptr, &config);
     for (const auto &[name, value] : changes) {
         if (status == UCS_OK) {
             status = uct_config_modify(config, name.c_str(), value.c_str());
@@ -109,7 +109,7 @@ ucs_status_t open_ipc_md(uct_md_h &md, const variables &changes)
     if (status != UCS_OK) {
         return status;
     }
-    status = uct_md_open(&uct_gaudi_ipc_component, "gaudi_ipc", config, &md);
+    status = uct_md_open(&ipc::component(), "gaudi_ipc", config, &md);
     uct_config_release(config);
     return status;
 }

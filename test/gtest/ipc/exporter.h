@@ -77,8 +77,8 @@ class unpacked {
 public:
     explicit unpacked(const void *key)
     {
-        status = uct_gaudi_ipc_component.rkey_unpack(&uct_gaudi_ipc_component,
-                                                     key, &rkey_, &handle_);
+        status = ipc::component().rkey_unpack(&ipc::component(), key, &rkey_,
+                                              &handle_);
     }
     explicit unpacked(const ipc::wire_key &key)
         : unpacked(static_cast<const void *>(&key))
@@ -90,8 +90,8 @@ public:
     void release()
     {
         if (status == UCS_OK) {
-            EXPECT_EQ(uct_gaudi_ipc_component.rkey_release(
-                          &uct_gaudi_ipc_component, rkey_, handle_),
+            EXPECT_EQ(ipc::component().rkey_release(&ipc::component(), rkey_,
+                                                    handle_),
                       UCS_OK);
             status = UCS_ERR_CANCELED;
         }

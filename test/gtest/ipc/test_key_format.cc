@@ -150,14 +150,14 @@ TEST_F(key_format, what_is_refused_leaves_no_key)
                                           : key.generation = 0;
         uct_rkey_t rkey = 0x5a5a5a58;
         void *handle    = &key;
-        EXPECT_EQ(uct_gaudi_ipc_component.rkey_unpack(&uct_gaudi_ipc_component,
-                                                      &key, &rkey, &handle),
+        EXPECT_EQ(ipc::component().rkey_unpack(&ipc::component(), &key, &rkey,
+                                               &handle),
                   expected);
         EXPECT_EQ(rkey, 0u);
         EXPECT_EQ(handle, nullptr);
-        EXPECT_EQ(uct_gaudi_ipc_component.rkey_release(&uct_gaudi_ipc_component,
-                                                       rkey, handle),
-                  UCS_OK);
+        EXPECT_EQ(
+            ipc::component().rkey_release(&ipc::component(), rkey, handle),
+            UCS_OK);
     }
     EXPECT_THAT(take_logs(), ElementsAre(HasSubstr("names no slot")));
 }

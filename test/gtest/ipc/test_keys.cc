@@ -410,8 +410,8 @@ TEST_F(keys, are_nothing_to_a_forked_child)
     forked_process child([&] {
         const bool refused = (remote->hold() == UCS_ERR_UNSUPPORTED);
         const bool dropped =
-            (uct_gaudi_ipc_component.rkey_release(
-                 &uct_gaudi_ipc_component,
+            (ipc::component().rkey_release(
+                 &ipc::component(),
                  reinterpret_cast<uct_rkey_t>(remote.operator->()),
                  nullptr) == UCS_OK);
         return (refused && dropped) ? 0 : 1;

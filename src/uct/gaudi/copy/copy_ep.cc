@@ -69,8 +69,9 @@ ucs_status_t do_zcopy(uct_ep_h ep, zcopy what, const uct_iov_t *iov,
 
 } // namespace
 
-ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
-                          uint64_t remote_addr, uct_rkey_t) noexcept
+ucs_status_t transport::ep_put_short(uct_ep_h ep, const void *buffer,
+                                     unsigned length, uint64_t remote_addr,
+                                     uct_rkey_t) noexcept
 {
     if (has_failed(ep)) {
         return UCS_ERR_ENDPOINT_TIMEOUT;
@@ -81,8 +82,8 @@ ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
     return status;
 }
 
-ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
-                          uint64_t remote_addr, uct_rkey_t) noexcept
+ucs_status_t transport::ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
+                                     uint64_t remote_addr, uct_rkey_t) noexcept
 {
     if (has_failed(ep)) {
         return UCS_ERR_ENDPOINT_TIMEOUT;
@@ -93,8 +94,9 @@ ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
     return status;
 }
 
-ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb, void *arg,
-                     uint64_t remote_addr, uct_rkey_t) noexcept
+ssize_t transport::ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
+                                void *arg, uint64_t remote_addr,
+                                uct_rkey_t) noexcept
 {
     if (has_failed(ep)) {
         return UCS_ERR_ENDPOINT_TIMEOUT;
@@ -105,9 +107,11 @@ ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb, void *arg,
     return result;
 }
 
-ucs_status_t ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb,
-                          void *arg, size_t length, uint64_t remote_addr,
-                          uct_rkey_t, uct_completion_t *comp) noexcept
+ucs_status_t transport::ep_get_bcopy(uct_ep_h ep,
+                                     uct_unpack_callback_t unpack_cb, void *arg,
+                                     size_t length, uint64_t remote_addr,
+                                     uct_rkey_t,
+                                     uct_completion_t *comp) noexcept
 {
     if (has_failed(ep)) {
         return UCS_ERR_ENDPOINT_TIMEOUT;
@@ -119,9 +123,10 @@ ucs_status_t ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb,
     return status;
 }
 
-ucs_status_t ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
-                          uint64_t remote_addr, uct_rkey_t,
-                          uct_completion_t *comp) noexcept
+ucs_status_t transport::ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                     size_t iovcnt, uint64_t remote_addr,
+                                     uct_rkey_t,
+                                     uct_completion_t *comp) noexcept
 {
     ucs_status_t status =
         do_zcopy(ep, zcopy::put, iov, iovcnt, remote_addr, comp);
@@ -130,9 +135,10 @@ ucs_status_t ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     return status;
 }
 
-ucs_status_t ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
-                          uint64_t remote_addr, uct_rkey_t,
-                          uct_completion_t *comp) noexcept
+ucs_status_t transport::ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                     size_t iovcnt, uint64_t remote_addr,
+                                     uct_rkey_t,
+                                     uct_completion_t *comp) noexcept
 {
     ucs_status_t status =
         do_zcopy(ep, zcopy::get, iov, iovcnt, remote_addr, comp);
@@ -141,7 +147,8 @@ ucs_status_t ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     return status;
 }
 
-ucs_status_t ep_flush(uct_ep_h ep, unsigned, uct_completion_t *comp) noexcept
+ucs_status_t transport::ep_flush(uct_ep_h ep, unsigned,
+                                 uct_completion_t *comp) noexcept
 {
     ucs_status_t status = engine_of(ep).flush(&to_ep(ep)->domain, comp);
     if (status == UCS_OK) {
@@ -152,15 +159,15 @@ ucs_status_t ep_flush(uct_ep_h ep, unsigned, uct_completion_t *comp) noexcept
     return status;
 }
 
-ucs_status_t ep_fence(uct_ep_h ep, unsigned) noexcept
+ucs_status_t transport::ep_fence(uct_ep_h ep, unsigned) noexcept
 {
     engine_of(ep).fence();
     UCT_TL_EP_STAT_FENCE(&to_ep(ep)->super);
     return UCS_OK;
 }
 
-ucs_status_t ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
-                            unsigned) noexcept
+ucs_status_t transport::ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
+                                       unsigned) noexcept
 {
     uct_gaudi_copy_iface_t *iface = to_iface(ep->iface);
     /* Requests keep their order: none may pass those that wait. */
@@ -173,8 +180,8 @@ ucs_status_t ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
     return UCS_OK;
 }
 
-void ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
-                      void *arg) noexcept
+void transport::ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
+                                 void *arg) noexcept
 {
     uct_gaudi_copy_iface_t *iface = to_iface(ep->iface);
     ucs_queue_head_t kept;
@@ -236,7 +243,7 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_ep_t, const uct_ep_params_t *params)
 static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_copy_ep_t)
 {
     uct_ep_h ep = &self->super.super;
-    ep_pending_purge(ep, nullptr, nullptr);
+    transport::ep_pending_purge(ep, nullptr, nullptr);
     ucs_list_del(&self->failed);
     self->peer->drop();
     to_iface(ep->iface)->engine->close(self->domain);
@@ -244,13 +251,13 @@ static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_copy_ep_t)
 
 UCS_CLASS_DEFINE(uct_gaudi_copy_ep_t, uct_base_ep_t)
 
-ucs_status_t gaudi::copy::ep_create(const uct_ep_params_t *params,
-                                    uct_ep_h *ep_p) noexcept
+ucs_status_t transport::ep_create(const uct_ep_params_t *params,
+                                  uct_ep_h *ep_p) noexcept
 {
     return UCS_CLASS_NEW(uct_gaudi_copy_ep_t, ep_p, params);
 }
 
-void gaudi::copy::ep_destroy(uct_ep_h ep) noexcept
+void transport::ep_destroy(uct_ep_h ep) noexcept
 {
     UCS_CLASS_DELETE(uct_gaudi_copy_ep_t, ep);
 }

@@ -11,7 +11,8 @@
 #pragma once
 
 #include "uct/gaudi/base/transfer/engine.h"
-#include "uct/gaudi/base/ucx/ucx.h"
+#include "uct/gaudi/base/transfer/transfer_config.h"
+#include "uct/gaudi/base/ucx/transport.h"
 
 #include <atomic>
 #include <cstddef>
@@ -57,8 +58,6 @@ private:
 } // namespace gaudi::copy
 
 extern "C" {
-
-extern uct_tl_t uct_gaudi_cpy_tl;
 
 /* UCX allocates and destroys these: C structs with a pointer to the C++ part.
  */
@@ -111,30 +110,76 @@ unsigned report_failures(uct_gaudi_copy_iface_t *iface);
 /** Try pending requests while there is room. @return How many went through. */
 unsigned dispatch_pending(uct_gaudi_copy_iface_t *iface);
 
-/* Endpoint operations, see copy_ep.cc. */
-ucs_status_t ep_create(const uct_ep_params_t *params, uct_ep_h *ep_p) noexcept;
-void ep_destroy(uct_ep_h ep) noexcept;
-ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
-                          uint64_t remote_addr, uct_rkey_t rkey) noexcept;
-ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb, void *arg,
-                     uint64_t remote_addr, uct_rkey_t rkey) noexcept;
-ucs_status_t ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
-                          uint64_t remote_addr, uct_rkey_t rkey,
-                          uct_completion_t *comp) noexcept;
-ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
-                          uint64_t remote_addr, uct_rkey_t rkey) noexcept;
-ucs_status_t ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb,
-                          void *arg, size_t length, uint64_t remote_addr,
-                          uct_rkey_t rkey, uct_completion_t *comp) noexcept;
-ucs_status_t ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
-                          uint64_t remote_addr, uct_rkey_t rkey,
-                          uct_completion_t *comp) noexcept;
-ucs_status_t ep_flush(uct_ep_h ep, unsigned flags,
-                      uct_completion_t *comp) noexcept;
-ucs_status_t ep_fence(uct_ep_h ep, unsigned flags) noexcept;
-ucs_status_t ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
-                            unsigned flags) noexcept;
-void ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
-                      void *arg) noexcept;
+/** UCT's operations, see base/ucx/transport.h for the others. */
+struct transport : base::transport_base {
+    static constexpr char name[]   = "gaudi_cpy";
+    static constexpr char title[]  = "gaudi_cpy transport";
+    static constexpr char prefix[] = "GAUDI_COPY_";
+    struct config {
+        uct_iface_config_t super;
+        base::transfer_config transfers;
+    };
+    static ucs_config_field_t config_table[];
+
+    /* copy_iface.cc */
+    static std::vector<base::transport_device> devices();
+    static base::transport_properties properties(uct_iface_h iface);
+    static base::transport_estimate
+    estimate(uct_iface_h iface, std::optional<uct_ep_operation_t> operation);
+    static bool is_reachable(uct_iface_h iface, const uct_device_addr_t *,
+                             const uct_iface_addr_t *address);
+    static ucs_status_t iface_open(uct_md_h md, uct_worker_h worker,
+                                   const uct_iface_params_t *params,
+                                   const uct_iface_config_t *config,
+                                   uct_iface_h *iface_p) noexcept;
+    static void iface_close(uct_iface_h iface) noexcept;
+    static ucs_status_t
+    iface_get_device_address(uct_iface_h iface,
+                             uct_device_addr_t *address) noexcept;
+    static ucs_status_t iface_get_address(uct_iface_h iface,
+                                          uct_iface_addr_t *address) noexcept;
+    static ucs_status_t iface_flush(uct_iface_h iface, unsigned flags,
+                                    uct_completion_t *comp) noexcept;
+    static ucs_status_t iface_fence(uct_iface_h iface, unsigned flags) noexcept;
+    static unsigned iface_progress(uct_iface_h iface) noexcept;
+    static ucs_status_t iface_event_fd_get(uct_iface_h iface,
+                                           int *fd_p) noexcept;
+    static ucs_status_t iface_event_arm(uct_iface_h iface,
+                                        unsigned events) noexcept;
+
+    /* copy_ep.cc */
+    static ucs_status_t ep_create(const uct_ep_params_t *params,
+                                  uct_ep_h *ep_p) noexcept;
+    static void ep_destroy(uct_ep_h ep) noexcept;
+    static ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer,
+                                     unsigned length, uint64_t remote_addr,
+                                     uct_rkey_t rkey) noexcept;
+    static ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
+                                void *arg, uint64_t remote_addr,
+                                uct_rkey_t rkey) noexcept;
+    static ucs_status_t ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                     size_t iovcnt, uint64_t remote_addr,
+                                     uct_rkey_t rkey,
+                                     uct_completion_t *comp) noexcept;
+    static ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
+                                     uint64_t remote_addr,
+                                     uct_rkey_t rkey) noexcept;
+    static ucs_status_t ep_get_bcopy(uct_ep_h ep,
+                                     uct_unpack_callback_t unpack_cb, void *arg,
+                                     size_t length, uint64_t remote_addr,
+                                     uct_rkey_t rkey,
+                                     uct_completion_t *comp) noexcept;
+    static ucs_status_t ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                     size_t iovcnt, uint64_t remote_addr,
+                                     uct_rkey_t rkey,
+                                     uct_completion_t *comp) noexcept;
+    static ucs_status_t ep_flush(uct_ep_h ep, unsigned flags,
+                                 uct_completion_t *comp) noexcept;
+    static ucs_status_t ep_fence(uct_ep_h ep, unsigned flags) noexcept;
+    static ucs_status_t ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
+                                       unsigned flags) noexcept;
+    static void ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
+                                 void *arg) noexcept;
+};
 
 } // namespace gaudi::copy

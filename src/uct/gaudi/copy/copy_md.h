@@ -6,14 +6,43 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/memory/device_table.h"
-#include "uct/gaudi/base/ucx/ucx.h"
-
-extern "C" {
-extern uct_component_t uct_gaudi_copy_component;
-}
+#include "uct/gaudi/base/memory/registration_cache.h"
+#include "uct/gaudi/base/ucx/memory_domain.h"
 
 namespace gaudi::copy {
+
+/** See base/ucx/memory_domain.h for what its functions are for. A handle of it
+ *  is a base::memory_handle. */
+class memory_domain : public base::memory_domain {
+public:
+    static constexpr char name[]   = "gaudi_copy";
+    static constexpr char title[]  = "Gaudi copy memory domain";
+    static constexpr char prefix[] = "GAUDI_COPY_";
+    struct config {
+        uct_md_config_t super;
+        base::registration_cache::settings registrations;
+    };
+    static ucs_config_field_t config_table[];
+
+    static bool is_available();
+    static ucs_status_t open(const config &config,
+                             std::unique_ptr<memory_domain> &domain_p);
+    void close();
+    void query(base::md_properties &properties) const;
+    ucs_status_t allocate(size_t &length, void *&address,
+                          ucs_memory_type_t type, bool quiet,
+                          uct_mem_h &memh_p);
+    ucs_status_t free(uct_mem_h memh);
+    ucs_status_t advise(uct_mem_h memh, void *address, size_t length,
+                        unsigned advice);
+    ucs_status_t register_memory(void *address, size_t length, bool quiet,
+                                 uct_mem_h &memh_p);
+    ucs_status_t deregister(uct_mem_h memh, uct_completion_t *invalidated);
+    ucs_status_t describe(const void *address, size_t length,
+                          base::memory_description &memory_p);
+    ucs_status_t detect(const void *address, ucs_memory_type_t &type_p);
+    void add_files(void *object);
+};
 
 /** Add the component to UCX's list. Called once, at load. */
 void register_component();

@@ -34,10 +34,11 @@ ucs_status_t check_way(uct_ep_h ep)
     return UCS_OK;
 }
 
-/* What came of a message: a peer that went away is a failure of the endpoint.
- * One request has one turn, which is not for what its callbacks send. */
+/* Take note of what came of a message: a lost peer is a failure of the
+ * endpoint. One request has one turn, which is not for what its callbacks send.
+ */
 template <typename Status>
-Status watch(uct_ep_h ep, Status status)
+Status note_result(uct_ep_h ep, Status status)
 {
     ep_state &state = *to_ep(ep)->state;
     if (ucs_likely(status >= 0)) {
@@ -53,7 +54,7 @@ Status watch(uct_ep_h ep, Status status)
 
 /* UCP's keepalive, once it knows the other endpoint, is a buffered message: a
  * ring has room for it, whether its reader is alive or not. */
-bool peer_has_gone(ep_state &state)
+bool is_peer_lost(ep_state &state)
 {
     const ucs_time_t now = ucs_get_time();
     if (ucs_likely(now < state.next_look)) {
@@ -65,8 +66,9 @@ bool peer_has_gone(ep_state &state)
 
 } // namespace
 
-ucs_status_t ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
-                         const void *payload, unsigned length) noexcept
+ucs_status_t transport::ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
+                                    const void *payload,
+                                    unsigned length) noexcept
 {
     UCT_CHECK_AM_ID(id);
     UCT_CHECK_LENGTH(length + sizeof(header), 0,
@@ -75,15 +77,16 @@ ucs_status_t ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
     if (status != UCS_OK) {
         return status;
     }
-    status =
-        watch(ep, to_ep(ep)->state->out->send(id, header, payload, length));
+    status = note_result(
+        ep, to_ep(ep)->state->out->send(id, header, payload, length));
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, AM, SHORT,
                                  length + sizeof(header));
     return status;
 }
 
-ucs_status_t ep_am_short_iov(uct_ep_h ep, uint8_t id, const uct_iov_t *iov,
-                             size_t iovcnt) noexcept
+ucs_status_t transport::ep_am_short_iov(uct_ep_h ep, uint8_t id,
+                                        const uct_iov_t *iov,
+                                        size_t iovcnt) noexcept
 {
     const size_t length = uct_iov_total_length(iov, iovcnt);
     UCT_CHECK_AM_ID(id);
@@ -93,24 +96,25 @@ ucs_status_t ep_am_short_iov(uct_ep_h ep, uint8_t id, const uct_iov_t *iov,
     if (status != UCS_OK) {
         return status;
     }
-    status = watch(ep, to_ep(ep)->state->out->send_iov(id, iov, iovcnt));
+    status = note_result(ep, to_ep(ep)->state->out->send_iov(id, iov, iovcnt));
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, AM, SHORT, length);
     return status;
 }
 
-ssize_t ep_am_bcopy(uct_ep_h ep, uint8_t id, uct_pack_callback_t pack_cb,
-                    void *arg, unsigned) noexcept
+ssize_t transport::ep_am_bcopy(uct_ep_h ep, uint8_t id,
+                               uct_pack_callback_t pack_cb, void *arg,
+                               unsigned) noexcept
 {
     UCT_CHECK_AM_ID(id);
     const ucs_status_t status = check_way(ep);
     if (status != UCS_OK) {
         return status;
     }
-    if (ucs_unlikely(peer_has_gone(*to_ep(ep)->state))) {
-        return watch<ssize_t>(ep, UCS_ERR_ENDPOINT_TIMEOUT);
+    if (ucs_unlikely(is_peer_lost(*to_ep(ep)->state))) {
+        return note_result<ssize_t>(ep, UCS_ERR_ENDPOINT_TIMEOUT);
     }
     const ssize_t sent =
-        watch(ep, to_ep(ep)->state->out->send_packed(id, pack_cb, arg));
+        note_result(ep, to_ep(ep)->state->out->send_packed(id, pack_cb, arg));
     UCT_TL_EP_STAT_OP_IF_SUCCESS(sent, &to_ep(ep)->super, AM, BCOPY, sent);
     return sent;
 }

@@ -175,10 +175,8 @@ unsigned dispatch_pending(uct_gaudi_ipc_iface_t *iface)
     return count;
 }
 
-ucs_status_t ep_check(uct_ep_h ep, unsigned flags,
-                      uct_completion_t *comp) noexcept
+ucs_status_t transport::check_peer(uct_ep_h ep)
 {
-    UCT_EP_KEEPALIVE_CHECK_PARAM(flags, comp);
     ep_state &state = *to_ep(ep)->state;
     if ((state.status == UCS_OK) && !is_inherited(ep->iface) &&
         !state.out->peer_alive()) {
@@ -187,8 +185,8 @@ ucs_status_t ep_check(uct_ep_h ep, unsigned flags,
     return UCS_OK;
 }
 
-ucs_status_t ep_flush(uct_ep_h ep, unsigned flags,
-                      uct_completion_t *comp) noexcept
+ucs_status_t transport::ep_flush(uct_ep_h ep, unsigned flags,
+                                 uct_completion_t *comp) noexcept
 {
     if (flags & UCT_FLUSH_FLAG_CANCEL) {
         to_iface(ep->iface)->state->engine->cancel(to_ep(ep)->state->domain,
@@ -217,15 +215,15 @@ ucs_status_t ep_flush(uct_ep_h ep, unsigned flags,
     return status;
 }
 
-ucs_status_t ep_fence(uct_ep_h ep, unsigned) noexcept
+ucs_status_t transport::ep_fence(uct_ep_h ep, unsigned) noexcept
 {
     to_iface(ep->iface)->state->engine->fence();
     UCT_TL_EP_STAT_FENCE(&to_ep(ep)->super);
     return UCS_OK;
 }
 
-ucs_status_t ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
-                            unsigned) noexcept
+ucs_status_t transport::ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
+                                       unsigned) noexcept
 {
     uct_gaudi_ipc_ep_t *ep = to_ep(tl_ep);
     /* Requests keep their order: none may pass those that wait. */
@@ -241,8 +239,8 @@ ucs_status_t ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
     return UCS_OK;
 }
 
-void ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
-                      void *arg) noexcept
+void transport::ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
+                                 void *arg) noexcept
 {
     purge_arguments purge{cb, arg};
     ucs_arbiter_group_purge(&to_iface(ep->iface)->pending, &to_ep(ep)->pending,
@@ -298,7 +296,7 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_ep_t, const uct_ep_params_t *params)
 static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_ipc_ep_t)
 {
     uct_ep_h ep = &self->super.super;
-    ep_pending_purge(ep, nullptr, nullptr);
+    transport::ep_pending_purge(ep, nullptr, nullptr);
     ucs_arbiter_group_cleanup(&self->pending);
     ucs_async_context_t *async = to_iface(ep->iface)->super.worker->async;
     UCS_ASYNC_BLOCK(async);
@@ -313,13 +311,13 @@ static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_ipc_ep_t)
 
 UCS_CLASS_DEFINE(uct_gaudi_ipc_ep_t, uct_base_ep_t)
 
-ucs_status_t gaudi::ipc::ep_create(const uct_ep_params_t *params,
-                                   uct_ep_h *ep_p) noexcept
+ucs_status_t transport::ep_create(const uct_ep_params_t *params,
+                                  uct_ep_h *ep_p) noexcept
 {
     return UCS_CLASS_NEW(uct_gaudi_ipc_ep_t, ep_p, params);
 }
 
-void gaudi::ipc::ep_destroy(uct_ep_h ep) noexcept
+void transport::ep_destroy(uct_ep_h ep) noexcept
 {
     UCS_CLASS_DELETE(uct_gaudi_ipc_ep_t, ep);
 }

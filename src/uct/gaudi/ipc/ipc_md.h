@@ -8,17 +8,54 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/ucx/ucx.h"
+#include "uct/gaudi/base/cards/card_hold.h"
+#include "uct/gaudi/base/ucx/memory_domain.h"
 #include "uct/gaudi/ipc/sharing/exports.h"
 #include "uct/gaudi/ipc/sharing/remote_key.h"
 
-extern "C" {
-extern uct_component_t uct_gaudi_ipc_component;
-}
+#include <atomic>
 
 namespace gaudi::ipc {
 
-/** Add the component to UCX's list. Called once, at load. */
+/** See base/ucx/memory_domain.h for what its functions are for. A handle of it
+ *  is an exported_memory, an unpacked key a remote_key. */
+class memory_domain : public base::memory_domain {
+public:
+    static constexpr char name[]      = "gaudi_ipc";
+    static constexpr char title[]     = "Gaudi IPC memory domain";
+    static constexpr char prefix[]    = "GAUDI_IPC_";
+    static constexpr bool invalidates = true;
+    struct config {
+        uct_md_config_t super;
+        remote_buffers::limits cache;
+        double timeout;
+        double invalidate_timeout;
+    };
+    static ucs_config_field_t config_table[];
+
+    static bool is_available();
+    static ucs_status_t open(const config &config,
+                             std::unique_ptr<memory_domain> &domain_p);
+    void close();
+    void query(base::md_properties &properties) const;
+    ucs_status_t register_memory(void *address, size_t length, bool quiet,
+                                 uct_mem_h &memh_p);
+    ucs_status_t deregister(uct_mem_h memh, uct_completion_t *invalidated);
+    ucs_status_t pack_key(uct_mem_h memh, void *buffer);
+    static ucs_status_t unpack_key(const void *buffer, uct_rkey_t &key_p);
+    static void release_key(uct_rkey_t key);
+    void add_files(void *object);
+
+private:
+    base::card_hold cards_; /* if there were any, or since device memory, of
+                               another context then, was registered */
+    std::atomic<uint64_t> registrations_{0};
+};
+
+/** The component, as UCX knows it. */
+uct_component_t &component();
+
+/** Add it to UCX's list. Called once, at load. */
 void register_component();
 
 } // namespace gaudi::ipc

@@ -23,9 +23,9 @@ const char *kind_name(bool device)
     return device ? "gaudi" : "host";
 }
 
-/* Tell what moves how, once for every kind of transfer of an endpoint. */
-void tell(uct_ep_h ep, way which, const void *local, size_t length,
-          const side &remote)
+/* Log what moves how, once for every kind of transfer of an endpoint. */
+void log_way(uct_ep_h ep, way which, const void *local, size_t length,
+             const side &remote)
 {
     if (remote.remote == nullptr) { /* memory of this process */
         return;
@@ -36,10 +36,10 @@ void tell(uct_ep_h ep, way which, const void *local, size_t length,
     const unsigned kind =
         1u << ((put ? 4u : 0u) + (here ? 2u : 0u) + (there ? 1u : 0u));
     ep_state &state = *to_ep(ep)->state;
-    if (ucs_likely((state.told & kind) != 0)) {
+    if (ucs_likely((state.logged & kind) != 0)) {
         return;
     }
-    state.told |= kind;
+    state.logged |= kind;
 
     const iface_state &iface = *to_iface(ep->iface)->state;
     base::card *mover        = (here || there) ? iface.home : nullptr;
@@ -99,13 +99,13 @@ ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
     return UCS_OK;
 }
 
-/* The same, and tell what is going to be done. */
+/* The same, and log what is going to be done. */
 ucs_status_t find_remote(uct_ep_h ep, way which, const void *local,
                          size_t length, uct_rkey_t rkey, side &remote)
 {
     const ucs_status_t status = find_remote(ep, rkey, remote);
     if (ucs_likely(status == UCS_OK)) {
-        tell(ep, which, local, length, remote);
+        log_way(ep, which, local, length, remote);
     }
     return status;
 }
@@ -140,8 +140,9 @@ ucs_status_t do_zcopy(uct_ep_h ep, way which, const uct_iov_t *iov,
 
 } // namespace
 
-ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
-                          uint64_t remote_addr, uct_rkey_t rkey) noexcept
+ucs_status_t transport::ep_put_short(uct_ep_h ep, const void *buffer,
+                                     unsigned length, uint64_t remote_addr,
+                                     uct_rkey_t rkey) noexcept
 {
     side remote = remote_side(remote_addr);
     ucs_status_t status =
@@ -153,8 +154,9 @@ ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer, unsigned length,
     return status;
 }
 
-ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
-                          uint64_t remote_addr, uct_rkey_t rkey) noexcept
+ucs_status_t transport::ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
+                                     uint64_t remote_addr,
+                                     uct_rkey_t rkey) noexcept
 {
     side remote = remote_side(remote_addr);
     ucs_status_t status =
@@ -166,8 +168,9 @@ ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
     return status;
 }
 
-ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb, void *arg,
-                     uint64_t remote_addr, uct_rkey_t rkey) noexcept
+ssize_t transport::ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
+                                void *arg, uint64_t remote_addr,
+                                uct_rkey_t rkey) noexcept
 {
     side remote               = remote_side(remote_addr);
     const ucs_status_t status = find_remote(ep, rkey, remote);
@@ -177,15 +180,17 @@ ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb, void *arg,
     const ssize_t result = engine_of(ep).start_packed(to_ep(ep)->state->domain,
                                                       remote, pack_cb, arg);
     if (ucs_likely(result >= 0)) {
-        tell(ep, way::put, nullptr, static_cast<size_t>(result), remote);
+        log_way(ep, way::put, nullptr, static_cast<size_t>(result), remote);
     }
     UCT_TL_EP_STAT_OP_IF_SUCCESS(result, &to_ep(ep)->super, PUT, BCOPY, result);
     return result;
 }
 
-ucs_status_t ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb,
-                          void *arg, size_t length, uint64_t remote_addr,
-                          uct_rkey_t rkey, uct_completion_t *comp) noexcept
+ucs_status_t transport::ep_get_bcopy(uct_ep_h ep,
+                                     uct_unpack_callback_t unpack_cb, void *arg,
+                                     size_t length, uint64_t remote_addr,
+                                     uct_rkey_t rkey,
+                                     uct_completion_t *comp) noexcept
 {
     side remote = remote_side(remote_addr);
     ucs_status_t status =
@@ -199,9 +204,10 @@ ucs_status_t ep_get_bcopy(uct_ep_h ep, uct_unpack_callback_t unpack_cb,
     return status;
 }
 
-ucs_status_t ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
-                          uint64_t remote_addr, uct_rkey_t rkey,
-                          uct_completion_t *comp) noexcept
+ucs_status_t transport::ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                     size_t iovcnt, uint64_t remote_addr,
+                                     uct_rkey_t rkey,
+                                     uct_completion_t *comp) noexcept
 {
     ucs_status_t status =
         do_zcopy(ep, way::put, iov, iovcnt, remote_addr, rkey, comp);
@@ -210,9 +216,10 @@ ucs_status_t ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     return status;
 }
 
-ucs_status_t ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
-                          uint64_t remote_addr, uct_rkey_t rkey,
-                          uct_completion_t *comp) noexcept
+ucs_status_t transport::ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                     size_t iovcnt, uint64_t remote_addr,
+                                     uct_rkey_t rkey,
+                                     uct_completion_t *comp) noexcept
 {
     ucs_status_t status =
         do_zcopy(ep, way::get, iov, iovcnt, remote_addr, rkey, comp);

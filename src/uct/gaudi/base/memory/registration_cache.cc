@@ -7,12 +7,6 @@
 
 #include <new>
 
-#include <sys/mman.h>
-
-extern "C" {
-#include <ucs/sys/sys.h>
-}
-
 namespace gaudi::base {
 
 namespace {
@@ -43,20 +37,9 @@ registration_cache &registration_cache::instance()
     return util::of_this_process<registration_cache>();
 }
 
-ucs_status_t
-registration_cache::region_cache::create_region(void *storage, uint64_t start,
-                                                uint64_t end, void *argument,
-                                                bool tentative) noexcept
+ucs_status_t registration_cache::region_cache::create_region(
+    void *storage, uint64_t start, uint64_t end, void *argument) noexcept
 {
-    /* A merged region that a card cannot map as a whole would have its parts
-     * staged that can be mapped. */
-    if ((argument == nullptr) && tentative) {
-        constexpr int needed = PROT_READ | PROT_WRITE;
-        if ((ucs_get_mem_prot(start, end) & needed) != needed) {
-            return UCS_ERR_INVALID_ADDR;
-        }
-    }
-
     auto &handle  = *new (storage) memory_handle;
     handle.cached = true;
     if (current.collecting) {

@@ -154,8 +154,7 @@ private:
     struct region_cache final : rcache::owner {
         explicit region_cache(registration_cache &of) : self(of) {}
         ucs_status_t create_region(void *storage, uint64_t start, uint64_t end,
-                                   void *argument,
-                                   bool tentative) noexcept override;
+                                   void *argument) noexcept override;
         void end_region(void *storage, uint64_t start,
                         uint64_t end) noexcept override;
 

@@ -72,4 +72,29 @@ double link_bandwidth(const card *of)
     return gen5 ? gen5_bandwidth : gen4_bandwidth;
 }
 
+/* Short and bcopy operations touch the bytes once more on the CPU, and reads of
+ * a PCIe device are slower than writes to it. */
+double link_efficiency(std::optional<uct_ep_operation_t> operation)
+{
+    if (!operation.has_value()) {
+        return 1;
+    }
+    switch (*operation) {
+    case UCT_EP_OP_PUT_SHORT:
+        return 0.40;
+    case UCT_EP_OP_GET_SHORT:
+        return 0.35;
+    case UCT_EP_OP_PUT_BCOPY:
+        return 0.45;
+    case UCT_EP_OP_GET_BCOPY:
+        return 0.40;
+    case UCT_EP_OP_PUT_ZCOPY:
+        return 0.95;
+    case UCT_EP_OP_GET_ZCOPY:
+        return 0.90;
+    default:
+        return 0;
+    }
+}
+
 } // namespace gaudi::base

@@ -7,6 +7,8 @@
 #include "uct/gaudi/base/transfer/options.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 
+#include <optional>
+
 namespace gaudi::base {
 
 /** Fills the part of an interface's configuration with this type. */
@@ -31,5 +33,12 @@ extern ucs_config_field_t transfer_config_table[];
 /** A card's PCIe link each way, bytes/second: a x16 slot, Gen5 for Gaudi3, else
  *  Gen4. @param of  nullptr: a Gen4 one. */
 double link_bandwidth(const card *of);
+
+/** The part of its bandwidth that an operation gets; all of it without one. */
+double link_efficiency(std::optional<uct_ep_operation_t> operation);
+
+/** Submission and completion of one job on a card, seconds. An estimate: the
+ *  figure was not measured on hardware. */
+inline constexpr double job_latency = 4e-6;
 
 } // namespace gaudi::base

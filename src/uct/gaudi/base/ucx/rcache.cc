@@ -14,9 +14,17 @@ struct rcache::callbacks {
                                 ucs_rcache_region_t *region,
                                 uint16_t flags) noexcept
     {
-        return static_cast<rcache *>(context)->owner_.create_region(
-            region + 1, region->super.start, region->super.end, argument,
-            (flags & UCS_RCACHE_MEM_REG_HIDE_ERRORS) != 0);
+        const auto &cache = *static_cast<rcache *>(context);
+        const auto start  = region->super.start;
+        const auto end    = region->super.end;
+        /* A merged region that a card cannot map as a whole would have its
+         * parts staged that can be mapped; UCX tries without merging then. */
+        constexpr int needed = PROT_READ | PROT_WRITE;
+        if ((flags & UCS_RCACHE_MEM_REG_HIDE_ERRORS) && cache.of_host_memory_ &&
+            ((ucs_get_mem_prot(start, end) & needed) != needed)) {
+            return UCS_ERR_INVALID_ADDR;
+        }
+        return cache.owner_.create_region(region + 1, start, end, argument);
     }
 
     static void mem_dereg(void *context, ucs_rcache_t *,
@@ -53,15 +61,15 @@ ucs_status_t rcache::create(const char *name, forget_on event,
         .mem_dereg   = callbacks::mem_dereg,
         .dump_region = callbacks::dump_region,
     };
+    of_host_memory_ = (event == forget_on::unmapping);
     ucs_rcache_params_t params{};
     uct_md_set_rcache_params(&params, &config);
     params.region_struct_size = sizeof(ucs_rcache_region_t) + storage_bytes;
     params.max_alignment      = ucs_get_page_size();
-    params.ucm_events         = (event == forget_on::unmapping)
-                                    ? UCM_EVENT_VM_UNMAPPED
-                                    : UCM_EVENT_MEM_TYPE_FREE;
-    params.context            = this;
-    params.ops                = &ops;
+    params.ucm_events =
+        of_host_memory_ ? UCM_EVENT_VM_UNMAPPED : UCM_EVENT_MEM_TYPE_FREE;
+    params.context = this;
+    params.ops     = &ops;
 
     ucs_status_t status = ucs_rcache_create(&params, name, nullptr, &cache_);
     if (status != UCS_OK) {

@@ -43,14 +43,12 @@ public:
         /**
          * A region comes to be.
          *
-         * @param storage    Of the region, not initialized.
-         * @param argument   Given to @ref get.
-         * @param tentative  Memory that is not all there is refused: UCX has
-         *                   merged regions, and tries without.
+         * @param storage   Of the region, not initialized.
+         * @param argument  Given to @ref get.
          */
         virtual ucs_status_t create_region(void *storage, uint64_t start,
-                                           uint64_t end, void *argument,
-                                           bool tentative) noexcept = 0;
+                                           uint64_t end,
+                                           void *argument) noexcept = 0;
         /** A region goes; in a forked child, too. */
         virtual void end_region(void *storage, uint64_t start,
                                 uint64_t end) noexcept = 0;
@@ -59,7 +57,8 @@ public:
         ~owner() = default;
     };
 
-    /** What memory has to go through for UCX to forget its regions. */
+    /** What host memory, or device memory, has to go through for UCX to forget
+     *  its regions. */
     enum class forget_on { unmapping, freeing_device_memory };
 
     explicit rcache(owner &of) : owner_(of) {}
@@ -117,6 +116,7 @@ private:
 
     owner &owner_;
     ucs_rcache_t *cache_ = nullptr;
+    bool of_host_memory_ = false;
 };
 
 /** Hears of memory that is unmapped, and before caches do. */

@@ -1,0 +1,20 @@
+#include "uct/gaudi/base/ucx/memory_domain.h"
+
+namespace gaudi::base {
+
+ucs_status_t memory_domain::refuse_inherited(bool quiet) const
+{
+    ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+            "%s: the memory domain belongs to the process that this one was "
+            "forked from; UCX has to be opened anew",
+            super_.component->name);
+    return UCS_ERR_UNSUPPORTED;
+}
+
+void memory_domain::log_bad_handle(uct_mem_h memh, const char *doing) const
+{
+    ucs_error("%s: %s: %p is no memory handle of this domain",
+              super_.component->name, doing, memh);
+}
+
+} // namespace gaudi::base

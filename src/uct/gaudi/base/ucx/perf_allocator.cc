@@ -1,0 +1,87 @@
+#include "uct/gaudi/base/ucx/perf_allocator.h"
+
+#include "uct/gaudi/base/ucx/memory_type.h"
+#include "uct/gaudi/base/ucx/status.h"
+
+#include <algorithm>
+
+#include <dlfcn.h>
+
+extern "C" {
+#include <tools/perf/lib/libperf_int.h>
+}
+
+namespace gaudi::base {
+
+namespace {
+
+perf_functions own;
+ucx_perf_allocator_t allocator;
+
+ucs_status_t perf_init(ucx_perf_context_t *) noexcept
+{
+    return guarded(own.open);
+}
+
+ucs_status_t perf_alloc(const ucx_perf_context_t *perf, size_t length,
+                        unsigned flags, uct_allocated_memory_t *memory) noexcept
+{
+    const uct_alloc_method_t method = UCT_ALLOC_METHOD_MD;
+    uct_md_h md                     = perf->uct.md;
+    uct_mem_alloc_params_t params{};
+
+    params.field_mask =
+        UCT_MEM_ALLOC_PARAM_FIELD_FLAGS | UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE |
+        UCT_MEM_ALLOC_PARAM_FIELD_MDS | UCT_MEM_ALLOC_PARAM_FIELD_NAME;
+    params.flags     = flags;
+    params.mem_type  = memory_type();
+    params.mds.mds   = &md;
+    params.mds.count = 1;
+    params.name      = "ucx_perftest";
+    return uct_mem_alloc(length, &method, 1, &params, memory);
+}
+
+void perf_free(const ucx_perf_context_t *,
+               uct_allocated_memory_t *memory) noexcept
+{
+    (void)uct_mem_free(memory);
+}
+
+void perf_memcpy(void *dst, ucs_memory_type_t, const void *src,
+                 ucs_memory_type_t, size_t length) noexcept
+{
+    own.copy(dst, src, length);
+}
+
+void *perf_memset(void *dst, int value, size_t length) noexcept
+{
+    char pattern[4096];
+    std::fill_n(pattern, sizeof(pattern), static_cast<char>(value));
+    for (size_t done = 0; done < length;) {
+        const size_t bytes = std::min(sizeof(pattern), length - done);
+        own.copy(static_cast<char *>(dst) + done, pattern, bytes);
+        done += bytes;
+    }
+    return dst;
+}
+
+} // namespace
+
+void init_perf_allocator(const perf_functions &functions)
+{
+    auto **allocators = static_cast<const ucx_perf_allocator_t **>(
+        dlsym(RTLD_DEFAULT, "ucx_perf_mem_type_allocators"));
+    if (allocators == nullptr) {
+        return;
+    }
+    own                       = functions;
+    allocator.mem_type        = memory_type();
+    allocator.init            = perf_init;
+    allocator.uct_alloc       = perf_alloc;
+    allocator.uct_free        = perf_free;
+    allocator.memcpy          = perf_memcpy;
+    allocator.memset          = perf_memset;
+    allocators[memory_type()] = &allocator;
+}
+
+} // namespace gaudi::base

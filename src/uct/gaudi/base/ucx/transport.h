@@ -1,0 +1,247 @@
+/**
+ * What a transport is to UCX.
+ *
+ * A transport is a struct of static functions, derived from transport_base.
+ * Those whose parameters are the same in all UCX releases go to UCX's tables as
+ * they are, named as there; the others are asked through functions that know
+ * nothing of what differs:
+ *
+ *   static constexpr char name[];      of the transport
+ *   static constexpr char title[], prefix[];  of its variables
+ *   struct config;                     begins with uct_iface_config_t
+ *   static ucs_config_field_t config_table[];
+ *   static std::vector<transport_device> devices();
+ *   static transport_properties properties(uct_iface_h);
+ *   static transport_estimate estimate(uct_iface_h,
+ *                                      std::optional<uct_ep_operation_t>);
+ *   static bool is_reachable(uct_iface_h, const uct_device_addr_t *,
+ *                            const uct_iface_addr_t *);
+ *
+ * Active messages and checks of peers may be left out.
+ */
+#pragma once
+
+#include "uct/gaudi/base/ucx/config.h"
+#include "uct/gaudi/base/ucx/function_table.h"
+#include "uct/gaudi/base/ucx/memory_domain.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gaudi::base {
+
+struct transport_device {
+    std::string name;
+    uct_device_type_t type;
+    ucs_sys_device_t system_device;
+};
+
+/** What an interface says of itself. Bytes, seconds, bytes/second. */
+struct transport_properties {
+    size_t device_address_bytes = 0;
+    size_t address_bytes        = 0;
+    size_t max_bcopy            = 0; /**< of put and get */
+    size_t max_message          = 0; /**< 0: no active messages */
+    bool checks_peers           = false;
+    double latency              = 0;
+    double overhead             = 0;
+    double bandwidth            = 0; /**< shared by all endpoints */
+};
+
+/** How fast an operation is; the same units. */
+struct transport_estimate {
+    double own_bandwidth    = 0; /**< of each endpoint */
+    double shared_bandwidth = 0; /**< of all of them together */
+    double latency          = 0;
+    double send_overhead    = 0;
+    double recv_overhead    = 0; /**< 0 for put and get: UCP asserts it */
+};
+
+struct transport_base {
+    static constexpr auto ep_am_short = unsupported<uct_ep_am_short_func_t>::op;
+    static constexpr auto ep_am_short_iov =
+        unsupported<uct_ep_am_short_iov_func_t>::op;
+    static constexpr auto ep_am_bcopy = unsupported<uct_ep_am_bcopy_func_t>::op;
+
+    /** Let an endpoint fail whose peer is gone. */
+    static ucs_status_t check_peer(uct_ep_h) { return UCS_ERR_UNSUPPORTED; }
+};
+
+/** Fill UCX's attributes of an interface. */
+void set_attributes(uct_iface_h iface, const transport_properties &own,
+                    uct_iface_attr_t &attr);
+
+/** Fill those that UCX asks for. */
+void set_estimate(const transport_estimate &own, uct_perf_attr_t &attr);
+
+/** Give devices to UCX. */
+ucs_status_t set_devices(const std::vector<transport_device> &own,
+                         uct_tl_device_resource_t **devices_p,
+                         unsigned *num_devices_p);
+
+/** UCX's operations of a transport, by its functions. */
+template <typename Transport>
+struct transport_functions {
+    static ucs_status_t query_devices(uct_md_h,
+                                      uct_tl_device_resource_t **devices_p,
+                                      unsigned *num_devices_p) noexcept
+    {
+        return guarded([&] {
+            return set_devices(Transport::devices(), devices_p, num_devices_p);
+        });
+    }
+
+    static ucs_status_t iface_query(uct_iface_h iface,
+                                    uct_iface_attr_t *attr) noexcept
+    {
+        set_attributes(iface, Transport::properties(iface), *attr);
+        return UCS_OK;
+    }
+
+    static ucs_status_t estimate_perf(uct_iface_h iface,
+                                      uct_perf_attr_t *attr) noexcept
+    {
+        std::optional<uct_ep_operation_t> operation;
+        if (attr->field_mask & UCT_PERF_ATTR_FIELD_OPERATION) {
+            operation = attr->operation;
+        }
+        set_estimate(Transport::estimate(iface, operation), *attr);
+        return UCS_OK;
+    }
+
+    static int iface_is_reachable(const uct_iface_h iface,
+                                  const uct_device_addr_t *device_address,
+                                  const uct_iface_addr_t *address) noexcept
+    {
+        return Transport::is_reachable(iface, device_address, address);
+    }
+
+    static ucs_status_t ep_check(uct_ep_h ep, unsigned flags,
+                                 uct_completion_t *comp) noexcept
+    {
+        UCT_EP_KEEPALIVE_CHECK_PARAM(flags, comp);
+        return Transport::check_peer(ep);
+    }
+
+    static void vfs_refresh(uct_iface_h) noexcept {}
+
+    static constinit uct_iface_ops_t operations;
+    static constinit uct_iface_internal_ops_t internal_operations;
+
+    template <size_t... I>
+    static constexpr uct_tl_t make(std::index_sequence<I...>)
+    {
+        return {
+            .name          = {Transport::name[I]...},
+            .query_devices = query_devices,
+            .iface_open    = Transport::iface_open,
+            .config        = {.name   = Transport::title,
+                              .prefix = Transport::prefix,
+                              .table  = Transport::config_table,
+                              .size   = sizeof(typename Transport::config),
+                              .list   = {}},
+            .list          = {},
+        };
+    }
+};
+
+template <typename T>
+constinit uct_iface_ops_t transport_functions<T>::operations = {
+    .ep_put_short           = T::ep_put_short,
+    .ep_put_bcopy           = T::ep_put_bcopy,
+    .ep_put_zcopy           = T::ep_put_zcopy,
+    .ep_get_short           = T::ep_get_short,
+    .ep_get_bcopy           = T::ep_get_bcopy,
+    .ep_get_zcopy           = T::ep_get_zcopy,
+    .ep_am_short            = T::ep_am_short,
+    .ep_am_short_iov        = T::ep_am_short_iov,
+    .ep_am_bcopy            = T::ep_am_bcopy,
+    .ep_am_zcopy            = unsupported<uct_ep_am_zcopy_func_t>::op,
+    .ep_atomic_cswap64      = unsupported<uct_ep_atomic_cswap64_func_t>::op,
+    .ep_atomic_cswap32      = unsupported<uct_ep_atomic_cswap32_func_t>::op,
+    .ep_atomic32_post       = unsupported<uct_ep_atomic32_post_func_t>::op,
+    .ep_atomic64_post       = unsupported<uct_ep_atomic64_post_func_t>::op,
+    .ep_atomic32_fetch      = unsupported<uct_ep_atomic32_fetch_func_t>::op,
+    .ep_atomic64_fetch      = unsupported<uct_ep_atomic64_fetch_func_t>::op,
+    .ep_tag_eager_short     = unsupported<uct_ep_tag_eager_short_func_t>::op,
+    .ep_tag_eager_bcopy     = unsupported<uct_ep_tag_eager_bcopy_func_t>::op,
+    .ep_tag_eager_zcopy     = unsupported<uct_ep_tag_eager_zcopy_func_t>::op,
+    .ep_tag_rndv_zcopy      = unsupported<uct_ep_tag_rndv_zcopy_func_t>::op,
+    .ep_tag_rndv_cancel     = unsupported<uct_ep_tag_rndv_cancel_func_t>::op,
+    .ep_tag_rndv_request    = unsupported<uct_ep_tag_rndv_request_func_t>::op,
+    .iface_tag_recv_zcopy   = unsupported<uct_iface_tag_recv_zcopy_func_t>::op,
+    .iface_tag_recv_cancel  = unsupported<uct_iface_tag_recv_cancel_func_t>::op,
+    .ep_pending_add         = T::ep_pending_add,
+    .ep_pending_purge       = T::ep_pending_purge,
+    .ep_flush               = T::ep_flush,
+    .ep_fence               = T::ep_fence,
+    .ep_check               = ep_check,
+    .ep_create              = T::ep_create,
+    .ep_connect             = unsupported<uct_ep_connect_func_t>::op,
+    .ep_disconnect          = unsupported<uct_ep_disconnect_func_t>::op,
+    .cm_ep_conn_notify      = unsupported<uct_cm_ep_conn_notify_func_t>::op,
+    .ep_destroy             = T::ep_destroy,
+    .ep_get_address         = unsupported<uct_ep_get_address_func_t>::op,
+    .ep_connect_to_ep       = unsupported<uct_ep_connect_to_ep_func_t>::op,
+    .iface_accept           = unsupported<uct_iface_accept_func_t>::op,
+    .iface_reject           = unsupported<uct_iface_reject_func_t>::op,
+    .iface_flush            = T::iface_flush,
+    .iface_fence            = T::iface_fence,
+    .iface_progress_enable  = uct_base_iface_progress_enable,
+    .iface_progress_disable = uct_base_iface_progress_disable,
+    .iface_progress         = T::iface_progress,
+    .iface_event_fd_get     = T::iface_event_fd_get,
+    .iface_event_arm        = T::iface_event_arm,
+    .iface_close            = T::iface_close,
+    .iface_query            = iface_query,
+    .iface_get_device_address = T::iface_get_device_address,
+    .iface_get_address        = T::iface_get_address,
+    .iface_is_reachable       = iface_is_reachable,
+};
+
+template <typename Transport>
+constinit uct_iface_internal_ops_t
+    transport_functions<Transport>::internal_operations = {
+        .iface_estimate_perf = estimate_perf,
+        .iface_vfs_refresh   = vfs_refresh,
+        .ep_query            = unsupported<uct_ep_query_func_t>::op,
+        .ep_invalidate       = unsupported<uct_ep_invalidate_func_t>::op,
+};
+
+/** UCX's table of a transport. */
+template <typename Transport>
+constinit uct_tl_t transport = transport_functions<Transport>::make(
+    std::make_index_sequence<sizeof(Transport::name)>());
+
+/** Tell UCX of a component with its transport. Called once, at load. Does
+ *  nothing but log when a function is missing, which UCX would call. */
+template <typename Domain, typename Transport>
+void register_component()
+{
+    using domain    = component_functions<Domain>;
+    using functions = transport_functions<Transport>;
+
+    uct_component_t &own = component<Domain>;
+    uct_tl_t &tl         = transport<Transport>;
+    const auto between   = [](const void *first, const void *end) {
+        return static_cast<size_t>(static_cast<const char *>(end) -
+                                   static_cast<const char *>(first));
+    };
+    if (is_complete(own.name, "uct_component_t", &own.query_md_resources,
+                    between(&own.query_md_resources, &own.md_config)) &&
+        is_complete(own.name, "uct_component_t", own.md_vfs_init) &&
+        is_complete(own.name, "uct_md_ops_t", domain::md_ops) &&
+        is_complete(tl.name, "uct_tl_t", &tl.query_devices,
+                    between(&tl.query_devices, &tl.config)) &&
+        is_complete(tl.name, "uct_iface_ops_t", functions::operations) &&
+        is_complete(tl.name, "uct_iface_internal_ops_t",
+                    functions::internal_operations)) {
+        mark_variables_used(own.md_config);
+        mark_variables_used(tl.config);
+        uct_component_register(&own);
+        uct_tl_register(&own, &tl);
+    }
+}
+
+} // namespace gaudi::base

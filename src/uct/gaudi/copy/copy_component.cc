@@ -1,0 +1,8 @@
+/* Where memory domain and transport become known to UCX. */
+#include "uct/gaudi/copy/copy_iface.h"
+#include "uct/gaudi/copy/copy_md.h"
+
+void gaudi::copy::register_component()
+{
+    base::register_component<memory_domain, transport>();
+}
