@@ -57,42 +57,38 @@ bare_card &bare_card::instance()
     return *opened;
 }
 
-bare_card::bare_card() : library_(emulator_path)
+bare_card::bare_card() : driver_(emulator_path)
 {
     constexpr size_t size          = 1 << 20;
     char bus_id[shim::bus_id_size] = {};
 
-    require(library_.usable(), "loading the emulator");
-    const int control = library_.hlthunk_open_control(1, nullptr);
-    require((control >= 0) && (library_.hlthunk_get_pci_bus_id_from_fd(
+    const shim::library &lib = driver_.lib();
+    require(lib.usable(), "loading the emulator");
+    const int control = lib.hlthunk_open_control(1, nullptr);
+    require((control >= 0) && (lib.hlthunk_get_pci_bus_id_from_fd(
                                    control, bus_id, sizeof(bus_id)) == 0),
             "identifying card 1");
-    library_.hlthunk_close(control);
-    require(shim::device::open(library_, bus_id, device_) == 0,
-            "opening card 1");
-    require(shim::memory_handle::allocate(*device_, size, handle_) == 0,
-            "allocating");
+    lib.hlthunk_close(control);
+    require(driver_.open(bus_id, card_) == 0, "opening card 1");
     /* Away from what UCX has on card 0: an address of two cards is neither's.
-     * Low bits count pages. */
-    constexpr uint64_t count_mask = 0xffffffffffff;
-    const uint64_t page           = device_->hw_info().dram_page_size;
-    const uint64_t wished =
-        device_->hw_info().dram_base_address + (uint64_t{1} << 43);
-    const uint64_t hint = wished - (wished & count_mask) % page;
-    require(shim::mapping::map_device(*device_, handle_, hint, mapping_) == 0,
-            "mapping");
-    require(mapping_.va() == hint, "mapping at the wished address");
-    require(shim::pinned_buffer::create(*device_, size, host_) == 0, "pinning");
-    require(shim::make_dma_queue(*device_, shim::dma_direction::host_to_device,
-                                 {}, queue_) == 0,
-            "creating a queue");
+     */
+    const shim::capabilities &known = card_->capabilities();
+    const uint64_t hint =
+        known.next_page(known.memory_start + (uint64_t{1} << 43));
+    require(card_->allocate(size, hint, memory_) == 0, "allocating");
+    require(memory_.address() == hint, "mapping at the wished address");
+    require(shim::pinned_buffer::create(*card_, size, host_) == 0, "pinning");
+    require(
+        card_->make_queue(shim::dma_direction::host_to_device, {}, queue_) == 0,
+        "creating a queue");
 }
 
 void bare_card::submit_and_poll(size_t size)
 {
     uint64_t id;
     shim::dma_completion ended{};
-    require(queue_->submit(mapping_.va(), host_.va(), size, nullptr, id) == 0,
+    require(queue_->submit(memory_.address(), host_.address(), size, nullptr,
+                           id) == 0,
             "submitting");
     while (queue_->poll(&ended, 1) == 0) {}
     require(ended.status == 0, "copying");

@@ -5,7 +5,8 @@
 #pragma once
 
 #include "hlthunk_shim/dma_queue.h"
-#include "hlthunk_shim/hlthunk/memory.h"
+#include "hlthunk_shim/hlthunk/driver.h"
+#include "hlthunk_shim/memory.h"
 #include "transport.h"
 
 #include <memory>
@@ -63,10 +64,9 @@ public:
 private:
     bare_card();
 
-    shim::library library_;
-    std::unique_ptr<shim::device> device_;
-    shim::memory_handle handle_;
-    shim::mapping mapping_;
+    shim::driver driver_;
+    std::unique_ptr<shim::card> card_;
+    shim::allocation memory_;
     shim::pinned_buffer host_;
     std::unique_ptr<shim::dma_queue> queue_;
 };

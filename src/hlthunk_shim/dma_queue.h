@@ -2,23 +2,19 @@
  * A queue of DMA copies on one card.
  *
  * The interface has one implementation for each way in which a card takes work
- * (make_dma_queue picks it); nothing above knows which. A queue is used by one
- * thread at a time; different queues of one card may run in parallel. Copies of
- * one queue end in the order of their submission. A thread that does not use
- * the queue can wait for its copies with device::query and what
- * dma_queue::oldest_job says.
+ * (card::make_queue picks it); nothing above knows which. A queue is used by
+ * one thread at a time; different queues of one card may run in parallel.
+ * Copies of one queue end in the order of their submission. A thread that does
+ * not use the queue can wait for its copies with card::query and what
+ * dma_queue::oldest_ticket says.
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/device.h"
+#include "hlthunk_shim/ticket.h"
 
 #include <cstdint>
-#include <memory>
 
 namespace gaudi::shim {
-
-/** What the two device virtual addresses of a copy stand for. */
-enum class dma_direction { host_to_device, device_to_host, device_to_device };
 
 /** How one copy ended. */
 struct dma_completion {
@@ -38,7 +34,7 @@ public:
      *
      * @param length  bytes; 0 is a copy that ends after the ones before it.
      * @param cookie  Returned by @ref poll.
-     * @param id_p    Names the job for @ref wait; filled on success only.
+     * @param id_p    Names the copy for @ref wait; filled on success only.
      * @return 0; -EAGAIN when this queue or the card has no room, poll and try
      *         again; -EMSGSIZE beyond what all command buffers of the queue
      *         describe; else -errno of the driver, and nothing was started.
@@ -86,18 +82,18 @@ public:
     [[nodiscard]] virtual unsigned outstanding() const = 0;
 
     /**
-     * The job that the oldest uncollected copy waits for.
+     * The work that the oldest uncollected copy waits for.
      *
-     * Belongs to the thread that uses the queue; the number it gives may be
-     * passed to device::query by any thread. When that says anything but 0,
-     * @ref poll collects at least this copy.
+     * Belongs to the thread that uses the queue; what it gives may be passed to
+     * card::query by any thread. When that says anything but 0, @ref poll
+     * collects at least this copy.
      *
-     * @return The driver's sequence number; 0 when there is nothing to wait
-     *         for: no copy is outstanding, or the oldest one can be collected
-     *         at once because it was seen to end, or because it is a copy of
-     *         0 bytes, which makes no job, and all before it are collected.
+     * @return ticket::none when there is nothing to wait for: no copy is
+     *         outstanding, or the oldest one can be collected at once because
+     *         it was seen to end, or because it is a copy of 0 bytes, which
+     *         makes no work, and all before it are collected.
      */
-    [[nodiscard]] virtual uint64_t oldest_job() const = 0;
+    [[nodiscard]] virtual ticket oldest_ticket() const = 0;
 
 protected:
     dma_queue() = default;
@@ -110,24 +106,8 @@ struct dma_queue_options {
     /** Longest copy of one packet, bytes; 0 for what the packet holds. Smaller
      *  values exercise the splitting. */
     uint64_t max_packet_bytes = 0;
-    /** Which of the streams of the direction, below @ref dma_streams. */
+    /** Which of the streams of the direction, see capabilities::streams. */
     unsigned stream = 0;
 };
-
-/**
- * How many streams a card has for one direction that user space may submit to:
- * copies of one do not wait for those of another, but share the engine.
- */
-[[nodiscard]] unsigned dma_streams(const device &dev, dma_direction direction);
-
-/**
- * Create a queue for one direction.
- *
- * @return 0 or -errno; -ENOTSUP for a card that takes no command submissions,
- *         -EINVAL for options that are none.
- */
-[[nodiscard]] int make_dma_queue(device &dev, dma_direction direction,
-                                 const dma_queue_options &options,
-                                 std::unique_ptr<dma_queue> &queue_p);
 
 } // namespace gaudi::shim

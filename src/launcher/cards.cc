@@ -2,7 +2,9 @@
 
 #include "hlthunk_shim/cards/card_info.h"
 #include "hlthunk_shim/cards/control_nodes.h"
+#include "hlthunk_shim/cards/device_files.h"
 #include "hlthunk_shim/cards/visible_cards.h"
+#include "hlthunk_shim/hlthunk/card_kinds.h"
 
 #include <cerrno>
 #include <cstring>
@@ -15,9 +17,9 @@ namespace launcher {
 namespace {
 
 /* Whether the compute node is there and does not let this user in. */
-bool is_closed(const std::string &dev, int node)
+bool is_closed(const std::string &dev, unsigned number)
 {
-    for (const std::string &path : gaudi::shim::node_paths(dev, node)) {
+    for (const std::string &path : gaudi::shim::compute_files(dev, number)) {
         if ((faccessat(AT_FDCWD, path.c_str(), R_OK | W_OK, AT_EACCESS) != 0) &&
             (errno != ENOENT)) {
             return true;
@@ -27,23 +29,22 @@ bool is_closed(const std::string &dev, int node)
 }
 
 /* Cards that do not answer, and those that the transports do not know. */
-void complain_of_kind(const gaudi::shim::library &driver, int fd,
+void complain_of_kind(const gaudi::shim::card_check &check,
                       const gaudi::shim::card_info &self, card &found,
                       problems &complaints)
 {
     const std::string which =
         "card " + std::to_string(self.index) + " (" + self.bus_id + ")";
-    hlthunk_hw_ip_info info{};
-    const int result = driver.hlthunk_get_hw_ip_info(fd, &info);
-    if (result != 0) {
+    if (check.error != 0) {
         found.usable = false;
         complaints.push_back(
-            {which + " does not answer: " + std::strerror(-result),
+            {which + " does not answer: " + std::strerror(-check.error),
              "wait for its reset to end, or look at dmesg"});
-    } else if (info.device_id != gaudi::shim::pci_id_gaudi2) {
+    } else if (!check.supported) {
         found.usable = false;
-        complaints.push_back({which + " is no Gaudi2",
-                              "none yet: the transports know no other card"});
+        complaints.push_back(
+            {which + " is no " + gaudi::shim::supported_kinds(),
+             "none yet: the transports know no other card"});
     }
 }
 
@@ -104,35 +105,32 @@ card_state find_state(std::optional<bool> taken,
     return *taken ? card_state::busy : card_state::free;
 }
 
-card_list list_cards(const gaudi::shim::library &driver, const machine &where)
+card_list list_cards(const gaudi::shim::driver &driver, const machine &where)
 {
-    const auto all      = gaudi::shim::find_holders(where.proc);
-    const bool emulated = !gaudi::shim::box_name(driver).empty();
+    const auto all = gaudi::shim::find_holders(driver.own_dev(), where.proc);
+    const bool software                     = !driver.box_name().empty();
     const gaudi::shim::system_places places = {where.sys, where.dev};
     std::vector<gaudi::shim::card_info> box;
     card_list list;
 
     const int failure = gaudi::shim::visit_cards(
-        driver, [&](int node, int fd, const std::string &bus_id) {
-            auto self = gaudi::shim::describe_card(
-                driver, static_cast<unsigned>(node), fd, bus_id, places);
-            self.index = static_cast<unsigned>(box.size());
+        driver, [&](unsigned number, int fd, const std::string &bus_id) {
+            auto self =
+                gaudi::shim::describe_card(driver, number, fd, bus_id, places);
+            self.index       = static_cast<unsigned>(box.size());
+            const auto check = gaudi::shim::check_card(driver, fd);
             card found{};
-            found.bus_id    = bus_id;
-            found.module_id = self.module_id;
-            found.memory    = self.memory;
-            found.numa_node = self.numa_node;
-            found.emulated  = emulated;
-            complain_of_kind(driver, fd, self, found, list.complaints);
-            hlthunk_dram_usage_info usage{};
-            if ((driver.hlthunk_get_dram_usage != nullptr) &&
-                (driver.hlthunk_get_dram_usage(fd, &usage) == 0)) {
-                found.free_memory = usage.dram_free_mem;
-            }
-            found.held_by = gaudi::shim::holders_of(all, driver, node);
+            found.bus_id      = bus_id;
+            found.module_id   = self.module_id;
+            found.memory      = self.memory;
+            found.free_memory = check.free_memory;
+            found.numa_node   = self.numa_node;
+            found.software    = software;
+            complain_of_kind(check, self, found, list.complaints);
+            found.held_by = gaudi::shim::holders_of(all, driver, number);
             found.state   = find_state(gaudi::shim::is_taken(driver, fd),
                                        found.held_by, geteuid());
-            found.usable &= emulated || !is_closed(where.dev, node);
+            found.usable &= software || !is_closed(where.dev, number);
             list.cards.push_back(std::move(found));
             box.push_back(std::move(self));
         });

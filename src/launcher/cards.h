@@ -4,7 +4,6 @@
 #pragma once
 
 #include "hlthunk_shim/cards/holders.h"
-#include "hlthunk_shim/hlthunk/library.h"
 #include "launcher/machine.h"
 #include "launcher/problem.h"
 
@@ -43,16 +42,16 @@ struct card {
     std::optional<uint64_t> memory; /**< bytes; none: the driver does not say */
     std::optional<uint64_t> free_memory;
     card_state state = card_state::unknown;
-    bool emulated    = false;
-    bool usable      = true; /**< by the transports, when it is free */
+    bool software    = false; /**< none of this machine's */
+    bool usable      = true;  /**< by the transports, when it is free */
     std::vector<gaudi::shim::holder> held_by;
 };
 
 struct card_list {
-    std::vector<card> cards; /**< in the order of their nodes */
+    std::vector<card> cards; /**< in the order of their device files */
     problems complaints;     /**< of the driver, card by card */
 };
 
-card_list list_cards(const gaudi::shim::library &driver, const machine &where);
+card_list list_cards(const gaudi::shim::driver &driver, const machine &where);
 
 } // namespace launcher

@@ -11,8 +11,6 @@
 #include <cstdlib>
 #include <memory>
 
-#include <dlfcn.h>
-
 namespace launcher {
 
 namespace {
@@ -78,17 +76,9 @@ void explain_no_card(const machine &where, findings &all)
     }
 }
 
-std::string file_of(const shim::library &driver)
-{
-    Dl_info info;
-    return (dladdr(reinterpret_cast<void *>(driver.hlthunk_open), &info) != 0)
-               ? info.dli_fname
-               : driver.path();
-}
-
 /* The library as the module would load it; none when it would not. */
-std::unique_ptr<shim::library> load_driver(const installation &files,
-                                           const machine &where, findings &all)
+std::unique_ptr<shim::driver> load_driver(const installation &files,
+                                          const machine &where, findings &all)
 {
     using outcome             = shim::driver_choice::outcome;
     const std::string setting = driver_setting();
@@ -108,15 +98,15 @@ std::unique_ptr<shim::library> load_driver(const installation &files,
         explain_no_card(where, all);
         return nullptr;
     }
-    auto driver = std::make_unique<shim::library>(choice.path);
-    if (!driver->usable()) {
+    auto driver = std::make_unique<shim::driver>(choice.path);
+    if (!driver->lib().usable()) {
         add_line(all, "driver", "none" + chosen);
         all.fail("the driver library cannot be used: " +
-                     gaudi::util::to_printable(driver->reason()),
+                     gaudi::util::to_printable(driver->lib().reason()),
                  how_to_mend_driver(setting));
         return nullptr;
     }
-    add_line(all, "driver", file_of(*driver) + chosen);
+    add_line(all, "driver", driver->file() + chosen);
     return driver;
 }
 
@@ -150,7 +140,7 @@ void add_table(const std::vector<card> &cards, findings &all)
         rows.push_back({to_text(one.index), to_text(one.module_id), one.bus_id,
                         to_text(one.numa_node), to_size(one.memory),
                         to_size(one.free_memory), to_string(one.state),
-                        one.emulated ? "emulator" : "hardware",
+                        one.software ? "emulator" : "hardware",
                         one.held_by.empty() ? "-" : describe(one.held_by)});
     }
     std::array<size_t, 9> widths{};
@@ -187,13 +177,13 @@ void explain_taken(const std::vector<card> &cards, findings &all)
         who += std::to_string(*one.index) + " by " + describe(one.held_by);
     }
     all.fail("all " + std::to_string(count) + " cards are taken: " + who,
-             cards.front().emulated
+             cards.front().software
                  ? "wait for these programs, or set HLTHUNK_EMU_NODE for "
                    "another box of software cards"
                  : "wait for these programs or end them");
 }
 
-void report_cards(const shim::library &driver, const machine &where,
+void report_cards(const shim::driver &driver, const machine &where,
                   findings &all)
 {
     const card_list list = list_cards(driver, where);

@@ -13,14 +13,14 @@ std::string emulator_path()
                "/lib/hlthunk-emu/libhl-thunk.so";
 }
 
-emulator::emulator() : lib(emulator_path())
+emulator::emulator() : driver(emulator_path())
 {
-    if (!lib.usable()) {
-        std::fprintf(stderr, "%s\n", lib.reason().c_str());
+    if (!driver.lib().usable()) {
+        std::fprintf(stderr, "%s\n", driver.lib().reason().c_str());
         std::abort();
     }
 #define GAUDI_EMULATOR_ROW(_result, _name, _parameters)                        \
-    _name = reinterpret_cast<decltype(_name)>(lib.find(#_name));               \
+    _name = reinterpret_cast<decltype(_name)>(driver.lib().find(#_name));      \
     if (_name == nullptr) {                                                    \
         std::fprintf(stderr, "no %s\n", #_name);                               \
         std::abort();                                                          \
@@ -37,7 +37,7 @@ const emulator &emulator::instance()
 
 const shim::library &hl()
 {
-    return emulator::instance().lib;
+    return emulator::instance().driver.lib();
 }
 
 std::string bus_id(unsigned index)

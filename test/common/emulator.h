@@ -7,7 +7,7 @@
 #pragma once
 
 #include "hlthunk_shim/emu/hlthunk_emu.h"
-#include "hlthunk_shim/hlthunk/library.h"
+#include "hlthunk_shim/hlthunk/driver.h"
 
 #include <string>
 
@@ -21,7 +21,7 @@ public:
     /** The one of this process; aborts when it cannot be loaded. */
     static const emulator &instance();
 
-    shim::library lib;
+    shim::driver driver;
 
 #define GAUDI_EMULATOR_FUNCTIONS(_row)                                         \
     _row(int, hlthunk_open_by_module_id, (uint32_t module_id)) _row(           \
@@ -52,10 +52,7 @@ public:
                                              (int fd,                          \
                                               hlthunk_emu_counters *counters)) \
                                             _row(int, hlthunk_emu_pause,       \
-                                                 (int fd, bool paused))        \
-                                                _row(const char *,             \
-                                                     hlthunk_emu_sysfs_root,   \
-                                                     ())
+                                                 (int fd, bool paused))
 
 #define GAUDI_EMULATOR_ROW(_result, _name, _parameters)                        \
     _result(*_name) _parameters = nullptr;

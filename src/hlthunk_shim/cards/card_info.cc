@@ -1,6 +1,7 @@
 #include "hlthunk_shim/cards/card_info.h"
 
 #include "hlthunk_shim/cards/control_nodes.h"
+#include "hlthunk_shim/hlthunk/card_kinds.h"
 
 #include <algorithm>
 #include <array>
@@ -15,10 +16,6 @@ namespace gaudi::shim {
 
 namespace {
 
-/* Optional symbol of the emulator, see emu/hlthunk_emu.h. */
-constexpr char hook_for_root[] = "hlthunk_emu_sysfs_root";
-constexpr char hook_for_box[]  = "hlthunk_emu_box_name";
-
 constexpr unsigned max_cpus = 4096;
 
 /* Where kernels show the cards. Attributes of the driver are in the class
@@ -27,7 +24,7 @@ constexpr unsigned max_cpus = 4096;
 struct card_class {
     const char *directory;
     const char *prefix;
-    const char *control; /* of the node that need no more than looking */
+    const char *control; /* of the file that need no more than looking */
 };
 constexpr card_class classes[] = {
     {"/class/accel", "accel", "/accel/accel_controlD"},
@@ -112,7 +109,7 @@ const char *type_name(hlthunk_device_name name)
     }
 }
 
-void add_from_node(const library &lib, int fd, card_info &card)
+void add_from_driver(const library &lib, int fd, card_info &card)
 {
     hlthunk_hw_ip_info info{};
     if (lib.hlthunk_get_hw_ip_info(fd, &info) == 0) {
@@ -155,25 +152,6 @@ bool parse_cpu_list(const std::string &text, std::vector<unsigned> &cpus_p)
     return true;
 }
 
-std::string sysfs_root(const library &lib, const std::string &sys)
-{
-    void *hook = lib.find(hook_for_root);
-    if (hook == nullptr) {
-        return sys;
-    }
-    const char *root = reinterpret_cast<const char *(*)()>(hook)();
-    return (root != nullptr) ? root : "";
-}
-
-std::string box_name(const library &lib)
-{
-    void *hook       = lib.find(hook_for_box);
-    const char *name = (hook != nullptr)
-                           ? reinterpret_cast<const char *(*)()>(hook)()
-                           : nullptr;
-    return (name != nullptr) ? name : "";
-}
-
 void add_from_sysfs(const std::string &sys, card_info &card)
 {
     const std::string function = sys + "/bus/pci/devices/" + card.bus_id;
@@ -201,7 +179,7 @@ std::vector<card_info> list_sysfs_cards(const std::string &sys,
             }
             card_info card;
             card.index       = static_cast<unsigned>(cards.size());
-            card.node        = number;
+            card.number      = number;
             card.bus_id      = read_attribute(device, "pci_addr");
             card.device_type = read_attribute(device, "device_type");
             card.module_id = parse_number(read_attribute(device, "module_id"));
@@ -218,50 +196,64 @@ std::vector<card_info> list_sysfs_cards(const std::string &sys,
     return cards;
 }
 
-card_info describe_card(const library &lib, unsigned node, int fd,
+card_info describe_card(const driver &of, unsigned number, int fd,
                         const std::string &bus_id, const system_places &places)
 {
     card_info card;
-    card.node   = node;
+    card.number = number;
     card.bus_id = bus_id;
-    add_from_node(lib, fd, card);
-    const std::string sys = sysfs_root(lib, places.sys);
+    add_from_driver(of.lib(), fd, card);
+    const std::string sys = of.sysfs(places.sys);
     if (!sys.empty()) {
         add_from_sysfs(sys, card);
     }
     return card;
 }
 
-std::vector<card_info> list_cards(const library &lib,
-                                  const system_places &places)
+card_check check_card(const driver &of, int fd)
 {
+    const library &lib = of.lib();
+    card_check result;
+    hlthunk_hw_ip_info info{};
+    result.error     = lib.hlthunk_get_hw_ip_info(fd, &info);
+    result.supported = is_supported(find_kind(info.device_id));
+    hlthunk_dram_usage_info usage{};
+    if ((lib.hlthunk_get_dram_usage != nullptr) &&
+        (lib.hlthunk_get_dram_usage(fd, &usage) == 0)) {
+        result.free_memory = usage.dram_free_mem;
+    }
+    return result;
+}
+
+std::vector<card_info> list_cards(const driver &of, const system_places &places)
+{
+    const library &lib = of.lib();
     std::vector<card_info> cards;
-    const std::string sys = sysfs_root(lib, places.sys);
+    const std::string sys = of.sysfs(places.sys);
     if (!sys.empty()) {
-        const bool emulated = (lib.find(hook_for_root) != nullptr);
-        cards               = list_sysfs_cards(sys, emulated ? "" : places.dev);
+        cards = list_sysfs_cards(sys, of.own_dev().empty() ? places.dev : "");
     }
     if (!cards.empty()) {
         for (card_info &card : cards) {
             if (card.module_id.has_value()) {
                 continue; /* kernels before 6.8 do not show it */
             }
-            const int fd =
-                lib.hlthunk_open_control(static_cast<int>(card.node), nullptr);
+            const int fd = lib.hlthunk_open_control(
+                static_cast<int>(card.number), nullptr);
             if (fd >= 0) {
-                add_from_node(lib, fd, card);
+                add_from_driver(lib, fd, card);
                 lib.hlthunk_close(fd);
             }
         }
         return cards;
     }
 
-    (void)visit_cards(lib, [&](int node, int fd, const std::string &bus_id) {
-        card_info card =
-            describe_card(lib, static_cast<unsigned>(node), fd, bus_id, places);
-        card.index = static_cast<unsigned>(cards.size());
-        cards.push_back(std::move(card));
-    });
+    (void)visit_cards(
+        of, [&](unsigned number, int fd, const std::string &bus_id) {
+            card_info card = describe_card(of, number, fd, bus_id, places);
+            card.index     = static_cast<unsigned>(cards.size());
+            cards.push_back(std::move(card));
+        });
     return cards;
 }
 

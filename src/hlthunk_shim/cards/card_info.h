@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/library.h"
+#include "hlthunk_shim/hlthunk/driver.h"
 
 #include <optional>
 #include <string>
@@ -15,9 +15,9 @@
 namespace gaudi::shim {
 
 struct card_info {
-    unsigned index = 0; /**< in the box: the order of the device nodes */
-    unsigned node  = 0; /**< N of /dev/accel/accelN, hl-smi's index */
-    std::string bus_id; /**< "dddd:bb:dd.f" */
+    unsigned index  = 0; /**< in the box: the order of the device files */
+    unsigned number = 0; /**< N of /dev/accel/accelN, hl-smi's index */
+    std::string bus_id;  /**< "dddd:bb:dd.f" */
     std::optional<unsigned> module_id;
     std::optional<unsigned> numa_node;
     std::string local_cpus;         /**< as "0-3,8"; empty: unknown */
@@ -35,43 +35,47 @@ struct system_places {
 inline constexpr char gaudi_vendor[] = "0x1da3";
 
 /**
- * All cards of the box, in the order of their nodes.
+ * All cards of the box, in the order of their device files.
  *
- * @param lib  Usable library. One that emulates cards shows a sysfs of its own,
- *             or none.
+ * @param of  With a usable library. Some show a sysfs of their own, or none.
  */
-std::vector<card_info> list_cards(const library &lib,
+std::vector<card_info> list_cards(const driver &of,
                                   const system_places &places = {});
 
 /**
  * Tell about one card whose control node is open.
  *
- * @param node    N of /dev/accel/accelN.
+ * @param number  N of /dev/accel/accelN.
  * @param fd      Control node.
  * @param bus_id  Of the card.
  * @return All but the index.
  */
-card_info describe_card(const library &lib, unsigned node, int fd,
+card_info describe_card(const driver &of, unsigned number, int fd,
                         const std::string &bus_id,
                         const system_places &places = {});
+
+/** Whether the transports can use a card. */
+struct card_check {
+    int error      = 0;                  /**< -errno: it does not answer */
+    bool supported = false;              /**< a kind that they know */
+    std::optional<uint64_t> free_memory; /**< bytes; none: it does not tell */
+};
+
+/** Ask a card.
+ *  @param fd  Of its control node. */
+card_check check_card(const driver &of, int fd);
 
 /**
  * The cards that a sysfs shows.
  *
  * @param sys  Its root.
- * @param dev  Where device nodes are: cards without one are left out, as a
+ * @param dev  Where device files are: cards without one are left out, as a
  *             container sees all of the machine's in sysfs. Empty: all.
  * @return Without cards' memory; empty when one of them does not tell its bus
  *         id.
  */
 std::vector<card_info> list_sysfs_cards(const std::string &sys,
                                         const std::string &dev);
-
-/** Root of the sysfs that shows the cards of a library; empty: none does. */
-std::string sysfs_root(const library &lib, const std::string &sys);
-
-/** Names the box that the cards of a library are in; empty: this machine. */
-std::string box_name(const library &lib);
 
 /** Module id, NUMA node and CPUs, as far as a sysfs knows the card. */
 void add_from_sysfs(const std::string &sys, card_info &card);

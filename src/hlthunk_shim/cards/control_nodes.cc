@@ -6,8 +6,8 @@ namespace gaudi::shim {
 
 namespace {
 
-/* HLTHUNK_MAX_MINOR: more device nodes than that do not exist. */
-constexpr int max_nodes = 256;
+/* HLTHUNK_MAX_MINOR: more device files than that do not exist. */
+constexpr int max_cards = 256;
 
 bool is_absent(int error)
 {
@@ -16,13 +16,14 @@ bool is_absent(int error)
 
 } // namespace
 
-int visit_cards(const library &lib,
-                const std::function<void(int node, int fd,
+int visit_cards(const driver &of,
+                const std::function<void(unsigned number, int fd,
                                          const std::string &bus_id)> &visit)
 {
-    int failure = 0;
-    for (int node = 0; node < max_nodes; ++node) {
-        const int fd = lib.hlthunk_open_control(node, nullptr);
+    const library &lib = of.lib();
+    int failure        = 0;
+    for (int number = 0; number < max_cards; ++number) {
+        const int fd = lib.hlthunk_open_control(number, nullptr);
         if (fd < 0) {
             if ((failure == 0) && !is_absent(fd)) {
                 failure = fd;
@@ -32,7 +33,7 @@ int visit_cards(const library &lib,
         char bus_id[bus_id_size] = {};
         if (lib.hlthunk_get_pci_bus_id_from_fd(fd, bus_id, sizeof(bus_id)) ==
             0) {
-            visit(node, fd, bus_id);
+            visit(static_cast<unsigned>(number), fd, bus_id);
         }
         lib.hlthunk_close(fd);
     }

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/library.h"
+#include "hlthunk_shim/hlthunk/driver.h"
 
 #include <functional>
 #include <string>
@@ -13,13 +13,13 @@ namespace gaudi::shim {
 /**
  * Visit every card, in the order that gives cards their indices.
  *
- * @param lib    Usable library.
- * @param visit  Called with the number of the device node, the open control
- *               node, which is closed afterwards, and the bus id.
+ * @param of     With a usable library.
+ * @param visit  Called with the number of the device file, the descriptor of
+ * the control node, which is closed afterwards, and the bus id.
  * @return 0, or the -errno of a control node that is there and cannot be used.
  */
-int visit_cards(const library &lib,
-                const std::function<void(int node, int fd,
+int visit_cards(const driver &of,
+                const std::function<void(unsigned number, int fd,
                                          const std::string &bus_id)> &visit);
 
 } // namespace gaudi::shim

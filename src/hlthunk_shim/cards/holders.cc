@@ -1,6 +1,6 @@
 #include "hlthunk_shim/cards/holders.h"
 
-#include "hlthunk_shim/cards/card_info.h"
+#include "hlthunk_shim/cards/device_files.h"
 #include "util/text.h"
 
 #include <algorithm>
@@ -17,14 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char emulated[] = "/memfd:hlthunk-emu/";
-
-bool is_node(const std::string &path)
-{
-    return path.starts_with("/dev/accel/accel") ||
-           path.starts_with("/dev/hl") || path.starts_with(emulated);
-}
-
 std::string first_line(const fs::path &file)
 {
     std::ifstream stream(file);
@@ -40,29 +32,30 @@ bool parse_pid(const std::string &text, pid_t &pid)
     return (parsed.ec == std::errc()) && (parsed.ptr == end);
 }
 
-void add_process(const fs::path &directory, pid_t pid, holders &found)
+void add_process(const fs::path &directory, pid_t pid,
+                 const std::string &own_dev, holders &found)
 {
     std::error_code error;
     for (fs::directory_iterator entry(directory / "fd", error), end;
          !error && (entry != end); entry.increment(error)) {
         std::error_code gone;
         const std::string path = fs::read_symlink(entry->path(), gone).string();
-        if (gone || !is_node(path)) {
+        if (gone || !is_compute_file(path, own_dev)) {
             continue;
         }
-        std::vector<holder> &of_node = found[path];
+        std::vector<holder> &of_card = found[path];
         struct stat info;
-        if ((!of_node.empty() && (of_node.back().pid == pid)) ||
+        if ((!of_card.empty() && (of_card.back().pid == pid)) ||
             (stat(directory.c_str(), &info) != 0)) {
             continue;
         }
-        of_node.push_back({pid, info.st_uid, first_line(directory / "comm")});
+        of_card.push_back({pid, info.st_uid, first_line(directory / "comm")});
     }
 }
 
 } // namespace
 
-holders find_holders(const std::string &proc)
+holders find_holders(const std::string &own_dev, const std::string &proc)
 {
     std::vector<pid_t> pids;
     std::error_code error;
@@ -78,32 +71,16 @@ holders find_holders(const std::string &proc)
 
     holders found;
     for (const pid_t pid : pids) {
-        add_process(fs::path(proc) / std::to_string(pid), pid, found);
+        add_process(fs::path(proc) / std::to_string(pid), pid, own_dev, found);
     }
     return found;
 }
 
-std::vector<std::string> node_paths(const std::string &dev, int node)
+std::vector<holder> holders_of(const holders &all, const driver &of,
+                               unsigned number)
 {
-    const std::string number = std::to_string(node);
-    return {dev + "/accel/accel" + number, dev + "/hl" + number};
-}
-
-std::string emulated_node_path(const std::string &box, int node)
-{
-    return emulated + box + "/accel" + std::to_string(node) + " (deleted)";
-}
-
-std::vector<holder> holders_of(const holders &all, const library &lib, int node)
-{
-    /* Of the two parts of the name, one is in that of the node. */
-    const std::string box = box_name(lib);
-    const std::vector<std::string> paths =
-        box.empty() ? node_paths("/dev", node)
-                    : std::vector{emulated_node_path(
-                          box.substr(0, box.rfind('@')), node)};
-    for (const std::string &path : paths) {
-        const auto found = all.find(path);
+    for (const std::string &name : open_compute_files(of.own_dev(), number)) {
+        const auto found = all.find(name);
         if (found != all.end()) {
             return found->second;
         }
@@ -111,8 +88,9 @@ std::vector<holder> holders_of(const holders &all, const library &lib, int node)
     return {};
 }
 
-std::optional<bool> is_taken(const library &lib, int fd)
+std::optional<bool> is_taken(const driver &of, int fd)
 {
+    const library &lib = of.lib();
     hlthunk_open_stats_info stats{};
     if ((lib.hlthunk_get_open_stats == nullptr) ||
         (lib.hlthunk_get_open_stats(fd, &stats) != 0)) {

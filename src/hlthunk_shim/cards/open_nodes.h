@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -37,9 +38,12 @@ struct open_node {
 };
 
 /**
- * Find descriptors that look like compute nodes: by the names of their files,
- * which other accelerators have, too. Of several for one file, the lowest.
+ * Find descriptors that look like compute nodes, by the names of their files.
+ * Of several for one file, the lowest.
+ *
+ * @param own_dev  As driver::own_dev.
  */
-[[nodiscard]] std::vector<open_node> find_open_nodes();
+[[nodiscard]] std::vector<open_node>
+find_open_nodes(const std::string &own_dev);
 
 } // namespace gaudi::shim

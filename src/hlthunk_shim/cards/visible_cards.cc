@@ -151,9 +151,9 @@ void narrow(visible_cards &visible, const std::vector<shim::card_info> &box,
     }
 }
 
-std::optional<unsigned> node_of(const shim::card_info &info)
+std::optional<unsigned> file_number_of(const shim::card_info &info)
 {
-    return info.node;
+    return info.number;
 }
 
 std::optional<unsigned> module_of(const shim::card_info &info)
@@ -185,7 +185,8 @@ visible_cards find_visible_cards(const visibility_variables &variables,
             return result;
         }
         if (!is_word(*devices, "all")) {
-            narrow(result, box, devices_name, *devices, "index", node_of);
+            narrow(result, box, devices_name, *devices, "index",
+                   file_number_of);
         }
     }
     const auto &modules = variables.visible_modules;

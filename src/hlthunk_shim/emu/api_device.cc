@@ -291,7 +291,7 @@ HLTHUNK_PUBLIC int hlthunk_get_device_status_info(int fd)
     return (find_any(fd) != nullptr) ? 0 /* operational */ : why_no_card(fd);
 }
 
-HLTHUNK_PUBLIC const char *hlthunk_emu_sysfs_root()
+HLTHUNK_PUBLIC const char *hlthunk_sys_sysfs()
 {
     try {
         return sysfs_root();
@@ -300,7 +300,18 @@ HLTHUNK_PUBLIC const char *hlthunk_emu_sysfs_root()
     }
 }
 
-HLTHUNK_PUBLIC const char *hlthunk_emu_box_name()
+HLTHUNK_PUBLIC const char *hlthunk_sys_dev()
+{
+    try {
+        static const std::string name =
+            "/memfd:hlthunk-emu/" + get_settings().node;
+        return name.c_str();
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
+}
+
+HLTHUNK_PUBLIC const char *hlthunk_sys_box()
 {
     try {
         static const std::string name = [] {

@@ -114,7 +114,7 @@ HLTHUNK_PUBLIC int hlthunk_device_memory_export_dmabuf_fd(int fd, uint64_t,
     return -EINVAL;
 }
 
-HLTHUNK_PUBLIC int hlthunk_emu_ioctl(int fd, unsigned long request,
+HLTHUNK_PUBLIC int hlthunk_sys_ioctl(int fd, unsigned long request,
                                      void *argument)
 {
     auto *arguments = static_cast<hl_mem_args *>(argument);
@@ -145,7 +145,7 @@ HLTHUNK_PUBLIC int hlthunk_emu_ioctl(int fd, unsigned long request,
     return 0;
 }
 
-HLTHUNK_PUBLIC long hlthunk_emu_lseek(int fd, long offset, int whence)
+HLTHUNK_PUBLIC long hlthunk_sys_lseek(int fd, long offset, int whence)
 {
     const int64_t size = size_of_dmabuf(fd);
     if (size < 0) {

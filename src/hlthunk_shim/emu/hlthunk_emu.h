@@ -1,8 +1,7 @@
 /**
  * What the software Gaudi offers beside hl-thunk's functions: hooks for tests
- * and benchmarks, and what stands for files of the kernel (ioctl, lseek and
- * sysfs), which shim and launcher look for. C; find them with dlsym in the
- * loaded library.
+ * and benchmarks, and what stands for files of the kernel. C; find them with
+ * dlsym in the loaded library.
  *
  * What differs from the driver and matters to applications: in a forked child
  * every call on a compute node that the parent opened, these included, answers
@@ -56,15 +55,18 @@ int hlthunk_emu_get_counters(int fd, struct hlthunk_emu_counters *counters);
  */
 int hlthunk_emu_pause(int fd, bool paused);
 
+/* What stands for files of the kernel; see symbols.def, where it is an
+ * extension of hl-thunk's ABI. */
+
 /**
  * ioctl(2) on a compute node, which is no device file here. It knows the memory
  * ioctl of DRM nodes, and of its operations the import of a dma-buf, as the
  * vendor's driver has it; with HLTHUNK_EMU_IMPORT=n none, as the mainline one.
  */
-int hlthunk_emu_ioctl(int fd, unsigned long request, void *argument);
+int hlthunk_sys_ioctl(int fd, unsigned long request, void *argument);
 
 /** lseek(2), which tells the size of a dma-buf. */
-long hlthunk_emu_lseek(int fd, long offset, int whence);
+long hlthunk_sys_lseek(int fd, long offset, int whence);
 
 /**
  * The folder that stands for /sys, filled when this returns.
@@ -72,16 +74,19 @@ long hlthunk_emu_lseek(int fd, long offset, int whence);
  * @return nullptr when HLTHUNK_EMU_SYSFS names none, or none that could be
  *         filled: no sysfs shows the cards then.
  */
-const char *hlthunk_emu_sysfs_root(void);
+const char *hlthunk_sys_sysfs(void);
+
+/** The folder of the files of cards, which no file system has: they are called
+ *  accel<N> in it. nullptr without memory. */
+const char *hlthunk_sys_dev(void);
 
 /**
- * Names the box that the cards of this process are in: processes share cards if
- * they have the same name here. HLTHUNK_EMU_NODE, and the network namespace:
- * cards are held by names in that.
+ * Names the box that the cards of this process are in: HLTHUNK_EMU_NODE, and
+ * the network namespace, as cards are held by names in that.
  *
  * @return Valid until the process ends; nullptr without memory.
  */
-const char *hlthunk_emu_box_name(void);
+const char *hlthunk_sys_box(void);
 
 #ifdef __cplusplus
 }

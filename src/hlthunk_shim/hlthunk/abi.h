@@ -197,9 +197,7 @@ inline constexpr unsigned accel_major = 261;
 /* Buffer for a bus id, "dddd:bb:dd.f" and the terminator. */
 inline constexpr size_t bus_id_size = 13;
 
-/* PCI device ids. */
-inline constexpr uint32_t pci_id_gaudi        = 0x1000;
-inline constexpr uint32_t pci_id_gaudi_secure = 0x1010;
-inline constexpr uint32_t pci_id_gaudi2       = 0x1020;
+/* PCI device id. Others: card_kinds.cc. */
+inline constexpr uint32_t pci_id_gaudi2 = 0x1020;
 
 } // namespace gaudi::shim

@@ -1,5 +1,7 @@
 #include "hlthunk_shim/hlthunk/device.h"
 
+#include "hlthunk_shim/hlthunk/user_cb_queue.h"
+#include "hlthunk_shim/memory.h"
 #include "util/warning.h"
 
 #include <algorithm>
@@ -8,12 +10,29 @@
 
 namespace gaudi::shim {
 
+namespace {
+
+/* What a driver call returned that gives 0 for a failure, and errno then.
+ * @return 0 or -errno. */
+int check_value(uint64_t value)
+{
+    return (value != 0) ? 0 : ((errno != 0) ? -errno : -ENOMEM);
+}
+
+} // namespace
+
 device::device(const library &lib, int fd, std::string bus_id, bool owned)
-    : lib_(lib), fd_(fd), owned_(owned), bus_id_(std::move(bus_id))
-{}
+    : card(fd, std::move(bus_id)), lib_(lib), owned_(owned)
+{
+    if (owned) {
+        /* Else children would keep the card busy. */
+        closed_in_children_ = util::closed_in_children(fd, lib.hlthunk_close);
+    }
+}
 
 device::~device()
 {
+    closed_in_children_ = {};
     if (owned_ && (lib_.hlthunk_close(fd_) != 0)) {
         util::warn("closing card %s failed: %s", bus_id_.c_str(),
                    std::strerror(errno));
@@ -27,15 +46,12 @@ int device::open(const library &lib, const std::string &bus_id,
     if (fd < 0) {
         return fd;
     }
-
     std::unique_ptr<device> opened(new device(lib, fd, bus_id, true));
-    int ret = lib.hlthunk_get_hw_ip_info(fd, &opened->info_);
-    if (ret != 0) {
-        return ret;
+    const int ret = opened->describe();
+    if (ret == 0) {
+        device_p = std::move(opened);
     }
-
-    device_p = std::move(opened);
-    return 0;
+    return ret;
 }
 
 int device::adopt(const library &lib, int fd, std::unique_ptr<device> &device_p)
@@ -46,17 +62,95 @@ int device::adopt(const library &lib, int fd, std::unique_ptr<device> &device_p)
         return (ret < 0) ? ret : -EINVAL;
     }
     std::unique_ptr<device> adopted(new device(lib, fd, bus_id, false));
-    ret = lib.hlthunk_get_hw_ip_info(fd, &adopted->info_);
+    ret = adopted->describe();
     if (ret == 0) {
         device_p = std::move(adopted);
     }
     return ret;
 }
 
-void device::expect_loss() const
+int device::describe()
 {
-    state open = state::open;
-    state_.compare_exchange_strong(open, state::closing);
+    hlthunk_hw_ip_info info{};
+    const int ret = lib_.hlthunk_get_hw_ip_info(fd_, &info);
+    kind_         = &find_kind(info.device_id);
+    module_id_    = info.module_id;
+    capabilities_ = find_capabilities(*kind_, info);
+    return ret;
+}
+
+int device::application_name() const
+{
+    return lib_.hlthunk_get_device_name_from_fd(fd_);
+}
+
+int device::allocate(uint64_t size, uint64_t wished,
+                     allocation &allocation_p) const
+{
+    if (is_lost()) {
+        return -ENODEV;
+    }
+    errno = 0;
+    /* Page size 0 is the card's own; "shared" only allows an export. */
+    const uint64_t handle =
+        lib_.hlthunk_device_memory_alloc(fd_, size, 0, false, true);
+    int ret = check_value(handle);
+    if (ret != 0) {
+        return ret;
+    }
+    allocation made(*this, handle);
+    errno             = 0;
+    const uint64_t va = lib_.hlthunk_device_memory_map(fd_, handle, wished);
+    ret               = check_value(va);
+    if (ret == 0) {
+        made.add({*this, va});
+        allocation_p = std::move(made);
+    }
+    return ret;
+}
+
+int device::register_host(void *host, uint64_t size,
+                          registration &registration_p) const
+{
+    if (is_lost()) {
+        return -ENODEV;
+    }
+    errno             = 0;
+    const uint64_t va = lib_.hlthunk_host_memory_map(fd_, host, 0, size);
+    const int ret     = check_value(va);
+    if (ret == 0) {
+        registration_p = {*this, va};
+    }
+    return ret;
+}
+
+int device::unmap(uint64_t address) const
+{
+    return lib_.hlthunk_memory_unmap(fd_, address);
+}
+
+int device::free_memory(uint64_t handle) const
+{
+    return lib_.hlthunk_device_memory_free(fd_, handle);
+}
+
+std::optional<uint64_t> device::allocated_bytes() const
+{
+    hlthunk_dram_usage_info usage{};
+    const auto ask = lib_.hlthunk_get_dram_usage;
+    return ((ask != nullptr) && (ask(fd_, &usage) == 0))
+               ? std::optional(usage.ctx_dram_mem)
+               : std::nullopt;
+}
+
+int device::make_queue(dma_direction direction,
+                       const dma_queue_options &options,
+                       std::unique_ptr<dma_queue> &queue_p)
+{
+    const queue_range &range = kind_->queues[static_cast<size_t>(direction)];
+    return (range.count == 0) ? -ENOTSUP
+                              : user_cb_queue::create(*this, direction, range,
+                                                      options, queue_p);
 }
 
 /* An answer that tells that the number is no card's any more. */
@@ -100,7 +194,7 @@ uint64_t device::vacate(slot &place)
     return 0;
 }
 
-uint64_t device::blocking_job()
+ticket device::blocking_ticket()
 {
     const uint64_t next = last_seq_.load(std::memory_order_acquire) + 1;
     /* Each refused submission may have used up a number. */
@@ -109,13 +203,13 @@ uint64_t device::blocking_job()
     for (uint64_t seq = next; seq <= last; ++seq) {
         const uint64_t holder = vacate(slots_[seq % max_cs_in_flight]);
         if (holder != 0) {
-            return holder;
+            return ticket{holder};
         }
     }
-    return 0;
+    return ticket::none;
 }
 
-int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
+int device::submit(hl_cs_chunk *chunks, uint32_t count, ticket &ticket_p)
 {
     /* Held until the number is noted. Other threads could otherwise go once
      * around the driver's ring meanwhile, and it would forget the job before
@@ -124,7 +218,7 @@ int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
     if (is_lost()) {
         return -ENODEV;
     }
-    if (blocking_job() != 0) {
+    if (blocking_ticket() != ticket::none) {
         return -EAGAIN;
     }
 
@@ -146,13 +240,13 @@ int device::submit(hl_cs_chunk *chunks, uint32_t count, uint64_t &seq_p)
     if (refused_.load(std::memory_order_relaxed) != 0) {
         refused_.store(0, std::memory_order_release);
     }
-    seq_p = out.seq;
+    ticket_p = ticket{out.seq};
     return 0;
 }
 
 int device::ask_driver(uint64_t seq, uint32_t timeout_us) const
 {
-    if (state_.load(std::memory_order_relaxed) == state::lost) {
+    if (is_closed()) {
         return -ENODEV;
     }
     uint32_t status = cs_busy;
@@ -175,8 +269,9 @@ int device::ask_driver(uint64_t seq, uint32_t timeout_us) const
     }
 }
 
-int device::query(uint64_t seq, uint32_t timeout_us)
+int device::query(ticket of, uint32_t timeout_us)
 {
+    const auto seq = static_cast<uint64_t>(of);
     if (failed_count_.load(std::memory_order_acquire) > 0) {
         std::lock_guard<std::mutex> guard(failed_lock_);
         auto found = failed_.find(seq);
@@ -194,9 +289,10 @@ int device::query(uint64_t seq, uint32_t timeout_us)
     return result;
 }
 
-void device::retire(uint64_t seq, int result)
+void device::retire(ticket of, int result)
 {
-    slot &place = slots_[seq % max_cs_in_flight];
+    const auto seq = static_cast<uint64_t>(of);
+    slot &place    = slots_[seq % max_cs_in_flight];
     if (result == 1) {
         /* Until they see this, others may ask the driver about it; they enter
          * it only if the card is lost by then. */

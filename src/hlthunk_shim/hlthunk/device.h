@@ -1,29 +1,26 @@
 /**
- * An open card.
+ * A card driven through libhl-thunk, by command submission.
  *
- * Has the compute file descriptor, its own or the application's, and the count
- * of submissions in flight on it. Thread-safe; submissions go to the driver one
- * at a time, as it takes them one at a time anyway. Memory handles, mappings
- * and queues refer to their device and must go first.
+ * Counts the submissions in flight: they go to the driver one at a time, as it
+ * takes them one at a time anyway. Their sequence numbers are the tickets.
  */
 #pragma once
 
+#include "hlthunk_shim/card.h"
+#include "hlthunk_shim/hlthunk/card_kinds.h"
 #include "hlthunk_shim/hlthunk/library.h"
 #include "util/brief_lock.h"
+#include "util/fork_handlers.h"
 
-#include <atomic>
 #include <map>
-#include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
 
 namespace gaudi::shim {
 
-class device {
+class device final : public card {
 public:
     /**
-     * Open the compute node of a card.
+     * Open the compute node of a card; forked children close it.
      *
      * @param lib       Usable library; must outlive the device.
      * @param bus_id    "dddd:bb:dd.f" of the card.
@@ -37,91 +34,50 @@ public:
     /**
      * Use a compute node that the application has open, and never close it.
      *
-     * @param fd  The node; a descriptor of something else is refused.
+     * @param fd  Its descriptor; one of something else is refused.
      * @return As @ref open.
      */
     [[nodiscard]] static int adopt(const library &lib, int fd,
                                    std::unique_ptr<device> &device_p);
 
-    ~device();
-    device(const device &)            = delete;
-    device &operator=(const device &) = delete;
+    ~device() override;
 
     [[nodiscard]] const library &lib() const { return lib_; }
-    [[nodiscard]] int fd() const { return fd_; }
-    [[nodiscard]] const std::string &bus_id() const { return bus_id_; }
 
-    /**
-     * The application is about to close the descriptor: nothing new is
-     * submitted, and nothing given back, since all goes with it. Jobs in flight
-     * can be asked about until @ref lose.
-     */
-    void expect_loss() const;
-
-    /** The descriptor is closed. The driver is not called with it any more, and
-     *  every job has ended with -ENODEV. Found out from the driver's answers,
-     *  too. */
-    void lose() const { state_.store(state::lost); }
-
-    /** Whether one of the above was said. */
-    [[nodiscard]] bool is_lost() const
-    {
-        return state_.load(std::memory_order_relaxed) != state::open;
-    }
-    [[nodiscard]] const hlthunk_hw_ip_info &hw_info() const { return info_; }
-
-    /** The NUMA node that the card sits on; what is pinned for the card is
-     *  placed there. Unknown unless it was set, right after opening. */
-    [[nodiscard]] std::optional<unsigned> numa_node() const
-    {
-        return numa_node_;
-    }
-    void set_numa_node(std::optional<unsigned> node) { numa_node_ = node; }
+    int application_name() const override;
+    int allocate(uint64_t size, uint64_t wished,
+                 allocation &allocation_p) const override;
+    int register_host(void *host, uint64_t size,
+                      registration &registration_p) const override;
+    int import_dmabuf(int dmabuf, uint64_t size,
+                      registration &registration_p) const override;
+    int export_dmabuf(uint64_t address, uint64_t offset, uint64_t size,
+                      int &fd_p) const override;
+    int64_t dmabuf_size(int dmabuf) const override;
+    int unmap(uint64_t address) const override;
+    int free_memory(uint64_t handle) const override;
+    std::optional<uint64_t> allocated_bytes() const override;
+    int make_queue(dma_direction direction, const dma_queue_options &options,
+                   std::unique_ptr<dma_queue> &queue_p) override;
+    int query(ticket of, uint32_t timeout_us) override;
+    ticket blocking_ticket() override;
 
     /**
      * Submit command buffers of one queue as one job.
      *
      * @return 0; -EAGAIN when the driver's limit of jobs in flight is reached
      *         (the driver is not called then, it would spin), see
-     *         @ref blocking_job; else -errno.
+     *         @ref blocking_ticket; else -errno.
      */
     [[nodiscard]] int submit(hl_cs_chunk *chunks, uint32_t count,
-                             uint64_t &seq_p);
-
-    /**
-     * A job that keeps @ref submit from going on.
-     *
-     * Whoever got -EAGAIN can sleep on it with @ref query, on any thread, and
-     * try again when that says anything but 0. It may be a job of any queue of
-     * the card, and its owner may retire it meanwhile.
-     *
-     * @return Its sequence number; 0 when a submission would go through now.
-     */
-    [[nodiscard]] uint64_t blocking_job();
-
-    /**
-     * Look at a job, waiting up to a time.
-     *
-     * Any thread may ask about any job of the card, several at a time about one
-     * job too, while others submit, query and retire. How a failed job ended is
-     * kept until its owner retires it, however many newer ones there are;
-     * afterwards it may read as done.
-     *
-     * @param seq         Number that @ref submit gave.
-     * @param timeout_us  0 only polls.
-     * @return 1 done, 0 still running, or -errno as the job ended: -EIO
-     * aborted, -ETIMEDOUT lost, -ENODEV the device is in reset or gone.
-     */
-    [[nodiscard]] int query(uint64_t seq, uint32_t timeout_us);
+                             ticket &ticket_p);
 
     /** Forget a job that has ended. Every job needs this once.
      *
      *  @param result  What @ref query said of it, not 0. */
-    void retire(uint64_t seq, int result);
+    void retire(ticket of, int result);
 
 private:
-    enum class state { open, closing, lost };
-
     /* Which jobs have a slot of the driver's ring, by sequence number. */
     struct slot {
         std::atomic<uint64_t> holder{0}; /* 0 for none known to run */
@@ -129,18 +85,16 @@ private:
     };
 
     device(const library &lib, int fd, std::string bus_id, bool owned);
+    [[nodiscard]] int describe();
     int judge(int result) const;
     int ask_driver(uint64_t seq, uint32_t timeout_us) const;
     uint64_t vacate(slot &place);
 
     const library &lib_;
-    int fd_;
     const bool owned_;
-    std::string bus_id_;
-    mutable std::atomic<state> state_{state::open};
-    hlthunk_hw_ip_info info_{};
-    std::optional<unsigned> numa_node_;
-    util::brief_lock submit_lock_; /* outside failed_lock_ */
+    const card_kind *kind_ = nullptr;
+    util::closed_in_children closed_in_children_; /* unless adopted */
+    util::brief_lock submit_lock_;                /* outside failed_lock_ */
     std::atomic<uint64_t> last_seq_{0};
     std::atomic<uint32_t> refused_{0}; /* since the last job */
     /* The driver's own ring, and its rule for "full": a job has the slot of the

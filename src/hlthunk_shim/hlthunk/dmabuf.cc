@@ -1,6 +1,7 @@
-#include "hlthunk_shim/hlthunk/dmabuf.h"
+/* The part of a device that deals with dma-bufs. */
+#include "hlthunk_shim/hlthunk/device.h"
 
-#include "hlthunk_shim/hlthunk/memory.h"
+#include "hlthunk_shim/memory.h"
 
 #include <cerrno>
 
@@ -17,20 +18,13 @@ namespace {
 /* The only flags that the driver takes. */
 constexpr uint32_t export_flags = O_RDWR | O_CLOEXEC;
 
-/* Cards whose device memory has physical addresses. */
-bool is_without_mmu(const device &dev)
-{
-    const uint32_t id = dev.hw_info().device_id;
-    return (id == pci_id_gaudi) || (id == pci_id_gaudi_secure);
-}
-
 /* ioctl(2). @return 0 or -errno. */
 int call(const device &dev, unsigned long request, hl_mem_args &arguments)
 {
     int ret;
     do {
-        ret = (dev.lib().hlthunk_emu_ioctl != nullptr)
-                  ? dev.lib().hlthunk_emu_ioctl(dev.fd(), request, &arguments)
+        ret = (dev.lib().hlthunk_sys_ioctl != nullptr)
+                  ? dev.lib().hlthunk_sys_ioctl(dev.fd(), request, &arguments)
                   : ioctl(dev.fd(), request, &arguments);
     } while ((ret != 0) && (errno == EINTR));
     return (ret == 0) ? 0 : -errno;
@@ -75,34 +69,27 @@ bool can_import(const device &dev, uint64_t size)
 
 } // namespace
 
-uint64_t dmabuf_page()
+int device::export_dmabuf(uint64_t address, uint64_t offset, uint64_t size,
+                          int &fd_p) const
 {
-    static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-    return page;
-}
-
-int export_dmabuf(const device &dev, uint64_t va, uint64_t offset,
-                  uint64_t size, int &fd_p)
-{
-    const library &lib = dev.lib();
     int fd;
 
     /* No driver rounds, and not all of them check it. */
-    if ((size == 0) || ((va | offset | size) % dmabuf_page() != 0)) {
+    if ((size == 0) || ((address | offset | size) % dmabuf_page() != 0)) {
         return -EINVAL;
     }
-    if (is_without_mmu(dev)) {
-        if (lib.hlthunk_device_memory_export_dmabuf_fd == nullptr) {
+    if (!kind_->has_mmu) {
+        if (lib_.hlthunk_device_memory_export_dmabuf_fd == nullptr) {
             return -EOPNOTSUPP;
         }
-        fd = lib.hlthunk_device_memory_export_dmabuf_fd(dev.fd(), va + offset,
-                                                        size, export_flags);
+        fd = lib_.hlthunk_device_memory_export_dmabuf_fd(fd_, address + offset,
+                                                         size, export_flags);
     } else {
-        if (lib.hlthunk_device_mapped_memory_export_dmabuf_fd == nullptr) {
+        if (lib_.hlthunk_device_mapped_memory_export_dmabuf_fd == nullptr) {
             return -EOPNOTSUPP;
         }
-        fd = lib.hlthunk_device_mapped_memory_export_dmabuf_fd(
-            dev.fd(), va, size, offset, export_flags);
+        fd = lib_.hlthunk_device_mapped_memory_export_dmabuf_fd(
+            fd_, address, size, offset, export_flags);
     }
     if (fd < 0) {
         return fd;
@@ -111,12 +98,12 @@ int export_dmabuf(const device &dev, uint64_t va, uint64_t offset,
     return 0;
 }
 
-int64_t dmabuf_size(const device &dev, int dmabuf)
+int64_t device::dmabuf_size(int dmabuf) const
 {
-    auto *emulated  = dev.lib().hlthunk_emu_lseek;
+    auto *own       = lib_.hlthunk_sys_lseek;
     const auto seek = [&](long offset, int whence) {
-        return (emulated != nullptr) ? emulated(dmabuf, offset, whence)
-                                     : lseek(dmabuf, offset, whence);
+        return (own != nullptr) ? own(dmabuf, offset, whence)
+                                : lseek(dmabuf, offset, whence);
     };
     /* It may be any file of the caller's. */
     const long place = seek(0, SEEK_CUR);
@@ -132,20 +119,23 @@ int64_t dmabuf_size(const device &dev, int dmabuf)
     return (errno == EBADF) ? -EBADF : 0;
 }
 
-int mapping::import_dmabuf(const device &dev, int dmabuf, uint64_t size,
-                           mapping &mapping_p)
+int device::import_dmabuf(int dmabuf, uint64_t size,
+                          registration &registration_p) const
 {
     uint64_t va = 0;
     if (dmabuf < 0) {
         return -EBADF;
     }
-    int ret = ask_for_import(dev, dmabuf, size, va);
+    int ret = ask_for_import(*this, dmabuf, size, va);
     switch (ret) {
     case 0:
-        errno = 0;
-        return mapping_p.adopt(dev, va);
+        if (va == 0) {
+            return -ENOMEM;
+        }
+        registration_p = {*this, va};
+        return 0;
     case -EINVAL:
-        return can_import(dev, size) ? -EINVAL : -EOPNOTSUPP;
+        return can_import(*this, size) ? -EINVAL : -EOPNOTSUPP;
     case -ENOTTY:
         return -EOPNOTSUPP;
     default:

@@ -20,20 +20,6 @@ constexpr size_t upper_offset     = 992;
 static_assert(packets_capacity * sizeof(lin_dma) + sizeof(nop) <= upper_offset);
 static_assert(upper_offset + sizeof(cp_dma) <= buffer_bytes);
 
-/* Queue of the first stream; the others follow. */
-constexpr uint32_t first_queue(dma_direction direction)
-{
-    switch (direction) {
-    case dma_direction::host_to_device:
-        return gaudi2_queue_pdma0;
-    case dma_direction::device_to_host:
-        return gaudi2_queue_pdma1;
-    case dma_direction::device_to_device:
-        break;
-    }
-    return gaudi2_queue_edma0;
-}
-
 /* Longest wait of one driver call, so that a deadline is kept. */
 constexpr uint32_t wait_slice_us = 10000;
 /* More than anybody waits, and clear of the clock's end. */
@@ -46,9 +32,8 @@ constexpr uint64_t close_timeout_us = 60'000'000;
 } // namespace
 
 user_cb_queue::user_cb_queue(device &dev, dma_direction direction,
-                             const dma_queue_options &options)
-    : dev_(dev), direction_(direction),
-      queue_index_(first_queue(direction) + options.stream),
+                             uint32_t queue, const dma_queue_options &options)
+    : dev_(dev), direction_(direction), queue_index_(queue),
       max_packet_bytes_((options.max_packet_bytes != 0)
                             ? options.max_packet_bytes
                             : lin_dma_max_bytes),
@@ -61,7 +46,7 @@ void user_cb_queue::prepare_ring()
 {
     ring_chunks_.resize(jobs_.size());
     for (size_t i = 0; i < ring_chunks_.size(); ++i) {
-        const uint64_t va    = ring_.va() + i * buffer_bytes;
+        const uint64_t va    = ring_.address() + i * buffer_bytes;
         hl_cs_chunk &chunk   = ring_chunks_[i];
         chunk.queue_index    = queue_index_;
         chunk.cs_chunk_flags = chunk_flag_user_cb;
@@ -74,18 +59,19 @@ void user_cb_queue::prepare_ring()
 }
 
 int user_cb_queue::create(device &dev, dma_direction direction,
+                          const queue_range &range,
                           const dma_queue_options &options,
                           std::unique_ptr<dma_queue> &queue_p)
 {
     if (!std::has_single_bit(options.depth) ||
         (options.depth > max_chunks_per_cs) ||
         (options.max_packet_bytes > lin_dma_max_bytes) ||
-        (options.stream >= streams(direction))) {
+        (options.stream >= range.count)) {
         return -EINVAL;
     }
 
-    std::unique_ptr<user_cb_queue> queue(
-        new user_cb_queue(dev, direction, options));
+    std::unique_ptr<user_cb_queue> queue(new user_cb_queue(
+        dev, direction, range.first + options.stream, options));
     int ret =
         pinned_buffer::create(dev, options.depth * buffer_bytes, queue->ring_);
     if (ret == 0) {
@@ -93,13 +79,6 @@ int user_cb_queue::create(device &dev, dma_direction direction,
         queue_p = std::move(queue);
     }
     return ret;
-}
-
-/* The driver lets user space submit to two streams of PDMA_0, and to one of
- * PDMA_1. Copies within the card use one. */
-unsigned user_cb_queue::streams(dma_direction direction)
-{
-    return (direction == dma_direction::host_to_device) ? 2 : 1;
 }
 
 user_cb_queue::~user_cb_queue()
@@ -159,7 +138,7 @@ int user_cb_queue::submit(uint64_t dst, uint64_t src, uint64_t length,
         return -EAGAIN;
     }
 
-    uint64_t seq = 0;
+    ticket given = ticket::none;
     if (buffers > 0) {
         const uint64_t first_buffer = buffer_;
         hl_cs_chunk *chunks         = &fill_buffer(dst, src, length);
@@ -171,14 +150,14 @@ int user_cb_queue::submit(uint64_t dst, uint64_t src, uint64_t length,
             chunks = chunks_.data();
         }
         const int ret =
-            dev_.submit(chunks, static_cast<uint32_t>(buffers), seq);
+            dev_.submit(chunks, static_cast<uint32_t>(buffers), given);
         if (ret != 0) {
             buffer_ = first_buffer;
             return ret;
         }
     }
 
-    at(next_) = {seq, cookie, static_cast<unsigned>(buffers), 0};
+    at(next_) = {given, cookie, static_cast<unsigned>(buffers), 0};
     id_p      = next_++;
     return 0;
 }
@@ -194,19 +173,19 @@ int user_cb_queue::submit_and_look(uint64_t dst, uint64_t src, uint64_t length,
 
     /* Nothing is in flight, so that all records and buffers are free. */
     const uint64_t first_buffer = buffer_;
-    uint64_t seq;
-    const int ret = dev_.submit(&fill_buffer(dst, src, length), 1, seq);
+    ticket given                = ticket::none;
+    const int ret = dev_.submit(&fill_buffer(dst, src, length), 1, given);
     if (ret != 0) {
         buffer_ = first_buffer;
         return ret;
     }
-    const int result = dev_.query(seq, 0);
+    const int result = dev_.query(given, 0);
     if (result == 1) {
-        dev_.retire(seq, result);
+        dev_.retire(given, result);
         buffer_ = first_buffer; /* the next one finds it in the CPU's cache */
         ended_p = true;
     } else {
-        at(next_++) = {seq, cookie, 1, 0};
+        at(next_++) = {given, cookie, 1, 0};
     }
     return 0;
 }
@@ -217,11 +196,11 @@ bool user_cb_queue::reap(uint32_t timeout_us)
     job &oldest = at(reaped_);
 
     if (oldest.buffers > 0) {
-        int ret = dev_.query(oldest.seq, timeout_us);
+        int ret = dev_.query(oldest.id, timeout_us);
         if (ret == 0) {
             return false;
         }
-        dev_.retire(oldest.seq, ret);
+        dev_.retire(oldest.id, ret);
         oldest.status = (ret == 1) ? 0 : ret;
         released_ += oldest.buffers;
     }
@@ -242,10 +221,10 @@ unsigned user_cb_queue::poll(dma_completion *completions, unsigned max)
     return count;
 }
 
-uint64_t user_cb_queue::oldest_job() const
+ticket user_cb_queue::oldest_ticket() const
 {
-    return ((collected_ == reaped_) && (reaped_ != next_)) ? at(reaped_).seq
-                                                           : 0;
+    return ((collected_ == reaped_) && (reaped_ != next_)) ? at(reaped_).id
+                                                           : ticket::none;
 }
 
 int user_cb_queue::wait(uint64_t id, uint64_t timeout_us)

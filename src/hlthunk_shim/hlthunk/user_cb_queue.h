@@ -8,7 +8,8 @@
 #pragma once
 
 #include "hlthunk_shim/dma_queue.h"
-#include "hlthunk_shim/hlthunk/memory.h"
+#include "hlthunk_shim/hlthunk/device.h"
+#include "hlthunk_shim/memory.h"
 
 #include <vector>
 
@@ -16,13 +17,13 @@ namespace gaudi::shim {
 
 class user_cb_queue final : public dma_queue {
 public:
+    /** As card::make_queue.
+     *  @param range  The driver's queues of that direction. */
     [[nodiscard]] static int create(device &dev, dma_direction direction,
+                                    const queue_range &range,
                                     const dma_queue_options &options,
                                     std::unique_ptr<dma_queue> &queue_p);
     ~user_cb_queue() override;
-
-    /** As dma_streams. */
-    [[nodiscard]] static unsigned streams(dma_direction direction);
 
     int submit(uint64_t dst, uint64_t src, uint64_t length, void *cookie,
                uint64_t &id_p) override;
@@ -35,17 +36,17 @@ public:
     {
         return static_cast<unsigned>(next_ - collected_);
     }
-    uint64_t oldest_job() const override;
+    ticket oldest_ticket() const override;
 
 private:
     struct job {
-        uint64_t seq; /* 0 for a copy of nothing */
+        ticket id; /* none for a copy of nothing */
         void *cookie;
         unsigned buffers;
         int status;
     };
 
-    user_cb_queue(device &dev, dma_direction direction,
+    user_cb_queue(device &dev, dma_direction direction, uint32_t queue,
                   const dma_queue_options &options);
 
     job &at(uint64_t id) { return jobs_[id & (jobs_.size() - 1)]; }

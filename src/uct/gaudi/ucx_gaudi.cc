@@ -33,7 +33,7 @@ card *find_card(device_table &table, const char *wanted)
         }
         if ((wanted == nullptr) || (open->name() == wanted) ||
             (open->name() == std::string("gaudi") + wanted) ||
-            (open->device().bus_id() ==
+            (open->driver().bus_id() ==
              gaudi::shim::normalize_bus_id(wanted))) {
             return open.get();
         }

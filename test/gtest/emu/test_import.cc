@@ -40,7 +40,7 @@ int import(int device, int dmabuf, uint64_t size, uint64_t &va,
     arguments.in.fd     = static_cast<uint32_t>(dmabuf);
     arguments.in.length = size;
     arguments.in.op     = op;
-    if (hl().hlthunk_emu_ioctl(device, request, &arguments) != 0) {
+    if (hl().hlthunk_sys_ioctl(device, request, &arguments) != 0) {
         return -errno;
     }
     va = arguments.out.device_virt_addr;
@@ -276,7 +276,7 @@ TEST_F(emu_import, other_calls_are_refused)
     EXPECT_EQ(import(control, buf, size, imported), -EBADF);
     hl().hlthunk_close(control);
     errno = 0;
-    EXPECT_EQ(hl().hlthunk_emu_ioctl(other.fd(), shim::memory_ioctl, nullptr),
+    EXPECT_EQ(hl().hlthunk_sys_ioctl(other.fd(), shim::memory_ioctl, nullptr),
               -1);
     EXPECT_EQ(errno, EFAULT);
 }
@@ -321,7 +321,7 @@ TEST(emu_import_setting, other_values_are_refused)
 
 TEST_F(emu_import, a_dmabuf_tells_its_size)
 {
-    const auto seek = hl().hlthunk_emu_lseek;
+    const auto seek = hl().hlthunk_sys_lseek;
     EXPECT_EQ(seek(buf, 0, SEEK_END), static_cast<long>(size));
     EXPECT_EQ(seek(buf, 0, SEEK_SET), 0);
     for (auto [offset, whence] : {std::pair{1l, SEEK_END},

@@ -21,15 +21,13 @@ using ::testing::HasSubstr;
 
 GAUDI_CHILD(shows_a_sysfs)
 {
-    GAUDI_CHILD_REQUIRE(emulator::instance().hlthunk_emu_sysfs_root() !=
-                        nullptr);
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_sys_sysfs() != nullptr);
     return 0;
 }
 
 GAUDI_CHILD(shows_no_sysfs)
 {
-    GAUDI_CHILD_REQUIRE(emulator::instance().hlthunk_emu_sysfs_root() ==
-                        nullptr);
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_sys_sysfs() == nullptr);
     return 0;
 }
 
@@ -166,7 +164,7 @@ TEST_F(sysfs_view, is_whole_for_each_of_many_processes)
 
 GAUDI_CHILD(reads_the_sysfs)
 {
-    const char *root = emulator::instance().hlthunk_emu_sysfs_root();
+    const char *root = hl().hlthunk_sys_sysfs();
     GAUDI_CHILD_REQUIRE(root != nullptr);
     for (unsigned i = 0; i < 8; ++i) {
         const std::string card =
@@ -230,8 +228,7 @@ GAUDI_CHILD(has_no_cards_and_no_sysfs)
 {
     GAUDI_CHILD_REQUIRE(
         hl().hlthunk_get_device_count(HLTHUNK_DEVICE_DONT_CARE) == 0);
-    GAUDI_CHILD_REQUIRE(emulator::instance().hlthunk_emu_sysfs_root() ==
-                        nullptr);
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_sys_sysfs() == nullptr);
     return 0;
 }
 

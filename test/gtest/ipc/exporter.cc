@@ -2,7 +2,7 @@
 
 #include "common/process_state.h"
 #include "common/ucx_logs.h"
-#include "hlthunk_shim/hlthunk/memory.h"
+#include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 
@@ -31,20 +31,20 @@ namespace {
 int copy_host(base::card &by, void *host, size_t size, uint64_t va,
               bool to_host)
 {
-    shim::mapping mapped;
+    shim::registration mapped;
     std::unique_ptr<shim::dma_queue> queue;
-    int error = shim::mapping::map_host(by.device(), host, size, mapped);
+    int error = by.driver().register_host(host, size, mapped);
     if (error == 0) {
-        error =
-            shim::make_dma_queue(by.device(),
-                                 to_host ? shim::dma_direction::device_to_host
-                                         : shim::dma_direction::host_to_device,
-                                 {}, queue);
+        error = by.driver().make_queue(
+            to_host ? shim::dma_direction::device_to_host
+                    : shim::dma_direction::host_to_device,
+            {}, queue);
     }
     uint64_t id = 0;
     if (error == 0) {
-        error = queue->submit(to_host ? mapped.va() : va,
-                              to_host ? va : mapped.va(), size, nullptr, id);
+        error =
+            queue->submit(to_host ? mapped.address() : va,
+                          to_host ? va : mapped.address(), size, nullptr, id);
     }
     if (error == 0) {
         error = queue->wait(id, 20'000'000);
@@ -65,7 +65,7 @@ unsigned close_dmabufs(const base::card &of)
         char target[32]        = {};
         (void)!readlink(path.c_str(), target, sizeof(target) - 1);
         if ((fd > 2) && (std::strncmp(target, "socket:", 7) == 0) &&
-            (of.device().lib().hlthunk_emu_lseek(fd, 0, SEEK_END) > 0)) {
+            (of.driver().dmabuf_size(fd) > 0)) {
             found.push_back(fd);
         }
     }

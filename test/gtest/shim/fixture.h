@@ -8,7 +8,7 @@
 #include "common/host_memory.h"
 #include "hlthunk_shim/dma_queue.h"
 #include "hlthunk_shim/hlthunk/device.h"
-#include "hlthunk_shim/hlthunk/memory.h"
+#include "hlthunk_shim/memory.h"
 #include "util/warning.h"
 
 #include <gmock/gmock.h>
@@ -55,26 +55,24 @@ private:
 struct device_memory {
     device_memory(const shim::device &dev, uint64_t size)
     {
-        EXPECT_EQ(shim::memory_handle::allocate(dev, size, handle), 0);
-        EXPECT_EQ(shim::mapping::map_device(dev, handle, 0, map), 0);
+        EXPECT_EQ(dev.allocate(size, 0, memory), 0);
     }
-    [[nodiscard]] uint64_t va() const { return map.va(); }
+    [[nodiscard]] uint64_t va() const { return memory.address(); }
 
-    shim::memory_handle handle; /* goes after the mapping */
-    shim::mapping map;
+    shim::allocation memory;
 };
 
 /** Host memory of the application, mapped for the card. */
 struct host_memory {
     host_memory(const shim::device &dev, size_t size) : buffer(size)
     {
-        EXPECT_EQ(shim::mapping::map_host(dev, buffer.data(), size, map), 0);
+        EXPECT_EQ(dev.register_host(buffer.data(), size, map), 0);
     }
     [[nodiscard]] char *data() const { return buffer.data(); }
-    [[nodiscard]] uint64_t va() const { return map.va(); }
+    [[nodiscard]] uint64_t va() const { return map.address(); }
 
     guarded_buffer buffer;
-    shim::mapping map;
+    shim::registration map;
 };
 
 class shim_test : public ::testing::Test {
@@ -111,7 +109,7 @@ protected:
                const shim::dma_queue_options &options = {}) const
     {
         std::unique_ptr<shim::dma_queue> queue;
-        EXPECT_EQ(shim::make_dma_queue(*dev, direction, options, queue), 0);
+        EXPECT_EQ(dev->make_queue(direction, options, queue), 0);
         return queue;
     }
 

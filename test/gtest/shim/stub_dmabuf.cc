@@ -20,8 +20,8 @@
 #define hlthunk_get_hw_ip_info stub_other_get_hw_ip_info
 #define hlthunk_device_memory_export_dmabuf_fd stub_other_export
 #define hlthunk_device_mapped_memory_export_dmabuf_fd stub_other_mapped_export
-#define hlthunk_emu_ioctl stub_other_ioctl
-#define hlthunk_emu_lseek stub_other_lseek
+#define hlthunk_sys_ioctl stub_other_ioctl
+#define hlthunk_sys_lseek stub_other_lseek
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #define STUB_PUBLIC extern "C" __attribute__((visibility("default")))
 #define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \
@@ -35,8 +35,8 @@
 #undef hlthunk_get_hw_ip_info
 #undef hlthunk_device_memory_export_dmabuf_fd
 #undef hlthunk_device_mapped_memory_export_dmabuf_fd
-#undef hlthunk_emu_ioctl
-#undef hlthunk_emu_lseek
+#undef hlthunk_sys_ioctl
+#undef hlthunk_sys_lseek
 
 namespace {
 
@@ -91,7 +91,7 @@ STUB_PUBLIC int hlthunk_device_mapped_memory_export_dmabuf_fd(
 #endif
 
 #ifdef STUB_IMPORT
-STUB_PUBLIC int hlthunk_emu_ioctl(int, unsigned long request, void *argument)
+STUB_PUBLIC int hlthunk_sys_ioctl(int, unsigned long request, void *argument)
 {
     using namespace gaudi::shim;
     const unsigned long known = (std::strcmp(STUB_IMPORT, "old") == 0)

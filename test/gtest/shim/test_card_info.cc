@@ -70,7 +70,7 @@ TEST_F(made_up_sysfs, shows_cards_of_new_kernels)
     const auto cards = list();
     ASSERT_EQ(2u, cards.size());
     EXPECT_EQ(0u, cards[0].index);
-    EXPECT_EQ(2u, cards[0].node);
+    EXPECT_EQ(2u, cards[0].number);
     EXPECT_EQ("0000:19:00.0", cards[0].bus_id);
     EXPECT_EQ(5u, cards[0].module_id);
     EXPECT_EQ(1u, cards[0].numa_node);
@@ -78,7 +78,7 @@ TEST_F(made_up_sysfs, shows_cards_of_new_kernels)
     EXPECT_EQ("GAUDI2", cards[0].device_type);
     EXPECT_EQ(std::nullopt, cards[0].memory);
     EXPECT_EQ(1u, cards[1].index);
-    EXPECT_EQ(10u, cards[1].node) << "nodes are ordered as numbers";
+    EXPECT_EQ(10u, cards[1].number) << "files are ordered as numbers";
     EXPECT_EQ(std::nullopt, cards[1].module_id);
 }
 
@@ -105,7 +105,7 @@ TEST_F(made_up_sysfs, leaves_out_other_accelerators_and_cards_without_a_node)
     const auto mine = list(false);
     ASSERT_EQ(1u, mine.size());
     EXPECT_EQ(0u, mine[0].index);
-    EXPECT_EQ(2u, mine[0].node);
+    EXPECT_EQ(2u, mine[0].number);
 }
 
 TEST_F(made_up_sysfs, is_no_help_when_a_card_does_not_tell_its_bus_id)
@@ -159,11 +159,11 @@ TEST(cpu_list, is_read_as_the_kernel_writes_it)
 
 TEST(card_list, comes_from_control_nodes_where_there_is_no_sysfs)
 {
-    const auto cards = shim::list_cards(hl());
+    const auto cards = shim::list_cards(emulator::instance().driver);
     ASSERT_EQ(8u, cards.size());
     for (unsigned i = 0; i < 8; ++i) {
         EXPECT_EQ(i, cards[i].index);
-        EXPECT_EQ(i, cards[i].node);
+        EXPECT_EQ(i, cards[i].number);
         EXPECT_EQ(bus_id(i), cards[i].bus_id);
         EXPECT_EQ(i, cards[i].module_id);
         EXPECT_EQ(std::nullopt, cards[i].numa_node);
@@ -187,14 +187,14 @@ TEST(card_list, is_the_same_from_the_emulated_sysfs)
 
 GAUDI_CHILD(lists_cards_by_sysfs)
 {
-    const char *root = emulator::instance().hlthunk_emu_sysfs_root();
+    const char *root = hl().hlthunk_sys_sysfs();
     GAUDI_CHILD_REQUIRE(root == std::string(std::getenv("HLTHUNK_EMU_SYSFS")));
-    const auto cards = shim::list_cards(hl());
+    const auto cards = shim::list_cards(emulator::instance().driver);
     GAUDI_CHILD_REQUIRE(cards.size() == 12);
     const std::optional<unsigned> unknown;
     for (unsigned i = 0; i < 12; ++i) {
         GAUDI_CHILD_REQUIRE(cards[i].index == i);
-        GAUDI_CHILD_REQUIRE(cards[i].node == i);
+        GAUDI_CHILD_REQUIRE(cards[i].number == i);
         GAUDI_CHILD_REQUIRE(cards[i].bus_id == bus_id(i));
         GAUDI_CHILD_REQUIRE(cards[i].module_id == i);
         GAUDI_CHILD_REQUIRE(cards[i].numa_node ==
@@ -204,13 +204,14 @@ GAUDI_CHILD(lists_cards_by_sysfs)
         GAUDI_CHILD_REQUIRE(!cards[i].memory.has_value());
 
         const int fd = hl().hlthunk_open_control(static_cast<int>(i), nullptr);
-        const card_info by_node = shim::describe_card(hl(), i, fd, bus_id(i));
+        const card_info by_driver =
+            shim::describe_card(emulator::instance().driver, i, fd, bus_id(i));
         hl().hlthunk_close(fd);
-        GAUDI_CHILD_REQUIRE(by_node.module_id == cards[i].module_id);
-        GAUDI_CHILD_REQUIRE(by_node.numa_node == cards[i].numa_node);
-        GAUDI_CHILD_REQUIRE(by_node.local_cpus == cards[i].local_cpus);
-        GAUDI_CHILD_REQUIRE(by_node.device_type == cards[i].device_type);
-        GAUDI_CHILD_REQUIRE(by_node.memory.has_value());
+        GAUDI_CHILD_REQUIRE(by_driver.module_id == cards[i].module_id);
+        GAUDI_CHILD_REQUIRE(by_driver.numa_node == cards[i].numa_node);
+        GAUDI_CHILD_REQUIRE(by_driver.local_cpus == cards[i].local_cpus);
+        GAUDI_CHILD_REQUIRE(by_driver.device_type == cards[i].device_type);
+        GAUDI_CHILD_REQUIRE(by_driver.memory.has_value());
     }
     return 0;
 }
@@ -225,10 +226,10 @@ TEST(card_list, asks_the_control_node_for_what_sysfs_does_not_say)
 
 GAUDI_CHILD(misses_module_ids)
 {
-    const std::string root = emulator::instance().hlthunk_emu_sysfs_root();
+    const std::string root = hl().hlthunk_sys_sysfs();
     GAUDI_CHILD_REQUIRE(
         fs::remove(root + "/bus/pci/devices/" + bus_id(3) + "/module_id"));
-    const auto cards = shim::list_cards(hl());
+    const auto cards = shim::list_cards(emulator::instance().driver);
     GAUDI_CHILD_REQUIRE(cards.size() == 8);
     for (unsigned i = 0; i < 8; ++i) {
         GAUDI_CHILD_REQUIRE(cards[i].module_id == i);
@@ -239,11 +240,12 @@ GAUDI_CHILD(misses_module_ids)
 
 TEST(card_list, takes_no_card)
 {
-    (void)shim::list_cards(hl());
+    (void)shim::list_cards(emulator::instance().driver);
     const int fd =
         hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(0).c_str());
     ASSERT_GE(fd, 0);
-    EXPECT_EQ(8u, shim::list_cards(hl()).size()) << "taken ones are listed";
+    EXPECT_EQ(8u, shim::list_cards(emulator::instance().driver).size())
+        << "taken ones are listed";
     EXPECT_EQ(0, hl().hlthunk_close(fd));
 }
 

@@ -22,9 +22,9 @@ TEST_F(shim_device, knows_its_card)
     EXPECT_GE(dev->fd(), 0);
     EXPECT_EQ(dev->bus_id(), bus_id(0));
     EXPECT_EQ(&dev->lib(), &hl());
-    EXPECT_EQ(dev->hw_info().device_id, pci_id_gaudi2);
-    EXPECT_EQ(dev->hw_info().dram_page_size, device_page);
-    EXPECT_EQ(dev->hw_info().module_id, 0u);
+    EXPECT_EQ(dev->application_name(), HLTHUNK_DEVICE_GAUDI2);
+    EXPECT_EQ(dev->capabilities().page_bytes, device_page);
+    EXPECT_EQ(dev->module_id(), 0u);
 }
 
 TEST_F(shim_device, opens_once)
@@ -82,7 +82,7 @@ TEST_F(shim_device, many_cards_are_open_at_a_time)
     for (unsigned i = 1; i < 8; ++i) {
         all.emplace_back();
         ASSERT_EQ(device::open(hl(), bus_id(i), all.back()), 0);
-        EXPECT_EQ(all.back()->hw_info().module_id, i);
+        EXPECT_EQ(all.back()->module_id(), i);
     }
 }
 
@@ -117,9 +117,9 @@ hl_cs_chunk bad_chunk()
 TEST_F(shim_device, a_refused_submission_is_reported)
 {
     hl_cs_chunk chunk = bad_chunk();
-    uint64_t seq      = 77;
-    EXPECT_EQ(dev->submit(&chunk, 1, seq), -EINVAL);
-    EXPECT_EQ(seq, 77u);
+    ticket given{77};
+    EXPECT_EQ(dev->submit(&chunk, 1, given), -EINVAL);
+    EXPECT_EQ(given, ticket{77});
 }
 
 TEST_F(shim_device, a_full_card_is_again_after_a_refusal_too)
@@ -135,8 +135,8 @@ TEST_F(shim_device, a_full_card_is_again_after_a_refusal_too)
                   0);
     }
     hl_cs_chunk chunk = bad_chunk();
-    uint64_t seq      = 0;
-    ASSERT_EQ(dev->submit(&chunk, 1, seq), -EINVAL);
+    ticket given      = ticket::none;
+    ASSERT_EQ(dev->submit(&chunk, 1, given), -EINVAL);
 
     std::atomic<pid_t> submitter{0};
     std::atomic<int> result{1};
@@ -169,7 +169,7 @@ TEST_F(shim_device, a_job_that_the_driver_lost_is_reported_as_such)
                                          {-ENODEV, -ENODEV}};
     for (const auto &[driver, expected] : cases) {
         answer = driver;
-        EXPECT_EQ(second->query(1, 0), expected) << driver;
+        EXPECT_EQ(second->query(ticket{1}, 0), expected) << driver;
     }
 }
 
@@ -194,7 +194,7 @@ TEST_F(shim_device, the_status_tells_how_a_job_is_whatever_the_result)
         answer = status;
         for (const int given : {0, static_cast<int>(status)}) {
             result = given;
-            EXPECT_EQ(second->query(1, 0), expected)
+            EXPECT_EQ(second->query(ticket{1}, 0), expected)
                 << "status " << status << ", result " << given;
         }
     }

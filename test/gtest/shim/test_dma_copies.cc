@@ -145,12 +145,12 @@ TEST_F(shim_dma, command_buffers_are_used_again)
 TEST_F(shim_dma, fragmented_memory_is_no_concern)
 {
     /* Neighbours go, so the next allocation is in pieces. */
-    std::vector<memory_handle> handles(6);
-    for (memory_handle &handle : handles) {
-        ASSERT_EQ(memory_handle::allocate(*dev, 1, handle), 0);
+    std::vector<allocation> parts(6);
+    for (allocation &part : parts) {
+        ASSERT_EQ(dev->allocate(1, 0, part), 0);
     }
     for (size_t i : {0u, 2u, 4u}) {
-        ASSERT_EQ(handles[i].close(), 0);
+        ASSERT_EQ(parts[i].close(), 0);
     }
     const uint64_t length = 3 * device_page;
     device_memory memory(*dev, length);
@@ -200,7 +200,7 @@ TEST_F(shim_dma, senseless_options_are_refused)
     for (const dma_queue_options &options : cases) {
         std::unique_ptr<dma_queue> queue;
         EXPECT_EQ(
-            make_dma_queue(*dev, dma_direction::host_to_device, options, queue),
+            dev->make_queue(dma_direction::host_to_device, options, queue),
             -EINVAL);
         EXPECT_EQ(queue, nullptr);
     }
@@ -213,9 +213,7 @@ TEST_F(shim_dma, senseless_options_are_refused)
 TEST_F(shim_dma, a_stream_does_not_wait_for_another_one)
 {
     constexpr uint64_t large = 64 << 20;
-    EXPECT_EQ(dma_streams(*dev, dma_direction::host_to_device), 2u);
-    EXPECT_EQ(dma_streams(*dev, dma_direction::device_to_host), 1u);
-    EXPECT_EQ(dma_streams(*dev, dma_direction::device_to_device), 1u);
+    EXPECT_THAT(dev->capabilities().streams, ::testing::ElementsAre(2, 1, 1));
 
     host_memory host(*dev, large);
     device_memory memory(*dev, large);
@@ -243,7 +241,7 @@ TEST_F(shim_dma, a_card_that_takes_no_submissions_has_no_queues)
     std::unique_ptr<device> gaudi3;
     ASSERT_EQ(device::open(other, bus_id(1), gaudi3), 0);
     std::unique_ptr<dma_queue> queue;
-    EXPECT_EQ(make_dma_queue(*gaudi3, dma_direction::host_to_device, {}, queue),
+    EXPECT_EQ(gaudi3->make_queue(dma_direction::host_to_device, {}, queue),
               -ENOTSUP);
     EXPECT_EQ(queue, nullptr);
 }

@@ -141,9 +141,8 @@ protected:
         };
         driver_answer = 0;
         ASSERT_EQ(device::open(lib, bus_id(0), dev), 0);
-        ASSERT_EQ(
-            make_dma_queue(*dev, dma_direction::device_to_device, {}, queue),
-            0);
+        ASSERT_EQ(dev->make_queue(dma_direction::device_to_device, {}, queue),
+                  0);
     }
 
     void TearDown() override

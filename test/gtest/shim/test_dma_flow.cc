@@ -185,8 +185,7 @@ TEST_F(shim_dma_flow, other_cards_have_limits_of_their_own)
     pause(true);
     EXPECT_EQ(fill(*here), max_cs_in_flight);
     std::unique_ptr<dma_queue> queue;
-    ASSERT_EQ(
-        make_dma_queue(*other, dma_direction::device_to_device, {}, queue), 0);
+    ASSERT_EQ(other->make_queue(dma_direction::device_to_device, {}, queue), 0);
     EXPECT_EQ(copy(*queue, there.va() + 64, there.va(), 64), 0);
     pause(false);
     collect(*here, 0, max_cs_in_flight);
@@ -196,15 +195,16 @@ TEST_F(shim_dma_flow, a_full_card_names_the_job_in_the_way)
 {
     auto one = make_queue(dma_direction::device_to_device);
     auto two = make_queue(dma_direction::device_to_device);
-    EXPECT_EQ(dev->blocking_job(), 0u) << "nothing was ever submitted";
+    EXPECT_EQ(dev->blocking_ticket(), ticket::none)
+        << "nothing was ever submitted";
     pause(true);
     for (uint64_t i = 0; i < max_cs_in_flight; ++i) {
-        EXPECT_EQ(dev->blocking_job(), 0u) << i;
+        EXPECT_EQ(dev->blocking_ticket(), ticket::none) << i;
         ASSERT_EQ(start((i < 10) ? *one : *two, i), 0);
     }
     ASSERT_EQ(start(*two, 64), -EAGAIN);
-    const uint64_t job = dev->blocking_job();
-    EXPECT_EQ(job, one->oldest_job()) << "the oldest, whoever has it";
+    const ticket job = dev->blocking_ticket();
+    EXPECT_EQ(job, one->oldest_ticket()) << "the oldest, whoever has it";
     EXPECT_EQ(dev->query(job, 1000), 0);
 
     std::thread resumer = resume_when_asleep();
@@ -213,7 +213,7 @@ TEST_F(shim_dma_flow, a_full_card_names_the_job_in_the_way)
     EXPECT_EQ(start(*two, 64), 0) << "nobody has collected anything";
     collect(*one, 0, 10);
     collect(*two, 10, 55);
-    EXPECT_EQ(dev->blocking_job(), 0u);
+    EXPECT_EQ(dev->blocking_ticket(), ticket::none);
 }
 
 TEST_F(shim_dma_flow, no_job_is_in_the_way_of_a_queue_that_is_full_itself)
@@ -221,8 +221,8 @@ TEST_F(shim_dma_flow, no_job_is_in_the_way_of_a_queue_that_is_full_itself)
     auto queue = make_queue(dma_direction::device_to_device, {4, 0});
     pause(true);
     EXPECT_EQ(fill(*queue), 4u);
-    EXPECT_EQ(dev->blocking_job(), 0u);
-    EXPECT_NE(queue->oldest_job(), 0u);
+    EXPECT_EQ(dev->blocking_ticket(), ticket::none);
+    EXPECT_NE(queue->oldest_ticket(), ticket::none);
     pause(false);
     collect(*queue, 0, 4);
 }
@@ -262,11 +262,11 @@ TEST_F(shim_dma_flow, what_was_seen_to_end_is_not_collected)
         ASSERT_EQ(start_and_look(*queue, i, ended), 0);
         ASSERT_TRUE(ended) << "the emulator runs short copies at once";
         ASSERT_EQ(queue->outstanding(), 0u);
-        ASSERT_EQ(queue->oldest_job(), 0u);
+        ASSERT_EQ(queue->oldest_ticket(), ticket::none);
     }
     EXPECT_EQ(counters().jobs, 3u * max_cs_in_flight);
     EXPECT_EQ(counters().device_to_device_bytes, 3u * max_cs_in_flight * 64);
-    EXPECT_EQ(dev->blocking_job(), 0u);
+    EXPECT_EQ(dev->blocking_ticket(), ticket::none);
 
     EXPECT_EQ(start(*queue, 1), 0);
     collect(*queue, 1, 1);
@@ -404,26 +404,26 @@ TEST_F(shim_dma_flow, a_wait_without_end_ends_with_the_copy)
 TEST_F(shim_dma_flow, the_oldest_uncollected_copy_can_be_waited_for)
 {
     auto queue = make_queue(dma_direction::device_to_device);
-    EXPECT_EQ(queue->oldest_job(), 0u);
+    EXPECT_EQ(queue->oldest_ticket(), ticket::none);
     pause(true);
     ASSERT_EQ(start(*queue, 0), 0);
     ASSERT_EQ(start(*queue, 1), 0);
-    const uint64_t first = queue->oldest_job();
-    EXPECT_NE(first, 0u);
+    const ticket first = queue->oldest_ticket();
+    EXPECT_NE(first, ticket::none);
     EXPECT_EQ(dev->query(first, 0), 0);
     std::thread resumer = resume_when_asleep();
     EXPECT_EQ(dev->query(first, patience_us), 1);
     resumer.join();
-    EXPECT_EQ(queue->oldest_job(), first) << "the queue has not looked yet";
+    EXPECT_EQ(queue->oldest_ticket(), first) << "the queue has not looked yet";
 
     collect(*queue, 0, 1, 1);
-    const uint64_t second = queue->oldest_job();
+    const ticket second = queue->oldest_ticket();
     EXPECT_GT(second, first);
     ASSERT_EQ(queue->wait(last_id, patience_us), 0);
-    EXPECT_EQ(queue->oldest_job(), 0u) << "it can be collected";
+    EXPECT_EQ(queue->oldest_ticket(), ticket::none) << "it can be collected";
     EXPECT_EQ(queue->outstanding(), 1u);
     collect(*queue, 1, 1);
-    EXPECT_EQ(queue->oldest_job(), 0u);
+    EXPECT_EQ(queue->oldest_ticket(), ticket::none);
 }
 
 TEST_F(shim_dma_flow, a_copy_of_nothing_is_nothing_to_wait_for)
@@ -433,14 +433,14 @@ TEST_F(shim_dma_flow, a_copy_of_nothing_is_nothing_to_wait_for)
     ASSERT_EQ(start(*queue, 0, 0), 0);
     ASSERT_EQ(start(*queue, 1), 0);
     ASSERT_EQ(start(*queue, 2, 0), 0);
-    EXPECT_EQ(queue->oldest_job(), 0u);
+    EXPECT_EQ(queue->oldest_ticket(), ticket::none);
     collect(*queue, 0, 1, 1);
-    const uint64_t job = queue->oldest_job();
-    EXPECT_NE(job, 0u) << "of the copy in the middle";
+    const ticket job = queue->oldest_ticket();
+    EXPECT_NE(job, ticket::none) << "of the copy in the middle";
     pause(false);
     EXPECT_EQ(dev->query(job, patience_us), 1);
     collect(*queue, 1, 1, 1);
-    EXPECT_EQ(queue->oldest_job(), 0u);
+    EXPECT_EQ(queue->oldest_ticket(), ticket::none);
     collect(*queue, 2, 1);
 }
 
@@ -450,7 +450,7 @@ TEST_F(shim_dma_flow, any_thread_may_ask_about_jobs_while_others_submit)
      * forgets it 64 submissions later, and although others have asked. */
     constexpr unsigned submitters  = 3;
     constexpr uint64_t copies      = 3000;
-    std::atomic<uint64_t> newest   = 0;
+    std::atomic<ticket> newest     = ticket::none;
     std::atomic<unsigned> finished = 0;
     std::vector<std::thread> threads;
     for (unsigned id = 0; id < submitters; ++id) {
@@ -468,7 +468,7 @@ TEST_F(shim_dma_flow, any_thread_may_ask_about_jobs_while_others_submit)
             while (collected < copies) {
                 while ((submitted < copies) && (submit() == 0)) {
                     ++submitted;
-                    newest = std::max(newest.load(), queue->oldest_job());
+                    newest = std::max(newest.load(), queue->oldest_ticket());
                 }
                 dma_completion done[7];
                 const unsigned count = queue->poll(done, 7);
@@ -486,10 +486,10 @@ TEST_F(shim_dma_flow, any_thread_may_ask_about_jobs_while_others_submit)
             uint64_t number = 0;
             while (finished < submitters) {
                 /* Young and old ones, such that are long forgotten, too. */
-                const uint64_t young = newest;
-                const uint64_t seq   = young - std::min(young, number++ % 150);
-                for (uint64_t job : {seq, dev->blocking_job()}) {
-                    if (job != 0) {
+                const auto young   = static_cast<uint64_t>(newest.load());
+                const uint64_t seq = young - std::min(young, number++ % 150);
+                for (ticket job : {ticket{seq}, dev->blocking_ticket()}) {
+                    if (job != ticket::none) {
                         EXPECT_THAT(dev->query(job, number % 2 * 100),
                                     ::testing::AnyOf(0, 1, -EIO));
                     }

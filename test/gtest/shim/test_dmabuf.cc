@@ -1,14 +1,12 @@
 /* Exporting device memory, and importing it on another card. */
 #include "gtest/shim/fixture.h"
 
-#include "hlthunk_shim/hlthunk/dmabuf.h"
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 using namespace gaudi::test;
-using gaudi::shim::mapping;
+using gaudi::shim::registration;
 namespace shim = gaudi::shim;
 
 namespace {
@@ -37,15 +35,15 @@ TEST_F(shim_dmabuf, every_export_is_a_new_descriptor_that_exec_closes)
 {
     int first  = -1;
     int second = -1;
-    ASSERT_EQ(shim::export_dmabuf(*dev, memory->va(), 0, size, first), 0);
-    ASSERT_EQ(shim::export_dmabuf(*dev, memory->va(), 0, size, second), 0);
+    ASSERT_EQ(dev->export_dmabuf(memory->va(), 0, size, first), 0);
+    ASSERT_EQ(dev->export_dmabuf(memory->va(), 0, size, second), 0);
     EXPECT_NE(first, second);
     EXPECT_EQ(fcntl(first, F_GETFD), FD_CLOEXEC);
-    EXPECT_EQ(memory->map.close(), -EINVAL) << "alive";
+    EXPECT_EQ(memory->memory.close(), -EINVAL) << "alive";
     close(first);
-    EXPECT_EQ(memory->map.close(), -EINVAL) << "alive";
+    EXPECT_EQ(memory->memory.close(), -EINVAL) << "alive";
     close(second);
-    EXPECT_EQ(memory->map.close(), 0);
+    EXPECT_EQ(memory->memory.close(), 0);
 }
 
 TEST_F(shim_dmabuf, only_pages_are_exported)
@@ -58,12 +56,10 @@ TEST_F(shim_dmabuf, only_pages_are_exported)
                                   {size, 4096},
                                   {4096, size},
                                   {UINT64_MAX - 4095, 4096}}) {
-        EXPECT_EQ(shim::export_dmabuf(*dev, memory->va(), offset, length, fd),
-                  -EINVAL)
+        EXPECT_EQ(dev->export_dmabuf(memory->va(), offset, length, fd), -EINVAL)
             << offset << " " << length;
     }
-    EXPECT_EQ(shim::export_dmabuf(*dev, memory->va() + 4096, 0, 4096, fd),
-              -EINVAL)
+    EXPECT_EQ(dev->export_dmabuf(memory->va() + 4096, 0, 4096, fd), -EINVAL)
         << "not the address of a mapping";
     EXPECT_EQ(fd, -1);
 }
@@ -73,10 +69,10 @@ TEST_F(shim_dmabuf, an_import_is_the_memory_of_the_other_card)
     constexpr uint64_t offset = device_page - 4096;
     constexpr uint64_t length = 8192;
     int fd                    = -1;
-    ASSERT_EQ(shim::export_dmabuf(*dev, memory->va(), offset, length, fd), 0);
-    EXPECT_EQ(shim::dmabuf_size(*importer, fd), int64_t{length});
-    mapping import;
-    ASSERT_EQ(mapping::import_dmabuf(*importer, fd, length, import), 0);
+    ASSERT_EQ(dev->export_dmabuf(memory->va(), offset, length, fd), 0);
+    EXPECT_EQ(importer->dmabuf_size(fd), int64_t{length});
+    registration import;
+    ASSERT_EQ(importer->import_dmabuf(fd, length, import), 0);
     close(fd);
 
     host_memory here(*dev, length);
@@ -85,49 +81,47 @@ TEST_F(shim_dmabuf, an_import_is_the_memory_of_the_other_card)
     auto down = make_queue(shim::dma_direction::host_to_device);
     ASSERT_EQ(copy(*down, memory->va() + offset, here.va(), length), 0);
     std::unique_ptr<shim::dma_queue> up;
-    ASSERT_EQ(shim::make_dma_queue(*importer,
-                                   shim::dma_direction::device_to_host, {}, up),
+    ASSERT_EQ(importer->make_queue(shim::dma_direction::device_to_host, {}, up),
               0);
-    ASSERT_EQ(copy(*up, there.va(), import.va(), length), 0);
+    ASSERT_EQ(copy(*up, there.va(), import.address(), length), 0);
     EXPECT_TRUE(has_pattern(there.data(), length, 1));
 
-    EXPECT_EQ(memory->map.close(), -EINVAL) << "imported";
+    EXPECT_EQ(memory->memory.close(), -EINVAL) << "imported";
     EXPECT_EQ(import.close(), 0);
-    EXPECT_EQ(import.va(), 0u);
-    EXPECT_EQ(memory->map.close(), 0);
+    EXPECT_EQ(import.address(), 0u);
+    EXPECT_EQ(memory->memory.close(), 0);
 }
 
 TEST_F(shim_dmabuf, an_import_ends_with_its_owner)
 {
     int fd = -1;
-    ASSERT_EQ(shim::export_dmabuf(*dev, memory->va(), 0, size, fd), 0);
+    ASSERT_EQ(dev->export_dmabuf(memory->va(), 0, size, fd), 0);
     {
-        mapping import;
-        ASSERT_EQ(mapping::import_dmabuf(*importer, fd, size, import), 0);
+        registration import;
+        ASSERT_EQ(importer->import_dmabuf(fd, size, import), 0);
         close(fd);
-        EXPECT_EQ(memory->map.close(), -EINVAL);
+        EXPECT_EQ(memory->memory.close(), -EINVAL);
     }
-    EXPECT_EQ(memory->map.close(), 0);
+    EXPECT_EQ(memory->memory.close(), 0);
 }
 
 TEST_F(shim_dmabuf, what_cannot_be_imported_is_told_apart)
 {
     int fd = -1;
-    ASSERT_EQ(shim::export_dmabuf(*dev, memory->va(), 0, size, fd), 0);
-    mapping import;
-    EXPECT_EQ(mapping::import_dmabuf(*importer, fd, size - 4096, import),
-              -EINVAL)
+    ASSERT_EQ(dev->export_dmabuf(memory->va(), 0, size, fd), 0);
+    registration import;
+    EXPECT_EQ(importer->import_dmabuf(fd, size - 4096, import), -EINVAL)
         << "another size";
     const int file = memfd_create("file", MFD_CLOEXEC);
-    EXPECT_EQ(mapping::import_dmabuf(*importer, file, 4096, import), -EINVAL)
+    EXPECT_EQ(importer->import_dmabuf(file, 4096, import), -EINVAL)
         << "no dma-buf";
-    EXPECT_EQ(shim::dmabuf_size(*importer, file), 0);
+    EXPECT_EQ(importer->dmabuf_size(file), 0);
     close(file);
     close(fd);
-    EXPECT_EQ(mapping::import_dmabuf(*importer, fd, size, import), -EBADF);
-    EXPECT_EQ(mapping::import_dmabuf(*importer, -1, size, import), -EBADF);
-    EXPECT_EQ(shim::dmabuf_size(*importer, fd), -EBADF);
-    EXPECT_EQ(import.va(), 0u);
+    EXPECT_EQ(importer->import_dmabuf(fd, size, import), -EBADF);
+    EXPECT_EQ(importer->import_dmabuf(-1, size, import), -EBADF);
+    EXPECT_EQ(importer->dmabuf_size(fd), -EBADF);
+    EXPECT_EQ(import.address(), 0u);
 }
 
 /* --- what other drivers are asked ----------------------------------------- */
@@ -146,9 +140,9 @@ public:
         return reinterpret_cast<const char *(*)()>(lib_.find("stub_calls"))();
     }
 
-    [[nodiscard]] int import(int fd, mapping &result) const
+    [[nodiscard]] int import(int fd, registration &result) const
     {
-        return mapping::import_dmabuf(*device, fd, 8192, result);
+        return device->import_dmabuf(fd, 8192, result);
     }
 
 private:
@@ -164,8 +158,7 @@ TEST(shim_dmabuf_calls, gaudi_exports_physical_addresses)
          {"hlthunk_stub_gaudi", "hlthunk_stub_gaudi_secure"}) {
         stub_driver driver(name);
         int fd = -1;
-        EXPECT_EQ(
-            shim::export_dmabuf(*driver.device, 0x20000000, 4096, 8192, fd), 0);
+        EXPECT_EQ(driver.device->export_dmabuf(0x20000000, 4096, 8192, fd), 0);
         EXPECT_EQ(fd, 77);
         EXPECT_EQ(driver.calls(), "physical 0x20001000 8192 rw,cloexec\n");
     }
@@ -176,9 +169,9 @@ TEST(shim_dmabuf_calls, later_cards_export_mappings)
     for (const char *name : {"hlthunk_stub_gaudi2", "hlthunk_stub_gaudi3"}) {
         stub_driver driver(name);
         int fd = -1;
-        EXPECT_EQ(shim::export_dmabuf(*driver.device, 0x1001000000000000, 4096,
-                                      8192, fd),
-                  0);
+        EXPECT_EQ(
+            driver.device->export_dmabuf(0x1001000000000000, 4096, 8192, fd),
+            0);
         EXPECT_EQ(fd, 78);
         EXPECT_EQ(driver.calls(),
                   "mapped 0x1001000000000000 8192 at 4096 rw,cloexec\n");
@@ -191,7 +184,7 @@ TEST(shim_dmabuf_calls, a_library_can_have_no_export)
          {"hlthunk_stub_no_export", "hlthunk_stub_gaudi_no_export"}) {
         stub_driver driver(name);
         int fd = -1;
-        EXPECT_EQ(shim::export_dmabuf(*driver.device, 0x20000000, 0, 4096, fd),
+        EXPECT_EQ(driver.device->export_dmabuf(0x20000000, 0, 4096, fd),
                   -EOPNOTSUPP);
         EXPECT_EQ(fd, -1);
     }
@@ -200,18 +193,18 @@ TEST(shim_dmabuf_calls, a_library_can_have_no_export)
 TEST(shim_dmabuf_calls, the_number_of_new_kernels_is_tried_first)
 {
     stub_driver driver("hlthunk_stub_gaudi2");
-    mapping import;
+    registration import;
     EXPECT_EQ(driver.import(5, import), 0);
-    EXPECT_EQ(import.va(), 0xfff0000000001000);
+    EXPECT_EQ(import.address(), 0xfff0000000001000);
     EXPECT_EQ(driver.calls(), "new op 99 fd 5 length 8192\n");
 }
 
 TEST(shim_dmabuf_calls, the_number_of_old_kernels_is_tried_next)
 {
     stub_driver driver("hlthunk_stub_gaudi3");
-    mapping import;
+    registration import;
     EXPECT_EQ(driver.import(5, import), 0);
-    EXPECT_EQ(import.va(), 0xfff0000000001000);
+    EXPECT_EQ(import.address(), 0xfff0000000001000);
     EXPECT_EQ(driver.calls(), "new op 99 fd 5 length 8192\n"
                               "old op 99 fd 5 length 8192\n");
 }
@@ -219,7 +212,7 @@ TEST(shim_dmabuf_calls, the_number_of_old_kernels_is_tried_next)
 TEST(shim_dmabuf_calls, a_driver_without_import_is_recognized)
 {
     stub_driver driver("hlthunk_stub_gaudi");
-    mapping import;
+    registration import;
     EXPECT_EQ(driver.import(5, import), -EOPNOTSUPP);
     EXPECT_EQ(driver.calls(), "new op 99 fd 5 length 8192\n"
                               "new op 99 fd 4294967295 length 8192\n");
@@ -229,13 +222,13 @@ TEST(shim_dmabuf_calls, a_driver_without_import_is_recognized)
 TEST(shim_dmabuf_calls, a_file_that_is_no_device_cannot_import)
 {
     stub_driver driver("hlthunk_stub_no_export");
-    mapping import;
+    registration import;
     EXPECT_EQ(driver.import(5, import), -EOPNOTSUPP);
     const int file = memfd_create("file", MFD_CLOEXEC);
     ASSERT_EQ(ftruncate(file, 12288), 0);
-    EXPECT_EQ(shim::dmabuf_size(*driver.device, file), 12288);
+    EXPECT_EQ(driver.device->dmabuf_size(file), 12288);
     close(file);
-    EXPECT_EQ(shim::dmabuf_size(*driver.device, file), -EBADF);
+    EXPECT_EQ(driver.device->dmabuf_size(file), -EBADF);
 }
 
 } // namespace

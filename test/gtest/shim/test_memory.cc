@@ -1,4 +1,4 @@
-/* Ownership: memory handles, mappings, pinned buffers. */
+/* Ownership: allocations, registrations, pinned buffers. */
 #include "gtest/shim/fixture.h"
 
 #include "common/process_state.h"
@@ -26,31 +26,29 @@ protected:
 
 TEST_F(shim_memory, empty_objects_own_nothing)
 {
-    memory_handle handle;
-    mapping map;
+    allocation memory;
+    registration map;
     pinned_buffer buffer;
-    EXPECT_EQ(handle.value(), 0u);
-    EXPECT_EQ(map.va(), 0u);
+    EXPECT_EQ(memory.address(), 0u);
+    EXPECT_EQ(map.address(), 0u);
     EXPECT_EQ(buffer.data(), nullptr);
-    EXPECT_EQ(buffer.va(), 0u);
-    EXPECT_EQ(handle.close(), 0);
+    EXPECT_EQ(buffer.address(), 0u);
+    EXPECT_EQ(memory.close(), 0);
     EXPECT_EQ(map.close(), 0);
 }
 
 TEST_F(shim_memory, what_goes_out_of_scope_is_given_back)
 {
     {
-        memory_handle handle;
-        mapping device_map;
-        mapping host_map;
+        allocation device_memory;
+        registration host_map;
         pinned_buffer buffer;
         guarded_buffer memory(5000);
-        ASSERT_EQ(memory_handle::allocate(*dev, 1, handle), 0);
-        ASSERT_EQ(mapping::map_device(*dev, handle, 0, device_map), 0);
-        ASSERT_EQ(mapping::map_host(*dev, memory.data(), 5000, host_map), 0);
+        ASSERT_EQ(dev->allocate(1, 0, device_memory), 0);
+        ASSERT_EQ(dev->register_host(memory.data(), 5000, host_map), 0);
         ASSERT_EQ(pinned_buffer::create(*dev, 1, buffer), 0);
-        EXPECT_NE(device_map.va(), 0u);
-        EXPECT_NE(host_map.va(), 0u);
+        EXPECT_NE(device_memory.address(), 0u);
+        EXPECT_NE(host_map.address(), 0u);
         EXPECT_EQ(counters().allocations, 1u);
         EXPECT_EQ(counters().mappings, 3u);
     }
@@ -60,21 +58,23 @@ TEST_F(shim_memory, what_goes_out_of_scope_is_given_back)
 
 TEST_F(shim_memory, a_move_moves_the_ownership)
 {
-    memory_handle first;
-    ASSERT_EQ(memory_handle::allocate(*dev, 1, first), 0);
-    const uint64_t value = first.value();
-    memory_handle second(std::move(first));
-    EXPECT_EQ(second.value(), value);
-    EXPECT_EQ(first.value(), 0u); // NOLINT(bugprone-use-after-move)
+    allocation first;
+    ASSERT_EQ(dev->allocate(1, 0, first), 0);
+    const uint64_t value = first.address();
+    allocation second(std::move(first));
+    EXPECT_EQ(second.address(), value);
+    EXPECT_EQ(first.address(), 0u); // NOLINT(bugprone-use-after-move)
+    EXPECT_EQ(counters().allocations, 1u);
 
-    mapping one;
-    ASSERT_EQ(mapping::map_device(*dev, second, 0, one), 0);
-    const uint64_t va = one.va();
-    mapping two;
+    guarded_buffer memory(4096);
+    registration one;
+    ASSERT_EQ(dev->register_host(memory.data(), 4096, one), 0);
+    const uint64_t va = one.address();
+    registration two;
     two = std::move(one);
-    EXPECT_EQ(two.va(), va);
-    EXPECT_EQ(one.va(), 0u); // NOLINT(bugprone-use-after-move)
-    EXPECT_EQ(counters().mappings, 1u);
+    EXPECT_EQ(two.address(), va);
+    EXPECT_EQ(one.address(), 0u); // NOLINT(bugprone-use-after-move)
+    EXPECT_EQ(counters().mappings, 2u);
 
     pinned_buffer here;
     ASSERT_EQ(pinned_buffer::create(*dev, 100, here), 0);
@@ -86,15 +86,16 @@ TEST_F(shim_memory, a_move_moves_the_ownership)
 
 TEST_F(shim_memory, assignment_gives_back_what_was_there)
 {
-    memory_handle target;
-    ASSERT_EQ(memory_handle::allocate(*dev, 1, target), 0);
-    memory_handle source;
-    ASSERT_EQ(memory_handle::allocate(*dev, 1, source), 0);
+    allocation target;
+    ASSERT_EQ(dev->allocate(1, 0, target), 0);
+    allocation source;
+    ASSERT_EQ(dev->allocate(1, 0, source), 0);
     target = std::move(source);
     EXPECT_EQ(counters().allocations, 1u);
-    ASSERT_EQ(memory_handle::allocate(*dev, 1, target), 0);
+    ASSERT_EQ(dev->allocate(1, 0, target), 0);
     EXPECT_EQ(counters().allocations, 1u) << "also through an output";
-    target = memory_handle();
+    EXPECT_EQ(counters().mappings, 1u);
+    target = allocation();
     EXPECT_EQ(counters().allocations, 0u);
 
     pinned_buffer buffer;
@@ -106,37 +107,50 @@ TEST_F(shim_memory, assignment_gives_back_what_was_there)
 
 TEST_F(shim_memory, a_failure_leaves_the_output_alone)
 {
-    memory_handle handle;
-    ASSERT_EQ(memory_handle::allocate(*dev, 1, handle), 0);
-    const uint64_t value = handle.value();
-    EXPECT_EQ(memory_handle::allocate(*dev, 0, handle), -EINVAL);
-    EXPECT_EQ(memory_handle::allocate(*dev, uint64_t{1} << 50, handle),
-              -ENOMEM);
-    EXPECT_EQ(handle.value(), value);
+    allocation memory;
+    ASSERT_EQ(dev->allocate(1, 0, memory), 0);
+    const uint64_t value = memory.address();
+    EXPECT_EQ(dev->allocate(0, 0, memory), -EINVAL);
+    EXPECT_EQ(dev->allocate(uint64_t{1} << 50, 0, memory), -ENOMEM);
+    EXPECT_EQ(memory.address(), value);
 
-    mapping map;
-    ASSERT_EQ(mapping::map_device(*dev, handle, 0, map), 0);
-    const uint64_t va = map.va();
-    EXPECT_EQ(mapping::map_device(*dev, memory_handle(), 0, map), -EINVAL);
-    EXPECT_EQ(mapping::map_host(*dev, nullptr, 4096, map), -EFAULT);
-    EXPECT_EQ(map.va(), va);
+    guarded_buffer host(4096);
+    registration map;
+    ASSERT_EQ(dev->register_host(host.data(), 4096, map), 0);
+    const uint64_t va = map.address();
+    EXPECT_EQ(dev->register_host(nullptr, 4096, map), -EFAULT);
+    EXPECT_EQ(map.address(), va);
 
     pinned_buffer buffer;
     EXPECT_EQ(pinned_buffer::create(*dev, 0, buffer), -EINVAL);
     EXPECT_EQ(buffer.data(), nullptr);
 }
 
-TEST_F(shim_memory, a_mapping_takes_the_wished_address)
+TEST_F(shim_memory, what_cannot_be_mapped_is_not_kept)
 {
-    memory_handle handle;
-    ASSERT_EQ(memory_handle::allocate(*dev, 1, handle), 0);
-    const uint64_t wish = dev->hw_info().dram_base_address + 7 * device_page;
-    mapping map;
-    ASSERT_EQ(mapping::map_device(*dev, handle, wish, map), 0);
-    EXPECT_EQ(map.va(), wish);
-    mapping other;
-    ASSERT_EQ(mapping::map_device(*dev, handle, wish, other), 0);
-    EXPECT_NE(other.va(), wish) << "the driver may choose another";
+    library odd(emulator_path());
+    odd.hlthunk_device_memory_map = [](int, uint64_t, uint64_t) {
+        errno = EINVAL;
+        return uint64_t{0};
+    };
+    dev.reset();
+    ASSERT_EQ(device::open(odd, bus_id(0), dev), 0);
+    allocation memory;
+    EXPECT_EQ(dev->allocate(1, 0, memory), -EINVAL);
+    EXPECT_EQ(memory.address(), 0u);
+    EXPECT_EQ(counters().allocations, 0u);
+    dev.reset();
+}
+
+TEST_F(shim_memory, an_allocation_takes_the_wished_address)
+{
+    const uint64_t wish = dev->capabilities().memory_start + 7 * device_page;
+    allocation memory;
+    ASSERT_EQ(dev->allocate(1, wish, memory), 0);
+    EXPECT_EQ(memory.address(), wish);
+    allocation other;
+    ASSERT_EQ(dev->allocate(1, wish, other), 0);
+    EXPECT_NE(other.address(), wish) << "the driver may choose another";
 }
 
 /* --- refusals ------------------------------------------------------------- */
@@ -144,52 +158,58 @@ TEST_F(shim_memory, a_mapping_takes_the_wished_address)
 TEST_F(shim_memory, a_refused_close_can_be_repeated)
 {
     device_memory memory(*dev, 1);
-    EXPECT_EQ(memory.handle.close(), -EINVAL) << "mapped";
-    EXPECT_NE(memory.handle.value(), 0u) << "and still owned";
-
     const int dmabuf = export_dmabuf(memory.va());
-    EXPECT_EQ(memory.map.close(), -EINVAL) << "exported";
-    EXPECT_NE(memory.va(), 0u);
+    EXPECT_EQ(memory.memory.close(), -EINVAL) << "exported";
+    EXPECT_NE(memory.va(), 0u) << "and still owned";
+    EXPECT_EQ(counters().allocations, 1u);
     close(dmabuf);
-    EXPECT_EQ(memory.map.close(), 0);
-    EXPECT_EQ(memory.map.close(), 0) << "of nothing";
-    EXPECT_EQ(memory.handle.close(), 0);
+    EXPECT_EQ(memory.memory.close(), 0);
+    EXPECT_EQ(memory.memory.close(), 0) << "of nothing";
+    EXPECT_EQ(counters().allocations, 0u);
 }
 
 TEST_F(shim_memory, a_refused_free_is_warned_about)
 {
-    mapping map;
-    uint64_t value = 0;
+    static uint64_t handle;
+    handle = 0;
+    library stubborn(emulator_path());
+    stubborn.hlthunk_device_memory_free = [](int, uint64_t value) {
+        handle = value;
+        return -EINVAL;
+    };
+    dev.reset();
+    ASSERT_EQ(device::open(stubborn, bus_id(0), dev), 0);
     {
-        memory_handle handle;
-        ASSERT_EQ(memory_handle::allocate(*dev, 1, handle), 0);
-        ASSERT_EQ(mapping::map_device(*dev, handle, 0, map), 0);
-        value = handle.value();
+        allocation memory;
+        ASSERT_EQ(dev->allocate(1, 0, memory), 0);
+        EXPECT_EQ(memory.close(), -EINVAL);
+        EXPECT_EQ(memory.address(), 0u) << "it is not mapped any more";
+        EXPECT_EQ(counters().allocations, 1u);
     }
     EXPECT_THAT(warnings.take(),
                 ElementsAre(AllOf(HasSubstr("freeing device memory"),
                                   HasSubstr(bus_id(0)))));
-    EXPECT_EQ(map.close(), 0);
-    EXPECT_EQ(hl().hlthunk_device_memory_free(dev->fd(), value), 0);
+    EXPECT_EQ(hl().hlthunk_device_memory_free(dev->fd(), handle), 0);
+    dev.reset();
 }
 
 TEST_F(shim_memory, a_refused_unmap_is_warned_about)
 {
-    memory_handle handle;
-    ASSERT_EQ(memory_handle::allocate(*dev, 1, handle), 0);
     uint64_t va = 0;
     int dmabuf  = -1;
     {
-        mapping map;
-        ASSERT_EQ(mapping::map_device(*dev, handle, 0, map), 0);
-        va     = map.va();
+        allocation memory;
+        ASSERT_EQ(dev->allocate(1, 0, memory), 0);
+        va     = memory.address();
         dmabuf = export_dmabuf(va);
         ASSERT_GE(dmabuf, 0);
     }
-    EXPECT_THAT(warnings.take(), ElementsAre(AllOf(HasSubstr("unmapping"),
-                                                   HasSubstr(bus_id(0)))));
+    EXPECT_THAT(warnings.take(),
+                ElementsAre(AllOf(HasSubstr("unmapping"), HasSubstr(bus_id(0))),
+                            HasSubstr("freeing device memory")));
     close(dmabuf);
     EXPECT_EQ(hl().hlthunk_memory_unmap(dev->fd(), va), 0);
+    dev.reset(); /* takes the memory with it */
 }
 
 TEST_F(shim_memory, a_released_mapping_is_not_unmapped)
@@ -197,11 +217,11 @@ TEST_F(shim_memory, a_released_mapping_is_not_unmapped)
     guarded_buffer memory(4096);
     uint64_t va = 0;
     {
-        mapping map;
-        ASSERT_EQ(mapping::map_host(*dev, memory.data(), 4096, map), 0);
-        va = map.va();
+        registration map;
+        ASSERT_EQ(dev->register_host(memory.data(), 4096, map), 0);
+        va = map.address();
         map.release();
-        EXPECT_EQ(map.va(), 0u);
+        EXPECT_EQ(map.address(), 0u);
     }
     EXPECT_EQ(counters().mappings, 1u);
     EXPECT_EQ(hl().hlthunk_memory_unmap(dev->fd(), va), 0);
@@ -217,7 +237,7 @@ TEST_F(shim_memory, a_pinned_buffer_is_zeroed_whole_pages)
         EXPECT_GE(buffer.size(), size);
         EXPECT_LT(buffer.size(), size + 4096);
         EXPECT_EQ(buffer.size() % 4096, 0u);
-        EXPECT_EQ(buffer.va() % 4096, 0u);
+        EXPECT_EQ(buffer.address() % 4096, 0u);
         EXPECT_TRUE(all_bytes_are(buffer.data(), buffer.size(), 0));
     }
 }
@@ -247,7 +267,7 @@ TEST_F(shim_memory, an_abandoned_buffer_stays_pinned)
         pinned_buffer buffer;
         ASSERT_EQ(pinned_buffer::create(*dev, 4096, buffer), 0);
         data = buffer.data();
-        va   = buffer.va();
+        va   = buffer.address();
         buffer.abandon();
         EXPECT_EQ(buffer.data(), nullptr);
     }
@@ -265,7 +285,7 @@ TEST_F(shim_memory, a_pinned_buffer_that_cannot_be_unmapped_keeps_its_pages)
         ASSERT_EQ(pinned_buffer::create(*dev, 4096, buffer), 0);
         data = buffer.data();
         /* Behind its back, so that its own unmap is refused. */
-        ASSERT_EQ(hl().hlthunk_memory_unmap(dev->fd(), buffer.va()), 0);
+        ASSERT_EQ(hl().hlthunk_memory_unmap(dev->fd(), buffer.address()), 0);
     }
     EXPECT_THAT(warnings.take(),
                 ElementsAre(HasSubstr("unmapping a pinned buffer")));

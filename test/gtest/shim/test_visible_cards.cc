@@ -20,7 +20,7 @@ const std::vector<shim::card_info> box = [] {
                                 "0000:34:00.0"};
     for (unsigned i = 0; i < 4; ++i) {
         cards[i].index     = i;
-        cards[i].node      = nodes[i];
+        cards[i].number    = nodes[i];
         cards[i].module_id = modules[i];
         cards[i].bus_id    = bus_ids[i];
     }

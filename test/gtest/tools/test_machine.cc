@@ -1,4 +1,5 @@
 /* What the launcher reads of a machine, in one made of files. */
+#include "hlthunk_shim/cards/device_files.h"
 #include "launcher/cards.h"
 #include "launcher/nodes.h"
 
@@ -97,20 +98,22 @@ TEST_F(made_up_machine, finds_the_processes_that_hold_nodes)
     make_process(17, "trainer", {"/dev/null", "/dev/accel/accel3"});
     make_process(4, "old\x1bone", {"/dev/hl0", "/dev/hl0"});
     make_process(30, "helper", {"/dev/accel/accel3"});
-    make_process(31, "emulating", {shim::emulated_node_path("a/box", 2)});
+    constexpr char own_dev[] = "/memfd:hlthunk-emu/a/box";
+    make_process(31, "emulating", shim::open_compute_files(own_dev, 2));
     make_process(32, "listing", {"/dev/accel/accel_controlD3"});
     make("proc/self/comm", "no process");
 
-    const shim::holders found = shim::find_holders(where.proc);
+    const shim::holders found    = shim::find_holders("", where.proc);
+    const shim::holders emulated = shim::find_holders(own_dev, where.proc);
     EXPECT_EQ("pid 17 (trainer), pid 30 (helper)",
               shim::describe(found.at("/dev/accel/accel3")));
     EXPECT_EQ("pid 4 (old?one)", shim::describe(found.at("/dev/hl0")));
-    EXPECT_EQ(
-        "pid 31 (emulating)",
-        shim::describe(found.at("/memfd:hlthunk-emu/a/box/accel2 (deleted)")));
+    EXPECT_EQ("pid 31 (emulating)",
+              shim::describe(
+                  emulated.at("/memfd:hlthunk-emu/a/box/accel2 (deleted)")));
     EXPECT_EQ(geteuid(), found.at("/dev/hl0").at(0).user);
     EXPECT_EQ(0u, found.count("/dev/null"));
-    EXPECT_EQ(0u, shim::find_holders(files.path("no-proc")).size());
+    EXPECT_EQ(0u, shim::find_holders("", files.path("no-proc")).size());
 }
 
 TEST_F(made_up_machine, tells_whose_a_card_is)
@@ -131,8 +134,8 @@ TEST_F(made_up_machine, tells_whose_a_card_is)
 
 TEST_F(made_up_machine, shows_cards_with_their_holders_and_numa_nodes)
 {
-    const shim::library driver(fake_driver);
-    ASSERT_TRUE(driver.usable()) << driver.reason();
+    const shim::driver driver(fake_driver);
+    ASSERT_TRUE(driver.lib().usable()) << driver.lib().reason();
     make_node("dev/accel/accel0", 0666);
     make("sys/bus/pci/devices/00ff:19:00.0/vendor", "0x1da3\n");
     make("sys/bus/pci/devices/00ff:19:00.0/numa_node", "1\n");
@@ -150,7 +153,7 @@ TEST_F(made_up_machine, shows_cards_with_their_holders_and_numa_nodes)
 TEST_F(made_up_machine, does_not_count_on_a_card_whose_node_is_closed)
 {
     make("dev/accel", ""); /* closed to root, too */
-    const shim::library driver(fake_driver);
+    const shim::driver driver(fake_driver);
     const launcher::card_list list = launcher::list_cards(driver, where);
     ASSERT_EQ(1u, list.cards.size());
     EXPECT_FALSE(list.cards[0].usable);

@@ -194,7 +194,7 @@ GAUDI_CHILD(opens_a_card_while_we_wait)
     GAUDI_CHILD_REQUIRE(fd >= 0);
     GAUDI_CHILD_REQUIRE(status == UCS_OK);
     uct_md_close(md);
-    (void)emulator::instance().lib.hlthunk_close(fd);
+    (void)emulator::instance().driver.lib().hlthunk_close(fd);
     return 0;
 }
 

@@ -279,7 +279,7 @@ TEST(card_placement, is_that_of_sysfs)
 GAUDI_CHILD(knows_where_its_cards_sit)
 {
     /* The kernel's own answer may be all CPUs; make it one. */
-    const std::string root = emulator::instance().hlthunk_emu_sysfs_root();
+    const std::string root = hl().hlthunk_sys_sysfs();
     for (unsigned card = 0; card < card_count; ++card) {
         const std::string file =
             root + "/bus/pci/devices/" + bus_id(card) + "/local_cpulist";

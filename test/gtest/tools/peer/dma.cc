@@ -44,7 +44,7 @@ unsigned close_dmabufs()
         /* The emulator's are sockets, and no other socket has a size. */
         struct stat what;
         if ((fstat(fd, &what) == 0) && S_ISSOCK(what.st_mode) &&
-            (hlthunk_emu_lseek(fd, 0, SEEK_END) > 0) && (close(fd) == 0)) {
+            (hlthunk_sys_lseek(fd, 0, SEEK_END) > 0) && (close(fd) == 0)) {
             ++closed;
         }
     }

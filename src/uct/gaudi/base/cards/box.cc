@@ -1,6 +1,5 @@
 #include "uct/gaudi/base/cards/box.h"
 
-#include "hlthunk_shim/cards/card_info.h"
 #include "uct/gaudi/base/cards/driver.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "util/made_once.h"
@@ -31,9 +30,8 @@ util::made_once<uint64_t> identity;
 uint64_t box_identity()
 {
     return identity.get([] {
-        const shim::library *library = driver();
-        const std::string name =
-            (library != nullptr) ? shim::box_name(*library) : "";
+        const shim::driver *loaded = driver();
+        const std::string name = (loaded != nullptr) ? loaded->box_name() : "";
         return add_to_hash(ucs_get_system_id() ^ 0xcbf29ce484222325u, name);
     });
 }

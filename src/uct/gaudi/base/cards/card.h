@@ -5,13 +5,12 @@
  */
 #pragma once
 
+#include "hlthunk_shim/card.h"
 #include "hlthunk_shim/cards/visible_cards.h"
-#include "hlthunk_shim/hlthunk/device.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 
 #include <memory>
 #include <string>
-#include <utility>
 
 namespace gaudi::base {
 
@@ -24,21 +23,18 @@ public:
      * @param slot  Of the card in this process: 0 for the first one opened.
      */
     card(const shim::visible_card &self, unsigned slot,
-         std::unique_ptr<shim::device> device);
+         std::unique_ptr<shim::card> driver);
     ~card();
 
     [[nodiscard]] const std::string &name() const { return name_; }
     [[nodiscard]] const shim::card_info &info() const { return info_; }
     [[nodiscard]] unsigned slot() const { return slot_; }
-    [[nodiscard]] shim::device &device() const { return *device_; }
+    [[nodiscard]] shim::card &driver() const { return *driver_; }
     [[nodiscard]] ucs_sys_device_t sys_device() const { return sys_device_; }
 
     /** Whether the application closed it. It stays as long as the table is
      *  open, and does nothing. */
-    [[nodiscard]] bool is_lost() const { return device_->is_lost(); }
-
-    /** Device addresses of its memory: [start, end). */
-    [[nodiscard]] std::pair<uint64_t, uint64_t> dram_window() const;
+    [[nodiscard]] bool is_lost() const { return driver_->is_lost(); }
 
     /** Its memory, for allocations of ours. */
     [[nodiscard]] device_pool &pool() const { return *pool_; }
@@ -50,10 +46,6 @@ public:
      */
     uint64_t next_hint(uint64_t size);
 
-    /** Address space for the allocations of one card, bytes: many times its
-     *  memory, and room for 64 cards in Gaudi2's DRAM range of 256 TiB. */
-    static constexpr uint64_t window_bytes = uint64_t{1} << 41;
-
     /** Whether @ref next_hint gives addresses around this one. */
     [[nodiscard]] bool window_contains(uint64_t address) const;
 
@@ -61,10 +53,10 @@ private:
     const shim::card_info info_;
     const unsigned slot_;
     const std::string name_;
-    std::unique_ptr<shim::device> device_;
+    std::unique_ptr<shim::card> driver_;
     ucs_sys_device_t sys_device_ = UCS_SYS_DEVICE_ID_UNKNOWN;
     uint64_t hint_offset_        = 0;
-    std::unique_ptr<device_pool> pool_; /* goes before the device */
+    std::unique_ptr<device_pool> pool_; /* goes before the driver's */
 };
 
 /**

@@ -42,14 +42,14 @@ std::string module_directory()
 util::child_mutex loading;
 std::atomic<bool> loaded{false};
 /* Kept to the end: objects of the driver may outlive any other order. */
-const shim::library *library = nullptr;
+const shim::driver *loaded_driver = nullptr;
 
 void warn(const char *text)
 {
     ucs_warn("%s", text);
 }
 
-std::unique_ptr<const shim::library> load()
+std::unique_ptr<const shim::driver> load()
 {
     const std::string wanted = config().driver;
     const auto choice        = shim::choose_driver(wanted, module_directory());
@@ -68,30 +68,30 @@ std::unique_ptr<const shim::library> load()
     }
 
     util::set_warning_handler(warn);
-    auto opened = std::make_unique<shim::library>(choice.path);
-    if (!opened->usable()) {
+    auto opened = std::make_unique<shim::driver>(choice.path);
+    if (!opened->lib().usable()) {
         ucs_error("gaudi: the driver library cannot be used "
                   "(UCX_GAUDI_DRIVER=%s): %s",
-                  wanted.c_str(), opened->reason().c_str());
+                  wanted.c_str(), opened->lib().reason().c_str());
         return nullptr;
     }
     ucs_debug("gaudi: driver library %s", choice.path.c_str());
-    hook_driver(*opened);
+    hook_driver(opened->lib());
     return opened;
 }
 
 } // namespace
 
-const shim::library *driver()
+const shim::driver *driver()
 {
     if (!loaded.load(std::memory_order_acquire)) {
         std::lock_guard<util::child_mutex> guard(loading);
         if (!loaded.load(std::memory_order_relaxed)) {
-            library = load().release();
+            loaded_driver = load().release();
             loaded.store(true, std::memory_order_release);
         }
     }
-    return library;
+    return loaded_driver;
 }
 
 std::string why_no_driver()

@@ -3,19 +3,19 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/library.h"
+#include "hlthunk_shim/hlthunk/driver.h"
 
 #include <string>
 
 namespace gaudi::base {
 
 /**
- * The driver library of this process, loaded at the first call.
+ * The driver of this process, loaded at the first call.
  *
  * @return nullptr when there is none; why was logged at the first call: at
  * debug level when nobody asked for a particular one, else as an error.
  */
-const shim::library *driver();
+const shim::driver *driver();
 
 /** Why there is none, for those who ask for Gaudi memory; empty when the log
  *  has it. */

@@ -22,16 +22,16 @@ std::string why_none(size_t visible, size_t busy, size_t box)
            number + " cards " + those + "are taken";
 }
 
-std::string describe_taken(const shim::library &library,
+std::string describe_taken(const shim::driver &driver,
                            const std::vector<shim::visible_card> &taken)
 {
     std::string text;
     if (taken.empty()) {
         return text;
     }
-    const shim::holders all = shim::find_holders();
-    (void)shim::visit_cards(library, [&](int node, int fd,
-                                         const std::string &bus_id) {
+    const shim::holders all = shim::find_holders(driver.own_dev());
+    (void)shim::visit_cards(driver, [&](unsigned number, int fd,
+                                        const std::string &bus_id) {
         const auto found = std::find_if(taken.begin(), taken.end(),
                                         [&](const shim::visible_card &one) {
                                             return one.info.bus_id == bus_id;
@@ -39,9 +39,9 @@ std::string describe_taken(const shim::library &library,
         if (found == taken.end()) {
             return;
         }
-        const auto seen = shim::holders_of(all, library, node);
+        const auto seen = shim::holders_of(all, driver, number);
         const bool free =
-            seen.empty() && !shim::is_taken(library, fd).value_or(true);
+            seen.empty() && !shim::is_taken(driver, fd).value_or(true);
         text +=
             (text.empty() ? "" : "; ") + found->name() + " by " +
             (free ? "a process that has ended since" : shim::describe(seen));
@@ -49,11 +49,11 @@ std::string describe_taken(const shim::library &library,
     return text;
 }
 
-std::string describe(const shim::library &library, const missing_card &missing)
+std::string describe(const shim::driver &driver, const missing_card &missing)
 {
     return missing.taken.empty()
                ? missing.why
-               : missing.why + ": " + describe_taken(library, missing.taken);
+               : missing.why + ": " + describe_taken(driver, missing.taken);
 }
 
 } // namespace gaudi::base

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "hlthunk_shim/cards/visible_cards.h"
-#include "hlthunk_shim/hlthunk/library.h"
+#include "hlthunk_shim/hlthunk/driver.h"
 
 #include <cstddef>
 #include <string>
@@ -33,10 +33,10 @@ struct missing_card {
 std::string why_none(size_t visible, size_t busy, size_t box);
 
 /** Who has cards: "gaudi0 by pid 12 (program); ...". Looks through /proc. */
-std::string describe_taken(const shim::library &library,
+std::string describe_taken(const shim::driver &driver,
                            const std::vector<shim::visible_card> &taken);
 
 /** The reason in one line; what it says of other processes is of now. */
-std::string describe(const shim::library &library, const missing_card &missing);
+std::string describe(const shim::driver &driver, const missing_card &missing);
 
 } // namespace gaudi::base

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/memory.h"
+#include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/cards/card.h"
 
 #include <atomic>
@@ -25,7 +25,7 @@ public:
     struct entry {
         unsigned slot = 0; /**< card::slot */
         int result    = 0; /**< 0, or -errno of the driver */
-        shim::mapping mapping;
+        shim::registration mapping;
         std::unique_ptr<entry> next;
     };
 
@@ -70,7 +70,7 @@ public:
                 known         = add(std::move(fresh));
             }
         }
-        va_p = known->mapping.va();
+        va_p = known->mapping.address();
         return known->result;
     }
 

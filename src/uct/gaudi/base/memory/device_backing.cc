@@ -1,6 +1,5 @@
 #include "uct/gaudi/base/memory/device_backing.h"
 
-#include "hlthunk_shim/hlthunk/dmabuf.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "util/errors.h"
 
@@ -12,12 +11,12 @@ namespace gaudi::base {
 
 int device_backing::va_on(const card &user, uint64_t &va_p)
 {
-    const auto import = [&](shim::mapping &mapping) -> card_mappings::answer {
+    const auto import =
+        [&](shim::registration &mapping) -> card_mappings::answer {
         int fd  = -1;
-        int ret = shim::export_dmabuf(owner.device(), va, 0, size, fd);
+        int ret = owner.driver().export_dmabuf(va, 0, size, fd);
         if (ret == 0) {
-            ret =
-                shim::mapping::import_dmabuf(user.device(), fd, size, mapping);
+            ret = user.driver().import_dmabuf(fd, size, mapping);
             close(fd); /* the import keeps what it needs */
         }
         if (ret != 0) {

@@ -24,8 +24,7 @@ device_pool::~device_pool()
                 "%s: %lu bytes of device memory at %#lx stay mapped until "
                 "the last dma-buf of them is closed",
                 owner_.name().c_str(), block->size, va);
-            block->mapping.release();
-            block->handle.release();
+            block->memory.release();
         }
     }
 }
@@ -35,7 +34,8 @@ device_pool::~device_pool()
 uint64_t device_pool::find_place(uint64_t size)
 {
     uint64_t place = 0;
-    for (uint64_t tried = 0; tried < card::window_bytes; tried += size) {
+    for (uint64_t tried = 0;
+         tried < owner_.driver().capabilities().window_bytes; tried += size) {
         place            = owner_.next_hint(size);
         const auto after = blocks_.lower_bound(place + size);
         if ((after == blocks_.begin()) ||
@@ -50,20 +50,13 @@ uint64_t device_pool::find_place(uint64_t size)
 /* Get memory from the driver, and let it be allocated from. */
 int device_pool::add_block(uint64_t size)
 {
-    const shim::device &device = owner_.device();
-    shim::memory_handle handle;
-    int ret = shim::memory_handle::allocate(device, size, handle);
+    shim::allocation memory;
+    int ret = owner_.driver().allocate(size, find_place(size), memory);
     if (ret != 0) {
         return ret;
     }
-    shim::mapping mapping;
-    ret = shim::mapping::map_device(device, handle, find_place(size), mapping);
-    if (ret != 0) {
-        return ret;
-    }
-    auto block     = std::make_unique<device_block>(owner_, mapping.va(), size);
-    block->handle  = std::move(handle);
-    block->mapping = std::move(mapping);
+    auto block = std::make_unique<device_block>(owner_, memory.address(), size);
+    block->memory     = std::move(memory);
     const uint64_t va = block->va;
     const auto added  = blocks_.emplace(va, std::move(block)).first;
     try {
@@ -79,7 +72,7 @@ int device_pool::add_block(uint64_t size)
 bool device_pool::give_back(device_block &block)
 {
     (void)block.forget_peers();
-    return (block.mapping.close() == 0) && (block.handle.close() == 0);
+    return block.memory.close() == 0;
 }
 
 void device_pool::give_back_retired()
@@ -97,7 +90,7 @@ int device_pool::allocate(uint64_t length, device_block *&block_p,
                           uint64_t &start_p)
 {
     const uint64_t page =
-        std::max(owner_.device().hw_info().dram_page_size, granule);
+        std::max(owner_.driver().capabilities().page_bytes, granule);
     if (length > UINT64_MAX - page) {
         return -ENOMEM;
     }

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/memory.h"
+#include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/cards/card.h"
 #include "uct/gaudi/base/memory/device_backing.h"
 #include "util/range_allocator.h"
@@ -27,8 +27,7 @@ namespace gaudi::base {
 struct device_block : device_backing {
     using device_backing::device_backing;
 
-    shim::memory_handle handle;
-    shim::mapping mapping;
+    shim::allocation memory;
     unsigned parts = 0; /**< allocations in it */
 };
 

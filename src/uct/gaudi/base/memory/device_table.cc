@@ -54,8 +54,8 @@ device_table &device_table::instance()
 
 bool device_table::any_card()
 {
-    const shim::library *library = driver();
-    return (library != nullptr) && !shim::list_cards(*library).empty();
+    const shim::driver *loaded = driver();
+    return (loaded != nullptr) && !shim::list_cards(*loaded).empty();
 }
 
 ucs_status_t device_table::open()
@@ -108,13 +108,13 @@ bool device_table::wait_for_reset(std::unique_lock<std::mutex> &cards_guard)
 ucs_status_t device_table::open_cards(announcements &news,
                                       std::unique_lock<std::mutex> &cards_guard)
 {
-    missing_                     = {};
-    const shim::library *library = driver();
-    if (library == nullptr) {
+    missing_                   = {};
+    const shim::driver *loaded = driver();
+    if (loaded == nullptr) {
         return UCS_ERR_NO_DEVICE;
     }
 
-    const std::vector<shim::card_info> box = shim::list_cards(*library);
+    const std::vector<shim::card_info> box = shim::list_cards(*loaded);
     if (box.empty()) {
         ucs_debug("gaudi: the driver shows no card");
         return UCS_ERR_NO_DEVICE;
@@ -136,7 +136,7 @@ ucs_status_t device_table::open_cards(announcements &news,
     bool enough          = false;
     const auto adopt     = [&] {
         drop_closed(news);
-        adopt_open_cards(*library, box, visible, news);
+        adopt_open_cards(*loaded, box, visible, news);
         enough = automatic && (card_count_ > 0);
     };
     adopt();
@@ -156,8 +156,8 @@ ucs_status_t device_table::open_cards(announcements &news,
             ++got;
             continue;
         }
-        std::unique_ptr<shim::device> device;
-        int ret                = shim::device::open(*library, bus_id, device);
+        std::unique_ptr<shim::card> opened;
+        int ret                = loaded->open(bus_id, opened);
         const bool first_round = !all && (i < wanted.cards.size());
         if ((ret == -EAGAIN) && (first_round || wait_for_reset(cards_guard))) {
             if (!first_round && (card_count_ == 0)) {
@@ -187,8 +187,8 @@ ucs_status_t device_table::open_cards(announcements &news,
             continue;
         }
         shim::node_identity node;
-        (void)shim::identify(device->fd(), node);
-        add_card(std::make_unique<card>(next, card_count_, std::move(device)),
+        (void)shim::identify(opened->fd(), node);
+        add_card(std::make_unique<card>(next, card_count_, std::move(opened)),
                  node, false, news);
         ucs_debug("%s (%s) opened", next.name().c_str(), bus_id.c_str());
         ++got;
@@ -202,7 +202,7 @@ ucs_status_t device_table::open_cards(announcements &news,
         if (is_news(text)) {
             ucs_error("%s%s%s", text.c_str(),
                       missing_.taken.empty() ? "" : "; taken: ",
-                      describe_taken(*library, missing_.taken).c_str());
+                      describe_taken(*loaded, missing_.taken).c_str());
         }
         return UCS_ERR_BUSY;
     }

@@ -66,9 +66,9 @@ struct memory_location {
 
 /** Which card an application asks the driver for. */
 struct card_wish {
-    const char *bus_id       = nullptr; /**< NULL: any, or by module */
-    int64_t module_id        = -1;      /**< -1: any, or by bus id */
-    hlthunk_device_name name = HLTHUNK_DEVICE_DONT_CARE;
+    const char *bus_id = nullptr; /**< NULL: any, or by module */
+    int64_t module_id  = -1;      /**< -1: any, or by bus id */
+    int name           = HLTHUNK_DEVICE_DONT_CARE;
 };
 
 class device_table {
@@ -294,8 +294,7 @@ private:
     struct card_state {
         shim::node_identity node;
         bool adopted = false;
-        util::closed_in_children closed_in_children; /* unless adopted */
-        int lent = -1; /* the application's duplicate of our descriptor */
+        int lent     = -1; /* the application's duplicate of our descriptor */
         bool has_unseen = false; /* it has memory that was mapped unseen: */
         device_memory unseen;    /* all addresses of the card */
     };
@@ -336,14 +335,14 @@ private:
     [[nodiscard]] bool is_news(const std::string &text);
     ucs_status_t refuse_setting(const std::string &text);
     [[nodiscard]] std::string
-    why_nothing_was_tried(const shim::library &library) const;
+    why_nothing_was_tried(const shim::driver &driver) const;
 
     [[nodiscard]] bool leave_to_others();
 
     /* Under cards_lock_. */
     void add_card(std::unique_ptr<card> added, const shim::node_identity &node,
                   bool adopted, announcements &news);
-    void adopt_open_cards(const shim::library &library,
+    void adopt_open_cards(const shim::driver &driver,
                           const std::vector<shim::card_info> &box,
                           const shim::visible_cards &visible,
                           announcements &news);

@@ -57,8 +57,8 @@ void device_table::claim(application_memory &memory)
             candidate->is_lost()) {
             continue;
         }
-        const uint64_t page =
-            std::max<uint64_t>(candidate->device().hw_info().dram_page_size, 1);
+        const uint64_t page = std::max<uint64_t>(
+            candidate->driver().capabilities().page_bytes, 1);
         const uint64_t size = memory.end - memory.start;
         memory.whole        = std::make_unique<device_backing>(
             *candidate, memory.start, (size + page - 1) / page * page);

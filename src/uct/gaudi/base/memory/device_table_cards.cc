@@ -100,16 +100,17 @@ void device_table::add_card(std::unique_ptr<card> added,
                             const shim::node_identity &node, bool adopted,
                             announcements &news)
 {
-    const size_t index                             = card_count_;
-    card_state &state                              = states_[index];
-    state.node                                     = node;
-    state.adopted                                  = adopted;
-    state.lent                                     = -1;
-    state.unseen.owner                             = added.get();
-    std::tie(state.unseen.start, state.unseen.end) = added->dram_window();
+    const size_t index       = card_count_;
+    card_state &state        = states_[index];
+    state.node               = node;
+    state.adopted            = adopted;
+    state.lent               = -1;
+    state.unseen.owner       = added.get();
+    const shim::card &driven = added->driver();
+    state.unseen.start       = driven.capabilities().memory_start;
+    state.unseen.end         = driven.capabilities().memory_end;
 
-    const shim::device &device = added->device();
-    cards_[index]              = std::move(added);
+    cards_[index] = std::move(added);
     card_count_.store(index + 1, std::memory_order_release);
     application_.for_each([&](application_memory &memory) {
         if (memory.node == node) {
@@ -117,21 +118,16 @@ void device_table::add_card(std::unique_ptr<card> added,
         }
     });
     if (!adopted) {
-        /* Else children would keep the card busy. */
-        state.closed_in_children =
-            util::closed_in_children(device.fd(), device.lib().hlthunk_close);
         return;
     }
     remember_adopted(node);
 
-    hlthunk_dram_usage_info usage{};
-    const auto ask = device.lib().hlthunk_get_dram_usage;
     const uint64_t page =
-        std::max<uint64_t>(device.hw_info().dram_page_size, 1);
+        std::max<uint64_t>(driven.capabilities().page_bytes, 1);
+    const std::optional<uint64_t> allocated = driven.allocated_bytes();
     const bool all_seen =
-        driver_is_hooked() && (ask != nullptr) &&
-        (ask(device.fd(), &usage) == 0) &&
-        (usage.ctx_dram_mem <= application_.allocated_bytes(node, page));
+        driver_is_hooked() && allocated.has_value() &&
+        (*allocated <= application_.allocated_bytes(node, page));
     if (!all_seen) {
         ucs_debug("%s: the application has device memory that was not seen: "
                   "all addresses from %#lx to %#lx are taken for it",
@@ -158,24 +154,25 @@ card *device_table::find_adopted(const std::string &bus_id) const
 {
     for (size_t i = 0; i < card_count_; ++i) {
         if (states_[i].adopted && !cards_[i]->is_lost() &&
-            (cards_[i]->device().bus_id() == bus_id)) {
+            (cards_[i]->driver().bus_id() == bus_id)) {
             return cards_[i].get();
         }
     }
     return nullptr;
 }
 
-void device_table::adopt_open_cards(const shim::library &library,
+void device_table::adopt_open_cards(const shim::driver &driver,
                                     const std::vector<shim::card_info> &box,
                                     const shim::visible_cards &visible,
                                     announcements &news)
 {
-    for (const shim::open_node &found : shim::find_open_nodes()) {
+    for (const shim::open_node &found :
+         shim::find_open_nodes(driver.own_dev())) {
         if (knows(found.node) || is_inherited(found.node)) {
             continue;
         }
-        std::unique_ptr<shim::device> device;
-        const int ret = shim::device::adopt(library, found.fd, device);
+        std::unique_ptr<shim::card> opened;
+        const int ret = driver.adopt(found.fd, opened);
         if (ret != 0) {
             ucs_debug("gaudi: file descriptor %d is no card of the driver "
                       "library: %s",
@@ -183,20 +180,20 @@ void device_table::adopt_open_cards(const shim::library &library,
             continue;
         }
         shim::visible_card adopted;
-        if (!find_by_bus_id(device->bus_id(), box, visible, adopted)) {
+        if (!find_by_bus_id(opened->bus_id(), box, visible, adopted)) {
             ucs_debug("gaudi: card %s, which the application has open, is not "
                       "listed",
-                      device->bus_id().c_str());
+                      opened->bus_id().c_str());
             continue;
         }
         if (card_count_ == max_cards) {
             ucs_warn("gaudi: card %s is not used: the process has opened cards "
                      "%zu times",
-                     device->bus_id().c_str(), max_cards);
+                     opened->bus_id().c_str(), max_cards);
             return;
         }
         add_card(
-            std::make_unique<card>(adopted, card_count_, std::move(device)),
+            std::make_unique<card>(adopted, card_count_, std::move(opened)),
             found.node, true, news);
         ucs_debug("%s (%s) adopted: the application has it open as file "
                   "descriptor %d",
@@ -210,8 +207,8 @@ void device_table::drop_closed(announcements &news)
 {
     for (size_t i = 0; i < card_count_; ++i) {
         if (states_[i].adopted &&
-            !shim::is_node(cards_[i]->device().fd(), states_[i].node)) {
-            cards_[i]->device().lose();
+            !shim::is_node(cards_[i]->driver().fd(), states_[i].node)) {
+            cards_[i]->driver().lose();
         }
         if (states_[i].adopted && cards_[i]->is_lost()) {
             lose_card(i, news);
@@ -276,24 +273,23 @@ void device_table::forget_cards()
         if (states_[i].adopted) {
             forget_adopted(states_[i].node);
         }
-        states_[i].closed_in_children = {};
         cards_[i].reset();
     }
 }
 
 void device_table::look_around()
 {
-    const shim::library *library = driver();
+    const shim::driver *loaded = driver();
     announcements news;
-    if (library == nullptr) {
+    if (loaded == nullptr) {
         return;
     }
     {
         std::lock_guard<std::mutex> guard(cards_lock_);
         drop_closed(news);
         if (users_ > 0) {
-            const auto box = shim::list_cards(*library);
-            adopt_open_cards(*library, box,
+            const auto box = shim::list_cards(*loaded);
+            adopt_open_cards(*loaded, box,
                              shim::find_visible_cards(
                                  shim::visibility_variables::read(), box),
                              news);
@@ -310,19 +306,18 @@ int device_table::lend(const card_wish &wish)
         std::lock_guard<std::mutex> guard(cards_lock_);
         drop_closed(news);
         for (size_t i = 0; (i < card_count_) && (fd < 0); ++i) {
-            const shim::device &device = cards_[i]->device();
+            const shim::card &driven = cards_[i]->driver();
             if (states_[i].adopted || (states_[i].lent >= 0) ||
                 ((wish.bus_id != nullptr) &&
-                 !same_bus_id(device.bus_id(), wish.bus_id)) ||
+                 !same_bus_id(driven.bus_id(), wish.bus_id)) ||
                 ((wish.module_id >= 0) &&
-                 (device.hw_info().module_id != wish.module_id)) ||
+                 (driven.module_id() != wish.module_id)) ||
                 ((wish.name != HLTHUNK_DEVICE_DONT_CARE) &&
                  (wish.bus_id == nullptr) &&
-                 (device.lib().hlthunk_get_device_name_from_fd(device.fd()) !=
-                  wish.name))) {
+                 (driven.application_name() != wish.name))) {
                 continue;
             }
-            fd              = fcntl(device.fd(), F_DUPFD_CLOEXEC, 0);
+            fd              = fcntl(driven.fd(), F_DUPFD_CLOEXEC, 0);
             states_[i].lent = fd;
             if (fd >= 0) {
                 ucs_debug("%s: shared with the application as file descriptor "
@@ -358,12 +353,12 @@ void device_table::return_lent(size_t index, announcements &news)
 
 void device_table::give_back(const returned_memory &returned)
 {
-    const shim::device &device = cards_[returned.index]->device();
+    const shim::card &driven = cards_[returned.index]->driver();
     for (const uint64_t address : returned.addresses) {
-        (void)device.lib().hlthunk_memory_unmap(device.fd(), address);
+        (void)driven.unmap(address);
     }
     for (const uint64_t handle : returned.handles) {
-        (void)device.lib().hlthunk_device_memory_free(device.fd(), handle);
+        (void)driven.free_memory(handle);
     }
 }
 
@@ -380,7 +375,7 @@ void device_table::application_opened(int fd)
         for (size_t i = 0; i < card_count_; ++i) {
             if (states_[i].adopted && (states_[i].node == opened) &&
                 !cards_[i]->is_lost()) {
-                cards_[i]->device().lose();
+                cards_[i]->driver().lose();
                 lose_card(i, news);
             }
         }
@@ -408,8 +403,8 @@ void device_table::application_closing(int fd)
                 continue;
             }
             known = true;
-            if (states_[i].adopted && (cards_[i]->device().fd() == fd)) {
-                cards_[i]->device().expect_loss();
+            if (states_[i].adopted && (cards_[i]->driver().fd() == fd)) {
+                cards_[i]->driver().expect_loss();
                 lose_card(i, news);
             } else if (states_[i].lent == fd) {
                 return_lent(i, news);
@@ -430,9 +425,9 @@ void device_table::application_closed(int fd)
 {
     std::lock_guard<std::mutex> guard(cards_lock_);
     for (const auto &each : cards()) {
-        if (states_[each->slot()].adopted && (each->device().fd() == fd) &&
+        if (states_[each->slot()].adopted && (each->driver().fd() == fd) &&
             each->is_lost()) {
-            each->device().lose();
+            each->driver().lose();
         }
     }
 }

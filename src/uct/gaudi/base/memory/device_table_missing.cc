@@ -28,10 +28,10 @@ ucs_status_t device_table::refuse_setting(const std::string &text)
 /* Nobody has opened a card, or somebody has closed it again: UCX tries the
  * memory domains of transports that it leaves out. */
 std::string
-device_table::why_nothing_was_tried(const shim::library &library) const
+device_table::why_nothing_was_tried(const shim::driver &driver) const
 {
-    if (shim::list_cards(library).empty()) {
-        return "the driver library " + library.path() + " shows no card";
+    if (shim::list_cards(driver).empty()) {
+        return "the driver library " + driver.lib().path() + " shows no card";
     }
     const char *tls = std::getenv("UCX_TLS");
     return std::string("UCX has not opened gaudi_copy") +
@@ -45,7 +45,7 @@ void device_table::explain_missing_card()
     if (registration_cache::instance().is_open()) {
         return;
     }
-    const shim::library *library = driver();
+    const shim::driver *loaded = driver();
     missing_card missing;
     {
         std::lock_guard<std::mutex> guard(opening_lock_);
@@ -55,11 +55,11 @@ void device_table::explain_missing_card()
         missing = missing_;
     }
     std::string why;
-    if (library == nullptr) {
+    if (loaded == nullptr) {
         why = why_no_driver();
     } else {
-        why = missing.why.empty() ? why_nothing_was_tried(*library)
-                                  : describe(*library, missing);
+        why = missing.why.empty() ? why_nothing_was_tried(*loaded)
+                                  : describe(*loaded, missing);
     }
     if (!why.empty()) {
         ucs_warn("gaudi: there is no Gaudi memory for this process: %s",

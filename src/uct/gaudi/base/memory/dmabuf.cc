@@ -1,5 +1,4 @@
 /* The part of the device table that deals with dma-bufs. */
-#include "hlthunk_shim/hlthunk/dmabuf.h"
 
 #include "uct/gaudi/base/memory/device_table.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
@@ -31,7 +30,7 @@ ucs_status_t dmabuf_status(int result)
 ucs_status_t check_range(const card &importer, int fd, size_t offset,
                          size_t length, uint64_t &size_p)
 {
-    const int64_t size = shim::dmabuf_size(importer.device(), fd);
+    const int64_t size = importer.driver().dmabuf_size(fd);
     if (size < 0) {
         ucs_error("%s: file descriptor %d cannot be imported: %s",
                   importer.name().c_str(), fd,
@@ -73,9 +72,9 @@ ucs_status_t device_table::export_dmabuf(const void *address, size_t length,
     const uint64_t page   = shim::dmabuf_page();
     const uint64_t offset = start % page;
     if (memory->backing != nullptr) {
-        ret = shim::export_dmabuf(memory->owner->device(), memory->backing->va,
-                                  start - offset - memory->backing->va,
-                                  util::round_up(offset + length, page), fd_p);
+        ret = memory->owner->driver().export_dmabuf(
+            memory->backing->va, start - offset - memory->backing->va,
+            util::round_up(offset + length, page), fd_p);
     }
     if (ret == 0) {
         memory->exported = true;
@@ -101,15 +100,15 @@ ucs_status_t device_table::import_dmabuf(card &importer, int fd, size_t offset,
 
     auto memory   = std::make_unique<device_memory>();
     memory->owner = &importer;
-    std::vector<shim::mapping> detours;
+    std::vector<shim::registration> detours;
     for (bool entered = false; !entered;) {
-        if (memory->import.va() != 0) {
+        if (memory->import.address() != 0) {
             detours.push_back(std::move(memory->import));
         }
-        const int ret = (detours.size() == max_detours)
-                            ? -ENOMEM
-                            : shim::mapping::import_dmabuf(
-                                  importer.device(), fd, size, memory->import);
+        const int ret =
+            (detours.size() == max_detours)
+                ? -ENOMEM
+                : importer.driver().import_dmabuf(fd, size, memory->import);
         if (ret != 0) {
             const char *why = std::strerror(-ret);
             if (ret == -EOPNOTSUPP) {
@@ -123,7 +122,7 @@ ucs_status_t device_table::import_dmabuf(card &importer, int fd, size_t offset,
                       importer.name().c_str(), fd, size, why);
             return dmabuf_status(ret);
         }
-        memory->start = memory->import.va() + offset;
+        memory->start = memory->import.address() + offset;
         memory->end   = memory->start + length;
 
         std::lock_guard<util::rw_spinlock> guard(memory_lock_);

@@ -24,10 +24,10 @@ host_memory::~host_memory()
 
 int host_memory::va_on(const card &user, uint64_t &va_p)
 {
-    const auto map = [&](shim::mapping &mapping) -> card_mappings::answer {
+    const auto map = [&](shim::registration &mapping) -> card_mappings::answer {
         auto *first = reinterpret_cast<void *>(start);
         const int ret =
-            shim::mapping::map_host(user.device(), first, end - start, mapping);
+            user.driver().register_host(first, end - start, mapping);
         if (ret != 0) {
             ucs_debug("%s: host memory %p of %lu bytes cannot be mapped "
                       "and is staged: %s",

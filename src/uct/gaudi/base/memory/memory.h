@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/memory.h"
+#include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/cards/card.h"
 #include "uct/gaudi/base/memory/card_mappings.h"
 #include "uct/gaudi/base/memory/device_pool.h"
@@ -23,14 +23,14 @@ struct device_memory : util::interval_node {
     card *owner             = nullptr;      /* imported: the importer */
     device_block *block     = nullptr;      /* of our allocations */
     device_backing *backing = nullptr;      /* nullptr: cannot be exported */
-    shim::mapping import;                   /* imported: of the whole dma-buf */
+    shim::registration import;              /* imported: of the whole dma-buf */
     std::atomic<unsigned> registrations{0}; /* mem_reg of it, not yet undone */
     std::atomic<bool> exported{false};      /* a dma-buf was made of it */
     bool of_application = false;            /* an application_memory */
     bool gone           = false; /* only registrations keep it; the device
                                     table's, under its lock */
 
-    [[nodiscard]] bool is_imported() const { return import.va() != 0; }
+    [[nodiscard]] bool is_imported() const { return import.address() != 0; }
 };
 
 /**

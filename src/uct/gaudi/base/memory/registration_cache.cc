@@ -252,7 +252,8 @@ void registration_cache::choose_range(const card &owner,
                                       uint64_t &end) const
 {
     const auto length = static_cast<double>(allocation_end - allocation_start);
-    const auto memory = static_cast<double>(owner.device().hw_info().dram_size);
+    const auto memory =
+        static_cast<double>(owner.driver().capabilities().memory_bytes);
     if ((settings_.whole == UCS_CONFIG_ON) ||
         ((settings_.whole == UCS_CONFIG_AUTO) &&
          (length <= memory * settings_.whole_part))) {

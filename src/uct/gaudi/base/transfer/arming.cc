@@ -16,12 +16,12 @@ bool arm_for_room(wakeup_event &event, const channel &to)
         })) {
         return true;
     }
-    shim::device &dev  = to.owner().device();
-    const uint64_t job = dev.blocking_job();
-    if (job == 0) {
+    shim::card &driver     = to.owner().driver();
+    const shim::ticket job = driver.blocking_ticket();
+    if (job == shim::ticket::none) {
         return false;
     }
-    event.signal_after(dev, job);
+    event.signal_after(driver, job);
     return true;
 }
 
@@ -36,11 +36,11 @@ bool arm_for_jobs(wakeup_event &event, const channel_set &channels,
             if (queue->outstanding() == 0) {
                 continue;
             }
-            const uint64_t job = queue->oldest_job();
-            if (job == 0) {
+            const shim::ticket job = queue->oldest_ticket();
+            if (job == shim::ticket::none) {
                 return false; /* it has ended meanwhile */
             }
-            event.signal_after(each->owner().device(), job);
+            event.signal_after(each->owner().driver(), job);
         }
         for (work_queue &queue : each->queues()) {
             armed &=

@@ -32,16 +32,16 @@ int channel::share_staging(const card &user)
     if (shared_.size() <= user.slot()) {
         shared_.resize(user.slot() + 1);
     }
-    shim::mapping &entry = shared_[user.slot()];
-    return (entry.va() != 0)
+    shim::registration &entry = shared_[user.slot()];
+    return (entry.address() != 0)
                ? 0
-               : shim::mapping::map_host(user.device(), staging_.data(),
-                                         staging_.size(), entry);
+               : user.driver().register_host(staging_.data(), staging_.size(),
+                                             entry);
 }
 
 void channel::abandon_staging()
 {
-    for (shim::mapping &entry : shared_) {
+    for (shim::registration &entry : shared_) {
         entry.release();
     }
     staging_.abandon();
@@ -49,17 +49,17 @@ void channel::abandon_staging()
 
 int channel::make_queues(uint64_t window)
 {
-    for (size_t i = 0; i < directions; ++i) {
-        const auto direction = static_cast<shim::dma_direction>(i);
-        const unsigned streams =
-            std::max(1u, shim::dma_streams(owner_.device(), direction));
+    const shim::capabilities &known = owner_.driver().capabilities();
+    for (size_t i = 0; i < shim::dma_directions; ++i) {
+        const auto direction   = static_cast<shim::dma_direction>(i);
+        const unsigned streams = std::max(1u, known.streams[i]);
         shim::dma_queue_options options;
+        options.depth = known.copies_in_flight;
         for (const copies which : {of_long, of_short}) {
             work_queue &made = queue(direction, which);
             if (options.stream < streams) {
-                const int ret =
-                    shim::make_dma_queue(owner_.device(), direction, options,
-                                         dma_queues_.emplace_back());
+                const int ret = owner_.driver().make_queue(
+                    direction, options, dma_queues_.emplace_back());
                 if (ret != 0) {
                     dma_queues_.pop_back();
                     return ret;
@@ -83,7 +83,7 @@ ucs_status_t channel::create(card &owner, const transfer_options &options,
     const size_t chunk_bytes = options.chunk_bytes;
 
     int ret = shim::pinned_buffer::create(
-        owner.device(), chunk_bytes * options.chunks, created->staging_);
+        owner.driver(), chunk_bytes * options.chunks, created->staging_);
     if (ret == 0) {
         ret = created->make_queues(uint64_t{options.piece_bytes} *
                                    options.pieces);
@@ -98,13 +98,13 @@ ucs_status_t channel::create(card &owner, const transfer_options &options,
     for (size_t at = 0; at < chunk_bytes * options.chunks; at += chunk_bytes) {
         created->chunks_.push_back({created.get(),
                                     created->staging_.data() + at,
-                                    created->staging_.va() + at});
+                                    created->staging_.address() + at});
     }
     for (size_t i = options.chunks; i > 0; --i) {
         created->free_chunks_.push_back(&created->chunks_[i - 1]);
     }
     created->jobs_.resize(created->dma_queues_.size() *
-                          shim::dma_queue_options().depth);
+                          owner.driver().capabilities().copies_in_flight);
     created->free_jobs_.reserve(created->jobs_.size());
     for (dma_job &record : created->jobs_) {
         record.home = created.get();

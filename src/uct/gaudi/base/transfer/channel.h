@@ -8,7 +8,7 @@
 #pragma once
 
 #include "hlthunk_shim/dma_queue.h"
-#include "hlthunk_shim/hlthunk/memory.h"
+#include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/cards/card.h"
 #include "uct/gaudi/base/transfer/host_place.h"
 #include "uct/gaudi/base/transfer/options.h"
@@ -92,7 +92,7 @@ public:
     }
 
     /** All of them. */
-    static constexpr size_t queue_count = 6;
+    static constexpr size_t queue_count = 2 * shim::dma_directions;
     [[nodiscard]] std::span<work_queue, queue_count> queues()
     {
         return queues_;
@@ -137,7 +137,7 @@ public:
     [[nodiscard]] uint64_t va_on(const card &user,
                                  const staging_chunk &chunk) const
     {
-        return shared_[user.slot()].va() + (chunk.va - staging_.va());
+        return shared_[user.slot()].address() + (chunk.va - staging_.address());
     }
 
     /** Leave the staging memory pinned: a card may still use it. */
@@ -158,7 +158,6 @@ private:
     friend struct give_back;
 
     enum copies { of_long, of_short };
-    static constexpr size_t directions = queue_count / 2;
 
     explicit channel(card &owner, const transfer_options &options)
         : owner_(owner), chunk_bytes_(options.chunk_bytes),
@@ -174,7 +173,7 @@ private:
     const size_t chunk_bytes_;
     const size_t short_bytes_;
     shim::pinned_buffer staging_;
-    std::vector<shim::mapping> shared_; /* of it, by slot of the card */
+    std::vector<shim::registration> shared_; /* of it, by slot of the card */
     std::vector<staging_chunk> chunks_;
     std::vector<staging_chunk *> free_chunks_;
     std::vector<dma_job *> free_jobs_;

@@ -4,14 +4,6 @@
 
 namespace gaudi::base {
 
-namespace {
-
-/* What of a x16 slot is left for data, bytes/second. */
-constexpr double gen4_bandwidth = 25000.0 * (1 << 20);
-constexpr double gen5_bandwidth = 50000.0 * (1 << 20);
-
-} // namespace
-
 ucs_config_field_t transfer_config_table[] = {
     {"STAGING_CHUNK", "64k",
      "Size of a chunk of the staging memory through which host memory passes\n"
@@ -67,9 +59,9 @@ double transfer_config::bandwidth_or(double by_default) const
 
 double link_bandwidth(const card *of)
 {
-    const bool gen5 =
-        (of != nullptr) && of->info().device_type.starts_with("GAUDI3");
-    return gen5 ? gen5_bandwidth : gen4_bandwidth;
+    return ((of != nullptr) ? of->driver().capabilities()
+                            : shim::capabilities{})
+        .link_bandwidth;
 }
 
 /* Short and bcopy operations touch the bytes once more on the CPU, and reads of

@@ -92,9 +92,9 @@ bool wakeup_event::clear()
     return read(fd_, &count, sizeof(count)) == sizeof(count);
 }
 
-void wakeup_event::signal_after(shim::device &dev, uint64_t job)
+void wakeup_event::signal_after(shim::card &by, shim::ticket job)
 {
-    const watched_job what{&dev, job};
+    const watched_job what{&by, job};
     {
         std::lock_guard<std::mutex> guard(lock_);
         if (std::find(watched_.begin(), watched_.end(), what) !=
@@ -116,8 +116,7 @@ void wakeup_event::signal_after(shim::device &dev, uint64_t job)
 void wakeup_event::wait_and_signal(watched_job what)
 {
     try {
-        while ((what.dev->query(what.job, sleep_us) == 0) && !closing_.load()) {
-        }
+        while ((what.by->query(what.job, sleep_us) == 0) && !closing_.load()) {}
     } catch (...) {
         /* Whoever is woken for nothing looks himself. */
     }

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/device.h"
+#include "hlthunk_shim/card.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 
 #include <atomic>
@@ -44,19 +44,18 @@ public:
     /**
      * Signal when a job has ended, whether well or not.
      *
-     * @param dev  Must outlive this event.
-     * @param job  Sequence number. May have ended already; it is not watched
-     *             twice at a time.
+     * @param by   Whose job it is; must outlive this event.
+     * @param job  May have ended already; it is not watched twice at a time.
      * @throws std::system_error when no thread can be started.
      */
-    void signal_after(shim::device &dev, uint64_t job);
+    void signal_after(shim::card &by, shim::ticket job);
 
 private:
     friend class watcher_threads;
 
     struct watched_job {
-        shim::device *dev;
-        uint64_t job;
+        shim::card *by;
+        shim::ticket job;
         bool operator==(const watched_job &) const = default;
     };
 

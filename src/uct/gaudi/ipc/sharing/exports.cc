@@ -1,6 +1,5 @@
 #include "uct/gaudi/ipc/sharing/exports.h"
 
-#include "hlthunk_shim/hlthunk/dmabuf.h"
 #include "uct/gaudi/base/memory/device_table.h"
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "util/errors.h"
@@ -117,8 +116,8 @@ private:
     {
         return backing_.owner.is_lost()
                    ? -ENODEV
-                   : shim::export_dmabuf(backing_.owner.device(), backing_.va,
-                                         0, backing_.size, fd);
+                   : backing_.owner.driver().export_dmabuf(backing_.va, 0,
+                                                           backing_.size, fd);
     }
 
     /* The file service asks. */
@@ -248,7 +247,7 @@ ucs_status_t exported_memory::describe(own_page &page)
     key_.kind       = (device_ == nullptr) ? key_kind::host : key_kind::device;
     if (device_ != nullptr) {
         key_.module =
-            static_cast<uint16_t>(device_->owner->device().hw_info().module_id);
+            static_cast<uint16_t>(device_->owner->driver().module_id());
     }
     return UCS_OK;
 }

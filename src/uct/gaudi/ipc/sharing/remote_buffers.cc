@@ -78,7 +78,7 @@ int remote_buffer::va_on(base::card &user, uint64_t address, uint64_t &va_p)
         (address - key_.buffer_address >= key_.buffer_size)) {
         return -EFAULT;
     }
-    const auto import = [&](shim::mapping &mapping) {
+    const auto import = [&](shim::registration &mapping) {
         base::card_mappings::answer given{-ENOMEM, false};
         (void)base::guarded([&] {
             given = import_on(user, mapping);
@@ -92,15 +92,14 @@ int remote_buffer::va_on(base::card &user, uint64_t address, uint64_t &va_p)
     return error;
 }
 
-base::card_mappings::answer remote_buffer::import_on(base::card &user,
-                                                     shim::mapping &mapping)
+base::card_mappings::answer
+remote_buffer::import_on(base::card &user, shim::registration &mapping)
 {
     int fd    = -1;
     int error = to_errno(of_->process().get_file(key_.buffer_file, fd));
     const bool has_got = (fd >= 0);
     if (has_got) {
-        error = shim::mapping::import_dmabuf(user.device(), fd,
-                                             key_.buffer_size, mapping);
+        error = user.driver().import_dmabuf(fd, key_.buffer_size, mapping);
         close(fd); /* the import keeps what it needs */
     }
     if ((error == 0) && is_withdrawn()) {

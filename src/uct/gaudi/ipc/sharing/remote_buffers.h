@@ -66,8 +66,8 @@ public:
 private:
     friend class remote_buffers;
 
-    [[nodiscard]] base::card_mappings::answer import_on(base::card &user,
-                                                        shim::mapping &mapping);
+    [[nodiscard]] base::card_mappings::answer
+    import_on(base::card &user, shim::registration &mapping);
 
     /* Of users_ while the imports are taken away. */
     static constexpr int32_t closing = INT32_MIN / 2;

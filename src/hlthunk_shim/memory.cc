@@ -1,44 +1,18 @@
-#include "hlthunk_shim/hlthunk/memory.h"
+#include "hlthunk_shim/memory.h"
 
 #include "util/placement.h"
+
+#include <cerrno>
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 namespace gaudi::shim {
 
-int memory_handle::allocate(const device &dev, uint64_t size,
-                            memory_handle &handle_p)
+uint64_t dmabuf_page()
 {
-    if (dev.is_lost()) {
-        return -ENODEV;
-    }
-    errno = 0;
-    /* Page size 0 is the card's own; "shared" only allows an export. */
-    return handle_p.adopt(dev, dev.lib().hlthunk_device_memory_alloc(
-                                   dev.fd(), size, 0, false, true));
-}
-
-int mapping::map_device(const device &dev, const memory_handle &handle,
-                        uint64_t hint, mapping &mapping_p)
-{
-    if (dev.is_lost()) {
-        return -ENODEV;
-    }
-    errno = 0;
-    return mapping_p.adopt(dev, dev.lib().hlthunk_device_memory_map(
-                                    dev.fd(), handle.value(), hint));
-}
-
-int mapping::map_host(const device &dev, void *host, uint64_t size,
-                      mapping &mapping_p)
-{
-    if (dev.is_lost()) {
-        return -ENODEV;
-    }
-    errno = 0;
-    return mapping_p.adopt(
-        dev, dev.lib().hlthunk_host_memory_map(dev.fd(), host, 0, size));
+    static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    return page;
 }
 
 pinned_buffer::~pinned_buffer()
@@ -46,7 +20,7 @@ pinned_buffer::~pinned_buffer()
     if (data_ == nullptr) {
         return;
     }
-    int ret = mapping_.close();
+    int ret = registration_.close();
     if (ret != 0) {
         /* The card may still reach these pages: keep them. */
         util::warn("unmapping a pinned buffer failed: %s", std::strerror(-ret));
@@ -56,7 +30,7 @@ pinned_buffer::~pinned_buffer()
     munmap(data_, size_);
 }
 
-int pinned_buffer::create(const device &dev, size_t size,
+int pinned_buffer::create(const card &of, size_t size,
                           pinned_buffer &buffer_p)
 {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -69,7 +43,7 @@ int pinned_buffer::create(const device &dev, size_t size,
         return -errno;
     }
     created.data_ = static_cast<char *>(data);
-    util::place_memory(data, created.size_, dev.numa_node());
+    util::place_memory(data, created.size_, of.numa_node());
     /* All pages now: the first use of a chunk is not to wait for them. */
     std::memset(data, 0, created.size_);
 
@@ -78,7 +52,7 @@ int pinned_buffer::create(const device &dev, size_t size,
     if (madvise(data, created.size_, MADV_DONTFORK) != 0) {
         return -errno;
     }
-    int ret = mapping::map_host(dev, data, created.size_, created.mapping_);
+    int ret = of.register_host(data, created.size_, created.registration_);
     if (ret == 0) {
         buffer_p = std::move(created);
     }
@@ -87,7 +61,7 @@ int pinned_buffer::create(const device &dev, size_t size,
 
 void pinned_buffer::abandon()
 {
-    mapping_.release();
+    registration_.release();
     data_ = nullptr;
 }
 

@@ -1,0 +1,213 @@
+/**
+ * An open card, whatever drives it: the driver as all above sees it.
+ *
+ * Has the descriptor of the compute device file, its own or the application's.
+ * Thread-safe. Allocations, registrations and queues refer to their card and
+ * must go first.
+ */
+#pragma once
+
+#include "hlthunk_shim/capabilities.h"
+#include "hlthunk_shim/ticket.h"
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace gaudi::shim {
+
+class allocation;
+class dma_queue;
+class registration;
+struct dma_queue_options;
+
+class card {
+public:
+    virtual ~card()               = default;
+    card(const card &)            = delete;
+    card &operator=(const card &) = delete;
+
+    [[nodiscard]] int fd() const { return fd_; }
+    [[nodiscard]] const std::string &bus_id() const { return bus_id_; }
+    [[nodiscard]] unsigned module_id() const { return module_id_; }
+    [[nodiscard]] const shim::capabilities &capabilities() const
+    {
+        return capabilities_;
+    }
+
+    /** The NUMA node that the card sits on; what is pinned for the card is
+     *  placed there. Unknown unless it was set, right after opening. */
+    [[nodiscard]] std::optional<unsigned> numa_node() const
+    {
+        return numa_node_;
+    }
+    void set_numa_node(std::optional<unsigned> node) { numa_node_ = node; }
+
+    /** The kind that applications ask for when they open this card: hl-thunk's
+     *  hlthunk_device_name. */
+    [[nodiscard]] virtual int application_name() const = 0;
+
+    /* --- its end -----------------------------------------------------------*/
+
+    /**
+     * The application is about to close the descriptor: nothing new is
+     * submitted, and nothing given back, since all goes with it. Work in flight
+     * can be asked about until @ref lose.
+     */
+    void expect_loss() const
+    {
+        state open = state::open;
+        state_.compare_exchange_strong(open, state::closing);
+    }
+
+    /** The descriptor is closed. The driver is not called with it any more, and
+     *  all work has ended with -ENODEV. Found out from the driver's answers,
+     *  too. */
+    void lose() const { state_.store(state::lost); }
+
+    /** Whether one of the above was said. */
+    [[nodiscard]] bool is_lost() const
+    {
+        return state_.load(std::memory_order_relaxed) != state::open;
+    }
+
+    /* --- memory ------------------------------------------------------------*/
+
+    /**
+     * Get device memory, mapped.
+     *
+     * @param size    Bytes; the driver rounds up to its page.
+     * @param wished  Device address; 0 for any. The driver may choose another.
+     * @param allocation_p  Filled on success only.
+     * @return 0 or -errno, -ENOMEM when the card has not that much left.
+     */
+    [[nodiscard]] virtual int allocate(uint64_t size, uint64_t wished,
+                                       allocation &allocation_p) const = 0;
+
+    /**
+     * Pin host memory for the card's DMA engines.
+     *
+     * @param host  Any alignment.
+     * @param registration_p  Filled on success only.
+     * @return 0 or -errno: -EFAULT when a page is missing or read-only.
+     */
+    [[nodiscard]] virtual int
+    register_host(void *host, uint64_t size,
+                  registration &registration_p) const = 0;
+
+    /**
+     * Let this card reach the memory behind a dma-buf of another card or
+     * process.
+     *
+     * It keeps the dma-buf alive; the descriptor may be closed.
+     *
+     * @param dmabuf  Stays the caller's.
+     * @param size    All of the dma-buf, see @ref dmabuf_size.
+     * @param registration_p  Filled on success only.
+     * @return 0; -EOPNOTSUPP by a driver that cannot import; -EBADF for a
+     *         closed descriptor; -EINVAL for what is no dma-buf, or not of this
+     *         size; else -errno.
+     */
+    [[nodiscard]] virtual int
+    import_dmabuf(int dmabuf, uint64_t size,
+                  registration &registration_p) const = 0;
+
+    /**
+     * Export pages of device memory as a dma-buf.
+     *
+     * While it is alive, in any process, the memory cannot be given back and
+     * the card stays open.
+     *
+     * @param address  As the allocation has it; the physical one on Gaudi1.
+     * @param offset   Of the first exported byte behind it.
+     * @param size     Bytes; as the other two a multiple of dmabuf_page().
+     * @param fd_p     A new descriptor, close-on-exec, owned by the caller;
+     *                 filled on success only.
+     * @return 0; -EOPNOTSUPP by a driver that cannot export; -EINVAL for what
+     *         is no range of pages in an allocation; else -errno.
+     */
+    [[nodiscard]] virtual int export_dmabuf(uint64_t address, uint64_t offset,
+                                            uint64_t size, int &fd_p) const = 0;
+
+    /** @return Bytes of a dma-buf, 0 for any other file descriptor that tells
+     *          no size, -EBADF for a closed one. */
+    [[nodiscard]] virtual int64_t dmabuf_size(int dmabuf) const = 0;
+
+    /** Give back what @ref allocate, @ref register_host or @ref import_dmabuf
+     *  mapped, also what an application did through this descriptor.
+     *  @return 0 or -errno; -EINVAL while a dma-buf of it is alive. */
+    [[nodiscard]] virtual int unmap(uint64_t address) const = 0;
+
+    /** Give back device memory that is not mapped any more.
+     *  @param handle  The driver's name of it.
+     *  @return 0 or -errno. */
+    [[nodiscard]] virtual int free_memory(uint64_t handle) const = 0;
+
+    /** Device memory that was allocated through the descriptor by anybody,
+     *  bytes; none: the driver does not tell. */
+    [[nodiscard]] virtual std::optional<uint64_t> allocated_bytes() const = 0;
+
+    /* --- work --------------------------------------------------------------*/
+
+    /**
+     * Create a queue for one direction.
+     *
+     * @return 0 or -errno; -ENOTSUP for a card that has none, -EINVAL for
+     *         options that are none.
+     */
+    [[nodiscard]] virtual int
+    make_queue(dma_direction direction, const dma_queue_options &options,
+               std::unique_ptr<dma_queue> &queue_p) = 0;
+
+    /**
+     * Look at work, waiting up to a time.
+     *
+     * Any thread may ask about any work of the card, several at a time about
+     * one ticket too, while others submit, query and collect. How it failed is
+     * kept until it is collected from its queue; afterwards it may read as
+     * done.
+     *
+     * @param timeout_us  0 only polls.
+     * @return 1 done, 0 still running, or -errno as the work ended: -EIO
+     * aborted, -ETIMEDOUT lost, -ENODEV the card is in reset or gone.
+     */
+    [[nodiscard]] virtual int query(ticket of, uint32_t timeout_us) = 0;
+
+    /**
+     * Work that keeps new work from being submitted.
+     *
+     * Whoever got -EAGAIN from a queue can sleep on it with @ref query, on any
+     * thread, and try again when that says anything but 0. It may be of any
+     * queue of the card, and be collected there meanwhile.
+     *
+     * @return ticket::none when a submission would go through now.
+     */
+    [[nodiscard]] virtual ticket blocking_ticket() = 0;
+
+protected:
+    enum class state { open, closing, lost };
+
+    card(int fd, std::string bus_id) : fd_(fd), bus_id_(std::move(bus_id)) {}
+
+    [[nodiscard]] bool is_closed() const
+    {
+        return state_.load(std::memory_order_relaxed) == state::lost;
+    }
+
+    const int fd_;
+    const std::string bus_id_;
+    unsigned module_id_ = 0;
+    shim::capabilities capabilities_;
+
+private:
+    mutable std::atomic<state> state_{state::open};
+    std::optional<unsigned> numa_node_;
+};
+
+/** What a range in a dma-buf is a multiple of, and starts at, bytes: the pages
+ *  of the host, whatever the pages of the card are (validate_export_params in
+ *  drivers/accel/habanalabs). */
+[[nodiscard]] uint64_t dmabuf_page();
+
+} // namespace gaudi::shim
