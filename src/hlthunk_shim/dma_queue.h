@@ -44,19 +44,6 @@ public:
                                      uint64_t &id_p) = 0;
 
     /**
-     * @ref submit, and look once whether the copy has ended: a card may be done
-     * with a short one by then, which spares the bookkeeping.
-     *
-     * @param ended_p  Filled on success only. True: the copy has ended without
-     *                 an error, and there is nothing to collect. False: it is
-     *                 for @ref poll, as any other.
-     * @return As for @ref submit.
-     */
-    [[nodiscard]] virtual int submit_and_look(uint64_t dst, uint64_t src,
-                                              uint64_t length, void *cookie,
-                                              bool &ended_p) = 0;
-
-    /**
      * Collect ended copies, oldest first, without waiting.
      *
      * @return Entries written to `completions`, at most `max`.

@@ -29,19 +29,7 @@ public:
         }
     }
 
-    void unlock()
-    {
-        version_.store(version_.load(std::memory_order_relaxed) + 1,
-                       std::memory_order_relaxed);
-        state_.store(0, std::memory_order_release);
-    }
-
-    /** One more after every writer. Read it while reading, and later again
-     *  without the lock: what was read is still so if it is the same. */
-    [[nodiscard]] uint64_t version() const
-    {
-        return version_.load(std::memory_order_acquire);
-    }
+    void unlock() { state_.store(0, std::memory_order_release); }
 
     void lock_shared()
     {
@@ -71,7 +59,6 @@ private:
     }
 
     std::atomic<uint32_t> state_{0}; /* readers, or `writer` */
-    std::atomic<uint64_t> version_{0};
 };
 
 } // namespace gaudi::util

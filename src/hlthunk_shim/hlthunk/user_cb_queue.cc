@@ -162,34 +162,6 @@ int user_cb_queue::submit(uint64_t dst, uint64_t src, uint64_t length,
     return 0;
 }
 
-int user_cb_queue::submit_and_look(uint64_t dst, uint64_t src, uint64_t length,
-                                   void *cookie, bool &ended_p)
-{
-    ended_p = false;
-    if ((collected_ != next_) || (count_buffers(length) != 1)) {
-        uint64_t id;
-        return submit(dst, src, length, cookie, id);
-    }
-
-    /* Nothing is in flight, so that all records and buffers are free. */
-    const uint64_t first_buffer = buffer_;
-    ticket given                = ticket::none;
-    const int ret = dev_.submit(&fill_buffer(dst, src, length), 1, given);
-    if (ret != 0) {
-        buffer_ = first_buffer;
-        return ret;
-    }
-    const int result = dev_.query(given, 0);
-    if (result == 1) {
-        dev_.retire(given, result);
-        buffer_ = first_buffer; /* the next one finds it in the CPU's cache */
-        ended_p = true;
-    } else {
-        at(next_++) = {given, cookie, 1, 0};
-    }
-    return 0;
-}
-
 /* Look at the oldest running job; true when it has ended. */
 bool user_cb_queue::reap(uint32_t timeout_us)
 {

@@ -27,8 +27,6 @@ public:
 
     int submit(uint64_t dst, uint64_t src, uint64_t length, void *cookie,
                uint64_t &id_p) override;
-    int submit_and_look(uint64_t dst, uint64_t src, uint64_t length,
-                        void *cookie, bool &ended_p) override;
     unsigned poll(dma_completion *completions, unsigned max) override;
     int wait(uint64_t id, uint64_t timeout_us) override;
     int wait_all(uint64_t timeout_us) override;

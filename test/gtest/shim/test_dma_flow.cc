@@ -40,14 +40,6 @@ protected:
                             cookie_of(cookie), last_id);
     }
 
-    /* The same, with a look. */
-    int start_and_look(dma_queue &queue, uint64_t cookie, bool &ended,
-                       uint64_t length = 64)
-    {
-        return queue.submit_and_look(memory->va() + mebi, memory->va(), length,
-                                     cookie_of(cookie), ended);
-    }
-
     /* Fill until refused. @return Copies that were taken. */
     unsigned fill(dma_queue &queue)
     {
@@ -254,84 +246,23 @@ TEST_F(shim_dma_flow, completions_come_once_and_in_order)
     EXPECT_EQ(queue->outstanding(), 0u);
 }
 
-TEST_F(shim_dma_flow, what_was_seen_to_end_is_not_collected)
-{
-    auto queue = make_queue(dma_direction::device_to_device, {4, 0});
-    for (unsigned i = 0; i < 3 * max_cs_in_flight; ++i) {
-        bool ended = false;
-        ASSERT_EQ(start_and_look(*queue, i, ended), 0);
-        ASSERT_TRUE(ended) << "the emulator runs short copies at once";
-        ASSERT_EQ(queue->outstanding(), 0u);
-        ASSERT_EQ(queue->oldest_ticket(), ticket::none);
-    }
-    EXPECT_EQ(counters().jobs, 3u * max_cs_in_flight);
-    EXPECT_EQ(counters().device_to_device_bytes, 3u * max_cs_in_flight * 64);
-    EXPECT_EQ(dev->blocking_ticket(), ticket::none);
-
-    EXPECT_EQ(start(*queue, 1), 0);
-    collect(*queue, 1, 1);
-}
-
-TEST_F(shim_dma_flow, what_was_not_seen_to_end_is_collected)
-{
-    auto queue = make_queue(dma_direction::device_to_device, {4, 0});
-    bool ended = true;
-    pause(true);
-    ASSERT_EQ(start_and_look(*queue, 0, ended), 0);
-    EXPECT_FALSE(ended);
-    ended = true;
-    ASSERT_EQ(start_and_look(*queue, 1, ended), 0);
-    EXPECT_FALSE(ended);
-    EXPECT_EQ(start(*queue, 2), 0);
-    EXPECT_EQ(start_and_look(*queue, 3, ended), 0);
-    EXPECT_EQ(start_and_look(*queue, 4, ended), -EAGAIN);
-    pause(false);
-    ASSERT_EQ(queue->wait_all(patience_us), 0);
-    EXPECT_EQ(start_and_look(*queue, 4, ended), -EAGAIN) << "not collected";
-    collect(*queue, 0, 4);
-    ASSERT_EQ(start_and_look(*queue, 4, ended), 0);
-    EXPECT_TRUE(ended);
-}
-
 TEST_F(shim_dma_flow, copies_of_nothing_and_of_many_buffers_are_collected)
 {
     auto queue = make_queue(dma_direction::device_to_device, {8, 4096});
-    bool ended = true;
-    ASSERT_EQ(start_and_look(*queue, 0, ended, 0), 0);
-    EXPECT_FALSE(ended);
+    ASSERT_EQ(start(*queue, 0, 0), 0);
     collect(*queue, 0, 1);
-    ended = true;
-    ASSERT_EQ(start_and_look(*queue, 1, ended, 2 * 40 * 4096 + 1), 0);
-    EXPECT_FALSE(ended);
+    ASSERT_EQ(start(*queue, 1, 2 * 40 * 4096 + 1), 0);
     collect(*queue, 1, 1);
 }
 
-TEST_F(shim_dma_flow, a_failure_that_was_seen_is_collected)
+TEST_F(shim_dma_flow, a_copy_that_failed_leaves_the_queue_as_it_was)
 {
     auto queue = make_queue(dma_direction::device_to_device);
-    bool ended = true;
-    ASSERT_EQ(
-        queue->submit_and_look(memory->va(), 0x1000, 64, cookie_of(7), ended),
-        0);
-    EXPECT_FALSE(ended);
+    ASSERT_EQ(queue->submit(memory->va(), 0x1000, 64, cookie_of(7), last_id),
+              0);
     collect(*queue, 7, 1, 16, -EIO);
-    ASSERT_EQ(start_and_look(*queue, 8, ended), 0);
-    EXPECT_TRUE(ended);
-}
-
-TEST_F(shim_dma_flow, a_full_card_refuses_to_look)
-{
-    auto full  = make_queue(dma_direction::device_to_device);
-    auto other = make_queue(dma_direction::host_to_device);
-    bool ended = true;
-    pause(true);
-    EXPECT_EQ(fill(*full), max_cs_in_flight);
-    EXPECT_EQ(start_and_look(*other, 0, ended), -EAGAIN);
-    EXPECT_EQ(other->outstanding(), 0u);
-    pause(false);
-    collect(*full, 0, max_cs_in_flight);
-    ASSERT_EQ(start_and_look(*other, 0, ended), 0);
-    EXPECT_TRUE(ended);
+    ASSERT_EQ(start(*queue, 8), 0);
+    collect(*queue, 8, 1);
 }
 
 TEST_F(shim_dma_flow, a_copy_of_nothing_ends_after_the_ones_before_it)

@@ -476,12 +476,6 @@ ucs_status_t device_table::find(const void *address, size_t length,
     location_p.owner    = memory->owner;
     location_p.backing  = memory->backing;
     location_p.imported = memory->is_imported();
-    if ((of_application_ == 0) && (unseen_ == 0)) {
-        /* Then no two ranges overlap. */
-        location_p.start   = memory->start;
-        location_p.end     = memory->end;
-        location_p.version = memory_lock_.version();
-    }
     return UCS_OK;
 }
 

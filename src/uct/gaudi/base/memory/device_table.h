@@ -57,11 +57,6 @@ struct memory_location {
                                             reach; valid until it is freed */
     bool imported = false; /**< device memory: of another card or process. Only
                                 engines that reach host memory reach it */
-    /** Device memory: ranges within these addresses lead to the same, as long
-     *  as device_table::version is this one. None when both are 0. */
-    uint64_t start   = 0;
-    uint64_t end     = 0;
-    uint64_t version = 0;
 };
 
 /** Which card an application asks the driver for. */
@@ -183,9 +178,6 @@ public:
      */
     [[nodiscard]] ucs_status_t find(const void *address, size_t length,
                                     memory_location &location_p);
-
-    /** Differs when memory came or went, see @ref memory_location. */
-    [[nodiscard]] uint64_t version() const { return memory_lock_.version(); }
 
     /**
      * Find the allocation around an address range.
