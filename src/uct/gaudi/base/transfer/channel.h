@@ -13,6 +13,7 @@
 #include "uct/gaudi/base/transfer/host_place.h"
 #include "uct/gaudi/base/transfer/options.h"
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <variant>
@@ -56,6 +57,8 @@ struct work_queue {
 struct onward_leg {
     work_queue *queue;
     uint64_t dst; /* device address on that card */
+
+    void advance(size_t length) { dst += length; }
 };
 
 /** One DMA job of a transfer. */
@@ -70,6 +73,9 @@ struct dma_job {
     /* Where the bytes in the chunk go when the job has ended. */
     std::variant<std::monostate, host_place, onward_leg> then;
     ucs_queue_elem_t in_onward; /* of those that another card has to fetch */
+
+    /** Go through a chunk, if there is one, and be no longer than that. */
+    [[nodiscard]] inline bool take_chunk(size_t leave);
 };
 
 class channel {
@@ -182,6 +188,13 @@ private:
     work_queue queues_[queue_count];
     size_t turn_ = 0;
 };
+
+bool dma_job::take_chunk(size_t leave)
+{
+    chunk  = home->take_chunk(leave);
+    length = std::min(length, home->chunk_bytes());
+    return chunk != nullptr;
+}
 
 void give_back::operator()(staging_chunk *used) const
 {

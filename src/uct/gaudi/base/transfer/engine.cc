@@ -151,24 +151,26 @@ ucs_status_t transfer_engine::start(flush_domain &domain, const side &dst,
     if (status != UCS_OK) {
         return status;
     }
-    if (!operations_.has_free()) {
+    operation *op = operations_.take();
+    if (op == nullptr) {
         return UCS_ERR_NO_RESOURCE;
     }
-    planned_copy copy;
     if (length == 0) {
+        /* It ends in order with the others. */
     } else if (!planner::is_plain(dst, src)) {
-        status =
-            planner_.plan(dst, src, length, host_side::find_registration, copy);
+        status = planner_.plan(dst, src, length, host_side::find_registration,
+                               op->copy);
         if (status != UCS_OK) {
+            operations_.put_back(*op);
             return status;
         }
     } else if (is_past_fence()) {
         util::copy_host_bytes(dst.address, src.address, length);
     } else {
+        operations_.put_back(*op);
         return UCS_ERR_NO_RESOURCE;
     }
-    operation *op = operations_.add(&domain, operation_kind::copy, completion);
-    op->copy      = std::move(copy);
+    operations_.start(*op, &domain, operation_kind::copy, completion);
     begin(*op);
     return UCS_INPROGRESS;
 }
@@ -180,35 +182,51 @@ ucs_status_t transfer_engine::fail_later(flush_domain &domain, ucs_status_t why,
     if (status != UCS_OK) {
         return status;
     }
-    operation *op = operations_.add(&domain, operation_kind::copy, completion);
+    operation *op = operations_.take();
     if (op == nullptr) {
         return UCS_ERR_NO_RESOURCE;
     }
+    operations_.start(*op, &domain, operation_kind::copy, completion);
     op->status = why;
     begin(*op);
     return UCS_INPROGRESS;
 }
 
-/* Add the operation of a copy between a chunk and device memory. */
-operation *transfer_engine::add_bcopy(flush_domain &domain, operation_kind what,
-                                      uct_completion_t *completion,
-                                      device_place &&device, chunk_ptr &&chunk,
-                                      size_t length)
+/* Get ready to copy between device memory and a chunk. On an error nothing is
+ * held. */
+ucs_status_t transfer_engine::prepare_bcopy(const side &device, bool to_device,
+                                            size_t length, operation *&op_p)
 {
-    const bool unpacked = (what == operation_kind::unpack);
-    const uint64_t va   = chunk->va;
-    operation *op       = operations_.add(&domain, what, completion);
-    op->chunk           = std::move(chunk);
-    op->length          = length;
-    op->copy.left       = length;
-    op->copy.queue =
-        &device.by->queue_for(unpacked ? shim::dma_direction::device_to_host
-                                       : shim::dma_direction::host_to_device,
-                              length);
-    op->copy.way =
-        unpacked ? direct_copy{va, device.va} : direct_copy{device.va, va};
-    op->copy.remote = std::move(device.remote);
-    return op;
+    operation *op = operations_.take();
+    if (op == nullptr) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    channel *by;
+    uint64_t va;
+    ucs_status_t status =
+        planner_.reach(device, length, by, va, op->copy.remote);
+    if (status == UCS_OK) {
+        op->chunk = by->take_chunk(dispatcher::reserved_chunks);
+        status    = (op->chunk == nullptr) ? UCS_ERR_NO_RESOURCE : UCS_OK;
+    }
+    if (status != UCS_OK) {
+        operations_.put_back(*op);
+        return status;
+    }
+    op->copy.way = to_device ? direct_copy{va, op->chunk->va}
+                             : direct_copy{op->chunk->va, va};
+    op_p         = op;
+    return UCS_OK;
+}
+
+/* Start such a copy, once its length is known. */
+void transfer_engine::begin_bcopy(operation &op, shim::dma_direction direction,
+                                  size_t length)
+{
+    op.length     = length;
+    op.copy.left  = length;
+    op.copy.queue = &op.chunk->home->queue_for(direction, length);
+    begin(op);
 }
 
 ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
@@ -232,24 +250,19 @@ ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
     }
 
     /* How long it is, the callback says when there is a place for it. */
-    device_place device;
-    status = planner_.reach(dst, 0, device);
+    operation *op;
+    status = prepare_bcopy(dst, true, 0, op);
     if (status != UCS_OK) {
         return status;
     }
-    chunk_ptr chunk = operations_.has_free()
-                          ? device.by->take_chunk(dispatcher::reserved_chunks)
-                          : nullptr;
-    if (chunk == nullptr) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    const size_t length = pack(chunk->data, arg);
+    const size_t length = pack(op->chunk->data, arg);
     status              = planner_.check(dst, length);
     if (status != UCS_OK) {
+        operations_.put_back(*op);
         return status;
     }
-    begin(*add_bcopy(domain, operation_kind::copy, nullptr, std::move(device),
-                     std::move(chunk), length));
+    operations_.start(*op, &domain, operation_kind::copy, nullptr);
+    begin_bcopy(*op, shim::dma_direction::host_to_device, length);
     return static_cast<ssize_t>(length);
 }
 
@@ -289,22 +302,15 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
         return status;
     }
 
-    device_place device;
-    status = planner_.reach(src, length, device);
+    operation *op;
+    status = prepare_bcopy(src, false, length, op);
     if (status != UCS_OK) {
         return status;
     }
-    chunk_ptr chunk = operations_.has_free()
-                          ? device.by->take_chunk(dispatcher::reserved_chunks)
-                          : nullptr;
-    if (chunk == nullptr) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    operation *op  = add_bcopy(domain, operation_kind::unpack, completion,
-                               std::move(device), std::move(chunk), length);
+    operations_.start(*op, &domain, operation_kind::unpack, completion);
     op->unpack     = unpack;
     op->unpack_arg = arg;
-    begin(*op);
+    begin_bcopy(*op, shim::dma_direction::device_to_host, length);
     return UCS_INPROGRESS;
 }
 
@@ -317,9 +323,11 @@ ucs_status_t transfer_engine::flush(flush_domain *domain,
     if (completion != nullptr) {
         const auto what = (domain != nullptr) ? operation_kind::flush_domain
                                               : operation_kind::flush_all;
-        if (operations_.add(domain, what, completion) == nullptr) {
+        operation *op   = operations_.take();
+        if (op == nullptr) {
             return UCS_ERR_NO_RESOURCE;
         }
+        operations_.start(*op, domain, what, completion);
     }
     return UCS_INPROGRESS;
 }

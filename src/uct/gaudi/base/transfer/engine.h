@@ -189,9 +189,10 @@ private:
         return generation_ != util::process_generation();
     }
     [[nodiscard]] ucs_status_t check_owner() const;
-    operation *add_bcopy(flush_domain &domain, operation_kind what,
-                         uct_completion_t *completion, device_place &&device,
-                         chunk_ptr &&chunk, size_t length);
+    [[nodiscard]] ucs_status_t prepare_bcopy(const side &device, bool to_device,
+                                             size_t length, operation *&op_p);
+    void begin_bcopy(operation &op, shim::dma_direction direction,
+                     size_t length);
     void begin(operation &op);
 
     const transfer_options options_;

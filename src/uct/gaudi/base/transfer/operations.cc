@@ -47,27 +47,37 @@ bool operations::has_free()
     return true;
 }
 
-operation *operations::add(flush_domain *domain, operation_kind what,
-                           uct_completion_t *completion)
+operation *operations::take()
 {
-    if (!has_free()) {
-        return nullptr;
-    }
-    operation *op    = ucs_list_extract_head(&free_, operation, in_queue);
-    *op              = {};
-    op->is_operation = true;
-    op->what         = what;
-    op->sequence     = ++last_sequence_;
-    op->after        = fence_;
-    op->domain       = domain;
-    op->completion   = completion;
+    return has_free() ? ucs_list_extract_head(&free_, operation, in_queue)
+                      : nullptr;
+}
+
+void operations::put_back(operation &op)
+{
+    op.chunk.reset();
+    op.copy.let_go();
+    ucs_list_add_head(&free_, &op.in_queue);
+}
+
+void operations::start(operation &op, flush_domain *domain, operation_kind what,
+                       uct_completion_t *completion)
+{
+    op.in_flight    = 0;
+    op.status       = UCS_OK;
+    op.is_operation = true;
+    op.what         = what;
+    op.has_ended    = false;
+    op.sequence     = ++last_sequence_;
+    op.after        = fence_;
+    op.domain       = domain;
+    op.completion   = completion;
     if (what != operation_kind::flush_domain) {
-        ucs_list_add_tail(&all_, &op->in_all);
+        ucs_list_add_tail(&all_, &op.in_all);
     }
     if (what != operation_kind::flush_all) {
-        ucs_list_add_tail(&domain->operations, &op->in_domain);
+        ucs_list_add_tail(&domain->operations, &op.in_domain);
     }
-    return op;
 }
 
 /* Whether the bytes of everything up to an operation are where they belong.
@@ -201,9 +211,7 @@ void operations::complete(operation &op)
     if ((op.what == operation_kind::unpack) && (status == UCS_OK)) {
         op.unpack(op.unpack_arg, op.chunk->data, op.length);
     }
-    op.chunk.reset();
-    op.copy = {};
-    ucs_list_add_head(&free_, &op.in_queue);
+    put_back(op);
 
     /* Both lists lost a member. */
     end_reached_flush(all_, operation_kind::flush_all);

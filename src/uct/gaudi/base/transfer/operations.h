@@ -53,10 +53,14 @@ public:
     /** Whether a record can be had; makes more when all are in use. */
     [[nodiscard]] bool has_free();
 
-    /** Start an operation, behind the last fence. @return nullptr without a
-     *  free record. */
-    operation *add(flush_domain *domain, operation_kind what,
-                   uct_completion_t *completion);
+    /** Take a record, to be filled and started, or put back. It holds nothing.
+     *  @return nullptr when there is none. */
+    [[nodiscard]] operation *take();
+    void put_back(operation &op);
+
+    /** Count an operation as outstanding, behind the last fence. */
+    void start(operation &op, flush_domain *domain, operation_kind what,
+               uct_completion_t *completion);
 
     /** What is added from now on comes after what was added before. */
     void fence() { fence_ = last_sequence_; }

@@ -96,7 +96,8 @@ held_registration planner::find_registration(const void *host, size_t length)
 ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
                            host_side host, planned_copy &copy)
 {
-    copy.left = length;
+    copy.left  = length;
+    copy.queue = nullptr;
     if ((dst.remote == nullptr) && (src.remote == nullptr)) {
         const bool to_card = is_device(dst);
         if (to_card && is_device(src)) {
@@ -295,26 +296,23 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
     return UCS_OK;
 }
 
-ucs_status_t planner::reach(const side &device, size_t length,
-                            device_place &place)
+ucs_status_t planner::reach(const side &device, size_t length, channel *&by,
+                            uint64_t &va, held_remote &held)
 {
     if (device.remote == nullptr) {
         memory_location where;
         const ucs_status_t status = find_device(device.address, length, where);
-        if (status != UCS_OK) {
-            return status;
-        }
-        place.va = device.number();
-        return channels_.get(*where.owner, place.by);
+        va                        = device.number();
+        return (status == UCS_OK) ? channels_.get(*where.owner, by) : status;
     }
     ucs_status_t status = check_has_card("device memory of another process");
     if (status == UCS_OK) {
-        status = hold(device, length, place.remote);
+        status = hold(device, length, held);
     }
     if (status == UCS_OK) {
-        status = channels_.get(*home_, place.by);
+        status = channels_.get(*home_, by);
     }
-    return (status == UCS_OK) ? reach_remote(*home_, device, place.va) : status;
+    return (status == UCS_OK) ? reach_remote(*home_, device, va) : status;
 }
 
 ucs_status_t planner::check(const side &device, size_t length)

@@ -15,13 +15,6 @@ namespace gaudi::base {
  *  it can save. */
 enum class host_side { find_registration, stage };
 
-/** Device memory, as a card of ours reaches it. */
-struct device_place {
-    channel *by = nullptr; /* to that card */
-    uint64_t va = 0;
-    held_remote remote; /* when it is of another process */
-};
-
 class planner {
 public:
     explicit planner(channel_set &channels) : channels_(channels) {}
@@ -51,17 +44,24 @@ public:
     /**
      * Plan a copy that is not plain.
      *
-     * @param copy  Filled. On an error nothing is held when it goes.
+     * @param copy  Empty; filled, on an error perhaps in part.
      * @return UCS_OK, or an error, which was logged.
      */
     [[nodiscard]] ucs_status_t plan(const side &dst, const side &src,
                                     size_t length, host_side host,
                                     planned_copy &copy);
 
-    /** Find device memory, for a copy from or to a chunk of the channel.
-     *  @return As @ref plan. */
+    /**
+     * Find device memory, for a copy from or to a chunk.
+     *
+     * @param by  Filled: the channel that has the chunks, of the card that
+     * @param va  reaches the memory at this address.
+     * @param held  Filled for memory of another process, on an error, too.
+     * @return As @ref plan.
+     */
     [[nodiscard]] ucs_status_t reach(const side &device, size_t length,
-                                     device_place &place);
+                                     channel *&by, uint64_t &va,
+                                     held_remote &held);
 
     /** Whether so many bytes of device memory are there. @return As @ref plan.
      */

@@ -26,8 +26,17 @@ struct direct_copy {
     uint64_t dst; /* device addresses */
     uint64_t src;
 
-    [[nodiscard]] ucs_status_t prepare(dma_job &job, size_t leave);
-    void submitted(dma_job &job);
+    [[nodiscard]] ucs_status_t prepare(dma_job &job, size_t /* leave */)
+    {
+        job.dst = dst;
+        job.src = src;
+        return UCS_OK;
+    }
+    void submitted(dma_job &job)
+    {
+        dst += job.length;
+        src += job.length;
+    }
 };
 
 /** From the host to the card, which fetches the bytes from a chunk. */
@@ -40,23 +49,34 @@ struct upload {
     void submitted(dma_job &job);
 };
 
-/** From the card, which puts the bytes into a chunk, to the host. */
-struct download {
-    host_place dst;
+/** From the card, which puts the bytes into a chunk, and on from there. */
+template <typename Target>
+struct out_of_card {
+    Target dst;
     uint64_t src; /* device address */
 
-    [[nodiscard]] ucs_status_t prepare(dma_job &job, size_t leave);
-    void submitted(dma_job &job);
+    [[nodiscard]] ucs_status_t prepare(dma_job &job, size_t leave)
+    {
+        if (!job.take_chunk(leave)) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+        job.dst  = job.chunk->va;
+        job.src  = src;
+        job.then = dst;
+        return UCS_OK;
+    }
+    void submitted(dma_job &job)
+    {
+        dst.advance(job.length);
+        src += job.length;
+    }
 };
 
-/** From one card to another one, through a chunk that both reach. */
-struct relay {
-    onward_leg dst; /* what the other card gets */
-    uint64_t src;   /* device address on the first one */
+/** To the host. */
+using download = out_of_card<host_place>;
 
-    [[nodiscard]] ucs_status_t prepare(dma_job &job, size_t leave);
-    void submitted(dma_job &job);
-};
+/** To another card, which reaches the chunk, too. */
+using relay = out_of_card<onward_leg>;
 
 /** Between host memory of this process and of another one: no card does
  *  anything, the kernel copies. */
@@ -84,6 +104,15 @@ struct planned_copy {
     std::variant<direct_copy, upload, download, relay, kernel_copy> way;
     held_registration registration; /* of host memory here, or nullptr */
     held_remote remote;             /* memory of another process, or nullptr */
+
+    /** Be empty again. */
+    void let_go()
+    {
+        left = 0;
+        way  = direct_copy{}; /* gives a chunk back */
+        registration.reset();
+        remote.reset();
+    }
 };
 
 } // namespace gaudi::base
