@@ -99,7 +99,7 @@ TEST_F(scheduling, a_shorter_copy_overtakes_a_large_one_on_every_way)
 
 TEST_F(scheduling, copies_of_both_directions_share_the_staging_memory)
 {
-    /* Which of the lanes is looked at first must not matter. */
+    /* Which of the queues is looked at first must not matter. */
     const std::pair<base::side, base::side> ways[] = {
         {near->data(), plain.data()},
         {plain.data(), near->data()},

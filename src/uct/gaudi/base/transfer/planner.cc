@@ -49,6 +49,17 @@ work_queue &pcie_queue(channel &by, bool writes, size_t length)
         writes ? direction::device_to_host : direction::host_to_device, length);
 }
 
+/* Have a copy go through chunks. */
+void stage(bool to_card, const host_place &host, uint64_t va,
+           planned_copy &copy)
+{
+    if (to_card) {
+        copy.way = upload{va, host};
+    } else {
+        copy.way = download{host, va};
+    }
+}
+
 } // namespace
 
 void planner::use_cards(card &home, bool remember_host)
@@ -71,8 +82,9 @@ ucs_status_t planner::check_has_card(const char *what) const
     return UCS_OK;
 }
 
+/* Find device memory of this process, and the channel to its card. */
 ucs_status_t planner::find_device(const void *address, size_t length,
-                                  memory_location &where)
+                                  memory_location &where, channel *&by)
 {
     const ucs_status_t status = check_has_card("device memory");
     if (status != UCS_OK) {
@@ -83,7 +95,7 @@ ucs_status_t planner::find_device(const void *address, size_t length,
                   table_.why_not(address, length));
         return UCS_ERR_INVALID_ADDR;
     }
-    return UCS_OK;
+    return channels_.get(*where.owner, by);
 }
 
 held_registration planner::find_registration(const void *host, size_t length)
@@ -101,15 +113,13 @@ ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
     if ((dst.remote == nullptr) && (src.remote == nullptr)) {
         const bool to_card = is_device(dst);
         if (to_card && is_device(src)) {
-            return plan_between_devices(dst.address, src.address, copy);
+            return plan_between_devices(dst, src, copy);
         }
         memory_location where;
         channel *by;
-        const side &device  = to_card ? dst : src;
-        ucs_status_t status = find_device(device.address, length, where);
-        if (status == UCS_OK) {
-            status = channels_.get(*where.owner, by);
-        }
+        const side &device = to_card ? dst : src;
+        const ucs_status_t status =
+            find_device(device.address, length, where, by);
         if (status == UCS_OK) {
             plan_host_side(to_card, to_card ? src.address : dst.address, host,
                            *by, device.number(), copy);
@@ -153,80 +163,58 @@ void planner::plan_host_side(bool to_card, void *host, host_side how,
         return;
     }
     copy.registration.reset();
-    if (to_card) {
-        copy.way = upload{va, host_place(host)};
-    } else {
-        copy.way = download{host_place(host), va};
-    }
+    stage(to_card, host_place(host), va, copy);
 }
 
 /* Within this process. What was imported, only engines reach that reach host
- * memory. */
-ucs_status_t planner::plan_between_devices(const void *dst, const void *src,
+ * memory. From card to card the source's card writes, else the target's card
+ * reads, else the bytes go through staging memory that both reach. Writes are
+ * faster over PCIe. */
+ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
                                            planned_copy &copy)
 {
     memory_location to;
     memory_location from;
-    ucs_status_t status = find_device(dst, copy.left, to);
+    channel *reader;
+    channel *writer;
+    ucs_status_t status = find_device(dst.address, copy.left, to, reader);
     if (status == UCS_OK) {
-        status = find_device(src, copy.left, from);
+        status = find_device(src.address, copy.left, from, writer);
     }
     if (status != UCS_OK) {
         return status;
     }
-    if (to.owner != from.owner) {
-        return plan_between_cards(to, number_of(dst), from, number_of(src),
-                                  copy);
-    }
-    channel *by;
-    status = channels_.get(*to.owner, by);
-    if (status == UCS_OK) {
+    if (to.owner == from.owner) {
         copy.queue =
             (from.imported || to.imported)
-                ? &pcie_queue(*by, !from.imported, copy.left)
-                : &by->queue_for(direction::device_to_device, copy.left);
-        copy.way = direct_copy{number_of(dst), number_of(src)};
-    }
-    return status;
-}
-
-/* The source's card writes, else the target's card reads, else through staging
- * memory that both reach. Writes are faster over PCIe. */
-ucs_status_t planner::plan_between_cards(const memory_location &to,
-                                         uint64_t dst,
-                                         const memory_location &from,
-                                         uint64_t src, planned_copy &copy)
-{
-    channel *first;
-    channel *second;
-    ucs_status_t status = channels_.get(*from.owner, first);
-    if (status == UCS_OK) {
-        status = channels_.get(*to.owner, second);
-    }
-    if (status != UCS_OK) {
-        return status;
-    }
-    uint64_t va;
-    copy.queue = &pcie_queue(*first, true, copy.left);
-    if ((to.backing != nullptr) && (to.backing->va_on(*from.owner, va) == 0)) {
-        copy.way = direct_copy{va + (dst - to.backing->va), src};
+                ? &pcie_queue(*writer, !from.imported, copy.left)
+                : &writer->queue_for(direction::device_to_device, copy.left);
+        copy.way = direct_copy{dst.number(), src.number()};
         return UCS_OK;
     }
-    work_queue &reading = pcie_queue(*second, false, copy.left);
+    uint64_t va;
+    copy.queue = &pcie_queue(*writer, true, copy.left);
+    if ((to.backing != nullptr) && (to.backing->va_on(*from.owner, va) == 0)) {
+        copy.way =
+            direct_copy{va + (dst.number() - to.backing->va), src.number()};
+        return UCS_OK;
+    }
+    work_queue &reading = pcie_queue(*reader, false, copy.left);
     if ((from.backing != nullptr) &&
         (from.backing->va_on(*to.owner, va) == 0)) {
         copy.queue = &reading;
-        copy.way   = direct_copy{dst, va + (src - from.backing->va)};
+        copy.way =
+            direct_copy{dst.number(), va + (src.number() - from.backing->va)};
         return UCS_OK;
     }
-    const int ret = first->share_staging(*to.owner);
+    const int ret = writer->share_staging(*to.owner);
     if (ret != 0) {
         ucs_error("%s: cannot map the staging memory of %s: %s",
                   to.owner->name().c_str(), from.owner->name().c_str(),
                   std::strerror(-ret));
         return to_status(ret);
     }
-    copy.way = relay{{&reading, dst}, src};
+    copy.way = relay{{&reading, dst.number()}, src.number()};
     return UCS_OK;
 }
 
@@ -242,19 +230,12 @@ ucs_status_t planner::plan_remote_host(bool put, const side &there, void *here,
     }
     memory_location where;
     channel *by;
-    ucs_status_t status = find_device(here, copy.left, where);
-    if (status == UCS_OK) {
-        status = channels_.get(*where.owner, by);
-    }
+    const ucs_status_t status = find_device(here, copy.left, where, by);
     if (status != UCS_OK) {
         return status;
     }
     copy.queue = &pcie_queue(*by, put, copy.left);
-    if (put) {
-        copy.way = download{host, number_of(here)};
-    } else {
-        copy.way = upload{number_of(here), host};
-    }
+    stage(!put, host, number_of(here), copy);
     return UCS_OK;
 }
 
@@ -268,20 +249,14 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
     if (status != UCS_OK) {
         return status;
     }
-    const bool from_device = is_device(here);
     memory_location where;
-    if (from_device) {
-        status = find_device(here, copy.left, where);
-        if (status != UCS_OK) {
-            return status;
-        }
-    }
-    card &user = from_device ? *where.owner : *home_;
     channel *by;
     uint64_t va;
-    status = channels_.get(user, by);
+    const bool from_device = is_device(here);
+    status = from_device ? find_device(here, copy.left, where, by)
+                         : channels_.get(*home_, by);
     if (status == UCS_OK) {
-        status = reach_remote(user, there, va);
+        status = reach_remote(by->owner(), there, va);
     }
     if (status != UCS_OK) {
         return status;
@@ -301,9 +276,8 @@ ucs_status_t planner::reach(const side &device, size_t length, channel *&by,
 {
     if (device.remote == nullptr) {
         memory_location where;
-        const ucs_status_t status = find_device(device.address, length, where);
-        va                        = device.number();
-        return (status == UCS_OK) ? channels_.get(*where.owner, by) : status;
+        va = device.number();
+        return find_device(device.address, length, where, by);
     }
     ucs_status_t status = check_has_card("device memory of another process");
     if (status == UCS_OK) {
@@ -318,9 +292,10 @@ ucs_status_t planner::reach(const side &device, size_t length, channel *&by,
 ucs_status_t planner::check(const side &device, size_t length)
 {
     memory_location where;
+    channel *by;
     return (device.remote != nullptr)
                ? device.remote->check(device.number(), length)
-               : find_device(device.address, length, where);
+               : find_device(device.address, length, where, by);
 }
 
 } // namespace gaudi::base

@@ -77,14 +77,12 @@ private:
 
     [[nodiscard]] ucs_status_t check_has_card(const char *what) const;
     [[nodiscard]] ucs_status_t find_device(const void *address, size_t length,
-                                           memory_location &where);
+                                           memory_location &where,
+                                           channel *&by);
     [[nodiscard]] held_registration find_registration(const void *host,
                                                       size_t length);
-    ucs_status_t plan_between_devices(const void *dst, const void *src,
+    ucs_status_t plan_between_devices(const side &dst, const side &src,
                                       planned_copy &copy);
-    ucs_status_t plan_between_cards(const memory_location &to, uint64_t dst,
-                                    const memory_location &from, uint64_t src,
-                                    planned_copy &copy);
     void plan_host_side(bool to_card, void *host, host_side how, channel &by,
                         uint64_t va, planned_copy &copy);
     ucs_status_t plan_remote_host(bool put, const side &there, void *here,
