@@ -110,7 +110,13 @@ unsigned report_failures(uct_gaudi_copy_iface_t *iface);
 /** Try pending requests while there is room. @return How many went through. */
 unsigned dispatch_pending(uct_gaudi_copy_iface_t *iface);
 
-/** UCT's operations, see base/ucx/transport.h for the others. */
+/**
+ * What UCX calls; base/ucx/transport.h says what is not UCT's.
+ *
+ * Remote addresses are addresses of this process, of host or device memory, and
+ * remote keys are not looked at. Each operation fails with
+ * UCS_ERR_ENDPOINT_TIMEOUT once the interface of its peer has closed.
+ */
 struct transport : base::transport_base {
     static constexpr char name[]   = "gaudi_cpy";
     static constexpr char title[]  = "gaudi_cpy transport";
@@ -121,13 +127,17 @@ struct transport : base::transport_base {
     };
     static ucs_config_field_t config_table[];
 
-    /* copy_iface.cc */
+    /* The transport: a device per card that is not lost. See copy_iface.cc. */
     static std::vector<base::transport_device> devices();
     static base::transport_properties properties(uct_iface_h iface);
     static base::transport_estimate
     estimate(uct_iface_h iface, std::optional<uct_ep_operation_t> operation);
+    /* Within this process, and by the first interface of a worker alone. */
     static bool is_reachable(uct_iface_h iface, const uct_device_addr_t *,
                              const uct_iface_addr_t *address);
+
+    /* Interfaces. The device address is empty, the other one an
+     * interface_address. */
     static ucs_status_t iface_open(uct_md_h md, uct_worker_h worker,
                                    const uct_iface_params_t *params,
                                    const uct_iface_config_t *config,
@@ -138,6 +148,7 @@ struct transport : base::transport_base {
                              uct_device_addr_t *address) noexcept;
     static ucs_status_t iface_get_address(uct_iface_h iface,
                                           uct_iface_addr_t *address) noexcept;
+    /* Completions of transfers are what makes progress, and the events. */
     static ucs_status_t iface_flush(uct_iface_h iface, unsigned flags,
                                     uct_completion_t *comp) noexcept;
     static ucs_status_t iface_fence(uct_iface_h iface, unsigned flags) noexcept;
@@ -147,35 +158,41 @@ struct transport : base::transport_base {
     static ucs_status_t iface_event_arm(uct_iface_h iface,
                                         unsigned events) noexcept;
 
-    /* copy_ep.cc */
+    /* Endpoints, see copy_ep.cc. */
     static ucs_status_t ep_create(const uct_ep_params_t *params,
                                   uct_ep_h *ep_p) noexcept;
     static void ep_destroy(uct_ep_h ep) noexcept;
+    /* Done when they return, whatever the length. */
     static ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer,
                                      unsigned length, uint64_t remote_addr,
                                      uct_rkey_t rkey) noexcept;
-    static ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
-                                void *arg, uint64_t remote_addr,
-                                uct_rkey_t rkey) noexcept;
-    static ucs_status_t ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
-                                     size_t iovcnt, uint64_t remote_addr,
-                                     uct_rkey_t rkey,
-                                     uct_completion_t *comp) noexcept;
     static ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
                                      uint64_t remote_addr,
                                      uct_rkey_t rkey) noexcept;
+    /* Through staging memory. UCP unpacks to device memory with memcpy and its
+     * address as argument: DMA takes the place of that callback. */
+    static ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
+                                void *arg, uint64_t remote_addr,
+                                uct_rkey_t rkey) noexcept;
     static ucs_status_t ep_get_bcopy(uct_ep_h ep,
                                      uct_unpack_callback_t unpack_cb, void *arg,
                                      size_t length, uint64_t remote_addr,
+                                     uct_rkey_t rkey,
+                                     uct_completion_t *comp) noexcept;
+    /* UCS_INPROGRESS; completed from progress. UCP does not expect UCS_OK. */
+    static ucs_status_t ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                     size_t iovcnt, uint64_t remote_addr,
                                      uct_rkey_t rkey,
                                      uct_completion_t *comp) noexcept;
     static ucs_status_t ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
                                      size_t iovcnt, uint64_t remote_addr,
                                      uct_rkey_t rkey,
                                      uct_completion_t *comp) noexcept;
+    /* All that was started before, on this endpoint. */
     static ucs_status_t ep_flush(uct_ep_h ep, unsigned flags,
                                  uct_completion_t *comp) noexcept;
     static ucs_status_t ep_fence(uct_ep_h ep, unsigned flags) noexcept;
+    /* Requests of all endpoints of an interface wait in one queue. */
     static ucs_status_t ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
                                        unsigned flags) noexcept;
     static void ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,

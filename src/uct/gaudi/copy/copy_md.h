@@ -24,23 +24,37 @@ public:
     };
     static ucs_config_field_t config_table[];
 
+    /** Whether there is a card, be it in use. */
     static bool is_available();
+
+    /** Opens the cards, and the cache of registrations. */
     static ucs_status_t open(const config &config,
                              std::unique_ptr<memory_domain> &domain_p);
     void close();
+
     void query(base::md_properties &properties) const;
+
+    /** Device memory, on the card that the address hints at.
+     *  @param[in,out] address  NULL, or in or near memory of that card. */
     ucs_status_t allocate(size_t &length, void *&address,
                           ucs_memory_type_t type, bool quiet,
                           uct_mem_h &memh_p);
     ucs_status_t free(uct_mem_h memh);
+
+    /** Map host memory on all cards if it will be needed. */
     ucs_status_t advise(uct_mem_h memh, void *address, size_t length,
                         unsigned advice);
+
+    /** Host memory, or a part of an allocation of device memory. */
     ucs_status_t register_memory(void *address, size_t length, bool quiet,
                                  uct_mem_h &memh_p);
     ucs_status_t deregister(uct_mem_h memh, uct_completion_t *invalidated);
+
+    /** Every device address is Gaudi memory, in an allocation or not. */
     ucs_status_t describe(const void *address, size_t length,
                           base::memory_description &memory_p);
     ucs_status_t detect(const void *address, ucs_memory_type_t &type_p);
+
     void add_files(void *object);
 };
 
