@@ -5,7 +5,8 @@
  * The exporter is a child with a card of its own. Buffers are of one DRAM page
  * each, with some keys into every one.
  */
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/memory/allocation.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/ipc/ipc_md.h"
@@ -24,7 +25,7 @@
 
 namespace {
 
-using gaudi::base::device_table;
+using gaudi::base::card_table;
 using gaudi::ipc::component;
 using gaudi::ipc::wire_key;
 
@@ -71,11 +72,11 @@ void start()
     require(getppid() == parent, "parent");
     start();
     uct_md_h md = open_md();
-    auto &table = device_table::instance();
+    auto &cards = card_table::instance();
     for (size_t i = 0; i < most_keys; i += keys_per_buffer) {
         gaudi::base::device_memory *memory;
-        require(table.allocate(*table.cards().front(), device_page, false,
-                               memory) == UCS_OK,
+        require(gaudi::base::allocate(*cards.cards().front(), device_page,
+                                      false, memory) == UCS_OK,
                 "allocate");
         for (size_t j = 0; j < keys_per_buffer; ++j) {
             uct_mem_h memh;

@@ -1,6 +1,7 @@
 /* Keys from other processes: any bytes to their reader, and keys of a real
  * process with some bytes changed to rkey_unpack. What is accepted is used. */
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/memory/allocation.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/ipc/ipc_md.h"
@@ -27,7 +28,7 @@ extern "C" const char *__lsan_default_suppressions()
 
 namespace {
 
-using gaudi::base::device_table;
+using gaudi::base::card_table;
 using gaudi::ipc::component;
 using gaudi::ipc::remote_key;
 using gaudi::ipc::wire_key;
@@ -83,9 +84,9 @@ const wire_key *valid_keys()
             start();
             uct_md_h md = open_md();
             gaudi::base::device_memory *device;
-            auto &table = device_table::instance();
-            require(table.allocate(*table.cards().front(), block, false,
-                                   device) == UCS_OK);
+            auto &cards = card_table::instance();
+            require(gaudi::base::allocate(*cards.cards().front(), block, false,
+                                          device) == UCS_OK);
             static char host[4096];
             void *memory[] = {host, reinterpret_cast<void *>(device->start)};
             const size_t size[] = {sizeof(host), block};
@@ -113,7 +114,7 @@ const wire_key *valid_keys()
 /* The parent's own card. */
 gaudi::base::card &card()
 {
-    return *device_table::instance().cards().front();
+    return *card_table::instance().cards().front();
 }
 
 void unpack(const wire_key &wire)

@@ -4,9 +4,11 @@
  * Runs before main or inside UCX's module loader; never fails, since UCX would
  * unmap a module that does and keep its registrations.
  */
+#include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/topology.h"
 #include "uct/gaudi/base/memory/application/driver_hooks.h"
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/memory/memory_map.h"
+#include "uct/gaudi/base/memory/registration_cache.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
@@ -32,9 +34,9 @@ ucs_status_t load()
     }
     base::init_distances();
     base::init_memory_events([](auto &allocations) {
-        base::device_table::instance().collect_allocations(allocations);
+        base::memory_map::instance().collect_allocations(allocations);
     });
-    base::hook_loaded_driver();
+    base::init_driver_hooks();
     base::init_perftest();
     copy::register_component();
     ipc::register_component();
@@ -76,7 +78,10 @@ uct_gaudi_explain_refusal(const uct_mem_alloc_params_t *params)
         return;
     }
     (void)base::guarded([] {
-        base::device_table::instance().explain_missing_card();
+        /* Opened by the memory domain that allocates. */
+        if (!base::registration_cache::instance().is_open()) {
+            base::card_table::instance().explain_missing_card();
+        }
         return UCS_OK;
     });
 }

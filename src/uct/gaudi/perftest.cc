@@ -1,6 +1,6 @@
 #include "uct/gaudi/perftest.h"
 
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/transfer/engine.h"
 #include "uct/gaudi/base/ucx/perf_allocator.h"
 
@@ -26,7 +26,7 @@ public:
         if (engine_ != nullptr) {
             return UCS_OK;
         }
-        auto &table         = device_table::instance();
+        auto &table         = card_table::instance();
         ucs_status_t status = table.open();
         if (status != UCS_OK) {
             table.explain_missing_card();

@@ -1,7 +1,8 @@
 #include "uct/gaudi/ucx_gaudi.h"
 
 #include "hlthunk_shim/cards/mapping_table.h"
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/memory/dmabuf.h"
+#include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/status.h"
 
@@ -10,8 +11,8 @@
 #include <string>
 
 using gaudi::base::card;
-using gaudi::base::device_table;
 using gaudi::base::guarded;
+using gaudi::base::memory_map;
 
 static_assert(UCX_GAUDI_VERSION_MAJOR == GAUDI_VERSION_MAJOR);
 static_assert(UCX_GAUDI_VERSION_MINOR == GAUDI_VERSION_MINOR);
@@ -25,9 +26,9 @@ ucs_status_t refuse_null(const char *function)
     return UCS_ERR_INVALID_PARAM;
 }
 
-card *find_card(device_table &table, const char *wanted)
+card *find_card(const char *wanted)
 {
-    for (const auto &open : table.cards()) {
+    for (const auto &open : gaudi::base::card_table::instance().cards()) {
         if (open->is_lost()) {
             continue;
         }
@@ -64,10 +65,10 @@ ucs_status_t ucx_gaudi_mem_query(const void *address, size_t length,
         size_t allocated = 0;
         card *owner      = nullptr;
         gaudi::base::memory_location location;
-        auto &table = device_table::instance();
-        if (!device_table::is_device_address(address) ||
-            !table.query(address, length, base, allocated, owner) ||
-            (table.find(address, length, location) != UCS_OK)) {
+        auto &map = memory_map::instance();
+        if (!memory_map::is_device(address) ||
+            !map.query(address, length, base, allocated, owner) ||
+            (map.find(address, length, location) != UCS_OK)) {
             return UCS_ERR_INVALID_ADDR;
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_BASE) {
@@ -94,8 +95,7 @@ ucs_status_t ucx_gaudi_dmabuf_export(const void *address, size_t length,
         return refuse_null("ucx_gaudi_dmabuf_export");
     }
     return guarded([&] {
-        return device_table::instance().export_dmabuf(address, length, *fd_p,
-                                                      *offset_p);
+        return gaudi::base::export_dmabuf(address, length, *fd_p, *offset_p);
     });
 }
 
@@ -106,15 +106,15 @@ ucs_status_t ucx_gaudi_dmabuf_import(int fd, size_t offset, size_t length,
         return refuse_null("ucx_gaudi_dmabuf_import");
     }
     return guarded([&] {
-        auto &table    = device_table::instance();
-        card *importer = find_card(table, card_name);
+        card *importer = find_card(card_name);
         if (importer == nullptr) {
             ucs_error("gaudi: a dma-buf cannot be imported on card %s: this "
                       "process has not opened it",
                       (card_name != nullptr) ? card_name : "(any)");
             return UCS_ERR_NO_DEVICE;
         }
-        return table.import_dmabuf(*importer, fd, offset, length, *address_p);
+        return gaudi::base::import_dmabuf(*importer, fd, offset, length,
+                                          *address_p);
     });
 }
 
@@ -123,6 +123,5 @@ ucs_status_t ucx_gaudi_dmabuf_release(void *address)
     if (address == nullptr) {
         return UCS_OK;
     }
-    return guarded(
-        [&] { return device_table::instance().release_import(address); });
+    return guarded([&] { return gaudi::base::release_import(address); });
 }

@@ -143,7 +143,8 @@ int export_memory()
     collect_logs();
     uct_md_h md;
     GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
-    auto &table = base::device_table::instance();
+    auto &cards = base::card_table::instance();
+    auto &map   = base::memory_map::instance();
     std::map<uint64_t, base::device_memory *> device;
     std::map<uint64_t, std::unique_ptr<char[]>> host;
     std::map<uint64_t, uct_mem_h> handles; /* by generation of the key */
@@ -158,8 +159,8 @@ int export_memory()
         std::string answer = "0";
         if (what == "allocate") {
             base::device_memory *memory;
-            base::card &card = *table.cards().front();
-            GAUDI_CHILD_REQUIRE(table.allocate(card, a, false, memory) ==
+            base::card &card = *cards.cards().front();
+            GAUDI_CHILD_REQUIRE(base::allocate(card, a, false, memory) ==
                                 UCS_OK);
             /* The ends of it. */
             const uint64_t part = std::min<uint64_t>(a, 65536);
@@ -171,7 +172,7 @@ int export_memory()
             device[memory->start] = memory;
             answer                = std::to_string(memory->start);
         } else if (what == "free") {
-            table.free(device.at(a));
+            map.free(*device.at(a));
             device.erase(a);
         } else if (what == "host") {
             auto memory = std::make_unique<char[]>(a);
@@ -221,7 +222,7 @@ int export_memory()
             const auto lines = take_logs();
             answer           = lines.empty() ? "none" : lines.front();
         } else if (what == "close_dmabufs") {
-            answer = std::to_string(close_dmabufs(*table.cards().front()));
+            answer = std::to_string(close_dmabufs(*cards.cards().front()));
         } else if (what == "exports") {
             answer = std::to_string(ipc::statistics_of_exports().exports);
         } else if (what == "keys") {
@@ -229,7 +230,8 @@ int export_memory()
         } else if (what == "buffers") {
             answer = std::to_string(ipc::statistics_of_exports().buffers);
         } else if (what == "blocks") {
-            answer = std::to_string(table.cards().front()->pool().blocks());
+            answer = std::to_string(
+                base::device_pool::of(*cards.cards().front()).blocks());
         } else {
             std::fprintf(stderr, "what is %s?\n", line.c_str());
             return 1;

@@ -9,7 +9,9 @@
 #include "common/child.h"
 #include "common/emulator.h"
 #include "hlthunk_shim/dma_queue.h"
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/memory/allocation.h"
+#include "uct/gaudi/base/memory/device_pool.h"
+#include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/ipc/ipc_md.h"
 
 #include <gmock/gmock.h>
@@ -124,10 +126,7 @@ protected:
         return ipc::remote_buffers::instance().numbers();
     }
 
-    base::card &card()
-    {
-        return *base::device_table::instance().cards().front();
-    }
+    base::card &card() { return *base::card_table::instance().cards().front(); }
 
     uct_md_h md              = nullptr;
     ucs_status_t last_status = UCS_OK;

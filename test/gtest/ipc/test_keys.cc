@@ -260,7 +260,7 @@ GAUDI_CHILD(has_no_card)
     start_base();
     uct_md_h md;
     GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(base::device_table::instance().cards().empty());
+    GAUDI_CHILD_REQUIRE(base::card_table::instance().cards().empty());
     for (const bool reachable : {false, true}) {
         tell_parent("next");
         std::string line;
@@ -423,9 +423,9 @@ TEST_F(keys, are_nothing_to_a_forked_child)
 
 TEST_F(keys, of_a_parent_do_not_keep_its_memory_in_a_forked_child)
 {
-    auto &table = base::device_table::instance();
+    auto &map = base::memory_map::instance();
     base::device_memory *memory;
-    ASSERT_EQ(table.allocate(card(), device_page, false, memory), UCS_OK);
+    ASSERT_EQ(base::allocate(card(), device_page, false, memory), UCS_OK);
     uct_mem_h memh;
     ipc::wire_key key;
     ASSERT_EQ(uct_md_mem_reg(md, reinterpret_cast<void *>(memory->start),
@@ -440,12 +440,12 @@ TEST_F(keys, of_a_parent_do_not_keep_its_memory_in_a_forked_child)
         return static_cast<int>(read(pipe_fds[0], &end, 1));
     });
     EXPECT_EQ(uct_md_mem_dereg(md, memh), UCS_OK);
-    table.free(memory);
+    map.free(*memory);
     EXPECT_TRUE(eventually(
         [&] { /* the child has to run for it */
-              EXPECT_EQ(table.allocate(card(), mebi, false, memory), UCS_OK);
-              table.free(memory);
-              return card().pool().blocks() == 0;
+              EXPECT_EQ(base::allocate(card(), mebi, false, memory), UCS_OK);
+              map.free(*memory);
+              return base::device_pool::of(card()).blocks() == 0;
         }));
     close(pipe_fds[1]);
     close(pipe_fds[0]);

@@ -1,6 +1,7 @@
 #include "gtest/transfer/fixture.h"
 
 #include "common/ucx_logs.h"
+#include "uct/gaudi/base/memory/allocation.h"
 #include "uct/gaudi/base/memory/device_backing.h"
 #include "uct/gaudi/base/ucx/config.h"
 
@@ -36,15 +37,20 @@ void prepare_process()
     (void)once;
 }
 
-base::device_table &table()
+base::card_table &cards()
 {
-    return base::device_table::instance();
+    return base::card_table::instance();
+}
+
+base::memory_map &map()
+{
+    return base::memory_map::instance();
 }
 
 base::device_memory &allocate(base::card &owner, size_t size)
 {
     base::device_memory *memory = nullptr;
-    EXPECT_EQ(UCS_OK, table().allocate(owner, size, false, memory));
+    EXPECT_EQ(UCS_OK, base::allocate(owner, size, false, memory));
     return *memory;
 }
 
@@ -106,7 +112,7 @@ card_memory::card_memory(base::device_memory &memory)
 card_memory::~card_memory()
 {
     EXPECT_EQ(holds, releases);
-    table().free(&memory_);
+    map().free(memory_);
 }
 
 int card_memory::va_on(base::card &user, uint64_t address, uint64_t &va_p)
@@ -127,23 +133,23 @@ device_buffer::device_buffer(base::card &owner, size_t size)
 
 device_buffer::~device_buffer()
 {
-    table().free(memory_);
+    map().free(*memory_);
 }
 
 registration::registration(void *address, size_t size)
-    : memory_(*table().register_host(address, size))
+    : memory_(*map().register_host(address, size))
 {}
 
 registration::~registration()
 {
-    table().deregister_host(&memory_);
+    map().deregister_host(&memory_);
 }
 
 void transfers::SetUp()
 {
     prepare_process();
-    ASSERT_EQ(UCS_OK, table().open());
-    ASSERT_EQ(2u, table().cards().size());
+    ASSERT_EQ(UCS_OK, cards().open());
+    ASSERT_EQ(2u, cards().cards().size());
     ASSERT_EQ(UCS_OK, base::transfer_engine::create(card(0), {}, engine));
     ASSERT_EQ(UCS_OK, base::transfer_engine::create(card(0), {}, other_));
     base::transfer_engine::open(domain);
@@ -156,13 +162,13 @@ void transfers::TearDown()
     }
     engine.reset();
     other_.reset();
-    table().close();
+    cards().close();
     EXPECT_THAT(take_logs(), ::testing::IsEmpty());
 }
 
 base::card &transfers::card(size_t index)
 {
-    return *table().cards()[index];
+    return *cards().cards()[index];
 }
 
 uint64_t transfers::moved_bytes(base::card &by)

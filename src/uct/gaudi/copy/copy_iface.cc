@@ -1,6 +1,7 @@
 #include "uct/gaudi/copy/copy_iface.h"
 
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "util/per_process.h"
 
@@ -99,7 +100,7 @@ transport::estimate(uct_iface_h iface,
 std::vector<base::transport_device> transport::devices()
 {
     std::vector<base::transport_device> devices;
-    for (const auto &card : base::device_table::instance().cards()) {
+    for (const auto &card : base::card_table::instance().cards()) {
         if (!card->is_lost()) {
             devices.push_back(
                 {card->name(), UCT_DEVICE_TYPE_ACC, card->sys_device()});
@@ -237,12 +238,12 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
                                   UCS_STATS_ARG(transport::name));
 
     (void)gaudi::base::guarded([] {
-        gaudi::base::device_table::instance().look_around();
+        gaudi::base::card_table::instance().note_application_cards();
         return UCS_OK;
     });
     const char *name = params->mode.device.dev_name;
     gaudi::base::card *own =
-        gaudi::base::device_table::instance().find_card(name);
+        gaudi::base::card_table::instance().find_card(name);
     if (own == nullptr) {
         ucs_error("gaudi_cpy: there is no device '%s'", name);
         return UCS_ERR_NO_DEVICE;

@@ -1,6 +1,8 @@
 #include "uct/gaudi/copy/copy_md.h"
 
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/memory/allocation.h"
+#include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/vfs.h"
@@ -11,9 +13,9 @@ namespace {
 
 using base::memory_handle;
 
-base::device_table &table()
+base::card_table &cards()
 {
-    return base::device_table::instance();
+    return base::card_table::instance();
 }
 
 base::registration_cache &registrations()
@@ -56,20 +58,20 @@ ucs_config_field_t memory_domain::config_table[] = {
 
 bool memory_domain::is_available()
 {
-    return table().any_card();
+    return cards().any_card();
 }
 
 ucs_status_t memory_domain::open(const config &config,
                                  std::unique_ptr<memory_domain> &domain_p)
 {
     auto domain         = std::make_unique<memory_domain>();
-    ucs_status_t status = table().open();
+    ucs_status_t status = cards().open();
     if (status != UCS_OK) {
         return status;
     }
     status = registrations().open(config.registrations);
     if (status != UCS_OK) {
-        table().close();
+        cards().close();
         return status;
     }
     domain_p = std::move(domain);
@@ -80,7 +82,7 @@ void memory_domain::close()
 {
     /* With handles left, the cards stay open for them. */
     if (registrations().close()) {
-        table().close();
+        cards().close();
     }
 }
 
@@ -103,8 +105,8 @@ void memory_domain::query(base::md_properties &properties) const
         properties.reg_cost          = 16e-6;
         properties.reg_cost_per_byte = 0.06e-9;
     }
-    const bool has_cards = !is_inherited() && !table().cards().empty();
-    base::find_local_cpus(has_cards ? table().cards().front().get() : nullptr,
+    const bool has_cards = !is_inherited() && !cards().cards().empty();
+    base::find_local_cpus(has_cards ? cards().cards().front().get() : nullptr,
                           properties.local_cpus);
 }
 
@@ -120,8 +122,8 @@ ucs_status_t memory_domain::allocate(size_t &length, void *&address,
     }
     auto handle         = std::make_unique<memory_handle>();
     handle->what        = memory_handle::kind::allocated;
-    ucs_status_t status = table().allocate(table().card_for_hint(address),
-                                           length, quiet, handle->device);
+    ucs_status_t status = base::allocate(base::card_for_hint(address), length,
+                                         quiet, handle->device);
     if (status == UCS_OK) {
         address = reinterpret_cast<void *>(handle->device->start);
         memh_p  = handle.release();
@@ -140,7 +142,7 @@ ucs_status_t memory_domain::free(uct_mem_h memh)
         return UCS_ERR_INVALID_PARAM;
     }
     if (!is_inherited()) {
-        table().free(handle->device);
+        base::memory_map::instance().free(*handle->device);
     }
     delete handle;
     return UCS_OK;
@@ -168,7 +170,7 @@ ucs_status_t memory_domain::advise(uct_mem_h memh, void *address, size_t length,
     }
     /* Device memory is always there. What a card cannot map, it stages. */
     if (is_host && (advice == UCT_MADV_WILLNEED)) {
-        for (const auto &card : table().cards()) {
+        for (const auto &card : cards().cards()) {
             uint64_t va;
             (void)handle->host->va_on(*card, va);
         }
@@ -217,7 +219,7 @@ ucs_status_t memory_domain::deregister(uct_mem_h memh, uct_completion_t *)
 ucs_status_t memory_domain::describe(const void *address, size_t length,
                                      base::memory_description &memory_p)
 {
-    if (!base::device_table::is_device_address(address)) {
+    if (!base::memory_map::is_device(address)) {
         return UCS_ERR_INVALID_ADDR;
     }
 
@@ -229,8 +231,8 @@ ucs_status_t memory_domain::describe(const void *address, size_t length,
     ucs_sys_device_t sys_device = UCS_SYS_DEVICE_ID_UNKNOWN;
     uint64_t end                = start + length;
     bool exact                  = false;
-    if (uint64_t base;
-        table().query(address, length, base, allocated, owner, &exact)) {
+    if (uint64_t base; base::memory_map::instance().query(
+            address, length, base, allocated, owner, &exact)) {
         sys_device = owner->sys_device();
         if (!exact) { /* other cards may have memory around it */
             base      = start;
@@ -252,7 +254,7 @@ ucs_status_t memory_domain::describe(const void *address, size_t length,
 ucs_status_t memory_domain::detect(const void *address,
                                    ucs_memory_type_t &type_p)
 {
-    if (!base::device_table::is_device_address(address)) {
+    if (!base::memory_map::is_device(address)) {
         return UCS_ERR_INVALID_ADDR;
     }
     type_p = base::memory_type();

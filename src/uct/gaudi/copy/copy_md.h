@@ -1,8 +1,8 @@
 /**
  * Memory domain of component gaudi_copy: allocation, registration, detection.
  *
- * Everything it hands out lives in the process-wide device table; the domain is
- * one user of that table. Any thread.
+ * Everything it hands out lives in the memory map of the process; the domain is
+ * one user of its cards. Any thread.
  */
 #pragma once
 

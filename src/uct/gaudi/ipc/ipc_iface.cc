@@ -1,6 +1,7 @@
 #include "uct/gaudi/ipc/ipc_iface.h"
 
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 #include "util/process.h"
@@ -99,7 +100,7 @@ bool add_event(int epoll_fd, int fd)
 
 base::card *first_card()
 {
-    for (const auto &open : base::device_table::instance().cards()) {
+    for (const auto &open : base::card_table::instance().cards()) {
         if (!open->is_lost()) {
             return open.get();
         }
@@ -386,7 +387,7 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_iface_t, uct_md_h md,
 
     std::unique_ptr<iface_state> state;
     ucs_status_t status = gaudi::base::guarded([&] {
-        gaudi::base::device_table::instance().look_around();
+        gaudi::base::card_table::instance().note_application_cards();
         return make_state(*config, state);
     });
     if (status != UCS_OK) {

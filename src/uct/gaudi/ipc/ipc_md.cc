@@ -1,6 +1,7 @@
 #include "uct/gaudi/ipc/ipc_md.h"
 
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/vfs.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
@@ -35,7 +36,7 @@ ucs_config_field_t memory_domain::config_table[] = {
 
 bool memory_domain::is_available()
 {
-    return base::device_table::instance().any_card();
+    return base::card_table::instance().any_card();
 }
 
 ucs_status_t memory_domain::open(const config &config,
@@ -87,7 +88,7 @@ ucs_status_t memory_domain::register_memory(void *address, size_t length,
     if (is_inherited()) {
         return refuse_inherited(quiet);
     }
-    if (base::device_table::is_device_address(address)) {
+    if (base::memory_map::is_device(address)) {
         (void)cards_.join();
     }
     exported_memory *memory;

@@ -1,6 +1,6 @@
 /* Put and get: between memory of this process and what a remote key stands for.
  */
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/ipc/ipc_iface.h"
 #include "uct/gaudi/ipc/sharing/remote_key.h"
 
@@ -8,7 +8,7 @@ namespace gaudi::ipc {
 
 namespace {
 
-using base::device_table;
+using base::memory_map;
 using base::side;
 
 base::transfer_engine &engine_of(uct_ep_h ep)
@@ -30,7 +30,7 @@ void log_way(uct_ep_h ep, way which, const void *local, size_t length,
     if (remote.remote == nullptr) { /* memory of this process */
         return;
     }
-    const bool here  = device_table::is_device_address(local);
+    const bool here  = memory_map::is_device(local);
     const bool there = (remote.remote->host() == nullptr);
     const bool put   = (which == way::put);
     const unsigned kind =
@@ -46,7 +46,7 @@ void log_way(uct_ep_h ep, way which, const void *local, size_t length,
     uint64_t start;
     size_t size;
     if (here) {
-        (void)device_table::instance().query(local, length, start, size, mover);
+        (void)memory_map::instance().query(local, length, start, size, mover);
     }
     ucs_info("gaudi_ipc: ep %p to process %u: %s to %s, %s by %s, first %zu "
              "bytes",

@@ -1,7 +1,7 @@
 /**
  * A card that this process has open.
  *
- * Immutable after opening, except for its pool of memory, which has a lock.
+ * Immutable after opening.
  */
 #pragma once
 
@@ -14,7 +14,9 @@
 
 namespace gaudi::base {
 
-class device_pool;
+/** Cards that a process can have open between the first open and the last close
+ *  of the card table; one that the application reopens counts once more. */
+inline constexpr size_t max_cards = 64;
 
 class card {
 public:
@@ -24,7 +26,6 @@ public:
      */
     card(const shim::visible_card &self, unsigned slot,
          std::unique_ptr<shim::card> driver);
-    ~card();
 
     [[nodiscard]] const std::string &name() const { return name_; }
     [[nodiscard]] const shim::card_info &info() const { return info_; }
@@ -36,27 +37,12 @@ public:
      *  open, and does nothing. */
     [[nodiscard]] bool is_lost() const { return driver_->is_lost(); }
 
-    /** Its memory, for allocations of ours. */
-    [[nodiscard]] device_pool &pool() const { return *pool_; }
-
-    /**
-     * A device address to ask for, so that memory of different cards of a
-     * process does not share addresses. Never the same one in a row, so that a
-     * freed address comes back late. Under the lock of the pool.
-     */
-    uint64_t next_hint(uint64_t size);
-
-    /** Whether @ref next_hint gives addresses around this one. */
-    [[nodiscard]] bool window_contains(uint64_t address) const;
-
 private:
     const shim::card_info info_;
     const unsigned slot_;
     const std::string name_;
     std::unique_ptr<shim::card> driver_;
     ucs_sys_device_t sys_device_ = UCS_SYS_DEVICE_ID_UNKNOWN;
-    uint64_t hint_offset_        = 0;
-    std::unique_ptr<device_pool> pool_; /* goes before the driver's */
 };
 
 /**

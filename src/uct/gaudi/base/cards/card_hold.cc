@@ -1,6 +1,6 @@
 #include "uct/gaudi/base/cards/card_hold.h"
 
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/cards/card_table.h"
 #include "util/process.h"
 
 namespace gaudi::base {
@@ -12,7 +12,7 @@ unsigned card_hold::own_mark()
 
 ucs_status_t card_hold::open()
 {
-    ucs_status_t status = device_table::instance().open();
+    ucs_status_t status = card_table::instance().open();
     if (status == UCS_OK) {
         holder_.store(own_mark());
     }
@@ -24,7 +24,7 @@ bool card_hold::join()
     if (is_held()) {
         return true;
     }
-    device_table &table = device_table::instance();
+    card_table &table = card_table::instance();
     if (!table.join()) {
         return false;
     }
@@ -42,7 +42,7 @@ bool card_hold::is_held() const
 void card_hold::release()
 {
     if (holder_.exchange(nothing) == own_mark()) {
-        device_table::instance().close();
+        card_table::instance().close();
     }
 }
 

@@ -23,7 +23,7 @@ public:
     card_hold(const card_hold &)            = delete;
     card_hold &operator=(const card_hold &) = delete;
 
-    /** Open the cards, see device_table::open. Once. */
+    /** Open the cards, see card_table::open. Once. */
     [[nodiscard]] ucs_status_t open();
 
     /**

@@ -1,7 +1,6 @@
 #include "uct/gaudi/base/cards/driver.h"
 
 #include "hlthunk_shim/driver_choice.h"
-#include "uct/gaudi/base/memory/application/driver_hooks.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "util/fork_handlers.h"
 #include "util/text.h"
@@ -42,7 +41,8 @@ std::string module_directory()
 util::child_mutex loading;
 std::atomic<bool> loaded{false};
 /* Kept to the end: objects of the driver may outlive any other order. */
-const shim::driver *loaded_driver = nullptr;
+const shim::driver *loaded_driver    = nullptr;
+void (*loaded_hook)(shim::library &) = nullptr;
 
 void warn(const char *text)
 {
@@ -76,7 +76,9 @@ std::unique_ptr<const shim::driver> load()
         return nullptr;
     }
     ucs_debug("gaudi: driver library %s", choice.path.c_str());
-    hook_driver(opened->lib());
+    if (loaded_hook != nullptr) {
+        loaded_hook(opened->lib());
+    }
     return opened;
 }
 
@@ -92,6 +94,11 @@ const shim::driver *driver()
         }
     }
     return loaded_driver;
+}
+
+void on_driver_loaded(void (*hook)(shim::library &))
+{
+    loaded_hook = hook;
 }
 
 std::string why_no_driver()

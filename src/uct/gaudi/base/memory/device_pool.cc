@@ -1,8 +1,11 @@
 #include "uct/gaudi/base/memory/device_pool.h"
 
+#include "uct/gaudi/base/cards/card_events.h"
+#include "util/per_process.h"
 #include "util/round_up.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -14,7 +17,46 @@ namespace {
 /* What allocations are multiples of, bytes. */
 constexpr uint64_t granule = 4096;
 
+/* By slot. */
+struct card_pools {
+    std::mutex lock; /* which there are */
+    std::array<std::unique_ptr<device_pool>, max_cards> pools;
+};
+
+card_pools &pools_of_process()
+{
+    return util::of_this_process<card_pools>();
+}
+
+class pool_events final : public card_events {
+    void cards_closing() override
+    {
+        card_pools &all = pools_of_process();
+        for (auto &pool : all.pools) {
+            pool.reset();
+        }
+    }
+} events;
+
+/* Where addresses for the allocations of a card begin. */
+uint64_t window_start(const card &owner)
+{
+    const shim::capabilities &known = owner.driver().capabilities();
+    return known.memory_start + owner.info().index * known.window_bytes;
+}
+
 } // namespace
+
+device_pool &device_pool::of(card &owner)
+{
+    card_pools &all = pools_of_process();
+    std::lock_guard<std::mutex> guard(all.lock);
+    auto &pool = all.pools[owner.slot()];
+    if (pool == nullptr) {
+        pool = std::make_unique<device_pool>(owner);
+    }
+    return *pool;
+}
 
 device_pool::~device_pool()
 {
@@ -29,6 +71,31 @@ device_pool::~device_pool()
     }
 }
 
+bool device_pool::window_contains(const card &owner, uint64_t address)
+{
+    const uint64_t start = window_start(owner);
+    return (address >= start) &&
+           (address - start < owner.driver().capabilities().window_bytes);
+}
+
+/* A device address to ask for, so that memory of different cards of a process
+ * does not share addresses. Never the same one in a row, so that a freed
+ * address comes back late. */
+uint64_t device_pool::next_hint(uint64_t size)
+{
+    const shim::capabilities &known = owner_.driver().capabilities();
+    if (known.page_bytes == 0) {
+        return 0;
+    }
+    const uint64_t bytes = util::round_up(size, known.page_bytes);
+    if (hint_offset_ + bytes > known.window_bytes) {
+        hint_offset_ = 0;
+    }
+    const uint64_t wished = window_start(owner_) + hint_offset_;
+    hint_offset_ += bytes;
+    return known.next_page(wished);
+}
+
 /* A place for a block among those that are there: with one that is taken the
  * driver would choose by itself, maybe what another card has. */
 uint64_t device_pool::find_place(uint64_t size)
@@ -36,7 +103,7 @@ uint64_t device_pool::find_place(uint64_t size)
     uint64_t place = 0;
     for (uint64_t tried = 0;
          tried < owner_.driver().capabilities().window_bytes; tried += size) {
-        place            = owner_.next_hint(size);
+        place            = next_hint(size);
         const auto after = blocks_.lower_bound(place + size);
         if ((after == blocks_.begin()) ||
             (std::prev(after)->first + std::prev(after)->second->size <=

@@ -33,6 +33,9 @@ struct device_block : device_backing {
 
 class device_pool {
 public:
+    /** The pool of an open card. */
+    static device_pool &of(card &owner);
+
     explicit device_pool(card &owner) : owner_(owner) {}
 
     /** Gives all blocks back, or leaves them to the closing of the card when
@@ -66,12 +69,17 @@ public:
     void release(device_block &block, uint64_t start, uint64_t length,
                  bool exported);
 
+    /** Whether memory of a card is asked for around this address. */
+    [[nodiscard]] static bool window_contains(const card &owner,
+                                              uint64_t address);
+
     /** Blocks that the driver has given. */
     [[nodiscard]] size_t blocks() const;
 
 private:
     using block_map = std::map<uint64_t, std::unique_ptr<device_block>>;
 
+    uint64_t next_hint(uint64_t size);
     uint64_t find_place(uint64_t size);
     int add_block(uint64_t size);
     bool give_back(device_block &block);
@@ -79,6 +87,7 @@ private:
 
     card &owner_;
     mutable std::mutex lock_;
+    uint64_t hint_offset_ = 0;
     util::range_allocator free_;
     block_map blocks_;                    /* by va */
     std::vector<device_block *> retired_; /* empty, and not taken back yet */

@@ -1,6 +1,6 @@
-/* The part of the device table that deals with dma-bufs. */
+#include "uct/gaudi/base/memory/dmabuf.h"
 
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "util/round_up.h"
@@ -8,8 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <vector>
 
 namespace gaudi::base {
@@ -19,6 +17,10 @@ namespace {
 /* Imports on different cards get the same addresses. One that is in use is held
  * while another is asked for, at most so many times. */
 constexpr size_t max_detours = 256;
+
+struct imported_memory final : device_memory {
+    shim::registration import; /* of the whole dma-buf */
+};
 
 ucs_status_t dmabuf_status(int result)
 {
@@ -50,21 +52,18 @@ ucs_status_t check_range(const card &importer, int fd, size_t offset,
 
 } // namespace
 
-ucs_status_t device_table::export_dmabuf(const void *address, size_t length,
-                                         int &fd_p, size_t &offset_p)
+ucs_status_t export_dmabuf(const void *address, size_t length, int &fd_p,
+                           size_t &offset_p)
 {
     const auto start      = reinterpret_cast<uintptr_t>(address);
     device_memory *memory = nullptr;
+    memory_map &map       = memory_map::instance();
     if ((length > 0) && (length <= UINT64_MAX - start)) {
-        std::shared_lock<util::rw_spinlock> guard(memory_lock_);
-        memory = resolve(start, start + length).memory;
-        if (memory != nullptr) {
-            ++memory->registrations; /* it cannot be freed meanwhile */
-        }
+        memory = map.hold_device(address, length);
     }
     if (memory == nullptr) {
         ucs_error("gaudi: cannot export %zu bytes at %p: they %s", length,
-                  address, why_not(address, length));
+                  address, map.why_not(address, length));
         return UCS_ERR_INVALID_ADDR;
     }
 
@@ -82,15 +81,14 @@ ucs_status_t device_table::export_dmabuf(const void *address, size_t length,
     } else {
         ucs_error("%s: cannot export %zu bytes at %p: %s",
                   memory->owner->name().c_str(), length, address,
-                  memory->is_imported() ? "they are imported"
-                                        : std::strerror(-ret));
+                  memory->imported ? "they are imported" : std::strerror(-ret));
     }
-    deregister_device(memory);
+    map.deregister_device(memory);
     return dmabuf_status(ret);
 }
 
-ucs_status_t device_table::import_dmabuf(card &importer, int fd, size_t offset,
-                                         size_t length, void *&address_p)
+ucs_status_t import_dmabuf(card &importer, int fd, size_t offset, size_t length,
+                           void *&address_p)
 {
     uint64_t size       = 0;
     ucs_status_t status = check_range(importer, fd, offset, length, size);
@@ -98,8 +96,9 @@ ucs_status_t device_table::import_dmabuf(card &importer, int fd, size_t offset,
         return status;
     }
 
-    auto memory   = std::make_unique<device_memory>();
-    memory->owner = &importer;
+    auto memory      = std::make_unique<imported_memory>();
+    memory->owner    = &importer;
+    memory->imported = true;
     std::vector<shim::registration> detours;
     for (bool entered = false; !entered;) {
         if (memory->import.address() != 0) {
@@ -124,42 +123,24 @@ ucs_status_t device_table::import_dmabuf(card &importer, int fd, size_t offset,
         }
         memory->start = memory->import.address() + offset;
         memory->end   = memory->start + length;
-
-        std::lock_guard<util::rw_spinlock> guard(memory_lock_);
-        entered =
-            device_memory_.find_overlap(memory->start, memory->end) == nullptr;
-        if (entered) {
-            device_memory_.insert(*memory);
-        }
+        entered       = memory_map::instance().add(*memory);
     }
     address_p = reinterpret_cast<void *>(memory.release()->start);
     announce_allocation(address_p, length);
     return UCS_OK;
 }
 
-ucs_status_t device_table::release_import(const void *address)
+ucs_status_t release_import(const void *address)
 {
-    const auto start      = reinterpret_cast<uintptr_t>(address);
-    device_memory *memory = nullptr;
-    if (is_device_address(address) && (start != UINT64_MAX)) {
-        std::lock_guard<util::rw_spinlock> guard(memory_lock_);
-        memory = static_cast<device_memory *>(
-            device_memory_.find_cover(start, start + 1));
-        if ((memory != nullptr) &&
-            (!memory->is_imported() || (memory->start != start))) {
-            memory = nullptr;
-        }
-        if (memory != nullptr) {
-            device_memory_.erase(*memory);
-        }
-    }
+    memory_map &map       = memory_map::instance();
+    device_memory *memory = map.take_import(address);
     if (memory == nullptr) {
         ucs_error("gaudi: %p cannot be released: no import gave this address",
                   address);
         return UCS_ERR_INVALID_ADDR;
     }
-    announce_gone(start, memory->end);
-    end(*memory);
+    map.announce_gone(memory->start, memory->end);
+    map.end(*memory);
     return UCS_OK;
 }
 

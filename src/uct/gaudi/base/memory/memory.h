@@ -1,13 +1,13 @@
 /**
- * What the device table knows of memory: allocations of a card, and host memory
- * that cards can reach.
+ * What the memory map knows: device memory, and host memory that cards can
+ * reach.
  */
 #pragma once
 
 #include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/cards/card.h"
 #include "uct/gaudi/base/memory/card_mappings.h"
-#include "uct/gaudi/base/memory/device_pool.h"
+#include "uct/gaudi/base/memory/device_backing.h"
 #include "util/interval_tree.h"
 
 #include <atomic>
@@ -18,19 +18,19 @@ namespace gaudi::base {
 enum class memory_kind { host, device };
 
 /** Device memory that mem_alloc gave out, that the application mapped itself,
- * or a dma-buf that was imported. The range is of device addresses. */
+ * or a dma-buf that was imported. The range is of device addresses. Whoever has
+ * it in the memory map derives from it; the destructor gives it back. */
 struct device_memory : util::interval_node {
+    virtual ~device_memory() = default;
+
     card *owner             = nullptr;      /* imported: the importer */
-    device_block *block     = nullptr;      /* of our allocations */
     device_backing *backing = nullptr;      /* nullptr: cannot be exported */
-    shim::registration import;              /* imported: of the whole dma-buf */
+    bool imported           = false;        /* a dma-buf, or part of one */
+    bool of_application     = false;        /* mapped by it, where it liked */
     std::atomic<unsigned> registrations{0}; /* mem_reg of it, not yet undone */
     std::atomic<bool> exported{false};      /* a dma-buf was made of it */
-    bool of_application = false;            /* an application_memory */
-    bool gone           = false; /* only registrations keep it; the device
-                                    table's, under its lock */
-
-    [[nodiscard]] bool is_imported() const { return import.address() != 0; }
+    bool gone = false; /* only registrations keep it; the memory map's, under
+                          its lock */
 };
 
 /**
@@ -68,7 +68,7 @@ public:
         }
     }
 
-    /** Whether pointers lead to it; the device table's, under its lock. */
+    /** Whether pointers lead to it; the memory map's, under its lock. */
     bool listed = false;
 
 private:

@@ -1,6 +1,6 @@
 #include "uct/gaudi/base/memory/registration_cache.h"
 
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/memory/memory_map.h"
 #include "util/fork_handlers.h"
 #include "util/per_process.h"
 #include "util/process.h"
@@ -22,11 +22,6 @@ struct thread_state {
 
 /* Memory that nobody registers. */
 char for_nothing;
-
-device_table &table()
-{
-    return device_table::instance();
-}
 
 } // namespace
 
@@ -50,8 +45,8 @@ ucs_status_t registration_cache::region_cache::create_region(
         handle.device = static_cast<device_memory *>(argument);
     } else {
         try {
-            handle.host = table().register_host(reinterpret_cast<void *>(start),
-                                                end - start);
+            handle.host = self.map_.register_host(
+                reinterpret_cast<void *>(start), end - start);
         } catch (const std::bad_alloc &) {
             handle.~memory_handle();
             return UCS_ERR_NO_MEMORY;
@@ -81,7 +76,7 @@ void registration_cache::region_cache::end_region(void *storage, uint64_t start,
     regions.fetch_sub(1, std::memory_order_relaxed);
     bytes.fetch_sub(end - start, std::memory_order_relaxed);
     if (handle.what == memory_handle::kind::host) {
-        table().withdraw_host(*handle.host);
+        self.map_.withdraw_host(*handle.host);
         self.retired_.add(*handle.host);
         if (!current.unmapping) {
             self.tidying_->ask();
@@ -97,7 +92,7 @@ void registration_cache::unmapped(void *context, uint64_t start, uint64_t end)
 {
     auto &self = *static_cast<registration_cache *>(context);
     if ((self.generation_ == util::process_generation()) &&
-        table().withdraw_unmapped(start, end)) {
+        self.map_.withdraw_unmapped(start, end)) {
         self.tidying_->ask();
     }
 }
@@ -317,14 +312,14 @@ memory_handle *registration_cache::get_region(region_cache &cache,
 ucs_status_t registration_cache::get(void *address, size_t length, bool quiet,
                                      memory_handle *&handle_p)
 {
-    if (!device_table::is_plausible(address, length)) {
+    if (!memory_map::is_plausible(address, length)) {
         ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
                 "gaudi: cannot register %zu bytes at %p: they are not in one "
                 "address space",
                 length, address);
         return UCS_ERR_INVALID_ADDR;
     }
-    if (device_table::is_device_address(address)) {
+    if (memory_map::is_device(address)) {
         return get_device(address, length, quiet, handle_p);
     }
     if (host_.cache.exists()) {
@@ -334,7 +329,7 @@ ucs_status_t registration_cache::get(void *address, size_t length, bool quiet,
         }
     }
     auto handle  = std::make_unique<memory_handle>();
-    handle->host = table().register_host(address, length);
+    handle->host = map_.register_host(address, length);
     ++uncached_;
     handle_p = handle.release();
     return UCS_OK;
@@ -354,7 +349,7 @@ ucs_status_t registration_cache::get_device(void *address, size_t length,
                                             memory_handle *&handle_p)
 {
     /* Counted first: from here on it cannot be freed. */
-    device_memory *memory = table().register_device(address, length);
+    device_memory *memory = map_.register_device(address, length);
     if (memory == nullptr) {
         ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
                 "gaudi: cannot register %zu bytes at %p: they are in no "
@@ -378,7 +373,7 @@ ucs_status_t registration_cache::get_device(void *address, size_t length,
     }
     auto *handle = new (std::nothrow) memory_handle;
     if (handle == nullptr) {
-        table().deregister_device(memory);
+        map_.deregister_device(memory);
         return UCS_ERR_NO_MEMORY;
     }
     handle->what   = memory_handle::kind::device;
@@ -413,18 +408,18 @@ ucs_status_t registration_cache::put(memory_handle *handle)
         if (handle->cached) {
             return put_region(host_, handle);
         }
-        table().deregister_host(handle->host);
+        map_.deregister_host(handle->host);
     } else {
         /* The memory is there as long as this registration is counted. */
         device_memory *memory = handle->device;
         if (handle->cached) {
             ucs_status_t status = put_region(device_, handle);
             if (status == UCS_OK) {
-                table().deregister_device(memory);
+                map_.deregister_device(memory);
             }
             return status;
         }
-        table().deregister_device(memory);
+        map_.deregister_device(memory);
     }
     --uncached_;
     delete handle;

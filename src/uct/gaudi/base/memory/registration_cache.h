@@ -22,7 +22,7 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/memory/memory.h"
+#include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/rcache.h"
 #include "util/delayed_call.h"
 
@@ -187,6 +187,8 @@ private:
     /* The one of this process with caches, for children. */
     static std::atomic<registration_cache *> active_;
 
+    /* Made before UCM calls us, where nothing can be allocated. */
+    memory_map &map_ = memory_map::instance();
     std::mutex users_lock_; /* opening, closing; held across UCX's calls */
     unsigned users_ = 0;
     settings settings_{};

@@ -90,9 +90,9 @@ ucs_status_t planner::find_device(const void *address, size_t length,
     if (status != UCS_OK) {
         return status;
     }
-    if (table_.find(address, length, where) != UCS_OK) {
+    if (map_.find(address, length, where) != UCS_OK) {
         ucs_error("gaudi: %zu bytes at %p %s", length, address,
-                  table_.why_not(address, length));
+                  map_.why_not(address, length));
         return UCS_ERR_INVALID_ADDR;
     }
     return channels_.get(*where.owner, by);
@@ -101,7 +101,7 @@ ucs_status_t planner::find_device(const void *address, size_t length,
 held_registration planner::find_registration(const void *host, size_t length)
 {
     memory_location where;
-    (void)table_.find(host, length, where);
+    (void)map_.find(host, length, where);
     return held_registration(where.mapped);
 }
 

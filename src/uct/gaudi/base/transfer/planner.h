@@ -29,9 +29,8 @@ public:
     /** Whether a card has to move the bytes of a side. */
     [[nodiscard]] static bool is_device(const side &of)
     {
-        return (of.remote != nullptr)
-                   ? (of.remote->host() == nullptr)
-                   : device_table::is_device_address(of.address);
+        return (of.remote != nullptr) ? (of.remote->host() == nullptr)
+                                      : memory_map::is_device(of.address);
     }
 
     /** Whether both sides are host memory of this process: no copy for us. */
@@ -91,8 +90,8 @@ private:
                                     host_side host, planned_copy &copy);
 
     channel_set &channels_;
-    device_table &table_ = device_table::instance();
-    card *home_          = nullptr; /* nullptr: there is no card */
+    memory_map &map_ = memory_map::instance();
+    card *home_      = nullptr; /* nullptr: there is no card */
     std::unique_ptr<registration_cache, undo_join>
         registrations_; /* nullptr: host memory is not remembered */
 };

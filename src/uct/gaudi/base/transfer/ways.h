@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/transfer/channel.h"
 #include "uct/gaudi/base/transfer/remote_memory.h"
 

@@ -1,6 +1,6 @@
 #include "uct/gaudi/ipc/sharing/exports.h"
 
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "util/errors.h"
 #include "util/fork_handlers.h"
@@ -149,15 +149,15 @@ private:
 ucs_status_t exported_memory::create(void *address, size_t length, bool quiet,
                                      exported_memory *&memory_p)
 {
-    using base::device_table;
-    auto &table = device_table::instance();
+    using base::memory_map;
+    auto &map = memory_map::instance();
 
     std::unique_ptr<exported_memory> memory(new exported_memory);
     memory->address_     = reinterpret_cast<uintptr_t>(address);
     memory->length_      = length;
     memory->key_.address = memory->address_;
     memory->key_.length  = length;
-    if (!device_table::is_plausible(address, length)) {
+    if (!memory_map::is_plausible(address, length)) {
         ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
                 "gaudi_ipc: cannot register %zu bytes at %p: they are not in "
                 "one address space",
@@ -168,12 +168,12 @@ ucs_status_t exported_memory::create(void *address, size_t length, bool quiet,
     if (page == nullptr) {
         return UCS_ERR_NO_RESOURCE;
     }
-    if (device_table::is_device_address(address)) {
-        memory->device_ = table.register_device(address, length);
+    if (memory_map::is_device(address)) {
+        memory->device_ = map.register_device(address, length);
         if (memory->device_ == nullptr) {
             ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
                     "gaudi_ipc: cannot register %zu bytes at %p: they %s",
-                    length, address, table.why_not(address, length));
+                    length, address, map.why_not(address, length));
             return UCS_ERR_INVALID_ADDR;
         }
         const int error = quiet ? memory->describe_buffer(*page) : 0;
@@ -192,7 +192,7 @@ exported_memory::~exported_memory()
 {
     (void)end_key();
     if (device_ != nullptr) {
-        base::device_table::instance().deregister_device(device_);
+        base::memory_map::instance().deregister_device(device_);
     }
     *const_cast<volatile uint64_t *>(&tag_) = 0;
 }

@@ -1,6 +1,6 @@
 #include "uct/gaudi/ipc/sharing/remote_buffers.h"
 
-#include "uct/gaudi/base/memory/device_table.h"
+#include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "util/errors.h"
@@ -38,7 +38,7 @@ int to_errno(ucs_status_t status)
 /* A card that tells whether cards of ours can reach a buffer. */
 base::card *any_card()
 {
-    for (const auto &candidate : base::device_table::instance().cards()) {
+    for (const auto &candidate : base::card_table::instance().cards()) {
         if (!candidate->is_lost()) {
             return candidate.get();
         }

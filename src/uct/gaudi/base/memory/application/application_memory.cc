@@ -1,84 +1,244 @@
 #include "uct/gaudi/base/memory/application/application_memory.h"
 
+#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/memory/memory_map.h"
+#include "uct/gaudi/base/ucx/memory_events.h"
+#include "util/per_process.h"
+#include "util/round_up.h"
+
+#include <algorithm>
+#include <atomic>
+
 namespace gaudi::base {
 
-void application_registry::add_allocation(const shim::node_identity &node,
-                                          int fd, uint64_t handle,
-                                          uint64_t size)
+namespace {
+
+std::atomic<bool> all_is_reported{false};
+
+class application_events final : public card_events {
+    void card_added(card &added, const shim::node_identity &node, bool adopted,
+                    deferred &later) override
+    {
+        application_registry::instance().add_card(added, node, adopted, later);
+    }
+
+    void card_lost(card &lost, const shim::node_identity &node,
+                   deferred &later) override
+    {
+        application_registry::instance().lose_card(lost, node, later);
+    }
+
+    void node_closed(const shim::node_identity &node, int fd, card *lent,
+                     deferred &later) override
+    {
+        application_registry::instance().close_node(node, fd, lent, later);
+    }
+
+    void look_for_closed_nodes(deferred &later) override
+    {
+        application_registry::instance().look_for_closed_nodes(later);
+    }
+
+    void cards_closing() override
+    {
+        application_registry::instance().forget_cards();
+    }
+} events;
+
+uint64_t page_size(const card &of)
 {
-    const std::lock_guard<std::mutex> guard(lock_);
-    allocations_[{node, handle}] = {fd, size};
+    return std::max<uint64_t>(of.driver().capabilities().page_bytes, 1);
 }
 
-void application_registry::remove_allocation(const shim::node_identity &node,
-                                             uint64_t handle)
+void *to_pointer(uint64_t address)
 {
-    const std::lock_guard<std::mutex> guard(lock_);
-    allocations_.erase({node, handle});
+    return reinterpret_cast<void *>(address);
 }
 
-uint64_t application_registry::size_of(const shim::node_identity &node,
-                                       uint64_t handle)
+} // namespace
+
+application_registry &application_registry::instance()
 {
-    const std::lock_guard<std::mutex> guard(lock_);
-    const auto found = allocations_.find({node, handle});
-    return (found != allocations_.end()) ? found->second.size : 0;
+    return util::of_this_process<application_registry>();
 }
 
-uint64_t application_registry::allocated_bytes(const shim::node_identity &node,
-                                               uint64_t page)
+void application_registry::expect_all(bool reported)
 {
+    all_is_reported.store(reported);
+}
+
+void application_registry::allocated(int fd, uint64_t handle, uint64_t size)
+{
+    shim::node_identity node;
+    if (shim::identify(fd, node)) {
+        const std::lock_guard<std::mutex> guard(lock_);
+        allocations_[{node, handle}] = {fd, size};
+    }
+}
+
+void application_registry::freed(int fd, uint64_t handle)
+{
+    shim::node_identity node;
+    if (shim::identify(fd, node)) {
+        const std::lock_guard<std::mutex> guard(lock_);
+        allocations_.erase({node, handle});
+    }
+}
+
+void application_registry::mapped(int fd, uint64_t handle, uint64_t va)
+{
+    auto memory = std::make_unique<application_memory>();
+    if (!shim::identify(fd, memory->node)) {
+        return;
+    }
+    /* One that was allocated unseen is among what its card has unseen. */
+    uint64_t size = 0;
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        const auto found = allocations_.find({memory->node, handle});
+        size = (found != allocations_.end()) ? found->second.size : 0;
+    }
+    ucs_debug("gaudi: the application mapped %lu bytes of file descriptor %d "
+              "at %#lx",
+              size, fd, va);
+    if (size == 0) {
+        return;
+    }
+    memory->fd             = fd;
+    memory->of_application = true;
+    memory->start          = va;
+    memory->end            = va + size;
+    add(std::move(memory));
+}
+
+/* And announce it. */
+void application_registry::add(std::unique_ptr<application_memory> memory)
+{
+    const uint64_t start = memory->start;
+    const size_t length  = memory->end - start;
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        auto &entry = mappings_[{memory->node, start}];
+        entry       = std::move(memory);
+        if (entry->whole == nullptr) {
+            claim(*entry);
+        }
+        (void)memory_map::instance().add(*entry);
+    }
+    announce_allocation(to_pointer(start), length);
+}
+
+/* Note whose memory it is, if that card is used. Under lock_. */
+void application_registry::claim(application_memory &memory)
+{
+    card *owner = card_table::instance().find_card(memory.node);
+    if (owner != nullptr) {
+        memory.whole = std::make_unique<device_backing>(
+            *owner, memory.start,
+            util::round_up(memory.end - memory.start, page_size(*owner)));
+        memory_map::instance().set_owner(memory, owner, memory.whole.get());
+    }
+}
+
+std::unique_ptr<application_memory> application_registry::unmapping(int fd,
+                                                                    uint64_t va)
+{
+    shim::node_identity node;
+    if (!shim::identify(fd, node)) {
+        return nullptr;
+    }
+    std::unique_ptr<application_memory> memory;
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        const auto found = mappings_.find({node, va});
+        if (found == mappings_.end()) {
+            return nullptr;
+        }
+        memory = std::move(found->second);
+        mappings_.erase(found);
+    }
+    memory_map &map = memory_map::instance();
+    map.remove(*memory);
+    if (memory->whole != nullptr) {
+        memory->was_shared = memory->whole->forget_peers();
+    }
+    map.announce_gone(memory->start, memory->end);
+    return memory;
+}
+
+void application_registry::unmapped(std::unique_ptr<application_memory> memory,
+                                    bool done)
+{
+    if (done) {
+        memory_map::instance().end(*memory.release());
+    } else {
+        add(std::move(memory));
+    }
+}
+
+/* Whether the driver has no more memory for the application than we know of. */
+bool application_registry::has_seen_all(const card &adopted,
+                                        const shim::node_identity &node)
+{
+    const auto allocated = adopted.driver().allocated_bytes();
+    if (!all_is_reported || !allocated.has_value()) {
+        return false;
+    }
     const std::lock_guard<std::mutex> guard(lock_);
     uint64_t bytes = 0;
     for (auto entry = allocations_.lower_bound({node, 0});
          (entry != allocations_.end()) && (entry->first.first == node);
          ++entry) {
-        bytes += (entry->second.size + page - 1) / page * page;
+        bytes += util::round_up(entry->second.size, page_size(adopted));
     }
-    return bytes;
+    return *allocated <= bytes;
 }
 
-void application_registry::add(std::unique_ptr<application_memory> memory,
-                               const visitor &enter)
+void application_registry::add_card(card &added,
+                                    const shim::node_identity &node,
+                                    bool adopted, deferred &later)
 {
-    const std::lock_guard<std::mutex> guard(lock_);
-    auto &entry = mappings_[{memory->node, memory->start}];
-    entry       = std::move(memory);
-    enter(*entry);
-}
-
-std::unique_ptr<application_memory>
-application_registry::take(const shim::node_identity &node, uint64_t va)
-{
-    const std::lock_guard<std::mutex> guard(lock_);
-    const auto found = mappings_.find({node, va});
-    if (found == mappings_.end()) {
-        return nullptr;
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        for (const auto &entry : mappings_) {
+            if (entry.second->node == node) {
+                claim(*entry.second);
+            }
+        }
     }
-    auto taken = std::move(found->second);
-    mappings_.erase(found);
-    return taken;
+    if (adopted && !has_seen_all(added, node)) {
+        const shim::capabilities &known = added.driver().capabilities();
+        ucs_debug("%s: the application has device memory that was not seen: "
+                  "all addresses from %#lx to %#lx are taken for it",
+                  added.name().c_str(), known.memory_start, known.memory_end);
+        memory_map::instance().add_unseen(added);
+        later.emplace_back(
+            [start = known.memory_start, end = known.memory_end] {
+                announce_allocation(to_pointer(start), end - start);
+            });
+    }
 }
 
-std::vector<std::unique_ptr<application_memory>>
-application_registry::take_all(const selection &which,
-                               std::vector<uint64_t> *handles_p)
+/* Take out what there was through a descriptor of an open card; -1: any. */
+application_registry::remains
+application_registry::take_all(const shim::node_identity &node, int fd)
 {
-    std::vector<std::unique_ptr<application_memory>> taken;
+    const auto is_it = [&](const shim::node_identity &of, int through) {
+        return (of == node) && ((fd < 0) || (through == fd));
+    };
+    remains taken;
     const std::lock_guard<std::mutex> guard(lock_);
     for (auto entry = mappings_.begin(); entry != mappings_.end();) {
-        if (which(entry->second->node, entry->second->fd)) {
-            taken.push_back(std::move(entry->second));
+        if (is_it(entry->second->node, entry->second->fd)) {
+            taken.mappings.push_back(std::move(entry->second));
             entry = mappings_.erase(entry);
         } else {
             ++entry;
         }
     }
     for (auto entry = allocations_.begin(); entry != allocations_.end();) {
-        if (which(entry->first.first, entry->second.fd)) {
-            if (handles_p != nullptr) {
-                handles_p->push_back(entry->first.second);
-            }
+        if (is_it(entry->first.first, entry->second.fd)) {
+            taken.handles.push_back(entry->first.second);
             entry = allocations_.erase(entry);
         } else {
             ++entry;
@@ -87,23 +247,95 @@ application_registry::take_all(const selection &which,
     return taken;
 }
 
-void application_registry::for_each(const visitor &visit)
+/* Let no address lead to what was taken out. */
+void application_registry::drop(remains &dropped, deferred &later)
 {
-    const std::lock_guard<std::mutex> guard(lock_);
-    for (const auto &entry : mappings_) {
-        visit(*entry.second);
+    memory_map &map = memory_map::instance();
+    for (auto &memory : dropped.mappings) {
+        map.remove(*memory);
+        if (memory->whole != nullptr) {
+            (void)memory->whole->forget_peers();
+        }
+        later.emplace_back([start = memory->start, end = memory->end] {
+            memory_map::instance().announce_gone(start, end);
+        });
+        map.end(*memory.release());
     }
 }
 
-void application_registry::collect_nodes(std::vector<shim::open_node> &nodes)
+void application_registry::lose_card(card &lost,
+                                     const shim::node_identity &node,
+                                     deferred &later)
 {
-    const std::lock_guard<std::mutex> guard(lock_);
-    for (const auto &entry : mappings_) {
-        nodes.push_back({entry.second->fd, entry.second->node});
+    close_node(node, -1, nullptr, later);
+    if (memory_map::instance().remove_unseen(lost)) {
+        const shim::capabilities &known = lost.driver().capabilities();
+        later.emplace_back(
+            [start = known.memory_start, end = known.memory_end] {
+                memory_map::instance().announce_gone(start, end);
+            });
     }
-    for (const auto &entry : allocations_) {
-        nodes.push_back({entry.second.fd, entry.first.first});
+}
+
+void application_registry::close_node(const shim::node_identity &node, int fd,
+                                      card *lent, deferred &later)
+{
+    remains left = take_all(node, fd);
+    std::vector<uint64_t> addresses;
+    for (const auto &memory : left.mappings) {
+        addresses.push_back(memory->start);
     }
+    drop(left, later);
+    if (lent == nullptr) {
+        return;
+    }
+    /* As the driver would have done. Not before it has been announced as gone:
+     * the addresses can be given out again then. */
+    later.emplace_back(
+        [&driven = lent->driver(), addresses, handles = left.handles] {
+            for (const uint64_t address : addresses) {
+                (void)driven.unmap(address);
+            }
+            for (const uint64_t handle : handles) {
+                (void)driven.free_memory(handle);
+            }
+        });
+}
+
+void application_registry::look_for_closed_nodes(deferred &later)
+{
+    std::vector<shim::open_node> nodes;
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        for (const auto &entry : mappings_) {
+            nodes.push_back({entry.second->fd, entry.second->node});
+        }
+        for (const auto &entry : allocations_) {
+            nodes.push_back({entry.second.fd, entry.first.first});
+        }
+    }
+    for (const shim::open_node &used : nodes) {
+        if (!shim::is_node(used.fd, used.node)) {
+            close_node(used.node, used.fd, nullptr, later);
+        }
+    }
+}
+
+/* Mappings stay known, for the next opening. */
+void application_registry::forget_cards()
+{
+    std::vector<std::unique_ptr<device_backing>> backings;
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        for (const auto &entry : mappings_) {
+            application_memory &memory = *entry.second;
+            if (memory.whole != nullptr) {
+                backings.push_back(std::move(memory.whole));
+                memory_map::instance().set_owner(memory, nullptr, nullptr);
+            }
+        }
+    }
+    backings.clear(); /* unmaps what other cards imported */
 }
 
 } // namespace gaudi::base

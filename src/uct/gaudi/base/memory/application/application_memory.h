@@ -2,17 +2,22 @@
  * Device memory that the application got from the driver library itself.
  *
  * The registry knows what the hooks have seen: allocations and mappings, by the
- * open card they were made on, whether UCX uses that card or not. Threads: any,
- * behind one mutex, which is held across no driver call and no UCM event, and
- * which nothing that UCM calls takes.
+ * open card they were made on, whether UCX uses that card or not. Mappings are
+ * in the memory map, and lead to their card as long as that is open here. What
+ * the application has on a card that it closes goes with it.
+ *
+ * One per process. Threads: any, behind one mutex, which is held across small
+ * allocations and the lock of the memory map, no driver call and no UCM event,
+ * and which nothing that UCM calls takes. The card table's events come under
+ * its cards_lock_.
  */
 #pragma once
 
 #include "hlthunk_shim/cards/open_nodes.h"
+#include "uct/gaudi/base/cards/card_events.h"
 #include "uct/gaudi/base/memory/device_backing.h"
 #include "uct/gaudi/base/memory/memory.h"
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,7 +28,7 @@ namespace gaudi::base {
 
 /** A mapping that the application made, of the size that it allocated. Never
  *  unmapped by us. */
-struct application_memory : device_memory {
+struct application_memory final : device_memory {
     shim::node_identity node;              /**< its card, open */
     int fd = -1;                           /**< through which it was mapped */
     std::unique_ptr<device_backing> whole; /**< once its card is known */
@@ -33,40 +38,34 @@ struct application_memory : device_memory {
 
 class application_registry {
 public:
-    using selection =
-        std::function<bool(const shim::node_identity &node, int fd)>;
-    using visitor = std::function<void(application_memory &memory)>;
+    /** That of this process; a forked child has another than its parent. */
+    static application_registry &instance();
 
-    void add_allocation(const shim::node_identity &node, int fd,
-                        uint64_t handle, uint64_t size);
-    void remove_allocation(const shim::node_identity &node, uint64_t handle);
+    /** Whether all that is done through the library that this module uses is
+     *  reported, by whomever. */
+    static void expect_all(bool reported);
 
-    /** @return Bytes of an allocation, 0 for one that was not seen. */
-    [[nodiscard]] uint64_t size_of(const shim::node_identity &node,
-                                   uint64_t handle);
+    /* What the hooks of the driver report, see driver_hooks.h; each on the
+     * thread that made the call, after it. */
+    void allocated(int fd, uint64_t handle, uint64_t size);
+    void freed(int fd, uint64_t handle);
+    void mapped(int fd, uint64_t handle, uint64_t va);
+    /** It is about to unmap an address. @return What to give to @ref unmapped;
+     *  nullptr when it is not known. */
+    [[nodiscard]] std::unique_ptr<application_memory> unmapping(int fd,
+                                                                uint64_t va);
+    /** @param done  The driver has done so. */
+    void unmapped(std::unique_ptr<application_memory> memory, bool done);
 
-    /** @return Bytes of all allocations on a card, each in whole pages. */
-    [[nodiscard]] uint64_t allocated_bytes(const shim::node_identity &node,
-                                           uint64_t page);
-
-    /** Add a mapping. @param enter  Called with it under the mutex. */
-    void add(std::unique_ptr<application_memory> memory, const visitor &enter);
-
-    /** Take the mapping at an address out, nullptr when there is none. */
-    [[nodiscard]] std::unique_ptr<application_memory>
-    take(const shim::node_identity &node, uint64_t va);
-
-    /** Take mappings out, and forget allocations. @param handles_p  Of the
-     *  latter; may be NULL. */
-    [[nodiscard]] std::vector<std::unique_ptr<application_memory>>
-    take_all(const selection &which, std::vector<uint64_t> *handles_p);
-
-    /** Visit all mappings under the mutex. */
-    void for_each(const visitor &visit);
-
-    /** Append the cards of allocations and mappings, with the descriptor of
-     *  each. */
-    void collect_nodes(std::vector<shim::open_node> &nodes);
+    /* What the card table tells, see card_events.h. */
+    void add_card(card &added, const shim::node_identity &node, bool adopted,
+                  deferred &later);
+    void lose_card(card &lost, const shim::node_identity &node,
+                   deferred &later);
+    void close_node(const shim::node_identity &node, int fd, card *lent,
+                    deferred &later);
+    void look_for_closed_nodes(deferred &later);
+    void forget_cards();
 
 private:
     using key = std::pair<shim::node_identity, uint64_t>;
@@ -75,6 +74,19 @@ private:
         int fd;
         uint64_t size;
     };
+
+    /* What there was through a descriptor. */
+    struct remains {
+        std::vector<std::unique_ptr<application_memory>> mappings;
+        std::vector<uint64_t> handles;
+    };
+
+    void add(std::unique_ptr<application_memory> memory);
+    void claim(application_memory &memory);
+    [[nodiscard]] bool has_seen_all(const card &adopted,
+                                    const shim::node_identity &node);
+    remains take_all(const shim::node_identity &node, int fd);
+    static void drop(remains &dropped, deferred &later);
 
     std::mutex lock_;
     std::map<key, allocation> allocations_; /* by handle */

@@ -1,7 +1,9 @@
 #include "uct/gaudi/base/memory/application/driver_hooks.h"
 
+#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/cards/driver.h"
+#include "uct/gaudi/base/memory/application/application_memory.h"
 #include "uct/gaudi/base/memory/application/trampoline.h"
-#include "uct/gaudi/base/memory/device_table.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "util/fork_handlers.h"
 
@@ -61,7 +63,6 @@ struct hooked_library {
 
 std::array<hooked_library, max_libraries> libraries;
 std::atomic<size_t> library_count{0};
-std::atomic<bool> driver_hooked{false};
 util::child_mutex install_lock; /* held across dlopen and patching */
 
 /* The driver refuses to unmap what another process has imported. That process
@@ -90,13 +91,24 @@ private:
     const int value_ = errno;
 };
 
-/* Tell the table; no exception goes into the application. */
+card_table &cards()
+{
+    return card_table::instance();
+}
+
+application_registry &records()
+{
+    return application_registry::instance();
+}
+
+/* Report to those who keep what the application does; no exception goes into
+ * it. */
 template <typename Call>
-void tell(Call &&call)
+void report(Call &&call)
 {
     const kept_errno kept;
     (void)guarded([&] {
-        call(device_table::instance());
+        call();
         return UCS_OK;
     });
 }
@@ -117,7 +129,7 @@ struct hooks {
     static int lend(int failed, const card_wish &wish)
     {
         int fd = -1;
-        tell([&](device_table &table) { fd = table.lend(wish); });
+        report([&] { fd = cards().lend(wish); });
         return (fd >= 0) ? fd : failed;
     }
 
@@ -129,7 +141,7 @@ struct hooks {
             return fd;
         }
         if (fd >= 0) {
-            tell([&](device_table &table) { table.application_opened(fd); });
+            report([&] { cards().application_opened(fd); });
             return fd;
         }
         if ((bus_id != nullptr) && (fd != -EBUSY)) {
@@ -149,7 +161,7 @@ struct hooks {
             return fd;
         }
         if (fd >= 0) {
-            tell([&](device_table &table) { table.application_opened(fd); });
+            report([&] { cards().application_opened(fd); });
             return fd;
         }
         card_wish wish;
@@ -163,9 +175,9 @@ struct hooks {
         if (!nesting::is_outermost()) {
             return original<int>(function::close_card, fd);
         }
-        tell([&](device_table &table) { table.application_closing(fd); });
+        report([&] { cards().application_closing(fd); });
         const int ret = original<int>(function::close_card, fd);
-        tell([&](device_table &table) { table.application_closed(fd); });
+        report([&] { cards().application_closed(fd); });
         return ret;
     }
 
@@ -176,9 +188,7 @@ struct hooks {
         const auto handle = original<uint64_t>(function::allocate, fd, size,
                                                page_size, contiguous, shared);
         if ((handle != 0) && nesting::is_outermost()) {
-            tell([&](device_table &table) {
-                table.application_allocated(fd, handle, size);
-            });
+            report([&] { records().allocated(fd, handle, size); });
         }
         return handle;
     }
@@ -188,9 +198,7 @@ struct hooks {
         const nesting inside;
         const int ret = original<int>(function::release, fd, handle);
         if ((ret == 0) && nesting::is_outermost()) {
-            tell([&](device_table &table) {
-                table.application_freed(fd, handle);
-            });
+            report([&] { records().freed(fd, handle); });
         }
         return ret;
     }
@@ -200,9 +208,7 @@ struct hooks {
         const nesting inside;
         const auto va = original<uint64_t>(function::map, fd, handle, hint);
         if ((va != 0) && nesting::is_outermost()) {
-            tell([&](device_table &table) {
-                table.application_mapped(fd, handle, va);
-            });
+            report([&] { records().mapped(fd, handle, va); });
         }
         return va;
     }
@@ -214,9 +220,7 @@ struct hooks {
             return original<int>(function::unmap, fd, va);
         }
         std::unique_ptr<application_memory> memory;
-        tell([&](device_table &table) {
-            memory = table.application_unmapping(fd, va);
-        });
+        report([&] { memory = records().unmapping(fd, va); });
         int ret = original<int>(function::unmap, fd, va);
         for (unsigned tries = 0; (ret != 0) && (memory != nullptr) &&
                                  memory->was_shared && (tries < unmap_tries);
@@ -225,9 +229,7 @@ struct hooks {
             ret = original<int>(function::unmap, fd, va);
         }
         if (memory != nullptr) {
-            tell([&](device_table &table) {
-                table.application_unmapped(std::move(memory), ret == 0);
-            });
+            report([&] { records().unmapped(std::move(memory), ret == 0); });
         }
         return ret;
     }
@@ -379,8 +381,8 @@ const hooked_library *install(void *handle)
     return &fresh;
 }
 
-} // namespace
-
+/* Hook a library that the process has loaded. Cheap when there is nothing new.
+ */
 void hook_loaded_driver()
 {
     const std::lock_guard<util::child_mutex> guard(install_lock);
@@ -392,6 +394,7 @@ void hook_loaded_driver()
     }
 }
 
+/* Hook the library that this module uses. */
 void hook_driver(shim::library &library)
 {
     const std::lock_guard<util::child_mutex> guard(install_lock);
@@ -409,12 +412,19 @@ void hook_driver(shim::library &library)
     lead(release, library.hlthunk_device_memory_free);
     lead(map, library.hlthunk_device_memory_map);
     lead(unmap, library.hlthunk_memory_unmap);
-    driver_hooked.store(hooked->how == method::patched);
+    application_registry::expect_all(hooked->how == method::patched);
 }
 
-bool driver_is_hooked()
+class hook_events final : public card_events {
+    void opening() override { hook_loaded_driver(); }
+} events;
+
+} // namespace
+
+void init_driver_hooks()
 {
-    return driver_hooked.load();
+    on_driver_loaded(hook_driver);
+    hook_loaded_driver();
 }
 
 } // namespace gaudi::base

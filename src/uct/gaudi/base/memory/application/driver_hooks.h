@@ -9,22 +9,14 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/library.h"
-
 namespace gaudi::base {
 
-/** Hook a driver library that the process has loaded already, if there is one.
- *  Cheap when there is nothing new. */
-void hook_loaded_driver();
-
 /**
- * Hook the library that this module uses, whose table is made to lead to the
- * original functions: what we do ourselves is never seen.
+ * Begin to see: the library that the process has loaded already, if there is
+ * one; that which this module uses, when it is loaded, whose table is made to
+ * lead to the original functions, so that what we do ourselves is never seen;
+ * and others when cards are opened. Called once, at load.
  */
-void hook_driver(shim::library &library);
-
-/** Whether all that is done through the library that this module uses is seen,
- *  by whomever. */
-[[nodiscard]] bool driver_is_hooked();
+void init_driver_hooks();
 
 } // namespace gaudi::base

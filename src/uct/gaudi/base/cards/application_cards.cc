@@ -1,0 +1,295 @@
+/* The part of the card table that deals with the cards that the application has
+ * open. */
+#include "uct/gaudi/base/cards/adopted_nodes.h"
+#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/cards/driver.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+
+namespace gaudi::base {
+
+namespace {
+
+/* Bus ids may come without a domain. */
+bool same_bus_id(const std::string &full, const std::string &wished)
+{
+    return (full == wished) || (full == "0000:" + wished);
+}
+
+/* A card under the name that it has among the visible ones, else by its place
+ * in the box, or behind all names that are in use. */
+bool find_by_bus_id(const std::string &bus_id,
+                    const std::vector<shim::card_info> &box,
+                    const shim::visible_cards &visible,
+                    shim::visible_card &card_p)
+{
+    for (const shim::visible_card &candidate : visible.cards) {
+        if (candidate.info.bus_id == bus_id) {
+            card_p = candidate;
+            return true;
+        }
+    }
+    const auto place =
+        std::find_if(box.begin(), box.end(), [&](const shim::card_info &info) {
+            return info.bus_id == bus_id;
+        });
+    if (place == box.end()) {
+        return false;
+    }
+    card_p.info         = *place;
+    card_p.index        = static_cast<unsigned>(place - box.begin());
+    const auto has_name = [&](const shim::visible_card &other) {
+        return other.index == card_p.index;
+    };
+    if (std::any_of(visible.cards.begin(), visible.cards.end(), has_name)) {
+        for (const shim::visible_card &other : visible.cards) {
+            card_p.index = std::max(card_p.index, other.index + 1);
+        }
+        card_p.index += place->index;
+    }
+    return true;
+}
+
+void close_node(const shim::node_identity &node, int fd, card *lent,
+                deferred &later)
+{
+    card_events::for_each(
+        [&](card_events &room) { room.node_closed(node, fd, lent, later); });
+}
+
+} // namespace
+
+void card_table::add_card(const shim::visible_card &info,
+                          std::unique_ptr<shim::card> opened,
+                          const shim::node_identity &node, bool adopted,
+                          deferred &later)
+{
+    const size_t index = card_count_;
+    card_state &state  = states_[index];
+    cards_[index]      = std::make_unique<card>(info, index, std::move(opened));
+    state.node         = node;
+    state.adopted      = adopted;
+    state.lent         = -1;
+    card &added        = *cards_[index];
+    card_count_.store(index + 1, std::memory_order_release);
+    if (adopted) {
+        remember_adopted(node);
+    }
+    card_events::for_each([&](card_events &room) {
+        room.card_added(added, node, adopted, later);
+    });
+}
+
+card *card_table::find_adopted(const std::string &bus_id) const
+{
+    for (size_t i = 0; i < card_count_; ++i) {
+        if (states_[i].adopted && !cards_[i]->is_lost() &&
+            (cards_[i]->driver().bus_id() == bus_id)) {
+            return cards_[i].get();
+        }
+    }
+    return nullptr;
+}
+
+void card_table::adopt_open_cards(const shim::driver &driver,
+                                  const std::vector<shim::card_info> &box,
+                                  const shim::visible_cards &visible,
+                                  deferred &later)
+{
+    for (const shim::open_node &found :
+         shim::find_open_nodes(driver.own_dev())) {
+        if ((find_card(found.node) != nullptr) || is_inherited(found.node)) {
+            continue;
+        }
+        std::unique_ptr<shim::card> opened;
+        const int ret = driver.adopt(found.fd, opened);
+        if (ret != 0) {
+            ucs_debug("gaudi: file descriptor %d is no card of the driver "
+                      "library: %s",
+                      found.fd, std::strerror(-ret));
+            continue;
+        }
+        shim::visible_card adopted;
+        if (!find_by_bus_id(opened->bus_id(), box, visible, adopted)) {
+            ucs_debug("gaudi: card %s, which the application has open, is not "
+                      "listed",
+                      opened->bus_id().c_str());
+            continue;
+        }
+        if (card_count_ == max_cards) {
+            ucs_warn("gaudi: card %s is not used: the process has opened cards "
+                     "%zu times",
+                     opened->bus_id().c_str(), max_cards);
+            return;
+        }
+        add_card(adopted, std::move(opened), found.node, true, later);
+        ucs_debug("%s (%s) adopted: the application has it open as file "
+                  "descriptor %d",
+                  adopted.name().c_str(), adopted.info.bus_id.c_str(),
+                  found.fd);
+    }
+}
+
+/* Cards and memory whose descriptors were closed with close(2). */
+void card_table::drop_closed(deferred &later)
+{
+    for (size_t i = 0; i < card_count_; ++i) {
+        const shim::card &driven = cards_[i]->driver();
+        if (states_[i].adopted &&
+            !shim::is_node(driven.fd(), states_[i].node)) {
+            driven.lose();
+        }
+        if (states_[i].adopted && cards_[i]->is_lost()) {
+            lose(i, later);
+        }
+        if ((states_[i].lent >= 0) &&
+            !shim::is_node(states_[i].lent, states_[i].node)) {
+            return_lent(i, later);
+        }
+    }
+    card_events::for_each(
+        [&](card_events &room) { room.look_for_closed_nodes(later); });
+}
+
+/* A card is closing or closed: others let go of what they have for it. */
+void card_table::lose(size_t index, deferred &later)
+{
+    card_events::for_each([&](card_events &room) {
+        room.card_lost(*cards_[index], states_[index].node, later);
+    });
+}
+
+void card_table::note_application_cards()
+{
+    const shim::driver *loaded = driver();
+    deferred later;
+    if (loaded == nullptr) {
+        return;
+    }
+    {
+        std::lock_guard<std::mutex> guard(cards_lock_);
+        drop_closed(later);
+        if (users_ > 0) {
+            const auto box = shim::list_cards(*loaded);
+            adopt_open_cards(*loaded, box,
+                             shim::find_visible_cards(
+                                 shim::visibility_variables::read(), box),
+                             later);
+        }
+    }
+    run(later);
+}
+
+int card_table::lend(const card_wish &wish)
+{
+    deferred later;
+    int fd = -1;
+    {
+        std::lock_guard<std::mutex> guard(cards_lock_);
+        drop_closed(later);
+        for (size_t i = 0; (i < card_count_) && (fd < 0); ++i) {
+            const shim::card &driven = cards_[i]->driver();
+            if (states_[i].adopted || (states_[i].lent >= 0) ||
+                ((wish.bus_id != nullptr) &&
+                 !same_bus_id(driven.bus_id(), wish.bus_id)) ||
+                ((wish.module_id >= 0) &&
+                 (driven.module_id() != wish.module_id)) ||
+                ((wish.name != HLTHUNK_DEVICE_DONT_CARE) &&
+                 (wish.bus_id == nullptr) &&
+                 (driven.application_name() != wish.name))) {
+                continue;
+            }
+            fd              = fcntl(driven.fd(), F_DUPFD_CLOEXEC, 0);
+            states_[i].lent = fd;
+            if (fd >= 0) {
+                ucs_debug("%s: shared with the application as file descriptor "
+                          "%d",
+                          cards_[i]->name().c_str(), fd);
+            }
+        }
+    }
+    run(later);
+    return fd;
+}
+
+/* The application has closed its duplicate, and the card stays open, held until
+ * what the application had there has been given back. */
+void card_table::return_lent(size_t index, deferred &later)
+{
+    const int lent = std::exchange(states_[index].lent, -1);
+    close_node(states_[index].node, lent, cards_[index].get(), later);
+    /* Not to end under cards_lock_. */
+    const auto end = [](card_table *table) { table->close(); };
+    ++users_; /* it has some: there is a card */
+    later.emplace_back([holding = std::shared_ptr<card_table>(this, end)] {});
+}
+
+void card_table::application_opened(int fd)
+{
+    shim::node_identity opened;
+    if (!shim::identify(fd, opened)) {
+        return;
+    }
+    deferred later;
+    {
+        std::lock_guard<std::mutex> guard(cards_lock_);
+        /* A node opens once: what is known of it was of an earlier time. */
+        for (size_t i = 0; i < card_count_; ++i) {
+            if (states_[i].adopted && (states_[i].node == opened) &&
+                !cards_[i]->is_lost()) {
+                cards_[i]->driver().lose();
+                lose(i, later);
+            }
+        }
+        close_node(opened, -1, nullptr, later);
+        forget_adopted(opened);
+    }
+    run(later);
+    note_application_cards();
+}
+
+void card_table::application_closing(int fd)
+{
+    shim::node_identity node;
+    if (!shim::identify(fd, node)) {
+        return;
+    }
+    deferred later;
+    {
+        std::lock_guard<std::mutex> guard(cards_lock_);
+        bool known = false;
+        for (size_t i = 0; i < card_count_; ++i) {
+            if (cards_[i]->is_lost() || (states_[i].node != node)) {
+                continue;
+            }
+            known = true;
+            if (states_[i].adopted && (cards_[i]->driver().fd() == fd)) {
+                cards_[i]->driver().expect_loss();
+                lose(i, later);
+            } else if (states_[i].lent == fd) {
+                return_lent(i, later);
+            }
+        }
+        if (!known) {
+            close_node(node, fd, nullptr, later);
+        }
+    }
+    run(later);
+}
+
+void card_table::application_closed(int fd)
+{
+    std::lock_guard<std::mutex> guard(cards_lock_);
+    for (const auto &each : cards()) {
+        if (states_[each->slot()].adopted && (each->driver().fd() == fd) &&
+            each->is_lost()) {
+            each->driver().lose();
+        }
+    }
+}
+
+} // namespace gaudi::base

@@ -1,0 +1,94 @@
+/**
+ * How the rooms above the cards hear of them.
+ *
+ * Who keeps something for the cards of a process derives from card_events, once
+ * per room, and makes one object of it that lives as long as the process. It
+ * has no state: what it keeps is of the process that it is called in, which may
+ * be a child that was forked.
+ *
+ * Called on the thread that opens, closes or loses cards, under the lock of the
+ * card table unless it says otherwise, in no order among rooms.
+ */
+#pragma once
+
+#include "hlthunk_shim/cards/open_nodes.h"
+#include "uct/gaudi/base/cards/card.h"
+
+#include <functional>
+#include <vector>
+
+namespace gaudi::base {
+
+/** What is to be done when no lock is held, in order: announcements, since
+ *  UCX's handlers come back to us, and what has to follow them. */
+using deferred = std::vector<std::function<void()>>;
+
+class card_events {
+public:
+    card_events(const card_events &)            = delete;
+    card_events &operator=(const card_events &) = delete;
+
+    /** Somebody is about to open the cards. Called without locks. */
+    virtual void opening() {}
+
+    /**
+     * A card is open, and among the cards of the table.
+     *
+     * @param node     What it is known by to the application, if that has it.
+     * @param adopted  The application has opened it.
+     */
+    virtual void card_added(card &, const shim::node_identity &node,
+                            bool adopted, deferred &)
+    {
+        (void)node;
+        (void)adopted;
+    }
+
+    /** The application has closed an adopted card, or is about to. */
+    virtual void card_lost(card &, const shim::node_identity &, deferred &) {}
+
+    /**
+     * The application has closed a descriptor, or is about to.
+     *
+     * @param fd    Of the node; -1: whichever it had.
+     * @param lent  The card that we have open behind it, so that the driver
+     *              keeps what the application had there; nullptr: none.
+     */
+    virtual void node_closed(const shim::node_identity &, int fd, card *lent,
+                             deferred &)
+    {
+        (void)fd;
+        (void)lent;
+    }
+
+    /** Descriptors may have been closed unseen. */
+    virtual void look_for_closed_nodes(deferred &) {}
+
+    /** The last user goes. @return false when something refers to the cards,
+     *  which then stay open; it was logged. */
+    [[nodiscard]] virtual bool may_close_cards() { return true; }
+
+    /** All cards are about to be closed. */
+    virtual void cards_closing() {}
+
+    /** Call a function with the object of each room. */
+    template <typename Call>
+    static void for_each(Call &&call)
+    {
+        for (card_events *room = rooms; room != nullptr; room = room->next_) {
+            call(*room);
+        }
+    }
+
+protected:
+    /* Before main, or while the module is loaded. */
+    card_events() noexcept : next_(rooms) { rooms = this; }
+    ~card_events() = default;
+
+private:
+    static inline constinit card_events *rooms = nullptr;
+
+    card_events *const next_;
+};
+
+} // namespace gaudi::base

@@ -1,0 +1,233 @@
+/* The part of the card table that opens cards, and tells why there is none. */
+#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/cards/device_list.h"
+#include "uct/gaudi/base/cards/driver.h"
+#include "util/text.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+namespace gaudi::base {
+
+struct card_table::attempt {
+    const shim::driver &driver;
+    const std::vector<shim::card_info> box;
+    const std::string setting; /* as messages begin */
+    shim::visible_cards visible;
+    device_selection wanted;
+    size_t got = 0;
+};
+
+/* Whether the log does not have a line yet. Several memory domains open the
+ * cards, one after the other, and all meet with the same. */
+bool card_table::is_news(const std::string &text)
+{
+    return told_.insert(text).second;
+}
+
+ucs_status_t card_table::refuse_setting(const std::string &text)
+{
+    missing_.told = true;
+    if (is_news(text)) {
+        ucs_error("%s", util::to_printable(text).c_str());
+    }
+    return UCS_ERR_INVALID_PARAM;
+}
+
+/* Sleep a little, if the time for cards in reset is not over. Without a card
+ * this table is one that nobody has opened, and the application may open and
+ * close cards of its own meanwhile. With one it could get ours, and return it,
+ * which has to wait until they have a user. */
+bool card_table::wait_for_reset(std::unique_lock<std::mutex> &cards_guard)
+{
+    const auto pause = reset_wait_.next_pause(reset_wait::clock::now());
+    if (pause == reset_wait::clock::duration::zero()) {
+        return false;
+    }
+    const bool unlocked = (card_count_ == 0);
+    if (unlocked) {
+        cards_guard.unlock();
+    }
+    std::this_thread::sleep_for(pause);
+    if (unlocked) {
+        cards_guard.lock();
+    }
+    return true;
+}
+
+ucs_status_t card_table::open_cards(deferred &later,
+                                    std::unique_lock<std::mutex> &cards_guard)
+{
+    missing_                   = {};
+    const shim::driver *loaded = driver();
+    if (loaded == nullptr) {
+        return UCS_ERR_NO_DEVICE;
+    }
+    attempt now{*loaded,
+                shim::list_cards(*loaded),
+                "UCX_GAUDI_DEVICES=" + std::string(config().devices) + ": ",
+                {},
+                {}};
+    if (now.box.empty()) {
+        ucs_debug("gaudi: the driver shows no card");
+        return UCS_ERR_NO_DEVICE;
+    }
+    ucs_status_t status = choose_cards(now);
+    if (status != UCS_OK) {
+        return status;
+    }
+    open_wanted(now, later, cards_guard);
+    return judge(now);
+}
+
+ucs_status_t card_table::choose_cards(attempt &now)
+{
+    now.visible =
+        shim::find_visible_cards(shim::visibility_variables::read(), now.box);
+    if (!now.visible.error.empty()) {
+        return refuse_setting(now.visible.error);
+    }
+    now.wanted = select_devices(config().devices, now.visible);
+    return now.wanted.error.empty()
+               ? UCS_OK
+               : refuse_setting(now.setting + now.wanted.error);
+}
+
+void card_table::open_wanted(attempt &now, deferred &later,
+                             std::unique_lock<std::mutex> &cards_guard)
+{
+    /* What the application has open comes first: it is there on purpose. */
+    const bool automatic = (std::strcmp(config().devices, "auto") == 0);
+    bool enough          = false;
+    const auto adopt     = [&] {
+        drop_closed(later);
+        adopt_open_cards(now.driver, now.box, now.visible, later);
+        enough = automatic && (card_count_ > 0);
+    };
+    adopt();
+    /* A card in reset is tried again: at once when all are wanted, which come
+     * in the user's order, else when the others have been tried. */
+    const size_t visible       = now.wanted.cards.size();
+    const bool all             = (now.wanted.wanted == visible);
+    std::vector<size_t> places = now.wanted.cards;
+    for (size_t i = 0;
+         (i < places.size()) && (now.got < now.wanted.wanted) && !enough; ++i) {
+        const size_t place             = places[i];
+        const shim::visible_card &next = now.visible.cards[place];
+        if (find_adopted(next.info.bus_id) != nullptr) {
+            ++now.got;
+            continue;
+        }
+        std::unique_ptr<shim::card> opened;
+        const int ret          = now.driver.open(next.info.bus_id, opened);
+        const bool first_round = !all && (i < visible);
+        if ((ret == -EAGAIN) && (first_round || wait_for_reset(cards_guard))) {
+            if (!first_round && (card_count_ == 0)) {
+                adopt();
+            }
+            if (all) {
+                --i;
+            } else {
+                places.push_back(place);
+            }
+            continue;
+        }
+        if (ret != 0) {
+            note_failure(next, ret);
+            continue;
+        }
+        shim::node_identity node;
+        (void)shim::identify(opened->fd(), node);
+        add_card(next, std::move(opened), node, false, later);
+        ucs_debug("%s (%s) opened", next.name().c_str(),
+                  next.info.bus_id.c_str());
+        ++now.got;
+    }
+}
+
+void card_table::note_failure(const shim::visible_card &failed, int error)
+{
+    if (error == -EBUSY) {
+        missing_.taken.push_back(failed);
+        ucs_debug("%s (%s) is in use by another process", failed.name().c_str(),
+                  failed.info.bus_id.c_str());
+        return;
+    }
+    const std::string text =
+        failed.name() + " (" + failed.info.bus_id + ") cannot be opened: " +
+        ((error == -EAGAIN) ? "it is in reset (UCX_GAUDI_RESET_TIMEOUT)"
+                            : std::strerror(-error));
+    if (is_news(text)) {
+        ucs_warn("%s", text.c_str());
+    }
+}
+
+/* Whether that was enough. */
+ucs_status_t card_table::judge(const attempt &now)
+{
+    const device_selection &wanted = now.wanted;
+    if (wanted.named && (now.got < wanted.wanted)) {
+        const std::string text = now.setting + std::to_string(now.got) +
+                                 " of " + std::to_string(wanted.wanted) +
+                                 " cards are free";
+        missing_.told = true;
+        if (is_news(text)) {
+            ucs_error("%s%s%s", text.c_str(),
+                      missing_.taken.empty() ? "" : "; taken: ",
+                      describe_taken(now.driver, missing_.taken).c_str());
+        }
+        return UCS_ERR_BUSY;
+    }
+    if (card_count_ == 0) {
+        const size_t busy = missing_.taken.size();
+        ucs_diag("gaudi: none of %zu cards can be used, %zu are in use by "
+                 "other processes",
+                 wanted.cards.size(), busy);
+        missing_.told = (busy == 0) && !wanted.cards.empty();
+        missing_.why  = why_none(wanted.cards.size(), busy, now.box.size());
+        return (busy > 0) ? UCS_ERR_BUSY : UCS_ERR_NO_DEVICE;
+    }
+    return UCS_OK;
+}
+
+/* Nobody has opened a card, or somebody has closed it again: UCX tries the
+ * memory domains of transports that it leaves out. */
+std::string card_table::why_nothing_was_tried(const shim::driver &driver) const
+{
+    if (shim::list_cards(driver).empty()) {
+        return "the driver library " + driver.lib().path() + " shows no card";
+    }
+    const char *tls = std::getenv("UCX_TLS");
+    return std::string("UCX has not opened gaudi_copy") +
+           ((tls != nullptr) ? " (UCX_TLS=" + util::to_printable(tls) + ")"
+                             : "");
+}
+
+void card_table::explain_missing_card()
+{
+    const shim::driver *loaded = driver();
+    missing_card missing;
+    {
+        std::lock_guard<std::mutex> guard(opening_lock_);
+        if (std::exchange(explained_, true) || missing_.told) {
+            return;
+        }
+        missing = missing_;
+    }
+    std::string why;
+    if (loaded == nullptr) {
+        why = why_no_driver();
+    } else {
+        why = missing.why.empty() ? why_nothing_was_tried(*loaded)
+                                  : describe(*loaded, missing);
+    }
+    if (!why.empty()) {
+        ucs_warn("gaudi: there is no Gaudi memory for this process: %s",
+                 why.c_str());
+    }
+}
+
+} // namespace gaudi::base

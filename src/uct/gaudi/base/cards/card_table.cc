@@ -1,0 +1,125 @@
+#include "uct/gaudi/base/cards/card_table.h"
+
+#include "uct/gaudi/base/cards/adopted_nodes.h"
+#include "uct/gaudi/base/cards/driver.h"
+#include "util/per_process.h"
+
+namespace gaudi::base {
+
+card_table &card_table::instance()
+{
+    return util::of_this_process<card_table>();
+}
+
+bool card_table::any_card()
+{
+    const shim::driver *loaded = driver();
+    return (loaded != nullptr) && !shim::list_cards(*loaded).empty();
+}
+
+ucs_status_t card_table::open()
+{
+    card_events::for_each([](card_events &room) { room.opening(); });
+    bool first;
+    deferred later;
+    {
+        std::lock_guard<std::mutex> one_opening(opening_lock_);
+        std::unique_lock<std::mutex> guard(cards_lock_);
+        first = (users_ == 0);
+        if (first) {
+            ucs_status_t status = open_cards(later, guard);
+            if (status != UCS_OK) {
+                close_cards();
+                return status;
+            }
+            reset_wait_.over();
+        }
+        ++users_;
+    }
+    run(later);
+    if (!first) {
+        note_application_cards();
+    }
+    return UCS_OK;
+}
+
+bool card_table::join()
+{
+    unsigned users = users_;
+    while ((users > 0) && !users_.compare_exchange_weak(users, users + 1)) {}
+    return users > 0;
+}
+
+/* One user less, unless it is the last one. */
+bool card_table::leave_to_others()
+{
+    unsigned users = users_;
+    while ((users > 1) && !users_.compare_exchange_weak(users, users - 1)) {}
+    return users > 1;
+}
+
+void card_table::close()
+{
+    if (leave_to_others()) {
+        return;
+    }
+    std::lock_guard<std::mutex> guard(cards_lock_);
+    while (!leave_to_others()) {
+        bool may_close = true;
+        card_events::for_each([&](card_events &room) {
+            may_close = room.may_close_cards() && may_close;
+        });
+        if (!may_close) {
+            return;
+        }
+        unsigned last = 1;
+        if (users_.compare_exchange_strong(last, 0)) {
+            close_cards();
+            return;
+        }
+    }
+}
+
+/* Undo all of open_cards. */
+void card_table::close_cards()
+{
+    const size_t count = card_count_;
+    card_events::for_each([](card_events &room) { room.cards_closing(); });
+    card_count_ = 0;
+    for (size_t i = 0; i < count; ++i) {
+        if (states_[i].adopted) {
+            forget_adopted(states_[i].node);
+        }
+        cards_[i].reset();
+    }
+}
+
+card *card_table::find_card(const char *name) const
+{
+    for (const auto &candidate : cards()) {
+        if (!candidate->is_lost() && (candidate->name() == name)) {
+            return candidate.get();
+        }
+    }
+    return nullptr;
+}
+
+card *card_table::find_card(const shim::node_identity &node) const
+{
+    for (const auto &candidate : cards()) {
+        if ((states_[candidate->slot()].node == node) &&
+            !candidate->is_lost()) {
+            return candidate.get();
+        }
+    }
+    return nullptr;
+}
+
+void card_table::run(const deferred &later)
+{
+    for (const auto &work : later) {
+        work();
+    }
+}
+
+} // namespace gaudi::base

@@ -1,0 +1,178 @@
+/**
+ * The cards of this process.
+ *
+ * One table per process, shared by all memory domains. Cards are opened when
+ * the first memory domain opens and closed when the last one goes. A forked
+ * child gets an empty table of its own: the file descriptors that it inherited
+ * are closed, and it never touches what the parent has on the cards.
+ *
+ * Cards that the application has open are used through its descriptors, and
+ * never closed by us. When it closes one, the card is lost: what is left of it
+ * refuses to do anything. When it opens the card again, that is another card to
+ * the table. A card that we opened first is lent to the application.
+ *
+ * Knows nothing of memory: rooms that keep something for the cards hear of them
+ * by card_events.h.
+ *
+ * Threads: any. Locks:
+ *   opening_lock_ one opening of cards at a time, with its waits for cards in
+ *                 reset; before cards_lock_. What neither opens cards nor asks
+ *                 why there is none does not take it
+ *   cards_lock_   opening, closing; held across driver calls, which may enter
+ *                 UCM. Not while cards in reset are waited for, except by who
+ *                 has some open already. Nothing that UCM calls takes it, nor
+ *                 do join and a close that is not the last one
+ * and none is held when deferred work is done.
+ */
+#pragma once
+
+#include "uct/gaudi/base/cards/card_events.h"
+#include "uct/gaudi/base/cards/missing_card.h"
+#include "uct/gaudi/base/cards/reset_wait.h"
+#include "uct/gaudi/base/ucx/config.h"
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+
+namespace gaudi::base {
+
+/** Which card an application asks the driver for. */
+struct card_wish {
+    const char *bus_id = nullptr; /**< NULL: any, or by module */
+    int64_t module_id  = -1;      /**< -1: any, or by bus id */
+    int name           = HLTHUNK_DEVICE_DONT_CARE;
+};
+
+class card_table {
+public:
+    /** The table of this process; a forked child has another than its parent.
+     */
+    static card_table &instance();
+
+    /** Whether the box has a card, open or busy. Takes none. */
+    [[nodiscard]] bool any_card();
+
+    /**
+     * Open the cards that this process may see, or count one more user. Waits
+     * for cards in reset, if it takes these (UCX_GAUDI_RESET_TIMEOUT).
+     *
+     * @return UCS_ERR_NO_DEVICE without a driver or card, UCS_ERR_BUSY when
+     *         all cards that were wished for are in use.
+     */
+    [[nodiscard]] ucs_status_t open();
+
+    /** Count one more user of the cards, see card_hold.h. Takes no lock.
+     *  @return false when none is open; then there is nothing to undo. */
+    [[nodiscard]] bool join();
+
+    /** Undo one open, or one join. */
+    void close();
+
+    /**
+     * Somebody could not have Gaudi memory: say why there is no card, at
+     * warning level. Once per process; nothing when the log has the reason
+     * already.
+     */
+    void explain_missing_card();
+
+    /** The open cards, lost ones among them; valid between open and close. */
+    [[nodiscard]] std::span<const std::unique_ptr<card>> cards() const
+    {
+        return {cards_.data(), card_count_.load(std::memory_order_acquire)};
+    }
+
+    /** The card of this name, or nullptr. */
+    [[nodiscard]] card *find_card(const char *name) const;
+
+    /** The card behind an open node, or nullptr. Takes no lock. */
+    [[nodiscard]] card *find_card(const shim::node_identity &node) const;
+
+    /* What the hooks of the driver report; each on the thread that made the
+     * call. */
+
+    /** The application has opened a compute node, perhaps one that it closed
+     *  behind our back before. */
+    void application_opened(int fd);
+    /** It is about to close a descriptor, whatever that is; */
+    void application_closing(int fd);
+    /** and has done so. */
+    void application_closed(int fd);
+
+    /**
+     * Let the application use a card that we opened before it could.
+     *
+     * @return A new descriptor of the open card, close-on-exec, owned by the
+     *         caller; -1 when none of ours is wished for, or the application
+     *         has it already.
+     */
+    [[nodiscard]] int lend(const card_wish &wish);
+
+    /** Take notice of cards that the application has opened or closed without
+     *  a hook to tell. */
+    void note_application_cards();
+
+private:
+    /* Of the card with the same index in cards_. */
+    struct card_state {
+        shim::node_identity node;
+        bool adopted = false;
+        int lent     = -1; /* the application's duplicate of our descriptor */
+    };
+
+    /* One opening, and how far it has come. */
+    struct attempt;
+
+    /* Under both locks. */
+    ucs_status_t open_cards(deferred &later,
+                            std::unique_lock<std::mutex> &cards_guard);
+    [[nodiscard]] ucs_status_t choose_cards(attempt &now);
+    void open_wanted(attempt &now, deferred &later,
+                     std::unique_lock<std::mutex> &cards_guard);
+    void note_failure(const shim::visible_card &failed, int error);
+    [[nodiscard]] ucs_status_t judge(const attempt &now);
+    [[nodiscard]] bool
+    wait_for_reset(std::unique_lock<std::mutex> &cards_guard);
+
+    /* Under opening_lock_. */
+    [[nodiscard]] bool is_news(const std::string &text);
+    ucs_status_t refuse_setting(const std::string &text);
+    [[nodiscard]] std::string
+    why_nothing_was_tried(const shim::driver &driver) const;
+
+    [[nodiscard]] bool leave_to_others();
+
+    /* Under cards_lock_. */
+    void add_card(const shim::visible_card &info,
+                  std::unique_ptr<shim::card> opened,
+                  const shim::node_identity &node, bool adopted,
+                  deferred &later);
+    void adopt_open_cards(const shim::driver &driver,
+                          const std::vector<shim::card_info> &box,
+                          const shim::visible_cards &visible, deferred &later);
+    [[nodiscard]] card *find_adopted(const std::string &bus_id) const;
+    void drop_closed(deferred &later);
+    void lose(size_t index, deferred &later);
+    void return_lent(size_t index, deferred &later);
+    void close_cards();
+
+    static void run(const deferred &later);
+
+    std::mutex opening_lock_;
+    reset_wait reset_wait_{config().reset_timeout}; /* under it, as */
+    missing_card missing_;       /* of the last time that cards were opened */
+    std::set<std::string> told_; /* what the log has of missing cards */
+    bool explained_ = false;     /* why there is none */
+
+    std::mutex cards_lock_;
+    std::atomic<unsigned> users_{0}; /* from and to 0: under cards_lock_ */
+    std::array<std::unique_ptr<card>, max_cards> cards_;
+    std::array<card_state, max_cards> states_; /* node: constant when counted */
+    std::atomic<size_t> card_count_{0};
+};
+
+} // namespace gaudi::base

@@ -1,0 +1,397 @@
+#include "uct/gaudi/base/memory/memory_map.h"
+
+#include "uct/gaudi/base/ucx/memory_events.h"
+#include "util/per_process.h"
+
+#include <algorithm>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+
+namespace gaudi::base {
+
+namespace {
+
+/* UCP registers ranges whose ends are multiples of this. */
+constexpr size_t ucp_alignment = 16;
+
+class map_events final : public card_events {
+    bool may_close_cards() override
+    {
+        return memory_map::instance().is_empty();
+    }
+
+    void cards_closing() override
+    {
+        for (const auto &each : card_table::instance().cards()) {
+            (void)memory_map::instance().remove_unseen(*each);
+        }
+    }
+} events;
+
+} // namespace
+
+memory_map &memory_map::instance()
+{
+    return util::of_this_process<memory_map>();
+}
+
+memory_map::resolution memory_map::resolve(uint64_t start, uint64_t end) const
+{
+    resolution found;
+    if (of_application_ == 0) {
+        found.memory =
+            static_cast<device_memory *>(device_memory_.find_cover(start, end));
+    } else {
+        /* Cards have the same addresses, and the application does not keep
+         * apart what it maps on them. */
+        const uint64_t last = std::max(end, start + 1);
+        device_memory_.for_each_overlap(
+            start, last, [&](util::interval_node &node) {
+                auto &memory = static_cast<device_memory &>(node);
+                if ((node.start > start) || (node.end < end)) {
+                    return true;
+                }
+                found.ambiguous = (found.memory != nullptr) &&
+                                  (found.memory->owner != memory.owner);
+                found.memory = &memory;
+                return !found.ambiguous;
+            });
+        if (found.ambiguous) {
+            return {nullptr, true};
+        }
+    }
+    if ((found.memory == nullptr) && (unseen_count_ > 0)) {
+        found = resolve_unseen(start, end);
+    }
+    if ((found.memory != nullptr) &&
+        ((found.memory->owner == nullptr) || found.memory->owner->is_lost())) {
+        found.memory = nullptr;
+    }
+    return found;
+}
+
+/* What no known memory covers: of the one card with unseen memory, unless it
+ * reaches into known memory of another card. */
+memory_map::resolution memory_map::resolve_unseen(uint64_t start,
+                                                  uint64_t end) const
+{
+    resolution found;
+    const size_t cards = cards_.cards().size();
+    for (size_t i = 0; i < cards; ++i) {
+        const unseen_memory &all = unseen_[i];
+        if (!all.listed || (start < all.start) || (end > all.end)) {
+            continue;
+        }
+        if (found.memory != nullptr) {
+            return {nullptr, true};
+        }
+        found.memory = const_cast<unseen_memory *>(&all);
+    }
+    if (found.memory != nullptr) {
+        device_memory_.for_each_overlap(
+            start, end, [&](util::interval_node &node) {
+                found.ambiguous = (static_cast<device_memory &>(node).owner !=
+                                   found.memory->owner);
+                return !found.ambiguous;
+            });
+    }
+    return found.ambiguous ? resolution{nullptr, true} : found;
+}
+
+const char *memory_map::why_not(const void *address, size_t length) const
+{
+    const auto start = reinterpret_cast<uintptr_t>(address);
+    std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+    return resolve(start, start + length).ambiguous
+               ? "have the same addresses on several cards, which cannot be "
+                 "told apart"
+               : "are in no allocation of device memory";
+}
+
+ucs_status_t memory_map::find(const void *address, size_t length,
+                              memory_location &location_p)
+{
+    const auto start   = reinterpret_cast<uintptr_t>(address);
+    const uint64_t end = start + length;
+
+    std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+    if (!is_device(address)) {
+        auto *mapped =
+            static_cast<host_memory *>(host_memory_.find_cover(start, end));
+        if (mapped != nullptr) {
+            mapped->get();
+        }
+        location_p        = {};
+        location_p.mapped = mapped;
+        return UCS_OK;
+    }
+    const device_memory *memory = resolve(start, end).memory;
+    if (memory == nullptr) {
+        return UCS_ERR_INVALID_ADDR;
+    }
+    location_p          = {};
+    location_p.kind     = memory_kind::device;
+    location_p.owner    = memory->owner;
+    location_p.backing  = memory->backing;
+    location_p.imported = memory->imported;
+    return UCS_OK;
+}
+
+bool memory_map::query(const void *address, size_t length, uint64_t &base_p,
+                       size_t &length_p, card *&owner_p, bool *exact_p) const
+{
+    const auto start = reinterpret_cast<uintptr_t>(address);
+
+    std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+    const device_memory *memory = resolve(start, start + length).memory;
+    if (memory == nullptr) {
+        return false;
+    }
+    base_p   = memory->start;
+    length_p = memory->end - memory->start;
+    owner_p  = memory->owner;
+    if (exact_p != nullptr) {
+        *exact_p = (memory != &unseen_[memory->owner->slot()]);
+    }
+    return true;
+}
+
+void memory_map::collect_allocations(
+    std::vector<std::pair<void *, size_t>> &allocations) const
+{
+    /* Room first: the lock is held across no allocation. */
+    for (;;) {
+        size_t count;
+        {
+            std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+            count = device_memory_.size() + unseen_count_;
+        }
+        allocations.reserve(count);
+        std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+        if (device_memory_.size() + unseen_count_ > allocations.capacity()) {
+            continue;
+        }
+        /* First, so that what is known exactly is told over it. */
+        for (const unseen_memory &all : unseen_) {
+            if (all.listed) {
+                allocations.emplace_back(reinterpret_cast<void *>(all.start),
+                                         all.end - all.start);
+            }
+        }
+        device_memory_.for_each([&](const util::interval_node &node) {
+            allocations.emplace_back(reinterpret_cast<void *>(node.start),
+                                     node.end - node.start);
+        });
+        return;
+    }
+}
+
+host_memory *memory_map::register_host(void *address, size_t length)
+{
+    auto *memory   = new host_memory(address, length);
+    memory->listed = true;
+    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    host_memory_.insert(*memory);
+    return memory;
+}
+
+void memory_map::deregister_host(host_memory *memory)
+{
+    withdraw_host(*memory);
+    memory->put();
+}
+
+void memory_map::withdraw_host(host_memory &memory)
+{
+    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    if (memory.listed) {
+        host_memory_.erase(memory);
+        memory.listed = false;
+    }
+}
+
+bool memory_map::withdraw_unmapped(uint64_t start, uint64_t end)
+{
+    {
+        std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+        if (host_memory_.find_overlap(start, end) == nullptr) {
+            return false;
+        }
+    }
+    bool any = false;
+    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    while (util::interval_node *node = host_memory_.find_overlap(start, end)) {
+        host_memory_.erase(*node);
+        static_cast<host_memory *>(node)->listed = false;
+        any                                      = true;
+    }
+    return any;
+}
+
+device_memory *memory_map::hold_device(const void *address, size_t length)
+{
+    const auto start = reinterpret_cast<uintptr_t>(address);
+
+    std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+    device_memory *memory = resolve(start, start + length).memory;
+    if (memory != nullptr) {
+        ++memory->registrations;
+    }
+    return memory;
+}
+
+device_memory *memory_map::register_device(const void *address, size_t length)
+{
+    device_memory *memory = hold_device(address, length);
+    const auto end        = reinterpret_cast<uintptr_t>(address) + length;
+    if ((memory == nullptr) && (length >= ucp_alignment) &&
+        (end % ucp_alignment == 0)) {
+        /* UCP rounds up what it registers. The driver has mapped whole pages,
+         * and nobody else is given the rest. */
+        memory = hold_device(address, length - (ucp_alignment - 1));
+    }
+    return memory;
+}
+
+void memory_map::deregister_device(device_memory *memory)
+{
+    bool last;
+    {
+        std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+        last = (--memory->registrations == 0) && memory->gone;
+        gone_ -= last ? 1 : 0;
+    }
+    if (last) {
+        delete memory;
+    }
+}
+
+bool memory_map::add(device_memory &memory)
+{
+    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    if (memory.of_application) {
+        ++of_application_;
+    } else if (device_memory_.find_overlap(memory.start, memory.end) !=
+               nullptr) {
+        return false;
+    }
+    device_memory_.insert(memory);
+    return true;
+}
+
+void memory_map::remove(device_memory &memory)
+{
+    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    device_memory_.erase(memory);
+    of_application_ -= memory.of_application ? 1 : 0;
+}
+
+device_memory *memory_map::take_import(const void *address)
+{
+    const auto start = reinterpret_cast<uintptr_t>(address);
+    if (!is_device(address) || (start == UINT64_MAX)) {
+        return nullptr;
+    }
+    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    auto *memory = static_cast<device_memory *>(
+        device_memory_.find_cover(start, start + 1));
+    if ((memory == nullptr) || !memory->imported || (memory->start != start)) {
+        return nullptr;
+    }
+    device_memory_.erase(*memory);
+    return memory;
+}
+
+void memory_map::end(device_memory &memory)
+{
+    unsigned registrations;
+    {
+        std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+        memory.gone   = true;
+        registrations = memory.registrations;
+        gone_ += (registrations > 0) ? 1 : 0;
+    }
+    if (registrations == 0) {
+        delete &memory;
+    } else {
+        ucs_debug("gaudi: %lu bytes of device memory at %#lx are kept for %u "
+                  "registrations",
+                  memory.end - memory.start, memory.start, registrations);
+    }
+}
+
+void memory_map::free(device_memory &memory)
+{
+    remove(memory);
+    announce_gone(memory.start, memory.end);
+    end(memory);
+}
+
+void memory_map::set_owner(device_memory &memory, card *owner,
+                           device_backing *backing)
+{
+    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    memory.owner   = owner;
+    memory.backing = backing;
+}
+
+void memory_map::add_unseen(card &owner)
+{
+    unseen_memory &all = unseen_[owner.slot()];
+    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    all.owner  = &owner;
+    all.start  = owner.driver().capabilities().memory_start;
+    all.end    = owner.driver().capabilities().memory_end;
+    all.listed = true;
+    ++unseen_count_;
+}
+
+bool memory_map::remove_unseen(const card &owner)
+{
+    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    const bool was = std::exchange(unseen_[owner.slot()].listed, false);
+    unseen_count_ -= was ? 1 : 0;
+    return was;
+}
+
+/* UCX knows addresses, not cards: where another card has some of them, they are
+ * announced as unknown again, since what UCX does not know is host memory. */
+void memory_map::announce_gone(uint64_t start, uint64_t end) const
+{
+    bool shared = false;
+    {
+        std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+        shared = device_memory_.find_overlap(start, end) != nullptr;
+        for (size_t i = 0; (unseen_count_ > 0) && (i < unseen_.size()); ++i) {
+            const unseen_memory &all = unseen_[i];
+            shared |= all.listed && (start < all.end) && (end > all.start);
+        }
+    }
+    void *address = reinterpret_cast<void *>(start);
+    if (shared) {
+        announce_allocation(address, end - start);
+    } else {
+        announce_free(address, end - start);
+    }
+}
+
+bool memory_map::is_empty() const
+{
+    size_t allocations;
+    size_t registrations;
+    {
+        std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+        allocations   = device_memory_.size() - of_application_;
+        registrations = host_memory_.size() + gone_;
+    }
+    if (allocations + registrations > 0) {
+        ucs_warn("gaudi: %zu allocations and %zu registrations were not "
+                 "released",
+                 allocations, registrations);
+        return false;
+    }
+    return true;
+}
+
+} // namespace gaudi::base

@@ -1,0 +1,189 @@
+/**
+ * What is at an address: device memory of which card, or host memory that cards
+ * can reach.
+ *
+ * One map per process; a forked child gets an empty one of its own. Device
+ * memory comes from us (allocation.h), from others as dma-bufs (dmabuf.h), and
+ * from the application, which maps what it likes where it likes. Where it has
+ * mapped some unseen, all addresses of that card count as device memory, after
+ * everything that is known exactly.
+ *
+ * Threads: any. One lock, memory_lock_, a spinlock that is held across nothing:
+ * no driver call, no allocation, no UCX call. What UCM calls takes this one
+ * alone. It is not held when UCM events are dispatched.
+ */
+#pragma once
+
+#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/memory/memory.h"
+#include "util/host_address.h"
+#include "util/rw_spinlock.h"
+
+#include <array>
+#include <utility>
+#include <vector>
+
+namespace gaudi::base {
+
+/** What a range of addresses is. */
+struct memory_location {
+    memory_kind kind    = memory_kind::host;
+    card *owner         = nullptr; /**< device memory: its card */
+    host_memory *mapped = nullptr; /**< host memory: a registration that covers
+                                        it, with a reference for the caller */
+    device_backing *backing = nullptr; /**< device memory: what other cards can
+                                            reach; valid until it is freed */
+    bool imported = false; /**< device memory: of another card or process. Only
+                                engines that reach host memory reach it */
+};
+
+class memory_map {
+public:
+    /** The map of this process; a forked child has another than its parent. */
+    static memory_map &instance();
+
+    /** Whether an address can only be a device address, also when no card is
+     *  open. */
+    [[nodiscard]] static bool is_device(const void *address)
+    {
+        return reinterpret_cast<uintptr_t>(address) >= util::host_address_end;
+    }
+
+    /** Whether the range has no address that can be host memory's, or none
+     *  that can be device memory's, and does not wrap around. */
+    [[nodiscard]] static bool is_plausible(const void *address, size_t length)
+    {
+        const auto start = reinterpret_cast<uintptr_t>(address);
+        const uint64_t limit =
+            is_device(address) ? UINT64_MAX : util::host_address_end;
+        return length <= limit - start;
+    }
+
+    /* --- looking up --------------------------------------------------------*/
+
+    /**
+     * Tell what an address range is.
+     *
+     * @param location_p  Filled on success.
+     * @return UCS_ERR_INVALID_ADDR for a device address that no allocation
+     *         covers as a whole, and for one that is in use on several cards.
+     */
+    [[nodiscard]] ucs_status_t find(const void *address, size_t length,
+                                    memory_location &location_p);
+
+    /**
+     * Find the allocation around an address range.
+     *
+     * @param exact_p  false: the memory was mapped unseen, and the range that
+     *                 is told is all that it can be in; may be NULL.
+     * @return false when the range does not lie in one allocation, or in
+     *         allocations of several cards.
+     */
+    [[nodiscard]] bool query(const void *address, size_t length,
+                             uint64_t &base_p, size_t &length_p, card *&owner_p,
+                             bool *exact_p = nullptr) const;
+
+    /** Why @ref find or @ref register_device refuse a range of device
+     *  addresses, to follow "... bytes at ...". */
+    [[nodiscard]] const char *why_not(const void *address, size_t length) const;
+
+    /** Append (address, length) of all device memory. */
+    void collect_allocations(
+        std::vector<std::pair<void *, size_t>> &allocations) const;
+
+    /* --- registering -------------------------------------------------------*/
+
+    /**
+     * Register host memory, so that transfers find it by pointer.
+     *
+     * Makes no driver call: a card maps the memory when it uses it for the
+     * first time, and memory that it cannot map (read-only, or not all there)
+     * is staged. UCP registers what programs never send from a card, too.
+     */
+    [[nodiscard]] host_memory *register_host(void *address, size_t length);
+
+    /** Undo a registration. */
+    void deregister_host(host_memory *memory);
+
+    /** Let pointers not lead to a registration any more; the caller keeps its
+     *  reference. No driver call. */
+    void withdraw_host(host_memory &memory);
+
+    /** Withdraw all registrations of host memory that is going away. Called
+     *  from UCM. @return Whether there were any. */
+    bool withdraw_unmapped(uint64_t start, uint64_t end);
+
+    /** Count a registration of device memory. @return nullptr when no
+     *  allocation covers the range, or several cards have it. */
+    [[nodiscard]] device_memory *register_device(const void *address,
+                                                 size_t length);
+
+    /** The same without the bytes behind an allocation that UCP adds. */
+    [[nodiscard]] device_memory *hold_device(const void *address,
+                                             size_t length);
+
+    /** Undo a registration of device memory. */
+    void deregister_device(device_memory *memory);
+
+    /* --- what brings device memory, and takes it away ----------------------*/
+
+    /** Let addresses lead to memory. @return false when they lead to other
+     *  memory already, where that may not be. */
+    [[nodiscard]] bool add(device_memory &memory);
+
+    /** Let addresses not lead to memory any more. */
+    void remove(device_memory &memory);
+
+    /** Take an import out, as @ref remove does. @return nullptr when none
+     * begins there. */
+    [[nodiscard]] device_memory *take_import(const void *address);
+
+    /** Destroy memory that was removed: now, or when its last registration has
+     *  ended, since caches of registrations let go of them a little later. */
+    void end(device_memory &memory);
+
+    /** Remove memory, announce it as gone, and end it. */
+    void free(device_memory &memory);
+
+    /** Memory that was added has a card now, or none any more. */
+    void set_owner(device_memory &memory, card *owner, device_backing *backing);
+
+    /** Take all addresses of a card for device memory. */
+    void add_unseen(card &owner);
+
+    /** And no more. @return Whether they were. */
+    bool remove_unseen(const card &owner);
+
+    /** Tell UCM that device memory is gone. Without locks, before the addresses
+     *  can be given out again. */
+    void announce_gone(uint64_t start, uint64_t end) const;
+
+    /** Whether nothing in it refers to cards but what the application has
+     *  there; else that was logged. */
+    [[nodiscard]] bool is_empty() const;
+
+private:
+    /* All of a card, by its slot. */
+    struct unseen_memory : device_memory {
+        bool listed = false;
+    };
+
+    /* Under memory_lock_. */
+    struct resolution {
+        device_memory *memory = nullptr;
+        bool ambiguous        = false; /* several cards have it */
+    };
+    [[nodiscard]] resolution resolve(uint64_t start, uint64_t end) const;
+    [[nodiscard]] resolution resolve_unseen(uint64_t start, uint64_t end) const;
+
+    card_table &cards_ = card_table::instance();
+    mutable util::rw_spinlock memory_lock_;
+    util::interval_tree device_memory_;
+    util::interval_tree host_memory_;
+    std::array<unseen_memory, max_cards> unseen_;
+    size_t of_application_ = 0; /* ranges in device_memory_ */
+    size_t unseen_count_   = 0; /* cards with memory that was mapped unseen */
+    size_t gone_           = 0; /* memory that only registrations keep */
+};
+
+} // namespace gaudi::base
