@@ -6,9 +6,24 @@
 #include <cstddef>
 #include <utility>
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 namespace gaudi::util {
+
+/** How long a file is and stays. Memory that could be taken away behind a
+ *  mapping would kill with SIGBUS whoever touches it.
+ *  @return Bytes; 0 for what may become shorter, or is no file. */
+[[nodiscard]] inline size_t lasting_length(int fd)
+{
+    struct stat info;
+    const int seals = fcntl(fd, F_GET_SEALS);
+    return ((seals >= 0) && ((seals & F_SEAL_SHRINK) != 0) &&
+            (fstat(fd, &info) == 0))
+               ? static_cast<size_t>(info.st_size)
+               : 0;
+}
 
 class file_mapping {
 public:

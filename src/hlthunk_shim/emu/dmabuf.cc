@@ -82,13 +82,7 @@ int read_header(int fd, dmabuf_header &header)
  * is a fault. */
 bool are_sound(int memory_fd, const std::vector<hbm_run> &runs, uint64_t size)
 {
-    struct stat info;
-    const int seals = fcntl(memory_fd, F_GET_SEALS);
-    if ((fstat(memory_fd, &info) != 0) || (seals < 0) ||
-        ((seals & F_SEAL_SHRINK) == 0)) {
-        return false;
-    }
-    const auto end = static_cast<uint64_t>(info.st_size);
+    const uint64_t end = util::lasting_length(memory_fd);
     for (const hbm_run &run : runs) {
         if ((run.offset % host_page != 0) || (run.size % host_page != 0) ||
             (run.offset > end) || (run.size > end - run.offset) ||

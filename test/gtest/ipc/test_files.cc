@@ -87,10 +87,9 @@ protected:
 
     ucs_status_t get(const file_ref &file)
     {
-        int fd                    = -1;
-        const ucs_status_t status = process->get_file(file, fd);
-        got.reset(fd);
-        EXPECT_EQ(status == UCS_OK, fd >= 0);
+        got.reset();
+        const ucs_status_t status = process->get_file(file, got);
+        EXPECT_EQ(status == UCS_OK, bool(got));
         return status;
     }
 
@@ -459,10 +458,9 @@ GAUDI_CHILD(gets_a_file_as_another_user)
     std::shared_ptr<remote_process> process;
     GAUDI_CHILD_REQUIRE(remote_process::open(offered.process, process) ==
                         UCS_OK);
-    int fd = -1;
+    unique_fd fd;
     GAUDI_CHILD_REQUIRE(process->get_file(offered.registered, fd) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(has_content(fd));
-    close(fd);
+    GAUDI_CHILD_REQUIRE(has_content(fd.get()));
     GAUDI_CHILD_REQUIRE(process->get_file(offered.unregistered, fd) ==
                         UCS_ERR_NO_ELEM);
     return 0;
@@ -476,7 +474,7 @@ GAUDI_CHILD(gets_no_file_as_another_user)
     std::shared_ptr<remote_process> process;
     GAUDI_CHILD_REQUIRE(remote_process::open(offered.process, process) ==
                         UCS_OK);
-    int fd = -1;
+    unique_fd fd;
     GAUDI_CHILD_REQUIRE(process->get_file(offered.registered, fd) != UCS_OK);
     return 0;
 }

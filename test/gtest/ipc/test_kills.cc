@@ -36,17 +36,16 @@ public:
     explicit stolen_mailbox(const mailbox_address &address)
     {
         std::shared_ptr<remote_process> process;
-        int fd = -1;
         struct stat info {};
         if ((remote_process::open(address.process, process) != UCS_OK) ||
-            (process->get_file(address.file, fd) != UCS_OK) ||
-            (fstat(fd, &info) != 0)) {
+            (process->get_file(address.file, file_) != UCS_OK) ||
+            (fstat(file_.get(), &info) != 0)) {
             std::abort();
         }
-        file_.reset(fd);
         length_ = static_cast<size_t>(info.st_size);
-        start_  = static_cast<char *>(
-            mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+        start_ =
+            static_cast<char *>(mmap(nullptr, length_, PROT_READ | PROT_WRITE,
+                                     MAP_SHARED, file_.get(), 0));
     }
     ~stolen_mailbox() { munmap(start_, length_); }
     stolen_mailbox(const stolen_mailbox &)            = delete;

@@ -5,10 +5,8 @@
 #include <bit>
 #include <cerrno>
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 
 namespace gaudi::ipc {
 
@@ -52,21 +50,14 @@ ucs_status_t connection::open(const mailbox_address &address,
 ucs_status_t connection::attach()
 {
     const mailbox_address &address = address_;
-    int fd                         = -1;
-    ucs_status_t status            = process_->get_file(address.file, fd);
+    util::unique_fd file;
+    ucs_status_t status = process_->get_file(address.file, file);
     if (status != UCS_OK) {
         return status;
     }
-    const util::unique_fd file(fd);
-
-    /* Memory that could be taken away behind a mapping would kill with SIGBUS
-     * whoever touches it. */
-    struct stat info;
     const mailbox_layout least(ring_min_size, 1);
-    const int seals = fcntl(file.get(), F_GET_SEALS);
-    if ((seals < 0) || ((seals & F_SEAL_SHRINK) == 0) ||
-        (fstat(file.get(), &info) != 0) ||
-        (info.st_size < static_cast<off_t>(least.length()))) {
+    const size_t length = util::lasting_length(file.get());
+    if (length < least.length()) {
         ucs_debug("gaudi_ipc: descriptor %u of process %u is no mailbox",
                   address.file.fd, address.process.pid);
         return UCS_ERR_INVALID_ADDR;
@@ -87,8 +78,7 @@ ucs_status_t connection::attach()
         (ring_size < ring_min_size) || (ring_size > mailbox::largest_fifo) ||
         !std::has_single_bit(ring_size) || (ring_count == 0) ||
         (ring_count > mailbox::most_senders) ||
-        (info.st_size !=
-         static_cast<off_t>(mailbox_layout(ring_size, ring_count).length()))) {
+        (length != mailbox_layout(ring_size, ring_count).length())) {
         ucs_debug("gaudi_ipc: the mailbox of process %u is not as it should be",
                   address.process.pid);
         return UCS_ERR_INVALID_ADDR;
@@ -99,11 +89,10 @@ ucs_status_t connection::attach()
         return UCS_ERR_UNREACHABLE;
     }
 
-    status = process_->get_file(signal, fd);
+    status = process_->get_file(signal, signal_);
     if (status != UCS_OK) {
         return status;
     }
-    signal_.reset(fd);
     return take_ring(file.get(), mailbox_layout(ring_size, ring_count));
 }
 

@@ -68,7 +68,7 @@ ucs_status_t file_request::start(const process_id &process,
     return status;
 }
 
-ucs_status_t file_request::progress(int &fd_p, bool &anew_p)
+ucs_status_t file_request::progress(util::unique_fd &fd_p, bool &anew_p)
 {
     ucs_status_t status = sent_ ? UCS_OK : send();
     if (status == UCS_OK) {
@@ -96,7 +96,7 @@ ucs_status_t file_request::send()
     return UCS_OK;
 }
 
-ucs_status_t file_request::receive(int &fd_p, bool &anew_p)
+ucs_status_t file_request::receive(util::unique_fd &fd_p, bool &anew_p)
 {
     for (;;) {
         wire_reply what{};
@@ -113,7 +113,7 @@ ucs_status_t file_request::receive(int &fd_p, bool &anew_p)
         }
         const auto status = static_cast<ucs_status_t>(what.status);
         if ((status == UCS_OK) && descriptor) {
-            fd_p   = descriptor.release();
+            fd_p   = std::move(descriptor);
             anew_p = (what.anew != 0);
             return UCS_OK;
         }

@@ -55,7 +55,7 @@ public:
     /**
      * Go on as far as possible without waiting.
      *
-     * @param fd_p    A new descriptor, close-on-exec, owned by the caller.
+     * @param fd_p    A new descriptor, close-on-exec.
      * @param anew_p  Whether the file was opened anew.
      * @return UCS_INPROGRESS; else it is not under way any more:
      *         UCS_OK, or what the service says, UCS_ERR_REJECTED where it lives
@@ -63,7 +63,7 @@ public:
      *         UCS_ERR_UNREACHABLE: there is no service any more.
      *         UCS_ERR_NO_RESOURCE: no room for one more descriptor.
      */
-    [[nodiscard]] ucs_status_t progress(int &fd_p, bool &anew_p);
+    [[nodiscard]] ucs_status_t progress(util::unique_fd &fd_p, bool &anew_p);
 
     /** Wait until there is some progress to be made, or none any more.
      *  @param pidfd  Of the process: its end ends the wait. */
@@ -78,7 +78,7 @@ private:
     using clock = std::chrono::steady_clock;
 
     ucs_status_t send();
-    ucs_status_t receive(int &fd_p, bool &anew_p);
+    ucs_status_t receive(util::unique_fd &fd_p, bool &anew_p);
 
     process_id process_{};
     file_ref file_{};

@@ -55,7 +55,8 @@ public:
         files_.erase(name_of(file));
     }
 
-    ucs_status_t look_up(const file_ref &file, int &fd_p, bool &anew_p)
+    ucs_status_t look_up(const file_ref &file, util::unique_fd &fd_p,
+                         bool &anew_p)
     {
         reopen_function reopen = nullptr;
         {
@@ -69,19 +70,22 @@ public:
         }
         /* A duplicate is looked at: the number may change its meaning any time.
          */
-        const int fd = fcntl(static_cast<int>(file.fd), F_DUPFD_CLOEXEC, 0);
-        if ((fd < 0) && util::may_pass(errno)) {
+        util::unique_fd fd(
+            fcntl(static_cast<int>(file.fd), F_DUPFD_CLOEXEC, 0));
+        if (!fd && util::may_pass(errno)) {
             return UCS_ERR_NO_RESOURCE;
         }
-        anew_p = (fd < 0) || !is_file(fd, file);
-        if (!anew_p) {
-            fd_p = fd;
-            return UCS_OK;
+        anew_p              = !fd || !is_file(fd.get(), file);
+        ucs_status_t status = UCS_OK;
+        if (anew_p) {
+            fd.reset();
+            int opened = -1;
+            status =
+                (reopen != nullptr) ? reopen(file, opened) : UCS_ERR_NO_ELEM;
+            fd.reset(opened);
         }
-        if (fd >= 0) {
-            close(fd);
-        }
-        return (reopen != nullptr) ? reopen(file, fd_p) : UCS_ERR_NO_ELEM;
+        fd_p = std::move(fd);
+        return status;
     }
 
 private:
@@ -160,18 +164,17 @@ private:
     void answer(int socket, const wire_request &wanted, const datagram &asked,
                 ucs_status_t status)
     {
-        int fd    = -1;
+        util::unique_fd fd;
         bool anew = false;
         if (status == UCS_OK) {
             status = look_up(wanted.file, fd, anew);
         }
-        const util::unique_fd descriptor(fd);
         wire_reply what{wanted.number, status, anew};
         datagram message(&what, sizeof(what));
         message.set_peer(asked.peer(), asked.peer_length());
         message.add_credentials();
         if (status == UCS_OK) {
-            message.add_descriptor(fd);
+            message.add_descriptor(fd.get());
         }
         if (!message.send(socket)) {
             ucs_debug("gaudi_ipc: process %d gets no answer: %m",
@@ -205,7 +208,7 @@ void file_service::remove(const file_ref &file)
     own_server().remove(file);
 }
 
-ucs_status_t file_service::look_up(const file_ref &file, int &fd_p,
+ucs_status_t file_service::look_up(const file_ref &file, util::unique_fd &fd_p,
                                    bool &anew_p)
 {
     return own_server().look_up(file, fd_p, anew_p);

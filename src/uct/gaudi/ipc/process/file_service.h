@@ -12,6 +12,7 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/process/process_id.h"
+#include "util/unique_fd.h"
 
 namespace gaudi::ipc {
 
@@ -46,14 +47,14 @@ public:
     /**
      * What the service answers, for files of the own process.
      *
-     * @param fd_p   A new descriptor, close-on-exec, owned by the caller.
+     * @param fd_p   A new descriptor, close-on-exec.
      * @param anew_p Whether the file was opened anew.
      * @return UCS_ERR_NO_ELEM when there is no such file, or its token is
      *         another one. UCS_ERR_NO_RESOURCE: no room for one more
      *         descriptor.
      */
-    [[nodiscard]] static ucs_status_t look_up(const file_ref &file, int &fd_p,
-                                              bool &anew_p);
+    [[nodiscard]] static ucs_status_t
+    look_up(const file_ref &file, util::unique_fd &fd_p, bool &anew_p);
 
     /** Call a function, on the service's thread, when another process has
      *  withdrawn memory. For the process; children inherit it. */

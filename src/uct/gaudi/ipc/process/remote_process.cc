@@ -108,7 +108,8 @@ bool remote_process::is_alive() const
 
 /* With the rights that the kernel knows of. UCS_ERR_REJECTED: it refuses, or
  * the descriptor stands for something else. */
-ucs_status_t remote_process::take_file(const file_ref &file, int &fd_p) const
+ucs_status_t remote_process::take_file(const file_ref &file,
+                                       util::unique_fd &fd_p) const
 {
     util::unique_fd fd(
         is_self() ? fcntl(static_cast<int>(file.fd), F_DUPFD_CLOEXEC, 0)
@@ -127,19 +128,20 @@ ucs_status_t remote_process::take_file(const file_ref &file, int &fd_p) const
                   file.fd, id_.pid);
         return UCS_ERR_REJECTED;
     }
-    fd_p = fd.release();
+    fd_p = std::move(fd);
     return UCS_OK;
 }
 
 ucs_status_t remote_process::try_file(const file_ref &file,
-                                      file_request &request, int &fd_p) const
+                                      file_request &request,
+                                      util::unique_fd &fd_p) const
 {
     if (generation_ != util::process_generation()) {
         return UCS_ERR_UNREACHABLE;
     }
     ucs_status_t status = UCS_OK;
-    int answer          = -1;
-    bool anew           = false;
+    util::unique_fd answer;
+    bool anew = false;
     if (!request.is_under_way()) {
         status = take_file(file, fd_p);
         if (status != UCS_ERR_REJECTED) {
@@ -157,23 +159,23 @@ ucs_status_t remote_process::try_file(const file_ref &file,
     if (status == UCS_INPROGRESS) {
         status = UCS_ERR_UNREACHABLE;
     }
-    util::unique_fd given(answer);
     if (status != UCS_OK) {
         ucs_debug("gaudi_ipc: process %u does not hand out descriptor %u: %s",
                   id_.pid, file.fd, ucs_status_string(status));
         return status;
     }
-    if (!anew && !is_file(answer, file)) {
+    if (!anew && !is_file(answer.get(), file)) {
         ucs_debug("gaudi_ipc: process %u hands out another file for "
                   "descriptor %u",
                   id_.pid, file.fd);
         return UCS_ERR_NO_ELEM;
     }
-    fd_p = given.release();
+    fd_p = std::move(answer);
     return UCS_OK;
 }
 
-ucs_status_t remote_process::get_file(const file_ref &file, int &fd_p) const
+ucs_status_t remote_process::get_file(const file_ref &file,
+                                      util::unique_fd &fd_p) const
 {
     file_request request;
     ucs_status_t status;
@@ -188,7 +190,7 @@ ucs_status_t remote_process::probe_file(const file_ref &file) const
     if (generation_ != util::process_generation()) {
         return UCS_ERR_UNREACHABLE;
     }
-    int fd              = -1;
+    util::unique_fd fd;
     ucs_status_t status = take_file(file, fd);
     if ((status == UCS_ERR_REJECTED) && is_self()) {
         bool anew;
@@ -196,7 +198,6 @@ ucs_status_t remote_process::probe_file(const file_ref &file) const
     } else if (status == UCS_ERR_REJECTED) {
         status = file_request::find_service(id_);
     }
-    const util::unique_fd taken(fd);
     return status;
 }
 

@@ -52,13 +52,14 @@ public:
      *
      * @param file  As the process describes it; what comes is compared with
      *              it, unless the service says that it opened the file anew.
-     * @param fd_p  A new descriptor, close-on-exec, owned by the caller.
+     * @param fd_p  A new descriptor, close-on-exec.
      * @return UCS_ERR_UNREACHABLE: the process is gone, or lets nobody have its
      *         files. UCS_ERR_NO_ELEM: it does not have this file (any more).
      *         UCS_ERR_TIMED_OUT. UCS_ERR_NO_RESOURCE: no room for one more
      *         file descriptor. All said at debug level.
      */
-    [[nodiscard]] ucs_status_t get_file(const file_ref &file, int &fd_p) const;
+    [[nodiscard]] ucs_status_t get_file(const file_ref &file,
+                                        util::unique_fd &fd_p) const;
 
     /**
      * The same in steps that wait for nothing.
@@ -67,7 +68,8 @@ public:
      * @return As @ref get_file; or UCS_INPROGRESS: to be called again.
      */
     [[nodiscard]] ucs_status_t try_file(const file_ref &file,
-                                        file_request &request, int &fd_p) const;
+                                        file_request &request,
+                                        util::unique_fd &fd_p) const;
 
     /**
      * Whether there is a way to a file, without asking the process.
@@ -87,7 +89,8 @@ public:
 private:
     remote_process(const process_id &id, util::unique_fd pidfd);
 
-    [[nodiscard]] ucs_status_t take_file(const file_ref &file, int &fd_p) const;
+    [[nodiscard]] ucs_status_t take_file(const file_ref &file,
+                                         util::unique_fd &fd_p) const;
 
     const process_id id_;
     const util::unique_fd pidfd_;

@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include <unistd.h>
-
 namespace gaudi::ipc {
 
 ucs_status_t exporter::open(const process_id &id, const file_ref &page_file,
@@ -15,14 +13,13 @@ ucs_status_t exporter::open(const process_id &id, const file_ref &page_file,
     }
     std::shared_ptr<remote_process> process;
     ucs_status_t status = remote_process::open(id, process);
-    int fd              = -1;
+    util::unique_fd fd;
     if (status == UCS_OK) {
         status = process->get_file(page_file, fd);
     }
     std::unique_ptr<foreign_page> page;
     if (status == UCS_OK) {
-        status = foreign_page::map(fd, id, page);
-        ::close(fd);
+        status = foreign_page::map(fd.get(), id, page);
     }
     if ((status == UCS_ERR_NO_RESOURCE) || (status == UCS_ERR_NO_MEMORY)) {
         ucs_error("gaudi_ipc: there is no room for what memory of process %u "

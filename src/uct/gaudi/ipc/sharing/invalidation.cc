@@ -14,8 +14,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include <unistd.h>
-
 extern "C" {
 #include <ucs/time/time.h>
 }
@@ -101,13 +99,12 @@ ucs_status_t invalidation_queue::ask(const process_id &process,
     ucs_status_t status = (of.process == nullptr)
                               ? remote_process::open(process, of.process)
                               : UCS_OK;
-    int fd              = -1;
+    util::unique_fd fd;
     if (status == UCS_OK) {
         status = of.process->try_file(file, of.request, fd);
     }
     if (status == UCS_OK) {
-        status = foreign_page::map(fd, process, of.page);
-        close(fd);
+        status = foreign_page::map(fd.get(), process, of.page);
     }
     return status;
 }

@@ -11,8 +11,6 @@
 #include <cstring>
 #include <thread>
 
-#include <unistd.h>
-
 extern "C" {
 #include <ucs/time/time.h>
 }
@@ -95,12 +93,11 @@ int remote_buffer::va_on(base::card &user, uint64_t address, uint64_t &va_p)
 base::card_mappings::answer
 remote_buffer::import_on(base::card &user, shim::registration &mapping)
 {
-    int fd    = -1;
+    util::unique_fd fd; /* the import keeps what it needs */
     int error = to_errno(of_->process().get_file(key_.buffer_file, fd));
-    const bool has_got = (fd >= 0);
-    if (has_got) {
-        error = user.driver().import_dmabuf(fd, key_.buffer_size, mapping);
-        close(fd); /* the import keeps what it needs */
+    if (fd) {
+        error =
+            user.driver().import_dmabuf(fd.get(), key_.buffer_size, mapping);
     }
     if ((error == 0) && is_withdrawn()) {
         return {-ENOENT, false};
@@ -110,7 +107,7 @@ remote_buffer::import_on(base::card &user, shim::registration &mapping)
                   user.name().c_str(), key_.buffer_size, key_.buffer_address,
                   of_->process().id().pid, std::strerror(-error));
     }
-    const bool is_final = has_got && !util::may_pass(-error);
+    const bool is_final = fd && !util::may_pass(-error);
     if (is_final) {
         remote_buffers::instance().opened(*this,
                                           (error == 0) ? key_.buffer_size : 0);

@@ -13,7 +13,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace gaudi::ipc {
@@ -219,11 +218,7 @@ void own_page::forget_if_dead(const importer_entry &entry)
 ucs_status_t foreign_page::map(int fd, const process_id &process,
                                std::unique_ptr<foreign_page> &page_p)
 {
-    struct stat info;
-    const int seals = fcntl(fd, F_GET_SEALS);
-    if ((seals < 0) || ((seals & F_SEAL_SHRINK) == 0) ||
-        (fstat(fd, &info) != 0) ||
-        (static_cast<size_t>(info.st_size) != total)) {
+    if (util::lasting_length(fd) != total) {
         ucs_debug("gaudi_ipc: process %u names a file as its shared page that "
                   "is none",
                   process.pid);
