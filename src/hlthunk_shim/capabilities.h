@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include "util/round_up.h"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -51,8 +53,7 @@ struct capabilities {
     [[nodiscard]] uint64_t next_page(uint64_t address) const
     {
         const uint64_t counted = address & page_mask;
-        return (address - counted) +
-               (counted + page_bytes - 1) / page_bytes * page_bytes;
+        return (address - counted) + util::round_up(counted, page_bytes);
     }
 };
 

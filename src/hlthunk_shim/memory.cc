@@ -1,6 +1,7 @@
 #include "hlthunk_shim/memory.h"
 
 #include "util/placement.h"
+#include "util/round_up.h"
 
 #include <cerrno>
 
@@ -30,13 +31,12 @@ pinned_buffer::~pinned_buffer()
     munmap(data_, size_);
 }
 
-int pinned_buffer::create(const card &of, size_t size,
-                          pinned_buffer &buffer_p)
+int pinned_buffer::create(const card &of, size_t size, pinned_buffer &buffer_p)
 {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     pinned_buffer created;
 
-    created.size_ = (size + page - 1) / page * page;
+    created.size_ = util::round_up(size, page);
     void *data    = mmap(nullptr, created.size_, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) {

@@ -67,7 +67,7 @@ bool has_a_resource(uct_gaudi_ipc_ep_t *ep)
 }
 
 /* Told once: endpoints to the same process share its descriptor. */
-void watch_peer(iface_state &iface, const remote_process &peer)
+void follow_peer(iface_state &iface, const remote_process &peer)
 {
     epoll_event event{};
     event.events = EPOLLIN | EPOLLONESHOT;
@@ -75,7 +75,7 @@ void watch_peer(iface_state &iface, const remote_process &peer)
         (errno != EEXIST)) {
         ucs_debug("gaudi_ipc: the end of process %u will wake nobody: %m",
                   peer.id().pid);
-        iface.has_unwatched = true;
+        iface.has_unfollowed = true;
     }
 }
 
@@ -152,7 +152,7 @@ void find_lost_peers(uct_gaudi_ipc_iface_t *iface)
     constexpr int most = 16;
     epoll_event ended[most];
     if ((epoll_wait(iface->state->ended_fd, ended, most, 0) <= 0) &&
-        !iface->state->has_unwatched) {
+        !iface->state->has_unfollowed) {
         return;
     }
     UCS_ASYNC_BLOCK(iface->super.worker->async);
@@ -281,7 +281,7 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_ep_t, const uct_ep_params_t *params)
     });
     if (status == UCS_OK) {
         if (!is_inherited(params->iface)) {
-            watch_peer(iface, *state->peer);
+            follow_peer(iface, *state->peer);
         }
         gaudi::base::transfer_engine::open(state->domain);
         ucs_arbiter_group_init(&self->pending);

@@ -47,9 +47,9 @@ struct iface_state {
     unsigned polls       = 0;  /* since the clock was last looked at */
     ucs_time_t next_look = 0;  /* when to see whether peers are alive */
     int ended_fd         = -1; /* epoll: readable when a peer has ended */
-    std::atomic<bool> has_unwatched{false}; /* some peer is not in it */
-    uint64_t invalidations = 0;             /* see open_invalidations */
-    connection_table connections;           /* of the endpoints */
+    std::atomic<bool> has_unfollowed{false}; /* some peer is not in it */
+    uint64_t invalidations = 0;              /* see open_invalidations */
+    connection_table connections;            /* of the endpoints */
     ucs_list_link_t endpoints; /* all there are; UCP may create some on another
                                   thread, with the worker blocked */
     ucs_list_link_t failed;    /* endpoints whose failure is to be told */
