@@ -43,7 +43,9 @@ public:
     static memory_map &instance();
 
     /** Whether an address can only be a device address, also when no card is
-     *  open. */
+     *  open. The one place that knows: a card whose memory lies among host
+     *  pointers (capabilities::memory_start) needs its range kept free of host
+     *  memory, and a second look here. */
     [[nodiscard]] static bool is_device(const void *address)
     {
         return reinterpret_cast<uintptr_t>(address) >= util::host_address_end;
