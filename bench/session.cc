@@ -1,5 +1,7 @@
 #include "session.h"
 
+#include "hlthunk_shim/hlthunk/library.h"
+
 #include <cstdlib>
 
 #include <dlfcn.h>

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "hlthunk_shim/dma_queue.h"
-#include "hlthunk_shim/hlthunk/driver.h"
+#include "hlthunk_shim/driver.h"
 #include "hlthunk_shim/memory.h"
 #include "transport.h"
 

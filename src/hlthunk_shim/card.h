@@ -17,6 +17,10 @@
 
 namespace gaudi::shim {
 
+/** What an application asks for that takes a card of any kind, see
+ *  card::application_name. */
+inline constexpr int any_application_name = 4;
+
 class allocation;
 class dma_queue;
 class registration;
@@ -70,6 +74,12 @@ public:
     [[nodiscard]] bool is_lost() const
     {
         return state_.load(std::memory_order_relaxed) != state::open;
+    }
+
+    /** Whether @ref lose was called: the driver cannot be asked any more. */
+    [[nodiscard]] bool is_closed() const
+    {
+        return state_.load(std::memory_order_relaxed) == state::lost;
     }
 
     /* --- memory ------------------------------------------------------------*/
@@ -186,14 +196,7 @@ public:
     [[nodiscard]] virtual ticket blocking_ticket() = 0;
 
 protected:
-    enum class state { open, closing, lost };
-
     card(int fd, std::string bus_id) : fd_(fd), bus_id_(std::move(bus_id)) {}
-
-    [[nodiscard]] bool is_closed() const
-    {
-        return state_.load(std::memory_order_relaxed) == state::lost;
-    }
 
     const int fd_;
     const std::string bus_id_;
@@ -201,6 +204,8 @@ protected:
     shim::capabilities capabilities_;
 
 private:
+    enum class state { open, closing, lost };
+
     mutable std::atomic<state> state_{state::open};
     std::optional<unsigned> numa_node_;
 };

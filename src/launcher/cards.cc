@@ -4,7 +4,6 @@
 #include "hlthunk_shim/cards/control_nodes.h"
 #include "hlthunk_shim/cards/device_files.h"
 #include "hlthunk_shim/cards/visible_cards.h"
-#include "hlthunk_shim/hlthunk/card_kinds.h"
 
 #include <cerrno>
 #include <cstring>
@@ -43,7 +42,7 @@ void complain_of_kind(const gaudi::shim::card_check &check,
     } else if (!check.supported) {
         found.usable = false;
         complaints.push_back(
-            {which + " is no " + gaudi::shim::supported_kinds(),
+            {which + " is no " + gaudi::shim::driver::supported_kinds(),
              "none yet: the transports know no other card"});
     }
 }

@@ -99,10 +99,10 @@ std::unique_ptr<shim::driver> load_driver(const installation &files,
         return nullptr;
     }
     auto driver = std::make_unique<shim::driver>(choice.path);
-    if (!driver->lib().usable()) {
+    if (!driver->reason().empty()) {
         add_line(all, "driver", "none" + chosen);
         all.fail("the driver library cannot be used: " +
-                     gaudi::util::to_printable(driver->lib().reason()),
+                     gaudi::util::to_printable(driver->reason()),
                  how_to_mend_driver(setting));
         return nullptr;
     }

@@ -2,6 +2,7 @@
 
 #include "hlthunk_shim/cards/control_nodes.h"
 #include "hlthunk_shim/hlthunk/card_kinds.h"
+#include "hlthunk_shim/hlthunk/library.h"
 
 #include <algorithm>
 #include <array>

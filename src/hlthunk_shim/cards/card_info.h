@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/driver.h"
+#include "hlthunk_shim/driver.h"
 
 #include <optional>
 #include <string>

@@ -1,4 +1,5 @@
 #include "hlthunk_shim/cards/control_nodes.h"
+#include "hlthunk_shim/hlthunk/library.h"
 
 #include <cerrno>
 

@@ -1,6 +1,7 @@
 #include "hlthunk_shim/cards/holders.h"
 
 #include "hlthunk_shim/cards/device_files.h"
+#include "hlthunk_shim/hlthunk/library.h"
 #include "util/text.h"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/driver.h"
+#include "hlthunk_shim/driver.h"
 
 #include <map>
 #include <optional>

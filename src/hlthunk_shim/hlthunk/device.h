@@ -1,19 +1,13 @@
 /**
  * A card driven through libhl-thunk, by command submission.
- *
- * Counts the submissions in flight: they go to the driver one at a time, as it
- * takes them one at a time anyway. Their sequence numbers are the tickets.
  */
 #pragma once
 
 #include "hlthunk_shim/card.h"
 #include "hlthunk_shim/hlthunk/card_kinds.h"
 #include "hlthunk_shim/hlthunk/library.h"
-#include "util/brief_lock.h"
+#include "hlthunk_shim/hlthunk/submissions.h"
 #include "util/fork_handlers.h"
-
-#include <map>
-#include <mutex>
 
 namespace gaudi::shim {
 
@@ -62,49 +56,18 @@ public:
     int query(ticket of, uint32_t timeout_us) override;
     ticket blocking_ticket() override;
 
-    /**
-     * Submit command buffers of one queue as one job.
-     *
-     * @return 0; -EAGAIN when the driver's limit of jobs in flight is reached
-     *         (the driver is not called then, it would spin), see
-     *         @ref blocking_ticket; else -errno.
-     */
-    [[nodiscard]] int submit(hl_cs_chunk *chunks, uint32_t count,
-                             ticket &ticket_p);
-
-    /** Forget a job that has ended. Every job needs this once.
-     *
-     *  @param result  What @ref query said of it, not 0. */
-    void retire(ticket of, int result);
+    /** Where its queues submit to. */
+    [[nodiscard]] submissions &jobs() { return submissions_; }
 
 private:
-    /* Which jobs have a slot of the driver's ring, by sequence number. */
-    struct slot {
-        std::atomic<uint64_t> holder{0}; /* 0 for none known to run */
-        std::atomic<uint64_t> done{0};   /* the last that its owner saw done */
-    };
-
     device(const library &lib, int fd, std::string bus_id, bool owned);
     [[nodiscard]] int describe();
-    int judge(int result) const;
-    int ask_driver(uint64_t seq, uint32_t timeout_us) const;
-    uint64_t vacate(slot &place);
 
     const library &lib_;
     const bool owned_;
     const card_kind *kind_ = nullptr;
     util::closed_in_children closed_in_children_; /* unless adopted */
-    util::brief_lock submit_lock_;                /* outside failed_lock_ */
-    std::atomic<uint64_t> last_seq_{0};
-    std::atomic<uint32_t> refused_{0}; /* since the last job */
-    /* The driver's own ring, and its rule for "full": a job has the slot of the
-     * six low bits of its number. */
-    slot slots_[max_cs_in_flight];
-    /* Jobs that failed and lost their slot before their owner asked: the driver
-     * calls a job completed once 64 newer ones exist. */
-    std::atomic<unsigned> failed_count_{0};
-    std::mutex failed_lock_;
-    std::map<uint64_t, int> failed_;
+    submissions submissions_;
 };
 
 } // namespace gaudi::shim

@@ -31,9 +31,9 @@ constexpr uint64_t close_timeout_us = 60'000'000;
 
 } // namespace
 
-user_cb_queue::user_cb_queue(device &dev, dma_direction direction,
+user_cb_queue::user_cb_queue(submissions &to, dma_direction direction,
                              uint32_t queue, const dma_queue_options &options)
-    : dev_(dev), direction_(direction), queue_index_(queue),
+    : submissions_(to), direction_(direction), queue_index_(queue),
       max_packet_bytes_((options.max_packet_bytes != 0)
                             ? options.max_packet_bytes
                             : lin_dma_max_bytes),
@@ -58,7 +58,7 @@ void user_cb_queue::prepare_ring()
     }
 }
 
-int user_cb_queue::create(device &dev, dma_direction direction,
+int user_cb_queue::create(submissions &to, dma_direction direction,
                           const queue_range &range,
                           const dma_queue_options &options,
                           std::unique_ptr<dma_queue> &queue_p)
@@ -71,9 +71,9 @@ int user_cb_queue::create(device &dev, dma_direction direction,
     }
 
     std::unique_ptr<user_cb_queue> queue(new user_cb_queue(
-        dev, direction, range.first + options.stream, options));
-    int ret =
-        pinned_buffer::create(dev, options.depth * buffer_bytes, queue->ring_);
+        to, direction, range.first + options.stream, options));
+    int ret = pinned_buffer::create(to.to(), options.depth * buffer_bytes,
+                                    queue->ring_);
     if (ret == 0) {
         queue->prepare_ring();
         queue_p = std::move(queue);
@@ -87,7 +87,8 @@ user_cb_queue::~user_cb_queue()
         util::warn(
             "card %s still runs %u copies of a queue that goes away: its "
             "command buffers stay pinned",
-            dev_.bus_id().c_str(), static_cast<unsigned>(next_ - reaped_));
+            submissions_.to().bus_id().c_str(),
+            static_cast<unsigned>(next_ - reaped_));
         ring_.abandon();
     }
 }
@@ -150,7 +151,7 @@ int user_cb_queue::submit(uint64_t dst, uint64_t src, uint64_t length,
             chunks = chunks_.data();
         }
         const int ret =
-            dev_.submit(chunks, static_cast<uint32_t>(buffers), given);
+            submissions_.submit(chunks, static_cast<uint32_t>(buffers), given);
         if (ret != 0) {
             buffer_ = first_buffer;
             return ret;
@@ -168,11 +169,11 @@ bool user_cb_queue::reap(uint32_t timeout_us)
     job &oldest = at(reaped_);
 
     if (oldest.buffers > 0) {
-        int ret = dev_.query(oldest.id, timeout_us);
+        int ret = submissions_.query(oldest.id, timeout_us);
         if (ret == 0) {
             return false;
         }
-        dev_.retire(oldest.id, ret);
+        submissions_.retire(oldest.id, ret);
         oldest.status = (ret == 1) ? 0 : ret;
         released_ += oldest.buffers;
     }

@@ -8,7 +8,8 @@
 #pragma once
 
 #include "hlthunk_shim/dma_queue.h"
-#include "hlthunk_shim/hlthunk/device.h"
+#include "hlthunk_shim/hlthunk/card_kinds.h"
+#include "hlthunk_shim/hlthunk/submissions.h"
 #include "hlthunk_shim/memory.h"
 
 #include <vector>
@@ -19,7 +20,7 @@ class user_cb_queue final : public dma_queue {
 public:
     /** As card::make_queue.
      *  @param range  The driver's queues of that direction. */
-    [[nodiscard]] static int create(device &dev, dma_direction direction,
+    [[nodiscard]] static int create(submissions &to, dma_direction direction,
                                     const queue_range &range,
                                     const dma_queue_options &options,
                                     std::unique_ptr<dma_queue> &queue_p);
@@ -44,7 +45,7 @@ private:
         int status;
     };
 
-    user_cb_queue(device &dev, dma_direction direction, uint32_t queue,
+    user_cb_queue(submissions &to, dma_direction direction, uint32_t queue,
                   const dma_queue_options &options);
 
     job &at(uint64_t id) { return jobs_[id & (jobs_.size() - 1)]; }
@@ -54,7 +55,7 @@ private:
     hl_cs_chunk &fill_buffer(uint64_t &dst, uint64_t &src, uint64_t &length);
     [[nodiscard]] uint64_t count_buffers(uint64_t length) const;
 
-    device &dev_;
+    submissions &submissions_;
     const dma_direction direction_;
     const uint32_t queue_index_;
     const uint64_t max_packet_bytes_;

@@ -118,7 +118,7 @@ TEST_F(shim_device, a_refused_submission_is_reported)
 {
     hl_cs_chunk chunk = bad_chunk();
     ticket given{77};
-    EXPECT_EQ(dev->submit(&chunk, 1, given), -EINVAL);
+    EXPECT_EQ(dev->jobs().submit(&chunk, 1, given), -EINVAL);
     EXPECT_EQ(given, ticket{77});
 }
 
@@ -136,7 +136,7 @@ TEST_F(shim_device, a_full_card_is_again_after_a_refusal_too)
     }
     hl_cs_chunk chunk = bad_chunk();
     ticket given      = ticket::none;
-    ASSERT_EQ(dev->submit(&chunk, 1, given), -EINVAL);
+    ASSERT_EQ(dev->jobs().submit(&chunk, 1, given), -EINVAL);
 
     std::atomic<pid_t> submitter{0};
     std::atomic<int> result{1};

@@ -135,7 +135,7 @@ TEST_F(made_up_machine, tells_whose_a_card_is)
 TEST_F(made_up_machine, shows_cards_with_their_holders_and_numa_nodes)
 {
     const shim::driver driver(fake_driver);
-    ASSERT_TRUE(driver.lib().usable()) << driver.lib().reason();
+    ASSERT_EQ("", driver.reason());
     make_node("dev/accel/accel0", 0666);
     make("sys/bus/pci/devices/00ff:19:00.0/vendor", "0x1da3\n");
     make("sys/bus/pci/devices/00ff:19:00.0/numa_node", "1\n");

@@ -198,7 +198,7 @@ int card_table::lend(const card_wish &wish)
                  !same_bus_id(driven.bus_id(), wish.bus_id)) ||
                 ((wish.module_id >= 0) &&
                  (driven.module_id() != wish.module_id)) ||
-                ((wish.name != HLTHUNK_DEVICE_DONT_CARE) &&
+                ((wish.name != shim::any_application_name) &&
                  (wish.bus_id == nullptr) &&
                  (driven.application_name() != wish.name))) {
                 continue;

@@ -198,7 +198,7 @@ ucs_status_t card_table::judge(const attempt &now)
 std::string card_table::why_nothing_was_tried(const shim::driver &driver) const
 {
     if (shim::list_cards(driver).empty()) {
-        return "the driver library " + driver.lib().path() + " shows no card";
+        return "the driver library " + driver.path() + " shows no card";
     }
     const char *tls = std::getenv("UCX_TLS");
     return std::string("UCX has not opened gaudi_copy") +

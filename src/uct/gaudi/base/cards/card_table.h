@@ -45,7 +45,7 @@ namespace gaudi::base {
 struct card_wish {
     const char *bus_id = nullptr; /**< NULL: any, or by module */
     int64_t module_id  = -1;      /**< -1: any, or by bus id */
-    int name           = HLTHUNK_DEVICE_DONT_CARE;
+    int name           = shim::any_application_name;
 };
 
 class card_table {

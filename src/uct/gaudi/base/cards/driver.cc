@@ -69,10 +69,10 @@ std::unique_ptr<const shim::driver> load()
 
     util::set_warning_handler(warn);
     auto opened = std::make_unique<shim::driver>(choice.path);
-    if (!opened->lib().usable()) {
+    if (!opened->reason().empty()) {
         ucs_error("gaudi: the driver library cannot be used "
                   "(UCX_GAUDI_DRIVER=%s): %s",
-                  wanted.c_str(), opened->lib().reason().c_str());
+                  wanted.c_str(), opened->reason().c_str());
         return nullptr;
     }
     ucs_debug("gaudi: driver library %s", choice.path.c_str());

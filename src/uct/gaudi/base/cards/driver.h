@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/driver.h"
+#include "hlthunk_shim/driver.h"
 
 #include <string>
 

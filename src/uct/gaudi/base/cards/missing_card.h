@@ -8,7 +8,7 @@
 #pragma once
 
 #include "hlthunk_shim/cards/visible_cards.h"
-#include "hlthunk_shim/hlthunk/driver.h"
+#include "hlthunk_shim/driver.h"
 
 #include <cstddef>
 #include <string>

@@ -1,5 +1,6 @@
 #include "uct/gaudi/base/memory/application/driver_hooks.h"
 
+#include "hlthunk_shim/hlthunk/library.h"
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/driver.h"
 #include "uct/gaudi/base/memory/application/application_memory.h"

@@ -7,22 +7,29 @@
 #pragma once
 
 #include "hlthunk_shim/card.h"
-#include "hlthunk_shim/hlthunk/library.h"
 
 #include <memory>
 #include <string>
 
 namespace gaudi::shim {
 
+class library;
+
 class driver {
 public:
-    /** Load it, see library. */
-    explicit driver(const std::string &path) : lib_(path) {}
+    /** Load the library.
+     *  @param path  A file, or a bare name for the loader to find. */
+    explicit driver(const std::string &path);
+    ~driver();
 
-    /** Its table: for what is about the library itself, and for this folder
-     *  and cards/. */
-    [[nodiscard]] library &lib() { return lib_; }
-    [[nodiscard]] const library &lib() const { return lib_; }
+    /** Why it cannot be used; empty when it can. */
+    [[nodiscard]] const std::string &reason() const;
+
+    /** What was asked for at construction. */
+    [[nodiscard]] const std::string &path() const;
+
+    /** Its table: for what is about the library itself. */
+    [[nodiscard]] library &lib() const { return *lib_; }
 
     /** The file that was loaded. */
     [[nodiscard]] std::string file() const;
@@ -58,8 +65,11 @@ public:
      *  the folder in their names, as /proc/PID/fd has them; else empty. */
     [[nodiscard]] std::string own_dev() const;
 
+    /** The kinds of cards that the transports can use, as "Gaudi2". */
+    [[nodiscard]] static std::string supported_kinds();
+
 private:
-    library lib_;
+    std::unique_ptr<library> lib_;
 };
 
 } // namespace gaudi::shim

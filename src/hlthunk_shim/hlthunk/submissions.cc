@@ -1,0 +1,166 @@
+#include "hlthunk_shim/hlthunk/submissions.h"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace gaudi::shim {
+
+/* An answer that tells that the number is no card's any more. */
+int submissions::judge(int result) const
+{
+    if ((result == -EBADF) || (result == -ENOTTY)) {
+        card_.lose();
+        return -ENODEV;
+    }
+    return result;
+}
+
+/* Make a slot free if its job has ended, whoever owns the job: an owner that
+ * does not poll must not keep others from submitting. Gives the job that still
+ * runs, else 0. */
+uint64_t submissions::vacate(slot &place)
+{
+    uint64_t holder = place.holder.load(std::memory_order_acquire);
+    if ((holder == 0) ||
+        (holder == place.done.load(std::memory_order_acquire))) {
+        return 0;
+    }
+    const int result = ask_driver(holder, 0);
+    if (result == 0) {
+        return holder;
+    }
+    if (result == 1) {
+        place.holder.compare_exchange_strong(holder, 0);
+        return 0;
+    }
+    /* Entered before the slot is given up: an owner that finds its slot gone
+     * looks for the entry. If it was faster, nobody will. */
+    const uint64_t seq = holder;
+    std::lock_guard<std::mutex> guard(failed_lock_);
+    const bool entered = failed_.emplace(seq, result).second;
+    failed_count_.store(static_cast<unsigned>(failed_.size()));
+    if (!place.holder.compare_exchange_strong(holder, 0) && entered) {
+        failed_.erase(seq);
+        failed_count_.store(static_cast<unsigned>(failed_.size()));
+    }
+    return 0;
+}
+
+ticket submissions::blocking_ticket()
+{
+    const uint64_t next = last_seq_.load(std::memory_order_acquire) + 1;
+    /* Each refused submission may have used up a number. */
+    const uint64_t last =
+        next + std::min(refused_.load(), max_cs_in_flight - 1);
+    for (uint64_t seq = next; seq <= last; ++seq) {
+        const uint64_t holder = vacate(slots_[seq % max_cs_in_flight]);
+        if (holder != 0) {
+            return ticket{holder};
+        }
+    }
+    return ticket::none;
+}
+
+int submissions::submit(hl_cs_chunk *chunks, uint32_t count, ticket &ticket_p)
+{
+    /* Held until the number is noted. Other threads could otherwise go once
+     * around the driver's ring meanwhile, and it would forget the job before
+     * anybody here knows of it. */
+    const std::lock_guard<util::brief_lock> guard(submit_lock_);
+    if (card_.is_lost()) {
+        return -ENODEV;
+    }
+    if (blocking_ticket() != ticket::none) {
+        return -EAGAIN;
+    }
+
+    hlthunk_cs_in in{};
+    hlthunk_cs_out out{};
+    in.chunks_execute     = chunks;
+    in.num_chunks_execute = count;
+
+    int ret = judge(lib_.hlthunk_command_submission(card_.fd(), &in, &out));
+    if (ret != 0) {
+        ++refused_;
+        return ret;
+    }
+
+    /* Written under the lock alone, but for slots that become free. */
+    slots_[out.seq % max_cs_in_flight].holder.store(out.seq,
+                                                    std::memory_order_release);
+    last_seq_.store(out.seq, std::memory_order_release);
+    if (refused_.load(std::memory_order_relaxed) != 0) {
+        refused_.store(0, std::memory_order_release);
+    }
+    ticket_p = ticket{out.seq};
+    return 0;
+}
+
+int submissions::ask_driver(uint64_t seq, uint32_t timeout_us) const
+{
+    if (card_.is_closed()) {
+        return -ENODEV;
+    }
+    uint32_t status = cs_busy;
+    int ret =
+        judge(lib_.hlthunk_wait_for_cs(card_.fd(), seq, timeout_us, &status));
+
+    if (ret < 0) {
+        return (ret == -EBUSY) ? -ENODEV : ret;
+    }
+    /* v1.10 gives 0 here, newer libraries the status once more (hlthunk.h of
+     * either), so that only what they have written tells them apart. */
+    switch (status) {
+    case cs_completed:
+        return 1;
+    case cs_busy:
+        return 0;
+    case cs_timed_out:
+        return -ETIMEDOUT;
+    default:
+        return -EIO;
+    }
+}
+
+int submissions::query(ticket of, uint32_t timeout_us)
+{
+    const auto seq = static_cast<uint64_t>(of);
+    if (failed_count_.load(std::memory_order_acquire) > 0) {
+        std::lock_guard<std::mutex> guard(failed_lock_);
+        auto found = failed_.find(seq);
+        if (found != failed_.end()) {
+            return found->second;
+        }
+    }
+    const int result = ask_driver(seq, timeout_us);
+    if ((result == 1) && (failed_count_.load() > 0)) {
+        /* It may have been forgotten between the two questions. */
+        std::lock_guard<std::mutex> guard(failed_lock_);
+        auto found = failed_.find(seq);
+        return (found != failed_.end()) ? found->second : 1;
+    }
+    return result;
+}
+
+void submissions::retire(ticket of, int result)
+{
+    const auto seq = static_cast<uint64_t>(of);
+    slot &place    = slots_[seq % max_cs_in_flight];
+    if (result == 1) {
+        /* Until they see this, others may ask the driver about it; they enter
+         * it only if the card is lost by then. */
+        place.done.store(seq, std::memory_order_release);
+    } else {
+        uint64_t holder = seq;
+        if (place.holder.compare_exchange_strong(holder, 0)) {
+            return; /* nobody has entered how it ended, or will */
+        }
+    }
+    if (failed_count_.load(std::memory_order_acquire) > 0) {
+        std::lock_guard<std::mutex> guard(failed_lock_);
+        failed_.erase(seq);
+        failed_count_.store(static_cast<unsigned>(failed_.size()));
+    }
+}
+
+} // namespace gaudi::shim
