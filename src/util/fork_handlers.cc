@@ -18,7 +18,7 @@ struct entry {
     std::atomic<uint64_t> number{0}; /* 0: none */
     std::atomic<dev_t> device{0};
     std::atomic<ino_t> inode{0};
-    std::atomic<int (*)(int)> close{nullptr};
+    std::atomic<int (*)(int)> close{nullptr}; /* nullptr: close(2) */
 };
 
 constinit std::array<entry, max_fds> entries;
@@ -27,21 +27,37 @@ std::atomic<uint64_t> last_number{0};
 
 /* A number may stand for another file: the child got its descriptors before it
  * got the memory that says what they are. */
+template <bool by_a_library>
 void close_descriptors()
 {
     const int end = entries_end.load();
     for (int fd = 0; fd < end; ++fd) {
-        entry &known = entries[static_cast<size_t>(fd)];
-        if (known.number.load() == 0) {
+        entry &known     = entries[static_cast<size_t>(fd)];
+        auto *close_here = known.close.load();
+        if ((known.number.load() == 0) ||
+            ((close_here != nullptr) != by_a_library)) {
             continue;
         }
         known.number.store(0);
         struct stat info;
         if ((fstat(fd, &info) == 0) && (info.st_dev == known.device.load()) &&
             (info.st_ino == known.inode.load())) {
-            (void)known.close.load()(fd);
+            (void)(by_a_library ? close_here(fd) : close(fd));
         }
     }
+}
+
+/* Two handlers: what a library closes comes after that library's own, which it
+ * has registered before it opened the first; other descriptors may have been
+ * earlier than both. */
+bool is_watching(bool by_a_library)
+{
+    if (by_a_library) {
+        static const bool watching = run_in_children(close_descriptors<true>);
+        return watching;
+    }
+    static const bool watching = run_in_children(close_descriptors<false>);
+    return watching;
 }
 
 } // namespace
@@ -53,9 +69,9 @@ bool run_in_children(void (*handler)())
 
 closed_in_children::closed_in_children(int fd, int (*close)(int))
 {
-    static const bool watching = run_in_children(close_descriptors);
     struct stat info;
-    if (!watching || (fd < 0) || (fd >= max_fds) || (fstat(fd, &info) != 0)) {
+    if (!is_watching(close != nullptr) || (fd < 0) || (fd >= max_fds) ||
+        (fstat(fd, &info) != 0)) {
         return;
     }
     entry &fresh = entries[static_cast<size_t>(fd)];
@@ -63,7 +79,7 @@ closed_in_children::closed_in_children(int fd, int (*close)(int))
     number_      = ++last_number;
     fresh.device.store(info.st_dev);
     fresh.inode.store(info.st_ino);
-    fresh.close.store((close != nullptr) ? close : &::close);
+    fresh.close.store(close);
     fresh.number.store(number_);
     int end = entries_end.load();
     while ((end <= fd) && !entries_end.compare_exchange_weak(end, fd + 1)) {}

@@ -3,7 +3,10 @@
 #include "util/fork_handlers.h"
 #include "util/warning.h"
 
+#include <chrono>
+
 #include <sys/random.h>
+#include <unistd.h>
 
 namespace gaudi::util {
 
@@ -26,7 +29,13 @@ uint64_t process_identity()
     uint64_t known = identity.load();
     if (known == 0) {
         uint64_t fresh = 0;
-        (void)!getrandom(&fresh, sizeof(fresh), 0); /* never short for so few */
+        if (getrandom(&fresh, sizeof(fresh), 0) != sizeof(fresh)) {
+            /* A sandbox forbids it. */
+            const auto now =
+                std::chrono::steady_clock::now().time_since_epoch().count();
+            fresh = static_cast<uint64_t>(now) ^
+                    (static_cast<uint64_t>(getpid()) << 40);
+        }
         fresh |= 1;
         known = identity.compare_exchange_strong(known, fresh) ? fresh : known;
     }

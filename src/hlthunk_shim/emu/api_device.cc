@@ -8,6 +8,7 @@
 #include "hlthunk_shim/emu/fork.h"
 #include "hlthunk_shim/emu/settings.h"
 #include "hlthunk_shim/emu/sysfs_view.h"
+#include "util/made_once.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -303,9 +304,10 @@ HLTHUNK_PUBLIC const char *hlthunk_sys_sysfs()
 HLTHUNK_PUBLIC const char *hlthunk_sys_dev()
 {
     try {
-        static const std::string name =
-            "/memfd:hlthunk-emu/" + get_settings().node;
-        return name.c_str();
+        static gaudi::util::made_once<std::string> name;
+        return name
+            .get([] { return "/memfd:hlthunk-emu/" + get_settings().node; })
+            .c_str();
     } catch (const std::bad_alloc &) {
         return nullptr;
     }
@@ -314,12 +316,13 @@ HLTHUNK_PUBLIC const char *hlthunk_sys_dev()
 HLTHUNK_PUBLIC const char *hlthunk_sys_box()
 {
     try {
-        static const std::string name = [] {
+        static gaudi::util::made_once<std::string> name;
+        const auto make = [] {
             struct stat net {};
             (void)stat("/proc/self/ns/net", &net);
             return get_settings().node + "@" + std::to_string(net.st_ino);
-        }();
-        return name.c_str();
+        };
+        return name.get(make).c_str();
     } catch (const std::bad_alloc &) {
         return nullptr;
     }

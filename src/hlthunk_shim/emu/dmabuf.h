@@ -58,7 +58,8 @@ public:
     [[nodiscard]] char *data() const { return mapping_.start(); }
 
 private:
-    util::unique_fd fd_; /* of the dma-buf: holds the card, too */
+    util::unique_fd fd_; /* of the dma-buf: holds the card, too. It is
+                            assigned to when it is empty only */
     util::closed_in_children closed_in_children_;
     util::file_mapping mapping_;
 };

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <future>
 #include <thread>
 
@@ -61,6 +62,36 @@ TEST(fork_handlers, a_child_closes_what_it_is_to_close)
         EXPECT_TRUE(is_open(fd));
         close(fd);
     }
+}
+
+/* A library that has opened something has registered a handler of its own, but
+ * perhaps after somebody has had a child close what is no library's. */
+bool library_knows = false;
+bool was_in_order  = false;
+
+int close_by_the_library(int fd)
+{
+    was_in_order = library_knows;
+    return close(fd);
+}
+
+GAUDI_CHILD(has_a_child_close_for_a_library_last)
+{
+    const util::closed_in_children plain(open_anything());
+    GAUDI_CHILD_REQUIRE(util::run_in_children([] { library_knows = true; }));
+    const int fd = open_anything();
+    const util::closed_in_children of_library(fd, close_by_the_library);
+    forked_process child([&] {
+        GAUDI_CHILD_REQUIRE(!is_open(fd));
+        GAUDI_CHILD_REQUIRE(was_in_order);
+        return 0;
+    });
+    return child.wait().exit_code;
+}
+
+TEST(fork_handlers, what_a_library_closes_comes_after_its_own_handler)
+{
+    EXPECT_EQ(0, run_child("has_a_child_close_for_a_library_last").exit_code);
 }
 
 TEST(fork_handlers, a_number_that_became_another_file_stays_open)

@@ -19,7 +19,7 @@ constexpr unsigned max_operations  = 1u << 20;
 
 transfer_engine::transfer_engine(const transfer_options &options)
     : options_(options), bounce_(new char[options.chunk_bytes]),
-      channels_(options_), planner_(channels_), operations_(options.max_ops),
+      planner_(channels_), channels_(options_), operations_(options.max_ops),
       dispatcher_(options, channels_, operations_)
 {}
 

@@ -200,8 +200,8 @@ private:
     std::unique_ptr<char[]> bounce_; /* bcopy from and to host memory of other
                                         processes */
     std::unique_ptr<wakeup_event> event_; /* made when it is asked for */
+    planner planner_; /* goes last: registrations that jobs may use are its */
     channel_set channels_;
-    planner planner_;
     operations operations_;
     dispatcher dispatcher_;
 };

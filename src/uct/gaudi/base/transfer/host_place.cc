@@ -17,7 +17,8 @@ ucs_status_t host_place::judge(int result, size_t length) const
     ucs_log((result == -ESRCH) ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
             "gaudi: cannot copy %zu bytes at %#lx of process %d: %s", length,
             address_, process_->pid(), std::strerror(-result));
-    return to_status(result);
+    /* Nothing that comes by waiting, as NO_RESOURCE would say. */
+    return (result == -EAGAIN) ? UCS_ERR_IO_ERROR : to_status(result);
 }
 
 ucs_status_t host_place::read(void *to, size_t length) const

@@ -107,7 +107,8 @@ remote_buffer::import_on(base::card &user, shim::registration &mapping)
                   user.name().c_str(), key_.buffer_size, key_.buffer_address,
                   of_->process().id().pid, std::strerror(-error));
     }
-    const bool is_final = fd && !util::may_pass(-error);
+    const bool is_final = fd && ((error == 0) || (error == -EOPNOTSUPP) ||
+                                 (error == -EINVAL) || (error == -EPERM));
     if (is_final) {
         remote_buffers::instance().opened(*this,
                                           (error == 0) ? key_.buffer_size : 0);
