@@ -127,7 +127,8 @@ TEST_F(pinned_placement, of_a_buffer_is_the_node_of_its_card)
                                 [](char byte) { return byte == 0; }));
         device_memory target(*dev, device_page);
         const auto queue = make_queue(shim::dma_direction::host_to_device);
-        EXPECT_EQ(0, copy(*queue, target.va(), buffer.address(), buffer.size()));
+        EXPECT_EQ(0,
+                  copy(*queue, target.va(), buffer.address(), buffer.size()));
     }
 }
 
