@@ -40,19 +40,20 @@ delayed_call::delayed_call(std::function<void()> call)
     : shared_(std::make_shared<shared>(std::move(call)))
 {}
 
-bool delayed_call::start()
+std::string delayed_call::start()
 {
     if (shared_->started.load(std::memory_order_relaxed) ||
         shared_->started.exchange(true)) {
-        return true;
+        return {};
     }
     try {
         start_background_thread("ucx-gaudi-tidy",
                                 [with = shared_] { with->run(); });
-    } catch (const std::system_error &) {
+    } catch (const std::system_error &error) {
         shared_->started = false;
+        return error.what();
     }
-    return shared_->started;
+    return {};
 }
 
 void delayed_call::ask()

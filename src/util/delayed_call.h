@@ -14,6 +14,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace gaudi::util {
 
@@ -28,9 +29,9 @@ public:
     delayed_call &operator=(const delayed_call &) = delete;
 
     /** Have the thread, from now on; cheap when it is there. Any thread.
-     *  @return false when the system has none to give: calls wait for the next
-     *          try. */
-    [[nodiscard]] bool start();
+     *  @return Empty, or why the system has none to give: calls wait for the
+     *          next try. */
+    [[nodiscard]] std::string start();
 
     /** Takes no lock, and allocates nothing. Not in a forked child. */
     void ask();

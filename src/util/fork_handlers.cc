@@ -25,6 +25,10 @@ constinit std::array<entry, max_fds> entries;
 std::atomic<int> entries_end{0}; /* above all that were ever in use */
 std::atomic<uint64_t> last_number{0};
 
+/* Those that were ever locked: a few per library. Filled from the front. */
+constinit std::array<std::atomic<child_mutex *>, 64> mutexes{};
+std::atomic<bool> renewing{false};
+
 /* A number may stand for another file: the child got its descriptors before it
  * got the memory that says what they are. */
 template <bool by_a_library>
@@ -94,20 +98,29 @@ void closed_in_children::forget()
     }
 }
 
-std::atomic<child_mutex *> child_mutex::all{nullptr};
-
-child_mutex::child_mutex()
+/* Before the first lock. Several threads may do so at once, and a fork may come
+ * between: nobody waits for another, and the handler may be there twice. */
+void child_mutex::enlist()
 {
-    static const bool watching = run_in_children(renew_all);
-    if (watching) {
-        next_ = all.load();
-        while (!all.compare_exchange_weak(next_, this)) {}
+    if (!renewing.load()) {
+        renewing.store(run_in_children(renew_all));
     }
+    for (auto &place : mutexes) {
+        child_mutex *there = nullptr;
+        if (place.compare_exchange_strong(there, this) || (there == this)) {
+            break;
+        }
+    }
+    listed_.store(true, std::memory_order_release);
 }
 
 void child_mutex::renew_all()
 {
-    for (child_mutex *each = all.load(); each != nullptr; each = each->next_) {
+    for (const auto &place : mutexes) {
+        child_mutex *each = place.load();
+        if (each == nullptr) {
+            break;
+        }
         if (each->held_.exchange(false)) {
             each->abandoned_ = true;
         }

@@ -73,16 +73,20 @@ private:
 
 /**
  * A mutex that is free in a child, whoever had it when it was forked. Only for
- * objects that live as long as the process.
+ * objects that live as long as the process. Of use before static objects are
+ * initialised: nothing happens in its constructor.
  */
 class child_mutex {
 public:
-    child_mutex();
+    constexpr child_mutex()                     = default;
     child_mutex(const child_mutex &)            = delete;
     child_mutex &operator=(const child_mutex &) = delete;
 
     void lock()
     {
+        if (!listed_.load(std::memory_order_acquire)) {
+            enlist();
+        }
         mutex_.lock();
         held_.store(true);
     }
@@ -98,14 +102,13 @@ public:
     [[nodiscard]] bool was_abandoned() const { return abandoned_; }
 
 private:
+    void enlist();
     static void renew_all();
 
-    static std::atomic<child_mutex *> all;
-
     std::mutex mutex_;
+    std::atomic<bool> listed_{false};
     std::atomic<bool> held_{false};
-    bool abandoned_    = false;
-    child_mutex *next_ = nullptr;
+    bool abandoned_ = false;
 };
 
 } // namespace gaudi::util

@@ -28,6 +28,7 @@ ucs_status_t load()
     if (!base::ucx_version_matches()) {
         return UCS_ERR_UNSUPPORTED;
     }
+    base::warn_by_ucx();
     base::init_config();
     if (!base::init_memory_type()) {
         return UCS_ERR_UNSUPPORTED;
@@ -36,7 +37,7 @@ ucs_status_t load()
     base::init_memory_events([](auto &allocations) {
         base::memory_map::instance().collect_allocations(allocations);
     });
-    base::init_driver_hooks();
+    base::hook_loaded_driver();
     base::init_perftest();
     copy::register_component();
     ipc::register_component();

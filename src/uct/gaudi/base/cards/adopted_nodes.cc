@@ -12,9 +12,9 @@ namespace {
 
 struct adopted_node {
     shim::node_identity node;
-    unsigned generation;
+    unsigned generation = 0;
 };
-std::array<adopted_node, max_cards> adopted_nodes;
+constinit std::array<adopted_node, max_cards> adopted_nodes{};
 
 } // namespace
 

@@ -23,7 +23,7 @@ uint64_t add_to_hash(uint64_t hash, const std::string &text)
     return hash;
 }
 
-util::made_once<uint64_t> identity;
+constinit util::made_once<uint64_t> identity;
 
 } // namespace
 

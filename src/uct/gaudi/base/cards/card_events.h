@@ -2,9 +2,9 @@
  * How the rooms above the cards hear of them.
  *
  * Who keeps something for the cards of a process derives from card_events, once
- * per room, and makes one object of it that lives as long as the process. It
- * has no state: what it keeps is of the process that it is called in, which may
- * be a child that was forked.
+ * per room, and makes one constant object of it, which is in the list of
+ * memory/application/rooms.cc. It has no state: what it keeps is of the process
+ * that it is called in, which may be a child that was forked.
  *
  * Called on the thread that opens, closes or loses cards, under the lock of the
  * card table unless it says otherwise, in no order among rooms.
@@ -12,9 +12,11 @@
 #pragma once
 
 #include "hlthunk_shim/cards/open_nodes.h"
+#include "hlthunk_shim/driver.h"
 #include "uct/gaudi/base/cards/card.h"
 
 #include <functional>
+#include <span>
 #include <vector>
 
 namespace gaudi::base {
@@ -27,6 +29,10 @@ class card_events {
 public:
     card_events(const card_events &)            = delete;
     card_events &operator=(const card_events &) = delete;
+
+    /** The driver library has been loaded, and nothing was called through its
+     *  table yet. Called under the lock of @ref driver. */
+    virtual void driver_loaded(shim::library &) {}
 
     /** Somebody is about to open the cards. Called without locks. */
     virtual void opening() {}
@@ -75,20 +81,21 @@ public:
     template <typename Call>
     static void for_each(Call &&call)
     {
-        for (card_events *room = rooms; room != nullptr; room = room->next_) {
-            call(*room);
+        for (card_events &(*room)() : rooms()) {
+            call(room());
         }
     }
 
 protected:
-    /* Before main, or while the module is loaded. */
-    card_events() noexcept : next_(rooms) { rooms = this; }
-    ~card_events() = default;
+    constexpr card_events() = default;
+    ~card_events()          = default;
 
 private:
-    static inline constinit card_events *rooms = nullptr;
-
-    card_events *const next_;
+    /* All of them, from the first instruction on: cards are opened, and the
+     * driver is hooked, before static objects are initialised. Defined in
+     * memory/application/rooms.cc, so that who links the cards links the rooms
+     * above, too. */
+    static std::span<card_events &(*const)()> rooms();
 };
 
 } // namespace gaudi::base

@@ -1,10 +1,11 @@
 #include "uct/gaudi/base/cards/driver.h"
 
 #include "hlthunk_shim/driver_choice.h"
+#include "uct/gaudi/base/cards/card_events.h"
 #include "uct/gaudi/base/ucx/config.h"
+#include "uct/gaudi/base/ucx/status.h"
 #include "util/fork_handlers.h"
 #include "util/text.h"
-#include "util/warning.h"
 
 #include <atomic>
 #include <climits>
@@ -38,16 +39,10 @@ std::string module_directory()
 }
 
 /* A child that is forked while the parent loads the driver loads it itself. */
-util::child_mutex loading;
+constinit util::child_mutex loading;
 std::atomic<bool> loaded{false};
 /* Kept to the end: objects of the driver may outlive any other order. */
-const shim::driver *loaded_driver    = nullptr;
-void (*loaded_hook)(shim::library &) = nullptr;
-
-void warn(const char *text)
-{
-    ucs_warn("%s", text);
-}
+const shim::driver *loaded_driver = nullptr;
 
 std::unique_ptr<const shim::driver> load()
 {
@@ -67,7 +62,7 @@ std::unique_ptr<const shim::driver> load()
         return nullptr;
     }
 
-    util::set_warning_handler(warn);
+    warn_by_ucx();
     auto opened = std::make_unique<shim::driver>(choice.path);
     if (!opened->reason().empty()) {
         ucs_error("gaudi: the driver library cannot be used "
@@ -76,9 +71,8 @@ std::unique_ptr<const shim::driver> load()
         return nullptr;
     }
     ucs_debug("gaudi: driver library %s", choice.path.c_str());
-    if (loaded_hook != nullptr) {
-        loaded_hook(opened->lib());
-    }
+    card_events::for_each(
+        [&](card_events &room) { room.driver_loaded(opened->lib()); });
     return opened;
 }
 
@@ -94,11 +88,6 @@ const shim::driver *driver()
         }
     }
     return loaded_driver;
-}
-
-void on_driver_loaded(void (*hook)(shim::library &))
-{
-    loaded_hook = hook;
 }
 
 std::string why_no_driver()

@@ -17,13 +17,6 @@ namespace gaudi::base {
  */
 const shim::driver *driver();
 
-/**
- * Have a function called when the driver library has been loaded, with its
- * table, before anything is called through that. One function; set before
- * @ref driver is called.
- */
-void on_driver_loaded(void (*hook)(shim::library &));
-
 /** Why there is none, for those who ask for Gaudi memory; empty when the log
  *  has it. */
 std::string why_no_driver();

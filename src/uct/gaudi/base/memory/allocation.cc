@@ -23,8 +23,11 @@ struct allocated_memory final : device_memory {
     ~allocated_memory() override
     {
         if (block != nullptr) {
-            device_pool::of(*owner).release(*block, start, end - start,
-                                            exported);
+            (void)guarded([this] {
+                device_pool::of(*owner).release(*block, start, end - start,
+                                                exported);
+                return UCS_OK;
+            });
         }
     }
 

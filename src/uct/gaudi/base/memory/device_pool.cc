@@ -1,6 +1,5 @@
 #include "uct/gaudi/base/memory/device_pool.h"
 
-#include "uct/gaudi/base/cards/card_events.h"
 #include "util/per_process.h"
 #include "util/round_up.h"
 
@@ -36,7 +35,7 @@ class pool_events final : public card_events {
             pool.reset();
         }
     }
-} events;
+};
 
 /* Where addresses for the allocations of a card begin. */
 uint64_t window_start(const card &owner)
@@ -46,6 +45,12 @@ uint64_t window_start(const card &owner)
 }
 
 } // namespace
+
+card_events &device_pool::events()
+{
+    static constinit pool_events room;
+    return room;
+}
 
 device_pool &device_pool::of(card &owner)
 {

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "hlthunk_shim/memory.h"
-#include "uct/gaudi/base/cards/card.h"
+#include "uct/gaudi/base/cards/card_events.h"
 #include "uct/gaudi/base/memory/device_backing.h"
 #include "util/range_allocator.h"
 
@@ -33,6 +33,9 @@ struct device_block : device_backing {
 
 class device_pool {
 public:
+    /** The pools' part in what happens to the cards. */
+    static card_events &events();
+
     /** The pool of an open card. */
     static device_pool &of(card &owner);
 

@@ -27,9 +27,15 @@ class map_events final : public card_events {
             (void)memory_map::instance().remove_unseen(*each);
         }
     }
-} events;
+};
 
 } // namespace
+
+card_events &memory_map::events()
+{
+    static constinit map_events room;
+    return room;
+}
 
 memory_map &memory_map::instance()
 {

@@ -39,6 +39,9 @@ struct memory_location {
 
 class memory_map {
 public:
+    /** Its part in what happens to the cards. */
+    static card_events &events();
+
     /** The map of this process; a forked child has another than its parent. */
     static memory_map &instance();
 

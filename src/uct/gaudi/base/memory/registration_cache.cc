@@ -299,8 +299,11 @@ memory_handle *registration_cache::get_region(region_cache &cache,
     current           = {true, false, false};
     void *region      = cache.cache.get(address, length, memory);
     current.unmapping = false;
-    if (current.created && (&cache == &host_) && !tidying_->start()) {
-        ucs_debug("gaudi: no thread to clean up");
+    if (current.created && (&cache == &host_)) {
+        const std::string problem = tidying_->start();
+        if (!problem.empty()) {
+            ucs_debug("gaudi: no thread to clean up: %s", problem.c_str());
+        }
     }
     unmap_retired();
     if (region != nullptr) {

@@ -1,8 +1,15 @@
 #include "uct/gaudi/base/ucx/status.h"
 
+#include "util/warning.h"
+
 #include <cerrno>
 
 namespace gaudi::base {
+
+void warn_by_ucx()
+{
+    util::set_warning_handler([](const char *text) { ucs_warn("%s", text); });
+}
 
 ucs_status_t to_status(int result) noexcept
 {

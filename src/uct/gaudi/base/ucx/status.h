@@ -1,5 +1,6 @@
 /**
- * The one place where the shim's negative errno becomes UCX's status.
+ * The one place where the shim's negative errno becomes UCX's status, and its
+ * warnings UCX's.
  */
 #pragma once
 
@@ -8,6 +9,9 @@
 #include <new>
 
 namespace gaudi::base {
+
+/** Let warnings of the rooms below (util/warning.h) go to UCX's log. */
+void warn_by_ucx();
 
 /** Translate a result of the shim: 0 or -errno. */
 ucs_status_t to_status(int result) noexcept;

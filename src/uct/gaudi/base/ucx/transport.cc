@@ -80,8 +80,8 @@ ucs_status_t set_devices(const std::vector<transport_device> &own,
                          uct_tl_device_resource_t **devices_p,
                          unsigned *num_devices_p)
 {
-    auto *devices = static_cast<uct_tl_device_resource_t *>(
-        ucs_calloc(own.size(), sizeof(**devices_p), "gaudi devices"));
+    auto *devices = static_cast<uct_tl_device_resource_t *>(ucs_calloc(
+        std::max<size_t>(own.size(), 1), sizeof(**devices_p), "gaudi devices"));
     if (devices == nullptr) {
         ucs_error("gaudi: out of host memory");
         return UCS_ERR_NO_MEMORY;

@@ -17,7 +17,10 @@
  *   static bool is_reachable(uct_iface_h, const uct_device_addr_t *,
  *                            const uct_iface_addr_t *);
  *
- * Active messages and checks of peers may be left out.
+ *   static ucs_status_t check_peer(uct_ep_h);  lets an endpoint fail whose peer
+ *                                              is gone; if it can
+ *
+ * Active messages may be left out, too.
  */
 #pragma once
 
@@ -63,9 +66,6 @@ struct transport_base {
     static constexpr auto ep_am_short_iov =
         unsupported<uct_ep_am_short_iov_func_t>::op;
     static constexpr auto ep_am_bcopy = unsupported<uct_ep_am_bcopy_func_t>::op;
-
-    /** Let an endpoint fail whose peer is gone. */
-    static ucs_status_t check_peer(uct_ep_h) { return UCS_ERR_UNSUPPORTED; }
 };
 
 /** Fill UCX's attributes of an interface. */
@@ -124,6 +124,15 @@ struct transport_functions {
         return Transport::check_peer(ep);
     }
 
+    static constexpr uct_ep_check_func_t ep_check_slot()
+    {
+        if constexpr (requires(uct_ep_h ep) { Transport::check_peer(ep); }) {
+            return ep_check;
+        } else {
+            return unsupported<uct_ep_check_func_t>::op;
+        }
+    }
+
     static void vfs_refresh(uct_iface_h) noexcept {}
 
     static constinit uct_iface_ops_t operations;
@@ -176,7 +185,7 @@ constinit uct_iface_ops_t transport_functions<T>::operations = {
     .ep_pending_purge       = T::ep_pending_purge,
     .ep_flush               = T::ep_flush,
     .ep_fence               = T::ep_fence,
-    .ep_check               = ep_check,
+    .ep_check               = transport_functions<T>::ep_check_slot(),
     .ep_create              = T::ep_create,
     .ep_connect             = unsupported<uct_ep_connect_func_t>::op,
     .ep_disconnect          = unsupported<uct_ep_disconnect_func_t>::op,

@@ -43,7 +43,7 @@ class application_events final : public card_events {
     {
         application_registry::instance().forget_cards();
     }
-} events;
+};
 
 uint64_t page_size(const card &of)
 {
@@ -56,6 +56,12 @@ void *to_pointer(uint64_t address)
 }
 
 } // namespace
+
+card_events &application_registry::events()
+{
+    static constinit application_events room;
+    return room;
+}
 
 application_registry &application_registry::instance()
 {
@@ -219,7 +225,8 @@ void application_registry::add_card(card &added,
     }
 }
 
-/* Take out what there was through a descriptor of an open card; -1: any. */
+/* Take out what there was through a descriptor of an open card; -1: any. The
+ * memory map still has it, so nothing here may fail: nothing is allocated. */
 application_registry::remains
 application_registry::take_all(const shim::node_identity &node, int fd)
 {
@@ -228,20 +235,16 @@ application_registry::take_all(const shim::node_identity &node, int fd)
     };
     remains taken;
     const std::lock_guard<std::mutex> guard(lock_);
-    for (auto entry = mappings_.begin(); entry != mappings_.end();) {
+    for (auto next = mappings_.begin(); next != mappings_.end();) {
+        const auto entry = next++;
         if (is_it(entry->second->node, entry->second->fd)) {
-            taken.mappings.push_back(std::move(entry->second));
-            entry = mappings_.erase(entry);
-        } else {
-            ++entry;
+            taken.mappings.insert(mappings_.extract(entry));
         }
     }
-    for (auto entry = allocations_.begin(); entry != allocations_.end();) {
+    for (auto next = allocations_.begin(); next != allocations_.end();) {
+        const auto entry = next++;
         if (is_it(entry->first.first, entry->second.fd)) {
-            taken.handles.push_back(entry->first.second);
-            entry = allocations_.erase(entry);
-        } else {
-            ++entry;
+            taken.allocations.insert(allocations_.extract(entry));
         }
     }
     return taken;
@@ -251,8 +254,10 @@ application_registry::take_all(const shim::node_identity &node, int fd)
 void application_registry::drop(remains &dropped, deferred &later)
 {
     memory_map &map = memory_map::instance();
-    for (auto &memory : dropped.mappings) {
+    for (const auto &[at, memory] : dropped.mappings) {
         map.remove(*memory);
+    }
+    for (auto &[at, memory] : dropped.mappings) {
         if (memory->whole != nullptr) {
             (void)memory->whole->forget_peers();
         }
@@ -281,25 +286,28 @@ void application_registry::close_node(const shim::node_identity &node, int fd,
                                       card *lent, deferred &later)
 {
     remains left = take_all(node, fd);
-    std::vector<uint64_t> addresses;
-    for (const auto &memory : left.mappings) {
-        addresses.push_back(memory->start);
-    }
     drop(left, later);
     if (lent == nullptr) {
         return;
     }
+    std::vector<uint64_t> addresses;
+    for (const auto &entry : left.mappings) {
+        addresses.push_back(entry.first.second);
+    }
+    std::vector<uint64_t> handles;
+    for (const auto &entry : left.allocations) {
+        handles.push_back(entry.first.second);
+    }
     /* As the driver would have done. Not before it has been announced as gone:
      * the addresses can be given out again then. */
-    later.emplace_back(
-        [&driven = lent->driver(), addresses, handles = left.handles] {
-            for (const uint64_t address : addresses) {
-                (void)driven.unmap(address);
-            }
-            for (const uint64_t handle : handles) {
-                (void)driven.free_memory(handle);
-            }
-        });
+    later.emplace_back([&driven = lent->driver(), addresses, handles] {
+        for (const uint64_t address : addresses) {
+            (void)driven.unmap(address);
+        }
+        for (const uint64_t handle : handles) {
+            (void)driven.free_memory(handle);
+        }
+    });
 }
 
 void application_registry::look_for_closed_nodes(deferred &later)

@@ -38,6 +38,9 @@ struct application_memory final : device_memory {
 
 class application_registry {
 public:
+    /** Its part in what happens to the cards. */
+    static card_events &events();
+
     /** That of this process; a forked child has another than its parent. */
     static application_registry &instance();
 
@@ -46,7 +49,7 @@ public:
     static void expect_all(bool reported);
 
     /* What the hooks of the driver report, see driver_hooks.h; each on the
-     * thread that made the call, after it. */
+     * thread that made the call, and after it unless said otherwise. */
     void allocated(int fd, uint64_t handle, uint64_t size);
     void freed(int fd, uint64_t handle);
     void mapped(int fd, uint64_t handle, uint64_t va);
@@ -75,10 +78,14 @@ private:
         uint64_t size;
     };
 
+    using allocation_map = std::map<key, allocation>; /* by handle */
+    using mapping_map =
+        std::map<key, std::unique_ptr<application_memory>>; /* by va */
+
     /* What there was through a descriptor. */
     struct remains {
-        std::vector<std::unique_ptr<application_memory>> mappings;
-        std::vector<uint64_t> handles;
+        mapping_map mappings;
+        allocation_map allocations;
     };
 
     void add(std::unique_ptr<application_memory> memory);
@@ -89,8 +96,8 @@ private:
     static void drop(remains &dropped, deferred &later);
 
     std::mutex lock_;
-    std::map<key, allocation> allocations_; /* by handle */
-    std::map<key, std::unique_ptr<application_memory>> mappings_; /* by va */
+    allocation_map allocations_;
+    mapping_map mappings_;
 };
 
 } // namespace gaudi::base

@@ -64,7 +64,7 @@ struct hooked_library {
 
 std::array<hooked_library, max_libraries> libraries;
 std::atomic<size_t> library_count{0};
-util::child_mutex install_lock; /* held across dlopen and patching */
+constinit util::child_mutex install_lock; /* held across dlopen and patching */
 
 /* The driver refuses to unmap what another process has imported. That process
  * is told, and lets go of it unless it is using it. */
@@ -382,19 +382,6 @@ const hooked_library *install(void *handle)
     return &fresh;
 }
 
-/* Hook a library that the process has loaded. Cheap when there is nothing new.
- */
-void hook_loaded_driver()
-{
-    const std::lock_guard<util::child_mutex> guard(install_lock);
-    /* Stays in memory from now on, as its code is changed. */
-    void *handle = dlopen(library_name, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
-    if (handle != nullptr) {
-        (void)install(handle);
-        dlclose(handle);
-    }
-}
-
 /* Hook the library that this module uses. */
 void hook_driver(shim::library &library)
 {
@@ -417,15 +404,31 @@ void hook_driver(shim::library &library)
 }
 
 class hook_events final : public card_events {
+    void driver_loaded(shim::library &library) override
+    {
+        hook_driver(library);
+    }
+
     void opening() override { hook_loaded_driver(); }
-} events;
+};
 
 } // namespace
 
-void init_driver_hooks()
+card_events &driver_hook_events()
 {
-    on_driver_loaded(hook_driver);
-    hook_loaded_driver();
+    static constinit hook_events room;
+    return room;
+}
+
+void hook_loaded_driver()
+{
+    const std::lock_guard<util::child_mutex> guard(install_lock);
+    /* Stays in memory from now on, as its code is changed. */
+    void *handle = dlopen(library_name, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+    if (handle != nullptr) {
+        (void)install(handle);
+        dlclose(handle);
+    }
 }
 
 } // namespace gaudi::base

@@ -9,14 +9,19 @@
  */
 #pragma once
 
+#include "uct/gaudi/base/cards/card_events.h"
+
 namespace gaudi::base {
 
+/** Hook the library that the process has loaded by now, if there is one. Cheap
+ *  when there is nothing new. Called at load. */
+void hook_loaded_driver();
+
 /**
- * Begin to see: the library that the process has loaded already, if there is
- * one; that which this module uses, when it is loaded, whose table is made to
- * lead to the original functions, so that what we do ourselves is never seen;
- * and others when cards are opened. Called once, at load.
+ * Hooks others: the library that this module uses, when it is loaded, whose
+ * table is made to lead to the original functions, so that what we do ourselves
+ * is never seen; and what is loaded when cards are opened.
  */
-void init_driver_hooks();
+card_events &driver_hook_events();
 
 } // namespace gaudi::base
