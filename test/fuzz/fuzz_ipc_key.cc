@@ -147,11 +147,11 @@ void unpack(const wire_key &wire)
     if (key->host() == nullptr) {
         uint64_t first = 0;
         uint64_t last  = 0;
-        require(key->va_on(card(), wire.buffer_address, first) == 0);
-        require(key->va_on(card(), wire.buffer_address + wire.buffer_size - 1,
+        require(key->va_on(card(), wire.buffer.address, first) == 0);
+        require(key->va_on(card(), wire.buffer.address + wire.buffer.size - 1,
                            last) == 0);
-        require(last - first == wire.buffer_size - 1);
-        require(key->va_on(card(), wire.buffer_address + wire.buffer_size,
+        require(last - first == wire.buffer.size - 1);
+        require(key->va_on(card(), wire.buffer.address + wire.buffer.size,
                            last) != 0);
     } else {
         char byte;

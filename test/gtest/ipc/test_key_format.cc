@@ -57,7 +57,7 @@ TEST_F(key_format, processes_and_slots_that_are_not_are_unreachable)
             EXPECT_EQ(with([](auto &key) { key.page.inode += 1; }),
                       UCS_ERR_UNREACHABLE);
             EXPECT_EQ(with([](auto &key) {
-                          key.page      = key.buffer_file;
+                          key.page      = key.buffer.file;
                           key.page.kind = ipc::file_kind::shared_page;
                       }),
                       UCS_ERR_UNREACHABLE);
@@ -69,13 +69,13 @@ TEST_F(key_format, processes_and_slots_that_are_not_are_unreachable)
         EXPECT_EQ(with([](auto &key) { key.generation += 1; }),
                   UCS_ERR_UNREACHABLE);
         EXPECT_EQ(with([](auto &key) { key.slot += 1; }), UCS_ERR_UNREACHABLE);
-        EXPECT_EQ(with([](auto &key) { key.buffer_generation += 1; }),
+        EXPECT_EQ(with([](auto &key) { key.buffer.generation += 1; }),
                   UCS_ERR_UNREACHABLE);
-        EXPECT_EQ(with([](auto &key) { key.buffer_slot += 1; }),
+        EXPECT_EQ(with([](auto &key) { key.buffer.slot += 1; }),
                   UCS_ERR_UNREACHABLE);
-        EXPECT_EQ(with([](auto &key) { key.buffer_size *= 2; }),
+        EXPECT_EQ(with([](auto &key) { key.buffer.size *= 2; }),
                   UCS_ERR_UNREACHABLE);
-        EXPECT_EQ(with([](auto &key) { key.buffer_file.inode += 1; }),
+        EXPECT_EQ(with([](auto &key) { key.buffer.file.inode += 1; }),
                   UCS_ERR_UNREACHABLE);
         /* None of it spoils the right one. */
         EXPECT_EQ(with([](auto &) {}), UCS_OK);
@@ -112,7 +112,7 @@ TEST_F(key_format, what_nobody_writes_is_an_error)
     with(
         good, [](auto &key) { key.reserved = 1; }, "not zero");
     with(
-        good, [](auto &key) { key.buffer_reserved = 1; }, "not zero");
+        good, [](auto &key) { key.buffer.reserved = 1; }, "not zero");
     with(
         good, [](auto &key) { key.kind = static_cast<ipc::key_kind>(7); },
         "no kind");
@@ -120,23 +120,23 @@ TEST_F(key_format, what_nobody_writes_is_an_error)
         good, [](auto &key) { key.kind = ipc::key_kind::host; },
         "buffer of host memory");
     with(
-        good, [](auto &key) { key.buffer_slot = UINT32_MAX; },
+        good, [](auto &key) { key.buffer.slot = UINT32_MAX; },
         "names no buffer");
     with(
-        good, [](auto &key) { key.buffer_size = 0; }, "cannot be");
+        good, [](auto &key) { key.buffer.size = 0; }, "cannot be");
     with(
-        good, [](auto &key) { key.buffer_size += 1; }, "cannot be");
+        good, [](auto &key) { key.buffer.size += 1; }, "cannot be");
     with(
-        good, [](auto &key) { key.buffer_size = UINT64_MAX & ~4095ull; },
+        good, [](auto &key) { key.buffer.size = UINT64_MAX & ~4095ull; },
         "cannot be");
     with(
-        good, [](auto &key) { key.length = key.buffer_size + 1; },
+        good, [](auto &key) { key.length = key.buffer.size + 1; },
         "not in its buffer");
     with(
-        good, [](auto &key) { key.address = key.buffer_address - 1; },
+        good, [](auto &key) { key.address = key.buffer.address - 1; },
         "not in its buffer");
     with(
-        host, [](auto &key) { key.buffer_address = 1; }, "names none");
+        host, [](auto &key) { key.buffer.address = 1; }, "names none");
 }
 
 /* UCP 1.13 releases what it finds there. */

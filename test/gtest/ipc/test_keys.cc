@@ -339,13 +339,9 @@ TEST_F(keys, of_device_memory_are_unreachable_by_a_driver_without_import)
 TEST_F(keys, of_memory_that_cannot_be_exported_are_packed_all_the_same)
 {
     exporter_process other;
-    const uint64_t at     = other.allocate(mebi, 1);
-    auto key              = other.key(at, mebi);
-    key.buffer_generation = 0;
-    key.buffer_address    = 0;
-    key.buffer_size       = 0;
-    key.buffer_slot       = 0;
-    key.buffer_file       = {};
+    const uint64_t at = other.allocate(mebi, 1);
+    auto key          = other.key(at, mebi);
+    key.buffer        = {};
     EXPECT_EQ(unpacked(key).status, UCS_ERR_UNREACHABLE);
 }
 

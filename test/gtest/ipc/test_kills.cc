@@ -2,7 +2,7 @@
 #include "gtest/ipc/fixture.h"
 
 #include "common/process_state.h"
-#include "uct/gaudi/ipc/messages/mailbox_layout.h"
+#include "uct/gaudi/ipc/messages/mailbox_file.h"
 
 #include <cerrno>
 #include <chrono>

@@ -254,14 +254,14 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
     ucs_status_t status = gaudi::base::guarded([&] {
         life = std::make_unique<interface_life>();
         return gaudi::base::transfer_engine::create(
-            *own, config->transfers.options(), engine);
+            *own, config->transfers.engine, engine);
     });
     if (status != UCS_OK) {
         return status;
     }
 
     self->engine    = engine.release();
-    self->max_bcopy = config->transfers.staging_chunk;
+    self->max_bcopy = config->transfers.engine.chunk_bytes;
     self->bandwidth =
         config->transfers.bandwidth_or(gaudi::base::link_bandwidth(own));
     ucs_queue_head_init(&self->pending);

@@ -1,7 +1,6 @@
 #include "uct/gaudi/ipc/ipc_iface.h"
 
 #include "uct/gaudi/base/ucx/status.h"
-#include "util/process.h"
 
 #include <cerrno>
 #include <cstring>
@@ -16,11 +15,6 @@ extern "C" {
 namespace gaudi::ipc {
 
 namespace {
-
-bool is_inherited(uct_iface_h iface)
-{
-    return to_iface(iface)->state->generation != util::process_generation();
-}
 
 /* UCP closes an endpoint as soon as it is flushed, tells the peer so on another
  * way, and the peer drops what it has not read by then: a flush is to wait
@@ -71,7 +65,8 @@ void follow_peer(iface_state &iface, const remote_process &peer)
 {
     epoll_event event{};
     event.events = EPOLLIN | EPOLLONESHOT;
-    if ((epoll_ctl(iface.ended_fd, EPOLL_CTL_ADD, peer.pidfd(), &event) != 0) &&
+    if ((epoll_ctl(iface.ended_fd.get(), EPOLL_CTL_ADD, peer.pidfd(), &event) !=
+         0) &&
         (errno != EEXIST)) {
         ucs_debug("gaudi_ipc: the end of process %u will wake nobody: %m",
                   peer.id().pid);
@@ -151,7 +146,7 @@ void find_lost_peers(uct_gaudi_ipc_iface_t *iface)
 {
     constexpr int most = 16;
     epoll_event ended[most];
-    if ((epoll_wait(iface->state->ended_fd, ended, most, 0) <= 0) &&
+    if ((epoll_wait(iface->state->ended_fd.get(), ended, most, 0) <= 0) &&
         !iface->state->has_unfollowed) {
         return;
     }
@@ -178,7 +173,8 @@ unsigned dispatch_pending(uct_gaudi_ipc_iface_t *iface)
 ucs_status_t transport::check_peer(uct_ep_h ep)
 {
     ep_state &state = *to_ep(ep)->state;
-    if ((state.status == UCS_OK) && !is_inherited(ep->iface) &&
+    if ((state.status == UCS_OK) &&
+        !to_iface(ep->iface)->state->is_inherited() &&
         !state.out->peer_alive()) {
         fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
     }
@@ -201,8 +197,8 @@ ucs_status_t transport::ep_flush(uct_ep_h ep, unsigned flags,
      * again in the same callback, and what that completed would be tried once
      * more. */
     state.has_turn = false;
-    if (!(flags & UCT_FLUSH_FLAG_CANCEL) && !is_inherited(ep->iface) &&
-        awaits_delivery(state)) {
+    if (!(flags & UCT_FLUSH_FLAG_CANCEL) &&
+        !to_iface(ep->iface)->state->is_inherited() && awaits_delivery(state)) {
         return UCS_ERR_NO_RESOURCE;
     }
     ucs_status_t status = to_iface(ep->iface)->state->engine->flush(
@@ -280,7 +276,7 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_ep_t, const uct_ep_params_t *params)
         return opened;
     });
     if (status == UCS_OK) {
-        if (!is_inherited(params->iface)) {
+        if (!to_iface(params->iface)->state->is_inherited()) {
             follow_peer(iface, *state->peer);
         }
         gaudi::base::transfer_engine::open(state->domain);

@@ -3,8 +3,7 @@
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/status.h"
-#include "uct/gaudi/ipc/sharing/invalidation.h"
-#include "util/process.h"
+#include "uct/gaudi/ipc/ipc_md.h"
 
 #include <cstring>
 
@@ -13,7 +12,6 @@ extern "C" {
 }
 
 #include <sys/epoll.h>
-#include <unistd.h>
 
 namespace gaudi::ipc {
 
@@ -38,17 +36,6 @@ constexpr size_t least_seg_size = 1024;
 constexpr unsigned polls_per_look = 16;
 constexpr double look_interval    = 0.01;
 constexpr double look_delay       = 0.1;
-
-bool is_message(uct_ep_operation_t operation)
-{
-    return (operation == UCT_EP_OP_AM_SHORT) ||
-           (operation == UCT_EP_OP_AM_BCOPY);
-}
-
-bool is_inherited(const uct_gaudi_ipc_iface_t *iface)
-{
-    return iface->state->generation != util::process_generation();
-}
 
 /* Whether we could connect. The kernel may forbid what addresses promise.
  * Nobody is asked: UCP calls this from progress, for peers that may be stopped.
@@ -98,16 +85,6 @@ bool add_event(int epoll_fd, int fd)
     return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-base::card *first_card()
-{
-    for (const auto &open : base::card_table::instance().cards()) {
-        if (!open->is_lost()) {
-            return open.get();
-        }
-    }
-    return nullptr;
-}
-
 ucs_status_t make_state(const transport::config &config,
                         std::unique_ptr<iface_state> &state_p)
 {
@@ -120,20 +97,22 @@ ucs_status_t make_state(const transport::config &config,
         return UCS_ERR_INVALID_PARAM;
     }
     auto state         = std::make_unique<iface_state>();
-    state->home        = state->cards.join() ? first_card() : nullptr;
+    state->home        = state->cards.join()
+                             ? base::card_table::instance().first_card()
+                             : nullptr;
     state->max_message = config.seg_size;
-    state->max_bcopy   = config.transfers.staging_chunk;
+    state->max_bcopy   = config.transfers.engine.chunk_bytes;
     state->max_poll    = std::max(config.max_poll, 1u);
     state->bandwidth =
         config.transfers.bandwidth_or(base::link_bandwidth(state->home));
     ucs_list_head_init(&state->endpoints);
     ucs_list_head_init(&state->failed);
-    state->ended_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (state->ended_fd < 0) {
+    state->ended_fd.reset(epoll_create1(EPOLL_CLOEXEC));
+    if (!state->ended_fd) {
         ucs_error("gaudi_ipc: no descriptor to watch peers with: %m");
         return UCS_ERR_IO_ERROR;
     }
-    base::transfer_options transfers = config.transfers.options();
+    base::transfer_options transfers = config.transfers.engine;
     transfers.remember_host          = true;
     ucs_status_t status =
         (state->home != nullptr)
@@ -190,7 +169,8 @@ base::transport_estimate
 transport::estimate(uct_iface_h iface,
                     std::optional<uct_ep_operation_t> operation)
 {
-    if (operation.has_value() && is_message(*operation)) {
+    if ((operation == UCT_EP_OP_AM_SHORT) ||
+        (operation == UCT_EP_OP_AM_BCOPY)) {
         return {.own_bandwidth = message_bandwidth,
                 .latency       = message_latency,
                 .send_overhead = message_overhead,
@@ -274,7 +254,7 @@ unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
 {
     uct_gaudi_ipc_iface_t *iface = to_iface(tl_iface);
     iface_state &state           = *iface->state;
-    if (ucs_unlikely(is_inherited(iface))) {
+    if (ucs_unlikely(iface->state->is_inherited())) {
         return 0;
     }
 
@@ -306,25 +286,22 @@ ucs_status_t transport::iface_event_fd_get(uct_iface_h tl_iface,
                                            int *fd_p) noexcept
 {
     iface_state &state = *to_iface(tl_iface)->state;
-    if (state.event_fd < 0) {
+    if (!state.event_fd) {
         int transfers;
         ucs_status_t status = state.engine->event_fd(transfers);
         if (status != UCS_OK) {
             return status;
         }
-        const int both = epoll_create1(EPOLL_CLOEXEC);
-        if ((both < 0) || !add_event(both, transfers) ||
-            !add_event(both, state.inbox->event_fd()) ||
-            !add_event(both, state.ended_fd)) {
+        util::unique_fd all(epoll_create1(EPOLL_CLOEXEC));
+        if (!all || !add_event(all.get(), transfers) ||
+            !add_event(all.get(), state.inbox->event_fd()) ||
+            !add_event(all.get(), state.ended_fd.get())) {
             ucs_error("gaudi_ipc: no event descriptor: %m");
-            if (both >= 0) {
-                close(both);
-            }
             return UCS_ERR_IO_ERROR;
         }
-        state.event_fd = both;
+        state.event_fd = std::move(all);
     }
-    *fd_p = state.event_fd;
+    *fd_p = state.event_fd.get();
     return UCS_OK;
 }
 
@@ -335,7 +312,7 @@ ucs_status_t transport::iface_event_fd_get(uct_iface_h tl_iface,
 ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
 {
     uct_gaudi_ipc_iface_t *iface = to_iface(tl_iface);
-    if (is_inherited(iface)) {
+    if (iface->state->is_inherited()) {
         return UCS_OK;
     }
     if (!ucs_arbiter_is_empty(&iface->pending) ||
@@ -353,18 +330,6 @@ ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
             ucs_list_is_empty(&iface->state->failed) ? UCS_OK : UCS_ERR_BUSY;
     }
     return status;
-}
-
-iface_state::~iface_state()
-{
-    if ((invalidations != 0) && (generation == util::process_generation())) {
-        close_invalidations(invalidations);
-    }
-    for (const int fd : {event_fd, ended_fd}) {
-        if (fd >= 0) {
-            close(fd);
-        }
-    }
 }
 
 } // namespace gaudi::ipc
@@ -420,4 +385,14 @@ ucs_status_t transport::iface_open(uct_md_h md, uct_worker_h worker,
 {
     return UCS_CLASS_NEW(uct_gaudi_ipc_iface_t, iface_p, md, worker, params,
                          config);
+}
+
+uct_component_t &gaudi::ipc::component()
+{
+    return base::component<gaudi::ipc::memory_domain>;
+}
+
+void gaudi::ipc::register_component()
+{
+    base::register_component<gaudi::ipc::memory_domain, transport>();
 }

@@ -14,9 +14,8 @@
 #include "uct/gaudi/base/transfer/transfer_config.h"
 #include "uct/gaudi/base/ucx/transport.h"
 #include "uct/gaudi/ipc/messages/connection.h"
-#include "uct/gaudi/ipc/messages/mailbox.h"
-#include "uct/gaudi/ipc/process/process_id.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
+#include "uct/gaudi/ipc/sharing/invalidation.h"
 
 extern "C" {
 #include <ucs/datastruct/arbiter.h>
@@ -31,22 +30,32 @@ namespace gaudi::ipc {
 
 /** What an interface has in C++. */
 struct iface_state {
-    ~iface_state();
+    ~iface_state()
+    {
+        if ((invalidations != 0) && !is_inherited()) {
+            close_invalidations(invalidations);
+        }
+    }
+
+    [[nodiscard]] bool is_inherited() const
+    {
+        return generation != util::process_generation();
+    }
 
     unsigned generation = util::process_generation(); /* that opened it */
     base::card_hold cards; /* goes after the engine, which uses them: the
                               memory domain may have none */
     std::unique_ptr<mailbox> inbox;
     std::unique_ptr<base::transfer_engine> engine;
-    size_t max_message   = 0;       /* bytes of a bcopy active message */
-    size_t max_bcopy     = 0;       /* bytes of a bcopy put or get */
-    unsigned max_poll    = 0;       /* messages of one progress call */
-    base::card *home     = nullptr; /* moves what no other card has to */
-    double bandwidth     = 0;       /* of its link, bytes/second */
-    int event_fd         = -1; /* epoll of inbox and engine, when asked for */
-    unsigned polls       = 0;  /* since the clock was last looked at */
-    ucs_time_t next_look = 0;  /* when to see whether peers are alive */
-    int ended_fd         = -1; /* epoll: readable when a peer has ended */
+    size_t max_message = 0;       /* bytes of a bcopy active message */
+    size_t max_bcopy   = 0;       /* bytes of a bcopy put or get */
+    unsigned max_poll  = 0;       /* messages of one progress call */
+    base::card *home   = nullptr; /* moves what no other card has to */
+    double bandwidth   = 0;       /* of its link, bytes/second */
+    util::unique_fd event_fd; /* epoll of inbox and engine, when asked for */
+    unsigned polls       = 0; /* since the clock was last looked at */
+    ucs_time_t next_look = 0; /* when to see whether peers are alive */
+    util::unique_fd ended_fd; /* epoll: readable when a peer has ended */
     std::atomic<bool> has_unfollowed{false}; /* some peer is not in it */
     uint64_t invalidations = 0;              /* see open_invalidations */
     connection_table connections;            /* of the endpoints */
@@ -150,68 +159,37 @@ struct transport : base::transport_base {
                                    const uct_iface_params_t *params,
                                    const uct_iface_config_t *config,
                                    uct_iface_h *iface_p) noexcept;
-    static void iface_close(uct_iface_h iface) noexcept;
-    static ucs_status_t
-    iface_get_device_address(uct_iface_h iface,
-                             uct_device_addr_t *address) noexcept;
-    static ucs_status_t iface_get_address(uct_iface_h iface,
-                                          uct_iface_addr_t *address) noexcept;
-    static ucs_status_t iface_flush(uct_iface_h iface, unsigned flags,
-                                    uct_completion_t *comp) noexcept;
-    static ucs_status_t iface_fence(uct_iface_h iface, unsigned flags) noexcept;
-    static unsigned iface_progress(uct_iface_h iface) noexcept;
-    static ucs_status_t iface_event_fd_get(uct_iface_h iface,
-                                           int *fd_p) noexcept;
-    static ucs_status_t iface_event_arm(uct_iface_h iface,
-                                        unsigned events) noexcept;
+    static base::callback<uct_iface_close_func_t> iface_close;
+    static base::callback<uct_iface_get_device_address_func_t>
+        iface_get_device_address;
+    static base::callback<uct_iface_get_address_func_t> iface_get_address;
+    static base::callback<uct_iface_flush_func_t> iface_flush;
+    static base::callback<uct_iface_fence_func_t> iface_fence;
+    static base::callback<uct_iface_progress_func_t> iface_progress;
+    static base::callback<uct_iface_event_fd_get_func_t> iface_event_fd_get;
+    static base::callback<uct_iface_event_arm_func_t> iface_event_arm;
 
     /* ipc_ep.cc */
-    static ucs_status_t ep_create(const uct_ep_params_t *params,
-                                  uct_ep_h *ep_p) noexcept;
-    static void ep_destroy(uct_ep_h ep) noexcept;
     static ucs_status_t check_peer(uct_ep_h ep);
-    static ucs_status_t ep_flush(uct_ep_h ep, unsigned flags,
-                                 uct_completion_t *comp) noexcept;
-    static ucs_status_t ep_fence(uct_ep_h ep, unsigned flags) noexcept;
-    static ucs_status_t ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
-                                       unsigned flags) noexcept;
-    static void ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
-                                 void *arg) noexcept;
+    static base::callback<uct_ep_create_func_t> ep_create;
+    static base::callback<uct_ep_destroy_func_t> ep_destroy;
+    static base::callback<uct_ep_flush_func_t> ep_flush;
+    static base::callback<uct_ep_fence_func_t> ep_fence;
+    static base::callback<uct_ep_pending_add_func_t> ep_pending_add;
+    static base::callback<uct_ep_pending_purge_func_t> ep_pending_purge;
 
     /* ipc_am.cc */
-    static ucs_status_t ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
-                                    const void *payload,
-                                    unsigned length) noexcept;
-    static ucs_status_t ep_am_short_iov(uct_ep_h ep, uint8_t id,
-                                        const uct_iov_t *iov,
-                                        size_t iovcnt) noexcept;
-    static ssize_t ep_am_bcopy(uct_ep_h ep, uint8_t id,
-                               uct_pack_callback_t pack_cb, void *arg,
-                               unsigned flags) noexcept;
+    static base::callback<uct_ep_am_short_func_t> ep_am_short;
+    static base::callback<uct_ep_am_short_iov_func_t> ep_am_short_iov;
+    static base::callback<uct_ep_am_bcopy_func_t> ep_am_bcopy;
 
     /* ipc_rma.cc */
-    static ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer,
-                                     unsigned length, uint64_t remote_addr,
-                                     uct_rkey_t rkey) noexcept;
-    static ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
-                                void *arg, uint64_t remote_addr,
-                                uct_rkey_t rkey) noexcept;
-    static ucs_status_t ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
-                                     size_t iovcnt, uint64_t remote_addr,
-                                     uct_rkey_t rkey,
-                                     uct_completion_t *comp) noexcept;
-    static ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
-                                     uint64_t remote_addr,
-                                     uct_rkey_t rkey) noexcept;
-    static ucs_status_t ep_get_bcopy(uct_ep_h ep,
-                                     uct_unpack_callback_t unpack_cb, void *arg,
-                                     size_t length, uint64_t remote_addr,
-                                     uct_rkey_t rkey,
-                                     uct_completion_t *comp) noexcept;
-    static ucs_status_t ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
-                                     size_t iovcnt, uint64_t remote_addr,
-                                     uct_rkey_t rkey,
-                                     uct_completion_t *comp) noexcept;
+    static base::callback<uct_ep_put_short_func_t> ep_put_short;
+    static base::callback<uct_ep_put_bcopy_func_t> ep_put_bcopy;
+    static base::callback<uct_ep_put_zcopy_func_t> ep_put_zcopy;
+    static base::callback<uct_ep_get_short_func_t> ep_get_short;
+    static base::callback<uct_ep_get_bcopy_func_t> ep_get_bcopy;
+    static base::callback<uct_ep_get_zcopy_func_t> ep_get_zcopy;
 };
 
 } // namespace gaudi::ipc

@@ -120,6 +120,19 @@ ucs_status_t result_of(uct_ep_h ep, ucs_status_t status, uct_completion_t *comp)
                : status;
 }
 
+ucs_status_t do_short(uct_ep_h ep, way which, void *local, size_t length,
+                      uint64_t remote_addr, uct_rkey_t rkey)
+{
+    side remote = remote_side(remote_addr);
+    const ucs_status_t status =
+        find_remote(ep, which, local, length, rkey, remote);
+    if (status != UCS_OK) {
+        return status;
+    }
+    return (which == way::put) ? engine_of(ep).copy(remote, local, length)
+                               : engine_of(ep).copy(local, remote, length);
+}
+
 ucs_status_t do_zcopy(uct_ep_h ep, way which, const uct_iov_t *iov,
                       size_t iovcnt, uint64_t remote_addr, uct_rkey_t rkey,
                       uct_completion_t *comp)
@@ -144,12 +157,8 @@ ucs_status_t transport::ep_put_short(uct_ep_h ep, const void *buffer,
                                      unsigned length, uint64_t remote_addr,
                                      uct_rkey_t rkey) noexcept
 {
-    side remote = remote_side(remote_addr);
-    ucs_status_t status =
-        find_remote(ep, way::put, buffer, length, rkey, remote);
-    if (status == UCS_OK) {
-        status = engine_of(ep).copy(remote, buffer, length);
-    }
+    ucs_status_t status = do_short(ep, way::put, const_cast<void *>(buffer),
+                                   length, remote_addr, rkey);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, PUT, SHORT, length);
     return status;
 }
@@ -158,12 +167,8 @@ ucs_status_t transport::ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
                                      uint64_t remote_addr,
                                      uct_rkey_t rkey) noexcept
 {
-    side remote = remote_side(remote_addr);
     ucs_status_t status =
-        find_remote(ep, way::get, buffer, length, rkey, remote);
-    if (status == UCS_OK) {
-        status = engine_of(ep).copy(buffer, remote, length);
-    }
+        do_short(ep, way::get, buffer, length, remote_addr, rkey);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, SHORT, length);
     return status;
 }

@@ -104,6 +104,16 @@ card *card_table::find_card(const char *name) const
     return nullptr;
 }
 
+card *card_table::first_card() const
+{
+    for (const auto &candidate : cards()) {
+        if (!candidate->is_lost()) {
+            return candidate.get();
+        }
+    }
+    return nullptr;
+}
+
 card *card_table::find_card(const shim::node_identity &node) const
 {
     for (const auto &candidate : cards()) {

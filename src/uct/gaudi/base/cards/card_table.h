@@ -89,6 +89,9 @@ public:
     /** The card of this name, or nullptr. */
     [[nodiscard]] card *find_card(const char *name) const;
 
+    /** One that is not lost; nullptr: there is none. */
+    [[nodiscard]] card *first_card() const;
+
     /** The card behind an open node, or nullptr. Takes no lock. */
     [[nodiscard]] card *find_card(const shim::node_identity &node) const;
 

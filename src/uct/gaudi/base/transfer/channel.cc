@@ -1,18 +1,9 @@
 #include "uct/gaudi/base/transfer/channel.h"
 
-#include "uct/gaudi/base/ucx/status.h"
-
 #include <algorithm>
 #include <cstring>
 
 namespace gaudi::base {
-
-namespace {
-
-/* Longer than the driver lets a job run. */
-constexpr uint64_t drain_timeout_us = 60'000'000;
-
-} // namespace
 
 channel::~channel()
 {
@@ -112,6 +103,21 @@ ucs_status_t channel::create(card &owner, const transfer_options &options,
     }
     channel_p = std::move(created);
     return UCS_OK;
+}
+
+ucs_status_t channel_set::add(card &owner, channel *&channel_p)
+{
+    if (owner.slot() >= by_slot_.size()) {
+        by_slot_.resize(owner.slot() + 1);
+    }
+    all_.reserve(all_.size() + 1);
+    std::unique_ptr<channel> made;
+    const ucs_status_t status = channel::create(owner, options_, made);
+    if (status == UCS_OK) {
+        channel_p = by_slot_[owner.slot()] = made.get();
+        all_.push_back(std::move(made));
+    }
+    return status;
 }
 
 } // namespace gaudi::base

@@ -9,9 +9,9 @@
 
 #include "hlthunk_shim/dma_queue.h"
 #include "hlthunk_shim/memory.h"
-#include "uct/gaudi/base/cards/card.h"
-#include "uct/gaudi/base/transfer/host_place.h"
-#include "uct/gaudi/base/transfer/options.h"
+#include "uct/gaudi/base/transfer/remote_memory.h"
+#include "uct/gaudi/base/transfer/transfer_config.h"
+#include "uct/gaudi/base/ucx/status.h"
 
 #include <algorithm>
 #include <memory>
@@ -40,10 +40,9 @@ struct give_back {
 using chunk_ptr = std::unique_ptr<staging_chunk, give_back>;
 using job_ptr   = std::unique_ptr<dma_job, give_back>;
 
-/**
- * What a card has to do in one direction, and what waits for that: long copies,
- * or short ones, which do not wait for those if the card has a stream more.
- */
+/** What a card has to do in one direction, and what waits for that: long
+ *  copies, or short ones, which do not wait for those if the card has a stream
+ *  more. */
 struct work_queue {
     channel *home        = nullptr;
     shim::dma_queue *dma = nullptr; /* perhaps another work queue's, too */
@@ -80,6 +79,10 @@ struct dma_job {
 
 class channel {
 public:
+    /* How long who goes away waits for jobs: longer than the driver lets one
+     * run. */
+    static constexpr uint64_t drain_timeout_us = 60'000'000;
+
     /** Make the queues and the staging memory. */
     [[nodiscard]] static ucs_status_t
     create(card &owner, const transfer_options &options,
@@ -97,7 +100,6 @@ public:
         return queue(direction, (length > short_bytes_) ? of_long : of_short);
     }
 
-    /** All of them. */
     static constexpr size_t queue_count = 2 * shim::dma_directions;
     [[nodiscard]] std::span<work_queue, queue_count> queues()
     {
@@ -132,11 +134,7 @@ public:
     [[nodiscard]] size_t free_chunks() const { return free_chunks_.size(); }
     [[nodiscard]] size_t chunk_bytes() const { return chunk_bytes_; }
 
-    /**
-     * Let another card reach the staging memory, too.
-     *
-     * @return 0 or -errno.
-     */
+    /** Let another card reach the staging memory, too. @return 0 or -errno. */
     [[nodiscard]] int share_staging(const card &user);
 
     /** Address of a chunk on a card that it was shared with. */
@@ -207,5 +205,41 @@ void give_back::operator()(dma_job *used) const
     used->then = {};
     used->home->free_jobs_.push_back(used);
 }
+
+/** The channels of one engine: one per card that it has used so far. */
+class channel_set {
+public:
+    explicit channel_set(const transfer_options &options) : options_(options) {}
+
+    /** The channel to a card; made when the card is used for the first time.
+     *  @return UCS_OK, or an error, which was logged. */
+    [[nodiscard]] ucs_status_t get(card &owner, channel *&channel_p)
+    {
+        if ((owner.slot() < by_slot_.size()) &&
+            (by_slot_[owner.slot()] != nullptr)) {
+            channel_p = by_slot_[owner.slot()];
+            return UCS_OK;
+        }
+        return guarded([&] { return add(owner, channel_p); });
+    }
+
+    [[nodiscard]] auto begin() const { return all_.begin(); }
+    [[nodiscard]] auto end() const { return all_.end(); }
+
+    /** In a forked child: leave everything to the parent. */
+    void disown()
+    {
+        for (auto &each : all_) {
+            (void)each.release();
+        }
+    }
+
+private:
+    [[nodiscard]] ucs_status_t add(card &owner, channel *&channel_p);
+
+    const transfer_options &options_;
+    std::vector<channel *> by_slot_; /* of the card; nullptr: not used yet */
+    std::vector<std::unique_ptr<channel>> all_;
+};
 
 } // namespace gaudi::base

@@ -1,7 +1,5 @@
 #include "uct/gaudi/base/transfer/dispatcher.h"
 
-#include "uct/gaudi/base/ucx/status.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -15,9 +13,6 @@ constexpr unsigned poll_batch = 16;
 /* Polls before a synchronous copy sleeps in the driver, and for how long. */
 constexpr unsigned idle_polls    = 256;
 constexpr uint64_t idle_sleep_us = 1000;
-/* How long an engine that goes away waits for jobs: longer than the driver lets
- * one run. */
-constexpr uint64_t drain_timeout_us = 60'000'000;
 
 /* What the ways of a card do: the kernel makes no jobs. */
 template <typename Function>
@@ -41,6 +36,25 @@ ucs_status_t report_refusal(const work_queue &queue, size_t length, int result)
               queue.home->owner().name().c_str(), length,
               std::strerror(-result));
     return to_status(result);
+}
+
+/* Have the end of a job signalled that makes room on a card: if none of ours is
+ * there, another interface has filled it. False when there is room. */
+bool arm_for_room(wakeup_event &event, const channel &to)
+{
+    const auto queues = to.dma_queues();
+    if (std::any_of(queues.begin(), queues.end(), [](const auto &queue) {
+            return queue->outstanding() > 0;
+        })) {
+        return true;
+    }
+    shim::card &driver     = to.owner().driver();
+    const shim::ticket job = driver.blocking_ticket();
+    if (job == shim::ticket::none) {
+        return false;
+    }
+    event.signal_after(driver, job);
+    return true;
 }
 
 } // namespace
@@ -308,14 +322,32 @@ bool dispatcher::has_chunks() const
         [](const auto &each) { return each->free_chunks() > reserved_chunks; });
 }
 
-const work_queue *dispatcher::blocked_onward()
+bool dispatcher::arm(wakeup_event &event)
 {
-    if (ucs_queue_is_empty(&onward_)) {
-        return nullptr;
+    bool armed = true;
+    for (const auto &each : channels_) {
+        for (const auto &queue : each->dma_queues()) {
+            if (queue->outstanding() == 0) {
+                continue;
+            }
+            const shim::ticket job = queue->oldest_ticket();
+            if (job == shim::ticket::none) {
+                return false; /* it has ended meanwhile */
+            }
+            event.signal_after(each->owner().driver(), job);
+        }
+        for (work_queue &queue : each->queues()) {
+            armed &=
+                ucs_list_is_empty(&queue.waiting) || arm_for_room(event, *each);
+        }
     }
-    const dma_job &job =
-        *ucs_queue_head_elem_non_empty(&onward_, dma_job, in_onward);
-    return std::get<onward_leg>(job.then).queue;
+    if (armed && !ucs_queue_is_empty(&onward_)) {
+        const dma_job &job =
+            *ucs_queue_head_elem_non_empty(&onward_, dma_job, in_onward);
+        armed =
+            arm_for_room(event, *std::get<onward_leg>(job.then).queue->home);
+    }
+    return armed;
 }
 
 void dispatcher::cancel_waiting()
@@ -335,7 +367,7 @@ bool dispatcher::drain()
     for (const auto &each : channels_) {
         for (const auto &queue : each->dma_queues()) {
             while ((queue->outstanding() > 0) &&
-                   (queue->wait_all(drain_timeout_us) == 0)) {
+                   (queue->wait_all(channel::drain_timeout_us) == 0)) {
                 collect(*queue);
             }
             drained &= (queue->outstanding() == 0);

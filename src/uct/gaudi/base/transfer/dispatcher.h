@@ -8,8 +8,8 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/transfer/channel_set.h"
 #include "uct/gaudi/base/transfer/operations.h"
+#include "uct/gaudi/base/transfer/wakeup.h"
 
 namespace gaudi::base {
 
@@ -40,8 +40,11 @@ public:
     /** Whether every card has a chunk for one operation more. */
     [[nodiscard]] bool has_chunks() const;
 
-    /** The queue in which jobs have to go on and find no room, or nullptr. */
-    [[nodiscard]] const work_queue *blocked_onward();
+    /** Have the end of every job signalled that waits, or is waited for.
+     *  @return false when there is something to do already, or nothing that
+     *          could be signalled although something waits: try again.
+     *  @throws std::system_error as wakeup_event::signal_after. */
+    [[nodiscard]] bool arm(wakeup_event &event);
 
     /** End what waits for its turn as canceled. */
     void cancel_waiting();

@@ -1,6 +1,5 @@
 #include "uct/gaudi/base/transfer/engine.h"
 
-#include "uct/gaudi/base/transfer/arming.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "util/host_copy.h"
 
@@ -368,10 +367,8 @@ ucs_status_t transfer_engine::arm()
     if (!dispatcher_.advance_cards() || operations_.any_ended()) {
         return UCS_ERR_BUSY;
     }
-    return guarded([&] {
-        return arm_for_jobs(*event_, channels_, dispatcher_) ? UCS_OK
-                                                             : UCS_ERR_BUSY;
-    });
+    return guarded(
+        [&] { return dispatcher_.arm(*event_) ? UCS_OK : UCS_ERR_BUSY; });
 }
 
 void transfer_engine::cancel(flush_domain &domain, ucs_status_t status)

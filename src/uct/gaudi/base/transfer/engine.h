@@ -1,6 +1,6 @@
 /**
- * Copies between host and device memory. Of memory of this process a pointer
- * tells all; one side of a copy may be memory of another process.
+ * Copies between host and device memory, of which one side may be another
+ * process's.
  *
  * An engine serves one interface, on one thread at a time (UCT's rule). It
  * finds out what each address is, maps or stages host memory, keeps the card's
@@ -34,7 +34,6 @@
 
 #include "uct/gaudi/base/transfer/dispatcher.h"
 #include "uct/gaudi/base/transfer/planner.h"
-#include "uct/gaudi/base/transfer/wakeup.h"
 #include "util/process.h"
 
 #include <memory>
@@ -43,8 +42,7 @@ namespace gaudi::base {
 
 class transfer_engine {
 public:
-    /** @param home  Card of the interface; others get a channel on first use.
-     */
+    /** @param home  Card of the interface; others are used as needed. */
     [[nodiscard]] static ucs_status_t
     create(card &home, const transfer_options &options,
            std::unique_ptr<transfer_engine> &engine_p);
@@ -58,85 +56,62 @@ public:
     /** Waits for jobs that cards still run; completes the rest as canceled. */
     ~transfer_engine();
 
-    /**
-     * Copy now. Calls no completion of other operations.
-     *
-     * Behind a fence it waits for what was started before the fence: UCP cannot
-     * try its short operations again.
-     *
-     * @return UCS_OK when the bytes are there; else an error, which was logged:
-     *         for memory of another process UCS_ERR_ENDPOINT_TIMEOUT when that
-     *         is gone, UCS_ERR_UNREACHABLE when we may not touch its memory,
-     *         UCS_ERR_INVALID_ADDR when it is not there, and what @ref
-     *         remote_memory says.
-     */
+    /** Copy now. Calls no completion of other operations. Behind a fence it
+     *  waits for what was started before: UCP cannot try its short operations
+     *  again.
+     *  @return UCS_OK when the bytes are there; else an error, which was
+     *          logged: for memory of another process UCS_ERR_ENDPOINT_TIMEOUT
+     *          when that is gone, UCS_ERR_UNREACHABLE when we may not touch its
+     *          memory, UCS_ERR_INVALID_ADDR when it is not there, and what @ref
+     *          remote_memory says. */
     [[nodiscard]] ucs_status_t copy(const side &dst, const side &src,
                                     size_t length);
 
-    /**
-     * Start a copy.
-     *
-     * @param completion  Called from progress, also for a failure; may be NULL.
-     * @return UCS_INPROGRESS, or UCS_ERR_NO_RESOURCE, or an error, which was
-     *         logged; on an error nothing was started and nothing is called.
-     *         The completion gets the errors of @ref copy.
-     */
+    /** Start a copy.
+     *  @param completion  Called from progress, also for a failure; may be
+     *                     NULL.
+     *  @return UCS_INPROGRESS, or UCS_ERR_NO_RESOURCE, or an error, which was
+     *          logged; on an error nothing was started and nothing is called.
+     *          The completion gets the errors of @ref copy. */
     [[nodiscard]] ucs_status_t start(flush_domain &domain, const side &dst,
                                      const side &src, size_t length,
                                      uct_completion_t *completion);
 
-    /**
-     * Let a callback write the bytes, and start their copy.
-     *
-     * The bytes are there on return when the target is host memory.
-     *
-     * @return Bytes, or a negative status as for @ref start.
-     */
+    /** Let a callback write the bytes, and start their copy; they are there on
+     *  return when the target is host memory.
+     *  @return Bytes, or a negative status as for @ref start. */
     [[nodiscard]] ssize_t start_packed(flush_domain &domain, const side &dst,
                                        uct_pack_callback_t pack, void *arg);
 
-    /**
-     * Have an operation that cannot be done end from progress. For errors that
-     * only a program's surroundings are to blame for: the new protocols of UCP
-     * 1.13 end the process when a get fails at once.
-     *
-     * @return UCS_INPROGRESS, UCS_ERR_NO_RESOURCE, UCS_ERR_UNSUPPORTED as for
-     *         @ref start.
-     */
+    /** Have an operation that cannot be done end from progress. For errors that
+     *  only a program's surroundings are to blame for: the new protocols of UCP
+     *  1.13 end the process when a get fails at once. @return As @ref start. */
     [[nodiscard]] ucs_status_t fail_later(flush_domain &domain,
                                           ucs_status_t why,
                                           uct_completion_t *completion);
 
-    /**
-     * Start a copy whose bytes a callback takes, from progress.
+    /** Start a copy whose bytes a callback takes, from progress.
      *
-     * With memcpy as the callback, a device address as `arg` is the target of
-     * the copy itself: UCP passes memcpy and the user's buffer.
-     *
-     * @return As for @ref start; UCS_OK when the source is host memory, whose
-     *         bytes the callback has taken then.
-     */
+     *  With memcpy as the callback, a device address as `arg` is the target of
+     *  the copy itself: UCP passes memcpy and the user's buffer.
+     *  @return As for @ref start; UCS_OK when the source is host memory, whose
+     *          bytes the callback has taken then. */
     [[nodiscard]] ucs_status_t start_unpacked(flush_domain &domain,
                                               const side &src, size_t length,
                                               uct_unpack_callback_t unpack,
                                               void *arg,
                                               uct_completion_t *completion);
 
-    /**
-     * Give up the operations of an endpoint. They complete from progress with
-     * this status, or, if they had ended before, as they ended; what a card is
-     * copying right now is waited for.
-     */
+    /** Give up the operations of an endpoint. They complete from progress with
+     *  this status, or, if they had ended before, as they ended; what a card is
+     *  copying right now is waited for. */
     void cancel(flush_domain &domain, ucs_status_t status);
 
-    /**
-     * Wait for what was started.
-     *
-     * @param domain      Whose operations; nullptr for all.
-     * @param completion  May be NULL, then call again until UCS_OK.
-     * @return UCS_OK when there is nothing; UCS_INPROGRESS; or
-     *         UCS_ERR_NO_RESOURCE when a completion cannot be kept.
-     */
+    /** Wait for what was started.
+     *  @param domain      Whose operations; nullptr for all.
+     *  @param completion  May be NULL, then call again until UCS_OK.
+     *  @return UCS_OK when there is nothing to wait for; UCS_INPROGRESS;
+     *          UCS_ERR_NO_RESOURCE. */
     [[nodiscard]] ucs_status_t flush(flush_domain *domain,
                                      uct_completion_t *completion);
 
@@ -146,24 +121,19 @@ public:
     /** Whether what was started before the last fence has ended. */
     [[nodiscard]] bool is_past_fence() { return operations_.is_past_fence(); }
 
-    /** Whether @ref progress would have nothing to do. Costs two loads. */
+    /** Whether @ref progress would have nothing to do. Two loads. */
     [[nodiscard]] bool is_idle() { return operations_.is_idle(); }
 
     /** Collect ended jobs, submit more, call completions. @return How many. */
     unsigned progress();
 
-    /**
-     * The file descriptor of @ref arm, owned by the engine.
-     *
-     * @return UCS_ERR_IO_ERROR without one, which was logged.
-     */
+    /** The file descriptor of @ref arm, owned by the engine.
+     *  @return UCS_ERR_IO_ERROR without one, which was logged. */
     [[nodiscard]] ucs_status_t event_fd(int &fd_p);
 
-    /**
-     * Ask for an event when @ref progress has something to do.
-     *
-     * @return UCS_OK: the file descriptor becomes readable then. UCS_ERR_BUSY:
-     *         there is something to do now, nothing was armed.
+    /** Have the file descriptor become readable when @ref progress has
+     * something to do. @return UCS_ERR_BUSY: there is something now, nothing
+     * was armed.
      */
     [[nodiscard]] ucs_status_t arm();
 

@@ -11,11 +11,6 @@ namespace {
 
 using direction = shim::dma_direction;
 
-uint64_t number_of(const void *address)
-{
-    return reinterpret_cast<uintptr_t>(address);
-}
-
 /* Have memory of another process stay where it is. */
 ucs_status_t hold(const side &there, size_t length, held_remote &held)
 {
@@ -158,7 +153,7 @@ void planner::plan_host_side(bool to_card, void *host, host_side how,
     uint64_t mapped;
     if ((copy.registration != nullptr) &&
         (copy.registration->va_on(by.owner(), mapped) == 0)) {
-        mapped += number_of(host) - copy.registration->start;
+        mapped += side(host).number() - copy.registration->start;
         copy.way = to_card ? direct_copy{va, mapped} : direct_copy{mapped, va};
         return;
     }
@@ -235,7 +230,7 @@ ucs_status_t planner::plan_remote_host(bool put, const side &there, void *here,
         return status;
     }
     copy.queue = &pcie_queue(*by, put, copy.left);
-    stage(!put, host, number_of(here), copy);
+    stage(!put, host, side(here).number(), copy);
     return UCS_OK;
 }
 
@@ -266,8 +261,8 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
         return UCS_OK;
     }
     copy.queue = &pcie_queue(*by, put, copy.left);
-    copy.way   = put ? direct_copy{va, number_of(here)}
-                     : direct_copy{number_of(here), va};
+    copy.way   = put ? direct_copy{va, side(here).number()}
+                     : direct_copy{side(here).number(), va};
     return UCS_OK;
 }
 

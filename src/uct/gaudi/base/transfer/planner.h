@@ -6,7 +6,6 @@
 #pragma once
 
 #include "uct/gaudi/base/memory/registration_cache.h"
-#include "uct/gaudi/base/transfer/channel_set.h"
 #include "uct/gaudi/base/transfer/ways.h"
 
 namespace gaudi::base {
@@ -40,24 +39,18 @@ public:
                !is_device(dst) && !is_device(src);
     }
 
-    /**
-     * Plan a copy that is not plain.
-     *
-     * @param copy  Empty; filled, on an error perhaps in part.
-     * @return UCS_OK, or an error, which was logged.
-     */
+    /** Plan a copy that is not plain.
+     *  @param copy  Empty; filled, on an error perhaps in part.
+     *  @return UCS_OK, or an error, which was logged. */
     [[nodiscard]] ucs_status_t plan(const side &dst, const side &src,
                                     size_t length, host_side host,
                                     planned_copy &copy);
 
-    /**
-     * Find device memory, for a copy from or to a chunk.
-     *
-     * @param by  Filled: the channel that has the chunks, of the card that
-     * @param va  reaches the memory at this address.
-     * @param held  Filled for memory of another process, on an error, too.
-     * @return As @ref plan.
-     */
+    /** Find device memory, for a copy from or to a chunk.
+     *  @param by  Filled: the channel that has the chunks, of the card that
+     *  @param va  reaches the memory at this address.
+     *  @param held  Filled for memory of another process, on an error, too.
+     *  @return As @ref plan. */
     [[nodiscard]] ucs_status_t reach(const side &device, size_t length,
                                      channel *&by, uint64_t &va,
                                      held_remote &held);

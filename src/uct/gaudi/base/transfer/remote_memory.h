@@ -1,5 +1,5 @@
 /**
- * Memory of another process, as a transfer engine sees it.
+ * What a transfer engine copies from and to, of this process and of others.
  *
  * What a remote key stands for implements @ref remote_memory; the engine knows
  * neither keys nor how memory of another process got here.
@@ -15,13 +15,9 @@
 
 namespace gaudi::base {
 
-/**
- * Memory of another process, of the host or of a card.
- *
- * Called by one thread at a time per engine; by several at once when several
- * engines use it. No call may enter an engine. The object outlives every
- * operation that holds it.
- */
+/** Memory of another process, of the host or of a card. Called by several
+ *  threads when several engines use it. No call may enter an engine. The object
+ *  outlives every operation that holds it. */
 class remote_memory {
 public:
     virtual ~remote_memory() = default;
@@ -31,13 +27,10 @@ public:
     [[nodiscard]] virtual ucs_status_t check(uint64_t address,
                                              size_t length) = 0;
 
-    /**
-     * An operation is about to start. Once per operation; until the
-     * @ref release that belongs to it, what the other calls gave stays valid.
-     *
-     * @return UCS_OK, or why the memory cannot be used any more; then nothing
-     *         is held.
-     */
+    /** An operation is about to start: until its @ref release, what the other
+     *  calls gave stays valid.
+     *  @return UCS_OK, or why the memory cannot be used any more; then nothing
+     *          is held. */
     [[nodiscard]] virtual ucs_status_t hold() = 0;
 
     /** An operation has moved its last byte, or failed. Exactly once for each
@@ -48,13 +41,9 @@ public:
     /** Of which process it is host memory; nullptr for device memory. */
     [[nodiscard]] virtual const util::process_memory *host() = 0;
 
-    /**
-     * Device memory: where a card of ours finds an address of it. Imports the
-     * memory when the card uses it for the first time. Called while it is held.
-     *
-     * @param va_p  Valid until the @ref release.
-     * @return 0 or -errno.
-     */
+    /** Device memory, while it is held: where a card of ours finds an address
+     *  of it. Imports the memory when the card uses it for the first time.
+     *  @param va_p  Valid until the @ref release. @return 0 or -errno. */
     [[nodiscard]] virtual int va_on(card &user, uint64_t address,
                                     uint64_t &va_p) = 0;
 };
@@ -78,6 +67,32 @@ struct side {
 
     void *address;
     remote_memory *remote = nullptr;
+};
+
+/** A place in host memory, of this process or of another one: what the CPU or
+ *  the kernel reads and writes, and a card never sees. */
+class host_place {
+public:
+    explicit host_place(void *here)
+        : address_(reinterpret_cast<uintptr_t>(here))
+    {}
+    /** @param process  Outlives the copy. */
+    host_place(const util::process_memory &process, uint64_t there)
+        : process_(&process), address_(there)
+    {}
+
+    /** From or to host memory of this process.
+     *  @return UCS_OK, or an error, which was logged. */
+    [[nodiscard]] ucs_status_t read(void *to, size_t length) const;
+    [[nodiscard]] ucs_status_t write(const void *from, size_t length) const;
+
+    void advance(size_t length) { address_ += length; }
+
+private:
+    [[nodiscard]] ucs_status_t judge(int result, size_t length) const;
+
+    const util::process_memory *process_ = nullptr; /* nullptr: this one */
+    uint64_t address_;
 };
 
 } // namespace gaudi::base

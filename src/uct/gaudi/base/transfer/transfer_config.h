@@ -1,27 +1,36 @@
 /**
- * The variables of a transport that has a transfer engine.
+ * Sizes of a transfer engine, and the variables of a transport that has one.
  */
 #pragma once
 
 #include "uct/gaudi/base/cards/card.h"
-#include "uct/gaudi/base/transfer/options.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 
+#include <cstddef>
 #include <optional>
 
 namespace gaudi::base {
 
+/** Sizes of an engine. */
+struct transfer_options {
+    size_t chunk_bytes = 65536;   /**< of staging memory, and longest bcopy */
+    unsigned chunks    = 16;      /**< per card */
+    unsigned max_ops   = 65536;   /**< operations outstanding */
+    size_t piece_bytes = 1 << 20; /**< longest DMA job, and longest copy of the
+                                       kernel in one progress() */
+    unsigned pieces    = 4; /**< long ones in flight per card and direction */
+    size_t short_bytes = 65536; /**< longest copy that never waits for pieces
+                                     of others, if the card can do that */
+    bool remember_host = false; /**< put host memory that nobody registered into
+                                     the registration cache, if there is one,
+                                     when device memory of another process is
+                                     copied to or from it */
+};
+
 /** Fills the part of an interface's configuration with this type. */
 struct transfer_config {
-    size_t staging_chunk;   /**< bytes */
-    unsigned staging_count; /**< per card */
-    unsigned max_ops;
-    size_t piece_size;    /**< bytes */
-    unsigned piece_count; /**< per card and direction */
-    size_t short_size;    /**< bytes */
-    double bandwidth;     /**< of a card's link, bytes/second, or auto */
-
-    [[nodiscard]] transfer_options options() const;
+    transfer_options engine;
+    double bandwidth; /**< of a card's link, bytes/second, or auto */
 
     /** @param by_default  What auto means, bytes/second. */
     [[nodiscard]] double bandwidth_or(double by_default) const;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -26,34 +27,24 @@ public:
     {
         std::lock_guard<std::mutex> guard(lock_);
         if (queue_.size() >= idle_) {
-            start();
+            util::start_background_thread("ucx-gaudi-wait", [this] { run(); });
+            ++idle_;
         }
-        queue_.push_back({&event, what});
+        queue_.emplace_back(&event, what);
         added_.notify_one();
     }
 
 private:
-    struct task {
-        wakeup_event *event;
-        wakeup_event::watched_job what;
-    };
-
-    void start()
-    {
-        util::start_background_thread("ucx-gaudi-wait", [this] { run(); });
-        ++idle_;
-    }
-
     void run()
     {
         std::unique_lock<std::mutex> guard(lock_);
         for (;;) {
             added_.wait(guard, [&] { return !queue_.empty(); });
-            const task next = queue_.front();
+            const auto [event, job] = queue_.front();
             queue_.pop_front();
             --idle_;
             guard.unlock();
-            next.event->wait_and_signal(next.what);
+            event->wait_and_signal(job);
             guard.lock();
             ++idle_;
         }
@@ -61,35 +52,32 @@ private:
 
     std::mutex lock_; /* leaf */
     std::condition_variable added_;
-    std::deque<task> queue_;
+    std::deque<std::pair<wakeup_event *, wakeup_event::watched_job>> queue_;
     size_t idle_ = 0; /* threads that take from the queue, or will */
 };
 
 ucs_status_t wakeup_event::create(std::unique_ptr<wakeup_event> &event_p)
 {
-    const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (fd < 0) {
+    util::unique_fd fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!fd) {
         ucs_error("gaudi: cannot create an event file descriptor: %m");
         return UCS_ERR_IO_ERROR;
     }
-    event_p.reset(new wakeup_event(fd));
+    event_p.reset(new wakeup_event(std::move(fd)));
     return UCS_OK;
 }
 
 wakeup_event::~wakeup_event()
 {
     closing_.store(true);
-    {
-        std::unique_lock<std::mutex> guard(lock_);
-        idle_.wait(guard, [&] { return watched_.empty(); });
-    }
-    close(fd_);
+    std::unique_lock<std::mutex> guard(lock_);
+    idle_.wait(guard, [&] { return watched_.empty(); });
 }
 
 bool wakeup_event::clear()
 {
     uint64_t count;
-    return read(fd_, &count, sizeof(count)) == sizeof(count);
+    return read(fd(), &count, sizeof(count)) == sizeof(count);
 }
 
 void wakeup_event::signal_after(shim::card &by, shim::ticket job)
@@ -124,7 +112,7 @@ void wakeup_event::wait_and_signal(watched_job what)
     constexpr uint64_t one = 1;
     std::lock_guard<std::mutex> guard(lock_);
     /* Fails only when the count is at its end, and so readable. */
-    (void)!write(fd_, &one, sizeof(one));
+    (void)!write(fd(), &one, sizeof(one));
     std::erase(watched_, what);
     idle_.notify_all();
 }

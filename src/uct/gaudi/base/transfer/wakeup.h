@@ -11,6 +11,7 @@
 
 #include "hlthunk_shim/card.h"
 #include "uct/gaudi/base/ucx/ucx.h"
+#include "util/unique_fd.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -26,28 +27,20 @@ public:
     [[nodiscard]] static ucs_status_t
     create(std::unique_ptr<wakeup_event> &event_p);
 
-    /**
-     * Waits for the threads that watch jobs for this event: not for long, when
-     * the jobs have ended, and never longer than about a second.
-     */
+    /** Waits for the threads that watch jobs for this event: not for long, when
+     *  the jobs have ended, and never longer than about a second. */
     ~wakeup_event();
 
-    wakeup_event(const wakeup_event &)            = delete;
-    wakeup_event &operator=(const wakeup_event &) = delete;
-
     /** Readable from a signal to the next @ref clear. Owned by the event. */
-    [[nodiscard]] int fd() const { return fd_; }
+    [[nodiscard]] int fd() const { return fd_.get(); }
 
     /** Make the file descriptor unreadable. @return Whether it was readable. */
     bool clear();
 
-    /**
-     * Signal when a job has ended, whether well or not.
-     *
-     * @param by   Whose job it is; must outlive this event.
-     * @param job  May have ended already; it is not watched twice at a time.
-     * @throws std::system_error when no thread can be started.
-     */
+    /** Signal when a job has ended, whether well or not.
+     *  @param by   Whose job it is; must outlive this event.
+     *  @param job  May have ended already; it is not watched twice at a time.
+     *  @throws std::system_error when no thread can be started. */
     void signal_after(shim::card &by, shim::ticket job);
 
 private:
@@ -59,10 +52,10 @@ private:
         bool operator==(const watched_job &) const = default;
     };
 
-    explicit wakeup_event(int fd) : fd_(fd) {}
+    explicit wakeup_event(util::unique_fd fd) : fd_(std::move(fd)) {}
     void wait_and_signal(watched_job what);
 
-    const int fd_;
+    const util::unique_fd fd_;
     std::atomic<bool> closing_{false};
     std::mutex lock_; /* leaf */
     std::condition_variable idle_;

@@ -14,7 +14,6 @@
 
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/transfer/channel.h"
-#include "uct/gaudi/base/transfer/remote_memory.h"
 
 #include <memory>
 #include <variant>

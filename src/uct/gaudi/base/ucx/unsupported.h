@@ -1,5 +1,6 @@
 /**
- * Typed answers for the operations that a transport does not have.
+ * The types of operations, and typed answers for those that a transport does
+ * not have.
  */
 #pragma once
 
@@ -25,5 +26,10 @@ struct unsupported<Result (*)(Arguments...)> {
         }
     }
 };
+
+/** The type of the function that UCX calls for an operation: for declarations.
+ */
+template <typename Operation>
+using callback = decltype(unsupported<Operation>::op);
 
 } // namespace gaudi::base

@@ -28,23 +28,18 @@ public:
     /** Longest message in bytes, header of @ref send included. */
     static constexpr size_t max_payload = ring_max_payload;
 
-    /**
-     * Take a ring of a mailbox.
-     *
-     * @return UCS_ERR_UNREACHABLE: process or mailbox are gone, or out of
-     *         reach. UCS_ERR_NO_RESOURCE: all rings are taken, or no room for
-     *         file descriptors. UCS_ERR_INVALID_ADDR: what is
-     *         there is no mailbox as this version knows it. UCS_ERR_NO_MEMORY.
-     *         UCS_ERR_TIMED_OUT. All said at debug level.
-     */
+    /** Take a ring of a mailbox.
+     *  @return UCS_ERR_UNREACHABLE: process or mailbox are gone, or out of
+     *          reach. UCS_ERR_NO_RESOURCE: all rings are taken, or no room for
+     *          descriptors. UCS_ERR_INVALID_ADDR: it is no mailbox of this
+     *          version. UCS_ERR_NO_MEMORY, UCS_ERR_TIMED_OUT. Said at debug
+     *          level. */
     [[nodiscard]] static ucs_status_t
     open(const mailbox_address &address,
          std::unique_ptr<connection> &connection_p);
 
     /** What was sent is delivered, if the receiver lives. */
     ~connection();
-    connection(const connection &)            = delete;
-    connection &operator=(const connection &) = delete;
 
     /*
      * Send a message of at most max_payload bytes; the caller checks that.
@@ -119,8 +114,8 @@ public:
     /** Whether the receiver lives and has its mailbox. A system call. */
     [[nodiscard]] bool peer_alive() const;
 
-    /** Whether the receiver has ended and left its mailbox open: it was killed,
-     *  or has not cleaned up. A system call. */
+    /** Whether the receiver has ended and left its mailbox open. A system call.
+     */
     [[nodiscard]] bool peer_lost() const;
 
     [[nodiscard]] const std::shared_ptr<remote_process> &process() const
@@ -191,22 +186,18 @@ private:
     util::unique_fd signal_;
 };
 
-/**
- * The connections of an interface: one for each mailbox, however many endpoints
- * use it.
- */
+/** The connections of an interface: one for each mailbox, however many
+ *  endpoints use it. */
 class connection_table {
 public:
-    /** The connection to a mailbox, opened when there is none that works.
-     *  @return As connection::open. */
+    /** Opens one when there is none that works. @return As connection::open. */
     [[nodiscard]] ucs_status_t get(const mailbox_address &address,
                                    std::shared_ptr<connection> &connection_p);
 
     /** An endpoint does not need it any more. */
     void release(std::shared_ptr<connection> used);
 
-    /** Whether a receiver was lost, see connection::peer_lost. A system call
-     *  for each connection. */
+    /** See connection::peer_lost. A system call for each connection. */
     [[nodiscard]] bool any_lost() const;
 
 private:

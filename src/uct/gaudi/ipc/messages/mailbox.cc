@@ -161,36 +161,28 @@ void mailbox::look_after_senders()
     adopt_all();
 }
 
-/* Bury processes that have ended. */
+/* What a process has sent that has ended is delivered, then its rings are free.
+ */
 void mailbox::find_dead()
 {
     uint64_t dead[16];
     while (const size_t count = owners_.find_dead(dead)) {
-        std::for_each_n(dead, count, [this](uint64_t owner) { bury(owner); });
-    }
-}
-
-/* What a dead process has sent is delivered, then its rings are free. */
-void mailbox::bury(uint64_t owner)
-{
-    for (const auto &ring : slots_) {
-        if ((ring != nullptr) && (ring->owner == owner)) {
-            ring->finishing = true;
-            start_polling(*ring);
+        for (const auto &ring : slots_) {
+            if ((ring != nullptr) &&
+                (std::find(dead, dead + count, ring->owner) != dead + count)) {
+                ring->finishing = true;
+                start_polling(*ring);
+            }
         }
     }
-}
-
-/* Rings that ever had an owner: senders write the number. */
-unsigned mailbox::used() const
-{
-    return std::min(header().used.load(), file_.layout().ring_count());
 }
 
 /* Find the rings of senders that died before they could mark them. */
 void mailbox::adopt_all()
 {
-    for (unsigned index = 0; index < used(); ++index) {
+    const unsigned used = /* senders write it */
+        std::min(header().used.load(), file_.layout().ring_count());
+    for (unsigned index = 0; index < used; ++index) {
         const uint64_t owner =
             header().owners[index].load(std::memory_order_relaxed);
         const slot *known =

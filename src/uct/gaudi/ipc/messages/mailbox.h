@@ -42,7 +42,7 @@ struct mailbox_address {
     }
 };
 
-/** The same as it travels, in host byte order. */
+/** The same as it travels. */
 struct wire_mailbox_address {
     uint64_t nonce;
     uint64_t start_time;
@@ -90,23 +90,17 @@ public:
 
     /** Senders find out. */
     ~mailbox();
-    mailbox(const mailbox &)            = delete;
-    mailbox &operator=(const mailbox &) = delete;
 
     [[nodiscard]] const mailbox_address &address() const { return address_; }
 
-    /**
-     * Deliver messages: handler(uint8_t id, void *data, size_t length). The
-     * data is 8-byte aligned and valid in the handler only, which may send,
-     * and open and destroy connections. A poll in a handler does nothing.
-     *
-     * @return How many, at most @a max.
-     */
+    /** Deliver messages: handler(uint8_t id, void *data, size_t length). The
+     *  data is 8-byte aligned and valid in the handler only, which may send,
+     *  and open and destroy connections. A poll in a handler does nothing.
+     *  @return How many, at most @a max. */
     template <typename Handler>
     unsigned poll(unsigned max, Handler &&handler);
 
-    /** Readable after a successful @ref arm when there is something to poll.
-     *  Owned by the mailbox. */
+    /** Readable after @ref arm when there is something to poll. Stays ours. */
     [[nodiscard]] int event_fd() const { return owners_.event_fd(); }
 
     /** @return false: there is something to poll now. Connections that were
@@ -149,11 +143,9 @@ private:
     void collect();
     void look_after_senders();
     void find_dead();
-    void bury(uint64_t owner);
     void adopt_all();
     ucs_status_t adopt(unsigned index);
     ucs_status_t make_slot(unsigned index);
-    [[nodiscard]] unsigned used() const;
     void start_polling(slot &ring);
     void fail(slot &ring);
     void tidy();

@@ -8,14 +8,9 @@
 
 namespace gaudi::ipc {
 
-namespace {
-
-constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-
-} // namespace
-
 ucs_status_t mailbox_file::create()
 {
+    constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     file_.reset(
         memfd_create("ucx-gaudi-mailbox", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!file_ ||

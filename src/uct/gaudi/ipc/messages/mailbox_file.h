@@ -1,26 +1,120 @@
 /**
- * The memory of a mailbox: the file that senders map, and what its owner has
- * mapped of it.
+ * What a mailbox and its senders share: a header, then rings, each a control
+ * page and its data. The file is sparse and has room for more rings than a
+ * machine has processes: those that nobody uses take nothing.
  *
- * One thread at a time. What the memory means is mailbox_layout.h's.
+ * A sender owns a ring whose owner word it has changed from zero to its name.
+ * When it leaves, it adds owner_left; from then on either another sender takes
+ * the ring over as it is, or the receiver, once it has read everything, makes
+ * it as fresh memory and the word zero.
  */
 #pragma once
 
 #include "uct/gaudi/base/ucx/ucx.h"
-#include "uct/gaudi/ipc/messages/mailbox_layout.h"
+#include "uct/gaudi/ipc/messages/ring.h"
+#include "uct/gaudi/ipc/process/process_id.h"
 #include "util/file_mapping.h"
+#include "util/round_up.h"
 #include "util/unique_fd.h"
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <vector>
+
+#include <unistd.h>
 
 namespace gaudi::ipc {
 
+struct mailbox_header {
+    static constexpr uint64_t right_magic = 0x786f626c69616d67; /* "gmailbox" */
+    static constexpr size_t word_bits     = 64;
+    static constexpr size_t most_words    = word_bits * word_bits;
+    static constexpr size_t most_rings    = word_bits * most_words;
+
+    /* Written once. */
+    uint64_t magic;
+    uint64_t nonce;      /* of the receiver's process */
+    uint64_t ring_size;  /* bytes of data */
+    uint32_t ring_count; /* for how many there is room */
+    uint32_t version;
+    file_ref signal; /* a byte on this socket wakes the receiver */
+
+    /* The receiver's. */
+    alignas(ring_line) std::atomic<uint64_t> asleep; /* 0, or how often it has
+                                                        gone to sleep */
+    std::atomic<uint32_t> closed;
+
+    /* The senders'. A bit stands for a word of the next level that is not
+     * zero, in the last level for a ring. */
+    alignas(ring_line) std::atomic<uint64_t> marked_groups;
+    std::atomic<uint32_t> used; /* rings that ever had an owner come first */
+    alignas(ring_line) std::atomic<uint64_t> marked_words[word_bits];
+    alignas(ring_line) std::atomic<uint64_t> marked[most_words];
+    alignas(ring_line) std::atomic<uint64_t> owners[most_rings];
+
+    /** Have the receiver look at a ring. */
+    void mark(size_t ring)
+    {
+        const size_t word  = ring / word_bits;
+        const size_t group = word / word_bits;
+        marked[word].fetch_or(uint64_t{1} << (ring % word_bits));
+        marked_words[group].fetch_or(uint64_t{1} << (word % word_bits));
+        marked_groups.fetch_or(uint64_t{1} << group);
+    }
+};
+
+/** Owner of a ring that nobody can use until the receiver has cleared it. */
+inline constexpr uint64_t nobody = UINT64_MAX;
+
+/** Added to an owner word: the owner has left the ring to others. No pid has
+ *  this bit. */
+inline constexpr uint64_t owner_left = uint64_t{1} << 31;
+
+inline bool has_left(uint64_t owner)
+{
+    return (owner != nobody) && ((owner & owner_left) != 0);
+}
+
+inline uint32_t owner_pid(uint64_t owner)
+{
+    return static_cast<uint32_t>(owner & ~owner_left);
+}
+
+/** Where things are in the file. */
+class mailbox_layout {
+public:
+    mailbox_layout(size_t ring_size, unsigned ring_count)
+        : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))),
+          ring_size_(ring_size), ring_count_(ring_count)
+    {}
+
+    [[nodiscard]] size_t header_length() const
+    {
+        return util::round_up(sizeof(mailbox_header), page_);
+    }
+    [[nodiscard]] size_t ring_length() const { return page_ + ring_size_; }
+    [[nodiscard]] size_t data_offset() const { return page_; }
+    [[nodiscard]] size_t ring_offset(unsigned ring) const
+    {
+        return header_length() + ring * ring_length();
+    }
+    [[nodiscard]] size_t length() const { return ring_offset(ring_count_); }
+    [[nodiscard]] size_t ring_size() const { return ring_size_; }
+    [[nodiscard]] unsigned ring_count() const { return ring_count_; }
+
+private:
+    size_t page_;
+    size_t ring_size_;
+    unsigned ring_count_;
+};
+
+/** The file, and what its owner has mapped of it. One thread at a time. */
 class mailbox_file {
 public:
     explicit mailbox_file(const mailbox_layout &layout) : layout_(layout) {}
 
-    /** Make it, full of zeros, and map the header. Once.
-     *  @return UCS_ERR_NO_MEMORY; logged. */
+    /** Make it, full of zeros. Once. @return UCS_ERR_NO_MEMORY; logged. */
     [[nodiscard]] ucs_status_t create();
 
     [[nodiscard]] bool is_open() const { return header_.start() != nullptr; }

@@ -76,24 +76,34 @@ class ring_writer {
 public:
     ring_writer() = default;
 
-    /**
-     * @param control  Of a ring that nobody has written to yet, all zero; else
-     *                 see @ref resume.
-     * @param data     All zero.
-     * @param size     Of the data: a power of two, ring_min_size or more.
-     */
+    /** @param control  Of a ring that nobody has written to yet, all zero; else
+     *                  see @ref resume.
+     *  @param data     All zero.
+     *  @param size     Of the data: a power of two, ring_min_size or more. */
     ring_writer(ring_control *control, void *data, size_t size)
         : control_(control), data_(static_cast<char *>(data)), size_(size),
           zeroed_(size)
     {}
 
-    /**
-     * Go on where an earlier writer has left off, which must not have been
-     * followed by another one yet. Instead of the control being all zero.
-     *
-     * @return false: what it left makes no sense, or the ring is closed.
-     */
-    [[nodiscard]] bool resume();
+    /** Go on where an earlier writer has left off, which must not have been
+     *  followed by another one yet. Instead of the control being all zero.
+     *  @return false: what it left makes no sense, or the ring is closed. */
+    [[nodiscard]] bool resume()
+    {
+        const uint64_t written =
+            control_->written.load(std::memory_order_acquire);
+        const uint64_t consumed =
+            control_->consumed.load(std::memory_order_acquire);
+        if ((control_->state.load() == ring_closed) ||
+            ((written % ring_line) != 0) || ((consumed % ring_line) != 0) ||
+            (written - consumed > size_)) {
+            return false;
+        }
+        head_   = written;
+        tail_   = consumed;
+        zeroed_ = written + ring_line;
+        return true;
+    }
 
     /** Say where to go on, for the next writer. Nothing is written after it. */
     void leave() { control_->written.store(head_, std::memory_order_release); }
@@ -127,10 +137,8 @@ public:
         put({static_cast<uint32_t>(length), id, record_message, 0}, next);
     }
 
-    /**
-     * What the reader does about what was published before: one that is not
-     * seen idle here finds it.
-     */
+    /** What the reader does about what was published before: one that is not
+     *  seen idle here finds it. */
     [[nodiscard]] ring_state state() const
     {
         std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -197,7 +205,20 @@ private:
         return (head_ + length - tail_ <= size_) || update_free(length);
     }
 
-    bool update_free(size_t length);
+    bool update_free(size_t length)
+    {
+        const uint64_t consumed =
+            control_->consumed.load(std::memory_order_acquire);
+        if ((consumed < tail_) || (consumed > head_) ||
+            ((consumed % ring_line) != 0)) {
+            corrupted_ = true;
+        }
+        if (corrupted_) {
+            return false;
+        }
+        tail_ = consumed;
+        return head_ + length - tail_ <= size_;
+    }
 
     ring_control *control_ = nullptr;
     char *data_            = nullptr;

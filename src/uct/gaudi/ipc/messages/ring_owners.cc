@@ -1,7 +1,7 @@
 #include "uct/gaudi/ipc/messages/ring_owners.h"
 
 #include "uct/gaudi/base/ucx/ucx.h"
-#include "uct/gaudi/ipc/messages/mailbox_layout.h"
+#include "uct/gaudi/ipc/messages/mailbox_file.h"
 #include "util/process_life.h"
 
 #include <algorithm>

@@ -1,11 +1,13 @@
 /**
- * One message over an abstract socket, with what the kernel says of its sender
- * and the descriptor that comes along.
+ * One message over an abstract socket, with the descriptor that comes along and
+ * what the kernel says of its sender; and whether that one may be told what
+ * others of its user may.
  *
  * Knows nothing of what is said. One thread at a time.
  */
 #pragma once
 
+#include "uct/gaudi/base/ucx/ucx.h"
 #include "util/unique_fd.h"
 
 #include <cstddef>
@@ -22,8 +24,6 @@ public:
     /** @param data  Stays the caller's; read by @ref send, written by
      *               @ref receive. */
     datagram(void *data, size_t length);
-    datagram(const datagram &)            = delete;
-    datagram &operator=(const datagram &) = delete;
 
     /** Say who sends it. The kernel checks that. */
     void add_credentials();
@@ -33,17 +33,15 @@ public:
 
     void set_peer(const sockaddr_un &name, socklen_t length);
 
-    /** Send it, waiting for nothing. @return false: errno tells. */
+    /** Waits for nothing. @return false: errno tells. */
     [[nodiscard]] bool send(int socket);
 
     /** @return Bytes that came, all of them if more than fit; negative: errno
      *  tells. */
     [[nodiscard]] ssize_t receive(int socket);
 
-    /* Of what was received. */
-
-    /** Who sent it, in our namespaces: 0 stands for a process that is in none
-     *  of ours, the overflow id for a user that is not. */
+    /** Who sent what was received, in our namespaces: 0 stands for a process
+     * that is in none of ours, the overflow id for a user that is not. */
     [[nodiscard]] const ucred &credentials() const { return credentials_; }
 
     /** Of the process that sent it: since Linux 6.5, where the socket asks for
@@ -79,16 +77,35 @@ private:
 /** The abstract name of a process's file service. */
 socklen_t service_name(uint64_t nonce, sockaddr_un &name_p);
 
-/** A socket that others find under a name, and that is told which process sends
- *  to it, as far as the kernel can.
- *
- * @param sends_pidfds_p  Whether a pidfd comes with every message.
- * @return Invalid: errno tells. */
+/** A socket that others find under a name.
+ *  @param sends_pidfds_p  Whether a pidfd comes with every message.
+ *  @return Invalid: errno tells. */
 [[nodiscard]] util::unique_fd
 open_service(const sockaddr_un &name, socklen_t length, bool &sends_pidfds_p);
 
 /** A socket with a name that the kernel chooses, so that answers find it; never
  *  waits. @return As above. */
 [[nodiscard]] util::unique_fd open_client();
+
+/** Whether credentials are of this process's user. Never, where this process
+ *  has the overflow id: all users have it that are not mapped in its user
+ *  namespace. */
+[[nodiscard]] bool is_own_user(const ucred &credentials);
+
+/** Whether others of this user could find out what @ref check_namespaces does
+ *  of this process. */
+[[nodiscard]] bool can_be_looked_at();
+
+/** Whether a process of this user is in the user and PID namespace of this one.
+ *  A container may have the same user and see our sockets; the kernel lets it
+ *  have none of our files.
+ *  @param pid    Of the process, in our PID namespace.
+ *  @param pidfd  Of it, from the kernel with the message; a negative one is
+ *                opened here by the pid, which may be another process's by
+ *                then.
+ *  @return UCS_ERR_REJECTED: it is not, has ended, or /proc does not show it to
+ *          us; said at debug level. UCS_ERR_NO_RESOURCE: there was no room for
+ *          a descriptor to find out. */
+[[nodiscard]] ucs_status_t check_namespaces(pid_t pid, int pidfd);
 
 } // namespace gaudi::ipc

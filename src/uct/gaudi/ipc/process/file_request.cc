@@ -1,7 +1,6 @@
 #include "uct/gaudi/ipc/process/file_request.h"
 
 #include "uct/gaudi/ipc/process/datagram.h"
-#include "uct/gaudi/ipc/process/sender.h"
 #include "util/process.h"
 
 #include <algorithm>

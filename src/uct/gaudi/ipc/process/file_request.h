@@ -38,31 +38,21 @@ static_assert(sizeof(wire_reply) == 16);
 
 class file_request {
 public:
-    /**
-     * Ask from now on.
-     *
-     * @param timeout_ms  How long it may take.
-     * @return UCS_ERR_UNREACHABLE: there is no such service.
-     *         UCS_ERR_REJECTED: it would not answer this process.
-     *         UCS_ERR_NO_RESOURCE: no room for a descriptor. Said at debug
-     *         level.
-     */
+    /** Ask from now on.
+     *  @return UCS_ERR_UNREACHABLE: there is no such service. UCS_ERR_REJECTED:
+     *          it would not answer this process. UCS_ERR_NO_RESOURCE: no room
+     *          for a descriptor. Said at debug level. */
     [[nodiscard]] ucs_status_t start(const process_id &process,
                                      const file_ref &file, int timeout_ms);
 
     [[nodiscard]] bool is_under_way() const { return bool(socket_); }
 
-    /**
-     * Go on as far as possible without waiting.
-     *
-     * @param fd_p    A new descriptor, close-on-exec.
-     * @param anew_p  Whether the file was opened anew.
-     * @return UCS_INPROGRESS; else it is not under way any more:
-     *         UCS_OK, or what the service says, UCS_ERR_REJECTED where it lives
-     *         and gives this process nothing. UCS_ERR_TIMED_OUT.
-     *         UCS_ERR_UNREACHABLE: there is no service any more.
-     *         UCS_ERR_NO_RESOURCE: no room for one more descriptor.
-     */
+    /** Go on as far as possible without waiting.
+     *  @param fd_p    A new descriptor, close-on-exec.
+     *  @param anew_p  Whether the file was opened anew.
+     *  @return UCS_INPROGRESS; else it has ended: UCS_OK, or what the service
+     *          says, UCS_ERR_REJECTED where it gives this process nothing;
+     *          UCS_ERR_TIMED_OUT, or as @ref start. */
     [[nodiscard]] ucs_status_t progress(util::unique_fd &fd_p, bool &anew_p);
 
     /** Wait until there is some progress to be made, or none any more.

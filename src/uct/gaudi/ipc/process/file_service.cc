@@ -2,7 +2,6 @@
 
 #include "uct/gaudi/ipc/process/datagram.h"
 #include "uct/gaudi/ipc/process/file_request.h"
-#include "uct/gaudi/ipc/process/sender.h"
 #include "util/background_thread.h"
 #include "util/errors.h"
 #include "util/fork_handlers.h"
@@ -190,28 +189,22 @@ private:
     util::closed_in_children not_in_children_;
 };
 
-/* Its thread runs until the process ends. */
-server &own_server()
-{
-    return util::of_this_process<server>();
-}
-
 } // namespace
 
 ucs_status_t file_service::add(const file_ref &file, reopen_function reopen)
 {
-    return own_server().add(file, reopen);
+    return util::of_this_process<server>().add(file, reopen);
 }
 
 void file_service::remove(const file_ref &file)
 {
-    own_server().remove(file);
+    util::of_this_process<server>().remove(file);
 }
 
 ucs_status_t file_service::look_up(const file_ref &file, util::unique_fd &fd_p,
                                    bool &anew_p)
 {
-    return own_server().look_up(file, fd_p, anew_p);
+    return util::of_this_process<server>().look_up(file, fd_p, anew_p);
 }
 
 void file_service::on_withdrawal(void (*handler)())

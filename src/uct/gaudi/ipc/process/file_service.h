@@ -16,43 +16,30 @@
 
 namespace gaudi::ipc {
 
-/**
- * Open a registered file anew, whose descriptor no longer stands for it. Called
- * on the service's thread, or on the one that asks for a file of its own
- * process; the caller holds no lock of ours. May be called when the file has
- * just been removed.
- *
- * @param fd_p  A new descriptor, owned by the caller.
- * @return UCS_ERR_NO_ELEM when the file is not there any more.
- *         UCS_ERR_NO_RESOURCE: no room for one more descriptor.
- */
+/** Open a registered file anew, whose descriptor no longer stands for it.
+ *  Called on the service's thread, or on the one that asks for a file of its
+ *  own process, under no lock of ours; perhaps when the file has just been
+ *  removed.
+ *  @param fd_p  A new descriptor, owned by the caller.
+ *  @return UCS_ERR_NO_ELEM: it is not there any more. UCS_ERR_NO_RESOURCE. */
 using reopen_function = ucs_status_t (*)(const file_ref &file, int &fd_p);
 
 class file_service {
 public:
-    /**
-     * Hand out a file from now on.
-     *
-     * @param reopen  May be nullptr: then the file is refused once its
-     *                descriptor stands for another one.
-     * @return UCS_OK; else others get the file with pidfd_getfd only. Said at
-     *         debug level.
-     */
+    /** Hand out a file from now on.
+     *  @param reopen  nullptr: it is refused once its descriptor stands for
+     *                 another file.
+     *  @return UCS_OK; else others get the file with pidfd_getfd only. Said at
+     *          debug level. */
     static ucs_status_t add(const file_ref &file,
                             reopen_function reopen = nullptr);
 
-    /** Do not hand it out any more. */
     static void remove(const file_ref &file);
 
-    /**
-     * What the service answers, for files of the own process.
-     *
-     * @param fd_p   A new descriptor, close-on-exec.
-     * @param anew_p Whether the file was opened anew.
-     * @return UCS_ERR_NO_ELEM when there is no such file, or its token is
-     *         another one. UCS_ERR_NO_RESOURCE: no room for one more
-     *         descriptor.
-     */
+    /** What the service answers, for files of the own process. Parameters as of
+     *  file_request::progress.
+     *  @return UCS_ERR_NO_ELEM when there is no such file, or its token is
+     *          another one. UCS_ERR_NO_RESOURCE. */
     [[nodiscard]] static ucs_status_t
     look_up(const file_ref &file, util::unique_fd &fd_p, bool &anew_p);
 

@@ -26,26 +26,24 @@ uint64_t inode_of(const char *path)
 }
 
 struct own_names {
-    own_names();
+    own_names()
+    {
+        const uint64_t user_namespace = inode_of("/proc/self/ns/user");
+        machine.box                   = base::box_identity();
+        machine.pid_namespace         = inode_of("/proc/self/ns/pid");
+        machine.uid                   = geteuid();
+        machine.version               = wire_version;
+        machine.user_namespace =
+            static_cast<uint16_t>(user_namespace ^ (user_namespace >> 16));
+        process.nonce = util::process_identity();
+        process.pid   = static_cast<uint32_t>(getpid());
+    }
 
     machine_address machine{};
     process_id process{};
     /* Until there is room for the descriptor that tells it. */
     std::atomic<uint64_t> start_time{util::unknown_start_time};
 };
-
-own_names::own_names()
-{
-    const uint64_t user_namespace = inode_of("/proc/self/ns/user");
-    machine.box                   = base::box_identity();
-    machine.pid_namespace         = inode_of("/proc/self/ns/pid");
-    machine.uid                   = geteuid();
-    machine.version               = wire_version;
-    machine.user_namespace =
-        static_cast<uint16_t>(user_namespace ^ (user_namespace >> 16));
-    process.nonce = util::process_identity();
-    process.pid   = static_cast<uint32_t>(getpid());
-}
 
 } // namespace
 

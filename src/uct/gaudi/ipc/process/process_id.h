@@ -10,10 +10,10 @@
 
 #include "util/process_life.h"
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <tuple>
 #include <type_traits>
 
 namespace gaudi::ipc {
@@ -41,13 +41,7 @@ struct process_id {
     uint32_t pid;        /**< in its PID namespace */
     uint32_t reserved;   /**< 0 */
 
-    bool operator==(const process_id &) const = default;
-    bool operator<(const process_id &other) const
-    {
-        return std::tie(nonce, start_time, pid, reserved) <
-               std::tie(other.nonce, other.start_time, other.pid,
-                        other.reserved);
-    }
+    auto operator<=>(const process_id &) const = default;
 
     /** Tells it from others of its PID namespace. */
     [[nodiscard]] constexpr uint64_t word() const
@@ -100,11 +94,8 @@ process_id own_process();
  *  empty when it can. */
 std::string why_unreachable(const machine_address &peer);
 
-/**
- * Describe an open file of this process, with a token of its own each time.
- *
- * @return false when the descriptor is not open.
- */
+/** Describe an open file of this process, with a token of its own each time.
+ *  @return false when the descriptor is not open. */
 bool describe_file(int fd, file_kind kind, file_ref &file_p);
 
 /** Whether this descriptor stands for that file now. */

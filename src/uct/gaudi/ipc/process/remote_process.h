@@ -19,18 +19,12 @@ namespace gaudi::ipc {
 
 class remote_process {
 public:
-    /**
-     * Find a process.
-     *
-     * @return UCS_ERR_UNREACHABLE: there is no such process any more, or the
-     *         kernel does not let us look; said at debug level.
-     *         UCS_ERR_NO_RESOURCE: no room for one more file descriptor.
-     */
+    /** Find a process.
+     *  @return UCS_ERR_UNREACHABLE: there is no such process any more, or the
+     *          kernel does not let us look; said at debug level.
+     *          UCS_ERR_NO_RESOURCE: no room for one more descriptor. */
     [[nodiscard]] static ucs_status_t
     open(const process_id &id, std::shared_ptr<remote_process> &process_p);
-
-    remote_process(const remote_process &)            = delete;
-    remote_process &operator=(const remote_process &) = delete;
 
     [[nodiscard]] const process_id &id() const { return id_; }
 
@@ -46,41 +40,29 @@ public:
     /** Its host memory. */
     [[nodiscard]] const util::process_memory &memory() const { return memory_; }
 
-    /**
-     * Get a file that the process has open: with pidfd_getfd, else from its
-     * file service.
-     *
-     * @param file  As the process describes it; what comes is compared with
-     *              it, unless the service says that it opened the file anew.
-     * @param fd_p  A new descriptor, close-on-exec.
-     * @return UCS_ERR_UNREACHABLE: the process is gone, or lets nobody have its
-     *         files. UCS_ERR_NO_ELEM: it does not have this file (any more).
-     *         UCS_ERR_TIMED_OUT. UCS_ERR_NO_RESOURCE: no room for one more
-     *         file descriptor. All said at debug level.
-     */
+    /** Get a file that the process has open: with pidfd_getfd, else from its
+     *  file service.
+     *  @param file  As the process describes it; what comes is compared with
+     *               it, unless the service says that it opened the file anew.
+     *  @param fd_p  A new descriptor, close-on-exec.
+     *  @return UCS_ERR_UNREACHABLE: the process is gone, or lets nobody have
+     *          its files. UCS_ERR_NO_ELEM: it does not have this file (any
+     *          more). UCS_ERR_TIMED_OUT, UCS_ERR_NO_RESOURCE. Said at debug
+     *          level. */
     [[nodiscard]] ucs_status_t get_file(const file_ref &file,
                                         util::unique_fd &fd_p) const;
 
-    /**
-     * The same in steps that wait for nothing.
-     *
-     * @param request  Fresh for the first step, and the same for all of them.
-     * @return As @ref get_file; or UCS_INPROGRESS: to be called again.
-     */
+    /** The same in steps that wait for nothing; UCS_INPROGRESS: again.
+     *  @param request  Fresh for the first step, the same for all of them. */
     [[nodiscard]] ucs_status_t try_file(const file_ref &file,
                                         file_request &request,
                                         util::unique_fd &fd_p) const;
 
-    /**
-     * Whether there is a way to a file, without asking the process.
-     *
-     * @return UCS_OK: it can be taken, or the process can be asked for it.
-     *         Else as @ref get_file.
-     */
+    /** Whether there is a way to a file, without asking the process: it can be
+     *  taken, or the process be asked. @return As @ref get_file. */
     [[nodiscard]] ucs_status_t probe_file(const file_ref &file) const;
 
-    /** How long a request to a file service may take, in seconds. For the
-     *  process. */
+    /** How long requests to file services may take, in seconds. */
     static void set_timeout(double seconds);
 
     /** For tests: do as if the kernel forbade pidfd_getfd. */

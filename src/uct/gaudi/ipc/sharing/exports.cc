@@ -32,16 +32,6 @@ export_table &exported()
     return util::of_this_process<export_table>();
 }
 
-/* The driver does not unmap what others have mapped. They look at slots when
- * they make progress; who does not is told. */
-void tell_importers(const own_page &page)
-{
-    page.for_each_importer([](const importer_entry &entry) {
-        file_service::tell_withdrawal(entry.process);
-        return true;
-    });
-}
-
 /* The dma-buf of what the driver mapped in one piece. */
 class buffer_export final : public base::backing_export {
 public:
@@ -64,7 +54,11 @@ public:
         if (is_file(fd_, file_)) { /* not closed behind our back */
             close(fd_);
         }
-        tell_importers(page);
+        /* The driver does not unmap what others have mapped. They look at slots
+         * when they make progress; who does not is told. */
+        page.for_each_importer([](const importer_entry &entry) {
+            file_service::tell_withdrawal(entry.process);
+        });
     }
 
     /* @return 0 when there is a dma-buf, or -errno. */
@@ -104,11 +98,8 @@ public:
 
     void describe(wire_key &key) const
     {
-        key.buffer_generation = mark_.generation;
-        key.buffer_slot       = mark_.slot;
-        key.buffer_address    = backing_.va;
-        key.buffer_size       = backing_.size;
-        key.buffer_file       = file_;
+        key.buffer = {
+            mark_.generation, backing_.va, backing_.size, file_, mark_.slot, 0};
     }
 
 private:
@@ -257,16 +248,12 @@ ucs_status_t exported_memory::describe(own_page &page)
  * @return 0; or -errno: the next try may be answered otherwise. */
 int exported_memory::describe_buffer(const own_page &page)
 {
-    if (page.is_current({key_.buffer_slot, key_.buffer_generation}) ||
+    if (page.is_current({key_.buffer.slot, key_.buffer.generation}) ||
         (device_->backing == nullptr)) {
         return 0;
     }
-    int error              = 0;
-    key_.buffer_generation = 0;
-    key_.buffer_slot       = 0;
-    key_.buffer_address    = 0;
-    key_.buffer_size       = 0;
-    key_.buffer_file       = {};
+    int error   = 0;
+    key_.buffer = {};
     device_->backing->with_export(
         [](const base::device_backing &backing) {
             return std::make_unique<buffer_export>(backing);
@@ -279,7 +266,7 @@ int exported_memory::describe_buffer(const own_page &page)
             }
             made.describe(key_);
             /* UCP rounds registrations up beyond what was allocated. */
-            const uint64_t end = key_.buffer_address + key_.buffer_size;
+            const uint64_t end = key_.buffer.address + key_.buffer.size;
             key_.length        = std::min(length_, end - address_);
         });
     return util::may_pass(-error) ? error : 0;

@@ -28,40 +28,32 @@ namespace gaudi::ipc {
 /** What a uct_mem_h of gaudi_ipc points to. */
 class exported_memory {
 public:
-    /**
-     * Register memory. Nothing is pinned or mapped for it, and exported only
-     * if quiet; device memory that is freed meanwhile stays until the
-     * registration ends.
-     *
-     * @param quiet     Log a failure as a diagnostic, not as an error.
-     * @param memory_p  Filled on success; owned by the caller.
-     * @return UCS_ERR_INVALID_ADDR for device memory that no allocation covers.
-     *         UCS_ERR_NO_RESOURCE when the process has no shared page and
-     *         cannot make it: UCP bears that here, but not from @ref pack.
-     *         The same, if quiet, when there is no room for the dma-buf: UCP
-     *         registers so what it sends, and stages it then.
-     */
+    /** Register memory. Nothing is pinned or mapped for it, and exported only
+     *  if quiet; device memory that is freed meanwhile stays until the
+     *  registration ends.
+     *  @param quiet     Log a failure as a diagnostic, not as an error.
+     *  @param memory_p  Filled on success; owned by the caller.
+     *  @return UCS_ERR_INVALID_ADDR for device memory that no allocation
+     *          covers. UCS_ERR_NO_RESOURCE when the process has no shared page
+     *          and cannot make it: UCP bears that here, but not from @ref pack.
+     *          The same, if quiet, when there is no room for the dma-buf: UCP
+     *          registers so what it sends, and stages it then. */
     [[nodiscard]] static ucs_status_t create(void *address, size_t length,
                                              bool quiet,
                                              exported_memory *&memory_p);
 
     ~exported_memory();
-    exported_memory(const exported_memory &)            = delete;
-    exported_memory &operator=(const exported_memory &) = delete;
 
-    /** Whether it looks like a registration that has not ended. */
+    /** As far as can be seen. */
     [[nodiscard]] bool is_valid() const { return tag_ == valid_tag; }
 
-    /**
-     * Write a key.
+    /** Write a key.
      *
-     * Device memory that cannot be exported gets one, too: others find that
-     * they do not reach it, or, where only room was lacking, that it is good
-     * for nothing. That is logged, and tried again at the next packing.
-     *
-     * @param buffer  sizeof(wire_key) bytes, of any alignment.
-     * @return UCS_ERR_NO_RESOURCE when there are more keys than slots.
-     */
+     *  Device memory that cannot be exported gets one, too: others find that
+     *  they do not reach it, or, where only room was lacking, that it is good
+     *  for nothing. That is logged, and tried again at the next packing.
+     *  @param buffer  sizeof(wire_key) bytes, of any alignment.
+     *  @return UCS_ERR_NO_RESOURCE when there are more keys than slots. */
     [[nodiscard]] ucs_status_t pack(void *buffer);
 
     /** Keys of it are good for nothing from now on.

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 extern "C" {
@@ -36,12 +37,6 @@ struct invalidation {
     uint64_t newest; /* interface there was when it began */
 };
 
-/* One that is over, to be told when no lock is held. */
-struct outcome {
-    uct_completion_t *completion;
-    ucs_status_t status;
-};
-
 /* So many importers are asked for their pages at a time: each costs a
  * descriptor meanwhile. */
 constexpr size_t most_asked = 16;
@@ -55,24 +50,201 @@ struct importer {
 
 class invalidation_queue {
 public:
-    void add(uint64_t generation, uct_completion_t *completion);
-    unsigned progress();
-    uint64_t open_interface();
-    void close_interface(uint64_t id);
+    void add(uint64_t generation, uct_completion_t *completion)
+    {
+        {
+            std::lock_guard<std::mutex> guard(lock_);
+            forget_dead();
+            if ((generation != 0) && find_user(generation)) {
+                waiting_.push_back(
+                    {generation, completion,
+                     ucs_get_time() + ucs_time_from_sec(timeout.load()),
+                     newest_});
+                count_ = waiting_.size();
+                return;
+            }
+        }
+        uct_invoke_completion(completion, UCS_OK);
+    }
+
+    uint64_t open_interface()
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        interfaces_.insert(++newest_);
+        return newest_;
+    }
+
+    /* What nobody is left to wait for is forgotten, not called: completions are
+     * part of requests, which UCP frees before it closes interfaces. */
+    void close_interface(uint64_t id)
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        interfaces_.erase(id);
+        std::erase_if(waiting_, [&](const invalidation &waits) {
+            return (waits.newest >= id) &&
+                   (interfaces_.empty() ||
+                    (*interfaces_.begin() > waits.newest));
+        });
+        count_ = waiting_.size();
+    }
+
+    unsigned progress()
+    {
+        if (is_empty()) {
+            return 0;
+        }
+        std::vector<std::pair<uct_completion_t *, ucs_status_t>> outcomes;
+        {
+            std::unique_lock<std::mutex> guard(lock_, std::try_to_lock);
+            if (!guard.owns_lock()) {
+                return 0; /* another thread is at it */
+            }
+            const ucs_time_t now = ucs_get_time();
+            outcomes.reserve(waiting_.size());
+            std::erase_if(waiting_, [&](const invalidation &waits) {
+                const std::optional<uint32_t> user =
+                    find_user(waits.generation);
+                if (!user) {
+                    outcomes.emplace_back(waits.completion, UCS_OK);
+                    return true;
+                }
+                if (now < waits.deadline) {
+                    return false;
+                }
+                ucs_warn("gaudi_ipc: process %u still uses memory that was "
+                         "invalidated %g s ago",
+                         *user, timeout.load());
+                outcomes.emplace_back(waits.completion, UCS_ERR_TIMED_OUT);
+                return true;
+            });
+            count_ = waiting_.size();
+        }
+        for (const auto &[completion, status] : outcomes) {
+            uct_invoke_completion(completion, status);
+        }
+        return static_cast<unsigned>(outcomes.size());
+    }
+
     [[nodiscard]] bool is_empty() const
     {
         return count_.load(std::memory_order_relaxed) == 0;
     }
 
 private:
-    void forget_dead();
-    std::optional<uint32_t> find_user(uint64_t generation);
-    bool is_using(const importer_entry &entry, uint64_t generation);
-    ucs_status_t find(const process_id &process, const file_ref &file,
-                      const importer *&found_p);
+    /* How many importers have not answered. */
+    size_t asked() const
+    {
+        return static_cast<size_t>(std::count_if(
+            importers_.begin(), importers_.end(),
+            [](const auto &of) { return of.second.page == nullptr; }));
+    }
+
+    /* Try to get an importer's page, without waiting for it. */
     ucs_status_t ask(const process_id &process, const file_ref &file,
-                     importer &of);
-    [[nodiscard]] size_t asked() const;
+                     importer &of)
+    {
+        ucs_status_t status = (of.process == nullptr)
+                                  ? remote_process::open(process, of.process)
+                                  : UCS_OK;
+        util::unique_fd fd;
+        if (status == UCS_OK) {
+            status = of.process->try_file(file, of.request, fd);
+        }
+        if (status == UCS_OK) {
+            status = foreign_page::map(fd.get(), process, of.page);
+        }
+        return status;
+    }
+
+    /* @return UCS_INPROGRESS: its page cannot be got now, so it may be using
+     *         anything. Else an error: it is gone, or is another program. */
+    ucs_status_t find(const process_id &process, const file_ref &file,
+                      const importer *&found_p)
+    {
+        const ucs_time_t now = ucs_get_time();
+        const auto silent    = silent_.find(process.nonce);
+        if ((silent != silent_.end()) && (now < silent->second)) {
+            return UCS_INPROGRESS;
+        }
+        auto known = importers_.find(process.nonce);
+        if (known == importers_.end()) {
+            if (asked() >= most_asked) {
+                return UCS_INPROGRESS;
+            }
+            known = importers_.try_emplace(process.nonce).first;
+        }
+        const ucs_status_t status = (known->second.page == nullptr)
+                                        ? ask(process, file, known->second)
+                                        : UCS_OK;
+        if (status == UCS_INPROGRESS) {
+            return status;
+        }
+        silent_.erase(process.nonce);
+        if (status == UCS_OK) {
+            found_p = &known->second;
+            return status;
+        }
+        importers_.erase(known);
+        switch (status) {
+        case UCS_ERR_TIMED_OUT:
+        case UCS_ERR_REJECTED:
+            silent_[process.nonce] =
+                now + ucs_time_from_sec(
+                          std::min(silence, timeout.load() * silence_part));
+            return UCS_INPROGRESS;
+        case UCS_ERR_NO_RESOURCE:
+        case UCS_ERR_NO_MEMORY:
+            return UCS_INPROGRESS;
+        default:
+            return status;
+        }
+    }
+
+    bool is_using(importer_entry &entry, uint64_t generation)
+    {
+        /* The importer may be writing it, but not one that uses anything. */
+        const process_id process  = entry.process;
+        const file_ref file       = entry.page;
+        const importer *user      = nullptr;
+        const ucs_status_t status = find(process, file, user);
+        if (status != UCS_OK) {
+            own_page::forget_if_dead(entry);
+            return status == UCS_INPROGRESS;
+        }
+        if (!user->page->is_using(own_process().nonce, generation)) {
+            return false;
+        }
+        if (user->process->is_alive()) {
+            return true;
+        }
+        importers_.erase(process.nonce);
+        return false;
+    }
+
+    /* All are looked at, so that those whose pages are not known are asked at
+     * the same time.
+     * @return The pid of a process that uses a key right now, if one does. */
+    std::optional<uint32_t> find_user(uint64_t generation)
+    {
+        std::optional<uint32_t> user;
+        own_page::instance()->for_each_importer([&](importer_entry &entry) {
+            if (is_using(entry, generation)) {
+                user = entry.process.pid;
+            }
+        });
+        return user;
+    }
+
+    /* An importer costs a descriptor and a mapping. */
+    void forget_dead()
+    {
+        std::erase_if(importers_, [](const auto &entry) {
+            return !entry.second.process->is_alive();
+        });
+        const ucs_time_t now = ucs_get_time();
+        std::erase_if(silent_,
+                      [now](const auto &entry) { return entry.second <= now; });
+    }
 
     std::mutex lock_;
     std::vector<invalidation> waiting_;
@@ -82,199 +254,6 @@ private:
     std::set<uint64_t> interfaces_;
     uint64_t newest_ = 0;
 };
-
-/* How many importers have not answered. */
-size_t invalidation_queue::asked() const
-{
-    return static_cast<size_t>(
-        std::count_if(importers_.begin(), importers_.end(), [](const auto &of) {
-            return of.second.page == nullptr;
-        }));
-}
-
-/* Try to get an importer's page, without waiting for it. */
-ucs_status_t invalidation_queue::ask(const process_id &process,
-                                     const file_ref &file, importer &of)
-{
-    ucs_status_t status = (of.process == nullptr)
-                              ? remote_process::open(process, of.process)
-                              : UCS_OK;
-    util::unique_fd fd;
-    if (status == UCS_OK) {
-        status = of.process->try_file(file, of.request, fd);
-    }
-    if (status == UCS_OK) {
-        status = foreign_page::map(fd.get(), process, of.page);
-    }
-    return status;
-}
-
-/* @return UCS_INPROGRESS: its page cannot be got now, so it may be using
- *         anything. Else an error: it is gone, or has become another program.
- */
-ucs_status_t invalidation_queue::find(const process_id &process,
-                                      const file_ref &file,
-                                      const importer *&found_p)
-{
-    const ucs_time_t now = ucs_get_time();
-    const auto silent    = silent_.find(process.nonce);
-    if ((silent != silent_.end()) && (now < silent->second)) {
-        return UCS_INPROGRESS;
-    }
-    auto known = importers_.find(process.nonce);
-    if (known == importers_.end()) {
-        if (asked() >= most_asked) {
-            return UCS_INPROGRESS;
-        }
-        known = importers_.try_emplace(process.nonce).first;
-    }
-    if (known->second.page == nullptr) {
-        const ucs_status_t status = ask(process, file, known->second);
-        if (status == UCS_INPROGRESS) {
-            return status;
-        }
-        if (status != UCS_OK) {
-            importers_.erase(known);
-        }
-        if ((status == UCS_ERR_TIMED_OUT) || (status == UCS_ERR_REJECTED)) {
-            silent_[process.nonce] =
-                now + ucs_time_from_sec(
-                          std::min(silence, timeout.load() * silence_part));
-        } else {
-            silent_.erase(process.nonce);
-        }
-        if (status != UCS_OK) {
-            return ((status == UCS_ERR_TIMED_OUT) ||
-                    (status == UCS_ERR_REJECTED) ||
-                    (status == UCS_ERR_NO_RESOURCE) ||
-                    (status == UCS_ERR_NO_MEMORY))
-                       ? UCS_INPROGRESS
-                       : status;
-        }
-    }
-    found_p = &known->second;
-    return UCS_OK;
-}
-
-bool invalidation_queue::is_using(const importer_entry &entry,
-                                  uint64_t generation)
-{
-    /* The importer may be writing it, but not one that uses anything. */
-    const process_id process  = entry.process;
-    const file_ref file       = entry.page;
-    const importer *user      = nullptr;
-    const ucs_status_t status = find(process, file, user);
-    if (status != UCS_OK) {
-        own_page::instance()->forget_if_dead(entry);
-        return status == UCS_INPROGRESS;
-    }
-    if (!user->page->is_using(own_process().nonce, generation)) {
-        return false;
-    }
-    if (user->process->is_alive()) {
-        return true;
-    }
-    importers_.erase(process.nonce);
-    return false;
-}
-
-/* All are looked at, so that those whose pages are not known are asked at the
- * same time.
- * @return The pid of a process that uses a key right now, if one does. */
-std::optional<uint32_t> invalidation_queue::find_user(uint64_t generation)
-{
-    std::optional<uint32_t> user;
-    own_page::instance()->for_each_importer([&](const importer_entry &entry) {
-        if (is_using(entry, generation)) {
-            user = entry.process.pid;
-        }
-        return true;
-    });
-    return user;
-}
-
-/* An importer costs a descriptor and a mapping. */
-void invalidation_queue::forget_dead()
-{
-    std::erase_if(importers_, [](const auto &entry) {
-        return !entry.second.process->is_alive();
-    });
-    const ucs_time_t now = ucs_get_time();
-    std::erase_if(silent_,
-                  [now](const auto &entry) { return entry.second <= now; });
-}
-
-void invalidation_queue::add(uint64_t generation, uct_completion_t *completion)
-{
-    {
-        std::lock_guard<std::mutex> guard(lock_);
-        forget_dead();
-        if ((generation != 0) && find_user(generation)) {
-            waiting_.push_back(
-                {generation, completion,
-                 ucs_get_time() + ucs_time_from_sec(timeout.load()), newest_});
-            count_ = waiting_.size();
-            return;
-        }
-    }
-    uct_invoke_completion(completion, UCS_OK);
-}
-
-uint64_t invalidation_queue::open_interface()
-{
-    std::lock_guard<std::mutex> guard(lock_);
-    interfaces_.insert(++newest_);
-    return newest_;
-}
-
-/* What nobody is left to wait for is forgotten, not called: completions are
- * part of requests, which UCP frees before it closes interfaces. */
-void invalidation_queue::close_interface(uint64_t id)
-{
-    std::lock_guard<std::mutex> guard(lock_);
-    interfaces_.erase(id);
-    std::erase_if(waiting_, [&](const invalidation &waits) {
-        return (waits.newest >= id) &&
-               (interfaces_.empty() || (*interfaces_.begin() > waits.newest));
-    });
-    count_ = waiting_.size();
-}
-
-unsigned invalidation_queue::progress()
-{
-    if (is_empty()) {
-        return 0;
-    }
-    std::vector<outcome> outcomes;
-    {
-        std::unique_lock<std::mutex> guard(lock_, std::try_to_lock);
-        if (!guard.owns_lock()) {
-            return 0; /* another thread is at it */
-        }
-        const ucs_time_t now = ucs_get_time();
-        outcomes.reserve(waiting_.size());
-        std::erase_if(waiting_, [&](const invalidation &waits) {
-            const std::optional<uint32_t> user = find_user(waits.generation);
-            if (!user) {
-                outcomes.push_back({waits.completion, UCS_OK});
-                return true;
-            }
-            if (now < waits.deadline) {
-                return false;
-            }
-            ucs_warn("gaudi_ipc: process %u still uses memory that was "
-                     "invalidated %g s ago",
-                     *user, timeout.load());
-            outcomes.push_back({waits.completion, UCS_ERR_TIMED_OUT});
-            return true;
-        });
-        count_ = waiting_.size();
-    }
-    for (const outcome &over : outcomes) {
-        uct_invoke_completion(over.completion, over.status);
-    }
-    return static_cast<unsigned>(outcomes.size());
-}
 
 } // namespace
 

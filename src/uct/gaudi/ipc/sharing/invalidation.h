@@ -14,25 +14,18 @@
 
 namespace gaudi::ipc {
 
-/**
- * Wait until nobody uses a key that has ended.
- *
- * @param generation  Of the key.
- * @param completion  Called once: at once when nobody uses it, else from
- *                    @ref progress_invalidations; with UCS_ERR_TIMED_OUT when
- *                    somebody does not let go for too long.
- */
+/** Wait until nobody uses a key that has ended.
+ *  @param completion  Called once: at once when nobody uses it, else from
+ *                     @ref progress_invalidations; with UCS_ERR_TIMED_OUT when
+ *                     somebody does not let go for too long. */
 void wait_for_users(uint64_t generation, uct_completion_t *completion);
 
-/**
- * An interface that may be waited with has opened, or closes. Completions that
- * wait when the last one closes that was there when they began are forgotten:
- * their memory may have gone. UCP tells memory domains nothing of workers, so a
- * program that destroys one of several while requests of it are under way has
- * to wait for these first.
- *
- * @return An id for the closing, which has to be in the same process.
- */
+/** An interface that may be waited with has opened, or closes. Completions that
+ *  wait when the last one closes that was there when they began are forgotten:
+ *  their memory may have gone. UCP tells memory domains nothing of workers, so
+ *  a program that destroys one of several while requests of it are under way
+ *  has to wait for these first.
+ *  @return An id for the closing, which has to be in the same process. */
 uint64_t open_invalidations();
 void close_invalidations(uint64_t id);
 
@@ -43,12 +36,9 @@ bool has_invalidations();
 /** How long to wait, in seconds. */
 void set_invalidation_timeout(double seconds);
 
-/**
- * Call the completions of invalidations that nobody holds up any more, and now
- * and then unmap what other processes have withdrawn. Cheap when there is
- * nothing to do. Not from within a completion.
- *
- * @return How many were called.
+/** Call the completions of invalidations that nobody holds up any more, and now
+ *  and then unmap what other processes have withdrawn. Cheap when there is
+ *  nothing to do. Not from within a completion. @return How many were called.
  */
 unsigned progress_invalidations();
 

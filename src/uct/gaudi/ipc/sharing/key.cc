@@ -35,31 +35,31 @@ const char *find_mistake(const wire_key &key)
     if (!is_range(key.address, key.length)) {
         return "its range wraps around";
     }
-    if ((key.reserved != 0) || (key.buffer_reserved != 0)) {
+    if ((key.reserved != 0) || (key.buffer.reserved != 0)) {
         return "it is not zero where it should be";
     }
     if ((key.kind != key_kind::host) && (key.kind != key_kind::device) &&
         (key.kind != key_kind::unexported)) {
         return "it is of no kind of memory";
     }
-    if (key.buffer_generation == 0) {
-        return ((key.buffer_address | key.buffer_size | key.buffer_slot) == 0)
+    if (key.buffer.generation == 0) {
+        return ((key.buffer.address | key.buffer.size | key.buffer.slot) == 0)
                    ? nullptr
                    : "it describes a buffer and names none";
     }
     if (key.kind != key_kind::device) {
         return "it names a buffer of host memory, or one that is not there";
     }
-    if (!is_plausible(key.buffer_file, file_kind::dma_buf) ||
-        (key.buffer_slot >= max_slots)) {
+    if (!is_plausible(key.buffer.file, file_kind::dma_buf) ||
+        (key.buffer.slot >= max_slots)) {
         return "it names no buffer";
     }
-    if ((key.buffer_size == 0) || (key.buffer_size % host_page != 0) ||
-        !is_range(key.buffer_address, key.buffer_size)) {
+    if ((key.buffer.size == 0) || (key.buffer.size % host_page != 0) ||
+        !is_range(key.buffer.address, key.buffer.size)) {
         return "its buffer cannot be";
     }
-    if ((key.address < key.buffer_address) || (key.length > key.buffer_size) ||
-        (key.address - key.buffer_address > key.buffer_size - key.length)) {
+    if ((key.address < key.buffer.address) || (key.length > key.buffer.size) ||
+        (key.address - key.buffer.address > key.buffer.size - key.length)) {
         return "its range is not in its buffer";
     }
     return nullptr;

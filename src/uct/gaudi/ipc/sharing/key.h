@@ -23,6 +23,18 @@ enum class key_kind : uint8_t {
     unexported = 3,
 };
 
+/** What the driver mapped in one piece. */
+struct wire_buffer {
+    uint64_t generation; /**< names it in its process; never 0 */
+    uint64_t address;    /**< device address of its first byte */
+    uint64_t size;       /**< bytes, all of the dma-buf */
+    file_ref file;
+    uint32_t slot;
+    uint32_t reserved; /**< 0 */
+
+    bool operator==(const wire_buffer &) const = default;
+};
+
 struct wire_key {
     machine_address machine;
     process_id process;
@@ -35,14 +47,9 @@ struct wire_key {
     uint8_t reserved;
     uint16_t module; /**< device memory: module id of the card */
 
-    /* Device memory: what the driver mapped in one piece. Zero when there is
-     * no dma-buf of it; then nobody else reaches the memory. */
-    uint64_t buffer_generation; /**< names it in its process */
-    uint64_t buffer_address;    /**< device address of its first byte */
-    uint64_t buffer_size;       /**< bytes, all of the dma-buf */
-    file_ref buffer_file;
-    uint32_t buffer_slot;
-    uint32_t buffer_reserved; /**< 0 */
+    wire_buffer buffer; /**< device memory: what it is in. Zero when there is
+                             no dma-buf of that; then nobody else reaches the
+                             memory */
 
     bool operator==(const wire_key &) const = default;
 };
@@ -53,15 +60,11 @@ static_assert(sizeof(wire_key) <= UINT8_MAX);
 static_assert(std::is_trivially_copyable_v<wire_key> &&
               std::has_unique_object_representations_v<wire_key>);
 
-/**
- * Read a key.
- *
- * @param buffer  sizeof(wire_key) bytes, of any alignment.
- * @param key_p   Filled on success.
- * @return UCS_ERR_UNREACHABLE: it is of another machine, user or version, which
- *         was said at debug level. UCS_ERR_INVALID_PARAM: nobody would have
- *         written this; logged as an error.
- */
+/** Read a key.
+ *  @param buffer  sizeof(wire_key) bytes, of any alignment.
+ *  @return UCS_ERR_UNREACHABLE: it is of another machine, user or version; said
+ *          at debug level. UCS_ERR_INVALID_PARAM: nobody would have written
+ *          this; logged as an error. */
 [[nodiscard]] ucs_status_t read_key(const void *buffer, wire_key &key_p);
 
 } // namespace gaudi::ipc

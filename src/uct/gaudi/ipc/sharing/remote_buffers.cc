@@ -11,10 +11,6 @@
 #include <cstring>
 #include <thread>
 
-extern "C" {
-#include <ucs/time/time.h>
-}
-
 namespace gaudi::ipc {
 
 namespace {
@@ -33,24 +29,13 @@ int to_errno(ucs_status_t status)
     }
 }
 
-/* A card that tells whether cards of ours can reach a buffer. */
-base::card *any_card()
-{
-    for (const auto &candidate : base::card_table::instance().cards()) {
-        if (!candidate->is_lost()) {
-            return candidate.get();
-        }
-    }
-    return nullptr;
-}
-
 } // namespace
 
 /* --- remote_buffer -------------------------------------------------------- */
 
 remote_buffer::remote_buffer(std::shared_ptr<exporter> of, const wire_key &key)
-    : of_(std::move(of)), key_(key), generation_(key.buffer_generation),
-      slot_(key.buffer_slot)
+    : of_(std::move(of)), key_(key), generation_(key.buffer.generation),
+      slot_(key.buffer.slot)
 {}
 
 remote_buffer::~remote_buffer()
@@ -72,8 +57,8 @@ void remote_buffer::hold()
 
 int remote_buffer::va_on(base::card &user, uint64_t address, uint64_t &va_p)
 {
-    if ((address < key_.buffer_address) ||
-        (address - key_.buffer_address >= key_.buffer_size)) {
+    if ((address < key_.buffer.address) ||
+        (address - key_.buffer.address >= key_.buffer.size)) {
         return -EFAULT;
     }
     const auto import = [&](shim::registration &mapping) {
@@ -86,7 +71,7 @@ int remote_buffer::va_on(base::card &user, uint64_t address, uint64_t &va_p)
     };
     uint64_t first  = 0;
     const int error = imports_.va_on(user, opening_, import, first);
-    va_p            = first + (address - key_.buffer_address);
+    va_p            = first + (address - key_.buffer.address);
     return error;
 }
 
@@ -94,24 +79,24 @@ base::card_mappings::answer
 remote_buffer::import_on(base::card &user, shim::registration &mapping)
 {
     util::unique_fd fd; /* the import keeps what it needs */
-    int error = to_errno(of_->process().get_file(key_.buffer_file, fd));
+    int error = to_errno(of_->process().get_file(key_.buffer.file, fd));
     if (fd) {
         error =
-            user.driver().import_dmabuf(fd.get(), key_.buffer_size, mapping);
+            user.driver().import_dmabuf(fd.get(), key_.buffer.size, mapping);
     }
     if ((error == 0) && is_withdrawn()) {
         return {-ENOENT, false};
     }
     if (error != 0) {
         ucs_debug("%s cannot reach %lu bytes at %#lx of process %u: %s",
-                  user.name().c_str(), key_.buffer_size, key_.buffer_address,
+                  user.name().c_str(), key_.buffer.size, key_.buffer.address,
                   of_->process().id().pid, std::strerror(-error));
     }
     const bool is_final = fd && ((error == 0) || (error == -EOPNOTSUPP) ||
                                  (error == -EINVAL) || (error == -EPERM));
     if (is_final) {
         remote_buffers::instance().opened(*this,
-                                          (error == 0) ? key_.buffer_size : 0);
+                                          (error == 0) ? key_.buffer.size : 0);
     }
     return {error, is_final};
 }
@@ -128,8 +113,8 @@ void remote_buffers::open(const limits &wished)
     std::lock_guard<std::mutex> guard(lock_);
     if (users_++ == 0) {
         file_service::on_withdrawal([] { instance().sweep(); });
-        limits_ = wished;
-        hits_ = misses_ = evictions_ = withdrawn_ = 0;
+        limits_  = wished;
+        counted_ = {};
     }
 }
 
@@ -219,10 +204,11 @@ ucs_status_t remote_buffers::find(const wire_key &key,
         if (place != buffers_.end()) {
             found  = place->second;
             mapped = found->listed_;
-            hits_ += mapped ? 1 : 0;
+            counted_.hits += mapped ? 1 : 0;
         }
     }
-    base::card *user = cards_.join() ? any_card() : nullptr;
+    base::card *user =
+        cards_.join() ? base::card_table::instance().first_card() : nullptr;
     if (user == nullptr) {
         ucs_debug("gaudi_ipc: this process has no card to reach device memory "
                   "of process %u",
@@ -272,7 +258,7 @@ void remote_buffers::opened(remote_buffer &buffer, uint64_t bytes)
 {
     leftovers rest;
     std::lock_guard<std::mutex> guard(lock_);
-    ++misses_;
+    ++counted_.misses;
     if (!buffer.listed_) {
         buffer.place_  = by_use_.emplace(buffer.used_at_, &buffer);
         buffer.listed_ = true;
@@ -331,7 +317,7 @@ void remote_buffers::make_room(leftovers &rest)
                 std::max<uint64_t>(ucs_get_time(), used_at + 1), &first);
             continue;
         }
-        ++evictions_;
+        ++counted_.evictions;
         const auto place = buffers_.find(name(first.key_));
         if ((place != buffers_.end()) && (place->second.get() == &first) &&
             (place->second.use_count() == 1)) {
@@ -389,7 +375,7 @@ void remote_buffers::sweep_locked()
             --buffer.of_->ended_seen_; /* look again */
             return false;
         }
-        withdrawn_ += was_listed ? 1 : 0;
+        counted_.withdrawn += was_listed ? 1 : 0;
         rest.buffers.push_back(std::move(entry.second));
         return true;
     });
@@ -417,8 +403,11 @@ void remote_buffers::sweep_sometimes()
 remote_buffers::statistics remote_buffers::numbers() const
 {
     std::lock_guard<std::mutex> guard(lock_);
-    return {hits_,          misses_, evictions_,       withdrawn_,
-            by_use_.size(), bytes_,  exporters_.size()};
+    statistics result = counted_;
+    result.regions    = by_use_.size();
+    result.bytes      = bytes_;
+    result.processes  = exporters_.size();
+    return result;
 }
 
 } // namespace gaudi::ipc

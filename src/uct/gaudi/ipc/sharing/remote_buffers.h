@@ -22,7 +22,6 @@
 #include "uct/gaudi/base/memory/card_mappings.h"
 #include "uct/gaudi/ipc/sharing/exporter.h"
 #include "uct/gaudi/ipc/sharing/key.h"
-#include "uct/gaudi/ipc/sharing/pace.h"
 
 #include <atomic>
 #include <cstdint>
@@ -41,8 +40,6 @@ class remote_buffer {
 public:
     remote_buffer(std::shared_ptr<exporter> of, const wire_key &key);
     ~remote_buffer(); /**< not under the lock of the cache */
-    remote_buffer(const remote_buffer &)            = delete;
-    remote_buffer &operator=(const remote_buffer &) = delete;
 
     /** Whether its process has withdrawn it. */
     [[nodiscard]] bool is_withdrawn() const
@@ -54,13 +51,10 @@ public:
     void hold();
     void release() { users_.fetch_sub(1, std::memory_order_release); }
 
-    /**
-     * Where a card finds an address of it; imports it when the card uses it
-     * for the first time. Only while it is held.
-     *
-     * @return 0, or -errno: -EOPNOTSUPP when the driver cannot import,
-     *         -ENOENT when it is withdrawn, -ESRCH when its process has died.
-     */
+    /** Where a card finds an address of it; imports it when the card uses it
+     *  for the first time. Only while it is held.
+     *  @return 0, or -errno: -EOPNOTSUPP when the driver cannot import, -ENOENT
+     *          when it is withdrawn, -ESRCH when its process has died. */
     [[nodiscard]] int va_on(base::card &user, uint64_t address, uint64_t &va_p);
 
 private:
@@ -97,13 +91,13 @@ public:
     };
 
     struct statistics {
-        uint64_t hits;
-        uint64_t misses;    /**< buffers that were opened */
-        uint64_t evictions; /**< that had to make room */
-        uint64_t withdrawn; /**< that went for other reasons */
-        uint64_t regions;   /**< that are mapped now */
-        uint64_t bytes;     /**< in these */
-        uint64_t processes; /**< whose memory this one uses */
+        uint64_t hits      = 0;
+        uint64_t misses    = 0; /**< buffers that were opened */
+        uint64_t evictions = 0; /**< that had to make room */
+        uint64_t withdrawn = 0; /**< that went for other reasons */
+        uint64_t regions   = 0; /**< that are mapped now */
+        uint64_t bytes     = 0; /**< in these */
+        uint64_t processes = 0; /**< whose memory this one uses */
     };
 
     static remote_buffers &instance();
@@ -114,36 +108,21 @@ public:
     /** Undo one open; the last one unmaps everything. */
     void close();
 
-    /**
-     * Find the process that a key is of.
-     *
-     * @return UCS_ERR_UNREACHABLE when it is gone or out of reach; said at
-     *         debug level.
-     *         UCS_ERR_NO_RESOURCE: no room for a file descriptor or a mapping;
-     *         logged.
-     */
+    /** Find the process that a key is of. @return As exporter::open. */
     [[nodiscard]] ucs_status_t find(const wire_key &key,
                                     std::shared_ptr<exporter> &exporter_p);
 
-    /**
-     * Find, or open, the buffer that a key of device memory points into.
-     *
-     * @param exporter_p  Its process.
-     * @return As above; also UCS_ERR_UNREACHABLE when no card of ours can
-     *         reach it, and UCS_ERR_INVALID_PARAM when keys contradict each
-     *         other.
-     *         UCS_ERR_NO_RESOURCE with a buffer: there was no room to map it,
-     *         and its first use that finds room does.
-     */
+    /** Find, or open, the buffer that a key of device memory points into.
+     *  @return As above; also UCS_ERR_UNREACHABLE when no card of ours can
+     *          reach it. UCS_ERR_NO_RESOURCE with a buffer: there was no room
+     *          to map it, and its first use that finds room does. */
     [[nodiscard]] ucs_status_t find(const wire_key &key,
                                     std::shared_ptr<exporter> &exporter_p,
                                     std::shared_ptr<remote_buffer> &buffer_p);
 
     /** Unmap what was withdrawn, and what is of dead processes. */
     void sweep();
-
-    /** @ref sweep, if the last one was some time ago. */
-    void sweep_sometimes();
+    void sweep_sometimes(); /**< unless it was done a short time ago */
 
     /** A key lets go of a buffer. */
     void forget(const std::shared_ptr<remote_buffer> &buffer);
@@ -157,23 +136,18 @@ private:
      * keys say of it, so that a wrong one spoils nothing for the right ones. */
     struct name {
         explicit name(const wire_key &key)
-            : process(key.process), generation(key.buffer_generation),
-              address(key.buffer_address), size(key.buffer_size),
-              file(key.buffer_file), slot(key.buffer_slot)
+            : process(key.process), buffer(key.buffer)
         {}
         bool operator==(const name &) const = default;
 
         process_id process;
-        uint64_t generation;
-        uint64_t address;
-        uint64_t size;
-        file_ref file;
-        uint32_t slot;
+        wire_buffer buffer;
     };
     struct name_hash {
         size_t operator()(const name &key) const
         {
-            return key.process.nonce ^ (key.generation * 0x9e3779b97f4a7c15u);
+            return key.process.nonce ^
+                   (key.buffer.generation * 0x9e3779b97f4a7c15u);
         }
     };
     using buffer_map =
@@ -209,11 +183,8 @@ private:
     std::unordered_map<uint64_t, std::shared_ptr<exporter>> exporters_;
     buffer_map buffers_;
     std::multimap<uint64_t, remote_buffer *> by_use_; /* mapped ones */
-    uint64_t bytes_     = 0;
-    uint64_t misses_    = 0;
-    uint64_t evictions_ = 0;
-    uint64_t withdrawn_ = 0;
-    uint64_t hits_      = 0;
+    uint64_t bytes_ = 0;                              /* in them */
+    statistics counted_; /* without what is asked when it is shown */
 
     pace sweeping_pace_{sweep_interval};
     std::atomic<bool> empty_{true}; /* no exporters */

@@ -28,12 +28,6 @@ bool has_new_protocols()
 
 } // namespace
 
-remote_key::remote_key(const wire_key &key)
-    : process_(key.process), address_(key.address), length_(key.length),
-      key_generation_(key.generation), slot_(key.slot),
-      generation_(util::process_generation())
-{}
-
 remote_key::~remote_key()
 {
     hazard_entry *hazard = hazard_.load();
@@ -62,7 +56,7 @@ ucs_status_t remote_key::find(const wire_key &key,
         if ((status == UCS_OK) && !of_p->has_memory()) {
             status = UCS_ERR_UNREACHABLE;
         }
-    } else if (key.buffer_generation == 0) {
+    } else if (key.buffer.generation == 0) {
         ucs_debug("gaudi_ipc: device memory of process %u cannot be exported",
                   key.process.pid);
     } else {
@@ -98,37 +92,30 @@ ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
 
     std::shared_ptr<exporter> of;
     std::shared_ptr<remote_buffer> opened;
-    status = find(key, of, opened);
+    status               = find(key, of, opened);
+    ucs_status_t failure = UCS_OK;
     if ((status == UCS_ERR_UNREACHABLE) &&
         util::process_has_ended(key.process.word())) {
-        key_p = make_useless(key, UCS_ERR_ENDPOINT_TIMEOUT);
-        return UCS_OK;
-    }
-    if ((status == UCS_ERR_NO_RESOURCE) && has_new_protocols()) {
+        failure = UCS_ERR_ENDPOINT_TIMEOUT;
+        of.reset();
+        opened.reset();
+    } else if ((status == UCS_ERR_NO_RESOURCE) && has_new_protocols()) {
         if (opened != nullptr) {
             of.reset();
             remote_buffers::instance().forget(opened);
         }
         return UCS_ERR_UNREACHABLE;
-    }
-    if ((status == UCS_ERR_NO_RESOURCE) && (opened == nullptr)) {
-        key_p = make_useless(key, UCS_ERR_IO_ERROR);
-        return UCS_OK;
-    }
-    if ((status != UCS_OK) && (status != UCS_ERR_NO_RESOURCE)) {
+    } else if ((status == UCS_ERR_NO_RESOURCE) && (opened == nullptr)) {
+        failure = UCS_ERR_IO_ERROR;
+        of.reset();
+    } else if ((status != UCS_OK) && (status != UCS_ERR_NO_RESOURCE)) {
         return status;
     }
-    key_p          = new remote_key(key);
-    key_p->of_     = std::move(of);
-    key_p->buffer_ = std::move(opened);
+    key_p           = new remote_key(key);
+    key_p->failure_ = failure;
+    key_p->of_      = std::move(of);
+    key_p->buffer_  = std::move(opened);
     return UCS_OK;
-}
-
-remote_key *remote_key::make_useless(const wire_key &key, ucs_status_t why)
-{
-    auto *useless     = new remote_key(key);
-    useless->failure_ = why;
-    return useless;
 }
 
 void remote_key::drop()
@@ -154,7 +141,7 @@ ucs_status_t remote_key::state() const
     if (of_->is_dead()) {
         return UCS_ERR_ENDPOINT_TIMEOUT;
     }
-    if ((of_->page().slot(slot_) != key_generation_) ||
+    if ((of_->page().slot(key_.slot) != key_.generation) ||
         ((buffer_ != nullptr) && buffer_->is_withdrawn())) {
         return UCS_ERR_REJECTED;
     }
@@ -163,17 +150,17 @@ ucs_status_t remote_key::state() const
 
 ucs_status_t remote_key::check(uint64_t address, size_t length)
 {
-    if (ucs_unlikely((address < address_) || (length > length_) ||
-                     (address - address_ > length_ - length))) {
+    if (ucs_unlikely((address < key_.address) || (length > key_.length) ||
+                     (address - key_.address > key_.length - length))) {
         ucs_error("gaudi_ipc: %zu bytes at %#lx of process %u are not in the "
                   "%lu bytes at %#lx that the remote key is for",
-                  length, address, process_.pid, length_, address_);
+                  length, address, key_.process.pid, key_.length, key_.address);
         return UCS_ERR_INVALID_ADDR;
     }
     const ucs_status_t status = state();
     if (ucs_unlikely(status != UCS_OK)) {
         ucs_diag("gaudi_ipc: memory of process %u cannot be used any more: %s",
-                 process_.pid, ucs_status_string(status));
+                 key_.process.pid, ucs_status_string(status));
     }
     return status;
 }
@@ -182,7 +169,7 @@ hazard_entry *remote_key::make_hazard()
 {
     hazard_entry *known = nullptr;
     hazard_entry *fresh =
-        own_page::instance()->take_hazard(process_.nonce, key_generation_);
+        own_page::instance()->take_hazard(key_.process.nonce, key_.generation);
     if (fresh == nullptr) {
         return hazard_.load();
     }

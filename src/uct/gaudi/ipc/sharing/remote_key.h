@@ -10,6 +10,7 @@
 #include "uct/gaudi/base/transfer/remote_memory.h"
 #include "uct/gaudi/ipc/sharing/key.h"
 #include "uct/gaudi/ipc/sharing/remote_buffers.h"
+#include "util/process.h"
 
 #include <atomic>
 #include <memory>
@@ -18,27 +19,23 @@ namespace gaudi::ipc {
 
 class remote_key final : public base::remote_memory {
 public:
-    /**
-     * Make a key of what was received.
+    /** Make a key of what was received.
      *
-     * One of a process that has ended is made, too, and can be used for
-     * nothing. UCP takes memory without a key for memory that has to be staged,
-     * asks its owner to send it in pieces, and UCP 1.13 ends the process with a
-     * failed assertion when it finds that owner dead.
+     *  One of a process that has ended is made, too, and can be used for
+     *  nothing. UCP takes memory without a key for memory that has to be
+     *  staged, asks its owner to send it in pieces, and UCP 1.13 ends the
+     *  process with a failed assertion when it finds that owner dead.
      *
-     * So is one for which there is no room, of file descriptors or memory, here
-     * or at its owner. Operations with it fail: without a key UCP would have
-     * the owner's CPU touch device memory, and after another failure of the
-     * unpacking it ends the process where the key came with a message. Its new
-     * protocols stage: for them such memory is unreachable.
-     *
-     * @param buffer  sizeof(wire_key) bytes, of any alignment.
-     * @param key_p   Filled on success; owned by the caller, see @ref drop.
-     * @return UCS_ERR_UNREACHABLE when this process cannot use the memory, or
-     *         its owner lives and nobody can any more: why is said at debug
-     *         level.
-     *         UCS_ERR_INVALID_PARAM for what is no key; logged.
-     */
+     *  So is one for which there is no room, of file descriptors or memory,
+     *  here or at its owner. Operations with it fail: without a key UCP would
+     *  have the owner's CPU touch device memory, and after another failure of
+     *  the unpacking it ends the process where the key came with a message. Its
+     *  new protocols stage: for them such memory is unreachable.
+     *  @param buffer  sizeof(wire_key) bytes, of any alignment.
+     *  @param key_p   Filled on success; owned by the caller, see @ref drop.
+     *  @return UCS_ERR_UNREACHABLE when this process cannot use the memory, or
+     *          nobody can any more; said at debug level. UCS_ERR_INVALID_PARAM
+     *          for what is no key; logged. */
     [[nodiscard]] static ucs_status_t unpack(const void *buffer,
                                              remote_key *&key_p);
 
@@ -56,8 +53,8 @@ public:
      *  be called; UCS_OK for others.
      *
      *  UCS_ERR_ENDPOINT_TIMEOUT: its process had ended before.
-     * UCS_ERR_IO_ERROR: there was no room for it; another unpacking may
-     * succeed, of a key that is packed again if its owner was short of it. */
+     *  UCS_ERR_IO_ERROR: there was no room for it; another unpacking may
+     *  succeed, of a key that is packed again if its owner was short of it. */
     [[nodiscard]] ucs_status_t failure() const { return failure_; }
 
     /** Whether its process had ended before it was unpacked. */
@@ -67,19 +64,17 @@ public:
     }
 
     /** Whose memory it is. */
-    [[nodiscard]] const process_id &process() const { return process_; }
+    [[nodiscard]] const process_id &process() const { return key_.process; }
 
     /** UCS_ERR_INVALID_ADDR outside of the registration, else as
      *  @ref hold. */
     [[nodiscard]] ucs_status_t check(uint64_t address, size_t length) override;
 
-    /**
-     * @return UCS_ERR_ENDPOINT_TIMEOUT: the process has ended, or executed
-     *         another program. Other errors are those of @ref failure.
-     *         UCS_ERR_REJECTED: it has invalidated the key, or unmapped the
-     *         memory. UCS_ERR_NO_RESOURCE: more keys are in use than there is
-     *         room for. UCS_ERR_UNSUPPORTED in a forked child.
-     */
+    /** @return UCS_ERR_ENDPOINT_TIMEOUT: the process has ended, or executed
+     *          another program. Other errors are those of @ref failure.
+     *          UCS_ERR_REJECTED: it has invalidated the key, or unmapped the
+     *          memory. UCS_ERR_NO_RESOURCE: more keys are in use than there is
+     *          room for. UCS_ERR_UNSUPPORTED in a forked child. */
     [[nodiscard]] ucs_status_t hold() override;
     void release() override;
 
@@ -88,23 +83,19 @@ public:
                             uint64_t &va_p) override;
 
 private:
-    explicit remote_key(const wire_key &key);
+    explicit remote_key(const wire_key &key) : key_(key) {}
     ~remote_key() override;
 
     [[nodiscard]] static ucs_status_t find(const wire_key &key,
                                            std::shared_ptr<exporter> &of_p,
                                            std::shared_ptr<remote_buffer> &p);
     [[nodiscard]] ucs_status_t state() const;
-    static remote_key *make_useless(const wire_key &key, ucs_status_t why);
     hazard_entry *make_hazard();
 
-    const process_id process_;
-    const uint64_t address_;
-    const uint64_t length_;
-    const uint64_t key_generation_;
-    const uint32_t slot_;
-    const unsigned generation_; /* of the process that unpacked it */
-    ucs_status_t failure_ = UCS_OK;
+    const wire_key key_;
+    /* Of the process that unpacked it. */
+    const unsigned generation_ = util::process_generation();
+    ucs_status_t failure_      = UCS_OK;
     std::atomic<uint32_t> references_{1};
     std::atomic<hazard_entry *> hazard_{nullptr}; /* from the first hold on */
     std::shared_ptr<exporter> of_; /* nullptr: this process, or useless */

@@ -4,7 +4,6 @@
 
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "util/per_process.h"
-#include "util/round_up.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -21,39 +20,9 @@ namespace {
 
 constexpr uint64_t page_magic = 0x6567617069647561;
 
-constexpr size_t page_size = 4096;
+constexpr size_t total = sizeof(shared_page);
 
-/* Where things are in the file. */
-constexpr size_t slots_at     = page_size;
-constexpr size_t importers_at = slots_at + max_slots * sizeof(uint64_t);
-constexpr size_t hazards_at =
-    importers_at +
-    util::round_up(max_importers * sizeof(importer_entry), page_size);
-constexpr size_t total =
-    hazards_at + util::round_up(max_hazards * sizeof(hazard_entry), page_size);
-
-static_assert((sizeof(page_header) <= page_size) &&
-              (importers_at % page_size == 0));
-
-page_header &header(const util::file_mapping &page)
-{
-    return *reinterpret_cast<page_header *>(page.start());
-}
-
-std::atomic<uint64_t> *slots_of(const util::file_mapping &page)
-{
-    return reinterpret_cast<std::atomic<uint64_t> *>(page.start() + slots_at);
-}
-
-importer_entry *importers_of(const util::file_mapping &page)
-{
-    return reinterpret_cast<importer_entry *>(page.start() + importers_at);
-}
-
-hazard_entry *hazards_of(const util::file_mapping &page)
-{
-    return reinterpret_cast<hazard_entry *>(page.start() + hazards_at);
-}
+static_assert(total % shared_page::page_size == 0);
 
 } // namespace
 
@@ -107,12 +76,11 @@ ucs_status_t own_page::create()
     }
     fd_               = std::move(fd);
     mapping_          = std::move(mapping);
-    page_header &head = header(mapping_);
+    shared_page &head = page();
     head.version      = wire_version;
     head.process      = own_process();
     head.address      = reinterpret_cast<uintptr_t>(mapping_.start());
     head.magic        = page_magic;
-    importers_        = importers_of(mapping_);
     /* Without the service others get it from the kernel alone. */
     (void)file_service::add(file_);
     return UCS_OK;
@@ -134,15 +102,15 @@ own_page::mark own_page::take_slot(uint64_t start, uint64_t length)
         return taken;
     }
     taken.generation = ++sequence_;
-    slots_of(mapping_)[taken.slot].store(taken.generation);
+    page().slots[taken.slot].store(taken.generation);
     return taken;
 }
 
 void own_page::end_slot(const mark &ended, bool was_buffer)
 {
-    slots_of(mapping_)[ended.slot].store(0);
+    page().slots[ended.slot].store(0);
     if (was_buffer) {
-        header(mapping_).ended.fetch_add(1);
+        page().ended.fetch_add(1);
     }
     std::lock_guard<std::mutex> guard(lock_);
     free_slots_.push_back(ended.slot);
@@ -151,7 +119,7 @@ void own_page::end_slot(const mark &ended, bool was_buffer)
 bool own_page::is_current(const mark &asked) const
 {
     return (asked.generation != 0) &&
-           (slots_of(mapping_)[asked.slot].load() == asked.generation);
+           (page().slots[asked.slot].load() == asked.generation);
 }
 
 bool own_page::is_current(const mark &asked, uint64_t start,
@@ -185,12 +153,12 @@ hazard_entry *own_page::take_hazard(uint64_t owner, uint64_t generation)
             if (free_hazards_.capacity() < hazards_used_) {
                 free_hazards_.reserve(size_t{2} * hazards_used_);
             }
-            header(mapping_).hazards_used.store(hazards_used_);
+            page().hazards_used.store(hazards_used_);
         } else {
             return nullptr;
         }
     }
-    hazard_entry &hazard = hazards_of(mapping_)[index];
+    hazard_entry &hazard = page().hazards[index];
     hazard.uses.store(0);
     hazard.generation.store(generation);
     hazard.owner.store(owner);
@@ -201,15 +169,14 @@ void own_page::give_hazard(hazard_entry *hazard)
 {
     hazard->owner.store(0);
     std::lock_guard<std::mutex> guard(lock_);
-    free_hazards_.push_back(
-        static_cast<uint32_t>(hazard - hazards_of(mapping_)));
+    free_hazards_.push_back(static_cast<uint32_t>(hazard - page().hazards));
 }
 
-void own_page::forget_if_dead(const importer_entry &entry)
+void own_page::forget_if_dead(importer_entry &entry)
 {
     uint64_t claim = entry.claim.load();
     if ((claim != 0) && util::process_has_ended(claim)) {
-        importers_[&entry - importers_].claim.compare_exchange_strong(claim, 0);
+        entry.claim.compare_exchange_strong(claim, 0);
     }
 }
 
@@ -231,7 +198,7 @@ ucs_status_t foreign_page::map(int fd, const process_id &process,
                   process.pid, std::strerror(errno));
         return UCS_ERR_NO_MEMORY;
     }
-    const page_header &head = header(page->mapping_);
+    const page_header &head = page->page();
     if ((head.magic != page_magic) || (head.version != wire_version) ||
         (head.process != process)) {
         ucs_debug("gaudi_ipc: the shared page that process %u names is another "
@@ -252,21 +219,11 @@ foreign_page::~foreign_page()
     }
 }
 
-uint64_t foreign_page::slot(uint32_t slot) const
-{
-    return slots_of(mapping_)[slot].load();
-}
-
-uint64_t foreign_page::ended() const
-{
-    return header(mapping_).ended.load();
-}
-
 /* Its page is not mapped where it was, and hardly another one with its nonce.
  */
 bool foreign_page::is_left(const util::process_memory &memory) const
 {
-    const page_header &head = header(mapping_);
+    const page_header &head = page();
     process_id seen{};
     const int error = memory.read(
         &seen, head.address + offsetof(page_header, process), sizeof(seen));
@@ -275,9 +232,8 @@ bool foreign_page::is_left(const util::process_memory &memory) const
 
 bool foreign_page::is_using(uint64_t owner, uint64_t generation) const
 {
-    const uint32_t used =
-        std::min(header(mapping_).hazards_used.load(), max_hazards);
-    const hazard_entry *hazards = hazards_of(mapping_);
+    const uint32_t used = std::min(page().hazards_used.load(), max_hazards);
+    const hazard_entry *hazards = page().hazards;
     for (uint32_t i = 0; i < used; ++i) {
         if ((hazards[i].uses.load() != 0) &&
             (hazards[i].owner.load() == owner) &&
@@ -290,13 +246,13 @@ bool foreign_page::is_using(uint64_t owner, uint64_t generation) const
 
 ucs_status_t foreign_page::enter(const file_ref &own_file)
 {
-    const process_id self = own_process();
-    const uint64_t mine   = self.word();
-    if (mprotect(mapping_.start() + importers_at, hazards_at - importers_at,
-                 PROT_READ | PROT_WRITE) != 0) {
+    const process_id self   = own_process();
+    const uint64_t mine     = self.word();
+    importer_entry *entries = page().importers;
+    if (mprotect(entries, sizeof(page().importers), PROT_READ | PROT_WRITE) !=
+        0) {
         return UCS_ERR_NO_MEMORY;
     }
-    importer_entry *entries = importers_of(mapping_);
     for (const bool look_for_dead : {false, true}) {
         for (uint32_t i = 0; i < max_importers; ++i) {
             uint64_t claim = entries[i].claim.load();

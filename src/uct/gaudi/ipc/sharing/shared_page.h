@@ -37,7 +37,6 @@ inline constexpr uint32_t max_slots     = 1u << 22;
 inline constexpr uint32_t max_importers = 1u << 12;
 inline constexpr uint32_t max_hazards   = 1u << 20;
 
-/** A page of its own, at the start. */
 struct page_header {
     uint64_t magic;
     uint32_t version;  /**< wire_version */
@@ -62,6 +61,15 @@ struct hazard_entry {
     std::atomic<uint64_t> generation; /**< of the key */
     std::atomic<uint32_t> uses;       /**< operations right now */
     uint32_t reserved;
+};
+
+/** The whole file; each part starts on a page of its own. */
+struct shared_page : page_header {
+    static constexpr size_t page_size = 4096;
+
+    alignas(page_size) std::atomic<uint64_t> slots[max_slots];
+    alignas(page_size) importer_entry importers[max_importers];
+    alignas(page_size) hazard_entry hazards[max_hazards];
 };
 
 static_assert((sizeof(importer_entry) == 80) && (sizeof(hazard_entry) == 24));
@@ -103,33 +111,35 @@ public:
                                             uint64_t generation);
     void give_hazard(hazard_entry *hazard);
 
-    /** Slots that are taken. */
-    [[nodiscard]] size_t slots() const;
+    [[nodiscard]] size_t slots() const; /**< that are taken */
 
     /** Free the entry of a process that has ended and did not do it. */
-    void forget_if_dead(const importer_entry &entry);
+    static void forget_if_dead(importer_entry &entry);
 
-    /** Call a function with every process that uses memory of this one, until
-     *  it returns false. */
+    /** Call a function with every process that uses memory of this one. */
     template <typename Function>
     void for_each_importer(Function &&function) const
     {
         for (uint32_t i = 0; i < max_importers; ++i) {
-            const importer_entry &entry = importers_[i];
+            importer_entry &entry = page().importers[i];
             if (entry.claim.load() == 0) {
                 if (entry.process.pid == 0) {
                     return; /* nobody was ever here, or behind */
                 }
                 continue;
             }
-            if ((entry.ready.load() == 1) && !function(entry)) {
-                return;
+            if (entry.ready.load() == 1) {
+                function(entry);
             }
         }
     }
 
 private:
     ucs_status_t create();
+    [[nodiscard]] shared_page &page() const
+    {
+        return *reinterpret_cast<shared_page *>(mapping_.start());
+    }
 
     std::mutex making_;
     std::atomic<bool> made_{false};
@@ -137,8 +147,6 @@ private:
     util::file_mapping mapping_;
     file_ref file_     = {};
     uint64_t sequence_ = 0; /* last generation */
-
-    importer_entry *importers_ = nullptr;
 
     struct range {
         uint64_t start;
@@ -155,48 +163,42 @@ private:
 /** The page of another process, as this one sees it. */
 class foreign_page {
 public:
-    /**
-     * Map the page of a process.
-     *
-     * @param fd  Of it; stays the caller's.
-     * @return UCS_ERR_INVALID_PARAM: it is no such page; said at debug level.
+    /** Map the page of a process. @param fd  Of it; stays the caller's.
+     *  @return UCS_ERR_INVALID_PARAM: it is no such page; said at debug level.
      */
     [[nodiscard]] static ucs_status_t
     map(int fd, const process_id &process,
         std::unique_ptr<foreign_page> &page_p);
 
     ~foreign_page();
-    foreign_page(const foreign_page &)            = delete;
-    foreign_page &operator=(const foreign_page &) = delete;
 
     /** What is in a slot now. @param slot  Below max_slots. */
-    [[nodiscard]] uint64_t slot(uint32_t slot) const;
+    [[nodiscard]] uint64_t slot(uint32_t slot) const
+    {
+        return page().slots[slot].load();
+    }
 
     /** Buffers of it that are no more. */
-    [[nodiscard]] uint64_t ended() const;
+    [[nodiscard]] uint64_t ended() const { return page().ended.load(); }
 
-    /**
-     * Whether the process has become another program: its memory is not what
-     * keys stand for any more, though it has the same pid and started at the
-     * same time. A system call.
-     *
-     * @param memory  Of the process. false when we may not read it.
-     */
+    /** Whether the process has become another program, whose memory is not what
+     *  keys stand for. A system call.
+     *  @param memory  Of the process. false when we may not read it. */
     [[nodiscard]] bool is_left(const util::process_memory &memory) const;
 
     /** Whether the process is using something right now. */
     [[nodiscard]] bool is_using(uint64_t owner, uint64_t generation) const;
 
-    /**
-     * Enter this process into the list of those who use memory of that one;
-     * the destructor takes it out.
-     *
-     * @return UCS_ERR_NO_RESOURCE when the list is full.
-     */
+    /** Enter this process into the list of those who use memory of that one;
+     *  the destructor takes it out. UCS_ERR_NO_RESOURCE: the list is full. */
     [[nodiscard]] ucs_status_t enter(const file_ref &own_file);
 
 private:
     foreign_page() = default;
+    [[nodiscard]] shared_page &page() const
+    {
+        return *reinterpret_cast<shared_page *>(mapping_.start());
+    }
 
     util::file_mapping mapping_;
     importer_entry *entry_ = nullptr; /* ours */

@@ -1,4 +1,4 @@
-#include "uct/gaudi/base/transfer/host_place.h"
+#include "uct/gaudi/base/transfer/remote_memory.h"
 
 #include "uct/gaudi/base/ucx/status.h"
 #include "util/host_copy.h"
