@@ -35,8 +35,7 @@ ucs_status_t check_way(uct_ep_h ep)
 }
 
 /* Take note of what came of a message: a lost peer is a failure of the
- * endpoint. One request has one turn, which is not for what its callbacks send.
- */
+ * endpoint. A request has one turn, not what its callbacks send. */
 template <typename Status>
 Status note_result(uct_ep_h ep, Status status)
 {

@@ -17,9 +17,8 @@ namespace gaudi::ipc {
 namespace {
 
 /* UCP closes an endpoint as soon as it is flushed, tells the peer so on another
- * way, and the peer drops what it has not read by then: a flush is to wait
- * until it is read. Not for long, since a peer may compute meanwhile; seconds.
- */
+ * way, and the peer drops what it has not read by then: a flush waits until it
+ * is read. Not for long, since a peer may compute meanwhile; seconds. */
 constexpr double delivery_patience = 0.2;
 
 /* Whether a flush has to wait for the receiver of what was sent before it. */

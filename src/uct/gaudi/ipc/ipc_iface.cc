@@ -37,9 +37,8 @@ constexpr unsigned polls_per_look = 16;
 constexpr double look_interval    = 0.01;
 constexpr double look_delay       = 0.1;
 
-/* Whether we could connect. The kernel may forbid what addresses promise.
- * Nobody is asked: UCP calls this from progress, for peers that may be stopped.
- */
+/* Whether we could connect: the kernel may forbid what addresses promise. The
+ * peer may be stopped, and UCP calls this from progress: it is not asked. */
 ucs_status_t probe(const machine_address &machine, const mailbox_address &to)
 {
     const std::string why = why_unreachable(machine);

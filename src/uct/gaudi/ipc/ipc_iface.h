@@ -72,9 +72,8 @@ struct ep_state {
     ucs_status_t status  = UCS_OK; /* what operations return; else it failed */
     unsigned logged      = 0;      /* kinds of transfer that the log knows */
     ucs_time_t next_look = 0;      /* when to see whether the peer is alive */
-    bool has_turn        = false;  /* a pending request is being tried, and
-                                      has done nothing yet */
-    bool is_behind = false;        /* a message was refused: others wait, too,
+    bool has_turn        = false;  /* of a pending request, until it acts */
+    bool is_behind       = false;  /* a message was refused: others wait, too,
                                       while there are pending requests */
     uint64_t sent       = 0;       /* up to the last message of this endpoint */
     uint64_t awaited    = 0; /* messages that flushes wait, or waited for */
@@ -85,8 +84,7 @@ struct ep_state {
 
 extern "C" {
 
-/* UCX allocates and destroys these: C structs with a pointer to the C++ part.
- */
+/* UCX allocates these: C structs with a pointer to the C++ part. */
 typedef struct uct_gaudi_ipc_iface {
     uct_base_iface_t super;
     gaudi::ipc::iface_state *state;

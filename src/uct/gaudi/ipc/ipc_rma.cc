@@ -1,5 +1,4 @@
-/* Put and get: between memory of this process and what a remote key stands for.
- */
+/* Put and get, to and from what a remote key stands for. */
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/ipc/ipc_iface.h"
 #include "uct/gaudi/ipc/sharing/remote_key.h"

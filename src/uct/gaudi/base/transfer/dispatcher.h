@@ -67,8 +67,7 @@ private:
     const channel_set &channels_;
     operations &operations_;
     ucs_list_link_t for_kernel_; /* operations, next one first */
-    ucs_queue_head_t onward_;    /* jobs whose bytes another card has to fetch,
-                                    oldest first */
+    ucs_queue_head_t onward_;    /* jobs for another card, oldest first */
 };
 
 } // namespace gaudi::base

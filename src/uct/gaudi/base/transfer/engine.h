@@ -167,8 +167,7 @@ private:
 
     const transfer_options options_;
     const unsigned generation_ = util::process_generation();
-    std::unique_ptr<char[]> bounce_; /* bcopy from and to host memory of other
-                                        processes */
+    std::unique_ptr<char[]> bounce_;      /* bcopy of others' host memory */
     std::unique_ptr<wakeup_event> event_; /* made when it is asked for */
     planner planner_; /* goes last: registrations that jobs may use are its */
     channel_set channels_;

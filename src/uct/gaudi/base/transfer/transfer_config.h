@@ -16,11 +16,9 @@ struct transfer_options {
     size_t chunk_bytes = 65536;   /**< of staging memory, and longest bcopy */
     unsigned chunks    = 16;      /**< per card */
     unsigned max_ops   = 65536;   /**< operations outstanding */
-    size_t piece_bytes = 1 << 20; /**< longest DMA job, and longest copy of the
-                                       kernel in one progress() */
+    size_t piece_bytes = 1 << 20; /**< longest job, and kernel copy at once */
     unsigned pieces    = 4; /**< long ones in flight per card and direction */
-    size_t short_bytes = 65536; /**< longest copy that never waits for pieces
-                                     of others, if the card can do that */
+    size_t short_bytes = 65536; /**< longest copy that waits for no pieces */
     bool remember_host = false; /**< put host memory that nobody registered into
                                      the registration cache, if there is one,
                                      when device memory of another process is

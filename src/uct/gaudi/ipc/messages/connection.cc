@@ -96,8 +96,7 @@ ucs_status_t connection::attach()
     return take_ring(file.get(), mailbox_layout(ring_size, ring_count));
 }
 
-/* One that nobody has, or that its owner has left to others; else a fresh one.
- */
+/* One that nobody has, or that its owner has left; else a fresh one. */
 ucs_status_t connection::take_ring(int file, const mailbox_layout &layout)
 {
     std::atomic<uint32_t> &used = header().used;

@@ -41,13 +41,10 @@ public:
     /** What was sent is delivered, if the receiver lives. */
     ~connection();
 
-    /*
-     * Send a message of at most max_payload bytes; the caller checks that.
-     *
+    /* Send a message of at most max_payload bytes; the caller checks that.
      * UCS_ERR_NO_RESOURCE: the ring is full. UCS_ERR_ENDPOINT_TIMEOUT: the
      * receiver has closed its mailbox, or this ring because of nonsense in it,
-     * or has ended, which is noticed while the ring is full.
-     */
+     * or has ended, which is noticed while the ring is full. */
 
     [[nodiscard]] ucs_status_t send(uint8_t id, uint64_t header,
                                     const void *payload, size_t length)
@@ -114,8 +111,7 @@ public:
     /** Whether the receiver lives and has its mailbox. A system call. */
     [[nodiscard]] bool peer_alive() const;
 
-    /** Whether the receiver has ended and left its mailbox open. A system call.
-     */
+    /** Whether it has ended and left its mailbox open. A system call. */
     [[nodiscard]] bool peer_lost() const;
 
     [[nodiscard]] const std::shared_ptr<remote_process> &process() const

@@ -161,8 +161,7 @@ void mailbox::look_after_senders()
     adopt_all();
 }
 
-/* What a process has sent that has ended is delivered, then its rings are free.
- */
+/* What the dead have sent is delivered, then their rings are free. */
 void mailbox::find_dead()
 {
     uint64_t dead[16];
@@ -270,8 +269,7 @@ void mailbox::fail(slot &ring)
               owner_pid(ring.owner));
 }
 
-/* Tell the sender that a ring is not polled, unless there is something in it.
- */
+/* Tell the sender that a ring is not polled, unless something is in it. */
 bool mailbox::try_idle(slot &ring)
 {
     ring_reader::message message;
@@ -285,8 +283,7 @@ bool mailbox::try_idle(slot &ring)
     return false;
 }
 
-/* Take rings off the polled ones: those that are done, broken, or long empty.
- */
+/* Poll no more the rings that are done, broken, or long empty. */
 void mailbox::tidy()
 {
     ring_reader::message message;

@@ -119,9 +119,8 @@ private:
         unsigned index       = 0;
         unsigned empty_polls = 0; /* in a row */
         bool polled          = false;
-        bool finishing       = false; /* free it when it is empty, unless it
-                                         has another owner by then */
-        bool broken = false;          /* is not read any more */
+        bool finishing = false; /* free it when empty, unless taken over */
+        bool broken    = false; /* is not read any more */
     };
 
     /* Messages from one ring before the next one has its turn. */

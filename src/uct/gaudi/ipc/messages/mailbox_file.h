@@ -41,8 +41,7 @@ struct mailbox_header {
     file_ref signal; /* a byte on this socket wakes the receiver */
 
     /* The receiver's. */
-    alignas(ring_line) std::atomic<uint64_t> asleep; /* 0, or how often it has
-                                                        gone to sleep */
+    alignas(ring_line) std::atomic<uint64_t> asleep; /* 0, or which sleep */
     std::atomic<uint32_t> closed;
 
     /* The senders'. A bit stands for a word of the next level that is not

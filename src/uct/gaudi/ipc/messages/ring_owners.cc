@@ -81,8 +81,7 @@ void ring_owners::mark_dead(uint64_t word, owner &who)
     ucs_debug("gaudi_ipc: process %u, which owns %u rings, has ended",
               owner_pid(word), who.rings);
     unfollow(who);      /* it stays readable */
-    who.is_dead = true; /* rings that it took and that are found later are
-                           finished, too */
+    who.is_dead = true; /* for rings of it that are found later */
 }
 
 size_t ring_owners::find_dead(std::span<uint64_t> dead)

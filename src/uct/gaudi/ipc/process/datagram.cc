@@ -207,8 +207,7 @@ bool is_own_user(const ucred &credentials)
     return (credentials.uid == own) && (own != overflow_uid());
 }
 
-/* Without that the kernel shows the namespaces of this process to root alone.
- */
+/* Else the kernel shows the namespaces of this process to root alone. */
 bool can_be_looked_at()
 {
     return (geteuid() == 0) || (prctl(PR_GET_DUMPABLE) == 1);

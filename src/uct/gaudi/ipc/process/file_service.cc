@@ -67,8 +67,7 @@ public:
             }
             reopen = found->second.reopen;
         }
-        /* A duplicate is looked at: the number may change its meaning any time.
-         */
+        /* A duplicate: the number may change its meaning any time. */
         util::unique_fd fd(
             fcntl(static_cast<int>(file.fd), F_DUPFD_CLOEXEC, 0));
         if (!fd && util::may_pass(errno)) {

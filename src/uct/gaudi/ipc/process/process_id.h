@@ -35,8 +35,7 @@ struct machine_address {
 
 /** Which process it is. No two have ever had the same. */
 struct process_id {
-    uint64_t nonce;      /**< util::process_identity(); also names the socket of
-                              its file service */
+    uint64_t nonce;      /**< util::process_identity() */
     uint64_t start_time; /**< clock ticks since boot: survives pid reuse */
     uint32_t pid;        /**< in its PID namespace */
     uint32_t reserved;   /**< 0 */

@@ -47,9 +47,7 @@ struct wire_key {
     uint8_t reserved;
     uint16_t module; /**< device memory: module id of the card */
 
-    wire_buffer buffer; /**< device memory: what it is in. Zero when there is
-                             no dma-buf of that; then nobody else reaches the
-                             memory */
+    wire_buffer buffer; /**< of device memory with a dma-buf, else zero */
 
     bool operator==(const wire_key &) const = default;
 };

@@ -44,8 +44,7 @@ struct page_header {
     process_id process;
     uint64_t address;                   /**< of this page in the process */
     std::atomic<uint64_t> ended;        /**< buffers that are no more */
-    std::atomic<uint32_t> hazards_used; /**< none behind this one was ever in
-                                             use */
+    std::atomic<uint32_t> hazards_used; /**< none behind was ever used */
 };
 
 struct importer_entry {
@@ -56,8 +55,7 @@ struct importer_entry {
 };
 
 struct hazard_entry {
-    std::atomic<uint64_t> owner;      /**< nonce of the process whose memory it
-                                           is; 0: free */
+    std::atomic<uint64_t> owner;      /**< nonce of whose memory; 0: free */
     std::atomic<uint64_t> generation; /**< of the key */
     std::atomic<uint32_t> uses;       /**< operations right now */
     uint32_t reserved;
