@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "util/round_up.h"
+#include "util/addresses.h"
 
 #include <array>
 #include <cstddef>

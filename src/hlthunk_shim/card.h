@@ -8,7 +8,7 @@
 #pragma once
 
 #include "hlthunk_shim/capabilities.h"
-#include "hlthunk_shim/ticket.h"
+#include "hlthunk_shim/dma_queue.h"
 
 #include <atomic>
 #include <memory>
@@ -22,9 +22,7 @@ namespace gaudi::shim {
 inline constexpr int any_application_name = 4;
 
 class allocation;
-class dma_queue;
 class registration;
-struct dma_queue_options;
 
 class card {
 public:

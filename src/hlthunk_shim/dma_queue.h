@@ -10,11 +10,17 @@
  */
 #pragma once
 
-#include "hlthunk_shim/ticket.h"
-
 #include <cstdint>
 
 namespace gaudi::shim {
+
+/**
+ * Names work that a card was given.
+ *
+ * Given out by a queue or a card, and understood by that card alone: see
+ * card::query. A number or an address of whoever runs the work.
+ */
+enum class ticket : uint64_t { none = 0 };
 
 /** How one copy ended. */
 struct dma_completion {

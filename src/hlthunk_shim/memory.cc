@@ -1,7 +1,7 @@
 #include "hlthunk_shim/memory.h"
 
+#include "util/addresses.h"
 #include "util/placement.h"
-#include "util/round_up.h"
 
 #include <cerrno>
 

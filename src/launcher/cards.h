@@ -5,7 +5,6 @@
 
 #include "hlthunk_shim/cards/holders.h"
 #include "launcher/machine.h"
-#include "launcher/problem.h"
 
 #include <optional>
 #include <string>
@@ -53,5 +52,13 @@ struct card_list {
 };
 
 card_list list_cards(const gaudi::shim::driver &driver, const machine &where);
+
+/* Before any driver library is asked: */
+
+/** Device files that are there and that this user may not open. */
+problems find_closed_nodes(const machine &where);
+
+/** Gaudi cards on the PCI bus, with or without a device file. */
+unsigned count_pci_cards(const machine &where);
 
 } // namespace launcher

@@ -2,14 +2,15 @@
 
 #include "hlthunk_shim/driver_choice.h"
 #include "launcher/cards.h"
-#include "launcher/nodes.h"
-#include "launcher/ucx.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+
+#include <dlfcn.h>
+#include <link.h>
 
 namespace launcher {
 
@@ -215,6 +216,59 @@ void report_cards(const shim::driver &driver, const machine &where,
 }
 
 /* --- UCX and the ways into it ----------------------------------------------*/
+
+/* The UCX that a program gets in this environment. */
+struct found_ucx {
+    std::string version;                    /* empty: it cannot be loaded */
+    std::string error;                      /* why */
+    std::string ucp;                        /* the file of libucp */
+    std::filesystem::path libucs_directory; /* as the loader found it */
+};
+
+fs::path file_of(void *handle)
+{
+    link_map *map = nullptr;
+    if ((handle == nullptr) || (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0)) {
+        return {};
+    }
+    return map->l_name;
+}
+
+/* Load libucp into this process, and ask it. */
+found_ucx find_ucx()
+{
+    using get_version = void (*)(unsigned *, unsigned *, unsigned *);
+
+    found_ucx found;
+    void *handle = dlopen("libucp.so.0", RTLD_LAZY | RTLD_LOCAL);
+    if (handle == nullptr) {
+        found.error = dlerror();
+        return found;
+    }
+    std::error_code error;
+    const fs::path file = file_of(handle);
+    found.ucp           = fs::canonical(file, error).string();
+    found.libucs_directory =
+        file_of(dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD)).parent_path();
+
+    auto ask = reinterpret_cast<get_version>(dlsym(handle, "ucp_get_version"));
+    if (ask == nullptr) {
+        found.error = file.string() + " has no ucp_get_version";
+        return found;
+    }
+    unsigned major = 0;
+    unsigned minor = 0;
+    unsigned patch = 0;
+    ask(&major, &minor, &patch);
+    found.version = std::to_string(major) + '.' + std::to_string(minor) + '.' +
+                    std::to_string(patch);
+    return found;
+}
+
+bool is_loaded(const fs::path &file)
+{
+    return dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+}
 
 found_ucx report_ucx(findings &all)
 {

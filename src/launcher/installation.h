@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "launcher/problem.h"
+#include "launcher/machine.h"
 
 #include <filesystem>
 

@@ -121,6 +121,13 @@ static void *next_function(void **known, const char *library, const char *name)
     return function;
 }
 
+/* That function, from inside its wrapper. */
+#define NEXT(_library, _function)                                              \
+    ({                                                                         \
+        static void *known;                                                    \
+        (__typeof__(&_function))next_function(&known, _library, #_function);   \
+    })
+
 /*
  * Only the calling convention of the wrapped functions matters here; their
  * types are those of ucp.h and uct.h. ucs_status_t is a packed enumeration: one
@@ -131,51 +138,33 @@ typedef signed char status_t;
 PUBLIC status_t ucp_config_read(const char *env_prefix, const char *filename,
                                 void **config_p)
 {
-    typedef status_t (*function_t)(const char *, const char *, void **);
-    static void *next;
-
     load_module();
-    return ((function_t)next_function(&next, "libucp.so.0", "ucp_config_read"))(
-        env_prefix, filename, config_p);
+    return NEXT("libucp.so.0", ucp_config_read)(env_prefix, filename, config_p);
 }
 
 PUBLIC status_t ucp_init_version(unsigned api_major_version,
                                  unsigned api_minor_version, const void *params,
                                  const void *config, void **context_p)
 {
-    typedef status_t (*function_t)(unsigned, unsigned, const void *,
-                                   const void *, void **);
-    static void *next;
-
     load_module();
-    return (
-        (function_t)next_function(&next, "libucp.so.0", "ucp_init_version"))(
+    return NEXT("libucp.so.0", ucp_init_version)(
         api_major_version, api_minor_version, params, config, context_p);
 }
 
 PUBLIC status_t uct_query_components(void **components_p,
                                      unsigned *num_components_p)
 {
-    typedef status_t (*function_t)(void **, unsigned *);
-    static void *next;
-
     load_module();
-    return ((function_t)next_function(
-        &next, "libuct.so.0", "uct_query_components"))(components_p,
-                                                       num_components_p);
+    return NEXT("libuct.so.0", uct_query_components)(components_p,
+                                                     num_components_p);
 }
 
 PUBLIC status_t uct_mem_alloc(size_t length, const int *methods,
                               unsigned num_methods, const void *params,
                               void *memory)
 {
-    typedef status_t (*function_t)(size_t, const int *, unsigned, const void *,
-                                   void *);
-    static void *next;
-
-    status_t status =
-        ((function_t)next_function(&next, "libuct.so.0", "uct_mem_alloc"))(
-            length, methods, num_methods, params, memory);
+    const status_t status = NEXT("libuct.so.0", uct_mem_alloc)(
+        length, methods, num_methods, params, memory);
 
     if (status != 0) {
         explain_refusal(params);
@@ -195,11 +184,8 @@ static int is_ucp(const void *code)
 PUBLIC status_t uct_md_open(void *component, const char *name,
                             const void *config, void **md_p)
 {
-    typedef status_t (*function_t)(void *, const char *, const void *, void **);
-    static void *next;
-
-    status_t status = ((function_t)next_function(
-        &next, "libuct.so.0", "uct_md_open"))(component, name, config, md_p);
+    const status_t status =
+        NEXT("libuct.so.0", uct_md_open)(component, name, config, md_p);
 
     if ((status != 0) && (name != NULL) && !strcmp(name, "gaudi_copy") &&
         !is_ucp(__builtin_return_address(0))) {

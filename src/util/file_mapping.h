@@ -1,13 +1,15 @@
 /**
- * Owns a mapping of a file that other processes map, too.
+ * Files that other processes map, too, and owners of their mappings.
  */
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 namespace gaudi::util {
@@ -23,6 +25,14 @@ namespace gaudi::util {
             (fstat(fd, &info) == 0))
                ? static_cast<size_t>(info.st_size)
                : 0;
+}
+
+/** How long a file this process may make (RLIMIT_FSIZE), bytes: a longer one is
+ *  a signal that kills it, for files in memory, too. */
+inline size_t longest_file()
+{
+    rlimit limit{};
+    return (getrlimit(RLIMIT_FSIZE, &limit) == 0) ? limit.rlim_cur : SIZE_MAX;
 }
 
 class file_mapping {

@@ -42,9 +42,7 @@ public:
     /** Add a node that is in no tree. */
     void insert(interval_node &node)
     {
-        node.left_ = node.right_ = nullptr;
-        node.max_end_            = node.end;
-        node.priority_           = next_priority();
+        node.priority_ = next_priority();
         insert_below(root_, node);
         ++size_;
     }
@@ -121,7 +119,10 @@ public:
     template <typename Function>
     void for_each(Function &&function) const
     {
-        visit(root_, function);
+        for_each_overlap(0, UINT64_MAX, [&](interval_node &node) {
+            function(node);
+            return true;
+        });
     }
 
 private:
@@ -183,45 +184,35 @@ private:
         }
     }
 
-    static void rotate_right(interval_node *&root)
+    /* Take a tree apart: what is before a node that is not in it, and what is
+     * behind. */
+    static void split(interval_node *root, const interval_node &node,
+                      interval_node *&left, interval_node *&right)
     {
-        interval_node *up = root->left_;
-        root->left_       = up->right_;
-        up->right_        = root;
+        if (root == nullptr) {
+            left = right = nullptr;
+            return;
+        }
+        if (before(*root, node)) {
+            left = root;
+            split(root->right_, node, root->right_, right);
+        } else {
+            right = root;
+            split(root->left_, node, left, root->left_);
+        }
         update(root);
-        update(up);
-        root = up;
-    }
-
-    static void rotate_left(interval_node *&root)
-    {
-        interval_node *up = root->right_;
-        root->right_      = up->left_;
-        up->left_         = root;
-        update(root);
-        update(up);
-        root = up;
     }
 
     static void insert_below(interval_node *&root, interval_node &node)
     {
-        if (root == nullptr) {
+        if ((root == nullptr) || (node.priority_ > root->priority_)) {
+            split(root, node, node.left_, node.right_);
             root = &node;
-            return;
-        }
-        if (before(node, *root)) {
-            insert_below(root->left_, node);
-            update(root);
-            if (root->left_->priority_ > root->priority_) {
-                rotate_right(root);
-            }
         } else {
-            insert_below(root->right_, node);
-            update(root);
-            if (root->right_->priority_ > root->priority_) {
-                rotate_left(root);
-            }
+            insert_below(before(node, *root) ? root->left_ : root->right_,
+                         node);
         }
+        update(root);
     }
 
     static void erase_below(interval_node *&root, interval_node &node)
@@ -247,16 +238,6 @@ private:
         right->left_ = merge(left, right->left_);
         update(right);
         return right;
-    }
-
-    template <typename Function>
-    static void visit(interval_node *root, Function &function)
-    {
-        if (root != nullptr) {
-            visit(root->left_, function);
-            function(*root);
-            visit(root->right_, function);
-        }
     }
 
     template <typename Function>

@@ -16,21 +16,24 @@ namespace {
 constexpr unsigned max_nodes     = 1024;
 constexpr unsigned bits_per_word = sizeof(unsigned long) * CHAR_BIT;
 
-std::vector<unsigned> read_memory_nodes()
+/* The bits of a mask below an end. Frees the mask. */
+std::vector<unsigned> take_bits(bitmask *mask, unsigned long end)
 {
-    std::vector<unsigned> nodes;
-    if (numa_available() < 0) {
-        return nodes;
-    }
-    bitmask *allowed = numa_get_mems_allowed();
-    for (unsigned node = 0; node < std::min(allowed->size, 0ul + max_nodes);
-         ++node) {
-        if (numa_bitmask_isbitset(allowed, node) != 0) {
-            nodes.push_back(node);
+    std::vector<unsigned> bits;
+    for (unsigned bit = 0; bit < std::min(mask->size, end); ++bit) {
+        if (numa_bitmask_isbitset(mask, bit) != 0) {
+            bits.push_back(bit);
         }
     }
-    numa_bitmask_free(allowed);
-    return nodes;
+    numa_bitmask_free(mask);
+    return bits;
+}
+
+std::vector<unsigned> read_memory_nodes()
+{
+    return (numa_available() < 0)
+               ? std::vector<unsigned>()
+               : take_bits(numa_get_mems_allowed(), max_nodes);
 }
 
 /* Empty when the kernel does not tell. */
@@ -39,15 +42,12 @@ cpu_set_t cpus_of(unsigned node)
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
     bitmask *found = numa_allocate_cpumask();
-    if (numa_node_to_cpus(static_cast<int>(node), found) == 0) {
-        for (unsigned cpu = 0; cpu < std::min(found->size, 0ul + CPU_SETSIZE);
-             ++cpu) {
-            if (numa_bitmask_isbitset(found, cpu) != 0) {
-                CPU_SET(cpu, &cpus);
-            }
-        }
+    if (numa_node_to_cpus(static_cast<int>(node), found) != 0) {
+        numa_bitmask_clearall(found);
     }
-    numa_bitmask_free(found);
+    for (const unsigned cpu : take_bits(found, CPU_SETSIZE)) {
+        CPU_SET(cpu, &cpus);
+    }
     return cpus;
 }
 

@@ -1,5 +1,11 @@
 #include "util/text.h"
 
+#include "util/unique_fd.h"
+
+#include <charconv>
+
+#include <fcntl.h>
+
 namespace gaudi::util {
 
 std::string to_printable(std::string text)
@@ -12,6 +18,45 @@ std::string to_printable(std::string text)
         }
     }
     return text;
+}
+
+std::optional<unsigned> parse_number(std::string_view text)
+{
+    unsigned value    = 0;
+    const char *end   = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data(), end, value);
+    return ((parsed.ec == std::errc()) && (parsed.ptr == end))
+               ? std::optional(value)
+               : std::nullopt;
+}
+
+std::optional<unsigned> number_behind(std::string_view prefix,
+                                      std::string_view name)
+{
+    return name.starts_with(prefix) ? parse_number(name.substr(prefix.size()))
+                                    : std::nullopt;
+}
+
+std::string first_line(const std::filesystem::path &file)
+{
+    char text[4096];
+    const unique_fd fd(open(file.c_str(), O_RDONLY | O_CLOEXEC));
+    const ssize_t length = fd ? read(fd.get(), text, sizeof(text)) : 0;
+    const std::string_view all(text,
+                               (length > 0) ? static_cast<size_t>(length) : 0);
+    return std::string(all.substr(0, all.find('\n')));
+}
+
+std::vector<std::filesystem::path>
+list_folder(const std::filesystem::path &folder)
+{
+    std::vector<std::filesystem::path> entries;
+    std::error_code error;
+    for (std::filesystem::directory_iterator entry(folder, error), end;
+         !error && (entry != end); entry.increment(error)) {
+        entries.push_back(entry->path());
+    }
+    return entries;
 }
 
 } // namespace gaudi::util

@@ -1,13 +1,32 @@
 /**
- * Text from outside, made fit for one line of a message.
+ * Text from outside: numbers, files and folders that describe the machine, and
+ * what a message can show of them. Any thread.
  */
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace gaudi::util {
 
 /** The same text with '?' for what would disturb a line. */
 std::string to_printable(std::string text);
+
+/** The number that a text is, and nothing else; -1 is none. */
+std::optional<unsigned> parse_number(std::string_view text);
+
+/** The N of a name "<prefix>N". */
+std::optional<unsigned> number_behind(std::string_view prefix,
+                                      std::string_view name);
+
+/** Of a file; empty when it cannot be read. */
+std::string first_line(const std::filesystem::path &file);
+
+/** What is in a folder, as far as it can be read. */
+std::vector<std::filesystem::path>
+list_folder(const std::filesystem::path &folder);
 
 } // namespace gaudi::util

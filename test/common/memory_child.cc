@@ -1,6 +1,6 @@
 #include "common/memory_child.h"
 
-#include "util/process_life.h"
+#include "util/other_process.h"
 
 #include <gtest/gtest.h>
 

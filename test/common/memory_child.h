@@ -4,7 +4,7 @@
 #pragma once
 
 #include "common/child.h"
-#include "util/process_memory.h"
+#include "util/other_process.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,16 +1,12 @@
 #include "hlthunk_shim/cards/card_info.h"
 
-#include "hlthunk_shim/cards/control_nodes.h"
 #include "hlthunk_shim/hlthunk/card_kinds.h"
 #include "hlthunk_shim/hlthunk/library.h"
+#include "util/text.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <memory>
+#include <cerrno>
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 namespace gaudi::shim {
@@ -32,49 +28,16 @@ constexpr card_class classes[] = {
     {"/class/habanalabs", "hl", "/hl_controlD"},
 };
 
-std::string read_line(const std::string &file)
-{
-    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return "";
-    }
-    std::array<char, 4096> text;
-    const ssize_t length = ::read(fd, text.data(), text.size());
-    ::close(fd);
-    std::string line(text.data(),
-                     (length > 0) ? static_cast<size_t>(length) : 0);
-    return line.substr(0, line.find('\n'));
-}
-
-/* -1, the kernel's "unknown", is no number here. */
-std::optional<unsigned> parse_number(std::string_view text)
-{
-    unsigned value    = 0;
-    const char *end   = text.data() + text.size();
-    const auto parsed = std::from_chars(text.data(), end, value);
-    if (text.empty() || (parsed.ec != std::errc()) || (parsed.ptr != end)) {
-        return std::nullopt;
-    }
-    return value;
-}
-
 /* The numbers N of the entries "<prefix>N", ascending. */
 std::vector<unsigned> list_numbered(const std::string &directory,
                                     const std::string &prefix)
 {
     std::vector<unsigned> numbers;
-    const std::unique_ptr<DIR, int (*)(DIR *)> opened(
-        opendir(directory.c_str()), closedir);
-    if (opened == nullptr) {
-        return numbers;
-    }
-    while (const dirent *entry = readdir(opened.get())) {
-        const std::string_view name = entry->d_name;
-        if (name.starts_with(prefix)) {
-            const auto number = parse_number(name.substr(prefix.size()));
-            if (number.has_value()) {
-                numbers.push_back(*number);
-            }
+    for (const auto &entry : util::list_folder(directory)) {
+        const auto number =
+            util::number_behind(prefix, entry.filename().native());
+        if (number.has_value()) {
+            numbers.push_back(*number);
         }
     }
     std::sort(numbers.begin(), numbers.end());
@@ -83,32 +46,20 @@ std::vector<unsigned> list_numbered(const std::string &directory,
 
 std::string read_attribute(const std::string &device, const char *name)
 {
-    const std::string text = read_line(device + "/device/" + name);
-    return text.empty() ? read_line(device + "/" + name) : text;
+    const std::string text = util::first_line(device + "/device/" + name);
+    return text.empty() ? util::first_line(device + "/" + name) : text;
 }
 
-const char *type_name(hlthunk_device_name name)
-{
-    switch (name) {
-    case HLTHUNK_DEVICE_GOYA:
-        return "GOYA";
-    case HLTHUNK_DEVICE_GAUDI:
-    case HLTHUNK_DEVICE_GAUDI_HL2000M:
-        return "GAUDI";
-    case HLTHUNK_DEVICE_GAUDI2:
-        return "GAUDI2";
-    case HLTHUNK_DEVICE_GAUDI2B:
-        return "GAUDI2B";
-    case HLTHUNK_DEVICE_GAUDI2C:
-        return "GAUDI2C";
-    case HLTHUNK_DEVICE_GAUDI2D:
-        return "GAUDI2D";
-    case HLTHUNK_DEVICE_GAUDI3:
-        return "GAUDI3";
-    default:
-        return "";
-    }
-}
+constexpr std::pair<hlthunk_device_name, const char *> type_names[] = {
+    {HLTHUNK_DEVICE_GOYA, "GOYA"},
+    {HLTHUNK_DEVICE_GAUDI, "GAUDI"},
+    {HLTHUNK_DEVICE_GAUDI2, "GAUDI2"},
+    {HLTHUNK_DEVICE_GAUDI2B, "GAUDI2B"},
+    {HLTHUNK_DEVICE_GAUDI2C, "GAUDI2C"},
+    {HLTHUNK_DEVICE_GAUDI2D, "GAUDI2D"},
+    {HLTHUNK_DEVICE_GAUDI3, "GAUDI3"},
+    {HLTHUNK_DEVICE_GAUDI_HL2000M, "GAUDI"},
+};
 
 void add_from_driver(const library &lib, int fd, card_info &card)
 {
@@ -118,11 +69,48 @@ void add_from_driver(const library &lib, int fd, card_info &card)
         card.memory    = info.dram_size;
     }
     if (card.device_type.empty()) {
-        card.device_type = type_name(lib.hlthunk_get_device_name_from_fd(fd));
+        const auto asked = lib.hlthunk_get_device_name_from_fd(fd);
+        for (const auto &[name, text] : type_names) {
+            if (name == asked) {
+                card.device_type = text;
+            }
+        }
     }
 }
 
+/* HLTHUNK_MAX_MINOR: more device files than that do not exist. */
+constexpr int max_cards = 256;
+
+bool is_absent(int error)
+{
+    return (error == -ENOENT) || (error == -ENODEV) || (error == -ENXIO);
+}
+
 } // namespace
+
+int visit_cards(const driver &of,
+                const std::function<void(unsigned number, int fd,
+                                         const std::string &bus_id)> &visit)
+{
+    const library &lib = of.lib();
+    int failure        = 0;
+    for (int number = 0; number < max_cards; ++number) {
+        const int fd = lib.hlthunk_open_control(number, nullptr);
+        if (fd < 0) {
+            if ((failure == 0) && !is_absent(fd)) {
+                failure = fd;
+            }
+            continue;
+        }
+        char bus_id[bus_id_size] = {};
+        if (lib.hlthunk_get_pci_bus_id_from_fd(fd, bus_id, sizeof(bus_id)) ==
+            0) {
+            visit(static_cast<unsigned>(number), fd, bus_id);
+        }
+        lib.hlthunk_close(fd);
+    }
+    return failure;
+}
 
 bool parse_cpu_list(const std::string &text, std::vector<unsigned> &cpus_p)
 {
@@ -132,9 +120,10 @@ bool parse_cpu_list(const std::string &text, std::vector<unsigned> &cpus_p)
         const size_t comma          = rest.find(',');
         const std::string_view item = rest.substr(0, comma);
         const size_t dash           = item.find('-');
-        const auto first            = parse_number(item.substr(0, dash));
-        const auto last =
-            (dash == item.npos) ? first : parse_number(item.substr(dash + 1));
+        const auto first            = util::parse_number(item.substr(0, dash));
+        const auto last             = (dash == item.npos)
+                                          ? first
+                                          : util::parse_number(item.substr(dash + 1));
         if (!first.has_value() || !last.has_value() || (*last < *first) ||
             (*last >= max_cpus)) {
             return false;
@@ -156,11 +145,12 @@ bool parse_cpu_list(const std::string &text, std::vector<unsigned> &cpus_p)
 void add_from_sysfs(const std::string &sys, card_info &card)
 {
     const std::string function = sys + "/bus/pci/devices/" + card.bus_id;
-    if (read_line(function + "/vendor") != gaudi_vendor) {
+    if (util::first_line(function + "/vendor") != gaudi_vendor) {
         return; /* another device has that place, or none */
     }
-    card.numa_node  = parse_number(read_line(function + "/numa_node"));
-    card.local_cpus = read_line(function + "/local_cpulist");
+    card.numa_node =
+        util::parse_number(util::first_line(function + "/numa_node"));
+    card.local_cpus = util::first_line(function + "/local_cpulist");
 }
 
 std::vector<card_info> list_sysfs_cards(const std::string &sys,
@@ -174,7 +164,7 @@ std::vector<card_info> list_sysfs_cards(const std::string &sys,
                 directory + "/" + known.prefix + std::to_string(number);
             const std::string control =
                 dev + known.control + std::to_string(number);
-            if ((read_line(device + "/device/vendor") != gaudi_vendor) ||
+            if ((util::first_line(device + "/device/vendor") != gaudi_vendor) ||
                 (!dev.empty() && (access(control.c_str(), F_OK) != 0))) {
                 continue; /* another vendor's, or not for this container */
             }
@@ -183,7 +173,8 @@ std::vector<card_info> list_sysfs_cards(const std::string &sys,
             card.number      = number;
             card.bus_id      = read_attribute(device, "pci_addr");
             card.device_type = read_attribute(device, "device_type");
-            card.module_id = parse_number(read_attribute(device, "module_id"));
+            card.module_id =
+                util::parse_number(read_attribute(device, "module_id"));
             if (card.bus_id.size() + 1 != bus_id_size) {
                 return {};
             }

@@ -8,6 +8,7 @@
 
 #include "hlthunk_shim/driver.h"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,19 @@ struct system_places {
 
 /** PCI vendor of Gaudi cards, as sysfs writes it. */
 inline constexpr char gaudi_vendor[] = "0x1da3";
+
+/**
+ * Visit every card through its control node, in the order that gives cards
+ * their indices.
+ *
+ * @param of     With a usable library.
+ * @param visit  Called with the number of the device file, the descriptor of
+ * the control node, which is closed afterwards, and the bus id.
+ * @return 0, or the -errno of a control node that is there and cannot be used.
+ */
+int visit_cards(const driver &of,
+                const std::function<void(unsigned number, int fd,
+                                         const std::string &bus_id)> &visit);
 
 /**
  * All cards of the box, in the order of their device files.

@@ -1,13 +1,10 @@
 #include "hlthunk_shim/cards/holders.h"
 
-#include "hlthunk_shim/cards/device_files.h"
+#include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/hlthunk/library.h"
 #include "util/text.h"
 
 #include <algorithm>
-#include <charconv>
-#include <filesystem>
-#include <fstream>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,29 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string first_line(const fs::path &file)
-{
-    std::ifstream stream(file);
-    std::string line;
-    std::getline(stream, line);
-    return line;
-}
-
-bool parse_pid(const std::string &text, pid_t &pid)
-{
-    const char *end   = text.data() + text.size();
-    const auto parsed = std::from_chars(text.data(), end, pid);
-    return (parsed.ec == std::errc()) && (parsed.ptr == end);
-}
-
 void add_process(const fs::path &directory, pid_t pid,
                  const std::string &own_dev, holders &found)
 {
-    std::error_code error;
-    for (fs::directory_iterator entry(directory / "fd", error), end;
-         !error && (entry != end); entry.increment(error)) {
+    for (const fs::path &entry : util::list_folder(directory / "fd")) {
         std::error_code gone;
-        const std::string path = fs::read_symlink(entry->path(), gone).string();
+        const std::string path = fs::read_symlink(entry, gone).string();
         if (gone || !is_compute_file(path, own_dev)) {
             continue;
         }
@@ -50,7 +30,8 @@ void add_process(const fs::path &directory, pid_t pid,
             (stat(directory.c_str(), &info) != 0)) {
             continue;
         }
-        of_card.push_back({pid, info.st_uid, first_line(directory / "comm")});
+        of_card.push_back(
+            {pid, info.st_uid, util::first_line(directory / "comm")});
     }
 }
 
@@ -59,12 +40,10 @@ void add_process(const fs::path &directory, pid_t pid,
 holders find_holders(const std::string &own_dev, const std::string &proc)
 {
     std::vector<pid_t> pids;
-    std::error_code error;
-    for (fs::directory_iterator entry(proc, error), end;
-         !error && (entry != end); entry.increment(error)) {
-        pid_t pid;
-        if (parse_pid(entry->path().filename().string(), pid) &&
-            (pid != getpid())) {
+    for (const fs::path &entry : util::list_folder(proc)) {
+        const auto number = util::parse_number(entry.filename().native());
+        const auto pid    = static_cast<pid_t>(number.value_or(0));
+        if (number.has_value() && (pid != getpid())) {
             pids.push_back(pid);
         }
     }

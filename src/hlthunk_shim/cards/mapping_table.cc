@@ -1,5 +1,8 @@
 #include "hlthunk_shim/cards/mapping_table.h"
 
+#include "util/text.h"
+#include "util/unique_fd.h"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -60,13 +63,8 @@ const char *kind_of(const cJSON *value)
 std::string quote(const std::string &text)
 {
     constexpr size_t longest = 40;
-    std::string quoted       = text.substr(0, longest);
-    for (char &letter : quoted) {
-        if (std::iscntrl(static_cast<unsigned char>(letter)) != 0) {
-            letter = '?';
-        }
-    }
-    return "'" + quoted + ((text.size() > longest) ? "...'" : "'");
+    return "'" + util::to_printable(text.substr(0, longest)) +
+           ((text.size() > longest) ? "...'" : "'");
 }
 
 /* Reads the members of one object; remembers the first fault. */
@@ -264,28 +262,26 @@ mapping_table read_mapping_table(const std::string &value)
     }
 
     /* Not blocking: the path may be a pipe's. */
-    const int fd = ::open(value.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
+    const util::unique_fd fd(
+        ::open(value.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!fd) {
         return refuse(std::string("the file cannot be opened: ") +
                       std::strerror(errno));
     }
     struct stat info;
-    if ((fstat(fd, &info) != 0) || !S_ISREG(info.st_mode)) {
-        ::close(fd);
+    if ((fstat(fd.get(), &info) != 0) || !S_ISREG(info.st_mode)) {
         return refuse("it is not a regular file");
     }
     std::string text;
     std::array<char, 4096> part;
     ssize_t length = 0;
     while ((text.size() <= max_mapping_bytes) &&
-           ((length = ::read(fd, part.data(), part.size())) > 0)) {
+           ((length = ::read(fd.get(), part.data(), part.size())) > 0)) {
         text.append(part.data(), static_cast<size_t>(length));
     }
-    const int error = errno;
-    ::close(fd);
     if (length < 0) {
         return refuse(std::string("the file cannot be read: ") +
-                      std::strerror(error));
+                      std::strerror(errno));
     }
     return parse_mapping_table(text);
 }

@@ -1,9 +1,9 @@
 #include "hlthunk_shim/cards/visible_cards.h"
 
 #include "hlthunk_shim/cards/mapping_table.h"
+#include "util/text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <set>
 
@@ -50,13 +50,11 @@ std::string parse_numbers(const std::string &text, std::set<unsigned> &numbers)
     for (size_t start = 0; start <= text.size();) {
         const size_t comma     = std::min(text.find(',', start), text.size());
         const std::string item = trim(text.substr(start, comma - start));
-        unsigned number        = 0;
-        const char *end        = item.data() + item.size();
-        const auto parsed      = std::from_chars(item.data(), end, number);
-        if ((parsed.ec != std::errc()) || (parsed.ptr != end)) {
+        const auto number      = util::parse_number(item);
+        if (!number.has_value()) {
             return "'" + item + "' is no number";
         }
-        if (!numbers.insert(number).second) {
+        if (!numbers.insert(*number).second) {
             return "'" + item + "' is listed twice";
         }
         start = comma + 1;

@@ -1,11 +1,8 @@
 /* Opening, closing and identifying cards. */
+#include "hlthunk_shim/emu/api.h"
 #include "hlthunk_shim/emu/asic.h"
 #include "hlthunk_shim/emu/box.h"
-#include "hlthunk_shim/emu/card.h"
 #include "hlthunk_shim/emu/device_files.h"
-#include "hlthunk_shim/emu/export.h"
-#include "hlthunk_shim/emu/find_card.h"
-#include "hlthunk_shim/emu/fork.h"
 #include "hlthunk_shim/emu/settings.h"
 #include "hlthunk_shim/emu/sysfs_view.h"
 #include "util/made_once.h"
@@ -21,6 +18,62 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+namespace gaudi::emu {
+
+namespace {
+
+/* What a descriptor that is not known is: perhaps a duplicate of a compute
+ * node. */
+device_file look_up(int fd)
+{
+    const device_file known = device_file_at(fd);
+    if ((known.kind != file_of::nothing) || (fd < 0)) {
+        return known;
+    }
+    for (unsigned i = 0; i < get_settings().devices; ++i) {
+        if (card::at(i).recognize(fd)) {
+            break;
+        }
+    }
+    return device_file_at(fd);
+}
+
+} // namespace
+
+card *find_compute(int fd)
+{
+    const device_file file = look_up(fd);
+    return (file.kind == file_of::compute) ? &card::at(file.card) : nullptr;
+}
+
+card *find_any(int fd)
+{
+    const device_file file = look_up(fd);
+    return ((file.kind == file_of::compute) || (file.kind == file_of::control))
+               ? &card::at(file.card)
+               : nullptr;
+}
+
+card *find_inherited(int fd)
+{
+    const device_file file = device_file_at(fd);
+    return (file.kind == file_of::inherited) ? &card::at(file.card) : nullptr;
+}
+
+int why_no_card(int fd)
+{
+    const card *inherited = find_inherited(fd);
+    if (inherited == nullptr) {
+        return -EBADF;
+    }
+    log("accel%u: file descriptor %d is of the process that forked this one, "
+        "and only of use there",
+        inherited->index(), fd);
+    return -ENODEV;
+}
+
+} // namespace gaudi::emu
+
 using namespace gaudi::emu;
 
 namespace {
@@ -31,7 +84,7 @@ int open_compute(unsigned index)
     int fd       = -ENOMEM;
     try {
         (void)sysfs_root();
-        prepare_for_fork();
+        card::prepare_for_fork();
         fd = wanted.open();
     } catch (const std::bad_alloc &) {
         log("no memory to open card %u", index);
@@ -70,6 +123,48 @@ unsigned device_count()
     return get_settings().devices;
 }
 
+/* As index_of_bus_id. */
+int index_of_module_id(uint32_t module_id)
+{
+    for (unsigned i = 0; i < device_count(); ++i) {
+        if (module_id_of(i) == module_id) {
+            return static_cast<int>(i);
+        }
+    }
+    return -1;
+}
+
+/* Make a call on the card of any node; as on_compute. */
+template <typename Call>
+int on_any(int fd, const void *result, Call &&call)
+{
+    card *found = find_any(fd);
+    if (result == nullptr) {
+        return -EINVAL;
+    }
+    if (found == nullptr) {
+        return why_no_card(fd);
+    }
+    try {
+        call(*found);
+        return 0;
+    } catch (const std::bad_alloc &) {
+        return -ENOMEM;
+    }
+}
+
+/* A text that is made once; nullptr without memory for it. */
+template <typename Make>
+const char *text_or_null(Make &&make)
+{
+    try {
+        static gaudi::util::made_once<std::string> text;
+        return text.get(make).c_str();
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
+}
+
 } // namespace
 
 HLTHUNK_PUBLIC int hlthunk_open(hlthunk_device_name name, const char *bus_id)
@@ -94,13 +189,12 @@ HLTHUNK_PUBLIC int hlthunk_open(hlthunk_device_name name, const char *bus_id)
 
 HLTHUNK_PUBLIC int hlthunk_open_by_module_id(uint32_t module_id)
 {
-    for (unsigned i = 0; i < device_count(); ++i) {
-        if (module_id_of(i) == module_id) {
-            return open_compute(i);
-        }
+    const int index = index_of_module_id(module_id);
+    if (index < 0) {
+        errno = ENOENT;
+        return -1;
     }
-    errno = ENOENT;
-    return -1;
+    return open_compute(static_cast<unsigned>(index));
 }
 
 HLTHUNK_PUBLIC int hlthunk_open_control(int device_index, const char *bus_id)
@@ -142,12 +236,8 @@ HLTHUNK_PUBLIC int hlthunk_open_control_by_bus_id(const char *bus_id)
 
 HLTHUNK_PUBLIC int hlthunk_open_control_by_module_id(uint32_t module_id)
 {
-    for (unsigned i = 0; i < device_count(); ++i) {
-        if (module_id_of(i) == module_id) {
-            return open_control(i);
-        }
-    }
-    return -EBADF;
+    const int index = index_of_module_id(module_id);
+    return (index < 0) ? -EBADF : open_control(static_cast<unsigned>(index));
 }
 
 HLTHUNK_PUBLIC int hlthunk_close(int fd)
@@ -218,73 +308,42 @@ HLTHUNK_PUBLIC int hlthunk_get_device_index_from_pci_bus_id(const char *bus_id)
 
 HLTHUNK_PUBLIC int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)
 {
-    const card *found = find_any(fd);
-    if (info == nullptr) {
-        return -EINVAL;
-    }
-    if (found == nullptr) {
-        return why_no_card(fd);
-    }
-
-    const uint64_t memory   = get_settings().hbm / dram_page * dram_page;
-    *info                   = {};
-    info->sram_base_address = 0x1000fffffd000000;
-    info->sram_size         = 0x3000000;
-    info->dram_base_address = dram_physical + memory;
-    info->dram_size         = memory;
-    info->device_id         = gaudi::shim::pci_id_gaudi2;
-    info->dram_enabled      = 1;
-    std::snprintf(reinterpret_cast<char *>(info->cpucp_version),
-                  sizeof(info->cpucp_version), "emulator");
-    info->module_id = module_id_of(found->index());
-    std::snprintf(reinterpret_cast<char *>(info->card_name),
-                  sizeof(info->card_name), "HL225");
-    info->decoder_enabled_mask               = 0x3ff;
-    info->mme_master_slave_mode              = 1;
-    info->dram_page_size                     = dram_page;
-    info->edma_enabled_mask                  = 0xff;
-    info->server_type                        = 5; /* HLS-2 */
-    info->device_mem_alloc_default_page_size = dram_page;
-    info->revision_id                        = 1;
-    return 0;
+    return on_any(fd, info, [info](const card &found) {
+        const uint64_t memory   = get_settings().hbm / dram_page * dram_page;
+        *info                   = {};
+        info->sram_base_address = 0x1000fffffd000000;
+        info->sram_size         = 0x3000000;
+        info->dram_base_address = dram_physical + memory;
+        info->dram_size         = memory;
+        info->device_id         = gaudi::shim::pci_id_gaudi2;
+        info->dram_enabled      = 1;
+        info->module_id         = module_id_of(found.index());
+        std::snprintf(reinterpret_cast<char *>(info->cpucp_version),
+                      sizeof(info->cpucp_version), "emulator");
+        std::snprintf(reinterpret_cast<char *>(info->card_name),
+                      sizeof(info->card_name), "HL225");
+        info->decoder_enabled_mask               = 0x3ff;
+        info->mme_master_slave_mode              = 1;
+        info->dram_page_size                     = dram_page;
+        info->edma_enabled_mask                  = 0xff;
+        info->server_type                        = 5; /* HLS-2 */
+        info->device_mem_alloc_default_page_size = dram_page;
+        info->revision_id                        = 1;
+    });
 }
 
 HLTHUNK_PUBLIC int hlthunk_get_dram_usage(int fd, hlthunk_dram_usage_info *info)
 {
-    card *found = find_any(fd);
-    if (info == nullptr) {
-        return -EINVAL;
+    if ((info != nullptr) && (find_compute(fd) != nullptr)) {
+        return on_compute(fd, [&](card &c) { return c.dram_usage(*info); });
     }
-    if (found == nullptr) {
-        return why_no_card(fd);
-    }
-    if (device_file_at(fd).kind != file_of::control) {
-        return found->dram_usage(*info);
-    }
-    try {
-        *info = {found->free_dram(), 0};
-    } catch (const std::bad_alloc &) {
-        return -ENOMEM;
-    }
-    return 0;
+    return on_any(fd, info, [&](card &c) { *info = {c.free_dram(), 0}; });
 }
 
 HLTHUNK_PUBLIC int hlthunk_get_open_stats(int fd,
                                           hlthunk_open_stats_info *open_stats)
 {
-    card *found = find_any(fd);
-    if (open_stats == nullptr) {
-        return -EINVAL;
-    }
-    if (found == nullptr) {
-        return why_no_card(fd);
-    }
-    try {
-        found->open_stats(*open_stats);
-    } catch (const std::bad_alloc &) {
-        return -ENOMEM;
-    }
-    return 0;
+    return on_any(fd, open_stats, [&](card &c) { c.open_stats(*open_stats); });
 }
 
 HLTHUNK_PUBLIC int hlthunk_get_device_status_info(int fd)
@@ -303,29 +362,18 @@ HLTHUNK_PUBLIC const char *hlthunk_sys_sysfs()
 
 HLTHUNK_PUBLIC const char *hlthunk_sys_dev()
 {
-    try {
-        static gaudi::util::made_once<std::string> name;
-        return name
-            .get([] { return "/memfd:hlthunk-emu/" + get_settings().node; })
-            .c_str();
-    } catch (const std::bad_alloc &) {
-        return nullptr;
-    }
+    return text_or_null(
+        [] { return "/memfd:hlthunk-emu/" + get_settings().node; });
 }
 
+/* Cards are held by names in the network namespace. */
 HLTHUNK_PUBLIC const char *hlthunk_sys_box()
 {
-    try {
-        static gaudi::util::made_once<std::string> name;
-        const auto make = [] {
-            struct stat net {};
-            (void)stat("/proc/self/ns/net", &net);
-            return get_settings().node + "@" + std::to_string(net.st_ino);
-        };
-        return name.get(make).c_str();
-    } catch (const std::bad_alloc &) {
-        return nullptr;
-    }
+    return text_or_null([] {
+        struct stat net {};
+        (void)stat("/proc/self/ns/net", &net);
+        return get_settings().node + "@" + std::to_string(net.st_ino);
+    });
 }
 
 HLTHUNK_PUBLIC char *hlthunk_get_version()

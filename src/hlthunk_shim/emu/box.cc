@@ -1,6 +1,7 @@
 #include "hlthunk_shim/emu/box.h"
 
 #include "hlthunk_shim/emu/settings.h"
+#include "util/unique_fd.h"
 
 #include <cerrno>
 #include <cstddef>
@@ -71,32 +72,24 @@ int index_of_bus_id(const char *bus_id)
 
 int take_card(unsigned index)
 {
-    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-        return -errno;
-    }
+    util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     const socket_name name = name_of_holder(index);
-    if (bind(fd, reinterpret_cast<const sockaddr *>(&name.address),
-             name.length) != 0) {
-        int ret = (errno == EADDRINUSE) ? -EBUSY : -errno;
-        close(fd);
-        return ret;
+    if (!fd ||
+        (bind(fd.get(), reinterpret_cast<const sockaddr *>(&name.address),
+              name.length) != 0)) {
+        return (errno == EADDRINUSE) ? -EBUSY : -errno;
     }
-    return fd;
+    return fd.release();
 }
 
 bool card_is_taken(unsigned index)
 {
-    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-        return false;
-    }
-    /* Of datagram sockets: the holder does not notice. */
+    const util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     const socket_name name = name_of_holder(index);
-    const int ret          = connect(
-                 fd, reinterpret_cast<const sockaddr *>(&name.address), name.length);
-    close(fd);
-    return ret == 0;
+    /* Of datagram sockets: the holder does not notice. */
+    return fd &&
+           (connect(fd.get(), reinterpret_cast<const sockaddr *>(&name.address),
+                    name.length) == 0);
 }
 
 } // namespace gaudi::emu

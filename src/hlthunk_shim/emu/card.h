@@ -51,9 +51,28 @@ public:
     /** As hlthunk_get_open_stats. */
     void open_stats(hlthunk_open_stats_info &stats);
 
-    /* See fork.h. */
-    void after_fork_in_child();
-    [[nodiscard]] bool is_inherited(int fd) const;
+    /**
+     * Have children that are forked from now on let go of cards. Call before a
+     * card is opened; more than once is fine.
+     *
+     * In a child every call on an inherited compute node but hlthunk_close
+     * answers -ENODEV, and no engine thread runs. Here the emulator differs
+     * from the driver, which lets a child act on the context of its parent: the
+     * emulated card is the memory and the threads of one process. The node
+     * stays open, and so the card taken, until the child has closed it, too.
+     * The child may open other cards, and use the control nodes that it
+     * inherited.
+     *
+     * As fork_handlers.h demands, fork() waits for no lock of the emulator. So
+     * the child's copy of a card may be half changed: it is put aside unread,
+     * and all locks are made anew. The child needs but the descriptors of the
+     * node and of what keeps others out. It finds them where a thread of the
+     * parent may have been writing, and compares them with the files. The
+     * memory of the card and imported dma-bufs are util::closed_in_children.
+     *
+     * @throws bad_alloc.
+     */
+    static void prepare_for_fork();
 
     [[nodiscard]] unsigned index() const override { return index_; }
 
@@ -118,6 +137,9 @@ private:
     void drop_stale(card_lock &lock);
     bool go_on_with_duplicate();
     void show_children();
+    void after_fork_in_child();
+    static void after_fork();
+    [[nodiscard]] bool is_inherited(int fd) const;
     void drop_inherited();
 
     const unsigned index_;

@@ -3,7 +3,7 @@
 #include "hlthunk_shim/emu/card.h"
 #include "hlthunk_shim/emu/dmabuf.h"
 #include "hlthunk_shim/emu/settings.h"
-#include "util/round_up.h"
+#include "util/addresses.h"
 
 #include <algorithm>
 #include <cerrno>

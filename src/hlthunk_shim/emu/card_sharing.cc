@@ -5,6 +5,7 @@
 #include "hlthunk_shim/emu/card.h"
 #include "hlthunk_shim/emu/device_files.h"
 #include "hlthunk_shim/emu/settings.h"
+#include "util/fork_handlers.h"
 
 #include <cerrno>
 #include <memory>
@@ -38,6 +39,38 @@ void card::after_fork_in_child()
     for_children_ = {};
     if (!inherited_.node.is_current()) {
         drop_inherited();
+    }
+}
+
+/* In the child. The compute nodes that are known are the parent's. */
+void card::after_fork()
+{
+    engine_threads::instance().after_fork_in_child();
+    for (unsigned i = 0; i < max_cards; ++i) {
+        at(i).after_fork_in_child();
+    }
+    for (int fd = 0; fd < device_files_end(); ++fd) {
+        const device_file file = device_file_at(fd);
+        if (file.kind != file_of::compute) {
+            continue;
+        }
+        if (at(file.card).is_inherited(fd)) {
+            (void)add_device_file(fd, {file_of::inherited, file.card});
+        } else {
+            remove_device_file(fd);
+        }
+    }
+}
+
+void card::prepare_for_fork()
+{
+    /* Now, and not for the first time in a handler. */
+    engine_threads::instance();
+    at(0);
+
+    static const bool prepared = util::run_in_children(after_fork);
+    if (!prepared) {
+        throw std::bad_alloc();
     }
 }
 

@@ -55,6 +55,17 @@ int open_marked(int memory_fd, uint64_t mark)
     return opened.release();
 }
 
+/* Header and runs, with room for what is attached. */
+msghdr message_of(iovec (&parts)[2], control_buffer &control)
+{
+    msghdr message{};
+    message.msg_iov        = parts;
+    message.msg_iovlen     = 2;
+    message.msg_control    = control;
+    message.msg_controllen = sizeof(control);
+    return message;
+}
+
 /* Look at the message; whatever does not have it is no dma-buf of ours. */
 ssize_t peek(int fd, msghdr &message)
 {
@@ -143,15 +154,11 @@ int create_dmabuf(int memory_fd, int holder_fd, uint64_t mark,
         {const_cast<hbm_run *>(runs.data()), runs.size() * sizeof(hbm_run)}};
     const int attached[attachments] = {marked.get(), holder_fd};
     alignas(cmsghdr) control_buffer control{};
-    msghdr message{};
-    message.msg_iov        = parts;
-    message.msg_iovlen     = 2;
-    message.msg_control    = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr *rights        = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level     = SOL_SOCKET;
-    rights->cmsg_type      = SCM_RIGHTS;
-    rights->cmsg_len       = CMSG_LEN(sizeof(attached));
+    msghdr message     = message_of(parts, control);
+    cmsghdr *rights    = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type  = SCM_RIGHTS;
+    rights->cmsg_len   = CMSG_LEN(sizeof(attached));
     std::memcpy(CMSG_DATA(rights), attached, sizeof(attached));
 
     return (sendmsg(sender.get(), &message, MSG_NOSIGNAL) < 0)
@@ -192,11 +199,7 @@ int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
     iovec parts[2] = {{&header, sizeof(header)},
                       {runs.data(), runs.size() * sizeof(hbm_run)}};
     alignas(cmsghdr) control_buffer control{};
-    msghdr message{};
-    message.msg_iov        = parts;
-    message.msg_iovlen     = 2;
-    message.msg_control    = control;
-    message.msg_controllen = sizeof(control);
+    msghdr message = message_of(parts, control);
 
     const ssize_t bytes   = peek(dmabuf.get(), message);
     const cmsghdr *rights = CMSG_FIRSTHDR(&message);

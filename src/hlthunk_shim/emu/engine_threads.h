@@ -37,7 +37,7 @@ public:
     /** Work of this card waits. Call without the card's lock. */
     void kick(engine_work &busy);
 
-    /* See fork.h. */
+    /* See card::prepare_for_fork. */
     void after_fork_in_child();
 
     /** The pool of this process. */

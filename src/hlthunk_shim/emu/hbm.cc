@@ -1,8 +1,8 @@
 #include "hlthunk_shim/emu/hbm.h"
 
 #include "hlthunk_shim/emu/asic.h"
+#include "util/addresses.h"
 #include "util/placement.h"
-#include "util/round_up.h"
 
 #include <cerrno>
 

@@ -55,38 +55,9 @@ int hlthunk_emu_get_counters(int fd, struct hlthunk_emu_counters *counters);
  */
 int hlthunk_emu_pause(int fd, bool paused);
 
-/* What stands for files of the kernel; see symbols.def, where it is an
- * extension of hl-thunk's ABI. */
-
-/**
- * ioctl(2) on a compute node, which is no device file here. It knows the memory
- * ioctl of DRM nodes, and of its operations the import of a dma-buf, as the
- * vendor's driver has it; with HLTHUNK_EMU_IMPORT=n none, as the mainline one.
- */
-int hlthunk_sys_ioctl(int fd, unsigned long request, void *argument);
-
-/** lseek(2), which tells the size of a dma-buf. */
+/** lseek(2), which tells the size of a dma-buf. What else stands for files of
+ *  the kernel is an extension of hl-thunk's ABI, too: see symbols.def. */
 long hlthunk_sys_lseek(int fd, long offset, int whence);
-
-/**
- * The folder that stands for /sys, filled when this returns.
- *
- * @return nullptr when HLTHUNK_EMU_SYSFS names none, or none that could be
- *         filled: no sysfs shows the cards then.
- */
-const char *hlthunk_sys_sysfs(void);
-
-/** The folder of the files of cards, which no file system has: they are called
- *  accel<N> in it. nullptr without memory. */
-const char *hlthunk_sys_dev(void);
-
-/**
- * Names the box that the cards of this process are in: HLTHUNK_EMU_NODE, and
- * the network namespace, as cards are held by names in that.
- *
- * @return Valid until the process ends; nullptr without memory.
- */
-const char *hlthunk_sys_box(void);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 /**
- * The translation table of one card: which device virtual address is which byte
- * of device or host memory.
+ * The device virtual addresses of one card: which are free, and which byte of
+ * device or host memory each of the others is.
  *
  * Not thread-safe: its card's lock protects it.
  */
@@ -8,13 +8,45 @@
 
 #include "hlthunk_shim/emu/dmabuf.h"
 #include "hlthunk_shim/emu/hbm.h"
-#include "hlthunk_shim/emu/va_space.h"
 
 #include <array>
 #include <cstdint>
 #include <map>
 
 namespace gaudi::emu {
+
+/** Hands out ranges of an address space. */
+class va_space {
+public:
+    /**
+     * @param start,end    The space; start is a multiple of the granule.
+     * @param granule      Every range is a multiple of this.
+     * @param offset_mask  Part of an address that counts granules.
+     */
+    va_space(uint64_t start, uint64_t end, uint64_t granule,
+             uint64_t offset_mask);
+
+    /**
+     * Take a range.
+     *
+     * @param hint  Wished address; one that is misaligned, outside or taken is
+     *              silently ignored, as the driver does.
+     * @return Its address, 0 when no range is large enough.
+     */
+    uint64_t take(uint64_t size, uint64_t hint);
+
+    /** Give a range back. */
+    void give(uint64_t address, uint64_t size);
+
+private:
+    using block_map = std::map<uint64_t, uint64_t>; /* start -> end */
+
+    void carve(block_map::iterator block, uint64_t start, uint64_t end);
+
+    const uint64_t granule_;
+    const uint64_t offset_mask_;
+    block_map free_;
+};
 
 enum class memory_kind {
     device,

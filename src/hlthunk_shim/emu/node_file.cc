@@ -2,15 +2,13 @@
 
 #include "hlthunk_shim/emu/asic.h"
 #include "hlthunk_shim/emu/settings.h"
+#include "util/text.h"
+#include "util/unique_fd.h"
 
-#include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <cerrno>
 #include <cstdlib>
-#include <memory>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -20,38 +18,9 @@ namespace gaudi::emu {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr uint64_t page_magic = 0x31656e7561475548;
-
-using directory = std::unique_ptr<DIR, int (*)(DIR *)>;
-
-directory open_directory(int parent, const char *path)
-{
-    const int fd = openat(parent, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *opened  = (fd >= 0) ? fdopendir(fd) : nullptr;
-    if ((opened == nullptr) && (fd >= 0)) {
-        close(fd);
-    }
-    return {opened, closedir};
-}
-
-/* The next entry that is a number, nullptr at the end. */
-const char *next_number(const directory &of)
-{
-    while (const dirent *entry = readdir(of.get())) {
-        if (std::isdigit(static_cast<unsigned char>(entry->d_name[0])) != 0) {
-            return entry->d_name;
-        }
-    }
-    return nullptr;
-}
-
-bool links_to(int parent, const char *name, const std::string &target)
-{
-    char text[512];
-    const ssize_t length = readlinkat(parent, name, text, sizeof(text));
-    return (length == static_cast<ssize_t>(target.size())) &&
-           (target.compare(0, target.size(), text, target.size()) == 0);
-}
 
 /* Written by the process that has the card open, read by others. */
 struct page {
@@ -77,14 +46,9 @@ bool node_id::is_current() const
 
 int node_id::find_duplicate() const
 {
-    const directory fds = open_directory(AT_FDCWD, "/proc/self/fd");
-    while (const char *name = (fds != nullptr) ? next_number(fds) : nullptr) {
-        /* By its name: nobody's descriptor is touched but the own one. */
-        const int number = std::atoi(name);
-        struct stat info;
-        if ((number != fd) &&
-            (fstatat(dirfd(fds.get()), name, &info, 0) == 0) &&
-            (info.st_dev == dev) && (info.st_ino == inode)) {
+    for (const auto &entry : util::list_folder("/proc/self/fd")) {
+        const int number = std::atoi(entry.filename().c_str());
+        if ((number != fd) && is_same(number)) {
             return number;
         }
     }
@@ -131,44 +95,30 @@ std::string node_name(unsigned index)
 node_sighting look_for_node(unsigned index)
 {
     const std::string target = "/memfd:" + node_name(index) + " (deleted)";
-    const uid_t user         = geteuid();
     node_sighting result;
-
-    const directory processes = open_directory(AT_FDCWD, "/proc");
-    if (processes == nullptr) {
-        return result;
-    }
-    while (const char *process = next_number(processes)) {
-        const std::string path = std::string(process) + "/fd";
-        const directory fds =
-            open_directory(dirfd(processes.get()), path.c_str());
-        if (fds == nullptr) {
-            continue; /* another user's, or gone */
-        }
-        while (const char *number = next_number(fds)) {
-            if (!links_to(dirfd(fds.get()), number, target)) {
+    for (const fs::path &process : util::list_folder("/proc")) {
+        /* Empty for another user's, and when it is gone. */
+        for (const fs::path &entry : util::list_folder(process / "fd")) {
+            std::error_code gone;
+            if (fs::read_symlink(entry, gone).native() != target) {
                 continue;
             }
-            const int fd =
-                openat(dirfd(fds.get()), number, O_RDONLY | O_CLOEXEC);
-            if (fd < 0) {
-                continue;
-            }
+            const util::unique_fd fd(open(entry.c_str(), O_RDONLY | O_CLOEXEC));
             struct stat info;
             uint64_t words[2];
-            if ((fstat(fd, &info) == 0) && (info.st_uid == user)) {
-                const bool readable =
-                    (pread(fd, words, sizeof(words), 0) == sizeof(words)) &&
-                    (words[0] == page_magic);
-                /* A copy of a node that was closed reads as all free. */
-                if (readable &&
-                    (!result.readable || (words[1] < result.dram_free))) {
-                    result.dram_free = words[1];
-                }
-                result.readable |= readable;
-                result.open = true;
+            if ((fstat(fd.get(), &info) != 0) || (info.st_uid != geteuid())) {
+                continue;
             }
-            close(fd);
+            result.open = true;
+            if ((pread(fd.get(), words, sizeof(words), 0) != sizeof(words)) ||
+                (words[0] != page_magic)) {
+                continue;
+            }
+            /* A copy of a node that was closed reads as all free. */
+            if (!result.readable || (words[1] < result.dram_free)) {
+                result.dram_free = words[1];
+            }
+            result.readable = true;
         }
     }
     return result;

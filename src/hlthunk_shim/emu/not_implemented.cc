@@ -3,7 +3,7 @@
  * HabanaAI/HCL) that the emulator does not have. Calling one stops the process
  * with its name: an answer would be a lie that shows up far from here.
  */
-#include "hlthunk_shim/emu/export.h"
+#include "hlthunk_shim/emu/api.h"
 
 #include <cstdio>
 #include <cstdlib>

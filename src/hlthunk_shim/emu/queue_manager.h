@@ -13,7 +13,7 @@
 #include "hlthunk_shim/emu/hlthunk_emu.h"
 #include "hlthunk_shim/emu/mmu.h"
 #include "hlthunk_shim/hlthunk/abi.h"
-#include "util/brief_lock.h"
+#include "util/locks.h"
 
 #include <atomic>
 #include <chrono>

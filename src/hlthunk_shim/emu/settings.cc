@@ -50,19 +50,27 @@ bool parse_size(const char *text, uint64_t &value)
     return *end == '\0';
 }
 
+/* Read a variable, if it is set. parse  Whether its value is as expected. */
+template <typename Parse>
+void read(settings &result, const char *name, const char *expected,
+          Parse &&parse)
+{
+    const char *text = std::getenv(name);
+    if ((text != nullptr) && !parse(text)) {
+        complain(result, name, text, expected);
+    }
+}
+
 void read_number(settings &result, const char *name, uint64_t min, uint64_t max,
                  const char *expected, uint64_t &target)
 {
-    const char *text = std::getenv(name);
-    uint64_t value   = 0;
-    if (text == nullptr) {
-        return;
-    }
-    if (!parse_size(text, value) || (value < min) || (value > max)) {
-        complain(result, name, text, expected);
-        return;
-    }
-    target = value;
+    read(result, name, expected, [&](const char *text) {
+        uint64_t value = 0;
+        const bool good =
+            parse_size(text, value) && (value >= min) && (value <= max);
+        target = good ? value : target;
+        return good;
+    });
 }
 
 /* One number per card, or one for all. */
@@ -133,55 +141,40 @@ settings read_settings()
         result.devices = static_cast<unsigned>(devices);
         result.engines = static_cast<unsigned>(engines);
     }
+    read(result, "HLTHUNK_EMU_ASIC", "a known card (gaudi2)",
+         [](const std::string &text) { return text == "gaudi2"; });
+    read(result, "HLTHUNK_EMU_NODE", "a name of 1 to 64 characters",
+         [&](const std::string &text) {
+             const bool good = !text.empty() && (text.size() <= max_node_name);
+             result.node     = good ? text : result.node;
+             return good;
+         });
+    read(result, "HLTHUNK_EMU_IMPORT",
+         "y (as the vendor's driver) or n (as the mainline one)",
+         [&](const std::string &text) {
+             result.import = (text == "y");
+             return result.import || (text == "n");
+         });
+    read(result, "HLTHUNK_EMU_NUMA",
+         "a list of NUMA nodes, one for each card or one for all, -1 for an "
+         "unknown one",
+         [&](const std::string &text) {
+             return !result.valid ||
+                    parse_nodes(text.c_str(), result.devices, result.numa);
+         });
+    read(result, "HLTHUNK_EMU_FAULTS",
+         "a list of reset=OPENS or reset=OPENS@CARD",
+         [&](const std::string &text) {
+             return parse_faults(text.c_str(), result.resets);
+         });
+    read(result, "HLTHUNK_EMU_SYSFS", "an absolute path",
+         [&](const std::string &text) {
+             const bool good = text.empty() || text.starts_with('/');
+             result.sysfs    = good ? text : "";
+             return good;
+         });
 
-    const char *text = std::getenv("HLTHUNK_EMU_ASIC");
-    if ((text != nullptr) && (std::strcmp(text, "gaudi2") != 0)) {
-        complain(result, "HLTHUNK_EMU_ASIC", text, "a known card (gaudi2)");
-    }
-
-    text = std::getenv("HLTHUNK_EMU_NODE");
-    if (text != nullptr) {
-        if ((*text == '\0') || (std::strlen(text) > max_node_name)) {
-            complain(result, "HLTHUNK_EMU_NODE", text,
-                     "a name of 1 to 64 characters");
-        } else {
-            result.node = text;
-        }
-    }
-
-    text = std::getenv("HLTHUNK_EMU_IMPORT");
-    if (text != nullptr) {
-        result.import = (std::strcmp(text, "y") == 0);
-        if (!result.import && (std::strcmp(text, "n") != 0)) {
-            complain(result, "HLTHUNK_EMU_IMPORT", text,
-                     "y (as the vendor's driver) or n (as the mainline one)");
-        }
-    }
-
-    text = std::getenv("HLTHUNK_EMU_NUMA");
-    if ((text != nullptr) && result.valid &&
-        !parse_nodes(text, result.devices, result.numa)) {
-        complain(result, "HLTHUNK_EMU_NUMA", text,
-                 "a list of NUMA nodes, one for each card or one for all, -1 "
-                 "for an unknown one");
-    }
-
-    text = std::getenv("HLTHUNK_EMU_FAULTS");
-    if ((text != nullptr) && !parse_faults(text, result.resets)) {
-        complain(result, "HLTHUNK_EMU_FAULTS", text,
-                 "a list of reset=OPENS or reset=OPENS@CARD");
-    }
-
-    text = std::getenv("HLTHUNK_EMU_SYSFS");
-    if ((text != nullptr) && (*text != '\0')) {
-        if (*text != '/') {
-            complain(result, "HLTHUNK_EMU_SYSFS", text, "an absolute path");
-        } else {
-            result.sysfs = text;
-        }
-    }
-
-    text = std::getenv("HLTHUNK_EMU_LOG");
+    const char *text = std::getenv("HLTHUNK_EMU_LOG");
     result.log =
         (text != nullptr) && (*text != '\0') && (std::strcmp(text, "0") != 0);
     return result;

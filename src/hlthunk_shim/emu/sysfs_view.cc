@@ -3,15 +3,16 @@
 #include "hlthunk_shim/emu/asic.h"
 #include "hlthunk_shim/emu/box.h"
 #include "hlthunk_shim/emu/settings.h"
-#include "hlthunk_shim/hlthunk/abi.h"
 #include "util/made_once.h"
 #include "util/placement.h"
+#include "util/unique_fd.h"
 
 #include <cerrno>
-#include <climits>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include <fcntl.h>
@@ -22,21 +23,17 @@ namespace gaudi::emu {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 /* Tells which box a folder shows, from before the first file is made. */
 constexpr char box_mark[] = ".hlthunk-emu-box";
 /* There when all files are. */
 constexpr char end_mark[] = ".hlthunk-emu-complete";
 
-std::string read_file(const std::string &path)
+std::string read_file(const fs::path &path)
 {
-    char text[8192];
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return "";
-    }
-    const ssize_t length = ::read(fd, text, sizeof(text));
-    ::close(fd);
-    return {text, (length > 0) ? static_cast<size_t>(length) : 0};
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /* Makes files and links, each under a name of this process first, so that
@@ -47,33 +44,22 @@ public:
 
     void folder(const std::string &path)
     {
-        /* As mkdir -p: the first slash is the root's own. */
-        const std::string full = root_ + "/" + path;
-        for (size_t end = full.find('/', 1); error_ == 0;
-             end        = full.find('/', end + 1)) {
-            if ((mkdir(full.substr(0, end).c_str(), 0777) != 0) &&
-                (errno != EEXIST)) {
-                error_ = errno;
-            }
-            if (end == full.npos) {
-                break;
-            }
-        }
+        std::error_code error;
+        fs::create_directories(root_ + "/" + path, error);
+        error_ = (error_ != 0) ? error_ : error.value();
     }
 
     void file(const std::string &path, const std::string &text)
     {
         publish(path, [&](const char *name) {
-            const int fd =
-                ::open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0444);
-            if (fd < 0) {
+            const util::unique_fd fd(
+                ::open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0444));
+            if (!fd) {
                 return false;
             }
-            errno            = ENOSPC;
-            const bool whole = (::write(fd, text.data(), text.size()) ==
-                                static_cast<ssize_t>(text.size()));
-            ::close(fd);
-            return whole;
+            errno = ENOSPC;
+            return ::write(fd.get(), text.data(), text.size()) ==
+                   static_cast<ssize_t>(text.size());
         });
     }
 
@@ -122,28 +108,17 @@ private:
     int error_ = 0;
 };
 
-/* The CPUs of a node, as the kernel writes them; all when it has no such node,
- * as for a device whose node it does not know. */
-std::string cpus_of(std::optional<unsigned> node, const char *file)
+/* What the kernel writes of a node's CPUs; empty when it has no such node. */
+std::string cpus_of(std::optional<unsigned> node, const std::string &file)
 {
-    std::string text;
-    if (node.has_value()) {
-        text = read_file("/sys/devices/system/node/node" +
-                         std::to_string(*node) + "/" + file);
-    }
-    return text;
+    return node.has_value() ? read_file("/sys/devices/system/node/node" +
+                                        std::to_string(*node) + "/" + file)
+                            : "";
 }
 
-std::string online_cpus()
+std::string to_text(std::optional<unsigned> node)
 {
-    return read_file("/sys/devices/system/cpu/online");
-}
-
-std::string hex(uint32_t value)
-{
-    char text[16];
-    std::snprintf(text, sizeof(text), "0x%04x\n", value);
-    return text;
+    return node.has_value() ? std::to_string(*node) : "-1";
 }
 
 /* What the box is, in one text. */
@@ -152,8 +127,7 @@ std::string describe_box()
     const settings &is = get_settings();
     std::string text   = "cards " + std::to_string(is.devices) + ", nodes";
     for (unsigned i = 0; i < is.devices; ++i) {
-        const auto node = numa_node_of(i);
-        text += " " + (node.has_value() ? std::to_string(*node) : "-1");
+        text += " " + to_text(numa_node_of(i));
     }
     return text + "\n";
 }
@@ -173,11 +147,13 @@ void add_card(builder &files, unsigned index)
         files.file(function + "/" + name, text);
     };
     attribute("vendor", "0x1da3\n");
-    attribute("device", hex(gaudi::shim::pci_id_gaudi2));
+    attribute("device", "0x1020\n"); /* shim::pci_id_gaudi2 */
     attribute("class", "0x120000\n");
-    attribute("numa_node",
-              (numa.has_value() ? std::to_string(*numa) : "-1") + "\n");
-    attribute("local_cpulist", list.empty() ? online_cpus() : list);
+    attribute("numa_node", to_text(numa) + "\n");
+    /* As for a device whose node the kernel does not know. */
+    attribute("local_cpulist", list.empty()
+                                   ? read_file("/sys/devices/system/cpu/online")
+                                   : list);
     if (!list.empty()) {
         attribute("local_cpus", cpus_of(numa, "cpumap"));
     }
@@ -206,16 +182,11 @@ std::string fill(const std::string &wished)
     if (wished.empty() || !get_settings().valid) {
         return "";
     }
-    builder place("");
-    const size_t name = wished.find_first_not_of('/');
-    if (name != wished.npos) {
-        place.folder(wished.substr(name));
-    }
-    char absolute[PATH_MAX] = {};
-    int error               = place.error();
-    if ((error == 0) && (realpath(wished.c_str(), absolute) == nullptr)) {
-        error = errno;
-    }
+    std::error_code failure;
+    fs::create_directories(wished, failure);
+    const std::string absolute =
+        failure ? "" : fs::canonical(wished, failure).string();
+    int error = failure.value();
     if (error == 0) {
         const std::string box = describe_box();
         builder files(absolute);
@@ -228,7 +199,7 @@ std::string fill(const std::string &wished)
                          wished.c_str());
             return "";
         }
-        const std::string end = std::string(absolute) + "/" + end_mark;
+        const std::string end = absolute + "/" + end_mark;
         if ((error == 0) && (access(end.c_str(), F_OK) != 0)) {
             add_cards(files);
             error = files.error();

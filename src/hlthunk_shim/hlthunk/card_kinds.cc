@@ -11,42 +11,22 @@ namespace {
  * gaudi2_queue_id); it lets programs submit to two streams of PDMA_0, to one
  * of PDMA_1, and copies within the card use one of the first EDMA. */
 constexpr card_kind kinds[] = {
-    {.name           = "Gaudi",
-     .pci_ids        = {0x1000, 0x1010},
-     .has_mmu        = false,
-     .memory_end     = 0,
-     .page_mask      = UINT64_MAX,
-     .window_bytes   = 0,
-     .queues         = {},
-     .link_bandwidth = gen4_bandwidth},
+    {.name = "Gaudi", .pci_ids = {0x1000, 0x1010}, .has_mmu = false},
     {.name       = "Gaudi2",
      .pci_ids    = {pci_id_gaudi2},
-     .has_mmu    = true,
      .memory_end = 0x1002000000000000,
      .page_mask  = 0xffffffffffff,
      /* Many times its memory, and room for 64 cards in the 256 TiB. */
-     .window_bytes   = uint64_t{1} << 41,
-     .queues         = {queue_range{gaudi2_queue_pdma0, 2},
-                        queue_range{gaudi2_queue_pdma1, 1},
-                        queue_range{gaudi2_queue_edma0, 1}},
-     .link_bandwidth = gen4_bandwidth},
+     .window_bytes = uint64_t{1} << 41,
+     .queues       = {queue_range{gaudi2_queue_pdma0, 2},
+                      queue_range{gaudi2_queue_pdma1, 1},
+                      queue_range{gaudi2_queue_edma0, 1}}},
     {.name           = "Gaudi3",
      .pci_ids        = {0x1060, 0x1062, 0x1063},
-     .has_mmu        = true,
      .memory_end     = 0x0202000000000000,
-     .page_mask      = UINT64_MAX,
-     .window_bytes   = 0,
-     .queues         = {},
      .link_bandwidth = gen5_bandwidth}};
 
-constexpr card_kind unknown = {.name           = "unknown",
-                               .pci_ids        = {},
-                               .has_mmu        = true,
-                               .memory_end     = 0,
-                               .page_mask      = UINT64_MAX,
-                               .window_bytes   = 0,
-                               .queues         = {},
-                               .link_bandwidth = gen4_bandwidth};
+constexpr card_kind unknown = {.name = "unknown"};
 
 } // namespace
 

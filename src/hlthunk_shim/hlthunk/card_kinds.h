@@ -21,18 +21,19 @@ struct queue_range {
 
 struct card_kind {
     const char *name;
-    std::array<uint32_t, 3> pci_ids; /**< 0: none */
+    std::array<uint32_t, 3> pci_ids{}; /**< 0: none */
     /** Device memory has virtual addresses, so that it can be mapped. */
-    bool has_mmu;
+    bool has_mmu = true;
     /** Where the device addresses of its memory end, whatever there is of it;
      *  0: with the memory. */
-    uint64_t memory_end;
-    uint64_t page_mask;    /**< as capabilities::page_mask */
-    uint64_t window_bytes; /**< as capabilities::window_bytes */
+    uint64_t memory_end = 0;
+    /* As in capabilities. */
+    uint64_t page_mask    = UINT64_MAX;
+    uint64_t window_bytes = 0;
     /** By direction; of cards that run command buffers in the user's memory.
      *  Others have no queues here. */
-    std::array<queue_range, dma_directions> queues;
-    double link_bandwidth; /**< as capabilities::link_bandwidth */
+    std::array<queue_range, dma_directions> queues{};
+    double link_bandwidth = gen4_bandwidth; /**< as in capabilities */
 };
 
 /** The row of a card; that of an unknown one for other ids. */

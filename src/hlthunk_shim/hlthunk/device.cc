@@ -41,44 +41,37 @@ device::~device()
     }
 }
 
+int device::make(const library &lib, int fd, const std::string &bus_id,
+                 bool owned, std::unique_ptr<device> &device_p)
+{
+    std::unique_ptr<device> made(new device(lib, fd, bus_id, owned));
+    hlthunk_hw_ip_info info{};
+    const int ret = lib.hlthunk_get_hw_ip_info(fd, &info);
+    if (ret == 0) {
+        made->kind_         = &find_kind(info.device_id);
+        made->module_id_    = info.module_id;
+        made->capabilities_ = find_capabilities(*made->kind_, info);
+        device_p            = std::move(made);
+    }
+    return ret;
+}
+
 int device::open(const library &lib, const std::string &bus_id,
                  std::unique_ptr<device> &device_p)
 {
-    int fd = lib.hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id.c_str());
-    if (fd < 0) {
-        return fd;
-    }
-    std::unique_ptr<device> opened(new device(lib, fd, bus_id, true));
-    const int ret = opened->describe();
-    if (ret == 0) {
-        device_p = std::move(opened);
-    }
-    return ret;
+    const int fd = lib.hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id.c_str());
+    return (fd < 0) ? fd : make(lib, fd, bus_id, true, device_p);
 }
 
 int device::adopt(const library &lib, int fd, std::unique_ptr<device> &device_p)
 {
     char bus_id[bus_id_size] = {};
-    int ret = lib.hlthunk_get_pci_bus_id_from_fd(fd, bus_id, sizeof(bus_id));
+    const int ret =
+        lib.hlthunk_get_pci_bus_id_from_fd(fd, bus_id, sizeof(bus_id));
     if (ret != 0) {
         return (ret < 0) ? ret : -EINVAL;
     }
-    std::unique_ptr<device> adopted(new device(lib, fd, bus_id, false));
-    ret = adopted->describe();
-    if (ret == 0) {
-        device_p = std::move(adopted);
-    }
-    return ret;
-}
-
-int device::describe()
-{
-    hlthunk_hw_ip_info info{};
-    const int ret = lib_.hlthunk_get_hw_ip_info(fd_, &info);
-    kind_         = &find_kind(info.device_id);
-    module_id_    = info.module_id;
-    capabilities_ = find_capabilities(*kind_, info);
-    return ret;
+    return make(lib, fd, bus_id, false, device_p);
 }
 
 int device::application_name() const

@@ -13,24 +13,12 @@ namespace gaudi::shim {
 
 class device final : public card {
 public:
-    /**
-     * Open the compute node of a card; forked children close it.
-     *
-     * @param lib       Usable library; must outlive the device.
-     * @param bus_id    "dddd:bb:dd.f" of the card.
-     * @param device_p  Filled on success only.
-     * @return 0, or -errno: -EBUSY when somebody has the card open, -EAGAIN
-     *         during a reset, -EINVAL for an unknown bus id.
-     */
+    /** As driver::open, with a usable library, which must outlive the device.
+     *  Forked children close it. */
     [[nodiscard]] static int open(const library &lib, const std::string &bus_id,
                                   std::unique_ptr<device> &device_p);
 
-    /**
-     * Use a compute node that the application has open, and never close it.
-     *
-     * @param fd  Its descriptor; one of something else is refused.
-     * @return As @ref open.
-     */
+    /** As driver::adopt. */
     [[nodiscard]] static int adopt(const library &lib, int fd,
                                    std::unique_ptr<device> &device_p);
 
@@ -61,7 +49,8 @@ public:
 
 private:
     device(const library &lib, int fd, std::string bus_id, bool owned);
-    [[nodiscard]] int describe();
+    static int make(const library &lib, int fd, const std::string &bus_id,
+                    bool owned, std::unique_ptr<device> &device_p);
 
     const library &lib_;
     const bool owned_;

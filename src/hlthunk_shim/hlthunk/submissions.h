@@ -8,7 +8,7 @@
 
 #include "hlthunk_shim/card.h"
 #include "hlthunk_shim/hlthunk/library.h"
-#include "util/brief_lock.h"
+#include "util/locks.h"
 
 #include <atomic>
 #include <map>

@@ -4,7 +4,6 @@
 #include "common/child.h"
 #include "common/emulator.h"
 #include "common/scratch.h"
-#include "hlthunk_shim/cards/control_nodes.h"
 
 #include <gmock/gmock.h>
 

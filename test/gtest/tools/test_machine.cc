@@ -1,7 +1,6 @@
 /* What the launcher reads of a machine, in one made of files. */
-#include "hlthunk_shim/cards/device_files.h"
+#include "hlthunk_shim/cards/open_nodes.h"
 #include "launcher/cards.h"
-#include "launcher/nodes.h"
 
 #include "common/scratch.h"
 

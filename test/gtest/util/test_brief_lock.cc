@@ -1,5 +1,5 @@
 /* The lock of short sections. */
-#include "util/brief_lock.h"
+#include "util/locks.h"
 
 #include "common/process_state.h"
 

@@ -1,7 +1,7 @@
 /* Host memory of other processes. */
 #include "common/host_memory.h"
 #include "common/memory_child.h"
-#include "util/process_life.h"
+#include "util/other_process.h"
 
 #include <gtest/gtest.h>
 

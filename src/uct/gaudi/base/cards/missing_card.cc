@@ -1,6 +1,6 @@
 #include "uct/gaudi/base/cards/missing_card.h"
 
-#include "hlthunk_shim/cards/control_nodes.h"
+#include "hlthunk_shim/cards/card_info.h"
 #include "hlthunk_shim/cards/holders.h"
 
 #include <algorithm>

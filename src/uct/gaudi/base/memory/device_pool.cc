@@ -1,7 +1,7 @@
 #include "uct/gaudi/base/memory/device_pool.h"
 
+#include "util/addresses.h"
 #include "util/per_process.h"
-#include "util/round_up.h"
 
 #include <algorithm>
 #include <array>

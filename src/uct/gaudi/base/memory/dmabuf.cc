@@ -3,7 +3,7 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/status.h"
-#include "util/round_up.h"
+#include "util/addresses.h"
 
 #include <cerrno>
 #include <cstring>

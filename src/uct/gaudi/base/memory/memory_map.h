@@ -16,8 +16,8 @@
 
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory.h"
-#include "util/host_address.h"
-#include "util/rw_spinlock.h"
+#include "util/addresses.h"
+#include "util/locks.h"
 
 #include <array>
 #include <utility>

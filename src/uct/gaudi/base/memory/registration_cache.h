@@ -24,7 +24,7 @@
 
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/rcache.h"
-#include "util/delayed_call.h"
+#include "util/background_thread.h"
 
 #include <atomic>
 #include <memory>

@@ -8,7 +8,7 @@
 
 #include "uct/gaudi/base/cards/card.h"
 #include "uct/gaudi/base/ucx/ucx.h"
-#include "util/process_memory.h"
+#include "util/other_process.h"
 
 #include <cstddef>
 #include <cstdint>

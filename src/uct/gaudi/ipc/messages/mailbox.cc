@@ -2,7 +2,7 @@
 
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/file_service.h"
-#include "util/longest_file.h"
+#include "util/file_mapping.h"
 
 #include <algorithm>
 #include <bit>

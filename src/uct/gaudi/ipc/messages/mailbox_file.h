@@ -13,8 +13,8 @@
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/messages/ring.h"
 #include "uct/gaudi/ipc/process/process_id.h"
+#include "util/addresses.h"
 #include "util/file_mapping.h"
-#include "util/round_up.h"
 #include "util/unique_fd.h"
 
 #include <atomic>

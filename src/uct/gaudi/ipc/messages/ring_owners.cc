@@ -2,7 +2,7 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/messages/mailbox_file.h"
-#include "util/process_life.h"
+#include "util/other_process.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #include "uct/gaudi/ipc/process/datagram.h"
 
 #include "util/errors.h"
-#include "util/process_life.h"
+#include "util/other_process.h"
 
 #include <cerrno>
 #include <cstdio>

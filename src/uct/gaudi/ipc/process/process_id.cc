@@ -1,8 +1,8 @@
 #include "uct/gaudi/ipc/process/process_id.h"
 
 #include "uct/gaudi/base/cards/box.h"
+#include "util/other_process.h"
 #include "util/per_process.h"
-#include "util/process_life.h"
 
 #include <atomic>
 #include <cerrno>

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "util/process_life.h"
+#include "util/other_process.h"
 
 #include <compare>
 #include <cstddef>

@@ -2,8 +2,8 @@
 
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "util/errors.h"
+#include "util/other_process.h"
 #include "util/per_process.h"
-#include "util/process_life.h"
 #include "util/unique_fd.h"
 
 #include <atomic>

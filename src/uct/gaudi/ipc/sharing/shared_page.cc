@@ -1,8 +1,9 @@
 #include "uct/gaudi/ipc/sharing/shared_page.h"
 
-#include "util/longest_file.h"
+#include "util/file_mapping.h"
 
 #include "uct/gaudi/ipc/process/file_service.h"
+#include "util/addresses.h"
 #include "util/per_process.h"
 
 #include <algorithm>

@@ -22,7 +22,7 @@
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/process/process_id.h"
 #include "util/file_mapping.h"
-#include "util/process_memory.h"
+#include "util/other_process.h"
 #include "util/unique_fd.h"
 
 #include <atomic>

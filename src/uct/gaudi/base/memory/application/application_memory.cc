@@ -3,8 +3,8 @@
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
+#include "util/addresses.h"
 #include "util/per_process.h"
-#include "util/round_up.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,7 +1,6 @@
 /**
- * Which card a call on a descriptor is for.
- *
- * Without a lock but for duplicates of descriptors at their first use.
+ * What the functions of the library share: being public, and finding the card
+ * that a descriptor stands for.
  */
 #pragma once
 
@@ -9,6 +8,9 @@
 
 #include <cerrno>
 #include <new>
+
+/** A function of the library's public ABI. */
+#define HLTHUNK_PUBLIC extern "C" __attribute__((visibility("default")))
 
 namespace gaudi::emu {
 
@@ -28,7 +30,8 @@ card *find_inherited(int fd);
 int why_no_card(int fd);
 
 /** Make a call on the card of a compute node; no exception leaves it.
- *  @return What the call returns, -EBADF, -ENODEV as in fork.h, or -ENOMEM. */
+ *  @return What the call returns, -EBADF, -ENODEV as @ref why_no_card, or
+ * -ENOMEM. */
 template <typename Call>
 int on_compute(int fd, Call &&call) noexcept
 {

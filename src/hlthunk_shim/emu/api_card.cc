@@ -1,8 +1,7 @@
-/* Device memory, mappings, dma-buf export, command buffers. */
-#include "hlthunk_shim/emu/card.h"
+/* The calls on an open card, and the hooks for tests. */
+#include "hlthunk_shim/emu/api.h"
 #include "hlthunk_shim/emu/dmabuf.h"
-#include "hlthunk_shim/emu/export.h"
-#include "hlthunk_shim/emu/find_card.h"
+#include "hlthunk_shim/emu/hlthunk_emu.h"
 #include "hlthunk_shim/emu/settings.h"
 
 #include <cerrno>
@@ -14,10 +13,13 @@ using namespace gaudi::emu;
 
 namespace {
 
-/* Calls with a 64-bit result say 0 for failure and leave errno. The value is a
- * reference because the call that gives `ret` fills it. */
-uint64_t answer(int ret, const uint64_t &value)
+/* Calls with a 64-bit result, which the card fills in, say 0 for failure and
+ * leave errno. */
+template <typename Call>
+uint64_t value_of(int fd, Call &&call) noexcept
 {
+    uint64_t value = 0;
+    const int ret  = on_compute(fd, [&](card &c) { return call(c, value); });
     if (ret != 0) {
         errno = -ret;
         return 0;
@@ -32,10 +34,9 @@ HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_alloc(int fd, uint64_t size,
                                                     bool /* contiguous */,
                                                     bool /* shared */)
 {
-    uint64_t handle = 0;
-    return answer(
-        on_compute(fd, [&](card &c) { return c.allocate(size, handle); }),
-        handle);
+    return value_of(fd, [&](card &c, uint64_t &handle) {
+        return c.allocate(size, handle);
+    });
 }
 
 HLTHUNK_PUBLIC int hlthunk_device_memory_free(int fd, uint64_t handle)
@@ -46,21 +47,17 @@ HLTHUNK_PUBLIC int hlthunk_device_memory_free(int fd, uint64_t handle)
 HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_map(int fd, uint64_t handle,
                                                   uint64_t hint_addr)
 {
-    uint64_t va = 0;
-    return answer(
-        on_compute(
-            fd, [&](card &c) { return c.map_device(handle, hint_addr, va); }),
-        va);
+    return value_of(fd, [&](card &c, uint64_t &va) {
+        return c.map_device(handle, hint_addr, va);
+    });
 }
 
 HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map(int fd, void *host,
                                                 uint64_t /* hint_addr */,
                                                 uint64_t size)
 {
-    uint64_t va = 0;
-    return answer(
-        on_compute(fd, [&](card &c) { return c.map_host(host, size, va); }),
-        va);
+    return value_of(
+        fd, [&](card &c, uint64_t &va) { return c.map_host(host, size, va); });
 }
 
 HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map_flags(int fd, void *host,
@@ -114,6 +111,9 @@ HLTHUNK_PUBLIC int hlthunk_device_memory_export_dmabuf_fd(int fd, uint64_t,
     return -EINVAL;
 }
 
+/* Knows the memory ioctl of DRM nodes, and of its operations the import of a
+ * dma-buf, as the vendor's driver has it; without settings::import none, as the
+ * mainline one. */
 HLTHUNK_PUBLIC int hlthunk_sys_ioctl(int fd, unsigned long request,
                                      void *argument)
 {
@@ -196,4 +196,54 @@ HLTHUNK_PUBLIC int hlthunk_destroy_command_buffer(int fd, uint64_t cb_handle)
 {
     return on_compute(
         fd, [&](card &c) { return c.destroy_command_buffer(cb_handle); });
+}
+
+HLTHUNK_PUBLIC int hlthunk_command_submission(int fd, hlthunk_cs_in *in,
+                                              hlthunk_cs_out *out)
+{
+    if ((in == nullptr) || (out == nullptr)) {
+        return -EINVAL;
+    }
+    uint64_t seq  = 0;
+    const int ret = on_compute(fd, [&](card &c) { return c.submit(*in, seq); });
+    if (ret == 0) {
+        out->seq    = seq;
+        out->status = 0;
+    }
+    return ret;
+}
+
+HLTHUNK_PUBLIC int hlthunk_command_submission_timeout(int fd, hlthunk_cs_in *in,
+                                                      hlthunk_cs_out *out,
+                                                      uint32_t /* seconds */)
+{
+    return hlthunk_command_submission(fd, in, out);
+}
+
+HLTHUNK_PUBLIC int hlthunk_wait_for_cs(int fd, uint64_t seq,
+                                       uint64_t timeout_us, uint32_t *status)
+{
+    if (status == nullptr) {
+        return -EINVAL;
+    }
+    return on_compute(
+        fd, [&](card &c) { return c.wait(seq, timeout_us, *status); });
+}
+
+HLTHUNK_PUBLIC int hlthunk_wait_for_multi_cs(int fd, hlthunk_wait_multi_cs_in *,
+                                             hlthunk_wait_multi_cs_out *)
+{
+    /* Gaudi1 only */
+    return (find_compute(fd) == nullptr) ? why_no_card(fd) : -EPERM;
+}
+
+HLTHUNK_PUBLIC int hlthunk_emu_get_counters(int fd,
+                                            hlthunk_emu_counters *counters)
+{
+    return on_compute(fd, [&](card &c) { return c.counters(*counters); });
+}
+
+HLTHUNK_PUBLIC int hlthunk_emu_pause(int fd, bool paused)
+{
+    return on_compute(fd, [&](card &c) { return c.pause(paused); });
 }
