@@ -138,65 +138,37 @@ struct transport : base::transport_base {
 
     /* Interfaces. The device address is empty, the other one an
      * interface_address. */
-    static ucs_status_t iface_open(uct_md_h md, uct_worker_h worker,
-                                   const uct_iface_params_t *params,
-                                   const uct_iface_config_t *config,
-                                   uct_iface_h *iface_p) noexcept;
-    static void iface_close(uct_iface_h iface) noexcept;
-    static ucs_status_t
-    iface_get_device_address(uct_iface_h iface,
-                             uct_device_addr_t *address) noexcept;
-    static ucs_status_t iface_get_address(uct_iface_h iface,
-                                          uct_iface_addr_t *address) noexcept;
+    static base::callback<decltype(uct_tl_t::iface_open)> iface_open;
+    static base::callback<uct_iface_close_func_t> iface_close;
+    static base::callback<uct_iface_get_device_address_func_t>
+        iface_get_device_address;
+    static base::callback<uct_iface_get_address_func_t> iface_get_address;
     /* Completions of transfers are what makes progress, and the events. */
-    static ucs_status_t iface_flush(uct_iface_h iface, unsigned flags,
-                                    uct_completion_t *comp) noexcept;
-    static ucs_status_t iface_fence(uct_iface_h iface, unsigned flags) noexcept;
-    static unsigned iface_progress(uct_iface_h iface) noexcept;
-    static ucs_status_t iface_event_fd_get(uct_iface_h iface,
-                                           int *fd_p) noexcept;
-    static ucs_status_t iface_event_arm(uct_iface_h iface,
-                                        unsigned events) noexcept;
+    static base::callback<uct_iface_flush_func_t> iface_flush;
+    static base::callback<uct_iface_fence_func_t> iface_fence;
+    static base::callback<uct_iface_progress_func_t> iface_progress;
+    static base::callback<uct_iface_event_fd_get_func_t> iface_event_fd_get;
+    static base::callback<uct_iface_event_arm_func_t> iface_event_arm;
 
     /* Endpoints, see copy_ep.cc. */
-    static ucs_status_t ep_create(const uct_ep_params_t *params,
-                                  uct_ep_h *ep_p) noexcept;
-    static void ep_destroy(uct_ep_h ep) noexcept;
+    static base::callback<uct_ep_create_func_t> ep_create;
+    static base::callback<uct_ep_destroy_func_t> ep_destroy;
     /* Done when they return, whatever the length. */
-    static ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer,
-                                     unsigned length, uint64_t remote_addr,
-                                     uct_rkey_t rkey) noexcept;
-    static ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
-                                     uint64_t remote_addr,
-                                     uct_rkey_t rkey) noexcept;
+    static base::callback<uct_ep_put_short_func_t> ep_put_short;
+    static base::callback<uct_ep_get_short_func_t> ep_get_short;
     /* Through staging memory. UCP unpacks to device memory with memcpy and its
      * address as argument: DMA takes the place of that callback. */
-    static ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
-                                void *arg, uint64_t remote_addr,
-                                uct_rkey_t rkey) noexcept;
-    static ucs_status_t ep_get_bcopy(uct_ep_h ep,
-                                     uct_unpack_callback_t unpack_cb, void *arg,
-                                     size_t length, uint64_t remote_addr,
-                                     uct_rkey_t rkey,
-                                     uct_completion_t *comp) noexcept;
+    static base::callback<uct_ep_put_bcopy_func_t> ep_put_bcopy;
+    static base::callback<uct_ep_get_bcopy_func_t> ep_get_bcopy;
     /* UCS_INPROGRESS; completed from progress. UCP does not expect UCS_OK. */
-    static ucs_status_t ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
-                                     size_t iovcnt, uint64_t remote_addr,
-                                     uct_rkey_t rkey,
-                                     uct_completion_t *comp) noexcept;
-    static ucs_status_t ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
-                                     size_t iovcnt, uint64_t remote_addr,
-                                     uct_rkey_t rkey,
-                                     uct_completion_t *comp) noexcept;
+    static base::callback<uct_ep_put_zcopy_func_t> ep_put_zcopy;
+    static base::callback<uct_ep_get_zcopy_func_t> ep_get_zcopy;
     /* All that was started before, on this endpoint. */
-    static ucs_status_t ep_flush(uct_ep_h ep, unsigned flags,
-                                 uct_completion_t *comp) noexcept;
-    static ucs_status_t ep_fence(uct_ep_h ep, unsigned flags) noexcept;
+    static base::callback<uct_ep_flush_func_t> ep_flush;
+    static base::callback<uct_ep_fence_func_t> ep_fence;
     /* Requests of all endpoints of an interface wait in one queue. */
-    static ucs_status_t ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
-                                       unsigned flags) noexcept;
-    static void ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
-                                 void *arg) noexcept;
+    static base::callback<uct_ep_pending_add_func_t> ep_pending_add;
+    static base::callback<uct_ep_pending_purge_func_t> ep_pending_purge;
 };
 
 } // namespace gaudi::copy

@@ -5,7 +5,6 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
-#include "uct/gaudi/base/ucx/vfs.h"
 
 namespace gaudi::copy {
 

@@ -3,7 +3,6 @@
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
-#include "uct/gaudi/base/ucx/vfs.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 
 namespace gaudi::ipc {

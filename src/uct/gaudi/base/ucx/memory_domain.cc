@@ -2,6 +2,26 @@
 
 namespace gaudi::base {
 
+namespace {
+
+void show(void *, ucs_string_buffer_t *text, void *, uint64_t read) noexcept
+{
+    ucs_string_buffer_appendf(text, "%lu\n",
+                              reinterpret_cast<uint64_t (*)()>(read)());
+}
+
+} // namespace
+
+void add_vfs_numbers(void *object, const char *directory,
+                     std::span<const vfs_number> numbers)
+{
+    for (const auto &[name, read] : numbers) {
+        ucs_vfs_obj_add_ro_file(object, show, nullptr,
+                                reinterpret_cast<uint64_t>(read), "%s/%s",
+                                directory, name);
+    }
+}
+
 ucs_status_t memory_domain::refuse_inherited(bool quiet) const
 {
     ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,

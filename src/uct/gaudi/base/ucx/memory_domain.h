@@ -16,7 +16,7 @@
  *   void query(md_properties &) const;
  *   ucs_status_t register_memory(void *, size_t, bool quiet, uct_mem_h &);
  *   ucs_status_t deregister(uct_mem_h, uct_completion_t *invalidated);
- *   void add_files(void *object);      see vfs.h
+ *   void add_files(void *object);      to UCX's virtual file system
  *
  * and the functions of memory_domain. Results are filled on success.
  */
@@ -30,6 +30,7 @@
 #include <climits>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <utility>
 
 namespace gaudi::base {
@@ -55,6 +56,16 @@ struct memory_description {
     uint64_t start; /**< of the range that is one piece with it */
     uint64_t end;
 };
+
+/** A number that UCX's virtual file system shows. */
+struct vfs_number {
+    const char *name;
+    uint64_t (*read)();
+};
+
+/** Add a file for each number. @param directory  Below the object's. */
+void add_vfs_numbers(void *object, const char *directory,
+                     std::span<const vfs_number> numbers);
 
 /** A memory domain, and whose it is. */
 class memory_domain {

@@ -25,7 +25,6 @@
 #pragma once
 
 #include "uct/gaudi/base/ucx/config.h"
-#include "uct/gaudi/base/ucx/function_table.h"
 #include "uct/gaudi/base/ucx/memory_domain.h"
 
 #include <optional>
@@ -79,6 +78,28 @@ void set_estimate(const transport_estimate &own, uct_perf_attr_t &attr);
 ucs_status_t set_devices(const std::vector<transport_device> &own,
                          uct_tl_device_resource_t **devices_p,
                          unsigned *num_devices_p);
+
+/**
+ * Whether every slot of a table is set.
+ *
+ * An initializer that names its slots still compiles with a UCX release that
+ * has one more, and leaves NULL in it, which UCX calls. So this is asked before
+ * UCX is told of a table; an error in the log names the slots that are missing.
+ *
+ * @param owner  Whose table it is, and
+ * @param table  which one, for the log.
+ * @param slots  Pointers, nothing else.
+ */
+bool is_complete(const char *owner, const char *table, const void *slots,
+                 size_t bytes);
+
+/** The same of a table that has nothing but functions. */
+template <typename Table>
+bool is_complete(const char *owner, const char *table, const Table &functions)
+{
+    static_assert(sizeof(Table) % sizeof(void *) == 0);
+    return is_complete(owner, table, &functions, sizeof(Table));
+}
 
 /** UCX's operations of a transport, by its functions. */
 template <typename Transport>
