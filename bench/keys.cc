@@ -6,7 +6,7 @@
  * each, with some keys into every one.
  */
 #include "uct/gaudi/base/cards/card_table.h"
-#include "uct/gaudi/base/memory/allocation.h"
+#include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/ipc/ipc_md.h"

@@ -1,7 +1,7 @@
 /* Keys from other processes: any bytes to their reader, and keys of a real
  * process with some bytes changed to rkey_unpack. What is accepted is used. */
 #include "uct/gaudi/base/cards/card_table.h"
-#include "uct/gaudi/base/memory/allocation.h"
+#include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/ipc/ipc_md.h"

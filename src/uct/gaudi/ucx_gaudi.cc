@@ -28,18 +28,12 @@ ucs_status_t refuse_null(const char *function)
 
 card *find_card(const char *wanted)
 {
-    for (const auto &open : gaudi::base::card_table::instance().cards()) {
-        if (open->is_lost()) {
-            continue;
-        }
-        if ((wanted == nullptr) || (open->name() == wanted) ||
-            (open->name() == std::string("gaudi") + wanted) ||
-            (open->driver().bus_id() ==
-             gaudi::shim::normalize_bus_id(wanted))) {
-            return open.get();
-        }
-    }
-    return nullptr;
+    return gaudi::base::card_table::instance().find_open([&](const card &open) {
+        return (wanted == nullptr) || (open.name() == wanted) ||
+               (open.name() == std::string("gaudi") + wanted) ||
+               (open.driver().bus_id() ==
+                gaudi::shim::normalize_bus_id(wanted));
+    });
 }
 
 } // namespace
@@ -61,25 +55,22 @@ ucs_status_t ucx_gaudi_mem_query(const void *address, size_t length,
         return refuse_null("ucx_gaudi_mem_query");
     }
     return guarded([&] {
-        uint64_t base    = 0;
-        size_t allocated = 0;
-        card *owner      = nullptr;
         gaudi::base::memory_location location;
-        auto &map = memory_map::instance();
-        if (!memory_map::is_device(address) ||
-            !map.query(address, length, base, allocated, owner) ||
+        auto &map        = memory_map::instance();
+        const auto known = map.query(address, length);
+        if (!memory_map::is_device(address) || !known.has_value() ||
             (map.find(address, length, location) != UCS_OK)) {
             return UCS_ERR_INVALID_ADDR;
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_BASE) {
-            attr->base = reinterpret_cast<void *>(base);
+            attr->base = reinterpret_cast<void *>(known->start);
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_LENGTH) {
-            attr->length = allocated;
+            attr->length = known->end - known->start;
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_CARD) {
             std::snprintf(attr->card, sizeof(attr->card), "%s",
-                          owner->name().c_str());
+                          known->owner->name().c_str());
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_IMPORTED) {
             attr->imported = location.imported ? 1 : 0;

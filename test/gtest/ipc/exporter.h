@@ -9,7 +9,6 @@
 #include "common/child.h"
 #include "common/emulator.h"
 #include "hlthunk_shim/dma_queue.h"
-#include "uct/gaudi/base/memory/allocation.h"
 #include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/ipc/ipc_md.h"

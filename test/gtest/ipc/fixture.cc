@@ -2,7 +2,7 @@
 
 #include "common/process_state.h"
 #include "common/ucx_logs.h"
-#include "uct/gaudi/base/cards/box.h"
+#include "uct/gaudi/base/cards/driver.h"
 #include "uct/gaudi/base/ucx/config.h"
 
 #include <chrono>

@@ -1,8 +1,8 @@
 #include "gtest/transfer/fixture.h"
 
 #include "common/ucx_logs.h"
-#include "uct/gaudi/base/memory/allocation.h"
-#include "uct/gaudi/base/memory/device_backing.h"
+#include "uct/gaudi/base/memory/device_pool.h"
+#include "uct/gaudi/base/memory/memory.h"
 #include "uct/gaudi/base/ucx/config.h"
 
 #include <cerrno>

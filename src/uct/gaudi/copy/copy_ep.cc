@@ -1,6 +1,8 @@
 #include "uct/gaudi/copy/copy_iface.h"
 
 #include <cstring>
+#include <memory>
+#include <utility>
 
 namespace gaudi::copy {
 
@@ -38,7 +40,7 @@ void *as_pointer(uint64_t remote_addr)
 bool has_failed(uct_ep_h tl_ep)
 {
     uct_gaudi_copy_ep_t *ep = to_ep(tl_ep);
-    if (ucs_likely(!ep->peer->has_ended())) {
+    if (ucs_likely(!ep->peer->load(std::memory_order_relaxed))) {
         return false;
     }
     if (!ep->has_failed) {
@@ -58,13 +60,13 @@ ucs_status_t do_zcopy(uct_ep_h ep, zcopy what, const uct_iov_t *iov,
     if (has_failed(ep)) {
         return UCS_ERR_ENDPOINT_TIMEOUT;
     }
-    void *local         = (iovcnt > 0) ? iov->buffer : nullptr;
+    void *from          = (iovcnt > 0) ? iov->buffer : nullptr;
     const size_t length = (iovcnt > 0) ? uct_iov_get_length(iov) : 0;
-    void *remote        = as_pointer(remote_addr);
-    const bool is_put   = (what == zcopy::put);
-
-    return engine_of(ep).start(to_ep(ep)->domain, is_put ? remote : local,
-                               is_put ? local : remote, length, comp);
+    void *to            = as_pointer(remote_addr);
+    if (what == zcopy::get) {
+        std::swap(from, to);
+    }
+    return engine_of(ep).start(to_ep(ep)->domain, to, from, length, comp);
 }
 
 } // namespace
@@ -183,20 +185,14 @@ ucs_status_t transport::ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
 void transport::ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
                                  void *arg) noexcept
 {
-    uct_gaudi_copy_iface_t *iface = to_iface(ep->iface);
-    ucs_queue_head_t kept;
-
-    ucs_queue_head_init(&kept);
-    while (!ucs_queue_is_empty(&iface->pending)) {
-        ucs_queue_elem_t *elem = ucs_queue_pull_non_empty(&iface->pending);
-        uct_pending_req_t *req = request_of(elem);
-        if (private_of(req)->ep != ep) {
-            ucs_queue_push(&kept, elem);
-        } else if (cb != nullptr) {
+    const auto purge = [&](uct_pending_req_t *req, void *) {
+        if (cb != nullptr) {
             cb(req, arg);
         }
-    }
-    ucs_queue_splice(&iface->pending, &kept);
+    };
+    pending_private *waiting;
+    uct_pending_queue_purge(waiting, &to_iface(ep->iface)->pending,
+                            waiting->ep == ep, purge, nullptr);
 }
 
 unsigned dispatch_pending(uct_gaudi_copy_iface_t *iface)
@@ -228,7 +224,7 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_ep_t, const uct_ep_params_t *params)
     UCS_CLASS_CALL_SUPER_INIT(uct_base_ep_t, &to_iface(params->iface)->super);
     interface_address to;
     memcpy(&to, params->iface_addr, sizeof(to));
-    self->peer = find_interface(to);
+    std::construct_at(&self->peer, find_interface(to));
     if (self->peer == nullptr) {
         ucs_debug("gaudi_cpy: there is no interface %lu in this process",
                   to.number);
@@ -245,7 +241,7 @@ static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_copy_ep_t)
     uct_ep_h ep = &self->super.super;
     transport::ep_pending_purge(ep, nullptr, nullptr);
     ucs_list_del(&self->failed);
-    self->peer->drop();
+    std::destroy_at(&self->peer);
     to_iface(ep->iface)->engine->close(self->domain);
 }
 

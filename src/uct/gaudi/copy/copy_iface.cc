@@ -5,8 +5,10 @@
 #include "uct/gaudi/base/ucx/status.h"
 #include "util/per_process.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <vector>
 
 namespace gaudi::copy {
 
@@ -24,11 +26,17 @@ constexpr double call_latency = 16e-9;
 /* The interfaces of a process, in the order of their opening. A forked child
  * begins a list of its own: its parent's may have been in use. */
 struct interface_list {
-    interface_list() { ucs_list_head_init(&head); }
-
     std::mutex lock; /* leaf */
-    ucs_list_link_t head;
+    std::vector<const uct_gaudi_copy_iface_t *> all;
     uint64_t opened = 0; /* so far */
+
+    /* Of those that a condition is true of, or nullptr. Under the lock. */
+    template <typename Condition>
+    [[nodiscard]] const uct_gaudi_copy_iface_t *first(Condition &&is_it) const
+    {
+        const auto found = std::find_if(all.begin(), all.end(), is_it);
+        return (found != all.end()) ? *found : nullptr;
+    }
 };
 
 interface_list &interfaces()
@@ -38,34 +46,28 @@ interface_list &interfaces()
 
 void add_interface(uct_gaudi_copy_iface_t *iface)
 {
+    auto end             = std::make_shared<std::atomic<bool>>(false);
     interface_list &list = interfaces();
     std::lock_guard<std::mutex> guard(list.lock);
+    list.all.push_back(iface);
     iface->number = ++list.opened;
-    ucs_list_add_tail(&list.head, &iface->all);
+    std::construct_at(&iface->end, std::move(end));
 }
 
-void remove_interface(uct_gaudi_copy_iface_t *iface)
+void remove_interface(const uct_gaudi_copy_iface_t *iface)
 {
-    if (iface->generation != util::process_generation()) {
-        return; /* it is in the list of the parent */
-    }
     interface_list &list = interfaces();
     std::lock_guard<std::mutex> guard(list.lock);
-    ucs_list_del(&iface->all);
+    std::erase(list.all, iface); /* if it is not the parent's */
 }
 
 bool is_first_of_worker(const uct_gaudi_copy_iface_t *iface)
 {
     interface_list &list = interfaces();
     std::lock_guard<std::mutex> guard(list.lock);
-    const uct_gaudi_copy_iface_t *other;
-    ucs_list_for_each(other, &list.head, all)
-    {
-        if (other->super.worker == iface->super.worker) {
-            return other == iface;
-        }
-    }
-    return false;
+    return list.first([&](const auto *other) {
+        return other->super.worker == iface->super.worker;
+    }) == iface;
 }
 
 } // namespace
@@ -191,19 +193,16 @@ ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
     return status;
 }
 
-interface_life *find_interface(const interface_address &address)
+interface_end find_interface(const interface_address &address)
 {
+    if (address.process != util::process_identity()) {
+        return nullptr;
+    }
     interface_list &list = interfaces();
     std::lock_guard<std::mutex> guard(list.lock);
-    const uct_gaudi_copy_iface_t *iface;
-    ucs_list_for_each(iface, &list.head, all)
-    {
-        if ((iface->number == address.number) &&
-            (address.process == util::process_identity())) {
-            return iface->life->hold();
-        }
-    }
-    return nullptr;
+    const auto *found = list.first(
+        [&](const auto *iface) { return iface->number == address.number; });
+    return (found != nullptr) ? found->end : nullptr;
 }
 
 unsigned report_failures(uct_gaudi_copy_iface_t *iface)
@@ -241,20 +240,22 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
         gaudi::base::card_table::instance().note_application_cards();
         return UCS_OK;
     });
-    const char *name = params->mode.device.dev_name;
-    gaudi::base::card *own =
-        gaudi::base::card_table::instance().find_card(name);
+    const char *name       = params->mode.device.dev_name;
+    gaudi::base::card *own = gaudi::base::card_table::instance().find_open(
+        [&](const gaudi::base::card &card) { return card.name() == name; });
     if (own == nullptr) {
         ucs_error("gaudi_cpy: there is no device '%s'", name);
         return UCS_ERR_NO_DEVICE;
     }
 
     std::unique_ptr<gaudi::base::transfer_engine> engine;
-    std::unique_ptr<interface_life> life;
     ucs_status_t status = gaudi::base::guarded([&] {
-        life = std::make_unique<interface_life>();
-        return gaudi::base::transfer_engine::create(
+        const ucs_status_t created = gaudi::base::transfer_engine::create(
             *own, config->transfers.engine, engine);
+        if (created == UCS_OK) {
+            add_interface(self);
+        }
+        return created;
     });
     if (status != UCS_OK) {
         return status;
@@ -266,9 +267,6 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
         config->transfers.bandwidth_or(gaudi::base::link_bandwidth(own));
     ucs_queue_head_init(&self->pending);
     ucs_list_head_init(&self->failed);
-    self->life       = life.release();
-    self->generation = gaudi::util::process_generation();
-    add_interface(self);
     return UCS_OK;
 }
 
@@ -277,8 +275,8 @@ static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_copy_iface_t)
     uct_base_iface_progress_disable(&self->super.super,
                                     UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
     remove_interface(self);
-    self->life->end();
-    self->life->drop();
+    self->end->store(true, std::memory_order_relaxed);
+    std::destroy_at(&self->end);
     delete self->engine;
 }
 

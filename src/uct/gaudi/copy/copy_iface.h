@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <type_traits>
 
 namespace gaudi::copy {
@@ -26,48 +27,20 @@ struct interface_address {
     uint64_t number;  /**< of the interface in its process */
 };
 
-/** Whether an interface is still open, for its endpoints, which may outlive
- *  it. Counts its holders, since they are C structs. */
-class interface_life {
-public:
-    interface_life *hold()
-    {
-        holders_.fetch_add(1, std::memory_order_relaxed);
-        return this;
-    }
-
-    /** May destroy it. */
-    void drop()
-    {
-        if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-            delete this;
-        }
-    }
-
-    void end() { ended_.store(true, std::memory_order_relaxed); }
-    [[nodiscard]] bool has_ended() const
-    {
-        return ended_.load(std::memory_order_relaxed);
-    }
-
-private:
-    std::atomic<unsigned> holders_{1};
-    std::atomic<bool> ended_{false};
-};
+/** Whether an interface has closed, for its endpoints, which may outlive it. */
+using interface_end = std::shared_ptr<std::atomic<bool>>;
 
 } // namespace gaudi::copy
 
 extern "C" {
 
-/* UCX allocates and destroys these: C structs with a pointer to the C++ part.
- */
+/* UCX allocates and destroys these: C structs, of which the C++ parts are made
+ * in place. */
 typedef struct uct_gaudi_copy_iface {
     uct_base_iface_t super;
     gaudi::base::transfer_engine *engine;
-    ucs_list_link_t all; /**< interfaces of this process */
-    unsigned generation; /**< of the process that opened it */
-    uint64_t number;     /**< see interface_address */
-    gaudi::copy::interface_life *life;
+    uint64_t number; /**< see interface_address */
+    gaudi::copy::interface_end end;
     ucs_queue_head_t pending; /**< requests that wait for resources */
     ucs_list_link_t failed;   /**< endpoints whose failure is to be told */
     size_t max_bcopy;
@@ -77,7 +50,7 @@ typedef struct uct_gaudi_copy_iface {
 typedef struct uct_gaudi_copy_ep {
     uct_base_ep_t super;
     gaudi::base::flush_domain domain;
-    gaudi::copy::interface_life *peer;
+    gaudi::copy::interface_end peer; /**< of where it goes to */
     ucs_list_link_t failed; /**< self-linked unless its failure is to be told */
     int has_failed;
 } uct_gaudi_copy_ep_t;
@@ -101,8 +74,8 @@ inline uct_gaudi_copy_ep_t *to_ep(uct_ep_h ep)
 }
 
 /** Find an interface of this process that is open.
- *  @return Held for the caller; nullptr when there is none. */
-interface_life *find_interface(const interface_address &address);
+ *  @return nullptr when there is none. */
+interface_end find_interface(const interface_address &address);
 
 /** Tell UCX of endpoints that failed. @return How many. */
 unsigned report_failures(uct_gaudi_copy_iface_t *iface);
@@ -110,13 +83,10 @@ unsigned report_failures(uct_gaudi_copy_iface_t *iface);
 /** Try pending requests while there is room. @return How many went through. */
 unsigned dispatch_pending(uct_gaudi_copy_iface_t *iface);
 
-/**
- * What UCX calls; base/ucx/transport.h says what is not UCT's.
- *
- * Remote addresses are addresses of this process, of host or device memory, and
- * remote keys are not looked at. Each operation fails with
- * UCS_ERR_ENDPOINT_TIMEOUT once the interface of its peer has closed.
- */
+/** What UCX calls; base/ucx/transport.h says what is not UCT's. Remote
+ *  addresses are addresses of this process, of host or device memory, and
+ *  remote keys are not looked at. Each operation fails with
+ *  UCS_ERR_ENDPOINT_TIMEOUT once the interface of its peer has closed. */
 struct transport : base::transport_base {
     static constexpr char name[]   = "gaudi_cpy";
     static constexpr char title[]  = "gaudi_cpy transport";

@@ -1,7 +1,7 @@
 #include "uct/gaudi/copy/copy_md.h"
 
 #include "uct/gaudi/base/cards/card_table.h"
-#include "uct/gaudi/base/memory/allocation.h"
+#include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
@@ -224,29 +224,22 @@ ucs_status_t memory_domain::describe(const void *address, size_t length,
 
     /* A device address that is in no allocation of ours is Gaudi memory all the
      * same: anything else would make UCX touch it with the CPU. */
-    uint64_t start              = reinterpret_cast<uintptr_t>(address);
-    size_t allocated            = length;
-    base::card *owner           = nullptr;
-    ucs_sys_device_t sys_device = UCS_SYS_DEVICE_ID_UNKNOWN;
-    uint64_t end                = start + length;
-    bool exact                  = false;
-    if (uint64_t base; base::memory_map::instance().query(
-            address, length, base, allocated, owner, &exact)) {
-        sys_device = owner->sys_device();
-        if (!exact) { /* other cards may have memory around it */
-            base      = start;
-            allocated = length;
+    const auto start = reinterpret_cast<uintptr_t>(address);
+    memory_p         = {base::memory_type(), UCS_SYS_DEVICE_ID_UNKNOWN, start,
+                        start + length};
+    auto known       = base::memory_map::instance().query(address, length);
+    if (known.has_value()) {
+        memory_p.device = known->owner->sys_device();
+        if (known->exact) { /* UCP registers the range that it is told */
+            registrations().choose_range(*known, memory_p.start, memory_p.end);
+        } else { /* other cards may have memory around it */
+            known->start = memory_p.start;
+            known->end   = memory_p.end;
         }
-        base::remember_device_memory(reinterpret_cast<void *>(base), allocated,
-                                     sys_device);
-        /* UCP registers the range that it is told. */
-        if (exact) {
-            registrations().choose_range(*owner, base, base + allocated, start,
-                                         end);
-        }
+        base::remember_device_memory(reinterpret_cast<void *>(known->start),
+                                     known->end - known->start,
+                                     memory_p.device);
     }
-
-    memory_p = {base::memory_type(), sys_device, start, end};
     return UCS_OK;
 }
 

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/cards/card_hold.h"
+#include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/transfer/engine.h"
 #include "uct/gaudi/base/transfer/transfer_config.h"
 #include "uct/gaudi/base/ucx/transport.h"

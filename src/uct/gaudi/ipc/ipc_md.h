@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/cards/card_hold.h"
+#include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/ucx/memory_domain.h"
 #include "uct/gaudi/ipc/sharing/exports.h"
 #include "uct/gaudi/ipc/sharing/remote_key.h"

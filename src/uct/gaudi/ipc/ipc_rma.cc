@@ -42,10 +42,9 @@ void log_way(uct_ep_h ep, way which, const void *local, size_t length,
 
     const iface_state &iface = *to_iface(ep->iface)->state;
     base::card *mover        = (here || there) ? iface.home : nullptr;
-    uint64_t start;
-    size_t size;
     if (here) {
-        (void)memory_map::instance().query(local, length, start, size, mover);
+        const auto known = memory_map::instance().query(local, length);
+        mover            = known.has_value() ? known->owner : mover;
     }
     ucs_info("gaudi_ipc: ep %p to process %u: %s to %s, %s by %s, first %zu "
              "bytes",

@@ -1,8 +1,8 @@
 /* The part of the card table that deals with the cards that the application has
  * open. */
-#include "uct/gaudi/base/cards/adopted_nodes.h"
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/driver.h"
+#include "util/process.h"
 
 #include <algorithm>
 #include <cstring>
@@ -13,6 +13,26 @@
 namespace gaudi::base {
 
 namespace {
+
+/* The open nodes of the application that this process uses, and those that it
+ * inherited from the process that it was forked from, whose descriptors are no
+ * use here. The one thing of the cards that a forked child keeps. Changed under
+ * cards_lock_, by one process at a time. */
+struct adopted_node {
+    shim::node_identity node;
+    unsigned generation = 0;
+};
+constinit std::array<adopted_node, max_cards> adopted_nodes{};
+
+bool is_inherited(const shim::node_identity &node)
+{
+    return std::any_of(adopted_nodes.begin(), adopted_nodes.end(),
+                       [&](const adopted_node &known) {
+                           return (known.node == node) &&
+                                  (known.generation !=
+                                   util::process_generation());
+                       });
+}
 
 /* Bus ids may come without a domain. */
 bool same_bus_id(const std::string &full, const std::string &wished)
@@ -63,6 +83,16 @@ void close_node(const shim::node_identity &node, int fd, card *lent,
 
 } // namespace
 
+/* This process uses a node no more, or it is another one that is called the
+ * same. */
+void card_table::forget_adopted(const shim::node_identity &node)
+{
+    std::replace_if(
+        adopted_nodes.begin(), adopted_nodes.end(),
+        [&](const adopted_node &known) { return known.node == node; },
+        adopted_node{});
+}
+
 void card_table::add_card(const shim::visible_card &info,
                           std::unique_ptr<shim::card> opened,
                           const shim::node_identity &node, bool adopted,
@@ -77,22 +107,19 @@ void card_table::add_card(const shim::visible_card &info,
     card &added        = *cards_[index];
     card_count_.store(index + 1, std::memory_order_release);
     if (adopted) {
-        remember_adopted(node);
+        forget_adopted(node);
+        const auto free =
+            std::find_if(adopted_nodes.begin(), adopted_nodes.end(),
+                         [](const adopted_node &known) {
+                             return known.node == shim::node_identity();
+                         });
+        if (free != adopted_nodes.end()) {
+            *free = {node, util::process_generation()};
+        }
     }
     card_events::for_each([&](card_events &room) {
         room.card_added(added, node, adopted, later);
     });
-}
-
-card *card_table::find_adopted(const std::string &bus_id) const
-{
-    for (size_t i = 0; i < card_count_; ++i) {
-        if (states_[i].adopted && !cards_[i]->is_lost() &&
-            (cards_[i]->driver().bus_id() == bus_id)) {
-            return cards_[i].get();
-        }
-    }
-    return nullptr;
 }
 
 void card_table::adopt_open_cards(const shim::driver &driver,
@@ -166,12 +193,10 @@ void card_table::lose(size_t index, deferred &later)
 void card_table::note_application_cards()
 {
     const shim::driver *loaded = driver();
-    deferred later;
     if (loaded == nullptr) {
         return;
     }
-    {
-        std::lock_guard<std::mutex> guard(cards_lock_);
+    under_lock([&](deferred &later) {
         drop_closed(later);
         if (users_ > 0) {
             const auto box = shim::list_cards(*loaded);
@@ -180,16 +205,13 @@ void card_table::note_application_cards()
                                  shim::visibility_variables::read(), box),
                              later);
         }
-    }
-    run(later);
+    });
 }
 
 int card_table::lend(const card_wish &wish)
 {
-    deferred later;
     int fd = -1;
-    {
-        std::lock_guard<std::mutex> guard(cards_lock_);
+    under_lock([&](deferred &later) {
         drop_closed(later);
         for (size_t i = 0; (i < card_count_) && (fd < 0); ++i) {
             const shim::card &driven = cards_[i]->driver();
@@ -211,8 +233,7 @@ int card_table::lend(const card_wish &wish)
                           cards_[i]->name().c_str(), fd);
             }
         }
-    }
-    run(later);
+    });
     return fd;
 }
 
@@ -234,9 +255,7 @@ void card_table::application_opened(int fd)
     if (!shim::identify(fd, opened)) {
         return;
     }
-    deferred later;
-    {
-        std::lock_guard<std::mutex> guard(cards_lock_);
+    under_lock([&](deferred &later) {
         /* A node opens once: what is known of it was of an earlier time. */
         for (size_t i = 0; i < card_count_; ++i) {
             if (states_[i].adopted && (states_[i].node == opened) &&
@@ -247,8 +266,7 @@ void card_table::application_opened(int fd)
         }
         close_node(opened, -1, nullptr, later);
         forget_adopted(opened);
-    }
-    run(later);
+    });
     note_application_cards();
 }
 
@@ -258,9 +276,7 @@ void card_table::application_closing(int fd)
     if (!shim::identify(fd, node)) {
         return;
     }
-    deferred later;
-    {
-        std::lock_guard<std::mutex> guard(cards_lock_);
+    under_lock([&](deferred &later) {
         bool known = false;
         for (size_t i = 0; i < card_count_; ++i) {
             if (cards_[i]->is_lost() || (states_[i].node != node)) {
@@ -277,8 +293,7 @@ void card_table::application_closing(int fd)
         if (!known) {
             close_node(node, fd, nullptr, later);
         }
-    }
-    run(later);
+    });
 }
 
 void card_table::application_closed(int fd)

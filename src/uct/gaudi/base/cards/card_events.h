@@ -1,10 +1,9 @@
 /**
- * How the rooms above the cards hear of them.
+ * How those above the cards hear of them.
  *
- * Who keeps something for the cards of a process derives from card_events, once
- * per room, and makes one constant object of it, which is in the list of
- * memory/application/rooms.cc. It has no state: what it keeps is of the process
- * that it is called in, which may be a child that was forked.
+ * Who keeps something for the cards of a process derives from card_events, and
+ * is in the list of memory/application/rooms.cc by a function that gives the
+ * object: that of the process which asks, which may be a child that was forked.
  *
  * Called on the thread that opens, closes or loses cards, under the lock of the
  * card table unless it says otherwise, in no order among rooms.
@@ -43,15 +42,16 @@ public:
      * @param node     What it is known by to the application, if that has it.
      * @param adopted  The application has opened it.
      */
-    virtual void card_added(card &, const shim::node_identity &node,
-                            bool adopted, deferred &)
-    {
-        (void)node;
-        (void)adopted;
-    }
+    virtual void card_added(card & /*added*/,
+                            const shim::node_identity & /*node*/,
+                            bool /*adopted*/, deferred & /*later*/)
+    {}
 
     /** The application has closed an adopted card, or is about to. */
-    virtual void card_lost(card &, const shim::node_identity &, deferred &) {}
+    virtual void card_lost(card & /*lost*/,
+                           const shim::node_identity & /*node*/,
+                           deferred & /*later*/)
+    {}
 
     /**
      * The application has closed a descriptor, or is about to.
@@ -60,15 +60,12 @@ public:
      * @param lent  The card that we have open behind it, so that the driver
      *              keeps what the application had there; nullptr: none.
      */
-    virtual void node_closed(const shim::node_identity &, int fd, card *lent,
-                             deferred &)
-    {
-        (void)fd;
-        (void)lent;
-    }
+    virtual void node_closed(const shim::node_identity & /*node*/, int /*fd*/,
+                             card * /*lent*/, deferred & /*later*/)
+    {}
 
     /** Descriptors may have been closed unseen. */
-    virtual void look_for_closed_nodes(deferred &) {}
+    virtual void look_for_closed_nodes(deferred & /*later*/) {}
 
     /** The last user goes. @return false when something refers to the cards,
      *  which then stay open; it was logged. */

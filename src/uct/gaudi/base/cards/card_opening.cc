@@ -1,9 +1,12 @@
 /* The part of the card table that opens cards, and tells why there is none. */
+#include "hlthunk_shim/cards/card_info.h"
+#include "hlthunk_shim/cards/holders.h"
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/device_list.h"
 #include "uct/gaudi/base/cards/driver.h"
 #include "util/text.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +14,55 @@
 #include <utility>
 
 namespace gaudi::base {
+
+namespace {
+
+/* Why no card was opened, of so many visible ones of the box, of which so many
+ * are taken; the log has what is wrong with the others. */
+std::string why_none(size_t visible, size_t busy, size_t box)
+{
+    if (visible == 0) {
+        return "HABANA_VISIBLE_DEVICES hides all " + std::to_string(box) +
+               " cards of this machine";
+    }
+    const std::string those  = (visible < box) ? "that it may see " : "";
+    const std::string number = std::to_string(visible);
+    if (visible == 1) {
+        return "the only card " + those + "is taken";
+    }
+    return ((busy == visible) ? "all " : std::to_string(busy) + " of ") +
+           number + " cards " + those + "are taken";
+}
+
+/* Who has cards now: "gaudi0 by pid 12 (program); ...". Looks through /proc. */
+std::string describe_taken(const shim::driver &driver,
+                           const std::vector<shim::visible_card> &taken)
+{
+    std::string text;
+    if (taken.empty()) {
+        return text;
+    }
+    const shim::holders all = shim::find_holders(driver.own_dev());
+    (void)shim::visit_cards(driver, [&](unsigned number, int fd,
+                                        const std::string &bus_id) {
+        const auto found = std::find_if(taken.begin(), taken.end(),
+                                        [&](const shim::visible_card &one) {
+                                            return one.info.bus_id == bus_id;
+                                        });
+        if (found == taken.end()) {
+            return;
+        }
+        const auto seen = shim::holders_of(all, driver, number);
+        const bool free =
+            seen.empty() && !shim::is_taken(driver, fd).value_or(true);
+        text +=
+            (text.empty() ? "" : "; ") + found->name() + " by " +
+            (free ? "a process that has ended since" : shim::describe(seen));
+    });
+    return text;
+}
+
+} // namespace
 
 struct card_table::attempt {
     const shim::driver &driver;
@@ -75,25 +127,17 @@ ucs_status_t card_table::open_cards(deferred &later,
         ucs_debug("gaudi: the driver shows no card");
         return UCS_ERR_NO_DEVICE;
     }
-    ucs_status_t status = choose_cards(now);
-    if (status != UCS_OK) {
-        return status;
-    }
-    open_wanted(now, later, cards_guard);
-    return judge(now);
-}
-
-ucs_status_t card_table::choose_cards(attempt &now)
-{
     now.visible =
         shim::find_visible_cards(shim::visibility_variables::read(), now.box);
     if (!now.visible.error.empty()) {
         return refuse_setting(now.visible.error);
     }
     now.wanted = select_devices(config().devices, now.visible);
-    return now.wanted.error.empty()
-               ? UCS_OK
-               : refuse_setting(now.setting + now.wanted.error);
+    if (!now.wanted.error.empty()) {
+        return refuse_setting(now.setting + now.wanted.error);
+    }
+    open_wanted(now, later, cards_guard);
+    return judge(now);
 }
 
 void card_table::open_wanted(attempt &now, deferred &later,
@@ -117,7 +161,10 @@ void card_table::open_wanted(attempt &now, deferred &later,
          (i < places.size()) && (now.got < now.wanted.wanted) && !enough; ++i) {
         const size_t place             = places[i];
         const shim::visible_card &next = now.visible.cards[place];
-        if (find_adopted(next.info.bus_id) != nullptr) {
+        if (find_open([&](const card &open) {
+                return states_[open.slot()].adopted &&
+                       (open.driver().bus_id() == next.info.bus_id);
+            }) != nullptr) {
             ++now.got;
             continue;
         }
@@ -217,12 +264,13 @@ void card_table::explain_missing_card()
         }
         missing = missing_;
     }
-    std::string why;
+    std::string why = missing.why;
     if (loaded == nullptr) {
         why = why_no_driver();
-    } else {
-        why = missing.why.empty() ? why_nothing_was_tried(*loaded)
-                                  : describe(*loaded, missing);
+    } else if (why.empty()) {
+        why = why_nothing_was_tried(*loaded);
+    } else if (!missing.taken.empty()) {
+        why += ": " + describe_taken(*loaded, missing.taken);
     }
     if (!why.empty()) {
         ucs_warn("gaudi: there is no Gaudi memory for this process: %s",

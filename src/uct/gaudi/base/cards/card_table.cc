@@ -1,6 +1,5 @@
 #include "uct/gaudi/base/cards/card_table.h"
 
-#include "uct/gaudi/base/cards/adopted_nodes.h"
 #include "uct/gaudi/base/cards/driver.h"
 #include "util/per_process.h"
 
@@ -94,41 +93,48 @@ void card_table::close_cards()
     }
 }
 
-card *card_table::find_card(const char *name) const
-{
-    for (const auto &candidate : cards()) {
-        if (!candidate->is_lost() && (candidate->name() == name)) {
-            return candidate.get();
-        }
-    }
-    return nullptr;
-}
-
-card *card_table::first_card() const
-{
-    for (const auto &candidate : cards()) {
-        if (!candidate->is_lost()) {
-            return candidate.get();
-        }
-    }
-    return nullptr;
-}
-
 card *card_table::find_card(const shim::node_identity &node) const
 {
-    for (const auto &candidate : cards()) {
-        if ((states_[candidate->slot()].node == node) &&
-            !candidate->is_lost()) {
-            return candidate.get();
-        }
-    }
-    return nullptr;
+    return find_open([&](const card &candidate) {
+        return states_[candidate.slot()].node == node;
+    });
 }
 
 void card_table::run(const deferred &later)
 {
     for (const auto &work : later) {
         work();
+    }
+}
+
+ucs_status_t card_hold::open()
+{
+    ucs_status_t status = card_table::instance().open();
+    if (status == UCS_OK) {
+        holder_.store(own_mark());
+    }
+    return status;
+}
+
+bool card_hold::join()
+{
+    if (holder_.load(std::memory_order_acquire) == own_mark()) {
+        return true;
+    }
+    card_table &table = card_table::instance();
+    if (!table.join()) {
+        return false;
+    }
+    if (holder_.exchange(own_mark()) == own_mark()) {
+        table.close(); /* another thread was faster */
+    }
+    return true;
+}
+
+void card_hold::release()
+{
+    if (holder_.exchange(nothing) == own_mark()) {
+        card_table::instance().close();
     }
 }
 

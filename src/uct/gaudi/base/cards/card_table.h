@@ -26,10 +26,11 @@
  */
 #pragma once
 
+#include "hlthunk_shim/driver.h"
 #include "uct/gaudi/base/cards/card_events.h"
-#include "uct/gaudi/base/cards/missing_card.h"
 #include "uct/gaudi/base/cards/reset_wait.h"
 #include "uct/gaudi/base/ucx/config.h"
+#include "util/process.h"
 
 #include <array>
 #include <atomic>
@@ -38,8 +39,20 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace gaudi::base {
+
+/** Why a process has no card, for whoever asks for Gaudi memory. UCX opens all
+ *  memory domains in every process, so a card that cannot be had is no news by
+ *  itself. It is when somebody wants memory of it: the reason is kept for that
+ *  time. Settings that are wrong are told at once. */
+struct missing_card {
+    std::string why;                       /**< empty: nothing was in the way */
+    std::vector<shim::visible_card> taken; /**< by other processes; follow the
+                                          reason, if there is one */
+    bool told = false;                     /**< the log has it already */
+};
 
 /** Which card an application asks the driver for. */
 struct card_wish {
@@ -57,27 +70,22 @@ public:
     /** Whether the box has a card, open or busy. Takes none. */
     [[nodiscard]] bool any_card();
 
-    /**
-     * Open the cards that this process may see, or count one more user. Waits
-     * for cards in reset, if it takes these (UCX_GAUDI_RESET_TIMEOUT).
-     *
-     * @return UCS_ERR_NO_DEVICE without a driver or card, UCS_ERR_BUSY when
-     *         all cards that were wished for are in use.
-     */
+    /** Open the cards that this process may see, or count one more user. Waits
+     *  for cards in reset, if it takes these (UCX_GAUDI_RESET_TIMEOUT).
+     *  @return UCS_ERR_NO_DEVICE without a driver or card, UCS_ERR_BUSY when
+     *  all cards that were wished for are in use. */
     [[nodiscard]] ucs_status_t open();
 
-    /** Count one more user of the cards, see card_hold.h. Takes no lock.
+    /** Count one more user of the cards, see card_hold. Takes no lock.
      *  @return false when none is open; then there is nothing to undo. */
     [[nodiscard]] bool join();
 
     /** Undo one open, or one join. */
     void close();
 
-    /**
-     * Somebody could not have Gaudi memory: say why there is no card, at
-     * warning level. Once per process; nothing when the log has the reason
-     * already.
-     */
+    /** Somebody could not have Gaudi memory: say why there is no card, at
+     *  warning level. Once per process; nothing when the log has the reason
+     *  already. */
     void explain_missing_card();
 
     /** The open cards, lost ones among them; valid between open and close. */
@@ -86,11 +94,23 @@ public:
         return {cards_.data(), card_count_.load(std::memory_order_acquire)};
     }
 
-    /** The card of this name, or nullptr. */
-    [[nodiscard]] card *find_card(const char *name) const;
+    /** The first open card that a condition is true of, or nullptr. */
+    template <typename Condition>
+    [[nodiscard]] card *find_open(Condition &&is_it) const
+    {
+        for (const auto &candidate : cards()) {
+            if (!candidate->is_lost() && is_it(*candidate)) {
+                return candidate.get();
+            }
+        }
+        return nullptr;
+    }
 
     /** One that is not lost; nullptr: there is none. */
-    [[nodiscard]] card *first_card() const;
+    [[nodiscard]] card *first_card() const
+    {
+        return find_open([](const card &) { return true; });
+    }
 
     /** The card behind an open node, or nullptr. Takes no lock. */
     [[nodiscard]] card *find_card(const shim::node_identity &node) const;
@@ -106,13 +126,10 @@ public:
     /** and has done so. */
     void application_closed(int fd);
 
-    /**
-     * Let the application use a card that we opened before it could.
-     *
-     * @return A new descriptor of the open card, close-on-exec, owned by the
-     *         caller; -1 when none of ours is wished for, or the application
-     *         has it already.
-     */
+    /** Let the application use a card that we opened before it could.
+     *  @return A new descriptor of the open card, close-on-exec, owned by the
+     *  caller; -1 when none of ours is wished for, or the application has it
+     *  already. */
     [[nodiscard]] int lend(const card_wish &wish);
 
     /** Take notice of cards that the application has opened or closed without
@@ -133,7 +150,6 @@ private:
     /* Under both locks. */
     ucs_status_t open_cards(deferred &later,
                             std::unique_lock<std::mutex> &cards_guard);
-    [[nodiscard]] ucs_status_t choose_cards(attempt &now);
     void open_wanted(attempt &now, deferred &later,
                      std::unique_lock<std::mutex> &cards_guard);
     void note_failure(const shim::visible_card &failed, int error);
@@ -157,13 +173,25 @@ private:
     void adopt_open_cards(const shim::driver &driver,
                           const std::vector<shim::card_info> &box,
                           const shim::visible_cards &visible, deferred &later);
-    [[nodiscard]] card *find_adopted(const std::string &bus_id) const;
+    static void forget_adopted(const shim::node_identity &node);
     void drop_closed(deferred &later);
     void lose(size_t index, deferred &later);
     void return_lent(size_t index, deferred &later);
     void close_cards();
 
     static void run(const deferred &later);
+
+    /* Do something under cards_lock_, then what that puts off. */
+    template <typename Work>
+    void under_lock(Work &&work)
+    {
+        deferred later;
+        {
+            std::lock_guard<std::mutex> guard(cards_lock_);
+            work(later);
+        }
+        run(later);
+    }
 
     std::mutex opening_lock_;
     reset_wait reset_wait_{config().reset_timeout}; /* under it, as */
@@ -176,6 +204,53 @@ private:
     std::array<std::unique_ptr<card>, max_cards> cards_;
     std::array<card_state, max_cards> states_; /* node: constant when counted */
     std::atomic<size_t> card_count_{0};
+};
+
+/**
+ * A hold on the open cards of this process: none is closed while it lasts.
+ *
+ * Whoever keeps a pointer to a card, or what belongs to one, has a hold for as
+ * long: a memory domain, which opens cards, and whatever may be used beside a
+ * memory domain that could open none. What a forked child inherits is a hold on
+ * the parent's cards, and its end lets nothing go there.
+ *
+ * Any thread may join; the rest is for one thread at a time.
+ */
+class card_hold {
+public:
+    card_hold() = default;
+    ~card_hold() { release(); }
+    card_hold(const card_hold &)            = delete;
+    card_hold &operator=(const card_hold &) = delete;
+
+    /** Open the cards, see card_table::open. Once. */
+    [[nodiscard]] ucs_status_t open();
+
+    /** Hold the cards that somebody has opened. Costs a load when that is so
+     *  already.
+     *  @return false when none is open. */
+    [[nodiscard]] bool join();
+
+    /** End it. The last one of the process closes the cards. */
+    void release();
+
+    /** Take over the hold of another one, if that has one. */
+    void take(card_hold &other)
+    {
+        release();
+        holder_.store(other.holder_.exchange(nothing));
+    }
+
+    /** Never close the cards: something refers to them that cannot go. */
+    void abandon() { holder_.store(nothing); }
+
+private:
+    static constexpr unsigned nothing = 0;
+
+    /* Of the process that holds: one more than its generation. */
+    static unsigned own_mark() { return util::process_generation() + 1; }
+
+    std::atomic<unsigned> holder_{nothing};
 };
 
 } // namespace gaudi::base

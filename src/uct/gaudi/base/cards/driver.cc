@@ -4,17 +4,19 @@
 #include "uct/gaudi/base/cards/card_events.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/status.h"
-#include "util/fork_handlers.h"
+#include "util/made_once.h"
 #include "util/text.h"
 
-#include <atomic>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <mutex>
 
 #include <dlfcn.h>
+
+extern "C" {
+#include <ucs/sys/uid.h>
+}
 
 namespace gaudi::base {
 
@@ -38,11 +40,10 @@ std::string module_directory()
     return std::string(path, std::strrchr(path, '/'));
 }
 
-/* A child that is forked while the parent loads the driver loads it itself. */
-constinit util::child_mutex loading;
-std::atomic<bool> loaded{false};
 /* Kept to the end: objects of the driver may outlive any other order. */
-const shim::driver *loaded_driver = nullptr;
+constinit util::made_once<std::unique_ptr<const shim::driver>> loaded;
+
+constinit util::made_once<uint64_t> box;
 
 std::unique_ptr<const shim::driver> load()
 {
@@ -80,14 +81,7 @@ std::unique_ptr<const shim::driver> load()
 
 const shim::driver *driver()
 {
-    if (!loaded.load(std::memory_order_acquire)) {
-        std::lock_guard<util::child_mutex> guard(loading);
-        if (!loaded.load(std::memory_order_relaxed)) {
-            loaded_driver = load().release();
-            loaded.store(true, std::memory_order_release);
-        }
-    }
-    return loaded_driver;
+    return loaded.get(load).get();
 }
 
 std::string why_no_driver()
@@ -96,6 +90,18 @@ std::string why_no_driver()
                     : "this machine has no Gaudi card (no device node in "
                       "/dev/accel); UCX_GAUDI_DRIVER=emulator uses a software "
                       "one";
+}
+
+uint64_t box_identity()
+{
+    return box.get([] {
+        uint64_t hash = ucs_get_system_id() ^ 0xcbf29ce484222325u; /* FNV-1a */
+        for (const unsigned char c :
+             (driver() != nullptr) ? driver()->box_name() : std::string()) {
+            hash = (hash ^ c) * 0x100000001b3u;
+        }
+        return hash;
+    });
 }
 
 } // namespace gaudi::base

@@ -1,24 +1,27 @@
 /**
- * Picks and loads the driver library, as UCX_GAUDI_DRIVER says.
+ * The driver library, as UCX_GAUDI_DRIVER says, and the box that it shows.
  */
 #pragma once
 
 #include "hlthunk_shim/driver.h"
 
+#include <cstdint>
 #include <string>
 
 namespace gaudi::base {
 
-/**
- * The driver of this process, loaded at the first call.
- *
- * @return nullptr when there is none; why was logged at the first call: at
- * debug level when nobody asked for a particular one, else as an error.
- */
+/** The driver of this process, loaded at the first call.
+ *  @return nullptr when there is none; why was logged at the first call: at
+ *  debug level when nobody asked for a particular one, else as an error. */
 const shim::driver *driver();
 
 /** Why there is none, for those who ask for Gaudi memory; empty when the log
  *  has it. */
 std::string why_no_driver();
+
+/** Names the box of cards that this process is in: the same number in all
+ *  processes of one running system whose cards may reach each other. Any
+ *  thread; the first call loads the driver library. */
+uint64_t box_identity();
 
 } // namespace gaudi::base

@@ -33,13 +33,9 @@ void init_distances();
 ucs_sys_device_t place_card(const std::string &bus_id, const std::string &name,
                             std::optional<unsigned> node);
 
-/**
- * Rate the distance between a card and another device.
- *
- * @param by_tree  UCX's own answer; none: one of the two is not in sysfs.
- * @param first    NUMA nodes of the two, as far as known.
- * @param far      UCX's rate for devices on two sockets.
- */
+/** Rate the distance between a card and another device, see
+ *  distance_function, by their NUMA nodes, as far as known.
+ *  @param far  UCX's rate for devices on two sockets. */
 ucs_sys_dev_distance_t
 rate_distance(const std::optional<ucs_sys_dev_distance_t> &by_tree,
               std::optional<unsigned> first, std::optional<unsigned> second,

@@ -1,5 +1,8 @@
 #include "uct/gaudi/base/memory/device_pool.h"
 
+#include "uct/gaudi/base/memory/memory_map.h"
+#include "uct/gaudi/base/ucx/memory_events.h"
+#include "uct/gaudi/base/ucx/status.h"
 #include "util/addresses.h"
 #include "util/per_process.h"
 
@@ -17,24 +20,32 @@ namespace {
 constexpr uint64_t granule = 4096;
 
 /* By slot. */
-struct card_pools {
+struct card_pools final : card_events {
+    void cards_closing() override
+    {
+        for (auto &pool : pools) {
+            pool.reset();
+        }
+    }
+
     std::mutex lock; /* which there are */
     std::array<std::unique_ptr<device_pool>, max_cards> pools;
 };
 
-card_pools &pools_of_process()
-{
-    return util::of_this_process<card_pools>();
-}
-
-class pool_events final : public card_events {
-    void cards_closing() override
+/* A part of a pool's block. */
+struct allocated_memory final : device_memory {
+    ~allocated_memory() override
     {
-        card_pools &all = pools_of_process();
-        for (auto &pool : all.pools) {
-            pool.reset();
+        if (block != nullptr) {
+            (void)guarded([this] {
+                device_pool::of(*owner).release(*block, start, end - start,
+                                                exported);
+                return UCS_OK;
+            });
         }
     }
+
+    device_block *block = nullptr;
 };
 
 /* Where addresses for the allocations of a card begin. */
@@ -48,13 +59,12 @@ uint64_t window_start(const card &owner)
 
 card_events &device_pool::events()
 {
-    static constinit pool_events room;
-    return room;
+    return util::of_this_process<card_pools>();
 }
 
 device_pool &device_pool::of(card &owner)
 {
-    card_pools &all = pools_of_process();
+    auto &all = util::of_this_process<card_pools>();
     std::lock_guard<std::mutex> guard(all.lock);
     auto &pool = all.pools[owner.slot()];
     if (pool == nullptr) {
@@ -74,13 +84,6 @@ device_pool::~device_pool()
             block->memory.release();
         }
     }
-}
-
-bool device_pool::window_contains(const card &owner, uint64_t address)
-{
-    const uint64_t start = window_start(owner);
-    return (address >= start) &&
-           (address - start < owner.driver().capabilities().window_bytes);
 }
 
 /* A device address to ask for, so that memory of different cards of a process
@@ -205,6 +208,54 @@ size_t device_pool::blocks() const
 {
     std::lock_guard<std::mutex> guard(lock_);
     return blocks_.size();
+}
+
+card &card_for_hint(const void *hint)
+{
+    if (const auto known = memory_map::instance().query(hint, 0)) {
+        return *known->owner;
+    }
+    const auto address      = reinterpret_cast<uintptr_t>(hint);
+    const card_table &cards = card_table::instance();
+    card *near              = cards.find_open([&](const card &candidate) {
+        const uint64_t start = window_start(candidate);
+        return (address >= start) &&
+               (address - start <
+                candidate.driver().capabilities().window_bytes);
+    });
+    card *any               = cards.first_card();
+    return (near != nullptr)  ? *near
+           : (any != nullptr) ? *any
+                              : *cards.cards().front();
+}
+
+ucs_status_t allocate(card &owner, size_t length, bool quiet,
+                      device_memory *&memory_p)
+{
+    auto memory   = std::make_unique<allocated_memory>();
+    memory->owner = &owner;
+
+    int ret =
+        device_pool::of(owner).allocate(length, memory->block, memory->start);
+    if (ret != 0) {
+        ucs_log(failure_level(quiet),
+                "%s: cannot allocate %zu bytes of device memory: %s",
+                owner.name().c_str(), length, std::strerror(-ret));
+        return to_status(ret);
+    }
+    memory->end     = memory->start + length;
+    memory->backing = memory->block;
+    if (!memory_map::instance().add(*memory)) {
+        /* A driver need not follow hints. */
+        ucs_log(failure_level(quiet),
+                "%s: the driver gave %zu bytes at %#lx, which are addresses of "
+                "another card's memory, too",
+                owner.name().c_str(), length, memory->start);
+        return UCS_ERR_NO_MEMORY;
+    }
+    memory_p = memory.release();
+    announce_allocation(reinterpret_cast<void *>(memory_p->start), length);
+    return UCS_OK;
 }
 
 } // namespace gaudi::base

@@ -1,19 +1,20 @@
 /**
- * Device memory of one card, in parts of any size.
+ * Device memory that we give out, in parts of any size. It is given back by
+ * memory_map::free.
  *
  * The driver gives out whole DRAM pages, tens of megabytes on Gaudi2. A pool
  * takes blocks of them and hands out parts, on host page boundaries: a dma-buf
  * is made of whole host pages, so one of an allocation shows no other. A block
  * goes back to the driver as soon as all of it is free.
  *
- * Threads: any. One mutex, held across driver calls; nothing that UCM calls
- * takes it.
+ * Threads: any. One mutex for each pool, held across driver calls; nothing that
+ * UCM calls takes it.
  */
 #pragma once
 
 #include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/cards/card_events.h"
-#include "uct/gaudi/base/memory/device_backing.h"
+#include "uct/gaudi/base/memory/memory.h"
 #include "util/range_allocator.h"
 
 #include <map>
@@ -31,6 +32,7 @@ struct device_block : device_backing {
     unsigned parts = 0; /**< allocations in it */
 };
 
+/** Of one card. */
 class device_pool {
 public:
     /** The pools' part in what happens to the cards. */
@@ -72,10 +74,6 @@ public:
     void release(device_block &block, uint64_t start, uint64_t length,
                  bool exported);
 
-    /** Whether memory of a card is asked for around this address. */
-    [[nodiscard]] static bool window_contains(const card &owner,
-                                              uint64_t address);
-
     /** Blocks that the driver has given. */
     [[nodiscard]] size_t blocks() const;
 
@@ -95,5 +93,28 @@ private:
     block_map blocks_;                    /* by va */
     std::vector<device_block *> retired_; /* empty, and not taken back yet */
 };
+
+/**
+ * The card on which to allocate. Cards are open.
+ *
+ * @param hint  An address in or near memory of the wished card; NULL, and an
+ *              address that is no card's, leave it to us, who take the first
+ *              card.
+ */
+[[nodiscard]] card &card_for_hint(const void *hint);
+
+/**
+ * Allocate device memory and announce it.
+ *
+ * The card gets it back when it has been freed and its last registration has
+ * ended, and the last dma-buf of it is closed.
+ *
+ * @param length    bytes.
+ * @param quiet     Log a failure as a diagnostic, not as an error.
+ * @param memory_p  Filled on success.
+ * @return UCS_ERR_NO_MEMORY when the card has not that much left.
+ */
+[[nodiscard]] ucs_status_t allocate(card &owner, size_t length, bool quiet,
+                                    device_memory *&memory_p);
 
 } // namespace gaudi::base

@@ -37,11 +37,8 @@ namespace gaudi::base {
 [[nodiscard]] ucs_status_t import_dmabuf(card &importer, int fd, size_t offset,
                                          size_t length, void *&address_p);
 
-/**
- * Undo an import. It is unmapped when its last registration has ended.
- *
- * @return UCS_ERR_INVALID_ADDR for another address; logged.
- */
+/** Undo an import. It is unmapped when its last registration has ended.
+ *  @return UCS_ERR_INVALID_ADDR for another address; logged. */
 [[nodiscard]] ucs_status_t release_import(const void *address);
 
 } // namespace gaudi::base

@@ -1,11 +1,43 @@
 #include "uct/gaudi/base/memory/memory.h"
 
+#include "util/errors.h"
 #include "util/process.h"
 
 #include <cstring>
 #include <utility>
 
+#include <unistd.h>
+
 namespace gaudi::base {
+
+int device_backing::va_on(const card &user, uint64_t &va_p)
+{
+    const auto import =
+        [&](shim::registration &mapping) -> card_mappings::answer {
+        int fd  = -1;
+        int ret = owner.driver().export_dmabuf(va, 0, size, fd);
+        if (ret == 0) {
+            ret = user.driver().import_dmabuf(fd, size, mapping);
+            close(fd); /* the import keeps what it needs */
+        }
+        if (ret != 0) {
+            ucs_debug("%s cannot import %lu bytes at %#lx of %s: %s",
+                      user.name().c_str(), size, va, owner.name().c_str(),
+                      std::strerror(-ret));
+        }
+        return {ret, !util::may_pass(-ret)};
+    };
+    return peers_.va_on(user, lock_, import, va_p);
+}
+
+bool device_backing::forget_peers()
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    const bool shared = (export_ != nullptr);
+    export_.reset();
+    (void)peers_.take();
+    return shared;
+}
 
 host_memory::host_memory(void *address, size_t length)
     : util::interval_node(reinterpret_cast<uintptr_t>(address), length),
@@ -52,7 +84,7 @@ void retired_memory::add(host_memory &memory)
         first, &memory, std::memory_order_release, std::memory_order_relaxed));
 }
 
-void retired_memory::unmap()
+void retired_memory::unmap_all()
 {
     host_memory *memory = first_.exchange(nullptr, std::memory_order_acquire);
     while (memory != nullptr) {

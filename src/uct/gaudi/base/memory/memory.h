@@ -7,15 +7,75 @@
 #include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/cards/card.h"
 #include "uct/gaudi/base/memory/card_mappings.h"
-#include "uct/gaudi/base/memory/device_backing.h"
 #include "util/interval_tree.h"
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 
 namespace gaudi::base {
 
 enum class memory_kind { host, device };
+
+/** What another part keeps for a backing; destroyed before the driver is asked
+ *  to unmap that. */
+class backing_export {
+public:
+    virtual ~backing_export() = default;
+};
+
+/** A range of device addresses that the driver mapped in one piece: what
+ *  dma-bufs are made of, and what other cards of the process can reach.
+ *  Threads: any. One mutex, held across driver calls, when a card reaches it
+ *  for the first time; nothing that UCM calls takes it. */
+class device_backing {
+public:
+    device_backing(card &card_of, uint64_t mapped_va, uint64_t mapped_size)
+        : owner(card_of), va(mapped_va), size(mapped_size)
+    {}
+
+    card &owner;
+    const uint64_t va;   /**< as the driver gave it */
+    const uint64_t size; /**< bytes, whole DRAM pages */
+
+    /**
+     * The address of the first byte on another card, which imports the memory
+     * when it uses it for the first time.
+     *
+     * @return 0; -EOPNOTSUPP when the driver cannot export or import; else
+     *         -errno. A refusal is kept and the driver not asked again, but for
+     *         lack of memory and the like.
+     */
+    [[nodiscard]] int va_on(const card &user, uint64_t &va_p);
+
+    /**
+     * Use what is kept for it.
+     *
+     * @param make  Called with this backing when nothing is kept: what to keep,
+     *              as a unique_ptr.
+     * @param use   Called with what is kept. It may be destroyed as soon as
+     *              this returns.
+     */
+    template <typename Make, typename Use>
+    void with_export(Make &&make, Use &&use)
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        if (export_ == nullptr) {
+            export_ = make(*this);
+        }
+        use(*export_);
+    }
+
+    /** Have the other cards let go of it, and others be told, before it is
+     *  unmapped.
+     *  @return Whether others may have it, who let go of it a little later. */
+    [[nodiscard]] bool forget_peers();
+
+private:
+    std::mutex lock_; /* makes peers and the export */
+    std::unique_ptr<backing_export> export_;
+    card_mappings peers_;
+};
 
 /** Device memory that mem_alloc gave out, that the application mapped itself,
  * or a dma-buf that was imported. The range is of device addresses. Whoever has
@@ -33,23 +93,17 @@ struct device_memory : util::interval_node {
                           its lock */
 };
 
-/**
- * Registered host memory: pinned and mapped once for each card that uses it.
- *
- * Counted: by its registration and by every transfer that uses it. The last one
- * to let go unmaps it, so a transfer that found it by its pointer stays valid
- * when another thread deregisters it meanwhile.
- */
+/** Registered host memory: pinned and mapped once for each card that uses it.
+ *  Counted: by its registration and by every transfer that uses it. The last
+ *  one to let go unmaps it, so a transfer that found it by its pointer stays
+ *  valid when another thread deregisters it meanwhile. */
 class host_memory : public util::interval_node {
 public:
     host_memory(void *address, size_t length);
 
-    /**
-     * The device address of the first byte on a card; mapped on first use
-     * there.
-     *
-     * @return 0 or -errno.
-     */
+    /** The device address of the first byte on a card; mapped on first use
+     *  there.
+     *  @return 0 or -errno. */
     [[nodiscard]] int va_on(const card &user, uint64_t &va_p);
 
     /** Whether a card could not map it. */
@@ -90,24 +144,25 @@ private:
     host_memory *next_retired_ = nullptr;
 };
 
-/**
- * Registrations that have ended where the driver must not be called; the next
- * one who may does.
- */
+/** Registrations that have ended where the driver must not be called; the next
+ *  one who may does. */
 class retired_memory {
 public:
     /** Let go of memory; without locks or driver calls. */
     void add(host_memory &memory);
 
-    [[nodiscard]] bool empty() const
+    /** Have the driver unmap all there is. Called without locks; costs a load
+     *  when that is nothing. */
+    void unmap()
     {
-        return first_.load(std::memory_order_relaxed) == nullptr;
+        if (first_.load(std::memory_order_relaxed) != nullptr) {
+            unmap_all();
+        }
     }
 
-    /** Have the driver unmap all there is. Called without locks. */
-    void unmap();
-
 private:
+    void unmap_all();
+
     std::atomic<host_memory *> first_{nullptr};
 };
 

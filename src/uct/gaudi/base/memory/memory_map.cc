@@ -15,27 +15,7 @@ namespace {
 /* UCP registers ranges whose ends are multiples of this. */
 constexpr size_t ucp_alignment = 16;
 
-class map_events final : public card_events {
-    bool may_close_cards() override
-    {
-        return memory_map::instance().is_empty();
-    }
-
-    void cards_closing() override
-    {
-        for (const auto &each : card_table::instance().cards()) {
-            (void)memory_map::instance().remove_unseen(*each);
-        }
-    }
-};
-
 } // namespace
-
-card_events &memory_map::events()
-{
-    static constinit map_events room;
-    return room;
-}
 
 memory_map &memory_map::instance()
 {
@@ -144,23 +124,18 @@ ucs_status_t memory_map::find(const void *address, size_t length,
     return UCS_OK;
 }
 
-bool memory_map::query(const void *address, size_t length, uint64_t &base_p,
-                       size_t &length_p, card *&owner_p, bool *exact_p) const
+std::optional<device_range> memory_map::query(const void *address,
+                                              size_t length) const
 {
     const auto start = reinterpret_cast<uintptr_t>(address);
 
     std::shared_lock<util::rw_spinlock> guard(memory_lock_);
     const device_memory *memory = resolve(start, start + length).memory;
     if (memory == nullptr) {
-        return false;
+        return std::nullopt;
     }
-    base_p   = memory->start;
-    length_p = memory->end - memory->start;
-    owner_p  = memory->owner;
-    if (exact_p != nullptr) {
-        *exact_p = (memory != &unseen_[memory->owner->slot()]);
-    }
-    return true;
+    return device_range{memory->start, memory->end, memory->owner,
+                        memory != &unseen_[memory->owner->slot()]};
 }
 
 void memory_map::collect_allocations(
@@ -382,7 +357,7 @@ void memory_map::announce_gone(uint64_t start, uint64_t end) const
     }
 }
 
-bool memory_map::is_empty() const
+bool memory_map::may_close_cards()
 {
     size_t allocations;
     size_t registrations;
@@ -398,6 +373,13 @@ bool memory_map::is_empty() const
         return false;
     }
     return true;
+}
+
+void memory_map::cards_closing()
+{
+    for (const auto &each : cards_.cards()) {
+        (void)remove_unseen(*each);
+    }
 }
 
 } // namespace gaudi::base

@@ -3,7 +3,7 @@
  * can reach.
  *
  * One map per process; a forked child gets an empty one of its own. Device
- * memory comes from us (allocation.h), from others as dma-bufs (dmabuf.h), and
+ * memory comes from us (device_pool.h), from others as dma-bufs (dmabuf.h), and
  * from the application, which maps what it likes where it likes. Where it has
  * mapped some unseen, all addresses of that card count as device memory, after
  * everything that is known exactly.
@@ -20,6 +20,7 @@
 #include "util/locks.h"
 
 #include <array>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -37,11 +38,16 @@ struct memory_location {
                                 engines that reach host memory reach it */
 };
 
-class memory_map {
-public:
-    /** Its part in what happens to the cards. */
-    static card_events &events();
+/** An allocation of device memory. */
+struct device_range {
+    uint64_t start;
+    uint64_t end;
+    card *owner;
+    bool exact; /**< false: mapped unseen, and this is all that it can be in */
+};
 
+class memory_map final : public card_events {
+public:
     /** The map of this process; a forked child has another than its parent. */
     static memory_map &instance();
 
@@ -76,17 +82,10 @@ public:
     [[nodiscard]] ucs_status_t find(const void *address, size_t length,
                                     memory_location &location_p);
 
-    /**
-     * Find the allocation around an address range.
-     *
-     * @param exact_p  false: the memory was mapped unseen, and the range that
-     *                 is told is all that it can be in; may be NULL.
-     * @return false when the range does not lie in one allocation, or in
-     *         allocations of several cards.
-     */
-    [[nodiscard]] bool query(const void *address, size_t length,
-                             uint64_t &base_p, size_t &length_p, card *&owner_p,
-                             bool *exact_p = nullptr) const;
+    /** Find the allocation around an address range. @return None when the
+     *  range does not lie in one, or in allocations of several cards. */
+    [[nodiscard]] std::optional<device_range> query(const void *address,
+                                                    size_t length) const;
 
     /** Why @ref find or @ref register_device refuse a range of device
      *  addresses, to follow "... bytes at ...". */
@@ -98,13 +97,10 @@ public:
 
     /* --- registering -------------------------------------------------------*/
 
-    /**
-     * Register host memory, so that transfers find it by pointer.
-     *
-     * Makes no driver call: a card maps the memory when it uses it for the
-     * first time, and memory that it cannot map (read-only, or not all there)
-     * is staged. UCP registers what programs never send from a card, too.
-     */
+    /** Register host memory, so that transfers find it by pointer. Makes no
+     *  driver call: a card maps the memory when it uses it for the first time,
+     *  and memory that it cannot map (read-only, or not all there) is staged.
+     *  UCP registers what programs never send from a card, too. */
     [[nodiscard]] host_memory *register_host(void *address, size_t length);
 
     /** Undo a registration. */
@@ -164,8 +160,9 @@ public:
     void announce_gone(uint64_t start, uint64_t end) const;
 
     /** Whether nothing in it refers to cards but what the application has
-     *  there; else that was logged. */
-    [[nodiscard]] bool is_empty() const;
+     *  there. */
+    [[nodiscard]] bool may_close_cards() override;
+    void cards_closing() override;
 
 private:
     /* All of a card, by its slot. */

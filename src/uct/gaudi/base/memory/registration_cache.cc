@@ -1,6 +1,7 @@
 #include "uct/gaudi/base/memory/registration_cache.h"
 
 #include "uct/gaudi/base/memory/memory_map.h"
+#include "uct/gaudi/base/ucx/status.h"
 #include "util/fork_handlers.h"
 #include "util/per_process.h"
 #include "util/process.h"
@@ -205,21 +206,17 @@ bool registration_cache::close()
         ucs_warn("gaudi: %lu registrations were not released", left);
         return false;
     }
-    log_statistics("host", memory_kind::host);
-    log_statistics("device", memory_kind::device);
+    for (const memory_kind kind : {memory_kind::host, memory_kind::device}) {
+        const statistics s = statistics_of(kind);
+        ucs_debug("gaudi: registrations of %s memory: %lu hits, %lu misses, "
+                  "%lu evictions, %lu invalidations, %lu regions of %lu bytes "
+                  "left",
+                  (kind == memory_kind::host) ? "host" : "device", s.hits,
+                  s.misses, s.evictions, s.invalidations, s.regions, s.bytes);
+    }
     destroy_caches();
     --users_;
     return true;
-}
-
-void registration_cache::log_statistics(const char *what,
-                                        memory_kind kind) const
-{
-    const statistics s = statistics_of(kind);
-    ucs_debug("gaudi: registrations of %s memory: %lu hits, %lu misses, %lu "
-              "evictions, %lu invalidations, %lu regions of %lu bytes left",
-              what, s.hits, s.misses, s.evictions, s.invalidations, s.regions,
-              s.bytes);
 }
 
 registration_cache::statistics
@@ -236,31 +233,17 @@ registration_cache::statistics_of(memory_kind kind) const
             cache.bytes};
 }
 
-double registration_cache::overhead() const
+void registration_cache::choose_range(const device_range &allocation,
+                                      uint64_t &start, uint64_t &end) const
 {
-    return rcache_overhead(settings_.rcache);
-}
-
-void registration_cache::choose_range(const card &owner,
-                                      uint64_t allocation_start,
-                                      uint64_t allocation_end, uint64_t &start,
-                                      uint64_t &end) const
-{
-    const auto length = static_cast<double>(allocation_end - allocation_start);
-    const auto memory =
-        static_cast<double>(owner.driver().capabilities().memory_bytes);
+    const auto length = static_cast<double>(allocation.end - allocation.start);
+    const auto memory = static_cast<double>(
+        allocation.owner->driver().capabilities().memory_bytes);
     if ((settings_.whole == UCS_CONFIG_ON) ||
         ((settings_.whole == UCS_CONFIG_AUTO) &&
          (length <= memory * settings_.whole_part))) {
-        start = allocation_start;
-        end   = allocation_end;
-    }
-}
-
-void registration_cache::unmap_retired()
-{
-    if (!retired_.empty()) {
-        retired_.unmap();
+        start = allocation.start;
+        end   = allocation.end;
     }
 }
 
@@ -269,7 +252,7 @@ void registration_cache::unmap_retired()
 void registration_cache::tidy()
 {
     collect_garbage();
-    unmap_retired();
+    retired_.unmap();
 }
 
 /* UCX keeps regions of memory that was unmapped until it makes another one. So
@@ -291,11 +274,14 @@ void registration_cache::collect_garbage()
     current.unmapping = false;
 }
 
-/* Of a region of the cache, or nullptr. */
+/* Of a region of the cache; nullptr when there can be none. */
 memory_handle *registration_cache::get_region(region_cache &cache,
                                               void *address, size_t length,
                                               void *memory)
 {
+    if (!cache.cache.exists()) {
+        return nullptr;
+    }
     current           = {true, false, false};
     void *region      = cache.cache.get(address, length, memory);
     current.unmapping = false;
@@ -305,7 +291,7 @@ memory_handle *registration_cache::get_region(region_cache &cache,
             ucs_debug("gaudi: no thread to clean up: %s", problem.c_str());
         }
     }
-    unmap_retired();
+    retired_.unmap();
     if (region != nullptr) {
         cache.gets.fetch_add(1, std::memory_order_relaxed);
     }
@@ -316,7 +302,7 @@ ucs_status_t registration_cache::get(void *address, size_t length, bool quiet,
                                      memory_handle *&handle_p)
 {
     if (!memory_map::is_plausible(address, length)) {
-        ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+        ucs_log(failure_level(quiet),
                 "gaudi: cannot register %zu bytes at %p: they are not in one "
                 "address space",
                 length, address);
@@ -325,11 +311,9 @@ ucs_status_t registration_cache::get(void *address, size_t length, bool quiet,
     if (memory_map::is_device(address)) {
         return get_device(address, length, quiet, handle_p);
     }
-    if (host_.cache.exists()) {
-        handle_p = get_region(host_, address, length, nullptr);
-        if (handle_p != nullptr) {
-            return UCS_OK;
-        }
+    handle_p = get_region(host_, address, length, nullptr);
+    if (handle_p != nullptr) {
+        return UCS_OK;
     }
     auto handle  = std::make_unique<memory_handle>();
     handle->host = map_.register_host(address, length);
@@ -340,9 +324,6 @@ ucs_status_t registration_cache::get(void *address, size_t length, bool quiet,
 
 bool registration_cache::remember_host(void *address, size_t length)
 {
-    if (!host_.cache.exists()) {
-        return false;
-    }
     memory_handle *handle = get_region(host_, address, length, nullptr);
     return (handle != nullptr) && (put_region(host_, handle) == UCS_OK);
 }
@@ -354,25 +335,23 @@ ucs_status_t registration_cache::get_device(void *address, size_t length,
     /* Counted first: from here on it cannot be freed. */
     device_memory *memory = map_.register_device(address, length);
     if (memory == nullptr) {
-        ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+        ucs_log(failure_level(quiet),
                 "gaudi: cannot register %zu bytes at %p: they are in no "
                 "allocation of device memory",
                 length, address);
         return UCS_ERR_INVALID_ADDR;
     }
-    if (device_.cache.exists()) {
-        auto start   = reinterpret_cast<uint64_t>(address);
-        uint64_t end = start + length;
-        choose_range(*memory->owner, memory->start, memory->end, start, end);
-        handle_p = get_region(device_, reinterpret_cast<void *>(start),
-                              end - start, memory);
-        if ((handle_p != nullptr) && (handle_p->device == memory)) {
-            return UCS_OK;
-        }
-        /* Aligned ranges of neighbours can share a region. */
-        if (handle_p != nullptr) {
-            (void)put_region(device_, handle_p);
-        }
+    auto start   = reinterpret_cast<uint64_t>(address);
+    uint64_t end = start + length;
+    choose_range({memory->start, memory->end, memory->owner, true}, start, end);
+    handle_p = get_region(device_, reinterpret_cast<void *>(start), end - start,
+                          memory);
+    if ((handle_p != nullptr) && (handle_p->device == memory)) {
+        return UCS_OK;
+    }
+    /* Aligned ranges of neighbours can share a region. */
+    if (handle_p != nullptr) {
+        (void)put_region(device_, handle_p);
     }
     auto *handle = new (std::nothrow) memory_handle;
     if (handle == nullptr) {
@@ -401,32 +380,29 @@ ucs_status_t registration_cache::put_region(region_cache &cache,
     }
     cache.cache.put(handle);
     current.unmapping = false;
-    unmap_retired();
+    retired_.unmap();
     return UCS_OK;
 }
 
 ucs_status_t registration_cache::put(memory_handle *handle)
 {
-    if (handle->what == memory_handle::kind::host) {
-        if (handle->cached) {
-            return put_region(host_, handle);
-        }
-        map_.deregister_host(handle->host);
+    const bool is_host    = (handle->what == memory_handle::kind::host);
+    device_memory *memory = is_host ? nullptr : handle->device;
+    ucs_status_t status   = UCS_OK;
+    if (handle->cached) {
+        status = put_region(is_host ? host_ : device_, handle);
     } else {
-        /* The memory is there as long as this registration is counted. */
-        device_memory *memory = handle->device;
-        if (handle->cached) {
-            ucs_status_t status = put_region(device_, handle);
-            if (status == UCS_OK) {
-                map_.deregister_device(memory);
-            }
-            return status;
+        if (is_host) {
+            map_.deregister_host(handle->host);
         }
+        --uncached_;
+        delete handle;
+    }
+    /* The memory is there as long as this registration is counted. */
+    if ((status == UCS_OK) && (memory != nullptr)) {
         map_.deregister_device(memory);
     }
-    --uncached_;
-    delete handle;
-    return UCS_OK;
+    return status;
 }
 
 } // namespace gaudi::base

@@ -79,29 +79,19 @@ public:
     /** The one of this process; a forked child has another than its parent. */
     static registration_cache &instance();
 
-    registration_cache()                                      = default;
-    registration_cache(const registration_cache &)            = delete;
-    registration_cache &operator=(const registration_cache &) = delete;
-
     /** Make the caches, or count one more user; the settings of the first one
      *  hold. Cards are open. */
     [[nodiscard]] ucs_status_t open(const settings &wished);
 
-    /**
-     * Count one more user of caches that are there.
-     *
-     * @return false when there are none, because nobody has them open.
-     */
+    /** Count one more user of caches that are there.
+     *  @return false when there are none, because nobody has them open. */
     [[nodiscard]] bool join();
 
     /** Whether anybody has them open. */
     [[nodiscard]] bool is_open();
 
-    /**
-     * Undo one open or join.
-     *
-     * @return false when handles were not released: nothing is undone then.
-     */
+    /** Undo one open or join.
+     *  @return false when handles were not released: nothing is undone then. */
     [[nodiscard]] bool close();
 
     /**
@@ -116,28 +106,21 @@ public:
     [[nodiscard]] ucs_status_t get(void *address, size_t length, bool quiet,
                                    memory_handle *&handle_p);
 
-    /**
-     * Undo a registration.
-     *
-     * @return UCS_ERR_INVALID_PARAM when it has been undone before, where that
-     *         can be told.
-     */
+    /** Undo a registration.
+     *  @return UCS_ERR_INVALID_PARAM when it has been undone before, where that
+     *  can be told. */
     [[nodiscard]] ucs_status_t put(memory_handle *handle);
 
-    /**
-     * Have host memory in the cache that nobody has registered, so that
-     * transfers find it. It stays as idle regions do. The caller has joined.
-     *
-     * @return false when it is not there: without a cache of host memory, which
-     *         hears of memory that is unmapped, or without room.
-     */
+    /** Have host memory in the cache that nobody has registered, so that
+     *  transfers find it. It stays as idle regions do. The caller has joined.
+     *  @return false when it is not there: without a cache of host memory,
+     *  which hears of memory that is unmapped, or without room. */
     [[nodiscard]] bool remember_host(void *address, size_t length);
 
     /** The range to register for a part of an allocation.
      *  @param[in,out] start,end  The part; grown to the whole if settings say
      *                            so. */
-    void choose_range(const card &owner, uint64_t allocation_start,
-                      uint64_t allocation_end, uint64_t &start,
+    void choose_range(const device_range &allocation, uint64_t &start,
                       uint64_t &end) const;
 
     /** Whether registrations of host memory are cached. */
@@ -145,7 +128,10 @@ public:
 
     /** Seconds for a look-up; what registering costs a program that comes back.
      */
-    [[nodiscard]] double overhead() const;
+    [[nodiscard]] double overhead() const
+    {
+        return rcache_overhead(settings_.rcache);
+    }
 
     [[nodiscard]] statistics statistics_of(memory_kind kind) const;
 
@@ -174,13 +160,11 @@ private:
 
     ucs_status_t make_caches();
     void destroy_caches();
-    void log_statistics(const char *what, memory_kind kind) const;
     memory_handle *get_region(region_cache &cache, void *address, size_t length,
                               void *memory);
     ucs_status_t get_device(void *address, size_t length, bool quiet,
                             memory_handle *&handle_p);
     ucs_status_t put_region(region_cache &cache, memory_handle *handle);
-    void unmap_retired();
     void tidy();
     void collect_garbage();
 

@@ -19,13 +19,9 @@ struct global_config {
 /** Register the table with UCX and parse it. Called once, at load. */
 void init_config();
 
-/**
- * Parse the variables of a table once.
- *
- * UCX parses the tables of a component when a card is there, and warns about
- * variables of tables that it never parsed. Values that cannot be parsed are
- * left for that time.
- */
+/** Parse the variables of a table once. UCX parses the tables of a component
+ *  when a card is there, and warns about variables of tables that it never
+ *  parsed. Values that cannot be parsed are left for that time. */
 void mark_variables_used(ucs_config_global_list_entry_t &table);
 
 /** The parsed values. */

@@ -24,7 +24,7 @@ void add_vfs_numbers(void *object, const char *directory,
 
 ucs_status_t memory_domain::refuse_inherited(bool quiet) const
 {
-    ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+    ucs_log(failure_level(quiet),
             "%s: the memory domain belongs to the process that this one was "
             "forked from; UCX has to be opened anew",
             super_.component->name);

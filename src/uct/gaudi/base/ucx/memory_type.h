@@ -10,11 +10,8 @@
 
 namespace gaudi::base {
 
-/**
- * Take a memory type. Called once, at load, after init_config.
- *
- * @return false when none can be had; the reason is logged.
- */
+/** Take a memory type. Called once, at load, after init_config.
+ *  @return false when none can be had; the reason is logged. */
 bool init_memory_type();
 
 /** The type that was taken. */

@@ -98,11 +98,9 @@ public:
      *  of. */
     [[nodiscard]] bool has_garbage();
 
-    /**
-     * Called in a forked child, whose locks are copies, and may be held for
-     * ever by threads that are not there: without this the child's own fork
-     * could wait for one. The regions are the parent's.
-     */
+    /** Called in a forked child, whose locks are copies, and may be held for
+     *  ever by threads that are not there: without this the child's own fork
+     *  could wait for one. The regions are the parent's. */
     void after_fork_in_child();
 
 private:

@@ -6,6 +6,18 @@
 
 namespace gaudi::base {
 
+constexpr struct {
+    int error;
+    ucs_status_t status;
+} meanings[] = {
+    {EAGAIN, UCS_ERR_NO_RESOURCE},     {EBUSY, UCS_ERR_BUSY},
+    {ENOMEM, UCS_ERR_NO_MEMORY},       {EINVAL, UCS_ERR_INVALID_PARAM},
+    {EFAULT, UCS_ERR_INVALID_ADDR},    {ENODEV, UCS_ERR_NO_DEVICE},
+    {ESRCH, UCS_ERR_ENDPOINT_TIMEOUT}, /* of a process */
+    {EPERM, UCS_ERR_UNREACHABLE},      {ENOTSUP, UCS_ERR_UNSUPPORTED},
+    {ETIMEDOUT, UCS_ERR_TIMED_OUT},    {EMSGSIZE, UCS_ERR_EXCEEDS_LIMIT},
+};
+
 void warn_by_ucx()
 {
     util::set_warning_handler([](const char *text) { ucs_warn("%s", text); });
@@ -13,34 +25,15 @@ void warn_by_ucx()
 
 ucs_status_t to_status(int result) noexcept
 {
-    switch (-result) {
-    case 0:
+    if (result == 0) {
         return UCS_OK;
-    case EAGAIN:
-        return UCS_ERR_NO_RESOURCE;
-    case EBUSY:
-        return UCS_ERR_BUSY;
-    case ENOMEM:
-        return UCS_ERR_NO_MEMORY;
-    case EINVAL:
-        return UCS_ERR_INVALID_PARAM;
-    case EFAULT:
-        return UCS_ERR_INVALID_ADDR;
-    case ENODEV:
-        return UCS_ERR_NO_DEVICE;
-    case ESRCH: /* of a process */
-        return UCS_ERR_ENDPOINT_TIMEOUT;
-    case EPERM:
-        return UCS_ERR_UNREACHABLE;
-    case ENOTSUP:
-        return UCS_ERR_UNSUPPORTED;
-    case ETIMEDOUT:
-        return UCS_ERR_TIMED_OUT;
-    case EMSGSIZE:
-        return UCS_ERR_EXCEEDS_LIMIT;
-    default:
-        return UCS_ERR_IO_ERROR;
     }
+    for (const auto &[error, status] : meanings) {
+        if (error == -result) {
+            return status;
+        }
+    }
+    return UCS_ERR_IO_ERROR;
 }
 
 } // namespace gaudi::base

@@ -16,11 +16,15 @@ void warn_by_ucx();
 /** Translate a result of the shim: 0 or -errno. */
 ucs_status_t to_status(int result) noexcept;
 
-/**
- * Run control-path code that may allocate, behind a C callback.
- *
- * @return What the body returns, or UCS_ERR_NO_MEMORY.
- */
+/** The level of a failure: UCX tries things and says beforehand that they may
+ *  fail. */
+inline ucs_log_level_t failure_level(bool quiet)
+{
+    return quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR;
+}
+
+/** Run control-path code that may allocate, behind a C callback.
+ *  @return What the body returns, or UCS_ERR_NO_MEMORY. */
 template <typename Body>
 ucs_status_t guarded(Body &&body) noexcept
 {

@@ -67,14 +67,12 @@ struct transport_base {
     static constexpr auto ep_am_bcopy = unsupported<uct_ep_am_bcopy_func_t>::op;
 };
 
-/** Fill UCX's attributes of an interface. */
 void set_attributes(uct_iface_h iface, const transport_properties &own,
                     uct_iface_attr_t &attr);
 
-/** Fill those that UCX asks for. */
+/** Fills those that UCX asks for. */
 void set_estimate(const transport_estimate &own, uct_perf_attr_t &attr);
 
-/** Give devices to UCX. */
 ucs_status_t set_devices(const std::vector<transport_device> &own,
                          uct_tl_device_resource_t **devices_p,
                          unsigned *num_devices_p);

@@ -2,6 +2,7 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 
+#include <array>
 #include <string>
 
 #include <dlfcn.h>
@@ -34,22 +35,18 @@ std::string running_version()
     using get_version = void (*)(unsigned *, unsigned *, unsigned *);
 
     void *handle = open_libucp();
-    auto ask =
-        (handle == nullptr)
-            ? nullptr
-            : reinterpret_cast<get_version>(dlsym(handle, "ucp_get_version"));
+    if (handle == nullptr) {
+        return "";
+    }
     std::string version;
-    if (ask != nullptr) {
-        unsigned major;
-        unsigned minor;
-        unsigned patch;
-        ask(&major, &minor, &patch);
-        version = std::to_string(major) + '.' + std::to_string(minor) + '.' +
-                  std::to_string(patch);
+    if (auto ask =
+            reinterpret_cast<get_version>(dlsym(handle, "ucp_get_version"))) {
+        std::array<unsigned, 3> parts;
+        ask(&parts[0], &parts[1], &parts[2]);
+        version = std::to_string(parts[0]) + '.' + std::to_string(parts[1]) +
+                  '.' + std::to_string(parts[2]);
     }
-    if (handle != nullptr) {
-        dlclose(handle);
-    }
+    dlclose(handle);
     return version;
 }
 

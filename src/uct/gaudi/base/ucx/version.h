@@ -8,13 +8,9 @@
 
 namespace gaudi::base {
 
-/**
- * Compare, once. On a mismatch one warning is logged.
- *
- * The version call is in libucp, which a UCT-only program does not load; the
- * libucp beside the running libuct is asked then, as both come from one
- * package.
- */
+/** Compare, once. On a mismatch one warning is logged. The version call is in
+ *  libucp, which a UCT-only program does not load; the libucp beside the
+ *  running libuct is asked then, as both come from one package. */
 bool ucx_version_matches();
 
 } // namespace gaudi::base

@@ -1,6 +1,6 @@
 #include "uct/gaudi/ipc/process/process_id.h"
 
-#include "uct/gaudi/base/cards/box.h"
+#include "uct/gaudi/base/cards/driver.h"
 #include "util/other_process.h"
 #include "util/per_process.h"
 

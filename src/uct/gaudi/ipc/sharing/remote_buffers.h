@@ -18,7 +18,7 @@
 #pragma once
 
 #include "uct/gaudi/base/cards/card.h"
-#include "uct/gaudi/base/cards/card_hold.h"
+#include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/card_mappings.h"
 #include "uct/gaudi/ipc/sharing/exporter.h"
 #include "uct/gaudi/ipc/sharing/key.h"

@@ -15,36 +15,6 @@ namespace {
 
 std::atomic<bool> all_is_reported{false};
 
-class application_events final : public card_events {
-    void card_added(card &added, const shim::node_identity &node, bool adopted,
-                    deferred &later) override
-    {
-        application_registry::instance().add_card(added, node, adopted, later);
-    }
-
-    void card_lost(card &lost, const shim::node_identity &node,
-                   deferred &later) override
-    {
-        application_registry::instance().lose_card(lost, node, later);
-    }
-
-    void node_closed(const shim::node_identity &node, int fd, card *lent,
-                     deferred &later) override
-    {
-        application_registry::instance().close_node(node, fd, lent, later);
-    }
-
-    void look_for_closed_nodes(deferred &later) override
-    {
-        application_registry::instance().look_for_closed_nodes(later);
-    }
-
-    void cards_closing() override
-    {
-        application_registry::instance().forget_cards();
-    }
-};
-
 uint64_t page_size(const card &of)
 {
     return std::max<uint64_t>(of.driver().capabilities().page_bytes, 1);
@@ -56,12 +26,6 @@ void *to_pointer(uint64_t address)
 }
 
 } // namespace
-
-card_events &application_registry::events()
-{
-    static constinit application_events room;
-    return room;
-}
 
 application_registry &application_registry::instance()
 {
@@ -200,9 +164,9 @@ bool application_registry::has_seen_all(const card &adopted,
     return *allocated <= bytes;
 }
 
-void application_registry::add_card(card &added,
-                                    const shim::node_identity &node,
-                                    bool adopted, deferred &later)
+void application_registry::card_added(card &added,
+                                      const shim::node_identity &node,
+                                      bool adopted, deferred &later)
 {
     {
         const std::lock_guard<std::mutex> guard(lock_);
@@ -268,11 +232,11 @@ void application_registry::drop(remains &dropped, deferred &later)
     }
 }
 
-void application_registry::lose_card(card &lost,
+void application_registry::card_lost(card &lost,
                                      const shim::node_identity &node,
                                      deferred &later)
 {
-    close_node(node, -1, nullptr, later);
+    node_closed(node, -1, nullptr, later);
     if (memory_map::instance().remove_unseen(lost)) {
         const shim::capabilities &known = lost.driver().capabilities();
         later.emplace_back(
@@ -282,8 +246,8 @@ void application_registry::lose_card(card &lost,
     }
 }
 
-void application_registry::close_node(const shim::node_identity &node, int fd,
-                                      card *lent, deferred &later)
+void application_registry::node_closed(const shim::node_identity &node, int fd,
+                                       card *lent, deferred &later)
 {
     remains left = take_all(node, fd);
     drop(left, later);
@@ -324,13 +288,13 @@ void application_registry::look_for_closed_nodes(deferred &later)
     }
     for (const shim::open_node &used : nodes) {
         if (!shim::is_node(used.fd, used.node)) {
-            close_node(used.node, used.fd, nullptr, later);
+            node_closed(used.node, used.fd, nullptr, later);
         }
     }
 }
 
 /* Mappings stay known, for the next opening. */
-void application_registry::forget_cards()
+void application_registry::cards_closing()
 {
     std::vector<std::unique_ptr<device_backing>> backings;
     {

@@ -15,7 +15,6 @@
 
 #include "hlthunk_shim/cards/open_nodes.h"
 #include "uct/gaudi/base/cards/card_events.h"
-#include "uct/gaudi/base/memory/device_backing.h"
 #include "uct/gaudi/base/memory/memory.h"
 
 #include <map>
@@ -36,11 +35,8 @@ struct application_memory final : device_memory {
                                   after they were told of its end */
 };
 
-class application_registry {
+class application_registry final : public card_events {
 public:
-    /** Its part in what happens to the cards. */
-    static card_events &events();
-
     /** That of this process; a forked child has another than its parent. */
     static application_registry &instance();
 
@@ -60,15 +56,14 @@ public:
     /** @param done  The driver has done so. */
     void unmapped(std::unique_ptr<application_memory> memory, bool done);
 
-    /* What the card table tells, see card_events.h. */
-    void add_card(card &added, const shim::node_identity &node, bool adopted,
-                  deferred &later);
-    void lose_card(card &lost, const shim::node_identity &node,
-                   deferred &later);
-    void close_node(const shim::node_identity &node, int fd, card *lent,
-                    deferred &later);
-    void look_for_closed_nodes(deferred &later);
-    void forget_cards();
+    void card_added(card &added, const shim::node_identity &node, bool adopted,
+                    deferred &later) override;
+    void card_lost(card &lost, const shim::node_identity &node,
+                   deferred &later) override;
+    void node_closed(const shim::node_identity &node, int fd, card *lent,
+                     deferred &later) override;
+    void look_for_closed_nodes(deferred &later) override;
+    void cards_closing() override;
 
 private:
     using key = std::pair<shim::node_identity, uint64_t>;

@@ -54,12 +54,10 @@ constexpr std::array<const char *, functions> names = {
     "hlthunk_device_memory_map",
     "hlthunk_memory_unmap"};
 
-enum class method { none, patched, relocated };
-
 struct hooked_library {
     std::array<void *, functions> symbols{};   /* as the library exports them */
     std::array<void *, functions> originals{}; /* what does their work now */
-    method how = method::none;
+    bool is_patched = false; /* else calls through dlsym are not seen */
 };
 
 std::array<hooked_library, max_libraries> libraries;
@@ -125,49 +123,35 @@ struct hooks {
         return call(arguments...);
     }
 
-    /* The process has the card open already, and a second time is not
-     * possible: share ours with the application. */
-    static int lend(int failed, const card_wish &wish)
+    /* What an open call of the application gave. When the process has the card
+     * open already, a second time is not possible: share ours with it. */
+    static int opened(int fd, const card_wish &wish)
     {
-        int fd = -1;
-        report([&] { fd = cards().lend(wish); });
-        return (fd >= 0) ? fd : failed;
+        if (!nesting::is_outermost()) {
+            return fd;
+        }
+        if (fd >= 0) {
+            report([&] { cards().application_opened(fd); });
+        } else if ((wish.bus_id == nullptr) || (fd == -EBUSY)) {
+            int lent = -1;
+            report([&] { lent = cards().lend(wish); });
+            return (lent >= 0) ? lent : fd;
+        }
+        return fd;
     }
 
     static int open_card(hlthunk_device_name name, const char *bus_id)
     {
         const nesting inside;
-        const int fd = original<int>(function::open_card, name, bus_id);
-        if (!nesting::is_outermost()) {
-            return fd;
-        }
-        if (fd >= 0) {
-            report([&] { cards().application_opened(fd); });
-            return fd;
-        }
-        if ((bus_id != nullptr) && (fd != -EBUSY)) {
-            return fd;
-        }
-        card_wish wish;
-        wish.bus_id = bus_id;
-        wish.name   = name;
-        return lend(fd, wish);
+        return opened(original<int>(function::open_card, name, bus_id),
+                      {.bus_id = bus_id, .name = name});
     }
 
     static int open_module(uint32_t module_id)
     {
         const nesting inside;
-        const int fd = original<int>(function::open_module, module_id);
-        if (!nesting::is_outermost()) {
-            return fd;
-        }
-        if (fd >= 0) {
-            report([&] { cards().application_opened(fd); });
-            return fd;
-        }
-        card_wish wish;
-        wish.module_id = static_cast<int64_t>(module_id);
-        return lend(fd, wish);
+        return opened(original<int>(function::open_module, module_id),
+                      {.module_id = static_cast<int64_t>(module_id)});
     }
 
     static int close_card(int fd)
@@ -249,16 +233,10 @@ struct hooks {
 
 std::array<void *, functions> hooks_of(size_t index)
 {
-    switch (index) {
-    case 0:
-        return hooks<0>::all();
-    case 1:
-        return hooks<1>::all();
-    case 2:
-        return hooks<2>::all();
-    default:
-        return hooks<3>::all();
-    }
+    static_assert(max_libraries == 4);
+    constexpr std::array all = {hooks<0>::all, hooks<1>::all, hooks<2>::all,
+                                hooks<3>::all};
+    return all[index]();
 }
 
 /* Make callable originals first, all of them: a library is patched as a whole
@@ -363,15 +341,13 @@ const hooked_library *install(void *handle)
     hooked_library &fresh   = libraries[count];
     const auto replacements = hooks_of(count);
     fresh.symbols           = symbols;
-    if (can_patch_functions && patch(fresh, replacements)) {
-        fresh.how = method::patched;
-    } else if (redirect(fresh, replacements)) {
-        fresh.how = method::relocated;
+    fresh.is_patched        = can_patch_functions && patch(fresh, replacements);
+    if (!fresh.is_patched && redirect(fresh, replacements)) {
         ucs_diag("gaudi: the functions of %s cannot be patched: calls through "
                  "dlsym are not seen, and all memory of cards that the "
                  "application opens counts as in use",
                  file);
-    } else {
+    } else if (!fresh.is_patched) {
         ucs_diag("gaudi: what the application does with %s is not seen: its "
                  "functions cannot be patched",
                  file);
@@ -400,7 +376,7 @@ void hook_driver(shim::library &library)
     lead(release, library.hlthunk_device_memory_free);
     lead(map, library.hlthunk_device_memory_map);
     lead(unmap, library.hlthunk_memory_unmap);
-    application_registry::expect_all(hooked->how == method::patched);
+    application_registry::expect_all(hooked->is_patched);
 }
 
 class hook_events final : public card_events {

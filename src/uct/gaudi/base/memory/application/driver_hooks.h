@@ -17,11 +17,9 @@ namespace gaudi::base {
  *  when there is nothing new. Called at load. */
 void hook_loaded_driver();
 
-/**
- * Hooks others: the library that this module uses, when it is loaded, whose
- * table is made to lead to the original functions, so that what we do ourselves
- * is never seen; and what is loaded when cards are opened.
- */
+/** Hooks others: the library that this module uses, when it is loaded, whose
+ *  table is made to lead to the original functions, so that what we do
+ * ourselves is never seen; and what is loaded when cards are opened. */
 card_events &driver_hook_events();
 
 } // namespace gaudi::base

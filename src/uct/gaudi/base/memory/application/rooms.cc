@@ -9,8 +9,9 @@ namespace gaudi::base {
 std::span<card_events &(*const)()> card_events::rooms()
 {
     static constexpr std::array<card_events &(*)(), 4> all = {
-        application_registry::events, memory_map::events, device_pool::events,
-        driver_hook_events};
+        []() -> card_events & { return application_registry::instance(); },
+        []() -> card_events & { return memory_map::instance(); },
+        device_pool::events, driver_hook_events};
     return all;
 }
 

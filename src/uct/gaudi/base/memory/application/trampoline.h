@@ -33,11 +33,8 @@ inline constexpr size_t far_jump_bytes = 14;
 /** Write a jump to any code. */
 void write_far_jump(uint8_t *code, const void *target);
 
-/**
- * Map memory for code that a near jump from a function reaches, writable.
- *
- * @return nullptr when there is none.
- */
+/** Map memory for code that a near jump from a function reaches, writable.
+ *  @return nullptr when there is none. */
 [[nodiscard]] uint8_t *map_code_near(const void *function, size_t bytes);
 
 /** Make it executable, and no longer writable. */
