@@ -31,7 +31,7 @@ card *find_card(const char *wanted)
     return gaudi::base::card_table::instance().find_open([&](const card &open) {
         return (wanted == nullptr) || (open.name() == wanted) ||
                (open.name() == std::string("gaudi") + wanted) ||
-               (open.driver().bus_id() ==
+               (open.device().bus_id() ==
                 gaudi::shim::normalize_bus_id(wanted));
     });
 }

@@ -33,9 +33,9 @@ int copy_host(base::card &by, void *host, size_t size, uint64_t va,
 {
     shim::registration mapped;
     std::unique_ptr<shim::dma_queue> queue;
-    int error = by.driver().register_host(host, size, mapped);
+    int error = by.device().register_host(host, size, mapped);
     if (error == 0) {
-        error = by.driver().make_queue(
+        error = by.device().make_queue(
             to_host ? shim::dma_direction::device_to_host
                     : shim::dma_direction::host_to_device,
             {}, queue);
@@ -65,7 +65,7 @@ unsigned close_dmabufs(const base::card &of)
         char target[32]        = {};
         (void)!readlink(path.c_str(), target, sizeof(target) - 1);
         if ((fd > 2) && (std::strncmp(target, "socket:", 7) == 0) &&
-            (of.driver().dmabuf_size(fd) > 0)) {
+            (of.device().dmabuf_size(fd) > 0)) {
             found.push_back(fd);
         }
     }

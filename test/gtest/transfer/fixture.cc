@@ -174,7 +174,7 @@ base::card &transfers::card(size_t index)
 uint64_t transfers::moved_bytes(base::card &by)
 {
     hlthunk_emu_counters counters{};
-    EXPECT_EQ(0, emulator::instance().hlthunk_emu_get_counters(by.driver().fd(),
+    EXPECT_EQ(0, emulator::instance().hlthunk_emu_get_counters(by.device().fd(),
                                                                &counters));
     return counters.host_to_device_bytes + counters.device_to_host_bytes +
            counters.device_to_device_bytes + counters.host_to_host_bytes;
@@ -183,7 +183,7 @@ uint64_t transfers::moved_bytes(base::card &by)
 void transfers::pause(base::card &which, bool paused)
 {
     EXPECT_EQ(
-        0, emulator::instance().hlthunk_emu_pause(which.driver().fd(), paused));
+        0, emulator::instance().hlthunk_emu_pause(which.device().fd(), paused));
 }
 
 void transfers::remake(const base::transfer_options &options)

@@ -144,7 +144,7 @@ TEST_F(scheduling, no_more_than_the_wished_pieces_are_on_the_way)
     const auto jobs = [] {
         hlthunk_emu_counters counters{};
         EXPECT_EQ(0, emulator::instance().hlthunk_emu_get_counters(
-                         card(0).driver().fd(), &counters));
+                         card(0).device().fd(), &counters));
         return counters.jobs;
     };
     pause(card(0), true);

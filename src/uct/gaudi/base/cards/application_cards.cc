@@ -165,7 +165,7 @@ void card_table::adopt_open_cards(const shim::driver &driver,
 void card_table::drop_closed(deferred &later)
 {
     for (size_t i = 0; i < card_count_; ++i) {
-        const shim::card &driven = cards_[i]->driver();
+        const shim::card &driven = cards_[i]->device();
         if (states_[i].adopted &&
             !shim::is_node(driven.fd(), states_[i].node)) {
             driven.lose();
@@ -214,7 +214,7 @@ int card_table::lend(const card_wish &wish)
     under_lock([&](deferred &later) {
         drop_closed(later);
         for (size_t i = 0; (i < card_count_) && (fd < 0); ++i) {
-            const shim::card &driven = cards_[i]->driver();
+            const shim::card &driven = cards_[i]->device();
             if (states_[i].adopted || (states_[i].lent >= 0) ||
                 ((wish.bus_id != nullptr) &&
                  !same_bus_id(driven.bus_id(), wish.bus_id)) ||
@@ -260,7 +260,7 @@ void card_table::application_opened(int fd)
         for (size_t i = 0; i < card_count_; ++i) {
             if (states_[i].adopted && (states_[i].node == opened) &&
                 !cards_[i]->is_lost()) {
-                cards_[i]->driver().lose();
+                cards_[i]->device().lose();
                 lose(i, later);
             }
         }
@@ -283,8 +283,8 @@ void card_table::application_closing(int fd)
                 continue;
             }
             known = true;
-            if (states_[i].adopted && (cards_[i]->driver().fd() == fd)) {
-                cards_[i]->driver().expect_loss();
+            if (states_[i].adopted && (cards_[i]->device().fd() == fd)) {
+                cards_[i]->device().expect_loss();
                 lose(i, later);
             } else if (states_[i].lent == fd) {
                 return_lent(i, later);
@@ -300,9 +300,9 @@ void card_table::application_closed(int fd)
 {
     std::lock_guard<std::mutex> guard(cards_lock_);
     for (const auto &each : cards()) {
-        if (states_[each->slot()].adopted && (each->driver().fd() == fd) &&
+        if (states_[each->slot()].adopted && (each->device().fd() == fd) &&
             each->is_lost()) {
-            each->driver().lose();
+            each->device().lose();
         }
     }
 }

@@ -7,12 +7,12 @@
 namespace gaudi::base {
 
 card::card(const shim::visible_card &self, unsigned slot,
-           std::unique_ptr<shim::card> driver)
+           std::unique_ptr<shim::card> device)
     : info_(self.info), slot_(slot), name_(self.name()),
-      driver_(std::move(driver)),
-      sys_device_(place_card(driver_->bus_id(), name_, info_.numa_node))
+      device_(std::move(device)),
+      sys_device_(place_card(device_->bus_id(), name_, info_.numa_node))
 {
-    driver_->set_numa_node(info_.numa_node);
+    device_->set_numa_node(info_.numa_node);
 }
 
 void find_local_cpus(const card *of, ucs_cpu_set_t &cpus)

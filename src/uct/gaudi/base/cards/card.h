@@ -25,23 +25,23 @@ public:
      * @param slot  Of the card in this process: 0 for the first one opened.
      */
     card(const shim::visible_card &self, unsigned slot,
-         std::unique_ptr<shim::card> driver);
+         std::unique_ptr<shim::card> device);
 
     [[nodiscard]] const std::string &name() const { return name_; }
     [[nodiscard]] const shim::card_info &info() const { return info_; }
     [[nodiscard]] unsigned slot() const { return slot_; }
-    [[nodiscard]] shim::card &driver() const { return *driver_; }
+    [[nodiscard]] shim::card &device() const { return *device_; }
     [[nodiscard]] ucs_sys_device_t sys_device() const { return sys_device_; }
 
     /** Whether the application closed it. It stays as long as the table is
      *  open, and does nothing. */
-    [[nodiscard]] bool is_lost() const { return driver_->is_lost(); }
+    [[nodiscard]] bool is_lost() const { return device_->is_lost(); }
 
 private:
     const shim::card_info info_;
     const unsigned slot_;
     const std::string name_;
-    std::unique_ptr<shim::card> driver_;
+    std::unique_ptr<shim::card> device_;
     ucs_sys_device_t sys_device_ = UCS_SYS_DEVICE_ID_UNKNOWN;
 };
 

@@ -163,7 +163,7 @@ void card_table::open_wanted(attempt &now, deferred &later,
         const shim::visible_card &next = now.visible.cards[place];
         if (find_open([&](const card &open) {
                 return states_[open.slot()].adopted &&
-                       (open.driver().bus_id() == next.info.bus_id);
+                       (open.device().bus_id() == next.info.bus_id);
             }) != nullptr) {
             ++now.got;
             continue;

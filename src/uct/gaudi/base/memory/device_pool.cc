@@ -51,7 +51,7 @@ struct allocated_memory final : device_memory {
 /* Where addresses for the allocations of a card begin. */
 uint64_t window_start(const card &owner)
 {
-    const shim::capabilities &known = owner.driver().capabilities();
+    const shim::capabilities &known = owner.device().capabilities();
     return known.memory_start + owner.info().index * known.window_bytes;
 }
 
@@ -91,7 +91,7 @@ device_pool::~device_pool()
  * address comes back late. */
 uint64_t device_pool::next_hint(uint64_t size)
 {
-    const shim::capabilities &known = owner_.driver().capabilities();
+    const shim::capabilities &known = owner_.device().capabilities();
     if (known.page_bytes == 0) {
         return 0;
     }
@@ -110,7 +110,7 @@ uint64_t device_pool::find_place(uint64_t size)
 {
     uint64_t place = 0;
     for (uint64_t tried = 0;
-         tried < owner_.driver().capabilities().window_bytes; tried += size) {
+         tried < owner_.device().capabilities().window_bytes; tried += size) {
         place            = next_hint(size);
         const auto after = blocks_.lower_bound(place + size);
         if ((after == blocks_.begin()) ||
@@ -126,7 +126,7 @@ uint64_t device_pool::find_place(uint64_t size)
 int device_pool::add_block(uint64_t size)
 {
     shim::allocation memory;
-    int ret = owner_.driver().allocate(size, find_place(size), memory);
+    int ret = owner_.device().allocate(size, find_place(size), memory);
     if (ret != 0) {
         return ret;
     }
@@ -165,7 +165,7 @@ int device_pool::allocate(uint64_t length, device_block *&block_p,
                           uint64_t &start_p)
 {
     const uint64_t page =
-        std::max(owner_.driver().capabilities().page_bytes, granule);
+        std::max(owner_.device().capabilities().page_bytes, granule);
     if (length > UINT64_MAX - page) {
         return -ENOMEM;
     }
@@ -221,7 +221,7 @@ card &card_for_hint(const void *hint)
         const uint64_t start = window_start(candidate);
         return (address >= start) &&
                (address - start <
-                candidate.driver().capabilities().window_bytes);
+                candidate.device().capabilities().window_bytes);
     });
     card *any               = cards.first_card();
     return (near != nullptr)  ? *near

@@ -32,7 +32,7 @@ ucs_status_t dmabuf_status(int result)
 ucs_status_t check_range(const card &importer, int fd, size_t offset,
                          size_t length, uint64_t &size_p)
 {
-    const int64_t size = importer.driver().dmabuf_size(fd);
+    const int64_t size = importer.device().dmabuf_size(fd);
     if (size < 0) {
         ucs_error("%s: file descriptor %d cannot be imported: %s",
                   importer.name().c_str(), fd,
@@ -71,7 +71,7 @@ ucs_status_t export_dmabuf(const void *address, size_t length, int &fd_p,
     const uint64_t page   = shim::dmabuf_page();
     const uint64_t offset = start % page;
     if (memory->backing != nullptr) {
-        ret = memory->owner->driver().export_dmabuf(
+        ret = memory->owner->device().export_dmabuf(
             memory->backing->va, start - offset - memory->backing->va,
             util::round_up(offset + length, page), fd_p);
     }
@@ -107,7 +107,7 @@ ucs_status_t import_dmabuf(card &importer, int fd, size_t offset, size_t length,
         const int ret =
             (detours.size() == max_detours)
                 ? -ENOMEM
-                : importer.driver().import_dmabuf(fd, size, memory->import);
+                : importer.device().import_dmabuf(fd, size, memory->import);
         if (ret != 0) {
             const char *why = std::strerror(-ret);
             if (ret == -EOPNOTSUPP) {

@@ -15,9 +15,9 @@ int device_backing::va_on(const card &user, uint64_t &va_p)
     const auto import =
         [&](shim::registration &mapping) -> card_mappings::answer {
         int fd  = -1;
-        int ret = owner.driver().export_dmabuf(va, 0, size, fd);
+        int ret = owner.device().export_dmabuf(va, 0, size, fd);
         if (ret == 0) {
-            ret = user.driver().import_dmabuf(fd, size, mapping);
+            ret = user.device().import_dmabuf(fd, size, mapping);
             close(fd); /* the import keeps what it needs */
         }
         if (ret != 0) {
@@ -59,7 +59,7 @@ int host_memory::va_on(const card &user, uint64_t &va_p)
     const auto map = [&](shim::registration &mapping) -> card_mappings::answer {
         auto *first = reinterpret_cast<void *>(start);
         const int ret =
-            user.driver().register_host(first, end - start, mapping);
+            user.device().register_host(first, end - start, mapping);
         if (ret != 0) {
             ucs_debug("%s: host memory %p of %lu bytes cannot be mapped "
                       "and is staged: %s",

@@ -322,8 +322,8 @@ void memory_map::add_unseen(card &owner)
     unseen_memory &all = unseen_[owner.slot()];
     std::lock_guard<util::rw_spinlock> guard(memory_lock_);
     all.owner  = &owner;
-    all.start  = owner.driver().capabilities().memory_start;
-    all.end    = owner.driver().capabilities().memory_end;
+    all.start  = owner.device().capabilities().memory_start;
+    all.end    = owner.device().capabilities().memory_end;
     all.listed = true;
     ++unseen_count_;
 }

@@ -238,7 +238,7 @@ void registration_cache::choose_range(const device_range &allocation,
 {
     const auto length = static_cast<double>(allocation.end - allocation.start);
     const auto memory = static_cast<double>(
-        allocation.owner->driver().capabilities().memory_bytes);
+        allocation.owner->device().capabilities().memory_bytes);
     if ((settings_.whole == UCS_CONFIG_ON) ||
         ((settings_.whole == UCS_CONFIG_AUTO) &&
          (length <= memory * settings_.whole_part))) {

@@ -26,7 +26,7 @@ int channel::share_staging(const card &user)
     shim::registration &entry = shared_[user.slot()];
     return (entry.address() != 0)
                ? 0
-               : user.driver().register_host(staging_.data(), staging_.size(),
+               : user.device().register_host(staging_.data(), staging_.size(),
                                              entry);
 }
 
@@ -40,7 +40,7 @@ void channel::abandon_staging()
 
 int channel::make_queues(uint64_t window)
 {
-    const shim::capabilities &known = owner_.driver().capabilities();
+    const shim::capabilities &known = owner_.device().capabilities();
     for (size_t i = 0; i < shim::dma_directions; ++i) {
         const auto direction   = static_cast<shim::dma_direction>(i);
         const unsigned streams = std::max(1u, known.streams[i]);
@@ -49,7 +49,7 @@ int channel::make_queues(uint64_t window)
         for (const copies which : {of_long, of_short}) {
             work_queue &made = queue(direction, which);
             if (options.stream < streams) {
-                const int ret = owner_.driver().make_queue(
+                const int ret = owner_.device().make_queue(
                     direction, options, dma_queues_.emplace_back());
                 if (ret != 0) {
                     dma_queues_.pop_back();
@@ -74,7 +74,7 @@ ucs_status_t channel::create(card &owner, const transfer_options &options,
     const size_t chunk_bytes = options.chunk_bytes;
 
     int ret = shim::pinned_buffer::create(
-        owner.driver(), chunk_bytes * options.chunks, created->staging_);
+        owner.device(), chunk_bytes * options.chunks, created->staging_);
     if (ret == 0) {
         ret = created->make_queues(uint64_t{options.piece_bytes} *
                                    options.pieces);
@@ -95,7 +95,7 @@ ucs_status_t channel::create(card &owner, const transfer_options &options,
         created->free_chunks_.push_back(&created->chunks_[i - 1]);
     }
     created->jobs_.resize(created->dma_queues_.size() *
-                          owner.driver().capabilities().copies_in_flight);
+                          owner.device().capabilities().copies_in_flight);
     created->free_jobs_.reserve(created->jobs_.size());
     for (dma_job &record : created->jobs_) {
         record.home = created.get();

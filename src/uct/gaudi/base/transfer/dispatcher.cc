@@ -48,7 +48,7 @@ bool arm_for_room(wakeup_event &event, const channel &to)
         })) {
         return true;
     }
-    shim::card &driver     = to.owner().driver();
+    shim::card &driver     = to.owner().device();
     const shim::ticket job = driver.blocking_ticket();
     if (job == shim::ticket::none) {
         return false;
@@ -334,7 +334,7 @@ bool dispatcher::arm(wakeup_event &event)
             if (job == shim::ticket::none) {
                 return false; /* it has ended meanwhile */
             }
-            event.signal_after(each->owner().driver(), job);
+            event.signal_after(each->owner().device(), job);
         }
         for (work_queue &queue : each->queues()) {
             armed &=

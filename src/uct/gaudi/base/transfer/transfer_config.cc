@@ -46,7 +46,7 @@ double transfer_config::bandwidth_or(double by_default) const
 
 double link_bandwidth(const card *of)
 {
-    return ((of != nullptr) ? of->driver().capabilities()
+    return ((of != nullptr) ? of->device().capabilities()
                             : shim::capabilities{})
         .link_bandwidth;
 }

@@ -107,7 +107,7 @@ private:
     {
         return backing_.owner.is_lost()
                    ? -ENODEV
-                   : backing_.owner.driver().export_dmabuf(backing_.va, 0,
+                   : backing_.owner.device().export_dmabuf(backing_.va, 0,
                                                            backing_.size, fd);
     }
 
@@ -238,7 +238,7 @@ ucs_status_t exported_memory::describe(own_page &page)
     key_.kind       = (device_ == nullptr) ? key_kind::host : key_kind::device;
     if (device_ != nullptr) {
         key_.module =
-            static_cast<uint16_t>(device_->owner->driver().module_id());
+            static_cast<uint16_t>(device_->owner->device().module_id());
     }
     return UCS_OK;
 }

@@ -82,7 +82,7 @@ remote_buffer::import_on(base::card &user, shim::registration &mapping)
     int error = to_errno(of_->process().get_file(key_.buffer.file, fd));
     if (fd) {
         error =
-            user.driver().import_dmabuf(fd.get(), key_.buffer.size, mapping);
+            user.device().import_dmabuf(fd.get(), key_.buffer.size, mapping);
     }
     if ((error == 0) && is_withdrawn()) {
         return {-ENOENT, false};

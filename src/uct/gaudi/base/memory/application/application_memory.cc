@@ -17,7 +17,7 @@ std::atomic<bool> all_is_reported{false};
 
 uint64_t page_size(const card &of)
 {
-    return std::max<uint64_t>(of.driver().capabilities().page_bytes, 1);
+    return std::max<uint64_t>(of.device().capabilities().page_bytes, 1);
 }
 
 void *to_pointer(uint64_t address)
@@ -150,7 +150,7 @@ void application_registry::unmapped(std::unique_ptr<application_memory> memory,
 bool application_registry::has_seen_all(const card &adopted,
                                         const shim::node_identity &node)
 {
-    const auto allocated = adopted.driver().allocated_bytes();
+    const auto allocated = adopted.device().allocated_bytes();
     if (!all_is_reported || !allocated.has_value()) {
         return false;
     }
@@ -177,7 +177,7 @@ void application_registry::card_added(card &added,
         }
     }
     if (adopted && !has_seen_all(added, node)) {
-        const shim::capabilities &known = added.driver().capabilities();
+        const shim::capabilities &known = added.device().capabilities();
         ucs_debug("%s: the application has device memory that was not seen: "
                   "all addresses from %#lx to %#lx are taken for it",
                   added.name().c_str(), known.memory_start, known.memory_end);
@@ -238,7 +238,7 @@ void application_registry::card_lost(card &lost,
 {
     node_closed(node, -1, nullptr, later);
     if (memory_map::instance().remove_unseen(lost)) {
-        const shim::capabilities &known = lost.driver().capabilities();
+        const shim::capabilities &known = lost.device().capabilities();
         later.emplace_back(
             [start = known.memory_start, end = known.memory_end] {
                 memory_map::instance().announce_gone(start, end);
@@ -264,7 +264,7 @@ void application_registry::node_closed(const shim::node_identity &node, int fd,
     }
     /* As the driver would have done. Not before it has been announced as gone:
      * the addresses can be given out again then. */
-    later.emplace_back([&driven = lent->driver(), addresses, handles] {
+    later.emplace_back([&driven = lent->device(), addresses, handles] {
         for (const uint64_t address : addresses) {
             (void)driven.unmap(address);
         }

@@ -5,6 +5,7 @@
 #include "uct/gaudi/base/cards/driver.h"
 #include "uct/gaudi/base/memory/application/application_memory.h"
 #include "uct/gaudi/base/memory/application/trampoline.h"
+#include "uct/gaudi/base/ucx/patching.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "util/fork_handlers.h"
 
@@ -17,11 +18,6 @@
 
 #include <dlfcn.h>
 #include <sys/mman.h>
-
-extern "C" {
-#include <ucm/bistro/bistro.h>
-#include <ucm/util/reloc.h>
-}
 
 namespace gaudi::base {
 
@@ -273,8 +269,8 @@ bool patch(hooked_library &library,
         return false;
     }
     for (size_t i = 0; i < functions; ++i) {
-        if (ucm_bistro_patch(library.symbols[i], code + i * entry_bytes,
-                             names[i], nullptr, nullptr) != UCS_OK) {
+        if (!patch_function(library.symbols[i], code + i * entry_bytes,
+                            names[i])) {
             /* What was patched before stays: its original works. */
             for (size_t rest = i; rest < functions; ++rest) {
                 library.originals[rest] = library.symbols[rest];
@@ -289,15 +285,13 @@ bool patch(hooked_library &library,
 bool redirect(hooked_library &library,
               const std::array<void *, functions> &replacements)
 {
-    static std::array<ucm_reloc_patch_t, functions> patches;
+    static std::array<redirection, functions> patches;
     if (patches[0].symbol != nullptr) {
         return false; /* the name is another library's already */
     }
     for (size_t i = 0; i < functions; ++i) {
         library.originals[i] = library.symbols[i];
-        patches[i].symbol    = names[i];
-        patches[i].value     = replacements[i];
-        if (ucm_reloc_modify(&patches[i]) != UCS_OK) {
+        if (!redirect_calls(patches[i], names[i], replacements[i])) {
             return false;
         }
     }
