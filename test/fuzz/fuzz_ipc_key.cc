@@ -174,9 +174,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     --size;
     wire_key key{};
     if (what % 8 == 0) {
-        /* Anything, on this node: else nothing is looked at. */
+        /* Anything, on this machine: else nothing is looked at. */
         std::memcpy(&key, data, std::min(size, sizeof(key)));
-        key.machine = (what < 128) ? valid[0].node : key.machine;
+        key.machine = (what < 128) ? valid[0].machine : key.machine;
     } else {
         key = valid[what & 1];
         for (; size >= 2; data += 2, size -= 2) {

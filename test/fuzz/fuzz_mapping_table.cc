@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <set>
 
-using namespace gaudi::base;
+using namespace gaudi::shim;
 
 namespace {
 
@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (const mapping_entry &entry : table.entries) {
         require(entry.index <= max_mapping_number);
         require(entry.module_id <= max_mapping_number);
-        require(shim::normalize_bus_id(entry.bus_id) == entry.bus_id);
+        require(normalize_bus_id(entry.bus_id) == entry.bus_id);
         require(!entry.bus_id.empty());
         require(indices.insert(entry.index).second);
         require(modules.insert(entry.module_id).second);
