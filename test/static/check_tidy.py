@@ -111,7 +111,9 @@ def main(root, build):
     os.makedirs(cache, exist_ok=True)
     version = subprocess.run([tool, "--version"], stdout=subprocess.PIPE,
                              text=True, check=True).stdout
-    basis = version + digest_of(os.path.join(root, ".clang-tidy"))
+    settings = [os.path.join(root, folder, ".clang-tidy")
+                for folder in ("", "src")]
+    basis = version + "".join(map(digest_of, filter(os.path.exists, settings)))
     dependencies = read_dependencies(build)
     keys = [make_key(basis, command, dependencies) for command in commands]
     known = set(os.listdir(cache))

@@ -184,7 +184,7 @@ std::string fill(const std::string &wished)
     }
     std::error_code failure;
     fs::create_directories(wished, failure);
-    const std::string absolute =
+    std::string absolute =
         failure ? "" : fs::canonical(wished, failure).string();
     int error = failure.value();
     if (error == 0) {
