@@ -47,8 +47,11 @@ bool node_id::is_current() const
 int node_id::find_duplicate() const
 {
     for (const auto &entry : util::list_folder("/proc/self/fd")) {
+        /* By its name: nobody's descriptor is touched but the own one. */
         const int number = std::atoi(entry.filename().c_str());
-        if ((number != fd) && is_same(number)) {
+        struct stat info;
+        if ((number != fd) && (stat(entry.c_str(), &info) == 0) &&
+            (info.st_dev == dev) && (info.st_ino == inode)) {
             return number;
         }
     }
