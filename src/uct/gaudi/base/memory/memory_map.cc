@@ -1,7 +1,6 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 
 #include "uct/gaudi/base/ucx/memory_events.h"
-#include "util/per_process.h"
 
 #include <algorithm>
 #include <mutex>
@@ -16,11 +15,6 @@ namespace {
 constexpr size_t ucp_alignment = 16;
 
 } // namespace
-
-memory_map &memory_map::instance()
-{
-    return util::of_this_process<memory_map>();
-}
 
 memory_map::resolution memory_map::resolve(uint64_t start, uint64_t end) const
 {

@@ -18,6 +18,7 @@
 #include "uct/gaudi/base/memory/memory.h"
 #include "util/addresses.h"
 #include "util/locks.h"
+#include "util/per_process.h"
 
 #include <array>
 #include <optional>
@@ -49,7 +50,10 @@ struct device_range {
 class memory_map final : public card_events {
 public:
     /** The map of this process; a forked child has another than its parent. */
-    static memory_map &instance();
+    static memory_map &instance()
+    {
+        return util::of_this_process<memory_map>();
+    }
 
     /** Whether an address can only be a device address, also when no card is
      *  open. The one place that knows: a card whose memory lies among host

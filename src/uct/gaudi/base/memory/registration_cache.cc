@@ -3,7 +3,6 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "util/fork_handlers.h"
-#include "util/per_process.h"
 #include "util/process.h"
 
 #include <new>
@@ -27,11 +26,6 @@ char for_nothing;
 } // namespace
 
 std::atomic<registration_cache *> registration_cache::active_{nullptr};
-
-registration_cache &registration_cache::instance()
-{
-    return util::of_this_process<registration_cache>();
-}
 
 ucs_status_t registration_cache::region_cache::create_region(
     void *storage, uint64_t start, uint64_t end, void *argument) noexcept

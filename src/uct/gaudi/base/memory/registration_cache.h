@@ -25,6 +25,7 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/rcache.h"
 #include "util/background_thread.h"
+#include "util/per_process.h"
 
 #include <atomic>
 #include <memory>
@@ -77,7 +78,10 @@ public:
     };
 
     /** The one of this process; a forked child has another than its parent. */
-    static registration_cache &instance();
+    static registration_cache &instance()
+    {
+        return util::of_this_process<registration_cache>();
+    }
 
     /** Make the caches, or count one more user; the settings of the first one
      *  hold. Cards are open. */
