@@ -17,7 +17,7 @@ std::vector<std::string> devices(const std::string &output)
     std::vector<std::string> result;
     for (const std::string &line : lines_with(output, " Device: gaudi")) {
         const std::string name = line.substr(line.rfind(' ') + 1);
-        if (name != "gaudi") { /* that of gaudi_ipc, for the node */
+        if (name != "gaudi") { /* that of gaudi_ipc, for the machine */
             result.push_back(name);
         }
     }
