@@ -25,7 +25,7 @@ ucs_status_t load()
 {
     using namespace gaudi;
 
-    if (!base::ucx_version_matches()) {
+    if (!base::ucx_matches()) {
         return UCS_ERR_UNSUPPORTED;
     }
     base::warn_by_ucx();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <sstream>
 #include <thread>
 
 #include <dlfcn.h>
@@ -298,17 +299,29 @@ TEST(bad_input, an_unknown_memory_type_registers_nothing)
 {
     const auto result = open_in_child({{"UCX_GAUDI_MEMORY_TYPE", "gold"}});
     EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code);
-    EXPECT_THAT(result.error, HasSubstr("UCX_GAUDI_MEMORY_TYPE=gold is not one "
-                                        "of auto, rocm, cuda-managed"));
+    EXPECT_THAT(result.error,
+                HasSubstr("UCX_GAUDI_MEMORY_TYPE=gold is not one of auto, "));
 }
 
 TEST(bad_input, every_memory_type_that_can_be_taken_is_silent)
 {
-    for (const char *type : {"rocm", "cuda-managed"}) {
+    /* Which there are depends on UCX. */
+    const std::string before = "is not one of auto, ";
+    const std::string refused =
+        open_in_child({{"UCX_GAUDI_MEMORY_TYPE", "gold"}}).error;
+    ASSERT_THAT(refused, HasSubstr(before));
+    std::istringstream names(
+        refused.substr(refused.find(before) + before.size()));
+    unsigned count = 0;
+    for (std::string type; names >> type; ++count) {
+        if (type.back() == ',') {
+            type.pop_back();
+        }
         const auto result = open_in_child({{"UCX_GAUDI_MEMORY_TYPE", type}});
         EXPECT_EQ(0, result.exit_code) << type;
         EXPECT_THAT(result.error, IsEmpty()) << type;
     }
+    EXPECT_GT(count, 0u);
 }
 
 TEST(bad_input, impossible_staging_sizes_are_refused)

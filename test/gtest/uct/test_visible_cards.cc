@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <thread>
 
+#include <dlfcn.h>
+
 extern "C" {
 #include <config.h>
 #include <ucs/sys/topo/base/topo.h>
@@ -276,6 +278,13 @@ TEST(card_placement, is_that_of_sysfs)
     }
 }
 
+/* Else cards that sysfs does not show are near everything. */
+static bool ucx_leaves_distances_to_others()
+{
+    return (dlsym(RTLD_DEFAULT, "ucs_sys_topo_methods_list") != nullptr) ||
+           (dlsym(RTLD_DEFAULT, "ucs_sys_topo_providers_list") != nullptr);
+}
+
 GAUDI_CHILD(knows_where_its_cards_sit)
 {
     /* The kernel's own answer may be all CPUs; make it one. */
@@ -315,8 +324,10 @@ GAUDI_CHILD(knows_where_its_cards_sit)
         const auto two_nodes = distance(0, 2);
         const auto unknown   = distance(0, 3);
         GAUDI_CHILD_REQUIRE(same_node.latency == 0);
-        GAUDI_CHILD_REQUIRE(two_nodes.latency > same_node.latency);
-        GAUDI_CHILD_REQUIRE(two_nodes.bandwidth < same_node.bandwidth);
+        if (ucx_leaves_distances_to_others()) {
+            GAUDI_CHILD_REQUIRE(two_nodes.latency > same_node.latency);
+            GAUDI_CHILD_REQUIRE(two_nodes.bandwidth < same_node.bandwidth);
+        }
         GAUDI_CHILD_REQUIRE(two_nodes.latency == distance(2, 1).latency);
         GAUDI_CHILD_REQUIRE(unknown.latency == same_node.latency);
         GAUDI_CHILD_REQUIRE(distance(2, 2).latency == 0);

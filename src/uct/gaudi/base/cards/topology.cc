@@ -54,7 +54,7 @@ void init_distances()
 ucs_sys_device_t place_card(const std::string &bus_id, const std::string &name,
                             std::optional<unsigned> node)
 {
-    const ucs_sys_device_t device = add_system_device(bus_id, name);
+    const ucs_sys_device_t device = add_system_device(bus_id, name, node);
     if (device != UCS_SYS_DEVICE_ID_UNKNOWN) {
         cards[device] = node.has_value() ? first_known + *node : nodeless;
     }

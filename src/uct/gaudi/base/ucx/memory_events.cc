@@ -10,14 +10,34 @@ namespace {
 collect_allocations collect = nullptr;
 
 /* The type is "unknown" on purpose: UCX then asks mem_query once, which knows
- * the system device too. */
-ucm_event_t make_event(void *address, size_t length)
+ * the rest, too. */
+template <typename Event = ucm_event_t>
+Event make_event(void *address, size_t length)
 {
-    ucm_event_t event{};
+    Event event{};
     event.mem_type.address  = address;
     event.mem_type.size     = length;
     event.mem_type.mem_type = UCS_MEMORY_TYPE_UNKNOWN;
+    if constexpr (requires { event.mem_type.sys_dev; }) { /* from 1.22 on */
+        event.mem_type.sys_dev = UCS_SYS_DEVICE_ID_UNKNOWN;
+    }
     return event;
+}
+
+/* From 1.22 on UCX keeps flags with the type. Device memory can be registered,
+ * as host memory can, whose flags these are. */
+template <typename Info = ucs_memory_info_t, typename... Flags>
+void update_cache(void (*update)(const void *, size_t, ucs_memory_type_t,
+                                 ucs_sys_device_t, Flags...),
+                  const void *address, size_t length, ucs_sys_device_t device)
+{
+    if constexpr (sizeof...(Flags) == 0) {
+        update(address, length, memory_type(), device);
+    } else {
+        Info host;
+        ucs_memory_info_set_host(&host);
+        update(address, length, memory_type(), device, host.mem_flags);
+    }
 }
 
 void dispatch(ucm_event_type_t type, void *address, size_t length)
@@ -73,7 +93,7 @@ void announce_free(void *address, size_t length)
 void remember_device_memory(void *address, size_t length,
                             ucs_sys_device_t device)
 {
-    ucs_memtype_cache_update(address, length, memory_type(), device);
+    update_cache(ucs_memtype_cache_update, address, length, device);
 }
 
 } // namespace gaudi::base

@@ -3,6 +3,7 @@
 #include "uct/gaudi/base/ucx/config.h"
 
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include <dlfcn.h>
@@ -12,22 +13,21 @@ namespace gaudi::base {
 
 namespace {
 
-struct candidate {
-    ucs_memory_type_t type;
-    const char *name;   /* value of UCX_GAUDI_MEMORY_TYPE */
-    const char *module; /* UCX's own transport for it */
-};
+constexpr char gaudi[] = "gaudi";
 
-/* The first whose own module is not installed is taken. Not CUDA: a default of
- * UCP's configuration names it and would no longer parse. */
-constexpr candidate candidates[] = {
-    {UCS_MEMORY_TYPE_ROCM, "rocm", "rocm"},
-    {UCS_MEMORY_TYPE_CUDA_MANAGED, "cuda-managed", "cuda"}};
+/* Types that can stand for ours. The first one that this release has, and whose
+ * own module is not installed, is taken. Not CUDA: a default of UCP's
+ * configuration names it and would no longer parse. */
+constexpr struct {
+    const char *name;   /* UCX's, and the value of UCX_GAUDI_MEMORY_TYPE */
+    const char *module; /* UCX's own transport for it */
+} candidates[] = {
+    {"ze-device", "ze"}, {"rocm", "rocm"}, {"cuda-managed", "cuda"}};
 
 ucs_memory_type_t taken = UCS_MEMORY_TYPE_UNKNOWN;
 
-/* Whether UCX's own transport for this type lies where UCX looks for it. */
-bool is_native(const candidate &type)
+/* Whether UCX's own transport for a type lies where UCX looks for it. */
+bool is_installed(const char *name)
 {
     std::string directory;
     const char *override = getenv("UCX_MODULE_DIR");
@@ -41,8 +41,34 @@ bool is_native(const candidate &type)
         directory.erase(directory.rfind('/') + 1);
         directory += "ucx";
     }
-    const std::string module = directory + "/libuct_" + type.module + ".so.0";
+    const std::string module = directory + "/libuct_" + name + ".so.0";
     return access(module.c_str(), F_OK) == 0;
+}
+
+/* By its name in UCX's list: there are more in later releases. */
+std::optional<ucs_memory_type_t> find_type(const char *name)
+{
+    for (unsigned type = 0; type < UCS_MEMORY_TYPE_LAST; ++type) {
+        if (std::strcmp(ucs_memory_type_names[type], name) == 0) {
+            return static_cast<ucs_memory_type_t>(type);
+        }
+    }
+    return std::nullopt;
+}
+
+void refuse(const char *wanted, const std::string &names)
+{
+    ucs_error("UCX_GAUDI_MEMORY_TYPE=%s is not one of auto%s", wanted,
+              names.c_str());
+}
+
+void take(ucs_memory_type_t type)
+{
+    taken = type;
+    ucs_debug("gaudi: device memory is UCX memory type %d (%s)", type,
+              ucs_memory_type_names[type]);
+    ucs_memory_type_names[type] = gaudi;
+    ucs_memory_type_descs[type] = "Intel Gaudi device memory";
 }
 
 } // namespace
@@ -52,31 +78,39 @@ bool init_memory_type()
     const char *wanted = config().memory_type;
     const bool any     = (std::strcmp(wanted, "auto") == 0);
     bool known         = any;
+    std::string names; /* of those that this release has */
 
-    for (const candidate &type : candidates) {
-        if (!any && (std::strcmp(wanted, type.name) != 0)) {
+    if (const auto own = find_type(gaudi)) { /* from 1.21 on */
+        if (!any && (std::strcmp(wanted, gaudi) != 0)) {
+            refuse(wanted, ", gaudi");
+            return false;
+        }
+        taken = *own;
+        return true;
+    }
+    for (const auto &candidate : candidates) {
+        const auto type = find_type(candidate.name);
+        if (!type.has_value()) {
+            continue;
+        }
+        names += std::string(", ") + candidate.name;
+        if (!any && (std::strcmp(wanted, candidate.name) != 0)) {
             continue;
         }
         known = true;
-        if (any && is_native(type)) {
-            continue;
+        if (!any || !is_installed(candidate.module)) {
+            take(*type);
+            return true;
         }
-        taken                        = type.type;
-        ucs_memory_type_names[taken] = "gaudi";
-        ucs_memory_type_descs[taken] = "Intel Gaudi device memory";
-        ucs_debug("gaudi: device memory is UCX memory type %d (%s)", taken,
-                  type.name);
-        return true;
     }
 
     if (!known) {
-        ucs_error("UCX_GAUDI_MEMORY_TYPE=%s is not one of auto, rocm, "
-                  "cuda-managed",
-                  wanted);
+        refuse(wanted, names);
     } else {
         ucs_error("gaudi: the modules of all memory types that could stand for "
                   "Gaudi memory are installed; choose one to give up with "
-                  "UCX_GAUDI_MEMORY_TYPE=rocm or cuda-managed");
+                  "UCX_GAUDI_MEMORY_TYPE: one of %s",
+                  names.c_str() + 2);
     }
     return false;
 }

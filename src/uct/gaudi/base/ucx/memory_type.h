@@ -1,8 +1,8 @@
 /**
  * The UCX memory type that stands for Gaudi memory.
  *
- * UCX before 1.21 has none and a plugin cannot add one, so a type whose own
- * module is not installed is taken over and renamed to "gaudi".
+ * UCX has one from 1.21 on. Before that a plugin cannot add one, so a type
+ * whose own module is not installed is taken over and renamed to "gaudi".
  */
 #pragma once
 

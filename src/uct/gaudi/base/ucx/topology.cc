@@ -4,13 +4,40 @@
 
 #include <cstring>
 
+#include <unistd.h>
+
 extern "C" {
 #include <ucs/arch/cpu.h>
+
+/* What there is of these depends on the release: before 1.15 the first, before
+ * 1.22 the second, from then on the third. */
+extern ucs_list_link_t ucs_sys_topo_methods_list __attribute__((weak));
+extern ucs_list_link_t ucs_sys_topo_providers_list __attribute__((weak));
+extern ucs_status_t ucs_topo_sys_device_set_numa_node(ucs_sys_device_t device,
+                                                      int16_t node)
+    __attribute__((weak));
 }
 
 namespace gaudi::base {
 
 namespace {
+
+/* What is in UCX's lists. The second one's type is private to UCX. */
+struct topology_method {
+    const char *name;
+    ucs_topo_get_distance_func_t get_distance;
+    ucs_list_link_t list;
+};
+
+struct topology_provider {
+    const char *name;
+    ucs_topo_get_distance_func_t get_distance;
+    void (*get_memory_distance)(ucs_sys_device_t, ucs_sys_dev_distance_t *);
+    ucs_list_link_t list;
+};
+
+/* The one of UCX that goes by the tree of PCI devices. */
+constexpr char by_tree[] = "sysfs";
 
 ucs_topo_get_distance_func_t sysfs_get_distance = nullptr;
 distance_function rate                          = nullptr;
@@ -19,6 +46,18 @@ distance_function rate                          = nullptr;
 constexpr double machine_latency     = 500e-9;
 constexpr double machine_bandwidth   = 220.0 * UCS_MBYTE;
 constexpr double machine_bandwidth_2 = 5100.0 * UCS_MBYTE; /* AMD Rome, Milan */
+
+/* Above that of UCX's own names for accelerators, and not above that of NICs,
+ * with which a card has no bus id in common. */
+constexpr unsigned name_priority = 20;
+
+/* From 1.16 on the status does not tell: of devices that are not in sysfs UCX
+ * says that they are near each other. */
+bool is_in_sysfs(ucs_sys_device_t device)
+{
+    return access(("/sys/bus/pci/devices/" + bus_id_of(device)).c_str(),
+                  F_OK) == 0;
+}
 
 ucs_status_t get_distance(ucs_sys_device_t first, ucs_sys_device_t second,
                           ucs_sys_dev_distance_t *distance) noexcept
@@ -29,9 +68,10 @@ ucs_status_t get_distance(ucs_sys_device_t first, ucs_sys_device_t second,
         return status;
     }
     return guarded([&] {
-        const auto rated =
-            rate(first, second,
-                 (status == UCS_OK) ? std::optional(*distance) : std::nullopt);
+        const bool is_known =
+            (status == UCS_OK) && is_in_sysfs(first) && is_in_sysfs(second);
+        const auto rated = rate(
+            first, second, is_known ? std::optional(*distance) : std::nullopt);
         if (!rated.has_value()) {
             return status;
         }
@@ -40,27 +80,44 @@ ucs_status_t get_distance(ucs_sys_device_t first, ucs_sys_device_t second,
     });
 }
 
-/* Named as UCX's own, in front of which it is. */
-ucs_sys_topo_method_t method = {"sysfs", get_distance, {}};
+/* In place, since UCX keeps the entry that it has chosen. */
+template <typename Entry>
+void ask_us_first(ucs_list_link_t &entries)
+{
+    Entry *entry;
+    ucs_list_for_each(entry, &entries, list)
+    {
+        if (std::strcmp(entry->name, by_tree) == 0) {
+            sysfs_get_distance  = entry->get_distance;
+            entry->get_distance = get_distance;
+            return;
+        }
+    }
+}
+
+/* Names have a priority from 1.14 on. */
+template <typename Result, typename... Priority>
+void set_name(Result (*set)(ucs_sys_device_t, const char *, Priority...),
+              ucs_sys_device_t device, const std::string &name)
+{
+    (void)set(device, name.c_str(), Priority{name_priority}...);
+}
 
 } // namespace
 
 void init_topology(distance_function rating)
 {
     rate = rating;
-    ucs_sys_topo_method_t *existing;
-    ucs_list_for_each(existing, &ucs_sys_topo_methods_list, list)
-    {
-        if (std::strcmp(existing->name, method.name) == 0) {
-            sysfs_get_distance = existing->get_distance;
-            ucs_list_add_head(&ucs_sys_topo_methods_list, &method.list);
-            return;
-        }
+    if (&ucs_sys_topo_methods_list != nullptr) {
+        ask_us_first<topology_method>(ucs_sys_topo_methods_list);
+    } else if (&ucs_sys_topo_providers_list != nullptr) {
+        ask_us_first<topology_provider>(ucs_sys_topo_providers_list);
     }
 }
 
 ucs_sys_device_t add_system_device(const std::string &bus_id,
-                                   const std::string &name)
+                                   const std::string &name,
+                                   std::optional<unsigned> node)
 {
     ucs_sys_device_t device;
     if ((ucs_topo_find_device_by_bdf_name(bus_id.c_str(), &device) != UCS_OK) ||
@@ -69,7 +126,11 @@ ucs_sys_device_t add_system_device(const std::string &bus_id,
                   bus_id.c_str());
         return UCS_SYS_DEVICE_ID_UNKNOWN;
     }
-    ucs_topo_sys_device_set_name(device, name.c_str());
+    set_name(ucs_topo_sys_device_set_name, device, name);
+    if (node.has_value() && (ucs_topo_sys_device_set_numa_node != nullptr)) {
+        (void)ucs_topo_sys_device_set_numa_node(device,
+                                                static_cast<int16_t>(*node));
+    }
     return device;
 }
 

@@ -2,7 +2,9 @@
  * UCX's idea of where devices are.
  *
  * Distances of devices are UCX's own business, but for the devices that
- * somebody here knows better: one function is asked about every pair.
+ * somebody here knows better: one function is asked about every pair. From 1.22
+ * on UCX lets nobody answer beside itself; what it goes by is then told to it:
+ * a card's NUMA node.
  */
 #pragma once
 
@@ -24,8 +26,8 @@ using distance_function = std::optional<ucs_sys_dev_distance_t> (*)(
     ucs_sys_device_t first, ucs_sys_device_t second,
     const std::optional<ucs_sys_dev_distance_t> &by_tree);
 
-/** Have a function asked before UCX answers. Called once, at load, before the
- *  first distance is asked for. */
+/** Have a function asked about UCX's answers, in releases that allow it. Called
+ *  once, at load, before the first distance is asked for. */
 void init_topology(distance_function rate);
 
 /** Number of values that a system device can have. */
@@ -37,10 +39,12 @@ inline constexpr size_t system_devices = size_t{1}
  *
  * @param bus_id  "dddd:bb:dd.f"
  * @param name    What UCX calls the device in its listings.
+ * @param node    Its NUMA node, if known.
  * @return The system device; UCS_SYS_DEVICE_ID_UNKNOWN when UCX keeps no more.
  */
 ucs_sys_device_t add_system_device(const std::string &bus_id,
-                                   const std::string &name);
+                                   const std::string &name,
+                                   std::optional<unsigned> node);
 
 /** Bus id of a system device, "dddd:bb:dd.f". */
 std::string bus_id_of(ucs_sys_device_t device);

@@ -2,46 +2,51 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 
-#include <array>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include <dlfcn.h>
+#include <link.h>
 
 namespace gaudi::base {
 
 namespace {
 
-constexpr char libucp[]    = "libucp.so.0";
-constexpr char built_for[] = GAUDI_UCX_VERSION;
+constexpr char libucp[]              = "libucp.so.0";
+constexpr char libuct[]              = "libuct.so.0";
+constexpr std::string_view built_for = GAUDI_UCX_VERSION;
 
-void *open_libucp()
+/* A library of UCX that the process has loaded, or the one beside libuct. */
+void *open_library(const char *name)
 {
-    void *handle = dlopen(libucp, RTLD_LAZY | RTLD_NOLOAD);
+    void *handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
     if (handle != nullptr) {
         return handle;
     }
-    /* A symbol that nobody interposes; the preload stub has others. */
+    /* A symbol that nobody interposes; the loader has others. */
     Dl_info info;
     if (dladdr(reinterpret_cast<void *>(&uct_component_register), &info) == 0) {
         return nullptr;
     }
     std::string path(info.dli_fname);
     path.erase(path.rfind('/') + 1);
-    return dlopen((path + libucp).c_str(), RTLD_LAZY | RTLD_LOCAL);
+    return dlopen((path + name).c_str(), RTLD_LAZY | RTLD_LOCAL);
 }
 
+/* "MAJOR.MINOR." and the rest. */
 std::string running_version()
 {
     using get_version = void (*)(unsigned *, unsigned *, unsigned *);
 
-    void *handle = open_libucp();
+    void *handle = open_library(libucp);
     if (handle == nullptr) {
         return "";
     }
     std::string version;
     if (auto ask =
             reinterpret_cast<get_version>(dlsym(handle, "ucp_get_version"))) {
-        std::array<unsigned, 3> parts;
+        unsigned parts[3];
         ask(&parts[0], &parts[1], &parts[2]);
         version = std::to_string(parts[0]) + '.' + std::to_string(parts[1]) +
                   '.' + std::to_string(parts[2]);
@@ -50,19 +55,83 @@ std::string running_version()
     return version;
 }
 
+/* "MAJOR.MINOR" */
+std::string_view minor_release(std::string_view version)
+{
+    return version.substr(0, version.find('.', version.find('.') + 1));
+}
+
+/* Size of an object, by the symbol table. */
+std::optional<size_t> size_of_symbol(void *library, const char *name)
+{
+    const void *object = dlsym(library, name);
+    void *symbol       = nullptr;
+    Dl_info info;
+    if ((object == nullptr) ||
+        (dladdr1(object, &info, &symbol, RTLD_DL_SYMENT) == 0) ||
+        (symbol == nullptr)) {
+        return std::nullopt;
+    }
+    return static_cast<const ElfW(Sym) *>(symbol)->st_size;
+}
+
+/* Size of a UCX class, as the class says. */
+std::optional<size_t> size_of_class(void *library, const char *name)
+{
+    const auto *object = static_cast<const ucs_class_t *>(dlsym(library, name));
+    return (object != nullptr) ? std::optional(object->size) : std::nullopt;
+}
+
 } // namespace
 
-bool ucx_version_matches()
+std::string find_other_layout(void *library)
+{
+    const struct {
+        const char *name;
+        std::optional<size_t> (*size_of)(void *, const char *);
+        size_t size; /* by the headers; what is not there is not compared */
+    } objects[] = {
+        {"uct_base_iface_t_class", size_of_class, sizeof(uct_base_iface_t)},
+        {"uct_base_ep_t_class", size_of_class, sizeof(uct_base_ep_t)},
+        {"uct_tcp_component", size_of_symbol, sizeof(uct_component_t)},
+        {"uct_self_tl", size_of_symbol, sizeof(uct_tl_t)},
+        {"uct_md_config_table", size_of_symbol, sizeof(ucs_config_field_t)},
+        {"uct_base_iface_internal_ops", size_of_symbol,
+         sizeof(uct_iface_internal_ops_t)},
+    };
+
+    for (const auto &object : objects) {
+        const auto size = object.size_of(library, object.name);
+        if (size.has_value() && (*size != object.size)) {
+            return std::string(object.name) + ": " + std::to_string(*size) +
+                   " bytes instead of " + std::to_string(object.size);
+        }
+    }
+    return "";
+}
+
+bool ucx_matches()
 {
     const std::string running = running_version();
-    if (running == built_for) {
-        return true;
+    if (minor_release(running) != minor_release(built_for)) {
+        ucs_warn("the Gaudi transports were built for UCX %s and this is UCX "
+                 "%s: they are not available",
+                 built_for.data(),
+                 running.empty() ? "of unknown version" : running.c_str());
+        return false;
     }
-    ucs_warn("the Gaudi transports were built for UCX %s and this is UCX %s: "
-             "they are not available",
-             built_for,
-             running.empty() ? "of unknown version" : running.c_str());
-    return false;
+    void *library           = open_library(libuct);
+    const std::string other = find_other_layout(library);
+    if (library != nullptr) {
+        dlclose(library);
+    }
+    if (!other.empty()) {
+        ucs_warn("the Gaudi transports were built for another build of UCX %s "
+                 "than this one (%s): they are not available",
+                 running.c_str(), other.c_str());
+        return false;
+    }
+    return true;
 }
 
 } // namespace gaudi::base

@@ -1,16 +1,28 @@
 /**
- * Is the running UCX the one that this module was built for?
+ * Is the running UCX one that this module was built for?
  *
- * Private structures differ between releases, so a module in the wrong process
- * must not register anything.
+ * Private structures differ between minor releases, and can differ between
+ * builds of one, so a module in the wrong process must not register anything.
  */
 #pragma once
 
+#include <string>
+
 namespace gaudi::base {
 
-/** Compare, once. On a mismatch one warning is logged. The version call is in
- *  libucp, which a UCT-only program does not load; the libucp beside the
- *  running libuct is asked then, as both come from one package. */
-bool ucx_version_matches();
+/** Compare the minor release and the layouts, once. On a mismatch one warning
+ *  is logged. The version call is in libucp, which a UCT-only program does not
+ *  load; the libucp beside the running libuct is asked then, as both come from
+ *  one package. */
+bool ucx_matches();
+
+/**
+ * Compare the sizes of a libuct's objects with those of the headers that this
+ * module was built with.
+ *
+ * @param libuct  Handle of the library.
+ * @return The first object of another size, and both sizes; empty: none.
+ */
+std::string find_other_layout(void *libuct);
 
 } // namespace gaudi::base
