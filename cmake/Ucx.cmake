@@ -3,6 +3,7 @@
 #   UCX::ucp UCX::uct UCX::ucs UCX::ucm   the installed libraries
 #   UCX::private                          its private headers and config.h
 #   UCX_VERSION                           MAJOR.MINOR.PATCH of the installed UCX
+#   UCX_RELEASE                           its MAJOR.MINOR
 #
 # The private headers are those of exactly the installed version: from
 # UCX_SOURCE_DIR when that is set, else from Debian's source package, which is
@@ -59,6 +60,7 @@ if(NOT _ucx_rc EQUAL 0 OR NOT _ucx_info MATCHES
     "${_ucx_info}${_ucx_error}")
 endif()
 set(UCX_VERSION "${CMAKE_MATCH_1}.${CMAKE_MATCH_2}.${CMAKE_MATCH_3}")
+set(UCX_RELEASE "${CMAKE_MATCH_1}.${CMAKE_MATCH_2}")
 
 # --- its private headers -----------------------------------------------------
 

@@ -1,6 +1,6 @@
 #include "launcher/environment.h"
 
-#include "preload/tls_alias.h"
+#include "loader/tls_alias.h"
 
 #include <algorithm>
 #include <cstdlib>

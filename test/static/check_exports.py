@@ -5,6 +5,7 @@ usage: check_exports.py ROOT BUILD_DIRECTORY
 """
 
 import fnmatch
+import glob
 import os
 import re
 import subprocess
@@ -12,15 +13,18 @@ import sys
 
 from common import report
 
-# Library, SONAME, version script or the exported names, whether it may need UCX.
+# Libraries, SONAME, version script or the exported names, whether it may need UCX.
 LIBRARIES = [
-    ("lib/libuct_hlthunk.so.0", "libuct_hlthunk.so.0",
+    ("lib/ucx-gaudi/[0-9]*/libuct_hlthunk.so.0", r"libuct_hlthunk-[0-9.]+.so.0",
      "src/uct/gaudi/exports.map", True),
     ("lib/hlthunk-emu/libhl-thunk.so", "libhl-thunk.so",
      "src/hlthunk_shim/emu/exports.map", False),
-    ("lib/libucx_gaudi_preload.so", "libucx_gaudi_preload.so",
+    ("lib/libuct_hlthunk.so.0", "libuct_hlthunk.so.0",
      {"ucp_config_read", "ucp_init_version", "uct_query_components",
-      "uct_mem_alloc", "uct_md_open"}, False),
+      "uct_mem_alloc", "uct_md_open", "ucs_module_global_init",
+      "ucx_gaudi_version", "ucx_gaudi_memory_type", "ucx_gaudi_mem_query",
+      "ucx_gaudi_dmabuf_export", "ucx_gaudi_dmabuf_import",
+      "ucx_gaudi_dmabuf_release"}, False),
 ]
 UCX = re.compile(r"^libuc[mpst]\.so")
 
@@ -71,7 +75,7 @@ def check(root, build, name, soname, rule, may_need_ucx):
         yield f"{name}: does not export {symbol}"
 
     found = dynamic(library, "SONAME")
-    if found != [soname]:
+    if len(found) != 1 or not re.fullmatch(soname, found[0]):
         yield f"{name}: SONAME is {found}, not {soname}"
     needed = dynamic(library, "NEEDED")
     uses_ucx = [n for n in needed if UCX.match(n)]
@@ -100,8 +104,12 @@ def check_driver_functions(root, build):
 
 def main(root, build):
     problems = []
-    for library in LIBRARIES:
-        problems += check(root, build, *library)
+    for pattern, *expected in LIBRARIES:
+        names = glob.glob(pattern, root_dir=build)
+        if not names:
+            problems.append(f"{pattern}: there is none")
+        for name in names:
+            problems += check(root, build, name, *expected)
     problems += check_driver_functions(root, build)
     report(problems, "the libraries export and need what they should")
 

@@ -60,15 +60,15 @@ ALLOWED = [
      DRIVER),
     (GAUDI, [COPY, IPC, TRANSFER, APPLICATION, MEMORY, CARDS, UCX_SEAM] +
      DRIVER),
-    ("src/preload/", []),
-    ("src/launcher/", ["src/preload/tls_alias.h"] + DRIVER),
+    ("src/loader/", []),
+    ("src/launcher/", ["src/loader/tls_alias.h"] + DRIVER),
     ("examples/", []),
     ("bench/", ["src/*", "examples/gaudi_memory.h"]),
     ("test/", ["test/*", "src/*", "examples/gaudi_memory.h"]),
 ]
 
 # Folders whose files know no UCX.
-WITHOUT_UCX = [UTIL, SHIM, "src/preload/", "src/launcher/"]
+WITHOUT_UCX = [UTIL, SHIM, "src/loader/", "src/launcher/"]
 UCX = re.compile(r"^(uc[mpst]/|tools/perf/|config\.h$)")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

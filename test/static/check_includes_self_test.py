@@ -45,7 +45,7 @@ CLEAN = {
         '#include "uct/gaudi/ipc/sharing/s.h"\n',
     "src/uct/gaudi/module.cc":
         '#include "uct/gaudi/copy/c.h"\n#include "uct/gaudi/ipc/i.h"\n',
-    "src/preload/p.c": "#include <dlfcn.h>\n",
+    "src/loader/p.c": "#include <dlfcn.h>\n",
     "test/t.cc": '#include "hlthunk_shim/emu/hlthunk_emu.h"\n',
 }
 
@@ -84,8 +84,8 @@ VIOLATIONS = [
     ("src/uct/gaudi/ipc/messages/m.h", '#include "uct/gaudi/ipc/sharing/s.h"'),
     ("src/uct/gaudi/ipc/sharing/s.h", '#include "uct/gaudi/ipc/messages/m.h"'),
     ("src/uct/gaudi/module.cc", '#include "hlthunk_shim/emu/card.h"'),
-    ("src/preload/p.c", "#include <ucp/api/ucp.h>"),
-    ("src/preload/p.c", '#include "util/u.h"'),
+    ("src/loader/p.c", "#include <ucp/api/ucp.h>"),
+    ("src/loader/p.c", '#include "util/u.h"'),
     ("test/t.cc", '#include "hlthunk_shim/emu/card.h"'),
     ("test/t.cc", '#include "no/such/file.h"'),
     # n.cc includes m.h, and a header and its source count as one.

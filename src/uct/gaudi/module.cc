@@ -1,8 +1,7 @@
 /**
- * What happens when the module is loaded, by the preload stub or by UCX.
+ * What happens when the loader opens the module.
  *
- * Runs before main or inside UCX's module loader; never fails, since UCX would
- * unmap a module that does and keep its registrations.
+ * Runs before main, inside UCX's module loader, or at a call of UCX.
  */
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/topology.h"
@@ -17,7 +16,6 @@
 #include "uct/gaudi/copy/copy_md.h"
 #include "uct/gaudi/ipc/ipc_md.h"
 #include "uct/gaudi/perftest.h"
-#include "uct/gaudi/slot.h"
 
 namespace {
 
@@ -51,19 +49,7 @@ __attribute__((constructor)) void module_init()
 
 } // namespace
 
-/* Called by UCX's loader, and only by it: nobody else opens this file under
- * another module's name. The other module is loaded here and not in the
- * constructor, since the preload stub may have opened this file before. */
-extern "C" [[gnu::visibility("default")]] ucs_status_t ucs_module_global_init()
-{
-    (void)gaudi::base::guarded([] {
-        gaudi::base::load_displaced_modules();
-        return UCS_OK;
-    });
-    return UCS_OK;
-}
-
-/* Called by the preload stub when UCX has refused what may have been meant for
+/* Called by the loader when UCX has refused what may have been meant for
  * a card: an allocation, which without a card no memory domain of this module
  * is asked for; or, with NULL, gaudi_copy's memory domain. */
 extern "C" [[gnu::visibility("default")]] void

@@ -1,4 +1,4 @@
-#include "preload/tls_alias.h"
+#include "loader/tls_alias.h"
 
 #include <gtest/gtest.h>
 

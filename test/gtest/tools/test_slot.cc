@@ -18,7 +18,7 @@ constexpr char plugin[]    = GAUDI_TOOLS_DIR "/liblate_ucx_plugin.so";
 constexpr char displaced[] = GAUDI_TOOLS_DIR "/displaced";
 constexpr char slot_name[] = "libuct_rdmacm.so.0";
 
-/* What the module says at debug level of the module that it displaces. */
+/* What the loader says at debug level of the module that it displaces. */
 constexpr char loaded[]     = "which a slot displaces";
 constexpr char not_loaded[] = "which a slot displaces, cannot be loaded";
 

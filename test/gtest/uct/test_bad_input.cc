@@ -389,7 +389,7 @@ TEST(bad_input, a_holder_that_has_ended_since_is_said_to_have)
                           "has ended since"));
 }
 
-/* The preload stub calls this for a program. */
+/* The loader calls this for a program. */
 GAUDI_CHILD(asks_when_it_is_told_to)
 {
     load_module();
@@ -397,8 +397,7 @@ GAUDI_CHILD(asks_when_it_is_told_to)
     GAUDI_CHILD_REQUIRE(open_md(md) == UCS_ERR_BUSY);
     tell_parent("busy");
     wait_for_parent();
-    void *module  = dlopen(GAUDI_BUILD_DIR "/lib/libuct_hlthunk.so.0",
-                           RTLD_NOW | RTLD_NOLOAD);
+    void *module  = dlopen(GAUDI_MODULE, RTLD_NOW | RTLD_NOLOAD);
     auto *explain = reinterpret_cast<void (*)(const uct_mem_alloc_params_t *)>(
         dlsym(module, "uct_gaudi_explain_refusal"));
     GAUDI_CHILD_REQUIRE(explain != nullptr);

@@ -7,9 +7,9 @@
 #include "util/made_once.h"
 #include "util/text.h"
 
+#include <algorithm>
 #include <climits>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 
 #include <dlfcn.h>
@@ -28,8 +28,8 @@ bool has_card = true;
 /* Something of this module, whose address tells its file. */
 constexpr char anchor = 0;
 
-/* Where the file of this module lies. In a slot it is a link. */
-std::string module_directory()
+/* The folder of libraries, in which the module is ucx-gaudi/RELEASE/FILE. */
+std::string library_directory()
 {
     Dl_info info;
     char path[PATH_MAX];
@@ -37,7 +37,11 @@ std::string module_directory()
         (realpath(info.dli_fname, path) == nullptr)) {
         return ".";
     }
-    return std::string(path, std::strrchr(path, '/'));
+    std::string directory = path;
+    for (int levels = 0; levels < 3; ++levels) {
+        directory.erase(std::min(directory.rfind('/'), directory.size()));
+    }
+    return directory;
 }
 
 /* Kept to the end: objects of the driver may outlive any other order. */
@@ -48,7 +52,7 @@ constinit util::made_once<uint64_t> box;
 std::unique_ptr<const shim::driver> load()
 {
     const std::string wanted = config().driver;
-    const auto choice        = shim::choose_driver(wanted, module_directory());
+    const auto choice        = shim::choose_driver(wanted, library_directory());
 
     switch (choice.result) {
     case shim::driver_choice::outcome::library:

@@ -1,0 +1,102 @@
+#define _GNU_SOURCE
+#include "loader/running_ucx.h"
+
+#include "loader/report.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char libucp_name[] = "libucp.so.0";
+
+/* The folder of a file, without links; "" when the file is not there. */
+static void folder_of(const char *file, char folder[PATH_MAX])
+{
+    if (realpath(file, folder) == NULL) {
+        folder[0] = '\0';
+        return;
+    }
+    *strrchr(folder, '/') = '\0';
+}
+
+static int ask(void *libucp, struct gaudi_ucx *found)
+{
+    typedef void (*function_t)(unsigned *, unsigned *, unsigned *);
+
+    const function_t get_version = (function_t)dlsym(libucp, "ucp_get_version");
+
+    snprintf(found->libucp, sizeof(found->libucp), "%s", gaudi_file_of(libucp));
+    if (get_version == NULL) {
+        gaudi_say("%s has no ucp_get_version, so the version of UCX is not "
+                  "known and no module is loaded; install UCX again",
+                  found->libucp);
+        return 0;
+    }
+    get_version(&found->major, &found->minor, &found->patch);
+    return 1;
+}
+
+/* The libucp in the folder of libucs; NULL after dlopen's error. */
+static void *open_beside(void *libucs)
+{
+    const char *file  = gaudi_file_of(libucs);
+    const char *slash = strrchr(file, '/');
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%.*s%s",
+             (slash == NULL) ? 0 : (int)(slash + 1 - file), file, libucp_name);
+    return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+}
+
+/* Whether libucs is of the UCX that libucp has told of. */
+static int belong_together(void *libucs, const struct gaudi_ucx *ucx)
+{
+    struct gaudi_ucx other = *ucx;
+    char folder_of_ucs[PATH_MAX];
+    char folder_of_ucp[PATH_MAX];
+    void *beside;
+    int same;
+
+    folder_of(gaudi_file_of(libucs), folder_of_ucs);
+    folder_of(ucx->libucp, folder_of_ucp);
+    if (strcmp(folder_of_ucs, folder_of_ucp) == 0) {
+        return 1;
+    }
+    beside = open_beside(libucs);
+    if (beside == NULL) {
+        return 1; /* there is nothing that says otherwise */
+    }
+    same = ask(beside, &other) && (other.major == ucx->major) &&
+           (other.minor == ucx->minor);
+    if (!same) {
+        gaudi_say("%s is of UCX %u.%u.%u and %s beside libucs is of UCX "
+                  "%u.%u.%u: no module is loaded; see to LD_LIBRARY_PATH",
+                  ucx->libucp, ucx->major, ucx->minor, ucx->patch, other.libucp,
+                  other.major, other.minor, other.patch);
+    }
+    dlclose(beside);
+    return same;
+}
+
+int gaudi_find_ucx(void *libucs, struct gaudi_ucx *found)
+{
+    void *libucp = dlopen(libucp_name, RTLD_LAZY | RTLD_NOLOAD);
+    int known;
+
+    if (libucp != NULL) {
+        known = ask(libucp, found) && belong_together(libucs, found);
+        dlclose(libucp);
+        return known;
+    }
+    libucp = open_beside(libucs);
+    if (libucp == NULL) {
+        gaudi_say("the version of UCX is not known, since %s has no usable "
+                  "libucp.so.0 beside it: %s; no module is loaded",
+                  gaudi_file_of(libucs), dlerror());
+        return 0;
+    }
+    known = ask(libucp, found);
+    dlclose(libucp);
+    return known;
+}

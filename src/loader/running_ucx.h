@@ -1,0 +1,24 @@
+/*
+ * Which UCX this process has.
+ */
+#pragma once
+
+#include <limits.h>
+
+struct gaudi_ucx {
+    unsigned major;
+    unsigned minor;
+    unsigned patch;
+    char libucp[PATH_MAX]; /* the file that told */
+};
+
+/*
+ * Ask the libucp of this process for its version, or the one beside libucs in a
+ * program that has none: only libucp has a function that tells.
+ *
+ * libucs  A handle of the process's libucs.
+ *
+ * Returns 0, after a line that tells why, when the version cannot be found out
+ * or when libucp and libucs are not of one UCX.
+ */
+int gaudi_find_ucx(void *libucs, struct gaudi_ucx *found);
