@@ -1,16 +1,26 @@
-# Finds the installed UCX and everything needed to build a module for it:
+# Finds the installed UCX, and source trees of the releases to build modules
+# for. A release is a minor one: MAJOR.MINOR.
 #
-#   UCX::ucp UCX::uct UCX::ucs UCX::ucm   the installed libraries
-#   UCX::private                          its private headers and config.h
-#   UCX_VERSION                           MAJOR.MINOR.PATCH of the installed UCX
-#   UCX_RELEASE                           its MAJOR.MINOR
+#   UCX_RELEASES            the releases that are built, UCX_RELEASE first
+#   UCX_VERSION             MAJOR.MINOR.PATCH of the source of UCX_RELEASE, and
+#   UCX_VERSION_<release>   of each release
+#   UCX_IS_INSTALLED        whether the installed UCX is of UCX_RELEASE
+#   UCX_INSTALLED_VERSION   MAJOR.MINOR.PATCH of the installed UCX
+#   UCX_PRIVATE_SOURCE      the source tree of UCX_RELEASE
+#   UCX_INCLUDE_DIRS        the public headers of UCX_RELEASE
 #
-# The private headers are those of exactly the installed version: from
-# UCX_SOURCE_DIR when that is set, else from Debian's source package, which is
-# kept in UCX_SOURCE_CACHE between builds.
+# and for each release, with the suffix that ucx_suffix() tells:
+#
+#   UCX::ucp UCX::uct UCX::ucs UCX::ucm   the libraries, with public headers
+#   UCX::private                          the private headers and config.h
+#
+# The tree of the installed version is fetched when it is not at hand. For other
+# releases no tree is needed, and what has none is left out.
 
-set(UCX_SOURCE_DIR "" CACHE PATH
-    "Source tree of the installed UCX version; empty: Debian's source package")
+set(UCX_SOURCE_DIRS "" CACHE STRING
+    "UCX source trees, one for a release; empty: all that UCX_SOURCE_CACHE has")
+set(UCX_RELEASE "" CACHE STRING
+    "Release of UCX, as 1.18, that tests and examples are built for; empty: the installed one")
 if(DEFINED ENV{XDG_CACHE_HOME})
   set(_ucx_cache "$ENV{XDG_CACHE_HOME}/ucx-gaudi")
 elseif(DEFINED ENV{HOME})
@@ -19,114 +29,183 @@ else()
   set(_ucx_cache "${CMAKE_BINARY_DIR}/ucx-source")
 endif()
 set(UCX_SOURCE_CACHE "${_ucx_cache}" CACHE PATH
-    "Where fetched UCX sources are kept")
+    "Where UCX source trees are kept, as ucx-VERSION")
+set(_ucx_fetch "${CMAKE_CURRENT_LIST_DIR}/../scripts/fetch-ucx-source")
 
-# --- the installed UCX -------------------------------------------------------
+include(UcxInstalled)
+include(UcxTarget)
 
-find_path(UCX_INCLUDE_DIR ucp/api/ucp.h)
-find_program(UCX_INFO_EXECUTABLE ucx_info)
-set(_ucx_missing "")
-if(NOT UCX_INCLUDE_DIR)
-  list(APPEND _ucx_missing "ucp/api/ucp.h (apt-get install libucx-dev)")
-endif()
-if(NOT UCX_INFO_EXECUTABLE)
-  list(APPEND _ucx_missing "ucx_info (apt-get install ucx-utils)")
-endif()
-foreach(lib ucp uct ucs ucm)
-  find_library(UCX_${lib}_LIBRARY ${lib})
-  if(NOT UCX_${lib}_LIBRARY)
-    list(APPEND _ucx_missing "lib${lib}.so (apt-get install libucx-dev)")
+set(_ucx_oldest 1.13)
+set(_ucx_newest 1.23)
+
+# ucx_suffix(RELEASE VARIABLE): what names of targets that are built for a
+# release end with. Those of UCX_RELEASE have the plain names.
+function(ucx_suffix release variable)
+  if(release STREQUAL UCX_RELEASE)
+    set(${variable} "" PARENT_SCOPE)
   else()
-    add_library(UCX::${lib} SHARED IMPORTED)
-    set_target_properties(UCX::${lib} PROPERTIES
-      IMPORTED_LOCATION "${UCX_${lib}_LIBRARY}"
-      INTERFACE_INCLUDE_DIRECTORIES "${UCX_INCLUDE_DIR}")
+    set(${variable} "-${release}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+# --- which releases ----------------------------------------------------------
+
+function(_ucx_release_of version variable)
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" release "${version}")
+  set(${variable} "${release}" PARENT_SCOPE)
+endfunction()
+
+_ucx_release_of("${UCX_INSTALLED_VERSION}" _ucx_installed_release)
+if(UCX_RELEASE STREQUAL "")
+  set(UCX_RELEASE "${_ucx_installed_release}")
+elseif(NOT UCX_RELEASE MATCHES "^[0-9]+\\.[0-9]+$")
+  message(FATAL_ERROR "UCX_RELEASE=${UCX_RELEASE} is no release of UCX, such "
+    "as 1.18.")
+endif()
+if(UCX_RELEASE VERSION_LESS _ucx_oldest OR
+   UCX_RELEASE VERSION_GREATER _ucx_newest)
+  message(FATAL_ERROR "UCX ${UCX_RELEASE} is not supported: this project is "
+    "for UCX ${_ucx_oldest} to ${_ucx_newest}. Choose one of these by "
+    "-DUCX_RELEASE=.")
+endif()
+
+# Takes a tree, whose release may not be one that there is a tree of already.
+function(_ucx_add_tree tree)
+  get_filename_component(tree "${tree}" ABSOLUTE BASE_DIR "${CMAKE_BINARY_DIR}")
+  if(NOT EXISTS "${tree}/src/uct/base/uct_md.h" OR
+     NOT EXISTS "${tree}/configure.ac")
+    message(FATAL_ERROR "${tree} is no source tree of UCX: "
+      "src/uct/base/uct_md.h and configure.ac must be there.")
+  endif()
+  file(STRINGS "${tree}/configure.ac" lines
+       REGEX "define\\(\\[ucx_ver_(major|minor|patch)\\]")
+  string(REGEX MATCHALL "[0-9]+" version "${lines}")
+  list(JOIN version "." version)
+  if(NOT version MATCHES "^[0-9]+\\.[0-9]+\\.[0-9]+$")
+    message(FATAL_ERROR "${tree}/configure.ac does not tell which version of "
+      "UCX it is.")
+  endif()
+  if(version VERSION_LESS _ucx_oldest OR
+     version VERSION_GREATER_EQUAL "${_ucx_newest}.999")
+    message(FATAL_ERROR "${tree} is UCX ${version}: this project is for UCX "
+      "${_ucx_oldest} to ${_ucx_newest}.")
+  endif()
+  _ucx_release_of("${version}" release)
+  if(DEFINED _ucx_tree_${release})
+    message(FATAL_ERROR "${_ucx_tree_${release}} and ${tree} are both UCX "
+      "${release}: a release has one module, so leave one of them out.")
+  endif()
+  set(_ucx_tree_${release} "${tree}" PARENT_SCOPE)
+  set(UCX_VERSION_${release} "${version}" PARENT_SCOPE)
+  set(_ucx_at_hand ${_ucx_at_hand} ${release} PARENT_SCOPE)
+endfunction()
+
+# The sources that are known: VERSION, TAG and checksum in each line.
+file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/ucx-sources" _ucx_sources
+     REGEX "^[0-9]")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+  "${CMAKE_CURRENT_LIST_DIR}/ucx-sources")
+set(_ucx_known "")
+foreach(_ucx_line IN LISTS _ucx_sources)
+  string(REGEX REPLACE "[ \t]+" ";" _ucx_line "${_ucx_line}")
+  list(GET _ucx_line 0 _ucx_known_version)
+  _ucx_release_of("${_ucx_known_version}" _ucx_known_release)
+  list(APPEND _ucx_known ${_ucx_known_release})
+  set(_ucx_known_version_${_ucx_known_release} ${_ucx_known_version})
+  list(GET _ucx_line 2 _ucx_known_checksum_${_ucx_known_version})
+endforeach()
+
+set(_ucx_at_hand "")
+foreach(_ucx_tree IN LISTS UCX_SOURCE_DIRS)
+  _ucx_add_tree("${_ucx_tree}")
+endforeach()
+# A build with a sanitizer is for looking at one release.
+if(UCX_SOURCE_DIRS STREQUAL "" AND NOT GAUDI_SANITIZE)
+  set(_ucx_candidates ${_ucx_known})
+else()
+  set(_ucx_candidates "")
+endif()
+list(REMOVE_ITEM _ucx_candidates ${_ucx_installed_release} ${UCX_RELEASE})
+foreach(_ucx_candidate IN LISTS _ucx_candidates)
+  set(_ucx_tree "${UCX_SOURCE_CACHE}/ucx-${_ucx_known_version_${_ucx_candidate}}")
+  if(EXISTS "${_ucx_tree}")
+    _ucx_add_tree("${_ucx_tree}")
   endif()
 endforeach()
-if(_ucx_missing)
-  list(JOIN _ucx_missing "\n  " _ucx_missing)
-  message(FATAL_ERROR "No complete UCX is installed. Missing:\n  ${_ucx_missing}")
-endif()
 
-# Without the caller's settings of UCX: some of them print lines of their own.
-set(_ucx_run_info sh -c
-  "unset $(env | sed -n 's/^\\(UCX_[A-Za-z0-9_]*\\)=.*/\\1/p') && exec \"$0\" \"$@\""
-  "${UCX_INFO_EXECUTABLE}")
-execute_process(COMMAND ${_ucx_run_info} -v
-  OUTPUT_VARIABLE _ucx_info ERROR_VARIABLE _ucx_error RESULT_VARIABLE _ucx_rc)
-if(NOT _ucx_rc EQUAL 0 OR NOT _ucx_info MATCHES
-   "[Vv]ersion[: ]+([0-9]+)\\.([0-9]+)\\.([0-9]+)")
-  message(FATAL_ERROR "'${UCX_INFO_EXECUTABLE} -v' does not tell a version: "
-    "${_ucx_info}${_ucx_error}")
-endif()
-set(UCX_VERSION "${CMAKE_MATCH_1}.${CMAKE_MATCH_2}.${CMAKE_MATCH_3}")
-set(UCX_RELEASE "${CMAKE_MATCH_1}.${CMAKE_MATCH_2}")
-
-# --- its private headers -----------------------------------------------------
-
-if(UCX_SOURCE_DIR)
-  set(_ucx_source "${UCX_SOURCE_DIR}")
-else()
-  execute_process(COMMAND dpkg-query -W -f "\${source:Version}" libucx0
-    OUTPUT_VARIABLE _ucx_package RESULT_VARIABLE _ucx_rc ERROR_QUIET)
-  if(NOT _ucx_rc EQUAL 0)
-    message(FATAL_ERROR "UCX ${UCX_VERSION} does not come from Debian's "
-      "package libucx0, so its source cannot be fetched. Unpack the source of "
-      "UCX ${UCX_VERSION} and pass -DUCX_SOURCE_DIR=<that folder>.")
+# The installed release is always built where it can be, UCX_RELEASE always.
+if(NOT UCX_RELEASE STREQUAL _ucx_installed_release AND
+   NOT DEFINED _ucx_tree_${UCX_RELEASE})
+  set(_ucx_tree
+    "${UCX_SOURCE_CACHE}/ucx-${_ucx_known_version_${UCX_RELEASE}}")
+  if(NOT EXISTS "${_ucx_tree}")
+    message(FATAL_ERROR "UCX_RELEASE=${UCX_RELEASE}: no source of it is at "
+      "hand. 'scripts/fetch-ucx-source ${_ucx_known_version_${UCX_RELEASE}}' "
+      "tells how to get it, or name a tree in UCX_SOURCE_DIRS.")
   endif()
-  set(_ucx_source "${UCX_SOURCE_CACHE}/ucx-${_ucx_package}")
-  if(NOT EXISTS "${_ucx_source}/src/uct/base/uct_md.h")
-    message(STATUS "Fetching Debian's source package of UCX ${_ucx_package}")
+  _ucx_add_tree("${_ucx_tree}")
+endif()
+if(UCX_RELEASE STREQUAL _ucx_installed_release AND
+   NOT DEFINED _ucx_tree_${UCX_RELEASE})
+  set(_ucx_tree "${UCX_SOURCE_CACHE}/ucx-${UCX_INSTALLED_VERSION}")
+  if(NOT EXISTS "${_ucx_tree}")
+    message(STATUS "Fetching the source of UCX ${UCX_INSTALLED_VERSION}")
     execute_process(
-      COMMAND "${CMAKE_CURRENT_LIST_DIR}/../scripts/fetch-ucx-source"
-              "${_ucx_source}"
-      RESULT_VARIABLE _ucx_rc ERROR_VARIABLE _ucx_error)
+      COMMAND "${_ucx_fetch}" --cache "${UCX_SOURCE_CACHE}"
+              "${UCX_INSTALLED_VERSION}"
+      ERROR_VARIABLE _ucx_error OUTPUT_QUIET)
     # A second configure run may have put it there meanwhile.
-    if(NOT EXISTS "${_ucx_source}/src/uct/base/uct_md.h")
+    if(NOT EXISTS "${_ucx_tree}")
       message(FATAL_ERROR "${_ucx_error}UCX's private headers are missing. "
-        "Pass -DUCX_SOURCE_DIR=<source tree of UCX ${UCX_VERSION}>, or mend "
-        "what the message above names and configure again.")
+        "Pass -DUCX_SOURCE_DIRS=<source tree of UCX "
+        "${UCX_INSTALLED_VERSION}>, or mend what the message above names and "
+        "configure again.")
     endif()
   endif()
+  _ucx_add_tree("${_ucx_tree}")
 endif()
 
-if(NOT EXISTS "${_ucx_source}/src/uct/base/uct_md.h" OR
-   NOT EXISTS "${_ucx_source}/configure.ac")
-  message(FATAL_ERROR "UCX_SOURCE_DIR=${_ucx_source} is not a source tree of "
-    "UCX: src/uct/base/uct_md.h and configure.ac must be there.")
+list(REMOVE_ITEM _ucx_at_hand ${UCX_RELEASE})
+list(SORT _ucx_at_hand COMPARE NATURAL)
+set(UCX_RELEASES ${UCX_RELEASE} ${_ucx_at_hand})
+set(UCX_VERSION "${UCX_VERSION_${UCX_RELEASE}}")
+set(UCX_PRIVATE_SOURCE "${_ucx_tree_${UCX_RELEASE}}")
+if(UCX_RELEASE STREQUAL _ucx_installed_release)
+  set(UCX_IS_INSTALLED TRUE)
+else()
+  set(UCX_IS_INSTALLED FALSE)
 endif()
-file(STRINGS "${_ucx_source}/configure.ac" _ucx_ac
-     REGEX "define\\(\\[ucx_ver_(major|minor|patch)\\]")
-string(REGEX MATCHALL "[0-9]+" _ucx_ac "${_ucx_ac}")
-list(JOIN _ucx_ac "." _ucx_source_version)
-if(NOT _ucx_source_version STREQUAL UCX_VERSION)
-  message(FATAL_ERROR "The installed UCX is ${UCX_VERSION}, but ${_ucx_source} "
-    "is ${_ucx_source_version}. Pass the source of UCX ${UCX_VERSION}.")
+
+# --- what targets link to ----------------------------------------------------
+
+foreach(_ucx_release IN LISTS UCX_RELEASES)
+  set(_ucx_version "${UCX_VERSION_${_ucx_release}}")
+  set(_ucx_tree "${_ucx_tree_${_ucx_release}}")
+  if(DEFINED _ucx_known_checksum_${_ucx_version})
+    execute_process(
+      COMMAND "${_ucx_fetch}" --print-checksum "${_ucx_tree}"
+      OUTPUT_VARIABLE _ucx_checksum RESULT_VARIABLE _ucx_rc)
+    if(_ucx_rc EQUAL 0 AND NOT _ucx_checksum MATCHES
+       "${_ucx_known_checksum_${_ucx_version}}")
+      message(WARNING "The headers in ${_ucx_tree} are not those of UCX "
+        "${_ucx_version} (cmake/ucx-sources): the module may not fit a UCX of "
+        "that version. It checks that when it is loaded.")
+    endif()
+  endif()
+  ucx_add_release(${_ucx_release} "${_ucx_version}" "${_ucx_tree}")
+endforeach()
+if(NOT UCX_IS_INSTALLED)
+  ucx_run_for_listing(CMAKE_CROSSCOMPILING_EMULATOR)
 endif()
-set(UCX_PRIVATE_SOURCE "${_ucx_source}")
 
-# --- config.h of the installed build -----------------------------------------
-
-execute_process(COMMAND ${_ucx_run_info} -b
-  OUTPUT_VARIABLE _ucx_config RESULT_VARIABLE _ucx_rc)
-if(NOT _ucx_rc EQUAL 0 OR NOT _ucx_config MATCHES "#define ENABLE_MT")
-  message(FATAL_ERROR "'${UCX_INFO_EXECUTABLE} -b' does not print the build "
-    "configuration, so config.h cannot be generated.")
+set(_ucx_left_out "")
+foreach(_ucx_release IN LISTS _ucx_known)
+  if(NOT _ucx_release IN_LIST UCX_RELEASES)
+    list(APPEND _ucx_left_out ${_ucx_known_version_${_ucx_release}})
+  endif()
+endforeach()
+if(_ucx_left_out AND NOT GAUDI_SANITIZE)
+  list(JOIN _ucx_left_out " " _ucx_left_out)
+  message(STATUS "Left out, no source at hand: UCX ${_ucx_left_out} "
+    "(scripts/fetch-ucx-source VERSION tells how to get one)")
 endif()
-string(REGEX REPLACE "#define UCX_CONFIG_H[^\n]*\n" "" _ucx_config
-       "${_ucx_config}")
-file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/ucx/config.h" @ONLY CONTENT
-"/* Generated from 'ucx_info -b' of UCX @UCX_VERSION@. */
-#ifndef UCX_CONFIG_H
-#define UCX_CONFIG_H
-@_ucx_config@
-#endif
-")
-
-add_library(UCX::private INTERFACE IMPORTED)
-set_target_properties(UCX::private PROPERTIES
-  INTERFACE_INCLUDE_DIRECTORIES "${CMAKE_BINARY_DIR}/ucx;${_ucx_source}/src"
-  INTERFACE_COMPILE_DEFINITIONS "HAVE_CONFIG_H=1")
-
-message(STATUS "UCX ${UCX_VERSION}: ${UCX_uct_LIBRARY}, "
-               "private headers in ${_ucx_source}")

@@ -1,0 +1,147 @@
+# ucx_add_release(RELEASE VERSION TREE): the targets of a release, whose private
+# headers come from the tree.
+#
+# Its config.h is the one in the tree's top folder, which `configure` leaves
+# there or `ucx_info -b >config.h` makes on the system that the module is for.
+# Without one it is made from what the installed UCX says of itself.
+#
+# What is built for another release than the installed one links to libraries
+# without content that have every name in the tree's headers: so a misspelt one
+# is found, and the real libraries come at run time.
+
+function(ucx_add_release release version tree)
+  ucx_suffix(${release} suffix)
+  set(folder "${CMAKE_BINARY_DIR}/ucx/${release}")
+  _ucx_make_config_h(${release} ${version} "${tree}" "${folder}" config_from)
+  _ucx_make_version_headers(${version} "${tree}" "${folder}/include")
+
+  set(headers "${folder}/include" "${tree}/src")
+  add_library(UCX::private${suffix} INTERFACE IMPORTED)
+  set_target_properties(UCX::private${suffix} PROPERTIES
+    INTERFACE_INCLUDE_DIRECTORIES "${headers}"
+    INTERFACE_COMPILE_DEFINITIONS "HAVE_CONFIG_H=1")
+
+  if(release STREQUAL _ucx_installed_release)
+    set(headers "${UCX_INCLUDE_DIR}")
+  endif()
+  foreach(lib ucp uct ucs ucm)
+    add_library(UCX::${lib}${suffix} INTERFACE IMPORTED)
+    if(release STREQUAL _ucx_installed_release)
+      set(link "${UCX_${lib}_LIBRARY}")
+    else()
+      _ucx_make_stand_in(${lib} ${version} "${tree}" "${folder}/lib")
+      # As an option, lest it be found by a run path.
+      set(link "-Wl,${folder}/lib/lib${lib}.so.0")
+      # Sizes of data are those of the running UCX.
+      set_target_properties(UCX::${lib}${suffix} PROPERTIES
+        INTERFACE_COMPILE_OPTIONS -fPIC)
+    endif()
+    set_target_properties(UCX::${lib}${suffix} PROPERTIES
+      INTERFACE_INCLUDE_DIRECTORIES "${headers}"
+      INTERFACE_LINK_LIBRARIES "${link}")
+  endforeach()
+  if(release STREQUAL UCX_RELEASE)
+    set(UCX_INCLUDE_DIRS "${headers}" PARENT_SCOPE)
+  endif()
+  message(STATUS "UCX ${release}: headers of ${version} in ${tree}, config.h "
+    "${config_from}")
+endfunction()
+
+# ucx_run_for_listing(VARIABLE): a command before those of test programs, which
+# the build asks for their tests where their UCX is not: it gives them libraries
+# that have the names.
+function(ucx_run_for_listing variable)
+  set(script "${CMAKE_BINARY_DIR}/ucx/run-test")
+  file(CONFIGURE OUTPUT "${script}" @ONLY CONTENT
+"#!/bin/sh
+case \" $* \" in
+*' --gtest_list_tests '*)
+    export LD_LIBRARY_PATH='@CMAKE_BINARY_DIR@/ucx/@UCX_RELEASE@/lib' ;;
+esac
+exec \"$@\"
+")
+  file(CHMOD "${script}" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
+    GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+  set(${variable} "${script}" PARENT_SCOPE)
+endfunction()
+
+function(_ucx_make_config_h release version tree folder from)
+  if(EXISTS "${tree}/config.h")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+      "${tree}/config.h")
+    file(READ "${tree}/config.h" content)
+    set(${from} "from there" PARENT_SCOPE)
+    if(NOT content MATCHES "#define ENABLE_MT")
+      message(FATAL_ERROR "${tree}/config.h does not say how UCX was "
+        "configured. Make it by 'ucx_info -b >config.h' on the system that "
+        "the module is for, or remove it.")
+    endif()
+  else()
+    set(content "${_ucx_installed_config}")
+    set(${from} "of the installed UCX" PARENT_SCOPE)
+    if(NOT release STREQUAL _ucx_installed_release)
+      set(${from} "of the installed UCX ${UCX_INSTALLED_VERSION}, for want of \
+one in the tree; the module checks when it is loaded" PARENT_SCOPE)
+    endif()
+  endif()
+  string(REGEX REPLACE "#define UCX_CONFIG_H[^\n]*\n" "" content "${content}")
+  file(CONFIGURE OUTPUT "${folder}/include/config.h" @ONLY CONTENT
+"/* How UCX @version@ was configured. */
+#ifndef UCX_CONFIG_H
+#define UCX_CONFIG_H
+@content@
+#endif
+")
+endfunction()
+
+# What UCX's configure makes of headers that end in .in.
+function(_ucx_make_version_headers VERSION tree folder)
+  string(REPLACE "." ";" parts ${VERSION})
+  list(GET parts 0 MAJOR_VERSION)
+  list(GET parts 1 MINOR_VERSION)
+  list(GET parts 2 PATCH_VERSION)
+  foreach(header ucp/api/ucp_version.h uct/api/version.h)
+    if(NOT EXISTS "${tree}/src/${header}.in")
+      message(FATAL_ERROR "${tree}/src/${header}.in is missing")
+    endif()
+    configure_file("${tree}/src/${header}.in" "${folder}/${header}" @ONLY)
+  endforeach()
+endfunction()
+
+# lib<lib>.so.0 with every name in the headers that begins with <lib>_, and with
+# those that UCX's macros make for classes. As functions, which they mostly are:
+# to what is compiled with -fPIC it is all the same.
+function(_ucx_make_stand_in lib version tree folder)
+  set(library "${folder}/lib${lib}.so.0")
+  set(source "${folder}/${lib}.s")
+  execute_process(
+    COMMAND grep -rhoEw --include=*.h --include=*.inl "(__)?${lib}_[A-Za-z0-9_]+"
+            "${tree}/src"
+    COMMAND sed -E "s/.*_t$/&\\n&_class\\n&_init\\n&_cleanup/"
+    COMMAND sort -u
+    OUTPUT_VARIABLE names)
+  string(STRIP "${names}" names)
+  string(REPLACE "\n" ";" names "${names}")
+  if(lib STREQUAL "ucs")
+    list(APPEND names void_class)
+  endif()
+  list(TRANSFORM names REPLACE "(.+)"
+    ".globl \\1\n.type \\1, %function\n\\1: .skip 1\n.size \\1, 1")
+  list(JOIN names "\n" names)
+  file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT
+".section .note.GNU-stack, \"\"
+.text
+@names@
+")
+  if("${library}" IS_NEWER_THAN "${source}" AND EXISTS "${library}")
+    return()
+  endif()
+  execute_process(
+    COMMAND "${CMAKE_C_COMPILER}" -shared -nostdlib "-Wl,-soname,lib${lib}.so.0"
+            -o "${library}" "${source}"
+    RESULT_VARIABLE result ERROR_VARIABLE error)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "The names in the headers of UCX ${version} cannot be "
+      "made a library: ${error}")
+  endif()
+endfunction()
