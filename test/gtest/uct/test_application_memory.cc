@@ -501,6 +501,51 @@ TEST_F(application_memory, without_a_name_the_program_gets_a_free_card_first)
     EXPECT_EQ(0, hl().hlthunk_close(fd));
 }
 
+/* --- UCX's own module ------------------------------------------------------
+ */
+
+namespace {
+
+/* A card that it opens for itself; less than 0: it gets none. */
+int open_as_ucx(const std::string &bus_id)
+{
+    using function = int (*)(void *, const char *);
+    void *module   = dlopen(GAUDI_UPSTREAM_MODULE, RTLD_NOW | RTLD_LOCAL);
+    auto open      = reinterpret_cast<function>(dlsym(module, "upstream_open"));
+    return open(reinterpret_cast<void *>(hl().hlthunk_open), bus_id.c_str());
+}
+
+} // namespace
+
+TEST_F(application_memory, a_card_that_ucx_opens_is_left_to_it)
+{
+    const int fd = open_as_ucx(bus_id(0));
+    ASSERT_GE(fd, 0);
+    open(); /* the first that is free */
+    {
+        const device_buffer buffer(md, 1000);
+        EXPECT_STREQ("gaudi1", ucs_topo_sys_device_get_name(
+                                   query(buffer.remote(), 1).sys_dev));
+    }
+    EXPECT_EQ(0, hl().hlthunk_close(fd));
+
+    raw_card card(0);
+    const uint64_t va = card.allocate_mapped(page);
+    EXPECT_STREQ("gaudi0", ucs_topo_sys_device_get_name(query(va, 1).sys_dev))
+        << "the program's, now";
+    expect_copies(card, va);
+}
+
+TEST_F(application_memory, a_card_of_ours_is_not_lent_to_ucx)
+{
+    open();
+    EXPECT_EQ(-EBUSY, open_as_ucx(bus_id(0)));
+    const int fd =
+        hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(0).c_str());
+    EXPECT_GE(fd, 0) << "but to the program";
+    EXPECT_EQ(0, hl().hlthunk_close(fd));
+}
+
 /* --- mapped unseen -------------------------------------------------------- */
 
 /* A program that had memory before the module came. */

@@ -14,24 +14,38 @@ namespace gaudi::base {
 
 namespace {
 
-/* The open nodes of the application that this process uses, and those that it
- * inherited from the process that it was forked from, whose descriptors are no
- * use here. The one thing of the cards that a forked child keeps. Changed under
- * cards_lock_, by one process at a time. */
-struct adopted_node {
+/* The open nodes of the application that this process uses, those that UCX has
+ * opened for itself, and those that it inherited from the process that it was
+ * forked from, whose descriptors are no use here. The one thing of the cards
+ * that a forked child keeps. Changed under cards_lock_, by one process at a
+ * time. */
+struct known_node {
     shim::node_identity node;
     unsigned generation = 0;
+    bool of_ucx         = false;
 };
-constinit std::array<adopted_node, max_cards> adopted_nodes{};
+constinit std::array<known_node, max_cards> known_nodes{};
 
-bool is_inherited(const shim::node_identity &node)
+void note_node(const known_node &noted)
 {
-    return std::any_of(adopted_nodes.begin(), adopted_nodes.end(),
-                       [&](const adopted_node &known) {
-                           return (known.node == node) &&
-                                  (known.generation !=
-                                   util::process_generation());
-                       });
+    const auto free = std::find_if(
+        known_nodes.begin(), known_nodes.end(), [](const known_node &known) {
+            return known.node == shim::node_identity();
+        });
+    if (free != known_nodes.end()) {
+        *free = noted;
+    }
+}
+
+/* Whether the application has opened it, as far as is known. */
+bool can_be_adopted(const shim::node_identity &node)
+{
+    return std::none_of(
+        known_nodes.begin(), known_nodes.end(), [&](const known_node &known) {
+            return (known.node == node) &&
+                   (known.of_ucx ||
+                    (known.generation != util::process_generation()));
+        });
 }
 
 /* Bus ids may come without a domain. */
@@ -85,12 +99,12 @@ void close_node(const shim::node_identity &node, int fd, card *lent,
 
 /* This process uses a node no more, or it is another one that is called the
  * same. */
-void card_table::forget_adopted(const shim::node_identity &node)
+void card_table::forget_node(const shim::node_identity &node)
 {
     std::replace_if(
-        adopted_nodes.begin(), adopted_nodes.end(),
-        [&](const adopted_node &known) { return known.node == node; },
-        adopted_node{});
+        known_nodes.begin(), known_nodes.end(),
+        [&](const known_node &known) { return known.node == node; },
+        known_node{});
 }
 
 void card_table::add_card(const shim::visible_card &info,
@@ -107,15 +121,8 @@ void card_table::add_card(const shim::visible_card &info,
     card &added        = *cards_[index];
     card_count_.store(index + 1, std::memory_order_release);
     if (adopted) {
-        forget_adopted(node);
-        const auto free =
-            std::find_if(adopted_nodes.begin(), adopted_nodes.end(),
-                         [](const adopted_node &known) {
-                             return known.node == shim::node_identity();
-                         });
-        if (free != adopted_nodes.end()) {
-            *free = {node, util::process_generation()};
-        }
+        forget_node(node);
+        note_node({node, util::process_generation()});
     }
     card_events::for_each([&](card_events &room) {
         room.card_added(added, node, adopted, later);
@@ -129,7 +136,7 @@ void card_table::adopt_open_cards(const shim::driver &driver,
 {
     for (const shim::open_node &found :
          shim::find_open_nodes(driver.own_dev())) {
-        if ((find_card(found.node) != nullptr) || is_inherited(found.node)) {
+        if ((find_card(found.node) != nullptr) || !can_be_adopted(found.node)) {
             continue;
         }
         std::unique_ptr<shim::card> opened;
@@ -265,9 +272,22 @@ void card_table::application_opened(int fd)
             }
         }
         close_node(opened, -1, nullptr, later);
-        forget_adopted(opened);
+        forget_node(opened);
     });
     note_application_cards();
+}
+
+void card_table::ucx_opened(int fd)
+{
+    shim::node_identity opened;
+    if (!shim::identify(fd, opened)) {
+        return;
+    }
+    std::lock_guard<std::mutex> guard(cards_lock_);
+    forget_node(opened);
+    note_node({opened, util::process_generation(), true});
+    ucs_debug("gaudi: UCX has opened a card for itself as file descriptor %d",
+              fd);
 }
 
 void card_table::application_closing(int fd)
@@ -292,6 +312,12 @@ void card_table::application_closing(int fd)
         }
         if (!known) {
             close_node(node, fd, nullptr, later);
+            std::replace_if(
+                known_nodes.begin(), known_nodes.end(),
+                [&](const known_node &noted) {
+                    return noted.of_ucx && (noted.node == node);
+                },
+                known_node{});
         }
     });
 }

@@ -87,7 +87,7 @@ void card_table::close_cards()
     card_count_ = 0;
     for (size_t i = 0; i < count; ++i) {
         if (states_[i].adopted) {
-            forget_adopted(states_[i].node);
+            forget_node(states_[i].node);
         }
         cards_[i].reset();
     }

@@ -121,6 +121,9 @@ public:
     /** The application has opened a compute node, perhaps one that it closed
      *  behind our back before. */
     void application_opened(int fd);
+    /** UCX's own module has opened a compute node for itself: that card is in
+     *  use, as if by another process, until it closes it. */
+    void ucx_opened(int fd);
     /** It is about to close a descriptor, whatever that is; */
     void application_closing(int fd);
     /** and has done so. */
@@ -173,7 +176,7 @@ private:
     void adopt_open_cards(const shim::driver &driver,
                           const std::vector<shim::card_info> &box,
                           const shim::visible_cards &visible, deferred &later);
-    static void forget_adopted(const shim::node_identity &node);
+    static void forget_node(const shim::node_identity &node);
     void drop_closed(deferred &later);
     void lose(size_t index, deferred &later);
     void return_lent(size_t index, deferred &later);

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <chrono>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 #include <dlfcn.h>
@@ -78,6 +79,19 @@ public:
     [[nodiscard]] static bool is_outermost() { return depth == 1; }
 };
 
+/* Whether code is that of UCX's own module for Gaudi memory (gaudi_gdr, from
+ * 1.21 on), which opens a card when SynapseAI has none in the process. */
+bool is_of_ucx(const void *code)
+{
+    constexpr std::string_view module = "libuct_gaudi.so";
+    Dl_info info;
+    if (dladdr(code, &info) == 0) {
+        return false;
+    }
+    const std::string_view file(info.dli_fname);
+    return file.substr(file.rfind('/') + 1).starts_with(module);
+}
+
 class kept_errno {
 public:
     ~kept_errno() { errno = value_; }
@@ -121,12 +135,16 @@ struct hooks {
 
     /* What an open call of the application gave. When the process has the card
      * open already, a second time is not possible: share ours with it. */
-    static int opened(int fd, const card_wish &wish)
+    static int opened(int fd, const card_wish &wish, const void *caller)
     {
         if (!nesting::is_outermost()) {
             return fd;
         }
-        if (fd >= 0) {
+        if (is_of_ucx(caller)) {
+            if (fd >= 0) {
+                report([&] { cards().ucx_opened(fd); });
+            }
+        } else if (fd >= 0) {
             report([&] { cards().application_opened(fd); });
         } else if ((wish.bus_id == nullptr) || (fd == -EBUSY)) {
             int lent = -1;
@@ -140,14 +158,16 @@ struct hooks {
     {
         const nesting inside;
         return opened(original<int>(function::open_card, name, bus_id),
-                      {.bus_id = bus_id, .name = name});
+                      {.bus_id = bus_id, .name = name},
+                      __builtin_return_address(0));
     }
 
     static int open_module(uint32_t module_id)
     {
         const nesting inside;
         return opened(original<int>(function::open_module, module_id),
-                      {.module_id = static_cast<int64_t>(module_id)});
+                      {.module_id = static_cast<int64_t>(module_id)},
+                      __builtin_return_address(0));
     }
 
     static int close_card(int fd)

@@ -6,6 +6,9 @@
  * through dlsym are seen, too. Nothing of the library's names is exported.
  * Where a function cannot be patched, the relocations of all libraries are,
  * which does not reach callers through dlsym.
+ *
+ * UCX's own module for Gaudi memory is not the application: a card that it
+ * opens for itself is left to it, and it is lent none.
  */
 #pragma once
 
