@@ -149,7 +149,7 @@ variables make_variables(const installation &files, const request &wanted)
         directories.push_back(files.slot.string());
         /* UCX reads its list before it loads the module; the stub, where there
          * is one, comes earlier and does this itself. */
-        char *tls = gaudi_rewrite_tls(get("UCX_TLS").c_str());
+        char *tls = gaudi_rewrite_tls(get("UCX_TLS").c_str(), 0);
         if (tls != nullptr) {
             result.emplace_back("UCX_TLS", tls);
             std::free(tls);

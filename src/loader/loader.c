@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "loader/loader.h"
 
+#include "loader/gdr_module.h"
 #include "loader/installation.h"
 #include "loader/report.h"
 #include "loader/running_ucx.h"
@@ -78,7 +79,8 @@ static int is_part_of_program(void)
 static void rewrite_tls(void)
 {
     const char *tls = getenv("UCX_TLS");
-    char *rewritten = (tls == NULL) ? NULL : gaudi_rewrite_tls(tls);
+    char *rewritten =
+        (tls == NULL) ? NULL : gaudi_rewrite_tls(tls, gaudi_has_gdr_module());
 
     if ((rewritten != NULL) && is_part_of_program()) {
         setenv("UCX_TLS", rewritten, 1);
@@ -89,7 +91,8 @@ static void rewrite_tls(void)
 static void warn_of_tls(void)
 {
     const char *tls = getenv("UCX_TLS");
-    char *rewritten = (tls == NULL) ? NULL : gaudi_rewrite_tls(tls);
+    char *rewritten =
+        (tls == NULL) ? NULL : gaudi_rewrite_tls(tls, gaudi_has_gdr_module());
 
     if (rewritten != NULL) {
         gaudi_say("UCX has read UCX_TLS=%s before it loaded the Gaudi "

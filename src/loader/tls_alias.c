@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_TRANSPORTS = 3 };
+
 /* Names that stand for transports. */
 static const struct {
     const char *name;
-    const char *transports[2];
+    const char *transports[MOST_TRANSPORTS];
 } aliases[] = {{"gaudi_copy", {"gaudi_cpy"}},
-               {"gaudi", {"gaudi_cpy", "gaudi_ipc"}}};
+               {"gaudi", {"gaudi_cpy", "gaudi_ipc", "gaudi_gdr"}}};
 
 /* Transports that a name stands for, or NULL. */
 static const char *const *transports_of(const char *name, size_t length)
@@ -31,14 +33,16 @@ static char *append(char *out, const char *text, size_t length)
     return out + length;
 }
 
-char *gaudi_rewrite_tls(const char *tls)
+char *gaudi_rewrite_tls(const char *tls, int with_gdr)
 {
-    /* "gaudi," grows most: to "gaudi_cpy,gaudi_ipc,", and so does the
-     * backslash in front of it. */
-    char *result      = malloc(4 * strlen(tls) + 1);
+    /* "gaudi," grows most: to "gaudi_cpy,gaudi_ipc,gaudi_gdr,", and so does
+     * the backslash in front of it. */
+    const int most    = with_gdr ? MOST_TRANSPORTS : MOST_TRANSPORTS - 1;
+    char *result      = malloc(6 * strlen(tls) + 1);
     char *out         = result;
     const char *token = tls;
     int changed       = 0;
+    int i;
 
     if (result == NULL) {
         return NULL;
@@ -58,10 +62,10 @@ char *gaudi_rewrite_tls(const char *tls)
         } else {
             out     = append(out, transports[0], strlen(transports[0]));
             changed = 1;
-            if (transports[1] != NULL) {
+            for (i = 1; (i < most) && (transports[i] != NULL); ++i) {
                 *out++ = ',';
                 out    = append(out, token + caret, strict);
-                out    = append(out, transports[1], strlen(transports[1]));
+                out    = append(out, transports[i], strlen(transports[i]));
             }
         }
         token = name + length;

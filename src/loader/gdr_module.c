@@ -1,0 +1,54 @@
+#define _GNU_SOURCE
+#include "loader/gdr_module.h"
+
+#include "loader/report.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Whether it is in a folder, of which so many characters are given. */
+static int is_in(const char *folder, size_t length, const char *below)
+{
+    char path[PATH_MAX];
+
+    return (length > 0) &&
+           ((size_t)snprintf(path, sizeof(path), "%.*s%s/libuct_gaudi.so.0",
+                             (int)length, folder, below) < sizeof(path)) &&
+           (access(path, F_OK) == 0);
+}
+
+/* Folders are separated by colons. */
+static int is_in_one_of(const char *folders)
+{
+    while (folders != NULL) {
+        if (is_in(folders, strcspn(folders, ":"), "")) {
+            return 1;
+        }
+        folders = strchr(folders, ':');
+        folders = (folders == NULL) ? NULL : folders + 1;
+    }
+    return 0;
+}
+
+int gaudi_has_gdr_module(void)
+{
+    void *libucs = dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    const char *file;
+    const char *slash;
+    int found;
+
+    if (libucs == NULL) {
+        return 0;
+    }
+    file  = gaudi_file_of(libucs);
+    slash = strrchr(file, '/');
+    found = ((slash != NULL) && is_in(file, (size_t)(slash - file), "/ucx")) ||
+            is_in_one_of(getenv("UCX_MODULE_DIR")) ||
+            is_in_one_of(getenv("UCX_PLUGIN_PATH"));
+    dlclose(libucs);
+    return found;
+}
