@@ -6,7 +6,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char build[] = "build the project (scripts/quickstart)";
+constexpr char loader[] = "libuct_hlthunk.so.0";
+constexpr char build[]  = "build the project (scripts/quickstart)";
 
 bool is_there(const fs::path &file)
 {
@@ -57,10 +58,14 @@ void require_slot(const installation &files, problems &found)
 
 installation find_installation()
 {
-    const fs::path self = fs::read_symlink("/proc/self/exe");
+    const fs::path top =
+        fs::read_symlink("/proc/self/exe").parent_path().parent_path();
     installation files;
-    files.directory   = self.parent_path().parent_path() / "lib";
-    files.module      = files.directory / "libuct_hlthunk.so.0";
+    files.directory = top / "lib";
+    if (!is_there(files.directory / loader)) {
+        files.directory = top / GAUDI_INSTALL_LIBDIR;
+    }
+    files.module      = files.directory / loader;
     files.stub        = files.directory / "libucx_gaudi_preload.so";
     files.emulator    = files.directory / "hlthunk-emu";
     files.slot        = files.directory / "slot";

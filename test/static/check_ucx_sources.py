@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Fails when cmake/Ucx.cmake or scripts/fetch-ucx-source takes source trees that
+it must not, or does not say why.
+
+usage: check_ucx_sources.py ROOT
+
+Projects that do no more than include the former are configured, with trees that
+have only what it looks for.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from common import report
+
+PROJECT = """cmake_minimum_required(VERSION 3.25)
+project(sources LANGUAGES C)
+list(APPEND CMAKE_MODULE_PATH "{root}/cmake")
+include(Ucx)
+message(STATUS "releases: ${{UCX_RELEASES}} .")
+foreach(release IN LISTS UCX_RELEASES)
+  ucx_suffix(${{release}} suffix)
+  foreach(part private ucp uct ucs ucm)
+    if(NOT TARGET UCX::${{part}}${{suffix}})
+      message(FATAL_ERROR "no target UCX::${{part}}${{suffix}}")
+    endif()
+  endforeach()
+endforeach()
+"""
+CONFIGURATION = "#define ENABLE_MT 1\n"
+
+
+def make_tree(place, name, version):
+    tree = place / name
+    for folder in ("uct/base", "uct/api", "ucp/api", "ucs", "ucm", "tools/perf"):
+        (tree / "src" / folder).mkdir(parents=True)
+    (tree / "src/uct/base/uct_md.h").write_text("void uct_one(void);\n")
+    (tree / "src/uct/api/version.h.in").write_text("@MINOR_VERSION@\n")
+    (tree / "src/ucp/api/ucp_version.h.in").write_text("@MINOR_VERSION@\n")
+    numbers = zip(("major", "minor", "patch"), version.split("."))
+    (tree / "configure.ac").write_text("".join(
+        f"define([ucx_ver_{part}], {number})  # a comment\n"
+        for part, number in numbers))
+    return tree
+
+
+def configure(place, *options):
+    """Whether it works, and what it says on one line."""
+    project = place / "project"
+    with tempfile.TemporaryDirectory(dir=place) as build:
+        result = subprocess.run(
+            ["cmake", "-S", project, "-B", build, "-G", "Ninja",
+             f"-DUCX_SOURCE_CACHE={place}/cache", *options],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=120, check=False)
+    return result.returncode == 0, re.sub(r"\s+", " ", result.stdout)
+
+
+def check(place, installed):
+    """What is wrong with each of these: options, whether they are right, and
+    what is said of them."""
+    here = make_tree(place, "here", installed)
+    release = installed.rsplit(".", 1)[0]
+    new = make_tree(place, "new", "1.18.9")
+    again = make_tree(place, "again", "1.18.8")
+    old = make_tree(place, "old", "1.12.0")
+    future = make_tree(place, "future", "2.0.0")
+    configured = make_tree(place, "configured", "1.20.9")
+    (configured / "config.h").write_text(CONFIGURATION)
+    broken = make_tree(place, "broken", "1.20.9")
+    (broken / "config.h").write_text("nothing\n")
+    make_tree(place / "cache", "ucx-1.22.0", "1.22.0")
+    nothing = place / "nothing"
+    nothing.mkdir()
+
+    def trees(*names):
+        return "-DUCX_SOURCE_DIRS=" + ";".join(map(str, names))
+
+    cases = [
+        ([trees(here, new)], True, f"releases: {release};1.18"),
+        ([trees(here, new)], True, "Left out, no source at hand: "),
+        ([trees(here, new)], True, "for want of one in the tree"),
+        ([trees(here, configured)], True, "config.h from there"),
+        ([trees(new), "-DUCX_RELEASE=1.18"], True, "releases: 1.18 ."),
+        (["-DUCX_RELEASE=1.22"], True, "are not those of UCX 1.22.0"),
+        ([trees(here, new, again)], False, "are both UCX 1.18"),
+        ([trees(here, old)], False, "is UCX 1.12.0: this project is for"),
+        ([trees(here, future)], False, "is UCX 2.0.0: this project is for"),
+        ([trees(here, nothing)], False, "is no source tree of UCX"),
+        ([trees(here, broken)], False, "does not say how UCX was configured"),
+        ([trees(here), "-DUCX_RELEASE=1.20"], False, "no source of it is at hand"),
+        ([trees(here), "-DUCX_RELEASE=1.12"], False, "is not supported"),
+        ([trees(here), "-DUCX_RELEASE=new"], False, "is no release of UCX"),
+    ]
+    for options, right, text in cases:
+        done, said = configure(place, *options)
+        if done != right or text not in said:
+            yield (f"{options}: {'works' if done else 'fails'}, and does not "
+                   f"say '{text}':\n{said}")
+
+
+def fetch(root, *arguments):
+    result = subprocess.run(
+        [f"{root}/scripts/fetch-ucx-source", *map(str, arguments)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+        check=False)
+    return result.returncode == 0, result.stdout
+
+
+def check_script(root, place):
+    cache = place / "kept"
+    tree = make_tree(cache, "ucx-1.18.9", "1.18.9")
+    make_tree(cache, "ucx-1.18.8", "1.18.9")
+    make_tree(cache, "ucx-1.22.0", "1.22.0")
+    for arguments, right, text in (
+            (["1.18.9"], True, str(tree)),
+            (["1.18.9", "1.18.8"], False, "is UCX 1.18.9, not 1.18.8"),
+            (["1.22.0"], False, "are not those of UCX 1.22.0"),
+            (["1.18"], False, "'1.18' is no version"),
+            (["--print-checksum", place], False, "is no source tree"),
+            (["--print-checksum", tree], True, "1.18.9 v1.18.9 ")):
+        done, said = fetch(root, "--cache", cache, *arguments)
+        if done != right or text not in said:
+            yield (f"fetch-ucx-source {arguments}: "
+                   f"{'works' if done else 'fails'}, and does not say "
+                   f"'{text}':\n{said}")
+    sums = [fetch(root, "--print-checksum", tree)[1]]
+    (tree / "src/ucs/one.c").write_text("int one;\n")
+    sums.append(fetch(root, "--print-checksum", tree)[1])
+    (tree / "src/ucs/one.h").write_text("extern int one;\n")
+    sums.append(fetch(root, "--print-checksum", tree)[1])
+    if sums[0] != sums[1] or sums[1] == sums[2]:
+        yield f"the checksum is not one of headers: {sums}"
+
+
+def installed_version():
+    said = subprocess.run(["ucx_info", "-v"], stdout=subprocess.PIPE, text=True,
+                          timeout=60, check=True).stdout
+    return re.search(r"[Vv]ersion[: ]+(\d+\.\d+\.\d+)", said)[1]
+
+
+def main(root):
+    with tempfile.TemporaryDirectory() as place:
+        place = pathlib.Path(place)
+        (place / "project").mkdir()
+        (place / "project/CMakeLists.txt").write_text(PROJECT.format(root=root))
+        report([*check_script(root, place), *check(place, installed_version())],
+               "the build takes the source trees that it should")
+
+
+if __name__ == "__main__":
+    main(os.path.abspath(sys.argv[1]))
