@@ -86,7 +86,8 @@ ucs_status_t ucx_gaudi_dmabuf_export(const void *address, size_t length,
         return refuse_null("ucx_gaudi_dmabuf_export");
     }
     return guarded([&] {
-        return gaudi::base::export_dmabuf(address, length, *fd_p, *offset_p);
+        return gaudi::base::export_dmabuf(address, length, false, *fd_p,
+                                          *offset_p);
     });
 }
 

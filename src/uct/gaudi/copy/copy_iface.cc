@@ -137,6 +137,13 @@ bool transport::is_reachable(uct_iface_h iface, const uct_device_addr_t *,
            is_first_of_worker(to_iface(iface));
 }
 
+bool transport::is_connected(uct_ep_h ep, const uct_iface_addr_t *address)
+{
+    interface_address to;
+    memcpy(&to, address, sizeof(to));
+    return find_interface(to) == to_ep(ep)->peer;
+}
+
 ucs_status_t transport::iface_flush(uct_iface_h tl_iface, unsigned,
                                     uct_completion_t *comp) noexcept
 {

@@ -102,6 +102,9 @@ struct transport : base::transport_base {
     static base::transport_properties properties(uct_iface_h iface);
     static base::transport_estimate
     estimate(uct_iface_h iface, std::optional<uct_ep_operation_t> operation);
+    static constexpr char unreachable[] =
+        "not in this process, or not by this interface of the worker";
+    static bool is_connected(uct_ep_h ep, const uct_iface_addr_t *address);
     /* Within this process, and by the first interface of a worker alone. */
     static bool is_reachable(uct_iface_h iface, const uct_device_addr_t *,
                              const uct_iface_addr_t *address);

@@ -2,9 +2,11 @@
 
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/device_pool.h"
+#include "uct/gaudi/base/memory/dmabuf.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
+#include "uct/gaudi/base/ucx/status.h"
 
 namespace gaudi::copy {
 
@@ -96,6 +98,7 @@ void memory_domain::query(base::md_properties &properties) const
     properties.accessed_types   = UCS_BIT(UCS_MEMORY_TYPE_HOST) | gaudi;
     properties.allocated_types  = gaudi;
     properties.detected_types   = gaudi;
+    properties.exported_types   = gaudi;
     /* A look-up; without a cache pinning and mapping, measured on the emulator:
      * a card was not at hand. */
     if (registrations().caches_host()) {
@@ -110,7 +113,8 @@ void memory_domain::query(base::md_properties &properties) const
 }
 
 ucs_status_t memory_domain::allocate(size_t &length, void *&address,
-                                     ucs_memory_type_t type, bool quiet,
+                                     ucs_memory_type_t type,
+                                     ucs_sys_device_t device, bool quiet,
                                      uct_mem_h &memh_p)
 {
     if (type != base::memory_type()) {
@@ -119,10 +123,22 @@ ucs_status_t memory_domain::allocate(size_t &length, void *&address,
     if (is_inherited()) {
         return refuse_inherited(quiet);
     }
+    base::card *owner = (device == UCS_SYS_DEVICE_ID_UNKNOWN)
+                            ? &base::card_for_hint(address)
+                            : cards().find_open([&](const base::card &card) {
+                                  return card.sys_device() == device;
+                              });
+    if (owner == nullptr) {
+        ucs_log(
+            base::failure_level(quiet),
+            "gaudi_copy: cannot allocate on system device %s: it is no card "
+            "that this process has opened",
+            ucs_topo_sys_device_get_name(device));
+        return UCS_ERR_NO_DEVICE;
+    }
     auto handle         = std::make_unique<memory_handle>();
     handle->what        = memory_handle::kind::allocated;
-    ucs_status_t status = base::allocate(base::card_for_hint(address), length,
-                                         quiet, handle->device);
+    ucs_status_t status = base::allocate(*owner, length, quiet, handle->device);
     if (status == UCS_OK) {
         address = reinterpret_cast<void *>(handle->device->start);
         memh_p  = handle.release();
@@ -241,6 +257,14 @@ ucs_status_t memory_domain::describe(const void *address, size_t length,
                                      memory_p.device);
     }
     return UCS_OK;
+}
+
+ucs_status_t memory_domain::export_dmabuf(const void *address, size_t length,
+                                          int &fd_p, size_t &offset_p)
+{
+    return is_inherited()
+               ? UCS_ERR_UNSUPPORTED
+               : base::export_dmabuf(address, length, true, fd_p, offset_p);
 }
 
 ucs_status_t memory_domain::detect(const void *address,

@@ -34,11 +34,12 @@ public:
 
     void query(base::md_properties &properties) const;
 
-    /** Device memory, on the card that the address hints at.
+    /** Device memory, on the card of a system device, or else that the address
+     *  hints at.
      *  @param[in,out] address  NULL, or in or near memory of that card. */
     ucs_status_t allocate(size_t &length, void *&address,
-                          ucs_memory_type_t type, bool quiet,
-                          uct_mem_h &memh_p);
+                          ucs_memory_type_t type, ucs_sys_device_t device,
+                          bool quiet, uct_mem_h &memh_p);
     ucs_status_t free(uct_mem_h memh);
 
     /** Map host memory on all cards if it will be needed. */
@@ -53,6 +54,8 @@ public:
     /** Every device address is Gaudi memory, in an allocation or not. */
     ucs_status_t describe(const void *address, size_t length,
                           base::memory_description &memory_p);
+    ucs_status_t export_dmabuf(const void *address, size_t length, int &fd_p,
+                               size_t &offset_p);
     ucs_status_t detect(const void *address, ucs_memory_type_t &type_p);
 
     void add_files(void *object);

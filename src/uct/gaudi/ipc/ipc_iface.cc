@@ -225,6 +225,13 @@ bool transport::is_reachable(uct_iface_h,
     return (status == UCS_OK) || (status == UCS_ERR_NO_RESOURCE);
 }
 
+bool transport::is_connected(uct_ep_h ep, const uct_iface_addr_t *address)
+{
+    wire_mailbox_address to;
+    memcpy(&to, address, sizeof(to));
+    return to_ep(ep)->state->out->address() == from_wire(to);
+}
+
 ucs_status_t transport::iface_flush(uct_iface_h tl_iface, unsigned,
                                     uct_completion_t *comp) noexcept
 {

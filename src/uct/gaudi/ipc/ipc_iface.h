@@ -153,6 +153,9 @@ struct transport : base::transport_base {
     static bool is_reachable(uct_iface_h iface,
                              const uct_device_addr_t *device_address,
                              const uct_iface_addr_t *address);
+    static constexpr char unreachable[] =
+        "of another box, user or namespace, or the kernel forbids it";
+    static bool is_connected(uct_ep_h ep, const uct_iface_addr_t *address);
     static ucs_status_t iface_open(uct_md_h md, uct_worker_h worker,
                                    const uct_iface_params_t *params,
                                    const uct_iface_config_t *config,

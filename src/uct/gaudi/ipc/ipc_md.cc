@@ -149,6 +149,15 @@ void memory_domain::release_key(uct_rkey_t key)
     }
 }
 
+std::strong_ordering memory_domain::compare_keys(uct_rkey_t first,
+                                                 uct_rkey_t second)
+{
+    const remote_key *one   = to_remote_key(first);
+    const remote_key *other = to_remote_key(second);
+    return ((one == nullptr) || (other == nullptr)) ? (one <=> other)
+                                                    : one->compare(*other);
+}
+
 namespace {
 
 template <auto number>

@@ -44,6 +44,8 @@ public:
     ucs_status_t pack_key(uct_mem_h memh, void *buffer);
     static ucs_status_t unpack_key(const void *buffer, uct_rkey_t &key_p);
     static void release_key(uct_rkey_t key);
+    static std::strong_ordering compare_keys(uct_rkey_t first,
+                                             uct_rkey_t second);
     void add_files(void *object);
 
 private:

@@ -52,18 +52,20 @@ ucs_status_t check_range(const card &importer, int fd, size_t offset,
 
 } // namespace
 
-ucs_status_t export_dmabuf(const void *address, size_t length, int &fd_p,
-                           size_t &offset_p)
+ucs_status_t export_dmabuf(const void *address, size_t length, bool quiet,
+                           int &fd_p, size_t &offset_p)
 {
     const auto start      = reinterpret_cast<uintptr_t>(address);
     device_memory *memory = nullptr;
     memory_map &map       = memory_map::instance();
     if ((length > 0) && (length <= UINT64_MAX - start)) {
-        memory = map.hold_device(address, length);
+        memory = quiet ? map.register_device(address, length)
+                       : map.hold_device(address, length);
     }
     if (memory == nullptr) {
-        ucs_error("gaudi: cannot export %zu bytes at %p: they %s", length,
-                  address, map.why_not(address, length));
+        ucs_log(failure_level(quiet),
+                "gaudi: cannot export %zu bytes at %p: they %s", length,
+                address, map.why_not(address, length));
         return UCS_ERR_INVALID_ADDR;
     }
 
@@ -79,9 +81,9 @@ ucs_status_t export_dmabuf(const void *address, size_t length, int &fd_p,
         memory->exported = true;
         offset_p         = offset;
     } else {
-        ucs_error("%s: cannot export %zu bytes at %p: %s",
-                  memory->owner->name().c_str(), length, address,
-                  memory->imported ? "they are imported" : std::strerror(-ret));
+        ucs_log(failure_level(quiet), "%s: cannot export %zu bytes at %p: %s",
+                memory->owner->name().c_str(), length, address,
+                memory->imported ? "they are imported" : std::strerror(-ret));
     }
     map.deregister_device(memory);
     return dmabuf_status(ret);

@@ -15,15 +15,18 @@ namespace gaudi::base {
  * Nothing is kept for it but by the driver. The memory may be freed while
  * the dma-buf is alive, and stays what it is for who holds that.
  *
+ * @param quiet     Log failures as diagnostics: UCX tries things, and UCP
+ * rounds up what it asks for.
  * @param fd_p      A new descriptor, close-on-exec, owned by the caller;
  *                  filled on success, as
  * @param offset_p  the place of the first byte in the dma-buf.
  * @return UCS_ERR_INVALID_ADDR when no allocation covers the range,
  *         UCS_ERR_UNSUPPORTED for imported memory and by drivers without
- *         export; errors were logged.
+ *         export; logged.
  */
 [[nodiscard]] ucs_status_t export_dmabuf(const void *address, size_t length,
-                                         int &fd_p, size_t &offset_p);
+                                         bool quiet, int &fd_p,
+                                         size_t &offset_p);
 
 /**
  * Import part of a dma-buf: device memory of the card from then on.

@@ -1,5 +1,6 @@
 #include "uct/gaudi/base/ucx/config.h"
 
+#include <cstdlib>
 #include <vector>
 
 namespace gaudi::base {
@@ -42,17 +43,38 @@ ucs_config_field_t table[] = {
 
     {nullptr, nullptr, nullptr, 0, {}}};
 
-ucs_config_global_list_entry_t entry = {
-    "Gaudi (process-wide)", "GAUDI_", table, sizeof(global_config), {}};
+struct variables {
+    static constexpr char title[]       = "Gaudi (process-wide)";
+    static constexpr char prefix[]      = "GAUDI_";
+    static constexpr auto &config_table = table;
+    using config                        = global_config;
+};
+
+ucs_config_global_list_entry_t entry = make_config_entry<variables>();
+
+/* UCX 1.14 and before take the table and the prefix from the list's entry. */
+template <typename Entry>
+ucs_status_t fill(void *values, Entry &from, bool ignore_errors)
+{
+    if constexpr (requires {
+                      ucs_config_parser_fill_opts(values, &from,
+                                                  UCS_DEFAULT_ENV_PREFIX, 0);
+                  }) {
+        return ucs_config_parser_fill_opts(
+            values, &from, UCS_DEFAULT_ENV_PREFIX, ignore_errors);
+    } else {
+        return ucs_config_parser_fill_opts(values, from.table,
+                                           UCS_DEFAULT_ENV_PREFIX, from.prefix,
+                                           ignore_errors);
+    }
+}
 
 } // namespace
 
 void init_config()
 {
     ucs_list_add_tail(&ucs_config_global_list, &entry.list);
-    ucs_status_t status = ucs_config_parser_fill_opts(
-        &parsed, table, UCS_DEFAULT_ENV_PREFIX, entry.prefix, 0);
-    if (status != UCS_OK) {
+    if (fill(&parsed, entry, false) != UCS_OK) {
         ucs_fatal("gaudi: the UCX_GAUDI_* variables cannot be parsed");
     }
 }
@@ -60,9 +82,7 @@ void init_config()
 void mark_variables_used(ucs_config_global_list_entry_t &table)
 {
     std::vector<char> values(table.size);
-    if (ucs_config_parser_fill_opts(values.data(), table.table,
-                                    UCS_DEFAULT_ENV_PREFIX, table.prefix,
-                                    1) == UCS_OK) {
+    if (fill(values.data(), table, true) == UCS_OK) {
         ucs_config_parser_release_opts(values.data(), table.table);
     }
 }
@@ -72,9 +92,23 @@ const global_config &config()
     return parsed;
 }
 
+bool has_new_protocols()
+{
+    int enabled      = UCT_API >= UCT_VERSION(1, 16); /* the default */
+    const char *text = std::getenv("UCX_PROTO_ENABLE");
+    return ((text != nullptr) &&
+            (ucs_config_sscanf_bool(text, &enabled, nullptr) != 1))
+               ? false
+               : (enabled != 0);
+}
+
 bool is_auto_bandwidth(double bandwidth)
 {
+#ifdef UCS_CONFIG_DBL_IS_AUTO
+    return UCS_CONFIG_DBL_IS_AUTO(bandwidth);
+#else
     return UCS_CONFIG_BW_IS_AUTO(bandwidth);
+#endif
 }
 
 } // namespace gaudi::base

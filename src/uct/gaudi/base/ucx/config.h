@@ -16,6 +16,18 @@ struct global_config {
     double reset_timeout; /**< seconds */
 };
 
+/** How UCX's lists of variables name those of a class. */
+template <typename Owner>
+constexpr ucs_config_global_list_entry_t make_config_entry()
+{
+    ucs_config_global_list_entry_t entry{};
+    entry.name   = Owner::title;
+    entry.prefix = Owner::prefix;
+    entry.table  = Owner::config_table;
+    entry.size   = sizeof(typename Owner::config);
+    return entry;
+}
+
 /** Register the table with UCX and parse it. Called once, at load. */
 void init_config();
 
@@ -26,6 +38,9 @@ void mark_variables_used(ucs_config_global_list_entry_t &table);
 
 /** The parsed values. */
 const global_config &config();
+
+/** Whether UCP uses its new protocols (UCX_PROTO_ENABLE). */
+bool has_new_protocols();
 
 /** Whether a bandwidth that UCX has parsed is "auto". */
 bool is_auto_bandwidth(double bandwidth);

@@ -1,4 +1,5 @@
 #include "uct/gaudi/base/ucx/memory_domain.h"
+#include "uct/gaudi/base/ucx/status.h"
 
 namespace gaudi::base {
 

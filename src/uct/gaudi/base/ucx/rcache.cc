@@ -1,9 +1,13 @@
 #include "uct/gaudi/base/ucx/rcache.h"
 
+#include "uct/gaudi/base/ucx/absent.h"
+#include "uct/gaudi/base/ucx/unsupported.h"
+
 extern "C" {
 #include <ucs/config/global_opts.h>
 #include <ucs/memory/rcache_int.h>
 #include <ucs/sys/sys.h>
+#include <ucs/time/time.h>
 }
 
 namespace gaudi::base {
@@ -41,11 +45,72 @@ struct rcache::callbacks {
             text[0] = '\0';
         }
     }
+
+    template <typename Operations>
+    static Operations make()
+    {
+        Operations own{};
+        own.mem_reg     = mem_reg;
+        own.mem_dereg   = mem_dereg;
+        own.dump_region = dump_region;
+        if constexpr (requires { own.merge; }) {
+            own.merge = answer_nothing;
+        }
+        return own;
+    }
 };
+
+namespace {
+
+/* A look-up where nobody says what it costs, seconds: as UCX has it. */
+constexpr double lookup_time = 180e-9;
+
+template <typename Parameters>
+void set_parameters(Parameters &params, const rcache_config &config)
+{
+#if UCT_API < UCT_VERSION(1, 16)
+    uct_md_set_rcache_params(&params, &config);
+#else
+    ucs_rcache_set_params(&params, &config);
+#endif
+    if constexpr (requires { params.max_alignment; }) {
+        params.max_alignment = ucs_get_page_size();
+    }
+}
+
+/* The caches of UCX 1.16 and before have one alignment for all regions. */
+template <typename Cache>
+ucs_status_t get_region(Cache *cache, void *address, size_t length,
+                        void *argument, ucs_rcache_region_t **region_p)
+{
+    constexpr int access = PROT_READ | PROT_WRITE;
+    if constexpr (requires { cache->params.alignment; }) {
+        return ucs_rcache_get(cache, address, length, access, argument,
+                              region_p);
+    } else {
+        return ucs_rcache_get(cache, address, length, rcache_alignment, access,
+                              argument, region_p);
+    }
+}
+
+[[maybe_unused]] void renew(pthread_rwlock_t &lock)
+{
+    (void)pthread_rwlock_init(&lock, nullptr);
+}
+
+template <typename Spinlock> /* from UCX 1.20 on */
+void renew(Spinlock &lock)
+{
+    ucs_rw_spinlock_init(&lock);
+}
+
+} // namespace
 
 double rcache_overhead(const rcache_config &config)
 {
-    return uct_md_rcache_overhead(&config);
+    return (config.overhead == UCS_TIME_AUTO)
+               ? lookup_time
+               : ucs_time_to_sec(config.overhead);
 }
 
 bool rcache_checks_pages()
@@ -56,16 +121,12 @@ bool rcache_checks_pages()
 ucs_status_t rcache::create(const char *name, forget_on event,
                             const rcache_config &config, size_t storage_bytes)
 {
-    static const ucs_rcache_ops_t ops = {
-        .mem_reg     = callbacks::mem_reg,
-        .mem_dereg   = callbacks::mem_dereg,
-        .dump_region = callbacks::dump_region,
-    };
-    of_host_memory_ = (event == forget_on::unmapping);
+    static const auto ops = callbacks::make<ucs_rcache_ops_t>();
+    of_host_memory_       = (event == forget_on::unmapping);
     ucs_rcache_params_t params{};
-    uct_md_set_rcache_params(&params, &config);
+    set_parameters(params, config);
+    params.flags |= ::UCS_RCACHE_FLAG_NEED_LRU_LOCK;
     params.region_struct_size = sizeof(ucs_rcache_region_t) + storage_bytes;
-    params.max_alignment      = ucs_get_page_size();
     params.ucm_events =
         of_host_memory_ ? UCM_EVENT_VM_UNMAPPED : UCM_EVENT_MEM_TYPE_FREE;
     params.context = this;
@@ -89,8 +150,7 @@ void rcache::destroy()
 void *rcache::get(void *address, size_t length, void *argument)
 {
     ucs_rcache_region_t *found;
-    return (ucs_rcache_get(cache_, address, length, PROT_READ | PROT_WRITE,
-                           argument, &found) == UCS_OK)
+    return (get_region(cache_, address, length, argument, &found) == UCS_OK)
                ? found + 1
                : nullptr;
 }
@@ -120,7 +180,7 @@ void rcache::after_fork_in_child()
 {
     if (cache_ != nullptr) {
         cache_->params.flags &= ~UCS_RCACHE_FLAG_PURGE_ON_FORK;
-        (void)pthread_rwlock_init(&cache_->pgt_lock, nullptr);
+        renew(cache_->pgt_lock);
         (void)ucs_spinlock_init(&cache_->lock, 0);
     }
 }

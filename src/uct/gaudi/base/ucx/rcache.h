@@ -17,15 +17,35 @@ extern "C" {
 
 namespace gaudi::base {
 
-/** The variables RCACHE_*, as UCX parses them. */
+/** The variables RCACHE_*, as UCX parses them, and the table that does. */
+#if UCT_API < UCT_VERSION(1, 16)
 using rcache_config = uct_md_rcache_config_t;
-
-/** The table that fills a rcache_config, and defaults for some of it. Aligned
- *  as malloc aligns: what lies side by side is not merged. */
 inline constexpr ucs_config_field_t *rcache_config_table =
     uct_md_config_rcache_table;
-inline constexpr char rcache_config_defaults[] =
-    "RCACHE_MAX_REGIONS=4096;RCACHE_MAX_SIZE=16G;RCACHE_ADDR_ALIGN=16";
+#else
+using rcache_config = ucs_rcache_config_t;
+inline constexpr ucs_config_field_t *rcache_config_table =
+    ucs_config_rcache_table;
+#endif
+
+/** Regions are aligned as malloc aligns: what lies side by side is not merged.
+ *  Where a variable says so, this is its default. */
+inline constexpr size_t rcache_alignment = 16;
+
+/** Defaults for some of the variables. UCX refuses a table when one of them is
+ *  not there, and what has an alignment from UCX 1.17 on is each region. */
+template <typename Parameters>
+constexpr const char *make_rcache_defaults()
+{
+    if constexpr (requires(Parameters cache) { cache.alignment; }) {
+        return "RCACHE_MAX_REGIONS=4096;RCACHE_MAX_SIZE=16G;"
+               "RCACHE_ADDR_ALIGN=16";
+    } else {
+        return "RCACHE_MAX_REGIONS=4096;RCACHE_MAX_SIZE=16G";
+    }
+}
+inline constexpr const char *rcache_config_defaults =
+    make_rcache_defaults<ucs_rcache_params_t>();
 
 /** What a look-up costs, seconds. */
 double rcache_overhead(const rcache_config &config);

@@ -52,8 +52,30 @@ void set_attributes(uct_iface_h iface, const transport_properties &own,
     attr.priority            = 0;
 }
 
+namespace {
+
+/* What UCX 1.13 does not ask for. */
+template <typename Attributes>
+void set_new_estimates(const transport_estimate &own, Attributes &attr)
+{
+    if constexpr (requires { attr.path_bandwidth; }) {
+        if (attr.field_mask & ::UCT_PERF_ATTR_FIELD_PATH_BANDWIDTH) {
+            attr.path_bandwidth.dedicated = own.own_bandwidth;
+            attr.path_bandwidth.shared    = own.shared_bandwidth;
+        }
+    }
+    if constexpr (requires { attr.flags; }) {
+        if (attr.field_mask & ::UCT_PERF_ATTR_FIELD_FLAGS) {
+            attr.flags = 0;
+        }
+    }
+}
+
+} // namespace
+
 void set_estimate(const transport_estimate &own, uct_perf_attr_t &attr)
 {
+    set_new_estimates(own, attr);
     const uint64_t fields = attr.field_mask;
     if (fields & UCT_PERF_ATTR_FIELD_BANDWIDTH) {
         attr.bandwidth.dedicated = own.own_bandwidth;

@@ -17,6 +17,9 @@
  *   static bool is_reachable(uct_iface_h, const uct_device_addr_t *,
  *                            const uct_iface_addr_t *);
  *
+ *   static constexpr char unreachable[];       why others are not reachable
+ *   static bool is_connected(uct_ep_h, const uct_iface_addr_t *);
+ *
  *   static ucs_status_t check_peer(uct_ep_h);  lets an endpoint fail whose peer
  *                                              is gone; if it can
  *
@@ -24,8 +27,7 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/ucx/config.h"
-#include "uct/gaudi/base/ucx/memory_domain.h"
+#include "uct/gaudi/base/ucx/component.h"
 
 #include <optional>
 #include <string>
@@ -139,7 +141,9 @@ struct transport_functions {
     static ucs_status_t ep_check(uct_ep_h ep, unsigned flags,
                                  uct_completion_t *comp) noexcept
     {
-        UCT_EP_KEEPALIVE_CHECK_PARAM(flags, comp);
+        if ((flags != 0) || (comp != nullptr)) {
+            return UCS_ERR_INVALID_PARAM;
+        }
         return Transport::check_peer(ep);
     }
 
@@ -154,8 +158,88 @@ struct transport_functions {
 
     static void vfs_refresh(uct_iface_h) noexcept {}
 
+    /* Of the newer attributes it has none: UCX's own answer, in UCX 1.20 and
+     * from 1.22 on. */
+    template <typename Attributes>
+    static ucs_status_t iface_query_v2(uct_iface_h iface,
+                                       Attributes *attr) noexcept
+    {
+        return uct_iface_base_query_v2(iface, attr);
+    }
+
+    /* Whatever the scope is: who is reachable is on the same device. */
+    template <typename Parameters>
+    static int iface_is_reachable_v2(const uct_iface_h iface,
+                                     const Parameters *params) noexcept
+    {
+        const uint64_t fields = params->field_mask;
+        const bool reachable  = Transport::is_reachable(
+             iface,
+            (fields & ::UCT_IFACE_IS_REACHABLE_FIELD_DEVICE_ADDR)
+                 ? params->device_addr
+                 : nullptr,
+            (fields & ::UCT_IFACE_IS_REACHABLE_FIELD_IFACE_ADDR)
+                 ? params->iface_addr
+                 : nullptr);
+        constexpr uint64_t text =
+            ::UCT_IFACE_IS_REACHABLE_FIELD_INFO_STRING |
+            ::UCT_IFACE_IS_REACHABLE_FIELD_INFO_STRING_LENGTH;
+        if (((fields & text) == text) && (params->info_string_length > 0)) {
+            ucs_snprintf_zero(params->info_string, params->info_string_length,
+                              "%s", reachable ? "" : Transport::unreachable);
+        }
+        return reachable;
+    }
+
+    template <typename Parameters>
+    static int ep_is_connected(const uct_ep_h ep,
+                               const Parameters *params) noexcept
+    {
+        const uint64_t fields = params->field_mask;
+        return (fields & ::UCT_EP_IS_CONNECTED_FIELD_IFACE_ADDR) &&
+               Transport::is_connected(ep, params->iface_addr);
+    }
+
     static constinit uct_iface_ops_t operations;
     static constinit uct_iface_internal_ops_t internal_operations;
+
+    template <typename Operations>
+    static constexpr Operations make_internal_operations()
+    {
+        Operations own{};
+        own.iface_estimate_perf = estimate_perf;
+        own.iface_vfs_refresh   = vfs_refresh;
+        decline(own.ep_query);
+        decline(own.ep_invalidate);
+        if constexpr (requires { own.iface_query_v2; }) {
+            own.iface_query_v2 = iface_query_v2;
+        }
+        if constexpr (requires { own.iface_mem_element_pack; }) {
+            decline(own.iface_mem_element_pack);
+        }
+        if constexpr (requires { own.ep_connect_to_ep_v2; }) {
+            decline(own.ep_connect_to_ep_v2);
+        }
+        if constexpr (requires { own.iface_is_reachable_v2; }) {
+            own.iface_is_reachable_v2 = iface_is_reachable_v2;
+        }
+        if constexpr (requires { own.ep_is_connected; }) {
+            own.ep_is_connected = ep_is_connected;
+        }
+        if constexpr (requires { own.ep_get_device_ep; }) {
+            decline(own.ep_get_device_ep);
+        }
+        if constexpr (requires { own.ep_put_sgl_zcopy; }) {
+            decline(own.ep_put_sgl_zcopy);
+        }
+        if constexpr (requires { own.ep_get_sgl_zcopy; }) {
+            decline(own.ep_get_sgl_zcopy);
+        }
+        if constexpr (requires { own.ep_outstanding_purge; }) {
+            decline(own.ep_outstanding_purge);
+        }
+        return own;
+    }
 
     template <size_t... I>
     static constexpr uct_tl_t make(std::index_sequence<I...>)
@@ -164,11 +248,7 @@ struct transport_functions {
             .name          = {Transport::name[I]...},
             .query_devices = query_devices,
             .iface_open    = Transport::iface_open,
-            .config        = {.name   = Transport::title,
-                              .prefix = Transport::prefix,
-                              .table  = Transport::config_table,
-                              .size   = sizeof(typename Transport::config),
-                              .list   = {}},
+            .config        = make_config_entry<Transport>(),
             .list          = {},
         };
     }
@@ -230,12 +310,8 @@ constinit uct_iface_ops_t transport_functions<T>::operations = {
 
 template <typename Transport>
 constinit uct_iface_internal_ops_t
-    transport_functions<Transport>::internal_operations = {
-        .iface_estimate_perf = estimate_perf,
-        .iface_vfs_refresh   = vfs_refresh,
-        .ep_query            = unsupported<uct_ep_query_func_t>::op,
-        .ep_invalidate       = unsupported<uct_ep_invalidate_func_t>::op,
-};
+    transport_functions<Transport>::internal_operations =
+        make_internal_operations<uct_iface_internal_ops_t>();
 
 /** UCX's table of a transport. */
 template <typename Transport>

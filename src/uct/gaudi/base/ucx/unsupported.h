@@ -27,6 +27,25 @@ struct unsupported<Result (*)(Arguments...)> {
     }
 };
 
+/** Let a table's slot say UCS_ERR_UNSUPPORTED. */
+template <typename Operation>
+constexpr void decline(Operation &slot)
+{
+    slot = unsupported<Operation>::op;
+}
+
+/** For operations that ask something. */
+template <typename... Arguments>
+int answer_no(Arguments...) noexcept
+{
+    return 0;
+}
+
+/** For operations that undo what was never done. */
+template <typename... Arguments>
+void answer_nothing(Arguments...) noexcept
+{}
+
 /** The type of the function that UCX calls for an operation: for declarations.
  */
 template <typename Operation>

@@ -1,32 +1,13 @@
 #include "uct/gaudi/ipc/sharing/remote_key.h"
 
+#include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "util/process.h"
 
-#include <cstdlib>
+#include <cstring>
 #include <utility>
 
-extern "C" {
-#include <ucs/config/parser.h>
-}
-
 namespace gaudi::ipc {
-
-namespace {
-
-/* Whether the program uses UCP's new protocols. They stage memory without a
- * key, never by the CPU where it is a device's, and those of 1.13 end the
- * process when a short put fails. */
-bool has_new_protocols()
-{
-    const char *text = std::getenv("UCX_PROTO_ENABLE");
-    int enabled      = 0;
-    return (text != nullptr) &&
-           (ucs_config_sscanf_bool(text, &enabled, nullptr) == 1) &&
-           (enabled != 0);
-}
-
-} // namespace
 
 remote_key::~remote_key()
 {
@@ -99,7 +80,10 @@ ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
         failure = UCS_ERR_ENDPOINT_TIMEOUT;
         of.reset();
         opened.reset();
-    } else if ((status == UCS_ERR_NO_RESOURCE) && has_new_protocols()) {
+    } else if ((status == UCS_ERR_NO_RESOURCE) && base::has_new_protocols()) {
+        /* They stage memory without a key, never by the CPU where it is a
+         * device's, and those of UCX 1.13 end the process when a short put
+         * fails. */
         if (opened != nullptr) {
             of.reset();
             remote_buffers::instance().forget(opened);
@@ -116,6 +100,12 @@ ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
     key_p->of_      = std::move(of);
     key_p->buffer_  = std::move(opened);
     return UCS_OK;
+}
+
+std::strong_ordering remote_key::compare(const remote_key &other) const
+{
+    const int order = memcmp(&key_, &other.key_, sizeof(key_));
+    return (order != 0) ? (order <=> 0) : (failure_ <=> other.failure_);
 }
 
 void remote_key::drop()

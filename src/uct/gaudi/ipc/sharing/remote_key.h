@@ -13,6 +13,7 @@
 #include "util/process.h"
 
 #include <atomic>
+#include <compare>
 #include <memory>
 
 namespace gaudi::ipc {
@@ -62,6 +63,9 @@ public:
     {
         return failure_ == UCS_ERR_ENDPOINT_TIMEOUT;
     }
+
+    /** Equal: of the same registration, and as useful. */
+    [[nodiscard]] std::strong_ordering compare(const remote_key &other) const;
 
     /** Whose memory it is. */
     [[nodiscard]] const process_id &process() const { return key_.process; }
