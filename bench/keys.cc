@@ -102,17 +102,16 @@ void start()
 
 uct_rkey_t unpack(const wire_key &key)
 {
-    uct_rkey_t rkey = 0;
-    void *handle;
-    require(component().rkey_unpack(&component(), &key, &rkey, &handle) ==
-                UCS_OK,
+    uct_rkey_bundle_t unpacked;
+    require(uct_rkey_unpack(&component(), &key, &unpacked) == UCS_OK,
             "rkey_unpack");
-    return rkey;
+    return unpacked.rkey;
 }
 
 void release(uct_rkey_t rkey)
 {
-    (void)component().rkey_release(&component(), rkey, nullptr);
+    uct_rkey_bundle_t unpacked{rkey, nullptr, nullptr};
+    (void)uct_rkey_release(&component(), &unpacked);
 }
 
 /* So many keys stay unpacked, and their buffers open; ten of them, of ten

@@ -122,22 +122,21 @@ void unpack(const wire_key &wire)
     /* To the byte: a reader that goes on is caught. */
     const auto bytes = std::make_unique<char[]>(sizeof(wire));
     std::memcpy(bytes.get(), &wire, sizeof(wire));
-    uct_rkey_t rkey = 0;
-    void *handle    = nullptr;
+    uct_rkey_bundle_t unpacked{};
     const ucs_status_t status =
-        component().rkey_unpack(&component(), bytes.get(), &rkey, &handle);
+        uct_rkey_unpack(&component(), bytes.get(), &unpacked);
     require((status == UCS_OK) || (status == UCS_ERR_UNREACHABLE) ||
             (status == UCS_ERR_INVALID_PARAM));
     if (status != UCS_OK) {
         return;
     }
-    remote_key *key = gaudi::ipc::to_remote_key(rkey);
+    remote_key *key = gaudi::ipc::to_remote_key(unpacked.rkey);
     require(!key->is_own());
     const ucs_status_t failure = key->failure();
     if (failure != UCS_OK) { /* of no process that there is, or not exported */
         require(key->check(wire.address, wire.length) == failure);
         require(key->hold() == failure);
-        require(component().rkey_release(&component(), rkey, handle) == UCS_OK);
+        require(uct_rkey_release(&component(), &unpacked) == UCS_OK);
         return;
     }
     require(key->check(wire.address, wire.length) == UCS_OK);
@@ -158,7 +157,7 @@ void unpack(const wire_key &wire)
         (void)key->host()->read(&byte, wire.address, 1);
     }
     key->release();
-    require(component().rkey_release(&component(), rkey, handle) == UCS_OK);
+    require(uct_rkey_release(&component(), &unpacked) == UCS_OK);
 }
 
 } // namespace

@@ -78,8 +78,7 @@ class unpacked {
 public:
     explicit unpacked(const void *key)
     {
-        status = ipc::component().rkey_unpack(&ipc::component(), key, &rkey_,
-                                              &handle_);
+        status = uct_rkey_unpack(&ipc::component(), key, &key_);
     }
     explicit unpacked(const ipc::wire_key &key)
         : unpacked(static_cast<const void *>(&key))
@@ -91,20 +90,18 @@ public:
     void release()
     {
         if (status == UCS_OK) {
-            EXPECT_EQ(ipc::component().rkey_release(&ipc::component(), rkey_,
-                                                    handle_),
-                      UCS_OK);
+            EXPECT_EQ(uct_rkey_release(&ipc::component(), &key_), UCS_OK);
             status = UCS_ERR_CANCELED;
         }
     }
 
-    ipc::remote_key *operator->() const { return ipc::to_remote_key(rkey_); }
+    [[nodiscard]] uct_rkey_t rkey() const { return key_.rkey; }
+    ipc::remote_key *operator->() const { return ipc::to_remote_key(rkey()); }
 
     ucs_status_t status;
 
 private:
-    uct_rkey_t rkey_ = 0;
-    void *handle_    = nullptr;
+    uct_rkey_bundle_t key_{};
 };
 
 /** An open memory domain, and what moves bytes to and from its keys. */

@@ -148,16 +148,12 @@ TEST_F(key_format, what_is_refused_leaves_no_key)
          {UCS_ERR_UNREACHABLE, UCS_ERR_INVALID_PARAM}) {
         (expected == UCS_ERR_UNREACHABLE) ? ++key.generation
                                           : key.generation = 0;
-        uct_rkey_t rkey = 0x5a5a5a58;
-        void *handle    = &key;
-        EXPECT_EQ(ipc::component().rkey_unpack(&ipc::component(), &key, &rkey,
-                                               &handle),
+        uct_rkey_bundle_t unpacked{0x5a5a5a58, &key, nullptr};
+        EXPECT_EQ(uct_rkey_unpack(&ipc::component(), &key, &unpacked),
                   expected);
-        EXPECT_EQ(rkey, 0u);
-        EXPECT_EQ(handle, nullptr);
-        EXPECT_EQ(
-            ipc::component().rkey_release(&ipc::component(), rkey, handle),
-            UCS_OK);
+        EXPECT_EQ(unpacked.rkey, 0u);
+        EXPECT_EQ(unpacked.handle, nullptr);
+        EXPECT_EQ(uct_rkey_release(&ipc::component(), &unpacked), UCS_OK);
     }
     EXPECT_THAT(take_logs(), ElementsAre(HasSubstr("names no slot")));
 }

@@ -405,11 +405,9 @@ TEST_F(keys, are_nothing_to_a_forked_child)
     ASSERT_EQ(remote->hold(), UCS_OK);
     forked_process child([&] {
         const bool refused = (remote->hold() == UCS_ERR_UNSUPPORTED);
+        uct_rkey_bundle_t inherited{remote.rkey(), nullptr, nullptr};
         const bool dropped =
-            (ipc::component().rkey_release(
-                 &ipc::component(),
-                 reinterpret_cast<uct_rkey_t>(remote.operator->()),
-                 nullptr) == UCS_OK);
+            (uct_rkey_release(&ipc::component(), &inherited) == UCS_OK);
         return (refused && dropped) ? 0 : 1;
     });
     EXPECT_EQ(child.wait().exit_code, 0);
