@@ -17,6 +17,8 @@ constexpr char preload_list[]       = "LD_PRELOAD";
 constexpr char preload_separators[] = " :";
 constexpr char library_list[]       = "LD_LIBRARY_PATH";
 constexpr char library_separators[] = ":;";
+constexpr char plugin_list[]        = "UCX_PLUGIN_PATH";
+constexpr char plugin_separators[]  = ":";
 constexpr char emu_devices[]        = "HLTHUNK_EMU_DEVICES";
 
 /* Cards of a box, as in the machines that have them. */
@@ -70,10 +72,11 @@ std::string preload_value(const fs::path &stub)
     return join(entries);
 }
 
-/* The directories come first, each once. */
-std::string library_value(strings directories)
+/* The directories come first in a list of directories, each once. */
+std::string path_value(strings directories, const char *variable,
+                       const char *separators)
 {
-    for (std::string &entry : split(get(library_list), library_separators)) {
+    for (std::string &entry : split(get(variable), separators)) {
         if (!contains(directories, entry)) {
             directories.push_back(std::move(entry));
         }
@@ -114,16 +117,19 @@ std::string quoted(const std::string &text)
 
 } // namespace
 
-problems find_obstacles(const installation &files, const request &wanted)
+problems find_obstacles(const installation &files, const request &wanted,
+                        const found_ucx &ucx)
 {
-    problems found = find_obstacles(files, wanted.how);
-    if (wanted.how == loading::slot) {
+    problems found = find_obstacles(files, wanted.how, ucx);
+    if ((wanted.how == loading::slot) && files.slot_ucx.empty()) {
         find_other_ucx(files, found);
     }
+    const auto add = [&](const problems &others) {
+        found.insert(found.end(), others.begin(), others.end());
+    };
+    add(find_missing_modules(files));
     if (wanted.emulate) {
-        for (problem &other : find_emulator_obstacles(files)) {
-            found.push_back(std::move(other));
-        }
+        add(find_emulator_obstacles(files));
     }
     return found;
 }
@@ -146,9 +152,15 @@ variables make_variables(const installation &files, const request &wanted)
     if (wanted.how == loading::preload) {
         result.emplace_back(preload_list, preload_value(files.stub));
     } else {
-        directories.push_back(files.slot.string());
-        /* UCX reads its list before it loads the module; the stub, where there
-         * is one, comes earlier and does this itself. */
+        if (wanted.how == loading::slot) {
+            directories.push_back(files.slot.string());
+        } else {
+            result.emplace_back(plugin_list,
+                                path_value({files.plugin.string()}, plugin_list,
+                                           plugin_separators));
+        }
+        /* UCX reads its list before it loads the module. What is preloaded
+         * comes earlier and does this itself. */
         char *tls = gaudi_rewrite_tls(get("UCX_TLS").c_str(), 0);
         if (tls != nullptr) {
             result.emplace_back("UCX_TLS", tls);
@@ -163,7 +175,9 @@ variables make_variables(const installation &files, const request &wanted)
         directories.push_back(files.emulator.string());
     }
     if (!directories.empty()) {
-        result.emplace_back(library_list, library_value(directories));
+        result.emplace_back(library_list,
+                            path_value(std::move(directories), library_list,
+                                       library_separators));
     }
     return result;
 }

@@ -21,8 +21,13 @@ struct request {
 /** Names and values. */
 using variables = std::vector<std::pair<std::string, std::string>>;
 
-/** What keeps the request from being met. */
-problems find_obstacles(const installation &files, const request &wanted);
+/**
+ * What keeps the request from being met.
+ *
+ * @param ucx  What find_ucx has found; preloading does without.
+ */
+problems find_obstacles(const installation &files, const request &wanted,
+                        const found_ucx &ucx);
 
 /**
  * The variables that meet a request, with their final values.

@@ -2,6 +2,7 @@
 
 #include "hlthunk_shim/driver_choice.h"
 #include "launcher/cards.h"
+#include "launcher/slot.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +11,6 @@
 #include <memory>
 
 #include <dlfcn.h>
-#include <link.h>
 
 namespace launcher {
 
@@ -18,8 +18,6 @@ namespace {
 
 namespace fs   = std::filesystem;
 namespace shim = gaudi::shim;
-
-constexpr char built_for[] = GAUDI_UCX_VERSION;
 
 constexpr char try_emulator[] =
     "use the software Gaudi: ucx-gaudi info --emulate, ucx-gaudi run --emulate";
@@ -217,78 +215,25 @@ void report_cards(const shim::driver &driver, const machine &where,
 
 /* --- UCX and the ways into it ----------------------------------------------*/
 
-/* The UCX that a program gets in this environment. */
-struct found_ucx {
-    std::string version;                    /* empty: it cannot be loaded */
-    std::string error;                      /* why */
-    std::string ucp;                        /* the file of libucp */
-    std::filesystem::path libucs_directory; /* as the loader found it */
-};
-
-fs::path file_of(void *handle)
-{
-    link_map *map = nullptr;
-    if ((handle == nullptr) || (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0)) {
-        return {};
-    }
-    return map->l_name;
-}
-
-/* Load libucp into this process, and ask it. */
-found_ucx find_ucx()
-{
-    using get_version = void (*)(unsigned *, unsigned *, unsigned *);
-
-    found_ucx found;
-    void *handle = dlopen("libucp.so.0", RTLD_LAZY | RTLD_LOCAL);
-    if (handle == nullptr) {
-        found.error = dlerror();
-        return found;
-    }
-    std::error_code error;
-    const fs::path file = file_of(handle);
-    found.ucp           = fs::canonical(file, error).string();
-    found.libucs_directory =
-        file_of(dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD)).parent_path();
-
-    auto ask = reinterpret_cast<get_version>(dlsym(handle, "ucp_get_version"));
-    if (ask == nullptr) {
-        found.error = file.string() + " has no ucp_get_version";
-        return found;
-    }
-    unsigned major = 0;
-    unsigned minor = 0;
-    unsigned patch = 0;
-    ask(&major, &minor, &patch);
-    found.version = std::to_string(major) + '.' + std::to_string(minor) + '.' +
-                    std::to_string(patch);
-    return found;
-}
-
-bool is_loaded(const fs::path &file)
-{
-    return dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr;
-}
-
-found_ucx report_ucx(findings &all)
+found_ucx report_ucx(const installation &files, findings &all)
 {
     found_ucx ucx = find_ucx();
-    const std::string build =
-        std::string(" (the module is built for ") + built_for + ")";
-    if (ucx.version.empty()) {
-        add_line(all, "ucx", "none" + build);
-        all.fail("no UCX can be loaded: " +
-                     gaudi::util::to_printable(ucx.error),
-                 std::string("install UCX ") + built_for +
-                     " (apt-get install libucx0), or see to LD_LIBRARY_PATH");
-        return ucx;
+    add_line(all, "ucx",
+             ucx.release.has_value() ? ucx.version + " at " + ucx.libucp
+                                     : "none");
+
+    std::string installed;
+    for (const ucx_release &one : installed_releases(files)) {
+        installed += (installed.empty() ? "" : ", ") + to_string(one);
     }
-    add_line(all, "ucx", ucx.version + " at " + ucx.ucp + build);
-    if (ucx.version != built_for) {
-        all.fail("the UCX found is " + ucx.version +
-                     ", and the module is built for " + built_for,
-                 "build the project again with that UCX, or take it out of "
-                 "LD_LIBRARY_PATH");
+    const problems obstacles = find_module_obstacles(files, ucx);
+    const bool fits          = ucx.release.has_value() && obstacles.empty();
+    add_line(all, "module",
+             (fits ? module_for(files, *ucx.release).string() : "none") +
+                 " (installed: " + (installed.empty() ? "none" : installed) +
+                 ")");
+    for (const problem &one : obstacles) {
+        all.fail(one.what, one.mend);
     }
     return ucx;
 }
@@ -305,30 +250,59 @@ void add_new(const problems &found, problems &all)
     }
 }
 
-void report_loading(const installation &files, const found_ucx &ucx,
-                    findings &all)
+/* Whether LD_PRELOAD has brought the loader into this process. */
+bool is_preloaded(const installation &files)
+{
+    return dlopen(files.stub.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+}
+
+bool is_in_slot(const installation &files, const found_ucx &ucx)
 {
     std::error_code error;
-    const problems preload = find_obstacles(files, loading::preload);
-    const problems slot    = find_obstacles(files, loading::slot);
-    const bool has_stub    = is_loaded(files.stub);
-    const bool has_slot =
-        !ucx.libucs_directory.empty() &&
-        fs::equivalent(ucx.libucs_directory, files.slot, error);
+    return !ucx.libucs.empty() &&
+           fs::equivalent(ucx.libucs.parent_path(), files.slot, error);
+}
 
-    const auto state = [](bool active, const problems &obstacles) {
-        if (!obstacles.empty()) {
-            return "broken     ";
-        }
-        return active ? "active     " : "not active ";
-    };
-    add_line(all, "module", files.module.string());
-    add_line(all, "preload", state(has_stub, preload) + files.stub.string());
-    add_line(all, "slot", state(has_slot, slot) + files.slot.string());
+bool is_in_plugin_path(const installation &files)
+{
+    const char *list = std::getenv("UCX_PLUGIN_PATH");
+    return (list != nullptr) &&
+           ((":" + std::string(list) + ":")
+                .find(":" + files.plugin.string() + ":") != std::string::npos);
+}
 
-    add_new(preload, all.missing);
-    add_new(slot, all.missing);
-    if (!preload.empty() && !slot.empty()) {
+void report_way(const char *label, const fs::path &place, bool active,
+                const problems &obstacles, findings &all)
+{
+    const char *state = active ? "active     " : "not active ";
+    if (!obstacles.empty()) {
+        state = "broken     ";
+        add_new(obstacles, all.missing);
+    }
+    add_line(all, label, state + place.string());
+}
+
+void report_loading(installation files, const found_ucx &ucx, findings &all)
+{
+    choose_slot(files, ucx);
+    const problems preload = find_obstacles(files, loading::preload, ucx);
+    report_way("preload", files.stub, is_preloaded(files), preload, all);
+
+    problems slot = find_obstacles(files, loading::slot, ucx);
+    if (files.slot_module.empty()) {
+        add_line(all, "slot", "none in UCX " + ucx.version);
+    } else {
+        report_way("slot", files.slot, is_in_slot(files, ucx), slot, all);
+    }
+
+    problems plugin = find_obstacles(files, loading::plugin, ucx);
+    if (ucx.release.has_value() && (*ucx.release < first_with_plugins)) {
+        add_line(all, "plugin", "none in UCX " + ucx.version);
+    } else {
+        report_way("plugin", files.plugin, is_in_plugin_path(files), plugin,
+                   all);
+    }
+    if (!preload.empty() && !slot.empty() && !plugin.empty()) {
         all.usable = false;
     }
 }
@@ -346,7 +320,7 @@ report make_report(const installation &files, const machine &where)
         const problems closed = find_closed_nodes(where);
         all.missing.insert(all.missing.end(), closed.begin(), closed.end());
     }
-    report_loading(files, report_ucx(all), all);
+    report_loading(files, report_ucx(files, all), all);
 
     std::string text = all.text;
     for (const problem &one : all.missing) {

@@ -1,13 +1,18 @@
 #include "launcher/installation.h"
 
+#include <algorithm>
+
+#include <unistd.h>
+
 namespace launcher {
 
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char loader[] = "libuct_hlthunk.so.0";
-constexpr char build[]  = "build the project (scripts/quickstart)";
+constexpr char build[] = "build the project (scripts/quickstart)";
+
+constexpr char library_name[] = "libuct_hlthunk.so.0";
 
 bool is_there(const fs::path &file)
 {
@@ -22,29 +27,51 @@ void require(const fs::path &file, problems &found)
     }
 }
 
-/* The loader splits these variables and expands $ORIGIN and the like. */
-void require_listable(const fs::path &entry, const char *variable,
-                      const char *separators, problems &found)
+/* Another name of the loader. Where that is missing, this is no second problem.
+ */
+void require_link(const installation &files, const fs::path &link,
+                  problems &found)
 {
-    if (entry.string().find_first_of(std::string(separators) + "$") !=
-        std::string::npos) {
+    if (is_there(files.loader)) {
+        require(link, found);
+    }
+}
+
+/* Variables are split at separators, and the dynamic linker expands $ORIGIN and
+ * the like in its own ones. */
+void require_listable(const fs::path &entry, const char *variable,
+                      const char *special, problems &found)
+{
+    if (entry.string().find_first_of(special) != std::string::npos) {
         found.push_back({"'" + entry.string() + "' cannot be in " + variable +
-                             ", which has a meaning for one of '" + separators +
-                             "$'",
+                             ", which has a meaning for one of '" + special +
+                             "'",
                          "move the project to a path without them"});
     }
 }
 
 void require_in_library_path(const fs::path &directory, problems &found)
 {
-    require_listable(directory, "LD_LIBRARY_PATH", ":;", found);
+    require_listable(directory, "LD_LIBRARY_PATH", ":;$", found);
 }
 
-void require_slot(const installation &files, problems &found)
+void require_slot(const installation &files, const found_ucx &ucx,
+                  problems &found)
 {
     std::error_code error;
-    if (!fs::is_symlink(files.slot_libucs, error) ||
-        !fs::is_symlink(files.slot_module, error)) {
+    if (files.slot_module.empty()) {
+        found.push_back({"the UCX at " + ucx.libucp +
+                             " loads no modules, so there is no slot in it",
+                         "do without --slot"});
+    } else if (!files.slot_ucx.empty()) {
+        if (files.slot.empty()) {
+            found.push_back(
+                {"there is no place for a slot of the UCX at " + ucx.libucp,
+                 "set XDG_CACHE_HOME or HOME, or do without "
+                 "--slot"});
+        }
+    } else if (!fs::is_symlink(files.slot_libucs, error) ||
+               !fs::is_symlink(files.slot_module, error)) {
         found.push_back({files.slot.string() + " is missing or incomplete",
                          "configure and build the project again"});
     } else if (!is_there(files.slot_libucs)) {
@@ -52,6 +79,30 @@ void require_slot(const installation &files, problems &found)
             {"the UCX that " + files.slot_libucs.string() + " leads to is gone",
              "install it again, or configure and build the project again"});
     }
+    require_in_library_path(files.slot, found);
+}
+
+void require_plugin(const installation &files, const found_ucx &ucx,
+                    problems &found)
+{
+    require_link(files, files.plugin / library_name, found);
+    require_listable(files.plugin, "UCX_PLUGIN_PATH", ":", found);
+    if (ucx.release.has_value() && (*ucx.release < first_with_plugins)) {
+        found.push_back({"UCX " + ucx.version + " at " + ucx.libucp +
+                             " does not read UCX_PLUGIN_PATH, which UCX has "
+                             "from " +
+                             to_string(first_with_plugins) + " on",
+                         "do without --plugin"});
+    }
+}
+
+std::string to_text(const std::vector<ucx_release> &releases)
+{
+    std::string text;
+    for (const ucx_release &one : releases) {
+        text += (text.empty() ? "" : ", ") + to_string(one);
+    }
+    return text;
 }
 
 } // namespace
@@ -62,11 +113,13 @@ installation find_installation()
         fs::read_symlink("/proc/self/exe").parent_path().parent_path();
     installation files;
     files.directory = top / "lib";
-    if (!is_there(files.directory / loader)) {
+    if (!is_there(files.directory / library_name)) {
         files.directory = top / GAUDI_INSTALL_LIBDIR;
     }
-    files.module      = files.directory / loader;
+    files.loader      = files.directory / library_name;
     files.stub        = files.directory / "libucx_gaudi_preload.so";
+    files.modules     = files.directory / "ucx-gaudi";
+    files.plugin      = files.modules / "plugin";
     files.emulator    = files.directory / "hlthunk-emu";
     files.slot        = files.directory / "slot";
     files.slot_libucs = files.slot / "libucs.so.0";
@@ -74,16 +127,40 @@ installation find_installation()
     return files;
 }
 
-problems find_obstacles(const installation &files, loading how)
+std::vector<ucx_release> installed_releases(const installation &files)
+{
+    std::vector<ucx_release> releases;
+    for (const fs::path &entry : gaudi::util::list_folder(files.modules)) {
+        const auto release = parse_release(entry.filename().string());
+        if (release.has_value() && is_there(module_for(files, *release))) {
+            releases.push_back(*release);
+        }
+    }
+    std::sort(releases.begin(), releases.end());
+    return releases;
+}
+
+fs::path module_for(const installation &files, const ucx_release &release)
+{
+    return files.modules / to_string(release) / library_name;
+}
+
+problems find_obstacles(const installation &files, loading how,
+                        const found_ucx &ucx)
 {
     problems found;
-    require(files.module, found);
-    if (how == loading::preload) {
-        require(files.stub, found);
-        require_listable(files.stub, "LD_PRELOAD", " :", found);
-    } else {
-        require_slot(files, found);
-        require_in_library_path(files.slot, found);
+    require(files.loader, found);
+    switch (how) {
+    case loading::preload:
+        require_link(files, files.stub, found);
+        require_listable(files.stub, "LD_PRELOAD", " :$", found);
+        break;
+    case loading::slot:
+        require_slot(files, ucx, found);
+        break;
+    case loading::plugin:
+        require_plugin(files, ucx, found);
+        break;
     }
     return found;
 }
@@ -94,6 +171,44 @@ problems find_emulator_obstacles(const installation &files)
     require(files.emulator / driver_library, found);
     require_in_library_path(files.emulator, found);
     return found;
+}
+
+problems find_missing_modules(const installation &files)
+{
+    if (!installed_releases(files).empty()) {
+        return {};
+    }
+    return {
+        {files.modules.string() + " has no module, all are missing", build}};
+}
+
+problems find_module_obstacles(const installation &files, const found_ucx &ucx)
+{
+    if (!ucx.release.has_value()) {
+        return {{"no UCX can be loaded: " + to_printable(ucx.error),
+                 "install UCX (apt-get install libucx0), or see to "
+                 "LD_LIBRARY_PATH"}};
+    }
+    const std::string which = "UCX " + ucx.version + " at " + ucx.libucp;
+    const auto installed    = installed_releases(files);
+    if (*ucx.release < oldest_release) {
+        return {{which + " is too old for the Gaudi transports",
+                 "use UCX " + to_string(oldest_release) + " or newer"}};
+    }
+    if (std::find(installed.begin(), installed.end(), *ucx.release) ==
+        installed.end()) {
+        return {{"no module fits " + which + "; installed: " +
+                     (installed.empty() ? "none" : to_text(installed)),
+                 "build the project with the source of UCX " +
+                     to_string(*ucx.release) +
+                     " (-DUCX_SOURCE_DIRS), or use a UCX that has a module"}};
+    }
+    const fs::path module = module_for(files, *ucx.release);
+    if (access(module.c_str(), R_OK) != 0) {
+        return {{module.string() + " cannot be read",
+                 "see to its permissions, or build the project again"}};
+    }
+    return {};
 }
 
 } // namespace launcher

@@ -4,25 +4,33 @@
 #pragma once
 
 #include "launcher/machine.h"
+#include "launcher/ucx.h"
 
 #include <filesystem>
+#include <vector>
 
 namespace launcher {
 
-/** How the module gets into a program. */
+/** How the loader, which opens the module, gets into a program. */
 enum class loading {
-    preload, /**< LD_PRELOAD names the stub */
-    slot     /**< UCX's own loader finds it under another module's name */
+    preload, /**< LD_PRELOAD names it */
+    slot,    /**< UCX finds it under another module's name */
+    plugin   /**< UCX finds it by UCX_PLUGIN_PATH */
 };
 
 struct installation {
-    std::filesystem::path directory; /**< all that follow are in it */
-    std::filesystem::path module;
-    std::filesystem::path stub;
+    std::filesystem::path directory; /**< of libraries */
+    std::filesystem::path loader;
+    std::filesystem::path stub;        /**< the loader, for LD_PRELOAD */
+    std::filesystem::path modules;     /**< a directory with one per release */
+    std::filesystem::path plugin;      /**< a directory: for UCX_PLUGIN_PATH */
     std::filesystem::path emulator;    /**< a directory: for LD_LIBRARY_PATH */
     std::filesystem::path slot;        /**< a directory: for LD_LIBRARY_PATH */
     std::filesystem::path slot_libucs; /**< in the slot */
-    std::filesystem::path slot_module; /**< in the slot */
+    std::filesystem::path slot_module; /**< in the slot; empty: the UCX that was
+                                            found loads no modules */
+    /** Of a slot that is made when it is needed: the UCX that it is for. */
+    std::filesystem::path slot_ucx;
 };
 
 /** The driver library in the emulator's directory. */
@@ -35,10 +43,26 @@ inline constexpr char driver_library[] = "libhl-thunk.so";
  */
 installation find_installation();
 
-/** What keeps the module from being loaded in this way. */
-problems find_obstacles(const installation &files, loading how);
+/** The releases of UCX that have a module, the oldest one first. */
+std::vector<ucx_release> installed_releases(const installation &files);
+
+/** Where the module for a release is, or would be. */
+std::filesystem::path module_for(const installation &files,
+                                 const ucx_release &release);
+
+/** What keeps the loader from getting into programs in this way.
+ *
+ * @param ucx  What find_ucx has found. */
+problems find_obstacles(const installation &files, loading how,
+                        const found_ucx &ucx);
 
 /** What keeps programs from finding the emulator. */
 problems find_emulator_obstacles(const installation &files);
+
+/** What keeps every UCX from getting a module. */
+problems find_missing_modules(const installation &files);
+
+/** What keeps a UCX from getting a module: none fits, or it is damaged. */
+problems find_module_obstacles(const installation &files, const found_ucx &ucx);
 
 } // namespace launcher

@@ -3,6 +3,7 @@
  */
 #include "launcher/environment.h"
 #include "launcher/info.h"
+#include "launcher/slot.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -25,9 +26,11 @@ constexpr int exit_failure        = 1;
 
 constexpr char about_run[] =
     "COMMAND replaces ucx-gaudi, with a few variables set: LD_PRELOAD, or "
-    "LD_LIBRARY_PATH with --slot; with --emulate also UCX_GAUDI_DRIVER, "
-    "HLTHUNK_EMU_DEVICES and LD_LIBRARY_PATH. With --slot, gaudi_copy in "
-    "UCX_TLS becomes the transport's name, gaudi_cpy.\n"
+    "LD_LIBRARY_PATH with --slot, or UCX_PLUGIN_PATH with --plugin; with "
+    "--emulate also UCX_GAUDI_DRIVER, HLTHUNK_EMU_DEVICES and "
+    "LD_LIBRARY_PATH. With --slot and --plugin, gaudi_copy in UCX_TLS becomes "
+    "the transport's name, gaudi_cpy. --slot for a UCX that is not the "
+    "installed one makes a folder of links in the user's cache.\n"
     "\n"
     "Exit code: COMMAND's; 127 when it is not found and 126 when it cannot be "
     "executed; 1 when a part of ucx-gaudi is missing or cannot be used from "
@@ -36,16 +39,16 @@ constexpr char about_run[] =
 constexpr char about_env[] =
     "Prints lines for a POSIX shell, and nothing else, on stdout:\n"
     "  eval \"$(ucx-gaudi env --emulate)\" && mpirun PROGRAM\n"
-    "Entries of LD_PRELOAD and LD_LIBRARY_PATH that the environment has are "
-    "kept; evaluated twice, nothing is added twice.\n"
+    "Entries of LD_PRELOAD, LD_LIBRARY_PATH and UCX_PLUGIN_PATH that the "
+    "environment has are kept; evaluated twice, nothing is added twice.\n"
     "\n"
     "Exit code: 0; 1 when a part of ucx-gaudi is missing or cannot be used "
     "from where it is; 2 for a wrong command line.";
 
 constexpr char about_info[] =
     "Opens no card. One line each, its first word the same in every version: "
-    "driver, ucx, module, preload, slot; between them a table with one card "
-    "per line:\n"
+    "driver, ucx, module, preload, slot, plugin; between them a table with one "
+    "card per line:\n"
     "  index    in UCX_GAUDI_DEVICES\n"
     "  module   id on the board\n"
     "  numa     node of the CPUs near it, - when sysfs does not know\n"
@@ -54,10 +57,11 @@ constexpr char about_info[] =
     "else has it; unknown: the driver library cannot tell\n"
     "  kind     hardware or emulator\n"
     "  held by  processes, as far as this user can see them\n"
-    "preload and slot are the two ways to load the module: active in this "
-    "environment, not active, or broken. What stands in the way comes last, "
-    "as lines 'missing' and 'to mend'. The UCX is the one that a program "
-    "without a run path of its own gets.\n"
+    "module is the one for the UCX found, and the releases of UCX that have "
+    "one. preload, slot and plugin are the ways to load it: active in this "
+    "environment, not active, broken, or none in the UCX found. What stands in "
+    "the way comes last, as lines 'missing' and 'to mend'. The UCX is the one "
+    "that a program without a run path of its own gets.\n"
     "\n"
     "Exit code: 0 when the transports would work with at least one card that "
     "is free (or unknown), 1 otherwise; 2 for a wrong command line.";
@@ -83,11 +87,18 @@ public:
         info_ = add("info", "List the cards, the UCX and what is missing",
                     about_info);
         for (CLI::App *command : {run_, env_}) {
+            CLI::Option *slot =
+                command
+                    ->add_flag("--slot", slot_,
+                               "Let UCX's own loader find the module, instead "
+                               "of preloading a library")
+                    ->disable_flag_override();
             command
-                ->add_flag("--slot", slot_,
-                           "Let UCX's own loader find the module, instead "
-                           "of preloading a library")
-                ->disable_flag_override();
+                ->add_flag("--plugin", plugin_,
+                           "Let UCX find the module by UCX_PLUGIN_PATH: UCX "
+                           "1.22 and newer")
+                ->disable_flag_override()
+                ->excludes(slot);
         }
     }
 
@@ -111,8 +122,13 @@ public:
         for (const CLI::App *command : {run_, env_, info_}) {
             emulate = emulate || (command->count("--emulate") > 0);
         }
-        return {slot_ ? launcher::loading::slot : launcher::loading::preload,
-                emulate, cards_};
+        auto how = launcher::loading::preload;
+        if (slot_) {
+            how = launcher::loading::slot;
+        } else if (plugin_) {
+            how = launcher::loading::plugin;
+        }
+        return {how, emulate, cards_};
     }
 
 private:
@@ -136,6 +152,7 @@ private:
     CLI::App *info_;
     unsigned cards_ = 0;
     bool slot_      = false;
+    bool plugin_    = false;
 };
 
 /* CLI11 takes such an argument for none. */
@@ -173,15 +190,33 @@ int info(const launcher::installation &files, const launcher::request &wanted)
     return print(report.text, report.usable ? 0 : exit_failure);
 }
 
+/* What keeps the request from being met, when all is done for it. */
+launcher::problems prepare(launcher::installation &files,
+                           const launcher::request &wanted)
+{
+    launcher::found_ucx ucx;
+    if (wanted.how != launcher::loading::preload) {
+        ucx = launcher::find_ucx();
+    }
+    if (wanted.how == launcher::loading::slot) {
+        launcher::choose_slot(files, ucx);
+    }
+    launcher::problems found = launcher::find_obstacles(files, wanted, ucx);
+    if (found.empty() && (wanted.how == launcher::loading::slot)) {
+        found = launcher::make_slot(files);
+    }
+    return found;
+}
+
 /* @param command  What follows "--", or nullptr. */
 int start(const command_line &options, char **command)
 {
-    const launcher::request wanted     = options.request();
-    const launcher::installation files = launcher::find_installation();
+    const launcher::request wanted = options.request();
+    launcher::installation files   = launcher::find_installation();
     if (!options.is_run() && !options.is_env()) {
         return info(files, wanted);
     }
-    const launcher::problems found = launcher::find_obstacles(files, wanted);
+    const launcher::problems found = prepare(files, wanted);
     for (const launcher::problem &one : found) {
         std::fprintf(stderr, "ucx-gaudi: %s; to mend it, %s\n",
                      one.what.c_str(), one.mend.c_str());

@@ -95,9 +95,8 @@ static void warn_of_tls(void)
         (tls == NULL) ? NULL : gaudi_rewrite_tls(tls, gaudi_has_gdr_module());
 
     if (rewritten != NULL) {
-        gaudi_say("UCX has read UCX_TLS=%s before it loaded the Gaudi "
-                  "transports, and does not know all of its names; write "
-                  "UCX_TLS=%s",
+        gaudi_say("UCX, which has loaded the Gaudi transports by itself, does "
+                  "not know all names in UCX_TLS=%s; write UCX_TLS=%s",
                   tls, rewritten);
     }
     free(rewritten);

@@ -37,16 +37,35 @@ static int ask(void *libucp, struct gaudi_ucx *found)
     return 1;
 }
 
-/* The libucp in the folder of libucs; NULL after dlopen's error. */
-static void *open_beside(void *libucs)
+/* The libucp in the folder of a file; NULL after dlopen's error. */
+static void *open_beside(const char *file)
 {
-    const char *file  = gaudi_file_of(libucs);
     const char *slash = strrchr(file, '/');
     char path[PATH_MAX];
 
     snprintf(path, sizeof(path), "%.*s%s",
              (slash == NULL) ? 0 : (int)(slash + 1 - file), file, libucp_name);
     return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+}
+
+/* The libucp of a libucs that may be a link, or the copy of one, to lead a
+ * program to other modules; NULL after dlopen's error. */
+static void *open_libucp_of(void *libucs)
+{
+    void *libuct = dlopen("libuct.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    void *libucp = open_beside(gaudi_file_of(libucs));
+    char file[PATH_MAX];
+
+    if ((libucp == NULL) && (realpath(gaudi_file_of(libucs), file) != NULL)) {
+        libucp = open_beside(file);
+    }
+    if (libuct != NULL) {
+        if (libucp == NULL) {
+            libucp = open_beside(gaudi_file_of(libuct));
+        }
+        dlclose(libuct);
+    }
+    return libucp;
 }
 
 /* Whether libucs is of the UCX that libucp has told of. */
@@ -63,17 +82,18 @@ static int belong_together(void *libucs, const struct gaudi_ucx *ucx)
     if (strcmp(folder_of_ucs, folder_of_ucp) == 0) {
         return 1;
     }
-    beside = open_beside(libucs);
+    beside = open_libucp_of(libucs);
     if (beside == NULL) {
         return 1; /* there is nothing that says otherwise */
     }
     same = ask(beside, &other) && (other.major == ucx->major) &&
            (other.minor == ucx->minor);
     if (!same) {
-        gaudi_say("%s is of UCX %u.%u.%u and %s beside libucs is of UCX "
-                  "%u.%u.%u: no module is loaded; see to LD_LIBRARY_PATH",
-                  ucx->libucp, ucx->major, ucx->minor, ucx->patch, other.libucp,
-                  other.major, other.minor, other.patch);
+        gaudi_say(
+            "%s is of UCX %u.%u.%u and %s, which belongs to libucs, of UCX "
+            "%u.%u.%u: no module is loaded; see to LD_LIBRARY_PATH",
+            ucx->libucp, ucx->major, ucx->minor, ucx->patch, other.libucp,
+            other.major, other.minor, other.patch);
     }
     dlclose(beside);
     return same;
@@ -89,7 +109,7 @@ int gaudi_find_ucx(void *libucs, struct gaudi_ucx *found)
         dlclose(libucp);
         return known;
     }
-    libucp = open_beside(libucs);
+    libucp = open_libucp_of(libucs);
     if (libucp == NULL) {
         gaudi_say("the version of UCX is not known, since %s has no usable "
                   "libucp.so.0 beside it: %s; no module is loaded",

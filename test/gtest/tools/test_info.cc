@@ -1,5 +1,6 @@
 /* ucx-gaudi info: what it shows, what it finds missing, its exit code. */
 #include "gtest/tools/copied_installation.h"
+#include "gtest/tools/other_ucx.h"
 
 #include "common/scratch.h"
 
@@ -156,17 +157,14 @@ TEST_F(info, has_as_many_cards_as_the_environment_says)
 TEST_F(info, shows_the_ucx_and_the_driver_library)
 {
     const process_result result = look({"--emulate"});
-    EXPECT_THAT(
-        result.output,
-        ContainsRegex(
-            "\nucx       " GAUDI_UCX_VERSION
-            " at /.*libucp\\.so.* \\(the module is built for " GAUDI_UCX_VERSION
-            "\\)\n"));
+    EXPECT_THAT(result.output, ContainsRegex("\nucx       " GAUDI_UCX_VERSION
+                                             " at /.*libucp\\.so.*\n"));
     EXPECT_THAT(result.output, HasSubstr(std::string("driver    ") + library +
                                          "/hlthunk-emu/libhl-thunk.so "
                                          "(UCX_GAUDI_DRIVER=emulator)\n"));
     EXPECT_THAT(result.output, HasSubstr(std::string("\nmodule    ") + library +
-                                         "/libuct_hlthunk.so.0\n"));
+                                         "/ucx-gaudi/" GAUDI_UCX_RELEASE
+                                         "/libuct_hlthunk.so.0 (installed: "));
 }
 
 TEST_F(info, tells_which_way_of_loading_is_active)
@@ -311,20 +309,57 @@ TEST_F(info, explains_a_missing_ucx)
     (void)files.file("libucp.so.0", "no library");
     const process_result result =
         look({"--emulate"}, {{"LD_LIBRARY_PATH", files.path(".")}});
-    expect_missing(result,
-                   "no UCX can be loaded: ", "install UCX " GAUDI_UCX_VERSION);
-    EXPECT_THAT(result.output, HasSubstr("\nucx       none "));
+    expect_missing(result, "no UCX can be loaded: ", "install UCX ");
+    EXPECT_THAT(result.output, HasSubstr("\nucx       none\n"));
+    EXPECT_THAT(result.output, HasSubstr("\nmodule    none (installed: "));
 }
 
 TEST_F(info, explains_another_ucx_version)
 {
     const process_result result = look(
         {"--emulate"}, {{"LD_LIBRARY_PATH", GAUDI_TOOLS_DIR "/other-ucx"}});
-    expect_missing(result,
-                   "the UCX found is 9.9.9, and the module is built "
-                   "for " GAUDI_UCX_VERSION,
-                   "build the project again with that UCX");
+    expect_missing(result, "no module fits UCX 9.9.9 at ",
+                   "build the project with the source of UCX 9.9 ");
     EXPECT_THAT(result.output, HasSubstr("\nucx       9.9.9 at "));
+    EXPECT_THAT(result.output, HasSubstr("\nmodule    none (installed: "));
+    EXPECT_THAT(lines_with(result.output, "; installed: "),
+                ::testing::Contains(HasSubstr(GAUDI_UCX_RELEASE)));
+
+    scratch_directory files;
+    make_ucx(files, "old", "1.9.0");
+    expect_missing(
+        look({"--emulate"}, {{"LD_LIBRARY_PATH", files.path("old")}}),
+        "UCX 1.9.0 at " + files.path("old/libucp.so.0") + " is too old",
+        "use UCX 1.13 or newer");
+}
+
+TEST_F(info, names_the_module_that_fits_among_several)
+{
+    const copied_installation copy;
+    const std::string own = copy.path("ucx-gaudi/" GAUDI_UCX_RELEASE);
+    for (const char *release : {"1.9", "1.22"}) {
+        const std::string other = copy.path("ucx-gaudi/") + release;
+        fs::remove_all(other);
+        fs::copy(own, other);
+    }
+    scratch_directory files;
+    make_ucx(files, "new", "1.22.3");
+    const arguments command = {copy.launcher(), "info", "--emulate"};
+    const process_result newer =
+        run(command, with({{"LD_LIBRARY_PATH", files.path("new")},
+                           {"UCX_PLUGIN_PATH",
+                            "/a:" + copy.path("ucx-gaudi/plugin") + ":/b"}}));
+    EXPECT_TRUE(exited_with(0, newer));
+    EXPECT_THAT(newer.output,
+                HasSubstr("\nmodule    " +
+                          copy.path("ucx-gaudi/1.22/libuct_hlthunk.so.0") +
+                          " (installed: 1.9, 1."));
+    EXPECT_THAT(newer.output, HasSubstr("\nplugin    active     " +
+                                        copy.path("ucx-gaudi/plugin\n")));
+
+    const process_result stock = run(command, with());
+    EXPECT_THAT(stock.output, HasSubstr("\nmodule    " + own + "/"));
+    EXPECT_THAT(stock.output, Not(HasSubstr("\nplugin    active")));
 }
 
 TEST_F(info, names_every_part_that_is_missing)
@@ -342,6 +377,8 @@ TEST_F(info, names_every_part_that_is_missing)
          "build the project", 0},
         {"libuct_hlthunk.so.0", "libuct_hlthunk.so.0 is missing",
          "build the project", 1},
+        {"ucx-gaudi/" GAUDI_UCX_RELEASE,
+         "no module fits UCX " GAUDI_UCX_VERSION, "build the project", 1},
         {"hlthunk-emu/libhl-thunk.so",
          "hlthunk-emu/libhl-thunk.so: cannot open", "build the project", 1},
     };
@@ -362,11 +399,23 @@ TEST_F(info, notices_a_slot_whose_ucx_is_gone)
     const copied_installation copy;
     copy.remove("slot/libucs.so.0");
     fs::create_symlink("/no/such/libucs.so.0", copy.path("slot/libucs.so.0"));
-    const process_result result =
-        run({copy.launcher(), "info", "--emulate"}, with());
-    expect_missing(result, "slot/libucs.so.0 leads to is gone",
-                   "install it again", 0);
-    EXPECT_EQ(1u, lines_with(result.output, "slot      broken ").size());
+    scratch_directory files;
+    (void)files.file("libucp.so.0", "no library");
+    const arguments command = {copy.launcher(), "info", "--emulate"};
+    const process_result none =
+        run(command, with({{"LD_LIBRARY_PATH", files.path(".")}}));
+    expect_missing(none, "slot/libucs.so.0 leads to is gone",
+                   "install it again");
+    EXPECT_EQ(1u, lines_with(none.output, "slot      broken ").size());
+
+    /* One that is elsewhere gets a slot when it is needed. */
+    const process_result elsewhere =
+        run(command, with({{"XDG_CACHE_HOME", files.path("cache")}}));
+    EXPECT_TRUE(exited_with(0, elsewhere));
+    EXPECT_THAT(elsewhere.output,
+                HasSubstr("\nslot      not active " +
+                          files.path("cache/ucx-gaudi/slot-")));
+    EXPECT_FALSE(fs::exists(files.path("cache")));
 }
 
 TEST_F(info, notices_a_place_from_which_nothing_can_be_loaded)

@@ -1,5 +1,6 @@
 /* ucx-gaudi changes the environment and nothing else. */
 #include "gtest/tools/copied_installation.h"
+#include "gtest/tools/other_ucx.h"
 
 #include <regex>
 
@@ -8,6 +9,8 @@
 namespace gaudi::test {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -287,6 +290,8 @@ TEST_F(command_line, says_what_is_missing_in_an_incomplete_installation)
         {preloaded, {}},
         {"libuct_hlthunk.so.0", {}},
         {"libuct_hlthunk.so.0", {"--slot"}},
+        {"ucx-gaudi", {}},
+        {"ucx-gaudi", {"--slot"}},
         {"slot", {"--slot"}},
         {"slot/ucx", {"--slot"}},
         {"hlthunk-emu/libhl-thunk.so", {"--emulate"}},
@@ -340,6 +345,126 @@ TEST_F(command_line, says_which_paths_the_loader_cannot_be_given)
                     HasSubstr(std::string("cannot be in ") + variable));
         EXPECT_THAT(result.output, Not(HasSubstr("export")));
     }
+}
+
+/* --- a UCX that is not the installed one -----------------------------------*/
+
+class with_another_ucx : public command_line {
+protected:
+    [[nodiscard]] process_result launch(const std::string &version,
+                                        const arguments &options,
+                                        environment variables = {}) const
+    {
+        make_ucx(files, version, version);
+        variables["LD_LIBRARY_PATH"] = files.path(version);
+        variables["XDG_CACHE_HOME"]  = files.path("cache");
+        arguments command{launcher, "env"};
+        command.insert(command.end(), options.begin(), options.end());
+        return run(command, with(variables));
+    }
+
+    scratch_directory files;
+    const std::string plugin = std::string(library) + "/ucx-gaudi/plugin";
+};
+
+TEST_F(with_another_ucx, a_plugin_path_is_set_and_keeps_its_entries)
+{
+    EXPECT_EQ("export UCX_PLUGIN_PATH='" + plugin + "'\n",
+              launch("1.22.0", {"--plugin"}).output);
+    EXPECT_EQ("export UCX_PLUGIN_PATH='" + plugin +
+                  ":/a b::/c;d'\n"
+                  "export UCX_TLS='gaudi_cpy,sm'\n",
+              launch("1.23.1", {"--plugin"},
+                     {{"UCX_PLUGIN_PATH", "/a b::" + plugin + ":/c;d"},
+                      {"UCX_TLS", "gaudi_copy,sm"}})
+                  .output);
+}
+
+TEST_F(with_another_ucx, a_plugin_path_is_refused_where_ucx_reads_none)
+{
+    for (const char *version : {"1.13.1", "1.21.0"}) {
+        SCOPED_TRACE(version);
+        const process_result result = launch(version, {"--plugin"});
+        EXPECT_TRUE(exited_with(1, result));
+        EXPECT_THAT(result.output,
+                    HasSubstr(std::string("UCX ") + version + " at " +
+                              files.path(version) +
+                              "/libucp.so.0 does not read UCX_PLUGIN_PATH, "
+                              "which UCX has from 1.22 on; to mend it, do "
+                              "without --plugin"));
+        EXPECT_THAT(result.output, Not(HasSubstr("export")));
+    }
+}
+
+TEST_F(with_another_ucx, a_slot_and_a_plugin_path_exclude_each_other)
+{
+    EXPECT_TRUE(exited_with(2, launch("1.22.0", {"--plugin", "--slot"})));
+}
+
+TEST_F(with_another_ucx, a_slot_is_made_for_it)
+{
+    struct {
+        const char *version;
+        const char *link;
+    } const cases[] = {{"1.20.0", "libuct_last.so.0"},
+                       {"1.22.0", "libuct_rdmacm.so.0"}};
+    for (const auto &[version, link] : cases) {
+        SCOPED_TRACE(version);
+        const process_result result = launch(version, {"--slot"});
+        EXPECT_TRUE(exited_with(0, result));
+        const std::string start = "export LD_LIBRARY_PATH='";
+        ASSERT_TRUE(result.output.starts_with(start)) << result.output;
+        const fs::path made = result.output.substr(
+            start.size(), result.output.find(':') - start.size());
+        EXPECT_EQ(files.path("cache/ucx-gaudi"), made.parent_path());
+        for (const char *name :
+             {"libucm.so.0", "libucs.so.0", "libuct.so.0", "libucp.so.0"}) {
+            EXPECT_EQ(files.path(version) + "/" + name,
+                      fs::read_symlink(made / name));
+        }
+        EXPECT_EQ(std::string(library) + "/libuct_hlthunk.so.0",
+                  fs::read_symlink(made / "ucx" / link));
+
+        /* In it, the slot is the same, and is not made again. */
+        const process_result nested =
+            run({launcher, "env", "--slot"},
+                with({{"LD_LIBRARY_PATH", made.string()},
+                      {"XDG_CACHE_HOME", files.path("cache")}}));
+        EXPECT_EQ(start + made.string() + "'\n", nested.output);
+    }
+}
+
+TEST_F(with_another_ucx, a_slot_needs_a_ucx_that_loads_modules)
+{
+    make_ucx(files, "lone", "1.18.1");
+    fs::remove(files.path("lone/libuct.so.0"));
+    const process_result result =
+        run({launcher, "env", "--slot"},
+            with({{"LD_LIBRARY_PATH", files.path("lone")}}));
+    EXPECT_TRUE(exited_with(1, result));
+    EXPECT_THAT(result.output,
+                HasSubstr("the UCX at " + files.path("lone/libucp.so.0") +
+                          " loads no modules, so there is no slot in it"));
+}
+
+TEST_F(with_another_ucx, a_slot_needs_a_place)
+{
+    make_ucx(files, "other", "1.20.0");
+    (void)files.file("file", "");
+    const process_result nowhere =
+        run({launcher, "env", "--slot"},
+            with({{"LD_LIBRARY_PATH", files.path("other")},
+                  {"XDG_CACHE_HOME", ""},
+                  {"HOME", ""}}));
+    EXPECT_TRUE(exited_with(1, nowhere));
+    EXPECT_THAT(nowhere.output, HasSubstr("there is no place for a slot"));
+    const process_result blocked =
+        run({launcher, "env", "--slot"},
+            with({{"LD_LIBRARY_PATH", files.path("other")},
+                  {"XDG_CACHE_HOME", files.path("file")}}));
+    EXPECT_TRUE(exited_with(1, blocked));
+    EXPECT_THAT(blocked.output, HasSubstr("cannot be made: "));
+    EXPECT_THAT(blocked.output, HasSubstr("set XDG_CACHE_HOME"));
 }
 
 /* --- env -------------------------------------------------------------------*/

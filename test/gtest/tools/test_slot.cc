@@ -140,6 +140,24 @@ TEST_F(slot, rewrites_the_transport_list_in_the_launcher)
     }
 }
 
+TEST_F(slot, by_hand_says_which_names_ucx_does_not_know)
+{
+    const auto look = [this](const char *tls) {
+        return run({"ucx_info", "-p", "-w", "-u", "t"},
+                   with({{"LD_LIBRARY_PATH", std::string(library) + "/slot"},
+                         {"UCX_GAUDI_DRIVER", "emulator"},
+                         {"UCX_TLS", tls}}));
+    };
+    const process_result result = look("gaudi_copy,sm");
+    EXPECT_TRUE(exited_with(0, result));
+    const auto lines = lines_with(result.output, "ucx-gaudi: ");
+    ASSERT_EQ(1u, lines.size());
+    EXPECT_THAT(lines[0],
+                HasSubstr("does not know all names in UCX_TLS=gaudi_copy,sm"));
+    EXPECT_THAT(lines[0], HasSubstr("write UCX_TLS=gaudi_cpy,sm"));
+    EXPECT_TRUE(is_quiet_success(look("gaudi_cpy,sm")));
+}
+
 TEST_F(slot, reaches_programs_that_load_ucx_later)
 {
     for (const arguments &command :

@@ -1,0 +1,126 @@
+#include "launcher/slot.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+#include <unistd.h>
+
+namespace launcher {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char *libraries[] = {"ucm", "ucs", "uct", "ucp"};
+
+/* Costs least: what it displaces is not a transport. */
+constexpr char preferred[] = "rdmacm";
+
+/* Where slots are made; empty without a home. */
+fs::path cache_directory()
+{
+    const char *cache = std::getenv("XDG_CACHE_HOME");
+    if ((cache != nullptr) && (*cache != '\0')) {
+        return fs::path(cache) / "ucx-gaudi";
+    }
+    const char *home = std::getenv("HOME");
+    if ((home != nullptr) && (*home != '\0')) {
+        return fs::path(home) / ".cache" / "ucx-gaudi";
+    }
+    return {};
+}
+
+/* One folder for each pair of an installation and a UCX. */
+std::string slot_name(const installation &files)
+{
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    for (const unsigned char c : files.loader.string() + '\n' +
+                                     files.slot_ucx.string() + '\n' +
+                                     files.slot_module.string()) {
+        hash = (hash ^ c) * 0x100000001b3u;
+    }
+    char name[32];
+    std::snprintf(name, sizeof(name), "slot-%016lx", hash);
+    return name;
+}
+
+/* Under which name this UCX loads the loader; empty when it loads nothing. */
+std::string choose_name(const found_ucx &ucx, const fs::path &directory)
+{
+    if (*ucx.release >= first_with_plugins) {
+        return preferred;
+    }
+    const auto names = find_module_names(directory);
+    if (names.empty()) {
+        return "";
+    }
+    const auto found = std::find(names.begin(), names.end(), preferred);
+    return (found != names.end()) ? *found : names.back();
+}
+
+/* A link is replaced as a whole: others may be using it. */
+void make_link(const fs::path &target, const fs::path &link)
+{
+    std::error_code error;
+    if (fs::read_symlink(link, error) == target) {
+        return;
+    }
+    const fs::path made = link.string() + '.' + std::to_string(getpid());
+    fs::remove(made, error);
+    fs::create_symlink(target, made);
+    fs::rename(made, link);
+}
+
+} // namespace
+
+void choose_slot(installation &files, const found_ucx &ucx)
+{
+    std::error_code error;
+    const fs::path directory = fs::canonical(ucx.libucs, error).parent_path();
+    if (error || !ucx.release.has_value() ||
+        !fs::is_symlink(files.slot_libucs, error) ||
+        !fs::is_symlink(files.slot_module, error)) {
+        return; /* nothing to choose for, or a damaged installation */
+    }
+    const std::string name = choose_name(ucx, directory);
+    if (name.empty()) {
+        files.slot_module.clear();
+        return;
+    }
+    if ((name == preferred) &&
+        fs::equivalent(ucx.libucs, files.slot_libucs, error)) {
+        return;
+    }
+    const std::string link = "libuct_" + name + ".so.0";
+    files.slot_ucx         = directory;
+    files.slot_module      = link;
+    const fs::path cache   = cache_directory();
+    files.slot             = cache.empty() ? cache : cache / slot_name(files);
+    files.slot_libucs      = files.slot / "libucs.so.0";
+    files.slot_module      = files.slot / "ucx" / link;
+}
+
+problems make_slot(const installation &files)
+{
+    if (files.slot_ucx.empty()) {
+        return {};
+    }
+    try {
+        fs::create_directories(files.slot / "ucx");
+        for (const char *library : libraries) {
+            const std::string name = std::string("lib") + library + ".so.0";
+            make_link(files.slot_ucx / name, files.slot / name);
+        }
+        make_link(files.loader, files.slot_module);
+    } catch (const fs::filesystem_error &error) {
+        return {{"a slot for the UCX in " + files.slot_ucx.string() +
+                     " cannot be made: " + error.what(),
+                 "set XDG_CACHE_HOME to a folder that can be written, or do "
+                 "without --slot"}};
+    }
+    return {};
+}
+
+} // namespace launcher

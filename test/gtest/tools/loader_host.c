@@ -1,0 +1,79 @@
+/*
+ * A program that opens libraries in the order of its arguments:
+ *
+ *   FILE   dlopen it
+ *   init   have the last one initialized, as UCX's loader of modules does
+ *   call   the functions of ucx_gaudi.h in the last one
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *function(void *library, const char *name)
+{
+    void *found = dlsym(library, name);
+
+    if (found == NULL) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(1);
+    }
+    return found;
+}
+
+static void call(void *library)
+{
+    typedef int (*type_t)(void);
+    typedef unsigned (*version_t)(void);
+    typedef signed char (*query_t)(const void *, size_t, void *);
+    typedef signed char (*export_t)(const void *, size_t, int *, size_t *);
+    typedef signed char (*import_t)(int, size_t, size_t, const char *, void **);
+    typedef signed char (*release_t)(void *);
+
+    const release_t release =
+        (release_t)function(library, "ucx_gaudi_dmabuf_release");
+    char any[256];
+    size_t offset;
+    void *address;
+    int fd;
+
+    printf("version %#x\n",
+           ((version_t)function(library, "ucx_gaudi_version"))());
+    printf("memory type %d\n",
+           ((type_t)function(library, "ucx_gaudi_memory_type"))());
+    printf("query %d\n",
+           ((query_t)function(library, "ucx_gaudi_mem_query"))(any, 1, any));
+    printf("export %d\n",
+           ((export_t)function(library, "ucx_gaudi_dmabuf_export"))(any, 1, &fd,
+                                                                    &offset));
+    printf("import %d\n",
+           ((import_t)function(library, "ucx_gaudi_dmabuf_import"))(
+               0, 0, 1, NULL, &address));
+    printf("release %d %d\n", release(NULL), release(any));
+}
+
+int main(int argc, char **argv)
+{
+    typedef signed char (*init_t)(void);
+
+    void *library = NULL;
+    int i;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (i = 1; i < argc; ++i) {
+        if (strcmp(argv[i], "init") == 0) {
+            printf("init %d\n",
+                   ((init_t)function(library, "ucs_module_global_init"))());
+        } else if (strcmp(argv[i], "call") == 0) {
+            call(library);
+        } else {
+            library = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL);
+            if (library == NULL) {
+                fprintf(stderr, "%s\n", dlerror());
+                return 1;
+            }
+        }
+    }
+    printf("the program goes on\n");
+    return 0;
+}

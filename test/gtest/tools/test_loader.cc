@@ -1,0 +1,247 @@
+/* The loader opens the module for the UCX that runs, and says why when not:
+ * with stand-ins for UCX and for modules. */
+#include "gtest/tools/fixture.h"
+#include "gtest/tools/other_ucx.h"
+
+namespace gaudi::test {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char host[]        = GAUDI_TOOLS_DIR "/loader_host";
+constexpr char stand_in[]    = GAUDI_TOOLS_DIR "/libstand_in_module.so";
+constexpr char broken[]      = GAUDI_TOOLS_DIR "/libbroken_module.so";
+constexpr char silent_ucp[]  = GAUDI_TOOLS_DIR "/silent-ucx/libucp.so.0";
+constexpr char module_name[] = "libuct_hlthunk.so.0";
+
+/* An installation of a loader, and of stand-in modules. */
+class loader : public tools {
+protected:
+    loader()
+    {
+        fs::create_directories(files.path("lib/ucx-gaudi/plugin"));
+        fs::copy_file(fs::canonical(fs::path(library) / module_name), own);
+        fs::create_symlink(module_name, files.path("lib/") + preloaded);
+        fs::create_symlink(fs::path("../..") / module_name,
+                           files.path("lib/ucx-gaudi/plugin/") + module_name);
+    }
+
+    [[nodiscard]] std::string module_of(const std::string &release) const
+    {
+        return files.path("lib/ucx-gaudi/" + release + "/" + module_name);
+    }
+
+    void install(const std::string &release, const char *module = stand_in)
+    {
+        fs::create_directories(fs::path(module_of(release)).parent_path());
+        fs::copy_file(module, module_of(release));
+    }
+
+    /* A program that has the UCX in a folder. */
+    [[nodiscard]] process_result in_ucx(const std::string &folder,
+                                        arguments rest) const
+    {
+        arguments command = {host, files.path(folder + "/libucs.so.0"),
+                             files.path(folder + "/libucp.so.0")};
+        command.insert(command.end(), rest.begin(), rest.end());
+        return run(command, with());
+    }
+
+    /* One line, and the program is none the worse for it. */
+    static void expect_line(const process_result &result,
+                            const std::vector<std::string> &parts)
+    {
+        EXPECT_TRUE(exited_with(0, result));
+        const auto lines = lines_with(result.output, "ucx-gaudi: ");
+        ASSERT_EQ(1u, lines.size()) << result.output;
+        for (const std::string &part : parts) {
+            EXPECT_THAT(lines[0], HasSubstr(part));
+        }
+        EXPECT_EQ(1u, lines_with(result.output, "the program goes on").size());
+        EXPECT_THAT(result.output, Not(HasSubstr("opened ")));
+    }
+
+    scratch_directory files;
+    const std::string own = files.path(std::string("lib/") + module_name);
+};
+
+} // namespace
+
+TEST_F(loader, opens_the_module_of_the_running_release)
+{
+    for (const char *release : {"1.13", "1.18", "1.20", "1.22", "2.0"}) {
+        install(release);
+    }
+    for (const char *release : {"1.13", "1.18", "1.20", "1.22", "2.0"}) {
+        for (const char *patch : {".0", ".7"}) {
+            const std::string version = std::string(release) + patch;
+            SCOPED_TRACE(version);
+            make_ucx(files, version, version);
+            const process_result result = in_ucx(version, {own});
+            EXPECT_TRUE(exited_with(0, result));
+            EXPECT_EQ("opened " + module_of(release) +
+                          "\nthe program goes on\n",
+                      result.output);
+        }
+    }
+}
+
+TEST_F(loader, opens_it_once_whatever_it_is_called)
+{
+    install("1.22");
+    make_ucx(files, "ucx", "1.22.0");
+    const std::string plugin =
+        files.path("lib/ucx-gaudi/plugin/") + module_name;
+    const process_result result = in_ucx(
+        "ucx", {files.path("lib/") + preloaded, own, "init", plugin, "init"});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_EQ("opened " + module_of("1.22") +
+                  "\ninit 0\ninit 0\nthe program goes on\n",
+              result.output);
+}
+
+TEST_F(loader, finds_its_modules_from_a_plugin_folder)
+{
+    install("1.23");
+    make_ucx(files, "ucx", "1.23.0");
+    const process_result result =
+        in_ucx("ucx", {files.path("lib/ucx-gaudi/plugin/") + module_name,
+                       "init", "call"});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_THAT(result.output, HasSubstr("opened " + module_of("1.23")));
+}
+
+TEST_F(loader, names_the_version_and_the_remedy_when_no_module_fits)
+{
+    install("1.22");
+    install("1.9");
+    install("1.13");
+    fs::create_directories(files.path("lib/ucx-gaudi/1.19")); /* empty */
+    for (const char *release : {"1.19", "1.23", "2.0"}) {
+        SCOPED_TRACE(release);
+        const std::string version = release + std::string(".2");
+        make_ucx(files, version, version);
+        expect_line(
+            in_ucx(version, {own, "init"}),
+            {"no module fits UCX " + version + " (" +
+                 files.path(version + "/libucp.so.0") + ")",
+             files.path("lib/ucx-gaudi") + " are for UCX 1.9, 1.13, 1.22;",
+             std::string("build ucx-gaudi with the source of UCX ") + release});
+    }
+}
+
+TEST_F(loader, says_that_nothing_is_installed)
+{
+    make_ucx(files, "ucx", "1.18.1");
+    expect_line(in_ucx("ucx", {own}), {"UCX 1.18.1", "are for UCX none"});
+}
+
+TEST_F(loader, says_that_a_release_is_too_old)
+{
+    install("1.13");
+    make_ucx(files, "ucx", "1.12.1");
+    expect_line(in_ucx("ucx", {own}), {"UCX 1.12.1", "too old", "1.13"});
+}
+
+TEST_F(loader, asks_the_libucp_beside_libucs_in_a_program_without_one)
+{
+    install("1.16");
+    make_ucx(files, "ucx", "1.16.0");
+    const process_result result =
+        run({host, files.path("ucx/libucs.so.0"), own}, with());
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_THAT(result.output, HasSubstr("opened " + module_of("1.16")));
+}
+
+TEST_F(loader, says_that_there_is_no_libucp)
+{
+    install("1.16");
+    make_ucx(files, "ucx", "1.16.0");
+    fs::remove(files.path("ucx/libucp.so.0"));
+    expect_line(run({host, files.path("ucx/libucs.so.0"), own}, with()),
+                {"the version of UCX is not known",
+                 files.path("ucx/libucs.so.0"), "libucp.so.0"});
+}
+
+TEST_F(loader, says_that_a_libucp_tells_no_version)
+{
+    install("1.16");
+    make_ucx(files, "ucx", "1.16.0");
+    fs::copy_file(silent_ucp, files.path("ucx/libucp.so.0"),
+                  fs::copy_options::overwrite_existing);
+    expect_line(in_ucx("ucx", {own}),
+                {files.path("ucx/libucp.so.0") + " has no ucp_get_version"});
+}
+
+TEST_F(loader, refuses_a_mixture_of_two_ucx)
+{
+    install("1.16");
+    install("1.18");
+    make_ucx(files, "old", "1.16.0");
+    make_ucx(files, "new", "1.18.1");
+    expect_line(run({host, files.path("old/libucs.so.0"),
+                     files.path("new/libucp.so.0"), own},
+                    with()),
+                {files.path("new/libucp.so.0") + " is of UCX 1.18.1",
+                 files.path("old/libucp.so.0"), "1.16.0", "LD_LIBRARY_PATH"});
+}
+
+TEST_F(loader, takes_links_to_one_ucx_for_one_ucx)
+{
+    install("1.18");
+    make_ucx(files, "ucx", "1.18.1");
+    fs::create_directories(files.path("links"));
+    fs::create_symlink("../ucx/libucp.so.0", files.path("links/libucp.so.0"));
+    const process_result result = run({host, files.path("ucx/libucs.so.0"),
+                                       files.path("links/libucp.so.0"), own},
+                                      with());
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_THAT(result.output, HasSubstr("opened " + module_of("1.18")));
+}
+
+TEST_F(loader, says_why_a_module_cannot_be_loaded)
+{
+    make_ucx(files, "ucx", "1.18.1");
+    install("1.18", broken);
+    expect_line(in_ucx("ucx", {own, "init"}),
+                {"the module for UCX 1.18 cannot be loaded: ",
+                 module_of("1.18"), "nobody_has_this_function"});
+    (void)files.file(std::string("lib/ucx-gaudi/1.18/") + module_name, "text");
+    expect_line(
+        in_ucx("ucx", {own, "init"}),
+        {"the module for UCX 1.18 cannot be loaded: ", module_of("1.18")});
+}
+
+TEST_F(loader, forwards_what_programs_call)
+{
+    install("1.18");
+    make_ucx(files, "ucx", "1.18.1");
+    const process_result result = in_ucx("ucx", {own, "call"});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_THAT(result.output,
+                HasSubstr("memory type 42\nquery 11\nexport 12\nimport 13\n"
+                          "release 0 14\n"));
+}
+
+TEST_F(loader, has_no_memory_and_no_card_without_a_module)
+{
+    make_ucx(files, "ucx", "1.18.1");
+    const process_result result = in_ucx("ucx", {own, "call"});
+    expect_line(result, {"no module fits UCX 1.18.1"});
+    /* The number that comes after the memory types of this UCX; statuses as
+     * ucx_gaudi.h promises them. */
+    EXPECT_THAT(result.output, HasSubstr("memory type 3\n"));
+    EXPECT_THAT(result.output, HasSubstr("query -7\nexport -7\nimport -14\n"
+                                         "release 0 -7\n"));
+}
+
+TEST_F(loader, is_silent_in_a_program_without_ucx)
+{
+    EXPECT_EQ("the program goes on\n", run({host, own}, with()).output);
+}
+
+} // namespace gaudi::test
