@@ -206,6 +206,10 @@ foreach(_ucx_release IN LISTS _ucx_known)
 endforeach()
 if(_ucx_left_out AND NOT GAUDI_SANITIZE)
   list(JOIN _ucx_left_out " " _ucx_left_out)
-  message(STATUS "Left out, no source at hand: UCX ${_ucx_left_out} "
-    "(scripts/fetch-ucx-source VERSION tells how to get one)")
+  if(UCX_SOURCE_DIRS STREQUAL "")
+    message(STATUS "Left out, no source at hand: UCX ${_ucx_left_out} "
+      "(scripts/fetch-ucx-source VERSION tells how to get one)")
+  else()
+    message(STATUS "Left out, not in UCX_SOURCE_DIRS: UCX ${_ucx_left_out}")
+  endif()
 endif()

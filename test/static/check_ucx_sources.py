@@ -82,7 +82,7 @@ def check(place, installed):
 
     cases = [
         ([trees(here, new)], True, f"releases: {release};1.18"),
-        ([trees(here, new)], True, "Left out, no source at hand: "),
+        ([trees(here, new)], True, "Left out, not in UCX_SOURCE_DIRS: UCX "),
         ([trees(here, new)], True, "for want of one in the tree"),
         ([trees(here, configured)], True, "config.h from there"),
         ([trees(new), "-DUCX_RELEASE=1.18"], True, "releases: 1.18 ."),
