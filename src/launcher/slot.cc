@@ -13,10 +13,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char *libraries[] = {"ucm", "ucs", "uct", "ucp"};
+constexpr char suffix[]        = ".so.0";
+constexpr char module_folder[] = "ucx";
 
 /* Costs least: what it displaces is not a transport. */
 constexpr char preferred[] = "rdmacm";
+
+constexpr char own_name[] = "hlthunk";
 
 /* Where slots are made; empty without a home. */
 fs::path cache_directory()
@@ -50,7 +53,7 @@ std::string slot_name(const installation &files)
 std::string choose_name(const found_ucx &ucx, const fs::path &directory)
 {
     if (*ucx.release >= first_with_plugins) {
-        return preferred;
+        return own_name; /* displaces nothing */
     }
     const auto names = find_module_names(directory);
     if (names.empty()) {
@@ -73,6 +76,19 @@ void make_link(const fs::path &target, const fs::path &link)
     fs::rename(made, link);
 }
 
+/* UCX would look for its other modules beside the link to its libucs. */
+void link_all(const fs::path &from, const std::string &prefix,
+              const fs::path &to, const fs::path &except = {})
+{
+    for (const fs::path &file : gaudi::util::list_folder(from)) {
+        const std::string name = file.filename().string();
+        if (name.starts_with(prefix) && name.ends_with(suffix) &&
+            (name != except)) {
+            make_link(file, to / name);
+        }
+    }
+}
+
 } // namespace
 
 void choose_slot(installation &files, const found_ucx &ucx)
@@ -89,7 +105,7 @@ void choose_slot(installation &files, const found_ucx &ucx)
         files.slot_module.clear();
         return;
     }
-    if ((name == preferred) &&
+    if (((name == preferred) || (name == own_name)) &&
         fs::equivalent(ucx.libucs, files.slot_libucs, error)) {
         return;
     }
@@ -108,11 +124,10 @@ problems make_slot(const installation &files)
         return {};
     }
     try {
-        fs::create_directories(files.slot / "ucx");
-        for (const char *library : libraries) {
-            const std::string name = std::string("lib") + library + ".so.0";
-            make_link(files.slot_ucx / name, files.slot / name);
-        }
+        fs::create_directories(files.slot / module_folder);
+        link_all(files.slot_ucx, "libuc", files.slot);
+        link_all(files.slot_ucx / module_folder, "libuc",
+                 files.slot / module_folder, files.slot_module.filename());
         make_link(files.loader, files.slot_module);
     } catch (const fs::filesystem_error &error) {
         return {{"a slot for the UCX in " + files.slot_ucx.string() +

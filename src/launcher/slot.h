@@ -3,7 +3,8 @@
  *
  * A slot is a folder for LD_LIBRARY_PATH: UCX's libraries as links and, in the
  * folder of modules beside them, the loader under another module's name. The
- * installation has one. For another UCX one is made in the user's cache.
+ * installation has one. For another UCX one is made in the user's cache, with
+ * links to that UCX's modules, too.
  */
 #pragma once
 

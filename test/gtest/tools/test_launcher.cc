@@ -407,7 +407,7 @@ TEST_F(with_another_ucx, a_slot_is_made_for_it)
         const char *version;
         const char *link;
     } const cases[] = {{"1.20.0", "libuct_last.so.0"},
-                       {"1.22.0", "libuct_rdmacm.so.0"}};
+                       {"1.22.0", "libuct_hlthunk.so.0"}};
     for (const auto &[version, link] : cases) {
         SCOPED_TRACE(version);
         const process_result result = launch(version, {"--slot"});
@@ -417,8 +417,8 @@ TEST_F(with_another_ucx, a_slot_is_made_for_it)
         const fs::path made = result.output.substr(
             start.size(), result.output.find(':') - start.size());
         EXPECT_EQ(files.path("cache/ucx-gaudi"), made.parent_path());
-        for (const char *name :
-             {"libucm.so.0", "libucs.so.0", "libuct.so.0", "libucp.so.0"}) {
+        for (const char *name : {"libucs.so.0", "libuct.so.0", "libucp.so.0",
+                                 "ucx/libuct_ib.so.0"}) {
             EXPECT_EQ(files.path(version) + "/" + name,
                       fs::read_symlink(made / name));
         }
