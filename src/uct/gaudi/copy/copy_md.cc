@@ -6,6 +6,7 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
+#include "uct/gaudi/base/ucx/protocols.h"
 #include "uct/gaudi/base/ucx/status.h"
 
 namespace gaudi::copy {
@@ -59,7 +60,7 @@ ucs_config_field_t memory_domain::config_table[] = {
 
 bool memory_domain::is_available()
 {
-    return cards().any_card();
+    return cards().any_card() && base::has_usable_protocols();
 }
 
 ucs_status_t memory_domain::open(const config &config,

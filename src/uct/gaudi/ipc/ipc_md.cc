@@ -3,6 +3,7 @@
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
+#include "uct/gaudi/base/ucx/protocols.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 
 namespace gaudi::ipc {
@@ -35,7 +36,8 @@ ucs_config_field_t memory_domain::config_table[] = {
 
 bool memory_domain::is_available()
 {
-    return base::card_table::instance().any_card();
+    return base::card_table::instance().any_card() &&
+           base::has_usable_protocols();
 }
 
 ucs_status_t memory_domain::open(const config &config,

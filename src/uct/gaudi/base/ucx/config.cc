@@ -1,6 +1,5 @@
 #include "uct/gaudi/base/ucx/config.h"
 
-#include <cstdlib>
 #include <vector>
 
 namespace gaudi::base {
@@ -71,10 +70,16 @@ ucs_status_t fill(void *values, Entry &from, bool ignore_errors)
 
 } // namespace
 
+ucs_status_t fill_config(void *values, ucs_config_global_list_entry_t &from,
+                         bool ignore_errors)
+{
+    return fill(values, from, ignore_errors);
+}
+
 void init_config()
 {
     ucs_list_add_tail(&ucs_config_global_list, &entry.list);
-    if (fill(&parsed, entry, false) != UCS_OK) {
+    if (fill_config(&parsed, entry, false) != UCS_OK) {
         ucs_fatal("gaudi: the UCX_GAUDI_* variables cannot be parsed");
     }
 }
@@ -82,7 +87,7 @@ void init_config()
 void mark_variables_used(ucs_config_global_list_entry_t &table)
 {
     std::vector<char> values(table.size);
-    if (fill(values.data(), table, true) == UCS_OK) {
+    if (fill_config(values.data(), table, true) == UCS_OK) {
         ucs_config_parser_release_opts(values.data(), table.table);
     }
 }
@@ -90,16 +95,6 @@ void mark_variables_used(ucs_config_global_list_entry_t &table)
 const global_config &config()
 {
     return parsed;
-}
-
-bool has_new_protocols()
-{
-    int enabled      = UCT_API >= UCT_VERSION(1, 16); /* the default */
-    const char *text = std::getenv("UCX_PROTO_ENABLE");
-    return ((text != nullptr) &&
-            (ucs_config_sscanf_bool(text, &enabled, nullptr) != 1))
-               ? false
-               : (enabled != 0);
 }
 
 bool is_auto_bandwidth(double bandwidth)

@@ -28,6 +28,12 @@ constexpr ucs_config_global_list_entry_t make_config_entry()
     return entry;
 }
 
+/** Parse the variables of a table, those of configuration files included.
+ *  @param values  Filled; ucs_config_parser_release_opts frees what is in it.
+ */
+ucs_status_t fill_config(void *values, ucs_config_global_list_entry_t &from,
+                         bool ignore_errors);
+
 /** Register the table with UCX and parse it. Called once, at load. */
 void init_config();
 
@@ -38,9 +44,6 @@ void mark_variables_used(ucs_config_global_list_entry_t &table);
 
 /** The parsed values. */
 const global_config &config();
-
-/** Whether UCP uses its new protocols (UCX_PROTO_ENABLE). */
-bool has_new_protocols();
 
 /** Whether a bandwidth that UCX has parsed is "auto". */
 bool is_auto_bandwidth(double bandwidth);

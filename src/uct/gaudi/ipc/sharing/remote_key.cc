@@ -1,6 +1,6 @@
 #include "uct/gaudi/ipc/sharing/remote_key.h"
 
-#include "uct/gaudi/base/ucx/config.h"
+#include "uct/gaudi/base/ucx/protocols.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "util/process.h"
 
