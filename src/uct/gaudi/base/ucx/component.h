@@ -89,6 +89,11 @@ struct component_functions {
             if constexpr (requires { cap.dmabuf_mem_types; }) {
                 cap.dmabuf_mem_types = own.exported_types;
             }
+            /* UCP keeps registrations of its own from 1.14 on, and demands that
+             * what it sends can be kept. */
+            if constexpr (requires { cap.cache_mem_types; }) {
+                cap.cache_mem_types = own.registered_types;
+            }
             if constexpr (requires { cap.reg_alignment; }) {
                 cap.reg_alignment = 1;
             }
