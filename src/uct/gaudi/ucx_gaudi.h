@@ -18,7 +18,9 @@
  * UCS_OK only.
  *
  * Link with what `pkg-config --libs ucx-gaudi-transports` says. A program that
- * is linked so has the module loaded; the preload stub and slots do it no harm.
+ * is linked so has the module for the UCX that it runs with; preloading and
+ * slots do it no harm. Where no module fits, one line on stderr says so, no
+ * memory is a card's, and there is no card.
  */
 #ifndef UCX_GAUDI_H
 #define UCX_GAUDI_H
@@ -54,8 +56,8 @@ UCX_GAUDI_API unsigned ucx_gaudi_version(void);
  * UCX's memory type that stands for Gaudi memory in this process: for
  * ucp_mem_map_params_t, ucp_request_param_t and uct_mem_alloc_params_t.
  *
- * @return UCS_MEMORY_TYPE_UNKNOWN when ucx-gaudi is not active: it was built
- *         for another UCX, or there is no type left for it.
+ * @return UCS_MEMORY_TYPE_UNKNOWN when ucx-gaudi is not active: it has no
+ *         module for the running UCX, or there is no type left for it.
  */
 UCX_GAUDI_API ucs_memory_type_t ucx_gaudi_memory_type(void);
 

@@ -10,8 +10,8 @@ environment with_sanitizer(environment variables)
 {
     std::string &list = variables["LD_PRELOAD"];
     list              = GAUDI_ASAN_RUNTIME + (list.empty() ? "" : ":" + list);
-    /* The launcher puts the stub in front of the runtime. That is well: the
-     * stub has no function that the runtime wraps. Leaks are looked for in the
+    /* The launcher puts the loader in front of the runtime. That is well: it
+     * has no function that the runtime wraps. Leaks are looked for in the
      * unit tests: here they are those of stock programs. */
     variables["ASAN_OPTIONS"] = "verify_asan_link_order=0:detect_leaks=0";
     return variables;

@@ -187,7 +187,7 @@ TEST_F(command_line, leaves_other_settings_alone)
 {
     EXPECT_EQ("tcp,sm",
               seen("UCX_TLS", {"--emulate"}, {{"UCX_TLS", "tcp,sm"}}));
-    /* But for the one word that UCX cannot read, which the stub replaces. */
+    /* But for the one word that UCX cannot read, which the loader replaces. */
     EXPECT_EQ("gaudi_cpy,sm",
               seen("UCX_TLS", {"--emulate"}, {{"UCX_TLS", "gaudi_copy,sm"}}));
     EXPECT_EQ("all", seen("UCX_GAUDI_DEVICES", {"--emulate"},

@@ -1,5 +1,5 @@
 /**
- * The module, loaded into the test process as the preload stub does it, and a
+ * The module, loaded into the test process as LD_PRELOAD does it, and a
  * transport opened on it.
  *
  * Every test fails on a warning or error of UCX that it did not announce.
