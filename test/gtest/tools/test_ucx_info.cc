@@ -207,4 +207,19 @@ TEST_F(ucx_info, every_memory_type_that_can_be_taken_leaves_ucp_as_it_was)
     }
 }
 
+TEST_F(ucx_info, old_protocols_get_no_gaudi_memory_where_they_cannot_use_it)
+{
+    /* They cannot where UCX has made the new ones its default. */
+    const bool cannot =
+        !lines_with(emulated({"ucx_info", "-c"}).output, "UCX_PROTO_ENABLE=y")
+             .empty();
+    const process_result result =
+        emulated({"ucx_info", "-d"}, {{"UCX_PROTO_ENABLE", "n"}});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_THAT(result.output, HasSubstr("Transport: tcp"));
+    EXPECT_EQ(cannot ? 1u : 0u,
+              lines_with(result.output, "UCX_PROTO_ENABLE=n").size());
+    EXPECT_EQ(!cannot, devices(result.output).size() > 0);
+}
+
 } // namespace gaudi::test
