@@ -51,8 +51,12 @@ uct_md_h open_md()
     require(uct_md_config_read(&component(), nullptr, nullptr, &config) ==
                 UCS_OK,
             "md_config_read");
-    require(uct_config_modify(config, "CACHE_MAX_REGIONS",
-                              std::to_string(most_keys).c_str()) == UCS_OK,
+    /* UCX 1.15 and later want the prefix. */
+    const std::string most = std::to_string(most_keys);
+    require((uct_config_modify(config, "CACHE_MAX_REGIONS", most.c_str()) ==
+             UCS_OK) ||
+                (uct_config_modify(config, "GAUDI_IPC_CACHE_MAX_REGIONS",
+                                   most.c_str()) == UCS_OK),
             "config_modify");
     require(uct_md_open(&component(), "gaudi_ipc", config, &md) == UCS_OK,
             "md_open");

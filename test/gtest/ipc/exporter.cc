@@ -1,6 +1,7 @@
 #include "gtest/ipc/exporter.h"
 
 #include "common/process_state.h"
+#include "common/uct_config.h"
 #include "common/ucx_logs.h"
 #include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
@@ -103,7 +104,7 @@ ucs_status_t open_ipc_md(uct_md_h &md, const variables &changes)
         uct_md_config_read(&ipc::component(), nullptr, nullptr, &config);
     for (const auto &[name, value] : changes) {
         if (status == UCS_OK) {
-            status = uct_config_modify(config, name.c_str(), value.c_str());
+            status = modify_config(config, name, value);
         }
     }
     if (status != UCS_OK) {

@@ -34,6 +34,26 @@ void expect_gone(const ipc::wire_key &key)
     EXPECT_EQ(remote->hold(), UCS_ERR_ENDPOINT_TIMEOUT);
 }
 
+TEST_F(keys, are_equal_when_they_are_of_one_registration)
+{
+    exporter_process other;
+    const uint64_t at = other.allocate(mebi, 1);
+    const auto key    = other.key(at, mebi);
+    const unpacked one(key);
+    const unpacked same(key);
+    const unpacked next(other.key(at, mebi));
+    const unpacked host(other.key(other.allocate_host(mebi, 1), mebi));
+    using domain = ipc::memory_domain;
+    EXPECT_TRUE(domain::compare_keys(one.rkey(), same.rkey()) == 0);
+    for (const unpacked *different : {&next, &host}) {
+        const auto order = domain::compare_keys(one.rkey(), different->rkey());
+        EXPECT_TRUE(order != 0);
+        EXPECT_TRUE((order < 0) ==
+                    (domain::compare_keys(different->rkey(), one.rkey()) > 0));
+    }
+    EXPECT_TRUE(domain::compare_keys(one.rkey(), UCT_INVALID_RKEY) != 0);
+}
+
 TEST_F(keys, device_memory_of_another_process_is_read_by_the_own_card)
 {
     exporter_process other;

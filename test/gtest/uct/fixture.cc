@@ -1,6 +1,7 @@
 #include "gtest/uct/fixture.h"
 
 #include "common/process_state.h"
+#include "common/uct_config.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -72,8 +73,7 @@ ucs_status_t open_md(uct_md_h &md, const variables &changes,
     require(uct_md_config_read(component, nullptr, nullptr, &config),
             "md_config_read");
     for (const auto &[variable, value] : changes) {
-        require(uct_config_modify(config, variable.c_str(), value.c_str()),
-                "config_modify");
+        require(modify_config(config, variable, value), "config_modify");
     }
     ucs_status_t status = uct_md_open(component, name.c_str(), config, &md);
     uct_config_release(config);
@@ -167,8 +167,7 @@ ucs_status_t transport::open_interface(uct_md_h md, const settings &changes)
         uct_md_iface_config_read(md, tls[0].tl_name, nullptr, nullptr, &config),
         "iface_config_read");
     for (const auto &[name, value] : changes) {
-        require(uct_config_modify(config, name.c_str(), value.c_str()),
-                "config_modify");
+        require(modify_config(config, name, value), "config_modify");
     }
 
     require(ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK, &async_),

@@ -107,6 +107,35 @@ TEST_F(allocation, exhaustion_by_small_ones_is_no_memory_and_loses_nothing)
     device_buffer again(md, page);
 }
 
+#if UCT_API >= UCT_VERSION(1, 19) /* it names a device from there on */
+TEST_F(allocation, is_on_the_device_that_is_named)
+{
+    const device_buffer known(md, 4096);
+    uct_md_mem_attr_t memory_attr{};
+    memory_attr.field_mask =
+        UCT_MD_MEM_ATTR_FIELD_MEM_TYPE | UCT_MD_MEM_ATTR_FIELD_SYS_DEV;
+    ASSERT_EQ(UCS_OK, uct_md_mem_query(md, known.data(), 4096, &memory_attr));
+
+    uct_alloc_method_t method = UCT_ALLOC_METHOD_MD;
+    uct_mem_alloc_params_t params{};
+    params.field_mask = UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE |
+                        UCT_MEM_ALLOC_PARAM_FIELD_MDS |
+                        UCT_MEM_ALLOC_PARAM_FIELD_SYS_DEVICE;
+    params.mem_type   = memory_attr.mem_type;
+    params.sys_device = memory_attr.sys_dev;
+    params.mds        = {&md, 1};
+    uct_allocated_memory_t memory;
+    ASSERT_EQ(UCS_OK, uct_mem_alloc(4096, &method, 1, &params, &memory));
+    EXPECT_EQ(UCS_OK, uct_mem_free(&memory));
+
+    params.sys_device = memory_attr.sys_dev + 1; /* none of this process */
+    EXPECT_EQ(UCS_ERR_NO_DEVICE,
+              uct_mem_alloc(4096, &method, 1, &params, &memory));
+    EXPECT_THAT(take_logs(), ::testing::Contains(::testing::HasSubstr(
+                                 "cannot allocate on system device")));
+}
+#endif
+
 TEST_F(allocation, that_touches_another_is_known_from_its_first_byte)
 {
     device_buffer first(md, 1 << 20);

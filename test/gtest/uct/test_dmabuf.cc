@@ -23,6 +23,7 @@ extern "C" {
 #include <ucs/memory/memory_type.h>
 #include <ucs/memory/memtype_cache.h>
 #include <ucs/sys/topo/base/topo.h>
+#include <uct/api/v2/uct_v2.h>
 }
 
 namespace gaudi::test {
@@ -211,6 +212,75 @@ TEST_F(dmabuf, every_export_is_a_new_descriptor)
         EXPECT_EQ(0, close(fd)) << "it is the caller's";
     }
 }
+
+#ifdef UCT_DMABUF_FD_INVALID /* from UCX 1.14 on it asks for them */
+struct queried_dmabuf {
+    queried_dmabuf(uct_md_h md, const void *address, size_t length)
+    {
+        uct_md_mem_attr_t attr{};
+        attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE |
+                          UCT_MD_MEM_ATTR_FIELD_DMABUF_FD |
+                          UCT_MD_MEM_ATTR_FIELD_DMABUF_OFFSET;
+        EXPECT_EQ(UCS_OK, uct_md_mem_query(md, address, length, &attr));
+        EXPECT_NE(UCS_MEMORY_TYPE_HOST, attr.mem_type);
+        fd     = attr.dmabuf_fd;
+        offset = attr.dmabuf_offset;
+    }
+
+    int fd; /* to be closed, as UCX does */
+    size_t offset;
+};
+
+TEST_F(dmabuf, ucx_is_given_any_range_of_an_allocation)
+{
+    constexpr size_t size = page + 12345;
+    device_buffer device(md, size);
+    std::vector<char> text(size);
+    fill_pattern(text.data(), size, 1);
+    write(device, 0, text.data(), size);
+    const unsigned fds = count_open_fds();
+    for (const size_t position : {size_t{0}, size_t{1}, host_page - 1,
+                                  host_page, page - 1, size - 100}) {
+        constexpr size_t length = 100;
+        const queried_dmabuf one(md, device.data() + position, length);
+        const queried_dmabuf other(md, device.data() + position, length);
+        ASSERT_GE(one.fd, 0);
+        ASSERT_GE(other.fd, 0);
+        EXPECT_NE(one.fd, other.fd);
+        EXPECT_EQ(0, close(other.fd));
+        EXPECT_EQ(position % host_page, one.offset);
+        imported_range range(one.fd, one.offset, length);
+        EXPECT_EQ(0, close(one.fd));
+        char seen[length];
+        tl->read_back(seen, number(range.address), length);
+        EXPECT_EQ(0, memcmp(seen, text.data() + position, length));
+    }
+    EXPECT_EQ(fds, count_open_fds());
+}
+
+TEST_F(dmabuf, ucx_is_told_that_an_import_has_none)
+{
+    device_buffer device(md, page);
+    int fd        = -1;
+    size_t offset = 0;
+    ASSERT_EQ(UCS_OK, export_range(device.data(), page, fd, offset));
+    imported_range range(fd, offset, page);
+    EXPECT_EQ(0, close(fd));
+    EXPECT_EQ(UCT_DMABUF_FD_INVALID,
+              queried_dmabuf(md, range.address, page).fd);
+    EXPECT_THAT(take_logs(), IsEmpty());
+}
+
+TEST_F(dmabuf, ucx_knows_who_makes_them)
+{
+    uct_md_attr_v2_t attr{};
+    attr.field_mask =
+        UCT_MD_ATTR_FIELD_DMABUF_MEM_TYPES | UCT_MD_ATTR_FIELD_ALLOC_MEM_TYPES;
+    ASSERT_EQ(UCS_OK, uct_md_query_v2(md, &attr));
+    EXPECT_NE(0u, attr.alloc_mem_types);
+    EXPECT_EQ(attr.alloc_mem_types, attr.dmabuf_mem_types);
+}
+#endif
 
 TEST_F(dmabuf, other_allocations_are_not_in_the_exported_pages)
 {
