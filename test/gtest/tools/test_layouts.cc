@@ -92,4 +92,16 @@ TEST_F(layouts, of_another_build_register_nothing_and_are_told_once)
     }
 }
 
+/* What no symbol tells: libucs fills a context otherwise. */
+TEST_F(layouts, that_only_assertions_change_are_noticed)
+{
+    const process_result result =
+        emulated({"ucx_info", "-d"},
+                 {{"LD_PRELOAD", GAUDI_TOOLS_DIR "/libother_async.so"}});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_EQ(1u, lines_with(result.output, "ENABLE_ASSERT").size());
+    EXPECT_THAT(result.output, Not(HasSubstr("gaudi_cpy")));
+    EXPECT_THAT(result.output, HasSubstr("Transport: tcp"));
+}
+
 } // namespace gaudi::test

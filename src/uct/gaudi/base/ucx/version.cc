@@ -2,12 +2,17 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include <dlfcn.h>
 #include <link.h>
+
+extern "C" {
+#include <ucs/async/async.h>
+}
 
 namespace gaudi::base {
 
@@ -82,6 +87,24 @@ std::optional<size_t> size_of_class(void *library, const char *name)
     return (object != nullptr) ? std::optional(object->size) : std::nullopt;
 }
 
+/* Whether UCX fills a structure that is longer where it is built with
+ * assertions, as its headers here say. No symbol tells its size. */
+bool is_async_context_alike()
+{
+    struct {
+        ucs_async_context_t own;
+        char room[256]; /* for what it has more there */
+    } context;
+    constexpr auto mode = UCS_ASYNC_MODE_POLL;
+    std::memset(&context, 0xff, sizeof(context));
+    if (ucs_async_context_init(&context.own, mode) != UCS_OK) {
+        return true; /* there is no memory; nothing was compared */
+    }
+    const bool alike = (context.own.mode == mode);
+    ucs_async_context_cleanup(&context.own);
+    return alike;
+}
+
 } // namespace
 
 std::string find_other_layout(void *library)
@@ -106,6 +129,10 @@ std::string find_other_layout(void *library)
             return std::string(object.name) + ": " + std::to_string(*size) +
                    " bytes instead of " + std::to_string(object.size);
         }
+    }
+    if (!is_async_context_alike()) {
+        return "ucs_async_context_t is another one, as with another "
+               "ENABLE_ASSERT";
     }
     return "";
 }

@@ -17,11 +17,11 @@ namespace gaudi::base {
 bool ucx_matches();
 
 /**
- * Compare the sizes of a libuct's objects with those of the headers that this
- * module was built with.
+ * Compare the sizes of a libuct's objects, and a structure that the process's
+ * libucs fills, with the headers that this module was built with.
  *
  * @param libuct  Handle of the library.
- * @return The first object of another size, and both sizes; empty: none.
+ * @return What differs first, and how; empty: nothing.
  */
 std::string find_other_layout(void *libuct);
 
