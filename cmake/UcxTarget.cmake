@@ -47,24 +47,6 @@ function(ucx_add_release release version tree)
     "${config_from}")
 endfunction()
 
-# ucx_run_for_listing(VARIABLE): a command before those of test programs, which
-# the build asks for their tests where their UCX is not: it gives them libraries
-# that have the names.
-function(ucx_run_for_listing variable)
-  set(script "${CMAKE_BINARY_DIR}/ucx/run-test")
-  file(CONFIGURE OUTPUT "${script}" @ONLY CONTENT
-"#!/bin/sh
-case \" $* \" in
-*' --gtest_list_tests '*)
-    export LD_LIBRARY_PATH='@CMAKE_BINARY_DIR@/ucx/@UCX_RELEASE@/lib' ;;
-esac
-exec \"$@\"
-")
-  file(CHMOD "${script}" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
-    GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
-  set(${variable} "${script}" PARENT_SCOPE)
-endfunction()
-
 function(_ucx_make_config_h release version tree folder from)
   if(EXISTS "${tree}/config.h")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
