@@ -1,5 +1,6 @@
 #include "launcher/environment.h"
 
+#include "loader/gdr_module.h"
 #include "loader/tls_alias.h"
 
 #include <algorithm>
@@ -56,18 +57,18 @@ bool contains(const strings &entries, const std::string &wanted)
     return std::find(entries.begin(), entries.end(), wanted) != entries.end();
 }
 
-/* The stub is in the list, and no stub of another installation. Where it is
+/* The loader is in the list, and no loader of another installation. Where it is
  * already it stays: a sanitizer's runtime has to remain the first. */
-std::string preload_value(const fs::path &stub)
+std::string preload_value(const fs::path &loader)
 {
     strings entries = split(get(preload_list), preload_separators);
     std::erase_if(entries, [&](const std::string &entry) {
         return entry.empty() ||
-               ((fs::path(entry).filename() == stub.filename()) &&
-                (entry != stub.string()));
+               ((fs::path(entry).filename() == loader.filename()) &&
+                (entry != loader.string()));
     });
-    if (!contains(entries, stub.string())) {
-        entries.insert(entries.begin(), stub.string());
+    if (!contains(entries, loader.string())) {
+        entries.insert(entries.begin(), loader.string());
     }
     return join(entries);
 }
@@ -145,12 +146,13 @@ variables make_emulator_variables(const request &wanted)
     return {{"UCX_GAUDI_DRIVER", "emulator"}, {emu_devices, cards}};
 }
 
-variables make_variables(const installation &files, const request &wanted)
+variables make_variables(const installation &files, const request &wanted,
+                         const found_ucx &ucx)
 {
     variables result;
     strings directories;
     if (wanted.how == loading::preload) {
-        result.emplace_back(preload_list, preload_value(files.stub));
+        result.emplace_back(preload_list, preload_value(files.preload));
     } else {
         if (wanted.how == loading::slot) {
             directories.push_back(files.slot.string());
@@ -161,7 +163,10 @@ variables make_variables(const installation &files, const request &wanted)
         }
         /* UCX reads its list before it loads the module. What is preloaded
          * comes earlier and does this itself. */
-        char *tls = gaudi_rewrite_tls(get("UCX_TLS").c_str(), 0);
+        std::error_code error;
+        const fs::path libucs = fs::canonical(ucx.libucs, error);
+        char *tls             = gaudi_rewrite_tls(get("UCX_TLS").c_str(),
+                                                  gaudi_has_gdr_module(libucs.c_str()));
         if (tls != nullptr) {
             result.emplace_back("UCX_TLS", tls);
             std::free(tls);

@@ -34,8 +34,11 @@ problems find_obstacles(const installation &files, const request &wanted,
  *
  * They hold what the environment has now, too; made once more in the
  * environment that has them, they are the same.
+ *
+ * @param ucx  What find_ucx has found; preloading does without.
  */
-variables make_variables(const installation &files, const request &wanted);
+variables make_variables(const installation &files, const request &wanted,
+                         const found_ucx &ucx);
 
 /** The variables of a request that choose the software Gaudi alone. */
 variables make_emulator_variables(const request &wanted);

@@ -253,7 +253,7 @@ void add_new(const problems &found, problems &all)
 /* Whether LD_PRELOAD has brought the loader into this process. */
 bool is_preloaded(const installation &files)
 {
-    return dlopen(files.stub.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+    return dlopen(files.preload.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr;
 }
 
 bool is_in_slot(const installation &files, const found_ucx &ucx)
@@ -286,7 +286,7 @@ void report_loading(installation files, const found_ucx &ucx, findings &all)
 {
     choose_slot(files, ucx);
     const problems preload = find_obstacles(files, loading::preload, ucx);
-    report_way("preload", files.stub, is_preloaded(files), preload, all);
+    report_way("preload", files.preload, is_preloaded(files), preload, all);
 
     problems slot = find_obstacles(files, loading::slot, ucx);
     if (files.slot_module.empty()) {

@@ -117,7 +117,7 @@ installation find_installation()
         files.directory = top / GAUDI_INSTALL_LIBDIR;
     }
     files.loader      = files.directory / library_name;
-    files.stub        = files.directory / "libucx_gaudi_preload.so";
+    files.preload     = files.directory / "libucx_gaudi_preload.so";
     files.modules     = files.directory / "ucx-gaudi";
     files.plugin      = files.modules / "plugin";
     files.emulator    = files.directory / "hlthunk-emu";
@@ -152,8 +152,8 @@ problems find_obstacles(const installation &files, loading how,
     require(files.loader, found);
     switch (how) {
     case loading::preload:
-        require_link(files, files.stub, found);
-        require_listable(files.stub, "LD_PRELOAD", " :$", found);
+        require_link(files, files.preload, found);
+        require_listable(files.preload, "LD_PRELOAD", " :$", found);
         break;
     case loading::slot:
         require_slot(files, ucx, found);

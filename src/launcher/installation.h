@@ -21,7 +21,7 @@ enum class loading {
 struct installation {
     std::filesystem::path directory; /**< of libraries */
     std::filesystem::path loader;
-    std::filesystem::path stub;        /**< the loader, for LD_PRELOAD */
+    std::filesystem::path preload;     /**< the loader, for LD_PRELOAD */
     std::filesystem::path modules;     /**< a directory with one per release */
     std::filesystem::path plugin;      /**< a directory: for UCX_PLUGIN_PATH */
     std::filesystem::path emulator;    /**< a directory: for LD_LIBRARY_PATH */

@@ -192,12 +192,9 @@ int info(const launcher::installation &files, const launcher::request &wanted)
 
 /* What keeps the request from being met, when all is done for it. */
 launcher::problems prepare(launcher::installation &files,
-                           const launcher::request &wanted)
+                           const launcher::request &wanted,
+                           const launcher::found_ucx &ucx)
 {
-    launcher::found_ucx ucx;
-    if (wanted.how != launcher::loading::preload) {
-        ucx = launcher::find_ucx();
-    }
     if (wanted.how == launcher::loading::slot) {
         launcher::choose_slot(files, ucx);
     }
@@ -216,7 +213,11 @@ int start(const command_line &options, char **command)
     if (!options.is_run() && !options.is_env()) {
         return info(files, wanted);
     }
-    const launcher::problems found = prepare(files, wanted);
+    launcher::found_ucx ucx;
+    if (wanted.how != launcher::loading::preload) {
+        ucx = launcher::find_ucx();
+    }
+    const launcher::problems found = prepare(files, wanted, ucx);
     for (const launcher::problem &one : found) {
         std::fprintf(stderr, "ucx-gaudi: %s; to mend it, %s\n",
                      one.what.c_str(), one.mend.c_str());
@@ -224,7 +225,8 @@ int start(const command_line &options, char **command)
     if (!found.empty()) {
         return exit_failure;
     }
-    const launcher::variables values = launcher::make_variables(files, wanted);
+    const launcher::variables values =
+        launcher::make_variables(files, wanted, ucx);
     if (options.is_env()) {
         return print(launcher::to_exports(values), 0);
     }

@@ -1,9 +1,5 @@
-#define _GNU_SOURCE
 #include "loader/gdr_module.h"
 
-#include "loader/report.h"
-
-#include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,21 +30,12 @@ static int is_in_one_of(const char *folders)
     return 0;
 }
 
-int gaudi_has_gdr_module(void)
+int gaudi_has_gdr_module(const char *libucs)
 {
-    void *libucs = dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
-    const char *file;
-    const char *slash;
-    int found;
+    const char *slash = strrchr(libucs, '/');
 
-    if (libucs == NULL) {
-        return 0;
-    }
-    file  = gaudi_file_of(libucs);
-    slash = strrchr(file, '/');
-    found = ((slash != NULL) && is_in(file, (size_t)(slash - file), "/ucx")) ||
-            is_in_one_of(getenv("UCX_MODULE_DIR")) ||
-            is_in_one_of(getenv("UCX_PLUGIN_PATH"));
-    dlclose(libucs);
-    return found;
+    return ((slash != NULL) &&
+            is_in(libucs, (size_t)(slash - libucs), "/ucx")) ||
+           is_in_one_of(getenv("UCX_MODULE_DIR")) ||
+           is_in_one_of(getenv("UCX_PLUGIN_PATH"));
 }

@@ -4,6 +4,18 @@
  */
 #pragma once
 
-/* Whether UCX will find it: beside the running libucs, in UCX_MODULE_DIR, or in
- * a folder of UCX_PLUGIN_PATH. 0 when no UCX is in the process. */
-int gaudi_has_gdr_module(void);
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Whether UCX will find it: in the folder of modules beside its libucs, in
+ * UCX_MODULE_DIR, or in a folder of UCX_PLUGIN_PATH.
+ *
+ * libucs  The file, as UCX goes by it.
+ */
+int gaudi_has_gdr_module(const char *libucs);
+
+#ifdef __cplusplus
+}
+#endif

@@ -15,12 +15,20 @@ enum { OLDEST_MAJOR = 1, OLDEST_MINOR = 13 };
 
 static const char module_name[] = "libuct_hlthunk.so.0";
 
-int gaudi_own_file(char path[PATH_MAX])
+const char *gaudi_own_file(void)
 {
+    static char path[PATH_MAX];
+    static int is_known;
     Dl_info self;
 
-    return (dladdr(module_name, &self) != 0) &&
-           (realpath(self.dli_fname, path) != NULL);
+    if (!is_known) {
+        if ((dladdr(module_name, &self) == 0) ||
+            (realpath(self.dli_fname, path) == NULL)) {
+            path[0] = '\0';
+        }
+        is_known = 1;
+    }
+    return path;
 }
 
 /* A folder is named for a release, as in "1.13". */
@@ -63,27 +71,31 @@ static void say_that_none_fits(const struct gaudi_ucx *ucx, const char *folder)
     list_modules(folder, installed, sizeof(installed));
     if ((ucx->major < OLDEST_MAJOR) ||
         ((ucx->major == OLDEST_MAJOR) && (ucx->minor < OLDEST_MINOR))) {
-        gaudi_say("UCX %u.%u.%u (%s) is too old for the Gaudi transports, "
-                  "which need %u.%u or newer (modules in %s: %s); use a newer "
-                  "UCX",
-                  ucx->major, ucx->minor, ucx->patch, ucx->libucp, OLDEST_MAJOR,
-                  OLDEST_MINOR, folder, installed);
+        gaudi_complain(
+            "UCX %u.%u.%u (%s) is too old for the Gaudi transports, "
+            "which need %u.%u or newer (modules in %s: %s); use a newer "
+            "UCX",
+            ucx->major, ucx->minor, ucx->patch, ucx->libucp, OLDEST_MAJOR,
+            OLDEST_MINOR, folder, installed);
         return;
     }
-    gaudi_say("no module fits UCX %u.%u.%u (%s): modules in %s are for UCX %s; "
-              "build ucx-gaudi with the source of UCX %u.%u "
-              "(-DUCX_SOURCE_DIRS), or use a UCX that has a module",
-              ucx->major, ucx->minor, ucx->patch, ucx->libucp, folder,
-              installed, ucx->major, ucx->minor);
+    gaudi_complain(
+        "no module fits UCX %u.%u.%u (%s): modules in %s are for UCX %s; "
+        "build ucx-gaudi with the source of UCX %u.%u "
+        "(-DUCX_SOURCE_DIRS), or use a UCX that has a module",
+        ucx->major, ucx->minor, ucx->patch, ucx->libucp, folder, installed,
+        ucx->major, ucx->minor);
 }
 
 int gaudi_find_module(const struct gaudi_ucx *ucx, char *path, size_t size)
 {
     char folder[PATH_MAX];
 
-    if (!gaudi_own_file(folder)) {
-        gaudi_say("the place of the modules is not known, since the loader's "
-                  "own file is gone; install ucx-gaudi again");
+    snprintf(folder, sizeof(folder), "%s", gaudi_own_file());
+    if (folder[0] == '\0') {
+        gaudi_complain(
+            "the place of the modules is not known, since the loader's "
+            "own file is gone; install ucx-gaudi again");
         return 0;
     }
     strcpy(strrchr(folder, '/') + 1, "");

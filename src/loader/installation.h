@@ -15,5 +15,10 @@
  */
 int gaudi_find_module(const struct gaudi_ucx *ucx, char *path, size_t size);
 
-/* The file of this loader, without links. Returns 0 when it is gone. */
-int gaudi_own_file(char path[PATH_MAX]);
+/*
+ * The file of this loader, without links; "" when it is gone.
+ *
+ * It is found at the first call, which the loader's constructor makes: its name
+ * may be relative to the folder that the program was started in.
+ */
+const char *gaudi_own_file(void);

@@ -1,23 +1,46 @@
 #define _GNU_SOURCE
 #include "loader/loader.h"
 
-#include "loader/gdr_module.h"
 #include "loader/installation.h"
 #include "loader/report.h"
 #include "loader/running_ucx.h"
 #include "loader/slot.h"
-#include "loader/tls_alias.h"
+#include "loader/tls_setting.h"
 
 #include <dlfcn.h>
 #include <limits.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The module, when it is loaded. */
 static void *module;
 
 /* Declared by no header: UCX looks it up by name. */
 GAUDI_EXPORT signed char ucs_module_global_init(void);
+
+/* A module of another installation that the process has for this release: what
+ * it has registered with UCX must not be registered again. */
+static void *find_loaded_module(const struct gaudi_ucx *ucx, const char *path)
+{
+    char soname[64];
+    char own[PATH_MAX];
+    char other[PATH_MAX];
+    void *handle;
+
+    snprintf(soname, sizeof(soname), "libuct_hlthunk-%u.%u.so.0", ucx->major,
+             ucx->minor);
+    handle = dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
+    if ((handle != NULL) && (realpath(path, own) != NULL) &&
+        ((realpath(gaudi_file_of(handle), other) == NULL) ||
+         (strcmp(own, other) != 0))) {
+        gaudi_complain("%s is in use already, so %s is not loaded; use one "
+                       "installation of ucx-gaudi",
+                       gaudi_file_of(handle), own);
+    }
+    return handle;
+}
 
 /* The module for the running UCX; NULL after a line that tells why not. */
 static void *open_module(void *libucs)
@@ -30,29 +53,46 @@ static void *open_module(void *libucs)
         !gaudi_find_module(&ucx, path, sizeof(path))) {
         return NULL;
     }
-    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    handle = find_loaded_module(&ucx, path);
     if (handle == NULL) {
-        gaudi_say("the module for UCX %u.%u cannot be loaded: %s", ucx.major,
-                  ucx.minor, dlerror());
+        handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (handle == NULL) {
+        gaudi_complain("the module for UCX %u.%u cannot be loaded: %s",
+                       ucx.major, ucx.minor, dlerror());
     }
     return handle;
 }
 
+/*
+ * There is no lock here but the dynamic linker's own one. A second lock could
+ * not be ordered with that: some threads get here inside dlopen, from a
+ * constructor, others call dlopen from here. So every thread that comes before
+ * the module is open does the same steps. The last one is a dlopen of the same
+ * file, which runs its constructors once and lets other threads wait for them.
+ */
 void gaudi_load_module(void)
 {
-    static int tried;
+    static int done;
+    static __thread int is_inside;
     void *libucs;
+    void *handle;
 
-    if (__atomic_load_n(&tried, __ATOMIC_ACQUIRE)) {
+    /* Constructors of the module and of libucp may come back. */
+    if (is_inside || __atomic_load_n(&done, __ATOMIC_ACQUIRE)) {
         return;
     }
     libucs = dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
     if (libucs == NULL) {
         return;
     }
-    if (!__atomic_exchange_n(&tried, 1, __ATOMIC_ACQ_REL)) {
-        __atomic_store_n(&module, open_module(libucs), __ATOMIC_RELEASE);
+    is_inside = 1;
+    handle    = open_module(libucs);
+    if (handle != NULL) {
+        __atomic_store_n(&module, handle, __ATOMIC_RELEASE);
     }
+    __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
+    is_inside = 0;
     dlclose(libucs);
 }
 
@@ -63,48 +103,10 @@ void *gaudi_module_function(const char *name)
     return (handle == NULL) ? NULL : dlsym(handle, name);
 }
 
-/* Whether the program has this file from its start, preloaded or linked. */
-static int is_part_of_program(void)
-{
-    void *program = dlopen(NULL, RTLD_LAZY);
-
-    return (program != NULL) && (dlsym(program, "ucs_module_global_init") ==
-                                 (void *)ucs_module_global_init);
-}
-
-/*
- * UCX does not know our names. From the program's start on they are replaced in
- * UCX_TLS. When UCX itself loads this file, it has read the variable.
- */
-static void rewrite_tls(void)
-{
-    const char *tls = getenv("UCX_TLS");
-    char *rewritten =
-        (tls == NULL) ? NULL : gaudi_rewrite_tls(tls, gaudi_has_gdr_module());
-
-    if ((rewritten != NULL) && is_part_of_program()) {
-        setenv("UCX_TLS", rewritten, 1);
-    }
-    free(rewritten);
-}
-
-static void warn_of_tls(void)
-{
-    const char *tls = getenv("UCX_TLS");
-    char *rewritten =
-        (tls == NULL) ? NULL : gaudi_rewrite_tls(tls, gaudi_has_gdr_module());
-
-    if (rewritten != NULL) {
-        gaudi_say("UCX, which has loaded the Gaudi transports by itself, does "
-                  "not know all names in UCX_TLS=%s; write UCX_TLS=%s",
-                  tls, rewritten);
-    }
-    free(rewritten);
-}
-
 __attribute__((constructor)) static void loader_init(void)
 {
-    rewrite_tls();
+    (void)gaudi_own_file();
+    gaudi_rewrite_tls_setting();
     gaudi_load_module();
 }
 
@@ -119,7 +121,7 @@ GAUDI_EXPORT signed char ucs_module_global_init(void)
 
     if (!called) {
         called = 1;
-        warn_of_tls();
+        gaudi_warn_of_tls_setting();
         gaudi_load_module();
         gaudi_load_displaced_modules();
     }

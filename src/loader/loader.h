@@ -14,7 +14,11 @@
 /* Something that others may look up by its name. */
 #define GAUDI_EXPORT __attribute__((visibility("default")))
 
-/* Open the module if UCX is in the process, and if nobody tried before. */
+/*
+ * Open the module if UCX is in the process, and if nobody tried before. When
+ * this returns, the module is loaded and registered, whichever thread did it;
+ * or it cannot be, or this thread is just loading it.
+ */
 void gaudi_load_module(void);
 
 /* A function of the module; NULL when there is no module, or none such. */

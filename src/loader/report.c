@@ -7,15 +7,34 @@
 #include <stddef.h>
 #include <stdio.h>
 
-void gaudi_say(const char *format, ...)
+static void say(const char *format, va_list arguments)
 {
     char line[2048];
+
+    vsnprintf(line, sizeof(line), format, arguments);
+    fprintf(stderr, "ucx-gaudi: %s\n", line);
+}
+
+void gaudi_say(const char *format, ...)
+{
     va_list arguments;
 
     va_start(arguments, format);
-    vsnprintf(line, sizeof(line), format, arguments);
+    say(format, arguments);
     va_end(arguments);
-    fprintf(stderr, "ucx-gaudi: %s\n", line);
+}
+
+void gaudi_complain(const char *format, ...)
+{
+    static int said;
+    va_list arguments;
+
+    if (__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) {
+        return;
+    }
+    va_start(arguments, format);
+    say(format, arguments);
+    va_end(arguments);
 }
 
 const char *gaudi_file_of(void *handle)

@@ -28,9 +28,10 @@ static int ask(void *libucp, struct gaudi_ucx *found)
 
     snprintf(found->libucp, sizeof(found->libucp), "%s", gaudi_file_of(libucp));
     if (get_version == NULL) {
-        gaudi_say("%s has no ucp_get_version, so the version of UCX is not "
-                  "known and no module is loaded; install UCX again",
-                  found->libucp);
+        gaudi_complain(
+            "%s has no ucp_get_version, so the version of UCX is not "
+            "known and no module is loaded; install UCX again",
+            found->libucp);
         return 0;
     }
     get_version(&found->major, &found->minor, &found->patch);
@@ -52,18 +53,21 @@ static void *open_beside(const char *file)
  * program to other modules; NULL after dlopen's error. */
 static void *open_libucp_of(void *libucs)
 {
-    void *libuct = dlopen("libuct.so.0", RTLD_LAZY | RTLD_NOLOAD);
-    void *libucp = open_beside(gaudi_file_of(libucs));
+    void *libuct               = dlopen("libuct.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    char libuct_file[PATH_MAX] = "";
     char file[PATH_MAX];
+    void *libucp;
 
+    if (libuct != NULL) {
+        snprintf(libuct_file, sizeof(libuct_file), "%s", gaudi_file_of(libuct));
+        dlclose(libuct);
+    }
+    libucp = open_beside(gaudi_file_of(libucs));
     if ((libucp == NULL) && (realpath(gaudi_file_of(libucs), file) != NULL)) {
         libucp = open_beside(file);
     }
-    if (libuct != NULL) {
-        if (libucp == NULL) {
-            libucp = open_beside(gaudi_file_of(libuct));
-        }
-        dlclose(libuct);
+    if ((libucp == NULL) && (libuct_file[0] != '\0')) {
+        libucp = open_beside(libuct_file);
     }
     return libucp;
 }
@@ -89,7 +93,7 @@ static int belong_together(void *libucs, const struct gaudi_ucx *ucx)
     same = ask(beside, &other) && (other.major == ucx->major) &&
            (other.minor == ucx->minor);
     if (!same) {
-        gaudi_say(
+        gaudi_complain(
             "%s is of UCX %u.%u.%u and %s, which belongs to libucs, of UCX "
             "%u.%u.%u: no module is loaded; see to LD_LIBRARY_PATH",
             ucx->libucp, ucx->major, ucx->minor, ucx->patch, other.libucp,
@@ -102,6 +106,7 @@ static int belong_together(void *libucs, const struct gaudi_ucx *ucx)
 int gaudi_find_ucx(void *libucs, struct gaudi_ucx *found)
 {
     void *libucp = dlopen(libucp_name, RTLD_LAZY | RTLD_NOLOAD);
+    char error[512];
     int known;
 
     if (libucp != NULL) {
@@ -111,9 +116,12 @@ int gaudi_find_ucx(void *libucs, struct gaudi_ucx *found)
     }
     libucp = open_libucp_of(libucs);
     if (libucp == NULL) {
-        gaudi_say("the version of UCX is not known, since %s has no usable "
-                  "libucp.so.0 beside it: %s; no module is loaded",
-                  gaudi_file_of(libucs), dlerror());
+        /* The next call of the dynamic linker frees the text. */
+        snprintf(error, sizeof(error), "%s", dlerror());
+        gaudi_complain(
+            "the version of UCX is not known, since %s has no usable "
+            "libucp.so.0 beside it: %s; no module is loaded",
+            gaudi_file_of(libucs), error);
         return 0;
     }
     known = ask(libucp, found);

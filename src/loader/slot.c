@@ -82,13 +82,11 @@ static int find_places(struct places *found)
 
 static int is_loader(const char *file)
 {
-    char own[PATH_MAX];
     struct stat self;
     struct stat other;
 
-    return gaudi_own_file(own) && (stat(own, &self) == 0) &&
-           (stat(file, &other) == 0) && (self.st_dev == other.st_dev) &&
-           (self.st_ino == other.st_ino);
+    return (stat(gaudi_own_file(), &self) == 0) && (stat(file, &other) == 0) &&
+           (self.st_dev == other.st_dev) && (self.st_ino == other.st_ino);
 }
 
 /* As UCX's loader does it: a function of the module, not of what it needs. */

@@ -4,12 +4,14 @@
  *
  * A program that loads UCX late (Open MPI does) gets the module at the first
  * call of one that comes before UCX reads its configuration and lists its
- * components. Two more are wrapped for what is to be said when they fail
- * because there is no card.
+ * components. One comes earlier still, since a program may look up
+ * ucp_config_read in libucp itself (dlsym). Two more are wrapped for what is to
+ * be said when they fail because there is no card.
  */
 #define _GNU_SOURCE
 #include "loader/loader.h"
 #include "loader/report.h"
+#include "loader/tls_setting.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
@@ -67,6 +69,13 @@ static void *next_function(void **known, const char *library, const char *name)
  * byte, and the rest of the register means nothing.
  */
 typedef signed char status_t;
+
+/* Called by the constructor of libucs, in which no module can be loaded yet. */
+GAUDI_EXPORT void ucm_set_global_opts(const void *options)
+{
+    gaudi_rewrite_tls_setting();
+    NEXT("libucm.so.0", ucm_set_global_opts)(options);
+}
 
 GAUDI_EXPORT status_t ucp_config_read(const char *env_prefix,
                                       const char *filename, void **config_p)

@@ -61,7 +61,8 @@ ALLOWED = [
     (GAUDI, [COPY, IPC, TRANSFER, APPLICATION, MEMORY, CARDS, UCX_SEAM] +
      DRIVER),
     ("src/loader/", []),
-    ("src/launcher/", ["src/loader/tls_alias.h"] + DRIVER),
+    ("src/launcher/", ["src/loader/gdr_module.h",
+                       "src/loader/tls_alias.h"] + DRIVER),
     ("examples/", []),
     ("bench/", ["src/*", "examples/gaudi_memory.h"]),
     ("test/", ["test/*", "src/*", "examples/gaudi_memory.h"]),

@@ -1,14 +1,20 @@
 /*
  * A program that opens libraries in the order of its arguments:
  *
- *   FILE   dlopen it
- *   init   have the last one initialized, as UCX's loader of modules does
- *   call   the functions of ucx_gaudi.h in the last one
+ *   FILE      dlopen it
+ *   init      have the last one initialized, as UCX's loader of modules does
+ *   call      the functions of ucx_gaudi.h in the last one
+ *   threads   one of them in several threads at once
+ *   chdir     to the root folder
  */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { THREADS = 4 };
 
 static void *function(void *library, const char *name)
 {
@@ -52,6 +58,36 @@ static void call(void *library)
     printf("release %d %d\n", release(NULL), release(any));
 }
 
+static pthread_barrier_t start;
+
+static void *ask_for_type(void *library)
+{
+    typedef int (*type_t)(void);
+
+    const type_t type = (type_t)function(library, "ucx_gaudi_memory_type");
+
+    pthread_barrier_wait(&start);
+    printf("thread: memory type %d\n", type());
+    return NULL;
+}
+
+static void call_in_threads(void *library)
+{
+    pthread_t threads[THREADS];
+    int i;
+
+    pthread_barrier_init(&start, NULL, THREADS);
+    for (i = 0; i < THREADS; ++i) {
+        if (pthread_create(&threads[i], NULL, ask_for_type, library) != 0) {
+            fprintf(stderr, "no thread\n");
+            exit(1);
+        }
+    }
+    for (i = 0; i < THREADS; ++i) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
 int main(int argc, char **argv)
 {
     typedef signed char (*init_t)(void);
@@ -66,6 +102,12 @@ int main(int argc, char **argv)
                    ((init_t)function(library, "ucs_module_global_init"))());
         } else if (strcmp(argv[i], "call") == 0) {
             call(library);
+        } else if (strcmp(argv[i], "threads") == 0) {
+            call_in_threads(library);
+        } else if (strcmp(argv[i], "chdir") == 0) {
+            if (chdir("/") != 0) {
+                return 1;
+            }
         } else {
             library = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL);
             if (library == NULL) {

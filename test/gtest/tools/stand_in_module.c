@@ -1,8 +1,11 @@
-/* In a module's place: tells that it was opened, and answers the loader. */
+/* In a module's place: tells that it was opened, and answers the loader. With
+ * STAND_IN_CALLS=LOADER its constructor calls the loader, and takes long. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #define PUBLIC __attribute__((visibility("default")))
 
@@ -10,12 +13,27 @@
 extern int nobody_has_this_function(void);
 #endif
 
+static void call_back(const char *loader)
+{
+    typedef int (*type_t)(void);
+
+    void *handle = dlopen(loader, RTLD_LAZY | RTLD_NOLOAD);
+    type_t type  = (type_t)dlsym(handle, "ucx_gaudi_memory_type");
+
+    usleep(100000);
+    printf("constructor: memory type %d\n", type());
+}
+
 __attribute__((constructor)) static void module_constructor(void)
 {
+    const char *loader = getenv("STAND_IN_CALLS");
     Dl_info self;
 
     if (dladdr((void *)module_constructor, &self) != 0) {
         printf("opened %s\n", self.dli_fname);
+    }
+    if (loader != NULL) {
+        call_back(loader);
     }
 #ifdef STAND_IN_IS_BROKEN
     (void)nobody_has_this_function();

@@ -104,6 +104,64 @@ TEST_F(loader, opens_it_once_whatever_it_is_called)
               result.output);
 }
 
+TEST_F(loader, lets_all_threads_wait_for_the_module)
+{
+    install("1.18");
+    make_ucx(files, "ucx", "1.18.1");
+    /* UCX comes after the loader, so that a call is what loads the module. */
+    const process_result result =
+        run({host, own, files.path("ucx/libucs.so.0"), own, "threads"},
+            with({{"STAND_IN_CALLS", own}}));
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_EQ(1u, lines_with(result.output, "opened ").size());
+    EXPECT_EQ(4u, lines_with(result.output, "thread: memory type 42").size())
+        << result.output;
+    /* The thread that loads it may come back: there is no module yet. */
+    EXPECT_EQ(1u,
+              lines_with(result.output, "constructor: memory type 3").size())
+        << result.output;
+}
+
+TEST_F(loader, says_to_all_threads_together_that_there_is_no_module)
+{
+    make_ucx(files, "ucx", "1.18.1");
+    const process_result result =
+        run({host, own, files.path("ucx/libucs.so.0"), own, "threads"}, with());
+    expect_line(result, {"no module fits UCX 1.18.1"});
+    EXPECT_EQ(4u, lines_with(result.output, "thread: memory type 3").size());
+}
+
+TEST_F(loader, takes_the_module_of_another_installation_that_is_loaded)
+{
+    install("1.18");
+    make_ucx(files, "ucx", "1.18.1");
+    fs::copy(files.path("lib"), files.path("other"),
+             fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    const process_result result =
+        in_ucx("ucx", {own, files.path(std::string("other/") + module_name),
+                       "init", "call"});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_EQ(1u, lines_with(result.output, "opened ").size());
+    EXPECT_THAT(result.output, HasSubstr("memory type 42\n"));
+    const auto lines = lines_with(result.output, "ucx-gaudi: ");
+    ASSERT_EQ(1u, lines.size()) << result.output;
+    EXPECT_THAT(lines[0], HasSubstr(module_of("1.18") + " is in use already"));
+    EXPECT_THAT(lines[0],
+                HasSubstr(files.path("other/ucx-gaudi/1.18/") + module_name));
+}
+
+TEST_F(loader, knows_its_place_after_the_program_has_left_its_folder)
+{
+    install("1.18");
+    make_ucx(files, "ucx", "1.18.1");
+    const fs::path relative     = fs::relative(own);
+    const process_result result = run(
+        {host, relative, "chdir", files.path("ucx/libucs.so.0"), own, "call"},
+        with());
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_THAT(result.output, HasSubstr("opened " + module_of("1.18")));
+}
+
 TEST_F(loader, finds_its_modules_from_a_plugin_folder)
 {
     install("1.23");
@@ -165,6 +223,12 @@ TEST_F(loader, says_that_there_is_no_libucp)
     expect_line(run({host, files.path("ucx/libucs.so.0"), own}, with()),
                 {"the version of UCX is not known",
                  files.path("ucx/libucs.so.0"), "libucp.so.0"});
+    /* The last place to look in is beside libuct. */
+    expect_line(run({host, files.path("ucx/libucs.so.0"),
+                     files.path("ucx/libuct.so.0"), own},
+                    with()),
+                {"the version of UCX is not known",
+                 files.path("ucx/libucp.so.0") + ": cannot open"});
 }
 
 TEST_F(loader, says_that_a_libucp_tells_no_version)
@@ -194,10 +258,12 @@ TEST_F(loader, takes_links_to_one_ucx_for_one_ucx)
 {
     install("1.18");
     make_ucx(files, "ucx", "1.18.1");
-    fs::create_directories(files.path("links"));
-    fs::create_symlink("../ucx/libucp.so.0", files.path("links/libucp.so.0"));
-    const process_result result = run({host, files.path("ucx/libucs.so.0"),
-                                       files.path("links/libucp.so.0"), own},
+    /* What is beside the link is of another UCX, and not asked. */
+    make_ucx(files, "links", "1.16.0");
+    fs::remove(files.path("links/libucs.so.0"));
+    fs::create_symlink("../ucx/libucs.so.0", files.path("links/libucs.so.0"));
+    const process_result result = run({host, files.path("links/libucs.so.0"),
+                                       files.path("ucx/libucp.so.0"), own},
                                       with());
     EXPECT_TRUE(exited_with(0, result));
     EXPECT_THAT(result.output, HasSubstr("opened " + module_of("1.18")));

@@ -1,4 +1,5 @@
 /* The loader brings the module to programs that use UCX, and to no others. */
+#include "gtest/tools/copied_installation.h"
 #include "gtest/tools/fixture.h"
 
 namespace gaudi::test {
@@ -8,9 +9,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char late_ucx[] = GAUDI_TOOLS_DIR "/late_ucx";
-constexpr char plugin[]   = GAUDI_TOOLS_DIR "/liblate_ucx_plugin.so";
-constexpr char foreign[]  = GAUDI_TOOLS_DIR "/other-version/";
+constexpr char late_ucx[]  = GAUDI_TOOLS_DIR "/late_ucx";
+constexpr char plugin[]    = GAUDI_TOOLS_DIR "/liblate_ucx_plugin.so";
+constexpr char no_module[] = GAUDI_TOOLS_DIR "/no-module/";
 
 class preload : public tools {
 protected:
@@ -31,22 +32,23 @@ protected:
     }
 };
 
-/* A module that was built for UCX 9.9.9. */
-class other_version : public tools {
+/* An installation that has no module for the UCX of the tests. */
+class without_module : public tools {
 protected:
     [[nodiscard]] process_result run_with_it(const arguments &command) const
     {
         return run(command,
-                   with({{"LD_PRELOAD", std::string(foreign) + preloaded}}));
+                   with({{"LD_PRELOAD", std::string(no_module) + preloaded}}));
     }
 
-    void expect_one_warning(const process_result &result)
+    void expect_one_line(const process_result &result)
     {
-        const auto warnings = lines_with(result.output, "UCX  WARN");
-        EXPECT_EQ(1u, warnings.size()) << result.output;
-        EXPECT_EQ(1u, lines_with(result.output, "UCX 9.9.9").size());
+        const auto lines = lines_with(result.output, "ucx-gaudi: ");
+        ASSERT_EQ(1u, lines.size()) << result.output;
+        EXPECT_THAT(lines[0],
+                    HasSubstr("no module fits UCX " GAUDI_UCX_VERSION));
+        EXPECT_EQ(0u, lines_with(result.output, "UCX  WARN").size());
         EXPECT_EQ(0u, lines_with(result.output, "UCX  ERROR").size());
-        EXPECT_THAT(result.output, HasSubstr("UCX " GAUDI_UCX_VERSION));
     }
 };
 
@@ -112,6 +114,33 @@ TEST_F(preload, serves_the_transport_list_of_a_program_that_uses_dlsym)
     }
 }
 
+/* A process without UCX cannot know what `gaudi` means to its children. */
+TEST_F(preload, leaves_the_transport_list_of_programs_without_ucx_alone)
+{
+    const std::string list = "gaudi,sm";
+    EXPECT_EQ(list + "\n",
+              emulated({"printenv", "UCX_TLS"}, {{"UCX_TLS", list}}).output);
+    const process_result child =
+        emulated({"sh", "-c", std::string(late_ucx) + " local; true"},
+                 {{"UCX_TLS", list}});
+    expect_card(child);
+    EXPECT_THAT(child.output, HasSubstr("gaudi_cpy/gaudi0"));
+}
+
+TEST_F(preload, of_two_installations_registers_one)
+{
+    const copied_installation copy;
+    const process_result result =
+        run({"ucx_info", "-d"},
+            with({{"LD_PRELOAD", std::string(library) + "/" + preloaded + ":" +
+                                     copy.path(preloaded)},
+                  {"UCX_GAUDI_DRIVER", "emulator"}}));
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_EQ(1u, lines_with(result.output, "Memory domain: gaudi_copy").size())
+        << result.output;
+    EXPECT_EQ(1u, lines_with(result.output, "is in use already").size());
+}
+
 TEST_F(preload, reaches_python_through_ctypes)
 {
     expect_card(emulated(
@@ -127,57 +156,45 @@ TEST_F(preload, reaches_python_through_ctypes)
          " and 'gaudi_copy')\n"}));
 }
 
-TEST_F(preload, says_so_when_the_module_is_not_there)
-{
-    const process_result result =
-        run({"ucx_info", "-v"}, with({{"LD_PRELOAD", GAUDI_TOOLS_DIR
-                                       "/no-module/libucx_gaudi_preload.so"}}));
-    EXPECT_TRUE(exited_with(0, result));
-    EXPECT_EQ(1u, lines_with(result.output, "ucx-gaudi: ").size())
-        << result.output;
-    EXPECT_THAT(result.output,
-                HasSubstr("no module fits UCX " GAUDI_UCX_VERSION));
-}
-
-TEST_F(other_version, registers_nothing_in_a_ucp_program)
+TEST_F(without_module, registers_nothing_in_a_ucp_program)
 {
     const process_result result = run_with_it({"ucx_info", "-d"});
     EXPECT_TRUE(exited_with(0, result));
-    expect_one_warning(result);
+    expect_one_line(result);
     EXPECT_THAT(result.output, HasSubstr("# Memory domain: "));
     EXPECT_EQ(0u, lines_with(result.output, "Component: gaudi").size());
 
     const process_result variables = run_with_it({"ucx_info", "-c"});
     EXPECT_TRUE(exited_with(0, variables));
-    expect_one_warning(variables);
+    expect_one_line(variables);
     EXPECT_EQ(0u, lines_with(variables.output, "UCX_GAUDI").size());
 
     const process_result help = run_with_it({"ucx_perftest", "-h"});
-    expect_one_warning(help);
+    expect_one_line(help);
     EXPECT_EQ(0u, lines_with(help.output, "gaudi - ").size());
 }
 
-TEST_F(other_version, registers_nothing_in_a_program_that_uses_uct_alone)
+TEST_F(without_module, registers_nothing_in_a_program_that_uses_uct_alone)
 {
     const process_result result = run_with_it(
         {GAUDI_BUILD_DIR "/bin/uct_host_to_device", "/etc/os-release"});
     EXPECT_TRUE(exited_with(1, result));
-    expect_one_warning(result);
+    expect_one_line(result);
     EXPECT_THAT(result.output, HasSubstr("No Gaudi card"));
 }
 
-TEST_F(other_version, registers_nothing_in_a_program_that_loads_ucx_later)
+TEST_F(without_module, registers_nothing_in_a_program_that_loads_ucx_later)
 {
     for (const char *how : {"global", "local", "uct"}) {
         SCOPED_TRACE(how);
         const process_result result = run_with_it({late_ucx, how});
         EXPECT_TRUE(exited_with(0, result));
-        expect_one_warning(result);
+        expect_one_line(result);
         EXPECT_EQ(0u, lines_with(result.output, "gaudi_c").size());
     }
 }
 
-TEST_F(other_version, is_silent_in_a_program_without_ucx)
+TEST_F(without_module, is_silent_in_a_program_without_ucx)
 {
     EXPECT_EQ("", run_with_it({"/bin/true"}).output);
 }

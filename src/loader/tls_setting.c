@@ -1,0 +1,66 @@
+#define _GNU_SOURCE
+#include "loader/tls_setting.h"
+
+#include "loader/gdr_module.h"
+#include "loader/report.h"
+#include "loader/tls_alias.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+/* A function of this file, as ucx_gaudi.h has it. */
+extern unsigned ucx_gaudi_version(void);
+
+/* Whether the program has this file from its start, preloaded or linked. */
+static int is_part_of_program(void)
+{
+    void *program = dlopen(NULL, RTLD_LAZY);
+
+    return (program != NULL) &&
+           (dlsym(program, "ucx_gaudi_version") == (void *)ucx_gaudi_version);
+}
+
+/* The variable with transport names in it, to be freed; NULL when it is to
+ * stay.
+ */
+static char *other_tls(void)
+{
+    const char *tls = getenv("UCX_TLS");
+    void *libucs    = dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    char *other     = NULL;
+
+    if (libucs == NULL) {
+        return NULL;
+    }
+    if (tls != NULL) {
+        other =
+            gaudi_rewrite_tls(tls, gaudi_has_gdr_module(gaudi_file_of(libucs)));
+    }
+    dlclose(libucs);
+    return other;
+}
+
+void gaudi_rewrite_tls_setting(void)
+{
+    char *tls = other_tls();
+
+    if ((tls != NULL) && is_part_of_program()) {
+        /* A variable that exists gets another value in place, which is safe
+         * while other threads read the environment. */
+        setenv("UCX_TLS", tls, 1);
+    }
+    free(tls);
+}
+
+void gaudi_warn_of_tls_setting(void)
+{
+    char *tls = other_tls();
+
+    if (tls != NULL) {
+        gaudi_say("UCX, which has loaded the Gaudi transports by itself, does "
+                  "not know all names in UCX_TLS=%s; write UCX_TLS=%s",
+                  getenv("UCX_TLS"), tls);
+    }
+    free(tls);
+}
