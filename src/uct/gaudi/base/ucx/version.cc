@@ -5,7 +5,6 @@
 #include <cstring>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include <dlfcn.h>
 #include <link.h>
@@ -17,54 +16,6 @@ extern "C" {
 namespace gaudi::base {
 
 namespace {
-
-constexpr char libucp[]              = "libucp.so.0";
-constexpr char libuct[]              = "libuct.so.0";
-constexpr std::string_view built_for = GAUDI_UCX_VERSION;
-
-/* A library of UCX that the process has loaded, or the one beside libuct. */
-void *open_library(const char *name)
-{
-    void *handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
-    if (handle != nullptr) {
-        return handle;
-    }
-    /* A symbol that nobody interposes; the loader has others. */
-    Dl_info info;
-    if (dladdr(reinterpret_cast<void *>(&uct_component_register), &info) == 0) {
-        return nullptr;
-    }
-    std::string path(info.dli_fname);
-    path.erase(path.rfind('/') + 1);
-    return dlopen((path + name).c_str(), RTLD_LAZY | RTLD_LOCAL);
-}
-
-/* "MAJOR.MINOR." and the rest. */
-std::string running_version()
-{
-    using get_version = void (*)(unsigned *, unsigned *, unsigned *);
-
-    void *handle = open_library(libucp);
-    if (handle == nullptr) {
-        return "";
-    }
-    std::string version;
-    if (auto ask =
-            reinterpret_cast<get_version>(dlsym(handle, "ucp_get_version"))) {
-        unsigned parts[3];
-        ask(&parts[0], &parts[1], &parts[2]);
-        version = std::to_string(parts[0]) + '.' + std::to_string(parts[1]) +
-                  '.' + std::to_string(parts[2]);
-    }
-    dlclose(handle);
-    return version;
-}
-
-/* "MAJOR.MINOR" */
-std::string_view minor_release(std::string_view version)
-{
-    return version.substr(0, version.find('.', version.find('.') + 1));
-}
 
 /* Size of an object, by the symbol table. */
 std::optional<size_t> size_of_symbol(void *library, const char *name)
@@ -139,23 +90,17 @@ std::string find_other_layout(void *library)
 
 bool ucx_matches()
 {
-    const std::string running = running_version();
-    if (minor_release(running) != minor_release(built_for)) {
-        ucs_warn("the Gaudi transports were built for UCX %s and this is UCX "
-                 "%s: they are not available",
-                 built_for.data(),
-                 running.empty() ? "of unknown version" : running.c_str());
-        return false;
-    }
-    void *library           = open_library(libuct);
+    /* Its own dependency. */
+    void *library           = dlopen("libuct.so.0", RTLD_LAZY | RTLD_NOLOAD);
     const std::string other = find_other_layout(library);
     if (library != nullptr) {
         dlclose(library);
     }
     if (!other.empty()) {
-        ucs_warn("the Gaudi transports were built for another build of UCX %s "
-                 "than this one (%s): they are not available",
-                 running.c_str(), other.c_str());
+        ucs_warn("the Gaudi transports were built for another build of "
+                 "UCX " GAUDI_UCX_VERSION
+                 " than this one (%s): they are not available",
+                 other.c_str());
         return false;
     }
     return true;

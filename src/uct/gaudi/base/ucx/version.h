@@ -2,7 +2,8 @@
  * Is the running UCX one that this module was built for?
  *
  * Private structures differ between minor releases, and can differ between
- * builds of one, so a module in the wrong process must not register anything.
+ * builds of one. The loader goes by the release, which it asks UCX for and
+ * finds the module by; the module itself looks at the structures.
  */
 #pragma once
 
@@ -10,10 +11,8 @@
 
 namespace gaudi::base {
 
-/** Compare the minor release and the layouts, once. On a mismatch one warning
- *  is logged. The version call is in libucp, which a UCT-only program does not
- *  load; the libucp beside the running libuct is asked then, as both come from
- *  one package. */
+/** Compare the layouts. On a mismatch one warning is logged, and the module
+ * must not register anything. */
 bool ucx_matches();
 
 /**
