@@ -18,15 +18,17 @@
 # releases no tree is needed, and what has none is left out.
 
 set(UCX_SOURCE_DIRS "" CACHE STRING
-    "UCX source trees, one for a release; empty: all that UCX_SOURCE_CACHE has")
+    "UCX source trees, one for a release; empty: those of the installed UCX and of cmake/ucx-sources that UCX_SOURCE_CACHE has")
 set(UCX_RELEASE "" CACHE STRING
     "Release of UCX, as 1.18, that tests and examples are built for; empty: the installed one")
-if(DEFINED ENV{XDG_CACHE_HOME})
+# As in scripts/fetch-ucx-source.
+if(NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
   set(_ucx_cache "$ENV{XDG_CACHE_HOME}/ucx-gaudi")
-elseif(DEFINED ENV{HOME})
+elseif(NOT "$ENV{HOME}" STREQUAL "")
   set(_ucx_cache "$ENV{HOME}/.cache/ucx-gaudi")
-else()
-  set(_ucx_cache "${CMAKE_BINARY_DIR}/ucx-source")
+elseif(NOT DEFINED UCX_SOURCE_CACHE)
+  message(FATAL_ERROR "Neither HOME nor XDG_CACHE_HOME is set, so it is not "
+    "known where UCX source trees are kept: pass -DUCX_SOURCE_CACHE=.")
 endif()
 set(UCX_SOURCE_CACHE "${_ucx_cache}" CACHE PATH
     "Where UCX source trees are kept, as ucx-VERSION")
@@ -79,6 +81,8 @@ function(_ucx_add_tree tree)
   endif()
   file(STRINGS "${tree}/configure.ac" lines
        REGEX "define\\(\\[ucx_ver_(major|minor|patch)\\]")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+    "${tree}/configure.ac")
   string(REGEX MATCHALL "[0-9]+" version "${lines}")
   list(JOIN version "." version)
   if(NOT version MATCHES "^[0-9]+\\.[0-9]+\\.[0-9]+$")
@@ -114,6 +118,13 @@ foreach(_ucx_line IN LISTS _ucx_sources)
   set(_ucx_known_version_${_ucx_known_release} ${_ucx_known_version})
   list(GET _ucx_line 2 _ucx_known_checksum_${_ucx_known_version})
 endforeach()
+# Of the installed release it is the installed version that is looked for.
+if(_ucx_installed_release VERSION_GREATER_EQUAL _ucx_oldest AND
+   _ucx_installed_release VERSION_LESS_EQUAL _ucx_newest)
+  list(APPEND _ucx_known ${_ucx_installed_release})
+  list(REMOVE_DUPLICATES _ucx_known)
+  set(_ucx_known_version_${_ucx_installed_release} ${UCX_INSTALLED_VERSION})
+endif()
 
 set(_ucx_at_hand "")
 foreach(_ucx_tree IN LISTS UCX_SOURCE_DIRS)
@@ -125,7 +136,7 @@ if(UCX_SOURCE_DIRS STREQUAL "" AND NOT GAUDI_SANITIZE)
 else()
   set(_ucx_candidates "")
 endif()
-list(REMOVE_ITEM _ucx_candidates ${_ucx_installed_release} ${UCX_RELEASE})
+list(REMOVE_ITEM _ucx_candidates ${UCX_RELEASE})
 foreach(_ucx_candidate IN LISTS _ucx_candidates)
   set(_ucx_tree "${UCX_SOURCE_CACHE}/ucx-${_ucx_known_version_${_ucx_candidate}}")
   if(EXISTS "${_ucx_tree}")
@@ -133,9 +144,13 @@ foreach(_ucx_candidate IN LISTS _ucx_candidates)
   endif()
 endforeach()
 
-# The installed release is always built where it can be, UCX_RELEASE always.
+# UCX_RELEASE is always built.
 if(NOT UCX_RELEASE STREQUAL _ucx_installed_release AND
    NOT DEFINED _ucx_tree_${UCX_RELEASE})
+  if(NOT DEFINED _ucx_known_version_${UCX_RELEASE})
+    message(FATAL_ERROR "UCX_RELEASE=${UCX_RELEASE}: cmake/ucx-sources knows "
+      "no source of it. Name a tree of it in UCX_SOURCE_DIRS.")
+  endif()
   set(_ucx_tree
     "${UCX_SOURCE_CACHE}/ucx-${_ucx_known_version_${UCX_RELEASE}}")
   if(NOT EXISTS "${_ucx_tree}")
@@ -194,6 +209,15 @@ foreach(_ucx_release IN LISTS UCX_RELEASES)
   endif()
   ucx_add_release(${_ucx_release} "${_ucx_version}" "${_ucx_tree}")
 endforeach()
+get_property(_ucx_unconfigured GLOBAL PROPERTY GAUDI_UCX_UNCONFIGURED)
+if(_ucx_unconfigured)
+  list(JOIN _ucx_unconfigured "\n  " _ucx_unconfigured)
+  message(WARNING "No config.h is in\n  ${_ucx_unconfigured}\n"
+    "so that of the installed UCX ${UCX_INSTALLED_VERSION} is used. Modules "
+    "refuse a UCX that was configured in another way, such as without "
+    "assertions. Run \"ucx_info -b | grep '^#define'\" where that UCX is, and "
+    "put what it prints into config.h in the tree.")
+endif()
 
 set(_ucx_left_out "")
 foreach(_ucx_release IN LISTS _ucx_known)

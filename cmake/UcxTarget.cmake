@@ -2,7 +2,8 @@
 # headers come from the tree.
 #
 # Its config.h is the one in the tree's top folder, which `configure` leaves
-# there or `ucx_info -b >config.h` makes on the system that the module is for.
+# there, or what `ucx_info -b | grep '^#define'` prints on the system that the
+# module is for.
 # Without one it is made from what the installed UCX says of itself.
 #
 # What is built for another release than the installed one links to libraries
@@ -25,21 +26,26 @@ function(ucx_add_release release version tree)
     set(headers "${UCX_INCLUDE_DIR}")
   endif()
   foreach(lib ucp uct ucs ucm)
-    add_library(UCX::${lib}${suffix} INTERFACE IMPORTED)
     if(release STREQUAL _ucx_installed_release)
-      set(link "${UCX_${lib}_LIBRARY}")
+      add_library(UCX::${lib}${suffix} INTERFACE IMPORTED)
+      set_target_properties(UCX::${lib}${suffix} PROPERTIES
+        INTERFACE_LINK_LIBRARIES "${UCX_${lib}_LIBRARY}")
     else()
       _ucx_make_stand_in(${lib} ${version} "${tree}" "${folder}/lib")
-      # As an option, lest it be found by a run path.
-      set(link "-Wl,${folder}/lib/lib${lib}.so.0")
-      # Sizes of data are those of the running UCX.
+      # The option: sizes of data are those of the running UCX.
+      add_library(UCX::${lib}${suffix} SHARED IMPORTED)
       set_target_properties(UCX::${lib}${suffix} PROPERTIES
+        IMPORTED_LOCATION "${folder}/lib/lib${lib}.so.0"
         INTERFACE_COMPILE_OPTIONS -fPIC)
     endif()
     set_target_properties(UCX::${lib}${suffix} PROPERTIES
-      INTERFACE_INCLUDE_DIRECTORIES "${headers}"
-      INTERFACE_LINK_LIBRARIES "${link}")
+      INTERFACE_INCLUDE_DIRECTORIES "${headers}")
   endforeach()
+  if(NOT release STREQUAL _ucx_installed_release)
+    # Run paths leave these folders out, so the stand-ins are never loaded.
+    set(CMAKE_PLATFORM_IMPLICIT_LINK_DIRECTORIES
+      ${CMAKE_PLATFORM_IMPLICIT_LINK_DIRECTORIES} "${folder}/lib" PARENT_SCOPE)
+  endif()
   if(release STREQUAL UCX_RELEASE)
     set(UCX_INCLUDE_DIRS "${headers}" PARENT_SCOPE)
   endif()
@@ -48,22 +54,23 @@ function(ucx_add_release release version tree)
 endfunction()
 
 function(_ucx_make_config_h release version tree folder from)
-  if(EXISTS "${tree}/config.h")
+  # One that comes or goes is noticed, too.
+  file(GLOB found CONFIGURE_DEPENDS "${tree}/config.h")
+  if(found)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
       "${tree}/config.h")
     file(READ "${tree}/config.h" content)
     set(${from} "from there" PARENT_SCOPE)
     if(NOT content MATCHES "#define ENABLE_MT")
       message(FATAL_ERROR "${tree}/config.h does not say how UCX was "
-        "configured. Make it by 'ucx_info -b >config.h' on the system that "
-        "the module is for, or remove it.")
+        "configured. Make it by \"ucx_info -b | grep '^#define' >config.h\" "
+        "on the system that the module is for, or remove it.")
     endif()
   else()
     set(content "${_ucx_installed_config}")
     set(${from} "of the installed UCX" PARENT_SCOPE)
     if(NOT release STREQUAL _ucx_installed_release)
-      set(${from} "of the installed UCX ${UCX_INSTALLED_VERSION}, for want of \
-one in the tree; the module checks when it is loaded" PARENT_SCOPE)
+      set_property(GLOBAL APPEND PROPERTY GAUDI_UCX_UNCONFIGURED "${tree}")
     endif()
   endif()
   string(REGEX REPLACE "#define UCX_CONFIG_H[^\n]*\n" "" content "${content}")

@@ -24,12 +24,17 @@ include(Ucx)
 message(STATUS "releases: ${{UCX_RELEASES}} .")
 foreach(release IN LISTS UCX_RELEASES)
   ucx_suffix(${{release}} suffix)
-  foreach(part private ucp uct ucs ucm)
-    if(NOT TARGET UCX::${{part}}${{suffix}})
-      message(FATAL_ERROR "no target UCX::${{part}}${{suffix}}")
-    endif()
-  endforeach()
+  add_library(user${{suffix}} SHARED user.c)
+  target_link_libraries(user${{suffix}} PRIVATE UCX::private${{suffix}}
+    UCX::ucp${{suffix}} UCX::uct${{suffix}} UCX::ucs${{suffix}}
+    UCX::ucm${{suffix}})
+  target_link_options(user${{suffix}} PRIVATE -Wl,--no-undefined)
 endforeach()
+"""
+USER = """#include <config.h>
+void uct_iface_close(void);
+void user(void);
+void user(void) { uct_iface_close(); }
 """
 CONFIGURATION = "#define ENABLE_MT 1\n"
 
@@ -38,7 +43,8 @@ def make_tree(place, name, version):
     tree = place / name
     for folder in ("uct/base", "uct/api", "ucp/api", "ucs", "ucm", "tools/perf"):
         (tree / "src" / folder).mkdir(parents=True)
-    (tree / "src/uct/base/uct_md.h").write_text("void uct_one(void);\n")
+    (tree / "src/uct/base/uct_md.h").write_text(
+        "void uct_iface_close(void);\n")
     (tree / "src/uct/api/version.h.in").write_text("@MINOR_VERSION@\n")
     (tree / "src/ucp/api/ucp_version.h.in").write_text("@MINOR_VERSION@\n")
     numbers = zip(("major", "minor", "patch"), version.split("."))
@@ -48,15 +54,17 @@ def make_tree(place, name, version):
     return tree
 
 
-def configure(place, *options):
-    """Whether it works, and what it says on one line."""
+def configure(place, *options, **environment):
+    """Whether it works, and what it says on one line. The cache is the one in
+    `place`, unless there is a changed environment that tells."""
     project = place / "project"
+    if not environment:
+        options = (f"-DUCX_SOURCE_CACHE={place}/cache", *options)
     with tempfile.TemporaryDirectory(dir=place) as build:
         result = subprocess.run(
-            ["cmake", "-S", project, "-B", build, "-G", "Ninja",
-             f"-DUCX_SOURCE_CACHE={place}/cache", *options],
+            ["cmake", "-S", project, "-B", build, "-G", "Ninja", *options],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=120, check=False)
+            timeout=120, check=False, env={**os.environ, **environment})
     return result.returncode == 0, re.sub(r"\s+", " ", result.stdout)
 
 
@@ -74,6 +82,8 @@ def check(place, installed):
     broken = make_tree(place, "broken", "1.20.9")
     (broken / "config.h").write_text("nothing\n")
     make_tree(place / "cache", "ucx-1.22.0", "1.22.0")
+    make_tree(place / "full", f"ucx-{installed}", installed)
+    make_tree(place / "full", "ucx-1.22.0", "1.22.0")
     nothing = place / "nothing"
     nothing.mkdir()
 
@@ -83,16 +93,19 @@ def check(place, installed):
     cases = [
         ([trees(here, new)], True, f"releases: {release};1.18"),
         ([trees(here, new)], True, "Left out, not in UCX_SOURCE_DIRS: UCX "),
-        ([trees(here, new)], True, "for want of one in the tree"),
+        ([trees(here, new)], True, f"No config.h is in {new} so that"),
         ([trees(here, configured)], True, "config.h from there"),
         ([trees(new), "-DUCX_RELEASE=1.18"], True, "releases: 1.18 ."),
         (["-DUCX_RELEASE=1.22"], True, "are not those of UCX 1.22.0"),
+        ([f"-DUCX_SOURCE_CACHE={place}/full", "-DUCX_RELEASE=1.22"], True,
+         f"releases: 1.22;{release} ."),
         ([trees(here, new, again)], False, "are both UCX 1.18"),
         ([trees(here, old)], False, "is UCX 1.12.0: this project is for"),
         ([trees(here, future)], False, "is UCX 2.0.0: this project is for"),
         ([trees(here, nothing)], False, "is no source tree of UCX"),
         ([trees(here, broken)], False, "does not say how UCX was configured"),
         ([trees(here), "-DUCX_RELEASE=1.20"], False, "no source of it is at hand"),
+        (["-DUCX_RELEASE=1.14"], False, "knows no source of it. Name a tree"),
         ([trees(here), "-DUCX_RELEASE=1.12"], False, "is not supported"),
         ([trees(here), "-DUCX_RELEASE=new"], False, "is no release of UCX"),
     ]
@@ -101,13 +114,65 @@ def check(place, installed):
         if done != right or text not in said:
             yield (f"{options}: {'works' if done else 'fails'}, and does not "
                    f"say '{text}':\n{said}")
+    kept = make_tree(place / "home/.cache/ucx-gaudi", f"ucx-{installed}",
+                     installed)
+    done, said = configure(place, HOME=f"{place}/home", XDG_CACHE_HOME="")
+    if not done or f"in {kept}" not in said:
+        yield f"an empty XDG_CACHE_HOME is none, but:\n{said}"
+    done, said = configure(place, HOME="", XDG_CACHE_HOME="")
+    if done or "Neither HOME nor XDG_CACHE_HOME is set" not in said:
+        yield f"sources are looked for without HOME:\n{said}"
 
 
-def fetch(root, *arguments):
+def check_build(place, installed):
+    """What is wrong with building, in a folder whose name is not plain, and with
+    what is changed in a tree afterwards."""
+    here = make_tree(place, "plain", installed)
+    (here / "config.h").write_text(CONFIGURATION)
+    tree = make_tree(place, "changing", "1.18.9")
+    build = place / "a build, to look at"
+    subprocess.run(
+        ["cmake", "-S", place / "project", "-B", build, "-G", "Ninja",
+         f"-DUCX_SOURCE_DIRS={here};{tree}", f"-DUCX_SOURCE_CACHE={place}/cache"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120,
+        check=True)
+
+    def said():
+        result = subprocess.run(
+            ["cmake", "--build", build], stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+        return re.sub(r"\s+", " ", result.stdout) + (
+            " failed" if result.returncode else "")
+
+    first = said()
+    library = build / "libuser-1.18.so"
+    if first.endswith("failed") or not library.exists():
+        yield f"a build for several releases fails:\n{first}"
+        return
+    needed = subprocess.run(["readelf", "-d", library], stdout=subprocess.PIPE,
+                            text=True, timeout=60, check=True).stdout
+    if "libuct.so.0" not in needed:
+        yield f"what is built needs no libuct.so.0:\n{needed}"
+    if "RUNPATH" in needed or "RPATH" in needed:
+        yield f"what is built finds the stand-ins:\n{needed}"
+    (tree / "config.h").write_text(CONFIGURATION)
+    if "headers of 1.18.9 in" not in (text := said()) or \
+            "No config.h" in text:
+        yield f"a config.h that comes is not noticed:\n{text}"
+    configure_ac = tree / "configure.ac"
+    configure_ac.write_text(configure_ac.read_text().replace("9)", "7)"))
+    if "headers of 1.18.7 in" not in (text := said()):
+        yield f"another configure.ac is not noticed:\n{text}"
+    (tree / "config.h").unlink()
+    if f"No config.h is in {tree}" not in (text := said()):
+        yield f"a config.h that goes is not noticed:\n{text}"
+
+
+def fetch(root, *arguments, **environment):
     result = subprocess.run(
         [f"{root}/scripts/fetch-ucx-source", *map(str, arguments)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
-        check=False)
+        check=False, env={**os.environ, **environment})
     return result.returncode == 0, result.stdout
 
 
@@ -116,18 +181,25 @@ def check_script(root, place):
     tree = make_tree(cache, "ucx-1.18.9", "1.18.9")
     make_tree(cache, "ucx-1.18.8", "1.18.9")
     make_tree(cache, "ucx-1.22.0", "1.22.0")
+    development = make_tree(cache, "ucx-1.23.0", "1.23.0")
     for arguments, right, text in (
             (["1.18.9"], True, str(tree)),
             (["1.18.9", "1.18.8"], False, "is UCX 1.18.9, not 1.18.8"),
             (["1.22.0"], False, "are not those of UCX 1.22.0"),
             (["1.18"], False, "'1.18' is no version"),
             (["--print-checksum", place], False, "is no source tree"),
-            (["--print-checksum", tree], True, "1.18.9 v1.18.9 ")):
+            (["--print-checksum", tree], True, "1.18.9 v1.18.9 "),
+            (["--print-checksum", development], True,
+             "1.23.0 9466d104a317c8ffddd9734e72055d8bbda021b3 "),
+            (["--cache", ""], False, "--cache needs a folder")):
         done, said = fetch(root, "--cache", cache, *arguments)
         if done != right or text not in said:
             yield (f"fetch-ucx-source {arguments}: "
                    f"{'works' if done else 'fails'}, and does not say "
                    f"'{text}':\n{said}")
+    done, said = fetch(root, "1.18.9", HOME="", XDG_CACHE_HOME="")
+    if done or "neither HOME nor XDG_CACHE_HOME" not in said:
+        yield f"fetch-ucx-source puts sources somewhere without HOME:\n{said}"
     sums = [fetch(root, "--print-checksum", tree)[1]]
     (tree / "src/ucs/one.c").write_text("int one;\n")
     sums.append(fetch(root, "--print-checksum", tree)[1])
@@ -148,7 +220,10 @@ def main(root):
         place = pathlib.Path(place)
         (place / "project").mkdir()
         (place / "project/CMakeLists.txt").write_text(PROJECT.format(root=root))
-        report([*check_script(root, place), *check(place, installed_version())],
+        (place / "project/user.c").write_text(USER)
+        installed = installed_version()
+        report([*check_script(root, place), *check(place, installed),
+                *check_build(place, installed)],
                "the build takes the source trees that it should")
 
 
