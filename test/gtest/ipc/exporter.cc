@@ -89,6 +89,19 @@ struct invalidation : uct_completion_t {
     bool done = false;
 };
 
+/* Deregister memory; others must not use it any more. */
+ucs_status_t invalidate(uct_md_h md, uct_mem_h memh, invalidation &over)
+{
+    uct_md_mem_dereg_params_t params{};
+    params.field_mask = UCT_MD_MEM_DEREG_FIELD_MEMH |
+                        UCT_MD_MEM_DEREG_FIELD_FLAGS |
+                        UCT_MD_MEM_DEREG_FIELD_COMPLETION;
+    params.memh  = memh;
+    params.flags = UCT_MD_MEM_DEREG_FLAG_INVALIDATE;
+    params.comp  = &over;
+    return uct_md_mem_dereg_v2(md, &params);
+}
+
 } // namespace
 
 void start_base()
@@ -197,17 +210,32 @@ int export_memory()
             GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, handles.at(a)) == UCS_OK);
             handles.erase(a);
         } else if (what == "invalidate") {
-            uct_md_mem_dereg_params_t params{};
-            params.field_mask = UCT_MD_MEM_DEREG_FIELD_MEMH |
-                                UCT_MD_MEM_DEREG_FIELD_FLAGS |
-                                UCT_MD_MEM_DEREG_FIELD_COMPLETION;
-            params.memh  = handles.at(a);
-            params.flags = UCT_MD_MEM_DEREG_FLAG_INVALIDATE;
-            over         = {};
-            params.comp  = &over;
-            GAUDI_CHILD_REQUIRE(uct_md_mem_dereg_v2(md, &params) == UCS_OK);
+            over = {};
+            /* The way that the domain does not go in this release is gone
+             * without it. */
+            if constexpr (base::invalidates_at_once) {
+                GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, handles.at(a)) ==
+                                    UCS_OK);
+                ipc::wait_for_users(a, &over);
+            } else {
+                GAUDI_CHILD_REQUIRE(invalidate(md, handles.at(a), over) ==
+                                    UCS_OK);
+            }
             handles.erase(a);
             answer = over.done ? "1" : "0";
+        } else if (what == "invalidate_now") {
+            over = {};
+            if constexpr (base::invalidates_at_once) {
+                GAUDI_CHILD_REQUIRE(invalidate(md, handles.at(a), over) ==
+                                    UCS_OK);
+            } else {
+                GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, handles.at(a)) ==
+                                    UCS_OK);
+                uct_invoke_completion(&over, ipc::await_users(a));
+            }
+            handles.erase(a);
+            GAUDI_CHILD_REQUIRE(over.done && !ipc::has_invalidations());
+            answer = std::to_string(over.status);
         } else if (what == "progress") {
             (void)ipc::progress_invalidations();
             answer = std::to_string(over.done ? over.status : UCS_INPROGRESS);
@@ -292,6 +320,16 @@ ipc::wire_key exporter_process::key(uint64_t address, uint64_t size)
 void exporter_process::deregister(const ipc::wire_key &key)
 {
     (void)ask("deregister " + std::to_string(key.generation));
+}
+
+void exporter_process::start_invalidation(const ipc::wire_key &key)
+{
+    process.write_line("invalidate_now " + std::to_string(key.generation));
+}
+
+ucs_status_t exporter_process::end_invalidation()
+{
+    return static_cast<ucs_status_t>(std::stoi(process.read_line()));
 }
 
 bool exporter_process::invalidate(const ipc::wire_key &key)

@@ -56,11 +56,17 @@ public:
 
     /** End the registration that a key is of. */
     void deregister(const ipc::wire_key &key);
-    /** The same with an invalidation. @return Whether it is over at once. */
+    /** The same with an invalidation, which the process waits for by progress.
+     *  @return Whether it is over at once. */
     bool invalidate(const ipc::wire_key &key);
     /** @return The status of the invalidation, UCS_INPROGRESS before its end.
      */
     ucs_status_t progress_invalidation();
+    /** The same with an invalidation that the deregistration itself waits for:
+     *  nothing else can be asked before its end. */
+    void start_invalidation(const ipc::wire_key &key);
+    /** @return Its status. */
+    ucs_status_t end_invalidation();
 
     /** Tell it a line and read one. */
     std::string ask(const std::string &line);

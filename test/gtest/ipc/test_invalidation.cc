@@ -229,6 +229,49 @@ TEST_F(invalidation, waits_for_ever_when_it_may)
     EXPECT_EQ(other.progress_invalidation(), UCS_OK);
 }
 
+/* As UCP demands from 1.16 on. */
+TEST_F(invalidation, can_be_over_when_the_deregistration_returns)
+{
+    exporter_process other;
+    const auto unused = other.key(other.allocate(mebi, 6), mebi);
+    other.start_invalidation(unused);
+    EXPECT_EQ(other.end_invalidation(), UCS_OK);
+
+    const auto key = other.key(other.allocate(mebi, 6), mebi);
+    unpacked remote(key);
+    ASSERT_EQ(remote->hold(), UCS_OK);
+    other.start_invalidation(key);
+    EXPECT_TRUE(eventually([&] {
+        const ucs_status_t status = remote->hold();
+        if (status == UCS_OK) {
+            remote->release();
+        }
+        return status == UCS_ERR_REJECTED;
+    }));
+    EXPECT_FALSE(other.process.has_output(100));
+    remote->release();
+    EXPECT_EQ(other.end_invalidation(), UCS_OK);
+}
+
+TEST_F(invalidation, gives_up_after_a_time_within_the_deregistration)
+{
+    exporter_process other;
+    (void)other.ask("timeout 100");
+    const auto key = other.key(other.allocate(mebi, 6), mebi);
+    child_process user("holds_a_key");
+    ASSERT_EQ(user.read_line(), "next");
+    user.write_line(to_text(key));
+    ASSERT_EQ(user.read_line(), "held");
+    user.stop(); /* it does not answer */
+    other.start_invalidation(key);
+    EXPECT_EQ(other.end_invalidation(), UCS_ERR_TIMED_OUT);
+    EXPECT_EQ(other.ask("warning"),
+              "gaudi_ipc: process " + std::to_string(user.pid()) +
+                  " still uses memory that was invalidated 0.1 s ago");
+    user.kill(SIGKILL);
+    (void)user.wait();
+}
+
 TEST_F(invalidation, needs_a_completion)
 {
     char bytes[64];

@@ -120,7 +120,12 @@ ucs_status_t memory_domain::deregister(uct_mem_h memh,
     const uint64_t generation = memory->end_key();
     delete memory;
     --registrations_;
-    if (invalidated != nullptr) {
+    if (invalidated == nullptr) {
+        return UCS_OK;
+    }
+    if constexpr (base::invalidates_at_once) {
+        uct_invoke_completion(invalidated, await_users(generation));
+    } else {
         wait_for_users(generation, invalidated);
     }
     return UCS_OK;

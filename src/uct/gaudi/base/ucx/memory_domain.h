@@ -17,6 +17,7 @@
  *   void query(md_properties &) const;
  *   ucs_status_t register_memory(void *, size_t, bool quiet, uct_mem_h &);
  *   ucs_status_t deregister(uct_mem_h, uct_completion_t *invalidated);
+ *                                      see invalidates_at_once
  *   void add_files(void *object);      to UCX's virtual file system
  *
  * and the functions of memory_domain. Results are filled on success.
@@ -32,6 +33,11 @@
 #include <span>
 
 namespace gaudi::base {
+
+/** Whether a deregistration that invalidates has to call its completion before
+ *  it returns. UCP demands that from 1.16 on: the completion lies on its stack.
+ *  Before, it may be called at any later progress. */
+inline constexpr bool invalidates_at_once = UCT_API >= UCT_VERSION(1, 16);
 
 /** What a memory domain says of itself. Memory types are bits. */
 struct md_properties {

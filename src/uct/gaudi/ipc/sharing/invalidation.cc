@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -36,6 +38,17 @@ struct invalidation {
     ucs_time_t deadline;
     uint64_t newest; /* interface there was when it began */
 };
+
+/* Between two looks at the users of a key. */
+constexpr std::chrono::microseconds shortest_pause{20};
+constexpr std::chrono::microseconds longest_pause{1000};
+
+void warn_of_user(uint32_t pid)
+{
+    ucs_warn("gaudi_ipc: process %u still uses memory that was invalidated %g "
+             "s ago",
+             pid, timeout.load());
+}
 
 /* So many importers are asked for their pages at a time: each costs a
  * descriptor meanwhile. */
@@ -65,6 +78,29 @@ public:
             }
         }
         uct_invoke_completion(completion, UCS_OK);
+    }
+
+    /* @return None, once nobody uses a key; who does, after too long. */
+    std::optional<uint32_t> await(uint64_t generation)
+    {
+        const double limit     = timeout.load();
+        const ucs_time_t start = ucs_get_time();
+        auto pause             = shortest_pause;
+        std::optional<uint32_t> user;
+        for (bool first = true;; first = false) {
+            {
+                std::lock_guard<std::mutex> guard(lock_);
+                if (first) {
+                    forget_dead();
+                }
+                user = find_user(generation);
+            }
+            if (!user || (ucs_time_to_sec(ucs_get_time() - start) >= limit)) {
+                return user;
+            }
+            std::this_thread::sleep_for(pause);
+            pause = std::min(2 * pause, longest_pause);
+        }
     }
 
     uint64_t open_interface()
@@ -111,9 +147,7 @@ public:
                 if (now < waits.deadline) {
                     return false;
                 }
-                ucs_warn("gaudi_ipc: process %u still uses memory that was "
-                         "invalidated %g s ago",
-                         *user, timeout.load());
+                warn_of_user(*user);
                 outcomes.emplace_back(waits.completion, UCS_ERR_TIMED_OUT);
                 return true;
             });
@@ -282,6 +316,18 @@ bool has_invalidations()
 void wait_for_users(uint64_t generation, uct_completion_t *completion)
 {
     util::of_this_process<invalidation_queue>().add(generation, completion);
+}
+
+ucs_status_t await_users(uint64_t generation)
+{
+    const std::optional<uint32_t> user =
+        (generation == 0)
+            ? std::nullopt
+            : util::of_this_process<invalidation_queue>().await(generation);
+    if (user) {
+        warn_of_user(*user);
+    }
+    return user ? UCS_ERR_TIMED_OUT : UCS_OK;
 }
 
 unsigned progress_invalidations()

@@ -2,9 +2,9 @@
  * Waiting for those who use a key that has ended: memory of it may be given
  * back when they have let go.
  *
- * A queue of completions, one per process. Others say in their shared pages
- * what they are using; those pages are got from their processes without waiting
- * for any. Threads: any.
+ * The caller waits, or leaves a completion in a queue, one per process. Others
+ * say in their shared pages what they are using; those pages are got from their
+ * processes without waiting for any. Threads: any.
  */
 #pragma once
 
@@ -19,6 +19,12 @@ namespace gaudi::ipc {
  *                     @ref progress_invalidations; with UCS_ERR_TIMED_OUT when
  *                     somebody does not let go for too long. */
 void wait_for_users(uint64_t generation, uct_completion_t *completion);
+
+/** Wait here until nobody uses a key that has ended. It makes no progress,
+ * calls nothing of UCX, and needs no lock of its: UCP holds some meanwhile.
+ *  @return UCS_ERR_TIMED_OUT when somebody does not let go for too long. Two
+ *          processes that wait so for each other's transfers both get it. */
+[[nodiscard]] ucs_status_t await_users(uint64_t generation);
 
 /** An interface that may be waited with has opened, or closes. Completions that
  *  wait when the last one closes that was there when they began are forgotten:
