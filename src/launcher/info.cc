@@ -3,6 +3,7 @@
 #include "hlthunk_shim/driver_choice.h"
 #include "launcher/cards.h"
 #include "launcher/slot.h"
+#include "launcher/trial.h"
 
 #include <algorithm>
 #include <array>
@@ -53,7 +54,7 @@ std::string driver_setting()
 std::string how_to_mend_driver(const std::string &setting)
 {
     if (setting == "emulator") {
-        return "build the project (scripts/quickstart)";
+        return reinstall;
     }
     if (setting.find('/') != std::string::npos) {
         return "set UCX_GAUDI_DRIVER to the path of a libhl-thunk.so";
@@ -226,12 +227,15 @@ found_ucx report_ucx(const installation &files, findings &all)
     for (const ucx_release &one : installed_releases(files)) {
         installed += (installed.empty() ? "" : ", ") + to_string(one);
     }
-    const problems obstacles = find_module_obstacles(files, ucx);
-    const bool fits          = ucx.release.has_value() && obstacles.empty();
+    problems obstacles = find_module_obstacles(files, ucx);
+    const bool fits    = ucx.release.has_value() && obstacles.empty();
     add_line(all, "module",
              (fits ? module_for(files, *ucx.release).string() : "none") +
                  " (installed: " + (installed.empty() ? "none" : installed) +
                  ")");
+    if (fits) {
+        obstacles = try_module(files, ucx);
+    }
     for (const problem &one : obstacles) {
         all.fail(one.what, one.mend);
     }

@@ -10,8 +10,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char build[] = "build the project (scripts/quickstart)";
-
 constexpr char library_name[] = "libuct_hlthunk.so.0";
 
 bool is_there(const fs::path &file)
@@ -23,7 +21,7 @@ bool is_there(const fs::path &file)
 void require(const fs::path &file, problems &found)
 {
     if (!is_there(file)) {
-        found.push_back({file.string() + " is missing", build});
+        found.push_back({file.string() + " is missing", reinstall});
     }
 }
 
@@ -46,7 +44,7 @@ void require_listable(const fs::path &entry, const char *variable,
         found.push_back({"'" + entry.string() + "' cannot be in " + variable +
                              ", which has a meaning for one of '" + special +
                              "'",
-                         "move the project to a path without them"});
+                         "move ucx-gaudi to a path without them"});
     }
 }
 
@@ -72,12 +70,13 @@ void require_slot(const installation &files, const found_ucx &ucx,
         }
     } else if (!fs::is_symlink(files.slot_libucs, error) ||
                !fs::is_symlink(files.slot_module, error)) {
-        found.push_back({files.slot.string() + " is missing or incomplete",
-                         "configure and build the project again"});
+        found.push_back(
+            {files.slot.string() + " is missing or incomplete",
+             "install ucx-gaudi again, or configure and build it again"});
     } else if (!is_there(files.slot_libucs)) {
         found.push_back(
             {"the UCX that " + files.slot_libucs.string() + " leads to is gone",
-             "install it again, or configure and build the project again"});
+             "install that UCX again, or do without --slot"});
     }
     require_in_library_path(files.slot, found);
 }
@@ -178,8 +177,8 @@ problems find_missing_modules(const installation &files)
     if (!installed_releases(files).empty()) {
         return {};
     }
-    return {
-        {files.modules.string() + " has no module, all are missing", build}};
+    return {{files.modules.string() + " has no module, all are missing",
+             reinstall}};
 }
 
 problems find_module_obstacles(const installation &files, const found_ucx &ucx)
@@ -199,14 +198,14 @@ problems find_module_obstacles(const installation &files, const found_ucx &ucx)
         installed.end()) {
         return {{"no module fits " + which + "; installed: " +
                      (installed.empty() ? "none" : to_text(installed)),
-                 "build the project with the source of UCX " +
+                 "build ucx-gaudi with the source of UCX " +
                      to_string(*ucx.release) +
                      " (-DUCX_SOURCE_DIRS), or use a UCX that has a module"}};
     }
     const fs::path module = module_for(files, *ucx.release);
     if (access(module.c_str(), R_OK) != 0) {
-        return {{module.string() + " cannot be read",
-                 "see to its permissions, or build the project again"}};
+        return {
+            {module.string() + " cannot be read", "see to its permissions"}};
     }
     return {};
 }

@@ -33,6 +33,10 @@ struct installation {
     std::filesystem::path slot_ucx;
 };
 
+/** What to do about a missing file of an installation, or of a build. */
+inline constexpr char reinstall[] =
+    "install ucx-gaudi again, or build it again (scripts/quickstart)";
+
 /** The driver library in the emulator's directory. */
 inline constexpr char driver_library[] = "libhl-thunk.so";
 
@@ -62,7 +66,8 @@ problems find_emulator_obstacles(const installation &files);
 /** What keeps every UCX from getting a module. */
 problems find_missing_modules(const installation &files);
 
-/** What keeps a UCX from getting a module: none fits, or it is damaged. */
+/** What keeps a UCX from getting a module: there is none for its release, or it
+ *  cannot be read. */
 problems find_module_obstacles(const installation &files, const found_ucx &ucx);
 
 } // namespace launcher

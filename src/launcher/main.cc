@@ -146,7 +146,8 @@ private:
         return command;
     }
 
-    CLI::App app_{"Runs programs with Gaudi transports for the installed UCX."};
+    CLI::App app_{
+        "Runs programs with Gaudi transports for the UCX that they use."};
     CLI::App *run_;
     CLI::App *env_;
     CLI::App *info_;

@@ -12,7 +12,8 @@ ucs_async_context_init(ucs_async_context_t *async, ucs_async_mode_t mode)
     typedef ucs_status_t (*function_t)(ucs_async_context_t *, ucs_async_mode_t);
 
     const function_t original =
-        (function_t)dlsym(RTLD_NEXT, "ucs_async_context_init");
+        (function_t)dlsym(dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD),
+                          "ucs_async_context_init");
     const ucs_status_t status = original(async, mode);
     Dl_info caller;
 

@@ -1,7 +1,9 @@
 /* In a module's place: tells that it was opened, and answers the loader. With
- * STAND_IN_CALLS=LOADER its constructor calls the loader, and takes long. */
+ * STAND_IN_CALLS=LOADER its constructor calls the loader, and takes long;
+ * with STAND_IN_ENDS=1 it ends the program. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +33,9 @@ __attribute__((constructor)) static void module_constructor(void)
 
     if (dladdr((void *)module_constructor, &self) != 0) {
         printf("opened %s\n", self.dli_fname);
+    }
+    if (getenv("STAND_IN_ENDS") != NULL) {
+        (void)raise(SIGKILL);
     }
     if (loader != NULL) {
         call_back(loader);

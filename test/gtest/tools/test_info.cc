@@ -319,7 +319,7 @@ TEST_F(info, explains_another_ucx_version)
     const process_result result = look(
         {"--emulate"}, {{"LD_LIBRARY_PATH", GAUDI_TOOLS_DIR "/other-ucx"}});
     expect_missing(result, "no module fits UCX 9.9.9 at ",
-                   "build the project with the source of UCX 9.9 ");
+                   "build ucx-gaudi with the source of UCX 9.9 ");
     EXPECT_THAT(result.output, HasSubstr("\nucx       9.9.9 at "));
     EXPECT_THAT(result.output, HasSubstr("\nmodule    none (installed: "));
     EXPECT_THAT(lines_with(result.output, "; installed: "),
@@ -337,13 +337,14 @@ TEST_F(info, names_the_module_that_fits_among_several)
 {
     const copied_installation copy;
     const std::string own = copy.path("ucx-gaudi/" GAUDI_UCX_RELEASE);
-    for (const char *release : {"1.9", "1.22"}) {
+    for (const char *release : {"1.9", "9.8"}) {
         const std::string other = copy.path("ucx-gaudi/") + release;
-        fs::remove_all(other);
-        fs::copy(own, other);
+        fs::create_directories(other);
+        fs::copy_file(GAUDI_TOOLS_DIR "/libstand_in_module.so",
+                      other + "/libuct_hlthunk.so.0");
     }
     scratch_directory files;
-    make_ucx(files, "new", "1.22.3");
+    make_ucx(files, "new", "9.8.3");
     const arguments command = {copy.launcher(), "info", "--emulate"};
     const process_result newer =
         run(command, with({{"LD_LIBRARY_PATH", files.path("new")},
@@ -352,7 +353,7 @@ TEST_F(info, names_the_module_that_fits_among_several)
     EXPECT_TRUE(exited_with(0, newer));
     EXPECT_THAT(newer.output,
                 HasSubstr("\nmodule    " +
-                          copy.path("ucx-gaudi/1.22/libuct_hlthunk.so.0") +
+                          copy.path("ucx-gaudi/9.8/libuct_hlthunk.so.0") +
                           " (installed: 1.9, 1."));
     EXPECT_THAT(newer.output, HasSubstr("\nplugin    active     " +
                                         copy.path("ucx-gaudi/plugin\n")));
@@ -360,6 +361,46 @@ TEST_F(info, names_the_module_that_fits_among_several)
     const process_result stock = run(command, with());
     EXPECT_THAT(stock.output, HasSubstr("\nmodule    " + own + "/"));
     EXPECT_THAT(stock.output, Not(HasSubstr("\nplugin    active")));
+}
+
+TEST_F(info, notices_a_module_that_cannot_be_used)
+{
+    const copied_installation copy;
+    const std::string module =
+        copy.path("ucx-gaudi/" GAUDI_UCX_RELEASE "/libuct_hlthunk.so.0");
+    const auto look_at = [&](const environment &variables = {}) {
+        return run({copy.launcher(), "info", "--emulate"}, with(variables));
+    };
+    const char *const cannot = "the module for UCX " GAUDI_UCX_VERSION " at ";
+
+    /* It opens and registers nothing, and says why. */
+    const process_result other =
+        look_at({{"LD_PRELOAD", GAUDI_TOOLS_DIR "/libother_async.so"}});
+    expect_missing(other, cannot, "install or build ucx-gaudi again");
+    EXPECT_THAT(lines_with(other.output, "missing   ").at(0),
+                HasSubstr("cannot be used: the Gaudi transports were built for "
+                          "another build of UCX"));
+
+    const auto replace_by = [&](const char *file) {
+        fs::copy_file(file, module, fs::copy_options::overwrite_existing);
+    };
+    replace_by(GAUDI_TOOLS_DIR "/libbroken_module.so");
+    const process_result broken = look_at();
+    expect_missing(broken, cannot, "install or build ucx-gaudi again");
+    EXPECT_THAT(lines_with(broken.output, "missing   ").at(0),
+                HasSubstr("nobody_has_this_function"));
+
+    replace_by("/etc/os-release");
+    const process_result text = look_at();
+    expect_missing(text, cannot, "install or build ucx-gaudi again");
+    EXPECT_THAT(lines_with(text.output, "missing   ").at(0),
+                HasSubstr("invalid ELF header"));
+
+    replace_by(GAUDI_TOOLS_DIR "/libstand_in_module.so");
+    const process_result ended = look_at({{"STAND_IN_ENDS", "1"}});
+    expect_missing(ended, cannot, "install or build ucx-gaudi again");
+    EXPECT_THAT(lines_with(ended.output, "missing   ").at(0),
+                HasSubstr("ends by signal 9"));
 }
 
 TEST_F(info, names_every_part_that_is_missing)
@@ -371,16 +412,17 @@ TEST_F(info, names_every_part_that_is_missing)
         int code; /* one way of loading is enough */
     } const cases[] = {
         {"libucx_gaudi_preload.so", "libucx_gaudi_preload.so is missing",
-         "build the project", 0},
-        {"slot", "slot is missing or incomplete", "build the project", 0},
+         "install ucx-gaudi again", 0},
+        {"slot", "slot is missing or incomplete", "install ucx-gaudi again", 0},
         {"slot/libucs.so.0", "slot is missing or incomplete",
-         "build the project", 0},
+         "install ucx-gaudi again", 0},
         {"libuct_hlthunk.so.0", "libuct_hlthunk.so.0 is missing",
-         "build the project", 1},
+         "install ucx-gaudi again", 1},
         {"ucx-gaudi/" GAUDI_UCX_RELEASE,
-         "no module fits UCX " GAUDI_UCX_VERSION, "build the project", 1},
+         "no module fits UCX " GAUDI_UCX_VERSION, "build ucx-gaudi", 1},
         {"hlthunk-emu/libhl-thunk.so",
-         "hlthunk-emu/libhl-thunk.so: cannot open", "build the project", 1},
+         "hlthunk-emu/libhl-thunk.so: cannot open", "install ucx-gaudi again",
+         1},
     };
     for (const auto &[part, what, mend, code] : cases) {
         SCOPED_TRACE(part);
@@ -405,7 +447,7 @@ TEST_F(info, notices_a_slot_whose_ucx_is_gone)
     const process_result none =
         run(command, with({{"LD_LIBRARY_PATH", files.path(".")}}));
     expect_missing(none, "slot/libucs.so.0 leads to is gone",
-                   "install it again");
+                   "install that UCX again");
     EXPECT_EQ(1u, lines_with(none.output, "slot      broken ").size());
 
     /* One that is elsewhere gets a slot when it is needed. */
@@ -422,10 +464,10 @@ TEST_F(info, notices_a_place_from_which_nothing_can_be_loaded)
 {
     const copied_installation spaces("with a space");
     expect_missing(run({spaces.launcher(), "info", "--emulate"}, with()),
-                   "cannot be in LD_PRELOAD", "move the project", 0);
+                   "cannot be in LD_PRELOAD", "move ucx-gaudi", 0);
     const copied_installation colon("with:colon");
     expect_missing(run({colon.launcher(), "info", "--emulate"}, with()),
-                   "cannot be in LD_LIBRARY_PATH", "move the project", 1);
+                   "cannot be in LD_LIBRARY_PATH", "move ucx-gaudi", 1);
 }
 
 TEST_F(info, takes_no_command_and_no_slot)

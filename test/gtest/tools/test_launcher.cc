@@ -187,8 +187,8 @@ TEST_F(command_line, leaves_other_settings_alone)
 {
     EXPECT_EQ("tcp,sm",
               seen("UCX_TLS", {"--emulate"}, {{"UCX_TLS", "tcp,sm"}}));
-    /* But for the one word that UCX cannot read, which the loader replaces. */
-    EXPECT_EQ("gaudi_cpy,sm",
+    /* Also the words that UCX cannot read, until a program has UCX. */
+    EXPECT_EQ("gaudi_copy,sm",
               seen("UCX_TLS", {"--emulate"}, {{"UCX_TLS", "gaudi_copy,sm"}}));
     EXPECT_EQ("all", seen("UCX_GAUDI_DEVICES", {"--emulate"},
                           {{"UCX_GAUDI_DEVICES", "all"}}));

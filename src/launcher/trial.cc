@@ -1,0 +1,126 @@
+#include "launcher/trial.h"
+
+#include "util/unique_fd.h"
+
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace launcher {
+
+namespace {
+
+constexpr unsigned most_seconds = 20;
+
+/* How a trial ended. */
+struct outcome {
+    int status;       /* as waitpid has it; -1: there was no child */
+    std::string text; /* what it printed */
+};
+
+/* UCS_MEMORY_TYPE_UNKNOWN of the loaded UCX, the last one in its list of names.
+ */
+int unknown_memory_type()
+{
+    void *libucs = dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    auto names   = (libucs == nullptr) ? nullptr
+                                       : static_cast<const char *const *>(dlsym(
+                                             libucs, "ucs_memory_type_names"));
+    int type     = 0;
+    while ((names != nullptr) && (names[type] != nullptr) &&
+           (std::strcmp(names[type], "unknown") != 0)) {
+        ++type;
+    }
+    return type;
+}
+
+/* In the child. Returns its exit code, 0 when the module has registered. */
+int open_module(const char *file)
+{
+    using function = int (*)();
+
+    void *module = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (module == nullptr) {
+        std::fprintf(stderr, "%s\n", dlerror());
+        return 1;
+    }
+    auto type =
+        reinterpret_cast<function>(dlsym(module, "ucx_gaudi_memory_type"));
+    if (type == nullptr) {
+        std::fprintf(stderr, "it is no module: %s\n", dlerror());
+        return 1;
+    }
+    return (type() == unknown_memory_type()) ? 1 : 0;
+}
+
+outcome run_trial(const std::string &file)
+{
+    int ends[2];
+    if (pipe(ends) != 0) {
+        return {-1, "no pipe can be made"};
+    }
+    gaudi::util::unique_fd from(ends[0]);
+    gaudi::util::unique_fd to(ends[1]);
+    const pid_t child = fork();
+    if (child < 0) {
+        return {-1, "no process can be made"};
+    }
+    if (child == 0) {
+        alarm(most_seconds);
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(ends[1], STDERR_FILENO);
+        const int code = open_module(file.c_str());
+        std::fflush(nullptr);
+        _exit(code);
+    }
+    to.reset();
+    outcome result{-1, ""};
+    char part[4096];
+    for (ssize_t size; (size = read(ends[0], part, sizeof(part))) > 0;) {
+        result.text.append(part, static_cast<size_t>(size));
+    }
+    waitpid(child, &result.status, 0);
+    return result;
+}
+
+/* The first line, without what UCX's log puts before a message. */
+std::string message_of(const std::string &text)
+{
+    std::istringstream lines(text);
+    std::string line;
+    while (line.empty() && std::getline(lines, line)) {}
+    for (const char *level : {"UCX  WARN  ", "UCX  ERROR "}) {
+        const size_t found = line.find(level);
+        if (found != line.npos) {
+            line.erase(0, found + std::strlen(level));
+        }
+    }
+    return line.empty() ? "it registers nothing" : line;
+}
+
+} // namespace
+
+problems try_module(const installation &files, const found_ucx &ucx)
+{
+    const std::string file = module_for(files, *ucx.release).string();
+    const outcome result   = run_trial(file);
+    if (result.status == 0) {
+        return {};
+    }
+    const std::string reason =
+        ((result.status != -1) && WIFSIGNALED(result.status))
+            ? "a program that opens it ends by signal " +
+                  std::to_string(WTERMSIG(result.status))
+            : message_of(result.text);
+    return {
+        {"the module for UCX " + ucx.version + " at " + ucx.libucp +
+             " cannot be used: " + to_printable(reason),
+         "install or build ucx-gaudi again, for this UCX and this system (" +
+             file + ")"}};
+}
+
+} // namespace launcher
