@@ -181,6 +181,13 @@ transport::estimate(uct_iface_h iface,
                 operation.has_value() ? base::job_latency : message_latency};
 }
 
+bool transport::moves_host(uct_iface_h iface)
+{
+    return base::component_functions<memory_domain>::of(
+               to_iface(iface)->super.md)
+        .moves_host();
+}
+
 /* One device for the machine, in a process without a card, too. */
 std::vector<base::transport_device> transport::devices()
 {

@@ -148,6 +148,7 @@ struct transport : base::transport_base {
     /* ipc_iface.cc */
     static std::vector<base::transport_device> devices();
     static base::transport_properties properties(uct_iface_h iface);
+    static bool moves_host(uct_iface_h iface);
     static base::transport_estimate
     estimate(uct_iface_h iface, std::optional<uct_ep_operation_t> operation);
     static bool is_reachable(uct_iface_h iface,

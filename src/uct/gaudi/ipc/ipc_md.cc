@@ -2,6 +2,7 @@
 
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory_map.h"
+#include "uct/gaudi/base/ucx/host_lanes.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/protocols.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
@@ -32,6 +33,17 @@ ucs_config_field_t memory_domain::config_table[] = {
      "it and does not come to an end.",
      offsetof(config, invalidate_timeout), UCS_CONFIG_TYPE_TIME},
 
+    {"HOST", "auto",
+     "Whether messages between host memory of two processes may go by\n"
+     "gaudi_ipc. The CPU copies them there, as with UCX's own transports.\n"
+     " y     - yes\n"
+     " n     - no, those of UCX take them. In UCX 1.16 to 1.18 device memory\n"
+     "         is put to host memory of another process by way of them, too.\n"
+     "         Without effect before UCX 1.16\n"
+     " auto  - n if UCX_TLS allows a transport of UCX that reaches other\n"
+     "         processes on the machine, beside tcp",
+     offsetof(config, host), UCS_CONFIG_TYPE_TERNARY_AUTO},
+
     {nullptr, nullptr, nullptr, 0, {}}};
 
 bool memory_domain::is_available()
@@ -55,6 +67,10 @@ ucs_status_t memory_domain::open(const config &config,
     remote_process::set_timeout(config.timeout);
     set_invalidation_timeout(config.invalidate_timeout);
     remote_buffers::instance().open(config.cache);
+    domain->moves_host_ =
+        (base::excluding_host == base::host_exclusion::impossible) ||
+        (config.host == UCS_YES) ||
+        ((config.host != UCS_NO) && !base::others_reach_host());
     domain_p = std::move(domain);
     return UCS_OK;
 }
@@ -74,8 +90,12 @@ void memory_domain::query(base::md_properties &properties) const
     const uint64_t both =
         UCS_BIT(UCS_MEMORY_TYPE_HOST) | UCS_BIT(base::memory_type());
 
-    properties.needs_key        = true;
-    properties.registered_types = both;
+    properties.needs_key = true;
+    properties.registered_types =
+        (moves_host_ ||
+         (base::excluding_host != base::host_exclusion::by_registration))
+            ? both
+            : UCS_BIT(base::memory_type());
     properties.accessed_types   = both;
     properties.packed_key_bytes = sizeof(wire_key);
     /* An allocation and a look-up, whatever the length. */

@@ -30,6 +30,7 @@ public:
         remote_buffers::limits cache;
         double timeout;
         double invalidate_timeout;
+        int host; /* ucs_ternary_auto_value_t */
     };
     static ucs_config_field_t config_table[];
 
@@ -48,7 +49,11 @@ public:
                                              uct_rkey_t second);
     void add_files(void *object);
 
+    /** Whether UCP may move host memory to host memory by it. */
+    [[nodiscard]] bool moves_host() const { return moves_host_; }
+
 private:
+    bool moves_host_ = true;
     base::card_hold cards_; /* if there were any, or since device memory, of
                                another context then, was registered */
     std::atomic<uint64_t> registrations_{0};

@@ -28,6 +28,7 @@
 #pragma once
 
 #include "uct/gaudi/base/ucx/component.h"
+#include "uct/gaudi/base/ucx/host_lanes.h"
 
 #include <optional>
 #include <string>
@@ -63,6 +64,8 @@ struct transport_estimate {
 };
 
 struct transport_base {
+    /** Whether it moves bytes between host memory of two processes. */
+    static bool moves_host(uct_iface_h) { return true; }
     static constexpr auto ep_am_short = unsupported<uct_ep_am_short_func_t>::op;
     static constexpr auto ep_am_short_iov =
         unsupported<uct_ep_am_short_iov_func_t>::op;
@@ -123,6 +126,9 @@ struct transport_functions {
     static ucs_status_t estimate_perf(uct_iface_h iface,
                                       uct_perf_attr_t *attr) noexcept
     {
+        if (is_host_to_host(*attr) && !Transport::moves_host(iface)) {
+            return UCS_ERR_UNSUPPORTED;
+        }
         std::optional<uct_ep_operation_t> operation;
         if (attr->field_mask & UCT_PERF_ATTR_FIELD_OPERATION) {
             operation = attr->operation;

@@ -1,0 +1,44 @@
+/**
+ * Who moves host memory between the processes of a machine.
+ *
+ * UCP splits a long message over the fastest transports that can move it. From
+ * host to host a card has no part in it, and the CPU copies whoever is chosen:
+ * to share it with the machine's own transports costs time.
+ */
+#pragma once
+
+#include "uct/gaudi/base/ucx/ucx.h"
+
+namespace gaudi::base {
+
+/** How UCP can be kept from moving host memory by a transport that it is to use
+ *  for device memory. */
+enum class host_exclusion {
+    impossible,      /**< the old protocols choose by bandwidth alone */
+    by_registration, /**< the transport does not register host memory */
+    by_estimate      /**< it does, but does not move from host to host */
+};
+
+#if UCT_API < UCT_VERSION(1, 16)
+inline constexpr auto excluding_host = host_exclusion::impossible;
+#elif UCT_API < UCT_VERSION(1, 19)
+inline constexpr auto excluding_host = host_exclusion::by_registration;
+#else
+inline constexpr auto excluding_host = host_exclusion::by_estimate;
+#endif
+
+/** Whether UCX_TLS allows a transport that reaches host memory of other
+ *  processes on the machine: any but Gaudi's, `self` and `tcp`. */
+bool others_reach_host();
+
+/** Whether UCP asks about an operation from host to host. */
+inline bool is_host_to_host(const uct_perf_attr_t &attr)
+{
+    constexpr uint64_t both = UCT_PERF_ATTR_FIELD_LOCAL_MEMORY_TYPE |
+                              UCT_PERF_ATTR_FIELD_REMOTE_MEMORY_TYPE;
+    return ((attr.field_mask & both) == both) &&
+           (attr.local_memory_type == UCS_MEMORY_TYPE_HOST) &&
+           (attr.remote_memory_type == UCS_MEMORY_TYPE_HOST);
+}
+
+} // namespace gaudi::base
