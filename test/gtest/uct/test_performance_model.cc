@@ -1,4 +1,6 @@
 /* What UCP is told about the cost of operations. */
+#include "uct/gaudi/base/ucx/host_lanes.h"
+#include "uct/gaudi/base/ucx/memory_type.h"
 #include "gtest/uct/fixture.h"
 
 #include <climits>
@@ -70,6 +72,37 @@ protected:
     uct_md_h ipc_md = nullptr;
 };
 
+/* What gaudi_ipc answers to UCP about host memory, with a setting of
+ * UCX_GAUDI_IPC_HOST. */
+class host_to_host : public ipc_performance_model {
+protected:
+    void open(const char *setting)
+    {
+        tl.reset();
+        uct_md_close(ipc_md);
+        ASSERT_EQ(UCS_OK, open_md(ipc_md, {{"HOST", setting}}, "gaudi_ipc"));
+        tl = std::make_unique<transport>(ipc_md);
+    }
+
+    [[nodiscard]] ucs_status_t ask(ucs_memory_type_t remote) const
+    {
+        uct_perf_attr_t attr{};
+        attr.field_mask = UCT_PERF_ATTR_FIELD_LOCAL_MEMORY_TYPE |
+                          UCT_PERF_ATTR_FIELD_REMOTE_MEMORY_TYPE | results;
+        attr.local_memory_type  = UCS_MEMORY_TYPE_HOST;
+        attr.remote_memory_type = remote;
+        return uct_iface_estimate_perf(tl->iface, &attr);
+    }
+
+    [[nodiscard]] bool registers_host() const
+    {
+        uct_md_attr_t attr;
+        EXPECT_EQ(UCS_OK, uct_md_query(ipc_md, &attr));
+        EXPECT_TRUE(attr.cap.reg_mem_types & UCS_BIT(base::memory_type()));
+        return (attr.cap.reg_mem_types & UCS_BIT(UCS_MEMORY_TYPE_HOST)) != 0;
+    }
+};
+
 double seconds_for(const uct_perf_attr_t &of, double bytes)
 {
     return of.send_pre_overhead + of.latency.c + of.latency.m +
@@ -105,6 +138,25 @@ TEST_F(ipc_performance_model, short_worker_addresses_carry_it)
             UCS_FP8_UNPACK(OVERHEAD, UCS_FP8_PACK(OVERHEAD, overhead)),
             overhead);
     }
+}
+
+TEST_F(host_to_host, is_moved_when_it_shall_be)
+{
+    open("y");
+    EXPECT_EQ(UCS_OK, ask(UCS_MEMORY_TYPE_HOST));
+    EXPECT_TRUE(registers_host());
+}
+
+TEST_F(host_to_host, is_left_to_others_as_the_release_allows)
+{
+    using base::host_exclusion;
+    const bool can = base::excluding_host != host_exclusion::impossible;
+    open("n");
+    EXPECT_EQ(can ? UCS_ERR_UNSUPPORTED : UCS_OK, ask(UCS_MEMORY_TYPE_HOST));
+    EXPECT_EQ(UCS_OK, ask(base::memory_type()));
+    EXPECT_EQ(base::excluding_host != host_exclusion::by_registration,
+              registers_host());
+    EXPECT_GT(estimate(UCT_EP_OP_GET_ZCOPY).bandwidth.shared, 0);
 }
 
 TEST_F(performance_model, rma_has_no_receive_overhead)
