@@ -361,6 +361,14 @@ void uct::expect_log(const std::string &text)
     EXPECT_THAT(take_logs(), ::testing::ElementsAre(text));
 }
 
+ucs_memory_type_t uct::gaudi_type() const
+{
+    uct_md_attr_t attr;
+    EXPECT_EQ(UCS_OK, uct_md_query(md, &attr));
+    return static_cast<ucs_memory_type_t>(
+        __builtin_ctzl(attr.cap.alloc_mem_types));
+}
+
 void uct::reopen_md(const variables &changes)
 {
     tl.reset();

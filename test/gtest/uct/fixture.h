@@ -153,6 +153,9 @@ protected:
     /** Open the memory domain anew. */
     void reopen_md(const variables &changes);
 
+    /** The memory type that gaudi_copy allocates. */
+    [[nodiscard]] ucs_memory_type_t gaudi_type() const;
+
     /** Demand that exactly one line was logged, and forget it. */
     void expect_log(const std::string &text);
 

@@ -18,14 +18,6 @@ namespace {
 
 class memory_domain : public uct {
 protected:
-    ucs_memory_type_t gaudi_type() const
-    {
-        uct_md_attr_t attr;
-        EXPECT_EQ(UCS_OK, uct_md_query(md, &attr));
-        return static_cast<ucs_memory_type_t>(
-            __builtin_ctzl(attr.cap.alloc_mem_types));
-    }
-
     ucs_status_t allocate(size_t size, unsigned flags, void *wished,
                           uct_allocated_memory_t &memory)
     {

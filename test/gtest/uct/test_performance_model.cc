@@ -1,6 +1,5 @@
 /* What UCP is told about the cost of operations. */
 #include "uct/gaudi/base/ucx/host_lanes.h"
-#include "uct/gaudi/base/ucx/memory_type.h"
 #include "gtest/uct/fixture.h"
 
 #include <climits>
@@ -98,7 +97,7 @@ protected:
     {
         uct_md_attr_t attr;
         EXPECT_EQ(UCS_OK, uct_md_query(ipc_md, &attr));
-        EXPECT_TRUE(attr.cap.reg_mem_types & UCS_BIT(base::memory_type()));
+        EXPECT_TRUE(attr.cap.reg_mem_types & UCS_BIT(gaudi_type()));
         return (attr.cap.reg_mem_types & UCS_BIT(UCS_MEMORY_TYPE_HOST)) != 0;
     }
 };
@@ -153,7 +152,7 @@ TEST_F(host_to_host, is_left_to_others_as_the_release_allows)
     const bool can = base::excluding_host != host_exclusion::impossible;
     open("n");
     EXPECT_EQ(can ? UCS_ERR_UNSUPPORTED : UCS_OK, ask(UCS_MEMORY_TYPE_HOST));
-    EXPECT_EQ(UCS_OK, ask(base::memory_type()));
+    EXPECT_EQ(UCS_OK, ask(gaudi_type()));
     EXPECT_EQ(base::excluding_host != host_exclusion::by_registration,
               registers_host());
     EXPECT_GT(estimate(UCT_EP_OP_GET_ZCOPY).bandwidth.shared, 0);
