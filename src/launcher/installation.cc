@@ -12,6 +12,9 @@ namespace fs = std::filesystem;
 
 constexpr char library_name[] = "libuct_hlthunk.so.0";
 
+/* The loader, for ucx_perftest. */
+constexpr char perftest_name[] = "libucx_perftest_gaudi.so.0";
+
 bool is_there(const fs::path &file)
 {
     std::error_code error;
@@ -85,6 +88,7 @@ void require_plugin(const installation &files, const found_ucx &ucx,
                     problems &found)
 {
     require_link(files, files.plugin / library_name, found);
+    require_link(files, files.plugin / perftest_name, found);
     require_listable(files.plugin, "UCX_PLUGIN_PATH", ":", found);
     if (ucx.release.has_value() && (*ucx.release < first_with_plugins)) {
         found.push_back({"UCX " + ucx.version + " at " + ucx.libucp +

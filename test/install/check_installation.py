@@ -48,7 +48,16 @@ def check_listing(prefix, *options):
                      f"{options}:\n{listed}")
 
 
+def check_links(prefix):
+    for name in ("libuct_hlthunk.so.0", "libucx_perftest_gaudi.so.0"):
+        found = [file for file in prefix.rglob(name)
+                 if file.parent.name == "plugin"]
+        if len(found) != 1 or not found[0].exists():
+            sys.exit(f"{name} is no file in one plugin folder: {found}")
+
+
 def check_running(prefix):
+    check_links(prefix)
     check_listing(prefix)
     check_listing(prefix, "--slot")
     moved = prefix.rename(prefix.parent / "moved")

@@ -2,8 +2,9 @@
  * What ucx-gaudi offers to programs beside UCX's own interface. C and C++.
  *
  * Nobody needs it to send Gaudi memory: UCX does that with nothing but
- * pointers. It is for what UCX 1.13 has no function for: the number of the
- * memory type, and dma-bufs of device memory.
+ * pointers. It is for what UCX has no function for in all of its releases: the
+ * number of the memory type, and dma-bufs of device memory (from 1.14 on UCX
+ * exports them by uct_md_mem_query, too).
  *
  * A dma-buf is a file descriptor that stands for device memory. It can be given
  * to another process (SCM_RIGHTS, pidfd_getfd), to an RDMA driver, or to

@@ -1,0 +1,73 @@
+/* UCX's own loading of plugins, which it has from 1.22 on: `--plugin`. */
+#include "gtest/tools/fixture.h"
+
+#include "common/process_state.h"
+
+#include <memory>
+
+namespace gaudi::test {
+
+namespace {
+
+using ::testing::HasSubstr;
+
+class plugin : public tools {
+protected:
+    [[nodiscard]] std::unique_ptr<process>
+    start_perftest(arguments rest, const environment &variables = {}) const
+    {
+        arguments command = {"ucx_perftest", "-t", "tag_bw", "-m",
+                             "gaudi",        "-s", "65536",  "-n",
+                             "20",           "-w", "1"};
+        command.insert(command.end(), rest.begin(), rest.end());
+        return std::make_unique<process>(
+            under_launcher(command, {"--emulate", "--plugin"}),
+            with(variables));
+    }
+};
+
+} // namespace
+
+TEST_F(plugin, is_loaded_by_ucx)
+{
+    const process_result result = run(
+        under_launcher({"ucx_info", "-d"}, {"--emulate", "--plugin"}), with());
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_THAT(result.output, HasSubstr("Transport: gaudi_cpy"));
+    EXPECT_THAT(result.output, HasSubstr("Transport: gaudi_ipc"));
+}
+
+/* It knows the memory type from the plugin that it loads itself. */
+TEST_F(plugin, serves_a_pair_of_ucx_perftest)
+{
+    const std::string port = std::to_string(find_free_port());
+    const environment tls  = {{"UCX_TLS", "gaudi,sm,tcp"}};
+    auto server            = start_perftest({"-p", port}, tls);
+    EXPECT_TRUE(eventually([&] {
+        return has_listener(static_cast<unsigned short>(std::stoul(port))) ||
+               server->has_ended();
+    }));
+    auto client = start_perftest({"-p", port, "127.0.0.1"}, tls);
+    (void)eventually(
+        [&] { return client->has_ended() || server->has_ended(); });
+    const process_result sent = client->wait();
+    EXPECT_TRUE(is_quiet_success(sent));
+    EXPECT_TRUE(is_quiet_success(server->wait()));
+    EXPECT_EQ(1u, lines_with(sent.output, "Final:").size()) << sent.output;
+}
+
+TEST_F(plugin, says_once_which_names_ucx_does_not_know)
+{
+    /* The launcher would have replaced them. */
+    const process_result result = run(
+        {"ucx_perftest", "-t", "tag_lat", "-m", "gaudi", "-n", "10", "-w", "1",
+         "-l"},
+        with({{"UCX_PLUGIN_PATH", std::string(library) + "/ucx-gaudi/plugin"},
+              {"UCX_GAUDI_DRIVER", "emulator"},
+              {"UCX_TLS", "gaudi_copy,sm"}}));
+    EXPECT_EQ(1u,
+              lines_with(result.output, "write UCX_TLS=gaudi_cpy,sm").size())
+        << result.output;
+}
+
+} // namespace gaudi::test
