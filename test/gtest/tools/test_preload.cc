@@ -125,6 +125,19 @@ TEST_F(preload, leaves_the_transport_list_of_programs_without_ucx_alone)
                  {{"UCX_TLS", list}});
     expect_card(child);
     EXPECT_THAT(child.output, HasSubstr("gaudi_cpy/gaudi0"));
+
+    /* Where UCX has a module of that name, the child asks for it, too. */
+    scratch_directory files;
+    (void)files.file("libuct_gaudi.so.0", "no library");
+    const arguments shell         = {"sh", "-c",
+                                     std::string(late_ucx) + " local; true"};
+    const environment with_module = {{"UCX_TLS", list},
+                                     {"UCX_MODULE_DIR", files.path(".")}};
+    EXPECT_THAT(emulated(shell, with_module).output,
+                HasSubstr("transport 'gaudi_gdr' is not available"));
+    const process_result slot = run(
+        under_launcher({"printenv", "UCX_TLS"}, {"--slot"}), with(with_module));
+    EXPECT_EQ("gaudi_cpy,gaudi_ipc,gaudi_gdr,sm\n", slot.output);
 }
 
 TEST_F(preload, of_two_installations_registers_one)
