@@ -1,6 +1,7 @@
 /* Keys of one process, used in another. */
 #include "common/process_state.h"
 #include "common/ucx_logs.h"
+#include "uct/gaudi/ipc/sharing/invalidation.h"
 #include "gtest/ipc/exporter.h"
 
 #include <array>
@@ -389,6 +390,55 @@ TEST_F(keys, of_freed_memory_do_not_lead_to_what_is_there_next)
         old = key;
         other.deregister(key);
         other.free(next);
+    }
+}
+
+/* UCP's cache deregisters some time after it was told of the freeing. */
+TEST_F(keys, end_when_their_memory_is_freed_which_they_do_not_keep)
+{
+    exporter_process other;
+    const uint64_t at = other.allocate(device_page, 7);
+    const auto key    = other.key(at, device_page);
+    unpacked remote(key);
+    EXPECT_EQ(byte_at(remote, at), 7);
+    other.free(at);
+    EXPECT_EQ(remote->hold(), UCS_ERR_REJECTED);
+    EXPECT_TRUE(eventually([&] {
+        (void)ipc::progress_invalidations(); /* lets go of the import */
+        other.free(other.allocate(device_page / 2, 8));
+        return other.ask_number("blocks") == 0;
+    }));
+    EXPECT_EQ(other.ask_number("keys"), 0u);
+    other.deregister(key);
+
+    const uint64_t next = other.allocate(device_page, 9);
+    const auto unused   = other.key(next, device_page);
+    other.free(next);
+    EXPECT_EQ(other.ask_number("blocks"), 0u);
+    EXPECT_TRUE(other.invalidate(unused));
+}
+
+TEST_F(keys, of_freed_memory_that_is_in_use_keep_its_addresses)
+{
+    for (const bool in_use : {true, false}) {
+        exporter_process other;
+        const uint64_t rest = other.allocate(device_page / 2, 6);
+        const uint64_t at   = other.allocate(device_page / 2, 7);
+        const auto key      = other.key(at, device_page / 2);
+        unpacked remote(key);
+        ASSERT_EQ(remote->hold(), UCS_OK);
+        if (!in_use) {
+            remote->release();
+        }
+        other.free(at);
+        const uint64_t next = other.allocate(device_page / 2, 8);
+        EXPECT_EQ(other.ask_number("blocks"), in_use ? 2u : 1u);
+        if (in_use) {
+            remote->release();
+        }
+        other.deregister(key);
+        other.free(next);
+        other.free(rest);
     }
 }
 

@@ -64,6 +64,7 @@ ucs_status_t memory_domain::open(const config &config,
     if (status != UCS_OK) {
         ucs_debug("gaudi_ipc: this process has no card of its own");
     }
+    exported_memory::let_go_of_freed_memory();
     remote_process::set_timeout(config.timeout);
     set_invalidation_timeout(config.invalidate_timeout);
     remote_buffers::instance().open(config.cache);

@@ -280,6 +280,10 @@ device_memory *memory_map::take_import(const void *address)
 
 void memory_map::end(device_memory &memory)
 {
+    const auto ending = ending_.load();
+    if ((memory.registrations > 0) && (ending != nullptr)) {
+        ending(memory);
+    }
     unsigned registrations;
     {
         std::lock_guard<util::rw_spinlock> guard(memory_lock_);

@@ -21,6 +21,7 @@
 #include "util/per_process.h"
 
 #include <array>
+#include <atomic>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -143,6 +144,10 @@ public:
      * begins there. */
     [[nodiscard]] device_memory *take_import(const void *address);
 
+    /** Have a function called with memory that is to be destroyed and still has
+     *  registrations: it may undo those that it knows. Without locks. */
+    static void on_end(void (*ending)(device_memory &)) { ending_ = ending; }
+
     /** Destroy memory that was removed: now, or when its last registration has
      *  ended, since caches of registrations let go of them a little later. */
     void end(device_memory &memory);
@@ -181,6 +186,8 @@ private:
     };
     [[nodiscard]] resolution resolve(uint64_t start, uint64_t end) const;
     [[nodiscard]] resolution resolve_unseen(uint64_t start, uint64_t end) const;
+
+    static inline std::atomic<void (*)(device_memory &)> ending_{nullptr};
 
     card_table &cards_ = card_table::instance();
     mutable util::rw_spinlock memory_lock_;

@@ -2,6 +2,7 @@
 
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/ipc/process/file_service.h"
+#include "uct/gaudi/ipc/sharing/invalidation.h"
 #include "util/errors.h"
 #include "util/fork_handlers.h"
 #include "util/per_process.h"
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 
 #include <unistd.h>
 
@@ -30,6 +32,18 @@ struct export_table {
 export_table &exported()
 {
     return util::of_this_process<export_table>();
+}
+
+/* Registrations of device memory, which let go of it when it is freed. */
+struct device_registrations {
+    std::mutex lock;
+    std::unordered_multimap<const base::device_memory *, exported_memory *>
+        by_memory;
+};
+
+device_registrations &registered()
+{
+    return util::of_this_process<device_registrations>();
 }
 
 /* The dma-buf of what the driver mapped in one piece. */
@@ -175,13 +189,59 @@ ucs_status_t exported_memory::create(void *address, size_t length, bool quiet,
             return UCS_ERR_NO_RESOURCE;
         }
     }
+    if (memory->device_ != nullptr) {
+        device_registrations &all = registered();
+        std::lock_guard<std::mutex> guard(all.lock);
+        all.by_memory.emplace(memory->device_, memory.get());
+    }
     memory_p = memory.release();
     return UCS_OK;
+}
+
+void exported_memory::let_go_of_freed_memory()
+{
+    base::memory_map::on_end(let_go_of);
+}
+
+/* Where others may still be using it, the addresses are not given out again
+ * before the driver has had the whole block back, which it takes when nobody
+ * has it imported. */
+void exported_memory::let_go_of(base::device_memory &freed)
+{
+    device_registrations &all = registered();
+    std::lock_guard<std::mutex> guard(all.lock);
+    const auto [first, last] = all.by_memory.equal_range(&freed);
+    std::for_each(first, last, [&](const auto &entry) {
+        if (has_users(entry.second->let_go())) {
+            freed.exported = true;
+        }
+    });
+    all.by_memory.erase(first, last);
+}
+
+uint64_t exported_memory::let_go()
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    base::memory_map::instance().deregister_device(
+        std::exchange(device_, nullptr));
+    freed_ = true;
+    return end_key_locked();
 }
 
 exported_memory::~exported_memory()
 {
     (void)end_key();
+    {
+        device_registrations &all = registered();
+        std::lock_guard<std::mutex> guard(all.lock);
+        const auto [first, last] = all.by_memory.equal_range(device_);
+        const auto own = std::find_if(first, last, [&](const auto &entry) {
+            return entry.second == this;
+        });
+        if (own != last) {
+            all.by_memory.erase(own);
+        }
+    }
     if (device_ != nullptr) {
         base::memory_map::instance().deregister_device(device_);
     }
@@ -191,18 +251,29 @@ exported_memory::~exported_memory()
 uint64_t exported_memory::end_key()
 {
     std::lock_guard<std::mutex> guard(lock_);
-    const uint64_t generation = mark_.generation;
-    if (generation != 0) {
+    return end_key_locked();
+}
+
+uint64_t exported_memory::end_key_locked()
+{
+    if (mark_.generation != 0) {
         own_page::instance()->end_slot(mark_, false);
-        mark_ = {};
+        ended_ = mark_.generation;
+        mark_  = {};
     }
-    return generation;
+    return ended_;
 }
 
 ucs_status_t exported_memory::pack(void *buffer)
 {
     own_page *page = own_page::instance(); /* there since create() */
     std::lock_guard<std::mutex> guard(lock_);
+    if (freed_) {
+        ucs_error("gaudi_ipc: there is no key of %lu bytes at %#lx: they were "
+                  "freed",
+                  length_, address_);
+        return UCS_ERR_INVALID_ADDR;
+    }
     if (mark_.generation == 0) {
         ucs_status_t status = describe(*page);
         if (status != UCS_OK) {

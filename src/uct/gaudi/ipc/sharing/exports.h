@@ -7,8 +7,9 @@
  * driver is to unmap that: keys of all allocations in it name the same one.
  * Packing again makes no system call.
  *
- * A key ends with its registration. Where others may still be using it, the
- * owner waits until nobody does any more: invalidation.h.
+ * A key ends with its registration, or when the memory is freed before: UCP's
+ * cache of registrations deregisters some time later. Where others may still be
+ * using it, the owner waits until nobody does any more: invalidation.h.
  *
  * Threads: any. A pack takes a short lock or two, the first one into a buffer
  * is held across the driver call.
@@ -28,9 +29,12 @@ namespace gaudi::ipc {
 /** What a uct_mem_h of gaudi_ipc points to. */
 class exported_memory {
 public:
+    /** Let registrations not keep device memory that is freed. At load, or
+     *  later. */
+    static void let_go_of_freed_memory();
+
     /** Register memory. Nothing is pinned or mapped for it, and exported only
-     *  if quiet; device memory that is freed meanwhile stays until the
-     *  registration ends.
+     *  if quiet.
      *  @param quiet     Log a failure as a diagnostic, not as an error.
      *  @param memory_p  Filled on success; owned by the caller.
      *  @return UCS_ERR_INVALID_ADDR for device memory that no allocation
@@ -53,10 +57,11 @@ public:
      *  they do not reach it, or, where only room was lacking, that it is good
      *  for nothing. That is logged, and tried again at the next packing.
      *  @param buffer  sizeof(wire_key) bytes, of any alignment.
-     *  @return UCS_ERR_NO_RESOURCE when there are more keys than slots. */
+     *  @return UCS_ERR_NO_RESOURCE when there are more keys than slots,
+     *          UCS_ERR_INVALID_ADDR when the memory was freed. */
     [[nodiscard]] ucs_status_t pack(void *buffer);
 
-    /** Keys of it are good for nothing from now on.
+    /** Keys of it are good for nothing from now on, if they were not before.
      *  @return The generation that they had, 0 without a key. */
     uint64_t end_key();
 
@@ -72,16 +77,22 @@ private:
 
     static constexpr uint64_t valid_tag = 0x6370696475616721;
 
+    static void let_go_of(base::device_memory &freed);
+    uint64_t let_go();
+    uint64_t end_key_locked();
     ucs_status_t describe(own_page &page);
     int describe_buffer(const own_page &page);
 
     uint64_t tag_                = valid_tag;
-    base::device_memory *device_ = nullptr; /* registered; nullptr: host */
-    uint64_t address_            = 0;
-    uint64_t length_             = 0;
+    base::device_memory *device_ = nullptr; /* registered; nullptr: host, or
+                                               it was freed */
+    uint64_t address_ = 0;
+    uint64_t length_  = 0;
     std::mutex lock_;     /* the following */
     own_page::mark mark_; /* once a key was packed */
-    wire_key key_ = {};
+    wire_key key_   = {};
+    bool freed_     = false; /* the memory, before the registration ended */
+    uint64_t ended_ = 0;     /* generation of the key that has */
 };
 
 /** Numbers for UCX's VFS. */

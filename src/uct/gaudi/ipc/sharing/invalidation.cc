@@ -80,6 +80,13 @@ public:
         uct_invoke_completion(completion, UCS_OK);
     }
 
+    bool has_users(uint64_t generation)
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        forget_dead();
+        return find_user(generation).has_value();
+    }
+
     /* @return None, once nobody uses a key; who does, after too long. */
     std::optional<uint32_t> await(uint64_t generation)
     {
@@ -316,6 +323,12 @@ bool has_invalidations()
 void wait_for_users(uint64_t generation, uct_completion_t *completion)
 {
     util::of_this_process<invalidation_queue>().add(generation, completion);
+}
+
+bool has_users(uint64_t generation)
+{
+    return (generation != 0) &&
+           util::of_this_process<invalidation_queue>().has_users(generation);
 }
 
 ucs_status_t await_users(uint64_t generation)

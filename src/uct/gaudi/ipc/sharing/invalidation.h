@@ -26,6 +26,10 @@ void wait_for_users(uint64_t generation, uct_completion_t *completion);
  *          processes that wait so for each other's transfers both get it. */
 [[nodiscard]] ucs_status_t await_users(uint64_t generation);
 
+/** Whether somebody may use a key that has ended; for a moment, somebody who
+ *  was not heard of before may. Waits for nobody. */
+[[nodiscard]] bool has_users(uint64_t generation);
+
 /** An interface that may be waited with has opened, or closes. Completions that
  *  wait when the last one closes that was there when they began are forgotten:
  *  their memory may have gone. UCP tells memory domains nothing of workers, so
