@@ -87,13 +87,15 @@ void grow_object(std::string &library, const std::string &name)
 
 class layouts : public tools {
 protected:
-    /* What ucx_info lists with such a libuct. */
+    /* What ucx_info lists with such a libuct or libucs. */
     process_result list_with_grown(const std::string &object)
     {
-        std::ifstream original(file_of("libuct.so.0"), std::ios::binary);
+        const std::string name =
+            object.starts_with("ucs_") ? "libucs.so.0" : "libuct.so.0";
+        std::ifstream original(file_of(name.c_str()), std::ios::binary);
         std::string library{std::istreambuf_iterator<char>(original), {}};
         grow_object(library, object);
-        const std::string copy = files_.file("libuct.so.0", library);
+        const std::string copy = files_.file(name, library);
         return emulated(
             {"ucx_info", "-d"},
             {{"LD_LIBRARY_PATH", std::filesystem::path(copy).parent_path()}});
@@ -116,7 +118,8 @@ TEST_F(layouts, of_another_build_register_nothing_and_are_told_once)
 {
     for (const char *object :
          {"uct_self_tl", "uct_tcp_component", "uct_md_config_table",
-          "uct_base_iface_t_class", "uct_base_ep_t_class"}) {
+          "uct_base_iface_t_class", "uct_base_ep_t_class", "ucs_rcache_t_class",
+          "ucs_global_opts"}) {
         SCOPED_TRACE(object);
         const process_result result = list_with_grown(object);
         EXPECT_TRUE(exited_with(0, result));

@@ -11,6 +11,8 @@
 
 extern "C" {
 #include <ucs/async/async.h>
+#include <ucs/config/global_opts.h>
+#include <ucs/memory/rcache_int.h>
 }
 
 namespace gaudi::base {
@@ -70,8 +72,8 @@ std::string find_other_layout(void *library)
         {"uct_tcp_component", size_of_symbol, sizeof(uct_component_t)},
         {"uct_self_tl", size_of_symbol, sizeof(uct_tl_t)},
         {"uct_md_config_table", size_of_symbol, sizeof(ucs_config_field_t)},
-        {"uct_base_iface_internal_ops", size_of_symbol,
-         sizeof(uct_iface_internal_ops_t)},
+        {"ucs_rcache_t_class", size_of_class, sizeof(ucs_rcache_t)},
+        {"ucs_global_opts", size_of_symbol, sizeof(ucs_global_opts_t)},
     };
 
     for (const auto &object : objects) {

@@ -16,8 +16,8 @@ namespace gaudi::base {
 bool ucx_matches();
 
 /**
- * Compare the sizes of a libuct's objects, and a structure that the process's
- * libucs fills, with the headers that this module was built with.
+ * Compare the sizes of objects of a libuct and its libucs, and a structure that
+ * the process's libucs fills, with the headers that this module was built with.
  *
  * @param libuct  Handle of the library.
  * @return What differs first, and how; empty: nothing.
