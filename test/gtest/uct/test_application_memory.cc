@@ -527,7 +527,13 @@ TEST_F(application_memory, a_card_that_ucx_opens_is_left_to_it)
         EXPECT_STREQ("gaudi1", ucs_topo_sys_device_get_name(
                                    query(buffer.remote(), 1).sys_dev));
     }
+    uct_md_mem_attr_t attr{};
+    attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE;
+    void *elsewhere = reinterpret_cast<void *>(UINT64_MAX - 8191);
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR, uct_md_mem_query(md, elsewhere, 1, &attr))
+        << "it may be UCX's";
     EXPECT_EQ(0, hl().hlthunk_close(fd));
+    EXPECT_EQ(UCS_OK, uct_md_mem_query(md, elsewhere, 1, &attr));
 
     raw_card card(0);
     const uint64_t va = card.allocate_mapped(page);

@@ -54,6 +54,20 @@ TEST_F(memory_domain, says_what_it_can_do)
     EXPECT_EQ(0u, attr.rkey_packed_size);
 }
 
+#if UCT_API >= UCT_VERSION(1, 21) /* where UCX has a module for the same */
+TEST_F(memory_domain, is_that_of_the_first_component)
+{
+    uct_component_h *components;
+    unsigned count;
+    ASSERT_EQ(UCS_OK, uct_query_components(&components, &count));
+    uct_component_attr_t attr{};
+    attr.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME;
+    EXPECT_EQ(UCS_OK, uct_component_query(components[0], &attr));
+    EXPECT_STREQ("gaudi_copy", attr.name);
+    uct_release_component_list(components);
+}
+#endif
+
 TEST_F(memory_domain, a_freed_address_does_not_come_back_at_once)
 {
     uint64_t freed;

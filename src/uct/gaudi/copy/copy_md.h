@@ -15,9 +15,10 @@ namespace gaudi::copy {
  *  is a base::memory_handle. */
 class memory_domain : public base::memory_domain {
 public:
-    static constexpr char name[]   = "gaudi_copy";
-    static constexpr char title[]  = "Gaudi copy memory domain";
-    static constexpr char prefix[] = "GAUDI_COPY_";
+    static constexpr char name[]      = "gaudi_copy";
+    static constexpr char title[]     = "Gaudi copy memory domain";
+    static constexpr char prefix[]    = "GAUDI_COPY_";
+    static constexpr bool comes_first = true;
     struct config {
         uct_md_config_t super;
         base::registration_cache::settings registrations;
@@ -51,7 +52,9 @@ public:
                                  uct_mem_h &memh_p);
     ucs_status_t deregister(uct_mem_h memh, uct_completion_t *invalidated);
 
-    /** Every device address is Gaudi memory, in an allocation or not. */
+    /** Every device address is Gaudi memory, in an allocation or not. But while
+     *  UCX's own module has a card for itself, what is not known here is
+     *  UCS_ERR_INVALID_ADDR: that module knows what it has there. */
     ucs_status_t describe(const void *address, size_t length,
                           base::memory_description &memory_p);
     ucs_status_t export_dmabuf(const void *address, size_t length, int &fd_p,

@@ -290,6 +290,16 @@ void card_table::ucx_opened(int fd)
               fd);
 }
 
+bool card_table::has_card_of_ucx()
+{
+    std::lock_guard<std::mutex> guard(cards_lock_);
+    return std::any_of(
+        known_nodes.begin(), known_nodes.end(), [](const known_node &known) {
+            return known.of_ucx &&
+                   (known.generation == util::process_generation());
+        });
+}
+
 void card_table::application_closing(int fd)
 {
     shim::node_identity node;

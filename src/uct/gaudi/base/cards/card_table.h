@@ -124,6 +124,8 @@ public:
     /** UCX's own module has opened a compute node for itself: that card is in
      *  use, as if by another process, until it closes it. */
     void ucx_opened(int fd);
+    /** Whether that has one now. */
+    [[nodiscard]] bool has_card_of_ucx();
     /** It is about to close a descriptor, whatever that is; */
     void application_closing(int fd);
     /** and has done so. */

@@ -78,6 +78,9 @@ class memory_domain {
 public:
     /** Whether deregistering can wait for the last access of others. */
     static constexpr bool invalidates = false;
+    /** Whether UCX is to ask it before its own module for the same memory:
+     *  UCP takes dma-bufs from the first that says it has them. */
+    static constexpr bool comes_first = false;
 
     /** @param device  The one to allocate on, or UCS_SYS_DEVICE_ID_UNKNOWN. */
     ucs_status_t allocate(size_t &, void *&, ucs_memory_type_t,

@@ -324,6 +324,9 @@ template <typename Transport>
 constinit uct_tl_t transport = transport_functions<Transport>::make(
     std::make_index_sequence<sizeof(Transport::name)>());
 
+/** Whether UCX has a module of its own for Gaudi memory. */
+inline constexpr bool ucx_has_own_module = UCT_API >= UCT_VERSION(1, 21);
+
 /** Tell UCX of a component with its transport. Called once, at load. Does
  *  nothing but log when a function is missing, which UCX would call. */
 template <typename Domain, typename Transport>
@@ -350,6 +353,10 @@ void register_component()
         mark_variables_used(own.md_config);
         mark_variables_used(tl.config);
         uct_component_register(&own);
+        if constexpr (Domain::comes_first && ucx_has_own_module) {
+            ucs_list_del(&own.list);
+            ucs_list_add_head(&uct_components_list, &own.list);
+        }
         uct_tl_register(&own, &tl);
     }
 }
