@@ -73,6 +73,9 @@ struct component_functions {
     template <typename Attributes>
     static ucs_status_t query(uct_md_h md, Attributes *attr) noexcept
     {
+        if constexpr (requires { uct_md_base_md_query(attr); }) {
+            uct_md_base_md_query(attr); /* what we do not know of */
+        }
         md_properties own;
         const ucs_status_t status = guarded([&] {
             of(md).query(own);
