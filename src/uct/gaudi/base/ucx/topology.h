@@ -3,8 +3,10 @@
  *
  * Distances of devices are UCX's own business, but for the devices that
  * somebody here knows better: one function is asked about every pair. From 1.22
- * on UCX lets nobody answer beside itself; what it goes by is then told to it:
- * a card's NUMA node.
+ * on UCX lets nobody answer beside itself: ucs_sys_topo_provider_push replaces
+ * all three operations for all devices of the process, and who is pushed cannot
+ * ask UCX's own provider. What UCX goes by is told to it then: a card's NUMA
+ * node.
  */
 #pragma once
 
