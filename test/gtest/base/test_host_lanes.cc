@@ -8,12 +8,12 @@ namespace gaudi::base {
 
 namespace {
 
-bool others_reach_host_with(const char *transports)
+allowed_transports allowed_by(const char *transports)
 {
     setenv("UCX_TLS", transports, 1);
-    const bool any = others_reach_host();
+    const allowed_transports allowed = find_allowed_transports();
     unsetenv("UCX_TLS");
-    return any;
+    return allowed;
 }
 
 uct_perf_attr_t question(uint64_t fields, ucs_memory_type_t local,
@@ -31,16 +31,30 @@ uct_perf_attr_t question(uint64_t fields, ucs_memory_type_t local,
 TEST(host_lanes, are_those_of_ucx_where_it_may_use_them)
 {
     unsetenv("UCX_TLS");
-    EXPECT_TRUE(others_reach_host());
+    EXPECT_TRUE(find_allowed_transports().reach_host);
     for (const char *transports :
          {"all", "sm", "gaudi_cpy,gaudi_ipc,sm", "\\cma,gaudi_ipc",
           "^gaudi_ipc", "gaudi_ipc,rc,tcp"}) {
-        EXPECT_TRUE(others_reach_host_with(transports)) << transports;
+        EXPECT_TRUE(allowed_by(transports).reach_host) << transports;
     }
     for (const char *transports :
          {"", "gaudi_cpy,gaudi_ipc", "gaudi_cpy,\\gaudi_ipc,tcp,self",
           "gaudi_gdr,gaudi_ipc"}) {
-        EXPECT_FALSE(others_reach_host_with(transports)) << transports;
+        EXPECT_FALSE(allowed_by(transports).reach_host) << transports;
+    }
+}
+
+TEST(host_lanes, need_gaudi_copy_beside_them)
+{
+    unsetenv("UCX_TLS");
+    EXPECT_TRUE(find_allowed_transports().copy);
+    for (const char *transports :
+         {"all", "sm,gaudi_cpy", "\\gaudi_cpy,sm", "gaudi", "^gaudi_ipc,tcp"}) {
+        EXPECT_TRUE(allowed_by(transports).copy) << transports;
+    }
+    for (const char *transports :
+         {"", "sm,gaudi_ipc", "^gaudi_cpy", "^tcp,\\gaudi_cpy"}) {
+        EXPECT_FALSE(allowed_by(transports).copy) << transports;
     }
 }
 

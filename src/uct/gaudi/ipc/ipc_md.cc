@@ -68,11 +68,9 @@ ucs_status_t memory_domain::open(const config &config,
     remote_process::set_timeout(config.timeout);
     set_invalidation_timeout(config.invalidate_timeout);
     remote_buffers::instance().open(config.cache);
-    domain->moves_host_ =
-        (base::excluding_host == base::host_exclusion::impossible) ||
-        (config.host == UCS_YES) ||
-        ((config.host != UCS_NO) && !base::others_reach_host());
-    domain_p = std::move(domain);
+    domain->moves_host_ = base::is_to_move_host(config.host);
+    domain->has_card_   = (status == UCS_OK);
+    domain_p            = std::move(domain);
     return UCS_OK;
 }
 
@@ -88,16 +86,16 @@ void memory_domain::close()
 
 void memory_domain::query(base::md_properties &properties) const
 {
-    const uint64_t both =
-        UCS_BIT(UCS_MEMORY_TYPE_HOST) | UCS_BIT(base::memory_type());
+    const uint64_t host  = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    const uint64_t gaudi = UCS_BIT(base::memory_type());
+    const bool all       = moves_host_ || (base::excluding_host !=
+                                     base::host_exclusion::by_registration);
 
-    properties.needs_key = true;
-    properties.registered_types =
-        (moves_host_ ||
-         (base::excluding_host != base::host_exclusion::by_registration))
-            ? both
-            : UCS_BIT(base::memory_type());
-    properties.accessed_types   = both;
+    properties.needs_key        = true;
+    properties.registered_types = all ? (host | gaudi) : gaudi;
+    /* For all accessed types UCP wants copies within the process, which are
+     * gaudi_copy's, which is not there without a card. */
+    properties.accessed_types   = (all || has_card_) ? (host | gaudi) : host;
     properties.packed_key_bytes = sizeof(wire_key);
     /* An allocation and a look-up, whatever the length. */
     properties.reg_cost = 200e-9;

@@ -54,8 +54,9 @@ public:
 
 private:
     bool moves_host_ = true;
-    base::card_hold cards_; /* if there were any, or since device memory, of
-                               another context then, was registered */
+    bool has_card_   = false; /* when it was opened */
+    base::card_hold cards_;   /* if there were any, or since device memory, of
+                                 another context then, was registered */
     std::atomic<uint64_t> registrations_{0};
 };
 

@@ -21,38 +21,52 @@ struct variables {
         {nullptr, nullptr, nullptr, 0, {}}};
 };
 
+std::string_view without_backslash(std::string_view name)
+{
+    name.remove_prefix(std::min(name.find_first_not_of('\\'), name.size()));
+    return name;
+}
+
 bool reaches_host(std::string_view transport)
 {
-    transport.remove_prefix(
-        std::min(transport.find_first_not_of('\\'), transport.size()));
     return !transport.empty() && !transport.starts_with("gaudi") &&
            (transport != "self") && (transport != "tcp");
 }
 
-bool any_reaches_host(std::string_view transports)
+bool is_copy(std::string_view transport)
 {
-    while (!transports.empty()) {
-        const size_t length = std::min(transports.find(','), transports.size());
-        if (reaches_host(transports.substr(0, length))) {
-            return true;
-        }
-        transports.remove_prefix(std::min(length + 1, transports.size()));
+    return (transport == "gaudi_cpy") || (transport == "gaudi");
+}
+
+/* A caret before the list turns it round; `all` is a name for all. */
+allowed_transports parse(std::string_view list)
+{
+    const bool all_but = list.starts_with('^');
+    list.remove_prefix(all_but ? 1 : 0);
+    allowed_transports named;
+    while (!list.empty()) {
+        const size_t length         = std::min(list.find(','), list.size());
+        const std::string_view name = without_backslash(list.substr(0, length));
+        named.reach_host |= reaches_host(name);
+        named.copy |= is_copy(name) || (name == "all");
+        list.remove_prefix(std::min(length + 1, list.size()));
     }
-    return false;
+    return all_but ? allowed_transports{.reach_host = true, .copy = !named.copy}
+                   : named;
 }
 
 } // namespace
 
-bool others_reach_host()
+allowed_transports find_allowed_transports()
 {
     auto entry = make_config_entry<variables>();
     variables::config values;
     if (fill_config(&values, entry, true) != UCS_OK) {
-        return true;
+        return parse("all");
     }
-    const bool any = any_reaches_host(values.transports);
+    const allowed_transports allowed = parse(values.transports);
     ucs_config_parser_release_opts(&values, variables::config_table);
-    return any;
+    return allowed;
 }
 
 } // namespace gaudi::base

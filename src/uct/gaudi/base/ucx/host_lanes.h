@@ -27,9 +27,39 @@ inline constexpr auto excluding_host = host_exclusion::by_registration;
 inline constexpr auto excluding_host = host_exclusion::by_estimate;
 #endif
 
-/** Whether UCX_TLS allows a transport that reaches host memory of other
- *  processes on the machine: any but Gaudi's, `self` and `tcp`. */
-bool others_reach_host();
+/** What UCX_TLS allows. */
+struct allowed_transports {
+    bool reach_host = false; /**< some that reach host memory of other processes
+                                  of the machine: any but Gaudi's, `self` and
+                                  `tcp` */
+    bool copy = false;       /**< gaudi_cpy */
+};
+
+allowed_transports find_allowed_transports();
+
+/**
+ * Whether gaudi_ipc is to move host memory to host memory.
+ *
+ * @param wanted  UCX_GAUDI_IPC_HOST, a ucs_ternary_auto_value_t.
+ */
+inline bool is_to_move_host(int wanted)
+{
+    const allowed_transports allowed = find_allowed_transports();
+    switch (excluding_host) {
+    case host_exclusion::impossible:
+        return true;
+    case host_exclusion::by_registration:
+        /* UCP then takes it for copies within the process, too, and must not
+         * be without host memory. */
+        if (!allowed.copy) {
+            return true;
+        }
+        [[fallthrough]];
+    case host_exclusion::by_estimate:
+        break;
+    }
+    return (wanted == UCS_YES) || ((wanted != UCS_NO) && !allowed.reach_host);
+}
 
 /** Whether UCP asks about an operation from host to host. */
 inline bool is_host_to_host(const uct_perf_attr_t &attr)
