@@ -6,12 +6,24 @@ namespace gaudi::test {
 
 namespace {
 
+/* One that is built with MPI takes itself for a rank of a job where it is not
+ * started from a terminal. */
+bool is_built_with_mpi()
+{
+    static const bool result =
+        !lines_with(run({"ucx_perftest", "-h"}).output, "MPI mode").empty();
+    return result;
+}
+
 arguments command_of(const perftest_case &what)
 {
     arguments command = under_launcher(
         {"ucx_perftest", "-t", what.test, "-m", what.memory, "-s", what.size,
          "-n", std::to_string(what.iterations), "-w", "1"});
     command.insert(command.end(), what.options.begin(), what.options.end());
+    if (is_built_with_mpi()) {
+        command.insert(command.end(), {"-P", "0"});
+    }
     return command;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "gtest/tools/fixture.h"
+#include "gtest/tools/release.h"
 
 #include <memory>
 
@@ -15,7 +16,7 @@ struct perftest_case {
     std::string memory;
     std::string size  = "8";
     std::string tls   = "sm"; /**< beside gaudi_copy */
-    std::string proto = "n";
+    std::string proto = default_protocols;
     arguments options;
     environment more;
     unsigned iterations = 10;

@@ -1,4 +1,5 @@
 /* Bytes between two processes arrive as they were sent, over stock UCP. */
+#include "gtest/tools/release.h"
 #include "gtest/tools/two_peers.h"
 
 #include <algorithm>
@@ -56,7 +57,7 @@ template <typename Callable>
 void for_each_generation(const Callable &call)
 {
     for (const char *tls : {"sm", "tcp", "gaudi_ipc"}) {
-        for (const char *proto : {"n", "y"}) {
+        for (const char *proto : protocols()) {
             call(std::string(tls), std::string(proto));
         }
     }
@@ -122,7 +123,7 @@ std::vector<contents_case> every_setting()
                               with_handles(proto, {"few"}), variables});
         }
     });
-    for (const char *proto : {"n", "y"}) {
+    for (const char *proto : protocols()) {
         result.push_back({"defaults",
                           "",
                           proto,

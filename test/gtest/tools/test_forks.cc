@@ -1,5 +1,6 @@
 /* A program may fork at any time, whatever its other threads do over UCX. */
 #include "gtest/tools/fixture.h"
+#include "gtest/tools/release.h"
 
 #include <cstdlib>
 
@@ -38,7 +39,7 @@ TEST_P(forks, are_not_held_up_beside_freed_exports_and_transfers)
     EXPECT_THAT(result.output, HasSubstr("forks beside"));
 }
 
-INSTANTIATE_TEST_SUITE_P(with, forks, ::testing::Values("n", "y"),
+INSTANTIATE_TEST_SUITE_P(with, forks, ::testing::ValuesIn(protocols()),
                          [](const auto &test) {
                              return std::string("proto_") + test.param;
                          });

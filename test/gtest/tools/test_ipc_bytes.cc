@@ -1,6 +1,7 @@
 /* Which card moves the bytes of a transfer over gaudi_ipc, and how: once, none
  * when both sides are host memory, and in jobs that are longer than any staging
  * chunk unless the card has to reach host memory of another process. */
+#include "gtest/tools/release.h"
 #include "gtest/tools/two_peers.h"
 
 #include <cstdint>
@@ -219,7 +220,7 @@ TEST_P(ipc_message_bytes, of_small_messages_move_once_or_through_the_queue)
 }
 
 INSTANTIATE_TEST_SUITE_P(of, ipc_message_bytes,
-                         ::testing::Combine(::testing::Values("n", "y"),
+                         ::testing::Combine(::testing::ValuesIn(protocols()),
                                             ::testing::Values("tag", "am")),
                          name_of);
 
@@ -237,7 +238,7 @@ TEST_P(ipc_rma_bytes, move_once)
 }
 
 INSTANTIATE_TEST_SUITE_P(of, ipc_rma_bytes,
-                         ::testing::Combine(::testing::Values("n", "y"),
+                         ::testing::Combine(::testing::ValuesIn(protocols()),
                                             ::testing::Values("rma")),
                          name_of);
 

@@ -1,4 +1,5 @@
 /* Processes that reach each other by gaudi_ipc, and processes that must not. */
+#include "gtest/tools/release.h"
 #include "gtest/tools/two_peers.h"
 
 #include "common/ability.h"
@@ -232,7 +233,7 @@ TEST_P(ipc_processes, without_a_common_transport_are_told_so)
     EXPECT_THAT(result.client.output, HasSubstr("unreachable"));
 }
 
-INSTANTIATE_TEST_SUITE_P(with, ipc_processes, ::testing::Values("n", "y"),
+INSTANTIATE_TEST_SUITE_P(with, ipc_processes, ::testing::ValuesIn(protocols()),
                          name_of);
 
 TEST_P(ipc_nodes, talk_over_tcp)
@@ -270,6 +271,7 @@ TEST_P(ipc_nodes, talk_over_tcp_in_one_box_too)
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(with, ipc_nodes, ::testing::Values("n", "y"), name_of);
+INSTANTIATE_TEST_SUITE_P(with, ipc_nodes, ::testing::ValuesIn(protocols()),
+                         name_of);
 
 } // namespace gaudi::test

@@ -1,5 +1,6 @@
 /* gaudi_ipc outlives its peers and their memory, and keeps nothing of them. */
 #include "gtest/tools/leftovers.h"
+#include "gtest/tools/release.h"
 #include "gtest/tools/two_peers.h"
 
 #include <random>
@@ -89,8 +90,8 @@ TEST_P(ipc_survival_of_kills, goes_on_and_keeps_nothing)
     survive(12);
 }
 
-INSTANTIATE_TEST_SUITE_P(with, ipc_survival_of_kills, ::testing::Values("n"),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(with, ipc_survival_of_kills,
+                         ::testing::Values(default_protocols), name_of);
 
 /* UCP 1.13 releases what a key was before that cannot be unpacked. */
 TEST_P(ipc_survival_of_hardships, unpacks_damaged_keys)
@@ -106,7 +107,7 @@ TEST_P(ipc_survival_of_hardships, fails_operations_when_there_is_no_descriptor)
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_survival_of_hardships,
-                         ::testing::Values("n", "y"), name_of);
+                         ::testing::ValuesIn(protocols()), name_of);
 
 TEST_P(ipc_survival_of_buffers, keeps_nothing)
 {
@@ -114,7 +115,7 @@ TEST_P(ipc_survival_of_buffers, keeps_nothing)
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_survival_of_buffers,
-                         ::testing::Values("n", "y"), name_of);
+                         ::testing::ValuesIn(protocols()), name_of);
 
 TEST_P(ipc_stress_survival_of_kills, goes_on_a_hundred_times)
 {
@@ -122,7 +123,7 @@ TEST_P(ipc_stress_survival_of_kills, goes_on_a_hundred_times)
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_stress_survival_of_kills,
-                         ::testing::Values("n"), name_of);
+                         ::testing::Values(default_protocols), name_of);
 
 TEST_P(ipc_stress_survival_of_buffers, keeps_nothing_of_a_hundred_thousand)
 {
@@ -130,6 +131,6 @@ TEST_P(ipc_stress_survival_of_buffers, keeps_nothing_of_a_hundred_thousand)
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_stress_survival_of_buffers,
-                         ::testing::Values("n", "y"), name_of);
+                         ::testing::ValuesIn(protocols()), name_of);
 
 } // namespace gaudi::test

@@ -1,6 +1,7 @@
 /* Bytes within one process arrive as they were sent, over stock UCP: to the own
  * worker, to another one, and to one of another context. */
 #include "gtest/tools/fixture.h"
+#include "gtest/tools/release.h"
 
 namespace gaudi::test {
 
@@ -33,7 +34,7 @@ std::string name_of(const ::testing::TestParamInfo<own_worker_case> &info)
 std::vector<own_worker_case> make_cases()
 {
     std::vector<own_worker_case> result;
-    for (const char *proto : {"n", "y"}) {
+    for (const char *proto : protocols()) {
         for (const char *tls : {"sm", "tcp", "self", "gaudi_ipc", ""}) {
             /* Each of these would move host memory of the own process, too. */
             result.push_back({"worker", "rma", tls, proto});
@@ -118,7 +119,7 @@ TEST_P(own_process, is_served_by_gaudi_cpy_and_gets_messages_by_gaudi_ipc)
                 AllOf(HasSubstr("gaudi_cpy/"), HasSubstr("rma_bw#0")));
 }
 
-INSTANTIATE_TEST_SUITE_P(with, own_process, ::testing::Values("n", "y"),
+INSTANTIATE_TEST_SUITE_P(with, own_process, ::testing::ValuesIn(protocols()),
                          [](const auto &test) {
                              return std::string("proto_") + test.param;
                          });
@@ -146,7 +147,7 @@ TEST_P(two_cards, get_bytes_unchanged_from_each_other)
 
 INSTANTIATE_TEST_SUITE_P(of_a_process, two_cards,
                          ::testing::Combine(::testing::Values("rma", "tag"),
-                                            ::testing::Values("n", "y"),
+                                            ::testing::ValuesIn(protocols()),
                                             ::testing::Values("n", "y")));
 
 INSTANTIATE_TEST_SUITE_P(of_transfers, own_worker,

@@ -165,7 +165,7 @@ TEST_P(perftest_messages, run_to_the_own_worker)
 
 INSTANTIATE_TEST_SUITE_P(of, perftest_messages,
                          ::testing::Combine(::testing::ValuesIn(messages),
-                                            ::testing::Values("n", "y")),
+                                            ::testing::ValuesIn(protocols())),
                          name_of);
 
 TEST_P(perftest_rma, runs_to_another_process)
@@ -205,7 +205,7 @@ TEST_P(perftest_rma, runs_to_the_own_worker)
 
 INSTANTIATE_TEST_SUITE_P(of, perftest_rma,
                          ::testing::Combine(::testing::ValuesIn(rma),
-                                            ::testing::Values("n", "y")),
+                                            ::testing::ValuesIn(protocols())),
                          name_of);
 
 TEST_F(perftest, atomics_run_on_host_memory)
@@ -213,14 +213,14 @@ TEST_F(perftest, atomics_run_on_host_memory)
     for (const char *tls : {"sm", "tcp"}) {
         for (const char *test :
              {"ucp_add", "ucp_fadd", "ucp_swap", "ucp_cswap"}) {
-            expect_success({test, "host", "8", tls, "n", {}, {}});
+            expect_success({test, "host", "8", tls});
         }
     }
 }
 
 TEST_F(perftest, messages_run_with_other_options)
 {
-    for (const char *proto : {"n", "y"}) {
+    for (const char *proto : protocols()) {
         for (const arguments &options : std::vector<arguments>{
                  {"-C"}, {"-U"}, {"-O", "4"}, {"-U", "-O", "4"}}) {
             expect_success(
@@ -295,7 +295,7 @@ TEST_F(perftest, crashes_where_stock_ucp_does)
 
 TEST_F(perftest, runs_in_one_process_with_every_card_open)
 {
-    for (const char *proto : {"n", "y"}) {
+    for (const char *proto : protocols()) {
         expect_success_alone({"tag_lat",
                               "gaudi",
                               "8",

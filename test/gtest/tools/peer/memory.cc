@@ -1,6 +1,7 @@
 #include "gtest/tools/peer/memory.h"
 
 #include "gtest/tools/peer/check.h"
+#include "gtest/tools/release.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -41,8 +42,9 @@ private:
     {
         ucp_config_t *config = nullptr;
         require(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
-        for (const auto &[name, value] : {std::pair("TLS", "gaudi_cpy,self"),
-                                          std::pair("PROTO_ENABLE", "n")}) {
+        for (const auto &[name, value] :
+             {std::pair("TLS", "gaudi_cpy,self"),
+              std::pair("PROTO_ENABLE", gaudi::test::default_protocols)}) {
             require(ucp_config_modify(config, name, value), name);
         }
         ucp_params_t params{};

@@ -341,6 +341,23 @@ void run(station &here)
         ucp_ep_print_info(here.end.ep(), stdout);
         ucp_worker_print_info(here.of().get(), stdout);
     }
+    here.finish(here.end.close());
+    here.barrier();
+}
+
+/* What a thread does. A worker that it does not share is made, used and
+ * destroyed by it alone. */
+void live(const options &how, channel socket, unsigned number, context &common,
+          worker *shared)
+{
+    set_case("the start");
+    std::unique_ptr<worker> own;
+    if (shared == nullptr) {
+        own    = std::make_unique<worker>(common, UCS_THREAD_MODE_SINGLE);
+        shared = own.get();
+    }
+    station here(how, std::move(socket), *shared, number, common);
+    run(here);
 }
 
 } // namespace
@@ -358,37 +375,22 @@ int main(int argc, char **argv)
         open_own_card();
     }
 
+    std::unique_ptr<worker> shared;
+    if (how.shared) {
+        shared = std::make_unique<worker>(common, UCS_THREAD_MODE_MULTI);
+    }
     const channel first(peer_fd);
-    const ucs_thread_mode_t mode =
-        how.shared ? UCS_THREAD_MODE_MULTI : UCS_THREAD_MODE_SINGLE;
-    std::vector<std::unique_ptr<worker>> workers;
-    for (unsigned i = 0; i < (how.shared ? 1 : how.threads); ++i) {
-        workers.push_back(std::make_unique<worker>(common, mode));
-    }
-
-    std::vector<std::unique_ptr<station>> stations;
-    for (unsigned i = 0; i < how.threads; ++i) {
-        worker &mine = *workers.at(how.shared ? 0 : i);
-        channel socket =
-            how.is_client ? first.make_another() : first.accept_another();
-        stations.push_back(
-            std::make_unique<station>(how, std::move(socket), mine, i, common));
-    }
-
     std::vector<std::thread> threads;
-    for (auto &one : stations) {
-        threads.emplace_back([&one] { run(*one); });
+    for (unsigned i = 0; i < how.threads; ++i) {
+        threads.emplace_back(
+            [&, i](channel socket) {
+                live(how, std::move(socket), i, common, shared.get());
+            },
+            how.is_client ? first.make_another() : first.accept_another());
     }
     for (std::thread &one : threads) {
         one.join();
     }
-
-    for (auto &one : stations) {
-        one->finish(one->end.close());
-        one->barrier();
-    }
-    stations.clear();
-    workers.clear();
     std::puts(how.is_client ? "all sent" : "all received");
     return 0;
 }
