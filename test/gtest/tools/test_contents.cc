@@ -37,8 +37,8 @@ std::string name_of(const ::testing::TestParamInfo<contents_case> &info)
 }
 
 /* UCP 1.13's default protocols do RMA to another process with the CPU: host
- * memory only, where gaudi_ipc does not serve it. See known_crashes in
- * test_perftest.cc. */
+ * memory only, where gaudi_ipc does not serve it. See crashes_of_old_releases
+ * in test_perftest.cc. */
 std::string rma(const std::string &tls, const std::string &proto)
 {
     return ((proto == "y") || (tls == "gaudi_ipc")) ? "rma" : "rma-host";

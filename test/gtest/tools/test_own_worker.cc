@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(with, own_process, ::testing::ValuesIn(protocols()),
 /* Between two cards of the process: directly, and through the host. */
 class two_cards : public tools,
                   public ::testing::WithParamInterface<
-                      std::tuple<std::string, std::string, std::string>> {};
+                      std::tuple<const char *, const char *, const char *>> {};
 
 TEST_P(two_cards, get_bytes_unchanged_from_each_other)
 {
@@ -148,7 +148,12 @@ TEST_P(two_cards, get_bytes_unchanged_from_each_other)
 INSTANTIATE_TEST_SUITE_P(of_a_process, two_cards,
                          ::testing::Combine(::testing::Values("rma", "tag"),
                                             ::testing::ValuesIn(protocols()),
-                                            ::testing::Values("n", "y")));
+                                            ::testing::Values("n", "y")),
+                         [](const auto &test) {
+                             return std::string(std::get<0>(test.param)) +
+                                    "_proto_" + std::get<1>(test.param) +
+                                    "_import_" + std::get<2>(test.param);
+                         });
 
 INSTANTIATE_TEST_SUITE_P(of_transfers, own_worker,
                          ::testing::ValuesIn(make_cases()), name_of);
