@@ -19,6 +19,11 @@ constexpr const char *rma[]      = {"ucp_put_lat", "ucp_put_bw", "ucp_get"};
 constexpr const char *pairs[] = {"gaudi", "gaudi,host", "host,gaudi", "host"};
 constexpr const char *sizes[] = {"8", "4096", "65536", "65537", "1048576"};
 
+/* With "-M single", ucx_perftest uses workers in other threads than the one
+ * that made them. From 1.18 on UCX has an assertion against that, without this
+ * module, too. */
+constexpr bool can_move_single_workers = ucx_is_before(1, 18);
+
 /* Other values for every next run, so that all of them meet the others. */
 class rotation {
 public:
@@ -177,8 +182,10 @@ TEST_P(perftest_messages, run_in_every_mode)
     if (std::string(test).ends_with("_bw")) {
         modes.insert(modes.end(), {{"-I"},
                                    {"-T", "4", "-M", "multi"},
-                                   {"-T", "2", "-M", "serialized"},
-                                   {"-T", "2", "-M", "single"}});
+                                   {"-T", "2", "-M", "serialized"}});
+        if (can_move_single_workers) {
+            modes.push_back({"-T", "2", "-M", "single"});
+        }
     }
     rotation next_size;
     rotation next_tls;
@@ -228,8 +235,15 @@ TEST_P(perftest_rma, runs_to_another_process)
     /* Over tcp, UCX 1.13.1 itself hangs in one of 15 runs of ucp_get with two
      * threads on two cores, without this module, too. */
     for (const char *threads : {"multi", "single"}) {
-        expect_success(
-            {test, memory, "8192", "sm", how, {"-T", "2", "-M", threads}, {}});
+        if (can_move_single_workers || (threads != std::string("single"))) {
+            expect_success({test,
+                            memory,
+                            "8192",
+                            "sm",
+                            how,
+                            {"-T", "2", "-M", threads},
+                            {}});
+        }
     }
 }
 
@@ -255,7 +269,7 @@ TEST_F(perftest, atomics_run_on_host_memory)
     for (const char *tls : {"sm", "tcp"}) {
         for (const char *test :
              {"ucp_add", "ucp_fadd", "ucp_swap", "ucp_cswap"}) {
-            expect_success({test, "host", "8", tls});
+            expect_success({test, "host", "8", tls, default_protocols, {}, {}});
         }
     }
 }
