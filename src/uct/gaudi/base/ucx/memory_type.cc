@@ -2,11 +2,13 @@
 
 #include "uct/gaudi/base/ucx/config.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
 
 #include <dlfcn.h>
+#include <link.h>
 #include <unistd.h>
 
 namespace gaudi::base {
@@ -45,11 +47,41 @@ bool is_installed(const char *name)
     return access(module.c_str(), F_OK) == 0;
 }
 
+/* For how many types a list of UCX has room. UCX uses the list of the program
+ * if the program names it, with the room that there was when it was linked:
+ * fewer types, where that was with an older release. */
+size_t room_of(const char *const *list)
+{
+    void *symbol = nullptr;
+    Dl_info info;
+    if ((dladdr1(list, &info, &symbol, RTLD_DL_SYMENT) == 0) ||
+        (symbol == nullptr)) {
+        return UCS_MEMORY_TYPE_LAST;
+    }
+    const size_t bytes = static_cast<const ElfW(Sym) *>(symbol)->st_size;
+    return std::min<size_t>(bytes / sizeof(*list), UCS_MEMORY_TYPE_LAST);
+}
+
+/* UCX's own list of names, which is whole whatever a program has. */
+const char *const *names_of_ucx()
+{
+    void *libucs = dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    if (libucs == nullptr) {
+        return nullptr;
+    }
+    const auto *names = static_cast<const char *const *>(
+        dlsym(libucs, "ucs_memory_type_names"));
+    dlclose(libucs); /* it stays, this module needs it */
+    return names;
+}
+
 /* By its name in UCX's list: there are more in later releases. */
 std::optional<ucs_memory_type_t> find_type(const char *name)
 {
-    for (unsigned type = 0; type < UCS_MEMORY_TYPE_LAST; ++type) {
-        if (std::strcmp(ucs_memory_type_names[type], name) == 0) {
+    const char *const *names = names_of_ucx();
+    for (unsigned type = 0; (names != nullptr) && (type < UCS_MEMORY_TYPE_LAST);
+         ++type) {
+        if (std::strcmp(names[type], name) == 0) {
             return static_cast<ucs_memory_type_t>(type);
         }
     }
@@ -68,7 +100,9 @@ void take(ucs_memory_type_t type)
     ucs_debug("gaudi: device memory is UCX memory type %d (%s)", type,
               ucs_memory_type_names[type]);
     ucs_memory_type_names[type] = gaudi;
-    ucs_memory_type_descs[type] = "Intel Gaudi device memory";
+    if (type < room_of(ucs_memory_type_descs)) {
+        ucs_memory_type_descs[type] = "Intel Gaudi device memory";
+    }
 }
 
 } // namespace
@@ -88,9 +122,16 @@ bool init_memory_type()
         taken = *own;
         return true;
     }
+    const size_t room = room_of(ucs_memory_type_names);
+    if (room < UCS_MEMORY_TYPE_LAST) {
+        ucs_warn("gaudi: this program was linked with an older UCX and has "
+                 "room for %zu of %d memory types: Gaudi memory may be "
+                 "another one than in other programs; link it again",
+                 room, UCS_MEMORY_TYPE_LAST);
+    }
     for (const auto &candidate : candidates) {
         const auto type = find_type(candidate.name);
-        if (!type.has_value()) {
+        if (!type.has_value() || (*type >= room)) {
             continue;
         }
         names += std::string(", ") + candidate.name;
