@@ -214,7 +214,7 @@ ucs_status_t transport::iface_get_address(uct_iface_h iface,
     return UCS_OK;
 }
 
-bool transport::is_reachable(uct_iface_h,
+bool transport::is_reachable(uct_iface_h iface,
                              const uct_device_addr_t *device_address,
                              const uct_iface_addr_t *address)
 {
@@ -225,6 +225,12 @@ bool transport::is_reachable(uct_iface_h,
     wire_mailbox_address to;
     memcpy(&machine, device_address, sizeof(machine));
     memcpy(&to, address, sizeof(to));
+    /* UCP would take it for copies within the process, from and to host memory
+     * that it demands to be registered. */
+    if ((base::excluding_host == base::host_exclusion::by_registration) &&
+        !moves_host(iface) && (from_wire(to).process == own_process())) {
+        return false;
+    }
     const ucs_status_t status =
         base::guarded([&] { return probe(machine, from_wire(to)); });
     /* Without room for a descriptor it is not known, and ends in an error:
