@@ -16,10 +16,6 @@ function(gaudi_mpi_program name folder)
   set(helper "${CMAKE_SOURCE_DIR}/examples/gaudi_memory")
   set(sources ${arg_SOURCES} "${helper}.c")
   set(includes "-I${CMAKE_SOURCE_DIR}/examples")
-  if(NOT UCX_IS_INSTALLED)
-    list(TRANSFORM UCX_INCLUDE_DIRS PREPEND -I OUTPUT_VARIABLE headers)
-    list(APPEND includes ${headers})
-  endif()
   if(arg_HEADERS)
     list(APPEND includes "-I${CMAKE_SOURCE_DIR}/src")
     list(TRANSFORM arg_HEADERS PREPEND "${CMAKE_SOURCE_DIR}/src/")
@@ -32,7 +28,7 @@ function(gaudi_mpi_program name folder)
     add_custom_command(OUTPUT "${program}"
       COMMAND ${CMAKE_COMMAND} -E make_directory "${folder}"
       COMMAND "${GAUDI_MPICC_${mpi}}" -std=c11 -D_GNU_SOURCE -O2 -g -Wall
-        -Wextra ${includes} ${sources} -o "${program}" -lucp -lucs
+        -Wextra ${includes} ${sources} -o "${program}" ${UCX_COMPILER_FLAGS}
       DEPENDS ${sources} "${helper}.h" ${arg_HEADERS}
       VERBATIM)
     add_custom_target(${name}.${mpi} ALL DEPENDS "${program}")

@@ -8,6 +8,8 @@
 #   UCX_INSTALLED_VERSION   MAJOR.MINOR.PATCH of the installed UCX
 #   UCX_PRIVATE_SOURCE      the source tree of UCX_RELEASE
 #   UCX_INCLUDE_DIRS        the public headers of UCX_RELEASE
+#   UCX_COMPILER_FLAGS      what compiles and links a program to UCP and UCS of
+#                           UCX_RELEASE where no target can be used
 #
 # and for each release, with the suffix that ucx_suffix() tells:
 #
