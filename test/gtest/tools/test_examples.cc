@@ -1,5 +1,6 @@
 /* The example programs do what their comments say. */
 #include "gtest/tools/fixture.h"
+#include "gtest/tools/release.h"
 
 #include "common/scratch.h"
 
@@ -165,7 +166,7 @@ TEST_P(example_ucp_protocols, bring_back_what_was_sent)
 INSTANTIATE_TEST_SUITE_P(over, example_ucp_protocols,
                          ::testing::Combine(::testing::Values("", "sm", "self",
                                                               "tcp"),
-                                            ::testing::Values("n", "y"),
+                                            ::testing::ValuesIn(protocols()),
                                             ::testing::Values("n", "y")),
                          protocol_name);
 

@@ -5,6 +5,7 @@
 #include "common/scratch.h"
 #include "gtest/tools/leftovers.h"
 #include "gtest/tools/orphans.h"
+#include "gtest/tools/release.h"
 
 #include <unistd.h>
 
@@ -168,15 +169,22 @@ const arguments &served_by_both()
 
 const mpi_operations &operations_of(const std::string &mpi)
 {
+    /* Open MPI 5, which distributions have beside UCX 1.18 and later, sends its
+     * own part, too. */
+    constexpr bool is_open_mpi_4 = ucx_is_before(1, 18);
+    const arguments none;
+    const arguments alltoallv{"alltoallv"};
     static const mpi_operations all[] = {
         {"mpich",
          joined(served_by_both(), {"alltoallv"}),
          {"allgather", "alltoall", "alltoall_in_place", "allreduce", "put_own",
           "accumulate"}},
         {"openmpi",
-         joined(served_by_both(), {"put_own"}),
-         {"allgather", "alltoall", "alltoall_in_place", "alltoallv",
-          "allreduce", "accumulate"}}};
+         joined(joined(served_by_both(), {"put_own"}),
+                is_open_mpi_4 ? none : alltoallv),
+         joined({"allgather", "alltoall", "alltoall_in_place", "allreduce",
+                 "accumulate"},
+                is_open_mpi_4 ? alltoallv : none)}};
     return (mpi == all[0].mpi) ? all[0] : all[1];
 }
 
@@ -300,7 +308,7 @@ TEST_P(mpi_collectives, bring_what_was_sent)
 INSTANTIATE_TEST_SUITE_P(of_debian, mpi_collectives,
                          ::testing::Combine(Values("mpich", "openmpi"),
                                             Values("2", "4", "8"),
-                                            Values("n", "y")),
+                                            ::testing::ValuesIn(protocols())),
                          collectives_name);
 
 /* These libraries know nothing of cards. What they do without UCX, they do with
@@ -314,7 +322,8 @@ TEST_P(mpi_limits, are_where_the_library_itself_touches_memory)
 
     for (const std::string &operation : all.touched) {
         const process_result device = collectives("gaudi", {operation});
-        EXPECT_GT(device.exit_code, 0) << operation << device.output;
+        /* Not the exit code, which is 0 from some versions of MPICH. */
+        EXPECT_THAT(device.output, Not(HasSubstr(last_line()))) << operation;
         EXPECT_THAT(device.output, Not(HasSubstr("contents differ")));
         unsigned count = 0;
         for (const char *rank : {"0", "1"}) {
@@ -328,7 +337,8 @@ TEST_P(mpi_limits, are_where_the_library_itself_touches_memory)
 
 INSTANTIATE_TEST_SUITE_P(of_debian, mpi_limits,
                          ::testing::Combine(Values("mpich", "openmpi"),
-                                            Values("2"), Values("n")),
+                                            Values("2"),
+                                            Values(default_protocols)),
                          collectives_name);
 
 TEST_P(mpi_library, contents_arrive_with_the_new_protocols)

@@ -1,8 +1,9 @@
 /* What programs notice of the preload that do not care for it: nothing. */
 #include "gtest/tools/fixture.h"
+#include "gtest/tools/release.h"
 
-#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -160,15 +161,17 @@ TEST_F(undisturbed, a_program_that_loads_ucx_later_changes_only_then)
         added_lines(halves(before.output).first, halves(after.output).first),
         ElementsAre("mapped " + stub));
 
-    /* Then there is the module; without a card nothing else at all. */
-    const auto added = added_lines(halves(before.output).second,
-                                   halves(without.output).second);
-    EXPECT_THAT(added,
-                ::testing::UnorderedElementsAre(
-                    "mapped " + stub, ::testing::HasSubstr("/ucx-gaudi/"),
-                    ::testing::HasSubstr("libcjson.so.1"),
-                    ::testing::HasSubstr("libstdc++.so.6"),
-                    ::testing::HasSubstr("libgcc_s.so.1")))
+    /* Then there are the module and what it is linked with, of which a module
+     * of UCX may have brought the C++ library; without a card nothing else. */
+    auto added = added_lines(halves(before.output).second,
+                             halves(without.output).second);
+    std::erase_if(added, [](const std::string &line) {
+        return (line.find("libstdc++.so.6") != std::string::npos) ||
+               (line.find("libgcc_s.so.1") != std::string::npos);
+    });
+    EXPECT_THAT(added, ::testing::UnorderedElementsAre(
+                           "mapped " + stub, HasSubstr("/ucx-gaudi/"),
+                           HasSubstr("libcjson.so.1")))
         << without.output;
     EXPECT_EQ(lines_with(halves(before.output).second, "Sig"),
               lines_with(halves(after.output).second, "Sig"));
@@ -234,7 +237,7 @@ TEST_F(undisturbed, a_machine_without_cards_uses_every_variable)
 
 TEST_F(undisturbed, several_cards_are_one_lane_of_a_transfer)
 {
-    for (const char *proto : {"n", "y"}) {
+    for (const char *proto : protocols()) {
         const process_result result =
             emulated({"ucx_perftest", "-l", "-t", "tag_bw", "-m", "gaudi", "-s",
                       "4000000", "-n", "3", "-w", "1"},
@@ -244,13 +247,19 @@ TEST_F(undisturbed, several_cards_are_one_lane_of_a_transfer)
                       {"UCX_PROTO_ENABLE", proto},
                       {"UCX_LOG_LEVEL", "debug"}});
         EXPECT_TRUE(exited_with(0, result));
-        /* One endpoint for memory types, one for messages. */
-        const auto lanes   = lines_with(result.output, ":gaudi_cpy/");
-        const auto is_lane = [](const std::string &line) {
-            return line.find(": lane[") != std::string::npos;
-        };
-        EXPECT_EQ(2, std::count_if(lanes.begin(), lanes.end(), is_lane))
-            << result.output;
+        /* Of endpoints for memory types and for messages. */
+        std::map<std::string, unsigned> lanes;
+        for (const std::string &line :
+             lines_with(result.output, ":gaudi_cpy/")) {
+            const size_t lane = line.find(": lane[");
+            if (lane != std::string::npos) {
+                ++lanes[line.substr(0, lane).substr(line.find("ep 0x"))];
+            }
+        }
+        EXPECT_LE(2u, lanes.size()) << result.output;
+        for (const auto &[endpoint, count] : lanes) {
+            EXPECT_EQ(1u, count) << endpoint << " in " << result.output;
+        }
     }
 }
 
