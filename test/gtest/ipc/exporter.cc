@@ -1,5 +1,6 @@
 #include "gtest/ipc/exporter.h"
 
+#include "common/invalidate.h"
 #include "common/process_state.h"
 #include "common/uct_config.h"
 #include "common/ucx_logs.h"
@@ -88,19 +89,6 @@ struct invalidation : uct_completion_t {
     }
     bool done = false;
 };
-
-/* Deregister memory; others must not use it any more. */
-ucs_status_t invalidate(uct_md_h md, uct_mem_h memh, invalidation &over)
-{
-    uct_md_mem_dereg_params_t params{};
-    params.field_mask = UCT_MD_MEM_DEREG_FIELD_MEMH |
-                        UCT_MD_MEM_DEREG_FIELD_FLAGS |
-                        UCT_MD_MEM_DEREG_FIELD_COMPLETION;
-    params.memh  = memh;
-    params.flags = UCT_MD_MEM_DEREG_FLAG_INVALIDATE;
-    params.comp  = &over;
-    return uct_md_mem_dereg_v2(md, &params);
-}
 
 } // namespace
 

@@ -1,4 +1,5 @@
 /* What a program that sleeps on an interface of gaudi_ipc can rely on. */
+#include "common/invalidate.h"
 #include "common/process_state.h"
 #include "gtest/uct/ipc_peer.h"
 
@@ -60,14 +61,7 @@ protected:
         ASSERT_EQ(UCS_OK, uct_md_mem_reg(ipc_md, shared.address, ipc_peer_bytes,
                                          UCT_MD_MEM_ACCESS_ALL, &memh));
         peer->hold({pack_key(ipc_md, memh), shared.remote()});
-        uct_md_mem_dereg_params_t params{};
-        params.field_mask = UCT_MD_MEM_DEREG_FIELD_MEMH |
-                            UCT_MD_MEM_DEREG_FIELD_FLAGS |
-                            UCT_MD_MEM_DEREG_FIELD_COMPLETION;
-        params.memh  = memh;
-        params.flags = UCT_MD_MEM_DEREG_FLAG_INVALIDATE;
-        params.comp  = &over;
-        ASSERT_EQ(UCS_OK, uct_md_mem_dereg_v2(ipc_md, &params));
+        ASSERT_EQ(UCS_OK, invalidate(ipc_md, memh, over));
         EXPECT_EQ(0u, over.calls);
     }
 #endif

@@ -44,19 +44,14 @@ allowed_transports find_allowed_transports();
  */
 inline bool is_to_move_host(int wanted)
 {
-    const allowed_transports allowed = find_allowed_transports();
-    switch (excluding_host) {
-    case host_exclusion::impossible:
+    if (excluding_host == host_exclusion::impossible) {
         return true;
-    case host_exclusion::by_registration:
-        /* UCP then takes it for copies within the process, too, and must not
-         * be without host memory. */
-        if (!allowed.copy) {
-            return true;
-        }
-        [[fallthrough]];
-    case host_exclusion::by_estimate:
-        break;
+    }
+    const allowed_transports allowed = find_allowed_transports();
+    /* UCP then takes it for copies within the process, too, and must not be
+     * without host memory. */
+    if ((excluding_host == host_exclusion::by_registration) && !allowed.copy) {
+        return true;
     }
     return (wanted == UCS_YES) || ((wanted != UCS_NO) && !allowed.reach_host);
 }
