@@ -1,15 +1,19 @@
 #include "gtest/tools/fixture.h"
 
 #include "common/process_state.h"
+#include "util/unique_fd.h"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdio>
+#include <random>
 #include <regex>
 #include <sstream>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -76,18 +80,54 @@ std::vector<std::string> lines_with(const std::string &text,
     return result;
 }
 
-unsigned short find_free_port()
+namespace {
+
+/* Among tests, until this process ends. */
+bool reserve(unsigned short port)
+{
+    static std::vector<util::unique_fd> reserved;
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    /* An abstract name: it begins with a zero. */
+    const int length =
+        std::snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1,
+                      "gaudi-test-port-%u", port);
+    util::unique_fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (bind(fd.get(), reinterpret_cast<sockaddr *>(&address),
+             static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                    length)) != 0) {
+        return false;
+    }
+    reserved.push_back(std::move(fd));
+    return true;
+}
+
+bool is_free(unsigned short port)
 {
     sockaddr_in address{};
-    socklen_t length        = sizeof(address);
     address.sin_family      = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_ANY); /* free on all of them */
-    const int fd            = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    auto *generic           = reinterpret_cast<sockaddr *>(&address);
-    const bool found        = (bind(fd, generic, sizeof(address)) == 0) &&
-                       (getsockname(fd, generic, &length) == 0);
-    close(fd);
-    return found ? ntohs(address.sin_port) : 0;
+    address.sin_port        = htons(port);
+    const util::unique_fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    return bind(fd.get(), reinterpret_cast<sockaddr *>(&address),
+                sizeof(address)) == 0;
+}
+
+} // namespace
+
+unsigned short find_free_port()
+{
+    /* Below those that the kernel gives to connections. */
+    constexpr unsigned first = 15000;
+    constexpr unsigned count = 15000;
+    static unsigned next     = std::random_device()() % count;
+    for (unsigned tries = 0; tries < count; ++tries) {
+        const auto port = static_cast<unsigned short>(first + (next++ % count));
+        if (reserve(port) && is_free(port)) {
+            return port;
+        }
+    }
+    return 0;
 }
 
 bool has_listener(unsigned short port)

@@ -30,7 +30,8 @@ arguments under_launcher(const arguments &command,
 std::vector<std::string> lines_with(const std::string &text,
                                     const std::string &part);
 
-/** A TCP port that was free just now. */
+/** A free TCP port that no other test gets while this one runs. 0 if there is
+ *  none. */
 unsigned short find_free_port();
 
 /** Whether somebody listens on a TCP port of this machine. */

@@ -52,19 +52,12 @@ process_options perftest::options_of(const perftest_case &what) const
 perftest::running perftest::start_pair(const perftest_case &what) const
 {
     running result;
-    arguments command;
-    for (unsigned attempt = 0; attempt < 5; ++attempt) {
-        const unsigned short port = find_free_port();
-        command                   = command_of(what);
-        command.insert(command.end(), {"-p", std::to_string(port)});
-        result.server = std::make_unique<process>(command, options_of(what));
-        const bool listens = eventually(
-            [&] { return has_listener(port) || result.server->has_ended(); });
-        if (listens && !result.server->has_ended()) {
-            break;
-        }
-        /* Somebody may have taken the port meanwhile. */
-    }
+    const unsigned short port = find_free_port();
+    arguments command         = command_of(what);
+    command.insert(command.end(), {"-p", std::to_string(port)});
+    result.server = std::make_unique<process>(command, options_of(what));
+    EXPECT_TRUE(eventually(
+        [&] { return has_listener(port) || result.server->has_ended(); }));
     command.emplace_back("127.0.0.1");
     result.client = std::make_unique<process>(command, options_of(what));
     return result;

@@ -63,7 +63,8 @@ protected:
         process_options options  = with(variables);
         options.deadline         = std::chrono::seconds(90);
         for (const char *name :
-             {"TMPDIR", "HOME", "OMPI_MCA_btl_vader_backing_directory"}) {
+             {"TMPDIR", "HOME", "OMPI_MCA_btl_vader_backing_directory",
+              "OMPI_MCA_btl_sm_backing_directory"}) {
             options.variables[name] = folder;
         }
         return options;

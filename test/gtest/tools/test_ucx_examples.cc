@@ -91,36 +91,26 @@ protected:
             variables["UCX_TLS"] = "gaudi_copy," + transports;
         }
 
-        std::unique_ptr<process> server;
-        arguments client;
-        for (unsigned attempt = 0; attempt < 5; ++attempt) {
-            const unsigned short port = find_free_port();
-            client                    = common;
-            client.insert(client.end(), {"-p", std::to_string(port)});
-            /* What it printed must be there when it is stopped. */
-            arguments command = {"stdbuf", "-oL"};
-            command.insert(command.end(), client.begin(), client.end());
-            command.insert(command.end(), server_only.begin(),
-                           server_only.end());
-            server = std::make_unique<process>(under_launcher(command),
-                                               with(variables));
-            const bool listens = eventually(
-                [&] { return has_listener(port) || server->has_ended(); });
-            if (listens && !server->has_ended()) {
-                break;
-            }
-            /* Somebody may have taken the port meanwhile. */
-        }
+        const unsigned short port = find_free_port();
+        arguments client          = common;
+        client.insert(client.end(), {"-p", std::to_string(port)});
+        /* What it printed must be there when it is stopped. */
+        arguments command = {"stdbuf", "-oL"};
+        command.insert(command.end(), client.begin(), client.end());
+        command.insert(command.end(), server_only.begin(), server_only.end());
+        process server(under_launcher(command), with(variables));
+        EXPECT_TRUE(eventually(
+            [&] { return has_listener(port) || server.has_ended(); }));
         client.insert(client.end(), client_only.begin(), client_only.end());
         both_sides result;
         result.client = run(under_launcher(client), with(variables));
         if (stops && (result.client.output.find(success) == npos)) {
             (void)eventually([&] {
-                return server->has_ended() ||
-                       (server->output().find(success) != npos);
+                return server.has_ended() ||
+                       (server.output().find(success) != npos);
             });
         }
-        result.server = stops ? server->stop() : server->wait();
+        result.server = stops ? server.stop() : server.wait();
         return result;
     }
 
