@@ -23,6 +23,9 @@ arguments under_launcher(const arguments &command,
 /** Ended by itself with an exit code. */
 ::testing::AssertionResult exited_with(int code, const process_result &result);
 
+/** Whether UCX prints such a line without the module, too. */
+bool is_stock_complaint(const std::string &line);
+
 /** Exit code 0, and not one line that looks like a complaint of UCX. */
 ::testing::AssertionResult is_quiet_success(const process_result &result);
 

@@ -1,5 +1,6 @@
 /* Workers with many endpoints, and workers that sleep, over stock UCP. */
 #include "gtest/tools/fixture.h"
+#include "gtest/tools/release.h"
 
 namespace gaudi::test {
 
@@ -31,7 +32,10 @@ protected:
 
 TEST_P(workers, have_as_many_endpoints_as_a_program_likes)
 {
-    expect_well({program, "open", "10000"});
+    /* With all transports newer releases of UCP connect them over TCP, too,
+     * with two descriptors each. */
+    const bool has_sockets = GetParam().empty() && !ucx_is_before(1, 16);
+    expect_well({program, "open", has_sockets ? "4000" : "10000"});
 }
 
 TEST_P(workers, forget_endpoints_that_were_closed_without_progress)

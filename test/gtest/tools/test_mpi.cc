@@ -168,25 +168,27 @@ const arguments &served_by_both()
     return names;
 }
 
+bool is_open_mpi_4()
+{
+    const process_result result = run({"mpiexec.openmpi", "--version"}, {});
+    return result.output.find(" 4.") != std::string::npos;
+}
+
 const mpi_operations &operations_of(const std::string &mpi)
 {
-    /* Open MPI 5, which distributions have beside UCX 1.18 and later, sends its
-     * own part, too. */
-    constexpr bool is_open_mpi_4 = ucx_is_before(1, 18);
-    const arguments none;
-    const arguments alltoallv{"alltoallv"};
-    static const mpi_operations all[] = {
-        {"mpich",
-         joined(served_by_both(), {"alltoallv"}),
-         {"allgather", "alltoall", "alltoall_in_place", "allreduce", "put_own",
-          "accumulate"}},
-        {"openmpi",
-         joined(joined(served_by_both(), {"put_own"}),
-                is_open_mpi_4 ? none : alltoallv),
-         joined({"allgather", "alltoall", "alltoall_in_place", "allreduce",
-                 "accumulate"},
-                is_open_mpi_4 ? alltoallv : none)}};
-    return (mpi == all[0].mpi) ? all[0] : all[1];
+    static const mpi_operations mpich{"mpich",
+                                      joined(served_by_both(), {"alltoallv"}),
+                                      {"allgather", "alltoall",
+                                       "alltoall_in_place", "allreduce",
+                                       "put_own", "accumulate"}};
+    /* Later ones send their own part of alltoallv, too, but only with two
+     * ranks. */
+    static const mpi_operations open_mpi{
+        "openmpi", joined(served_by_both(), {"put_own"}),
+        joined({"allgather", "alltoall", "alltoall_in_place", "allreduce",
+                "accumulate"},
+               is_open_mpi_4() ? arguments{"alltoallv"} : arguments{})};
+    return (mpi == mpich.mpi) ? mpich : open_mpi;
 }
 
 /* Library, ranks, protocols. */

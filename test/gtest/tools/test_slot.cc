@@ -1,5 +1,6 @@
 /* Slot loading: UCX's own loader finds the module, and nothing is lost. */
 #include "gtest/tools/copied_installation.h"
+#include "gtest/tools/release.h"
 #include "gtest/tools/two_peers.h"
 
 #include <algorithm>
@@ -297,7 +298,7 @@ INSTANTIATE_TEST_SUITE_P(of_messages, slot_own_card,
 
 INSTANTIATE_TEST_SUITE_P(of_messages, slot_contents,
                          ::testing::Combine(::testing::Values("sm", "tcp"),
-                                            ::testing::Values("n", "y")),
+                                            ::testing::ValuesIn(protocols())),
                          [](const auto &test) {
                              return std::string(std::get<0>(test.param)) +
                                     "_proto_" + std::get<1>(test.param);

@@ -160,6 +160,16 @@ private:
     ucs_status_t why_ = UCS_OK;
 };
 
+/* With the handle: without it UCP 1.16 and later let a request to a dead peer
+ * end only when the memory, which they find to be mapped, is unmapped. */
+ucp_request_param_t params_for(const memory &of)
+{
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH;
+    params.memh         = of.handle();
+    return params;
+}
+
 /* A key of the other side's device memory. */
 class target {
 public:
@@ -175,15 +185,15 @@ public:
 
     ucs_status_ptr_t put(const connection &to, const memory &from) const
     {
-        const ucp_request_param_t defaults{};
+        const ucp_request_param_t params = params_for(from);
         return ucp_put_nbx(to.ep(), from.data() + guard, large,
-                           address_ + guard, key_, &defaults);
+                           address_ + guard, key_, &params);
     }
     ucs_status_ptr_t get(const connection &of, const memory &to) const
     {
-        const ucp_request_param_t defaults{};
+        const ucp_request_param_t params = params_for(to);
         return ucp_get_nbx(of.ep(), to.data() + guard, large, address_ + guard,
-                           key_, &defaults);
+                           key_, &params);
     }
 
 private:
@@ -193,16 +203,15 @@ private:
 
 ucs_status_ptr_t send(const connection &to, const memory &from, size_t size)
 {
-    const ucp_request_param_t defaults{};
-    return ucp_tag_send_nbx(to.ep(), from.data() + guard, size, a_tag,
-                            &defaults);
+    const ucp_request_param_t params = params_for(from);
+    return ucp_tag_send_nbx(to.ep(), from.data() + guard, size, a_tag, &params);
 }
 
 ucs_status_ptr_t receive(worker &of, const memory &to, size_t size)
 {
-    const ucp_request_param_t defaults{};
+    const ucp_request_param_t params = params_for(to);
     return ucp_tag_recv_nbx(of.get(), to.data() + guard, size, a_tag,
-                            ~ucp_tag_t{0}, &defaults);
+                            ~ucp_tag_t{0}, &params);
 }
 
 void expect_good(ucs_status_t status, const char *what)
