@@ -3,10 +3,12 @@
  * that another one writes and reads meanwhile. Both look at the bytes, and at
  * what they have open, mapped and resident.
  *
- * usage: ucp_exports client|server COUNT [SIZE]
+ * usage: ucp_exports client|server COUNT
+ *        ucp_exports alone COUNT SIZE
  *
- * With SIZE all have that size, and each is freed before the next one is there.
- * File descriptor 3 is a socket to the other side. The server allocates.
+ * File descriptor 3 is a socket to the other side. The server allocates. The
+ * last one sends each buffer's end to itself, and frees a buffer before it
+ * allocates the next one.
  */
 #include "gtest/tools/peer/check.h"
 #include "gtest/tools/peer/memory.h"
@@ -37,8 +39,7 @@ constexpr size_t block_size      = 49ul << 20;
 constexpr unsigned block_every   = 50;
 constexpr size_t kept            = 5;    /* alive at a time, at the exporter */
 constexpr size_t looked_at       = 2048; /* bytes of a buffer, at most */
-constexpr size_t message_size    = 1ul << 20; /* of a buffer that has so much */
-constexpr ucp_tag_t a_tag        = 5;
+constexpr size_t message_size    = 1ul << 20;
 constexpr unsigned seeds         = 1000;
 constexpr ptrdiff_t more_files   = 4;
 constexpr ptrdiff_t more_maps    = 40;
@@ -138,27 +139,17 @@ void expect_bytes(const std::vector<char> &there, unsigned seed)
     }
 }
 
-size_t size_of(unsigned buffer, size_t size_of_all)
-{
-    if (size_of_all != 0) {
-        return size_of_all;
-    }
-    return ((buffer % block_every) == block_every - 1)
-               ? block_size
-               : sizes[buffer % std::size(sizes)];
-}
-
-void export_buffers(unsigned total, size_t size_of_all, const context &common,
-                    side &end, const channel &socket)
+void export_buffers(unsigned total, const context &common, worker &mine,
+                    const channel &socket)
 {
     watcher watch(total);
-    const size_t most = (size_of_all != 0) ? 1 : kept;
-    const ucp_request_param_t defaults{};
     std::deque<memory> alive;
     for (unsigned i = 0; i < total; ++i) {
         set_case("buffer " + std::to_string(i));
-        const size_t size = size_of(i, size_of_all);
-        if (alive.size() == most) {
+        const size_t size = ((i % block_every) == block_every - 1)
+                                ? block_size
+                                : sizes[i % std::size(sizes)];
+        if (alive.size() == kept) {
             alive.pop_front();
         }
         memory &now = alive.emplace_back(common, kind_of_memory::gaudi, size);
@@ -169,15 +160,7 @@ void export_buffers(unsigned total, size_t size_of_all, const context &common,
         const std::vector<char> key = now.pack_key();
         socket.send(&what, sizeof(what));
         socket.send_block(key.data(), key.size());
-        if (size >= message_size) {
-            /* UCP registers it by itself, and keeps that. */
-            operation going(ucp_tag_send_nbx(end.ep(),
-                                             now.data() + size - message_size,
-                                             message_size, a_tag, &defaults),
-                            "ucp_tag_send_nbx");
-            finish(going, {&end.of()});
-        }
-        wait_for_letter(end.of(), socket);
+        wait_for_letter(mine, socket);
         std::vector<char> there(part);
         now.load(size - part, there.data(), part);
         expect_bytes(there, what.seed + 1);
@@ -214,19 +197,43 @@ void use_buffers(unsigned total, side &end, const channel &socket)
             "ucp_put_nbx");
         run(ucp_ep_flush_nbx(end.ep(), &defaults), "ucp_ep_flush_nbx");
         ucp_rkey_destroy(key);
-        if (what.size >= message_size) {
-            there.resize(message_size);
-            run(ucp_tag_recv_nbx(end.of().get(), there.data(), message_size,
-                                 a_tag, ~ucp_tag_t{0}, &defaults),
-                "ucp_tag_recv_nbx");
-            there.erase(begin(there), begin(there) + message_size - part);
-            expect_bytes(there, static_cast<unsigned>(what.seed) + 1);
-        }
         const char letter = 'n';
         socket.send(&letter, 1);
         watch.look(i + 1);
     }
     wait_for_letter(end.of(), socket);
+}
+
+/* UCP registers what it sends, makes a key of it, and keeps both. */
+void send_to_oneself(unsigned total, size_t size)
+{
+    context common;
+    worker mine(common, UCS_THREAD_MODE_SINGLE);
+    side end(mine, 0, mine.address());
+    const ucp_request_param_t defaults{};
+    constexpr ucp_tag_t tag = 5;
+    for (unsigned i = 0; i < total; ++i) {
+        set_case("buffer " + std::to_string(i));
+        memory buffer(common, kind_of_memory::gaudi, size);
+        const std::vector<char> sent = bytes_of(1 + i % seeds, message_size);
+        buffer.store(size - message_size, sent.data(), message_size);
+        std::vector<char> came(message_size);
+        operation coming(ucp_tag_recv_nbx(mine.get(), came.data(), came.size(),
+                                          tag, ~ucp_tag_t{0}, &defaults),
+                         "ucp_tag_recv_nbx");
+        operation going(ucp_tag_send_nbx(end.ep(),
+                                         buffer.data() + size - message_size,
+                                         message_size, tag, &defaults),
+                        "ucp_tag_send_nbx");
+        finish(coming, {&mine});
+        finish(going, {&mine});
+        if (came != sent) {
+            die("contents", "differ");
+        }
+    }
+    operation closing = end.close();
+    finish(closing, {&mine});
+    std::puts("all sent");
 }
 
 } // namespace
@@ -235,12 +242,16 @@ int main(int argc, char **argv)
 {
     alarm(life_s);
     set_case("the start");
-    if ((argc != 3) && (argc != 4)) {
-        die("usage", "ucp_exports client|server COUNT [SIZE]");
+    if ((argc == 4) && (std::string(argv[1]) == "alone")) {
+        send_to_oneself(static_cast<unsigned>(std::stoul(argv[2])),
+                        std::stoul(argv[3]));
+        return 0;
+    }
+    if (argc != 3) {
+        die("usage", "ucp_exports client|server COUNT, or alone COUNT SIZE");
     }
     const bool is_client = (std::string(argv[1]) == "client");
     const auto total     = static_cast<unsigned>(std::stoul(argv[2]));
-    const size_t size    = (argc == 4) ? std::stoul(argv[3]) : 0;
     context common;
     worker mine(common, UCS_THREAD_MODE_SINGLE);
     const channel socket(peer_fd);
@@ -250,7 +261,7 @@ int main(int argc, char **argv)
     if (is_client) {
         use_buffers(total, end, socket);
     } else {
-        export_buffers(total, size, common, end, socket);
+        export_buffers(total, common, mine, socket);
     }
     operation closing = end.close();
     finish(closing, {&mine});
