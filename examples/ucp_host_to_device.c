@@ -87,7 +87,9 @@ static int find_device_type(struct session *s)
         fprintf(stderr,
                 "No Gaudi card: the machine has none (software cards: "
                 "'ucx-gaudi run --emulate -- ...'),\nother processes "
-                "hold them all, or UCX_TLS does not name gaudi_copy.\n");
+                "hold them all, UCX_TLS does not name gaudi_copy, or the "
+                "module is not loaded\n(run this program with 'ucx-gaudi run "
+                "-- ...').\n");
         return -1;
     }
     s->device_type = type;

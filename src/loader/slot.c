@@ -14,6 +14,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const char own_name[] = "libuct_hlthunk.";
 static const char prefix[]   = "libuct_";
@@ -80,13 +81,18 @@ static int find_places(struct places *found)
     return 1;
 }
 
+static int is_same(const char *one, const char *two)
+{
+    struct stat first;
+    struct stat second;
+
+    return (stat(one, &first) == 0) && (stat(two, &second) == 0) &&
+           (first.st_dev == second.st_dev) && (first.st_ino == second.st_ino);
+}
+
 static int is_loader(const char *file)
 {
-    struct stat self;
-    struct stat other;
-
-    return (stat(gaudi_own_file(), &self) == 0) && (stat(file, &other) == 0) &&
-           (self.st_dev == other.st_dev) && (self.st_ino == other.st_ino);
+    return is_same(gaudi_own_file(), file);
 }
 
 /* As UCX's loader does it: a function of the module, not of what it needs. */
@@ -121,7 +127,7 @@ static int load(const char *folder, const char *name, int debug)
     }
     module = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
     if (module == NULL) {
-        if (debug) {
+        if (debug && (access(file, F_OK) == 0)) {
             gaudi_say("%s, which a slot displaces, cannot be loaded: %s", file,
                       dlerror());
         }
@@ -149,8 +155,11 @@ static void load_displaced_in(const char *folder, const struct places *where)
         if ((strncmp(entry->d_name, prefix, strlen(prefix)) == 0) &&
             (strncmp(entry->d_name, own_name, strlen(own_name)) != 0) &&
             is_loader(file) &&
-            !load(where->resolved, entry->d_name, where->debug)) {
-            (void)load(where->configured, entry->d_name, where->debug);
+            !load(where->resolved, entry->d_name, where->debug) &&
+            !load(where->configured, entry->d_name, where->debug) &&
+            where->debug) {
+            gaudi_say("no %s was loaded, which a slot displaces",
+                      entry->d_name);
         }
     }
     closedir(entries);
@@ -162,7 +171,9 @@ void gaudi_load_displaced_modules(void)
 
     if ((where != NULL) && find_places(where)) {
         load_displaced_in(where->told, where);
-        load_displaced_in(where->configured, where);
+        if (!is_same(where->told, where->configured)) {
+            load_displaced_in(where->configured, where);
+        }
     }
     free(where);
 }

@@ -28,6 +28,9 @@ consteval bool ucx_is_before(unsigned major_number, unsigned minor_number)
  *  for: where they are UCX's default. */
 inline constexpr bool has_old_protocols = ucx_is_before(1, 16);
 
+/** Whether UCX itself has a type for Gaudi memory. */
+inline constexpr bool has_gaudi_type = !ucx_is_before(1, 21);
+
 /** UCX's own default of UCX_PROTO_ENABLE. */
 inline constexpr const char *default_protocols = has_old_protocols ? "n" : "y";
 

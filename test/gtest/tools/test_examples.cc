@@ -212,7 +212,7 @@ TEST_F(example_ucp_host_to_device, says_how_to_load_the_module)
     const process_result result =
         run({ucp_program, files.file("data", "text")}, with());
     expect_refusal(result, "the module is not loaded");
-    EXPECT_THAT(result.output, HasSubstr("ucx-gaudi run [--emulate]"));
+    EXPECT_THAT(result.output, HasSubstr("ucx-gaudi run "));
 }
 
 TEST_F(example_ucp_host_to_device, says_what_can_be_missing_without_a_card)
@@ -231,7 +231,9 @@ TEST_F(example_ucp_host_to_device, needs_a_transport_beside_gaudi_copy)
         {ucp_program, files.file("data", "text")}, {{"UCX_TLS", "gaudi_copy"}});
     EXPECT_TRUE(exited_with(1, result));
     EXPECT_THAT(result.output,
-                HasSubstr("ucp_ep_create: Destination is unreachable\n"));
+                HasSubstr(ucx_is_before(1, 20)
+                              ? "ucp_ep_create: Destination is unreachable\n"
+                              : "ucp_init: No such device\n"));
 }
 
 /* --- dma-bufs ------------------------------------------------------------- */

@@ -109,11 +109,13 @@ TEST_P(own_process, is_served_by_gaudi_cpy_and_gets_messages_by_gaudi_ipc)
     const std::vector<std::string> own = lanes(result.output, "");
     ASSERT_EQ(2u, own.size());
     EXPECT_THAT(own[0], AllOf(HasSubstr("gaudi_cpy/"), HasSubstr("rma_bw#0")));
-    EXPECT_THAT(own[1], AllOf(HasSubstr("gaudi_ipc/"), HasSubstr(" am ")));
+    EXPECT_THAT(own[1] + " ",
+                AllOf(HasSubstr("gaudi_ipc/"), HasSubstr(" am ")));
 
     /* UCP's private one, by which it packs and unpacks device memory. */
     const std::vector<std::string> of_type =
-        lanes(result.output, "for Intel Gaudi device memory");
+        lanes(result.output, has_gaudi_type ? "for HabanaLabs Gaudi memory"
+                                            : "for Intel Gaudi device memory");
     ASSERT_FALSE(of_type.empty());
     EXPECT_THAT(of_type[0],
                 AllOf(HasSubstr("gaudi_cpy/"), HasSubstr("rma_bw#0")));

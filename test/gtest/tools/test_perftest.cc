@@ -1,8 +1,10 @@
 /* Stock ucx_perftest on device memory. */
 #include "gtest/tools/perftest.h"
+#include "gtest/tools/release.h"
 
 #include "common/process_state.h"
 
+#include <algorithm>
 #include <csignal>
 #include <iterator>
 
@@ -110,6 +112,24 @@ const known_crash crashes_of_old_releases[] = {
     {"tag_lat", "host,gaudi", "n", "tcp", {"-z"}, "ucp_rndv_receive", "65536"},
 };
 
+/* An assertion of the release candidate that Debian has, when this is the first
+ * operation on an endpoint: it goes by a rendezvous and is to be flushed. */
+const known_crash crashes_of_1_23[] = {
+    {"ucp_get", "gaudi,host", "y", "sm", {}, "ucp_ep_flush_state"},
+};
+
+bool crashes(const std::string &test, const std::string &memory,
+             const std::string &tls)
+{
+    return !ucx_is_before(1, 23) &&
+           std::any_of(std::begin(crashes_of_1_23), std::end(crashes_of_1_23),
+                       [&](const known_crash &known) {
+                           return (known.test == test) &&
+                                  (known.memory == memory) &&
+                                  (known.tls == tls);
+                       });
+}
+
 class perftest_crash : public perftest {
 protected:
     static perftest_case case_of(const known_crash &what)
@@ -136,8 +156,9 @@ protected:
         EXPECT_TRUE(eventually([&] {
             for (process *&side : sides) {
                 if ((side != nullptr) && side->has_ended()) {
-                    crashed = (side->wait().signal == SIGSEGV) || crashed;
-                    side    = nullptr;
+                    const int signal = side->wait().signal;
+                    crashed |= (signal == SIGSEGV) || (signal == SIGABRT);
+                    side = nullptr;
                     ++ended;
                 }
             }
@@ -225,7 +246,8 @@ TEST_P(perftest_rma, runs_to_another_process)
     for (const char *memory : pairs) {
         for (const char *tls : {"sm", "tcp"}) {
             /* See crashes_of_old_releases. */
-            if ((how == "y") || (memory == std::string("host"))) {
+            if (((how == "y") || (memory == std::string("host"))) &&
+                !crashes(test, memory, tls)) {
                 expect_success({test, memory, next.size(), tls, how, {}, {}});
             }
         }
@@ -324,7 +346,7 @@ TEST_F(perftest_crash, happens_only_where_stock_ucp_has_it)
         expect_crash(what);
     }
     for (const known_crash &what : crashes_of_old_releases) {
-        if (has_old_protocols) {
+        if (has_old_protocols || crashes(what.test, what.memory, what.tls)) {
             expect_crash(what);
         } else {
             expect_success(case_of(what));
@@ -350,7 +372,8 @@ TEST_F(perftest, lists_the_memory_type)
     const process_result help = emulated({"ucx_perftest", "-h"});
     EXPECT_EQ(1u, lines_with(help.output, "gaudi - ").size()) << help.output;
     const process_result without = run({"ucx_perftest", "-h"}, with());
-    EXPECT_EQ(0u, lines_with(without.output, "gaudi").size());
+    EXPECT_EQ(has_gaudi_type ? 1u : 0u,
+              lines_with(without.output, "gaudi - ").size());
 }
 
 TEST_F(perftest, measures_the_transport_itself_in_one_process)

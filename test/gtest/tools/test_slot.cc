@@ -21,21 +21,32 @@ constexpr char slot_name[] = "libuct_rdmacm.so.0";
 
 /* What the loader says at debug level of the module that it displaces. */
 constexpr char loaded[]     = "which a slot displaces";
-constexpr char not_loaded[] = "which a slot displaces, cannot be loaded";
+constexpr char not_loaded[] = "no libuct_rdmacm.so.0 was loaded, which";
+constexpr char broken[]     = "which a slot displaces, cannot be loaded";
 
 class slot : public tools {
 protected:
+    slot()
+    {
+        /* Not every distribution packs it. */
+        const fs::path libucs =
+            fs::canonical(fs::path(library) / "slot" / "libucs.so.0");
+        has_rdmacm = fs::exists(libucs.parent_path() / "ucx" / slot_name);
+    }
+
     [[nodiscard]] process_result
     in_slot(const arguments &command, const environment &variables = {}) const
     {
         return run(under_launcher(command, {"--emulate", "--slot"}),
                    with(variables));
     }
+
+    bool has_rdmacm;
 };
 
 /* A UCX of one's own whose directory of modules holds nothing but a module
  * under another one's name. */
-class lone_slot : public tools {
+class lone_slot : public slot {
 protected:
     void make(const std::string &target)
     {
@@ -79,7 +90,9 @@ TEST_F(slot, adds_its_component_and_loses_none)
     EXPECT_TRUE(is_quiet_success(plain));
     EXPECT_TRUE(is_quiet_success(result));
     std::vector<std::string> expected = components(plain);
-    EXPECT_THAT(expected, ::testing::Contains("component rdmacm"));
+    EXPECT_THAT(
+        expected,
+        ::testing::Contains("component rdmacm").Times(has_rdmacm ? 1 : 0));
     expected.insert(expected.end(),
                     {"component gaudi_copy", "component gaudi_ipc"});
     EXPECT_THAT(components(result),
@@ -218,9 +231,12 @@ TEST_F(slot, does_not_reach_the_memory_types_of_perftest)
 {
     /* It reads its command line before UCX loads its modules. */
     const process_result result =
-        in_slot({"ucx_perftest", "-t", "tag_bw", "-m", "gaudi"});
+        in_slot({"ucx_perftest", "-l", "-t", "tag_bw", "-m", "gaudi"});
     EXPECT_NE(0, result.exit_code);
-    EXPECT_THAT(result.output, HasSubstr("unsupported memory type: \"gaudi\""));
+    EXPECT_THAT(result.output,
+                HasSubstr(has_gaudi_type
+                              ? "Unsupported memory types gaudi<->gaudi"
+                              : "unsupported memory type: \"gaudi\""));
 }
 
 TEST_F(slot, tells_at_debug_level_which_module_it_brings_in)
@@ -229,7 +245,9 @@ TEST_F(slot, tells_at_debug_level_which_module_it_brings_in)
         in_slot({"ucx_info", "-d"}, {{"UCX_LOG_LEVEL", "debug"}});
     const auto lines = lines_with(result.output, loaded);
     ASSERT_EQ(1u, lines.size());
-    EXPECT_THAT(lines[0], HasSubstr(std::string("/ucx/") + slot_name));
+    EXPECT_THAT(
+        lines[0],
+        HasSubstr(has_rdmacm ? std::string("/ucx/") + slot_name : not_loaded));
     EXPECT_THAT(lines[0], Not(HasSubstr(library)));
 }
 
@@ -323,8 +341,11 @@ TEST_F(lone_slot, takes_what_is_beside_ucx_first)
         run(under_launcher({late_ucx, "uct"}, {"--emulate", "--slot"}),
             with({{"UCX_MODULE_DIR", displaced}}));
     EXPECT_TRUE(is_quiet_success(result));
-    EXPECT_THAT(components(result), ::testing::Contains("component rdmacm"));
-    EXPECT_THAT(result.output, Not(HasSubstr("displaced module")));
+    EXPECT_THAT(
+        components(result),
+        ::testing::Contains("component rdmacm").Times(has_rdmacm ? 1 : 0));
+    EXPECT_EQ(has_rdmacm ? 0u : 1u,
+              lines_with(result.output, "displaced module: loaded").size());
 }
 
 TEST_F(lone_slot, goes_on_without_the_displaced_module)
@@ -343,10 +364,8 @@ TEST_F(lone_slot, goes_on_without_the_displaced_module)
         talking["UCX_LOG_LEVEL"] = "debug";
         const auto lines =
             lines_with(in_it({late_ucx, "uct"}, talking).output, loaded);
-        for (const std::string &line : lines) {
-            EXPECT_THAT(line, HasSubstr(not_loaded));
-        }
-        EXPECT_EQ((directory == std::string("ucx")) ? 0u : 1u, lines.size());
+        ASSERT_EQ(1u, lines.size());
+        EXPECT_THAT(lines[0], HasSubstr(not_loaded));
     }
 }
 
@@ -358,7 +377,7 @@ TEST_F(lone_slot, goes_on_with_a_displaced_module_that_is_no_library)
         in_it({late_ucx, "uct"}, {{"UCX_MODULE_DIR", files.path("empty")},
                                   {"UCX_LOG_LEVEL", "debug"}});
     EXPECT_TRUE(exited_with(0, result));
-    EXPECT_EQ(1u, lines_with(result.output, not_loaded).size());
+    EXPECT_EQ(1u, lines_with(result.output, broken).size());
     EXPECT_THAT(components(result),
                 ::testing::Contains("component gaudi_copy"));
 }

@@ -1,5 +1,6 @@
 /* UCX's own example programs, on host memory, notice nothing of the module. */
 #include "gtest/tools/fixture.h"
+#include "gtest/tools/release.h"
 
 #include "common/process_state.h"
 
@@ -124,11 +125,13 @@ protected:
         EXPECT_NE(npos, output.find(message(size)));
         for (const char *complaint : {"ailed to ", "nable to ", "Wrong "}) {
             for (const std::string &line : lines_with(output, complaint)) {
-                /* The last one by the side that closes its endpoint second,
-                 * every twentieth time. */
+                /* The last ones by the side that closes its endpoint second, or
+                 * answers late. */
                 EXPECT_TRUE(is_stock_complaint(line) ||
                             (line.find("rdmacm") != npos) ||
-                            (line.find("failed to close ep") != npos))
+                            (line.find("failed to close ep") != npos) ||
+                            (line.find("unable to send UCX message "
+                                       "(Request canceled)") != npos))
                     << line;
             }
         }
@@ -194,7 +197,15 @@ TEST_P(ucx_example_client_server, brings_the_message_to_the_server)
         run_pair({programs + "ucp_client_server", "-c", type, "-s",
                   std::to_string(size)},
                  {"-l", "127.0.0.1"}, {"-a", "127.0.0.1"}, transports, true);
-    EXPECT_EQ(SIGTERM, sides.server.signal) << sides.server.output;
+    /* Without the module, too: now and then the client is gone when the server
+     * tells it that all came (one in six times with UCX 1.18 and 1.22). */
+    const bool was_late =
+        !ucx_is_before(1, 16) &&
+        !lines_with(sides.server.output, "server failed on FIN message")
+             .empty();
+    if (!was_late) {
+        EXPECT_EQ(SIGTERM, sides.server.signal) << sides.server.output;
+    }
     sides.server.exit_code = 0; /* it had no chance to exit */
     expect_success(sides, size);
 }
@@ -229,10 +240,17 @@ INSTANTIATE_TEST_SUITE_P(
                                          std::pair("memory", "sysv")),
                        ::testing::Values("-i", "-b")),
     uct_name);
+
+/* From 1.19 on tcp registers no memory, and the program has no transport. */
+std::vector<uct_case> zero_copies()
+{
+    if (ucx_is_before(1, 19)) {
+        return {uct_case(std::pair("lo", "tcp"), "-z")};
+    }
+    return {};
+}
 INSTANTIATE_TEST_SUITE_P(zero_copy_over, ucx_example_uct_hello,
-                         ::testing::Values(uct_case(std::pair("lo", "tcp"),
-                                                    "-z")),
-                         uct_name);
+                         ::testing::ValuesIn(zero_copies()), uct_name);
 
 TEST_F(ucx_example, server_outlives_a_client_that_was_killed)
 {
