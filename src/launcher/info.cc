@@ -12,6 +12,7 @@
 #include <memory>
 
 #include <dlfcn.h>
+#include <strings.h>
 
 namespace launcher {
 
@@ -216,6 +217,19 @@ void report_cards(const shim::driver &driver, const machine &where,
 
 /* --- UCX and the ways into it ----------------------------------------------*/
 
+/* In one of the ways in which UCX's parser takes "no". */
+bool chooses_old_protocols()
+{
+    const char *value = std::getenv("UCX_PROTO_ENABLE");
+    if (value == nullptr) {
+        return false;
+    }
+    constexpr const char *no[] = {"n", "no", "off", "0"};
+    return std::any_of(std::begin(no), std::end(no), [&](const char *word) {
+        return strcasecmp(value, word) == 0;
+    });
+}
+
 found_ucx report_ucx(const installation &files, findings &all)
 {
     found_ucx ucx = find_ucx();
@@ -235,6 +249,13 @@ found_ucx report_ucx(const installation &files, findings &all)
                  ")");
     if (fits) {
         obstacles = try_module(files, ucx);
+        if (chooses_old_protocols() &&
+            (*ucx.release >= first_without_old_protocols)) {
+            obstacles.push_back(
+                {"UCX_PROTO_ENABLE=n chooses protocols that UCX " +
+                     ucx.version + " cannot use with device memory",
+                 "leave it unset, or set it to y"});
+        }
     }
     for (const problem &one : obstacles) {
         all.fail(one.what, one.mend);

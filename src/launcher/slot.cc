@@ -21,18 +21,20 @@ constexpr char preferred[] = "rdmacm";
 
 constexpr char own_name[] = "hlthunk";
 
-/* Where slots are made; empty without a home. */
+/* Where slots are made; empty without a home. Relative paths do not count, as
+ * the XDG Base Directory Specification has it. */
 fs::path cache_directory()
 {
-    const char *cache = std::getenv("XDG_CACHE_HOME");
-    if ((cache != nullptr) && (*cache != '\0')) {
-        return fs::path(cache) / "ucx-gaudi";
+    const auto place = [](const char *variable) {
+        const char *value = std::getenv(variable);
+        const fs::path path((value == nullptr) ? "" : value);
+        return path.is_absolute() ? path : fs::path();
+    };
+    if (const fs::path cache = place("XDG_CACHE_HOME"); !cache.empty()) {
+        return cache / "ucx-gaudi";
     }
-    const char *home = std::getenv("HOME");
-    if ((home != nullptr) && (*home != '\0')) {
-        return fs::path(home) / ".cache" / "ucx-gaudi";
-    }
-    return {};
+    const fs::path home = place("HOME");
+    return home.empty() ? home : home / ".cache" / "ucx-gaudi";
 }
 
 /* One folder for each pair of an installation and a UCX. */

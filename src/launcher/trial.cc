@@ -22,39 +22,28 @@ struct outcome {
     std::string text; /* what it printed */
 };
 
-/* UCS_MEMORY_TYPE_UNKNOWN of the loaded UCX, the last one in its list of names.
- */
-int unknown_memory_type()
-{
-    void *libucs = dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
-    auto names   = (libucs == nullptr) ? nullptr
-                                       : static_cast<const char *const *>(dlsym(
-                                             libucs, "ucs_memory_type_names"));
-    int type     = 0;
-    while ((names != nullptr) && (names[type] != nullptr) &&
-           (std::strcmp(names[type], "unknown") != 0)) {
-        ++type;
-    }
-    return type;
-}
-
 /* In the child. Returns its exit code, 0 when the module has registered. */
 int open_module(const char *file)
 {
     using function = int (*)();
 
+    /* What is said is to be read here. */
+    for (const char *name :
+         {"UCX_LOG_LEVEL", "UCX_LOG_FILE", "UCX_LOG_LEVEL_TRIGGER"}) {
+        unsetenv(name);
+    }
     void *module = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (module == nullptr) {
         std::fprintf(stderr, "%s\n", dlerror());
         return 1;
     }
-    auto type =
-        reinterpret_cast<function>(dlsym(module, "ucx_gaudi_memory_type"));
-    if (type == nullptr) {
+    auto is_registered =
+        reinterpret_cast<function>(dlsym(module, "uct_gaudi_is_registered"));
+    if (is_registered == nullptr) {
         std::fprintf(stderr, "it is no module: %s\n", dlerror());
         return 1;
     }
-    return (type() == unknown_memory_type()) ? 1 : 0;
+    return (is_registered() != 0) ? 0 : 1;
 }
 
 outcome run_trial(const std::string &file)
@@ -87,19 +76,24 @@ outcome run_trial(const std::string &file)
     return result;
 }
 
-/* The first line, without what UCX's log puts before a message. */
+/* The first complaint of UCX's log, without what it puts before a message, or
+ * else the first line. */
 std::string message_of(const std::string &text)
 {
     std::istringstream lines(text);
-    std::string line;
-    while (line.empty() && std::getline(lines, line)) {}
-    for (const char *level : {"UCX  WARN  ", "UCX  ERROR "}) {
-        const size_t found = line.find(level);
-        if (found != line.npos) {
-            line.erase(0, found + std::strlen(level));
+    std::string first;
+    for (std::string line; std::getline(lines, line);) {
+        for (const char *level : {"UCX  WARN  ", "UCX  ERROR "}) {
+            const size_t found = line.find(level);
+            if (found != line.npos) {
+                return line.substr(found + std::strlen(level));
+            }
+        }
+        if (first.empty()) {
+            first = line;
         }
     }
-    return line.empty() ? "it registers nothing" : line;
+    return first.empty() ? "it registers nothing" : first;
 }
 
 } // namespace
@@ -116,11 +110,13 @@ problems try_module(const installation &files, const found_ucx &ucx)
             ? "a program that opens it ends by signal " +
                   std::to_string(WTERMSIG(result.status))
             : message_of(result.text);
-    return {
-        {"the module for UCX " + ucx.version + " at " + ucx.libucp +
-             " cannot be used: " + to_printable(reason),
-         "install or build ucx-gaudi again, for this UCX and this system (" +
-             file + ")"}};
+    const bool is_setting = (reason.find("UCX_GAUDI_") != reason.npos);
+    return {{"the module for UCX " + ucx.version + " at " + ucx.libucp +
+                 " cannot be used: " + to_printable(reason),
+             is_setting ? "see to that setting"
+                        : "install or build ucx-gaudi again, for this UCX and "
+                          "this system (" +
+                              file + ")"}};
 }
 
 } // namespace launcher

@@ -16,6 +16,8 @@ struct ucx_release {
     unsigned major = 0;
     unsigned minor = 0;
 
+    /* clang-tidy 14 sees the 0 that the compiler writes for this.
+     * NOLINTNEXTLINE(modernize-use-nullptr) */
     auto operator<=>(const ucx_release &other) const = default;
 };
 
@@ -26,6 +28,10 @@ std::optional<ucx_release> parse_release(const std::string &text);
 
 /** Modules can be built from this release on. */
 inline constexpr ucx_release oldest_release = {1, 13};
+
+/** With the old protocols of UCP, from this release on, there is no Gaudi
+ *  memory. */
+inline constexpr ucx_release first_without_old_protocols = {1, 16};
 
 /** UCX reads UCX_PLUGIN_PATH, and loads modules of any name, from this one on.
  */

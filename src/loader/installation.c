@@ -80,9 +80,9 @@ static void say_that_none_fits(const struct gaudi_ucx *ucx, const char *folder)
         return;
     }
     gaudi_complain(
-        "no module fits UCX %u.%u.%u (%s): modules in %s are for UCX %s; "
-        "build ucx-gaudi with the source of UCX %u.%u "
-        "(-DUCX_SOURCE_DIRS), or use a UCX that has a module",
+        "no module fits UCX %u.%u.%u (%s); installed in %s: %s; build "
+        "ucx-gaudi with the source of UCX %u.%u (-DUCX_SOURCE_DIRS), or use a "
+        "UCX that has a module",
         ucx->major, ucx->minor, ucx->patch, ucx->libucp, folder, installed,
         ucx->major, ucx->minor);
 }

@@ -42,25 +42,39 @@ static void *find_loaded_module(const struct gaudi_ucx *ucx, const char *path)
     return handle;
 }
 
-/* The module for the running UCX; NULL after a line that tells why not. */
-static void *open_module(void *libucs)
+/* The module for a UCX; NULL after a line that tells why not. */
+static void *open_module_for(const struct gaudi_ucx *ucx)
 {
-    struct gaudi_ucx ucx;
     char path[PATH_MAX];
     void *handle;
 
-    if (!gaudi_find_ucx(libucs, &ucx) ||
-        !gaudi_find_module(&ucx, path, sizeof(path))) {
+    if (!gaudi_find_module(ucx, path, sizeof(path))) {
         return NULL;
     }
-    handle = find_loaded_module(&ucx, path);
+    handle = find_loaded_module(ucx, path);
     if (handle == NULL) {
         handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
     if (handle == NULL) {
-        gaudi_complain("the module for UCX %u.%u cannot be loaded: %s",
-                       ucx.major, ucx.minor, dlerror());
+        gaudi_complain("the module for UCX %u.%u.%u (%s) cannot be loaded: %s; "
+                       "install or build ucx-gaudi again",
+                       ucx->major, ucx->minor, ucx->patch, ucx->libucp,
+                       dlerror());
     }
+    return handle;
+}
+
+static void *open_module(void *libucs)
+{
+    struct gaudi_ucx ucx;
+    void *handle;
+
+    if (!gaudi_find_ucx(libucs, &ucx)) {
+        return NULL;
+    }
+    handle = open_module_for(&ucx);
+    /* Not before: the module is to get the libuct that came with it. */
+    dlclose(ucx.handle);
     return handle;
 }
 

@@ -10,16 +10,6 @@
 
 static const char libucp_name[] = "libucp.so.0";
 
-/* The folder of a file, without links; "" when the file is not there. */
-static void folder_of(const char *file, char folder[PATH_MAX])
-{
-    if (realpath(file, folder) == NULL) {
-        folder[0] = '\0';
-        return;
-    }
-    *strrchr(folder, '/') = '\0';
-}
-
 static int ask(void *libucp, struct gaudi_ucx *found)
 {
     typedef void (*function_t)(unsigned *, unsigned *, unsigned *);
@@ -72,50 +62,18 @@ static void *open_libucp_of(void *libucs)
     return libucp;
 }
 
-/* Whether libucs is of the UCX that libucp has told of. */
-static int belong_together(void *libucs, const struct gaudi_ucx *ucx)
-{
-    struct gaudi_ucx other = *ucx;
-    char folder_of_ucs[PATH_MAX];
-    char folder_of_ucp[PATH_MAX];
-    void *beside;
-    int same;
-
-    folder_of(gaudi_file_of(libucs), folder_of_ucs);
-    folder_of(ucx->libucp, folder_of_ucp);
-    if (strcmp(folder_of_ucs, folder_of_ucp) == 0) {
-        return 1;
-    }
-    beside = open_libucp_of(libucs);
-    if (beside == NULL) {
-        return 1; /* there is nothing that says otherwise */
-    }
-    same = ask(beside, &other) && (other.major == ucx->major) &&
-           (other.minor == ucx->minor);
-    if (!same) {
-        gaudi_complain(
-            "%s is of UCX %u.%u.%u and %s, which belongs to libucs, of UCX "
-            "%u.%u.%u: no module is loaded; see to LD_LIBRARY_PATH",
-            ucx->libucp, ucx->major, ucx->minor, ucx->patch, other.libucp,
-            other.major, other.minor, other.patch);
-    }
-    dlclose(beside);
-    return same;
-}
-
+/* A libucp of the process is asked, wherever it lies. Another one is never
+ * opened beside it: their lists of variables would get mixed up, and the
+ * process ends when one of them goes. */
 int gaudi_find_ucx(void *libucs, struct gaudi_ucx *found)
 {
-    void *libucp = dlopen(libucp_name, RTLD_LAZY | RTLD_NOLOAD);
     char error[512];
-    int known;
 
-    if (libucp != NULL) {
-        known = ask(libucp, found) && belong_together(libucs, found);
-        dlclose(libucp);
-        return known;
+    found->handle = dlopen(libucp_name, RTLD_LAZY | RTLD_NOLOAD);
+    if (found->handle == NULL) {
+        found->handle = open_libucp_of(libucs);
     }
-    libucp = open_libucp_of(libucs);
-    if (libucp == NULL) {
+    if (found->handle == NULL) {
         /* The next call of the dynamic linker frees the text. */
         snprintf(error, sizeof(error), "%s", dlerror());
         gaudi_complain(
@@ -124,7 +82,9 @@ int gaudi_find_ucx(void *libucs, struct gaudi_ucx *found)
             gaudi_file_of(libucs), error);
         return 0;
     }
-    known = ask(libucp, found);
-    dlclose(libucp);
-    return known;
+    if (!ask(found->handle, found)) {
+        dlclose(found->handle);
+        return 0;
+    }
+    return 1;
 }

@@ -10,6 +10,7 @@ struct gaudi_ucx {
     unsigned minor;
     unsigned patch;
     char libucp[PATH_MAX]; /* the file that told */
+    void *handle;          /* of it: the caller's to close */
 };
 
 /*
@@ -18,7 +19,6 @@ struct gaudi_ucx {
  *
  * libucs  A handle of the process's libucs.
  *
- * Returns 0, after a line that tells why, when the version cannot be found out
- * or when libucp and libucs are not of one UCX.
+ * Returns 0, after a line that tells why, when the version cannot be found out.
  */
 int gaudi_find_ucx(void *libucs, struct gaudi_ucx *found);

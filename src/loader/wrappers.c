@@ -14,8 +14,10 @@
 #include "loader/tls_setting.h"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
 #include <stddef.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Let the module say why there is no card; NULL, or parameters of an
@@ -32,35 +34,81 @@ static void explain_refusal(const void *params)
     }
 }
 
-/* The wrapped function itself, looked up once for each wrapper. Libraries that
- * dlopen brought in are found through the handle of the one that has it. */
-static void *next_function(void **known, const char *library, const char *name)
+/* The file that was loaded last of those whose names begin as the name of a
+ * library of UCX does, up to its first dot: packagers put a hash there. */
+struct file {
+    const char *library;
+    char path[PATH_MAX];
+};
+
+static int keep_if_named_so(struct dl_phdr_info *object, size_t size, void *arg)
 {
-    void *function = __atomic_load_n(known, __ATOMIC_RELAXED);
-    if (function != NULL) {
-        return function;
+    struct file *found = arg;
+    const char *slash  = strrchr(object->dlpi_name, '/');
+    const char *name   = (slash == NULL) ? object->dlpi_name : slash + 1;
+
+    (void)size;
+    if (!strncmp(name, found->library, strcspn(found->library, "."))) {
+        snprintf(found->path, sizeof(found->path), "%s", object->dlpi_name);
     }
-    function = dlsym(RTLD_NEXT, name);
-    if (function == NULL) {
-        void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-        if (handle != NULL) {
-            function = dlsym(handle, name);
-            dlclose(handle);
-        }
+    return 0;
+}
+
+/* A function as the dynamic linker finds it from a file that is loaded. */
+static void *function_in(const char *file, const char *name)
+{
+    void *handle   = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+    void *function = NULL;
+
+    if (handle != NULL) {
+        function = dlsym(handle, name);
+        dlclose(handle);
     }
-    if (function == NULL) {
-        gaudi_say("%s is not to be found in %s", name, library);
-        abort();
-    }
-    __atomic_store_n(known, function, __ATOMIC_RELAXED);
     return function;
 }
 
-/* That function, from inside its wrapper. */
+/* The wrapped function itself. The process may have several UCX, or one of
+ * other names: a library gets that of its own UCX. One that is called at the
+ * end of a constructor returns to the dynamic linker, and is of the UCX that is
+ * just being loaded. NULL after a line that tells. */
+static void *next_function(const void *caller, const void *wrapper,
+                           const char *library, const char *name)
+{
+    struct link_map *map = NULL;
+    void *function       = NULL;
+    struct file last     = {library, ""};
+    Dl_info info;
+
+    if ((dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) != 0) &&
+        (map != NULL) && (map->l_name[0] != '\0')) {
+        function = function_in(map->l_name, name);
+        if (function == NULL) {
+            (void)dl_iterate_phdr(keep_if_named_so, &last);
+            function = function_in(last.path, name);
+        }
+    }
+    if ((function == NULL) || (function == wrapper)) {
+        function = dlsym(RTLD_NEXT, name);
+    }
+    if (function == NULL) {
+        function = function_in(library, name);
+    }
+    if (function == NULL) {
+        gaudi_say("%s is not to be found in %s", name, library);
+    }
+    return function;
+}
+
+/* That function, from inside its wrapper; whoever calls it is told that there
+ * is none. */
 #define NEXT(_library, _function)                                              \
+    ((__typeof__(&_function))next_function(__builtin_return_address(0),        \
+                                           (const void *)_function, _library,  \
+                                           #_function))
+#define CALL_NEXT(_library, _function, ...)                                    \
     ({                                                                         \
-        static void *known;                                                    \
-        (__typeof__(&_function))next_function(&known, _library, #_function);   \
+        const __typeof__(&_function) next = NEXT(_library, _function);         \
+        (next == NULL) ? (status_t)STATUS_UNSUPPORTED : next(__VA_ARGS__);     \
     })
 
 /*
@@ -70,18 +118,27 @@ static void *next_function(void **known, const char *library, const char *name)
  */
 typedef signed char status_t;
 
+/* As ucs/type/status.h has it. */
+enum { STATUS_UNSUPPORTED = -22 };
+
 /* Called by the constructor of libucs, in which no module can be loaded yet. */
 GAUDI_EXPORT void ucm_set_global_opts(const void *options)
 {
+    const __typeof__(&ucm_set_global_opts) next =
+        NEXT("libucm.so.0", ucm_set_global_opts);
+
     gaudi_rewrite_tls_setting();
-    NEXT("libucm.so.0", ucm_set_global_opts)(options);
+    if (next != NULL) {
+        next(options);
+    }
 }
 
 GAUDI_EXPORT status_t ucp_config_read(const char *env_prefix,
                                       const char *filename, void **config_p)
 {
     gaudi_load_module();
-    return NEXT("libucp.so.0", ucp_config_read)(env_prefix, filename, config_p);
+    return CALL_NEXT("libucp.so.0", ucp_config_read, env_prefix, filename,
+                     config_p);
 }
 
 GAUDI_EXPORT status_t ucp_init_version(unsigned api_major_version,
@@ -90,24 +147,24 @@ GAUDI_EXPORT status_t ucp_init_version(unsigned api_major_version,
                                        void **context_p)
 {
     gaudi_load_module();
-    return NEXT("libucp.so.0", ucp_init_version)(
-        api_major_version, api_minor_version, params, config, context_p);
+    return CALL_NEXT("libucp.so.0", ucp_init_version, api_major_version,
+                     api_minor_version, params, config, context_p);
 }
 
 GAUDI_EXPORT status_t uct_query_components(void **components_p,
                                            unsigned *num_components_p)
 {
     gaudi_load_module();
-    return NEXT("libuct.so.0", uct_query_components)(components_p,
-                                                     num_components_p);
+    return CALL_NEXT("libuct.so.0", uct_query_components, components_p,
+                     num_components_p);
 }
 
 GAUDI_EXPORT status_t uct_mem_alloc(size_t length, const int *methods,
                                     unsigned num_methods, const void *params,
                                     void *memory)
 {
-    const status_t status = NEXT("libuct.so.0", uct_mem_alloc)(
-        length, methods, num_methods, params, memory);
+    const status_t status = CALL_NEXT("libuct.so.0", uct_mem_alloc, length,
+                                      methods, num_methods, params, memory);
 
     if (status != 0) {
         explain_refusal(params);
@@ -128,7 +185,7 @@ GAUDI_EXPORT status_t uct_md_open(void *component, const char *name,
                                   const void *config, void **md_p)
 {
     const status_t status =
-        NEXT("libuct.so.0", uct_md_open)(component, name, config, md_p);
+        CALL_NEXT("libuct.so.0", uct_md_open, component, name, config, md_p);
 
     if ((status != 0) && (name != NULL) && !strcmp(name, "gaudi_copy") &&
         !is_ucp(__builtin_return_address(0))) {

@@ -4,7 +4,6 @@
 #pragma once
 
 extern "C" {
-#include <config.h>
 #include <uct/api/v2/uct_v2.h>
 }
 

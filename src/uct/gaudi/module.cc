@@ -42,12 +42,20 @@ ucs_status_t load()
     return UCS_OK;
 }
 
+bool registered = false;
+
 __attribute__((constructor)) void module_init()
 {
-    (void)gaudi::base::guarded(load);
+    registered = (gaudi::base::guarded(load) == UCS_OK);
 }
 
 } // namespace
+
+/* Asked by `ucx-gaudi info`: whether UCX has the components. */
+extern "C" [[gnu::visibility("default")]] int uct_gaudi_is_registered()
+{
+    return registered ? 1 : 0;
+}
 
 /* Called by the loader when UCX has refused what may have been meant for
  * a card: an allocation, which without a card no memory domain of this module

@@ -39,8 +39,22 @@ TEST(host_lanes, are_those_of_ucx_where_it_may_use_them)
     }
     for (const char *transports :
          {"", "gaudi_cpy,gaudi_ipc", "gaudi_cpy,\\gaudi_ipc,tcp,self",
-          "gaudi_gdr,gaudi_ipc"}) {
+          "gaudi_gdr,gaudi_ipc", "gaudi_ipc,tcp,cuda_copy,cuda,rocm_copy",
+          "gaudi_ipc,rdmacm"}) {
         EXPECT_FALSE(allowed_by(transports).reach_host) << transports;
+    }
+}
+
+TEST(host_lanes, tell_whether_gaudi_is_meant_at_all)
+{
+    unsetenv("UCX_TLS");
+    EXPECT_TRUE(find_allowed_transports().gaudi);
+    for (const char *transports :
+         {"all", "gaudi", "tcp,gaudi_ipc", "gaudi_cpy", "^gaudi_cpy", "^tcp"}) {
+        EXPECT_TRUE(allowed_by(transports).gaudi) << transports;
+    }
+    for (const char *transports : {"tcp", "", "^gaudi", "self,sm"}) {
+        EXPECT_FALSE(allowed_by(transports).gaudi) << transports;
     }
 }
 

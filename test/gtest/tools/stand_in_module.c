@@ -45,6 +45,11 @@ __attribute__((constructor)) static void module_constructor(void)
 #endif
 }
 
+PUBLIC int uct_gaudi_is_registered(void)
+{
+    return 1;
+}
+
 PUBLIC int ucx_gaudi_memory_type(void)
 {
     return 42;

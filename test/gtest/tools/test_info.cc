@@ -1,6 +1,7 @@
 /* ucx-gaudi info: what it shows, what it finds missing, its exit code. */
 #include "gtest/tools/copied_installation.h"
 #include "gtest/tools/other_ucx.h"
+#include "gtest/tools/release.h"
 
 #include "common/scratch.h"
 
@@ -121,6 +122,18 @@ TEST_F(info, finds_variables_that_hide_the_cards)
                    "GAUDI_MAPPING_TABLE: entry 1: it is an array, not an "
                    "object",
                    "correct this variable");
+}
+
+TEST_F(info, finds_protocols_that_cannot_be_used)
+{
+    const process_result result =
+        look({"--emulate"}, {{"UCX_PROTO_ENABLE", "No"}});
+    if (has_old_protocols) {
+        EXPECT_TRUE(exited_with(0, result));
+    } else {
+        expect_missing(result, "UCX_PROTO_ENABLE=n chooses protocols",
+                       "leave it unset");
+    }
 }
 
 TEST_F(info, aligns_its_columns)

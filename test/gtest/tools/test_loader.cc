@@ -187,7 +187,7 @@ TEST_F(loader, names_the_version_and_the_remedy_when_no_module_fits)
             in_ucx(version, {own, "init"}),
             {"no module fits UCX " + version + " (" +
                  files.path(version + "/libucp.so.0") + ")",
-             files.path("lib/ucx-gaudi") + " are for UCX 1.9, 1.13, 1.22;",
+             files.path("lib/ucx-gaudi") + ": 1.9, 1.13, 1.22;",
              std::string("build ucx-gaudi with the source of UCX ") + release});
     }
 }
@@ -195,7 +195,7 @@ TEST_F(loader, names_the_version_and_the_remedy_when_no_module_fits)
 TEST_F(loader, says_that_nothing_is_installed)
 {
     make_ucx(files, "ucx", "1.18.1");
-    expect_line(in_ucx("ucx", {own}), {"UCX 1.18.1", "are for UCX none"});
+    expect_line(in_ucx("ucx", {own}), {"UCX 1.18.1", "ucx-gaudi: none;"});
 }
 
 TEST_F(loader, says_that_a_release_is_too_old)
@@ -241,32 +241,41 @@ TEST_F(loader, says_that_a_libucp_tells_no_version)
                 {files.path("ucx/libucp.so.0") + " has no ucp_get_version"});
 }
 
-TEST_F(loader, refuses_a_mixture_of_two_ucx)
+/* Another libucp beside the first one would mix up their variables. */
+TEST_F(loader, asks_the_libucp_of_the_process_wherever_it_lies)
 {
     install("1.16");
     install("1.18");
     make_ucx(files, "old", "1.16.0");
     make_ucx(files, "new", "1.18.1");
-    expect_line(run({host, files.path("old/libucs.so.0"),
-                     files.path("new/libucp.so.0"), own},
-                    with()),
-                {files.path("new/libucp.so.0") + " is of UCX 1.18.1",
-                 files.path("old/libucp.so.0"), "1.16.0", "LD_LIBRARY_PATH"});
-}
-
-TEST_F(loader, takes_links_to_one_ucx_for_one_ucx)
-{
-    install("1.18");
-    make_ucx(files, "ucx", "1.18.1");
-    /* What is beside the link is of another UCX, and not asked. */
-    make_ucx(files, "links", "1.16.0");
-    fs::remove(files.path("links/libucs.so.0"));
-    fs::create_symlink("../ucx/libucs.so.0", files.path("links/libucs.so.0"));
-    const process_result result = run({host, files.path("links/libucs.so.0"),
-                                       files.path("ucx/libucp.so.0"), own},
+    const process_result result = run({host, files.path("old/libucs.so.0"),
+                                       files.path("new/libucp.so.0"), own},
                                       with());
     EXPECT_TRUE(exited_with(0, result));
     EXPECT_THAT(result.output, HasSubstr("opened " + module_of("1.18")));
+}
+
+TEST_F(loader, bears_a_libucp_in_another_folder_than_libucs)
+{
+    const fs::path ucx =
+        fs::canonical(fs::path(library) / "slot" / "libucs.so.0").parent_path();
+    fs::copy_file(fs::canonical(ucx / "libucp.so.0"),
+                  files.path("libucp.so.0"));
+    const process_result result =
+        run(under_launcher({"ucx_info", "-d"}),
+            with({{"LD_LIBRARY_PATH", files.path("") + ":" + ucx.string()}}));
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_THAT(result.output, HasSubstr("Component: gaudi_copy"));
+}
+
+/* As packagers of Python wheels rename them, opened for itself alone. */
+TEST_F(loader, leaves_a_ucx_of_other_names_to_itself)
+{
+    environment variables = {{"LD_PRELOAD", files.path("lib/") + preloaded}};
+    const process_result result =
+        run({host, GAUDI_TOOLS_DIR "/libucs-renamed.so"}, with(variables));
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_EQ("options 42 are set\nthe program goes on\n", result.output);
 }
 
 TEST_F(loader, says_why_a_module_cannot_be_loaded)
@@ -274,12 +283,11 @@ TEST_F(loader, says_why_a_module_cannot_be_loaded)
     make_ucx(files, "ucx", "1.18.1");
     install("1.18", broken);
     expect_line(in_ucx("ucx", {own, "init"}),
-                {"the module for UCX 1.18 cannot be loaded: ",
-                 module_of("1.18"), "nobody_has_this_function"});
+                {"the module for UCX 1.18.1 (", module_of("1.18"),
+                 "nobody_has_this_function"});
     (void)files.file(std::string("lib/ucx-gaudi/1.18/") + module_name, "text");
-    expect_line(
-        in_ucx("ucx", {own, "init"}),
-        {"the module for UCX 1.18 cannot be loaded: ", module_of("1.18")});
+    expect_line(in_ucx("ucx", {own, "init"}),
+                {"the module for UCX 1.18.1 (", module_of("1.18")});
 }
 
 TEST_F(loader, forwards_what_programs_call)

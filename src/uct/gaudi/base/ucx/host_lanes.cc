@@ -2,6 +2,8 @@
 
 #include "uct/gaudi/base/ucx/config.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string_view>
 
 namespace gaudi::base {
@@ -27,15 +29,20 @@ std::string_view without_backslash(std::string_view name)
     return name;
 }
 
+/* UCX's names of transports, and of several at once, that reach host memory of
+ * another process at once or through a network card; not `tcp`, which is slower
+ * than this one. */
 bool reaches_host(std::string_view transport)
 {
-    return !transport.empty() && !transport.starts_with("gaudi") &&
-           (transport != "self") && (transport != "tcp");
-}
-
-bool is_copy(std::string_view transport)
-{
-    return (transport == "gaudi_cpy") || (transport == "gaudi");
+    constexpr std::string_view names[] = {
+        "all",  "shm",   "sm",        "mm",        "posix",
+        "sysv", "xpmem", "cma",       "knem",      "ib",
+        "rc",   "rc_v",  "rc_x",      "rc_verbs",  "rc_mlx5",
+        "ud",   "ud_v",  "ud_x",      "ud_verbs",  "ud_mlx5",
+        "dc",   "dc_x",  "dc_mlx5",   "gga",       "gga_mlx5",
+        "srd",  "ugni",  "ugni_rdma", "ugni_smsg", "ugni_udt"};
+    return std::find(std::begin(names), std::end(names), transport) !=
+           std::end(names);
 }
 
 /* A caret before the list turns it round; `all` is a name for all. */
@@ -43,16 +50,24 @@ allowed_transports parse(std::string_view list)
 {
     const bool all_but = list.starts_with('^');
     list.remove_prefix(all_but ? 1 : 0);
-    allowed_transports named;
+    bool reach_host = false;
+    bool copy       = false;
+    bool ipc        = false;
     while (!list.empty()) {
         const size_t length         = std::min(list.find(','), list.size());
         const std::string_view name = without_backslash(list.substr(0, length));
-        named.reach_host |= reaches_host(name);
-        named.copy |= is_copy(name) || (name == "all");
+        const bool both             = (name == "all") || (name == "gaudi");
+        reach_host |= reaches_host(name);
+        copy |= both || (name == "gaudi_cpy");
+        ipc |= both || (name == "gaudi_ipc");
         list.remove_prefix(std::min(length + 1, list.size()));
     }
-    return all_but ? allowed_transports{.reach_host = true, .copy = !named.copy}
-                   : named;
+    return all_but ? allowed_transports{.reach_host = true,
+                                        .copy       = !copy,
+                                        .gaudi      = !copy || !ipc}
+                   : allowed_transports{.reach_host = reach_host,
+                                        .copy       = copy,
+                                        .gaudi      = copy || ipc};
 }
 
 } // namespace

@@ -32,7 +32,8 @@ struct allowed_transports {
     bool reach_host = false; /**< some that reach host memory of other processes
                                   of the machine: any but Gaudi's, `self` and
                                   `tcp` */
-    bool copy = false;       /**< gaudi_cpy */
+    bool copy  = false;      /**< gaudi_cpy */
+    bool gaudi = false;      /**< gaudi_cpy or gaudi_ipc */
 };
 
 allowed_transports find_allowed_transports();

@@ -3,6 +3,8 @@
 #include "uct/gaudi/base/ucx/config.h"
 
 #include <algorithm>
+#include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -28,23 +30,28 @@ constexpr struct {
 
 ucs_memory_type_t taken = UCS_MEMORY_TYPE_UNKNOWN;
 
-/* Whether UCX's own transport for a type lies where UCX looks for it. */
+/* Whether UCX's own transport for a type lies where UCX looks for it: beside
+ * libucs, which may be a link of a slot, and where UCX_MODULE_DIR says. */
 bool is_installed(const char *name)
 {
-    std::string directory;
-    const char *override = getenv("UCX_MODULE_DIR");
+    const std::string module = std::string("/libuct_") + name + ".so.0";
+    const auto is_in         = [&](const std::string &folder) {
+        return access((folder + module).c_str(), F_OK) == 0;
+    };
+    const auto beside = [](const std::string &file) {
+        return file.substr(0, file.rfind('/') + 1) + "ucx";
+    };
     Dl_info info;
-
-    if (override != nullptr) {
-        directory = override;
-    } else if (dladdr(reinterpret_cast<void *>(&ucs_log_dispatch), &info) !=
-               0) {
-        directory = info.dli_fname;
-        directory.erase(directory.rfind('/') + 1);
-        directory += "ucx";
+    if (dladdr(reinterpret_cast<void *>(&ucs_log_dispatch), &info) != 0) {
+        char resolved[PATH_MAX];
+        if (is_in(beside(info.dli_fname)) ||
+            ((realpath(info.dli_fname, resolved) != nullptr) &&
+             is_in(beside(resolved)))) {
+            return true;
+        }
     }
-    const std::string module = directory + "/libuct_" + name + ".so.0";
-    return access(module.c_str(), F_OK) == 0;
+    return (ucs_global_opts.module_dir != nullptr) &&
+           is_in(ucs_global_opts.module_dir);
 }
 
 /* For how many types a list of UCX has room. UCX uses the list of the program

@@ -1,6 +1,7 @@
 #include "uct/gaudi/base/ucx/protocols.h"
 
 #include "uct/gaudi/base/ucx/config.h"
+#include "uct/gaudi/base/ucx/host_lanes.h"
 
 #include <atomic>
 
@@ -41,9 +42,11 @@ bool has_usable_protocols()
         return true;
     }
     if (!told.exchange(true)) {
-        ucs_error("gaudi: UCX_PROTO_ENABLE=n chooses protocols that this UCX "
-                  "cannot use with device memory: there is no Gaudi memory; "
-                  "leave UCX_PROTO_ENABLE unset, or set it to y");
+        const bool is_meant = find_allowed_transports().gaudi;
+        ucs_log(is_meant ? UCS_LOG_LEVEL_ERROR : UCS_LOG_LEVEL_DIAG,
+                "gaudi: UCX_PROTO_ENABLE=n chooses protocols that this UCX "
+                "cannot use with device memory: there is no Gaudi memory; "
+                "leave UCX_PROTO_ENABLE unset, or set it to y");
     }
     return false;
 }

@@ -10,7 +10,9 @@ extern "C" {
 #include <ucs/arch/cpu.h>
 
 /* What there is of these depends on the release: before 1.15 the first, before
- * 1.22 the second, from then on the third. */
+ * 1.22 the second, from then on the third. Headers of the first one declare it,
+ * too, but not weak.
+ * NOLINTNEXTLINE(readability-redundant-declaration) */
 extern ucs_list_link_t ucs_sys_topo_methods_list __attribute__((weak));
 extern ucs_list_link_t ucs_sys_topo_providers_list __attribute__((weak));
 extern ucs_status_t ucs_topo_sys_device_set_numa_node(ucs_sys_device_t device,

@@ -84,8 +84,8 @@ std::string find_other_layout(void *library)
         }
     }
     if (!is_async_context_alike()) {
-        return "ucs_async_context_t is another one, as with another "
-               "ENABLE_ASSERT";
+        return "ucs_async_context_t is another one, as in another release or "
+               "with another ENABLE_ASSERT";
     }
     return "";
 }
@@ -99,9 +99,9 @@ bool ucx_matches()
         dlclose(library);
     }
     if (!other.empty()) {
-        ucs_warn("the Gaudi transports were built for another build of "
-                 "UCX " GAUDI_UCX_VERSION
-                 " than this one (%s): they are not available",
+        ucs_warn("the Gaudi transports were built for another build of UCX "
+                 "than this one, namely UCX " GAUDI_UCX_VERSION
+                 " (%s): they are not available; build them for this one",
                  other.c_str());
         return false;
     }
