@@ -28,9 +28,10 @@ ucs_config_field_t table[] = {
 
     {"MEMORY_TYPE", "auto",
      "UCX memory type that stands for Gaudi memory, in UCX versions that have\n"
-     "none for it, which are those before 1.21: rocm, cuda-managed, from 1.17\n"
-     "on ze-device, or auto for one whose own module is not installed. From\n"
-     "1.21 on gaudi, or auto.",
+     "none for it, which are those before 1.21: cuda-managed, rocm before "
+     "1.17\n"
+     "and ze-device from then on, or auto for one whose own module is not\n"
+     "installed. From 1.21 on gaudi, or auto.",
      offsetof(global_config, memory_type), UCS_CONFIG_TYPE_STRING},
 
     {"RESET_TIMEOUT", "10s",

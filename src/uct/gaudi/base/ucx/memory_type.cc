@@ -21,12 +21,18 @@ constexpr char gaudi[] = "gaudi";
 
 /* Types that can stand for ours. The first one that this release has, and whose
  * own module is not installed, is taken. Not CUDA: a default of UCP's
- * configuration names it and would no longer parse. */
+ * configuration names it and would no longer parse. Not ROCm from 1.17 on, with
+ * which allocations of UCX 1.18 fail. */
 constexpr struct {
     const char *name;   /* UCX's, and the value of UCX_GAUDI_MEMORY_TYPE */
     const char *module; /* UCX's own transport for it */
 } candidates[] = {
-    {"ze-device", "ze"}, {"rocm", "rocm"}, {"cuda-managed", "cuda"}};
+#if UCT_API >= UCT_VERSION(1, 17)
+    {"ze-device", "ze"},
+#else
+    {"rocm", "rocm"},
+#endif
+    {"cuda-managed", "cuda"}};
 
 ucs_memory_type_t taken = UCS_MEMORY_TYPE_UNKNOWN;
 
