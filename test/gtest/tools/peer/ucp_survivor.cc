@@ -13,6 +13,7 @@
 #include "gtest/tools/peer/check.h"
 #include "gtest/tools/peer/memory.h"
 #include "gtest/tools/peer/side.h"
+#include "gtest/tools/release.h"
 
 #include <algorithm>
 #include <chrono>
@@ -51,7 +52,7 @@ constexpr size_t room      = large + 2 * guard;
 constexpr unsigned flood   = 20000; /* small messages: more than a queue has */
 constexpr unsigned depth   = 4;     /* large ones at a time */
 constexpr ucp_tag_t a_tag  = 5;
-constexpr seconds patience = seconds(8);
+constexpr seconds patience = seconds(20);
 constexpr unsigned max_kill_delay_us = 30000;
 constexpr ptrdiff_t more_files       = 2;
 constexpr ptrdiff_t more_mappings    = 16;
@@ -69,6 +70,13 @@ enum class moment {
     its_get,
     count
 };
+
+/* UCP 1.16 to 1.18 get by messages where an endpoint has error handling, and
+ * abort when such a message comes of a peer whose endpoint has failed. */
+constexpr bool gets_by_messages =
+    !gaudi::test::ucx_is_before(1, 16) && gaudi::test::ucx_is_before(1, 19);
+constexpr auto kinds =
+    static_cast<unsigned>(moment::count) - (gets_by_messages ? 1 : 0);
 
 const char *name_of(moment when)
 {
@@ -629,7 +637,6 @@ private:
 
 int survive(unsigned rounds, unsigned seed)
 {
-    constexpr auto kinds = static_cast<unsigned>(moment::count);
     survivor self(seed);
     std::minstd_rand random(seed);
     self.meet_a_healthy_peer(0);
