@@ -135,18 +135,23 @@ int offer_files()
     return 0;
 }
 
-/* Goes on in a process that has namespaces of its own; the process that calls
- * it ends with that one. */
-bool enter_namespaces(long flags)
+/* The process that calls it ends with its child. */
+bool go_on_as_child()
 {
-    const long child =
-        syscall(SYS_clone, flags | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+    const pid_t child = fork();
     if (child > 0) {
         int status = 1;
-        waitpid(static_cast<pid_t>(child), &status, 0);
+        waitpid(child, &status, 0);
         _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
     }
     return (child == 0) && (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+}
+
+/* Goes on in a process that has namespaces of its own. Not by clone, after
+ * which locks of other threads would be locked for ever. */
+bool enter_namespaces(int flags)
+{
+    return go_on_as_child() && (unshare(flags) == 0) && go_on_as_child();
 }
 
 bool write_text(const char *path, const std::string &text)
