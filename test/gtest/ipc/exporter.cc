@@ -1,12 +1,12 @@
 #include "gtest/ipc/exporter.h"
 
-#include "common/invalidate.h"
 #include "common/process_state.h"
 #include "common/uct_config.h"
 #include "common/ucx_logs.h"
 #include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
+#include "gtest/uct/invalidate.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 /* What a program that sleeps on an interface of gaudi_ipc can rely on. */
-#include "common/invalidate.h"
 #include "common/process_state.h"
+#include "gtest/uct/invalidate.h"
 #include "gtest/uct/ipc_peer.h"
 
 #include <array>
