@@ -67,28 +67,50 @@ static void *function_in(const char *file, const char *name)
     return function;
 }
 
-/* The wrapped function itself. The process may have several UCX, or one of
- * other names: a library gets that of its own UCX. One that is called at the
- * end of a constructor returns to the dynamic linker, and is of the UCX that is
- * just being loaded. NULL after a line that tells. */
+static int is_of_ucx(const void *function)
+{
+    Dl_info info;
+
+    return (dladdr(function, &info) != 0) &&
+           (strstr(info.dli_fname, "/libuc") != NULL);
+}
+
+/* The one of the caller's own UCX: the process may have several, or one of
+ * other names. A constructor that ends with the call returns to the dynamic
+ * linker, and is of the UCX that is just being loaded. NULL: the caller is the
+ * program, or not known. */
+static void *function_of(const void *caller, const char *library,
+                         const char *name)
+{
+    struct link_map *map = NULL;
+    struct file last     = {library, ""};
+    Dl_info info;
+    void *function;
+
+    if ((dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) == 0) ||
+        (map == NULL) || (map->l_name[0] == '\0')) {
+        return NULL;
+    }
+    function = function_in(map->l_name, name);
+    if (function == NULL) {
+        (void)dl_iterate_phdr(keep_if_named_so, &last);
+        function = (last.path[0] == '\0') ? NULL : function_in(last.path, name);
+    }
+    return function;
+}
+
+/* The wrapped function itself: the next one in the order of look-up, which may
+ * be somebody else's wrapper, but not of another UCX than the caller's. NULL
+ * after a line that tells. */
 static void *next_function(const void *caller, const void *wrapper,
                            const char *library, const char *name)
 {
-    struct link_map *map = NULL;
-    void *function       = NULL;
-    struct file last     = {library, ""};
-    Dl_info info;
+    void *own      = function_of(caller, library, name);
+    void *function = dlsym(RTLD_NEXT, name);
 
-    if ((dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) != 0) &&
-        (map != NULL) && (map->l_name[0] != '\0')) {
-        function = function_in(map->l_name, name);
-        if (function == NULL) {
-            (void)dl_iterate_phdr(keep_if_named_so, &last);
-            function = function_in(last.path, name);
-        }
-    }
-    if ((function == NULL) || (function == wrapper)) {
-        function = dlsym(RTLD_NEXT, name);
+    if ((own != NULL) && (own != wrapper) &&
+        ((function == NULL) || is_of_ucx(function))) {
+        function = own;
     }
     if (function == NULL) {
         function = function_in(library, name);

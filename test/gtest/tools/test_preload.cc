@@ -77,6 +77,19 @@ TEST_F(preload, adds_nothing_to_what_ucx_says_about_itself)
     EXPECT_EQ(plain.output, emulated({"ucx_info", "-v"}).output);
 }
 
+/* Also where a library of UCX calls what is wrapped. */
+TEST_F(preload, leaves_the_wrappers_of_others_in_place)
+{
+    const process_result result =
+        run({"ucx_info", "-p", "-u", "t"},
+            with({{"UCX_GAUDI_DRIVER", "emulator"},
+                  {"LD_PRELOAD", std::string(library) + "/" + preloaded + ":" +
+                                     GAUDI_TOOLS_DIR "/libinterposer.so"}}));
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_EQ(1u, lines_with(result.output, "interposer: called").size());
+    EXPECT_THAT(result.output, HasSubstr("gaudi_cpy"));
+}
+
 TEST_F(preload, reaches_a_program_that_loads_ucp_later)
 {
     for (const char *how : {"global", "local"}) {
