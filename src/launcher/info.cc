@@ -232,6 +232,10 @@ bool chooses_old_protocols()
 
 found_ucx report_ucx(const installation &files, findings &all)
 {
+    /* Before UCX is here: what its log says of the module is to be read. */
+    for (const char *name : {"UCX_LOG_LEVEL", "UCX_LOG_FILE"}) {
+        unsetenv(name);
+    }
     found_ucx ucx = find_ucx();
     add_line(all, "ucx",
              ucx.release.has_value() ? ucx.version + " at " + ucx.libucp

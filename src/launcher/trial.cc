@@ -27,11 +27,6 @@ int open_module(const char *file)
 {
     using function = int (*)();
 
-    /* What is said is to be read here. */
-    for (const char *name :
-         {"UCX_LOG_LEVEL", "UCX_LOG_FILE", "UCX_LOG_LEVEL_TRIGGER"}) {
-        unsetenv(name);
-    }
     void *module = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (module == nullptr) {
         std::fprintf(stderr, "%s\n", dlerror());

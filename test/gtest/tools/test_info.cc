@@ -124,6 +124,15 @@ TEST_F(info, finds_variables_that_hide_the_cards)
                    "correct this variable");
 }
 
+TEST_F(info, finds_a_memory_type_that_cannot_be_taken)
+{
+    expect_missing(look({"--emulate"}, {{"UCX_GAUDI_MEMORY_TYPE", "gold"},
+                                        {"UCX_LOG_FILE", "/dev/null"},
+                                        {"UCX_LOG_LEVEL", "fatal"}}),
+                   "UCX_GAUDI_MEMORY_TYPE=gold is not one of",
+                   "see to that setting");
+}
+
 TEST_F(info, finds_protocols_that_cannot_be_used)
 {
     const process_result result =
