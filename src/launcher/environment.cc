@@ -97,7 +97,7 @@ void find_other_ucx(const installation &files, problems &found)
             !fs::equivalent(other, files.slot_libucs, error)) {
             found.push_back(
                 {"LD_LIBRARY_PATH names another UCX, in '" + entry +
-                     "' than the one that the slot is made for",
+                     "', than the one that the slot is made for",
                  "take it out of LD_LIBRARY_PATH, or do without --slot"});
         }
     }

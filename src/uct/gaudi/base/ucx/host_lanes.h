@@ -30,8 +30,8 @@ inline constexpr auto excluding_host = host_exclusion::by_estimate;
 /** What UCX_TLS allows. */
 struct allowed_transports {
     bool reach_host = false; /**< some that reach host memory of other processes
-                                  of the machine: any but Gaudi's, `self` and
-                                  `tcp` */
+                                  of the machine by shared memory or a network
+                                  card; `tcp` does not count */
     bool copy  = false;      /**< gaudi_cpy */
     bool gaudi = false;      /**< gaudi_cpy or gaudi_ipc */
 };
