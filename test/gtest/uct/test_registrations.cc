@@ -1,8 +1,10 @@
 /* Registrations of device memory, advice, and handles that are none. */
 #include "common/uct_config.h"
+#include "uct/gaudi/base/ucx/rcache.h"
 #include "gtest/uct/fixture.h"
 
 #include <array>
+#include <cstdio>
 #include <memory>
 
 #include <sys/mman.h>
@@ -83,6 +85,31 @@ TEST_F(registrations, an_idle_one_does_not_keep_memory_from_being_freed)
     registration memh(md, next.data(), 100);
     EXPECT_EQ(1u, cache_statistic("device/regions"));
     EXPECT_EQ(0u, cache_statistic("device/hits"));
+}
+
+TEST_F(registrations, reach_over_the_end_as_far_as_ucx_rounds_up)
+{
+    constexpr size_t rounding = gaudi::base::most_rounding;
+    device_buffer device(md, 3 * rounding + 1);
+    uct_mem_h memh;
+    ASSERT_EQ(UCS_OK, uct_md_mem_reg(md, device.data(), 4 * rounding,
+                                     UCT_MD_MEM_ACCESS_ALL, &memh));
+    EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, memh));
+    ASSERT_EQ(UCS_OK, uct_md_mem_reg(md, device.data() + 3 * rounding, rounding,
+                                     UCT_MD_MEM_ACCESS_ALL, &memh));
+    EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, memh));
+
+    for (const size_t length : {4 * rounding + 16, 3 * rounding + 8}) {
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+                  uct_md_mem_reg(md, device.data(), length,
+                                 UCT_MD_MEM_ACCESS_ALL, &memh));
+        char expected[200];
+        std::snprintf(expected, sizeof(expected),
+                      "gaudi: cannot register %zu bytes at %p: they are in no "
+                      "allocation of device memory",
+                      length, device.address);
+        expect_log(expected);
+    }
 }
 
 TEST_F(registrations, neighbours_that_share_a_region_are_kept_apart)

@@ -1,6 +1,7 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 
 #include "uct/gaudi/base/ucx/memory_events.h"
+#include "uct/gaudi/base/ucx/rcache.h"
 
 #include <algorithm>
 #include <mutex>
@@ -11,8 +12,17 @@ namespace gaudi::base {
 
 namespace {
 
-/* UCP registers ranges whose ends are multiples of this. */
-constexpr size_t ucp_alignment = 16;
+/* The shortest length that a cache of UCX can have rounded up to this range. */
+size_t length_before_rounding(uintptr_t start, size_t length)
+{
+    const uintptr_t ends     = start | (start + length);
+    const uintptr_t multiple = ends & -ends;
+    if (multiple < least_rounding) {
+        return length;
+    }
+    const uintptr_t rounding = std::min(multiple, most_rounding) - 1;
+    return (length > rounding) ? length - rounding : 1;
+}
 
 } // namespace
 
@@ -219,12 +229,12 @@ device_memory *memory_map::hold_device(const void *address, size_t length)
 device_memory *memory_map::register_device(const void *address, size_t length)
 {
     device_memory *memory = hold_device(address, length);
-    const auto end        = reinterpret_cast<uintptr_t>(address) + length;
-    if ((memory == nullptr) && (length >= ucp_alignment) &&
-        (end % ucp_alignment == 0)) {
-        /* UCP rounds up what it registers. The driver has mapped whole pages,
+    if ((memory == nullptr) && (length > 0)) {
+        /* UCX rounds up what it registers. The driver has mapped whole pages,
          * and nobody else is given the rest. */
-        memory = hold_device(address, length - (ucp_alignment - 1));
+        memory = hold_device(address,
+                             length_before_rounding(
+                                 reinterpret_cast<uintptr_t>(address), length));
     }
     return memory;
 }
