@@ -193,10 +193,18 @@ INSTANTIATE_TEST_SUITE_P(over, ucx_example_hello,
 TEST_P(ucx_example_client_server, brings_the_message_to_the_server)
 {
     const auto &[transports, type, size] = GetParam();
-    both_sides sides =
-        run_pair({programs + "ucp_client_server", "-c", type, "-s",
-                  std::to_string(size)},
-                 {"-l", "127.0.0.1"}, {"-a", "127.0.0.1"}, transports, true);
+    const arguments common = {programs + "ucp_client_server", "-c", type, "-s",
+                              std::to_string(size)};
+    const arguments server = {"-l", "127.0.0.1"};
+    const arguments client = {"-a", "127.0.0.1"};
+
+    both_sides sides = run_pair(common, server, client, transports, true);
+    /* From 1.16 on the client listens late for the answer to active messages,
+     * and waits for ever where it came before. */
+    if (!ucx_is_before(1, 16) && sides.client.timed_out &&
+        !lines_with(sides.client.output, "no registered callback").empty()) {
+        sides = run_pair(common, server, client, transports, true);
+    }
     /* Without the module, too: now and then the client is gone when the server
      * tells it that all came (one in six times with UCX 1.18 and 1.22). */
     const bool was_late =
@@ -228,29 +236,34 @@ TEST_P(ucx_example_uct_hello, brings_the_message_over)
     expect_success(sides, 16);
 }
 
-/* Short and buffered copies; zero copy where the transport has it. */
-const auto uct_name = [](const ::testing::TestParamInfo<uct_case> &test) {
+/* Short and buffered copies; zero copy where the transport has it: from 1.19 on
+ * tcp registers no memory. And 1.20's tcp takes the address of lo for that of a
+ * route, and reaches nobody. */
+std::vector<uct_case> uct_cases()
+{
+    std::vector<uct_case> cases;
+    for (const char *kind : {"-i", "-b"}) {
+        for (const char *transport : {"posix", "sysv"}) {
+            cases.emplace_back(std::pair("memory", transport), kind);
+        }
+        if (ucx_is_before(1, 20) || !ucx_is_before(1, 21)) {
+            cases.emplace_back(std::pair("lo", "tcp"), kind);
+        }
+    }
+    if (ucx_is_before(1, 19)) {
+        cases.emplace_back(std::pair("lo", "tcp"), "-z");
+    }
+    return cases;
+}
+
+std::string uct_name(const ::testing::TestParamInfo<uct_case> &test)
+{
     const auto &[transport, kind] = test.param;
     return std::string(transport.second) + "_" + (kind + 1);
-};
-INSTANTIATE_TEST_SUITE_P(
-    over, ucx_example_uct_hello,
-    ::testing::Combine(::testing::Values(std::pair("lo", "tcp"),
-                                         std::pair("memory", "posix"),
-                                         std::pair("memory", "sysv")),
-                       ::testing::Values("-i", "-b")),
-    uct_name);
-
-/* From 1.19 on tcp registers no memory, and the program has no transport. */
-std::vector<uct_case> zero_copies()
-{
-    if (ucx_is_before(1, 19)) {
-        return {uct_case(std::pair("lo", "tcp"), "-z")};
-    }
-    return {};
 }
-INSTANTIATE_TEST_SUITE_P(zero_copy_over, ucx_example_uct_hello,
-                         ::testing::ValuesIn(zero_copies()), uct_name);
+
+INSTANTIATE_TEST_SUITE_P(over, ucx_example_uct_hello,
+                         ::testing::ValuesIn(uct_cases()), uct_name);
 
 TEST_F(ucx_example, server_outlives_a_client_that_was_killed)
 {
