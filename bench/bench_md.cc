@@ -19,7 +19,7 @@ extern "C" {
 #include <config.h>
 #include <ucm/api/ucm.h>
 #include <ucp/core/ucp_context.h>
-#include <ucs/memory/rcache.h>
+#include <ucs/memory/rcache_int.h>
 #include <ucs/sys/sys.h>
 }
 
@@ -41,25 +41,60 @@ char *pages(size_t count)
 
 /* --- registration --------------------------------------------------------- */
 
+constexpr size_t alignment = 64; /* of regions */
+
+/* Regions need nothing done; UCX tells of merging from 1.18 on, too. */
+template <typename Operations>
+Operations no_operations()
+{
+    Operations none{};
+    none.mem_reg     = [](void *, ucs_rcache_t *, void *, ucs_rcache_region_t *,
+                      uint16_t) { return UCS_OK; };
+    none.mem_dereg   = [](void *, ucs_rcache_t *, ucs_rcache_region_t *) {};
+    none.dump_region = [](void *, ucs_rcache_t *, ucs_rcache_region_t *, char *,
+                          size_t) {};
+    if constexpr (requires { none.merge; }) {
+        none.merge = [](auto...) {};
+    }
+    return none;
+}
+
+/* From UCX 1.17 on get_region() says it. */
+template <typename Parameters>
+void set_alignment(Parameters &params)
+{
+    if constexpr (requires { params.alignment; }) {
+        params.alignment     = alignment;
+        params.max_alignment = ucs_get_page_size();
+    }
+}
+
+template <typename Cache>
+ucs_rcache_region_t *get_region(Cache *cache, void *address, size_t length)
+{
+    constexpr int access        = PROT_READ | PROT_WRITE;
+    ucs_rcache_region_t *region = nullptr;
+    if constexpr (requires { cache->params.alignment; }) {
+        (void)ucs_rcache_get(cache, address, length, access, nullptr, &region);
+    } else {
+        (void)ucs_rcache_get(cache, address, length, alignment, access, nullptr,
+                             &region);
+    }
+    return region;
+}
+
 ucs_rcache_t *bare_cache()
 {
-    static const ucs_rcache_ops_t ops = {
-        .mem_reg     = [](void *, ucs_rcache_t *, void *, ucs_rcache_region_t *,
-                      uint16_t) { return UCS_OK; },
-        .mem_dereg   = [](void *, ucs_rcache_t *, ucs_rcache_region_t *) {},
-        .dump_region = [](void *, ucs_rcache_t *, ucs_rcache_region_t *, char *,
-                          size_t) {},
-    };
+    static const auto operations = no_operations<ucs_rcache_ops_t>();
     ucs_rcache_params_t params{};
     params.region_struct_size = sizeof(ucs_rcache_region_t);
-    params.alignment          = 64;
-    params.max_alignment      = ucs_get_page_size();
     params.ucm_events         = UCM_EVENT_VM_UNMAPPED;
     params.ucm_event_priority = 1000;
-    params.ops                = &ops;
+    params.ops                = &operations;
     params.max_regions        = 4096;
     params.max_size           = SIZE_MAX;
     params.max_unreleased     = SIZE_MAX;
+    set_alignment(params);
     ucs_rcache_t *cache;
     require(ucs_rcache_create(&params, "bench", nullptr, &cache),
             "rcache_create");
@@ -71,10 +106,7 @@ void reference_rcache_get_put(benchmark::State &state)
     static ucs_rcache_t *cache = bare_cache();
     static char *host          = pages(16);
     for (auto _ : state) {
-        ucs_rcache_region_t *region;
-        (void)ucs_rcache_get(cache, host, 16 * page, PROT_READ | PROT_WRITE,
-                             nullptr, &region);
-        ucs_rcache_region_put(cache, region);
+        ucs_rcache_region_put(cache, get_region(cache, host, 16 * page));
     }
 }
 

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include <sys/mman.h>
@@ -109,6 +111,104 @@ TEST(trampoline, refuses_what_it_cannot_move)
     for (const bytes &code : starts) {
         const moved_code moved(code);
         EXPECT_FALSE(moved.good) << "case " << &code - starts.data();
+    }
+}
+
+/* Two functions in a page, and in another one what they jump to. */
+class jumping_functions {
+public:
+    jumping_functions()
+    {
+        write_answer(functions_, 1);
+        write_answer(functions_ + distance, 2);
+        write_answer(targets_, 3);
+        write_answer(targets_ + distance, 4);
+        EXPECT_TRUE(finish_code(functions_, size_));
+        EXPECT_TRUE(finish_code(targets_, size_));
+    }
+    ~jumping_functions()
+    {
+        munmap(functions_, size_);
+        munmap(targets_, size_);
+    }
+    jumping_functions(const jumping_functions &)            = delete;
+    jumping_functions &operator=(const jumping_functions &) = delete;
+
+    [[nodiscard]] bool write()
+    {
+        const function_jump jumps[] = {
+            {functions_, targets_},
+            {functions_ + distance, targets_ + distance}};
+        return write_jumps(jumps);
+    }
+    [[nodiscard]] bool write_one_that_cannot_be()
+    {
+        const function_jump jumps[] = {{functions_, targets_},
+                                       {nullptr, targets_}};
+        return write_jumps(jumps);
+    }
+    [[nodiscard]] int call(size_t which) const
+    {
+        return reinterpret_cast<int (*)()>(functions_ + which * distance)();
+    }
+
+private:
+    static constexpr size_t distance = 64;
+
+    /* mov $answer,eax; ret */
+    static void write_answer(uint8_t *code, uint8_t answer)
+    {
+        const uint8_t all[] = {0xb8, answer, 0, 0, 0, 0xc3};
+        std::copy(std::begin(all), std::end(all), code);
+    }
+
+    const size_t size_ = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    uint8_t *functions_ =
+        map_code_near(reinterpret_cast<const void *>(&map_code_near), size_);
+    uint8_t *targets_ = map_code_near(functions_, size_);
+};
+
+TEST(jumps, lead_each_function_elsewhere)
+{
+    jumping_functions code;
+    ASSERT_EQ(1, code.call(0));
+    ASSERT_EQ(2, code.call(1));
+    ASSERT_TRUE(code.write());
+    EXPECT_EQ(3, code.call(0));
+    EXPECT_EQ(4, code.call(1));
+}
+
+TEST(jumps, are_all_written_or_none)
+{
+    jumping_functions code;
+    EXPECT_FALSE(code.write_one_that_cannot_be());
+    EXPECT_EQ(1, code.call(0));
+    ASSERT_TRUE(code.write());
+    EXPECT_EQ(3, code.call(0));
+}
+
+TEST(jumps, are_written_while_another_thread_calls)
+{
+    for (int turn = 0; turn < 20; ++turn) {
+        jumping_functions code;
+        std::atomic<bool> calls{false};
+        std::atomic<bool> written{false};
+        std::thread caller([&] {
+            bool was_written = false;
+            do {
+                was_written      = written.load();
+                const int answer = code.call(0);
+                EXPECT_TRUE((answer == 3) || (!was_written && (answer == 1)))
+                    << answer;
+                calls = true;
+            } while (!was_written);
+        });
+        while (!calls) {
+            std::this_thread::yield();
+        }
+        EXPECT_TRUE(code.write());
+        written = true;
+        caller.join();
     }
 }
 

@@ -1,24 +1,16 @@
 /**
- * UCM's ways to have other functions called in place of a library's. At load,
- * and when a driver library is loaded; one thread at a time.
+ * UCM's way to have other functions called in place of a library's: by changing
+ * the tables of those that call them. One thread at a time.
  */
 #pragma once
 
 #include "uct/gaudi/base/ucx/ucx.h"
 
 extern "C" {
-#include <ucm/bistro/bistro.h>
 #include <ucm/util/reloc.h>
 }
 
 namespace gaudi::base {
-
-/** Let a function begin with a jump. @return Whether it does. */
-inline bool patch_function(void *function, void *replacement, const char *name)
-{
-    return ucm_bistro_patch(function, replacement, name, nullptr, nullptr) ==
-           UCS_OK;
-}
 
 /** Redirection of a name: UCX keeps it, so it lives to the end. */
 using redirection = ucm_reloc_patch_t;

@@ -272,8 +272,10 @@ bool patch(hooked_library &library,
         ucs_debug("gaudi: no room for code near the driver library");
         return false;
     }
+    std::array<function_jump, functions> jumps;
     for (size_t i = 0; i < functions; ++i) {
         uint8_t *entry = code + i * entry_bytes;
+        jumps[i]       = {library.symbols[i], entry};
         write_far_jump(entry, replacements[i]);
         library.originals[i] = entry + start;
         if (!write_trampoline(static_cast<uint8_t *>(library.symbols[i]),
@@ -284,19 +286,9 @@ bool patch(hooked_library &library,
             return false;
         }
     }
-    if (!finish_code(code, bytes)) {
+    if (!finish_code(code, bytes) || !write_jumps(jumps)) {
         munmap(code, bytes);
         return false;
-    }
-    for (size_t i = 0; i < functions; ++i) {
-        if (!patch_function(library.symbols[i], code + i * entry_bytes,
-                            names[i])) {
-            /* What was patched before stays: its original works. */
-            for (size_t rest = i; rest < functions; ++rest) {
-                library.originals[rest] = library.symbols[rest];
-            }
-            return false;
-        }
     }
     return true;
 }

@@ -1,9 +1,14 @@
 #include "uct/gaudi/base/memory/application/trampoline.h"
 
+#include <array>
+#include <chrono>
 #include <cstring>
 #include <initializer_list>
+#include <thread>
 
 #include <sys/mman.h>
+#include <sys/single_threaded.h>
+#include <unistd.h>
 
 namespace gaudi::base {
 
@@ -186,6 +191,25 @@ bool write_jump(unsigned opcode, const uint8_t *target, uint8_t *&out)
     return store_distance(out - 4, target, out);
 }
 
+/* Change the protection of the pages of a function's first bytes. */
+bool protect_start(void *function, int protection)
+{
+    const auto page  = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto start = reinterpret_cast<uintptr_t>(function);
+    const auto first = start & -page;
+    const auto end   = (start + near_jump_bytes + page - 1) & -page;
+    return mprotect(reinterpret_cast<void *>(first), end - first, protection) ==
+           0;
+}
+
+/* What other threads execute: two bytes at once. */
+void write_two_bytes(void *code, const uint8_t *bytes)
+{
+    uint16_t word;
+    std::memcpy(&word, bytes, sizeof(word));
+    __atomic_store_n(static_cast<uint16_t *>(code), word, __ATOMIC_RELEASE);
+}
+
 } // namespace
 
 void write_far_jump(uint8_t *code, const void *target)
@@ -256,6 +280,41 @@ bool write_trampoline(const uint8_t *function, size_t bytes, uint8_t *code)
         in = end;
     }
     return write_jump(near_jump, in, out);
+}
+
+bool write_jumps(std::span<const function_jump> jumps)
+{
+    constexpr uint8_t to_itself[] = {short_jump, 0xfe};
+    constexpr std::chrono::milliseconds time_to_leave(5);
+    constexpr int code = PROT_READ | PROT_EXEC;
+
+    for (size_t i = 0; i < jumps.size(); ++i) {
+        if (!protect_start(jumps[i].function, code | PROT_WRITE)) {
+            for (const function_jump &jump : jumps.first(i)) {
+                (void)protect_start(jump.function, code);
+            }
+            return false;
+        }
+    }
+    for (const function_jump &jump : jumps) {
+        write_two_bytes(jump.function, to_itself);
+    }
+    if (!__libc_single_threaded) {
+        std::this_thread::sleep_for(time_to_leave);
+    }
+    for (const function_jump &jump : jumps) {
+        auto *start = static_cast<uint8_t *>(jump.function);
+        std::array<uint8_t, near_jump_bytes> bytes{near_jump};
+        (void)store_distance(bytes.data() + 1,
+                             static_cast<const uint8_t *>(jump.target),
+                             start + near_jump_bytes);
+        std::memcpy(start + 2, bytes.data() + 2, near_jump_bytes - 2);
+        write_two_bytes(start, bytes.data());
+    }
+    for (const function_jump &jump : jumps) {
+        (void)protect_start(jump.function, code);
+    }
+    return true;
 }
 
 } // namespace gaudi::base

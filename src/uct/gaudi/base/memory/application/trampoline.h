@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace gaudi::base {
 
@@ -51,5 +52,22 @@ void write_far_jump(uint8_t *code, const void *target);
  */
 [[nodiscard]] bool write_trampoline(const uint8_t *function, size_t bytes,
                                     uint8_t *code);
+
+/** A function, and where it is to jump instead of doing its work. */
+struct function_jump {
+    void *function;
+    const void *target; /**< a near jump reaches it */
+};
+
+/**
+ * Let functions begin with near jumps, while other threads may call them.
+ *
+ * Threads that come to one meanwhile go round in it, and those that are in the
+ * bytes that change have some milliseconds to leave them, as in UCX from 1.16
+ * on, which waits for each function by itself.
+ *
+ * @return false when their code cannot be written to: all stay as they are.
+ */
+[[nodiscard]] bool write_jumps(std::span<const function_jump> jumps);
 
 } // namespace gaudi::base
