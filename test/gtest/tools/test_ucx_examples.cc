@@ -116,7 +116,7 @@ protected:
     }
 
     /* Both ended well; one of them printed the message. */
-    static void expect_success(both_sides sides, size_t size)
+    static void expect_success(const both_sides &sides, size_t size)
     {
         EXPECT_TRUE(is_quiet_success(sides.client)) << "client";
         EXPECT_TRUE(is_quiet_success(sides.server)) << "server";
