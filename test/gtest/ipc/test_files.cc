@@ -135,23 +135,25 @@ int offer_files()
     return 0;
 }
 
-/* The process that calls it ends with its child. */
-bool go_on_as_child()
+/* In the child that was made; the process that made it ends with it. */
+bool go_on_as_child(long child)
 {
-    const pid_t child = fork();
     if (child > 0) {
         int status = 1;
-        waitpid(child, &status, 0);
+        waitpid(static_cast<pid_t>(child), &status, 0);
         _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
     }
     return (child == 0) && (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
 }
 
-/* Goes on in a process that has namespaces of its own. Not by clone, after
- * which locks of other threads would be locked for ever. */
-bool enter_namespaces(int flags)
+/* Goes on in a process that has namespaces of its own. After clone, locks that
+ * other threads have are locked for ever, so it is called where there are none;
+ * not unshare, which fails beside the thread that ThreadSanitizer has. */
+bool enter_namespaces(long flags)
 {
-    return go_on_as_child() && (unshare(flags) == 0) && go_on_as_child();
+    return go_on_as_child(fork()) &&
+           go_on_as_child(syscall(SYS_clone, flags | SIGCHLD, nullptr, nullptr,
+                                  nullptr, nullptr));
 }
 
 bool write_text(const char *path, const std::string &text)
