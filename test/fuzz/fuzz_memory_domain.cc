@@ -249,11 +249,8 @@ private:
             expected = UCS_ERR_INVALID_PARAM;
         } else if (start >= host_limit) {
             owner = find(start, length);
-            for (uint64_t multiple = 16; multiple <= 4096; multiple *= 2) {
-                if ((owner == nullptr) && (start % multiple == 0) &&
-                    (length % multiple == 0)) { /* as UCX 1.13 rounds up */
-                    owner = find(start, length - (multiple - 1));
-                }
+            if ((owner == nullptr) && (start % 16 == 0) && (length % 16 == 0)) {
+                owner = find(start, length - 15); /* as UCP rounds up */
             }
             expected = (owner != nullptr) ? UCS_OK : UCS_ERR_INVALID_ADDR;
         } else if (length > host_limit - start) {

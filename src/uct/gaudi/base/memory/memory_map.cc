@@ -12,7 +12,7 @@ namespace gaudi::base {
 
 namespace {
 
-/* The shortest length that a cache of UCX can have rounded up to this range. */
+/* The shortest length that UCP can have rounded up to this range. */
 size_t length_before_rounding(uintptr_t start, size_t length)
 {
     const uintptr_t ends     = start | (start + length);
@@ -230,7 +230,7 @@ device_memory *memory_map::register_device(const void *address, size_t length)
 {
     device_memory *memory = hold_device(address, length);
     if ((memory == nullptr) && (length > 0)) {
-        /* UCX rounds up what it registers. The driver has mapped whole pages,
+        /* UCP rounds up what it registers. The driver has mapped whole pages,
          * and nobody else is given the rest. */
         memory = hold_device(address,
                              length_before_rounding(

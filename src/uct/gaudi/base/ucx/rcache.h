@@ -32,12 +32,11 @@ inline constexpr ucs_config_field_t *rcache_config_table =
  *  Where a variable says so, this is its default. */
 inline constexpr size_t rcache_alignment = 16;
 
-/** Caches round what they register to multiples of 16, and up to UCX 1.16 to
- *  those of a variable, RCACHE_ADDR_ALIGN, which is a page at most. UCP's own
- *  cache does so, too. */
+/** UCP rounds what it registers to multiples of 16, and in UCX 1.16 to those of
+ *  its variable RCACHE_ADDR_ALIGN, which is a page at most. */
 inline constexpr size_t least_rounding = 16;
 inline constexpr size_t most_rounding =
-    UCT_API < UCT_VERSION(1, 17) ? 4096 : least_rounding;
+    UCT_API == UCT_VERSION(1, 16) ? 4096 : least_rounding;
 
 /** Defaults for some of the variables. UCX refuses a table when one of them is
  *  not there, and what has an alignment from UCX 1.17 on is each region. */
