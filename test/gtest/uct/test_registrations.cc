@@ -98,7 +98,8 @@ TEST_F(registrations, reach_over_the_end_as_far_as_ucp_rounds_up)
                                      UCT_MD_MEM_ACCESS_ALL, &memh));
     EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, memh));
 
-    for (const size_t length : {4 * rounding + 16, 3 * rounding + 8}) {
+    for (const size_t length :
+         {4 * rounding + 16, 3 * rounding + 8, 8 * rounding}) {
         EXPECT_EQ(UCS_ERR_INVALID_ADDR,
                   uct_md_mem_reg(md, device.data(), length,
                                  UCT_MD_MEM_ACCESS_ALL, &memh));
