@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,8 +14,26 @@ extern char **environ;
 
 namespace {
 
-/* A box of our own, as the emulator makes it without settings: several test
- * programs run at a time, and a developer may have variables set. */
+/* Set what GAUDI_TEST_SETTINGS names: "NAME=VALUE NAME=VALUE". */
+void apply_settings()
+{
+    const char *text = std::getenv("GAUDI_TEST_SETTINGS");
+    std::istringstream settings((text != nullptr) ? text : "");
+    for (std::string setting; settings >> setting;) {
+        const size_t end = setting.find('=');
+        if (end == std::string::npos) {
+            std::fprintf(stderr, "GAUDI_TEST_SETTINGS: '%s' sets nothing\n",
+                         setting.c_str());
+            std::exit(EXIT_FAILURE);
+        }
+        setenv(setting.substr(0, end).c_str(), setting.substr(end + 1).c_str(),
+               1);
+    }
+}
+
+/* A box of our own, as the emulator makes it without settings but those of
+ * GAUDI_TEST_SETTINGS: several test programs run at a time, and a developer may
+ * have variables set. */
 void prepare_environment()
 {
     std::vector<std::string> names;
@@ -33,6 +53,7 @@ void prepare_environment()
     }
     const std::string node = "gtest-" + std::to_string(getpid());
     setenv("HLTHUNK_EMU_NODE", node.c_str(), 1);
+    apply_settings();
 }
 
 } // namespace
