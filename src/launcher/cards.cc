@@ -3,66 +3,19 @@
 #include "hlthunk_shim/cards/card_info.h"
 #include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/cards/visible_cards.h"
+#include "launcher/kernel_driver.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <map>
 
 #include <fcntl.h>
-#include <grp.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace launcher {
 
 namespace {
-
-namespace fs = std::filesystem;
-
-/* Compute and control nodes, of new and old kernels. */
-bool is_node_name(const std::string &name)
-{
-    constexpr const char *prefixes[] = {"accel", "accel_controlD", "hl",
-                                        "hl_controlD"};
-    return std::any_of(
-        std::begin(prefixes), std::end(prefixes), [&](const char *prefix) {
-            return gaudi::util::number_behind(prefix, name).has_value();
-        });
-}
-
-/* Other vendors' accelerators have nodes there, too. */
-bool is_foreign(const machine &where, const std::string &name)
-{
-    const std::string vendor = gaudi::util::first_line(
-        where.sys + "/class/accel/" + name + "/device/vendor");
-    return !vendor.empty() && (vendor != gaudi::shim::gaudi_vendor);
-}
-
-std::vector<std::string> find_nodes(const machine &where)
-{
-    std::vector<std::string> nodes;
-    for (const std::string &directory : {where.dev + "/accel", where.dev}) {
-        for (const fs::path &entry : gaudi::util::list_folder(directory)) {
-            const std::string name = entry.filename().string();
-            std::error_code error;
-            if (is_node_name(name) && !fs::is_directory(entry, error) &&
-                !is_foreign(where, name)) {
-                nodes.push_back(entry.string());
-            }
-        }
-    }
-    std::sort(nodes.begin(), nodes.end());
-    return nodes;
-}
-
-std::string group_name(gid_t number)
-{
-    const group *entry = getgrgid(number);
-    return (entry != nullptr) ? entry->gr_name : std::to_string(number);
-}
 
 /* Whether the compute node is there and does not let this user in. */
 bool is_closed(const std::string &dev, unsigned number)
@@ -76,24 +29,47 @@ bool is_closed(const std::string &dev, unsigned number)
     return false;
 }
 
-/* Cards that do not answer, and those that the transports do not know. */
-void complain_of_kind(const gaudi::shim::card_check &check,
+std::string to_hex(uint32_t number)
+{
+    char text[16];
+    std::snprintf(text, sizeof(text), "%#x", number);
+    return text;
+}
+
+/* Cards that do not work, and those that the transports do not know. */
+void complain_of_card(const gaudi::shim::card_check &check,
                       const gaudi::shim::card_info &self, card &found,
                       problems &complaints)
 {
+    using gaudi::shim::device_condition;
     const std::string which =
         "card " + std::to_string(self.index) + " (" + self.bus_id + ")";
-    if (check.error != 0) {
-        found.usable = false;
+    const size_t before = complaints.size();
+    if (check.condition == device_condition::in_reset) {
+        found.state = card_state::reset;
+        complaints.push_back(
+            {which + " is in reset",
+             "wait some seconds: cards are reset after each program; "
+             "UCX_GAUDI_RESET_TIMEOUT is how long programs wait"});
+    } else if (check.condition == device_condition::disabled) {
+        found.state = card_state::broken;
+        complaints.push_back({which + " is disabled by its driver",
+                              "look at dmesg, and load the kernel driver "
+                              "again (modprobe -r habanalabs; modprobe "
+                              "habanalabs)"});
+    } else if (check.error != 0) {
         complaints.push_back(
             {which + " does not answer: " + std::strerror(-check.error),
              "wait for its reset to end, or look at dmesg"});
-    } else if (!check.supported) {
-        found.usable = false;
-        complaints.push_back(
-            {which + " is no " + gaudi::shim::driver::supported_kinds(),
-             "none yet: the transports know no other card"});
     }
+    if ((check.error == 0) && !check.supported) {
+        complaints.push_back(
+            {which + " is no " + gaudi::shim::driver::supported_kinds() +
+                 ", but PCI device " + to_hex(check.pci_id) +
+                 (self.device_type.empty() ? "" : " " + self.device_type),
+             "use a release of ucx-gaudi that knows it, if there is one"});
+    }
+    found.usable = (complaints.size() == before);
 }
 
 /* The names that the transports give to cards; complains of variables that they
@@ -119,6 +95,21 @@ void add_names(const std::vector<gaudi::shim::card_info> &box, card_list &list)
     }
 }
 
+/* Why the library cannot use a control node. Old libraries know none of the
+ * system calls of newer kernel drivers. */
+problem explain_control_node(int error, const kernel_driver &kernel)
+{
+    if (((error == -ENOTTY) || (error == -EINVAL)) && kernel.has_drm_calls) {
+        return {"the driver library is too old for this kernel: the habanalabs "
+                "driver of Linux 6.7 and later has other system calls",
+                "install a newer libhl-thunk.so, of the vendor's current "
+                "release, or use a kernel up to 6.6"};
+    }
+    return {std::string("a control node cannot be used: ") +
+                std::strerror(-error),
+            "see to the permissions of the nodes, or look at dmesg"};
+}
+
 } // namespace
 
 const char *to_string(card_state state)
@@ -130,10 +121,19 @@ const char *to_string(card_state state)
         return "ours";
     case card_state::busy:
         return "busy";
+    case card_state::reset:
+        return "reset";
+    case card_state::broken:
+        return "broken";
     case card_state::unknown:
         break;
     }
     return "unknown";
+}
+
+const char *to_kind(const card &of)
+{
+    return of.software ? "emulator" : "hardware";
 }
 
 card_state find_state(std::optional<bool> taken,
@@ -174,66 +174,20 @@ card_list list_cards(const gaudi::shim::driver &driver, const machine &where)
             found.free_memory = check.free_memory;
             found.numa_node   = self.numa_node;
             found.software    = software;
-            complain_of_kind(check, self, found, list.complaints);
-            found.held_by = gaudi::shim::holders_of(all, driver, number);
-            found.state   = find_state(gaudi::shim::is_taken(driver, fd),
-                                       found.held_by, geteuid());
+            found.held_by     = gaudi::shim::holders_of(all, driver, number);
+            found.state       = find_state(gaudi::shim::is_taken(driver, fd),
+                                           found.held_by, geteuid());
+            complain_of_card(check, self, found, list.complaints);
             found.usable &= software || !is_closed(where.dev, number);
             list.cards.push_back(std::move(found));
             box.push_back(std::move(self));
         });
     if (failure != 0) {
         list.complaints.push_back(
-            {std::string("a control node cannot be opened: ") +
-                 std::strerror(-failure),
-             "see to the permissions of the nodes, or look at dmesg"});
+            explain_control_node(failure, find_kernel_driver(where)));
     }
     add_names(box, list);
     return list;
-}
-
-problems find_closed_nodes(const machine &where)
-{
-    /* Usually all nodes have one owner and one reason. */
-    std::map<std::pair<gid_t, mode_t>, std::vector<std::string>> closed;
-    for (const std::string &node : find_nodes(where)) {
-        struct stat info;
-        if ((faccessat(AT_FDCWD, node.c_str(), R_OK | W_OK, AT_EACCESS) != 0) &&
-            (stat(node.c_str(), &info) == 0)) {
-            closed[{info.st_gid, info.st_mode & 0777u}].push_back(node);
-        }
-    }
-
-    problems found;
-    for (const auto &[owner, nodes] : closed) {
-        const auto &[gid, mode] = owner;
-        const std::string name  = group_name(gid);
-        const std::string and_more =
-            " and " + std::to_string(nodes.size() - 1) + " more";
-        char bits[8];
-        std::snprintf(bits, sizeof(bits), "%04o", mode);
-        const bool for_group = (mode & 0060u) == 0060u;
-        found.push_back(
-            {"no permission to open " + nodes.front() +
-                 ((nodes.size() > 1) ? and_more : "") + " (group " + name +
-                 ", mode " + bits + ")",
-             for_group ? "join the group (usermod -aG " + name +
-                             " USER) and log in again"
-                       : "let root give a group access to it (chgrp, chmod "
-                         "0660, or a udev rule)"});
-    }
-    return found;
-}
-
-unsigned count_pci_cards(const machine &where)
-{
-    const auto devices =
-        gaudi::util::list_folder(where.sys + "/bus/pci/devices");
-    return static_cast<unsigned>(std::count_if(
-        devices.begin(), devices.end(), [](const fs::path &device) {
-            return gaudi::util::first_line(device / "vendor") ==
-                   gaudi::shim::gaudi_vendor;
-        }));
 }
 
 } // namespace launcher

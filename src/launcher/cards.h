@@ -16,13 +16,15 @@ enum class card_state {
     free,
     ours,   /**< a process of this user has it */
     busy,   /**< somebody else has it */
+    reset,  /**< its driver resets it: it is free soon */
+    broken, /**< its driver has given it up */
     unknown /**< the driver library cannot tell, and nobody is seen with it */
 };
 
 const char *to_string(card_state state);
 
 /**
- * Who has a card.
+ * Who has a card that works.
  *
  * @param taken  What the driver says; none: it cannot tell.
  * @param seen   Processes that were seen with the card open.
@@ -46,19 +48,14 @@ struct card {
     std::vector<gaudi::shim::holder> held_by;
 };
 
+/** "emulator" or "hardware". */
+const char *to_kind(const card &of);
+
 struct card_list {
     std::vector<card> cards; /**< in the order of their device files */
     problems complaints;     /**< of the driver, card by card */
 };
 
 card_list list_cards(const gaudi::shim::driver &driver, const machine &where);
-
-/* Before any driver library is asked: */
-
-/** Device files that are there and that this user may not open. */
-problems find_closed_nodes(const machine &where);
-
-/** Gaudi cards on the PCI bus, with or without a device file. */
-unsigned count_pci_cards(const machine &where);
 
 } // namespace launcher

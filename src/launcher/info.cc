@@ -1,13 +1,11 @@
 #include "launcher/info.h"
 
 #include "hlthunk_shim/driver_choice.h"
-#include "launcher/cards.h"
+#include "launcher/kernel_driver.h"
 #include "launcher/slot.h"
 #include "launcher/trial.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 
@@ -21,28 +19,14 @@ namespace {
 namespace fs   = std::filesystem;
 namespace shim = gaudi::shim;
 
+void fail(report &all, const std::string &what, const std::string &mend)
+{
+    all.missing.push_back({what, mend});
+    all.usable = false;
+}
+
 constexpr char try_emulator[] =
     "use the software Gaudi: ucx-gaudi info --emulate, ucx-gaudi run --emulate";
-
-/* What the parts of the report add to. */
-struct findings {
-    std::string text;
-    problems missing;
-    bool usable = true;
-
-    void fail(const std::string &what, const std::string &mend)
-    {
-        missing.push_back({what, mend});
-        usable = false;
-    }
-};
-
-void add_line(findings &all, const char *label, const std::string &value)
-{
-    char padded[16];
-    std::snprintf(padded, sizeof(padded), "%-9s ", label);
-    all.text += padded + gaudi::util::to_printable(value) + "\n";
-}
 
 /* --- the driver library and its cards --------------------------------------*/
 
@@ -65,107 +49,54 @@ std::string how_to_mend_driver(const std::string &setting)
            "UCX_GAUDI_DRIVER to its path";
 }
 
-void explain_no_card(const machine &where, findings &all)
+void explain_no_card(const machine &where, report &all)
 {
     const unsigned count = count_pci_cards(where);
     if (count > 0) {
-        all.fail("the machine has " + std::to_string(count) +
-                     " Gaudi cards and no device node for them",
-                 "load the kernel driver (modprobe habanalabs), see dmesg");
+        fail(all,
+             "the machine has " + std::to_string(count) +
+                 ((count == 1) ? " Gaudi card" : " Gaudi cards") +
+                 " and no device node",
+             "load the kernel driver (modprobe habanalabs), see dmesg");
     } else {
-        all.fail("no Gaudi in this machine", try_emulator);
+        fail(all, "no Gaudi in this machine", try_emulator);
     }
 }
 
 /* The library as the module would load it; none when it would not. */
 std::unique_ptr<shim::driver> load_driver(const installation &files,
-                                          const machine &where, findings &all)
+                                          const machine &where, report &all)
 {
     using outcome             = shim::driver_choice::outcome;
     const std::string setting = driver_setting();
     const auto choice =
         shim::choose_driver(setting, files.directory.string(), where.dev);
-    const std::string chosen = " (UCX_GAUDI_DRIVER=" + setting + ")";
-
+    all.driver_setting = setting;
     if (choice.result == outcome::invalid) {
-        add_line(all, "driver", "none" + chosen);
-        all.fail("UCX_GAUDI_DRIVER='" + gaudi::util::to_printable(setting) +
-                     "' is not " + shim::driver_syntax,
-                 "set it to one of these, or unset it");
+        fail(all,
+             "UCX_GAUDI_DRIVER='" + gaudi::util::to_printable(setting) +
+                 "' is not " + shim::driver_syntax,
+             "set it to one of these, or unset it");
         return nullptr;
     }
     if (choice.result == outcome::no_card) {
-        add_line(all, "driver", "none" + chosen);
         explain_no_card(where, all);
         return nullptr;
     }
     auto driver = std::make_unique<shim::driver>(choice.path);
     if (!driver->reason().empty()) {
-        add_line(all, "driver", "none" + chosen);
-        all.fail("the driver library cannot be used: " +
-                     gaudi::util::to_printable(driver->reason()),
-                 how_to_mend_driver(setting));
+        fail(all,
+             "the driver library cannot be used: " +
+                 gaudi::util::to_printable(driver->reason()),
+             how_to_mend_driver(setting));
         return nullptr;
     }
-    add_line(all, "driver", driver->file() + chosen);
+    all.driver_file = driver->file();
     return driver;
 }
 
-std::string to_size(const std::optional<uint64_t> &bytes)
-{
-    if (!bytes.has_value()) {
-        return "-";
-    }
-    constexpr double mebibyte = 1ul << 20;
-    constexpr double gibibyte = 1ul << 30;
-    const auto value          = static_cast<double>(*bytes);
-    const bool large          = (value >= gibibyte);
-    char text[32];
-    std::snprintf(text, sizeof(text), "%.1f%s",
-                  value / (large ? gibibyte : mebibyte), large ? "GiB" : "MiB");
-    return text;
-}
-
-std::string to_text(const std::optional<unsigned> &number)
-{
-    return number.has_value() ? std::to_string(*number) : "-";
-}
-
-void add_table(const std::vector<card> &cards, findings &all)
-{
-    using row = std::array<std::string, 9>;
-
-    std::vector<row> rows = {{"index", "module", "bus id", "numa", "HBM",
-                              "free", "state", "kind", "held by"}};
-    for (const card &one : cards) {
-        rows.push_back({to_text(one.index), to_text(one.module_id), one.bus_id,
-                        to_text(one.numa_node), to_size(one.memory),
-                        to_size(one.free_memory), to_string(one.state),
-                        one.software ? "emulator" : "hardware",
-                        one.held_by.empty() ? "-" : describe(one.held_by)});
-    }
-    std::array<size_t, 9> widths{};
-    for (const row &cells : rows) {
-        for (size_t i = 0; i < cells.size(); ++i) {
-            widths[i] = std::max(widths[i], cells[i].size());
-        }
-    }
-    all.text += "\n";
-    for (const row &cells : rows) {
-        std::string line;
-        for (size_t i = 0; i < cells.size(); ++i) {
-            line += cells[i];
-            if (i + 1 < cells.size()) {
-                line.append(widths[i] - cells[i].size() + 2, ' ');
-            }
-        }
-        all.text += gaudi::util::to_printable(line) + "\n";
-    }
-    all.text += "\n";
-}
-
 /* Cards of which none is left. */
-void explain_taken(const std::vector<card> &cards, findings &all)
+void explain_taken(const std::vector<card> &cards, report &all)
 {
     std::string who;
     size_t count = 0;
@@ -177,40 +108,69 @@ void explain_taken(const std::vector<card> &cards, findings &all)
         who += who.empty() ? "" : "; ";
         who += std::to_string(*one.index) + " by " + describe(one.held_by);
     }
-    all.fail("all " + std::to_string(count) + " cards are taken: " + who,
-             cards.front().software
-                 ? "wait for these programs, or set HLTHUNK_EMU_NODE for "
-                   "another box of software cards"
-                 : "wait for these programs or end them");
+    fail(all, "all " + std::to_string(count) + " cards are taken: " + who,
+         cards.front().software
+             ? "wait for these programs, or set HLTHUNK_EMU_NODE for "
+               "another box of software cards"
+             : "wait for these programs or end them");
 }
 
-void report_cards(const shim::driver &driver, const machine &where,
-                  findings &all)
+/* A library that shows no card. */
+void explain_no_shown_card(bool software, const machine &where, report &all)
 {
-    const card_list list = list_cards(driver, where);
+    if (software) {
+        fail(all, "the driver library shows no card",
+             "see to the HLTHUNK_EMU_* variables");
+    } else if (has_nodes(where)) {
+        fail(all, "the driver library shows no card",
+             std::string("see dmesg, and who may open the nodes in "
+                         "/dev/accel; or ") +
+                 try_emulator);
+    } else {
+        explain_no_card(where, all);
+    }
+}
+
+/* What is no obstacle, but makes transfers slower. */
+void note_missing_import(const machine &where, report &all)
+{
+    const kernel_driver kernel = find_kernel_driver(where);
+    if (kernel.is_loaded && !kernel.can_import) {
+        all.missing.push_back(
+            {"the kernel's driver cannot import dma-bufs: copies between cards "
+             "go through host memory",
+             "install the vendor's kernel driver (habanalabs-dkms)"});
+    }
+}
+
+void report_cards(const shim::driver &driver, const machine &where, report &all)
+{
+    const bool software = !driver.box_name().empty();
+    card_list list      = list_cards(driver, where);
     all.missing.insert(all.missing.end(), list.complaints.begin(),
                        list.complaints.end());
-    if (list.cards.empty()) {
-        all.fail("the driver library shows no card",
-                 (driver_setting() == "emulator")
-                     ? "see to the HLTHUNK_EMU_* variables"
-                     : std::string("see dmesg, and who may open the nodes in "
-                                   "/dev/accel; or ") +
-                           try_emulator);
+    all.cards = std::move(list.cards);
+    if (all.cards.empty()) {
+        if (list.complaints.empty()) {
+            explain_no_shown_card(software, where, all);
+        }
+        all.usable = false;
         return;
     }
-    add_table(list.cards, all);
+    if (!software) {
+        note_missing_import(where, all);
+    }
 
     const auto can_serve = [](const card &one) {
         return one.usable && ((one.state == card_state::free) ||
                               (one.state == card_state::unknown));
     };
     const auto is_usable = [](const card &one) { return one.usable; };
-    if (std::any_of(list.cards.begin(), list.cards.end(), can_serve)) {
+    if (std::any_of(all.cards.begin(), all.cards.end(), can_serve)) {
         return;
     }
-    if (std::any_of(list.cards.begin(), list.cards.end(), is_usable)) {
-        explain_taken(list.cards, all);
+    if (std::any_of(all.cards.begin(), all.cards.end(), is_usable)) {
+        explain_taken(all.cards, all);
     }
     all.usable = false;
 }
@@ -230,27 +190,20 @@ bool chooses_old_protocols()
     });
 }
 
-found_ucx report_ucx(const installation &files, findings &all)
+void report_ucx(const installation &files, report &all)
 {
     /* Before UCX is here: what its log says of the module is to be read. */
     for (const char *name : {"UCX_LOG_LEVEL", "UCX_LOG_FILE"}) {
         unsetenv(name);
     }
-    found_ucx ucx = find_ucx();
-    add_line(all, "ucx",
-             ucx.release.has_value() ? ucx.version + " at " + ucx.libucp
-                                     : "none");
-
-    std::string installed;
-    for (const ucx_release &one : installed_releases(files)) {
-        installed += (installed.empty() ? "" : ", ") + to_string(one);
+    all.ucx              = find_ucx();
+    all.installed        = installed_releases(files);
+    const found_ucx &ucx = all.ucx;
+    problems obstacles   = find_module_obstacles(files, ucx);
+    const bool fits      = ucx.release.has_value() && obstacles.empty();
+    if (fits) {
+        all.module = module_for(files, *ucx.release).string();
     }
-    problems obstacles = find_module_obstacles(files, ucx);
-    const bool fits    = ucx.release.has_value() && obstacles.empty();
-    add_line(all, "module",
-             (fits ? module_for(files, *ucx.release).string() : "none") +
-                 " (installed: " + (installed.empty() ? "none" : installed) +
-                 ")");
     if (fits) {
         obstacles = try_module(files, ucx);
         if (chooses_old_protocols() &&
@@ -262,9 +215,8 @@ found_ucx report_ucx(const installation &files, findings &all)
         }
     }
     for (const problem &one : obstacles) {
-        all.fail(one.what, one.mend);
+        fail(all, one.what, one.mend);
     }
-    return ucx;
 }
 
 /* Problems that two ways share are told once. */
@@ -300,33 +252,35 @@ bool is_in_plugin_path(const installation &files)
                 .find(":" + files.plugin.string() + ":") != std::string::npos);
 }
 
-void report_way(const char *label, const fs::path &place, bool active,
-                const problems &obstacles, findings &all)
+void report_way(const char *name, const fs::path &place, bool active,
+                const problems &obstacles, report &all)
 {
-    const char *state = active ? "active     " : "not active ";
+    auto state =
+        active ? loading_way::state::active : loading_way::state::inactive;
     if (!obstacles.empty()) {
-        state = "broken     ";
+        state = loading_way::state::broken;
         add_new(obstacles, all.missing);
     }
-    add_line(all, label, state + place.string());
+    all.ways.push_back({name, state, place});
 }
 
-void report_loading(installation files, const found_ucx &ucx, findings &all)
+void report_loading(installation files, report &all)
 {
+    const found_ucx &ucx = all.ucx;
     choose_slot(files, ucx);
     const problems preload = find_obstacles(files, loading::preload, ucx);
     report_way("preload", files.preload, is_preloaded(files), preload, all);
 
     problems slot = find_obstacles(files, loading::slot, ucx);
     if (files.slot_module.empty()) {
-        add_line(all, "slot", "none in UCX " + ucx.version);
+        all.ways.push_back({.name = "slot", .place = {}});
     } else {
         report_way("slot", files.slot, is_in_slot(files, ucx), slot, all);
     }
 
     problems plugin = find_obstacles(files, loading::plugin, ucx);
     if (ucx.release.has_value() && (*ucx.release < first_with_plugins)) {
-        add_line(all, "plugin", "none in UCX " + ucx.version);
+        all.ways.push_back({.name = "plugin", .place = {}});
     } else {
         report_way("plugin", files.plugin, is_in_plugin_path(files), plugin,
                    all);
@@ -340,22 +294,17 @@ void report_loading(installation files, const found_ucx &ucx, findings &all)
 
 report make_report(const installation &files, const machine &where)
 {
-    findings all;
+    report all;
     const auto driver = load_driver(files, where, all);
     if (driver != nullptr) {
         report_cards(*driver, where, all);
     }
     if (driver_setting() != "emulator") {
-        const problems closed = find_closed_nodes(where);
-        all.missing.insert(all.missing.end(), closed.begin(), closed.end());
+        add_new(find_closed_nodes(where), all.missing);
     }
-    report_loading(files, report_ucx(files, all), all);
-
-    std::string text = all.text;
-    for (const problem &one : all.missing) {
-        text += "\nmissing   " + one.what + "\nto mend   " + one.mend + "\n";
-    }
-    return {text, all.usable};
+    report_ucx(files, all);
+    report_loading(files, all);
+    return all;
 }
 
 } // namespace launcher

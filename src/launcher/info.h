@@ -3,17 +3,9 @@
  */
 #pragma once
 
-#include "launcher/installation.h"
-#include "launcher/machine.h"
-
-#include <string>
+#include "launcher/report.h"
 
 namespace launcher {
-
-struct report {
-    std::string text;
-    bool usable; /**< the transports would work, with at least one card */
-};
 
 /**
  * Look at everything, in the environment of this process.

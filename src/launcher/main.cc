@@ -54,14 +54,16 @@ constexpr char about_info[] =
     "  numa     node of the CPUs near it, - when sysfs does not know\n"
     "  HBM      memory of the card, and how much of it is free\n"
     "  state    free; ours: a process of this user has it; busy: somebody "
-    "else has it; unknown: the driver library cannot tell\n"
+    "else has it; reset: it is back in seconds; broken: its driver has given "
+    "it up; unknown: the driver library cannot tell\n"
     "  kind     hardware or emulator\n"
     "  held by  processes, as far as this user can see them\n"
     "module is the one for the UCX found, and the releases of UCX that have "
     "one. preload, slot and plugin are the ways to load it: active in this "
     "environment, not active, broken, or none in the UCX found. What stands in "
     "the way comes last, as lines 'missing' and 'to mend'. The UCX is the one "
-    "that a program without a run path of its own gets.\n"
+    "that a program without a run path of its own gets. --json writes the "
+    "same facts as one object, sizes in bytes, null for what is not known.\n"
     "\n"
     "Exit code: 0 when the transports would work with at least one card that "
     "is free (or unknown), 1 otherwise; 2 for a wrong command line.";
@@ -86,6 +88,8 @@ public:
                     about_env);
         info_ = add("info", "List the cards, the UCX and what is missing",
                     about_info);
+        info_->add_flag("--json", json_, "Write the same as a JSON object")
+            ->disable_flag_override();
         for (CLI::App *command : {run_, env_}) {
             CLI::Option *slot =
                 command
@@ -115,6 +119,8 @@ public:
 
     [[nodiscard]] bool is_run() const { return run_->parsed(); }
     [[nodiscard]] bool is_env() const { return env_->parsed(); }
+
+    [[nodiscard]] bool is_json() const { return json_; }
 
     [[nodiscard]] launcher::request request() const
     {
@@ -154,6 +160,7 @@ private:
     unsigned cards_ = 0;
     bool slot_      = false;
     bool plugin_    = false;
+    bool json_      = false;
 };
 
 /* CLI11 takes such an argument for none. */
@@ -182,13 +189,15 @@ int print(const std::string &text, int code)
     return code;
 }
 
-int info(const launcher::installation &files, const launcher::request &wanted)
+int info(const launcher::installation &files, const launcher::request &wanted,
+         bool json)
 {
     if (wanted.emulate) {
         launcher::set_variables(launcher::make_emulator_variables(wanted));
     }
-    const launcher::report report = launcher::make_report(files);
-    return print(report.text, report.usable ? 0 : exit_failure);
+    const launcher::report found = launcher::make_report(files);
+    return print(json ? launcher::to_json(found) : launcher::to_text(found),
+                 found.usable ? 0 : exit_failure);
 }
 
 /* What keeps the request from being met, when all is done for it. */
@@ -212,7 +221,7 @@ int start(const command_line &options, char **command)
     const launcher::request wanted = options.request();
     launcher::installation files   = launcher::find_installation();
     if (!options.is_run() && !options.is_env()) {
-        return info(files, wanted);
+        return info(files, wanted, options.is_json());
     }
     launcher::found_ucx ucx;
     if (wanted.how != launcher::loading::preload) {

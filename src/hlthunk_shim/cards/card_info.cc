@@ -78,6 +78,26 @@ void add_from_driver(const library &lib, int fd, card_info &card)
     }
 }
 
+device_condition find_condition(const library &lib, int fd)
+{
+    if (lib.hlthunk_get_device_status_info == nullptr) {
+        return device_condition::unknown;
+    }
+    switch (lib.hlthunk_get_device_status_info(fd)) {
+    case device_operational:
+        return device_condition::working;
+    case device_in_reset:
+    case device_in_creation:
+    case device_in_reset_after_release:
+        return device_condition::in_reset;
+    case device_malfunction:
+    case device_needs_reset:
+        return device_condition::disabled;
+    default:
+        return device_condition::unknown; /* an error, or a newer driver's */
+    }
+}
+
 /* HLTHUNK_MAX_MINOR: more device files than that do not exist. */
 constexpr int max_cards = 256;
 
@@ -106,6 +126,9 @@ int visit_cards(const driver &of,
         if (lib.hlthunk_get_pci_bus_id_from_fd(fd, bus_id, sizeof(bus_id)) ==
             0) {
             visit(static_cast<unsigned>(number), fd, bus_id);
+        } else if (failure == 0) {
+            hlthunk_hw_ip_info info{};
+            failure = lib.hlthunk_get_hw_ip_info(fd, &info);
         }
         lib.hlthunk_close(fd);
     }
@@ -209,6 +232,8 @@ card_check check_card(const driver &of, int fd)
     hlthunk_hw_ip_info info{};
     result.error     = lib.hlthunk_get_hw_ip_info(fd, &info);
     result.supported = is_supported(find_kind(info.device_id));
+    result.pci_id    = info.device_id;
+    result.condition = find_condition(lib, fd);
     hlthunk_dram_usage_info usage{};
     if ((lib.hlthunk_get_dram_usage != nullptr) &&
         (lib.hlthunk_get_dram_usage(fd, &usage) == 0)) {

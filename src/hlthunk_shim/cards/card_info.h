@@ -42,7 +42,8 @@ inline constexpr char gaudi_vendor[] = "0x1da3";
  * @param of     With a usable library.
  * @param visit  Called with the number of the device file, the descriptor of
  * the control node, which is closed afterwards, and the bus id.
- * @return 0, or the -errno of a control node that is there and cannot be used.
+ * @return 0, or the -errno of a control node that is there and cannot be
+ *         opened, or of a card behind one that tells nothing.
  */
 int visit_cards(const driver &of,
                 const std::function<void(unsigned number, int fd,
@@ -68,10 +69,20 @@ card_info describe_card(const driver &of, unsigned number, int fd,
                         const std::string &bus_id,
                         const system_places &places = {});
 
+/** What the driver says of a card, hl_device_status of its uapi header. */
+enum class device_condition {
+    unknown, /**< the library is too old to tell */
+    working,
+    in_reset, /**< or being made: it is back soon */
+    disabled  /**< until its driver is loaded anew */
+};
+
 /** Whether the transports can use a card. */
 struct card_check {
-    int error      = 0;                  /**< -errno: it does not answer */
-    bool supported = false;              /**< a kind that they know */
+    int error                  = 0;     /**< -errno: it does not answer */
+    bool supported             = false; /**< a kind that they know */
+    uint32_t pci_id            = 0;     /**< what kind it is, if it answers */
+    device_condition condition = device_condition::unknown;
     std::optional<uint64_t> free_memory; /**< bytes; none: it does not tell */
 };
 

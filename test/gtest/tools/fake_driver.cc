@@ -7,6 +7,8 @@
  * FAKE_TAKEN        "1": all are open in some process
  * FAKE_DEVICE_ID    PCI device id (Gaudi2's)
  * FAKE_INFO_ERROR   errno of hlthunk_get_hw_ip_info
+ * FAKE_BUS_ERROR    "1": hlthunk_get_pci_bus_id_from_fd fails
+ * FAKE_STATUS       result of hlthunk_get_device_status_info (0)
  * FAKE_NODE_ERROR   errno of opening a control node
  * FAKE_OPEN_ERROR   errno of opening a card (EBUSY)
  */
@@ -59,7 +61,7 @@ FAKE hlthunk_device_name hlthunk_get_device_name_from_fd(int)
 FAKE int hlthunk_get_pci_bus_id_from_fd(int, char *bus_id, int length)
 {
     std::snprintf(bus_id, static_cast<size_t>(length), "00ff:19:00.0");
-    return 0;
+    return -setting("FAKE_BUS_ERROR", 0);
 }
 
 FAKE int hlthunk_get_hw_ip_info(int, hlthunk_hw_ip_info *info)
@@ -79,6 +81,11 @@ FAKE int hlthunk_get_dram_usage(int, hlthunk_dram_usage_info *info)
 }
 
 #ifndef FAKE_IS_OLD
+FAKE int hlthunk_get_device_status_info(int)
+{
+    return setting("FAKE_STATUS", 0);
+}
+
 FAKE int hlthunk_get_open_stats(int, hlthunk_open_stats_info *info)
 {
     *info                       = {};

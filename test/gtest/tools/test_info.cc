@@ -5,7 +5,11 @@
 
 #include "common/scratch.h"
 
+#include <cstdlib>
 #include <filesystem>
+#include <memory>
+
+#include <cjson/cJSON.h>
 
 namespace gaudi::test {
 
@@ -22,6 +26,36 @@ constexpr char fake_driver[] = GAUDI_TOOLS_DIR "/libfake_driver.so";
 constexpr char old_driver[]  = GAUDI_TOOLS_DIR "/libold_driver.so";
 constexpr char broken_driver[] =
     GAUDI_BUILD_DIR "/lib/stubs/libhlthunk_stub_no_required.so";
+
+/* An object that a program has written. */
+class parsed_json {
+public:
+    explicit parsed_json(const std::string &text)
+        : root_(cJSON_Parse(text.c_str()), cJSON_Delete)
+    {
+        EXPECT_NE(nullptr, root_) << text;
+    }
+
+    /* What is at a path of names and numbers, without spaces. */
+    [[nodiscard]] std::string at(const std::vector<std::string> &path) const
+    {
+        const cJSON *place = root_.get();
+        for (const std::string &step : path) {
+            place = cJSON_IsArray(place)
+                        ? cJSON_GetArrayItem(place, std::stoi(step))
+                        : cJSON_GetObjectItem(place, step.c_str());
+        }
+        if (place == nullptr) {
+            return "nothing";
+        }
+        const std::unique_ptr<char, decltype(&std::free)> text(
+            cJSON_PrintUnformatted(place), std::free);
+        return text.get();
+    }
+
+private:
+    std::unique_ptr<cJSON, decltype(&cJSON_Delete)> root_;
+};
 
 class info : public tools {
 protected:
@@ -210,6 +244,44 @@ TEST_F(info, tells_which_way_of_loading_is_active)
            "active    ", "active    ");
 }
 
+TEST_F(info, writes_the_same_facts_as_json)
+{
+    const arguments command = under_launcher(
+        {late_ucx, "hold", launcher, "info", "--json"}, {"--emulate=2"});
+    const process_result result = run(command, with());
+    ASSERT_TRUE(exited_with(0, result));
+    const parsed_json all(result.output);
+    EXPECT_EQ("true", all.at({"usable"}));
+    EXPECT_EQ("\"emulator\"", all.at({"driver", "setting"}));
+    EXPECT_THAT(all.at({"driver", "file"}), HasSubstr("/libhl-thunk.so\""));
+    EXPECT_EQ("0", all.at({"cards", "0", "module_id"}));
+    EXPECT_EQ("\"0000:1a:00.0\"", all.at({"cards", "1", "bus_id"}));
+    EXPECT_EQ("103079215104", all.at({"cards", "1", "memory"}));
+    EXPECT_EQ("null", all.at({"cards", "1", "numa_node"}));
+    EXPECT_EQ("\"ours\"", all.at({"cards", "0", "state"}));
+    EXPECT_EQ("\"late_ucx\"",
+              all.at({"cards", "0", "held_by", "0", "program"}));
+    EXPECT_EQ("[]", all.at({"cards", "1", "held_by"}));
+    EXPECT_EQ("\"" GAUDI_UCX_VERSION "\"", all.at({"ucx", "version"}));
+    EXPECT_THAT(all.at({"module", "installed"}),
+                HasSubstr("\"" GAUDI_UCX_RELEASE "\""));
+    EXPECT_EQ("\"active\"", all.at({"loading", "preload", "state"}));
+    EXPECT_EQ("[]", all.at({"problems"}));
+}
+
+TEST_F(info, writes_problems_as_json)
+{
+    const process_result result = look({"--json"});
+    EXPECT_TRUE(exited_with(1, result));
+    const parsed_json all(result.output);
+    EXPECT_EQ("false", all.at({"usable"}));
+    EXPECT_EQ("null", all.at({"driver", "file"}));
+    EXPECT_EQ("[]", all.at({"cards"}));
+    EXPECT_EQ("\"no Gaudi in this machine\"",
+              all.at({"problems", "0", "missing"}));
+    EXPECT_THAT(all.at({"problems", "0", "to_mend"}), HasSubstr("--emulate"));
+}
+
 TEST_F(info, takes_no_card)
 {
     /* A box of one card, which the program around it must still get. */
@@ -310,19 +382,44 @@ TEST_F(info, explains_a_box_without_cards)
     expect_missing(with_driver("emulator", {{"HLTHUNK_EMU_HBM", "1"}}),
                    "the driver library shows no card", "HLTHUNK_EMU_*");
     expect_missing(with_driver(fake_driver, {{"FAKE_CARDS", "0"}}),
-                   "the driver library shows no card", "dmesg");
+                   "no Gaudi in this machine", "--emulate");
 }
 
 TEST_F(info, explains_nodes_and_cards_that_do_not_answer)
 {
     expect_missing(with_driver(fake_driver, {{"FAKE_NODE_ERROR", "13"}}),
-                   "a control node cannot be opened: Permission denied",
+                   "a control node cannot be used: Permission denied",
                    "permissions");
     expect_missing(with_driver(fake_driver, {{"FAKE_INFO_ERROR", "19"}}),
                    "card 0 (00ff:19:00.0) does not answer: No such device",
                    "reset");
     expect_missing(with_driver(fake_driver, {{"FAKE_DEVICE_ID", "0x1000"}}),
-                   "card 0 (00ff:19:00.0) is no Gaudi2", "no other card");
+                   "card 0 (00ff:19:00.0) is no Gaudi2, but PCI device 0x1000 "
+                   "GAUDI",
+                   "use a release of ucx-gaudi that knows it");
+    expect_missing(with_driver(fake_driver, {{"FAKE_DEVICE_ID", "0x4711"}}),
+                   "card 0 (00ff:19:00.0) is no Gaudi2, but PCI device 0x4711",
+                   "use a release of ucx-gaudi that knows it");
+}
+
+TEST_F(info, shows_cards_that_are_in_reset_or_broken)
+{
+    for (const char *status : {"1", "4", "5"}) {
+        SCOPED_TRACE(status);
+        const process_result result =
+            with_driver(fake_driver, {{"FAKE_STATUS", status}});
+        expect_missing(result, "card 0 (00ff:19:00.0) is in reset",
+                       "UCX_GAUDI_RESET_TIMEOUT");
+        EXPECT_THAT(row(result, 0), HasSubstr(" reset "));
+    }
+    for (const char *status : {"2", "3"}) {
+        SCOPED_TRACE(status);
+        const process_result result =
+            with_driver(fake_driver, {{"FAKE_STATUS", status}});
+        expect_missing(result, "card 0 (00ff:19:00.0) is disabled",
+                       "load the kernel driver again");
+        EXPECT_THAT(row(result, 0), HasSubstr(" broken "));
+    }
 }
 
 TEST_F(info, explains_a_missing_ucx)

@@ -1,10 +1,14 @@
 /* What the launcher reads of a machine, in one made of files. */
 #include "hlthunk_shim/cards/open_nodes.h"
-#include "launcher/cards.h"
+#include "launcher/info.h"
+#include "launcher/kernel_driver.h"
 
 #include "common/scratch.h"
 
 #include <gmock/gmock.h>
+
+#include <cerrno>
+#include <cstdlib>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,6 +26,21 @@ using ::testing::Not;
 constexpr char fake_driver[]  = GAUDI_TOOLS_DIR "/libfake_driver.so";
 constexpr uid_t nobody        = 65534;
 constexpr gid_t nobodys_group = 4200000001; /* has no name */
+
+/* Set in this process for a while. */
+class scoped_variable {
+public:
+    scoped_variable(const char *name, const std::string &value) : name_(name)
+    {
+        setenv(name, value.c_str(), 1);
+    }
+    ~scoped_variable() { unsetenv(name_); }
+    scoped_variable(const scoped_variable &)            = delete;
+    scoped_variable &operator=(const scoped_variable &) = delete;
+
+private:
+    const char *const name_;
+};
 
 class made_up_machine : public ::testing::Test {
 protected:
@@ -77,6 +96,8 @@ protected:
         return found;
     }
 
+    [[nodiscard]] std::string missing_with(const char *driver) const;
+
     scratch_directory files;
     const launcher::machine where;
 };
@@ -88,6 +109,13 @@ std::string all_text(const launcher::problems &found)
         text += one.what + "\n" + one.mend + "\n";
     }
     return text;
+}
+
+std::string made_up_machine::missing_with(const char *driver) const
+{
+    const scoped_variable choice("UCX_GAUDI_DRIVER", driver);
+    return all_text(
+        launcher::make_report(launcher::find_installation(), where).missing);
 }
 
 } // namespace
@@ -205,6 +233,83 @@ TEST_F(made_up_machine, leaves_the_nodes_of_other_accelerators_alone)
     EXPECT_EQ("", all_text(closed_nodes()));
     make("sys/class/accel/accel0/device/vendor", "0x1da3\n");
     EXPECT_THAT(all_text(closed_nodes()), HasSubstr("accel0"));
+}
+
+TEST_F(made_up_machine, tells_the_vendors_kernel_driver_from_mainlines)
+{
+    EXPECT_FALSE(launcher::find_kernel_driver(where).is_loaded);
+
+    make("sys/class/habanalabs/hl0/device/vendor", "0x1da3\n");
+    make("sys/class/habanalabs/hl0/pci_addr", "00ff:19:00.0\n");
+    launcher::kernel_driver old = launcher::find_kernel_driver(where);
+    EXPECT_TRUE(old.is_loaded);
+    EXPECT_FALSE(old.has_drm_calls);
+    EXPECT_FALSE(old.can_import);
+    make("sys/class/habanalabs/hl0/driver_ver", "1.16\n");
+    EXPECT_TRUE(launcher::find_kernel_driver(where).can_import);
+
+    make("sys/class/accel/accel0/device/vendor", "0x1da3\n");
+    make("sys/class/accel/accel0/device/pci_addr", "00ff:19:00.0\n");
+    launcher::kernel_driver drm = launcher::find_kernel_driver(where);
+    EXPECT_TRUE(drm.has_drm_calls);
+    EXPECT_FALSE(drm.can_import);
+    make("sys/class/accel/accel0/device/driver_ver", "1.18\n");
+    EXPECT_TRUE(launcher::find_kernel_driver(where).can_import);
+}
+
+TEST_F(made_up_machine, finds_a_library_that_is_too_old_for_the_kernel)
+{
+    const scoped_variable bus("FAKE_BUS_ERROR", "1");
+    const scoped_variable call("FAKE_INFO_ERROR", std::to_string(ENOTTY));
+    const shim::driver driver(fake_driver);
+    make_node("dev/accel/accel0", 0666);
+    make("sys/class/accel/accel0/device/vendor", "0x1da3\n");
+    make("sys/class/accel/accel0/pci_addr", "00ff:19:00.0\n");
+    EXPECT_THAT(all_text(launcher::list_cards(driver, where).complaints),
+                HasSubstr("cannot be used: Inappropriate ioctl"));
+
+    fs::rename(files.path("sys/class/accel/accel0/pci_addr"),
+               files.path("sys/class/accel/accel0/device/pci_addr"));
+    const launcher::card_list list = launcher::list_cards(driver, where);
+    EXPECT_EQ(0u, list.cards.size());
+    EXPECT_THAT(all_text(list.complaints),
+                ContainsRegex("too old for this kernel.*6\\.7 and later.*\n"
+                              "install a newer libhl-thunk\\.so"));
+}
+
+TEST_F(made_up_machine, is_explained_without_a_library_or_a_node)
+{
+    make("sys/bus/pci/devices/00ff:19:00.0/vendor", "0x1da3\n");
+    EXPECT_THAT(missing_with("auto"),
+                HasSubstr("the machine has 1 Gaudi card and no device node\n"
+                          "load the kernel driver (modprobe habanalabs)"));
+    {
+        const scoped_variable none("FAKE_CARDS", "0");
+        EXPECT_THAT(missing_with(fake_driver),
+                    HasSubstr("1 Gaudi card and no device node\nload the "
+                              "kernel driver"));
+    }
+    make_node("dev/accel/accel0", 0666);
+    EXPECT_THAT(missing_with("auto"),
+                ContainsRegex("the driver library cannot be used: .*"
+                              "libhl-thunk\\.so.*\ninstall the vendor's"));
+    const scoped_variable none("FAKE_CARDS", "0");
+    EXPECT_THAT(missing_with(fake_driver),
+                HasSubstr("the driver library shows no card\nsee dmesg"));
+}
+
+TEST_F(made_up_machine, is_told_that_its_kernel_cannot_import)
+{
+    constexpr char told[] = "the kernel's driver cannot import dma-bufs";
+    make_node("dev/accel/accel0", 0666);
+    EXPECT_THAT(missing_with(fake_driver), Not(HasSubstr(told)))
+        << "its sysfs is not to be seen";
+    make("sys/class/accel/accel0/device/vendor", "0x1da3\n");
+    EXPECT_THAT(missing_with(fake_driver),
+                ContainsRegex(std::string(told) +
+                              ".*\ninstall the vendor's kernel driver"));
+    make("sys/class/accel/accel0/device/driver_ver", "1.18\n");
+    EXPECT_THAT(missing_with(fake_driver), Not(HasSubstr(told)));
 }
 
 } // namespace gaudi::test
