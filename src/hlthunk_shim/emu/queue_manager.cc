@@ -90,7 +90,8 @@ int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
     }
 
     /* The library retries the driver's "again" without end. */
-    while ((slot_of(next_seq_).parts > 0) && !stopped_) {
+    for (end_holds(); (slot_of(next_seq_).parts > 0) && !stopped_;
+         end_holds()) {
         /* Looking for work may itself have ended the job in the way. */
         if (!run_slice(lock) && (slot_of(next_seq_).parts > 0) && !stopped_) {
             sleep(lock, clock::time_point::max());
@@ -102,7 +103,7 @@ int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
 
     /* A rejected submission has its number all the same. */
     const uint64_t seq = next_seq_++;
-    slot_of(seq)       = {seq, 0, shim::cs_completed};
+    slot_of(seq)       = {seq, 0, shim::cs_completed, {}};
     int ret            = validate(in);
     if (ret != 0) {
         return ret;
@@ -135,11 +136,14 @@ int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
 /* One command buffer less for a job. */
 void queue_manager::end_part_of(const part &ended)
 {
-    job &owner = slot_of(ended.seq);
-
     if (ended.unfenced && (engine_of(ended.queue) == engine_kind::edma)) {
         ++counters_.unfenced_buffers;
     }
+    end_part_of(slot_of(ended.seq));
+}
+
+void queue_manager::end_part_of(job &owner)
+{
     if (--owner.parts > 0) {
         return;
     }
@@ -308,10 +312,45 @@ void queue_manager::pause(bool paused)
     }
 }
 
+void queue_manager::hold(uint64_t seq, clock::time_point until)
+{
+    job &held = slot_of(seq);
+
+    if (held.held_until == clock::time_point{}) {
+        held_.push_back(seq);
+        ++held.parts;
+    }
+    held.held_until = std::max(held.held_until, until);
+    if (waiters_ > 0) {
+        changed_.notify_all(); /* who sleeps wakes up in time for it */
+    }
+}
+
+/* No thread waits for the time to come: whoever asks for a job looks. */
+void queue_manager::end_holds()
+{
+    if (held_.empty()) {
+        return;
+    }
+    const clock::time_point now = clock::now();
+    std::erase_if(held_, [&](uint64_t seq) {
+        job &held = slot_of(seq);
+        const bool over =
+            (held.held_until <= now) || (held.status == shim::cs_aborted);
+        if (over) {
+            end_part_of(held);
+        }
+        return over;
+    });
+}
+
 /* Every sleep goes through here: a card that closes has to know who still is
  * inside, and the last one out tells it. */
 void queue_manager::sleep(card_lock &lock, clock::time_point deadline)
 {
+    for (const uint64_t seq : held_) {
+        deadline = std::min(deadline, slot_of(seq).held_until);
+    }
     ++waiters_;
     if (deadline == clock::time_point::max()) {
         changed_.wait(lock);
@@ -351,6 +390,7 @@ int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
 
     clock::time_point deadline;
     for (bool first = true;; first = false) {
+        end_holds();
         const job &asked = slot_of(seq);
         if (asked.seq != seq) {
             return 0;

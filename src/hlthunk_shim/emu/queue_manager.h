@@ -69,6 +69,18 @@ public:
 
     void pause(bool paused);
 
+    using clock = std::chrono::steady_clock;
+
+    /**
+     * Keep a job from ending before a time, though its bytes have been moved:
+     * until then it is busy, and its slot taken. An aborted job is not kept.
+     *
+     * @param seq    A job that has not ended.
+     * @param until  time_point::max(): as long as the card is open. Of several
+     *               times the latest holds.
+     */
+    void hold(uint64_t seq, clock::time_point until);
+
     /** Whether run_slice would find something. */
     [[nodiscard]] bool has_work() const;
 
@@ -82,8 +94,6 @@ public:
     void quiesce(card_lock &lock);
 
 private:
-    using clock = std::chrono::steady_clock;
-
     struct packet_stream {
         uint64_t va   = 0;
         uint32_t size = 0;
@@ -115,6 +125,7 @@ private:
         uint64_t seq    = 0;
         uint32_t parts  = 0; /* not ended; 0 means that the job has ended */
         uint32_t status = shim::cs_completed;
+        clock::time_point held_until{}; /* a hold is a part, too */
     };
 
     enum class step { copy, nothing, ended };
@@ -148,6 +159,8 @@ private:
     void count_copy(part &current, const slice &work);
     void finish(part &current, const slice &work);
     void end_part_of(const part &ended);
+    void end_part_of(job &owner);
+    void end_holds();
     void end_part(uint32_t queue);
     bool run_unqueued(part &only);
     void run_inline();
@@ -161,7 +174,8 @@ private:
     uint64_t next_seq_ = 1;
     std::vector<std::deque<part>> queues_;
     std::vector<copy_run> runs_;   /* by queue */
-    std::vector<uint32_t> active_; /* queues that hold parts */
+    std::vector<uint32_t> active_; /* queues that have parts */
+    std::vector<uint64_t> held_;   /* jobs */
     unsigned copying_ = 0;         /* slices being copied without the lock */
     bool paused_      = false;
     bool stopped_     = false;

@@ -39,6 +39,9 @@ void queue_manager::fault(const part &current, const char *format, ...)
     if (owner.status != shim::cs_aborted) {
         owner.status = shim::cs_aborted;
         ++counters_.jobs_aborted;
+        if (waiters_ > 0) {
+            changed_.notify_all(); /* it may be held, see end_holds() */
+        }
     }
 }
 
