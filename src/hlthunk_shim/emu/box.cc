@@ -4,9 +4,12 @@
 #include "util/unique_fd.h"
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <thread>
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -26,19 +29,39 @@ struct socket_name {
     socklen_t length;
 };
 
-/* The abstract name that is bound while somebody has the card. */
-socket_name name_of_holder(unsigned index)
+/* How long a turn is waited for: it takes as long as reading /proc. */
+constexpr std::chrono::seconds longest_turn{10};
+
+/* The abstract name that is bound while somebody has a thing of the box. */
+socket_name name_of_holder(const std::string &what)
 {
     socket_name result{};
     result.address.sun_family = AF_UNIX;
     /* The leading zero byte makes the name abstract. */
     const int length = std::snprintf(result.address.sun_path + 1,
                                      sizeof(result.address.sun_path) - 1,
-                                     "hlthunk-emu/%u/%s/accel%u", geteuid(),
-                                     get_settings().node.c_str(), index);
+                                     "hlthunk-emu/%u/%s/%s", geteuid(),
+                                     get_settings().node.c_str(), what.c_str());
     result.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
                                            static_cast<size_t>(length));
     return result;
+}
+
+socket_name name_of_holder(unsigned index)
+{
+    return name_of_holder("accel" + std::to_string(index));
+}
+
+/* Take a thing of the box. */
+int take(const socket_name &name)
+{
+    util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!fd ||
+        (bind(fd.get(), reinterpret_cast<const sockaddr *>(&name.address),
+              name.length) != 0)) {
+        return (errno == EADDRINUSE) ? -EBUSY : -errno;
+    }
+    return fd.release();
 }
 
 } // namespace
@@ -72,14 +95,21 @@ int index_of_bus_id(const char *bus_id)
 
 int take_card(unsigned index)
 {
-    util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    const socket_name name = name_of_holder(index);
-    if (!fd ||
-        (bind(fd.get(), reinterpret_cast<const sockaddr *>(&name.address),
-              name.length) != 0)) {
-        return (errno == EADDRINUSE) ? -EBUSY : -errno;
+    return take(name_of_holder(index));
+}
+
+int take_turn()
+{
+    using clock            = std::chrono::steady_clock;
+    const socket_name name = name_of_holder("turn");
+    const auto deadline    = clock::now() + longest_turn;
+    for (;;) {
+        const int ret = take(name);
+        if ((ret != -EBUSY) || (clock::now() >= deadline)) {
+            return ret;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    return fd.release();
 }
 
 bool card_is_taken(unsigned index)

@@ -33,6 +33,14 @@ int index_of_bus_id(const char *bus_id);
 int take_card(unsigned index);
 
 /**
+ * Have no other process of the box do what takes this, too: waits for those
+ * that do.
+ *
+ * @return A file descriptor that holds the turn, or -errno.
+ */
+int take_turn();
+
+/**
  * Whether a process of the box has a card, this one included, or a dma-buf of
  * it. Does not take it.
  */

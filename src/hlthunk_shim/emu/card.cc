@@ -2,6 +2,7 @@
 
 #include "hlthunk_shim/emu/asic.h"
 #include "hlthunk_shim/emu/box.h"
+#include "hlthunk_shim/emu/box_traffic.h"
 #include "hlthunk_shim/emu/device_files.h"
 #include "hlthunk_shim/emu/engine_threads.h"
 #include "hlthunk_shim/emu/settings.h"
@@ -47,6 +48,9 @@ void card::release(card_lock &lock)
     last_period_  = clock::now() - open_->opened_at;
     for_children_ = {};
     open_.reset();
+    if (box_traffic *timing = box_traffic::instance()) {
+        timing->forget(index_);
+    }
 }
 
 /* Close a card that the application closed with close(2), and not through us.
@@ -98,6 +102,7 @@ bool card::recognize(int fd)
 
 int card::open()
 {
+    box_traffic *const timing = box_traffic::instance();
     card_lock lock(lock_);
     /* The driver asks for this first, and tells who has the card afterwards. */
     if (resets_ > 0) {
@@ -124,7 +129,11 @@ int card::open()
     }
     const uint64_t size = get_settings().hbm / dram_page * dram_page;
     completed_.clear(); /* the numbers begin anew */
-    auto opened    = std::make_unique<context>(size, completed_, name_.c_str());
+    if (timing != nullptr) {
+        timing->forget(index_); /* what a process that was killed had */
+    }
+    auto opened    = std::make_unique<context>(size, completed_, name_.c_str(),
+                                            queue_timing{timing, index_});
     opened->holder = holder;
 
     int ret = opened->memory.create(size, numa_node_of(index_));

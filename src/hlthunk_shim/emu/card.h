@@ -107,8 +107,9 @@ private:
     /* Everything that an open card has. */
     struct context {
         context(uint64_t memory_size, completed_jobs &completed,
-                const char *name)
-            : table(memory, memory_size), queues(table, totals, completed, name)
+                const char *name, const queue_timing &timing)
+            : table(memory, memory_size),
+              queues(table, totals, completed, name, timing)
         {}
         ~context();
 
@@ -122,7 +123,8 @@ private:
         std::map<uint64_t, command_buffer> buffers;
         uint64_t next_buffer        = host_page;
         clock::time_point opened_at = clock::now();
-        context *previous           = nullptr; /* see abandoned_ */
+        clock::time_point mmu_free_at{}; /* with a timing model */
+        context *previous = nullptr;     /* see abandoned_ */
     };
 
     /* What a card is to a child of the process that has it open. Written under

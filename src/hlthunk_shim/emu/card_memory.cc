@@ -1,5 +1,6 @@
 /* The memory of an open card: its own, what it maps, and command buffers. */
 #include "hlthunk_shim/emu/asic.h"
+#include "hlthunk_shim/emu/box_traffic.h"
 #include "hlthunk_shim/emu/card.h"
 #include "hlthunk_shim/emu/dmabuf.h"
 #include "hlthunk_shim/emu/settings.h"
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include <sys/mman.h>
 
@@ -188,7 +190,7 @@ int card::export_dmabuf(uint64_t va, uint64_t size, uint64_t offset)
             break;
         }
     }
-    return create_dmabuf(open_->memory.fd(), open_->holder, va, runs);
+    return create_dmabuf(index_, open_->memory.fd(), open_->holder, va, runs);
 }
 
 int card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
@@ -212,6 +214,18 @@ int card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
         return -ENOMEM;
     }
     ++open_->totals.mappings;
+    if (const box_traffic *timing = box_traffic::instance()) {
+        /* One import at a time: they wait for the lock of the MMU. */
+        const std::chrono::duration<double, std::micro> taken(
+            timing->speed().import_page *
+            static_cast<double>(util::round_up(size, host_page) / host_page));
+        clock::time_point &free = open_->mmu_free_at;
+        free                    = std::max(free, clock::now()) +
+               std::chrono::duration_cast<clock::duration>(taken);
+        const clock::time_point until = free;
+        lock.unlock();
+        std::this_thread::sleep_until(until);
+    }
     return 0;
 }
 

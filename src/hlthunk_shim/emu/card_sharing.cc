@@ -2,6 +2,7 @@
  * that do not have it open. */
 #include "hlthunk_shim/emu/asic.h"
 #include "hlthunk_shim/emu/box.h"
+#include "hlthunk_shim/emu/box_traffic.h"
 #include "hlthunk_shim/emu/card.h"
 #include "hlthunk_shim/emu/device_files.h"
 #include "hlthunk_shim/emu/settings.h"
@@ -46,6 +47,7 @@ void card::after_fork_in_child()
 void card::after_fork()
 {
     engine_threads::instance().after_fork_in_child();
+    box_traffic::after_fork_in_child();
     for (unsigned i = 0; i < max_cards; ++i) {
         at(i).after_fork_in_child();
     }

@@ -1,6 +1,7 @@
 #include "hlthunk_shim/emu/dmabuf.h"
 
 #include "hlthunk_shim/emu/asic.h"
+#include "hlthunk_shim/emu/settings.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -17,12 +18,13 @@ namespace gaudi::emu {
 
 namespace {
 
-constexpr uint64_t dmabuf_magic = 0x3266756264756167; /* "gaudbuf2" */
+constexpr uint64_t dmabuf_magic = 0x3366756264756167; /* "gaudbuf3" */
 /* More pieces than the largest card has pages. */
 constexpr uint64_t max_runs = 1 << 16;
 
 struct dmabuf_header {
     uint64_t magic;
+    uint64_t card;
     uint64_t size; /* bytes of all runs */
     uint64_t run_count;
 };
@@ -84,7 +86,7 @@ int read_header(int fd, dmabuf_header &header)
         return -EBADF;
     }
     return ((bytes == sizeof(header)) && (header.magic == dmabuf_magic) &&
-            (header.run_count <= max_runs))
+            (header.run_count <= max_runs) && (header.card < max_cards))
                ? 0
                : -EINVAL;
 }
@@ -131,7 +133,7 @@ char *map_runs(int memory_fd, const std::vector<hbm_run> &runs, uint64_t size)
 
 } // namespace
 
-int create_dmabuf(int memory_fd, int holder_fd, uint64_t mark,
+int create_dmabuf(unsigned card, int memory_fd, int holder_fd, uint64_t mark,
                   const std::vector<hbm_run> &runs)
 {
     const util::unique_fd marked(open_marked(memory_fd, mark));
@@ -145,7 +147,7 @@ int create_dmabuf(int memory_fd, int holder_fd, uint64_t mark,
     const util::unique_fd sender(pair[0]);
     util::unique_fd dmabuf(pair[1]);
 
-    dmabuf_header header{dmabuf_magic, 0, runs.size()};
+    dmabuf_header header{dmabuf_magic, card, 0, runs.size()};
     for (const hbm_run &run : runs) {
         header.size += run.size;
     }
@@ -230,6 +232,7 @@ int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
     created.mapping_            = util::file_mapping(data, size);
     created.fd_                 = std::move(dmabuf);
     created.closed_in_children_ = util::closed_in_children(created.fd_.get());
+    created.card_               = static_cast<unsigned>(header.card);
     memory_p                    = std::move(created);
     return 0;
 }

@@ -27,13 +27,14 @@ namespace gaudi::emu {
 /**
  * Create a dma-buf.
  *
+ * @param card       Its index.
  * @param memory_fd  The memfd.
  * @param holder_fd  Holds the card: it stays taken while the dma-buf lives.
  * @param mark       Name of the mapping, for @ref is_exported: its address.
  * @param runs       The exported pieces of the memfd, in order.
  * @return The dma-buf's file descriptor, owned by the caller, or -errno.
  */
-int create_dmabuf(int memory_fd, int holder_fd, uint64_t mark,
+int create_dmabuf(unsigned card, int memory_fd, int holder_fd, uint64_t mark,
                   const std::vector<hbm_run> &runs);
 
 /** Whether any process holds a dma-buf, or an import of one, that was created
@@ -57,11 +58,15 @@ public:
 
     [[nodiscard]] char *data() const { return mapping_.start(); }
 
+    /** Index of the card that has it. */
+    [[nodiscard]] unsigned card() const { return card_; }
+
 private:
     util::unique_fd fd_; /* of the dma-buf: holds the card, too. It is
                             assigned to when it is empty only */
     util::closed_in_children closed_in_children_;
     util::file_mapping mapping_;
+    unsigned card_ = 0;
 };
 
 } // namespace gaudi::emu

@@ -182,6 +182,7 @@ bool mmu::walk(uint64_t va, tlb_entry &entry) const
     entry.start      = found->first;
     entry.end        = found->first + region.size;
     entry.first.kind = region.kind;
+    entry.first.card = region.import.card();
     if (region.kind != memory_kind::device) {
         entry.first.address = region.host;
         return true;

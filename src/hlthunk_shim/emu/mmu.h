@@ -68,6 +68,7 @@ struct translation {
     char *address;
     uint64_t size; /**< contiguous bytes from here, up to what was asked */
     memory_kind kind;
+    unsigned card; /**< whose memory it is, of what is imported */
 };
 
 class mmu {

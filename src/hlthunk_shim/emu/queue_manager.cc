@@ -1,5 +1,6 @@
 #include "hlthunk_shim/emu/queue_manager.h"
 
+#include "hlthunk_shim/emu/box_traffic.h"
 #include "hlthunk_shim/emu/copy_engine.h"
 #include "hlthunk_shim/emu/settings.h"
 
@@ -28,9 +29,10 @@ bool outside(uint64_t va, uint64_t size, uint64_t start, uint64_t end)
 } // namespace
 
 queue_manager::queue_manager(const mmu &table, hlthunk_emu_counters &counters,
-                             completed_jobs &completed, const char *name)
+                             completed_jobs &completed, const char *name,
+                             const queue_timing &timing)
     : table_(table), counters_(counters), completed_(completed), name_(name),
-      queues_(queue_count), runs_(queue_count)
+      timing_(timing), queues_(queue_count), runs_(queue_count)
 {}
 
 /* --- submission ----------------------------------------------------------- */
@@ -103,8 +105,11 @@ int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
 
     /* A rejected submission has its number all the same. */
     const uint64_t seq = next_seq_++;
-    slot_of(seq)       = {seq, 0, shim::cs_completed, {}};
-    int ret            = validate(in);
+    slot_of(seq)       = {seq, 0, shim::cs_completed, {}, {}};
+    if (timing_.model != nullptr) {
+        slot_of(seq).submitted = clock::now();
+    }
+    int ret = validate(in);
     if (ret != 0) {
         return ret;
     }
@@ -335,12 +340,16 @@ void queue_manager::end_holds()
     const clock::time_point now = clock::now();
     std::erase_if(held_, [&](uint64_t seq) {
         job &held = slot_of(seq);
-        const bool over =
-            (held.held_until <= now) || (held.status == shim::cs_aborted);
-        if (over) {
-            end_part_of(held);
+        if ((held.status != shim::cs_aborted) &&
+            ((held.held_until > now) || !is_over_in_model(held, now))) {
+            return false;
         }
-        return over;
+        if (timing_.model != nullptr) {
+            timing_.model->forget(timing_.card, seq);
+        }
+        held.held_until = {};
+        end_part_of(held);
+        return true;
     });
 }
 
@@ -389,6 +398,7 @@ int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
     }
 
     clock::time_point deadline;
+    clock::time_point awake{};
     for (bool first = true;; first = false) {
         end_holds();
         const job &asked = slot_of(seq);
@@ -397,7 +407,11 @@ int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
         }
         if (asked.parts == 0) {
             status_p = asked.status;
-            return (asked.status == shim::cs_aborted) ? -EIO : 0;
+            while ((clock::time_point{} < awake) && !stopped_ &&
+                   (clock::now() < awake)) {
+                sleep(lock, awake);
+            }
+            return (status_p == shim::cs_aborted) ? -EIO : 0;
         }
         if (stopped_) {
             status_p = shim::cs_aborted;
@@ -415,6 +429,7 @@ int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
         /* Looking for work may itself have ended the job. */
         if (!run_slice(lock) && (timeout_us != 0) && !stopped_ &&
             (slot_of(seq).seq == seq) && (slot_of(seq).parts > 0)) {
+            awake = awake_after(slot_of(seq));
             sleep(lock, deadline);
         }
     }

@@ -51,11 +51,20 @@ private:
     std::atomic<uint64_t> slots_[shim::max_cs_in_flight]{};
 };
 
+class box_traffic;
+
+/** How long the jobs of a card take. */
+struct queue_timing {
+    box_traffic *model = nullptr; /**< nullptr: as long as this machine does */
+    unsigned card      = 0;       /**< its index */
+};
+
 class queue_manager {
 public:
     /** @param completed  Told of every job that completes. */
     queue_manager(const mmu &table, hlthunk_emu_counters &counters,
-                  completed_jobs &completed, const char *name);
+                  completed_jobs &completed, const char *name,
+                  const queue_timing &timing = {});
 
     /** As hlthunk_command_submission. */
     int submit(card_lock &lock, const hlthunk_cs_in &in, uint64_t &seq_p);
@@ -112,6 +121,7 @@ private:
         uint64_t claimed   = 0;     /* bytes being copied */
         bool large         = false; /* see copy_bytes */
         bool unfenced      = false; /* no barrier behind the last copy */
+        bool modelled      = false; /* the timing model knows of the copy */
     };
 
     /* Copies of a queue that followed each other without a gap. */
@@ -126,6 +136,7 @@ private:
         uint32_t parts  = 0; /* not ended; 0 means that the job has ended */
         uint32_t status = shim::cs_completed;
         clock::time_point held_until{}; /* a hold is a part, too */
+        clock::time_point submitted{};  /* with a timing model */
     };
 
     enum class step { copy, nothing, ended };
@@ -161,6 +172,10 @@ private:
     void end_part_of(const part &ended);
     void end_part_of(job &owner);
     void end_holds();
+    void model_copy(part &current, const translation &from,
+                    const translation &to);
+    bool is_over_in_model(job &held, clock::time_point now);
+    clock::time_point awake_after(const job &slept_for) const;
     void end_part(uint32_t queue);
     bool run_unqueued(part &only);
     void run_inline();
@@ -170,6 +185,7 @@ private:
     hlthunk_emu_counters &counters_;
     completed_jobs &completed_;
     const char *const name_;
+    const queue_timing timing_;
     job jobs_[slots];
     uint64_t next_seq_ = 1;
     std::vector<std::deque<part>> queues_;

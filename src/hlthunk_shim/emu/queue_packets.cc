@@ -95,6 +95,7 @@ bool queue_manager::take_lin_dma(part &current, packet_stream &stream,
     current.dst       = packet.dst;
     current.unclaimed = packet.tsize;
     current.unfenced  = true;
+    current.modelled  = false;
     copy_run &run     = runs_[current.queue];
     if ((run.src != packet.src) || (run.dst != packet.dst)) {
         run.bytes = 0;
@@ -212,6 +213,9 @@ bool queue_manager::prepare(part &current, uint64_t max_bytes, slice &work)
         return false;
     }
 
+    if ((timing_.model != nullptr) && !current.modelled) {
+        model_copy(current, from, to);
+    }
     const uint64_t bytes = std::min(from.size, to.size);
     work = {to.address, from.address, bytes, to.kind, from.kind, current.large};
     current.src += bytes;

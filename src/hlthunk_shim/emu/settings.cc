@@ -16,6 +16,12 @@ namespace {
 
 constexpr size_t max_node_name = 64;
 
+void refuse(settings &result)
+{
+    result.valid   = false;
+    result.devices = 0;
+}
+
 void complain(settings &result, const char *name, const char *value,
               const char *expected)
 {
@@ -23,8 +29,7 @@ void complain(settings &result, const char *name, const char *value,
                  "hlthunk-emu: %s='%s' is not %s; the emulated box has no "
                  "cards\n",
                  name, value, expected);
-    result.valid   = false;
-    result.devices = 0;
+    refuse(result);
 }
 
 /* A number with an optional K, M, G or T; the whole text must be it. */
@@ -125,6 +130,27 @@ bool parse_faults(const char *text, std::array<uint32_t, max_cards> &resets)
     }
 }
 
+void read_timing(settings &result)
+{
+    const char *name = std::getenv("HLTHUNK_EMU_TIMING");
+    std::string why;
+    if ((name == nullptr) || (*name == '\0') ||
+        (std::strcmp(name, "off") == 0)) {
+        return;
+    }
+    if (std::strcmp(name, "hls2") == 0) {
+        result.timing = hls2_figures;
+    } else if (std::strcmp(name, "hls3") == 0) {
+        result.timing = hls3_figures;
+    } else if (!read_figures(name, result.timing.emplace(), why)) {
+        std::fprintf(stderr,
+                     "hlthunk-emu: HLTHUNK_EMU_TIMING='%s' (off, hls2, hls3 or "
+                     "a file): %s; the emulated box has no cards\n",
+                     name, why.c_str());
+        refuse(result);
+    }
+}
+
 settings read_settings()
 {
     settings result;
@@ -173,6 +199,8 @@ settings read_settings()
              result.sysfs    = good ? text : "";
              return good;
          });
+
+    read_timing(result);
 
     const char *text = std::getenv("HLTHUNK_EMU_LOG");
     result.log =

@@ -3,8 +3,11 @@
  */
 #pragma once
 
+#include "hlthunk_shim/emu/timing_figures.h"
+
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +27,8 @@ struct settings {
     std::vector<int> numa;
     /** How many opens find each card in reset. */
     std::array<uint32_t, max_cards> resets{};
+    /** How fast the box is modelled to be; none: as fast as this machine. */
+    std::optional<timing_figures> timing;
     std::string sysfs;  /**< absolute path of the emulated sysfs; empty: none */
     bool log   = false; /**< explain errors on stderr */
     bool valid = true;  /**< false: bad values, no cards */

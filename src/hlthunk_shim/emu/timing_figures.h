@@ -1,0 +1,80 @@
+/**
+ * How fast a box is: the figures of the timing model.
+ *
+ * The only place that has them. Those marked with an E are estimates: nothing
+ * was measured on hardware, and the vendor publishes none.
+ */
+#pragma once
+
+#include <string>
+
+namespace gaudi::emu {
+
+/** Bandwidths are gigabytes (10^9) per second, which is bytes per nanosecond;
+ *  times are microseconds. */
+struct timing_figures {
+    double doorbell;    /**< from a submission to its first byte */
+    double completion;  /**< from its last byte to the end of the job: the
+                             interrupt, and what the driver does in it */
+    double wakeup;      /**< from there until a thread runs that slept */
+    double import_page; /**< mapping 4 KiB of a dma-buf: they are mapped one by
+                             one, under the lock of the card's MMU */
+    double to_card;     /**< the card's link, each way */
+    double from_card;
+    double pdma_engine; /**< one engine that reaches host memory */
+    double pdma_all;    /**< all of a card */
+    double edma_engine; /**< one engine that copies on the card */
+    double edma_all;
+    double hbm; /**< reads and writes together: a copy needs twice its bytes */
+};
+
+/*
+ * PCIe: x16 at 16 GT/s (Gaudi2) and 32 GT/s (Gaudi3) with 128b/130b coding is
+ * 31.5 and 63 GB/s; headers of packets of 256 bytes, acknowledgements and flow
+ * control leave about four fifths. UCX_GAUDI_COPY_BW and the capabilities of
+ * cards assume the same.
+ * HBM: product briefs of Gaudi2 (2.45 TB/s) and Gaudi3 (3.7 TB/s).
+ * E: engines (one of PDMA fills a direction of the link, all of EDMA three
+ * quarters of the HBM), and all times. doorbell and completion add up to the
+ * latency of a job that the transports report to UCX.
+ */
+inline constexpr timing_figures hls2_figures = {
+    .doorbell    = 1.5,
+    .completion  = 2.5,
+    .wakeup      = 5,
+    .import_page = 0.1,
+    .to_card     = 25,
+    .from_card   = 25,
+    .pdma_engine = 25,
+    .pdma_all    = 50,
+    .edma_engine = 115,
+    .edma_all    = 920,
+    .hbm         = 2450,
+};
+
+inline constexpr timing_figures hls3_figures = {
+    .doorbell    = 1.5,
+    .completion  = 2.5,
+    .wakeup      = 5,
+    .import_page = 0.1,
+    .to_card     = 50,
+    .from_card   = 50,
+    .pdma_engine = 50,
+    .pdma_all    = 100,
+    .edma_engine = 175,
+    .edma_all    = 1390,
+    .hbm         = 3700,
+};
+
+/**
+ * Read the figures of a file: an object of JSON whose keys are the names above,
+ * each with a number. Those that it leaves out are HLS-2's.
+ *
+ * @param why  What is wrong with it, filled on failure.
+ * @return false when it cannot be read, is something else, has another key, or
+ *         a bandwidth that is not above 0, or a time below 0.
+ */
+[[nodiscard]] bool read_figures(const std::string &path,
+                                timing_figures &figures, std::string &why);
+
+} // namespace gaudi::emu
