@@ -127,9 +127,4 @@ ipc_peer::ipc_peer() : transport("gaudi_ipc", "gaudi_ipc", "gaudi")
     require(uct_ep_create(&params, &to_peer_), "ep_create");
 }
 
-void ipc_peer::put_zcopy(void *local, size_t size)
-{
-    zcopy(uct_ep_put_zcopy, to_peer_, local, size, address_, key_.rkey);
-}
-
 } // namespace gaudi::bench

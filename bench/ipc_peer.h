@@ -18,7 +18,21 @@ public:
 
     /** Put from here to its device memory, at most session::max_size bytes, and
      *  call progress until the put has completed. */
-    void put_zcopy(void *local, size_t size);
+    void put_zcopy(void *local, size_t size)
+    {
+        begin_zcopy(uct_ep_put_zcopy, local, size, 0);
+        complete();
+    }
+
+    /** Start one only, at an offset in its device memory.
+     *  @param how  uct_ep_put_zcopy or uct_ep_get_zcopy. */
+    void begin_zcopy(uct_ep_put_zcopy_func_t how, void *local, size_t size,
+                     uint64_t offset)
+    {
+        transport::begin_zcopy(how, to_peer_, local, size, address_ + offset,
+                               key_.rkey);
+    }
+    using transport::complete;
 
 private:
     ipc_peer();

@@ -48,11 +48,6 @@ device_allocation::device_allocation(uct_md_h md, size_t size)
 session::session() : transport("gaudi_copy", "gaudi_cpy", "gaudi0")
 {}
 
-void session::zcopy(uct_ep_put_zcopy_func_t start, void *local, size_t size)
-{
-    transport::zcopy(start, ep, local, size, remote(), UCT_INVALID_RKEY);
-}
-
 bare_card &bare_card::instance()
 {
     static auto *opened = new bare_card;

@@ -36,7 +36,20 @@ public:
 
     /** Start a zcopy and call progress until it has completed.
      *  @param start  uct_ep_put_zcopy or uct_ep_get_zcopy. */
-    void zcopy(uct_ep_put_zcopy_func_t start, void *local, size_t size);
+    void zcopy(uct_ep_put_zcopy_func_t start, void *local, size_t size)
+    {
+        begin_zcopy(start, local, size, 0);
+        complete();
+    }
+
+    /** Start one only, at an offset in the device memory. */
+    void begin_zcopy(uct_ep_put_zcopy_func_t start, void *local, size_t size,
+                     uint64_t offset)
+    {
+        transport::begin_zcopy(start, ep, local, size, remote() + offset,
+                               UCT_INVALID_RKEY);
+    }
+    using transport::complete;
 
     [[nodiscard]] uint64_t remote() const
     {

@@ -87,20 +87,26 @@ transport::transport(const char *component, const char *name,
     require(uct_ep_create(&ep_params, &ep), "ep_create");
 }
 
-void transport::zcopy(uct_ep_put_zcopy_func_t start, uct_ep_h to, void *local,
-                      size_t size, uint64_t remote, uct_rkey_t rkey)
+void transport::begin_zcopy(uct_ep_put_zcopy_func_t start, uct_ep_h to,
+                            void *local, size_t size, uint64_t remote,
+                            uct_rkey_t rkey)
 {
     uct_iov_t iov{};
-    iov.buffer        = local;
-    iov.length        = size;
-    iov.count         = 1;
-    completion_.count = 1;
-    completion_.func  = [](uct_completion_t *) {};
+    iov.buffer = local;
+    iov.length = size;
+    iov.count  = 1;
+    ++completion_.count;
+    completion_.func = [](uct_completion_t *) {};
     require(start(to, &iov, 1, remote, rkey, &completion_) == UCS_INPROGRESS,
             "zcopy");
+}
+
+void transport::complete()
+{
     while (completion_.count != 0) {
         uct_worker_progress(worker);
     }
+    require(completion_.status, "completing a zcopy");
 }
 
 } // namespace gaudi::bench

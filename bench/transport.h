@@ -29,13 +29,16 @@ public:
     uct_iface_attr_t attr{};
 
 protected:
-    /** Start a zcopy and call progress until it has completed.
+    /** Start a zcopy.
      *  @param start  uct_ep_put_zcopy or uct_ep_get_zcopy. */
-    void zcopy(uct_ep_put_zcopy_func_t start, uct_ep_h to, void *local,
-               size_t size, uint64_t remote, uct_rkey_t rkey);
+    void begin_zcopy(uct_ep_put_zcopy_func_t start, uct_ep_h to, void *local,
+                     size_t size, uint64_t remote, uct_rkey_t rkey);
+
+    /** Call progress until all that were started have completed. */
+    void complete();
 
 private:
-    uct_completion_t completion_{};
+    uct_completion_t completion_{}; /* of all: counts */
     ucs_async_context_t *async_ = nullptr;
 };
 

@@ -1,0 +1,142 @@
+/**
+ * Copies as the transports make them, for the software Gaudi with a timing
+ * model: `scripts/bench` sets one that is slower than this machine, and
+ * compares with what its links give. Puts and gets, copies on the card, and
+ * copies between it and the card of another process, in one direction and in
+ * both.
+ */
+#include "ipc_peer.h"
+#include "session.h"
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace {
+
+using gaudi::bench::ipc_peer;
+using gaudi::bench::session;
+
+constexpr size_t half = session::max_size / 2;
+
+/* Half of it is put from, the other half got into. */
+class host_memory {
+public:
+    explicit host_memory(bool registered) : data_(new char[2 * half])
+    {
+        std::memset(data_.get(), 1, 2 * half);
+        if (registered) {
+            gaudi::bench::require(uct_md_mem_reg(session::instance().md,
+                                                 data_.get(), 2 * half,
+                                                 UCT_MD_MEM_ACCESS_ALL, &memh_),
+                                  "mem_reg");
+        }
+    }
+    ~host_memory()
+    {
+        if (memh_ != nullptr) {
+            (void)uct_md_mem_dereg(session::instance().md, memh_);
+        }
+    }
+    host_memory(const host_memory &)            = delete;
+    host_memory &operator=(const host_memory &) = delete;
+
+    [[nodiscard]] char *data() const { return data_.get(); }
+
+private:
+    std::unique_ptr<char[]> data_;
+    uct_mem_h memh_ = nullptr;
+};
+
+char *device_memory()
+{
+    return reinterpret_cast<char *>(session::instance().remote());
+}
+
+/* Measure work as a counter, nanoseconds. The model is a bound: what else runs
+ * on the machine makes times longer, never shorter, so the shortest one tells
+ * about the transports. */
+template <typename Work>
+void measure(benchmark::State &state, Work &&work)
+{
+    using clock                       = std::chrono::steady_clock;
+    std::chrono::nanoseconds shortest = std::chrono::hours(1);
+    for (auto _ : state) {
+        const auto begin = clock::now();
+        work();
+        shortest =
+            std::min<std::chrono::nanoseconds>(shortest, clock::now() - begin);
+    }
+    state.counters["shortest"] = static_cast<double>(shortest.count());
+}
+
+double least(const std::vector<double> &values)
+{
+    return *std::min_element(values.begin(), values.end());
+}
+
+enum ways { put = 1, get = 2, both = put | get };
+
+/* Copy between local memory and what a transport reaches. */
+template <typename Transport>
+void copy(benchmark::State &state, Transport &by, char *local, ways which)
+{
+    const auto size = static_cast<size_t>(state.range(0));
+    measure(state, [&] {
+        if ((which & put) != 0) {
+            by.begin_zcopy(uct_ep_put_zcopy, local, size, 0);
+        }
+        if ((which & get) != 0) {
+            by.begin_zcopy(uct_ep_get_zcopy, local + half, size, half);
+        }
+        by.complete();
+    });
+}
+
+template <ways which, bool registered>
+void timing_host(benchmark::State &state)
+{
+    const host_memory host(registered);
+    copy(state, session::instance(), host.data(), which);
+}
+
+template <ways which>
+void timing_peer(benchmark::State &state)
+{
+    copy(state, ipc_peer::instance(), device_memory(), which);
+}
+
+void timing_on_card(benchmark::State &state)
+{
+    session &by = session::instance();
+    measure(state, [&] {
+        by.zcopy(uct_ep_put_zcopy, device_memory() + half,
+                 static_cast<size_t>(state.range(0)));
+    });
+}
+
+/* The longest: half of the memory. */
+void sizes(benchmark::internal::Benchmark *of)
+{
+    of->RangeMultiplier(4)->Range(1 << 20, 16 << 20)->Arg(half)->UseRealTime();
+    of->ComputeStatistics("least", least);
+}
+
+} // namespace
+
+BENCHMARK(timing_host<put, true>)->Name("timing_put")->Apply(sizes);
+BENCHMARK(timing_host<get, true>)->Name("timing_get")->Apply(sizes);
+BENCHMARK(timing_host<both, true>)->Name("timing_put_and_get")->Apply(sizes);
+BENCHMARK(timing_host<put, false>)->Name("timing_put_staged")->Apply(sizes);
+BENCHMARK(timing_host<get, false>)->Name("timing_get_staged")->Apply(sizes);
+BENCHMARK(timing_host<both, false>)
+    ->Name("timing_put_and_get_staged")
+    ->Apply(sizes);
+BENCHMARK(timing_on_card)->Apply(sizes);
+BENCHMARK(timing_peer<put>)->Name("timing_put_to_peer")->Apply(sizes);
+BENCHMARK(timing_peer<get>)->Name("timing_get_from_peer")->Apply(sizes);
+BENCHMARK(timing_peer<both>)->Name("timing_put_and_get_peer")->Apply(sizes);
