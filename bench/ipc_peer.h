@@ -34,6 +34,14 @@ public:
     }
     using transport::complete;
 
+    /** Put from here, and return when that has ended. */
+    void put_short(const void *local, size_t size)
+    {
+        require(uct_ep_put_short(to_peer_, local, static_cast<unsigned>(size),
+                                 address_, key_.rkey),
+                "put_short");
+    }
+
 private:
     ipc_peer();
 

@@ -12,7 +12,7 @@ namespace {
 constexpr unsigned poll_batch = 16;
 /* Polls before a synchronous copy sleeps in the driver, and for how long. */
 constexpr unsigned idle_polls    = 256;
-constexpr uint64_t idle_sleep_us = 1000;
+constexpr uint32_t idle_sleep_us = 1000;
 
 /* What the ways of a card do: the kernel makes no jobs. */
 template <typename Function>
@@ -36,6 +36,16 @@ ucs_status_t report_refusal(const work_queue &queue, size_t length, int result)
               queue.home->owner().name().c_str(), length,
               std::strerror(-result));
     return to_status(result);
+}
+
+/* Sleep until the oldest job of a queue ends, not until all do: the next ones
+ * are to follow before the card has nothing left. */
+void sleep_on(const work_queue &queue)
+{
+    const shim::ticket oldest = queue.dma->oldest_ticket();
+    if (oldest != shim::ticket::none) {
+        (void)queue.home->owner().device().query(oldest, idle_sleep_us);
+    }
 }
 
 /* Have the end of a job signalled that makes room on a card: if none of ours is
@@ -154,9 +164,9 @@ void dispatcher::run(transfer &work, planned_copy &copy)
         collect_all();
         submit_onward();
         if (++idle > idle_polls) {
-            (void)first.wait_all(idle_sleep_us);
-            if (second != nullptr) {
-                (void)second->wait_all(idle_sleep_us);
+            sleep_on(*copy.queue);
+            if (relayed != nullptr) {
+                sleep_on(*relayed->dst.queue);
             }
         }
     }
