@@ -216,9 +216,9 @@ int card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
     ++open_->totals.mappings;
     if (const box_traffic *timing = box_traffic::instance()) {
         /* One import at a time: they wait for the lock of the MMU. */
+        const uint64_t pages = util::round_up(size, host_page) / host_page;
         const std::chrono::duration<double, std::micro> taken(
-            timing->speed().import_page *
-            static_cast<double>(util::round_up(size, host_page) / host_page));
+            timing->speed().import_page * static_cast<double>(pages));
         clock::time_point &free = open_->mmu_free_at;
         free                    = std::max(free, clock::now()) +
                std::chrono::duration_cast<clock::duration>(taken);
