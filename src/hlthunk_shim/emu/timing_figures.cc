@@ -32,9 +32,9 @@ constexpr key keys[] = {
     {"hbm", &timing_figures::hbm, false},
 };
 
-/* Slower than a byte in a second, or longer than a day, is a slip; the model's
- * nanoseconds do not overflow with these. */
-constexpr double least_bandwidth = 1e-9;
+/* Less than a kilobyte in a second, or longer than a day, is a slip; the
+ * model's nanoseconds do not overflow with these. */
+constexpr double least_bandwidth = 1e-6;
 constexpr double longest_time    = 86400e6;
 
 bool read_file(const std::string &path, std::string &text)
@@ -62,7 +62,7 @@ bool read_figure(const cJSON &entry, timing_figures &figures, std::string &why)
         if ((cJSON_IsNumber(&entry) == 0) || !(value >= least) ||
             !(value <= longest_time)) {
             why = '\'' + std::string(known.name) + "' is not a number " +
-                  (known.may_be_0 ? "of microseconds" : "of GB/s above 0");
+                  (known.may_be_0 ? "of microseconds" : "of GB/s from 1e-6 on");
             return false;
         }
         figures.*known.figure = value;

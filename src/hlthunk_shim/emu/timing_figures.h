@@ -72,7 +72,7 @@ inline constexpr timing_figures hls3_figures = {
  *
  * @param why  What is wrong with it, filled on failure.
  * @return false when it cannot be read, is something else, has another key, or
- *         a bandwidth that is not above 0, or a time below 0.
+ *         a bandwidth below 1e-6, or a time below 0.
  */
 [[nodiscard]] bool read_figures(const std::string &path,
                                 timing_figures &figures, std::string &why);
