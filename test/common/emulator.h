@@ -53,7 +53,13 @@ public:
                                              (int fd,                          \
                                               hlthunk_emu_counters *counters)) \
                                             _row(int, hlthunk_emu_pause,       \
-                                                 (int fd, bool paused))
+                                                 (int fd, bool paused))        \
+                                                _row(int, hlthunk_emu_copy,    \
+                                                     (int fd, uint64_t dst,    \
+                                                      uint64_t src,            \
+                                                      uint64_t size,           \
+                                                      unsigned engine,         \
+                                                      uint64_t *seq))
 
 #define GAUDI_EMULATOR_ROW(_result, _name, _parameters)                        \
     _result(*_name) _parameters = nullptr;

@@ -30,12 +30,12 @@ uint64_t value_of(int fd, Call &&call) noexcept
 } // namespace
 
 HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_alloc(int fd, uint64_t size,
-                                                    uint64_t /* page_size */,
+                                                    uint64_t page_size,
                                                     bool /* contiguous */,
                                                     bool /* shared */)
 {
     return value_of(fd, [&](card &c, uint64_t &handle) {
-        return c.allocate(size, handle);
+        return c.allocate(size, page_size, handle);
     });
 }
 
@@ -82,7 +82,9 @@ HLTHUNK_PUBLIC int hlthunk_get_dev_memalloc_page_orders(int fd,
     if ((find_any(fd) == nullptr) || (page_orders == nullptr)) {
         return -EINVAL;
     }
-    *page_orders = 0; /* one page size only */
+    /* A bit for each size that may be chosen, if any may. */
+    *page_orders =
+        get_settings().kind->user_page_size ? get_settings().dram_page : 0;
     return 0;
 }
 
@@ -241,6 +243,17 @@ HLTHUNK_PUBLIC int hlthunk_emu_get_counters(int fd,
                                             hlthunk_emu_counters *counters)
 {
     return on_compute(fd, [&](card &c) { return c.counters(*counters); });
+}
+
+HLTHUNK_PUBLIC int hlthunk_emu_copy(int fd, uint64_t dst, uint64_t src,
+                                    uint64_t size, unsigned engine,
+                                    uint64_t *seq)
+{
+    if (seq == nullptr) {
+        return -EINVAL;
+    }
+    return on_compute(
+        fd, [&](card &c) { return c.copy(dst, src, size, engine, *seq); });
 }
 
 HLTHUNK_PUBLIC int hlthunk_emu_pause(int fd, bool paused)

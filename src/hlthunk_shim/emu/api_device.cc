@@ -1,6 +1,5 @@
 /* Opening, closing and identifying cards. */
 #include "hlthunk_shim/emu/api.h"
-#include "hlthunk_shim/emu/asic.h"
 #include "hlthunk_shim/emu/box.h"
 #include "hlthunk_shim/emu/device_files.h"
 #include "hlthunk_shim/emu/settings.h"
@@ -115,7 +114,7 @@ int open_control(unsigned index)
 bool matches(hlthunk_device_name name)
 {
     return (name == HLTHUNK_DEVICE_DONT_CARE) ||
-           (name == HLTHUNK_DEVICE_GAUDI2);
+           (name == get_settings().kind->device_name);
 }
 
 unsigned device_count()
@@ -272,12 +271,12 @@ HLTHUNK_PUBLIC int hlthunk_get_device_count(hlthunk_device_name name)
 
 HLTHUNK_PUBLIC uint32_t hlthunk_get_device_id_from_fd(int fd)
 {
-    return (find_any(fd) != nullptr) ? gaudi::shim::pci_id_gaudi2 : 0;
+    return (find_any(fd) != nullptr) ? get_settings().kind->pci_id : 0;
 }
 
 HLTHUNK_PUBLIC hlthunk_device_name hlthunk_get_device_name_from_fd(int fd)
 {
-    return (find_any(fd) != nullptr) ? HLTHUNK_DEVICE_GAUDI2
+    return (find_any(fd) != nullptr) ? get_settings().kind->device_name
                                      : HLTHUNK_DEVICE_INVALID;
 }
 
@@ -310,26 +309,32 @@ HLTHUNK_PUBLIC int hlthunk_get_device_index_from_pci_bus_id(const char *bus_id)
 HLTHUNK_PUBLIC int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)
 {
     return on_any(fd, info, [info](const card &found) {
-        const uint64_t memory   = get_settings().hbm / dram_page * dram_page;
+        const settings &is      = get_settings();
+        const asic &kind        = *is.kind;
         *info                   = {};
-        info->sram_base_address = 0x1000fffffd000000;
-        info->sram_size         = 0x3000000;
-        info->dram_base_address = dram_physical + memory;
-        info->dram_size         = memory;
-        info->device_id         = gaudi::shim::pci_id_gaudi2;
+        info->sram_base_address = kind.sram_start;
+        info->sram_size         = kind.sram_bytes;
+        info->dram_base_address = kind.dram_start + is.hbm;
+        info->dram_size         = is.hbm;
+        info->device_id         = kind.pci_id;
         info->dram_enabled      = 1;
         info->module_id         = module_id_of(found.index());
         std::snprintf(reinterpret_cast<char *>(info->cpucp_version),
                       sizeof(info->cpucp_version), "emulator");
         std::snprintf(reinterpret_cast<char *>(info->card_name),
-                      sizeof(info->card_name), "HL225");
-        info->decoder_enabled_mask               = 0x3ff;
+                      sizeof(info->card_name), "%s", kind.card_name);
+        info->decoder_enabled_mask               = kind.decoder_mask;
         info->mme_master_slave_mode              = 1;
-        info->dram_page_size                     = dram_page;
+        info->tpc_enabled_mask_ext               = kind.tpc_mask;
+        info->dram_page_size                     = is.dram_page;
+        info->first_available_interrupt_id       = kind.first_user_interrupt;
+        info->number_of_user_interrupts          = kind.user_interrupts;
         info->edma_enabled_mask                  = 0xff;
-        info->server_type                        = 5; /* HLS-2 */
-        info->device_mem_alloc_default_page_size = dram_page;
-        info->revision_id                        = 1;
+        info->server_type                        = kind.server_type;
+        info->device_mem_alloc_default_page_size = is.dram_page;
+        info->revision_id                        = kind.revision;
+        info->tpc_interrupt_id                   = kind.tpc_interrupt;
+        info->rotator_enabled_mask               = kind.rotator_mask;
     });
 }
 

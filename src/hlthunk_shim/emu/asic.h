@@ -1,24 +1,65 @@
 /**
- * What the emulated card is: Gaudi2.
+ * What the emulated cards are: one row for each kind, HLTHUNK_EMU_ASIC says
+ * which.
  *
- * Figures: Linux `drivers/accel/habanalabs/gaudi2` and its uapi header, and
- * hl-thunk-open. The DRAM page is that of the 48 MB generation of the driver;
- * newer ones use 768 MB, so users have to read it from the device.
+ * Figures: Linux `drivers/accel/habanalabs` (gaudi2, include/gaudi2) and its
+ * uapi header, hl-thunk-open; of Gaudi3 the vendor's driver
+ * (HabanaAI/drivers.accel.habanalabs.kernel, gaudi3.c and pci_ids.h), and the
+ * address map in HabanaAI's public Gaudi3 software (specs_h9/gaudi3/gaudi3.h).
  */
 #pragma once
 
 #include "hlthunk_shim/hlthunk/abi.h"
 
 #include <cstdint>
+#include <string>
 
 namespace gaudi::emu {
 
-inline constexpr uint64_t dram_page     = 48ull << 20;
-inline constexpr uint64_t host_page     = 4096;
-inline constexpr uint64_t dram_physical = 0x1001000000000000;
-inline constexpr uint64_t dram_va_end   = 0x1002000000000000;
-inline constexpr uint64_t host_va_start = 0xfff0000000000000;
-inline constexpr uint64_t host_va_end   = 0xfff8000000000000;
+/** Addresses from start on, up to before end. */
+struct va_range {
+    uint64_t start;
+    uint64_t end;
+};
+
+struct asic {
+    const char *name;        /**< in HLTHUNK_EMU_ASIC */
+    const char *device_type; /**< in sysfs */
+    const char *card_name;
+    hlthunk_device_name device_name;
+    uint32_t pci_id;
+    uint8_t revision;
+    uint16_t server_type;
+
+    /** Programs may submit to queues of the DMA engines. */
+    bool user_queues;
+    /** Whoever allocates device memory may choose the page size. */
+    bool user_page_size;
+
+    uint64_t memory;      /**< bytes of device memory */
+    uint64_t dram_page;   /**< bytes that the driver allocates in */
+    uint64_t dram_start;  /**< physical address of device memory; virtual ones
+                               begin behind it */
+    uint64_t dram_va_end; /**< end of its virtual addresses */
+    va_range host;        /**< device addresses of host memory */
+
+    uint64_t sram_start;
+    uint32_t sram_bytes;
+    uint32_t decoder_mask;
+    uint64_t tpc_mask;
+    uint32_t rotator_mask;
+    uint16_t user_interrupts;
+    uint16_t first_user_interrupt;
+    uint16_t tpc_interrupt;
+};
+
+/** @return The kind of this name, or nullptr. */
+const asic *find_asic(const std::string &name);
+
+/** All names, for messages. */
+std::string asic_names();
+
+inline constexpr uint64_t host_page = 4096;
 
 /* Driver addresses and hints count DRAM pages in the low 48 bits. */
 inline constexpr uint64_t dram_va_offset_mask = 0xffffffffffff;
@@ -26,6 +67,10 @@ inline constexpr uint64_t dram_va_offset_mask = 0xffffffffffff;
 /* All queues of the card; the last one is the device CPU's. */
 inline constexpr uint32_t queue_cpu   = 260;
 inline constexpr uint32_t queue_count = 261;
+
+/* Behind them: those of hlthunk_emu_copy. */
+inline constexpr uint32_t internal_queue       = queue_count;
+inline constexpr uint32_t internal_queue_count = 8;
 
 /* HL_MAX_CB_SIZE less the driver's own part */
 inline constexpr uint32_t max_command_buffer = 0x200000 - 32;
@@ -39,7 +84,7 @@ constexpr engine_kind engine_of(uint32_t queue)
     auto within = [queue](uint32_t first) {
         return (queue >= first) && (queue < first + 8);
     };
-    if (within(0)) {
+    if (within(0) || (queue >= internal_queue)) {
         return engine_kind::pdma;
     }
     if (within(8) || within(48) || within(84) || within(120)) {

@@ -127,7 +127,7 @@ int card::open()
         log("%s: taken by another process", name_.c_str());
         return holder;
     }
-    const uint64_t size = get_settings().hbm / dram_page * dram_page;
+    const uint64_t size = get_settings().hbm;
     completed_.clear(); /* the numbers begin anew */
     if (timing != nullptr) {
         timing->forget(index_); /* what a process that was killed had */
@@ -163,7 +163,9 @@ int card::close(int fd)
     return (::close(fd) == 0) ? 0 : -errno;
 }
 
-int card::submit(const hlthunk_cs_in &in, uint64_t &seq_p)
+/* Hand over a job, and see that somebody does it. */
+template <typename Submit>
+int card::hand_over(Submit &&submit)
 {
     bool waiting_work = false;
     int ret           = 0;
@@ -172,13 +174,28 @@ int card::submit(const hlthunk_cs_in &in, uint64_t &seq_p)
         if (open_ == nullptr) {
             return -EBADF;
         }
-        ret          = open_->queues.submit(lock, in, seq_p);
+        ret          = submit(lock, open_->queues);
         waiting_work = open_->queues.has_work();
     }
     if (waiting_work) {
         engine_threads::instance().kick(*this);
     }
     return ret;
+}
+
+int card::submit(const hlthunk_cs_in &in, uint64_t &seq_p)
+{
+    return hand_over([&](card_lock &lock, queue_manager &queues) {
+        return queues.submit(lock, in, seq_p);
+    });
+}
+
+int card::copy(uint64_t dst, uint64_t src, uint64_t size, unsigned engine,
+               uint64_t &seq_p)
+{
+    return hand_over([&](card_lock &lock, queue_manager &queues) {
+        return queues.copy(lock, dst, src, size, engine, seq_p);
+    });
 }
 
 int card::wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p)

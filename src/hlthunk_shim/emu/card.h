@@ -78,7 +78,7 @@ public:
 
     /* What follows needs an open context and answers as the driver does:
      * -errno, or a negative value where a count or a handle is returned. */
-    int allocate(uint64_t size, uint64_t &handle_p);
+    int allocate(uint64_t size, uint64_t page_size, uint64_t &handle_p);
     int free(uint64_t handle);
     int map_device(uint64_t handle, uint64_t hint, uint64_t &va_p);
     int map_host(void *host, uint64_t size, uint64_t &va_p);
@@ -93,6 +93,8 @@ public:
     int dram_usage(hlthunk_dram_usage_info &usage);
     int counters(hlthunk_emu_counters &counters_p);
     int pause(bool paused);
+    int copy(uint64_t dst, uint64_t src, uint64_t size, unsigned engine,
+             uint64_t &seq_p);
 
     bool run_unattended() override;
 
@@ -135,6 +137,8 @@ private:
     };
 
     explicit card(unsigned index);
+    template <typename Submit>
+    int hand_over(Submit &&submit);
     void release(card_lock &lock);
     void drop_stale(card_lock &lock);
     bool go_on_with_duplicate();

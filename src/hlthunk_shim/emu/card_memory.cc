@@ -45,13 +45,20 @@ int pin(void *host, uint64_t size)
 
 } // namespace
 
-int card::allocate(uint64_t size, uint64_t &handle_p)
+int card::allocate(uint64_t size, uint64_t page_size, uint64_t &handle_p)
 {
     card_lock lock(lock_);
     if (open_ == nullptr) {
         return -EBADF;
     }
     if (size == 0) {
+        return -EINVAL;
+    }
+    /* Who may not choose a page size is not asked for one. */
+    if (get_settings().kind->user_page_size && (page_size != 0) &&
+        (page_size != get_settings().dram_page)) {
+        log("%s: pages of %lu bytes wanted, they have %lu", name_.c_str(),
+            page_size, get_settings().dram_page);
         return -EINVAL;
     }
     handle_p = open_->memory.allocate(size);

@@ -106,7 +106,7 @@ uint64_t card::free_dram()
             return open_->memory.free_bytes();
         }
     }
-    const uint64_t all = get_settings().hbm / dram_page * dram_page;
+    const uint64_t all = get_settings().hbm;
     if (!card_is_taken(index_)) {
         return all;
     }

@@ -1,6 +1,6 @@
 #include "hlthunk_shim/emu/hbm.h"
 
-#include "hlthunk_shim/emu/asic.h"
+#include "hlthunk_shim/emu/settings.h"
 #include "util/addresses.h"
 #include "util/placement.h"
 
@@ -14,9 +14,10 @@ namespace gaudi::emu {
 
 int hbm::create(uint64_t size, std::optional<unsigned> node)
 {
-    const uint64_t pages = size / dram_page;
+    page_                = get_settings().dram_page;
+    const uint64_t pages = size / page_;
 
-    size_ = pages * dram_page;
+    size_ = pages * page_;
     fd_.reset(memfd_create("hlthunk-emu-hbm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!fd_ || (ftruncate(fd(), static_cast<off_t>(size_)) != 0)) {
         return -errno;
@@ -43,7 +44,7 @@ int hbm::create(uint64_t size, std::optional<unsigned> node)
 
 uint64_t hbm::free_bytes() const
 {
-    return free_pages_ * dram_page;
+    return free_pages_ * page_;
 }
 
 uint64_t hbm::allocate(uint64_t size)
@@ -51,26 +52,26 @@ uint64_t hbm::allocate(uint64_t size)
     if ((size == 0) || (size > size_)) {
         return 0;
     }
-    uint64_t missing = util::round_up(size, dram_page) / dram_page;
+    uint64_t missing = util::round_up(size, page_) / page_;
     if (missing > free_pages_) {
         return 0;
     }
 
     hbm_allocation allocation;
-    allocation.size = missing * dram_page;
+    allocation.size = missing * page_;
     free_pages_ -= missing;
     for (uint64_t page = 0; missing > 0; ++page) {
         if (used_[page]) {
             continue;
         }
         used_[page]           = true;
-        const uint64_t offset = page * dram_page;
+        const uint64_t offset = page * page_;
         auto &runs            = allocation.runs;
         if (!runs.empty() &&
             (runs.back().offset + runs.back().size == offset)) {
-            runs.back().size += dram_page;
+            runs.back().size += page_;
         } else {
-            runs.push_back({offset, dram_page});
+            runs.push_back({offset, page_});
         }
         --missing;
     }
@@ -91,11 +92,11 @@ void hbm::free(uint64_t handle)
     for (const hbm_run &run : found->second.runs) {
         fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   static_cast<off_t>(run.offset), static_cast<off_t>(run.size));
-        for (uint64_t done = 0; done < run.size; done += dram_page) {
-            used_[(run.offset + done) / dram_page] = false;
+        for (uint64_t done = 0; done < run.size; done += page_) {
+            used_[(run.offset + done) / page_] = false;
         }
     }
-    free_pages_ += found->second.size / dram_page;
+    free_pages_ += found->second.size / page_;
     allocations_.erase(found);
 }
 

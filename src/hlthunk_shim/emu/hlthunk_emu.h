@@ -55,6 +55,21 @@ int hlthunk_emu_get_counters(int fd, struct hlthunk_emu_counters *counters);
  */
 int hlthunk_emu_pause(int fd, bool paused);
 
+/**
+ * Copy on an open card, whatever its queues take: for libraries that stand for
+ * the vendor's own schedulers, which have the card's engines to themselves.
+ * The addresses are device addresses, as in LIN_DMA packets; all memory that is
+ * mapped can be reached. The job counts as a submission.
+ *
+ * @param engine  0 to 7: copies of one engine are made one after the other.
+ * @param seq     Set to the job's number, for hlthunk_wait_for_cs.
+ * @return 0, -EBADF, -EINVAL for another engine, or -ENODEV when the card is
+ *         closed meanwhile. While as many jobs are under way as the card takes,
+ *         it waits.
+ */
+int hlthunk_emu_copy(int fd, uint64_t dst, uint64_t src, uint64_t size,
+                     unsigned engine, uint64_t *seq);
+
 /** lseek(2), which tells the size of a dma-buf. What else stands for files of
  *  the kernel is an extension of hl-thunk's ABI, too: see symbols.def. */
 long hlthunk_sys_lseek(int fd, long offset, int whence);

@@ -1,6 +1,6 @@
 #include "hlthunk_shim/emu/mmu.h"
 
-#include "hlthunk_shim/emu/asic.h"
+#include "hlthunk_shim/emu/settings.h"
 #include "util/addresses.h"
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 
 namespace gaudi::emu {
 
-va_space::va_space(uint64_t start, uint64_t end, uint64_t granule,
+va_space::va_space(const va_range &range, uint64_t granule,
                    uint64_t offset_mask)
     : granule_(granule), offset_mask_(offset_mask)
 {
-    free_.emplace(start, end);
+    free_.emplace(range.start, range.end);
 }
 
 void va_space::carve(block_map::iterator block, uint64_t start, uint64_t end)
@@ -73,11 +73,23 @@ void va_space::give(uint64_t address, uint64_t size)
 }
 
 mmu::mmu(hbm &memory, uint64_t memory_size)
-    : memory_(memory), device_va_start_(dram_physical + memory_size),
-      device_space_(device_va_start_, dram_va_end, dram_page,
+    : memory_(memory), device_range_{get_settings().kind->dram_start +
+                                         memory_size,
+                                     get_settings().kind->dram_va_end},
+      host_range_(get_settings().kind->host),
+      device_space_(device_range_, get_settings().dram_page,
                     dram_va_offset_mask),
-      host_space_(host_va_start, host_va_end, host_page, host_page - 1)
+      host_space_(host_range_, host_page, host_page - 1)
 {}
+
+bool mmu::in_range(uint64_t va, uint64_t size) const
+{
+    const auto within = [=](const va_range &range) {
+        return (va >= range.start) && (va < range.end) &&
+               (size <= range.end - va);
+    };
+    return within(device_range_) || within(host_range_);
+}
 
 uint64_t mmu::map_device(uint64_t handle, hbm_allocation &allocation,
                          uint64_t hint)

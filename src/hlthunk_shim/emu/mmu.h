@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "hlthunk_shim/emu/asic.h"
 #include "hlthunk_shim/emu/dmabuf.h"
 #include "hlthunk_shim/emu/hbm.h"
 
@@ -19,12 +20,11 @@ namespace gaudi::emu {
 class va_space {
 public:
     /**
-     * @param start,end    The space; start is a multiple of the granule.
+     * @param range        The space; its start is a multiple of the granule.
      * @param granule      Every range is a multiple of this.
      * @param offset_mask  Part of an address that counts granules.
      */
-    va_space(uint64_t start, uint64_t end, uint64_t granule,
-             uint64_t offset_mask);
+    va_space(const va_range &range, uint64_t granule, uint64_t offset_mask);
 
     /**
      * Take a range.
@@ -102,7 +102,9 @@ public:
     bool translate(port from, uint64_t va, uint64_t size,
                    translation &result) const;
 
-    [[nodiscard]] uint64_t device_va_start() const { return device_va_start_; }
+    /** Whether addresses lie where this card has device or host memory,
+     *  mapped or not. */
+    [[nodiscard]] bool in_range(uint64_t va, uint64_t size) const;
 
 private:
     /* A contiguous piece that was translated lately. */
@@ -120,7 +122,8 @@ private:
     bool walk(uint64_t va, tlb_entry &entry) const;
 
     hbm &memory_;
-    const uint64_t device_va_start_;
+    const va_range device_range_;
+    const va_range host_range_;
     va_space device_space_;
     va_space host_space_;
     std::map<uint64_t, mmu_region> regions_;

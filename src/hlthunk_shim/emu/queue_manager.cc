@@ -21,35 +21,27 @@ constexpr uint64_t slice_bytes = 524288;
  * keeps 32 bits of microseconds. */
 constexpr uint64_t max_timeout_us = UINT32_MAX;
 
-bool outside(uint64_t va, uint64_t size, uint64_t start, uint64_t end)
-{
-    return (va < start) || (va >= end) || (size > end - va);
-}
-
 } // namespace
 
 queue_manager::queue_manager(const mmu &table, hlthunk_emu_counters &counters,
                              completed_jobs &completed, const char *name,
                              const queue_timing &timing)
     : table_(table), counters_(counters), completed_(completed), name_(name),
-      timing_(timing), queues_(queue_count), runs_(queue_count)
+      timing_(timing), queues_(queue_count + internal_queue_count),
+      runs_(queues_.size())
 {}
 
 /* --- submission ----------------------------------------------------------- */
-
-bool queue_manager::in_command_buffer_range(uint64_t va, uint64_t size) const
-{
-    if (size == 0) {
-        return false;
-    }
-    return !outside(va, size, host_va_start, host_va_end) ||
-           !outside(va, size, table_.device_va_start(), dram_va_end);
-}
 
 int queue_manager::validate(const hlthunk_cs_in &in) const
 {
     const auto *chunks = static_cast<const hl_cs_chunk *>(in.chunks_execute);
 
+    if (!get_settings().kind->user_queues) {
+        log("%s: %s has no queues for programs", name_,
+            get_settings().kind->device_type);
+        return -EINVAL;
+    }
     for (uint32_t i = 0; i < in.num_chunks_execute; ++i) {
         const hl_cs_chunk &chunk = chunks[i];
         if (chunk.queue_index >= queue_cpu) {
@@ -63,12 +55,73 @@ int queue_manager::validate(const hlthunk_cs_in &in) const
                 name_, i, chunk.cs_chunk_flags);
             return -EINVAL;
         }
-        if (!in_command_buffer_range(chunk.cb_handle, chunk.cb_size)) {
+        if ((chunk.cb_size == 0) ||
+            !table_.in_range(chunk.cb_handle, chunk.cb_size)) {
             log("%s: chunk %u: command buffer %#lx of %u bytes is in no range "
                 "that may hold one",
                 name_, i, chunk.cb_handle, chunk.cb_size);
             return -EFAULT;
         }
+    }
+    return 0;
+}
+
+/* Wait until the slot of the next job is free. */
+int queue_manager::take_number(card_lock &lock)
+{
+    /* The library retries the driver's "again" without end. */
+    for (end_holds(); (slot_of(next_seq_).parts > 0) && !stopped_;
+         end_holds()) {
+        /* Looking for work may itself have ended the job in the way. */
+        if (!run_slice(lock) && (slot_of(next_seq_).parts > 0) && !stopped_) {
+            sleep(lock, clock::time_point::max());
+        }
+    }
+    if (stopped_) {
+        return -ENODEV;
+    }
+    slot_of(next_seq_) = {next_seq_, 0, shim::cs_completed, {}, {}};
+    if (timing_.model != nullptr) {
+        slot_of(next_seq_).submitted = clock::now();
+    }
+    ++next_seq_;
+    return 0;
+}
+
+/* Put a part into its queue. `alone`: its job has no other; true when that has
+ * ended right away. */
+bool queue_manager::enter(part added, bool alone)
+{
+    auto &queue = queues_[added.queue];
+    if (queue.empty()) {
+        if (alone && run_unqueued(added)) {
+            return true;
+        }
+        active_.push_back(added.queue);
+    }
+    queue.push_back(added);
+    return false;
+}
+
+int queue_manager::copy(card_lock &lock, uint64_t dst, uint64_t src,
+                        uint64_t size, unsigned engine, uint64_t &seq_p)
+{
+    if (engine >= internal_queue_count) {
+        return -EINVAL;
+    }
+    const int ret = take_number(lock);
+    if (ret != 0) {
+        return ret;
+    }
+    part added{};
+    added.seq   = next_seq_ - 1;
+    added.queue = internal_queue + engine;
+    begin_copy(added, dst, src, size);
+    slot_of(added.seq).parts = 1;
+    ++counters_.jobs;
+    seq_p = added.seq;
+    if (!enter(added, true)) {
+        run_inline();
     }
     return 0;
 }
@@ -91,25 +144,13 @@ int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
         return -EFAULT;
     }
 
-    /* The library retries the driver's "again" without end. */
-    for (end_holds(); (slot_of(next_seq_).parts > 0) && !stopped_;
-         end_holds()) {
-        /* Looking for work may itself have ended the job in the way. */
-        if (!run_slice(lock) && (slot_of(next_seq_).parts > 0) && !stopped_) {
-            sleep(lock, clock::time_point::max());
-        }
+    int ret = take_number(lock);
+    if (ret != 0) {
+        return ret;
     }
-    if (stopped_) {
-        return -ENODEV;
-    }
-
     /* A rejected submission has its number all the same. */
-    const uint64_t seq = next_seq_++;
-    slot_of(seq)       = {seq, 0, shim::cs_completed, {}, {}};
-    if (timing_.model != nullptr) {
-        slot_of(seq).submitted = clock::now();
-    }
-    int ret = validate(in);
+    const uint64_t seq = next_seq_ - 1;
+    ret                = validate(in);
     if (ret != 0) {
         return ret;
     }
@@ -119,18 +160,13 @@ int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
     ++counters_.jobs;
     seq_p = seq;
     for (uint32_t i = 0; i < in.num_chunks_execute; ++i) {
-        const uint32_t queue = chunks[i].queue_index;
         part added{};
         added.seq   = seq;
-        added.queue = queue;
+        added.queue = chunks[i].queue_index;
         added.upper = {chunks[i].cb_handle, chunks[i].cb_size, 0};
-        if (queues_[queue].empty()) {
-            if ((in.num_chunks_execute == 1) && run_unqueued(added)) {
-                return 0;
-            }
-            active_.push_back(queue);
+        if (enter(added, in.num_chunks_execute == 1)) {
+            return 0;
         }
-        queues_[queue].push_back(added);
     }
     run_inline();
     return 0;

@@ -69,6 +69,10 @@ public:
     /** As hlthunk_command_submission. */
     int submit(card_lock &lock, const hlthunk_cs_in &in, uint64_t &seq_p);
 
+    /** As hlthunk_emu_copy. */
+    int copy(card_lock &lock, uint64_t dst, uint64_t src, uint64_t size,
+             unsigned engine, uint64_t &seq_p);
+
     /** As hlthunk_wait_for_cs. */
     int wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
              uint32_t &status_p);
@@ -154,7 +158,9 @@ private:
 
     job &slot_of(uint64_t seq) { return jobs_[seq % slots]; }
     int validate(const hlthunk_cs_in &in) const;
-    bool in_command_buffer_range(uint64_t va, uint64_t size) const;
+    int take_number(card_lock &lock);
+    bool enter(part added, bool alone);
+    void begin_copy(part &current, uint64_t dst, uint64_t src, uint64_t size);
     part *claim(uint64_t max_bytes, bool whole, slice &work);
     step advance(part &current);
     bool fetch(part &current, const packet_stream &stream,

@@ -62,6 +62,22 @@ bool queue_manager::fetch(part &current, const packet_stream &stream,
     return true;
 }
 
+void queue_manager::begin_copy(part &current, uint64_t dst, uint64_t src,
+                               uint64_t size)
+{
+    current.src       = src;
+    current.dst       = dst;
+    current.unclaimed = size;
+    current.unfenced  = true;
+    current.modelled  = false;
+    copy_run &run     = runs_[current.queue];
+    if ((run.src != src) || (run.dst != dst)) {
+        run.bytes = 0;
+    }
+    current.large = (size >= large_bytes) || (run.bytes >= large_run_bytes);
+    run           = {src + size, dst + size, run.bytes + size};
+}
+
 /* Take a copy that the engine is to make. */
 bool queue_manager::take_lin_dma(part &current, packet_stream &stream,
                                  const translation &rest)
@@ -91,19 +107,7 @@ bool queue_manager::take_lin_dma(part &current, packet_stream &stream,
         fault(current, "LIN_DMA of 0 bytes");
         return false;
     }
-    current.src       = packet.src;
-    current.dst       = packet.dst;
-    current.unclaimed = packet.tsize;
-    current.unfenced  = true;
-    current.modelled  = false;
-    copy_run &run     = runs_[current.queue];
-    if ((run.src != packet.src) || (run.dst != packet.dst)) {
-        run.bytes = 0;
-    }
-    current.large =
-        (packet.tsize >= large_bytes) || (run.bytes >= large_run_bytes);
-    run = {packet.src + packet.tsize, packet.dst + packet.tsize,
-           run.bytes + packet.tsize};
+    begin_copy(current, packet.dst, packet.src, packet.tsize);
     stream.next += sizeof(packet);
     return true;
 }

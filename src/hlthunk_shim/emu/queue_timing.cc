@@ -27,7 +27,9 @@ void add_engine(route &needs, unsigned card, uint32_t queue)
     case engine_kind::pdma:
         needs.add(card, shared_part::pdma_all);
         needs.add(card, engine_part(shared_part::first_pdma,
-                                    queue / streams_of_engine));
+                                    (queue >= internal_queue)
+                                        ? (queue - internal_queue) % 2
+                                        : queue / streams_of_engine));
         break;
     case engine_kind::edma:
         needs.add(card, shared_part::edma_all);

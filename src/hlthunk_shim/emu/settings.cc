@@ -151,9 +151,24 @@ void read_timing(settings &result)
     }
 }
 
+void read_kind(settings &result)
+{
+    const std::string expected = "a known card: one of " + asic_names();
+    result.kind                = find_asic("gaudi2");
+    read(result, "HLTHUNK_EMU_ASIC", expected.c_str(),
+         [&](const std::string &text) {
+             const asic *found = find_asic(text);
+             result.kind       = (found != nullptr) ? found : result.kind;
+             return found != nullptr;
+         });
+    result.hbm       = result.kind->memory;
+    result.dram_page = result.kind->dram_page;
+}
+
 settings read_settings()
 {
     settings result;
+    read_kind(result);
     uint64_t devices = result.devices;
     uint64_t engines = result.engines;
 
@@ -161,14 +176,13 @@ settings read_settings()
                 "a number of cards from 1 to 64", devices);
     read_number(result, "HLTHUNK_EMU_ENGINES", 0, 16,
                 "a number of threads from 0 to 16", engines);
-    read_number(result, "HLTHUNK_EMU_HBM", 48ull << 20, 1ull << 40,
-                "a size from 48M (one device page) to 1T", result.hbm);
+    read_number(result, "HLTHUNK_EMU_HBM", result.dram_page, 1ull << 40,
+                "a size from one device page to 1T", result.hbm);
+    result.hbm -= result.hbm % result.dram_page;
     if (result.valid) {
         result.devices = static_cast<unsigned>(devices);
         result.engines = static_cast<unsigned>(engines);
     }
-    read(result, "HLTHUNK_EMU_ASIC", "a known card (gaudi2)",
-         [](const std::string &text) { return text == "gaudi2"; });
     read(result, "HLTHUNK_EMU_NODE", "a name of 1 to 64 characters",
          [&](const std::string &text) {
              const bool good = !text.empty() && (text.size() <= max_node_name);

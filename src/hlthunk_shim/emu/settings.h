@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "hlthunk_shim/emu/asic.h"
 #include "hlthunk_shim/emu/timing_figures.h"
 
 #include <array>
@@ -17,11 +18,13 @@ namespace gaudi::emu {
 inline constexpr unsigned max_cards = 64;
 
 struct settings {
-    unsigned devices = 8;           /**< cards of the box */
-    uint64_t hbm     = 96ull << 30; /**< device memory per card, bytes */
-    std::string node = "0";         /**< name of the box */
-    unsigned engines = 1;           /**< engine threads of this process */
-    bool import      = true;        /**< the driver imports dma-bufs */
+    const asic *kind   = nullptr; /**< of all cards */
+    unsigned devices   = 8;       /**< cards of the box */
+    uint64_t hbm       = 0;       /**< device memory per card, bytes: pages */
+    uint64_t dram_page = 0;       /**< what device memory is allocated in */
+    std::string node   = "0";     /**< name of the box */
+    unsigned engines   = 1;       /**< engine threads of this process */
+    bool import        = true;    /**< the driver imports dma-bufs */
     /** NUMA nodes of the cards, -1 for an unknown one: as many as there are
      *  cards, one for all of them, or none for those of this machine. */
     std::vector<int> numa;

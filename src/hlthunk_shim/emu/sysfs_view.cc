@@ -125,7 +125,8 @@ std::string to_text(std::optional<unsigned> node)
 std::string describe_box()
 {
     const settings &is = get_settings();
-    std::string text   = "cards " + std::to_string(is.devices) + ", nodes";
+    std::string text   = std::string(is.kind->name) + " cards " +
+                       std::to_string(is.devices) + ", nodes";
     for (unsigned i = 0; i < is.devices; ++i) {
         text += " " + to_text(numa_node_of(i));
     }
@@ -142,12 +143,16 @@ void add_card(builder &files, unsigned index)
     const auto numa            = numa_node_of(index);
     const std::string list     = cpus_of(numa, "cpulist");
 
+    const asic &kind = *get_settings().kind;
+    char pci_id[16];
+    std::snprintf(pci_id, sizeof(pci_id), "0x%04x\n", kind.pci_id);
+
     files.folder(function);
     const auto attribute = [&](const char *name, const std::string &text) {
         files.file(function + "/" + name, text);
     };
     attribute("vendor", "0x1da3\n");
-    attribute("device", "0x1020\n"); /* shim::pci_id_gaudi2 */
+    attribute("device", pci_id);
     attribute("class", "0x120000\n");
     attribute("numa_node", to_text(numa) + "\n");
     /* As for a device whose node the kernel does not know. */
@@ -159,7 +164,7 @@ void add_card(builder &files, unsigned index)
     }
     attribute("pci_addr", bus_id + "\n");
     attribute("module_id", std::to_string(module_id_of(index)) + "\n");
-    attribute("device_type", "GAUDI2\n");
+    attribute("device_type", std::string(kind.device_type) + "\n");
     attribute("status", "Operational\n");
 
     files.folder(node);

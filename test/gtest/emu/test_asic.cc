@@ -1,0 +1,216 @@
+/* The kinds of cards, and copies that no queue makes. Every kind but the first
+ * is a child's. */
+#include "gtest/emu/fixture.h"
+
+#include "common/child.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+using namespace gaudi::test;
+
+namespace {
+
+child_result run_on(const char *asic, const char *child)
+{
+    child_options options;
+    options.environment = {{"HLTHUNK_EMU_ASIC", asic}};
+    return run_child(child, options);
+}
+
+/* Wait for a copy that no queue makes. */
+outcome copy_within(const raw_card &card, uint64_t dst, uint64_t src,
+                    uint64_t size, unsigned engine)
+{
+    uint64_t seq  = 0;
+    const int ret = emulator::instance().hlthunk_emu_copy(card.fd(), dst, src,
+                                                          size, engine, &seq);
+    return (ret == 0) ? card.wait(seq) : outcome{ret, 0};
+}
+
+/* Through host memory, device memory, and host memory again. */
+bool copies_come_through(const raw_card &card)
+{
+    constexpr uint64_t size = 3 * mebi + 5;
+    const guarded_buffer source(size);
+    const guarded_buffer target(size);
+    fill_pattern(source.data(), size, 7);
+    const uint64_t from  = card.map_host(source.data(), size);
+    const uint64_t to    = card.map_host(target.data(), size);
+    const uint64_t first = card.allocate_mapped(2 * size);
+    return (copy_within(card, first, from, size, 0) == completed) &&
+           (copy_within(card, first + size, first, size, 1) == completed) &&
+           (copy_within(card, to, first + size, size, 7) == completed) &&
+           has_pattern(target.data(), size, 7);
+}
+
+GAUDI_CHILD(finds_a_variant_of_gaudi2)
+{
+    const std::string name = std::getenv("HLTHUNK_EMU_ASIC");
+    const auto expected    = (name == "gaudi2b")   ? HLTHUNK_DEVICE_GAUDI2B
+                             : (name == "gaudi2c") ? HLTHUNK_DEVICE_GAUDI2C
+                                                   : HLTHUNK_DEVICE_GAUDI2D;
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_count(expected) == 8);
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_count(HLTHUNK_DEVICE_GAUDI2) ==
+                        0);
+    raw_card card;
+    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_name_from_fd(card.fd()) ==
+                        expected);
+    hlthunk_hw_ip_info info{};
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(card.fd(), &info) == 0);
+    GAUDI_CHILD_REQUIRE(info.device_id == 0x1020);
+    GAUDI_CHILD_REQUIRE(info.revision_id == name.back() - 'a' + 1);
+
+    char data[64]         = "as on a Gaudi2";
+    char back[64]         = "";
+    const uint64_t device = card.allocate_mapped(1);
+    GAUDI_CHILD_REQUIRE(card.write(device, data, sizeof(data)) == completed);
+    GAUDI_CHILD_REQUIRE(card.read(back, device, sizeof(back)) == completed);
+    GAUDI_CHILD_REQUIRE(std::memcmp(data, back, sizeof(data)) == 0);
+    return 0;
+}
+
+GAUDI_CHILD(describes_a_gaudi3)
+{
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_count(HLTHUNK_DEVICE_GAUDI3) ==
+                        8);
+    raw_card card;
+    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_name_from_fd(card.fd()) ==
+                        HLTHUNK_DEVICE_GAUDI3);
+    hlthunk_hw_ip_info info{};
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(card.fd(), &info) == 0);
+    GAUDI_CHILD_REQUIRE(info.device_id == 0x1060);
+    GAUDI_CHILD_REQUIRE(info.dram_page_size == 32 * mebi);
+    GAUDI_CHILD_REQUIRE(info.device_mem_alloc_default_page_size == 32 * mebi);
+    GAUDI_CHILD_REQUIRE(info.dram_base_address > 0x0201000000000000);
+    GAUDI_CHILD_REQUIRE(info.dram_base_address < 0x0202000000000000);
+
+    const uint64_t device = card.allocate_mapped(1);
+    GAUDI_CHILD_REQUIRE(device >= info.dram_base_address);
+    GAUDI_CHILD_REQUIRE(device < 0x0202000000000000);
+    char data[64];
+    const uint64_t host = card.map_host(data, sizeof(data));
+    GAUDI_CHILD_REQUIRE(host >= 0xff70000000000000);
+    GAUDI_CHILD_REQUIRE(host < 0xff70800000000000);
+    return 0;
+}
+
+/* The driver has but its own queue there. */
+GAUDI_CHILD(submits_in_vain)
+{
+    raw_card card;
+    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    char data[64];
+    const uint64_t host   = card.map_host(data, sizeof(data));
+    const uint64_t device = card.allocate_mapped(1);
+    for (const uint32_t queue : {pdma0, pdma1, edma0, 24u, 259u}) {
+        uint64_t seq = 0;
+        GAUDI_CHILD_REQUIRE(
+            card.submit({card.copy_chunk(queue, device, host, sizeof(data))},
+                        seq) == -EINVAL);
+    }
+    GAUDI_CHILD_REQUIRE(card.counters().jobs == 0);
+    return 0;
+}
+
+GAUDI_CHILD(copies_without_queues)
+{
+    raw_card card;
+    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    GAUDI_CHILD_REQUIRE(copies_come_through(card));
+    return 0;
+}
+
+/* Which sizes there are, the driver says by a bit mask. */
+GAUDI_CHILD(chooses_page_sizes)
+{
+    raw_card card;
+    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    for (const uint64_t size : {uint64_t{0}, 32 * mebi}) {
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_device_memory_alloc(card.fd(), 1, size,
+                                                             false, true) != 0);
+    }
+    for (const uint64_t size : {uint64_t{4096}, 33 * mebi, 48 * mebi}) {
+        errno = 0;
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_device_memory_alloc(card.fd(), 1, size,
+                                                             false, true) == 0);
+        GAUDI_CHILD_REQUIRE(errno == EINVAL);
+    }
+    return 0;
+}
+
+TEST(emu_asic, variants_of_gaudi2_are_told_by_name_and_revision)
+{
+    for (const char *asic : {"gaudi2b", "gaudi2c", "gaudi2d"}) {
+        const child_result result = run_on(asic, "finds_a_variant_of_gaudi2");
+        EXPECT_EQ(result.exit_code, 0) << asic << ": " << result.error;
+        EXPECT_EQ(result.error, "");
+    }
+}
+
+TEST(emu_asic, gaudi3_has_addresses_and_pages_of_its_own)
+{
+    const child_result result = run_on("gaudi3", "describes_a_gaudi3");
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+    EXPECT_EQ(result.error, "");
+}
+
+TEST(emu_asic, gaudi3_refuses_every_submission)
+{
+    const child_result result = run_on("gaudi3", "submits_in_vain");
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+}
+
+TEST(emu_asic, gaudi3_gives_pages_of_the_sizes_that_it_has)
+{
+    const child_result result = run_on("gaudi3", "chooses_page_sizes");
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+}
+
+TEST(emu_asic, copies_need_no_queue)
+{
+    for (const char *asic : {"gaudi2", "gaudi3"}) {
+        const child_result result = run_on(asic, "copies_without_queues");
+        EXPECT_EQ(result.exit_code, 0) << asic << ": " << result.error;
+    }
+}
+
+TEST_F(emu, what_copies_without_a_queue_is_counted_and_can_be_stopped)
+{
+    const uint64_t device = card.allocate_mapped(device_page);
+    card.pause(true);
+    uint64_t seq = 0;
+    ASSERT_EQ(emulator::instance().hlthunk_emu_copy(
+                  card.fd(), device, device + mebi, mebi, 3, &seq),
+              0);
+    EXPECT_EQ(card.wait(seq, 0), busy);
+    card.pause(false);
+    EXPECT_EQ(card.wait(seq), completed);
+    EXPECT_EQ(card.counters().device_to_device_bytes, mebi);
+    EXPECT_EQ(card.counters().jobs, 1u);
+}
+
+TEST_F(emu, a_bad_copy_without_a_queue_fails_as_one_with)
+{
+    const uint64_t device = card.allocate_mapped(1);
+    EXPECT_EQ(copy_within(card, device, 0x1234, 64, 0), aborted);
+    EXPECT_EQ(copy_within(card, 0x1234, device, 64, 0), aborted);
+    EXPECT_EQ(copy_within(card, device, device, 0, 0), completed);
+
+    uint64_t seq = 0;
+    EXPECT_EQ(emulator::instance().hlthunk_emu_copy(card.fd(), device, device,
+                                                    64, 8, &seq),
+              -EINVAL);
+    EXPECT_EQ(emulator::instance().hlthunk_emu_copy(card.fd(), device, device,
+                                                    64, 0, nullptr),
+              -EINVAL);
+    EXPECT_EQ(
+        emulator::instance().hlthunk_emu_copy(0, device, device, 64, 0, &seq),
+        -EBADF);
+}
+
+} // namespace
