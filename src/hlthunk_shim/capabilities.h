@@ -41,8 +41,8 @@ struct capabilities {
     uint64_t window_bytes = 0;
 
     /** By direction: streams to which programs may submit; 0: the card takes
-     *  no copies. Copies of one stream do not wait for those of another, but
-     *  share the engine. */
+     *  no copies in it. Copies of one stream do not wait for those of another,
+     *  but share the engine. */
     std::array<unsigned, dma_directions> streams{};
     /** Copies that the card takes at a time, over all queues. */
     unsigned copies_in_flight = 64;

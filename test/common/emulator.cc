@@ -40,6 +40,35 @@ const shim::library &hl()
     return emulator::instance().driver.lib();
 }
 
+namespace {
+
+const hlthunk_hw_ip_info &first_card()
+{
+    static const auto *known = [] {
+        auto *info     = new hlthunk_hw_ip_info{};
+        const int node = hl().hlthunk_open_control(0, nullptr);
+        if (hl().hlthunk_get_hw_ip_info(node, info) != 0) {
+            std::fprintf(stderr, "no card says what memory it has\n");
+            std::abort();
+        }
+        hl().hlthunk_close(node);
+        return info;
+    }();
+    return *known;
+}
+
+} // namespace
+
+uint64_t device_page()
+{
+    return first_card().dram_page_size;
+}
+
+uint64_t device_bytes()
+{
+    return first_card().dram_size;
+}
+
 std::string bus_id(unsigned index)
 {
     /* Those of an eight-card box, then the same in the next PCI domain. */

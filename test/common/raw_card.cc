@@ -25,7 +25,7 @@ uint64_t require(uint64_t value, const char *what)
 
 bool is_edma(uint32_t queue)
 {
-    return queue >= shim::gaudi2_queue_edma0;
+    return queue >= shim::gaudi2_queue_edma[0];
 }
 
 } // namespace

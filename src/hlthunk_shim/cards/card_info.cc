@@ -58,7 +58,8 @@ constexpr std::pair<hlthunk_device_name, const char *> type_names[] = {
     {HLTHUNK_DEVICE_GAUDI2C, "GAUDI2C"},
     {HLTHUNK_DEVICE_GAUDI2D, "GAUDI2D"},
     {HLTHUNK_DEVICE_GAUDI3, "GAUDI3"},
-    {HLTHUNK_DEVICE_GAUDI_HL2000M, "GAUDI"},
+    {HLTHUNK_DEVICE_GAUDI3D, "GAUDI3D"},
+    {HLTHUNK_DEVICE_GAUDI_HL2000M, "GAUDI HL2000M"},
 };
 
 void add_from_driver(const library &lib, int fd, card_info &card)
@@ -231,7 +232,8 @@ card_check check_card(const driver &of, int fd)
     card_check result;
     hlthunk_hw_ip_info info{};
     result.error     = lib.hlthunk_get_hw_ip_info(fd, &info);
-    result.supported = is_supported(find_kind(info.device_id));
+    result.supported = is_supported(find_kind(
+        info.device_id, of.lib().hlthunk_get_device_name_from_fd(fd)));
     result.pci_id    = info.device_id;
     result.condition = find_condition(lib, fd);
     hlthunk_dram_usage_info usage{};

@@ -53,11 +53,12 @@ HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_map(int fd, uint64_t handle,
 }
 
 HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map(int fd, void *host,
-                                                uint64_t /* hint_addr */,
+                                                uint64_t hint_addr,
                                                 uint64_t size)
 {
-    return value_of(
-        fd, [&](card &c, uint64_t &va) { return c.map_host(host, size, va); });
+    return value_of(fd, [&](card &c, uint64_t &va) {
+        return c.map_host(host, hint_addr, false, size, va);
+    });
 }
 
 HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map_flags(int fd, void *host,
@@ -65,12 +66,11 @@ HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map_flags(int fd, void *host,
                                                       uint64_t size,
                                                       uint32_t flags)
 {
-    /* Flags only force a hint or ask for alignment of one. */
-    if (flags != 0) {
-        errno = EINVAL;
-        return 0;
-    }
-    return hlthunk_host_memory_map(fd, host, hint_addr, size);
+    constexpr uint32_t force_hint = 0x8; /* HL_MEM_FORCE_HINT; others matter
+                                            to other memory */
+    return value_of(fd, [&](card &c, uint64_t &va) {
+        return c.map_host(host, hint_addr, (flags & force_hint) != 0, size, va);
+    });
 }
 
 HLTHUNK_PUBLIC int hlthunk_get_dev_memalloc_page_orders(int fd,

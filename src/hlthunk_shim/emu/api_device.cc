@@ -263,7 +263,7 @@ HLTHUNK_PUBLIC int hlthunk_close(int fd)
 HLTHUNK_PUBLIC int hlthunk_get_device_count(hlthunk_device_name name)
 {
     if ((name == HLTHUNK_DEVICE_INVALID) || (name < HLTHUNK_DEVICE_GOYA) ||
-        (name > HLTHUNK_DEVICE_GAUDI2D)) {
+        (name > HLTHUNK_DEVICE_GAUDI3D)) {
         return -EINVAL;
     }
     return matches(name) ? static_cast<int>(device_count()) : 0;
@@ -309,16 +309,17 @@ HLTHUNK_PUBLIC int hlthunk_get_device_index_from_pci_bus_id(const char *bus_id)
 HLTHUNK_PUBLIC int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)
 {
     return on_any(fd, info, [info](const card &found) {
-        const settings &is      = get_settings();
-        const asic &kind        = *is.kind;
-        *info                   = {};
-        info->sram_base_address = kind.sram_start;
-        info->sram_size         = kind.sram_bytes;
-        info->dram_base_address = kind.dram_start + is.hbm;
-        info->dram_size         = is.hbm;
-        info->device_id         = kind.pci_id;
-        info->dram_enabled      = 1;
-        info->module_id         = module_id_of(found.index());
+        const settings &is       = get_settings();
+        const asic &kind         = *is.kind;
+        *info                    = {};
+        info->sram_base_address  = kind.sram_start;
+        info->sram_size          = kind.sram_bytes;
+        info->dram_base_address  = kind.dram_start + is.hbm;
+        info->dram_size          = is.user_hbm();
+        info->reserved_dram_size = is.dram_page;
+        info->device_id          = kind.pci_id;
+        info->dram_enabled       = 1;
+        info->module_id          = module_id_of(found.index());
         std::snprintf(reinterpret_cast<char *>(info->cpucp_version),
                       sizeof(info->cpucp_version), "emulator");
         std::snprintf(reinterpret_cast<char *>(info->card_name),
@@ -329,7 +330,7 @@ HLTHUNK_PUBLIC int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)
         info->dram_page_size                     = is.dram_page;
         info->first_available_interrupt_id       = kind.first_user_interrupt;
         info->number_of_user_interrupts          = kind.user_interrupts;
-        info->edma_enabled_mask                  = 0xff;
+        info->edma_enabled_mask                  = is.edma_mask;
         info->server_type                        = kind.server_type;
         info->device_mem_alloc_default_page_size = is.dram_page;
         info->revision_id                        = kind.revision;

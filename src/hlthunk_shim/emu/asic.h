@@ -41,8 +41,11 @@ struct asic {
     uint64_t dram_start;  /**< physical address of device memory; virtual ones
                                begin behind it */
     uint64_t dram_va_end; /**< end of its virtual addresses */
-    va_range host;        /**< device addresses of host memory */
+    va_range dram_hints;  /**< of these, not given unless wished for */
+    va_range host;        /**< device addresses of host memory, */
+    va_range host_huge;   /**< and of what is made of huge pages */
 
+    uint32_t edma_mask;
     uint64_t sram_start;
     uint32_t sram_bytes;
     uint32_t decoder_mask;
@@ -59,7 +62,14 @@ const asic *find_asic(const std::string &name);
 /** All names, for messages. */
 std::string asic_names();
 
-inline constexpr uint64_t host_page = 4096;
+inline constexpr uint64_t host_page      = 4096;
+inline constexpr uint64_t host_huge_page = 2 << 20;
+
+/* At the start of the host range: mapped command buffers of the driver
+ * (CB_VA_POOL_SIZE), then its own internal ones. */
+inline constexpr uint64_t command_buffer_pool = 4ull << 30;
+inline constexpr uint64_t driver_host_range =
+    command_buffer_pool + host_huge_page;
 
 /* Driver addresses and hints count DRAM pages in the low 48 bits. */
 inline constexpr uint64_t dram_va_offset_mask = 0xffffffffffff;
@@ -75,22 +85,45 @@ inline constexpr uint32_t internal_queue_count = 8;
 /* HL_MAX_CB_SIZE less the driver's own part */
 inline constexpr uint32_t max_command_buffer = 0x200000 - 32;
 
+/* Of the network ports; none is initialised for programs. */
+inline constexpr uint32_t first_nic_queue = 156;
+inline constexpr uint32_t nic_queue_count = 96;
+
 /** Kinds of DMA engine behind a queue. */
 enum class engine_kind { none, pdma, edma };
 
 /** The engine behind a queue; `none` is one that moves no data. */
 constexpr engine_kind engine_of(uint32_t queue)
 {
-    auto within = [queue](uint32_t first) {
-        return (queue >= first) && (queue < first + 8);
-    };
-    if (within(0) || (queue >= internal_queue)) {
+    if ((queue < shim::gaudi2_queue_edma[0]) || (queue >= internal_queue)) {
         return engine_kind::pdma;
     }
-    if (within(8) || within(48) || within(84) || within(120)) {
-        return engine_kind::edma;
+    for (const uint32_t first : shim::gaudi2_queue_edma) {
+        if ((queue >= first) && (queue < first + shim::streams_per_engine)) {
+            return engine_kind::edma;
+        }
     }
     return engine_kind::none;
+}
+
+/** Whether the driver lets programs submit to a queue of Gaudi2, as
+ *  gaudi2_is_queue_enabled. @param edma_mask  The EDMA engines there are. */
+constexpr bool is_user_queue(uint32_t queue, uint32_t edma_mask)
+{
+    if (queue < shim::gaudi2_queue_edma[0]) {
+        return (queue == shim::gaudi2_queue_pdma0) ||
+               (queue == shim::gaudi2_queue_pdma0 + 1) ||
+               (queue == shim::gaudi2_queue_pdma1);
+    }
+    for (unsigned i = 0; i < shim::gaudi2_queue_edma.size(); ++i) {
+        const uint32_t first = shim::gaudi2_queue_edma[i];
+        if ((queue >= first) && (queue < first + shim::streams_per_engine)) {
+            return ((edma_mask >> i) & 1) != 0;
+        }
+    }
+    return (queue < queue_cpu) &&
+           ((queue < first_nic_queue) ||
+            (queue >= first_nic_queue + nic_queue_count));
 }
 
 } // namespace gaudi::emu

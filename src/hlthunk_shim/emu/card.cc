@@ -127,12 +127,12 @@ int card::open()
         log("%s: taken by another process", name_.c_str());
         return holder;
     }
-    const uint64_t size = get_settings().hbm;
+    const uint64_t size = get_settings().user_hbm();
     completed_.clear(); /* the numbers begin anew */
     if (timing != nullptr) {
         timing->forget(index_); /* what a process that was killed had */
     }
-    auto opened    = std::make_unique<context>(size, completed_, name_.c_str(),
+    auto opened    = std::make_unique<context>(completed_, name_.c_str(),
                                             queue_timing{timing, index_});
     opened->holder = holder;
 

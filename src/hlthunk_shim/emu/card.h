@@ -81,7 +81,8 @@ public:
     int allocate(uint64_t size, uint64_t page_size, uint64_t &handle_p);
     int free(uint64_t handle);
     int map_device(uint64_t handle, uint64_t hint, uint64_t &va_p);
-    int map_host(void *host, uint64_t size, uint64_t &va_p);
+    int map_host(void *host, uint64_t hint, bool force_hint, uint64_t size,
+                 uint64_t &va_p);
     int unmap(uint64_t va);
     int export_dmabuf(uint64_t va, uint64_t size, uint64_t offset);
     int import_dmabuf(int fd, uint64_t size, uint64_t &va_p);
@@ -108,10 +109,9 @@ private:
 
     /* Everything that an open card has. */
     struct context {
-        context(uint64_t memory_size, completed_jobs &completed,
-                const char *name, const queue_timing &timing)
-            : table(memory, memory_size),
-              queues(table, totals, completed, name, timing)
+        context(completed_jobs &completed, const char *name,
+                const queue_timing &timing)
+            : table(memory), queues(table, totals, completed, name, timing)
         {}
         ~context();
 
@@ -140,6 +140,7 @@ private:
     template <typename Submit>
     int hand_over(Submit &&submit);
     void release(card_lock &lock);
+    [[nodiscard]] bool reaches(unsigned other) const;
     void drop_stale(card_lock &lock);
     bool go_on_with_duplicate();
     void show_children();

@@ -21,26 +21,39 @@ namespace gaudi::emu {
 
 namespace {
 
-/* Pin pages as the driver does: all present and writable, or -EFAULT. */
+/* Where the addresses of programs end. */
+constexpr uint64_t user_address_end = uint64_t{1} << 47;
+
+/* Have pages present and writable. @return Whether they are. */
+bool populate(uint64_t start, uint64_t end)
+{
+    if (madvise(reinterpret_cast<void *>(start), end - start,
+                MADV_POPULATE_WRITE) == 0) {
+        return true;
+    }
+    /* EINVAL: a kernel without the advice, or a mapping without write access,
+     * of which the former is the case if it knows none at all. */
+    return (errno == EINVAL) &&
+           (madvise(nullptr, 0, MADV_POPULATE_WRITE) != 0) &&
+           (msync(reinterpret_cast<void *>(start), end - start, MS_ASYNC) == 0);
+}
+
+/* Pin pages as the driver of Linux 6.12 does: -EFAULT when the first one is not
+ * there and writable, -ENOMEM when that is so of another one. (The driver of
+ * Linux 6.1 says -EFAULT then, too.) */
 int pin(void *host, uint64_t size)
 {
     const auto address   = reinterpret_cast<uintptr_t>(host);
     const uint64_t start = address / host_page * host_page;
     const uint64_t end   = util::round_up(address + size, host_page);
 
-    if (madvise(reinterpret_cast<void *>(start), end - start,
-                MADV_POPULATE_WRITE) == 0) {
+    if (end > user_address_end) {
+        return -EFAULT;
+    }
+    if (populate(start, end)) {
         return 0;
     }
-    /* EINVAL: a kernel without the advice, or a mapping without write access,
-     * of which the former is the case if it knows none at all. */
-    if ((errno == EINVAL) && (madvise(nullptr, 0, MADV_POPULATE_WRITE) != 0)) {
-        return (msync(reinterpret_cast<void *>(start), end - start, MS_ASYNC) ==
-                0)
-                   ? 0
-                   : -EFAULT;
-    }
-    return -EFAULT;
+    return populate(start, start + host_page) ? -ENOMEM : -EFAULT;
 }
 
 } // namespace
@@ -109,10 +122,12 @@ int card::map_device(uint64_t handle, uint64_t hint, uint64_t &va_p)
     return 0;
 }
 
-int card::map_host(void *host, uint64_t size, uint64_t &va_p)
+int card::map_host(void *host, uint64_t hint, bool force_hint, uint64_t size,
+                   uint64_t &va_p)
 {
     const auto address = reinterpret_cast<uintptr_t>(host);
-    if ((size == 0) || (address + size < address)) {
+    if ((size == 0) || (address + size < address) ||
+        (address + size > UINT64_MAX - host_page)) {
         return -EINVAL;
     }
     int ret = pin(host, size);
@@ -126,7 +141,7 @@ int card::map_host(void *host, uint64_t size, uint64_t &va_p)
     if (open_ == nullptr) {
         return -EBADF;
     }
-    va_p = open_->table.map_host(host, size);
+    va_p = open_->table.map_host(host, size, hint, force_hint);
     if (va_p == 0) {
         return -ENOMEM;
     }
@@ -197,7 +212,15 @@ int card::export_dmabuf(uint64_t va, uint64_t size, uint64_t offset)
             break;
         }
     }
-    return create_dmabuf(index_, open_->memory.fd(), open_->holder, va, runs);
+    return create_dmabuf(open_->memory.fd(), open_->holder, index_, va, runs);
+}
+
+/* Whether peer-to-peer gets there. */
+bool card::reaches(unsigned other) const
+{
+    const auto &groups = get_settings().p2p;
+    return groups.empty() ||
+           ((other < groups.size()) && (groups[other] == groups[index_]));
 }
 
 int card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
@@ -207,9 +230,14 @@ int card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
     if (ret != 0) {
         log("%s: import of file descriptor %d with %lu bytes: %s",
             name_.c_str(), fd, size,
-            (ret == -EINVAL) ? "no dma-buf, or another size"
+            (ret == -EINVAL) ? "no dma-buf, or a smaller one"
                              : std::strerror(-ret));
         return ret;
+    }
+    if (!reaches(memory.card())) {
+        log("%s: no peer-to-peer between it and accel%u", name_.c_str(),
+            memory.card());
+        return -EPERM;
     }
 
     card_lock lock(lock_);
@@ -257,7 +285,7 @@ int card::create_command_buffer(uint32_t size, bool mapped, uint64_t &handle_p)
     /* The application has its own. */
     madvise(buffer.data.start(), bytes, MADV_DONTFORK);
     if (mapped) {
-        buffer.va = open_->table.map_host(buffer.data.start(), bytes);
+        buffer.va = open_->table.map_command_buffer(buffer.data.start(), bytes);
         if (buffer.va == 0) {
             return -ENOMEM;
         }

@@ -106,7 +106,7 @@ uint64_t card::free_dram()
             return open_->memory.free_bytes();
         }
     }
-    const uint64_t all = get_settings().hbm;
+    const uint64_t all = get_settings().user_hbm();
     if (!card_is_taken(index_)) {
         return all;
     }

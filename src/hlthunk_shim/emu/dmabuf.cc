@@ -2,7 +2,9 @@
 
 #include "hlthunk_shim/emu/asic.h"
 #include "hlthunk_shim/emu/settings.h"
+#include "util/addresses.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -24,9 +26,9 @@ constexpr uint64_t max_runs = 1 << 16;
 
 struct dmabuf_header {
     uint64_t magic;
-    uint64_t card;
     uint64_t size; /* bytes of all runs */
     uint64_t run_count;
+    uint64_t card; /* index in the box */
 };
 
 /* What is attached to the message. */
@@ -107,6 +109,16 @@ bool are_sound(int memory_fd, const std::vector<hbm_run> &runs, uint64_t size)
     return size == 0;
 }
 
+/* Leave the first bytes alone. */
+void cut(std::vector<hbm_run> &runs, uint64_t size)
+{
+    for (hbm_run &run : runs) {
+        run.size = std::min(run.size, size);
+        size -= run.size;
+    }
+    std::erase_if(runs, [](const hbm_run &run) { return run.size == 0; });
+}
+
 /* Map the runs one behind the other. */
 char *map_runs(int memory_fd, const std::vector<hbm_run> &runs, uint64_t size)
 {
@@ -133,7 +145,7 @@ char *map_runs(int memory_fd, const std::vector<hbm_run> &runs, uint64_t size)
 
 } // namespace
 
-int create_dmabuf(unsigned card, int memory_fd, int holder_fd, uint64_t mark,
+int create_dmabuf(int memory_fd, int holder_fd, unsigned card, uint64_t mark,
                   const std::vector<hbm_run> &runs)
 {
     const util::unique_fd marked(open_marked(memory_fd, mark));
@@ -147,7 +159,7 @@ int create_dmabuf(unsigned card, int memory_fd, int holder_fd, uint64_t mark,
     const util::unique_fd sender(pair[0]);
     util::unique_fd dmabuf(pair[1]);
 
-    dmabuf_header header{dmabuf_magic, card, 0, runs.size()};
+    dmabuf_header header{dmabuf_magic, 0, runs.size(), card};
     for (const hbm_run &run : runs) {
         header.size += run.size;
     }
@@ -193,7 +205,7 @@ int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
     if (ret != 0) {
         return ret;
     }
-    if ((size == 0) || (size != header.size)) {
+    if ((size == 0) || (size > header.size)) {
         return -EINVAL;
     }
 
@@ -219,17 +231,19 @@ int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
     }
     if ((bytes != static_cast<ssize_t>(parts[0].iov_len + parts[1].iov_len)) ||
         (attached[holder].get() < 0) ||
-        !are_sound(attached[memory].get(), runs, size)) {
+        !are_sound(attached[memory].get(), runs, header.size)) {
         /* Without room for descriptors the kernel leaves them out. */
         return ((message.msg_flags & MSG_CTRUNC) != 0) ? -EMFILE : -EINVAL;
     }
 
+    const uint64_t mapped = util::round_up(size, host_page);
+    cut(runs, mapped);
     imported_memory created;
-    char *data = map_runs(attached[memory].get(), runs, size);
+    char *data = map_runs(attached[memory].get(), runs, mapped);
     if (data == nullptr) {
         return -ENOMEM;
     }
-    created.mapping_            = util::file_mapping(data, size);
+    created.mapping_            = util::file_mapping(data, mapped);
     created.fd_                 = std::move(dmabuf);
     created.closed_in_children_ = util::closed_in_children(created.fd_.get());
     created.card_               = static_cast<unsigned>(header.card);

@@ -27,14 +27,14 @@ namespace gaudi::emu {
 /**
  * Create a dma-buf.
  *
- * @param card       Its index.
  * @param memory_fd  The memfd.
  * @param holder_fd  Holds the card: it stays taken while the dma-buf lives.
+ * @param card       Index of the exporting card.
  * @param mark       Name of the mapping, for @ref is_exported: its address.
  * @param runs       The exported pieces of the memfd, in order.
  * @return The dma-buf's file descriptor, owned by the caller, or -errno.
  */
-int create_dmabuf(unsigned card, int memory_fd, int holder_fd, uint64_t mark,
+int create_dmabuf(int memory_fd, int holder_fd, unsigned card, uint64_t mark,
                   const std::vector<hbm_run> &runs);
 
 /** Whether any process holds a dma-buf, or an import of one, that was created
@@ -50,8 +50,8 @@ public:
     /**
      * Map a dma-buf.
      *
-     * @param fd    Stays the caller's.
-     * @param size  Has to be that of the dma-buf.
+     * @param fd      Stays the caller's.
+     * @param size    Bytes from the first one on, at most all.
      * @return 0, -EBADF, -EINVAL for another file or size, or -errno.
      */
     static int create(int fd, uint64_t size, imported_memory &memory_p);

@@ -75,7 +75,14 @@ uint64_t hbm::allocate(uint64_t size)
         }
         --missing;
     }
-    const uint64_t handle = next_handle_++;
+    /* The lowest that is free. */
+    uint64_t handle = 1;
+    for (const auto &entry : allocations_) {
+        if (entry.first != handle) {
+            break;
+        }
+        ++handle;
+    }
     allocations_.emplace(handle, std::move(allocation));
     return handle;
 }

@@ -58,10 +58,9 @@ private:
     util::unique_fd fd_;
     util::closed_in_children closed_in_children_; /* keeps the memory alive */
     util::file_mapping mapping_;
-    uint64_t page_        = 0;
-    uint64_t size_        = 0;
-    uint64_t free_pages_  = 0;
-    uint64_t next_handle_ = 1;
+    uint64_t page_       = 0;
+    uint64_t size_       = 0;
+    uint64_t free_pages_ = 0;
     std::vector<bool> used_; /* per page */
     std::map<uint64_t, hbm_allocation> allocations_;
 };

@@ -23,17 +23,23 @@ public:
      * @param range        The space; its start is a multiple of the granule.
      * @param granule      Every range is a multiple of this.
      * @param offset_mask  Part of an address that counts granules.
+     * @param hints        Part that is given to hints only.
      */
-    va_space(const va_range &range, uint64_t granule, uint64_t offset_mask);
+    va_space(const va_range &range, uint64_t granule, uint64_t offset_mask,
+             const va_range &hints = {});
 
     /**
      * Take a range.
      *
-     * @param hint  Wished address; one that is misaligned, outside or taken is
-     *              silently ignored, as the driver does.
+     * As the driver, from the smallest free range that is large enough.
+     *
+     * @param hint   Wished address, 0 for none; one that is misaligned, outside
+     *               or taken, or whose range would reach the end of a free one,
+     *               is silently ignored, as the driver does.
+     * @param align  The address is a multiple of it: 0, or a power of two.
      * @return Its address, 0 when no range is large enough.
      */
-    uint64_t take(uint64_t size, uint64_t hint);
+    uint64_t take(uint64_t size, uint64_t hint, uint64_t align = 0);
 
     /** Give a range back. */
     void give(uint64_t address, uint64_t size);
@@ -45,6 +51,7 @@ private:
 
     const uint64_t granule_;
     const uint64_t offset_mask_;
+    const va_range hints_;
     block_map free_;
 };
 
@@ -73,14 +80,24 @@ struct translation {
 
 class mmu {
 public:
-    mmu(hbm &memory, uint64_t memory_size);
+    explicit mmu(hbm &memory);
 
     /** Map an allocation. @return Its address, 0 without address space. */
     uint64_t map_device(uint64_t handle, hbm_allocation &allocation,
                         uint64_t hint);
 
-    /** Map host memory. @return Its address, 0 without address space. */
-    uint64_t map_host(void *host, uint64_t size);
+    /**
+     * Map host memory. What is whole huge pages in size and address is taken
+     * for such pages, which have a range of their own.
+     *
+     * @param force_hint  Nowhere else will do.
+     * @return Its address, 0 without address space.
+     */
+    uint64_t map_host(void *host, uint64_t size, uint64_t hint = 0,
+                      bool force_hint = false);
+
+    /** Map a command buffer of the driver. @return Its address, or 0. */
+    uint64_t map_command_buffer(void *buffer, uint64_t size);
 
     /** Map a dma-buf. @return Its address, 0 without address space. */
     uint64_t map_import(imported_memory memory, uint64_t size);
@@ -102,9 +119,9 @@ public:
     bool translate(port from, uint64_t va, uint64_t size,
                    translation &result) const;
 
-    /** Whether addresses lie where this card has device or host memory,
-     *  mapped or not. */
-    [[nodiscard]] bool in_range(uint64_t va, uint64_t size) const;
+    /** Whether a command buffer may be there: where this card has memory or
+     *  maps some, whether it does or not. */
+    [[nodiscard]] static bool may_hold_commands(uint64_t va, uint64_t size);
 
 private:
     /* A contiguous piece that was translated lately. */
@@ -122,10 +139,13 @@ private:
     bool walk(uint64_t va, tlb_entry &entry) const;
 
     hbm &memory_;
-    const va_range device_range_;
-    const va_range host_range_;
+    va_space &space_of(uint64_t va);
+    uint64_t add_host(uint64_t va, void *host, uint64_t size);
+
     va_space device_space_;
+    va_space command_buffer_space_;
     va_space host_space_;
+    va_space huge_space_;
     std::map<uint64_t, mmu_region> regions_;
     mutable std::array<tlb_entry, 8> tlb_{}; /* emptied by every unmap */
     mutable std::array<size_t, 3> last_{};   /* entry of each port's last one */

@@ -44,24 +44,45 @@ int queue_manager::validate(const hlthunk_cs_in &in) const
     }
     for (uint32_t i = 0; i < in.num_chunks_execute; ++i) {
         const hl_cs_chunk &chunk = chunks[i];
-        if (chunk.queue_index >= queue_cpu) {
-            log("%s: chunk %u names queue %u, the last user queue is %u", name_,
-                i, chunk.queue_index, queue_cpu - 1);
+        if (!is_user_queue(chunk.queue_index, get_settings().edma_mask)) {
+            log("%s: chunk %u names queue %u, which programs may not use",
+                name_, i, chunk.queue_index);
             return -EINVAL;
         }
-        if (chunk.cs_chunk_flags != shim::chunk_flag_user_cb) {
+        /* The other flags, and the padding, are not looked at. */
+        if ((chunk.cs_chunk_flags & shim::chunk_flag_user_cb) == 0) {
             log("%s: chunk %u has flags %#x: the queues of Gaudi2 take "
                 "command buffers by device address (flag 1) only",
                 name_, i, chunk.cs_chunk_flags);
             return -EINVAL;
         }
-        if ((chunk.cb_size == 0) ||
-            !table_.in_range(chunk.cb_handle, chunk.cb_size)) {
+        if (!mmu::may_hold_commands(chunk.cb_handle, chunk.cb_size)) {
             log("%s: chunk %u: command buffer %#lx of %u bytes is in no range "
                 "that may hold one",
                 name_, i, chunk.cb_handle, chunk.cb_size);
             return -EFAULT;
         }
+    }
+    return 0;
+}
+
+/* What of the flags matters here: the driver ignores those that it does not
+ * know, and restore chunks where nothing forces them. */
+int queue_manager::look_at_flags(uint32_t flags) const
+{
+    constexpr uint32_t staged = 0x40 | 0x80 | 0x100;
+    /* Restore chunks, signals and what waits for them, reserved signals, and
+     * commands to engines. */
+    constexpr uint32_t not_emulated = 0x1 | 0x2 | 0x4 | 0x8 | 0x800 | 0x1000 |
+                                      0x2000 | 0x4000 | 0x8000 | 0x10000;
+    if ((flags & staged) != 0) {
+        log("%s: staged submissions are for Gaudi", name_);
+        return -EPERM;
+    }
+    if ((flags & not_emulated) != 0) {
+        log("%s: submission flags %#x are not emulated", name_,
+            flags & not_emulated);
+        return -EINVAL;
     }
     return 0;
 }
@@ -129,10 +150,9 @@ int queue_manager::copy(card_lock &lock, uint64_t dst, uint64_t src,
 int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
                           uint64_t &seq_p)
 {
-    if ((in.flags != 0) || (in.num_chunks_restore != 0)) {
-        log("%s: submission flags %#x with %u restore chunks are not emulated",
-            name_, in.flags, in.num_chunks_restore);
-        return -EINVAL;
+    const int refusal = look_at_flags(in.flags);
+    if (refusal != 0) {
+        return refusal;
     }
     if ((in.num_chunks_execute == 0) ||
         (in.num_chunks_execute > shim::max_chunks_per_cs)) {

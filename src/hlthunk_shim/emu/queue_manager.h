@@ -158,6 +158,7 @@ private:
 
     job &slot_of(uint64_t seq) { return jobs_[seq % slots]; }
     int validate(const hlthunk_cs_in &in) const;
+    int look_at_flags(uint32_t flags) const;
     int take_number(card_lock &lock);
     bool enter(part added, bool alone);
     void begin_copy(part &current, uint64_t dst, uint64_t src, uint64_t size);

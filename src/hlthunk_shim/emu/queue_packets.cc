@@ -97,7 +97,12 @@ bool queue_manager::take_lin_dma(part &current, packet_stream &stream,
                        "engine");
         return false;
     }
-    const uint32_t known = shim::packet_opcode_field | shim::packet_barriers;
+    /* What of the packet is taken: both barriers, and two bits that show
+     * nowhere here, a message on completion to where registers say, and which
+     * queue is next. Not swapped bytes and memset. */
+    const uint32_t known = shim::packet_opcode_field | shim::packet_barriers |
+                           shim::lin_dma_write_completion |
+                           shim::lin_dma_switch;
     if ((packet.ctl & ~known) != 0) {
         fault(current, "LIN_DMA control bits %#x are not emulated",
               packet.ctl & ~known);

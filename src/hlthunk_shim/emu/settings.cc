@@ -2,6 +2,7 @@
 
 #include "util/made_once.h"
 
+#include <bit>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -161,8 +162,100 @@ void read_kind(settings &result)
              result.kind       = (found != nullptr) ? found : result.kind;
              return found != nullptr;
          });
-    result.hbm       = result.kind->memory;
-    result.dram_page = result.kind->dram_page;
+}
+
+/* Gaudi2 has pages of 8 MiB, or sixteen times that, for each HBM that works. */
+void read_page(settings &result)
+{
+    const bool any_power = result.kind->user_page_size;
+    result.dram_page     = result.kind->dram_page;
+    read(result, "HLTHUNK_EMU_DRAM_PAGE",
+         any_power ? "a power of two from 2M to 1G"
+                   : "a multiple of 8M up to 1G",
+         [&](const char *text) {
+             uint64_t size = 0;
+             const bool good =
+                 parse_size(text, size) && (size <= 1ull << 30) &&
+                 (any_power ? (std::has_single_bit(size) && (size >= 2 << 20))
+                            : ((size != 0) && (size % (8 << 20) == 0)));
+             result.dram_page = good ? size : result.dram_page;
+             return good;
+         });
+}
+
+void read_memory(settings &result)
+{
+    read_page(result);
+    result.hbm = result.kind->memory;
+    read_number(result, "HLTHUNK_EMU_HBM", 2 * result.dram_page, 1ull << 40,
+                "a size from two DRAM pages to 1T", result.hbm);
+    result.hbm -= result.hbm % result.dram_page;
+}
+
+/* Whether a text begins with a decimal number; moves behind it. */
+bool parse_count(const char *&text, unsigned long &value)
+{
+    if ((*text < '0') || (*text > '9')) {
+        return false;
+    }
+    char *end = nullptr;
+    value     = std::strtoul(text, &end, 10);
+    text      = end;
+    return true;
+}
+
+/* A number of any base; the whole text must be it. */
+bool parse_mask(const char *text, uint32_t all, uint32_t &mask)
+{
+    char *end                 = nullptr;
+    const unsigned long value = std::strtoul(text, &end, 0);
+    if ((*text < '0') || (*text > '9') || (*end != '\0') || (value > all)) {
+        return false;
+    }
+    mask = static_cast<uint32_t>(value);
+    /* The driver lets the last engine stand in for a faulty one, whichever it
+     * is (edma_binning). */
+    if (std::popcount(all & ~mask) == 1) {
+        mask = all >> 1;
+    }
+    return true;
+}
+
+/* Groups of cards, "0-3,4-7". A card of none is by itself. */
+bool parse_groups(const char *text, unsigned cards,
+                  std::vector<unsigned> &groups)
+{
+    constexpr unsigned none = UINT32_MAX;
+    std::vector<unsigned> found(cards, none);
+    unsigned next = 0;
+    for (const char *at = text;; ++at) {
+        unsigned long first = 0;
+        if (!parse_count(at, first)) {
+            return false;
+        }
+        unsigned long last = first;
+        if ((*at == '-') && !parse_count(++at, last)) {
+            return false;
+        }
+        for (unsigned long i = first; i <= last; ++i) {
+            if ((i >= cards) || (found[i] != none)) {
+                return false;
+            }
+            found[i] = next;
+        }
+        ++next;
+        if ((last < first) || ((*at != ',') && (*at != '\0'))) {
+            return false;
+        }
+        if (*at == '\0') {
+            break;
+        }
+    }
+    for (unsigned &group : found) {
+        group = (group == none) ? next++ : group;
+    }
+    groups = std::move(found);
+    return true;
 }
 
 settings read_settings()
@@ -176,9 +269,7 @@ settings read_settings()
                 "a number of cards from 1 to 64", devices);
     read_number(result, "HLTHUNK_EMU_ENGINES", 0, 16,
                 "a number of threads from 0 to 16", engines);
-    read_number(result, "HLTHUNK_EMU_HBM", result.dram_page, 1ull << 40,
-                "a size from one device page to 1T", result.hbm);
-    result.hbm -= result.hbm % result.dram_page;
+    read_memory(result);
     if (result.valid) {
         result.devices = static_cast<unsigned>(devices);
         result.engines = static_cast<unsigned>(engines);
@@ -194,6 +285,17 @@ settings read_settings()
          [&](const std::string &text) {
              result.import = (text == "y");
              return result.import || (text == "n");
+         });
+    result.edma_mask = result.kind->edma_mask;
+    read(result, "HLTHUNK_EMU_EDMA", "a mask of at most 8 engines, as 0xff",
+         [&](const char *text) {
+             return parse_mask(text, result.kind->edma_mask, result.edma_mask);
+         });
+    read(result, "HLTHUNK_EMU_P2P",
+         "a list of groups of cards, as 0-3,4-7, each card in one at most",
+         [&](const char *text) {
+             return !result.valid ||
+                    parse_groups(text, result.devices, result.p2p);
          });
     read(result, "HLTHUNK_EMU_NUMA",
          "a list of NUMA nodes, one for each card or one for all, -1 for an "

@@ -22,9 +22,13 @@ struct settings {
     unsigned devices   = 8;       /**< cards of the box */
     uint64_t hbm       = 0;       /**< device memory per card, bytes: pages */
     uint64_t dram_page = 0;       /**< what device memory is allocated in */
+    uint32_t edma_mask = 0;       /**< EDMA engines that programs may use */
     std::string node   = "0";     /**< name of the box */
     unsigned engines   = 1;       /**< engine threads of this process */
     bool import        = true;    /**< the driver imports dma-bufs */
+    /** Of each card, in which group it is: peer-to-peer reaches the cards of
+     *  its own. Empty: all are in one. */
+    std::vector<unsigned> p2p;
     /** NUMA nodes of the cards, -1 for an unknown one: as many as there are
      *  cards, one for all of them, or none for those of this machine. */
     std::vector<int> numa;
@@ -35,6 +39,10 @@ struct settings {
     std::string sysfs;  /**< absolute path of the emulated sysfs; empty: none */
     bool log   = false; /**< explain errors on stderr */
     bool valid = true;  /**< false: bad values, no cards */
+
+    /** Device memory that programs can have of a card: the driver keeps the
+     *  first page. */
+    [[nodiscard]] uint64_t user_hbm() const { return hbm - dram_page; }
 };
 
 /** The settings of this process. Bad values are reported on stderr, once. */

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -26,7 +27,8 @@ enum hlthunk_device_name {
     HLTHUNK_DEVICE_GAUDI3        = 7,
     HLTHUNK_DEVICE_GAUDI2B       = 8,
     HLTHUNK_DEVICE_GAUDI2C       = 10,
-    HLTHUNK_DEVICE_GAUDI2D       = 11
+    HLTHUNK_DEVICE_GAUDI2D       = 11,
+    HLTHUNK_DEVICE_GAUDI3D       = 12
 };
 
 struct hlthunk_hw_ip_info {
@@ -131,7 +133,7 @@ struct hlthunk_wait_multi_cs_out {
 union hl_mem_args {
     struct {
         uint64_t fd;     /**< the dma-buf */
-        uint64_t length; /**< all of its bytes */
+        uint64_t length; /**< of its bytes, from the first one on */
         uint64_t unused;
         uint32_t op;
         uint32_t flags;
@@ -186,10 +188,15 @@ inline constexpr uint32_t max_chunks_per_cs = 512;
  * inside while the slot is taken, so whoever wants "try again" has to count. */
 inline constexpr uint32_t max_cs_in_flight = 64;
 
-/* First user queue of each Gaudi2 DMA engine (enum gaudi2_queue_id). */
-inline constexpr uint32_t gaudi2_queue_pdma0 = 0;
-inline constexpr uint32_t gaudi2_queue_pdma1 = 4;
-inline constexpr uint32_t gaudi2_queue_edma0 = 8;
+/* First user queue of each Gaudi2 DMA engine (enum gaudi2_queue_id); of the
+ * EDMA engines in the order of the bits of edma_enabled_mask. */
+inline constexpr uint32_t gaudi2_queue_pdma0               = 0;
+inline constexpr uint32_t gaudi2_queue_pdma1               = 4;
+inline constexpr std::array<uint32_t, 8> gaudi2_queue_edma = {8,  12, 48,  52,
+                                                              84, 88, 120, 124};
+
+/* Queues of each of these engines. */
+inline constexpr uint32_t streams_per_engine = 4;
 
 /* HL_MEM_OP_REG_DMABUF_FD: import; HL_MEM_OP_UNMAP undoes it. */
 inline constexpr uint32_t memory_op_import = 99;

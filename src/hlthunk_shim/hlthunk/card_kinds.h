@@ -21,7 +21,12 @@ struct queue_range {
 
 struct card_kind {
     const char *name;
-    std::array<uint32_t, 3> pci_ids{}; /**< 0: none */
+    /** Of all variants; 0: none. */
+    std::array<uint32_t, 4> pci_ids{};
+    /** As the driver library names its variants, for ids that are not known. */
+    std::array<hlthunk_device_name, 4> names = {
+        HLTHUNK_DEVICE_INVALID, HLTHUNK_DEVICE_INVALID, HLTHUNK_DEVICE_INVALID,
+        HLTHUNK_DEVICE_INVALID};
     /** Device memory has virtual addresses, so that it can be mapped. */
     bool has_mmu = true;
     /** Where the device addresses of its memory end, whatever there is of it;
@@ -30,14 +35,17 @@ struct card_kind {
     /* As in capabilities. */
     uint64_t page_mask    = UINT64_MAX;
     uint64_t window_bytes = 0;
-    /** By direction; of cards that run command buffers in the user's memory.
-     *  Others have no queues here. */
-    std::array<queue_range, dma_directions> queues{};
+    /** Over PCIe, by direction; of cards that run command buffers in the
+     *  user's memory. Others have no queues here. */
+    std::array<queue_range, 2> queues{};
+    /** First queues of the engines that copy within the card, in the order of
+     *  the bits of edma_enabled_mask. */
+    std::array<uint32_t, 8> edma_queues{};
     double link_bandwidth = gen4_bandwidth; /**< as in capabilities */
 };
 
-/** The row of a card; that of an unknown one for other ids. */
-const card_kind &find_kind(uint32_t pci_id);
+/** The row of a card; that of an unknown one for other ids and names. */
+const card_kind &find_kind(uint32_t pci_id, hlthunk_device_name name);
 
 /** Whether the transports can use cards of a kind. */
 inline bool is_supported(const card_kind &kind)
@@ -47,6 +55,11 @@ inline bool is_supported(const card_kind &kind)
 
 /** The kinds that the transports can use, as "Gaudi2". */
 std::string supported_kinds();
+
+/** The queues of a direction that a card has: the engine that copies within it
+ *  is the first one that it tells of. None: count is 0. */
+queue_range find_queues(const card_kind &kind, const hlthunk_hw_ip_info &info,
+                        dma_direction direction);
 
 /** What the driver and the table say of a card. */
 capabilities find_capabilities(const card_kind &kind,

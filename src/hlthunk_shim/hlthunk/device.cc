@@ -48,7 +48,12 @@ int device::make(const library &lib, int fd, const std::string &bus_id,
     hlthunk_hw_ip_info info{};
     const int ret = lib.hlthunk_get_hw_ip_info(fd, &info);
     if (ret == 0) {
-        made->kind_         = &find_kind(info.device_id);
+        made->kind_ =
+            &find_kind(info.device_id, lib.hlthunk_get_device_name_from_fd(fd));
+        for (size_t i = 0; i < dma_directions; ++i) {
+            made->queues_[i] =
+                find_queues(*made->kind_, info, static_cast<dma_direction>(i));
+        }
         made->module_id_    = info.module_id;
         made->capabilities_ = find_capabilities(*made->kind_, info);
         device_p            = std::move(made);
@@ -142,7 +147,7 @@ int device::make_queue(dma_direction direction,
                        const dma_queue_options &options,
                        std::unique_ptr<dma_queue> &queue_p)
 {
-    const queue_range &range = kind_->queues[static_cast<size_t>(direction)];
+    const queue_range &range = queues_[static_cast<size_t>(direction)];
     return (range.count == 0) ? -ENOTSUP
                               : user_cb_queue::create(submissions_, direction,
                                                       range, options, queue_p);

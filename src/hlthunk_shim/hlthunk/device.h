@@ -55,6 +55,7 @@ private:
     const library &lib_;
     const bool owned_;
     const card_kind *kind_ = nullptr;
+    std::array<queue_range, dma_directions> queues_{};
     util::closed_in_children closed_in_children_; /* unless adopted */
     submissions submissions_;
 };

@@ -40,8 +40,11 @@ enum packet_opcode : uint32_t {
 };
 
 /* Bits of lin_dma::ctl */
-inline constexpr uint32_t lin_dma_memset      = 1u << 4;
-inline constexpr uint32_t packet_opcode_field = packet_opcode_mask
+inline constexpr uint32_t lin_dma_write_completion = 1u << 0;
+inline constexpr uint32_t lin_dma_endian           = 3u << 1;
+inline constexpr uint32_t lin_dma_memset           = 1u << 4;
+inline constexpr uint32_t lin_dma_switch           = 1u << 30;
+inline constexpr uint32_t packet_opcode_field      = packet_opcode_mask
                                                 << packet_opcode_shift;
 
 /* Bits of ctl of every packet: it waits until the engine has done all before

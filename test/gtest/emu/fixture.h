@@ -13,12 +13,11 @@
 
 namespace gaudi::test {
 
-inline constexpr uint64_t mebi        = uint64_t{1} << 20;
-inline constexpr uint64_t device_page = 48 * mebi;
+inline constexpr uint64_t mebi = uint64_t{1} << 20;
 
 inline constexpr uint32_t pdma0 = shim::gaudi2_queue_pdma0;
 inline constexpr uint32_t pdma1 = shim::gaudi2_queue_pdma1;
-inline constexpr uint32_t edma0 = shim::gaudi2_queue_edma0;
+inline constexpr uint32_t edma0 = shim::gaudi2_queue_edma[0];
 
 class emu : public ::testing::Test {
 protected:

@@ -143,6 +143,45 @@ GAUDI_CHILD(chooses_page_sizes)
     return 0;
 }
 
+/* By the mask that the test gives; of one missing engine the last one takes the
+ * place. */
+GAUDI_CHILD(copies_on_engines_that_are_there)
+{
+    const std::string given = std::getenv("HLTHUNK_EMU_EDMA");
+    const uint32_t mask     = (given == "0xfe")   ? 0x7f
+                              : (given == "0x7f") ? 0x7f
+                              : (given == "0xfc") ? 0xfc
+                                                  : 0;
+    raw_card card;
+    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    hlthunk_hw_ip_info info{};
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(card.fd(), &info) == 0);
+    GAUDI_CHILD_REQUIRE(info.edma_enabled_mask == mask);
+    const uint64_t va = card.allocate_mapped(1);
+    for (size_t i = 0; i < gaudi::shim::gaudi2_queue_edma.size(); ++i) {
+        for (uint32_t stream = 0; stream < 4; ++stream) {
+            const auto chunk = card.copy_chunk(
+                gaudi::shim::gaudi2_queue_edma[i] + stream, va, va + 64, 64);
+            uint64_t seq  = 0;
+            const int ret = card.submit({chunk}, seq);
+            GAUDI_CHILD_REQUIRE(ret ==
+                                ((((mask >> i) & 1) != 0) ? 0 : -EINVAL));
+        }
+    }
+    return 0;
+}
+
+TEST(emu_asic, queues_of_missing_engines_are_refused)
+{
+    for (const char *mask : {"0xfe", "0x7f", "0xfc", "0"}) {
+        child_options options;
+        options.environment = {{"HLTHUNK_EMU_EDMA", mask}};
+        const child_result result =
+            run_child("copies_on_engines_that_are_there", options);
+        EXPECT_EQ(result.exit_code, 0) << mask << ": " << result.error;
+    }
+}
+
 TEST(emu_asic, variants_of_gaudi2_are_told_by_name_and_revision)
 {
     for (const char *asic : {"gaudi2b", "gaudi2c", "gaudi2d"}) {
@@ -181,7 +220,7 @@ TEST(emu_asic, copies_need_no_queue)
 
 TEST_F(emu, what_copies_without_a_queue_is_counted_and_can_be_stopped)
 {
-    const uint64_t device = card.allocate_mapped(device_page);
+    const uint64_t device = card.allocate_mapped(device_page());
     card.pause(true);
     uint64_t seq = 0;
     ASSERT_EQ(emulator::instance().hlthunk_emu_copy(

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <set>
+#include <tuple>
 
 using namespace gaudi::test;
 
@@ -73,16 +74,17 @@ GAUDI_CHILD(fills_a_card)
     GAUDI_CHILD_REQUIRE(card.fd() >= 0);
     hlthunk_hw_ip_info info{};
     GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(card.fd(), &info) == 0);
-    GAUDI_CHILD_REQUIRE(info.dram_size % device_page == 0);
-    GAUDI_CHILD_REQUIRE(info.dram_base_address ==
-                        0x1001000000000000 + info.dram_size);
-    for (uint64_t done = 0; done < info.dram_size; done += device_page) {
-        GAUDI_CHILD_REQUIRE(card.allocate(device_page) != 0);
+    GAUDI_CHILD_REQUIRE(info.dram_size % device_page() == 0);
+    GAUDI_CHILD_REQUIRE(info.dram_base_address == 0x1001000000000000 +
+                                                      info.reserved_dram_size +
+                                                      info.dram_size);
+    for (uint64_t done = 0; done < info.dram_size; done += device_page()) {
+        GAUDI_CHILD_REQUIRE(card.allocate(device_page()) != 0);
     }
     GAUDI_CHILD_REQUIRE(
         hl().hlthunk_device_memory_alloc(card.fd(), 1, 0, false, true) == 0);
     GAUDI_CHILD_REQUIRE(errno == ENOMEM);
-    return static_cast<int>(info.dram_size / device_page);
+    return static_cast<int>(info.dram_size / device_page());
 }
 
 GAUDI_CHILD(makes_a_mistake)
@@ -97,9 +99,10 @@ GAUDI_CHILD(makes_a_mistake)
 TEST(emu_box, has_as_many_cards_as_it_is_told)
 {
     for (const char *devices : {"1", "8", "9", "64"}) {
-        const child_result result = run_with(
-            "opens_every_card_of_the_box",
-            {{"HLTHUNK_EMU_DEVICES", devices}, {"HLTHUNK_EMU_HBM", "48M"}});
+        const child_result result = run_with("opens_every_card_of_the_box",
+                                             {{"HLTHUNK_EMU_DEVICES", devices},
+                                              {"HLTHUNK_EMU_DRAM_PAGE", "48M"},
+                                              {"HLTHUNK_EMU_HBM", "96M"}});
         EXPECT_EQ(result.exit_code, 0) << devices << ": " << result.error;
         EXPECT_EQ(result.error, "");
     }
@@ -111,14 +114,19 @@ TEST(emu_box, the_ninth_card_is_in_another_pci_domain)
     EXPECT_EQ(bus_id(8), "0001:19:00.0");
 }
 
+/* The driver keeps one. */
 TEST(emu_box, memory_is_as_large_as_it_is_told_in_whole_pages)
 {
-    const std::pair<const char *, int> cases[] = {
-        {"48M", 1},   {"50331648", 1}, {"143M", 2},
-        {"144MB", 3}, {"1G", 21},      {"4194304K", 85}};
-    for (const auto &[size, pages] : cases) {
+    const std::tuple<const char *, const char *, int> cases[] = {
+        {"48M", "96M", 1},    {"48M", "100663296", 1},
+        {"48M", "143M", 1},   {"48M", "144MB", 2},
+        {"48M", "1G", 20},    {"50331648", "4194304K", 84},
+        {"768M", "96G", 127}, {"640M", "80G", 127},
+        {"8M", "1G", 127},    {"1G", "96G", 95}};
+    for (const auto &[page, size, pages] : cases) {
         const child_result result =
-            run_with("fills_a_card", {{"HLTHUNK_EMU_HBM", size}});
+            run_with("fills_a_card", {{"HLTHUNK_EMU_DRAM_PAGE", page},
+                                      {"HLTHUNK_EMU_HBM", size}});
         EXPECT_EQ(result.exit_code, pages) << size << ": " << result.error;
     }
 }
@@ -137,7 +145,22 @@ TEST(emu_box, a_bad_setting_is_reported_and_leaves_no_cards)
         {"HLTHUNK_EMU_ENGINES", "17"},
         {"HLTHUNK_EMU_ENGINES", "-1"},
         {"HLTHUNK_EMU_ENGINES", "all"},
-        {"HLTHUNK_EMU_HBM", "47M"},
+        {"HLTHUNK_EMU_HBM", "15M"},
+        {"HLTHUNK_EMU_DRAM_PAGE", ""},
+        {"HLTHUNK_EMU_DRAM_PAGE", "0"},
+        {"HLTHUNK_EMU_DRAM_PAGE", "47M"},
+        {"HLTHUNK_EMU_DRAM_PAGE", "1032M"},
+        {"HLTHUNK_EMU_DRAM_PAGE", "huge"},
+        {"HLTHUNK_EMU_EDMA", ""},
+        {"HLTHUNK_EMU_EDMA", "-1"},
+        {"HLTHUNK_EMU_EDMA", "0x100"},
+        {"HLTHUNK_EMU_EDMA", "0xfg"},
+        {"HLTHUNK_EMU_P2P", ""},
+        {"HLTHUNK_EMU_P2P", "0-"},
+        {"HLTHUNK_EMU_P2P", "3-2"},
+        {"HLTHUNK_EMU_P2P", "0-8"},
+        {"HLTHUNK_EMU_P2P", "0-3,3-7"},
+        {"HLTHUNK_EMU_P2P", "0-3;4-7"},
         {"HLTHUNK_EMU_HBM", "2T"},
         {"HLTHUNK_EMU_HBM", "96X"},
         {"HLTHUNK_EMU_HBM", "18446744073709551615T"},
@@ -179,10 +202,11 @@ TEST(emu_box, every_bad_setting_is_reported_once)
 TEST(emu_box, a_name_of_64_characters_is_one)
 {
     const std::string name(64, 'n');
-    const child_result result =
-        run_with("opens_every_card_of_the_box", {{"HLTHUNK_EMU_NODE", name},
-                                                 {"HLTHUNK_EMU_DEVICES", "64"},
-                                                 {"HLTHUNK_EMU_HBM", "48M"}});
+    const child_result result = run_with("opens_every_card_of_the_box",
+                                         {{"HLTHUNK_EMU_NODE", name},
+                                          {"HLTHUNK_EMU_DEVICES", "64"},
+                                          {"HLTHUNK_EMU_DRAM_PAGE", "48M"},
+                                          {"HLTHUNK_EMU_HBM", "96M"}});
     EXPECT_EQ(result.exit_code, 0) << result.error;
 }
 

@@ -27,7 +27,7 @@ protected:
     void SetUp() override
     {
         ASSERT_NO_FATAL_FAILURE(emu::SetUp());
-        device = card.allocate_mapped(device_page);
+        device = card.allocate_mapped(device_page());
         before = card.counters();
     }
 
@@ -110,7 +110,7 @@ TEST_P(emu_copies, device_to_device_moves_these_bytes_and_no_others)
     std::vector<char> data(size);
     fill_pattern(data.data(), size, 3);
     const uint64_t src = device + src_offset;
-    const uint64_t dst = device + device_page / 2 + dst_offset + margin;
+    const uint64_t dst = device + device_page() / 2 + dst_offset + margin;
     ASSERT_EQ(card.write(src, data.data(), size), completed);
     clear(dst - margin, size + 2 * margin, '#');
     before = card.counters();
@@ -150,15 +150,18 @@ TEST_F(emu_copy, every_dma_queue_of_the_card_copies)
     char data[512];
     fill_pattern(data, sizeof(data), 4);
     ASSERT_EQ(card.write(va, data, sizeof(data)), completed);
-    for (uint32_t first : {0u, 8u, 48u, 84u, 120u}) {
-        for (uint32_t queue = first; queue < first + 8; ++queue) {
-            const uint64_t dst = va + (queue + 1) * 4096;
-            EXPECT_EQ(card.copy(queue, dst, va, sizeof(data)), completed)
-                << queue;
-            char seen[sizeof(data)] = {};
-            ASSERT_EQ(card.read(seen, dst, sizeof(seen)), completed);
-            EXPECT_TRUE(has_pattern(seen, sizeof(seen), 4)) << queue;
+    std::vector<uint32_t> queues = {pdma0, pdma0 + 1, pdma1};
+    for (const uint32_t first : gaudi::shim::gaudi2_queue_edma) {
+        for (uint32_t stream = 0; stream < 4; ++stream) {
+            queues.push_back(first + stream);
         }
+    }
+    for (const uint32_t queue : queues) {
+        const uint64_t dst = va + (queue + 1) * 4096;
+        EXPECT_EQ(card.copy(queue, dst, va, sizeof(data)), completed) << queue;
+        char seen[sizeof(data)] = {};
+        ASSERT_EQ(card.read(seen, dst, sizeof(seen)), completed);
+        EXPECT_TRUE(has_pattern(seen, sizeof(seen), 4)) << queue;
     }
 }
 
@@ -220,7 +223,7 @@ TEST_F(emu_copy, a_copy_may_span_neighbouring_mappings)
     constexpr uint32_t size = 1 << 20;
     const uint64_t first    = card.allocate_mapped(1);
     const uint64_t second   = card.allocate_mapped(1);
-    ASSERT_EQ(second, first + device_page);
+    ASSERT_EQ(second, first + device_page());
     std::vector<char> data(size);
     fill_pattern(data.data(), size, 8);
     ASSERT_EQ(card.write(second - size / 2, data.data(), size), completed);

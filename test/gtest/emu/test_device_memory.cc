@@ -55,13 +55,13 @@ TEST_F(emu_memory, allocations_are_whole_pages)
     const uint64_t whole                        = usage().dram_free_mem;
     uint64_t used                               = 0;
     const std::pair<uint64_t, uint64_t> cases[] = {{1, 1},
-                                                   {device_page - 1, 1},
-                                                   {device_page, 1},
-                                                   {device_page + 1, 2},
-                                                   {10 * device_page, 10}};
+                                                   {device_page() - 1, 1},
+                                                   {device_page(), 1},
+                                                   {device_page() + 1, 2},
+                                                   {10 * device_page(), 10}};
     for (const auto &[size, pages] : cases) {
         EXPECT_NE(allocate(size), 0u);
-        used += pages * device_page;
+        used += pages * device_page();
         EXPECT_EQ(usage().ctx_dram_mem, used);
         EXPECT_EQ(usage().dram_free_mem, whole - used);
     }
@@ -71,7 +71,7 @@ TEST_F(emu_memory, allocations_are_whole_pages)
 TEST_F(emu_memory, free_gives_the_pages_back)
 {
     const uint64_t whole  = usage().dram_free_mem;
-    const uint64_t handle = allocate(3 * device_page);
+    const uint64_t handle = allocate(3 * device_page());
     EXPECT_EQ(free_handle(handle), 0);
     EXPECT_EQ(usage().dram_free_mem, whole);
     EXPECT_EQ(usage().ctx_dram_mem, 0u);
@@ -117,20 +117,20 @@ TEST_F(emu_memory, free_is_refused_while_mapped)
 
 TEST_F(emu_memory, mappings_lie_in_the_dram_range_at_page_multiples)
 {
-    for (uint64_t size : {uint64_t{1}, device_page, 5 * device_page}) {
+    for (uint64_t size : {uint64_t{1}, device_page(), 5 * device_page()}) {
         const uint64_t va = map(allocate(size));
         EXPECT_GE(va, va_start);
         EXPECT_LE(va + size, va_end);
-        EXPECT_EQ((va & 0xffffffffffff) % device_page, 0u);
+        EXPECT_EQ((va & 0xffffffffffff) % device_page(), 0u);
     }
     EXPECT_EQ(card.counters().mappings, 3u);
 }
 
 TEST_F(emu_memory, only_the_mapped_address_unmaps)
 {
-    const uint64_t va = map(allocate(2 * device_page));
+    const uint64_t va = map(allocate(2 * device_page()));
     EXPECT_EQ(unmap(va + 1), -EINVAL);
-    EXPECT_EQ(unmap(va + device_page), -EINVAL);
+    EXPECT_EQ(unmap(va + device_page()), -EINVAL);
     EXPECT_EQ(unmap(0), -EINVAL);
     EXPECT_EQ(unmap(va), 0);
     EXPECT_EQ(unmap(va), -EINVAL);
@@ -184,18 +184,42 @@ TEST_F(emu_memory, contents_survive_unmap_but_not_free)
 
 TEST_F(emu_memory, a_hint_is_honoured)
 {
-    const uint64_t hint = va_start + 1000 * device_page;
-    EXPECT_EQ(map(allocate(3 * device_page), hint), hint);
-    EXPECT_EQ(map(allocate(1), hint + 3 * device_page), hint + 3 * device_page)
+    const uint64_t hint = va_start + 100 * device_page();
+    EXPECT_EQ(map(allocate(3 * device_page()), hint), hint);
+    EXPECT_EQ(map(allocate(1), hint + 3 * device_page()),
+              hint + 3 * device_page())
         << "right behind it";
-    EXPECT_EQ(map(allocate(1), hint - device_page), hint - device_page)
-        << "right before it";
+    EXPECT_NE(map(allocate(1), hint - device_page()), hint - device_page())
+        << "the driver leaves room behind it";
+    EXPECT_EQ(map(allocate(1), hint - 2 * device_page()),
+              hint - 2 * device_page());
+}
+
+TEST_F(emu_memory, addresses_for_hints_are_given_to_hints_alone)
+{
+    /* For the vendor's own processors (hints_dram_reserved_va_range). */
+    const uint64_t reserved = 0x1001500000000000;
+    const uint64_t hint =
+        reserved + device_page() - (reserved & 0xffffffffffff) % device_page();
+    EXPECT_EQ(map(allocate(1), hint), hint);
+    const uint64_t va = map(allocate(1));
+    EXPECT_TRUE((va < reserved) || (va >= 0x1001700000000000));
+}
+
+TEST_F(emu_memory, handles_are_the_lowest_free_ones)
+{
+    EXPECT_EQ(allocate(1), 1u);
+    EXPECT_EQ(allocate(1), 2u);
+    EXPECT_EQ(allocate(1), 3u);
+    EXPECT_EQ(free_handle(2), 0);
+    EXPECT_EQ(allocate(1), 2u);
+    EXPECT_EQ(allocate(1), 4u);
 }
 
 TEST_F(emu_memory, a_misaligned_hint_is_ignored)
 {
-    for (uint64_t off : {uint64_t{1}, uint64_t{4096}, device_page - 1}) {
-        const uint64_t hint = va_start + 1000 * device_page + off;
+    for (uint64_t off : {uint64_t{1}, uint64_t{4096}, device_page() - 1}) {
+        const uint64_t hint = va_start + 100 * device_page() + off;
         const uint64_t va   = map(allocate(1), hint);
         ASSERT_NE(va, 0u);
         EXPECT_NE(va, hint);
@@ -204,22 +228,22 @@ TEST_F(emu_memory, a_misaligned_hint_is_ignored)
 
 TEST_F(emu_memory, a_taken_hint_is_ignored)
 {
-    const uint64_t hint = va_start + 1000 * device_page;
-    ASSERT_EQ(map(allocate(2 * device_page), hint), hint);
-    for (uint64_t wish : {hint, hint + device_page}) {
+    const uint64_t hint = va_start + 100 * device_page();
+    ASSERT_EQ(map(allocate(2 * device_page()), hint), hint);
+    for (uint64_t wish : {hint, hint + device_page()}) {
         const uint64_t va = map(allocate(1), wish);
         ASSERT_NE(va, 0u);
         EXPECT_NE(va, wish);
     }
     const uint64_t overlapping =
-        map(allocate(2 * device_page), hint - device_page);
+        map(allocate(2 * device_page()), hint - device_page());
     ASSERT_NE(overlapping, 0u);
-    EXPECT_NE(overlapping, hint - device_page);
+    EXPECT_NE(overlapping, hint - device_page());
 }
 
 TEST_F(emu_memory, a_hint_outside_the_range_is_ignored)
 {
-    for (uint64_t hint : {device_page, va_start - device_page, va_end,
+    for (uint64_t hint : {device_page(), va_start - device_page(), va_end,
                           UINT64_MAX, uint64_t{0xfff0000000000000}}) {
         const uint64_t va = map(allocate(1), hint);
         EXPECT_GE(va, va_start) << std::hex << hint;
@@ -249,7 +273,7 @@ TEST_F(emu_memory, the_address_space_joins_again_after_use)
     for (size_t i : {1u, 3u, 5u, 7u, 0u, 6u, 2u, 4u}) {
         EXPECT_EQ(unmap(vas[i]), 0);
     }
-    EXPECT_EQ(map(allocate(8 * device_page)), vas[0]);
+    EXPECT_EQ(map(allocate(8 * device_page())), vas[0]);
 }
 
 /* --- the CPU -------------------------------------------------------------- */

@@ -33,9 +33,9 @@ protected:
 
     int unmap() { return hl().hlthunk_memory_unmap(card.fd(), va); }
 
-    static constexpr uint64_t size = 2 * device_page;
-    uint64_t handle                = 0;
-    uint64_t va                    = 0;
+    const uint64_t size = 2 * device_page();
+    uint64_t handle     = 0;
+    uint64_t va         = 0;
 };
 
 TEST_F(emu_dmabuf, other_flags_are_refused)
@@ -75,11 +75,12 @@ TEST_F(emu_dmabuf, the_address_is_that_of_the_mapping)
 
 TEST_F(emu_dmabuf, every_valid_range_exports)
 {
-    const std::pair<uint64_t, uint64_t> ranges[] = {{size, 0},
-                                                    {4096, 0},
-                                                    {4096, size - 4096},
-                                                    {device_page, device_page},
-                                                    {8192, device_page - 4096}};
+    const std::pair<uint64_t, uint64_t> ranges[] = {
+        {size, 0},
+        {4096, 0},
+        {4096, size - 4096},
+        {device_page(), device_page()},
+        {8192, device_page() - 4096}};
     for (const auto &[length, offset] : ranges) {
         const int fd = export_range(va, length, offset);
         EXPECT_GE(fd, 0) << length << " at " << offset;

@@ -120,7 +120,7 @@ GAUDI_CHILD(waits_without_end_for_a_faulty_job)
     const uint64_t va = card.allocate_mapped(1);
     card.pause(true);
     const uint64_t seq =
-        card.start({card.copy_chunk(edma0, va, 0xfff7000000000000, 64)});
+        card.start({card.copy_chunk(edma0, va, 0xfff0700000000000, 64)});
     card.pause(false);
     GAUDI_CHILD_REQUIRE(card.wait(seq, UINT64_MAX) == aborted);
     return 0;
@@ -133,7 +133,7 @@ GAUDI_CHILD(submits_behind_faulty_jobs)
     const uint64_t va = card.allocate_mapped(1);
     card.pause(true);
     for (uint32_t i = 0; i < gaudi::shim::max_cs_in_flight; ++i) {
-        card.start({card.copy_chunk(edma0, va, 0xfff7000000000000, 64)});
+        card.start({card.copy_chunk(edma0, va, 0xfff0700000000000, 64)});
     }
     card.pause(false);
     const uint64_t seq = card.start({card.copy_chunk(edma0, va, va + 64, 64)});
@@ -161,17 +161,17 @@ TEST(emu_engines, without_them_a_submitter_sees_the_end_of_faulty_jobs)
  * finds it taken must come back for the rest of its job. */
 TEST_F(emu, engines_finish_a_job_although_the_card_was_busy_otherwise)
 {
-    constexpr uint32_t pages = 10;
+    constexpr uint32_t pieces = 10;
+    constexpr uint32_t piece  = 48 * mebi;
     large_copy copy(card);
     uint64_t expected = 0;
     for (int round = 0; round < 2; ++round) {
-        const uint64_t handle  = card.allocate(pages * device_page);
+        const uint64_t handle  = card.allocate(pieces * piece);
         const uint64_t written = card.map(handle);
-        for (uint32_t i = 0; i < pages; ++i) {
-            ASSERT_EQ(card.copy(edma0, written + i * device_page, copy.src,
-                                device_page),
+        for (uint64_t i = 0; i < pieces; ++i) {
+            ASSERT_EQ(card.copy(edma0, written + i * piece, copy.src, piece),
                       completed);
-            expected += device_page;
+            expected += piece;
         }
         ASSERT_EQ(hl().hlthunk_memory_unmap(card.fd(), written), 0);
 
@@ -186,11 +186,13 @@ TEST_F(emu, engines_finish_a_job_although_the_card_was_busy_otherwise)
 
 /* --- many threads --------------------------------------------------------- */
 
-/* Copies through device memory and back, over and over, on queues and memory
- * of its own. */
+/* Copies through device memory and back, over and over, on memory of its own.
+ */
 void hammer(raw_card &owner, uint64_t device, unsigned id)
 {
-    constexpr uint32_t span = 600000;
+    constexpr uint32_t span  = 600000;
+    constexpr uint32_t all[] = {pdma0, pdma0 + 1, pdma1};
+    const uint32_t queue     = all[id % 3];
     std::minstd_rand random(id + 1);
     std::vector<char> source(span);
     std::vector<char> target(span);
@@ -200,12 +202,12 @@ void hammer(raw_card &owner, uint64_t device, unsigned id)
     std::vector<gaudi::shim::lin_dma> packets(8);
     const uint64_t cb = owner.map_host(packets.data(), 8 * 24);
 
-    auto run = [&](uint32_t queue, size_t slot, uint64_t to, uint64_t from,
+    auto run = [&](uint32_t on, size_t slot, uint64_t to, uint64_t from,
                    uint32_t size) {
         packets[slot] = gaudi::shim::make_lin_dma(to, from, size);
         hl_cs_chunk chunk{};
         chunk.cs_chunk_flags = gaudi::shim::chunk_flag_user_cb;
-        chunk.queue_index    = queue;
+        chunk.queue_index    = on;
         chunk.cb_handle      = cb + slot * 24;
         chunk.cb_size        = 24;
         return owner.start({chunk});
@@ -214,9 +216,9 @@ void hammer(raw_card &owner, uint64_t device, unsigned id)
         const auto size = static_cast<uint32_t>(1 + random() % span);
         fill_pattern(source.data(), size, id * 1000 + round);
         /* PDMA queues run their own copies in order. */
-        run(id, 0, device, src, size);
-        run(id, 1, device + mebi, device, size);
-        const uint64_t last = run(id, 2, dst, device + mebi, size);
+        run(queue, 0, device, src, size);
+        run(queue, 1, device + mebi, device, size);
+        const uint64_t last = run(queue, 2, dst, device + mebi, size);
         ASSERT_EQ(owner.wait(last, (round % 2) * 1000000 + 10000000),
                   completed);
         ASSERT_TRUE(has_pattern(target.data(), size, id * 1000 + round));

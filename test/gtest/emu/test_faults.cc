@@ -15,7 +15,7 @@ using namespace gaudi::shim;
 namespace {
 
 constexpr uint64_t unmapped = 0x1001900000000000; /* in the DRAM range */
-constexpr uint64_t nowhere  = 0xfff7000000000000; /* in the host range */
+constexpr uint64_t nowhere  = 0xfff0700000000000; /* in the host range */
 
 /* What the faulty jobs work on. */
 struct bench {
@@ -98,7 +98,7 @@ const fault faults[] = {
      [](bench &b) {
          return b.packet(pdma0, make_lin_dma(b.device, nowhere, 8));
      },
-     "source 0xfff7000000000000 is not mapped"},
+     "source 0xfff0700000000000 is not mapped"},
     {"unmapped_destination",
      [](bench &b) {
          return b.packet(pdma0, make_lin_dma(unmapped, b.host, 8));
@@ -124,7 +124,7 @@ const fault faults[] = {
          const cp_dma upper = make_cp_dma(nowhere, 24);
          return b.card.raw_chunk(edma0, &upper, sizeof(upper));
      },
-     "lower command buffer 0xfff7000000000000"},
+     "lower command buffer 0xfff0700000000000"},
     {"copy_in_the_upper_buffer_of_an_internal_engine",
      [](bench &b) {
          const lin_dma copy = make_lin_dma(b.device, b.device + 64, 8);

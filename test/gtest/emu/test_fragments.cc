@@ -23,7 +23,7 @@ protected:
             ASSERT_EQ(hl().hlthunk_device_memory_free(card.fd(), handles[i]),
                       0);
         }
-        big = card.allocate_mapped(3 * device_page);
+        big = card.allocate_mapped(3 * device_page());
     }
 
     void mark(uint64_t va, uint32_t size, uint64_t seed)
@@ -50,7 +50,7 @@ TEST_F(emu_fragments, copies_cross_the_edges)
 {
     constexpr uint32_t window = 65536;
     for (uint32_t size : {2u, 3u, 4096u, 16384u, window}) {
-        for (uint64_t edge : {device_page, 2 * device_page}) {
+        for (uint64_t edge : {device_page(), 2 * device_page()}) {
             const uint64_t va = big + edge - size / 2;
             mark(va, size, size);
             EXPECT_TRUE(marked(va, size, size)) << size << " at " << edge;
@@ -63,34 +63,37 @@ TEST_F(emu_fragments, the_pages_between_stay_untouched)
     constexpr uint32_t window = 65536;
     for (uint64_t page : kept) {
         mark(page, window, 100);
-        mark(page + device_page - window, window, 101);
+        mark(page + device_page() - window, window, 101);
     }
-    mark(big + device_page - window, 2 * window, 1);
-    mark(big + 2 * device_page - window, 2 * window, 2);
+    mark(big + device_page() - window, 2 * window, 1);
+    mark(big + 2 * device_page() - window, 2 * window, 2);
     for (uint64_t page : kept) {
         EXPECT_TRUE(marked(page, window, 100));
-        EXPECT_TRUE(marked(page + device_page - window, window, 101));
+        EXPECT_TRUE(marked(page + device_page() - window, window, 101));
     }
 }
 
-TEST_F(emu_fragments, the_whole_piece_holds_its_data)
+TEST_F(emu_fragments, large_copies_cross_the_edges)
 {
-    constexpr uint32_t size = 3 * device_page;
+    constexpr uint32_t size = 48 * mebi;
     std::vector<char> data(size);
-    fill_pattern(data.data(), size, 3);
-    ASSERT_EQ(card.write(big, data.data(), size), completed);
-    EXPECT_EQ(card.counters().host_to_device_bytes, size);
-
     std::vector<char> seen(size);
-    ASSERT_EQ(card.read(seen.data(), big, size), completed);
-    EXPECT_EQ(seen, data);
+    for (const uint64_t edge : {device_page(), 2 * device_page()}) {
+        const uint64_t before = card.counters().host_to_device_bytes;
+        const uint64_t va     = big + edge - size / 3;
+        fill_pattern(data.data(), size, edge);
+        ASSERT_EQ(card.write(va, data.data(), size), completed);
+        EXPECT_EQ(card.counters().host_to_device_bytes, before + size);
+        ASSERT_EQ(card.read(seen.data(), va, size), completed);
+        EXPECT_EQ(seen, data);
+    }
 }
 
 TEST_F(emu_fragments, device_to_device_crosses_edges_of_both)
 {
     constexpr uint32_t size = 1 << 20;
-    const uint64_t src      = big + device_page - size / 3;
-    const uint64_t dst      = big + 2 * device_page - size / 2;
+    const uint64_t src      = big + device_page() - size / 3;
+    const uint64_t dst      = big + 2 * device_page() - size / 2;
     mark(src, size, 4);
     EXPECT_EQ(card.copy(edma0, dst, src, size), completed);
     EXPECT_TRUE(marked(dst, size, 4));
@@ -100,7 +103,7 @@ TEST_F(emu_fragments, device_to_device_crosses_edges_of_both)
 
 TEST_F(emu_fragments, the_end_of_the_mapping_is_an_end)
 {
-    const uint64_t end = big + 3 * device_page;
+    const uint64_t end = big + 3 * device_page();
     char data[128];
     const uint64_t host = card.map_host(data, sizeof(data));
     EXPECT_EQ(card.copy(pdma0, end - 64, host, 64), completed);

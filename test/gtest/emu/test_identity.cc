@@ -100,9 +100,9 @@ TEST_F(emu, describes_a_gaudi2)
     ASSERT_EQ(hl().hlthunk_get_hw_ip_info(card.fd(), &info), 0);
     EXPECT_EQ(info.device_id, 0x1020u);
     EXPECT_EQ(info.dram_enabled, 1);
-    EXPECT_EQ(info.dram_size, uint64_t{96} << 30);
-    EXPECT_EQ(info.dram_page_size, device_page);
-    EXPECT_EQ(info.device_mem_alloc_default_page_size, device_page);
+    EXPECT_EQ(info.dram_size + info.reserved_dram_size, uint64_t{96} << 30);
+    EXPECT_EQ(info.reserved_dram_size, info.dram_page_size);
+    EXPECT_EQ(info.device_mem_alloc_default_page_size, info.dram_page_size);
     EXPECT_EQ(info.dram_base_address, 0x1001001800000000u);
     EXPECT_EQ(info.edma_enabled_mask, 0xffu);
     EXPECT_EQ(info.module_id, 0u);

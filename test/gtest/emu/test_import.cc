@@ -70,7 +70,7 @@ protected:
         return import(other.fd(), buf, length, imported);
     }
 
-    static constexpr uint64_t size = 2 * device_page;
+    const uint64_t size = 2 * device_page();
     raw_card other{1};
     uint64_t va = 0;
     int buf     = -1;
@@ -81,7 +81,7 @@ TEST_F(emu_import, the_other_card_reads_and_writes_the_memory)
     guarded_buffer text(100'000);
     fill_pattern(text.data(), text.size(), 1);
     const auto bytes        = static_cast<uint32_t>(text.size());
-    const uint64_t position = device_page - 5000;
+    const uint64_t position = device_page() - 5000;
     ASSERT_EQ(card.write(va + position, text.data(), bytes), completed);
 
     uint64_t imported = 0;
@@ -144,7 +144,7 @@ TEST_F(emu_import, a_copy_ends_where_it_ends)
 
 TEST_F(emu_import, an_interior_range_is_the_range)
 {
-    const uint64_t offset = device_page - 8192;
+    const uint64_t offset = device_page() - 8192;
     const int part        = export_range(card, va, 12288, offset);
     guarded_buffer text(12288);
     fill_pattern(text.data(), 12288, 4);
@@ -166,16 +166,16 @@ TEST_F(emu_import, memory_in_pieces_is_one_range)
     (void)card.allocate(1);
     ASSERT_EQ(hl().hlthunk_device_memory_free(card.fd(), first), 0);
     ASSERT_EQ(hl().hlthunk_device_memory_free(card.fd(), third), 0);
-    const uint64_t pieces = card.allocate_mapped(3 * device_page);
-    const int part        = export_range(card, pieces, 3 * device_page);
+    const uint64_t pieces = card.allocate_mapped(3 * device_page());
+    const int part        = export_range(card, pieces, 3 * device_page());
     uint64_t imported     = 0;
-    ASSERT_EQ(import(other.fd(), part, 3 * device_page, imported), 0);
+    ASSERT_EQ(import(other.fd(), part, 3 * device_page(), imported), 0);
     close(part);
 
     guarded_buffer text(8192);
     guarded_buffer seen(8192);
     for (uint64_t page = 1; page < 3; ++page) {
-        const uint64_t border = page * device_page - 4096;
+        const uint64_t border = page * device_page() - 4096;
         fill_pattern(text.data(), 8192, page);
         ASSERT_EQ(card.write(pieces + border, text.data(), 8192), completed);
         ASSERT_EQ(other.read(seen.data(), imported + border, 8192), completed);
@@ -193,11 +193,66 @@ TEST_F(emu_import, a_card_imports_its_own_memory)
 
 /* --- refusals ------------------------------------------------------------- */
 
-TEST_F(emu_import, the_length_is_that_of_the_dmabuf)
+/* Imports of what another card exports, on card 2. */
+GAUDI_CHILD(imports_within_its_group)
+{
+    raw_card card(2);
+    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    for (const unsigned index : {0u, 1u, 3u, 4u}) {
+        const raw_card exporter(index);
+        GAUDI_CHILD_REQUIRE(exporter.fd() >= 0);
+        const int buf =
+            export_range(exporter, exporter.allocate_mapped(1), 4096);
+        GAUDI_CHILD_REQUIRE(buf >= 0);
+        uint64_t va       = 0;
+        const int ret     = import(card.fd(), buf, 4096, va);
+        const bool inside = (index == 1) || (index == 3);
+        GAUDI_CHILD_REQUIRE(ret == (inside ? 0 : -EPERM));
+        close(buf);
+    }
+    const int own = export_range(card, card.allocate_mapped(1), 4096);
+    uint64_t va   = 0;
+    GAUDI_CHILD_REQUIRE(import(card.fd(), own, 4096, va) == 0);
+    return 0;
+}
+
+TEST(emu_peers, are_those_of_the_group)
+{
+    for (const char *groups : {"1-3", "0,3-1", "0,1-3", "1-3,4,0"}) {
+        child_options options;
+        options.environment = {{"HLTHUNK_EMU_P2P", groups}};
+        const child_result result =
+            run_child("imports_within_its_group", options);
+        const bool valid = std::string(groups) != "0,3-1";
+        EXPECT_EQ(result.exit_code == 0, valid) << groups << result.error;
+    }
+}
+
+TEST_F(emu_import, a_part_is_from_the_first_byte_on)
+{
+    char text[4096];
+    fill_pattern(text, sizeof(text), 5);
+    ASSERT_EQ(card.write(va + device_page() - 2048, text, sizeof(text)),
+              completed);
+    for (const uint64_t length : {uint64_t{4096}, device_page() + 4096}) {
+        uint64_t imported = 0;
+        ASSERT_EQ(do_import(length, imported), 0) << length;
+        const bool has_text = length > device_page();
+        char seen[4096]     = {};
+        EXPECT_EQ(
+            other.read(seen, imported + device_page() - 2048, sizeof(seen)),
+            has_text ? completed : aborted);
+        EXPECT_EQ(has_text, bool{has_pattern(seen, sizeof(seen), 5)});
+        EXPECT_EQ(other.read(seen, imported + length, 1), aborted)
+            << "no more than asked for";
+        EXPECT_EQ(unmap(other, imported), 0);
+    }
+}
+
+TEST_F(emu_import, the_length_is_at_most_that_of_the_dmabuf)
 {
     uint64_t imported = 0;
-    for (uint64_t length : {uint64_t{0}, uint64_t{1}, uint64_t{4096},
-                            size - 4096, size + 4096, UINT64_MAX}) {
+    for (uint64_t length : {uint64_t{0}, size + 4096, UINT64_MAX}) {
         EXPECT_EQ(do_import(length, imported), -EINVAL) << length;
     }
     EXPECT_EQ(imported, 0u);
@@ -388,7 +443,7 @@ TEST_F(emu_import, refused_imports_leave_nothing)
     const unsigned maps = count_mappings();
     uint64_t imported   = 0;
     for (int i = 0; i < 200; ++i) {
-        ASSERT_EQ(do_import(4096, imported), -EINVAL);
+        ASSERT_EQ(do_import(size + 1, imported), -EINVAL);
         ASSERT_EQ(import(-1, buf, size, imported), -EBADF);
     }
     EXPECT_EQ(count_open_fds(), fds);

@@ -74,7 +74,7 @@ GAUDI_CHILD(allocates_on_demand)
     tell_parent(std::to_string(card.fd()));
     for (uint64_t &handle : handles) {
         wait_for_parent();
-        handle = card.allocate(device_page);
+        handle = card.allocate(device_page());
         tell_parent("allocated");
     }
     wait_for_parent();
@@ -91,7 +91,7 @@ GAUDI_CHILD(allocates_on_demand)
 GAUDI_CHILD(looks_at_card_0_in_use)
 {
     const control_node control;
-    std::printf("%lu %d\n", control.used() / device_page,
+    std::printf("%lu %d\n", control.used() / device_page(),
                 control.stats().is_compute_ctx_active);
     return 0;
 }
@@ -140,7 +140,7 @@ TEST(emu_sharing, a_control_node_shows_the_memory_that_another_process_uses)
     for (uint64_t pages : {1u, 2u, 0u}) {
         holder.write_line("go on");
         ASSERT_NE(holder.read_line(), "");
-        EXPECT_EQ(control.used(), pages * device_page);
+        EXPECT_EQ(control.used(), pages * device_page());
         EXPECT_EQ(control_node(1).used(), 0u) << "of another card";
     }
     holder.write_line("exit");
@@ -155,7 +155,7 @@ TEST(emu_sharing, memory_of_a_killed_process_is_free)
     ASSERT_NE(holder.read_line(), "");
     holder.write_line("allocate");
     ASSERT_EQ(holder.read_line(), "allocated");
-    EXPECT_EQ(control.used(), device_page);
+    EXPECT_EQ(control.used(), device_page());
     holder.kill(SIGKILL);
     holder.wait();
     EXPECT_EQ(control.used(), 0u);
@@ -180,11 +180,11 @@ TEST_F(emu, memory_of_a_card_is_in_use_until_the_last_copy_of_its_node_goes)
 {
     const control_node control;
     ASSERT_NE(card.allocate(1), 0u);
-    EXPECT_EQ(control.used(), device_page);
+    EXPECT_EQ(control.used(), device_page());
     const int copy = fcntl(card.fd(), F_DUPFD_CLOEXEC, 0);
     EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
     card.release();
-    EXPECT_EQ(control.used(), device_page);
+    EXPECT_EQ(control.used(), device_page());
     close(copy);
     EXPECT_EQ(control.used(), 0u);
 
@@ -192,7 +192,7 @@ TEST_F(emu, memory_of_a_card_is_in_use_until_the_last_copy_of_its_node_goes)
     ASSERT_NE(holder.read_line(), "");
     holder.write_line("allocate");
     ASSERT_EQ(holder.read_line(), "allocated");
-    EXPECT_EQ(control.used(), device_page);
+    EXPECT_EQ(control.used(), device_page());
 }
 
 TEST_F(emu, a_forked_child_sees_what_the_parent_uses)
@@ -200,11 +200,11 @@ TEST_F(emu, a_forked_child_sees_what_the_parent_uses)
     const control_node control;
     ASSERT_NE(card.allocate(1), 0u);
     forked_process child([&] {
-        GAUDI_CHILD_REQUIRE(control.used() == device_page);
+        GAUDI_CHILD_REQUIRE(control.used() == device_page());
         GAUDI_CHILD_REQUIRE(control.stats().is_compute_ctx_active == 1);
         GAUDI_CHILD_REQUIRE(control.stats().compute_ctx_in_release == 0);
         GAUDI_CHILD_REQUIRE(hl().hlthunk_close(card.fd()) == 0);
-        GAUDI_CHILD_REQUIRE(control.used() == device_page);
+        GAUDI_CHILD_REQUIRE(control.used() == device_page());
         GAUDI_CHILD_REQUIRE(control.stats().is_compute_ctx_active == 1);
         return 0;
     });

@@ -243,7 +243,7 @@ GAUDI_CHILD(copies_on_a_card)
 {
     raw_card card;
     GAUDI_CHILD_REQUIRE(card.fd() >= 0);
-    const uint64_t memory  = card.allocate_mapped(device_page);
+    const uint64_t memory  = card.allocate_mapped(device_page());
     const std::string text = "some bytes";
     std::string back(text.size(), '\0');
     const auto bytes = static_cast<uint32_t>(text.size());

@@ -22,8 +22,7 @@
 
 namespace gaudi::test {
 
-inline constexpr uint64_t mebi        = uint64_t{1} << 20;
-inline constexpr uint64_t device_page = 48 * mebi;
+inline constexpr uint64_t mebi = uint64_t{1} << 20;
 
 /** What the module does when it is loaded, but for reading variables, which
  *  fixture.cc does. */

@@ -173,7 +173,7 @@ TEST_F(keys, of_a_dead_process_fail_soon)
     const auto device = other->key(at, mebi);
     const uint64_t h  = other->allocate_host(mebi, 4);
     const auto host   = other->key(h, mebi);
-    const auto unused = other->key(other->allocate(device_page, 5), mebi);
+    const auto unused = other->key(other->allocate(device_page(), 5), mebi);
 
     unpacked remote(device);
     unpacked remote_host(host);
@@ -357,6 +357,23 @@ TEST_F(keys, of_device_memory_are_unreachable_by_a_driver_without_import)
     EXPECT_EQ(end.exit_code, 0) << end.error;
 }
 
+/* Of that process alone, whose card is in no group with the other's. */
+TEST_F(keys, of_device_memory_are_unreachable_without_peer_to_peer)
+{
+    exporter_process owner;
+    const auto key = owner.key(owner.allocate(mebi, 1), mebi);
+    child_options options;
+    options.environment = {{"HLTHUNK_EMU_P2P", "0"}, {"UCX_LOG_LEVEL", "diag"}};
+    child_process other("has_a_driver_without_import", options);
+    ASSERT_EQ(other.read_line(), "next");
+    other.write_line(to_text(key));
+    const child_result end = other.wait();
+    EXPECT_EQ(end.exit_code, 0) << end.error;
+
+    const unpacked here(key);
+    EXPECT_EQ(here.status, UCS_OK) << "other cards go on";
+}
+
 TEST_F(keys, of_memory_that_cannot_be_exported_are_packed_all_the_same)
 {
     exporter_process other;
@@ -369,8 +386,8 @@ TEST_F(keys, of_memory_that_cannot_be_exported_are_packed_all_the_same)
 TEST_F(keys, of_freed_memory_do_not_lead_to_what_is_there_next)
 {
     exporter_process other;
-    uint64_t at = other.allocate(device_page, 1);
-    auto old    = other.key(at, device_page);
+    uint64_t at = other.allocate(device_page(), 1);
+    auto old    = other.key(at, device_page());
     unpacked remote(old);
     ASSERT_EQ(byte_at(remote, at), 1);
     other.deregister(old);
@@ -380,8 +397,8 @@ TEST_F(keys, of_freed_memory_do_not_lead_to_what_is_there_next)
 
     /* Until the address comes back, which takes a while: hints go round. */
     for (unsigned round = 2; round < 20; ++round) {
-        const uint64_t next = other.allocate(device_page, round & 0xff);
-        const auto key      = other.key(next, device_page);
+        const uint64_t next = other.allocate(device_page(), round & 0xff);
+        const auto key      = other.key(next, device_page());
         EXPECT_EQ(unpacked(old).status, UCS_ERR_UNREACHABLE);
         unpacked fresh(key);
         ASSERT_EQ(fresh.status, UCS_OK);
@@ -397,22 +414,22 @@ TEST_F(keys, of_freed_memory_do_not_lead_to_what_is_there_next)
 TEST_F(keys, end_when_their_memory_is_freed_which_they_do_not_keep)
 {
     exporter_process other;
-    const uint64_t at = other.allocate(device_page, 7);
-    const auto key    = other.key(at, device_page);
+    const uint64_t at = other.allocate(device_page(), 7);
+    const auto key    = other.key(at, device_page());
     unpacked remote(key);
     EXPECT_EQ(byte_at(remote, at), 7);
     other.free(at);
     EXPECT_EQ(remote->hold(), UCS_ERR_REJECTED);
     EXPECT_TRUE(eventually([&] {
         (void)ipc::progress_invalidations(); /* lets go of the import */
-        other.free(other.allocate(device_page / 2, 8));
+        other.free(other.allocate(device_page() / 2, 8));
         return other.ask_number("blocks") == 0;
     }));
     EXPECT_EQ(other.ask_number("keys"), 0u);
     other.deregister(key);
 
-    const uint64_t next = other.allocate(device_page, 9);
-    const auto unused   = other.key(next, device_page);
+    const uint64_t next = other.allocate(device_page(), 9);
+    const auto unused   = other.key(next, device_page());
     other.free(next);
     EXPECT_EQ(other.ask_number("blocks"), 0u);
     EXPECT_TRUE(other.invalidate(unused));
@@ -422,16 +439,16 @@ TEST_F(keys, of_freed_memory_that_is_in_use_keep_its_addresses)
 {
     for (const bool in_use : {true, false}) {
         exporter_process other;
-        const uint64_t rest = other.allocate(device_page / 2, 6);
-        const uint64_t at   = other.allocate(device_page / 2, 7);
-        const auto key      = other.key(at, device_page / 2);
+        const uint64_t rest = other.allocate(device_page() / 2, 6);
+        const uint64_t at   = other.allocate(device_page() / 2, 7);
+        const auto key      = other.key(at, device_page() / 2);
         unpacked remote(key);
         ASSERT_EQ(remote->hold(), UCS_OK);
         if (!in_use) {
             remote->release();
         }
         other.free(at);
-        const uint64_t next = other.allocate(device_page / 2, 8);
+        const uint64_t next = other.allocate(device_page() / 2, 8);
         EXPECT_EQ(other.ask_number("blocks"), in_use ? 2u : 1u);
         if (in_use) {
             remote->release();
@@ -489,11 +506,11 @@ TEST_F(keys, of_a_parent_do_not_keep_its_memory_in_a_forked_child)
 {
     auto &map = base::memory_map::instance();
     base::device_memory *memory;
-    ASSERT_EQ(base::allocate(card(), device_page, false, memory), UCS_OK);
+    ASSERT_EQ(base::allocate(card(), device_page(), false, memory), UCS_OK);
     uct_mem_h memh;
     ipc::wire_key key;
     ASSERT_EQ(uct_md_mem_reg(md, reinterpret_cast<void *>(memory->start),
-                             device_page, UCT_MD_MEM_ACCESS_ALL, &memh),
+                             device_page(), UCT_MD_MEM_ACCESS_ALL, &memh),
               UCS_OK);
     ASSERT_EQ(uct_md_mkey_pack(md, memh, &key), UCS_OK);
     int pipe_fds[2];

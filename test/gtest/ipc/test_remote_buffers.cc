@@ -17,8 +17,8 @@ struct exported_blocks {
     {
         for (unsigned i = 0; i < count; ++i) {
             addresses.push_back(
-                of.allocate(device_page, static_cast<unsigned char>(i + 1)));
-            keys.push_back(of.key(addresses.back(), device_page));
+                of.allocate(device_page(), static_cast<unsigned char>(i + 1)));
+            keys.push_back(of.key(addresses.back(), device_page()));
         }
     }
     std::vector<uint64_t> addresses;
@@ -42,7 +42,7 @@ TEST_F(remote_buffers, opens_a_buffer_once_however_many_keys_point_into_it)
     EXPECT_EQ(cache().misses, 1u);
     EXPECT_EQ(cache().hits, 19u);
     EXPECT_EQ(cache().regions, 1u);
-    EXPECT_EQ(cache().bytes, device_page);
+    EXPECT_EQ(cache().bytes, device_page());
     EXPECT_EQ(other.ask_number("exports"), 1u);
 
     /* It stays for the next one. */
@@ -130,7 +130,7 @@ TEST_F(remote_buffers, lets_go_of_what_is_withdrawn)
     }));
     /* The driver takes back what is imported nowhere, when asked again. */
     EXPECT_TRUE(eventually([&] {
-        other.free(other.allocate(device_page, 7));
+        other.free(other.allocate(device_page(), 7));
         return other.ask_number("blocks") == 1;
     }));
     EXPECT_EQ(byte_at(b, blocks.addresses[1]), 2);
@@ -202,7 +202,7 @@ TEST_F(remote_buffers, ten_thousand_rounds_leave_nothing_behind)
     unsigned mappings = 0;
     for (unsigned round = 0; round < 10'000; ++round) {
         /* Every 16th has a buffer of its own. */
-        const uint64_t size = (round % 16 == 0) ? device_page : mebi / 4;
+        const uint64_t size = (round % 16 == 0) ? device_page() : mebi / 4;
         const uint64_t at =
             other.ask_number("allocate " + std::to_string(size) + " " +
                              std::to_string(round & 0xff));

@@ -20,8 +20,7 @@
 
 namespace gaudi::test {
 
-inline constexpr uint64_t mebi        = uint64_t{1} << 20;
-inline constexpr uint64_t device_page = 48 * mebi;
+inline constexpr uint64_t mebi = uint64_t{1} << 20;
 
 /** Collects the shim's warnings. */
 class warning_log {

@@ -39,9 +39,8 @@ TEST_P(shim_dma_lengths, arrive_in_every_direction)
 
 INSTANTIATE_TEST_SUITE_P(lengths, shim_dma_lengths,
                          ::testing::Values(1, 2, 7, 64, 4095, 4096, 4097, 65537,
-                                           mebi, 3 * mebi + 1, device_page,
-                                           device_page + 12345,
-                                           150 * mebi + 1));
+                                           mebi, 3 * mebi + 1, 48 * mebi,
+                                           48 * mebi + 12345, 150 * mebi + 1));
 
 TEST_F(shim_dma, a_copy_of_nothing_ends_without_a_job)
 {
@@ -152,7 +151,7 @@ TEST_F(shim_dma, fragmented_memory_is_no_concern)
     for (size_t i : {0u, 2u, 4u}) {
         ASSERT_EQ(parts[i].close(), 0);
     }
-    const uint64_t length = 3 * device_page;
+    const uint64_t length = 3 * device_page();
     device_memory memory(*dev, length);
     host_memory source(*dev, length);
     host_memory target(*dev, length);
@@ -244,6 +243,72 @@ TEST_F(shim_dma, a_card_that_takes_no_submissions_has_no_queues)
     EXPECT_EQ(gaudi3->make_queue(dma_direction::host_to_device, {}, queue),
               -ENOTSUP);
     EXPECT_EQ(queue, nullptr);
+}
+
+/* A driver library that says what another card would. */
+template <typename Change>
+capabilities capabilities_of(Change change)
+{
+    static Change changed = change;
+    library other(emulator_path());
+    other.hlthunk_get_hw_ip_info = [](int fd, hlthunk_hw_ip_info *info) {
+        const int ret = hl().hlthunk_get_hw_ip_info(fd, info);
+        changed(*info);
+        return ret;
+    };
+    other.hlthunk_get_device_name_from_fd = [](int) {
+        return static_cast<hlthunk_device_name>(12); /* Gaudi3D */
+    };
+    std::unique_ptr<device> made;
+    EXPECT_EQ(device::open(other, bus_id(1), made), 0);
+    return made->capabilities();
+}
+
+TEST_F(shim_dma, a_card_without_engines_for_it_has_no_queues_within_the_card)
+{
+    const capabilities found = capabilities_of(
+        [](hlthunk_hw_ip_info &info) { info.edma_enabled_mask = 0; });
+    EXPECT_THAT(found.streams, ::testing::ElementsAre(2u, 1u, 0u));
+}
+
+TEST_F(shim_dma, variants_are_of_the_kind_of_their_base)
+{
+    constexpr uint64_t gaudi3_end = 0x0202000000000000;
+    for (const uint32_t id : {0x1060u, 0x1061u, 0x1062u, 0x1063u, 0x1099u}) {
+        const card_kind &kind =
+            find_kind(id, static_cast<hlthunk_device_name>(12));
+        EXPECT_STREQ(kind.name, "Gaudi3") << std::hex << id;
+        EXPECT_EQ(kind.memory_end, gaudi3_end);
+        EXPECT_FALSE(is_supported(kind));
+    }
+    for (const uint32_t id : {0x1000u, 0x1010u, 0x1001u, 0x1011u}) {
+        EXPECT_STREQ(find_kind(id, HLTHUNK_DEVICE_INVALID).name, "Gaudi");
+    }
+    EXPECT_STREQ(find_kind(0x1099, HLTHUNK_DEVICE_GAUDI_HL2000M).name, "Gaudi");
+    for (const auto name : {HLTHUNK_DEVICE_GAUDI2, HLTHUNK_DEVICE_GAUDI2B,
+                            HLTHUNK_DEVICE_GAUDI2C, HLTHUNK_DEVICE_GAUDI2D}) {
+        EXPECT_STREQ(find_kind(0x1020, name).name, "Gaudi2");
+        EXPECT_STREQ(find_kind(0x1099, name).name, "Gaudi2");
+    }
+    EXPECT_STREQ(find_kind(0x1099, HLTHUNK_DEVICE_INVALID).name, "unknown");
+    EXPECT_STREQ(find_kind(0, HLTHUNK_DEVICE_GOYA).name, "unknown");
+}
+
+TEST_F(shim_dma, copies_within_the_card_take_the_first_engine_that_is_there)
+{
+    hlthunk_hw_ip_info info{};
+    const card_kind &kind = find_kind(0x1020, HLTHUNK_DEVICE_GAUDI2);
+    for (const auto &[mask, queue] : {std::pair{0xffu, 8u},
+                                      {0xfeu, 12u},
+                                      {0x7fu, 8u},
+                                      {0x80u, 124u},
+                                      {0xf0u, 84u}}) {
+        info.edma_enabled_mask = mask;
+        const queue_range found =
+            find_queues(kind, info, dma_direction::device_to_device);
+        EXPECT_EQ(found.first, queue) << std::hex << mask;
+        EXPECT_EQ(found.count, 1u);
+    }
 }
 
 } // namespace

@@ -26,7 +26,7 @@ protected:
         shim_test::TearDown();
     }
 
-    static constexpr uint64_t size = 2 * device_page;
+    const uint64_t size = 2 * device_page();
     std::unique_ptr<shim::device> importer;
     std::unique_ptr<device_memory> memory;
 };
@@ -66,7 +66,7 @@ TEST_F(shim_dmabuf, only_pages_are_exported)
 
 TEST_F(shim_dmabuf, an_import_is_the_memory_of_the_other_card)
 {
-    constexpr uint64_t offset = device_page - 4096;
+    const uint64_t offset     = device_page() - 4096;
     constexpr uint64_t length = 8192;
     int fd                    = -1;
     ASSERT_EQ(dev->export_dmabuf(memory->va(), offset, length, fd), 0);
@@ -110,8 +110,8 @@ TEST_F(shim_dmabuf, what_cannot_be_imported_is_told_apart)
     int fd = -1;
     ASSERT_EQ(dev->export_dmabuf(memory->va(), 0, size, fd), 0);
     registration import;
-    EXPECT_EQ(importer->import_dmabuf(fd, size - 4096, import), -EINVAL)
-        << "another size";
+    EXPECT_EQ(importer->import_dmabuf(fd, size + 4096, import), -EINVAL)
+        << "more than there is";
     const int file = memfd_create("file", MFD_CLOEXEC);
     EXPECT_EQ(importer->import_dmabuf(file, 4096, import), -EINVAL)
         << "no dma-buf";

@@ -144,7 +144,7 @@ TEST_F(shim_memory, what_cannot_be_mapped_is_not_kept)
 
 TEST_F(shim_memory, an_allocation_takes_the_wished_address)
 {
-    const uint64_t wish = dev->capabilities().memory_start + 7 * device_page;
+    const uint64_t wish = dev->capabilities().memory_start + 7 * device_page();
     allocation memory;
     ASSERT_EQ(dev->allocate(1, wish, memory), 0);
     EXPECT_EQ(memory.address(), wish);

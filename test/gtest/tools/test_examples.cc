@@ -200,7 +200,8 @@ TEST_F(example_ucp_host_to_device, says_when_the_card_has_too_little_memory)
 {
     const std::string text(49ul << 20, 'x');
     const process_result result = emulated(
-        {ucp_program, files.file("data", text)}, {{"HLTHUNK_EMU_HBM", "48M"}});
+        {ucp_program, files.file("data", text)},
+        {{"HLTHUNK_EMU_HBM", "96M"}, {"HLTHUNK_EMU_DRAM_PAGE", "48M"}});
     EXPECT_TRUE(exited_with(1, result));
     EXPECT_THAT(result.output,
                 HasSubstr("cannot allocate 51380224 bytes of gaudi memory: "

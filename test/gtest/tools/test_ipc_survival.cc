@@ -121,7 +121,8 @@ TEST_P(ipc_survival_of_buffers, gives_most_of_a_card_again)
     const process_result result =
         run(under_launcher({GAUDI_TOOLS_DIR "/ucp_exports", "alone", "4",
                             std::to_string(288ul << 20)}),
-            settings({{"HLTHUNK_EMU_HBM", "480M"}}));
+            settings({{"HLTHUNK_EMU_HBM", "480M"},
+                      {"HLTHUNK_EMU_DRAM_PAGE", "48M"}}));
     EXPECT_TRUE(is_quiet_success(result));
     EXPECT_THAT(result.output, HasSubstr("all sent"));
 }

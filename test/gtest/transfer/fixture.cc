@@ -119,8 +119,9 @@ int card_memory::va_on(base::card &user, uint64_t address, uint64_t &va_p)
 {
     EXPECT_GT(holds, releases) << "it has to be held";
     uint64_t first;
-    const int ret =
-        (refusal != 0) ? refusal : memory_.backing->va_on(user, first);
+    const bool refuses =
+        (refusal != 0) && ((refused == nullptr) || (refused == &user));
+    const int ret = refuses ? refusal : memory_.backing->va_on(user, first);
     if (ret == 0) {
         va_p = first + (address - memory_.backing->va);
     }

@@ -96,7 +96,8 @@ public:
     const util::process_memory *host() override { return nullptr; }
     int va_on(base::card &user, uint64_t address, uint64_t &va_p) override;
 
-    int refusal = 0; /**< what va_on says */
+    int refusal               = 0;       /**< what va_on says, */
+    const base::card *refused = nullptr; /**< to this card, or to all */
 
 private:
     explicit card_memory(base::device_memory &memory);

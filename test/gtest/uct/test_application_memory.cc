@@ -27,8 +27,6 @@ namespace gaudi::test {
 
 namespace {
 
-constexpr uint64_t page = 48 << 20;
-
 /* The card maps what it reads, so that has to be writable. */
 outcome write_text(raw_card &card, uint64_t address, std::string text)
 {
@@ -161,10 +159,10 @@ TEST_F(application_memory, mapped_after_the_open_is_copied)
 {
     raw_card card(1);
     open();
-    const uint64_t va = card.map(card.allocate(page));
+    const uint64_t va = card.map(card.allocate(device_page()));
     expect_copies(card, va);
-    EXPECT_EQ(
-        va, reinterpret_cast<uintptr_t>(query(va + page - 1, 1).base_address));
+    EXPECT_EQ(va, reinterpret_cast<uintptr_t>(
+                      query(va + device_page() - 1, 1).base_address));
 }
 
 TEST_F(application_memory, events_tell_address_and_size_around_the_driver_calls)
@@ -196,15 +194,15 @@ TEST_F(application_memory, a_refused_unmap_announces_it_again)
 {
     raw_card card;
     open();
-    const uint64_t va = card.map(card.allocate(page));
+    const uint64_t va = card.map(card.allocate(device_page()));
     const int dmabuf  = hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
-         card.fd(), va, page, 0, O_RDWR | O_CLOEXEC);
+         card.fd(), va, device_page(), 0, O_RDWR | O_CLOEXEC);
     ASSERT_GE(dmabuf, 0);
     event_log events;
     EXPECT_EQ(-EINVAL, hl().hlthunk_memory_unmap(card.fd(), va));
-    EXPECT_THAT(events.take(),
-                ::testing::ElementsAre(event_log::line{false, va, page},
-                                       event_log::line{true, va, page}));
+    EXPECT_THAT(events.take(), ::testing::ElementsAre(
+                                   event_log::line{false, va, device_page()},
+                                   event_log::line{true, va, device_page()}));
     expect_copies(card, va);
     close(dmabuf);
     EXPECT_EQ(0, hl().hlthunk_memory_unmap(card.fd(), va));
@@ -216,7 +214,7 @@ TEST_F(application_memory, what_the_module_does_itself_is_announced_once)
     open();
     event_log events;
     {
-        const device_buffer buffer(md, page);
+        const device_buffer buffer(md, device_page());
         EXPECT_EQ(1u, events.take().size());
     }
     EXPECT_EQ(1u, events.take().size());
@@ -226,9 +224,10 @@ TEST_F(application_memory, a_range_across_two_allocations_is_refused)
 {
     raw_card card;
     open();
-    const uint64_t first = card.map(card.allocate(page));
-    const uint64_t next  = card.map(card.allocate(page), first + page);
-    ASSERT_EQ(first + page, next);
+    const uint64_t first = card.map(card.allocate(device_page()));
+    const uint64_t next =
+        card.map(card.allocate(device_page()), first + device_page());
+    ASSERT_EQ(first + device_page(), next);
     expect_refused(next - 3, "are in no allocation");
     const auto attr = query(next - 3, 6);
     EXPECT_STREQ("gaudi", ucs_memory_type_names[attr.mem_type]);
@@ -240,9 +239,9 @@ TEST_F(application_memory, the_same_address_on_two_cards_goes_to_neither)
     raw_card first(0);
     raw_card second(1);
     open();
-    const uint64_t va = first.map(first.allocate(page));
+    const uint64_t va = first.map(first.allocate(device_page()));
     expect_copies(first, va);
-    const uint64_t handle = second.allocate(page);
+    const uint64_t handle = second.allocate(device_page());
     ASSERT_EQ(va, second.map(handle, va));
     ASSERT_EQ(completed, write_text(first, va, "untouched"));
     ASSERT_EQ(completed, write_text(second, va, "untouched"));
@@ -273,7 +272,7 @@ TEST_F(application_memory, memory_that_goes_while_registered_is_harmless)
 {
     raw_card card;
     open();
-    const uint64_t va = card.map(card.allocate(page));
+    const uint64_t va = card.map(card.allocate(device_page()));
     uct_mem_h memh;
     ASSERT_EQ(UCS_OK, uct_md_mem_reg(md, reinterpret_cast<void *>(va), 100,
                                      UCT_MD_MEM_ACCESS_ALL, &memh));
@@ -287,15 +286,15 @@ TEST_F(application_memory, hundred_thousand_mappings_are_told_apart)
     constexpr uint64_t count = 100000;
     raw_card card;
     open();
-    const uint64_t handle = card.allocate(page);
+    const uint64_t handle = card.allocate(device_page());
     std::vector<uint64_t> places(count);
     for (uint64_t &place : places) {
         place = card.map(handle);
     }
     for (uint64_t place : places) {
-        const auto attr = query(place + page - 7, 7);
+        const auto attr = query(place + device_page() - 7, 7);
         ASSERT_EQ(place, reinterpret_cast<uintptr_t>(attr.base_address));
-        ASSERT_EQ(page, attr.alloc_length);
+        ASSERT_EQ(device_page(), attr.alloc_length);
     }
     expect_copies(card, places[count / 2]);
 }
@@ -320,14 +319,14 @@ TEST_F(application_memory, a_card_of_the_program_is_used_and_stays_open)
     tl.reset();
     uct_md_close(std::exchange(md, nullptr));
     EXPECT_EQ(0u, card.counters().allocations) << "all given back";
-    const uint64_t va = card.allocate_mapped(page);
+    const uint64_t va = card.allocate_mapped(device_page());
     EXPECT_EQ(completed, write_text(card, va, "x"));
 }
 
 TEST_F(application_memory, two_memory_domains_share_an_adopted_card)
 {
     raw_card card;
-    const uint64_t va = card.allocate_mapped(page);
+    const uint64_t va = card.allocate_mapped(device_page());
     uct_md_h other;
     ASSERT_EQ(UCS_OK, open_md(other));
     open();
@@ -339,7 +338,7 @@ TEST_F(application_memory, after_hlthunk_close_copies_end_with_an_error)
 {
     raw_card card;
     open();
-    const uint64_t va = card.allocate_mapped(page);
+    const uint64_t va = card.allocate_mapped(device_page());
     expect_copies(card, va);
 
     std::vector<char> host(1 << 20);
@@ -365,7 +364,7 @@ TEST_F(application_memory, a_reopened_card_is_found_again)
     open();
     for (int round = 0; round < 3; ++round) {
         raw_card card(5);
-        const uint64_t va = card.allocate_mapped(page);
+        const uint64_t va = card.allocate_mapped(device_page());
         expect_copies(card, va);
         EXPECT_STREQ("gaudi5",
                      ucs_topo_sys_device_get_name(query(va, 1).sys_dev));
@@ -377,7 +376,7 @@ TEST_F(application_memory, a_card_closed_behind_our_back_is_noticed)
     {
         raw_card card(4);
         open();
-        const uint64_t va = card.allocate_mapped(page);
+        const uint64_t va = card.allocate_mapped(device_page());
         expect_copies(card, va);
         ASSERT_EQ(0, close(card.fd()));
         const int number = card.fd();
@@ -394,7 +393,7 @@ TEST_F(application_memory, a_card_closed_behind_our_back_is_noticed)
     }
     raw_card again(4);
     ASSERT_GE(again.fd(), 0);
-    expect_copies(again, again.allocate_mapped(page));
+    expect_copies(again, again.allocate_mapped(device_page()));
 }
 
 TEST_F(application_memory, memory_of_ours_on_a_lost_card_is_refused_and_freed)
@@ -428,7 +427,7 @@ TEST_F(application_memory, a_card_that_we_opened_first_is_shared)
         EXPECT_EQ(0,
                   emulator::instance().hlthunk_emu_get_counters(fd, &counters));
         const uint64_t handle =
-            hl().hlthunk_device_memory_alloc(fd, page, 0, false, true);
+            hl().hlthunk_device_memory_alloc(fd, device_page(), 0, false, true);
         const uint64_t va = hl().hlthunk_device_memory_map(fd, handle, 0);
         ASSERT_NE(0u, va);
         std::string seen(4, '.');
@@ -445,8 +444,8 @@ TEST_F(application_memory, a_card_that_we_opened_first_is_shared)
 
     tl.reset();
     uct_md_close(std::exchange(md, nullptr));
-    EXPECT_NE(0u,
-              hl().hlthunk_device_memory_alloc(by_module, page, 0, false, true))
+    EXPECT_NE(0u, hl().hlthunk_device_memory_alloc(by_module, device_page(), 0,
+                                                   false, true))
         << "the card stays open for the program";
     EXPECT_EQ(0, hl().hlthunk_close(by_module));
     raw_card free_one(0);
@@ -463,7 +462,7 @@ TEST_F(application_memory, a_shared_card_that_is_closed_holds_up_nobody)
     ASSERT_GE(fd, 0);
     const auto before = engine_hooks::counters();
     const uint64_t handle =
-        hl().hlthunk_device_memory_alloc(fd, page, 0, false, true);
+        hl().hlthunk_device_memory_alloc(fd, device_page(), 0, false, true);
     ASSERT_NE(0u, hl().hlthunk_device_memory_map(fd, handle, 0));
 
     /* Opening an interface looks for cards, under the lock of the table. */
@@ -536,7 +535,7 @@ TEST_F(application_memory, a_card_that_ucx_opens_is_left_to_it)
     EXPECT_EQ(UCS_OK, uct_md_mem_query(md, elsewhere, 1, &attr));
 
     raw_card card(0);
-    const uint64_t va = card.allocate_mapped(page);
+    const uint64_t va = card.allocate_mapped(device_page());
     EXPECT_STREQ("gaudi0", ucs_topo_sys_device_get_name(query(va, 1).sys_dev))
         << "the program's, now";
     expect_copies(card, va);
@@ -558,14 +557,14 @@ TEST_F(application_memory, a_card_of_ours_is_not_lent_to_ucx)
 GAUDI_CHILD(maps_before_the_module_comes)
 {
     raw_card card(1);
-    const uint64_t va = card.allocate_mapped(2 * page);
+    const uint64_t va = card.allocate_mapped(2 * device_page());
     load_module();
     uct_md_h md;
     GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
     transport tl(md);
 
     /* Anything in the card's range is its memory. */
-    const uint64_t middle = va + page - 2;
+    const uint64_t middle = va + device_page() - 2;
     GAUDI_CHILD_REQUIRE(
         uct_ep_put_short(tl.ep, "over", 4, middle, UCT_INVALID_RKEY) == UCS_OK);
     char seen[4];
@@ -584,7 +583,7 @@ GAUDI_CHILD(maps_before_the_module_comes)
 
     /* What is seen afterwards is known exactly, and wins on its card only. */
     raw_card other(2);
-    const uint64_t exact = other.allocate_mapped(page);
+    const uint64_t exact = other.allocate_mapped(device_page());
     GAUDI_CHILD_REQUIRE(exact == va); /* the cards count alike */
     GAUDI_CHILD_REQUIRE(
         uct_ep_put_short(tl.ep, "seen", 4, exact, UCT_INVALID_RKEY) == UCS_OK);
@@ -593,9 +592,9 @@ GAUDI_CHILD(maps_before_the_module_comes)
 
     /* Across its end nobody can tell. */
     collect_logs();
-    GAUDI_CHILD_REQUIRE(uct_ep_put_short(tl.ep, "cross", 5, exact + page - 2,
-                                         UCT_INVALID_RKEY) ==
-                        UCS_ERR_INVALID_ADDR);
+    GAUDI_CHILD_REQUIRE(
+        uct_ep_put_short(tl.ep, "cross", 5, exact + device_page() - 2,
+                         UCT_INVALID_RKEY) == UCS_ERR_INVALID_ADDR);
     return 0;
 }
 
@@ -630,7 +629,7 @@ GAUDI_CHILD(forks_with_an_adopted_card)
     });
     GAUDI_CHILD_REQUIRE(child.wait().exit_code == 0);
     GAUDI_CHILD_REQUIRE(count_open_fds() == fds);
-    const uint64_t va = card.allocate_mapped(page);
+    const uint64_t va = card.allocate_mapped(device_page());
     GAUDI_CHILD_REQUIRE(write_text(card, va, "x") == completed);
     uct_md_close(md);
     return 0;

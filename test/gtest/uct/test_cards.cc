@@ -32,9 +32,17 @@ const child_options without_import = {
      {"HLTHUNK_EMU_IMPORT", "n"}},
     -1};
 
+/* On a machine whose cards have no peer-to-peer. */
+const child_options without_peers = {
+    {{"UCX_GAUDI_DEVICES", "all"},
+     {"HLTHUNK_EMU_DEVICES", std::to_string(card_count)},
+     {"HLTHUNK_EMU_P2P", "0,1,2"}},
+    -1};
+
 bool can_import()
 {
-    return std::getenv("HLTHUNK_EMU_IMPORT") == nullptr;
+    return (std::getenv("HLTHUNK_EMU_IMPORT") == nullptr) &&
+           (std::getenv("HLTHUNK_EMU_P2P") == nullptr);
 }
 
 /* Engine counters of every open card, by index. */
@@ -148,18 +156,83 @@ GAUDI_CHILD(copies_to_every_card)
     return 0;
 }
 
-/* The parameter: whether cards can import dma-bufs. */
-class between_cards : public ::testing::TestWithParam<bool> {
+class between_cards : public ::testing::TestWithParam<const child_options *> {
 protected:
-    static const child_options &options()
-    {
-        return GetParam() ? all_cards : without_import;
-    }
+    static const child_options &options() { return *GetParam(); }
 };
 
-INSTANTIATE_TEST_SUITE_P(directly, between_cards, ::testing::Values(true));
+std::string name_of_box(const ::testing::TestParamInfo<const child_options *> &)
+{
+    return "box";
+}
+
+INSTANTIATE_TEST_SUITE_P(directly, between_cards, ::testing::Values(&all_cards),
+                         name_of_box);
 INSTANTIATE_TEST_SUITE_P(through_the_host, between_cards,
-                         ::testing::Values(false));
+                         ::testing::Values(&without_import), name_of_box);
+INSTANTIATE_TEST_SUITE_P(without_peer_to_peer, between_cards,
+                         ::testing::Values(&without_peers), name_of_box);
+
+/* Which engines copy within a card: some are missing, or all. */
+TEST(within_a_card, a_copy_takes_an_engine_that_is_there)
+{
+    for (const char *mask : {"0xff", "0x7f", "0xfc", "0x80", "0"}) {
+        const child_options options = {
+            {{"UCX_GAUDI_DEVICES", "all"},
+             {"HLTHUNK_EMU_DEVICES", std::to_string(card_count)},
+             {"HLTHUNK_EMU_EDMA", mask}},
+            -1};
+        const child_result child = run_child("copies_within_a_card", options);
+        EXPECT_EQ(0, child.exit_code) << mask << ": " << child.error;
+    }
+}
+
+GAUDI_CHILD(copies_within_a_card)
+{
+    constexpr size_t length = (5 << 20) - 3;
+    const bool has_engine = std::string(std::getenv("HLTHUNK_EMU_EDMA")) != "0";
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        transport tl(md, {{"STAGING_COUNT", "4"}, {"STAGING_CHUNK", "64K"}});
+        card_memory source(md, 1, length);
+        card_memory target(md, 1, length);
+        std::vector<char> data(length);
+        std::vector<char> seen(length);
+        for (const bool blocking : {false, true}) {
+            fill_pattern(data.data(), length, blocking);
+            GAUDI_CHILD_REQUIRE(uct_ep_put_short(tl.ep, data.data(), length,
+                                                 source.remote(0),
+                                                 UCT_INVALID_RKEY) == UCS_OK);
+            const auto before = counters()[1];
+            if (blocking) {
+                GAUDI_CHILD_REQUIRE(uct_ep_put_short(tl.ep, source.data(),
+                                                     length, target.remote(0),
+                                                     UCT_INVALID_RKEY) ==
+                                    UCS_OK);
+            } else {
+                counted_completion done;
+                GAUDI_CHILD_REQUIRE(tl.put_zcopy(source.data(), length,
+                                                 target.remote(0),
+                                                 &done) == UCS_INPROGRESS);
+                tl.flush();
+                GAUDI_CHILD_REQUIRE(done.status == UCS_OK);
+            }
+            const auto after = counters()[1];
+            GAUDI_CHILD_REQUIRE(after.device_to_device_bytes -
+                                    before.device_to_device_bytes ==
+                                (has_engine ? length : 0));
+            GAUDI_CHILD_REQUIRE(after.device_to_host_bytes -
+                                    before.device_to_host_bytes ==
+                                (has_engine ? 0 : length));
+            tl.read_back(seen.data(), target.remote(0), length);
+            GAUDI_CHILD_REQUIRE(has_pattern(seen.data(), length, blocking));
+        }
+    }
+    uct_md_close(md);
+    return 0;
+}
 
 TEST_P(between_cards, a_copy_gets_there)
 {

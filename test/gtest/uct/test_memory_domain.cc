@@ -126,7 +126,7 @@ TEST_F(memory_domain, a_key_packs_into_nothing)
 /* Caches of registrations let go of memory a little after it was freed. */
 TEST_F(memory_domain, freed_memory_goes_with_its_last_registration)
 {
-    constexpr size_t whole_card = 96ul << 30;
+    const size_t whole_card = device_bytes();
     uct_allocated_memory_t memory;
     uct_mem_h first;
     uct_mem_h last;
@@ -167,7 +167,7 @@ TEST_F(memory_domain, exhaustion_is_no_memory_and_loses_nothing)
                     ::testing::HasSubstr("using md gaudi_copy")));
     EXPECT_EQ(0u, engine_hooks::counters().allocations);
 
-    device_buffer whole_card(md, 96ul << 30);
+    device_buffer whole_card(md, device_bytes());
     EXPECT_EQ(UCS_ERR_NO_MEMORY, allocate(1, 0, nullptr, memory));
     EXPECT_THAT(take_logs(),
                 ::testing::Contains("gaudi0: cannot allocate 1 bytes of device "

@@ -125,7 +125,7 @@ TEST_F(pinned_placement, of_a_buffer_is_the_node_of_its_card)
         ASSERT_EQ(0, shim::pinned_buffer::create(*dev, 100000, buffer));
         EXPECT_TRUE(std::all_of(buffer.data(), buffer.data() + buffer.size(),
                                 [](char byte) { return byte == 0; }));
-        device_memory target(*dev, device_page);
+        device_memory target(*dev, device_page());
         const auto queue = make_queue(shim::dma_direction::host_to_device);
         EXPECT_EQ(0,
                   copy(*queue, target.va(), buffer.address(), buffer.size()));

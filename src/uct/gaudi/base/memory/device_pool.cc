@@ -104,15 +104,16 @@ uint64_t device_pool::next_hint(uint64_t size)
     return known.next_page(wished);
 }
 
-/* A place for a block among those that are there: with one that is taken the
- * driver would choose by itself, maybe what another card has. */
+/* A place for a block among those that are there, with room behind it: with
+ * one that is taken, or that ends where another begins, the driver would choose
+ * by itself, maybe what another card has. */
 uint64_t device_pool::find_place(uint64_t size)
 {
     uint64_t place = 0;
     for (uint64_t tried = 0;
          tried < owner_.device().capabilities().window_bytes; tried += size) {
         place            = next_hint(size);
-        const auto after = blocks_.lower_bound(place + size);
+        const auto after = blocks_.upper_bound(place + size);
         if ((after == blocks_.begin()) ||
             (std::prev(after)->first + std::prev(after)->second->size <=
              place)) {

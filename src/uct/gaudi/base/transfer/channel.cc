@@ -20,6 +20,9 @@ channel::~channel()
 
 int channel::share_staging(const card &user)
 {
+    if (&user == &owner_) {
+        return 0;
+    }
     if (shared_.size() <= user.slot()) {
         shared_.resize(user.slot() + 1);
     }
@@ -43,7 +46,7 @@ int channel::make_queues(uint64_t window)
     const shim::capabilities &known = owner_.device().capabilities();
     for (size_t i = 0; i < shim::dma_directions; ++i) {
         const auto direction   = static_cast<shim::dma_direction>(i);
-        const unsigned streams = std::max(1u, known.streams[i]);
+        const unsigned streams = known.streams[i];
         shim::dma_queue_options options;
         options.depth = known.copies_in_flight;
         for (const copies which : {of_long, of_short}) {
@@ -58,7 +61,7 @@ int channel::make_queues(uint64_t window)
                 ++options.stream;
             }
             made.home   = this;
-            made.dma    = dma_queues_.back().get();
+            made.dma    = (streams > 0) ? dma_queues_.back().get() : nullptr;
             made.window = UINT64_MAX;
             ucs_list_head_init(&made.waiting);
         }

@@ -45,9 +45,10 @@ using job_ptr   = std::unique_ptr<dma_job, give_back>;
  *  more. */
 struct work_queue {
     channel *home        = nullptr;
-    shim::dma_queue *dma = nullptr; /* perhaps another work queue's, too */
-    uint64_t in_flight   = 0;       /* bytes */
-    uint64_t window      = 0;       /* bytes from which on nothing is added */
+    shim::dma_queue *dma = nullptr; /* perhaps another work queue's, too; none
+                                       where the card takes no such copies */
+    uint64_t in_flight = 0;         /* bytes */
+    uint64_t window    = 0;         /* bytes from which on nothing is added */
     ucs_list_link_t waiting;        /* of whoever submits, next one first */
 };
 
@@ -134,14 +135,16 @@ public:
     [[nodiscard]] size_t free_chunks() const { return free_chunks_.size(); }
     [[nodiscard]] size_t chunk_bytes() const { return chunk_bytes_; }
 
-    /** Let another card reach the staging memory, too. @return 0 or -errno. */
+    /** Let a card reach the staging memory, too. @return 0 or -errno. */
     [[nodiscard]] int share_staging(const card &user);
 
-    /** Address of a chunk on a card that it was shared with. */
+    /** Address of a chunk on its own card, or one that it was shared with. */
     [[nodiscard]] uint64_t va_on(const card &user,
                                  const staging_chunk &chunk) const
     {
-        return shared_[user.slot()].address() + (chunk.va - staging_.address());
+        return (&user == &owner_) ? chunk.va
+                                  : shared_[user.slot()].address() +
+                                        (chunk.va - staging_.address());
     }
 
     /** Leave the staging memory pinned: a card may still use it. */

@@ -24,11 +24,10 @@ ucs_status_t hold(const side &there, size_t length, held_remote &held)
     return status;
 }
 
-/* Where a card of ours finds device memory of another process, which is held.
- */
-ucs_status_t reach_remote(card &user, const side &there, uint64_t &va)
+/* What a card of ours was told when it looked for device memory of another
+ * process. */
+ucs_status_t report_reach(const card &user, const side &there, int ret)
 {
-    const int ret = there.remote->va_on(user, there.number(), va);
     if (ret != 0) {
         ucs_error("%s: cannot reach device memory of another process at %p: %s",
                   user.name().c_str(), there.address, std::strerror(-ret));
@@ -37,11 +36,36 @@ ucs_status_t reach_remote(card &user, const side &there, uint64_t &va)
     return (ret == -EAGAIN) ? UCS_ERR_NO_MEMORY : to_status(ret);
 }
 
+/* Where a card of ours finds device memory of another process, which is held.
+ */
+ucs_status_t reach_remote(card &user, const side &there, uint64_t &va)
+{
+    return report_reach(user, there,
+                        there.remote->va_on(user, there.number(), va));
+}
+
 /* A card writes or reads over PCIe. */
 work_queue &pcie_queue(channel &by, bool writes, size_t length)
 {
     return by.queue_for(
         writes ? direction::device_to_host : direction::host_to_device, length);
+}
+
+/* From one card to another, through chunks that both reach. A card without
+ * engines for copies within it is both. */
+ucs_status_t plan_relay(channel &reader, uint64_t dst, channel &writer,
+                        uint64_t src, planned_copy &copy)
+{
+    const int ret = writer.share_staging(reader.owner());
+    if (ret != 0) {
+        ucs_error("%s: cannot map the staging memory of %s: %s",
+                  reader.owner().name().c_str(), writer.owner().name().c_str(),
+                  std::strerror(-ret));
+        return to_status(ret);
+    }
+    copy.queue = &pcie_queue(writer, true, copy.left);
+    copy.way   = relay{{&pcie_queue(reader, false, copy.left), dst}, src};
+    return UCS_OK;
 }
 
 /* Have a copy go through chunks. */
@@ -184,6 +208,10 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
             (from.imported || to.imported)
                 ? &pcie_queue(*writer, !from.imported, copy.left)
                 : &writer->queue_for(direction::device_to_device, copy.left);
+        if (copy.queue->dma == nullptr) {
+            return plan_relay(*reader, dst.number(), *writer, src.number(),
+                              copy);
+        }
         copy.way = direct_copy{dst.number(), src.number()};
         return UCS_OK;
     }
@@ -194,23 +222,14 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
             direct_copy{va + (dst.number() - to.backing->va), src.number()};
         return UCS_OK;
     }
-    work_queue &reading = pcie_queue(*reader, false, copy.left);
     if ((from.backing != nullptr) &&
         (from.backing->va_on(*to.owner, va) == 0)) {
-        copy.queue = &reading;
+        copy.queue = &pcie_queue(*reader, false, copy.left);
         copy.way =
             direct_copy{dst.number(), va + (src.number() - from.backing->va)};
         return UCS_OK;
     }
-    const int ret = writer->share_staging(*to.owner);
-    if (ret != 0) {
-        ucs_error("%s: cannot map the staging memory of %s: %s",
-                  to.owner->name().c_str(), from.owner->name().c_str(),
-                  std::strerror(-ret));
-        return to_status(ret);
-    }
-    copy.way = relay{{&reading, dst.number()}, src.number()};
-    return UCS_OK;
+    return plan_relay(*reader, dst.number(), *writer, src.number(), copy);
 }
 
 /* Host memory of another process: the kernel copies, directly or, for device
@@ -234,6 +253,25 @@ ucs_status_t planner::plan_remote_host(bool put, const side &there, void *here,
     return UCS_OK;
 }
 
+/* Device memory of another process that the card which has the bytes here does
+ * not reach, but perhaps the one for which the key was unpacked. */
+ucs_status_t planner::plan_through_home(bool put, const side &there, void *here,
+                                        channel &by, planned_copy &copy)
+{
+    channel *home;
+    uint64_t va;
+    ucs_status_t status = channels_.get(*home_, home);
+    if (status == UCS_OK) {
+        status = reach_remote(*home_, there, va);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    const uint64_t own = side(here).number();
+    return put ? plan_relay(*home, va, by, own, copy)
+               : plan_relay(by, own, *home, va, copy);
+}
+
 /* Device memory of another process: a card of ours copies. It writes to put,
  * and reads to get; host memory here it reads to put. */
 ucs_status_t planner::plan_remote_device(bool put, const side &there,
@@ -250,9 +288,14 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
     const bool from_device = is_device(here);
     status = from_device ? find_device(here, copy.left, where, by)
                          : channels_.get(*home_, by);
-    if (status == UCS_OK) {
-        status = reach_remote(by->owner(), there, va);
+    if (status != UCS_OK) {
+        return status;
     }
+    const int ret = there.remote->va_on(by->owner(), there.number(), va);
+    if ((ret == -EPERM) && (&by->owner() != home_)) {
+        return plan_through_home(put, there, here, *by, copy);
+    }
+    status = report_reach(by->owner(), there, ret);
     if (status != UCS_OK) {
         return status;
     }

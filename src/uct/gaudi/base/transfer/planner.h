@@ -79,6 +79,8 @@ private:
                         uint64_t va, planned_copy &copy);
     ucs_status_t plan_remote_host(bool put, const side &there, void *here,
                                   planned_copy &copy);
+    ucs_status_t plan_through_home(bool put, const side &there, void *here,
+                                   channel &by, planned_copy &copy);
     ucs_status_t plan_remote_device(bool put, const side &there, void *here,
                                     host_side host, planned_copy &copy);
 

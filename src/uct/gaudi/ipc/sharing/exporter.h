@@ -74,6 +74,7 @@ public:
 
 private:
     friend class remote_buffers;
+    friend class remote_buffer;
 
     /* How long what the kernel said of a process is taken for true, seconds. */
     static constexpr double trust = 5e-3;
@@ -85,7 +86,8 @@ private:
     uint64_t ended_seen_ = 0; /* of the page, under the lock of the cache */
     pace asking_{trust};
     std::atomic<bool> dead_{false};
-    std::atomic<int> memory_{-1}; /* has_memory, -1: not known */
+    std::atomic<int> memory_{-1};            /* has_memory, -1: not known */
+    std::atomic<bool> without_peers_{false}; /* that was said */
 };
 
 } // namespace gaudi::ipc

@@ -92,6 +92,11 @@ remote_buffer::import_on(base::card &user, shim::registration &mapping)
                   user.name().c_str(), key_.buffer.size, key_.buffer.address,
                   of_->process().id().pid, std::strerror(-error));
     }
+    if ((error == -EPERM) && !of_->without_peers_.exchange(true)) {
+        ucs_diag("gaudi_ipc: %s has no peer-to-peer to a card of process %u: "
+                 "its device memory is reached in other ways",
+                 user.name().c_str(), of_->process().id().pid);
+    }
     const bool is_final = fd && ((error == 0) || (error == -EOPNOTSUPP) ||
                                  (error == -EINVAL) || (error == -EPERM));
     if (is_final) {
