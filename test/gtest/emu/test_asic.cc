@@ -16,7 +16,10 @@ namespace {
 child_result run_on(const char *asic, const char *child)
 {
     child_options options;
-    options.environment = {{"HLTHUNK_EMU_ASIC", asic}};
+    /* That of the kind, whatever all tests are to have. */
+    const bool gaudi3   = std::string(asic) == "gaudi3";
+    options.environment = {{"HLTHUNK_EMU_ASIC", asic},
+                           {"HLTHUNK_EMU_DRAM_PAGE", gaudi3 ? "32M" : "48M"}};
     return run_child(child, options);
 }
 
