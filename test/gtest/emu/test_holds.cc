@@ -67,7 +67,7 @@ protected:
     util::brief_lock mutex;
     emu::card_lock lock{mutex};
     emu::hbm memory;
-    emu::mmu table{memory, 0};
+    emu::mmu table{memory};
     uint64_t data_va = table.map_host(data, sizeof(data));
     hlthunk_emu_counters counters{};
     emu::completed_jobs completed;
