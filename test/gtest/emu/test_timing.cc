@@ -161,20 +161,20 @@ GAUDI_CHILD(copies_from_card_to_card)
     raw_card card;
     raw_card other(1);
     static char data[job_bytes];
+    const uint64_t page = device_page();
     const uint64_t src  = card.allocate_mapped(job_bytes);
-    const uint64_t dst  = other.allocate_mapped(device_page);
+    const uint64_t dst  = other.allocate_mapped(page);
     const uint64_t host = other.map_host(data, sizeof(data));
     const int dmabuf    = hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
-           other.fd(), dst, device_page, 0, O_RDWR | O_CLOEXEC);
+           other.fd(), dst, page, 0, O_RDWR | O_CLOEXEC);
     hl_mem_args arguments{};
     arguments.in.fd     = static_cast<uint32_t>(dmabuf);
-    arguments.in.length = device_page;
+    arguments.in.length = page;
     arguments.in.op     = shim::memory_op_import;
     const auto asked    = clock_type::now();
     GAUDI_CHILD_REQUIRE(
         hl().hlthunk_sys_ioctl(card.fd(), shim::memory_ioctl, &arguments) == 0);
-    GAUDI_CHILD_REQUIRE(clock_type::now() - asked >=
-                        1us * (device_page / 4096));
+    GAUDI_CHILD_REQUIRE(clock_type::now() - asked >= 1us * (page / 4096));
     const uint64_t imported = arguments.out.device_virt_addr;
     const auto begin        = clock_type::now();
     const uint64_t across =
