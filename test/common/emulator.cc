@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include <dlfcn.h>
+
 namespace gaudi::test {
 
 std::string emulator_path()
@@ -13,6 +15,17 @@ std::string emulator_path()
                "/lib/hlthunk-emu/libhl-thunk.so";
 }
 
+namespace {
+
+/* A function of the library, or a hook of the kernel's double below it. */
+void *find(const shim::library &lib, const char *name)
+{
+    void *function = lib.find(name);
+    return (function != nullptr) ? function : dlsym(RTLD_DEFAULT, name);
+}
+
+} // namespace
+
 emulator::emulator() : driver(emulator_path())
 {
     if (!driver.lib().usable()) {
@@ -20,7 +33,7 @@ emulator::emulator() : driver(emulator_path())
         std::abort();
     }
 #define GAUDI_EMULATOR_ROW(_result, _name, _parameters)                        \
-    _name = reinterpret_cast<decltype(_name)>(driver.lib().find(#_name));      \
+    _name = reinterpret_cast<decltype(_name)>(find(driver.lib(), #_name));     \
     if (_name == nullptr) {                                                    \
         std::fprintf(stderr, "no %s\n", #_name);                               \
         std::abort();                                                          \

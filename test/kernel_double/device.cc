@@ -1,0 +1,267 @@
+#include "kernel_double/device.h"
+
+#include "hlthunk_shim/emu/api.h"
+#include "hlthunk_shim/emu/device_files.h"
+#include "kernel_double/kernel.h"
+#include "kernel_double/rules.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <fcntl.h>
+#include <linux/ioctl.h>
+#include <unistd.h>
+
+namespace gaudi::kernel_double {
+
+thread_local int own_call::depth = 0;
+
+node_of_card find_node(int fd, bool thorough)
+{
+    if (thorough) {
+        const own_call own;
+        (void)emu::find_any(fd);
+    }
+    const emu::device_file file = emu::device_file_at(fd);
+    switch (file.kind) {
+    case emu::file_of::compute:
+        return {node::compute, file.card};
+    case emu::file_of::control:
+        return {node::control, file.card};
+    case emu::file_of::inherited:
+        return {node::inherited, file.card};
+    default:
+        return {};
+    }
+}
+
+context &context_of(unsigned card)
+{
+    static auto *all = new context[64]; /* max_cards of the emulator */
+    return all[card];
+}
+
+int open_node(node_of_card which, int flags)
+{
+    const own_call own;
+    int fd = hlthunk_open_control(static_cast<int>(which.card), nullptr);
+    if ((fd >= 0) && (which.kind == node::compute)) {
+        char bus_id[shim::bus_id_size] = {};
+        (void)hlthunk_get_pci_bus_id_from_fd(fd, bus_id, sizeof(bus_id));
+        hlthunk_close(fd);
+        fd = hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id);
+        if (fd >= 0) {
+            context_of(which.card).begin();
+        }
+    }
+    if ((fd >= 0) && ((flags & O_CLOEXEC) == 0)) {
+        fcntl(fd, F_SETFD, 0);
+    }
+    return fd;
+}
+
+namespace {
+
+hw_ip_info translate(const hlthunk_hw_ip_info &from)
+{
+    hw_ip_info to{};
+    to.sram_base_address            = from.sram_base_address;
+    to.dram_base_address            = from.dram_base_address;
+    to.dram_size                    = from.dram_size;
+    to.sram_size                    = from.sram_size;
+    to.num_of_events                = from.num_of_events;
+    to.device_id                    = from.device_id;
+    to.module_id                    = from.module_id;
+    to.decoder_enabled_mask         = from.decoder_enabled_mask;
+    to.first_available_interrupt_id = from.first_available_interrupt_id;
+    to.server_type                  = from.server_type;
+    to.cpld_version                 = from.cpld_version;
+    to.tpc_enabled_mask      = static_cast<uint8_t>(from.tpc_enabled_mask_ext);
+    to.dram_enabled          = from.dram_enabled;
+    to.security_enabled      = from.security_enabled;
+    to.mme_master_slave_mode = from.mme_master_slave_mode;
+    to.tpc_enabled_mask_ext  = from.tpc_enabled_mask_ext;
+    to.dram_page_size        = from.dram_page_size;
+    to.edma_enabled_mask     = from.edma_enabled_mask;
+    to.number_of_user_interrupts = from.number_of_user_interrupts;
+    to.device_mem_alloc_default_page_size =
+        from.device_mem_alloc_default_page_size;
+    to.revision_id                    = from.revision_id;
+    to.tpc_interrupt_id               = from.tpc_interrupt_id;
+    to.rotator_enabled_mask           = from.rotator_enabled_mask;
+    to.engine_core_interrupt_reg_addr = from.engine_core_interrupt_reg_addr;
+    to.reserved_dram_size             = from.reserved_dram_size;
+    static_assert(sizeof(to.cpucp_version) == sizeof(from.cpucp_version));
+    static_assert(sizeof(to.card_name) == sizeof(from.card_name));
+    std::memcpy(to.cpucp_version, from.cpucp_version, sizeof(to.cpucp_version));
+    std::memcpy(to.card_name, from.card_name, sizeof(to.card_name));
+    return to;
+}
+
+/* copy_to_user, as much as the caller has room for. */
+int give(const info_in &in, const void *data, size_t size)
+{
+    std::memcpy(reinterpret_cast<void *>(in.pointer), data,
+                std::min<size_t>(size, in.size));
+    return 0;
+}
+
+int inform(int fd, const info_in &in)
+{
+    if (the_kernel().is_drm && (in.pad != 0)) {
+        return broken("info-padding", EINVAL, "pad is %u", in.pad);
+    }
+    if ((in.pointer == 0) || (in.size == 0)) {
+        return broken("info-result", EINVAL, "%u bytes for op %u", in.size,
+                      in.op);
+    }
+    switch (in.op) {
+    case info_hw_ip: {
+        hlthunk_hw_ip_info from{};
+        const int ret       = hlthunk_get_hw_ip_info(fd, &from);
+        const hw_ip_info to = translate(from);
+        return (ret != 0) ? ret : give(in, &to, the_kernel().hw_ip_bytes);
+    }
+    case info_dram_usage: {
+        hlthunk_dram_usage_info from{};
+        const int ret = hlthunk_get_dram_usage(fd, &from);
+        const dram_usage_info to{from.dram_free_mem, from.ctx_dram_mem};
+        return (ret != 0) ? ret : give(in, &to, sizeof(to));
+    }
+    case info_device_status: {
+        const int status = hlthunk_get_device_status_info(fd);
+        const device_status_info to{static_cast<uint32_t>(status), 0};
+        return (status < 0) ? status : give(in, &to, sizeof(to));
+    }
+    case info_open_stats: {
+        hlthunk_open_stats_info from{};
+        const int ret = hlthunk_get_open_stats(fd, &from);
+        const open_stats_info to{from.open_counter,
+                                 from.last_open_period_ms,
+                                 from.is_compute_ctx_active,
+                                 from.compute_ctx_in_release,
+                                 {}};
+        return (ret != 0) ? ret : give(in, &to, sizeof(to));
+    }
+    default:
+        /* No answer is better than a made-up one. */
+        std::fprintf(stderr, "kernel-double: INFO op %u is not there\n", in.op);
+        std::abort();
+    }
+}
+
+template <typename Result>
+void put(char *arguments, const Result &result)
+{
+    std::memcpy(arguments, &result, sizeof(result));
+}
+
+template <typename In>
+In take(const char *arguments)
+{
+    In in;
+    std::memcpy(&in, arguments, sizeof(in));
+    return in;
+}
+
+/* A call on the arguments as they are in the kernel's copy, which goes back to
+ * the caller also when the call fails. */
+int dispatch(call which, int fd, node_of_card of, char *arguments)
+{
+    context &card = context_of(of.card);
+    int ret       = 0;
+    switch (which) {
+    case call::info:
+        return inform(fd, take<info_in>(arguments));
+    case call::command_buffer: {
+        uint64_t value = 0;
+        ret =
+            card.command_buffer(fd, take<command_buffer_in>(arguments), value);
+        std::memset(arguments, 0, sizeof(command_buffer_in));
+        put(arguments, value);
+        return ret;
+    }
+    case call::submit: {
+        submit_out out{};
+        bool keep     = false;
+        const auto in = take<submit_in>(arguments);
+        ret           = card.submit(fd, in, out, keep);
+        if (!keep) {
+            std::memset(arguments, 0, sizeof(in));
+            put(arguments, out);
+        }
+        return ret;
+    }
+    case call::wait: {
+        wait_out out{};
+        bool keep     = false;
+        const auto in = take<wait_in>(arguments);
+        ret           = card.wait(fd, in, out, keep);
+        if (!keep) {
+            std::memset(arguments, 0, sizeof(in));
+            put(arguments, out);
+        }
+        return ret;
+    }
+    case call::memory: {
+        const auto in = take<memory_in>(arguments);
+        memory_out out{};
+        ret = card.memory(fd, in, out.value);
+        std::memset(arguments, 0, sizeof(in));
+        put(arguments, out);
+        return ret;
+    }
+    default:
+        std::fprintf(stderr, "kernel-double: the debug ioctl is not there\n");
+        std::abort();
+    }
+}
+
+} // namespace
+
+int control_node(int fd, node_of_card of, unsigned long request, void *argument)
+{
+    const own_call own;
+    const unsigned number = _IOC_NR(request);
+    const unsigned first =
+        the_kernel().is_drm ? first_drm_number : first_old_number;
+    const bool known = (number >= first) && (number < first + call_count);
+    if (!known) {
+        /* Drivers are asked by their new number first. */
+        const bool probe =
+            !the_kernel().is_drm && (request == shim::memory_ioctl);
+        /* DRM has calls of its own below the drivers', which say so, too, of
+         * structures that are not theirs. */
+        const int error = (the_kernel().is_drm && (number < first) &&
+                           (of.kind != node::control))
+                              ? EINVAL
+                              : ENOTTY;
+        return probe ? -ENOTTY
+                     : broken("ioctl-number", error, "%#lx on Linux %s",
+                              request, the_kernel().release);
+    }
+    const auto which = static_cast<call>(number - first);
+    if ((of.kind == node::control) && (which != call::info)) {
+        return broken("control-node", ENOTTY, "ioctl %#lx", request);
+    }
+    if (argument == nullptr) {
+        return broken("ioctl-pointer", EFAULT, "ioctl %#lx", request);
+    }
+
+    alignas(8) char arguments[max_argument_bytes] = {};
+    const size_t size = std::min<size_t>(_IOC_SIZE(request), sizeof(arguments));
+    if (size != argument_bytes[static_cast<unsigned>(which)]) {
+        (void)broken("ioctl-size", 0, "%#lx has %zu bytes", request, size);
+    }
+    std::memcpy(arguments, argument, size);
+    const int ret = (of.kind == node::inherited)
+                        ? -ENODEV /* the emulator cannot do more */
+                        : dispatch(which, fd, of, arguments);
+    std::memcpy(argument, arguments, size);
+    return ret;
+}
+
+} // namespace gaudi::kernel_double

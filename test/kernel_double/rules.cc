@@ -1,0 +1,100 @@
+#include "kernel_double/rules.h"
+
+#include "kernel_double/engines.h"
+#include "util/fork_handlers.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace gaudi::kernel_double {
+
+namespace {
+
+util::child_mutex lock;
+
+struct record {
+    std::set<std::string> seen;
+    std::string untold; /* to the test program */
+    std::string told;
+};
+
+record &the_record()
+{
+    static auto *result = new record;
+    return *result;
+}
+
+std::string command_line()
+{
+    std::string text;
+    char part[512];
+    const int fd        = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    const ssize_t count = (fd >= 0) ? read(fd, part, sizeof(part)) : 0;
+    if (count > 0) {
+        text.assign(part, static_cast<size_t>(count));
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    for (char &letter : text) {
+        letter = (letter < ' ') ? ' ' : letter;
+    }
+    return text;
+}
+
+void write_report(const std::string &line)
+{
+    const char *path = std::getenv("KERNEL_DOUBLE_REPORT");
+    const int fd =
+        (path != nullptr)
+            ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)
+            : STDERR_FILENO;
+    /* One call, so that lines of several processes stay whole. */
+    if ((fd < 0) || (write(fd, line.data(), line.size()) < 0)) {
+        std::abort(); /* it must not go unseen */
+    }
+    if (fd != STDERR_FILENO) {
+        close(fd);
+    }
+}
+
+} // namespace
+
+int broken(const char *rule, int error, const char *format, ...)
+{
+    const own_call own;
+    char what[256];
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+
+    const std::lock_guard<util::child_mutex> guard(lock);
+    record &all = the_record();
+    all.untold += std::string(rule) + ": " + what + "\n";
+    if (all.seen.insert(rule).second) {
+        write_report("kernel-double: " + std::string(rule) + ": " + what +
+                     " [" + command_line() + "]\n");
+    }
+    return -error;
+}
+
+} // namespace gaudi::kernel_double
+
+extern "C" __attribute__((visibility("default"))) const char *
+kernel_double_take_broken_rules()
+{
+    using namespace gaudi::kernel_double;
+    const std::lock_guard<gaudi::util::child_mutex> guard(lock);
+    record &all = the_record();
+    all.told    = std::move(all.untold);
+    all.untold.clear();
+    return all.told.c_str();
+}

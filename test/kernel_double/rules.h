@@ -1,0 +1,19 @@
+/**
+ * The record of rules of the kernel that were broken: what it refuses, and what
+ * no correct program does. The first time that a process breaks one, a line
+ * with the rule, what was asked and the command line of the process is added to
+ * the file that KERNEL_DOUBLE_REPORT names, or written to stderr. Any thread.
+ */
+#pragma once
+
+namespace gaudi::kernel_double {
+
+/** @return -error, for the caller to return. */
+[[gnu::format(printf, 3, 4)]] int broken(const char *rule, int error,
+                                         const char *format, ...);
+
+} // namespace gaudi::kernel_double
+
+/** The rules that this process has broken so far, one a line; taken away. For
+ *  test programs: they find it by dlsym. */
+extern "C" const char *kernel_double_take_broken_rules();
