@@ -14,6 +14,24 @@ extern char **environ;
 
 namespace {
 
+/* With GAUDI_TEST_KERNEL, start again above the double of that kernel. */
+void start_above_kernel_double(char **argv)
+{
+    const char *wished = std::getenv("GAUDI_TEST_KERNEL");
+    const char *runs   = std::getenv("KERNEL_DOUBLE_KERNEL");
+    if ((wished == nullptr) ||
+        ((runs != nullptr) && (std::string(wished) == runs))) {
+        return;
+    }
+    setenv("KERNEL_DOUBLE_KERNEL", wished, 1);
+    setenv("GAUDI_TEST_HLTHUNK",
+           GAUDI_BUILD_DIR "/lib/small-hlthunk/libhl-thunk.so", 0);
+    setenv("LD_PRELOAD", GAUDI_BUILD_DIR "/lib/libkernel_double.so", 1);
+    execv("/proc/self/exe", argv);
+    std::perror("/proc/self/exe");
+    std::exit(EXIT_FAILURE);
+}
+
 /* Set what GAUDI_TEST_SETTINGS names: "NAME=VALUE NAME=VALUE". */
 void apply_settings()
 {
@@ -71,6 +89,7 @@ int main(int argc, char **argv)
     if (gaudi::test::is_child(argc, argv)) {
         return gaudi::test::run_as_child(argv);
     }
+    start_above_kernel_double(argv);
     prepare_environment();
     ::testing::InitGoogleMock(&argc, argv);
     return RUN_ALL_TESTS();

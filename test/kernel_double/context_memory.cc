@@ -45,19 +45,6 @@ bool is_mapped(const void *address)
 
 } // namespace
 
-void context::begin()
-{
-    const std::lock_guard<util::child_mutex> guard(lock_);
-    next_seq_ = 1;
-    for (job &one : jobs_) {
-        one = {};
-    }
-    buffers_.clear();
-    allocations_.clear();
-    mappings_.clear();
-    info_ = {};
-}
-
 int context::command_buffer(int fd, command_buffer_in in, uint64_t &value_p)
 {
     const std::lock_guard<util::child_mutex> guard(lock_);

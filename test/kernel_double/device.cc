@@ -2,10 +2,12 @@
 
 #include "hlthunk_shim/emu/api.h"
 #include "hlthunk_shim/emu/device_files.h"
+#include "hlthunk_shim/emu/settings.h"
 #include "kernel_double/kernel.h"
 #include "kernel_double/rules.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -38,10 +40,15 @@ node_of_card find_node(int fd, bool thorough)
     }
 }
 
+namespace {
+
+std::atomic<context *> contexts[emu::max_cards];
+
+} // namespace
+
 context &context_of(unsigned card)
 {
-    static auto *all = new context[64]; /* max_cards of the emulator */
-    return all[card];
+    return *contexts[card].load();
 }
 
 int open_node(node_of_card which, int flags)
@@ -54,7 +61,7 @@ int open_node(node_of_card which, int flags)
         hlthunk_close(fd);
         fd = hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id);
         if (fd >= 0) {
-            context_of(which.card).begin();
+            contexts[which.card] = new context;
         }
     }
     if ((fd >= 0) && ((flags & O_CLOEXEC) == 0)) {
@@ -171,11 +178,12 @@ In take(const char *arguments)
  * the caller also when the call fails. */
 int dispatch(call which, int fd, node_of_card of, char *arguments)
 {
+    if (which == call::info) {
+        return inform(fd, take<info_in>(arguments));
+    }
     context &card = context_of(of.card);
     int ret       = 0;
     switch (which) {
-    case call::info:
-        return inform(fd, take<info_in>(arguments));
     case call::command_buffer: {
         uint64_t value = 0;
         ret =

@@ -21,12 +21,10 @@ int open_node(node_of_card which, int flags);
 int control_node(int fd, node_of_card of, unsigned long request,
                  void *argument);
 
-/** What an open of a compute node has. */
+/** What an open of a compute node has. A new one for each open; the last stays,
+ *  since threads may still be in it, or the parent's were when it forked. */
 class context {
 public:
-    /** Forget all: it is opened anew. */
-    void begin();
-
     int command_buffer(int fd, command_buffer_in in, uint64_t &value_p);
     int submit(int fd, const submit_in &in, submit_out &out, bool &keep_p);
     int wait(int fd, const wait_in &in, wait_out &out, bool &keep_p);
@@ -76,7 +74,7 @@ private:
     std::map<uint64_t, mapping> mappings_;
 };
 
-/** Of the card of a node. */
+/** Of a card that this process has opened. */
 context &context_of(unsigned card);
 
 } // namespace gaudi::kernel_double

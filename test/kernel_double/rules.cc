@@ -19,15 +19,9 @@ namespace {
 
 util::child_mutex lock;
 
-struct record {
-    std::set<std::string> seen;
-    std::string untold; /* to the test program */
-    std::string told;
-};
-
-record &the_record()
+std::set<std::string> &reported()
 {
-    static auto *result = new record;
+    static auto *result = new std::set<std::string>;
     return *result;
 }
 
@@ -77,9 +71,7 @@ int broken(const char *rule, int error, const char *format, ...)
     va_end(arguments);
 
     const std::lock_guard<util::child_mutex> guard(lock);
-    record &all = the_record();
-    all.untold += std::string(rule) + ": " + what + "\n";
-    if (all.seen.insert(rule).second) {
+    if (reported().insert(rule).second) {
         write_report("kernel-double: " + std::string(rule) + ": " + what +
                      " [" + command_line() + "]\n");
     }
@@ -87,14 +79,3 @@ int broken(const char *rule, int error, const char *format, ...)
 }
 
 } // namespace gaudi::kernel_double
-
-extern "C" __attribute__((visibility("default"))) const char *
-kernel_double_take_broken_rules()
-{
-    using namespace gaudi::kernel_double;
-    const std::lock_guard<gaudi::util::child_mutex> guard(lock);
-    record &all = the_record();
-    all.told    = std::move(all.untold);
-    all.untold.clear();
-    return all.told.c_str();
-}

@@ -13,7 +13,3 @@ namespace gaudi::kernel_double {
                                          const char *format, ...);
 
 } // namespace gaudi::kernel_double
-
-/** The rules that this process has broken so far, one a line; taken away. For
- *  test programs: they find it by dlsym. */
-extern "C" const char *kernel_double_take_broken_rules();
