@@ -2,6 +2,7 @@
 
 #include "common/process_state.h"
 #include "util/unique_fd.h"
+#include "gtest/tools/kernel_double.h"
 
 #include <atomic>
 #include <cstddef>
@@ -20,8 +21,13 @@ namespace gaudi::test {
 
 arguments under_launcher(const arguments &command, const arguments &options)
 {
-    arguments result{launcher, "run"};
-    result.insert(result.end(), options.begin(), options.end());
+    arguments result;
+    const arguments others = without_emulator(options, result);
+    if (!result.empty()) {
+        result.insert(result.begin(), "env");
+    }
+    result.insert(result.end(), {launcher, "run"});
+    result.insert(result.end(), others.begin(), others.end());
     result.emplace_back("--");
     result.insert(result.end(), command.begin(), command.end());
     return result;

@@ -1,5 +1,6 @@
 #include "gtest/tools/process.h"
 
+#include "gtest/tools/kernel_double.h"
 #include "gtest/tools/sanitizer.h"
 
 #include <algorithm>
@@ -106,8 +107,8 @@ process::process(const arguments &argv, const process_options &options)
     : deadline_(std::chrono::steady_clock::now() + options.deadline)
 {
     std::vector<std::string> argument_texts = argv;
-    std::vector<std::string> variable_texts =
-        make_environment(with_sanitizer(options.variables));
+    std::vector<std::string> variable_texts = make_environment(
+        above_kernel_double(with_sanitizer(options.variables)));
     const std::vector<char *> argument_pointers = make_pointers(argument_texts);
     const std::vector<char *> variable_pointers = make_pointers(variable_texts);
     const int input    = make_file("input", options.input);
