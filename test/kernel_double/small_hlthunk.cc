@@ -138,7 +138,7 @@ int number_of(const char *bus_id)
         wanted.insert(0, "0000:");
     }
     for (int number = 0; number < max_cards; ++number) {
-        if (bus_id_of(number) == wanted) {
+        if (!wanted.empty() && (bus_id_of(number) == wanted)) {
             return number;
         }
     }

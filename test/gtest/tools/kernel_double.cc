@@ -1,6 +1,7 @@
 #include "gtest/tools/kernel_double.h"
 
 #include <cstdlib>
+#include <filesystem>
 
 namespace gaudi::test {
 
@@ -47,7 +48,11 @@ arguments without_emulator(arguments options, arguments &settings_p)
             left.push_back(option);
             continue;
         }
+        /* For programs that are linked with a libhl-thunk.so, too. */
+        const std::string folder =
+            std::filesystem::path(library).parent_path().string();
         settings_p.push_back(std::string(driver) + "=" + library);
+        settings_p.push_back("LD_LIBRARY_PATH=" + folder);
         if (option != emulate) {
             settings_p.push_back("HLTHUNK_EMU_DEVICES=" +
                                  option.substr(sizeof(emulate)));

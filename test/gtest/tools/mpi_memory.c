@@ -49,6 +49,10 @@ void start_memory(size_t bytes, int with_cards)
         get_counters =
             (get_counters_t)dlsym(emulator, "hlthunk_emu_get_counters");
     }
+    if (get_counters == NULL) { /* above the double of the kernel driver */
+        get_counters =
+            (get_counters_t)dlsym(RTLD_DEFAULT, "hlthunk_emu_get_counters");
+    }
 }
 
 void end_memory(void)
