@@ -12,8 +12,9 @@ The rooms from the lowest to the highest one, see docs/architecture.md:
     module, perftest and what else lies in src/uct/gaudi
 
 util and hlthunk_shim know no UCX; copy and ipc do not know each other; nothing
-includes the emulator, except tests and benches, which include its hooks, and
-tests of its parts.
+includes the emulator, except tests and benches, which include its hooks, tests
+of its parts, and the tests' double of the kernel driver, which is linked with
+it.
 
 A header and the source of the same name count as one. None of these may reach
 itself through what it includes.
@@ -29,7 +30,7 @@ UTIL = "src/util/"
 SHIM = "src/hlthunk_shim/"
 HLTHUNK, SHIM_CARDS, EMULATOR = SHIM + "hlthunk/", SHIM + "cards/", SHIM + "emu/"
 HOOKS = EMULATOR + "hlthunk_emu.h"
-PART_TESTS = "test/gtest/emu/"
+LINKED_WITH_IT = ("test/gtest/emu/", "test/kernel_double/")
 GAUDI = "src/uct/gaudi/"
 BASE, COPY, IPC = GAUDI + "base/", GAUDI + "copy/", GAUDI + "ipc/"
 UCX_SEAM, CARDS, MEMORY, TRANSFER = (BASE + room for room in
@@ -113,8 +114,8 @@ def check_include(root, name, quote, target):
     room, allowed = room_of(name)
     if not any(is_in(found, place) for place in [room] + allowed):
         return "is against the direction of the rooms"
-    if found.startswith(EMULATOR) and not name.startswith((EMULATOR,
-                                                           PART_TESTS)):
+    if found.startswith(EMULATOR) and not name.startswith((EMULATOR,) +
+                                                          LINKED_WITH_IT):
         if not (name.startswith(("test/", "bench/")) and found == HOOKS):
             return "is the emulator's"
     return None

@@ -25,7 +25,7 @@ FOREIGN = ["UCX_TLS", "UCX_NET_DEVICES", "UCX_LOG_LEVEL", "HLTHUNK_EMU_DEVICES",
 HONOURED = ["HOME", "XDG_CACHE_HOME", "TMPDIR", "https_proxy",
             "CMAKE_BUILD_PARALLEL_LEVEL", "CMAKE_CXX_COMPILER_LAUNCHER",
             "CCACHE_DIR", "GAUDI_TEST_HLTHUNK", "GAUDI_TEST_NO_SKIPS",
-            "GAUDI_TEST_SETTINGS"]
+            "GAUDI_TEST_SETTINGS", "GAUDI_TEST_KERNEL"]
 
 # A script up to the line that does so.
 CHANGES_FOLDER = re.compile(r".*?^[^#\n]*\bcd .*BASH_SOURCE.*?\n", re.M | re.S)
