@@ -49,7 +49,7 @@ constexpr bool alike<A(As...), B(Bs...)> = [] {
     static_assert(                                                             \
         []<typename Ours, typename Theirs>(const Ours *, const Theirs *) {     \
             if constexpr (requires(Theirs it) { it._member; }) {               \
-                return (offsetof(Ours, _member) + 0 ==                            \
+                return (offsetof(Ours, _member) ==                             \
                         offsetof(Theirs, _member)) &&                          \
                        (sizeof(Ours::_member) == sizeof(Theirs::_member));     \
             }                                                                  \
