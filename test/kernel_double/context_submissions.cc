@@ -38,7 +38,7 @@ bool is_enabled(uint32_t queue, uint32_t edma_mask)
 
 } // namespace
 
-int context::check(int, const chunk &one) const
+int context::check(const chunk &one) const
 {
     if (one.queue_index >= queue_cpu) {
         return broken("queue-number", EINVAL, "queue %u", one.queue_index);
@@ -120,7 +120,7 @@ int context::submit(int fd, const submit_in &in, submit_out &out, bool &keep_p)
     }
     const auto *chunks = reinterpret_cast<const chunk *>(in.execute);
     for (uint32_t i = 0; i < in.num_execute; ++i) {
-        const int ret = check(fd, chunks[i]);
+        const int ret = check(chunks[i]);
         if (ret != 0) {
             return fail(ret);
         }

@@ -57,7 +57,7 @@ private:
         uint64_t of_emulator = 0;
     };
 
-    int check(int fd, const chunk &one) const;
+    int check(const chunk &one) const;
     int allocate(int fd, const memory_in &in, uint64_t &value_p);
     int free(int fd, const memory_in &in);
     int map(int fd, const memory_in &in, uint64_t &value_p);

@@ -149,7 +149,7 @@ ssize_t show_link(ssize_t size, char *buffer, size_t room)
 }
 
 template <typename Pass>
-void *map(void *address, size_t length, int fd, uint64_t offset, Pass &&pass)
+void *map(size_t length, int fd, uint64_t offset, Pass &&pass)
 {
     if ((fd < 0) || own_call::is_active()) {
         return pass(offset);
@@ -158,7 +158,6 @@ void *map(void *address, size_t length, int fd, uint64_t offset, Pass &&pass)
     if (of.kind != node::compute) {
         return pass(offset);
     }
-    (void)address;
     context &card = context_of(of.card);
     off_t found   = 0;
     if (as_system_call(card.find_command_buffer(offset, length, found)) != 0) {
@@ -282,7 +281,7 @@ DOUBLE_PUBLIC int ioctl(int fd, unsigned long request, ...)
     DOUBLE_PUBLIC void *_name(void *address, size_t length, int protection,    \
                               int flags, int fd, off_t offset)                 \
     {                                                                          \
-        return map(address, length, fd, static_cast<uint64_t>(offset),         \
+        return map(length, fd, static_cast<uint64_t>(offset),                  \
                    [&](uint64_t other) {                                       \
                        return NEXT(_name)(address, length, protection, flags,  \
                                           fd, static_cast<off_t>(other));      \
