@@ -32,20 +32,33 @@ emulator::emulator() : driver(emulator_path())
         std::fprintf(stderr, "%s\n", driver.lib().reason().c_str());
         std::abort();
     }
-#define GAUDI_EMULATOR_ROW(_result, _name, _parameters)                        \
+#define EMULATOR_SYMBOL(_result, _name, _parameters)                           \
     _name = reinterpret_cast<decltype(_name)>(find(driver.lib(), #_name));     \
     if (_name == nullptr) {                                                    \
         std::fprintf(stderr, "no %s\n", #_name);                               \
         std::abort();                                                          \
     }
-    GAUDI_EMULATOR_FUNCTIONS(GAUDI_EMULATOR_ROW)
-#undef GAUDI_EMULATOR_ROW
+#include "common/emulator_symbols.def"
+#undef EMULATOR_SYMBOL
 }
 
 const emulator &emulator::instance()
 {
     static const auto *loaded = new emulator;
     return *loaded;
+}
+
+wished_faults::wished_faults(const std::string &faults)
+{
+    if (emulator::instance().hlthunk_emu_fault(faults.c_str()) != 0) {
+        std::fprintf(stderr, "no faults: %s\n", faults.c_str());
+        std::abort();
+    }
+}
+
+wished_faults::~wished_faults()
+{
+    (void)emulator::instance().hlthunk_emu_fault(nullptr);
 }
 
 const shim::library &hl()

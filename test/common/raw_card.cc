@@ -23,6 +23,16 @@ uint64_t require(uint64_t value, const char *what)
     return value;
 }
 
+/* A reset lasts for a few opens. */
+int open_card(unsigned index)
+{
+    int fd = -EAGAIN;
+    for (int i = 0; (i < 16) && (fd == -EAGAIN); ++i) {
+        fd = hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(index).c_str());
+    }
+    return fd;
+}
+
 bool is_edma(uint32_t queue)
 {
     return queue >= shim::gaudi2_queue_edma[0];
@@ -36,14 +46,15 @@ std::ostream &operator<<(std::ostream &stream, const outcome &value)
                   << "}";
 }
 
-raw_card::raw_card(unsigned index)
-    : fd_(hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(index).c_str()))
+raw_card::raw_card(unsigned index) : fd_(open_card(index))
 {}
 
 raw_card::~raw_card()
 {
     if (fd_ >= 0) {
         hl().hlthunk_close(fd_);
+        /* Who opens it next is not to find out what happened to it. */
+        (void)emulator::instance().hlthunk_emu_fault("reset=0");
     }
     if (ring_ != nullptr) {
         munmap(ring_, ring_bytes);

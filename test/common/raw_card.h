@@ -25,11 +25,19 @@ inline constexpr outcome completed{0, shim::cs_completed};
 inline constexpr outcome busy{0, shim::cs_busy};
 inline constexpr outcome aborted{-5 /* EIO */, shim::cs_aborted};
 
+/** What the driver says of any job when the card is in reset; how that shows
+ *  in the status is the library's doing. */
+inline outcome in_reset(uint64_t seq)
+{
+    return {-16 /* EBUSY */, static_cast<uint32_t>(seq)};
+}
+
 std::ostream &operator<<(std::ostream &stream, const outcome &value);
 
 class raw_card {
 public:
-    /** Open a card of the box; look at @ref fd for how that went. */
+    /** Open a card of the box, also if a test before has left it in reset; look
+     *  at @ref fd for how that went. */
     explicit raw_card(unsigned index = 0);
     ~raw_card();
     raw_card(const raw_card &)            = delete;

@@ -89,7 +89,7 @@ device_condition find_condition(const library &lib, int fd)
         return device_condition::working;
     case device_in_reset:
     case device_in_creation:
-    case device_in_reset_after_release:
+    case device_resets_after_release:
         return device_condition::in_reset;
     case device_malfunction:
     case device_needs_reset:

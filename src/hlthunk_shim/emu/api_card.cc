@@ -1,10 +1,14 @@
 /* The calls on an open card, and the hooks for tests. */
 #include "hlthunk_shim/emu/api.h"
 #include "hlthunk_shim/emu/dmabuf.h"
+#include "hlthunk_shim/emu/faults.h"
 #include "hlthunk_shim/emu/hlthunk_emu.h"
 #include "hlthunk_shim/emu/settings.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <string>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -228,8 +232,14 @@ HLTHUNK_PUBLIC int hlthunk_wait_for_cs(int fd, uint64_t seq,
     if (status == nullptr) {
         return -EINVAL;
     }
-    return on_compute(
+    const int ret = on_compute(
         fd, [&](card &c) { return c.wait(seq, timeout_us, *status); });
+    if (ret == -EBUSY) {
+        /* The driver leaves its arguments alone, and the library shows what it
+         * had put there. */
+        *status = static_cast<uint32_t>(seq);
+    }
+    return ret;
 }
 
 HLTHUNK_PUBLIC int hlthunk_wait_for_multi_cs(int fd, hlthunk_wait_multi_cs_in *,
@@ -259,4 +269,36 @@ HLTHUNK_PUBLIC int hlthunk_emu_copy(int fd, uint64_t dst, uint64_t src,
 HLTHUNK_PUBLIC int hlthunk_emu_pause(int fd, bool paused)
 {
     return on_compute(fd, [&](card &c) { return c.pause(paused); });
+}
+
+HLTHUNK_PUBLIC int hlthunk_emu_fault(const char *wished)
+{
+    try {
+        std::vector<fault> read;
+        if ((wished == nullptr) || (*wished == '\0')) {
+            faults::instance().clear();
+            return 0;
+        }
+        const std::string wrong = parse_faults(wished, max_cards, read);
+        if (!wrong.empty()) {
+            log("hlthunk_emu_fault: %s", wrong.c_str());
+            return -EINVAL;
+        }
+        const auto at_once = std::stable_partition(
+            read.begin(), read.end(), [](const fault &each) {
+                return (each.call != faulty_call::now) &&
+                       (each.call != faulty_call::reset);
+            });
+        faults::instance().add({read.begin(), at_once});
+        for (auto each = at_once; each != read.end(); ++each) {
+            for (unsigned i = 0; i < get_settings().devices; ++i) {
+                if (each->card.value_or(i) == i) {
+                    card::at(i).meet_now(*each);
+                }
+            }
+        }
+        return 0;
+    } catch (const std::bad_alloc &) {
+        return -ENOMEM;
+    }
 }

@@ -97,6 +97,9 @@ int open_compute(unsigned index)
 
 int open_control(unsigned index)
 {
+    if (card::at(index).is_removed()) {
+        return -ENODEV;
+    }
     char name[128];
     std::snprintf(name, sizeof(name), "hlthunk-emu/%s/accel_controlD%u",
                   get_settings().node.c_str(), index);
@@ -134,7 +137,8 @@ unsigned device_count()
     return -1;
 }
 
-/* Make a call on the card of any node; as on_compute. */
+/* Make a call on the card of any node; as on_compute, and -ENODEV when the card
+ * was removed. */
 template <typename Call>
 int on_any(int fd, const void *result, Call &&call)
 {
@@ -144,6 +148,9 @@ int on_any(int fd, const void *result, Call &&call)
     }
     if (found == nullptr) {
         return why_no_card(fd);
+    }
+    if (found->is_removed()) {
+        return -ENODEV;
     }
     try {
         call(*found);
@@ -355,7 +362,8 @@ HLTHUNK_PUBLIC int hlthunk_get_open_stats(int fd,
 
 HLTHUNK_PUBLIC int hlthunk_get_device_status_info(int fd)
 {
-    return (find_any(fd) != nullptr) ? 0 /* operational */ : why_no_card(fd);
+    card *found = find_any(fd);
+    return (found != nullptr) ? found->status() : why_no_card(fd);
 }
 
 HLTHUNK_PUBLIC const char *hlthunk_sys_sysfs()

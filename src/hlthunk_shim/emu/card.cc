@@ -8,6 +8,7 @@
 #include "hlthunk_shim/emu/settings.h"
 #include "hlthunk_shim/emu/sysfs_view.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -47,6 +48,18 @@ void card::release(card_lock &lock)
     open_->node.publish(open_->memory.size());
     last_period_  = clock::now() - open_->opened_at;
     for_children_ = {};
+    note_breakdown();
+    const fault_effect met =
+        faults::instance().meet(faulty_call::close, index_);
+    if ((met.kind == fault_kind::reset) && !removed_) {
+        resets_        = std::max(resets_, met.opens);
+        resets_itself_ = true;
+    }
+    if (removed_) {
+        /* To others it is one that cannot be had, as long as this process
+         * lives. */
+        open_->holder = -1;
+    }
     open_.reset();
     if (box_traffic *timing = box_traffic::instance()) {
         timing->forget(index_);
@@ -104,11 +117,20 @@ int card::open()
 {
     box_traffic *const timing = box_traffic::instance();
     card_lock lock(lock_);
+    note_breakdown();
+    const int met = meet(faulty_call::open);
+    if (removed_) {
+        return -ENODEV;
+    }
     /* The driver asks for this first, and tells who has the card afterwards. */
     if (resets_ > 0) {
         --resets_;
         log("%s: in reset", name_.c_str());
         return -EAGAIN;
+    }
+    resets_itself_ = false;
+    if (met != 0) {
+        return met;
     }
     drop_stale(lock);
     if (open_ != nullptr) {
@@ -171,10 +193,13 @@ int card::hand_over(Submit &&submit)
     int ret           = 0;
     {
         card_lock lock(lock_);
-        if (open_ == nullptr) {
-            return -EBADF;
+        ret = enter(faulty_call::submit);
+        if (ret != 0) {
+            return ret;
         }
-        ret          = submit(lock, open_->queues);
+        const fault_effect fate =
+            faults::instance().meet(faulty_call::job, index_);
+        ret          = submit(lock, open_->queues, fate);
         waiting_work = open_->queues.has_work();
     }
     if (waiting_work) {
@@ -185,28 +210,31 @@ int card::hand_over(Submit &&submit)
 
 int card::submit(const hlthunk_cs_in &in, uint64_t &seq_p)
 {
-    return hand_over([&](card_lock &lock, queue_manager &queues) {
-        return queues.submit(lock, in, seq_p);
-    });
+    return hand_over(
+        [&](card_lock &lock, queue_manager &queues, const fault_effect &fate) {
+            return queues.submit(lock, in, seq_p, fate);
+        });
 }
 
 int card::copy(uint64_t dst, uint64_t src, uint64_t size, unsigned engine,
                uint64_t &seq_p)
 {
-    return hand_over([&](card_lock &lock, queue_manager &queues) {
-        return queues.copy(lock, dst, src, size, engine, seq_p);
-    });
+    return hand_over(
+        [&](card_lock &lock, queue_manager &queues, const fault_effect &fate) {
+            return queues.copy(lock, dst, src, size, engine, seq_p, fate);
+        });
 }
 
 int card::wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p)
 {
-    if ((seq != 0) && completed_.has(seq)) {
+    if ((seq != 0) && completed_.has(seq) && !faults::instance().any()) {
         status_p = shim::cs_completed;
         return 0;
     }
     card_lock lock(lock_);
-    if (open_ == nullptr) {
-        return -EBADF;
+    const int ret = enter(faulty_call::wait);
+    if (ret != 0) {
+        return ret;
     }
     ++polls_;
     return open_->queues.wait(lock, seq, timeout_us, status_p);

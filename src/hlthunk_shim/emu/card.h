@@ -7,14 +7,17 @@
 #pragma once
 
 #include "hlthunk_shim/emu/engine_threads.h"
+#include "hlthunk_shim/emu/faults.h"
 #include "hlthunk_shim/emu/hbm.h"
 #include "hlthunk_shim/emu/hlthunk_emu.h"
 #include "hlthunk_shim/emu/mmu.h"
 #include "hlthunk_shim/emu/node_file.h"
 #include "hlthunk_shim/emu/queue_manager.h"
 
+#include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,8 +79,23 @@ public:
 
     [[nodiscard]] unsigned index() const override { return index_; }
 
+    /* --- faults, see faults.h ----------------------------------------------*/
+
+    /** Let something happen to the card, open or not: a reset or removal; or
+     *  let so many opens find it in reset (faulty_call::reset). */
+    void meet_now(const fault &what);
+
+    /** As hlthunk_get_device_status_info: shim::device_status, or -ENODEV. */
+    int status();
+
+    /** Whether it was removed: all calls answer -ENODEV. */
+    [[nodiscard]] bool is_removed() const { return removed_; }
+
     /* What follows needs an open context and answers as the driver does:
-     * -errno, or a negative value where a count or a handle is returned. */
+     * -errno, or a negative value where a count or a handle is returned. All
+     * but the counters and pause answer -EBUSY while the card is in reset, and
+     * -ENODEV afterwards: there is no context any more. The driver, which does
+     * not let a reset end before its user is gone, would have killed him. */
     int allocate(uint64_t size, uint64_t page_size, uint64_t &handle_p);
     int free(uint64_t handle);
     int map_device(uint64_t handle, uint64_t hint, uint64_t &va_p);
@@ -124,6 +142,7 @@ private:
         queue_manager queues;
         std::map<uint64_t, command_buffer> buffers;
         uint64_t next_buffer        = host_page;
+        bool broken_down            = false; /* and the card has noticed */
         clock::time_point opened_at = clock::now();
         clock::time_point mmu_free_at{}; /* with a timing model */
         context *previous = nullptr;     /* see abandoned_ */
@@ -139,6 +158,11 @@ private:
     explicit card(unsigned index);
     template <typename Submit>
     int hand_over(Submit &&submit);
+    int begin(faulty_call call);
+    int enter(std::optional<faulty_call> call = std::nullopt);
+    int meet(faulty_call call);
+    void break_down(const fault_effect &what);
+    void note_breakdown();
     void release(card_lock &lock);
     [[nodiscard]] bool reaches(unsigned other) const;
     void drop_stale(card_lock &lock);
@@ -159,7 +183,9 @@ private:
     inherited for_children_;       /* of the open context */
     inherited inherited_;          /* of the process that forked this one */
     uint64_t opens_ = 0;
-    uint32_t resets_;                /* opens that find the card in reset */
+    uint32_t resets_;            /* opens that find the card in reset */
+    bool resets_itself_ = false; /* because it was closed */
+    std::atomic<bool> removed_{false};
     clock::duration last_period_{0}; /* of the last open context */
     uint64_t polls_      = 0;        /* calls of wait */
     uint64_t polls_seen_ = 0; /* of these, at the last look of a thread */

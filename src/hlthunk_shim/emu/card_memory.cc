@@ -61,8 +61,9 @@ int pin(void *host, uint64_t size)
 int card::allocate(uint64_t size, uint64_t page_size, uint64_t &handle_p)
 {
     card_lock lock(lock_);
-    if (open_ == nullptr) {
-        return -EBADF;
+    const int met = enter(faulty_call::allocate);
+    if (met != 0) {
+        return met;
     }
     if (size == 0) {
         return -EINVAL;
@@ -88,8 +89,9 @@ int card::allocate(uint64_t size, uint64_t page_size, uint64_t &handle_p)
 int card::free(uint64_t handle)
 {
     card_lock lock(lock_);
-    if (open_ == nullptr) {
-        return -EBADF;
+    const int met = enter(faulty_call::free);
+    if (met != 0) {
+        return met;
     }
     const hbm_allocation *allocation = open_->memory.find(handle);
     if ((allocation == nullptr) || (allocation->mappings > 0)) {
@@ -106,8 +108,9 @@ int card::free(uint64_t handle)
 int card::map_device(uint64_t handle, uint64_t hint, uint64_t &va_p)
 {
     card_lock lock(lock_);
-    if (open_ == nullptr) {
-        return -EBADF;
+    const int met = enter(faulty_call::map);
+    if (met != 0) {
+        return met;
     }
     hbm_allocation *allocation = open_->memory.find(handle);
     if (allocation == nullptr) {
@@ -130,7 +133,11 @@ int card::map_host(void *host, uint64_t hint, bool force_hint, uint64_t size,
         (address + size > UINT64_MAX - host_page)) {
         return -EINVAL;
     }
-    int ret = pin(host, size);
+    int ret = begin(faulty_call::map);
+    if (ret != 0) {
+        return ret;
+    }
+    ret = pin(host, size);
     if (ret != 0) {
         log("%s: host memory %p of %lu bytes is not all there and writable",
             name_.c_str(), host, size);
@@ -138,8 +145,9 @@ int card::map_host(void *host, uint64_t hint, bool force_hint, uint64_t size,
     }
 
     card_lock lock(lock_);
-    if (open_ == nullptr) {
-        return -EBADF;
+    ret = enter();
+    if (ret != 0) {
+        return ret;
     }
     va_p = open_->table.map_host(host, size, hint, force_hint);
     if (va_p == 0) {
@@ -153,8 +161,9 @@ int card::map_host(void *host, uint64_t hint, bool force_hint, uint64_t size,
 int card::unmap(uint64_t va)
 {
     card_lock lock(lock_);
-    if (open_ == nullptr) {
-        return -EBADF;
+    const int met = enter(faulty_call::unmap);
+    if (met != 0) {
+        return met;
     }
     open_->queues.quiesce(lock);
     mmu_region *region = open_->table.find(va);
@@ -181,8 +190,9 @@ int card::unmap(uint64_t va)
 int card::export_dmabuf(uint64_t va, uint64_t size, uint64_t offset)
 {
     card_lock lock(lock_);
-    if (open_ == nullptr) {
-        return -EBADF;
+    const int met = enter(faulty_call::export_to);
+    if (met != 0) {
+        return met;
     }
     mmu_region *region = open_->table.find(va);
     if ((region == nullptr) || (region->kind != memory_kind::device)) {
@@ -225,8 +235,12 @@ bool card::reaches(unsigned other) const
 
 int card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
 {
+    int ret = begin(faulty_call::import);
+    if (ret != 0) {
+        return ret;
+    }
     imported_memory memory;
-    const int ret = imported_memory::create(fd, size, memory);
+    ret = imported_memory::create(fd, size, memory);
     if (ret != 0) {
         log("%s: import of file descriptor %d with %lu bytes: %s",
             name_.c_str(), fd, size,
@@ -241,8 +255,9 @@ int card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
     }
 
     card_lock lock(lock_);
-    if (open_ == nullptr) {
-        return -EBADF;
+    ret = enter();
+    if (ret != 0) {
+        return ret;
     }
     va_p = open_->table.map_import(std::move(memory), size);
     if (va_p == 0) {
@@ -267,8 +282,9 @@ int card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
 int card::create_command_buffer(uint32_t size, bool mapped, uint64_t &handle_p)
 {
     card_lock lock(lock_);
-    if (open_ == nullptr) {
-        return -EBADF;
+    const int state = enter();
+    if (state != 0) {
+        return state;
     }
     if (size > max_command_buffer) {
         return -EINVAL;
@@ -299,8 +315,9 @@ int card::create_command_buffer(uint32_t size, bool mapped, uint64_t &handle_p)
 int card::destroy_command_buffer(uint64_t handle)
 {
     card_lock lock(lock_);
-    if (open_ == nullptr) {
-        return -EBADF;
+    const int state = enter();
+    if (state != 0) {
+        return state;
     }
     open_->queues.quiesce(lock);
     auto found = open_->buffers.find(handle);
@@ -317,8 +334,9 @@ int card::destroy_command_buffer(uint64_t handle)
 int card::command_buffer_va(uint64_t handle, uint64_t &va_p)
 {
     card_lock lock(lock_);
-    if (open_ == nullptr) {
-        return -EBADF;
+    const int state = enter();
+    if (state != 0) {
+        return state;
     }
     auto found = open_->buffers.find(handle);
     if ((found == open_->buffers.end()) || (found->second.va == 0)) {

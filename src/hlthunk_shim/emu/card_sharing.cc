@@ -48,6 +48,7 @@ void card::after_fork()
 {
     engine_threads::instance().after_fork_in_child();
     box_traffic::after_fork_in_child();
+    faults::instance().after_fork_in_child();
     for (unsigned i = 0; i < max_cards; ++i) {
         at(i).after_fork_in_child();
     }
@@ -68,6 +69,7 @@ void card::prepare_for_fork()
 {
     /* Now, and not for the first time in a handler. */
     engine_threads::instance();
+    (void)faults::instance();
     at(0);
 
     static const bool prepared = util::run_in_children(after_fork);

@@ -70,6 +70,17 @@ int hlthunk_emu_pause(int fd, bool paused);
 int hlthunk_emu_copy(int fd, uint64_t dst, uint64_t src, uint64_t size,
                      unsigned engine, uint64_t *seq);
 
+/**
+ * Wish for faults, beside those of HLTHUNK_EMU_FAULTS.
+ *
+ * @param faults  A list as that variable has it; counts begin now. Beside its
+ *                faults `now=reset` and `now=remove`, which happen at once.
+ *                NULL or "": from now on nothing goes wrong; what has happened
+ *                stays.
+ * @return 0, -EINVAL for a bad list (HLTHUNK_EMU_LOG=1 tells why), or -ENOMEM.
+ */
+int hlthunk_emu_fault(const char *faults);
+
 /** lseek(2), which tells the size of a dma-buf. What else stands for files of
  *  the kernel is an extension of hl-thunk's ABI, too: see symbols.def. */
 long hlthunk_sys_lseek(int fd, long offset, int whence);

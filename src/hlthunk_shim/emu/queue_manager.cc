@@ -31,169 +31,6 @@ queue_manager::queue_manager(const mmu &table, hlthunk_emu_counters &counters,
       runs_(queues_.size())
 {}
 
-/* --- submission ----------------------------------------------------------- */
-
-int queue_manager::validate(const hlthunk_cs_in &in) const
-{
-    const auto *chunks = static_cast<const hl_cs_chunk *>(in.chunks_execute);
-
-    if (!get_settings().kind->user_queues) {
-        log("%s: %s has no queues for programs", name_,
-            get_settings().kind->device_type);
-        return -EINVAL;
-    }
-    for (uint32_t i = 0; i < in.num_chunks_execute; ++i) {
-        const hl_cs_chunk &chunk = chunks[i];
-        if (!is_user_queue(chunk.queue_index, get_settings().edma_mask)) {
-            log("%s: chunk %u names queue %u, which programs may not use",
-                name_, i, chunk.queue_index);
-            return -EINVAL;
-        }
-        /* The other flags, and the padding, are not looked at. */
-        if ((chunk.cs_chunk_flags & shim::chunk_flag_user_cb) == 0) {
-            log("%s: chunk %u has flags %#x: the queues of Gaudi2 take "
-                "command buffers by device address (flag 1) only",
-                name_, i, chunk.cs_chunk_flags);
-            return -EINVAL;
-        }
-        if (!mmu::may_hold_commands(chunk.cb_handle, chunk.cb_size)) {
-            log("%s: chunk %u: command buffer %#lx of %u bytes is in no range "
-                "that may hold one",
-                name_, i, chunk.cb_handle, chunk.cb_size);
-            return -EFAULT;
-        }
-    }
-    return 0;
-}
-
-/* What of the flags matters here: the driver ignores those that it does not
- * know, and restore chunks where nothing forces them. */
-int queue_manager::look_at_flags(uint32_t flags) const
-{
-    constexpr uint32_t staged = 0x40 | 0x80 | 0x100;
-    /* Restore chunks, signals and what waits for them, reserved signals, and
-     * commands to engines. */
-    constexpr uint32_t not_emulated = 0x1 | 0x2 | 0x4 | 0x8 | 0x800 | 0x1000 |
-                                      0x2000 | 0x4000 | 0x8000 | 0x10000;
-    if ((flags & staged) != 0) {
-        log("%s: staged submissions are for Gaudi", name_);
-        return -EPERM;
-    }
-    if ((flags & not_emulated) != 0) {
-        log("%s: submission flags %#x are not emulated", name_,
-            flags & not_emulated);
-        return -EINVAL;
-    }
-    return 0;
-}
-
-/* Wait until the slot of the next job is free. */
-int queue_manager::take_number(card_lock &lock)
-{
-    /* The library retries the driver's "again" without end. */
-    for (end_holds(); (slot_of(next_seq_).parts > 0) && !stopped_;
-         end_holds()) {
-        /* Looking for work may itself have ended the job in the way. */
-        if (!run_slice(lock) && (slot_of(next_seq_).parts > 0) && !stopped_) {
-            sleep(lock, clock::time_point::max());
-        }
-    }
-    if (stopped_) {
-        return -ENODEV;
-    }
-    slot_of(next_seq_) = {next_seq_, 0, shim::cs_completed, {}, {}};
-    if (timing_.model != nullptr) {
-        slot_of(next_seq_).submitted = clock::now();
-    }
-    ++next_seq_;
-    return 0;
-}
-
-/* Put a part into its queue. `alone`: its job has no other; true when that has
- * ended right away. */
-bool queue_manager::enter(part added, bool alone)
-{
-    auto &queue = queues_[added.queue];
-    if (queue.empty()) {
-        if (alone && run_unqueued(added)) {
-            return true;
-        }
-        active_.push_back(added.queue);
-    }
-    queue.push_back(added);
-    return false;
-}
-
-int queue_manager::copy(card_lock &lock, uint64_t dst, uint64_t src,
-                        uint64_t size, unsigned engine, uint64_t &seq_p)
-{
-    if (engine >= internal_queue_count) {
-        return -EINVAL;
-    }
-    const int ret = take_number(lock);
-    if (ret != 0) {
-        return ret;
-    }
-    part added{};
-    added.seq   = next_seq_ - 1;
-    added.queue = internal_queue + engine;
-    begin_copy(added, dst, src, size);
-    slot_of(added.seq).parts = 1;
-    ++counters_.jobs;
-    seq_p = added.seq;
-    if (!enter(added, true)) {
-        run_inline();
-    }
-    return 0;
-}
-
-int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
-                          uint64_t &seq_p)
-{
-    const int refusal = look_at_flags(in.flags);
-    if (refusal != 0) {
-        return refusal;
-    }
-    if ((in.num_chunks_execute == 0) ||
-        (in.num_chunks_execute > shim::max_chunks_per_cs)) {
-        log("%s: a submission has 1 to %u chunks, not %u", name_,
-            shim::max_chunks_per_cs, in.num_chunks_execute);
-        return -EINVAL;
-    }
-    if (in.chunks_execute == nullptr) {
-        return -EFAULT;
-    }
-
-    int ret = take_number(lock);
-    if (ret != 0) {
-        return ret;
-    }
-    /* A rejected submission has its number all the same. */
-    const uint64_t seq = next_seq_ - 1;
-    ret                = validate(in);
-    if (ret != 0) {
-        return ret;
-    }
-
-    const auto *chunks = static_cast<const hl_cs_chunk *>(in.chunks_execute);
-    slot_of(seq).parts = in.num_chunks_execute;
-    ++counters_.jobs;
-    seq_p = seq;
-    for (uint32_t i = 0; i < in.num_chunks_execute; ++i) {
-        part added{};
-        added.seq   = seq;
-        added.queue = chunks[i].queue_index;
-        added.upper = {chunks[i].cb_handle, chunks[i].cb_size, 0};
-        if (enter(added, in.num_chunks_execute == 1)) {
-            return 0;
-        }
-    }
-    run_inline();
-    return 0;
-}
-
-/* --- execution ------------------------------------------------------------ */
-
 /* One command buffer less for a job. */
 void queue_manager::end_part_of(const part &ended)
 {
@@ -208,6 +45,7 @@ void queue_manager::end_part_of(job &owner)
     if (--owner.parts > 0) {
         return;
     }
+    meet_fate(owner);
     if (owner.status == shim::cs_completed) {
         completed_.add(owner.seq);
     }
@@ -258,10 +96,10 @@ bool queue_manager::run_unqueued(part &only)
 queue_manager::part *queue_manager::claim(uint64_t max_bytes, bool whole,
                                           slice &work)
 {
-    if (paused_ || stopped_) {
+    if (paused_) {
         return nullptr;
     }
-    for (size_t i = 0; i < active_.size();) {
+    for (size_t i = 0; (i < active_.size()) && !is_over();) {
         const uint32_t queue = active_[i];
         part &front          = queues_[queue].front();
         switch (advance(front)) {
@@ -351,12 +189,12 @@ bool queue_manager::run_slice(card_lock &lock)
 
 bool queue_manager::is_idle() const
 {
-    return paused_ || stopped_ || active_.empty();
+    return paused_ || is_over() || active_.empty();
 }
 
 bool queue_manager::has_work() const
 {
-    if (paused_ || stopped_) {
+    if (paused_ || is_over()) {
         return false;
     }
     return std::any_of(active_.begin(), active_.end(), [this](uint32_t queue) {
@@ -396,9 +234,18 @@ void queue_manager::end_holds()
     const clock::time_point now = clock::now();
     std::erase_if(held_, [&](uint64_t seq) {
         job &held = slot_of(seq);
-        if ((held.status != shim::cs_aborted) &&
-            ((held.held_until > now) || !is_over_in_model(held, now))) {
+        const bool over =
+            (held.status == shim::cs_aborted) ||
+            ((held.held_until <= now) && is_over_in_model(held, now));
+        if (!over) {
             return false;
+        }
+        if ((held.lost_until != clock::time_point{}) &&
+            (held.status == shim::cs_completed)) {
+            log("%s: job %lu runs for too long", name_, seq);
+            held.status = shim::cs_timed_out;
+            ++counters_.jobs_aborted;
+            break_down({.kind = fault_kind::reset});
         }
         if (timing_.model != nullptr) {
             timing_.model->forget(timing_.card, seq);
@@ -461,6 +308,10 @@ int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
         if (asked.seq != seq) {
             return 0;
         }
+        if (asked.status == shim::cs_timed_out) {
+            status_p = asked.status;
+            return -ETIMEDOUT;
+        }
         if (asked.parts == 0) {
             status_p = asked.status;
             while ((clock::time_point{} < awake) && !stopped_ &&
@@ -469,7 +320,7 @@ int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
             }
             return (status_p == shim::cs_aborted) ? -EIO : 0;
         }
-        if (stopped_) {
+        if (is_over()) {
             status_p = shim::cs_aborted;
             return -EIO;
         }
@@ -483,7 +334,7 @@ int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
             return 0;
         }
         /* Looking for work may itself have ended the job. */
-        if (!run_slice(lock) && (timeout_us != 0) && !stopped_ &&
+        if (!run_slice(lock) && (timeout_us != 0) && !is_over() &&
             (slot_of(seq).seq == seq) && (slot_of(seq).parts > 0)) {
             awake = awake_after(slot_of(seq));
             sleep(lock, deadline);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "hlthunk_shim/emu/asic.h"
+#include "hlthunk_shim/emu/fault_text.h"
 #include "hlthunk_shim/emu/hlthunk_emu.h"
 #include "hlthunk_shim/emu/mmu.h"
 #include "hlthunk_shim/hlthunk/abi.h"
@@ -21,6 +22,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace gaudi::emu {
@@ -61,19 +63,23 @@ struct queue_timing {
 
 class queue_manager {
 public:
-    /** @param completed  Told of every job that completes. */
+    /** @param completed  Told of every job that completes.
+     *  @param of         Which card it is, and how fast. */
     queue_manager(const mmu &table, hlthunk_emu_counters &counters,
                   completed_jobs &completed, const char *name,
                   const queue_timing &timing = {});
 
-    /** As hlthunk_command_submission. */
-    int submit(card_lock &lock, const hlthunk_cs_in &in, uint64_t &seq_p);
+    /** As hlthunk_command_submission.
+     *  @param fate  What the job is to meet with. */
+    int submit(card_lock &lock, const hlthunk_cs_in &in, uint64_t &seq_p,
+               const fault_effect &fate = {});
 
     /** As hlthunk_emu_copy. */
     int copy(card_lock &lock, uint64_t dst, uint64_t src, uint64_t size,
-             unsigned engine, uint64_t &seq_p);
+             unsigned engine, uint64_t &seq_p, const fault_effect &fate = {});
 
-    /** As hlthunk_wait_for_cs. */
+    /** As hlthunk_wait_for_cs; for a card that has not broken down, or does so
+     *  meanwhile. */
     int wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
              uint32_t &status_p);
 
@@ -93,6 +99,19 @@ public:
      *               times the latest holds.
      */
     void hold(uint64_t seq, clock::time_point until);
+
+    /**
+     * End all jobs as aborted, and run none any more: the card is reset, or
+     * removed. A bad packet leads to a reset, as the driver makes it when an
+     * engine reports an error; so does a job that runs for too long.
+     */
+    void break_down(const fault_effect &why);
+
+    /** How that came. */
+    [[nodiscard]] const std::optional<fault_effect> &breakdown() const
+    {
+        return breakdown_;
+    }
 
     /** Whether run_slice would find something. */
     [[nodiscard]] bool has_work() const;
@@ -141,6 +160,8 @@ private:
         uint32_t status = shim::cs_completed;
         clock::time_point held_until{}; /* a hold is a part, too */
         clock::time_point submitted{};  /* with a timing model */
+        clock::time_point lost_until{}; /* of a job that will not end */
+        fault_effect fate{};
     };
 
     enum class step { copy, nothing, ended };
@@ -178,6 +199,10 @@ private:
     void finish(part &current, const slice &work);
     void end_part_of(const part &ended);
     void end_part_of(job &owner);
+    void begin_job(uint64_t seq, uint32_t parts, const fault_effect &fate);
+    void abort(job &owner);
+    void meet_fate(job &owner);
+    [[nodiscard]] bool is_over() const { return stopped_ || breakdown_; }
     void end_holds();
     void model_copy(part &current, const translation &from,
                     const translation &to);
@@ -202,6 +227,7 @@ private:
     unsigned copying_ = 0;         /* slices being copied without the lock */
     bool paused_      = false;
     bool stopped_     = false;
+    std::optional<fault_effect> breakdown_;
     unsigned waiters_ = 0;
     std::condition_variable_any changed_;
 };

@@ -1,4 +1,5 @@
 /* What the queues of a card read: packets, up to where bytes can be copied. */
+#include "hlthunk_shim/emu/faults.h"
 #include "hlthunk_shim/emu/queue_manager.h"
 #include "hlthunk_shim/emu/settings.h"
 #include "hlthunk_shim/hlthunk/lin_dma.h"
@@ -35,13 +36,16 @@ void queue_manager::fault(const part &current, const char *format, ...)
             name_, current.seq, current.queue, lower ? "lower " : "", stream.va,
             stream.size, stream.next, text);
     }
-    job &owner = slot_of(current.seq);
-    if (owner.status != shim::cs_aborted) {
-        owner.status = shim::cs_aborted;
-        ++counters_.jobs_aborted;
-        if (waiters_ > 0) {
-            changed_.notify_all(); /* it may be held, see end_holds() */
-        }
+    abort(slot_of(current.seq));
+    fault_effect met =
+        faults::instance().meet(faulty_call::packet, timing_.card);
+    if (met.kind == fault_kind::none) {
+        met.kind = fault_kind::reset;
+    }
+    if (met.kind != fault_kind::abort) {
+        break_down(met);
+    } else if (waiters_ > 0) {
+        changed_.notify_all(); /* it may be held, see end_holds() */
     }
 }
 

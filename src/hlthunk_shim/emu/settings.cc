@@ -98,37 +98,24 @@ bool parse_nodes(const char *text, unsigned cards, std::vector<int> &nodes)
     }
 }
 
-/* "reset=OPENS" for all cards, or "reset=OPENS@CARD" for one; several of these,
- * separated by commas. */
-bool parse_faults(const char *text, std::array<uint32_t, max_cards> &resets)
+/* How many opens of each card find it in reset, and what else goes wrong. */
+std::string read_faults(const char *text, settings &result)
 {
-    constexpr char reset[] = "reset=";
-    constexpr size_t name  = sizeof(reset) - 1;
-    for (const char *at = text;; ++at) {
-        char *end = nullptr;
-        if ((std::strncmp(at, reset, name) != 0) || (at[name] < '0') ||
-            (at[name] > '9')) {
-            return false;
+    std::vector<fault> wished;
+    std::string wrong = parse_faults(text, max_cards, wished);
+    for (const fault &each : wished) {
+        if (each.call == faulty_call::now) {
+            wrong = "'now' is when a program says so";
         }
-        const unsigned long opens = std::strtoul(at + name, &end, 10);
-        if (opens > UINT32_MAX) {
-            return false;
-        }
-        if (*end != '@') {
-            resets.fill(static_cast<uint32_t>(opens));
+        if (each.call != faulty_call::reset) {
+            result.faults.push_back(each);
+        } else if (each.card.has_value()) {
+            result.resets[*each.card] = each.effect.opens;
         } else {
-            at                       = end + 1;
-            const unsigned long card = std::strtoul(at, &end, 10);
-            if ((*at < '0') || (*at > '9') || (card >= max_cards)) {
-                return false;
-            }
-            resets[card] = static_cast<uint32_t>(opens);
-        }
-        at = end;
-        if (*at != ',') {
-            return *at == '\0';
+            result.resets.fill(each.effect.opens);
         }
     }
+    return wrong;
 }
 
 void read_timing(settings &result)
@@ -304,11 +291,16 @@ settings read_settings()
              return !result.valid ||
                     parse_nodes(text.c_str(), result.devices, result.numa);
          });
-    read(result, "HLTHUNK_EMU_FAULTS",
-         "a list of reset=OPENS or reset=OPENS@CARD",
-         [&](const std::string &text) {
-             return parse_faults(text.c_str(), result.resets);
+    std::string wrong;
+    read(result, "HLTHUNK_EMU_FAULTS", "a list of faults",
+         [&](const char *text) {
+             wrong = read_faults(text, result);
+             return wrong.empty();
          });
+    if (!wrong.empty()) {
+        std::fprintf(stderr, "hlthunk-emu: HLTHUNK_EMU_FAULTS: %s\n",
+                     wrong.c_str());
+    }
     read(result, "HLTHUNK_EMU_SYSFS", "an absolute path",
          [&](const std::string &text) {
              const bool good = text.empty() || text.starts_with('/');

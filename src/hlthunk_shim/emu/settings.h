@@ -4,6 +4,7 @@
 #pragma once
 
 #include "hlthunk_shim/emu/asic.h"
+#include "hlthunk_shim/emu/fault_text.h"
 #include "hlthunk_shim/emu/timing_figures.h"
 
 #include <array>
@@ -36,6 +37,7 @@ struct settings {
     std::array<uint32_t, max_cards> resets{};
     /** How fast the box is modelled to be; none: as fast as this machine. */
     std::optional<timing_figures> timing;
+    std::vector<fault> faults; /**< that the cards are to meet with */
     std::string sysfs;  /**< absolute path of the emulated sysfs; empty: none */
     bool log   = false; /**< explain errors on stderr */
     bool valid = true;  /**< false: bad values, no cards */

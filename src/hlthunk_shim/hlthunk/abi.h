@@ -158,16 +158,6 @@ static_assert(offsetof(hl_mem_args, in.op) == 24);
 
 namespace gaudi::shim {
 
-/* Results of hlthunk_get_device_status_info (HL_DEVICE_STATUS_*). */
-enum device_status : int {
-    device_operational            = 0,
-    device_in_reset               = 1,
-    device_malfunction            = 2,
-    device_needs_reset            = 3,
-    device_in_creation            = 4,
-    device_in_reset_after_release = 5
-};
-
 /* Values of hlthunk_wait_for_cs's status (HL_WAIT_CS_STATUS_*). Which of them
  * it gives as its result, too, differs between libraries: 0, or the status. */
 enum cs_status : uint32_t {
@@ -175,6 +165,17 @@ enum cs_status : uint32_t {
     cs_busy      = 1,
     cs_timed_out = 2,
     cs_aborted   = 3
+};
+
+/* What hlthunk_get_device_status_info gives (enum hl_device_status), or a
+ * negative errno. */
+enum device_status : int {
+    device_operational          = 0,
+    device_in_reset             = 1,
+    device_malfunction          = 2,
+    device_needs_reset          = 3,
+    device_in_creation          = 4,
+    device_resets_after_release = 5
 };
 
 /* HL_CS_CHUNK_FLAGS_USER_ALLOC_CB: cb_handle holds a device VA. */

@@ -172,6 +172,7 @@ TEST(emu_box, a_bad_setting_is_reported_and_leaves_no_cards)
         {"HLTHUNK_EMU_FAULTS", "reset=1@"},
         {"HLTHUNK_EMU_FAULTS", "reset=1,"},
         {"HLTHUNK_EMU_FAULTS", "fire=1"},
+        {"HLTHUNK_EMU_FAULTS", "now=reset"},
         {"HLTHUNK_EMU_ASIC", "gaudi4"},
         {"HLTHUNK_EMU_ASIC", ""},
         {"HLTHUNK_EMU_NODE", ""},

@@ -115,6 +115,7 @@ TEST(emu_engines, without_them_polling_makes_the_progress)
  * runs, must not wait for a message from somebody else. */
 GAUDI_CHILD(waits_without_end_for_a_faulty_job)
 {
+    const wished_faults only_the_job("packet=abort");
     raw_card card;
     GAUDI_CHILD_REQUIRE(card.fd() >= 0);
     const uint64_t va = card.allocate_mapped(1);
@@ -128,6 +129,7 @@ GAUDI_CHILD(waits_without_end_for_a_faulty_job)
 
 GAUDI_CHILD(submits_behind_faulty_jobs)
 {
+    const wished_faults only_the_jobs("packet=abort");
     raw_card card;
     GAUDI_CHILD_REQUIRE(card.fd() >= 0);
     const uint64_t va = card.allocate_mapped(1);

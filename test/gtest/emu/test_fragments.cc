@@ -107,6 +107,7 @@ TEST_F(emu_fragments, the_end_of_the_mapping_is_an_end)
     char data[128];
     const uint64_t host = card.map_host(data, sizeof(data));
     EXPECT_EQ(card.copy(pdma0, end - 64, host, 64), completed);
+    const wished_faults only_the_job("packet=abort");
     EXPECT_EQ(card.copy(pdma0, end - 64, host, 65), aborted);
     EXPECT_EQ(card.copy(pdma0, end, host, 1), aborted);
 }

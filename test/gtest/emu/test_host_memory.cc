@@ -281,6 +281,7 @@ TEST_F(emu_host, a_mapped_driver_command_buffer_runs)
     EXPECT_STREQ(seen, text);
     munmap(data, page);
     EXPECT_EQ(api.hlthunk_destroy_command_buffer(card.fd(), handle), 0);
+    const wished_faults only_the_job("packet=abort");
     EXPECT_EQ(card.wait(card.start({chunk})), aborted) << "it has gone";
 }
 

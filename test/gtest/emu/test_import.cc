@@ -127,6 +127,7 @@ TEST_F(emu_import, an_internal_engine_does_not_reach_it)
     uint64_t imported = 0;
     ASSERT_EQ(do_import(size, imported), 0);
     const uint64_t own = other.allocate_mapped(1);
+    const wished_faults only_the_job("packet=abort");
     EXPECT_EQ(other.copy(edma0, own, imported, 4096), aborted);
     EXPECT_EQ(other.copy(edma0, imported, own, 4096), aborted);
 }
@@ -139,6 +140,7 @@ TEST_F(emu_import, a_copy_ends_where_it_ends)
     uint64_t imported = 0;
     ASSERT_EQ(do_import(size, imported), 0);
     EXPECT_EQ(other.copy(pdma0, own, imported + size - 4096, 4096), completed);
+    const wished_faults only_the_job("packet=abort");
     EXPECT_EQ(other.copy(pdma0, own, imported + size - 4096, 4097), aborted);
 }
 

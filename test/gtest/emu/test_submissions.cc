@@ -240,6 +240,7 @@ TEST_F(emu_submission, a_job_of_long_ago_is_completed)
 
 TEST_F(emu_submission, a_failure_is_forgotten_after_64_more_jobs)
 {
+    const wished_faults only_the_job("packet=abort");
     hl_cs_chunk bad    = good;
     bad.cb_handle      = 0xfff0700000000000;
     const uint64_t seq = card.start({bad});

@@ -89,6 +89,9 @@ protected:
         }
     }
 
+    /* What fails here are jobs, and not the card. */
+    const wished_faults only_the_job{"packet=abort"};
+
     hlthunk_emu_counters counters() const
     {
         hlthunk_emu_counters result{};

@@ -468,6 +468,7 @@ TEST_F(bad_address, every_operation_refuses_what_no_allocation_covers)
 
 TEST_F(bad_address, a_failed_copy_completes_once_with_an_error)
 {
+    const wished_faults only_the_job("packet=abort");
     guarded_buffer host(4096);
     counted_completion done;
     counted_completion flushed;
