@@ -238,6 +238,7 @@ TEST_F(emu, what_copies_without_a_queue_is_counted_and_can_be_stopped)
 
 TEST_F(emu, a_bad_copy_without_a_queue_fails_as_one_with)
 {
+    const wished_faults only_the_jobs("packet=abort");
     const uint64_t device = card.allocate_mapped(1);
     EXPECT_EQ(copy_within(card, device, 0x1234, 64, 0), aborted);
     EXPECT_EQ(copy_within(card, 0x1234, device, 64, 0), aborted);

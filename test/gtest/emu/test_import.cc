@@ -232,6 +232,7 @@ TEST(emu_peers, are_those_of_the_group)
 
 TEST_F(emu_import, a_part_is_from_the_first_byte_on)
 {
+    const wished_faults only_the_jobs("packet=abort");
     char text[4096];
     fill_pattern(text, sizeof(text), 5);
     ASSERT_EQ(card.write(va + device_page() - 2048, text, sizeof(text)),

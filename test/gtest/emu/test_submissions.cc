@@ -92,6 +92,7 @@ TEST_F(emu_submission, may_have_anything_where_nobody_looks)
  * driver does not initialise. */
 TEST_F(emu_submission, goes_to_no_queue_that_is_disabled)
 {
+    const wished_faults only_the_jobs("packet=abort");
     for (uint32_t queue : {2u, 3u, 5u, 6u, 7u, 156u, 200u, 251u}) {
         hl_cs_chunk bad = good;
         bad.queue_index = queue;
@@ -107,6 +108,7 @@ TEST_F(emu_submission, goes_to_no_queue_that_is_disabled)
 
 TEST_F(emu_submission, has_command_buffers_where_they_may_be)
 {
+    const wished_faults only_the_jobs("packet=abort");
     hl_cs_chunk bad = good;
     bad.cb_size     = 0;
     expect_refused({bad}, -EFAULT);
