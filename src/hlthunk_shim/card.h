@@ -63,12 +63,13 @@ public:
         state_.compare_exchange_strong(open, state::closing);
     }
 
-    /** The descriptor is closed. The driver is not called with it any more, and
-     *  all work has ended with -ENODEV. Found out from the driver's answers,
-     *  too. */
-    void lose() const { state_.store(state::lost); }
+    /** The descriptor is closed, or the card was reset or removed. The driver
+     *  is not called with it any more, and all work has ended with -ENODEV.
+     *  Found out from the driver's answers, too.
+     *  @return false when it was known, or expected. */
+    bool lose() const { return state_.exchange(state::lost) == state::open; }
 
-    /** Whether one of the above was said. */
+    /** Whether one of the above was said: the card does nothing any more. */
     [[nodiscard]] bool is_lost() const
     {
         return state_.load(std::memory_order_relaxed) != state::open;

@@ -46,8 +46,11 @@ public:
     [[nodiscard]] int close()
     {
         /* What a lost card had went with it. */
-        const int ret =
+        int ret =
             ((value_ == 0) || card_->is_lost()) ? 0 : (card_->*Release)(value_);
+        if ((ret != 0) && card_->is_lost()) {
+            ret = 0; /* as was found out now */
+        }
         if (ret == 0) {
             value_ = 0;
         }

@@ -1,5 +1,6 @@
 #include "hlthunk_shim/hlthunk/device.h"
 
+#include "hlthunk_shim/hlthunk/loss.h"
 #include "hlthunk_shim/hlthunk/user_cb_queue.h"
 #include "hlthunk_shim/memory.h"
 #include "util/warning.h"
@@ -94,14 +95,14 @@ int device::allocate(uint64_t size, uint64_t wished,
     /* Page size 0 is the card's own; "shared" only allows an export. */
     const uint64_t handle =
         lib_.hlthunk_device_memory_alloc(fd_, size, 0, false, true);
-    int ret = check_value(handle);
+    int ret = judge(*this, lib_, check_value(handle));
     if (ret != 0) {
         return ret;
     }
     allocation made(*this, handle);
     errno             = 0;
     const uint64_t va = lib_.hlthunk_device_memory_map(fd_, handle, wished);
-    ret               = check_value(va);
+    ret               = judge(*this, lib_, check_value(va));
     if (ret == 0) {
         made.add({*this, va});
         allocation_p = std::move(made);
@@ -117,7 +118,7 @@ int device::register_host(void *host, uint64_t size,
     }
     errno             = 0;
     const uint64_t va = lib_.hlthunk_host_memory_map(fd_, host, 0, size);
-    const int ret     = check_value(va);
+    const int ret     = judge(*this, lib_, check_value(va));
     if (ret == 0) {
         registration_p = {*this, va};
     }
@@ -126,12 +127,12 @@ int device::register_host(void *host, uint64_t size,
 
 int device::unmap(uint64_t address) const
 {
-    return lib_.hlthunk_memory_unmap(fd_, address);
+    return judge(*this, lib_, lib_.hlthunk_memory_unmap(fd_, address));
 }
 
 int device::free_memory(uint64_t handle) const
 {
-    return lib_.hlthunk_device_memory_free(fd_, handle);
+    return judge(*this, lib_, lib_.hlthunk_device_memory_free(fd_, handle));
 }
 
 std::optional<uint64_t> device::allocated_bytes() const

@@ -1,6 +1,7 @@
 /* The part of a device that deals with dma-bufs. */
 #include "hlthunk_shim/hlthunk/device.h"
 
+#include "hlthunk_shim/hlthunk/loss.h"
 #include "hlthunk_shim/memory.h"
 
 #include <cerrno>
@@ -74,6 +75,9 @@ int device::export_dmabuf(uint64_t address, uint64_t offset, uint64_t size,
 {
     int fd;
 
+    if (is_lost()) {
+        return -ENODEV;
+    }
     /* No driver rounds, and not all of them check it. */
     if ((size == 0) || ((address | offset | size) % dmabuf_page() != 0)) {
         return -EINVAL;
@@ -92,7 +96,7 @@ int device::export_dmabuf(uint64_t address, uint64_t offset, uint64_t size,
             fd_, address, size, offset, export_flags);
     }
     if (fd < 0) {
-        return fd;
+        return judge(*this, lib_, fd);
     }
     fd_p = fd;
     return 0;
@@ -123,6 +127,9 @@ int device::import_dmabuf(int dmabuf, uint64_t size,
                           registration &registration_p) const
 {
     uint64_t va = 0;
+    if (is_lost()) {
+        return -ENODEV;
+    }
     if (dmabuf < 0) {
         return -EBADF;
     }
@@ -138,6 +145,10 @@ int device::import_dmabuf(int dmabuf, uint64_t size,
         return can_import(*this, size) ? -EINVAL : -EOPNOTSUPP;
     case -ENOTTY:
         return -EOPNOTSUPP;
+    case -EBUSY:
+    case -ENODEV:
+        /* Of this card, or of the one that it is of. */
+        return judge(*this, lib_, -EBUSY);
     default:
         return ret;
     }

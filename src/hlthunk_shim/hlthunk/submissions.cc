@@ -1,19 +1,11 @@
 #include "hlthunk_shim/hlthunk/submissions.h"
 
+#include "hlthunk_shim/hlthunk/loss.h"
+
 #include <algorithm>
 #include <cerrno>
 
 namespace gaudi::shim {
-
-/* An answer that tells that the number is no card's any more. */
-int submissions::judge(int result) const
-{
-    if ((result == -EBADF) || (result == -ENOTTY)) {
-        card_.lose();
-        return -ENODEV;
-    }
-    return result;
-}
 
 /* Make a slot free if its job has ended, whoever owns the job: an owner that
  * does not poll must not keep others from submitting. Gives the job that still
@@ -79,7 +71,8 @@ int submissions::submit(hl_cs_chunk *chunks, uint32_t count, ticket &ticket_p)
     in.chunks_execute     = chunks;
     in.num_chunks_execute = count;
 
-    int ret = judge(lib_.hlthunk_command_submission(card_.fd(), &in, &out));
+    int ret = judge(card_, lib_,
+                    lib_.hlthunk_command_submission(card_.fd(), &in, &out));
     if (ret != 0) {
         ++refused_;
         return ret;
@@ -102,8 +95,9 @@ int submissions::ask_driver(uint64_t seq, uint32_t timeout_us) const
         return -ENODEV;
     }
     uint32_t status = cs_busy;
-    int ret =
-        judge(lib_.hlthunk_wait_for_cs(card_.fd(), seq, timeout_us, &status));
+    const int ret =
+        judge(card_, lib_,
+              lib_.hlthunk_wait_for_cs(card_.fd(), seq, timeout_us, &status));
 
     if (ret < 0) {
         return (ret == -EBUSY) ? -ENODEV : ret;
@@ -116,9 +110,9 @@ int submissions::ask_driver(uint64_t seq, uint32_t timeout_us) const
     case cs_busy:
         return 0;
     case cs_timed_out:
-        return -ETIMEDOUT;
+        return judge(card_, lib_, -ETIMEDOUT);
     default:
-        return -EIO;
+        return judge(card_, lib_, -EIO);
     }
 }
 

@@ -49,7 +49,6 @@ private:
         std::atomic<uint64_t> done{0};   /* the last that its owner saw done */
     };
 
-    int judge(int result) const;
     int ask_driver(uint64_t seq, uint32_t timeout_us) const;
     uint64_t vacate(slot &place);
 

@@ -171,6 +171,8 @@ TEST_F(shim_device, a_job_that_the_driver_lost_is_reported_as_such)
         answer = driver;
         EXPECT_EQ(second->query(ticket{1}, 0), expected) << driver;
     }
+    EXPECT_TRUE(second->is_lost()) << "by the last answer";
+    EXPECT_EQ(warnings.take().size(), 1u);
 }
 
 /* Newer libraries give the status as the result, too. */

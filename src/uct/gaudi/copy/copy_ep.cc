@@ -35,19 +35,15 @@ void *as_pointer(uint64_t remote_addr)
     return reinterpret_cast<void *>(remote_addr);
 }
 
-/* Whether the interface that an endpoint goes to has closed: then it fails, and
- * UCX is told from progress. */
-bool has_failed(uct_ep_h tl_ep)
+/* UCS_OK, or how an endpoint has failed: the interface that it goes to has
+ * closed, for one. */
+ucs_status_t status_of(uct_ep_h tl_ep)
 {
     uct_gaudi_copy_ep_t *ep = to_ep(tl_ep);
-    if (ucs_likely(!ep->peer->load(std::memory_order_relaxed))) {
-        return false;
+    if (ucs_unlikely(ep->peer->load(std::memory_order_relaxed))) {
+        fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
     }
-    if (!ep->has_failed) {
-        ep->has_failed = 1;
-        ucs_list_add_tail(&to_iface(tl_ep->iface)->failed, &ep->failed);
-    }
-    return true;
+    return ep->status;
 }
 
 enum class zcopy { put, get };
@@ -57,8 +53,8 @@ ucs_status_t do_zcopy(uct_ep_h ep, zcopy what, const uct_iov_t *iov,
                       uct_completion_t *comp)
 {
     UCT_CHECK_IOV_SIZE(iovcnt, 1ul, "gaudi_cpy zcopy");
-    if (has_failed(ep)) {
-        return UCS_ERR_ENDPOINT_TIMEOUT;
+    if (ucs_unlikely(status_of(ep) != UCS_OK)) {
+        return to_ep(ep)->status;
     }
     void *from          = (iovcnt > 0) ? iov->buffer : nullptr;
     const size_t length = (iovcnt > 0) ? uct_iov_get_length(iov) : 0;
@@ -66,7 +62,9 @@ ucs_status_t do_zcopy(uct_ep_h ep, zcopy what, const uct_iov_t *iov,
     if (what == zcopy::get) {
         std::swap(from, to);
     }
-    return engine_of(ep).start(to_ep(ep)->domain, to, from, length, comp);
+    base::flush_domain &domain = to_ep(ep)->domain;
+    return engine_of(ep).result_of(
+        domain, engine_of(ep).start(domain, to, from, length, comp), comp);
 }
 
 } // namespace
@@ -75,8 +73,8 @@ ucs_status_t transport::ep_put_short(uct_ep_h ep, const void *buffer,
                                      unsigned length, uint64_t remote_addr,
                                      uct_rkey_t) noexcept
 {
-    if (has_failed(ep)) {
-        return UCS_ERR_ENDPOINT_TIMEOUT;
+    if (ucs_unlikely(status_of(ep) != UCS_OK)) {
+        return to_ep(ep)->status;
     }
     ucs_status_t status =
         engine_of(ep).copy(as_pointer(remote_addr), buffer, length);
@@ -87,8 +85,8 @@ ucs_status_t transport::ep_put_short(uct_ep_h ep, const void *buffer,
 ucs_status_t transport::ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
                                      uint64_t remote_addr, uct_rkey_t) noexcept
 {
-    if (has_failed(ep)) {
-        return UCS_ERR_ENDPOINT_TIMEOUT;
+    if (ucs_unlikely(status_of(ep) != UCS_OK)) {
+        return to_ep(ep)->status;
     }
     ucs_status_t status =
         engine_of(ep).copy(buffer, as_pointer(remote_addr), length);
@@ -100,8 +98,8 @@ ssize_t transport::ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
                                 void *arg, uint64_t remote_addr,
                                 uct_rkey_t) noexcept
 {
-    if (has_failed(ep)) {
-        return UCS_ERR_ENDPOINT_TIMEOUT;
+    if (ucs_unlikely(status_of(ep) != UCS_OK)) {
+        return to_ep(ep)->status;
     }
     const ssize_t result = engine_of(ep).start_packed(
         to_ep(ep)->domain, as_pointer(remote_addr), pack_cb, arg);
@@ -115,12 +113,13 @@ ucs_status_t transport::ep_get_bcopy(uct_ep_h ep,
                                      uct_rkey_t,
                                      uct_completion_t *comp) noexcept
 {
-    if (has_failed(ep)) {
-        return UCS_ERR_ENDPOINT_TIMEOUT;
+    if (ucs_unlikely(status_of(ep) != UCS_OK)) {
+        return to_ep(ep)->status;
     }
     ucs_status_t status =
         engine_of(ep).start_unpacked(to_ep(ep)->domain, as_pointer(remote_addr),
                                      length, unpack_cb, arg, comp);
+    status = engine_of(ep).result_of(to_ep(ep)->domain, status, comp);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, BCOPY, length);
     return status;
 }
@@ -230,7 +229,7 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_ep_t, const uct_ep_params_t *params)
                   to.number);
         return UCS_ERR_UNREACHABLE;
     }
-    self->has_failed = 0;
+    self->status = UCS_OK;
     ucs_list_head_init(&self->failed);
     gaudi::base::transfer_engine::open(self->domain);
     return UCS_OK;

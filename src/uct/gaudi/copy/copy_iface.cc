@@ -212,15 +212,27 @@ interface_end find_interface(const interface_address &address)
     return (found != nullptr) ? found->end : nullptr;
 }
 
+void fail(uct_gaudi_copy_ep_t *ep, ucs_status_t status)
+{
+    if (ep->status == UCS_OK) {
+        ep->status = status;
+        ucs_list_add_tail(&to_iface(ep->super.super.iface)->failed,
+                          &ep->failed);
+    }
+}
+
 unsigned report_failures(uct_gaudi_copy_iface_t *iface)
 {
     unsigned count = 0;
+    while (base::flush_domain *of = iface->engine->take_failed()) {
+        fail(ucs_container_of(of, uct_gaudi_copy_ep_t, domain), of->failure);
+    }
     for (; !ucs_list_is_empty(&iface->failed); ++count) {
         uct_gaudi_copy_ep_t *ep =
             ucs_list_extract_head(&iface->failed, uct_gaudi_copy_ep_t, failed);
         ucs_list_head_init(&ep->failed);
         (void)uct_iface_handle_ep_err(&iface->super.super, &ep->super.super,
-                                      UCS_ERR_ENDPOINT_TIMEOUT);
+                                      ep->status);
     }
     return count;
 }

@@ -52,7 +52,7 @@ typedef struct uct_gaudi_copy_ep {
     gaudi::base::flush_domain domain;
     gaudi::copy::interface_end peer; /**< of where it goes to */
     ucs_list_link_t failed; /**< self-linked unless its failure is to be told */
-    int has_failed;
+    ucs_status_t status;    /**< UCS_OK, or how it failed */
 } uct_gaudi_copy_ep_t;
 }
 
@@ -76,6 +76,9 @@ inline uct_gaudi_copy_ep_t *to_ep(uct_ep_h ep)
 /** Find an interface of this process that is open.
  *  @return nullptr when there is none. */
 interface_end find_interface(const interface_address &address);
+
+/** Let an endpoint fail, once; UCX is told from progress. */
+void fail(uct_gaudi_copy_ep_t *ep, ucs_status_t status);
 
 /** Tell UCX of endpoints that failed. @return How many. */
 unsigned report_failures(uct_gaudi_copy_iface_t *iface);

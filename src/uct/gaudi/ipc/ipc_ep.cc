@@ -139,6 +139,22 @@ unsigned report_failures(uct_gaudi_ipc_iface_t *iface)
     return count;
 }
 
+/* Endpoints with operations that failed and had no other way to say so. */
+void fail_unheard(uct_gaudi_ipc_iface_t *iface)
+{
+    while (const base::flush_domain *of = iface->state->engine->take_failed()) {
+        UCS_ASYNC_BLOCK(iface->super.worker->async);
+        uct_gaudi_ipc_ep_t *ep;
+        ucs_list_for_each(ep, &iface->state->endpoints, all)
+        {
+            if (&ep->state->domain == of) {
+                fail(&ep->super.super, of->failure);
+            }
+        }
+        UCS_ASYNC_UNBLOCK(iface->super.worker->async);
+    }
+}
+
 /* UCP 1.13 looks after peers itself, but not while it waits for the answer to
  * its first request to connect (ucp_wireup_ep_check). */
 void find_lost_peers(uct_gaudi_ipc_iface_t *iface)

@@ -293,6 +293,7 @@ unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
     const bool inbox_is_empty = (count == 0);
     if (!state.engine->is_idle()) {
         count += state.engine->progress();
+        fail_unheard(iface);
     }
     if (ucs_unlikely(++state.polls >= polls_per_look)) {
         count += look_for_lost_peers(iface, inbox_is_empty);

@@ -127,6 +127,9 @@ unsigned report_failures(uct_gaudi_ipc_iface_t *iface);
  *  closing their interfaces. A system call. */
 void find_lost_peers(uct_gaudi_ipc_iface_t *iface);
 
+/** Let endpoints fail whose operations have, and could not say so. */
+void fail_unheard(uct_gaudi_ipc_iface_t *iface);
+
 /** Let an endpoint fail: operations return the status from now on, and UCX is
  *  told from progress. */
 void fail(uct_ep_h ep, ucs_status_t status);

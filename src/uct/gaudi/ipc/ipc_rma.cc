@@ -108,16 +108,6 @@ ucs_status_t find_remote(uct_ep_h ep, way which, const void *local,
     return status;
 }
 
-/* What an operation with a completion returns: where only room was lacking, it
- * fails later. */
-ucs_status_t result_of(uct_ep_h ep, ucs_status_t status, uct_completion_t *comp)
-{
-    return (ucs_unlikely(status == UCS_ERR_IO_ERROR) && (comp != nullptr))
-               ? engine_of(ep).fail_later(to_ep(ep)->state->domain, status,
-                                          comp)
-               : status;
-}
-
 ucs_status_t do_short(uct_ep_h ep, way which, void *local, size_t length,
                       uint64_t remote_addr, uct_rkey_t rkey)
 {
@@ -146,7 +136,7 @@ ucs_status_t do_zcopy(uct_ep_h ep, way which, const uct_iov_t *iov,
             to_ep(ep)->state->domain, is_put ? remote : side(local),
             is_put ? side(local) : remote, length, comp);
     }
-    return result_of(ep, status, comp);
+    return engine_of(ep).result_of(to_ep(ep)->state->domain, status, comp);
 }
 
 } // namespace
@@ -202,7 +192,7 @@ ucs_status_t transport::ep_get_bcopy(uct_ep_h ep,
         status = engine_of(ep).start_unpacked(to_ep(ep)->state->domain, remote,
                                               length, unpack_cb, arg, comp);
     }
-    status = result_of(ep, status, comp);
+    status = engine_of(ep).result_of(to_ep(ep)->state->domain, status, comp);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, BCOPY, length);
     return status;
 }

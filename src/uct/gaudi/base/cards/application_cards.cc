@@ -117,6 +117,7 @@ void card_table::add_card(const shim::visible_card &info,
     cards_[index]      = std::make_unique<card>(info, index, std::move(opened));
     state.node         = node;
     state.adopted      = adopted;
+    state.closed       = false;
     state.lent         = -1;
     card &added        = *cards_[index];
     card_count_.store(index + 1, std::memory_order_release);
@@ -129,6 +130,19 @@ void card_table::add_card(const shim::visible_card &info,
     });
 }
 
+/* Whether a card of this process is behind an open node: one that was reset,
+ * too. */
+bool card_table::is_known(const shim::node_identity &node) const
+{
+    for (const auto &each : cards()) {
+        const card_state &state = states_[each->slot()];
+        if ((state.node == node) && !state.closed) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void card_table::adopt_open_cards(const shim::driver &driver,
                                   const std::vector<shim::card_info> &box,
                                   const shim::visible_cards &visible,
@@ -136,7 +150,7 @@ void card_table::adopt_open_cards(const shim::driver &driver,
 {
     for (const shim::open_node &found :
          shim::find_open_nodes(driver.own_dev())) {
-        if ((find_card(found.node) != nullptr) || !can_be_adopted(found.node)) {
+        if (is_known(found.node) || !can_be_adopted(found.node)) {
             continue;
         }
         std::unique_ptr<shim::card> opened;
@@ -173,11 +187,11 @@ void card_table::drop_closed(deferred &later)
 {
     for (size_t i = 0; i < card_count_; ++i) {
         const shim::card &driven = cards_[i]->device();
-        if (states_[i].adopted &&
+        /* One that was reset is lost, too, and its memory stays known: what
+         * the program has there is no host memory. */
+        if (states_[i].adopted && !states_[i].closed &&
             !shim::is_node(driven.fd(), states_[i].node)) {
-            driven.lose();
-        }
-        if (states_[i].adopted && cards_[i]->is_lost()) {
+            (void)driven.lose();
             lose(i, later);
         }
         if ((states_[i].lent >= 0) &&
@@ -192,6 +206,7 @@ void card_table::drop_closed(deferred &later)
 /* A card is closing or closed: others let go of what they have for it. */
 void card_table::lose(size_t index, deferred &later)
 {
+    states_[index].closed = true;
     card_events::for_each([&](card_events &room) {
         room.card_lost(*cards_[index], states_[index].node, later);
     });
@@ -222,7 +237,8 @@ int card_table::lend(const card_wish &wish)
         drop_closed(later);
         for (size_t i = 0; (i < card_count_) && (fd < 0); ++i) {
             const shim::card &driven = cards_[i]->device();
-            if (states_[i].adopted || (states_[i].lent >= 0) ||
+            if (states_[i].adopted || driven.is_lost() ||
+                (states_[i].lent >= 0) ||
                 ((wish.bus_id != nullptr) &&
                  !same_bus_id(driven.bus_id(), wish.bus_id)) ||
                 ((wish.module_id >= 0) &&
@@ -265,9 +281,9 @@ void card_table::application_opened(int fd)
     under_lock([&](deferred &later) {
         /* A node opens once: what is known of it was of an earlier time. */
         for (size_t i = 0; i < card_count_; ++i) {
-            if (states_[i].adopted && (states_[i].node == opened) &&
-                !cards_[i]->is_lost()) {
-                cards_[i]->device().lose();
+            if (states_[i].adopted && !states_[i].closed &&
+                (states_[i].node == opened)) {
+                (void)cards_[i]->device().lose();
                 lose(i, later);
             }
         }
@@ -309,14 +325,20 @@ void card_table::application_closing(int fd)
     under_lock([&](deferred &later) {
         bool known = false;
         for (size_t i = 0; i < card_count_; ++i) {
-            if (cards_[i]->is_lost() || (states_[i].node != node)) {
+            if ((states_[i].node != node) || states_[i].closed) {
+                continue;
+            }
+            if (states_[i].adopted && (cards_[i]->device().fd() == fd)) {
+                known = true;
+                cards_[i]->device().expect_loss();
+                lose(i, later);
+                continue;
+            }
+            if (cards_[i]->is_lost()) {
                 continue;
             }
             known = true;
-            if (states_[i].adopted && (cards_[i]->device().fd() == fd)) {
-                cards_[i]->device().expect_loss();
-                lose(i, later);
-            } else if (states_[i].lent == fd) {
+            if (states_[i].lent == fd) {
                 return_lent(i, later);
             }
         }
@@ -338,7 +360,7 @@ void card_table::application_closed(int fd)
     for (const auto &each : cards()) {
         if (states_[each->slot()].adopted && (each->device().fd() == fd) &&
             each->is_lost()) {
-            each->device().lose();
+            (void)each->device().lose();
         }
     }
 }

@@ -33,8 +33,8 @@ public:
     [[nodiscard]] shim::card &device() const { return *device_; }
     [[nodiscard]] ucs_sys_device_t sys_device() const { return sys_device_; }
 
-    /** Whether the application closed it. It stays as long as the table is
-     *  open, and does nothing. */
+    /** Whether the application closed it, or it was reset or removed. It stays
+     *  as long as the table is open, and does nothing. */
     [[nodiscard]] bool is_lost() const { return device_->is_lost(); }
 
 private:

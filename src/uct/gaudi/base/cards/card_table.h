@@ -146,6 +146,7 @@ private:
     struct card_state {
         shim::node_identity node;
         bool adopted = false;
+        bool closed  = false; /* by the application that had opened it */
         int lent     = -1; /* the application's duplicate of our descriptor */
     };
 
@@ -179,6 +180,7 @@ private:
                           const std::vector<shim::card_info> &box,
                           const shim::visible_cards &visible, deferred &later);
     static void forget_node(const shim::node_identity &node);
+    [[nodiscard]] bool is_known(const shim::node_identity &node) const;
     void drop_closed(deferred &later);
     void lose(size_t index, deferred &later);
     void return_lent(size_t index, deferred &later);

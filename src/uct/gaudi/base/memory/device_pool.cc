@@ -170,6 +170,9 @@ int device_pool::allocate(uint64_t length, device_block *&block_p,
     if (length > UINT64_MAX - page) {
         return -ENOMEM;
     }
+    if (owner_.is_lost()) {
+        return -ENODEV;
+    }
     const uint64_t size = util::round_up(length, granule);
     std::lock_guard<std::mutex> guard(lock_);
 

@@ -260,7 +260,8 @@ unsigned dispatcher::submit_onward()
 void dispatcher::finish(dma_job &job, ucs_status_t status)
 {
     transfer &owner = *job.owner;
-    if (status != UCS_OK) {
+    /* The first failure tells why; others may follow from it. */
+    if (owner.status == UCS_OK) {
         owner.status = status;
     }
     give_back()(&job);

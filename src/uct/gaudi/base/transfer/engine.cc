@@ -177,16 +177,20 @@ ucs_status_t transfer_engine::start(flush_domain &domain, const side &dst,
 ucs_status_t transfer_engine::fail_later(flush_domain &domain, ucs_status_t why,
                                          uct_completion_t *completion)
 {
-    const ucs_status_t status = check_owner();
-    if (status != UCS_OK) {
-        return status;
+    /* Without a card it was clear beforehand. */
+    const bool is_fate = (why == UCS_ERR_IO_ERROR) ||
+                         (why == UCS_ERR_TIMED_OUT) ||
+                         ((why == UCS_ERR_NO_DEVICE) && planner_.has_card());
+    if (!is_fate || (completion == nullptr) || is_inherited()) {
+        return why;
     }
     operation *op = operations_.take();
     if (op == nullptr) {
         return UCS_ERR_NO_RESOURCE;
     }
     operations_.start(*op, &domain, operation_kind::copy, completion);
-    op->status = why;
+    op->copy.left = 0;
+    op->status    = why;
     begin(*op);
     return UCS_INPROGRESS;
 }

@@ -83,12 +83,22 @@ public:
     [[nodiscard]] ssize_t start_packed(flush_domain &domain, const side &dst,
                                        uct_pack_callback_t pack, void *arg);
 
-    /** Have an operation that cannot be done end from progress. For errors that
-     *  only a program's surroundings are to blame for: the new protocols of UCP
-     *  1.13 end the process when a get fails at once. @return As @ref start. */
-    [[nodiscard]] ucs_status_t fail_later(flush_domain &domain,
-                                          ucs_status_t why,
-                                          uct_completion_t *completion);
+    /**
+     * What an operation returns that has just been started or not. Errors that
+     * only a program's surroundings are to blame for, as a card that was reset,
+     * come from progress, if there is a completion: the new protocols of UCP
+     * 1.13 end the process when a get fails at once.
+     *
+     * @param status  Of @ref start or @ref start_unpacked.
+     */
+    [[nodiscard]] ucs_status_t result_of(flush_domain &domain,
+                                         ucs_status_t status,
+                                         uct_completion_t *completion)
+    {
+        return ucs_likely(!UCS_STATUS_IS_ERR(status))
+                   ? status
+                   : fail_later(domain, status, completion);
+    }
 
     /** Start a copy whose bytes a callback takes, from progress.
      *
@@ -127,6 +137,13 @@ public:
     /** Collect ended jobs, submit more, call completions. @return How many. */
     unsigned progress();
 
+    /** A domain of which an operation has failed that has no completion, each
+     *  once; nullptr: none. See flush_domain::failure. */
+    [[nodiscard]] flush_domain *take_failed()
+    {
+        return operations_.take_failed();
+    }
+
     /** The file descriptor of @ref arm, owned by the engine.
      *  @return UCS_ERR_IO_ERROR without one, which was logged. */
     [[nodiscard]] ucs_status_t event_fd(int &fd_p);
@@ -159,6 +176,9 @@ private:
         return generation_ != util::process_generation();
     }
     [[nodiscard]] ucs_status_t check_owner() const;
+    [[nodiscard]] ucs_status_t fail_later(flush_domain &domain,
+                                          ucs_status_t why,
+                                          uct_completion_t *completion);
     [[nodiscard]] ucs_status_t prepare_bcopy(const side &device, bool to_device,
                                              size_t length, operation *&op_p);
     void begin_bcopy(operation &op, shim::dma_direction direction,

@@ -14,7 +14,7 @@ constexpr unsigned block_operations = 256;
 
 operations::operations(unsigned limit) : limit_(limit)
 {
-    for (ucs_list_link_t *list : {&free_, &all_, &fenced_, &ended_}) {
+    for (ucs_list_link_t *list : {&free_, &all_, &fenced_, &ended_, &failed_}) {
         ucs_list_head_init(list);
     }
     blocks_.reserve(limit / block_operations + 1);
@@ -165,10 +165,23 @@ void operations::cancel(flush_domain &domain, ucs_status_t status)
 void operations::open(flush_domain &domain)
 {
     ucs_list_head_init(&domain.operations);
+    ucs_list_head_init(&domain.in_failed);
+    domain.failure = UCS_OK;
+}
+
+flush_domain *operations::take_failed()
+{
+    if (ucs_likely(ucs_list_is_empty(&failed_))) {
+        return nullptr;
+    }
+    auto *domain = ucs_list_extract_head(&failed_, flush_domain, in_failed);
+    ucs_list_head_init(&domain->in_failed);
+    return domain;
 }
 
 void operations::close(flush_domain &domain)
 {
+    ucs_list_del(&domain.in_failed);
     operation *op;
     operation *next;
     ucs_list_for_each_safe(op, next, &domain.operations, in_domain)
@@ -210,6 +223,13 @@ void operations::complete(operation &op)
     }
     if ((op.what == operation_kind::unpack) && (status == UCS_OK)) {
         op.unpack(op.unpack_arg, op.chunk->data, op.length);
+    }
+    /* What was given up is what its owner wanted. */
+    if ((status != UCS_OK) && (status != UCS_ERR_CANCELED) &&
+        (completion == nullptr) && (domain != nullptr) &&
+        (domain->failure == UCS_OK)) {
+        domain->failure = status;
+        ucs_list_add_tail(&failed_, &domain->in_failed);
     }
     put_back(op);
 

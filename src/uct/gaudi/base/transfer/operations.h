@@ -17,6 +17,10 @@ namespace gaudi::base {
 /** Whose operations are flushed together: one of these per endpoint. */
 struct flush_domain {
     ucs_list_link_t operations; /* outstanding, oldest first */
+    /* Of the first operation that failed and had no completion to say so: bytes
+     * are missing, and only the endpoint can tell. */
+    ucs_status_t failure;
+    ucs_list_link_t in_failed; /* self-linked, or until that is told */
 };
 
 /** What all kinds of transfer have: jobs under way, and how they went. */
@@ -100,6 +104,9 @@ public:
     }
     [[nodiscard]] bool any_ended() { return !ucs_list_is_empty(&ended_); }
 
+    /** A domain that has got a failure, each once; nullptr: none. */
+    [[nodiscard]] flush_domain *take_failed();
+
     /** Call the completions of what has ended. @return How many. */
     unsigned complete_ended();
 
@@ -120,6 +127,7 @@ private:
     ucs_list_link_t all_;    /* outstanding, oldest first */
     ucs_list_link_t fenced_; /* behind a fence, oldest first */
     ucs_list_link_t ended_;  /* with a completion to call */
+    ucs_list_link_t failed_; /* domains */
     uint64_t last_sequence_ = 0;
     uint64_t fence_         = 0; /* last sequence number before the fence */
 };

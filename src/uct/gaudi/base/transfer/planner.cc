@@ -1,5 +1,6 @@
 #include "uct/gaudi/base/transfer/planner.h"
 
+#include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/ucx/status.h"
 
 #include <cerrno>
@@ -90,8 +91,12 @@ void planner::use_cards(card &home, bool remember_host)
     }
 }
 
-ucs_status_t planner::check_has_card(const char *what) const
+ucs_status_t planner::check_has_card(const char *what)
 {
+    if ((home_ != nullptr) && home_->is_lost()) {
+        card *other = card_table::instance().first_card();
+        home_       = (other != nullptr) ? other : home_;
+    }
     if (home_ == nullptr) {
         ucs_error("gaudi: %s cannot be reached: this process has opened no "
                   "card",

@@ -59,6 +59,8 @@ public:
      */
     [[nodiscard]] ucs_status_t check(const side &device, size_t length);
 
+    [[nodiscard]] bool has_card() const { return home_ != nullptr; }
+
 private:
     struct undo_join {
         void operator()(registration_cache *joined) const
@@ -67,7 +69,7 @@ private:
         }
     };
 
-    [[nodiscard]] ucs_status_t check_has_card(const char *what) const;
+    [[nodiscard]] ucs_status_t check_has_card(const char *what);
     [[nodiscard]] ucs_status_t find_device(const void *address, size_t length,
                                            memory_location &where,
                                            channel *&by);

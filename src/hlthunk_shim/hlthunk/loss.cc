@@ -1,0 +1,57 @@
+#include "hlthunk_shim/hlthunk/loss.h"
+
+#include "util/warning.h"
+
+#include <cerrno>
+
+namespace gaudi::shim {
+
+namespace {
+
+void lose(const card &lost, const char *how)
+{
+    if (lost.lose()) {
+        util::warn("card %s was %s: what was in its memory is lost, and it "
+                   "serves this process again only when all that use it have "
+                   "closed it (UCX contexts, and the program itself)",
+                   lost.bus_id().c_str(), how);
+    }
+}
+
+} // namespace
+
+int judge(const card &asked, const library &lib, int result)
+{
+    const auto status = [&] {
+        return (lib.hlthunk_get_device_status_info != nullptr)
+                   ? lib.hlthunk_get_device_status_info(asked.fd())
+                   : static_cast<int>(device_in_reset);
+    };
+    switch (result) {
+    case -EBADF:
+    case -ENOTTY:
+        (void)asked.lose();
+        return -ENODEV;
+    case -ENODEV:
+        lose(asked, (status() < 0) ? "removed" : "reset");
+        return -ENODEV;
+    case -EBUSY: /* the driver's answer while a reset lasts */
+        if (status() == device_operational) {
+            return result;
+        }
+        lose(asked, "reset");
+        return -ENODEV;
+    case -EIO: /* a job was aborted, most of the time by a reset */
+    case -ETIMEDOUT:
+        if ((lib.hlthunk_get_device_status_info == nullptr) ||
+            (status() == device_operational)) {
+            return result;
+        }
+        lose(asked, "reset");
+        return (result == -EIO) ? -ENODEV : result;
+    default:
+        return result;
+    }
+}
+
+} // namespace gaudi::shim
