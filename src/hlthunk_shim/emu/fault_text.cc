@@ -220,7 +220,7 @@ std::string parse_faults(std::string_view text, unsigned cards,
         std::string_view next = *rest;
         rest                  = cut(next, ',');
         fault read;
-        const std::string wrong = parse_fault(next, cards, read);
+        std::string wrong = parse_fault(next, cards, read);
         if (!wrong.empty()) {
             return wrong;
         }
