@@ -24,6 +24,12 @@ inline constexpr int any_application_name = 4;
 class allocation;
 class registration;
 
+/** Device memory in one piece. */
+struct memory_block {
+    uint64_t start; /**< device address */
+    uint64_t size;  /**< bytes */
+};
+
 class card {
 public:
     virtual ~card()               = default;
@@ -99,11 +105,21 @@ public:
      *
      * @param host  Any alignment.
      * @param registration_p  Filled on success only.
-     * @return 0 or -errno: -EFAULT when a page is missing or read-only.
+     * @return 0 or -errno: -EFAULT when a page is missing or read-only,
+     *         -EOPNOTSUPP where memory of the application is not pinned, which
+     *         is to be staged then.
      */
     [[nodiscard]] virtual int
     register_host(void *host, uint64_t size,
                   registration &registration_p) const = 0;
+
+    /** The same of memory that is the transports' own. */
+    [[nodiscard]] virtual int
+    register_staging(void *host, uint64_t size,
+                     registration &registration_p) const
+    {
+        return register_host(host, size, registration_p);
+    }
 
     /**
      * Let this card reach the memory behind a dma-buf of another card or
@@ -156,6 +172,14 @@ public:
     /** Device memory that was allocated through the descriptor by anybody,
      *  bytes; none: the driver does not tell. */
     [[nodiscard]] virtual std::optional<uint64_t> allocated_bytes() const = 0;
+
+    /** What the application has on the card as one block, and gives out in
+     *  parts that nobody sees, @ref allocate's among them. It can be exported
+     *  by addresses of its own. None: what it has is not known so. */
+    [[nodiscard]] virtual std::optional<memory_block> application_block() const
+    {
+        return std::nullopt;
+    }
 
     /* --- work --------------------------------------------------------------*/
 

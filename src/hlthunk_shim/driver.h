@@ -14,12 +14,27 @@
 namespace gaudi::shim {
 
 class library;
+class synapse_runtime;
+
+/** What copies are given to. */
+enum class engine {
+    automatic, /**< SynapseAI if it has the card, else submissions */
+    cs,        /**< command submissions through hl-thunk */
+    synapse    /**< SynapseAI, which is started if the process has not */
+};
+
+struct driver_options {
+    engine used = engine::automatic;
+    /** Have SynapseAI map host memory of the application, too. */
+    bool map_application_memory = false;
+};
 
 class driver {
 public:
     /** Load the library.
      *  @param path  A file, or a bare name for the loader to find. */
-    explicit driver(const std::string &path);
+    explicit driver(const std::string &path,
+                    const driver_options &options = {});
     ~driver();
 
     /** Why it cannot be used; empty when it can. */
@@ -40,7 +55,8 @@ public:
      * @param bus_id  "dddd:bb:dd.f".
      * @param card_p  Filled on success only.
      * @return 0, or -errno: -EBUSY when somebody has the card open, -EAGAIN
-     *         during a reset, -EINVAL for an unknown bus id.
+     *         during a reset, -EINVAL for an unknown bus id, -ENOTSUP for a
+     *         card that takes no work so, see @ref why_not_supported.
      */
     [[nodiscard]] int open(const std::string &bus_id,
                            std::unique_ptr<card> &card_p) const;
@@ -49,9 +65,40 @@ public:
      * Use a card that the application has open, and never close it.
      *
      * @param fd  Of its compute node; one of something else is refused.
-     * @return As @ref open.
+     *            One of a card that SynapseAI has acquired stands for that
+     *            one's, which is used.
+     * @return As @ref open; -EINPROGRESS while SynapseAI is acquiring it: it
+     *         can be adopted after a later @ref look_for_frameworks.
      */
     [[nodiscard]] int adopt(int fd, std::unique_ptr<card> &card_p) const;
+
+    /** Why a card was refused with -ENOTSUP, and what to do. */
+    [[nodiscard]] std::string why_not_supported() const;
+
+    /* --- frameworks, which acquire a card through SynapseAI ----------------*/
+
+    /** Whether code is a framework's runtime, by which it opens cards. */
+    [[nodiscard]] static bool is_framework(const void *code);
+
+    /** Whether this thread is in a call of ours into that runtime: what is
+     *  opened and closed in it is not the application's. */
+    [[nodiscard]] static bool is_in_own_call();
+
+    /** A framework has opened a card, and is acquiring it. */
+    void framework_opened(int fd) const;
+
+    /** The application, or a framework, closes a descriptor. */
+    void application_closing(int fd) const;
+
+    /** Whether cards that a framework has acquired are driven through it. */
+    [[nodiscard]] bool drives_frameworks() const
+    {
+        return options_.used != engine::cs;
+    }
+
+    /** See which card the framework of the process has by now. Calls into it:
+     *  without locks, and not from what it calls itself. */
+    void look_for_frameworks() const;
 
     /** Names the box that the cards are in; empty: this machine, whose kernel
      *  knows them. */
@@ -69,7 +116,11 @@ public:
     [[nodiscard]] static std::string supported_kinds();
 
 private:
+    [[nodiscard]] int open_by_synapse(const std::string &bus_id,
+                                      std::unique_ptr<card> &card_p) const;
+    const driver_options options_;
     std::unique_ptr<library> lib_;
+    std::unique_ptr<synapse_runtime> synapse_;
 };
 
 } // namespace gaudi::shim

@@ -52,7 +52,7 @@ int pinned_buffer::create(const card &of, size_t size, pinned_buffer &buffer_p)
     if (madvise(data, created.size_, MADV_DONTFORK) != 0) {
         return -errno;
     }
-    int ret = of.register_host(data, created.size_, created.registration_);
+    int ret = of.register_staging(data, created.size_, created.registration_);
     if (ret == 0) {
         buffer_p = std::move(created);
     }

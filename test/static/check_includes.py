@@ -6,7 +6,7 @@ usage: check_includes.py ROOT
 The rooms from the lowest to the highest one, see docs/architecture.md:
 
     util
-    hlthunk_shim: the interface <- hlthunk <- cards
+    hlthunk_shim: the interface <- hlthunk <- cards, synapse <- engines
     base:         ucx <- cards <- memory <- memory/application, transfer
     copy          ipc: process <- messages, sharing <- the UCT face
     module, perftest and what else lies in src/uct/gaudi
@@ -29,6 +29,7 @@ from common import is_source, report, tree_files
 UTIL = "src/util/"
 SHIM = "src/hlthunk_shim/"
 HLTHUNK, SHIM_CARDS, EMULATOR = SHIM + "hlthunk/", SHIM + "cards/", SHIM + "emu/"
+SYNAPSE, ENGINES = SHIM + "synapse/", SHIM + "engines/"
 HOOKS = EMULATOR + "hlthunk_emu.h"
 LINKED_WITH_IT = ("test/gtest/emu/", "test/kernel_double/")
 GAUDI = "src/uct/gaudi/"
@@ -48,6 +49,8 @@ ALLOWED = [
     (UTIL, []),
     (EMULATOR, [UTIL, HLTHUNK + "abi.h", HLTHUNK + "lin_dma.h"]),
     (HLTHUNK, [SHIM, UTIL]),
+    (SYNAPSE, [SHIM, HLTHUNK, UTIL]),
+    (ENGINES, [SHIM, HLTHUNK, SYNAPSE, UTIL]),
     (SHIM_CARDS, [SHIM, HLTHUNK, UTIL]),
     (SHIM, [UTIL]),
     (UCX_SEAM, [UTIL]),

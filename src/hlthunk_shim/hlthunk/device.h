@@ -26,6 +26,12 @@ public:
 
     [[nodiscard]] const library &lib() const { return lib_; }
 
+    /** Whether the card takes command submissions. */
+    [[nodiscard]] bool takes_submissions() const
+    {
+        return is_supported(*kind_);
+    }
+
     int application_name() const override;
     int allocate(uint64_t size, uint64_t wished,
                  allocation &allocation_p) const override;

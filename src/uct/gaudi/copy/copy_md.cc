@@ -245,6 +245,10 @@ ucs_status_t memory_domain::describe(const void *address, size_t length,
     memory_p         = {base::memory_type(), UCS_SYS_DEVICE_ID_UNKNOWN, start,
                         start + length};
     auto known       = base::memory_map::instance().query(address, length);
+    if (!known.has_value() && base::memory_map::is_device(address)) {
+        base::card_table::instance().note_acquired_cards();
+        known = base::memory_map::instance().query(address, length);
+    }
     if (!known.has_value() && cards().has_card_of_ucx()) {
         return UCS_ERR_INVALID_ADDR;
     }

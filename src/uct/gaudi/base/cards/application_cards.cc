@@ -5,6 +5,7 @@
 #include "util/process.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -148,6 +149,7 @@ void card_table::adopt_open_cards(const shim::driver &driver,
                                   const shim::visible_cards &visible,
                                   deferred &later)
 {
+    acquiring_ = false;
     for (const shim::open_node &found :
          shim::find_open_nodes(driver.own_dev())) {
         if (is_known(found.node) || !can_be_adopted(found.node)) {
@@ -155,6 +157,16 @@ void card_table::adopt_open_cards(const shim::driver &driver,
         }
         std::unique_ptr<shim::card> opened;
         const int ret = driver.adopt(found.fd, opened);
+        if (ret == -EINPROGRESS) {
+            acquiring_ = true;
+            continue;
+        }
+        if (ret == -ENOTSUP) {
+            ucs_debug("gaudi: the card of file descriptor %d cannot be used: "
+                      "%s",
+                      found.fd, driver.why_not_supported().c_str());
+            continue;
+        }
         if (ret != 0) {
             ucs_debug("gaudi: file descriptor %d is no card of the driver "
                       "library: %s",
@@ -178,7 +190,7 @@ void card_table::adopt_open_cards(const shim::driver &driver,
         ucs_debug("%s (%s) adopted: the application has it open as file "
                   "descriptor %d",
                   adopted.name().c_str(), adopted.info.bus_id.c_str(),
-                  found.fd);
+                  cards_[card_count_ - 1]->device().fd());
     }
 }
 
@@ -215,6 +227,16 @@ void card_table::lose(size_t index, deferred &later)
 void card_table::note_application_cards()
 {
     const shim::driver *loaded = driver();
+    if ((loaded == nullptr) || reporting_scope::is_reporting()) {
+        return;
+    }
+    loaded->look_for_frameworks();
+    note_cards();
+}
+
+void card_table::note_cards()
+{
+    const shim::driver *loaded = driver();
     if (loaded == nullptr) {
         return;
     }
@@ -230,9 +252,28 @@ void card_table::note_application_cards()
     });
 }
 
+/* A framework's runtime gets a card that we have open. False when it cannot use
+ * it, for want of memory that we have there. */
+bool card_table::hand_over(size_t index, deferred &later)
+{
+    const shim::card &driven = cards_[index]->device();
+    if (driven.allocated_bytes().value_or(0) > 0) {
+        ucs_diag("%s: the framework does not get this card: it needs all of "
+                 "the memory, some of which UCX has allocated",
+                 cards_[index]->name().c_str());
+        return false;
+    }
+    if (!driven.is_lost()) {
+        driven.expect_loss();
+        lose(index, later);
+    }
+    return true;
+}
+
 int card_table::lend(const card_wish &wish)
 {
-    int fd = -1;
+    const shim::driver *loaded = driver();
+    int fd                     = -1;
     under_lock([&](deferred &later) {
         drop_closed(later);
         for (size_t i = 0; (i < card_count_) && (fd < 0); ++i) {
@@ -248,8 +289,18 @@ int card_table::lend(const card_wish &wish)
                  (driven.application_name() != wish.name))) {
                 continue;
             }
-            fd              = fcntl(driven.fd(), F_DUPFD_CLOEXEC, 0);
-            states_[i].lent = fd;
+            const bool taken_over =
+                wish.of_framework && loaded->drives_frameworks();
+            if (taken_over && !hand_over(i, later)) {
+                continue;
+            }
+            fd = fcntl(driven.fd(), F_DUPFD_CLOEXEC, 0);
+            if (taken_over && (fd >= 0)) {
+                loaded->framework_opened(fd);
+                acquiring_ = true;
+            } else {
+                states_[i].lent = fd;
+            }
             if (fd >= 0) {
                 ucs_debug("%s: shared with the application as file descriptor "
                           "%d",
@@ -272,11 +323,15 @@ void card_table::return_lent(size_t index, deferred &later)
     later.emplace_back([holding = std::shared_ptr<card_table>(this, end)] {});
 }
 
-void card_table::application_opened(int fd)
+void card_table::application_opened(int fd, bool by_framework)
 {
     shim::node_identity opened;
     if (!shim::identify(fd, opened)) {
         return;
+    }
+    const shim::driver *loaded = driver();
+    if (by_framework && (loaded != nullptr)) {
+        loaded->framework_opened(fd);
     }
     under_lock([&](deferred &later) {
         /* A node opens once: what is known of it was of an earlier time. */
@@ -290,7 +345,7 @@ void card_table::application_opened(int fd)
         close_node(opened, -1, nullptr, later);
         forget_node(opened);
     });
-    note_application_cards();
+    note_cards();
 }
 
 void card_table::ucx_opened(int fd)
@@ -321,6 +376,9 @@ void card_table::application_closing(int fd)
     shim::node_identity node;
     if (!shim::identify(fd, node)) {
         return;
+    }
+    if (driver() != nullptr) {
+        driver()->application_closing(fd);
     }
     under_lock([&](deferred &later) {
         bool known = false;

@@ -205,8 +205,9 @@ void card_table::note_failure(const shim::visible_card &failed, int error)
     }
     const std::string text =
         failed.name() + " (" + failed.info.bus_id + ") cannot be opened: " +
-        ((error == -EAGAIN) ? "it is in reset (UCX_GAUDI_RESET_TIMEOUT)"
-                            : std::strerror(-error));
+        ((error == -EAGAIN)    ? "it is in reset (UCX_GAUDI_RESET_TIMEOUT)"
+         : (error == -ENOTSUP) ? driver()->why_not_supported()
+                               : std::strerror(-error));
     if (is_news(text)) {
         ucs_warn("%s", text.c_str());
     }

@@ -19,6 +19,9 @@ bool card_table::any_card()
 ucs_status_t card_table::open()
 {
     card_events::for_each([](card_events &room) { room.opening(); });
+    if (driver() != nullptr) {
+        driver()->look_for_frameworks();
+    }
     bool first;
     deferred later;
     {

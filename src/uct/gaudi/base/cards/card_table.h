@@ -59,6 +59,7 @@ struct card_wish {
     const char *bus_id = nullptr; /**< NULL: any, or by module */
     int64_t module_id  = -1;      /**< -1: any, or by bus id */
     int name           = shim::any_application_name;
+    bool of_framework  = false; /**< a framework's runtime asks */
 };
 
 class card_table {
@@ -119,8 +120,9 @@ public:
      * call. */
 
     /** The application has opened a compute node, perhaps one that it closed
-     *  behind our back before. */
-    void application_opened(int fd);
+     *  behind our back before. A framework's runtime goes on to acquire it, and
+     *  it is adopted when that is done. */
+    void application_opened(int fd, bool by_framework);
     /** UCX's own module has opened a compute node for itself: that card is in
      *  use, as if by another process, until it closes it. */
     void ucx_opened(int fd);
@@ -131,15 +133,25 @@ public:
     /** and has done so. */
     void application_closed(int fd);
 
-    /** Let the application use a card that we opened before it could.
+    /** Let the application use a card that we opened before it could. A
+     *  framework takes it over, and needs all of its memory: we use it no more
+     *  until it has been acquired, when it is another card.
      *  @return A new descriptor of the open card, close-on-exec, owned by the
      *  caller; -1 when none of ours is wished for, or the application has it
      *  already. */
     [[nodiscard]] int lend(const card_wish &wish);
 
     /** Take notice of cards that the application has opened or closed without
-     *  a hook to tell. */
+     *  a hook to tell, or that a framework has acquired. */
     void note_application_cards();
+
+    /** The same if a framework was acquiring a card; else it costs a load. */
+    void note_acquired_cards()
+    {
+        if (acquiring_.load(std::memory_order_relaxed)) {
+            note_application_cards();
+        }
+    }
 
 private:
     /* Of the card with the same index in cards_. */
@@ -181,6 +193,8 @@ private:
                           const shim::visible_cards &visible, deferred &later);
     static void forget_node(const shim::node_identity &node);
     [[nodiscard]] bool is_known(const shim::node_identity &node) const;
+    [[nodiscard]] bool hand_over(size_t index, deferred &later);
+    void note_cards();
     void drop_closed(deferred &later);
     void lose(size_t index, deferred &later);
     void return_lent(size_t index, deferred &later);
@@ -211,6 +225,22 @@ private:
     std::array<std::unique_ptr<card>, max_cards> cards_;
     std::array<card_state, max_cards> states_; /* node: constant when counted */
     std::atomic<size_t> card_count_{0};
+    std::atomic<bool> acquiring_{false}; /* a framework, when last looked at */
+};
+
+/** While one lives, this thread is in a call of somebody else's for the driver,
+ *  maybe of a framework's runtime, which is not to be asked then. */
+class reporting_scope {
+public:
+    reporting_scope() { ++depth_; }
+    ~reporting_scope() { --depth_; }
+    reporting_scope(const reporting_scope &)            = delete;
+    reporting_scope &operator=(const reporting_scope &) = delete;
+
+    [[nodiscard]] static bool is_reporting() { return depth_ > 0; }
+
+private:
+    static inline thread_local unsigned depth_ = 0;
 };
 
 /**

@@ -49,6 +49,23 @@ constinit util::made_once<std::unique_ptr<const shim::driver>> loaded;
 
 constinit util::made_once<uint64_t> box;
 
+shim::driver_options options()
+{
+    shim::driver_options result;
+    switch (config().engine) {
+    case engine_cs:
+        result.used = shim::engine::cs;
+        break;
+    case engine_synapse:
+        result.used = shim::engine::synapse;
+        break;
+    default:
+        break;
+    }
+    result.map_application_memory = (config().synapse_host_map != 0);
+    return result;
+}
+
 std::unique_ptr<const shim::driver> load()
 {
     const std::string wanted = config().driver;
@@ -68,7 +85,7 @@ std::unique_ptr<const shim::driver> load()
     }
 
     warn_by_ucx();
-    auto opened = std::make_unique<shim::driver>(choice.path);
+    auto opened = std::make_unique<shim::driver>(choice.path, options());
     if (!opened->reason().empty()) {
         ucs_error("gaudi: the driver library cannot be used "
                   "(UCX_GAUDI_DRIVER=%s): %s",

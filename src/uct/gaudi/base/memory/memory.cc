@@ -3,6 +3,7 @@
 #include "util/errors.h"
 #include "util/process.h"
 
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -65,7 +66,11 @@ int host_memory::va_on(const card &user, uint64_t &va_p)
                       "and is staged: %s",
                       user.name().c_str(), first, end - start,
                       std::strerror(-ret));
-            refused_.store(true, std::memory_order_relaxed);
+            /* A card that pins none of the application's memory will not do so
+             * next time. */
+            if (ret != -EOPNOTSUPP) {
+                refused_.store(true, std::memory_order_relaxed);
+            }
         }
         return {ret, true};
     };

@@ -44,7 +44,11 @@ memory_map::resolution memory_map::resolve(uint64_t start, uint64_t end) const
                 }
                 found.ambiguous = (found.memory != nullptr) &&
                                   (found.memory->owner != memory.owner);
-                found.memory = &memory;
+                if ((found.memory == nullptr) ||
+                    (memory.end - memory.start <
+                     found.memory->end - found.memory->start)) {
+                    found.memory = &memory; /* in the application's block */
+                }
                 return !found.ambiguous;
             });
         if (found.ambiguous) {
@@ -255,14 +259,22 @@ void memory_map::deregister_device(device_memory *memory)
 bool memory_map::add(device_memory &memory)
 {
     std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    bool is_free = true;
     if (memory.of_application) {
         ++of_application_;
-    } else if (device_memory_.find_overlap(memory.start, memory.end) !=
-               nullptr) {
-        return false;
+    } else {
+        /* What is allocated for us may come from a block of a framework's. */
+        device_memory_.for_each_overlap(
+            memory.start, memory.end, [&](util::interval_node &node) {
+                const auto &other = static_cast<const device_memory &>(node);
+                is_free = other.of_application && (other.owner == memory.owner);
+                return is_free;
+            });
     }
-    device_memory_.insert(memory);
-    return true;
+    if (is_free) {
+        device_memory_.insert(memory);
+    }
+    return is_free;
 }
 
 void memory_map::remove(device_memory &memory)

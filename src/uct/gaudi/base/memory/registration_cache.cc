@@ -329,6 +329,10 @@ ucs_status_t registration_cache::get_device(void *address, size_t length,
     /* Counted first: from here on it cannot be freed. */
     device_memory *memory = map_.register_device(address, length);
     if (memory == nullptr) {
+        card_table::instance().note_acquired_cards();
+        memory = map_.register_device(address, length);
+    }
+    if (memory == nullptr) {
         ucs_log(failure_level(quiet),
                 "gaudi: cannot register %zu bytes at %p: they are in no "
                 "allocation of device memory",

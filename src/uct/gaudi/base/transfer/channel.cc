@@ -29,8 +29,8 @@ int channel::share_staging(const card &user)
     shim::registration &entry = shared_[user.slot()];
     return (entry.address() != 0)
                ? 0
-               : user.device().register_host(staging_.data(), staging_.size(),
-                                             entry);
+               : user.device().register_staging(staging_.data(),
+                                                staging_.size(), entry);
 }
 
 void channel::abandon_staging()

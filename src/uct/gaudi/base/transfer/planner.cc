@@ -114,7 +114,12 @@ ucs_status_t planner::find_device(const void *address, size_t length,
     if (status != UCS_OK) {
         return status;
     }
-    if (map_.find(address, length, where) != UCS_OK) {
+    ucs_status_t found = map_.find(address, length, where);
+    if (found != UCS_OK) {
+        card_table::instance().note_acquired_cards();
+        found = map_.find(address, length, where);
+    }
+    if (found != UCS_OK) {
         ucs_error("gaudi: %zu bytes at %p %s", length, address,
                   map_.why_not(address, length));
         return UCS_ERR_INVALID_ADDR;

@@ -8,6 +8,9 @@ namespace {
 
 global_config parsed{};
 
+/* As engine_choice. */
+const char *engines[] = {"auto", "cs", "synapse", nullptr};
+
 ucs_config_field_t table[] = {
     {"DRIVER", "auto",
      "Which hl-thunk library to use:\n"
@@ -40,6 +43,22 @@ ucs_config_field_t table[] = {
      "which takes seconds. Cards that are in use are not waited for. At most\n"
      "an hour; 0: it does not wait.",
      offsetof(global_config, reset_timeout), UCS_CONFIG_TYPE_TIME},
+
+    {"ENGINE", "auto",
+     "What copies are given to:\n"
+     " auto      - SynapseAI, if it has acquired the card in this process, as\n"
+     "             frameworks have it do, else command submissions\n"
+     " cs        - command submissions, by hl-thunk; Gaudi3 takes none\n"
+     " synapse   - SynapseAI, which is loaded and given the card, if the\n"
+     "             process has not done so. It has one card per process",
+     offsetof(global_config, engine), UCS_CONFIG_TYPE_ENUM(engines)},
+
+    {"SYNAPSE_HOST_MAP", "n",
+     "Have SynapseAI map host memory that is registered, so that it is copied\n"
+     "from and to directly; else it passes through staging memory. Never for\n"
+     "memory that the framework maps, too: SynapseAI does not count, and the\n"
+     "end of one mapping is the end of the other one.",
+     offsetof(global_config, synapse_host_map), UCS_CONFIG_TYPE_BOOL},
 
     {nullptr, nullptr, nullptr, 0, {}}};
 

@@ -9,11 +9,17 @@
 
 namespace gaudi::base {
 
+/** Values of UCX_GAUDI_ENGINE, in the order of their names. */
+enum engine_choice : unsigned { engine_auto, engine_cs, engine_synapse };
+
 struct global_config {
     char *driver;         /**< auto, hlthunk, emulator, or a path */
     char *devices;        /**< auto, all, or a list */
     char *memory_type;    /**< auto, or the UCX memory type to take */
     double reset_timeout; /**< seconds */
+    unsigned engine;      /**< engine_choice */
+    int synapse_host_map; /**< whether SynapseAI maps the application's memory
+                           */
 };
 
 /** How UCX's lists of variables name those of a class. */

@@ -81,20 +81,23 @@ void application_registry::mapped(int fd, uint64_t handle, uint64_t va)
     add(std::move(memory));
 }
 
+void application_registry::enter(std::unique_ptr<application_memory> memory)
+{
+    const std::lock_guard<std::mutex> guard(lock_);
+    auto &entry = mappings_[{memory->node, memory->start}];
+    entry       = std::move(memory);
+    if (entry->whole == nullptr) {
+        claim(*entry);
+    }
+    (void)memory_map::instance().add(*entry);
+}
+
 /* And announce it. */
 void application_registry::add(std::unique_ptr<application_memory> memory)
 {
     const uint64_t start = memory->start;
     const size_t length  = memory->end - start;
-    {
-        const std::lock_guard<std::mutex> guard(lock_);
-        auto &entry = mappings_[{memory->node, start}];
-        entry       = std::move(memory);
-        if (entry->whole == nullptr) {
-            claim(*entry);
-        }
-        (void)memory_map::instance().add(*entry);
-    }
+    enter(std::move(memory));
     announce_allocation(to_pointer(start), length);
 }
 
@@ -164,6 +167,43 @@ bool application_registry::has_seen_all(const card &adopted,
     return *allocated <= bytes;
 }
 
+/* A framework's memory: one block, which it gives out in parts. Where its
+ * mapping was seen, that is there already. */
+void application_registry::add_block(card &adopted,
+                                     const shim::node_identity &node,
+                                     const shim::memory_block &block,
+                                     deferred &later)
+{
+    const uint64_t end = block.start + block.size;
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        for (const auto &entry : mappings_) {
+            const application_memory &known = *entry.second;
+            if ((known.node == node) && (known.start <= block.start) &&
+                (known.end >= end)) {
+                return;
+            }
+        }
+    }
+    const uint64_t page    = shim::dmabuf_page();
+    const uint64_t first   = block.start / page * page;
+    auto memory            = std::make_unique<application_memory>();
+    memory->node           = node;
+    memory->fd             = adopted.device().fd();
+    memory->of_application = true;
+    memory->start          = block.start;
+    memory->end            = end;
+    memory->whole          = std::make_unique<device_backing>(
+        adopted, first, util::round_up(end, page) - first);
+    memory->owner   = &adopted;
+    memory->backing = memory->whole.get();
+    ucs_debug("%s: %lu bytes of device memory at %#lx are a framework's",
+              adopted.name().c_str(), block.size, block.start);
+    enter(std::move(memory));
+    later.emplace_back(
+        [block] { announce_allocation(to_pointer(block.start), block.size); });
+}
+
 void application_registry::card_added(card &added,
                                       const shim::node_identity &node,
                                       bool adopted, deferred &later)
@@ -176,7 +216,10 @@ void application_registry::card_added(card &added,
             }
         }
     }
-    if (adopted && !has_seen_all(added, node)) {
+    const auto block = added.device().application_block();
+    if (adopted && block.has_value()) {
+        add_block(added, node, *block, later);
+    } else if (adopted && !has_seen_all(added, node)) {
         const shim::capabilities &known = added.device().capabilities();
         ucs_debug("%s: the application has device memory that was not seen: "
                   "all addresses from %#lx to %#lx are taken for it",

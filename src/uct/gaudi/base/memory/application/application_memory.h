@@ -84,6 +84,9 @@ private:
     };
 
     void add(std::unique_ptr<application_memory> memory);
+    void enter(std::unique_ptr<application_memory> memory);
+    void add_block(card &adopted, const shim::node_identity &node,
+                   const shim::memory_block &block, deferred &later);
     void claim(application_memory &memory);
     [[nodiscard]] bool has_seen_all(const card &adopted,
                                     const shim::node_identity &node);

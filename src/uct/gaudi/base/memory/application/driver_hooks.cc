@@ -76,7 +76,11 @@ public:
     nesting(const nesting &)            = delete;
     nesting &operator=(const nesting &) = delete;
 
-    [[nodiscard]] static bool is_outermost() { return depth == 1; }
+    /* And not what SynapseAI does when we have it acquire a card. */
+    [[nodiscard]] static bool is_outermost()
+    {
+        return (depth == 1) && !shim::driver::is_in_own_call();
+    }
 };
 
 /* Whether code is that of UCX's own module for Gaudi memory (gaudi_gdr, from
@@ -116,6 +120,7 @@ template <typename Call>
 void report(Call &&call)
 {
     const kept_errno kept;
+    const reporting_scope reporting;
     (void)guarded([&] {
         call();
         return UCS_OK;
@@ -145,7 +150,7 @@ struct hooks {
                 report([&] { cards().ucx_opened(fd); });
             }
         } else if (fd >= 0) {
-            report([&] { cards().application_opened(fd); });
+            report([&] { cards().application_opened(fd, wish.of_framework); });
         } else if ((wish.bus_id == nullptr) || (fd == -EBUSY)) {
             int lent = -1;
             report([&] { lent = cards().lend(wish); });
@@ -158,7 +163,10 @@ struct hooks {
     {
         const nesting inside;
         return opened(original<int>(function::open_card, name, bus_id),
-                      {.bus_id = bus_id, .name = name},
+                      {.bus_id       = bus_id,
+                       .name         = name,
+                       .of_framework = shim::driver::is_framework(
+                           __builtin_return_address(0))},
                       __builtin_return_address(0));
     }
 
@@ -166,7 +174,9 @@ struct hooks {
     {
         const nesting inside;
         return opened(original<int>(function::open_module, module_id),
-                      {.module_id = static_cast<int64_t>(module_id)},
+                      {.module_id    = static_cast<int64_t>(module_id),
+                       .of_framework = shim::driver::is_framework(
+                           __builtin_return_address(0))},
                       __builtin_return_address(0));
     }
 

@@ -1,0 +1,197 @@
+#include "hlthunk_shim/driver.h"
+
+#include "hlthunk_shim/hlthunk/device.h"
+#include "hlthunk_shim/synapse/runtime.h"
+#include "hlthunk_shim/synapse/synapse_card.h"
+
+#include <cerrno>
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+namespace gaudi::shim {
+
+namespace {
+
+/* What an extension of the library says; empty when it has none. */
+std::string ask(const char *(*extension)())
+{
+    const char *text = (extension != nullptr) ? extension() : nullptr;
+    return (text != nullptr) ? text : "";
+}
+
+bool is_same_file(int one, int other)
+{
+    struct stat first;
+    struct stat second;
+    return (fstat(one, &first) == 0) && (fstat(other, &second) == 0) &&
+           (first.st_dev == second.st_dev) && (first.st_ino == second.st_ino) &&
+           (first.st_rdev == second.st_rdev);
+}
+
+/* Whether a card takes command submissions, by its control node: opening the
+ * other one, and closing it again, would reset the card for nothing. */
+bool takes_submissions(const library &lib, const std::string &bus_id)
+{
+    const int control = lib.hlthunk_open_control(-1, bus_id.c_str());
+    if (control < 0) {
+        return true;
+    }
+    hlthunk_hw_ip_info info{};
+    const int ret = lib.hlthunk_get_hw_ip_info(control, &info);
+    lib.hlthunk_close(control);
+    return (ret != 0) || is_supported(find_kind(info.device_id));
+}
+
+} // namespace
+
+driver::driver(const std::string &path, const driver_options &options)
+    : options_(options), lib_(std::make_unique<library>(path)),
+      synapse_(std::make_unique<synapse_runtime>())
+{}
+
+driver::~driver() = default;
+
+const std::string &driver::reason() const
+{
+    return lib_->reason();
+}
+
+const std::string &driver::path() const
+{
+    return lib_->path();
+}
+
+std::string driver::file() const
+{
+    Dl_info info;
+    return (dladdr(reinterpret_cast<void *>(lib_->hlthunk_open), &info) != 0)
+               ? info.dli_fname
+               : lib_->path();
+}
+
+int driver::open(const std::string &bus_id, std::unique_ptr<card> &card_p) const
+{
+    if (options_.used == engine::synapse) {
+        return open_by_synapse(bus_id, card_p);
+    }
+    if (!takes_submissions(*lib_, bus_id)) {
+        return -ENOTSUP;
+    }
+    std::unique_ptr<device> opened;
+    const int ret = device::open(*lib_, bus_id, opened);
+    if (ret == 0) {
+        card_p = std::move(opened);
+    }
+    return ret;
+}
+
+/* As a framework would: the process has none. */
+int driver::open_by_synapse(const std::string &bus_id,
+                            std::unique_ptr<card> &card_p) const
+{
+    int ret = synapse_->acquire(bus_id);
+    if (ret != 0) {
+        return ret;
+    }
+    const auto session = synapse_->session();
+    std::unique_ptr<device> adopted;
+    ret = device::adopt(*lib_, session->fd(), adopted);
+    if (ret == 0) {
+        card_p = std::make_unique<synapse_card>(
+            session, std::move(adopted), options_.map_application_memory,
+            [this] { synapse_->release(); });
+    } else {
+        synapse_->release();
+    }
+    return ret;
+}
+
+int driver::adopt(int fd, std::unique_ptr<card> &card_p) const
+{
+    const int acquired = drives_frameworks() ? synapse_->fd() : -1;
+    const int opened   = drives_frameworks() ? synapse_->acquiring_fd() : -1;
+    if ((opened >= 0) && is_same_file(opened, fd)) {
+        return -EINPROGRESS;
+    }
+    const bool is_acquired = (acquired >= 0) && is_same_file(acquired, fd);
+    std::unique_ptr<device> adopted;
+    const int ret = device::adopt(*lib_, is_acquired ? acquired : fd, adopted);
+    if (ret != 0) {
+        return ret;
+    }
+    if (is_acquired) {
+        auto session = synapse_->session();
+        if (session == nullptr) {
+            return -EIO;
+        }
+        card_p = std::make_unique<synapse_card>(
+            std::move(session), std::move(adopted),
+            options_.map_application_memory);
+        return 0;
+    }
+    if (!adopted->takes_submissions()) {
+        return -ENOTSUP;
+    }
+    card_p = std::move(adopted);
+    return 0;
+}
+
+std::string driver::why_not_supported() const
+{
+    const std::string why = synapse_->why_not();
+    return why.empty() ? "it takes work through SynapseAI alone: use it in a "
+                         "process whose framework has acquired it, or set "
+                         "UCX_GAUDI_ENGINE=synapse"
+                       : "SynapseAI cannot be used: " + why;
+}
+
+bool driver::is_framework(const void *code)
+{
+    return synapse_functions::has_code(code);
+}
+
+bool driver::is_in_own_call()
+{
+    return own_synapse_call::is_running();
+}
+
+void driver::framework_opened(int fd) const
+{
+    synapse_->opened(fd);
+}
+
+void driver::application_closing(int fd) const
+{
+    synapse_->closed(fd);
+}
+
+void driver::look_for_frameworks() const
+{
+    if (drives_frameworks()) {
+        synapse_->look();
+    }
+}
+
+std::string driver::box_name() const
+{
+    return ask(lib_->hlthunk_sys_box);
+}
+
+std::string driver::sysfs(const std::string &sys) const
+{
+    return (lib_->hlthunk_sys_sysfs != nullptr) ? ask(lib_->hlthunk_sys_sysfs)
+                                                : sys;
+}
+
+std::string driver::supported_kinds()
+{
+    return shim::supported_kinds();
+}
+
+std::string driver::own_dev() const
+{
+    return ask(lib_->hlthunk_sys_dev);
+}
+
+} // namespace gaudi::shim

@@ -1,0 +1,50 @@
+/**
+ * The functions of SynapseAI, as one library of the process has them.
+ *
+ * Found in the libSynapse.so that the process has loaded, and in that alone:
+ * other libraries of a framework have functions of the same names, which pass
+ * on to it. Never unloaded. Immutable when it is found, so any thread may call
+ * through it.
+ */
+#pragma once
+
+#include "hlthunk_shim/synapse/abi.h"
+
+#include <memory>
+#include <string>
+
+namespace gaudi::shim {
+
+class synapse_functions {
+public:
+    /** Find the library that the process has loaded.
+     *  @return nullptr when it has none, or one that lacks a function. */
+    static std::unique_ptr<const synapse_functions> find_loaded();
+
+    /** The same, and load it when the process has none.
+     *  @param why_p  Set when there is none. */
+    static std::unique_ptr<const synapse_functions> load(std::string &why_p);
+
+    /** Whether code is SynapseAI's. */
+    [[nodiscard]] static bool has_code(const void *code);
+
+#define SYNAPSE_SYMBOL(_need, _result, _name, _parameters)                     \
+    _result(*_name) _parameters = nullptr;
+#include "hlthunk_shim/synapse/symbols.def"
+#undef SYNAPSE_SYMBOL
+
+private:
+    synapse_functions() = default;
+    static std::unique_ptr<const synapse_functions> fill(void *handle,
+                                                         std::string &why_p);
+};
+
+/**
+ * What a status of SynapseAI is as an errno.
+ *
+ * @return 0 or -errno: -EAGAIN for what is not done or has no room now, -ENODEV
+ *         when SynapseAI has no device any more.
+ */
+[[nodiscard]] int to_error(synStatus status);
+
+} // namespace gaudi::shim

@@ -1,0 +1,207 @@
+#include "hlthunk_shim/synapse/runtime.h"
+
+#include <cerrno>
+#include <utility>
+
+#include <fcntl.h>
+
+namespace gaudi::shim {
+
+namespace {
+
+constexpr synDeviceId any_device = 0;
+
+} // namespace
+
+void synapse_runtime::opened(int fd)
+{
+    const std::lock_guard<std::mutex> guard(lock_);
+    opened_ = fd;
+}
+
+void synapse_runtime::closed(int fd)
+{
+    std::shared_ptr<synapse_session> old;
+    const std::lock_guard<std::mutex> guard(lock_);
+    if (fd == opened_) {
+        opened_ = -1;
+    }
+    if (fd == fd_) {
+        fd_ = -1;
+        old.swap(session_);
+    }
+}
+
+/* SynapseAI's functions, or nullptr while the process does not have it. */
+const synapse_functions *synapse_runtime::find()
+{
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        if (api_ != nullptr) {
+            return api_.get();
+        }
+    }
+    auto found = synapse_functions::find_loaded();
+    const std::lock_guard<std::mutex> guard(lock_);
+    if (api_ == nullptr) {
+        api_ = std::move(found);
+    }
+    return api_.get();
+}
+
+/* While it acquires a device, SynapseAI must not be asked about it. SCAL knows
+ * a descriptor from the end of its own part on, which is nearly all. */
+bool synapse_runtime::is_ready(const synapse_functions &api, int fd) const
+{
+    scal_handle_t scal = nullptr;
+    return (fd < 0) || (api.scal_get_handle_from_fd == nullptr) ||
+           (api.scal_get_handle_from_fd(fd, &scal) == 0);
+}
+
+void synapse_runtime::look()
+{
+    const synapse_functions *api = find();
+    if (api == nullptr) {
+        return;
+    }
+    int opening;
+    std::shared_ptr<synapse_session> known;
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        if ((opened_ >= 0) && (fcntl(opened_, F_GETFD) < 0)) {
+            opened_ = -1; /* it gave up */
+        }
+        opening = opened_;
+        known   = session_;
+    }
+    if (!is_ready(*api, opening)) {
+        return;
+    }
+    /* It does not fill all of it before 1.18. */
+    synDeviceInfoV2 info{};
+    const bool acquired =
+        (api->synDeviceGetInfoV2(any_device, &info) == synSuccess);
+    const int fd = acquired ? static_cast<int>(info.fd) : -1;
+    if (acquired &&
+        ((known == nullptr) || known->has_ended() || (known->fd() != fd))) {
+        known.reset();
+        (void)synapse_session::create(*api, info, known);
+    } else if (!acquired) {
+        known.reset();
+    }
+    const std::lock_guard<std::mutex> guard(lock_);
+    if (opened_ == opening) {
+        opened_  = -1;
+        fd_      = fd;
+        session_ = std::move(known);
+    }
+}
+
+int synapse_runtime::acquiring_fd() const
+{
+    const std::lock_guard<std::mutex> guard(lock_);
+    return opened_;
+}
+
+int synapse_runtime::fd() const
+{
+    const std::lock_guard<std::mutex> guard(lock_);
+    return fd_;
+}
+
+std::shared_ptr<synapse_session> synapse_runtime::session() const
+{
+    const std::lock_guard<std::mutex> guard(lock_);
+    return session_;
+}
+
+int synapse_runtime::refuse(const std::string &why)
+{
+    const std::lock_guard<std::mutex> guard(lock_);
+    why_not_ = why;
+    return -ENOTSUP;
+}
+
+std::string synapse_runtime::why_not() const
+{
+    const std::lock_guard<std::mutex> guard(lock_);
+    return why_not_;
+}
+
+int synapse_runtime::acquire(const std::string &bus_id)
+{
+    const own_synapse_call own;
+    std::string why;
+    auto loaded = synapse_functions::load(why);
+    if (loaded == nullptr) {
+        return refuse(why);
+    }
+    const synapse_functions *api;
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        if (api_ == nullptr) {
+            api_ = std::move(loaded);
+        }
+        api = api_.get();
+    }
+    if ((api->synInitialize == nullptr) || (api->synDestroy == nullptr) ||
+        (api->synDeviceAcquire == nullptr) ||
+        (api->synDeviceRelease == nullptr)) {
+        return refuse("libSynapse.so lacks functions to acquire a device");
+    }
+    synDeviceInfoV2 info{};
+    const synStatus state = api->synDeviceGetInfoV2(any_device, &info);
+    if (state == synSuccess) {
+        return -EBUSY;
+    }
+    const bool initialising = (state == synUninitialized);
+    if (initialising) {
+        const int ret = to_error(api->synInitialize());
+        if (ret != 0) {
+            return ret;
+        }
+    }
+    synDeviceId id      = 0;
+    const synStatus got = api->synDeviceAcquire(&id, bus_id.c_str());
+    /* What it says of a card that somebody has, too. */
+    const int ret = (got == synNoDeviceFound) ? -EBUSY : to_error(got);
+    if (ret != 0) {
+        if (initialising) {
+            (void)api->synDestroy();
+        }
+        return ret;
+    }
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        initialised_ = initialising;
+    }
+    look();
+    if (session() == nullptr) {
+        release();
+        return -EIO;
+    }
+    return 0;
+}
+
+void synapse_runtime::release()
+{
+    const own_synapse_call own;
+    const synapse_functions *api;
+    bool destroying;
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        api        = api_.get();
+        destroying = std::exchange(initialised_, false);
+        fd_        = -1;
+        if (session_ != nullptr) {
+            session_->end();
+            session_.reset();
+        }
+    }
+    (void)api->synDeviceRelease(any_device);
+    if (destroying) {
+        (void)api->synDestroy();
+    }
+}
+
+} // namespace gaudi::shim

@@ -1,0 +1,84 @@
+/**
+ * SynapseAI in this process: whether it is there, and which card it has.
+ *
+ * It has at most one device, whose descriptor is the process's only one of that
+ * card. Any thread. @ref look calls SynapseAI, and so is for callers without
+ * locks: SynapseAI maps and unmaps memory, and opens and closes cards, which
+ * come to UCM's and the driver's hooks.
+ */
+#pragma once
+
+#include "hlthunk_shim/synapse/session.h"
+
+#include <memory>
+#include <mutex>
+
+namespace gaudi::shim {
+
+class synapse_runtime {
+public:
+    /** SynapseAI is acquiring a card, for which it has opened a descriptor. */
+    void opened(int fd);
+
+    /** A descriptor is being closed. */
+    void closed(int fd);
+
+    /** See which card it has by now. Without locks, and not from what SynapseAI
+     *  calls. */
+    void look();
+
+    /** Of the card that it was still acquiring when @ref look was called last;
+     *  -1: none. */
+    [[nodiscard]] int acquiring_fd() const;
+
+    /** Of the card that it had then; -1: none. */
+    [[nodiscard]] int fd() const;
+
+    /** What we have of it there; nullptr: it could not be had. */
+    [[nodiscard]] std::shared_ptr<synapse_session> session() const;
+
+    /**
+     * Acquire a card, where nobody has done so.
+     *
+     * @param bus_id  Of the card.
+     * @return 0; -EBUSY when it has a card already or this one is in use;
+     *         -ENOTSUP when there is no SynapseAI; else -errno.
+     */
+    [[nodiscard]] int acquire(const std::string &bus_id);
+
+    /** Why it said -ENOTSUP; empty if it did not. */
+    [[nodiscard]] std::string why_not() const;
+
+    /** Undo that. */
+    void release();
+
+private:
+    [[nodiscard]] bool is_ready(const synapse_functions &api, int fd) const;
+    [[nodiscard]] const synapse_functions *find();
+    int refuse(const std::string &why);
+
+    mutable std::mutex lock_;                      /* of what follows; leaf */
+    std::unique_ptr<const synapse_functions> api_; /* once it was seen */
+    int opened_ = -1;
+    int fd_     = -1;
+    std::shared_ptr<synapse_session> session_;
+    bool initialised_ = false; /* by us */
+    std::string why_not_;
+};
+
+/** While one lives, what SynapseAI asks of the driver on this thread is for us,
+ *  and no doing of the application. */
+class own_synapse_call {
+public:
+    own_synapse_call() { ++depth_; }
+    ~own_synapse_call() { --depth_; }
+    own_synapse_call(const own_synapse_call &)            = delete;
+    own_synapse_call &operator=(const own_synapse_call &) = delete;
+
+    [[nodiscard]] static bool is_running() { return depth_ > 0; }
+
+private:
+    static inline thread_local unsigned depth_ = 0;
+};
+
+} // namespace gaudi::shim

@@ -1,0 +1,356 @@
+#include "hlthunk_shim/synapse/synapse_card.h"
+
+#include "hlthunk_shim/memory.h"
+#include "hlthunk_shim/synapse/stream_queue.h"
+#include "util/addresses.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include <sys/mman.h>
+
+namespace gaudi::shim {
+
+namespace {
+
+constexpr synDeviceId device_id = 0; /* SynapseAI has one per process */
+
+/* SynapseAI gives out multiples of 128 bytes. What is exported is pages. */
+constexpr uint64_t granule = 4096;
+
+/* Of Linux 5.14; older headers do not have it. */
+constexpr int populate_write = 23;
+
+/* enum hl_device_status: that a card works, and that it has been reset by its
+ * driver for its next user, which says nothing. */
+constexpr int status_operational = 0;
+
+bool is_host(uint64_t address)
+{
+    return address < util::host_address_end;
+}
+
+/* Memory of synHostMalloc, by G3's buffer_allocator.cpp: a shared anonymous
+ * mapping, which /proc shows so. SynapseAI would unmap it for all. */
+bool may_be_synapse_memory(uint64_t start, uint64_t end)
+{
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+        uint64_t first = 0;
+        uint64_t last  = 0;
+        char dash;
+        std::istringstream fields(line);
+        fields >> std::hex >> first >> dash >> last;
+        if ((first < end) && (last > start) &&
+            (line.find("/dev/zero") != std::string::npos)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Make sure that the driver can pin memory: SynapseAI ends the process when it
+ * cannot. */
+int populate(uint64_t start, uint64_t end)
+{
+    const uint64_t page  = dmabuf_page();
+    const uint64_t first = start / page * page;
+    return (madvise(reinterpret_cast<void *>(first),
+                    util::round_up(end, page) - first, populate_write) == 0)
+               ? 0
+               : -EFAULT;
+}
+
+} // namespace
+
+void sleep_longer(uint64_t &pause_us)
+{
+    constexpr uint64_t shortest_us = 5;
+    constexpr uint64_t longest_us  = 1000;
+    pause_us = std::clamp(pause_us + pause_us / 2, shortest_us, longest_us);
+    std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
+}
+
+synapse_card::synapse_card(std::shared_ptr<synapse_session> session,
+                           std::unique_ptr<device> on,
+                           bool map_application_memory,
+                           std::function<void()> ending)
+    : card(on->fd(), on->bus_id()), session_(std::move(session)),
+      on_(std::move(on)), map_application_memory_(map_application_memory),
+      ending_(std::move(ending))
+{
+    module_id_    = on_->module_id();
+    capabilities_ = on_->capabilities();
+    /* SynapseAI chooses addresses, and allocates in any size. */
+    capabilities_.page_bytes   = 0;
+    capabilities_.window_bytes = 0;
+    capabilities_.streams.fill(1);
+    if (const auto &memory = session_->memory()) {
+        capabilities_.memory_bytes = memory->end - memory->start;
+    }
+}
+
+synapse_card::~synapse_card()
+{
+    if (ending_ != nullptr) {
+        ending_();
+    }
+}
+
+/* Nothing is given back any more: it all went with the device, or the next
+ * call would not come back. */
+void synapse_card::end() const
+{
+    session_->end();
+    lose();
+}
+
+int synapse_card::judge(synStatus status) const
+{
+    if (status == synSuccess) {
+        return 0;
+    }
+    if (session_->is_end(status)) {
+        end();
+        return -ENODEV;
+    }
+    return to_error(status);
+}
+
+bool synapse_card::is_broken() const
+{
+    const auto ask   = on_->lib().hlthunk_get_device_status_info;
+    const int status = (ask != nullptr) ? ask(fd_) : status_operational;
+    if (status == status_operational) {
+        return false;
+    }
+    end();
+    return true;
+}
+
+int synapse_card::look(const job_event &event) const
+{
+    if (is_closed()) {
+        return -ENODEV;
+    }
+    const synStatus status = session_->api().synEventQuery(event.event);
+    if (status == synBusy) {
+        return 0;
+    }
+    const int ret = judge(status);
+    return (ret == 0) ? 1 : ret;
+}
+
+int synapse_card::query(ticket of, uint32_t timeout_us)
+{
+    const job_event *event = session_->find(of);
+    const auto deadline =
+        patience::clock::now() + std::chrono::microseconds(timeout_us);
+    patience trust;
+    for (uint64_t pause_us = 0; event != nullptr;) {
+        const int ret = look(*event);
+        if (!synapse_session::is_current(of, *event)) {
+            break;
+        }
+        if (ret != 0) {
+            return ret;
+        }
+        if (timeout_us == 0) {
+            return 0;
+        }
+        if (trust.is_over() && is_broken()) {
+            return -ENODEV;
+        }
+        if (patience::clock::now() >= deadline) {
+            return 0;
+        }
+        sleep_longer(pause_us);
+    }
+    return 1; /* it was collected */
+}
+
+/* --- memory ----------------------------------------------------------------*/
+
+int synapse_card::allocate(uint64_t size, uint64_t,
+                           allocation &allocation_p) const
+{
+    if (is_lost()) {
+        return -ENODEV;
+    }
+    if (size > UINT64_MAX - granule) {
+        return -ENOMEM;
+    }
+    uint64_t start         = 0;
+    const synStatus status = session_->api().synDeviceMalloc(
+        device_id, size + granule, 0, 0, &start);
+    const int ret = judge(status);
+    if (ret != 0) {
+        /* What it says when there is no memory. */
+        return (status == synFail) && (ret != -ENODEV) ? -ENOMEM : ret;
+    }
+    if (start == 0) {
+        return -ENOMEM;
+    }
+    allocation made(*this, start);
+    made.add({*this, util::round_up(start, granule)});
+    allocation_p = std::move(made);
+    return 0;
+}
+
+int synapse_card::free_memory(uint64_t handle) const
+{
+    return judge(session_->api().synDeviceFree(device_id, handle, 0));
+}
+
+std::optional<memory_block> synapse_card::application_block() const
+{
+    const auto &memory = session_->memory();
+    return memory.has_value() ? std::optional(memory_block{
+                                    memory->start, memory->end - memory->start})
+                              : std::nullopt;
+}
+
+/* Parts of what is mapped already need no mapping of their own, and the end of
+ * one must not be the end of the others': SynapseAI does not count. */
+int synapse_card::map_host(void *host, uint64_t size,
+                           registration &registration_p) const
+{
+    const auto start = reinterpret_cast<uintptr_t>(host);
+    const std::lock_guard<std::mutex> guard(mapping_lock_);
+    if (!host_.join(start, start + size)) {
+        if (host_.overlaps(start, start + size)) {
+            return -EOPNOTSUPP;
+        }
+        const int ret =
+            judge(session_->api().synHostMap(device_id, size, host));
+        if (ret != 0) {
+            return ret;
+        }
+        host_.add(start, size);
+    }
+    registration_p = {*this, start};
+    return 0;
+}
+
+int synapse_card::register_staging(void *host, uint64_t size,
+                                   registration &registration_p) const
+{
+    return is_lost() ? -ENODEV : map_host(host, size, registration_p);
+}
+
+int synapse_card::register_host(void *host, uint64_t size,
+                                registration &registration_p) const
+{
+    if (is_lost()) {
+        return -ENODEV;
+    }
+    const auto start = reinterpret_cast<uintptr_t>(host);
+    if (!map_application_memory_ ||
+        may_be_synapse_memory(start, start + size)) {
+        return -EOPNOTSUPP;
+    }
+    const int ret = populate(start, start + size);
+    return (ret == 0) ? map_host(host, size, registration_p) : ret;
+}
+
+int synapse_card::import_dmabuf(int dmabuf, uint64_t size,
+                                registration &registration_p) const
+{
+    if (is_lost()) {
+        return -ENODEV;
+    }
+    registration imported;
+    const int ret = on_->import_dmabuf(dmabuf, size, imported);
+    if (ret == 0) {
+        imports_.add(imported.address(), size);
+        registration_p = {*this, imported.address()};
+        imported.release();
+    }
+    return ret;
+}
+
+int synapse_card::export_dmabuf(uint64_t address, uint64_t offset,
+                                uint64_t size, int &fd_p) const
+{
+    const auto &memory   = session_->memory();
+    const uint64_t start = address + offset;
+    if (!memory.has_value() || (memory->exportable == 0)) {
+        return -EOPNOTSUPP;
+    }
+    /* The pool may begin and end within a page. */
+    if ((start < memory->start / granule * granule) ||
+        (size > util::round_up(memory->end, granule) - start)) {
+        return -EINVAL;
+    }
+    return on_->export_dmabuf(memory->exportable, start - memory->exportable,
+                              size, fd_p);
+}
+
+int synapse_card::unmap(uint64_t address) const
+{
+    const auto &memory = session_->memory();
+    if (is_host(address)) {
+        const std::lock_guard<std::mutex> guard(mapping_lock_);
+        const uint64_t start = host_.leave(address);
+        return (start == 0)
+                   ? 0
+                   : judge(session_->api().synHostUnmap(
+                         device_id, reinterpret_cast<const void *>(start)));
+    }
+    if (imports_.covers(address, address + 1)) {
+        const int ret = on_->unmap(address);
+        if (ret == 0) {
+            (void)imports_.leave(address);
+        }
+        return ret;
+    }
+    /* Device memory of SynapseAI's goes by free_memory. */
+    const bool known = !memory.has_value() ||
+                       ((address >= memory->start) && (address < memory->end));
+    return known ? 0 : -EINVAL;
+}
+
+/* --- work ------------------------------------------------------------------*/
+
+/* Whether an address range is the card's. */
+bool synapse_card::reaches(uint64_t start, uint64_t length) const
+{
+    const uint64_t end = start + length;
+    const auto &memory = session_->memory();
+    const uint64_t first =
+        memory.has_value() ? memory->start : capabilities_.memory_start;
+    const uint64_t last =
+        memory.has_value() ? memory->end : capabilities_.memory_end;
+    return (end > start) &&
+           (((start >= first) && (end <= last)) || imports_.covers(start, end));
+}
+
+int synapse_card::find_direction(uint64_t dst, uint64_t src, uint64_t length,
+                                 synDmaDir &direction_p) const
+{
+    if (is_host(dst) && is_host(src)) {
+        return -EINVAL;
+    }
+    for (const uint64_t side : {dst, src}) {
+        if (!(is_host(side) ? host_.covers(side, side + length)
+                            : reaches(side, length))) {
+            return -EFAULT;
+        }
+    }
+    direction_p = is_host(src)   ? HOST_TO_DRAM
+                  : is_host(dst) ? DRAM_TO_HOST
+                                 : DRAM_TO_DRAM;
+    return 0;
+}
+
+int synapse_card::make_queue(dma_direction direction,
+                             const dma_queue_options &options,
+                             std::unique_ptr<dma_queue> &queue_p)
+{
+    return stream_queue::create(*this, direction, options, queue_p);
+}
+
+} // namespace gaudi::shim
