@@ -1,0 +1,331 @@
+/* Copies and memory on a card that SynapseAI has. */
+#include "gtest/shim/synapse_fixture.h"
+
+#include "common/process_state.h"
+#include "hlthunk_shim/synapse/functions.h"
+
+#include <thread>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace gaudi::test;
+using namespace gaudi::shim;
+
+namespace {
+
+using synapse_copies      = synapse_test;
+using synapse_memory_test = synapse_test;
+using synapse_faults      = synapse_test;
+
+constexpr size_t some = 100001;
+
+} // namespace
+
+TEST(synapse_status, is_an_errno)
+{
+    EXPECT_EQ(to_error(synSuccess), 0);
+    EXPECT_EQ(to_error(synBusy), -EAGAIN);
+    EXPECT_EQ(to_error(synCbFull), -EAGAIN);
+    EXPECT_EQ(to_error(synDeviceReset), -ENODEV);
+    EXPECT_EQ(to_error(synUninitialized), -ENODEV);
+    EXPECT_EQ(to_error(synSynapseTerminated), -ENODEV);
+    EXPECT_EQ(to_error(synMappingNotFound), -EFAULT);
+    EXPECT_EQ(to_error(synFail), -EIO);
+    EXPECT_EQ(to_error(static_cast<synStatus>(47)), -EIO);
+}
+
+TEST_F(synapse_copies, arrive_in_every_direction)
+{
+    for (const size_t length : {size_t{1}, size_t{4097}, some, 9 * mebi + 1}) {
+        pinned_buffer source  = pin(length);
+        pinned_buffer target  = pin(length);
+        allocation memory     = allocate(2 * length);
+        const uint64_t second = memory.address() + length;
+        fill_pattern(source.data(), length, length);
+
+        auto to_device = make_queue(dma_direction::host_to_device);
+        auto on_device = make_queue(dma_direction::device_to_device);
+        auto to_host   = make_queue(dma_direction::device_to_host);
+        EXPECT_EQ(copy(*to_device, memory.address(), source.address(), length),
+                  0);
+        EXPECT_EQ(copy(*on_device, second, memory.address(), length), 0);
+        EXPECT_EQ(copy(*to_host, target.address(), second, length), 0);
+        EXPECT_TRUE(has_pattern(target.data(), length, length));
+    }
+}
+
+TEST_F(synapse_copies, end_in_order_and_say_when_there_is_no_room)
+{
+    constexpr unsigned depth = 8;
+    pinned_buffer host       = pin(some);
+    allocation memory        = allocate(some);
+    auto queue = make_queue(dma_direction::host_to_device, {.depth = depth});
+    pause(true);
+    int cookies[depth];
+    uint64_t id = 0;
+    for (int &cookie : cookies) {
+        ASSERT_EQ(
+            queue->submit(memory.address(), host.address(), some, &cookie, id),
+            0);
+    }
+    EXPECT_EQ(queue->submit(memory.address(), host.address(), 1, nullptr, id),
+              -EAGAIN);
+    dma_completion done[depth];
+    EXPECT_EQ(queue->poll(done, depth), 0u);
+    const ticket oldest = queue->oldest_ticket();
+    EXPECT_EQ(dev->query(oldest, 0), 0);
+    EXPECT_EQ(queue->wait_all(1000), -EAGAIN);
+
+    pause(false);
+    EXPECT_EQ(queue->wait_all(patience_us), 0);
+    EXPECT_EQ(queue->poll(done, depth), depth);
+    for (unsigned i = 0; i < depth; ++i) {
+        EXPECT_EQ(done[i].cookie, &cookies[i]);
+        EXPECT_EQ(done[i].status, 0);
+    }
+    EXPECT_EQ(dev->query(oldest, 0), 1);
+    EXPECT_EQ(queue->outstanding(), 0u);
+}
+
+/* A ticket of a job that was collected is not taken for the next one's, which
+ * has the same event. */
+TEST_F(synapse_copies, tickets_name_one_job)
+{
+    pinned_buffer host = pin(some);
+    allocation memory  = allocate(some);
+    auto queue = make_queue(dma_direction::host_to_device, {.depth = 1});
+    pause(true);
+    uint64_t id = 0;
+    ASSERT_EQ(queue->submit(memory.address(), host.address(), 8, nullptr, id),
+              0);
+    const ticket first = queue->oldest_ticket();
+    pause(false);
+    EXPECT_EQ(dev->query(first, 10'000'000), 1);
+    dma_completion done;
+    ASSERT_EQ(queue->wait_all(patience_us), 0);
+    ASSERT_EQ(queue->poll(&done, 1), 1u);
+    pause(true);
+    ASSERT_EQ(queue->submit(memory.address(), host.address(), 8, nullptr, id),
+              0);
+    EXPECT_EQ(dev->query(first, 0), 1);
+    EXPECT_EQ(dev->query(queue->oldest_ticket(), 0), 0);
+    pause(false);
+    EXPECT_EQ(queue->wait_all(patience_us), 0);
+    EXPECT_EQ(queue->poll(&done, 1), 1u);
+}
+
+TEST_F(synapse_copies, a_waiting_thread_sees_the_end)
+{
+    pinned_buffer host = pin(some);
+    allocation memory  = allocate(some);
+    auto queue         = make_queue(dma_direction::host_to_device);
+    pause(true);
+    uint64_t id = 0;
+    ASSERT_EQ(
+        queue->submit(memory.address(), host.address(), some, nullptr, id), 0);
+    int seen = -1;
+    std::thread waiter([&, job = queue->oldest_ticket()] {
+        seen = dev->query(job, 10'000'000);
+    });
+    pause(false);
+    waiter.join();
+    EXPECT_EQ(seen, 1);
+    dma_completion done;
+    EXPECT_EQ(queue->poll(&done, 1), 1u);
+}
+
+/* What SynapseAI does not look at would reset the card. */
+TEST_F(synapse_copies, ends_that_the_card_does_not_reach_are_refused)
+{
+    pinned_buffer host = pin(some);
+    allocation memory  = allocate(some);
+    const auto block   = dev->application_block();
+    ASSERT_TRUE(block.has_value());
+    const uint64_t end = block->start + block->size;
+    auto to_device     = make_queue(dma_direction::host_to_device);
+    auto on_device     = make_queue(dma_direction::device_to_device);
+    std::vector<char> unmapped(some);
+    const auto stray = reinterpret_cast<uintptr_t>(unmapped.data());
+    EXPECT_EQ(copy(*to_device, memory.address(), stray, some), -EFAULT);
+    EXPECT_EQ(
+        copy(*to_device, memory.address(), host.address(), host.size() + 1),
+        -EFAULT);
+    EXPECT_EQ(copy(*to_device, end - 1, host.address(), 2), -EFAULT);
+    EXPECT_EQ(copy(*to_device, end - 1, host.address(), 1), 0);
+    EXPECT_EQ(copy(*on_device, memory.address(), block->start - 1, 1), -EFAULT);
+    EXPECT_EQ(copy(*to_device, host.address(), host.address(), 1), -EINVAL);
+    EXPECT_EQ(copy(*to_device, UINT64_MAX, host.address(), 1), -EFAULT);
+}
+
+TEST_F(synapse_copies, reach_imports)
+{
+    pinned_buffer host = pin(some);
+    allocation memory  = allocate(some);
+    allocation other   = allocate(some);
+    int fd             = -1;
+    const uint64_t size =
+        (some + dmabuf_page() - 1) / dmabuf_page() * dmabuf_page();
+    ASSERT_EQ(dev->export_dmabuf(other.address(), 0, size, fd), 0);
+    registration import;
+    ASSERT_EQ(dev->import_dmabuf(fd, size, import), 0);
+    close(fd);
+    EXPECT_NE(import.address(), other.address());
+
+    fill_pattern(host.data(), some, 3);
+    auto to_device = make_queue(dma_direction::host_to_device);
+    auto to_host   = make_queue(dma_direction::device_to_host);
+    EXPECT_EQ(copy(*to_device, import.address(), host.address(), some), 0);
+    EXPECT_EQ(copy(*to_device, memory.address(), import.address(), some), 0);
+    std::memset(host.data(), 0, some);
+    EXPECT_EQ(copy(*to_host, host.address(), memory.address(), some), 0);
+    EXPECT_TRUE(has_pattern(host.data(), some, 3));
+    EXPECT_EQ(copy(*to_device, import.address(), host.address(), size + 1),
+              -EFAULT);
+    const uint64_t gone = import.address();
+    EXPECT_EQ(import.close(), 0);
+    EXPECT_EQ(copy(*to_device, gone, host.address(), 1), -EFAULT);
+}
+
+TEST_F(synapse_memory_test, is_in_the_framework_s_block_and_goes_back)
+{
+    const auto block = dev->application_block();
+    ASSERT_TRUE(block.has_value());
+    EXPECT_EQ(dev->capabilities().memory_bytes, block->size);
+    uint64_t first;
+    {
+        allocation memory = allocate(some);
+        first             = memory.address();
+        EXPECT_EQ(first % 4096, 0u);
+        EXPECT_GE(first, block->start);
+        EXPECT_LE(first + some, block->start + block->size);
+    }
+    EXPECT_EQ(allocate(some).address(), first);
+}
+
+TEST_F(synapse_memory_test, runs_out)
+{
+    allocation memory;
+    const auto block = dev->application_block();
+    EXPECT_EQ(dev->allocate(block->size + 1, 0, memory), -ENOMEM);
+    EXPECT_EQ(dev->allocate(UINT64_MAX - 1, 0, memory), -ENOMEM);
+    EXPECT_FALSE(dev->is_lost());
+    EXPECT_EQ(memory.address(), 0u);
+}
+
+TEST_F(synapse_memory_test, of_the_framework_can_be_exported)
+{
+    uint64_t tensor = 0;
+    ASSERT_EQ(synapse().synDeviceMalloc(0, 1 << 20, 0, 0, &tensor), synSuccess);
+    const uint64_t page = dmabuf_page();
+    const auto block    = dev->application_block();
+    int fd              = -1;
+    EXPECT_EQ(dev->export_dmabuf(block->start,
+                                 (tensor - block->start) / page * page, 1 << 20,
+                                 fd),
+              0);
+    EXPECT_EQ(dev->dmabuf_size(fd), 1 << 20);
+    close(fd);
+}
+
+TEST_F(synapse_memory_test, of_the_application_is_not_mapped)
+{
+    std::vector<char> buffer(some);
+    registration mapping;
+    EXPECT_EQ(dev->register_host(buffer.data(), some, mapping), -EOPNOTSUPP);
+    EXPECT_EQ(synapse().syn_stand_in_mappings(), 0u);
+}
+
+TEST_F(synapse_memory_test, of_the_application_is_mapped_if_it_may_be)
+{
+    adopt({.map_application_memory = true});
+    std::vector<char> buffer(3 * 4096);
+    {
+        registration whole;
+        registration part;
+        registration beyond;
+        ASSERT_EQ(dev->register_host(buffer.data(), 8192, whole), 0);
+        /* SynapseAI does not count, so it is not asked. */
+        ASSERT_EQ(dev->register_host(buffer.data() + 4096, 4096, part), 0);
+        EXPECT_EQ(dev->register_host(buffer.data() + 4096, 8192, beyond),
+                  -EOPNOTSUPP);
+        EXPECT_EQ(synapse().syn_stand_in_mappings(), 1u);
+        EXPECT_EQ(whole.close(), 0);
+        EXPECT_EQ(synapse().syn_stand_in_mappings(), 1u);
+        allocation memory = allocate(4096);
+        auto queue        = make_queue(dma_direction::host_to_device);
+        EXPECT_EQ(copy(*queue, memory.address(), part.address(), 4096), 0);
+    }
+    EXPECT_EQ(synapse().syn_stand_in_mappings(), 0u);
+
+    /* What cannot be pinned would end the process, and what is SynapseAI's own
+     * would be unmapped with ours. */
+    registration mapping;
+    void *none =
+        mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_EQ(dev->register_host(none, 4096, mapping), -EFAULT);
+    munmap(none, 4096);
+    void *own = nullptr;
+    ASSERT_EQ(synapse().synHostMalloc(0, 4096, 0, &own), synSuccess);
+    EXPECT_EQ(dev->register_host(own, 4096, mapping), -EOPNOTSUPP);
+    EXPECT_EQ(synapse().synHostFree(0, own, 0), synSuccess);
+}
+
+/* Events do not tell of a reset, and a thread that waits in SynapseAI keeps the
+ * framework from anything. */
+TEST_F(synapse_faults, a_released_device_ends_every_copy_once)
+{
+    pinned_buffer host = pin(some);
+    allocation memory  = allocate(some);
+    auto queue         = make_queue(dma_direction::host_to_device);
+    pause(true);
+    uint64_t id = 0;
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_EQ(
+            queue->submit(memory.address(), host.address(), some, nullptr, id),
+            0);
+    }
+    const ticket job = queue->oldest_ticket();
+    synapse().syn_stand_in_reset();
+    dma_completion done[4];
+    EXPECT_EQ(queue->poll(done, 4), 0u);
+    pause(false);
+    ASSERT_EQ(synapse().synDestroy(), synSuccess);
+    EXPECT_EQ(dev->query(job, 1'000'000), -ENODEV);
+    EXPECT_EQ(queue->poll(done, 4), 3u);
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(done[i].status, -ENODEV);
+    }
+    EXPECT_EQ(queue->poll(done, 4), 0u);
+    EXPECT_TRUE(dev->is_lost());
+    EXPECT_EQ(queue->submit(memory.address(), host.address(), 1, nullptr, id),
+              -ENODEV);
+    allocation more;
+    EXPECT_EQ(dev->allocate(some, 0, more), -ENODEV);
+}
+
+TEST_F(synapse_faults, a_full_stream_is_tried_again)
+{
+    pinned_buffer host = pin(some);
+    allocation memory  = allocate(some);
+    auto queue         = make_queue(dma_direction::host_to_device);
+    uint64_t id        = 0;
+    synapse().syn_stand_in_refuse_copies(1, synCbFull);
+    EXPECT_EQ(
+        queue->submit(memory.address(), host.address(), some, nullptr, id),
+        -EAGAIN);
+    EXPECT_EQ(copy(*queue, memory.address(), host.address(), some), 0);
+    /* Nothing is over as long as the device is there. */
+    synapse().syn_stand_in_refuse_copies(1, synFail);
+    EXPECT_EQ(
+        queue->submit(memory.address(), host.address(), some, nullptr, id),
+        -EIO);
+    EXPECT_EQ(copy(*queue, memory.address(), host.address(), some), 0);
+    synapse().syn_stand_in_refuse_copies(1, synSynapseTerminated);
+    EXPECT_EQ(
+        queue->submit(memory.address(), host.address(), some, nullptr, id),
+        -ENODEV);
+    EXPECT_TRUE(dev->is_lost());
+    /* Nothing is given back then. */
+    (void)synapse().synDestroy();
+}
