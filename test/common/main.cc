@@ -1,4 +1,5 @@
 #include "common/child.h"
+#include "common/framework_limits.h"
 
 #include <gmock/gmock.h>
 
@@ -92,5 +93,6 @@ int main(int argc, char **argv)
     start_above_kernel_double(argv);
     prepare_environment();
     ::testing::InitGoogleMock(&argc, argv);
+    gaudi::test::skip_what_no_framework_allows();
     return RUN_ALL_TESTS();
 }

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -94,14 +95,26 @@ const driver_functions &hl()
     return all;
 }
 
+struct copy {
+    uint64_t dst;
+    uint64_t src;
+    uint64_t size;
+};
+
+/* Copies are counted from 1 on. The card takes few at a time, a stream many. */
 struct stream {
-    unsigned engine = 0;
-    uint64_t last   = 0; /* number of its newest copy; 0: none */
+    unsigned engine  = 0;
+    uint64_t started = 0; /* number of its newest copy */
+    uint64_t ended   = 0;
+    bool broken      = false;     /* the card has aborted one */
+    std::deque<copy> waiting;     /* for the card */
+    std::deque<uint64_t> running; /* as the driver numbers them */
 };
 
 struct event {
     bool recorded = false;
-    uint64_t job  = 0; /* 0: nothing to wait for */
+    uintptr_t on  = 0; /* the stream, and its newest copy then */
+    uint64_t copy = 0;
 };
 
 struct host_range {
@@ -255,6 +268,34 @@ bool translate(uint64_t host, uint64_t size, uint64_t &va)
     }
     va = range.va + (host - start);
     return true;
+}
+
+/* Note what has ended on a stream, and have the card go on. */
+void advance(stream &on)
+{
+    constexpr size_t at_a_time = 6; /* of a stream, of which there are eight */
+    while (!on.running.empty() && !on.broken) {
+        uint32_t status = gaudi::shim::cs_busy;
+        const int ret = hl().hlthunk_wait_for_cs(device->fd, on.running.front(),
+                                                 0, &status);
+        if ((ret == 0) && (status == gaudi::shim::cs_busy)) {
+            break;
+        }
+        on.broken = (ret < 0) || (status != gaudi::shim::cs_completed);
+        on.running.pop_front();
+        on.ended += on.broken ? 0 : 1;
+    }
+    while (!on.waiting.empty() && (on.running.size() < at_a_time)) {
+        const copy next = on.waiting.front();
+        uint64_t number = 0;
+        if (hl().hlthunk_emu_copy(device->fd, next.dst, next.src, next.size,
+                                  on.engine, &number) != 0) {
+            on.broken = true;
+            return;
+        }
+        on.waiting.pop_front();
+        on.running.push_back(number);
+    }
 }
 
 synStatus map(const void *buffer, uint64_t size, bool is_own)
@@ -476,9 +517,9 @@ synStatus synHostFree(synDeviceId, const void *buffer, uint32_t)
 synStatus synStreamCreateGeneric(synStreamHandle *made, synDeviceId, uint32_t)
 {
     STAND_IN_NEEDS_DEVICE(synFail);
-    const uintptr_t handle  = make_handle();
-    device->streams[handle] = {
-        static_cast<unsigned>(device->streams.size() % engines), 0};
+    const uintptr_t handle = make_handle();
+    device->streams[handle].engine =
+        static_cast<unsigned>((device->streams.size() - 1) % engines);
     *made = reinterpret_cast<synStreamHandle>(handle);
     return synSuccess;
 }
@@ -521,7 +562,7 @@ synStatus synEventRecord(synEventHandle which, synStreamHandle on)
     if (from == device->streams.end()) {
         return synInvalidArgument;
     }
-    found->second = {true, from->second.last};
+    found->second = {true, from->first, from->second.started};
     return synSuccess;
 }
 
@@ -540,16 +581,12 @@ synStatus synEventQuery(synEventHandle which)
     if (in_reset) {
         return synBusy;
     }
-    if (asked.job == 0) {
+    const auto from = device->streams.find(asked.on);
+    if (from == device->streams.end()) {
         return synSuccess;
     }
-    uint32_t status = gaudi::shim::cs_busy;
-    const int ret = hl().hlthunk_wait_for_cs(device->fd, asked.job, 0, &status);
-    if ((ret < 0) || (status != gaudi::shim::cs_completed)) {
-        return synBusy;
-    }
-    asked.job = 0;
-    return synSuccess;
+    advance(from->second);
+    return (from->second.ended >= asked.copy) ? synSuccess : synBusy;
 }
 
 synStatus synEventSynchronize(synEventHandle which)
@@ -593,11 +630,10 @@ synStatus synMemCopyAsync(synStreamHandle on, uint64_t src, uint64_t size,
     if (in_reset) {
         return synSuccess;
     }
-    return (hl().hlthunk_emu_copy(device->fd, dst, src, size,
-                                  found->second.engine,
-                                  &found->second.last) == 0)
-               ? synSuccess
-               : synFail;
+    ++found->second.started;
+    found->second.waiting.push_back({dst, src, size});
+    advance(found->second);
+    return synSuccess;
 }
 
 void syn_stand_in_reset()

@@ -1,5 +1,6 @@
 #include "gtest/transfer/fixture.h"
 
+#include "common/framework.h"
 #include "common/ucx_logs.h"
 #include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/memory/memory.h"
@@ -32,6 +33,7 @@ void prepare_process()
         setenv("UCX_GAUDI_DEVICES", "all", 1);
         collect_logs();
         base::init_config();
+        start_framework();
         return true;
     }();
     (void)once;

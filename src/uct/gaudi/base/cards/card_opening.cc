@@ -203,11 +203,17 @@ void card_table::note_failure(const shim::visible_card &failed, int error)
                   failed.info.bus_id.c_str());
         return;
     }
+    if (error == -ENOTSUP) {
+        /* For whoever asks for memory of it. */
+        missing_.why =
+            failed.name() + " cannot be used: " + driver()->why_not_supported();
+        ucs_debug("%s", missing_.why.c_str());
+        return;
+    }
     const std::string text =
         failed.name() + " (" + failed.info.bus_id + ") cannot be opened: " +
-        ((error == -EAGAIN)    ? "it is in reset (UCX_GAUDI_RESET_TIMEOUT)"
-         : (error == -ENOTSUP) ? driver()->why_not_supported()
-                               : std::strerror(-error));
+        ((error == -EAGAIN) ? "it is in reset (UCX_GAUDI_RESET_TIMEOUT)"
+                            : std::strerror(-error));
     if (is_news(text)) {
         ucs_warn("%s", text.c_str());
     }
@@ -230,12 +236,16 @@ ucs_status_t card_table::judge(const attempt &now)
         return UCS_ERR_BUSY;
     }
     if (card_count_ == 0) {
-        const size_t busy = missing_.taken.size();
+        const size_t busy      = missing_.taken.size();
+        const bool unsupported = !missing_.why.empty() && (busy == 0);
         ucs_diag("gaudi: none of %zu cards can be used, %zu are in use by "
-                 "other processes",
-                 wanted.cards.size(), busy);
-        missing_.told = (busy == 0) && !wanted.cards.empty();
-        missing_.why  = why_none(wanted.cards.size(), busy, now.box.size());
+                 "other processes%s%s",
+                 wanted.cards.size(), busy, unsupported ? ": " : "",
+                 unsupported ? missing_.why.c_str() : "");
+        missing_.told = (busy == 0) && !wanted.cards.empty() && !unsupported;
+        if (!unsupported) {
+            missing_.why = why_none(wanted.cards.size(), busy, now.box.size());
+        }
         return (busy > 0) ? UCS_ERR_BUSY : UCS_ERR_NO_DEVICE;
     }
     return UCS_OK;

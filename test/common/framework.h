@@ -1,0 +1,15 @@
+/**
+ * Processes that run a framework beside UCX.
+ */
+#pragma once
+
+namespace gaudi::test {
+
+/** Have the stand-in for SynapseAI acquire a card, once, if the whole suite is
+ *  to run so: GAUDI_TEST_FRAMEWORK is set. Before UCX opens cards. */
+void start_framework();
+
+/** Whether that has acquired one. */
+bool has_framework();
+
+} // namespace gaudi::test

@@ -1,0 +1,216 @@
+#include "common/framework_limits.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include <fnmatch.h>
+#include <gtest/gtest.h>
+
+namespace gaudi::test {
+
+namespace {
+
+struct limit {
+    const char *tests;
+    const char *why;
+};
+
+constexpr char one_block[] =
+    "the framework has all of the memory as one block, all of which is device "
+    "memory, and gives it out again as it likes";
+constexpr char its_card[] =
+    "the test opens the card itself, which the framework has";
+constexpr char one_card[] =
+    "the process has the framework's card, and needs no other";
+constexpr char not_submitted[] =
+    "it looks at command submissions, or makes them";
+constexpr char its_files[] = "the framework keeps its descriptors";
+constexpr char no_sleep[] =
+    "the driver is not slept in: SynapseAI must not be waited in";
+constexpr char gen5[] = "the slot of Gaudi3 is a Gen5 one";
+constexpr char one_gaudi3[] =
+    "SynapseAI has one device per process, and Gaudi3 takes no work but by it";
+constexpr char not_mapped[] =
+    "host memory of the application is staged, unless "
+    "UCX_GAUDI_SYNAPSE_HOST_MAP=y";
+
+constexpr limit limits[] = {
+    {"allocation.a_page_goes_back_when_its_last_part_goes", one_block},
+    {"allocation.a_small_one_takes_the_rest_of_a_large_ones_pages", one_block},
+    {"allocation.a_thousand_small_ones_share_a_page", one_block},
+    {"allocation.exhaustion_by_small_ones_is_no_memory_and_loses_nothing",
+     one_block},
+    {"allocation.that_touches_another_is_known_from_its_first_byte", one_block},
+    {"application_memory.a_card_of_ours_is_not_lent_to_ucx", its_card},
+    {"application_memory.a_card_of_the_program_is_used_and_stays_open",
+     its_card},
+    {"application_memory.a_card_that_ucx_opens_is_left_to_it", its_card},
+    {"application_memory.a_card_that_we_opened_first_is_shared", its_card},
+    {"application_memory.a_range_across_two_allocations_is_refused", its_card},
+    {"application_memory.a_refused_unmap_announces_it_again", its_card},
+    {"application_memory.a_shared_card_that_is_closed_holds_up_nobody",
+     its_card},
+    {"application_memory.after_hlthunk_close_copies_end_with_an_error",
+     its_card},
+    {"application_memory.events_tell_address_and_size_around_the_driver_calls",
+     its_card},
+    {"application_memory.hundred_thousand_mappings_are_told_apart", its_card},
+    {"application_memory.memory_of_ours_on_a_lost_card_is_refused_and_freed",
+     its_card},
+    {"application_memory.memory_that_goes_while_registered_is_harmless",
+     its_card},
+    {"application_memory.the_same_address_on_two_cards_goes_to_neither",
+     its_card},
+    {"application_memory.two_memory_domains_share_an_adopted_card", its_card},
+    {"bad_address.a_failed_copy_completes_once_with_an_error", one_block},
+    {"bad_address.every_operation_refuses_what_no_allocation_covers",
+     one_block},
+    {"bad_input.a_card_that_is_busy_is_not_waited_for", one_card},
+    {"bad_input.a_holder_that_has_ended_since_is_said_to_have", one_card},
+    {"bad_input.cards_that_are_all_busy_are_said_to_be", one_card},
+    {"bad_input.the_application_opens_cards_while_a_reset_is_waited_for",
+     one_card},
+    {"bad_input.without_a_timeout_no_reset_is_waited_for", one_card},
+    {"card_placement.is_that_of_sysfs", one_card},
+    {"detection.the_cache_learns_of_allocations_and_forgets_freed_ones",
+     one_block},
+    {"dmabuf.memory_may_be_freed_before_its_dmabuf", one_block},
+    {"dmabuf.of_parts_does_not_use_up_their_block", one_block},
+    {"dmabuf.what_is_no_device_memory_is_not_exported", one_block},
+    {"forking.the_child_lets_go_of_the_cards", its_files},
+    {"memory_domain.a_freed_address_does_not_come_back_at_once", one_block},
+    {"memory_domain.device_memory_outside_allocations_cannot_be_registered",
+     one_block},
+    {"memory_domain.exhaustion_is_no_memory_and_loses_nothing", one_block},
+    {"memory_domain.freed_memory_goes_with_its_last_registration", one_block},
+    {"opening_order.a_buffer_of_another_process_keeps_its_card_open", one_card},
+    {"opening_order.a_registration_keeps_the_card_of_its_memory_open",
+     one_card},
+    {"opening_order.an_interface_keeps_the_card_of_another_context_open",
+     one_card},
+    {"registrations.an_idle_one_does_not_keep_memory_from_being_freed",
+     one_block},
+    {"registrations.ranges_out_of_this_world_are_refused", one_block},
+    {"registrations.reach_over_the_end_as_far_as_ucp_rounds_up", one_block},
+    {"unseen_memory.is_any_address_of_its_card_behind_all_that_is_known",
+     its_card},
+    {"visible_cards.a_bad_variable_opens_none_and_is_told", one_card},
+    {"visible_cards.are_all_opened_when_a_variable_chooses_them", one_card},
+    {"visible_cards.are_what_the_list_of_devices_selects_from", one_card},
+    {"visible_cards.can_be_none_without_noise", one_card},
+    {"visible_cards.have_the_names_and_the_order_of_the_mapping_table",
+     one_card},
+    {"visible_cards.that_are_busy_are_left_out", one_card},
+    {"wakeup.a_stall_costs_no_cpu_and_no_timer", no_sleep},
+};
+
+constexpr limit limits_of_gaudi3[] = {
+    {"adoption.a_forked_child_leaves_the_programs_descriptors_alone",
+     one_gaudi3},
+    {"application_memory.a_card_closed_behind_our_back_is_noticed",
+     not_submitted},
+    {"application_memory.a_reopened_card_is_found_again", not_submitted},
+    {"application_memory.mapped_after_the_open_is_copied", not_submitted},
+    {"application_memory.mapped_before_the_open_is_copied_and_told_exactly",
+     not_submitted},
+    {"bad_input.a_card_in_reset_is_waited_for", one_gaudi3},
+    {"bad_input.a_named_card_that_is_busy_is_an_error", one_gaudi3},
+    {"bad_input.a_reset_that_does_not_end_is_waited_for_so_long", one_gaudi3},
+    {"bad_input.each_reset_that_ends_is_waited_for_anew", one_gaudi3},
+    {"bad_input.good_settings_are_silent", one_gaudi3},
+    {"bad_input.several_domains_wait_for_a_reset_once", one_gaudi3},
+    {"cards.an_operation_goes_to_the_card_that_owns_the_address", one_gaudi3},
+    {"cards.have_distances_although_sysfs_does_not_know_them", one_gaudi3},
+    {"cards.keep_their_addresses_apart_however_much_is_allocated", one_gaudi3},
+    {"cards.one_interface_of_a_worker_reaches_the_process", one_gaudi3},
+    {"*/between_cards.a_copy_gets_there/*", one_gaudi3},
+    {"dmabuf_settings.imports_of_several_cards_do_not_meet", one_gaudi3},
+    {"forking.the_child_can_open_a_card_of_its_own", one_gaudi3},
+    {"forking.the_threads_of_the_parent_are_not_missed", one_gaudi3},
+    {"ipc_performance_model.the_link_is_the_one_of_the_generation", gen5},
+    {"performance_model.the_bandwidth_is_a_setting", gen5},
+    {"registration_cache.closing_with_registrations_left_is_survived",
+     one_gaudi3},
+    {"registration_fork.the_child_has_a_cache_of_its_own", one_gaudi3},
+    {"*/between_cards.an_interface_goes_amid_a_copy/*", one_gaudi3},
+    {"visible_cards.are_opened_once_whoever_comes_first", one_gaudi3},
+};
+
+/* Which need it. */
+constexpr const char *with_mapped_memory[] = {
+    "fence.operations_behind_it_are_not_submitted_before_it_is_reached",
+    "ipc.host_memory_is_not_staged",
+    "memory_domain.the_first_use_maps_and_the_cache_keeps_it",
+    "memory_pairs.a_registration_is_found_by_pointer_at_any_offset",
+    "registration_cache.a_hit_makes_no_driver_call",
+    "registration_cache.a_transfer_keeps_its_mapping_to_the_end",
+    "registration_cache.is_one_for_all_domains",
+    "registration_cache.it_can_be_left_out",
+    "registration_cache.memory_mapped_anew_is_never_served_from_the_old",
+    "registration_cache.overlapping_registrations_become_one",
+    "registration_cache.what_cannot_be_mapped_spoils_no_neighbour",
+    "registration_cache.what_could_not_be_mapped_is_tried_again",
+    "registration_cache.without_memory_events_there_is_none",
+    "registration_fork.nor_does_memory_that_was_unmapped",
+    "registration_fork.nothing_stays_pinned_until_the_next_registration",
+    "registration_fork.the_cache_can_be_kept",
+    "registration_fork.the_cache_is_emptied",
+    "registration_fork.the_child_leaves_what_the_parent_has",
+    "registration_fork.what_is_in_use_stays_registered",
+    "registrations.advice_maps_host_memory_before_it_is_used",
+};
+
+bool is_among(const char *patterns, const std::string &name)
+{
+    return fnmatch(patterns, name.c_str(), 0) == 0;
+}
+
+bool is_set(const char *variable, const char *value)
+{
+    const char *text = std::getenv(variable);
+    return (text != nullptr) && (std::strcmp(text, value) == 0);
+}
+
+class skipping : public ::testing::EmptyTestEventListener {
+    void OnTestStart(const ::testing::TestInfo &test) override
+    {
+        const std::string why = why_not_beside_framework(
+            std::string(test.test_suite_name()) + "." + test.name());
+        if (!why.empty()) {
+            GTEST_SKIP() << beside_framework << why;
+        }
+    }
+};
+
+} // namespace
+
+std::string why_not_beside_framework(const std::string &name)
+{
+    for (const limit &each : limits) {
+        if (is_among(each.tests, name)) {
+            return each.why;
+        }
+    }
+    for (const limit &each : limits_of_gaudi3) {
+        if (is_set("HLTHUNK_EMU_ASIC", "gaudi3") &&
+            is_among(each.tests, name)) {
+            return each.why;
+        }
+    }
+    for (const char *each : with_mapped_memory) {
+        if (!is_set("UCX_GAUDI_SYNAPSE_HOST_MAP", "y") &&
+            is_among(each, name)) {
+            return not_mapped;
+        }
+    }
+    return {};
+}
+
+void skip_what_no_framework_allows()
+{
+    if (std::getenv("GAUDI_TEST_FRAMEWORK") != nullptr) {
+        ::testing::UnitTest::GetInstance()->listeners().Append(new skipping);
+    }
+}
+
+} // namespace gaudi::test

@@ -1,0 +1,251 @@
+/* UCX in a process that runs a framework, whose runtime has a card. */
+#include "gtest/uct/fixture.h"
+
+#include "common/child.h"
+#include "synapse/synapse_library.h"
+
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr size_t size = 300000;
+
+/* A process of its own: a framework is there once. */
+class frameworks : public ::testing::TestWithParam<const char *> {
+protected:
+    static void run(const std::string &child, variables settings = {})
+    {
+        settings.emplace_back("HLTHUNK_EMU_ASIC", GetParam());
+        const child_result result = run_child(child, {settings, -1});
+        EXPECT_EQ(0, result.exit_code) << result.error;
+    }
+};
+
+synStatus acquire(const std::string &bus = {})
+{
+    synDeviceId id         = 0;
+    const synStatus status = synapse().synInitialize();
+    return (status == synSuccess) ? synapse().synDeviceAcquire(&id, bus.c_str())
+                                  : status;
+}
+
+/* What a framework would have as a tensor. */
+uint64_t make_tensor()
+{
+    uint64_t address = 0;
+    (void)synapse().synDeviceMalloc(0, size, 0, 0, &address);
+    return address;
+}
+
+bool is_gaudi_memory(uct_md_h md, uint64_t address)
+{
+    ucs_memory_type_t type = UCS_MEMORY_TYPE_HOST;
+    return (uct_md_detect_memory_type(md, reinterpret_cast<void *>(address),
+                                      size, &type) == UCS_OK) &&
+           (type != UCS_MEMORY_TYPE_HOST);
+}
+
+/* There and back, by a registration of the tensor, staged, and from one tensor
+ * to another. */
+bool arrives(transport &tl, uct_md_h md, uint64_t tensor, uint64_t other)
+{
+    std::vector<char> from(size);
+    std::vector<char> to(size);
+    fill_pattern(from.data(), size, tensor);
+    const registration whole(md, reinterpret_cast<void *>(tensor), size);
+    counted_completion done;
+    done.count = 2;
+    if ((tl.put_zcopy(from.data(), size, tensor, &done) != UCS_INPROGRESS)) {
+        return false;
+    }
+    tl.flush();
+    if (tl.put_zcopy(reinterpret_cast<void *>(tensor), size, other, &done) !=
+        UCS_INPROGRESS) {
+        return false;
+    }
+    tl.flush();
+    tl.read_back(to.data(), other, size);
+    return (done.calls == 1) && (done.status == UCS_OK) && (from == to);
+}
+
+bool can_be_exported(uct_md_h md, uint64_t tensor)
+{
+    uct_md_mem_attr_t attr{};
+    attr.field_mask =
+        UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS | UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
+    if (uct_md_mem_query(md, reinterpret_cast<void *>(tensor), size, &attr) !=
+        UCS_OK) {
+        return false;
+    }
+    const auto base = reinterpret_cast<uintptr_t>(attr.base_address);
+    return (base <= tensor) && (base + attr.alloc_length >= tensor + size);
+}
+
+} // namespace
+
+INSTANTIATE_TEST_SUITE_P(of, frameworks, ::testing::Values("gaudi2", "gaudi3"),
+                         [](const auto &each) {
+                             return std::string(each.param);
+                         });
+
+TEST_P(frameworks, memory_of_one_that_came_first_is_copied)
+{
+    run("opens_after_the_framework");
+}
+
+GAUDI_CHILD(opens_after_the_framework)
+{
+    GAUDI_CHILD_REQUIRE(acquire() == synSuccess);
+    const uint64_t tensor = make_tensor();
+    const uint64_t other  = make_tensor();
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        transport tl(md);
+        GAUDI_CHILD_REQUIRE(is_gaudi_memory(md, tensor));
+        GAUDI_CHILD_REQUIRE(can_be_exported(md, tensor));
+        GAUDI_CHILD_REQUIRE(arrives(tl, md, tensor, other));
+        const device_buffer ours(md, size);
+        GAUDI_CHILD_REQUIRE(arrives(tl, md, ours.remote(), tensor));
+    }
+    uct_md_close(md);
+    GAUDI_CHILD_REQUIRE(synapse().syn_stand_in_mappings() == 0);
+    GAUDI_CHILD_REQUIRE(synapse().syn_stand_in_blocking_calls() == 0);
+    GAUDI_CHILD_REQUIRE(synapse().synDestroy() == synSuccess);
+    return 0;
+}
+
+/* UCX has opened the card, and lets the framework have it. */
+TEST_P(frameworks, a_card_of_ours_is_handed_over)
+{
+    if (std::string(GetParam()) == "gaudi2") { /* UCX opens no Gaudi3 */
+        run("opens_before_the_framework");
+    }
+    run("opens_before_the_framework_has_another", {{"HLS_MODULE_ID", "1"}});
+}
+
+GAUDI_CHILD(opens_before_the_framework)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        transport tl(md);
+        {
+            const device_buffer ours(md, size);
+            GAUDI_CHILD_REQUIRE(acquire(bus_id(0)) == synNoDeviceFound);
+        }
+        GAUDI_CHILD_REQUIRE(acquire(bus_id(0)) == synSuccess);
+        const uint64_t tensor = make_tensor();
+        GAUDI_CHILD_REQUIRE(is_gaudi_memory(md, tensor));
+        GAUDI_CHILD_REQUIRE(arrives(tl, md, tensor, make_tensor()));
+    }
+    uct_md_close(md);
+    GAUDI_CHILD_REQUIRE(synapse().syn_stand_in_mappings() == 0);
+    GAUDI_CHILD_REQUIRE(synapse().synDestroy() == synSuccess);
+    return 0;
+}
+
+GAUDI_CHILD(opens_before_the_framework_has_another)
+{
+    load_module();
+    uct_md_h md;
+    const ucs_status_t status = open_md(md); /* that of HLS_MODULE_ID */
+    const bool has_card       = (status == UCS_OK);
+    GAUDI_CHILD_REQUIRE(acquire(bus_id(2)) == synSuccess);
+    GAUDI_CHILD_REQUIRE(has_card || (open_md(md) == UCS_OK));
+    {
+        transport tl(md);
+        const uint64_t tensor = make_tensor();
+        GAUDI_CHILD_REQUIRE(arrives(tl, md, tensor, make_tensor()));
+        if (has_card) {
+            const device_buffer ours(md, size);
+            GAUDI_CHILD_REQUIRE(arrives(tl, md, ours.remote(), tensor));
+        }
+    }
+    uct_md_close(md);
+    return 0;
+}
+
+TEST_P(frameworks, one_that_ends_takes_its_memory_along)
+{
+    run("outlives_the_framework");
+}
+
+GAUDI_CHILD(outlives_the_framework)
+{
+    load_module();
+    collect_logs();
+    GAUDI_CHILD_REQUIRE(acquire() == synSuccess);
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        transport tl(md);
+        const uint64_t tensor = make_tensor();
+        std::vector<char> host(size);
+        counted_completion done;
+        engine_hooks::pause(true);
+        GAUDI_CHILD_REQUIRE(tl.put_zcopy(host.data(), size, tensor, &done) ==
+                            UCS_INPROGRESS);
+        GAUDI_CHILD_REQUIRE(synapse().synDestroy() == synSuccess);
+        tl.flush();
+        GAUDI_CHILD_REQUIRE((done.calls == 1) && (done.status != UCS_OK));
+        GAUDI_CHILD_REQUIRE(
+            uct_ep_put_short(tl.ep, host.data(), 8, tensor, UCT_INVALID_RKEY) ==
+            UCS_ERR_INVALID_ADDR);
+        GAUDI_CHILD_REQUIRE(!take_logs().empty());
+        /* The next one is another card to UCX. */
+        GAUDI_CHILD_REQUIRE(acquire() == synSuccess);
+        const uint64_t next = make_tensor();
+        GAUDI_CHILD_REQUIRE(arrives(tl, md, next, make_tensor()));
+    }
+    uct_md_close(md);
+    GAUDI_CHILD_REQUIRE(take_logs().empty());
+    return 0;
+}
+
+TEST_P(frameworks, ucx_runs_one_if_it_is_told_to)
+{
+    run("is_its_own_framework", {{"UCX_GAUDI_ENGINE", "synapse"}});
+}
+
+GAUDI_CHILD(is_its_own_framework)
+{
+    (void)synapse(); /* where dlopen finds it */
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        transport tl(md);
+        const device_buffer memory(md, size);
+        const device_buffer other(md, size);
+        GAUDI_CHILD_REQUIRE(arrives(tl, md, memory.remote(), other.remote()));
+    }
+    uct_md_close(md);
+    GAUDI_CHILD_REQUIRE(acquire() == synSuccess);
+    return 0;
+}
+
+TEST(gaudi3, is_refused_without_a_framework_in_one_line)
+{
+    const child_result result =
+        run_child("wants_gaudi3", {{{"HLTHUNK_EMU_ASIC", "gaudi3"},
+                                    {"UCX_LOG_LEVEL", "diag"},
+                                    {"UCX_LOG_FILE", "stderr"}},
+                                   -1});
+    EXPECT_EQ(0, result.exit_code) << result.error;
+    EXPECT_THAT(result.error, ::testing::HasSubstr("UCX_GAUDI_ENGINE=synapse"));
+}
+
+GAUDI_CHILD(wants_gaudi3)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_ERR_NO_DEVICE);
+    return 0;
+}
+
+} // namespace gaudi::test
