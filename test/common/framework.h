@@ -5,8 +5,11 @@
 
 namespace gaudi::test {
 
-/** Have the stand-in for SynapseAI acquire a card, once, if the whole suite is
- *  to run so: GAUDI_TEST_FRAMEWORK is set. Before UCX opens cards. */
+/** Whether the whole suite is to run so: GAUDI_TEST_FRAMEWORK is set. */
+bool runs_beside_framework();
+
+/** If it is, have the stand-in for SynapseAI acquire a card, once. Before UCX
+ *  opens cards. */
 void start_framework();
 
 /** Whether that has acquired one. */

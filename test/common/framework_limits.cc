@@ -1,5 +1,7 @@
 #include "common/framework_limits.h"
 
+#include "common/framework.h"
+
 #include <cstdlib>
 #include <cstring>
 
@@ -208,7 +210,7 @@ std::string why_not_beside_framework(const std::string &name)
 
 void skip_what_no_framework_allows()
 {
-    if (std::getenv("GAUDI_TEST_FRAMEWORK") != nullptr) {
+    if (runs_beside_framework()) {
         ::testing::UnitTest::GetInstance()->listeners().Append(new skipping);
     }
 }

@@ -1,5 +1,6 @@
 #include "gtest/ipc/exporter.h"
 
+#include "common/framework.h"
 #include "common/process_state.h"
 #include "common/uct_config.h"
 #include "common/ucx_logs.h"
@@ -35,7 +36,7 @@ int copy_host(base::card &by, void *host, size_t size, uint64_t va,
 {
     shim::registration mapped;
     std::unique_ptr<shim::dma_queue> queue;
-    int error = by.device().register_host(host, size, mapped);
+    int error = by.device().register_staging(host, size, mapped);
     if (error == 0) {
         error = by.device().make_queue(
             to_host ? shim::dma_direction::device_to_host
@@ -111,6 +112,7 @@ ucs_status_t open_ipc_md(uct_md_h &md, const variables &changes)
     if (status != UCS_OK) {
         return status;
     }
+    start_framework();
     status = uct_md_open(&ipc::component(), "gaudi_ipc", config, &md);
     uct_config_release(config);
     return status;

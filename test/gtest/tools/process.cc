@@ -1,5 +1,6 @@
 #include "gtest/tools/process.h"
 
+#include "common/framework.h"
 #include "gtest/tools/kernel_double.h"
 #include "gtest/tools/sanitizer.h"
 
@@ -7,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 
@@ -54,6 +56,15 @@ std::vector<std::string> make_environment(const environment &variables)
     }
     for (const auto &[name, value] : variables) {
         result.push_back(name + "=" + value);
+    }
+    if (runs_beside_framework() && !variables.contains("LD_PRELOAD")) {
+        result.emplace_back("LD_PRELOAD=" GAUDI_BUILD_DIR
+                            "/lib/synapse/libsynapse_framework.so");
+        result.emplace_back("GAUDI_TEST_FRAMEWORK=y"); /* for test programs */
+        const char *kind = std::getenv("HLTHUNK_EMU_ASIC");
+        if ((kind != nullptr) && !variables.contains("HLTHUNK_EMU_ASIC")) {
+            result.push_back(std::string("HLTHUNK_EMU_ASIC=") + kind);
+        }
     }
     return result;
 }

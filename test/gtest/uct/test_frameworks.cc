@@ -233,6 +233,7 @@ TEST(gaudi3, is_refused_without_a_framework_in_one_line)
 {
     const child_result result =
         run_child("wants_gaudi3", {{{"HLTHUNK_EMU_ASIC", "gaudi3"},
+                                    {"GAUDI_TEST_FRAMEWORK", ""},
                                     {"UCX_LOG_LEVEL", "diag"},
                                     {"UCX_LOG_FILE", "stderr"}},
                                    -1});
