@@ -30,6 +30,8 @@ constexpr char its_files[] = "the framework keeps its descriptors";
 constexpr char no_sleep[] =
     "the driver is not slept in: SynapseAI must not be waited in";
 constexpr char gen5[] = "the slot of Gaudi3 is a Gen5 one";
+constexpr char own_dmabufs[] =
+    "each allocation is one of SynapseAI's, with a dma-buf of its own";
 constexpr char one_gaudi3[] =
     "SynapseAI has one device per process, and Gaudi3 takes no work but by it";
 constexpr char not_mapped[] =
@@ -37,6 +39,16 @@ constexpr char not_mapped[] =
     "UCX_GAUDI_SYNAPSE_HOST_MAP=y";
 
 constexpr limit limits[] = {
+    {"of_own_cards/contents.*", its_card},
+    {"no_card.*", one_card},
+    {"example_uct_host_to_device.ends_with_an_error_when_every_card_is_taken",
+     one_card},
+    {"example_ucp_host_to_device.says_what_can_be_missing_without_a_card",
+     one_card},
+    {"keys.of_freed_memory_that_is_in_use_keep_its_addresses", own_dmabufs},
+    {"keys.of_neighbours_at_reused_addresses_show_the_new_bytes", own_dmabufs},
+    {"remote_buffers.opens_a_buffer_once_however_many_keys_point_into_it",
+     own_dmabufs},
     {"allocation.a_page_goes_back_when_its_last_part_goes", one_block},
     {"allocation.a_small_one_takes_the_rest_of_a_large_ones_pages", one_block},
     {"allocation.a_thousand_small_ones_share_a_page", one_block},
@@ -107,6 +119,7 @@ constexpr limit limits[] = {
 };
 
 constexpr limit limits_of_gaudi3[] = {
+    {"example_dmabuf.*", one_gaudi3},
     {"adoption.a_forked_child_leaves_the_programs_descriptors_alone",
      one_gaudi3},
     {"application_memory.a_card_closed_behind_our_back_is_noticed",

@@ -18,7 +18,7 @@ constexpr uint64_t close_timeout_us = 60'000'000;
 
 } // namespace
 
-int stream_queue::create(const synapse_card &on, dma_direction direction,
+int stream_queue::create(const stream_card &on, dma_direction direction,
                          const dma_queue_options &options,
                          std::unique_ptr<dma_queue> &queue_p)
 {
@@ -67,8 +67,7 @@ int stream_queue::start(uint64_t dst, uint64_t src, uint64_t length,
     event_p = &event;
     if (card_.judge(api.synEventRecord(event.event, stream_)) != 0) {
         /* The copy runs, and nothing will tell of its end. */
-        card_.session().end();
-        card_.lose();
+        card_.end();
     }
     return 0;
 }

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "hlthunk_shim/dma_queue.h"
-#include "hlthunk_shim/synapse/synapse_card.h"
+#include "hlthunk_shim/synapse/stream_card.h"
 
 #include <vector>
 
@@ -15,7 +15,7 @@ namespace gaudi::shim {
 class stream_queue final : public dma_queue {
 public:
     /** As card::make_queue. */
-    [[nodiscard]] static int create(const synapse_card &on,
+    [[nodiscard]] static int create(const stream_card &on,
                                     dma_direction direction,
                                     const dma_queue_options &options,
                                     std::unique_ptr<dma_queue> &queue_p);
@@ -39,7 +39,7 @@ private:
         int status;
     };
 
-    stream_queue(const synapse_card &on, dma_direction direction,
+    stream_queue(const stream_card &on, dma_direction direction,
                  event_ring &ring)
         : card_(on), stream_(on.session().stream(direction)), ring_(ring),
           jobs_(ring.events.size())
@@ -50,7 +50,7 @@ private:
     int start(uint64_t dst, uint64_t src, uint64_t length, job_event *&event_p);
     bool reap();
 
-    const synapse_card &card_;
+    const stream_card &card_;
     const synStreamHandle stream_;
     event_ring &ring_;
     std::vector<job> jobs_;

@@ -78,7 +78,7 @@ synapse_card::synapse_card(std::shared_ptr<synapse_session> session,
                            std::unique_ptr<device> on,
                            bool map_application_memory,
                            std::function<void()> ending)
-    : card(on->fd(), on->bus_id()), session_(std::move(session)),
+    : stream_card(std::move(session), on->fd(), on->bus_id()),
       on_(std::move(on)), map_application_memory_(map_application_memory),
       ending_(std::move(ending))
 {

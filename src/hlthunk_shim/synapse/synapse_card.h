@@ -22,14 +22,13 @@
 
 #include "hlthunk_shim/hlthunk/device.h"
 #include "hlthunk_shim/synapse/mapped_ranges.h"
-#include "hlthunk_shim/synapse/session.h"
+#include "hlthunk_shim/synapse/stream_card.h"
 
-#include <chrono>
 #include <functional>
 
 namespace gaudi::shim {
 
-class synapse_card final : public card {
+class synapse_card final : public stream_card {
 public:
     /**
      * @param on       The same card as the driver has it, adopted.
@@ -69,39 +68,18 @@ public:
     int query(ticket of, uint32_t timeout_us) override;
     ticket blocking_ticket() override { return ticket::none; }
 
-    /* --- for its queues ----------------------------------------------------*/
-
-    [[nodiscard]] synapse_session &session() const { return *session_; }
-
-    /**
-     * How SynapseAI calls a copy.
-     *
-     * @return 0; -EFAULT for an end that the card does not reach, -EINVAL for
-     *         two that are in host memory.
-     */
-    [[nodiscard]] int find_direction(uint64_t dst, uint64_t src,
-                                     uint64_t length,
-                                     synDmaDir &direction_p) const;
-
-    /** What a status of a call for a copy is.
-     *  @return 0 or -errno; -ENODEV after the end of the card, which it may
-     *          tell. */
-    [[nodiscard]] int judge(synStatus status) const;
-
-    /** Look at a job. @return As @ref query. */
-    [[nodiscard]] int look(const job_event &event) const;
-
-    /** Whether the card is in reset, or gone: the events of its jobs tell
-     *  nothing of that. If so, that is the end. */
-    [[nodiscard]] bool is_broken() const;
+    int find_direction(uint64_t dst, uint64_t src, uint64_t length,
+                       synDmaDir &direction_p) const override;
+    int judge(synStatus status) const override;
+    int look(const job_event &event) const override;
+    bool is_broken() const override;
+    void end() const override;
 
 private:
     [[nodiscard]] int map_host(void *host, uint64_t size,
                                registration &registration_p) const;
     [[nodiscard]] bool reaches(uint64_t start, uint64_t length) const;
-    void end() const;
 
-    const std::shared_ptr<synapse_session> session_;
     const std::unique_ptr<device> on_;
     const bool map_application_memory_;
     const std::function<void()> ending_;
@@ -110,36 +88,5 @@ private:
     mutable mapped_ranges host_;
     mutable mapped_ranges imports_;
 };
-
-/** Pauses that grow, and when to ask whether a card is broken. */
-class patience {
-public:
-    using clock = std::chrono::steady_clock;
-
-    /** How often a card that does not end a job is asked how it is. */
-    static constexpr auto doubt = std::chrono::milliseconds(100);
-
-    /** A job was seen to run. @return Whether it is time to ask. */
-    [[nodiscard]] bool is_over()
-    {
-        const clock::time_point now = clock::now();
-        if (asked_ == clock::time_point()) {
-            asked_ = now;
-        } else if (now - asked_ >= doubt) {
-            asked_ = now;
-            return true;
-        }
-        return false;
-    }
-
-    /** One has ended. */
-    void restore() { asked_ = {}; }
-
-private:
-    clock::time_point asked_;
-};
-
-/** Sleep, longer each time. @param pause_us  Of the next time. */
-void sleep_longer(uint64_t &pause_us);
 
 } // namespace gaudi::shim

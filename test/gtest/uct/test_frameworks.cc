@@ -18,6 +18,7 @@ protected:
     static void run(const std::string &child, variables settings = {})
     {
         settings.emplace_back("HLTHUNK_EMU_ASIC", GetParam());
+        settings.emplace_back("GAUDI_TEST_FRAMEWORK", ""); /* it is its own */
         const child_result result = run_child(child, {settings, -1});
         EXPECT_EQ(0, result.exit_code) << result.error;
     }
