@@ -329,3 +329,25 @@ TEST_F(synapse_faults, a_full_stream_is_tried_again)
     /* Nothing is given back then. */
     (void)synapse().synDestroy();
 }
+
+/* Events tell nothing of a card in reset: its driver is asked when a job takes
+ * long. */
+TEST_F(synapse_faults, a_card_that_does_not_work_is_found_out)
+{
+    pinned_buffer host = pin(some);
+    allocation memory  = allocate(some);
+    auto queue         = make_queue(dma_direction::host_to_device);
+    uint64_t id        = 0;
+    synapse().syn_stand_in_reset();
+    ASSERT_EQ(
+        queue->submit(memory.address(), host.address(), some, nullptr, id), 0);
+    EXPECT_EQ(queue->wait(id, 1000), -EAGAIN);
+    EXPECT_FALSE(dev->is_lost());
+    hl().hlthunk_close(dev->fd()); /* the driver answers for it no more */
+    EXPECT_EQ(queue->wait(id, patience_us), -ENODEV);
+    dma_completion done{};
+    EXPECT_EQ(queue->poll(&done, 1), 1u);
+    EXPECT_EQ(done.status, -ENODEV);
+    EXPECT_TRUE(dev->is_lost());
+    (void)synapse().synDestroy();
+}
