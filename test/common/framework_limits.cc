@@ -32,6 +32,8 @@ constexpr char no_sleep[] =
 constexpr char gen5[] = "the slot of Gaudi3 is a Gen5 one";
 constexpr char own_dmabufs[] =
     "each allocation is one of SynapseAI's, with a dma-buf of its own";
+constexpr char two_cards[] =
+    "these tests have two cards, and a process has one Gaudi3";
 constexpr char one_gaudi3[] =
     "SynapseAI has one device per process, and Gaudi3 takes no work but by it";
 constexpr char not_mapped[] =
@@ -119,6 +121,12 @@ constexpr limit limits[] = {
 };
 
 constexpr limit limits_of_gaudi3[] = {
+    {"*remote_errors.*", two_cards},
+    {"*remote_gets.*", two_cards},
+    {"*remote_puts.*", two_cards},
+    {"*remote_transfers.*", two_cards},
+    {"*scheduling.*", two_cards},
+    {"*transfers_without_card.*", two_cards},
     {"example_dmabuf.*", one_gaudi3},
     {"adoption.a_forked_child_leaves_the_programs_descriptors_alone",
      one_gaudi3},
