@@ -38,9 +38,10 @@ bool takes_submissions(const library &lib, const std::string &bus_id)
         return true;
     }
     hlthunk_hw_ip_info info{};
-    const int ret = lib.hlthunk_get_hw_ip_info(control, &info);
+    const int ret   = lib.hlthunk_get_hw_ip_info(control, &info);
+    const auto name = lib.hlthunk_get_device_name_from_fd(control);
     lib.hlthunk_close(control);
-    return (ret != 0) || is_supported(find_kind(info.device_id));
+    return (ret != 0) || is_supported(find_kind(info.device_id, name));
 }
 
 } // namespace

@@ -24,10 +24,6 @@ constexpr uint64_t granule = 4096;
 /* Of Linux 5.14; older headers do not have it. */
 constexpr int populate_write = 23;
 
-/* enum hl_device_status: that a card works, and that it has been reset by its
- * driver for its next user, which says nothing. */
-constexpr int status_operational = 0;
-
 bool is_host(uint64_t address)
 {
     return address < util::host_address_end;
@@ -123,8 +119,8 @@ int synapse_card::judge(synStatus status) const
 bool synapse_card::is_broken() const
 {
     const auto ask   = on_->lib().hlthunk_get_device_status_info;
-    const int status = (ask != nullptr) ? ask(fd_) : status_operational;
-    if (status == status_operational) {
+    const int status = (ask != nullptr) ? ask(fd_) : device_operational;
+    if (status == device_operational) {
         return false;
     }
     end();
