@@ -116,6 +116,23 @@ int submissions::ask_driver(uint64_t seq, uint32_t timeout_us) const
     }
 }
 
+/* Note how a job failed, until its owner collects it: once the card is lost,
+ * the driver has nothing more to say than that. Gives what was noted first. */
+int submissions::keep_failure(uint64_t seq, int result)
+{
+    std::lock_guard<std::mutex> guard(failed_lock_);
+    const slot &place           = slots_[seq % max_cs_in_flight];
+    const auto [entry, entered] = failed_.emplace(seq, result);
+    const int kept              = entry->second;
+    failed_count_.store(static_cast<unsigned>(failed_.size()));
+    if (entered &&
+        ((place.holder.load() != seq) || (place.done.load() == seq))) {
+        failed_.erase(entry); /* it was collected meanwhile */
+        failed_count_.store(static_cast<unsigned>(failed_.size()));
+    }
+    return kept;
+}
+
 int submissions::query(ticket of, uint32_t timeout_us)
 {
     const auto seq = static_cast<uint64_t>(of);
@@ -127,6 +144,9 @@ int submissions::query(ticket of, uint32_t timeout_us)
         }
     }
     const int result = ask_driver(seq, timeout_us);
+    if (result < 0) {
+        return keep_failure(seq, result);
+    }
     if ((result == 1) && (failed_count_.load() > 0)) {
         /* It may have been forgotten between the two questions. */
         std::lock_guard<std::mutex> guard(failed_lock_);
@@ -146,11 +166,9 @@ void submissions::retire(ticket of, int result)
         place.done.store(seq, std::memory_order_release);
     } else {
         uint64_t holder = seq;
-        if (place.holder.compare_exchange_strong(holder, 0)) {
-            return; /* nobody has entered how it ended, or will */
-        }
+        place.holder.compare_exchange_strong(holder, 0);
     }
-    if (failed_count_.load(std::memory_order_acquire) > 0) {
+    if (failed_count_.load() > 0) {
         std::lock_guard<std::mutex> guard(failed_lock_);
         failed_.erase(seq);
         failed_count_.store(static_cast<unsigned>(failed_.size()));

@@ -51,6 +51,7 @@ private:
 
     int ask_driver(uint64_t seq, uint32_t timeout_us) const;
     uint64_t vacate(slot &place);
+    int keep_failure(uint64_t seq, int result);
 
     card &card_;
     const library &lib_;
@@ -60,8 +61,9 @@ private:
     /* The driver's own ring, and its rule for "full": a job has the slot of the
      * six low bits of its number. */
     slot slots_[max_cs_in_flight];
-    /* Jobs that failed and lost their slot before their owner asked: the driver
-     * calls a job completed once 64 newer ones exist. */
+    /* Jobs that failed and were not collected yet: the driver calls a job
+     * completed once 64 newer ones exist, and says nothing of it when the card
+     * is lost. */
     std::atomic<unsigned> failed_count_{0};
     std::mutex failed_lock_;
     std::map<uint64_t, int> failed_;

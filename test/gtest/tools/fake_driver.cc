@@ -6,6 +6,7 @@
  * FAKE_CARDS        how many (1)
  * FAKE_TAKEN        "1": all are open in some process
  * FAKE_DEVICE_ID    PCI device id (Gaudi2's)
+ * FAKE_DEVICE_NAME  hlthunk_device_name (Gaudi2's)
  * FAKE_INFO_ERROR   errno of hlthunk_get_hw_ip_info
  * FAKE_BUS_ERROR    "1": hlthunk_get_pci_bus_id_from_fd fails
  * FAKE_STATUS       result of hlthunk_get_device_status_info (0)
@@ -55,7 +56,8 @@ FAKE int hlthunk_open_control(int index, const char *)
 
 FAKE hlthunk_device_name hlthunk_get_device_name_from_fd(int)
 {
-    return HLTHUNK_DEVICE_GAUDI2;
+    return static_cast<hlthunk_device_name>(
+        setting("FAKE_DEVICE_NAME", HLTHUNK_DEVICE_GAUDI2));
 }
 
 FAKE int hlthunk_get_pci_bus_id_from_fd(int, char *bus_id, int length)

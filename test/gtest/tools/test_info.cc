@@ -3,6 +3,7 @@
 #include "gtest/tools/other_ucx.h"
 #include "gtest/tools/release.h"
 
+#include "common/emulator.h"
 #include "common/scratch.h"
 
 #include <cstdlib>
@@ -258,7 +259,7 @@ TEST_F(info, writes_the_same_facts_as_json)
     EXPECT_THAT(all.at({"driver", "file"}), HasSubstr("/libhl-thunk.so\""));
     EXPECT_EQ("0", all.at({"cards", "0", "module_id"}));
     EXPECT_EQ("\"0000:1a:00.0\"", all.at({"cards", "1", "bus_id"}));
-    EXPECT_EQ("103079215104", all.at({"cards", "1", "memory"}));
+    EXPECT_EQ(std::to_string(device_bytes()), all.at({"cards", "1", "memory"}));
     EXPECT_EQ("null", all.at({"cards", "1", "numa_node"}));
     EXPECT_EQ("\"ours\"", all.at({"cards", "0", "state"}));
     EXPECT_EQ("\"late_ucx\"",
@@ -399,7 +400,8 @@ TEST_F(info, explains_nodes_and_cards_that_do_not_answer)
                    "card 0 (00ff:19:00.0) is no Gaudi2, but PCI device 0x1000 "
                    "GAUDI",
                    "use a release of ucx-gaudi that knows it");
-    expect_missing(with_driver(fake_driver, {{"FAKE_DEVICE_ID", "0x4711"}}),
+    expect_missing(with_driver(fake_driver, {{"FAKE_DEVICE_ID", "0x4711"},
+                                             {"FAKE_DEVICE_NAME", "3"}}),
                    "card 0 (00ff:19:00.0) is no Gaudi2, but PCI device 0x4711",
                    "use a release of ucx-gaudi that knows it");
 }

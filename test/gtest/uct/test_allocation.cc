@@ -12,7 +12,7 @@ namespace {
 
 class allocation : public uct {
 protected:
-    static constexpr uint64_t page = 48ul << 20; /* DRAM page of the card */
+    const uint64_t page = device_page();
 };
 
 } // namespace
@@ -82,7 +82,7 @@ TEST_F(allocation, query_tells_each_ones_own_range)
 TEST_F(allocation, exhaustion_by_small_ones_is_no_memory_and_loses_nothing)
 {
     /* All but two pages. */
-    device_buffer most(md, 2046 * page);
+    device_buffer most(md, device_bytes() - 2 * page);
     std::vector<std::unique_ptr<device_buffer>> buffers;
     for (unsigned i = 0; i < 2; ++i) {
         buffers.push_back(std::make_unique<device_buffer>(md, page - 4096));

@@ -98,7 +98,7 @@ struct imported_range {
 
 class dmabuf : public uct {
 protected:
-    static constexpr size_t page = 48ul << 20; /* DRAM page of the card */
+    const size_t page = device_page();
 
     void write(const device_buffer &to, size_t position, const void *from,
                size_t length)
@@ -155,7 +155,7 @@ protected:
 
 TEST_F(dmabuf, any_range_of_an_allocation_comes_out_at_the_importer)
 {
-    constexpr size_t size = 2 * page + 12345;
+    const size_t size = 2 * page + 12345;
     device_buffer device(md, size);
     const std::pair<size_t, size_t> ranges[] = {{0, size},
                                                 {0, 1},
@@ -233,7 +233,7 @@ struct queried_dmabuf {
 
 TEST_F(dmabuf, ucx_is_given_any_range_of_an_allocation)
 {
-    constexpr size_t size = page + 12345;
+    const size_t size = page + 12345;
     device_buffer device(md, size);
     std::vector<char> text(size);
     fill_pattern(text.data(), size, 1);

@@ -30,8 +30,7 @@ std::string name_of(const operation &what)
     *out << name_of(what);
 }
 
-constexpr size_t page      = 4096;
-constexpr size_t card_page = 48ul << 20;
+constexpr size_t page = 4096;
 
 class every_operation : public uct,
                         public ::testing::WithParamInterface<operation> {
@@ -154,7 +153,7 @@ private:
 
 TEST_P(every_operation, moves_exactly_the_bytes_it_is_asked_to)
 {
-    const size_t device_size = 2 * card_page + page;
+    const size_t device_size = 2 * device_page() + page;
     device_buffer device(md, device_size);
 
     for (size_t size : {0ul, 1ul, 3ul, 8ul, 127ul, page - 1, page, page + 1,
@@ -170,19 +169,19 @@ TEST_P(every_operation, moves_exactly_the_bytes_it_is_asked_to)
 
 TEST_P(every_operation, crosses_pages_of_the_card)
 {
-    const size_t device_size = 3 * card_page;
+    const size_t device_size = 3 * device_page();
     device_buffer device(md, device_size);
 
-    for (size_t size : {2ul, page, 65536ul, 1048576ul, card_page + 2}) {
+    for (size_t size : {2ul, page, 65536ul, 1048576ul, device_page() + 2}) {
         if (size <= max_size()) {
-            check(device, device_size, card_page - 1, size);
+            check(device, device_size, device_page() - 1, size);
         }
     }
 }
 
 TEST_P(every_operation, reaches_the_last_byte_of_an_allocation)
 {
-    const size_t device_size = card_page + 5;
+    const size_t device_size = device_page() + 5;
     device_buffer device(md, device_size);
     check(device, device_size, device_size - 1, 1);
     check(device, device_size, device_size - 4097, 4097);
