@@ -62,7 +62,12 @@ void complain_of_card(const gaudi::shim::card_check &check,
             {which + " does not answer: " + std::strerror(-check.error),
              "wait for its reset to end, or look at dmesg"});
     }
-    if ((check.error == 0) && !check.supported) {
+    if (check.takes_framework) {
+        complaints.push_back(
+            {which + " takes work through SynapseAI alone",
+             "use it in a process whose framework has acquired it, or set "
+             "UCX_GAUDI_ENGINE=synapse"});
+    } else if ((check.error == 0) && !check.supported) {
         complaints.push_back(
             {which + " is no " + gaudi::shim::driver::supported_kinds() +
                  ", but PCI device " + to_hex(check.pci_id) +

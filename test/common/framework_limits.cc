@@ -127,6 +127,8 @@ constexpr limit limits_of_gaudi3[] = {
     {"*remote_transfers.*", two_cards},
     {"*scheduling.*", two_cards},
     {"*transfers_without_card.*", two_cards},
+    {"transfers.go_through_the_engines_card_where_peer_to_peer_is_missing",
+     two_cards},
     {"example_dmabuf.*", one_gaudi3},
     {"adoption.a_forked_child_leaves_the_programs_descriptors_alone",
      one_gaudi3},
@@ -157,6 +159,7 @@ constexpr limit limits_of_gaudi3[] = {
     {"registration_fork.the_child_has_a_cache_of_its_own", one_gaudi3},
     {"*/between_cards.an_interface_goes_amid_a_copy/*", one_gaudi3},
     {"visible_cards.are_opened_once_whoever_comes_first", one_gaudi3},
+    {"within_a_card.a_copy_takes_an_engine_that_is_there", not_submitted},
 };
 
 /* Which need it. */

@@ -231,11 +231,13 @@ card_check check_card(const driver &of, int fd)
     const library &lib = of.lib();
     card_check result;
     hlthunk_hw_ip_info info{};
-    result.error     = lib.hlthunk_get_hw_ip_info(fd, &info);
-    result.supported = is_supported(find_kind(
-        info.device_id, of.lib().hlthunk_get_device_name_from_fd(fd)));
-    result.pci_id    = info.device_id;
-    result.condition = find_condition(lib, fd);
+    result.error = lib.hlthunk_get_hw_ip_info(fd, &info);
+    const card_kind &kind =
+        find_kind(info.device_id, of.lib().hlthunk_get_device_name_from_fd(fd));
+    result.supported       = is_supported(kind);
+    result.takes_framework = is_for_frameworks(kind);
+    result.pci_id          = info.device_id;
+    result.condition       = find_condition(lib, fd);
     hlthunk_dram_usage_info usage{};
     if ((lib.hlthunk_get_dram_usage != nullptr) &&
         (lib.hlthunk_get_dram_usage(fd, &usage) == 0)) {

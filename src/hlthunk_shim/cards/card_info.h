@@ -81,6 +81,7 @@ enum class device_condition {
 struct card_check {
     int error                  = 0;     /**< -errno: it does not answer */
     bool supported             = false; /**< a kind that they know */
+    bool takes_framework       = false; /**< through SynapseAI alone */
     uint32_t pci_id            = 0;     /**< what kind it is, if it answers */
     device_condition condition = device_condition::unknown;
     std::optional<uint64_t> free_memory; /**< bytes; none: it does not tell */

@@ -53,6 +53,12 @@ inline bool is_supported(const card_kind &kind)
     return kind.queues.front().count != 0;
 }
 
+/** Whether they can in processes that have SynapseAI, and nowhere else. */
+inline bool is_for_frameworks(const card_kind &kind)
+{
+    return kind.has_mmu && (kind.memory_end != 0) && !is_supported(kind);
+}
+
 /** The kinds that the transports can use, as "Gaudi2". */
 std::string supported_kinds();
 

@@ -80,12 +80,13 @@ TEST_F(remote_buffers, evicts_what_was_not_used_for_the_longest_time)
 
 TEST_F(remote_buffers, is_bounded_by_bytes)
 {
-    reopen({{"CACHE_MAX_SIZE", "100m"}});
+    const uint64_t most = 2 * device_page() + mebi;
+    reopen({{"CACHE_MAX_SIZE", std::to_string(most)}});
     exporter_process other;
     const exported_blocks blocks(other, 4);
     for (const auto &key : blocks.keys) {
         EXPECT_EQ(unpacked(key).status, UCS_OK);
-        EXPECT_LE(cache().bytes, 100 * mebi);
+        EXPECT_LE(cache().bytes, most);
     }
     EXPECT_EQ(cache().regions, 2u);
 }

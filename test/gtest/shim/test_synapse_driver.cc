@@ -17,7 +17,8 @@ bool is_driven_by_synapse(const card &of)
            -EOPNOTSUPP;
 }
 
-const child_options gaudi3 = {{{"HLTHUNK_EMU_ASIC", "gaudi3"}}, -1};
+const child_options gaudi3 = {
+    {{"HLTHUNK_EMU_ASIC", "gaudi3"}, {"HLTHUNK_EMU_DRAM_PAGE", "32M"}}, -1};
 
 } // namespace
 

@@ -400,6 +400,9 @@ TEST_F(info, explains_nodes_and_cards_that_do_not_answer)
                    "card 0 (00ff:19:00.0) is no Gaudi2, but PCI device 0x1000 "
                    "GAUDI",
                    "use a release of ucx-gaudi that knows it");
+    expect_missing(with_driver(fake_driver, {{"FAKE_DEVICE_ID", "0x1060"}}),
+                   "card 0 (00ff:19:00.0) takes work through SynapseAI alone",
+                   "UCX_GAUDI_ENGINE=synapse");
     expect_missing(with_driver(fake_driver, {{"FAKE_DEVICE_ID", "0x4711"},
                                              {"FAKE_DEVICE_NAME", "3"}}),
                    "card 0 (00ff:19:00.0) is no Gaudi2, but PCI device 0x4711",

@@ -320,7 +320,7 @@ std::string completions(const counted_completion *done)
 const operation operations[] = {
     {"alloc", "allocate", false,
      [](scene &s) {
-         const card_memory memory(s.md, 0, 100 << 20);
+         const card_memory memory(s.md, 0, 2 * device_page());
          return at_once(memory.status);
      }},
     {"free", "free", false, [](scene &s) { return at_once(s.near->free()); }},
