@@ -12,19 +12,13 @@ namespace {
 
 constexpr size_t size = 300000;
 
-/* Whatever pages those of the suite have. */
-const variables gaudi3_settings = {{"HLTHUNK_EMU_ASIC", "gaudi3"},
-                                   {"HLTHUNK_EMU_DRAM_PAGE", "32M"}};
-
 /* A process of its own: a framework is there once. */
 class frameworks : public ::testing::TestWithParam<const char *> {
 protected:
     static void run(const std::string &child, variables settings = {})
     {
-        if (GetParam() == std::string("gaudi3")) {
-            settings.insert(settings.end(), gaudi3_settings.begin(),
-                            gaudi3_settings.end());
-        }
+        settings.emplace_back("HLTHUNK_EMU_ASIC", GetParam());
+        settings.emplace_back("HLTHUNK_EMU_DRAM_PAGE", "32M");
         settings.emplace_back("GAUDI_TEST_FRAMEWORK", ""); /* it is its own */
         const child_result result = run_child(child, {settings, -1});
         EXPECT_EQ(0, result.exit_code) << result.error;
@@ -239,11 +233,13 @@ GAUDI_CHILD(is_its_own_framework)
 
 TEST(gaudi3, is_refused_without_a_framework_in_one_line)
 {
-    variables settings = gaudi3_settings;
-    settings.emplace_back("GAUDI_TEST_FRAMEWORK", "");
-    settings.emplace_back("UCX_LOG_LEVEL", "diag");
-    settings.emplace_back("UCX_LOG_FILE", "stderr");
-    const child_result result = run_child("wants_gaudi3", {settings, -1});
+    const child_result result =
+        run_child("wants_gaudi3", {{{"HLTHUNK_EMU_ASIC", "gaudi3"},
+                                    {"HLTHUNK_EMU_DRAM_PAGE", "32M"},
+                                    {"GAUDI_TEST_FRAMEWORK", ""},
+                                    {"UCX_LOG_LEVEL", "diag"},
+                                    {"UCX_LOG_FILE", "stderr"}},
+                                   -1});
     EXPECT_EQ(0, result.exit_code) << result.error;
     EXPECT_THAT(result.error, ::testing::HasSubstr("UCX_GAUDI_ENGINE=synapse"));
 }
