@@ -4,6 +4,7 @@
 #include "common/process_state.h"
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -16,12 +17,29 @@ namespace gaudi::test {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr size_t size = 1 << 20;
+
+/* UCM's lock is not made anew in a child. A thread that maps memory, as those
+ * that start do, has it for moments. */
+bool other_threads_sleep()
+{
+    for (const auto &entry : fs::directory_iterator("/proc/self/task")) {
+        const auto thread =
+            static_cast<pid_t>(std::stol(entry.path().filename()));
+        if ((thread != gettid()) && !is_asleep(thread)) {
+            return false;
+        }
+    }
+    return true;
+}
 
 /* Result of a body that runs in a forked child: its exit code. */
 template <typename Body>
 int in_child(Body &&body)
 {
+    EXPECT_TRUE(eventually(other_threads_sleep));
     const pid_t pid = fork();
     if (pid == 0) {
         alarm(30);
