@@ -6,9 +6,7 @@
 
 namespace gaudi::shim {
 
-namespace {
-
-void lose(const card &lost, const char *how)
+void tell_loss(const card &lost, const char *how)
 {
     if (lost.lose()) {
         util::warn("card %s was %s: what was in its memory is lost, and it "
@@ -17,8 +15,6 @@ void lose(const card &lost, const char *how)
                    lost.bus_id().c_str(), how);
     }
 }
-
-} // namespace
 
 int judge(const card &asked, const library &lib, int result)
 {
@@ -33,13 +29,13 @@ int judge(const card &asked, const library &lib, int result)
         (void)asked.lose();
         return -ENODEV;
     case -ENODEV:
-        lose(asked, (status() < 0) ? "removed" : "reset");
+        tell_loss(asked, (status() < 0) ? "removed" : "reset");
         return -ENODEV;
     case -EBUSY: /* the driver's answer while a reset lasts */
         if (status() == device_operational) {
             return result;
         }
-        lose(asked, "reset");
+        tell_loss(asked, "reset");
         return -ENODEV;
     case -EIO: /* a job was aborted, most of the time by a reset */
     case -ETIMEDOUT:
@@ -47,7 +43,7 @@ int judge(const card &asked, const library &lib, int result)
             (status() == device_operational)) {
             return result;
         }
-        lose(asked, "reset");
+        tell_loss(asked, "reset");
         return (result == -EIO) ? -ENODEV : result;
     default:
         return result;

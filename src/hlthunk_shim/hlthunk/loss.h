@@ -19,4 +19,9 @@ namespace gaudi::shim {
  */
 [[nodiscard]] int judge(const card &asked, const library &lib, int result);
 
+/** A card is lost in a way that nobody here has had a part in: say so, once,
+ * and what to do.
+ *  @param how  As in "reset". */
+void tell_loss(const card &lost, const char *how);
+
 } // namespace gaudi::shim

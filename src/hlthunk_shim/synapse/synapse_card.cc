@@ -1,5 +1,6 @@
 #include "hlthunk_shim/synapse/synapse_card.h"
 
+#include "hlthunk_shim/hlthunk/loss.h"
 #include "hlthunk_shim/memory.h"
 #include "hlthunk_shim/synapse/stream_queue.h"
 #include "util/addresses.h"
@@ -110,7 +111,9 @@ int synapse_card::judge(synStatus status) const
         return 0;
     }
     if (session_->is_end(status)) {
-        end();
+        if (!is_broken()) {
+            end(); /* the framework has released it */
+        }
         return -ENODEV;
     }
     return to_error(status);
@@ -122,6 +125,9 @@ bool synapse_card::is_broken() const
     const int status = (ask != nullptr) ? ask(fd_) : device_operational;
     if (status == device_operational) {
         return false;
+    }
+    if (status != -EBADF) {
+        tell_loss(*this, (status < 0) ? "removed" : "reset");
     }
     end();
     return true;
