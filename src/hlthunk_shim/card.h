@@ -105,9 +105,9 @@ public:
      *
      * @param host  Any alignment.
      * @param registration_p  Filled on success only.
-     * @return 0 or -errno: -EFAULT when a page is missing or read-only,
-     *         -EOPNOTSUPP where memory of the application is not pinned, which
-     *         is to be staged then.
+     * @return 0 or -errno: -EFAULT when a page is missing or read-only, or
+     *         -ENOMEM when others before it could be pinned; -EOPNOTSUPP where
+     *         memory of the application is not pinned, but staged.
      */
     [[nodiscard]] virtual int
     register_host(void *host, uint64_t size,
@@ -130,9 +130,10 @@ public:
      * @param dmabuf  Stays the caller's.
      * @param size    All of the dma-buf, see @ref dmabuf_size.
      * @param registration_p  Filled on success only.
-     * @return 0; -EOPNOTSUPP by a driver that cannot import; -EBADF for a
-     *         closed descriptor; -EINVAL for what is no dma-buf, or not of this
-     *         size; else -errno.
+     * @return 0; -EOPNOTSUPP by a driver that cannot import; -EPERM where this
+     *         card has no peer-to-peer to that one; -EBADF for a closed
+     *         descriptor; -EINVAL for what is no dma-buf, or not of this size;
+     *         else -errno.
      */
     [[nodiscard]] virtual int
     import_dmabuf(int dmabuf, uint64_t size,

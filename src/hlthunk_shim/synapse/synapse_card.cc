@@ -30,8 +30,9 @@ bool is_host(uint64_t address)
     return address < util::host_address_end;
 }
 
-/* Memory of synHostMalloc, by G3's buffer_allocator.cpp: a shared anonymous
- * mapping, which /proc shows so. SynapseAI would unmap it for all. */
+/* Memory of synHostMalloc is a shared anonymous mapping
+ * (buffer_allocator.cpp in HabanaAI/Intel_Gaudi3_Software), which /proc shows
+ * so. SynapseAI would unmap it for all. */
 bool may_be_synapse_memory(uint64_t start, uint64_t end)
 {
     std::ifstream maps("/proc/self/maps");
