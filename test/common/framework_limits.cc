@@ -26,6 +26,8 @@ constexpr char one_card[] =
     "the process has the framework's card, and needs no other";
 constexpr char not_submitted[] =
     "it looks at command submissions, or makes them";
+constexpr char not_of_scal[] =
+    "SCAL submits no jobs, and an engine of it that fails resets the card";
 constexpr char its_files[] = "the framework keeps its descriptors";
 constexpr char no_sleep[] =
     "the driver is not slept in: SynapseAI must not be waited in";
@@ -118,9 +120,12 @@ constexpr limit limits[] = {
      one_card},
     {"visible_cards.that_are_busy_are_left_out", one_card},
     {"wakeup.a_stall_costs_no_cpu_and_no_timer", no_sleep},
+    {"*/fault_matrix.*/aborted_job_under_*", not_of_scal},
+    {"*/fault_matrix.*/submission_under_*", not_of_scal},
 };
 
 constexpr limit limits_of_gaudi3[] = {
+    {"*/fault_matrix.*", two_cards},
     {"*remote_errors.*", two_cards},
     {"*remote_gets.*", two_cards},
     {"*remote_puts.*", two_cards},

@@ -403,15 +403,23 @@ HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_map(int fd, uint64_t handle,
     return value_of(fd, arguments);
 }
 
-HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map(int fd, void *host,
-                                                uint64_t hint_addr,
-                                                uint64_t size)
+HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map_flags(int fd, void *host,
+                                                      uint64_t hint_addr,
+                                                      uint64_t size,
+                                                      uint32_t flags)
 {
     memory_arguments arguments{};
     arguments.in.map_host = {reinterpret_cast<uint64_t>(host), hint_addr, size};
     arguments.in.op       = memory_map;
-    arguments.in.flags    = memory_flag_userptr;
+    arguments.in.flags    = memory_flag_userptr | flags;
     return value_of(fd, arguments);
+}
+
+HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map(int fd, void *host,
+                                                uint64_t hint_addr,
+                                                uint64_t size)
+{
+    return hlthunk_host_memory_map_flags(fd, host, hint_addr, size, 0);
 }
 
 HLTHUNK_PUBLIC int hlthunk_memory_unmap(int fd, uint64_t device_va)

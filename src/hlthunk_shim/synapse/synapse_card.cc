@@ -127,8 +127,8 @@ bool synapse_card::is_broken() const
     if (status == device_operational) {
         return false;
     }
-    if (status != -EBADF) {
-        tell_loss(*this, (status < 0) ? "removed" : "reset");
+    if (status != -EBADF) { /* once, whichever of the two finds out */
+        tell_loss(*on_, (status < 0) ? "removed" : "reset");
     }
     end();
     return true;
@@ -227,6 +227,10 @@ int synapse_card::map_host(void *host, uint64_t size,
         if (host_.overlaps(start, start + size)) {
             return -EOPNOTSUPP;
         }
+        /* What the driver refuses, SynapseAI ends the process for. */
+        if (is_broken()) {
+            return -ENODEV;
+        }
         const int ret =
             judge(session_->api().synHostMap(device_id, size, host));
         if (ret != 0) {
@@ -298,10 +302,14 @@ int synapse_card::unmap(uint64_t address) const
     if (is_host(address)) {
         const std::lock_guard<std::mutex> guard(mapping_lock_);
         const uint64_t start = host_.leave(address);
-        return (start == 0)
-                   ? 0
-                   : judge(session_->api().synHostUnmap(
-                         device_id, reinterpret_cast<const void *>(start)));
+        if (start == 0) {
+            return 0;
+        }
+        if (is_broken()) {
+            return -ENODEV;
+        }
+        return judge(session_->api().synHostUnmap(
+            device_id, reinterpret_cast<const void *>(start)));
     }
     if (imports_.covers(address, address + 1)) {
         const int ret = on_->unmap(address);

@@ -270,11 +270,15 @@ void unpack(void *to, const void *from, size_t length)
     std::memcpy(to, from, length);
 }
 
+enum class imports { nothing, of_other_card, of_peer };
+
 struct operation {
     const char *name;
     const char *title;
-    bool with_peer;
+    imports to_card; /* gaudi0 */
     std::string (*run)(scene &);
+
+    [[nodiscard]] bool with_peer() const { return to_card == imports::of_peer; }
 };
 
 std::string put(scene &s, void *from, const card_memory &to)
@@ -319,13 +323,14 @@ std::string completions(const counted_completion *done)
 }
 
 const operation operations[] = {
-    {"alloc", "allocate", false,
+    {"alloc", "allocate", imports::nothing,
      [](scene &s) {
          const card_memory memory(s.md, 0, 2 * device_page());
          return at_once(memory.status);
      }},
-    {"free", "free", false, [](scene &s) { return at_once(s.near->free()); }},
-    {"mem_reg", "register host memory", false,
+    {"free", "free", imports::nothing,
+     [](scene &s) { return at_once(s.near->free()); }},
+    {"mem_reg", "register host memory", imports::nothing,
      [](scene &s) {
          uct_mem_h memh            = nullptr;
          const ucs_status_t status = uct_md_mem_reg(
@@ -335,23 +340,23 @@ const operation operations[] = {
          }
          return at_once(status);
      }},
-    {"put_short", "put_short", false,
+    {"put_short", "put_short", imports::nothing,
      [](scene &s) {
          return at_once(uct_ep_put_short(s.copy->ep, s.host.data(), short_size,
                                          s.near->remote(), UCT_INVALID_RKEY));
      }},
-    {"get_short", "get_short", false,
+    {"get_short", "get_short", imports::nothing,
      [](scene &s) {
          return at_once(uct_ep_get_short(s.copy->ep, s.host.data(), short_size,
                                          s.near->remote(), UCT_INVALID_RKEY));
      }},
-    {"put_bcopy", "put_bcopy", false,
+    {"put_bcopy", "put_bcopy", imports::nothing,
      [](scene &s) {
          return outcome(s, *s.copy,
                         uct_ep_put_bcopy(s.copy->ep, pack, s.host.data(),
                                          s.near->remote(), UCT_INVALID_RKEY));
      }},
-    {"get_bcopy", "get_bcopy", false,
+    {"get_bcopy", "get_bcopy", imports::nothing,
      [](scene &s) {
          counted_completion done;
          return outcome(s, *s.copy,
@@ -360,14 +365,14 @@ const operation operations[] = {
                                          UCT_INVALID_RKEY, &done),
                         done);
      }},
-    {"put_zcopy", "put_zcopy", false,
+    {"put_zcopy", "put_zcopy", imports::nothing,
      [](scene &s) { return put(s, s.host.data(), *s.near); }},
-    {"put_zcopy_registered", "put_zcopy of registered memory", false,
+    {"put_zcopy_registered", "put_zcopy of registered memory", imports::nothing,
      [](scene &s) {
          const registration known(s.md, s.host.data(), size);
          return put(s, s.host.data(), *s.near);
      }},
-    {"get_zcopy", "get_zcopy", false,
+    {"get_zcopy", "get_zcopy", imports::nothing,
      [](scene &s) {
          counted_completion done;
          return outcome(
@@ -375,7 +380,7 @@ const operation operations[] = {
              s.copy->get_zcopy(s.host.data(), size, s.near->remote(), &done),
              done);
      }},
-    {"on_card", "put_zcopy within the card", false,
+    {"on_card", "put_zcopy within the card", imports::nothing,
      [](scene &s) {
          counted_completion done;
          auto *from          = reinterpret_cast<char *>(s.near->remote());
@@ -386,11 +391,11 @@ const operation operations[] = {
                                          UCT_INVALID_RKEY, &done),
                         done);
      }},
-    {"to_other_card", "put_zcopy to the other card", false,
+    {"to_other_card", "put_zcopy to the other card", imports::of_other_card,
      [](scene &s) { return put(s, s.near->memory.address, *s.other); }},
-    {"from_other_card", "put_zcopy from the other card", false,
+    {"from_other_card", "put_zcopy from the other card", imports::nothing,
      [](scene &s) { return put(s, s.other->memory.address, *s.near); }},
-    {"flush", "flush of a put_zcopy without completion", false,
+    {"flush", "flush of a put_zcopy without completion", imports::nothing,
      [](scene &s) {
          counted_completion flushed;
          const ucs_status_t status =
@@ -401,7 +406,7 @@ const operation operations[] = {
          return outcome(s, *s.copy, uct_ep_flush(s.copy->ep, 0, &flushed),
                         flushed);
      }},
-    {"ep_close", "destroy an endpoint with copies under way", false,
+    {"ep_close", "destroy an endpoint with copies under way", imports::nothing,
      [](scene &s) {
          counted_completion done[4];
          start_some(s, done);
@@ -410,7 +415,8 @@ const operation operations[] = {
                     ? completions(done)
                     : "HANGS";
      }},
-    {"iface_close", "close an interface with copies under way", false,
+    {"iface_close", "close an interface with copies under way",
+     imports::nothing,
      [](scene &s) {
          counted_completion done[4];
          start_some(s, done);
@@ -420,7 +426,7 @@ const operation operations[] = {
              (clock_type::now() - begin > std::chrono::seconds(20));
          return late ? "HANGS" : completions(done);
      }},
-    {"mkey_pack", "pack a key of its memory", false,
+    {"mkey_pack", "pack a key of its memory", imports::nothing,
      [](scene &s) {
          uct_md_attr_t attr;
          uct_mem_h memh = nullptr;
@@ -435,33 +441,39 @@ const operation operations[] = {
          }
          return at_once(status);
      }},
-    {"rkey_unpack", "unpack a key of another process's memory", true,
+    {"rkey_unpack", "unpack a key of another process's memory",
+     imports::of_peer,
      [](scene &s) {
          s.key = std::make_unique<unpacked_key>(s.peer->device().key);
          return at_once(s.key->status());
      }},
     {"ipc_put_host", "put_zcopy from host memory to another process's card",
-     true, [](scene &s) { return exchange(s, true, s.host.data()); }},
+     imports::of_peer,
+     [](scene &s) { return exchange(s, true, s.host.data()); }},
     {"ipc_get_host", "get_zcopy to host memory from another process's card",
-     true, [](scene &s) { return exchange(s, false, s.host.data()); }},
-    {"ipc_put_device", "put_zcopy from the card to another process's", true,
+     imports::of_peer,
+     [](scene &s) { return exchange(s, false, s.host.data()); }},
+    {"ipc_put_device", "put_zcopy from the card to another process's",
+     imports::of_peer,
      [](scene &s) { return exchange(s, true, s.near->memory.address); }},
-    {"ipc_get_device", "get_zcopy to the card from another process's", true,
+    {"ipc_get_device", "get_zcopy to the card from another process's",
+     imports::of_peer,
      [](scene &s) { return exchange(s, false, s.near->memory.address); }},
-    {"ipc_put_short", "put_short to another process's card", true,
+    {"ipc_put_short", "put_short to another process's card", imports::of_peer,
      [](scene &s) {
          return at_once(uct_ep_put_short(s.ep, s.host.data(), short_size,
                                          s.peer->device().address,
                                          s.key->rkey()));
      }},
-    {"ipc_put_bcopy", "put_bcopy to another process's card", true,
+    {"ipc_put_bcopy", "put_bcopy to another process's card", imports::of_peer,
      [](scene &s) {
          return outcome(s, *s.ipc,
                         uct_ep_put_bcopy(s.ep, pack, s.host.data(),
                                          s.peer->device().address,
                                          s.key->rkey()));
      }},
-    {"ipc_am", "an active message to another process, and back", true,
+    {"ipc_am", "an active message to another process, and back",
+     imports::of_peer,
      [](scene &s) {
          s.messages = 0;
          const ucs_status_t status =
@@ -512,14 +524,14 @@ GAUDI_CHILD(meets_a_fault)
     collect_logs();
     scene s;
     GAUDI_CHILD_REQUIRE(s.open());
-    if (op.with_peer) {
+    if (op.with_peer()) {
         s.add_peer();
     }
     GAUDI_CHILD_REQUIRE(op.run(s) == "done");
     s.close(); /* what is made once per process is made */
     const unsigned files = count_open_fds();
     GAUDI_CHILD_REQUIRE(s.open());
-    if (op.with_peer) {
+    if (op.with_peer()) {
         s.add_peer();
     }
     for (const std::string &line : take_logs()) {
@@ -551,9 +563,13 @@ GAUDI_CHILD(meets_a_fault)
     if (!lost && (s.near->status == UCS_OK)) {
         GAUDI_CHILD_REQUIRE(s.works(*s.near));
     }
-    /* The emulator keeps a removed card from others. */
-    const unsigned allowed = files + ((what.card == after::is_gone) ? 1 : 0);
-    const auto begin       = clock_type::now();
+    /* The emulator keeps a removed card from others, and what was imported to a
+     * card until that is closed, which a framework does not do. */
+    const bool stays_open = lost && runs_beside_framework();
+    const unsigned allowed =
+        files + ((what.card == after::is_gone) ? 1 : 0) +
+        ((stays_open && (op.to_card != imports::nothing)) ? 1 : 0);
+    const auto begin = clock_type::now();
     s.close();
     GAUDI_CHILD_REQUIRE(clock_type::now() - begin < std::chrono::seconds(20));
     GAUDI_CHILD_REQUIRE(
@@ -564,8 +580,8 @@ GAUDI_CHILD(meets_a_fault)
     GAUDI_CHILD_REQUIRE((losses == (lost ? 1u : 0u)) ||
                         (!met && (losses == 0)));
 
-    /* All have closed it: it serves again. A framework has not. */
-    if ((what.card != after::is_gone) && !(lost && runs_beside_framework())) {
+    /* All have closed it: it serves again. */
+    if ((what.card != after::is_gone) && !stays_open) {
         GAUDI_CHILD_REQUIRE(s.open());
         s.close();
         GAUDI_CHILD_REQUIRE(take_logs().empty());
@@ -611,7 +627,7 @@ std::string documented(const fault &what, const operation &op)
     return {};
 }
 
-/* For scripts/faults-page: the tables of this run. */
+/* For scripts/faults-page: the tables of this run, behind what is there. */
 class page_writer : public ::testing::Environment {
 public:
     static page_writer &instance() { return *registered; }
@@ -623,9 +639,12 @@ public:
         if (path() == nullptr) {
             return;
         }
-        std::ofstream page(path());
+        std::ofstream page(path(), std::ios::app);
         page << "## Engine " << engine() << "\n";
         for (const fault &what : faults) {
+            if (!lines.contains({&what, &operations[0]})) {
+                continue; /* not with this engine */
+            }
             page << "\n"
                  << heading_of(what) << "\n\n| operation | seen |\n"
                  << "|---|---|\n";
