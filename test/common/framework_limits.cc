@@ -29,6 +29,8 @@ constexpr char not_submitted[] =
 constexpr char not_of_scal[] =
     "SCAL submits no jobs, and an engine of it that fails resets the card";
 constexpr char its_files[] = "the framework keeps its descriptors";
+constexpr char is_preloaded[] =
+    "the framework is preloaded, and has the driver's library loaded";
 constexpr char no_sleep[] =
     "the driver is not slept in: SynapseAI must not be waited in";
 constexpr char gen5[] = "the slot of Gaudi3 is a Gen5 one";
@@ -38,6 +40,10 @@ constexpr char two_cards[] =
     "these tests have two cards, and a process has one Gaudi3";
 constexpr char one_gaudi3[] =
     "SynapseAI has one device per process, and Gaudi3 takes no work but by it";
+constexpr char needs_synapse[] =
+    "it looks at cards that no framework has, which Gaudi3 does not work with";
+constexpr char own_jobs[]   = "the program has a second card, and submits jobs";
+constexpr char page_of_48[] = "Gaudi3 has no pages of 48 MB";
 constexpr char not_mapped[] =
     "host memory of the application is staged, unless "
     "UCX_GAUDI_SYNAPSE_HOST_MAP=y";
@@ -120,12 +126,25 @@ constexpr limit limits[] = {
      one_card},
     {"visible_cards.that_are_busy_are_left_out", one_card},
     {"wakeup.a_stall_costs_no_cpu_and_no_timer", no_sleep},
+    {"command_line.env_prints_exports_and_nothing_else", is_preloaded},
+    {"command_line.in_a_slot_preloads_nothing", is_preloaded},
+    {"command_line.nested_adds_nothing_twice", is_preloaded},
+    {"command_line.preloads_the_stub_in_front_of_what_was_there", is_preloaded},
+    {"command_line.works_through_a_symbolic_link_and_from_another_folder",
+     is_preloaded},
+    {"nothing_moves.without_a_copy_routine_every_test_of_data_fails",
+     is_preloaded},
+    {"*/mpi_traffic.host_programs_do_as_they_do_without_the_module/*",
+     is_preloaded},
+    {"ucx_info.lists_the_cards_that_variables_make_visible", its_card},
+    {"ucx_info.lists_the_named_cards_only", its_card},
     {"*/fault_matrix.*/aborted_job_under_*", not_of_scal},
     {"*/fault_matrix.*/submission_under_*", not_of_scal},
 };
 
 constexpr limit limits_of_gaudi3[] = {
-    {"*/fault_matrix.*", two_cards},
+    {"*/fault_matrix.*_to_other_card", one_gaudi3},
+    {"*/fault_matrix.*_from_other_card", one_gaudi3},
     {"*remote_errors.*", two_cards},
     {"*remote_gets.*", two_cards},
     {"*remote_puts.*", two_cards},
@@ -165,11 +184,47 @@ constexpr limit limits_of_gaudi3[] = {
     {"*/between_cards.an_interface_goes_amid_a_copy/*", one_gaudi3},
     {"visible_cards.are_opened_once_whoever_comes_first", one_gaudi3},
     {"within_a_card.a_copy_takes_an_engine_that_is_there", not_submitted},
+    {"*/two_cards.get_bytes_unchanged_from_each_other/*", one_gaudi3},
+    {"*/slot_own_card.arrives_unchanged/*", own_jobs},
+    {"*/mpi_library.the_example_runs_in_every_way_that_it_is_started/*",
+     needs_synapse},
+    {"example_ucp_host_to_device.says_when_the_card_has_too_little_memory",
+     page_of_48},
+    {"with/ipc_survival_of_buffers.gives_most_of_a_card_again/*", page_of_48},
+    {"info.calls_cards_as_the_transports_do", needs_synapse},
+    {"info.fails_when_every_card_is_taken", needs_synapse},
+    {"info.finds_protocols_that_cannot_be_used", needs_synapse},
+    {"info.lists_the_cards_of_the_software_box", needs_synapse},
+    {"info.names_every_part_that_is_missing", needs_synapse},
+    {"info.names_the_module_that_fits_among_several", needs_synapse},
+    {"info.notices_a_module_that_cannot_be_used", needs_synapse},
+    {"info.notices_a_place_from_which_nothing_can_be_loaded", needs_synapse},
+    {"info.notices_a_slot_whose_ucx_is_gone", needs_synapse},
+    {"info.shows_how_much_memory_there_is", needs_synapse},
+    {"info.shows_who_has_a_card", needs_synapse},
+    {"info.takes_no_card", needs_synapse},
+    {"info.tells_which_way_of_loading_is_active", needs_synapse},
+    {"info.writes_the_same_facts_as_json", needs_synapse},
+    {"preload.leaves_the_transport_list_of_programs_without_ucx_alone",
+     needs_synapse},
+    {"preload.serves_the_transport_list_of_a_component", needs_synapse},
+    {"preload.serves_the_transport_list_of_a_program_that_uses_dlsym",
+     needs_synapse},
+    {"slot.lists_the_cards_and_the_rest_as_before", one_gaudi3},
+    {"slot.reaches_programs_that_load_ucx_later", needs_synapse},
+    {"slot.uses_every_variable", one_gaudi3},
+    {"slot.works_at_a_path_with_spaces", one_gaudi3},
+    {"ucx_info.lists_as_many_cards_as_the_box_has", one_gaudi3},
+    {"ucx_info.lists_every_card_when_all_are_wanted", one_gaudi3},
+    {"ucx_info.takes_values_from_the_environment", one_gaudi3},
+    {"undisturbed.a_child_of_a_ucx_program_goes_its_own_way", needs_synapse},
 };
 
 /* Which need it. */
 constexpr const char *with_mapped_memory[] = {
     "fence.operations_behind_it_are_not_submitted_before_it_is_reached",
+    "*/ipc_message_bytes.of_large_messages_*",
+    "*/ipc_rma_bytes.move_once/*",
     "ipc.host_memory_is_not_staged",
     "memory_domain.the_first_use_maps_and_the_cache_keeps_it",
     "memory_pairs.a_registration_is_found_by_pointer_at_any_offset",

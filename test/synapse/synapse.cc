@@ -207,8 +207,14 @@ synStatus take_device(int fd, synDeviceId *id)
         hl().hlthunk_close(fd);
         return synFail;
     }
-    const uint64_t page = made->facts.dram_page_size;
-    const uint64_t all  = usage.dram_free_mem / page * page;
+    const bool gaudi3     = (made->facts.device_id >= 0x1060);
+    const uint64_t before = gaudi3 ? 0 : reserved;
+    const uint64_t page   = made->facts.dram_page_size;
+    const uint64_t all    = usage.dram_free_mem / page * page;
+    if (all <= before + tail) {
+        hl().hlthunk_close(fd);
+        return synFail;
+    }
     made->handle = hl().hlthunk_device_memory_alloc(fd, all, 0, true, true);
     made->mapped = (made->handle != 0)
                        ? hl().hlthunk_device_memory_map(fd, made->handle, 0)
@@ -217,9 +223,8 @@ synStatus take_device(int fd, synDeviceId *id)
         hl().hlthunk_close(fd);
         return synFail;
     }
-    const bool gaudi3 = (made->facts.device_id >= 0x1060);
-    made->start       = made->mapped + (gaudi3 ? 0 : reserved);
-    made->size        = all - (made->start - made->mapped) - tail;
+    made->start = made->mapped + before;
+    made->size  = all - before - tail;
     made->free.emplace(made->start, made->size);
 
     scal_memory_pool_infoV2 pool{};

@@ -163,6 +163,7 @@ private:
     int meet(faulty_call call);
     void break_down(const fault_effect &what);
     void note_breakdown();
+    void end_process_soon();
     void release(card_lock &lock);
     [[nodiscard]] bool reaches(unsigned other) const;
     void drop_stale(card_lock &lock);

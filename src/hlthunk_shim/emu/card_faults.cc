@@ -2,11 +2,26 @@
 #include "hlthunk_shim/emu/card.h"
 #include "hlthunk_shim/emu/settings.h"
 #include "hlthunk_shim/hlthunk/abi.h"
+#include "util/background_thread.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <system_error>
+#include <thread>
+
+#include <unistd.h>
 
 namespace gaudi::emu {
+
+namespace {
+
+/* Between a reset and the end of a process that has the card open
+ * (device_kill_open_processes of Linux' drivers/accel/habanalabs). */
+constexpr std::chrono::seconds time_to_close{1};
+
+} // namespace
 
 /* Under the lock: all that an open card is asked for begins here. */
 int card::enter(std::optional<faulty_call> call)
@@ -74,6 +89,29 @@ void card::note_breakdown()
         resets_        = std::max(resets_, why.opens);
         resets_itself_ = false;
         log("%s: in reset", name_.c_str());
+        if (why.kills) {
+            end_process_soon();
+        }
+    }
+}
+
+/* Who keeps a card open that is in reset, the driver kills. */
+void card::end_process_soon()
+{
+    const auto wait_and_kill = [this, opens = opens_] {
+        std::this_thread::sleep_for(time_to_close);
+        const card_lock lock(lock_);
+        if ((open_ != nullptr) && (opens_ == opens)) {
+            log("%s: still open after a reset: the process is killed",
+                name_.c_str());
+            kill(getpid(), SIGKILL);
+        }
+    };
+    try {
+        util::start_background_thread("hlthunk-emu", wait_and_kill);
+    } catch (const std::system_error &error) {
+        log("%s: no thread to kill the process: %s", name_.c_str(),
+            error.what());
     }
 }
 

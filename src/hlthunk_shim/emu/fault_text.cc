@@ -133,6 +133,11 @@ std::string read_effect(std::string_view text, faulty_call call,
         effect.kind = fault_kind::reset;
         return argument ? read_opens(*argument, effect) : std::string();
     }
+    if ((name == "kill") && !argument && (call != faulty_call::close)) {
+        effect.kind  = fault_kind::reset;
+        effect.kills = true;
+        return {};
+    }
     if ((name == "remove") && !argument && (call != faulty_call::close)) {
         effect.kind = fault_kind::remove;
         return {};

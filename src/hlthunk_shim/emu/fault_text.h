@@ -6,10 +6,10 @@
  * CALL is a `faulty_call`. N counts the calls of this process on one card since
  * the fault was wished for, from 1: that one goes wrong, with a plus that one
  * and all behind it, without a number all. WHAT is an errno by its name;
- * `reset`, `reset:OPENS` or `remove`, which happen to the card; of jobs and
- * packets `abort`; and of jobs `delay:TIME`, `lose` or `lose:TIME`. A TIME has
- * a unit: us, ms or s. Without @CARD it is about every card, each with a count
- * of its own.
+ * `reset`, `reset:OPENS`, `kill` or `remove`, which happen to the card; of jobs
+ * and packets `abort`; and of jobs `delay:TIME`, `lose` or `lose:TIME`. A TIME
+ * has a unit: us, ms or s. Without @CARD it is about every card, each with a
+ * count of its own.
  *
  *     reset=OPENS[@CARD]
  *
@@ -63,7 +63,9 @@ struct fault_effect {
     fault_kind kind = fault_kind::none;
     int error       = 0;                 /**< errno */
     uint32_t opens  = usual_reset_opens; /**< of a reset */
-    std::chrono::microseconds time{0};   /**< of a delay, or until a reset */
+    bool kills      = false; /**< a reset ends the process that keeps the card
+                                  open, as the driver does it */
+    std::chrono::microseconds time{0}; /**< of a delay, or until a reset */
 };
 
 struct fault {

@@ -84,6 +84,7 @@ TEST_F(emu_wishes, bad_ones_are_refused)
                              "job=reset:x",   "job=reset:4294967296",
                              "job=remove:1",  "close=EIO",
                              "close=remove",  "close=abort",
+                             "close=kill",    "job=kill:1",
                              "packet=EIO",    "packet=lose",
                              "now=EIO",       "now=abort",
                              "now#1=reset",   "reset",
@@ -333,6 +334,34 @@ TEST_F(emu_wishes, a_close_is_followed_by_a_reset)
                   device_operational);
         EXPECT_EQ(hl().hlthunk_close(control), 0);
     }
+}
+
+GAUDI_CHILD(has_a_card_that_is_reset)
+{
+    const bool closes = std::getenv("CLOSES") != nullptr;
+    const int fd      = open_card(0);
+    GAUDI_CHILD_REQUIRE(fd >= 0);
+    GAUDI_CHILD_REQUIRE(wish("now=kill@0") == 0);
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_status_info(fd) ==
+                        device_in_reset);
+    if (closes) {
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_close(fd) == 0);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    return 0;
+}
+
+TEST(emu_kill, ends_a_process_that_keeps_its_card_open)
+{
+    EXPECT_EQ(run_child("has_a_card_that_is_reset").signal, SIGKILL);
+}
+
+TEST(emu_kill, spares_one_that_closes_it)
+{
+    child_options options;
+    options.environment       = {{"CLOSES", "y"}};
+    const child_result result = run_child("has_a_card_that_is_reset", options);
+    EXPECT_EQ(result.exit_code, 0) << result.error;
 }
 
 /* In a process of its own: the card does not come back. */

@@ -2,6 +2,8 @@
 
 #include "common/process_state.h"
 
+#include <utility>
+
 namespace gaudi::test {
 
 namespace {
@@ -39,9 +41,11 @@ std::string text_of(const perftest_case &what)
            " UCX_PROTO_ENABLE=" + what.proto;
 }
 
-process_options perftest::options_of(const perftest_case &what) const
+process_options perftest::options_of(const perftest_case &what,
+                                     environment more) const
 {
-    environment variables         = what.more;
+    environment variables = std::move(more);
+    variables.insert(what.more.begin(), what.more.end());
     variables["UCX_TLS"]          = "gaudi_copy," + what.tls;
     variables["UCX_PROTO_ENABLE"] = what.proto;
     /* One level below warnings, too: lanes that are given up. */
@@ -49,17 +53,21 @@ process_options perftest::options_of(const perftest_case &what) const
     return with(variables);
 }
 
-perftest::running perftest::start_pair(const perftest_case &what) const
+perftest::running perftest::start_pair(const perftest_case &what,
+                                       const environment &of_server,
+                                       const environment &of_client) const
 {
     running result;
     const unsigned short port = find_free_port();
     arguments command         = command_of(what);
     command.insert(command.end(), {"-p", std::to_string(port)});
-    result.server = std::make_unique<process>(command, options_of(what));
+    result.server =
+        std::make_unique<process>(command, options_of(what, of_server));
     EXPECT_TRUE(eventually(
         [&] { return has_listener(port) || result.server->has_ended(); }));
     command.emplace_back("127.0.0.1");
-    result.client = std::make_unique<process>(command, options_of(what));
+    result.client =
+        std::make_unique<process>(command, options_of(what, of_client));
     return result;
 }
 

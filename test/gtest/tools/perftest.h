@@ -32,7 +32,10 @@ protected:
         std::unique_ptr<process> client;
     };
 
-    [[nodiscard]] running start_pair(const perftest_case &what) const;
+    /** With variables of one side, besides. */
+    [[nodiscard]] running start_pair(const perftest_case &what,
+                                     const environment &of_server = {},
+                                     const environment &of_client = {}) const;
 
     /** Both sides end well and complain of nothing. */
     void expect_success(const perftest_case &what) const;
@@ -41,7 +44,8 @@ protected:
     void expect_success_alone(perftest_case what) const;
 
 private:
-    [[nodiscard]] process_options options_of(const perftest_case &what) const;
+    [[nodiscard]] process_options options_of(const perftest_case &what,
+                                             environment more = {}) const;
 };
 
 } // namespace gaudi::test

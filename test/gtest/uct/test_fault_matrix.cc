@@ -99,7 +99,14 @@ struct card_memory {
     uct_allocated_memory_t memory{};
 };
 
-/* Two cards with memory, and a process that has a third one. */
+/* A process that runs a framework has one Gaudi3. */
+bool has_other_card()
+{
+    const char *kind = std::getenv("HLTHUNK_EMU_ASIC");
+    return (kind == nullptr) || (std::strcmp(kind, "gaudi3") != 0);
+}
+
+/* Two cards with memory, or one, and a process that has the next one. */
 struct scene {
     uct_md_h md     = nullptr;
     uct_md_h ipc_md = nullptr;
@@ -119,10 +126,12 @@ struct scene {
             (open_md(ipc_md, {}, "gaudi_ipc") != UCS_OK)) {
             return false;
         }
-        copy             = std::make_unique<transport>(md);
-        ipc              = std::make_unique<transport>(ipc_md);
-        near             = std::make_unique<card_memory>(md, 0, size);
-        other            = std::make_unique<card_memory>(md, 1, size);
+        copy = std::make_unique<transport>(md);
+        ipc  = std::make_unique<transport>(ipc_md);
+        near = std::make_unique<card_memory>(md, 0, size);
+        if (has_other_card()) {
+            other = std::make_unique<card_memory>(md, 1, size);
+        }
         const auto count = [](void *arg, void *, size_t, unsigned) {
             ++static_cast<scene *>(arg)->messages;
             return UCS_OK;
@@ -131,15 +140,18 @@ struct scene {
                                          0) == UCS_OK) &&
                (uct_iface_set_am_handler(ipc->iface, ipc_echo_id, count, this,
                                          0) == UCS_OK) &&
-               works(*near) && works(*other);
+               works(*near) && other_works();
     }
+
+    bool other_works() { return (other == nullptr) || works(*other); }
 
     void add_peer()
     {
         child_options options;
-        options.environment = {{"UCX_GAUDI_DEVICES", "2"}};
-        peer                = std::make_unique<ipc_peer>(options);
-        ep                  = ipc->make_ep(peer->address());
+        options.environment = {
+            {"UCX_GAUDI_DEVICES", has_other_card() ? "2" : "1"}};
+        peer = std::make_unique<ipc_peer>(options);
+        ep   = ipc->make_ep(peer->address());
         peer->connect(ipc->address());
         key = std::make_unique<unpacked_key>(peer->device().key);
     }
@@ -189,7 +201,9 @@ bool reaches(scene &s, const std::function<bool()> &condition)
 {
     const auto deadline = clock_type::now() + std::chrono::seconds(20);
     while (!condition()) {
-        s.copy->progress();
+        if (s.copy != nullptr) {
+            s.copy->progress();
+        }
         s.ipc->progress();
         if (clock_type::now() > deadline) {
             return false;
@@ -550,16 +564,18 @@ GAUDI_CHILD(meets_a_fault)
     }
     GAUDI_CHILD_REQUIRE(box.hlthunk_emu_fault(nullptr) == 0);
     tell_parent(result);
+    const bool lost = (what.card != after::works);
     s.copy.reset();
-    s.copy = std::make_unique<transport>(s.md);
+    if (!lost || has_other_card()) { /* else there is no such transport */
+        s.copy = std::make_unique<transport>(s.md);
+    }
 
-    GAUDI_CHILD_REQUIRE(s.works(*s.other));
+    GAUDI_CHILD_REQUIRE(s.other_works());
     s.messages = 0;
     GAUDI_CHILD_REQUIRE(
         uct_ep_am_short(s.ipc->ep, own_message, 0, "12345678", 8) == UCS_OK);
     GAUDI_CHILD_REQUIRE(reaches(s, [&] { return s.messages > 0; }));
 
-    const bool lost = (what.card != after::works);
     if (!lost && (s.near->status == UCS_OK)) {
         GAUDI_CHILD_REQUIRE(s.works(*s.near));
     }
@@ -670,10 +686,11 @@ TEST_P(fault_matrix, is_seen_once_and_all_else_goes_on)
 {
     const auto &[what, op] = GetParam();
     child_options options;
-    options.environment = {{"GAUDI_FAULT", what->name},
-                           {"GAUDI_OPERATION", op->name},
-                           {"HLTHUNK_EMU_DEVICES", "3"},
-                           {"UCX_GAUDI_DEVICES", "0,1"}};
+    options.environment = {
+        {"GAUDI_FAULT", what->name},
+        {"GAUDI_OPERATION", op->name},
+        {"HLTHUNK_EMU_DEVICES", "3"},
+        {"UCX_GAUDI_DEVICES", has_other_card() ? "0,1" : "0"}};
     child_process child("meets_a_fault", options);
     const std::string line    = line_of(*op, child.read_line());
     const child_result result = child.wait();

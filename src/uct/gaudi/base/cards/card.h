@@ -1,7 +1,7 @@
 /**
  * A card that this process has open.
  *
- * Immutable after opening.
+ * Immutable after opening, but for what the driver finds out.
  */
 #pragma once
 
@@ -9,6 +9,7 @@
 #include "hlthunk_shim/cards/visible_cards.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -37,11 +38,22 @@ public:
      *  as long as the table is open, and does nothing. */
     [[nodiscard]] bool is_lost() const { return device_->is_lost(); }
 
+    /** The level of a failure on this card: of those on a card that is lost
+     *  the first is an error, the others add nothing. Each call is for one
+     *  failure, and UCX's macros may evaluate an argument twice. */
+    [[nodiscard]] ucs_log_level_t failure_level() const
+    {
+        return (is_lost() && failed_since_loss_.exchange(true))
+                   ? UCS_LOG_LEVEL_DIAG
+                   : UCS_LOG_LEVEL_ERROR;
+    }
+
 private:
     const shim::card_info info_;
     const unsigned slot_;
     const std::string name_;
     std::unique_ptr<shim::card> device_;
+    mutable std::atomic<bool> failed_since_loss_{false};
     ucs_sys_device_t sys_device_ = UCS_SYS_DEVICE_ID_UNKNOWN;
 };
 

@@ -63,10 +63,11 @@ ucs_status_t export_dmabuf(const void *address, size_t length, bool quiet,
                        : map.hold_device(address, length);
     }
     if (memory == nullptr) {
+        const refusal why = map.why_not(address, length);
         ucs_log(failure_level(quiet),
                 "gaudi: cannot export %zu bytes at %p: they %s", length,
-                address, map.why_not(address, length));
-        return UCS_ERR_INVALID_ADDR;
+                address, why.text);
+        return why.status;
     }
 
     int ret               = -EOPNOTSUPP;

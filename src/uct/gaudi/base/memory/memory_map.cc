@@ -58,9 +58,11 @@ memory_map::resolution memory_map::resolve(uint64_t start, uint64_t end) const
     if ((found.memory == nullptr) && (unseen_count_ > 0)) {
         found = resolve_unseen(start, end);
     }
-    if ((found.memory != nullptr) &&
-        ((found.memory->owner == nullptr) || found.memory->owner->is_lost())) {
-        found.memory = nullptr;
+    if (found.memory != nullptr) {
+        const card *owner = found.memory->owner;
+        if ((owner == nullptr) || owner->is_lost()) {
+            return {.lost = owner};
+        }
     }
     return found;
 }
@@ -93,14 +95,20 @@ memory_map::resolution memory_map::resolve_unseen(uint64_t start,
     return found.ambiguous ? resolution{nullptr, true} : found;
 }
 
-const char *memory_map::why_not(const void *address, size_t length) const
+refusal memory_map::why_not(const void *address, size_t length) const
 {
     const auto start = reinterpret_cast<uintptr_t>(address);
     std::shared_lock<util::rw_spinlock> guard(memory_lock_);
-    return resolve(start, start + length).ambiguous
-               ? "have the same addresses on several cards, which cannot be "
-                 "told apart"
-               : "are in no allocation of device memory";
+    const resolution found = resolve(start, start + length);
+    if (found.lost != nullptr) {
+        return {UCS_ERR_NO_DEVICE, "were on a card that is lost", found.lost};
+    }
+    return {UCS_ERR_INVALID_ADDR,
+            found.ambiguous
+                ? "have the same addresses on several cards, which cannot be "
+                  "told apart"
+                : "are in no allocation of device memory",
+            nullptr};
 }
 
 ucs_status_t memory_map::find(const void *address, size_t length,

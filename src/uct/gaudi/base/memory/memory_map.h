@@ -48,6 +48,14 @@ struct device_range {
     bool exact; /**< false: mapped unseen, and this is all that it can be in */
 };
 
+/** Why a range of device addresses is refused. */
+struct refusal {
+    ucs_status_t status; /**< UCS_ERR_NO_DEVICE for memory of a lost card,
+                              UCS_ERR_INVALID_ADDR for all others */
+    const char *text;    /**< to follow "... bytes at ..." */
+    const card *lost;    /**< the card, or nullptr */
+};
+
 class memory_map final : public card_events {
 public:
     /** The map of this process; a forked child has another than its parent. */
@@ -81,8 +89,9 @@ public:
      * Tell what an address range is.
      *
      * @param location_p  Filled on success.
-     * @return UCS_ERR_INVALID_ADDR for a device address that no allocation
-     *         covers as a whole, and for one that is in use on several cards.
+     * @return UCS_ERR_INVALID_ADDR for device addresses that no allocation of a
+     *         card that works covers as a whole, and for such as are in use on
+     *         several cards.
      */
     [[nodiscard]] ucs_status_t find(const void *address, size_t length,
                                     memory_location &location_p);
@@ -93,8 +102,8 @@ public:
                                                     size_t length) const;
 
     /** Why @ref find or @ref register_device refuse a range of device
-     *  addresses, to follow "... bytes at ...". */
-    [[nodiscard]] const char *why_not(const void *address, size_t length) const;
+     *  addresses. */
+    [[nodiscard]] refusal why_not(const void *address, size_t length) const;
 
     /** Append (address, length) of all device memory. */
     void collect_allocations(
@@ -182,7 +191,8 @@ private:
     /* Under memory_lock_. */
     struct resolution {
         device_memory *memory = nullptr;
-        bool ambiguous        = false; /* several cards have it */
+        bool ambiguous        = false;   /* several cards have it */
+        const card *lost      = nullptr; /* whose it was */
     };
     [[nodiscard]] resolution resolve(uint64_t start, uint64_t end) const;
     [[nodiscard]] resolution resolve_unseen(uint64_t start, uint64_t end) const;

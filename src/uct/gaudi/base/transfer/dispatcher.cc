@@ -32,9 +32,10 @@ auto visit_card_way(planned_copy &copy, Function &&function)
 
 ucs_status_t report_refusal(const work_queue &queue, size_t length, int result)
 {
-    ucs_error("%s: cannot submit a copy of %zu bytes: %s",
-              queue.home->owner().name().c_str(), length,
-              std::strerror(-result));
+    const card &owner = queue.home->owner();
+    const auto level  = owner.failure_level();
+    ucs_log(level, "%s: cannot submit a copy of %zu bytes: %s",
+            owner.name().c_str(), length, std::strerror(-result));
     return to_status(result);
 }
 
@@ -282,9 +283,11 @@ unsigned dispatcher::collect(shim::dma_queue &queue)
 
         job.queue->in_flight -= job.length;
         if (ended[i].status != 0) {
-            ucs_error("%s: a DMA copy of %zu bytes failed: %s",
-                      job.queue->home->owner().name().c_str(), job.length,
-                      std::strerror(-ended[i].status));
+            const card &owner = job.queue->home->owner();
+            const auto level  = owner.failure_level();
+            ucs_log(level, "%s: a DMA copy of %zu bytes failed: %s",
+                    owner.name().c_str(), job.length,
+                    std::strerror(-ended[i].status));
             status = to_status(ended[i].status);
         } else if (std::holds_alternative<onward_leg>(job.then)) {
             ucs_queue_push(&onward_, &job.in_onward);

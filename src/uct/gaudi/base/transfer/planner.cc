@@ -120,9 +120,11 @@ ucs_status_t planner::find_device(const void *address, size_t length,
         found = map_.find(address, length, where);
     }
     if (found != UCS_OK) {
-        ucs_error("gaudi: %zu bytes at %p %s", length, address,
-                  map_.why_not(address, length));
-        return UCS_ERR_INVALID_ADDR;
+        const refusal why = map_.why_not(address, length);
+        const auto level  = (why.lost != nullptr) ? why.lost->failure_level()
+                                                  : UCS_LOG_LEVEL_ERROR;
+        ucs_log(level, "gaudi: %zu bytes at %p %s", length, address, why.text);
+        return why.status;
     }
     return channels_.get(*where.owner, by);
 }

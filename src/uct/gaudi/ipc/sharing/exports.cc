@@ -1,6 +1,7 @@
 #include "uct/gaudi/ipc/sharing/exports.h"
 
 #include "uct/gaudi/base/memory/memory_map.h"
+#include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 #include "util/errors.h"
@@ -163,7 +164,7 @@ ucs_status_t exported_memory::create(void *address, size_t length, bool quiet,
     memory->key_.address = memory->address_;
     memory->key_.length  = length;
     if (!memory_map::is_plausible(address, length)) {
-        ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+        ucs_log(base::failure_level(quiet),
                 "gaudi_ipc: cannot register %zu bytes at %p: they are not in "
                 "one address space",
                 length, address);
@@ -176,10 +177,11 @@ ucs_status_t exported_memory::create(void *address, size_t length, bool quiet,
     if (memory_map::is_device(address)) {
         memory->device_ = map.register_device(address, length);
         if (memory->device_ == nullptr) {
-            ucs_log(quiet ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+            const base::refusal why = map.why_not(address, length);
+            ucs_log(base::failure_level(quiet),
                     "gaudi_ipc: cannot register %zu bytes at %p: they %s",
-                    length, address, map.why_not(address, length));
-            return UCS_ERR_INVALID_ADDR;
+                    length, address, why.text);
+            return why.status;
         }
         const int error = quiet ? memory->describe_buffer(*page) : 0;
         if (error != 0) {
