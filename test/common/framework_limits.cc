@@ -28,6 +28,8 @@ constexpr char not_submitted[] =
     "it looks at command submissions, or makes them";
 constexpr char not_of_scal[] =
     "SCAL submits no jobs, and an engine of it that fails resets the card";
+constexpr char kills[] =
+    "SynapseAI ends the process when the driver does not unmap host memory";
 constexpr char its_files[] = "the framework keeps its descriptors";
 constexpr char is_preloaded[] =
     "the framework is preloaded, and has the driver's library loaded";
@@ -140,6 +142,7 @@ constexpr limit limits[] = {
     {"ucx_info.lists_the_named_cards_only", its_card},
     {"*/fault_matrix.*/aborted_job_under_*", not_of_scal},
     {"*/fault_matrix.*/submission_under_*", not_of_scal},
+    {"*/fault_matrix.*/unmapping_under_*", kills},
 };
 
 constexpr limit limits_of_gaudi3[] = {

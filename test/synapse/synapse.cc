@@ -3,6 +3,7 @@
 #include "hlthunk_shim/hlthunk/abi.h"
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -283,8 +284,10 @@ void advance(stream &on)
         uint32_t status = gaudi::shim::cs_busy;
         const int ret = hl().hlthunk_wait_for_cs(device->fd, on.running.front(),
                                                  0, &status);
-        if ((ret == 0) && (status == gaudi::shim::cs_busy)) {
-            break;
+        const bool ended = (ret == 0) || (ret == -EIO) || (ret == -ENODEV) ||
+                           (ret == -EBUSY) || (ret == -ETIMEDOUT);
+        if (!ended || ((ret == 0) && (status == gaudi::shim::cs_busy))) {
+            break; /* SCAL asks the driver nothing, so no answer ends a copy */
         }
         on.broken = (ret < 0) || (status != gaudi::shim::cs_completed);
         on.running.pop_front();

@@ -271,6 +271,11 @@ HLTHUNK_PUBLIC int hlthunk_emu_pause(int fd, bool paused)
     return on_compute(fd, [&](card &c) { return c.pause(paused); });
 }
 
+HLTHUNK_PUBLIC uint64_t hlthunk_emu_faults_met()
+{
+    return faults::instance().met();
+}
+
 HLTHUNK_PUBLIC int hlthunk_emu_fault(const char *wished)
 {
     try {

@@ -47,6 +47,7 @@ fault_effect faults::count(faulty_call call, unsigned card)
             met = each.what.effect;
         }
     }
+    met_ += (met.kind != fault_kind::none) ? 1 : 0;
     return met;
 }
 

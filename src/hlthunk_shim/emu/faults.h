@@ -25,6 +25,9 @@ public:
     /** Wish for more. @throws bad_alloc. */
     void add(const std::vector<fault> &wished);
 
+    /** How many calls and jobs have met with one so far. */
+    [[nodiscard]] uint64_t met() const { return met_.load(); }
+
     /** Wish for none any more. */
     void clear();
 
@@ -53,6 +56,7 @@ private:
 
     util::brief_lock lock_;
     std::atomic<bool> any_{false};
+    std::atomic<uint64_t> met_{0};
     std::vector<wish> wishes_;
 };
 

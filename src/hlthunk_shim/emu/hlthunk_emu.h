@@ -81,6 +81,10 @@ int hlthunk_emu_copy(int fd, uint64_t dst, uint64_t src, uint64_t size,
  */
 int hlthunk_emu_fault(const char *faults);
 
+/** How many calls and jobs of this process have met with a fault that was
+ *  wished for. */
+uint64_t hlthunk_emu_faults_met(void);
+
 /** lseek(2), which tells the size of a dma-buf. What else stands for files of
  *  the kernel is an extension of hl-thunk's ABI, too: see symbols.def. */
 long hlthunk_sys_lseek(int fd, long offset, int whence);

@@ -148,7 +148,7 @@ int device::import_dmabuf(int dmabuf, uint64_t size,
     case -EBUSY:
     case -ENODEV:
         /* Of this card, or of the one that it is of. */
-        return judge(*this, lib_, -EBUSY);
+        return (judge(*this, lib_, -EBUSY) == -ENODEV) ? -ENODEV : ret;
     default:
         return ret;
     }

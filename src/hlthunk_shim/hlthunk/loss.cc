@@ -23,28 +23,29 @@ int judge(const card &asked, const library &lib, int result)
                    ? lib.hlthunk_get_device_status_info(asked.fd())
                    : static_cast<int>(device_in_reset);
     };
+    const auto tell = [&](int now) {
+        tell_loss(asked, (now < 0) ? "removed" : "reset");
+    };
     switch (result) {
     case -EBADF:
     case -ENOTTY:
         (void)asked.lose();
         return -ENODEV;
     case -ENODEV:
-        tell_loss(asked, (status() < 0) ? "removed" : "reset");
+        tell(status());
         return -ENODEV;
     case -EBUSY: /* the driver's answer while a reset lasts */
-        if (status() == device_operational) {
+    case -EIO:   /* a job was aborted, most of the time by a reset */
+    case -ETIMEDOUT: {
+        const int now = status();
+        if ((now == device_operational) ||
+            ((lib.hlthunk_get_device_status_info == nullptr) &&
+             (result != -EBUSY))) {
             return result;
         }
-        tell_loss(asked, "reset");
-        return -ENODEV;
-    case -EIO: /* a job was aborted, most of the time by a reset */
-    case -ETIMEDOUT:
-        if ((lib.hlthunk_get_device_status_info == nullptr) ||
-            (status() == device_operational)) {
-            return result;
-        }
-        tell_loss(asked, "reset");
-        return (result == -EIO) ? -ENODEV : result;
+        tell(now);
+        return (result == -ETIMEDOUT) ? result : -ENODEV;
+    }
     default:
         return result;
     }

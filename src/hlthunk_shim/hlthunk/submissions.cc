@@ -1,9 +1,12 @@
 #include "hlthunk_shim/hlthunk/submissions.h"
 
 #include "hlthunk_shim/hlthunk/loss.h"
+#include "util/warning.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstring>
 
 namespace gaudi::shim {
 
@@ -89,7 +92,29 @@ int submissions::submit(hl_cs_chunk *chunks, uint32_t count, ticket &ticket_p)
     return 0;
 }
 
-int submissions::ask_driver(uint64_t seq, uint32_t timeout_us) const
+/* That a question failed says nothing of the job: its memory may still be
+ * written. The driver ends no job without resetting the card, so that whoever
+ * gets no answer for long has lost it. */
+int submissions::note_silence(int error)
+{
+    constexpr std::chrono::seconds longest{10};
+    using clock      = std::chrono::steady_clock;
+    const auto now   = clock::now().time_since_epoch().count();
+    int64_t since    = 0;
+    const bool first = silent_since_.compare_exchange_strong(since, now);
+    if (first) {
+        util::warn("card %s does not tell how its jobs are (%s): it is asked "
+                   "again for %d s",
+                   card_.bus_id().c_str(), std::strerror(-error),
+                   static_cast<int>(longest.count()));
+    } else if (clock::duration(now - since) > longest) {
+        tell_loss(card_, "given up");
+        return -ENODEV;
+    }
+    return 0;
+}
+
+int submissions::ask_driver(uint64_t seq, uint32_t timeout_us)
 {
     if (card_.is_closed()) {
         return -ENODEV;
@@ -99,8 +124,14 @@ int submissions::ask_driver(uint64_t seq, uint32_t timeout_us) const
         judge(card_, lib_,
               lib_.hlthunk_wait_for_cs(card_.fd(), seq, timeout_us, &status));
 
+    if ((ret == -ENODEV) || (ret == -EIO) || (ret == -ETIMEDOUT)) {
+        return ret;
+    }
     if (ret < 0) {
-        return (ret == -EBUSY) ? -ENODEV : ret;
+        return note_silence(ret);
+    }
+    if (silent_since_.load(std::memory_order_relaxed) != 0) {
+        silent_since_.store(0, std::memory_order_relaxed);
     }
     /* v1.10 gives 0 here, newer libraries the status once more (hlthunk.h of
      * either), so that only what they have written tells them apart. */

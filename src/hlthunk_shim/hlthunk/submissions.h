@@ -49,7 +49,8 @@ private:
         std::atomic<uint64_t> done{0};   /* the last that its owner saw done */
     };
 
-    int ask_driver(uint64_t seq, uint32_t timeout_us) const;
+    int ask_driver(uint64_t seq, uint32_t timeout_us);
+    int note_silence(int error);
     uint64_t vacate(slot &place);
     int keep_failure(uint64_t seq, int result);
 
@@ -58,6 +59,9 @@ private:
     util::brief_lock submit_lock_; /* outside failed_lock_ */
     std::atomic<uint64_t> last_seq_{0};
     std::atomic<uint32_t> refused_{0}; /* since the last job */
+    /* When the driver began not to tell how jobs are, by the steady clock;
+     * 0: it tells. */
+    std::atomic<int64_t> silent_since_{0};
     /* The driver's own ring, and its rule for "full": a job has the slot of the
      * six low bits of its number. */
     slot slots_[max_cs_in_flight];

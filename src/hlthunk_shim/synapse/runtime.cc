@@ -90,10 +90,14 @@ void synapse_runtime::look()
         known.reset();
     }
     const std::lock_guard<std::mutex> guard(lock_);
+    const bool was_faster = (session_ != nullptr) && !session_->has_ended() &&
+                            (session_->fd() == fd);
     if (opened_ == opening) {
-        opened_  = -1;
-        fd_      = fd;
-        session_ = std::move(known);
+        opened_ = -1;
+        fd_     = fd;
+        if (!was_faster) { /* another thread: one session for all */
+            session_ = std::move(known);
+        }
     }
 }
 

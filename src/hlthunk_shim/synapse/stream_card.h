@@ -11,6 +11,44 @@
 
 namespace gaudi::shim {
 
+/** When to ask whether a card is broken, and when to give it up. */
+class patience {
+public:
+    using clock = std::chrono::steady_clock;
+
+    /** How often a card that does not end a job is asked how it is. */
+    static constexpr auto doubt = std::chrono::milliseconds(100);
+    /** Twice the time after which the driver resets a card for a job of its
+     *  own; SCAL's it does not watch. */
+    static constexpr auto longest = std::chrono::seconds(60);
+
+    /** A job was seen to run. @return Whether it is time to ask. */
+    [[nodiscard]] bool is_over()
+    {
+        const clock::time_point now = clock::now();
+        if (asked_ == clock::time_point()) {
+            since_ = asked_ = now;
+        } else if (now - asked_ >= doubt) {
+            asked_ = now;
+            return true;
+        }
+        return false;
+    }
+
+    /** Whether the job has been seen to run for too long. */
+    [[nodiscard]] bool is_exhausted() const
+    {
+        return asked_ - since_ > longest;
+    }
+
+    /** One has ended. */
+    void restore() { asked_ = {}; }
+
+private:
+    clock::time_point since_;
+    clock::time_point asked_;
+};
+
 class stream_card : public card {
 public:
     [[nodiscard]] synapse_session &session() const { return *session_; }
@@ -37,6 +75,25 @@ public:
      *  nothing of that. If so, that is the end. */
     [[nodiscard]] virtual bool is_broken() const = 0;
 
+    /** It has not ended a job for too long: that is the end, too. */
+    virtual void give_up() const = 0;
+
+    /** Whether a job that runs will never end: ask now and then. */
+    [[nodiscard]] bool is_hopeless(patience &with) const
+    {
+        if (!with.is_over()) {
+            return false;
+        }
+        if (is_broken()) {
+            return true;
+        }
+        if (with.is_exhausted()) {
+            give_up();
+            return true;
+        }
+        return false;
+    }
+
     /** Nothing is asked of SynapseAI, or given back, any more. */
     virtual void end() const = 0;
 
@@ -47,34 +104,6 @@ protected:
     {}
 
     const std::shared_ptr<synapse_session> session_;
-};
-
-/** Pauses that grow, and when to ask whether a card is broken. */
-class patience {
-public:
-    using clock = std::chrono::steady_clock;
-
-    /** How often a card that does not end a job is asked how it is. */
-    static constexpr auto doubt = std::chrono::milliseconds(100);
-
-    /** A job was seen to run. @return Whether it is time to ask. */
-    [[nodiscard]] bool is_over()
-    {
-        const clock::time_point now = clock::now();
-        if (asked_ == clock::time_point()) {
-            asked_ = now;
-        } else if (now - asked_ >= doubt) {
-            asked_ = now;
-            return true;
-        }
-        return false;
-    }
-
-    /** One has ended. */
-    void restore() { asked_ = {}; }
-
-private:
-    clock::time_point asked_;
 };
 
 /** Sleep, longer each time. @param pause_us  Of the next time. */

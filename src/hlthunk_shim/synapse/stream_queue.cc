@@ -96,7 +96,7 @@ bool stream_queue::reap()
     job &oldest = at(reaped_);
     if (oldest.event != nullptr) {
         int ret = card_.look(*oldest.event);
-        if ((ret == 0) && patience_.is_over() && card_.is_broken()) {
+        if ((ret == 0) && card_.is_hopeless(patience_)) {
             ret = -ENODEV;
         }
         if (ret == 0) {

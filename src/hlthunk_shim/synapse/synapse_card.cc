@@ -134,6 +134,12 @@ bool synapse_card::is_broken() const
     return true;
 }
 
+void synapse_card::give_up() const
+{
+    tell_loss(*on_, "given up (SynapseAI does not end a copy)");
+    end();
+}
+
 int synapse_card::look(const job_event &event) const
 {
     if (is_closed()) {
@@ -164,7 +170,7 @@ int synapse_card::query(ticket of, uint32_t timeout_us)
         if (timeout_us == 0) {
             return 0;
         }
-        if (trust.is_over() && is_broken()) {
+        if (is_hopeless(trust)) {
             return -ENODEV;
         }
         if (patience::clock::now() >= deadline) {

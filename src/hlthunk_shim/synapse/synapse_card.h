@@ -73,6 +73,7 @@ public:
     int judge(synStatus status) const override;
     int look(const job_event &event) const override;
     bool is_broken() const override;
+    void give_up() const override;
     void end() const override;
 
 private:

@@ -162,12 +162,11 @@ TEST_P(shim_dma_driver_errors, at_the_wait_become_the_status)
     device_memory memory(*dev, 1);
     uint64_t id = 0;
     ASSERT_EQ(queue->submit(memory.va(), memory.va() + 64, 64, nullptr, id), 0);
-    driver_answer      = GetParam();
-    const int expected = (GetParam() == -EBUSY) ? -ENODEV : GetParam();
-    EXPECT_EQ(queue->wait(id, patience_us), expected);
+    driver_answer = GetParam();
+    EXPECT_EQ(queue->wait(id, patience_us), GetParam());
     dma_completion done{};
     EXPECT_EQ(queue->poll(&done, 1), 1u);
-    EXPECT_EQ(done.status, expected);
+    EXPECT_EQ(done.status, GetParam());
     driver_answer = 0;
     /* No card answers -ENODEV but one that was reset or removed. */
     const bool lost = (GetParam() == -ENODEV);
@@ -177,7 +176,10 @@ TEST_P(shim_dma_driver_errors, at_the_wait_become_the_status)
               lost ? -ENODEV : 0);
 }
 
-TEST_P(shim_dma_driver_errors, at_the_submission_start_nothing)
+using shim_dma_driver_refusals = shim_dma_driver_errors;
+using shim_dma_unanswered      = shim_dma_driver_errors;
+
+TEST_P(shim_dma_driver_refusals, start_nothing)
 {
     device_memory memory(*dev, 1);
     uint64_t id = 77;
@@ -197,6 +199,46 @@ TEST_P(shim_dma_driver_errors, at_the_submission_start_nothing)
 }
 
 INSTANTIATE_TEST_SUITE_P(codes, shim_dma_driver_errors,
+                         ::testing::Values(-ETIMEDOUT, -EIO, -ENODEV));
+
+/* Its memory must not be given back meanwhile. */
+TEST_P(shim_dma_unanswered, a_question_that_fails_ends_no_job)
+{
+    device_memory memory(*dev, 1);
+    uint64_t id = 0;
+    ASSERT_EQ(queue->submit(memory.va(), memory.va() + 64, 64, nullptr, id), 0);
+    driver_answer = GetParam();
+    dma_completion done{};
+    EXPECT_EQ(queue->wait(id, 1000), -EAGAIN);
+    EXPECT_EQ(queue->poll(&done, 1), 0u);
+    EXPECT_EQ(queue->outstanding(), 1u);
+    driver_answer = 0;
+    EXPECT_EQ(queue->wait(id, patience_us), 0);
+    EXPECT_EQ(queue->poll(&done, 1), 1u);
+    EXPECT_EQ(done.status, 0);
+    EXPECT_THAT(warnings.take(), ::testing::ElementsAre(::testing::HasSubstr(
+                                     "does not tell how its jobs are")));
+    EXPECT_FALSE(dev->is_lost());
+}
+
+TEST_P(shim_dma_unanswered, a_card_that_never_answers_is_lost)
+{
+    device_memory memory(*dev, 1);
+    uint64_t id = 0;
+    ASSERT_EQ(queue->submit(memory.va(), memory.va() + 64, 64, nullptr, id), 0);
+    driver_answer = GetParam();
+    EXPECT_EQ(queue->wait(id, 30'000'000), -ENODEV);
+    driver_answer = 0;
+    EXPECT_TRUE(dev->is_lost());
+    EXPECT_THAT(warnings.take(),
+                ::testing::ElementsAre(
+                    ::testing::HasSubstr("does not tell how its jobs are"),
+                    ::testing::HasSubstr(" was given up: ")));
+}
+
+INSTANTIATE_TEST_SUITE_P(codes, shim_dma_unanswered,
+                         ::testing::Values(-EBUSY, -EFAULT, -EINVAL, -ENOMEM));
+INSTANTIATE_TEST_SUITE_P(at_the_submission, shim_dma_driver_refusals,
                          ::testing::Values(-ETIMEDOUT, -EIO, -ENODEV, -EBUSY));
 
 } // namespace

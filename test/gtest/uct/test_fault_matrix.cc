@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <sstream>
+#include <string_view>
 #include <tuple>
 
 namespace gaudi::test {
@@ -34,8 +35,9 @@ enum class after { works, comes_back, is_gone };
 struct fault {
     const char *name; /* of the test */
     const char *title;
-    const char *wish; /* for gaudi0, as hlthunk_emu_fault takes it */
-    after card;       /* if an operation has met with it */
+    const char *wish;         /* for gaudi0, as hlthunk_emu_fault takes it */
+    after card;               /* if an operation has met with it */
+    bool at_new_keys = false; /* keys of others are unpacked under it, too */
 };
 
 const fault faults[] = {
@@ -56,7 +58,16 @@ const fault faults[] = {
     {"mapping", "Memory cannot be mapped (ENOMEM)", "map=ENOMEM@0",
      after::works},
     {"export", "Exports fail (EMFILE)", "export=EMFILE@0", after::works},
-    {"import", "Imports fail (EPERM)", "import=EPERM@0", after::works},
+    {"import", "Imports fail (EPERM)", "import=EPERM@0", after::works, true},
+    {"wait", "The driver does not tell once how a copy is (EFAULT)",
+     "wait#1=EFAULT@0", after::works},
+    {"free", "Device memory cannot be given back (EBUSY)", "free=EBUSY@0",
+     after::works},
+    {"unmapping", "Memory cannot be unmapped, once (EINVAL)",
+     "unmap#1=EINVAL@0", after::works},
+    {"open", "The card cannot be opened (EIO)", "open=EIO@0", after::works},
+    {"close", "The card is reset when it is closed", "close=reset@0",
+     after::works},
 };
 
 /* --- what they happen to -------------------------------------------------- */
@@ -153,7 +164,14 @@ struct scene {
         peer = std::make_unique<ipc_peer>(options);
         ep   = ipc->make_ep(peer->address());
         peer->connect(ipc->address());
-        key = std::make_unique<unpacked_key>(peer->device().key);
+    }
+
+    ucs_status_t need_key()
+    {
+        if (key == nullptr) {
+            key = std::make_unique<unpacked_key>(peer->device().key);
+        }
+        return key->status();
     }
 
     void close()
@@ -309,6 +327,9 @@ std::string put(scene &s, void *from, const card_memory &to)
 std::string exchange(scene &s, bool is_put, void *local)
 {
     counted_completion done;
+    if (s.need_key() != UCS_OK) {
+        return seen("key", s.key->status());
+    }
     const uct_iov_t iov   = vector_of(local, size);
     auto *const operation = is_put ? uct_ep_put_zcopy : uct_ep_get_zcopy;
     return outcome(s, *s.ipc,
@@ -440,6 +461,16 @@ const operation operations[] = {
              (clock_type::now() - begin > std::chrono::seconds(20));
          return late ? "HANGS" : completions(done);
      }},
+    {"reopen", "close all, and open it again", imports::nothing,
+     [](scene &s) {
+         uct_md_h md = nullptr;
+         s.close();
+         const ucs_status_t status = open_md(md);
+         if (status == UCS_OK) {
+             uct_md_close(md);
+         }
+         return at_once(status);
+     }},
     {"mkey_pack", "pack a key of its memory", imports::nothing,
      [](scene &s) {
          uct_md_attr_t attr;
@@ -458,8 +489,8 @@ const operation operations[] = {
     {"rkey_unpack", "unpack a key of another process's memory",
      imports::of_peer,
      [](scene &s) {
-         s.key = std::make_unique<unpacked_key>(s.peer->device().key);
-         return at_once(s.key->status());
+         s.key.reset();
+         return at_once(s.need_key());
      }},
     {"ipc_put_host", "put_zcopy from host memory to another process's card",
      imports::of_peer,
@@ -475,12 +506,18 @@ const operation operations[] = {
      [](scene &s) { return exchange(s, false, s.near->memory.address); }},
     {"ipc_put_short", "put_short to another process's card", imports::of_peer,
      [](scene &s) {
+         if (s.need_key() != UCS_OK) {
+             return seen("key", s.key->status());
+         }
          return at_once(uct_ep_put_short(s.ep, s.host.data(), short_size,
                                          s.peer->device().address,
                                          s.key->rkey()));
      }},
     {"ipc_put_bcopy", "put_bcopy to another process's card", imports::of_peer,
      [](scene &s) {
+         if (s.need_key() != UCS_OK) {
+             return seen("key", s.key->status());
+         }
          return outcome(s, *s.ipc,
                         uct_ep_put_bcopy(s.ep, pack, s.host.data(),
                                          s.peer->device().address,
@@ -530,6 +567,23 @@ unsigned count_losses(const std::vector<std::string> &lines)
     return count;
 }
 
+/* A fault that was met by closing, or by opening. */
+int ends_well_when_closed(const fault &what, const std::string &result,
+                          unsigned files)
+{
+    GAUDI_CHILD_REQUIRE(emulator::instance().hlthunk_emu_fault(nullptr) == 0);
+    tell_parent(result);
+    const bool is_gone = (what.card == after::is_gone);
+    GAUDI_CHILD_REQUIRE(
+        eventually([&] { return count_open_fds() <= files + is_gone; }));
+    if (!is_gone && !runs_beside_framework()) {
+        scene s;
+        GAUDI_CHILD_REQUIRE(s.open());
+        s.close();
+    }
+    return 0;
+}
+
 GAUDI_CHILD(meets_a_fault)
 {
     const fault &what   = row_named(faults, "GAUDI_FAULT");
@@ -540,6 +594,7 @@ GAUDI_CHILD(meets_a_fault)
     GAUDI_CHILD_REQUIRE(s.open());
     if (op.with_peer()) {
         s.add_peer();
+        GAUDI_CHILD_REQUIRE(s.need_key() == UCS_OK);
     }
     GAUDI_CHILD_REQUIRE(op.run(s) == "done");
     s.close(); /* what is made once per process is made */
@@ -553,8 +608,21 @@ GAUDI_CHILD(meets_a_fault)
     }
 
     const emulator &box = emulator::instance();
+    if (op.with_peer() && !what.at_new_keys) {
+        GAUDI_CHILD_REQUIRE(s.need_key() == UCS_OK);
+    }
     GAUDI_CHILD_REQUIRE(box.hlthunk_emu_fault(what.wish) == 0);
-    const std::string result = op.run(s);
+    const uint64_t before = box.hlthunk_emu_faults_met();
+    std::string result    = op.run(s);
+    const bool is_met     = std::string_view(what.wish).starts_with("now=") ||
+                        (box.hlthunk_emu_faults_met() > before);
+    if (!is_met) {
+        GAUDI_CHILD_REQUIRE(result == "done");
+        result = "not met";
+    }
+    if (s.md == nullptr) {
+        return ends_well_when_closed(what, result, files);
+    }
     /* What an operation has not met with, this does. Its endpoint may have
      * failed, which is the end of that alone. */
     const bool met = (s.copy != nullptr) && (s.near->status == UCS_OK);
