@@ -61,9 +61,11 @@ std::vector<std::string> make_environment(const environment &variables)
         result.emplace_back("LD_PRELOAD=" GAUDI_BUILD_DIR
                             "/lib/synapse/libsynapse_framework.so");
         result.emplace_back("GAUDI_TEST_FRAMEWORK=y"); /* for test programs */
-        const char *kind = std::getenv("HLTHUNK_EMU_ASIC");
-        if ((kind != nullptr) && !variables.contains("HLTHUNK_EMU_ASIC")) {
-            result.push_back(std::string("HLTHUNK_EMU_ASIC=") + kind);
+    }
+    for (const char *name : {"HLTHUNK_EMU_ASIC", "HLTHUNK_EMU_DRAM_PAGE"}) {
+        const char *value = std::getenv(name); /* of GAUDI_TEST_SETTINGS */
+        if ((value != nullptr) && !variables.contains(name)) {
+            result.push_back(std::string(name) + "=" + value);
         }
     }
     return result;
