@@ -24,7 +24,8 @@ pinned_buffer::~pinned_buffer()
     int ret = registration_.close();
     if (ret != 0) {
         /* The card may still reach these pages: keep them. */
-        util::warn("unmapping a pinned buffer failed: %s", std::strerror(-ret));
+        util::warn_once("unmapping pinned buffers of card %s failed: %s",
+                        registration_.bus_id().c_str(), std::strerror(-ret));
         abandon();
         return;
     }

@@ -60,6 +60,9 @@ public:
     /** Forget it without giving it back. */
     void release() { value_ = 0; }
 
+    /** Of the card, while it owns something. */
+    [[nodiscard]] const std::string &bus_id() const { return card_->bus_id(); }
+
     void swap(card_value &other) noexcept
     {
         std::swap(card_, other.card_);

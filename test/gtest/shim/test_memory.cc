@@ -3,6 +3,8 @@
 
 #include "common/process_state.h"
 
+#include <array>
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -288,9 +290,24 @@ TEST_F(shim_memory, a_pinned_buffer_that_cannot_be_unmapped_keeps_its_pages)
         ASSERT_EQ(hl().hlthunk_memory_unmap(dev->fd(), buffer.address()), 0);
     }
     EXPECT_THAT(warnings.take(),
-                ElementsAre(HasSubstr("unmapping a pinned buffer")));
+                ElementsAre(HasSubstr("unmapping pinned buffers")));
     data[0] = 1;
     munmap(data, 4096);
+}
+
+TEST_F(shim_memory, that_a_card_unmaps_no_pinned_buffer_is_told_once)
+{
+    {
+        const wished_faults refusal("unmap=EINVAL");
+        std::array<pinned_buffer, 3> buffers;
+        for (pinned_buffer &buffer : buffers) {
+            ASSERT_EQ(pinned_buffer::create(*dev, 4096, buffer), 0);
+        }
+    }
+    EXPECT_THAT(warnings.take(),
+                ElementsAre("unmapping pinned buffers of card " + bus_id(0) +
+                            " failed: Invalid argument"));
+    dev.reset(); /* takes the mappings with it */
 }
 
 } // namespace
