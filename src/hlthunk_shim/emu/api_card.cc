@@ -284,7 +284,8 @@ HLTHUNK_PUBLIC int hlthunk_emu_fault(const char *wished)
             faults::instance().clear();
             return 0;
         }
-        const std::string wrong = parse_faults(wished, max_cards, read);
+        const std::string wrong =
+            parse_faults(wished, get_settings().devices, read);
         if (!wrong.empty()) {
             log("hlthunk_emu_fault: %s", wrong.c_str());
             return -EINVAL;

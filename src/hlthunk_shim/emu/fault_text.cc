@@ -194,7 +194,8 @@ std::string parse_fault(std::string_view text, unsigned cards, fault &fault_p)
     if (card) {
         uint64_t number = 0;
         if (!read_all(*card, number) || (number >= cards)) {
-            return quoted(*card) + "is no card";
+            return quoted(*card) + "is none of " + std::to_string(cards) +
+                   ((cards == 1) ? " card" : " cards");
         }
         read.card = static_cast<unsigned>(number);
     }

@@ -79,7 +79,7 @@ struct fault {
 /**
  * Read a list of faults, separated by commas.
  *
- * @param cards     How many a box can have.
+ * @param cards     How many the box has.
  * @param faults_p  They are added here.
  * @return Empty, or what is wrong with the first bad one.
  */

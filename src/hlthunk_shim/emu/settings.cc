@@ -56,13 +56,24 @@ bool parse_size(const char *text, uint64_t &value)
     return *end == '\0';
 }
 
-/* Read a variable, if it is set. parse  Whether its value is as expected. */
+/* Read a number, if it is set. parse  Whether it is as expected. */
 template <typename Parse>
 void read(settings &result, const char *name, const char *expected,
           Parse &&parse)
 {
     const char *text = std::getenv(name);
     if ((text != nullptr) && !parse(text)) {
+        complain(result, name, text, expected);
+    }
+}
+
+/* Read a variable that is no number: an empty one is not set. */
+template <typename Parse>
+void read_text(settings &result, const char *name, const char *expected,
+               Parse &&parse)
+{
+    const char *text = std::getenv(name);
+    if ((text != nullptr) && (*text != '\0') && !parse(text)) {
         complain(result, name, text, expected);
     }
 }
@@ -98,11 +109,13 @@ bool parse_nodes(const char *text, unsigned cards, std::vector<int> &nodes)
     }
 }
 
-/* How many opens of each card find it in reset, and what else goes wrong. */
-std::string read_faults(const char *text, settings &result)
+/* How many opens of each card find it in reset, and what else goes wrong.
+ * Empty, or what is wrong with the list. */
+std::string add_faults(const char *text, settings &result)
 {
     std::vector<fault> wished;
-    std::string wrong = parse_faults(text, max_cards, wished);
+    std::string wrong =
+        parse_faults(text, result.valid ? result.devices : max_cards, wished);
     for (const fault &each : wished) {
         if (each.call == faulty_call::now) {
             wrong = "'now' is when a program says so";
@@ -116,6 +129,19 @@ std::string read_faults(const char *text, settings &result)
         }
     }
     return wrong;
+}
+
+void read_faults(settings &result)
+{
+    std::string wrong;
+    const char *name = "HLTHUNK_EMU_FAULTS";
+    const char *text = std::getenv(name);
+    if ((text != nullptr) && (*text != '\0')) {
+        wrong = add_faults(text, result);
+    }
+    if (!wrong.empty()) {
+        complain(result, name, text, ("a list of faults: " + wrong).c_str());
+    }
 }
 
 void read_timing(settings &result)
@@ -143,12 +169,12 @@ void read_kind(settings &result)
 {
     const std::string expected = "a known card: one of " + asic_names();
     result.kind                = find_asic("gaudi2");
-    read(result, "HLTHUNK_EMU_ASIC", expected.c_str(),
-         [&](const std::string &text) {
-             const asic *found = find_asic(text);
-             result.kind       = (found != nullptr) ? found : result.kind;
-             return found != nullptr;
-         });
+    read_text(result, "HLTHUNK_EMU_ASIC", expected.c_str(),
+              [&](const std::string &text) {
+                  const asic *found = find_asic(text);
+                  result.kind       = (found != nullptr) ? found : result.kind;
+                  return found != nullptr;
+              });
 }
 
 /* Gaudi2 has pages of 8 MiB, or sixteen times that, for each HBM that works. */
@@ -261,52 +287,44 @@ settings read_settings()
         result.devices = static_cast<unsigned>(devices);
         result.engines = static_cast<unsigned>(engines);
     }
-    read(result, "HLTHUNK_EMU_NODE", "a name of 1 to 64 characters",
-         [&](const std::string &text) {
-             const bool good = !text.empty() && (text.size() <= max_node_name);
-             result.node     = good ? text : result.node;
-             return good;
-         });
-    read(result, "HLTHUNK_EMU_IMPORT",
-         "y (as the vendor's driver) or n (as the mainline one)",
-         [&](const std::string &text) {
-             result.import = (text == "y");
-             return result.import || (text == "n");
-         });
+    read_text(result, "HLTHUNK_EMU_NODE", "a name of 1 to 64 characters",
+              [&](const std::string &text) {
+                  const bool good = (text.size() <= max_node_name);
+                  result.node     = good ? text : result.node;
+                  return good;
+              });
+    read_text(result, "HLTHUNK_EMU_IMPORT",
+              "y (as the vendor's driver) or n (as the mainline one)",
+              [&](const std::string &text) {
+                  result.import = (text == "y");
+                  return result.import || (text == "n");
+              });
     result.edma_mask = result.kind->edma_mask;
     read(result, "HLTHUNK_EMU_EDMA", "a mask of at most 8 engines, as 0xff",
          [&](const char *text) {
              return parse_mask(text, result.kind->edma_mask, result.edma_mask);
          });
-    read(result, "HLTHUNK_EMU_P2P",
-         "a list of groups of cards, as 0-3,4-7, each card in one at most",
-         [&](const char *text) {
-             return !result.valid ||
-                    parse_groups(text, result.devices, result.p2p);
-         });
-    read(result, "HLTHUNK_EMU_NUMA",
-         "a list of NUMA nodes, one for each card or one for all, -1 for an "
-         "unknown one",
-         [&](const std::string &text) {
-             return !result.valid ||
-                    parse_nodes(text.c_str(), result.devices, result.numa);
-         });
-    std::string wrong;
-    read(result, "HLTHUNK_EMU_FAULTS", "a list of faults",
-         [&](const char *text) {
-             wrong = read_faults(text, result);
-             return wrong.empty();
-         });
-    if (!wrong.empty()) {
-        std::fprintf(stderr, "hlthunk-emu: HLTHUNK_EMU_FAULTS: %s\n",
-                     wrong.c_str());
-    }
-    read(result, "HLTHUNK_EMU_SYSFS", "an absolute path",
-         [&](const std::string &text) {
-             const bool good = text.empty() || text.starts_with('/');
-             result.sysfs    = good ? text : "";
-             return good;
-         });
+    read_text(result, "HLTHUNK_EMU_P2P",
+              "a list of groups of cards, as 0-3,4-7, each card in one at most",
+              [&](const char *text) {
+                  return !result.valid ||
+                         parse_groups(text, result.devices, result.p2p);
+              });
+    read_text(
+        result, "HLTHUNK_EMU_NUMA",
+        "a list of NUMA nodes, one for each card or one for all, -1 for an "
+        "unknown one",
+        [&](const std::string &text) {
+            return !result.valid ||
+                   parse_nodes(text.c_str(), result.devices, result.numa);
+        });
+    read_faults(result);
+    read_text(result, "HLTHUNK_EMU_SYSFS", "an absolute path",
+              [&](const std::string &text) {
+                  const bool good = text.starts_with('/');
+                  result.sysfs    = good ? text : "";
+                  return good;
+              });
 
     read_timing(result);
 

@@ -3,6 +3,7 @@
 
 #include "common/child.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
@@ -131,6 +132,11 @@ TEST(emu_box, memory_is_as_large_as_it_is_told_in_whole_pages)
     }
 }
 
+size_t count_lines(const std::string &text)
+{
+    return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
 TEST(emu_box, a_bad_setting_is_reported_and_leaves_no_cards)
 {
     const std::string long_name(65, 'n');
@@ -155,7 +161,6 @@ TEST(emu_box, a_bad_setting_is_reported_and_leaves_no_cards)
         {"HLTHUNK_EMU_EDMA", "-1"},
         {"HLTHUNK_EMU_EDMA", "0x100"},
         {"HLTHUNK_EMU_EDMA", "0xfg"},
-        {"HLTHUNK_EMU_P2P", ""},
         {"HLTHUNK_EMU_P2P", "0-"},
         {"HLTHUNK_EMU_P2P", "3-2"},
         {"HLTHUNK_EMU_P2P", "0-8"},
@@ -164,7 +169,6 @@ TEST(emu_box, a_bad_setting_is_reported_and_leaves_no_cards)
         {"HLTHUNK_EMU_HBM", "2T"},
         {"HLTHUNK_EMU_HBM", "96X"},
         {"HLTHUNK_EMU_HBM", "18446744073709551615T"},
-        {"HLTHUNK_EMU_FAULTS", ""},
         {"HLTHUNK_EMU_FAULTS", "reset"},
         {"HLTHUNK_EMU_FAULTS", "reset=-1"},
         {"HLTHUNK_EMU_FAULTS", "reset=4294967296"},
@@ -173,9 +177,8 @@ TEST(emu_box, a_bad_setting_is_reported_and_leaves_no_cards)
         {"HLTHUNK_EMU_FAULTS", "reset=1,"},
         {"HLTHUNK_EMU_FAULTS", "fire=1"},
         {"HLTHUNK_EMU_FAULTS", "now=reset"},
+        {"HLTHUNK_EMU_FAULTS", "open=EIO@8"},
         {"HLTHUNK_EMU_ASIC", "gaudi4"},
-        {"HLTHUNK_EMU_ASIC", ""},
-        {"HLTHUNK_EMU_NODE", ""},
         {"HLTHUNK_EMU_NODE", long_name.c_str()}};
     for (const auto &[name, value] : cases) {
         const child_result result = run_with("finds_no_cards", {{name, value}});
@@ -184,6 +187,7 @@ TEST(emu_box, a_bad_setting_is_reported_and_leaves_no_cards)
         EXPECT_THAT(result.error, ::testing::HasSubstr(name));
         EXPECT_THAT(result.error, ::testing::HasSubstr(value));
         EXPECT_THAT(result.error, ::testing::HasSubstr("no cards"));
+        EXPECT_EQ(count_lines(result.error), 1u) << result.error;
     }
 }
 
@@ -193,11 +197,34 @@ TEST(emu_box, every_bad_setting_is_reported_once)
         run_with("finds_no_cards", {{"HLTHUNK_EMU_DEVICES", "none"},
                                     {"HLTHUNK_EMU_ENGINES", "many"}});
     EXPECT_EQ(result.exit_code, 0) << result.error;
-    size_t lines = 0;
-    for (char letter : result.error) {
-        lines += (letter == '\n');
+    EXPECT_EQ(count_lines(result.error), 2u) << result.error;
+}
+
+TEST(emu_box, an_empty_text_is_no_setting)
+{
+    std::vector<std::pair<std::string, std::string>> empty;
+    for (const char *name : {"ASIC", "NODE", "IMPORT", "P2P", "NUMA", "FAULTS",
+                             "SYSFS", "TIMING", "LOG"}) {
+        empty.emplace_back(std::string("HLTHUNK_EMU_") + name, "");
     }
-    EXPECT_EQ(lines, 2u) << result.error;
+    empty.emplace_back("HLTHUNK_EMU_DEVICES", "1");
+    const child_result result = run_with("opens_every_card_of_the_box", empty);
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+    EXPECT_EQ(result.error, "");
+}
+
+TEST(emu_box, faults_are_of_cards_that_it_has)
+{
+    const child_result result =
+        run_with("finds_no_cards", {{"HLTHUNK_EMU_DEVICES", "2"},
+                                    {"HLTHUNK_EMU_FAULTS", "open=EIO@2"}});
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+    EXPECT_THAT(result.error, ::testing::HasSubstr("'2' is none of 2 cards"));
+    EXPECT_EQ(run_with("opens_every_card_of_the_box",
+                       {{"HLTHUNK_EMU_DEVICES", "2"},
+                        {"HLTHUNK_EMU_FAULTS", "open#99=EIO@1"}})
+                  .exit_code,
+              0);
 }
 
 TEST(emu_box, a_name_of_64_characters_is_one)
