@@ -27,8 +27,7 @@ ucs_status_t load()
         return UCS_ERR_UNSUPPORTED;
     }
     base::warn_by_ucx();
-    base::init_config();
-    if (!base::init_memory_type()) {
+    if (!base::init_config() || !base::init_memory_type()) {
         return UCS_ERR_UNSUPPORTED;
     }
     base::init_distances();

@@ -236,6 +236,21 @@ TEST_F(undisturbed, a_machine_without_cards_uses_every_variable)
     EXPECT_THAT(result.output, HasSubstr("UCP context"));
 }
 
+TEST_F(undisturbed, a_program_goes_on_when_a_value_cannot_be_parsed)
+{
+    for (const arguments &program :
+         {arguments{"ucx_info", "-v"},
+          arguments{"ucx_info", "-p", "-w", "-u", "t"}}) {
+        const process_result result =
+            emulated(program, {{"UCX_GAUDI_ENGINE", "foo"}});
+        EXPECT_TRUE(exited_with(0, result));
+        EXPECT_THAT(lines_with(result.output, " UCX  "),
+                    ElementsAre(HasSubstr("ERROR UCX_GAUDI_ENGINE=foo is not "
+                                          "valid (expected: ")));
+        EXPECT_THAT(result.output, ::testing::Not(HasSubstr("gaudi0")));
+    }
+}
+
 TEST_F(undisturbed, several_cards_are_one_lane_of_a_transfer)
 {
     for (const char *proto : protocols()) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <sstream>
 #include <thread>
+#include <tuple>
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -301,6 +302,32 @@ TEST(bad_input, an_unknown_memory_type_registers_nothing)
     EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code);
     EXPECT_THAT(result.error,
                 HasSubstr("UCX_GAUDI_MEMORY_TYPE=gold is not one of auto, "));
+}
+
+TEST(bad_input, a_value_that_cannot_be_parsed_registers_nothing)
+{
+    for (const auto &[name, value, expected] :
+         {std::tuple("UCX_GAUDI_ENGINE", "foo", "[auto|cs|synapse]"),
+          std::tuple("UCX_GAUDI_ENGINE", "", "[auto|cs|synapse]"),
+          std::tuple("UCX_GAUDI_RESET_TIMEOUT", "soon", "time value: "),
+          std::tuple("UCX_GAUDI_SYNAPSE_HOST_MAP", "maybe", "<y|n>")}) {
+        const auto result = open_in_child({{name, value}});
+        EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code) << name;
+        EXPECT_THAT(result.error,
+                    HasSubstr(std::string("UCX  ERROR ") + name + "=" + value +
+                              " is not valid (expected: " + expected))
+            << name;
+        EXPECT_EQ(1u, count(result.error, "\n")) << result.error;
+    }
+}
+
+TEST(bad_input, every_value_that_cannot_be_parsed_is_told)
+{
+    const auto result = open_in_child(
+        {{"UCX_GAUDI_ENGINE", "foo"}, {"UCX_GAUDI_RESET_TIMEOUT", "soon"}});
+    EXPECT_THAT(result.error, HasSubstr("UCX_GAUDI_ENGINE=foo "));
+    EXPECT_THAT(result.error, HasSubstr("UCX_GAUDI_RESET_TIMEOUT=soon "));
+    EXPECT_EQ(2u, count(result.error, "\n")) << result.error;
 }
 
 TEST(bad_input, every_memory_type_that_can_be_taken_is_silent)

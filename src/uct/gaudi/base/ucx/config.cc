@@ -1,5 +1,10 @@
 #include "uct/gaudi/base/ucx/config.h"
 
+#include "uct/gaudi/base/ucx/status.h"
+#include "util/text.h"
+
+#include <cstdarg>
+#include <cstring>
 #include <vector>
 
 namespace gaudi::base {
@@ -88,6 +93,36 @@ ucs_status_t fill(void *values, Entry &from, bool ignore_errors)
     }
 }
 
+/* What becomes of the parser's own complaints, which name no whole variable. */
+enum class complaints { let, drop, name };
+
+thread_local complaints of_parser = complaints::let;
+
+ucs_log_func_rc_t tell_of_value(const char *, unsigned, const char *,
+                                ucs_log_level_t,
+                                const ucs_log_component_config_t *,
+                                const char *message, va_list arguments)
+{
+    if ((of_parser == complaints::let) ||
+        (std::strcmp(message, "Invalid value for %s: '%s'. Expected: %s") !=
+         0)) {
+        return UCS_LOG_FUNC_RC_CONTINUE;
+    }
+    const char *name     = va_arg(arguments, const char *);
+    const char *value    = va_arg(arguments, const char *);
+    const char *expected = va_arg(arguments, const char *);
+    if (of_parser == complaints::name) {
+        (void)guarded([&] {
+            ucs_error("%s%s%s=%s is not valid (expected: %s); the Gaudi "
+                      "transports are not available",
+                      UCS_DEFAULT_ENV_PREFIX, variables::prefix, name,
+                      util::to_printable(value).c_str(), expected);
+            return UCS_OK;
+        });
+    }
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
 } // namespace
 
 ucs_status_t fill_config(void *values, ucs_config_global_list_entry_t &from,
@@ -96,12 +131,22 @@ ucs_status_t fill_config(void *values, ucs_config_global_list_entry_t &from,
     return fill(values, from, ignore_errors);
 }
 
-void init_config()
+bool init_config()
 {
     ucs_list_add_tail(&ucs_config_global_list, &entry.list);
-    if (fill_config(&parsed, entry, false) != UCS_OK) {
-        ucs_fatal("gaudi: the UCX_GAUDI_* variables cannot be parsed");
+    ucs_log_push_handler(tell_of_value);
+    of_parser       = complaints::drop;
+    const bool good = (fill_config(&parsed, entry, false) == UCS_OK);
+    if (!good) {
+        /* Once more, for all that is wrong, and for values that are good. */
+        of_parser = complaints::name;
+        if (fill_config(&parsed, entry, true) != UCS_OK) {
+            ucs_fatal("gaudi: the UCX_GAUDI_* variables have no defaults");
+        }
     }
+    of_parser = complaints::let;
+    ucs_log_pop_handler();
+    return good;
 }
 
 void mark_variables_used(ucs_config_global_list_entry_t &table)

@@ -40,8 +40,10 @@ constexpr ucs_config_global_list_entry_t make_config_entry()
 ucs_status_t fill_config(void *values, ucs_config_global_list_entry_t &from,
                          bool ignore_errors);
 
-/** Register the table with UCX and parse it. Called once, at load. */
-void init_config();
+/** Register the table with UCX and parse it. Called once, at load.
+ *  @return false for a value that cannot be parsed, which was logged: what is
+ *  @ref config has its default then. */
+[[nodiscard]] bool init_config();
 
 /** Parse the variables of a table once. UCX parses the tables of a component
  *  when a card is there, and warns about variables of tables that it never
