@@ -72,6 +72,18 @@ public:
      */
     [[nodiscard]] int adopt(int fd, std::unique_ptr<card> &card_p) const;
 
+    /** What copies are given to. */
+    [[nodiscard]] engine used() const { return options_.used; }
+
+    /** What to do about a card that takes work through SynapseAI alone and is
+     *  refused.
+     *  @param used  What copies are given to. */
+    [[nodiscard]] static const char *how_to_use_synapse(engine used);
+
+    /** Load SynapseAI, if this process has not, as an open by it does.
+     *  @return Why it cannot be used so; empty: it can. */
+    [[nodiscard]] static std::string why_no_synapse();
+
     /** Why a card was refused with -ENOTSUP, and what to do. */
     [[nodiscard]] std::string why_not_supported() const;
 

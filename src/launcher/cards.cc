@@ -3,11 +3,11 @@
 #include "hlthunk_shim/cards/card_info.h"
 #include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/cards/visible_cards.h"
+#include "launcher/card_complaints.h"
 #include "launcher/kernel_driver.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include <fcntl.h>
@@ -27,54 +27,6 @@ bool is_closed(const std::string &dev, unsigned number)
         }
     }
     return false;
-}
-
-std::string to_hex(uint32_t number)
-{
-    char text[16];
-    std::snprintf(text, sizeof(text), "%#x", number);
-    return text;
-}
-
-/* Cards that do not work, and those that the transports do not know. */
-void complain_of_card(const gaudi::shim::card_check &check,
-                      const gaudi::shim::card_info &self, card &found,
-                      problems &complaints)
-{
-    using gaudi::shim::device_condition;
-    const std::string which =
-        "card " + std::to_string(self.index) + " (" + self.bus_id + ")";
-    const size_t before = complaints.size();
-    if (check.condition == device_condition::in_reset) {
-        found.state = card_state::reset;
-        complaints.push_back(
-            {which + " is in reset",
-             "wait some seconds: cards are reset after each program; "
-             "UCX_GAUDI_RESET_TIMEOUT is how long programs wait"});
-    } else if (check.condition == device_condition::disabled) {
-        found.state = card_state::broken;
-        complaints.push_back({which + " is disabled by its driver",
-                              "look at dmesg, and load the kernel driver "
-                              "again (modprobe -r habanalabs; modprobe "
-                              "habanalabs)"});
-    } else if (check.error != 0) {
-        complaints.push_back(
-            {which + " does not answer: " + std::strerror(-check.error),
-             "wait for its reset to end, or look at dmesg"});
-    }
-    if (check.takes_framework) {
-        complaints.push_back(
-            {which + " takes work through SynapseAI alone",
-             "use it in a process whose framework has acquired it, or set "
-             "UCX_GAUDI_ENGINE=synapse"});
-    } else if ((check.error == 0) && !check.supported) {
-        complaints.push_back(
-            {which + " is no " + gaudi::shim::driver::supported_kinds() +
-                 ", but PCI device " + to_hex(check.pci_id) +
-                 (self.device_type.empty() ? "" : " " + self.device_type),
-             "use a release of ucx-gaudi that knows it, if there is one"});
-    }
-    found.usable = (complaints.size() == before);
 }
 
 /* The names that the transports give to cards; complains of variables that they
@@ -160,10 +112,12 @@ card_state find_state(std::optional<bool> taken,
 
 card_list list_cards(const gaudi::shim::driver &driver, const machine &where)
 {
+    using gaudi::shim::device_condition;
     const auto all = gaudi::shim::find_holders(driver.own_dev(), where.proc);
     const bool software                     = !driver.box_name().empty();
     const gaudi::shim::system_places places = {where.sys, where.dev};
     std::vector<gaudi::shim::card_info> box;
+    card_complaints complaints(driver.used());
     card_list list;
 
     const int failure = gaudi::shim::visit_cards(
@@ -182,11 +136,22 @@ card_list list_cards(const gaudi::shim::driver &driver, const machine &where)
             found.held_by     = gaudi::shim::holders_of(all, driver, number);
             found.state       = find_state(gaudi::shim::is_taken(driver, fd),
                                            found.held_by, geteuid());
-            complain_of_card(check, self, found, list.complaints);
+            if (check.condition == device_condition::in_reset) {
+                found.state = card_state::reset;
+            } else if (check.condition == device_condition::disabled) {
+                found.state = card_state::broken;
+            }
+            found.usable = complaints.judge(check, self);
             found.usable &= software || !is_closed(where.dev, number);
             list.cards.push_back(std::move(found));
             box.push_back(std::move(self));
         });
+    if (!complaints.judge_engine()) {
+        for (card &one : list.cards) {
+            one.usable = false;
+        }
+    }
+    list.complaints = complaints.list();
     if (failure != 0) {
         list.complaints.push_back(
             explain_control_node(failure, find_kernel_driver(where)));

@@ -53,7 +53,7 @@ const char *to_kind(const card &of);
 
 struct card_list {
     std::vector<card> cards; /**< in the order of their device files */
-    problems complaints;     /**< of the driver, card by card */
+    problems complaints;     /**< of the driver, cause by cause */
 };
 
 card_list list_cards(const gaudi::shim::driver &driver, const machine &where);

@@ -36,6 +36,18 @@ std::string driver_setting()
     return (value != nullptr) ? value : "auto";
 }
 
+/* As UCX reads it; the trial of the module finds what is none. */
+shim::engine engine_setting()
+{
+    const char *value = std::getenv("UCX_GAUDI_ENGINE");
+    const auto is     = [&](const char *name) {
+        return (value != nullptr) && (strcasecmp(value, name) == 0);
+    };
+    return is("cs")        ? shim::engine::cs
+           : is("synapse") ? shim::engine::synapse
+                           : shim::engine::automatic;
+}
+
 std::string how_to_mend_driver(const std::string &setting)
 {
     if (setting == "emulator") {
@@ -83,7 +95,8 @@ std::unique_ptr<shim::driver> load_driver(const installation &files,
         explain_no_card(where, all);
         return nullptr;
     }
-    auto driver = std::make_unique<shim::driver>(choice.path);
+    auto driver = std::make_unique<shim::driver>(
+        choice.path, shim::driver_options{.used = engine_setting()});
     if (!driver->reason().empty()) {
         fail(all,
              "the driver library cannot be used: " +
@@ -95,20 +108,31 @@ std::unique_ptr<shim::driver> load_driver(const installation &files,
     return driver;
 }
 
-/* Cards of which none is left. */
+bool is_taken(const card &one)
+{
+    return one.usable &&
+           ((one.state == card_state::ours) || (one.state == card_state::busy));
+}
+
+/* Cards of which none is left. What else is wrong with some was told. */
 void explain_taken(const std::vector<card> &cards, report &all)
 {
     std::string who;
-    size_t count = 0;
+    size_t named = 0;
+    size_t taken = 0;
     for (const card &one : cards) {
-        if (!one.index.has_value()) {
-            continue;
+        named += one.index.has_value() ? 1 : 0;
+        if (is_taken(one)) {
+            ++taken;
+            who += who.empty() ? "" : "; ";
+            who += std::to_string(*one.index) + " by " + describe(one.held_by);
         }
-        ++count;
-        who += who.empty() ? "" : "; ";
-        who += std::to_string(*one.index) + " by " + describe(one.held_by);
     }
-    fail(all, "all " + std::to_string(count) + " cards are taken: " + who,
+    const std::string those =
+        (taken == named) ? "all " + std::to_string(taken) + " cards are"
+        : (taken == 1)   ? "the other card is"
+                         : "all " + std::to_string(taken) + " other cards are";
+    fail(all, those + " taken: " + who,
          cards.front().software
              ? "wait for these programs, or set HLTHUNK_EMU_NODE for "
                "another box of software cards"
@@ -165,11 +189,10 @@ void report_cards(const shim::driver &driver, const machine &where, report &all)
         return one.usable && ((one.state == card_state::free) ||
                               (one.state == card_state::unknown));
     };
-    const auto is_usable = [](const card &one) { return one.usable; };
     if (std::any_of(all.cards.begin(), all.cards.end(), can_serve)) {
         return;
     }
-    if (std::any_of(all.cards.begin(), all.cards.end(), is_usable)) {
+    if (std::any_of(all.cards.begin(), all.cards.end(), is_taken)) {
         explain_taken(all.cards, all);
     }
     all.usable = false;

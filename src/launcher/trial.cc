@@ -1,5 +1,6 @@
 #include "launcher/trial.h"
 
+#include "hlthunk_shim/driver.h"
 #include "util/unique_fd.h"
 
 #include <cstdio>
@@ -41,7 +42,20 @@ int open_module(const char *file)
     return (is_registered() != 0) ? 0 : 1;
 }
 
-outcome run_trial(const std::string &file)
+/* The same of SynapseAI, when it can be used. */
+int open_synapse()
+{
+    const std::string why = gaudi::shim::driver::why_no_synapse();
+    if (why.empty()) {
+        return 0;
+    }
+    std::fprintf(stderr, "%s\n", why.c_str());
+    return 1;
+}
+
+/* body  Runs in a child, and returns its exit code. */
+template <typename Body>
+outcome run_trial(Body &&body)
 {
     int ends[2];
     if (pipe(ends) != 0) {
@@ -57,7 +71,7 @@ outcome run_trial(const std::string &file)
         alarm(most_seconds);
         dup2(ends[1], STDOUT_FILENO);
         dup2(ends[1], STDERR_FILENO);
-        const int code = open_module(file.c_str());
+        const int code = body();
         std::fflush(nullptr);
         _exit(code);
     }
@@ -71,24 +85,33 @@ outcome run_trial(const std::string &file)
     return result;
 }
 
-/* The first complaint of UCX's log, without what it puts before a message, or
- * else the first line. */
-std::string message_of(const std::string &text)
+/* The first complaint of UCX's log, without what it puts before a message. */
+std::string complaint_of(const std::string &text)
 {
     std::istringstream lines(text);
-    std::string first;
     for (std::string line; std::getline(lines, line);) {
-        for (const char *level : {"UCX  WARN  ", "UCX  ERROR "}) {
+        for (const char *level :
+             {"UCX  WARN  ", "UCX  ERROR ", "UCX  FATAL ", " Fatal: "}) {
             const size_t found = line.find(level);
             if (found != line.npos) {
                 return line.substr(found + std::strlen(level));
             }
         }
-        if (first.empty()) {
-            first = line;
-        }
     }
-    return first.empty() ? "it registers nothing" : first;
+    return "";
+}
+
+/* Why a trial ended badly; empty: it does not say. */
+std::string reason_of(const outcome &result)
+{
+    const std::string complaint = complaint_of(result.text);
+    if ((result.status != -1) && WIFSIGNALED(result.status)) {
+        return "a program that opens it ends by signal " +
+               std::to_string(WTERMSIG(result.status)) +
+               (complaint.empty() ? "" : ": " + complaint);
+    }
+    return !complaint.empty() ? complaint
+                              : result.text.substr(0, result.text.find('\n'));
 }
 
 } // namespace
@@ -96,15 +119,14 @@ std::string message_of(const std::string &text)
 problems try_module(const installation &files, const found_ucx &ucx)
 {
     const std::string file = module_for(files, *ucx.release).string();
-    const outcome result   = run_trial(file);
+    const outcome result = run_trial([&] { return open_module(file.c_str()); });
     if (result.status == 0) {
         return {};
     }
-    const std::string reason =
-        ((result.status != -1) && WIFSIGNALED(result.status))
-            ? "a program that opens it ends by signal " +
-                  std::to_string(WTERMSIG(result.status))
-            : message_of(result.text);
+    std::string reason = reason_of(result);
+    if (reason.empty()) {
+        reason = "it registers nothing";
+    }
     const bool is_setting = (reason.find("UCX_GAUDI_") != reason.npos);
     return {{"the module for UCX " + ucx.version + " at " + ucx.libucp +
                  " cannot be used: " + to_printable(reason),
@@ -112,6 +134,16 @@ problems try_module(const installation &files, const found_ucx &ucx)
                         : "install or build ucx-gaudi again, for this UCX and "
                           "this system (" +
                               file + ")"}};
+}
+
+std::string try_synapse()
+{
+    const outcome result = run_trial(open_synapse);
+    if (result.status == 0) {
+        return "";
+    }
+    const std::string reason = reason_of(result);
+    return reason.empty() ? "it ends the program" : reason;
 }
 
 } // namespace launcher

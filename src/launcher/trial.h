@@ -1,9 +1,11 @@
 /**
- * A trial: does the module that should fit a UCX load with it?
+ * Trials: does the module that should fit a UCX load with it, and SynapseAI?
  */
 #pragma once
 
 #include "launcher/installation.h"
+
+#include <string>
 
 namespace launcher {
 
@@ -16,5 +18,12 @@ namespace launcher {
  *         made for a newer system), or it registers nothing with this UCX.
  */
 problems try_module(const installation &files, const found_ucx &ucx);
+
+/**
+ * Load SynapseAI as the transports would, in a child process.
+ *
+ * @return Why it cannot be used; empty: it can.
+ */
+std::string try_synapse();
 
 } // namespace launcher

@@ -1,6 +1,7 @@
 #include "hlthunk_shim/driver.h"
 
 #include "hlthunk_shim/hlthunk/device.h"
+#include "hlthunk_shim/synapse/functions.h"
 #include "hlthunk_shim/synapse/runtime.h"
 #include "hlthunk_shim/synapse/synapse_card.h"
 
@@ -42,6 +43,14 @@ bool takes_submissions(const library &lib, const std::string &bus_id)
     const auto name = lib.hlthunk_get_device_name_from_fd(control);
     lib.hlthunk_close(control);
     return (ret != 0) || is_supported(find_kind(info.device_id, name));
+}
+
+/* As synapse_runtime::acquire demands it. */
+bool can_acquire(const synapse_functions &api)
+{
+    return (api.synInitialize != nullptr) && (api.synDestroy != nullptr) &&
+           (api.synDeviceAcquire != nullptr) &&
+           (api.synDeviceRelease != nullptr);
 }
 
 } // namespace
@@ -138,13 +147,37 @@ int driver::adopt(int fd, std::unique_ptr<card> &card_p) const
     return 0;
 }
 
+const char *driver::how_to_use_synapse(engine used)
+{
+    switch (used) {
+    case engine::cs:
+        return "set UCX_GAUDI_ENGINE=synapse, or unset it where the framework "
+               "of the process has acquired the card";
+    case engine::synapse:
+        return "leave it to SynapseAI, or to the transports, to open it";
+    default:
+        return "have the framework of the process acquire the card, or set "
+               "UCX_GAUDI_ENGINE=synapse";
+    }
+}
+
+std::string driver::why_no_synapse()
+{
+    std::string why;
+    const auto found = synapse_functions::load(why);
+    if ((found != nullptr) && !can_acquire(*found)) {
+        why = "libSynapse.so lacks functions to acquire a device";
+    }
+    return why;
+}
+
 std::string driver::why_not_supported() const
 {
     const std::string why = synapse_->why_not();
-    return why.empty() ? "it takes work through SynapseAI alone: use it in a "
-                         "process whose framework has acquired it, or set "
-                         "UCX_GAUDI_ENGINE=synapse"
-                       : "SynapseAI cannot be used: " + why;
+    return why.empty()
+               ? std::string("it takes work through SynapseAI alone: ") +
+                     how_to_use_synapse(options_.used)
+               : "SynapseAI cannot be used: " + why;
 }
 
 bool driver::is_framework(const void *code)

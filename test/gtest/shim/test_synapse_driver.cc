@@ -5,6 +5,8 @@
 
 using namespace gaudi::test;
 using namespace gaudi::shim;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 namespace {
 
@@ -122,6 +124,17 @@ TEST(engines, gaudi3_has_no_other)
 {
     const child_result child = run_child("uses_gaudi3", gaudi3);
     EXPECT_EQ(child.exit_code, 0) << child.error;
+}
+
+TEST(engines, gaudi3_is_refused_with_what_helps)
+{
+    const auto refusal = [](engine used) {
+        return driver(emulator_path(), {.used = used}).why_not_supported();
+    };
+    EXPECT_THAT(refusal(engine::automatic), HasSubstr("have the framework"));
+    EXPECT_THAT(refusal(engine::cs),
+                HasSubstr("set UCX_GAUDI_ENGINE=synapse, or unset it"));
+    EXPECT_THAT(refusal(engine::synapse), Not(HasSubstr("UCX_GAUDI_ENGINE")));
 }
 
 GAUDI_CHILD(uses_gaudi3)

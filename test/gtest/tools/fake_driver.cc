@@ -4,13 +4,13 @@
  * Whatever moves data or opens a card fails.
  *
  * FAKE_CARDS        how many (1)
- * FAKE_TAKEN        "1": all are open in some process
+ * FAKE_TAKEN        "1": all are open in some process; "1,0": the first one is
  * FAKE_DEVICE_ID    PCI device id (Gaudi2's)
  * FAKE_DEVICE_NAME  hlthunk_device_name (Gaudi2's)
  * FAKE_INFO_ERROR   errno of hlthunk_get_hw_ip_info
  * FAKE_BUS_ERROR    "1": hlthunk_get_pci_bus_id_from_fd fails
- * FAKE_STATUS       result of hlthunk_get_device_status_info (0)
- * FAKE_NODE_ERROR   errno of opening a control node
+ * FAKE_STATUS       result of hlthunk_get_device_status_info (0); a list has
+ * one for each card FAKE_NODE_ERROR   errno of opening a control node
  * FAKE_OPEN_ERROR   errno of opening a card (EBUSY)
  */
 #include "hlthunk_shim/hlthunk/abi.h"
@@ -18,6 +18,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <iterator>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,6 +31,28 @@ int setting(const char *name, int otherwise)
     const char *text = std::getenv(name);
     return (text != nullptr) ? static_cast<int>(std::strtol(text, nullptr, 0))
                              : otherwise;
+}
+
+/* Cards whose control nodes are open, by their descriptors. */
+int cards[1024];
+
+int &card_of(int fd)
+{
+    return cards[fd % static_cast<int>(std::size(cards))];
+}
+
+/* Of a list with one number for each card; the last one is for all others. */
+int setting_of(const char *name, int fd, int otherwise)
+{
+    const char *text = std::getenv(name);
+    if (text == nullptr) {
+        return otherwise;
+    }
+    for (int i = 0; i < card_of(fd); ++i) {
+        const char *next = std::strchr(text, ',');
+        text             = (next != nullptr) ? next + 1 : text;
+    }
+    return static_cast<int>(std::strtol(text, nullptr, 0));
 }
 
 } // namespace
@@ -51,7 +75,14 @@ FAKE int hlthunk_open_control(int index, const char *)
     if (index >= setting("FAKE_CARDS", 1)) {
         return -ENOENT;
     }
-    return (error != 0) ? -error : memfd_create("control", MFD_CLOEXEC);
+    if (error != 0) {
+        return -error;
+    }
+    const int fd = memfd_create("control", MFD_CLOEXEC);
+    if (fd >= 0) {
+        card_of(fd) = (index > 0) ? index : 0;
+    }
+    return fd;
 }
 
 FAKE hlthunk_device_name hlthunk_get_device_name_from_fd(int)
@@ -60,9 +91,10 @@ FAKE hlthunk_device_name hlthunk_get_device_name_from_fd(int)
         setting("FAKE_DEVICE_NAME", HLTHUNK_DEVICE_GAUDI2));
 }
 
-FAKE int hlthunk_get_pci_bus_id_from_fd(int, char *bus_id, int length)
+FAKE int hlthunk_get_pci_bus_id_from_fd(int fd, char *bus_id, int length)
 {
-    std::snprintf(bus_id, static_cast<size_t>(length), "00ff:19:00.0");
+    std::snprintf(bus_id, static_cast<size_t>(length), "00ff:%02x:00.0",
+                  0x19 + static_cast<unsigned>(card_of(fd)));
     return -setting("FAKE_BUS_ERROR", 0);
 }
 
@@ -83,15 +115,15 @@ FAKE int hlthunk_get_dram_usage(int, hlthunk_dram_usage_info *info)
 }
 
 #ifndef FAKE_IS_OLD
-FAKE int hlthunk_get_device_status_info(int)
+FAKE int hlthunk_get_device_status_info(int fd)
 {
-    return setting("FAKE_STATUS", 0);
+    return setting_of("FAKE_STATUS", fd, 0);
 }
 
-FAKE int hlthunk_get_open_stats(int, hlthunk_open_stats_info *info)
+FAKE int hlthunk_get_open_stats(int fd, hlthunk_open_stats_info *info)
 {
     *info                       = {};
-    info->is_compute_ctx_active = (setting("FAKE_TAKEN", 0) != 0);
+    info->is_compute_ctx_active = (setting_of("FAKE_TAKEN", fd, 0) != 0);
     return 0;
 }
 #endif

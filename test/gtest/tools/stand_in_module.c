@@ -1,6 +1,6 @@
 /* In a module's place: tells that it was opened, and answers the loader. With
  * STAND_IN_CALLS=LOADER its constructor calls the loader, and takes long;
- * with STAND_IN_ENDS=1 it ends the program. */
+ * with STAND_IN_ENDS=1 it ends the program, saying STAND_IN_SAYS before. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -35,6 +35,9 @@ __attribute__((constructor)) static void module_constructor(void)
         printf("opened %s\n", self.dli_fname);
     }
     if (getenv("STAND_IN_ENDS") != NULL) {
+        if (getenv("STAND_IN_SAYS") != NULL) {
+            fprintf(stderr, "%s\n", getenv("STAND_IN_SAYS"));
+        }
         (void)raise(SIGKILL);
     }
     if (loader != NULL) {

@@ -19,12 +19,14 @@ namespace {
 namespace fs = std::filesystem;
 
 using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char late_ucx[]    = GAUDI_TOOLS_DIR "/late_ucx";
-constexpr char fake_driver[] = GAUDI_TOOLS_DIR "/libfake_driver.so";
-constexpr char old_driver[]  = GAUDI_TOOLS_DIR "/libold_driver.so";
+constexpr char late_ucx[]       = GAUDI_TOOLS_DIR "/late_ucx";
+constexpr char fake_driver[]    = GAUDI_TOOLS_DIR "/libfake_driver.so";
+constexpr char old_driver[]     = GAUDI_TOOLS_DIR "/libold_driver.so";
+constexpr char synapse_folder[] = GAUDI_BUILD_DIR "/lib/synapse";
 constexpr char broken_driver[] =
     GAUDI_BUILD_DIR "/lib/stubs/libhlthunk_stub_no_required.so";
 
@@ -166,6 +168,19 @@ TEST_F(info, finds_a_memory_type_that_cannot_be_taken)
                                         {"UCX_LOG_FILE", "/dev/null"},
                                         {"UCX_LOG_LEVEL", "fatal"}}),
                    "UCX_GAUDI_MEMORY_TYPE=gold is not one of",
+                   "see to that setting");
+}
+
+TEST_F(info, finds_values_that_cannot_be_parsed)
+{
+    const process_result result =
+        look({"--emulate"}, {{"UCX_GAUDI_ENGINE", "foo"}});
+    expect_missing(result, "UCX_GAUDI_ENGINE=foo is not valid (expected: ",
+                   "see to that setting");
+    EXPECT_EQ(1u, lines_with(result.output, "missing   ").size())
+        << result.output;
+    expect_missing(look({"--emulate"}, {{"UCX_GAUDI_RESET_TIMEOUT", "soon"}}),
+                   "UCX_GAUDI_RESET_TIMEOUT=soon is not valid (expected: time",
                    "see to that setting");
 }
 
@@ -429,6 +444,99 @@ TEST_F(info, shows_cards_that_are_in_reset_or_broken)
     }
 }
 
+TEST_F(info, tells_a_cause_once_for_all_cards)
+{
+    const process_result reset =
+        look({"--emulate"}, {{"HLTHUNK_EMU_FAULTS", "reset=9"}});
+    expect_missing(
+        reset, "cards 0 (0000:19:00.0), 1 (0000:1a:00.0), 2 (0000:33:00.0), ",
+        "UCX_GAUDI_RESET_TIMEOUT");
+    EXPECT_THAT(lines_with(reset.output, "missing   "),
+                ElementsAre(HasSubstr(", 7 (0000:cd:00.0) are in reset")));
+
+    const process_result mixed = with_driver(
+        fake_driver, {{"FAKE_CARDS", "3"}, {"FAKE_STATUS", "1,2,4"}});
+    EXPECT_THAT(
+        lines_with(mixed.output, "missing   "),
+        ElementsAre(HasSubstr("cards 0 (00ff:19:00.0), 2 (00ff:1b:00.0) are"),
+                    HasSubstr("card 1 (00ff:1a:00.0) is disabled")));
+}
+
+TEST_F(info, calls_only_those_cards_taken_that_somebody_has)
+{
+    const process_result one = with_driver(
+        fake_driver,
+        {{"FAKE_CARDS", "2"}, {"FAKE_TAKEN", "1,0"}, {"FAKE_STATUS", "0,1"}});
+    EXPECT_TRUE(exited_with(1, one));
+    EXPECT_THAT(lines_with(one.output, "missing   "),
+                ElementsAre(HasSubstr("card 1 (00ff:1a:00.0) is in reset"),
+                            ContainsRegex("missing   the other card is taken: "
+                                          "0 by a process [^;]*$")));
+    const process_result two =
+        with_driver(fake_driver, {{"FAKE_CARDS", "3"},
+                                  {"FAKE_TAKEN", "1,0,1"},
+                                  {"FAKE_STATUS", "0,2,0"}});
+    EXPECT_THAT(lines_with(two.output, "missing   "),
+                ElementsAre(HasSubstr("is disabled"),
+                            ContainsRegex("all 2 other cards are taken: 0 by "
+                                          "[^;]*; 2 by [^;]*$")));
+}
+
+/* --- cards that take work through SynapseAI alone --------------------------*/
+
+TEST_F(info, finds_a_gaudi3_usable_when_synapse_can_have_it)
+{
+    for (const char *engine : {"synapse", "Synapse"}) {
+        const process_result result =
+            look({"--emulate=2"}, {{"HLTHUNK_EMU_ASIC", "gaudi3"},
+                                   {"UCX_GAUDI_ENGINE", engine},
+                                   {"LD_LIBRARY_PATH", synapse_folder}});
+        EXPECT_TRUE(exited_with(0, result));
+        EXPECT_THAT(result.output, Not(HasSubstr("missing")));
+    }
+}
+
+TEST_F(info, tells_in_one_line_how_a_gaudi3_is_used)
+{
+    scratch_directory files;
+    (void)files.file("libSynapse.so", "no library");
+    const auto expect = [&](const char *engine, const std::string &folder,
+                            const char *what, const char *mend) {
+        SCOPED_TRACE(std::string(engine) + " " + folder);
+        const process_result result =
+            look({"--emulate"}, {{"HLTHUNK_EMU_ASIC", "gaudi3"},
+                                 {"UCX_GAUDI_ENGINE", engine},
+                                 {"LD_LIBRARY_PATH", folder}});
+        EXPECT_TRUE(exited_with(1, result));
+        EXPECT_THAT(lines_with(result.output, "missing   "),
+                    ElementsAre(HasSubstr(what)));
+        EXPECT_THAT(lines_with(result.output, "to mend   "),
+                    ElementsAre(ContainsRegex(mend)));
+    };
+    const char *const alone =
+        ", 7 (0000:cd:00.0) take work through SynapseAI alone";
+    expect("auto", synapse_folder, alone, "set UCX_GAUDI_ENGINE=synapse$");
+    expect("cs", synapse_folder, alone,
+           "set UCX_GAUDI_ENGINE=synapse, or unset it where the framework");
+    expect("auto", files.path("."), alone,
+           "set UCX_GAUDI_ENGINE=synapse; libSynapse.so cannot be loaded now");
+    expect("synapse", files.path("."),
+           "UCX_GAUDI_ENGINE=synapse, and SynapseAI cannot be used: ",
+           "put the directory of libSynapse.so .* into LD_LIBRARY_PATH$");
+}
+
+TEST_F(info, needs_synapse_for_a_gaudi2_that_is_to_be_driven_by_it)
+{
+    scratch_directory files;
+    (void)files.file("libSynapse.so", "no library");
+    expect_missing(look({"--emulate"}, {{"UCX_GAUDI_ENGINE", "synapse"},
+                                        {"LD_LIBRARY_PATH", files.path(".")}}),
+                   "SynapseAI cannot be used: ", "or unset UCX_GAUDI_ENGINE");
+    EXPECT_TRUE(exited_with(
+        0, look({"--emulate"}, {{"UCX_GAUDI_ENGINE", "synapse"},
+                                {"LD_LIBRARY_PATH", synapse_folder}})));
+}
+
 TEST_F(info, explains_a_missing_ucx)
 {
     scratch_directory files;
@@ -526,7 +634,16 @@ TEST_F(info, notices_a_module_that_cannot_be_used)
     const process_result ended = look_at({{"STAND_IN_ENDS", "1"}});
     expect_missing(ended, cannot, "install or build ucx-gaudi again");
     EXPECT_THAT(lines_with(ended.output, "missing   ").at(0),
-                HasSubstr("ends by signal 9"));
+                ContainsRegex("ends by signal 9$"));
+    for (const char *told :
+         {"[1.2] [vm:1:0]  some.c:103  UCX  ERROR it is Friday",
+          "[vm:1:0:1]      some.c:103  Fatal: it is Friday"}) {
+        const process_result said = look_at(
+            {{"STAND_IN_ENDS", "1"},
+             {"STAND_IN_SAYS", std::string("a line\n") + told + "\nmore"}});
+        EXPECT_THAT(lines_with(said.output, "missing   ").at(0),
+                    ContainsRegex("ends by signal 9: it is Friday$"));
+    }
 }
 
 TEST_F(info, names_every_part_that_is_missing)
