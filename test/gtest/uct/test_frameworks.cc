@@ -4,6 +4,8 @@
 #include "common/child.h"
 #include "synapse/synapse_library.h"
 
+#include <algorithm>
+
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -242,6 +244,8 @@ TEST(gaudi3, is_refused_without_a_framework_in_one_line)
                                    -1});
     EXPECT_EQ(0, result.exit_code) << result.error;
     EXPECT_THAT(result.error, ::testing::HasSubstr("UCX_GAUDI_ENGINE=synapse"));
+    EXPECT_EQ(1, std::count(result.error.begin(), result.error.end(), '\n'))
+        << result.error;
 }
 
 GAUDI_CHILD(wants_gaudi3)
