@@ -30,6 +30,8 @@ HONOURED = ["HOME", "XDG_CACHE_HOME", "TMPDIR", "https_proxy",
 # A script up to the line that does so.
 CHANGES_FOLDER = re.compile(r".*?^[^#\n]*\bcd .*BASH_SOURCE.*?\n", re.M | re.S)
 
+LEFT_OUT = """<testcase name="one.skips"><skipped message=""/>
+<system-out>{reason}</system-out></testcase>"""
 SKIPPED = """<testsuite><testcase name="one.runs" status="run"/>
 <testcase name="one.skips"><skipped message=""/>
 <system-out>here: Skipped
@@ -109,9 +111,33 @@ def check_skips(root):
             yield f"the list of skipped tests is wrong: {result.stdout}"
 
 
+def check_left_out(root):
+    for program, count, right in (
+            ("gaudi_gtest_ipc", 3, True), ("gaudi_gtest_ipc", 4, False),
+            ("gaudi_gtest_shim", 1, False)):
+        reason = f"Beside a framework this is not so: a reason ({program})"
+        case = LEFT_OUT.format(reason=reason)
+        with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+            file.write(f"<testsuite>{case * count}</testsuite>")
+            file.flush()
+            for settings, accepted in (
+                    ("GAUDI_TEST_FRAMEWORK=y", right),
+                    ("GAUDI_TEST_FRAMEWORK=y HLTHUNK_EMU_ASIC=gaudi3", right),
+                    ("", False)):
+                result = subprocess.run(
+                    [os.path.join(root, "scripts/skipped-tests"), file.name],
+                    env={"PATH": os.environ["PATH"],
+                         "GAUDI_TEST_SETTINGS": settings},
+                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                    text=True, check=False)
+                if (result.returncode == 0) != accepted:
+                    yield (f"{count} of {program} left out with '{settings}': "
+                           f"{result.stdout}")
+
+
 def main(root):
     report([*check_environment(root), *check_read_only(root),
-            *check_cdpath(root), *check_skips(root)],
+            *check_cdpath(root), *check_skips(root), *check_left_out(root)],
            "the scripts let through what they should")
 
 

@@ -45,12 +45,18 @@ bool takes_submissions(const library &lib, const std::string &bus_id)
     return (ret != 0) || is_supported(find_kind(info.device_id, name));
 }
 
-/* As synapse_runtime::acquire demands it. */
-bool can_acquire(const synapse_functions &api)
+bool is_in_reset(const library &lib, const std::string &bus_id)
 {
-    return (api.synInitialize != nullptr) && (api.synDestroy != nullptr) &&
-           (api.synDeviceAcquire != nullptr) &&
-           (api.synDeviceRelease != nullptr);
+    const int control = (lib.hlthunk_get_device_status_info != nullptr)
+                            ? lib.hlthunk_open_control(-1, bus_id.c_str())
+                            : -1;
+    if (control < 0) {
+        return false;
+    }
+    const int status = lib.hlthunk_get_device_status_info(control);
+    lib.hlthunk_close(control);
+    return (status == device_in_reset) ||
+           (status == device_resets_after_release);
 }
 
 } // namespace
@@ -100,9 +106,13 @@ int driver::open(const std::string &bus_id, std::unique_ptr<card> &card_p) const
 int driver::open_by_synapse(const std::string &bus_id,
                             std::unique_ptr<card> &card_p) const
 {
+    /* SynapseAI does not tell it apart from a card that somebody has. Where it
+     * has a device already, no end of a reset gives it another one. */
+    const bool in_reset =
+        (synapse_->session() == nullptr) && is_in_reset(*lib_, bus_id);
     int ret = synapse_->acquire(bus_id);
     if (ret != 0) {
-        return ret;
+        return (in_reset && (ret != -ENOTSUP)) ? -EAGAIN : ret;
     }
     const auto session = synapse_->session();
     std::unique_ptr<device> adopted;
@@ -165,7 +175,7 @@ std::string driver::why_no_synapse()
 {
     std::string why;
     const auto found = synapse_functions::load(why);
-    if ((found != nullptr) && !can_acquire(*found)) {
+    if ((found != nullptr) && !found->can_acquire()) {
         why = "libSynapse.so lacks functions to acquire a device";
     }
     return why;

@@ -25,6 +25,13 @@ public:
      *  @param why_p  Set when there is none. */
     static std::unique_ptr<const synapse_functions> load(std::string &why_p);
 
+    /** Whether it has what acquires and releases a device. */
+    [[nodiscard]] bool can_acquire() const
+    {
+        return (synInitialize != nullptr) && (synDestroy != nullptr) &&
+               (synDeviceAcquire != nullptr) && (synDeviceRelease != nullptr);
+    }
+
     /** Whether code is SynapseAI's. */
     [[nodiscard]] static bool has_code(const void *code);
 

@@ -148,9 +148,7 @@ int synapse_runtime::acquire(const std::string &bus_id)
         }
         api = api_.get();
     }
-    if ((api->synInitialize == nullptr) || (api->synDestroy == nullptr) ||
-        (api->synDeviceAcquire == nullptr) ||
-        (api->synDeviceRelease == nullptr)) {
+    if (!api->can_acquire()) {
         return refuse("libSynapse.so lacks functions to acquire a device");
     }
     synDeviceInfoV2 info{};

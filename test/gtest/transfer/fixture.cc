@@ -5,6 +5,7 @@
 #include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/memory/memory.h"
 #include "uct/gaudi/base/ucx/config.h"
+#include "gtest/transfer/card_child.h"
 
 #include <cerrno>
 #include <chrono>
@@ -24,21 +25,6 @@ namespace {
 
 constexpr std::chrono::seconds deadline{60};
 
-/* What the module does when it is loaded, as far as engines need it. */
-void prepare_process()
-{
-    static const bool once = [] {
-        setenv("HLTHUNK_EMU_DEVICES", "2", 1);
-        setenv("UCX_GAUDI_DRIVER", emulator_path().c_str(), 1);
-        setenv("UCX_GAUDI_DEVICES", "all", 1);
-        collect_logs();
-        base::init_config();
-        start_framework();
-        return true;
-    }();
-    (void)once;
-}
-
 base::card_table &cards()
 {
     return base::card_table::instance();
@@ -56,7 +42,71 @@ base::device_memory &allocate(base::card &owner, size_t size)
     return *memory;
 }
 
+/* Of a card of this process. */
+class own_card_memory final : public card_memory {
+public:
+    explicit own_card_memory(base::device_memory &memory)
+        : card_memory(memory.start, memory.end - memory.start), memory_(memory)
+    {
+        EXPECT_EQ(UCS_OK,
+                  base::transfer_engine::create(*memory.owner, {}, engine_));
+    }
+    ~own_card_memory() override
+    {
+        EXPECT_EQ(holds, releases);
+        engine_.reset();
+        map().free(memory_);
+    }
+
+    void read(void *data, size_t bytes) override
+    {
+        EXPECT_EQ(UCS_OK, engine_->copy(data, here(), bytes));
+    }
+    void write(const void *data, size_t bytes) override
+    {
+        EXPECT_EQ(UCS_OK, engine_->copy(here(), data, bytes));
+    }
+
+private:
+    int start_on(base::card &user, uint64_t &start_p) override
+    {
+        uint64_t first;
+        const int ret = memory_.backing->va_on(user, first);
+        if (ret == 0) {
+            start_p = first + (start - memory_.backing->va);
+        }
+        return ret;
+    }
+    [[nodiscard]] void *here() const { return reinterpret_cast<void *>(start); }
+
+    base::device_memory &memory_;
+    std::unique_ptr<base::transfer_engine> engine_;
+};
+
 } // namespace
+
+void prepare_process()
+{
+    static const bool once = [] {
+        setenv("HLTHUNK_EMU_DEVICES", "2", 1);
+        setenv("UCX_GAUDI_DRIVER", emulator_path().c_str(), 1);
+        setenv("UCX_GAUDI_DEVICES", "all", 1);
+        collect_logs();
+        base::init_config();
+        start_framework();
+        return true;
+    }();
+    (void)once;
+}
+
+uint64_t moved_bytes(base::card &by)
+{
+    hlthunk_emu_counters counters{};
+    EXPECT_EQ(0, emulator::instance().hlthunk_emu_get_counters(by.device().fd(),
+                                                               &counters));
+    return counters.host_to_device_bytes + counters.device_to_host_bytes +
+           counters.device_to_device_bytes + counters.host_to_host_bytes;
+}
 
 counted_completion::counted_completion() : uct_completion_t()
 {
@@ -103,18 +153,7 @@ int child_memory::va_on(base::card &, uint64_t, uint64_t &)
 std::unique_ptr<card_memory> card_memory::create(base::card &owner,
                                                  size_t bytes)
 {
-    return std::unique_ptr<card_memory>(
-        new card_memory(allocate(owner, bytes)));
-}
-
-card_memory::card_memory(base::device_memory &memory)
-    : counted_memory(memory.start, memory.end - memory.start), memory_(memory)
-{}
-
-card_memory::~card_memory()
-{
-    EXPECT_EQ(holds, releases);
-    map().free(memory_);
+    return std::make_unique<own_card_memory>(allocate(owner, bytes));
 }
 
 int card_memory::va_on(base::card &user, uint64_t address, uint64_t &va_p)
@@ -123,9 +162,9 @@ int card_memory::va_on(base::card &user, uint64_t address, uint64_t &va_p)
     uint64_t first;
     const bool refuses =
         (refusal != 0) && ((refused == nullptr) || (refused == &user));
-    const int ret = refuses ? refusal : memory_.backing->va_on(user, first);
+    const int ret = refuses ? refusal : start_on(user, first);
     if (ret == 0) {
-        va_p = first + (address - memory_.backing->va);
+        va_p = first + (address - start);
     }
     return ret;
 }
@@ -148,11 +187,14 @@ registration::~registration()
     map().deregister_host(&memory_);
 }
 
+transfers::transfers()  = default;
+transfers::~transfers() = default;
+
 void transfers::SetUp()
 {
     prepare_process();
     ASSERT_EQ(UCS_OK, cards().open());
-    ASSERT_EQ(2u, cards().cards().size());
+    ASSERT_EQ(has_one_card() ? 1u : 2u, cards().cards().size());
     ASSERT_EQ(UCS_OK, base::transfer_engine::create(card(0), {}, engine));
     ASSERT_EQ(UCS_OK, base::transfer_engine::create(card(0), {}, other_));
     base::transfer_engine::open(domain);
@@ -165,6 +207,7 @@ void transfers::TearDown()
     }
     engine.reset();
     other_.reset();
+    child_.reset();
     cards().close();
     EXPECT_THAT(take_logs(), ::testing::IsEmpty());
 }
@@ -174,13 +217,23 @@ base::card &transfers::card(size_t index)
     return *cards().cards()[index];
 }
 
-uint64_t transfers::moved_bytes(base::card &by)
+std::unique_ptr<card_memory> transfers::far_memory(size_t bytes)
 {
-    hlthunk_emu_counters counters{};
-    EXPECT_EQ(0, emulator::instance().hlthunk_emu_get_counters(by.device().fd(),
-                                                               &counters));
-    return counters.host_to_device_bytes + counters.device_to_host_bytes +
-           counters.device_to_device_bytes + counters.host_to_host_bytes;
+    if (!has_one_card()) {
+        return card_memory::create(card(1), bytes);
+    }
+    if (child_ == nullptr) {
+        child_ = std::make_unique<card_child>();
+    }
+    return child_->allocate(bytes);
+}
+
+uint64_t transfers::far_moved_bytes()
+{
+    if (!has_one_card()) {
+        return moved_bytes(card(1));
+    }
+    return (child_ != nullptr) ? child_->moved_bytes() : 0;
 }
 
 void transfers::pause(base::card &which, bool paused)

@@ -1,6 +1,7 @@
 /**
  * Transfer engines on a box of two cards, both open, and memory that stands for
  * another process's: host memory of a child, and memory of the second card.
+ * Where a process has one card (Gaudi3) a child has the second one.
  *
  * Every test fails on a warning or error of UCX that it did not announce, and
  * on memory that is held more often than it is released.
@@ -88,21 +89,26 @@ private:
 };
 
 /** Memory of a card, which other cards import. */
-class card_memory final : public counted_memory {
+class card_memory : public counted_memory {
 public:
+    /** Of a card of this process. */
     static std::unique_ptr<card_memory> create(base::card &owner, size_t bytes);
-    ~card_memory() override;
 
     const util::process_memory *host() override { return nullptr; }
     int va_on(base::card &user, uint64_t address, uint64_t &va_p) override;
 
+    /** What is there, from its first byte on, by its own card. */
+    virtual void read(void *data, size_t bytes)        = 0;
+    virtual void write(const void *data, size_t bytes) = 0;
+
     int refusal               = 0;       /**< what va_on says, */
     const base::card *refused = nullptr; /**< to this card, or to all */
 
-private:
-    explicit card_memory(base::device_memory &memory);
+protected:
+    using counted_memory::counted_memory;
 
-    base::device_memory &memory_;
+private:
+    virtual int start_on(base::card &user, uint64_t &start_p) = 0;
 };
 
 /** Memory of a card of ours. */
@@ -134,15 +140,28 @@ private:
     base::host_memory &memory_;
 };
 
+class card_child;
+
+/** What the module does when it is loaded, as far as engines need it. */
+void prepare_process();
+
+/** Bytes that the engines of a card moved so far. */
+[[nodiscard]] uint64_t moved_bytes(base::card &by);
+
 class transfers : public ::testing::Test {
 protected:
     void SetUp() override;
     void TearDown() override;
+    transfers();
+    ~transfers() override;
 
     [[nodiscard]] static base::card &card(size_t index);
 
-    /** Bytes that the engines of a card moved so far. */
-    [[nodiscard]] static uint64_t moved_bytes(base::card &by);
+    /** Memory of the second card, of this process or a child. */
+    [[nodiscard]] std::unique_ptr<card_memory> far_memory(size_t bytes);
+
+    /** moved_bytes() of that card. */
+    [[nodiscard]] uint64_t far_moved_bytes();
     static void pause(base::card &which, bool paused);
 
     /** Make the engine anew. */
@@ -166,6 +185,7 @@ protected:
 
 private:
     std::unique_ptr<base::transfer_engine> other_;
+    std::unique_ptr<card_child> child_;
 };
 
 } // namespace gaudi::test

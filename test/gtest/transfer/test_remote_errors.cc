@@ -100,7 +100,7 @@ TEST_F(remote_errors, memory_that_is_not_there_is_an_error)
 
 TEST_F(remote_errors, a_range_outside_is_refused_before_anything_is_held)
 {
-    auto far        = card_memory::create(card(1), 4096);
+    auto far        = far_memory(4096);
     char host[64]   = {};
     const auto pack = [](void *, void *) -> size_t { return 64; };
     EXPECT_EQ(UCS_ERR_INVALID_ADDR, engine->copy(far->at(4090), host, 8));
@@ -119,7 +119,7 @@ TEST_F(remote_errors, a_range_outside_is_refused_before_anything_is_held)
 
 TEST_F(remote_errors, what_hold_says_is_the_answer)
 {
-    auto far         = card_memory::create(card(1), 4096);
+    auto far         = far_memory(4096);
     char host[8]     = {};
     far->hold_status = UCS_ERR_ENDPOINT_TIMEOUT;
     const auto pack  = [](void *, void *) -> size_t { return 8; };
@@ -137,7 +137,7 @@ TEST_F(remote_errors, what_hold_says_is_the_answer)
 
 TEST_F(remote_errors, what_cannot_be_imported_is_let_go)
 {
-    auto far = card_memory::create(card(1), 4096);
+    auto far = far_memory(4096);
     device_buffer device(card(0), 4096);
     char host[8] = {};
     guarded_buffer memory(4096);
@@ -158,8 +158,8 @@ TEST_F(remote_errors, what_cannot_be_imported_is_let_go)
 
 TEST_F(remote_errors, two_sides_in_other_processes_are_refused)
 {
-    auto one = card_memory::create(card(1), 4096);
-    auto two = card_memory::create(card(1), 4096);
+    auto one = far_memory(4096);
+    auto two = far_memory(4096);
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, engine->copy(one->at(0), two->at(0), 8));
     expect_log("two other processes");
     EXPECT_EQ(0u, one->holds + two->holds);
@@ -168,7 +168,7 @@ TEST_F(remote_errors, two_sides_in_other_processes_are_refused)
 TEST_F(remote_errors, a_bad_pointer_here_is_an_error_and_lets_go)
 {
     auto child = child_memory::create(4096);
-    auto far   = card_memory::create(card(1), 4096);
+    auto far   = far_memory(4096);
     void *none = reinterpret_cast<void *>(0x1001ffff00000000);
     for (counted_memory *memory : {static_cast<counted_memory *>(child.get()),
                                    static_cast<counted_memory *>(far.get())}) {
@@ -183,7 +183,7 @@ TEST_F(remote_errors, without_room_nothing_is_held)
     base::transfer_options options;
     options.max_ops = 1;
     remake(options);
-    auto far        = card_memory::create(card(1), 4096);
+    auto far        = far_memory(4096);
     char host[8]    = {};
     const auto pack = [](void *, void *) -> size_t { return 8; };
     ASSERT_EQ(UCS_INPROGRESS,
@@ -203,7 +203,7 @@ TEST_F(remote_errors, without_room_nothing_is_held)
 TEST_F(remote_errors, a_canceled_copy_ends_once_and_the_others_go_on)
 {
     auto child = child_memory::create(large);
-    auto far   = card_memory::create(card(1), large);
+    auto far   = far_memory(large);
     guarded_buffer host(large);
     device_buffer device(card(0), large);
     base::flush_domain other;
@@ -248,7 +248,7 @@ TEST_F(remote_errors, a_canceled_copy_ends_once_and_the_others_go_on)
 TEST_F(remote_errors, an_engine_that_goes_lets_everything_go)
 {
     auto child = child_memory::create(large);
-    auto far   = card_memory::create(card(1), large);
+    auto far   = far_memory(large);
     guarded_buffer host(large);
     device_buffer to_card(card(0), large);
     device_buffer from_card(card(0), large);

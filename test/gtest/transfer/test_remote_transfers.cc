@@ -93,7 +93,7 @@ protected:
             of_child = child_memory::create(size);
             memory   = of_child.get();
         } else {
-            of_card = card_memory::create(card(1), size);
+            of_card = far_memory(size);
             memory  = of_card.get();
         }
     }
@@ -105,7 +105,7 @@ protected:
         if (of_child != nullptr) {
             of_child->write(bytes.data(), 0, size);
         } else {
-            write_device(of_card->at(0).address, bytes.data(), size);
+            of_card->write(bytes.data(), size);
         }
     }
 
@@ -115,7 +115,7 @@ protected:
         if (of_child != nullptr) {
             of_child->read(bytes.data(), 0, size);
         } else {
-            read_device(bytes.data(), of_card->at(0).address, size);
+            of_card->read(bytes.data(), size);
         }
         return bytes;
     }
@@ -234,10 +234,10 @@ TEST_P(remote_puts, a_put_arrives_and_touches_nothing_else)
                            std::max<size_t>(length, 1));
         fill_here(local, 2, length);
         const uint64_t before  = moved_bytes(card(0));
-        const uint64_t neither = moved_bytes(card(1));
+        const uint64_t neither = far_moved_bytes();
         put(local.data(), guard, length);
         EXPECT_EQ(before + expected_dma(length), moved_bytes(card(0)));
-        EXPECT_EQ(neither, moved_bytes(card(1)));
+        EXPECT_EQ(neither, far_moved_bytes());
         EXPECT_EQ(memory->holds, memory->releases);
         EXPECT_TRUE((length == 0) || (memory->holds == 1));
 
@@ -398,7 +398,7 @@ TEST_F(transfers_without_card, reach_host_memory_of_another_process)
 TEST_F(transfers_without_card, refuse_device_memory)
 {
     remake_without_card();
-    auto far   = card_memory::create(card(1), 4096);
+    auto far   = far_memory(4096);
     auto child = child_memory::create(4096);
     device_buffer near(card(0), 4096);
     char byte[8]    = {};

@@ -26,7 +26,7 @@ protected:
         transfers::SetUp();
         ASSERT_FALSE(HasFatalFailure());
         child = child_memory::create(whole);
-        far   = card_memory::create(card(1), whole);
+        far   = far_memory(whole);
         near  = std::make_unique<device_buffer>(card(0), whole);
         memory.emplace(host.data(), whole);
     }

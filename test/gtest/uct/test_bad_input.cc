@@ -2,6 +2,7 @@
 #include "gtest/uct/fixture.h"
 
 #include "common/child.h"
+#include "common/framework.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -19,14 +20,19 @@ namespace {
 
 /* A child that opens the memory domain and says how that went. UCX logs to
  * stderr there. */
-child_result
-open_in_child(std::vector<std::pair<std::string, std::string>> environment)
+child_result open_in_child(child_environment settings)
 {
     child_options options;
-    options.environment = std::move(environment);
+    options.environment = std::move(settings);
     options.environment.emplace_back("UCX_LOG_FILE", "stderr");
     options.environment.emplace_back("UCX_HANDLE_ERRORS", "none");
     return run_child("opens_the_domain", options);
+}
+
+/* The same where it matters how UCX itself opens cards. */
+child_result open_cards_in_child(child_environment settings)
+{
+    return open_in_child(with_cards_of_ucx(std::move(settings)));
 }
 
 using ::testing::HasSubstr;
@@ -83,17 +89,17 @@ TEST(bad_input, a_library_without_the_symbols_is_refused_with_their_names)
 
 TEST(bad_input, cards_that_are_all_busy_are_said_to_be)
 {
-    load_module();
-    uct_md_h md;
-    ASSERT_EQ(UCS_OK, open_md(md));
-    const auto result = open_in_child(
+    child_process other("holds_its_cards", {with_cards_of_ucx({}), -1});
+    ASSERT_EQ("open", other.read_line());
+    const auto result = open_cards_in_child(
         {{"HLTHUNK_EMU_DEVICES", "1"}, {"UCX_LOG_LEVEL", "diag"}});
     EXPECT_EQ(-UCS_ERR_BUSY, result.exit_code);
     EXPECT_THAT(result.error,
                 HasSubstr("gaudi: none of 1 cards can be used, 1 are in use "
                           "by other processes"));
-    uct_md_close(md);
-    EXPECT_EQ(0, open_in_child({{"HLTHUNK_EMU_DEVICES", "1"}}).exit_code);
+    other.write_line("done");
+    EXPECT_EQ(0, other.wait().exit_code);
+    EXPECT_EQ(0, open_cards_in_child({{"HLTHUNK_EMU_DEVICES", "1"}}).exit_code);
 }
 
 /* --- cards in reset ------------------------------------------------------- */
@@ -116,9 +122,10 @@ constexpr char refusal[]  = "gaudi0 (0000:19:00.0) cannot be opened: it is in "
 TEST(bad_input, a_card_in_reset_is_waited_for)
 {
     for (const char *devices : {"auto", "all", "0"}) {
-        const auto result = open_in_child({{"UCX_GAUDI_DEVICES", devices},
-                                           {"HLTHUNK_EMU_DEVICES", "1"},
-                                           {"HLTHUNK_EMU_FAULTS", "reset=3"}});
+        const auto result =
+            open_cards_in_child({{"UCX_GAUDI_DEVICES", devices},
+                                 {"HLTHUNK_EMU_DEVICES", "1"},
+                                 {"HLTHUNK_EMU_FAULTS", "reset=3"}});
         EXPECT_EQ(0, result.exit_code) << devices;
         EXPECT_THAT(result.error, IsEmpty()) << devices;
     }
@@ -127,10 +134,10 @@ TEST(bad_input, a_card_in_reset_is_waited_for)
 TEST(bad_input, a_reset_that_does_not_end_is_waited_for_so_long)
 {
     const auto result =
-        open_in_child({{"HLTHUNK_EMU_DEVICES", "1"},
-                       {"HLTHUNK_EMU_LOG", "1"},
-                       {"HLTHUNK_EMU_FAULTS", "reset=4294967295"},
-                       {"UCX_GAUDI_RESET_TIMEOUT", "0.1s"}});
+        open_cards_in_child({{"HLTHUNK_EMU_DEVICES", "1"},
+                             {"HLTHUNK_EMU_LOG", "1"},
+                             {"HLTHUNK_EMU_FAULTS", "reset=4294967295"},
+                             {"UCX_GAUDI_RESET_TIMEOUT", "0.1s"}});
     EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code);
     EXPECT_THAT(result.error, HasSubstr(refusal));
     EXPECT_GE(count(result.error, in_reset), 2u);
@@ -140,10 +147,11 @@ TEST(bad_input, a_reset_that_does_not_end_is_waited_for_so_long)
 TEST(bad_input, without_a_timeout_no_reset_is_waited_for)
 {
     for (const char *none : {"0", "-1s", "nan"}) {
-        const auto result = open_in_child({{"HLTHUNK_EMU_DEVICES", "1"},
-                                           {"HLTHUNK_EMU_LOG", "1"},
-                                           {"HLTHUNK_EMU_FAULTS", "reset=1"},
-                                           {"UCX_GAUDI_RESET_TIMEOUT", none}});
+        const auto result =
+            open_cards_in_child({{"HLTHUNK_EMU_DEVICES", "1"},
+                                 {"HLTHUNK_EMU_LOG", "1"},
+                                 {"HLTHUNK_EMU_FAULTS", "reset=1"},
+                                 {"UCX_GAUDI_RESET_TIMEOUT", none}});
         EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code) << none;
         EXPECT_THAT(result.error, HasSubstr(refusal)) << none;
         EXPECT_EQ(1u, count(result.error, in_reset)) << none;
@@ -166,10 +174,11 @@ GAUDI_CHILD(opens_a_card_after_the_other)
 TEST(bad_input, each_reset_that_ends_is_waited_for_anew)
 {
     child_options options;
-    options.environment = {{"HLTHUNK_EMU_DEVICES", "3"},
+    options.environment =
+        with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "3"},
                            {"HLTHUNK_EMU_FAULTS", "reset=8"},
-                           {"UCX_GAUDI_RESET_TIMEOUT", "0.4s"}};
-    const auto result   = run_child("opens_a_card_after_the_other", options);
+                           {"UCX_GAUDI_RESET_TIMEOUT", "0.4s"}});
+    const auto result = run_child("opens_a_card_after_the_other", options);
     EXPECT_EQ(0, result.exit_code) << result.error;
 }
 
@@ -203,12 +212,13 @@ GAUDI_CHILD(opens_a_card_while_we_wait)
 TEST(bad_input, the_application_opens_cards_while_a_reset_is_waited_for)
 {
     child_options options;
-    options.environment = {{"HLTHUNK_EMU_DEVICES", "2"},
+    options.environment =
+        with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "2"},
                            {"HLTHUNK_EMU_LOG", "1"},
                            {"HLTHUNK_EMU_FAULTS", "reset=4294967295@0"},
                            {"HLS_MODULE_ID", "0"},
-                           {"UCX_GAUDI_RESET_TIMEOUT", "4s"}};
-    const auto result   = run_child("opens_a_card_while_we_wait", options);
+                           {"UCX_GAUDI_RESET_TIMEOUT", "4s"}});
+    const auto result = run_child("opens_a_card_while_we_wait", options);
     EXPECT_EQ(0, result.exit_code) << result.error;
 }
 
@@ -230,20 +240,21 @@ GAUDI_CHILD(opens_both_domains)
 TEST(bad_input, several_domains_wait_for_a_reset_once)
 {
     child_options options;
-    options.environment = {{"HLTHUNK_EMU_DEVICES", "1"},
+    options.environment =
+        with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "1"},
                            {"HLTHUNK_EMU_LOG", "1"},
                            {"HLTHUNK_EMU_FAULTS", "reset=4294967295"},
                            {"UCX_GAUDI_RESET_TIMEOUT", "2s"},
-                           {"UCX_LOG_FILE", "stderr"}};
+                           {"UCX_LOG_FILE", "stderr"}});
     EXPECT_EQ(1, run_child("opens_both_domains", options).exit_code);
 }
 
 TEST(bad_input, another_card_is_taken_instead_of_one_in_reset)
 {
     const auto result =
-        open_in_child({{"HLTHUNK_EMU_DEVICES", "2"},
-                       {"HLTHUNK_EMU_LOG", "1"},
-                       {"HLTHUNK_EMU_FAULTS", "reset=4294967295@0"}});
+        open_cards_in_child({{"HLTHUNK_EMU_DEVICES", "2"},
+                             {"HLTHUNK_EMU_LOG", "1"},
+                             {"HLTHUNK_EMU_FAULTS", "reset=4294967295@0"}});
     EXPECT_EQ(0, result.exit_code);
     EXPECT_EQ(1u, count(result.error, in_reset)) << result.error;
     EXPECT_THAT(result.error, Not(HasSubstr("cannot be opened")));
@@ -257,10 +268,10 @@ TEST(bad_input, a_card_that_is_busy_is_not_waited_for)
     /* Who had waited for the reset was not the only one. */
     for (const char *faults : {"reset=0", "reset=2"}) {
         const auto result =
-            open_in_child({{"HLTHUNK_EMU_DEVICES", "1"},
-                           {"HLTHUNK_EMU_LOG", "1"},
-                           {"HLTHUNK_EMU_FAULTS", faults},
-                           {"UCX_GAUDI_RESET_TIMEOUT", "1000s"}});
+            open_cards_in_child({{"HLTHUNK_EMU_DEVICES", "1"},
+                                 {"HLTHUNK_EMU_LOG", "1"},
+                                 {"HLTHUNK_EMU_FAULTS", faults},
+                                 {"UCX_GAUDI_RESET_TIMEOUT", "1000s"}});
         EXPECT_EQ(-UCS_ERR_BUSY, result.exit_code) << faults;
         EXPECT_EQ(1u, count(result.error, "accel0: taken by another process"))
             << result.error;
@@ -275,7 +286,7 @@ TEST(bad_input, a_named_card_that_is_busy_is_an_error)
     load_module();
     uct_md_h md;
     ASSERT_EQ(UCS_OK, open_md(md));
-    const auto result = open_in_child({{"UCX_GAUDI_DEVICES", "1,0"}});
+    const auto result = open_cards_in_child({{"UCX_GAUDI_DEVICES", "1,0"}});
     EXPECT_EQ(-UCS_ERR_BUSY, result.exit_code);
     EXPECT_THAT(result.error,
                 HasSubstr("UCX_GAUDI_DEVICES=1,0: 1 of 2 cards are free; "
@@ -388,8 +399,11 @@ TEST(bad_input, queues_in_which_ucp_cannot_send_its_keys_are_refused)
 
 TEST(bad_input, good_settings_are_silent)
 {
-    for (const char *devices : {"auto", "all", "3", "0000:cd:00.0,2"}) {
-        const auto result = open_in_child({{"UCX_GAUDI_DEVICES", devices}});
+    const char *named = has_one_card() ? "0000:cd:00.0" : "0000:cd:00.0,2";
+    for (const char *devices : {"auto", "all", "3", named}) {
+        const child_environment wished{{"UCX_GAUDI_DEVICES", devices}};
+        const auto result = has_one_card() ? open_cards_in_child(wished)
+                                           : open_in_child(wished);
         EXPECT_EQ(0, result.exit_code) << devices;
         EXPECT_THAT(result.error, IsEmpty()) << devices;
     }
@@ -397,16 +411,16 @@ TEST(bad_input, good_settings_are_silent)
 
 TEST(bad_input, a_holder_that_has_ended_since_is_said_to_have)
 {
-    load_module();
-    uct_md_h md;
-    ASSERT_EQ(UCS_OK, open_md(md));
+    child_process other("holds_its_cards", {with_cards_of_ucx({}), -1});
+    ASSERT_EQ("open", other.read_line());
     child_process asking("asks_when_it_is_told_to",
-                         {{{"HLTHUNK_EMU_DEVICES", "1"},
-                           {"UCX_LOG_FILE", "stderr"},
-                           {"UCX_HANDLE_ERRORS", "none"}},
+                         {with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "1"},
+                                             {"UCX_LOG_FILE", "stderr"},
+                                             {"UCX_HANDLE_ERRORS", "none"}}),
                           -1});
     EXPECT_EQ("busy", asking.read_line());
-    uct_md_close(md);
+    other.write_line("done");
+    EXPECT_EQ(0, other.wait().exit_code);
     asking.write_line("ask");
     const child_result result = asking.wait();
     EXPECT_EQ(0, result.exit_code) << result.error;

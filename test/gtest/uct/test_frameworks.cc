@@ -216,6 +216,13 @@ TEST_P(frameworks, ucx_runs_one_if_it_is_told_to)
     run("is_its_own_framework", {{"UCX_GAUDI_ENGINE", "synapse"}});
 }
 
+TEST_P(frameworks, ucx_that_runs_one_waits_for_a_card_in_reset)
+{
+    run("is_its_own_framework", {{"UCX_GAUDI_ENGINE", "synapse"},
+                                 {"HLTHUNK_EMU_DEVICES", "1"},
+                                 {"HLTHUNK_EMU_FAULTS", "reset=3"}});
+}
+
 GAUDI_CHILD(is_its_own_framework)
 {
     (void)synapse(); /* where dlopen finds it */

@@ -1,5 +1,6 @@
 /* A memory domain of gaudi_ipc that was opened when no card could be had, and
  * what it does once another context of the process has opened one. */
+#include "common/framework.h"
 #include "gtest/uct/ipc_peer.h"
 
 #include <cstdlib>
@@ -14,6 +15,9 @@ class opening_order : public ::testing::Test {
 protected:
     void SetUp() override
     {
+        for (const auto &[name, value] : with_cards_of_ucx({})) {
+            setenv(name.c_str(), value.c_str(), 1);
+        }
         load_module();
         collect_logs();
         take_logs();
@@ -41,10 +45,11 @@ protected:
 
 TEST_F(opening_order, an_interface_keeps_the_card_of_another_context_open)
 {
-    child_process other("holds_its_cards",
-                        {{{"UCX_GAUDI_DEVICES", "all"}}, -1});
+    setenv("HABANA_VISIBLE_DEVICES", "0", 1); /* which the other has */
+    child_process other("holds_its_cards");
     ASSERT_EQ("open", other.read_line());
     ASSERT_EQ(UCS_OK, open_md(ipc_md, {}, "gaudi_ipc"));
+    unsetenv("HABANA_VISIBLE_DEVICES");
     other.write_line("done");
     ASSERT_EQ(0, other.wait().exit_code);
     ASSERT_FALSE(engine_hooks::any_card());

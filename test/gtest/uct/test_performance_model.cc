@@ -1,4 +1,5 @@
 /* What UCP is told about the cost of operations. */
+#include "common/framework.h"
 #include "uct/gaudi/base/ucx/host_lanes.h"
 #include "gtest/uct/fixture.h"
 
@@ -102,6 +103,12 @@ protected:
     }
 };
 
+/* Of the box's cards, MB/s: PCIe Gen4, and Gen5 of Gaudi3. */
+double slot_bandwidth()
+{
+    return has_one_card() ? 50000 : 25000;
+}
+
 double seconds_for(const uct_perf_attr_t &of, double bytes)
 {
     return of.send_pre_overhead + of.latency.c + of.latency.m +
@@ -167,8 +174,9 @@ TEST_F(performance_model, rma_has_no_receive_overhead)
 TEST_F(performance_model, the_bandwidth_is_a_setting)
 {
     const double before = bandwidth(UCT_EP_OP_PUT_ZCOPY);
-    reopen({{"BW", "50000MBs"}});
-    EXPECT_DOUBLE_EQ(2 * before, bandwidth(UCT_EP_OP_PUT_ZCOPY));
+    reopen({{"BW", "75000MBs"}});
+    EXPECT_DOUBLE_EQ(before * 75000 / slot_bandwidth(),
+                     bandwidth(UCT_EP_OP_PUT_ZCOPY));
 }
 
 TEST_F(performance_model, the_automatic_bandwidth_is_the_default)
@@ -210,16 +218,16 @@ TEST_F(ipc_performance_model, puts_and_gets_share_the_link)
     }
 }
 
-/* Of a Gaudi2, which the emulator is: PCIe Gen4, less what makes UCP prefer
- * gaudi_cpy within a process. */
+/* Less what makes UCP prefer gaudi_cpy within a process. */
 TEST_F(ipc_performance_model, the_link_is_the_one_of_the_generation)
 {
-    constexpr double gen4 = 15.0 / 16 * 25000 * (1 << 20);
-    EXPECT_DOUBLE_EQ(gen4, tl->attr.bandwidth.shared);
+    constexpr double share = 15.0 / 16 * (1 << 20);
+    EXPECT_DOUBLE_EQ(share * slot_bandwidth(), tl->attr.bandwidth.shared);
     const double before = bandwidth(UCT_EP_OP_PUT_ZCOPY);
-    reopen({{"BW", "50000MBs"}});
-    EXPECT_DOUBLE_EQ(2 * gen4, tl->attr.bandwidth.shared);
-    EXPECT_DOUBLE_EQ(2 * before, bandwidth(UCT_EP_OP_PUT_ZCOPY));
+    reopen({{"BW", "75000MBs"}});
+    EXPECT_DOUBLE_EQ(share * 75000, tl->attr.bandwidth.shared);
+    EXPECT_DOUBLE_EQ(before * 75000 / slot_bandwidth(),
+                     bandwidth(UCT_EP_OP_PUT_ZCOPY));
     reopen({{"BW", "auto"}});
     EXPECT_DOUBLE_EQ(before, bandwidth(UCT_EP_OP_PUT_ZCOPY));
 }

@@ -1,6 +1,7 @@
 /* Registrations of host memory that outlive their users. */
 #include "gtest/uct/fixture.h"
 
+#include "common/child.h"
 #include "common/process_state.h"
 
 #include <cstdlib>
@@ -8,7 +9,6 @@
 #include <optional>
 
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 extern "C" {
@@ -362,37 +362,31 @@ TEST_F(registration_cache, is_one_for_all_domains)
     EXPECT_EQ(2u, cache_statistic("host/hits"));
 }
 
+/* Of its own: its cards stay open to the end. */
+GAUDI_CHILD(closes_with_registrations_left)
+{
+    load_module();
+    collect_logs();
+    uct_md_h own;
+    uct_mem_h memh;
+    char byte;
+    GAUDI_CHILD_REQUIRE(open_md(own) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(
+        uct_md_mem_reg(own, &byte, 1, UCT_MD_MEM_ACCESS_ALL, &memh) == UCS_OK);
+    uct_md_close(own);
+    const auto logs = take_logs();
+    GAUDI_CHILD_REQUIRE(logs.size() == 1);
+    GAUDI_CHILD_REQUIRE(logs[0] == "gaudi: 1 registrations were not released");
+    uct_md_h again;
+    GAUDI_CHILD_REQUIRE(open_md(again) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(again, memh) == UCS_OK);
+    return 0;
+}
+
 TEST_F(registration_cache, closing_with_registrations_left_is_survived)
 {
-    /* In a child: its cards stay open to the end. */
-    const pid_t child = fork();
-    if (child == 0) {
-        alarm(30);
-        take_logs();
-        uct_md_h own;
-        uct_mem_h memh;
-        char byte;
-        if ((open_md(own) != UCS_OK) ||
-            (uct_md_mem_reg(own, &byte, 1, UCT_MD_MEM_ACCESS_ALL, &memh) !=
-             UCS_OK)) {
-            _exit(1);
-        }
-        uct_md_close(own);
-        const auto logs = take_logs();
-        if ((logs.size() != 1) ||
-            (logs[0] != "gaudi: 1 registrations were not released")) {
-            _exit(2);
-        }
-        uct_md_h again;
-        _exit(((open_md(again) == UCS_OK) &&
-               (uct_md_mem_dereg(again, memh) == UCS_OK))
-                  ? 0
-                  : 3);
-    }
-    int status = 0;
-    ASSERT_EQ(child, waitpid(child, &status, 0));
-    EXPECT_TRUE(WIFEXITED(status));
-    EXPECT_EQ(0, WEXITSTATUS(status));
+    const child_result child = run_child("closes_with_registrations_left");
+    EXPECT_EQ(0, child.exit_code) << child.error;
 }
 
 } // namespace gaudi::test
