@@ -208,7 +208,6 @@ TEST(sysfs_settings, a_bad_value_leaves_the_box_empty)
 {
     for (const auto &[name, value] : environment{
              {"HLTHUNK_EMU_NUMA", "0,1"},
-             {"HLTHUNK_EMU_NUMA", ""},
              {"HLTHUNK_EMU_NUMA", "0,"},
              {"HLTHUNK_EMU_NUMA", "-2"},
              {"HLTHUNK_EMU_NUMA", "1024"},
