@@ -131,6 +131,7 @@ constexpr limit limits[] = {
 constexpr limit limits_of_gaudi3[] = {
     {"*/fault_matrix.*_to_other_card", one_gaudi3},
     {"*/fault_matrix.*_from_other_card", one_gaudi3},
+    {"*/fault_matrix.*/removal_under_reopen", one_gaudi3},
     {"transfers.go_through_the_engines_card_where_peer_to_peer_is_missing",
      one_gaudi3},
     {"example_dmabuf.*", one_gaudi3},

@@ -380,6 +380,7 @@ GAUDI_CHILD(closes_with_registrations_left)
     uct_md_h again;
     GAUDI_CHILD_REQUIRE(open_md(again) == UCS_OK);
     GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(again, memh) == UCS_OK);
+    uct_md_close(again);
     return 0;
 }
 
