@@ -66,7 +66,7 @@ uct_md_h open_md()
 
 void start()
 {
-    gaudi::base::init_config();
+    require(gaudi::base::init_config(), "init_config");
     require(gaudi::base::init_memory_type(), "init_memory_type");
 }
 

@@ -58,7 +58,7 @@ void start()
 {
     setenv("UCX_GAUDI_DRIVER", GAUDI_EMULATOR, 1);
     setenv("UCX_GAUDI_DEVICES", "auto", 1);
-    gaudi::base::init_config();
+    require(gaudi::base::init_config());
     require(gaudi::base::init_memory_type());
     ucs_log_push_handler([](const char *, unsigned, const char *,
                             ucs_log_level_t, const ucs_log_component_config_t *,

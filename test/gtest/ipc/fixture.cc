@@ -20,15 +20,13 @@ namespace {
 constexpr auto deadline = std::chrono::seconds(20);
 
 /* What the module does when it is loaded, in children, too. */
-const bool configured = [] {
-    base::init_config();
-    return true;
-}();
+const bool configured = base::init_config();
 
 } // namespace
 
 void ipc::SetUp()
 {
+    ASSERT_TRUE(configured);
     collect_logs();
     take_logs();
 }

@@ -92,7 +92,7 @@ void prepare_process()
         setenv("UCX_GAUDI_DRIVER", emulator_path().c_str(), 1);
         setenv("UCX_GAUDI_DEVICES", "all", 1);
         collect_logs();
-        base::init_config();
+        EXPECT_TRUE(base::init_config());
         start_framework();
         return true;
     }();
