@@ -381,7 +381,7 @@ GAUDI_CHILD(closes_with_registrations_left)
     GAUDI_CHILD_REQUIRE(open_md(again) == UCS_OK);
     GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(again, memh) == UCS_OK);
     uct_md_close(again);
-    return 0;
+    _exit(0); /* libucs leaks what was left, which a sanitizer would tell */
 }
 
 TEST_F(registration_cache, closing_with_registrations_left_is_survived)
