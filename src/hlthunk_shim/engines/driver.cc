@@ -176,7 +176,7 @@ std::string driver::why_no_synapse()
     std::string why;
     const auto found = synapse_functions::load(why);
     if ((found != nullptr) && !found->can_acquire()) {
-        why = "libSynapse.so lacks functions to acquire a device";
+        why = synapse_functions::no_acquisition;
     }
     return why;
 }

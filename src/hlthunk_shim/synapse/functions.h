@@ -17,6 +17,9 @@ namespace gaudi::shim {
 
 class synapse_functions {
 public:
+    static constexpr char no_acquisition[] =
+        "libSynapse.so lacks functions to acquire a device";
+
     /** Find the library that the process has loaded.
      *  @return nullptr when it has none, or one that lacks a function. */
     static std::unique_ptr<const synapse_functions> find_loaded();
@@ -25,7 +28,8 @@ public:
      *  @param why_p  Set when there is none. */
     static std::unique_ptr<const synapse_functions> load(std::string &why_p);
 
-    /** Whether it has what acquires and releases a device. */
+    /** Whether it has what acquires and releases a device; else
+     *  @ref no_acquisition says so. */
     [[nodiscard]] bool can_acquire() const
     {
         return (synInitialize != nullptr) && (synDestroy != nullptr) &&

@@ -149,7 +149,7 @@ int synapse_runtime::acquire(const std::string &bus_id)
         api = api_.get();
     }
     if (!api->can_acquire()) {
-        return refuse("libSynapse.so lacks functions to acquire a device");
+        return refuse(synapse_functions::no_acquisition);
     }
     synDeviceInfoV2 info{};
     const synStatus state = api->synDeviceGetInfoV2(any_device, &info);

@@ -113,6 +113,7 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_query(const void *address,
  *         UCS_ERR_INVALID_ADDR   the range is not as a whole in one allocation
  *                                of device memory: host memory, freed memory,
  *                                nothing
+ *         UCS_ERR_NO_DEVICE      its card was reset or removed
  *         UCS_ERR_UNSUPPORTED    the driver has no such call, or the memory is
  *                                imported: the exporter's dma-buf is the one to
  *                                pass on
