@@ -42,7 +42,7 @@ int &card_of(int fd)
 }
 
 /* Of a list with one number for each card; the last one is for all others. */
-int setting_of(const char *name, int fd, int otherwise)
+[[maybe_unused]] int setting_of(const char *name, int fd, int otherwise)
 {
     const char *text = std::getenv(name);
     if (text == nullptr) {
