@@ -32,6 +32,10 @@ CHANGES_FOLDER = re.compile(r".*?^[^#\n]*\bcd .*BASH_SOURCE.*?\n", re.M | re.S)
 
 LEFT_OUT = """<testcase name="one.skips"><skipped message=""/>
 <system-out>{reason}</system-out></testcase>"""
+FAILED = ('<testsuite><testcase name="one.runs" status="run"/>'
+          '<testcase name="one.fails"><failure message=""/><system-out>'
+          + "the first line" + "\n" * 20 + "the last line"
+          '</system-out></testcase></testsuite>')
 SKIPPED = """<testsuite><testcase name="one.runs" status="run"/>
 <testcase name="one.skips"><skipped message=""/>
 <system-out>here: Skipped
@@ -102,7 +106,7 @@ def check_skips(root):
             file.write(SKIPPED.format(reason=reason))
             file.flush()
             result = subprocess.run(
-                [os.path.join(root, "scripts/skipped-tests"), file.name],
+                [os.path.join(root, "scripts/test-results"), file.name],
                 env={"PATH": os.environ["PATH"], **setting}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                 check=False)
         if (result.returncode == 0) != right:
@@ -125,7 +129,7 @@ def check_left_out(root):
                     ("GAUDI_TEST_FRAMEWORK=y HLTHUNK_EMU_ASIC=gaudi3", right),
                     ("", False)):
                 result = subprocess.run(
-                    [os.path.join(root, "scripts/skipped-tests"), file.name],
+                    [os.path.join(root, "scripts/test-results"), file.name],
                     env={"PATH": os.environ["PATH"],
                          "GAUDI_TEST_SETTINGS": settings},
                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -135,9 +139,28 @@ def check_left_out(root):
                            f"{result.stdout}")
 
 
+def check_failed(root):
+    with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+        file.write(FAILED)
+        file.flush()
+        output = subprocess.run(
+            [os.path.join(root, "scripts/test-results"), "--failed", file.name,
+             "/nowhere/tests-none.xml"],
+            env={"PATH": os.environ["PATH"]}, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, check=True).stdout
+    for wanted in (": one.fails\n", "    the last line\n",
+                   "tests-none.xml was not written\n"):
+        if wanted not in output:
+            yield f"the list of failed tests has no '{wanted}': {output}"
+    for unwanted in ("one.runs", "the first line"):
+        if unwanted in output:
+            yield f"the list of failed tests has '{unwanted}': {output}"
+
+
 def main(root):
     report([*check_environment(root), *check_read_only(root),
-            *check_cdpath(root), *check_skips(root), *check_left_out(root)],
+            *check_cdpath(root), *check_skips(root), *check_left_out(root),
+            *check_failed(root)],
            "the scripts let through what they should")
 
 
