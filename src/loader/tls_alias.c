@@ -82,3 +82,40 @@ char *gaudi_rewrite_tls(const char *tls, int with_gdr)
     }
     return result;
 }
+
+/* Of UCX; the aliases of its table, too. */
+static const char *const of_this_machine[] = {
+    "gaudi",    "gaudi_copy", "gaudi_cpy", "gaudi_ipc", "self",
+    "loopback", "mm",         "sm",        "shm",       "posix",
+    "sysv",     "xpmem",      "cma",       "knem"};
+
+static int stays_in_machine(const char *name, size_t length)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(of_this_machine) / sizeof(of_this_machine[0]); ++i) {
+        if ((strlen(of_this_machine[i]) == length) &&
+            (strncmp(of_this_machine[i], name, length) == 0)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int gaudi_may_reach_network(const char *tls)
+{
+    const char *token = tls;
+
+    for (;;) {
+        const char *name    = token + strspn(token, "\\");
+        const size_t length = strcspn(name, ",");
+
+        if (!stays_in_machine(name, length)) {
+            return 1;
+        }
+        if (name[length] == '\0') {
+            return 0;
+        }
+        token = name + length + 1;
+    }
+}

@@ -21,6 +21,12 @@ extern "C" {
  */
 char *gaudi_rewrite_tls(const char *tls, int with_gdr);
 
+/*
+ * Whether a UCX_TLS list may have a transport on a network device. 0: it names
+ * none but ours and those of UCX that stay within the machine.
+ */
+int gaudi_may_reach_network(const char *tls);
+
 #ifdef __cplusplus
 }
 #endif

@@ -16,3 +16,7 @@ void gaudi_rewrite_tls_setting(void);
 /* Say in a line what UCX_TLS has to be, if it has names that UCX does not know.
  * For a file that UCX has loaded. */
 void gaudi_warn_of_tls_setting(void);
+
+/* Say in a line that connections to a listener fail, if UCX_TLS has no
+ * transport for them. For a program that makes one; once. */
+void gaudi_warn_of_listener(void);

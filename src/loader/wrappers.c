@@ -5,8 +5,11 @@
  * A program that loads UCX late (Open MPI does) gets the module at the first
  * call of one that comes before UCX reads its configuration and lists its
  * components. One comes earlier still, since a program may look up
- * ucp_config_read in libucp itself (dlsym). Two more are wrapped for what is to
- * be said when they fail because there is no card.
+ * ucp_config_read in libucp itself (dlsym). Three more are wrapped for what is
+ * to be said when there is no card, or no transport that they need.
+ *
+ * ucp_init_version is not among them: UCX tells by its address which file UCP
+ * was loaded from, and what it calls is wrapped.
  */
 #define _GNU_SOURCE
 #include "loader/loader.h"
@@ -163,16 +166,6 @@ GAUDI_EXPORT status_t ucp_config_read(const char *env_prefix,
                      config_p);
 }
 
-GAUDI_EXPORT status_t ucp_init_version(unsigned api_major_version,
-                                       unsigned api_minor_version,
-                                       const void *params, const void *config,
-                                       void **context_p)
-{
-    gaudi_load_module();
-    return CALL_NEXT("libucp.so.0", ucp_init_version, api_major_version,
-                     api_minor_version, params, config, context_p);
-}
-
 GAUDI_EXPORT status_t uct_query_components(void **components_p,
                                            unsigned *num_components_p)
 {
@@ -192,6 +185,14 @@ GAUDI_EXPORT status_t uct_mem_alloc(size_t length, const int *methods,
         explain_refusal(params);
     }
     return status;
+}
+
+GAUDI_EXPORT status_t ucp_listener_create(void *worker, const void *params,
+                                          void **listener_p)
+{
+    gaudi_warn_of_listener();
+    return CALL_NEXT("libucp.so.0", ucp_listener_create, worker, params,
+                     listener_p);
 }
 
 /* UCP opens every memory domain that there is, and so asks for nothing. */

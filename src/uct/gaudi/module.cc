@@ -16,6 +16,9 @@
 #include "uct/gaudi/copy/copy_md.h"
 #include "uct/gaudi/ipc/ipc_md.h"
 #include "uct/gaudi/perftest.h"
+#include "uct/gaudi/ucx_gaudi.h"
+
+#include <dlfcn.h>
 
 namespace {
 
@@ -43,9 +46,25 @@ ucs_status_t load()
 
 bool registered = false;
 
+/* As UCX says of itself. */
+void tell_version()
+{
+    Dl_info self;
+
+    if (dladdr(&registered, &self) != 0) {
+        ucs_info("Gaudi transports %d.%d.%d for UCX %s (loaded from %s)",
+                 UCX_GAUDI_VERSION_MAJOR, UCX_GAUDI_VERSION_MINOR,
+                 UCX_GAUDI_VERSION_PATCH, gaudi::base::ucx_headers_version(),
+                 self.dli_fname);
+    }
+}
+
 __attribute__((constructor)) void module_init()
 {
     registered = (gaudi::base::guarded(load) == UCS_OK);
+    if (registered) {
+        tell_version();
+    }
 }
 
 } // namespace

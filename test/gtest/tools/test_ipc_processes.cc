@@ -161,6 +161,15 @@ TEST_P(ipc_processes, connect_by_socket_address)
     }
 }
 
+TEST_P(ipc_processes, are_told_what_a_listener_lacks)
+{
+    const peers_result result =
+        run_peers({traffic(true), {"few", "sockaddr"}, variables(ipc)});
+    EXPECT_THAT(result.server.output,
+                HasSubstr("over UCX_TLS=gaudi_cpy,gaudi_ipc alone; add tcp"));
+    EXPECT_EQ(1u, lines_with(result.server.output, "ucx-gaudi: ").size());
+}
+
 TEST_P(ipc_processes, reach_memory_whose_dmabufs_its_process_closed)
 {
     expect_all_sent(

@@ -179,6 +179,21 @@ TEST_F(preload, of_two_installations_registers_one)
     EXPECT_EQ(1u, lines_with(result.output, "is in use already").size());
 }
 
+/* UCX names the file that a function of libucp is in. */
+TEST_F(preload, ucx_and_the_module_say_where_they_were_loaded_from)
+{
+    const process_result result =
+        emulated({GAUDI_BUILD_DIR "/bin/ucp_host_to_device", "/etc/os-release"},
+                 {{"UCX_LOG_LEVEL", "info"}});
+    EXPECT_TRUE(exited_with(0, result));
+    const auto lines = lines_with(result.output, "(loaded from ");
+    ASSERT_EQ(2u, lines.size()) << result.output;
+    EXPECT_THAT(lines[0], HasSubstr("Gaudi transports "));
+    EXPECT_THAT(lines[0], ::testing::ContainsRegex(
+                              "/ucx-gaudi/[0-9.]+/libuct_hlthunk\\.so\\.0\\)"));
+    EXPECT_THAT(lines[1], HasSubstr("/libucp.so.0"));
+}
+
 TEST_F(preload, reaches_python_through_ctypes)
 {
     expect_card(emulated(

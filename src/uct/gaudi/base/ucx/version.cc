@@ -90,6 +90,11 @@ std::string find_other_layout(void *library)
     return "";
 }
 
+const char *ucx_headers_version()
+{
+    return GAUDI_UCX_VERSION;
+}
+
 bool ucx_matches()
 {
     /* Its own dependency. */

@@ -11,6 +11,9 @@
 
 namespace gaudi::base {
 
+/** The version of UCX whose headers this module was built with. */
+const char *ucx_headers_version();
+
 /** Compare the layouts. On a mismatch one warning is logged, and the module
  * must not register anything. */
 bool ucx_matches();
