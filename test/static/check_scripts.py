@@ -157,10 +157,32 @@ def check_failed(root):
             yield f"the list of failed tests has '{unwanted}': {output}"
 
 
+def check_no_network(root):
+    """A machine without packages, on which apt-get says why it failed."""
+    for said, wanted in (
+            ("Err:1 x Temporary failure resolving 'x'", "no network, or none"),
+            ("E: dpkg was interrupted", "apt-get failed, its output is above")):
+        with tempfile.TemporaryDirectory() as place:
+            for name, body in (("apt-get", f'echo "{said}"; exit 100'),
+                               ("dpkg-query", "exit 1"), ("id", "echo 0")):
+                path = os.path.join(place, name)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(f"#!/bin/sh\n{body}\n")
+                os.chmod(path, 0o755)
+            result = subprocess.run(
+                [os.path.join(root, "scripts/install-packages"), "build"],
+                env={"PATH": f"{place}:{os.environ['PATH']}"},
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                check=False)
+        if (result.returncode != 1 or wanted not in result.stdout or
+                said not in result.stdout):
+            yield f"install-packages, with '{said}': {result.stdout}"
+
+
 def main(root):
     report([*check_environment(root), *check_read_only(root),
             *check_cdpath(root), *check_skips(root), *check_left_out(root),
-            *check_failed(root)],
+            *check_failed(root), *check_no_network(root)],
            "the scripts let through what they should")
 
 
