@@ -1,0 +1,60 @@
+"""What run_commands.py knows of the commands in pages."""
+
+import re
+
+# What stands for something in a command.
+PLACEHOLDERS = {
+    "PROGRAM": "ucx_info -v",
+    "PREFIX": "prefix",
+}
+
+# Commands that other tests run: what they begin with, and that test.
+ELSEWHERE = [
+    # Whoever runs this test runs these.
+    (r"(\./)?scripts/test\b", "this"),
+    (r"GAUDI_TEST_\w+=\S+ scripts/test\b", "this"),
+    (r"scripts/install-packages\b", "this"),
+    (r"cmake --preset release\b", "this"),
+    # Needs a root folder of another distribution; the test does it in this one.
+    (r"chroot ROOT ucx_info", "static.source_trees_of_ucx_are_looked_at"),
+    (r"scripts/fetch-ucx-source\b", "static.source_trees_of_ucx_are_looked_at"),
+    (r"git clone\b", "docs.quickstart"),
+    (r"\./scripts/quickstart\b", "docs.quickstart"),
+]
+
+# No test gets these from whoever runs it.
+NOT_PASSED_ON = ("UCX_", "HLTHUNK_", "GAUDI_", "HABANA_", "HLS_", "LD_",
+                 "PKG_CONFIG", "OMPI_", "XDG_", "PYTHON")
+
+# What a user who is root has to tell Open MPI, and one with few cores.
+SETTINGS = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+}
+
+
+def test_of(command):
+    """The test that runs the command elsewhere, or None."""
+    for beginning, name in ELSEWHERE:
+        if re.match(beginning, command):
+            return name
+    return None
+
+
+def is_this_run(name):
+    return name == "this"
+
+
+def add_files(folder):
+    """What the commands of pages take for granted."""
+    (folder / "program.c").write_text("""
+#include <stdio.h>
+#include <ucp/api/ucp.h>
+#include <ucx_gaudi.h>
+int main(void)
+{
+    printf("%u %d\\n", ucx_gaudi_version(), (int)ucx_gaudi_memory_type());
+    return ucp_get_version_string() == NULL;
+}
+""", encoding="utf-8")

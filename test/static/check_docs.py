@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Checks the pages: their links lead somewhere, and README.md stays short.
+
+usage: check_docs.py SOURCE_FOLDER
+"""
+
+import os
+import re
+import sys
+
+from common import report, tree_files
+
+README_LINES = 120
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def anchors_of(text):
+    """Names of a page's headings, as forges make them."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    for heading in re.findall(r"^#+ (.*)$", text, flags=re.M):
+        heading = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+        yield heading.replace(" ", "-")
+
+
+def read(root, name):
+    with open(os.path.join(root, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def check_links(root, page):
+    for target in LINK.findall(read(root, page)):
+        if re.match(r"\w+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        path = os.path.normpath(os.path.join(os.path.dirname(page), path)
+                                if path else page)
+        if not os.path.exists(os.path.join(root, path)):
+            yield f"{page}: {target} is not there"
+        elif anchor and anchor not in anchors_of(read(root, path)):
+            yield f"{page}: {target} names no heading of {path}"
+
+
+def check_reachable(root, pages):
+    """README.md leads to every page of docs, but for the decisions."""
+    linked = {target.partition("#")[0]
+              for target in LINK.findall(read(root, "README.md"))}
+    for page in pages:
+        if os.path.dirname(page) == "docs" and page not in linked:
+            yield f"README.md does not lead to {page}"
+
+
+def main(root):
+    pages = [name for name in tree_files(root) if name.endswith(".md")]
+    problems = [problem for page in pages
+                for problem in check_links(root, page)]
+    problems += check_reachable(root, pages)
+    lines = read(root, "README.md").count("\n")
+    if lines > README_LINES:
+        problems.append(f"README.md has {lines} lines, more than "
+                        f"{README_LINES}: move some to a page of docs")
+    if set(anchors_of("# A `b_c`: d\n```\n# x\n```\n")) != {"a-b_c-d"}:
+        problems.append("anchors are made wrongly")
+    report(problems, f"{len(pages)} pages lead where they say")
+
+
+if __name__ == "__main__":
+    main(os.path.abspath(sys.argv[1]))
