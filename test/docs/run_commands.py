@@ -55,7 +55,7 @@ def blocks_of(text):
             command = line[2:]
             while command.endswith("\\"):
                 command = command[:-1] + next(lines).strip()
-            commands.append((command, []))
+            commands.append((re.sub(r"\s+#\s.*$", "", command), []))
         yield commands
 
 
@@ -76,6 +76,9 @@ def runnable(command, ports):
     """The command with its placeholders filled in."""
     for name, value in elsewhere.PLACEHOLDERS.items():
         command = re.sub(rf"\b{name}\b", value, command)
+    status = elsewhere.status_of(command)
+    if status != 0:
+        command += f" || test $? = {status}"
     for port in re.findall(r"-p (\d{4,5})\b", command):
         if port not in ports:
             with socket.socket() as free:
@@ -134,7 +137,7 @@ def run_block(script, folder, build):
 
 
 def check_self():
-    page = "```console\n$ a \\\n  b\nout 12\n...\n$ c\n```\n"
+    page = "```console\n$ a \\\n  b  # x\nout 12\n...\n$ c\n```\n"
     if list(blocks_of(page)) != [[("a b", ["out 12", "..."]), ("c", [])]]:
         sys.exit(f"blocks are read wrongly: {list(blocks_of(page))}")
     if missing_lines(["one 1", "...", "two 0x1f"], "x\none 23\ntwo 0x2\n"):
