@@ -1,26 +1,26 @@
 /*
  * Gaudi memory in MPI calls: a ring of MPI_Sendrecv, then MPI_Bcast.
  *
- * usage, with MPICH:
- *   mpiexec.mpich -n 4 build/bin/ucx-gaudi run --emulate --
+ * usage, with MPICH or Open MPI:
+ *   mpiexec.mpich -n 4 build/bin/ucx-gaudi run --emulate
  *       build/bin/mpi_device_buffers.mpich
- * and with Open MPI, which has to be told to use UCX on any transport:
- *   mpiexec.openmpi -n 4 --mca pml ucx --mca opal_common_ucx_tls any
- *       build/bin/ucx-gaudi run --emulate --
+ *   mpiexec.openmpi -n 4 build/bin/ucx-gaudi run --emulate
  *       build/bin/mpi_device_buffers.openmpi
  *
  * Without --emulate on a machine that has the cards. Each rank opens a card.
  *
- * Instead of the launcher, the environment of the ranks will do:
+ * Instead of the launcher, the environment of the ranks will do. Open MPI then
+ * has to be told to use UCX on any transport:
  *   mpiexec.mpich -genv LD_PRELOAD $PWD/build/lib/libucx_gaudi_preload.so ...
- *   mpiexec.openmpi -x LD_PRELOAD=$PWD/build/lib/libucx_gaudi_preload.so ...
+ *   mpiexec.openmpi -x LD_PRELOAD=$PWD/build/lib/libucx_gaudi_preload.so
+ *       --mca pml ucx --mca osc ucx --mca opal_common_ucx_tls any ...
  *
  * MPI libraries pass the address on to UCX when they send, receive or broadcast
  * contiguous data. In reductions, MPI_Gather, MPI_Scatter, MPI_Allgather
  * without MPI_IN_PLACE, MPI_Alltoall, MPI_Sendrecv_replace, MPI_Bsend, MPI_Pack
  * and datatypes with holes they use the CPU, which cannot touch device memory:
  * the rank dies of SIGSEGV. Copy such data to host memory first (gaudi_read).
- * MPI_Put and MPI_Get need UCX_PROTO_ENABLE=y, and Open MPI "--mca osc ucx".
+ * MPI_Put and MPI_Get need UCX_PROTO_ENABLE=y.
  */
 #include "gaudi_memory.h"
 

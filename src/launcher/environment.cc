@@ -22,6 +22,17 @@ constexpr char plugin_list[]        = "UCX_PLUGIN_PATH";
 constexpr char plugin_separators[]  = ":";
 constexpr char emu_devices[]        = "HLTHUNK_EMU_DEVICES";
 
+/* Open MPI has UCX carry all, whatever its transports and devices. */
+constexpr struct {
+    const char *name;
+    const char *value;
+} of_openmpi[] = {
+    {"OMPI_MCA_pml", "ucx"},
+    {"OMPI_MCA_osc", "ucx"},
+    {"OMPI_MCA_opal_common_ucx_tls", "any"},
+    {"OMPI_MCA_opal_common_ucx_devices", "any"},
+};
+
 /* Cards of a box, as in the machines that have them. */
 constexpr char default_cards[] = "8";
 
@@ -183,6 +194,10 @@ variables make_variables(const installation &files, const request &wanted,
         result.emplace_back(library_list,
                             path_value(std::move(directories), library_list,
                                        library_separators));
+    }
+    for (const auto &[name, value] : of_openmpi) {
+        const std::string own = get(name);
+        result.emplace_back(name, own.empty() ? value : own);
     }
     return result;
 }

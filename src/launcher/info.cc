@@ -51,7 +51,7 @@ shim::engine engine_setting()
 std::string how_to_mend_driver(const std::string &setting)
 {
     if (setting == "emulator") {
-        return reinstall;
+        return install_emulator;
     }
     if (setting.find('/') != std::string::npos) {
         return "set UCX_GAUDI_DRIVER to the path of a libhl-thunk.so";

@@ -99,15 +99,6 @@ void require_plugin(const installation &files, const found_ucx &ucx,
     }
 }
 
-std::string to_text(const std::vector<ucx_release> &releases)
-{
-    std::string text;
-    for (const ucx_release &one : releases) {
-        text += (text.empty() ? "" : ", ") + to_string(one);
-    }
-    return text;
-}
-
 } // namespace
 
 installation find_installation()
@@ -143,6 +134,15 @@ std::vector<ucx_release> installed_releases(const installation &files)
     return releases;
 }
 
+std::string to_text(const std::vector<ucx_release> &releases)
+{
+    std::string text;
+    for (const ucx_release &one : releases) {
+        text += (text.empty() ? "" : ", ") + to_string(one);
+    }
+    return text;
+}
+
 fs::path module_for(const installation &files, const ucx_release &release)
 {
     return files.modules / to_string(release) / library_name;
@@ -171,7 +171,11 @@ problems find_obstacles(const installation &files, loading how,
 problems find_emulator_obstacles(const installation &files)
 {
     problems found;
-    require(files.emulator / driver_library, found);
+    const fs::path library = files.emulator / driver_library;
+    if (!is_there(library)) {
+        found.push_back({library.string() + " is missing, the software Gaudi",
+                         install_emulator});
+    }
     require_in_library_path(files.emulator, found);
     return found;
 }

@@ -37,6 +37,10 @@ struct installation {
 inline constexpr char reinstall[] =
     "install ucx-gaudi again, or build it again (scripts/quickstart)";
 
+/** What to do about a missing emulator, which Debian has in its own package. */
+inline constexpr char install_emulator[] =
+    "install the package hl-thunk-emulator, or install ucx-gaudi again";
+
 /** The driver library in the emulator's directory. */
 inline constexpr char driver_library[] = "libhl-thunk.so";
 
@@ -49,6 +53,9 @@ installation find_installation();
 
 /** The releases of UCX that have a module, the oldest one first. */
 std::vector<ucx_release> installed_releases(const installation &files);
+
+/** As "1.13, 1.18"; "" for none. */
+std::string to_text(const std::vector<ucx_release> &releases);
 
 /** Where the module for a release is, or would be. */
 std::filesystem::path module_for(const installation &files,

@@ -28,7 +28,10 @@ constexpr char about_run[] =
     "COMMAND replaces ucx-gaudi, with a few variables set: LD_PRELOAD, or "
     "LD_LIBRARY_PATH with --slot, or UCX_PLUGIN_PATH with --plugin; with "
     "--emulate also UCX_GAUDI_DRIVER, HLTHUNK_EMU_DEVICES and "
-    "LD_LIBRARY_PATH. With --slot and --plugin, gaudi_copy in UCX_TLS becomes "
+    "LD_LIBRARY_PATH. Open MPI's are set unless they are set already, so that "
+    "it uses UCX for everything: OMPI_MCA_pml and OMPI_MCA_osc (ucx), "
+    "OMPI_MCA_opal_common_ucx_tls and OMPI_MCA_opal_common_ucx_devices (any). "
+    "With --slot and --plugin, gaudi_copy in UCX_TLS becomes "
     "the transport's name, gaudi_cpy. --slot for a UCX that is not the "
     "installed one makes a folder of links in the user's cache.\n"
     "\n"
@@ -68,13 +71,24 @@ constexpr char about_info[] =
     "Exit code: 0 when the transports would work with at least one card that "
     "is free (or unknown), 1 otherwise; 2 for a wrong command line.";
 
+std::string make_version()
+{
+    const auto releases =
+        launcher::installed_releases(launcher::find_installation());
+    std::string text = "ucx-gaudi " UCX_GAUDI_VERSION "\n";
+    text += releases.empty() ? "no modules"
+                             : "modules for UCX " + launcher::to_text(releases);
+    return text;
+}
+
 /* Options and what they set. */
 class command_line {
 public:
     command_line()
     {
         app_.require_subcommand(1);
-        app_.set_version_flag("--version", UCX_GAUDI_VERSION);
+        app_.set_version_flag("--version", make_version,
+                              "Print the version, and which UCX it is for");
         app_.footer("ucx-gaudi SUBCOMMAND --help tells more.");
         app_.failure_message([](const CLI::App *, const CLI::Error &error) {
             return std::string("ucx-gaudi: ") + error.what() +
@@ -82,7 +96,7 @@ public:
         });
         run_  = add("run",
                     "Run a program with the transports loaded: "
-                     "ucx-gaudi run [OPTIONS] -- COMMAND...",
+                     "ucx-gaudi run [OPTIONS] [--] COMMAND...",
                     about_run);
         env_  = add("env", "Print the variables that run sets, for eval",
                     about_env);
@@ -162,6 +176,32 @@ private:
     bool plugin_    = false;
     bool json_      = false;
 };
+
+bool is_dashes(const char *argument)
+{
+    return std::string_view(argument) == "--";
+}
+
+/* Where run's command begins, or the "--" in front of it; the end for what is
+ * not run. */
+char **find_command(char **argv, char **end)
+{
+    char **dashes = std::find_if(argv, end, is_dashes);
+    if ((end - argv < 2) || (std::string_view(argv[1]) != "run")) {
+        return dashes;
+    }
+    bool may_be_count = false;
+    for (char **at = argv + 2; at != dashes; ++at) {
+        const std::string_view text = *at;
+        const bool is_count =
+            may_be_count && (text.find_first_not_of("0123456789") == text.npos);
+        if (!text.empty() && !text.starts_with('-') && !is_count) {
+            return at;
+        }
+        may_be_count = (text == "--emulate");
+    }
+    return dashes;
+}
 
 /* CLI11 takes such an argument for none. */
 bool is_empty(const char *argument)
@@ -248,13 +288,14 @@ int start(const command_line &options, char **command)
 
 int main(int argc, char **argv)
 {
-    /* What follows "--" is the command's own, options included. */
+    /* What follows is the command's own, options included. */
     char **end              = argv + argc;
-    char **dashes           = std::find(argv, end, std::string_view("--"));
-    char **command          = (dashes != end) ? dashes + 1 : end;
-    const auto own_argument = static_cast<int>(dashes - argv);
+    char **own_end          = find_command(argv, end);
+    const bool has_dashes   = (own_end != end) && is_dashes(*own_end);
+    char **command          = has_dashes ? own_end + 1 : own_end;
+    const auto own_argument = static_cast<int>(own_end - argv);
 
-    if (std::any_of(argv, dashes, is_empty)) {
+    if (std::any_of(argv, own_end, is_empty)) {
         std::fprintf(stderr, "ucx-gaudi: an argument is empty\n");
         return exit_usage;
     }
@@ -266,10 +307,10 @@ int main(int argc, char **argv)
         }
         if (options.is_run() && (command == end)) {
             std::fprintf(stderr, "ucx-gaudi: no command is given. Usage: "
-                                 "ucx-gaudi run [OPTIONS] -- COMMAND...\n");
+                                 "ucx-gaudi run [OPTIONS] [--] COMMAND...\n");
             return exit_usage;
         }
-        if (!options.is_run() && (dashes != end)) {
+        if (!options.is_run() && has_dashes) {
             std::fprintf(stderr, "ucx-gaudi: only run takes a command\n");
             return exit_usage;
         }

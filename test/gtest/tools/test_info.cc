@@ -664,8 +664,8 @@ TEST_F(info, names_every_part_that_is_missing)
         {"ucx-gaudi/" GAUDI_UCX_RELEASE,
          "no module fits UCX " GAUDI_UCX_VERSION, "build ucx-gaudi", 1},
         {"hlthunk-emu/libhl-thunk.so",
-         "hlthunk-emu/libhl-thunk.so: cannot open", "install ucx-gaudi again",
-         1},
+         "hlthunk-emu/libhl-thunk.so: cannot open",
+         "install the package hl-thunk-emulator", 1},
     };
     for (const auto &[part, what, mend, code] : cases) {
         SCOPED_TRACE(part);

@@ -34,25 +34,32 @@ protected:
 
     static arguments mpiexec(const std::string &mpi, const std::string &ranks,
                              const arguments &program,
-                             const arguments &variables = {})
+                             const arguments &options = {})
     {
         arguments command{"mpiexec." + mpi, "-n", ranks};
         const auto add = [&](const arguments &more) {
             command.insert(command.end(), more.begin(), more.end());
         };
         if (mpi == "openmpi") {
-            /* By itself it takes UCX for some networks only. */
-            add({"--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca",
-                 "opal_common_ucx_tls", "any", "--oversubscribe"});
+            add({"--oversubscribe"});
             if (geteuid() == 0) {
                 add({"--allow-run-as-root"});
             }
         } else {
             add({"-launcher", "fork"});
         }
-        add(variables);
+        add(options);
         add(program);
         return command;
+    }
+
+    /* What the launcher sets: by itself Open MPI takes UCX for some networks
+     * only. */
+    static environment without_launcher()
+    {
+        return {{"OMPI_MCA_pml", "ucx"},
+                {"OMPI_MCA_osc", "ucx"},
+                {"OMPI_MCA_opal_common_ucx_tls", "any"}};
     }
 
     /* Everything that the library keeps in files is in a scratch directory. */
@@ -110,6 +117,7 @@ protected:
         if (with_module) {
             program = under_launcher(program);
         } else {
+            variables = without_launcher();
             list.erase(0, list.find(',') + 1);
         }
         if (!list.empty()) {
@@ -361,13 +369,14 @@ TEST_P(mpi_library, the_example_runs_in_every_way_that_it_is_started)
     const std::string mpi = GetParam();
     const std::string program =
         built(GAUDI_BUILD_DIR "/bin", "mpi_device_buffers", mpi);
-    const std::string stub        = std::string(library) + "/" + preloaded;
-    const arguments by_option     = (mpi == "mpich")
-                                        ? arguments{"-genv", "LD_PRELOAD", stub}
-                                        : arguments{"-x", "LD_PRELOAD=" + stub};
-    const environment on_emulator = {{"UCX_GAUDI_DRIVER", "emulator"}};
-    environment exported          = on_emulator;
-    exported["LD_PRELOAD"]        = stub;
+    const std::string stub          = std::string(library) + "/" + preloaded;
+    const arguments by_option       = (mpi == "mpich")
+                                          ? arguments{"-genv", "LD_PRELOAD", stub}
+                                          : arguments{"-x", "LD_PRELOAD=" + stub};
+    environment on_emulator         = without_launcher();
+    on_emulator["UCX_GAUDI_DRIVER"] = "emulator";
+    environment exported            = on_emulator;
+    exported["LD_PRELOAD"]          = stub;
 
     const std::pair<arguments, environment> ways[] = {
         {mpiexec(mpi, "4", under_launcher({program})), {}},
