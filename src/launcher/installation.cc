@@ -115,7 +115,7 @@ installation find_installation()
     files.modules     = files.directory / "ucx-gaudi";
     files.plugin      = files.modules / "plugin";
     files.emulator    = files.directory / "hlthunk-emu";
-    files.slot        = files.directory / "slot";
+    files.slot        = files.modules / "slot";
     files.slot_libucs = files.slot / "libucs.so.0";
     files.slot_module = files.slot / "ucx" / "libuct_rdmacm.so.0";
     return files;

@@ -24,7 +24,7 @@ public:
         fs::copy_file(test::launcher, launcher());
         for (const char *part :
              {"libuct_hlthunk.so.0", "libuct_hlthunk.so.0.0.0",
-              "libucx_gaudi_preload.so", "ucx-gaudi", "slot", "hlthunk-emu"}) {
+              "libucx_gaudi_preload.so", "ucx-gaudi", "hlthunk-emu"}) {
             fs::copy(fs::path(library) / part, path(part), options);
         }
     }

@@ -250,9 +250,9 @@ TEST_F(info, tells_which_way_of_loading_is_active)
         EXPECT_THAT(result.output,
                     HasSubstr(std::string("\npreload   ") + preload +
                               std::string(" ") + library + "/" + preloaded));
-        EXPECT_THAT(result.output,
-                    HasSubstr(std::string("\nslot      ") + slot +
-                              std::string(" ") + library + "/slot\n"));
+        EXPECT_THAT(result.output, HasSubstr(std::string("\nslot      ") +
+                                             slot + std::string(" ") + library +
+                                             "/ucx-gaudi/slot\n"));
     };
     expect(look({"--emulate"}), "not active", "not active");
     expect(emulated(look_inside), "active    ", "not active");
@@ -656,8 +656,9 @@ TEST_F(info, names_every_part_that_is_missing)
     } const cases[] = {
         {"libucx_gaudi_preload.so", "libucx_gaudi_preload.so is missing",
          "install ucx-gaudi again", 0},
-        {"slot", "slot is missing or incomplete", "install ucx-gaudi again", 0},
-        {"slot/libucs.so.0", "slot is missing or incomplete",
+        {"ucx-gaudi/slot", "slot is missing or incomplete",
+         "install ucx-gaudi again", 0},
+        {"ucx-gaudi/slot/libucs.so.0", "slot is missing or incomplete",
          "install ucx-gaudi again", 0},
         {"libuct_hlthunk.so.0", "libuct_hlthunk.so.0 is missing",
          "install ucx-gaudi again", 1},
@@ -682,8 +683,9 @@ TEST_F(info, names_every_part_that_is_missing)
 TEST_F(info, notices_a_slot_whose_ucx_is_gone)
 {
     const copied_installation copy;
-    copy.remove("slot/libucs.so.0");
-    fs::create_symlink("/no/such/libucs.so.0", copy.path("slot/libucs.so.0"));
+    copy.remove("ucx-gaudi/slot/libucs.so.0");
+    fs::create_symlink("/no/such/libucs.so.0",
+                       copy.path("ucx-gaudi/slot/libucs.so.0"));
     scratch_directory files;
     (void)files.file("libucp.so.0", "no library");
     const arguments command = {copy.launcher(), "info", "--emulate"};

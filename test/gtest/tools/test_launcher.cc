@@ -39,7 +39,7 @@ protected:
 
     const std::string stub     = std::string(library) + "/" + preloaded;
     const std::string emulator = std::string(library) + "/hlthunk-emu";
-    const std::string slot     = std::string(library) + "/slot";
+    const std::string slot     = std::string(library) + "/ucx-gaudi/slot";
     static constexpr char of_openmpi[] =
         "export OMPI_MCA_pml='ucx'\n"
         "export OMPI_MCA_osc='ucx'\n"
@@ -307,8 +307,8 @@ TEST_F(command_line, says_what_is_missing_in_an_incomplete_installation)
         {"libuct_hlthunk.so.0", {"--slot"}},
         {"ucx-gaudi", {}},
         {"ucx-gaudi", {"--slot"}},
-        {"slot", {"--slot"}},
-        {"slot/ucx", {"--slot"}},
+        {"ucx-gaudi/slot", {"--slot"}},
+        {"ucx-gaudi/slot/ucx", {"--slot"}},
         {emulator_part, {"--emulate"}},
         {emulator_part, {"--emulate", "--slot"}},
     };

@@ -258,7 +258,8 @@ TEST_F(loader, asks_the_libucp_of_the_process_wherever_it_lies)
 TEST_F(loader, bears_a_libucp_in_another_folder_than_libucs)
 {
     const fs::path ucx =
-        fs::canonical(fs::path(library) / "slot" / "libucs.so.0").parent_path();
+        fs::canonical(fs::path(library) / "ucx-gaudi" / "slot" / "libucs.so.0")
+            .parent_path();
     fs::copy_file(fs::canonical(ucx / "libucp.so.0"),
                   files.path("libucp.so.0"));
     const process_result result =

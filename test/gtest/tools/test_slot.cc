@@ -29,8 +29,8 @@ protected:
     slot()
     {
         /* Not every distribution packs it. */
-        const fs::path libucs =
-            fs::canonical(fs::path(library) / "slot" / "libucs.so.0");
+        const fs::path libucs = fs::canonical(fs::path(library) / "ucx-gaudi" /
+                                              "slot" / "libucs.so.0");
         has_rdmacm = fs::exists(libucs.parent_path() / "ucx" / slot_name);
     }
 
@@ -50,8 +50,8 @@ class lone_slot : public slot {
 protected:
     void make(const std::string &target)
     {
-        const fs::path libucs =
-            fs::canonical(fs::path(library) / "slot" / "libucs.so.0");
+        const fs::path libucs = fs::canonical(fs::path(library) / "ucx-gaudi" /
+                                              "slot" / "libucs.so.0");
         fs::create_directories(files.path("ucx"));
         fs::create_directories(files.path("empty"));
         fs::copy_file(libucs, files.path("libucs.so.0"));
@@ -157,10 +157,11 @@ TEST_F(slot, rewrites_the_transport_list_in_the_launcher)
 TEST_F(slot, by_hand_says_which_names_ucx_does_not_know)
 {
     const auto look = [this](const char *tls) {
-        return run({"ucx_info", "-p", "-w", "-u", "t"},
-                   with({{"LD_LIBRARY_PATH", std::string(library) + "/slot"},
-                         {"UCX_GAUDI_DRIVER", "emulator"},
-                         {"UCX_TLS", tls}}));
+        return run(
+            {"ucx_info", "-p", "-w", "-u", "t"},
+            with({{"LD_LIBRARY_PATH", std::string(library) + "/ucx-gaudi/slot"},
+                  {"UCX_GAUDI_DRIVER", "emulator"},
+                  {"UCX_TLS", tls}}));
     };
     const process_result result = look("gaudi_copy,sm");
     EXPECT_TRUE(exited_with(0, result));
