@@ -1,62 +1,36 @@
 #!/usr/bin/env python3
-"""Installs the build to a temporary folder and uses it from there.
+"""Installs the build to a temporary folder of an odd name and looks at it there.
 
-usage: check_installation.py run|build ROOT BUILD_DIRECTORY
+usage: check_installation.py run|build|parts ROOT BUILD_DIRECTORY
 
 run    ucx_info finds the transports: preloaded, in a slot, and after the folder
        was moved
-build  a program is built by pkg-config, and runs
+build  programs are built by pkg-config and by the examples' Makefile, against a
+       folder that was moved, and run
+parts  man pages, completion, licence, version, symbols are there and usable
 """
 
-import os
 import pathlib
-import subprocess
+import re
+import shutil
 import sys
-import tempfile
 
-DEADLINE = 60
+from installing import (ODD_NAME, attempt, check_listing, expect, find_one, run,
+                        scratch)
 
-
-def run(*command, **variables):
-    """What a command prints; its failure ends the test."""
-    clean = {name: value for name, value in os.environ.items()
-             if not name.startswith(("UCX_", "HLTHUNK_", "LD_", "PKG_CONFIG"))}
-    clean["HLTHUNK_EMU_NODE"] = f"install-{os.getpid()}"
-    result = subprocess.run(
-        [str(word) for word in command], env={**clean, **variables},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        timeout=DEADLINE, check=False)
-    if result.returncode != 0:
-        sys.exit(f"{command} failed:\n{result.stdout}")
-    return result.stdout
-
-
-def find_one(folder, name):
-    found = list(folder.rglob(name))
-    if len(found) != 1:
-        sys.exit(f"{name} is installed as {found}")
-    return found[0]
-
-
-def check_listing(prefix, *options):
-    listed = run(prefix / "bin/ucx-gaudi", "run", "--emulate=2", *options, "--",
-                 "ucx_info", "-d")
-    for line in ("Transport: gaudi_cpy", "Transport: gaudi_ipc",
-                 "Device: gaudi0"):
-        if line not in listed:
-            sys.exit(f"{prefix}: '{line}' is not in what ucx_info prints with "
-                     f"{options}:\n{listed}")
+# A module that is not stripped has five times that.
+LARGEST = 4 << 20
 
 
 def check_links(prefix):
     for name in ("libuct_hlthunk.so.0", "libucx_perftest_gaudi.so.0"):
         found = [file for file in prefix.rglob(name)
                  if file.parent.name == "plugin"]
-        if len(found) != 1 or not found[0].exists():
-            sys.exit(f"{name} is no file in one plugin folder: {found}")
+        expect(len(found) == 1 and found[0].exists(),
+               f"{name} is no file in one plugin folder: {found}")
 
 
-def check_running(prefix):
+def check_running(prefix, _):
     check_links(prefix)
     check_listing(prefix)
     check_listing(prefix, "--slot")
@@ -65,30 +39,162 @@ def check_running(prefix):
     check_listing(moved, "--slot")
 
 
-def check_building(prefix, root):
+def check_building(prefix, _):
+    prefix = prefix.rename(prefix.parent / ("moved-" + ODD_NAME))
     package = find_one(prefix, "ucx-gaudi-transports.pc")
-    flags = run("pkg-config", "--cflags", "--libs", "ucx-gaudi-transports",
-                "ucx", PKG_CONFIG_PATH=str(package.parent)).split()
-    examples = root / "examples"
-    program = prefix / "dmabuf"
-    run("cc", "-std=c11", "-D_GNU_SOURCE", examples / "dmabuf.c",
-        examples / "gaudi_memory.c", "-o", program, *flags)
-    said = run(prefix / "bin/ucx-gaudi", "run", "--emulate", "--", program,
-               LD_LIBRARY_PATH=str(package.parent.parent))
-    if "are the same" not in said:
-        sys.exit(f"the program says: {said}")
+    library = package.parent.parent
+    pkg_config = {"PKG_CONFIG_PATH": str(package.parent)}
+    launcher = prefix / "bin/ucx-gaudi"
+    told = run("pkg-config", "--variable=libdir", "ucx-gaudi-transports",
+               **pkg_config)
+    expect(pathlib.Path(told.strip().replace("\\", "")).resolve() == library,
+           f"pkg-config says that the libraries are in {told}, not {library}")
+
+    # As README has it: by a shell, which takes what pkg-config escapes.
+    examples = find_one(prefix, "dmabuf.c").parent
+    work = prefix.parent / "work"
+    work.mkdir()
+    (work / "program.c").write_text(
+        "#include <stdio.h>\n#include <ucx_gaudi.h>\n"
+        "int main(void)\n{\n"
+        "    printf(\"%d\\n\", ucx_gaudi_version() == UCX_GAUDI_VERSION);\n"
+        "    return ucx_gaudi_memory_type() == UCS_MEMORY_TYPE_UNKNOWN;\n}\n")
+    run("sh", "-c", "eval cc program.c -o program "
+        "\"$(pkg-config --cflags --libs ucx-gaudi-transports ucx)\"",
+        folder=work, **pkg_config)
+    said = run(launcher, "run", "--emulate", work / "program",
+               LD_LIBRARY_PATH=str(library))
+    expect(said == "1\n", f"the program says: {said}")
+
+    # make takes no such names.
+    shutil.copytree(examples, work / "examples")
+    run("make", "-f", "examples/Makefile", "MPICC=no-mpicc", folder=work,
+        **pkg_config)
+    said = run(launcher, "run", "--emulate", work / "dmabuf",
+               LD_LIBRARY_PATH=str(library))
+    expect("are the same" in said, f"dmabuf says: {said}")
+    for name in ("uct_host_to_device", "ucp_host_to_device"):
+        said = run(launcher, "run", "--emulate", work / name, work / "program.c")
+        expect("are the same" in said, f"{name} says: {said}")
+    run("make", "-f", "examples/Makefile", "clean", folder=work, **pkg_config)
+    expect(not (work / "dmabuf").exists(), "make clean leaves dmabuf")
+
+
+def sections(file):
+    return run("readelf", "-SW", file)
+
+
+def check_symbols(prefix):
+    """Stripped, and debuggers find lines in the file beside."""
+    looked_at = 0
+    for file in prefix.rglob("*"):
+        if (file.is_symlink() or not file.is_file() or
+                file.parent.name == ".debug" or
+                file.read_bytes()[:4] != b"\x7fELF"):
+            continue
+        looked_at += 1
+        symbols = file.parent / ".debug" / (file.name + ".debug")
+        expect(symbols.is_file(), f"{symbols} is missing")
+        expect(".debug_info" not in sections(file), f"{file} is not stripped")
+        expect(".debug_info" in sections(symbols), f"{symbols} has no symbols")
+        expect(file.stat().st_size < LARGEST,
+               f"{file} has {file.stat().st_size} bytes")
+    expect(looked_at >= 4, f"{looked_at} programs and libraries in {prefix}")
+
+    modules = [file for file in prefix.rglob("libuct_hlthunk.so.0")
+               if re.fullmatch(r"\d+\.\d+", file.parent.name)]
+    expect(modules, "no module is installed")
+    for module in modules:
+        address = re.search(r"^(\w+) T ucx_gaudi_version",
+                            run("nm", "-D", module), re.M)
+        line = run("addr2line", "-e", module, address[1])
+        expect("ucx_gaudi.cc:" in line, f"{module}: no line but {line}")
+
+
+def check_man_pages(prefix):
+    for name in ("man1/ucx-gaudi.1.gz", "man3/ucx_gaudi.3.gz"):
+        plain = prefix.parent / "page"
+        plain.write_text(run("gzip", "-dc", prefix / "share/man" / name))
+        complaints = run("groff", "-man", "-ww", "-Tutf8", "-z", plain)
+        expect(complaints == "", f"{name}: {complaints}")
+
+
+def plain_page(prefix, name):
+    return run("gzip", "-dc", prefix / "share/man" / name).replace("\\-", "-")
+
+
+def check_completeness(prefix):
+    """Options and functions that are there, pages and completion have."""
+    functions = re.findall(r"\bUCX_GAUDI_API\b[^;]*?(ucx_gaudi_\w+)\(",
+                           (prefix / "include/ucx_gaudi.h").read_text())
+    expect(len(functions) >= 6, f"the header has {functions}")
+    page = plain_page(prefix, "man3/ucx_gaudi.3.gz")
+    for function in functions:
+        expect(function in page, f"the man page has no {function}")
+    page = plain_page(prefix, "man1/ucx-gaudi.1.gz")
+    completion = (prefix / "share/bash-completion/completions/ucx-gaudi"
+                  ).read_text()
+    for command in ("run", "env", "info"):
+        shown = run(prefix / "bin/ucx-gaudi", command, "--help")
+        for option in set(re.findall(r"^ +(?:-\w,)?(--[a-z]+)", shown, re.M)):
+            expect(option in page, f"the man page has no {option}")
+            expect(option in completion, f"the completion has no {option}")
+
+
+def complete(prefix, *words):
+    """What the completion offers for the last word."""
+    script = prefix / "share/bash-completion/completions/ucx-gaudi"
+    return run("bash", "-c", ". \"$1\"; shift; COMP_WORDS=(\"$@\"); "
+               "COMP_CWORD=$(($# - 1)); _ucx_gaudi; "
+               "printf '%s\\n' \"${COMPREPLY[@]}\"", "bash", script,
+               "ucx-gaudi", *words).split()
+
+
+def check_completion(prefix):
+    for words, offered in ((("r",), "run"), (("--v",), "--version"),
+                           (("run", "--em"), "--emulate"),
+                           (("env", "--pl"), "--plugin"),
+                           (("info", "--j"), "--json"),
+                           (("run", "--emulate", "=", "2", "--sl"), "--slot"),
+                           (("run", "basenam"), "basename"),
+                           (("run", "--emulate", "--", "basenam"), "basename")):
+        found = complete(prefix, *words)
+        expect(offered in found, f"{words} is completed to {found}")
+    found = complete(prefix, "run", "ls", "--em")
+    expect("--emulate" not in found, f"ls gets {found}")
+
+
+def check_parts(prefix, root):
+    check_symbols(prefix)
+    check_man_pages(prefix)
+    check_completeness(prefix)
+    check_completion(prefix)
+    text = (root / "LICENSE").read_text()
+    licences = list(prefix.glob("share/doc/*/copyright"))
+    expect(len(licences) == 3 and
+           all(one.read_text() == text for one in licences),
+           f"the licence is installed as {licences}")
+    version = run("pkg-config", "--modversion", "ucx-gaudi-transports",
+                  PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig"))
+    told = run(prefix / "bin/ucx-gaudi", "--version")
+    expect(told.startswith(f"ucx-gaudi {version}modules for UCX 1."),
+           f"version {version} is told as {told}")
+    for name in ("include/ucx_gaudi.h", "lib/hlthunk-emu/libhl-thunk.so"):
+        expect((prefix / name).is_file(), f"{name} is missing")
+    # Nobody gets the software Gaudi by accident.
+    expect(not list(prefix.glob("lib/libhl-thunk*")), "libhl-thunk.so is in lib")
+    code, told = attempt("find", prefix, "-perm", "/022", "!", "-type", "l")
+    expect(code == 0 and told == "", f"others may write to {told}")
+
+
+CASES = {"run": check_running, "build": check_building, "parts": check_parts}
 
 
 def main(case, root, build):
-    with tempfile.TemporaryDirectory() as place:
-        prefix = pathlib.Path(place) / "prefix"
+    with scratch() as place:
+        prefix = place / ODD_NAME
         run("cmake", "--install", build, "--prefix", prefix)
-        if case == "run":
-            check_running(prefix)
-        elif case == "build":
-            check_building(prefix, pathlib.Path(root))
-        else:
-            sys.exit(__doc__)
+        CASES[case](prefix, pathlib.Path(root))
     print("what was installed works")
 
 

@@ -1,0 +1,79 @@
+# The Debian packages that `cpack` makes (scripts/package).
+#
+#   GAUDI_PACKAGES             the components that are packages
+#   GAUDI_PACKAGE_<component>  what its package is called
+#   GAUDI_DEBIAN_CHANGES       the changes of the packages, as Debian has them
+#
+# A revision is below those that a distribution would give its own packages.
+set(GAUDI_PACKAGE_REVISION 0.1 CACHE STRING
+    "Counts packages that are made of one version")
+set(GAUDI_PACKAGE_MAINTAINER
+    "ucx-gaudi maintainers <maintainers@ucx-gaudi.example>"
+    CACHE STRING "Name and address of who makes the packages")
+set(GAUDI_PACKAGES transports dev emulator)
+set(GAUDI_PACKAGE_transports ucx-gaudi-transports)
+set(GAUDI_PACKAGE_dev ucx-gaudi-transports-dev)
+set(GAUDI_PACKAGE_emulator hl-thunk-emulator)
+set(_version "${PROJECT_VERSION}-${GAUDI_PACKAGE_REVISION}")
+
+# Of the time of the last change, so that the same source gives the same file.
+file(TIMESTAMP "${CMAKE_SOURCE_DIR}/CHANGELOG.md" _changed
+     "%a, %d %b %Y %H:%M:%S +0000" UTC)
+set(GAUDI_DEBIAN_CHANGES "${CMAKE_BINARY_DIR}/changelog.Debian")
+configure_file("${CMAKE_CURRENT_LIST_DIR}/changelog.Debian.in"
+  "${GAUDI_DEBIAN_CHANGES}" @ONLY)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME ucx-gaudi)
+set(CPACK_PACKAGE_CONTACT "${GAUDI_PACKAGE_MAINTAINER}")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_PACKAGE_DIRECTORY "${CMAKE_BINARY_DIR}/packages")
+set(CPACK_COMPONENTS_ALL ${GAUDI_PACKAGES})
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_RELEASE ${GAUDI_PACKAGE_REVISION})
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+
+set(CPACK_DEBIAN_TRANSPORTS_PACKAGE_NAME ${GAUDI_PACKAGE_transports})
+set(CPACK_DEBIAN_TRANSPORTS_PACKAGE_SECTION libs)
+# For programs that are linked with the loader. As Debian does, by a trigger and
+# not by a script: naming scripts that are not there keeps CPack from making some.
+set(_control "${CMAKE_BINARY_DIR}/control")
+file(CONFIGURE OUTPUT "${_control}/shlibs" @ONLY CONTENT
+  "libuct_hlthunk 0 @GAUDI_PACKAGE_transports@ (>= @PROJECT_VERSION@)\n")
+file(CONFIGURE OUTPUT "${_control}/triggers" @ONLY CONTENT
+  "activate-noawait ldconfig\n")
+set(_no_scripts "${_control}/none/postinst" "${_control}/none/postrm")
+set(CPACK_DEBIAN_TRANSPORTS_PACKAGE_CONTROL_EXTRA
+  "${_control}/shlibs" "${_control}/triggers" ${_no_scripts})
+set(CPACK_DEBIAN_TRANSPORTS_DEBUGINFO_PACKAGE ON)
+set(CPACK_DEBIAN_TRANSPORTS_PACKAGE_SUGGESTS
+  "${GAUDI_PACKAGE_emulator}, ucx-utils")
+set(CPACK_COMPONENT_TRANSPORTS_DESCRIPTION
+  "Gaudi transports for the installed UCX
+Modules that an unmodified UCX 1.13 or newer loads. With them it detects,
+allocates, copies and exports device memory of Gaudi cards, and moves it
+between cards and processes of a machine. The launcher ucx-gaudi runs programs
+with them.")
+
+set(CPACK_DEBIAN_DEV_PACKAGE_NAME ${GAUDI_PACKAGE_dev})
+set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
+  "${GAUDI_PACKAGE_transports} (= ${_version}), libucx-dev")
+set(CPACK_COMPONENT_DEV_DESCRIPTION
+  "Gaudi transports for UCX, development files
+The header ucx_gaudi.h, its pkg-config file and examples. Programs need it for
+dma-bufs of device memory, not to send it.")
+
+set(CPACK_DEBIAN_EMULATOR_PACKAGE_NAME ${GAUDI_PACKAGE_emulator})
+set(CPACK_DEBIAN_EMULATOR_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_EMULATOR_DEBUGINFO_PACKAGE ON)
+# Its folder is not one of the linker's.
+set(CPACK_DEBIAN_EMULATOR_PACKAGE_CONTROL_EXTRA ${_no_scripts})
+set(CPACK_COMPONENT_EMULATOR_DESCRIPTION
+  "Gaudi cards in software, behind the driver's library
+A libhl-thunk.so that behaves as Habana's does on a machine with Gaudi cards,
+for those who have none. It is found by those who ask for it, as ucx-gaudi run
+--emulate does.")
+include(CPack)
