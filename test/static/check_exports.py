@@ -21,11 +21,13 @@ LIBRARIES = [
      "src/hlthunk_shim/emu/exports.map", False),
     ("lib/libuct_hlthunk.so.0", "libuct_hlthunk.so.0",
      {"ucm_set_global_opts", "ucp_config_read", "ucp_listener_create",
-      "uct_query_components",
-      "uct_mem_alloc", "uct_md_open", "ucs_module_global_init",
-      "ucx_gaudi_version", "ucx_gaudi_memory_type", "ucx_gaudi_mem_query",
-      "ucx_gaudi_dmabuf_export", "ucx_gaudi_dmabuf_import",
-      "ucx_gaudi_dmabuf_release"}, False),
+      "uct_query_components", "uct_mem_alloc", "uct_md_open",
+      "ucs_module_global_init",
+      "ucx_gaudi_version", "ucx_gaudi_memory_type", "ucx_gaudi_card_query",
+      "ucx_gaudi_open", "ucx_gaudi_close", "ucx_gaudi_mem_alloc",
+      "ucx_gaudi_mem_free", "ucx_gaudi_mem_copy", "ucx_gaudi_mem_fill",
+      "ucx_gaudi_mem_query", "ucx_gaudi_dmabuf_export",
+      "ucx_gaudi_dmabuf_import", "ucx_gaudi_dmabuf_release"}, False),
 ]
 UCX = re.compile(r"^libuc[mpst]\.so")
 

@@ -1,15 +1,14 @@
 #include "uct/gaudi/ucx_gaudi.h"
 
-#include "hlthunk_shim/cards/mapping_table.h"
 #include "uct/gaudi/base/memory/dmabuf.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/program_memory.h"
 
 #include <cstdio>
-#include <cstring>
-#include <string>
 
+using gaudi::program_memory;
 using gaudi::base::card;
 using gaudi::base::guarded;
 using gaudi::base::memory_map;
@@ -22,18 +21,8 @@ namespace {
 
 ucs_status_t refuse_null(const char *function)
 {
-    ucs_error("gaudi: %s: an output is NULL", function);
+    ucs_error("gaudi: %s: a pointer is NULL", function);
     return UCS_ERR_INVALID_PARAM;
-}
-
-card *find_card(const char *wanted)
-{
-    return gaudi::base::card_table::instance().find_open([&](const card &open) {
-        return (wanted == nullptr) || (open.name() == wanted) ||
-               (open.name() == std::string("gaudi") + wanted) ||
-               (open.device().bus_id() ==
-                gaudi::shim::normalize_bus_id(wanted));
-    });
 }
 
 } // namespace
@@ -46,6 +35,51 @@ unsigned ucx_gaudi_version()
 ucs_memory_type_t ucx_gaudi_memory_type()
 {
     return gaudi::base::memory_type();
+}
+
+ucs_status_t ucx_gaudi_open(const char *card_name)
+{
+    return guarded([&] { return program_memory::instance().open(card_name); });
+}
+
+ucs_status_t ucx_gaudi_close()
+{
+    return guarded([] { return program_memory::instance().close(); });
+}
+
+ucs_status_t ucx_gaudi_mem_alloc(size_t length, const char *card_name,
+                                 void **address_p)
+{
+    if (address_p == nullptr) {
+        return refuse_null("ucx_gaudi_mem_alloc");
+    }
+    return guarded([&] {
+        return program_memory::instance().allocate(length, card_name,
+                                                   *address_p);
+    });
+}
+
+ucs_status_t ucx_gaudi_mem_free(void *address)
+{
+    return guarded([&] { return program_memory::instance().free(address); });
+}
+
+ucs_status_t ucx_gaudi_mem_copy(void *dst, const void *src, size_t length)
+{
+    return guarded(
+        [&] { return program_memory::instance().copy(dst, src, length); });
+}
+
+ucs_status_t ucx_gaudi_mem_fill(void *address, size_t length,
+                                const void *pattern, size_t pattern_length)
+{
+    if (pattern == nullptr) {
+        return refuse_null("ucx_gaudi_mem_fill");
+    }
+    return guarded([&] {
+        return program_memory::instance().fill(address, length, pattern,
+                                               pattern_length);
+    });
 }
 
 ucs_status_t ucx_gaudi_mem_query(const void *address, size_t length,
@@ -98,15 +132,20 @@ ucs_status_t ucx_gaudi_dmabuf_import(int fd, size_t offset, size_t length,
         return refuse_null("ucx_gaudi_dmabuf_import");
     }
     return guarded([&] {
-        card *importer = find_card(card_name);
+        card *importer =
+            gaudi::base::card_table::instance().find_named(card_name);
         if (importer == nullptr) {
             ucs_error("gaudi: a dma-buf cannot be imported on card %s: this "
                       "process has not opened it",
                       (card_name != nullptr) ? card_name : "(any)");
             return UCS_ERR_NO_DEVICE;
         }
-        return gaudi::base::import_dmabuf(*importer, fd, offset, length,
-                                          *address_p);
+        const ucs_status_t status = gaudi::base::import_dmabuf(
+            *importer, fd, offset, length, *address_p);
+        if (status == UCS_OK) {
+            program_memory::instance().note_import();
+        }
+        return status;
     });
 }
 
@@ -115,5 +154,11 @@ ucs_status_t ucx_gaudi_dmabuf_release(void *address)
     if (address == nullptr) {
         return UCS_OK;
     }
-    return guarded([&] { return gaudi::base::release_import(address); });
+    return guarded([&] {
+        const ucs_status_t status = gaudi::base::release_import(address);
+        if (status == UCS_OK) {
+            program_memory::instance().note_release();
+        }
+        return status;
+    });
 }

@@ -2,21 +2,34 @@
  * What ucx-gaudi offers to programs beside UCX's own interface. C and C++.
  *
  * Nobody needs it to send Gaudi memory: UCX does that with nothing but
- * pointers. It is for what UCX has no function for in all of its releases: the
- * number of the memory type, and dma-bufs of device memory (from 1.14 on UCX
- * exports them by uct_md_mem_query, too).
+ * pointers. It is for what UCX has no function for in all of its releases:
+ * device memory without a UCP context (allocate, free, copy, fill, query), the
+ * cards, the number of the memory type, and dma-bufs of device memory
+ * (from 1.14 on UCX exports them by uct_md_mem_query, too).
+ *
+ * Cards are open while the program has UCX open (ucp_init, or a memory domain
+ * of component gaudi_copy), and from the first allocation, or ucx_gaudi_open,
+ * until ucx_gaudi_close. Which ones, UCX_GAUDI_DEVICES says; where it leaves
+ * that open, as its default does, the caller can choose. What is not closed
+ * ends with the process. A forked child has none of its parent's cards, memory
+ * and imports; it can have its own.
+ *
+ * Memory that is allocated here is known to UCX like any other device memory,
+ * whether UCX is opened before or later. UCX has to have the module by then: a
+ * program that opens UCX first is linked with this library, or preloads it.
+ *
+ * All functions may be called by any thread at any time. They answer with UCX's
+ * status; UCX's log (UCX_LOG_LEVEL) tells what was wrong. Outputs are filled on
+ * UCS_OK only. They return when what they do is done, and wait for nothing that
+ * UCX has under way: complete, or flush, operations on memory before it is
+ * copied, filled or freed.
+ *
+ * A card is named by its name ("gaudi1"), its index ("1") or its bus id
+ * ("0000:b3:00.0").
  *
  * A dma-buf is a file descriptor that stands for device memory. It can be given
  * to another process (SCM_RIGHTS, pidfd_getfd), to an RDMA driver, or to
  * another card, which then reaches the memory itself, over PCIe.
- *
- * Cards are open while the program has UCX open (ucp_init, or a memory domain
- * of component gaudi_copy), and everything here has to be used between. A
- * forked child has none of its parent's cards, memory and imports.
- *
- * All functions may be called by any thread at any time. They answer with UCX's
- * status; UCX's log (UCX_LOG_LEVEL) tells what was wrong. Outputs are filled on
- * UCS_OK only.
  *
  * Link with what `pkg-config --libs ucx-gaudi-transports` says. A program that
  * is linked so has the module for the UCX that it runs with; preloading and
@@ -34,7 +47,7 @@
 
 /** Version of this header. */
 #define UCX_GAUDI_VERSION_MAJOR 0
-#define UCX_GAUDI_VERSION_MINOR 1
+#define UCX_GAUDI_VERSION_MINOR 2
 #define UCX_GAUDI_VERSION_PATCH 0
 
 #define UCX_GAUDI_MAKE_VERSION(_major, _minor, _patch)                         \
@@ -61,6 +74,155 @@ UCX_GAUDI_API unsigned ucx_gaudi_version(void);
  *         module for the running UCX, or there is no type left for it.
  */
 UCX_GAUDI_API ucs_memory_type_t ucx_gaudi_memory_type(void);
+
+/* --- cards -----------------------------------------------------------------*/
+
+/** Whether a card can be had. */
+typedef enum ucx_gaudi_card_state {
+    UCX_GAUDI_CARD_UNKNOWN, /**< the driver does not tell */
+    UCX_GAUDI_CARD_FREE,    /**< nobody has it */
+    UCX_GAUDI_CARD_OPEN,    /**< this process has it */
+    UCX_GAUDI_CARD_TAKEN,   /**< another process has it */
+    UCX_GAUDI_CARD_UNUSABLE /**< in reset, broken, or of no supported kind */
+} ucx_gaudi_card_state_t;
+
+/** Which fields of ucx_gaudi_card_attr_t are wanted. */
+enum ucx_gaudi_card_attr_field {
+    UCX_GAUDI_CARD_ATTR_FIELD_NAME         = 1 << 0,
+    UCX_GAUDI_CARD_ATTR_FIELD_BUS_ID       = 1 << 1,
+    UCX_GAUDI_CARD_ATTR_FIELD_STATE        = 1 << 2,
+    UCX_GAUDI_CARD_ATTR_FIELD_NUMA_NODE    = 1 << 3,
+    UCX_GAUDI_CARD_ATTR_FIELD_TOTAL_MEMORY = 1 << 4,
+    UCX_GAUDI_CARD_ATTR_FIELD_FREE_MEMORY  = 1 << 5
+};
+
+/** What a card is. */
+typedef struct ucx_gaudi_card_attr {
+    uint64_t
+        field_mask;  /**< enum ucx_gaudi_card_attr_field, set by the caller */
+    char name[16];   /**< "gaudi0" */
+    char bus_id[16]; /**< "0000:b3:00.0" */
+    ucx_gaudi_card_state_t state; /**< now */
+    int numa_node;                /**< -1: not known */
+    uint64_t total_memory;        /**< bytes; 0: not known */
+    uint64_t free_memory; /**< bytes that nobody has got from the driver, which
+                               gives out pages of tens of megabytes or more;
+                               0: none, or not known */
+} ucx_gaudi_card_attr_t;
+
+/**
+ * Look at a card that this process may open, or has open: what
+ * UCX_GAUDI_DEVICES and the vendor's variables (HABANA_VISIBLE_DEVICES and
+ * others) leave, whether it is free or not. Opens none.
+ *
+ * @param number  0 for the first one, and so on.
+ * @return UCS_OK
+ *         UCS_ERR_NO_ELEM        there are no more; with number 0, no card or
+ *                                no driver
+ *         UCS_ERR_INVALID_PARAM  without attr; one of the variables cannot be
+ *                                read
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_card_query(unsigned number,
+                                                ucx_gaudi_card_attr_t *attr);
+
+/**
+ * Open cards now, not at the first allocation, and keep them open until
+ * ucx_gaudi_close. Opened already, they are kept open.
+ *
+ * @param card  One that has to be open then; NULL for whatever
+ *              UCX_GAUDI_DEVICES says. With its default, which is any one free
+ *              card, it is this one, in addition to those that are open. Cards
+ *              that it excludes are not opened.
+ * @return UCS_OK
+ *         UCS_ERR_NO_DEVICE      there is no such card, or none that this
+ *                                process may open, or no driver
+ *         UCS_ERR_BUSY           it is taken by another process, or all are
+ *         UCS_ERR_INVALID_PARAM  UCX_GAUDI_DEVICES or another variable cannot
+ *                                be read
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_open(const char *card);
+
+/**
+ * Let go of the cards that functions of this header keep open. They are closed
+ * if UCX is not open either, and then free for other processes, some seconds
+ * later: the driver resets a card that is closed. The next allocation opens
+ * cards again.
+ *
+ * @return UCS_OK
+ *         UCS_ERR_BUSY  memory is allocated or imported by this header, or
+ *                       another thread is in a call; nothing was closed
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_close(void);
+
+/* --- memory ----------------------------------------------------------------*/
+
+/**
+ * Allocate device memory. Opens cards as ucx_gaudi_open does. If it fails,
+ * what it has opened is closed.
+ *
+ * @param length     Bytes, not 0.
+ * @param card       Where; NULL for the first card that is open.
+ * @param address_p  Device address of the first byte, at the start of a page of
+ *                   the host. The CPU cannot touch it. What the memory contains
+ *                   is not defined.
+ * @return UCS_OK
+ *         UCS_ERR_INVALID_PARAM  no output, or no bytes
+ *         UCS_ERR_NO_MEMORY      the card has not that much left
+ *         UCS_ERR_NO_DEVICE      also: the card was reset or removed
+ *         others                 as ucx_gaudi_open
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_alloc(size_t length, const char *card,
+                                               void **address_p);
+
+/**
+ * Free device memory. Nothing may be under way that uses it. Registrations that
+ * UCX still has of it keep it from being given out again until they end.
+ *
+ * @param address  As ucx_gaudi_mem_alloc gave it; NULL does nothing.
+ * @return UCS_OK
+ *         UCS_ERR_INVALID_ADDR  it gave no such address in this process, or
+ *                               that is freed already
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_free(void *address);
+
+/**
+ * Copy bytes: from host to device memory, back, within a card, from card to
+ * card, or between host memory. Device memory may be of any kind that UCX knows
+ * here: allocated by this header or by UCX, imported, or of the program's own
+ * framework. A card's engines move all bytes of it, host memory that UCX has
+ * registered directly, other host memory through staging memory. Several
+ * threads copy at a time; up to eight, the others wait for them.
+ *
+ * @param dst     Host or device address.
+ * @param src     The same. The ranges must not overlap, unless they are one.
+ * @param length  Bytes; 0 does nothing.
+ * @return UCS_OK                 when the bytes are there
+ *         UCS_ERR_INVALID_PARAM  the ranges overlap
+ *         UCS_ERR_INVALID_ADDR   a range of device addresses is not as a whole
+ *                                in one allocation or import, or wraps around
+ *         UCS_ERR_NO_DEVICE      no card is open, nor can be; a card was reset
+ *                                or removed
+ *         UCS_ERR_IO_ERROR, UCS_ERR_TIMED_OUT, UCS_ERR_NO_MEMORY  as the driver
+ *                                says. After an error on the way part of the
+ *                                bytes may be there
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_copy(void *dst, const void *src,
+                                              size_t length);
+
+/**
+ * Fill memory with a pattern. Up to 64 KiB of it are copied from the host; the
+ * card doubles what it has until all is filled.
+ *
+ * @param address         Device address, of any alignment; or host memory.
+ * @param length          Bytes, a multiple of pattern_length; 0 does nothing.
+ * @param pattern         Host memory.
+ * @param pattern_length  1, 2, 4, 8 or 16 bytes.
+ * @return As ucx_gaudi_mem_copy; UCS_ERR_INVALID_PARAM for another pattern, or
+ *         a length that is no multiple.
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_fill(void *address, size_t length,
+                                              const void *pattern,
+                                              size_t pattern_length);
 
 /** Which fields of ucx_gaudi_mem_attr_t are wanted. */
 enum ucx_gaudi_mem_attr_field {
@@ -91,6 +253,8 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_query(const void *address,
                                                size_t length,
                                                ucx_gaudi_mem_attr_t *attr);
 
+/* --- dma-bufs --------------------------------------------------------------*/
+
 /**
  * Export a range of device memory.
  *
@@ -104,7 +268,7 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_query(const void *address,
  * hold the dma-buf, and the card gets it back when all of them are gone. A card
  * stays taken as long as any process holds a dma-buf of it.
  *
- * @param address   Of device memory, allocated by UCX.
+ * @param address   Of device memory, allocated by UCX or by this header.
  * @param length    Bytes, not 0.
  * @param fd_p      A new file descriptor, close-on-exec, owned by the caller.
  * @param offset_p  Of the first byte in the dma-buf, less than a page.
@@ -140,13 +304,13 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_dmabuf_export(const void *address,
  *                   afterwards.
  * @param offset     Of the first wanted byte in it, any.
  * @param length     Bytes, not 0, any number up to the end of the dma-buf.
- * @param card       Which open card reaches it: name ("gaudi1"), index ("1") or
- *                   bus id; NULL for any.
+ * @param card       Which open card reaches it; NULL for any.
  * @param address_p  Device address of the first byte.
  * @return UCS_OK
  *         UCS_ERR_INVALID_PARAM  an output is NULL, fd is no dma-buf of device
  *                                memory, or the range is not in it
- *         UCS_ERR_NO_DEVICE      this process has not that card open, or none
+ *         UCS_ERR_NO_DEVICE      this process has not that card open, or none;
+ *                                ucx_gaudi_open opens it
  *         UCS_ERR_UNSUPPORTED    the driver cannot import: the one in the Linux
  *                                kernel cannot, the vendor's own one can
  *         UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR  as the driver says

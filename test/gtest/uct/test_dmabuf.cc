@@ -4,7 +4,7 @@
 #include "common/child.h"
 #include "common/descriptor.h"
 #include "common/process_state.h"
-#include "uct/gaudi/ucx_gaudi.h"
+#include "gtest/uct/public_functions.h"
 
 #include <algorithm>
 #include <atomic>
@@ -12,7 +12,6 @@
 #include <cstring>
 #include <thread>
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -36,18 +35,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr size_t host_page = 4096;
-
-/* What ucx_gaudi.h declares, of the module as it is loaded here. */
-template <typename Function>
-Function *function(const char *name)
-{
-    static void *module = dlopen(GAUDI_BUILD_DIR "/lib/libuct_hlthunk.so.0",
-                                 RTLD_NOW | RTLD_NOLOAD);
-    void *found         = dlsym(module, name);
-    EXPECT_NE(nullptr, found) << name;
-    return reinterpret_cast<Function *>(found);
-}
-#define GAUDI_CALL(_name) function<decltype(_name)>(#_name)
 
 ucs_status_t export_range(const void *address, size_t length, int &fd,
                           size_t &offset)

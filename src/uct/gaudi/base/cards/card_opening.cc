@@ -70,7 +70,8 @@ struct card_table::attempt {
     const std::string setting; /* as messages begin */
     shim::visible_cards visible;
     device_selection wanted;
-    size_t got = 0;
+    bool chosen = false; /* by whoever opens, not by the setting */
+    size_t got  = 0;
 };
 
 /* Whether the log does not have a line yet. Several memory domains open the
@@ -110,7 +111,7 @@ bool card_table::wait_for_reset(std::unique_lock<std::mutex> &cards_guard)
     return true;
 }
 
-ucs_status_t card_table::open_cards(deferred &later,
+ucs_status_t card_table::open_cards(const char *chosen, deferred &later,
                                     std::unique_lock<std::mutex> &cards_guard)
 {
     missing_                   = {};
@@ -136,17 +137,71 @@ ucs_status_t card_table::open_cards(deferred &later,
     if (!now.wanted.error.empty()) {
         return refuse_setting(now.setting + now.wanted.error);
     }
+    if (chosen != nullptr) {
+        const ucs_status_t status = choose(now, chosen);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
     open_wanted(now, later, cards_guard);
-    return judge(now);
+    return ((chosen != nullptr) && (find_named(chosen) == nullptr))
+               ? judge_choice(now, chosen)
+               : judge(now);
+}
+
+/* Have a card be among those that are opened: in place of others where one of
+ * several would do, and alone where the others had their turn. */
+ucs_status_t card_table::choose(attempt &now, const char *chosen)
+{
+    const device_selection one = select_devices(chosen, now.visible);
+    if (!one.named || (one.cards.size() != 1)) {
+        const std::string why =
+            one.error.empty()
+                ? "'" + std::string(chosen) + "' does not name one card"
+                : one.error;
+        ucs_error("gaudi: %s", util::to_printable(why).c_str());
+        missing_.told = true;
+        return UCS_ERR_NO_DEVICE;
+    }
+    const std::vector<size_t> &may_open = now.wanted.cards;
+    const size_t place                  = one.cards.front();
+    if (std::find(may_open.begin(), may_open.end(), place) == may_open.end()) {
+        ucs_error("%s%s is not among them", now.setting.c_str(),
+                  now.visible.cards[place].name().c_str());
+        missing_.told = true;
+        return UCS_ERR_NO_DEVICE;
+    }
+    now.chosen = (users_ > 0) || (now.wanted.wanted < may_open.size());
+    if (now.chosen) {
+        now.wanted.cards  = {place};
+        now.wanted.wanted = 1;
+        now.wanted.named  = false;
+    }
+    return UCS_OK;
+}
+
+/* Why a chosen card was not opened. */
+ucs_status_t card_table::judge_choice(const attempt &now, const char *chosen)
+{
+    const bool taken = !missing_.taken.empty();
+    const std::string why =
+        taken ? "taken: " + describe_taken(now.driver, missing_.taken)
+              : missing_.why;
+    ucs_error("gaudi: card %s was not opened%s%s",
+              util::to_printable(chosen).c_str(), why.empty() ? "" : "; ",
+              why.c_str());
+    missing_.told = true;
+    return taken ? UCS_ERR_BUSY : UCS_ERR_NO_DEVICE;
 }
 
 void card_table::open_wanted(attempt &now, deferred &later,
                              std::unique_lock<std::mutex> &cards_guard)
 {
     /* What the application has open comes first: it is there on purpose. */
-    const bool automatic = (std::strcmp(config().devices, "auto") == 0);
-    bool enough          = false;
-    const auto adopt     = [&] {
+    const bool automatic =
+        !now.chosen && (std::strcmp(config().devices, "auto") == 0);
+    bool enough      = false;
+    const auto adopt = [&] {
         drop_closed(later);
         adopt_open_cards(now.driver, now.box, now.visible, later);
         enough = automatic && (card_count_ > 0);
@@ -157,8 +212,9 @@ void card_table::open_wanted(attempt &now, deferred &later,
     const size_t visible       = now.wanted.cards.size();
     const bool all             = (now.wanted.wanted == visible);
     std::vector<size_t> places = now.wanted.cards;
-    for (size_t i = 0;
-         (i < places.size()) && (now.got < now.wanted.wanted) && !enough; ++i) {
+    for (size_t i = 0; (i < places.size()) && (now.got < now.wanted.wanted) &&
+                       !enough && (card_count_ < max_cards);
+         ++i) {
         const size_t place             = places[i];
         const shim::visible_card &next = now.visible.cards[place];
         if (find_open([&](const card &open) {

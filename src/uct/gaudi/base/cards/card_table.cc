@@ -1,5 +1,6 @@
 #include "uct/gaudi/base/cards/card_table.h"
 
+#include "hlthunk_shim/cards/mapping_table.h"
 #include "uct/gaudi/base/cards/driver.h"
 #include "util/per_process.h"
 
@@ -16,33 +17,48 @@ bool card_table::any_card()
     return (loaded != nullptr) && !shim::list_cards(*loaded).empty();
 }
 
-ucs_status_t card_table::open()
+card *card_table::find_named(const char *name) const
+{
+    if (name == nullptr) {
+        return first_card();
+    }
+    const std::string bus_id = shim::normalize_bus_id(name);
+    return find_open([&](const card &candidate) {
+        return (candidate.name() == name) ||
+               (candidate.name() == std::string("gaudi") + name) ||
+               (candidate.device().bus_id() == bus_id);
+    });
+}
+
+ucs_status_t card_table::open(const char *chosen)
 {
     card_events::for_each([](card_events &room) { room.opening(); });
     if (driver() != nullptr) {
         driver()->look_for_frameworks();
     }
     bool first;
+    ucs_status_t status = UCS_OK;
     deferred later;
     {
         std::lock_guard<std::mutex> one_opening(opening_lock_);
         std::unique_lock<std::mutex> guard(cards_lock_);
         first = (users_ == 0);
-        if (first) {
-            ucs_status_t status = open_cards(later, guard);
-            if (status != UCS_OK) {
-                close_cards();
-                return status;
-            }
-            reset_wait_.over();
+        if (first || ((chosen != nullptr) && (find_named(chosen) == nullptr))) {
+            status = open_cards(chosen, later, guard);
         }
-        ++users_;
+        if (status == UCS_OK) {
+            reset_wait_.over();
+            ++users_;
+        } else if (first) {
+            close_cards();
+            return status;
+        }
     }
     run(later);
     if (!first) {
         note_application_cards();
     }
-    return UCS_OK;
+    return status;
 }
 
 bool card_table::join()
@@ -110,9 +126,9 @@ void card_table::run(const deferred &later)
     }
 }
 
-ucs_status_t card_hold::open()
+ucs_status_t card_hold::open(const char *chosen)
 {
-    ucs_status_t status = card_table::instance().open();
+    ucs_status_t status = card_table::instance().open(chosen);
     if (status == UCS_OK) {
         holder_.store(own_mark());
     }

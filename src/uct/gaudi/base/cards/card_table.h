@@ -73,9 +73,14 @@ public:
 
     /** Open the cards that this process may see, or count one more user. Waits
      *  for cards in reset, if it takes these (UCX_GAUDI_RESET_TIMEOUT).
+     *  @param chosen  Name, index or bus id of a card that is to be open then.
+     *                 Where UCX_GAUDI_DEVICES leaves it to us which one is
+     *                 opened, it is this one; it is added to those that are
+     *                 open already. NULL: any will do.
      *  @return UCS_ERR_NO_DEVICE without a driver or card, UCS_ERR_BUSY when
-     *  all cards that were wished for are in use. */
-    [[nodiscard]] ucs_status_t open();
+     *  all cards that were wished for are in use. Of a chosen one it was
+     *  logged. */
+    [[nodiscard]] ucs_status_t open(const char *chosen = nullptr);
 
     /** Count one more user of the cards, see card_hold. Takes no lock.
      *  @return false when none is open; then there is nothing to undo. */
@@ -112,6 +117,11 @@ public:
     {
         return find_open([](const card &) { return true; });
     }
+
+    /** The one that is not lost and has a name ("gaudi1"), an index ("1") or a
+     *  bus id; nullptr: there is none.
+     *  @param name  NULL: the first card. */
+    [[nodiscard]] card *find_named(const char *name) const;
 
     /** The card behind an open node, or nullptr. Takes no lock. */
     [[nodiscard]] card *find_card(const shim::node_identity &node) const;
@@ -166,8 +176,11 @@ private:
     struct attempt;
 
     /* Under both locks. */
-    ucs_status_t open_cards(deferred &later,
+    ucs_status_t open_cards(const char *chosen, deferred &later,
                             std::unique_lock<std::mutex> &cards_guard);
+    [[nodiscard]] ucs_status_t choose(attempt &now, const char *chosen);
+    [[nodiscard]] ucs_status_t judge_choice(const attempt &now,
+                                            const char *chosen);
     void open_wanted(attempt &now, deferred &later,
                      std::unique_lock<std::mutex> &cards_guard);
     void note_failure(const shim::visible_card &failed, int error);
@@ -260,8 +273,8 @@ public:
     card_hold(const card_hold &)            = delete;
     card_hold &operator=(const card_hold &) = delete;
 
-    /** Open the cards, see card_table::open. Once. */
-    [[nodiscard]] ucs_status_t open();
+    /** Open the cards, see card_table::open. Once, until it is released. */
+    [[nodiscard]] ucs_status_t open(const char *chosen = nullptr);
 
     /** Hold the cards that somebody has opened. Costs a load when that is so
      *  already.

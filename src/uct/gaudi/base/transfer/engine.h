@@ -67,6 +67,13 @@ public:
     [[nodiscard]] ucs_status_t copy(const side &dst, const side &src,
                                     size_t length);
 
+    /** Whether so many bytes of device memory are there. @return UCS_OK, or an
+     *  error of @ref copy, which was logged. */
+    [[nodiscard]] ucs_status_t check(const side &device, size_t length)
+    {
+        return planner_.check(device, length);
+    }
+
     /** Start a copy.
      *  @param completion  Called from progress, also for a failure; may be
      *                     NULL.

@@ -3,8 +3,6 @@
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/status.h"
 
-#include <algorithm>
-
 #include <dlfcn.h>
 
 extern "C" {
@@ -55,13 +53,7 @@ void perf_memcpy(void *dst, ucs_memory_type_t, const void *src,
 
 void *perf_memset(void *dst, int value, size_t length) noexcept
 {
-    char pattern[4096];
-    std::fill_n(pattern, sizeof(pattern), static_cast<char>(value));
-    for (size_t done = 0; done < length;) {
-        const size_t bytes = std::min(sizeof(pattern), length - done);
-        own.copy(static_cast<char *>(dst) + done, pattern, bytes);
-        done += bytes;
-    }
+    own.fill(dst, static_cast<char>(value), length);
     return dst;
 }
 

@@ -14,6 +14,8 @@ struct perf_functions {
     ucs_status_t (*open)();
     /** Copy between memory of any kind. */
     void (*copy)(void *dst, const void *src, size_t length);
+    /** Set all bytes of memory of any kind. */
+    void (*fill)(void *dst, char value, size_t length);
 };
 
 /** Fill the slot, for good. Called once, at load, before main; does nothing in

@@ -1,0 +1,108 @@
+/**
+ * Device memory of the program itself, beside what it does through UCX: what
+ * ucx_gaudi.h allocates, copies and fills, and what ucx_perftest does with its
+ * buffers.
+ *
+ * The first use opens cards, and they stay open until close(): a card that is
+ * released may be in reset for seconds, so allocations do not come and go with
+ * them. Copies are made by engines of its own; each has staging memory and
+ * queues on the cards that it was used for, and serves one copy at a time.
+ * There are as many as copies were made at once, up to a limit.
+ *
+ * Threads: any. One mutex, held while cards are opened and closed; not during
+ * copies, and nothing that UCM calls takes it.
+ */
+#pragma once
+
+#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/memory/memory.h"
+#include "uct/gaudi/base/transfer/engine.h"
+#include "util/per_process.h"
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace gaudi {
+
+class program_memory {
+public:
+    /** That of this process; a forked child has another than its parent. */
+    static program_memory &instance()
+    {
+        return util::of_this_process<program_memory>();
+    }
+
+    /* Errors are logged where they are found, and what fails changes nothing,
+     * unless something else is said. */
+
+    /** Open cards, if they are not open, see base::card_table::open. */
+    [[nodiscard]] ucs_status_t open(const char *card);
+
+    /** Let go of the cards.
+     *  @return UCS_ERR_BUSY while memory is allocated or imported here, or
+     *  another thread is in a call. */
+    [[nodiscard]] ucs_status_t close();
+
+    /** @param card  Which one; NULL: the first that is open.
+     *  @return UCS_ERR_INVALID_PARAM for no bytes; as open() and
+     *  base::allocate do. */
+    [[nodiscard]] ucs_status_t allocate(size_t length, const char *card,
+                                        void *&address_p);
+
+    /** @param address  As allocate() gave it; NULL does nothing.
+     *  @return UCS_ERR_INVALID_ADDR for any other one. */
+    [[nodiscard]] ucs_status_t free(void *address);
+
+    /** Copy now, between host and device memory of any kind. The ranges do not
+     *  overlap, or are the same.
+     *  @return UCS_ERR_INVALID_PARAM for some that overlap,
+     *  UCS_ERR_INVALID_ADDR for device addresses that are in no allocation;
+     *  else as transfer_engine::copy. When a copy fails on its way the target
+     *  has some of the bytes. */
+    [[nodiscard]] ucs_status_t copy(void *dst, const void *src, size_t length);
+
+    /** Fill memory with a pattern of 1, 2, 4, 8 or 16 bytes, which goes into
+     *  length without a rest: some of it is copied, and doubled on the card.
+     *  @return UCS_ERR_INVALID_PARAM for another pattern; else as copy(). */
+    [[nodiscard]] ucs_status_t fill(void *address, size_t length,
+                                    const void *pattern, size_t pattern_length);
+
+    /** Device memory of others was mapped here, or is not any more: it keeps
+     *  the cards open. */
+    void note_import();
+    void note_release();
+
+private:
+    using engine_ptr = std::unique_ptr<base::transfer_engine>;
+
+    /* More threads than this wait for each other: each engine costs a MiB of
+     * pinned memory per card. */
+    static constexpr unsigned max_engines = 8;
+
+    template <typename Work>
+    [[nodiscard]] ucs_status_t with_cards(const char *card, Work &&work);
+    template <typename Work>
+    [[nodiscard]] ucs_status_t with_engine(Work &&work);
+    [[nodiscard]] ucs_status_t enter(const char *card);
+    void leave(ucs_status_t status);
+    [[nodiscard]] bool is_in_use() const;
+    void let_go();
+    [[nodiscard]] ucs_status_t take_engine(engine_ptr &engine_p);
+    void put_engine(engine_ptr engine);
+
+    std::mutex lock_;
+    base::card_hold hold_;
+    bool is_open_   = false;
+    bool is_fresh_  = false; /* opened for a call that has not succeeded yet */
+    unsigned calls_ = 0;
+    unsigned imports_ = 0;
+    std::map<void *, base::device_memory *> allocations_;
+    std::vector<engine_ptr> idle_engines_;
+    unsigned engines_ = 0; /* and those in use */
+    std::condition_variable engine_is_idle_;
+};
+
+} // namespace gaudi

@@ -1,0 +1,389 @@
+/* Which cards a program has that allocates memory without UCX: all in children,
+ * which have opened none yet. */
+#include "gtest/uct/fixture.h"
+#include "gtest/uct/public_functions.h"
+
+#include "common/child.h"
+#include "common/framework.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gaudi::test {
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr size_t size = 100000;
+
+/* Of a box of its own cards; those are opened by UCX, not by a framework. */
+child_options with(const child_environment &changes)
+{
+    child_environment settings{{"UCX_LOG_FILE", "stderr"},
+                               {"UCX_HANDLE_ERRORS", "none"}};
+    settings.insert(settings.end(), changes.begin(), changes.end());
+    return {with_cards_of_ucx(settings), -1};
+}
+
+void expect_quiet_success(const char *child, const child_options &options)
+{
+    const child_result result = run_child(child, options);
+    EXPECT_EQ(0, result.exit_code) << result.error;
+    EXPECT_THAT(result.error, IsEmpty());
+}
+
+void *allocate(const char *card, ucs_status_t expected = UCS_OK)
+{
+    void *address = nullptr;
+    const ucs_status_t status =
+        GAUDI_CALL(ucx_gaudi_mem_alloc)(size, card, &address);
+    if (status != expected) {
+        std::fprintf(stderr, "allocation on %s: %s\n",
+                     (card != nullptr) ? card : "any card",
+                     ucs_status_string(status));
+        std::abort();
+    }
+    return address;
+}
+
+ucs_status_t release(void *address)
+{
+    return GAUDI_CALL(ucx_gaudi_mem_free)(address);
+}
+
+std::string card_of(const void *address)
+{
+    ucx_gaudi_mem_attr_t attr{};
+    attr.field_mask = UCX_GAUDI_MEM_ATTR_FIELD_CARD;
+    (void)GAUDI_CALL(ucx_gaudi_mem_query)(address, size, &attr);
+    return attr.card;
+}
+
+ucx_gaudi_card_attr_t card(unsigned number, ucs_status_t expected = UCS_OK)
+{
+    ucx_gaudi_card_attr_t attr{};
+    attr.field_mask = UINT64_MAX;
+    if (GAUDI_CALL(ucx_gaudi_card_query)(number, &attr) != expected) {
+        std::abort();
+    }
+    return attr;
+}
+
+/* Names and states: "gaudi0 free, gaudi1 open". */
+std::string cards()
+{
+    static const char *const states[] = {"unknown", "free", "open", "taken",
+                                         "unusable"};
+    std::string text;
+    ucx_gaudi_card_attr_t attr{};
+    attr.field_mask = UINT64_MAX;
+    for (unsigned i = 0; GAUDI_CALL(ucx_gaudi_card_query)(i, &attr) == UCS_OK;
+         ++i) {
+        text += std::string(i == 0 ? "" : ", ") + attr.name + " " +
+                states[attr.state];
+    }
+    return text;
+}
+
+/* Whether bytes go from one to the other and come back. */
+bool copies_between(void *one, void *other)
+{
+    std::vector<char> host(size);
+    std::vector<char> seen(size);
+    fill_pattern(host.data(), size, 1);
+    auto *const copy = GAUDI_CALL(ucx_gaudi_mem_copy);
+    return (copy(one, host.data(), size) == UCS_OK) &&
+           (copy(other, one, size) == UCS_OK) &&
+           (GAUDI_CALL(ucx_gaudi_mem_fill)(one, size, "-", 1) == UCS_OK) &&
+           (copy(one, other, size) == UCS_OK) &&
+           (copy(seen.data(), one, size) == UCS_OK) && (seen == host);
+}
+
+} // namespace
+
+GAUDI_CHILD(chooses_its_cards)
+{
+    load_module();
+    GAUDI_CHILD_REQUIRE(cards() == "gaudi0 free, gaudi1 free, gaudi2 free");
+    void *const second = allocate("gaudi1");
+    GAUDI_CHILD_REQUIRE(card_of(second) == "gaudi1");
+    GAUDI_CHILD_REQUIRE(cards() == "gaudi0 free, gaudi1 open, gaudi2 free");
+    if (!has_one_card()) {
+        void *const third = allocate(card(2).bus_id);
+        void *const first = allocate("0");
+        GAUDI_CHILD_REQUIRE(card_of(third) == "gaudi2");
+        GAUDI_CHILD_REQUIRE(card_of(first) == "gaudi0");
+        GAUDI_CHILD_REQUIRE(cards() == "gaudi0 open, gaudi1 open, gaudi2 open");
+        GAUDI_CHILD_REQUIRE(copies_between(first, third));
+        GAUDI_CHILD_REQUIRE(copies_between(third, second));
+        GAUDI_CHILD_REQUIRE(release(first) == UCS_OK);
+        GAUDI_CHILD_REQUIRE(release(third) == UCS_OK);
+    }
+    void *const any = allocate(nullptr);
+    GAUDI_CHILD_REQUIRE(card_of(any) == "gaudi1"); /* opened first */
+    GAUDI_CHILD_REQUIRE(release(any) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(release(second) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_OK);
+    GAUDI_CHILD_REQUIRE(cards() == "gaudi0 free, gaudi1 free, gaudi2 free");
+    return 0;
+}
+
+TEST(program_cards, are_those_that_the_program_chooses)
+{
+    expect_quiet_success("chooses_its_cards",
+                         with({{"HLTHUNK_EMU_DEVICES", "3"}}));
+}
+
+TEST(program_cards, copy_to_each_other_where_the_driver_does_not_import)
+{
+    expect_quiet_success(
+        "chooses_its_cards",
+        with({{"HLTHUNK_EMU_DEVICES", "3"}, {"HLTHUNK_EMU_IMPORT", "n"}}));
+}
+
+GAUDI_CHILD(chooses_what_it_cannot_have)
+{
+    load_module();
+    for (const char *name : {"gaudi7", "auto", "", "0,1", "gaudi0"}) {
+        (void)allocate(name, UCS_ERR_NO_DEVICE);
+        GAUDI_CHILD_REQUIRE(!engine_hooks::any_card());
+    }
+    GAUDI_CHILD_REQUIRE(card_of(allocate(nullptr)) == "gaudi1");
+    (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
+    GAUDI_CHILD_REQUIRE(card_of(allocate("1")) == "gaudi1");
+    return 0;
+}
+
+TEST(program_cards, are_none_that_the_settings_exclude)
+{
+    const child_result result = run_child(
+        "chooses_what_it_cannot_have",
+        with({{"HLTHUNK_EMU_DEVICES", "2"}, {"UCX_GAUDI_DEVICES", "1"}}));
+    EXPECT_EQ(0, result.exit_code) << result.error;
+    for (const char *line :
+         {"'gaudi7' is none of the 2 cards of this machine",
+          "'auto' does not name one card", "no card is listed",
+          "'0,1' does not name one card",
+          "UCX_GAUDI_DEVICES=1: gaudi0 is not among them"}) {
+        EXPECT_THAT(result.error, HasSubstr(line));
+    }
+    EXPECT_THAT(result.error, ::testing::Not(HasSubstr("WARN")));
+}
+
+GAUDI_CHILD(holds_a_card_for_itself)
+{
+    load_module();
+    void *const address = allocate("gaudi0");
+    tell_parent("open");
+    wait_for_parent();
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_ERR_BUSY);
+    GAUDI_CHILD_REQUIRE(release(address) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_OK);
+    tell_parent("closed");
+    wait_for_parent();
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_open)(nullptr) == UCS_ERR_BUSY);
+    return 0;
+}
+
+GAUDI_CHILD(gets_the_card_when_it_is_free)
+{
+    load_module();
+    GAUDI_CHILD_REQUIRE(cards() == "gaudi0 taken");
+    (void)allocate("gaudi0", UCS_ERR_BUSY);
+    (void)allocate(nullptr, UCS_ERR_BUSY);
+    tell_parent("busy");
+    wait_for_parent();
+    GAUDI_CHILD_REQUIRE(card_of(allocate("gaudi0")) == "gaudi0");
+    tell_parent("open");
+    wait_for_parent();
+    return 0; /* with the allocation, and the card open */
+}
+
+TEST(program_cards, are_free_for_others_when_the_program_has_closed_them)
+{
+    const child_options one_card = with({{"HLTHUNK_EMU_DEVICES", "1"}});
+    child_process first("holds_a_card_for_itself", one_card);
+    ASSERT_EQ("open", first.read_line());
+    child_process second("gets_the_card_when_it_is_free", one_card);
+    ASSERT_EQ("busy", second.read_line());
+    first.write_line("close");
+    ASSERT_EQ("closed", first.read_line());
+    second.write_line("again");
+    ASSERT_EQ("open", second.read_line());
+    first.write_line("open");
+    const child_result of_first = first.wait();
+    EXPECT_EQ(0, of_first.exit_code) << of_first.error;
+    EXPECT_THAT(of_first.error,
+                HasSubstr("the cards are in use: 1 allocations"));
+    EXPECT_THAT(of_first.error,
+                HasSubstr("the only card is taken: gaudi0 by "));
+    second.write_line("end");
+    const child_result of_second = second.wait();
+    EXPECT_EQ(0, of_second.exit_code) << of_second.error;
+    EXPECT_THAT(of_second.error,
+                HasSubstr("card gaudi0 was not opened; taken: gaudi0 by "));
+}
+
+GAUDI_CHILD(asks_for_cards_without_a_driver)
+{
+    load_module();
+    (void)card(0, UCS_ERR_NO_ELEM);
+    (void)allocate(nullptr, UCS_ERR_NO_DEVICE);
+    (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_OK);
+    char host;
+    auto *const device = reinterpret_cast<void *>(0x1001001800000000);
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_mem_copy)(&host, device, 1) ==
+                        UCS_ERR_NO_DEVICE);
+    return 0;
+}
+
+TEST(program_cards, are_none_without_a_driver_which_is_said_once)
+{
+    const child_result result =
+        run_child("asks_for_cards_without_a_driver",
+                  with({{"UCX_GAUDI_DRIVER", "/nonexistent/libhl-thunk.so"}}));
+    EXPECT_EQ(0, result.exit_code) << result.error;
+    EXPECT_THAT(result.error, HasSubstr("/nonexistent/libhl-thunk.so"));
+    EXPECT_EQ(1, std::count(result.error.begin(), result.error.end(), '\n'))
+        << result.error;
+}
+
+GAUDI_CHILD(looks_at_its_cards)
+{
+    load_module();
+    const ucx_gaudi_card_attr_t seen = card(1);
+    GAUDI_CHILD_REQUIRE(seen.name == std::string("gaudi1"));
+    GAUDI_CHILD_REQUIRE(seen.bus_id == bus_id(3));
+    GAUDI_CHILD_REQUIRE(seen.state == UCX_GAUDI_CARD_FREE);
+    GAUDI_CHILD_REQUIRE(seen.total_memory >= device_bytes());
+    (void)card(2, UCS_ERR_NO_ELEM);
+    (void)allocate("gaudi1");
+    const ucx_gaudi_card_attr_t now = card(1);
+    GAUDI_CHILD_REQUIRE(now.state == UCX_GAUDI_CARD_OPEN);
+    GAUDI_CHILD_REQUIRE(now.total_memory == seen.total_memory);
+    if (!has_one_card()) {
+        GAUDI_CHILD_REQUIRE(now.free_memory ==
+                            seen.free_memory - device_page());
+    }
+    ucx_gaudi_card_attr_t nothing;
+    std::memset(&nothing, 'x', sizeof(nothing));
+    nothing.field_mask = 0;
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_card_query)(0, &nothing) ==
+                        UCS_OK);
+    GAUDI_CHILD_REQUIRE(nothing.name[0] == 'x');
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_card_query)(0, nullptr) ==
+                        UCS_ERR_INVALID_PARAM);
+    return 0;
+}
+
+TEST(program_cards, are_listed_with_their_memory)
+{
+    const child_result result =
+        run_child("looks_at_its_cards",
+                  with({{"HLTHUNK_EMU_DEVICES", "4"},
+                        {"UCX_GAUDI_DEVICES", "all"},
+                        {"GAUDI_MAPPING_TABLE",
+                         R"([{"index":0,"module_id":2,"bus_id":")" + bus_id(2) +
+                             R"("},{"index":1,"module_id":3,"bus_id":")" +
+                             bus_id(3) + R"("}])"}}));
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+GAUDI_CHILD(loses_its_card)
+{
+    load_module();
+    char host           = 'x';
+    void *const address = allocate(nullptr);
+    auto *const copy    = GAUDI_CALL(ucx_gaudi_mem_copy);
+    GAUDI_CHILD_REQUIRE(copy(address, &host, 1) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(emulator::instance().hlthunk_emu_fault("now=reset@0") ==
+                        0);
+    GAUDI_CHILD_REQUIRE(copy(address, &host, 1) == UCS_ERR_NO_DEVICE);
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_mem_fill)(address, size, "x", 1) ==
+                        UCS_ERR_NO_DEVICE);
+    (void)allocate(nullptr, UCS_ERR_NO_DEVICE);
+    (void)allocate("gaudi0", UCS_ERR_BUSY); /* our descriptor is left */
+    GAUDI_CHILD_REQUIRE(release(address) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_OK);
+    /* When the reset is over it is another card. */
+    GAUDI_CHILD_REQUIRE(copies_between(allocate(nullptr), allocate("gaudi0")));
+    return 0;
+}
+
+TEST(program_cards, are_lost_by_a_reset_until_they_are_closed)
+{
+    const child_result result =
+        run_child("loses_its_card", with({{"HLTHUNK_EMU_DEVICES", "1"}}));
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+GAUDI_CHILD(forks_with_memory)
+{
+    load_module();
+    void *const address = allocate("gaudi0");
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_mem_fill)(address, size, "p", 1) ==
+                        UCS_OK);
+    forked_process child([&] {
+        char host;
+        GAUDI_CHILD_REQUIRE(release(address) == UCS_ERR_INVALID_ADDR);
+        GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_mem_copy)(&host, address, 1) ==
+                            UCS_ERR_INVALID_ADDR);
+        GAUDI_CHILD_REQUIRE(!engine_hooks::any_card());
+        void *const own = allocate("gaudi1");
+        GAUDI_CHILD_REQUIRE(copies_between(own, allocate(nullptr)));
+        GAUDI_CHILD_REQUIRE(cards() == "gaudi0 taken, gaudi1 open");
+        return 0;
+    });
+    const child_result result = child.wait();
+    GAUDI_CHILD_REQUIRE(result.exit_code == 0);
+    char last = 0;
+    GAUDI_CHILD_REQUIRE(
+        GAUDI_CALL(ucx_gaudi_mem_copy)(
+            &last, static_cast<char *>(address) + size - 1, 1) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(last == 'p');
+    return (release(address) == UCS_OK) ? 0 : 1;
+}
+
+TEST(program_cards, are_not_a_forked_childs_which_can_have_its_own)
+{
+    const child_result result =
+        run_child("forks_with_memory", with({{"HLTHUNK_EMU_DEVICES", "2"}}));
+    EXPECT_EQ(0, result.exit_code) << result.error;
+    EXPECT_THAT(result.error, HasSubstr("cannot be freed"));
+}
+
+GAUDI_CHILD(shares_its_card_with_ucx)
+{
+    load_module();
+    void *const before = allocate("gaudi1");
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    {
+        device_buffer of_ucx(md, size);
+        GAUDI_CHILD_REQUIRE(card_of(of_ucx.address) == "gaudi1");
+        GAUDI_CHILD_REQUIRE(copies_between(before, of_ucx.address));
+    }
+    void *const within = allocate(nullptr);
+    uct_md_close(md);
+    GAUDI_CHILD_REQUIRE(cards() == "gaudi0 free, gaudi1 open");
+    GAUDI_CHILD_REQUIRE(copies_between(before, within));
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(release(before) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(release(within) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_OK);
+    GAUDI_CHILD_REQUIRE(cards() == "gaudi0 free, gaudi1 open");
+    uct_md_close(md);
+    GAUDI_CHILD_REQUIRE(cards() == "gaudi0 free, gaudi1 free");
+    return 0;
+}
+
+TEST(program_cards, stay_open_as_long_as_the_program_or_ucx_has_them)
+{
+    expect_quiet_success("shares_its_card_with_ucx",
+                         with({{"HLTHUNK_EMU_DEVICES", "2"}}));
+}
+
+} // namespace gaudi::test
