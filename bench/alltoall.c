@@ -12,12 +12,12 @@
  * by the CPU, which cannot touch device memory. So that block stays where it
  * is.
  */
-#include "gaudi_memory.h"
-
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <ucx_gaudi.h>
 
 static void require(int good, const char *what)
 {
@@ -66,16 +66,17 @@ int main(int argc, char **argv)
     require(ranks > 1, "at least two ranks are needed");
     require(argc == 4, "usage: gaudi_bench_alltoall gaudi|host BYTES ROUNDS");
 
-    const int on_card       = (strcmp(argv[1], "gaudi") == 0);
-    const int bytes         = atoi(argv[2]);
-    const int rounds        = atoi(argv[3]);
-    const size_t size       = (size_t)bytes * (size_t)ranks;
-    char *image             = malloc(size);
-    char *received          = calloc(1, size);
-    MPI_Request *requests   = calloc(2 * (size_t)ranks, sizeof(*requests));
-    MPI_Status *statuses    = calloc(2 * (size_t)ranks, sizeof(*statuses));
-    double *times           = calloc((size_t)rounds + 1, sizeof(*times));
-    struct gaudi_buffer out = {0}, in = {0};
+    const int on_card     = (strcmp(argv[1], "gaudi") == 0);
+    const int bytes       = atoi(argv[2]);
+    const int rounds      = atoi(argv[3]);
+    const size_t size     = (size_t)bytes * (size_t)ranks;
+    char *image           = malloc(size);
+    char *received        = calloc(1, size);
+    MPI_Request *requests = calloc(2 * (size_t)ranks, sizeof(*requests));
+    MPI_Status *statuses  = calloc(2 * (size_t)ranks, sizeof(*statuses));
+    double *times         = calloc((size_t)rounds + 1, sizeof(*times));
+    void *out             = NULL;
+    void *in              = NULL;
     require((bytes > 0) && (rounds > 0) && (image != NULL) &&
                 (received != NULL) && (requests != NULL) &&
                 (statuses != NULL) && (times != NULL),
@@ -85,11 +86,11 @@ int main(int argc, char **argv)
         memset(image + (size_t)peer * bytes, mark(rank, peer), bytes);
     }
     if (on_card) {
-        require(gaudi_open() == 0, "no card");
-        require((gaudi_alloc(&out, size) == 0) && (gaudi_alloc(&in, size) == 0),
+        require((ucx_gaudi_mem_alloc(size, NULL, &out) == UCS_OK) &&
+                    (ucx_gaudi_mem_alloc(size, NULL, &in) == UCS_OK),
                 "no device memory");
-        require((gaudi_write(&out, 0, image, size) == 0) &&
-                    (gaudi_write(&in, 0, received, size) == 0),
+        require((ucx_gaudi_mem_copy(out, image, size) == UCS_OK) &&
+                    (ucx_gaudi_mem_fill(in, size, "", 1) == UCS_OK),
                 "cannot write device memory");
     }
 
@@ -97,14 +98,14 @@ int main(int argc, char **argv)
     for (int i = 0; i <= rounds; ++i) {
         MPI_Barrier(MPI_COMM_WORLD);
         const double start = MPI_Wtime();
-        exchange(on_card ? out.address : image, on_card ? in.address : received,
-                 bytes, rank, ranks, requests, statuses);
+        exchange(on_card ? out : image, on_card ? in : received, bytes, rank,
+                 ranks, requests, statuses);
         MPI_Barrier(MPI_COMM_WORLD);
         times[i] = MPI_Wtime() - start;
     }
 
     if (on_card) {
-        require(gaudi_read(&in, 0, received, size) == 0,
+        require(ucx_gaudi_mem_copy(received, in, size) == UCS_OK,
                 "cannot read device memory");
     }
     for (int peer = 0; peer < ranks; ++peer) {
@@ -118,11 +119,9 @@ int main(int argc, char **argv)
         qsort(times + 1, (size_t)rounds, sizeof(*times), compare);
         printf("%.0f\n", times[1 + rounds / 2] * 1e9);
     }
-    if (on_card) {
-        gaudi_free(&in);
-        gaudi_free(&out);
-        gaudi_close();
-    }
+    require((ucx_gaudi_mem_free(in) == UCS_OK) &&
+                (ucx_gaudi_mem_free(out) == UCS_OK),
+            "cannot free device memory");
     free(times);
     free(statuses);
     free(requests);

@@ -7,7 +7,7 @@
  * Two processes, each with a card of its own. One exports a part of its device
  * memory and sends the file descriptor over a socket. The other imports it,
  * and from then on has an address that every UCX call takes as device memory.
- * Built with `pkg-config --cflags --libs ucx-gaudi-transports ucx`.
+ * Built with `pkg-config --cflags --libs ucx-gaudi-transports`.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,6 @@
 #include <unistd.h>
 
 #include <ucx_gaudi.h>
-
-#include "gaudi_memory.h"
 
 /* Where the part starts in the exporter's memory: anywhere. */
 #define PLACE 12345
@@ -88,28 +86,31 @@ static int export_to(int socket, size_t length)
     char *host       = malloc(length);
     int result       = -1;
     int fd           = -1;
+    void *buffer     = NULL;
     ucs_status_t status;
-    struct gaudi_buffer buffer;
     char done;
     size_t i;
 
-    if ((host == NULL) || (gaudi_alloc(&buffer, PLACE + length) != 0)) {
-        free(host);
-        return -1;
+    if (host == NULL) {
+        return failed("malloc", UCS_ERR_NO_MEMORY);
     }
     for (i = 0; i < length; ++i) {
         host[i] = (char)byte_at(i);
     }
-    if (gaudi_write(&buffer, PLACE, host, length) == 0) {
-        status = ucx_gaudi_dmabuf_export((char *)buffer.address + PLACE, length,
-                                         &fd, &part.offset);
-        if (status != UCS_OK) {
-            result = failed("export", status);
-        } else if (send_part(socket, fd, &part) != 0) {
-            perror("dmabuf: sendmsg");
-        } else {
-            result = 0;
-        }
+    status = ucx_gaudi_mem_alloc(PLACE + length, NULL, &buffer);
+    if (status == UCS_OK) {
+        status = ucx_gaudi_mem_copy((char *)buffer + PLACE, host, length);
+    }
+    if (status == UCS_OK) {
+        status = ucx_gaudi_dmabuf_export((char *)buffer + PLACE, length, &fd,
+                                         &part.offset);
+    }
+    if (status != UCS_OK) {
+        result = failed("allocation, copy or export", status);
+    } else if (send_part(socket, fd, &part) != 0) {
+        perror("dmabuf: sendmsg");
+    } else {
+        result = 0;
     }
     if (fd >= 0) {
         close(fd); /* the other process has its own */
@@ -118,7 +119,7 @@ static int export_to(int socket, size_t length)
     if ((result == 0) && (read(socket, &done, 1) != 1)) {
         result = -1;
     }
-    gaudi_free(&buffer);
+    (void)ucx_gaudi_mem_free(buffer);
     free(host);
     return result;
 }
@@ -127,26 +128,31 @@ static int export_to(int socket, size_t length)
 static int copy_and_compare(void *imported, size_t length)
 {
     unsigned char *host = malloc(length);
-    int result          = -1;
-    struct gaudi_buffer buffer;
-    size_t i;
+    void *buffer        = NULL;
+    ucs_status_t status = UCS_ERR_NO_MEMORY;
+    size_t i            = 0;
 
-    if ((host == NULL) || (gaudi_alloc(&buffer, length) != 0)) {
-        free(host);
-        return -1;
+    if (host != NULL) {
+        status = ucx_gaudi_mem_alloc(length, NULL, &buffer);
     }
-    if ((gaudi_write(&buffer, 0, imported, length) == 0) &&
-        (gaudi_read(&buffer, 0, host, length) == 0)) {
-        for (i = 0; (i < length) && (host[i] == byte_at(i)); ++i) {}
-        if (i < length) {
-            fprintf(stderr, "dmabuf: byte %zu is wrong\n", i);
-        } else {
-            result = 0;
-        }
+    if (status == UCS_OK) {
+        status = ucx_gaudi_mem_copy(buffer, imported, length);
     }
-    gaudi_free(&buffer);
+    if (status == UCS_OK) {
+        status = ucx_gaudi_mem_copy(host, buffer, length);
+    }
+    while ((status == UCS_OK) && (i < length) && (host[i] == byte_at(i))) {
+        ++i;
+    }
+    if ((status == UCS_OK) && (i < length)) {
+        fprintf(stderr, "dmabuf: byte %zu is wrong\n", i);
+    }
+    (void)ucx_gaudi_mem_free(buffer);
     free(host);
-    return result;
+    if (status != UCS_OK) {
+        return failed("copy of what was imported", status);
+    }
+    return (i == length) ? 0 : -1;
 }
 
 static int import_from(int socket)
@@ -162,8 +168,11 @@ static int import_from(int socket)
         fprintf(stderr, "dmabuf: no dma-buf came\n");
         return -1;
     }
-    status =
-        ucx_gaudi_dmabuf_import(fd, part.offset, part.length, NULL, &imported);
+    status = ucx_gaudi_open(NULL);
+    if (status == UCS_OK) {
+        status = ucx_gaudi_dmabuf_import(fd, part.offset, part.length, NULL,
+                                         &imported);
+    }
     close(fd); /* the import does not need it */
     if (status != UCS_OK) {
         return failed("import", status);
@@ -202,19 +211,15 @@ int main(int argc, char **argv)
         fprintf(stderr, "dmabuf: ucx-gaudi is not active\n");
         return 1;
     }
-    /* Before UCX is open: a child has no part in its parent's cards. */
+    /* Before cards are open: a child has no part in its parent's. */
     if ((socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets) != 0) ||
         ((importer = fork()) < 0)) {
         perror("dmabuf");
         return 1;
     }
     close(sockets[importer != 0]); /* the other's end */
-    result = gaudi_open();
-    if (result == 0) {
-        result = (importer == 0) ? import_from(sockets[1])
-                                 : export_to(sockets[0], length);
-        gaudi_close();
-    }
+    result = (importer == 0) ? import_from(sockets[1])
+                             : export_to(sockets[0], length);
     close(sockets[importer == 0]);
     if (importer == 0) {
         return (result == 0) ? 0 : 1;

@@ -19,14 +19,16 @@
  * contiguous data. In reductions, MPI_Gather, MPI_Scatter, MPI_Allgather
  * without MPI_IN_PLACE, MPI_Alltoall, MPI_Sendrecv_replace, MPI_Bsend, MPI_Pack
  * and datatypes with holes they use the CPU, which cannot touch device memory:
- * the rank dies of SIGSEGV. Copy such data to host memory first (gaudi_read).
+ * the rank dies of SIGSEGV. Copy such data to host memory first
+ * (ucx_gaudi_mem_copy).
+ *
  * MPI_Put and MPI_Get need UCX_PROTO_ENABLE=y.
  */
-#include "gaudi_memory.h"
-
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include <ucx_gaudi.h>
 
 #define COUNT (1 << 20)
 
@@ -47,10 +49,11 @@ static void expect(const int *values, int rank, const char *what)
     }
 }
 
-/* Ends the job. What went wrong has been printed. */
-static void require(int result)
+/* Ends the job unless a call of ucx_gaudi.h was successful. */
+static void require(ucs_status_t status, const char *what)
 {
-    if (result != 0) {
+    if (status != UCS_OK) {
+        fprintf(stderr, "%s: %s\n", what, ucs_status_string(status));
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
 }
@@ -58,8 +61,8 @@ static void require(int result)
 int main(int argc, char **argv)
 {
     const size_t bytes = COUNT * sizeof(int);
-    struct gaudi_buffer to_send, received;
-    int *host = malloc(bytes);
+    int *host          = malloc(bytes);
+    void *to_send, *received; /* device addresses: not for the CPU */
     int rank, size, left, right;
 
     MPI_Init(&argc, &argv);
@@ -68,31 +71,26 @@ int main(int argc, char **argv)
     left  = (rank + size - 1) % size;
     right = (rank + 1) % size;
 
-    if (host == NULL) {
-        perror("malloc");
-    }
-    require((host == NULL) ? -1 : 0);
-    require(gaudi_open());
-    require(gaudi_alloc(&to_send, bytes));
-    require(gaudi_alloc(&received, bytes));
+    require((host == NULL) ? UCS_ERR_NO_MEMORY : UCS_OK, "malloc");
+    require(ucx_gaudi_mem_alloc(bytes, NULL, &to_send), "allocation");
+    require(ucx_gaudi_mem_alloc(bytes, NULL, &received), "allocation");
 
     /* From card to card. */
     fill(host, rank);
-    require(gaudi_write(&to_send, 0, host, bytes));
-    MPI_Sendrecv(to_send.address, COUNT, MPI_INT, right, 0, received.address,
-                 COUNT, MPI_INT, left, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    require(gaudi_read(&received, 0, host, bytes));
+    require(ucx_gaudi_mem_copy(to_send, host, bytes), "copy to the card");
+    MPI_Sendrecv(to_send, COUNT, MPI_INT, right, 0, received, COUNT, MPI_INT,
+                 left, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    require(ucx_gaudi_mem_copy(host, received, bytes), "copy from the card");
     expect(host, left, "MPI_Sendrecv");
 
     /* From the card of rank 0 to all cards. */
-    MPI_Bcast(to_send.address, COUNT, MPI_INT, 0, MPI_COMM_WORLD);
-    require(gaudi_read(&to_send, 0, host, bytes));
+    MPI_Bcast(to_send, COUNT, MPI_INT, 0, MPI_COMM_WORLD);
+    require(ucx_gaudi_mem_copy(host, to_send, bytes), "copy from the card");
     expect(host, 0, "MPI_Bcast");
 
     printf("rank %d of %d: the cards have what was sent\n", rank, size);
-    gaudi_free(&received);
-    gaudi_free(&to_send);
-    gaudi_close();
+    require(ucx_gaudi_mem_free(received), "free");
+    require(ucx_gaudi_mem_free(to_send), "free");
     free(host);
     MPI_Finalize();
     return 0;

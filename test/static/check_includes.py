@@ -70,8 +70,8 @@ ALLOWED = [
     ("src/launcher/", ["src/loader/gdr_module.h",
                        "src/loader/tls_alias.h"] + DRIVER),
     ("examples/", []),
-    ("bench/", ["src/*", "examples/gaudi_memory.h"]),
-    ("test/", ["test/*", "src/*", "examples/gaudi_memory.h"]),
+    ("bench/", ["src/*"]),
+    ("test/", ["test/*", "src/*"]),
 ]
 
 # Folders whose files know no UCX.

@@ -7,14 +7,14 @@
  * When all have, the last one exits with code 3, is killed, or calls MPI_Abort
  * with code 7, and the others wait for it; with "wait" so does the last.
  */
-#include "gaudi_memory.h"
-
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <ucx_gaudi.h>
 
 #define SIZE (1 << 20)
 #define LIFE_SECONDS 60
@@ -34,11 +34,10 @@ static void announce(const char *folder, int rank)
 
 int main(int argc, char **argv)
 {
-    struct gaudi_buffer buffer;
-    char *host = calloc(1, SIZE);
+    void *buffer;
     int rank, ranks;
 
-    if ((argc != 3) || (host == NULL)) {
+    if (argc != 3) {
         fprintf(stderr, "usage: mpi_ends wait|exit|die|abort FOLDER\n");
         return 2;
     }
@@ -46,11 +45,11 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (gaudi_open() || gaudi_alloc(&buffer, SIZE) ||
-        gaudi_write(&buffer, 0, host, SIZE)) {
+    if ((ucx_gaudi_mem_alloc(SIZE, NULL, &buffer) != UCS_OK) ||
+        (ucx_gaudi_mem_fill(buffer, SIZE, "", 1) != UCS_OK)) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    MPI_Bcast(buffer.address, SIZE, MPI_CHAR, 0, MPI_COMM_WORLD);
+    MPI_Bcast(buffer, SIZE, MPI_CHAR, 0, MPI_COMM_WORLD);
     announce(argv[2], rank);
     MPI_Barrier(MPI_COMM_WORLD);
 
@@ -64,7 +63,7 @@ int main(int argc, char **argv)
         }
     }
     /* A message that nobody sends. */
-    MPI_Recv(buffer.address, 1, MPI_CHAR, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD,
+    MPI_Recv(buffer, 1, MPI_CHAR, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD,
              MPI_STATUS_IGNORE);
     return 0;
 }

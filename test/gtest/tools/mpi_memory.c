@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <ucx_gaudi.h>
+
 #define MAX_FDS 1024
 
 static const char *const names[] = {"host", "gaudi"};
@@ -41,7 +43,8 @@ void start_memory(size_t bytes, int with_cards)
     has_card = with_cards;
     image    = malloc(capacity);
     wanted   = malloc(capacity);
-    if ((image == NULL) || (wanted == NULL) || (with_cards && gaudi_open())) {
+    if ((image == NULL) || (wanted == NULL) ||
+        (with_cards && (ucx_gaudi_open(NULL) != UCS_OK))) {
         die("cannot start");
     }
     emulator = dlopen("libhl-thunk.so", RTLD_NOW | RTLD_NOLOAD);
@@ -59,8 +62,8 @@ void end_memory(void)
 {
     free(image);
     free(wanted);
-    if (has_card) {
-        gaudi_close();
+    if (has_card && (ucx_gaudi_close() != UCS_OK)) {
+        die("memory is left");
     }
     if (emulator != NULL) {
         dlclose(emulator);
@@ -99,18 +102,20 @@ void allocate(struct memory *memory, enum kind kind)
     memory->kind = kind;
     memory->host = malloc(capacity);
     if ((memory->host == NULL) ||
-        ((kind == gaudi_memory) && gaudi_alloc(&memory->device, capacity))) {
+        ((kind == gaudi_memory) &&
+         (ucx_gaudi_mem_alloc(capacity, NULL, &memory->device) != UCS_OK))) {
         die("no memory");
     }
-    memory->blocks = ((kind == gaudi_memory) ? (char *)memory->device.address
-                                             : memory->host) +
-                     MARGIN;
+    memory->blocks =
+        ((kind == gaudi_memory) ? (char *)memory->device : memory->host) +
+        MARGIN;
 }
 
 void release(struct memory *memory)
 {
-    if (memory->kind == gaudi_memory) {
-        gaudi_free(&memory->device);
+    if ((memory->kind == gaudi_memory) &&
+        (ucx_gaudi_mem_free(memory->device) != UCS_OK)) {
+        die("cannot free");
     }
     free(memory->host);
 }
@@ -122,7 +127,7 @@ void fill(struct memory *memory, size_t count, size_t size,
     const size_t bytes = write_patterns(to, count, size, seeds, around);
 
     if ((memory->kind == gaudi_memory) &&
-        gaudi_write(&memory->device, 0, image, bytes)) {
+        (ucx_gaudi_mem_copy(memory->device, image, bytes) != UCS_OK)) {
         die("cannot write");
     }
 }
@@ -139,7 +144,7 @@ void expect(struct memory *memory, size_t count, size_t size,
         for (i = 0; i < bytes; ++i) {
             image[i] = (char)~wanted[i];
         }
-        if (gaudi_read(&memory->device, 0, image, bytes)) {
+        if (ucx_gaudi_mem_copy(image, memory->device, bytes) != UCS_OK) {
             die("cannot read");
         }
         from = image;

@@ -8,8 +8,6 @@
 #ifndef MPI_MEMORY_H
 #define MPI_MEMORY_H
 
-#include "../../../examples/gaudi_memory.h"
-
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,7 +20,7 @@ struct memory {
     enum kind kind;
     char *blocks; /* starts here, between margins */
     char *host;
-    struct gaudi_buffer device;
+    void *device; /* its address, of device memory */
 };
 
 /* Say on stderr what is wrong, and end the job. */

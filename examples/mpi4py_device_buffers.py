@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Gaudi memory in mpi4py's calls: each rank sends a buffer to the next one.
+
+usage, with Open MPI, which has to be told to use UCX on any transport:
+
+  mpiexec.openmpi -n 2 --mca pml ucx --mca opal_common_ucx_tls any
+      --mca opal_common_ucx_devices any build/bin/ucx-gaudi run --emulate --
+      python3 examples/mpi4py_device_buffers.py
+
+Without --emulate on a machine that has the cards. Each rank opens a card.
+Without the launcher it runs, too, where ucx_gaudi is imported first: it then
+brings the transports to the UCX that MPI opens (UCX_GAUDI_DRIVER=emulator for
+software cards).
+
+As in C, MPI libraries take Gaudi memory in sends, receives and broadcasts of
+contiguous data. What they compute themselves (reductions, gathers, packing)
+they do with the CPU, which cannot touch it: copy such data to the host first.
+"""
+
+import ucx_gaudi  # isort: skip  # before MPI, which opens UCX
+from mpi4py import MPI
+
+COUNT = 1 << 20
+
+
+def pattern(rank):
+    """What a rank sends."""
+    return bytes((7 * rank + i) % 251 for i in range(251)) * (COUNT // 251 + 1)
+
+
+def main():
+    comm = MPI.COMM_WORLD
+    right = (comm.rank + 1) % comm.size
+    left = (comm.rank - 1) % comm.size
+
+    to_send = ucx_gaudi.Buffer(COUNT)
+    received = ucx_gaudi.Buffer(COUNT)
+    to_send.copy_from(pattern(comm.rank)[:COUNT])
+
+    # By the address, as mpi4py takes memory of any kind.
+    received.fill(0)
+    comm.Sendrecv([MPI.memory.fromaddress(to_send.pointer, COUNT), MPI.BYTE],
+                  right,
+                  recvbuf=[MPI.memory.fromaddress(received.pointer, COUNT),
+                           MPI.BYTE], source=left)
+    assert received.tobytes() == pattern(left)[:COUNT], "Sendrecv"
+
+    # The buffers themselves, and parts of them: mpi4py gets their addresses by
+    # DLPack.
+    received.fill(0)
+    requests = [comm.Irecv(received[1000:3000], left),
+                comm.Isend(to_send[500:2500], right)]
+    MPI.Request.Waitall(requests)
+    seen = received.tobytes()
+    assert seen[1000:3000] == pattern(left)[500:2500], "Isend"
+    assert not any(seen[:1000]) and not any(seen[3000:]), "beside Isend"
+
+    # To a host array of anything with Python's buffer protocol.
+    comm.Bcast(to_send, root=0)
+    host = bytearray(COUNT)
+    to_send.copy_to(host)
+    assert host == pattern(0)[:COUNT], "Bcast"
+
+    print(f"rank {comm.rank} of {comm.size}: {to_send.card} has what was sent",
+          flush=True)
+    # Freed with their last references; a card is closed with the process.
+
+
+if __name__ == "__main__":
+    main()
