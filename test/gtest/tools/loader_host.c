@@ -27,6 +27,34 @@ static void *function(void *library, const char *name)
     return found;
 }
 
+static void call_for_memory(void *library)
+{
+    typedef signed char (*card_query_t)(unsigned, void *);
+    typedef signed char (*open_t)(const char *);
+    typedef signed char (*close_t)(void);
+    typedef signed char (*alloc_t)(size_t, const char *, void **);
+    typedef signed char (*free_t)(void *);
+    typedef signed char (*copy_t)(void *, const void *, size_t);
+    typedef signed char (*fill_t)(void *, size_t, const void *, size_t);
+
+    const free_t release = (free_t)function(library, "ucx_gaudi_mem_free");
+    char any[256];
+    void *address;
+
+    printf("cards %d\n",
+           ((card_query_t)function(library, "ucx_gaudi_card_query"))(5, any));
+    printf("open %d\n",
+           ((open_t)function(library, "ucx_gaudi_open"))("gaudi5"));
+    printf("close %d\n", ((close_t)function(library, "ucx_gaudi_close"))());
+    printf("alloc %d\n", ((alloc_t)function(library, "ucx_gaudi_mem_alloc"))(
+                             6, "gaudi5", &address));
+    printf("free %d %d\n", release(NULL), release(any));
+    printf("copy %d\n",
+           ((copy_t)function(library, "ucx_gaudi_mem_copy"))(any, NULL, 7));
+    printf("fill %d\n",
+           ((fill_t)function(library, "ucx_gaudi_mem_fill"))(NULL, 8, any, 2));
+}
+
 static void call(void *library)
 {
     typedef int (*type_t)(void);
@@ -56,6 +84,7 @@ static void call(void *library)
            ((import_t)function(library, "ucx_gaudi_dmabuf_import"))(
                0, 0, 1, NULL, &address));
     printf("release %d %d\n", release(NULL), release(any));
+    call_for_memory(library);
 }
 
 static pthread_barrier_t start;

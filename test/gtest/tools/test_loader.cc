@@ -299,7 +299,8 @@ TEST_F(loader, forwards_what_programs_call)
     EXPECT_TRUE(exited_with(0, result));
     EXPECT_THAT(result.output,
                 HasSubstr("memory type 42\nquery 11\nexport 12\nimport 13\n"
-                          "release 0 14\n"));
+                          "release 0 14\ncards 15\nopen 16\nclose 17\n"
+                          "alloc 18\nfree 0 19\ncopy 20\nfill 21\n"));
 }
 
 TEST_F(loader, has_no_memory_and_no_card_without_a_module)
@@ -311,7 +312,20 @@ TEST_F(loader, has_no_memory_and_no_card_without_a_module)
      * ucx_gaudi.h promises them. */
     EXPECT_THAT(result.output, HasSubstr("memory type 3\n"));
     EXPECT_THAT(result.output, HasSubstr("query -7\nexport -7\nimport -14\n"
-                                         "release 0 -7\n"));
+                                         "release 0 -7\ncards -12\n"
+                                         "open -14\nclose 0\nalloc -14\n"
+                                         "free 0 -7\ncopy -14\n"
+                                         "fill -14\n"));
+}
+
+TEST_F(loader, says_why_it_cannot_load_ucx_for_a_program_without)
+{
+    fs::create_directories(files.path("broken"));
+    std::ofstream(files.path("broken/libucs.so.0")) << "no library";
+    const process_result result = run(
+        {host, own, "call"}, with({{"LD_LIBRARY_PATH", files.path("broken")}}));
+    expect_line(result, {"there is no UCX: ", "broken/libucs.so.0"});
+    EXPECT_THAT(result.output, HasSubstr("alloc -14\n"));
 }
 
 TEST_F(loader, is_silent_in_a_program_without_ucx)

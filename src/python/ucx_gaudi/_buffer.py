@@ -1,0 +1,280 @@
+"""Buffers of device memory."""
+
+import contextlib
+import ctypes
+import operator
+import os
+import threading
+import weakref
+
+from ucx_gaudi import _dlpack, _library
+
+
+class _View(ctypes.Structure):
+    """Py_buffer, which the stable ABI has from Python 3.11 on, and which never
+    changed before."""
+
+    _fields_ = [("buf", ctypes.c_void_p), ("obj", ctypes.c_void_p),
+                ("len", ctypes.c_ssize_t), ("itemsize", ctypes.c_ssize_t),
+                ("readonly", ctypes.c_int), ("ndim", ctypes.c_int),
+                ("format", ctypes.c_char_p), ("shape", ctypes.c_void_p),
+                ("strides", ctypes.c_void_p), ("suboffsets", ctypes.c_void_p),
+                ("internal", ctypes.c_void_p)]
+
+
+_get_buffer = ctypes.PYFUNCTYPE(
+    ctypes.c_int, ctypes.py_object, ctypes.POINTER(_View), ctypes.c_int)(
+        ("PyObject_GetBuffer", ctypes.pythonapi))
+_release_buffer = ctypes.PYFUNCTYPE(None, ctypes.POINTER(_View))(
+    ("PyBuffer_Release", ctypes.pythonapi))
+_SIMPLE, _WRITABLE = 0, 1
+
+
+@contextlib.contextmanager
+def _host_bytes(of, writable):
+    """(address, size) of an object with Python's buffer protocol, which cannot
+    go or move meanwhile."""
+    view = _View()
+    _get_buffer(of, ctypes.byref(view), _WRITABLE if writable else _SIMPLE)
+    try:
+        yield view.buf, view.len
+    finally:
+        _release_buffer(ctypes.byref(view))
+
+
+# ctypes cuts off what is more.
+_LAST_ADDRESS = (1 << 64) - 1
+_MOST_BYTES = (1 << 63) - 1
+
+
+def _checked_size(size):
+    size = operator.index(size)
+    if not 0 < size <= _MOST_BYTES:
+        raise ValueError(f"a buffer of {size} bytes cannot be")
+    return size
+
+
+def _free_in(process, address):
+    """A forked child has nothing of its parent's cards."""
+    if os.getpid() == process:
+        _library.mem_free(address)
+
+
+class _Memory:
+    """An allocation, or memory of somebody else's."""
+
+    def __init__(self, address, size, card, owner=None, is_own=False):
+        self.address = address
+        self.size = size
+        self.card = card
+        self.owner = owner
+        self.process = os.getpid()
+        self.is_freed = False
+        self.uses = 0
+        self.lock = threading.RLock()  # a collection can come back
+        self.finalizer = None
+        if is_own:
+            self.finalizer = weakref.finalize(self, _free_in, self.process,
+                                              address)
+            self.finalizer.atexit = False
+
+    def check(self):
+        if self.is_freed:
+            raise ValueError("the buffer is freed")
+        if self.process != os.getpid():
+            raise ValueError("the buffer is of the process that this one was "
+                             "forked from")
+
+    def free(self):
+        with self.lock:
+            if self.is_freed:
+                return
+            if self.uses > 0:
+                raise BufferError("the buffer is in use: by a copy, or as a "
+                                  "tensor of DLPack")
+            self.is_freed = True
+        self.owner = None
+        if self.finalizer is not None:
+            self.finalizer()
+
+
+class _Hold:
+    """Keeps memory from being freed, as long as it lives."""
+
+    def __init__(self, memory):
+        with memory.lock:
+            memory.check()
+            memory.uses += 1
+        self.memory = memory
+
+    def __del__(self):
+        memory = getattr(self, "memory", None)
+        if memory is not None:
+            with memory.lock:
+                memory.uses -= 1
+
+
+class Buffer:
+    """Bytes of device memory, which the CPU cannot touch.
+
+    Buffer(size, card=None) allocates them, on a card ("gaudi1", 1, a bus id or
+    a Card) or the first one that is open. They are freed with free(), at the end
+    of a `with`, or with the last reference. A slice, as in buffer[10:20], is a
+    buffer of the same memory and keeps it.
+    """
+
+    __slots__ = ("_memory", "_offset", "_size", "__weakref__")
+
+    def __init__(self, size, card=None):
+        size = _checked_size(size)
+        address = _library.allocate(size, card)
+        try:
+            name = _library.card_of(address, size)
+            memory = _Memory(address, size, name, is_own=True)
+        except BaseException:
+            _library.mem_free(address)
+            raise
+        self._set(memory, 0, size)
+
+    def _set(self, memory, offset, size):
+        self._memory = memory
+        self._offset = offset
+        self._size = size
+
+    @classmethod
+    def _of(cls, memory, offset, size):
+        made = cls.__new__(cls)
+        made._set(memory, offset, size)
+        return made
+
+    @classmethod
+    def wrap(cls, pointer, size, owner=None):
+        """A buffer of device memory that somebody else has allocated, a
+        framework for instance. It is never freed from here; `owner` is kept as
+        long as the buffer, or until its free()."""
+        pointer, size = operator.index(pointer), _checked_size(size)
+        if not 0 < pointer <= _LAST_ADDRESS:
+            raise ValueError(f"{pointer:#x} is no address")
+        _library.open()
+        return cls._of(_Memory(pointer, size, _library.card_of(pointer, size),
+                               owner=owner), 0, size)
+
+    @property
+    def pointer(self):
+        """Device address of the first byte, to be given to UCX or MPI."""
+        self._memory.check()
+        return self._memory.address + self._offset
+
+    @property
+    def size(self):
+        """Bytes."""
+        return self._size
+
+    nbytes = size
+
+    @property
+    def card(self):
+        """Name of the card, "gaudi0" for instance."""
+        return self._memory.card
+
+    def __len__(self):
+        return self._size
+
+    def __repr__(self):
+        if self._memory.is_freed:
+            return f"<ucx_gaudi.Buffer of {self._size} bytes, freed>"
+        return (f"<ucx_gaudi.Buffer of {self._size} bytes at "
+                f"{self._memory.address + self._offset:#x} on {self.card}>")
+
+    def __getitem__(self, part):
+        if not isinstance(part, slice):
+            raise TypeError("device memory is read by tobytes() or copy_to(); "
+                            "buffer[a:b] is a part of it")
+        start, stop, step = part.indices(self._size)
+        if step != 1 or stop <= start:
+            raise ValueError("a part of a buffer is one or more bytes without "
+                             "gaps")
+        self._memory.check()
+        return self._of(self._memory, self._offset + start, stop - start)
+
+    def free(self):
+        """Give the memory back. Buffers of parts of it are freed, too. Does
+        nothing the second time.
+
+        Raises BufferError while it is in use by another thread's copy or as a
+        tensor of DLPack."""
+        if self._memory.process == os.getpid():
+            self._memory.free()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.free()
+
+    def _copy(self, other, to_other, offset):
+        """Copy all bytes of another buffer, or of host memory."""
+        if isinstance(other, Buffer):
+            hold = _Hold(other._memory)
+            host = contextlib.nullcontext((other.pointer, other.size))
+        else:
+            hold = None
+            host = _host_bytes(other, writable=to_other)
+        with host as (address, size):
+            offset = operator.index(offset)
+            if offset < 0 or size > self._size - offset:
+                raise ValueError(f"{size} bytes at {offset} are not in a "
+                                 f"buffer of {self._size}")
+            own_hold = _Hold(self._memory)
+            own = self.pointer + offset
+            if to_other:
+                _library.copy(address, own, size)
+            else:
+                _library.copy(own, address, size)
+            del own_hold
+        del hold
+        return self
+
+    def copy_from(self, source, offset=0):
+        """Copy all of `source` here: bytes, an array without gaps (anything
+        with Python's buffer protocol), or another buffer. Returns self."""
+        return self._copy(source, False, offset)
+
+    def copy_to(self, target, offset=0):
+        """Copy bytes from here to all of `target`: a bytearray, a writable
+        array without gaps, or another buffer. Returns self."""
+        return self._copy(target, True, offset)
+
+    def fill(self, value):
+        """Fill it with a byte (an int), or a pattern of 1, 2, 4, 8 or 16 bytes.
+        Returns self."""
+        pattern = (value.to_bytes(1, "little") if isinstance(value, int)
+                   else bytes(memoryview(value)))
+        if len(pattern) not in (1, 2, 4, 8, 16) or self._size % len(pattern):
+            raise ValueError("a pattern has 1, 2, 4, 8 or 16 bytes, and the "
+                             "buffer a multiple of that")
+        hold = _Hold(self._memory)
+        _library.fill(self.pointer, self._size, pattern)
+        del hold
+        return self
+
+    def tobytes(self):
+        """Its contents."""
+        host = bytearray(self._size)
+        self.copy_to(host)
+        return bytes(host)
+
+    def __dlpack_device__(self):
+        return _dlpack.device_of(self.card)
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None,
+                   copy=None):
+        """A tensor of bytes (uint8) for consumers that know Gaudi memory by
+        DLPack's number for other devices, kDLExtDev. It keeps the memory."""
+        _dlpack.check_request(self.__dlpack_device__(), stream, dl_device)
+        source = self
+        if copy:
+            source = Buffer(self._size, self.card).copy_from(self)
+        return _dlpack.make_capsule(_Hold(source._memory), source.pointer,
+                                    source.size, self.__dlpack_device__(),
+                                    max_version, bool(copy))

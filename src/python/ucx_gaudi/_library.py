@@ -1,0 +1,216 @@
+"""The C library behind the package: where it is, its functions, its errors."""
+
+import ctypes
+import os
+import sysconfig
+import typing
+import warnings
+
+_SONAME = "libuct_hlthunk.so.0"
+# Another library than the one beside the package.
+_VARIABLE = "PYTHON_UCX_GAUDI_LIBRARY"
+
+_NO_MEMORY = -4
+_NO_ELEM = -12
+
+# Names of enum ucx_gaudi_card_state.
+_STATES = ("unknown", "free", "open", "taken", "unusable")
+
+
+class Error(RuntimeError):
+    """A function of the library failed; UCX's log tells more.
+
+    status is UCX's number (ucs_status_t)."""
+
+    def __init__(self, function, status):
+        super().__init__(f"{function}: {_describe(status)}")
+        self.status = status
+
+
+class OutOfMemoryError(Error, MemoryError):
+    """The card has not that much memory left."""
+
+
+class Card(typing.NamedTuple):
+    """A card that this process may open."""
+
+    name: str                      # "gaudi0"
+    bus_id: str                    # "0000:b3:00.0"
+    state: str                     # "free", "open" (here), "taken",
+                                   # "unusable" or "unknown"
+    numa_node: typing.Optional[int]
+    total_memory: int              # bytes; 0: not known
+    free_memory: int               # bytes; 0: none, or not known
+
+
+class _CardAttr(ctypes.Structure):
+    _fields_ = [("field_mask", ctypes.c_uint64),
+                ("name", ctypes.c_char * 16),
+                ("bus_id", ctypes.c_char * 16),
+                ("state", ctypes.c_int),
+                ("numa_node", ctypes.c_int),
+                ("total_memory", ctypes.c_uint64),
+                ("free_memory", ctypes.c_uint64)]
+
+
+class _MemAttr(ctypes.Structure):
+    _fields_ = [("field_mask", ctypes.c_uint64),
+                ("base", ctypes.c_void_p),
+                ("length", ctypes.c_size_t),
+                ("card", ctypes.c_char * 16),
+                ("imported", ctypes.c_int)]
+
+
+_ALL_FIELDS = (1 << 64) - 1
+
+
+def _find_loaded(name):
+    """A library that the process has; None: it has none of this name."""
+    try:
+        return ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+    except OSError:
+        return None
+
+
+def _candidates():
+    named = os.environ.get(_VARIABLE)
+    if named:
+        yield named
+        return
+    # <lib>/python3/dist-packages/ucx_gaudi, in the build tree and installed.
+    folder = os.path.dirname(os.path.abspath(__file__))
+    lib = os.path.normpath(os.path.join(folder, "..", "..", ".."))
+    for below in ("", sysconfig.get_config_var("MULTIARCH") or "",
+                  os.path.join("..", "lib64")):
+        path = os.path.normpath(os.path.join(lib, below, _SONAME))
+        if os.path.exists(path):
+            yield path
+    yield _SONAME
+
+
+def _load():
+    loaded = _find_loaded(_SONAME)  # by `ucx-gaudi run`, or linked
+    if loaded is not None and not os.environ.get(_VARIABLE):
+        return loaded
+    if _find_loaded("libucp.so.0") is not None:
+        warnings.warn(
+            "UCX was loaded before ucx_gaudi. What has opened it does not know "
+            "Gaudi memory: import ucx_gaudi first, or start the program with "
+            "'ucx-gaudi run'", RuntimeWarning, stacklevel=5)  # at the import of the package
+    failures = []
+    for path in _candidates():
+        try:
+            # In sight of what is loaded later: it wraps the functions by which
+            # UCX is opened, MPI libraries' too.
+            return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            failures.append(str(error))
+    raise ImportError(f"{_SONAME} of ucx-gaudi is not to be found "
+                      f"({_VARIABLE} can name it): " + "; ".join(failures))
+
+
+library = _load()
+
+
+def _describe(status):
+    libucs = _find_loaded("libucs.so.0")
+    if libucs is None:
+        return f"status {status}"
+    to_text = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_int8)(
+        ("ucs_status_string", libucs))
+    return to_text(status).decode()
+
+
+def _declare(name, *types):
+    """A function of the library that answers with a status, which is one
+    byte."""
+    try:
+        return ctypes.CFUNCTYPE(ctypes.c_int8, *types)((name, library))
+    except AttributeError as error:
+        raise ImportError(f"ucx-gaudi's library is older than this package: "
+                          f"{error}") from None
+
+
+_size, _text, _pointer = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_void_p
+_card_query = _declare("ucx_gaudi_card_query", ctypes.c_uint,
+                       ctypes.POINTER(_CardAttr))
+_open = _declare("ucx_gaudi_open", _text)
+_close = _declare("ucx_gaudi_close")
+_mem_alloc = _declare("ucx_gaudi_mem_alloc", _size, _text,
+                      ctypes.POINTER(_pointer))
+mem_free = _declare("ucx_gaudi_mem_free", _pointer)
+_mem_copy = _declare("ucx_gaudi_mem_copy", _pointer, _pointer, _size)
+_mem_fill = _declare("ucx_gaudi_mem_fill", _pointer, _size, _text, _size)
+_mem_query = _declare("ucx_gaudi_mem_query", _pointer, _size,
+                      ctypes.POINTER(_MemAttr))
+
+
+def check(function, status):
+    """Raise an error for a status that is one."""
+    if status == _NO_MEMORY:
+        raise OutOfMemoryError(function, status)
+    if status != 0:
+        raise Error(function, status)
+
+
+def _card_name(card):
+    """A card as the library wants it: by name, number or bus id."""
+    if isinstance(card, Card):
+        card = card.name
+    if card is None:
+        return None
+    if isinstance(card, bool) or not isinstance(card, (int, str)):
+        raise TypeError(f"a card is a name, a number or None, not {card!r}")
+    return os.fsencode(str(card))
+
+
+def allocate(size, card):
+    """The address of new device memory."""
+    address = _pointer()
+    check("ucx_gaudi_mem_alloc",
+          _mem_alloc(size, _card_name(card), ctypes.byref(address)))
+    return address.value
+
+
+def copy(target, source, size):
+    """Copy between addresses of host or device memory."""
+    check("ucx_gaudi_mem_copy", _mem_copy(target, source, size))
+
+
+def fill(address, size, pattern):
+    """Fill memory with bytes."""
+    check("ucx_gaudi_mem_fill",
+          _mem_fill(address, size, pattern, len(pattern)))
+
+
+def card_of(address, size):
+    """The name of the card that a range of device memory is on."""
+    attr = _MemAttr(field_mask=_ALL_FIELDS)
+    check("ucx_gaudi_mem_query",
+          _mem_query(address, size, ctypes.byref(attr)))
+    return attr.card.decode()
+
+
+def cards():
+    """The cards that this process may open, or has open. Opens none."""
+    found = []
+    while True:
+        attr = _CardAttr(field_mask=_ALL_FIELDS)
+        status = _card_query(len(found), ctypes.byref(attr))
+        if status == _NO_ELEM:
+            return found
+        check("ucx_gaudi_card_query", status)
+        found.append(Card(attr.name.decode(), attr.bus_id.decode(),
+                          _STATES[attr.state],
+                          attr.numa_node if attr.numa_node >= 0 else None,
+                          attr.total_memory, attr.free_memory))
+
+
+def open(card=None):  # pylint: disable=redefined-builtin
+    """Open a card now; without a name as UCX_GAUDI_DEVICES says."""
+    check("ucx_gaudi_open", _open(_card_name(card)))
+
+
+def close():
+    """Let go of the cards, when all buffers are freed."""
+    check("ucx_gaudi_close", _close())
