@@ -14,7 +14,6 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <vector>
 
 namespace {
 
@@ -75,11 +74,6 @@ void measure(benchmark::State &state, Work &&work)
     state.counters["shortest"] = static_cast<double>(shortest.count());
 }
 
-double least(const std::vector<double> &values)
-{
-    return *std::min_element(values.begin(), values.end());
-}
-
 enum ways { put = 1, get = 2, both = put | get };
 
 /* Copy between local memory and what a transport reaches. */
@@ -132,7 +126,6 @@ void timing_on_card(benchmark::State &state)
 void sizes(benchmark::internal::Benchmark *of)
 {
     of->RangeMultiplier(4)->Range(1 << 20, 16 << 20)->Arg(half)->UseRealTime();
-    of->ComputeStatistics("least", least);
 }
 
 } // namespace

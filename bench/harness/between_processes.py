@@ -1,0 +1,182 @@
+"""Sets that start stock programs, mostly two that talk to each other."""
+
+import os
+import re
+import shlex
+import statistics
+import time
+
+from . import google, mpi
+from .perftest import OVERALL, TYPICAL, message_time
+from .result import (BANDWIDTH, LATENCY, TIME, BenchError, Difference, Result,
+                     size_text)
+from .run import LAUNCHER, OURS, in_turns, medians_in_turns, output_of
+
+# --- host ---------------------------------------------------------------------
+
+# test, bytes, iterations for some tenths of a second, column, measure
+HOST = [
+    ("tag_lat", 8, 200000, TYPICAL, LATENCY),
+    ("tag_bw", 8, 1000000, TYPICAL, BANDWIDTH),
+    ("tag_bw", 4096, 200000, TYPICAL, BANDWIDTH),
+    ("tag_bw", 1 << 20, 2000, OVERALL, BANDWIDTH),
+]
+HOST_BAR = 1.05
+QUICKER = 10  # times fewer iterations
+
+
+def host(run):
+    run.progress.expect(2 * run.pairs * len(HOST))
+    kinds = {"with the module": "gaudi_copy,sm", "without": "sm"}
+    for test, size, iterations, column, measure in HOST:
+        count = iterations // (QUICKER if run.quick else 1)
+        times = medians_in_turns(
+            run, list(kinds), run.pairs,
+            lambda kind, of=(test, size, count, column): message_time(
+                run, *of, kinds[kind], "host"),
+            f"{test} {size_text(size)}")
+        yield Result("sm/tag with the module", times["with the module"], measure,
+                     "H-H", size, "sm/tag", times["without"], HOST_BAR)
+
+
+# --- ipc ----------------------------------------------------------------------
+
+SWEEP = [8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20,
+         4 << 20, 16 << 20, 64 << 20]
+SWEEP_BYTES = 1 << 30  # in all messages of a run
+# test, measure, most iterations, bars by size
+TESTS = [
+    ("tag_bw", BANDWIDTH, 50000,
+     {1 << 20: 1 / 2, 16 << 20: 1, 64 << 20: 1}),
+    ("tag_lat", LATENCY, 20000, {8: 2.5}),
+]
+# what sends: UCX_TLS, memory of both sides, direction
+SENDERS = {
+    "gaudi_ipc": (OURS, "gaudi", "D-D"),
+    "sm": ("sm", "host", "H-H"),
+    "tcp": ("tcp", "host", "H-H"),
+}
+# test, iterations, bar: of 8 bytes of host memory over gaudi_ipc, beside sm
+HOST_MEMORY = [("ucp_am_lat", "am", 200000, 1.3), ("tag_lat", "tag", 200000, None)]
+
+KEYS = "gaudi_bench_keys"
+KEYS_BAR = 2
+
+
+def iterations_of(run, size, most):
+    count = min(most, SWEEP_BYTES // size)
+    return max(count // QUICKER, 5) if run.quick else count
+
+
+def sweep(run):
+    """Messages by size, of ours and of stock transports in turns."""
+    sizes = [size for size in SWEEP if run.wants(size)]
+    rounds = {(test, size): run.pairs if size in bars else run.sweeps
+              for test, *_, bars in TESTS for size in sizes}
+    run.progress.expect(len(SENDERS) * sum(rounds.values()))
+    for test, measure, most, bars in TESTS:
+        for size in sizes:
+            count = iterations_of(run, size, most)
+            column = TYPICAL if measure == LATENCY else OVERALL
+            times = medians_in_turns(
+                run, list(SENDERS), rounds[test, size],
+                lambda kind, of=(test, size, count, column): message_time(
+                    run, *of, *SENDERS[kind][:2]),
+                f"{test} {size_text(size)}")
+            for name, (_, _, direction) in SENDERS.items():
+                ours = name == "gaudi_ipc"
+                yield Result(f"{name}/tag", times[name], measure, direction,
+                             size, "sm/tag" if ours else "",
+                             times["sm"] if ours else None,
+                             bars.get(size) if ours else None)
+
+
+def host_memory(run):
+    """Short messages between host memories, beside stock ones."""
+    if not run.wants(8):
+        return
+    run.progress.expect(2 * run.pairs * len(HOST_MEMORY))
+    kinds = {"gaudi_ipc": OURS, "sm": "sm"}
+    for test, what, iterations, bar in HOST_MEMORY:
+        count = iterations // (QUICKER if run.quick else 1)
+        times = medians_in_turns(
+            run, list(kinds), run.pairs,
+            lambda kind, of=(test, 8, count, TYPICAL): message_time(
+                run, *of, kinds[kind], "host"),
+            f"{test} 8 of host memory")
+        yield Result(f"gaudi_ipc/{what}", times["gaudi_ipc"], LATENCY, "H-H", 8,
+                     f"sm/{what}", times["sm"], bar)
+
+
+def keys(run):
+    """Unpacking keys of buffers that are open: many, beside few."""
+    times = google.measure(run, ".", by_size=False, program=KEYS,
+                           at_once=run.repetitions)
+    few, many = (times[name] for name in
+                 sorted(times, key=google.size_of))
+    yield Result("gaudi_ipc/unpack_key_into_10000_buffers", many, TIME,
+                 reference="gaudi_ipc/unpack_key_into_10_buffers",
+                 reference_time=few, bar=KEYS_BAR)
+
+
+def ipc(run):
+    yield from sweep(run)
+    yield from host_memory(run)
+    yield from mpi.all_to_all(run)
+    yield from keys(run)
+
+
+# --- init ---------------------------------------------------------------------
+
+INIT = "gaudi_bench_init"
+INIT_CARDS = {"all": 8, "auto": 1}  # UCX_GAUDI_DEVICES, and cards opened
+INIT_BAR = Difference(15_000_000)  # nanoseconds more or less
+INIT_PAIRS = 3  # of these runs for one of ucx_perftest: they take milliseconds
+BARE = "none"  # without the module
+
+
+def init_variables(run):
+    """The environment of each kind of run. With the module it is what the
+    launcher sets to load it, with the software box."""
+    bare = {name: value for name, value in os.environ.items()
+            if not name.startswith(("UCX_", "HLTHUNK_", "LD_", "HABANA_", "HLS_",
+                                    "GAUDI_"))}
+    bare["HLTHUNK_EMU_NODE"] = f"bench-{os.getpid()}"
+    lines = output_of([run.program(LAUNCHER), "env", "--emulate=8"])
+    module = dict(word.split("=", 1)
+                  for word in shlex.split(lines.replace(";", " "))
+                  if "=" in word)
+    return {BARE: bare} | {cards: bare | module | {"UCX_GAUDI_DEVICES": cards}
+                           for cards in INIT_CARDS}
+
+
+def count_cards(variables):
+    """Cards that a process opens; the figures mean nothing if they are not
+    there."""
+    listed = output_of(["ucx_info", "-d"], variables)
+    return len(re.findall(r"^#\s+Device: gaudi\d+$", listed, re.MULTILINE))
+
+
+def init(run):
+    variables = init_variables(run)
+    opened = {cards: count_cards(variables[cards]) for cards in variables}
+    if opened != {BARE: 0, **INIT_CARDS}:
+        raise BenchError(f"the cards opened are {opened}, not {INIT_CARDS}")
+    program = run.program(INIT)
+
+    def start_and_end(cards):
+        """Nanoseconds within the program, and of the whole process."""
+        begin = time.monotonic_ns()
+        inside = float(output_of([program], variables[cards]))
+        return inside, time.monotonic_ns() - begin
+
+    rounds = run.pairs * INIT_PAIRS
+    run.progress.expect(len(variables) * rounds)
+    taken = in_turns(run, list(variables), rounds, start_and_end, "cards")
+    for place, what in ((0, "ucp_init"), (1, "process_of_ucp_init")):
+        times = {cards: statistics.median(pair[place] for pair in pairs)
+                 for cards, pairs in taken.items()}
+        for cards in INIT_CARDS:
+            yield Result(f"ucp/{what} with cards={cards}", times[cards], TIME,
+                         reference=f"ucp/{what}", reference_time=times[BARE],
+                         bar=INIT_BAR if place == 0 else None)

@@ -1,0 +1,91 @@
+"""Stock ucx_perftest, between two processes."""
+
+import functools
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import time
+
+from .result import BenchError
+from .run import DEADLINE, clean_variables
+
+# Column of ucx_perftest. Typical is its own median of the time between messages,
+# in which other programs of the machine do not count. Large messages complete in
+# groups: there only the overall time means something.
+TYPICAL, OVERALL = 0, 2
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def listens(port):
+    wanted = f":{port:04X} 00000000:0000 0A"
+    return wanted in pathlib.Path("/proc/net/tcp").read_text(encoding="ascii")
+
+
+@functools.cache
+def perftest():
+    """The command. One that is built with MPI takes itself for a rank of a job
+    where it is not started from a terminal."""
+    try:
+        text = subprocess.run(["ucx_perftest", "-h"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True,
+                              check=False).stdout
+    except OSError as error:
+        raise BenchError("ucx_perftest is missing: scripts/install-packages "
+                         "bench") from error
+    return ["ucx_perftest", "-f"] + (["-P", "0"] if "MPI mode" in text else [])
+
+
+def start_side(run, arguments, transports, core):
+    """One side, on a core of its own if there is one. With the module nothing
+    differs but the launcher and the name of its transport."""
+    launched = run.launched(8) if transports.startswith("gaudi") else []
+    pinned = [] if core is None else ["taskset", "-c", str(core)]
+    return subprocess.Popen(
+        pinned + launched + perftest() + arguments,
+        env=clean_variables(transports), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True)
+
+
+def message_time(run, test, size, iterations, column, transports, memory):
+    """Time of one message, in nanoseconds."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    if len(cores) < 2:
+        cores = [None, None]
+    port = free_port()
+    arguments = ["-t", test, "-s", str(size), "-n", str(iterations),
+                 "-w", str(max(iterations // 20, 1)), "-p", str(port)]
+    if memory != "host":
+        arguments += ["-m", memory]
+    sides = [start_side(run, arguments, transports, cores[0])]
+    try:
+        end = time.monotonic() + DEADLINE
+        while not listens(port):
+            if sides[0].poll() is not None or time.monotonic() > end:
+                sides[0].kill()
+                raise BenchError("ucx_perftest does not listen:\n" +
+                                 sides[0].communicate()[0])
+            time.sleep(0.005)
+        sides.append(start_side(run, arguments + ["127.0.0.1"], transports,
+                                cores[1]))
+        output = sides[1].communicate(timeout=DEADLINE)[0]
+        server_output = sides[0].communicate(timeout=DEADLINE)[0]
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"ucx_perftest {test} of {size} bytes did not end "
+                         f"within {DEADLINE} s") from error
+    finally:
+        for side in sides:
+            side.kill()
+            side.wait()
+    # iterations; typical, average and overall microseconds; four rates
+    final = re.search(r"^(?:Final:)?\s*(\d+)((?:\s+[\d.]+){7})\s*$", output,
+                      re.MULTILINE)
+    if any(side.returncode for side in sides) or not final:
+        raise BenchError(f"ucx_perftest failed:\n{output}{server_output}")
+    return float(final.group(2).split()[column]) * 1000

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Tests gaudi_bench_mpi as each MPI library has it.
+
+usage: check_mpi.py mpich|openmpi ROOT BUILD_DIRECTORY
+"""
+
+import os
+import sys
+
+from bench_case import BenchCase, main
+
+
+class Messages(BenchCase):
+    library = None
+
+    def mpi(self, *arguments, ranks=2, launch=("--emulate=2",), **variables):
+        command = [f"mpiexec.{self.library}", "-n", ranks]
+        if self.library == "openmpi":
+            command += ["--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls",
+                        "any", "--oversubscribe"]
+            if os.geteuid() == 0:
+                command += ["--allow-run-as-root"]
+        return self.run_command(
+            *command, self.build / "bin/ucx-gaudi", "run", *launch, "--",
+            self.build / f"bin/gaudi_bench_mpi.{self.library}", *arguments,
+            UCX_TLS="gaudi_copy,gaudi_ipc", **variables)
+
+    def expect_table(self, arguments, sizes):
+        status, out, err = self.mpi(*arguments)
+        self.assertEqual(0, status, out + err)
+        lines = [line.split() for line in out.splitlines()]
+        self.assertEqual(["#", "bytes", "us", "GB/s"], lines[1])
+        self.assertEqual(sizes, [int(line[0]) for line in lines[2:]])
+        for line in lines[2:]:
+            self.assertEqual(3, len(line))
+            self.assertGreater(float(line[1]), 0)
+
+    def test_each_pair_of_memories_in_each_mode(self):
+        # Data is compared by the program: eager, in a rendezvous, and one byte.
+        for arguments in (("latency", "D", "D"), ("bandwidth", "D", "H"),
+                          ("both-ways", "H", "D"), ("latency", "H", "H")):
+            self.expect_table([*arguments, 1, 1 << 18, 0.0001],
+                              [1 << power for power in range(19)])
+
+    def test_bytes_that_do_not_arrive_are_told(self):
+        idle = self.build / "lib/hlthunk-emu-no-copy/libhl-thunk.so"
+        self.assertTrue(idle.exists())
+        for mode in ("latency", "bandwidth", "both-ways"):
+            status, out, err = self.mpi(mode, "D", "D", 65536, 65536, 0.0001,
+                                        launch=(), UCX_GAUDI_DRIVER=str(idle))
+            self.assertNotEqual(0, status, out)
+            self.assertIn("a wrong byte came", out + err)
+
+    def test_bad_arguments_are_told(self):
+        for arguments, reason in (
+                ((), "usage: "),
+                (("speed", "D", "D"), "no such mode"),
+                (("latency", "D", "X"), "memory is D"),
+                (("latency", "H", "H", "8", "8k"), "a size is"),
+                (("latency", "H", "H", "16", "8"), "from the smallest"),
+                (("latency", "H", "H", "8", "8", "0"), "seconds are")):
+            status, out, err = self.mpi(*arguments)
+            self.assertNotEqual(0, status)
+            self.assertIn(reason, out + err)
+
+    def test_two_ranks_are_needed(self):
+        for ranks in (1, 3):
+            status, out, err = self.mpi("latency", "H", "H", ranks=ranks)
+            self.assertNotEqual(0, status)
+            self.assertIn("two ranks are needed", out + err)
+
+
+if __name__ == "__main__":
+    Messages.library = sys.argv[1]
+    sys.argv[1] = "Messages"
+    main(sys.modules[__name__])
