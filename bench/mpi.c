@@ -20,12 +20,11 @@
  * no two receives into the same. What the last messages of a size brought is
  * compared byte by byte; a wrong one ends the job with status 1.
  */
-#include "gaudi_memory.h"
-
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <ucx_gaudi.h>
 
 /* Messages under way, if they fit: of long ones fewer are enough. */
 #define WINDOW 64
@@ -47,8 +46,8 @@ struct settings {
 /* The same bytes as the CPU sees them are in image; out and in are what MPI
  * gets. In host memory out is image. */
 struct buffers {
-    struct gaudi_buffer device_out, device_in;
-    unsigned char *image, *out, *in;
+    unsigned char *image;
+    void *out, *in;
 };
 
 static int rank;
@@ -117,24 +116,18 @@ static int allocate(const struct settings *what, struct buffers *memory)
         memory->in  = malloc(size);
         return (memory->in != NULL) || failed("no memory");
     }
-    if (gaudi_open() != 0) {
-        return failed("no card");
+    if ((ucx_gaudi_mem_alloc(size, NULL, &memory->out) != UCS_OK) ||
+        (ucx_gaudi_mem_alloc(size, NULL, &memory->in) != UCS_OK)) {
+        return failed("no card, or no device memory");
     }
-    if ((gaudi_alloc(&memory->device_out, size) != 0) ||
-        (gaudi_alloc(&memory->device_in, size) != 0)) {
-        return failed("no device memory");
-    }
-    memory->out = memory->device_out.address;
-    memory->in  = memory->device_in.address;
     return 1;
 }
 
 static void release(const struct settings *what, struct buffers *memory)
 {
     if (what->on_card) {
-        gaudi_free(&memory->device_in);
-        gaudi_free(&memory->device_out);
-        gaudi_close();
+        (void)ucx_gaudi_mem_free(memory->in);
+        (void)ucx_gaudi_mem_free(memory->out);
     } else {
         free(memory->in);
     }
@@ -150,14 +143,14 @@ static int fill(const struct settings *what, struct buffers *memory,
     }
     if (!what->on_card) {
         memcpy(memory->in, memory->image, total);
-    } else if (gaudi_write(&memory->device_in, 0, memory->image, total) != 0) {
+    } else if (ucx_gaudi_mem_copy(memory->in, memory->image, total) != UCS_OK) {
         return failed("cannot write device memory");
     }
     for (size_t i = 0; i < total; ++i) {
         memory->image[i] = byte_of(rank, size, i);
     }
     if (what->on_card &&
-        (gaudi_write(&memory->device_out, 0, memory->image, total) != 0)) {
+        (ucx_gaudi_mem_copy(memory->out, memory->image, total) != UCS_OK)) {
         return failed("cannot write device memory");
     }
     return 1;
@@ -168,7 +161,7 @@ static int check(const struct settings *what, struct buffers *memory,
 {
     const unsigned char *came = memory->in;
     if (what->on_card) {
-        if (gaudi_read(&memory->device_in, 0, memory->image, total) != 0) {
+        if (ucx_gaudi_mem_copy(memory->image, memory->in, total) != UCS_OK) {
             return failed("cannot read device memory");
         }
         came = memory->image;
@@ -204,14 +197,14 @@ static void exchange_windows(struct buffers *memory, int size, int window,
     int count = 0;
     if ((rank == 1) || (mode == both_ways)) {
         for (int i = 0; i < window; ++i) {
-            MPI_Irecv(memory->in + (size_t)i * (size_t)size, size, MPI_BYTE,
-                      !rank, 0, MPI_COMM_WORLD, &requests[count++]);
+            MPI_Irecv((char *)memory->in + (size_t)i * (size_t)size, size,
+                      MPI_BYTE, !rank, 0, MPI_COMM_WORLD, &requests[count++]);
         }
     }
     if ((rank == 0) || (mode == both_ways)) {
         for (int i = 0; i < window; ++i) {
-            MPI_Isend(memory->out + (size_t)i * (size_t)size, size, MPI_BYTE,
-                      !rank, 0, MPI_COMM_WORLD, &requests[count++]);
+            MPI_Isend((char *)memory->out + (size_t)i * (size_t)size, size,
+                      MPI_BYTE, !rank, 0, MPI_COMM_WORLD, &requests[count++]);
         }
     }
     MPI_Waitall(count, requests, statuses);

@@ -109,7 +109,10 @@ def host_memory(run):
 
 
 def keys(run):
-    """Unpacking keys of buffers that are open: many, beside few."""
+    """Unpacking keys of buffers that are open: many, beside few. They take long
+    to make."""
+    if run.quick:
+        return
     times = google.measure(run, ".", by_size=False, program=KEYS,
                            at_once=run.repetitions)
     few, many = (times[name] for name in
