@@ -20,7 +20,7 @@ namespace gaudi::emu {
 
 namespace {
 
-constexpr uint64_t magic_of_state = 0x6369666661725431;
+constexpr uint64_t magic_of_state = 0x6369666661725432;
 /* Processes of a box that have opened cards. Each has a byte of the file to
  * lock. */
 constexpr unsigned max_owners = 4096;
@@ -29,9 +29,7 @@ constexpr model_time dead_unseen = 1'000'000;
 
 model_time now()
 {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(
-               std::chrono::steady_clock::now().time_since_epoch())
-        .count();
+    return model_time_of(std::chrono::steady_clock::now());
 }
 
 model_time nanoseconds(double microseconds)
@@ -278,6 +276,21 @@ model_time box_traffic::earliest_end(unsigned card, uint64_t job)
     drop_the_dead(*state, present);
     const model_time end = state->all.earliest_end(speed_, card, job);
     return (end == 0) ? 0 : end + nanoseconds(speed_.completion);
+}
+
+std::vector<flow> box_traffic::flows_of(unsigned card, uint64_t job)
+{
+    std::vector<flow> found;
+    const locked state(*this);
+    const model_time present = now();
+    state->all.advance(speed_, present);
+    for (const flow &known : state->all.flows()) {
+        if ((known.card == card) && (known.job == job)) {
+            found.push_back(known);
+            found.back().end = (known.end != 0) ? known.end : present;
+        }
+    }
+    return found;
 }
 
 void box_traffic::forget(unsigned card, uint64_t job)

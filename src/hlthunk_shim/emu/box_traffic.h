@@ -17,6 +17,7 @@
 #include "util/unique_fd.h"
 
 #include <string>
+#include <vector>
 
 namespace gaudi::emu {
 
@@ -35,6 +36,10 @@ public:
 
     /** When a job has ended for whoever polls, or will at the earliest. */
     [[nodiscard]] model_time earliest_end(unsigned card, uint64_t job);
+
+    /** The flows of a job in the order in which they were added; those that
+     *  have not ended as if they did now. @throws bad_alloc. */
+    [[nodiscard]] std::vector<flow> flows_of(unsigned card, uint64_t job);
 
     /** A job of a card that this process has open, or all of them, are over.
      */

@@ -116,6 +116,7 @@ bool card::recognize(int fd)
 int card::open()
 {
     box_traffic *const timing = box_traffic::instance();
+    trace_file *const trace   = trace_file::instance(get_settings().trace);
     card_lock lock(lock_);
     note_breakdown();
     const int met = meet(faulty_call::open);
@@ -154,8 +155,8 @@ int card::open()
     if (timing != nullptr) {
         timing->forget(index_); /* what a process that was killed had */
     }
-    auto opened    = std::make_unique<context>(completed_, name_.c_str(),
-                                            queue_timing{timing, index_});
+    auto opened = std::make_unique<context>(
+        completed_, name_.c_str(), queue_timing{timing, index_, trace});
     opened->holder = holder;
 
     int ret = opened->memory.create(size, numa_node_of(index_));

@@ -6,6 +6,7 @@
 #include "hlthunk_shim/emu/card.h"
 #include "hlthunk_shim/emu/device_files.h"
 #include "hlthunk_shim/emu/settings.h"
+#include "hlthunk_shim/emu/trace_file.h"
 #include "util/fork_handlers.h"
 
 #include <cerrno>
@@ -48,6 +49,7 @@ void card::after_fork()
 {
     engine_threads::instance().after_fork_in_child();
     box_traffic::after_fork_in_child();
+    trace_file::after_fork_in_child();
     faults::instance().after_fork_in_child();
     for (unsigned i = 0; i < max_cards; ++i) {
         at(i).after_fork_in_child();

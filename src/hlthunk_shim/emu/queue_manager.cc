@@ -27,13 +27,17 @@ queue_manager::queue_manager(const mmu &table, hlthunk_emu_counters &counters,
                              completed_jobs &completed, const char *name,
                              const queue_timing &timing)
     : table_(table), counters_(counters), completed_(completed), name_(name),
-      timing_(timing), queues_(queue_count + internal_queue_count),
-      runs_(queues_.size())
+      timing_(timing),
+      trace_((timing.trace != nullptr)
+                 ? std::make_unique<job_trace>(*timing.trace, timing.card)
+                 : nullptr),
+      queues_(queue_count + internal_queue_count), runs_(queues_.size())
 {}
 
 /* One command buffer less for a job. */
-void queue_manager::end_part_of(const part &ended)
+void queue_manager::end_part_of(part &ended)
 {
+    trace_end(ended);
     if (ended.unfenced && (engine_of(ended.queue) == engine_kind::edma)) {
         ++counters_.unfenced_buffers;
     }
@@ -46,6 +50,7 @@ void queue_manager::end_part_of(job &owner)
         return;
     }
     meet_fate(owner);
+    trace_end_of_job(owner);
     if (owner.status == shim::cs_completed) {
         completed_.add(owner.seq);
     }
@@ -57,8 +62,8 @@ void queue_manager::end_part_of(job &owner)
 /* The first part of a queue has ended. */
 void queue_manager::end_part(uint32_t queue)
 {
-    auto &parts      = queues_[queue];
-    const part ended = parts.front();
+    auto &parts = queues_[queue];
+    part ended  = parts.front();
 
     parts.pop_front();
     if (parts.empty()) {
@@ -139,6 +144,9 @@ void queue_manager::count_copy(part &current, const slice &work)
                                           : counters_.device_to_device_bytes);
     counter += work.size;
     current.claimed -= work.size;
+    if ((current.claimed == 0) && (current.unclaimed == 0)) {
+        trace_end(current);
+    }
 }
 
 void queue_manager::finish(part &current, const slice &work)
@@ -248,6 +256,7 @@ void queue_manager::end_holds()
             break_down({.kind = fault_kind::reset});
         }
         if (timing_.model != nullptr) {
+            trace_times(seq);
             timing_.model->forget(timing_.card, seq);
         }
         held.held_until = {};
@@ -287,6 +296,7 @@ void queue_manager::stop(card_lock &lock)
     stopped_ = true;
     changed_.notify_all();
     changed_.wait(lock, [this] { return (copying_ == 0) && (waiters_ == 0); });
+    trace_what_is_left();
 }
 
 int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,

@@ -12,6 +12,7 @@
 #include "hlthunk_shim/emu/asic.h"
 #include "hlthunk_shim/emu/fault_text.h"
 #include "hlthunk_shim/emu/hlthunk_emu.h"
+#include "hlthunk_shim/emu/job_trace.h"
 #include "hlthunk_shim/emu/mmu.h"
 #include "hlthunk_shim/hlthunk/abi.h"
 #include "util/locks.h"
@@ -21,6 +22,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -55,10 +57,11 @@ private:
 
 class box_traffic;
 
-/** How long the jobs of a card take. */
+/** How long the jobs of a card take, and who is told. */
 struct queue_timing {
     box_traffic *model = nullptr; /**< nullptr: as long as this machine does */
     unsigned card      = 0;       /**< its index */
+    trace_file *trace  = nullptr; /**< nullptr: nobody */
 };
 
 class queue_manager {
@@ -145,6 +148,7 @@ private:
         bool large         = false; /* see copy_bytes */
         bool unfenced      = false; /* no barrier behind the last copy */
         bool modelled      = false; /* the timing model knows of the copy */
+        bool traced        = false; /* and so does the trace */
     };
 
     /* Copies of a queue that followed each other without a gap. */
@@ -159,7 +163,7 @@ private:
         uint32_t parts  = 0; /* not ended; 0 means that the job has ended */
         uint32_t status = shim::cs_completed;
         clock::time_point held_until{}; /* a hold is a part, too */
-        clock::time_point submitted{};  /* with a timing model */
+        clock::time_point submitted{};  /* with a model or a trace */
         clock::time_point lost_until{}; /* of a job that will not end */
         fault_effect fate{};
     };
@@ -197,7 +201,7 @@ private:
                                              const char *format, ...);
     void count_copy(part &current, const slice &work);
     void finish(part &current, const slice &work);
-    void end_part_of(const part &ended);
+    void end_part_of(part &ended);
     void end_part_of(job &owner);
     void begin_job(uint64_t seq, uint32_t parts, const fault_effect &fate);
     void abort(job &owner);
@@ -209,6 +213,13 @@ private:
     bool is_over_in_model(job &held, clock::time_point now);
     clock::time_point awake_after(const job &slept_for) const;
     void end_part(uint32_t queue);
+    void trace_begin(part &current, const translation &from,
+                     const translation &to);
+    void trace_end(part &current);
+    void trace_times(uint64_t seq);
+    void trace_end_of_job(const job &ended);
+    void trace_fault(const part &current, const char *why);
+    void trace_what_is_left();
     bool run_unqueued(part &only);
     void run_inline();
     void sleep(card_lock &lock, clock::time_point deadline);
@@ -218,6 +229,7 @@ private:
     completed_jobs &completed_;
     const char *const name_;
     const queue_timing timing_;
+    const std::unique_ptr<job_trace> trace_; /* nullptr: none */
     job jobs_[slots];
     uint64_t next_seq_ = 1;
     std::vector<std::deque<part>> queues_;

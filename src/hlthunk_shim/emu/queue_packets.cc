@@ -22,7 +22,7 @@ constexpr uint64_t large_run_bytes = 2 << 20;
 
 void queue_manager::fault(const part &current, const char *format, ...)
 {
-    if (get_settings().log) {
+    if (get_settings().log || (trace_ != nullptr)) {
         char text[256];
         va_list arguments;
 
@@ -35,6 +35,7 @@ void queue_manager::fault(const part &current, const char *format, ...)
             "before offset %u: %s",
             name_, current.seq, current.queue, lower ? "lower " : "", stream.va,
             stream.size, stream.next, text);
+        trace_fault(current, text);
     }
     abort(slot_of(current.seq));
     fault_effect met =
@@ -74,6 +75,7 @@ void queue_manager::begin_copy(part &current, uint64_t dst, uint64_t src,
     current.unclaimed = size;
     current.unfenced  = true;
     current.modelled  = false;
+    current.traced    = false;
     copy_run &run     = runs_[current.queue];
     if ((run.src != src) || (run.dst != dst)) {
         run.bytes = 0;
@@ -228,6 +230,9 @@ bool queue_manager::prepare(part &current, uint64_t max_bytes, slice &work)
 
     if ((timing_.model != nullptr) && !current.modelled) {
         model_copy(current, from, to);
+    }
+    if ((trace_ != nullptr) && !current.traced) {
+        trace_begin(current, from, to);
     }
     const uint64_t bytes = std::min(from.size, to.size);
     work = {to.address, from.address, bytes, to.kind, from.kind, current.large};

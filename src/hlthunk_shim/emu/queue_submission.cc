@@ -75,7 +75,7 @@ int queue_manager::take_number(card_lock &lock)
         return stopped_ ? -ENODEV : -EBUSY;
     }
     slot_of(next_seq_) = {.seq = next_seq_};
-    if (timing_.model != nullptr) {
+    if ((timing_.model != nullptr) || (trace_ != nullptr)) {
         slot_of(next_seq_).submitted = clock::now();
     }
     ++next_seq_;

@@ -67,13 +67,6 @@ void add_side(route &needs, unsigned card, const translation &side,
     }
 }
 
-model_time model_time_of(clock_type::time_point when)
-{
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(
-               when.time_since_epoch())
-        .count();
-}
-
 clock_type::duration microseconds(double count)
 {
     return std::chrono::duration_cast<clock_type::duration>(
@@ -88,12 +81,13 @@ void queue_manager::model_copy(part &current, const translation &from,
 {
     box_traffic &model = *timing_.model;
     flow added{};
-    added.job   = current.seq;
-    added.start = model_time_of(slot_of(current.seq).submitted +
-                                microseconds(model.speed().doorbell));
-    added.left  = static_cast<double>(current.unclaimed);
-    added.card  = static_cast<uint16_t>(timing_.card);
-    added.queue = static_cast<uint16_t>(current.queue);
+    added.job    = current.seq;
+    added.copies = 1;
+    added.start  = model_time_of(slot_of(current.seq).submitted +
+                                 microseconds(model.speed().doorbell));
+    added.left   = static_cast<double>(current.unclaimed);
+    added.card   = static_cast<uint16_t>(timing_.card);
+    added.queue  = static_cast<uint16_t>(current.queue);
     add_side(added.needs, timing_.card, from, shared_part::to_card,
              shared_part::from_card);
     add_side(added.needs, timing_.card, to, shared_part::from_card,

@@ -1,5 +1,6 @@
 #include "hlthunk_shim/emu/settings.h"
 
+#include "hlthunk_shim/emu/trace_file.h"
 #include "util/made_once.h"
 
 #include <bit>
@@ -161,6 +162,23 @@ void read_timing(settings &result)
                      "hlthunk-emu: HLTHUNK_EMU_TIMING='%s' (off, hls2, hls3 or "
                      "a file): %s; the emulated box has no cards\n",
                      name, why.c_str());
+        refuse(result);
+    }
+}
+
+void read_trace(settings &result)
+{
+    const char *path = std::getenv("HLTHUNK_EMU_TRACE");
+    if ((path == nullptr) || (*path == '\0')) {
+        return;
+    }
+    result.trace    = path;
+    const int error = why_no_trace(result.trace);
+    if (error != 0) {
+        std::fprintf(stderr,
+                     "hlthunk-emu: HLTHUNK_EMU_TRACE='%s' (a file to write): "
+                     "%s; the emulated box has no cards\n",
+                     path, std::strerror(error));
         refuse(result);
     }
 }
@@ -327,6 +345,7 @@ settings read_settings()
               });
 
     read_timing(result);
+    read_trace(result);
 
     const char *text = std::getenv("HLTHUNK_EMU_LOG");
     result.log =

@@ -39,6 +39,7 @@ struct settings {
     std::optional<timing_figures> timing;
     std::vector<fault> faults; /**< that the cards are to meet with */
     std::string sysfs;  /**< absolute path of the emulated sysfs; empty: none */
+    std::string trace;  /**< file for a trace of all jobs; empty: none */
     bool log   = false; /**< explain errors on stderr */
     bool valid = true;  /**< false: bad values, no cards */
 

@@ -19,6 +19,7 @@
 #include "hlthunk_shim/emu/timing_figures.h"
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -27,6 +28,11 @@ namespace gaudi::emu {
 
 /** Nanoseconds of CLOCK_MONOTONIC, which all processes have in common. */
 using model_time = int64_t;
+
+inline model_time model_time_of(std::chrono::steady_clock::time_point when)
+{
+    return std::chrono::nanoseconds(when.time_since_epoch()).count();
+}
 
 /** Something that transfers share, of one card. */
 enum class shared_part : uint16_t {
@@ -63,7 +69,9 @@ private:
 /** Bytes of one job that follow each other in one queue. */
 struct flow {
     uint64_t job;     /**< its sequence number */
+    uint32_t copies;  /**< that it is made of */
     model_time start; /**< not before */
+    model_time began; /**< 0 before it has */
     model_time end;   /**< 0 while it is under way */
     double left;      /**< bytes */
     uint16_t owner;   /**< process */
