@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 """Gaudi memory in mpi4py's calls: each rank sends a buffer to the next one.
 
-usage, with Open MPI, which has to be told to use UCX on any transport:
+usage:
 
-  mpiexec.openmpi -n 2 --mca pml ucx --mca opal_common_ucx_tls any
-      --mca opal_common_ucx_devices any build/bin/ucx-gaudi run --emulate --
+  mpiexec.openmpi -n 2 ucx-gaudi run --emulate
       python3 examples/mpi4py_device_buffers.py
 
 Without --emulate on a machine that has the cards. Each rank opens a card.
 Without the launcher it runs, too, where ucx_gaudi is imported first: it then
 brings the transports to the UCX that MPI opens (UCX_GAUDI_DRIVER=emulator for
-software cards).
+software cards), and Open MPI has to be told to use UCX: docs/mpi.md.
 
 As in C, MPI libraries take Gaudi memory in sends, receives and broadcasts of
 contiguous data. What they compute themselves (reductions, gathers, packing)

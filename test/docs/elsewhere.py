@@ -22,6 +22,18 @@ ELSEWHERE = [
     (r"\./scripts/quickstart\b", "docs.quickstart"),
 ]
 
+# program.c, where a page has none.
+PROGRAM = """
+#include <stdio.h>
+#include <ucp/api/ucp.h>
+#include <ucx_gaudi.h>
+int main(void)
+{
+    printf("%u %d\\n", ucx_gaudi_version(), (int)ucx_gaudi_memory_type());
+    return ucp_get_version_string() == NULL;
+}
+"""
+
 # No test gets these from whoever runs it.
 NOT_PASSED_ON = ("UCX_", "HLTHUNK_", "GAUDI_", "HABANA_", "HLS_", "LD_",
                  "PKG_CONFIG", "OMPI_", "XDG_", "PYTHON")
@@ -49,17 +61,3 @@ def status_of(command):
 
 def is_this_run(name):
     return name == "this"
-
-
-def add_files(folder):
-    """What the commands of pages take for granted."""
-    (folder / "program.c").write_text("""
-#include <stdio.h>
-#include <ucp/api/ucp.h>
-#include <ucx_gaudi.h>
-int main(void)
-{
-    printf("%u %d\\n", ucx_gaudi_version(), (int)ucx_gaudi_memory_type());
-    return ucp_get_version_string() == NULL;
-}
-""", encoding="utf-8")

@@ -6,7 +6,7 @@ usage: run_commands.py PAGE ROOT BUILD_DIRECTORY
 Each block of a page that is marked as "console" is one shell, in a folder that
 looks like the source folder after a build. A line that begins with "$ " is a
 command; what follows it is what it prints, where "..." stands for any lines, and
-numbers may be others. What cannot run here is in elsewhere.py, with the test
+numbers may be others. A page's first block of C is program.c. What cannot run here is in elsewhere.py, with the test
 that runs it, which has to exist.
 """
 
@@ -108,13 +108,18 @@ def script_of(commands, ports, tests):
     return script + "wait\n", expected
 
 
-def make_folder(place, root, build):
+def make_folder(place, text, root, build):
     for entry in root.iterdir():
         if entry.name not in ("build", ".git"):
             (place / entry.name).symlink_to(entry)
     (place / "build").symlink_to(build)
     (place / "home/.cache/ucx-gaudi/ucx-1.18.1").mkdir(parents=True)
-    elsewhere.add_files(place)
+    # The system's own, for which its packages are.
+    (place / "bin").mkdir()
+    (place / "bin/python3").symlink_to("/usr/bin/python3")
+    program = re.search(r"^```c\n(.*?)^```", text, re.M | re.S)
+    (place / "program.c").write_text(
+        program.group(1) if program else elsewhere.PROGRAM, encoding="utf-8")
 
 
 def run_block(script, folder, build):
@@ -122,7 +127,8 @@ def run_block(script, folder, build):
                    if not name.startswith(elsewhere.NOT_PASSED_ON)}
     environment.update(
         HLTHUNK_EMU_NODE=f"docs-{os.getpid()}", HOME=str(folder / "home"),
-        PATH=f"{build}/bin:{environment['PATH']}", **elsewhere.SETTINGS)
+        PATH=f"{folder}/bin:{build}/bin:{environment['PATH']}",
+        **elsewhere.SETTINGS)
     process = subprocess.Popen(
         ["bash", "-c", script], cwd=folder, env=environment,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -153,10 +159,11 @@ def main(page, root, build):
     tests = set(re.findall(r"Test +#\d+: (.*)", listed))
     ports = {}
     wrong = []
-    for commands in blocks_of((root / page).read_text(encoding="utf-8")):
+    text = (root / page).read_text(encoding="utf-8")
+    for commands in blocks_of(text):
         script, expected = script_of(commands, ports, tests)
         with tempfile.TemporaryDirectory() as folder:
-            make_folder(pathlib.Path(folder), root, build)
+            make_folder(pathlib.Path(folder), text, root, build)
             status, printed = run_block(script, pathlib.Path(folder), build)
         if status != 0:
             wrong.append(f"a block of {page} ends with {status}: "
