@@ -4,15 +4,15 @@
  * Nobody needs it to send Gaudi memory: UCX does that with nothing but
  * pointers. It is for what UCX has no function for in all of its releases:
  * device memory without a UCP context (allocate, free, copy, fill, query), the
- * cards, the number of the memory type, and dma-bufs of device memory
- * (from 1.14 on UCX exports them by uct_md_mem_query, too).
+ * cards, the number of the memory type, and dma-bufs of device memory (from
+ * 1.14 on UCX exports them by uct_md_mem_query, too).
  *
  * Cards are open while the program has UCX open (ucp_init, or a memory domain
- * of component gaudi_copy), and from the first allocation, or ucx_gaudi_open,
- * until ucx_gaudi_close. Which ones, UCX_GAUDI_DEVICES says; where it leaves
- * that open, as its default does, the caller can choose. What is not closed
- * ends with the process. A forked child has none of its parent's cards, memory
- * and imports; it can have its own.
+ * of component gaudi_copy), and from the first allocation, fill or copy here,
+ * or ucx_gaudi_open, until ucx_gaudi_close. Which ones, UCX_GAUDI_DEVICES says;
+ * where it leaves a choice, as its default does, the caller has it. What is not
+ * closed ends with the process. A forked child has none of its parent's cards,
+ * memory and imports; it can have its own.
  *
  * Memory that is allocated here is known to UCX like any other device memory,
  * whether UCX is opened before or later. UCX has to have the module by then: a

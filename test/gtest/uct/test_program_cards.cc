@@ -305,7 +305,7 @@ GAUDI_CHILD(loses_its_card)
     GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_mem_fill)(address, size, "x", 1) ==
                         UCS_ERR_NO_DEVICE);
     (void)allocate(nullptr, UCS_ERR_NO_DEVICE);
-    (void)allocate("gaudi0", UCS_ERR_BUSY); /* our descriptor is left */
+    (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
     GAUDI_CHILD_REQUIRE(release(address) == UCS_OK);
     GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_OK);
     /* When the reset is over it is another card. */
@@ -318,6 +318,7 @@ TEST(program_cards, are_lost_by_a_reset_until_they_are_closed)
     const child_result result =
         run_child("loses_its_card", with({{"HLTHUNK_EMU_DEVICES", "1"}}));
     EXPECT_EQ(0, result.exit_code) << result.error;
+    EXPECT_THAT(result.error, HasSubstr("gaudi0 was reset or removed"));
 }
 
 GAUDI_CHILD(forks_with_memory)

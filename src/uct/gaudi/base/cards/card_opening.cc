@@ -171,6 +171,16 @@ ucs_status_t card_table::choose(attempt &now, const char *chosen)
         missing_.told = true;
         return UCS_ERR_NO_DEVICE;
     }
+    if (std::any_of(cards().begin(), cards().end(), [&](const auto &open) {
+            return open->is_lost() && !states_[open->slot()].adopted &&
+                   (open->info().bus_id ==
+                    now.visible.cards[place].info.bus_id);
+        })) {
+        ucs_error("%s was reset or removed: it cannot be opened again before "
+                  "all cards of this process are closed",
+                  now.visible.cards[place].name().c_str());
+        return UCS_ERR_NO_DEVICE;
+    }
     now.chosen = (users_ > 0) || (now.wanted.wanted < may_open.size());
     if (now.chosen) {
         now.wanted.cards  = {place};
