@@ -3,6 +3,7 @@
 #include "common/framework.h"
 #include "common/process_state.h"
 #include "common/uct_config.h"
+#include "common/vfs.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -15,7 +16,6 @@ extern "C" {
 #include <ucm/event/event.h>
 #include <ucs/debug/log.h>
 #include <ucs/memory/memory_type.h>
-#include <ucs/vfs/base/vfs_obj.h>
 }
 
 namespace gaudi::test {
@@ -100,12 +100,9 @@ uint64_t cache_statistic(const std::string &name)
     const std::string path =
         "/uct/component/gaudi_copy/memory_domain/gaudi_copy/registrations/" +
         name;
-    ucs_string_buffer_t text;
-    ucs_string_buffer_init(&text);
-    require(ucs_vfs_path_read_file(path.c_str(), &text), path.c_str());
-    const uint64_t value = std::stoull(ucs_string_buffer_cstr(&text));
-    ucs_string_buffer_cleanup(&text);
-    return value;
+    const auto value = vfs_number(path);
+    require(value.has_value() ? UCS_OK : UCS_ERR_NO_ELEM, path.c_str());
+    return *value;
 }
 
 counted_completion::counted_completion() : uct_completion_t()

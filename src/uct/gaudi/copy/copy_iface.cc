@@ -221,6 +221,11 @@ void fail(uct_gaudi_copy_ep_t *ep, ucs_status_t status)
     }
 }
 
+void transport::add_files(uct_iface_h iface)
+{
+    to_iface(iface)->engine->add_files();
+}
+
 unsigned report_failures(uct_gaudi_copy_iface_t *iface)
 {
     unsigned count = 0;
@@ -272,6 +277,7 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
         const ucs_status_t created = gaudi::base::transfer_engine::create(
             *own, config->transfers.engine, engine);
         if (created == UCS_OK) {
+            engine->show_in(&self->super.super);
             add_interface(self);
         }
         return created;

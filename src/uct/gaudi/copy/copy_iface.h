@@ -109,6 +109,7 @@ struct transport : base::transport_base {
         "not in this process, or not by this interface of the worker";
     static bool is_connected(uct_ep_h ep, const uct_iface_addr_t *address);
     /* Within this process, and by the first interface of a worker alone. */
+    static void add_files(uct_iface_h iface);
     static bool is_reachable(uct_iface_h iface, const uct_device_addr_t *,
                              const uct_iface_addr_t *address);
 

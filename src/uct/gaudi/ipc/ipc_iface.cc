@@ -358,6 +358,11 @@ ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
     return status;
 }
 
+void transport::add_files(uct_iface_h iface)
+{
+    to_iface(iface)->state->engine->add_files();
+}
+
 } // namespace gaudi::ipc
 
 using namespace gaudi::ipc;
@@ -379,7 +384,11 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_iface_t, uct_md_h md,
     std::unique_ptr<iface_state> state;
     ucs_status_t status = gaudi::base::guarded([&] {
         gaudi::base::card_table::instance().note_application_cards();
-        return make_state(*config, state);
+        const ucs_status_t made = make_state(*config, state);
+        if (made == UCS_OK) {
+            state->engine->show_in(&self->super.super);
+        }
+        return made;
     });
     if (status != UCS_OK) {
         return status;

@@ -154,6 +154,7 @@ struct transport : base::transport_base {
     static bool moves_host(uct_iface_h iface);
     static base::transport_estimate
     estimate(uct_iface_h iface, std::optional<uct_ep_operation_t> operation);
+    static void add_files(uct_iface_h iface);
     static bool is_reachable(uct_iface_h iface,
                              const uct_device_addr_t *device_address,
                              const uct_iface_addr_t *address);

@@ -60,9 +60,10 @@ int channel::make_queues(uint64_t window)
                 }
                 ++options.stream;
             }
-            made.home   = this;
-            made.dma    = (streams > 0) ? dma_queues_.back().get() : nullptr;
-            made.window = UINT64_MAX;
+            made.home      = this;
+            made.direction = direction;
+            made.dma       = (streams > 0) ? dma_queues_.back().get() : nullptr;
+            made.window    = UINT64_MAX;
             ucs_list_head_init(&made.waiting);
         }
         queue(direction, of_long).window = window;
@@ -71,9 +72,11 @@ int channel::make_queues(uint64_t window)
 }
 
 ucs_status_t channel::create(card &owner, const transfer_options &options,
+                             copy_counts &counts,
                              std::unique_ptr<channel> &channel_p)
 {
-    std::unique_ptr<channel> created(new channel(owner, options));
+    std::unique_ptr<channel> created(
+        new channel(owner, options, counts.of(owner.name())));
     const size_t chunk_bytes = options.chunk_bytes;
 
     int ret = shim::pinned_buffer::create(
@@ -115,7 +118,8 @@ ucs_status_t channel_set::add(card &owner, channel *&channel_p)
     }
     all_.reserve(all_.size() + 1);
     std::unique_ptr<channel> made;
-    const ucs_status_t status = channel::create(owner, options_, made);
+    const ucs_status_t status =
+        channel::create(owner, options_, *counts_, made);
     if (status == UCS_OK) {
         channel_p = by_slot_[owner.slot()] = made.get();
         all_.push_back(std::move(made));

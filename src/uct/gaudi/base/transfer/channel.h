@@ -9,6 +9,7 @@
 
 #include "hlthunk_shim/dma_queue.h"
 #include "hlthunk_shim/memory.h"
+#include "uct/gaudi/base/transfer/counts.h"
 #include "uct/gaudi/base/transfer/remote_memory.h"
 #include "uct/gaudi/base/transfer/transfer_config.h"
 #include "uct/gaudi/base/ucx/status.h"
@@ -44,7 +45,8 @@ using job_ptr   = std::unique_ptr<dma_job, give_back>;
  *  copies, or short ones, which do not wait for those if the card has a stream
  *  more. */
 struct work_queue {
-    channel *home        = nullptr;
+    channel *home = nullptr;
+    shim::dma_direction direction{};
     shim::dma_queue *dma = nullptr; /* perhaps another work queue's, too; none
                                        where the card takes no such copies */
     uint64_t in_flight = 0;         /* bytes */
@@ -69,6 +71,7 @@ struct dma_job {
     uint64_t dst;      /* device addresses on the card of that queue */
     uint64_t src;
     size_t length;   /* bytes */
+    copy_kind kind;  /* of what is under way now */
     chunk_ptr chunk; /* that one of them is in, or nullptr */
     /* Where the bytes in the chunk go when the job has ended. */
     std::variant<std::monostate, host_place, onward_leg> then;
@@ -86,13 +89,14 @@ public:
 
     /** Make the queues and the staging memory. */
     [[nodiscard]] static ucs_status_t
-    create(card &owner, const transfer_options &options,
+    create(card &owner, const transfer_options &options, copy_counts &counts,
            std::unique_ptr<channel> &channel_p);
 
     /** Waits for jobs that the card still runs. */
     ~channel();
 
     [[nodiscard]] card &owner() const { return owner_; }
+    [[nodiscard]] card_counts &counts() const { return counts_; }
 
     /** The queue for a copy of so many bytes. */
     [[nodiscard]] work_queue &queue_for(shim::dma_direction direction,
@@ -166,8 +170,8 @@ private:
 
     enum copies { of_long, of_short };
 
-    explicit channel(card &owner, const transfer_options &options)
-        : owner_(owner), chunk_bytes_(options.chunk_bytes),
+    channel(card &owner, const transfer_options &options, card_counts &counts)
+        : owner_(owner), counts_(counts), chunk_bytes_(options.chunk_bytes),
           short_bytes_(options.short_bytes)
     {}
     [[nodiscard]] int make_queues(uint64_t window);
@@ -177,6 +181,7 @@ private:
     }
 
     card &owner_;
+    card_counts &counts_;
     const size_t chunk_bytes_;
     const size_t short_bytes_;
     shim::pinned_buffer staging_;
@@ -229,9 +234,12 @@ public:
     [[nodiscard]] auto begin() const { return all_.begin(); }
     [[nodiscard]] auto end() const { return all_.end(); }
 
+    [[nodiscard]] copy_counts &counts() { return *counts_; }
+
     /** In a forked child: leave everything to the parent. */
     void disown()
     {
+        (void)counts_.release();
         for (auto &each : all_) {
             (void)each.release();
         }
@@ -241,6 +249,7 @@ private:
     [[nodiscard]] ucs_status_t add(card &owner, channel *&channel_p);
 
     const transfer_options &options_;
+    std::unique_ptr<copy_counts> counts_ = std::make_unique<copy_counts>();
     std::vector<channel *> by_slot_; /* of the card; nullptr: not used yet */
     std::vector<std::unique_ptr<channel>> all_;
 };

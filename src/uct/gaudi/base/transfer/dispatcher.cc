@@ -30,6 +30,21 @@ auto visit_card_way(planned_copy &copy, Function &&function)
         copy.way);
 }
 
+/* What a card does that has a copy in this queue. */
+copy_kind kind_of(const work_queue &queue, bool between_cards)
+{
+    switch (queue.direction) {
+    case shim::dma_direction::host_to_device:
+        return between_cards ? copy_kind::card_to_card_in
+                             : copy_kind::host_to_device;
+    case shim::dma_direction::device_to_host:
+        return between_cards ? copy_kind::card_to_card_out
+                             : copy_kind::device_to_host;
+    default:
+        return copy_kind::on_card;
+    }
+}
+
 ucs_status_t report_refusal(const work_queue &queue, size_t length, int result)
 {
     const card &owner = queue.home->owner();
@@ -107,6 +122,7 @@ bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
     job->owner                = &owner;
     job->queue                = &queue;
     job->length               = std::min(copy.left, piece_bytes_);
+    job->kind                 = kind_of(queue, copy.between_cards);
     const ucs_status_t status = visit_card_way(
         copy, [&](auto &way) { return way.prepare(*job, leave); });
     if (status != UCS_OK) {
@@ -249,6 +265,7 @@ unsigned dispatcher::submit_onward()
         if (ret == 0) {
             queue->in_flight += job.length;
             job.queue = queue;
+            job.kind  = kind_of(*queue, false);
             job.then  = {};
         } else {
             finish(job, report_refusal(*queue, job.length, ret));
@@ -282,6 +299,9 @@ unsigned dispatcher::collect(shim::dma_queue &queue)
         ucs_status_t status = UCS_OK;
 
         job.queue->in_flight -= job.length;
+        if (ended[i].status == 0) {
+            job.queue->home->counts().add(job.kind, job.length);
+        }
         if (ended[i].status != 0) {
             const card &owner = job.queue->home->owner();
             const auto level  = owner.failure_level();

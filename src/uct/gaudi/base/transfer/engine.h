@@ -168,6 +168,13 @@ public:
                dispatcher_.has_chunks();
     }
 
+    /** Have UCX show what is copied with an interface, whose engine this is.
+     *  Once. */
+    void show_in(uct_iface_h iface) { channels_.counts().show_in(iface); }
+
+    /** Add what is counted to UCX's virtual file system. Any thread. */
+    void add_files() { channels_.counts().add_files(); }
+
     /** Prepare the domain of a new endpoint. */
     static void open(flush_domain &domain) { operations::open(domain); }
 

@@ -139,8 +139,9 @@ held_registration planner::find_registration(const void *host, size_t length)
 ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
                            host_side host, planned_copy &copy)
 {
-    copy.left  = length;
-    copy.queue = nullptr;
+    copy.left          = length;
+    copy.queue         = nullptr;
+    copy.between_cards = false;
     if ((dst.remote == nullptr) && (src.remote == nullptr)) {
         const bool to_card = is_device(dst);
         if (to_card && is_device(src)) {
@@ -224,11 +225,13 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
             return plan_relay(*reader, dst.number(), *writer, src.number(),
                               copy);
         }
-        copy.way = direct_copy{dst.number(), src.number()};
+        copy.way           = direct_copy{dst.number(), src.number()};
+        copy.between_cards = from.imported || to.imported;
         return UCS_OK;
     }
     uint64_t va;
-    copy.queue = &pcie_queue(*writer, true, copy.left);
+    copy.queue         = &pcie_queue(*writer, true, copy.left);
+    copy.between_cards = true;
     if ((to.backing != nullptr) && (to.backing->va_on(*from.owner, va) == 0)) {
         copy.way =
             direct_copy{va + (dst.number() - to.backing->va), src.number()};
@@ -241,6 +244,7 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
             direct_copy{dst.number(), va + (src.number() - from.backing->va)};
         return UCS_OK;
     }
+    copy.between_cards = false;
     return plan_relay(*reader, dst.number(), *writer, src.number(), copy);
 }
 
@@ -315,9 +319,10 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
         plan_host_side(put, here, host, *by, va, copy);
         return UCS_OK;
     }
-    copy.queue = &pcie_queue(*by, put, copy.left);
-    copy.way   = put ? direct_copy{va, side(here).number()}
-                     : direct_copy{side(here).number(), va};
+    copy.between_cards = true;
+    copy.queue         = &pcie_queue(*by, put, copy.left);
+    copy.way           = put ? direct_copy{va, side(here).number()}
+                             : direct_copy{side(here).number(), va};
     return UCS_OK;
 }
 

@@ -98,8 +98,9 @@ using held_remote       = std::unique_ptr<remote_memory, let_go>;
 
 /** The rest of a copy. */
 struct planned_copy {
-    size_t left       = 0;       /* bytes */
-    work_queue *queue = nullptr; /* of the card; nullptr for a kernel_copy */
+    size_t left        = 0;       /* bytes */
+    work_queue *queue  = nullptr; /* of the card; nullptr for a kernel_copy */
+    bool between_cards = false;   /* by a card which reaches the other one */
     std::variant<direct_copy, upload, download, relay, kernel_copy> way;
     held_registration registration; /* of host memory here, or nullptr */
     held_remote remote;             /* memory of another process, or nullptr */
@@ -107,8 +108,9 @@ struct planned_copy {
     /** Be empty again. */
     void let_go()
     {
-        left = 0;
-        way  = direct_copy{}; /* gives a chunk back */
+        left          = 0;
+        between_cards = false;
+        way           = direct_copy{}; /* gives a chunk back */
         registration.reset();
         remote.reset();
     }

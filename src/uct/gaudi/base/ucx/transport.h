@@ -23,6 +23,9 @@
  *   static ucs_status_t check_peer(uct_ep_h);  lets an endpoint fail whose peer
  *                                              is gone; if it can
  *
+ *   static void add_files(uct_iface_h);  to what UCX's virtual file system
+ *                                        shows of the interface
+ *
  * Active messages may be left out, too.
  */
 #pragma once
@@ -162,7 +165,13 @@ struct transport_functions {
         }
     }
 
-    static void vfs_refresh(uct_iface_h) noexcept {}
+    static void vfs_refresh(uct_iface_h iface) noexcept
+    {
+        (void)guarded([&] {
+            Transport::add_files(iface);
+            return UCS_OK;
+        });
+    }
 
     /* Of the newer attributes it has none: UCX's own answer, in UCX 1.20 and
      * from 1.22 on. */

@@ -1,0 +1,185 @@
+/* Bytes and jobs by card and direction, as UCX's virtual file system shows
+ * them of an interface. */
+#include "gtest/uct/ipc_peer.h"
+
+#include "common/vfs.h"
+
+#include <map>
+#include <utility>
+
+namespace gaudi::test {
+
+namespace {
+
+using count_pair = std::pair<uint64_t, uint64_t>; /* bytes, jobs */
+using all_counts = std::map<std::string, count_pair>;
+
+/* What is counted of the first card; without directions in which nothing was
+ * copied. */
+all_counts counts_of(const transport &tl)
+{
+    const std::string folder =
+        "/uct/worker/" + vfs_name(tl.worker) + "/iface/" + vfs_name(tl.iface);
+    all_counts found;
+    EXPECT_TRUE(look_into(folder)) << folder;
+    for (const char *direction : {"host_to_device", "device_to_host", "on_card",
+                                  "card_to_card_out", "card_to_card_in"}) {
+        const std::string at = folder + "/gaudi0/" + direction;
+        const auto bytes     = vfs_number(at + "/bytes");
+        const auto jobs      = vfs_number(at + "/jobs");
+        EXPECT_TRUE(bytes.has_value() && jobs.has_value()) << at;
+        if ((bytes.value_or(0) != 0) || (jobs.value_or(0) != 0)) {
+            found[direction] = {*bytes, *jobs};
+        }
+    }
+    return found;
+}
+
+class counts : public uct {
+protected:
+    static constexpr size_t size = 3 << 20;
+
+    /* Puts memory and waits. */
+    void put(void *from, size_t bytes, uint64_t to)
+    {
+        counted_completion done;
+        ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(from, bytes, to, &done));
+        tl->flush();
+        EXPECT_EQ(UCS_OK, done.status);
+    }
+
+    guarded_buffer host{size};
+};
+
+TEST_F(counts, begin_with_nothing)
+{
+    EXPECT_EQ(all_counts{}, counts_of(*tl));
+}
+
+TEST_F(counts, have_each_direction)
+{
+    const device_buffer device(md, size);
+    const registration mapped(md, host.data(), size);
+    put(host.data(), 5000, device.remote());
+    EXPECT_EQ((all_counts{{"host_to_device", {5000, 1}}}), counts_of(*tl));
+
+    counted_completion got;
+    ASSERT_EQ(UCS_INPROGRESS,
+              tl->get_zcopy(host.data(), 700, device.remote(), &got));
+    tl->flush();
+    put(device.data() + 4096, 4096, device.remote());
+    ASSERT_EQ(UCS_OK, uct_ep_put_short(tl->ep, host.data(), 100,
+                                       device.remote(), UCT_INVALID_RKEY));
+    EXPECT_EQ((all_counts{{"host_to_device", {5100, 2}},
+                          {"device_to_host", {700, 1}},
+                          {"on_card", {4096, 1}}}),
+              counts_of(*tl));
+}
+
+TEST_F(counts, have_the_pieces_of_a_long_copy)
+{
+    const device_buffer device(md, size);
+    const registration mapped(md, host.data(), size);
+    put(host.data(), size, device.remote());
+    EXPECT_EQ((all_counts{{"host_to_device", {size, 3}}}), counts_of(*tl));
+}
+
+TEST_F(counts, are_an_interfaces_own)
+{
+    const device_buffer device(md, size);
+    const registration mapped(md, host.data(), size);
+    const transport other(md);
+    put(host.data(), 64, device.remote());
+    EXPECT_EQ((all_counts{{"host_to_device", {64, 1}}}), counts_of(*tl));
+    EXPECT_EQ(all_counts{}, counts_of(other));
+}
+
+TEST_F(counts, go_with_their_interface)
+{
+    const std::string folder =
+        "/uct/worker/" + vfs_name(tl->worker) + "/iface/" + vfs_name(tl->iface);
+    EXPECT_TRUE(look_into(folder));
+    EXPECT_TRUE(look_into(folder + "/gaudi0"));
+    tl.reset();
+    EXPECT_FALSE(look_into(folder));
+    EXPECT_FALSE(look_into(folder + "/gaudi0"));
+}
+
+TEST_F(counts, leave_out_what_fails)
+{
+    const device_buffer device(md, size);
+    const registration mapped(md, host.data(), size);
+    put(host.data(), 64, device.remote());
+    counted_completion done;
+    {
+        const wished_faults faults("job=abort");
+        ASSERT_EQ(UCS_INPROGRESS,
+                  tl->put_zcopy(host.data(), 100, device.remote(), &done));
+        tl->flush();
+    }
+    EXPECT_NE(UCS_OK, done.status);
+    expect_log("gaudi0: a DMA copy of 100 bytes failed: Input/output error");
+    EXPECT_EQ((all_counts{{"host_to_device", {64, 1}}}), counts_of(*tl));
+}
+
+/* Of a process that has a card, and copies to and from another one's. */
+class counts_of_ipc : public ::testing::Test {
+protected:
+    void SetUp() override
+    {
+        load_module();
+        take_logs();
+        ASSERT_EQ(UCS_OK, open_md(copy_md));
+        ASSERT_EQ(UCS_OK, open_md(ipc_md, {}, "gaudi_ipc"));
+        tl   = std::make_unique<transport>(ipc_md);
+        peer = std::make_unique<ipc_peer>();
+        ep   = tl->make_ep(peer->address());
+        ASSERT_NE(nullptr, ep);
+    }
+    void TearDown() override
+    {
+        uct_ep_destroy(ep);
+        EXPECT_EQ(0, peer->quit().exit_code);
+        tl.reset();
+        uct_md_close(ipc_md);
+        uct_md_close(copy_md);
+        EXPECT_THAT(take_logs(), ::testing::IsEmpty());
+    }
+
+    uct_md_h copy_md = nullptr;
+    uct_md_h ipc_md  = nullptr;
+    std::unique_ptr<transport> tl;
+    std::unique_ptr<ipc_peer> peer;
+    uct_ep_h ep = nullptr;
+};
+
+TEST_F(counts_of_ipc, tell_other_cards_from_the_host)
+{
+    constexpr size_t bytes = 30000;
+    const device_buffer device(copy_md, bytes);
+    const registration memh(ipc_md, device.address, bytes);
+    const unpacked_key far_device(peer->device().key);
+    const unpacked_key far_host(peer->host().key);
+    const uct_iov_t iov{device.address, bytes, memh.memh, 0, 1};
+    const auto copy = [&](auto *operation, uint64_t address, uct_rkey_t key) {
+        counted_completion done;
+        ASSERT_EQ(UCS_INPROGRESS, operation(ep, &iov, 1, address, key, &done));
+        tl->flush();
+        EXPECT_EQ(UCS_OK, done.status);
+    };
+    copy(uct_ep_put_zcopy, peer->device().address, far_device.rkey());
+    EXPECT_EQ((all_counts{{"card_to_card_out", {bytes, 1}}}), counts_of(*tl));
+    copy(uct_ep_get_zcopy, peer->device().address, far_device.rkey());
+    EXPECT_EQ((all_counts{{"card_to_card_out", {bytes, 1}},
+                          {"card_to_card_in", {bytes, 1}}}),
+              counts_of(*tl));
+    copy(uct_ep_get_zcopy, peer->host().address, far_host.rkey());
+    EXPECT_EQ((all_counts{{"card_to_card_out", {bytes, 1}},
+                          {"card_to_card_in", {bytes, 1}},
+                          {"host_to_device", {bytes, 1}}}),
+              counts_of(*tl));
+}
+
+} // namespace
+
+} // namespace gaudi::test
