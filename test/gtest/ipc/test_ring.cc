@@ -140,6 +140,20 @@ TEST_F(ring, is_not_taken_over_with_nonsense_in_it)
     EXPECT_FALSE(writer.resume());
 }
 
+/* A last message that was taken, and one that came too late. */
+TEST_F(ring, tells_what_was_read_when_it_is_closed)
+{
+    std::string text;
+    ASSERT_TRUE(send("a message"));
+    ASSERT_TRUE(receive(text));
+    EXPECT_FALSE(writer.is_read(writer.position()));
+    reader.close();
+    EXPECT_TRUE(writer.is_read(writer.position()));
+    ASSERT_TRUE(send("another one"));
+    EXPECT_FALSE(writer.is_read(writer.position()));
+    EXPECT_EQ(ipc::ring_closed, writer.state());
+}
+
 TEST_F(ring, delivers_messages_of_all_lengths_in_order)
 {
     constexpr unsigned rounds = 20000;

@@ -118,6 +118,20 @@ TEST_F(sleepers, are_woken_by_messages)
     }
 }
 
+/* One thread sleeps, another one polls without arming. */
+TEST_F(sleepers, are_woken_although_others_poll)
+{
+    const auto sender = connect_to(box->address());
+    for (unsigned i = 0; i < 5; ++i) {
+        ASSERT_TRUE(box->arm());
+        EXPECT_EQ(0u, received.poll(*box));
+        EXPECT_FALSE(is_readable(*box, 0));
+        ASSERT_EQ(UCS_OK, sender->send(0, 0, nullptr, 0));
+        EXPECT_EQ(1u, received.poll(*box));
+        EXPECT_TRUE(is_readable(*box, deadline_ms));
+    }
+}
+
 TEST_F(sleepers, are_woken_by_messages_of_connections_that_have_gone)
 {
     ASSERT_TRUE(box->arm());

@@ -199,7 +199,13 @@ ucs_status_t connection::tell_reader(ring_state state)
         header().mark(index_);
         ring_the_bell();
     }
-    return is_closed() ? UCS_ERR_ENDPOINT_TIMEOUT : UCS_OK;
+    if (!is_closed()) {
+        return UCS_OK;
+    }
+    /* One that was read before its reader went is not lost. */
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return writer_.is_read(writer_.position()) ? UCS_OK
+                                               : UCS_ERR_ENDPOINT_TIMEOUT;
 }
 
 ucs_status_t connection::full()

@@ -112,19 +112,20 @@ mailbox::~mailbox()
     if (describe_file(senders_end_.get(), file_kind::signal, signal)) {
         file_service::remove(signal);
     }
-    header().closed.store(1);
     for (const auto &ring : slots_) {
         if (ring != nullptr) {
-            ring->reader.control()->state.store(ring_closed);
+            ring->reader.close();
         }
     }
+    header().closed.store(1);
 }
 
-/* After sleep. */
+/* After sleep; or another thread sleeps on. Then the next sender has to wake
+ * it, whoever polls meanwhile, so that only arming ends this sleep for senders.
+ */
 void mailbox::wake()
 {
     armed_ = false;
-    header().asleep.store(0, std::memory_order_relaxed);
     find_dead();
 }
 
@@ -263,7 +264,7 @@ void mailbox::fail(slot &ring)
 {
     ring.broken = true;
     untidy_     = true;
-    ring.reader.control()->state.store(ring_closed, std::memory_order_relaxed);
+    ring.reader.close();
     ucs_error("gaudi_ipc: process %u sends nonsense: nothing more is taken "
               "from it",
               owner_pid(ring.owner));

@@ -41,7 +41,7 @@ struct mailbox_header {
     file_ref signal; /* a byte on this socket wakes the receiver */
 
     /* The receiver's. */
-    alignas(ring_line) std::atomic<uint64_t> asleep; /* 0, or which sleep */
+    alignas(ring_line) std::atomic<uint64_t> asleep; /* the last one, or 0 */
     std::atomic<uint32_t> closed;
 
     /* The senders'. A bit stands for a word of the next level that is not

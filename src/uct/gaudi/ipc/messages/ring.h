@@ -279,6 +279,13 @@ public:
 
     void release() { advance(span_); }
 
+    /** Nothing more will be read: tell the writer what was. */
+    void close()
+    {
+        announce();
+        control_->state.store(ring_closed);
+    }
+
     [[nodiscard]] ring_control *control() const { return control_; }
 
 private:
