@@ -6,6 +6,7 @@ import re
 PLACEHOLDERS = {
     "PROGRAM": "ucx_info -v",
     "PREFIX": "prefix",
+    "FOLDER": "$PWD/build",
 }
 
 # Commands that other tests run: what they begin with, and that test.
@@ -14,10 +15,19 @@ ELSEWHERE = [
     (r"(\./)?scripts/test\b", "this"),
     (r"GAUDI_TEST_\w+=\S+ scripts/test\b", "this"),
     (r"scripts/install-packages\b", "this"),
-    (r"cmake --preset release\b", "this"),
+    (r"cmake --(preset release|build --preset release)\b", "this"),
     # Needs a root folder of another distribution; the test does it in this one.
     (r"chroot ROOT ucx_info", "static.source_trees_of_ucx_are_looked_at"),
     (r"scripts/fetch-ucx-source\b", "static.source_trees_of_ucx_are_looked_at"),
+    # Install what was built, or take it away.
+    (r"scripts/package\b|ls build/package|sudo apt-get (install|purge)\b",
+     "install.packages_can_be_installed_and_removed"),
+    (r"scripts/install --|~/ucx-gaudi/",
+     "install.the_script_takes_away_what_it_put"),
+    # Take long, or measure.
+    (r"scripts/bench\b", "bench.measures_this_build"),
+    # A mount, and FUSE.
+    (r"ucx_vfs\b|cd /tmp/ucx/|grep \. gaudi", "counts.have_each_direction"),
     (r"git clone\b", "docs.quickstart"),
     (r"\./scripts/quickstart\b", "docs.quickstart"),
 ]
