@@ -83,9 +83,10 @@ def message_time(run, test, size, iterations, column, transports, memory):
         for side in sides:
             side.kill()
             side.wait()
-    # iterations; typical, average and overall microseconds; four rates
-    final = re.search(r"^(?:Final:)?\s*(\d+)((?:\s+[\d.]+){7})\s*$", output,
-                      re.MULTILINE)
+    # iterations; typical, average and overall microseconds; four rates. The
+    # average is of the last second, in which perhaps none ended: infinite.
+    final = re.search(r"^(?:Final:)?\s*(\d+)((?:\s+(?:[\d.]+|inf)){7})\s*$",
+                      output, re.MULTILINE)
     if any(side.returncode for side in sides) or not final:
         raise BenchError(f"ucx_perftest failed:\n{output}{server_output}")
     return float(final.group(2).split()[column]) * 1000
