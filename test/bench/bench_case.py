@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-DEADLINE = 100  # seconds
+DEADLINE = 250  # seconds
 
 
 class BenchCase(unittest.TestCase):

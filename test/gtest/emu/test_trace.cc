@@ -36,34 +36,41 @@ std::string hex(uint64_t number)
 
 /* --- children ------------------------------------------------------------- */
 
+/* A card, memory of it, and host memory that it reaches. */
+struct used_card : raw_card {
+    explicit used_card(unsigned index = 0) : raw_card(index) {}
+
+    outcome upload(uint32_t bytes) { return copy(pdma0, device, host, bytes); }
+
+    char data[65536]{};
+    const uint64_t device = allocate_mapped(1 << 20);
+    const uint64_t host   = map_host(data, sizeof(data));
+};
+
 /* One copy of each direction, of different lengths. Tells where. */
 GAUDI_CHILD(copies_every_way)
 {
-    raw_card card;
-    static char data[65536];
-    const uint64_t device = card.allocate_mapped(1 << 20);
-    const uint64_t host   = card.map_host(data, sizeof(data));
-    GAUDI_CHILD_REQUIRE(card.copy(pdma0, device, host, 65536) == completed);
-    GAUDI_CHILD_REQUIRE(card.copy(pdma0 + 1, device, host, 100) == completed);
-    GAUDI_CHILD_REQUIRE(card.copy(pdma1, host, device, 4096) == completed);
-    GAUDI_CHILD_REQUIRE(card.copy(edma0, device + 8192, device, 2048) ==
+    used_card card;
+    GAUDI_CHILD_REQUIRE(card.upload(65536) == completed);
+    GAUDI_CHILD_REQUIRE(card.copy(pdma0 + 1, card.device, card.host, 100) ==
                         completed);
-    tell_parent(hex(device));
-    tell_parent(hex(host));
+    GAUDI_CHILD_REQUIRE(card.copy(pdma1, card.host, card.device, 4096) ==
+                        completed);
+    GAUDI_CHILD_REQUIRE(
+        card.copy(edma0, card.device + 8192, card.device, 2048) == completed);
+    tell_parent(hex(card.device));
+    tell_parent(hex(card.host));
     return 0;
 }
 
 /* Fifty jobs of four packets on one queue, none waited for. */
 GAUDI_CHILD(has_many_on_the_way)
 {
-    raw_card card;
-    static char data[65536];
-    const uint64_t device = card.allocate_mapped(1 << 20);
-    const uint64_t host   = card.map_host(data, sizeof(data));
+    used_card card;
     std::vector<shim::lin_dma> packets;
-    for (uint64_t i = 0; i < 4; ++i) {
+    for (uint64_t at = 0; at < sizeof(card.data); at += 16384) {
         packets.push_back(
-            shim::make_lin_dma(device + i * 16384, host + i * 16384, 16384));
+            shim::make_lin_dma(card.device + at, card.host + at, 16384));
     }
     uint64_t last = 0;
     for (int i = 0; i < 50; ++i) {
@@ -97,20 +104,17 @@ GAUDI_CHILD(copies_from_card_to_card_traced)
 
 GAUDI_CHILD(reads_what_is_not_mapped)
 {
-    raw_card card;
-    const uint64_t device = card.allocate_mapped(1 << 20);
-    GAUDI_CHILD_REQUIRE(card.copy(pdma0, device, 0x1234000, 4096) != completed);
+    used_card card;
+    GAUDI_CHILD_REQUIRE(card.copy(pdma0, card.device, 0x1234000, 4096) !=
+                        completed);
     return 0;
 }
 
 /* Of card 1; stays until it is told. */
 GAUDI_CHILD(copies_and_stays)
 {
-    raw_card card(1);
-    static char data[4096];
-    const uint64_t device = card.allocate_mapped(1 << 20);
-    const uint64_t host   = card.map_host(data, sizeof(data));
-    GAUDI_CHILD_REQUIRE(card.copy(pdma0, device, host, 4096) == completed);
+    used_card card(1);
+    GAUDI_CHILD_REQUIRE(card.upload(4096) == completed);
     tell_parent("copied");
     wait_for_parent();
     return 0;
@@ -119,12 +123,9 @@ GAUDI_CHILD(copies_and_stays)
 /* More than is gathered at a time, on card CARD. */
 GAUDI_CHILD(copies_much)
 {
-    raw_card card(static_cast<unsigned>(std::atoi(std::getenv("CARD"))));
-    static char data[4096];
-    const uint64_t device = card.allocate_mapped(1 << 20);
-    const uint64_t host   = card.map_host(data, sizeof(data));
+    used_card card(static_cast<unsigned>(std::atoi(std::getenv("CARD"))));
     for (int i = 0; i < 1000; ++i) {
-        GAUDI_CHILD_REQUIRE(card.copy(pdma0, device, host, 64) == completed);
+        GAUDI_CHILD_REQUIRE(card.upload(64) == completed);
     }
     tell_parent("copied");
     wait_for_parent();
@@ -133,54 +134,36 @@ GAUDI_CHILD(copies_much)
 
 GAUDI_CHILD(forks_and_both_copy)
 {
-    raw_card card;
-    static char data[4096];
-    const uint64_t device = card.allocate_mapped(1 << 20);
-    const uint64_t host   = card.map_host(data, sizeof(data));
-    GAUDI_CHILD_REQUIRE(card.copy(pdma0, device, host, 64) == completed);
-    forked_process child([] {
-        raw_card own(1);
-        const uint64_t memory = own.allocate_mapped(8192);
-        return (own.copy(edma0, memory, memory + 4096, 4096) == completed) ? 0
-                                                                           : 1;
-    });
+    used_card card;
+    GAUDI_CHILD_REQUIRE(card.upload(64) == completed);
+    forked_process child(
+        [] { return (used_card(1).upload(4096) == completed) ? 0 : 1; });
     GAUDI_CHILD_REQUIRE(child.wait().exit_code == 0);
-    GAUDI_CHILD_REQUIRE(card.copy(pdma0, device, host, 128) == completed);
+    GAUDI_CHILD_REQUIRE(card.upload(128) == completed);
     return 0;
 }
 
 GAUDI_CHILD(ends_with_its_card_open)
 {
-    auto *card = new raw_card;
-    static char data[4096];
-    const uint64_t device = card->allocate_mapped(1 << 20);
-    const uint64_t host   = card->map_host(data, sizeof(data));
-    GAUDI_CHILD_REQUIRE(card->copy(pdma0, device, host, 64) == completed);
+    static auto *card = new used_card;
+    GAUDI_CHILD_REQUIRE(card->upload(64) == completed);
     return 0;
 }
 
 GAUDI_CHILD(closes_a_card_in_the_middle)
 {
-    raw_card card;
-    static char data[4096];
-    const uint64_t device = card.allocate_mapped(1 << 20);
-    const uint64_t host   = card.map_host(data, sizeof(data));
-    card.start({card.copy_chunk(pdma0, device, host, 4096)});
+    used_card card;
+    card.start({card.copy_chunk(pdma0, card.device, card.host, 4096)});
     return 0;
 }
 
 GAUDI_CHILD(may_write_little)
 {
+    used_card card;
     const rlimit little{8192, 8192};
-    GAUDI_CHILD_REQUIRE(
-        hl().hlthunk_get_device_count(HLTHUNK_DEVICE_DONT_CARE) > 0);
-    raw_card card;
-    static char data[4096];
-    const uint64_t device = card.allocate_mapped(1 << 20);
-    const uint64_t host   = card.map_host(data, sizeof(data));
     setrlimit(RLIMIT_FSIZE, &little);
     for (int i = 0; i < 1000; ++i) {
-        GAUDI_CHILD_REQUIRE(card.copy(pdma0, device, host, 64) == completed);
+        GAUDI_CHILD_REQUIRE(card.upload(64) == completed);
     }
     return 0;
 }
@@ -429,7 +412,7 @@ TEST_F(emu_trace, a_forked_child_has_its_own_part)
 {
     const trace written = trace_of("forks_and_both_copy");
     const auto parents  = written.copies_of("gaudi0", "PDMA0");
-    const auto childs   = written.copies_of("gaudi1", "EDMA0");
+    const auto childs   = written.copies_of("gaudi1", "PDMA0");
     ASSERT_EQ(parents.size(), 2u);
     ASSERT_EQ(childs.size(), 1u);
     EXPECT_EQ(written.copies.size(), 3u) << "what a parent gathered is its own";
