@@ -58,9 +58,11 @@ ucs_status_t list_cards(const shim::driver &driver,
 }
 
 ucx_gaudi_card_state_t state_of(const shim::card_check &check,
-                                std::optional<bool> taken)
+                                shim::engine used, std::optional<bool> taken)
 {
-    if ((check.error != 0) || !check.supported ||
+    const bool supported = check.supported || (check.takes_framework &&
+                                               (used == shim::engine::synapse));
+    if ((check.error != 0) || !supported ||
         (check.condition == shim::device_condition::in_reset) ||
         (check.condition == shim::device_condition::disabled)) {
         return UCX_GAUDI_CARD_UNUSABLE;
@@ -79,17 +81,17 @@ void ask(const shim::driver &driver,
     all.state        = UCX_GAUDI_CARD_UNKNOWN;
     all.total_memory = about.info.memory.value_or(0);
     all.free_memory  = 0;
-    (void)shim::visit_cards(
-        driver, [&](unsigned number, int fd, const std::string &bus_id) {
-            if (bus_id != about.info.bus_id) {
-                return;
-            }
-            const auto check = shim::check_card(driver, fd);
-            all.state        = state_of(check, shim::is_taken(driver, fd));
-            all.total_memory = shim::describe_card(driver, number, fd, bus_id)
-                                   .memory.value_or(all.total_memory);
-            all.free_memory = check.free_memory.value_or(0);
-        });
+    (void)shim::visit_cards(driver, [&](unsigned number, int fd,
+                                        const std::string &bus_id) {
+        if (bus_id != about.info.bus_id) {
+            return;
+        }
+        const auto check = shim::check_card(driver, fd);
+        all.state = state_of(check, driver.used(), shim::is_taken(driver, fd));
+        all.total_memory = shim::describe_card(driver, number, fd, bus_id)
+                               .memory.value_or(all.total_memory);
+        all.free_memory = check.free_memory.value_or(0);
+    });
     if (std::any_of(opened.begin(), opened.end(), [&](const auto &open) {
             return !open->is_lost() &&
                    (open->device().bus_id() == about.info.bus_id);

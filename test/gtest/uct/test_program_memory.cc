@@ -273,6 +273,13 @@ TEST_F(program_memory, is_freed_once_by_its_address)
     EXPECT_EQ(UCS_OK, release(address));
     EXPECT_EQ(UCS_ERR_INVALID_ADDR, release(address));
     expect_error("cannot be freed");
+}
+
+TEST_F(program_memory, is_none_when_it_is_freed)
+{
+    void *address = nullptr;
+    ASSERT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_mem_alloc)(5000, nullptr, &address));
+    ASSERT_EQ(UCS_OK, release(address));
     EXPECT_EQ(UCS_ERR_INVALID_ADDR, fill(address, 1, "x"));
     expect_error("are in no allocation of device memory");
 }
