@@ -197,17 +197,20 @@ TEST_F(program_memory, is_filled_with_patterns_of_powers_of_two_alone)
 
 TEST_F(program_memory, is_not_touched_behind_its_end)
 {
-    const buffer device(10000);
-    std::vector<char> host(20000, 'x');
-    ASSERT_EQ(UCS_OK, fill(device.address, 10000, "."));
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR, copy(device.at(5000), host.data(), 5001));
+    constexpr size_t half = 100000; /* more than is copied before a doubling */
+    const buffer device(2 * half);
+    std::vector<char> host(3 * half, 'x');
+    ASSERT_EQ(UCS_OK, fill(device.address, 2 * half, "."));
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              copy(device.at(half), host.data(), half + 1));
     expect_error("are in no allocation of device memory");
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR, copy(host.data(), device.address, 10001));
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              copy(host.data(), device.address, 2 * half + 1));
     expect_error("are in no allocation of device memory");
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR, fill(device.at(5000), 5001, "x"));
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR, fill(device.at(half), half + 1, "x"));
     expect_error("are in no allocation of device memory");
-    EXPECT_TRUE(all_bytes_are(device.contents(10000).data(), 10000, '.'));
-    EXPECT_TRUE(all_bytes_are(host.data(), 20000, 'x'));
+    EXPECT_TRUE(all_bytes_are(device.contents(2 * half).data(), 2 * half, '.'));
+    EXPECT_TRUE(all_bytes_are(host.data(), 3 * half, 'x'));
 }
 
 TEST_F(program_memory, is_no_range_that_wraps_around)
