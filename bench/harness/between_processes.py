@@ -129,6 +129,35 @@ def ipc(run):
     yield from keys(run)
 
 
+# --- serving ------------------------------------------------------------------
+
+SERVING = "gaudi_bench_serving"
+SERVING_BLOCKS = 2048  # of a list, as the program has it
+SERVING_SERIES = [
+    ("serving_write", "gaudi_ipc/lists_of_blocks", "D-D"),
+    ("reference_write_of_host_memory", "gaudi_ipc/lists_of_blocks", "H-H"),
+]
+
+
+def serving(run):
+    """Nanoseconds of a block, of the lists that are written."""
+    times = google.measure(
+        run, f"^({'|'.join(case for case, *_ in SERVING_SERIES)})/",
+        program=SERVING, at_once=run.repetitions,
+        **launcher_variables(run, 2), UCX_TLS=OURS)
+    (case, series, direction), (reference, _, beside) = SERVING_SERIES
+    for name, time_taken in times.items():
+        size = google.size_of(name)
+        if name.startswith(reference):
+            yield Result(series, time_taken / SERVING_BLOCKS, BANDWIDTH, beside,
+                         size)
+        else:
+            of_host = times[name.replace(case, reference)]
+            yield Result(series, time_taken / SERVING_BLOCKS, BANDWIDTH,
+                         direction, size, f"{series} H-H",
+                         of_host / SERVING_BLOCKS)
+
+
 # --- init ---------------------------------------------------------------------
 
 INIT = "gaudi_bench_init"
@@ -138,17 +167,21 @@ INIT_PAIRS = 3  # of these runs for one of ucx_perftest: they take milliseconds
 BARE = "none"  # without the module
 
 
+def launcher_variables(run, cards):
+    """What the launcher sets to load the module, with the software box."""
+    lines = output_of([run.program(LAUNCHER), "env", f"--emulate={cards}"])
+    loading = dict(word.split("=", 1)
+                   for word in shlex.split(lines.replace(";", " "))
+                   if "=" in word)
+    return {**loading, "HLTHUNK_EMU_NODE": f"bench-{os.getpid()}"}
+
+
 def init_variables(run):
-    """The environment of each kind of run. With the module it is what the
-    launcher sets to load it, with the software box."""
+    """The environment of each kind of run."""
     bare = {name: value for name, value in os.environ.items()
             if not name.startswith(("UCX_", "HLTHUNK_", "LD_", "HABANA_", "HLS_",
                                     "GAUDI_"))}
-    bare["HLTHUNK_EMU_NODE"] = f"bench-{os.getpid()}"
-    lines = output_of([run.program(LAUNCHER), "env", "--emulate=8"])
-    module = dict(word.split("=", 1)
-                  for word in shlex.split(lines.replace(";", " "))
-                  if "=" in word)
+    module = launcher_variables(run, 8)
     return {BARE: bare} | {cards: bare | module | {"UCX_GAUDI_DEVICES": cards}
                            for cards in INIT_CARDS}
 

@@ -77,6 +77,12 @@ FIGURES = [
            "Messages between two MPI ranks, in both directions at once", MPI,
            {RATE: (BOTH_WAYS,)},
            "Windows in both directions; their bandwidths together."),
+    Figure("serving", "Writes of 2,048 blocks to another process", [
+        Line("serving", "gaudi_ipc/lists_of_blocks", "D-D", "device memory"),
+        Line("serving", "gaudi_ipc/lists_of_blocks", "H-H", "host memory", True),
+        MEMCPY,
+    ], {RATE: (BANDWIDTH,)}, "Many blocks under way, by one endpoint, as NIXL "
+        "writes keys and values."),
 ]
 
 KINDS = {

@@ -39,6 +39,10 @@ put and get through UCT, copies on the card, and puts and gets between it and th
 card of another process, on a modelled box that is 100 times slower than one of
 Gaudi2s, beside the time that its links need; both directions at once beside one
 of them"""),
+    "serving": Set(between_processes.serving, """\
+what NIXL does for a serving system: writes of 2,048 blocks at once to another
+process, from device memory to device memory, beside host memory to host memory
+by the same endpoint"""),
     "init": Set(between_processes.init, """\
 start and end of UCX in a fresh process, with eight emulated cards and the module
 beside without it: all cards opened, and one"""),

@@ -1,0 +1,457 @@
+#include "gtest/tools/peer/agent.h"
+
+#include "gtest/tools/peer/check.h"
+#include "gtest/tools/release.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace peer {
+
+namespace {
+
+constexpr unsigned notification_id = 0;
+
+/* A variable of the environment decides where there is one. */
+void modify(ucp_config_t *config, const char *name, const char *value)
+{
+    if (getenv((std::string("UCX_") + name).c_str()) == nullptr) {
+        require(ucp_config_modify(config, name, value), name);
+    }
+}
+
+/* What this UCX does not have would be a warning. */
+void configure(ucp_config_t *config)
+{
+    modify(config, "RNDV_THRESH", "inf");
+    if (!gaudi::test::ucx_is_before(1, 14)) {
+        modify(config, "MAX_RMA_RAILS", "2");
+    }
+    if (!gaudi::test::ucx_is_before(1, 22)) {
+        modify(config, "RNDV_PIPELINE_ERROR_HANDLING", "y");
+    }
+}
+
+} // namespace
+
+/* --- agent ---------------------------------------------------------------- */
+
+agent::agent(const agent_options &options) : options_(options)
+{
+    open_context();
+    for (unsigned i = 0; i < options_.workers; ++i) {
+        open_worker();
+    }
+    ucp_am_handler_param_t params{};
+    params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+                        UCP_AM_HANDLER_PARAM_FIELD_CB |
+                        UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    params.id  = notification_id;
+    params.cb  = on_notification;
+    params.arg = this;
+    require(ucp_worker_set_am_recv_handler(workers_.front(), &params),
+            "ucp_worker_set_am_recv_handler");
+    if (options_.progress_thread) {
+        start_thread();
+    }
+}
+
+void agent::open_context()
+{
+    ucp_params_t params{};
+    params.field_mask =
+        UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
+    params.features = UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 |
+                      UCP_FEATURE_AM;
+    if (options_.progress_thread) {
+        params.features |= UCP_FEATURE_WAKEUP;
+    }
+    params.mt_workers_shared = (options_.workers > 1) ? 1 : 0;
+
+    ucp_config_t *config = nullptr;
+    require(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
+    configure(config);
+    require(ucp_init(&params, config, &context_), "ucp_init");
+    ucp_config_release(config);
+}
+
+void agent::open_worker()
+{
+    ucp_worker_params_t params{};
+    params.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    params.thread_mode = options_.progress_thread ? UCS_THREAD_MODE_MULTI
+                                                  : UCS_THREAD_MODE_SERIALIZED;
+    ucp_worker_h one   = nullptr;
+    require(ucp_worker_create(context_, &params, &one), "ucp_worker_create");
+    workers_.push_back(one);
+
+    ucp_worker_attr_t attr{};
+    attr.field_mask = UCP_WORKER_ATTR_FIELD_THREAD_MODE;
+    require(ucp_worker_query(one, &attr), "ucp_worker_query");
+    if (attr.thread_mode < params.thread_mode) {
+        die("worker", "this UCX cannot share it among threads");
+    }
+}
+
+agent::~agent()
+{
+    if (thread_.joinable()) {
+        const uint64_t one = 1;
+        if (write(stop_fd_, &one, sizeof(one)) != sizeof(one)) {
+            die("eventfd", std::strerror(errno));
+        }
+        thread_.join();
+        close(stop_fd_);
+    }
+    for (ucp_worker_h one : workers_) {
+        ucp_worker_destroy(one);
+    }
+    ucp_cleanup(context_);
+}
+
+std::vector<char> agent::address() const
+{
+    ucp_worker_attr_t attr{};
+    attr.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS;
+    require(ucp_worker_query(workers_.front(), &attr), "ucp_worker_query");
+    const char *bytes = reinterpret_cast<const char *>(attr.address);
+    std::vector<char> result(bytes, bytes + attr.address_length);
+    ucp_worker_release_address(workers_.front(), attr.address);
+    return result;
+}
+
+void agent::progress()
+{
+    for (ucp_worker_h one : workers_) {
+        while (ucp_worker_progress(one) != 0) {}
+    }
+}
+
+void agent::start_thread()
+{
+    stop_fd_ = eventfd(0, EFD_CLOEXEC);
+    if (stop_fd_ < 0) {
+        die("eventfd", std::strerror(errno));
+    }
+    for (ucp_worker_h one : workers_) {
+        int fd = -1;
+        require(ucp_worker_get_efd(one, &fd), "ucp_worker_get_efd");
+        event_fds_.push_back(fd);
+    }
+    thread_ = std::thread([this] { run(); });
+}
+
+/* Unlike NIXL's thread it never wakes by itself: a wakeup that is lost is a
+ * test that does not end. */
+void agent::run()
+{
+    set_case("the progress thread");
+    std::vector<pollfd> events;
+    for (const int fd : event_fds_) {
+        events.push_back({fd, POLLIN, POLLIN});
+    }
+    events.push_back({stop_fd_, POLLIN, 0});
+    while ((events.back().revents & POLLIN) == 0) {
+        for (size_t i = 0; i < workers_.size(); ++i) {
+            if ((events[i].revents & POLLIN) == 0) {
+                continue;
+            }
+            ucs_status_t status = UCS_OK;
+            do {
+                while (ucp_worker_progress(workers_[i]) != 0) {}
+                status = ucp_worker_arm(workers_[i]);
+            } while (status == UCS_ERR_BUSY);
+            require(status, "ucp_worker_arm");
+        }
+        if ((poll(events.data(), events.size(), -1) < 0) && (errno != EINTR)) {
+            die("poll", std::strerror(errno));
+        }
+    }
+}
+
+ucs_status_t agent::on_notification(void *arg, const void *,
+                                    size_t header_length, void *data,
+                                    size_t length,
+                                    const ucp_am_recv_param_t *param)
+{
+    auto *self = static_cast<agent *>(arg);
+    if (((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) ||
+        (header_length != 0)) {
+        die("a notification", "does not come as it was sent");
+    }
+    const std::lock_guard<std::mutex> lock(self->mutex_);
+    self->notifications_.emplace_back(static_cast<const char *>(data), length);
+    self->came_.notify_one();
+    return UCS_OK;
+}
+
+std::string agent::await_notification()
+{
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (thread_.joinable()) {
+        came_.wait(lock, [this] { return !notifications_.empty(); });
+    }
+    while (notifications_.empty()) {
+        lock.unlock();
+        progress();
+        sched_yield();
+        lock.lock();
+    }
+    std::string result = std::move(notifications_.front());
+    notifications_.pop_front();
+    return result;
+}
+
+/* --- connection ----------------------------------------------------------- */
+
+connection::connection(agent &of, const std::vector<char> &address) : of_(of)
+{
+    for (size_t i = 0; i < of_.workers(); ++i) {
+        auto one = std::make_unique<end>();
+        ucp_ep_params_t params{};
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                            UCP_EP_PARAM_FIELD_ERR_HANDLER |
+                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+        params.address =
+            reinterpret_cast<const ucp_address_t *>(address.data());
+        params.err_mode    = of_.has_peer_errors() ? UCP_ERR_HANDLING_MODE_PEER
+                                                   : UCP_ERR_HANDLING_MODE_NONE;
+        params.err_handler = {on_error, one.get()};
+        require(ucp_ep_create(of_.worker(i), &params, &one->ep),
+                "ucp_ep_create");
+        ends_.push_back(std::move(one));
+    }
+}
+
+/* An endpoint that has failed is closed at once, from its own callback. */
+void connection::on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+    auto *one = static_cast<end *>(arg);
+    if (one->error.exchange(status) != UCS_OK) {
+        return;
+    }
+    ucp_request_param_t params{};
+    params.op_attr_mask      = UCP_OP_ATTR_FIELD_FLAGS;
+    params.flags             = UCP_EP_CLOSE_FLAG_FORCE;
+    ucs_status_ptr_t request = ucp_ep_close_nbx(ep, &params);
+    if (UCS_PTR_IS_PTR(request)) {
+        ucp_request_free(request);
+    }
+}
+
+ucp_ep_h connection::ep(size_t worker) const
+{
+    if (error(worker) != UCS_OK) {
+        die("the endpoint", ucs_status_string(error(worker)));
+    }
+    return ends_[worker]->ep;
+}
+
+connection::~connection()
+{
+    for (const auto &one : ends_) {
+        if (one->error != UCS_OK) {
+            continue;
+        }
+        /* Nobody waits until it is closed: the worker may go before. */
+        ucp_request_param_t params{};
+        params.op_attr_mask      = UCP_OP_ATTR_FIELD_FLAGS;
+        ucs_status_ptr_t request = ucp_ep_close_nbx(one->ep, &params);
+        if (UCS_PTR_IS_PTR(request)) {
+            ucp_request_free(request);
+        }
+    }
+}
+
+void connection::notify(const std::string &text, size_t worker)
+{
+    auto *copy = new std::string(text);
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK |
+                          UCP_OP_ATTR_FIELD_USER_DATA;
+    params.flags     = UCP_AM_SEND_FLAG_EAGER;
+    params.user_data = copy;
+    params.cb.send   = [](void *request, ucs_status_t status, void *user_data) {
+        require(status, "a notification");
+        delete static_cast<std::string *>(user_data);
+        ucp_request_free(request);
+    };
+    ucs_status_ptr_t request =
+        ucp_am_send_nbx(ep(worker), notification_id, nullptr, 0, copy->data(),
+                        copy->size(), &params);
+    if (!UCS_PTR_IS_PTR(request)) {
+        require(UCS_PTR_STATUS(request), "ucp_am_send_nbx");
+        delete copy;
+    }
+}
+
+double connection::estimate(size_t size) const
+{
+    ucp_ep_evaluate_perf_param_t params{};
+    params.field_mask   = UCP_EP_PERF_PARAM_FIELD_MESSAGE_SIZE;
+    params.message_size = size;
+    ucp_ep_evaluate_perf_attr_t attr{};
+    attr.field_mask = UCP_EP_PERF_ATTR_FIELD_ESTIMATED_TIME;
+    require(ucp_ep_evaluate_perf(ep(0), &params, &attr),
+            "ucp_ep_evaluate_perf");
+    return attr.estimated_time;
+}
+
+/* --- segments ------------------------------------------------------------- */
+
+segment::segment(const agent &of, void *data, size_t size, bool is_device)
+    : of_(of)
+{
+    ucp_mem_map_params_t params{};
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_FLAGS |
+                        UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                        UCP_MEM_MAP_PARAM_FIELD_ADDRESS;
+    params.address = data;
+    params.length  = size;
+    require(ucp_mem_map(of_.context(), &params, &handle_), "ucp_mem_map");
+
+    ucp_mem_attr_t attr{};
+    attr.field_mask = UCP_MEM_ATTR_FIELD_MEM_TYPE;
+    require(ucp_mem_query(handle_, &attr), "ucp_mem_query");
+    if ((attr.mem_type != UCS_MEMORY_TYPE_HOST) != is_device) {
+        die(is_device ? "device memory" : "host memory", "is taken for other");
+    }
+
+    void *packed  = nullptr;
+    size_t length = 0;
+    require(ucp_rkey_pack(of_.context(), handle_, &packed, &length),
+            "ucp_rkey_pack");
+    const char *bytes = static_cast<char *>(packed);
+    key_.assign(bytes, bytes + length);
+    ucp_rkey_buffer_release(packed);
+}
+
+segment::~segment()
+{
+    require(ucp_mem_unmap(of_.context(), handle_), "ucp_mem_unmap");
+}
+
+remote_segment::remote_segment(const connection &to,
+                               const std::vector<char> &key)
+{
+    for (size_t i = 0; (i < to.of().workers()) && (status_ == UCS_OK); ++i) {
+        ucp_rkey_h one = nullptr;
+        status_        = ucp_ep_rkey_unpack(to.ep(i), key.data(), &one);
+        if (status_ == UCS_OK) {
+            keys_.push_back(one);
+        }
+    }
+}
+
+remote_segment::~remote_segment()
+{
+    for (ucp_rkey_h one : keys_) {
+        ucp_rkey_destroy(one);
+    }
+}
+
+/* --- transfer ------------------------------------------------------------- */
+
+ucs_status_t transfer::keep(ucs_status_ptr_t request)
+{
+    if (UCS_PTR_IS_PTR(request)) {
+        requests_.push_back(request);
+        return UCS_OK;
+    }
+    return UCS_PTR_STATUS(request);
+}
+
+ucs_status_t transfer::post(direction what, std::span<const block> list)
+{
+    ucs_status_ptr_t last = nullptr;
+    ucs_status_t status   = UCS_OK;
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FLAG_MULTI_SEND;
+    for (const block &one : list) {
+        params.memh = one.local_segment->handle();
+        ucp_ep_h ep = by_.ep(worker_);
+        const ucs_status_ptr_t request =
+            (what == direction::put)
+                ? ucp_put_nbx(ep, one.local, one.size, one.remote,
+                              one.of_remote->key(worker_), &params)
+                : ucp_get_nbx(ep, one.local, one.size, one.remote,
+                              one.of_remote->key(worker_), &params);
+        if (UCS_PTR_IS_PTR(request)) {
+            /* The flush waits for those that nobody remembers. */
+            if (last != nullptr) {
+                ucp_request_free(last);
+            }
+            last = request;
+        } else if (UCS_PTR_IS_ERR(request)) {
+            status = UCS_PTR_STATUS(request);
+            break;
+        }
+    }
+    if (status != UCS_OK) {
+        if (last != nullptr) {
+            ucp_request_free(last);
+        }
+        return status;
+    }
+    (void)keep(last);
+    const ucp_request_param_t defaults{};
+    status = keep(ucp_ep_flush_nbx(by_.ep(worker_), &defaults));
+    if (status != UCS_OK) {
+        release();
+        return status;
+    }
+    return check();
+}
+
+ucs_status_t transfer::check()
+{
+    if (requests_.empty()) {
+        return UCS_OK;
+    }
+    while (ucp_worker_progress(by_.of().worker(worker_)) != 0) {}
+    ucs_status_t result = ucp_request_check_status(requests_.back());
+    if (result != UCS_OK) {
+        return result;
+    }
+    std::vector<ucs_status_ptr_t> rest;
+    for (ucs_status_ptr_t request : requests_) {
+        const ucs_status_t status = ucp_request_check_status(request);
+        if (status == UCS_OK) {
+            ucp_request_free(request);
+        } else {
+            result = status;
+            rest.push_back(request);
+        }
+    }
+    requests_.swap(rest);
+    return result;
+}
+
+ucs_status_t transfer::wait()
+{
+    ucs_status_t status = UCS_OK;
+    while ((status = check()) == UCS_INPROGRESS) {
+        sched_yield();
+    }
+    return status;
+}
+
+void transfer::release()
+{
+    for (ucs_status_ptr_t request : requests_) {
+        if (ucp_request_check_status(request) == UCS_INPROGRESS) {
+            ucp_request_cancel(by_.of().worker(worker_), request);
+        }
+        ucp_request_free(request);
+    }
+    requests_.clear();
+}
+
+} // namespace peer

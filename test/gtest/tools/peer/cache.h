@@ -1,0 +1,75 @@
+/**
+ * What agents move: blocks of equal size that lie scattered in several pieces
+ * of memory, as the keys and values of a model's layers do. Each piece is
+ * registered by itself, and every second block is nobody's: it has to stay as
+ * it is.
+ */
+#pragma once
+
+#include "gtest/tools/peer/agent.h"
+#include "gtest/tools/peer/memory.h"
+
+#include <memory>
+#include <vector>
+
+namespace peer {
+
+/** How many blocks there are, and of what size. */
+struct shape {
+    size_t blocks;
+    size_t size;
+};
+
+/** One side's blocks. One thread at a time. */
+class cache {
+public:
+    /** @param framework  Has the device memory, and is not the agent's. */
+    cache(const agent &of, const context &framework, kind_of_memory kind,
+          const shape &how);
+
+    /** Tell the agent of the memory, or that it will be used no longer. */
+    void add();
+    void remove();
+
+    /** Tell the other side of it. */
+    void describe(const channel &to) const;
+
+    /** Fill all, and the blocks so that each differs. */
+    void prepare(bool is_source);
+
+    /** Dies unless block i has what block @a from(i) of a source has. */
+    void expect(size_t (*from)(size_t i, size_t count)) const;
+
+    [[nodiscard]] char *data(size_t i) const;
+    [[nodiscard]] const segment &segment_of(size_t i) const;
+    [[nodiscard]] const shape &how() const { return how_; }
+
+private:
+    const agent &of_;
+    shape how_;
+    std::vector<std::unique_ptr<memory>> pieces_;
+    std::vector<std::unique_ptr<segment>> segments_;
+};
+
+/** The other side's blocks. */
+class remote_cache {
+public:
+    /** Of what the other side describes. Dies when a key cannot be unpacked. */
+    remote_cache(const connection &to, const channel &from);
+
+    [[nodiscard]] uint64_t address(size_t i, const shape &how) const;
+    [[nodiscard]] const remote_segment &segment_of(size_t i) const;
+
+private:
+    std::vector<uint64_t> addresses_;
+    std::vector<std::unique_ptr<remote_segment>> segments_;
+};
+
+/** Which block of the other side belongs to a block, and the way back. */
+size_t scatter(size_t i, size_t count);
+size_t gather(size_t i, size_t count);
+
+/** The list of all blocks: block i here and block scatter(i) there. */
+std::vector<block> list_of(const cache &here, const remote_cache &there);
+
+} // namespace peer

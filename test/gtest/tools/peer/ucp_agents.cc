@@ -1,0 +1,429 @@
+/*
+ * Two agents of a serving system: the client's reads and writes lists of blocks
+ * in the server's memory, both look at every byte, and what they tell each
+ * other meanwhile are notifications. See agent.h for whose calls these are.
+ *
+ * usage: ucp_agents client|server CASE COUNT [OPTION...]
+ *
+ *   blocks    lists of COUNT blocks, put and get, between all kinds of memory
+ *   wake      COUNT notifications there and back
+ *   churn     while lists are on their way, other memory comes and goes, COUNT
+ *             times
+ *   abandon   COUNT lists are dropped on their way
+ *   withdraw  COUNT times the server takes memory back that is written into
+ *   end       the server ends while COUNT lists are on their way, and closes
+ *             nothing
+ *
+ * options:
+ *     thread       a progress thread, and two threads with lists
+ *     workers=N    so many workers of an agent, each with a thread for lists
+ *     no-errors    endpoints without error handling
+ *     host         leave out device memory
+ *     card         device memory of a card that the program opens by itself
+ *
+ * File descriptor 3 is a socket to the other side, for addresses and keys.
+ */
+#include "gtest/tools/peer/cache.h"
+#include "gtest/tools/peer/check.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <unistd.h>
+
+using namespace peer;
+
+namespace {
+
+constexpr int peer_fd     = 3;
+constexpr unsigned life_s = 100;
+/* Of lists that are there to be on their way. */
+constexpr shape load{512, 32768};
+
+struct options {
+    bool is_client = false;
+    std::string what;
+    size_t count = 0;
+    bool host    = false;
+    bool card    = false;
+    agent_options agents;
+};
+
+options parse(int argc, char **argv)
+{
+    options result;
+    if (argc < 4) {
+        die("usage", "ucp_agents client|server CASE COUNT [OPTION...]");
+    }
+    result.is_client = (std::strcmp(argv[1], "client") == 0);
+    result.what      = argv[2];
+    result.count     = std::stoul(argv[3]);
+    for (int i = 4; i < argc; ++i) {
+        const std::string option = argv[i];
+        if (option == "thread") {
+            result.agents.progress_thread = true;
+        } else if (option.starts_with("workers=")) {
+            result.agents.workers = static_cast<unsigned>(
+                std::stoul(option.substr(option.find('=') + 1)));
+        } else if (option == "no-errors") {
+            result.agents.peer_errors = false;
+        } else if (option == "host") {
+            result.host = true;
+        } else if (option == "card") {
+            result.card = true;
+        } else {
+            die(option, "is no option");
+        }
+    }
+    return result;
+}
+
+/* One of the two, connected to the other. */
+class party {
+public:
+    explicit party(const options &how) : how_(how), agent_(how.agents)
+    {
+        const std::vector<char> mine = agent_.address();
+        socket_.send_block(mine.data(), mine.size());
+        to_.emplace(agent_, socket_.receive_block());
+    }
+
+    void run();
+
+private:
+    using both_kinds = std::pair<kind_of_memory, kind_of_memory>;
+
+    void say(const std::string &text) { to_->notify(text); }
+    void hear(const std::string &text)
+    {
+        const std::string came = agent_.await_notification();
+        if (came != text) {
+            die("the notification " + text, "came as " + came);
+        }
+    }
+
+    /* Blocks of either side, the server's told to the client. */
+    struct blocks {
+        blocks(party &of, const both_kinds &kinds, const shape &size)
+            : mine(of.agent_, of.framework_,
+                   of.how_.is_client ? kinds.first : kinds.second, size)
+        {
+            mine.add();
+            tell(of);
+        }
+        void tell(party &of)
+        {
+            if (of.how_.is_client) {
+                theirs.emplace(*of.to_, of.socket_);
+            } else {
+                mine.describe(of.socket_);
+            }
+        }
+        [[nodiscard]] std::vector<block> list() const
+        {
+            return list_of(mine, *theirs);
+        }
+        cache mine;
+        std::optional<remote_cache> theirs;
+    };
+
+    [[nodiscard]] std::vector<both_kinds> kinds() const;
+    [[nodiscard]] kind_of_memory favourite() const
+    {
+        return how_.host ? kind_of_memory::heap : kind_of_memory::gaudi;
+    }
+    void move(direction what, blocks &all);
+    void move_by_threads(direction what, const std::vector<block> &list);
+    void move_all();
+    void wake();
+    void churn();
+    void use_what_comes_and_goes();
+    void abandon();
+    void withdraw();
+    void lose_the_server();
+
+    const options &how_;
+    const channel socket_{peer_fd};
+    context framework_; /* has device memory, and knows no agent */
+    agent agent_;
+    std::optional<connection> to_;
+};
+
+std::vector<party::both_kinds> party::kinds() const
+{
+    constexpr auto gaudi = kind_of_memory::gaudi;
+    constexpr auto heap  = kind_of_memory::heap;
+    if (how_.host) {
+        return {{heap, heap}};
+    }
+    return {{gaudi, gaudi}, {heap, gaudi}, {gaudi, heap}, {heap, heap}};
+}
+
+/* Each thread a part of the list. */
+void party::move_by_threads(direction what, const std::vector<block> &list)
+{
+    const size_t workers = agent_.workers();
+    const size_t count =
+        std::max(workers, size_t{how_.agents.progress_thread ? 2u : 1u});
+    const size_t share = list.size() / count;
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < count; ++i) {
+        const size_t end = (i + 1 == count) ? list.size() : (i + 1) * share;
+        const std::span<const block> part(list.data() + i * share,
+                                          list.data() + end);
+        threads.emplace_back([this, what, part, i, workers] {
+            set_case("thread " + std::to_string(i));
+            transfer going(*to_, i % workers);
+            const ucs_status_t status = going.post(what, part);
+            if (status != UCS_INPROGRESS) {
+                require(status, "posting");
+            }
+            require(going.wait(), "a list");
+        });
+    }
+    for (std::thread &one : threads) {
+        one.join();
+    }
+}
+
+/* The client moves all blocks; who gets them looks as soon as the client says
+ * that they are there. */
+void party::move(direction what, blocks &all)
+{
+    const bool is_source = (how_.is_client == (what == direction::put));
+    all.mine.prepare(is_source);
+    if (how_.is_client) {
+        hear("prepared");
+        move_by_threads(what, all.list());
+        say("there");
+        if (!is_source) {
+            all.mine.expect(scatter);
+        }
+        hear("seen");
+    } else {
+        say("prepared");
+        hear("there");
+        if (!is_source) {
+            all.mine.expect(gather);
+        }
+        say("seen");
+    }
+}
+
+void party::move_all()
+{
+    /* As many bytes in many small blocks as in few large ones. */
+    constexpr size_t bytes = 16ul << 20;
+    for (const both_kinds &pair : kinds()) {
+        blocks all(*this, pair, {how_.count, bytes / how_.count});
+        for (const direction what : {direction::put, direction::get}) {
+            set_case(std::string(what == direction::put ? "put " : "get ") +
+                     name_of(pair.first) + " " + name_of(pair.second));
+            move(what, all);
+        }
+    }
+}
+
+void party::wake()
+{
+    for (size_t i = 0; i < how_.count; ++i) {
+        const std::string text = std::to_string(i);
+        if (how_.is_client) {
+            say(text);
+        }
+        hear(text);
+        if (!how_.is_client) {
+            say(text);
+        }
+    }
+    if (how_.is_client && !(to_->estimate(1 << 20) > 0)) {
+        die("the estimated time of a put", "is nothing");
+    }
+}
+
+/* Memory that the server adds, the client writes into once, and the server
+ * removes. */
+void party::use_what_comes_and_goes()
+{
+    const shape few{4, 65536};
+    for (size_t i = 0; i < how_.count; ++i) {
+        set_case("coming and going " + std::to_string(i));
+        blocks one(*this, {favourite(), favourite()}, few);
+        one.mine.prepare(how_.is_client);
+        char letter = 0;
+        if (how_.is_client) {
+            socket_.receive(&letter, 1);
+            transfer going(*to_, 0);
+            const std::vector<block> list = one.list();
+            (void)going.post(direction::put, list);
+            require(going.wait(), "a short list");
+            socket_.send(&letter, 1);
+        } else {
+            socket_.send(&letter, 1);
+            while (!socket_.try_receive(letter)) {
+                agent_.progress();
+            }
+            one.mine.expect(gather);
+        }
+        one.mine.remove();
+    }
+}
+
+void party::churn()
+{
+    blocks all(*this, {favourite(), favourite()}, load);
+    all.mine.prepare(how_.is_client);
+    std::atomic<bool> is_over{false};
+    std::thread mover([this, &all, &is_over] {
+        set_case("lists under the churn");
+        while (how_.is_client && !is_over) {
+            transfer going(*to_, 0);
+            const std::vector<block> list = all.list();
+            (void)going.post(direction::put, list);
+            require(going.wait(), "a list");
+        }
+    });
+    use_what_comes_and_goes();
+    is_over = true;
+    mover.join();
+    set_case("after the churn");
+    move(direction::put, all);
+}
+
+void party::abandon()
+{
+    blocks all(*this, {favourite(), favourite()}, load);
+    for (size_t i = 0; how_.is_client && (i < how_.count); ++i) {
+        transfer going(*to_, 0);
+        const std::vector<block> list = all.list();
+        (void)going.post(((i % 2) == 0) ? direction::put : direction::get,
+                         list);
+    }
+    /* What was dropped may still be on its way, until here. */
+    if (how_.is_client) {
+        transfer last(*to_, 0);
+        (void)last.post(direction::put, {});
+        require(last.wait(), "the flush");
+        say("dropped");
+    } else {
+        hear("dropped");
+    }
+    move(direction::put, all);
+    move(direction::get, all);
+}
+
+void party::withdraw()
+{
+    blocks all(*this, {favourite(), favourite()}, load);
+    for (size_t i = 0; i < how_.count; ++i) {
+        set_case("withdrawal " + std::to_string(i));
+        if (how_.is_client) {
+            char letter                   = 'w';
+            const std::vector<block> list = all.list();
+            transfer going(*to_, 0);
+            (void)going.post(direction::put, list);
+            socket_.send(&letter, 1);
+            /* Well or badly; and so does one with keys that hold no more. */
+            (void)going.wait();
+            socket_.receive(&letter, 1);
+            (void)going.post(direction::put, list);
+            (void)going.wait();
+            socket_.send(&letter, 1);
+        } else {
+            char letter = 0;
+            for (const bool is_removed : {true, false}) {
+                while (!socket_.try_receive(letter)) {
+                    agent_.progress();
+                }
+                if (is_removed) {
+                    all.mine.remove();
+                    socket_.send(&letter, 1);
+                }
+            }
+            all.mine.add();
+        }
+        all.tell(*this);
+    }
+    move(direction::put, all);
+}
+
+void party::lose_the_server()
+{
+    blocks all(*this, {favourite(), favourite()}, load);
+    char letter = 0;
+    if (!how_.is_client) {
+        while (!socket_.try_receive(letter)) {
+            agent_.progress();
+        }
+        _exit(0);
+    }
+    const std::vector<block> list = all.list();
+    std::vector<std::unique_ptr<transfer>> going;
+    for (size_t i = 0; i < how_.count; ++i) {
+        going.push_back(std::make_unique<transfer>(*to_, 0));
+        (void)going.back()->post(direction::put, list);
+        if (i == 0) {
+            require(going.front()->wait(), "a list");
+            socket_.send(&letter, 1);
+        }
+        if (to_->error(0) != UCS_OK) {
+            break;
+        }
+    }
+    while (to_->error(0) == UCS_OK) {
+        agent_.progress();
+        sched_yield();
+    }
+    /* All of them end, well or badly. */
+    for (const auto &one : going) {
+        (void)one->wait();
+    }
+}
+
+void party::run()
+{
+    const std::pair<const char *, void (party::*)()> cases[] = {
+        {"blocks", &party::move_all},   {"wake", &party::wake},
+        {"churn", &party::churn},       {"abandon", &party::abandon},
+        {"withdraw", &party::withdraw}, {"end", &party::lose_the_server},
+    };
+    const auto *which = std::find_if(
+        std::begin(cases), std::end(cases),
+        [this](const auto &one) { return how_.what == one.first; });
+    if (which == std::end(cases)) {
+        die(how_.what, "is no case");
+    }
+    set_case(how_.what);
+    (this->*(which->second))();
+    if (to_->error(0) != UCS_OK) {
+        return;
+    }
+    /* Nothing is closed that the other side may need. */
+    set_case("the end");
+    say("bye");
+    hear("bye");
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    alarm(life_s);
+    set_case("the start");
+    const options how = parse(argc, argv);
+    if (how.card) {
+        open_own_card();
+    }
+    {
+        party one(how);
+        one.run();
+    }
+    std::printf("all moved\n");
+    return 0;
+}

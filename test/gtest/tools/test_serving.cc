@@ -1,0 +1,211 @@
+/* Agents of a serving system: lists of blocks by put and get, as NIXL moves
+ * them, over every choice of transports. */
+#include "gtest/tools/leftovers.h"
+#include "gtest/tools/release.h"
+#include "gtest/tools/two_peers.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace gaudi::test {
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/* A choice of UCX_TLS (empty: UCX's default) and a protocol generation. */
+struct way_to_peer {
+    std::string tls;
+    std::string proto;
+};
+
+void PrintTo(const way_to_peer &what, std::ostream *out)
+{
+    *out << what.tls << " " << what.proto;
+}
+
+std::string name_of(const ::testing::TestParamInfo<way_to_peer> &info)
+{
+    std::string name = (info.param.tls.empty() ? "any" : info.param.tls) +
+                       "_proto_" + info.param.proto;
+    std::replace_if(
+        name.begin(), name.end(),
+        [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; },
+        '_');
+    return name;
+}
+
+std::vector<way_to_peer> with_each_generation(const arguments &choices)
+{
+    std::vector<way_to_peer> result;
+    for (const std::string &tls : choices) {
+        for (const char *proto : protocols()) {
+            result.push_back({tls, proto});
+        }
+    }
+    return result;
+}
+
+/* Those with an endpoint that notices dead peers: stock sm has none. */
+std::vector<way_to_peer> ways()
+{
+    return with_each_generation(
+        {"", "gaudi", "gaudi_copy,gaudi_ipc", "gaudi_copy,gaudi_ipc,sm",
+         "gaudi_copy,gaudi_ipc,tcp", "gaudi_copy,tcp", "gaudi_copy,sm,tcp"});
+}
+
+bool has_direct_transfers(const std::string &tls)
+{
+    return tls.empty() || (tls == "gaudi") ||
+           (tls.find("gaudi_ipc") != std::string::npos);
+}
+
+class serving : public two_peers,
+                public ::testing::WithParamInterface<way_to_peer> {
+protected:
+    ~serving() override { EXPECT_THAT(shm_.left_behind(), IsEmpty()); }
+
+    [[nodiscard]] process_options settings(environment variables = {}) const
+    {
+        variables["UCX_PROTO_ENABLE"] = GetParam().proto;
+        if (!GetParam().tls.empty()) {
+            variables["UCX_TLS"] = GetParam().tls;
+        }
+        process_options options = with(variables);
+        options.deadline        = std::chrono::seconds(110);
+        return options;
+    }
+
+    /* Every message of UCX is about the lost one. */
+    void expect_end_is_noticed() const
+    {
+        const peers_result result =
+            run_pair("ucp_agents", {"end", "20"},
+                     settings({{"UCX_KEEPALIVE_INTERVAL", "500ms"},
+                               {"UCX_LOG_LEVEL", "fatal"}}));
+        EXPECT_TRUE(exited_with(0, result.client));
+        EXPECT_THAT(result.client.output, HasSubstr("all moved"));
+    }
+
+    /* Without gaudi_ipc the old protocols put and get with the CPU. */
+    [[nodiscard]] static bool moves_device_memory()
+    {
+        return (GetParam().proto == std::string("y")) ||
+               has_direct_transfers(GetParam().tls);
+    }
+
+    [[nodiscard]] peers_result run_agents(arguments what,
+                                          const environment &more = {}) const
+    {
+        if (!moves_device_memory()) {
+            what.emplace_back("host");
+        }
+        return run_pair("ucp_agents", what, settings(more));
+    }
+
+    void expect_moved(const arguments &what, const environment &more = {}) const
+    {
+        const peers_result result = run_agents(what, more);
+        for (const process_result *side : {&result.client, &result.server}) {
+            EXPECT_TRUE(is_quiet_success(*side));
+            EXPECT_THAT(side->output, HasSubstr("all moved"));
+        }
+    }
+
+private:
+    const shared_memory_files shm_;
+};
+
+using serving_of_lost_agents    = serving;
+using serving_without_errors    = serving;
+using serving_with_errors_of_sm = serving;
+
+} // namespace
+
+TEST_P(serving, moves_lists_of_64_blocks)
+{
+    expect_moved({"blocks", "64"});
+}
+
+TEST_P(serving, moves_lists_of_4096_blocks)
+{
+    expect_moved({"blocks", "4096"});
+}
+
+TEST_P(serving, moves_memory_of_a_card_that_the_program_opened)
+{
+    expect_moved({"blocks", "512", "card"});
+}
+
+TEST_P(serving, moves_lists_of_several_threads_beside_a_progress_thread)
+{
+    expect_moved({"blocks", "512", "thread"});
+}
+
+TEST_P(serving, moves_lists_by_several_workers)
+{
+    expect_moved({"blocks", "512", "workers=3"});
+}
+
+TEST_P(serving, moves_lists_by_several_workers_and_a_progress_thread)
+{
+    expect_moved({"blocks", "4096", "workers=2", "thread"});
+}
+
+TEST_P(serving, wakes_an_agent_that_sleeps)
+{
+    expect_moved({"wake", "500", "thread"});
+}
+
+TEST_P(serving, registers_and_deregisters_while_lists_are_on_their_way)
+{
+    expect_moved({"churn", "10", "thread"});
+}
+
+TEST_P(serving, drops_lists_on_their_way)
+{
+    expect_moved({"abandon", "6"});
+}
+
+TEST_P(serving, bears_that_memory_is_taken_back_under_lists)
+{
+    expect_moved({"withdraw", "5"});
+}
+
+INSTANTIATE_TEST_SUITE_P(over, serving, ::testing::ValuesIn(ways()), name_of);
+
+/* Not with the new protocols of UCP 1.13, which end the process then. */
+TEST_P(serving_of_lost_agents, ends_their_lists)
+{
+    expect_end_is_noticed();
+}
+
+INSTANTIATE_TEST_SUITE_P(over, serving_of_lost_agents,
+                         ::testing::Values(way_to_peer{"gaudi_copy,gaudi_ipc",
+                                                       default_protocols},
+                                           way_to_peer{"", default_protocols}),
+                         name_of);
+
+TEST_P(serving_without_errors, moves_lists)
+{
+    expect_moved({"blocks", "512", "thread", "no-errors"});
+}
+
+/* What a system that wants to hear of dead peers is told. */
+TEST_P(serving_without_errors, are_the_only_ones)
+{
+    const peers_result result = run_agents({"blocks", "64"});
+    for (const process_result *side : {&result.client, &result.server}) {
+        EXPECT_TRUE(exited_with(1, *side));
+        EXPECT_THAT(side->output, HasSubstr("no peer failure handler"));
+        EXPECT_THAT(side->output,
+                    HasSubstr("ucp_ep_create: Destination is unreachable"));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    over, serving_without_errors,
+    ::testing::ValuesIn(with_each_generation({"gaudi_copy,sm"})), name_of);
+
+} // namespace gaudi::test
