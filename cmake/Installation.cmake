@@ -1,7 +1,7 @@
 # What `cmake --install` leaves, beside what the rooms install themselves.
 #
-# A component is a Debian package (cmake/Packages.cmake): transports, dev and
-# emulator. Who installs without packages gets all of them.
+# A component is a Debian package (cmake/Packages.cmake): transports, dev,
+# emulator and python. Who installs without packages gets all of them.
 #
 # Target `installable`: all that is installed, without tests and examples.
 include(Packages)
@@ -16,7 +16,7 @@ install(FILES cmake/lintian-overrides RENAME ${GAUDI_PACKAGE_transports}
   DESTINATION "${CMAKE_INSTALL_DATADIR}/lintian/overrides")
 install(DIRECTORY examples/ COMPONENT dev
   DESTINATION "${_doc}/${GAUDI_PACKAGE_dev}/examples"
-  FILES_MATCHING PATTERN "*.c" PATTERN "*.h" PATTERN "Makefile")
+  FILES_MATCHING PATTERN "*.c" PATTERN "*.h" PATTERN "*.py" PATTERN "Makefile")
 
 # gaudi_install_compressed(FILE FOLDER NAME COMPONENT): as Debian wants man pages
 # and changes, and `man` reads them everywhere.
@@ -47,7 +47,7 @@ foreach(_component IN LISTS GAUDI_PACKAGES)
     ${_component})
 endforeach()
 
-set(_parts ucx_gaudi_loader ucx-gaudi hlthunk_emu)
+set(_parts ucx_gaudi_loader ucx-gaudi hlthunk_emu ucx_gaudi_dlpack)
 foreach(_release IN LISTS UCX_RELEASES)
   ucx_suffix(${_release} _suffix)
   list(APPEND _parts uct_hlthunk${_suffix})

@@ -10,10 +10,11 @@ set(GAUDI_PACKAGE_REVISION 0.1 CACHE STRING
 set(GAUDI_PACKAGE_MAINTAINER
     "ucx-gaudi maintainers <maintainers@ucx-gaudi.example>"
     CACHE STRING "Name and address of who makes the packages")
-set(GAUDI_PACKAGES transports dev emulator)
+set(GAUDI_PACKAGES transports dev emulator python)
 set(GAUDI_PACKAGE_transports ucx-gaudi-transports)
 set(GAUDI_PACKAGE_dev ucx-gaudi-transports-dev)
 set(GAUDI_PACKAGE_emulator hl-thunk-emulator)
+set(GAUDI_PACKAGE_python python3-ucx-gaudi)
 set(_version "${PROJECT_VERSION}-${GAUDI_PACKAGE_REVISION}")
 
 # Of the time of the last change, so that the same source gives the same file.
@@ -64,8 +65,20 @@ set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
   "${GAUDI_PACKAGE_transports} (= ${_version}), libucx-dev")
 set(CPACK_COMPONENT_DEV_DESCRIPTION
   "Gaudi transports for UCX, development files
-The header ucx_gaudi.h, its pkg-config file and examples. Programs need it for
-dma-bufs of device memory, not to send it.")
+The header ucx_gaudi.h, its pkg-config file and examples. Programs need it to
+allocate, copy, fill and export device memory, not to send it.")
+
+set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME ${GAUDI_PACKAGE_python})
+set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
+set(CPACK_DEBIAN_PYTHON_DEBUGINFO_PACKAGE ON)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA ${_no_scripts})
+set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS
+  "${GAUDI_PACKAGE_transports} (= ${_version}), python3")
+set(CPACK_DEBIAN_PYTHON_PACKAGE_SUGGESTS "python3-mpi4py")
+set(CPACK_COMPONENT_PYTHON_DESCRIPTION
+  "Device memory of Gaudi cards in Python 3
+The package ucx_gaudi: buffers on a card, to allocate, fill, copy and send, by
+mpi4py for instance.")
 
 set(CPACK_DEBIAN_EMULATOR_PACKAGE_NAME ${GAUDI_PACKAGE_emulator})
 set(CPACK_DEBIAN_EMULATOR_PACKAGE_SECTION libs)

@@ -26,6 +26,9 @@ PACKAGES = {
         "/pkgconfig/ucx-gaudi-transports.pc", "/man3/ucx_gaudi.3.gz",
         "/examples/Makefile", "/examples/dmabuf.c"),
     "hl-thunk-emulator": ("/hlthunk-emu/libhl-thunk.so",),
+    "python3-ucx-gaudi": (
+        "/usr/lib/python3/dist-packages/ucx_gaudi/__init__.py",
+        "/dist-packages/ucx_gaudi/libucx_gaudi_dlpack.so"),
 }
 IN_EACH = ("/copyright", "/changelog.gz", "/changelog.Debian.gz")
 
@@ -74,8 +77,9 @@ def check_dependencies(made):
     expect("ucx" not in needed["hl-thunk-emulator"], f"{needed}")
     version = run("dpkg-deb", "--field", made["ucx-gaudi-transports"],
                   "Version").strip()
-    expect(f"ucx-gaudi-transports (= {version})" in
-           needed["ucx-gaudi-transports-dev"], f"{needed}")
+    for name in ("ucx-gaudi-transports-dev", "python3-ucx-gaudi"):
+        expect(f"ucx-gaudi-transports (= {version})" in needed[name],
+               f"{needed}")
 
 
 def check_lintian(folder):
@@ -112,10 +116,17 @@ def check_use(made, root):
     dpkg(root, "--install", made["hl-thunk-emulator"],
          made["ucx-gaudi-transports-dev"])
     check_listing(prefix)
+    dpkg(root, "--install", made["python3-ucx-gaudi"])
+    said = run("/usr/bin/python3", "-B", "-c", "import ucx_gaudi\n"
+               "print(ucx_gaudi.Buffer(8).fill(b'ok').tobytes())",
+               PYTHONPATH=str(prefix / "lib/python3/dist-packages"),
+               UCX_GAUDI_DRIVER="emulator")
+    expect(said == "b'okokokok'\n", f"Python says: {said}")
     installed = of_system(root)
     dpkg(root, "--install", *made.values())
     expect(of_system(root) == installed, "once more is not the same")
-    dpkg(root, "--remove", "ucx-gaudi-transports-dev", "ucx-gaudi-transports")
+    dpkg(root, "--remove", "python3-ucx-gaudi", "ucx-gaudi-transports-dev",
+         "ucx-gaudi-transports")
     dpkg(root, "--purge", *made)
     left = set(of_system(root)) - set(before)
     expect(not left, f"left behind: {sorted(left)}")
