@@ -170,7 +170,7 @@ def main(page, root, build):
                          f"{commands[0][0]}")
         wrong += [f"{page} has a line that was not printed: {line}"
                   for line in missing_lines(expected, printed)]
-    sys.exit("\n".join(wrong))
+    sys.exit("\n".join(wrong) or 0)
 
 
 if __name__ == "__main__":
