@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-DEADLINE = 90
+DEADLINE = 240
 
 # With what has a meaning to a shell or in a pattern; without what pkg-config and
 # lists such as LD_PRELOAD cannot have.
