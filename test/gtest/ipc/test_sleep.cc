@@ -132,6 +132,20 @@ TEST_F(sleepers, are_woken_although_others_poll)
     }
 }
 
+TEST_F(sleepers, are_woken_although_others_have_noticed_the_connection)
+{
+    ASSERT_TRUE(box->arm());
+    const auto sender = connect_to(box->address());
+    EXPECT_FALSE(is_readable(*box, 0));
+    EXPECT_EQ(0u, received.poll(*box));
+    ASSERT_EQ(UCS_OK, sender->send(0, 0, nullptr, 0));
+    EXPECT_TRUE(is_readable(*box, deadline_ms));
+    EXPECT_FALSE(box->arm());
+    EXPECT_EQ(1u, received.poll(*box));
+    EXPECT_TRUE(box->arm());
+    EXPECT_FALSE(is_readable(*box, 0));
+}
+
 TEST_F(sleepers, are_woken_by_messages_of_connections_that_have_gone)
 {
     ASSERT_TRUE(box->arm());

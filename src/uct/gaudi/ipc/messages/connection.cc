@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cerrno>
 
 #include <poll.h>
-#include <sys/socket.h>
 
 namespace gaudi::ipc {
 
@@ -174,21 +172,10 @@ connection::~connection()
 /* Wake the receiver if it sleeps: it has been told what for. */
 void connection::ring_the_bell()
 {
-    constexpr char byte = 0;
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    const uint64_t sleep = header().asleep.load();
-    if ((sleep == 0) || (sleep == rung_)) {
-        return;
-    }
-    ssize_t sent;
-    do {
-        sent = ::send(signal_.get(), &byte, sizeof(byte),
-                      MSG_DONTWAIT | MSG_NOSIGNAL);
-    } while ((sent < 0) && (errno == EINTR));
-    /* No room means that there are bytes to wake it. It takes them before it
-     * goes to sleep again. */
-    if ((sent == sizeof(byte)) || (errno == EAGAIN)) {
-        rung_ = sleep;
+    uint64_t sleep = header().asleep.load();
+    if ((sleep != 0) && signal_mailbox(signal_.get())) {
+        (void)header().asleep.compare_exchange_strong(sleep, 0);
     }
 }
 

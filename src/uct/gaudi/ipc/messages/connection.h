@@ -174,7 +174,6 @@ private:
     unsigned index_ = 0;        /* of the ring */
     ring_writer writer_;
     ring_control *control_ = nullptr; /* once there is a ring */
-    uint64_t rung_         = 0;       /* the last sleep that was ended here */
     unsigned tries_        = 0;       /* while the ring was full */
     bool gone_             = false;   /* the receiver has ended */
     util::file_mapping header_;

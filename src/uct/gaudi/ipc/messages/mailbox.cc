@@ -120,13 +120,21 @@ mailbox::~mailbox()
     header().closed.store(1);
 }
 
-/* After sleep; or another thread sleeps on. Then the next sender has to wake
- * it, whoever polls meanwhile, so that only arming ends this sleep for senders.
- */
+/* After sleep; or another thread sleeps on, which is for senders to know. */
 void mailbox::wake()
 {
     armed_ = false;
     find_dead();
+}
+
+/* From now on senders see that their rings are polled, and wake nobody. Who
+ * sleeps meanwhile has to look for itself and arm again. */
+void mailbox::collect_beside_sleepers()
+{
+    collect();
+    if ((header().asleep.load() != 0) && signal_mailbox(senders_end_.get())) {
+        header().asleep.store(0);
+    }
 }
 
 /* Take notice of the rings that senders marked. */

@@ -140,6 +140,7 @@ private:
 
     void wake();
     void collect();
+    void collect_beside_sleepers();
     void look_after_senders();
     void find_dead();
     void adopt_all();
@@ -212,7 +213,7 @@ unsigned mailbox::poll(unsigned max, Handler &&handler)
         wake();
     }
     if (header().marked_groups.load(std::memory_order_relaxed) != 0) {
-        collect();
+        collect_beside_sleepers();
     }
     if (++polls_ % polls_per_look == 0) {
         look_after_senders();

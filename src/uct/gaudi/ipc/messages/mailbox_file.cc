@@ -1,12 +1,26 @@
 #include "uct/gaudi/ipc/messages/mailbox_file.h"
 
+#include <cerrno>
 #include <cstring>
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 namespace gaudi::ipc {
+
+bool signal_mailbox(int socket)
+{
+    constexpr char byte = 0;
+    ssize_t sent;
+    do {
+        sent = ::send(socket, &byte, sizeof(byte), MSG_DONTWAIT | MSG_NOSIGNAL);
+    } while ((sent < 0) && (errno == EINTR));
+    /* No room means that there are bytes to wake it. It takes them before it
+     * goes to sleep again. */
+    return (sent == sizeof(byte)) || (errno == EAGAIN);
+}
 
 ucs_status_t mailbox_file::create()
 {

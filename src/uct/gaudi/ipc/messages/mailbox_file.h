@@ -40,8 +40,8 @@ struct mailbox_header {
     uint32_t version;
     file_ref signal; /* a byte on this socket wakes the receiver */
 
-    /* The receiver's. */
-    alignas(ring_line) std::atomic<uint64_t> asleep; /* the last one, or 0 */
+    /* The receiver's; but who wakes it says so. */
+    alignas(ring_line) std::atomic<uint64_t> asleep; /* 0, or which sleep */
     std::atomic<uint32_t> closed;
 
     /* The senders'. A bit stands for a word of the next level that is not
@@ -62,6 +62,10 @@ struct mailbox_header {
         marked_groups.fetch_or(uint64_t{1} << group);
     }
 };
+
+/** Wake who sleeps at the other end of a mailbox's socket.
+ *  @return Whether it will wake up. */
+[[nodiscard]] bool signal_mailbox(int socket);
 
 /** Owner of a ring that nobody can use until the receiver has cleared it. */
 inline constexpr uint64_t nobody = UINT64_MAX;
