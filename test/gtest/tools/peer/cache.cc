@@ -2,7 +2,8 @@
 
 #include "gtest/tools/peer/check.h"
 
-#include <cstring>
+#include <algorithm>
+#include <string>
 
 namespace peer {
 
@@ -82,8 +83,14 @@ void cache::prepare(bool is_source)
     }
 }
 
-void cache::expect(size_t (*from)(size_t i, size_t count)) const
+void cache::expect(side_of_list side) const
 {
+    std::vector<size_t> from(how_.blocks);
+    for (size_t i = 0; i < how_.blocks; ++i) {
+        const size_t other = scatter(i, how_.blocks);
+        (side == side_of_list::here ? from[i] : from[other]) =
+            (side == side_of_list::here) ? other : i;
+    }
     std::vector<char> wanted(size_of_piece(how_));
     std::vector<char> there(wanted.size());
     for (size_t at = 0; at < wanted.size(); at += how_.size) {
@@ -93,7 +100,7 @@ void cache::expect(size_t (*from)(size_t i, size_t count)) const
     for (size_t piece = 0; piece < pieces; ++piece) {
         for (size_t i = piece; i < how_.blocks; i += pieces) {
             fill(wanted.data() + offset_of(i, how_), how_.size,
-                 seed_of(from(i, how_.blocks)));
+                 seed_of(from[i]));
         }
         pieces_[piece]->load(0, there.data(), there.size());
         if (wanted != there) {
@@ -142,15 +149,6 @@ const remote_segment &remote_cache::segment_of(size_t i) const
 size_t scatter(size_t i, size_t count)
 {
     return (i * scatter_step + scatter_start) % count;
-}
-
-size_t gather(size_t i, size_t count)
-{
-    size_t from = 0;
-    while (scatter(from, count) != i) {
-        ++from;
-    }
-    return from;
 }
 
 std::vector<block> list_of(const cache &here, const remote_cache &there)

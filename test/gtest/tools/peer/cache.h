@@ -20,6 +20,9 @@ struct shape {
     size_t size;
 };
 
+/** Whose blocks: of the agent that has the list, or of the other one. */
+enum class side_of_list { here, there };
+
 /** One side's blocks. One thread at a time. */
 class cache {
 public:
@@ -37,8 +40,9 @@ public:
     /** Fill all, and the blocks so that each differs. */
     void prepare(bool is_source);
 
-    /** Dies unless block i has what block @a from(i) of a source has. */
-    void expect(size_t (*from)(size_t i, size_t count)) const;
+    /** Dies unless the list brought each block what belongs there, and left
+     *  the rest as it was. */
+    void expect(side_of_list side) const;
 
     [[nodiscard]] char *data(size_t i) const;
     [[nodiscard]] const segment &segment_of(size_t i) const;
@@ -65,9 +69,8 @@ private:
     std::vector<std::unique_ptr<remote_segment>> segments_;
 };
 
-/** Which block of the other side belongs to a block, and the way back. */
+/** Which block there belongs to block @a i here. */
 size_t scatter(size_t i, size_t count);
-size_t gather(size_t i, size_t count);
 
 /** The list of all blocks: block i here and block scatter(i) there. */
 std::vector<block> list_of(const cache &here, const remote_cache &there);

@@ -203,14 +203,14 @@ void party::move(direction what, blocks &all)
         move_by_threads(what, all.list());
         say("there");
         if (!is_source) {
-            all.mine.expect(scatter);
+            all.mine.expect(side_of_list::here);
         }
         hear("seen");
     } else {
         say("prepared");
         hear("there");
         if (!is_source) {
-            all.mine.expect(gather);
+            all.mine.expect(side_of_list::there);
         }
         say("seen");
     }
@@ -219,7 +219,7 @@ void party::move(direction what, blocks &all)
 void party::move_all()
 {
     /* As many bytes in many small blocks as in few large ones. */
-    constexpr size_t bytes = 16ul << 20;
+    constexpr size_t bytes = 8ul << 20;
     for (const both_kinds &pair : kinds()) {
         blocks all(*this, pair, {how_.count, bytes / how_.count});
         for (const direction what : {direction::put, direction::get}) {
@@ -269,7 +269,7 @@ void party::use_what_comes_and_goes()
             while (!socket_.try_receive(letter)) {
                 agent_.progress();
             }
-            one.mine.expect(gather);
+            one.mine.expect(side_of_list::there);
         }
         one.mine.remove();
     }
