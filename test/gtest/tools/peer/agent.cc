@@ -233,8 +233,9 @@ connection::connection(agent &of, const std::vector<char> &address) : of_(of)
 /* An endpoint that has failed is closed at once, from its own callback. */
 void connection::on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
-    auto *one = static_cast<end *>(arg);
-    if (one->error.exchange(status) != UCS_OK) {
+    auto *one  = static_cast<end *>(arg);
+    one->error = status;
+    if (one->closed.exchange(true)) {
         return;
     }
     ucp_request_param_t params{};
@@ -257,7 +258,7 @@ ucp_ep_h connection::ep(size_t worker) const
 connection::~connection()
 {
     for (const auto &one : ends_) {
-        if (one->error != UCS_OK) {
+        if (one->closed.exchange(true)) {
             continue;
         }
         /* Nobody waits until it is closed: the worker may go before. */

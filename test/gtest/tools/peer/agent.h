@@ -110,6 +110,7 @@ private:
     struct end {
         ucp_ep_h ep = nullptr;
         std::atomic<ucs_status_t> error{UCS_OK};
+        std::atomic<bool> closed{false}; /* whoever comes first */
     };
     static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status);
 
