@@ -388,11 +388,12 @@ protected:
 
 TEST_F(with_another_ucx, a_plugin_path_is_set_and_keeps_its_entries)
 {
-    EXPECT_EQ("export UCX_PLUGIN_PATH='" + plugin + "'\n",
+    EXPECT_EQ("export UCX_PLUGIN_PATH='" + plugin + "'\n" + of_openmpi,
               launch("1.22.0", {"--plugin"}).output);
     EXPECT_EQ("export UCX_PLUGIN_PATH='" + plugin +
                   ":/a b::/c;d'\n"
-                  "export UCX_TLS='gaudi_cpy,sm'\n",
+                  "export UCX_TLS='gaudi_cpy,sm'\n" +
+                  of_openmpi,
               launch("1.23.1", {"--plugin"},
                      {{"UCX_PLUGIN_PATH", "/a b::" + plugin + ":/c;d"},
                       {"UCX_TLS", "gaudi_copy,sm"}})
@@ -449,7 +450,7 @@ TEST_F(with_another_ucx, a_slot_is_made_for_it)
             run({launcher, "env", "--slot"},
                 with({{"LD_LIBRARY_PATH", made.string()},
                       {"XDG_CACHE_HOME", files.path("cache")}}));
-        EXPECT_EQ(start + made.string() + "'\n", nested.output);
+        EXPECT_EQ(start + made.string() + "'\n" + of_openmpi, nested.output);
     }
 }
 
