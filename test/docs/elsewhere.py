@@ -26,6 +26,9 @@ ELSEWHERE = [
      "install.the_script_takes_away_what_it_put"),
     # Take long, or measure.
     (r"scripts/bench\b", "bench.measures_this_build"),
+    # A UCX with statistics, which no distribution has.
+    (r"UCX_STATS_DEST=|grep -A 4 gaudi_card",
+     "statistics.have_bytes_and_jobs_of_each_direction"),
     # A mount, and FUSE.
     (r"ucx_vfs\b|cd /tmp/ucx/|grep \. gaudi", "counts.have_each_direction"),
     (r"git clone\b", "docs.quickstart"),
