@@ -93,6 +93,8 @@ constexpr limit limits[] = {
     {"bad_address.a_failed_copy_completes_once_with_an_error", one_block},
     {"bad_address.every_operation_refuses_what_no_allocation_covers",
      one_block},
+    {"counts.have_the_pieces_of_a_long_copy", not_mapped},
+    {"counts.leave_out_what_fails", not_of_scal},
     {"detection.the_cache_learns_of_allocations_and_forgets_freed_ones",
      one_block},
     {"dmabuf.memory_may_be_freed_before_its_dmabuf", one_block},

@@ -747,6 +747,20 @@ private:
 page_writer *const page_writer::registered = static_cast<page_writer *>(
     ::testing::AddGlobalTestEnvironment(new page_writer));
 
+/* What is mapped and unmapped when depends on the cache of registrations, which
+ * a thread of its own empties, and which is not there without UCX's memory
+ * events. There an operation that is done may have met the fault or not. */
+std::string without_chance(const fault &what, std::string line)
+{
+    const std::string name(what.name);
+    const size_t not_met = line.find("| not met |");
+    if (((name == "mapping") || (name == "unmapping")) &&
+        (not_met != std::string::npos)) {
+        line.replace(not_met, line.npos, "| done |");
+    }
+    return line;
+}
+
 class fault_matrix : public ::testing::TestWithParam<
                          std::tuple<const fault *, const operation *>> {};
 
@@ -766,7 +780,8 @@ TEST_P(fault_matrix, is_seen_once_and_all_else_goes_on)
     if (page_writer::path() != nullptr) {
         page_writer::instance().lines[{what, op}] = line;
     } else {
-        EXPECT_EQ(documented(*what, *op), line)
+        EXPECT_EQ(without_chance(*what, documented(*what, *op)),
+                  without_chance(*what, line))
             << "scripts/faults-page writes docs/faults.md anew";
     }
 }
