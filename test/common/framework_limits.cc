@@ -135,6 +135,8 @@ constexpr limit limits[] = {
 };
 
 constexpr limit limits_of_gaudi3[] = {
+    {"counted_transfers.show_a_card_once_it_is_used", one_gaudi3},
+    {"counted_transfers.are_the_writing_cards", one_gaudi3},
     {"*/fault_matrix.*_to_other_card", one_gaudi3},
     {"*/fault_matrix.*_from_other_card", one_gaudi3},
     {"*/fault_matrix.*/removal_under_reopen", one_gaudi3},
