@@ -747,17 +747,19 @@ private:
 page_writer *const page_writer::registered = static_cast<page_writer *>(
     ::testing::AddGlobalTestEnvironment(new page_writer));
 
-/* What is mapped and unmapped when depends on the cache of registrations, which
- * a thread of its own empties, and which is not there without UCX's memory
- * events. There an operation that is done may have met the fault or not. */
-std::string without_chance(const fault &what, std::string line)
+/* Under ThreadSanitizer UCX has no memory events, so registrations are not
+ * cached, and others of the operations that are done meet a mapping or an
+ * unmapping that fails. Everywhere else a row is as the page has it. */
+std::string as_comparable([[maybe_unused]] const fault &what, std::string line)
 {
+#ifdef __SANITIZE_THREAD__
     const std::string name(what.name);
     const size_t not_met = line.find("| not met |");
     if (((name == "mapping") || (name == "unmapping")) &&
         (not_met != std::string::npos)) {
         line.replace(not_met, line.npos, "| done |");
     }
+#endif
     return line;
 }
 
@@ -780,8 +782,8 @@ TEST_P(fault_matrix, is_seen_once_and_all_else_goes_on)
     if (page_writer::path() != nullptr) {
         page_writer::instance().lines[{what, op}] = line;
     } else {
-        EXPECT_EQ(without_chance(*what, documented(*what, *op)),
-                  without_chance(*what, line))
+        EXPECT_EQ(as_comparable(*what, documented(*what, *op)),
+                  as_comparable(*what, line))
             << "scripts/faults-page writes docs/faults.md anew";
     }
 }
