@@ -1,12 +1,10 @@
 #include "ipc_peer.h"
 
+#include "other_process.h"
 #include "session.h"
 
-#include <cstdlib>
 #include <vector>
 
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,18 +13,6 @@ namespace gaudi::bench {
 namespace {
 
 int peer_socket = -1;
-
-void send_all(int to, const void *data, size_t size)
-{
-    require(send(to, data, size, MSG_NOSIGNAL) == static_cast<ssize_t>(size),
-            "sending to the other process");
-}
-
-void receive_all(int from, void *data, size_t size)
-{
-    require(recv(from, data, size, MSG_WAITALL) == static_cast<ssize_t>(size),
-            "receiving from the other process");
-}
 
 /* The packed addresses of an interface. */
 struct addresses {
@@ -47,13 +33,11 @@ struct addresses {
 };
 
 /* Offers memory as soon as it is asked for, and ends with the other process. */
-[[noreturn]] void offer_memory(int socket, pid_t parent)
+void offer_memory(int socket)
 {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    require(getppid() == parent, "finding the parent");
     char question;
     if (recv(socket, &question, 1, 0) != 1) {
-        _exit(0); /* nobody wants it */
+        return; /* nobody wants it */
     }
     load_module("2"); /* session.h has the cards 0 and 1 */
     transport copy("gaudi_copy", "gaudi_cpy", "gaudi2");
@@ -85,18 +69,7 @@ struct addresses {
 
 void ipc_peer::start()
 {
-    int ends[2];
-    require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0,
-            "socketpair");
-    const pid_t self = getpid();
-    const pid_t pid  = fork();
-    require(pid >= 0, "fork");
-    if (pid == 0) {
-        close(ends[0]);
-        offer_memory(ends[1], self);
-    }
-    close(ends[1]);
-    peer_socket = ends[0];
+    peer_socket = start_other_process(offer_memory);
 }
 
 ipc_peer &ipc_peer::instance()

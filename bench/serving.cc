@@ -8,6 +8,9 @@
  * that are not remembered one by one, and a flush after each list. The other
  * process is a child. Run by the launcher, with the software cards.
  */
+#include "other_process.h"
+#include "transport.h"
+
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -15,11 +18,8 @@
 #include <string_view>
 #include <vector>
 
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 extern "C" {
 #include <ucp/api/ucp.h>
@@ -32,36 +32,11 @@ constexpr size_t outstanding = 2048;
 constexpr int smallest_block = 16 << 10;
 constexpr int largest_block  = 2 << 20;
 
-void require(bool good, const char *what)
-{
-    if (!good) {
-        std::fprintf(stderr, "gaudi_bench_serving: %s failed\n", what);
-        std::_Exit(1);
-    }
-}
-
-void require(ucs_status_t status, const char *what)
-{
-    if (status != UCS_OK) {
-        std::fprintf(stderr, "gaudi_bench_serving: %s: %s\n", what,
-                     ucs_status_string(status));
-        std::_Exit(1);
-    }
-}
+using gaudi::bench::receive_all;
+using gaudi::bench::require;
+using gaudi::bench::send_all;
 
 /* --- between the two processes -------------------------------------------- */
-
-void send_all(int to, const void *data, size_t size)
-{
-    require(send(to, data, size, MSG_NOSIGNAL) == static_cast<ssize_t>(size),
-            "sending to the other process");
-}
-
-void receive_all(int from, void *data, size_t size)
-{
-    require(recv(from, data, size, MSG_WAITALL) == static_cast<ssize_t>(size),
-            "receiving from the other process");
-}
 
 void send_block(int to, const void *data, size_t size)
 {
@@ -253,14 +228,12 @@ private:
 
 int other_process = -1;
 
-/* Has memory of both kinds, and ends with its parent. */
-[[noreturn]] void be_target(int other, pid_t parent)
+/* Has memory of both kinds. */
+void be_target(int other)
 {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    require(getppid() == parent, "finding the parent");
     char question;
     if (recv(other, &question, 1, MSG_PEEK) != 1) {
-        std::_Exit(0); /* nobody wants it */
+        return; /* nobody wants it */
     }
     agent self;
     self.meet(other);
@@ -318,18 +291,7 @@ int main(int argc, char **argv)
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
         return 1;
     }
-    int ends[2];
-    require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0,
-            "socketpair");
-    const pid_t self = getpid();
-    const pid_t pid  = fork();
-    require(pid >= 0, "fork");
-    if (pid == 0) {
-        close(ends[0]);
-        be_target(ends[1], self);
-    }
-    close(ends[1]);
-    other_process = ends[0];
+    other_process = gaudi::bench::start_other_process(be_target);
     benchmark::RunSpecifiedBenchmarks();
     std::fflush(stdout);
     std::_Exit(0); /* UCX's are not closed */
