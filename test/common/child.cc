@@ -1,5 +1,7 @@
 #include "common/child.h"
 
+#include "common/descriptor.h"
+
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -11,7 +13,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -110,7 +111,7 @@ child_process::child_process(const std::string &name,
     make_pipe(output);
     input_  = input[1];
     output_ = output[0];
-    error_  = memfd_create("child-stderr", MFD_CLOEXEC);
+    error_  = make_output_file();
 
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);

@@ -1,7 +1,10 @@
 #include "common/descriptor.h"
 
 #include <cstring>
+#include <stdexcept>
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -50,6 +53,15 @@ int receive_descriptor(int socket)
     }
     int fd;
     std::memcpy(&fd, CMSG_DATA(rights), sizeof(fd));
+    return fd;
+}
+
+int make_output_file()
+{
+    const int fd = memfd_create("output", MFD_CLOEXEC);
+    if ((fd < 0) || (fcntl(fd, F_SETFL, O_APPEND) != 0)) {
+        throw std::runtime_error("memfd_create failed");
+    }
     return fd;
 }
 

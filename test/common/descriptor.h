@@ -1,5 +1,5 @@
 /**
- * File descriptors sent from one process to another.
+ * File descriptors that processes have together.
  */
 #pragma once
 
@@ -10,5 +10,10 @@ bool send_descriptor(int socket, int fd);
 
 /** @return A new descriptor, owned by the caller; -1 when none came. */
 int receive_descriptor(int socket);
+
+/** A file without a name for what processes and threads print. Each write goes
+ * to the end: a memfd without O_APPEND lets writes of the same time overwrite
+ * each other. @return Owned by the caller. @throws std::runtime_error */
+int make_output_file();
 
 } // namespace gaudi::test

@@ -35,7 +35,10 @@ LEFT_OUT = """<testcase name="one.skips"><skipped message=""/>
 FAILED = ('<testsuite><testcase name="one.runs" status="run"/>'
           '<testcase name="one.fails"><failure message=""/><system-out>'
           + "the first line" + "\n" * 20 + "the last line"
-          '</system-out></testcase></testsuite>')
+          '</system-out></testcase>'
+          '<testcase name="one.expects"><failure message=""/><system-out>'
+          + "the first line" + "\ntest_one.cc:5: Failure\nwhat it expects"
+          + "\n" * 20 + "the summary</system-out></testcase></testsuite>")
 SKIPPED = """<testsuite><testcase name="one.runs" status="run"/>
 <testcase name="one.skips"><skipped message=""/>
 <system-out>here: Skipped
@@ -149,10 +152,11 @@ def check_failed(root):
             env={"PATH": os.environ["PATH"]}, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, check=True).stdout
     for wanted in (": one.fails\n", "    the last line\n",
+                   ": one.expects\n", "    what it expects\n",
                    "tests-none.xml was not written\n"):
         if wanted not in output:
             yield f"the list of failed tests has no '{wanted}': {output}"
-    for unwanted in ("one.runs", "the first line"):
+    for unwanted in ("one.runs", "the first line", "the summary"):
         if unwanted in output:
             yield f"the list of failed tests has '{unwanted}': {output}"
 

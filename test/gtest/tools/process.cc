@@ -1,5 +1,6 @@
 #include "gtest/tools/process.h"
 
+#include "common/descriptor.h"
 #include "common/framework.h"
 #include "gtest/tools/kernel_double.h"
 #include "gtest/tools/sanitizer.h"
@@ -81,9 +82,9 @@ std::vector<char *> make_pointers(std::vector<std::string> &texts)
     return result;
 }
 
-int make_file(const char *name, const std::string &contents = {})
+int make_input_file(const std::string &contents)
 {
-    const int fd    = memfd_create(name, MFD_CLOEXEC);
+    const int fd    = memfd_create("input", MFD_CLOEXEC);
     const auto size = static_cast<ssize_t>(contents.size());
     if ((fd < 0) || (write(fd, contents.data(), contents.size()) != size) ||
         (lseek(fd, 0, SEEK_SET) != 0)) {
@@ -124,10 +125,10 @@ process::process(const arguments &argv, const process_options &options)
         above_kernel_double(with_sanitizer(options.variables)));
     const std::vector<char *> argument_pointers = make_pointers(argument_texts);
     const std::vector<char *> variable_pointers = make_pointers(variable_texts);
-    const int input    = make_file("input", options.input);
+    const int input    = make_input_file(options.input);
     const pid_t parent = getpid();
 
-    output_ = make_file("output");
+    output_ = make_output_file();
     pid_    = fork();
     if (pid_ == 0) {
         execute(parent, const_cast<char **>(argument_pointers.data()),

@@ -2,6 +2,7 @@
 #include "gtest/uct/fixture.h"
 
 #include "common/child.h"
+#include "common/descriptor.h"
 #include "common/framework.h"
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 #include <tuple>
 
 #include <dlfcn.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -187,7 +187,7 @@ TEST(bad_input, each_reset_that_ends_is_waited_for_anew)
 GAUDI_CHILD(opens_a_card_while_we_wait)
 {
     load_module();
-    const int log = memfd_create("log", MFD_CLOEXEC);
+    const int log = make_output_file();
     GAUDI_CHILD_REQUIRE(dup2(log, STDERR_FILENO) == STDERR_FILENO);
     ucs_status_t status = UCS_INPROGRESS;
     uct_md_h md         = nullptr;
