@@ -18,6 +18,7 @@ void put(benchmark::State &state, void *from)
 {
     ipc_peer &peer  = ipc_peer::instance();
     const auto size = static_cast<size_t>(state.range(0));
+    peer.put_zcopy(from, size); /* the first one touches and maps the memory */
     for (auto _ : state) {
         peer.put_zcopy(from, size);
     }
