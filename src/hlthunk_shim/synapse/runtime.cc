@@ -154,7 +154,8 @@ int synapse_runtime::acquire(const std::string &bus_id)
     synDeviceInfoV2 info{};
     const synStatus state = api->synDeviceGetInfoV2(any_device, &info);
     if (state == synSuccess) {
-        return -EBUSY;
+        return refuse("it has another card of this process already, and takes "
+                      "no more than one");
     }
     const bool initialising = (state == synUninitialized);
     if (initialising) {

@@ -41,8 +41,8 @@ public:
      * Acquire a card, where nobody has done so.
      *
      * @param bus_id  Of the card.
-     * @return 0; -EBUSY when it has a card already or this one is in use;
-     *         -ENOTSUP when there is no SynapseAI; else -errno.
+     * @return 0; -EBUSY when the card is in use; -ENOTSUP when there is no
+     *         SynapseAI, or it has a card already; else -errno.
      */
     [[nodiscard]] int acquire(const std::string &bus_id);
 

@@ -113,7 +113,10 @@ TEST(engines, synapse_starts_a_framework_and_ends_it)
     ASSERT_EQ(by.open(bus_id(2), first), 0);
     EXPECT_EQ(first->bus_id(), bus_id(2));
     EXPECT_TRUE(is_driven_by_synapse(*first));
-    EXPECT_EQ(by.open(bus_id(1), second), -EBUSY);
+    EXPECT_EQ(by.open(bus_id(1), second), -ENOTSUP);
+    EXPECT_EQ(by.why_not_supported(),
+              "SynapseAI cannot be used: it has another card of this process "
+              "already, and takes no more than one");
     first.reset();
     synDeviceInfoV2 info{};
     EXPECT_EQ(synapse().synDeviceGetInfoV2(0, &info), synUninitialized);

@@ -295,9 +295,10 @@ ucs_status_t card_table::judge(const attempt &now)
                                  " cards are free";
         missing_.told = true;
         if (is_news(text)) {
-            ucs_error("%s%s%s", text.c_str(),
+            ucs_error("%s%s%s%s%s", text.c_str(),
                       missing_.taken.empty() ? "" : "; taken: ",
-                      describe_taken(now.driver, missing_.taken).c_str());
+                      describe_taken(now.driver, missing_.taken).c_str(),
+                      missing_.why.empty() ? "" : "; ", missing_.why.c_str());
         }
         return UCS_ERR_BUSY;
     }
