@@ -1,8 +1,10 @@
 #include "uct/gaudi/program_memory.h"
 
 #include "uct/gaudi/base/memory/device_pool.h"
+#include "uct/gaudi/base/memory/dmabuf.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "util/host_copy.h"
+#include "util/text.h"
 
 #include <algorithm>
 #include <cstring>
@@ -62,26 +64,50 @@ void program_memory::let_go()
 
 ucs_status_t program_memory::enter(const char *card)
 {
-    std::lock_guard<std::mutex> guard(lock_);
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        ++calls_; /* from here on nobody lets go of the cards */
+        if (is_open_ &&
+            ((card == nullptr) ||
+             (card_table::instance().find_named(card) != nullptr))) {
+            return UCS_OK;
+        }
+    }
+    const ucs_status_t status =
+        base::guarded([&] { return open_for_call(card); });
+    if (status != UCS_OK) {
+        leave(status);
+    }
+    return status;
+}
+
+/* In a call, which is what keeps others from letting go meanwhile. */
+ucs_status_t program_memory::open_for_call(const char *card)
+{
+    std::lock_guard<std::mutex> opening(opening_lock_);
     auto &table         = card_table::instance();
     ucs_status_t status = UCS_OK;
-    if (!is_open_) {
+    bool is_open;
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        is_open = is_open_;
+    }
+    if (!is_open) {
         status = hold_.open(card);
-        if (status != UCS_OK) {
+        if (status == UCS_OK) {
+            std::lock_guard<std::mutex> guard(lock_);
+            is_open_  = true;
+            is_fresh_ = true;
+        } else if (table.first_card() == nullptr) {
             table.explain_missing_card();
-            return status;
         }
-        is_open_  = true;
-        is_fresh_ = true;
     } else if ((card != nullptr) && (table.find_named(card) == nullptr)) {
         status = table.open(card);
-        if (status != UCS_OK) {
-            return status;
+        if (status == UCS_OK) {
+            table.close(); /* it is held already */
         }
-        table.close(); /* it is held already */
     }
-    ++calls_;
-    return UCS_OK;
+    return status;
 }
 
 /* A call that fails leaves no cards open that it has opened. */
@@ -301,16 +327,54 @@ ucs_status_t program_memory::fill(void *address, size_t length,
     });
 }
 
-void program_memory::note_import()
+program_memory::call::call() : home_(program_memory::instance())
 {
-    std::lock_guard<std::mutex> guard(lock_);
-    ++imports_;
+    {
+        std::lock_guard<std::mutex> guard(home_.lock_);
+        ++home_.calls_;
+    }
+    (void)cards_.join();
 }
 
-void program_memory::note_release()
+program_memory::call::~call()
 {
-    std::lock_guard<std::mutex> guard(lock_);
-    --imports_;
+    cards_.release();
+    home_.leave(UCS_OK);
+}
+
+ucs_status_t program_memory::import(int fd, size_t offset, size_t length,
+                                    const char *card_name, void *&address_p)
+{
+    const call now;
+    card *importer = card_table::instance().find_named(card_name);
+    if (importer == nullptr) {
+        ucs_error("gaudi: a dma-buf cannot be imported on card %s: this "
+                  "process has not opened it",
+                  (card_name != nullptr) ? util::to_printable(card_name).c_str()
+                                         : "(any)");
+        return UCS_ERR_NO_DEVICE;
+    }
+    const ucs_status_t status =
+        base::import_dmabuf(*importer, fd, offset, length, address_p);
+    if (status == UCS_OK) {
+        std::lock_guard<std::mutex> guard(lock_);
+        (void)import_hold_.join();
+        ++imports_;
+    }
+    return status;
+}
+
+ucs_status_t program_memory::release(void *address)
+{
+    const call now; /* the last one to hold the cards, with no lock held */
+    const ucs_status_t status = base::release_import(address);
+    if (status == UCS_OK) {
+        std::lock_guard<std::mutex> guard(lock_);
+        if (--imports_ == 0) {
+            import_hold_.release();
+        }
+    }
+    return status;
 }
 
 } // namespace gaudi

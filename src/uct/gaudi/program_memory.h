@@ -9,8 +9,11 @@
  * queues on the cards that it was used for, and serves one copy at a time.
  * There are as many as copies were made at once, up to a limit.
  *
- * Threads: any. One mutex, held while cards are opened and closed; not during
- * copies, and nothing that UCM calls takes it.
+ * Threads: any. Locks:
+ *   opening_lock_ while cards are opened, which may wait for one in reset; who
+ *                 finds open what it needs does not take it
+ *   lock_         below it; held while cards are closed, not during copies
+ * and nothing that UCM calls takes them.
  */
 #pragma once
 
@@ -70,10 +73,29 @@ public:
     [[nodiscard]] ucs_status_t fill(void *address, size_t length,
                                     const void *pattern, size_t pattern_length);
 
-    /** Device memory of others was mapped here, or is not any more: it keeps
-     *  the cards open. */
-    void note_import();
-    void note_release();
+    /** Map a dma-buf, which keeps the cards open until release(), whoever has
+     *  opened them. See base::import_dmabuf.
+     *  @param card  An open one; NULL: the first.
+     *  @return UCS_ERR_NO_DEVICE when it is not open. */
+    [[nodiscard]] ucs_status_t import(int fd, size_t offset, size_t length,
+                                      const char *card, void *&address_p);
+
+    /** Undo it, see base::release_import. */
+    [[nodiscard]] ucs_status_t release(void *address);
+
+    /** A call that opens no cards: those that are open stay so until it ends.
+     */
+    class call {
+    public:
+        call();
+        ~call();
+        call(const call &)            = delete;
+        call &operator=(const call &) = delete;
+
+    private:
+        program_memory &home_;
+        base::card_hold cards_; /* if there are any */
+    };
 
 private:
     using engine_ptr = std::unique_ptr<base::transfer_engine>;
@@ -87,14 +109,17 @@ private:
     template <typename Work>
     [[nodiscard]] ucs_status_t with_engine(Work &&work);
     [[nodiscard]] ucs_status_t enter(const char *card);
+    [[nodiscard]] ucs_status_t open_for_call(const char *card);
     void leave(ucs_status_t status);
     [[nodiscard]] bool is_in_use() const;
     void let_go();
     [[nodiscard]] ucs_status_t take_engine(engine_ptr &engine_p);
     void put_engine(engine_ptr engine);
 
+    std::mutex opening_lock_;
     std::mutex lock_;
     base::card_hold hold_;
+    base::card_hold import_hold_; /* while something is imported */
     bool is_open_   = false;
     bool is_fresh_  = false; /* opened for a call that has not succeeded yet */
     unsigned calls_ = 0;

@@ -9,7 +9,6 @@
 #include <cstdio>
 
 using gaudi::program_memory;
-using gaudi::base::card;
 using gaudi::base::guarded;
 using gaudi::base::memory_map;
 
@@ -89,6 +88,7 @@ ucs_status_t ucx_gaudi_mem_query(const void *address, size_t length,
         return refuse_null("ucx_gaudi_mem_query");
     }
     return guarded([&] {
+        const program_memory::call call;
         gaudi::base::memory_location location;
         auto &map        = memory_map::instance();
         const auto known = map.query(address, length);
@@ -120,6 +120,7 @@ ucs_status_t ucx_gaudi_dmabuf_export(const void *address, size_t length,
         return refuse_null("ucx_gaudi_dmabuf_export");
     }
     return guarded([&] {
+        const program_memory::call call;
         return gaudi::base::export_dmabuf(address, length, false, *fd_p,
                                           *offset_p);
     });
@@ -132,20 +133,8 @@ ucs_status_t ucx_gaudi_dmabuf_import(int fd, size_t offset, size_t length,
         return refuse_null("ucx_gaudi_dmabuf_import");
     }
     return guarded([&] {
-        card *importer =
-            gaudi::base::card_table::instance().find_named(card_name);
-        if (importer == nullptr) {
-            ucs_error("gaudi: a dma-buf cannot be imported on card %s: this "
-                      "process has not opened it",
-                      (card_name != nullptr) ? card_name : "(any)");
-            return UCS_ERR_NO_DEVICE;
-        }
-        const ucs_status_t status = gaudi::base::import_dmabuf(
-            *importer, fd, offset, length, *address_p);
-        if (status == UCS_OK) {
-            program_memory::instance().note_import();
-        }
-        return status;
+        return program_memory::instance().import(fd, offset, length, card_name,
+                                                 *address_p);
     });
 }
 
@@ -154,11 +143,5 @@ ucs_status_t ucx_gaudi_dmabuf_release(void *address)
     if (address == nullptr) {
         return UCS_OK;
     }
-    return guarded([&] {
-        const ucs_status_t status = gaudi::base::release_import(address);
-        if (status == UCS_OK) {
-            program_memory::instance().note_release();
-        }
-        return status;
-    });
+    return guarded([&] { return program_memory::instance().release(address); });
 }

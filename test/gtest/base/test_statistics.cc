@@ -19,6 +19,10 @@ ucs_stats_node_t *parent_of_last = nullptr;
 
 extern "C" {
 
+/* From 1.21 on this says where they go: to all there are. */
+extern volatile unsigned ucs_stats_context_flags;
+volatile unsigned ucs_stats_context_flags = ~0u;
+
 ucs_status_t ucs_stats_node_alloc(ucs_stats_node_t **p_node,
                                   ucs_stats_class_t *cls,
                                   ucs_stats_node_t *parent, const char *name,

@@ -363,7 +363,9 @@ TEST_F(keys, of_device_memory_are_unreachable_without_peer_to_peer)
     exporter_process owner;
     const auto key = owner.key(owner.allocate(mebi, 1), mebi);
     child_options options;
-    options.environment = {{"HLTHUNK_EMU_P2P", "0"}, {"UCX_LOG_LEVEL", "diag"}};
+    options.environment = {{"HLTHUNK_EMU_P2P", "0"},
+                           {"UCX_LOG_LEVEL", "diag"},
+                           {"UCX_VFS_ENABLE", "n"}}; /* it may need a folder */
     child_process other("has_a_driver_without_import", options);
     ASSERT_EQ(other.read_line(), "next");
     other.write_line(to_text(key));

@@ -48,6 +48,8 @@ process_options perftest::options_of(const perftest_case &what,
     variables.insert(what.more.begin(), what.more.end());
     variables["UCX_TLS"]          = "gaudi_copy," + what.tls;
     variables["UCX_PROTO_ENABLE"] = what.proto;
+    /* Else Open MPI leaves a file behind for one that is killed. */
+    variables.try_emplace("OMPI_MCA_btl", "self");
     /* One level below warnings, too: lanes that are given up. */
     variables.try_emplace("UCX_LOG_LEVEL", "diag");
     return with(variables);

@@ -1,4 +1,5 @@
 /* Device memory as dma-bufs, through ucx_gaudi.h. */
+#include "gtest/uct/exporting_process.h"
 #include "gtest/uct/fixture.h"
 
 #include "common/child.h"
@@ -771,76 +772,16 @@ TEST(dmabuf_settings, imports_of_several_cards_do_not_meet)
 
 /* --- other processes ------------------------------------------------------ */
 
-namespace {
-
-constexpr size_t shared_size   = 1 << 20;
-constexpr size_t shared_offset = 777;
-
-/* An exporter in another process, with a card of its own. */
-class exporting_process {
-public:
-    exporting_process()
-    {
-        int ends[2];
-        EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends),
-                  0);
-        child_options options;
-        options.inherited_fd = ends[1];
-        process = std::make_unique<child_process>("exports_to_others", options);
-        close(ends[1]);
-        EXPECT_EQ("sent", process->read_line());
-        fd = receive_descriptor(ends[0]);
-        EXPECT_GE(fd, 0);
-        close(ends[0]);
-    }
-    ~exporting_process() { close(fd); }
-    exporting_process(const exporting_process &)            = delete;
-    exporting_process &operator=(const exporting_process &) = delete;
-
-    std::unique_ptr<child_process> process;
-    int fd = -1;
-};
-
-} // namespace
-
-GAUDI_CHILD(exports_to_others)
-{
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
-    {
-        transport tl(md);
-        device_buffer device(md, shared_offset + shared_size);
-        std::vector<char> text(shared_size);
-        fill_pattern(text.data(), shared_size, 9);
-        counted_completion put;
-        GAUDI_CHILD_REQUIRE(tl.put_zcopy(text.data(), shared_size,
-                                         device.remote(shared_offset),
-                                         &put) == UCS_INPROGRESS);
-        tl.flush();
-        int fd        = -1;
-        size_t offset = 0;
-        GAUDI_CHILD_REQUIRE(export_range(device.data() + shared_offset,
-                                         shared_size, fd, offset) == UCS_OK);
-        GAUDI_CHILD_REQUIRE(offset == shared_offset);
-        GAUDI_CHILD_REQUIRE(send_descriptor(child_fd, fd));
-        close(fd);
-        tell_parent("sent");
-        wait_for_parent();
-    }
-    uct_md_close(md);
-    return 0;
-}
-
 TEST_F(dmabuf, a_range_of_another_process_is_read_and_written)
 {
     exporting_process exporter;
-    imported_range range(exporter.fd, shared_offset, shared_size);
-    std::vector<char> seen(shared_size);
-    tl->read_back(seen.data(), number(range.address), shared_size);
-    EXPECT_TRUE(has_pattern(seen.data(), shared_size, 9));
+    imported_range range(exporter.fd, exporting_process::offset,
+                         exporting_process::size);
+    std::vector<char> seen(exporting_process::size);
+    tl->read_back(seen.data(), number(range.address), exporting_process::size);
+    EXPECT_TRUE(has_pattern(seen.data(), exporting_process::size, 9));
 
-    imported_range again(exporter.fd, shared_offset + 5, 100);
+    imported_range again(exporter.fd, exporting_process::offset + 5, 100);
     counted_completion put;
     ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(seen.data() + 50'000, 50,
                                             number(range.address), &put));
@@ -852,19 +793,22 @@ TEST_F(dmabuf, a_range_of_another_process_is_read_and_written)
     const child_result child = exporter.process->wait();
     EXPECT_EQ(0, child.exit_code) << child.error;
     EXPECT_EQ("", child.error) << "it frees what is imported, and ends";
-    tl->read_back(seen.data(), number(range.address), shared_size);
-    EXPECT_TRUE(has_pattern(seen.data() + 50, shared_size - 50, 9, 50));
+    tl->read_back(seen.data(), number(range.address), exporting_process::size);
+    EXPECT_TRUE(
+        has_pattern(seen.data() + 50, exporting_process::size - 50, 9, 50));
 }
 
 TEST_F(dmabuf, a_killed_exporter_does_not_hurt_the_importer)
 {
-    device_buffer own(md, shared_size);
+    device_buffer own(md, exporting_process::size);
     exporting_process exporter;
-    imported_range range(exporter.fd, shared_offset, shared_size);
+    imported_range range(exporter.fd, exporting_process::offset,
+                         exporting_process::size);
     for (unsigned round = 0; round < 300; ++round) {
         counted_completion done;
-        ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(range.address, shared_size,
-                                                own.remote(), &done));
+        ASSERT_EQ(UCS_INPROGRESS,
+                  tl->put_zcopy(range.address, exporting_process::size,
+                                own.remote(), &done));
         if (round == 50) {
             exporter.process->kill(SIGKILL);
         }
@@ -873,9 +817,9 @@ TEST_F(dmabuf, a_killed_exporter_does_not_hurt_the_importer)
         ASSERT_EQ(1u, done.calls);
     }
     EXPECT_EQ(SIGKILL, exporter.process->wait().signal);
-    std::vector<char> seen(shared_size);
-    tl->read_back(seen.data(), own.remote(), shared_size);
-    EXPECT_TRUE(has_pattern(seen.data(), shared_size, 9));
+    std::vector<char> seen(exporting_process::size);
+    tl->read_back(seen.data(), own.remote(), exporting_process::size);
+    EXPECT_TRUE(has_pattern(seen.data(), exporting_process::size, 9));
 }
 
 TEST_F(dmabuf, of_parts_does_not_use_up_their_block)

@@ -247,7 +247,8 @@ TEST(gaudi3, is_refused_without_a_framework_in_one_line)
                                     {"HLTHUNK_EMU_DRAM_PAGE", "32M"},
                                     {"GAUDI_TEST_FRAMEWORK", ""},
                                     {"UCX_LOG_LEVEL", "diag"},
-                                    {"UCX_LOG_FILE", "stderr"}},
+                                    {"UCX_LOG_FILE", "stderr"},
+                                    {"UCX_VFS_ENABLE", "n"}}, /* tells, too */
                                    -1});
     EXPECT_EQ(0, result.exit_code) << result.error;
     EXPECT_THAT(result.error, ::testing::HasSubstr("UCX_GAUDI_ENGINE=synapse"));

@@ -7,8 +7,10 @@
 #include "common/framework.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 namespace gaudi::test {
 
@@ -327,6 +329,62 @@ TEST(program_cards, are_lost_by_a_reset_until_they_are_closed)
         run_child("loses_its_card", with({{"HLTHUNK_EMU_DEVICES", "1"}}));
     EXPECT_EQ(0, result.exit_code) << result.error;
     EXPECT_THAT(result.error, HasSubstr("gaudi0 was reset or removed"));
+}
+
+GAUDI_CHILD(loses_a_card_that_ucx_has_too)
+{
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(emulator::instance().hlthunk_emu_fault("now=reset@0") ==
+                        0);
+    (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
+    (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(program_cards, that_are_lost_are_no_reason_to_say_that_ucx_has_opened_none)
+{
+    const child_result result = run_child("loses_a_card_that_ucx_has_too",
+                                          with({{"HLTHUNK_EMU_DEVICES", "1"}}));
+    EXPECT_EQ(0, result.exit_code) << result.error;
+    EXPECT_THAT(result.error, HasSubstr("gaudi0 was reset or removed"));
+    EXPECT_THAT(result.error,
+                ::testing::Not(HasSubstr("there is no Gaudi memory")));
+}
+
+GAUDI_CHILD(copies_while_another_card_is_opened)
+{
+    load_module();
+    void *const address = allocate("gaudi0");
+    std::atomic<bool> begun{false};
+    std::atomic<bool> ended{false};
+    std::thread opening([&] {
+        begun = true;
+        (void)allocate("gaudi1", UCS_ERR_NO_DEVICE);
+        ended = true;
+    });
+    while (!begun) {
+        std::this_thread::yield();
+    }
+    for (unsigned i = 0; i < 1000; ++i) {
+        GAUDI_CHILD_REQUIRE(
+            GAUDI_CALL(ucx_gaudi_mem_copy)(address, &i, sizeof(i)) == UCS_OK);
+    }
+    GAUDI_CHILD_REQUIRE(!ended);
+    opening.join();
+    return (release(address) == UCS_OK) ? 0 : 1;
+}
+
+TEST(program_cards, serve_while_another_one_is_waited_for_that_is_in_reset)
+{
+    const child_result result =
+        run_child("copies_while_another_card_is_opened",
+                  with({{"HLTHUNK_EMU_DEVICES", "2"},
+                        {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
+                        {"UCX_GAUDI_RESET_TIMEOUT", "5s"}}));
+    EXPECT_EQ(0, result.exit_code) << result.error;
 }
 
 GAUDI_CHILD(forks_with_memory)

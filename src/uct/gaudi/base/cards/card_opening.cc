@@ -179,6 +179,7 @@ ucs_status_t card_table::choose(attempt &now, const char *chosen)
         ucs_error("%s was reset or removed: it cannot be opened again before "
                   "all cards of this process are closed",
                   now.visible.cards[place].name().c_str());
+        missing_.told = true;
         return UCS_ERR_NO_DEVICE;
     }
     now.chosen = (users_ > 0) || (now.wanted.wanted < may_open.size());
