@@ -2,6 +2,7 @@
 
 #include "hlthunk_shim/emu/settings.h"
 #include "util/addresses.h"
+#include "util/file_mapping.h"
 #include "util/placement.h"
 
 #include <cerrno>
@@ -18,6 +19,9 @@ int hbm::create(uint64_t size, std::optional<unsigned> node)
     const uint64_t pages = size / page_;
 
     size_ = pages * page_;
+    if (size_ > util::longest_file()) {
+        return -EFBIG; /* a signal would end the process */
+    }
     fd_.reset(memfd_create("hlthunk-emu-hbm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!fd_ || (ftruncate(fd(), static_cast<off_t>(size_)) != 0)) {
         return -errno;

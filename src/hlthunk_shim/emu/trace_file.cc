@@ -19,6 +19,7 @@ namespace gaudi::emu {
 namespace {
 
 constexpr std::string_view head = "[\n";
+constexpr std::string_view end  = "]\n";
 /* Gathered before they are written: what a process that is killed may lose. */
 constexpr size_t gathered_bytes = 65536;
 constexpr std::chrono::seconds longest_gathering{1};
@@ -41,6 +42,17 @@ int set_lock(int fd, int command, short type, off_t byte)
         ret = fcntl(fd, command, &lock);
     } while ((ret != 0) && (errno == EINTR));
     return (ret == 0) ? 0 : -errno;
+}
+
+/* Whether a file can become a trace: it is empty, or has been one. Nobody's
+ * work is to be lost by a wrong name. */
+bool may_become_trace(int fd)
+{
+    char begin[3];
+    const ssize_t got = pread(fd, begin, sizeof(begin), 0);
+    const std::string_view text(begin,
+                                static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    return (got == 0) || (text == "[\n{") || (text == "[\n]");
 }
 
 int write_all(int fd, std::string_view bytes)
@@ -99,7 +111,11 @@ int why_no_trace(const std::string &path)
         if (!S_ISREG(info.st_mode)) {
             return EINVAL;
         }
-        return (access(path.c_str(), R_OK | W_OK) == 0) ? 0 : errno;
+        const util::unique_fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+        if (!fd) {
+            return errno;
+        }
+        return may_become_trace(fd.get()) ? 0 : EEXIST;
     }
     if (errno != ENOENT) {
         return errno;
@@ -163,10 +179,13 @@ int trace_file::open(const std::string &path)
 int trace_file::begin_or_join()
 {
     if (set_lock(fd_.get(), F_OFD_SETLK, F_WRLCK, lock_of_run) == 0) {
+        if (!may_become_trace(fd_.get())) {
+            return -EEXIST;
+        }
         if (ftruncate(fd_.get(), 0) != 0) {
             return -errno;
         }
-        const int ret = write_all(fd_.get(), head);
+        const int ret = write_all(fd_.get(), std::string(head).append(end));
         if (ret != 0) {
             return ret;
         }
@@ -226,45 +245,54 @@ int trace_file::append()
         return locked;
     }
     struct stat info {};
-    int ret = (fstat(fd_.get(), &info) == 0) ? 0 : -errno;
+    bool comma = false;
+    int ret    = (fstat(fd_.get(), &info) == 0) ? 0 : -errno;
     if (ret == 0) {
-        ret = cut_half_line(info.st_size);
+        ret = cut_end(info.st_size, comma);
+    }
+    gathered_.replace(gathered_.size() - 2, 1, ""); /* the last comma */
+    gathered_ += end;
+    if (comma) {
+        gathered_.insert(0, ",");
     }
     /* Beyond this a signal would end the process. */
-    if ((ret == 0) && (static_cast<size_t>(info.st_size) + gathered_.size() >
-                       util::longest_file())) {
-        ret = -EFBIG;
-    }
+    const bool fits = static_cast<size_t>(info.st_size) + gathered_.size() <=
+                      util::longest_file();
     if (ret == 0) {
-        ret = write_all(fd_.get(), gathered_);
+        ret = write_all(fd_.get(), fits ? gathered_ : end);
+    }
+    if ((ret == 0) && !fits) {
+        ret = -EFBIG;
     }
     (void)set_lock(fd_.get(), F_OFD_SETLK, F_UNLCK, lock_of_writing);
     return ret;
 }
 
-/* What a process has left that was killed while it was writing. */
-int trace_file::cut_half_line(off_t length) const
+/* The end of the array, and the half line that a process has left that was
+ * killed while it was writing. Then tell whether a comma has to come. */
+int trace_file::cut_end(off_t length, bool &comma) const
 {
     std::array<char, 4096> tail;
-    for (off_t end = length; end > 0;) {
-        const off_t begin =
-            std::max<off_t>(0, end - static_cast<off_t>(tail.size()));
+    std::string_view text;
+    off_t begin = length;
+    while ((begin > 0) && text.empty()) {
+        const off_t behind =
+            std::min<off_t>(length, begin + static_cast<off_t>(end.size()));
+        begin = std::max<off_t>(0, behind - static_cast<off_t>(tail.size()));
         const ssize_t got = pread(fd_.get(), tail.data(),
-                                  static_cast<size_t>(end - begin), begin);
-        if (got <= 0) {
-            return (got == 0) ? 0 : -errno;
+                                  static_cast<size_t>(behind - begin), begin);
+        if (got != behind - begin) {
+            return (got < 0) ? -errno : -EIO;
         }
-        const std::string_view text(tail.data(), static_cast<size_t>(got));
-        const size_t line_end = text.rfind('\n');
-        if (line_end != std::string_view::npos) {
-            const off_t kept = begin + static_cast<off_t>(line_end) + 1;
-            return ((kept == length) || (ftruncate(fd_.get(), kept) == 0))
-                       ? 0
-                       : -errno;
-        }
-        end = begin;
+        text = {tail.data(), static_cast<size_t>(got)};
+        text = text.substr(0, text.rfind('\n') + 1);
     }
-    return 0;
+    if (text.ends_with(std::string("\n").append(end))) {
+        text.remove_suffix(end.size());
+    }
+    const off_t kept = begin + static_cast<off_t>(text.size());
+    comma            = (text != head) && !text.ends_with(",\n");
+    return ((kept == length) || (ftruncate(fd_.get(), kept) == 0)) ? 0 : -errno;
 }
 
 } // namespace gaudi::emu

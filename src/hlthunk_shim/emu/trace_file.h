@@ -1,8 +1,9 @@
 /**
  * The file that HLTHUNK_EMU_TRACE names, which the processes of a box write
  * together: events in the JSON array form of the Trace Event Format, one a
- * line. Its reader needs no `]` at the end ("Trace Event Format", JSON Array
- * Format), so the file is good whenever somebody stops writing.
+ * line. Each writer takes the end of the array away, appends, and ends it
+ * again; a process that is killed in between leaves it without, which readers
+ * of that format allow ("Trace Event Format", JSON Array Format).
  *
  * A run is all processes that follow each other without a gap: each has a lock
  * of the file, shared, as long as it lives, and who finds nobody else begins a
@@ -67,7 +68,7 @@ private:
     int open(const std::string &path);
     int begin_or_join();
     int append();
-    [[nodiscard]] int cut_half_line(off_t length) const;
+    [[nodiscard]] int cut_end(off_t length, bool &comma) const;
     void write_gathered();
     void give_up(int error);
 
@@ -85,7 +86,8 @@ private:
 /**
  * Why a path cannot be that of a trace.
  *
- * @return 0, or an errno. The file is not made.
+ * @return 0, or an errno: EEXIST for a file that has something else in it. The
+ *         file is not made.
  */
 int why_no_trace(const std::string &path);
 

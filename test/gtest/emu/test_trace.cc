@@ -203,6 +203,7 @@ protected:
         const trace result = read_trace(path);
         EXPECT_EQ(result.wrong, "");
         EXPECT_EQ(result.overlap(), "");
+        EXPECT_FALSE(result.is_open) << "it is no JSON";
         return result;
     }
 
@@ -432,6 +433,7 @@ TEST_F(emu_trace, a_bad_path_is_told)
         {files.path("none/trace.json"), "No such file or directory"},
         {files.file("text", "") + "/trace.json", "Not a directory"},
         {"/dev/null", "Invalid argument"},
+        {files.file("mine", "[1, 2]"), "File exists"},
     };
     for (const auto &each : bad) {
         const child_result ended =
@@ -441,6 +443,8 @@ TEST_F(emu_trace, a_bad_path_is_told)
                                    "' (a file to write): " + each.why +
                                    "; the emulated box has no cards\n");
     }
+    std::ifstream mine(files.path("mine"));
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(mine), {}), "[1, 2]");
 }
 
 TEST_F(emu_trace, ends_where_no_more_can_be_written)

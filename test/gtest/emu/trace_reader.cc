@@ -170,13 +170,16 @@ trace read_trace(const std::string &path)
         result.wrong = "no array begins";
         return result;
     }
-    const size_t end     = text.rfind('\n') + 1;
-    result.has_half_line = (end != text.size());
-    text.erase(end);
-    if (text.ends_with(",\n")) {
-        text.erase(text.size() - 2);
+    if (!text.ends_with("\n]\n")) {
+        const size_t end     = text.rfind('\n') + 1;
+        result.has_half_line = (end != text.size());
+        text.erase(end);
+        if (text.ends_with(",\n")) {
+            text.erase(text.size() - 2);
+        }
+        text += ']';
+        result.is_open = true;
     }
-    text += ']';
     const json events(cJSON_ParseWithOpts(text.c_str(), nullptr, 1),
                       cJSON_Delete);
     if (events == nullptr) {

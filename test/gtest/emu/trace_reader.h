@@ -31,6 +31,7 @@ struct trace {
     std::vector<traced_slice> copies;
     std::vector<traced_slice> links;
     std::vector<traced_slice> faults;
+    bool is_open       = false; /**< the array has no end */
     bool has_half_line = false; /**< at the end, which is left out */
 
     [[nodiscard]] std::vector<traced_slice>
