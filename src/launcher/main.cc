@@ -86,7 +86,6 @@ class command_line {
 public:
     command_line()
     {
-        app_.require_subcommand(1);
         app_.set_version_flag("--version", make_version,
                               "Print the version, and which UCX it is for");
         app_.footer("ucx-gaudi SUBCOMMAND --help tells more.");
@@ -124,7 +123,10 @@ public:
     int parse(int argc, const char *const *argv)
     {
         try {
-            app_.parse(argc, argv);
+            app_.parse(argc, argv); /* which names what it does not know */
+            if (app_.get_subcommands().empty()) {
+                throw CLI::RequiredError("A subcommand");
+            }
         } catch (const CLI::ParseError &error) {
             return (app_.exit(error) == 0) ? 0 : exit_usage;
         }

@@ -246,7 +246,29 @@ class measures_what_programs_write(BenchCase):
         self.assertEqual({"uct"}, {row["set"] for row in self.rows()})
         self.assertTrue((self.results / "report.html").exists())
 
-    def test_an_interrupt_costs_nothing_that_was_measured(self):
+    def test_a_bad_folder_is_told_before_anything_is_measured(self):
+        file = self.place / "file"
+        file.write_text("mine", encoding="utf-8")
+        build = self.write_program("gaudi_bench",
+                                   f"#!/bin/sh\ntouch {self.place}/ran\n")
+        self.expect_refused(
+            self.bench("uct", f"--output={file}", build=build),
+            f"{file} cannot take the results")
+        self.assertFalse((self.place / "ran").exists())
+        self.assertEqual("mine", file.read_text(encoding="utf-8"))
+
+    def test_the_results_of_an_earlier_run_are_kept(self):
+        self.results.mkdir(parents=True, exist_ok=True)
+        (self.results / "results.csv").write_text("old", encoding="utf-8")
+        build = self.google_program(CASES, [answer(1, 1, 1, 1)])
+        status, _, err = self.bench("uct", "--repetitions=1", "--sizes=4K,1M",
+                                    build=build)
+        self.assertEqual(0, status, err)
+        before = self.results / "results.before.csv"
+        self.assertIn(f"the results that were there are in {before}", err)
+        self.assertEqual("old", before.read_text(encoding="utf-8"))
+
+    def test_an_interrupt_costs_no_other_set_its_results(self):
         # The second set interrupts the first process: scripts/bench itself.
         build = self.google_program(CASES + ["ucp_eager_send/8"],
                                     [answer(1, 1, 1, 1), ""])

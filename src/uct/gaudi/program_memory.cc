@@ -171,7 +171,7 @@ ucs_status_t program_memory::allocate(size_t length, const char *card_name,
                                       void *&address_p)
 {
     if (length == 0) {
-        ucs_error("gaudi: no bytes of device memory cannot be allocated");
+        ucs_error("gaudi: cannot allocate 0 bytes of device memory");
         return UCS_ERR_INVALID_PARAM;
     }
     return with_cards(card_name, [&] {
@@ -304,6 +304,12 @@ ucs_status_t program_memory::fill(void *address, size_t length,
     const ucs_status_t status = check_range(address, length);
     if ((status != UCS_OK) || (length == 0)) {
         return status;
+    }
+    if (memory_map::is_device(pattern)) {
+        ucs_error("gaudi: cannot fill with the pattern at %p: it is in device "
+                  "memory, and has to be in host memory",
+                  pattern);
+        return UCS_ERR_INVALID_PARAM;
     }
     char *const target = static_cast<char *>(address);
     if (!memory_map::is_device(address)) {

@@ -65,6 +65,9 @@ ucs_status_t ucx_gaudi_mem_free(void *address)
 
 ucs_status_t ucx_gaudi_mem_copy(void *dst, const void *src, size_t length)
 {
+    if (((dst == nullptr) || (src == nullptr)) && (length != 0)) {
+        return refuse_null("ucx_gaudi_mem_copy");
+    }
     return guarded(
         [&] { return program_memory::instance().copy(dst, src, length); });
 }
@@ -72,7 +75,10 @@ ucs_status_t ucx_gaudi_mem_copy(void *dst, const void *src, size_t length)
 ucs_status_t ucx_gaudi_mem_fill(void *address, size_t length,
                                 const void *pattern, size_t pattern_length)
 {
-    if (pattern == nullptr) {
+    if ((address == nullptr) || (pattern == nullptr)) {
+        if (length == 0) {
+            return UCS_OK;
+        }
         return refuse_null("ucx_gaudi_mem_fill");
     }
     return guarded([&] {

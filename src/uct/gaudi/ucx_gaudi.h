@@ -197,7 +197,7 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_free(void *address);
  * @param src     The same. The ranges must not overlap, unless they are one.
  * @param length  Bytes; 0 does nothing.
  * @return UCS_OK                 when the bytes are there
- *         UCS_ERR_INVALID_PARAM  the ranges overlap
+ *         UCS_ERR_INVALID_PARAM  the ranges overlap, or one is at NULL
  *         UCS_ERR_INVALID_ADDR   a range of device addresses is not as a whole
  *                                in one allocation or import, or wraps around
  *         UCS_ERR_NO_DEVICE      no card is open, nor can be; a card was reset
@@ -217,8 +217,8 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_copy(void *dst, const void *src,
  * @param length          Bytes, a multiple of pattern_length; 0 does nothing.
  * @param pattern         Host memory.
  * @param pattern_length  1, 2, 4, 8 or 16 bytes.
- * @return As ucx_gaudi_mem_copy; UCS_ERR_INVALID_PARAM for another pattern, or
- *         a length that is no multiple.
+ * @return As ucx_gaudi_mem_copy; UCS_ERR_INVALID_PARAM for another pattern, one
+ *         in device memory, or a length that is no multiple.
  */
 UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_fill(void *address, size_t length,
                                               const void *pattern,

@@ -1,6 +1,7 @@
 /* Opening and closing within one process. */
 #include "gtest/emu/fixture.h"
 
+#include "common/child.h"
 #include "common/process_state.h"
 
 #include <atomic>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 using namespace gaudi::test;
@@ -26,6 +28,19 @@ TEST(emu_opening, a_card_opens_once)
     EXPECT_EQ(open_card(0), -EBUSY);
     EXPECT_EQ(emulator::instance().hlthunk_open_by_module_id(0), -EBUSY);
     EXPECT_EQ(hl().hlthunk_close(fd), 0);
+}
+
+GAUDI_CHILD(may_have_no_file_of_a_gigabyte)
+{
+    const rlimit limit{1 << 30, 1 << 30};
+    GAUDI_CHILD_REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    return (open_card(0) == -EFBIG) ? 0 : 1;
+}
+
+TEST(emu_opening, a_card_that_is_larger_than_files_may_be_is_refused)
+{
+    const child_result child = run_child("may_have_no_file_of_a_gigabyte", {});
+    EXPECT_EQ(0, child.exit_code) << "and signal " << child.signal;
 }
 
 TEST(emu_opening, a_closed_card_opens_again)

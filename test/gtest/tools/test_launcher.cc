@@ -56,6 +56,15 @@ TEST_F(command_line, without_a_subcommand_is_an_error)
     EXPECT_THAT(result.output, HasSubstr("subcommand"));
 }
 
+TEST_F(command_line, names_a_word_that_it_does_not_know)
+{
+    for (const char *word : {"bogus", "version", "-V"}) {
+        const process_result result = run({launcher, word}, with());
+        EXPECT_TRUE(exited_with(2, result));
+        EXPECT_THAT(result.output, HasSubstr(std::string(": ") + word + "\n"));
+    }
+}
+
 TEST_F(command_line, explains_itself)
 {
     const process_result general = run({launcher, "--help"}, with());

@@ -28,11 +28,13 @@ private:
 
 TEST_F(traced_programs, of_two_processes_both_are_there)
 {
-    const trace written = trace_of({.test       = "tag_lat",
-                                    .memory     = "gaudi",
-                                    .size       = "1048576",
-                                    .tls        = "gaudi_ipc",
-                                    .iterations = 10});
+    perftest_case what;
+    what.test           = "tag_lat";
+    what.memory         = "gaudi";
+    what.size           = "1048576";
+    what.tls            = "gaudi_ipc";
+    what.iterations     = 10;
+    const trace written = trace_of(what);
     std::map<std::string, unsigned> copies; /* by process */
     for (const traced_slice &slice : written.copies) {
         copies[slice.arguments.at("process")] +=

@@ -193,6 +193,24 @@ TEST_F(program_memory, is_filled_with_patterns_of_powers_of_two_alone)
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
               GAUDI_CALL(ucx_gaudi_mem_fill)(device.address, 1, nullptr, 1));
     expect_error("a pointer is NULL");
+    EXPECT_EQ(
+        UCS_ERR_INVALID_PARAM,
+        GAUDI_CALL(ucx_gaudi_mem_fill)(device.address, 16, device.at(50), 16));
+    expect_error("it is in device memory");
+}
+
+TEST_F(program_memory, is_not_at_a_null_pointer)
+{
+    const buffer device(100);
+    char host = 0;
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, copy(nullptr, &host, 1));
+    expect_error("ucx_gaudi_mem_copy: a pointer is NULL");
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, copy(device.address, nullptr, 1));
+    expect_error("ucx_gaudi_mem_copy: a pointer is NULL");
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, fill(nullptr, 1, "x"));
+    expect_error("ucx_gaudi_mem_fill: a pointer is NULL");
+    EXPECT_EQ(UCS_OK, copy(nullptr, nullptr, 0));
+    EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_mem_fill)(nullptr, 0, nullptr, 1));
 }
 
 TEST_F(program_memory, is_not_touched_behind_its_end)
@@ -246,7 +264,7 @@ TEST_F(program_memory, is_left_alone_by_calls_for_no_bytes)
     void *address = &host;
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
               GAUDI_CALL(ucx_gaudi_mem_alloc)(0, nullptr, &address));
-    expect_error("no bytes");
+    expect_error("cannot allocate 0 bytes");
     EXPECT_EQ(&host, address);
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
               GAUDI_CALL(ucx_gaudi_mem_alloc)(1, nullptr, nullptr));
