@@ -71,7 +71,14 @@ allocate, copy, fill and export device memory, not to send it.")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME ${GAUDI_PACKAGE_python})
 set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
 set(CPACK_DEBIAN_PYTHON_DEBUGINFO_PACKAGE ON)
-set(CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA ${_no_scripts})
+foreach(_script postinst prerm)
+  configure_file("${CMAKE_CURRENT_LIST_DIR}/python-${_script}.in"
+    "${_control}/python/${_script}" @ONLY)
+  list(APPEND CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA
+    "${_control}/python/${_script}")
+endforeach()
+list(APPEND CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA
+  "${_control}/none/postrm")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS
   "${GAUDI_PACKAGE_transports} (= ${_version}), python3")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_SUGGESTS "python3-mpi4py")
