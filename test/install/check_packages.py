@@ -21,7 +21,8 @@ PACKAGES = {
         "/bin/ucx-gaudi", "/libuct_hlthunk.so.0", "/libucx_gaudi_preload.so",
         "/ucx-gaudi/slot/libucs.so.0", "/ucx-gaudi/slot/ucx/libuct_rdmacm.so.0",
         "/ucx-gaudi/plugin/libuct_hlthunk.so.0", "/man1/ucx-gaudi.1.gz",
-        "/bash-completion/completions/ucx-gaudi", "/install.md"),
+        "/bash-completion/completions/ucx-gaudi", "/docs/install.md",
+        "/lintian/overrides/ucx-gaudi-transports"),
     "ucx-gaudi-transports-dev": (
         "/include/ucx_gaudi.h", "/libuct_hlthunk.so",
         "/pkgconfig/ucx-gaudi-transports.pc", "/man3/ucx_gaudi.3.gz",
