@@ -84,6 +84,25 @@ def check_dependencies(made):
                f"{needed}")
 
 
+def check_suggestions(made):
+    """The software Gaudi comes with those who have a use for it."""
+    for name in ("ucx-gaudi-transports", "ucx-gaudi-transports-dev"):
+        told = run("dpkg-deb", "--field", made[name], "Suggests")
+        expect("hl-thunk-emulator" in told, f"{name} suggests {told}")
+
+
+def check_releases(made):
+    """Who looks at the package sees for which UCX it is."""
+    package = made["ucx-gaudi-transports"]
+    releases = re.findall(r"/ucx-gaudi/(\d+\.\d+)/libuct_hlthunk\.so\.0$",
+                          run("dpkg-deb", "--contents", package), re.M)
+    releases.sort(key=lambda release: [int(part) for part in
+                                       release.split(".")])
+    told = run("dpkg-deb", "--field", package, "Description")
+    expect(releases and told.endswith(f"For UCX {', '.join(releases)}.\n"),
+           f"modules for {releases} are told as {told}")
+
+
 def check_lintian(folder):
     if shutil.which("lintian") is None:
         sys.exit("lintian is missing (scripts/install-packages test)")
@@ -137,6 +156,8 @@ def main(build):
         made = make(pathlib.Path(build), place / "packages")
         check_contents(made)
         check_dependencies(made)
+        check_suggestions(made)
+        check_releases(made)
         check_lintian(place / "packages")
         check_use(made, place / "root")
     print("the packages can be installed, used and removed")
