@@ -10,10 +10,15 @@ set(_doc "${CMAKE_INSTALL_DATADIR}/doc")
 set(_source "${CMAKE_CURRENT_SOURCE_DIR}")
 install(FILES src/launcher/ucx-gaudi.bash RENAME ucx-gaudi
   DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
-install(FILES README.md docs/install.md
-  DESTINATION "${_doc}/${GAUDI_PACKAGE_transports}")
-install(FILES cmake/lintian-overrides RENAME ${GAUDI_PACKAGE_transports}
-  DESTINATION "${CMAKE_INSTALL_DATADIR}/lintian/overrides")
+include(InstallPages)
+gaudi_install_pages("${_doc}/${GAUDI_PACKAGE_transports}")
+# In packages alone: what checks these looks for it.
+install(CODE "
+  if(\"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\" MATCHES \"/_CPack_Packages/\")
+    file(INSTALL \"${_source}/cmake/lintian-overrides\" TYPE FILE
+      RENAME \"${GAUDI_PACKAGE_transports}\" DESTINATION
+      \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/lintian/overrides\")
+  endif()")
 install(DIRECTORY examples/ COMPONENT dev
   DESTINATION "${_doc}/${GAUDI_PACKAGE_dev}/examples"
   FILES_MATCHING PATTERN "*.c" PATTERN "*.h" PATTERN "*.py" PATTERN "Makefile")

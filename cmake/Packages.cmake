@@ -52,26 +52,39 @@ set(CPACK_DEBIAN_TRANSPORTS_PACKAGE_CONTROL_EXTRA
 set(CPACK_DEBIAN_TRANSPORTS_DEBUGINFO_PACKAGE ON)
 set(CPACK_DEBIAN_TRANSPORTS_PACKAGE_SUGGESTS
   "${GAUDI_PACKAGE_emulator}, ucx-utils")
+set(_releases ${UCX_RELEASES})
+list(SORT _releases COMPARE NATURAL)
+list(JOIN _releases ", " _releases)
 set(CPACK_COMPONENT_TRANSPORTS_DESCRIPTION
   "Gaudi transports for the installed UCX
-Modules that an unmodified UCX 1.13 or newer loads. With them it detects,
-allocates, copies and exports device memory of Gaudi cards, and moves it
-between cards and processes of a machine. The launcher ucx-gaudi runs programs
-with them.")
+Modules that an unmodified UCX loads. With them it detects, allocates, copies
+and exports device memory of Gaudi cards, and moves it between cards and
+processes of a machine. The launcher ucx-gaudi runs programs with them.
+For UCX ${_releases}.")
 
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME ${GAUDI_PACKAGE_dev})
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
   "${GAUDI_PACKAGE_transports} (= ${_version}), libucx-dev")
+set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS ${GAUDI_PACKAGE_emulator})
 set(CPACK_COMPONENT_DEV_DESCRIPTION
   "Gaudi transports for UCX, development files
 The header ucx_gaudi.h, its pkg-config file and examples. Programs need it to
-allocate, copy, fill and export device memory, not to send it.")
+allocate, copy, fill and export device memory, not to send it. The header
+hlthunk_emu.h is for programs that count what the package ${GAUDI_PACKAGE_emulator}
+does.")
 
 set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME ${GAUDI_PACKAGE_python})
 set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
 set(CPACK_DEBIAN_PYTHON_DEBUGINFO_PACKAGE ON)
-set(CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA ${_no_scripts})
+foreach(_script postinst prerm)
+  configure_file("${CMAKE_CURRENT_LIST_DIR}/python-${_script}.in"
+    "${_control}/python/${_script}" @ONLY)
+  list(APPEND CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA
+    "${_control}/python/${_script}")
+endforeach()
+list(APPEND CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA
+  "${_control}/none/postrm")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS
   "${GAUDI_PACKAGE_transports} (= ${_version}), python3")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_SUGGESTS "python3-mpi4py")

@@ -8,8 +8,8 @@ import os
 import pathlib
 import sys
 
-from installing import (ODD_NAME, attempt, check_listing, expect, refused, run,
-                        scratch, tree)
+from installing import (ODD_NAME, attempt, check_listing, expect,
+                        import_package, refused, run, scratch, tree)
 
 LIST = "share/ucx-gaudi/installed"
 
@@ -47,6 +47,7 @@ def check_round(install, place):
     moved = prefix.rename(place / "moved")
     check_listing(moved)
     moved.rename(prefix)
+    import_package(prefix)
     install.run(prefix, "--remove")
     expect(tree(place) == before, f"left: {set(tree(place)) ^ set(before)}")
     install.refused("nothing to remove", prefix, "--remove")
@@ -72,8 +73,14 @@ def check_upgrade(install, place):
     old = prefix / "lib/ucx-gaudi/0.9"
     old.mkdir()
     (old / "module").write_text("old")
+    package = prefix / "lib/python3/dist-packages/ucx_gaudi"
+    (package / "_old.py").touch()
+    (package / "__pycache__").mkdir()
+    for name in ("_old.cpython-30.opt-1.pyc", "mine"):
+        (package / "__pycache__" / name).touch()
     with open(prefix / LIST, "a", encoding="utf-8") as file:
-        file.write("file lib/ucx-gaudi/0.9/module\nfolder lib/ucx-gaudi/0.9\n")
+        file.write("file lib/ucx-gaudi/0.9/module\nfolder lib/ucx-gaudi/0.9\n"
+                   "file lib/python3/dist-packages/ucx_gaudi/_old.py\n")
     library = prefix / "lib/libuct_hlthunk.so.0.0.0"
     in_use = library.stat().st_ino
     with open(library, "rb") as mapped:
@@ -83,6 +90,9 @@ def check_upgrade(install, place):
         expect(mapped.read() == content, "a library in use was written to")
     expect(library.stat().st_ino != in_use, "the library is the old one")
     expect(not old.exists(), f"{old} is left")
+    left = [path.name for path in (package / "__pycache__").iterdir()]
+    expect(left == ["mine"], f"of an old module's bytecode is left: {left}")
+    (package / "__pycache__/mine").unlink()
     install.run(prefix, "--remove")
     expect(not prefix.exists(), f"left: {sorted(tree(prefix))}")
 

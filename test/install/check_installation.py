@@ -50,7 +50,7 @@ def check_building(prefix, _):
     expect(pathlib.Path(told.strip().replace("\\", "")).resolve() == library,
            f"pkg-config says that the libraries are in {told}, not {library}")
 
-    # As README has it: by a shell, which takes what pkg-config escapes.
+    # As the pages have it: by a shell, which takes what pkg-config escapes.
     examples = find_one(prefix, "dmabuf.c").parent
     work = prefix.parent / "work"
     work.mkdir()
@@ -60,7 +60,7 @@ def check_building(prefix, _):
         "    printf(\"%d\\n\", ucx_gaudi_version() == UCX_GAUDI_VERSION);\n"
         "    return ucx_gaudi_memory_type() == UCS_MEMORY_TYPE_UNKNOWN;\n}\n")
     run("sh", "-c", "eval cc program.c -o program "
-        "\"$(pkg-config --cflags --libs ucx-gaudi-transports ucx)\"",
+        "\"$(pkg-config --cflags --libs ucx-gaudi-transports)\"",
         folder=work, **pkg_config)
     said = run(launcher, "run", "--emulate", work / "program",
                LD_LIBRARY_PATH=str(library))
@@ -125,12 +125,14 @@ def plain_page(prefix, name):
 
 def check_completeness(prefix):
     """Options and functions that are there, pages and completion have."""
-    functions = re.findall(r"\bUCX_GAUDI_API\b[^;]*?(ucx_gaudi_\w+)\(",
-                           (prefix / "include/ucx_gaudi.h").read_text())
+    header = (prefix / "include/ucx_gaudi.h").read_text()
+    functions = re.findall(r"\bUCX_GAUDI_API\b[^;]*?(ucx_gaudi_\w+)\(", header)
     expect(len(functions) >= 6, f"the header has {functions}")
     page = plain_page(prefix, "man3/ucx_gaudi.3.gz")
-    for function in functions:
-        expect(function in page, f"the man page has no {function}")
+    fields = re.findall(r"_ATTR_FIELD_(\w+) *=", header)
+    expect(len(fields) >= 10, f"the header has {fields}")
+    for name in functions + [field.lower() for field in fields]:
+        expect(name in page, f"the man page has no {name}")
     page = plain_page(prefix, "man1/ucx-gaudi.1.gz")
     completion = (prefix / "share/bash-completion/completions/ucx-gaudi"
                   ).read_text()
@@ -164,11 +166,25 @@ def check_completion(prefix):
     expect("--emulate" not in found, f"ls gets {found}")
 
 
+def check_pages(prefix):
+    """What they link to is there."""
+    pages = list(prefix.glob("share/doc/ucx-gaudi-transports/**/*.md"))
+    expect({"README.md", "install.md", "variables.md"} <=
+           {page.name for page in pages}, f"the pages are {pages}")
+    for page in pages:
+        for target in re.findall(r"\]\(([^()\s#]+)[^()\s]*\)", page.read_text()):
+            expect(re.match(r"\w+:", target) or
+                   (page.parent / target).exists(),
+                   f"{page} leads to {target}, which is not installed")
+
+
 def check_parts(prefix, root):
     check_symbols(prefix)
     check_man_pages(prefix)
     check_completeness(prefix)
     check_completion(prefix)
+    check_pages(prefix)
+    expect(not (prefix / "share/lintian").exists(), "that is for packages")
     text = (root / "LICENSE").read_text()
     licences = list(prefix.glob("share/doc/*/copyright"))
     expect(len(licences) == 4 and  # packages

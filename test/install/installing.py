@@ -15,7 +15,8 @@ ODD_NAME = "an-ödd+name's[1]"
 
 
 def clean_environment(variables):
-    foreign = ("UCX_", "HLTHUNK_", "LD_", "PKG_CONFIG", "OMPI_", "DESTDIR")
+    foreign = ("UCX_", "HLTHUNK_", "LD_", "PKG_CONFIG", "OMPI_", "DESTDIR",
+               "PYTHON")
     clean = {name: value for name, value in os.environ.items()
              if not name.startswith(foreign)}
     clean["HLTHUNK_EMU_NODE"] = f"install-{os.getpid()}"
@@ -77,6 +78,18 @@ def check_listing(prefix, *options):
                  "Device: gaudi0"):
         expect(line in listed, f"{prefix}: '{line}' is not in what ucx_info "
                                f"prints with {options}:\n{listed}")
+
+
+def import_package(prefix):
+    """Python fills device memory with what was installed, and writes bytecode
+    beside it."""
+    packages = prefix / "lib/python3/dist-packages"
+    said = run("/usr/bin/python3", "-c", "import ucx_gaudi\n"
+               "print(ucx_gaudi.Buffer(8).fill(b'ok').tobytes())",
+               PYTHONPATH=str(packages), UCX_GAUDI_DRIVER="emulator")
+    expect(said == "b'okokokok'\n", f"Python says: {said}")
+    expect(list(packages.rglob("__pycache__/*.pyc")),
+           "Python has written no bytecode")
 
 
 @contextlib.contextmanager

@@ -7,13 +7,15 @@ usage: test_buffers.py ROOT BUILD_DIRECTORY [unittest's arguments]
 import array
 import gc
 import os
+import re
 import threading
+import unittest.mock
 import weakref
 
 import common
 import numpy
 import ucx_gaudi
-from ucx_gaudi import Buffer
+from ucx_gaudi import Buffer, _library
 
 NO_DEVICE, INVALID_ADDR, BUSY = -14, -7, -15
 
@@ -97,10 +99,7 @@ class Buffers(common.LoggedTest):
             seen = numpy.zeros(12, dtype=numpy.float32)
             buffer.fill(numpy.float32(1.5)).copy_to(seen)
             self.assertTrue((seen == 1.5).all())
-            for value in (-1, 256):
-                with self.assertRaises(OverflowError):
-                    buffer.fill(value)
-            for value in (b"", b"abc", b"x" * 32):
+            for value in (-1, 256, 300, 1 << 70, b"", b"abc", b"x" * 32):
                 with self.assertRaises(ValueError):
                     buffer.fill(value)
             with self.assertRaises(ValueError):
@@ -162,6 +161,55 @@ class Buffers(common.LoggedTest):
                     buffer.__dlpack__):
             with self.assertRaises(ValueError):
                 use()
+
+    def test_are_freed_by_an_error(self):
+        """Of ours or of the library. The error keeps frames that use them."""
+        def wrong_size(one, other):
+            one.copy_from(other)
+
+        def wrong_offset(one, other):
+            one.copy_to(other, offset=20)
+
+        def wrong_host(one, _):
+            one.copy_from(b"x" * 11)
+
+        def wrong_pattern(one, _):
+            one.fill(b"abc")
+
+        def overlap(_, other):
+            other[:60].copy_from(other[30:90])
+
+        def failing_fill(one, _):
+            with unittest.mock.patch.object(_library, "_mem_fill",
+                                            return_value=NO_DEVICE):
+                one.fill(1)
+
+        for use, expected in ((wrong_size, ValueError),
+                              (wrong_offset, ValueError),
+                              (wrong_host, ValueError),
+                              (wrong_pattern, ValueError),
+                              (overlap, ucx_gaudi.Error),
+                              (failing_fill, ucx_gaudi.Error)):
+            with self.subTest(use=use.__name__):
+                with self.assertRaises(expected) as failure:
+                    with Buffer(10) as one, Buffer(100) as other:
+                        use(one, other)
+                self.assertIs(expected, type(failure.exception))
+                self.assertIsNone(failure.exception.__context__)
+                for buffer in (one, other):
+                    self.assertIn("freed", repr(buffer))
+        self.expect_log("they overlap")
+
+    def test_in_use_do_not_hide_an_error(self):
+        with self.assertRaises(KeyError):
+            with Buffer(3 << 30) as buffer:  # of 4 GiB
+                tensor = buffer.__dlpack__()
+                raise KeyError
+        with self.assertRaises(BufferError):
+            with buffer:
+                pass
+        del tensor, buffer
+        Buffer(3 << 30).free()
 
     def test_are_freed_with_their_last_reference(self):
         """The card has 4 GiB."""
@@ -266,6 +314,26 @@ class Buffers(common.LoggedTest):
             os._exit(code)
         self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         self.assertEqual(b"p" * 100, buffer.tobytes())
+
+    def test_ask_the_library_for_nothing_that_they_do_not_know(self):
+        """A newer one would write behind the structures."""
+        header = (common.ROOT / "src/uct/gaudi/ucx_gaudi.h").read_text()
+        for function, prefix, call in (
+                ("_card_query", "CARD", ucx_gaudi.cards),
+                ("_mem_query", "MEM", lambda: Buffer(1).free())):
+            known = {1 << int(bit) for bit in re.findall(
+                rf"UCX_GAUDI_{prefix}_ATTR_FIELD_\w+ *= 1 << (\d+)", header)}
+            original = getattr(_library, function)
+            asked = set()
+
+            def ask(*arguments):
+                # What byref() has is the structure.
+                asked.add(arguments[-1]._obj.field_mask)
+                return original(*arguments)
+
+            with unittest.mock.patch.object(_library, function, ask):
+                call()
+            self.assertEqual({sum(known)}, asked)
 
     def test_keep_the_cards(self):
         with Buffer(100):

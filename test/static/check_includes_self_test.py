@@ -103,7 +103,7 @@ def check(violation=None):
                 text += "\n" + violation[1] + "\n"
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
-        result = subprocess.run([sys.executable, CHECKER, root],
+        result = subprocess.run([sys.executable, "-B", CHECKER, root],
                                 stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True,
                                 timeout=60, check=False)

@@ -85,6 +85,26 @@ class _Memory:
             raise ValueError("the buffer is of the process that this one was "
                              "forked from")
 
+    def take(self):
+        """Keep it from being freed, until it is given back."""
+        with self.lock:
+            self.check()
+            self.uses += 1
+
+    def give_back(self):
+        with self.lock:
+            self.uses -= 1
+
+    @contextlib.contextmanager
+    def in_use(self):
+        """Its uses end with the `with`, not with a frame: the traceback of an
+        error keeps that."""
+        self.take()
+        try:
+            yield
+        finally:
+            self.give_back()
+
     def free(self):
         with self.lock:
             if self.is_freed:
@@ -99,19 +119,28 @@ class _Memory:
 
 
 class _Hold:
-    """Keeps memory from being freed, as long as it lives."""
+    """Keeps memory from being freed as long as it lives: for tensors, which end
+    wherever their last reference goes."""
 
     def __init__(self, memory):
-        with memory.lock:
-            memory.check()
-            memory.uses += 1
+        memory.take()
         self.memory = memory
 
     def __del__(self):
         memory = getattr(self, "memory", None)
         if memory is not None:
-            with memory.lock:
-                memory.uses -= 1
+            memory.give_back()
+
+
+@contextlib.contextmanager
+def _bytes_of(other, writable):
+    """(address, size) of a buffer or of host memory, which stays meanwhile."""
+    if isinstance(other, Buffer):
+        with other._memory.in_use():
+            yield other.pointer, other.size
+    else:
+        with _host_bytes(other, writable) as found:
+            yield found
 
 
 class Buffer:
@@ -202,37 +231,36 @@ class Buffer:
         nothing the second time.
 
         Raises BufferError while it is in use by another thread's copy or as a
-        tensor of DLPack."""
+        tensor of DLPack. The end of a `with` does so, too, unless an error is
+        what ends it: the memory is then freed with its last user."""
         if self._memory.process == os.getpid():
             self._memory.free()
 
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        self.free()
+    def __exit__(self, error, *_):
+        try:
+            self.free()
+        except BufferError:
+            # The error that ends the `with` is what the caller has to see. The
+            # memory goes with its last user.
+            if error is None:
+                raise
 
     def _copy(self, other, to_other, offset):
         """Copy all bytes of another buffer, or of host memory."""
-        if isinstance(other, Buffer):
-            hold = _Hold(other._memory)
-            host = contextlib.nullcontext((other.pointer, other.size))
-        else:
-            hold = None
-            host = _host_bytes(other, writable=to_other)
-        with host as (address, size):
+        with _bytes_of(other, to_other) as (address, size), \
+                self._memory.in_use():
             offset = operator.index(offset)
             if offset < 0 or size > self._size - offset:
                 raise ValueError(f"{size} bytes at {offset} are not in a "
                                  f"buffer of {self._size}")
-            own_hold = _Hold(self._memory)
             own = self.pointer + offset
             if to_other:
                 _library.copy(address, own, size)
             else:
                 _library.copy(own, address, size)
-            del own_hold
-        del hold
         return self
 
     def copy_from(self, source, offset=0):
@@ -248,14 +276,17 @@ class Buffer:
     def fill(self, value):
         """Fill it with a byte (an int), or a pattern of 1, 2, 4, 8 or 16 bytes.
         Returns self."""
-        pattern = (value.to_bytes(1, "little") if isinstance(value, int)
-                   else bytes(memoryview(value)))
+        if not isinstance(value, int):
+            pattern = bytes(memoryview(value))
+        elif 0 <= value <= 255:
+            pattern = bytes([value])
+        else:
+            raise ValueError(f"{value} is no byte")
         if len(pattern) not in (1, 2, 4, 8, 16) or self._size % len(pattern):
             raise ValueError("a pattern has 1, 2, 4, 8 or 16 bytes, and the "
                              "buffer a multiple of that")
-        hold = _Hold(self._memory)
-        _library.fill(self.pointer, self._size, pattern)
-        del hold
+        with self._memory.in_use():
+            _library.fill(self.pointer, self._size, pattern)
         return self
 
     def tobytes(self):

@@ -61,7 +61,11 @@ class _MemAttr(ctypes.Structure):
                 ("imported", ctypes.c_int)]
 
 
-_ALL_FIELDS = (1 << 64) - 1
+def _query(structure):
+    """A structure that asks for all that it has: the mask has a bit for each
+    field behind it. A newer library knows of more, and writes what is asked
+    for."""
+    return structure(field_mask=(1 << len(structure._fields_) - 1) - 1)
 
 
 def _find_loaded(name):
@@ -185,7 +189,7 @@ def fill(address, size, pattern):
 
 def card_of(address, size):
     """The name of the card that a range of device memory is on."""
-    attr = _MemAttr(field_mask=_ALL_FIELDS)
+    attr = _query(_MemAttr)
     check("ucx_gaudi_mem_query",
           _mem_query(address, size, ctypes.byref(attr)))
     return attr.card.decode()
@@ -195,7 +199,7 @@ def cards():
     """The cards that this process may open, or has open. Opens none."""
     found = []
     while True:
-        attr = _CardAttr(field_mask=_ALL_FIELDS)
+        attr = _query(_CardAttr)
         status = _card_query(len(found), ctypes.byref(attr))
         if status == _NO_ELEM:
             return found

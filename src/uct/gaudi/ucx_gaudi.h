@@ -31,10 +31,11 @@
  * to another process (SCM_RIGHTS, pidfd_getfd), to an RDMA driver, or to
  * another card, which then reaches the memory itself, over PCIe.
  *
- * Link with what `pkg-config --libs ucx-gaudi-transports` says. A program that
- * is linked so has the module for the UCX that it runs with; preloading and
- * slots do it no harm. Where no module fits, one line on stderr says so, no
- * memory is a card's, and there is no card.
+ * Link with what `pkg-config --libs ucx-gaudi-transports` says, and with `ucx`
+ * behind it if the program calls UCP or UCT, too. A program that is linked so
+ * has the module for the UCX that it runs with; preloading and slots do it no
+ * harm. Where no module fits, one line on stderr says so, no memory is a
+ * card's, and there is no card.
  */
 #ifndef UCX_GAUDI_H
 #define UCX_GAUDI_H
@@ -86,7 +87,8 @@ typedef enum ucx_gaudi_card_state {
     UCX_GAUDI_CARD_UNUSABLE /**< in reset, broken, or of no supported kind */
 } ucx_gaudi_card_state_t;
 
-/** Which fields of ucx_gaudi_card_attr_t are wanted. */
+/** Which fields of ucx_gaudi_card_attr_t are wanted. Bits that the library
+ *  does not know are ignored. */
 enum ucx_gaudi_card_attr_field {
     UCX_GAUDI_CARD_ATTR_FIELD_NAME         = 1 << 0,
     UCX_GAUDI_CARD_ATTR_FIELD_BUS_ID       = 1 << 1,
@@ -224,7 +226,8 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_fill(void *address, size_t length,
                                               const void *pattern,
                                               size_t pattern_length);
 
-/** Which fields of ucx_gaudi_mem_attr_t are wanted. */
+/** Which fields of ucx_gaudi_mem_attr_t are wanted. Bits that the library does
+ *  not know are ignored. */
 enum ucx_gaudi_mem_attr_field {
     UCX_GAUDI_MEM_ATTR_FIELD_BASE     = 1 << 0,
     UCX_GAUDI_MEM_ATTR_FIELD_LENGTH   = 1 << 1,

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <thread>
 
 namespace gaudi::test {
@@ -287,6 +288,53 @@ GAUDI_CHILD(looks_at_its_cards)
     GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_card_query)(0, nullptr) ==
                         UCS_ERR_INVALID_PARAM);
     return 0;
+}
+
+/* Such as those of a later header, whose structures are larger. */
+GAUDI_CHILD(asks_for_unknown_fields)
+{
+    constexpr uint64_t card_bits =
+        2 * UCX_GAUDI_CARD_ATTR_FIELD_FREE_MEMORY - 1;
+    constexpr uint64_t mem_bits = 2 * UCX_GAUDI_MEM_ATTR_FIELD_IMPORTED - 1;
+    struct {
+        ucx_gaudi_card_attr_t card;
+        char behind_card[64];
+        ucx_gaudi_mem_attr_t mem;
+        char behind_mem[64];
+    } asked;
+    const std::string_view bytes(reinterpret_cast<const char *>(&asked),
+                                 sizeof(asked));
+    load_module();
+    void *const address = allocate(nullptr);
+
+    std::memset(&asked, 'x', sizeof(asked));
+    asked.card.field_mask = ~card_bits;
+    asked.mem.field_mask  = ~mem_bits;
+    const std::string before(bytes);
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_card_query)(0, &asked.card) ==
+                        UCS_OK);
+    GAUDI_CHILD_REQUIRE(
+        GAUDI_CALL(ucx_gaudi_mem_query)(address, size, &asked.mem) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(bytes == before);
+
+    asked.card.field_mask = UINT64_MAX;
+    asked.mem.field_mask  = UINT64_MAX;
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_card_query)(0, &asked.card) ==
+                        UCS_OK);
+    GAUDI_CHILD_REQUIRE(
+        GAUDI_CALL(ucx_gaudi_mem_query)(address, size, &asked.mem) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(asked.card.name == card_of(address));
+    GAUDI_CHILD_REQUIRE(asked.mem.base == address);
+    const std::string behind(64, 'x');
+    GAUDI_CHILD_REQUIRE(behind == std::string_view(asked.behind_card, 64));
+    GAUDI_CHILD_REQUIRE(behind == std::string_view(asked.behind_mem, 64));
+    return 0;
+}
+
+TEST(program_cards, fields_that_are_unknown_are_left)
+{
+    expect_quiet_success("asks_for_unknown_fields",
+                         with({{"UCX_GAUDI_DEVICES", "all"}}));
 }
 
 TEST(program_cards, are_listed_with_their_memory)
