@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 namespace launcher {
 
@@ -23,12 +24,14 @@ constexpr char plugin_separators[]  = ":";
 constexpr char emu_devices[]        = "HLTHUNK_EMU_DEVICES";
 
 /* Open MPI has UCX carry all, whatever its transports and devices. */
+constexpr char openmpi_messages[]  = "OMPI_MCA_pml";
+constexpr char openmpi_one_sided[] = "OMPI_MCA_osc";
 constexpr struct {
     const char *name;
     const char *value;
 } of_openmpi[] = {
-    {"OMPI_MCA_pml", "ucx"},
-    {"OMPI_MCA_osc", "ucx"},
+    {openmpi_messages, "ucx"},
+    {openmpi_one_sided, "ucx"},
     {"OMPI_MCA_opal_common_ucx_tls", "any"},
     {"OMPI_MCA_opal_common_ucx_devices", "any"},
 };
@@ -195,8 +198,15 @@ variables make_variables(const installation &files, const request &wanted,
                             path_value(std::move(directories), library_list,
                                        library_separators));
     }
+    /* Whoever has messages go another way chooses that of windows, too. */
+    const std::string messages = get(openmpi_messages);
+    const bool is_ours         = messages.empty() || (messages == "ucx");
     for (const auto &[name, value] : of_openmpi) {
         const std::string own = get(name);
+        if (!is_ours && own.empty() &&
+            (std::string_view(name) == openmpi_one_sided)) {
+            continue;
+        }
         result.emplace_back(name, own.empty() ? value : own);
     }
     return result;

@@ -5,6 +5,7 @@ import re
 # What stands for something in a command.
 PLACEHOLDERS = {
     "PROGRAM": "ucx_info -v",
+    "SERVER": "ucx_info -v",
     "PREFIX": "prefix",
     "FOLDER": "$PWD/build",
 }
@@ -19,7 +20,9 @@ ELSEWHERE = [
     # Needs a root folder of another distribution; the test does it in this one.
     (r"chroot ROOT ucx_info", "static.source_trees_of_ucx_are_looked_at"),
     (r"scripts/fetch-ucx-source\b", "static.source_trees_of_ucx_are_looked_at"),
-    # Install what was built, or take it away.
+    # Install what was built, or take it away. scripts/package itself configures
+    # and builds a second tree, which takes minutes: the test has cpack make the
+    # same packages of the tree that is there.
     (r"scripts/package\b|ls build/package|sudo apt-get (install|purge)\b",
      "install.packages_can_be_installed_and_removed"),
     (r"scripts/install --|~/ucx-gaudi/",

@@ -59,6 +59,13 @@ def blocks_of(text):
         yield commands
 
 
+def check_marks(page, text):
+    """Refuses commands that would hide: blocks of a shell run nowhere."""
+    if re.search(r"^\s*```\s*(sh|bash|shell)\b", text, re.M):
+        sys.exit(f"{page} has a block of a shell: mark it as console, with "
+                 "'$ ' before each command")
+
+
 def plain(line):
     """A line without what differs from run to run."""
     line = re.sub(r"0x[0-9a-f]+|\d[\d.]*", "#", line)
@@ -160,6 +167,7 @@ def main(page, root, build):
     ports = {}
     wrong = []
     text = (root / page).read_text(encoding="utf-8")
+    check_marks(page, text)
     for commands in blocks_of(text):
         script, expected = script_of(commands, ports, tests)
         with tempfile.TemporaryDirectory() as folder:

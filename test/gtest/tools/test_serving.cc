@@ -25,10 +25,26 @@ void PrintTo(const way_to_peer &what, std::ostream *out)
     *out << what.tls << " " << what.proto;
 }
 
+bool has_direct_transfers(const std::string &tls)
+{
+    return tls.empty() || (tls == "gaudi") ||
+           (tls.find("gaudi_ipc") != std::string::npos);
+}
+
+/* Without gaudi_ipc the old protocols put and get with the CPU: the agents
+ * leave out device memory, as the name of the test says. */
+bool moves_device_memory(const way_to_peer &way)
+{
+    return (way.proto == "y") || has_direct_transfers(way.tls);
+}
+
 std::string name_of(const ::testing::TestParamInfo<way_to_peer> &info)
 {
     std::string name = (info.param.tls.empty() ? "any" : info.param.tls) +
                        "_proto_" + info.param.proto;
+    if (!moves_device_memory(info.param)) {
+        name += "_host_memory";
+    }
     std::replace_if(
         name.begin(), name.end(),
         [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; },
@@ -60,12 +76,6 @@ std::vector<way_to_peer> main_ways()
     return with_each_generation({"", "gaudi_copy,gaudi_ipc", "gaudi_copy,tcp"});
 }
 
-bool has_direct_transfers(const std::string &tls)
-{
-    return tls.empty() || (tls == "gaudi") ||
-           (tls.find("gaudi_ipc") != std::string::npos);
-}
-
 class serving : public two_peers,
                 public ::testing::WithParamInterface<way_to_peer> {
 protected:
@@ -93,19 +103,15 @@ protected:
                                {"UCX_LOG_LEVEL", "fatal"}}));
         EXPECT_TRUE(exited_with(0, result.client));
         EXPECT_THAT(result.client.output, HasSubstr("all moved"));
-    }
-
-    /* Without gaudi_ipc the old protocols put and get with the CPU. */
-    [[nodiscard]] static bool moves_device_memory()
-    {
-        return (GetParam().proto == std::string("y")) ||
-               has_direct_transfers(GetParam().tls);
+        /* It went on its way when it was asked to, and lost nothing before. */
+        EXPECT_TRUE(exited_with(0, result.server));
+        EXPECT_THAT(result.server.output, IsEmpty());
     }
 
     [[nodiscard]] peers_result run_agents(arguments what,
                                           const environment &more = {}) const
     {
-        if (!moves_device_memory()) {
+        if (!moves_device_memory(GetParam())) {
             what.emplace_back("host");
         }
         return run_pair("ucp_agents", what, settings(more));
@@ -126,6 +132,7 @@ private:
 
 using serving_in_other_ways     = serving;
 using serving_of_lost_agents    = serving;
+using serving_of_bad_keys       = serving;
 using serving_with_errors_of_sm = serving;
 using serving_without_errors    = serving;
 
@@ -198,6 +205,25 @@ INSTANTIATE_TEST_SUITE_P(over, serving_of_lost_agents,
                                                        default_protocols},
                                            way_to_peer{"", default_protocols}),
                          name_of);
+
+TEST_P(serving_of_bad_keys, goes_on)
+{
+    const peers_result result =
+        run_pair("ucp_agents", {"unknown", "96"},
+                 settings({{"UCX_LOG_LEVEL", "fatal"}}));
+    for (const process_result *side : {&result.client, &result.server}) {
+        EXPECT_TRUE(exited_with(0, *side));
+        EXPECT_EQ(side->output, "all moved\n");
+    }
+}
+
+/* Only gaudi_ipc has something of ours in a key. */
+INSTANTIATE_TEST_SUITE_P(
+    over, serving_of_bad_keys,
+    ::testing::ValuesIn(with_each_generation({"", "gaudi_copy,gaudi_ipc",
+                                              "gaudi_copy,gaudi_ipc,sm",
+                                              "gaudi_copy,gaudi_ipc,tcp"})),
+    name_of);
 
 TEST_P(serving_without_errors, moves_lists)
 {

@@ -186,6 +186,9 @@ public:
     /** Until all has ended. */
     ucs_status_t wait();
 
+    /** Both. */
+    ucs_status_t run(direction what, std::span<const block> list);
+
     /** Forget what is still on its way. */
     void release();
 

@@ -124,15 +124,25 @@ const segment &cache::segment_of(size_t i) const
     return *segments_[i % pieces];
 }
 
-remote_cache::remote_cache(const connection &to, const channel &from)
+std::vector<description> receive_descriptions(const channel &from)
 {
-    for (size_t i = 0; i < pieces; ++i) {
-        uint64_t address = 0;
-        from.receive(&address, sizeof(address));
-        addresses_.push_back(address);
-        segments_.push_back(
-            std::make_unique<remote_segment>(to, from.receive_block()));
-        require(segments_.back()->status(), "ucp_ep_rkey_unpack");
+    std::vector<description> result(pieces);
+    for (description &piece : result) {
+        from.receive(&piece.address, sizeof(piece.address));
+        piece.key = from.receive_block();
+    }
+    return result;
+}
+
+remote_cache::remote_cache(const connection &to,
+                           const std::vector<description> &pieces)
+{
+    for (const description &piece : pieces) {
+        addresses_.push_back(piece.address);
+        segments_.push_back(std::make_unique<remote_segment>(to, piece.key));
+        if (status_ == UCS_OK) {
+            status_ = segments_.back()->status();
+        }
     }
 }
 

@@ -47,6 +47,7 @@ public:
     [[nodiscard]] char *data(size_t i) const;
     [[nodiscard]] const segment &segment_of(size_t i) const;
     [[nodiscard]] const shape &how() const { return how_; }
+    [[nodiscard]] kind_of_memory kind() const { return pieces_[0]->kind(); }
 
 private:
     const agent &of_;
@@ -55,16 +56,28 @@ private:
     std::vector<std::unique_ptr<segment>> segments_;
 };
 
+/** A piece of memory as its owner describes it. */
+struct description {
+    uint64_t address;
+    std::vector<char> key;
+};
+
+/** What the other side describes (@ref cache::describe). */
+std::vector<description> receive_descriptions(const channel &from);
+
 /** The other side's blocks. */
 class remote_cache {
 public:
-    /** Of what the other side describes. Dies when a key cannot be unpacked. */
-    remote_cache(const connection &to, const channel &from);
+    remote_cache(const connection &to, const std::vector<description> &pieces);
+
+    /** Whether each key could be unpacked. Blocks are only had then. */
+    [[nodiscard]] ucs_status_t status() const { return status_; }
 
     [[nodiscard]] uint64_t address(size_t i, const shape &how) const;
     [[nodiscard]] const remote_segment &segment_of(size_t i) const;
 
 private:
+    ucs_status_t status_ = UCS_OK;
     std::vector<uint64_t> addresses_;
     std::vector<std::unique_ptr<remote_segment>> segments_;
 };

@@ -88,6 +88,12 @@ ucs_status_t transfer::wait()
     return status;
 }
 
+ucs_status_t transfer::run(direction what, std::span<const block> list)
+{
+    const ucs_status_t status = post(what, list);
+    return (status == UCS_INPROGRESS) ? wait() : status;
+}
+
 void transfer::release()
 {
     for (ucs_status_ptr_t request : requests_) {

@@ -11,6 +11,8 @@
  *             times
  *   abandon   COUNT lists are dropped on their way
  *   withdraw  COUNT times the server takes memory back that is written into
+ *   unknown   the client is given COUNT cut and COUNT changed keys, a
+ *             stranger's, and those of memory and a process that are no more
  *   end       the server ends while COUNT lists are on their way, and closes
  *             nothing
  *
@@ -23,8 +25,10 @@
  *
  * File descriptor 3 is a socket to the other side, for addresses and keys.
  */
+#include "gtest/tools/peer/agent_case.h"
 #include "gtest/tools/peer/cache.h"
 #include "gtest/tools/peer/check.h"
+#include "gtest/tools/peer/unknown.h"
 
 #include <algorithm>
 #include <csignal>
@@ -45,49 +49,13 @@ constexpr int peer_fd     = 3;
 constexpr unsigned life_s = 100;
 /* Of lists that are there to be on their way. */
 constexpr shape load{512, 32768};
-
-struct options {
-    bool is_client = false;
-    std::string what;
-    size_t count = 0;
-    bool host    = false;
-    bool card    = false;
-    agent_options agents;
-};
-
-options parse(int argc, char **argv)
-{
-    options result;
-    if (argc < 4) {
-        die("usage", "ucp_agents client|server CASE COUNT [OPTION...]");
-    }
-    result.is_client = (std::strcmp(argv[1], "client") == 0);
-    result.what      = argv[2];
-    result.count     = std::stoul(argv[3]);
-    for (int i = 4; i < argc; ++i) {
-        const std::string option = argv[i];
-        if (option == "thread") {
-            result.agents.progress_thread = true;
-        } else if (option.starts_with("workers=")) {
-            result.agents.workers = static_cast<unsigned>(
-                std::stoul(option.substr(option.find('=') + 1)));
-        } else if (option == "no-errors") {
-            result.agents.peer_errors = false;
-        } else if (option == "host") {
-            result.host = true;
-        } else if (option == "card") {
-            result.card = true;
-        } else {
-            die(option, "is no option");
-        }
-    }
-    return result;
-}
+/* Of lists that are tried. */
+constexpr shape few{8, 65536};
 
 /* One of the two, connected to the other. */
 class party {
 public:
-    explicit party(const options &how) : how_(how), agent_(how.agents)
+    explicit party(const agent_case &how) : how_(how), agent_(how.agents)
     {
         const std::vector<char> mine = agent_.address();
         socket_.send_block(mine.data(), mine.size());
@@ -120,7 +88,9 @@ private:
         void tell(party &of)
         {
             if (of.how_.is_client) {
-                theirs.emplace(*of.to_, of.socket_);
+                described = receive_descriptions(of.socket_);
+                theirs.emplace(*of.to_, described);
+                require(theirs->status(), "ucp_ep_rkey_unpack");
             } else {
                 mine.describe(of.socket_);
             }
@@ -130,6 +100,7 @@ private:
             return list_of(mine, *theirs);
         }
         cache mine;
+        std::vector<description> described;
         std::optional<remote_cache> theirs;
     };
 
@@ -146,9 +117,11 @@ private:
     void use_what_comes_and_goes();
     void abandon();
     void withdraw();
+    void try_keys(const blocks &all);
+    void unknown();
     void lose_the_server();
 
-    const options &how_;
+    const agent_case &how_;
     const channel socket_{peer_fd};
     context framework_; /* has device memory, and knows no agent */
     agent agent_;
@@ -251,7 +224,6 @@ void party::wake()
  * removes. */
 void party::use_what_comes_and_goes()
 {
-    const shape few{4, 65536};
     for (size_t i = 0; i < how_.count; ++i) {
         set_case("coming and going " + std::to_string(i));
         blocks one(*this, {favourite(), favourite()}, few);
@@ -323,34 +295,70 @@ void party::withdraw()
     blocks all(*this, {favourite(), favourite()}, load);
     for (size_t i = 0; i < how_.count; ++i) {
         set_case("withdrawal " + std::to_string(i));
+        all.mine.prepare(how_.is_client);
         if (how_.is_client) {
+            hear("prepared");
             char letter                   = 'w';
             const std::vector<block> list = all.list();
             transfer going(*to_, 0);
             (void)going.post(direction::put, list);
             socket_.send(&letter, 1);
-            /* Well or badly; and so does one with keys that hold no more. */
+            /* Well or badly; with keys that hold no more, badly or rightly. */
             (void)going.wait();
-            socket_.receive(&letter, 1);
-            (void)going.post(direction::put, list);
-            (void)going.wait();
-            socket_.send(&letter, 1);
+            hear("removed");
+            say(going.run(direction::put, list) == UCS_OK ? "there"
+                                                          : "refused");
         } else {
+            say("prepared");
             char letter = 0;
-            for (const bool is_removed : {true, false}) {
-                while (!socket_.try_receive(letter)) {
-                    agent_.progress();
-                }
-                if (is_removed) {
-                    all.mine.remove();
-                    socket_.send(&letter, 1);
-                }
+            while (!socket_.try_receive(letter)) {
+                agent_.progress();
+            }
+            all.mine.remove();
+            say("removed");
+            if (agent_.await_notification() == "there") {
+                all.mine.expect(side_of_list::there);
             }
             all.mine.add();
         }
         all.tell(*this);
     }
     move(direction::put, all);
+}
+
+/* What the client tries with the server's keys and those of a stranger. */
+void party::try_keys(const blocks &all)
+{
+    try_damaged(*to_, all.described, how_.count);
+    try_stranger(*to_, all.mine);
+    set_case("memory that was taken back");
+    say("remove");
+    hear("removed");
+    expect_refused(*to_, all.mine, *all.theirs);
+    const remote_cache unused(*to_, all.described);
+}
+
+void party::unknown()
+{
+    const both_kinds kinds{favourite(), favourite()};
+    std::optional<blocks> all(std::in_place, *this, kinds, few);
+    all->mine.prepare(how_.is_client);
+    if (how_.is_client) {
+        hear("prepared");
+        try_keys(*all);
+        say("done");
+    } else {
+        say("prepared");
+        hear("remove");
+        all->mine.remove();
+        say("removed");
+        hear("done");
+    }
+    all.reset();
+    all.emplace(*this, kinds, few);
+    set_case("good keys");
+    move(direction::put, *all);
+    move(direction::get, *all);
 }
 
 void party::lose_the_server()
@@ -389,9 +397,10 @@ void party::lose_the_server()
 void party::run()
 {
     const std::pair<const char *, void (party::*)()> cases[] = {
-        {"blocks", &party::move_all},   {"wake", &party::wake},
-        {"churn", &party::churn},       {"abandon", &party::abandon},
-        {"withdraw", &party::withdraw}, {"end", &party::lose_the_server},
+        {"blocks", &party::move_all},     {"wake", &party::wake},
+        {"churn", &party::churn},         {"abandon", &party::abandon},
+        {"withdraw", &party::withdraw},   {"unknown", &party::unknown},
+        {"end", &party::lose_the_server},
     };
     const auto *which = std::find_if(
         std::begin(cases), std::end(cases),
@@ -416,7 +425,10 @@ int main(int argc, char **argv)
 {
     alarm(life_s);
     set_case("the start");
-    const options how = parse(argc, argv);
+    if ((argc == 5) && (std::strcmp(argv[1], "stranger") == 0)) {
+        stranger::be(peer_fd, argv + 2);
+    }
+    const agent_case how = parse_case(argc, argv);
     if (how.card) {
         open_own_card();
     }
