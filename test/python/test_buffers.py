@@ -5,9 +5,12 @@ usage: test_buffers.py ROOT BUILD_DIRECTORY [unittest's arguments]
 """
 
 import array
+import copy
 import gc
 import os
+import pickle
 import re
+import signal
 import threading
 import unittest.mock
 import weakref
@@ -314,6 +317,50 @@ class Buffers(common.LoggedTest):
             os._exit(code)
         self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         self.assertEqual(b"p" * 100, buffer.tobytes())
+
+    def test_of_a_parent_that_is_using_them_are_refused_in_a_child(self):
+        """The thread that holds the lock is not there."""
+        buffer = Buffer(100)
+        tensor = buffer.__dlpack__()
+        held, forked = threading.Event(), threading.Event()
+
+        def hold():
+            with buffer._memory.lock:
+                held.set()
+                forked.wait()
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            code = 1
+            try:
+                buffer.__dlpack__()
+            except ValueError:
+                del tensor, buffer
+                gc.collect()
+                code = 0
+            os._exit(code)
+        forked.set()
+        holder.join()
+        self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    def test_are_not_copied_as_objects(self):
+        with Buffer(10) as buffer:
+            for way in (pickle.dumps, copy.copy, copy.deepcopy):
+                with self.assertRaisesRegex(TypeError, "is of one process"):
+                    way(buffer)
+
+    def test_errors_go_from_process_to_process(self):
+        for error in (ucx_gaudi.Error("f", NO_DEVICE),
+                      ucx_gaudi.OutOfMemoryError("f", -4)):
+            self.assertRegex(str(error), "^f: [A-Z]")
+            again = pickle.loads(pickle.dumps(error))
+            self.assertIs(type(error), type(again))
+            self.assertEqual((error.status, str(error)),
+                             (again.status, str(again)))
 
     def test_ask_the_library_for_nothing_that_they_do_not_know(self):
         """A newer one would write behind the structures."""

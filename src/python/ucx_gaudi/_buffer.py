@@ -78,20 +78,28 @@ class _Memory:
                                               address)
             self.finalizer.atexit = False
 
+    def is_inherited(self):
+        """Whether a forked child asks, in which a thread that is not there any
+        more may hold the lock for ever."""
+        return self.process != os.getpid()
+
     def check(self):
         if self.is_freed:
             raise ValueError("the buffer is freed")
-        if self.process != os.getpid():
+        if self.is_inherited():
             raise ValueError("the buffer is of the process that this one was "
                              "forked from")
 
     def take(self):
         """Keep it from being freed, until it is given back."""
+        self.check()
         with self.lock:
             self.check()
             self.uses += 1
 
     def give_back(self):
+        if self.is_inherited():
+            return
         with self.lock:
             self.uses -= 1
 
@@ -215,6 +223,11 @@ class Buffer:
         return (f"<ucx_gaudi.Buffer of {self._size} bytes at "
                 f"{self._memory.address + self._offset:#x} on {self.card}>")
 
+    def __reduce__(self):
+        raise TypeError("device memory is of one process and is not copied with "
+                        "its buffer: tobytes() gives its bytes, buffer[:] "
+                        "another buffer of it")
+
     def __getitem__(self, part):
         if not isinstance(part, slice):
             raise TypeError("device memory is read by tobytes() or copy_to(); "
@@ -233,7 +246,7 @@ class Buffer:
         Raises BufferError while it is in use by another thread's copy or as a
         tensor of DLPack. The end of a `with` does so, too, unless an error is
         what ends it: the memory is then freed with its last user."""
-        if self._memory.process == os.getpid():
+        if not self._memory.is_inherited():
             self._memory.free()
 
     def __enter__(self):

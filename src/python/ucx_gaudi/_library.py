@@ -23,8 +23,11 @@ class Error(RuntimeError):
     status is UCX's number (ucs_status_t)."""
 
     def __init__(self, function, status):
-        super().__init__(f"{function}: {_describe(status)}")
+        super().__init__(function, status)  # which pickle makes it of again
         self.status = status
+
+    def __str__(self):
+        return f"{self.args[0]}: {_describe(self.status)}"
 
 
 class OutOfMemoryError(Error, MemoryError):
