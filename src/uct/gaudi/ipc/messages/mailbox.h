@@ -104,8 +104,9 @@ public:
     [[nodiscard]] int event_fd() const { return owners_.event_fd(); }
 
     /** @return false: there is something to poll now. Connections that were
-     *  opened or closed are no reason: they wake nobody, and calling again
-     *  without a poll in between succeeds. */
+     *  opened or closed are no reason: calling again without a poll in between
+     *  succeeds. They wake a sleeper only if another thread polls meanwhile,
+     *  see collect_beside_sleepers. */
     [[nodiscard]] bool arm();
 
     /** Rings that senders own, as far as noticed. */
