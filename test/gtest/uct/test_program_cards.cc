@@ -301,7 +301,7 @@ GAUDI_CHILD(asks_for_unknown_fields)
         char behind_card[64];
         ucx_gaudi_mem_attr_t mem;
         char behind_mem[64];
-    } asked;
+    } asked{};
     const std::string_view bytes(reinterpret_cast<const char *>(&asked),
                                  sizeof(asked));
     load_module();
