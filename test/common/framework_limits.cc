@@ -27,6 +27,8 @@ constexpr char its_card[] =
     "the test opens the card itself, which the framework has";
 constexpr char one_card[] =
     "the process has the framework's card, and needs no other";
+constexpr char one_device[] =
+    "SynapseAI has one device per process, and drives all there";
 constexpr char not_submitted[] =
     "it looks at command submissions, or makes them";
 constexpr char not_of_scal[] =
@@ -55,6 +57,8 @@ constexpr char not_mapped[] =
 constexpr limit limits[] = {
     {"of_own_cards/contents.*", its_card},
     {"no_card.*", one_card},
+    {"program_cards.serve_while_another_one_is_waited_for_that_is_in_reset",
+     one_device},
     {"example_uct_host_to_device.ends_with_an_error_when_every_card_is_taken",
      one_card},
     {"example_ucp_host_to_device.says_what_can_be_missing_without_a_card",

@@ -384,10 +384,15 @@ GAUDI_CHILD(loses_a_card_that_ucx_has_too)
     load_module();
     uct_md_h md;
     GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    void *const address = allocate(nullptr);
+    auto *const fill    = GAUDI_CALL(ucx_gaudi_mem_fill);
+    GAUDI_CHILD_REQUIRE(fill(address, size, "x", 1) == UCS_OK);
     GAUDI_CHILD_REQUIRE(emulator::instance().hlthunk_emu_fault("now=reset@0") ==
                         0);
+    GAUDI_CHILD_REQUIRE(fill(address, size, "x", 1) == UCS_ERR_NO_DEVICE);
     (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
     (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
+    GAUDI_CHILD_REQUIRE(release(address) == UCS_OK);
     uct_md_close(md);
     return 0;
 }
