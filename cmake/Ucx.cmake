@@ -17,10 +17,11 @@
 #   UCX::private                          the private headers and config.h
 #
 # The tree of the installed version is fetched when it is not at hand. For other
-# releases no tree is needed, and what has none is left out.
+# releases no tree is needed, and what has none is left out. Where the cache has
+# several of a release, the newest is taken.
 
 set(UCX_SOURCE_DIRS "" CACHE STRING
-    "UCX source trees, one for a release; empty: those of the installed UCX and of cmake/ucx-sources that UCX_SOURCE_CACHE has")
+    "UCX source trees, one for a release; empty: those that UCX_SOURCE_CACHE has")
 set(UCX_RELEASE "" CACHE STRING
     "Release of UCX, as 1.18, that tests and examples are built for; empty: the installed one")
 # As in scripts/fetch-ucx-source.
@@ -120,6 +121,20 @@ foreach(_ucx_line IN LISTS _ucx_sources)
   set(_ucx_known_version_${_ucx_known_release} ${_ucx_known_version})
   list(GET _ucx_line 2 _ucx_known_checksum_${_ucx_known_version})
 endforeach()
+# What else is there, such as other versions.
+file(GLOB _ucx_kept RELATIVE "${UCX_SOURCE_CACHE}" "${UCX_SOURCE_CACHE}/ucx-*")
+list(FILTER _ucx_kept INCLUDE REGEX "^ucx-[0-9]+\\.[0-9]+\\.[0-9]+$")
+list(SORT _ucx_kept COMPARE NATURAL)
+foreach(_ucx_tree IN LISTS _ucx_kept)
+  string(SUBSTRING "${_ucx_tree}" 4 -1 _ucx_kept_version)
+  _ucx_release_of("${_ucx_kept_version}" _ucx_kept_release)
+  if(_ucx_kept_release VERSION_GREATER_EQUAL _ucx_oldest AND
+     _ucx_kept_release VERSION_LESS_EQUAL _ucx_newest)
+    list(APPEND _ucx_known ${_ucx_kept_release})
+    set(_ucx_known_version_${_ucx_kept_release} ${_ucx_kept_version})
+  endif()
+endforeach()
+list(REMOVE_DUPLICATES _ucx_known)
 # Of the installed release it is the installed version that is looked for.
 if(_ucx_installed_release VERSION_GREATER_EQUAL _ucx_oldest AND
    _ucx_installed_release VERSION_LESS_EQUAL _ucx_newest)
@@ -211,14 +226,21 @@ foreach(_ucx_release IN LISTS UCX_RELEASES)
   endif()
   ucx_add_release(${_ucx_release} "${_ucx_version}" "${_ucx_tree}")
 endforeach()
-get_property(_ucx_unconfigured GLOBAL PROPERTY GAUDI_UCX_UNCONFIGURED)
-if(_ucx_unconfigured)
-  list(JOIN _ucx_unconfigured "\n  " _ucx_unconfigured)
-  message(WARNING "No config.h is in\n  ${_ucx_unconfigured}\n"
+# Said last, where it is seen, and by the scripts after the build.
+function(_ucx_warn_of_unconfigured trees)
+  list(JOIN trees "\n  " trees)
+  message(WARNING "No config.h is in\n  ${trees}\n"
     "so that of the installed UCX ${UCX_INSTALLED_VERSION} is used. Modules "
     "refuse a UCX that was configured in another way, such as without "
     "assertions. Run \"ucx_info -b | grep '^#define'\" where that UCX is, and "
     "put what it prints into config.h in the tree.")
+endfunction()
+get_property(_ucx_unconfigured GLOBAL PROPERTY GAUDI_UCX_UNCONFIGURED)
+set(UCX_UNCONFIGURED "${_ucx_unconfigured}" CACHE INTERNAL
+  "Source trees that have no config.h")
+if(_ucx_unconfigured)
+  cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}"
+    CALL _ucx_warn_of_unconfigured "${_ucx_unconfigured}")
 endif()
 
 set(_ucx_left_out "")
@@ -231,7 +253,7 @@ if(_ucx_left_out AND NOT GAUDI_SANITIZE)
   list(JOIN _ucx_left_out " " _ucx_left_out)
   if(UCX_SOURCE_DIRS STREQUAL "")
     message(STATUS "Left out, no source at hand: UCX ${_ucx_left_out} "
-      "(scripts/fetch-ucx-source VERSION tells how to get one)")
+      "('scripts/fetch-ucx-source VERSION' gets one, or tells what to type)")
   else()
     message(STATUS "Left out, not in UCX_SOURCE_DIRS: UCX ${_ucx_left_out}")
   endif()

@@ -86,10 +86,9 @@ static int find_device_type(struct session *s)
     if (!(attr.memory_types & (1ul << type))) {
         fprintf(stderr,
                 "No Gaudi card: the machine has none (software cards: "
-                "'ucx-gaudi run --emulate -- ...'),\nother processes "
-                "hold them all, UCX_TLS does not name gaudi_copy, or the "
-                "module is not loaded\n(run this program with 'ucx-gaudi run "
-                "-- ...').\n");
+                "'ucx-gaudi run --emulate -- ...'),\nUCX_TLS does not name "
+                "gaudi_copy, or the module is not loaded\n(run this program "
+                "with 'ucx-gaudi run -- ...').\n");
         return -1;
     }
     s->device_type = type;

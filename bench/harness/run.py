@@ -32,8 +32,8 @@ class Run:
         """Path of a program of the build that is measured."""
         path = self.build / "bin" / name
         if not path.exists():
-            raise BenchError(f"{path} is missing: cmake --preset release && "
-                             "cmake --build --preset release")
+            raise BenchError(f"{path} is missing: build its target "
+                             "'benchmarks', or leave out --build")
         return str(path)
 
     def wants(self, size):

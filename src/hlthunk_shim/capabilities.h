@@ -47,6 +47,10 @@ struct capabilities {
     /** Copies that the card takes at a time, over all queues. */
     unsigned copies_in_flight = 64;
 
+    /** A dma-buf may be of a part of what the driver has mapped. Else it is
+     *  right of the whole alone. */
+    bool exports_parts = true;
+
     double link_bandwidth = gen4_bandwidth; /**< each way, bytes/second */
 
     /** The first address from this one on where a page can start. */

@@ -1,8 +1,8 @@
 #include "launcher/info.h"
 
 #include "hlthunk_shim/driver_choice.h"
+#include "launcher/cached_links.h"
 #include "launcher/kernel_driver.h"
-#include "launcher/slot.h"
 #include "launcher/trial.h"
 
 #include <algorithm>
@@ -257,7 +257,7 @@ void add_new(const problems &found, problems &all)
 /* Whether LD_PRELOAD has brought the loader into this process. */
 bool is_preloaded(const installation &files)
 {
-    return dlopen(files.preload.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+    return dlopen(files.loader.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr;
 }
 
 bool is_in_slot(const installation &files, const found_ucx &ucx)
@@ -290,6 +290,7 @@ void report_way(const char *name, const fs::path &place, bool active,
 void report_loading(installation files, report &all)
 {
     const found_ucx &ucx = all.ucx;
+    choose_preload(files);
     choose_slot(files, ucx);
     const problems preload = find_obstacles(files, loading::preload, ucx);
     report_way("preload", files.preload, is_preloaded(files), preload, all);

@@ -15,6 +15,9 @@ constexpr char library_name[] = "libuct_hlthunk.so.0";
 /* The loader, for ucx_perftest. */
 constexpr char perftest_name[] = "libucx_perftest_gaudi.so.0";
 
+/* In LD_PRELOAD. */
+constexpr char preload_special[] = " :$";
+
 bool is_there(const fs::path &file)
 {
     std::error_code error;
@@ -101,6 +104,11 @@ void require_plugin(const installation &files, const found_ucx &ucx,
 
 } // namespace
 
+bool can_be_preloaded(const fs::path &file)
+{
+    return file.string().find_first_of(preload_special) == std::string::npos;
+}
+
 installation find_installation()
 {
     const fs::path top =
@@ -155,8 +163,10 @@ problems find_obstacles(const installation &files, loading how,
     require(files.loader, found);
     switch (how) {
     case loading::preload:
-        require_link(files, files.preload, found);
-        require_listable(files.preload, "LD_PRELOAD", " :$", found);
+        if (files.preload.parent_path() == files.directory) {
+            require_link(files, files.preload, found);
+        }
+        require_listable(files.preload, "LD_PRELOAD", preload_special, found);
         break;
     case loading::slot:
         require_slot(files, ucx, found);

@@ -21,7 +21,8 @@ enum class loading {
 struct installation {
     std::filesystem::path directory; /**< of libraries */
     std::filesystem::path loader;
-    std::filesystem::path preload;     /**< the loader, for LD_PRELOAD */
+    std::filesystem::path preload;     /**< the loader, for LD_PRELOAD; maybe
+                                            not among the libraries */
     std::filesystem::path modules;     /**< a directory with one per release */
     std::filesystem::path plugin;      /**< a directory: for UCX_PLUGIN_PATH */
     std::filesystem::path emulator;    /**< a directory: for LD_LIBRARY_PATH */
@@ -50,6 +51,9 @@ inline constexpr char driver_library[] = "libhl-thunk.so";
  * @throws std::filesystem::filesystem_error when /proc does not tell.
  */
 installation find_installation();
+
+/** Whether LD_PRELOAD, which is split at spaces, can name a file. */
+bool can_be_preloaded(const std::filesystem::path &file);
 
 /** The releases of UCX that have a module, the oldest one first. */
 std::vector<ucx_release> installed_releases(const installation &files);

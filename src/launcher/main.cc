@@ -1,9 +1,9 @@
 /**
  * ucx-gaudi: runs programs with the Gaudi transports loaded.
  */
+#include "launcher/cached_links.h"
 #include "launcher/environment.h"
 #include "launcher/info.h"
-#include "launcher/slot.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -247,12 +247,15 @@ launcher::problems prepare(launcher::installation &files,
                            const launcher::request &wanted,
                            const launcher::found_ucx &ucx)
 {
+    launcher::choose_preload(files);
     if (wanted.how == launcher::loading::slot) {
         launcher::choose_slot(files, ucx);
     }
     launcher::problems found = launcher::find_obstacles(files, wanted, ucx);
     if (found.empty() && (wanted.how == launcher::loading::slot)) {
         found = launcher::make_slot(files);
+    } else if (found.empty() && (wanted.how == launcher::loading::preload)) {
+        found = launcher::make_preload(files);
     }
     return found;
 }

@@ -1,8 +1,10 @@
 #include "launcher/trial.h"
 
 #include "hlthunk_shim/driver.h"
+#include "util/library_file.h"
 #include "util/unique_fd.h"
 
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <sstream>
@@ -28,6 +30,11 @@ int open_module(const char *file)
 {
     using function = int (*)();
 
+    char why[PATH_MAX + 100];
+    if (gaudi_may_be_loaded(file, why, sizeof(why)) == 0) {
+        std::fprintf(stderr, "%s\n", why);
+        return 1;
+    }
     void *module = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (module == nullptr) {
         std::fprintf(stderr, "%s\n", dlerror());

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "loader/gdr_module.h"
 
 #include <limits.h>
@@ -36,6 +37,6 @@ int gaudi_has_gdr_module(const char *libucs)
 
     return ((slash != NULL) &&
             is_in(libucs, (size_t)(slash - libucs), "/ucx")) ||
-           is_in_one_of(getenv("UCX_MODULE_DIR")) ||
-           is_in_one_of(getenv("UCX_PLUGIN_PATH"));
+           is_in_one_of(secure_getenv("UCX_MODULE_DIR")) ||
+           is_in_one_of(secure_getenv("UCX_PLUGIN_PATH"));
 }

@@ -6,6 +6,7 @@
 #include "loader/running_ucx.h"
 #include "loader/slot.h"
 #include "loader/tls_setting.h"
+#include "util/library_file.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -46,20 +47,22 @@ static void *find_loaded_module(const struct gaudi_ucx *ucx, const char *path)
 static void *open_module_for(const struct gaudi_ucx *ucx)
 {
     char path[PATH_MAX];
+    char broken[PATH_MAX + 100];
+    const char *why = broken;
     void *handle;
 
     if (!gaudi_find_module(ucx, path, sizeof(path))) {
         return NULL;
     }
     handle = find_loaded_module(ucx, path);
-    if (handle == NULL) {
+    if ((handle == NULL) && gaudi_may_be_loaded(path, broken, sizeof(broken))) {
         handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        why    = (handle == NULL) ? dlerror() : NULL;
     }
     if (handle == NULL) {
         gaudi_complain("the module for UCX %u.%u.%u (%s) cannot be loaded: %s; "
                        "install or build ucx-gaudi again",
-                       ucx->major, ucx->minor, ucx->patch, ucx->libucp,
-                       dlerror());
+                       ucx->major, ucx->minor, ucx->patch, ucx->libucp, why);
     }
     return handle;
 }

@@ -3,6 +3,7 @@
 
 #include "loader/installation.h"
 #include "loader/report.h"
+#include "util/library_file.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -70,8 +72,11 @@ static int find_places(struct places *found)
     if (realpath(gaudi_file_of(libucs), file) != NULL) {
         modules_beside(file, found->resolved);
     }
-    get_setting(libucs, "MODULE_DIR", found->configured,
-                sizeof(found->configured));
+    found->configured[0] = '\0';
+    if (getauxval(AT_SECURE) == 0) { /* else somebody else's folder */
+        get_setting(libucs, "MODULE_DIR", found->configured,
+                    sizeof(found->configured));
+    }
     get_setting(libucs, "LOG_LEVEL", level, sizeof(level));
     found->debug = 0;
     for (i = 0; i < sizeof(talking) / sizeof(talking[0]); ++i) {
@@ -116,7 +121,9 @@ static void initialize(void *module)
 static int load(const char *folder, const char *name, int debug)
 {
     char file[2 * PATH_MAX];
-    void *module;
+    char broken[2 * PATH_MAX + 100];
+    const char *why = broken;
+    void *module    = NULL;
 
     snprintf(file, sizeof(file), "%s/%s", folder, name);
     if (is_loader(file)) {
@@ -125,11 +132,14 @@ static int load(const char *folder, const char *name, int debug)
     if (dlopen(file, RTLD_LAZY | RTLD_NOLOAD) != NULL) {
         return 1; /* loaded for another link, or by UCX */
     }
-    module = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+    if (gaudi_may_be_loaded(file, broken, sizeof(broken))) {
+        module = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+        why    = (module == NULL) ? dlerror() : NULL;
+    }
     if (module == NULL) {
         if (debug && (access(file, F_OK) == 0)) {
             gaudi_say("%s, which a slot displaces, cannot be loaded: %s", file,
-                      dlerror());
+                      why);
         }
         return 0;
     }

@@ -21,14 +21,10 @@ static int is_part_of_program(void)
            (dlsym(program, "ucx_gaudi_version") == (void *)ucx_gaudi_version);
 }
 
-/* The variable with transport names in it, to be freed; NULL when it is to
- * stay.
- */
-static char *other_tls(void)
+char *gaudi_transport_names(const char *tls)
 {
-    const char *tls = getenv("UCX_TLS");
-    void *libucs    = dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
-    char *other     = NULL;
+    void *libucs = dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    char *other  = NULL;
 
     if (libucs == NULL) {
         return NULL;
@@ -43,7 +39,7 @@ static char *other_tls(void)
 
 void gaudi_rewrite_tls_setting(void)
 {
-    char *tls = other_tls();
+    char *tls = gaudi_transport_names(secure_getenv("UCX_TLS"));
 
     if ((tls != NULL) && is_part_of_program()) {
         /* A variable that exists gets another value in place, which is safe
@@ -55,12 +51,12 @@ void gaudi_rewrite_tls_setting(void)
 
 void gaudi_warn_of_tls_setting(void)
 {
-    char *tls = other_tls();
+    char *tls = gaudi_transport_names(secure_getenv("UCX_TLS"));
 
     if (tls != NULL) {
         gaudi_say("UCX, which has loaded the Gaudi transports by itself, does "
                   "not know all names in UCX_TLS=%s; write UCX_TLS=%s",
-                  getenv("UCX_TLS"), tls);
+                  secure_getenv("UCX_TLS"), tls);
     }
     free(tls);
 }
@@ -68,7 +64,7 @@ void gaudi_warn_of_tls_setting(void)
 void gaudi_warn_of_listener(void)
 {
     static int said;
-    const char *tls = getenv("UCX_TLS");
+    const char *tls = secure_getenv("UCX_TLS");
 
     if ((tls != NULL) && !gaudi_may_reach_network(tls) &&
         !__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) {

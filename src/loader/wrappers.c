@@ -5,7 +5,8 @@
  * A program that loads UCX late (Open MPI does) gets the module at the first
  * call of one that comes before UCX reads its configuration and lists its
  * components. One comes earlier still, since a program may look up
- * ucp_config_read in libucp itself (dlsym). Three more are wrapped for what is
+ * ucp_config_read in libucp itself (dlsym). Lists of transports that a program
+ * sets itself get the names that UCX knows. Three more are wrapped for what is
  * to be said when there is no card, or no transport that they need.
  *
  * ucp_init_version is not among them: UCX tells by its address which file UCP
@@ -21,6 +22,7 @@
 #include <link.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Let the module say why there is no card; NULL, or parameters of an
@@ -103,10 +105,9 @@ static void *function_of(const void *caller, const char *library,
 }
 
 /* The wrapped function itself: the next one in the order of look-up, which may
- * be somebody else's wrapper, but not of another UCX than the caller's. NULL
- * after a line that tells. */
-static void *next_function(const void *caller, const void *wrapper,
-                           const char *library, const char *name)
+ * be somebody else's wrapper, but not of another UCX than the caller's. */
+static void *find_next(const void *caller, const void *wrapper,
+                       const char *library, const char *name)
 {
     void *own      = function_of(caller, library, name);
     void *function = dlsym(RTLD_NEXT, name);
@@ -115,9 +116,15 @@ static void *next_function(const void *caller, const void *wrapper,
         ((function == NULL) || is_of_ucx(function))) {
         function = own;
     }
-    if (function == NULL) {
-        function = function_in(library, name);
-    }
+    return (function != NULL) ? function : function_in(library, name);
+}
+
+/* The same; NULL after a line that tells. */
+static void *next_function(const void *caller, const void *wrapper,
+                           const char *library, const char *name)
+{
+    void *function = find_next(caller, wrapper, library, name);
+
     if (function == NULL) {
         gaudi_say("%s is not to be found in %s", name, library);
     }
@@ -158,12 +165,76 @@ GAUDI_EXPORT void ucm_set_global_opts(const void *options)
     }
 }
 
+/* The list of transports of a configuration, to be freed; NULL when it is not
+ * to be had. Only UCX knows where it came from. */
+static char *transports_of(const void *caller, const void *config)
+{
+    typedef void (*function_t)(const void *, FILE *, const char *, int);
+    enum { PRINT_CONFIG = 1 }; /* as ucs/config/types.h has it */
+    static const char variable[] = "\nUCX_TLS=";
+
+    const function_t print =
+        (function_t)find_next(caller, NULL, "libucp.so.0", "ucp_config_print");
+    char *text   = NULL;
+    char *found  = NULL;
+    size_t size  = 0;
+    FILE *stream = (print == NULL) ? NULL : open_memstream(&text, &size);
+
+    if (stream == NULL) {
+        return NULL;
+    }
+    fputc('\n', stream);
+    print(config, stream, "", PRINT_CONFIG);
+    if (fclose(stream) == 0) {
+        found = strstr(text, variable);
+    }
+    if (found != NULL) {
+        found += strlen(variable);
+        found = strndup(found, strcspn(found, "\n"));
+    }
+    free(text);
+    return found;
+}
+
+GAUDI_EXPORT status_t ucp_config_modify(void *config, const char *name,
+                                        const char *value)
+{
+    char *tls = !strcmp(name, "TLS") ? gaudi_transport_names(value) : NULL;
+    const status_t status = CALL_NEXT("libucp.so.0", ucp_config_modify, config,
+                                      name, (tls != NULL) ? tls : value);
+
+    free(tls);
+    return status;
+}
+
+/* What variables with the program's own prefix say, and files. */
+static void rewrite_transports(const void *caller, void *config)
+{
+    const __typeof__(&ucp_config_modify) modify =
+        find_next(caller, (const void *)ucp_config_modify, "libucp.so.0",
+                  "ucp_config_modify");
+    char *list = transports_of(caller, config);
+    char *tls  = gaudi_transport_names(list);
+
+    if ((tls != NULL) && (modify != NULL)) {
+        (void)modify(config, "TLS", tls);
+    }
+    free(tls);
+    free(list);
+}
+
 GAUDI_EXPORT status_t ucp_config_read(const char *env_prefix,
                                       const char *filename, void **config_p)
 {
+    status_t status;
+
     gaudi_load_module();
-    return CALL_NEXT("libucp.so.0", ucp_config_read, env_prefix, filename,
-                     config_p);
+    status = CALL_NEXT("libucp.so.0", ucp_config_read, env_prefix, filename,
+                       config_p);
+    if (status == 0) {
+        rewrite_transports(__builtin_return_address(0), *config_p);
+    }
+    return status;
 }
 
 GAUDI_EXPORT status_t uct_query_components(void **components_p,
@@ -210,7 +281,7 @@ GAUDI_EXPORT status_t uct_md_open(void *component, const char *name,
     const status_t status =
         CALL_NEXT("libuct.so.0", uct_md_open, component, name, config, md_p);
 
-    if ((status != 0) && (name != NULL) && !strcmp(name, "gaudi_copy") &&
+    if ((name != NULL) && !strcmp(name, "gaudi_copy") &&
         !is_ucp(__builtin_return_address(0))) {
         explain_refusal(NULL);
     }

@@ -56,12 +56,8 @@ void close_descriptors()
  * earlier than both. */
 bool is_watching(bool by_a_library)
 {
-    if (by_a_library) {
-        static const bool watching = run_in_children(close_descriptors<true>);
-        return watching;
-    }
-    static const bool watching = run_in_children(close_descriptors<false>);
-    return watching;
+    return by_a_library ? run_in_children_once<close_descriptors<true>>()
+                        : run_in_children_once<close_descriptors<false>>();
 }
 
 } // namespace

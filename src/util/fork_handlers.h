@@ -38,6 +38,19 @@ namespace gaudi::util {
  *  adds one. @return false without memory for it. */
 [[nodiscard]] bool run_in_children(void (*handler)());
 
+/** The same, but for what is there already. Without a lock: pthread_atfork
+ * waits for forks, and the child would find that taken. So it may be called
+ * twice, by who was forked, or came, at the same time. */
+template <void (*handler)()>
+[[nodiscard]] bool run_in_children_once()
+{
+    static constinit std::atomic<bool> added{false};
+    if (!added.load()) {
+        added.store(run_in_children(handler));
+    }
+    return added.load();
+}
+
 /**
  * A descriptor that children close as soon as they are forked, as long as this
  * object lives. It is to end before the descriptor is closed.

@@ -44,8 +44,7 @@ uint64_t process_identity()
 
 void count_forks()
 {
-    static const bool counted = run_in_children(count_fork);
-    if (!counted) {
+    if (!run_in_children_once<count_fork>()) {
         warn("forked children will not be noticed");
     }
 }

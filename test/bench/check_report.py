@@ -6,7 +6,9 @@ usage: check_report.py CLASS ROOT BUILD_DIRECTORY
 
 import html.parser
 import json
+import os
 import re
+import shutil
 import struct
 import sys
 import xml.etree.ElementTree
@@ -287,6 +289,72 @@ class measures_what_programs_write(BenchCase):
             status, _, err = self.bench(bad)
             self.assertEqual(2, status, err)
             self.assertIn("bench: error: ", err)
+
+
+class gets_what_it_needs(BenchCase):
+    """In a copy of the scripts, with stand-ins for what installs and builds."""
+
+    def setUp(self):
+        super().setUp()
+        for part in ("scripts/bench", "scripts/environment", "bench/harness"):
+            copy = self.place / part
+            copy.parent.mkdir(exist_ok=True)
+            if (self.root / part).is_dir():
+                shutil.copytree(self.root / part, copy)
+            else:
+                shutil.copy(self.root / part, copy)
+        build = self.google_program(CASES, [answer(400, 1, 100, 1)])
+        build.rename(self.place / "built")
+        log = self.place / "log"
+        self.write_script("scripts/install-packages",
+                          f'echo "packages $*" >>{log}')
+        # Fails for another target than what is measured.
+        self.write_script("programs/cmake", f'''echo "cmake $*" >>{log}
+case "$*" in
+"--build --preset release --target benchmarks")
+    mv {self.place}/built {self.place}/build ;;
+--build*) exit 1 ;;
+esac''')
+
+    def write_script(self, name, text):
+        path = self.place / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def in_copy(self, *arguments):
+        return self.run_command(
+            sys.executable, "-B", self.place / "scripts/bench", "--output",
+            self.results, *arguments,
+            PATH=f"{self.place}/programs:{os.environ['PATH']}")
+
+    def log(self):
+        return (self.place / "log").read_text(encoding="utf-8").splitlines()
+
+    def test_packages_and_programs(self):
+        status, _, err = self.in_copy("uct", "--sizes=4K", "--repetitions=1")
+        self.assertEqual(0, status, err)
+        self.assertEqual(["packages bench", "cmake --preset release",
+                          "cmake --build --preset release --target benchmarks"],
+                         self.log())
+        self.assertEqual({"4096"}, {row["size_bytes"] for row in self.rows()})
+
+    def test_a_page_takes_packages_alone(self):
+        self.write_results(STORED)
+        status, _, err = self.in_copy("--report-only")
+        self.assertEqual(0, status, err)
+        self.assertEqual(["packages bench"], self.log())
+
+    def test_what_cannot_be_had_is_told(self):
+        self.write_script("scripts/install-packages", "exit 1")
+        self.expect_refused(self.in_copy("uct"),
+                            "what it needs cannot be installed or built")
+
+    def test_what_is_built_elsewhere_is_measured_as_it_is(self):
+        self.expect_refused(
+            self.in_copy("uct", "--build", self.place / "elsewhere"),
+            "leave out --build")
+        self.assertFalse((self.place / "log").exists())
 
 
 class measures_this_build(BenchCase):

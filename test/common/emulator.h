@@ -22,15 +22,15 @@ public:
     /** The one of this process; aborts when it cannot be loaded. */
     static const emulator &instance();
 
+    /** Looks up the names of the library, which aborts as well. */
+    emulator();
+
     shim::driver driver;
 
 #define EMULATOR_SYMBOL(_result, _name, _parameters)                           \
     _result(*_name) _parameters = nullptr;
 #include "common/emulator_symbols.def"
 #undef EMULATOR_SYMBOL
-
-private:
-    emulator();
 };
 
 /** While one lives, the cards meet with faults, see hlthunk_emu_fault. What

@@ -24,11 +24,11 @@ uint64_t require(uint64_t value, const char *what)
 }
 
 /* A reset lasts for a few opens. */
-int open_card(unsigned index)
+int open_card(unsigned index, const shim::library &by)
 {
     int fd = -EAGAIN;
     for (int i = 0; (i < 16) && (fd == -EAGAIN); ++i) {
-        fd = hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(index).c_str());
+        fd = by.hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(index).c_str());
     }
     return fd;
 }
@@ -46,13 +46,14 @@ std::ostream &operator<<(std::ostream &stream, const outcome &value)
                   << "}";
 }
 
-raw_card::raw_card(unsigned index) : fd_(open_card(index))
+raw_card::raw_card(unsigned index, const shim::library &by)
+    : by_(by), fd_(open_card(index, by))
 {}
 
 raw_card::~raw_card()
 {
     if (fd_ >= 0) {
-        hl().hlthunk_close(fd_);
+        by_.hlthunk_close(fd_);
         /* Who opens it next is not to find out what happened to it. */
         (void)emulator::instance().hlthunk_emu_fault("reset=0");
     }
@@ -79,19 +80,19 @@ void raw_card::pause(bool paused) const
 
 uint64_t raw_card::allocate(uint64_t size) const
 {
-    return require(hl().hlthunk_device_memory_alloc(fd_, size, 0, false, true),
+    return require(by_.hlthunk_device_memory_alloc(fd_, size, 0, false, true),
                    "hlthunk_device_memory_alloc");
 }
 
 uint64_t raw_card::map(uint64_t handle, uint64_t hint) const
 {
-    return require(hl().hlthunk_device_memory_map(fd_, handle, hint),
+    return require(by_.hlthunk_device_memory_map(fd_, handle, hint),
                    "hlthunk_device_memory_map");
 }
 
 uint64_t raw_card::map_host(void *data, uint64_t size) const
 {
-    return require(hl().hlthunk_host_memory_map(fd_, data, 0, size),
+    return require(by_.hlthunk_host_memory_map(fd_, data, 0, size),
                    "hlthunk_host_memory_map");
 }
 
@@ -151,7 +152,7 @@ int raw_card::submit(std::vector<hl_cs_chunk> chunks, uint64_t &seq_p) const
     hlthunk_cs_out out{};
     in.chunks_execute     = chunks.data();
     in.num_chunks_execute = static_cast<uint32_t>(chunks.size());
-    const int ret         = hl().hlthunk_command_submission(fd_, &in, &out);
+    const int ret         = by_.hlthunk_command_submission(fd_, &in, &out);
     seq_p                 = out.seq;
     return ret;
 }
@@ -170,7 +171,7 @@ uint64_t raw_card::start(const std::vector<hl_cs_chunk> &chunks) const
 outcome raw_card::wait(uint64_t seq, uint64_t timeout_us) const
 {
     outcome seen{0, ~0u};
-    seen.result = hl().hlthunk_wait_for_cs(fd_, seq, timeout_us, &seen.status);
+    seen.result = by_.hlthunk_wait_for_cs(fd_, seq, timeout_us, &seen.status);
     return seen;
 }
 
@@ -184,7 +185,7 @@ outcome raw_card::write(uint64_t dst, const void *src, uint32_t bytes)
 {
     const uint64_t va  = map_host(const_cast<void *>(src), bytes);
     const outcome seen = copy(shim::gaudi2_queue_pdma0, dst, va, bytes);
-    hl().hlthunk_memory_unmap(fd_, va);
+    by_.hlthunk_memory_unmap(fd_, va);
     return seen;
 }
 
@@ -192,7 +193,7 @@ outcome raw_card::read(void *dst, uint64_t src, uint32_t bytes)
 {
     const uint64_t va  = map_host(dst, bytes);
     const outcome seen = copy(shim::gaudi2_queue_pdma1, va, src, bytes);
-    hl().hlthunk_memory_unmap(fd_, va);
+    by_.hlthunk_memory_unmap(fd_, va);
     return seen;
 }
 

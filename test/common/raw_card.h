@@ -37,8 +37,9 @@ std::ostream &operator<<(std::ostream &stream, const outcome &value);
 class raw_card {
 public:
     /** Open a card of the box, also if a test before has left it in reset; look
-     *  at @ref fd for how that went. */
-    explicit raw_card(unsigned index = 0);
+     *  at @ref fd for how that went.
+     *  @param by  The functions that it is driven by. */
+    explicit raw_card(unsigned index = 0, const shim::library &by = hl());
     ~raw_card();
     raw_card(const raw_card &)            = delete;
     raw_card &operator=(const raw_card &) = delete;
@@ -98,6 +99,7 @@ public:
     outcome read(void *dst, uint64_t src, uint32_t bytes);
 
 private:
+    const shim::library &by_;
     int fd_;
     char *ring_       = nullptr;
     uint64_t ring_va_ = 0;

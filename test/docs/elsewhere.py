@@ -34,9 +34,19 @@ ELSEWHERE = [
      "statistics.have_bytes_and_jobs_of_each_direction"),
     # A mount, and FUSE.
     (r"ucx_vfs\b|cd /tmp/ucx/|grep \. gaudi", "counts.have_each_direction"),
+    # Namespaces, which not every system lets a test have, and container
+    # runtimes, which have the same.
+    (r"(docker|podman) run\b|unshare --mount",
+     "with/ipc_processes.of_containers_with_common_processes_and_network/"
+     "proto_y"),
+    (r"unshare --pid",
+     "with/ipc_processes.of_another_process_namespace_are_left_to_tcp/proto_y"),
     (r"git clone\b", "docs.quickstart"),
     (r"\./scripts/quickstart\b", "docs.quickstart"),
 ]
+
+# What the help of ucx_perftest has where it is an MPI program.
+MPI_MODE = "-P <0|1>"
 
 # program.c, where a page has none.
 PROGRAM = """

@@ -6,10 +6,15 @@ usage: run_commands.py PAGE ROOT BUILD_DIRECTORY
 Each block of a page that is marked as "console" is one shell, in a folder that
 looks like the source folder after a build. A line that begins with "$ " is a
 command; what follows it is what it prints, where "..." stands for any lines, and
-numbers may be others. A page's first block of C is program.c. What cannot run here is in elsewhere.py, with the test
-that runs it, which has to exist.
+numbers may be others. A page's first block of C is program.c. What cannot run
+here is in elsewhere.py, with the test that runs it, which has to exist.
+
+The shell is at a terminal, as a reader's is. Where ucx_perftest is an MPI
+program, blocks with it run once more as from a script, with what the page says
+of that.
 """
 
+import functools
 import os
 import pathlib
 import re
@@ -27,6 +32,7 @@ DEADLINE = 240
 # listens before the next command connects to it.
 PRELUDE = r"""
 set -euo pipefail
+exec 3<&0
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 listening() {
     local i
@@ -93,8 +99,21 @@ def runnable(command, ports):
                 ports[port] = str(free.getsockname()[1])
         command = command.replace(f"-p {port}", f"-p {ports[port]}")
         if command.rstrip().endswith("&"):
-            command += f"\nlistening {ports[port]}"
+            # At the terminal, as where there is job control.
+            command = f"{command.rstrip()[:-1]}<&3 &\nlistening {ports[port]}"
     return command
+
+
+def takes_itself_for_a_rank():
+    """Whether ucx_perftest does where it is at no terminal."""
+    said = subprocess.run(["ucx_perftest", "-h"], text=True, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return elsewhere.MPI_MODE in said.stdout
+
+
+def as_from_a_script(commands):
+    return [(command.replace("ucx_perftest", "ucx_perftest -P 0"), prints)
+            for command, prints in commands]
 
 
 def script_of(commands, ports, tests):
@@ -129,22 +148,27 @@ def make_folder(place, text, root, build):
         program.group(1) if program else elsewhere.PROGRAM, encoding="utf-8")
 
 
-def run_block(script, folder, build):
+def run_block(script, folder, build, at_terminal):
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith(elsewhere.NOT_PASSED_ON)}
     environment.update(
         HLTHUNK_EMU_NODE=f"docs-{os.getpid()}", HOME=str(folder / "home"),
         PATH=f"{folder}/bin:{build}/bin:{environment['PATH']}",
         **elsewhere.SETTINGS)
+    ours, theirs = os.openpty()
     process = subprocess.Popen(
         ["bash", "-c", script], cwd=folder, env=environment,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        stdin=theirs if at_terminal else subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True)
+    os.close(theirs)
     try:
         printed, _ = process.communicate(timeout=DEADLINE)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 9)
         sys.exit(f"not done in {DEADLINE} s:\n{process.communicate()[0]}")
+    finally:
+        os.close(ours)
     print(printed)
     return process.returncode, printed
 
@@ -159,25 +183,40 @@ def check_self():
         sys.exit("lines in the wrong order are not missed")
 
 
-def main(page, root, build):
-    check_self()
+def try_block(page, text, root, build, commands, at_terminal):
+    """What is wrong with it."""
+    ports = {}
+    script, expected = script_of(commands, ports, tests_of(build))
+    with tempfile.TemporaryDirectory() as folder:
+        make_folder(pathlib.Path(folder), text, root, build)
+        status, printed = run_block(script, pathlib.Path(folder), build,
+                                    at_terminal)
+    if status != 0:
+        yield f"a block of {page} ends with {status}: {commands[0][0]}"
+    for line in missing_lines(expected, printed):
+        yield f"{page} has a line that was not printed: {line}"
+
+
+@functools.cache
+def tests_of(build):
     listed = subprocess.run(["ctest", "--test-dir", build, "-N"], text=True,
                             stdout=subprocess.PIPE, check=True).stdout
-    tests = set(re.findall(r"Test +#\d+: (.*)", listed))
-    ports = {}
+    return set(re.findall(r"Test +#\d+: (.*?)(?:  # .*)?$", listed, re.M))
+
+
+def main(page, root, build):
+    check_self()
     wrong = []
     text = (root / page).read_text(encoding="utf-8")
     check_marks(page, text)
     for commands in blocks_of(text):
-        script, expected = script_of(commands, ports, tests)
-        with tempfile.TemporaryDirectory() as folder:
-            make_folder(pathlib.Path(folder), text, root, build)
-            status, printed = run_block(script, pathlib.Path(folder), build)
-        if status != 0:
-            wrong.append(f"a block of {page} ends with {status}: "
-                         f"{commands[0][0]}")
-        wrong += [f"{page} has a line that was not printed: {line}"
-                  for line in missing_lines(expected, printed)]
+        wrong += try_block(page, text, root, build, commands, True)
+        if any("ucx_perftest" in command for command, _ in commands) and \
+                takes_itself_for_a_rank():
+            if "`-P 0`" not in text:
+                wrong.append(f"{page} does not tell of -P 0")
+            wrong += try_block(page, text, root, build,
+                               as_from_a_script(commands), False)
     sys.exit("\n".join(wrong) or 0)
 
 

@@ -182,6 +182,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             reinterpret_cast<uint8_t *>(&key)[data[0] % sizeof(key)] ^= data[1];
         }
     }
+    if ((what & 64) == 0) { /* else it was damaged, for the most part */
+        gaudi::ipc::seal_key(key);
+    }
     if (what % 32 == 31) { /* with nothing open */
         uct_md_close(md);
         md = open_md();

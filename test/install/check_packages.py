@@ -34,14 +34,18 @@ PACKAGES = {
 }
 IN_EACH = ("/copyright", "/changelog.gz", "/changelog.Debian.gz")
 
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/package"
+
 # What dpkg keeps for itself.
 OF_DPKG = ("var/lib/dpkg", "var/log")
 
 
 def make(build, folder):
     """The packages of the build, by name."""
-    run("cpack", "--config", build / "CPackConfig.cmake", "-B", folder,
-        folder=folder, TMPDIR=str(folder))
+    said = run(SCRIPT, "--from", build, folder, folder=folder,
+               TMPDIR=str(folder))
+    expect("issing" not in said and "generated." in said,
+           f"of packages is said:\n{said}")
     made = {}
     for path in folder.glob("*.deb"):
         made[run("dpkg-deb", "--field", path, "Package").strip()] = path
@@ -119,6 +123,15 @@ def dpkg(root, *words):
                "--force-script-chrootless", *words)
 
 
+def check_flags(prefix):
+    """The compiler and the linker look there by themselves."""
+    (file,) = prefix.glob("lib/**/ucx-gaudi-transports.pc")
+    told = run("pkg-config", "--cflags", "--libs", "ucx-gaudi-transports",
+               PKG_CONFIG_PATH=str(file.parent))
+    expect("-luct_hlthunk" in told and "/usr/lib" not in told and
+           "/usr/include" not in told, f"pkg-config says {told}")
+
+
 def of_system(root):
     return {path: content for path, content in tree(root).items()
             if not path.startswith(OF_DPKG)}
@@ -137,6 +150,7 @@ def check_use(made, root):
     dpkg(root, "--install", made["hl-thunk-emulator"],
          made["ucx-gaudi-transports-dev"])
     check_listing(prefix)
+    check_flags(prefix)
     dpkg(root, "--install", made["python3-ucx-gaudi"])
     installed = of_system(root)
     dpkg(root, "--install", *made.values())

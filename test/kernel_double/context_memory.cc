@@ -220,8 +220,16 @@ int context::export_dmabuf(int fd, const memory_in &in, uint64_t &value_p)
         return broken("export-pages", EINVAL, "%lu bytes at %lu", asked.size,
                       asked.offset);
     }
-    const int ret = hlthunk_device_mapped_memory_export_dmabuf_fd(
-        fd, asked.address, asked.size, asked.offset, O_RDWR | O_CLOEXEC);
+    const auto from = [&](uint64_t offset) {
+        return hlthunk_device_mapped_memory_export_dmabuf_fd(
+            fd, asked.address, asked.size, offset, O_RDWR | O_CLOEXEC);
+    };
+    int ret = from(asked.offset);
+    if ((ret >= 0) && (asked.offset != 0) && !the_kernel().is_drm) {
+        /* Until 6.7 hl_map_dmabuf takes no notice of it. */
+        close(ret);
+        ret = from(0);
+    }
     if (ret >= 0) {
         value_p = static_cast<uint32_t>(ret);
         if ((in.flags & O_CLOEXEC) == 0) {

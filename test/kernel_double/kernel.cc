@@ -78,17 +78,20 @@ std::string hex(uint32_t value)
     return text;
 }
 
-/* sysfs.c: device_type, of Gaudi2 by the revision. */
+/* sysfs.c: device_type, by device and revision. */
 std::string type_of(const hlthunk_hw_ip_info &info)
 {
-    if (info.device_id != shim::pci_id_gaudi2) {
-        return (info.device_id == 0x1060) ? "GAUDI3\n" : "GAUDI\n";
+    const bool is_addin =
+        (info.device_id == 0x1021) || (info.device_id == 0x1063);
+    const bool is_gaudi2 = (info.device_id / 16 == shim::pci_id_gaudi2 / 16);
+    if (!is_gaudi2 && (info.device_id / 16 != 0x106)) {
+        return "GAUDI\n";
     }
-    const char *const letters[] = {"", "", "B", "C", "D"};
-    return std::string("GAUDI2") +
-           letters[(info.revision_id < std::size(letters)) ? info.revision_id
-                                                           : 0] +
-           "\n";
+    const char *const letters[] = {"", "", "B", "C", "D", "E"};
+    std::string text            = is_gaudi2 ? "GAUDI2" : "GAUDI3";
+    text +=
+        letters[(info.revision_id < std::size(letters)) ? info.revision_id : 0];
+    return text + (!is_addin ? "" : is_gaudi2 ? " HL-288" : " HL-338") + "\n";
 }
 
 std::string number_text(dev_t number)

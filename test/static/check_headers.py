@@ -8,14 +8,12 @@ file of its folder. So a header of hlthunk_shim is compiled without UCX's
 private headers, and as C where the folder's sources are C.
 """
 
-import json
 import os
-import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from common import report, tree_files
+from common import read_compilations, report, tree_files
 
 JOBS = 2
 DEADLINE = 60
@@ -24,15 +22,13 @@ DEADLINE = 60
 def read_flags(root, database):
     """Compiler and flags by folder, of the source file in it that is compiled
     with most folders to look for headers in."""
-    with open(database, encoding="utf-8") as file:
-        entries = json.load(file)
     flags = {}
-    def key(entry):
-        return (-entry["command"].count(" -I"), entry["file"])
+    def key(compilation):
+        sources, words, _ = compilation
+        return (-sum(word.startswith("-I") for word in words), sources)
 
-    for entry in sorted(entries, key=key):
-        name = os.path.relpath(entry["file"], root)
-        words = shlex.split(entry["command"])
+    for sources, words, directory in sorted(read_compilations(root, database),
+                                            key=key):
         # What is precompiled would come before the header.
         for option in ("-o", "-c", "-MF", "-MT", "-include"):
             if option in words:
@@ -41,7 +37,8 @@ def read_flags(root, database):
         for option in ("-MD", "-Winvalid-pch"):
             if option in words:
                 words.remove(option)
-        flags.setdefault(os.path.dirname(name), (words, entry["directory"]))
+        for source in sources:
+            flags.setdefault(os.path.dirname(source), (words, directory))
     return flags
 
 

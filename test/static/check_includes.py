@@ -66,7 +66,7 @@ ALLOWED = [
      DRIVER),
     (GAUDI, [COPY, IPC, TRANSFER, APPLICATION, MEMORY, CARDS, UCX_SEAM] +
      DRIVER),
-    ("src/loader/", []),
+    ("src/loader/", [UTIL + "library_file.h"]),
     ("src/launcher/", ["src/loader/gdr_module.h",
                        "src/loader/tls_alias.h"] + DRIVER),
     ("examples/", []),

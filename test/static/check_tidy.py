@@ -3,7 +3,8 @@
 
 usage: check_tidy.py ROOT BUILD_DIRECTORY
 
-A file that clang-tidy had nothing against is not looked at again until
+It looks at what the compiler does: at several sources in one go where these are
+one compilation. What it had nothing against is not looked at again until
 something that it depends on changes: its text and that of everything it
 includes, how it is compiled, the checks, or clang-tidy. What is known is in
 BUILD_DIRECTORY/tidy-cache, an empty file for each.
@@ -12,33 +13,29 @@ BUILD_DIRECTORY/tidy-cache, an empty file for each.
 import concurrent.futures
 import functools
 import hashlib
-import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 
-from common import report, tree_files
+from common import read_compilations, report, tree_files
 
 TOOL = "clang-tidy-14"
 
 
 def read_commands(root, build):
-    """File, flags, object and working directory of each compilation of a source
-    file under src/. The same one for two libraries is one."""
-    with open(os.path.join(build, "compile_commands.json"),
-              encoding="utf-8") as file:
-        entries = json.load(file)
+    """Name, file, flags, object and working directory of each compilation of
+    sources under src/. The same one for two libraries is one."""
     wanted = {name for name in tree_files(root)
               if name.startswith("src/") and name.endswith(".cc")}
     commands = {}
-    for entry in entries:
-        name = os.path.relpath(entry["file"], root)
-        if name not in wanted:
+    seen = set()
+    for sources, words, directory in read_compilations(
+            root, os.path.join(build, "compile_commands.json")):
+        if not wanted.issuperset(sources):
             continue
-        words = shlex.split(entry["command"])
+        seen.update(sources)
         at = words.index("-o")
         output = words[at + 1]
         del words[at:at + 2]
@@ -47,10 +44,10 @@ def read_commands(root, build):
                      if word.startswith("-"))
         flags = [word for word in words[first:-2]
                  if not re.fullmatch(r"-D\w+_EXPORTS", word)]
+        name = " ".join(sources)
         commands.setdefault((name, tuple(flags)),
-                            (name, flags, output, entry["directory"]))
-    missing = wanted - {name for name, _ in commands}
-    return list(commands.values()), sorted(missing)
+                            (name, words[-1], flags, output, directory))
+    return list(commands.values()), sorted(wanted - seen)
 
 
 def read_dependencies(build):
@@ -90,7 +87,7 @@ def digest_of(file):
 
 
 def make_key(basis, command, dependencies):
-    name, flags, output, _ = command
+    name, _, flags, output, _ = command
     if output not in dependencies:
         return None
     parts = [basis, name, *flags]
@@ -119,11 +116,12 @@ def main(root, build):
     known = set(os.listdir(cache))
 
     def check(command, key):
-        name, flags, _, directory = command
+        name, file, flags, _, directory = command
         if key in known:
             return None
         result = subprocess.run(
-            [tool, "--quiet", os.path.join(root, name), "--", *flags],
+            [tool, "--quiet", file, f"--config-file={settings[-1]}", "--",
+             *flags],
             cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, check=False)
         if result.returncode != 0:

@@ -6,8 +6,9 @@ usage: check_tree.py ROOT
 Large files; sources of more lines than one looks through; tests that are skipped
 by anything but test/common/ability.h, which asks the system, and the list of what
 does not hold beside a framework, test/common/framework_limits.cc; names of the
-emulator where it is to be a driver library as any other; paths and hosts that
-only one machine has; package registries, which are the business of that
+emulator where it is to be a driver library as any other; variables that libraries
+read without secure_getenv (programs may have more rights than who starts them,
+and the launcher is no library); paths and hosts that only one machine has; package registries, which are the business of that
 machine's settings.
 """
 
@@ -32,6 +33,7 @@ HOSTS = [r"py" + r"pi\.(org|python)", r"pythonhosted\.", r"registry\.np" + r"m",
          r"rubyg" + r"ems\.", r"repo\d*\.ma" + r"ven",
          r"(https?|ftp)://(localhost|127\.|10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.)",
          r"index-u" + r"rl"]
+GETENV = re.compile(r"(?<!secure_)\bgetenv\b")
 SKIP = "GTEST_" + "SKIP"
 SKIPS = ("test/common/ability.h", "test/common/framework_limits.cc")
 UNWANTED = re.compile(r"(?<![\w.])(" + "|".join(PLACES) + r")|(" +
@@ -53,6 +55,9 @@ def check_file(root, name):
         if (name.startswith("src/") and not name.startswith(EMULATOR) and
                 EMULATORS.search(line)):
             yield f"{name}:{number}: a name of the emulator"
+        if (name.startswith("src/") and is_source(name) and
+                not name.startswith("src/launcher/") and GETENV.search(line)):
+            yield f"{name}:{number}: getenv in a library"
         match = UNWANTED.search(line)
         if match is not None:
             yield f"{name}:{number}: {match[0]}"

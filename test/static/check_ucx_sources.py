@@ -84,6 +84,8 @@ def check(place, installed):
     make_tree(place / "cache", "ucx-1.22.0", "1.22.0")
     make_tree(place / "full", f"ucx-{installed}", installed)
     make_tree(place / "full", "ucx-1.22.0", "1.22.0")
+    for version in (installed, "1.20.3", "1.20.12", "1.12.9"):
+        make_tree(place / "several", f"ucx-{version}", version)
     nothing = place / "nothing"
     nothing.mkdir()
 
@@ -99,6 +101,10 @@ def check(place, installed):
         (["-DUCX_RELEASE=1.22"], True, "are not those of UCX 1.22.0"),
         ([f"-DUCX_SOURCE_CACHE={place}/full", "-DUCX_RELEASE=1.22"], True,
          f"releases: 1.22;{release} ."),
+        ([f"-DUCX_SOURCE_CACHE={place}/several"], True,
+         "headers of 1.20.12 in"),
+        ([f"-DUCX_SOURCE_CACHE={place}/several"], True,
+         f"releases: {release};1.20 ."),
         ([trees(here, new, again)], False, "are both UCX 1.18"),
         ([trees(here, old)], False, "is UCX 1.12.0: this project is for"),
         ([trees(here, future)], False, "is UCX 2.0.0: this project is for"),
@@ -114,6 +120,9 @@ def check(place, installed):
         if done != right or text not in said:
             yield (f"{options}: {'works' if done else 'fails'}, and does not "
                    f"say '{text}':\n{said}")
+    _, said = configure(place, trees(here, new))
+    if said.find("No config.h") < said.find("releases: "):
+        yield f"a missing config.h is not what is said last:\n{said}"
     kept = make_tree(place / "home/.cache/ucx-gaudi", f"ucx-{installed}",
                      installed)
     done, said = configure(place, HOME=f"{place}/home", XDG_CACHE_HOME="")
@@ -209,6 +218,43 @@ def check_script(root, place):
         yield f"the checksum is not one of headers: {sums}"
 
 
+def check_what_to_type(root, place):
+    """What is wrong with the commands for a version that apt does not have: they
+    run, with a repository of our own in the place of UCX's."""
+    programs = place / "programs"
+    programs.mkdir()
+    for name in ("apt-get", "apt-cache"):
+        (programs / name).write_text("#!/bin/sh\nexit 1\n")
+        (programs / name).chmod(0o755)
+    origin = make_tree(place, "origin", "1.18.77")
+    for command in (["init"], ["add", "."], ["commit", "-mone"],
+                    ["tag", "v1.18.77"]):
+        subprocess.run(["git", "-C", origin, "-c", "user.name=n", "-c",
+                        "user.email=n@example.org", *command], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    environment = {
+        "PATH": f"{programs}:{os.environ['PATH']}", "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.file://{origin}.insteadOf",
+        "GIT_CONFIG_VALUE_0": "https://github.com/openucx/ucx"}
+    options = ["--cache", place / "to type", "1.18.77"]
+    done, said = fetch(root, *options, **environment)
+    commands = [line.strip() for line in said.splitlines()
+                if line.startswith("    ")]
+    if done or len(commands) != 2:
+        yield f"fetch-ucx-source does not say what to type:\n{said}"
+        return
+    typed = subprocess.run(["bash", "-ec", "\n".join(commands)],
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                           text=True, timeout=60, check=False,
+                           env={**os.environ, **environment})
+    if typed.returncode or "UCX 1.18.77: " not in typed.stdout or \
+            "It has no config.h." not in typed.stdout:
+        yield f"what fetch-ucx-source says to type does not work:\n{typed.stdout}"
+    done, said = fetch(root, *options[:2], "1.23.0", **environment)
+    if done or "checkout 9466d104a317" not in said:
+        yield f"a commit is not what is to be checked out:\n{said}"
+
+
 def installed_version():
     said = subprocess.run(["ucx_info", "-v"], stdout=subprocess.PIPE, text=True,
                           timeout=60, check=True).stdout
@@ -222,7 +268,8 @@ def main(root):
         (place / "project/CMakeLists.txt").write_text(PROJECT.format(root=root))
         (place / "project/user.c").write_text(USER)
         installed = installed_version()
-        report([*check_script(root, place), *check(place, installed),
+        report([*check_script(root, place), *check_what_to_type(root, place),
+                *check(place, installed),
                 *check_build(place, installed)],
                "the build takes the source trees that it should")
 

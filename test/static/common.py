@@ -1,6 +1,9 @@
 """What the checks of the tree share."""
 
+import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 
@@ -21,6 +24,21 @@ def tree_files(root):
                       for name in files]
     return sorted(name for name in set(names)
                   if name and os.path.isfile(os.path.join(root, name)))
+
+
+def read_compilations(root, database):
+    """What CMake's list of compilations has: sources, words of the command, and
+    working directory of each. Several sources are one compilation where CMake
+    has made a file that includes them all."""
+    with open(database, encoding="utf-8") as file:
+        entries = json.load(file)
+    for entry in entries:
+        sources = [entry["file"]]
+        if re.fullmatch(r"unity_\d+_cxx\.cxx", os.path.basename(sources[0])):
+            with open(sources[0], encoding="utf-8") as file:
+                sources = re.findall(r'^#include "(.*)"$', file.read(), re.M)
+        sources = [os.path.relpath(source, root) for source in sources]
+        yield sources, shlex.split(entry["command"]), entry["directory"]
 
 
 def is_source(name):

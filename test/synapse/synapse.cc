@@ -79,7 +79,7 @@ struct driver {
 struct driver_functions {
     driver_functions()
     {
-        const driver library;
+        static const driver library;
 #define STAND_IN_FIND(_result, _name, _parameters) library.find(#_name, _name);
         STAND_IN_DRIVER(STAND_IN_FIND)
 #undef STAND_IN_FIND
@@ -90,10 +90,11 @@ struct driver_functions {
 #undef STAND_IN_POINTER
 };
 
-const driver_functions &hl()
+/* Looked up for each call: the vendor's libraries are linked with hl-thunk, and
+ * call what their names lead to by then. */
+driver_functions hl()
 {
-    static const driver_functions all;
-    return all;
+    return driver_functions();
 }
 
 struct copy {

@@ -23,7 +23,7 @@ namespace {
 
 using json_value = std::unique_ptr<cJSON, decltype(&cJSON_Delete)>;
 
-mapping_table refuse(const std::string &why)
+mapping_table no_table(const std::string &why)
 {
     return {{}, why};
 }
@@ -201,13 +201,13 @@ bool is_mapping_text(const std::string &value)
 mapping_table parse_mapping_table(const std::string &json)
 {
     if (json.size() > max_mapping_bytes) {
-        return refuse("it is larger than " + std::to_string(max_mapping_bytes) +
-                      " bytes");
+        return no_table("it is larger than " +
+                        std::to_string(max_mapping_bytes) + " bytes");
     }
     /* The parser would take it for the end. */
     const size_t zero = json.find('\0');
     if (zero != json.npos) {
-        return refuse(place_of(json, zero) + ": a zero byte");
+        return no_table(place_of(json, zero) + ": a zero byte");
     }
 
     const char *end = json.c_str();
@@ -216,13 +216,13 @@ mapping_table parse_mapping_table(const std::string &json)
         cJSON_Delete);
     if (root == nullptr) {
         /* Where a string should be, the parser points one byte behind. */
-        return refuse("near " +
-                      place_of(json, static_cast<size_t>(end - json.c_str())) +
-                      ": this is not JSON");
+        return no_table(
+            "near " + place_of(json, static_cast<size_t>(end - json.c_str())) +
+            ": this is not JSON");
     }
     if (!cJSON_IsArray(root.get())) {
-        return refuse(std::string("it is ") + kind_of(root.get()) +
-                      ", not an array of objects");
+        return no_table(std::string("it is ") + kind_of(root.get()) +
+                        ", not an array of objects");
     }
 
     mapping_table result;
@@ -232,11 +232,12 @@ mapping_table parse_mapping_table(const std::string &json)
         const std::string where =
             "entry " + std::to_string(result.entries.size() + 1) + ": ";
         if (result.entries.size() == max_mapping_entries) {
-            return refuse(where + "there are more than " +
-                          std::to_string(max_mapping_entries));
+            return no_table(where + "there are more than " +
+                            std::to_string(max_mapping_entries));
         }
         if (!cJSON_IsObject(each)) {
-            return refuse(where + "it is " + kind_of(each) + ", not an object");
+            return no_table(where + "it is " + kind_of(each) +
+                            ", not an object");
         }
         object_reader reader(each);
         mapping_entry entry{};
@@ -244,11 +245,11 @@ mapping_table parse_mapping_table(const std::string &json)
         entry.module_id = reader.number("module_id");
         entry.bus_id    = reader.bus_id("bus_id");
         if (!reader.error().empty()) {
-            return refuse(where + reader.error());
+            return no_table(where + reader.error());
         }
         const std::string duplicate = find_duplicate(result.entries, entry);
         if (!duplicate.empty()) {
-            return refuse(where + duplicate);
+            return no_table(where + duplicate);
         }
         result.entries.push_back(std::move(entry));
     }
@@ -265,12 +266,12 @@ mapping_table read_mapping_table(const std::string &value)
     const util::unique_fd fd(
         ::open(value.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!fd) {
-        return refuse(std::string("the file cannot be opened: ") +
-                      std::strerror(errno));
+        return no_table(std::string("the file cannot be opened: ") +
+                        std::strerror(errno));
     }
     struct stat info;
     if ((fstat(fd.get(), &info) != 0) || !S_ISREG(info.st_mode)) {
-        return refuse("it is not a regular file");
+        return no_table("it is not a regular file");
     }
     std::string text;
     std::array<char, 4096> part;
@@ -280,8 +281,8 @@ mapping_table read_mapping_table(const std::string &value)
         text.append(part.data(), static_cast<size_t>(length));
     }
     if (length < 0) {
-        return refuse(std::string("the file cannot be read: ") +
-                      std::strerror(errno));
+        return no_table(std::string("the file cannot be read: ") +
+                        std::strerror(errno));
     }
     return parse_mapping_table(text);
 }

@@ -20,7 +20,7 @@ constexpr char module_name[]  = "HLS_MODULE_ID";
 
 std::optional<std::string> read_variable(const char *name)
 {
-    const char *value = std::getenv(name);
+    const char *value = secure_getenv(name);
     return ((value != nullptr) && (*value != '\0')) ? std::optional(value)
                                                     : std::nullopt;
 }

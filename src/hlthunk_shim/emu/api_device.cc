@@ -125,9 +125,8 @@ unsigned device_count()
     return get_settings().devices;
 }
 
-/* As index_of_bus_id. Inlined, since a function that begins with a call cannot
- * be patched, as those of the vendor's library can. */
-[[gnu::always_inline]] inline int index_of_module_id(uint32_t module_id)
+/* As index_of_bus_id. */
+int index_of_module_id(uint32_t module_id)
 {
     for (unsigned i = 0; i < device_count(); ++i) {
         if (module_id_of(i) == module_id) {

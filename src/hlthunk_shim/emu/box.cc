@@ -1,18 +1,18 @@
 #include "hlthunk_shim/emu/box.h"
 
+#include "hlthunk_shim/emu/abstract_name.h"
 #include "hlthunk_shim/emu/settings.h"
 #include "util/unique_fd.h"
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <thread>
 
+#include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 namespace gaudi::emu {
@@ -24,44 +24,81 @@ namespace {
 constexpr unsigned buses[] = {0x19, 0x1a, 0x33, 0x34, 0xb3, 0xb4, 0xcc, 0xcd};
 constexpr unsigned cards_per_domain = sizeof(buses) / sizeof(buses[0]);
 
-struct socket_name {
-    sockaddr_un address;
-    socklen_t length;
-};
-
 /* How long a turn is waited for: it takes as long as reading /proc. */
 constexpr std::chrono::seconds longest_turn{10};
 
-/* The abstract name that is bound while somebody has a thing of the box. */
-socket_name name_of_holder(const std::string &what)
+/* In a folder of the user's: the file that is locked while somebody has a thing
+ * of the box. The lock belongs to the opening of the file, and goes with it. */
+util::unique_fd open_lock(const std::string &what)
 {
-    socket_name result{};
-    result.address.sun_family = AF_UNIX;
-    /* The leading zero byte makes the name abstract. */
-    const int length = std::snprintf(result.address.sun_path + 1,
-                                     sizeof(result.address.sun_path) - 1,
-                                     "hlthunk-emu/%u/%s/%s", geteuid(),
-                                     get_settings().node.c_str(), what.c_str());
-    result.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
-                                           static_cast<size_t>(length));
-    return result;
+    const std::string path = get_settings().folder + '/' + what;
+    return util::unique_fd(
+        open(path.c_str(),
+             O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
 }
 
-socket_name name_of_holder(unsigned index)
+flock whole_file()
 {
-    return name_of_holder("accel" + std::to_string(index));
+    flock lock{};
+    lock.l_type   = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    return lock;
+}
+
+int take_lock(const std::string &what)
+{
+    util::unique_fd fd = open_lock(what);
+    flock lock         = whole_file();
+    if (!fd || (fcntl(fd.get(), F_OFD_SETLK, &lock) != 0)) {
+        return ((errno == EAGAIN) || (errno == EACCES)) ? -EBUSY : -errno;
+    }
+    return fd.release();
+}
+
+bool is_locked(const std::string &what)
+{
+    const util::unique_fd fd = open_lock(what);
+    flock lock               = whole_file();
+    return fd && (fcntl(fd.get(), F_OFD_GETLK, &lock) == 0) &&
+           (lock.l_type != F_UNLCK);
+}
+
+/* Say who has it who cannot be of this box. */
+void complain_of_stranger(const abstract_name &name)
+{
+    static std::atomic<bool> said{false};
+    const auto user = find_binder(name);
+    if (user.has_value() && (*user != geteuid()) && !said.exchange(true)) {
+        std::fprintf(stderr,
+                     "hlthunk-emu: user %u has taken the name @%s, which this "
+                     "user's box needs; HLTHUNK_EMU_NODE=FOLDER, a folder that "
+                     "only you may write to, is a box that nobody else can "
+                     "take from\n",
+                     *user, name.text());
+    }
 }
 
 /* Take a thing of the box. */
-int take(const socket_name &name)
+int take(const std::string &what)
 {
+    if (!get_settings().folder.empty()) {
+        return take_lock(what);
+    }
+    const abstract_name name(what);
     util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    if (!fd ||
-        (bind(fd.get(), reinterpret_cast<const sockaddr *>(&name.address),
-              name.length) != 0)) {
-        return (errno == EADDRINUSE) ? -EBUSY : -errno;
+    if (!fd || (bind(fd.get(), name.address(), name.length()) != 0)) {
+        if (errno != EADDRINUSE) {
+            return -errno;
+        }
+        complain_of_stranger(name);
+        return -EBUSY;
     }
     return fd.release();
+}
+
+std::string card_name(unsigned index)
+{
+    return "accel" + std::to_string(index);
 }
 
 } // namespace
@@ -95,16 +132,15 @@ int index_of_bus_id(const char *bus_id)
 
 int take_card(unsigned index)
 {
-    return take(name_of_holder(index));
+    return take(card_name(index));
 }
 
 int take_turn()
 {
-    using clock            = std::chrono::steady_clock;
-    const socket_name name = name_of_holder("turn");
-    const auto deadline    = clock::now() + longest_turn;
+    using clock         = std::chrono::steady_clock;
+    const auto deadline = clock::now() + longest_turn;
     for (;;) {
-        const int ret = take(name);
+        const int ret = take("turn");
         if ((ret != -EBUSY) || (clock::now() >= deadline)) {
             return ret;
         }
@@ -114,12 +150,13 @@ int take_turn()
 
 bool card_is_taken(unsigned index)
 {
+    if (!get_settings().folder.empty()) {
+        return is_locked(card_name(index));
+    }
     const util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    const socket_name name = name_of_holder(index);
+    const abstract_name name(card_name(index));
     /* Of datagram sockets: the holder does not notice. */
-    return fd &&
-           (connect(fd.get(), reinterpret_cast<const sockaddr *>(&name.address),
-                    name.length) == 0);
+    return fd && (connect(fd.get(), name.address(), name.length()) == 0);
 }
 
 } // namespace gaudi::emu

@@ -4,7 +4,8 @@
  * A card is taken by binding an abstract socket named after user, box and card,
  * so it is free again the moment its holder dies, and nothing stays behind.
  * Processes of one user and network namespace that give HLTHUNK_EMU_NODE the
- * same value share a box.
+ * same value share a box. Other users can bind these names, too; in a folder
+ * that HLTHUNK_EMU_NODE names, locked files stand in for them, which stay.
  */
 #pragma once
 

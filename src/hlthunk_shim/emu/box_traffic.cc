@@ -1,8 +1,8 @@
 #include "hlthunk_shim/emu/box_traffic.h"
 
 #include "hlthunk_shim/emu/box.h"
+#include "hlthunk_shim/emu/memory_files.h"
 #include "hlthunk_shim/emu/settings.h"
-#include "util/text.h"
 
 #include <algorithm>
 #include <atomic>
@@ -60,27 +60,6 @@ std::string name_of_file(const timing_figures &speed)
     (void)stat("/proc/self/ns/net", &net);
     return "hlthunk-emu/" + get_settings().node + '@' +
            std::to_string(net.st_ino) + "/traffic-" + std::to_string(hash);
-}
-
-/* Open a file in memory of this user that a process has, by its name. */
-util::unique_fd find_file(const std::string &name)
-{
-    const std::string target = "/memfd:" + name + " (deleted)";
-    for (const auto &process : util::list_folder("/proc")) {
-        /* Empty for another user's, and when it is gone. */
-        for (const auto &entry : util::list_folder(process / "fd")) {
-            std::error_code gone;
-            if (std::filesystem::read_symlink(entry, gone).native() != target) {
-                continue;
-            }
-            util::unique_fd fd(open(entry.c_str(), O_RDWR | O_CLOEXEC));
-            struct stat info;
-            if ((fstat(fd.get(), &info) == 0) && (info.st_uid == geteuid())) {
-                return fd;
-            }
-        }
-    }
-    return {};
 }
 
 std::atomic<box_traffic *> known{nullptr};
@@ -201,7 +180,11 @@ int box_traffic::join(const std::string &name)
     if (!turn) {
         return turn.get();
     }
-    util::unique_fd found = find_file(name);
+    util::unique_fd found;
+    visit_memory_files(name, O_RDWR, [&](util::unique_fd file) {
+        found = std::move(file);
+        return false;
+    });
     if (!found) {
         const int created = create(name);
         return (created != 0) ? created : take_owner_number();

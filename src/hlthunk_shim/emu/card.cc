@@ -7,6 +7,7 @@
 #include "hlthunk_shim/emu/engine_threads.h"
 #include "hlthunk_shim/emu/settings.h"
 #include "hlthunk_shim/emu/sysfs_view.h"
+#include "util/made_once.h"
 
 #include <algorithm>
 #include <array>
@@ -24,14 +25,14 @@ card::card(unsigned index)
 card &card::at(unsigned index)
 {
     /* Never destroyed: engine threads may outlive static destructors. */
-    static auto *cards = [] {
-        auto *result = new std::array<card *, max_cards>;
+    static constinit util::made_once<std::array<card *, max_cards>> cards;
+    return *cards.get([] {
+        std::array<card *, max_cards> all;
         for (unsigned i = 0; i < max_cards; ++i) {
-            (*result)[i] = new card(i);
+            all[i] = new card(i);
         }
-        return result;
-    }();
-    return *(*cards)[index];
+        return all;
+    })[index];
 }
 
 card::context::~context()
@@ -54,11 +55,6 @@ void card::release(card_lock &lock)
     if ((met.kind == fault_kind::reset) && !removed_) {
         resets_        = std::max(resets_, met.opens);
         resets_itself_ = true;
-    }
-    if (removed_) {
-        /* To others it is one that cannot be had, as long as this process
-         * lives. */
-        open_->holder = -1;
     }
     open_.reset();
     if (box_traffic *timing = box_traffic::instance()) {

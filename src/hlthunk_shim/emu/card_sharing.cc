@@ -74,8 +74,7 @@ void card::prepare_for_fork()
     (void)faults::instance();
     at(0);
 
-    static const bool prepared = util::run_in_children(after_fork);
-    if (!prepared) {
+    if (!util::run_in_children_once<after_fork>()) {
         throw std::bad_alloc();
     }
 }

@@ -3,6 +3,7 @@
 #include "hlthunk_shim/emu/settings.h"
 #include "hlthunk_shim/emu/sysfs_view.h"
 #include "util/background_thread.h"
+#include "util/made_once.h"
 #include "util/placement.h"
 
 #include <algorithm>
@@ -25,8 +26,8 @@ constexpr unsigned idle_rounds = 10;
 engine_threads &engine_threads::instance()
 {
     /* Never destroyed: threads may still run when the process exits. */
-    static auto *pool = new engine_threads;
-    return *pool;
+    static constinit util::made_once<engine_threads *> pool;
+    return *pool.get([] { return new engine_threads; });
 }
 
 void engine_threads::kick(engine_work &busy)

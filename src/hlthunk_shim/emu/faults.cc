@@ -1,5 +1,7 @@
 #include "hlthunk_shim/emu/faults.h"
 
+#include "util/made_once.h"
+
 #include <memory>
 #include <mutex>
 
@@ -8,12 +10,12 @@ namespace gaudi::emu {
 faults &faults::instance()
 {
     /* Never destroyed: engine threads may outlive static destructors. */
-    static auto *wished = [] {
+    static constinit util::made_once<faults *> wished;
+    return *wished.get([] {
         auto *made = new faults;
         made->add(get_settings().faults);
         return made;
-    }();
-    return *wished;
+    });
 }
 
 void faults::add(const std::vector<fault> &wished)

@@ -1,9 +1,9 @@
 #include "hlthunk_shim/emu/node_file.h"
 
 #include "hlthunk_shim/emu/asic.h"
+#include "hlthunk_shim/emu/memory_files.h"
 #include "hlthunk_shim/emu/settings.h"
 #include "util/text.h"
-#include "util/unique_fd.h"
 
 #include <atomic>
 #include <cerrno>
@@ -17,8 +17,6 @@
 namespace gaudi::emu {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr uint64_t page_magic = 0x31656e7561475548;
 
@@ -97,33 +95,22 @@ std::string node_name(unsigned index)
 
 node_sighting look_for_node(unsigned index)
 {
-    const std::string target = "/memfd:" + node_name(index) + " (deleted)";
     node_sighting result;
-    for (const fs::path &process : util::list_folder("/proc")) {
-        /* Empty for another user's, and when it is gone. */
-        for (const fs::path &entry : util::list_folder(process / "fd")) {
-            std::error_code gone;
-            if (fs::read_symlink(entry, gone).native() != target) {
-                continue;
-            }
-            const util::unique_fd fd(open(entry.c_str(), O_RDONLY | O_CLOEXEC));
-            struct stat info;
-            uint64_t words[2];
-            if ((fstat(fd.get(), &info) != 0) || (info.st_uid != geteuid())) {
-                continue;
-            }
-            result.open = true;
-            if ((pread(fd.get(), words, sizeof(words), 0) != sizeof(words)) ||
-                (words[0] != page_magic)) {
-                continue;
-            }
-            /* A copy of a node that was closed reads as all free. */
-            if (!result.readable || (words[1] < result.dram_free)) {
-                result.dram_free = words[1];
-            }
-            result.readable = true;
+    const auto look = [&](const util::unique_fd &file) {
+        uint64_t words[2];
+        result.open = true;
+        if ((pread(file.get(), words, sizeof(words), 0) != sizeof(words)) ||
+            (words[0] != page_magic)) {
+            return true;
         }
-    }
+        /* A copy of a node that was closed reads as all free. */
+        if (!result.readable || (words[1] < result.dram_free)) {
+            result.dram_free = words[1];
+        }
+        result.readable = true;
+        return true;
+    };
+    visit_memory_files(node_name(index), O_RDONLY, look);
     return result;
 }
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace gaudi::emu {
@@ -62,7 +63,7 @@ template <typename Parse>
 void read(settings &result, const char *name, const char *expected,
           Parse &&parse)
 {
-    const char *text = std::getenv(name);
+    const char *text = secure_getenv(name);
     if ((text != nullptr) && !parse(text)) {
         complain(result, name, text, expected);
     }
@@ -73,7 +74,7 @@ template <typename Parse>
 void read_text(settings &result, const char *name, const char *expected,
                Parse &&parse)
 {
-    const char *text = std::getenv(name);
+    const char *text = secure_getenv(name);
     if ((text != nullptr) && (*text != '\0') && !parse(text)) {
         complain(result, name, text, expected);
     }
@@ -136,7 +137,7 @@ void read_faults(settings &result)
 {
     std::string wrong;
     const char *name = "HLTHUNK_EMU_FAULTS";
-    const char *text = std::getenv(name);
+    const char *text = secure_getenv(name);
     if ((text != nullptr) && (*text != '\0')) {
         wrong = add_faults(text, result);
     }
@@ -145,9 +146,28 @@ void read_faults(settings &result)
     }
 }
 
+bool read_node(const std::string &text, settings &result)
+{
+    struct stat info;
+    if (!text.starts_with('/')) {
+        const bool good = (text.size() <= max_node_name);
+        result.node     = good ? text : result.node;
+        return good;
+    }
+    if ((stat(text.c_str(), &info) != 0) || !S_ISDIR(info.st_mode) ||
+        (info.st_uid != geteuid()) || ((info.st_mode & 022) != 0)) {
+        return false;
+    }
+    /* By whatever path. */
+    result.node = "folder-" + std::to_string(info.st_dev) + "-" +
+                  std::to_string(info.st_ino);
+    result.folder = text;
+    return true;
+}
+
 void read_timing(settings &result)
 {
-    const char *name = std::getenv("HLTHUNK_EMU_TIMING");
+    const char *name = secure_getenv("HLTHUNK_EMU_TIMING");
     std::string why;
     if ((name == nullptr) || (*name == '\0') ||
         (std::strcmp(name, "off") == 0)) {
@@ -168,7 +188,7 @@ void read_timing(settings &result)
 
 void read_trace(settings &result)
 {
-    const char *path = std::getenv("HLTHUNK_EMU_TRACE");
+    const char *path = secure_getenv("HLTHUNK_EMU_TRACE");
     if ((path == nullptr) || (*path == '\0')) {
         return;
     }
@@ -305,12 +325,10 @@ settings read_settings()
         result.devices = static_cast<unsigned>(devices);
         result.engines = static_cast<unsigned>(engines);
     }
-    read_text(result, "HLTHUNK_EMU_NODE", "a name of 1 to 64 characters",
-              [&](const std::string &text) {
-                  const bool good = (text.size() <= max_node_name);
-                  result.node     = good ? text : result.node;
-                  return good;
-              });
+    read_text(result, "HLTHUNK_EMU_NODE",
+              "a name of 1 to 64 characters, or the path of a folder that only "
+              "you may write to",
+              [&](const std::string &text) { return read_node(text, result); });
     read_text(result, "HLTHUNK_EMU_IMPORT",
               "y (as the vendor's driver) or n (as the mainline one)",
               [&](const std::string &text) {
@@ -347,7 +365,7 @@ settings read_settings()
     read_timing(result);
     read_trace(result);
 
-    const char *text = std::getenv("HLTHUNK_EMU_LOG");
+    const char *text = secure_getenv("HLTHUNK_EMU_LOG");
     result.log =
         (text != nullptr) && (*text != '\0') && (std::strcmp(text, "0") != 0);
     return result;

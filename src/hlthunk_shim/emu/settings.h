@@ -25,8 +25,9 @@ struct settings {
     uint64_t dram_page = 0;       /**< what device memory is allocated in */
     uint32_t edma_mask = 0;       /**< EDMA engines that programs may use */
     std::string node   = "0";     /**< name of the box */
-    unsigned engines   = 1;       /**< engine threads of this process */
-    bool import        = true;    /**< the driver imports dma-bufs */
+    std::string folder;   /**< of its locks; empty: they are abstract names */
+    unsigned engines = 1; /**< engine threads of this process */
+    bool import      = true; /**< the driver imports dma-bufs */
     /** Of each card, in which group it is: peer-to-peer reaches the cards of
      *  its own. Empty: all are in one. */
     std::vector<unsigned> p2p;

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -29,19 +30,35 @@ constexpr std::chrono::seconds longest_gathering{1};
 constexpr off_t lock_of_run     = off_t{1} << 62;
 constexpr off_t lock_of_writing = lock_of_run + 1;
 
+/* How long others may write. Who locks the file for longer is no emulator. */
+constexpr std::chrono::seconds longest_turn{5};
+
 /* Locks belong to this opening of the file, and go with it. */
-int set_lock(int fd, int command, short type, off_t byte)
+int set_lock(int fd, short type, off_t byte)
 {
     struct flock lock {};
     lock.l_type   = type;
     lock.l_whence = SEEK_SET;
     lock.l_start  = byte;
     lock.l_len    = 1;
-    int ret       = 0;
-    do {
-        ret = fcntl(fd, command, &lock);
-    } while ((ret != 0) && (errno == EINTR));
-    return (ret == 0) ? 0 : -errno;
+    return (fcntl(fd, F_OFD_SETLK, &lock) == 0) ? 0 : -errno;
+}
+
+/* The same, in turn with others. */
+int wait_for_lock(int fd, short type, off_t byte)
+{
+    using clock         = std::chrono::steady_clock;
+    const auto deadline = clock::now() + longest_turn;
+    for (;;) {
+        const int ret = set_lock(fd, type, byte);
+        if ((ret != -EAGAIN) && (ret != -EACCES)) {
+            return ret;
+        }
+        if (clock::now() >= deadline) {
+            return -ETXTBSY;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
 }
 
 /* Whether a file can become a trace: it is empty, or has been one. Nobody's
@@ -50,9 +67,13 @@ bool may_become_trace(int fd)
 {
     char begin[3];
     const ssize_t got = pread(fd, begin, sizeof(begin), 0);
-    const std::string_view text(begin,
-                                static_cast<size_t>(std::max<ssize_t>(got, 0)));
-    return (got == 0) || (text == "[\n{") || (text == "[\n]");
+    if (got < 0) {
+        return false;
+    }
+    /* Less is left by a process that was killed as it began or went on. */
+    const std::string_view text(begin, static_cast<size_t>(got));
+    return std::string_view("[\n{").starts_with(text) ||
+           std::string_view("[\n]").starts_with(text);
 }
 
 int write_all(int fd, std::string_view bytes)
@@ -111,7 +132,8 @@ int why_no_trace(const std::string &path)
         if (!S_ISREG(info.st_mode)) {
             return EINVAL;
         }
-        const util::unique_fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+        const util::unique_fd fd(
+            ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
         if (!fd) {
             return errno;
         }
@@ -178,7 +200,7 @@ int trace_file::open(const std::string &path)
 /* Who is alone holds the lock for himself until the file has its head. */
 int trace_file::begin_or_join()
 {
-    if (set_lock(fd_.get(), F_OFD_SETLK, F_WRLCK, lock_of_run) == 0) {
+    if (set_lock(fd_.get(), F_WRLCK, lock_of_run) == 0) {
         if (!may_become_trace(fd_.get())) {
             return -EEXIST;
         }
@@ -190,13 +212,15 @@ int trace_file::begin_or_join()
             return ret;
         }
     }
-    return set_lock(fd_.get(), F_OFD_SETLKW, F_RDLCK, lock_of_run);
+    return wait_for_lock(fd_.get(), F_RDLCK, lock_of_run);
 }
 
 void trace_file::give_up(int error)
 {
     std::fprintf(stderr, "hlthunk-emu: HLTHUNK_EMU_TRACE='%s': %s; no %s\n",
-                 path_.c_str(), std::strerror(error),
+                 path_.c_str(),
+                 (error == ETXTBSY) ? "another process keeps it locked"
+                                    : std::strerror(error),
                  gathered_.empty() ? "trace" : "further trace");
     good_               = false;
     closed_in_children_ = {};
@@ -239,8 +263,7 @@ void trace_file::write_gathered()
 
 int trace_file::append()
 {
-    const int locked =
-        set_lock(fd_.get(), F_OFD_SETLKW, F_WRLCK, lock_of_writing);
+    const int locked = wait_for_lock(fd_.get(), F_WRLCK, lock_of_writing);
     if (locked != 0) {
         return locked;
     }
@@ -264,7 +287,7 @@ int trace_file::append()
     if ((ret == 0) && !fits) {
         ret = -EFBIG;
     }
-    (void)set_lock(fd_.get(), F_OFD_SETLK, F_UNLCK, lock_of_writing);
+    (void)set_lock(fd_.get(), F_UNLCK, lock_of_writing);
     return ret;
 }
 

@@ -7,13 +7,14 @@ namespace gaudi::shim {
 
 namespace {
 
-/* PCI ids: pci_ids.h of the vendor's driver
- * (HabanaAI/drivers.accel.habanalabs.kernel). Gaudi2B, C and D have that of
- * Gaudi2 and another revision; HL-2000M is a Gaudi. Ends of device memory and
- * queues: drivers/accel/habanalabs, include/gaudi2 (hw_ip, and enum
- * gaudi2_queue_id); it lets programs submit to two streams of PDMA_0, to one of
- * PDMA_1, and to all of the EDMA engines, of which one may be missing
- * (edma_binning). */
+/* PCI ids: get_asic_type in habanalabs_drv.c of the vendor's driver
+ * (HabanaAI/drivers.accel.habanalabs.kernel), and of a Gaudi3's dies
+ * specs/common/pci_ids.h of HabanaAI/Intel_Gaudi3_Software. 0x1021 is HL-288,
+ * 0x1063 HL-338; letters, as in Gaudi2E, are revisions; HL-2000M is a Gaudi.
+ * Ends of device memory and queues: drivers/accel/habanalabs, include/gaudi2
+ * (hw_ip, and enum gaudi2_queue_id); it lets programs submit to two streams of
+ * PDMA_0, to one of PDMA_1, and to all of the EDMA engines, of which one may be
+ * missing (edma_binning). */
 constexpr card_kind kinds[] = {
     {.name    = "Gaudi",
      .pci_ids = {0x1000, 0x1010, 0x1001, 0x1011},
@@ -21,7 +22,7 @@ constexpr card_kind kinds[] = {
                  HLTHUNK_DEVICE_INVALID, HLTHUNK_DEVICE_INVALID},
      .has_mmu = false},
     {.name       = "Gaudi2",
-     .pci_ids    = {pci_id_gaudi2},
+     .pci_ids    = {pci_id_gaudi2, 0x1021},
      .names      = {HLTHUNK_DEVICE_GAUDI2, HLTHUNK_DEVICE_GAUDI2B,
                     HLTHUNK_DEVICE_GAUDI2C, HLTHUNK_DEVICE_GAUDI2D},
      .memory_end = 0x1002000000000000,

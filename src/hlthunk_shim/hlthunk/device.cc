@@ -57,7 +57,8 @@ int device::make(const library &lib, int fd, const std::string &bus_id,
         }
         made->module_id_    = info.module_id;
         made->capabilities_ = find_capabilities(*made->kind_, info);
-        device_p            = std::move(made);
+        made->find_out_about_exports();
+        device_p = std::move(made);
     }
     return ret;
 }

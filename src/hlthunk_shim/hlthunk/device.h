@@ -58,6 +58,8 @@ private:
     static int make(const library &lib, int fd, const std::string &bus_id,
                     bool owned, std::unique_ptr<device> &device_p);
 
+    void find_out_about_exports();
+
     const library &lib_;
     const bool owned_;
     const card_kind *kind_ = nullptr;

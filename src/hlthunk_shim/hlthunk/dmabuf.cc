@@ -38,26 +38,29 @@ bool is_drm_node(int fd)
            (major(info.st_rdev) == accel_major);
 }
 
-int ask_for_import(const device &dev, int dmabuf, uint64_t size, uint64_t &va_p)
+int ask_for_import(const device &dev, int dmabuf, unsigned long number,
+                   uint64_t size, uint64_t &va_p)
 {
-    const hl_mem_args wanted = {.in = {.fd     = static_cast<uint32_t>(dmabuf),
-                                       .length = size,
-                                       .unused = 0,
-                                       .op     = memory_op_import,
-                                       .flags  = 0,
-                                       .ctx_id = 0,
-                                       .num_of_elements = 0}};
-    hl_mem_args arguments    = wanted;
-
-    int ret = call(dev, memory_ioctl, arguments);
-    if ((ret == -ENOTTY) && !is_drm_node(dev.fd())) {
-        arguments = wanted;
-        ret       = call(dev, memory_ioctl_old, arguments);
-    }
+    hl_mem_args arguments = {.in = {.fd     = static_cast<uint32_t>(dmabuf),
+                                    .length = size,
+                                    .unused = 0,
+                                    .op     = memory_op_import,
+                                    .flags  = 0,
+                                    .ctx_id = 0,
+                                    .num_of_elements = 0}};
+    const int ret         = call(dev, number, arguments);
     if (ret == 0) {
         va_p = arguments.out.device_virt_addr;
     }
     return ret;
+}
+
+int ask_for_import(const device &dev, int dmabuf, uint64_t size, uint64_t &va_p)
+{
+    const int ret = ask_for_import(dev, dmabuf, memory_ioctl, size, va_p);
+    return ((ret == -ENOTTY) && !is_drm_node(dev.fd()))
+               ? ask_for_import(dev, dmabuf, memory_ioctl_old, size, va_p)
+               : ret;
 }
 
 /* The mainline driver answers -EINVAL, and so does one that can import, to what
@@ -68,7 +71,25 @@ bool can_import(const device &dev, uint64_t size)
     return ask_for_import(dev, -1, size, va) == -EBADF;
 }
 
+/* Which kernel it is, the numbers of its ioctls tell: Linux has taken DRM's in
+ * 6.7, with whole series of changes to dma-bufs. Until then hl_map_dmabuf
+ * (drivers/accel/habanalabs/common/memory.c) has no offset: importers get a
+ * block from its first page on, and, where one block is exported in two
+ * lengths, as much as the last one asked for. */
+bool exports_parts(const device &dev)
+{
+    uint64_t va;
+    return is_drm_node(dev.fd()) ||
+           (ask_for_import(dev, -1, memory_ioctl, dmabuf_page(), va) !=
+            -ENOTTY);
+}
+
 } // namespace
+
+void device::find_out_about_exports()
+{
+    capabilities_.exports_parts = !kind_->has_mmu || exports_parts(*this);
+}
 
 int device::export_dmabuf(uint64_t address, uint64_t offset, uint64_t size,
                           int &fd_p) const
@@ -89,7 +110,8 @@ int device::export_dmabuf(uint64_t address, uint64_t offset, uint64_t size,
         fd = lib_.hlthunk_device_memory_export_dmabuf_fd(fd_, address + offset,
                                                          size, export_flags);
     } else {
-        if (lib_.hlthunk_device_mapped_memory_export_dmabuf_fd == nullptr) {
+        if ((lib_.hlthunk_device_mapped_memory_export_dmabuf_fd == nullptr) ||
+            ((offset != 0) && !capabilities_.exports_parts)) {
             return -EOPNOTSUPP;
         }
         fd = lib_.hlthunk_device_mapped_memory_export_dmabuf_fd(

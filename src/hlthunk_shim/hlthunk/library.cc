@@ -1,5 +1,9 @@
 #include "hlthunk_shim/hlthunk/library.h"
 
+#include "util/library_file.h"
+
+#include <climits>
+
 #include <dlfcn.h>
 
 namespace gaudi::shim {
@@ -23,7 +27,17 @@ void resolve(void *handle, const char *name, need how_much, Function *&function,
 
 library::library(const std::string &path) : path_(path)
 {
-    handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    char why[PATH_MAX + 100];
+    if (gaudi_may_be_loaded(path.c_str(), why, sizeof(why)) == 0) {
+        reason_ = why;
+        return;
+    }
+    void *loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    was_loaded_  = (loaded != nullptr);
+    handle_      = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (was_loaded_) {
+        dlclose(loaded);
+    }
     if (handle_ == nullptr) {
         const char *error = dlerror();
         reason_           = (error != nullptr) ? error : "dlopen failed";

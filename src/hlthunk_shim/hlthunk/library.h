@@ -40,6 +40,10 @@ public:
      */
     [[nodiscard]] void *find(const char *symbol) const;
 
+    /** Whether the process had it before, so that others may call it through
+     *  pointers of their own. */
+    [[nodiscard]] bool was_loaded() const { return was_loaded_; }
+
     /** The loader's handle; nullptr when the library could not be loaded. */
     [[nodiscard]] void *handle() const { return handle_; }
 
@@ -51,7 +55,8 @@ public:
 private:
     std::string path_;
     std::string reason_;
-    void *handle_ = nullptr;
+    void *handle_    = nullptr;
+    bool was_loaded_ = false;
 };
 
 } // namespace gaudi::shim

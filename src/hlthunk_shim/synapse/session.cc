@@ -7,8 +7,6 @@ namespace gaudi::shim {
 
 namespace {
 
-constexpr synDeviceId device_id = 0; /* SynapseAI has one per process */
-
 /* A ticket: the job, the ring, the event in it. */
 constexpr unsigned event_bits = 10;
 constexpr unsigned ring_bits  = 12;

@@ -22,6 +22,9 @@
 
 namespace gaudi::shim {
 
+/** SynapseAI has one per process. */
+constexpr synDeviceId device_id = 0;
+
 /** Device memory that SCAL has from the driver as one block, and SynapseAI
  *  gives out in parts. */
 struct synapse_memory {

@@ -17,8 +17,6 @@ namespace gaudi::shim {
 
 namespace {
 
-constexpr synDeviceId device_id = 0; /* SynapseAI has one per process */
-
 /* SynapseAI gives out multiples of 128 bytes. What is exported is pages. */
 constexpr uint64_t granule = 4096;
 
@@ -290,7 +288,9 @@ int synapse_card::export_dmabuf(uint64_t address, uint64_t offset,
 {
     const auto &memory   = session_->memory();
     const uint64_t start = address + offset;
-    if (!memory.has_value() || (memory->exportable == 0)) {
+    /* A part of SynapseAI's whole pool; how large that is, nothing tells. */
+    if (!memory.has_value() || (memory->exportable == 0) ||
+        !capabilities_.exports_parts) {
         return -EOPNOTSUPP;
     }
     /* The pool may begin and end within a page. */

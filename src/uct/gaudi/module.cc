@@ -75,9 +75,9 @@ extern "C" [[gnu::visibility("default")]] int uct_gaudi_is_registered()
     return registered ? 1 : 0;
 }
 
-/* Called by the loader when UCX has refused what may have been meant for
- * a card: an allocation, which without a card no memory domain of this module
- * is asked for; or, with NULL, gaudi_copy's memory domain. */
+/* Called by the loader when UCX has refused an allocation, which may have been
+ * meant for a card; or, with NULL, when a program has asked for gaudi_copy's
+ * memory domain. */
 extern "C" [[gnu::visibility("default")]] void
 uct_gaudi_explain_refusal(const uct_mem_alloc_params_t *params)
 {
@@ -90,9 +90,13 @@ uct_gaudi_explain_refusal(const uct_mem_alloc_params_t *params)
           (params->mem_type != type)))) {
         return;
     }
-    (void)base::guarded([] {
-        /* Opened by the memory domain that allocates. */
-        if (!base::registration_cache::instance().is_open()) {
+    (void)base::guarded([&] {
+        base::card_hold during;
+        /* Opened by the memory domain that allocates, and tells by itself: UCP
+         * asks others first. */
+        if ((params != nullptr)
+                ? !base::registration_cache::instance().is_open()
+                : !during.join()) {
             base::card_table::instance().explain_missing_card();
         }
         return UCS_OK;

@@ -274,7 +274,8 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_query(const void *address,
  * @param address   Of device memory, allocated by UCX or by this header.
  * @param length    Bytes, not 0.
  * @param fd_p      A new file descriptor, close-on-exec, owned by the caller.
- * @param offset_p  Of the first byte in the dma-buf, less than a page.
+ * @param offset_p  Of the first byte in the dma-buf: less than a page, but on
+ *                  Linux before 6.7, where that is of the whole block.
  * @return UCS_OK
  *         UCS_ERR_INVALID_PARAM  an output is NULL
  *         UCS_ERR_INVALID_ADDR   the range is not as a whole in one allocation

@@ -58,6 +58,20 @@ TEST(host_lanes, tell_whether_gaudi_is_meant_at_all)
     }
 }
 
+TEST(host_lanes, tell_whether_there_are_other_ways)
+{
+    unsetenv("UCX_TLS");
+    EXPECT_TRUE(find_allowed_transports().others);
+    for (const char *transports :
+         {"all", "gaudi,tcp", "gaudi_cpy,\\gaudi_ipc,sm", "^gaudi_cpy"}) {
+        EXPECT_TRUE(allowed_by(transports).others) << transports;
+    }
+    for (const char *transports :
+         {"", "gaudi", "gaudi_cpy,gaudi_ipc", "self,gaudi_ipc,gaudi_cpy"}) {
+        EXPECT_FALSE(allowed_by(transports).others) << transports;
+    }
+}
+
 TEST(host_lanes, need_gaudi_copy_beside_them)
 {
     unsetenv("UCX_TLS");

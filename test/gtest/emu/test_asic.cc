@@ -52,10 +52,13 @@ bool copies_come_through(const raw_card &card)
 GAUDI_CHILD(finds_a_variant_of_gaudi2)
 {
     const std::string name = std::getenv("HLTHUNK_EMU_ASIC");
+    const bool is_addin    = name.starts_with("hl288");
     const auto expected    = (name == "gaudi2b")   ? HLTHUNK_DEVICE_GAUDI2B
                              : (name == "gaudi2c") ? HLTHUNK_DEVICE_GAUDI2C
-                                                   : HLTHUNK_DEVICE_GAUDI2D;
-    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_count(expected) == 8);
+                             : (name == "gaudi2d") ? HLTHUNK_DEVICE_GAUDI2D
+                                                   : HLTHUNK_DEVICE_INVALID;
+    GAUDI_CHILD_REQUIRE((expected == HLTHUNK_DEVICE_INVALID) ||
+                        (hl().hlthunk_get_device_count(expected) == 8));
     GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_count(HLTHUNK_DEVICE_GAUDI2) ==
                         0);
     raw_card card;
@@ -64,8 +67,9 @@ GAUDI_CHILD(finds_a_variant_of_gaudi2)
                         expected);
     hlthunk_hw_ip_info info{};
     GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(card.fd(), &info) == 0);
-    GAUDI_CHILD_REQUIRE(info.device_id == 0x1020);
-    GAUDI_CHILD_REQUIRE(info.revision_id == name.back() - 'a' + 1);
+    GAUDI_CHILD_REQUIRE(info.device_id == (is_addin ? 0x1021 : 0x1020));
+    GAUDI_CHILD_REQUIRE(info.revision_id ==
+                        ((name == "hl288") ? 1 : name.back() - 'a' + 1));
 
     char data[64]         = "as on a Gaudi2";
     char back[64]         = "";
@@ -187,7 +191,8 @@ TEST(emu_asic, queues_of_missing_engines_are_refused)
 
 TEST(emu_asic, variants_of_gaudi2_are_told_by_name_and_revision)
 {
-    for (const char *asic : {"gaudi2b", "gaudi2c", "gaudi2d"}) {
+    for (const char *asic : {"gaudi2b", "gaudi2c", "gaudi2d", "gaudi2e",
+                             "hl288", "hl288d", "hl288e"}) {
         const child_result result = run_on(asic, "finds_a_variant_of_gaudi2");
         EXPECT_EQ(result.exit_code, 0) << asic << ": " << result.error;
         EXPECT_EQ(result.error, "");

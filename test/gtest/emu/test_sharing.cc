@@ -1,8 +1,10 @@
 /* What other processes can learn about a card. */
 #include "gtest/emu/fixture.h"
 
+#include "common/ability.h"
 #include "common/child.h"
 #include "common/process_state.h"
+#include "common/scratch.h"
 
 #include <csignal>
 #include <cstdio>
@@ -10,8 +12,11 @@
 #include <string>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace gaudi::test;
@@ -325,6 +330,45 @@ TEST(emu_sharing, a_holder_that_hides_is_taken_for_one_that_uses_nothing)
         EXPECT_THAT(result.error,
                     ::testing::HasSubstr("cannot be looked into"));
     }
+}
+
+/* In a mount namespace anybody can have a FIFO that /proc shows under the name
+ * of a card's file. */
+TEST(emu_sharing, a_fifo_under_the_name_of_a_node_is_not_waited_for)
+{
+    GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWNS, "tmpfs"));
+    const scratch_directory files;
+    const std::string box = "fifo-" + std::to_string(getpid());
+    child_process holder(
+        "holds_a_fifo",
+        {{{"HLTHUNK_EMU_NODE", box}, {"FOLDER", files.path("")}}, -1});
+    ASSERT_EQ(holder.read_line(),
+              "/memfd:hlthunk-emu/" + box + "/accel0 (deleted)");
+    child_process observer("looks_at_card_0_in_use",
+                           {{{"HLTHUNK_EMU_NODE", box}}, -1});
+    EXPECT_EQ(observer.read_line(), "0 1");
+    EXPECT_FALSE(observer.wait().timed_out);
+}
+
+GAUDI_CHILD(holds_a_fifo)
+{
+    const std::string root = std::getenv("FOLDER");
+    const std::string node = std::getenv("HLTHUNK_EMU_NODE");
+    const std::string fifo =
+        root + "/memfd:hlthunk-emu/" + node + "/accel0 (deleted)";
+    const raw_card card;
+    GAUDI_CHILD_REQUIRE(unshare(CLONE_NEWNS) == 0);
+    GAUDI_CHILD_REQUIRE(
+        mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0);
+    GAUDI_CHILD_REQUIRE(mount("none", root.c_str(), "tmpfs", 0, nullptr) == 0);
+    std::filesystem::create_directories(
+        std::filesystem::path(fifo).parent_path());
+    GAUDI_CHILD_REQUIRE(mkfifo(fifo.c_str(), 0666) == 0);
+    const int fd = open(fifo.c_str(), O_PATH | O_CLOEXEC);
+    GAUDI_CHILD_REQUIRE(umount2(root.c_str(), MNT_DETACH) == 0);
+    tell_parent(target_of("self", fd));
+    wait_for_parent();
+    return 0;
 }
 
 } // namespace

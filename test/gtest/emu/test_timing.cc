@@ -3,6 +3,7 @@
 #include "gtest/emu/fixture.h"
 
 #include "common/child.h"
+#include "common/scratch.h"
 #include "hlthunk_shim/emu/box_traffic.h"
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <memory>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace gaudi::test;
@@ -85,6 +87,12 @@ TEST_F(emu_timing, says_what_is_wrong_with_a_file)
 {
     expect_refused("hls9", "cannot be read: No such file");
     expect_refused("/tmp", "cannot be read");
+    const scratch_directory files;
+    ASSERT_EQ(0, mkfifo(files.path("fifo").c_str(), 0600));
+    expect_refused(files.path("fifo"), "cannot be read: Invalid argument");
+    expect_refused("/dev/zero", "cannot be read: Invalid argument");
+    std::filesystem::resize_file(files.file("long", "{}"), uint64_t{1} << 40);
+    expect_refused(files.path("long"), "cannot be read: File too large");
     const struct {
         const char *text;
         const char *why;

@@ -4,6 +4,7 @@
 
 #include "common/child.h"
 #include "common/scratch.h"
+#include "util/unique_fd.h"
 #include "gtest/emu/trace_reader.h"
 
 #include <csignal>
@@ -407,6 +408,32 @@ TEST_F(emu_trace, goes_on_behind_the_half_line_of_a_killed_process)
     const trace written = read();
     EXPECT_FALSE(written.has_half_line);
     EXPECT_EQ(written.copies.size(), 1u);
+}
+
+TEST_F(emu_trace, begins_where_its_first_writer_was_killed)
+{
+    for (const char *left : {"[", "[\n"}) {
+        (void)files.file("trace.json", left);
+        EXPECT_EQ(trace_of("copies_every_way").copies.size(), 4u) << left;
+    }
+}
+
+/* Whoever may open the file may lock it, and as much of it as he likes. */
+TEST_F(emu_trace, is_given_up_while_somebody_keeps_it_locked)
+{
+    (void)files.file("trace.json", "[\n]\n");
+    const gaudi::util::unique_fd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
+    for (const short type : {short{F_WRLCK}, short{F_RDLCK}}) {
+        struct flock all {};
+        all.l_type = type;
+        ASSERT_EQ(0, fcntl(fd.get(), F_OFD_SETLK, &all));
+        const child_result ended = run_child("copies_every_way", options());
+        EXPECT_EQ(ended.exit_code, 0);
+        EXPECT_EQ(ended.error, "hlthunk-emu: HLTHUNK_EMU_TRACE='" + path +
+                                   "': another process keeps it locked; no " +
+                                   ((type == F_WRLCK) ? "" : "further ") +
+                                   "trace\n");
+    }
 }
 
 TEST_F(emu_trace, a_forked_child_has_its_own_part)

@@ -387,19 +387,26 @@ GAUDI_CHILD(removes_a_card)
                         -ENODEV);
     GAUDI_CHILD_REQUIRE(hl().hlthunk_open_control(0, nullptr) == -ENODEV);
     GAUDI_CHILD_REQUIRE(open_card(0) == -ENODEV);
+    tell_parent("removed");
+    wait_for_parent();
     GAUDI_CHILD_REQUIRE(hl().hlthunk_close(card.fd()) == 0);
     card.release();
     GAUDI_CHILD_REQUIRE(open_card(0) == -ENODEV);
-    tell_parent("removed");
+    tell_parent("closed");
     wait_for_parent();
     return 0;
 }
 
-TEST(emu_removal, is_for_ever_and_for_all)
+TEST(emu_removal, is_for_ever_and_for_others_until_it_is_closed)
 {
     child_process remover("removes_a_card");
     EXPECT_EQ(remover.read_line(), "removed");
-    EXPECT_EQ(open_card(0), -EBUSY) << "cannot be had by others, too";
+    EXPECT_EQ(open_card(0), -EBUSY);
+    remover.write_line("");
+    EXPECT_EQ(remover.read_line(), "closed");
+    const int fd = open_card(0);
+    EXPECT_GE(fd, 0) << "it was put back";
+    EXPECT_EQ(hl().hlthunk_close(fd), 0);
     remover.write_line("");
     const child_result result = remover.wait();
     EXPECT_EQ(result.exit_code, 0) << result.error;

@@ -6,6 +6,7 @@
 #include "common/ucx_logs.h"
 #include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
+#include "uct/gaudi/base/ucx/protocols.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 #include "gtest/uct/invalidate.h"
 
@@ -97,6 +98,17 @@ void start_base()
 {
     static const bool once = base::init_memory_type();
     (void)once;
+}
+
+ucs_status_t use_of(const ipc::wire_key &key)
+{
+    const unpacked remote(key);
+    return (remote.status == UCS_OK) ? remote->failure() : remote.status;
+}
+
+ucs_status_t out_of_reach()
+{
+    return base::has_new_protocols() ? UCS_ERR_UNREACHABLE : UCS_ERR_IO_ERROR;
 }
 
 ucs_status_t open_ipc_md(uct_md_h &md, const variables &changes)

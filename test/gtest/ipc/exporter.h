@@ -85,9 +85,12 @@ public:
     {
         status = uct_rkey_unpack(&ipc::component(), key, &key_);
     }
-    explicit unpacked(const ipc::wire_key &key)
-        : unpacked(static_cast<const void *>(&key))
-    {}
+    /** Sealed anew: what is wrong with it is not that it was damaged. */
+    explicit unpacked(ipc::wire_key key)
+    {
+        ipc::seal_key(key);
+        status = uct_rkey_unpack(&ipc::component(), &key, &key_);
+    }
     ~unpacked() { release(); }
     unpacked(const unpacked &)            = delete;
     unpacked &operator=(const unpacked &) = delete;
@@ -108,6 +111,13 @@ public:
 private:
     uct_rkey_bundle_t key_{};
 };
+
+/** What unpacking a key says, else what using it would say at once. */
+ucs_status_t use_of(const ipc::wire_key &key);
+
+/** The same of memory that should be reached and is not: UCP's new protocols
+ *  find other ways. */
+ucs_status_t out_of_reach();
 
 /** An open memory domain, and what moves bytes to and from its keys. */
 class keys_test : public ::testing::Test {

@@ -69,7 +69,7 @@ TEST_F(ended_processes, that_execute_another_program_are_not_written_to)
         }));
         EXPECT_EQ(status, UCS_ERR_ENDPOINT_TIMEOUT);
     }
-    EXPECT_EQ(unpacked(key).status, UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(use_of(key), out_of_reach());
     child.kill(SIGKILL);
     (void)child.wait();
 }

@@ -7,6 +7,7 @@
 #include "uct/gaudi/ipc/process/datagram.h"
 #include "uct/gaudi/ipc/process/file_request.h"
 #include "uct/gaudi/ipc/process/file_service.h"
+#include "uct/gaudi/ipc/process/reachability.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
 
 #include <cerrno>
@@ -234,9 +235,25 @@ TEST(machine, reaches_its_own_kind_only_and_says_why)
     EXPECT_EQ("", gaudi::ipc::why_unreachable(own));
 
     machine_address other = own;
+    other.system ^= 1;
+    EXPECT_EQ("it is on another machine", gaudi::ipc::why_unreachable(other));
+    other = own;
     other.box ^= 1;
-    EXPECT_EQ("it is on another machine or in another box of cards",
+    EXPECT_EQ("it is in another box of cards",
               gaudi::ipc::why_unreachable(other));
+    other.net_namespace ^= 1;
+    EXPECT_EQ("it is in another network namespace",
+              gaudi::ipc::why_unreachable(other));
+    other.pid_namespace ^= 1;
+    EXPECT_EQ("it is in another network and PID namespace than this process",
+              gaudi::ipc::why_unreachable(other));
+    other.user_namespace ^= 1;
+    EXPECT_EQ("it is in another network, PID and user namespace than this "
+              "process",
+              gaudi::ipc::why_unreachable(other));
+    other = own;
+    other.net_namespace ^= 1;
+    EXPECT_EQ("", gaudi::ipc::why_unreachable(other)) << "of the same cards";
     other = own;
     other.pid_namespace ^= 1;
     EXPECT_EQ("it is in another PID namespace",
@@ -253,7 +270,7 @@ TEST(machine, reaches_its_own_kind_only_and_says_why)
               gaudi::ipc::why_unreachable(other));
     other         = own;
     other.version = own.version + 1;
-    EXPECT_EQ("it speaks version 3, and this process 2",
+    EXPECT_EQ("it speaks version 4, and this process 3",
               gaudi::ipc::why_unreachable(other));
 }
 

@@ -36,14 +36,14 @@ TEST_F(key_format, other_nodes_users_and_versions_are_unreachable)
     EXPECT_EQ(with([](auto &) {}), UCS_OK);
 }
 
-TEST_F(key_format, processes_and_slots_that_are_not_are_unreachable)
+TEST_F(key_format, processes_and_slots_that_are_not_fail)
 {
     exporter_process other;
     const auto good = other.key(other.allocate(mebi, 1), mebi);
     const auto with = [&](auto &&change) {
         ipc::wire_key key = good;
         change(key);
-        return unpacked(key).status;
+        return use_of(key);
     };
     const auto gone = [&](auto &&change) {
         ipc::wire_key key = good;
@@ -56,28 +56,28 @@ TEST_F(key_format, processes_and_slots_that_are_not_are_unreachable)
         SCOPED_TRACE(known);
         if (!known) {
             EXPECT_EQ(with([](auto &key) { key.page.inode += 1; }),
-                      UCS_ERR_UNREACHABLE);
+                      out_of_reach());
             EXPECT_EQ(with([](auto &key) {
                           key.page      = key.buffer.file;
                           key.page.kind = ipc::file_kind::shared_page;
                       }),
-                      UCS_ERR_UNREACHABLE);
+                      out_of_reach());
         }
         EXPECT_EQ(with([](auto &key) { key.process.nonce ^= 2; }),
-                  UCS_ERR_UNREACHABLE);
+                  out_of_reach());
         EXPECT_TRUE(gone([](auto &key) { key.process.start_time += 1; }));
         EXPECT_TRUE(gone([](auto &key) { key.process.pid = 1; }));
         EXPECT_EQ(with([](auto &key) { key.generation += 1; }),
-                  UCS_ERR_UNREACHABLE);
-        EXPECT_EQ(with([](auto &key) { key.slot += 1; }), UCS_ERR_UNREACHABLE);
+                  UCS_ERR_REJECTED);
+        EXPECT_EQ(with([](auto &key) { key.slot += 1; }), UCS_ERR_REJECTED);
         EXPECT_EQ(with([](auto &key) { key.buffer.generation += 1; }),
-                  UCS_ERR_UNREACHABLE);
+                  UCS_ERR_REJECTED);
         EXPECT_EQ(with([](auto &key) { key.buffer.slot += 1; }),
-                  UCS_ERR_UNREACHABLE);
+                  UCS_ERR_REJECTED);
         EXPECT_EQ(with([](auto &key) { key.buffer.size *= 2; }),
-                  UCS_ERR_UNREACHABLE);
+                  out_of_reach());
         EXPECT_EQ(with([](auto &key) { key.buffer.file.inode += 1; }),
-                  UCS_ERR_UNREACHABLE);
+                  UCS_ERR_REJECTED);
         /* None of it spoils the right one. */
         EXPECT_EQ(with([](auto &) {}), UCS_OK);
     }
@@ -111,7 +111,7 @@ TEST_F(key_format, what_nobody_writes_is_an_error)
     with(
         good, [](auto &key) { key.length = UINT64_MAX; }, "wraps around");
     with(
-        good, [](auto &key) { key.reserved = 1; }, "not zero");
+        good, [](auto &key) { key.of_message = 2; }, "not zero");
     with(
         good, [](auto &key) { key.buffer.reserved = 1; }, "not zero");
     with(
@@ -147,8 +147,9 @@ TEST_F(key_format, what_is_refused_leaves_no_key)
     ipc::wire_key key = other.key(other.allocate(mebi, 1), mebi);
     for (const ucs_status_t expected :
          {UCS_ERR_UNREACHABLE, UCS_ERR_INVALID_PARAM}) {
-        (expected == UCS_ERR_UNREACHABLE) ? ++key.generation
-                                          : key.generation = 0;
+        key.machine.box ^= 1; /* elsewhere, and here again */
+        key.generation = (expected == UCS_ERR_UNREACHABLE) ? 1 : 0;
+        ipc::seal_key(key);
         uct_rkey_bundle_t unpacked{0x5a5a5a58, &key, nullptr};
         EXPECT_EQ(uct_rkey_unpack(&ipc::component(), &key, &unpacked),
                   expected);
@@ -173,7 +174,7 @@ TEST_F(key_format, memory_that_was_not_exported_fails_its_users)
         EXPECT_FALSE(remote->is_own());
         EXPECT_EQ(remote->hold(), UCS_ERR_IO_ERROR);
     }
-    EXPECT_THAT(take_logs(), ElementsAre(HasSubstr("had no room to export")));
+    EXPECT_THAT(take_logs(), ElementsAre(HasSubstr("could not export")));
 }
 
 TEST_F(key_format, garbage_is_refused)
@@ -189,7 +190,26 @@ TEST_F(key_format, garbage_is_refused)
     }
 }
 
-TEST_F(key_format, every_single_bit_flip_is_refused_or_harmless)
+/* But for the version, which says whether there is a checksum. */
+TEST_F(key_format, every_single_bit_flip_is_noticed)
+{
+    exporter_process other;
+    const auto good = other.key(other.allocate(mebi, 1), mebi);
+    for (size_t bit = 0; bit < sizeof(good) * 8; ++bit) {
+        ipc::wire_key key = good;
+        reinterpret_cast<unsigned char *>(&key)[bit / 8] ^=
+            static_cast<unsigned char>(1u << (bit % 8));
+        const bool of_version = (key.machine.version != good.machine.version);
+        const unpacked remote(static_cast<const void *>(&key));
+        EXPECT_EQ(remote.status,
+                  of_version ? UCS_ERR_UNREACHABLE : UCS_ERR_INVALID_PARAM)
+            << bit;
+        EXPECT_EQ(take_logs().size(), of_version ? 0u : 1u);
+    }
+    EXPECT_EQ(cache().processes, 0u);
+}
+
+TEST_F(key_format, every_single_bit_that_is_wrong_is_refused_or_harmless)
 {
     exporter_process other;
     const uint64_t at = other.allocate(mebi, 1);
@@ -202,8 +222,8 @@ TEST_F(key_format, every_single_bit_flip_is_refused_or_harmless)
         if (remote.status != UCS_OK) {
             continue;
         }
-        if (remote->is_gone()) {
-            EXPECT_EQ(remote->hold(), UCS_ERR_ENDPOINT_TIMEOUT);
+        if (remote->failure() != UCS_OK) {
+            EXPECT_EQ(remote->hold(), remote->failure());
             continue;
         }
         ASSERT_EQ(remote->hold(), UCS_OK);

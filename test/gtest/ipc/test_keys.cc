@@ -5,6 +5,7 @@
 #include "gtest/ipc/exporter.h"
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -142,9 +143,14 @@ TEST_F(keys, of_the_own_process_are_pointers)
     }
     ipc::wire_key longer = key;
     longer.length += 1;
-    EXPECT_EQ(unpacked(longer).status, UCS_ERR_UNREACHABLE);
-    EXPECT_EQ(uct_md_mem_dereg(md, memh), UCS_OK);
-    EXPECT_EQ(unpacked(key).status, UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(use_of(longer), UCS_ERR_REJECTED);
+    {
+        unpacked own(key);
+        EXPECT_EQ(own->state(), UCS_OK);
+        EXPECT_EQ(uct_md_mem_dereg(md, memh), UCS_OK);
+        EXPECT_EQ(own->state(), UCS_ERR_REJECTED);
+    }
+    EXPECT_EQ(use_of(key), UCS_ERR_REJECTED);
     EXPECT_EQ(ipc::to_remote_key(UCT_INVALID_RKEY), nullptr);
 }
 
@@ -162,7 +168,7 @@ TEST_F(keys, end_with_their_registration)
         EXPECT_EQ(byte_at(remote, at), -1);
         EXPECT_EQ(last_status, UCS_ERR_REJECTED);
         EXPECT_EQ(remote->check(at, 1), UCS_ERR_REJECTED);
-        EXPECT_EQ(unpacked(key).status, UCS_ERR_UNREACHABLE);
+        EXPECT_EQ(use_of(key), UCS_ERR_REJECTED);
     }
 }
 
@@ -262,7 +268,7 @@ TEST_F(keys, wait_for_their_process_as_long_as_is_set)
     /* Longer than by default. How much longer depends on the machine. */
     reopen({{"TIMEOUT", "1300ms"}});
     const auto start = steady_clock::now();
-    EXPECT_EQ(unpacked(key).status, UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(use_of(key), out_of_reach());
     EXPECT_GE(seconds_since(start), 1.3);
 
     /* It answers again, and within what is enough. */
@@ -401,7 +407,7 @@ TEST_F(keys, of_freed_memory_do_not_lead_to_what_is_there_next)
     for (unsigned round = 2; round < 20; ++round) {
         const uint64_t next = other.allocate(device_page(), round & 0xff);
         const auto key      = other.key(next, device_page());
-        EXPECT_EQ(unpacked(old).status, UCS_ERR_UNREACHABLE);
+        EXPECT_EQ(use_of(old), UCS_ERR_REJECTED);
         unpacked fresh(key);
         ASSERT_EQ(fresh.status, UCS_OK);
         EXPECT_EQ(byte_at(fresh, next), static_cast<int>(round));
@@ -502,6 +508,32 @@ TEST_F(keys, are_nothing_to_a_forked_child)
     EXPECT_EQ(child.wait().exit_code, 0);
     remote->release();
     EXPECT_EQ(byte_at(remote, at), 3);
+}
+
+/* Where a thread of the parent was packing them, with their locks. */
+TEST_F(keys, that_are_being_packed_are_let_go_in_a_forked_child)
+{
+    constexpr unsigned forks = 40;
+    char bytes[64];
+    uct_mem_h memh;
+    ASSERT_EQ(
+        uct_md_mem_reg(md, bytes, sizeof(bytes), UCT_MD_MEM_ACCESS_ALL, &memh),
+        UCS_OK);
+    std::atomic<bool> stop{false};
+    std::thread packer([&] {
+        ipc::wire_key key;
+        while (!stop) {
+            EXPECT_EQ(uct_md_mkey_pack(md, memh, &key), UCS_OK);
+        }
+    });
+    for (unsigned i = 0; (i < forks) && !HasFailure(); ++i) {
+        forked_process child(
+            [&] { return (uct_md_mem_dereg(md, memh) == UCS_OK) ? 0 : 1; });
+        EXPECT_EQ(child.wait().exit_code, 0);
+    }
+    stop = true;
+    packer.join();
+    EXPECT_EQ(uct_md_mem_dereg(md, memh), UCS_OK);
 }
 
 TEST_F(keys, of_a_parent_do_not_keep_its_memory_in_a_forked_child)

@@ -190,7 +190,7 @@ TEST_F(remote_buffers, closed_with_keys_left_stay_closed)
     const exported_blocks blocks(other, 1);
     unpacked a(blocks.keys[0]);
     uct_md_close(std::exchange(md, nullptr));
-    EXPECT_EQ(unpacked(blocks.keys[0]).status, UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(use_of(blocks.keys[0]), out_of_reach());
     EXPECT_EQ(cache().regions, 0u);
     a.release();
 }

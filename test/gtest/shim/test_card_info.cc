@@ -248,4 +248,46 @@ TEST(card_list, takes_no_card)
     EXPECT_EQ(0, hl().hlthunk_close(fd));
 }
 
+/* --- product variants ------------------------------------------------------*/
+
+/* A Gaudi2 takes work by itself, a Gaudi3 through SynapseAI alone. */
+GAUDI_CHILD(knows_the_card)
+{
+    const std::string name = std::getenv("HLTHUNK_EMU_ASIC");
+    const bool is_gaudi2 =
+        name.starts_with("gaudi2") || name.starts_with("hl288");
+    const shim::driver &of = emulator::instance().driver;
+    const int control      = hl().hlthunk_open_control(0, nullptr);
+    GAUDI_CHILD_REQUIRE(control >= 0);
+    const shim::card_check check = shim::check_card(of, control);
+    hl().hlthunk_close(control);
+    GAUDI_CHILD_REQUIRE(check.supported == is_gaudi2);
+    GAUDI_CHILD_REQUIRE(check.takes_framework == !is_gaudi2);
+    std::unique_ptr<shim::card> opened;
+    GAUDI_CHILD_REQUIRE(of.open(bus_id(0), opened) ==
+                        (is_gaudi2 ? 0 : -ENOTSUP));
+    if (is_gaudi2) {
+        for (const unsigned streams : opened->capabilities().streams) {
+            GAUDI_CHILD_REQUIRE(streams > 0);
+        }
+    }
+    return 0;
+}
+
+/* What the vendor's driver has device ids and revisions of. */
+TEST(card_kinds, every_variant_is_taken_for_what_it_is_based_on)
+{
+    for (const char *name :
+         {"gaudi2", "gaudi2b", "gaudi2c", "gaudi2d", "gaudi2e", "hl288",
+          "hl288d", "hl288e", "gaudi3", "gaudi3d", "gaudi3e", "hl338", "hl338d",
+          "hl338e"}) {
+        const child_result child = run_child(
+            "knows_the_card",
+            {{{"HLTHUNK_EMU_ASIC", name}, {"HLTHUNK_EMU_DRAM_PAGE", "32M"}},
+             -1});
+        EXPECT_EQ(0, child.exit_code) << name << ": " << child.error;
+        EXPECT_EQ("", child.error) << name;
+    }
+}
+
 } // namespace gaudi::test

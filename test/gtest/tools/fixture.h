@@ -12,8 +12,10 @@
 namespace gaudi::test {
 
 /** A program that an unmodified UCX installation or this build has. */
-inline constexpr char launcher[]  = GAUDI_BUILD_DIR "/bin/ucx-gaudi";
-inline constexpr char library[]   = GAUDI_BUILD_DIR "/lib";
+inline constexpr char launcher[] = GAUDI_BUILD_DIR "/bin/ucx-gaudi";
+inline constexpr char library[]  = GAUDI_BUILD_DIR "/lib";
+inline constexpr char module_file[] =
+    GAUDI_BUILD_DIR "/lib/ucx-gaudi/" GAUDI_UCX_RELEASE "/libuct_hlthunk.so.0";
 inline constexpr char preloaded[] = "libucx_gaudi_preload.so";
 
 /** `ucx-gaudi run OPTIONS -- COMMAND`. */

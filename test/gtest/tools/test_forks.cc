@@ -39,6 +39,19 @@ TEST_P(forks, are_not_held_up_beside_freed_exports_and_transfers)
     EXPECT_THAT(result.output, HasSubstr("forks beside"));
 }
 
+TEST_P(forks, are_not_held_up_where_another_thread_opens_the_first_card)
+{
+    process_options options =
+        with({{"UCX_PROTO_ENABLE", GetParam()}, {"UCX_TLS", "self,gaudi"}});
+    options.deadline = std::chrono::seconds(duration() + 70);
+    const process_result result =
+        run(under_launcher(
+                {GAUDI_TOOLS_DIR "/opening_cards", std::to_string(duration())}),
+            options);
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_THAT(result.output, HasSubstr("forks at"));
+}
+
 INSTANTIATE_TEST_SUITE_P(with, forks, ::testing::ValuesIn(protocols()),
                          [](const auto &test) {
                              return std::string("proto_") + test.param;

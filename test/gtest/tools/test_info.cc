@@ -707,12 +707,23 @@ TEST_F(info, notices_a_slot_whose_ucx_is_gone)
 
 TEST_F(info, notices_a_place_from_which_nothing_can_be_loaded)
 {
+    const scratch_directory files;
+    const environment no_cache = {
+        {"XDG_CACHE_HOME", files.path("another space")}};
+    const environment cache = {{"XDG_CACHE_HOME", files.path("cache")}};
     const copied_installation spaces("with a space");
-    expect_missing(run({spaces.launcher(), "info", "--emulate"}, with()),
-                   "cannot be in LD_PRELOAD", "move ucx-gaudi", 0);
+    const arguments of_spaces = {spaces.launcher(), "info", "--emulate"};
+    expect_missing(run(of_spaces, with(no_cache)), "cannot be in LD_PRELOAD",
+                   "move ucx-gaudi", 0);
+    EXPECT_TRUE(exited_with(0, run(of_spaces, with(cache))));
+    EXPECT_FALSE(fs::exists(files.path("cache")));
+
     const copied_installation colon("with:colon");
-    expect_missing(run({colon.launcher(), "info", "--emulate"}, with()),
+    const arguments of_colon = {colon.launcher(), "info", "--emulate"};
+    expect_missing(run(of_colon, with(no_cache)),
                    "cannot be in LD_LIBRARY_PATH", "move ucx-gaudi", 1);
+    expect_missing(run(of_colon, with(cache)), "cannot be in LD_LIBRARY_PATH",
+                   "move ucx-gaudi", 0);
 }
 
 TEST_F(info, takes_no_command_and_no_slot)

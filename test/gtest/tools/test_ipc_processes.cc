@@ -5,7 +5,10 @@
 #include "common/ability.h"
 #include "common/process_state.h"
 
+#include <algorithm>
 #include <memory>
+#include <sstream>
+#include <utility>
 
 #include <sched.h>
 #include <unistd.h>
@@ -14,7 +17,9 @@ namespace gaudi::test {
 
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -35,21 +40,45 @@ protected:
                (device_rma ? "rma" : "rma-host");
     }
 
-    /* Where the server has a variable or a wrapper that the client has not. */
-    void expect_tcp(const environment &of_server,
-                    const arguments &around_server) const
+    /* Where the server has a variable or wrappers that the client has not. Both
+     * say why, once. */
+    void expect_tcp(const std::string &why, const environment &of_server,
+                    const arguments &around_server,
+                    const arguments &around_client = {}) const
     {
-        const peers_result result = run_peers({traffic(*GetParam() == 'y'),
-                                               {"few", "info"},
-                                               variables("gaudi_copy,gaudi_ipc,"
-                                                         "tcp"),
-                                               {},
-                                               of_server,
-                                               around_server});
+        environment all      = variables("gaudi_copy,gaudi_ipc,tcp");
+        all["UCX_LOG_LEVEL"] = "info";
+        const bool is_new    = (*GetParam() == 'y');
+        peers_result result  = run_peers({traffic(is_new),
+                                          {"few", "info"},
+                                          all,
+                                          {},
+                                          of_server,
+                                          around_server,
+                                          around_client});
+        for (process_result *side : {&result.client, &result.server}) {
+            const auto told = lines_with(side->output, "is out of reach: ");
+            ASSERT_EQ(1u, told.size()) << side->output;
+            EXPECT_THAT(told[0], HasSubstr(why));
+            EXPECT_THAT(told[0], HasSubstr(is_new ? "UCX  INFO" : "UCX  WARN"));
+            EXPECT_THAT(told[0], HasSubstr(is_new ? "other transports move"
+                                                  : "UCX_PROTO_ENABLE=y"));
+            EXPECT_THAT(lanes(*side), Contains(HasSubstr("tcp/")));
+            EXPECT_THAT(lanes(*side), Not(Contains(HasSubstr("gaudi_ipc"))));
+            drop_lines(side->output, {"UCX  INFO", "is out of reach: "});
+        }
         expect_all_sent(result);
-        for (const process_result &side : {result.client, result.server}) {
-            EXPECT_THAT(lanes(side), Contains(HasSubstr("tcp/")));
-            EXPECT_THAT(lanes(side), Not(Contains(HasSubstr("gaudi_ipc"))));
+    }
+
+    static void drop_lines(std::string &text, const arguments &with)
+    {
+        std::istringstream lines(std::exchange(text, ""));
+        for (std::string line; std::getline(lines, line);) {
+            if (std::none_of(with.begin(), with.end(), [&](const auto &part) {
+                    return line.find(part) != std::string::npos;
+                })) {
+                text += line + "\n";
+            }
         }
     }
 
@@ -190,7 +219,8 @@ TEST_P(ipc_processes, need_no_common_parent)
 
 TEST_P(ipc_processes, of_another_box_are_left_to_tcp)
 {
-    expect_tcp({{"HLTHUNK_EMU_NODE",
+    expect_tcp("it is in another box of cards",
+               {{"HLTHUNK_EMU_NODE",
                  "other-" + std::to_string(getpid()) + "-" + GetParam()}},
                {});
 }
@@ -200,14 +230,32 @@ TEST_P(ipc_processes, of_another_process_namespace_are_left_to_tcp)
     GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWPID | CLONE_NEWNS, "proc"));
     const arguments elsewhere{"unshare",      "--pid",        "--fork",
                               "--kill-child", "--mount-proc", "--"};
-    expect_tcp({}, elsewhere);
+    expect_tcp("it is in another PID namespace", {}, elsewhere);
+}
+
+/* As containers that were told to share the host's. */
+TEST_P(ipc_processes, of_containers_with_common_processes_and_network)
+{
+    GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS));
+    const arguments container{"unshare", "--mount", "--ipc", "--uts", "--"};
+    const peers_result result = run_peers({traffic(true),
+                                           {"few", "info"},
+                                           variables(ipc),
+                                           {},
+                                           {},
+                                           container,
+                                           container});
+    expect_all_sent(result);
+    for (const process_result &side : {result.client, result.server}) {
+        EXPECT_THAT(lanes(side), Contains(HasSubstr("gaudi_ipc")));
+    }
 }
 
 TEST_P(ipc_processes, of_another_user_namespace_are_left_to_tcp)
 {
     GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWUSER));
     const arguments elsewhere{"unshare", "--user", "--map-root-user", "--"};
-    expect_tcp({}, elsewhere);
+    expect_tcp("it is in another user namespace", {}, elsewhere);
 }
 
 /* The client has fewer rights than the server, which it then may not look
@@ -243,6 +291,9 @@ TEST_P(ipc_processes, without_a_common_transport_are_told_so)
         (result.client.signal == 0) ? result.client : result.server;
     EXPECT_TRUE(exited_with(1, first));
     EXPECT_THAT(first.output, HasSubstr("unreachable"));
+    EXPECT_THAT(lines_with(first.output, "UCX_TLS has no other way there"),
+                ElementsAre(AllOf(HasSubstr("UCX  WARN"),
+                                  HasSubstr("in another box of cards"))));
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_processes, ::testing::ValuesIn(protocols()),
@@ -250,37 +301,28 @@ INSTANTIATE_TEST_SUITE_P(with, ipc_processes, ::testing::ValuesIn(protocols()),
 
 TEST_P(ipc_nodes, talk_over_tcp)
 {
-    const peers_result result =
-        run_peers({traffic(*GetParam() == 'y'),
-                   {"few", "info"},
-                   variables(ipc_and_tcp),
-                   {},
-                   {{"HLTHUNK_EMU_NODE",
-                     "node1-" + std::to_string(getpid()) + "-" + GetParam()}},
-                   nodes[1].prefix(),
-                   nodes[0].prefix()});
-    expect_all_sent(result);
-    for (const process_result &side : {result.client, result.server}) {
-        EXPECT_THAT(lanes(side), Contains(HasSubstr("tcp/")));
-        EXPECT_THAT(lanes(side), Not(Contains(HasSubstr("gaudi_ipc"))));
-    }
+    expect_tcp("it is in another network namespace",
+               {{"HLTHUNK_EMU_NODE",
+                 "node1-" + std::to_string(getpid()) + "-" + GetParam()}},
+               nodes[1].prefix(), nodes[0].prefix());
 }
 
-/* Another network namespace is another machine to UCX, whatever they share. */
+/* Software cards belong to their network namespace. */
 TEST_P(ipc_nodes, talk_over_tcp_in_one_box_too)
 {
-    const peers_result result = run_peers({traffic(*GetParam() == 'y'),
-                                           {"few", "info"},
-                                           variables(ipc_and_tcp),
-                                           {},
-                                           {},
-                                           nodes[1].prefix(),
-                                           nodes[0].prefix()});
-    expect_all_sent(result);
-    for (const process_result &side : {result.client, result.server}) {
-        EXPECT_THAT(lanes(side), Contains(HasSubstr("tcp/")));
-        EXPECT_THAT(lanes(side), Not(Contains(HasSubstr("gaudi_ipc"))));
-    }
+    expect_tcp("it is in another network namespace", {}, nodes[1].prefix(),
+               nodes[0].prefix());
+}
+
+/* As containers are by default. */
+TEST_P(ipc_nodes, of_other_processes_are_told_both)
+{
+    GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWPID | CLONE_NEWNS, "proc"));
+    arguments container = nodes[1].prefix();
+    container.insert(container.end(), {"unshare", "--pid", "--fork",
+                                       "--kill-child", "--mount-proc", "--"});
+    expect_tcp("it is in another network and PID namespace than this process",
+               {}, container, nodes[0].prefix());
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_nodes, ::testing::ValuesIn(protocols()),

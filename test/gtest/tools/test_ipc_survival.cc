@@ -99,6 +99,12 @@ TEST_P(ipc_survival_of_hardships, unpacks_damaged_keys)
     bear("damage");
 }
 
+/* Without a key UCP would have the CPU of its owner touch what was there. */
+TEST_P(ipc_survival_of_hardships, fails_operations_on_freed_memory)
+{
+    bear("stale");
+}
+
 /* An unreachable key would have UCP touch device memory with the CPU. */
 TEST_P(ipc_survival_of_hardships, fails_operations_when_there_is_no_descriptor)
 {

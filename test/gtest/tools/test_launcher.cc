@@ -354,8 +354,6 @@ TEST_F(command_line, says_which_paths_the_loader_cannot_be_given)
         const char *variable;
         arguments options;
     } const cases[] = {
-        {"a space", "LD_PRELOAD", {}},
-        {"a:colon", "LD_PRELOAD", {}},
         {"$ORIGIN", "LD_PRELOAD", {}},
         {"a:colon", "LD_LIBRARY_PATH", {"--slot"}},
         {"a;semicolon", "LD_LIBRARY_PATH", {"--slot"}},
@@ -372,6 +370,44 @@ TEST_F(command_line, says_which_paths_the_loader_cannot_be_given)
         EXPECT_THAT(result.output,
                     HasSubstr(std::string("cannot be in ") + variable));
         EXPECT_THAT(result.output, Not(HasSubstr("export")));
+    }
+}
+
+/* The loader has a link in the user's cache then. */
+TEST_F(command_line, preloads_from_paths_that_the_list_cannot_have)
+{
+    for (const char *directory : {"a space", "a:colon"}) {
+        SCOPED_TRACE(directory);
+        const copied_installation copy(directory);
+        const scratch_directory cache;
+        const process_result result = run(
+            {copy.launcher(), "run", "--", "ucx_info", "-d"},
+            with({{"XDG_CACHE_HOME", cache.path("made")},
+                  {"UCX_GAUDI_DRIVER", library + std::string("/hlthunk-emu/"
+                                                             "libhl-thunk.so")},
+                  {"HLTHUNK_EMU_DEVICES", "1"}}));
+        EXPECT_TRUE(is_quiet_success(result));
+        EXPECT_THAT(result.output, HasSubstr("gaudi_copy"));
+        const process_result set =
+            run({copy.launcher(), "env"},
+                with({{"XDG_CACHE_HOME", cache.path("made")}}));
+        EXPECT_THAT(set.output,
+                    HasSubstr("export LD_PRELOAD='" +
+                              cache.path("made/ucx-gaudi/preload-")));
+
+        const process_result nowhere =
+            run({copy.launcher(), "env"},
+                with({{"XDG_CACHE_HOME", cache.path("a space")}}));
+        EXPECT_TRUE(exited_with(1, nowhere));
+        EXPECT_THAT(nowhere.output, HasSubstr("cannot be in LD_PRELOAD"));
+        EXPECT_THAT(nowhere.output, Not(HasSubstr("export")));
+
+        const std::string file = cache.file("file", "");
+        const process_result refused =
+            run({copy.launcher(), "env"}, with({{"XDG_CACHE_HOME", file}}));
+        EXPECT_TRUE(exited_with(1, refused));
+        EXPECT_THAT(refused.output,
+                    HasSubstr("a link that LD_PRELOAD can name"));
     }
 }
 

@@ -3,6 +3,8 @@
 #include "gtest/tools/fixture.h"
 #include "gtest/tools/other_ucx.h"
 
+#include <sys/stat.h>
+
 namespace gaudi::test {
 
 namespace {
@@ -289,6 +291,22 @@ TEST_F(loader, says_why_a_module_cannot_be_loaded)
     (void)files.file(std::string("lib/ucx-gaudi/1.18/") + module_name, "text");
     expect_line(in_ucx("ucx", {own, "init"}),
                 {"the module for UCX 1.18.1 (", module_of("1.18")});
+}
+
+/* The dynamic linker would end the program, or wait. */
+TEST_F(loader, opens_no_module_that_was_cut_off_and_no_fifo)
+{
+    make_ucx(files, "ucx", "1.18.1");
+    install("1.18");
+    fs::resize_file(module_of("1.18"), fs::file_size(stand_in) / 2);
+    expect_line(in_ucx("ucx", {own, "init"}),
+                {"the module for UCX 1.18.1 (",
+                 module_of("1.18") + ": cut off after "});
+    fs::remove(module_of("1.18"));
+    ASSERT_EQ(0, mkfifo(module_of("1.18").c_str(), 0600));
+    expect_line(in_ucx("ucx", {own, "init"}),
+                {"the module for UCX 1.18.1 (",
+                 module_of("1.18") + ": not a regular file"});
 }
 
 TEST_F(loader, forwards_what_programs_call)

@@ -40,7 +40,7 @@ protected:
     static std::vector<std::string> complaints(const process_result &result)
     {
         static const std::regex stock(
-            "Failed to run test|failed to allocate memory|rdma|"
+            "Failed to run test|failed to allocate|rdma|"
             "transport 'gaudi_cpy' is not available");
         std::vector<std::string> found;
         for (const std::string &line : lines_with(result.output, " UCX  ")) {

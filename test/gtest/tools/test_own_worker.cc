@@ -1,5 +1,6 @@
 /* Bytes within one process arrive as they were sent, over stock UCP: to the own
  * worker, to another one, and to one of another context. */
+#include "common/scratch.h"
 #include "gtest/tools/fixture.h"
 #include "gtest/tools/release.h"
 
@@ -76,6 +77,42 @@ TEST_P(own_worker, gets_bytes_unchanged_and_nothing_else)
     EXPECT_THAT(result.output, HasSubstr("all there"));
 }
 
+/* Cards that come when UCP is open: it gets one, or the program does. */
+class late_card : public tools,
+                  public ::testing::WithParamInterface<
+                      std::tuple<const char *, const char *, const char *>> {};
+
+TEST_P(late_card, is_served_by_a_worker_that_had_none)
+{
+    const auto &[card, traffic, proto] = GetParam();
+    process_options options            = with({{"UCX_PROTO_ENABLE", proto}});
+    options.deadline                   = std::chrono::seconds(90);
+    const process_result result =
+        run(under_launcher(
+                {GAUDI_TOOLS_DIR "/ucp_own_worker", "worker", traffic, card}),
+            options);
+    EXPECT_TRUE(is_quiet_success(result));
+    EXPECT_THAT(result.output, HasSubstr("all there"));
+}
+
+std::string
+name_of_late(const ::testing::TestParamInfo<late_card::ParamType> &info)
+{
+    const auto &[card, traffic, proto] = info.param;
+    return std::string(card == std::string("late-card") ? "ucp"
+                                                        : "the_program") +
+           "_" + traffic + "_proto_" + proto;
+}
+
+INSTANTIATE_TEST_SUITE_P(of, late_card,
+                         ::testing::Combine(::testing::Values("late-card",
+                                                              "late-own-card"),
+                                            ::testing::Values("tag", "rma"),
+                                            ::testing::ValuesIn(protocols())),
+                         name_of_late);
+
+using own_endpoint = tools;
+
 /* Both transports reach the own process and could put and get there. */
 class own_process : public tools,
                     public ::testing::WithParamInterface<const char *> {
@@ -125,6 +162,37 @@ INSTANTIATE_TEST_SUITE_P(with, own_process, ::testing::ValuesIn(protocols()),
                          [](const auto &test) {
                              return std::string("proto_") + test.param;
                          });
+
+/* Whatever the environment says, and wherever a list comes from. */
+TEST_F(own_endpoint, is_there_with_the_lists_of_programs)
+{
+    const std::string program = GAUDI_TOOLS_DIR "/ucp_own_endpoint";
+    const std::string list    = "gaudi_copy,gaudi_ipc";
+    const scratch_directory files;
+    (void)files.file("ucx.conf", "UCX_TLS=" + list + "\n");
+    const struct {
+        std::vector<std::string> command;
+        environment variables;
+    } cases[] = {
+        {{program, list}, {}},
+        {{program, list}, {{"UCX_TLS", "sm"}}},
+        {{program, "", "OWN"}, {{"OWN_UCX_TLS", list}}},
+        /* UCX itself warns of this variable. */
+        {{program, ""},
+         {{"UCX_CONFIG_DIR", files.path("")},
+          {"UCX_WARN_UNUSED_ENV_VARS", "n"}}},
+        {{program, ""}, {{"UCX_TLS", "cma,gaudi"}}},
+        {{program, ""}, {{"UCX_TLS", "^tcp,shm,self"}}},
+    };
+    for (const auto &each : cases) {
+        const process_result result = emulated(each.command, each.variables);
+        EXPECT_TRUE(is_quiet_success(result));
+        EXPECT_THAT(result.output,
+                    AllOf(HasSubstr("gaudi_cpy/"), HasSubstr("gaudi_ipc/"),
+                          HasSubstr("8 bytes: the same"),
+                          HasSubstr("1048576 bytes: the same")));
+    }
+}
 
 /* Between two cards of the process: directly, and through the host. */
 class two_cards : public tools,

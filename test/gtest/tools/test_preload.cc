@@ -22,7 +22,7 @@ protected:
         EXPECT_THAT(result.output, HasSubstr("/lib/libuct_hlthunk.so"));
         EXPECT_THAT(result.output,
                     Not(::testing::ContainsRegex("libuc[mpst]\\.so")));
-        EXPECT_THAT(result.output, Not(HasSubstr("/ucx-gaudi/")));
+        EXPECT_THAT(result.output, Not(HasSubstr(module_file)));
         EXPECT_THAT(result.output, Not(HasSubstr("libhl-thunk")));
     }
 
@@ -189,8 +189,7 @@ TEST_F(preload, ucx_and_the_module_say_where_they_were_loaded_from)
     const auto lines = lines_with(result.output, "(loaded from ");
     ASSERT_EQ(2u, lines.size()) << result.output;
     EXPECT_THAT(lines[0], HasSubstr("Gaudi transports "));
-    EXPECT_THAT(lines[0], ::testing::ContainsRegex(
-                              "/ucx-gaudi/[0-9.]+/libuct_hlthunk\\.so\\.0\\)"));
+    EXPECT_THAT(lines[0], HasSubstr(module_file + std::string(")")));
     EXPECT_THAT(lines[1], HasSubstr("/libucp.so.0"));
 }
 
@@ -205,8 +204,9 @@ TEST_F(preload, reaches_python_through_ctypes)
          "assert ucp.ucp_config_read(None, None, c.byref(config)) == 0\n"
          "assert ucp.ucp_init_version(1, 10, params, config,"
          " c.byref(context)) == 0\n"
-         "print(open('/proc/self/maps').read().count('/ucx-gaudi/') > 0"
-         " and 'gaudi_copy')\n"}));
+         "print('" +
+             std::string(module_file) +
+             "' in open('/proc/self/maps').read() and 'gaudi_copy')\n"}));
 }
 
 TEST_F(without_module, registers_nothing_in_a_ucp_program)

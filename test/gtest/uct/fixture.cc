@@ -82,6 +82,18 @@ ucs_status_t open_md(uct_md_h &md, const variables &changes,
     return status;
 }
 
+bool has_card(uct_md_h md)
+{
+    uct_tl_resource_desc_t *devices;
+    unsigned count = 0;
+    require(uct_md_query_tl_resources(md, &devices, &count),
+            "query_tl_resources");
+    const bool has =
+        (count > 0) && (std::string(devices[0].dev_name) != "gaudi");
+    uct_release_tl_resource_list(devices);
+    return has;
+}
+
 void drop_idle_registrations(uct_md_h md)
 {
     ucm_event_t event{};

@@ -36,6 +36,9 @@ using variables = std::vector<std::pair<std::string, std::string>>;
 ucs_status_t open_md(uct_md_h &md, const variables &changes = {},
                      const std::string &name = "gaudi_copy");
 
+/** Whether gaudi_copy's memory domain has a card: it is there without, too. */
+bool has_card(uct_md_h md);
+
 /** Tell UCX that all host memory has been unmapped, so that no registration
  *  stays mapped that is not in use. */
 void drop_idle_registrations(uct_md_h md);

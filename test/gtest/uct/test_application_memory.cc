@@ -1,15 +1,19 @@
 /* Memory and cards that the program got from the driver library itself. */
 #include "gtest/uct/fixture.h"
+#include "gtest/uct/public_functions.h"
 
 #include "common/child.h"
 #include "common/process_state.h"
 #include "common/raw_card.h"
+#include "uct/gaudi/base/memory/application/rebinding.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <future>
+#include <optional>
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -18,6 +22,8 @@
 extern "C" {
 #include <config.h>
 #include <ucm/api/ucm.h>
+#include <ucs/config/global_opts.h>
+#include <ucs/debug/log.h>
 #include <ucs/memory/memory_type.h>
 #include <ucs/memory/memtype_cache.h>
 #include <ucs/sys/topo/base/topo.h>
@@ -49,6 +55,9 @@ struct event_log {
 
     static void note(ucm_event_type_t type, ucm_event_t *event, void *arg)
     {
+        /* UCX asks about what comes, and is told what goes. */
+        EXPECT_STREQ((type == UCM_EVENT_MEM_TYPE_ALLOC) ? "unknown" : "gaudi",
+                     ucs_memory_type_names[event->mem_type.mem_type]);
         static_cast<event_log *>(arg)->lines.push_back(
             {type == UCM_EVENT_MEM_TYPE_ALLOC,
              reinterpret_cast<uintptr_t>(event->mem_type.address),
@@ -300,6 +309,77 @@ TEST_F(application_memory, hundred_thousand_mappings_are_told_apart)
     expect_copies(card, places[count / 2]);
 }
 
+/* The driver keeps a block of memory that somebody has a dma-buf of, which is
+ * logged when the cards close: a moment at which the program maps some more. */
+struct mapping_in_the_log {
+    explicit mapping_in_the_log(const raw_card &by)
+        : card(by), handle(by.allocate(device_page()))
+    {
+        current = this;
+        ucs_log_push_handler(note);
+        ucs_global_opts.log_component.log_level = UCS_LOG_LEVEL_DEBUG;
+    }
+    ~mapping_in_the_log()
+    {
+        ucs_global_opts.log_component.log_level = level;
+        ucs_log_pop_handler();
+        current = nullptr;
+    }
+
+    static ucs_log_func_rc_t note(const char *, unsigned, const char *,
+                                  ucs_log_level_t level,
+                                  const ucs_log_component_config_t *,
+                                  const char *message, va_list)
+    {
+        if (level < UCS_LOG_LEVEL_DEBUG) {
+            return UCS_LOG_FUNC_RC_CONTINUE;
+        }
+        if ((std::strstr(message, "the last dma-buf of them is closed") !=
+             nullptr) &&
+            (current->va == 0)) {
+            current->va = 1; /* this is logged, too */
+            current->va = current->card.map(current->handle);
+        }
+        return UCS_LOG_FUNC_RC_STOP;
+    }
+
+    static inline mapping_in_the_log *current = nullptr;
+    const ucs_log_level_t level = ucs_global_opts.log_component.log_level;
+    const raw_card &card;
+    const uint64_t handle;
+    uint64_t va = 0;
+};
+
+TEST_F(application_memory,
+       mapped_while_the_cards_close_is_of_no_card_until_then)
+{
+    raw_card card;
+    open();
+    int fd        = -1;
+    size_t offset = 0;
+    {
+        const device_buffer exported(md, 1000);
+        ASSERT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_dmabuf_export)(
+                              exported.address, 1000, &fd, &offset));
+    }
+    tl.reset();
+    uint64_t va = 0;
+    {
+        mapping_in_the_log mapping(card);
+        uct_md_close(std::exchange(md, nullptr));
+        va = mapping.va;
+    }
+    close(fd);
+    ASSERT_GT(va, 1u) << "was not logged";
+    ucx_gaudi_mem_attr_t attr{};
+    attr.field_mask = UCX_GAUDI_MEM_ATTR_FIELD_BASE;
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+              GAUDI_CALL(ucx_gaudi_mem_query)(reinterpret_cast<void *>(va), 1,
+                                              &attr));
+    open();
+    expect_copies(card, va);
+}
+
 /* --- adoption ------------------------------------------------------------- */
 
 TEST_F(application_memory, a_card_of_the_program_is_used_and_stays_open)
@@ -505,6 +585,19 @@ TEST_F(application_memory, without_a_name_the_program_gets_a_free_card_first)
     EXPECT_EQ(0, hl().hlthunk_close(fd));
 }
 
+TEST_F(application_memory, what_the_driver_does_not_free_stays_known)
+{
+    open();
+    raw_card card(1);
+    const uint64_t handle = card.allocate(device_page());
+    const uint64_t va     = card.map(handle);
+    EXPECT_NE(0, hl().hlthunk_device_memory_free(card.fd(), handle))
+        << "it is mapped";
+    EXPECT_EQ(0, hl().hlthunk_memory_unmap(card.fd(), va));
+    const uint64_t again = card.map(handle);
+    EXPECT_EQ(device_page(), query(again, 1).alloc_length);
+}
+
 /* --- UCX's own module ------------------------------------------------------
  */
 
@@ -587,7 +680,8 @@ GAUDI_CHILD(maps_before_the_module_comes)
         std::strcmp(ucs_topo_sys_device_get_name(attr.sys_dev), "gaudi1") == 0);
 
     /* What is seen afterwards is known exactly, and wins on its card only. */
-    raw_card other(2);
+    const emulator looked_up_again;
+    raw_card other(2, looked_up_again.driver.lib());
     const uint64_t exact = other.allocate_mapped(device_page());
     GAUDI_CHILD_REQUIRE(exact == va); /* the cards count alike */
     GAUDI_CHILD_REQUIRE(
@@ -608,6 +702,191 @@ TEST(unseen_memory, is_any_address_of_its_card_behind_all_that_is_known)
     const auto result = run_child("maps_before_the_module_comes");
     EXPECT_EQ(0, result.exit_code) << result.error;
 }
+
+/* A program that had looked up what it calls before the module came. */
+GAUDI_CHILD(maps_by_earlier_pointers)
+{
+    raw_card card(1);
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    transport tl(md);
+    const uint64_t va = card.allocate_mapped(device_page());
+    ucs_memory_info_t info;
+    GAUDI_CHILD_REQUIRE(ucs_memtype_cache_lookup(reinterpret_cast<void *>(va),
+                                                 4, &info) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(
+        uct_ep_put_short(tl.ep, "seen", 4, va, UCT_INVALID_RKEY) == UCS_OK);
+    char seen[4];
+    GAUDI_CHILD_REQUIRE(card.read(seen, va, 4) == completed);
+    GAUDI_CHILD_REQUIRE(std::memcmp(seen, "seen", 4) == 0);
+    return 0;
+}
+
+TEST(unseen_memory, is_what_the_program_maps_by_pointers_from_before)
+{
+    const auto result = run_child("maps_by_earlier_pointers");
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+/* What a pointer from before unmaps is known until something is there again. */
+GAUDI_CHILD(unmaps_by_earlier_pointers)
+{
+    const shim::library &earlier = hl();
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const emulator looked_up_again;
+    raw_card card(1, looked_up_again.driver.lib());
+    const uint64_t small = card.allocate(device_page());
+    const uint64_t large = card.allocate(2 * device_page());
+    const uint64_t va    = card.map(small);
+    GAUDI_CHILD_REQUIRE(earlier.hlthunk_memory_unmap(card.fd(), va) == 0);
+    GAUDI_CHILD_REQUIRE(card.map(large, va) == va);
+    uct_md_mem_attr_t attr{};
+    attr.field_mask = UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
+    GAUDI_CHILD_REQUIRE(
+        uct_md_mem_query(md, reinterpret_cast<void *>(va), 1, &attr) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(attr.alloc_length == 2 * device_page());
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(unseen_memory, is_replaced_by_what_is_mapped_there_next)
+{
+    const auto result = run_child("unmaps_by_earlier_pointers");
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+/* The driver's function that frees, and what happens when it has done so. */
+int (*driver_frees)(int, uint64_t) = nullptr;
+std::function<void()> after_freeing;
+
+int free_and_go_on(int fd, uint64_t handle)
+{
+    const int ret = driver_frees(fd, handle);
+    if (auto next = std::exchange(after_freeing, nullptr)) {
+        next();
+    }
+    return ret;
+}
+
+GAUDI_CHILD(frees_what_another_thread_gets_at_once)
+{
+    driver_frees                  = hl().hlthunk_device_memory_free;
+    const base::rebinding below[] = {
+        {"hlthunk_device_memory_free",
+         reinterpret_cast<const void *>(driver_frees),
+         reinterpret_cast<const void *>(free_and_go_on)}};
+    GAUDI_CHILD_REQUIRE(base::rebind_symbols(hl().handle(), below));
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const emulator looked_up_now;
+    raw_card card(1, looked_up_now.driver.lib());
+    const uint64_t handle = card.allocate(device_page());
+    uint64_t again        = 0;
+    after_freeing         = [&] {
+        again = std::async(std::launch::async, [&] {
+                    return card.allocate(2 * device_page());
+                }).get();
+    };
+    GAUDI_CHILD_REQUIRE(looked_up_now.driver.lib().hlthunk_device_memory_free(
+                            card.fd(), handle) == 0);
+    GAUDI_CHILD_REQUIRE(again == handle);
+    const uint64_t va = card.map(again);
+    uct_md_mem_attr_t attr{};
+    attr.field_mask = UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
+    GAUDI_CHILD_REQUIRE(
+        uct_md_mem_query(md, reinterpret_cast<void *>(va), 1, &attr) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(attr.alloc_length == 2 * device_page());
+    uct_md_close(md);
+    return 0;
+}
+
+TEST(freed_handle, that_another_thread_gets_at_once_stays_known)
+{
+    const auto result = run_child("frees_what_another_thread_gets_at_once");
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+/* A library that calls by name what another one has, as the dynamic linker
+ * fills it in: before the module comes, at the first call, or afterwards. */
+struct linked_library {
+    explicit linked_library(int when_bound)
+        : handle(dlopen(GAUDI_LINKED_LIBRARY, when_bound | RTLD_LOCAL))
+    {}
+
+    /* @return Device VA. */
+    [[nodiscard]] uint64_t map(int fd, uint64_t size) const
+    {
+        return reinterpret_cast<uint64_t (*)(int, uint64_t)>(
+            dlsym(handle, "linked_map"))(fd, size);
+    }
+
+    void *handle;
+};
+
+int maps_by_a_linked_library(int when_bound, bool before)
+{
+    GAUDI_CHILD_REQUIRE(
+        dlopen(emulator_path().c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr);
+    std::optional<linked_library> library;
+    if (before) {
+        library.emplace(when_bound);
+    }
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    if (!before) {
+        library.emplace(when_bound);
+    }
+    GAUDI_CHILD_REQUIRE(library->handle != nullptr);
+    const emulator looked_up_now;
+    raw_card card(1, looked_up_now.driver.lib()); /* lent */
+    const uint64_t va = library->map(card.fd(), device_page());
+    GAUDI_CHILD_REQUIRE(va != 0);
+    uct_md_mem_attr_t attr{};
+    attr.field_mask =
+        UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS | UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
+    GAUDI_CHILD_REQUIRE(uct_md_mem_query(md, reinterpret_cast<void *>(va + 8),
+                                         1, &attr) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(attr.base_address == reinterpret_cast<void *>(va));
+    GAUDI_CHILD_REQUIRE(attr.alloc_length == device_page());
+    uct_md_close(md);
+    return 0;
+}
+
+GAUDI_CHILD(maps_by_a_library_that_is_bound_already)
+{
+    return maps_by_a_linked_library(RTLD_NOW, true);
+}
+
+GAUDI_CHILD(maps_by_a_library_that_is_bound_at_its_call)
+{
+    return maps_by_a_linked_library(RTLD_LAZY, true);
+}
+
+GAUDI_CHILD(maps_by_a_library_that_is_loaded_late)
+{
+    return maps_by_a_linked_library(RTLD_NOW, false);
+}
+
+class linked_libraries : public ::testing::TestWithParam<const char *> {};
+
+TEST_P(linked_libraries, map_memory_that_is_known_exactly)
+{
+    const auto result =
+        run_child(std::string("maps_by_a_library_that_is_") + GetParam());
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+INSTANTIATE_TEST_SUITE_P(that_are, linked_libraries,
+                         ::testing::Values("bound_already", "bound_at_its_call",
+                                           "loaded_late"),
+                         [](const auto &test) {
+                             return std::string(test.param);
+                         });
 
 GAUDI_CHILD(forks_with_an_adopted_card)
 {
@@ -638,6 +917,30 @@ GAUDI_CHILD(forks_with_an_adopted_card)
     GAUDI_CHILD_REQUIRE(write_text(card, va, "x") == completed);
     uct_md_close(md);
     return 0;
+}
+
+GAUDI_CHILD(closes_its_card_before_an_open_that_fails)
+{
+    load_module();
+    (void)find_component(); /* has the driver loaded, and hooked */
+    raw_card card(0);
+    const uint64_t va = card.allocate_mapped(device_page());
+    GAUDI_CHILD_REQUIRE(close(card.fd()) == 0); /* which no hook sees */
+    card.release();
+    event_log log;
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_open)(nullptr) == UCS_ERR_BUSY);
+    const event_log::line gone{false, va, device_page()};
+    GAUDI_CHILD_REQUIRE(log.take() == std::vector{gone});
+    return 0;
+}
+
+TEST(adoption, what_is_gone_is_announced_when_no_card_can_be_opened)
+{
+    const child_result child = run_child(
+        "closes_its_card_before_an_open_that_fails",
+        {{{"UCX_GAUDI_DEVICES", "1"}, {"HLTHUNK_EMU_FAULTS", "open=EIO@1"}},
+         -1});
+    EXPECT_EQ(0, child.exit_code) << child.error;
 }
 
 TEST(adoption, a_forked_child_leaves_the_programs_descriptors_alone)

@@ -1,5 +1,6 @@
 /* gaudi_ipc between two processes, each with a card of its own: put and get
  * between all kinds of memory, and active messages. */
+#include "gtest/uct/invalidate.h"
 #include "gtest/uct/ipc_peer.h"
 
 #include "common/process_state.h"
@@ -12,6 +13,12 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+
+extern "C" {
+#include <config.h>
+#include <ucs/config/global_opts.h>
+#include <ucs/debug/log.h>
+}
 
 namespace gaudi::test {
 
@@ -259,6 +266,92 @@ TEST_F(ipc, peers_are_not_unreachable_for_want_of_a_descriptor)
 
 /* The card itself reads and writes host memory, when its turn comes, and not a
  * copy of it. Nobody has registered it. */
+TEST_F(ipc, refuses_alignments_that_are_none)
+{
+    constexpr uint64_t alignment = UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT;
+    constexpr uint64_t offset    = UCT_IFACE_PARAM_FIELD_AM_ALIGN_OFFSET;
+    uct_iface_config_t *config;
+    ASSERT_EQ(UCS_OK, uct_md_iface_config_read(ipc_md, "gaudi_ipc", nullptr,
+                                               nullptr, &config));
+    const auto open = [&](uint64_t fields, size_t bytes, size_t offset_bytes) {
+        uct_iface_params_t params{};
+        params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE |
+                            UCT_IFACE_PARAM_FIELD_DEVICE | fields;
+        params.open_mode            = UCT_IFACE_OPEN_MODE_DEVICE;
+        params.mode.device.tl_name  = "gaudi_ipc";
+        params.mode.device.dev_name = "gaudi";
+        params.am_alignment         = bytes;
+        params.am_align_offset      = offset_bytes;
+        uct_iface_h iface;
+        const ucs_status_t status =
+            uct_iface_open(ipc_md, tl->worker, &params, config, &iface);
+        if (status == UCS_OK) {
+            uct_iface_close(iface);
+        }
+        return status;
+    };
+    EXPECT_EQ(UCS_OK, open(alignment, 1, 0));
+    EXPECT_EQ(UCS_OK, open(alignment | offset, 4096, 8));
+    EXPECT_THAT(take_logs(), ::testing::IsEmpty());
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, open(alignment, 0, 0));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, open(alignment, 3, 0));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, open(offset, 0, 11));
+    EXPECT_EQ(3u, take_logs().size());
+    uct_config_release(config);
+}
+
+/* Each registration has a key of its own. */
+TEST_F(ipc, an_invalidation_does_not_wait_for_other_registrations)
+{
+    std::vector<char> memory(4096);
+    const registration other(ipc_md, memory.data(), memory.size());
+    const unpacked_key others_key(pack_key(ipc_md, other.memh));
+    uct_mem_h memh;
+    ASSERT_EQ(UCS_OK, uct_md_mem_reg(ipc_md, memory.data(), memory.size(),
+                                     UCT_MD_MEM_ACCESS_ALL, &memh));
+    const unpacked_key key(pack_key(ipc_md, memh));
+    counted_completion over;
+    ASSERT_EQ(UCS_OK, invalidate(ipc_md, memh, over));
+    EXPECT_TRUE(eventually([&] {
+        tl->progress();
+        return over.calls == 1;
+    }));
+    uct_ep_h own_ep = tl->make_ep();
+    const auto put  = [&](const unpacked_key &with) {
+        return uct_ep_put_short(own_ep, "x", 1,
+                                 reinterpret_cast<uint64_t>(memory.data()),
+                                 with.rkey());
+    };
+    EXPECT_EQ(UCS_ERR_REJECTED, put(key));
+    EXPECT_EQ(UCS_OK, put(others_key));
+    uct_ep_destroy(own_ep);
+}
+
+/* UCX's handler is the first to tell of a failure. */
+TEST_F(ipc, messages_are_taken_until_ucx_has_been_told_of_a_failure)
+{
+    ipc_peer doomed;
+    uct_ep_h to = tl->make_ep(doomed.address());
+    ASSERT_NE(nullptr, to);
+    doomed.process().kill(SIGKILL);
+    doomed.process().wait();
+    EXPECT_EQ(UCS_OK, uct_ep_check(to, 0, nullptr));
+    EXPECT_EQ(UCS_OK, uct_ep_am_short(to, ipc_echo_id, 0, nullptr, 0));
+    packed_bytes packed = {"packed", 6};
+    EXPECT_EQ(6,
+              uct_ep_am_bcopy(to, ipc_echo_id, packed_bytes::pack, &packed, 0));
+    EXPECT_THAT(tl->failures, ::testing::IsEmpty());
+    EXPECT_TRUE(eventually([&] {
+        tl->progress();
+        return !tl->failures.empty();
+    }));
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
+              uct_ep_am_short(to, ipc_echo_id, 0, nullptr, 0));
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
+              uct_ep_am_bcopy(to, ipc_echo_id, packed_bytes::pack, &packed, 0));
+    uct_ep_destroy(to);
+}
+
 TEST_F(ipc, host_memory_is_not_staged)
 {
     constexpr size_t size = 1 << 20;
@@ -404,6 +497,104 @@ protected:
     }
 
     std::vector<std::vector<char>> received;
+};
+
+/* Memory of the process itself, by a key: of another worker's endpoint. */
+class ipc_own_keys : public ipc, public ::testing::WithParamInterface<bool> {
+protected:
+    static constexpr size_t size = 4096;
+
+    void SetUp() override
+    {
+        ipc::SetUp();
+        loop = tl->make_ep();
+        ASSERT_NE(nullptr, loop);
+        memory = std::make_unique<device_buffer>(copy_md, size);
+        target = GetParam() ? memory->address : host.data();
+        put(1);
+    }
+
+    void TearDown() override
+    {
+        uct_ep_destroy(loop);
+        memory.reset();
+        ipc::TearDown();
+    }
+
+    /* Without a key, to fill it. */
+    void put(uint64_t seed)
+    {
+        std::vector<char> bytes(size);
+        fill_pattern(bytes.data(), size, seed);
+        ASSERT_EQ(UCS_OK, uct_ep_put_short(copy->ep, bytes.data(), size,
+                                           remote(), UCT_INVALID_RKEY));
+    }
+
+    [[nodiscard]] uint64_t remote() const
+    {
+        return reinterpret_cast<uintptr_t>(target);
+    }
+
+    /* What it returned, or what its completion got. */
+    ucs_status_t ended(ucs_status_t status, counted_completion &completion)
+    {
+        if (status == UCS_INPROGRESS) {
+            EXPECT_TRUE(eventually([&] {
+                tl->progress();
+                return completion.calls > 0;
+            }));
+            status = completion.status;
+        }
+        return status;
+    }
+
+    std::vector<ucs_status_t> do_all(uct_rkey_t key)
+    {
+        std::vector<char> bytes(size);
+        fill_pattern(bytes.data(), size, 2);
+        packed_bytes packed{bytes.data(), size};
+        uct_iov_t iov{bytes.data(), size, UCT_MEM_HANDLE_NULL, 0, 1};
+        counted_completion completions[3];
+        const ssize_t sent =
+            uct_ep_put_bcopy(loop, packed_bytes::pack, &packed, remote(), key);
+        flush_loop();
+        return {uct_ep_put_short(loop, bytes.data(), size, remote(), key),
+                uct_ep_get_short(loop, bytes.data(), size, remote(), key),
+                (sent > 0) ? UCS_OK : static_cast<ucs_status_t>(sent),
+                ended(uct_ep_put_zcopy(loop, &iov, 1, remote(), key,
+                                       &completions[0]),
+                      completions[0]),
+                ended(uct_ep_get_zcopy(loop, &iov, 1, remote(), key,
+                                       &completions[1]),
+                      completions[1]),
+                ended(uct_ep_get_bcopy(
+                          loop,
+                          reinterpret_cast<uct_unpack_callback_t>(
+                              reinterpret_cast<void *>(&std::memcpy)),
+                          bytes.data(), size, remote(), key, &completions[2]),
+                      completions[2])};
+    }
+
+    void flush_loop()
+    {
+        EXPECT_TRUE(eventually([&] {
+            tl->progress();
+            return uct_ep_flush(loop, 0, nullptr) == UCS_OK;
+        }));
+    }
+
+    void expect_bytes(uint64_t seed)
+    {
+        std::vector<char> bytes(size);
+        ASSERT_EQ(UCS_OK, uct_ep_get_short(copy->ep, bytes.data(), size,
+                                           remote(), UCT_INVALID_RKEY));
+        EXPECT_TRUE(has_pattern(bytes.data(), size, seed));
+    }
+
+    uct_ep_h loop = nullptr;
+    std::unique_ptr<device_buffer> memory;
+    std::vector<char> host = std::vector<char>(size);
+    void *target           = nullptr;
 };
 
 /* Messages of the process to itself: it says when they are read. */
@@ -621,6 +812,64 @@ TEST_F(ipc_messages, keep_their_order_and_contents_when_the_queue_is_full)
         ASSERT_TRUE(has_pattern(received[i].data(), received[i].size(), i));
     }
 }
+
+/* UCX counts what its log tells, where it was built with that. */
+TEST_F(ipc_own_messages, are_traced)
+{
+    struct trace {
+        std::vector<std::pair<uct_am_trace_type_t, std::string>> seen;
+        static void note(void *self, uct_am_trace_type_t type, uint8_t id,
+                         const void *data, size_t length, char *buffer, size_t)
+        {
+            EXPECT_EQ(ipc_echo_id, id);
+            *buffer = '\0';
+            static_cast<trace *>(self)->seen.emplace_back(
+                type, std::string(static_cast<const char *>(data), length));
+        }
+    } traced;
+    ASSERT_EQ(UCS_OK, uct_iface_set_am_tracer(tl->iface, trace::note, &traced));
+    const auto level                        = ucs_global_opts.log_component;
+    ucs_global_opts.log_component.log_level = UCS_LOG_LEVEL_TRACE_DATA;
+    EXPECT_EQ(UCS_OK, uct_ep_am_short(loop, ipc_echo_id, 0, "x", 1));
+    char bytes[]        = "iov";
+    const uct_iov_t iov = {bytes, 3, nullptr, 0, 1};
+    EXPECT_EQ(UCS_OK, uct_ep_am_short_iov(loop, ipc_echo_id, &iov, 1));
+    packed_bytes packed = {"packed", 6};
+    EXPECT_EQ(
+        6, uct_ep_am_bcopy(loop, ipc_echo_id, packed_bytes::pack, &packed, 0));
+    wait_for(3);
+    ucs_global_opts.log_component = level;
+    ASSERT_EQ(UCS_OK, uct_iface_set_am_tracer(tl->iface, nullptr, nullptr));
+
+    std::vector<std::pair<uct_am_trace_type_t, std::string>> expected;
+    for (const auto type : {UCT_AM_TRACE_TYPE_SEND, UCT_AM_TRACE_TYPE_RECV}) {
+        if (UCS_MAX_LOG_LEVEL >= UCS_LOG_LEVEL_TRACE_DATA) {
+            expected.emplace_back(type, std::string(8, '\0') + "x");
+            expected.emplace_back(type, "iov");
+            expected.emplace_back(type, "packed");
+        }
+    }
+    EXPECT_EQ(expected, traced.seen);
+}
+
+TEST_P(ipc_own_keys, end_with_their_registration)
+{
+    using ::testing::Each;
+    auto memh = std::make_unique<registration>(ipc_md, target, size);
+    const unpacked_key key(pack_key(ipc_md, memh->memh));
+    ASSERT_EQ(UCS_OK, key.status());
+    EXPECT_THAT(do_all(key.rkey()), Each(UCS_OK));
+    expect_bytes(2);
+    put(3);
+    memh.reset();
+    EXPECT_THAT(do_all(key.rkey()), Each(UCS_ERR_REJECTED));
+    expect_bytes(3);
+}
+
+INSTANTIATE_TEST_SUITE_P(of, ipc_own_keys, ::testing::Bool(),
+                         [](const auto &test) {
+                             return test.param ? "gaudi" : "host";
+                         });
 
 TEST_F(ipc_own_messages, arrive)
 {

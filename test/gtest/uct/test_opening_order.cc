@@ -1,7 +1,8 @@
-/* A memory domain of gaudi_ipc that was opened when no card could be had, and
- * what it does once another context of the process has opened one. */
+/* Memory domains that were opened when no card could be had, and what they do
+ * once another context, or the program, has opened one. */
 #include "common/framework.h"
 #include "gtest/uct/ipc_peer.h"
+#include "gtest/uct/public_functions.h"
 
 #include <cstdlib>
 
@@ -25,6 +26,9 @@ protected:
 
     void TearDown() override
     {
+        if (closes_copy) {
+            uct_md_close(copy_md);
+        }
         EXPECT_FALSE(engine_hooks::any_card()) << "a card stays open";
         EXPECT_THAT(take_logs(), ::testing::IsEmpty());
     }
@@ -37,7 +41,39 @@ protected:
         ASSERT_FALSE(engine_hooks::any_card());
     }
 
+    /* Another process has the only card, until it is told to go. */
+    void open_copy_without_a_card(child_process &holder)
+    {
+        ASSERT_EQ("open", holder.read_line());
+        setenv("HABANA_VISIBLE_DEVICES", "0", 1);
+        ASSERT_EQ(UCS_OK, open_md(copy_md));
+        closes_copy = true;
+        unsetenv("HABANA_VISIBLE_DEVICES");
+        ASSERT_FALSE(engine_hooks::any_card());
+    }
+
+    static void expect_round_trip(transport &tl, char *device)
+    {
+        std::vector<char> host(size);
+        std::vector<char> back(size);
+        fill_pattern(host.data(), size, 3);
+        const auto remote = reinterpret_cast<uintptr_t>(device);
+        EXPECT_EQ(UCS_OK, uct_ep_put_short(tl.ep, host.data(), 1000, remote,
+                                           UCT_INVALID_RKEY));
+        counted_completion put;
+        counted_completion get;
+        ASSERT_EQ(UCS_INPROGRESS,
+                  tl.put_zcopy(host.data(), size, remote, &put));
+        tl.flush();
+        ASSERT_EQ(UCS_INPROGRESS,
+                  tl.get_zcopy(back.data(), size, remote, &get));
+        tl.flush();
+        EXPECT_EQ(UCS_OK, get.status);
+        EXPECT_TRUE(has_pattern(back.data(), size, 3));
+    }
+
     uct_md_h copy_md = nullptr;
+    bool closes_copy = false; /* at the end */
     uct_md_h ipc_md  = nullptr;
 };
 
@@ -95,6 +131,48 @@ TEST_F(opening_order, a_registration_keeps_the_card_of_its_memory_open)
         EXPECT_THAT(take_logs(), ::testing::IsEmpty());
     }
     uct_md_close(ipc_md);
+}
+
+TEST_F(opening_order, memory_of_the_program_is_known_to_who_had_no_card)
+{
+    setenv("HABANA_VISIBLE_DEVICES", "0", 1); /* which the other has */
+    child_process other("holds_its_cards");
+    unsetenv("HABANA_VISIBLE_DEVICES");
+    ASSERT_NO_FATAL_FAILURE(open_copy_without_a_card(other));
+    transport tl(copy_md);
+    std::vector<char> host(size);
+    const registration held(copy_md, host.data(), size);
+    other.write_line("done");
+    ASSERT_EQ(0, other.wait().exit_code);
+
+    void *address = nullptr;
+    ASSERT_EQ(UCS_OK,
+              GAUDI_CALL(ucx_gaudi_mem_alloc)(size, "gaudi0", &address));
+    ucs_memory_type_t type = UCS_MEMORY_TYPE_HOST;
+    EXPECT_EQ(UCS_OK, uct_md_detect_memory_type(copy_md, address, size, &type));
+    EXPECT_EQ(GAUDI_CALL(ucx_gaudi_memory_type)(), type);
+    {
+        const registration of_device(copy_md, address, size);
+        expect_round_trip(tl, static_cast<char *>(address));
+    }
+    EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_mem_free)(address));
+    EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_close)());
+    EXPECT_TRUE(engine_hooks::any_card()) << "UCX is open";
+    const device_buffer of_ucx(copy_md, size);
+    expect_round_trip(tl, of_ucx.data());
+}
+
+TEST_F(opening_order, an_allocation_takes_the_card_that_is_free_by_then)
+{
+    setenv("HABANA_VISIBLE_DEVICES", "0", 1);
+    child_process other("holds_its_cards");
+    unsetenv("HABANA_VISIBLE_DEVICES");
+    ASSERT_NO_FATAL_FAILURE(open_copy_without_a_card(other));
+    transport tl(copy_md);
+    other.write_line("done");
+    ASSERT_EQ(0, other.wait().exit_code);
+    const device_buffer device(copy_md, size);
+    expect_round_trip(tl, device.data());
 }
 
 } // namespace gaudi::test

@@ -5,6 +5,7 @@
 
 #include "common/child.h"
 #include "common/framework.h"
+#include "common/process_state.h"
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +13,8 @@
 #include <cstring>
 #include <string_view>
 #include <thread>
+
+#include <unistd.h>
 
 namespace gaudi::test {
 
@@ -379,6 +382,47 @@ TEST(program_cards, are_lost_by_a_reset_until_they_are_closed)
     EXPECT_THAT(result.error, HasSubstr("gaudi0 was reset or removed"));
 }
 
+/* With what a program may have there: allocations, copies from card to card,
+ * dma-bufs and imports. */
+GAUDI_CHILD(loses_a_card_that_is_removed)
+{
+    load_module();
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_open)("gaudi1") == UCS_OK);
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_OK);
+    const unsigned before = count_open_fds();
+    void *const near      = allocate("gaudi0");
+    void *const far       = allocate("gaudi1");
+    GAUDI_CHILD_REQUIRE(copies_between(near, far));
+    GAUDI_CHILD_REQUIRE(copies_between(far, near));
+    int fd         = -1;
+    size_t offset  = 0;
+    void *imported = nullptr;
+    GAUDI_CHILD_REQUIRE(
+        GAUDI_CALL(ucx_gaudi_dmabuf_export)(far, size, &fd, &offset) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_dmabuf_import)(
+                            fd, offset, size, "gaudi0", &imported) == UCS_OK);
+    close(fd);
+    GAUDI_CHILD_REQUIRE(
+        emulator::instance().hlthunk_emu_fault("now=remove@0") == 0);
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_mem_fill)(near, size, "x", 1) ==
+                        UCS_ERR_NO_DEVICE);
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_dmabuf_release)(imported) ==
+                        UCS_OK);
+    GAUDI_CHILD_REQUIRE(release(near) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(release(far) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_OK);
+    GAUDI_CHILD_REQUIRE(count_open_fds() == before);
+    return 0;
+}
+
+TEST(program_cards, that_are_removed_leave_no_descriptor)
+{
+    const child_result result = run_child("loses_a_card_that_is_removed",
+                                          with({{"HLTHUNK_EMU_DEVICES", "2"}}));
+    EXPECT_EQ(0, result.exit_code) << result.error;
+    EXPECT_THAT(result.error, HasSubstr("was removed"));
+}
+
 GAUDI_CHILD(loses_a_card_that_ucx_has_too)
 {
     load_module();
@@ -434,6 +478,46 @@ TEST(program_cards, serve_while_another_one_is_waited_for_that_is_in_reset)
 {
     const child_result result =
         run_child("copies_while_another_card_is_opened",
+                  with({{"HLTHUNK_EMU_DEVICES", "2"},
+                        {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
+                        {"UCX_GAUDI_RESET_TIMEOUT", "5s"}}));
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+GAUDI_CHILD(asks_about_memory_while_another_card_is_opened)
+{
+    load_module();
+    void *const known = allocate("gaudi0");
+    auto *const other = static_cast<char *>(known) + (size_t{1} << 40);
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    std::atomic<pid_t> opener{0};
+    std::atomic<bool> ended{false};
+    std::thread opening([&] {
+        opener = gettid();
+        (void)allocate("gaudi1");
+        ended = true;
+    });
+    /* It waits for the end of the reset. */
+    GAUDI_CHILD_REQUIRE(
+        eventually([&] { return (opener != 0) && is_asleep(opener); }));
+    uct_md_mem_attr_t attr{};
+    attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE;
+    for (void *address : {known, static_cast<void *>(other)}) {
+        GAUDI_CHILD_REQUIRE(uct_md_mem_query(md, address, 1, &attr) == UCS_OK);
+        GAUDI_CHILD_REQUIRE(attr.mem_type ==
+                            GAUDI_CALL(ucx_gaudi_memory_type)());
+    }
+    GAUDI_CHILD_REQUIRE(!ended);
+    GAUDI_CHILD_REQUIRE(emulator::instance().hlthunk_emu_fault(nullptr) == 0);
+    opening.join();
+    return 0; /* with the allocations */
+}
+
+TEST(program_cards, in_reset_hold_up_nobody_who_asks_what_memory_is)
+{
+    const child_result result =
+        run_child("asks_about_memory_while_another_card_is_opened",
                   with({{"HLTHUNK_EMU_DEVICES", "2"},
                         {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
                         {"UCX_GAUDI_RESET_TIMEOUT", "5s"}}));

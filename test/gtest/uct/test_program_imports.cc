@@ -97,8 +97,10 @@ GAUDI_CHILD(imports_while_cards_come_and_go)
     std::atomic<bool> done{false};
     std::atomic<unsigned> imports{0};
     std::atomic<unsigned> wrong{0};
+    std::atomic<unsigned> tries{0}; /* to close the cards */
     const auto work = [&] {
         while (!done) {
+            const unsigned seen       = tries;
             void *address             = nullptr;
             const ucs_status_t status = import(address);
             if (status == UCS_OK) {
@@ -111,6 +113,10 @@ GAUDI_CHILD(imports_while_cards_come_and_go)
             } else {
                 wrong += (status != UCS_ERR_NO_DEVICE);
             }
+            /* Now and then nobody has an import. */
+            while ((tries == seen) && !done) {
+                std::this_thread::yield();
+            }
         }
     };
     std::thread threads[] = {std::thread(work), std::thread(work)};
@@ -121,6 +127,7 @@ GAUDI_CHILD(imports_while_cards_come_and_go)
         const ucs_status_t status = close_cards();
         closed += (status == UCS_OK);
         wrong += (status != UCS_OK) && (status != UCS_ERR_BUSY);
+        ++tries;
     }
     done = true;
     for (std::thread &thread : threads) {

@@ -152,6 +152,9 @@ GAUDI_CHILD(opens_no_card)
     for (unsigned card = 0; card < card_count; ++card) {
         GAUDI_CHILD_REQUIRE(opens_of(card) == 0);
     }
+    if (status == UCS_OK) {
+        uct_md_close(md);
+    }
     return -status;
 }
 
@@ -230,7 +233,7 @@ TEST(visible_cards, can_be_none_without_noise)
 {
     const child_result child = run_in_box_of_ucx(
         "opens_no_card", {{"HABANA_VISIBLE_DEVICES", "none"}});
-    EXPECT_EQ(-UCS_ERR_NO_DEVICE, child.exit_code);
+    EXPECT_EQ(0, child.exit_code) << child.error;
     EXPECT_THAT(child.error, IsEmpty());
 }
 
@@ -246,7 +249,7 @@ TEST(visible_cards, that_are_busy_are_left_out)
     expect_cards(box, "gaudi2=2");
     box[1].second            = "0";
     const child_result taken = run_in_box_of_ucx("opens_no_card", box);
-    EXPECT_EQ(-UCS_ERR_BUSY, taken.exit_code) << taken.error;
+    EXPECT_EQ(0, taken.exit_code) << taken.error;
     other.write_line("done");
     EXPECT_EQ(0, other.wait().exit_code);
 }

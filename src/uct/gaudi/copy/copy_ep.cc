@@ -1,7 +1,11 @@
 #include "uct/gaudi/copy/copy_iface.h"
 
+#include "uct/gaudi/base/ucx/callers.h"
+
+#include <chrono>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <utility>
 
 namespace gaudi::copy {
@@ -46,6 +50,55 @@ ucs_status_t status_of(uct_ep_h tl_ep)
     return ep->status;
 }
 
+/* Whether a copy that failed may succeed the next time: a job was aborted, or
+ * there was no room for it. */
+bool may_pass(ucs_status_t status)
+{
+    return (status == UCS_ERR_IO_ERROR) || (status == UCS_ERR_NO_RESOURCE) ||
+           (status == UCS_ERR_NO_MEMORY) || (status == UCS_ERR_BUSY) ||
+           (status == UCS_ERR_TIMED_OUT);
+}
+
+/* A copy at once has failed. UCP cannot try again one that it packs or unpacks
+ * a message by, and does not bear its failure; others get the error. */
+[[gnu::noinline, gnu::cold]] ucs_status_t
+bear_failure(uct_ep_h ep, void *to, const void *from, size_t length,
+             const void *caller, ucs_status_t status)
+{
+    constexpr std::chrono::milliseconds shortest{1};
+    constexpr std::chrono::milliseconds longest{64};
+
+    if (!base::is_packing(caller)) {
+        return status;
+    }
+    for (auto nap = shortest; may_pass(status) && (nap <= longest); nap *= 2) {
+        std::this_thread::sleep_for(nap);
+        ucs_diag("gaudi_cpy: %zu bytes of a message are copied again", length);
+        status = engine_of(ep).copy(to, from, length);
+    }
+    if (base::ignores_failed_packing && (status != UCS_OK) &&
+        !to_iface(ep->iface)->bears_failed_pack) {
+        ucs_fatal("gaudi_cpy: %zu bytes of a message cannot be copied to or "
+                  "from device memory: %s; UCX would deliver others "
+                  "(UCX_GAUDI_COPY_FAILED_PACK)",
+                  length, ucs_status_string(status));
+    }
+    return status;
+}
+
+/* A copy that is over on return. */
+inline ucs_status_t do_short(uct_ep_h ep, void *to, const void *from,
+                             size_t length, const void *caller)
+{
+    ucs_status_t status = status_of(ep);
+    if (ucs_likely(status == UCS_OK)) {
+        status = engine_of(ep).copy(to, from, length);
+    }
+    return ucs_likely(status == UCS_OK)
+               ? UCS_OK
+               : bear_failure(ep, to, from, length, caller, status);
+}
+
 enum class zcopy { put, get };
 
 ucs_status_t do_zcopy(uct_ep_h ep, zcopy what, const uct_iov_t *iov,
@@ -73,11 +126,8 @@ ucs_status_t transport::ep_put_short(uct_ep_h ep, const void *buffer,
                                      unsigned length, uint64_t remote_addr,
                                      uct_rkey_t) noexcept
 {
-    if (ucs_unlikely(status_of(ep) != UCS_OK)) {
-        return to_ep(ep)->status;
-    }
-    ucs_status_t status =
-        engine_of(ep).copy(as_pointer(remote_addr), buffer, length);
+    ucs_status_t status = do_short(ep, as_pointer(remote_addr), buffer, length,
+                                   __builtin_return_address(0));
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, PUT, SHORT, length);
     return status;
 }
@@ -85,11 +135,8 @@ ucs_status_t transport::ep_put_short(uct_ep_h ep, const void *buffer,
 ucs_status_t transport::ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
                                      uint64_t remote_addr, uct_rkey_t) noexcept
 {
-    if (ucs_unlikely(status_of(ep) != UCS_OK)) {
-        return to_ep(ep)->status;
-    }
-    ucs_status_t status =
-        engine_of(ep).copy(buffer, as_pointer(remote_addr), length);
+    ucs_status_t status = do_short(ep, buffer, as_pointer(remote_addr), length,
+                                   __builtin_return_address(0));
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, SHORT, length);
     return status;
 }

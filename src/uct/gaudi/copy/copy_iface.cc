@@ -2,6 +2,7 @@
 
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory_map.h"
+#include "uct/gaudi/base/ucx/callers.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "util/per_process.h"
 
@@ -22,6 +23,10 @@ namespace {
  * worker addresses (UCX_ADDRESS_VERSION=v2) carry no less, and of what lies
  * between 8 and 16 ns UCX 1.13 makes nearly nothing. */
 constexpr double call_latency = 16e-9;
+
+/* The device of a process that has no card, maybe not yet. UCX uses no memory
+ * domain that has no device, and what it does not ask about is host memory. */
+constexpr char any_card[] = "gaudi";
 
 /* The interfaces of a process, in the order of their opening. A forked child
  * begins a list of its own: its parent's may have been in use. */
@@ -72,12 +77,40 @@ bool is_first_of_worker(const uct_gaudi_copy_iface_t *iface)
 
 } // namespace
 
+/* UCP's old protocols deliver other bytes for a fragment that was not copied.
+ * What was given up is what its owner wanted. */
+static void end_with_failed_fragment(const uct_completion_t &completion,
+                                     ucs_status_t status)
+{
+    if ((status != UCS_ERR_CANCELED) && base::is_fragment(completion)) {
+        ucs_fatal("gaudi_cpy: a part of a message cannot be copied to or from "
+                  "device memory: %s; UCX would deliver other bytes "
+                  "(UCX_GAUDI_COPY_FAILED_PACK)",
+                  ucs_status_string(status));
+    }
+}
+
+/* FAILED_PACK */
+enum failed_pack : unsigned { abort_process, go_on };
+
+static const char *failed_pack_names[] = {"abort", "continue", nullptr};
+
 ucs_config_field_t transport::config_table[] = {
     {"", "", nullptr, offsetof(config, super),
      UCS_CONFIG_TYPE_TABLE(uct_iface_config_table)},
 
     {"", "", nullptr, offsetof(config, transfers),
      UCS_CONFIG_TYPE_TABLE(base::transfer_config_table)},
+
+    {"FAILED_PACK", "abort",
+     "What happens when the copy fails by which UCX packs device memory into\n"
+     "a message or unpacks it, and fails again when it is tried again. UCX\n"
+     "1.13 ignores that, and delivers whatever is there, and so do the old\n"
+     "protocols for fragments of long messages. Later releases end the\n"
+     "process themselves.\n"
+     " abort     - the process ends\n"
+     " continue  - the message arrives with wrong bytes",
+     offsetof(config, failed_pack), UCS_CONFIG_TYPE_ENUM(failed_pack_names)},
 
     {nullptr, nullptr, nullptr, 0, {}}};
 
@@ -102,6 +135,10 @@ transport::estimate(uct_iface_h iface,
 std::vector<base::transport_device> transport::devices()
 {
     std::vector<base::transport_device> devices;
+    base::card_hold during;
+    if (!during.join()) {
+        return {{any_card, UCT_DEVICE_TYPE_ACC, UCS_SYS_DEVICE_ID_UNKNOWN}};
+    }
     for (const auto &card : base::card_table::instance().cards()) {
         if (!card->is_lost()) {
             devices.push_back(
@@ -264,18 +301,28 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
         gaudi::base::card_table::instance().note_application_cards();
         return UCS_OK;
     });
-    const char *name       = params->mode.device.dev_name;
-    gaudi::base::card *own = gaudi::base::card_table::instance().find_open(
-        [&](const gaudi::base::card &card) { return card.name() == name; });
-    if (own == nullptr) {
-        ucs_error("gaudi_cpy: there is no device '%s'", name);
+    const std::string name = params->mode.device.dev_name;
+    const bool is_any      = (name == any_card);
+    gaudi::base::card_hold during;
+    gaudi::base::card *own = nullptr;
+    if (during.join()) {
+        own = gaudi::base::card_table::instance().find_open(
+            [&](const gaudi::base::card &card) {
+                return is_any || (card.name() == name);
+            });
+    }
+    if ((own == nullptr) && !is_any) {
+        ucs_error("gaudi_cpy: there is no device '%s'", name.c_str());
         return UCS_ERR_NO_DEVICE;
     }
 
     std::unique_ptr<gaudi::base::transfer_engine> engine;
     ucs_status_t status = gaudi::base::guarded([&] {
-        const ucs_status_t created = gaudi::base::transfer_engine::create(
-            *own, config->transfers.engine, engine);
+        const auto &options = config->transfers.engine;
+        const ucs_status_t created =
+            (own != nullptr)
+                ? gaudi::base::transfer_engine::create(*own, options, engine)
+                : gaudi::base::transfer_engine::create(options, engine);
         if (created == UCS_OK) {
             engine->show_in(&self->super.super);
             add_interface(self);
@@ -290,6 +337,10 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
     self->max_bcopy = config->transfers.engine.chunk_bytes;
     self->bandwidth =
         config->transfers.bandwidth_or(gaudi::base::link_bandwidth(own));
+    self->bears_failed_pack = (config->failed_pack == go_on);
+    if (!self->bears_failed_pack) {
+        self->engine->watch_failures(end_with_failed_fragment);
+    }
     ucs_queue_head_init(&self->pending);
     ucs_list_head_init(&self->failed);
     return UCS_OK;

@@ -2,11 +2,11 @@
  * Interface and endpoint of transport gaudi_cpy: put and get between host and
  * device memory of this process.
  *
- * One thread at a time (UCT's rule). An interface belongs to a card, and serves
- * whatever card an address belongs to. So one interface of a worker does all
- * its work: the first one reaches every worker of this process, and further
- * ones, on which UCP would split transfers that they cannot speed up, reach
- * nobody.
+ * One thread at a time (UCT's rule). An interface belongs to a card, or
+ * to none of a process that had none, and serves whatever card an address
+ * belongs to. So one interface of a worker does all its work: the first one
+ * reaches every worker of this process, and further ones, on which UCP would
+ * split transfers that they cannot speed up, reach nobody.
  */
 #pragma once
 
@@ -44,7 +44,8 @@ typedef struct uct_gaudi_copy_iface {
     ucs_queue_head_t pending; /**< requests that wait for resources */
     ucs_list_link_t failed;   /**< endpoints whose failure is to be told */
     size_t max_bcopy;
-    double bandwidth; /**< bytes/second */
+    double bandwidth;       /**< bytes/second */
+    bool bears_failed_pack; /**< see FAILED_PACK */
 } uct_gaudi_copy_iface_t;
 
 typedef struct uct_gaudi_copy_ep {
@@ -97,6 +98,7 @@ struct transport : base::transport_base {
     struct config {
         uct_iface_config_t super;
         base::transfer_config transfers;
+        unsigned failed_pack;
     };
     static ucs_config_field_t config_table[];
 

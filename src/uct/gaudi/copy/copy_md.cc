@@ -67,24 +67,21 @@ ucs_status_t memory_domain::open(const config &config,
                                  std::unique_ptr<memory_domain> &domain_p)
 {
     auto domain         = std::make_unique<memory_domain>();
-    ucs_status_t status = cards().open();
-    if (status != UCS_OK) {
-        return status;
+    ucs_status_t status = domain->cards_.open_or_wait();
+    if (status == UCS_OK) {
+        status = registrations().open(config.registrations);
     }
-    status = registrations().open(config.registrations);
-    if (status != UCS_OK) {
-        cards().close();
-        return status;
+    if (status == UCS_OK) {
+        domain_p = std::move(domain);
     }
-    domain_p = std::move(domain);
-    return UCS_OK;
+    return status;
 }
 
 void memory_domain::close()
 {
     /* With handles left, the cards stay open for them. */
-    if (registrations().close()) {
-        cards().close();
+    if (!registrations().close()) {
+        cards_.abandon();
     }
 }
 
@@ -108,8 +105,8 @@ void memory_domain::query(base::md_properties &properties) const
         properties.reg_cost          = 16e-6;
         properties.reg_cost_per_byte = 0.06e-9;
     }
-    const bool has_cards = !is_inherited() && !cards().cards().empty();
-    base::find_local_cpus(has_cards ? cards().cards().front().get() : nullptr,
+    base::find_local_cpus(cards_.holds() ? cards().cards().front().get()
+                                         : nullptr,
                           properties.local_cpus);
 }
 
@@ -123,6 +120,15 @@ ucs_status_t memory_domain::allocate(size_t &length, void *&address,
     }
     if (is_inherited()) {
         return refuse_inherited(quiet);
+    }
+    if (!cards_.holds()) { /* one may be free by now */
+        const ucs_status_t status = cards_.open();
+        if (status != UCS_OK) {
+            if (!quiet) {
+                cards().explain_missing_card();
+            }
+            return status;
+        }
     }
     base::card *owner = (device == UCS_SYS_DEVICE_ID_UNKNOWN)
                             ? &base::card_for_hint(address)
@@ -185,7 +191,7 @@ ucs_status_t memory_domain::advise(uct_mem_h memh, void *address, size_t length,
         return UCS_ERR_INVALID_PARAM;
     }
     /* Device memory is always there. What a card cannot map, it stages. */
-    if (is_host && (advice == UCT_MADV_WILLNEED)) {
+    if (is_host && (advice == UCT_MADV_WILLNEED) && cards_.holds()) {
         for (const auto &card : cards().cards()) {
             uint64_t va;
             (void)handle->host->va_on(*card, va);
@@ -245,8 +251,8 @@ ucs_status_t memory_domain::describe(const void *address, size_t length,
     memory_p         = {base::memory_type(), UCS_SYS_DEVICE_ID_UNKNOWN, start,
                         start + length};
     auto known       = base::memory_map::instance().query(address, length);
-    if (!known.has_value() && base::memory_map::is_device(address)) {
-        base::card_table::instance().note_acquired_cards();
+    if (!known.has_value()) {
+        cards().note_acquired_cards(base::card_table::patience::none);
         known = base::memory_map::instance().query(address, length);
     }
     if (!known.has_value() && cards().has_card_of_ucx()) {

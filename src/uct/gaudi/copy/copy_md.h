@@ -28,7 +28,9 @@ public:
     /** Whether there is a card, be it in use. */
     static bool is_available();
 
-    /** Opens the cards, and the cache of registrations. */
+    /** Opens the cards, and the cache of registrations. With no card that can
+     *  be had it is there all the same, for memory of one that this process
+     *  opens later. */
     static ucs_status_t open(const config &config,
                              std::unique_ptr<memory_domain> &domain_p);
     void close();
@@ -36,7 +38,8 @@ public:
     void query(base::md_properties &properties) const;
 
     /** Device memory, on the card of a system device, or else that the address
-     *  hints at.
+     *  hints at. Without a card it tries to open one, or says why there is
+     *  none.
      *  @param[in,out] address  NULL, or in or near memory of that card. */
     ucs_status_t allocate(size_t &length, void *&address,
                           ucs_memory_type_t type, ucs_sys_device_t device,
@@ -62,6 +65,9 @@ public:
     ucs_status_t detect(const void *address, ucs_memory_type_t &type_p);
 
     void add_files(void *object);
+
+private:
+    base::card_hold cards_;
 };
 
 /** Add the component to UCX's list. Called once, at load. */

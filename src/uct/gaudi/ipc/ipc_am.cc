@@ -36,11 +36,10 @@ ucs_status_t check_way(uct_ep_h ep)
 
 /* Take note of what came of a message: a lost peer is a failure of the
  * endpoint. A request has one turn, not what its callbacks send. */
-template <typename Status>
-Status note_result(uct_ep_h ep, Status status)
+ucs_status_t note_result(uct_ep_h ep, ucs_status_t status)
 {
     ep_state &state = *to_ep(ep)->state;
-    if (ucs_likely(status >= 0)) {
+    if (ucs_likely(status == UCS_OK)) {
         state.has_turn = false;
         state.sent     = state.out->sent();
     } else if (status == UCS_ERR_NO_RESOURCE) {
@@ -49,6 +48,26 @@ Status note_result(uct_ep_h ep, Status status)
         fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
     }
     return status;
+}
+
+/* Whether UCX has not been told of a failure yet. It wants to hear of it from
+ * its handler first: until then messages are taken, and lost. */
+bool is_untold(uct_ep_h ep)
+{
+    return (to_ep(ep)->state->status != UCS_OK) &&
+           !ucs_list_is_empty(&to_ep(ep)->failed) &&
+           !to_iface(ep->iface)->state->is_inherited();
+}
+
+/* The result of a message that has no other. */
+ucs_status_t finish(uct_ep_h ep, ucs_status_t status, uint8_t id, size_t length)
+{
+    if (ucs_unlikely(status != UCS_OK)) {
+        return is_untold(ep) ? UCS_OK : status;
+    }
+    uct_iface_trace_am(&to_iface(ep->iface)->super, UCT_AM_TRACE_TYPE_SEND, id,
+                       to_ep(ep)->state->out->last_sent(), length, "TX: AM");
+    return UCS_OK;
 }
 
 /* UCP's keepalive, once it knows the other endpoint, is a buffered message: a
@@ -73,14 +92,13 @@ ucs_status_t transport::ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
     UCT_CHECK_LENGTH(length + sizeof(header), 0,
                      to_iface(ep->iface)->state->max_message, "am_short");
     ucs_status_t status = check_way(ep);
-    if (status != UCS_OK) {
-        return status;
+    if (status == UCS_OK) {
+        status = note_result(
+            ep, to_ep(ep)->state->out->send(id, header, payload, length));
     }
-    status = note_result(
-        ep, to_ep(ep)->state->out->send(id, header, payload, length));
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, AM, SHORT,
                                  length + sizeof(header));
-    return status;
+    return finish(ep, status, id, length + sizeof(header));
 }
 
 ucs_status_t transport::ep_am_short_iov(uct_ep_h ep, uint8_t id,
@@ -92,12 +110,12 @@ ucs_status_t transport::ep_am_short_iov(uct_ep_h ep, uint8_t id,
     UCT_CHECK_LENGTH(length, 0, to_iface(ep->iface)->state->max_message,
                      "am_short_iov");
     ucs_status_t status = check_way(ep);
-    if (status != UCS_OK) {
-        return status;
+    if (status == UCS_OK) {
+        status =
+            note_result(ep, to_ep(ep)->state->out->send_iov(id, iov, iovcnt));
     }
-    status = note_result(ep, to_ep(ep)->state->out->send_iov(id, iov, iovcnt));
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, AM, SHORT, length);
-    return status;
+    return finish(ep, status, id, length);
 }
 
 ssize_t transport::ep_am_bcopy(uct_ep_h ep, uint8_t id,
@@ -105,17 +123,21 @@ ssize_t transport::ep_am_bcopy(uct_ep_h ep, uint8_t id,
                                unsigned) noexcept
 {
     UCT_CHECK_AM_ID(id);
-    const ucs_status_t status = check_way(ep);
-    if (status != UCS_OK) {
-        return status;
+    ucs_status_t status = check_way(ep);
+    ssize_t length      = -1; /* until it is packed */
+    if ((status == UCS_OK) && ucs_unlikely(is_peer_lost(*to_ep(ep)->state))) {
+        status = note_result(ep, UCS_ERR_ENDPOINT_TIMEOUT);
     }
-    if (ucs_unlikely(is_peer_lost(*to_ep(ep)->state))) {
-        return note_result<ssize_t>(ep, UCS_ERR_ENDPOINT_TIMEOUT);
+    if (ucs_likely(status == UCS_OK) || is_untold(ep)) {
+        status = note_result(
+            ep, to_ep(ep)->state->out->send_packed(id, pack_cb, arg, length));
     }
-    const ssize_t sent =
-        note_result(ep, to_ep(ep)->state->out->send_packed(id, pack_cb, arg));
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(sent, &to_ep(ep)->super, AM, BCOPY, sent);
-    return sent;
+    if (ucs_unlikely(length < 0)) {
+        return status; /* lost it is only when the callback has been called */
+    }
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, AM, BCOPY, length);
+    status = finish(ep, status, id, static_cast<size_t>(length));
+    return (status == UCS_OK) ? length : static_cast<ssize_t>(status);
 }
 
 } // namespace gaudi::ipc

@@ -1,6 +1,7 @@
 #include "uct/gaudi/ipc/ipc_iface.h"
 
 #include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/ipc/process/reachability.h"
 
 #include <cerrno>
 #include <cstring>

@@ -4,6 +4,7 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/ipc_md.h"
+#include "uct/gaudi/ipc/process/reachability.h"
 
 #include <cstring>
 
@@ -42,21 +43,6 @@ constexpr size_t least_seg_size = 1024;
 constexpr unsigned polls_per_look = 16;
 constexpr double look_interval    = 0.01;
 constexpr double look_delay       = 0.1;
-
-/* Whether we could connect: the kernel may forbid what addresses promise. The
- * peer may be stopped, and UCP calls this from progress: it is not asked. */
-ucs_status_t probe(const machine_address &machine, const mailbox_address &to)
-{
-    const std::string why = why_unreachable(machine);
-    if (!why.empty()) {
-        ucs_debug("gaudi_ipc: process %u is not reachable: %s", to.process.pid,
-                  why.c_str());
-        return UCS_ERR_UNREACHABLE;
-    }
-    std::shared_ptr<remote_process> process;
-    ucs_status_t status = remote_process::open(to.process, process);
-    return (status == UCS_OK) ? process->probe_file(to.file) : status;
-}
 
 ucs_arbiter_cb_result_t check_one(ucs_arbiter_t *, ucs_arbiter_group_t *group,
                                   ucs_arbiter_elem_t *, void *) noexcept
@@ -220,7 +206,7 @@ ucs_status_t transport::iface_get_address(uct_iface_h iface,
     return UCS_OK;
 }
 
-bool transport::is_reachable(uct_iface_h iface,
+bool transport::is_reachable(uct_iface_h,
                              const uct_device_addr_t *device_address,
                              const uct_iface_addr_t *address)
 {
@@ -231,14 +217,11 @@ bool transport::is_reachable(uct_iface_h iface,
     wire_mailbox_address to;
     memcpy(&machine, device_address, sizeof(machine));
     memcpy(&to, address, sizeof(to));
-    /* UCP would take it for copies within the process, from and to host memory
-     * that it demands to be registered. */
-    if ((base::excluding_host == base::host_exclusion::by_registration) &&
-        !moves_host(iface) && (from_wire(to).process == own_process())) {
-        return false;
-    }
-    const ucs_status_t status =
-        base::guarded([&] { return probe(machine, from_wire(to)); });
+    /* From progress, too: nothing in it waits. */
+    const ucs_status_t status = base::guarded([&] {
+        const mailbox_address there = from_wire(to);
+        return probe(machine, there.process, there.file);
+    });
     /* Without room for a descriptor it is not known, and ends in an error:
      * unreachable memory would be touched by the CPU. */
     return (status == UCS_OK) || (status == UCS_ERR_NO_RESOURCE);
@@ -286,6 +269,8 @@ unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
     unsigned count = state.inbox->poll(
         state.max_poll, [&](uint8_t id, void *data, size_t length) {
             if (ucs_likely(id < UCT_AM_ID_MAX)) {
+                uct_iface_trace_am(&iface->super, UCT_AM_TRACE_TYPE_RECV, id,
+                                   data, length, "RX: AM");
                 (void)uct_iface_invoke_am(&iface->super, id, data,
                                           static_cast<unsigned>(length), 0);
             }
@@ -384,7 +369,11 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_iface_t, uct_md_h md,
     std::unique_ptr<iface_state> state;
     ucs_status_t status = gaudi::base::guarded([&] {
         gaudi::base::card_table::instance().note_application_cards();
-        const ucs_status_t made = make_state(*config, state);
+        ucs_status_t made =
+            gaudi::base::check_alignment(*params, config->seg_size);
+        if (made == UCS_OK) {
+            made = make_state(*config, state);
+        }
         if (made == UCS_OK) {
             state->engine->show_in(&self->super.super);
         }

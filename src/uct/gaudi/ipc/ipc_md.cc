@@ -40,8 +40,8 @@ ucs_config_field_t memory_domain::config_table[] = {
      " n     - no, those of UCX take them. In UCX 1.16 to 1.18 device memory\n"
      "         is put to host memory of another process by way of them, too.\n"
      "         Without effect before UCX 1.16\n"
-     " auto  - n if UCX_TLS allows a transport of UCX that reaches other\n"
-     "         processes on the machine, beside tcp",
+     " auto  - n if UCX_TLS of the environment or a file allows a transport\n"
+     "         of UCX that reaches other processes on the machine, beside tcp",
      offsetof(config, host), UCS_CONFIG_TYPE_TERNARY_AUTO},
 
     {nullptr, nullptr, nullptr, 0, {}}};
@@ -129,7 +129,6 @@ ucs_status_t memory_domain::deregister(uct_mem_h memh,
         return UCS_ERR_INVALID_PARAM;
     }
     if (is_inherited()) {
-        memory->disown();
         delete memory;
         if (invalidated != nullptr) {
             uct_invoke_completion(invalidated, UCS_OK);

@@ -72,7 +72,7 @@ ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
     remote_key *key = to_remote_key(rkey);
     if ((key == nullptr) || key->is_own()) {
         if (ucs_likely(state.peer->is_self())) {
-            return UCS_OK;
+            return (key == nullptr) ? UCS_OK : key->state();
         }
         ucs_error("gaudi_ipc: an endpoint to process %u was given %s",
                   state.peer->id().pid,

@@ -2,9 +2,10 @@
  * Remote keys in processes that fare badly: nothing may crash, and what cannot
  * be done is an error of the operation.
  *
- * usage: ucp_hardships client|server damage|import|export
+ * usage: ucp_hardships client|server damage|stale|import|export
  *
  *   damage  the client unpacks keys that somebody has written into
+ *   stale   it uses keys of memory that was freed
  *   import  it unpacks and uses keys without room for a file descriptor
  *   export  the server packs one so
  *
@@ -40,7 +41,9 @@ constexpr size_t bytes          = 256ul << 10;
 /* Each a block of the driver's, which has a dma-buf of its own. */
 constexpr size_t block_size = 49ul << 20;
 /* Of gaudi_ipc in a key of UCP: behind a byte with its length. */
-constexpr size_t part_size = 192;
+constexpr size_t part_size = 200;
+/* In that part, of the release that made it: others are out of reach. */
+constexpr size_t version_offset = 20;
 
 /* While there is one, this process gets no new descriptor. */
 class no_new_descriptors {
@@ -159,7 +162,8 @@ void use_damaged(side &end, const offer &from)
     std::mt19937 random(11);
     const size_t part              = find_part(from.key);
     std::vector<char> of_elsewhere = from.key;
-    of_elsewhere[part]             = static_cast<char>(of_elsewhere[part] ^ 1);
+    char &version                  = of_elsewhere[part + version_offset];
+    version                        = static_cast<char>(version ^ 1);
     std::optional<remote_key> good;
     for (unsigned i = 0; i < damaged_keys; ++i) {
         std::vector<char> damaged = from.key;
@@ -186,6 +190,34 @@ void use_damaged(side &end, const offer &from)
     }
 }
 
+void expect_stale(side &end, const offer &from, const remote_key &key)
+{
+    require(key.status, "ucp_ep_rkey_unpack");
+    std::vector<char> there;
+    const ucs_status_t status = get(end, from, key, there);
+    if (status != UCS_ERR_REJECTED) {
+        die("a get from freed memory", ucs_status_string(status));
+    }
+}
+
+/* Unpacked before the memory is freed, and after. */
+void use_stale(side &end, const channel &socket)
+{
+    offer freed;
+    offer kept;
+    freed.receive(socket);
+    kept.receive(socket);
+    const remote_key good(end, kept.key);
+    expect_bytes(end, kept, good);
+    const remote_key before(end, freed.key);
+    char letter = 'f';
+    socket.send(&letter, 1);
+    socket.receive(&letter, 1);
+    expect_stale(end, freed, before);
+    expect_stale(end, freed, remote_key(end, freed.key));
+    expect_bytes(end, kept, good);
+}
+
 /* The process that the key is of is not known yet, its buffer neither. */
 void import_without_room(side &end, const offer &from)
 {
@@ -203,8 +235,12 @@ void import_without_room(side &end, const offer &from)
 void be_client(const std::string &what, side &end, const channel &socket)
 {
     offer from;
-    from.receive(socket);
-    if (what == "damage") {
+    if (what != "stale") {
+        from.receive(socket);
+    }
+    if (what == "stale") {
+        use_stale(end, socket);
+    } else if (what == "damage") {
         use_damaged(end, from);
     } else if (what == "import") {
         import_without_room(end, from);
@@ -235,13 +271,13 @@ void be_server(const std::string &what, const context &common, worker &mine,
 {
     std::vector<char> right(bytes);
     fill(right.data(), bytes, 1);
-    std::array<memory, 2> owned{{{common, kind_of_memory::gaudi, block_size},
-                                 {common, kind_of_memory::gaudi, block_size}}};
-    for (memory &one : owned) {
-        one.store(0, right.data(), bytes);
+    std::array<std::optional<memory>, 2> owned;
+    for (auto &one : owned) {
+        one.emplace(common, kind_of_memory::gaudi, block_size);
+        one->store(0, right.data(), bytes);
     }
-    const auto offer_of = [](const memory &one) {
-        return offer{reinterpret_cast<uint64_t>(one.data()), one.pack_key()};
+    const auto offer_of = [](const std::optional<memory> &one) {
+        return offer{reinterpret_cast<uint64_t>(one->data()), one->pack_key()};
     };
     if (what == "export") {
         offer poor;
@@ -253,16 +289,22 @@ void be_server(const std::string &what, const context &common, worker &mine,
         offer_of(owned[0]).send(socket);
     } else {
         offer_of(owned[0]).send(socket);
-        if (what == "import") {
+        if (what != "damage") {
             offer_of(owned[1]).send(socket);
         }
     }
     char letter = 0;
-    while (!socket.try_receive(letter)) {
-        if (!mine.progress()) {
-            std::this_thread::yield();
+    do {
+        while (!socket.try_receive(letter)) {
+            if (!mine.progress()) {
+                std::this_thread::yield();
+            }
         }
-    }
+        if (letter == 'f') {
+            owned[0].reset();
+            socket.send(&letter, 1);
+        }
+    } while (letter == 'f');
 }
 
 } // namespace
@@ -272,7 +314,7 @@ int main(int argc, char **argv)
     alarm(life_s);
     set_case("the start");
     if (argc != 3) {
-        die("usage", "ucp_hardships client|server damage|import|export");
+        die("usage", "ucp_hardships client|server damage|stale|import|export");
     }
     const bool is_client   = (std::string(argv[1]) == "client");
     const std::string what = argv[2];

@@ -2,17 +2,20 @@
  * Transfers over the installed UCP within one process and thread, with a look
  * at every byte that moves, and at those around.
  *
- * usage: ucp_own_worker worker|workers|contexts TRAFFIC [second-card]
+ * usage: ucp_own_worker worker|workers|contexts TRAFFIC [CARD]
  *
  * From a worker to itself, to another worker of its context, or to one of
- * another context. TRAFFIC is "tag", "pieces", "am", "stream" or "rma". The
- * target's device memory can be on the second card of the process. Prints what
- * UCP says of the endpoint and of the worker.
+ * another context. TRAFFIC is "tag", "pieces", "am", "stream" or "rma". CARD is
+ * "second-card", where the target's device memory is to be, or "late-card" or
+ * "late-own-card": none can be had when UCP is opened; later UCP gets one, or
+ * the program. Prints what UCP says of the endpoint and of the worker.
  */
 #include "gtest/tools/peer/cases.h"
 #include "gtest/tools/peer/check.h"
+#include "gtest/tools/peer/own_card.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -123,9 +126,15 @@ int main(int argc, char **argv)
     const std::string card  = (argc >= 4) ? argv[3] : "";
     if (((where != "worker") && (where != "workers") &&
          (where != "contexts")) ||
-        (argc > 4) || (!card.empty() && (card != "second-card"))) {
-        die("usage",
-            "ucp_own_worker worker|workers|contexts TRAFFIC [second-card]");
+        (argc > 4) ||
+        (!card.empty() && (card != "second-card") && (card != "late-card") &&
+         (card != "late-own-card"))) {
+        die("usage", "ucp_own_worker worker|workers|contexts TRAFFIC "
+                     "[second-card|late-card|late-own-card]");
+    }
+    const bool late = card.starts_with("late");
+    if (late) {
+        setenv("HABANA_VISIBLE_DEVICES", "none", 1);
     }
 
     context first_context;
@@ -141,11 +150,17 @@ int main(int argc, char **argv)
             std::make_unique<worker>(other_context, UCS_THREAD_MODE_SINGLE);
     }
     worker &other_worker = second_worker ? *second_worker : first_worker;
+    if (late) {
+        unsetenv("HABANA_VISIBLE_DEVICES");
+    }
+    if (card == "late-own-card") {
+        open_own_card();
+    }
 
     {
         memories sources(first_context, all_sizes());
         memories targets(other_context, all_sizes(),
-                         card.empty() ? 0 : on_second_card);
+                         (card == "second-card") ? on_second_card : 0);
         side active(first_worker, 0, other_worker.address());
         std::unique_ptr<side> passive;
         if (second_worker) {

@@ -106,6 +106,17 @@ void card_table::forget_node(const shim::node_identity &node)
         known_nodes.begin(), known_nodes.end(),
         [&](const known_node &known) { return known.node == node; },
         known_node{});
+    look_for_card_of_ucx();
+}
+
+/* For those who may not take the lock. */
+void card_table::look_for_card_of_ucx()
+{
+    has_card_of_ucx_ = std::any_of(
+        known_nodes.begin(), known_nodes.end(), [](const known_node &known) {
+            return known.of_ucx &&
+                   (known.generation == util::process_generation());
+        });
 }
 
 void card_table::add_card(const shim::visible_card &info,
@@ -224,32 +235,39 @@ void card_table::lose(size_t index, deferred &later)
     });
 }
 
-void card_table::note_application_cards()
+void card_table::note_application_cards(patience waiting)
 {
     const shim::driver *loaded = driver();
     if ((loaded == nullptr) || reporting_scope::is_reporting()) {
         return;
     }
     loaded->look_for_frameworks();
-    note_cards();
+    note_cards(waiting);
 }
 
-void card_table::note_cards()
+void card_table::note_cards(patience waiting)
 {
     const shim::driver *loaded = driver();
-    if (loaded == nullptr) {
+    auto cards_guard           = (waiting == patience::none)
+                                     ? std::unique_lock(cards_lock_, std::try_to_lock)
+                                     : std::unique_lock(cards_lock_);
+    if ((loaded == nullptr) || !cards_guard) {
         return;
     }
-    under_lock([&](deferred &later) {
-        drop_closed(later);
-        if (users_ > 0) {
-            const auto box = shim::list_cards(*loaded);
-            adopt_open_cards(*loaded, box,
-                             shim::find_visible_cards(
-                                 shim::visibility_variables::read(), box),
-                             later);
+    deferred later;
+    drop_closed(later);
+    if ((users_ > 0) || !waiting_.empty()) {
+        const auto box = shim::list_cards(*loaded);
+        adopt_open_cards(
+            *loaded, box,
+            shim::find_visible_cards(shim::visibility_variables::read(), box),
+            later);
+        if (card_count_ > 0) {
+            admit_waiting();
         }
-    });
+    }
+    cards_guard.unlock();
+    run(later);
 }
 
 /* A framework's runtime gets a card that we have open. False when it cannot use
@@ -345,7 +363,7 @@ void card_table::application_opened(int fd, bool by_framework)
         close_node(opened, -1, nullptr, later);
         forget_node(opened);
     });
-    note_cards();
+    note_cards(patience::any);
 }
 
 void card_table::ucx_opened(int fd)
@@ -357,18 +375,9 @@ void card_table::ucx_opened(int fd)
     std::lock_guard<std::mutex> guard(cards_lock_);
     forget_node(opened);
     note_node({opened, util::process_generation(), true});
+    look_for_card_of_ucx();
     ucs_debug("gaudi: UCX has opened a card for itself as file descriptor %d",
               fd);
-}
-
-bool card_table::has_card_of_ucx()
-{
-    std::lock_guard<std::mutex> guard(cards_lock_);
-    return std::any_of(
-        known_nodes.begin(), known_nodes.end(), [](const known_node &known) {
-            return known.of_ucx &&
-                   (known.generation == util::process_generation());
-        });
 }
 
 void card_table::application_closing(int fd)
@@ -408,6 +417,7 @@ void card_table::application_closing(int fd)
                     return noted.of_ucx && (noted.node == node);
                 },
                 known_node{});
+            look_for_card_of_ucx();
         }
     });
 }

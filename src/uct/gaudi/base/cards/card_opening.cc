@@ -326,7 +326,7 @@ std::string card_table::why_nothing_was_tried(const shim::driver &driver) const
     if (shim::list_cards(driver).empty()) {
         return "the driver library " + driver.path() + " shows no card";
     }
-    const char *tls = std::getenv("UCX_TLS");
+    const char *tls = secure_getenv("UCX_TLS");
     return std::string("UCX has not opened gaudi_copy") +
            ((tls != nullptr) ? " (UCX_TLS=" + util::to_printable(tls) + ")"
                              : "");

@@ -4,6 +4,8 @@
 #include "uct/gaudi/base/cards/driver.h"
 #include "util/per_process.h"
 
+#include <utility>
+
 namespace gaudi::base {
 
 card_table &card_table::instance()
@@ -49,9 +51,9 @@ ucs_status_t card_table::open(const char *chosen)
         if (status == UCS_OK) {
             reset_wait_.over();
             ++users_;
-        } else if (first) {
+            admit_waiting();
+        } else if (users_ == 0) {
             close_cards();
-            return status;
         }
     }
     run(later);
@@ -98,12 +100,35 @@ void card_table::close()
     }
 }
 
-/* Undo all of open_cards. */
+/* Who waits for cards holds those that are open now, whoever opened them. */
+void card_table::admit_waiting()
+{
+    for (card_hold *hold : std::exchange(waiting_, {})) {
+        users_ += hold->begin() ? 1 : 0;
+    }
+}
+
+void card_table::await(card_hold &hold)
+{
+    std::lock_guard<std::mutex> guard(cards_lock_);
+    waiting_.push_back(&hold);
+    if (users_ > 0) {
+        admit_waiting();
+    }
+}
+
+void card_table::stop_waiting(const card_hold &hold)
+{
+    std::lock_guard<std::mutex> guard(cards_lock_);
+    std::erase(waiting_, &hold);
+}
+
+/* Undo all of open_cards. First nobody finds a card any more, then the rooms
+ * let go of what they have for those that somebody has found. */
 void card_table::close_cards()
 {
-    const size_t count = card_count_;
+    const size_t count = card_count_.exchange(0);
     card_events::for_each([](card_events &room) { room.cards_closing(); });
-    card_count_ = 0;
     for (size_t i = 0; i < count; ++i) {
         if (states_[i].adopted) {
             forget_node(states_[i].node);
@@ -128,23 +153,35 @@ void card_table::run(const deferred &later)
 
 ucs_status_t card_hold::open(const char *chosen)
 {
-    ucs_status_t status = card_table::instance().open(chosen);
-    if (status == UCS_OK) {
-        holder_.store(own_mark());
+    card_table &table         = card_table::instance();
+    const ucs_status_t status = table.open(chosen);
+    if ((status == UCS_OK) && !begin()) {
+        table.close();
     }
     return status;
 }
 
+ucs_status_t card_hold::open_or_wait()
+{
+    const ucs_status_t status = open();
+    if ((status != UCS_ERR_BUSY) && (status != UCS_ERR_NO_DEVICE)) {
+        return status;
+    }
+    waits_ = true;
+    card_table::instance().await(*this);
+    return UCS_OK;
+}
+
 bool card_hold::join()
 {
-    if (holder_.load(std::memory_order_acquire) == own_mark()) {
+    if (holds()) {
         return true;
     }
     card_table &table = card_table::instance();
     if (!table.join()) {
         return false;
     }
-    if (holder_.exchange(own_mark()) == own_mark()) {
+    if (!begin()) {
         table.close(); /* another thread was faster */
     }
     return true;
@@ -152,6 +189,9 @@ bool card_hold::join()
 
 void card_hold::release()
 {
+    if (std::exchange(waits_, false)) {
+        card_table::instance().stop_waiting(*this);
+    }
     if (holder_.exchange(nothing) == own_mark()) {
         card_table::instance().close();
     }

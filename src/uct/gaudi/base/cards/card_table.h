@@ -21,7 +21,8 @@
  *   cards_lock_   opening, closing; held across driver calls, which may enter
  *                 UCM. Not while cards in reset are waited for, except by who
  *                 has some open already. Nothing that UCM calls takes it, nor
- *                 do join and a close that is not the last one
+ *                 do join, a close that is not the last one, and what tells
+ *                 memory types
  * and none is held when deferred work is done.
  */
 #pragma once
@@ -62,6 +63,8 @@ struct card_wish {
     bool of_framework  = false; /**< a framework's runtime asks */
 };
 
+class card_hold;
+
 class card_table {
 public:
     /** The table of this process; a forked child has another than its parent.
@@ -88,6 +91,11 @@ public:
 
     /** Undo one open, or one join. */
     void close();
+
+    /** Give a hold its part of the cards, now or as soon as some are open. */
+    void await(card_hold &hold);
+    /** No more. What it got stays its own. */
+    void stop_waiting(const card_hold &hold);
 
     /** Somebody could not have Gaudi memory: say why there is no card, at
      *  warning level. Once per process; nothing when the log has the reason
@@ -123,7 +131,9 @@ public:
      *  @param name  NULL: the first card. */
     [[nodiscard]] card *find_named(const char *name) const;
 
-    /** The card behind an open node, or nullptr. Takes no lock. */
+    /** The card behind an open node, or nullptr. Takes no lock. It may be one
+     *  that is closing: it stays until all rooms have been told of that, so who
+     *  asks keeps what it does with it and that call apart by a lock. */
     [[nodiscard]] card *find_card(const shim::node_identity &node) const;
 
     /* What the hooks of the driver report; each on the thread that made the
@@ -136,8 +146,8 @@ public:
     /** UCX's own module has opened a compute node for itself: that card is in
      *  use, as if by another process, until it closes it. */
     void ucx_opened(int fd);
-    /** Whether that has one now. */
-    [[nodiscard]] bool has_card_of_ucx();
+    /** Whether that has one now. Costs a load. */
+    [[nodiscard]] bool has_card_of_ucx() const { return has_card_of_ucx_; }
     /** It is about to close a descriptor, whatever that is; */
     void application_closing(int fd);
     /** and has done so. */
@@ -151,15 +161,19 @@ public:
      *  already. */
     [[nodiscard]] int lend(const card_wish &wish);
 
+    /** Whether to wait for those who open cards, maybe until a reset is over.
+     *  What tells memory types has no patience. */
+    enum class patience { any, none };
+
     /** Take notice of cards that the application has opened or closed without
      *  a hook to tell, or that a framework has acquired. */
-    void note_application_cards();
+    void note_application_cards(patience waiting = patience::any);
 
     /** The same if a framework was acquiring a card; else it costs a load. */
-    void note_acquired_cards()
+    void note_acquired_cards(patience waiting = patience::any)
     {
         if (acquiring_.load(std::memory_order_relaxed)) {
-            note_application_cards();
+            note_application_cards(waiting);
         }
     }
 
@@ -204,10 +218,12 @@ private:
     void adopt_open_cards(const shim::driver &driver,
                           const std::vector<shim::card_info> &box,
                           const shim::visible_cards &visible, deferred &later);
-    static void forget_node(const shim::node_identity &node);
+    void forget_node(const shim::node_identity &node);
+    void look_for_card_of_ucx();
     [[nodiscard]] bool is_known(const shim::node_identity &node) const;
     [[nodiscard]] bool hand_over(size_t index, deferred &later);
-    void note_cards();
+    void note_cards(patience waiting);
+    void admit_waiting();
     void drop_closed(deferred &later);
     void lose(size_t index, deferred &later);
     void return_lent(size_t index, deferred &later);
@@ -238,7 +254,9 @@ private:
     std::array<std::unique_ptr<card>, max_cards> cards_;
     std::array<card_state, max_cards> states_; /* node: constant when counted */
     std::atomic<size_t> card_count_{0};
+    std::vector<card_hold *> waiting_;   /* while no card is open */
     std::atomic<bool> acquiring_{false}; /* a framework, when last looked at */
+    std::atomic<bool> has_card_of_ucx_{false};
 };
 
 /** While one lives, this thread is in a call of somebody else's for the driver,
@@ -260,9 +278,9 @@ private:
  * A hold on the open cards of this process: none is closed while it lasts.
  *
  * Whoever keeps a pointer to a card, or what belongs to one, has a hold for as
- * long: a memory domain, which opens cards, and whatever may be used beside a
- * memory domain that could open none. What a forked child inherits is a hold on
- * the parent's cards, and its end lets nothing go there.
+ * long: a memory domain, which opens cards or waits until somebody does, and
+ * whatever may be used beside one that has none. What a forked child inherits
+ * is a hold on the parent's cards, and its end lets nothing go there.
  *
  * Any thread may join; the rest is for one thread at a time.
  */
@@ -273,8 +291,18 @@ public:
     card_hold(const card_hold &)            = delete;
     card_hold &operator=(const card_hold &) = delete;
 
-    /** Open the cards, see card_table::open. Once, until it is released. */
+    /** Open the cards, see card_table::open. Any thread; the hold is one. */
     [[nodiscard]] ucs_status_t open(const char *chosen = nullptr);
+
+    /** The same; if no card can be had, hold those that this process opens
+     *  later, from then on. Once, until it is released. */
+    [[nodiscard]] ucs_status_t open_or_wait();
+
+    /** Whether it holds cards now. */
+    [[nodiscard]] bool holds() const
+    {
+        return holder_.load(std::memory_order_acquire) == own_mark();
+    }
 
     /** Hold the cards that somebody has opened. Costs a load when that is so
      *  already.
@@ -295,12 +323,21 @@ public:
     void abandon() { holder_.store(nothing); }
 
 private:
+    friend class card_table;
+
     static constexpr unsigned nothing = 0;
 
     /* Of the process that holds: one more than its generation. */
     static unsigned own_mark() { return util::process_generation() + 1; }
 
+    /* @return false when it holds them already, by one user more. */
+    [[nodiscard]] bool begin()
+    {
+        return holder_.exchange(own_mark()) != own_mark();
+    }
+
     std::atomic<unsigned> holder_{nothing};
+    bool waits_ = false; /* or did */
 };
 
 } // namespace gaudi::base

@@ -4,6 +4,7 @@
 #include "uct/gaudi/base/cards/card_events.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/status.h"
+#include "util/environment.h"
 #include "util/made_once.h"
 #include "util/text.h"
 
@@ -68,8 +69,14 @@ shim::driver_options options()
 
 std::unique_ptr<const shim::driver> load()
 {
-    const std::string wanted = config().driver;
-    const auto choice        = shim::choose_driver(wanted, library_directory());
+    std::string wanted = config().driver;
+    if (util::is_set_by_untrusted_caller("UCX_GAUDI_DRIVER")) {
+        ucs_warn("UCX_GAUDI_DRIVER=%s is not used: the program has more rights "
+                 "than who started it",
+                 util::to_printable(wanted).c_str());
+        wanted = "auto";
+    }
+    const auto choice = shim::choose_driver(wanted, library_directory());
 
     switch (choice.result) {
     case shim::driver_choice::outcome::library:

@@ -50,6 +50,23 @@ ucs_status_t check_range(const card &importer, int fd, size_t offset,
     return UCS_OK;
 }
 
+/* The pages of a range, or the whole block where the driver exports no parts.
+ * offset_p  Of the range in the dma-buf. */
+int export_from(const device_backing &block, uint64_t start, size_t length,
+                int &fd_p, uint64_t &offset_p)
+{
+    const shim::card &device = block.owner.device();
+    const uint64_t page      = shim::dmabuf_page();
+    if (device.capabilities().exports_parts) {
+        offset_p = start % page;
+        return device.export_dmabuf(block.va, start - offset_p - block.va,
+                                    util::round_up(offset_p + length, page),
+                                    fd_p);
+    }
+    offset_p = start - block.va;
+    return device.export_dmabuf(block.va, 0, block.size, fd_p);
+}
+
 } // namespace
 
 ucs_status_t export_dmabuf(const void *address, size_t length, bool quiet,
@@ -70,13 +87,10 @@ ucs_status_t export_dmabuf(const void *address, size_t length, bool quiet,
         return why.status;
     }
 
-    int ret               = -EOPNOTSUPP;
-    const uint64_t page   = shim::dmabuf_page();
-    const uint64_t offset = start % page;
+    int ret         = -EOPNOTSUPP;
+    uint64_t offset = 0;
     if (memory->backing != nullptr) {
-        ret = memory->owner->device().export_dmabuf(
-            memory->backing->va, start - offset - memory->backing->va,
-            util::round_up(offset + length, page), fd_p);
+        ret = export_from(*memory->backing, start, length, fd_p, offset);
     }
     if (ret == 0) {
         memory->exported = true;

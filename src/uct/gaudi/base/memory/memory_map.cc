@@ -73,9 +73,10 @@ memory_map::resolution memory_map::resolve_unseen(uint64_t start,
                                                   uint64_t end) const
 {
     resolution found;
-    const size_t cards = cards_.cards().size();
-    for (size_t i = 0; i < cards; ++i) {
+    size_t left = unseen_count_;
+    for (size_t i = 0; left > 0; ++i) {
         const unseen_memory &all = unseen_[i];
+        left -= all.listed ? 1 : 0;
         if (!all.listed || (start < all.start) || (end > all.end)) {
             continue;
         }
@@ -314,6 +315,9 @@ void memory_map::end(device_memory &memory)
     if ((memory.registrations > 0) && (ending != nullptr)) {
         ending(memory);
     }
+    /* With registrations it is the last one's to destroy, at any time. */
+    const uint64_t start  = memory.start;
+    const uint64_t length = memory.end - start;
     unsigned registrations;
     {
         std::lock_guard<util::rw_spinlock> guard(memory_lock_);
@@ -326,7 +330,7 @@ void memory_map::end(device_memory &memory)
     } else {
         ucs_debug("gaudi: %lu bytes of device memory at %#lx are kept for %u "
                   "registrations",
-                  memory.end - memory.start, memory.start, registrations);
+                  length, start, registrations);
     }
 }
 
@@ -405,9 +409,11 @@ bool memory_map::may_close_cards()
 
 void memory_map::cards_closing()
 {
-    for (const auto &each : cards_.cards()) {
-        (void)remove_unseen(*each);
+    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    for (unseen_memory &all : unseen_) {
+        all.listed = false;
     }
+    unseen_count_ = 0;
 }
 
 } // namespace gaudi::base

@@ -199,7 +199,6 @@ private:
 
     static inline std::atomic<void (*)(device_memory &)> ending_{nullptr};
 
-    card_table &cards_ = card_table::instance();
     mutable util::rw_spinlock memory_lock_;
     util::interval_tree device_memory_;
     util::interval_tree host_memory_;

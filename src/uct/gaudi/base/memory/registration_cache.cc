@@ -161,8 +161,7 @@ ucs_status_t registration_cache::make_caches()
         return status;
     }
     active_.store(this);
-    static const bool renewing = util::run_in_children(after_fork_in_child);
-    if (!renewing) {
+    if (!util::run_in_children_once<after_fork_in_child>()) {
         ucs_warn("gaudi: registrations are not made safe for forked children");
     }
     if (rcache_checks_pages()) {

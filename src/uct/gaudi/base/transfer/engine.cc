@@ -18,8 +18,8 @@ constexpr unsigned max_operations  = 1u << 20;
 
 transfer_engine::transfer_engine(const transfer_options &options)
     : options_(options), bounce_(new char[options.chunk_bytes]),
-      planner_(channels_), channels_(options_), operations_(options.max_ops),
-      dispatcher_(options, channels_, operations_)
+      planner_(channels_, options.remember_host), channels_(options_),
+      operations_(options.max_ops), dispatcher_(options, channels_, operations_)
 {}
 
 ucs_status_t transfer_engine::create(const transfer_options &options,
@@ -59,7 +59,7 @@ ucs_status_t transfer_engine::create(card &home,
     if (status != UCS_OK) {
         return status;
     }
-    created->planner_.use_cards(home, options.remember_host);
+    created->planner_.use_cards(home);
     channel *made;
     status = created->channels_.get(home, made);
     if (status == UCS_OK) {
@@ -180,6 +180,7 @@ ucs_status_t transfer_engine::fail_later(flush_domain &domain, ucs_status_t why,
     /* Without a card it was clear beforehand. */
     const bool is_fate = (why == UCS_ERR_IO_ERROR) ||
                          (why == UCS_ERR_TIMED_OUT) ||
+                         (why == UCS_ERR_REJECTED) ||
                          ((why == UCS_ERR_NO_DEVICE) && planner_.has_card());
     if (!is_fate || (completion == nullptr) || is_inherited()) {
         return why;

@@ -48,7 +48,7 @@ public:
            std::unique_ptr<transfer_engine> &engine_p);
 
     /** Of a process without a card: for host memory, here and elsewhere. Device
-     *  memory is an error, UCS_ERR_NO_DEVICE. */
+     *  memory is an error, UCS_ERR_NO_DEVICE, until somebody opens cards. */
     [[nodiscard]] static ucs_status_t
     create(const transfer_options &options,
            std::unique_ptr<transfer_engine> &engine_p);
@@ -161,6 +161,12 @@ public:
      */
     [[nodiscard]] ucs_status_t arm();
 
+    /** See operations::watch_failures. */
+    void watch_failures(void (*watch)(const uct_completion_t &, ucs_status_t))
+    {
+        operations_.watch_failures(watch);
+    }
+
     /** Whether any kind of operation could be started now. */
     [[nodiscard]] bool has_resources()
     {
@@ -203,7 +209,7 @@ private:
     const unsigned generation_ = util::process_generation();
     std::unique_ptr<char[]> bounce_;      /* bcopy of others' host memory */
     std::unique_ptr<wakeup_event> event_; /* made when it is asked for */
-    planner planner_; /* goes last: registrations that jobs may use are its */
+    planner planner_; /* goes last: cards and registrations are its */
     channel_set channels_;
     operations operations_;
     dispatcher dispatcher_;

@@ -241,6 +241,9 @@ void operations::complete(operation &op)
 
     /* Last: it may start operations, and destroy endpoints. */
     if (completion != nullptr) {
+        if (ucs_unlikely(status != UCS_OK) && (watch_ != nullptr)) {
+            watch_(*completion, status);
+        }
         uct_invoke_completion(completion, status);
     }
 }

@@ -82,20 +82,23 @@ void stage(bool to_card, const host_place &host, uint64_t va,
 
 } // namespace
 
-void planner::use_cards(card &home, bool remember_host)
+void planner::use_cards(card &home)
 {
+    (void)cards_.join();
     home_               = &home;
     auto &registrations = registration_cache::instance();
-    if (remember_host && registrations.join()) {
+    if (remember_host_ && (registrations_ == nullptr) && registrations.join()) {
         registrations_.reset(&registrations);
     }
 }
 
 ucs_status_t planner::check_has_card(const char *what)
 {
-    if ((home_ != nullptr) && home_->is_lost()) {
+    if (((home_ == nullptr) || home_->is_lost()) && cards_.join()) {
         card *other = card_table::instance().first_card();
-        home_       = (other != nullptr) ? other : home_;
+        if (other != nullptr) {
+            use_cards(*other);
+        }
     }
     if (home_ == nullptr) {
         ucs_error("gaudi: %s cannot be reached: this process has opened no "

@@ -16,11 +16,15 @@ enum class host_side { find_registration, stage };
 
 class planner {
 public:
-    explicit planner(channel_set &channels) : channels_(channels) {}
+    /** @param remember_host  As in transfer_options. */
+    planner(channel_set &channels, bool remember_host)
+        : channels_(channels), remember_host_(remember_host)
+    {}
 
-    /** Use the cards. @param home  Copies where none has the memory itself.
-     *  @param remember_host  As in transfer_options. */
-    void use_cards(card &home, bool remember_host);
+    /** Use the cards, and hold them. Without this the first that is open when
+     *  device memory is met.
+     *  @param home  Copies where none has the memory itself. */
+    void use_cards(card &home);
 
     /** In a forked child: leave everything to the parent. */
     void disown() { (void)registrations_.release(); }
@@ -86,9 +90,11 @@ private:
     ucs_status_t plan_remote_device(bool put, const side &there, void *here,
                                     host_side host, planned_copy &copy);
 
+    card_hold cards_;
     channel_set &channels_;
+    const bool remember_host_;
     memory_map &map_ = memory_map::instance();
-    card *home_      = nullptr; /* nullptr: there is no card */
+    card *home_      = nullptr; /* nullptr: no card was needed so far */
     std::unique_ptr<registration_cache, undo_join>
         registrations_; /* nullptr: host memory is not remembered */
 };

@@ -11,7 +11,7 @@ namespace gaudi::base {
 namespace {
 
 /* As UCP's table has it. */
-struct variables {
+struct transport_variables {
     struct config {
         char *transports = nullptr;
     };
@@ -53,6 +53,7 @@ allowed_transports parse(std::string_view list)
     bool reach_host = false;
     bool copy       = false;
     bool ipc        = false;
+    bool others     = false;
     while (!list.empty()) {
         const size_t length         = std::min(list.find(','), list.size());
         const std::string_view name = without_backslash(list.substr(0, length));
@@ -60,27 +61,30 @@ allowed_transports parse(std::string_view list)
         reach_host |= reaches_host(name);
         copy |= both || (name == "gaudi_cpy");
         ipc |= both || (name == "gaudi_ipc");
+        others |= (name != "self") && !name.starts_with("gaudi");
         list.remove_prefix(std::min(length + 1, list.size()));
     }
     return all_but ? allowed_transports{.reach_host = true,
                                         .copy       = !copy,
-                                        .gaudi      = !copy || !ipc}
+                                        .gaudi      = !copy || !ipc,
+                                        .others     = true}
                    : allowed_transports{.reach_host = reach_host,
                                         .copy       = copy,
-                                        .gaudi      = copy || ipc};
+                                        .gaudi      = copy || ipc,
+                                        .others     = others};
 }
 
 } // namespace
 
 allowed_transports find_allowed_transports()
 {
-    auto entry = make_config_entry<variables>();
-    variables::config values;
+    auto entry = make_config_entry<transport_variables>();
+    transport_variables::config values;
     if (fill_config(&values, entry, true) != UCS_OK) {
         return parse("all");
     }
     const allowed_transports allowed = parse(values.transports);
-    ucs_config_parser_release_opts(&values, variables::config_table);
+    ucs_config_parser_release_opts(&values, transport_variables::config_table);
     return allowed;
 }
 

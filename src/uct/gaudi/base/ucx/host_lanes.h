@@ -32,8 +32,9 @@ struct allowed_transports {
     bool reach_host = false; /**< some that reach host memory of other processes
                                   of the machine by shared memory or a network
                                   card; `tcp` does not count */
-    bool copy  = false;      /**< gaudi_cpy */
-    bool gaudi = false;      /**< gaudi_cpy or gaudi_ipc */
+    bool copy   = false;     /**< gaudi_cpy */
+    bool gaudi  = false;     /**< gaudi_cpy or gaudi_ipc */
+    bool others = false;     /**< some that are neither, nor `self` */
 };
 
 allowed_transports find_allowed_transports();

@@ -9,15 +9,13 @@ namespace {
 
 collect_allocations collect = nullptr;
 
-/* The type is "unknown" on purpose: UCX then asks mem_query once, which knows
- * the rest, too. */
 template <typename Event = ucm_event_t>
-Event make_event(void *address, size_t length)
+Event make_event(void *address, size_t length, ucs_memory_type_t type)
 {
     Event event{};
     event.mem_type.address  = address;
     event.mem_type.size     = length;
-    event.mem_type.mem_type = UCS_MEMORY_TYPE_UNKNOWN;
+    event.mem_type.mem_type = type;
     if constexpr (requires { event.mem_type.sys_dev; }) { /* from 1.22 on */
         event.mem_type.sys_dev = UCS_SYS_DEVICE_ID_UNKNOWN;
     }
@@ -40,9 +38,15 @@ void update_cache(void (*update)(const void *, size_t, ucs_memory_type_t,
     }
 }
 
-void dispatch(ucm_event_type_t type, void *address, size_t length)
+/* The type is "unknown" on purpose: UCX then asks mem_query once, which knows
+ * the rest, too. */
+ucm_event_t make_allocation(void *address, size_t length)
 {
-    ucm_event_t event = make_event(address, length);
+    return make_event(address, length, UCS_MEMORY_TYPE_UNKNOWN);
+}
+
+void dispatch(ucm_event_type_t type, ucm_event_t event)
+{
     ucm_event_enter();
     ucm_event_dispatch(type, &event);
     ucm_event_leave();
@@ -65,7 +69,7 @@ void report_existing(ucm_event_handler_t *handler) noexcept
         return;
     }
     for (const auto &[address, length] : allocations) {
-        ucm_event_t event = make_event(address, length);
+        ucm_event_t event = make_allocation(address, length);
         handler->cb(UCM_EVENT_MEM_TYPE_ALLOC, &event, handler->arg);
     }
 }
@@ -82,12 +86,13 @@ void init_memory_events(collect_allocations collecting)
 
 void announce_allocation(void *address, size_t length)
 {
-    dispatch(UCM_EVENT_MEM_TYPE_ALLOC, address, length);
+    dispatch(UCM_EVENT_MEM_TYPE_ALLOC, make_allocation(address, length));
 }
 
 void announce_free(void *address, size_t length)
 {
-    dispatch(UCM_EVENT_MEM_TYPE_FREE, address, length);
+    dispatch(UCM_EVENT_MEM_TYPE_FREE,
+             make_event(address, length, memory_type()));
 }
 
 void remember_device_memory(void *address, size_t length,

@@ -67,7 +67,9 @@ size_t room_of(const char *const *list)
 {
     void *symbol = nullptr;
     Dl_info info;
-    if ((dladdr1(list, &info, &symbol, RTLD_DL_SYMENT) == 0) ||
+    /* Its second name: at its start there may be symbols without a size, such
+     * as __bss_start of a program that exports all it has. */
+    if ((dladdr1(list + 1, &info, &symbol, RTLD_DL_SYMENT) == 0) ||
         (symbol == nullptr)) {
         return UCS_MEMORY_TYPE_LAST;
     }

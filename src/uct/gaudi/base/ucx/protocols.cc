@@ -12,7 +12,7 @@ namespace {
 constexpr bool new_is_default = UCT_API >= UCT_VERSION(1, 16);
 
 /* As UCP's table has it, environment and configuration files alike. */
-struct variables {
+struct protocol_variables {
     struct config {
         int enable = new_is_default;
     };
@@ -28,8 +28,8 @@ struct variables {
 
 bool has_new_protocols()
 {
-    auto entry = make_config_entry<variables>();
-    variables::config values;
+    auto entry = make_config_entry<protocol_variables>();
+    protocol_variables::config values;
     return (fill_config(&values, entry, true) != UCS_OK) ? new_is_default
                                                          : (values.enable != 0);
 }

@@ -125,6 +125,9 @@ ucs_status_t rcache::create(const char *name, forget_on event,
     of_host_memory_       = (event == forget_on::unmapping);
     ucs_rcache_params_t params{};
     set_parameters(params, config);
+    static_assert((UCT_API < UCT_VERSION(1, 20)) ||
+                      (::UCS_RCACHE_FLAG_NEED_LRU_LOCK == UCS_BIT(3)),
+                  "without it threads share a list of regions unlocked");
     params.flags |= ::UCS_RCACHE_FLAG_NEED_LRU_LOCK;
     params.region_struct_size = sizeof(ucs_rcache_region_t) + storage_bytes;
     params.ucm_events =

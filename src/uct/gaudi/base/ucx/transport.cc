@@ -1,5 +1,6 @@
 #include "uct/gaudi/base/ucx/transport.h"
 
+#include <bit>
 #include <cstring>
 
 namespace gaudi::base {
@@ -72,6 +73,22 @@ void set_new_estimates(const transport_estimate &own, Attributes &attr)
 }
 
 } // namespace
+
+ucs_status_t check_alignment(const uct_iface_params_t &params,
+                             size_t max_message)
+{
+    size_t alignment;
+    size_t offset;
+    const ucs_status_t status = uct_iface_param_am_alignment(
+        &params, max_message, 0, 0, &alignment, &offset);
+    if ((status == UCS_OK) && !std::has_single_bit(alignment)) {
+        ucs_error("gaudi: active messages cannot be aligned to %zu bytes, "
+                  "which is no power of 2",
+                  alignment);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    return status;
+}
 
 void set_estimate(const transport_estimate &own, uct_perf_attr_t &attr)
 {

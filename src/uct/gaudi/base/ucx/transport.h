@@ -32,6 +32,7 @@
 
 #include "uct/gaudi/base/ucx/component.h"
 #include "uct/gaudi/base/ucx/host_lanes.h"
+#include "uct/gaudi/base/ucx/trace.h"
 
 #include <optional>
 #include <string>
@@ -77,6 +78,13 @@ struct transport_base {
 
 void set_attributes(uct_iface_h iface, const transport_properties &own,
                     uct_iface_attr_t &attr);
+
+/** Whether the alignment that an interface was asked to give active messages is
+ *  one: UCX's own transports refuse others, and log them. It concerns messages
+ *  in descriptors of UCT, of which there are none here.
+ *  @param max_message  Bytes. */
+ucs_status_t check_alignment(const uct_iface_params_t &params,
+                             size_t max_message);
 
 /** Fills those that UCX asks for. */
 void set_estimate(const transport_estimate &own, uct_perf_attr_t &attr);
@@ -271,12 +279,12 @@ struct transport_functions {
 
 template <typename T>
 constinit uct_iface_ops_t transport_functions<T>::operations = {
-    .ep_put_short           = T::ep_put_short,
-    .ep_put_bcopy           = T::ep_put_bcopy,
-    .ep_put_zcopy           = T::ep_put_zcopy,
-    .ep_get_short           = T::ep_get_short,
-    .ep_get_bcopy           = T::ep_get_bcopy,
-    .ep_get_zcopy           = T::ep_get_zcopy,
+    .ep_put_short           = traced<UCT_EP_OP_PUT_SHORT, T::ep_put_short>::op,
+    .ep_put_bcopy           = traced<UCT_EP_OP_PUT_BCOPY, T::ep_put_bcopy>::op,
+    .ep_put_zcopy           = traced<UCT_EP_OP_PUT_ZCOPY, T::ep_put_zcopy>::op,
+    .ep_get_short           = traced<UCT_EP_OP_GET_SHORT, T::ep_get_short>::op,
+    .ep_get_bcopy           = traced<UCT_EP_OP_GET_BCOPY, T::ep_get_bcopy>::op,
+    .ep_get_zcopy           = traced<UCT_EP_OP_GET_ZCOPY, T::ep_get_zcopy>::op,
     .ep_am_short            = T::ep_am_short,
     .ep_am_short_iov        = T::ep_am_short_iov,
     .ep_am_bcopy            = T::ep_am_bcopy,

@@ -78,20 +78,23 @@ public:
     }
 
     /** The callback writes into the ring.
-     *  @return Length of the message, or an error as above. */
-    [[nodiscard]] ssize_t send_packed(uint8_t id, uct_pack_callback_t pack,
-                                      void *arg)
+     *  @param length_p  Of the message, which was perhaps sent in vain; set
+     *                   once it has been packed. */
+    [[nodiscard]] ucs_status_t send_packed(uint8_t id, uct_pack_callback_t pack,
+                                           void *arg, ssize_t &length_p)
     {
         void *room;
-        ucs_status_t status = reserve(max_payload, room);
+        const ucs_status_t status = reserve(max_payload, room);
         if (status != UCS_OK) [[unlikely]] {
             return status;
         }
-        const size_t length = pack(room, arg);
-        status              = publish(id, length);
-        return (status == UCS_OK) ? static_cast<ssize_t>(length)
-                                  : static_cast<ssize_t>(status);
+        length_p = static_cast<ssize_t>(pack(room, arg));
+        return publish(id, static_cast<size_t>(length_p));
     }
+
+    /** The message that was sent last, for the log: the receiver may have
+     *  changed it. */
+    [[nodiscard]] const void *last_sent() const { return last_; }
 
     /** Whether any message fits now. */
     [[nodiscard]] bool has_room() { return is_ours() && writer_.has_room(); }
@@ -154,6 +157,7 @@ private:
         if (room_p == nullptr) [[unlikely]] {
             return full();
         }
+        last_ = room_p;
         return UCS_OK;
     }
 
@@ -173,6 +177,7 @@ private:
     const unsigned generation_; /* of the process that made this object */
     unsigned index_ = 0;        /* of the ring */
     ring_writer writer_;
+    const void *last_      = nullptr;
     ring_control *control_ = nullptr; /* once there is a ring */
     unsigned tries_        = 0;       /* while the ring was full */
     bool gone_             = false;   /* the receiver has ended */

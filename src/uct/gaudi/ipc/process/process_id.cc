@@ -10,6 +10,10 @@
 #include <memory>
 #include <string_view>
 
+extern "C" {
+#include <ucs/sys/uid.h>
+}
+
 #include <fcntl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -19,18 +23,26 @@ namespace gaudi::ipc {
 
 namespace {
 
-uint64_t inode_of(const char *path)
+/* The kernel's numbers of namespaces have 32 bits. */
+uint32_t inode_of(const char *path)
 {
     struct stat info;
-    return (stat(path, &info) == 0) ? info.st_ino : 0;
+    return (stat(path, &info) == 0) ? static_cast<uint32_t>(info.st_ino) : 0;
+}
+
+uint32_t fold(uint64_t hash)
+{
+    return static_cast<uint32_t>(hash ^ (hash >> 32));
 }
 
 struct own_names {
     own_names()
     {
-        const uint64_t user_namespace = inode_of("/proc/self/ns/user");
-        machine.box                   = base::box_identity();
+        const uint32_t user_namespace = inode_of("/proc/self/ns/user");
+        machine.system                = fold(ucs_get_system_id());
+        machine.box                   = fold(base::box_identity());
         machine.pid_namespace         = inode_of("/proc/self/ns/pid");
+        machine.net_namespace         = inode_of("/proc/self/ns/net");
         machine.uid                   = geteuid();
         machine.version               = wire_version;
         machine.user_namespace =
@@ -62,29 +74,6 @@ process_id own_process()
         names.start_time.store(process.start_time, std::memory_order_relaxed);
     }
     return process;
-}
-
-std::string why_unreachable(const machine_address &peer)
-{
-    const machine_address machine = own_machine();
-    if (peer.version != machine.version) {
-        return "it speaks version " + std::to_string(peer.version) +
-               ", and this process " + std::to_string(machine.version);
-    }
-    if (peer.box != machine.box) {
-        return "it is on another machine or in another box of cards";
-    }
-    if (peer.pid_namespace != machine.pid_namespace) {
-        return "it is in another PID namespace";
-    }
-    if (peer.user_namespace != machine.user_namespace) {
-        return "it is in another user namespace";
-    }
-    if (peer.uid != machine.uid) {
-        return "it belongs to user " + std::to_string(peer.uid) +
-               ", and this process to " + std::to_string(machine.uid);
-    }
-    return {};
 }
 
 bool describe_file(int fd, file_kind kind, file_ref &file_p)

@@ -13,19 +13,22 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <type_traits>
 
 namespace gaudi::ipc {
 
 /** Of everything that one process sends to another. */
-inline constexpr uint16_t wire_version = 2;
+inline constexpr uint16_t wire_version = 3;
 
-/** Where a process is. Processes that differ in any of it cannot use each
- *  other's memory. */
+/** Where a process is. Processes that differ in any of it, but for the network
+ *  namespace, cannot use each other's memory. Of the first two it is a hash:
+ *  whoever has the same by chance has other processes. */
 struct machine_address {
-    uint64_t box;            /**< base::box_identity() */
-    uint64_t pid_namespace;  /**< inode of the namespace */
+    uint32_t system;         /**< the running kernel */
+    uint32_t box;            /**< base::box_identity() */
+    uint32_t pid_namespace;  /**< inode of the namespace */
+    uint32_t net_namespace;  /**< the same; differs from container to container
+                                  where cards do not */
     uint32_t uid;            /**< effective user, in its user namespace */
     uint16_t version;        /**< wire_version */
     uint16_t user_namespace; /**< hash of the namespace's inode */
@@ -90,10 +93,6 @@ static_assert(std::is_trivially_copyable_v<machine_address> &&
  *  the driver library and starts to count forks. */
 machine_address own_machine();
 process_id own_process();
-
-/** @return Why this process cannot reach one at this address, for people;
- *  empty when it can. */
-std::string why_unreachable(const machine_address &peer);
 
 /** Describe an open file of this process, with a token of its own each time.
  *  @return false when the descriptor is not open. */

@@ -47,6 +47,14 @@ device_registrations &registered()
     return util::of_this_process<device_registrations>();
 }
 
+/* Whether memory can never be exported. Then UCP is to go other ways; after
+ * any other failure these would fail, too, or touch device memory with the CPU.
+ */
+bool is_final(int error)
+{
+    return error == -EOPNOTSUPP;
+}
+
 /* The dma-buf of what the driver mapped in one piece. */
 class buffer_export final : public base::backing_export {
 public:
@@ -88,7 +96,7 @@ public:
             ucs_debug("%s: %lu bytes at %#lx cannot be exported: %s",
                       backing_.owner.name().c_str(), backing_.size, backing_.va,
                       std::strerror(-error));
-            refused_ = util::may_pass(-error) ? 0 : error;
+            refused_ = is_final(error) ? error : 0;
             return error;
         }
         if (describe_file(fd, file_kind::dma_buf, file_)) {
@@ -159,10 +167,11 @@ ucs_status_t exported_memory::create(void *address, size_t length, bool quiet,
     auto &map = memory_map::instance();
 
     std::unique_ptr<exported_memory> memory(new exported_memory);
-    memory->address_     = reinterpret_cast<uintptr_t>(address);
-    memory->length_      = length;
-    memory->key_.address = memory->address_;
-    memory->key_.length  = length;
+    memory->address_        = reinterpret_cast<uintptr_t>(address);
+    memory->length_         = length;
+    memory->key_.address    = memory->address_;
+    memory->key_.length     = length;
+    memory->key_.of_message = quiet ? 1 : 0;
     if (!memory_map::is_plausible(address, length)) {
         ucs_log(base::failure_level(quiet),
                 "gaudi_ipc: cannot register %zu bytes at %p: they are not in "
@@ -232,6 +241,10 @@ uint64_t exported_memory::let_go()
 
 exported_memory::~exported_memory()
 {
+    *const_cast<volatile uint64_t *>(&tag_) = 0;
+    if (generation_ != util::process_generation()) {
+        return;
+    }
     (void)end_key();
     {
         device_registrations &all = registered();
@@ -247,7 +260,6 @@ exported_memory::~exported_memory()
     if (device_ != nullptr) {
         base::memory_map::instance().deregister_device(device_);
     }
-    *const_cast<volatile uint64_t *>(&tag_) = 0;
 }
 
 uint64_t exported_memory::end_key()
@@ -291,6 +303,7 @@ ucs_status_t exported_memory::pack(void *buffer)
         }
         key_.kind = (error == 0) ? key_kind::device : key_kind::unexported;
     }
+    seal_key(key_);
     std::memcpy(buffer, &key_, sizeof(key_));
     return UCS_OK;
 }
@@ -318,7 +331,7 @@ ucs_status_t exported_memory::describe(own_page &page)
 
 /* The dma-buf can have gone since the last time, though not the registration:
  * the application asked the driver to unmap what others still had.
- * @return 0; or -errno: the next try may be answered otherwise. */
+ * @return 0, also of what can never be exported; or -errno. */
 int exported_memory::describe_buffer(const own_page &page)
 {
     if (page.is_current({key_.buffer.slot, key_.buffer.generation}) ||
@@ -342,7 +355,7 @@ int exported_memory::describe_buffer(const own_page &page)
             const uint64_t end = key_.buffer.address + key_.buffer.size;
             key_.length        = std::min(length_, end - address_);
         });
-    return util::may_pass(-error) ? error : 0;
+    return is_final(error) ? 0 : error;
 }
 
 export_statistics statistics_of_exports()

@@ -20,6 +20,7 @@
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/sharing/key.h"
 #include "uct/gaudi/ipc/sharing/shared_page.h"
+#include "util/process.h"
 
 #include <cstdint>
 #include <mutex>
@@ -40,12 +41,14 @@ public:
      *  @return UCS_ERR_INVALID_ADDR for device memory that no allocation
      *          covers. UCS_ERR_NO_RESOURCE when the process has no shared page
      *          and cannot make it: UCP bears that here, but not from @ref pack.
-     *          The same, if quiet, when there is no room for the dma-buf: UCP
+     *          The same, if quiet, when the memory cannot be exported now: UCP
      *          registers so what it sends, and stages it then. */
     [[nodiscard]] static ucs_status_t create(void *address, size_t length,
                                              bool quiet,
                                              exported_memory *&memory_p);
 
+    /** In a forked child nothing but the handle goes: a thread of the parent
+     * may have been in the midst of it, with its lock. */
     ~exported_memory();
 
     /** As far as can be seen. */
@@ -54,8 +57,8 @@ public:
     /** Write a key.
      *
      *  Device memory that cannot be exported gets one, too: others find that
-     *  they do not reach it, or, where only room was lacking, that it is good
-     *  for nothing. That is logged, and tried again at the next packing.
+     *  they do not reach it, or, where that only failed, that it is good for
+     *  nothing. That is logged, and tried again at the next packing.
      *  @param buffer  sizeof(wire_key) bytes, of any alignment.
      *  @return UCS_ERR_NO_RESOURCE when there are more keys than slots,
      *          UCS_ERR_INVALID_ADDR when the memory was freed. */
@@ -64,13 +67,6 @@ public:
     /** Keys of it are good for nothing from now on, if they were not before.
      *  @return The generation that they had, 0 without a key. */
     uint64_t end_key();
-
-    /** Forget it in a forked child, without touching the parent's. */
-    void disown()
-    {
-        device_ = nullptr;
-        mark_   = {};
-    }
 
 private:
     exported_memory() = default;
@@ -84,6 +80,7 @@ private:
     int describe_buffer(const own_page &page);
 
     uint64_t tag_                = valid_tag;
+    const unsigned generation_   = util::process_generation();
     base::device_memory *device_ = nullptr; /* registered; nullptr: host, or
                                                it was freed */
     uint64_t address_ = 0;

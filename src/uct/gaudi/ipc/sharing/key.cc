@@ -1,12 +1,29 @@
 #include "uct/gaudi/ipc/sharing/key.h"
 
+#include "uct/gaudi/ipc/process/reachability.h"
 #include "uct/gaudi/ipc/sharing/shared_page.h"
 
+#include <bit>
+#include <cstddef>
 #include <cstring>
 
 namespace gaudi::ipc {
 
 namespace {
+
+/* One that differs in a single word never has the same. */
+uint64_t checksum_of(const wire_key &key)
+{
+    constexpr size_t words = offsetof(wire_key, checksum) / sizeof(uint64_t);
+    constexpr uint64_t odd = 0x9e3779b97f4a7c15;
+    uint64_t word[words];
+    std::memcpy(word, &key, sizeof(word));
+    uint64_t sum = words;
+    for (const uint64_t each : word) {
+        sum = std::rotl((sum ^ each) * odd, 29);
+    }
+    return sum;
+}
 
 /* What dma-bufs are made of, bytes. */
 constexpr uint64_t host_page = 4096;
@@ -35,7 +52,7 @@ const char *find_mistake(const wire_key &key)
     if (!is_range(key.address, key.length)) {
         return "its range wraps around";
     }
-    if ((key.reserved != 0) || (key.buffer.reserved != 0)) {
+    if ((key.of_message > 1) || (key.buffer.reserved != 0)) {
         return "it is not zero where it should be";
     }
     if ((key.kind != key_kind::host) && (key.kind != key_kind::device) &&
@@ -67,14 +84,25 @@ const char *find_mistake(const wire_key &key)
 
 } // namespace
 
+void seal_key(wire_key &key)
+{
+    key.checksum = checksum_of(key);
+}
+
 ucs_status_t read_key(const void *buffer, wire_key &key_p)
 {
     wire_key key;
     std::memcpy(&key, buffer, sizeof(key));
 
-    if (!(key.machine == own_machine())) {
-        ucs_debug("gaudi_ipc: a remote key cannot be used: %s",
-                  why_unreachable(key.machine).c_str());
+    if ((key.machine.version == wire_version) &&
+        (key.checksum != checksum_of(key))) {
+        ucs_error("gaudi_ipc: what was received is no remote key: it was "
+                  "changed on its way");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    const std::string why = why_unreachable(key.machine);
+    if (!why.empty()) {
+        ucs_debug("gaudi_ipc: a remote key cannot be used: %s", why.c_str());
         return UCS_ERR_UNREACHABLE;
     }
     const char *mistake = find_mistake(key);

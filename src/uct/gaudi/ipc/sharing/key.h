@@ -17,9 +17,8 @@ namespace gaudi::ipc {
 enum class key_kind : uint8_t {
     host   = 1,
     device = 2,
-    /** Device memory for whose dma-buf there was no room when the key was
-     *  packed: nobody else reaches it with this key, but it is no memory that
-     *  cannot be reached. */
+    /** Device memory whose export failed when the key was packed: nobody else
+     *  reaches it with this key, but it is no memory that cannot be reached. */
     unexported = 3,
 };
 
@@ -44,19 +43,25 @@ struct wire_key {
     uint64_t generation; /**< of the key; never 0 */
     uint32_t slot;
     key_kind kind;
-    uint8_t reserved;
-    uint16_t module; /**< device memory: module id of the card */
+    uint8_t of_message; /**< 1: UCP registered the memory for a message, which
+                             it can send without this key, else 0 */
+    uint16_t module;    /**< device memory: module id of the card */
 
     wire_buffer buffer; /**< of device memory with a dma-buf, else zero */
+    uint64_t checksum;  /**< of all before: see @ref seal_key */
 
     bool operator==(const wire_key &) const = default;
 };
 
-static_assert(sizeof(wire_key) == 192);
+static_assert(sizeof(wire_key) == 200);
 /* UCP 1.13 writes the size of a key into a byte. */
 static_assert(sizeof(wire_key) <= UINT8_MAX);
 static_assert(std::is_trivially_copyable_v<wire_key> &&
               std::has_unique_object_representations_v<wire_key>);
+
+/** Fill in what tells a key from one that was damaged on its way: that one is
+ *  no key of elsewhere, which UCP would do without. */
+void seal_key(wire_key &key);
 
 /** Read a key.
  *  @param buffer  sizeof(wire_key) bytes, of any alignment.

@@ -29,6 +29,20 @@ int to_errno(ucs_status_t status)
     }
 }
 
+/* What a card or a process that refused a buffer says of it. */
+ucs_status_t judge_refusal(int error)
+{
+    switch (error) {
+    case -ENOENT:
+        return UCS_ERR_REJECTED;
+    case -EOPNOTSUPP:
+    case -EPERM:
+        return UCS_ERR_UNSUPPORTED;
+    default:
+        return UCS_ERR_UNREACHABLE;
+    }
+}
+
 } // namespace
 
 /* --- remote_buffer -------------------------------------------------------- */
@@ -97,8 +111,8 @@ remote_buffer::import_on(base::card &user, shim::registration &mapping)
                  "its device memory is reached in other ways",
                  user.name().c_str(), of_->process().id().pid);
     }
-    const bool is_final = fd && ((error == 0) || (error == -EOPNOTSUPP) ||
-                                 (error == -EINVAL) || (error == -EPERM));
+    const bool is_final =
+        fd && ((error == 0) || (error == -EOPNOTSUPP) || (error == -EPERM));
     if (is_final) {
         remote_buffers::instance().opened(*this,
                                           (error == 0) ? key_.buffer.size : 0);
@@ -212,13 +226,15 @@ ucs_status_t remote_buffers::find(const wire_key &key,
             counted_.hits += mapped ? 1 : 0;
         }
     }
+    const bool has_cards = cards_.join();
     base::card *user =
-        cards_.join() ? base::card_table::instance().first_card() : nullptr;
+        has_cards ? base::card_table::instance().first_card() : nullptr;
     if (user == nullptr) {
         ucs_debug("gaudi_ipc: this process has no card to reach device memory "
                   "of process %u",
                   key.process.pid);
-        return UCS_ERR_UNREACHABLE;
+        /* Its own were lost, or it has none. */
+        return has_cards ? UCS_ERR_UNREACHABLE : UCS_ERR_UNSUPPORTED;
     }
     std::shared_ptr<exporter> of;
     if (found != nullptr) {
@@ -250,7 +266,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
         }
         of.reset();
         forget(found);
-        return UCS_ERR_UNREACHABLE;
+        return judge_refusal(error);
     }
     exporter_p = std::move(of);
     buffer_p   = std::move(found);

@@ -113,9 +113,11 @@ public:
                                     std::shared_ptr<exporter> &exporter_p);
 
     /** Find, or open, the buffer that a key of device memory points into.
-     *  @return As above; also UCS_ERR_UNREACHABLE when no card of ours can
-     *          reach it. UCS_ERR_NO_RESOURCE with a buffer: there was no room
-     *          to map it, and its first use that finds room does. */
+     *  @return As above; also UCS_ERR_UNREACHABLE when no card of ours reaches
+     *          it now, UCS_ERR_UNSUPPORTED when none can, UCS_ERR_REJECTED when
+     *          its process has withdrawn it; said at debug level.
+     *          UCS_ERR_NO_RESOURCE with a buffer: there was no room to map it,
+     *          and its first use that finds room does. */
     [[nodiscard]] ucs_status_t find(const wire_key &key,
                                     std::shared_ptr<exporter> &exporter_p,
                                     std::shared_ptr<remote_buffer> &buffer_p);

@@ -1,5 +1,7 @@
 #include "uct/gaudi/ipc/sharing/remote_key.h"
 
+#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/ucx/callers.h"
 #include "uct/gaudi/base/ucx/protocols.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "util/process.h"
@@ -20,15 +22,19 @@ remote_key::~remote_key()
     }
 }
 
-/* Open what a key of another process is for. */
+/* Open what a key of another process is for.
+ * @return UCS_ERR_UNSUPPORTED: it is by nature out of reach;
+ * UCS_ERR_UNREACHABLE: it should not be. UCS_ERR_REJECTED: nobody can use the
+ * key any more.
+ */
 ucs_status_t remote_key::find(const wire_key &key,
                               std::shared_ptr<exporter> &of_p,
                               std::shared_ptr<remote_buffer> &buffer_p)
 {
     auto &cache         = remote_buffers::instance();
-    ucs_status_t status = UCS_ERR_UNREACHABLE;
+    ucs_status_t status = UCS_ERR_UNSUPPORTED;
     if (key.kind == key_kind::unexported) {
-        ucs_error("gaudi_ipc: process %u had no room to export the memory of a "
+        ucs_error("gaudi_ipc: process %u could not export the memory of a "
                   "remote key",
                   key.process.pid);
         status = UCS_ERR_NO_RESOURCE;
@@ -36,6 +42,12 @@ ucs_status_t remote_key::find(const wire_key &key,
         status = cache.find(key, of_p);
         if ((status == UCS_OK) && !of_p->has_memory()) {
             status = UCS_ERR_UNREACHABLE;
+        }
+        /* A CPU can do what UCP has it do instead, unless there is device
+         * memory at this end. */
+        if ((status == UCS_ERR_UNREACHABLE) &&
+            base::card_table::instance().cards().empty()) {
+            status = UCS_ERR_UNSUPPORTED;
         }
     } else if (key.buffer.generation == 0) {
         ucs_debug("gaudi_ipc: device memory of process %u cannot be exported",
@@ -47,9 +59,45 @@ ucs_status_t remote_key::find(const wire_key &key,
         ucs_debug("gaudi_ipc: process %u has ended the registration of a "
                   "remote key",
                   key.process.pid);
-        status = UCS_ERR_UNREACHABLE;
+        status = UCS_ERR_REJECTED;
     }
     return status;
+}
+
+/* What operations with a key are to say that could not be opened; UCS_OK: there
+ * is to be no key, and UCP goes other ways. With its old protocols only
+ * messages have any. */
+ucs_status_t remote_key::failure_of(const wire_key &key, ucs_status_t status)
+{
+    if (status == UCS_ERR_REJECTED) {
+        return status;
+    }
+    if ((status != UCS_ERR_NO_RESOURCE) &&
+        util::process_has_ended(key.process.word())) {
+        return UCS_ERR_ENDPOINT_TIMEOUT;
+    }
+    if (base::has_new_protocols()) {
+        return UCS_OK;
+    }
+    if (status == UCS_ERR_NO_RESOURCE) {
+        return UCS_ERR_IO_ERROR;
+    }
+    const bool by_nature = (status == UCS_ERR_UNSUPPORTED);
+    if ((key.of_message != 0) || (by_nature && (key.kind == key_kind::host))) {
+        return UCS_OK;
+    }
+    const base::key_user user = base::find_key_user();
+    if ((user == base::key_user::message) ||
+        (by_nature && (user == base::key_user::unknown))) {
+        return UCS_OK;
+    }
+    ucs_log((user == base::key_user::program) ? UCS_LOG_LEVEL_ERROR
+                                              : UCS_LOG_LEVEL_DIAG,
+            "gaudi_ipc: memory of process %u cannot be reached from here: put "
+            "and get by this remote key will fail; UCX_PROTO_ENABLE=y stages "
+            "them",
+            key.process.pid);
+    return UCS_ERR_IO_ERROR;
 }
 
 ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
@@ -59,46 +107,37 @@ ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
     if (status != UCS_OK) {
         return status;
     }
+    std::shared_ptr<exporter> of;
+    std::shared_ptr<remote_buffer> opened;
+    ucs_status_t failure = UCS_OK;
     if (key.process == own_process()) {
         const own_page *page = own_page::instance();
         if ((page == nullptr) || !page->is_current({key.slot, key.generation},
                                                    key.address, key.length)) {
             ucs_debug("gaudi_ipc: a remote key of this process is not valid "
                       "(any more)");
+            failure = UCS_ERR_REJECTED;
+        }
+    } else {
+        status  = find(key, of, opened);
+        failure = (status == UCS_OK) ? UCS_OK : failure_of(key, status);
+        if ((failure == UCS_OK) && (status != UCS_OK)) {
+            of.reset();
+            if (opened != nullptr) {
+                remote_buffers::instance().forget(opened);
+            }
             return UCS_ERR_UNREACHABLE;
         }
-        key_p = new remote_key(key);
-        return UCS_OK;
-    }
-
-    std::shared_ptr<exporter> of;
-    std::shared_ptr<remote_buffer> opened;
-    status               = find(key, of, opened);
-    ucs_status_t failure = UCS_OK;
-    if ((status == UCS_ERR_UNREACHABLE) &&
-        util::process_has_ended(key.process.word())) {
-        failure = UCS_ERR_ENDPOINT_TIMEOUT;
-        of.reset();
-        opened.reset();
-    } else if ((status == UCS_ERR_NO_RESOURCE) && base::has_new_protocols()) {
-        /* They stage memory without a key, never by the CPU where it is a
-         * device's, and those of UCX 1.13 end the process when a short put
-         * fails. */
-        if (opened != nullptr) {
-            of.reset();
-            remote_buffers::instance().forget(opened);
+        if ((status == UCS_ERR_NO_RESOURCE) && (opened != nullptr)) {
+            failure = UCS_OK; /* its first use tries again */
         }
-        return UCS_ERR_UNREACHABLE;
-    } else if ((status == UCS_ERR_NO_RESOURCE) && (opened == nullptr)) {
-        failure = UCS_ERR_IO_ERROR;
-        of.reset();
-    } else if ((status != UCS_OK) && (status != UCS_ERR_NO_RESOURCE)) {
-        return status;
     }
     key_p           = new remote_key(key);
     key_p->failure_ = failure;
-    key_p->of_      = std::move(of);
-    key_p->buffer_  = std::move(opened);
+    if (failure == UCS_OK) {
+        key_p->of_     = std::move(of);
+        key_p->buffer_ = std::move(opened);
+    }
     return UCS_OK;
 }
 
@@ -127,6 +166,11 @@ ucs_status_t remote_key::state() const
     }
     if (failure_ != UCS_OK) {
         return failure_;
+    }
+    if (of_ == nullptr) { /* of this process */
+        return own_page::instance()->is_current({key_.slot, key_.generation})
+                   ? UCS_OK
+                   : UCS_ERR_REJECTED;
     }
     if (of_->is_dead()) {
         return UCS_ERR_ENDPOINT_TIMEOUT;

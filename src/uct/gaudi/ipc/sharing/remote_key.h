@@ -25,26 +25,31 @@ public:
      *  One of a process that has ended is made, too, and can be used for
      *  nothing. UCP takes memory without a key for memory that has to be
      *  staged, asks its owner to send it in pieces, and UCP 1.13 ends the
-     *  process with a failed assertion when it finds that owner dead.
+     *  process with a failed assertion when it finds that owner dead. So is one
+     *  whose registration has ended: its owner would touch what is, or is not,
+     *  at these addresses now.
      *
-     *  So is one for which there is no room, of file descriptors or memory,
-     *  here or at its owner. Operations with it fail: without a key UCP would
-     *  have the owner's CPU touch device memory, and after another failure of
+     *  So is one of memory that could be reached but for a failure, at its
+     *  owner or here: no room for descriptors, a lost card, an error of the
+     *  driver, a forbidden system call. Operations with it fail: without a key
+     *  UCP would have a CPU touch device memory, and after another failure of
      *  the unpacking it ends the process where the key came with a message. Its
-     *  new protocols stage: for them such memory is unreachable.
+     *  new protocols stage, and so do all for messages: for them such memory is
+     *  unreachable. So is it for programs that use UCT where no card can ever
+     *  reach it.
      *  @param buffer  sizeof(wire_key) bytes, of any alignment.
      *  @param key_p   Filled on success; owned by the caller, see @ref drop.
-     *  @return UCS_ERR_UNREACHABLE when this process cannot use the memory, or
-     *          nobody can any more; said at debug level. UCS_ERR_INVALID_PARAM
-     *          for what is no key; logged. */
+     *  @return UCS_ERR_UNREACHABLE when this process cannot use the memory;
+     *          said at debug level. UCS_ERR_INVALID_PARAM for what is no key;
+     *          logged. */
     [[nodiscard]] static ucs_status_t unpack(const void *buffer,
                                              remote_key *&key_p);
 
     /** The user has no use for it any more. */
     void drop();
 
-    /** Memory of this process: an address is a pointer, and none of what
-     *  remote_memory has may be called. */
+    /** Memory of this process: an address is a pointer, and nothing but @ref
+     *  state may be called. */
     [[nodiscard]] bool is_own() const
     {
         return (failure_ == UCS_OK) && (of_ == nullptr);
@@ -54,8 +59,9 @@ public:
      *  be called; UCS_OK for others.
      *
      *  UCS_ERR_ENDPOINT_TIMEOUT: its process had ended before.
-     *  UCS_ERR_IO_ERROR: there was no room for it; another unpacking may
-     *  succeed, of a key that is packed again if its owner was short of it. */
+     *  UCS_ERR_REJECTED: its registration had. UCS_ERR_IO_ERROR: opening it
+     *  failed; another unpacking may succeed, of a key that is packed again if
+     *  it was its owner that failed. */
     [[nodiscard]] ucs_status_t failure() const { return failure_; }
 
     /** Whether its process had ended before it was unpacked. */
@@ -63,6 +69,9 @@ public:
     {
         return failure_ == UCS_ERR_ENDPOINT_TIMEOUT;
     }
+
+    /** UCS_OK, or why it cannot be used now, as @ref hold says. */
+    [[nodiscard]] ucs_status_t state() const;
 
     /** Equal: of the same registration, and as useful. */
     [[nodiscard]] std::strong_ordering compare(const remote_key &other) const;
@@ -93,7 +102,8 @@ private:
     [[nodiscard]] static ucs_status_t find(const wire_key &key,
                                            std::shared_ptr<exporter> &of_p,
                                            std::shared_ptr<remote_buffer> &p);
-    [[nodiscard]] ucs_status_t state() const;
+    [[nodiscard]] static ucs_status_t failure_of(const wire_key &key,
+                                                 ucs_status_t status);
     hazard_entry *make_hazard();
 
     const wire_key key_;

@@ -46,13 +46,21 @@ void application_registry::allocated(int fd, uint64_t handle, uint64_t size)
     }
 }
 
-void application_registry::freed(int fd, uint64_t handle)
+application_registry::allocation_map::node_type
+application_registry::freeing(int fd, uint64_t handle)
 {
     shim::node_identity node;
-    if (shim::identify(fd, node)) {
-        const std::lock_guard<std::mutex> guard(lock_);
-        allocations_.erase({node, handle});
+    if (!shim::identify(fd, node)) {
+        return {};
     }
+    const std::lock_guard<std::mutex> guard(lock_);
+    return allocations_.extract({node, handle});
+}
+
+void application_registry::not_freed(allocation_map::node_type kept)
+{
+    const std::lock_guard<std::mutex> guard(lock_);
+    allocations_.insert(std::move(kept));
 }
 
 void application_registry::mapped(int fd, uint64_t handle, uint64_t va)
@@ -60,6 +68,10 @@ void application_registry::mapped(int fd, uint64_t handle, uint64_t va)
     auto memory = std::make_unique<application_memory>();
     if (!shim::identify(fd, memory->node)) {
         return;
+    }
+    /* What was there has been unmapped unseen. */
+    if (auto former = unmapping(fd, va)) {
+        unmapped(std::move(former), true);
     }
     /* One that was allocated unseen is among what its card has unseen. */
     uint64_t size = 0;

@@ -36,6 +36,15 @@ struct application_memory final : device_memory {
 };
 
 class application_registry final : public card_events {
+    using key = std::pair<shim::node_identity, uint64_t>;
+
+    struct allocation {
+        int fd;
+        uint64_t size;
+    };
+
+    using allocation_map = std::map<key, allocation>; /* by handle */
+
 public:
     /** That of this process; a forked child has another than its parent. */
     static application_registry &instance();
@@ -47,7 +56,11 @@ public:
     /* What the hooks of the driver report, see driver_hooks.h; each on the
      * thread that made the call, and after it unless said otherwise. */
     void allocated(int fd, uint64_t handle, uint64_t size);
-    void freed(int fd, uint64_t handle);
+    /** It is about to free memory, whose handle can be another's as soon as
+     * that is done. @return What to give to @ref not_freed. */
+    [[nodiscard]] allocation_map::node_type freeing(int fd, uint64_t handle);
+    /** The driver has refused to. */
+    void not_freed(allocation_map::node_type kept);
     void mapped(int fd, uint64_t handle, uint64_t va);
     /** It is about to unmap an address. @return What to give to @ref unmapped;
      *  nullptr when it is not known. */
@@ -66,14 +79,6 @@ public:
     void cards_closing() override;
 
 private:
-    using key = std::pair<shim::node_identity, uint64_t>;
-
-    struct allocation {
-        int fd;
-        uint64_t size;
-    };
-
-    using allocation_map = std::map<key, allocation>; /* by handle */
     using mapping_map =
         std::map<key, std::unique_ptr<application_memory>>; /* by va */
 

@@ -4,11 +4,11 @@
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/driver.h"
 #include "uct/gaudi/base/memory/application/application_memory.h"
-#include "uct/gaudi/base/memory/application/trampoline.h"
-#include "uct/gaudi/base/ucx/patching.h"
+#include "uct/gaudi/base/memory/application/rebinding.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "util/fork_handlers.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -18,7 +18,6 @@
 #include <thread>
 
 #include <dlfcn.h>
-#include <sys/mman.h>
 
 namespace gaudi::base {
 
@@ -42,7 +41,7 @@ enum function {
     functions
 };
 
-constexpr std::array<const char *, functions> names = {
+constexpr std::array<const char *, functions> function_names = {
     "hlthunk_open",
     "hlthunk_open_by_module_id",
     "hlthunk_close",
@@ -51,15 +50,14 @@ constexpr std::array<const char *, functions> names = {
     "hlthunk_device_memory_map",
     "hlthunk_memory_unmap"};
 
-struct hooked_library {
-    std::array<void *, functions> symbols{};   /* as the library exports them */
-    std::array<void *, functions> originals{}; /* what does their work now */
-    bool is_patched = false; /* else calls through dlsym are not seen */
-};
+using function_table = std::array<void *, functions>;
 
-std::array<hooked_library, max_libraries> libraries;
+/* As the libraries exported them. */
+std::array<function_table, max_libraries> originals;
+/* Whether all callers are seen; else some have the functions themselves. */
+std::array<bool, max_libraries> sees_all;
 std::atomic<size_t> library_count{0};
-constinit util::child_mutex install_lock; /* held across dlopen and patching */
+constinit util::child_mutex install_lock; /* held across dlopen */
 
 /* The driver refuses to unmap what another process has imported. That process
  * is told, and lets go of it unless it is using it. */
@@ -133,8 +131,8 @@ struct hooks {
     template <typename Result, typename... Arguments>
     static Result original(function which, Arguments... arguments)
     {
-        auto *call = reinterpret_cast<Result (*)(Arguments...)>(
-            libraries[Index].originals[which]);
+        auto *call =
+            reinterpret_cast<Result (*)(Arguments...)>(originals[Index][which]);
         return call(arguments...);
     }
 
@@ -207,9 +205,14 @@ struct hooks {
     static int release(int fd, uint64_t handle)
     {
         const nesting inside;
+        if (!nesting::is_outermost()) {
+            return original<int>(function::release, fd, handle);
+        }
+        decltype(records().freeing(fd, handle)) known;
+        report([&] { known = records().freeing(fd, handle); });
         const int ret = original<int>(function::release, fd, handle);
-        if ((ret == 0) && nesting::is_outermost()) {
-            report([&] { records().freed(fd, handle); });
+        if ((ret != 0) && !known.empty()) {
+            report([&] { records().not_freed(std::move(known)); });
         }
         return ret;
     }
@@ -245,7 +248,7 @@ struct hooks {
         return ret;
     }
 
-    static std::array<void *, functions> all()
+    static function_table all()
     {
         return {reinterpret_cast<void *>(open_card),
                 reinterpret_cast<void *>(open_module),
@@ -257,7 +260,7 @@ struct hooks {
     }
 };
 
-std::array<void *, functions> hooks_of(size_t index)
+function_table hooks_of(size_t index)
 {
     static_assert(max_libraries == 4);
     constexpr std::array all = {hooks<0>::all, hooks<1>::all, hooks<2>::all,
@@ -265,126 +268,98 @@ std::array<void *, functions> hooks_of(size_t index)
     return all[index]();
 }
 
-/* Make callable originals first, all of them: a library is patched as a whole
- * or not at all. What the application has mapped between the library and us may
- * be longer than a short jump, so that leads to a long one near the library. */
-bool patch(hooked_library &library,
-           const std::array<void *, functions> &replacements)
+/* Which library has these functions, some of which may be hooks already: those
+ * of the one that was being hooked when the process was forked. */
+size_t index_of(const function_table &found, size_t count)
 {
-    constexpr size_t entry_bytes = 128; /* far jump, then the trampoline */
-    constexpr size_t start       = 16;
-    constexpr size_t bytes       = entry_bytes * functions;
-    static_assert(start >= far_jump_bytes);
-    static_assert(start + trampoline_bytes <= entry_bytes);
-
-    uint8_t *code = map_code_near(library.symbols[0], bytes);
-    if (code == nullptr) {
-        ucs_debug("gaudi: no room for code near the driver library");
-        return false;
-    }
-    std::array<function_jump, functions> jumps;
-    for (size_t i = 0; i < functions; ++i) {
-        uint8_t *entry = code + i * entry_bytes;
-        jumps[i]       = {library.symbols[i], entry};
-        write_far_jump(entry, replacements[i]);
-        library.originals[i] = entry + start;
-        if (!write_trampoline(static_cast<uint8_t *>(library.symbols[i]),
-                              near_jump_bytes, entry + start)) {
-            ucs_debug("gaudi: %s starts with code that cannot be moved",
-                      names[i]);
-            munmap(code, bytes);
-            return false;
+    for (size_t i = 0; i < count; ++i) {
+        const function_table hooks = hooks_of(i);
+        for (size_t which = 0; which < functions; ++which) {
+            if ((found[which] == hooks[which]) ||
+                (found[which] == originals[i][which])) {
+                return i;
+            }
         }
     }
-    if (!finish_code(code, bytes) || !write_jumps(jumps)) {
-        munmap(code, bytes);
+    return count;
+}
+
+/* Have hooks called in place of a library's functions. A child may have been
+ * forked anywhere in here, and does again what it lacks. Where it has a hook it
+ * has the original, too: the system copies the memory of a process before or
+ * after it makes a page writable, not meanwhile. */
+bool rebind(void *handle, size_t index, bool was_loaded)
+{
+    const function_table hooks = hooks_of(index);
+    std::array<rebinding, functions> all;
+    for (size_t i = 0; i < functions; ++i) {
+        all[i] = {function_names[i], originals[index][i], hooks[i]};
+    }
+    if (!rebind_symbols(handle, all)) {
         return false;
     }
+    sees_all[index] = !was_loaded || rebind_slots(library_name, all);
     return true;
 }
 
-/* UCX keeps the structures, and redirects a name wherever it is called. */
-bool redirect(hooked_library &library,
-              const std::array<void *, functions> &replacements)
+/* Hook a loaded library, once.
+ * @param was_loaded  Others may have looked its functions up.
+ * @return The functions themselves; nullptr when it is not hooked. */
+const function_table *install(void *handle, bool was_loaded)
 {
-    static std::array<redirection, functions> patches;
-    if (patches[0].symbol != nullptr) {
-        return false; /* the name is another library's already */
-    }
+    function_table found;
     for (size_t i = 0; i < functions; ++i) {
-        library.originals[i] = library.symbols[i];
-        if (!redirect_calls(patches[i], names[i], replacements[i])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Hook a loaded library, once. @return nullptr when it cannot be. */
-const hooked_library *install(void *handle)
-{
-    if (install_lock.was_abandoned()) {
-        ucs_debug("gaudi: the driver library may be patched in part: the "
-                  "process was forked meanwhile");
-        return nullptr;
-    }
-    std::array<void *, functions> symbols;
-    for (size_t i = 0; i < functions; ++i) {
-        symbols[i] = dlsym(handle, names[i]);
-        if (symbols[i] == nullptr) {
+        found[i] = dlsym(handle, function_names[i]);
+        if (found[i] == nullptr) {
             ucs_debug("gaudi: the driver library has no %s: what the "
                       "application does with it is not seen",
-                      names[i]);
+                      function_names[i]);
             return nullptr;
         }
     }
     const size_t count = library_count.load();
-    for (size_t i = 0; i < count; ++i) {
-        if (libraries[i].symbols == symbols) {
-            return &libraries[i];
-        }
+    const size_t index = index_of(found, count);
+    if ((index < count) && !install_lock.was_abandoned()) {
+        return &originals[index];
     }
     Dl_info info;
     const char *file =
-        (dladdr(symbols[0], &info) != 0) ? info.dli_fname : library_name;
-    if (count == max_libraries) {
+        (dladdr(found[0], &info) != 0) ? info.dli_fname : library_name;
+    if (index == max_libraries) {
         ucs_diag("gaudi: what the application does with %s is not seen: too "
                  "many driver libraries",
                  file);
         return nullptr;
     }
-
-    hooked_library &fresh   = libraries[count];
-    const auto replacements = hooks_of(count);
-    fresh.symbols           = symbols;
-    fresh.is_patched        = can_patch_functions && patch(fresh, replacements);
-    if (!fresh.is_patched && redirect(fresh, replacements)) {
-        ucs_diag("gaudi: the functions of %s cannot be patched: calls through "
-                 "dlsym are not seen, and all memory of cards that the "
-                 "application opens counts as in use",
-                 file);
-    } else if (!fresh.is_patched) {
+    const function_table hooks = hooks_of(index);
+    for (size_t i = 0; i < functions; ++i) {
+        if (found[i] != hooks[i]) {
+            originals[index][i] = found[i];
+        }
+    }
+    if (!rebind(handle, index, was_loaded)) {
         ucs_diag("gaudi: what the application does with %s is not seen: its "
-                 "functions cannot be patched",
+                 "symbols cannot be changed",
                  file);
         return nullptr;
     }
-    library_count.store(count + 1);
+    library_count.store(std::max(count, index + 1));
     ucs_debug("gaudi: hooked %s", file);
-    return &fresh;
+    return &originals[index];
 }
 
 /* Hook the library that this module uses. */
 void hook_driver(shim::library &library)
 {
     const std::lock_guard<util::child_mutex> guard(install_lock);
-    const hooked_library *hooked = install(library.handle());
-    if (hooked == nullptr) {
+    const function_table *found =
+        install(library.handle(), library.was_loaded());
+    if (found == nullptr) {
         return;
     }
     const auto lead = [&](function which, auto &entry) {
-        entry = reinterpret_cast<std::decay_t<decltype(entry)>>(
-            hooked->originals[which]);
+        entry =
+            reinterpret_cast<std::decay_t<decltype(entry)>>((*found)[which]);
     };
     lead(open_card, library.hlthunk_open);
     lead(close_card, library.hlthunk_close);
@@ -392,7 +367,8 @@ void hook_driver(shim::library &library)
     lead(release, library.hlthunk_device_memory_free);
     lead(map, library.hlthunk_device_memory_map);
     lead(unmap, library.hlthunk_memory_unmap);
-    application_registry::expect_all(hooked->is_patched);
+    application_registry::expect_all(
+        sees_all[static_cast<size_t>(found - originals.data())]);
 }
 
 class hook_events final : public card_events {
@@ -415,10 +391,10 @@ card_events &driver_hook_events()
 void hook_loaded_driver()
 {
     const std::lock_guard<util::child_mutex> guard(install_lock);
-    /* Stays in memory from now on, as its code is changed. */
+    /* Stays in memory from now on, as its symbols are changed. */
     void *handle = dlopen(library_name, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
     if (handle != nullptr) {
-        (void)install(handle);
+        (void)install(handle, true);
         dlclose(handle);
     }
 }

@@ -2,10 +2,11 @@
  * Sees what the application asks of the driver library.
  *
  * The functions of each loaded libhl-thunk.so that open and close cards, and
- * give out and take back device memory, are patched in place, so that callers
- * through dlsym are seen, too. Nothing of the library's names is exported.
- * Where a function cannot be patched, the relocations of all libraries are,
- * which does not reach callers through dlsym.
+ * give out and take back device memory, lead to hooks wherever they are called
+ * from a library, and for who looks them up with dlsym from then on. No code is
+ * changed, and nothing of the library's names is exported. What others do
+ * through pointers that they had before is not seen; memory that they map is
+ * found by asking the driver how much of it there is.
  *
  * UCX's own module for Gaudi memory is not the application: a card that it
  * opens for itself is left to it, and it is lent none.

@@ -1,4 +1,4 @@
-#include "launcher/slot.h"
+#include "launcher/cached_links.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -37,18 +37,21 @@ fs::path cache_directory()
     return home.empty() ? home : home / ".cache" / "ucx-gaudi";
 }
 
-/* One folder for each pair of an installation and a UCX. */
-std::string slot_name(const installation &files)
+/* A folder for each text that what is in it depends on; empty without a home.
+ */
+fs::path cached_folder(const char *kind, const std::string &text)
 {
+    const fs::path cache = cache_directory();
+    if (cache.empty()) {
+        return {};
+    }
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-    for (const unsigned char c : files.loader.string() + '\n' +
-                                     files.slot_ucx.string() + '\n' +
-                                     files.slot_module.string()) {
+    for (const unsigned char c : text) {
         hash = (hash ^ c) * 0x100000001b3u;
     }
     char name[32];
-    std::snprintf(name, sizeof(name), "slot-%016lx", hash);
-    return name;
+    std::snprintf(name, sizeof(name), "%s-%016lx", kind, hash);
+    return cache / name;
 }
 
 /* Under which name this UCX loads the loader; empty when it loads nothing. */
@@ -113,11 +116,10 @@ void choose_slot(installation &files, const found_ucx &ucx)
     }
     const std::string link = "libuct_" + name + ".so.0";
     files.slot_ucx         = directory;
-    files.slot_module      = link;
-    const fs::path cache   = cache_directory();
-    files.slot             = cache.empty() ? cache : cache / slot_name(files);
-    files.slot_libucs      = files.slot / "libucs.so.0";
-    files.slot_module      = files.slot / "ucx" / link;
+    files.slot        = cached_folder("slot", files.loader.string() + '\n' +
+                                                  directory.string() + '\n' + link);
+    files.slot_libucs = files.slot / "libucs.so.0";
+    files.slot_module = files.slot / "ucx" / link;
 }
 
 problems make_slot(const installation &files)
@@ -136,6 +138,38 @@ problems make_slot(const installation &files)
                      " cannot be made: " + error.what(),
                  "set XDG_CACHE_HOME to a folder that can be written, or do "
                  "without --slot"}};
+    }
+    return {};
+}
+
+void choose_preload(installation &files)
+{
+    /* What the dynamic linker expands it would expand in the module's path,
+     * too. */
+    if (can_be_preloaded(files.preload) ||
+        (files.preload.string().find('$') != std::string::npos)) {
+        return;
+    }
+    const fs::path folder = cached_folder("preload", files.loader.string());
+    if (!folder.empty() && can_be_preloaded(folder)) {
+        files.preload = folder / files.preload.filename();
+    }
+}
+
+problems make_preload(const installation &files)
+{
+    const fs::path folder = files.preload.parent_path();
+    if (folder == files.directory) {
+        return {};
+    }
+    try {
+        fs::create_directories(folder);
+        make_link(files.loader, files.preload);
+    } catch (const fs::filesystem_error &error) {
+        return {{"a link that LD_PRELOAD can name cannot be made: " +
+                     std::string(error.what()),
+                 "set XDG_CACHE_HOME to a folder that can be written, or move "
+                 "ucx-gaudi to a path without spaces"}};
     }
     return {};
 }

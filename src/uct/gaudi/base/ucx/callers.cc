@@ -1,0 +1,59 @@
+#include "uct/gaudi/base/ucx/callers.h"
+
+#include <string_view>
+
+#include <dlfcn.h>
+#include <execinfo.h>
+
+namespace gaudi::base {
+
+namespace {
+
+struct caller {
+    std::string_view name; /* empty: not exported */
+    const void *library = nullptr;
+};
+
+caller at(const void *return_address)
+{
+    Dl_info info{};
+    const char *call = static_cast<const char *>(return_address) - 1;
+    if (dladdr(call, &info) == 0) {
+        return {};
+    }
+    return {(info.dli_sname != nullptr) ? info.dli_sname : "", info.dli_fbase};
+}
+
+} // namespace
+
+bool is_packing(const void *return_address)
+{
+    const std::string_view name = at(return_address).name;
+    return (name == "ucp_mem_type_pack") || (name == "ucp_mem_type_unpack");
+}
+
+bool is_fragment(const uct_completion_t &completion)
+{
+    const auto *function = reinterpret_cast<const char *>(completion.func);
+    const std::string_view name = at(function + 1).name;
+    return (name == "ucp_rndv_recv_frag_put_completion") ||
+           (name == "ucp_rndv_put_pipeline_frag_get_completion");
+}
+
+key_user find_key_user()
+{
+    constexpr int most = 24;
+    void *frames[most];
+    const int count = backtrace(frames, most);
+    for (int i = 0; i + 1 < count; ++i) {
+        const caller known = at(frames[i]);
+        if (known.name == "ucp_ep_rkey_unpack") {
+            return (at(frames[i + 1]).library == known.library)
+                       ? key_user::message
+                       : key_user::program;
+        }
+    }
+    return key_user::unknown;
+}
+
+} // namespace gaudi::base

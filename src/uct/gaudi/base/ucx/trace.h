@@ -1,0 +1,57 @@
+/**
+ * What UCX's log tells of puts and gets at its level `data`, as of those of its
+ * own transports. Nothing is left of it where UCX is configured without.
+ */
+#pragma once
+
+#include "uct/gaudi/base/ucx/ucx.h"
+
+namespace gaudi::base {
+
+/** How long an operation is, by its arguments; those that pack say it by their
+ *  result. */
+inline size_t length_of(const void *, unsigned length, uint64_t, uct_rkey_t)
+{
+    return length;
+}
+
+inline size_t length_of(uct_pack_callback_t, void *, uint64_t, uct_rkey_t)
+{
+    return 0;
+}
+
+inline size_t length_of(uct_unpack_callback_t, void *, size_t length, uint64_t,
+                        uct_rkey_t, uct_completion_t *)
+{
+    return length;
+}
+
+inline size_t length_of(const uct_iov_t *iov, size_t count, uint64_t,
+                        uct_rkey_t, uct_completion_t *)
+{
+    return uct_iov_total_length(iov, count);
+}
+
+/** An operation that tells of what it has begun. */
+template <uct_ep_operation_t which, auto operation>
+struct traced;
+
+template <uct_ep_operation_t which, typename Result, typename... Arguments,
+          Result (*operation)(uct_ep_h, Arguments...) noexcept>
+struct traced<which, operation> {
+    /* Flat: operations look at who has called them. */
+    [[gnu::flatten]] static Result op(uct_ep_h ep,
+                                      Arguments... arguments) noexcept
+    {
+        const Result result = operation(ep, arguments...);
+        if (result >= 0) { /* UCS_INPROGRESS is, too */
+            ucs_trace_data(
+                "ep %p: %s of %zu bytes", ep, uct_ep_operation_names[which],
+                length_of(arguments...) +
+                    ((sizeof(Result) == sizeof(ssize_t)) ? result : 0));
+        }
+        return result;
+    }
+};
+
+} // namespace gaudi::base

@@ -1,0 +1,143 @@
+#include "uct/gaudi/ipc/process/reachability.h"
+
+#include "uct/gaudi/base/ucx/host_lanes.h"
+#include "uct/gaudi/base/ucx/protocols.h"
+#include "uct/gaudi/ipc/process/remote_process.h"
+#include "util/per_process.h"
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+namespace gaudi::ipc {
+
+namespace {
+
+/* Users of other processes are part of some: they are not to fill memory. */
+constexpr size_t most_reasons = 16;
+
+struct told_reasons {
+    std::mutex lock; /* leaf */
+    std::set<std::string> texts;
+
+    bool add(const std::string &why)
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        return (texts.size() < most_reasons) && texts.insert(why).second;
+    }
+};
+
+/* Software cards are held by names in the network namespace: in another one
+ * there is another box. The driver's are the same in all of them. */
+bool is_in_other_network(const machine_address &own,
+                         const machine_address &peer)
+{
+    return (peer.box != own.box) && (peer.net_namespace != own.net_namespace);
+}
+
+/* All of them: whoever shares one after the other would start as often. */
+std::string other_namespaces(const machine_address &own,
+                             const machine_address &peer)
+{
+    std::vector<std::string> kinds;
+    if (is_in_other_network(own, peer)) {
+        kinds.emplace_back("network");
+    }
+    if (peer.pid_namespace != own.pid_namespace) {
+        kinds.emplace_back("PID");
+    }
+    if (peer.user_namespace != own.user_namespace) {
+        kinds.emplace_back("user");
+    }
+    std::string text;
+    for (size_t i = 0; i < kinds.size(); ++i) {
+        text += (i == 0) ? "" : (i + 1 < kinds.size()) ? ", " : " and ";
+        text += kinds[i];
+    }
+    return text.empty() ? ""
+                        : "it is in another " + text + " namespace" +
+                              ((kinds.size() > 1) ? " than this process" : "");
+}
+
+/* Of a process that lives: what it has open cannot be had. */
+std::string why_no_files(const machine_address &peer)
+{
+    std::string why = "the kernel refuses what it has open (pidfd_getfd)";
+    if (peer.net_namespace != own_machine().net_namespace) {
+        return why + ", and from another network namespace it cannot be asked "
+                     "for it";
+    }
+    return why + ", and it cannot be asked for it";
+}
+
+void tell(const machine_address &machine, const process_id &process,
+          const std::string &why)
+{
+    ucs_debug("gaudi_ipc: process %u is not reachable: %s", process.pid,
+              why.c_str());
+    if (!util::of_this_process<told_reasons>().add(why)) {
+        return;
+    }
+    const char *consequence = "other transports move what goes there";
+    ucs_log_level_t level   = UCS_LOG_LEVEL_INFO;
+    if (!base::find_allowed_transports().others) {
+        consequence = "UCX_TLS has no other way there";
+        level       = UCS_LOG_LEVEL_WARN;
+    } else if ((machine.system == own_machine().system) &&
+               !base::has_new_protocols()) {
+        consequence = "a put or get of device memory will end a process, "
+                      "unless UCX_PROTO_ENABLE=y";
+        level       = UCS_LOG_LEVEL_WARN;
+    }
+    ucs_log(level,
+            "gaudi_ipc: process %u, perhaps others, is out of reach: %s; %s",
+            process.pid, why.c_str(), consequence);
+}
+
+} // namespace
+
+std::string why_unreachable(const machine_address &peer)
+{
+    const machine_address own = own_machine();
+    if (peer.version != own.version) {
+        return "it speaks version " + std::to_string(peer.version) +
+               ", and this process " + std::to_string(own.version);
+    }
+    if (peer.system != own.system) {
+        return "it is on another machine";
+    }
+    std::string namespaces = other_namespaces(own, peer);
+    if (!namespaces.empty()) {
+        return namespaces;
+    }
+    if (peer.box != own.box) {
+        return "it is in another box of cards";
+    }
+    if (peer.uid != own.uid) {
+        return "it belongs to user " + std::to_string(peer.uid) +
+               ", and this process to " + std::to_string(own.uid);
+    }
+    return {};
+}
+
+ucs_status_t probe(const machine_address &machine, const process_id &process,
+                   const file_ref &file)
+{
+    std::string why = why_unreachable(machine);
+    if (!why.empty()) {
+        tell(machine, process, why);
+        return UCS_ERR_UNREACHABLE;
+    }
+    std::shared_ptr<remote_process> peer;
+    ucs_status_t status = remote_process::open(process, peer);
+    if (status == UCS_OK) {
+        status = peer->probe_file(file);
+        if ((status == UCS_ERR_UNREACHABLE) && peer->is_alive()) {
+            tell(machine, process, why_no_files(machine));
+        }
+    }
+    return status;
+}
+
+} // namespace gaudi::ipc

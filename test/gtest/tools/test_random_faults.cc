@@ -1,0 +1,273 @@
+/* Whatever fails at one side of an operation: the bytes are right or there is
+ * an error, and the other side goes on. */
+#include "gtest/tools/fixture.h"
+#include "gtest/tools/release.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <iterator>
+#include <random>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+/* With the old protocols each of these once ended the side that was well, or
+ * left wrong bytes. */
+struct known_fault {
+    const char *name;
+    const char *fault;
+    bool of_server;
+    arguments what;
+};
+
+void PrintTo(const known_fault &what, std::ostream *to)
+{
+    *to << what.name;
+}
+
+const known_fault known_faults[] = {
+    {"a_card_lost_at_a_get",
+     "submit#5=reset",
+     false,
+     {"get", "5000000", "gaudi", "gaudi", "keys"}},
+    {"a_card_lost_before_a_key",
+     "map#1=reset,export=EIO",
+     true,
+     {"get", "3000", "plain", "gaudi", "keys"}},
+    {"a_card_killed_at_an_export",
+     "export=kill",
+     true,
+     {"put", "3000", "plain", "gaudi", "keys"}},
+    {"a_card_removed_at_an_export",
+     "export=remove",
+     true,
+     {"put", "3000", "plain", "gaudi", "keys"}},
+    {"a_bad_address_at_an_export",
+     "export=EFAULT",
+     true,
+     {"get", "3000", "gaudi", "gaudi", "keys"}},
+    {"a_refused_export",
+     "export=EINVAL",
+     true,
+     {"get", "3000", "gaudi", "gaudi", "keys"}},
+    {"a_late_export",
+     "export=ETIMEDOUT",
+     true,
+     {"get", "3000", "gaudi", "gaudi", "keys"}},
+    {"a_refused_import",
+     "import=EINVAL",
+     false,
+     {"get", "3000", "gaudi", "gaudi", "keys"}},
+    {"a_driver_that_imports_nothing",
+     "import=EOPNOTSUPP",
+     false,
+     {"put", "3000", "gaudi", "gaudi", "keys"}},
+    {"no_peer_to_peer",
+     "import=EPERM",
+     false,
+     {"get", "1048576", "plain", "gaudi", "keys"}},
+    {"a_card_lost_at_an_import",
+     "import=reset",
+     false,
+     {"get", "3000", "plain", "gaudi", "keys"}},
+    {"no_process_vm_readv",
+     "deny=process_vm_readv",
+     false,
+     {"get", "3000", "gaudi", "heap", "keys"}},
+    {"no_process_vm_readv_to_probe",
+     "deny=process_vm_readv",
+     false,
+     {"put", "3000", "gaudi", "heap", "keys"}},
+    {"no_sendmsg",
+     "deny=sendmsg",
+     true,
+     {"get", "3000", "gaudi", "gaudi", "keys"}},
+    {"no_recvmsg",
+     "deny=recvmsg",
+     false,
+     {"get", "3000", "gaudi", "gaudi", "keys"}},
+    {"a_job_aborted_at_an_eager_message",
+     "job#1=abort",
+     false,
+     {"tag", "8", "gaudi", "heap", "operation"}},
+    {"no_submission_at_a_staged_message",
+     "submit#1=ETIMEDOUT",
+     true,
+     {"tag", "1048576", "gaudi", "gaudi", "operation"}},
+    {"no_submission_at_an_eager_message",
+     "submit=EMFILE",
+     true,
+     {"tag", "8", "plain", "gaudi", "operation"}},
+};
+
+/* GAUDI_TEST_FAULTS says otherwise, and GAUDI_TEST_SEED which. */
+constexpr unsigned usual_count = 40;
+
+unsigned long setting(const char *name, unsigned long otherwise)
+{
+    const char *wished = std::getenv(name);
+    return (wished == nullptr) ? otherwise : std::strtoul(wished, nullptr, 10);
+}
+
+class random_faults : public tools {
+protected:
+    template <size_t count>
+    const char *any_of(const char *const (&values)[count])
+    {
+        return values[random_() % count];
+    }
+
+    /* Calls that operations make of the driver, and what jobs meet with. */
+    std::string any_fault()
+    {
+        static constexpr const char *errors[] = {
+            "EFAULT", "EINVAL", "ETIMEDOUT", "EMFILE", "ENOMEM", "EIO",
+            "EPERM",  "EBUSY",  "reset",     "kill",   "remove"};
+        static constexpr const char *calls[]   = {"map",    "export", "import",
+                                                  "submit", "submit", "wait"};
+        static constexpr const char *of_jobs[] = {
+            "abort", "abort", "kill", "reset", "lose:50ms", "remove"};
+        static constexpr const char *numbers[] = {"#1", "#2", "#5", "#1+",
+                                                  "#3+"};
+        if ((random_() % 3) == 0) {
+            return std::string("job") + any_of(numbers) + "=" + any_of(of_jobs);
+        }
+        return any_of(calls) + std::string(any_of(numbers)) + "=" +
+               any_of(errors);
+    }
+
+    /* Of one operation: see peer/ucp_faults.cc. */
+    arguments any_case()
+    {
+        static constexpr const char *operations[] = {"tag", "put", "get"};
+        static constexpr const char *sizes[] = {"8", "3000", "40000", "1048576",
+                                                "5000000"};
+        static constexpr const char *kinds[][2] = {
+            {"gaudi", "gaudi"}, {"gaudi", "heap"}, {"plain", "gaudi"}};
+        static constexpr const char *moments[] = {"keys", "operation"};
+        const std::string what                 = any_of(operations);
+        const std::string size                 = any_of(sizes);
+        const auto &[here, there] = kinds[random_() % std::size(kinds)];
+        return {what, size, here, there, any_of(moments)};
+    }
+
+    /* UCP's old protocols put and get device memory by gaudi_ipc alone. */
+    process_options any_options(bool is_message)
+    {
+        static constexpr const char *lists[] = {
+            "gaudi_copy,gaudi_ipc", "gaudi_copy,gaudi_ipc,sm", "gaudi_copy,sm",
+            "gaudi_copy,tcp"};
+        constexpr size_t with_ipc              = 2;
+        static constexpr const char *schemes[] = {"auto", "get_zcopy",
+                                                  "put_zcopy"};
+        process_options options                = with(
+                           {{"UCX_TLS",
+                             lists[random_() % (is_message ? std::size(lists) : with_ipc)]},
+                            {"UCX_RNDV_SCHEME", any_of(schemes)},
+                            {"UCX_PROTO_ENABLE", default_protocols},
+                            {"UCX_KEEPALIVE_INTERVAL", "500ms"},
+                            {"UCX_HANDLE_ERRORS", "none"},
+                            {"UCX_LOG_LEVEL", "error"}});
+        options.variables["HLTHUNK_EMU_NODE"] +=
+            "-" + std::to_string(number_++);
+        return options;
+    }
+
+    void run_any()
+    {
+        const arguments what          = any_case();
+        const process_options options = any_options(what[0] == "tag");
+        const std::string fault       = any_fault();
+        run_one(what, fault, (random_() % 2) == 0, options);
+    }
+
+    static void run_one(const arguments &what, const std::string &fault,
+                        bool of_server, process_options options)
+    {
+        const auto command = [&](const char *role, bool faulty) {
+            arguments peer{GAUDI_TOOLS_DIR "/ucp_faults", role};
+            peer.insert(peer.end(), what.begin(), what.end());
+            peer.push_back(faulty ? fault : "-");
+            return under_launcher(peer, {"--emulate=2"});
+        };
+        std::string told =
+            fault + (of_server ? " of the server" : " of the client");
+        for (const auto &part : what) {
+            told += " " + part;
+        }
+        for (const auto &[name, value] : options.variables) {
+            told += " " + name + "=" + value;
+        }
+        SCOPED_TRACE(told);
+        int ends[2];
+        ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
+        options.inherited_fd = ends[0];
+        process server(command("server", of_server), options);
+        options.inherited_fd = ends[1];
+        process client(command("client", !of_server), options);
+        close(ends[0]);
+        close(ends[1]);
+        expect_end(of_server ? server : client, true);
+        expect_end(of_server ? client : server, false);
+    }
+
+    /* The faulty one may be ended, by the driver or in words. */
+    static void expect_end(process &side, bool is_faulty)
+    {
+        const process_result result = side.wait();
+        if (is_faulty && ((result.signal == SIGKILL) ||
+                          ((result.signal == SIGABRT) &&
+                           !lines_with(result.output, "Fatal: ").empty()))) {
+            return;
+        }
+        EXPECT_TRUE(exited_with(0, result)) << (is_faulty ? "faulty" : "other");
+    }
+
+    std::mt19937_64 random_;
+
+private:
+    unsigned number_ = 0;
+};
+
+class faults_that_were_met : public random_faults,
+                             public ::testing::WithParamInterface<known_fault> {
+};
+
+} // namespace
+
+TEST_P(faults_that_were_met, end_in_right_bytes_or_an_error)
+{
+    run_one(GetParam().what, GetParam().fault, GetParam().of_server,
+            with({{"UCX_TLS", (GetParam().what[0] == "tag")
+                                  ? "gaudi_copy,sm"
+                                  : "gaudi_copy,gaudi_ipc"},
+                  {"UCX_PROTO_ENABLE", default_protocols},
+                  {"UCX_HANDLE_ERRORS", "none"},
+                  {"UCX_LOG_LEVEL", "error"}}));
+}
+
+INSTANTIATE_TEST_SUITE_P(as, faults_that_were_met,
+                         ::testing::ValuesIn(known_faults),
+                         [](const auto &test) {
+                             return std::string(test.param.name);
+                         });
+
+TEST_F(random_faults, end_in_right_bytes_or_an_error)
+{
+    const unsigned long seed =
+        setting("GAUDI_TEST_SEED", std::random_device()());
+    const unsigned long count = setting("GAUDI_TEST_FAULTS", usual_count);
+    RecordProperty("seed", std::to_string(seed));
+    SCOPED_TRACE("GAUDI_TEST_SEED=" + std::to_string(seed));
+    for (unsigned long i = 0; i < count; ++i) {
+        random_.seed(seed + i);
+        SCOPED_TRACE("pair " + std::to_string(i));
+        run_any();
+    }
+}
+
+} // namespace gaudi::test
