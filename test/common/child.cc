@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <sstream>
 #include <stdexcept>
 
 #include <fcntl.h>
@@ -216,6 +217,19 @@ child_result child_process::wait()
 child_result run_child(const std::string &name, const child_options &options)
 {
     return child_process(name, options).wait();
+}
+
+std::vector<std::string> lines_with(const std::string &text,
+                                    const std::string &part)
+{
+    std::vector<std::string> result;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        if (line.find(part) != std::string::npos) {
+            result.push_back(line);
+        }
+    }
+    return result;
 }
 
 forked_process::forked_process(const std::function<int()> &body) : pid_(fork())

@@ -85,6 +85,10 @@ private:
 child_result run_child(const std::string &name,
                        const child_options &options = {});
 
+/** Lines of a text that contain another text. */
+std::vector<std::string> lines_with(const std::string &text,
+                                    const std::string &part);
+
 /**
  * A child by fork() alone: a copy of the test process, with what it has open
  * and mapped. The body runs in it at once; no destructor and no exit handler

@@ -1,7 +1,9 @@
 #include "gtest/ipc/fixture.h"
 
+#include "common/framework.h"
 #include "common/process_state.h"
 #include "common/ucx_logs.h"
+#include "synapse/synapse_library.h"
 #include "uct/gaudi/base/cards/driver.h"
 #include "uct/gaudi/base/ucx/config.h"
 
@@ -102,8 +104,12 @@ connect_to(const gaudi::ipc::mailbox_address &address)
 bool become_another_user()
 {
     constexpr unsigned other = 12345;
-    /* Loads the driver library, which may lie where only root can look. */
+    /* Load the driver library and SynapseAI now: they may lie where only root
+     * can look. */
     (void)base::box_identity();
+    if (runs_beside_framework()) {
+        (void)synapse();
+    }
     return (setresgid(other, other, other) == 0) &&
            (setresuid(other, other, other) == 0);
 }

@@ -77,19 +77,6 @@ bool is_stock_complaint(const std::string &line)
     return ::testing::AssertionSuccess();
 }
 
-std::vector<std::string> lines_with(const std::string &text,
-                                    const std::string &part)
-{
-    std::vector<std::string> result;
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
-        if (line.find(part) != std::string::npos) {
-            result.push_back(line);
-        }
-    }
-    return result;
-}
-
 namespace {
 
 /* Among tests, until this process ends. */

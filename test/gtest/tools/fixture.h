@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "common/child.h"
 #include "gtest/tools/process.h"
 
 #include <gmock/gmock.h>
@@ -30,10 +31,6 @@ bool is_stock_complaint(const std::string &line);
 
 /** Exit code 0, and not one line that looks like a complaint of UCX. */
 ::testing::AssertionResult is_quiet_success(const process_result &result);
-
-/** Lines of a text that contain another text. */
-std::vector<std::string> lines_with(const std::string &text,
-                                    const std::string &part);
 
 /** A free TCP port that no other test gets while this one runs. 0 if there is
  *  none. */
