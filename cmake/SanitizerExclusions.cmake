@@ -10,7 +10,7 @@ function(gaudi_exclude sanitizer program pattern reason)
   endif()
 endfunction()
 
-gaudi_exclude(address gaudi_gtest_uct "*moves_a_gibibyte*"
+gaudi_exclude(address gaudi_gtest_uct "*moves_as_much_as_a_program_likes/*zcopy_registered"
   "takes long; the sizes that matter to addresses are smaller")
 gaudi_exclude(address gaudi_gtest_uct
   "forking.the_threads_of_the_parent_are_not_missed"
@@ -48,7 +48,7 @@ gaudi_exclude(thread gaudi_gtest_uct
   which the runtime does not see")
 gaudi_exclude(thread gaudi_gtest_uct "forking.pinned_memory_is_not_shared"
   "in the child the runtime maps memory of its own at the free addresses")
-gaudi_exclude(thread gaudi_gtest_uct "*moves_a_gibibyte*"
+gaudi_exclude(thread gaudi_gtest_uct "*moves_as_much_as_a_program_likes/*zcopy_registered"
   "takes long; the threads are those of smaller transfers")
 gaudi_exclude(address gaudi_gtest_tools "undisturbed.*"
   "counts what programs notice of the preload; the sanitizer's runtime is more")

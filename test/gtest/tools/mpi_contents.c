@@ -138,7 +138,7 @@ static void exchange_messages(struct memory *source, struct memory *target,
                          seed += 10);
             }
         }
-        for (root = 0; root < ranks; ++root) {
+        for (root = 0; root < ranks; root += ranks - 1) {
             for (to = 0; to < kind_count; ++to) {
                 broadcast(&target[to], rank, root, sizes[i], seed += 10);
             }

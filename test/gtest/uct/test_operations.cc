@@ -1,6 +1,7 @@
 /* Every operation, at the sizes and offsets where things go wrong. */
 #include "gtest/uct/fixture.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -118,13 +119,13 @@ protected:
         EXPECT_EQ(put ? 0 : size,
                   end.device_to_host_bytes - start.device_to_host_bytes);
 
-        std::vector<char> result(other.size());
-        tl->read_back(result.data(), remote - before, result.size());
-        EXPECT_TRUE(has_pattern(result.data(), before, 7));
-        EXPECT_TRUE(has_pattern(result.data() + before + size, after, 7,
+        std::fill(other.begin(), other.end(), '\0');
+        tl->read_back(other.data(), remote - before, other.size());
+        EXPECT_TRUE(has_pattern(other.data(), before, 7));
+        EXPECT_TRUE(has_pattern(other.data() + before + size, after, 7,
                                 before + size));
         if (put) {
-            EXPECT_TRUE(has_pattern(result.data() + before, size, 1));
+            EXPECT_TRUE(has_pattern(other.data() + before, size, 1));
         } else {
             EXPECT_TRUE(has_pattern(local.data(), size, 7, before));
         }
@@ -187,9 +188,13 @@ TEST_P(every_operation, reaches_the_last_byte_of_an_allocation)
     check(device, device_size, device_size - 4097, 4097);
 }
 
-TEST_P(every_operation, moves_a_gibibyte)
+/* A gibibyte where that is one job of the card. What is staged goes in pieces,
+ * and 48 MiB are many times the staging memory. */
+TEST_P(every_operation, moves_as_much_as_a_program_likes)
 {
-    const size_t size = 1ul << 30;
+    const bool at_once =
+        (GetParam().how == method::zcopy) && GetParam().registered;
+    const size_t size = (at_once ? 1024ul : 48ul) << 20;
     if (max_size() < size) {
         /* bcopy: as many operations as it takes */
         device_buffer device(md, 4 * max_size());
