@@ -15,6 +15,9 @@ gaudi_exclude(address gaudi_gtest_uct "*moves_as_much_as_a_program_likes/*zcopy_
 gaudi_exclude(address gaudi_gtest_uct
   "forking.the_threads_of_the_parent_are_not_missed"
   "a thread of the parent can hold the sanitizer's allocator while it forks")
+gaudi_exclude(address gaudi_gtest_tools
+  "with/forks.are_not_held_up_where_another_thread_opens_the_first_card/*"
+  "a thread of the parent can hold the sanitizer's allocator while it forks")
 foreach(sanitizer address thread)
   gaudi_exclude(${sanitizer} gaudi_gtest_emu
     "emu.forks_beside_threads_that_use_the_card_do_no_harm"
