@@ -27,7 +27,8 @@ void start_above_kernel_double(char **argv)
     setenv("KERNEL_DOUBLE_KERNEL", wished, 1);
     setenv("GAUDI_TEST_HLTHUNK",
            GAUDI_BUILD_DIR "/lib/small-hlthunk/libhl-thunk.so", 0);
-    setenv("LD_PRELOAD", GAUDI_BUILD_DIR "/lib/libkernel_double.so", 1);
+    /* By the place of this program: LD_PRELOAD splits names at spaces. */
+    setenv("LD_PRELOAD", "$ORIGIN/../lib/libkernel_double.so", 1);
     execv("/proc/self/exe", argv);
     std::perror("/proc/self/exe");
     std::exit(EXIT_FAILURE);
