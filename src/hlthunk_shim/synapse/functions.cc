@@ -1,10 +1,11 @@
 #include "hlthunk_shim/synapse/functions.h"
 
+#include "util/loaded_files.h"
+
 #include <cerrno>
 #include <string_view>
 
 #include <dlfcn.h>
-#include <link.h>
 
 namespace gaudi::shim {
 
@@ -16,17 +17,6 @@ constexpr char scal_name[]              = "libscal.so";
 std::string_view base_name(std::string_view path)
 {
     return path.substr(path.rfind('/') + 1);
-}
-
-/* Of a file that is loaded under another name than those which dlopen knows. */
-int note_path(dl_phdr_info *info, size_t, void *path)
-{
-    const std::string_view name = info->dlpi_name;
-    if (!base_name(name).starts_with(library_name)) {
-        return 0;
-    }
-    *static_cast<std::string *>(path) = name;
-    return 1;
 }
 
 /* Kept loaded: streams and events of ours are in it. */
@@ -44,9 +34,13 @@ void *find_handle()
             return handle;
         }
     }
-    std::string path;
-    dl_iterate_phdr(note_path, &path);
-    return path.empty() ? nullptr : open_loaded(path.c_str());
+    /* Or it has one that dlopen does not know. */
+    for (const std::string &path : util::loaded_files()) {
+        if (base_name(path).starts_with(library_name)) {
+            return open_loaded(path.c_str());
+        }
+    }
+    return nullptr;
 }
 
 template <typename Function>

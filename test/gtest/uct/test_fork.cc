@@ -1,15 +1,19 @@
 /* A forked child has no part in what its parent has on the card. */
 #include "gtest/uct/fixture.h"
 
+#include "common/child.h"
 #include "common/framework.h"
 #include "common/process_state.h"
 
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <functional>
 #include <sstream>
+#include <thread>
 
 #include <fcntl.h>
+#include <link.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -339,6 +343,48 @@ TEST_F(forking, a_child_is_another_process_to_its_parent)
         return 0;
     });
     EXPECT_EQ(0, child.wait());
+}
+
+/* The dynamic linker has a lock for that which a child finds taken. */
+TEST(forking_of_others, the_child_opens_a_card_whatever_the_linker_was_asked)
+{
+    const child_result result = run_child(
+        "forks_while_a_thread_looks_at_libraries", {with_cards_of_ucx({}), -1});
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
+GAUDI_CHILD(forks_while_a_thread_looks_at_libraries)
+{
+    load_module();
+    (void)hl(); /* the program has the driver library */
+    struct {
+        std::atomic<bool> looks{false};
+        std::atomic<bool> is_over{false};
+    } state;
+    std::thread looking([&] {
+        dl_iterate_phdr(
+            [](dl_phdr_info *, size_t, void *arg) {
+                auto *here  = static_cast<decltype(state) *>(arg);
+                here->looks = true;
+                here->looks.notify_all();
+                here->is_over.wait(false);
+                return 1;
+            },
+            &state);
+    });
+    state.looks.wait(false);
+    forked child([] {
+        uct_md_h md;
+        EXPECT_IN_CHILD(open_md(md) == UCS_OK);
+        EXPECT_IN_CHILD(has_card(md));
+        uct_md_close(md);
+        return 0;
+    });
+    const int code = child.wait();
+    state.is_over  = true;
+    state.is_over.notify_all();
+    looking.join();
+    return code;
 }
 
 } // namespace gaudi::test

@@ -1,5 +1,7 @@
 #include "uct/gaudi/base/memory/application/rebinding.h"
 
+#include "util/loaded_files.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -143,33 +145,6 @@ private:
     std::span<const ElfW(Phdr)> segments_;
 };
 
-/* Names of all that is loaded, each with a zero behind it; the program's is
- * empty. A child that is forked while a thread is in there never gets in, so
- * that does nothing but copy. */
-std::string loaded_names()
-{
-    const auto count = [](dl_phdr_info *info, size_t, void *length) {
-        *static_cast<size_t *>(length) += std::strlen(info->dlpi_name) + 1;
-        return 0;
-    };
-    const auto copy = [](dl_phdr_info *info, size_t, void *arg) {
-        auto &names         = *static_cast<std::string *>(arg);
-        const size_t length = std::strlen(info->dlpi_name) + 1;
-        if (names.size() + length > names.capacity()) {
-            return 1;
-        }
-        names.append(info->dlpi_name, length);
-        return 0;
-    };
-    constexpr size_t some_more = 4096;
-    size_t length              = some_more;
-    std::string names;
-    dl_iterate_phdr(count, &length);
-    names.reserve(length);
-    dl_iterate_phdr(copy, &names);
-    return names;
-}
-
 /* What one table of relocations had filled in. */
 void rebind_table(const loaded_file &file, const ElfW(Rela) * table,
                   size_t bytes, std::span<const rebinding> functions)
@@ -234,19 +209,10 @@ bool rebind_symbols(void *handle, std::span<const rebinding> functions)
 
 bool rebind_slots(const char *library, std::span<const rebinding> functions)
 {
-    bool is_needed = false;
-    /* Waits for who is being loaded by another thread: its functions may have
-     * been looked up before they were rebound. */
-    void *program           = dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD);
-    const std::string names = loaded_names();
-    for (size_t at = 0; at < names.size();
-         at += std::strlen(names.c_str() + at) + 1) {
-        const char *name = names.c_str() + at;
-        void *handle     = (*name == '\0')
-                               ? dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD)
-                               : dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    bool is_needed     = false;
+    const auto look_at = [&](void *handle) {
         if (handle == nullptr) {
-            continue; /* gone again */
+            return; /* gone again, or no library */
         }
         const loaded_file file(handle);
         is_needed |= file.needs(library);
@@ -255,9 +221,12 @@ bool rebind_slots(const char *library, std::span<const rebinding> functions)
         rebind_table(file, file.table<const ElfW(Rela)>(DT_JMPREL),
                      file.number(DT_PLTRELSZ), functions);
         dlclose(handle);
-    }
-    if (program != nullptr) {
-        dlclose(program);
+    };
+    /* The program. Waits for what another thread is loading: its functions may
+     * have been looked up before they were rebound. */
+    look_at(dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD));
+    for (const std::string &name : util::loaded_files()) {
+        look_at(dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD));
     }
     return is_needed;
 }
