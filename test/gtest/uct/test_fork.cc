@@ -356,7 +356,8 @@ TEST(forking_of_others, the_child_opens_a_card_whatever_the_linker_was_asked)
 GAUDI_CHILD(forks_while_a_thread_looks_at_libraries)
 {
     load_module();
-    (void)hl(); /* the program has the driver library */
+    (void)hl();             /* the program has the driver library, */
+    (void)find_component(); /* and UCX all of its modules */
     struct {
         std::atomic<bool> looks{false};
         std::atomic<bool> is_over{false};
