@@ -1,12 +1,15 @@
 #include "gtest/tools/fixture.h"
 
 #include "common/process_state.h"
+#include "common/scratch.h"
 #include "util/unique_fd.h"
 #include "gtest/tools/kernel_double.h"
 
 #include <atomic>
 #include <cstddef>
 #include <cstdio>
+#include <filesystem>
+#include <functional>
 #include <random>
 #include <regex>
 #include <sstream>
@@ -75,6 +78,44 @@ bool is_stock_complaint(const std::string &line)
         }
     }
     return ::testing::AssertionSuccess();
+}
+
+std::string preloadable(const std::string &file)
+{
+    static const scratch_directory links;
+    if (file.find_first_of(" :") == std::string::npos) {
+        return file;
+    }
+    const std::filesystem::path path(file);
+    const std::string folder =
+        links.path(std::to_string(std::hash<std::string>()(file)));
+    const std::string link = folder + "/" + path.filename().string();
+    std::filesystem::create_directory(folder);
+    if (!std::filesystem::exists(link)) {
+        std::filesystem::create_symlink(path, link);
+    }
+    return link;
+}
+
+std::string preloaded_name()
+{
+    const std::string file = std::string(library) + "/" + preloaded;
+    if (preloadable(file) == file) {
+        return file;
+    }
+    static const std::string of_launcher = [&] {
+        std::string name =
+            run(under_launcher({"printenv", "LD_PRELOAD"}, {}), {}).output;
+        name.resize(name.find('\n'));
+        EXPECT_TRUE(std::filesystem::equivalent(name, file)) << name;
+        return name;
+    }();
+    return of_launcher;
+}
+
+std::string quoted(const std::string &word)
+{
+    return "'" + word + "'";
 }
 
 namespace {

@@ -32,6 +32,17 @@ bool is_stock_complaint(const std::string &line);
 /** Exit code 0, and not one line that looks like a complaint of UCX. */
 ::testing::AssertionResult is_quiet_success(const process_result &result);
 
+/** A name of a file that can be in LD_PRELOAD, which ends names at spaces and
+ *  colons: its own where it has none, else a link that this process has. */
+std::string preloadable(const std::string &file);
+
+/** What the launcher puts into LD_PRELOAD: the loader, by its own name where
+ *  that can be there. */
+std::string preloaded_name();
+
+/** A word of a command for a shell. */
+std::string quoted(const std::string &word);
+
 /** A free TCP port that no other test gets while this one runs. 0 if there is
  *  none. */
 unsigned short find_free_port();

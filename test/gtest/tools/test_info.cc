@@ -247,9 +247,8 @@ TEST_F(info, tells_which_way_of_loading_is_active)
     const auto expect = [](const process_result &result, const char *preload,
                            const char *slot) {
         EXPECT_TRUE(exited_with(0, result));
-        EXPECT_THAT(result.output,
-                    HasSubstr(std::string("\npreload   ") + preload +
-                              std::string(" ") + library + "/" + preloaded));
+        EXPECT_THAT(result.output, HasSubstr(std::string("\npreload   ") +
+                                             preload + " " + preloaded_name()));
         EXPECT_THAT(result.output, HasSubstr(std::string("\nslot      ") +
                                              slot + std::string(" ") + library +
                                              "/ucx-gaudi/slot\n"));
@@ -303,11 +302,10 @@ TEST_F(info, writes_problems_as_json)
 TEST_F(info, takes_no_card)
 {
     /* A box of one card, which the program around it must still get. */
-    const process_result result =
-        run(under_launcher(
-                {"sh", "-c", std::string(launcher) + " info && ucx_info -d"},
-                {"--emulate=1"}),
-            with());
+    const process_result result = run(
+        under_launcher({"sh", "-c", quoted(launcher) + " info && ucx_info -d"},
+                       {"--emulate=1"}),
+        with());
     EXPECT_TRUE(exited_with(0, result));
     EXPECT_THAT(result.output, HasSubstr("Device: gaudi0"));
 }
@@ -608,8 +606,8 @@ TEST_F(info, notices_a_module_that_cannot_be_used)
     const char *const cannot = "the module for UCX " GAUDI_UCX_VERSION " at ";
 
     /* It opens and registers nothing, and says why. */
-    const process_result other =
-        look_at({{"LD_PRELOAD", GAUDI_TOOLS_DIR "/libother_async.so"}});
+    const process_result other = look_at(
+        {{"LD_PRELOAD", preloadable(GAUDI_TOOLS_DIR "/libother_async.so")}});
     expect_missing(other, cannot, "install or build ucx-gaudi again");
     EXPECT_THAT(lines_with(other.output, "missing   ").at(0),
                 HasSubstr("cannot be used: the Gaudi transports were built for "

@@ -37,7 +37,7 @@ protected:
             with(variables));
     }
 
-    const std::string stub     = std::string(library) + "/" + preloaded;
+    const std::string stub     = preloaded_name();
     const std::string emulator = std::string(library) + "/hlthunk-emu";
     const std::string slot     = std::string(library) + "/ucx-gaudi/slot";
     static constexpr char of_openmpi[] =
@@ -250,7 +250,7 @@ TEST_F(command_line, works_through_a_symbolic_link_and_from_another_folder)
 TEST_F(command_line, replaces_the_stub_of_another_installation)
 {
     const std::string other =
-        std::string(GAUDI_TOOLS_DIR "/no-module/") + preloaded;
+        preloadable(std::string(GAUDI_TOOLS_DIR "/no-module/") + preloaded);
     EXPECT_EQ(stub + ":libm.so.6",
               seen("LD_PRELOAD", {}, {{"LD_PRELOAD", other + " libm.so.6"}}));
 }

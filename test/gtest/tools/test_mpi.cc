@@ -74,6 +74,7 @@ protected:
               "OMPI_MCA_btl_sm_backing_directory"}) {
             options.variables[name] = folder;
         }
+        options.variables["XDG_CACHE_HOME"] = cache_.path("");
         return options;
     }
 
@@ -98,6 +99,7 @@ protected:
 
 private:
     scratch_directory files_; /* goes when no process uses it any more */
+    scratch_directory cache_; /* of the launcher */
     const shared_memory_files shm_;
     orphans orphans_;
 };
@@ -369,7 +371,7 @@ TEST_P(mpi_library, the_example_runs_in_every_way_that_it_is_started)
     const std::string mpi = GetParam();
     const std::string program =
         built(GAUDI_BUILD_DIR "/bin", "mpi_device_buffers", mpi);
-    const std::string stub          = std::string(library) + "/" + preloaded;
+    const std::string stub          = preloaded_name();
     const arguments by_option       = (mpi == "mpich")
                                           ? arguments{"-genv", "LD_PRELOAD", stub}
                                           : arguments{"-x", "LD_PRELOAD=" + stub};

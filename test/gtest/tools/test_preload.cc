@@ -39,7 +39,8 @@ protected:
     [[nodiscard]] process_result run_with_it(const arguments &command) const
     {
         return run(command,
-                   with({{"LD_PRELOAD", std::string(no_module) + preloaded}}));
+                   with({{"LD_PRELOAD",
+                          preloadable(std::string(no_module) + preloaded)}}));
     }
 
     void expect_one_line(const process_result &result)
@@ -80,7 +81,8 @@ TEST_F(preload, adds_nothing_to_what_ucx_says_about_itself)
 /* Also where a library of UCX calls what is wrapped. */
 TEST_F(preload, leaves_the_wrappers_of_others_in_place)
 {
-    const std::string interposer = GAUDI_TOOLS_DIR "/libinterposer.so";
+    const std::string interposer =
+        preloadable(GAUDI_TOOLS_DIR "/libinterposer.so");
 
     const auto list_with = [&](const std::string &libraries) {
         const process_result result =
@@ -94,8 +96,7 @@ TEST_F(preload, leaves_the_wrappers_of_others_in_place)
         return lines_with(output, "interposer: called").size();
     };
     const std::string without = list_with(interposer);
-    const std::string output =
-        list_with(std::string(library) + "/" + preloaded + ":" + interposer);
+    const std::string output  = list_with(preloaded_name() + ":" + interposer);
     EXPECT_LE(1u, calls(without));
     EXPECT_EQ(calls(without), calls(output));
     EXPECT_THAT(output, HasSubstr("gaudi_cpy"));
@@ -145,17 +146,15 @@ TEST_F(preload, leaves_the_transport_list_of_programs_without_ucx_alone)
     const std::string list = "gaudi,sm";
     EXPECT_EQ(list + "\n",
               emulated({"printenv", "UCX_TLS"}, {{"UCX_TLS", list}}).output);
-    const process_result child =
-        emulated({"sh", "-c", std::string(late_ucx) + " local; true"},
-                 {{"UCX_TLS", list}});
+    const process_result child = emulated(
+        {"sh", "-c", quoted(late_ucx) + " local; true"}, {{"UCX_TLS", list}});
     expect_card(child);
     EXPECT_THAT(child.output, HasSubstr("gaudi_cpy/gaudi0"));
 
     /* Where UCX has a module of that name, the child asks for it, too. */
     scratch_directory files;
     (void)files.file("libuct_gaudi.so.0", "no library");
-    const arguments shell         = {"sh", "-c",
-                                     std::string(late_ucx) + " local; true"};
+    const arguments shell = {"sh", "-c", quoted(late_ucx) + " local; true"};
     const environment with_module = {{"UCX_TLS", list},
                                      {"UCX_MODULE_DIR", files.path(".")}};
     EXPECT_THAT(emulated(shell, with_module).output,
@@ -170,8 +169,7 @@ TEST_F(preload, of_two_installations_registers_one)
     const copied_installation copy;
     const process_result result =
         run({"ucx_info", "-d"},
-            with({{"LD_PRELOAD", std::string(library) + "/" + preloaded + ":" +
-                                     copy.path(preloaded)},
+            with({{"LD_PRELOAD", preloaded_name() + ":" + copy.path(preloaded)},
                   {"UCX_GAUDI_DRIVER", "emulator"}}));
     EXPECT_TRUE(exited_with(0, result));
     EXPECT_EQ(1u, lines_with(result.output, "Memory domain: gaudi_copy").size())
