@@ -10,7 +10,8 @@ function(gaudi_exclude sanitizer program pattern reason)
   endif()
 endfunction()
 
-gaudi_exclude(address gaudi_gtest_uct "*moves_as_much_as_a_program_likes/*zcopy_registered"
+gaudi_exclude(address gaudi_gtest_uct
+  "*moves_as_much_as_a_program_likes/*zcopy_registered"
   "takes long; the sizes that matter to addresses are smaller")
 gaudi_exclude(address gaudi_gtest_uct
   "forking.the_threads_of_the_parent_are_not_missed"
@@ -51,8 +52,20 @@ gaudi_exclude(thread gaudi_gtest_uct
   which the runtime does not see")
 gaudi_exclude(thread gaudi_gtest_uct "forking.pinned_memory_is_not_shared"
   "in the child the runtime maps memory of its own at the free addresses")
-gaudi_exclude(thread gaudi_gtest_uct "*moves_as_much_as_a_program_likes/*zcopy_registered"
+gaudi_exclude(thread gaudi_gtest_uct
+  "*moves_as_much_as_a_program_likes/*zcopy_registered"
   "takes long; the threads are those of smaller transfers")
+gaudi_exclude(thread gaudi_gtest_uct "all/fault_matrix.*"
+  "takes long; it is one thread that meets the faults")
+foreach(transports gaudi_copy_sm_tcp gaudi_copy_gaudi_ipc_sm
+    gaudi_copy_gaudi_ipc_tcp)
+  gaudi_exclude(address gaudi_gtest_tools "over/serving.*/${transports}_proto_*"
+    "takes long; each of the transports has its own tests here")
+endforeach()
+foreach(transport sm tcp)
+  gaudi_exclude(address gaudi_gtest_tools "of_own_cards/contents.*/${transport}_*"
+    "takes long; of_ways/contents has the transport, gaudi_ipc the cards")
+endforeach()
 gaudi_exclude(address gaudi_gtest_tools "undisturbed.*"
   "counts what programs notice of the preload; the sanitizer's runtime is more")
 gaudi_exclude(address gaudi_gtest_tools "nothing_moves.*"
