@@ -28,7 +28,7 @@ function(gaudi_mpi_program name folder)
     add_custom_command(OUTPUT "${program}"
       COMMAND ${CMAKE_COMMAND} -E make_directory "${folder}"
       COMMAND "${GAUDI_MPICC_${mpi}}" -std=c11 -D_GNU_SOURCE -O2 -g -Wall
-        -Wextra ${includes} ${sources} -o "${program}" "${library}"
+        -Wextra ${includes} ${sources} -o "${program}" "${library}" -rdynamic
         "-Wl,-rpath,${CMAKE_LIBRARY_OUTPUT_DIRECTORY}" ${UCX_COMPILER_FLAGS}
       DEPENDS ${sources} "${CMAKE_BINARY_DIR}/include/ucx_gaudi.h"
         ${arg_HEADERS} ucx_gaudi_loader

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <mpi.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -29,6 +30,25 @@ static struct traffic traffic[kinds];
 typedef int (*get_counters_t)(int fd, struct hlthunk_emu_counters *counters);
 static get_counters_t get_counters; /* NULL without the emulator */
 static void *emulator;
+
+/* The libraries ask UCX for progress without a rest. On fewer processors than
+ * ranks each of them keeps the one that it waits for from running. */
+unsigned ucp_worker_progress(void *worker)
+{
+    static unsigned (*progress)(void *worker);
+    unsigned count;
+
+    if (progress == NULL) {
+        void *ucp = dlopen("libucp.so.0", RTLD_LAZY | RTLD_NOLOAD);
+
+        progress = (unsigned (*)(void *))dlsym(ucp, "ucp_worker_progress");
+    }
+    count = progress(worker);
+    if (count == 0) {
+        sched_yield();
+    }
+    return count;
+}
 
 void die(const char *what)
 {
