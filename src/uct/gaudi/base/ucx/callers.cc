@@ -37,7 +37,8 @@ bool is_fragment(const uct_completion_t &completion)
     const auto *function = reinterpret_cast<const char *>(completion.func);
     const std::string_view name = at(function + 1).name;
     return (name == "ucp_rndv_recv_frag_put_completion") ||
-           (name == "ucp_rndv_put_pipeline_frag_get_completion");
+           (name == "ucp_rndv_put_pipeline_frag_get_completion") ||
+           (name == "ucp_rndv_rkey_ptr_frag_completion");
 }
 
 key_user find_key_user()
