@@ -356,7 +356,6 @@ void keys_test::TearDown()
     if (md != nullptr) {
         uct_md_close(md);
     }
-    ucs_log_pop_handler();
     EXPECT_THAT(take_logs(), ::testing::IsEmpty());
 }
 
