@@ -231,6 +231,9 @@ int card::wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p)
     card_lock lock(lock_);
     const int ret = enter(faulty_call::wait);
     if (ret != 0) {
+        if (open_ != nullptr) {
+            open_->queues.end_unfinished(lock, seq, ret);
+        }
         return ret;
     }
     ++polls_;

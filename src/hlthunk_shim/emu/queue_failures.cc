@@ -1,6 +1,8 @@
 /* How jobs end that do not end well. */
 #include "hlthunk_shim/emu/queue_manager.h"
 
+#include <cerrno>
+
 namespace gaudi::emu {
 
 void queue_manager::abort(job &owner)
@@ -9,6 +11,20 @@ void queue_manager::abort(job &owner)
         owner.status = shim::cs_aborted;
         ++counters_.jobs_aborted;
     }
+}
+
+void queue_manager::end_unfinished(card_lock &lock, uint64_t seq, int error)
+{
+    const bool has_ended =
+        is_over() || (error == -ETIMEDOUT) || (error == -EIO);
+    if (!has_ended) {
+        return;
+    }
+    job &owner = slot_of(seq);
+    if ((owner.seq == seq) && (owner.parts > 0)) {
+        abort(owner);
+    }
+    quiesce(lock);
 }
 
 /* A job has ended, or would have. */

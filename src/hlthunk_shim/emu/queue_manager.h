@@ -125,6 +125,16 @@ public:
     /** Let copies that are being made end; start no more. */
     void stop(card_lock &lock);
 
+    /**
+     * Have a job move no more bytes that the driver has just called ended: with
+     * these errors it says so of a job behind which its engine was stopped
+     * (hl_device_reset and cs_timedout of the vendor's driver). Its owner may
+     * give its memory back at once.
+     *
+     * @param error  What the wait for it has answered.
+     */
+    void end_unfinished(card_lock &lock, uint64_t seq, int error);
+
     /** Wait until no copy is being made, so that a mapping may go. */
     void quiesce(card_lock &lock);
 

@@ -122,8 +122,8 @@ protected:
         std::fill(other.begin(), other.end(), '\0');
         tl->read_back(other.data(), remote - before, other.size());
         EXPECT_TRUE(has_pattern(other.data(), before, 7));
-        EXPECT_TRUE(has_pattern(other.data() + before + size, after, 7,
-                                before + size));
+        EXPECT_TRUE(
+            has_pattern(other.data() + before + size, after, 7, before + size));
         if (put) {
             EXPECT_TRUE(has_pattern(other.data() + before, size, 1));
         } else {
