@@ -129,10 +129,10 @@ static int load(const char *folder, const char *name, int debug)
     if (is_loader(file)) {
         return 0;
     }
-    if (dlopen(file, RTLD_LAZY | RTLD_NOLOAD) != NULL) {
-        return 1; /* loaded for another link, or by UCX */
-    }
     if (gaudi_may_be_loaded(file, broken, sizeof(broken))) {
+        if (dlopen(file, RTLD_LAZY | RTLD_NOLOAD) != NULL) {
+            return 1; /* loaded for another link, or by UCX */
+        }
         module = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
         why    = (module == NULL) ? dlerror() : NULL;
     }
