@@ -1,62 +1,128 @@
-#include "launcher/cards.h"
-
-#include "hlthunk_shim/cards/card_info.h"
 #include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/cards/visible_cards.h"
-#include "launcher/card_complaints.h"
-#include "launcher/kernel_driver.h"
+#include "launcher/info.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
-#include <fcntl.h>
 #include <unistd.h>
 
 namespace launcher {
 
 namespace {
 
-/* Whether the compute node is there and does not let this user in. */
-bool is_closed(const std::string &dev, unsigned number)
+namespace shim = gaudi::shim;
+using shim::device_condition;
+
+/* What is wrong with cards: a line for all that have it. */
+struct complaint {
+    std::string of_one;  /* as "is in reset" */
+    std::string of_many; /* as "are in reset" */
+    std::string mend;
+    std::string cards = {};
+    bool many         = false;
+};
+
+using complaints = std::vector<complaint>;
+
+/* Once at most, as it takes a while. */
+const std::string &why_no_synapse()
 {
-    for (const std::string &path : gaudi::shim::compute_files(dev, number)) {
-        if ((faccessat(AT_FDCWD, path.c_str(), R_OK | W_OK, AT_EACCESS) != 0) &&
-            (errno != ENOENT)) {
-            return true;
+    static const std::string why = try_synapse();
+    return why;
+}
+
+std::string advise_framework(shim::engine used)
+{
+    const std::string advice = shim::driver::how_to_use_synapse(used);
+    return why_no_synapse().empty()
+               ? advice
+               : advice + "; libSynapse.so cannot be loaded now: put its "
+                          "directory into LD_LIBRARY_PATH";
+}
+
+/* Of a card that does not work, or that the transports do not know. */
+complaints judge(const shim::card_check &check, const std::string &type,
+                 shim::engine used)
+{
+    complaints found;
+    if (check.condition == device_condition::in_reset) {
+        found.push_back(
+            {"is in reset", "are in reset",
+             "wait some seconds: cards are reset after each program; "
+             "UCX_GAUDI_RESET_TIMEOUT is how long programs wait"});
+    } else if (check.condition == device_condition::disabled) {
+        found.push_back({"is disabled by its driver",
+                         "are disabled by their driver",
+                         "look at dmesg, and load the kernel driver again "
+                         "(modprobe -r habanalabs; modprobe habanalabs)"});
+    } else if (check.error != 0) {
+        const std::string why = std::strerror(-check.error);
+        found.push_back({"does not answer: " + why, "do not answer: " + why,
+                         "wait for its reset to end, or look at dmesg"});
+    }
+    if (check.takes_framework) {
+        if (used != shim::engine::synapse) {
+            found.push_back({"takes work through SynapseAI alone",
+                             "take work through SynapseAI alone",
+                             advise_framework(used)});
+        }
+    } else if ((check.error == 0) && !check.supported) {
+        char id[16];
+        std::snprintf(id, sizeof(id), "%#x", check.pci_id);
+        const std::string kind = shim::driver::supported_kinds() +
+                                 ", but PCI device " + id +
+                                 (type.empty() ? "" : " " + type);
+        found.push_back(
+            {"is no " + kind, "are no " + kind,
+             "use a release of ucx-gaudi that knows it, if there is one"});
+    }
+    return found;
+}
+
+void add(complaints &all, complaint one, const std::string &card)
+{
+    for (complaint &known : all) {
+        if (known.of_one == one.of_one) {
+            known.cards += ", " + card;
+            known.many = true;
+            return;
         }
     }
-    return false;
+    one.cards = card;
+    all.push_back(std::move(one));
 }
 
 /* The names that the transports give to cards; complains of variables that they
- * refuse.
- *
- * box  The cards of the list, in its order. */
-void add_names(const std::vector<gaudi::shim::card_info> &box, card_list &list)
+ * refuse. */
+void add_names(card_list &list)
 {
-    const auto visible = gaudi::shim::find_visible_cards(
-        gaudi::shim::visibility_variables::read(), box);
+    const auto visible =
+        shim::find_visible_cards(shim::visibility_variables::read(),
+                                 {list.cards.begin(), list.cards.end()});
     if (!visible.error.empty()) {
-        list.complaints.push_back({gaudi::util::to_printable(visible.error),
+        list.complaints.push_back({to_printable(visible.error),
                                    "correct this variable, or unset it"});
-    } else if (visible.cards.empty() && !box.empty()) {
+    } else if (visible.cards.empty() && !list.cards.empty()) {
         list.complaints.push_back({"HABANA_VISIBLE_DEVICES hides all cards",
                                    "unset it, or set it to all"});
     }
     for (const auto &named : visible.cards) {
-        list.cards[named.info.index].index = named.index;
+        list.cards[named.info.index].name = named.index;
     }
     for (card &one : list.cards) {
-        one.usable &= one.index.has_value();
+        one.usable &= one.name.has_value();
     }
 }
 
 /* Why the library cannot use a control node. Old libraries know none of the
  * system calls of newer kernel drivers. */
-problem explain_control_node(int error, const kernel_driver &kernel)
+problem explain_control_node(int error, const machine &where)
 {
-    if (((error == -ENOTTY) || (error == -EINVAL)) && kernel.has_drm_calls) {
+    if (((error == -ENOTTY) || (error == -EINVAL)) &&
+        find_kernel_driver(where).has_drm_calls) {
         return {"the driver library is too old for this kernel: the habanalabs "
                 "driver of Linux 6.7 and later has other system calls",
                 "install a newer libhl-thunk.so, of the vendor's current "
@@ -69,34 +135,10 @@ problem explain_control_node(int error, const kernel_driver &kernel)
 
 } // namespace
 
-const char *to_string(card_state state)
-{
-    switch (state) {
-    case card_state::free:
-        return "free";
-    case card_state::ours:
-        return "ours";
-    case card_state::busy:
-        return "busy";
-    case card_state::reset:
-        return "reset";
-    case card_state::broken:
-        return "broken";
-    case card_state::unknown:
-        break;
-    }
-    return "unknown";
-}
-
-const char *to_kind(const card &of)
-{
-    return of.software ? "emulator" : "hardware";
-}
-
 card_state find_state(std::optional<bool> taken,
-                      const std::vector<gaudi::shim::holder> &seen, uid_t user)
+                      const std::vector<shim::holder> &seen, uid_t user)
 {
-    for (const gaudi::shim::holder &one : seen) {
+    for (const shim::holder &one : seen) {
         if (one.user == user) {
             return card_state::ours;
         }
@@ -110,53 +152,64 @@ card_state find_state(std::optional<bool> taken,
     return *taken ? card_state::busy : card_state::free;
 }
 
-card_list list_cards(const gaudi::shim::driver &driver, const machine &where)
+card_list list_cards(const shim::driver &driver, const machine &where)
 {
-    using gaudi::shim::device_condition;
-    const auto all = gaudi::shim::find_holders(driver.own_dev(), where.proc);
-    const bool software                     = !driver.box_name().empty();
-    const gaudi::shim::system_places places = {where.sys, where.dev};
-    std::vector<gaudi::shim::card_info> box;
-    card_complaints complaints(driver.used());
+    const auto holders    = shim::find_holders(driver.own_dev(), where.proc);
+    const bool software   = !driver.box_name().empty();
+    bool takes_submission = false; /* one of them does */
+    complaints all;
     card_list list;
 
-    const int failure = gaudi::shim::visit_cards(
-        driver, [&](unsigned number, int fd, const std::string &bus_id) {
-            auto self =
-                gaudi::shim::describe_card(driver, number, fd, bus_id, places);
-            self.index       = static_cast<unsigned>(box.size());
-            const auto check = gaudi::shim::check_card(driver, fd);
-            card found{};
-            found.bus_id      = bus_id;
-            found.module_id   = self.module_id;
-            found.memory      = self.memory;
-            found.free_memory = check.free_memory;
-            found.numa_node   = self.numa_node;
-            found.software    = software;
-            found.held_by     = gaudi::shim::holders_of(all, driver, number);
-            found.state       = find_state(gaudi::shim::is_taken(driver, fd),
-                                           found.held_by, geteuid());
-            if (check.condition == device_condition::in_reset) {
-                found.state = card_state::reset;
-            } else if (check.condition == device_condition::disabled) {
-                found.state = card_state::broken;
-            }
-            found.usable = complaints.judge(check, self);
-            found.usable &= software || !is_closed(where.dev, number);
-            list.cards.push_back(std::move(found));
-            box.push_back(std::move(self));
-        });
-    if (!complaints.judge_engine()) {
+    const auto visit = [&](unsigned number, int fd, const std::string &bus_id) {
+        card self{shim::describe_card(driver, number, fd, bus_id,
+                                      {where.sys, where.dev})};
+        const auto check = shim::check_card(driver, fd);
+        const auto nodes = shim::compute_files(where.dev, number);
+        const auto wrong = judge(check, self.device_type, driver.used());
+        self.index       = static_cast<unsigned>(list.cards.size());
+        self.free_memory = check.free_memory;
+        self.held_by     = shim::holders_of(holders, driver, number);
+        self.state =
+            find_state(shim::is_taken(driver, fd), self.held_by, geteuid());
+        if (check.condition == device_condition::in_reset) {
+            self.state = card_state::reset;
+        } else if (check.condition == device_condition::disabled) {
+            self.state = card_state::broken;
+        }
+        self.software = software;
+        self.usable =
+            wrong.empty() &&
+            (software || std::none_of(nodes.begin(), nodes.end(), is_closed));
+        for (const complaint &one : wrong) {
+            add(all, one, std::to_string(self.index) + " (" + bus_id + ")");
+        }
+        takes_submission |= check.supported;
+        list.cards.push_back(std::move(self));
+    };
+    const int failure = shim::visit_cards(driver, visit);
+
+    if ((driver.used() == shim::engine::synapse) && !list.cards.empty() &&
+        !why_no_synapse().empty()) {
+        list.complaints.push_back(
+            {"UCX_GAUDI_ENGINE=synapse, and SynapseAI cannot be used: " +
+                 why_no_synapse(),
+             std::string("put the directory of libSynapse.so (usually "
+                         "/usr/lib/habanalabs) into LD_LIBRARY_PATH") +
+                 (takes_submission ? ", or unset UCX_GAUDI_ENGINE" : "")});
         for (card &one : list.cards) {
             one.usable = false;
         }
     }
-    list.complaints = complaints.list();
-    if (failure != 0) {
+    for (const complaint &one : all) {
         list.complaints.push_back(
-            explain_control_node(failure, find_kernel_driver(where)));
+            {one.many ? "cards " + one.cards + " " + one.of_many
+                      : "card " + one.cards + " " + one.of_one,
+             one.mend});
     }
-    add_names(box, list);
+    if (failure != 0) {
+        list.complaints.push_back(explain_control_node(failure, where));
+    }
+    add_names(list);
     return list;
 }
 

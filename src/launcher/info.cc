@@ -2,8 +2,6 @@
 
 #include "hlthunk_shim/driver_choice.h"
 #include "launcher/cached_links.h"
-#include "launcher/kernel_driver.h"
-#include "launcher/trial.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -19,52 +17,56 @@ namespace {
 namespace fs   = std::filesystem;
 namespace shim = gaudi::shim;
 
+constexpr char try_emulator[] =
+    "use the software Gaudi: ucx-gaudi info --emulate, ucx-gaudi run --emulate";
+
+std::string setting_of(const char *variable, const char *otherwise = "")
+{
+    const char *value = std::getenv(variable);
+    return (value != nullptr) ? value : otherwise;
+}
+
+bool is_one_of(const std::string &text, std::initializer_list<const char *> all)
+{
+    return std::any_of(all.begin(), all.end(), [&](const char *one) {
+        return strcasecmp(text.c_str(), one) == 0;
+    });
+}
+
 void fail(report &all, const std::string &what, const std::string &mend)
 {
     all.missing.push_back({what, mend});
     all.usable = false;
 }
 
-constexpr char try_emulator[] =
-    "use the software Gaudi: ucx-gaudi info --emulate, ucx-gaudi run --emulate";
+/* Problems that were told before are not told again. */
+void add_new(const problems &found, problems &all)
+{
+    for (const problem &one : found) {
+        if (std::none_of(all.begin(), all.end(), [&](const problem &other) {
+                return other.what == one.what;
+            })) {
+            all.push_back(one);
+        }
+    }
+}
 
 /* --- the driver library and its cards --------------------------------------*/
 
-std::string driver_setting()
+/* driver  Shows none; nullptr: there is none to ask. */
+void explain_no_card(const shim::driver *driver, const machine &where,
+                     report &all)
 {
-    const char *value = std::getenv("UCX_GAUDI_DRIVER");
-    return (value != nullptr) ? value : "auto";
-}
-
-/* As UCX reads it; the trial of the module finds what is none. */
-shim::engine engine_setting()
-{
-    const char *value = std::getenv("UCX_GAUDI_ENGINE");
-    const auto is     = [&](const char *name) {
-        return (value != nullptr) && (strcasecmp(value, name) == 0);
-    };
-    return is("cs")        ? shim::engine::cs
-           : is("synapse") ? shim::engine::synapse
-                           : shim::engine::automatic;
-}
-
-std::string how_to_mend_driver(const std::string &setting)
-{
-    if (setting == "emulator") {
-        return install_emulator;
-    }
-    if (setting.find('/') != std::string::npos) {
-        return "set UCX_GAUDI_DRIVER to the path of a libhl-thunk.so";
-    }
-    return "install the vendor's libhl-thunk.so, put its directory (usually "
-           "/usr/lib/habanalabs) into LD_LIBRARY_PATH, or set "
-           "UCX_GAUDI_DRIVER to its path";
-}
-
-void explain_no_card(const machine &where, report &all)
-{
-    const unsigned count = count_pci_cards(where);
-    if (count > 0) {
+    constexpr char not_shown[] = "the driver library shows no card";
+    const unsigned count       = count_pci_cards(where);
+    if ((driver != nullptr) && !driver->box_name().empty()) {
+        fail(all, not_shown, "see to the HLTHUNK_EMU_* variables");
+    } else if ((driver != nullptr) && has_nodes(where)) {
+        fail(all, not_shown,
+             std::string("see dmesg, and who may open the nodes in "
+                         "/dev/accel; or ") +
+                 try_emulator);
+    } else if (count > 0) {
         fail(all,
              "the machine has " + std::to_string(count) +
                  ((count == 1) ? " Gaudi card" : " Gaudi cards") +
@@ -79,139 +81,104 @@ void explain_no_card(const machine &where, report &all)
 std::unique_ptr<shim::driver> load_driver(const installation &files,
                                           const machine &where, report &all)
 {
-    using outcome             = shim::driver_choice::outcome;
-    const std::string setting = driver_setting();
+    using outcome              = shim::driver_choice::outcome;
+    const std::string &setting = all.driver_setting;
     const auto choice =
         shim::choose_driver(setting, files.directory.string(), where.dev);
-    all.driver_setting = setting;
     if (choice.result == outcome::invalid) {
         fail(all,
-             "UCX_GAUDI_DRIVER='" + gaudi::util::to_printable(setting) +
-                 "' is not " + shim::driver_syntax,
+             "UCX_GAUDI_DRIVER='" + to_printable(setting) + "' is not " +
+                 shim::driver_syntax,
              "set it to one of these, or unset it");
         return nullptr;
     }
     if (choice.result == outcome::no_card) {
-        explain_no_card(where, all);
+        explain_no_card(nullptr, where, all);
         return nullptr;
     }
-    auto driver = std::make_unique<shim::driver>(
-        choice.path, shim::driver_options{.used = engine_setting()});
-    if (!driver->reason().empty()) {
-        fail(all,
-             "the driver library cannot be used: " +
-                 gaudi::util::to_printable(driver->reason()),
-             how_to_mend_driver(setting));
-        return nullptr;
+    /* As UCX reads it; the trial of the module finds what is none. */
+    const std::string engine = setting_of("UCX_GAUDI_ENGINE");
+    shim::driver_options options;
+    if (is_one_of(engine, {"cs"})) {
+        options.used = shim::engine::cs;
+    } else if (is_one_of(engine, {"synapse"})) {
+        options.used = shim::engine::synapse;
     }
-    all.driver_file = driver->file();
-    return driver;
+    auto driver = std::make_unique<shim::driver>(choice.path, options);
+    if (driver->reason().empty()) {
+        all.driver_file = driver->file();
+        return driver;
+    }
+    fail(all,
+         "the driver library cannot be used: " + to_printable(driver->reason()),
+         (setting == "emulator") ? install_emulator
+         : (setting.find('/') != setting.npos)
+             ? "set UCX_GAUDI_DRIVER to the path of a libhl-thunk.so"
+             : "install the vendor's libhl-thunk.so, put its directory "
+               "(usually /usr/lib/habanalabs) into LD_LIBRARY_PATH, or set "
+               "UCX_GAUDI_DRIVER to its path");
+    return nullptr;
 }
 
-bool is_taken(const card &one)
-{
-    return one.usable &&
-           ((one.state == card_state::ours) || (one.state == card_state::busy));
-}
-
-/* Cards of which none is left. What else is wrong with some was told. */
-void explain_taken(const std::vector<card> &cards, report &all)
+/* Unless a card is left. What is wrong with others was told. */
+void explain_taken(report &all)
 {
     std::string who;
     size_t named = 0;
     size_t taken = 0;
-    for (const card &one : cards) {
-        named += one.index.has_value() ? 1 : 0;
-        if (is_taken(one)) {
+    for (const card &one : all.cards) {
+        named += one.name.has_value() ? 1 : 0;
+        const bool is_taken =
+            (one.state == card_state::ours) || (one.state == card_state::busy);
+        if (one.usable && is_taken) {
             ++taken;
-            who += who.empty() ? "" : "; ";
-            who += std::to_string(*one.index) + " by " + describe(one.held_by);
+            who += (who.empty() ? "" : "; ") + std::to_string(*one.name) +
+                   " by " + describe(one.held_by);
         }
     }
-    const std::string those =
-        (taken == named) ? "all " + std::to_string(taken) + " cards are"
-        : (taken == 1)   ? "the other card is"
-                         : "all " + std::to_string(taken) + " other cards are";
-    fail(all, those + " taken: " + who,
-         cards.front().software
-             ? "wait for these programs, or set HLTHUNK_EMU_NODE for "
-               "another box of software cards"
-             : "wait for these programs or end them");
-}
-
-/* A library that shows no card. */
-void explain_no_shown_card(bool software, const machine &where, report &all)
-{
-    if (software) {
-        fail(all, "the driver library shows no card",
-             "see to the HLTHUNK_EMU_* variables");
-    } else if (has_nodes(where)) {
-        fail(all, "the driver library shows no card",
-             std::string("see dmesg, and who may open the nodes in "
-                         "/dev/accel; or ") +
-                 try_emulator);
-    } else {
-        explain_no_card(where, all);
-    }
-}
-
-/* What is no obstacle, but makes transfers slower. */
-void note_missing_import(const machine &where, report &all)
-{
-    const kernel_driver kernel = find_kernel_driver(where);
-    if (kernel.is_loaded && !kernel.can_import) {
-        all.missing.push_back(
-            {"the kernel's driver cannot import dma-bufs: copies between cards "
-             "go through host memory",
-             "install the vendor's kernel driver (habanalabs-dkms)"});
+    if (taken > 0) {
+        const std::string those =
+            (taken == named) ? "all " + std::to_string(taken) + " cards are"
+            : (taken == 1)
+                ? "the other card is"
+                : "all " + std::to_string(taken) + " other cards are";
+        fail(all, those + " taken: " + who,
+             all.cards.front().software
+                 ? "wait for these programs, or set HLTHUNK_EMU_NODE for "
+                   "another box of software cards"
+                 : "wait for these programs or end them");
     }
 }
 
 void report_cards(const shim::driver &driver, const machine &where, report &all)
 {
-    const bool software = !driver.box_name().empty();
-    card_list list      = list_cards(driver, where);
+    card_list list = list_cards(driver, where);
+    all.cards      = std::move(list.cards);
     all.missing.insert(all.missing.end(), list.complaints.begin(),
                        list.complaints.end());
-    all.cards = std::move(list.cards);
-    if (all.cards.empty()) {
-        if (list.complaints.empty()) {
-            explain_no_shown_card(software, where, all);
-        }
-        all.usable = false;
-        return;
+    if (all.cards.empty() && list.complaints.empty()) {
+        explain_no_card(&driver, where, all);
     }
-    if (!software) {
-        note_missing_import(where, all);
+    /* No obstacle, but it makes transfers slower. */
+    const kernel_driver kernel = find_kernel_driver(where);
+    if (!all.cards.empty() && !all.cards.front().software && kernel.is_loaded &&
+        !kernel.can_import) {
+        all.missing.push_back(
+            {"the kernel's driver cannot import dma-bufs: copies between cards "
+             "go through host memory",
+             "install the vendor's kernel driver (habanalabs-dkms)"});
     }
-
     const auto can_serve = [](const card &one) {
         return one.usable && ((one.state == card_state::free) ||
                               (one.state == card_state::unknown));
     };
-    if (std::any_of(all.cards.begin(), all.cards.end(), can_serve)) {
-        return;
+    if (std::none_of(all.cards.begin(), all.cards.end(), can_serve)) {
+        explain_taken(all);
+        all.usable = false;
     }
-    if (std::any_of(all.cards.begin(), all.cards.end(), is_taken)) {
-        explain_taken(all.cards, all);
-    }
-    all.usable = false;
 }
 
 /* --- UCX and the ways into it ----------------------------------------------*/
-
-/* In one of the ways in which UCX's parser takes "no". */
-bool chooses_old_protocols()
-{
-    const char *value = std::getenv("UCX_PROTO_ENABLE");
-    if (value == nullptr) {
-        return false;
-    }
-    constexpr const char *no[] = {"n", "no", "off", "0"};
-    return std::any_of(std::begin(no), std::end(no), [&](const char *word) {
-        return strcasecmp(value, word) == 0;
-    });
-}
 
 void report_ucx(const installation &files, report &all)
 {
@@ -222,69 +189,31 @@ void report_ucx(const installation &files, report &all)
     all.ucx              = find_ucx();
     all.installed        = installed_releases(files);
     const found_ucx &ucx = all.ucx;
-    problems obstacles   = find_module_obstacles(files, ucx);
-    const bool fits      = ucx.release.has_value() && obstacles.empty();
-    if (fits) {
-        all.module = module_for(files, *ucx.release).string();
+    const auto obstacle  = find_module_obstacle(files, ucx);
+    if (obstacle.has_value()) {
+        fail(all, obstacle->what, obstacle->mend);
+        return;
     }
-    if (fits) {
-        obstacles = try_module(files, ucx);
-        if (chooses_old_protocols() &&
-            (*ucx.release >= first_without_old_protocols)) {
-            obstacles.push_back(
-                {"UCX_PROTO_ENABLE=n chooses protocols that UCX " +
-                     ucx.version + " cannot use with device memory",
-                 "leave it unset, or set it to y"});
-        }
+    all.module            = module_for(files, *ucx.release).string();
+    const std::string why = try_module(all.module);
+    if (!why.empty()) {
+        fail(all,
+             "the module for UCX " + ucx.version + " at " + ucx.libucp +
+                 " cannot be used: " + why,
+             (why.find("UCX_GAUDI_") != why.npos)
+                 ? "see to that setting"
+                 : "install or build ucx-gaudi again, for this UCX and this "
+                   "system (" +
+                       all.module + ")");
     }
-    for (const problem &one : obstacles) {
-        fail(all, one.what, one.mend);
+    /* As UCX's parser takes "no". */
+    if ((*ucx.release >= first_without_old_protocols) &&
+        is_one_of(setting_of("UCX_PROTO_ENABLE"), {"n", "no", "off", "0"})) {
+        fail(all,
+             "UCX_PROTO_ENABLE=n chooses protocols that UCX " + ucx.version +
+                 " cannot use with device memory",
+             "leave it unset, or set it to y");
     }
-}
-
-/* Problems that two ways share are told once. */
-void add_new(const problems &found, problems &all)
-{
-    for (const problem &one : found) {
-        if (std::none_of(all.begin(), all.end(), [&](const problem &other) {
-                return other.what == one.what;
-            })) {
-            all.push_back(one);
-        }
-    }
-}
-
-/* Whether LD_PRELOAD has brought the loader into this process. */
-bool is_preloaded(const installation &files)
-{
-    return dlopen(files.loader.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr;
-}
-
-bool is_in_slot(const installation &files, const found_ucx &ucx)
-{
-    std::error_code error;
-    return !ucx.libucs.empty() &&
-           fs::equivalent(ucx.libucs.parent_path(), files.slot, error);
-}
-
-bool is_in_plugin_path(const installation &files)
-{
-    const char *list = std::getenv("UCX_PLUGIN_PATH");
-    return (list != nullptr) &&
-           ((":" + std::string(list) + ":")
-                .find(":" + files.plugin.string() + ":") != std::string::npos);
-}
-
-void report_way(const char *name, const fs::path &place, bool active,
-                const problems &obstacles, report &all)
-{
-    auto state =
-        active ? loading_way::state::active : loading_way::state::inactive;
-    if (!obstacles.empty()) {
-        state = loading_way::state::broken;
-        add_new(obstacles, all.missing);
-    }
-    all.ways.push_back({name, state, place});
 }
 
 void report_loading(installation files, report &all)
@@ -292,26 +221,41 @@ void report_loading(installation files, report &all)
     const found_ucx &ucx = all.ucx;
     choose_preload(files);
     choose_slot(files, ucx);
-    const problems preload = find_obstacles(files, loading::preload, ucx);
-    report_way("preload", files.preload, is_preloaded(files), preload, all);
 
-    problems slot = find_obstacles(files, loading::slot, ucx);
-    if (files.slot_module.empty()) {
-        all.ways.push_back({.name = "slot", .place = {}});
-    } else {
-        report_way("slot", files.slot, is_in_slot(files, ucx), slot, all);
+    std::error_code error;
+    const std::string plugins = ":" + setting_of("UCX_PLUGIN_PATH") + ":";
+    const struct {
+        loading how;
+        const char *name;
+        const fs::path &place;
+        bool exists; /* in this UCX */
+        bool active;
+    } ways[] = {
+        {loading::preload, "preload", files.preload, true,
+         dlopen(files.loader.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr},
+        {loading::slot, "slot", files.slot, !files.slot_module.empty(),
+         !ucx.libucs.empty() &&
+             fs::equivalent(ucx.libucs.parent_path(), files.slot, error)},
+        {loading::plugin, "plugin", files.plugin,
+         !ucx.release.has_value() || (*ucx.release >= first_with_plugins),
+         plugins.find(":" + files.plugin.string() + ":") != plugins.npos},
+    };
+    bool any = false;
+    for (const auto &way : ways) {
+        const problems obstacles = find_obstacles(files, way.how, ucx);
+        any |= obstacles.empty();
+        if (!way.exists) {
+            all.ways.push_back({way.name, "none", {}});
+            continue;
+        }
+        add_new(obstacles, all.missing);
+        all.ways.push_back({way.name,
+                            !obstacles.empty() ? "broken"
+                            : way.active       ? "active"
+                                               : "not active",
+                            way.place});
     }
-
-    problems plugin = find_obstacles(files, loading::plugin, ucx);
-    if (ucx.release.has_value() && (*ucx.release < first_with_plugins)) {
-        all.ways.push_back({.name = "plugin", .place = {}});
-    } else {
-        report_way("plugin", files.plugin, is_in_plugin_path(files), plugin,
-                   all);
-    }
-    if (!preload.empty() && !slot.empty() && !plugin.empty()) {
-        all.usable = false;
-    }
+    all.usable &= any;
 }
 
 } // namespace
@@ -319,11 +263,12 @@ void report_loading(installation files, report &all)
 report make_report(const installation &files, const machine &where)
 {
     report all;
-    const auto driver = load_driver(files, where, all);
+    all.driver_setting = setting_of("UCX_GAUDI_DRIVER", "auto");
+    const auto driver  = load_driver(files, where, all);
     if (driver != nullptr) {
         report_cards(*driver, where, all);
     }
-    if (driver_setting() != "emulator") {
+    if (all.driver_setting != "emulator") {
         add_new(find_closed_nodes(where), all.missing);
     }
     report_ucx(files, all);

@@ -1,11 +1,60 @@
 /**
- * `ucx-gaudi info`: what is there, what is missing, how to mend it.
+ * `ucx-gaudi info`: what is there, what is missing, how to mend it, and the two
+ * ways to write that.
  */
 #pragma once
 
-#include "launcher/report.h"
+#include "hlthunk_shim/cards/card_info.h"
+#include "hlthunk_shim/cards/holders.h"
+#include "launcher/installation.h"
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace launcher {
+
+enum class card_state {
+    free,
+    ours,   /**< a process of this user has it */
+    busy,   /**< somebody else has it */
+    reset,  /**< its driver resets it: it is free soon */
+    broken, /**< its driver has given it up */
+    unknown /**< the driver library cannot tell, and nobody is seen with it */
+};
+
+struct card : gaudi::shim::card_info {
+    /** As in UCX_GAUDI_DEVICES: the card is called gaudi<name>; none: a
+     *  variable hides it from the transports. */
+    std::optional<unsigned> name        = {};
+    std::optional<uint64_t> free_memory = {};
+    card_state state                    = card_state::unknown;
+    bool software                       = false; /**< none of this machine's */
+    bool usable = true; /**< by the transports, when it is free */
+    std::vector<gaudi::shim::holder> held_by = {};
+};
+
+/** A way to load the module. */
+struct loading_way {
+    const char *name;
+    std::string state;           /**< "active", "not active", "broken"; "none":
+                                      the UCX found has it not */
+    std::filesystem::path place; /**< empty: there is none */
+};
+
+struct report {
+    std::string driver_setting; /**< UCX_GAUDI_DRIVER */
+    std::string driver_file;    /**< empty: none is loaded */
+    std::vector<card> cards;
+    found_ucx ucx;
+    std::string module;                 /**< for that UCX; empty: none fits */
+    std::vector<ucx_release> installed; /**< releases that have one */
+    std::vector<loading_way> ways;
+    problems missing;
+    bool usable = true; /**< the transports would work, with at least one card
+                             that is free (or unknown) */
+};
 
 /**
  * Look at everything, in the environment of this process.
@@ -13,5 +62,43 @@ namespace launcher {
  * Loads UCX and the driver library into the process; neither can be unloaded.
  */
 report make_report(const installation &files, const machine &where = {});
+
+/** For people; each line begins with the same word in every version. */
+std::string to_text(const report &found);
+
+/** For programs: an object with the same facts, sizes in bytes, and null for
+ *  what is not known.
+ *  @throws std::bad_alloc. */
+std::string to_json(const report &found);
+
+/* --- parts of it -----------------------------------------------------------*/
+
+struct card_list {
+    std::vector<card> cards; /**< in the order of their device files */
+    problems complaints;     /**< of the driver, cause by cause */
+};
+
+/** The cards of the box and who has them. Opens control nodes only. */
+card_list list_cards(const gaudi::shim::driver &driver, const machine &where);
+
+/**
+ * Who has a card that works.
+ *
+ * @param taken  What the driver says; none: it cannot tell.
+ * @param seen   Processes that were seen with the card open.
+ * @param user   Whose processes are "ours".
+ */
+card_state find_state(std::optional<bool> taken,
+                      const std::vector<gaudi::shim::holder> &seen, uid_t user);
+
+/** Open a module in a child process, with the UCX that was loaded into this
+ * one: it cannot be unloaded, and may be damaged in any way.
+ *  @return Why it cannot be used, in a line: it cannot be opened, or registers
+ *          nothing with this UCX. Empty: it can. */
+std::string try_module(const std::string &file);
+
+/** Load SynapseAI as the transports would, in a child process, too.
+ *  @return Why it cannot be used, in a line; empty: it can. */
+std::string try_synapse();
 
 } // namespace launcher

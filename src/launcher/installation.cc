@@ -199,31 +199,33 @@ problems find_missing_modules(const installation &files)
              reinstall}};
 }
 
-problems find_module_obstacles(const installation &files, const found_ucx &ucx)
+std::optional<problem> find_module_obstacle(const installation &files,
+                                            const found_ucx &ucx)
 {
     if (!ucx.release.has_value()) {
-        return {{"no UCX can be loaded: " + to_printable(ucx.error),
-                 "install UCX (apt-get install libucx0), or see to "
-                 "LD_LIBRARY_PATH"}};
+        return problem{"no UCX can be loaded: " + to_printable(ucx.error),
+                       "install UCX (apt-get install libucx0), or see to "
+                       "LD_LIBRARY_PATH"};
     }
     const std::string which = "UCX " + ucx.version + " at " + ucx.libucp;
     const auto installed    = installed_releases(files);
     if (*ucx.release < oldest_release) {
-        return {{which + " is too old for the Gaudi transports",
-                 "use UCX " + to_string(oldest_release) + " or newer"}};
+        return problem{which + " is too old for the Gaudi transports",
+                       "use UCX " + to_string(oldest_release) + " or newer"};
     }
     if (std::find(installed.begin(), installed.end(), *ucx.release) ==
         installed.end()) {
-        return {{"no module fits " + which + "; installed: " +
-                     (installed.empty() ? "none" : to_text(installed)),
-                 "build ucx-gaudi with the source of UCX " +
-                     to_string(*ucx.release) +
-                     " (-DUCX_SOURCE_DIRS), or use a UCX that has a module"}};
+        return problem{
+            "no module fits " + which + "; installed: " +
+                (installed.empty() ? "none" : to_text(installed)),
+            "build ucx-gaudi with the source of UCX " +
+                to_string(*ucx.release) +
+                " (-DUCX_SOURCE_DIRS), or use a UCX that has a module"};
     }
     const fs::path module = module_for(files, *ucx.release);
     if (access(module.c_str(), R_OK) != 0) {
-        return {
-            {module.string() + " cannot be read", "see to its permissions"}};
+        return problem{module.string() + " cannot be read",
+                       "see to its permissions"};
     }
     return {};
 }

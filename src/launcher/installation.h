@@ -7,6 +7,7 @@
 #include "launcher/ucx.h"
 
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 namespace launcher {
@@ -79,6 +80,7 @@ problems find_missing_modules(const installation &files);
 
 /** What keeps a UCX from getting a module: there is none for its release, or it
  *  cannot be read. */
-problems find_module_obstacles(const installation &files, const found_ucx &ucx);
+std::optional<problem> find_module_obstacle(const installation &files,
+                                            const found_ucx &ucx);
 
 } // namespace launcher

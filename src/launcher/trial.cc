@@ -1,15 +1,16 @@
-#include "launcher/trial.h"
-
 #include "hlthunk_shim/driver.h"
+#include "launcher/info.h"
 #include "util/library_file.h"
+#include "util/text.h"
 #include "util/unique_fd.h"
 
 #include <climits>
 #include <cstdio>
 #include <cstring>
-#include <sstream>
+#include <fstream>
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,84 +20,31 @@ namespace {
 
 constexpr unsigned most_seconds = 20;
 
-/* How a trial ended. */
-struct outcome {
-    int status;       /* as waitpid has it; -1: there was no child */
-    std::string text; /* what it printed */
-};
-
-/* In the child. Returns its exit code, 0 when the module has registered. */
-int open_module(const char *file)
+/* In the child. Returns as try_module does. */
+std::string open_module(const std::string &file)
 {
     using function = int (*)();
 
     char why[PATH_MAX + 100];
-    if (gaudi_may_be_loaded(file, why, sizeof(why)) == 0) {
-        std::fprintf(stderr, "%s\n", why);
-        return 1;
+    if (gaudi_may_be_loaded(file.c_str(), why, sizeof(why)) == 0) {
+        return why;
     }
-    void *module = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    void *module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (module == nullptr) {
-        std::fprintf(stderr, "%s\n", dlerror());
-        return 1;
+        return dlerror();
     }
     auto is_registered =
         reinterpret_cast<function>(dlsym(module, "uct_gaudi_is_registered"));
     if (is_registered == nullptr) {
-        std::fprintf(stderr, "it is no module: %s\n", dlerror());
-        return 1;
+        return std::string("it is no module: ") + dlerror();
     }
-    return (is_registered() != 0) ? 0 : 1;
-}
-
-/* The same of SynapseAI, when it can be used. */
-int open_synapse()
-{
-    const std::string why = gaudi::shim::driver::why_no_synapse();
-    if (why.empty()) {
-        return 0;
-    }
-    std::fprintf(stderr, "%s\n", why.c_str());
-    return 1;
-}
-
-/* body  Runs in a child, and returns its exit code. */
-template <typename Body>
-outcome run_trial(Body &&body)
-{
-    int ends[2];
-    if (pipe(ends) != 0) {
-        return {-1, "no pipe can be made"};
-    }
-    gaudi::util::unique_fd from(ends[0]);
-    gaudi::util::unique_fd to(ends[1]);
-    const pid_t child = fork();
-    if (child < 0) {
-        return {-1, "no process can be made"};
-    }
-    if (child == 0) {
-        alarm(most_seconds);
-        dup2(ends[1], STDOUT_FILENO);
-        dup2(ends[1], STDERR_FILENO);
-        const int code = body();
-        std::fflush(nullptr);
-        _exit(code);
-    }
-    to.reset();
-    outcome result{-1, ""};
-    char part[4096];
-    for (ssize_t size; (size = read(ends[0], part, sizeof(part))) > 0;) {
-        result.text.append(part, static_cast<size_t>(size));
-    }
-    waitpid(child, &result.status, 0);
-    return result;
+    return (is_registered() != 0) ? "" : "it registers nothing";
 }
 
 /* The first complaint of UCX's log, without what it puts before a message. */
-std::string complaint_of(const std::string &text)
+std::string find_complaint(std::istream &log)
 {
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
+    for (std::string line; std::getline(log, line);) {
         for (const char *level :
              {"UCX  WARN  ", "UCX  ERROR ", "UCX  FATAL ", " Fatal: "}) {
             const size_t found = line.find(level);
@@ -108,49 +56,53 @@ std::string complaint_of(const std::string &text)
     return "";
 }
 
-/* Why a trial ended badly; empty: it does not say. */
-std::string reason_of(const outcome &result)
+/* body  Returns what is wrong, in a child; it may end it, and print. */
+template <typename Body>
+std::string run_trial(Body &&body)
 {
-    const std::string complaint = complaint_of(result.text);
-    if ((result.status != -1) && WIFSIGNALED(result.status)) {
-        return "a program that opens it ends by signal " +
-               std::to_string(WTERMSIG(result.status)) +
-               (complaint.empty() ? "" : ": " + complaint);
+    const gaudi::util::unique_fd output(memfd_create("trial", MFD_CLOEXEC));
+    const pid_t child = output ? fork() : -1;
+    if (child < 0) {
+        return "no process can be made";
     }
-    return !complaint.empty() ? complaint
-                              : result.text.substr(0, result.text.find('\n'));
+    if (child == 0) {
+        alarm(most_seconds);
+        dup2(output.get(), STDOUT_FILENO);
+        dup2(output.get(), STDERR_FILENO);
+        const std::string why = body();
+        std::fputs((why + "\n").c_str(), stderr);
+        std::fflush(nullptr);
+        _exit(why.empty() ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (status == 0) {
+        return "";
+    }
+    const std::string name = "/proc/self/fd/" + std::to_string(output.get());
+    std::ifstream log(name);
+    std::string reason = find_complaint(log);
+    if (WIFSIGNALED(status)) {
+        reason = "a program that opens it ends by signal " +
+                 std::to_string(WTERMSIG(status)) +
+                 (reason.empty() ? "" : ": " + reason);
+    } else if (reason.empty()) {
+        reason = gaudi::util::first_line(name);
+    }
+    return reason.empty() ? "it ends the program"
+                          : gaudi::util::to_printable(reason);
 }
 
 } // namespace
 
-problems try_module(const installation &files, const found_ucx &ucx)
+std::string try_module(const std::string &file)
 {
-    const std::string file = module_for(files, *ucx.release).string();
-    const outcome result = run_trial([&] { return open_module(file.c_str()); });
-    if (result.status == 0) {
-        return {};
-    }
-    std::string reason = reason_of(result);
-    if (reason.empty()) {
-        reason = "it registers nothing";
-    }
-    const bool is_setting = (reason.find("UCX_GAUDI_") != reason.npos);
-    return {{"the module for UCX " + ucx.version + " at " + ucx.libucp +
-                 " cannot be used: " + to_printable(reason),
-             is_setting ? "see to that setting"
-                        : "install or build ucx-gaudi again, for this UCX and "
-                          "this system (" +
-                              file + ")"}};
+    return run_trial([&] { return open_module(file); });
 }
 
 std::string try_synapse()
 {
-    const outcome result = run_trial(open_synapse);
-    if (result.status == 0) {
-        return "";
-    }
-    const std::string reason = reason_of(result);
-    return reason.empty() ? "it ends the program" : reason;
+    return run_trial(gaudi::shim::driver::why_no_synapse);
 }
 
 } // namespace launcher

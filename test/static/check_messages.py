@@ -40,7 +40,15 @@ NO_MESSAGES = ("src/util/warning.", "src/loader/report.",
 MADE_BEFORE = {
     "src/uct/gaudi/base/cards/card_opening.cc": [
         "... cannot be opened: ...", "...: ... of ... cards are free..."],
-    "src/launcher/main.cc": [],
+    "src/launcher/main.cc": [
+        "ucx-gaudi: unexpected argument: ...",
+        "ucx-gaudi: an argument is empty",
+        "ucx-gaudi: --emulate takes 1 to 64 cards, not '...'",
+        "ucx-gaudi: --emulate is given twice",
+        "ucx-gaudi: --slot excludes --plugin",
+        "ucx-gaudi: a subcommand is required: run, env or info",
+        "ucx-gaudi: no command is given",
+        "ucx-gaudi: only run takes a command"],
 }
 
 

@@ -65,6 +65,55 @@ TEST_F(command_line, names_a_word_that_it_does_not_know)
     }
 }
 
+TEST_F(command_line, says_in_one_line_what_is_wrong)
+{
+    struct {
+        arguments words;
+        const char *said;
+    } const cases[] = {
+        {{"env", "--bogus"}, "unexpected argument: --bogus"},
+        {{"env", "--emu=2"}, "unexpected argument: --emu=2"},
+        {{"env", "--slot=2"}, "unexpected argument: --slot=2"},
+        {{"env", "--json"}, "unexpected argument: --json"},
+        {{"env", "--version"}, "unexpected argument: --version"},
+        {{"env", "info"}, "unexpected argument: info"},
+        {{"env", "--emulate", "2", "3"}, "unexpected argument: 3"},
+        {{"env", "two\nlines"}, "unexpected argument: two?lines"},
+        {{"run", "-", "echo", "it ran"}, "unexpected argument: -"},
+        {{"run", "", "echo", "it ran"}, "an argument is empty"},
+        {{"env", "--emulate", "65"}, "--emulate takes 1 to 64 cards, not '65'"},
+        {{"env", "--emulate", "--emulate=2"}, "--emulate is given twice"},
+        {{"env", "--plugin", "--slot"}, "--slot excludes --plugin"},
+        {{"--", "env"}, "a subcommand is required: run, env or info"},
+        {{"env", "--"}, "only run takes a command"},
+    };
+    for (const auto &[words, said] : cases) {
+        SCOPED_TRACE(said);
+        arguments command{launcher};
+        command.insert(command.end(), words.begin(), words.end());
+        const process_result result = run(command, with());
+        EXPECT_TRUE(exited_with(2, result));
+        const std::string help =
+            (words[0] == "--") ? "" : words[0] + std::string(" ");
+        EXPECT_EQ(std::string("ucx-gaudi: ") + said + "\nSee ucx-gaudi " +
+                      help + "--help.\n",
+                  result.output);
+    }
+}
+
+TEST_F(command_line, helps_whatever_else_is_wrong)
+{
+    for (const arguments &words :
+         {arguments{"--help", "run"}, arguments{"run", "-h", "echo", "it ran"},
+          arguments{"run", "--bogus", "--emulate=65", "--help"}}) {
+        arguments command{launcher};
+        command.insert(command.end(), words.begin(), words.end());
+        const process_result result = run(command, with());
+        EXPECT_TRUE(exited_with(0, result));
+        EXPECT_THAT(result.output, HasSubstr("Usage: ucx-gaudi run "));
+    }
+}
+
 TEST_F(command_line, explains_itself)
 {
     const process_result general = run({launcher, "--help"}, with());

@@ -1,7 +1,6 @@
 /* What the launcher reads of a machine, in one made of files. */
 #include "hlthunk_shim/cards/open_nodes.h"
 #include "launcher/info.h"
-#include "launcher/kernel_driver.h"
 
 #include "common/scratch.h"
 

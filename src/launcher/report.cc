@@ -1,0 +1,234 @@
+#include "launcher/info.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include <cjson/cJSON.h>
+
+namespace launcher {
+
+namespace {
+
+const char *state_of(const card &one)
+{
+    constexpr const char *names[] = {"free",  "ours",   "busy",
+                                     "reset", "broken", "unknown"};
+    return names[static_cast<size_t>(one.state)];
+}
+
+const char *kind_of(const card &one)
+{
+    return one.software ? "emulator" : "hardware";
+}
+
+/* --- text ------------------------------------------------------------------*/
+
+std::string pad(std::string text, size_t width)
+{
+    text.resize(std::max(text.size(), width), ' ');
+    return text;
+}
+
+std::string to_line(const char *label, const std::string &value)
+{
+    return pad(label, 9) + " " + to_printable(value) + "\n";
+}
+
+std::string or_none(const std::string &text)
+{
+    return text.empty() ? "none" : text;
+}
+
+std::string to_size(const std::optional<uint64_t> &bytes)
+{
+    constexpr double mebibyte = 1ul << 20;
+    constexpr double gibibyte = 1ul << 30;
+
+    if (!bytes.has_value()) {
+        return "-";
+    }
+    const auto value = static_cast<double>(*bytes);
+    const bool large = (value >= gibibyte);
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.1f%s",
+                  value / (large ? gibibyte : mebibyte), large ? "GiB" : "MiB");
+    return text;
+}
+
+std::string to_number(const std::optional<unsigned> &number)
+{
+    return number.has_value() ? std::to_string(*number) : "-";
+}
+
+std::string to_table(const std::vector<card> &cards)
+{
+    std::vector<std::array<std::string, 9>> rows = {
+        {"index", "module", "bus id", "numa", "HBM", "free", "state", "kind",
+         "held by"}};
+    for (const card &one : cards) {
+        rows.push_back({to_number(one.name), to_number(one.module_id),
+                        one.bus_id, to_number(one.numa_node),
+                        to_size(one.memory), to_size(one.free_memory),
+                        state_of(one), kind_of(one),
+                        one.held_by.empty() ? "-" : describe(one.held_by)});
+    }
+    std::vector<std::string> lines(rows.size());
+    for (size_t column = 0; column < rows[0].size(); ++column) {
+        size_t width = 0;
+        for (size_t i = 0; i < rows.size(); ++i) {
+            lines[i] += rows[i][column];
+            width = std::max(width, lines[i].size() + 2);
+        }
+        if (column + 1 < rows[0].size()) {
+            for (std::string &line : lines) {
+                line.resize(width, ' ');
+            }
+        }
+    }
+    std::string text;
+    for (const std::string &line : lines) {
+        text += to_printable(line) + "\n";
+    }
+    return text;
+}
+
+/* --- JSON ------------------------------------------------------------------*/
+
+/* What cannot be made is nothing here, and found where it is added. What was
+ * made before is left: the program ends. */
+cJSON *json(const std::string &text)
+{
+    return cJSON_CreateString(to_printable(text).c_str());
+}
+
+cJSON *json_or_null(const std::string &text)
+{
+    return text.empty() ? cJSON_CreateNull() : json(text);
+}
+
+/* Exact up to 2^53, as in every reader of JSON. */
+template <typename Number>
+cJSON *json(const std::optional<Number> &number)
+{
+    return number.has_value() ? cJSON_CreateNumber(static_cast<double>(*number))
+                              : cJSON_CreateNull();
+}
+
+void be_sure(bool made)
+{
+    if (!made) {
+        throw std::bad_alloc();
+    }
+}
+
+using fields = std::vector<std::pair<const char *, cJSON *>>;
+
+cJSON *json_object(const fields &all)
+{
+    cJSON *object = cJSON_CreateObject();
+    for (const auto &[name, value] : all) {
+        be_sure(cJSON_AddItemToObject(object, name, value) != 0);
+    }
+    return object;
+}
+
+template <typename List, typename Convert>
+cJSON *json_array(const List &list, Convert &&convert)
+{
+    cJSON *array = cJSON_CreateArray();
+    for (const auto &one : list) {
+        be_sure(cJSON_AddItemToArray(array, convert(one)) != 0);
+    }
+    return array;
+}
+
+cJSON *json_holder(const gaudi::shim::holder &one)
+{
+    return json_object({{"pid", json(std::optional(one.pid))},
+                        {"user", json(std::optional(one.user))},
+                        {"program", json(one.program)}});
+}
+
+cJSON *json_card(const card &one)
+{
+    return json_object({{"index", json(one.name)},
+                        {"module_id", json(one.module_id)},
+                        {"bus_id", json(one.bus_id)},
+                        {"numa_node", json(one.numa_node)},
+                        {"memory", json(one.memory)},
+                        {"free_memory", json(one.free_memory)},
+                        {"state", json(state_of(one))},
+                        {"kind", json(kind_of(one))},
+                        {"held_by", json_array(one.held_by, json_holder)}});
+}
+
+} // namespace
+
+std::string to_text(const report &found)
+{
+    std::string text =
+        to_line("driver", or_none(found.driver_file) + " (UCX_GAUDI_DRIVER=" +
+                              found.driver_setting + ")");
+    if (!found.cards.empty()) {
+        text += "\n" + to_table(found.cards) + "\n";
+    }
+    text += to_line("ucx", found.ucx.release.has_value()
+                               ? found.ucx.version + " at " + found.ucx.libucp
+                               : "none");
+    text += to_line("module", or_none(found.module) + " (installed: " +
+                                  or_none(to_text(found.installed)) + ")");
+    for (const loading_way &way : found.ways) {
+        text += to_line(way.name,
+                        (way.state == "none")
+                            ? "none in UCX " + found.ucx.version
+                            : pad(way.state, 10) + " " + way.place.string());
+    }
+    for (const problem &one : found.missing) {
+        text += "\nmissing   " + one.what + "\nto mend   " + one.mend + "\n";
+    }
+    return text;
+}
+
+std::string to_json(const report &found)
+{
+    const auto to_release = [](const ucx_release &one) {
+        return json(to_string(one));
+    };
+    const auto to_problem = [](const problem &one) {
+        return json_object(
+            {{"missing", json(one.what)}, {"to_mend", json(one.mend)}});
+    };
+    fields ways;
+    for (const loading_way &way : found.ways) {
+        ways.emplace_back(
+            way.name,
+            json_object({{"state", json(way.state)},
+                         {"path", json_or_null(way.place.string())}}));
+    }
+    cJSON *driver = json_object({{"setting", json(found.driver_setting)},
+                                 {"file", json_or_null(found.driver_file)}});
+    cJSON *ucx    = json_object({{"version", json_or_null(found.ucx.version)},
+                                 {"libucp", json_or_null(found.ucx.libucp)}});
+    cJSON *module =
+        json_object({{"path", json_or_null(found.module)},
+                     {"installed", json_array(found.installed, to_release)}});
+    cJSON *all =
+        json_object({{"usable", cJSON_CreateBool(found.usable ? 1 : 0)},
+                     {"driver", driver},
+                     {"cards", json_array(found.cards, json_card)},
+                     {"ucx", ucx},
+                     {"module", module},
+                     {"loading", json_object(ways)},
+                     {"problems", json_array(found.missing, to_problem)}});
+    const std::unique_ptr<char, decltype(&std::free)> text(cJSON_Print(all),
+                                                           std::free);
+    cJSON_Delete(all);
+    be_sure(text != nullptr);
+    return std::string(text.get()) + "\n";
+}
+
+} // namespace launcher
