@@ -14,7 +14,6 @@
 namespace gaudi::shim {
 
 class library;
-class synapse_runtime;
 
 /** What copies are given to. */
 enum class engine {
@@ -132,7 +131,6 @@ private:
                                       std::unique_ptr<card> &card_p) const;
     const driver_options options_;
     std::unique_ptr<library> lib_;
-    std::unique_ptr<synapse_runtime> synapse_;
 };
 
 } // namespace gaudi::shim

@@ -4,6 +4,7 @@
 #include "hlthunk_shim/synapse/functions.h"
 #include "hlthunk_shim/synapse/runtime.h"
 #include "hlthunk_shim/synapse/synapse_card.h"
+#include "util/per_process.h"
 
 #include <cerrno>
 
@@ -59,11 +60,17 @@ bool is_in_reset(const library &lib, const std::string &bus_id)
            (status == device_resets_after_release);
 }
 
+/* One per process, as SynapseAI is: a child has locks of its own, and no part
+ * in its parent's session. */
+synapse_runtime &synapse()
+{
+    return util::of_this_process<synapse_runtime>();
+}
+
 } // namespace
 
 driver::driver(const std::string &path, const driver_options &options)
-    : options_(options), lib_(std::make_unique<library>(path)),
-      synapse_(std::make_unique<synapse_runtime>())
+    : options_(options), lib_(std::make_unique<library>(path))
 {}
 
 driver::~driver() = default;
@@ -109,28 +116,28 @@ int driver::open_by_synapse(const std::string &bus_id,
     /* SynapseAI does not tell it apart from a card that somebody has. Where it
      * has a device already, no end of a reset gives it another one. */
     const bool in_reset =
-        (synapse_->session() == nullptr) && is_in_reset(*lib_, bus_id);
-    int ret = synapse_->acquire(bus_id);
+        (synapse().session() == nullptr) && is_in_reset(*lib_, bus_id);
+    int ret = synapse().acquire(bus_id);
     if (ret != 0) {
         return (in_reset && (ret != -ENOTSUP)) ? -EAGAIN : ret;
     }
-    const auto session = synapse_->session();
+    const auto session = synapse().session();
     std::unique_ptr<device> adopted;
     ret = device::adopt(*lib_, session->fd(), adopted);
     if (ret == 0) {
-        card_p = std::make_unique<synapse_card>(
-            session, std::move(adopted), options_.map_application_memory,
-            [this] { synapse_->release(); });
+        card_p = std::make_unique<synapse_card>(session, std::move(adopted),
+                                                options_.map_application_memory,
+                                                [] { synapse().release(); });
     } else {
-        synapse_->release();
+        synapse().release();
     }
     return ret;
 }
 
 int driver::adopt(int fd, std::unique_ptr<card> &card_p) const
 {
-    const int acquired = drives_frameworks() ? synapse_->fd() : -1;
-    const int opened   = drives_frameworks() ? synapse_->acquiring_fd() : -1;
+    const int acquired = drives_frameworks() ? synapse().fd() : -1;
+    const int opened   = drives_frameworks() ? synapse().acquiring_fd() : -1;
     if ((opened >= 0) && is_same_file(opened, fd)) {
         return -EINPROGRESS;
     }
@@ -141,7 +148,7 @@ int driver::adopt(int fd, std::unique_ptr<card> &card_p) const
         return ret;
     }
     if (is_acquired) {
-        auto session = synapse_->session();
+        auto session = synapse().session();
         if (session == nullptr) {
             return -EIO;
         }
@@ -183,7 +190,7 @@ std::string driver::why_no_synapse()
 
 std::string driver::why_not_supported() const
 {
-    const std::string why = synapse_->why_not();
+    const std::string why = synapse().why_not();
     return why.empty()
                ? std::string("it takes work through SynapseAI alone: ") +
                      how_to_use_synapse(options_.used)
@@ -202,18 +209,18 @@ bool driver::is_in_own_call()
 
 void driver::framework_opened(int fd) const
 {
-    synapse_->opened(fd);
+    synapse().opened(fd);
 }
 
 void driver::application_closing(int fd) const
 {
-    synapse_->closed(fd);
+    synapse().closed(fd);
 }
 
 void driver::look_for_frameworks() const
 {
     if (drives_frameworks()) {
-        synapse_->look();
+        synapse().look();
     }
 }
 
