@@ -89,6 +89,9 @@ def runnable(command, ports):
     """The command with its placeholders filled in."""
     for name, value in elsewhere.PLACEHOLDERS.items():
         command = re.sub(rf"\b{name}\b", value, command)
+    if "$(pkg-config" in command:
+        # What it escapes, a shell has to read: the build may lie below spaces.
+        command = f'eval "{command}"'
     status = elsewhere.status_of(command)
     if status != 0:
         command += f" || test $? = {status}"
