@@ -1,20 +1,18 @@
 /* Every fault under every operation: what the caller sees, that he sees it
- * once, and that all else goes on. docs/faults.md has what is seen; it is
- * written by scripts/faults-page, and each case compares its line. */
+ * once, that the bytes are right, and that all else goes on. fault_rules.cc has
+ * what is expected. */
+#include "gtest/uct/fault_rules.h"
 #include "gtest/uct/ipc_peer.h"
 
 #include "common/framework.h"
 #include "common/process_state.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <functional>
-#include <map>
-#include <sstream>
-#include <string_view>
 #include <tuple>
 
 namespace gaudi::test {
@@ -27,48 +25,6 @@ constexpr uint8_t own_message = 6;
 /* Device addresses that the cards of a process allocate from. */
 constexpr uintptr_t first_window = 0x1001001800000000;
 constexpr uintptr_t window_bytes = uintptr_t{1} << 41;
-
-/* --- faults --------------------------------------------------------------- */
-
-enum class after { works, comes_back, is_gone };
-
-struct fault {
-    const char *name; /* of the test */
-    const char *title;
-    const char *wish;         /* for gaudi0, as hlthunk_emu_fault takes it */
-    after card;               /* if an operation has met with it */
-    bool at_new_keys = false; /* keys of others are unpacked under it, too */
-};
-
-const fault faults[] = {
-    {"reset", "The card has been reset", "now=reset@0", after::comes_back},
-    {"removal", "The card has been removed", "now=remove@0", after::is_gone},
-    {"job_reset", "The card is reset while it copies", "job=reset@0",
-     after::comes_back},
-    {"job_removal", "The card is removed while it copies", "job=remove@0",
-     after::is_gone},
-    {"lost_job", "A copy never ends, and the driver resets the card",
-     "job=lose:50ms@0", after::comes_back},
-    {"aborted_job", "A copy is aborted", "job=abort@0", after::works},
-    {"late_job", "Copies take 20 ms longer", "job=delay:20ms@0", after::works},
-    {"submission", "Submissions fail (ENOMEM)", "submit=ENOMEM@0",
-     after::works},
-    {"allocation", "Device memory cannot be had (ENOMEM)", "alloc=ENOMEM@0",
-     after::works},
-    {"mapping", "Memory cannot be mapped (ENOMEM)", "map=ENOMEM@0",
-     after::works},
-    {"export", "Exports fail (EMFILE)", "export=EMFILE@0", after::works},
-    {"import", "Imports fail (EPERM)", "import=EPERM@0", after::works, true},
-    {"wait", "The driver does not tell once how a copy is (EFAULT)",
-     "wait#1=EFAULT@0", after::works},
-    {"free", "Device memory cannot be given back (EBUSY)", "free=EBUSY@0",
-     after::works},
-    {"unmapping", "Memory cannot be unmapped, once (EINVAL)",
-     "unmap#1=EINVAL@0", after::works},
-    {"open", "The card cannot be opened (EIO)", "open=EIO@0", after::works},
-    {"close", "The card is reset when it is closed", "close=reset@0",
-     after::works},
-};
 
 /* --- what they happen to -------------------------------------------------- */
 
@@ -117,6 +73,15 @@ bool has_other_card()
     return (kind == nullptr) || (std::strcmp(kind, "gaudi3") != 0);
 }
 
+/* Memory that an operation reads or writes. Each place has a pattern of its
+ * own. */
+enum class place { nowhere, host, near, near_half, other, peer };
+
+uint64_t seed_of(place where)
+{
+    return 10 + static_cast<uint64_t>(where);
+}
+
 /* Two cards with memory, or one, and a process that has the next one. */
 struct scene {
     uct_md_h md     = nullptr;
@@ -155,6 +120,34 @@ struct scene {
     }
 
     bool other_works() { return (other == nullptr) || works(*other); }
+
+    void fill()
+    {
+        fill(near.get(), place::near);
+        fill(other.get(), place::other);
+        fill_pattern(host.data(), size, seed_of(place::host));
+        if (peer != nullptr) {
+            peer->fill(seed_of(place::peer));
+        }
+    }
+
+    /* Whether bytes of a place are at another one. */
+    bool have_moved(place from, place to, size_t bytes)
+    {
+        std::vector<char> seen(bytes);
+        if (to == place::peer) {
+            return peer->has(true, 0, bytes, seed_of(from));
+        }
+        if (to == place::host) {
+            seen.assign(host.data(), host.data() + bytes);
+        } else {
+            const card_memory &memory = (to == place::other) ? *other : *near;
+            const size_t offset       = (to == place::near_half) ? size / 2 : 0;
+            transport(md).read_back(seen.data(), memory.remote() + offset,
+                                    bytes);
+        }
+        return has_pattern(seen.data(), bytes, seed_of(from));
+    }
 
     void add_peer()
     {
@@ -210,6 +203,16 @@ struct scene {
                                  UCT_INVALID_RKEY) == UCS_OK) &&
                has_pattern(seen.data(), short_size, 7);
     }
+
+private:
+    void fill(const card_memory *memory, place where)
+    {
+        if (memory != nullptr) {
+            fill_pattern(host.data(), size, seed_of(where));
+            (void)uct_ep_put_short(copy->ep, host.data(), size,
+                                   memory->remote(), UCT_INVALID_RKEY);
+        }
+    }
 };
 
 using clock_type = std::chrono::steady_clock;
@@ -235,51 +238,56 @@ bool is_flushed(uct_iface_h iface)
     return uct_iface_flush(iface, 0, nullptr) != UCS_INPROGRESS;
 }
 
-std::string seen(const char *where, ucs_status_t status)
+/* What an operation has come to, and what it has moved if it tells of no
+ * error. */
+struct outcome : observation {
+    size_t moved = 0;
+};
+
+outcome at_once(ucs_status_t status, size_t bytes = 0)
 {
-    return (status == UCS_OK)
-               ? "done"
-               : std::string(where) + ": " + ucs_status_string(status);
+    outcome seen;
+    seen.call  = status;
+    seen.moved = (status == UCS_OK) ? bytes : 0;
+    return seen;
 }
 
-std::string at_once(ucs_status_t status)
+outcome hung()
 {
-    return seen("call", status);
+    outcome seen;
+    seen.hangs = true;
+    return seen;
 }
 
-std::string told(const transport &by)
+/* Wait for the end of an operation whose call has returned. */
+outcome ended(scene &s, transport &by, ucs_status_t status, size_t bytes,
+              const counted_completion *done = nullptr)
 {
-    std::string text;
-    for (const auto &[ep, status] : by.failures) {
-        text += std::string("; endpoint: ") + ucs_status_string(status);
-    }
-    return text;
-}
-
-/* What an operation with a completion has come to. */
-std::string outcome(scene &s, transport &by, ucs_status_t status,
-                    counted_completion &done)
-{
-    if (status != UCS_INPROGRESS) {
-        return at_once(status) + ((done.calls > 0) ? " AND COMPLETION" : "");
-    }
-    if (!reaches(s, [&] { return done.calls > 0; }) ||
-        !reaches(s, [&] { return is_flushed(by.iface); })) {
-        return "HANGS";
-    }
-    return ((done.calls == 1) ? "" : "TWICE ") +
-           seen("completion", done.status) + told(by);
-}
-
-/* The same of one without. */
-std::string outcome(scene &s, transport &by, ssize_t result)
-{
-    if (result < 0) {
-        return at_once(static_cast<ucs_status_t>(result));
-    }
-    const bool ended = reaches(s, [&] { return is_flushed(by.iface); });
+    const bool has_begun = (status == UCS_INPROGRESS);
+    outcome seen;
+    seen.call  = has_begun ? UCS_OK : status;
+    seen.hangs = (has_begun && !reaches(s, [&] { return done->calls > 0; })) ||
+                 !reaches(s, [&] { return is_flushed(by.iface); });
     by.progress();
-    return (ended ? "done" : "HANGS") + told(by);
+    if (has_begun) {
+        seen.completion = done->status;
+    }
+    if (!by.failures.empty()) {
+        seen.endpoint = by.failures[0].second;
+    }
+    seen.is_told_twice =
+        (by.failures.size() > 1) ||
+        ((done != nullptr) && (done->calls > (has_begun ? 1u : 0u)));
+    seen.moved = seen.is_good() ? bytes : 0;
+    return seen;
+}
+
+/* The same of one that returns how many bytes it has packed. */
+outcome ended(scene &s, transport &by, ssize_t packed)
+{
+    const auto status = static_cast<ucs_status_t>(std::min<ssize_t>(packed, 0));
+    return ended(s, by, status,
+                 static_cast<size_t>(std::max<ssize_t>(packed, 0)));
 }
 
 uct_iov_t vector_of(void *address, size_t length)
@@ -302,70 +310,86 @@ void unpack(void *to, const void *from, size_t length)
     std::memcpy(to, from, length);
 }
 
-enum class imports { nothing, of_other_card, of_peer };
+enum class importing { nothing, of_other_card, of_peer };
 
 struct operation {
     const char *name;
-    const char *title;
-    imports to_card; /* gaudi0 */
-    std::string (*run)(scene &);
+    importing to_card; /* gaudi0 */
+    place from;
+    place to;
+    outcome (*run)(scene &);
 
-    [[nodiscard]] bool with_peer() const { return to_card == imports::of_peer; }
+    [[nodiscard]] bool with_peer() const
+    {
+        return to_card == importing::of_peer;
+    }
 };
 
-std::string put(scene &s, void *from, const card_memory &to)
+outcome put(scene &s, void *from, const card_memory &to)
 {
     counted_completion done;
     const uct_iov_t iov = vector_of(from, size);
-    return outcome(s, *s.copy,
-                   uct_ep_put_zcopy(s.copy->ep, &iov, 1, to.remote(),
-                                    UCT_INVALID_RKEY, &done),
-                   done);
+    return ended(s, *s.copy,
+                 uct_ep_put_zcopy(s.copy->ep, &iov, 1, to.remote(),
+                                  UCT_INVALID_RKEY, &done),
+                 size, &done);
 }
 
 /* Between memory here and device memory of the peer. */
-std::string exchange(scene &s, bool is_put, void *local)
+outcome exchange(scene &s, bool is_put, void *local)
 {
     counted_completion done;
     if (s.need_key() != UCS_OK) {
-        return seen("key", s.key->status());
+        return at_once(s.key->status());
     }
     const uct_iov_t iov   = vector_of(local, size);
     auto *const operation = is_put ? uct_ep_put_zcopy : uct_ep_get_zcopy;
-    return outcome(s, *s.ipc,
-                   operation(s.ep, &iov, 1, s.peer->device().address,
-                             s.key->rkey(), &done),
-                   done);
+    return ended(s, *s.ipc,
+                 operation(s.ep, &iov, 1, s.peer->device().address,
+                           s.key->rkey(), &done),
+                 size, &done);
 }
 
-/* Operations of both kinds are under way when something is closed. */
-void start_some(scene &s, counted_completion *done)
-{
-    for (int i = 0; i < 4; ++i) {
-        (void)s.copy->put_zcopy(s.host.data(), size, s.near->remote(),
-                                &done[i]);
-    }
-}
-
-std::string completions(const counted_completion *done)
-{
-    for (int i = 0; i < 4; ++i) {
-        if (done[i].calls > 1) {
-            return "TWICE";
+/* Copies that are under way when something is closed. They may fail then. */
+struct some_copies {
+    explicit some_copies(scene &s)
+    {
+        for (counted_completion &one : done) {
+            begun += (s.copy->put_zcopy(s.host.data(), size, s.near->remote(),
+                                        &one) == UCS_INPROGRESS);
         }
     }
-    return "done";
-}
+
+    /* What has come of them. */
+    [[nodiscard]] outcome closed(bool in_time) const
+    {
+        outcome seen;
+        unsigned ended = 0;
+        seen.moved     = size;
+        for (const counted_completion &one : done) {
+            ended += one.calls;
+            seen.is_told_twice |= (one.calls > 1);
+            if ((one.calls == 0) || (one.status != UCS_OK)) {
+                seen.moved = 0;
+            }
+        }
+        seen.hangs = !in_time || (ended < begun);
+        return seen;
+    }
+
+    counted_completion done[4];
+    unsigned begun = 0;
+};
 
 const operation operations[] = {
-    {"alloc", "allocate", imports::nothing,
+    {"alloc", importing::nothing, place::nowhere, place::nowhere,
      [](scene &s) {
          const card_memory memory(s.md, 0, 2 * device_page());
          return at_once(memory.status);
      }},
-    {"free", "free", imports::nothing,
+    {"free", importing::nothing, place::nowhere, place::nowhere,
      [](scene &s) { return at_once(s.near->free()); }},
-    {"mem_reg", "register host memory", imports::nothing,
+    {"mem_reg", importing::nothing, place::nowhere, place::nowhere,
      [](scene &s) {
          uct_mem_h memh            = nullptr;
          const ucs_status_t status = uct_md_mem_reg(
@@ -375,62 +399,64 @@ const operation operations[] = {
          }
          return at_once(status);
      }},
-    {"put_short", "put_short", imports::nothing,
+    {"put_short", importing::nothing, place::host, place::near,
      [](scene &s) {
          return at_once(uct_ep_put_short(s.copy->ep, s.host.data(), short_size,
-                                         s.near->remote(), UCT_INVALID_RKEY));
+                                         s.near->remote(), UCT_INVALID_RKEY),
+                        short_size);
      }},
-    {"get_short", "get_short", imports::nothing,
+    {"get_short", importing::nothing, place::near, place::host,
      [](scene &s) {
          return at_once(uct_ep_get_short(s.copy->ep, s.host.data(), short_size,
-                                         s.near->remote(), UCT_INVALID_RKEY));
+                                         s.near->remote(), UCT_INVALID_RKEY),
+                        short_size);
      }},
-    {"put_bcopy", "put_bcopy", imports::nothing,
+    {"put_bcopy", importing::nothing, place::host, place::near,
      [](scene &s) {
-         return outcome(s, *s.copy,
-                        uct_ep_put_bcopy(s.copy->ep, pack, s.host.data(),
-                                         s.near->remote(), UCT_INVALID_RKEY));
+         return ended(s, *s.copy,
+                      uct_ep_put_bcopy(s.copy->ep, pack, s.host.data(),
+                                       s.near->remote(), UCT_INVALID_RKEY));
      }},
-    {"get_bcopy", "get_bcopy", imports::nothing,
+    {"get_bcopy", importing::nothing, place::near, place::host,
      [](scene &s) {
          counted_completion done;
-         return outcome(s, *s.copy,
-                        uct_ep_get_bcopy(s.copy->ep, unpack, s.host.data(),
-                                         short_size, s.near->remote(),
-                                         UCT_INVALID_RKEY, &done),
-                        done);
+         return ended(s, *s.copy,
+                      uct_ep_get_bcopy(s.copy->ep, unpack, s.host.data(),
+                                       short_size, s.near->remote(),
+                                       UCT_INVALID_RKEY, &done),
+                      short_size, &done);
      }},
-    {"put_zcopy", "put_zcopy", imports::nothing,
+    {"put_zcopy", importing::nothing, place::host, place::near,
      [](scene &s) { return put(s, s.host.data(), *s.near); }},
-    {"put_zcopy_registered", "put_zcopy of registered memory", imports::nothing,
+    {"put_zcopy_registered", importing::nothing, place::host, place::near,
      [](scene &s) {
          const registration known(s.md, s.host.data(), size);
          return put(s, s.host.data(), *s.near);
      }},
-    {"get_zcopy", "get_zcopy", imports::nothing,
+    {"get_zcopy", importing::nothing, place::near, place::host,
      [](scene &s) {
          counted_completion done;
-         return outcome(
+         return ended(
              s, *s.copy,
              s.copy->get_zcopy(s.host.data(), size, s.near->remote(), &done),
-             done);
+             size, &done);
      }},
-    {"on_card", "put_zcopy within the card", imports::nothing,
+    {"on_card", importing::nothing, place::near, place::near_half,
      [](scene &s) {
          counted_completion done;
          auto *from          = reinterpret_cast<char *>(s.near->remote());
          const uct_iov_t iov = vector_of(from, size / 2);
-         return outcome(s, *s.copy,
-                        uct_ep_put_zcopy(s.copy->ep, &iov, 1,
-                                         s.near->remote() + size / 2,
-                                         UCT_INVALID_RKEY, &done),
-                        done);
+         return ended(s, *s.copy,
+                      uct_ep_put_zcopy(s.copy->ep, &iov, 1,
+                                       s.near->remote() + size / 2,
+                                       UCT_INVALID_RKEY, &done),
+                      size / 2, &done);
      }},
-    {"to_other_card", "put_zcopy to the other card", imports::of_other_card,
+    {"to_other_card", importing::of_other_card, place::near, place::other,
      [](scene &s) { return put(s, s.near->memory.address, *s.other); }},
-    {"from_other_card", "put_zcopy from the other card", imports::nothing,
+    {"from_other_card", importing::nothing, place::other, place::near,
      [](scene &s) { return put(s, s.other->memory.address, *s.near); }},
-    {"flush", "flush of a put_zcopy without completion", imports::nothing,
+    {"flush", importing::nothing, place::host, place::near,
      [](scene &s) {
          counted_completion flushed;
          const ucs_status_t status =
@@ -438,30 +464,25 @@ const operation operations[] = {
          if (UCS_STATUS_IS_ERR(status)) {
              return at_once(status);
          }
-         return outcome(s, *s.copy, uct_ep_flush(s.copy->ep, 0, &flushed),
-                        flushed);
+         return ended(s, *s.copy, uct_ep_flush(s.copy->ep, 0, &flushed), size,
+                      &flushed);
      }},
-    {"ep_close", "destroy an endpoint with copies under way", imports::nothing,
+    {"ep_close", importing::nothing, place::host, place::near,
      [](scene &s) {
-         counted_completion done[4];
-         start_some(s, done);
+         const some_copies under_way(s);
          uct_ep_destroy(std::exchange(s.copy->ep, s.copy->make_ep()));
-         return reaches(s, [&] { return is_flushed(s.copy->iface); })
-                    ? completions(done)
-                    : "HANGS";
+         return under_way.closed(
+             reaches(s, [&] { return is_flushed(s.copy->iface); }));
      }},
-    {"iface_close", "close an interface with copies under way",
-     imports::nothing,
+    {"iface_close", importing::nothing, place::host, place::near,
      [](scene &s) {
-         counted_completion done[4];
-         start_some(s, done);
+         const some_copies under_way(s);
          const auto begin = clock_type::now();
          s.copy.reset();
-         const bool late =
-             (clock_type::now() - begin > std::chrono::seconds(20));
-         return late ? "HANGS" : completions(done);
+         return under_way.closed(clock_type::now() - begin <
+                                 std::chrono::seconds(20));
      }},
-    {"reopen", "close all, and open it again", imports::nothing,
+    {"reopen", importing::nothing, place::nowhere, place::nowhere,
      [](scene &s) {
          uct_md_h md = nullptr;
          s.close();
@@ -471,7 +492,7 @@ const operation operations[] = {
          }
          return at_once(status);
      }},
-    {"mkey_pack", "pack a key of its memory", imports::nothing,
+    {"mkey_pack", importing::nothing, place::nowhere, place::nowhere,
      [](scene &s) {
          uct_md_attr_t attr;
          uct_mem_h memh = nullptr;
@@ -486,45 +507,40 @@ const operation operations[] = {
          }
          return at_once(status);
      }},
-    {"rkey_unpack", "unpack a key of another process's memory",
-     imports::of_peer,
+    {"rkey_unpack", importing::of_peer, place::nowhere, place::nowhere,
      [](scene &s) {
          s.key.reset();
          return at_once(s.need_key());
      }},
-    {"ipc_put_host", "put_zcopy from host memory to another process's card",
-     imports::of_peer,
+    {"ipc_put_host", importing::of_peer, place::host, place::peer,
      [](scene &s) { return exchange(s, true, s.host.data()); }},
-    {"ipc_get_host", "get_zcopy to host memory from another process's card",
-     imports::of_peer,
+    {"ipc_get_host", importing::of_peer, place::peer, place::host,
      [](scene &s) { return exchange(s, false, s.host.data()); }},
-    {"ipc_put_device", "put_zcopy from the card to another process's",
-     imports::of_peer,
+    {"ipc_put_device", importing::of_peer, place::near, place::peer,
      [](scene &s) { return exchange(s, true, s.near->memory.address); }},
-    {"ipc_get_device", "get_zcopy to the card from another process's",
-     imports::of_peer,
+    {"ipc_get_device", importing::of_peer, place::peer, place::near,
      [](scene &s) { return exchange(s, false, s.near->memory.address); }},
-    {"ipc_put_short", "put_short to another process's card", imports::of_peer,
+    {"ipc_put_short", importing::of_peer, place::host, place::peer,
      [](scene &s) {
          if (s.need_key() != UCS_OK) {
-             return seen("key", s.key->status());
+             return at_once(s.key->status());
          }
          return at_once(uct_ep_put_short(s.ep, s.host.data(), short_size,
                                          s.peer->device().address,
-                                         s.key->rkey()));
+                                         s.key->rkey()),
+                        short_size);
      }},
-    {"ipc_put_bcopy", "put_bcopy to another process's card", imports::of_peer,
+    {"ipc_put_bcopy", importing::of_peer, place::host, place::peer,
      [](scene &s) {
          if (s.need_key() != UCS_OK) {
-             return seen("key", s.key->status());
+             return at_once(s.key->status());
          }
-         return outcome(s, *s.ipc,
-                        uct_ep_put_bcopy(s.ep, pack, s.host.data(),
-                                         s.peer->device().address,
-                                         s.key->rkey()));
+         return ended(s, *s.ipc,
+                      uct_ep_put_bcopy(s.ep, pack, s.host.data(),
+                                       s.peer->device().address,
+                                       s.key->rkey()));
      }},
-    {"ipc_am", "an active message to another process, and back",
-     imports::of_peer,
+    {"ipc_am", importing::of_peer, place::nowhere, place::nowhere,
      [](scene &s) {
          s.messages = 0;
          const ucs_status_t status =
@@ -532,15 +548,14 @@ const operation operations[] = {
          if (status != UCS_OK) {
              return at_once(status);
          }
-         return reaches(s, [&] { return s.messages > 0; }) ? std::string("done")
-                                                           : "HANGS";
+         return reaches(s, [&] { return s.messages > 0; }) ? outcome() : hung();
      }},
 };
 
 /* --- one case, in a process of its own ------------------------------------ */
 
-template <typename Row, size_t count>
-const Row &row_named(const Row (&rows)[count], const char *variable)
+template <typename Row>
+const Row &row_named(std::span<const Row> rows, const char *variable)
 {
     const std::string name = std::getenv(variable);
     for (const Row &row : rows) {
@@ -568,11 +583,11 @@ unsigned count_losses(const std::vector<std::string> &lines)
 }
 
 /* A fault that was met by closing, or by opening. */
-int ends_well_when_closed(const fault &what, const std::string &result,
+int ends_well_when_closed(const fault &what, const observation &result,
                           unsigned files)
 {
     GAUDI_CHILD_REQUIRE(emulator::instance().hlthunk_emu_fault(nullptr) == 0);
-    tell_parent(result);
+    tell_parent(to_line(result));
     GAUDI_CHILD_REQUIRE(eventually([&] { return count_open_fds() <= files; }));
     if ((what.card != after::is_gone) && !runs_beside_framework()) {
         scene s;
@@ -584,8 +599,10 @@ int ends_well_when_closed(const fault &what, const std::string &result,
 
 GAUDI_CHILD(meets_a_fault)
 {
-    const fault &what   = row_named(faults, "GAUDI_FAULT");
-    const operation &op = row_named(operations, "GAUDI_OPERATION");
+    const fault &what = row_named(faults(), "GAUDI_FAULT");
+    const operation &op =
+        row_named(std::span<const operation>(operations), "GAUDI_OPERATION");
+    GAUDI_CHILD_REQUIRE(std::size(operations) == all_operation_rules().size());
     load_module();
     collect_logs();
     scene s;
@@ -594,42 +611,46 @@ GAUDI_CHILD(meets_a_fault)
         s.add_peer();
         GAUDI_CHILD_REQUIRE(s.need_key() == UCS_OK);
     }
-    GAUDI_CHILD_REQUIRE(op.run(s) == "done");
+    GAUDI_CHILD_REQUIRE(op.run(s).is_good());
     s.close(); /* what is made once per process is made */
     const unsigned files = count_open_fds();
     GAUDI_CHILD_REQUIRE(s.open());
     if (op.with_peer()) {
         s.add_peer();
     }
+    s.fill();
     for (const std::string &line : take_logs()) {
         std::fprintf(stderr, "%s\n", line.c_str());
     }
 
     const emulator &box = emulator::instance();
-    if (op.with_peer() && !what.at_new_keys) {
+    if (op.with_peer() && (what.hits != imports)) {
         GAUDI_CHILD_REQUIRE(s.need_key() == UCS_OK);
     }
     GAUDI_CHILD_REQUIRE(box.hlthunk_emu_fault(what.wish) == 0);
     const uint64_t before = box.hlthunk_emu_faults_met();
-    std::string result    = op.run(s);
-    const bool is_met     = std::string_view(what.wish).starts_with("now=") ||
-                        (box.hlthunk_emu_faults_met() > before);
-    if (!is_met) {
-        GAUDI_CHILD_REQUIRE(result == "done");
-        result = "not met";
-    }
+    outcome result        = op.run(s);
+    result.has_met =
+        what.is_at_once() || (box.hlthunk_emu_faults_met() > before);
     if (s.md == nullptr) {
         return ends_well_when_closed(what, result, files);
     }
+    GAUDI_CHILD_REQUIRE(box.hlthunk_emu_fault(nullptr) == 0);
+    if (result.moved > 0) {
+        result.is_wrong = !s.have_moved(op.from, op.to, result.moved);
+    }
     /* What an operation has not met with, this does. Its endpoint may have
      * failed, which is the end of that alone. */
+    if (!what.is_at_once()) {
+        GAUDI_CHILD_REQUIRE(box.hlthunk_emu_fault(what.wish) == 0);
+    }
     const bool met = (s.copy != nullptr) && (s.near->status == UCS_OK);
     if (met) {
         uct_ep_destroy(std::exchange(s.copy->ep, s.copy->make_ep()));
         (void)put(s, s.host.data(), *s.near);
     }
     GAUDI_CHILD_REQUIRE(box.hlthunk_emu_fault(nullptr) == 0);
-    tell_parent(result);
+    tell_parent(to_line(result));
     const bool lost = (what.card != after::works);
     s.copy.reset();
     if (!lost || has_other_card()) { /* else there is no such transport */
@@ -649,7 +670,7 @@ GAUDI_CHILD(meets_a_fault)
      * which a framework does not do. */
     const bool stays_open = lost && runs_beside_framework();
     const unsigned allowed =
-        files + ((stays_open && (op.to_card != imports::nothing)) ? 1 : 0);
+        files + ((stays_open && (op.to_card != importing::nothing)) ? 1 : 0);
     const auto begin = clock_type::now();
     s.close();
     GAUDI_CHILD_REQUIRE(clock_type::now() - begin < std::chrono::seconds(20));
@@ -670,123 +691,44 @@ GAUDI_CHILD(meets_a_fault)
     return 0;
 }
 
-/* --- the page ------------------------------------------------------------- */
+/* --- what is expected ----------------------------------------------------- */
 
-std::string engine()
-{
-    return runs_beside_framework() ? "synapse" : "cs";
-}
+using fault_case = std::tuple<const fault *, const operation_rules *>;
 
-/* How a case reads there. */
-std::string line_of(const operation &op, const std::string &result)
-{
-    return "| " + std::string(op.title) + " | " + result + " |";
-}
-
-std::string heading_of(const fault &what)
-{
-    return "### " + std::string(what.title) + " (`" + what.wish + "`)";
-}
-
-/* The line of a case, of the tables of this engine; empty without one. */
-std::string documented(const fault &what, const operation &op)
-{
-    std::ifstream page(GAUDI_SOURCE_DIR "/docs/faults.md");
-    std::string engine_now;
-    std::string fault_now;
-    for (std::string line; std::getline(page, line);) {
-        if (line.starts_with("## ")) {
-            engine_now = line;
-        } else if (line.starts_with("### ")) {
-            fault_now = line;
-        } else if ((engine_now == "## Engine " + engine()) &&
-                   (fault_now == heading_of(what)) &&
-                   line.starts_with("| " + std::string(op.title) + " |")) {
-            return line;
-        }
-    }
-    return {};
-}
-
-/* For scripts/faults-page: the tables of this run, behind what is there. */
-class page_writer : public ::testing::Environment {
-public:
-    static page_writer &instance() { return *registered; }
-
-    static const char *path() { return std::getenv("GAUDI_FAULTS_PAGE"); }
-
-    void TearDown() override
-    {
-        if (path() == nullptr) {
-            return;
-        }
-        std::ofstream page(path(), std::ios::app);
-        page << "## Engine " << engine() << "\n";
-        for (const fault &what : faults) {
-            if (!lines.contains({&what, &operations[0]})) {
-                continue; /* not with this engine */
-            }
-            page << "\n"
-                 << heading_of(what) << "\n\n| operation | seen |\n"
-                 << "|---|---|\n";
-            for (const operation &op : operations) {
-                page << lines[{&what, &op}] << "\n";
-            }
-        }
-    }
-
-    std::map<std::pair<const fault *, const operation *>, std::string> lines;
-
-private:
-    static page_writer *const registered;
-};
-
-page_writer *const page_writer::registered = static_cast<page_writer *>(
-    ::testing::AddGlobalTestEnvironment(new page_writer));
-
-/* Under ThreadSanitizer UCX has no memory events, so registrations are not
- * cached, and others of the operations that are done meet a mapping or an
- * unmapping that fails. Everywhere else a row is as the page has it. */
-std::string as_comparable([[maybe_unused]] const fault &what, std::string line)
-{
-#ifdef __SANITIZE_THREAD__
-    const std::string name(what.name);
-    const size_t not_met = line.find("| not met |");
-    if (((name == "mapping") || (name == "unmapping")) &&
-        (not_met != std::string::npos)) {
-        line.replace(not_met, line.npos, "| done |");
-    }
-#endif
-    return line;
-}
-
-class fault_matrix : public ::testing::TestWithParam<
-                         std::tuple<const fault *, const operation *>> {};
+class fault_matrix : public ::testing::TestWithParam<fault_case> {};
 
 TEST_P(fault_matrix, is_seen_once_and_all_else_goes_on)
 {
-    const auto &[what, op] = GetParam();
+    const auto &[what, rules] = GetParam();
     child_options options;
     options.environment = {
         {"GAUDI_FAULT", what->name},
-        {"GAUDI_OPERATION", op->name},
+        {"GAUDI_OPERATION", rules->name},
         {"HLTHUNK_EMU_DEVICES", "3"},
         {"UCX_GAUDI_DEVICES", has_other_card() ? "0,1" : "0"}};
     child_process child("meets_a_fault", options);
-    const std::string line    = line_of(*op, child.read_line());
+    const std::string line    = child.read_line();
     const child_result result = child.wait();
     EXPECT_EQ(0, result.exit_code) << result.error;
-    if (page_writer::path() != nullptr) {
-        page_writer::instance().lines[{what, op}] = line;
-    } else {
-        EXPECT_EQ(as_comparable(*what, documented(*what, *op)),
-                  as_comparable(*what, line))
-            << "scripts/faults-page writes docs/faults.md anew";
+
+    observation seen;
+    ASSERT_TRUE(from_line(line, seen)) << line << result.error;
+    const expectation wanted = expected(*what, *rules, runs_beside_framework());
+    EXPECT_STREQ(ucs_status_string(wanted.call), ucs_status_string(seen.call));
+    EXPECT_STREQ(ucs_status_string(wanted.completion),
+                 ucs_status_string(seen.completion));
+    EXPECT_STREQ(ucs_status_string(wanted.endpoint),
+                 ucs_status_string(seen.endpoint));
+    EXPECT_FALSE(seen.hangs);
+    EXPECT_FALSE(seen.is_told_twice);
+    EXPECT_FALSE(seen.is_wrong);
+    if (wanted.with_fault != meeting::may) {
+        EXPECT_EQ(wanted.with_fault == meeting::must, seen.has_met);
     }
 }
 
-template <typename Row, size_t count>
-std::vector<const Row *> all_of(const Row (&rows)[count])
+template <typename Row>
+std::vector<const Row *> all_of(std::span<const Row> rows)
 {
     std::vector<const Row *> all;
     for (const Row &row : rows) {
@@ -797,8 +739,8 @@ std::vector<const Row *> all_of(const Row (&rows)[count])
 
 INSTANTIATE_TEST_SUITE_P(
     all, fault_matrix,
-    ::testing::Combine(::testing::ValuesIn(all_of(faults)),
-                       ::testing::ValuesIn(all_of(operations))),
+    ::testing::Combine(::testing::ValuesIn(all_of(faults())),
+                       ::testing::ValuesIn(all_of(all_operation_rules()))),
     [](const auto &tested) {
         return std::string(std::get<0>(tested.param)->name) + "_under_" +
                std::get<1>(tested.param)->name;
