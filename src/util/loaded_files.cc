@@ -11,7 +11,7 @@ std::vector<std::string> loaded_files()
     /* Of a file that was removed meanwhile. */
     constexpr std::string_view removed = " (deleted)";
     std::vector<std::string> result;
-    std::ifstream maps("/proc/self/maps");
+    std::ifstream maps("/proc/thread-self/maps");
     for (std::string line; std::getline(maps, line);) {
         const size_t access = line.find(' ') + 1;
         const size_t path   = line.find('/');

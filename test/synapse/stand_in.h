@@ -36,6 +36,9 @@ void syn_stand_in_refuse_copies(unsigned count, synStatus status);
 
 /** Mappings of host memory that there are. */
 unsigned syn_stand_in_mappings(void);
+
+/** Streams that there are. */
+unsigned syn_stand_in_streams(void);
 }
 
 #pragma GCC visibility pop

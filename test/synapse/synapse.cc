@@ -675,6 +675,13 @@ unsigned syn_stand_in_mappings()
     return (device != nullptr) ? static_cast<unsigned>(device->host.size()) : 0;
 }
 
+unsigned syn_stand_in_streams()
+{
+    const std::lock_guard<std::mutex> guard(lock);
+    return (device != nullptr) ? static_cast<unsigned>(device->streams.size())
+                               : 0;
+}
+
 } // extern "C"
 
 #pragma GCC visibility pop

@@ -63,10 +63,14 @@ bool is_locked(const std::string &what)
            (lock.l_type != F_UNLCK);
 }
 
-/* Say who has it who cannot be of this box. */
-void complain_of_stranger(const abstract_name &name)
+/* Say who has a thing of the box who cannot be of this box. */
+void complain_of_stranger(const std::string &what)
 {
     static std::atomic<bool> said{false};
+    if (said || !get_settings().folder.empty()) {
+        return;
+    }
+    const abstract_name name(what);
     const auto user = find_binder(name);
     if (user.has_value() && (*user != geteuid()) && !said.exchange(true)) {
         std::fprintf(stderr,
@@ -87,11 +91,7 @@ int take(const std::string &what)
     const abstract_name name(what);
     util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (!fd || (bind(fd.get(), name.address(), name.length()) != 0)) {
-        if (errno != EADDRINUSE) {
-            return -errno;
-        }
-        complain_of_stranger(name);
-        return -EBUSY;
+        return (errno == EADDRINUSE) ? -EBUSY : -errno;
     }
     return fd.release();
 }
@@ -132,7 +132,11 @@ int index_of_bus_id(const char *bus_id)
 
 int take_card(unsigned index)
 {
-    return take(card_name(index));
+    const int ret = take(card_name(index));
+    if (ret == -EBUSY) {
+        complain_of_stranger(card_name(index));
+    }
+    return ret;
 }
 
 int take_turn()
@@ -141,7 +145,11 @@ int take_turn()
     const auto deadline = clock::now() + longest_turn;
     for (;;) {
         const int ret = take("turn");
-        if ((ret != -EBUSY) || (clock::now() >= deadline)) {
+        if (ret != -EBUSY) {
+            return ret;
+        }
+        if (clock::now() >= deadline) {
+            complain_of_stranger("turn");
             return ret;
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

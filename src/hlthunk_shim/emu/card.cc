@@ -229,15 +229,15 @@ int card::wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p)
         return 0;
     }
     card_lock lock(lock_);
-    const int ret = enter(faulty_call::wait);
-    if (ret != 0) {
-        if (open_ != nullptr) {
-            open_->queues.end_unfinished(lock, seq, ret);
-        }
-        return ret;
+    int ret = enter(faulty_call::wait);
+    if (ret == 0) {
+        ++polls_;
+        ret = open_->queues.wait(lock, seq, timeout_us, status_p);
     }
-    ++polls_;
-    return open_->queues.wait(lock, seq, timeout_us, status_p);
+    if ((ret != 0) && (open_ != nullptr)) {
+        open_->queues.end_unfinished(lock, seq, ret);
+    }
+    return ret;
 }
 
 int card::counters(hlthunk_emu_counters &counters_p)

@@ -1,5 +1,8 @@
 #include "hlthunk_shim/synapse/runtime.h"
 
+#include "util/process.h"
+
+#include <atomic>
 #include <cerrno>
 #include <utility>
 
@@ -11,12 +14,27 @@ namespace {
 
 constexpr synDeviceId any_device = 0;
 
+/* The descriptor of the last session, and the process that has made it: its
+ * children inherit both, and SynapseAI's word that it has the card. */
+struct session_mark {
+    int fd              = -1;
+    unsigned generation = 0;
+};
+constinit std::atomic<session_mark> last_session{session_mark{}};
+
+bool is_of_parent(int fd)
+{
+    const session_mark last = last_session.load();
+    return (last.fd == fd) && (last.generation != util::process_generation());
+}
+
 } // namespace
 
 void synapse_runtime::opened(int fd)
 {
     const std::lock_guard<std::mutex> guard(lock_);
     opened_ = fd;
+    last_session.store({});
 }
 
 void synapse_runtime::closed(int fd)
@@ -80,12 +98,14 @@ void synapse_runtime::look()
     /* It does not fill all of it before 1.18. */
     synDeviceInfoV2 info{};
     const bool acquired =
-        (api->synDeviceGetInfoV2(any_device, &info) == synSuccess);
+        (api->synDeviceGetInfoV2(any_device, &info) == synSuccess) &&
+        !is_of_parent(static_cast<int>(info.fd));
     const int fd = acquired ? static_cast<int>(info.fd) : -1;
     if (acquired &&
         ((known == nullptr) || known->has_ended() || (known->fd() != fd))) {
         known.reset();
         (void)synapse_session::create(*api, info, known);
+        last_session.store({fd, util::process_generation()});
     } else if (!acquired) {
         known.reset();
     }

@@ -209,6 +209,32 @@ GAUDI_CHILD(outlives_the_framework)
     return 0;
 }
 
+/* SynapseAI still says there that it has the card. */
+TEST_P(frameworks, a_child_does_nothing_on_the_card_of_its_parent)
+{
+    run("forks_beside_a_framework");
+}
+
+GAUDI_CHILD(forks_beside_a_framework)
+{
+    GAUDI_CHILD_REQUIRE(acquire() == synSuccess);
+    load_module();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const unsigned streams = synapse().syn_stand_in_streams();
+    GAUDI_CHILD_REQUIRE(streams > 0);
+    forked_process child([&] {
+        uct_md_h own;
+        GAUDI_CHILD_REQUIRE(open_md(own) == UCS_OK);
+        GAUDI_CHILD_REQUIRE(synapse().syn_stand_in_streams() == streams);
+        uct_md_close(own);
+        return 0;
+    });
+    const child_result result = child.wait();
+    uct_md_close(md);
+    return result.exit_code;
+}
+
 TEST_P(frameworks, ucx_runs_one_if_it_is_told_to)
 {
     run("is_its_own_framework", {{"UCX_GAUDI_ENGINE", "synapse"}});

@@ -225,10 +225,11 @@ bool rebind_slots(const char *library, std::span<const rebinding> functions)
     /* The program. Waits for what another thread is loading: its functions may
      * have been looked up before they were rebound. */
     look_at(dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD));
-    for (const std::string &name : util::loaded_files()) {
+    const auto files = util::loaded_files();
+    for (const std::string &name : files) {
         look_at(dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD));
     }
-    return is_needed;
+    return is_needed && !files.empty();
 }
 
 } // namespace gaudi::base
