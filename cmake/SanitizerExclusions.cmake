@@ -50,6 +50,8 @@ gaudi_exclude(thread gaudi_gtest_uct
   "bad_input.the_application_opens_cards_while_a_reset_is_waited_for"
   "what one thread reads of the log comes after what the other one has patched,
   which the runtime does not see")
+gaudi_exclude(thread gaudi_gtest_uct "forking_of_others.*"
+  "in the child the runtime waits for the dynamic linker's lock itself")
 gaudi_exclude(thread gaudi_gtest_uct "forking.pinned_memory_is_not_shared"
   "in the child the runtime maps memory of its own at the free addresses")
 gaudi_exclude(thread gaudi_gtest_uct

@@ -106,7 +106,7 @@ std::string preloaded_name()
     static const std::string of_launcher = [&] {
         std::string name =
             run(under_launcher({"printenv", "LD_PRELOAD"}, {}), {}).output;
-        name.resize(name.find('\n'));
+        name.resize(name.find_first_of(":\n"));
         EXPECT_TRUE(std::filesystem::equivalent(name, file)) << name;
         return name;
     }();
