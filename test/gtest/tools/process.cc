@@ -2,6 +2,7 @@
 
 #include "common/descriptor.h"
 #include "common/framework.h"
+#include "common/scratch.h"
 #include "gtest/tools/kernel_double.h"
 #include "gtest/tools/sanitizer.h"
 
@@ -36,8 +37,9 @@ constexpr int cannot_execute   = 125;
 /* Settings of the developer's shell that would change what tests see. */
 bool is_foreign_setting(const std::string &entry)
 {
-    for (const char *prefix : {"UCX_", "HLTHUNK_", "HABANA_", "GAUDI_", "HLS_",
-                               "LD_PRELOAD=", "LD_LIBRARY_PATH="}) {
+    for (const char *prefix :
+         {"UCX_", "HLTHUNK_", "HABANA_", "GAUDI_", "HLS_",
+          "LD_PRELOAD=", "LD_LIBRARY_PATH=", "XDG_CACHE_HOME="}) {
         if (entry.starts_with(prefix)) {
             return true;
         }
@@ -57,6 +59,10 @@ std::vector<std::string> make_environment(const environment &variables)
     }
     for (const auto &[name, value] : variables) {
         result.push_back(name + "=" + value);
+    }
+    if (!variables.contains("XDG_CACHE_HOME")) {
+        static const scratch_directory of_launcher;
+        result.push_back("XDG_CACHE_HOME=" + of_launcher.path(""));
     }
     if (runs_beside_framework() && !variables.contains("LD_PRELOAD")) {
         result.emplace_back("LD_PRELOAD=" GAUDI_BUILD_DIR

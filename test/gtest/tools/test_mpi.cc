@@ -74,7 +74,6 @@ protected:
               "OMPI_MCA_btl_sm_backing_directory"}) {
             options.variables[name] = folder;
         }
-        options.variables["XDG_CACHE_HOME"] = cache_.path("");
         return options;
     }
 
@@ -99,7 +98,6 @@ protected:
 
 private:
     scratch_directory files_; /* goes when no process uses it any more */
-    scratch_directory cache_; /* of the launcher */
     const shared_memory_files shm_;
     orphans orphans_;
 };

@@ -729,6 +729,17 @@ TEST(unseen_memory, is_what_the_program_maps_by_pointers_from_before)
     EXPECT_EQ(0, result.exit_code) << result.error;
 }
 
+/* How much memory of the application UCX finds at an address; 0: none. */
+size_t allocation_at(uct_md_h md, uint64_t va)
+{
+    uct_md_mem_attr_t attr{};
+    attr.field_mask = UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
+    return (uct_md_mem_query(md, reinterpret_cast<void *>(va), 1, &attr) ==
+            UCS_OK)
+               ? attr.alloc_length
+               : 0;
+}
+
 /* What a pointer from before unmaps is known until something is there again. */
 GAUDI_CHILD(unmaps_by_earlier_pointers)
 {
@@ -743,11 +754,7 @@ GAUDI_CHILD(unmaps_by_earlier_pointers)
     const uint64_t va    = card.map(small);
     GAUDI_CHILD_REQUIRE(earlier.hlthunk_memory_unmap(card.fd(), va) == 0);
     GAUDI_CHILD_REQUIRE(card.map(large, va) == va);
-    uct_md_mem_attr_t attr{};
-    attr.field_mask = UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
-    GAUDI_CHILD_REQUIRE(
-        uct_md_mem_query(md, reinterpret_cast<void *>(va), 1, &attr) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(attr.alloc_length == 2 * device_page());
+    GAUDI_CHILD_REQUIRE(allocation_at(md, va) == 2 * device_page());
     uct_md_close(md);
     return 0;
 }
@@ -795,11 +802,7 @@ GAUDI_CHILD(frees_what_another_thread_gets_at_once)
                             card.fd(), handle) == 0);
     GAUDI_CHILD_REQUIRE(again == handle);
     const uint64_t va = card.map(again);
-    uct_md_mem_attr_t attr{};
-    attr.field_mask = UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
-    GAUDI_CHILD_REQUIRE(
-        uct_md_mem_query(md, reinterpret_cast<void *>(va), 1, &attr) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(attr.alloc_length == 2 * device_page());
+    GAUDI_CHILD_REQUIRE(allocation_at(md, va) == 2 * device_page());
     uct_md_close(md);
     return 0;
 }
