@@ -122,21 +122,22 @@ ucs_status_t do_zcopy(uct_ep_h ep, zcopy what, const uct_iov_t *iov,
 
 } // namespace
 
-ucs_status_t transport::ep_put_short(uct_ep_h ep, const void *buffer,
-                                     unsigned length, uint64_t remote_addr,
-                                     uct_rkey_t) noexcept
+ucs_status_t transport::ep_put_short(uct_ep_h ep, base::call_site caller,
+                                     const void *buffer, unsigned length,
+                                     uint64_t remote_addr, uct_rkey_t) noexcept
 {
     ucs_status_t status = do_short(ep, as_pointer(remote_addr), buffer, length,
-                                   __builtin_return_address(0));
+                                   caller.return_address);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, PUT, SHORT, length);
     return status;
 }
 
-ucs_status_t transport::ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
+ucs_status_t transport::ep_get_short(uct_ep_h ep, base::call_site caller,
+                                     void *buffer, unsigned length,
                                      uint64_t remote_addr, uct_rkey_t) noexcept
 {
     ucs_status_t status = do_short(ep, buffer, as_pointer(remote_addr), length,
-                                   __builtin_return_address(0));
+                                   caller.return_address);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, SHORT, length);
     return status;
 }

@@ -133,8 +133,14 @@ struct transport : base::transport_base {
     static base::callback<uct_ep_create_func_t> ep_create;
     static base::callback<uct_ep_destroy_func_t> ep_destroy;
     /* Done when they return, whatever the length. */
-    static base::callback<uct_ep_put_short_func_t> ep_put_short;
-    static base::callback<uct_ep_get_short_func_t> ep_get_short;
+    static ucs_status_t ep_put_short(uct_ep_h ep, base::call_site caller,
+                                     const void *buffer, unsigned length,
+                                     uint64_t remote_addr,
+                                     uct_rkey_t rkey) noexcept;
+    static ucs_status_t ep_get_short(uct_ep_h ep, base::call_site caller,
+                                     void *buffer, unsigned length,
+                                     uint64_t remote_addr,
+                                     uct_rkey_t rkey) noexcept;
     /* Through staging memory. UCP unpacks to device memory with memcpy and its
      * address as argument: DMA takes the place of that callback. */
     static base::callback<uct_ep_put_bcopy_func_t> ep_put_bcopy;

@@ -6,6 +6,8 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 
+#include <type_traits>
+
 namespace gaudi::base {
 
 /** How long an operation is, by its arguments; those that pack say it by their
@@ -32,25 +34,48 @@ inline size_t length_of(const uct_iov_t *iov, size_t count, uint64_t,
     return uct_iov_total_length(iov, count);
 }
 
+/** Where the caller of an operation goes on. An operation that wants to know
+ *  takes it in front of its own arguments. */
+struct call_site {
+    const void *return_address;
+};
+
+template <uct_ep_operation_t which, typename Result, typename... Arguments>
+inline Result trace(uct_ep_h ep, Result result, Arguments... arguments)
+{
+    if (result >= 0) { /* UCS_INPROGRESS is, too */
+        ucs_trace_data("ep %p: %s of %zu bytes", ep,
+                       uct_ep_operation_names[which],
+                       length_of(arguments...) +
+                           ((sizeof(Result) == sizeof(ssize_t)) ? result : 0));
+    }
+    return result;
+}
+
 /** An operation that tells of what it has begun. */
 template <uct_ep_operation_t which, auto operation>
 struct traced;
 
 template <uct_ep_operation_t which, typename Result, typename... Arguments,
           Result (*operation)(uct_ep_h, Arguments...) noexcept>
-struct traced<which, operation> {
-    /* Flat: operations look at who has called them. */
+requires(!std::is_invocable_v<void(call_site, ...),
+                              Arguments...>) struct traced<which, operation> {
     [[gnu::flatten]] static Result op(uct_ep_h ep,
                                       Arguments... arguments) noexcept
     {
-        const Result result = operation(ep, arguments...);
-        if (result >= 0) { /* UCS_INPROGRESS is, too */
-            ucs_trace_data(
-                "ep %p: %s of %zu bytes", ep, uct_ep_operation_names[which],
-                length_of(arguments...) +
-                    ((sizeof(Result) == sizeof(ssize_t)) ? result : 0));
-        }
-        return result;
+        return trace<which>(ep, operation(ep, arguments...), arguments...);
+    }
+};
+
+template <uct_ep_operation_t which, typename Result, typename... Arguments,
+          Result (*operation)(uct_ep_h, call_site, Arguments...) noexcept>
+struct traced<which, operation> {
+    [[gnu::flatten]] static Result op(uct_ep_h ep,
+                                      Arguments... arguments) noexcept
+    {
+        const call_site caller{__builtin_return_address(0)};
+        return trace<which>(ep, operation(ep, caller, arguments...),
+                            arguments...);
     }
 };
 
