@@ -14,18 +14,26 @@ namespace {
 
 constexpr synDeviceId any_device = 0;
 
-/* The descriptor of the last session, and the process that has made it: its
- * children inherit both, and SynapseAI's word that it has the card. */
-struct session_mark {
+/* The descriptor of the card that SynapseAI has, or is acquiring, and the
+ * process that it does so in. */
+struct acquisition {
     int fd              = -1;
     unsigned generation = 0;
 };
-constinit std::atomic<session_mark> last_session{session_mark{}};
+constinit std::atomic<acquisition> last_acquisition{acquisition{}};
 
-bool is_of_parent(int fd)
+void note_acquisition(int fd)
 {
-    const session_mark last = last_session.load();
-    return (last.fd == fd) && (last.generation != util::process_generation());
+    last_acquisition.store({fd, util::process_generation()});
+}
+
+/* Whether the card is that of a process that has forked this one. SynapseAI, of
+ * which this one has a copy, must not be asked then: it would act on the
+ * parent's card, and its locks may be taken. */
+bool is_parents()
+{
+    const acquisition last = last_acquisition.load();
+    return (last.fd >= 0) && (last.generation != util::process_generation());
 }
 
 } // namespace
@@ -34,13 +42,16 @@ void synapse_runtime::opened(int fd)
 {
     const std::lock_guard<std::mutex> guard(lock_);
     opened_ = fd;
-    last_session.store({});
+    note_acquisition(fd);
 }
 
 void synapse_runtime::closed(int fd)
 {
     std::shared_ptr<synapse_session> old;
     const std::lock_guard<std::mutex> guard(lock_);
+    if (fd == last_acquisition.load().fd) {
+        note_acquisition(-1);
+    }
     if (fd == opened_) {
         opened_ = -1;
     }
@@ -78,7 +89,7 @@ bool synapse_runtime::is_ready(const synapse_functions &api, int fd) const
 
 void synapse_runtime::look()
 {
-    const synapse_functions *api = find();
+    const synapse_functions *api = is_parents() ? nullptr : find();
     if (api == nullptr) {
         return;
     }
@@ -98,14 +109,12 @@ void synapse_runtime::look()
     /* It does not fill all of it before 1.18. */
     synDeviceInfoV2 info{};
     const bool acquired =
-        (api->synDeviceGetInfoV2(any_device, &info) == synSuccess) &&
-        !is_of_parent(static_cast<int>(info.fd));
+        (api->synDeviceGetInfoV2(any_device, &info) == synSuccess);
     const int fd = acquired ? static_cast<int>(info.fd) : -1;
     if (acquired &&
         ((known == nullptr) || known->has_ended() || (known->fd() != fd))) {
         known.reset();
         (void)synapse_session::create(*api, info, known);
-        last_session.store({fd, util::process_generation()});
     } else if (!acquired) {
         known.reset();
     }
@@ -115,6 +124,7 @@ void synapse_runtime::look()
     if (opened_ == opening) {
         opened_ = -1;
         fd_     = fd;
+        note_acquisition(fd);
         if (!was_faster) { /* another thread: one session for all */
             session_ = std::move(known);
         }
@@ -172,7 +182,8 @@ int synapse_runtime::acquire(const std::string &bus_id)
         return refuse(synapse_functions::no_acquisition);
     }
     synDeviceInfoV2 info{};
-    const synStatus state = api->synDeviceGetInfoV2(any_device, &info);
+    const synStatus state =
+        is_parents() ? synSuccess : api->synDeviceGetInfoV2(any_device, &info);
     if (state == synSuccess) {
         return refuse("it has another card of this process already, and takes "
                       "no more than one");
@@ -216,6 +227,7 @@ void synapse_runtime::release()
         api        = api_.get();
         destroying = std::exchange(initialised_, false);
         fd_        = -1;
+        note_acquisition(-1);
         if (session_ != nullptr) {
             session_->end();
             session_.reset();
