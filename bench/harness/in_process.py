@@ -126,7 +126,7 @@ def md(run):
 
 # --- timing -------------------------------------------------------------------
 
-# Gaudi2's figures (src/hlthunk_shim/emu/timing_figures.h) in a box that is so
+# Gaudi2's figures (src/hlthunk_emulator/timing_figures.h) in a box that is so
 # many times slower, times and bandwidths alike: the machine has to keep up.
 SLOWER = 100
 BOX = {"doorbell": 1.5, "completion": 2.5, "wakeup": 5, "import_page": 0.1}

@@ -6,8 +6,8 @@
  */
 #pragma once
 
+#include "hlthunk_emulator/hlthunk_emu.h"
 #include "hlthunk_shim/driver.h"
-#include "hlthunk_shim/emu/hlthunk_emu.h"
 #include "hlthunk_shim/hlthunk/library.h"
 
 #include <string>

@@ -1,8 +1,8 @@
 #include "kernel_double/device.h"
 
-#include "hlthunk_shim/emu/api.h"
-#include "hlthunk_shim/emu/device_files.h"
-#include "hlthunk_shim/emu/settings.h"
+#include "hlthunk_emulator/api.h"
+#include "hlthunk_emulator/device_files.h"
+#include "hlthunk_emulator/settings.h"
 #include "kernel_double/kernel.h"
 #include "kernel_double/rules.h"
 

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/emu/hlthunk_emu.h"
+#include "hlthunk_emulator/hlthunk_emu.h"
 #include "hlthunk_shim/hlthunk/abi.h"
 
 #define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \

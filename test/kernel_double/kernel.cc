@@ -1,7 +1,7 @@
 #include "kernel_double/kernel.h"
 
-#include "hlthunk_shim/emu/settings.h"
-#include "hlthunk_shim/emu/sysfs_view.h"
+#include "hlthunk_emulator/settings.h"
+#include "hlthunk_emulator/sysfs_view.h"
 #include "kernel_double/kernel_abi.h"
 #include "util/made_once.h"
 #include "util/text.h"

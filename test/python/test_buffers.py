@@ -364,7 +364,7 @@ class Buffers(common.LoggedTest):
 
     def test_ask_the_library_for_nothing_that_they_do_not_know(self):
         """A newer one would write behind the structures."""
-        header = (common.ROOT / "src/uct/gaudi/ucx_gaudi.h").read_text()
+        header = (common.ROOT / "src/program/ucx_gaudi.h").read_text()
         for function, prefix, call in (
                 ("_card_query", "CARD", ucx_gaudi.cards),
                 ("_mem_query", "MEM", lambda: Buffer(1).free())):

@@ -18,7 +18,7 @@ LIBRARIES = [
     ("lib/ucx-gaudi/[0-9]*/libuct_hlthunk.so.0", r"libuct_hlthunk-[0-9.]+.so.0",
      "src/uct/gaudi/exports.map", True),
     ("lib/hlthunk-emu/libhl-thunk.so", "libhl-thunk.so",
-     "src/hlthunk_shim/emu/exports.map", False),
+     "src/hlthunk_emulator/exports.map", False),
     ("lib/libuct_hlthunk.so.0", "libuct_hlthunk.so.0",
      {"ucm_set_global_opts", "ucp_config_modify", "ucp_config_read",
       "ucp_listener_create",

@@ -9,7 +9,8 @@ The rooms from the lowest to the highest one, see docs/architecture.md:
     hlthunk_shim: the interface <- hlthunk <- cards, synapse <- engines
     base:         ucx <- cards <- memory <- memory/application, transfer
     copy          ipc: process <- messages, sharing <- the UCT face
-    module, perftest and what else lies in src/uct/gaudi
+    program:      what programs call
+    module, above all
 
 util and hlthunk_shim know no UCX; copy and ipc do not know each other; nothing
 includes the emulator, except tests and benches, which include its hooks, tests
@@ -28,11 +29,12 @@ from common import is_source, report, tree_files
 
 UTIL = "src/util/"
 SHIM = "src/hlthunk_shim/"
-HLTHUNK, SHIM_CARDS, EMULATOR = SHIM + "hlthunk/", SHIM + "cards/", SHIM + "emu/"
+HLTHUNK, SHIM_CARDS, EMULATOR = SHIM + "hlthunk/", SHIM + "cards/", "src/hlthunk_emulator/"
 SYNAPSE, ENGINES = SHIM + "synapse/", SHIM + "engines/"
 HOOKS = EMULATOR + "hlthunk_emu.h"
 LINKED_WITH_IT = ("test/gtest/emu/", "test/kernel_double/")
 GAUDI = "src/uct/gaudi/"
+PROGRAM = "src/program/"
 BASE, COPY, IPC = GAUDI + "base/", GAUDI + "copy/", GAUDI + "ipc/"
 UCX_SEAM, CARDS, MEMORY, TRANSFER = (BASE + room for room in
                                      ("ucx/", "cards/", "memory/", "transfer/"))
@@ -64,8 +66,9 @@ ALLOWED = [
     (SHARING, [PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] + DRIVER),
     (IPC, [MESSAGES, SHARING, PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] +
      DRIVER),
-    (GAUDI, [COPY, IPC, TRANSFER, APPLICATION, MEMORY, CARDS, UCX_SEAM] +
-     DRIVER),
+    (PROGRAM, [TRANSFER, APPLICATION, MEMORY, CARDS, UCX_SEAM] + DRIVER),
+    (GAUDI, [PROGRAM, COPY, IPC, TRANSFER, APPLICATION, MEMORY, CARDS,
+             UCX_SEAM] + DRIVER),
     ("src/loader/", [UTIL + "library_file.h"]),
     ("src/launcher/", ["src/loader/gdr_module.h",
                        "src/loader/tls_alias.h"] + DRIVER),

@@ -20,9 +20,9 @@ CLEAN = {
     "src/hlthunk_shim/hlthunk/abi.h": "",
     "src/hlthunk_shim/hlthunk/h.h": '#include "hlthunk_shim/s.h"\n',
     "src/hlthunk_shim/cards/k.h": '#include "hlthunk_shim/hlthunk/h.h"\n',
-    "src/hlthunk_shim/emu/hlthunk_emu.h":
+    "src/hlthunk_emulator/hlthunk_emu.h":
         '#include "hlthunk_shim/hlthunk/abi.h"\n',
-    "src/hlthunk_shim/emu/card.h": '#include "hlthunk_shim/emu/hlthunk_emu.h"',
+    "src/hlthunk_emulator/card.h": '#include "hlthunk_emulator/hlthunk_emu.h"',
     "src/uct/gaudi/base/ucx/x.h":
         '#include "util/u.h"\n#include <ucs/type/status.h>\n',
     "src/uct/gaudi/base/cards/c.h":
@@ -46,7 +46,7 @@ CLEAN = {
     "src/uct/gaudi/module.cc":
         '#include "uct/gaudi/copy/c.h"\n#include "uct/gaudi/ipc/i.h"\n',
     "src/loader/p.c": "#include <dlfcn.h>\n",
-    "test/t.cc": '#include "hlthunk_shim/emu/hlthunk_emu.h"\n',
+    "test/t.cc": '#include "hlthunk_emulator/hlthunk_emu.h"\n',
 }
 
 # One more line in a file, each against the rules.
@@ -59,13 +59,13 @@ VIOLATIONS = [
     ("src/hlthunk_shim/s.h", '#include "uct/gaudi/base/ucx/x.h"'),
     ("src/hlthunk_shim/s.h", "#include <uct/gaudi/base/ucx/x.h>"),
     ("src/hlthunk_shim/s.h", '#include "../uct/gaudi/base/ucx/x.h"'),
-    ("src/hlthunk_shim/s.h", '#include "hlthunk_shim/emu/hlthunk_emu.h"'),
+    ("src/hlthunk_shim/s.h", '#include "hlthunk_emulator/hlthunk_emu.h"'),
     ("src/hlthunk_shim/s.h", '#include "emu/card.h"'),
     ("src/hlthunk_shim/s.h", '#include "hlthunk_shim/hlthunk/abi.h"'),
     ("src/hlthunk_shim/hlthunk/h.h", '#include "uct/gaudi/base/ucx/x.h"'),
-    ("src/hlthunk_shim/emu/card.h", '#include "hlthunk_shim/s.h"'),
-    ("src/hlthunk_shim/emu/card.h", '#include "hlthunk_shim/hlthunk/h.h"'),
-    ("src/hlthunk_shim/emu/card.h", "#include <ucp/api/ucp.h>"),
+    ("src/hlthunk_emulator/card.h", '#include "hlthunk_shim/s.h"'),
+    ("src/hlthunk_emulator/card.h", '#include "hlthunk_shim/hlthunk/h.h"'),
+    ("src/hlthunk_emulator/card.h", "#include <ucp/api/ucp.h>"),
     ("src/uct/gaudi/base/ucx/x.h", '#include "uct/gaudi/copy/c.h"'),
     ("src/uct/gaudi/base/ucx/x.h", '#include "../../ipc/i.h"'),
     ("src/uct/gaudi/base/ucx/x.h", '#include "hlthunk_shim/s.h"'),
@@ -76,17 +76,17 @@ VIOLATIONS = [
     ("src/uct/gaudi/base/transfer/t.h",
      '#include "uct/gaudi/base/memory/application/a.h"'),
     ("src/uct/gaudi/base/transfer/t.h",
-     '#include "hlthunk_shim/emu/hlthunk_emu.h"'),
+     '#include "hlthunk_emulator/hlthunk_emu.h"'),
     ("src/uct/gaudi/copy/c.h", '#include "uct/gaudi/ipc/i.h"'),
     ("src/uct/gaudi/ipc/i.h", '#include "uct/gaudi/copy/c.h"'),
     ("src/uct/gaudi/ipc/process/p.h",
      '#include "uct/gaudi/base/transfer/t.h"'),
     ("src/uct/gaudi/ipc/messages/m.h", '#include "uct/gaudi/ipc/sharing/s.h"'),
     ("src/uct/gaudi/ipc/sharing/s.h", '#include "uct/gaudi/ipc/messages/m.h"'),
-    ("src/uct/gaudi/module.cc", '#include "hlthunk_shim/emu/card.h"'),
+    ("src/uct/gaudi/module.cc", '#include "hlthunk_emulator/card.h"'),
     ("src/loader/p.c", "#include <ucp/api/ucp.h>"),
     ("src/loader/p.c", '#include "util/u.h"'),
-    ("test/t.cc", '#include "hlthunk_shim/emu/card.h"'),
+    ("test/t.cc", '#include "hlthunk_emulator/card.h"'),
     ("test/t.cc", '#include "no/such/file.h"'),
     # n.cc includes m.h, and a header and its source count as one.
     ("src/uct/gaudi/base/memory/m.h", '#include "uct/gaudi/base/memory/n.h"'),

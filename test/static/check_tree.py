@@ -20,7 +20,7 @@ from common import is_source, report, tree_files
 
 LARGEST = 512 * 1024
 MOST_LINES = 450  # of a source file below src
-EMULATOR = "src/hlthunk_shim/emu/"
+EMULATOR = "src/hlthunk_emulator/"
 EMULATORS = re.compile("hlthunk_emu_|memfd:hlthunk")
 
 # Written in pieces, so that this file is not one of those it looks for.

@@ -3,6 +3,8 @@
  *
  * Runs before main, inside UCX's module loader, or at a call of UCX.
  */
+#include "program/perftest.h"
+#include "program/ucx_gaudi.h"
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/topology.h"
 #include "uct/gaudi/base/memory/application/driver_hooks.h"
@@ -15,8 +17,6 @@
 #include "uct/gaudi/base/ucx/version.h"
 #include "uct/gaudi/copy/copy_md.h"
 #include "uct/gaudi/ipc/ipc_md.h"
-#include "uct/gaudi/perftest.h"
-#include "uct/gaudi/ucx_gaudi.h"
 
 #include <dlfcn.h>
 

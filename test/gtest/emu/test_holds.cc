@@ -1,5 +1,5 @@
 /* Jobs that are held: their bytes are there, and they have not ended. */
-#include "hlthunk_shim/emu/queue_manager.h"
+#include "hlthunk_emulator/queue_manager.h"
 #include "hlthunk_shim/hlthunk/lin_dma.h"
 
 #include <gtest/gtest.h>

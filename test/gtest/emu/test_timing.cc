@@ -4,7 +4,7 @@
 
 #include "common/child.h"
 #include "common/scratch.h"
-#include "hlthunk_shim/emu/box_traffic.h"
+#include "hlthunk_emulator/box_traffic.h"
 
 #include <algorithm>
 #include <chrono>

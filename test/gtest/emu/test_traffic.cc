@@ -1,5 +1,5 @@
 /* The timing model by itself: arithmetic on times that the tests make up. */
-#include "hlthunk_shim/emu/traffic.h"
+#include "hlthunk_emulator/traffic.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #include "mpi_memory.h"
 
-#include "hlthunk_shim/emu/hlthunk_emu.h"
+#include "hlthunk_emulator/hlthunk_emu.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "uct/gaudi/ucx_gaudi.h"
+#include "program/ucx_gaudi.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #include "gtest/tools/peer/dma.h"
 
-#include "hlthunk_shim/emu/hlthunk_emu.h"
+#include "hlthunk_emulator/hlthunk_emu.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

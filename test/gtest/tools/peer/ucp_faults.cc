@@ -16,7 +16,7 @@
  * sends. Whoever has lost the other side, or hears that it failed, waits no
  * longer: UCP tells the peer of a rendezvous nothing.
  */
-#include "hlthunk_shim/emu/hlthunk_emu.h"
+#include "hlthunk_emulator/hlthunk_emu.h"
 #include "gtest/tools/peer/check.h"
 #include "gtest/tools/peer/memory.h"
 #include "gtest/tools/peer/side.h"

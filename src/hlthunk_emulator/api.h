@@ -1,0 +1,49 @@
+/**
+ * What the functions of the library share: being public, and finding the card
+ * that a descriptor stands for.
+ */
+#pragma once
+
+#include "hlthunk_emulator/card.h"
+
+#include <cerrno>
+#include <new>
+
+/** A function of the library's public ABI. */
+#define HLTHUNK_PUBLIC extern "C" __attribute__((visibility("default")))
+
+namespace gaudi::emu {
+
+/** @return The card whose compute node this is, else nullptr. Duplicates are
+ *  found out at their first use, under the locks of cards. */
+card *find_compute(int fd);
+
+/** @return The card whose compute or control node this is, else nullptr. */
+card *find_any(int fd);
+
+/** @return The card whose compute node this is in the process that forked this
+ *          one, else nullptr. The functions above do not find it. */
+card *find_inherited(int fd);
+
+/** Why these functions do not find a card: -EBADF, or -ENODEV (logged) for a
+ *  descriptor that only the parent process can use. */
+int why_no_card(int fd);
+
+/** Make a call on the card of a compute node; no exception leaves it.
+ *  @return What the call returns, -EBADF, -ENODEV as @ref why_no_card, or
+ * -ENOMEM. */
+template <typename Call>
+int on_compute(int fd, Call &&call) noexcept
+{
+    card *compute = find_compute(fd);
+    if (compute == nullptr) {
+        return why_no_card(fd);
+    }
+    try {
+        return call(*compute);
+    } catch (const std::bad_alloc &) {
+        return -ENOMEM;
+    }
+}
+
+} // namespace gaudi::emu

@@ -1,0 +1,294 @@
+#include "hlthunk_emulator/box_traffic.h"
+
+#include "hlthunk_emulator/box.h"
+#include "hlthunk_emulator/memory_files.h"
+#include "hlthunk_emulator/settings.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <new>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+namespace gaudi::emu {
+
+namespace {
+
+constexpr uint64_t magic_of_state = 0x6369666661725432;
+/* Processes of a box that have opened cards. Each has a byte of the file to
+ * lock. */
+constexpr unsigned max_owners = 4096;
+/* How long somebody may go on taking a share who has been killed. */
+constexpr model_time dead_unseen = 1'000'000;
+
+model_time now()
+{
+    return model_time_of(std::chrono::steady_clock::now());
+}
+
+model_time nanoseconds(double microseconds)
+{
+    return static_cast<model_time>(microseconds * 1000);
+}
+
+flock lock_of(unsigned owner)
+{
+    flock lock{};
+    lock.l_type   = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_start  = owner;
+    lock.l_len    = 1;
+    return lock;
+}
+
+/* Processes with other figures are of another world. */
+std::string name_of_file(const timing_figures &speed)
+{
+    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
+    unsigned char bytes[sizeof(speed)];
+    std::memcpy(bytes, &speed, sizeof(speed));
+    for (const unsigned char byte : bytes) {
+        hash = (hash ^ byte) * 0x100000001b3;
+    }
+    struct stat net {};
+    (void)stat("/proc/self/ns/net", &net);
+    return "hlthunk-emu/" + get_settings().node + '@' +
+           std::to_string(net.st_ino) + "/traffic-" + std::to_string(hash);
+}
+
+std::atomic<box_traffic *> known{nullptr};
+util::child_mutex making;
+
+} // namespace
+
+struct box_traffic::shared_state {
+    uint64_t magic;
+    model_time looked_for_dead;
+    pthread_mutex_t mutex; /* its owner may be killed */
+    traffic all;
+};
+
+/* The shared state, as long as it is locked. */
+class box_traffic::locked {
+public:
+    explicit locked(const box_traffic &of)
+        : state_(*reinterpret_cast<shared_state *>(of.shared_.start()))
+    {
+        if (pthread_mutex_lock(&state_.mutex) == EOWNERDEAD) {
+            /* Killed in here: the flows may be half changed. Jobs whose flows
+             * are unknown have ended. */
+            state_.all.erase_if([](const flow &) { return true; });
+            pthread_mutex_consistent(&state_.mutex);
+        }
+    }
+    ~locked() { pthread_mutex_unlock(&state_.mutex); }
+    locked(const locked &)            = delete;
+    locked &operator=(const locked &) = delete;
+
+    shared_state *operator->() const { return &state_; }
+    shared_state &operator*() const { return state_; }
+
+private:
+    shared_state &state_;
+};
+
+box_traffic *box_traffic::instance()
+{
+    const settings &wanted = get_settings();
+    if (!wanted.timing.has_value()) {
+        return nullptr;
+    }
+    box_traffic *made = known.load(std::memory_order_acquire);
+    if (made == nullptr) {
+        const std::lock_guard<util::child_mutex> guard(making);
+        made = known.load(std::memory_order_acquire);
+        if (made == nullptr) {
+            /* Never destroyed, as cards. */
+            made =
+                new box_traffic(*wanted.timing, name_of_file(*wanted.timing));
+            known.store(made, std::memory_order_release);
+        }
+    }
+    return made->good() ? made : nullptr;
+}
+
+void box_traffic::after_fork_in_child()
+{
+    known.store(nullptr, std::memory_order_relaxed);
+}
+
+box_traffic::box_traffic(const timing_figures &speed, const std::string &name)
+    : speed_(speed)
+{
+    const int ret = join(name);
+    if (ret != 0) {
+        shared_ = {};
+        log("no timing model: %s", std::strerror(-ret));
+    }
+}
+
+box_traffic::~box_traffic()
+{
+    if (good()) {
+        const locked state(*this);
+        state->all.erase_if(
+            [this](const flow &known) { return known.owner == owner_; });
+    }
+}
+
+bool box_traffic::map(util::unique_fd fd)
+{
+    fd_                 = std::move(fd);
+    closed_in_children_ = util::closed_in_children(fd_.get());
+    if (!shared_.map(fd_.get(), 0, sizeof(shared_state))) {
+        return false;
+    }
+    madvise(shared_.start(), shared_.length(), MADV_DONTFORK);
+    return true;
+}
+
+int box_traffic::create(const std::string &name)
+{
+    util::unique_fd fd(
+        memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd || (ftruncate(fd.get(), sizeof(shared_state)) != 0) ||
+        (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) ||
+        !map(std::move(fd))) {
+        return -errno;
+    }
+    auto *state = new (shared_.start()) shared_state;
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    const int ret = pthread_mutex_init(&state->mutex, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    state->magic = magic_of_state;
+    return -ret;
+}
+
+/* Find the file of the box, or make it. Nobody else does meanwhile. */
+int box_traffic::join(const std::string &name)
+{
+    const util::unique_fd turn(take_turn());
+    if (!turn) {
+        return turn.get();
+    }
+    util::unique_fd found;
+    visit_memory_files(name, O_RDWR, [&](util::unique_fd file) {
+        found = std::move(file);
+        return false;
+    });
+    if (!found) {
+        const int created = create(name);
+        return (created != 0) ? created : take_owner_number();
+    }
+    if ((util::lasting_length(found.get()) < sizeof(shared_state)) ||
+        !map(std::move(found)) ||
+        (reinterpret_cast<shared_state *>(shared_.start())->magic !=
+         magic_of_state)) {
+        return -EINVAL;
+    }
+    return take_owner_number();
+}
+
+/* The lock belongs to this opening of the file, and goes with it. */
+int box_traffic::take_owner_number()
+{
+    for (unsigned owner = 0; owner < max_owners; ++owner) {
+        flock lock = lock_of(owner);
+        if (fcntl(fd_.get(), F_OFD_SETLK, &lock) == 0) {
+            owner_ = static_cast<uint16_t>(owner);
+            const locked state(*this);
+            state->all.erase_if(
+                [owner](const flow &left) { return left.owner == owner; });
+            return 0;
+        }
+    }
+    return -EMFILE;
+}
+
+bool box_traffic::is_alive(unsigned owner) const
+{
+    flock lock = lock_of(owner);
+    return (owner == owner_) || (fcntl(fd_.get(), F_OFD_GETLK, &lock) != 0) ||
+           (lock.l_type != F_UNLCK);
+}
+
+void box_traffic::drop_the_dead(shared_state &state, model_time now) const
+{
+    if (now - state.looked_for_dead < dead_unseen) {
+        return;
+    }
+    state.looked_for_dead = now;
+    unsigned asked        = owner_;
+    bool alive            = true;
+    state.all.erase_if([&](const flow &known) {
+        if (known.owner != asked) {
+            asked = known.owner;
+            alive = is_alive(asked);
+        }
+        return !alive;
+    });
+}
+
+void box_traffic::add(flow added)
+{
+    added.owner = owner_;
+    const locked state(*this);
+    const model_time present = now();
+    state->all.advance(speed_, present);
+    drop_the_dead(*state, present);
+    if (!state->all.add(added)) {
+        log("the timing model is full: job %lu of card %u takes no time",
+            added.job, static_cast<unsigned>(added.card));
+    }
+}
+
+model_time box_traffic::earliest_end(unsigned card, uint64_t job)
+{
+    const locked state(*this);
+    const model_time present = now();
+    state->all.advance(speed_, present);
+    drop_the_dead(*state, present);
+    const model_time end = state->all.earliest_end(speed_, card, job);
+    return (end == 0) ? 0 : end + nanoseconds(speed_.completion);
+}
+
+std::vector<flow> box_traffic::flows_of(unsigned card, uint64_t job)
+{
+    std::vector<flow> found;
+    const locked state(*this);
+    const model_time present = now();
+    state->all.advance(speed_, present);
+    for (const flow &known : state->all.flows()) {
+        if ((known.card == card) && (known.job == job)) {
+            found.push_back(known);
+            found.back().end = (known.end != 0) ? known.end : present;
+        }
+    }
+    return found;
+}
+
+void box_traffic::forget(unsigned card, uint64_t job)
+{
+    const locked state(*this);
+    state->all.erase_if([&](const flow &known) {
+        return (known.card == card) && (known.job == job);
+    });
+}
+
+void box_traffic::forget(unsigned card)
+{
+    const locked state(*this);
+    state->all.advance(speed_, now());
+    state->all.erase_if([&](const flow &known) { return known.card == card; });
+}
+
+} // namespace gaudi::emu

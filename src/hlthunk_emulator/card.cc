@@ -1,0 +1,282 @@
+#include "hlthunk_emulator/card.h"
+
+#include "hlthunk_emulator/asic.h"
+#include "hlthunk_emulator/box.h"
+#include "hlthunk_emulator/box_traffic.h"
+#include "hlthunk_emulator/device_files.h"
+#include "hlthunk_emulator/engine_threads.h"
+#include "hlthunk_emulator/settings.h"
+#include "hlthunk_emulator/sysfs_view.h"
+#include "util/made_once.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include <unistd.h>
+
+namespace gaudi::emu {
+
+card::card(unsigned index)
+    : index_(index), name_("accel" + std::to_string(index)),
+      resets_(get_settings().resets[index])
+{}
+
+card &card::at(unsigned index)
+{
+    /* Never destroyed: engine threads may outlive static destructors. */
+    static constinit util::made_once<std::array<card *, max_cards>> cards;
+    return *cards.get([] {
+        std::array<card *, max_cards> all;
+        for (unsigned i = 0; i < max_cards; ++i) {
+            all[i] = new card(i);
+        }
+        return all;
+    })[index];
+}
+
+card::context::~context()
+{
+    if (holder >= 0) {
+        ::close(holder);
+    }
+}
+
+void card::release(card_lock &lock)
+{
+    open_->queues.stop(lock);
+    /* For copies of the node that live on. */
+    open_->node.publish(open_->memory.size());
+    last_period_  = clock::now() - open_->opened_at;
+    for_children_ = {};
+    note_breakdown();
+    const fault_effect met =
+        faults::instance().meet(faulty_call::close, index_);
+    if ((met.kind == fault_kind::reset) && !removed_) {
+        resets_        = std::max(resets_, met.opens);
+        resets_itself_ = true;
+    }
+    open_.reset();
+    if (box_traffic *timing = box_traffic::instance()) {
+        timing->forget(index_);
+    }
+}
+
+/* Close a card that the application closed with close(2), and not through us.
+ */
+void card::drop_stale(card_lock &lock)
+{
+    if ((open_ == nullptr) || open_->node.id().is_current()) {
+        return;
+    }
+    /* The number is another file's now. */
+    remove_device_file(open_->node.fd(), {file_of::compute, index_});
+    if (!go_on_with_duplicate()) {
+        release(lock);
+    }
+}
+
+/* The descriptor is gone, but perhaps not the last one of the node. */
+bool card::go_on_with_duplicate()
+{
+    std::erase_if(open_->duplicates, [&](int fd) {
+        const bool stale = !open_->node.id().is_same(fd);
+        if (stale) {
+            remove_device_file(fd, {file_of::compute, index_});
+        }
+        return stale;
+    });
+    const int duplicate = open_->node.id().find_duplicate();
+    if ((duplicate < 0) ||
+        !add_device_file(duplicate, {file_of::compute, index_})) {
+        return false;
+    }
+    open_->node.move_to(duplicate);
+    show_children();
+    return true;
+}
+
+bool card::recognize(int fd)
+{
+    const card_lock lock(lock_);
+    if ((open_ != nullptr) && open_->node.id().is_same(fd)) {
+        open_->duplicates.push_back(fd);
+        return add_device_file(fd, {file_of::compute, index_});
+    }
+    if (is_inherited(fd)) {
+        return add_device_file(fd, {file_of::inherited, index_});
+    }
+    return false;
+}
+
+int card::open()
+{
+    box_traffic *const timing = box_traffic::instance();
+    trace_file *const trace   = trace_file::instance(get_settings().trace);
+    card_lock lock(lock_);
+    note_breakdown();
+    const int met = meet(faulty_call::open);
+    if (removed_) {
+        return -ENODEV;
+    }
+    /* The driver asks for this first, and tells who has the card afterwards. */
+    if (resets_ > 0) {
+        --resets_;
+        log("%s: in reset", name_.c_str());
+        return -EAGAIN;
+    }
+    resets_itself_ = false;
+    if (met != 0) {
+        return met;
+    }
+    drop_stale(lock);
+    if (open_ != nullptr) {
+        return -EBUSY;
+    }
+    if (inherited_.holder.fd >= 0) {
+        if (inherited_.node.is_current()) {
+            log("%s: open in the process that forked this one", name_.c_str());
+            return -EBUSY;
+        }
+        drop_inherited();
+    }
+
+    const int holder = take_card(index_);
+    if (holder < 0) {
+        log("%s: taken by another process", name_.c_str());
+        return holder;
+    }
+    const uint64_t size = get_settings().user_hbm();
+    completed_.clear(); /* the numbers begin anew */
+    if (timing != nullptr) {
+        timing->forget(index_); /* what a process that was killed had */
+    }
+    auto opened = std::make_unique<context>(
+        completed_, name_.c_str(), queue_timing{timing, index_, trace});
+    opened->holder = holder;
+
+    int ret = opened->memory.create(size, numa_node_of(index_));
+    if (ret != 0) {
+        return ret;
+    }
+    ret = opened->node.create(index_);
+    if (ret != 0) {
+        return ret;
+    }
+    opened->node.publish(size);
+    open_ = std::move(opened);
+    show_children();
+    ++opens_;
+    return open_->node.fd();
+}
+
+int card::close(int fd)
+{
+    card_lock lock(lock_);
+    if ((open_ == nullptr) || !open_->node.id().is_same(fd)) {
+        return -EBADF;
+    }
+    if ((open_->node.fd() == fd) && !go_on_with_duplicate()) {
+        release(lock);
+    }
+    return (::close(fd) == 0) ? 0 : -errno;
+}
+
+/* Hand over a job, and see that somebody does it. */
+template <typename Submit>
+int card::hand_over(Submit &&submit)
+{
+    bool waiting_work = false;
+    int ret           = 0;
+    {
+        card_lock lock(lock_);
+        ret = enter(faulty_call::submit);
+        if (ret != 0) {
+            return ret;
+        }
+        const fault_effect fate =
+            faults::instance().meet(faulty_call::job, index_);
+        ret          = submit(lock, open_->queues, fate);
+        waiting_work = open_->queues.has_work();
+    }
+    if (waiting_work) {
+        engine_threads::instance().kick(*this);
+    }
+    return ret;
+}
+
+int card::submit(const hlthunk_cs_in &in, uint64_t &seq_p)
+{
+    return hand_over(
+        [&](card_lock &lock, queue_manager &queues, const fault_effect &fate) {
+            return queues.submit(lock, in, seq_p, fate);
+        });
+}
+
+int card::copy(uint64_t dst, uint64_t src, uint64_t size, unsigned engine,
+               uint64_t &seq_p)
+{
+    return hand_over(
+        [&](card_lock &lock, queue_manager &queues, const fault_effect &fate) {
+            return queues.copy(lock, dst, src, size, engine, seq_p, fate);
+        });
+}
+
+int card::wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p)
+{
+    if ((seq != 0) && completed_.has(seq) && !faults::instance().any()) {
+        status_p = shim::cs_completed;
+        return 0;
+    }
+    card_lock lock(lock_);
+    int ret = enter(faulty_call::wait);
+    if (ret == 0) {
+        ++polls_;
+        ret = open_->queues.wait(lock, seq, timeout_us, status_p);
+    }
+    if ((ret != 0) && (open_ != nullptr)) {
+        open_->queues.end_unfinished(lock, seq, ret);
+    }
+    return ret;
+}
+
+int card::counters(hlthunk_emu_counters &counters_p)
+{
+    card_lock lock(lock_);
+    if (open_ == nullptr) {
+        return -EBADF;
+    }
+    counters_p = open_->totals;
+    return 0;
+}
+
+int card::pause(bool paused)
+{
+    {
+        card_lock lock(lock_);
+        if (open_ == nullptr) {
+            return -EBADF;
+        }
+        open_->queues.pause(paused);
+    }
+    if (!paused) {
+        engine_threads::instance().kick(*this);
+    }
+    return 0;
+}
+
+bool card::run_unattended()
+{
+    card_lock lock(lock_);
+    /* Not has_work(): what a poller copies now may lead to more. */
+    if ((open_ == nullptr) || open_->queues.is_idle()) {
+        return false;
+    }
+    /* A slice releases the lock, and the card may be closed meanwhile. */
+    while ((polls_ == polls_seen_) && (open_ != nullptr) &&
+           open_->queues.run_slice(lock)) {}
+    polls_seen_ = polls_;
+    return true;
+}
+
+} // namespace gaudi::emu

@@ -1,0 +1,195 @@
+/**
+ * One card of the box, as one process has it open: the compute context.
+ *
+ * Entered by any thread; one lock per card orders everything. The object of a
+ * card lives as long as the process, its context from open to close.
+ */
+#pragma once
+
+#include "hlthunk_emulator/engine_threads.h"
+#include "hlthunk_emulator/faults.h"
+#include "hlthunk_emulator/hbm.h"
+#include "hlthunk_emulator/hlthunk_emu.h"
+#include "hlthunk_emulator/mmu.h"
+#include "hlthunk_emulator/node_file.h"
+#include "hlthunk_emulator/queue_manager.h"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gaudi::emu {
+
+class card final : public engine_work {
+public:
+    /** The card of this index. */
+    static card &at(unsigned index);
+
+    /**
+     * Open the compute node.
+     *
+     * @return A new file descriptor; -EBUSY while anybody has it open, this
+     *         process too; -EAGAIN while it is in reset, as
+     *         HLTHUNK_EMU_FAULTS wishes; or another -errno.
+     */
+    int open();
+
+    /** Close the compute node, or a duplicate: the card is open until the last
+     *  one is closed. @return 0, or -EBADF when it is not open. */
+    int close(int fd);
+
+    /** Note a duplicate of the compute node, or of one inherited by fork.
+     *  @return Whether the descriptor is one. */
+    bool recognize(int fd);
+
+    /** Close the compute node of the process that forked this one. */
+    int close_inherited(int fd);
+
+    /** Free device memory, bytes, whoever has the card open. */
+    uint64_t free_dram();
+
+    /** As hlthunk_get_open_stats. */
+    void open_stats(hlthunk_open_stats_info &stats);
+
+    /**
+     * Have children that are forked from now on let go of cards. Call before a
+     * card is opened; more than once is fine.
+     *
+     * In a child every call on an inherited compute node but hlthunk_close
+     * answers -ENODEV, and no engine thread runs. Here the emulator differs
+     * from the driver, which lets a child act on the context of its parent: the
+     * emulated card is the memory and the threads of one process. The node
+     * stays open, and so the card taken, until the child has closed it, too.
+     * The child may open other cards, and use the control nodes that it
+     * inherited.
+     *
+     * As fork_handlers.h demands, fork() waits for no lock of the emulator. So
+     * the child's copy of a card may be half changed: it is put aside unread,
+     * and all locks are made anew. The child needs but the descriptors of the
+     * node and of what keeps others out. It finds them where a thread of the
+     * parent may have been writing, and compares them with the files. The
+     * memory of the card and imported dma-bufs are util::closed_in_children.
+     *
+     * @throws bad_alloc.
+     */
+    static void prepare_for_fork();
+
+    [[nodiscard]] unsigned index() const override { return index_; }
+
+    /* --- faults, see faults.h ----------------------------------------------*/
+
+    /** Let something happen to the card, open or not: a reset or removal; or
+     *  let so many opens find it in reset (faulty_call::reset). */
+    void meet_now(const fault &what);
+
+    /** As hlthunk_get_device_status_info: shim::device_status, or -ENODEV. */
+    int status();
+
+    /** Whether it was removed: all calls answer -ENODEV. */
+    [[nodiscard]] bool is_removed() const { return removed_; }
+
+    /* What follows needs an open context and answers as the driver does:
+     * -errno, or a negative value where a count or a handle is returned. All
+     * but the counters and pause answer -EBUSY while the card is in reset, and
+     * -ENODEV afterwards: there is no context any more. The driver, which does
+     * not let a reset end before its user is gone, would have killed him. */
+    int allocate(uint64_t size, uint64_t page_size, uint64_t &handle_p);
+    int free(uint64_t handle);
+    int map_device(uint64_t handle, uint64_t hint, uint64_t &va_p);
+    int map_host(void *host, uint64_t hint, bool force_hint, uint64_t size,
+                 uint64_t &va_p);
+    int unmap(uint64_t va);
+    int export_dmabuf(uint64_t va, uint64_t size, uint64_t offset);
+    int import_dmabuf(int fd, uint64_t size, uint64_t &va_p);
+    int create_command_buffer(uint32_t size, bool mapped, uint64_t &handle_p);
+    int destroy_command_buffer(uint64_t handle);
+    int command_buffer_va(uint64_t handle, uint64_t &va_p);
+    int submit(const hlthunk_cs_in &in, uint64_t &seq_p);
+    int wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p);
+    int dram_usage(hlthunk_dram_usage_info &usage);
+    int counters(hlthunk_emu_counters &counters_p);
+    int pause(bool paused);
+    int copy(uint64_t dst, uint64_t src, uint64_t size, unsigned engine,
+             uint64_t &seq_p);
+
+    bool run_unattended() override;
+
+private:
+    using clock = std::chrono::steady_clock;
+
+    struct command_buffer {
+        util::file_mapping data;
+        uint64_t va = 0; /* 0 when not mapped */
+    };
+
+    /* Everything that an open card has. */
+    struct context {
+        context(completed_jobs &completed, const char *name,
+                const queue_timing &timing)
+            : table(memory), queues(table, totals, completed, name, timing)
+        {}
+        ~context();
+
+        int holder = -1; /* keeps other openers out */
+        node_file node;
+        std::vector<int> duplicates; /* found so far; may be closed by now */
+        hbm memory;
+        mmu table;
+        hlthunk_emu_counters totals{};
+        queue_manager queues;
+        std::map<uint64_t, command_buffer> buffers;
+        uint64_t next_buffer        = host_page;
+        bool broken_down            = false; /* and the card has noticed */
+        clock::time_point opened_at = clock::now();
+        clock::time_point mmu_free_at{}; /* with a timing model */
+        context *previous = nullptr;     /* see abandoned_ */
+    };
+
+    /* What a card is to a child of the process that has it open. Written under
+     * the lock, but the child may see it half written. */
+    struct inherited {
+        node_id node;
+        node_id holder;
+    };
+
+    explicit card(unsigned index);
+    template <typename Submit>
+    int hand_over(Submit &&submit);
+    int begin(faulty_call call);
+    int enter(std::optional<faulty_call> call = std::nullopt);
+    int meet(faulty_call call);
+    void break_down(const fault_effect &what);
+    void note_breakdown();
+    void end_process_soon();
+    void release(card_lock &lock);
+    [[nodiscard]] bool reaches(unsigned other) const;
+    void drop_stale(card_lock &lock);
+    bool go_on_with_duplicate();
+    void show_children();
+    void after_fork_in_child();
+    static void after_fork();
+    [[nodiscard]] bool is_inherited(int fd) const;
+    void drop_inherited();
+
+    const unsigned index_;
+    const std::string name_;
+    util::brief_lock lock_;
+    completed_jobs completed_; /* of the open context; needs no lock */
+    std::unique_ptr<context> open_;
+    context *abandoned_ = nullptr; /* of processes that forked this one; never
+                                      looked into */
+    inherited for_children_;       /* of the open context */
+    inherited inherited_;          /* of the process that forked this one */
+    uint64_t opens_ = 0;
+    uint32_t resets_;            /* opens that find the card in reset */
+    bool resets_itself_ = false; /* because it was closed */
+    std::atomic<bool> removed_{false};
+    clock::duration last_period_{0}; /* of the last open context */
+    uint64_t polls_      = 0;        /* calls of wait */
+    uint64_t polls_seen_ = 0; /* of these, at the last look of a thread */
+};
+
+} // namespace gaudi::emu

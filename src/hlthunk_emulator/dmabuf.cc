@@ -1,0 +1,254 @@
+#include "hlthunk_emulator/dmabuf.h"
+
+#include "hlthunk_emulator/asic.h"
+#include "hlthunk_emulator/settings.h"
+#include "util/addresses.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace gaudi::emu {
+
+namespace {
+
+constexpr uint64_t dmabuf_magic = 0x3366756264756167; /* "gaudbuf3" */
+/* More pieces than the largest card has pages. */
+constexpr uint64_t max_runs = 1 << 16;
+
+struct dmabuf_header {
+    uint64_t magic;
+    uint64_t size; /* bytes of all runs */
+    uint64_t run_count;
+    uint64_t card; /* index in the box */
+};
+
+/* What is attached to the message. */
+enum attachment { memory, holder, attachments };
+
+using control_buffer = char[CMSG_SPACE(attachments * sizeof(int))];
+
+flock lock_on(uint64_t mark, short type)
+{
+    flock lock{};
+    lock.l_type   = type;
+    lock.l_whence = SEEK_SET;
+    lock.l_start  = static_cast<off_t>(mark);
+    lock.l_len    = 1;
+    return lock;
+}
+
+/* Another file description of the memory, with the lock. */
+int open_marked(int memory_fd, uint64_t mark)
+{
+    char path[64];
+    std::snprintf(path, sizeof(path), "/proc/self/fd/%d", memory_fd);
+    util::unique_fd opened(open(path, O_RDWR | O_CLOEXEC));
+    flock lock = lock_on(mark, F_RDLCK);
+    if (!opened || (fcntl(opened.get(), F_OFD_SETLK, &lock) != 0)) {
+        return -errno;
+    }
+    return opened.release();
+}
+
+/* Header and runs, with room for what is attached. */
+msghdr message_of(iovec (&parts)[2], control_buffer &control)
+{
+    msghdr message{};
+    message.msg_iov        = parts;
+    message.msg_iovlen     = 2;
+    message.msg_control    = control;
+    message.msg_controllen = sizeof(control);
+    return message;
+}
+
+/* Look at the message; whatever does not have it is no dma-buf of ours. */
+ssize_t peek(int fd, msghdr &message)
+{
+    return recvmsg(fd, &message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+}
+
+int read_header(int fd, dmabuf_header &header)
+{
+    iovec part{&header, sizeof(header)};
+    msghdr message{};
+    message.msg_iov    = &part;
+    message.msg_iovlen = 1;
+
+    const ssize_t bytes = peek(fd, message);
+    if ((bytes < 0) && (errno == EBADF)) {
+        return -EBADF;
+    }
+    return ((bytes == sizeof(header)) && (header.magic == dmabuf_magic) &&
+            (header.run_count <= max_runs) && (header.card < max_cards))
+               ? 0
+               : -EINVAL;
+}
+
+/* Whether the runs are pages of a file that cannot shrink: touching them never
+ * is a fault. */
+bool are_sound(int memory_fd, const std::vector<hbm_run> &runs, uint64_t size)
+{
+    const uint64_t end = util::lasting_length(memory_fd);
+    for (const hbm_run &run : runs) {
+        if ((run.offset % host_page != 0) || (run.size % host_page != 0) ||
+            (run.offset > end) || (run.size > end - run.offset) ||
+            (run.size > size)) {
+            return false;
+        }
+        size -= run.size;
+    }
+    return size == 0;
+}
+
+/* Leave the first bytes alone. */
+void cut(std::vector<hbm_run> &runs, uint64_t size)
+{
+    for (hbm_run &run : runs) {
+        run.size = std::min(run.size, size);
+        size -= run.size;
+    }
+    std::erase_if(runs, [](const hbm_run &run) { return run.size == 0; });
+}
+
+/* Map the runs one behind the other. */
+char *map_runs(int memory_fd, const std::vector<hbm_run> &runs, uint64_t size)
+{
+    void *base = mmap(nullptr, size, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) {
+        return nullptr;
+    }
+    char *next = static_cast<char *>(base);
+    for (const hbm_run &run : runs) {
+        if (mmap(next, run.size, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_NORESERVE | MAP_FIXED, memory_fd,
+                 static_cast<off_t>(run.offset)) == MAP_FAILED) {
+            munmap(base, size);
+            return nullptr;
+        }
+        next += run.size;
+    }
+    /* As for the card's own memory, see hbm.cc. */
+    madvise(base, size, MADV_DONTFORK);
+    madvise(base, size, MADV_DONTDUMP);
+    return static_cast<char *>(base);
+}
+
+} // namespace
+
+int create_dmabuf(int memory_fd, int holder_fd, unsigned card, uint64_t mark,
+                  const std::vector<hbm_run> &runs)
+{
+    const util::unique_fd marked(open_marked(memory_fd, mark));
+    if (marked.get() < 0) {
+        return marked.get();
+    }
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+        return -errno;
+    }
+    const util::unique_fd sender(pair[0]);
+    util::unique_fd dmabuf(pair[1]);
+
+    dmabuf_header header{dmabuf_magic, 0, runs.size(), card};
+    for (const hbm_run &run : runs) {
+        header.size += run.size;
+    }
+    iovec parts[2] = {
+        {&header, sizeof(header)},
+        {const_cast<hbm_run *>(runs.data()), runs.size() * sizeof(hbm_run)}};
+    const int attached[attachments] = {marked.get(), holder_fd};
+    alignas(cmsghdr) control_buffer control{};
+    msghdr message     = message_of(parts, control);
+    cmsghdr *rights    = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type  = SCM_RIGHTS;
+    rights->cmsg_len   = CMSG_LEN(sizeof(attached));
+    std::memcpy(CMSG_DATA(rights), attached, sizeof(attached));
+
+    return (sendmsg(sender.get(), &message, MSG_NOSIGNAL) < 0)
+               ? -errno
+               : dmabuf.release();
+}
+
+bool is_exported(int memory_fd, uint64_t mark)
+{
+    flock lock = lock_on(mark, F_WRLCK);
+    return (fcntl(memory_fd, F_OFD_GETLK, &lock) != 0) ||
+           (lock.l_type != F_UNLCK);
+}
+
+int64_t size_of_dmabuf(int fd)
+{
+    dmabuf_header header{};
+    const int ret = read_header(fd, header);
+    return (ret != 0) ? ret : static_cast<int64_t>(header.size);
+}
+
+int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
+{
+    util::unique_fd dmabuf(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (dmabuf.get() < 0) {
+        return -errno;
+    }
+    dmabuf_header header{};
+    int ret = read_header(dmabuf.get(), header);
+    if (ret != 0) {
+        return ret;
+    }
+    if ((size == 0) || (size > header.size)) {
+        return -EINVAL;
+    }
+
+    std::vector<hbm_run> runs(header.run_count);
+    iovec parts[2] = {{&header, sizeof(header)},
+                      {runs.data(), runs.size() * sizeof(hbm_run)}};
+    alignas(cmsghdr) control_buffer control{};
+    msghdr message = message_of(parts, control);
+
+    const ssize_t bytes   = peek(dmabuf.get(), message);
+    const cmsghdr *rights = CMSG_FIRSTHDR(&message);
+    util::unique_fd attached[attachments];
+    if ((bytes >= 0) && (rights != nullptr) &&
+        (rights->cmsg_level == SOL_SOCKET) &&
+        (rights->cmsg_type == SCM_RIGHTS)) {
+        const size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; ++i) {
+            int received;
+            std::memcpy(&received, CMSG_DATA(rights) + i * sizeof(int),
+                        sizeof(int));
+            attached[i].reset(received);
+        }
+    }
+    if ((bytes != static_cast<ssize_t>(parts[0].iov_len + parts[1].iov_len)) ||
+        (attached[holder].get() < 0) ||
+        !are_sound(attached[memory].get(), runs, header.size)) {
+        /* Without room for descriptors the kernel leaves them out. */
+        return ((message.msg_flags & MSG_CTRUNC) != 0) ? -EMFILE : -EINVAL;
+    }
+
+    const uint64_t mapped = util::round_up(size, host_page);
+    cut(runs, mapped);
+    imported_memory created;
+    char *data = map_runs(attached[memory].get(), runs, mapped);
+    if (data == nullptr) {
+        return -ENOMEM;
+    }
+    created.mapping_            = util::file_mapping(data, mapped);
+    created.fd_                 = std::move(dmabuf);
+    created.closed_in_children_ = util::closed_in_children(created.fd_.get());
+    created.card_               = static_cast<unsigned>(header.card);
+    memory_p                    = std::move(created);
+    return 0;
+}
+
+} // namespace gaudi::emu

@@ -1,0 +1,58 @@
+/**
+ * What the HLTHUNK_EMU_* variables say. Read once per process, at first use.
+ */
+#pragma once
+
+#include "hlthunk_emulator/asic.h"
+#include "hlthunk_emulator/fault_text.h"
+#include "hlthunk_emulator/timing_figures.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gaudi::emu {
+
+/** Cards that a box can have. */
+inline constexpr unsigned max_cards = 64;
+
+struct settings {
+    const asic *kind   = nullptr; /**< of all cards */
+    unsigned devices   = 8;       /**< cards of the box */
+    uint64_t hbm       = 0;       /**< device memory per card, bytes: pages */
+    uint64_t dram_page = 0;       /**< what device memory is allocated in */
+    uint32_t edma_mask = 0;       /**< EDMA engines that programs may use */
+    std::string node   = "0";     /**< name of the box */
+    std::string folder;   /**< of its locks; empty: they are abstract names */
+    unsigned engines = 1; /**< engine threads of this process */
+    bool import      = true; /**< the driver imports dma-bufs */
+    /** Of each card, in which group it is: peer-to-peer reaches the cards of
+     *  its own. Empty: all are in one. */
+    std::vector<unsigned> p2p;
+    /** NUMA nodes of the cards, -1 for an unknown one: as many as there are
+     *  cards, one for all of them, or none for those of this machine. */
+    std::vector<int> numa;
+    /** How many opens find each card in reset. */
+    std::array<uint32_t, max_cards> resets{};
+    /** How fast the box is modelled to be; none: as fast as this machine. */
+    std::optional<timing_figures> timing;
+    std::vector<fault> faults; /**< that the cards are to meet with */
+    std::string sysfs;  /**< absolute path of the emulated sysfs; empty: none */
+    std::string trace;  /**< file for a trace of all jobs; empty: none */
+    bool log   = false; /**< explain errors on stderr */
+    bool valid = true;  /**< false: bad values, no cards */
+
+    /** Device memory that programs can have of a card: the driver keeps the
+     *  first page. */
+    [[nodiscard]] uint64_t user_hbm() const { return hbm - dram_page; }
+};
+
+/** The settings of this process. Bad values are reported on stderr, once. */
+const settings &get_settings();
+
+/** Explain something on stderr, when HLTHUNK_EMU_LOG is set. */
+[[gnu::format(printf, 1, 2)]] void log(const char *format, ...);
+
+} // namespace gaudi::emu

@@ -1,0 +1,249 @@
+#include "hlthunk_emulator/sysfs_view.h"
+
+#include "hlthunk_emulator/asic.h"
+#include "hlthunk_emulator/box.h"
+#include "hlthunk_emulator/settings.h"
+#include "util/made_once.h"
+#include "util/placement.h"
+#include "util/unique_fd.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace gaudi::emu {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/* Tells which box a folder shows, from before the first file is made. */
+constexpr char box_mark[] = ".hlthunk-emu-box";
+/* There when all files are. */
+constexpr char end_mark[] = ".hlthunk-emu-complete";
+
+std::string read_file(const fs::path &path)
+{
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/* Makes files and links, each under a name of this process first, so that
+ * nobody ever sees half of one. Remembers the first error. */
+class builder {
+public:
+    explicit builder(std::string root) : root_(std::move(root)) {}
+
+    void folder(const std::string &path)
+    {
+        std::error_code error;
+        fs::create_directories(root_ + "/" + path, error);
+        error_ = (error_ != 0) ? error_ : error.value();
+    }
+
+    void file(const std::string &path, const std::string &text)
+    {
+        publish(path, [&](const char *name) {
+            const util::unique_fd fd(
+                ::open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0444));
+            if (!fd) {
+                return false;
+            }
+            errno = ENOSPC;
+            return ::write(fd.get(), text.data(), text.size()) ==
+                   static_cast<ssize_t>(text.size());
+        });
+    }
+
+    /* The content of a file that is there from now on: this, or what somebody
+     * else wrote before. */
+    std::string claim(const std::string &path, const std::string &text)
+    {
+        const std::string name = root_ + "/" + path;
+        const std::string own  = path + "-of-" + std::to_string(getpid());
+        const std::string made = root_ + "/" + own;
+        file(own, text);
+        if ((error_ == 0) && (::link(made.c_str(), name.c_str()) != 0) &&
+            (errno != EEXIST)) {
+            error_ = errno;
+        }
+        unlink(made.c_str());
+        return read_file(name);
+    }
+
+    void link(const std::string &path, const std::string &target)
+    {
+        publish(path, [&](const char *name) {
+            return symlink(target.c_str(), name) == 0;
+        });
+    }
+
+    [[nodiscard]] int error() const { return error_; }
+
+private:
+    template <typename Make>
+    void publish(const std::string &path, Make &&make)
+    {
+        if (error_ != 0) {
+            return;
+        }
+        const std::string name = root_ + "/" + path;
+        const std::string own  = name + "." + std::to_string(getpid());
+        unlink(own.c_str()); /* of a process that had the same pid */
+        if (!make(own.c_str()) || (rename(own.c_str(), name.c_str()) != 0)) {
+            error_ = errno;
+            unlink(own.c_str());
+        }
+    }
+
+    const std::string root_;
+    int error_ = 0;
+};
+
+/* What the kernel writes of a node's CPUs; empty when it has no such node. */
+std::string cpus_of(std::optional<unsigned> node, const std::string &file)
+{
+    return node.has_value() ? read_file("/sys/devices/system/node/node" +
+                                        std::to_string(*node) + "/" + file)
+                            : "";
+}
+
+std::string to_text(std::optional<unsigned> node)
+{
+    return node.has_value() ? std::to_string(*node) : "-1";
+}
+
+/* What the box is, in one text. */
+std::string describe_box()
+{
+    const settings &is = get_settings();
+    std::string text   = std::string(is.kind->name) + " cards " +
+                       std::to_string(is.devices) + ", nodes";
+    for (unsigned i = 0; i < is.devices; ++i) {
+        text += " " + to_text(numa_node_of(i));
+    }
+    return text + "\n";
+}
+
+void add_card(builder &files, unsigned index)
+{
+    const std::string bus_id   = bus_id_of(index);
+    const std::string bus      = "pci" + bus_id.substr(0, 7);
+    const std::string function = "devices/" + bus + "/" + bus_id;
+    const std::string number   = std::to_string(index);
+    const std::string node     = "class/accel/accel" + number;
+    const auto numa            = numa_node_of(index);
+    const std::string list     = cpus_of(numa, "cpulist");
+
+    const asic &kind = *get_settings().kind;
+    char pci_id[16];
+    std::snprintf(pci_id, sizeof(pci_id), "0x%04x\n", kind.pci_id);
+
+    files.folder(function);
+    const auto attribute = [&](const char *name, const std::string &text) {
+        files.file(function + "/" + name, text);
+    };
+    attribute("vendor", "0x1da3\n");
+    attribute("device", pci_id);
+    attribute("class", "0x120000\n");
+    attribute("numa_node", to_text(numa) + "\n");
+    /* As for a device whose node the kernel does not know. */
+    attribute("local_cpulist", list.empty()
+                                   ? read_file("/sys/devices/system/cpu/online")
+                                   : list);
+    if (!list.empty()) {
+        attribute("local_cpus", cpus_of(numa, "cpumap"));
+    }
+    attribute("pci_addr", bus_id + "\n");
+    attribute("module_id", std::to_string(module_id_of(index)) + "\n");
+    attribute("device_type", std::string(kind.device_type) + "\n");
+    attribute("status", "Operational\n");
+
+    files.folder(node);
+    files.link(node + "/device", "../../../" + function);
+    files.link("bus/pci/devices/" + bus_id, "../../../" + function);
+}
+
+void add_cards(builder &files)
+{
+    files.folder("bus/pci/devices");
+    files.folder("class/accel");
+    for (unsigned i = 0; i < get_settings().devices; ++i) {
+        add_card(files, i);
+    }
+    files.file(end_mark, "");
+}
+
+std::string fill(const std::string &wished)
+{
+    if (wished.empty() || !get_settings().valid) {
+        return "";
+    }
+    std::error_code failure;
+    fs::create_directories(wished, failure);
+    std::string absolute =
+        failure ? "" : fs::canonical(wished, failure).string();
+    int error = failure.value();
+    if (error == 0) {
+        const std::string box = describe_box();
+        builder files(absolute);
+        const std::string found = files.claim(box_mark, box);
+        error                   = files.error();
+        if ((error == 0) && (found != box)) {
+            std::fprintf(stderr,
+                         "hlthunk-emu: HLTHUNK_EMU_SYSFS='%s' shows another "
+                         "box already; give this one a folder of its own\n",
+                         wished.c_str());
+            return "";
+        }
+        const std::string end = absolute + "/" + end_mark;
+        if ((error == 0) && (access(end.c_str(), F_OK) != 0)) {
+            add_cards(files);
+            error = files.error();
+        }
+    }
+    if (error != 0) {
+        std::fprintf(stderr,
+                     "hlthunk-emu: HLTHUNK_EMU_SYSFS='%s' cannot be filled: "
+                     "%s\n",
+                     wished.c_str(), std::strerror(error));
+        return "";
+    }
+    return absolute;
+}
+
+util::made_once<std::string> known_root;
+
+} // namespace
+
+std::optional<unsigned> numa_node_of(unsigned index)
+{
+    const settings &is = get_settings();
+    if (!is.numa.empty()) {
+        const int node = is.numa[(is.numa.size() == 1) ? 0 : index];
+        return (node < 0) ? std::nullopt
+                          : std::optional(static_cast<unsigned>(node));
+    }
+    const auto &nodes = gaudi::util::memory_nodes();
+    if (nodes.empty() || (index >= is.devices)) {
+        return std::nullopt;
+    }
+    return nodes[index * nodes.size() / is.devices];
+}
+
+const char *sysfs_root()
+{
+    const std::string &root =
+        known_root.get([] { return fill(get_settings().sysfs); });
+    return root.empty() ? nullptr : root.c_str();
+}
+
+} // namespace gaudi::emu
