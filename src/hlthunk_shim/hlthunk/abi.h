@@ -186,7 +186,8 @@ inline constexpr uint32_t max_chunks_per_cs = 512;
 
 /* Submissions of one open device that may be incomplete at a time. The driver
  * keeps them in a ring indexed by sequence number, and hl-thunk's call spins
- * inside while the slot is taken, so whoever wants "try again" has to count. */
+ * inside while the place is taken, so whoever wants "try again" has to count.
+ */
 inline constexpr uint32_t max_cs_in_flight = 64;
 
 /* First user queue of each Gaudi2 DMA engine (enum gaudi2_queue_id); of the

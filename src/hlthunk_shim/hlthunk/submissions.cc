@@ -10,14 +10,13 @@
 
 namespace gaudi::shim {
 
-/* Make a slot free if its job has ended, whoever owns the job: an owner that
+/* Make a place free if its job has ended, whoever owns the job: an owner that
  * does not poll must not keep others from submitting. Gives the job that still
  * runs, else 0. */
-uint64_t submissions::vacate(slot &place)
+uint64_t submissions::vacate(place &at)
 {
-    uint64_t holder = place.holder.load(std::memory_order_acquire);
-    if ((holder == 0) ||
-        (holder == place.done.load(std::memory_order_acquire))) {
+    uint64_t holder = at.holder.load(std::memory_order_acquire);
+    if ((holder == 0) || (holder == at.done.load(std::memory_order_acquire))) {
         return 0;
     }
     const int result = ask_driver(holder, 0);
@@ -25,16 +24,16 @@ uint64_t submissions::vacate(slot &place)
         return holder;
     }
     if (result == 1) {
-        place.holder.compare_exchange_strong(holder, 0);
+        at.holder.compare_exchange_strong(holder, 0);
         return 0;
     }
-    /* Entered before the slot is given up: an owner that finds its slot gone
+    /* Entered before the place is given up: an owner that finds its place gone
      * looks for the entry. If it was faster, nobody will. */
     const uint64_t seq = holder;
     std::lock_guard<std::mutex> guard(failed_lock_);
     const bool entered = failed_.emplace(seq, result).second;
     failed_count_.store(static_cast<unsigned>(failed_.size()));
-    if (!place.holder.compare_exchange_strong(holder, 0) && entered) {
+    if (!at.holder.compare_exchange_strong(holder, 0) && entered) {
         failed_.erase(seq);
         failed_count_.store(static_cast<unsigned>(failed_.size()));
     }
@@ -48,7 +47,7 @@ ticket submissions::blocking_ticket()
     const uint64_t last =
         next + std::min(refused_.load(), max_cs_in_flight - 1);
     for (uint64_t seq = next; seq <= last; ++seq) {
-        const uint64_t holder = vacate(slots_[seq % max_cs_in_flight]);
+        const uint64_t holder = vacate(places_[seq % max_cs_in_flight]);
         if (holder != 0) {
             return ticket{holder};
         }
@@ -81,9 +80,9 @@ int submissions::submit(hl_cs_chunk *chunks, uint32_t count, ticket &ticket_p)
         return ret;
     }
 
-    /* Written under the lock alone, but for slots that become free. */
-    slots_[out.seq % max_cs_in_flight].holder.store(out.seq,
-                                                    std::memory_order_release);
+    /* Written under the lock alone, but for places that become free. */
+    places_[out.seq % max_cs_in_flight].holder.store(out.seq,
+                                                     std::memory_order_release);
     last_seq_.store(out.seq, std::memory_order_release);
     if (refused_.load(std::memory_order_relaxed) != 0) {
         refused_.store(0, std::memory_order_release);
@@ -152,12 +151,11 @@ int submissions::ask_driver(uint64_t seq, uint32_t timeout_us)
 int submissions::keep_failure(uint64_t seq, int result)
 {
     std::lock_guard<std::mutex> guard(failed_lock_);
-    const slot &place           = slots_[seq % max_cs_in_flight];
+    const place &own            = places_[seq % max_cs_in_flight];
     const auto [entry, entered] = failed_.emplace(seq, result);
     const int kept              = entry->second;
     failed_count_.store(static_cast<unsigned>(failed_.size()));
-    if (entered &&
-        ((place.holder.load() != seq) || (place.done.load() == seq))) {
+    if (entered && ((own.holder.load() != seq) || (own.done.load() == seq))) {
         failed_.erase(entry); /* it was collected meanwhile */
         failed_count_.store(static_cast<unsigned>(failed_.size()));
     }
@@ -190,14 +188,14 @@ int submissions::query(ticket of, uint32_t timeout_us)
 void submissions::retire(ticket of, int result)
 {
     const auto seq = static_cast<uint64_t>(of);
-    slot &place    = slots_[seq % max_cs_in_flight];
+    place &own     = places_[seq % max_cs_in_flight];
     if (result == 1) {
         /* Until they see this, others may ask the driver about it; they enter
          * it only if the card is lost by then. */
-        place.done.store(seq, std::memory_order_release);
+        own.done.store(seq, std::memory_order_release);
     } else {
         uint64_t holder = seq;
-        place.holder.compare_exchange_strong(holder, 0);
+        own.holder.compare_exchange_strong(holder, 0);
     }
     if (failed_count_.load() > 0) {
         std::lock_guard<std::mutex> guard(failed_lock_);

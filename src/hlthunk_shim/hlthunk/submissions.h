@@ -43,15 +43,15 @@ public:
     [[nodiscard]] ticket blocking_ticket();
 
 private:
-    /* Which jobs have a slot of the driver's ring, by sequence number. */
-    struct slot {
+    /* A place in the driver's ring, by sequence number. */
+    struct place {
         std::atomic<uint64_t> holder{0}; /* 0 for none known to run */
         std::atomic<uint64_t> done{0};   /* the last that its owner saw done */
     };
 
     int ask_driver(uint64_t seq, uint32_t timeout_us);
     int note_silence(int error);
-    uint64_t vacate(slot &place);
+    uint64_t vacate(place &at);
     int keep_failure(uint64_t seq, int result);
 
     card &card_;
@@ -62,9 +62,9 @@ private:
     /* When the driver began not to tell how jobs are, by the steady clock;
      * 0: it tells. */
     std::atomic<int64_t> silent_since_{0};
-    /* The driver's own ring, and its rule for "full": a job has the slot of the
-     * six low bits of its number. */
-    slot slots_[max_cs_in_flight];
+    /* The driver's own ring, and its rule for "full": a job has the place of
+     * the six low bits of its number. */
+    place places_[max_cs_in_flight];
     /* Jobs that failed and were not collected yet: the driver calls a job
      * completed once 64 newer ones exist, and says nothing of it when the card
      * is lost. */

@@ -3,10 +3,8 @@
 #include "hlthunk_shim/hlthunk/lin_dma.h"
 #include "util/warning.h"
 
-#include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <chrono>
 
 namespace gaudi::shim {
 
@@ -20,31 +18,21 @@ constexpr size_t upper_offset     = 992;
 static_assert(packets_capacity * sizeof(lin_dma) + sizeof(nop) <= upper_offset);
 static_assert(upper_offset + sizeof(cp_dma) <= buffer_bytes);
 
-/* Longest wait of one driver call, so that a deadline is kept. */
-constexpr uint32_t wait_slice_us = 10000;
-/* More than anybody waits, and clear of the clock's end. */
-constexpr uint64_t longest_wait_us = uint64_t{1} << 50;
-/* Polls before a wait goes to sleep in the driver. */
-constexpr unsigned wait_polls = 64;
-/* How long a dying queue waits for the card to let go of its buffers. */
-constexpr uint64_t close_timeout_us = 60'000'000;
-
 } // namespace
 
 user_cb_queue::user_cb_queue(submissions &to, dma_direction direction,
                              uint32_t queue, const dma_queue_options &options)
-    : submissions_(to), direction_(direction), queue_index_(queue),
-      max_packet_bytes_((options.max_packet_bytes != 0)
-                            ? options.max_packet_bytes
-                            : lin_dma_max_bytes),
-      jobs_(options.depth)
+    : ordered_queue(options.depth), submissions_(to), direction_(direction),
+      queue_index_(queue), max_packet_bytes_((options.max_packet_bytes != 0)
+                                                 ? options.max_packet_bytes
+                                                 : lin_dma_max_bytes)
 {
     chunks_.reserve(options.depth);
 }
 
 void user_cb_queue::prepare_ring()
 {
-    ring_chunks_.resize(jobs_.size());
+    ring_chunks_.resize(depth());
     for (size_t i = 0; i < ring_chunks_.size(); ++i) {
         const uint64_t va    = ring_.address() + i * buffer_bytes;
         hl_cs_chunk &chunk   = ring_chunks_[i];
@@ -87,8 +75,7 @@ user_cb_queue::~user_cb_queue()
         util::warn(
             "card %s still runs %u copies of a queue that goes away: its "
             "command buffers stay pinned",
-            submissions_.to().bus_id().c_str(),
-            static_cast<unsigned>(next_ - reaped_));
+            submissions_.to().bus_id().c_str(), running());
         ring_.abandon();
     }
 }
@@ -97,13 +84,13 @@ user_cb_queue::~user_cb_queue()
 hl_cs_chunk &user_cb_queue::fill_buffer(uint64_t &dst, uint64_t &src,
                                         uint64_t &length)
 {
-    const size_t slot  = buffer_++ & (jobs_.size() - 1);
-    char *buffer       = ring_.data() + slot * buffer_bytes;
+    const size_t index = buffer_++ & (depth() - 1);
+    char *buffer       = ring_.data() + index * buffer_bytes;
     auto *packets      = reinterpret_cast<lin_dma *>(buffer);
     const size_t count = build_lin_dma(packets, packets_capacity,
                                        max_packet_bytes_, dst, src, length);
     const auto bytes   = static_cast<uint32_t>(count * sizeof(lin_dma));
-    hl_cs_chunk &chunk = ring_chunks_[slot];
+    hl_cs_chunk &chunk = ring_chunks_[index];
     if (direction_ == dma_direction::device_to_device) {
         auto *last  = reinterpret_cast<nop *>(packets + count);
         auto *first = reinterpret_cast<cp_dma *>(buffer + upper_offset);
@@ -131,11 +118,10 @@ int user_cb_queue::submit(uint64_t dst, uint64_t src, uint64_t length,
                           void *cookie, uint64_t &id_p)
 {
     const uint64_t buffers = count_buffers(length);
-    if (buffers > jobs_.size()) {
+    if (buffers > depth()) {
         return -EMSGSIZE;
     }
-    if ((next_ - collected_ == jobs_.size()) ||
-        (buffer_ + buffers - released_ > jobs_.size())) {
+    if (is_full() || (buffer_ + buffers - released_ > depth())) {
         return -EAGAIN;
     }
 
@@ -157,77 +143,18 @@ int user_cb_queue::submit(uint64_t dst, uint64_t src, uint64_t length,
             return ret;
         }
     }
-
-    at(next_) = {given, cookie, static_cast<unsigned>(buffers), 0};
-    id_p      = next_++;
+    id_p = add({given, buffer_}, cookie);
     return 0;
 }
 
-/* Look at the oldest running job; true when it has ended. */
-bool user_cb_queue::reap(uint32_t timeout_us)
+int user_cb_queue::look(const submission &oldest, uint32_t timeout_us)
 {
-    job &oldest = at(reaped_);
-
-    if (oldest.buffers > 0) {
-        int ret = submissions_.query(oldest.id, timeout_us);
-        if (ret == 0) {
-            return false;
-        }
+    const int ret = submissions_.query(oldest.id, timeout_us);
+    if (ret != 0) {
         submissions_.retire(oldest.id, ret);
-        oldest.status = (ret == 1) ? 0 : ret;
-        released_ += oldest.buffers;
+        released_ = oldest.end;
     }
-    ++reaped_;
-    return true;
-}
-
-unsigned user_cb_queue::poll(dma_completion *completions, unsigned max)
-{
-    unsigned count = 0;
-    while ((count < max) && (collected_ != next_)) {
-        if ((collected_ == reaped_) && !reap(0)) {
-            break;
-        }
-        const job &ended     = at(collected_++);
-        completions[count++] = {ended.cookie, ended.status};
-    }
-    return count;
-}
-
-ticket user_cb_queue::oldest_ticket() const
-{
-    return ((collected_ == reaped_) && (reaped_ != next_)) ? at(reaped_).id
-                                                           : ticket::none;
-}
-
-int user_cb_queue::wait(uint64_t id, uint64_t timeout_us)
-{
-    using clock    = std::chrono::steady_clock;
-    unsigned polls = 0;
-    clock::time_point deadline;
-
-    while (reaped_ <= id) {
-        if (reap((polls < wait_polls) ? 0 : wait_slice_us)) {
-            continue;
-        }
-        const auto now = clock::now();
-        if (polls++ == 0) {
-            deadline = now + std::chrono::microseconds(
-                                 std::min(timeout_us, longest_wait_us));
-        } else if (now >= deadline) {
-            return -EAGAIN;
-        }
-    }
-    return at(id).status;
-}
-
-int user_cb_queue::wait_all(uint64_t timeout_us)
-{
-    if (reaped_ == next_) {
-        return 0;
-    }
-    /* How the copies ended is for whoever collects them. */
-    return (wait(next_ - 1, timeout_us) == -EAGAIN) ? -EAGAIN : 0;
+    return ret;
 }
 
 } // namespace gaudi::shim
