@@ -17,10 +17,6 @@
 
 namespace gaudi::shim {
 
-/** What an application asks for that takes a card of any kind, see
- *  card::application_name. */
-inline constexpr int any_application_name = 4;
-
 class allocation;
 class registration;
 
@@ -52,9 +48,10 @@ public:
     }
     void set_numa_node(std::optional<unsigned> node) { numa_node_ = node; }
 
-    /** The kind that applications ask for when they open this card: hl-thunk's
-     *  hlthunk_device_name. */
-    [[nodiscard]] virtual int application_name() const = 0;
+    /** Whether an application that asks for a card of this kind can be given
+     *  this one.
+     *  @param kind  hl-thunk's hlthunk_device_name. */
+    [[nodiscard]] virtual bool is_of(int kind) const = 0;
 
     /* --- its end -----------------------------------------------------------*/
 

@@ -42,8 +42,21 @@ public:
     /** What was asked for at construction. */
     [[nodiscard]] const std::string &path() const;
 
-    /** Its table: for what is about the library itself. */
+    /** Its table: for the shim, and tests. */
     [[nodiscard]] library &lib() const { return *lib_; }
+
+    /* --- for who wants to see what programs ask of the library -------------*/
+
+    /** The loader's handle; nullptr when the library could not be loaded. */
+    [[nodiscard]] void *handle() const;
+
+    /** Whether the process had it before, so that others may call it through
+     *  pointers of their own. */
+    [[nodiscard]] bool was_loaded() const;
+
+    /** Call another function than the one that the library has by this name.
+     *  Before anything is called; what is not used here is left alone. */
+    void redirect(const char *function, void *to);
 
     /** The file that was loaded. */
     [[nodiscard]] std::string file() const;

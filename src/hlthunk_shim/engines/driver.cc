@@ -85,6 +85,21 @@ const std::string &driver::path() const
     return lib_->path();
 }
 
+void *driver::handle() const
+{
+    return lib_->handle();
+}
+
+bool driver::was_loaded() const
+{
+    return lib_->was_loaded();
+}
+
+void driver::redirect(const char *function, void *to)
+{
+    lib_->redirect(function, to);
+}
+
 std::string driver::file() const
 {
     Dl_info info;

@@ -12,8 +12,6 @@ namespace gaudi::shim {
 
 namespace {
 
-static_assert(any_application_name == HLTHUNK_DEVICE_DONT_CARE);
-
 /* What a driver call returned that gives 0 for a failure, and errno then.
  * @return 0 or -errno. */
 int check_value(uint64_t value)
@@ -81,9 +79,10 @@ int device::adopt(const library &lib, int fd, std::unique_ptr<device> &device_p)
     return make(lib, fd, bus_id, false, device_p);
 }
 
-int device::application_name() const
+bool device::is_of(int kind) const
 {
-    return lib_.hlthunk_get_device_name_from_fd(fd_);
+    return (kind == HLTHUNK_DEVICE_DONT_CARE) ||
+           (kind == lib_.hlthunk_get_device_name_from_fd(fd_));
 }
 
 int device::allocate(uint64_t size, uint64_t wished,

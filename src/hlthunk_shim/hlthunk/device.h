@@ -32,7 +32,7 @@ public:
         return is_supported(*kind_);
     }
 
-    int application_name() const override;
+    bool is_of(int kind) const override;
     int allocate(uint64_t size, uint64_t wished,
                  allocation &allocation_p) const override;
     int register_host(void *host, uint64_t size,

@@ -3,6 +3,7 @@
 #include "util/library_file.h"
 
 #include <climits>
+#include <string_view>
 
 #include <dlfcn.h>
 
@@ -52,6 +53,17 @@ library::library(const std::string &path) : path_(path)
     if (!missing.empty()) {
         reason_ = path + " lacks " + missing;
     }
+}
+
+void library::redirect(const char *function, void *to)
+{
+    const std::string_view wanted = function;
+#define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \
+    if (wanted == #_name) {                                                    \
+        _name = reinterpret_cast<decltype(_name)>(to);                         \
+    }
+#include "hlthunk_shim/hlthunk/symbols.def"
+#undef HLTHUNK_SYMBOL
 }
 
 void *library::find(const char *symbol) const

@@ -44,6 +44,9 @@ public:
      *  pointers of their own. */
     [[nodiscard]] bool was_loaded() const { return was_loaded_; }
 
+    /** As driver::redirect. */
+    void redirect(const char *function, void *to);
+
     /** The loader's handle; nullptr when the library could not be loaded. */
     [[nodiscard]] void *handle() const { return handle_; }
 

@@ -41,7 +41,7 @@ public:
                  std::function<void()> ending = {});
     ~synapse_card() override;
 
-    int application_name() const override { return on_->application_name(); }
+    bool is_of(int kind) const override { return on_->is_of(kind); }
     int allocate(uint64_t size, uint64_t wished,
                  allocation &allocation_p) const override;
     int register_host(void *host, uint64_t size,

@@ -22,7 +22,9 @@ TEST_F(shim_device, knows_its_card)
     EXPECT_GE(dev->fd(), 0);
     EXPECT_EQ(dev->bus_id(), bus_id(0));
     EXPECT_EQ(&dev->lib(), &hl());
-    EXPECT_EQ(dev->application_name(), HLTHUNK_DEVICE_GAUDI2);
+    EXPECT_TRUE(dev->is_of(HLTHUNK_DEVICE_GAUDI2));
+    EXPECT_TRUE(dev->is_of(HLTHUNK_DEVICE_DONT_CARE));
+    EXPECT_FALSE(dev->is_of(HLTHUNK_DEVICE_GAUDI3));
     EXPECT_EQ(dev->capabilities().page_bytes, device_page());
     EXPECT_EQ(dev->module_id(), 0u);
 }

@@ -302,9 +302,8 @@ int card_table::lend(const card_wish &wish)
                  !same_bus_id(driven.bus_id(), wish.bus_id)) ||
                 ((wish.module_id >= 0) &&
                  (driven.module_id() != wish.module_id)) ||
-                ((wish.name != shim::any_application_name) &&
-                 (wish.bus_id == nullptr) &&
-                 (driven.application_name() != wish.name))) {
+                (wish.kind.has_value() && (wish.bus_id == nullptr) &&
+                 !driven.is_of(*wish.kind))) {
                 continue;
             }
             const bool taken_over =

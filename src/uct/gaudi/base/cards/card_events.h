@@ -31,7 +31,7 @@ public:
 
     /** The driver library has been loaded, and nothing was called through its
      *  table yet. Called under the lock of @ref driver. */
-    virtual void driver_loaded(shim::library &) {}
+    virtual void driver_loaded(shim::driver &) {}
 
     /** Somebody is about to open the cards. Called without locks. */
     virtual void opening() {}

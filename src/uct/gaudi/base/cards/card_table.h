@@ -59,8 +59,8 @@ struct missing_card {
 struct card_wish {
     const char *bus_id = nullptr; /**< NULL: any, or by module */
     int64_t module_id  = -1;      /**< -1: any, or by bus id */
-    int name           = shim::any_application_name;
-    bool of_framework  = false; /**< a framework's runtime asks */
+    std::optional<int> kind;      /**< see shim::card::is_of; none: any */
+    bool of_framework = false;    /**< a framework's runtime asks */
 };
 
 class card_hold;

@@ -103,7 +103,7 @@ std::unique_ptr<const shim::driver> load()
     }
     ucs_debug("gaudi: driver library %s", choice.path.c_str());
     card_events::for_each(
-        [&](card_events &room) { room.driver_loaded(opened->lib()); });
+        [&](card_events &room) { room.driver_loaded(*opened); });
     return opened;
 }
 

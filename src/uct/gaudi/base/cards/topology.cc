@@ -1,6 +1,6 @@
 #include "uct/gaudi/base/cards/topology.h"
 
-#include "uct/gaudi/base/ucx/topology.h"
+#include "uct/gaudi/base/ucx/system_devices.h"
 
 #include <array>
 #include <atomic>

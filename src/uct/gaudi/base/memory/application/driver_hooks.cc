@@ -1,6 +1,5 @@
 #include "uct/gaudi/base/memory/application/driver_hooks.h"
 
-#include "hlthunk_shim/hlthunk/library.h"
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/driver.h"
 #include "uct/gaudi/base/memory/application/application_memory.h"
@@ -157,12 +156,12 @@ struct hooks {
         return fd;
     }
 
-    static int open_card(hlthunk_device_name name, const char *bus_id)
+    static int open_card(int kind, const char *bus_id)
     {
         const nesting inside;
-        return opened(original<int>(function::open_card, name, bus_id),
+        return opened(original<int>(function::open_card, kind, bus_id),
                       {.bus_id       = bus_id,
-                       .name         = name,
+                       .kind         = kind,
                        .of_framework = shim::driver::is_framework(
                            __builtin_return_address(0))},
                       __builtin_return_address(0));
@@ -349,33 +348,22 @@ const function_table *install(void *handle, bool was_loaded)
 }
 
 /* Hook the library that this module uses. */
-void hook_driver(shim::library &library)
+void hook_driver(shim::driver &driver)
 {
     const std::lock_guard<util::child_mutex> guard(install_lock);
-    const function_table *found =
-        install(library.handle(), library.was_loaded());
+    const function_table *found = install(driver.handle(), driver.was_loaded());
     if (found == nullptr) {
         return;
     }
-    const auto lead = [&](function which, auto &entry) {
-        entry =
-            reinterpret_cast<std::decay_t<decltype(entry)>>((*found)[which]);
-    };
-    lead(open_card, library.hlthunk_open);
-    lead(close_card, library.hlthunk_close);
-    lead(allocate, library.hlthunk_device_memory_alloc);
-    lead(release, library.hlthunk_device_memory_free);
-    lead(map, library.hlthunk_device_memory_map);
-    lead(unmap, library.hlthunk_memory_unmap);
+    for (size_t i = 0; i < functions; ++i) {
+        driver.redirect(function_names[i], (*found)[i]);
+    }
     application_registry::expect_all(
         sees_all[static_cast<size_t>(found - originals.data())]);
 }
 
 class hook_events final : public card_events {
-    void driver_loaded(shim::library &library) override
-    {
-        hook_driver(library);
-    }
+    void driver_loaded(shim::driver &driver) override { hook_driver(driver); }
 
     void opening() override { hook_loaded_driver(); }
 };

@@ -1,4 +1,4 @@
-#include "uct/gaudi/base/ucx/topology.h"
+#include "uct/gaudi/base/ucx/system_devices.h"
 
 #include "uct/gaudi/base/ucx/status.h"
 
