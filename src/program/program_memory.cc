@@ -281,12 +281,12 @@ ucs_status_t program_memory::copy(void *dst, const void *src, size_t length)
                   length, src, dst);
         return UCS_ERR_INVALID_PARAM;
     }
-    if (planner::is_plain(dst, const_cast<void *>(src))) {
+    if (!memory_map::is_device(dst) && !memory_map::is_device(src)) {
         util::copy_host_bytes(dst, src, length);
         return UCS_OK;
     }
     return with_engine([&](base::transfer_engine &engine) {
-        return engine.copy(dst, const_cast<void *>(src), length);
+        return engine.copy(dst, src, length);
     });
 }
 

@@ -356,11 +356,11 @@ TEST_F(transfers, go_through_the_engines_card_where_peer_to_peer_is_missing)
               engine->start(domain, far->at(0), near.data(), length, &put));
     wait_for(put);
     EXPECT_EQ(UCS_OK, put.status);
-    read_device(seen.data(), far->at(0).address, length);
+    read_device(seen.data(), far->at(0).pointer(), length);
     EXPECT_TRUE(has_pattern(seen.data(), length, 6));
 
     fill_pattern(text.data(), length, 7);
-    write_device(far->at(0).address, text.data(), length);
+    write_device(far->at(0).pointer(), text.data(), length);
     EXPECT_EQ(UCS_OK, engine->copy(near.data(), far->at(0), length));
     read_device(seen.data(), near.data(), length);
     EXPECT_TRUE(has_pattern(seen.data(), length, 7));

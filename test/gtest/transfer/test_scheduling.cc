@@ -15,7 +15,7 @@ constexpr size_t whole  = large + medium;
  * says in which order the card accesses what both of them use. */
 base::side beside_large(base::side of)
 {
-    of.address = static_cast<char *>(of.address) + large;
+    of.address += large;
     return of;
 }
 

@@ -6,11 +6,12 @@
 #include <cstring>
 #include <memory>
 #include <thread>
-#include <utility>
 
 namespace gaudi::copy {
 
 namespace {
+
+using base::side;
 
 /* What we keep in a pending request. */
 struct pending_private {
@@ -32,11 +33,6 @@ uct_pending_req_t *request_of(ucs_queue_elem_t *elem)
 base::transfer_engine &engine_of(uct_ep_h ep)
 {
     return *to_iface(ep->iface)->engine;
-}
-
-void *as_pointer(uint64_t remote_addr)
-{
-    return reinterpret_cast<void *>(remote_addr);
 }
 
 /* UCS_OK, or how an endpoint has failed: the interface that it goes to has
@@ -62,7 +58,7 @@ bool may_pass(ucs_status_t status)
 /* A copy at once has failed. UCP cannot try again one that it packs or unpacks
  * a message by, and does not bear its failure; others get the error. */
 [[gnu::noinline, gnu::cold]] ucs_status_t
-bear_failure(uct_ep_h ep, void *to, const void *from, size_t length,
+bear_failure(uct_ep_h ep, const side &to, const side &from, size_t length,
              const void *caller, ucs_status_t status)
 {
     constexpr std::chrono::milliseconds shortest{1};
@@ -87,7 +83,7 @@ bear_failure(uct_ep_h ep, void *to, const void *from, size_t length,
 }
 
 /* A copy that is over on return. */
-inline ucs_status_t do_short(uct_ep_h ep, void *to, const void *from,
+inline ucs_status_t do_short(uct_ep_h ep, const side &to, const side &from,
                              size_t length, const void *caller)
 {
     ucs_status_t status = status_of(ep);
@@ -109,15 +105,16 @@ ucs_status_t do_zcopy(uct_ep_h ep, zcopy what, const uct_iov_t *iov,
     if (ucs_unlikely(status_of(ep) != UCS_OK)) {
         return to_ep(ep)->status;
     }
-    void *from          = (iovcnt > 0) ? iov->buffer : nullptr;
-    const size_t length = (iovcnt > 0) ? uct_iov_get_length(iov) : 0;
-    void *to            = as_pointer(remote_addr);
-    if (what == zcopy::get) {
-        std::swap(from, to);
-    }
+    const side local((iovcnt > 0) ? iov->buffer : nullptr);
+    const side remote(remote_addr);
+    const bool is_put          = (what == zcopy::put);
     base::flush_domain &domain = to_ep(ep)->domain;
     return engine_of(ep).result_of(
-        domain, engine_of(ep).start(domain, to, from, length, comp), comp);
+        domain,
+        engine_of(ep).start(domain, is_put ? remote : local,
+                            is_put ? local : remote,
+                            (iovcnt > 0) ? uct_iov_get_length(iov) : 0, comp),
+        comp);
 }
 
 } // namespace
@@ -126,8 +123,8 @@ ucs_status_t transport::ep_put_short(uct_ep_h ep, base::call_site caller,
                                      const void *buffer, unsigned length,
                                      uint64_t remote_addr, uct_rkey_t) noexcept
 {
-    ucs_status_t status = do_short(ep, as_pointer(remote_addr), buffer, length,
-                                   caller.return_address);
+    ucs_status_t status =
+        do_short(ep, side(remote_addr), buffer, length, caller.return_address);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, PUT, SHORT, length);
     return status;
 }
@@ -136,8 +133,8 @@ ucs_status_t transport::ep_get_short(uct_ep_h ep, base::call_site caller,
                                      void *buffer, unsigned length,
                                      uint64_t remote_addr, uct_rkey_t) noexcept
 {
-    ucs_status_t status = do_short(ep, buffer, as_pointer(remote_addr), length,
-                                   caller.return_address);
+    ucs_status_t status =
+        do_short(ep, buffer, side(remote_addr), length, caller.return_address);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, SHORT, length);
     return status;
 }
@@ -150,7 +147,7 @@ ssize_t transport::ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
         return to_ep(ep)->status;
     }
     const ssize_t result = engine_of(ep).start_packed(
-        to_ep(ep)->domain, as_pointer(remote_addr), pack_cb, arg);
+        to_ep(ep)->domain, side(remote_addr), pack_cb, arg);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(result, &to_ep(ep)->super, PUT, BCOPY, result);
     return result;
 }
@@ -164,9 +161,8 @@ ucs_status_t transport::ep_get_bcopy(uct_ep_h ep,
     if (ucs_unlikely(status_of(ep) != UCS_OK)) {
         return to_ep(ep)->status;
     }
-    ucs_status_t status =
-        engine_of(ep).start_unpacked(to_ep(ep)->domain, as_pointer(remote_addr),
-                                     length, unpack_cb, arg, comp);
+    ucs_status_t status = engine_of(ep).start_unpacked(
+        to_ep(ep)->domain, side(remote_addr), length, unpack_cb, arg, comp);
     status = engine_of(ep).result_of(to_ep(ep)->domain, status, comp);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, BCOPY, length);
     return status;

@@ -23,14 +23,14 @@ const char *kind_name(bool device)
 }
 
 /* Log what moves how, once for every kind of transfer of an endpoint. */
-void log_way(uct_ep_h ep, way which, const void *local, size_t length,
+void log_way(uct_ep_h ep, way which, const side &local, size_t length,
              const side &remote)
 {
     if (remote.remote == nullptr) { /* memory of this process */
         return;
     }
-    const bool here  = memory_map::is_device(local);
-    const bool there = (remote.remote->host() == nullptr);
+    const bool here  = local.is_device;
+    const bool there = remote.is_device;
     const bool put   = (which == way::put);
     const unsigned kind =
         1u << ((put ? 4u : 0u) + (here ? 2u : 0u) + (there ? 1u : 0u));
@@ -43,8 +43,9 @@ void log_way(uct_ep_h ep, way which, const void *local, size_t length,
     const iface_state &iface = *to_iface(ep->iface)->state;
     base::card *mover        = (here || there) ? iface.home : nullptr;
     if (here) {
-        const auto known = memory_map::instance().query(local, length);
-        mover            = known.has_value() ? known->owner : mover;
+        const auto known =
+            memory_map::instance().query(local.pointer(), length);
+        mover = known.has_value() ? known->owner : mover;
     }
     ucs_info("gaudi_ipc: ep %p to process %u: %s to %s, %s by %s, first %zu "
              "bytes",
@@ -53,12 +54,7 @@ void log_way(uct_ep_h ep, way which, const void *local, size_t length,
              (mover != nullptr) ? mover->name().c_str() : "the CPU", length);
 }
 
-side remote_side(uint64_t remote_addr)
-{
-    return reinterpret_cast<void *>(remote_addr);
-}
-
-/* Find out what the other side is, whose address is known. */
+/* Find out what the other side is. @param remote  With its address. */
 ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
 {
     ep_state &state = *to_ep(ep)->state;
@@ -93,12 +89,12 @@ ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
         }
         return failure;
     }
-    remote.remote = key;
+    remote = side(*key, remote.address);
     return UCS_OK;
 }
 
 /* The same, and log what is going to be done. */
-ucs_status_t find_remote(uct_ep_h ep, way which, const void *local,
+ucs_status_t find_remote(uct_ep_h ep, way which, const side &local,
                          size_t length, uct_rkey_t rkey, side &remote)
 {
     const ucs_status_t status = find_remote(ep, rkey, remote);
@@ -108,10 +104,10 @@ ucs_status_t find_remote(uct_ep_h ep, way which, const void *local,
     return status;
 }
 
-ucs_status_t do_short(uct_ep_h ep, way which, void *local, size_t length,
+ucs_status_t do_short(uct_ep_h ep, way which, const side &local, size_t length,
                       uint64_t remote_addr, uct_rkey_t rkey)
 {
-    side remote = remote_side(remote_addr);
+    side remote(remote_addr);
     const ucs_status_t status =
         find_remote(ep, which, local, length, rkey, remote);
     if (status != UCS_OK) {
@@ -126,15 +122,15 @@ ucs_status_t do_zcopy(uct_ep_h ep, way which, const uct_iov_t *iov,
                       uct_completion_t *comp)
 {
     UCT_CHECK_IOV_SIZE(iovcnt, 1ul, "gaudi_ipc zcopy");
-    void *local         = (iovcnt > 0) ? iov->buffer : nullptr;
+    const side local((iovcnt > 0) ? iov->buffer : nullptr);
     const size_t length = (iovcnt > 0) ? uct_iov_get_length(iov) : 0;
-    side remote         = remote_side(remote_addr);
+    side remote(remote_addr);
     ucs_status_t status = find_remote(ep, which, local, length, rkey, remote);
     const bool is_put   = (which == way::put);
     if (status == UCS_OK) {
-        status = engine_of(ep).start(
-            to_ep(ep)->state->domain, is_put ? remote : side(local),
-            is_put ? side(local) : remote, length, comp);
+        status = engine_of(ep).start(to_ep(ep)->state->domain,
+                                     is_put ? remote : local,
+                                     is_put ? local : remote, length, comp);
     }
     return engine_of(ep).result_of(to_ep(ep)->state->domain, status, comp);
 }
@@ -145,8 +141,8 @@ ucs_status_t transport::ep_put_short(uct_ep_h ep, const void *buffer,
                                      unsigned length, uint64_t remote_addr,
                                      uct_rkey_t rkey) noexcept
 {
-    ucs_status_t status = do_short(ep, way::put, const_cast<void *>(buffer),
-                                   length, remote_addr, rkey);
+    ucs_status_t status =
+        do_short(ep, way::put, buffer, length, remote_addr, rkey);
     UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, PUT, SHORT, length);
     return status;
 }
@@ -165,7 +161,7 @@ ssize_t transport::ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
                                 void *arg, uint64_t remote_addr,
                                 uct_rkey_t rkey) noexcept
 {
-    side remote               = remote_side(remote_addr);
+    side remote(remote_addr);
     const ucs_status_t status = find_remote(ep, rkey, remote);
     if (status != UCS_OK) {
         return status;
@@ -185,7 +181,7 @@ ucs_status_t transport::ep_get_bcopy(uct_ep_h ep,
                                      uct_rkey_t rkey,
                                      uct_completion_t *comp) noexcept
 {
-    side remote = remote_side(remote_addr);
+    side remote(remote_addr);
     ucs_status_t status =
         find_remote(ep, way::get, nullptr, length, rkey, remote);
     if (status == UCS_OK) {

@@ -112,35 +112,6 @@ refusal memory_map::why_not(const void *address, size_t length) const
             nullptr};
 }
 
-ucs_status_t memory_map::find(const void *address, size_t length,
-                              memory_location &location_p)
-{
-    const auto start   = reinterpret_cast<uintptr_t>(address);
-    const uint64_t end = start + length;
-
-    std::shared_lock<util::rw_spinlock> guard(memory_lock_);
-    if (!is_device(address)) {
-        auto *mapped =
-            static_cast<host_memory *>(host_memory_.find_cover(start, end));
-        if (mapped != nullptr) {
-            mapped->get();
-        }
-        location_p        = {};
-        location_p.mapped = mapped;
-        return UCS_OK;
-    }
-    const device_memory *memory = resolve(start, end).memory;
-    if (memory == nullptr) {
-        return UCS_ERR_INVALID_ADDR;
-    }
-    location_p          = {};
-    location_p.kind     = memory_kind::device;
-    location_p.owner    = memory->owner;
-    location_p.backing  = memory->backing;
-    location_p.imported = memory->imported;
-    return UCS_OK;
-}
-
 std::optional<device_range> memory_map::query(const void *address,
                                               size_t length) const
 {

@@ -23,21 +23,19 @@
 #include <array>
 #include <atomic>
 #include <optional>
+#include <shared_mutex>
 #include <utility>
 #include <vector>
 
 namespace gaudi::base {
 
-/** What a range of addresses is. */
-struct memory_location {
-    memory_kind kind    = memory_kind::host;
-    card *owner         = nullptr; /**< device memory: its card */
-    host_memory *mapped = nullptr; /**< host memory: a registration that covers
-                                        it, with a reference for the caller */
-    device_backing *backing = nullptr; /**< device memory: what other cards can
-                                            reach; valid until it is freed */
-    bool imported = false; /**< device memory: of another card or process. Only
-                                engines that reach host memory reach it */
+/** Where a range of device addresses is. */
+struct device_location {
+    card *owner;
+    device_backing *backing; /**< what other cards can reach, or nullptr; valid
+                                  until it is freed */
+    bool imported; /**< of another card or process: only engines that reach host
+                        memory reach it */
 };
 
 /** An allocation of device memory. */
@@ -68,9 +66,13 @@ public:
      *  open. The one place that knows: a card whose memory lies among host
      *  pointers (capabilities::memory_start) needs its range kept free of host
      *  memory, and a second look here. */
+    [[nodiscard]] static bool is_device(uint64_t address)
+    {
+        return address >= util::host_address_end;
+    }
     [[nodiscard]] static bool is_device(const void *address)
     {
-        return reinterpret_cast<uintptr_t>(address) >= util::host_address_end;
+        return is_device(reinterpret_cast<uintptr_t>(address));
     }
 
     /** Whether the range has no address that can be host memory's, or none
@@ -85,23 +87,39 @@ public:
 
     /* --- looking up --------------------------------------------------------*/
 
-    /**
-     * Tell what an address range is.
-     *
-     * @param location_p  Filled on success.
-     * @return UCS_ERR_INVALID_ADDR for device addresses that no allocation of a
-     *         card that works covers as a whole, and for such as are in use on
-     *         several cards.
-     */
-    [[nodiscard]] ucs_status_t find(const void *address, size_t length,
-                                    memory_location &location_p);
+    /** Find device memory.
+     *  @return None where no allocation of a card that works covers the whole
+     *          range, or several cards have it. */
+    [[nodiscard]] std::optional<device_location>
+    find_device(uint64_t start, size_t length) const
+    {
+        std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+        const device_memory *memory = resolve(start, start + length).memory;
+        return (memory != nullptr)
+                   ? std::optional(device_location{
+                         memory->owner, memory->backing, memory->imported})
+                   : std::nullopt;
+    }
+
+    /** Find a registration that covers host memory.
+     *  @return With a reference for the caller, or nullptr. */
+    [[nodiscard]] host_memory *find_host(uint64_t start, size_t length) const
+    {
+        std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+        auto *found = static_cast<host_memory *>(
+            host_memory_.find_cover(start, start + length));
+        if (found != nullptr) {
+            found->get();
+        }
+        return found;
+    }
 
     /** Find the allocation around an address range. @return None when the
      *  range does not lie in one, or in allocations of several cards. */
     [[nodiscard]] std::optional<device_range> query(const void *address,
                                                     size_t length) const;
 
-    /** Why @ref find or @ref register_device refuse a range of device
+    /** Why @ref find_device or @ref register_device refuse a range of device
      *  addresses. */
     [[nodiscard]] refusal why_not(const void *address, size_t length) const;
 

@@ -124,8 +124,8 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
     while (!is_past_fence()) {
         dispatcher_.advance();
     }
-    if (planner::is_plain(dst, src)) {
-        util::copy_host_bytes(dst.address, src.address, length);
+    if (dst.is_plain() && src.is_plain()) {
+        util::copy_host_bytes(dst.pointer(), src.pointer(), length);
         return UCS_OK;
     }
     transfer work;
@@ -156,7 +156,7 @@ ucs_status_t transfer_engine::start(flush_domain &domain, const side &dst,
     }
     if (length == 0) {
         /* It ends in order with the others. */
-    } else if (!planner::is_plain(dst, src)) {
+    } else if (!dst.is_plain() || !src.is_plain()) {
         status = planner_.plan(dst, src, length, host_side::find_registration,
                                op->copy);
         if (status != UCS_OK) {
@@ -164,7 +164,7 @@ ucs_status_t transfer_engine::start(flush_domain &domain, const side &dst,
             return status;
         }
     } else if (is_past_fence()) {
-        util::copy_host_bytes(dst.address, src.address, length);
+        util::copy_host_bytes(dst.pointer(), src.pointer(), length);
     } else {
         operations_.put_back(*op);
         return UCS_ERR_NO_RESOURCE;
@@ -240,12 +240,12 @@ ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
     if (status != UCS_OK) {
         return status;
     }
-    if (!planner::is_device(dst)) {
+    if (!dst.is_device) {
         if (!is_past_fence()) {
             return UCS_ERR_NO_RESOURCE;
         }
         if (dst.remote == nullptr) {
-            return static_cast<ssize_t>(pack(dst.address, arg));
+            return static_cast<ssize_t>(pack(dst.pointer(), arg));
         }
         const size_t packed = pack(bounce_.get(), arg);
         status              = copy(dst, bounce_.get(), packed);
@@ -282,15 +282,15 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
     }
     const bool is_memcpy =
         reinterpret_cast<void *>(unpack) == reinterpret_cast<void *>(&memcpy);
-    if (is_memcpy && planner::is_device(arg)) {
+    if (is_memcpy && memory_map::is_device(arg)) {
         return start(domain, arg, src, length, completion);
     }
-    const bool from_host = !planner::is_device(src);
+    const bool from_host = !src.is_device;
     if ((from_host || (length == 0)) && !is_past_fence()) {
         return UCS_ERR_NO_RESOURCE;
     }
     if ((from_host && (src.remote == nullptr)) || (length == 0)) {
-        unpack(arg, src.address, length);
+        unpack(arg, src.pointer(), length);
         return UCS_OK;
     }
     if (length > options_.chunk_bytes) {

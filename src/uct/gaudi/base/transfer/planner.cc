@@ -15,7 +15,7 @@ using direction = shim::dma_direction;
 /* Have memory of another process stay where it is. */
 ucs_status_t hold(const side &there, size_t length, held_remote &held)
 {
-    ucs_status_t status = there.remote->check(there.number(), length);
+    ucs_status_t status = there.remote->check(there.address, length);
     if (status == UCS_OK) {
         status = there.remote->hold();
     }
@@ -30,8 +30,9 @@ ucs_status_t hold(const side &there, size_t length, held_remote &held)
 ucs_status_t report_reach(const card &user, const side &there, int ret)
 {
     if (ret != 0) {
-        ucs_error("%s: cannot reach device memory of another process at %p: %s",
-                  user.name().c_str(), there.address, std::strerror(-ret));
+        ucs_error(
+            "%s: cannot reach device memory of another process at %#lx: %s",
+            user.name().c_str(), there.address, std::strerror(-ret));
     }
     /* Nothing that comes by waiting, as NO_RESOURCE would say. */
     return (ret == -EAGAIN) ? UCS_ERR_NO_MEMORY : to_status(ret);
@@ -42,7 +43,7 @@ ucs_status_t report_reach(const card &user, const side &there, int ret)
 ucs_status_t reach_remote(card &user, const side &there, uint64_t &va)
 {
     return report_reach(user, there,
-                        there.remote->va_on(user, there.number(), va));
+                        there.remote->va_on(user, there.address, va));
 }
 
 /* A card writes or reads over PCIe. */
@@ -110,33 +111,28 @@ ucs_status_t planner::check_has_card(const char *what)
 }
 
 /* Find device memory of this process, and the channel to its card. */
-ucs_status_t planner::find_device(const void *address, size_t length,
-                                  memory_location &where, channel *&by)
+ucs_status_t planner::find_device(const side &device, size_t length,
+                                  device_location &where, channel *&by)
 {
     const ucs_status_t status = check_has_card("device memory");
     if (status != UCS_OK) {
         return status;
     }
-    ucs_status_t found = map_.find(address, length, where);
-    if (found != UCS_OK) {
+    auto found = map_.find_device(device.address, length);
+    if (!found.has_value()) {
         card_table::instance().note_acquired_cards();
-        found = map_.find(address, length, where);
+        found = map_.find_device(device.address, length);
     }
-    if (found != UCS_OK) {
-        const refusal why = map_.why_not(address, length);
+    if (!found.has_value()) {
+        const refusal why = map_.why_not(device.pointer(), length);
         const auto level  = (why.lost != nullptr) ? why.lost->failure_level()
                                                   : UCS_LOG_LEVEL_ERROR;
-        ucs_log(level, "gaudi: %zu bytes at %p %s", length, address, why.text);
+        ucs_log(level, "gaudi: %zu bytes at %p %s", length, device.pointer(),
+                why.text);
         return why.status;
     }
+    where = *found;
     return channels_.get(*where.owner, by);
-}
-
-held_registration planner::find_registration(const void *host, size_t length)
-{
-    memory_location where;
-    (void)map_.find(host, length, where);
-    return held_registration(where.mapped);
 }
 
 ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
@@ -145,60 +141,75 @@ ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
     copy.left          = length;
     copy.queue         = nullptr;
     copy.between_cards = false;
-    if ((dst.remote == nullptr) && (src.remote == nullptr)) {
-        const bool to_card = is_device(dst);
-        if (to_card && is_device(src)) {
-            return plan_between_devices(dst, src, copy);
+    const bool put     = (dst.remote != nullptr);
+    const side &there  = put ? dst : src;
+    if (there.remote != nullptr) {
+        const side &here = put ? src : dst;
+        if (here.remote != nullptr) {
+            ucs_error("gaudi: cannot copy between two other processes");
+            return UCS_ERR_INVALID_PARAM;
         }
-        memory_location where;
-        channel *by;
-        const side &device = to_card ? dst : src;
-        const ucs_status_t status =
-            find_device(device.address, length, where, by);
-        if (status == UCS_OK) {
-            plan_host_side(to_card, to_card ? src.address : dst.address, host,
-                           *by, device.number(), copy);
+        const ucs_status_t status = hold(there, length, copy.remote);
+        if (status != UCS_OK) {
+            return status;
         }
-        return status;
+        if (there.is_device) {
+            return plan_remote_device(put, there, here, host, copy);
+        }
+        if (!here.is_device) {
+            copy.way =
+                kernel_copy{host_place(*there.remote->host(), there.address),
+                            static_cast<char *>(here.pointer()), put};
+            return UCS_OK;
+        }
     }
-    if ((dst.remote != nullptr) && (src.remote != nullptr)) {
-        ucs_error("gaudi: cannot copy between two other processes");
-        return UCS_ERR_INVALID_PARAM;
+    if (dst.is_device && src.is_device) {
+        return plan_between_devices(dst, src, copy);
     }
-    const bool put            = (dst.remote != nullptr);
-    const side &there         = put ? dst : src;
-    void *here                = put ? src.address : dst.address;
-    const ucs_status_t status = hold(there, length, copy.remote);
-    if (status != UCS_OK) {
-        return status;
+    device_location where;
+    channel *by;
+    const bool to_card        = dst.is_device;
+    const side &device        = to_card ? dst : src;
+    const ucs_status_t status = find_device(device, length, where, by);
+    if (status == UCS_OK) {
+        plan_host_side(to_card, to_card ? src : dst, host, *by, device.address,
+                       copy);
     }
-    return is_device(there) ? plan_remote_device(put, there, here, host, copy)
-                            : plan_remote_host(put, there, here, copy);
+    return status;
 }
 
-/* Between host memory of this process, and what a card reaches: where the host
- * memory is mapped already, else through staging. */
-void planner::plan_host_side(bool to_card, void *host, host_side how,
+/* Between host memory and what a card reaches: where the memory is of this
+ * process and mapped already, else through staging. */
+void planner::plan_host_side(bool to_card, const side &host, host_side how,
                              channel &by, uint64_t va, planned_copy &copy)
 {
     copy.queue = &pcie_queue(by, !to_card, copy.left);
-    if (how == host_side::find_registration) {
-        copy.registration = find_registration(host, copy.left);
-        if ((copy.registration == nullptr) && (copy.remote != nullptr) &&
-            (registrations_ != nullptr) &&
-            registrations_->remember_host(host, copy.left)) {
-            copy.registration = find_registration(host, copy.left);
-        }
-    }
-    uint64_t mapped;
-    if ((copy.registration != nullptr) &&
-        (copy.registration->va_on(by.owner(), mapped) == 0)) {
-        mapped += side(host).number() - copy.registration->start;
-        copy.way = to_card ? direct_copy{va, mapped} : direct_copy{mapped, va};
+    if (host.remote != nullptr) {
+        stage(to_card, host_place(*host.remote->host(), host.address), va,
+              copy);
         return;
     }
-    copy.registration.reset();
-    stage(to_card, host_place(host), va, copy);
+    if (how == host_side::find_registration) {
+        const auto find = [&] {
+            copy.registration.reset(map_.find_host(host.address, copy.left));
+        };
+        find();
+        if ((copy.registration == nullptr) && (copy.remote != nullptr) &&
+            (registrations_ != nullptr) &&
+            registrations_->remember_host(host.pointer(), copy.left)) {
+            find();
+        }
+        uint64_t mapped;
+        if ((copy.registration != nullptr) &&
+            (copy.registration->va_on(by.owner(), mapped) == 0)) {
+            mapped += host.address - copy.registration->start;
+            copy.way =
+                to_card ? direct_copy{va, mapped} : direct_copy{mapped, va};
+            return;
+        }
+        copy.registration.reset();
+    }
+    stage(to_card, host_place(host.address), va, copy);
 }
 
 /* Within this process. What was imported, only engines reach that reach host
@@ -208,13 +219,13 @@ void planner::plan_host_side(bool to_card, void *host, host_side how,
 ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
                                            planned_copy &copy)
 {
-    memory_location to;
-    memory_location from;
+    device_location to;
+    device_location from;
     channel *reader;
     channel *writer;
-    ucs_status_t status = find_device(dst.address, copy.left, to, reader);
+    ucs_status_t status = find_device(dst, copy.left, to, reader);
     if (status == UCS_OK) {
-        status = find_device(src.address, copy.left, from, writer);
+        status = find_device(src, copy.left, from, writer);
     }
     if (status != UCS_OK) {
         return status;
@@ -225,10 +236,9 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
                 ? &pcie_queue(*writer, !from.imported, copy.left)
                 : &writer->queue_for(direction::device_to_device, copy.left);
         if (copy.queue->dma == nullptr) {
-            return plan_relay(*reader, dst.number(), *writer, src.number(),
-                              copy);
+            return plan_relay(*reader, dst.address, *writer, src.address, copy);
         }
-        copy.way           = direct_copy{dst.number(), src.number()};
+        copy.way           = direct_copy{dst.address, src.address};
         copy.between_cards = from.imported || to.imported;
         return UCS_OK;
     }
@@ -237,45 +247,25 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
     copy.between_cards = true;
     if ((to.backing != nullptr) && (to.backing->va_on(*from.owner, va) == 0)) {
         copy.way =
-            direct_copy{va + (dst.number() - to.backing->va), src.number()};
+            direct_copy{va + (dst.address - to.backing->va), src.address};
         return UCS_OK;
     }
     if ((from.backing != nullptr) &&
         (from.backing->va_on(*to.owner, va) == 0)) {
         copy.queue = &pcie_queue(*reader, false, copy.left);
         copy.way =
-            direct_copy{dst.number(), va + (src.number() - from.backing->va)};
+            direct_copy{dst.address, va + (src.address - from.backing->va)};
         return UCS_OK;
     }
     copy.between_cards = false;
-    return plan_relay(*reader, dst.number(), *writer, src.number(), copy);
-}
-
-/* Host memory of another process: the kernel copies, directly or, for device
- * memory here, staging chunks. */
-ucs_status_t planner::plan_remote_host(bool put, const side &there, void *here,
-                                       planned_copy &copy)
-{
-    const host_place host(*there.remote->host(), there.number());
-    if (!is_device(here)) {
-        copy.way = kernel_copy{host, static_cast<char *>(here), put};
-        return UCS_OK;
-    }
-    memory_location where;
-    channel *by;
-    const ucs_status_t status = find_device(here, copy.left, where, by);
-    if (status != UCS_OK) {
-        return status;
-    }
-    copy.queue = &pcie_queue(*by, put, copy.left);
-    stage(!put, host, side(here).number(), copy);
-    return UCS_OK;
+    return plan_relay(*reader, dst.address, *writer, src.address, copy);
 }
 
 /* Device memory of another process that the card which has the bytes here does
  * not reach, but perhaps the one for which the key was unpacked. */
-ucs_status_t planner::plan_through_home(bool put, const side &there, void *here,
-                                        channel &by, planned_copy &copy)
+ucs_status_t planner::plan_through_home(bool put, const side &there,
+                                        const side &here, channel &by,
+                                        planned_copy &copy)
 {
     channel *home;
     uint64_t va;
@@ -286,31 +276,29 @@ ucs_status_t planner::plan_through_home(bool put, const side &there, void *here,
     if (status != UCS_OK) {
         return status;
     }
-    const uint64_t own = side(here).number();
-    return put ? plan_relay(*home, va, by, own, copy)
-               : plan_relay(by, own, *home, va, copy);
+    return put ? plan_relay(*home, va, by, here.address, copy)
+               : plan_relay(by, here.address, *home, va, copy);
 }
 
 /* Device memory of another process: a card of ours copies. It writes to put,
  * and reads to get; host memory here it reads to put. */
 ucs_status_t planner::plan_remote_device(bool put, const side &there,
-                                         void *here, host_side host,
+                                         const side &here, host_side host,
                                          planned_copy &copy)
 {
     ucs_status_t status = check_has_card("device memory of another process");
     if (status != UCS_OK) {
         return status;
     }
-    memory_location where;
+    device_location where;
     channel *by;
     uint64_t va;
-    const bool from_device = is_device(here);
-    status = from_device ? find_device(here, copy.left, where, by)
-                         : channels_.get(*home_, by);
+    status = here.is_device ? find_device(here, copy.left, where, by)
+                            : channels_.get(*home_, by);
     if (status != UCS_OK) {
         return status;
     }
-    const int ret = there.remote->va_on(by->owner(), there.number(), va);
+    const int ret = there.remote->va_on(by->owner(), there.address, va);
     if ((ret == -EPERM) && (&by->owner() != home_)) {
         return plan_through_home(put, there, here, *by, copy);
     }
@@ -318,14 +306,14 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
     if (status != UCS_OK) {
         return status;
     }
-    if (!from_device) {
+    if (!here.is_device) {
         plan_host_side(put, here, host, *by, va, copy);
         return UCS_OK;
     }
     copy.between_cards = true;
     copy.queue         = &pcie_queue(*by, put, copy.left);
-    copy.way           = put ? direct_copy{va, side(here).number()}
-                             : direct_copy{side(here).number(), va};
+    copy.way =
+        put ? direct_copy{va, here.address} : direct_copy{here.address, va};
     return UCS_OK;
 }
 
@@ -333,9 +321,9 @@ ucs_status_t planner::reach(const side &device, size_t length, channel *&by,
                             uint64_t &va, held_remote &held)
 {
     if (device.remote == nullptr) {
-        memory_location where;
-        va = device.number();
-        return find_device(device.address, length, where, by);
+        device_location where;
+        va = device.address;
+        return find_device(device, length, where, by);
     }
     ucs_status_t status = check_has_card("device memory of another process");
     if (status == UCS_OK) {
@@ -349,11 +337,11 @@ ucs_status_t planner::reach(const side &device, size_t length, channel *&by,
 
 ucs_status_t planner::check(const side &device, size_t length)
 {
-    memory_location where;
+    device_location where;
     channel *by;
     return (device.remote != nullptr)
-               ? device.remote->check(device.number(), length)
-               : find_device(device.address, length, where, by);
+               ? device.remote->check(device.address, length)
+               : find_device(device, length, where, by);
 }
 
 } // namespace gaudi::base

@@ -29,21 +29,7 @@ public:
     /** In a forked child: leave everything to the parent. */
     void disown() { (void)registrations_.release(); }
 
-    /** Whether a card has to move the bytes of a side. */
-    [[nodiscard]] static bool is_device(const side &of)
-    {
-        return (of.remote != nullptr) ? (of.remote->host() == nullptr)
-                                      : memory_map::is_device(of.address);
-    }
-
-    /** Whether both sides are host memory of this process: no copy for us. */
-    [[nodiscard]] static bool is_plain(const side &dst, const side &src)
-    {
-        return (dst.remote == nullptr) && (src.remote == nullptr) &&
-               !is_device(dst) && !is_device(src);
-    }
-
-    /** Plan a copy that is not plain.
+    /** Plan a copy of which a side is not plain.
      *  @param copy  Empty; filled, on an error perhaps in part.
      *  @return UCS_OK, or an error, which was logged. */
     [[nodiscard]] ucs_status_t plan(const side &dst, const side &src,
@@ -74,21 +60,19 @@ private:
     };
 
     [[nodiscard]] ucs_status_t check_has_card(const char *what);
-    [[nodiscard]] ucs_status_t find_device(const void *address, size_t length,
-                                           memory_location &where,
+    [[nodiscard]] ucs_status_t find_device(const side &device, size_t length,
+                                           device_location &where,
                                            channel *&by);
-    [[nodiscard]] held_registration find_registration(const void *host,
-                                                      size_t length);
     ucs_status_t plan_between_devices(const side &dst, const side &src,
                                       planned_copy &copy);
-    void plan_host_side(bool to_card, void *host, host_side how, channel &by,
-                        uint64_t va, planned_copy &copy);
-    ucs_status_t plan_remote_host(bool put, const side &there, void *here,
-                                  planned_copy &copy);
-    ucs_status_t plan_through_home(bool put, const side &there, void *here,
-                                   channel &by, planned_copy &copy);
-    ucs_status_t plan_remote_device(bool put, const side &there, void *here,
-                                    host_side host, planned_copy &copy);
+    void plan_host_side(bool to_card, const side &here, host_side how,
+                        channel &by, uint64_t va, planned_copy &copy);
+    ucs_status_t plan_through_home(bool put, const side &there,
+                                   const side &here, channel &by,
+                                   planned_copy &copy);
+    ucs_status_t plan_remote_device(bool put, const side &there,
+                                    const side &here, host_side host,
+                                    planned_copy &copy);
 
     card_hold cards_;
     channel_set &channels_;

@@ -6,8 +6,7 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/cards/card.h"
-#include "uct/gaudi/base/ucx/ucx.h"
+#include "uct/gaudi/base/memory/memory_map.h"
 #include "util/other_process.h"
 
 #include <cstddef>
@@ -48,34 +47,40 @@ public:
                                     uint64_t &va_p) = 0;
 };
 
-/** One side of a copy: memory of this process, which a pointer tells all about,
- *  or an address in memory of another one. */
+/** One side of a copy: an address, and what is there. That is found out here,
+ *  once. */
 struct side {
-    /* A pointer is a side. NOLINTNEXTLINE(google-explicit-constructor) */
-    side(const void *of_this_process)
-        : address(const_cast<void *>(of_this_process))
+    /** Memory of this process. */
+    explicit side(uint64_t here)
+        : address(here), is_device(memory_map::is_device(here))
     {}
-    side(remote_memory &of_another_process, uint64_t remote_address)
-        : address(reinterpret_cast<void *>(remote_address)),
-          remote(&of_another_process)
+    /* A pointer is a side. NOLINTNEXTLINE(google-explicit-constructor) */
+    side(const void *here) : side(reinterpret_cast<uintptr_t>(here)) {}
+    /** Memory of another process. */
+    side(remote_memory &of, uint64_t there)
+        : address(there), remote(&of), is_device(of.host() == nullptr)
     {}
 
-    [[nodiscard]] uint64_t number() const
+    /** Whether the CPU reaches it. */
+    [[nodiscard]] bool is_plain() const
     {
-        return reinterpret_cast<uintptr_t>(address);
+        return !is_device && (remote == nullptr);
+    }
+    [[nodiscard]] void *pointer() const
+    {
+        return reinterpret_cast<void *>(address);
     }
 
-    void *address;
-    remote_memory *remote = nullptr;
+    uint64_t address;
+    remote_memory *remote = nullptr; /**< nullptr: of this process */
+    bool is_device;                  /**< a card has to move the bytes */
 };
 
 /** A place in host memory, of this process or of another one: what the CPU or
  *  the kernel reads and writes, and a card never sees. */
 class host_place {
 public:
-    explicit host_place(void *here)
-        : address_(reinterpret_cast<uintptr_t>(here))
-    {}
+    explicit host_place(uint64_t here) : address_(here) {}
     /** @param process  Outlives the copy. */
     host_place(const util::process_memory &process, uint64_t there)
         : process_(&process), address_(there)
