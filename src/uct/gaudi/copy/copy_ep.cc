@@ -39,7 +39,7 @@ base::transfer_engine &engine_of(uct_ep_h ep)
  * closed, for one. */
 ucs_status_t status_of(uct_ep_h tl_ep)
 {
-    uct_gaudi_copy_ep_t *ep = to_ep(tl_ep);
+    endpoint *ep = to_ep(tl_ep);
     if (ucs_unlikely(ep->peer->load(std::memory_order_relaxed))) {
         fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
     }
@@ -125,7 +125,6 @@ ucs_status_t transport::ep_put_short(uct_ep_h ep, base::call_site caller,
 {
     ucs_status_t status =
         do_short(ep, side(remote_addr), buffer, length, caller.return_address);
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, PUT, SHORT, length);
     return status;
 }
 
@@ -135,7 +134,6 @@ ucs_status_t transport::ep_get_short(uct_ep_h ep, base::call_site caller,
 {
     ucs_status_t status =
         do_short(ep, buffer, side(remote_addr), length, caller.return_address);
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, SHORT, length);
     return status;
 }
 
@@ -146,10 +144,8 @@ ssize_t transport::ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
     if (ucs_unlikely(status_of(ep) != UCS_OK)) {
         return to_ep(ep)->status;
     }
-    const ssize_t result = engine_of(ep).start_packed(
-        to_ep(ep)->domain, side(remote_addr), pack_cb, arg);
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(result, &to_ep(ep)->super, PUT, BCOPY, result);
-    return result;
+    return engine_of(ep).start_packed(to_ep(ep)->domain, side(remote_addr),
+                                      pack_cb, arg);
 }
 
 ucs_status_t transport::ep_get_bcopy(uct_ep_h ep,
@@ -163,9 +159,7 @@ ucs_status_t transport::ep_get_bcopy(uct_ep_h ep,
     }
     ucs_status_t status = engine_of(ep).start_unpacked(
         to_ep(ep)->domain, side(remote_addr), length, unpack_cb, arg, comp);
-    status = engine_of(ep).result_of(to_ep(ep)->domain, status, comp);
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, BCOPY, length);
-    return status;
+    return engine_of(ep).result_of(to_ep(ep)->domain, status, comp);
 }
 
 ucs_status_t transport::ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
@@ -173,11 +167,7 @@ ucs_status_t transport::ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
                                      uct_rkey_t,
                                      uct_completion_t *comp) noexcept
 {
-    ucs_status_t status =
-        do_zcopy(ep, zcopy::put, iov, iovcnt, remote_addr, comp);
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, PUT, ZCOPY,
-                                 uct_iov_total_length(iov, iovcnt));
-    return status;
+    return do_zcopy(ep, zcopy::put, iov, iovcnt, remote_addr, comp);
 }
 
 ucs_status_t transport::ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
@@ -185,43 +175,31 @@ ucs_status_t transport::ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
                                      uct_rkey_t,
                                      uct_completion_t *comp) noexcept
 {
-    ucs_status_t status =
-        do_zcopy(ep, zcopy::get, iov, iovcnt, remote_addr, comp);
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, ZCOPY,
-                                 uct_iov_total_length(iov, iovcnt));
-    return status;
+    return do_zcopy(ep, zcopy::get, iov, iovcnt, remote_addr, comp);
 }
 
 ucs_status_t transport::ep_flush(uct_ep_h ep, unsigned,
                                  uct_completion_t *comp) noexcept
 {
-    ucs_status_t status = engine_of(ep).flush(&to_ep(ep)->domain, comp);
-    if (status == UCS_OK) {
-        UCT_TL_EP_STAT_FLUSH(&to_ep(ep)->super);
-    } else {
-        UCT_TL_EP_STAT_FLUSH_WAIT(&to_ep(ep)->super);
-    }
-    return status;
+    return engine_of(ep).flush(&to_ep(ep)->domain, comp);
 }
 
 ucs_status_t transport::ep_fence(uct_ep_h ep, unsigned) noexcept
 {
     engine_of(ep).fence();
-    UCT_TL_EP_STAT_FENCE(&to_ep(ep)->super);
     return UCS_OK;
 }
 
 ucs_status_t transport::ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
                                        unsigned) noexcept
 {
-    uct_gaudi_copy_iface_t *iface = to_iface(ep->iface);
+    interface *iface = to_iface(ep->iface);
     /* Requests keep their order: none may pass those that wait. */
     if (ucs_queue_is_empty(&iface->pending) && iface->engine->has_resources()) {
         return UCS_ERR_BUSY;
     }
     private_of(req)->ep = ep;
     ucs_queue_push(&iface->pending, uct_pending_req_priv_queue_elem(req));
-    UCT_TL_EP_STAT_PEND(&to_ep(ep)->super);
     return UCS_OK;
 }
 
@@ -238,7 +216,7 @@ void transport::ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
                             waiting->ep == ep, purge, nullptr);
 }
 
-unsigned dispatch_pending(uct_gaudi_copy_iface_t *iface)
+unsigned dispatch_pending(interface *iface)
 {
     unsigned count = 0;
     while (!ucs_queue_is_empty(&iface->pending) &&
@@ -257,46 +235,28 @@ unsigned dispatch_pending(uct_gaudi_copy_iface_t *iface)
     return count;
 }
 
-} // namespace gaudi::copy
-
-using namespace gaudi::copy;
-
-static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_ep_t, const uct_ep_params_t *params)
+ucs_status_t endpoint::open(const uct_ep_params_t &params)
 {
-    UCT_EP_PARAMS_CHECK_DEV_IFACE_ADDRS(params);
-    UCS_CLASS_CALL_SUPER_INIT(uct_base_ep_t, &to_iface(params->iface)->super);
+    ucs_list_head_init(&failed);
+    base::transfer_engine::open(domain);
     interface_address to;
-    memcpy(&to, params->iface_addr, sizeof(to));
-    std::construct_at(&self->peer, find_interface(to));
-    if (self->peer == nullptr) {
+    memcpy(&to, params.iface_addr, sizeof(to));
+    peer = find_interface(to);
+    if (peer == nullptr) {
         ucs_debug("gaudi_cpy: there is no interface %lu in this process",
                   to.number);
         return UCS_ERR_UNREACHABLE;
     }
-    self->status = UCS_OK;
-    ucs_list_head_init(&self->failed);
-    gaudi::base::transfer_engine::open(self->domain);
     return UCS_OK;
 }
 
-static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_copy_ep_t)
+endpoint::~endpoint()
 {
-    uct_ep_h ep = &self->super.super;
-    transport::ep_pending_purge(ep, nullptr, nullptr);
-    ucs_list_del(&self->failed);
-    std::destroy_at(&self->peer);
-    to_iface(ep->iface)->engine->close(self->domain);
+    if (peer != nullptr) {
+        transport::ep_pending_purge(super.handle(), nullptr, nullptr);
+        ucs_list_del(&failed);
+        to_iface(super.iface())->engine->close(domain);
+    }
 }
 
-UCS_CLASS_DEFINE(uct_gaudi_copy_ep_t, uct_base_ep_t)
-
-ucs_status_t transport::ep_create(const uct_ep_params_t *params,
-                                  uct_ep_h *ep_p) noexcept
-{
-    return UCS_CLASS_NEW(uct_gaudi_copy_ep_t, ep_p, params);
-}
-
-void transport::ep_destroy(uct_ep_h ep) noexcept
-{
-    UCS_CLASS_DELETE(uct_gaudi_copy_ep_t, ep);
-}
+} // namespace gaudi::copy

@@ -32,12 +32,12 @@ constexpr char any_card[] = "gaudi";
  * begins a list of its own: its parent's may have been in use. */
 struct interface_list {
     std::mutex lock; /* leaf */
-    std::vector<const uct_gaudi_copy_iface_t *> all;
+    std::vector<const interface *> all;
     uint64_t opened = 0; /* so far */
 
     /* Of those that a condition is true of, or nullptr. Under the lock. */
     template <typename Condition>
-    [[nodiscard]] const uct_gaudi_copy_iface_t *first(Condition &&is_it) const
+    [[nodiscard]] const interface *first(Condition &&is_it) const
     {
         const auto found = std::find_if(all.begin(), all.end(), is_it);
         return (found != all.end()) ? *found : nullptr;
@@ -49,29 +49,27 @@ interface_list &interfaces()
     return util::of_this_process<interface_list>();
 }
 
-void add_interface(uct_gaudi_copy_iface_t *iface)
+void add_interface(interface *iface)
 {
-    auto end             = std::make_shared<std::atomic<bool>>(false);
     interface_list &list = interfaces();
     std::lock_guard<std::mutex> guard(list.lock);
     list.all.push_back(iface);
     iface->number = ++list.opened;
-    std::construct_at(&iface->end, std::move(end));
 }
 
-void remove_interface(const uct_gaudi_copy_iface_t *iface)
+void remove_interface(const interface *iface)
 {
     interface_list &list = interfaces();
     std::lock_guard<std::mutex> guard(list.lock);
     std::erase(list.all, iface); /* if it is not the parent's */
 }
 
-bool is_first_of_worker(const uct_gaudi_copy_iface_t *iface)
+bool is_first_of_worker(const interface *iface)
 {
     interface_list &list = interfaces();
     std::lock_guard<std::mutex> guard(list.lock);
     return list.first([&](const auto *other) {
-        return other->super.worker == iface->super.worker;
+        return other->super.shares_worker(iface->super);
     }) == iface;
 }
 
@@ -116,7 +114,7 @@ ucs_config_field_t transport::config_table[] = {
 
 base::transport_properties transport::properties(uct_iface_h tl_iface)
 {
-    const uct_gaudi_copy_iface_t *iface = to_iface(tl_iface);
+    const interface *iface = to_iface(tl_iface);
     return {.address_bytes = sizeof(interface_address),
             .max_bcopy     = iface->max_bcopy,
             .latency       = call_latency,
@@ -184,26 +182,18 @@ bool transport::is_connected(uct_ep_h ep, const uct_iface_addr_t *address)
 ucs_status_t transport::iface_flush(uct_iface_h tl_iface, unsigned,
                                     uct_completion_t *comp) noexcept
 {
-    uct_gaudi_copy_iface_t *iface = to_iface(tl_iface);
-    ucs_status_t status           = iface->engine->flush(nullptr, comp);
-    if (status == UCS_OK) {
-        UCT_TL_IFACE_STAT_FLUSH(&iface->super);
-    } else {
-        UCT_TL_IFACE_STAT_FLUSH_WAIT(&iface->super);
-    }
-    return status;
+    return to_iface(tl_iface)->engine->flush(nullptr, comp);
 }
 
 ucs_status_t transport::iface_fence(uct_iface_h tl_iface, unsigned) noexcept
 {
     to_iface(tl_iface)->engine->fence();
-    UCT_TL_IFACE_STAT_FENCE(&to_iface(tl_iface)->super);
     return UCS_OK;
 }
 
 unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
 {
-    uct_gaudi_copy_iface_t *iface = to_iface(tl_iface);
+    interface *iface = to_iface(tl_iface);
     /* UCP comes here at every progress of programs that use host memory, too.
      */
     if (iface->engine->is_idle() && ucs_queue_is_empty(&iface->pending) &&
@@ -225,7 +215,7 @@ ucs_status_t transport::iface_event_fd_get(uct_iface_h tl_iface,
  * its own sends and receives hang on. */
 ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
 {
-    uct_gaudi_copy_iface_t *iface = to_iface(tl_iface);
+    interface *iface = to_iface(tl_iface);
     if (!ucs_list_is_empty(&iface->failed)) {
         return UCS_ERR_BUSY;
     }
@@ -249,12 +239,11 @@ interface_end find_interface(const interface_address &address)
     return (found != nullptr) ? found->end : nullptr;
 }
 
-void fail(uct_gaudi_copy_ep_t *ep, ucs_status_t status)
+void fail(endpoint *ep, ucs_status_t status)
 {
     if (ep->status == UCS_OK) {
         ep->status = status;
-        ucs_list_add_tail(&to_iface(ep->super.super.iface)->failed,
-                          &ep->failed);
+        ucs_list_add_tail(&to_iface(ep->super.iface())->failed, &ep->failed);
     }
 }
 
@@ -263,51 +252,36 @@ void transport::add_files(uct_iface_h iface)
     to_iface(iface)->engine->add_files();
 }
 
-unsigned report_failures(uct_gaudi_copy_iface_t *iface)
+unsigned report_failures(interface *iface)
 {
     unsigned count = 0;
     while (base::flush_domain *of = iface->engine->take_failed()) {
-        fail(ucs_container_of(of, uct_gaudi_copy_ep_t, domain), of->failure);
+        fail(ucs_container_of(of, endpoint, domain), of->failure);
     }
     for (; !ucs_list_is_empty(&iface->failed); ++count) {
-        uct_gaudi_copy_ep_t *ep =
-            ucs_list_extract_head(&iface->failed, uct_gaudi_copy_ep_t, failed);
+        endpoint *ep = ucs_list_extract_head(&iface->failed, endpoint, failed);
         ucs_list_head_init(&ep->failed);
-        (void)uct_iface_handle_ep_err(&iface->super.super, &ep->super.super,
-                                      ep->status);
+        ep->super.report_failure(ep->status);
     }
     return count;
 }
 
-} // namespace gaudi::copy
-
-using namespace gaudi::copy;
-
-static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
-                           uct_worker_h worker,
-                           const uct_iface_params_t *params,
-                           const uct_iface_config_t *tl_config)
+ucs_status_t interface::open(const uct_iface_params_t &params,
+                             const interface_config &config)
 {
-    using functions    = gaudi::base::transport_functions<transport>;
-    const auto *config = reinterpret_cast<const transport::config *>(tl_config);
-
-    UCS_CLASS_CALL_SUPER_INIT(uct_base_iface_t, &functions::operations,
-                              &functions::internal_operations, md, worker,
-                              params,
-                              tl_config UCS_STATS_ARG(params->stats_root)
-                                  UCS_STATS_ARG(transport::name));
-
-    (void)gaudi::base::guarded([] {
-        gaudi::base::card_table::instance().note_application_cards();
+    ucs_queue_head_init(&pending);
+    ucs_list_head_init(&failed);
+    (void)base::guarded([] {
+        base::card_table::instance().note_application_cards();
         return UCS_OK;
     });
-    const std::string name = params->mode.device.dev_name;
+    const std::string name = params.mode.device.dev_name;
     const bool is_any      = (name == any_card);
-    gaudi::base::card_hold during;
-    gaudi::base::card *own = nullptr;
+    base::card_hold during;
+    base::card *own = nullptr;
     if (during.join()) {
-        own = gaudi::base::card_table::instance().find_open(
-            [&](const gaudi::base::card &card) {
+        own =
+            base::card_table::instance().find_open([&](const base::card &card) {
                 return is_any || (card.name() == name);
             });
     }
@@ -316,58 +290,28 @@ static UCS_CLASS_INIT_FUNC(uct_gaudi_copy_iface_t, uct_md_h md,
         return UCS_ERR_NO_DEVICE;
     }
 
-    std::unique_ptr<gaudi::base::transfer_engine> engine;
-    ucs_status_t status = gaudi::base::guarded([&] {
-        const auto &options = config->transfers.engine;
-        const ucs_status_t created =
-            (own != nullptr)
-                ? gaudi::base::transfer_engine::create(*own, options, engine)
-                : gaudi::base::transfer_engine::create(options, engine);
-        if (created == UCS_OK) {
-            engine->show_in(&self->super.super);
-            add_interface(self);
-        }
-        return created;
-    });
+    const auto &options = config.transfers.engine;
+    const ucs_status_t status =
+        (own != nullptr) ? base::transfer_engine::create(*own, options, engine)
+                         : base::transfer_engine::create(options, engine);
     if (status != UCS_OK) {
         return status;
     }
-
-    self->engine    = engine.release();
-    self->max_bcopy = config->transfers.engine.chunk_bytes;
-    self->bandwidth =
-        config->transfers.bandwidth_or(gaudi::base::link_bandwidth(own));
-    self->bears_failed_pack = (config->failed_pack == go_on);
-    if (!self->bears_failed_pack) {
-        self->engine->watch_failures(end_with_failed_fragment);
+    engine->show_in(super.handle());
+    max_bcopy = options.chunk_bytes;
+    bandwidth = config.transfers.bandwidth_or(base::link_bandwidth(own));
+    bears_failed_pack = (config.failed_pack == go_on);
+    if (!bears_failed_pack) {
+        engine->watch_failures(end_with_failed_fragment);
     }
-    ucs_queue_head_init(&self->pending);
-    ucs_list_head_init(&self->failed);
+    add_interface(this);
     return UCS_OK;
 }
 
-static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_copy_iface_t)
+interface::~interface()
 {
-    uct_base_iface_progress_disable(&self->super.super,
-                                    UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
-    remove_interface(self);
-    self->end->store(true, std::memory_order_relaxed);
-    std::destroy_at(&self->end);
-    delete self->engine;
+    remove_interface(this);
+    end->store(true, std::memory_order_relaxed);
 }
 
-UCS_CLASS_DEFINE(uct_gaudi_copy_iface_t, uct_base_iface_t)
-
-void transport::iface_close(uct_iface_h iface) noexcept
-{
-    UCS_CLASS_DELETE(uct_gaudi_copy_iface_t, iface);
-}
-
-ucs_status_t transport::iface_open(uct_md_h md, uct_worker_h worker,
-                                   const uct_iface_params_t *params,
-                                   const uct_iface_config_t *config,
-                                   uct_iface_h *iface_p) noexcept
-{
-    return UCS_CLASS_NEW(uct_gaudi_copy_iface_t, iface_p, md, worker, params,
-                         config);
-}
+} // namespace gaudi::copy

@@ -17,7 +17,6 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <type_traits>
 
 namespace gaudi::copy {
 
@@ -30,48 +29,47 @@ struct interface_address {
 /** Whether an interface has closed, for its endpoints, which may outlive it. */
 using interface_end = std::shared_ptr<std::atomic<bool>>;
 
-} // namespace gaudi::copy
+struct interface_config {
+    uct_iface_config_t super;
+    base::transfer_config transfers;
+    unsigned failed_pack;
+};
 
-extern "C" {
+struct interface {
+    ~interface();
+    ucs_status_t open(const uct_iface_params_t &params,
+                      const interface_config &config);
 
-/* UCX allocates and destroys these: C structs, of which the C++ parts are made
- * in place. */
-typedef struct uct_gaudi_copy_iface {
-    uct_base_iface_t super;
-    gaudi::base::transfer_engine *engine;
-    uint64_t number; /**< see interface_address */
-    gaudi::copy::interface_end end;
+    base::ucx_interface super;
+    std::unique_ptr<base::transfer_engine> engine;
+    uint64_t number   = 0; /**< see interface_address; 0: not open */
+    interface_end end = std::make_shared<std::atomic<bool>>(false);
     ucs_queue_head_t pending; /**< requests that wait for resources */
     ucs_list_link_t failed;   /**< endpoints whose failure is to be told */
-    size_t max_bcopy;
-    double bandwidth;       /**< bytes/second */
-    bool bears_failed_pack; /**< see FAILED_PACK */
-} uct_gaudi_copy_iface_t;
+    size_t max_bcopy       = 0;
+    double bandwidth       = 0;     /**< bytes/second */
+    bool bears_failed_pack = false; /**< see FAILED_PACK */
+};
 
-typedef struct uct_gaudi_copy_ep {
-    uct_base_ep_t super;
-    gaudi::base::flush_domain domain;
-    gaudi::copy::interface_end peer; /**< of where it goes to */
+struct endpoint {
+    ~endpoint();
+    ucs_status_t open(const uct_ep_params_t &params);
+
+    base::ucx_endpoint super;
+    base::flush_domain domain{};
+    interface_end peer;     /**< of where it goes to; nullptr: not open */
     ucs_list_link_t failed; /**< self-linked unless its failure is to be told */
-    ucs_status_t status;    /**< UCS_OK, or how it failed */
-} uct_gaudi_copy_ep_t;
+    ucs_status_t status = UCS_OK; /**< or how it failed */
+};
+
+inline interface *to_iface(uct_iface_h iface)
+{
+    return reinterpret_cast<interface *>(iface);
 }
 
-static_assert(std::is_standard_layout_v<uct_gaudi_copy_iface_t> &&
-              (offsetof(uct_gaudi_copy_iface_t, super) == 0));
-static_assert(std::is_standard_layout_v<uct_gaudi_copy_ep_t> &&
-              (offsetof(uct_gaudi_copy_ep_t, super) == 0));
-
-namespace gaudi::copy {
-
-inline uct_gaudi_copy_iface_t *to_iface(uct_iface_h iface)
+inline endpoint *to_ep(uct_ep_h ep)
 {
-    return reinterpret_cast<uct_gaudi_copy_iface_t *>(iface);
-}
-
-inline uct_gaudi_copy_ep_t *to_ep(uct_ep_h ep)
-{
-    return reinterpret_cast<uct_gaudi_copy_ep_t *>(ep);
+    return reinterpret_cast<endpoint *>(ep);
 }
 
 /** Find an interface of this process that is open.
@@ -79,13 +77,13 @@ inline uct_gaudi_copy_ep_t *to_ep(uct_ep_h ep)
 interface_end find_interface(const interface_address &address);
 
 /** Let an endpoint fail, once; UCX is told from progress. */
-void fail(uct_gaudi_copy_ep_t *ep, ucs_status_t status);
+void fail(endpoint *ep, ucs_status_t status);
 
 /** Tell UCX of endpoints that failed. @return How many. */
-unsigned report_failures(uct_gaudi_copy_iface_t *iface);
+unsigned report_failures(interface *iface);
 
 /** Try pending requests while there is room. @return How many went through. */
-unsigned dispatch_pending(uct_gaudi_copy_iface_t *iface);
+unsigned dispatch_pending(interface *iface);
 
 /** What UCX calls; base/ucx/transport.h says what is not UCT's. Remote
  *  addresses are addresses of this process, of host or device memory, and
@@ -95,11 +93,9 @@ struct transport : base::transport_base {
     static constexpr char name[]   = "gaudi_cpy";
     static constexpr char title[]  = "gaudi_cpy transport";
     static constexpr char prefix[] = "GAUDI_COPY_";
-    struct config {
-        uct_iface_config_t super;
-        base::transfer_config transfers;
-        unsigned failed_pack;
-    };
+    using config                   = interface_config;
+    using interface                = copy::interface;
+    using endpoint                 = copy::endpoint;
     static ucs_config_field_t config_table[];
 
     /* The transport: a device per card that is not lost. See copy_iface.cc. */
@@ -117,8 +113,6 @@ struct transport : base::transport_base {
 
     /* Interfaces. The device address is empty, the other one an
      * interface_address. */
-    static base::callback<decltype(uct_tl_t::iface_open)> iface_open;
-    static base::callback<uct_iface_close_func_t> iface_close;
     static base::callback<uct_iface_get_device_address_func_t>
         iface_get_device_address;
     static base::callback<uct_iface_get_address_func_t> iface_get_address;
@@ -130,8 +124,6 @@ struct transport : base::transport_base {
     static base::callback<uct_iface_event_arm_func_t> iface_event_arm;
 
     /* Endpoints, see copy_ep.cc. */
-    static base::callback<uct_ep_create_func_t> ep_create;
-    static base::callback<uct_ep_destroy_func_t> ep_destroy;
     /* Done when they return, whatever the length. */
     static ucs_status_t ep_put_short(uct_ep_h ep, base::call_site caller,
                                      const void *buffer, unsigned length,

@@ -60,13 +60,14 @@ bool is_untold(uct_ep_h ep)
 }
 
 /* The result of a message that has no other. */
-ucs_status_t finish(uct_ep_h ep, ucs_status_t status, uint8_t id, size_t length)
+ucs_status_t finish(uct_ep_h ep, ucs_status_t status, bool is_short, uint8_t id,
+                    size_t length)
 {
     if (ucs_unlikely(status != UCS_OK)) {
         return is_untold(ep) ? UCS_OK : status;
     }
-    uct_iface_trace_am(&to_iface(ep->iface)->super, UCT_AM_TRACE_TYPE_SEND, id,
-                       to_ep(ep)->state->out->last_sent(), length, "TX: AM");
+    to_ep(ep)->super.note_sent(is_short, id, to_ep(ep)->state->out->last_sent(),
+                               length);
     return UCS_OK;
 }
 
@@ -96,9 +97,7 @@ ucs_status_t transport::ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
         status = note_result(
             ep, to_ep(ep)->state->out->send(id, header, payload, length));
     }
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, AM, SHORT,
-                                 length + sizeof(header));
-    return finish(ep, status, id, length + sizeof(header));
+    return finish(ep, status, true, id, length + sizeof(header));
 }
 
 ucs_status_t transport::ep_am_short_iov(uct_ep_h ep, uint8_t id,
@@ -114,8 +113,7 @@ ucs_status_t transport::ep_am_short_iov(uct_ep_h ep, uint8_t id,
         status =
             note_result(ep, to_ep(ep)->state->out->send_iov(id, iov, iovcnt));
     }
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, AM, SHORT, length);
-    return finish(ep, status, id, length);
+    return finish(ep, status, true, id, length);
 }
 
 ssize_t transport::ep_am_bcopy(uct_ep_h ep, uint8_t id,
@@ -135,8 +133,7 @@ ssize_t transport::ep_am_bcopy(uct_ep_h ep, uint8_t id,
     if (ucs_unlikely(length < 0)) {
         return status; /* lost it is only when the callback has been called */
     }
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, AM, BCOPY, length);
-    status = finish(ep, status, id, static_cast<size_t>(length));
+    status = finish(ep, status, false, id, static_cast<size_t>(length));
     return (status == UCS_OK) ? length : static_cast<ssize_t>(status);
 }
 

@@ -7,7 +7,6 @@
 #include <cstring>
 
 extern "C" {
-#include <ucs/async/async.h>
 #include <ucs/time/time.h>
 }
 
@@ -42,21 +41,21 @@ bool awaits_delivery(ep_state &state)
 
 /* Whether every kind of operation could be tried now. A failed endpoint lets
  * all through, so that they get its status. */
-bool has_resources(uct_gaudi_ipc_ep_t *ep)
+bool has_resources(endpoint *ep)
 {
     const ep_state &state = *ep->state;
     return (state.status != UCS_OK) ||
            (state.out->has_room() &&
-            to_iface(ep->super.super.iface)->state->engine->has_resources());
+            to_iface(ep->super.iface())->state->engine->has_resources());
 }
 
 /* Whether some kind could be: what waits is known to itself alone. Transfers
  * must not wait for the receiver of messages. */
-bool has_a_resource(uct_gaudi_ipc_ep_t *ep)
+bool has_a_resource(endpoint *ep)
 {
     const ep_state &state = *ep->state;
     return (state.status != UCS_OK) || state.out->has_room() ||
-           to_iface(ep->super.super.iface)->state->engine->has_resources() ||
+           to_iface(ep->super.iface())->state->engine->has_resources() ||
            ((state.patience != 0) && (ucs_get_time() >= state.patience));
 }
 
@@ -93,7 +92,7 @@ ucs_arbiter_cb_result_t purge_one(ucs_arbiter_t *, ucs_arbiter_group_t *,
 ucs_arbiter_cb_result_t try_one(ucs_arbiter_t *, ucs_arbiter_group_t *group,
                                 ucs_arbiter_elem_t *elem, void *arg) noexcept
 {
-    auto *ep    = ucs_container_of(group, uct_gaudi_ipc_ep_t, pending);
+    auto *ep    = ucs_container_of(group, endpoint, pending);
     auto &count = *static_cast<unsigned *>(arg);
     if (!has_a_resource(ep)) {
         return UCS_ARBITER_CB_RESULT_RESCHED_GROUP;
@@ -117,7 +116,7 @@ ucs_arbiter_cb_result_t try_one(ucs_arbiter_t *, ucs_arbiter_group_t *group,
 
 void fail(uct_ep_h tl_ep, ucs_status_t status)
 {
-    uct_gaudi_ipc_ep_t *ep = to_ep(tl_ep);
+    endpoint *ep = to_ep(tl_ep);
     if (ep->state->status == UCS_OK) {
         ucs_debug("gaudi_ipc: ep %p to process %u failed: %s", tl_ep,
                   ep->state->peer->id().pid, ucs_status_string(status));
@@ -126,39 +125,37 @@ void fail(uct_ep_h tl_ep, ucs_status_t status)
     }
 }
 
-unsigned report_failures(uct_gaudi_ipc_iface_t *iface)
+unsigned report_failures(interface *iface)
 {
     unsigned count = 0;
     while (!ucs_list_is_empty(&iface->state->failed)) {
-        uct_gaudi_ipc_ep_t *ep = ucs_list_extract_head(
-            &iface->state->failed, uct_gaudi_ipc_ep_t, failed);
+        endpoint *ep =
+            ucs_list_extract_head(&iface->state->failed, endpoint, failed);
         ucs_list_head_init(&ep->failed);
-        (void)uct_iface_handle_ep_err(&iface->super.super, &ep->super.super,
-                                      ep->state->status);
+        ep->super.report_failure(ep->state->status);
         ++count;
     }
     return count;
 }
 
 /* Endpoints with operations that failed and had no other way to say so. */
-void fail_unheard(uct_gaudi_ipc_iface_t *iface)
+void fail_unheard(interface *iface)
 {
     while (const base::flush_domain *of = iface->state->engine->take_failed()) {
-        UCS_ASYNC_BLOCK(iface->super.worker->async);
-        uct_gaudi_ipc_ep_t *ep;
+        const base::worker_block block(iface->super);
+        endpoint *ep;
         ucs_list_for_each(ep, &iface->state->endpoints, all)
         {
             if (&ep->state->domain == of) {
-                fail(&ep->super.super, of->failure);
+                fail(ep->super.handle(), of->failure);
             }
         }
-        UCS_ASYNC_UNBLOCK(iface->super.worker->async);
     }
 }
 
 /* UCP 1.13 looks after peers itself, but not while it waits for the answer to
  * its first request to connect (ucp_wireup_ep_check). */
-void find_lost_peers(uct_gaudi_ipc_iface_t *iface)
+void find_lost_peers(interface *iface)
 {
     constexpr int most = 16;
     epoll_event ended[most];
@@ -166,20 +163,19 @@ void find_lost_peers(uct_gaudi_ipc_iface_t *iface)
         !iface->state->has_unfollowed) {
         return;
     }
-    UCS_ASYNC_BLOCK(iface->super.worker->async);
+    const base::worker_block block(iface->super);
     if (iface->state->connections.any_lost()) {
-        uct_gaudi_ipc_ep_t *ep;
+        endpoint *ep;
         ucs_list_for_each(ep, &iface->state->endpoints, all)
         {
             if ((ep->state->status == UCS_OK) && ep->state->out->peer_lost()) {
-                fail(&ep->super.super, UCS_ERR_ENDPOINT_TIMEOUT);
+                fail(ep->super.handle(), UCS_ERR_ENDPOINT_TIMEOUT);
             }
         }
     }
-    UCS_ASYNC_UNBLOCK(iface->super.worker->async);
 }
 
-unsigned dispatch_pending(uct_gaudi_ipc_iface_t *iface)
+unsigned dispatch_pending(interface *iface)
 {
     unsigned count = 0;
     ucs_arbiter_dispatch(&iface->pending, 1, try_one, &count);
@@ -217,27 +213,20 @@ ucs_status_t transport::ep_flush(uct_ep_h ep, unsigned flags,
         !to_iface(ep->iface)->state->is_inherited() && awaits_delivery(state)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    ucs_status_t status = to_iface(ep->iface)->state->engine->flush(
-        &to_ep(ep)->state->domain, comp);
-    if (status == UCS_OK) {
-        UCT_TL_EP_STAT_FLUSH(&to_ep(ep)->super);
-    } else {
-        UCT_TL_EP_STAT_FLUSH_WAIT(&to_ep(ep)->super);
-    }
-    return status;
+    return to_iface(ep->iface)->state->engine->flush(&to_ep(ep)->state->domain,
+                                                     comp);
 }
 
 ucs_status_t transport::ep_fence(uct_ep_h ep, unsigned) noexcept
 {
     to_iface(ep->iface)->state->engine->fence();
-    UCT_TL_EP_STAT_FENCE(&to_ep(ep)->super);
     return UCS_OK;
 }
 
 ucs_status_t transport::ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
                                        unsigned) noexcept
 {
-    uct_gaudi_ipc_ep_t *ep = to_ep(tl_ep);
+    endpoint *ep = to_ep(tl_ep);
     /* Requests keep their order: none may pass those that wait. */
     if (ucs_arbiter_group_is_empty(&ep->pending) &&
         (ep->state->patience == 0) && has_resources(ep)) {
@@ -247,7 +236,6 @@ ucs_status_t transport::ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
                       UCT_PENDING_REQ_PRIV_LEN);
     uct_pending_req_arb_group_push(&ep->pending, req);
     ucs_arbiter_group_schedule(&to_iface(tl_ep->iface)->pending, &ep->pending);
-    UCT_TL_EP_STAT_PEND(&ep->super);
     return UCS_OK;
 }
 
@@ -259,77 +247,53 @@ void transport::ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
                             purge_one, &purge);
 }
 
-} // namespace gaudi::ipc
-
-using namespace gaudi::ipc;
-
-static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_ep_t, const uct_ep_params_t *params)
+ucs_status_t endpoint::open(const uct_ep_params_t &params)
 {
-    UCT_EP_PARAMS_CHECK_DEV_IFACE_ADDRS(params);
-    UCS_CLASS_CALL_SUPER_INIT(uct_base_ep_t, &to_iface(params->iface)->super);
-
     machine_address machine;
     wire_mailbox_address wire;
-    memcpy(&machine, params->dev_addr, sizeof(machine));
-    memcpy(&wire, params->iface_addr, sizeof(wire));
+    memcpy(&machine, params.dev_addr, sizeof(machine));
+    memcpy(&wire, params.iface_addr, sizeof(wire));
     const mailbox_address to = from_wire(wire);
-    std::unique_ptr<ep_state> state;
-    iface_state &iface         = *to_iface(params->iface)->state;
-    ucs_async_context_t *async = to_iface(params->iface)->super.worker->async;
-    UCS_ASYNC_BLOCK(async);
-    ucs_status_t status = gaudi::base::guarded([&] {
-        state                 = std::make_unique<ep_state>();
-        const std::string why = why_unreachable(machine);
-        if (!why.empty()) {
-            ucs_debug("gaudi_ipc: process %u cannot be reached: %s",
-                      to.process.pid, why.c_str());
-            return UCS_ERR_UNREACHABLE;
-        }
-        ucs_status_t opened = iface.connections.get(to, state->out);
-        if (opened == UCS_OK) {
-            state->peer = state->out->process();
-        }
-        return opened;
-    });
-    if (status == UCS_OK) {
-        if (!to_iface(params->iface)->state->is_inherited()) {
-            follow_peer(iface, *state->peer);
-        }
-        gaudi::base::transfer_engine::open(state->domain);
-        ucs_arbiter_group_init(&self->pending);
-        ucs_list_head_init(&self->failed);
-        self->state = state.release();
-        ucs_list_add_tail(&iface.endpoints, &self->all);
+    interface *iface         = to_iface(super.iface());
+    auto made                = std::make_unique<ep_state>();
+    const base::worker_block block(iface->super);
+    const std::string why = why_unreachable(machine);
+    if (!why.empty()) {
+        ucs_debug("gaudi_ipc: process %u cannot be reached: %s", to.process.pid,
+                  why.c_str());
+        return UCS_ERR_UNREACHABLE;
     }
-    UCS_ASYNC_UNBLOCK(async);
-    return status;
+    const ucs_status_t status = iface->state->connections.get(to, made->out);
+    if (status != UCS_OK) {
+        return status;
+    }
+    made->peer = made->out->process();
+    if (!iface->state->is_inherited()) {
+        follow_peer(*iface->state, *made->peer);
+    }
+    base::transfer_engine::open(made->domain);
+    ucs_arbiter_group_init(&pending);
+    ucs_list_head_init(&failed);
+    ucs_list_add_tail(&iface->state->endpoints, &all);
+    state = std::move(made);
+    return UCS_OK;
 }
 
-static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_ipc_ep_t)
+endpoint::~endpoint()
 {
-    uct_ep_h ep = &self->super.super;
-    transport::ep_pending_purge(ep, nullptr, nullptr);
-    ucs_arbiter_group_cleanup(&self->pending);
-    ucs_async_context_t *async = to_iface(ep->iface)->super.worker->async;
-    UCS_ASYNC_BLOCK(async);
-    ucs_list_del(&self->failed);
-    ucs_list_del(&self->all);
-    to_iface(ep->iface)->state->connections.release(
-        std::move(self->state->out));
-    UCS_ASYNC_UNBLOCK(async);
-    to_iface(ep->iface)->state->engine->close(self->state->domain);
-    delete self->state;
+    if (state == nullptr) {
+        return;
+    }
+    interface *iface = to_iface(super.iface());
+    transport::ep_pending_purge(super.handle(), nullptr, nullptr);
+    ucs_arbiter_group_cleanup(&pending);
+    {
+        const base::worker_block block(iface->super);
+        ucs_list_del(&failed);
+        ucs_list_del(&all);
+        iface->state->connections.release(std::move(state->out));
+    }
+    iface->state->engine->close(state->domain);
 }
 
-UCS_CLASS_DEFINE(uct_gaudi_ipc_ep_t, uct_base_ep_t)
-
-ucs_status_t transport::ep_create(const uct_ep_params_t *params,
-                                  uct_ep_h *ep_p) noexcept
-{
-    return UCS_CLASS_NEW(uct_gaudi_ipc_ep_t, ep_p, params);
-}
-
-void transport::ep_destroy(uct_ep_h ep) noexcept
-{
-    UCS_CLASS_DELETE(uct_gaudi_ipc_ep_t, ep);
-}
+} // namespace gaudi::ipc

@@ -47,14 +47,14 @@ constexpr double look_delay       = 0.1;
 ucs_arbiter_cb_result_t check_one(ucs_arbiter_t *, ucs_arbiter_group_t *group,
                                   ucs_arbiter_elem_t *, void *) noexcept
 {
-    auto *ep = ucs_container_of(group, uct_gaudi_ipc_ep_t, pending);
-    (void)transport::check_peer(&ep->super.super);
+    auto *ep = ucs_container_of(group, endpoint, pending);
+    (void)transport::check_peer(ep->super.handle());
     return UCS_ARBITER_CB_RESULT_RESCHED_GROUP;
 }
 
 /* Now and then: what costs system calls. A request that waits for a lost peer
  * would wait for good. What a peer sent before its end comes first. */
-unsigned look_for_lost_peers(uct_gaudi_ipc_iface_t *iface, bool inbox_is_empty)
+unsigned look_for_lost_peers(interface *iface, bool inbox_is_empty)
 {
     const ucs_time_t now    = ucs_get_time();
     const ucs_time_t due    = iface->state->next_look;
@@ -176,7 +176,7 @@ transport::estimate(uct_iface_h iface,
 bool transport::moves_host(uct_iface_h iface)
 {
     return base::component_functions<memory_domain>::of(
-               to_iface(iface)->super.md)
+               to_iface(iface)->super.md())
         .moves_host();
 }
 
@@ -237,43 +237,31 @@ bool transport::is_connected(uct_ep_h ep, const uct_iface_addr_t *address)
 ucs_status_t transport::iface_flush(uct_iface_h tl_iface, unsigned,
                                     uct_completion_t *comp) noexcept
 {
-    uct_gaudi_ipc_iface_t *iface = to_iface(tl_iface);
+    interface *iface = to_iface(tl_iface);
     if (!ucs_arbiter_is_empty(&iface->pending)) {
         /* UCP takes the second for a failure, and asks without a completion. */
         return (comp == nullptr) ? UCS_INPROGRESS : UCS_ERR_NO_RESOURCE;
     }
-    ucs_status_t status = iface->state->engine->flush(nullptr, comp);
-    if (status == UCS_OK) {
-        UCT_TL_IFACE_STAT_FLUSH(&iface->super);
-    } else {
-        UCT_TL_IFACE_STAT_FLUSH_WAIT(&iface->super);
-    }
-    return status;
+    return iface->state->engine->flush(nullptr, comp);
 }
 
 ucs_status_t transport::iface_fence(uct_iface_h tl_iface, unsigned) noexcept
 {
     to_iface(tl_iface)->state->engine->fence();
-    UCT_TL_IFACE_STAT_FENCE(&to_iface(tl_iface)->super);
     return UCS_OK;
 }
 
 unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
 {
-    uct_gaudi_ipc_iface_t *iface = to_iface(tl_iface);
-    iface_state &state           = *iface->state;
+    interface *iface   = to_iface(tl_iface);
+    iface_state &state = *iface->state;
     if (ucs_unlikely(iface->state->is_inherited())) {
         return 0;
     }
 
     unsigned count = state.inbox->poll(
         state.max_poll, [&](uint8_t id, void *data, size_t length) {
-            if (ucs_likely(id < UCT_AM_ID_MAX)) {
-                uct_iface_trace_am(&iface->super, UCT_AM_TRACE_TYPE_RECV, id,
-                                   data, length, "RX: AM");
-                (void)uct_iface_invoke_am(&iface->super, id, data,
-                                          static_cast<unsigned>(length), 0);
-            }
+            iface->super.receive(id, data, length);
         });
     const bool inbox_is_empty = (count == 0);
     if (!state.engine->is_idle()) {
@@ -322,7 +310,7 @@ ucs_status_t transport::iface_event_fd_get(uct_iface_h tl_iface,
  * go on making progress. */
 ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
 {
-    uct_gaudi_ipc_iface_t *iface = to_iface(tl_iface);
+    interface *iface = to_iface(tl_iface);
     if (iface->state->is_inherited()) {
         return UCS_OK;
     }
@@ -348,68 +336,21 @@ void transport::add_files(uct_iface_h iface)
     to_iface(iface)->state->engine->add_files();
 }
 
-} // namespace gaudi::ipc
-
-using namespace gaudi::ipc;
-
-static UCS_CLASS_INIT_FUNC(uct_gaudi_ipc_iface_t, uct_md_h md,
-                           uct_worker_h worker,
-                           const uct_iface_params_t *params,
-                           const uct_iface_config_t *tl_config)
+ucs_status_t interface::open(const uct_iface_params_t &params,
+                             const interface_config &config)
 {
-    using functions    = gaudi::base::transport_functions<transport>;
-    const auto *config = reinterpret_cast<const transport::config *>(tl_config);
-
-    UCS_CLASS_CALL_SUPER_INIT(uct_base_iface_t, &functions::operations,
-                              &functions::internal_operations, md, worker,
-                              params,
-                              tl_config UCS_STATS_ARG(params->stats_root)
-                                  UCS_STATS_ARG(transport::name));
-
-    std::unique_ptr<iface_state> state;
-    ucs_status_t status = gaudi::base::guarded([&] {
-        gaudi::base::card_table::instance().note_application_cards();
-        ucs_status_t made =
-            gaudi::base::check_alignment(*params, config->seg_size);
-        if (made == UCS_OK) {
-            made = make_state(*config, state);
-        }
-        if (made == UCS_OK) {
-            state->engine->show_in(&self->super.super);
-        }
-        return made;
-    });
-    if (status != UCS_OK) {
-        return status;
+    base::card_table::instance().note_application_cards();
+    ucs_status_t status = base::check_alignment(params, config.seg_size);
+    if (status == UCS_OK) {
+        status = make_state(config, state);
     }
-    self->state = state.release();
-    ucs_arbiter_init(&self->pending);
-    return UCS_OK;
+    if (status == UCS_OK) {
+        state->engine->show_in(super.handle());
+    }
+    return status;
 }
 
-static UCS_CLASS_CLEANUP_FUNC(uct_gaudi_ipc_iface_t)
-{
-    uct_base_iface_progress_disable(&self->super.super,
-                                    UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
-    ucs_arbiter_cleanup(&self->pending);
-    delete self->state;
-}
-
-UCS_CLASS_DEFINE(uct_gaudi_ipc_iface_t, uct_base_iface_t)
-
-void transport::iface_close(uct_iface_h iface) noexcept
-{
-    UCS_CLASS_DELETE(uct_gaudi_ipc_iface_t, iface);
-}
-
-ucs_status_t transport::iface_open(uct_md_h md, uct_worker_h worker,
-                                   const uct_iface_params_t *params,
-                                   const uct_iface_config_t *config,
-                                   uct_iface_h *iface_p) noexcept
-{
-    return UCS_CLASS_NEW(uct_gaudi_ipc_iface_t, iface_p, md, worker, params,
-                         config);
-}
+} // namespace gaudi::ipc
 
 uct_component_t &gaudi::ipc::component()
 {

@@ -24,7 +24,6 @@ extern "C" {
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <type_traits>
 
 namespace gaudi::ipc {
 
@@ -80,55 +79,58 @@ struct ep_state {
     ucs_time_t patience = 0; /* until when one waits; 0 when none does */
 };
 
-} // namespace gaudi::ipc
+struct interface_config {
+    uct_iface_config_t super;
+    base::transfer_config transfers;
+    size_t fifo_size;
+    size_t seg_size;
+    unsigned max_poll;
+};
 
-extern "C" {
+struct interface {
+    interface() { ucs_arbiter_init(&pending); }
+    ~interface() { ucs_arbiter_cleanup(&pending); }
+    ucs_status_t open(const uct_iface_params_t &params,
+                      const interface_config &config);
 
-/* UCX allocates these: C structs with a pointer to the C++ part. */
-typedef struct uct_gaudi_ipc_iface {
-    uct_base_iface_t super;
-    gaudi::ipc::iface_state *state;
+    base::ucx_interface super;
     ucs_arbiter_t pending; /**< requests that wait for resources */
-} uct_gaudi_ipc_iface_t;
+    std::unique_ptr<iface_state> state;
+};
 
-typedef struct uct_gaudi_ipc_ep {
-    uct_base_ep_t super;
-    gaudi::ipc::ep_state *state;
+struct endpoint {
+    ~endpoint();
+    ucs_status_t open(const uct_ep_params_t &params);
+
+    base::ucx_endpoint super;
+    std::unique_ptr<ep_state> state; /**< nullptr: not open */
     ucs_arbiter_group_t pending;
     ucs_list_link_t all;    /**< in the list of its interface */
     ucs_list_link_t failed; /**< self-linked unless its failure is to be told */
-} uct_gaudi_ipc_ep_t;
+};
+
+inline interface *to_iface(uct_iface_h iface)
+{
+    return reinterpret_cast<interface *>(iface);
 }
 
-static_assert(std::is_standard_layout_v<uct_gaudi_ipc_iface_t> &&
-              (offsetof(uct_gaudi_ipc_iface_t, super) == 0));
-static_assert(std::is_standard_layout_v<uct_gaudi_ipc_ep_t> &&
-              (offsetof(uct_gaudi_ipc_ep_t, super) == 0));
-
-namespace gaudi::ipc {
-
-inline uct_gaudi_ipc_iface_t *to_iface(uct_iface_h iface)
+inline endpoint *to_ep(uct_ep_h ep)
 {
-    return reinterpret_cast<uct_gaudi_ipc_iface_t *>(iface);
-}
-
-inline uct_gaudi_ipc_ep_t *to_ep(uct_ep_h ep)
-{
-    return reinterpret_cast<uct_gaudi_ipc_ep_t *>(ep);
+    return reinterpret_cast<endpoint *>(ep);
 }
 
 /** Try pending requests while there is room. @return How many went through. */
-unsigned dispatch_pending(uct_gaudi_ipc_iface_t *iface);
+unsigned dispatch_pending(interface *iface);
 
 /** Tell UCX of endpoints that failed. @return How many. */
-unsigned report_failures(uct_gaudi_ipc_iface_t *iface);
+unsigned report_failures(interface *iface);
 
 /** Let the endpoints fail whose peers were killed, or have ended without
  *  closing their interfaces. A system call. */
-void find_lost_peers(uct_gaudi_ipc_iface_t *iface);
+void find_lost_peers(interface *iface);
 
 /** Let endpoints fail whose operations have, and could not say so. */
-void fail_unheard(uct_gaudi_ipc_iface_t *iface);
+void fail_unheard(interface *iface);
 
 /** Let an endpoint fail: operations return the status from now on, and UCX is
  *  told from progress. */
@@ -139,13 +141,9 @@ struct transport : base::transport_base {
     static constexpr char name[]   = "gaudi_ipc";
     static constexpr char title[]  = "gaudi_ipc transport";
     static constexpr char prefix[] = "GAUDI_IPC_";
-    struct config {
-        uct_iface_config_t super;
-        base::transfer_config transfers;
-        size_t fifo_size;
-        size_t seg_size;
-        unsigned max_poll;
-    };
+    using config                   = interface_config;
+    using interface                = ipc::interface;
+    using endpoint                 = ipc::endpoint;
     static ucs_config_field_t config_table[];
 
     /* ipc_iface.cc */
@@ -161,11 +159,6 @@ struct transport : base::transport_base {
     static constexpr char unreachable[] =
         "of another box, user or namespace, or the kernel forbids it";
     static bool is_connected(uct_ep_h ep, const uct_iface_addr_t *address);
-    static ucs_status_t iface_open(uct_md_h md, uct_worker_h worker,
-                                   const uct_iface_params_t *params,
-                                   const uct_iface_config_t *config,
-                                   uct_iface_h *iface_p) noexcept;
-    static base::callback<uct_iface_close_func_t> iface_close;
     static base::callback<uct_iface_get_device_address_func_t>
         iface_get_device_address;
     static base::callback<uct_iface_get_address_func_t> iface_get_address;
@@ -177,8 +170,6 @@ struct transport : base::transport_base {
 
     /* ipc_ep.cc */
     static ucs_status_t check_peer(uct_ep_h ep);
-    static base::callback<uct_ep_create_func_t> ep_create;
-    static base::callback<uct_ep_destroy_func_t> ep_destroy;
     static base::callback<uct_ep_flush_func_t> ep_flush;
     static base::callback<uct_ep_fence_func_t> ep_fence;
     static base::callback<uct_ep_pending_add_func_t> ep_pending_add;

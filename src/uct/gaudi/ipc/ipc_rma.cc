@@ -141,20 +141,14 @@ ucs_status_t transport::ep_put_short(uct_ep_h ep, const void *buffer,
                                      unsigned length, uint64_t remote_addr,
                                      uct_rkey_t rkey) noexcept
 {
-    ucs_status_t status =
-        do_short(ep, way::put, buffer, length, remote_addr, rkey);
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, PUT, SHORT, length);
-    return status;
+    return do_short(ep, way::put, buffer, length, remote_addr, rkey);
 }
 
 ucs_status_t transport::ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
                                      uint64_t remote_addr,
                                      uct_rkey_t rkey) noexcept
 {
-    ucs_status_t status =
-        do_short(ep, way::get, buffer, length, remote_addr, rkey);
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, SHORT, length);
-    return status;
+    return do_short(ep, way::get, buffer, length, remote_addr, rkey);
 }
 
 ssize_t transport::ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
@@ -171,7 +165,6 @@ ssize_t transport::ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
     if (ucs_likely(result >= 0)) {
         log_way(ep, way::put, nullptr, static_cast<size_t>(result), remote);
     }
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(result, &to_ep(ep)->super, PUT, BCOPY, result);
     return result;
 }
 
@@ -188,9 +181,7 @@ ucs_status_t transport::ep_get_bcopy(uct_ep_h ep,
         status = engine_of(ep).start_unpacked(to_ep(ep)->state->domain, remote,
                                               length, unpack_cb, arg, comp);
     }
-    status = engine_of(ep).result_of(to_ep(ep)->state->domain, status, comp);
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, BCOPY, length);
-    return status;
+    return engine_of(ep).result_of(to_ep(ep)->state->domain, status, comp);
 }
 
 ucs_status_t transport::ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
@@ -198,11 +189,7 @@ ucs_status_t transport::ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
                                      uct_rkey_t rkey,
                                      uct_completion_t *comp) noexcept
 {
-    ucs_status_t status =
-        do_zcopy(ep, way::put, iov, iovcnt, remote_addr, rkey, comp);
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, PUT, ZCOPY,
-                                 uct_iov_total_length(iov, iovcnt));
-    return status;
+    return do_zcopy(ep, way::put, iov, iovcnt, remote_addr, rkey, comp);
 }
 
 ucs_status_t transport::ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
@@ -210,11 +197,7 @@ ucs_status_t transport::ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
                                      uct_rkey_t rkey,
                                      uct_completion_t *comp) noexcept
 {
-    ucs_status_t status =
-        do_zcopy(ep, way::get, iov, iovcnt, remote_addr, rkey, comp);
-    UCT_TL_EP_STAT_OP_IF_SUCCESS(status, &to_ep(ep)->super, GET, ZCOPY,
-                                 uct_iov_total_length(iov, iovcnt));
-    return status;
+    return do_zcopy(ep, way::get, iov, iovcnt, remote_addr, rkey, comp);
 }
 
 } // namespace gaudi::ipc

@@ -1,6 +1,7 @@
 /**
- * What UCX's log tells of puts and gets at its level `data`, as of those of its
- * own transports. Nothing is left of it where UCX is configured without.
+ * What UCX's log tells of puts and gets at its level `data`, and its statistics
+ * count, as of those of its own transports. Nothing is left of either where UCX
+ * is configured without.
  */
 #pragma once
 
@@ -40,14 +41,43 @@ struct call_site {
     const void *return_address;
 };
 
+/** Where UCX's statistics of an endpoint count an operation. */
+struct operation_counters {
+    unsigned operations;
+    unsigned bytes;
+};
+
+constexpr operation_counters counters_of(uct_ep_operation_t which)
+{
+    switch (which) {
+    case UCT_EP_OP_PUT_SHORT:
+        return {UCT_EP_STAT_PUT, UCT_EP_STAT_BYTES_SHORT};
+    case UCT_EP_OP_GET_SHORT:
+        return {UCT_EP_STAT_GET, UCT_EP_STAT_BYTES_SHORT};
+    case UCT_EP_OP_PUT_BCOPY:
+        return {UCT_EP_STAT_PUT, UCT_EP_STAT_BYTES_BCOPY};
+    case UCT_EP_OP_GET_BCOPY:
+        return {UCT_EP_STAT_GET, UCT_EP_STAT_BYTES_BCOPY};
+    case UCT_EP_OP_PUT_ZCOPY:
+        return {UCT_EP_STAT_PUT, UCT_EP_STAT_BYTES_ZCOPY};
+    default:
+        return {UCT_EP_STAT_GET, UCT_EP_STAT_BYTES_ZCOPY};
+    }
+}
+
 template <uct_ep_operation_t which, typename Result, typename... Arguments>
 inline Result trace(uct_ep_h ep, Result result, Arguments... arguments)
 {
     if (result >= 0) { /* UCS_INPROGRESS is, too */
+        [[maybe_unused]] const size_t length =
+            length_of(arguments...) +
+            ((sizeof(Result) == sizeof(ssize_t)) ? result : 0);
         ucs_trace_data("ep %p: %s of %zu bytes", ep,
-                       uct_ep_operation_names[which],
-                       length_of(arguments...) +
-                           ((sizeof(Result) == sizeof(ssize_t)) ? result : 0));
+                       uct_ep_operation_names[which], length);
+        UCS_STATS_UPDATE_COUNTER(ucs_derived_of(ep, uct_base_ep_t)->stats,
+                                 counters_of(which).operations, 1);
+        UCS_STATS_UPDATE_COUNTER(ucs_derived_of(ep, uct_base_ep_t)->stats,
+                                 counters_of(which).bytes, length);
     }
     return result;
 }

@@ -27,11 +27,23 @@
  *                                        shows of the interface
  *
  * Active messages may be left out, too.
+ *
+ * Interfaces and endpoints are structs that begin with a ucx_interface or
+ * ucx_endpoint, `super`:
+ *
+ *   using interface = ..., endpoint = ...;
+ *
+ * They are made by their default constructors; then this has to succeed, or
+ * they are destroyed again:
+ *
+ *   ucs_status_t interface::open(const uct_iface_params_t &, const config &);
+ *   ucs_status_t endpoint::open(const uct_ep_params_t &);
  */
 #pragma once
 
 #include "uct/gaudi/base/ucx/component.h"
 #include "uct/gaudi/base/ucx/host_lanes.h"
+#include "uct/gaudi/base/ucx/interface.h"
 #include "uct/gaudi/base/ucx/trace.h"
 
 #include <optional>
@@ -125,6 +137,107 @@ struct transport_functions {
         return guarded([&] {
             return set_devices(Transport::devices(), devices_p, num_devices_p);
         });
+    }
+
+    static ucs_status_t iface_open(uct_md_h md, uct_worker_h worker,
+                                   const uct_iface_params_t *params,
+                                   const uct_iface_config_t *config,
+                                   uct_iface_h *iface_p) noexcept
+    {
+        using interface = typename Transport::interface;
+        static_assert(begins_as_in_ucx<interface>);
+        *iface_p = nullptr;
+        return guarded([&] {
+            auto made = std::make_unique<interface>();
+            ucs_status_t status =
+                made->super.init(operations, internal_operations, md, worker,
+                                 *params, *config, Transport::name);
+            if (status == UCS_OK) {
+                status = made->open(
+                    *params,
+                    *reinterpret_cast<const typename Transport::config *>(
+                        config));
+            }
+            if (status == UCS_OK) {
+                *iface_p = made.release()->super.handle();
+            }
+            return status;
+        });
+    }
+
+    static void iface_close(uct_iface_h iface) noexcept
+    {
+        uct_base_iface_progress_disable(iface,
+                                        UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+        delete reinterpret_cast<typename Transport::interface *>(iface);
+    }
+
+    static ucs_status_t ep_create(const uct_ep_params_t *params,
+                                  uct_ep_h *ep_p) noexcept
+    {
+        using endpoint = typename Transport::endpoint;
+        static_assert(begins_as_in_ucx<endpoint>);
+        *ep_p = nullptr;
+        UCT_EP_PARAMS_CHECK_DEV_IFACE_ADDRS(params);
+        return guarded([&] {
+            auto made           = std::make_unique<endpoint>();
+            ucs_status_t status = made->super.init(params->iface);
+            if (status == UCS_OK) {
+                status = made->open(*params);
+            }
+            if (status == UCS_OK) {
+                *ep_p = made.release()->super.handle();
+            }
+            return status;
+        });
+    }
+
+    static void ep_destroy(uct_ep_h ep) noexcept
+    {
+        delete reinterpret_cast<typename Transport::endpoint *>(ep);
+    }
+
+    static ucs_status_t ep_flush(uct_ep_h ep, unsigned flags,
+                                 uct_completion_t *comp) noexcept
+    {
+        const ucs_status_t status = Transport::ep_flush(ep, flags, comp);
+        UCS_STATS_UPDATE_COUNTER(
+            ucs_derived_of(ep, uct_base_ep_t)->stats,
+            (status == UCS_OK) ? UCT_EP_STAT_FLUSH : UCT_EP_STAT_FLUSH_WAIT, 1);
+        return status;
+    }
+
+    static ucs_status_t ep_fence(uct_ep_h ep, unsigned flags) noexcept
+    {
+        UCT_TL_EP_STAT_FENCE(ucs_derived_of(ep, uct_base_ep_t));
+        return Transport::ep_fence(ep, flags);
+    }
+
+    static ucs_status_t ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
+                                       unsigned flags) noexcept
+    {
+        const ucs_status_t status = Transport::ep_pending_add(ep, req, flags);
+        if (status == UCS_OK) {
+            UCT_TL_EP_STAT_PEND(ucs_derived_of(ep, uct_base_ep_t));
+        }
+        return status;
+    }
+
+    static ucs_status_t iface_flush(uct_iface_h iface, unsigned flags,
+                                    uct_completion_t *comp) noexcept
+    {
+        const ucs_status_t status = Transport::iface_flush(iface, flags, comp);
+        UCS_STATS_UPDATE_COUNTER(ucs_derived_of(iface, uct_base_iface_t)->stats,
+                                 (status == UCS_OK) ? UCT_IFACE_STAT_FLUSH
+                                                    : UCT_IFACE_STAT_FLUSH_WAIT,
+                                 1);
+        return status;
+    }
+
+    static ucs_status_t iface_fence(uct_iface_h iface, unsigned flags) noexcept
+    {
+        UCT_TL_IFACE_STAT_FENCE(ucs_derived_of(iface, uct_base_iface_t));
+        return Transport::iface_fence(iface, flags);
     }
 
     static ucs_status_t iface_query(uct_iface_h iface,
@@ -270,7 +383,7 @@ struct transport_functions {
         return {
             .name          = {Transport::name[I]...},
             .query_devices = query_devices,
-            .iface_open    = Transport::iface_open,
+            .iface_open    = iface_open,
             .config        = make_config_entry<Transport>(),
             .list          = {},
         };
@@ -303,28 +416,28 @@ constinit uct_iface_ops_t transport_functions<T>::operations = {
     .ep_tag_rndv_request    = unsupported<uct_ep_tag_rndv_request_func_t>::op,
     .iface_tag_recv_zcopy   = unsupported<uct_iface_tag_recv_zcopy_func_t>::op,
     .iface_tag_recv_cancel  = unsupported<uct_iface_tag_recv_cancel_func_t>::op,
-    .ep_pending_add         = T::ep_pending_add,
+    .ep_pending_add         = transport_functions<T>::ep_pending_add,
     .ep_pending_purge       = T::ep_pending_purge,
-    .ep_flush               = T::ep_flush,
-    .ep_fence               = T::ep_fence,
+    .ep_flush               = transport_functions<T>::ep_flush,
+    .ep_fence               = transport_functions<T>::ep_fence,
     .ep_check               = transport_functions<T>::ep_check_slot(),
-    .ep_create              = T::ep_create,
+    .ep_create              = transport_functions<T>::ep_create,
     .ep_connect             = unsupported<uct_ep_connect_func_t>::op,
     .ep_disconnect          = unsupported<uct_ep_disconnect_func_t>::op,
     .cm_ep_conn_notify      = unsupported<uct_cm_ep_conn_notify_func_t>::op,
-    .ep_destroy             = T::ep_destroy,
+    .ep_destroy             = transport_functions<T>::ep_destroy,
     .ep_get_address         = unsupported<uct_ep_get_address_func_t>::op,
     .ep_connect_to_ep       = unsupported<uct_ep_connect_to_ep_func_t>::op,
     .iface_accept           = unsupported<uct_iface_accept_func_t>::op,
     .iface_reject           = unsupported<uct_iface_reject_func_t>::op,
-    .iface_flush            = T::iface_flush,
-    .iface_fence            = T::iface_fence,
+    .iface_flush            = transport_functions<T>::iface_flush,
+    .iface_fence            = transport_functions<T>::iface_fence,
     .iface_progress_enable  = uct_base_iface_progress_enable,
     .iface_progress_disable = uct_base_iface_progress_disable,
     .iface_progress         = T::iface_progress,
     .iface_event_fd_get     = T::iface_event_fd_get,
     .iface_event_arm        = T::iface_event_arm,
-    .iface_close            = T::iface_close,
+    .iface_close            = transport_functions<T>::iface_close,
     .iface_query            = iface_query,
     .iface_get_device_address = T::iface_get_device_address,
     .iface_get_address        = T::iface_get_address,
