@@ -163,7 +163,7 @@ int export_memory()
     auto &map   = base::memory_map::instance();
     std::map<uint64_t, base::device_memory *> device;
     std::map<uint64_t, std::unique_ptr<char[]>> host;
-    std::map<uint64_t, uct_mem_h> handles; /* by generation of the key */
+    std::map<uint64_t, uct_mem_h> handles; /* by stamp of the key */
     invalidation over;
 
     for (std::string line; std::getline(std::cin, line);) {
@@ -206,8 +206,8 @@ int export_memory()
             ipc::wire_key again;
             GAUDI_CHILD_REQUIRE(uct_md_mkey_pack(md, memh, &again) == UCS_OK);
             GAUDI_CHILD_REQUIRE(key == again);
-            handles[key.generation] = memh;
-            answer                  = to_text(key);
+            handles[key.stamp] = memh;
+            answer             = to_text(key);
         } else if (what == "deregister") {
             GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, handles.at(a)) == UCS_OK);
             handles.erase(a);
@@ -243,8 +243,6 @@ int export_memory()
             answer = std::to_string(over.done ? over.status : UCS_INPROGRESS);
         } else if (what == "timeout") {
             ipc::set_invalidation_timeout(static_cast<double>(a) * 1e-3);
-        } else if (what == "refuse_pidfd_getfd") {
-            ipc::remote_process::refuse_pidfd_getfd(true);
         } else if (what == "hide") {
             GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 0) == 0);
         } else if (what == "open_files") {
@@ -321,12 +319,12 @@ ipc::wire_key exporter_process::key(uint64_t address, uint64_t size)
 
 void exporter_process::deregister(const ipc::wire_key &key)
 {
-    (void)ask("deregister " + std::to_string(key.generation));
+    (void)ask("deregister " + std::to_string(key.stamp));
 }
 
 void exporter_process::start_invalidation(const ipc::wire_key &key)
 {
-    process.write_line("invalidate_now " + std::to_string(key.generation));
+    process.write_line("invalidate_now " + std::to_string(key.stamp));
 }
 
 ucs_status_t exporter_process::end_invalidation()
@@ -336,7 +334,7 @@ ucs_status_t exporter_process::end_invalidation()
 
 bool exporter_process::invalidate(const ipc::wire_key &key)
 {
-    return ask_number("invalidate " + std::to_string(key.generation)) == 1;
+    return ask_number("invalidate " + std::to_string(key.stamp)) == 1;
 }
 
 ucs_status_t exporter_process::progress_invalidation()

@@ -36,7 +36,6 @@ void ipc::SetUp()
 void ipc::TearDown()
 {
     EXPECT_THAT(take_logs(), ::testing::IsEmpty());
-    gaudi::ipc::remote_process::refuse_pidfd_getfd(false);
     gaudi::ipc::remote_process::set_timeout(1);
 }
 

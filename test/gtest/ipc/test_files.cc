@@ -5,7 +5,6 @@
 #include "common/descriptor.h"
 #include "common/process_state.h"
 #include "uct/gaudi/ipc/process/datagram.h"
-#include "uct/gaudi/ipc/process/file_request.h"
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "uct/gaudi/ipc/process/reachability.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
@@ -30,11 +29,10 @@
 namespace gaudi::test {
 
 using gaudi::ipc::datagram;
-using gaudi::ipc::describe_file;
-using gaudi::ipc::file_kind;
+using gaudi::ipc::file_offer;
+using gaudi::ipc::file_pair;
 using gaudi::ipc::file_ref;
 using gaudi::ipc::file_service;
-using gaudi::ipc::is_file;
 using gaudi::ipc::machine_address;
 using gaudi::ipc::open_client;
 using gaudi::ipc::own_machine;
@@ -71,7 +69,7 @@ bool has_content(int fd)
 struct offer {
     process_id process;
     file_ref registered;
-    file_ref unregistered;
+    file_ref removed;
     file_ref reopened; /* its descriptor stands for another file */
     file_ref replaced; /* the same, and nobody opens it anew */
 };
@@ -88,9 +86,11 @@ protected:
 
     ucs_status_t get(const file_ref &file)
     {
-        got.reset();
-        const ucs_status_t status = process->get_file(file, got);
-        EXPECT_EQ(status == UCS_OK, bool(got));
+        file_pair both;
+        const ucs_status_t status = process->get_files(file, both);
+        EXPECT_EQ(status == UCS_OK, bool(both[0]));
+        EXPECT_FALSE(both[1]);
+        got = std::move(both[0]);
         return status;
     }
 
@@ -107,10 +107,20 @@ void replace(int fd)
     dup2(other.get(), fd);
 }
 
-ucs_status_t reopen(const file_ref &, int &fd_p)
+ucs_status_t reopen(int &fd_p)
 {
     fd_p = make_file().release();
     return UCS_OK;
+}
+
+bool add(const unique_fd &file, file_ref &file_p, bool reopens = false)
+{
+    file_offer what;
+    what.fds[0] = file.get();
+    if (reopens) {
+        what.reopen = reopen;
+    }
+    return file_service::add(std::move(what), file_p) == UCS_OK;
 }
 
 int offer_files()
@@ -121,14 +131,10 @@ int offer_files()
     const util::unique_fd four  = make_file();
     offer what{};
     what.process = own_process();
-    GAUDI_CHILD_REQUIRE(
-        describe_file(one.get(), file_kind::mailbox, what.registered) &&
-        describe_file(two.get(), file_kind::mailbox, what.unregistered) &&
-        describe_file(three.get(), file_kind::dma_buf, what.reopened) &&
-        describe_file(four.get(), file_kind::dma_buf, what.replaced));
-    GAUDI_CHILD_REQUIRE(file_service::add(what.registered) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(file_service::add(what.reopened, reopen) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(file_service::add(what.replaced) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(add(one, what.registered) && add(two, what.removed) &&
+                        add(three, what.reopened, true) &&
+                        add(four, what.replaced));
+    GAUDI_CHILD_REQUIRE(file_service::remove(what.removed));
     replace(three.get());
     replace(four.get());
     tell_parent(to_line(what));
@@ -177,8 +183,12 @@ bool map_root_to(const std::string &id)
 bool ask_service(int socket, const offer &what)
 {
     sockaddr_un name;
-    wire_request wanted{gaudi::ipc::request_magic, 7, what.registered,
-                        gaudi::ipc::wire_version, 0};
+    wire_request wanted{gaudi::ipc::request_magic,
+                        7,
+                        {0, 0, static_cast<uint32_t>(getpid()), 0},
+                        what.registered,
+                        0,
+                        gaudi::ipc::wire_version};
     datagram question(&wanted, sizeof(wanted));
     question.set_peer(name, service_name(what.process.nonce, name));
     question.add_credentials();
@@ -197,8 +207,8 @@ ucs_status_t answer_of_service(int socket, int timeout_ms)
     if (answer.receive(socket) != sizeof(what)) {
         return UCS_ERR_IO_ERROR;
     }
-    return answer.take_descriptor() ? UCS_OK
-                                    : static_cast<ucs_status_t>(what.status);
+    return answer.descriptors()[0] ? UCS_OK
+                                   : static_cast<ucs_status_t>(what.status);
 }
 
 constexpr int deadline_ms = 20'000;
@@ -212,15 +222,6 @@ int expect_refusal(const offer &what)
                         UCS_ERR_REJECTED);
     return 0;
 }
-
-class ways_to_files : public files, public ::testing::WithParamInterface<bool> {
-protected:
-    void SetUp() override
-    {
-        files::SetUp();
-        remote_process::refuse_pidfd_getfd(GetParam());
-    }
-};
 
 } // namespace
 
@@ -253,7 +254,9 @@ TEST(machine, reaches_its_own_kind_only_and_says_why)
               gaudi::ipc::why_unreachable(other));
     other = own;
     other.net_namespace ^= 1;
-    EXPECT_EQ("", gaudi::ipc::why_unreachable(other)) << "of the same cards";
+    EXPECT_EQ("it is in another network namespace",
+              gaudi::ipc::why_unreachable(other))
+        << "of the same cards";
     other = own;
     other.pid_namespace ^= 1;
     EXPECT_EQ("it is in another PID namespace",
@@ -270,7 +273,7 @@ TEST(machine, reaches_its_own_kind_only_and_says_why)
               gaudi::ipc::why_unreachable(other));
     other         = own;
     other.version = own.version + 1;
-    EXPECT_EQ("it speaks version 4, and this process 3",
+    EXPECT_EQ("it speaks version 5, and this process 4",
               gaudi::ipc::why_unreachable(other));
 }
 
@@ -304,60 +307,54 @@ TEST_F(files, of_the_own_process_are_duplicated)
     EXPECT_TRUE(process->is_self());
     const util::unique_fd file = make_file();
     file_ref ref{};
-    ASSERT_TRUE(describe_file(file.get(), file_kind::mailbox, ref));
+    ASSERT_TRUE(add(file, ref, true));
     ASSERT_EQ(UCS_OK, get(ref));
     EXPECT_NE(file.get(), got.get());
     EXPECT_TRUE(has_content(got.get()));
 
-    ASSERT_EQ(UCS_OK, file_service::add(ref, reopen));
     replace(file.get());
     EXPECT_EQ(UCS_OK, get(ref));
     EXPECT_TRUE(has_content(got.get()));
-    file_service::remove(ref);
+    EXPECT_FALSE(file_service::remove(ref)) << "it is another file";
     EXPECT_EQ(UCS_ERR_NO_ELEM, get(ref));
 
     forked_process fork([&] { return process->is_self() ? 1 : 0; });
     EXPECT_EQ(0, fork.wait().exit_code);
 }
 
-TEST_P(ways_to_files, give_those_that_are_registered)
+TEST_F(files, give_those_that_are_registered)
 {
     start();
     ASSERT_EQ(UCS_OK, get(offered.registered));
     EXPECT_TRUE(has_content(got.get()));
-    EXPECT_TRUE(is_file(got.get(), offered.registered));
     EXPECT_EQ(FD_CLOEXEC, fcntl(got.get(), F_GETFD));
 }
 
-TEST_P(ways_to_files, never_give_another_one)
+TEST_F(files, never_give_another_one)
 {
     start();
     EXPECT_EQ(UCS_OK, get(offered.reopened));
     EXPECT_TRUE(has_content(got.get()));
     EXPECT_EQ(UCS_ERR_NO_ELEM, get(offered.replaced));
     file_ref never = offered.registered;
-    never.fd       = UINT32_MAX;
-    EXPECT_EQ(UCS_ERR_NO_ELEM, get(never));
-    never = offered.registered;
-    ++never.inode;
+    ++never.name;
     EXPECT_EQ(UCS_ERR_NO_ELEM, get(never));
 }
 
 TEST_F(files, are_for_those_who_know_the_token)
 {
     start();
-    remote_process::refuse_pidfd_getfd(true);
     EXPECT_EQ(UCS_OK, get(offered.registered));
     for (const uint64_t bit : {uint64_t{1}, uint64_t{1} << 63}) {
         file_ref guess = offered.registered;
-        guess.token.high ^= bit;
+        guess.name ^= bit;
         EXPECT_EQ(UCS_ERR_NO_ELEM, get(guess));
         guess = offered.registered;
-        guess.token.low ^= bit;
+        guess.secret ^= bit;
         EXPECT_EQ(UCS_ERR_NO_ELEM, get(guess));
     }
     file_ref guess = offered.registered;
-    guess.token    = {};
+    guess.secret   = 0;
     EXPECT_EQ(UCS_ERR_NO_ELEM, get(guess));
 }
 
@@ -366,14 +363,16 @@ TEST(file_refs, have_tokens_of_their_own)
     const util::unique_fd file = make_file();
     file_ref one{};
     file_ref two{};
-    ASSERT_TRUE(describe_file(file.get(), file_kind::mailbox, one));
-    ASSERT_TRUE(describe_file(file.get(), file_kind::mailbox, two));
-    EXPECT_NE(one.token.high, two.token.high);
-    EXPECT_NE(one.token.low, two.token.low);
-    EXPECT_NE(one.token.high, one.token.low);
+    ASSERT_TRUE(add(file, one));
+    ASSERT_TRUE(add(file, two));
+    EXPECT_NE(one.name, two.name);
+    EXPECT_NE(one.secret, two.secret);
+    EXPECT_NE(one.name, one.secret);
+    EXPECT_TRUE(file_service::remove(one));
+    EXPECT_TRUE(file_service::remove(two));
 }
 
-TEST_P(ways_to_files, leave_no_descriptor_behind)
+TEST_F(files, leave_no_descriptor_behind)
 {
     start();
     (void)get(offered.registered);
@@ -383,29 +382,21 @@ TEST_P(ways_to_files, leave_no_descriptor_behind)
         (void)get(offered.registered);
         (void)get(offered.reopened);
         (void)get(offered.replaced);
-        (void)get(offered.unregistered);
+        (void)get(offered.removed);
         got.reset();
     }
     EXPECT_EQ(before, count_open_fds());
 }
 
-INSTANTIATE_TEST_SUITE_P(, ways_to_files, ::testing::Bool(),
-                         [](const auto &test) {
-                             return test.param ? std::string("service")
-                                               : std::string("pidfd_getfd");
-                         });
-
 TEST_F(files, that_are_not_registered_are_not_handed_out)
 {
     start();
-    remote_process::refuse_pidfd_getfd(true);
-    EXPECT_EQ(UCS_ERR_NO_ELEM, get(offered.unregistered));
+    EXPECT_EQ(UCS_ERR_NO_ELEM, get(offered.removed));
 }
 
 TEST_F(files, of_a_process_that_does_not_answer_are_not_waited_for)
 {
     start();
-    remote_process::refuse_pidfd_getfd(true);
     remote_process::set_timeout(0.1);
     child->stop();
     const auto begin = steady_clock::now();
@@ -431,7 +422,6 @@ TEST_F(files, of_a_process_that_does_not_answer_are_not_waited_for)
 TEST_F(files, come_after_nonsense_was_sent_to_the_service)
 {
     start();
-    remote_process::refuse_pidfd_getfd(true);
     EXPECT_TRUE(read_file("/proc/net/unix").find("@ucx-gaudi-ipc/") !=
                 std::string::npos);
     ASSERT_EQ(UCS_OK, get(offered.registered));
@@ -473,19 +463,17 @@ GAUDI_CHILD(gets_a_file_as_another_user)
     /* The other one is to see who this is. */
     GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 1) == 0);
     const auto offered = from_parent<offer>();
-    /* The kernel refuses, so it is the service that gives. */
-    const util::unique_fd pidfd(
-        static_cast<int>(syscall(SYS_pidfd_open, offered.process.pid, 0)));
-    GAUDI_CHILD_REQUIRE(
-        syscall(SYS_pidfd_getfd, pidfd.get(), offered.registered.fd, 0) < 0);
+    /* It is not by a debugger's rights that it gets them. */
+    const unique_fd pidfd = gaudi::util::open_pidfd(offered.process.pid);
+    GAUDI_CHILD_REQUIRE(syscall(SYS_pidfd_getfd, pidfd.get(), 0, 0) < 0);
     GAUDI_CHILD_REQUIRE(errno == EPERM);
     std::shared_ptr<remote_process> process;
     GAUDI_CHILD_REQUIRE(remote_process::open(offered.process, process) ==
                         UCS_OK);
-    unique_fd fd;
-    GAUDI_CHILD_REQUIRE(process->get_file(offered.registered, fd) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(has_content(fd.get()));
-    GAUDI_CHILD_REQUIRE(process->get_file(offered.unregistered, fd) ==
+    file_pair got;
+    GAUDI_CHILD_REQUIRE(process->get_files(offered.registered, got) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(has_content(got[0].get()));
+    GAUDI_CHILD_REQUIRE(process->get_files(offered.removed, got) ==
                         UCS_ERR_NO_ELEM);
     return 0;
 }
@@ -498,8 +486,8 @@ GAUDI_CHILD(gets_no_file_as_another_user)
     std::shared_ptr<remote_process> process;
     GAUDI_CHILD_REQUIRE(remote_process::open(offered.process, process) ==
                         UCS_OK);
-    unique_fd fd;
-    GAUDI_CHILD_REQUIRE(process->get_file(offered.registered, fd) != UCS_OK);
+    file_pair got;
+    GAUDI_CHILD_REQUIRE(process->get_files(offered.registered, got) != UCS_OK);
     return 0;
 }
 
@@ -612,39 +600,27 @@ TEST_F(files, are_in_reach_of_a_process_without_being_asked_for)
 {
     start();
     remote_process::set_timeout(1000);
-    for (const bool refused : {false, true}) {
-        SCOPED_TRACE(refused);
-        remote_process::refuse_pidfd_getfd(refused);
-        EXPECT_EQ(UCS_OK, process->probe_file(offered.registered));
-        child->stop();
-        EXPECT_EQ(UCS_OK, process->probe_file(offered.registered));
-        child->kill(SIGCONT);
-    }
+    EXPECT_EQ(UCS_OK, process->probe_files());
+    child->stop();
+    EXPECT_EQ(UCS_OK, process->probe_files());
+    child->kill(SIGCONT);
     const unsigned before = count_open_fds();
-    (void)process->probe_file(offered.registered);
+    (void)process->probe_files();
     EXPECT_EQ(before, count_open_fds());
 
     std::shared_ptr<remote_process> own;
-    file_ref ref{};
-    const util::unique_fd file = make_file();
     ASSERT_EQ(UCS_OK, remote_process::open(own_process(), own));
-    ASSERT_TRUE(describe_file(file.get(), file_kind::mailbox, ref));
-    EXPECT_EQ(UCS_OK, own->probe_file(ref));
-    replace(file.get());
-    EXPECT_EQ(UCS_ERR_NO_ELEM, own->probe_file(ref));
+    EXPECT_EQ(UCS_OK, own->probe_files());
 
     child->kill(SIGKILL);
     (void)child->wait();
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, process->probe_file(offered.registered));
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, process->probe_files());
 }
 
 GAUDI_CHILD(has_no_service)
 {
-    const util::unique_fd file = make_file();
     offer what{};
     what.process = own_process();
-    GAUDI_CHILD_REQUIRE(
-        describe_file(file.get(), file_kind::mailbox, what.registered));
     tell_parent(to_line(what));
     wait_for_parent();
     return 0;
@@ -653,9 +629,8 @@ GAUDI_CHILD(has_no_service)
 TEST_F(files, of_a_process_without_a_service_are_out_of_reach)
 {
     start("has_no_service");
-    EXPECT_EQ(UCS_OK, process->probe_file(offered.registered));
-    remote_process::refuse_pidfd_getfd(true);
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, process->probe_file(offered.registered));
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, process->probe_files());
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, get(offered.registered));
 }
 
 } // namespace gaudi::test

@@ -55,28 +55,24 @@ TEST_F(key_format, processes_and_slots_that_are_not_fail)
     for (const bool known : {false, true}) { /* the process, to the cache */
         SCOPED_TRACE(known);
         if (!known) {
-            EXPECT_EQ(with([](auto &key) { key.page.inode += 1; }),
+            EXPECT_EQ(with([](auto &key) { key.page.name += 1; }),
                       out_of_reach());
-            EXPECT_EQ(with([](auto &key) {
-                          key.page      = key.buffer.file;
-                          key.page.kind = ipc::file_kind::shared_page;
-                      }),
+            EXPECT_EQ(with([](auto &key) { key.page = key.buffer.file; }),
                       out_of_reach());
         }
         EXPECT_EQ(with([](auto &key) { key.process.nonce ^= 2; }),
                   out_of_reach());
         EXPECT_TRUE(gone([](auto &key) { key.process.start_time += 1; }));
         EXPECT_TRUE(gone([](auto &key) { key.process.pid = 1; }));
-        EXPECT_EQ(with([](auto &key) { key.generation += 1; }),
+        EXPECT_EQ(with([](auto &key) { key.stamp += 1; }), UCS_ERR_REJECTED);
+        EXPECT_EQ(with([](auto &key) { key.cell += 1; }), UCS_ERR_REJECTED);
+        EXPECT_EQ(with([](auto &key) { key.buffer.stamp += 1; }),
                   UCS_ERR_REJECTED);
-        EXPECT_EQ(with([](auto &key) { key.slot += 1; }), UCS_ERR_REJECTED);
-        EXPECT_EQ(with([](auto &key) { key.buffer.generation += 1; }),
-                  UCS_ERR_REJECTED);
-        EXPECT_EQ(with([](auto &key) { key.buffer.slot += 1; }),
+        EXPECT_EQ(with([](auto &key) { key.buffer.cell += 1; }),
                   UCS_ERR_REJECTED);
         EXPECT_EQ(with([](auto &key) { key.buffer.size *= 2; }),
                   out_of_reach());
-        EXPECT_EQ(with([](auto &key) { key.buffer.file.inode += 1; }),
+        EXPECT_EQ(with([](auto &key) { key.buffer.file.name += 1; }),
                   UCS_ERR_REJECTED);
         /* None of it spoils the right one. */
         EXPECT_EQ(with([](auto &) {}), UCS_OK);
@@ -100,14 +96,9 @@ TEST_F(key_format, what_nobody_writes_is_an_error)
     with(
         good, [](auto &key) { key.process.reserved = 1; }, "names no process");
     with(
-        good, [](auto &key) { key.slot = UINT32_MAX; }, "names no slot");
+        good, [](auto &key) { key.cell = UINT32_MAX; }, "names no cell");
     with(
-        good, [](auto &key) { key.generation = 0; }, "names no slot");
-    with(
-        good, [](auto &key) { key.page.kind = ipc::file_kind::mailbox; },
-        "names no slot");
-    with(
-        good, [](auto &key) { key.page.fd = UINT32_MAX; }, "names no slot");
+        good, [](auto &key) { key.stamp = 0; }, "names no cell");
     with(
         good, [](auto &key) { key.length = UINT64_MAX; }, "wraps around");
     with(
@@ -121,7 +112,7 @@ TEST_F(key_format, what_nobody_writes_is_an_error)
         good, [](auto &key) { key.kind = ipc::key_kind::host; },
         "buffer of host memory");
     with(
-        good, [](auto &key) { key.buffer.slot = UINT32_MAX; },
+        good, [](auto &key) { key.buffer.cell = UINT32_MAX; },
         "names no buffer");
     with(
         good, [](auto &key) { key.buffer.size = 0; }, "cannot be");
@@ -148,7 +139,7 @@ TEST_F(key_format, what_is_refused_leaves_no_key)
     for (const ucs_status_t expected :
          {UCS_ERR_UNREACHABLE, UCS_ERR_INVALID_PARAM}) {
         key.machine.box ^= 1; /* elsewhere, and here again */
-        key.generation = (expected == UCS_ERR_UNREACHABLE) ? 1 : 0;
+        key.stamp = (expected == UCS_ERR_UNREACHABLE) ? 1 : 0;
         ipc::seal_key(key);
         uct_rkey_bundle_t unpacked{0x5a5a5a58, &key, nullptr};
         EXPECT_EQ(uct_rkey_unpack(&ipc::component(), &key, &unpacked),
@@ -157,7 +148,7 @@ TEST_F(key_format, what_is_refused_leaves_no_key)
         EXPECT_EQ(unpacked.handle, nullptr);
         EXPECT_EQ(uct_rkey_release(&ipc::component(), &unpacked), UCS_OK);
     }
-    EXPECT_THAT(take_logs(), ElementsAre(HasSubstr("names no slot")));
+    EXPECT_THAT(take_logs(), ElementsAre(HasSubstr("names no cell")));
 }
 
 TEST_F(key_format, memory_that_was_not_exported_fails_its_users)

@@ -246,24 +246,11 @@ TEST_F(keys, work_when_the_exporter_closes_its_dmabufs_behind_our_back)
     other.free(at);
 }
 
-TEST_F(keys, work_where_the_kernel_forbids_pidfd_getfd)
-{
-    exporter_process other;
-    const uint64_t at = other.allocate(mebi, 0x43);
-    const auto key    = other.key(at, mebi);
-    ipc::remote_process::refuse_pidfd_getfd(true);
-    unpacked remote(key);
-    ipc::remote_process::refuse_pidfd_getfd(false);
-    ASSERT_EQ(remote.status, UCS_OK);
-    EXPECT_EQ(byte_at(remote, at), 0x43);
-}
-
 TEST_F(keys, wait_for_their_process_as_long_as_is_set)
 {
     exporter_process other;
     const uint64_t at = other.allocate(mebi, 0x44);
     const auto key    = other.key(at, mebi);
-    ipc::remote_process::refuse_pidfd_getfd(true);
     other.process.stop();
     /* Longer than by default. How much longer depends on the machine. */
     reopen({{"TIMEOUT", "1300ms"}});
@@ -275,7 +262,6 @@ TEST_F(keys, wait_for_their_process_as_long_as_is_set)
     reopen({{"TIMEOUT", "60s"}});
     other.process.kill(SIGCONT);
     unpacked remote(key);
-    ipc::remote_process::refuse_pidfd_getfd(false);
     ASSERT_EQ(remote.status, UCS_OK);
     EXPECT_EQ(byte_at(remote, at), 0x44);
     remote.release();

@@ -1,4 +1,5 @@
 /* Processes that are killed, or write nonsense, while others talk to them. */
+#include "uct/gaudi/ipc/process/file_service.h"
 #include "gtest/ipc/fixture.h"
 
 #include "common/process_state.h"
@@ -36,12 +37,14 @@ public:
     explicit stolen_mailbox(const mailbox_address &address)
     {
         std::shared_ptr<remote_process> process;
+        gaudi::ipc::file_pair files;
         struct stat info {};
         if ((remote_process::open(address.process, process) != UCS_OK) ||
-            (process->get_file(address.file, file_) != UCS_OK) ||
-            (fstat(file_.get(), &info) != 0)) {
+            (process->get_files(address.file, files) != UCS_OK) ||
+            (fstat(files[0].get(), &info) != 0)) {
             std::abort();
         }
+        file_   = std::move(files[0]);
         length_ = static_cast<size_t>(info.st_size);
         start_ =
             static_cast<char *>(mmap(nullptr, length_, PROT_READ | PROT_WRITE,
@@ -435,10 +438,13 @@ TEST_F(kills, cannot_come_from_a_file_that_shrinks)
     ASSERT_EQ(static_cast<ssize_t>(sizeof(mailbox_header)),
               pwrite(file.get(), stolen.start(), sizeof(mailbox_header), 0));
     mailbox_address fake = box->address();
-    ASSERT_TRUE(gaudi::ipc::describe_file(
-        file.get(), gaudi::ipc::file_kind::mailbox, fake.file));
+    gaudi::ipc::file_offer offer;
+    offer.fds[0] = file.get();
+    ASSERT_EQ(UCS_OK,
+              gaudi::ipc::file_service::add(std::move(offer), fake.file));
     std::unique_ptr<connection> sender;
     EXPECT_EQ(UCS_ERR_INVALID_ADDR, connection::open(fake, sender));
+    EXPECT_TRUE(gaudi::ipc::file_service::remove(fake.file));
 }
 
 TEST_F(kills, do_not_come_from_a_header_with_nonsense)

@@ -1,4 +1,5 @@
 /* Messages between mailboxes and connections that behave. */
+#include "uct/gaudi/ipc/process/file_service.h"
 #include "gtest/ipc/fixture.h"
 
 #include "common/process_state.h"
@@ -37,7 +38,10 @@ size_t pack_bytes(void *dest, void *arg)
 size_t resident(const mailbox &box)
 {
     struct stat info {};
-    fstat(static_cast<int>(box.address().file.fd), &info);
+    gaudi::ipc::file_pair files;
+    EXPECT_EQ(UCS_OK,
+              gaudi::ipc::file_service::look_up(box.address().file, files));
+    fstat(files[0].get(), &info);
     return static_cast<size_t>(info.st_blocks) * 512;
 }
 

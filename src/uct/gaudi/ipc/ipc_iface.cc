@@ -218,10 +218,8 @@ bool transport::is_reachable(uct_iface_h,
     memcpy(&machine, device_address, sizeof(machine));
     memcpy(&to, address, sizeof(to));
     /* From progress, too: nothing in it waits. */
-    const ucs_status_t status = base::guarded([&] {
-        const mailbox_address there = from_wire(to);
-        return probe(machine, there.process, there.file);
-    });
+    const ucs_status_t status =
+        base::guarded([&] { return probe(machine, from_wire(to).process); });
     /* Without room for a descriptor it is not known, and ends in an error:
      * unreachable memory would be touched by the CPU. */
     return (status == UCS_OK) || (status == UCS_ERR_NO_RESOURCE);

@@ -23,9 +23,8 @@ ucs_config_field_t memory_domain::config_table[] = {
      offsetof(config, cache.max_bytes), UCS_CONFIG_TYPE_MEMUNITS},
 
     {"TIMEOUT", "1s",
-     "How long another process may take to answer where it is asked for\n"
-     "files: where the kernel forbids to take them (pidfd_getfd), and when it\n"
-     "has closed them. At most an hour.",
+     "How long another process may take to answer when it is asked for files:\n"
+     "a connection, or the first use of its memory. At most an hour.",
      offsetof(config, timeout), UCS_CONFIG_TYPE_TIME},
 
     {"INVALIDATE_TIMEOUT", "10s",
@@ -135,16 +134,16 @@ ucs_status_t memory_domain::deregister(uct_mem_h memh,
         }
         return UCS_OK;
     }
-    const uint64_t generation = memory->end_key();
+    const uint64_t stamp = memory->end_key();
     delete memory;
     --registrations_;
     if (invalidated == nullptr) {
         return UCS_OK;
     }
     if constexpr (base::invalidates_at_once) {
-        uct_invoke_completion(invalidated, await_users(generation));
+        uct_invoke_completion(invalidated, await_users(stamp));
     } else {
-        wait_for_users(generation, invalidated);
+        wait_for_users(stamp, invalidated);
     }
     return UCS_OK;
 }

@@ -48,16 +48,19 @@ ucs_status_t connection::open(const mailbox_address &address,
 ucs_status_t connection::attach()
 {
     const mailbox_address &address = address_;
-    util::unique_fd file;
-    ucs_status_t status = process_->get_file(address.file, file);
+    file_pair files;
+    ucs_status_t status = process_->get_files(address.file, files);
     if (status != UCS_OK) {
         return status;
     }
+    const util::unique_fd &file = files[0];
+    signal_                     = std::move(files[1]);
     const mailbox_layout least(ring_min_size, 1);
     const size_t length = util::lasting_length(file.get());
     if (length < least.length()) {
-        ucs_debug("gaudi_ipc: descriptor %u of process %u is no mailbox",
-                  address.file.fd, address.process.pid);
+        ucs_debug("gaudi_ipc: process %u names a file as its mailbox that is "
+                  "none",
+                  address.process.pid);
         return UCS_ERR_INVALID_ADDR;
     }
     status = map_part(file.get(), 0, least.header_length(), header_);
@@ -69,8 +72,7 @@ ucs_status_t connection::attach()
     const auto ring_size = std::atomic_ref<uint64_t>(header().ring_size).load();
     const auto ring_count =
         std::atomic_ref<uint32_t>(header().ring_count).load();
-    const file_ref signal = header().signal;
-    if ((header().magic != mailbox_header::right_magic) ||
+    if (!signal_ || (header().magic != mailbox_header::right_magic) ||
         (header().version != wire_version) ||
         (header().nonce != address.process.nonce) ||
         (ring_size < ring_min_size) || (ring_size > mailbox::largest_fifo) ||
@@ -85,11 +87,6 @@ ucs_status_t connection::attach()
         ucs_debug("gaudi_ipc: process %u has closed its mailbox",
                   address.process.pid);
         return UCS_ERR_UNREACHABLE;
-    }
-
-    status = process_->get_file(signal, signal_);
-    if (status != UCS_OK) {
-        return status;
     }
     return take_ring(file.get(), mailbox_layout(ring_size, ring_count));
 }

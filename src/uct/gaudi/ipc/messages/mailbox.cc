@@ -82,10 +82,10 @@ ucs_status_t mailbox::initialize()
     signal_.reset(ends[0]);
     senders_end_.reset(ends[1]);
 
+    file_offer offer;
+    offer.fds = {file_.fd(), senders_end_.get()};
     if (!owners_.open(signal_.get()) ||
-        !describe_file(file_.fd(), file_kind::mailbox, address_.file) ||
-        !describe_file(senders_end_.get(), file_kind::signal,
-                       header().signal)) {
+        (file_service::add(std::move(offer), address_.file) != UCS_OK)) {
         ucs_error("gaudi_ipc: cannot wait for messages: %m");
         return UCS_ERR_IO_ERROR;
     }
@@ -95,10 +95,7 @@ ucs_status_t mailbox::initialize()
     header().nonce      = address_.process.nonce;
     header().ring_size  = file_.layout().ring_size();
     header().ring_count = file_.layout().ring_count();
-    /* Without the service pidfd_getfd is left to them. */
-    (void)file_service::add(address_.file);
-    (void)file_service::add(header().signal);
-    looked_ = ucs_get_time();
+    looked_             = ucs_get_time();
     return UCS_OK;
 }
 
@@ -107,12 +104,8 @@ mailbox::~mailbox()
     if (!file_.is_open() || (generation_ != util::process_generation())) {
         return;
     }
-    file_service::remove(address_.file);
-    file_ref signal{};
-    if (describe_file(senders_end_.get(), file_kind::signal, signal)) {
-        file_service::remove(signal);
-    }
-    for (const auto &ring : slots_) {
+    (void)file_service::remove(address_.file);
+    for (const auto &ring : rings_) {
         if (ring != nullptr) {
             ring->reader.close();
         }
@@ -175,7 +168,7 @@ void mailbox::find_dead()
 {
     uint64_t dead[16];
     while (const size_t count = owners_.find_dead(dead)) {
-        for (const auto &ring : slots_) {
+        for (const auto &ring : rings_) {
             if ((ring != nullptr) &&
                 (std::find(dead, dead + count, ring->owner) != dead + count)) {
                 ring->finishing = true;
@@ -193,8 +186,8 @@ void mailbox::adopt_all()
     for (unsigned index = 0; index < used; ++index) {
         const uint64_t owner =
             header().owners[index].load(std::memory_order_relaxed);
-        const slot *known =
-            (index < slots_.size()) ? slots_[index].get() : nullptr;
+        const owned_ring *known =
+            (index < rings_.size()) ? rings_[index].get() : nullptr;
         if (owner != ((known == nullptr) ? 0 : known->owner)) {
             (void)adopt(index); /* else the next time */
         }
@@ -210,11 +203,11 @@ ucs_status_t mailbox::adopt(unsigned index)
         return UCS_OK;
     }
     return base::guarded([&] {
-        const ucs_status_t status = make_slot(index);
+        const ucs_status_t status = read_ring(index);
         if (status != UCS_OK) {
             return status;
         }
-        slot &ring          = *slots_[index];
+        owned_ring &ring    = *rings_[index];
         const uint64_t name = owner & ~owner_left;
         if ((owner != nobody) && (ring.owner != name)) {
             owners_.remove(ring.owner);
@@ -229,31 +222,31 @@ ucs_status_t mailbox::adopt(unsigned index)
 }
 
 /* What reads a ring. */
-ucs_status_t mailbox::make_slot(unsigned index)
+ucs_status_t mailbox::read_ring(unsigned index)
 {
-    if ((index < slots_.size()) && (slots_[index] != nullptr)) {
+    if ((index < rings_.size()) && (rings_[index] != nullptr)) {
         return UCS_OK;
     }
     const ucs_status_t status = file_.map_ring(index);
     if (status != UCS_OK) {
         return status;
     }
-    if (index >= slots_.size()) {
-        slots_.resize(index + 1);
+    if (index >= rings_.size()) {
+        rings_.resize(index + 1);
     }
-    polled_.reserve(slots_.capacity()); /* polls allocate nothing */
-    auto fresh   = std::make_unique<slot>();
+    polled_.reserve(rings_.capacity()); /* polls allocate nothing */
+    auto fresh   = std::make_unique<owned_ring>();
     fresh->index = index;
     fresh->reader =
         ring_reader(reinterpret_cast<ring_control *>(file_.ring(index)),
                     file_.ring(index) + file_.layout().data_offset(),
                     file_.layout().ring_size());
-    slots_[index] = std::move(fresh);
+    rings_[index] = std::move(fresh);
     ++adopted_;
     return UCS_OK;
 }
 
-void mailbox::start_polling(slot &ring)
+void mailbox::start_polling(owned_ring &ring)
 {
     if (ring.broken) {
         if (ring.finishing) {
@@ -268,7 +261,7 @@ void mailbox::start_polling(slot &ring)
     }
 }
 
-void mailbox::fail(slot &ring)
+void mailbox::fail(owned_ring &ring)
 {
     ring.broken = true;
     untidy_     = true;
@@ -279,7 +272,7 @@ void mailbox::fail(slot &ring)
 }
 
 /* Tell the sender that a ring is not polled, unless something is in it. */
-bool mailbox::try_idle(slot &ring)
+bool mailbox::try_idle(owned_ring &ring)
 {
     ring_reader::message message;
     std::atomic<uint32_t> &state = ring.reader.control()->state;
@@ -298,9 +291,9 @@ void mailbox::tidy()
     ring_reader::message message;
     untidy_ = false;
     for (size_t i = 0; i < polled_.size();) {
-        slot &ring = *polled_[i];
-        bool keep  = !ring.broken;
-        bool freed = false;
+        owned_ring &ring = *polled_[i];
+        bool keep        = !ring.broken;
+        bool freed       = false;
         if (ring.finishing) {
             freed = (ring.broken || (ring.reader.peek(message) ==
                                      ring_reader::result::none)) &&
@@ -322,8 +315,8 @@ void mailbox::tidy()
 }
 
 /* Make a ring as new, for the next sender, unless there is something in it or
- * another sender has taken it over. @return Whether the slot has gone. */
-bool mailbox::try_free(slot &ring)
+ * another sender has taken it over. @return Whether the ring has gone. */
+bool mailbox::try_free(owned_ring &ring)
 {
     const unsigned index        = ring.index;
     std::atomic<uint64_t> &word = header().owners[index];
@@ -346,7 +339,7 @@ bool mailbox::try_free(slot &ring)
     }
     file_.clear_ring(index);
     owners_.remove(ring.owner);
-    slots_[index].reset();
+    rings_[index].reset();
     --adopted_;
     word.store(0, std::memory_order_release);
     return true;
@@ -375,13 +368,13 @@ bool mailbox::arm()
 
     ring_reader::message message;
     bool empty = true;
-    for (slot *ring : polled_) {
+    for (owned_ring *ring : polled_) {
         ring->reader.control()->state.store(ring_idle,
                                             std::memory_order_relaxed);
     }
     header().asleep.store(++sleeps_, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    for (slot *ring : polled_) {
+    for (owned_ring *ring : polled_) {
         empty = empty && !ring->finishing &&
                 (ring->reader.peek(message) == ring_reader::result::none);
     }
@@ -389,13 +382,13 @@ bool mailbox::arm()
 
     if (!empty) {
         header().asleep.store(0, std::memory_order_relaxed);
-        for (slot *ring : polled_) {
+        for (owned_ring *ring : polled_) {
             ring->reader.control()->state.store(ring_polled,
                                                 std::memory_order_relaxed);
         }
         return false;
     }
-    for (slot *ring : polled_) {
+    for (owned_ring *ring : polled_) {
         ring->polled = false;
     }
     polled_.clear();

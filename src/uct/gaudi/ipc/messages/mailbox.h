@@ -32,13 +32,13 @@ namespace gaudi::ipc {
 /** How to reach a mailbox. */
 struct mailbox_address {
     process_id process;
-    file_ref file;
+    file_ref file; /**< with the sockets' end that wakes its process */
 
     bool operator==(const mailbox_address &) const = default;
     bool operator<(const mailbox_address &other) const
     {
-        return std::tie(process, file.inode, file.fd) <
-               std::tie(other.process, other.file.inode, other.file.fd);
+        return std::tie(process, file.name) <
+               std::tie(other.process, other.file.name);
     }
 };
 
@@ -46,29 +46,24 @@ struct mailbox_address {
 struct wire_mailbox_address {
     uint64_t nonce;
     uint64_t start_time;
-    uint64_t device;
-    uint64_t inode;
-    file_token token;
+    file_ref file;
     uint32_t pid;
-    uint32_t fd;
+    uint32_t reserved; /**< 0 */
 };
 /* UCP 1.13 writes the length of an interface's address into six bits. */
-static_assert((sizeof(wire_mailbox_address) == 56) &&
+static_assert((sizeof(wire_mailbox_address) == 40) &&
               std::has_unique_object_representations_v<wire_mailbox_address> &&
               (sizeof(wire_mailbox_address) < 64));
 
 inline wire_mailbox_address to_wire(const mailbox_address &address)
 {
-    return {address.process.nonce, address.process.start_time,
-            address.file.device,   address.file.inode,
-            address.file.token,    address.process.pid,
-            address.file.fd};
+    return {address.process.nonce, address.process.start_time, address.file,
+            address.process.pid, 0};
 }
 
 inline mailbox_address from_wire(const wire_mailbox_address &wire)
 {
-    return {{wire.nonce, wire.start_time, wire.pid, 0},
-            {wire.device, wire.inode, wire.fd, file_kind::mailbox, wire.token}};
+    return {{wire.nonce, wire.start_time, wire.pid, 0}, wire.file};
 }
 
 struct mailbox_options {
@@ -114,7 +109,7 @@ public:
 
 private:
     /* A ring that a sender owns. */
-    struct slot {
+    struct owned_ring {
         ring_reader reader;
         uint64_t owner       = 0; /* without owner_left */
         unsigned index       = 0;
@@ -137,7 +132,7 @@ private:
     ucs_status_t initialize();
     [[nodiscard]] mailbox_header &header() const { return file_.header(); }
     template <typename Handler>
-    unsigned poll_ring(slot &from, unsigned max, Handler &&handler);
+    unsigned poll_ring(owned_ring &from, unsigned max, Handler &&handler);
 
     void wake();
     void collect();
@@ -146,12 +141,12 @@ private:
     void find_dead();
     void adopt_all();
     ucs_status_t adopt(unsigned index);
-    ucs_status_t make_slot(unsigned index);
-    void start_polling(slot &ring);
-    void fail(slot &ring);
+    ucs_status_t read_ring(unsigned index);
+    void start_polling(owned_ring &ring);
+    void fail(owned_ring &ring);
     void tidy();
-    bool try_idle(slot &ring);
-    bool try_free(slot &ring);
+    bool try_idle(owned_ring &ring);
+    bool try_free(owned_ring &ring);
 
     /* Of the process that made this object. */
     const unsigned generation_ = util::process_generation();
@@ -161,8 +156,8 @@ private:
     util::unique_fd senders_end_; /* of the same socket pair */
     ring_owners owners_;
 
-    std::vector<std::unique_ptr<slot>> slots_; /* by index */
-    std::vector<slot *> polled_;
+    std::vector<std::unique_ptr<owned_ring>> rings_; /* by index */
+    std::vector<owned_ring *> polled_;
     size_t next_      = 0; /* of polled_ */
     unsigned adopted_ = 0;
 
@@ -175,7 +170,7 @@ private:
 };
 
 template <typename Handler>
-unsigned mailbox::poll_ring(slot &from, unsigned max, Handler &&handler)
+unsigned mailbox::poll_ring(owned_ring &from, unsigned max, Handler &&handler)
 {
     unsigned count = 0;
     ring_reader::message message;
@@ -223,8 +218,8 @@ unsigned mailbox::poll(unsigned max, Handler &&handler)
     unsigned count = 0;
     polling_       = true;
     for (size_t left = polled_.size(); (left > 0) && (count < max); --left) {
-        next_      = (next_ + 1 < polled_.size()) ? next_ + 1 : 0;
-        slot &from = *polled_[next_];
+        next_            = (next_ + 1 < polled_.size()) ? next_ + 1 : 0;
+        owned_ring &from = *polled_[next_];
         count += poll_ring(from, (max - count < burst) ? max - count : burst,
                            handler);
     }

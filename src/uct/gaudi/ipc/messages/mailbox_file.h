@@ -38,7 +38,6 @@ struct mailbox_header {
     uint64_t ring_size;  /* bytes of data */
     uint32_t ring_count; /* for how many there is room */
     uint32_t version;
-    file_ref signal; /* a byte on this socket wakes the receiver */
 
     /* The receiver's; but who wakes it says so. */
     alignas(ring_line) std::atomic<uint64_t> asleep; /* 0, or which sleep */

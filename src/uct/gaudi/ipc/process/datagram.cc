@@ -159,7 +159,7 @@ void datagram::parse()
     }
 }
 
-/* There may be more than the one that belongs there. */
+/* There may be more than belong there. */
 void datagram::take_descriptors(cmsghdr &part)
 {
     for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= part.cmsg_len;
@@ -167,8 +167,9 @@ void datagram::take_descriptors(cmsghdr &part)
         int fd;
         std::memcpy(&fd, CMSG_DATA(&part) + at, sizeof(fd));
         util::unique_fd taken(fd);
-        if (!descriptor_) {
-            descriptor_ = std::move(taken);
+        if (util::unique_fd &place = descriptors_[descriptors_[0] ? 1 : 0];
+            !place) {
+            place = std::move(taken);
         }
     }
 }

@@ -1,5 +1,5 @@
 /**
- * One message over an abstract socket, with the descriptor that comes along and
+ * One message over an abstract socket, with the descriptors that come along and
  * what the kernel says of its sender; and whether that one may be told what
  * others of its user may.
  *
@@ -10,6 +10,7 @@
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "util/unique_fd.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,22 +19,24 @@
 
 namespace gaudi::ipc {
 
-/** A message of known size. */
+/** As many descriptors as a message can have. */
+using file_pair = std::array<util::unique_fd, 2>;
+
 class datagram {
 public:
-    /** @param data  Stays the caller's; read by @ref send, written by
-     *               @ref receive. */
+    /** @param data  Read by @ref send, written by @ref receive. */
     datagram(void *data, size_t length);
+    ~datagram();
 
     /** Say who sends it. The kernel checks that. */
     void add_credentials();
 
-    /** @param fd  Borrowed, until it is sent. */
+    /** @param fd  Borrowed until it is sent; two at most. */
     void add_descriptor(int fd);
 
     void set_peer(const sockaddr_un &name, socklen_t length);
 
-    /** Waits for nothing. @return false: errno tells. */
+    /** Waits for nothing. @return false, with errno. */
     [[nodiscard]] bool send(int socket);
 
     /** @return Bytes that came, all of them if more than fit; negative: errno
@@ -49,15 +52,11 @@ public:
      *  was no room for a descriptor. */
     [[nodiscard]] int pidfd() const { return pidfd_; }
 
-    [[nodiscard]] util::unique_fd take_descriptor()
-    {
-        return std::move(descriptor_);
-    }
+    /** What was received. */
+    [[nodiscard]] file_pair &descriptors() { return descriptors_; }
 
     [[nodiscard]] const sockaddr_un &peer() const { return peer_; }
     [[nodiscard]] socklen_t peer_length() const { return header_.msg_namelen; }
-
-    ~datagram();
 
 private:
     void add(int type, const void *what, size_t length);
@@ -67,11 +66,11 @@ private:
     iovec data_;
     msghdr header_{};
     alignas(cmsghdr) char control_[CMSG_SPACE(sizeof(ucred)) +
-                                   2 * CMSG_SPACE(sizeof(int))]{};
+                                   3 * CMSG_SPACE(sizeof(int))]{};
     sockaddr_un peer_{};
     ucred credentials_{0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
     int pidfd_;
-    util::unique_fd descriptor_;
+    file_pair descriptors_;
 };
 
 /** The abstract name of a process's file service. */
@@ -96,9 +95,8 @@ open_service(const sockaddr_un &name, socklen_t length, bool &sends_pidfds_p);
  *  of this process. */
 [[nodiscard]] bool can_be_looked_at();
 
-/** Whether a process of this user is in the user and PID namespace of this one.
- *  A container may have the same user and see our sockets; the kernel lets it
- *  have none of our files.
+/** Whether a process of this user is in the user and PID namespace of this one:
+ *  a container may have the same user and see our sockets.
  *  @param pid    Of the process, in our PID namespace.
  *  @param pidfd  Of it, from the kernel with the message; a negative one is
  *                opened here by the pid, which may be another process's by

@@ -1,47 +1,95 @@
 /**
- * Hands out files of this process to others of the same user and the same user
- * and PID namespaces that have been told of them, where they may not take them
- * with pidfd_getfd, and hears from them that they withdraw theirs.
+ * How files cross processes: each process has an abstract socket, named after
+ * its nonce, and a thread that answers on it, both from the first offered file
+ * on. It gives files to processes of the same user and the same user and PID
+ * namespaces that know their names, whatever the rest of the process does.
  *
- * An abstract socket, named after the process's nonce, and a thread that
- * answers on it, both from the first registered file on. It is a thread of
- * ours, not UCX's async thread: that one is lost in a forked child, where its
- * event set is still the parent's.
+ * It is a thread of ours, not UCX's async thread: that one is lost in a forked
+ * child, where its event set is still the parent's. Any thread may call.
  */
 #pragma once
 
 #include "uct/gaudi/base/ucx/ucx.h"
+#include "uct/gaudi/ipc/process/datagram.h"
 #include "uct/gaudi/ipc/process/process_id.h"
-#include "util/unique_fd.h"
+
+#include <array>
+#include <functional>
 
 namespace gaudi::ipc {
 
-/** Open a registered file anew, whose descriptor no longer stands for it.
- *  Called on the service's thread, or on the one that asks for a file of its
- *  own process, under no lock of ours; perhaps when the file has just been
- *  removed.
- *  @param fd_p  A new descriptor, owned by the caller.
- *  @return UCS_ERR_NO_ELEM: it is not there any more. UCS_ERR_NO_RESOURCE. */
-using reopen_function = ucs_status_t (*)(const file_ref &file, int &fd_p);
+inline constexpr uint64_t request_magic = 0x6c69662d69647561; /* "audi-fil" */
+
+/** What is sent to a service, perhaps with a descriptor. */
+struct wire_request {
+    uint64_t magic;
+    uint64_t number; /**< comes back in the reply */
+    process_id sender;
+    file_ref file;       /**< what it is to answer with; */
+    uint32_t withdrawal; /**< 1: nothing, the sender has withdrawn memory */
+    uint32_t version;
+};
+static_assert(sizeof(wire_request) == 64);
+
+/** What it answers. */
+struct wire_reply {
+    uint64_t number;
+    int32_t status; /**< ucs_status_t; with UCS_OK descriptors come along */
+    uint32_t reserved;
+};
+static_assert(sizeof(wire_reply) == 16);
+
+/** Files that others may have. */
+struct file_offer {
+    /** Handed out together; the second one may be missing. They stay the
+     *  caller's, open until @ref file_service::remove. */
+    std::array<int, 2> fds{-1, -1};
+
+    /** Opens the first one anew, once its descriptor stands for another file:
+     *  the program has closed it. Under the service's lock; takes no lock that
+     *  is held across remove. Empty: it is refused then.
+     *  @return UCS_ERR_NO_ELEM: it is not there any more. UCS_ERR_NO_RESOURCE.
+     */
+    std::function<ucs_status_t(int &fd_p)> reopen{};
+
+    /** Who asks brings a file, and gets an answer if this takes it. On the
+     *  service's thread, under no lock. */
+    ucs_status_t (*take)(const process_id &sender,
+                         util::unique_fd brought) = nullptr;
+};
 
 class file_service {
 public:
-    /** Hand out a file from now on.
-     *  @param reopen  nullptr: it is refused once its descriptor stands for
-     *                 another file.
-     *  @return UCS_OK; else others get the file with pidfd_getfd only. Said at
-     *          debug level. */
-    static ucs_status_t add(const file_ref &file,
-                            reopen_function reopen = nullptr);
+    /** Hand out files from now on. Without a service, which is said at
+     *  diagnostic level, nobody gets them.
+     *  @return UCS_ERR_IO_ERROR: they are not open, or there are no random
+     *          numbers. */
+    [[nodiscard]] static ucs_status_t add(file_offer offer, file_ref &file_p);
 
-    static void remove(const file_ref &file);
+    /** After it the service does not use the descriptors any more.
+     *  @return Whether the first one still stands for the same file. */
+    static bool remove(const file_ref &file);
 
-    /** What the service answers, for files of the own process. Parameters as of
-     *  file_request::progress.
-     *  @return UCS_ERR_NO_ELEM when there is no such file, or its token is
-     *          another one. UCS_ERR_NO_RESOURCE. */
-    [[nodiscard]] static ucs_status_t
-    look_up(const file_ref &file, util::unique_fd &fd_p, bool &anew_p);
+    /** What the service of this process answers.
+     *  @param files_p  New descriptors, close-on-exec.
+     *  @return UCS_ERR_NO_ELEM: there is no such file. UCS_ERR_NO_RESOURCE. */
+    [[nodiscard]] static ucs_status_t look_up(const file_ref &file,
+                                              file_pair &files_p);
+
+    /** Ask the service of another process.
+     *  @param pidfd    Of that process: its end ends the wait.
+     *  @param brought  What goes along; -1: nothing.
+     *  @return As @ref look_up; UCS_ERR_UNREACHABLE: there is no such service,
+     *          or it ended. UCS_ERR_REJECTED: it would not answer this process.
+     *          UCS_ERR_TIMED_OUT. Said at debug level. */
+    [[nodiscard]] static ucs_status_t ask(const process_id &process, int pidfd,
+                                          const file_ref &file, int brought,
+                                          int timeout_ms, file_pair &files_p);
+
+    /** Whether a process has a service that would listen to this one, as far as
+     *  can be known without asking.
+     *  @return UCS_OK, UCS_ERR_UNREACHABLE or UCS_ERR_NO_RESOURCE. */
+    [[nodiscard]] static ucs_status_t probe(const process_id &process);
 
     /** Call a function, on the service's thread, when another process has
      *  withdrawn memory. For the process; children inherit it. */

@@ -14,8 +14,6 @@ extern "C" {
 #include <ucs/sys/uid.h>
 }
 
-#include <fcntl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -74,25 +72,6 @@ process_id own_process()
         names.start_time.store(process.start_time, std::memory_order_relaxed);
     }
     return process;
-}
-
-bool describe_file(int fd, file_kind kind, file_ref &file_p)
-{
-    struct stat info;
-    file_token token;
-    if ((fstat(fd, &info) != 0) ||
-        (getrandom(&token, sizeof(token), 0) != sizeof(token))) {
-        return false;
-    }
-    file_p = {info.st_dev, info.st_ino, static_cast<uint32_t>(fd), kind, token};
-    return true;
-}
-
-bool is_file(int fd, const file_ref &file)
-{
-    struct stat info;
-    return (fstat(fd, &info) == 0) && (info.st_dev == file.device) &&
-           (info.st_ino == file.inode);
 }
 
 } // namespace gaudi::ipc

@@ -28,20 +28,12 @@ struct told_reasons {
     }
 };
 
-/* Software cards are held by names in the network namespace: in another one
- * there is another box. The driver's are the same in all of them. */
-bool is_in_other_network(const machine_address &own,
-                         const machine_address &peer)
-{
-    return (peer.box != own.box) && (peer.net_namespace != own.net_namespace);
-}
-
 /* All of them: whoever shares one after the other would start as often. */
 std::string other_namespaces(const machine_address &own,
                              const machine_address &peer)
 {
     std::vector<std::string> kinds;
-    if (is_in_other_network(own, peer)) {
+    if (peer.net_namespace != own.net_namespace) {
         kinds.emplace_back("network");
     }
     if (peer.pid_namespace != own.pid_namespace) {
@@ -58,17 +50,6 @@ std::string other_namespaces(const machine_address &own,
     return text.empty() ? ""
                         : "it is in another " + text + " namespace" +
                               ((kinds.size() > 1) ? " than this process" : "");
-}
-
-/* Of a process that lives: what it has open cannot be had. */
-std::string why_no_files(const machine_address &peer)
-{
-    std::string why = "the kernel refuses what it has open (pidfd_getfd)";
-    if (peer.net_namespace != own_machine().net_namespace) {
-        return why + ", and from another network namespace it cannot be asked "
-                     "for it";
-    }
-    return why + ", and it cannot be asked for it";
 }
 
 void tell(const machine_address &machine, const process_id &process,
@@ -121,8 +102,7 @@ std::string why_unreachable(const machine_address &peer)
     return {};
 }
 
-ucs_status_t probe(const machine_address &machine, const process_id &process,
-                   const file_ref &file)
+ucs_status_t probe(const machine_address &machine, const process_id &process)
 {
     std::string why = why_unreachable(machine);
     if (!why.empty()) {
@@ -132,9 +112,9 @@ ucs_status_t probe(const machine_address &machine, const process_id &process,
     std::shared_ptr<remote_process> peer;
     ucs_status_t status = remote_process::open(process, peer);
     if (status == UCS_OK) {
-        status = peer->probe_file(file);
+        status = peer->probe_files();
         if ((status == UCS_ERR_UNREACHABLE) && peer->is_alive()) {
-            tell(machine, process, why_no_files(machine));
+            tell(machine, process, "it cannot be asked for what it has open");
         }
     }
     return status;

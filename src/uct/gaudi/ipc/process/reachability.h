@@ -24,11 +24,9 @@ std::string why_unreachable(const machine_address &peer);
  * Each reason is told once, with the first process that it keeps out of reach:
  * at warning level where something worse comes of it than a slower way.
  *
- * @param file  Some file of the process.
- * @return As @ref remote_process::probe_file.
+ * @return As @ref remote_process::open.
  */
 [[nodiscard]] ucs_status_t probe(const machine_address &machine,
-                                 const process_id &process,
-                                 const file_ref &file);
+                                 const process_id &process);
 
 } // namespace gaudi::ipc

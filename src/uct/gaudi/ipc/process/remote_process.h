@@ -8,7 +8,7 @@
 #pragma once
 
 #include "uct/gaudi/base/ucx/ucx.h"
-#include "uct/gaudi/ipc/process/file_request.h"
+#include "uct/gaudi/ipc/process/datagram.h"
 #include "uct/gaudi/ipc/process/process_id.h"
 #include "util/other_process.h"
 #include "util/unique_fd.h"
@@ -40,43 +40,31 @@ public:
     /** Its host memory. */
     [[nodiscard]] const util::process_memory &memory() const { return memory_; }
 
-    /** Get a file that the process has open: with pidfd_getfd, else from its
-     *  file service.
-     *  @param file  As the process describes it; what comes is compared with
-     *               it, unless the service says that it opened the file anew.
-     *  @param fd_p  A new descriptor, close-on-exec.
-     *  @return UCS_ERR_UNREACHABLE: the process is gone, or lets nobody have
-     *          its files. UCS_ERR_NO_ELEM: it does not have this file (any
+    /** Get files of the process from its file service.
+     *  @param files_p  New descriptors, close-on-exec.
+     *  @param brought  What goes to the process for it; -1: nothing.
+     *  @return UCS_ERR_UNREACHABLE: the process is gone, or gives this one
+     *          nothing. UCS_ERR_NO_ELEM: it does not have these files (any
      *          more). UCS_ERR_TIMED_OUT, UCS_ERR_NO_RESOURCE. Said at debug
      *          level. */
-    [[nodiscard]] ucs_status_t get_file(const file_ref &file,
-                                        util::unique_fd &fd_p) const;
+    [[nodiscard]] ucs_status_t
+    get_files(const file_ref &file, file_pair &files_p, int brought = -1) const;
 
-    /** The same in steps that wait for nothing; UCS_INPROGRESS: again.
-     *  @param request  Fresh for the first step, the same for all of them. */
-    [[nodiscard]] ucs_status_t try_file(const file_ref &file,
-                                        file_request &request,
-                                        util::unique_fd &fd_p) const;
-
-    /** Whether there is a way to a file, without asking the process: it can be
-     *  taken, or the process be asked. @return As @ref get_file. */
-    [[nodiscard]] ucs_status_t probe_file(const file_ref &file) const;
+    /** Whether the process can be asked for files; it is not asked now.
+     *  @return UCS_OK, UCS_ERR_UNREACHABLE or UCS_ERR_NO_RESOURCE. */
+    [[nodiscard]] ucs_status_t probe_files() const;
 
     /** How long requests to file services may take, in seconds. */
     static void set_timeout(double seconds);
 
-    /** For tests: do as if the kernel forbade pidfd_getfd. */
-    static void refuse_pidfd_getfd(bool refuse);
-
 private:
     remote_process(const process_id &id, util::unique_fd pidfd);
 
-    [[nodiscard]] ucs_status_t take_file(const file_ref &file,
-                                         util::unique_fd &fd_p) const;
+    [[nodiscard]] bool is_inherited() const;
 
     const process_id id_;
     const util::unique_fd pidfd_;
-    const unsigned generation_; /* of the process that made this object */
+    const unsigned made_in_; /* util::process_generation */
     const bool self_;
     util::process_memory memory_;
 };

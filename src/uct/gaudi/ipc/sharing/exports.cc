@@ -9,9 +9,11 @@
 #include "util/per_process.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <unordered_map>
 #include <utility>
 
@@ -21,30 +23,19 @@ namespace gaudi::ipc {
 
 namespace {
 
-class buffer_export;
-
-/* All dma-bufs that are kept. */
-struct export_table {
-    std::mutex lock; /* held across the driver call that opens one anew */
-    std::unordered_map<uint64_t, const buffer_export *> by_inode;
-    uint64_t made = 0;
-};
-
-export_table &exported()
-{
-    return util::of_this_process<export_table>();
-}
-
-/* Registrations of device memory, which let go of it when it is freed. */
-struct device_registrations {
-    std::mutex lock;
+/* What this process shows others. */
+struct export_side {
+    std::mutex lock; /* of registrations and their keys */
+    /* Registrations of device memory, which let go of it when it is freed. */
     std::unordered_multimap<const base::device_memory *, exported_memory *>
         by_memory;
+    std::atomic<uint64_t> buffers{0};
+    std::atomic<uint64_t> made{0};
 };
 
-device_registrations &registered()
+export_side &exported()
 {
-    return util::of_this_process<device_registrations>();
+    return util::of_this_process<export_side>();
 }
 
 /* Whether memory can never be exported. Then UCP is to go other ways; after
@@ -68,20 +59,16 @@ public:
             return;
         }
         own_page &page = *own_page::instance();
-        page.end_slot(mark_, true);
-        file_service::remove(file_);
-        export_table &table = exported();
-        std::lock_guard<std::mutex> guard(table.lock);
-        table.by_inode.erase(file_.inode);
+        page.end_cell(mark_, true);
+        const bool is_ours  = file_service::remove(file_);
         closed_in_children_ = {};
-        if (is_file(fd_, file_)) { /* not closed behind our back */
+        if (is_ours) { /* not closed behind our back */
             close(fd_);
         }
-        /* The driver does not unmap what others have mapped. They look at slots
+        --exported().buffers;
+        /* The driver does not unmap what others have mapped. They look at cells
          * when they make progress; who does not is told. */
-        page.for_each_importer([](const importer_entry &entry) {
-            file_service::tell_withdrawal(entry.process);
-        });
+        page.tell_withdrawal();
     }
 
     /* @return 0 when there is a dma-buf, or -errno. */
@@ -99,30 +86,31 @@ public:
             refused_ = is_final(error) ? error : 0;
             return error;
         }
-        if (describe_file(fd, file_kind::dma_buf, file_)) {
-            mark_ = page.take_slot(backing_.va, backing_.size);
+        file_offer offer;
+        offer.fds[0] = fd;
+        offer.reopen = [this](int &fd_p) { return reopen(fd_p); };
+        if (file_service::add(std::move(offer), file_) == UCS_OK) {
+            mark_ = page.take_cell(backing_.va, backing_.size);
+            if (mark_.stamp == 0) {
+                (void)file_service::remove(file_);
+            }
         }
-        if (mark_.generation == 0) {
+        if (mark_.stamp == 0) {
             close(fd);
             return -ENOMEM;
         }
         fd_ = fd;
         /* Else children would keep the parent from freeing its memory. */
         closed_in_children_ = util::closed_in_children(fd);
-        {
-            export_table &table = exported();
-            std::lock_guard<std::mutex> guard(table.lock);
-            table.by_inode.emplace(file_.inode, this);
-            ++table.made;
-        }
-        (void)file_service::add(file_, reopen);
+        ++exported().buffers;
+        ++exported().made;
         return 0;
     }
 
     void describe(wire_key &key) const
     {
-        key.buffer = {
-            mark_.generation, backing_.va, backing_.size, file_, mark_.slot, 0};
+        key.buffer = {mark_.stamp, backing_.va, backing_.size,
+                      file_,       mark_.cell,  0};
     }
 
 private:
@@ -134,17 +122,9 @@ private:
                                                            backing_.size, fd);
     }
 
-    /* The file service asks. */
-    static ucs_status_t reopen(const file_ref &file, int &fd_p)
+    ucs_status_t reopen(int &fd_p) const
     {
-        export_table &table = exported();
-        std::lock_guard<std::mutex> guard(table.lock);
-        const auto found = table.by_inode.find(file.inode);
-        if ((found == table.by_inode.end()) ||
-            !(found->second->file_ == file)) {
-            return UCS_ERR_NO_ELEM;
-        }
-        const int error = found->second->open_anew(fd_p);
+        const int error = open_anew(fd_p);
         return util::may_pass(-error) ? UCS_ERR_NO_RESOURCE
                : (error == 0)         ? UCS_OK
                                       : UCS_ERR_NO_ELEM;
@@ -201,7 +181,7 @@ ucs_status_t exported_memory::create(void *address, size_t length, bool quiet,
         }
     }
     if (memory->device_ != nullptr) {
-        device_registrations &all = registered();
+        export_side &all = exported();
         std::lock_guard<std::mutex> guard(all.lock);
         all.by_memory.emplace(memory->device_, memory.get());
     }
@@ -219,7 +199,7 @@ void exported_memory::let_go_of_freed_memory()
  * has it imported. */
 void exported_memory::let_go_of(base::device_memory &freed)
 {
-    device_registrations &all = registered();
+    export_side &all = exported();
     std::lock_guard<std::mutex> guard(all.lock);
     const auto [first, last] = all.by_memory.equal_range(&freed);
     std::for_each(first, last, [&](const auto &entry) {
@@ -232,7 +212,6 @@ void exported_memory::let_go_of(base::device_memory &freed)
 
 uint64_t exported_memory::let_go()
 {
-    std::lock_guard<std::mutex> guard(lock_);
     base::memory_map::instance().deregister_device(
         std::exchange(device_, nullptr));
     freed_ = true;
@@ -242,13 +221,13 @@ uint64_t exported_memory::let_go()
 exported_memory::~exported_memory()
 {
     *const_cast<volatile uint64_t *>(&tag_) = 0;
-    if (generation_ != util::process_generation()) {
+    if (made_in_ != util::process_generation()) {
         return;
     }
-    (void)end_key();
     {
-        device_registrations &all = registered();
+        export_side &all = exported();
         std::lock_guard<std::mutex> guard(all.lock);
+        (void)end_key_locked();
         const auto [first, last] = all.by_memory.equal_range(device_);
         const auto own = std::find_if(first, last, [&](const auto &entry) {
             return entry.second == this;
@@ -264,15 +243,15 @@ exported_memory::~exported_memory()
 
 uint64_t exported_memory::end_key()
 {
-    std::lock_guard<std::mutex> guard(lock_);
+    std::lock_guard<std::mutex> guard(exported().lock);
     return end_key_locked();
 }
 
 uint64_t exported_memory::end_key_locked()
 {
-    if (mark_.generation != 0) {
-        own_page::instance()->end_slot(mark_, false);
-        ended_ = mark_.generation;
+    if (mark_.stamp != 0) {
+        own_page::instance()->end_cell(mark_, false);
+        ended_ = mark_.stamp;
         mark_  = {};
     }
     return ended_;
@@ -281,14 +260,14 @@ uint64_t exported_memory::end_key_locked()
 ucs_status_t exported_memory::pack(void *buffer)
 {
     own_page *page = own_page::instance(); /* there since create() */
-    std::lock_guard<std::mutex> guard(lock_);
+    std::lock_guard<std::mutex> guard(exported().lock);
     if (freed_) {
         ucs_error("gaudi_ipc: there is no key of %lu bytes at %#lx: they were "
                   "freed",
                   length_, address_);
         return UCS_ERR_INVALID_ADDR;
     }
-    if (mark_.generation == 0) {
+    if (mark_.stamp == 0) {
         ucs_status_t status = describe(*page);
         if (status != UCS_OK) {
             return status;
@@ -310,18 +289,18 @@ ucs_status_t exported_memory::pack(void *buffer)
 
 ucs_status_t exported_memory::describe(own_page &page)
 {
-    mark_ = page.take_slot(address_, length_);
-    if (mark_.generation == 0) {
+    mark_ = page.take_cell(address_, length_);
+    if (mark_.stamp == 0) {
         ucs_error("gaudi_ipc: %zu keys are in use, which are all there are",
-                  page.slots());
+                  page.cells());
         return UCS_ERR_NO_RESOURCE;
     }
-    key_.machine    = own_machine();
-    key_.process    = own_process();
-    key_.page       = page.file();
-    key_.generation = mark_.generation;
-    key_.slot       = mark_.slot;
-    key_.kind       = (device_ == nullptr) ? key_kind::host : key_kind::device;
+    key_.machine = own_machine();
+    key_.process = own_process();
+    key_.page    = page.file();
+    key_.stamp   = mark_.stamp;
+    key_.cell    = mark_.cell;
+    key_.kind    = (device_ == nullptr) ? key_kind::host : key_kind::device;
     if (device_ != nullptr) {
         key_.module =
             static_cast<uint16_t>(device_->owner->device().module_id());
@@ -334,7 +313,7 @@ ucs_status_t exported_memory::describe(own_page &page)
  * @return 0, also of what can never be exported; or -errno. */
 int exported_memory::describe_buffer(const own_page &page)
 {
-    if (page.is_current({key_.buffer.slot, key_.buffer.generation}) ||
+    if (page.is_current({key_.buffer.cell, key_.buffer.stamp}) ||
         (device_->backing == nullptr)) {
         return 0;
     }
@@ -360,12 +339,10 @@ int exported_memory::describe_buffer(const own_page &page)
 
 export_statistics statistics_of_exports()
 {
-    export_table &table = exported();
-    own_page *page      = own_page::instance();
-    std::lock_guard<std::mutex> guard(table.lock);
-    const uint64_t buffers = table.by_inode.size();
-    const uint64_t slots   = (page == nullptr) ? 0 : page->slots();
-    return {slots - buffers, buffers, table.made};
+    const own_page *page   = own_page::instance();
+    const uint64_t buffers = exported().buffers;
+    const uint64_t cells   = (page == nullptr) ? 0 : page->cells();
+    return {cells - buffers, buffers, exported().made};
 }
 
 } // namespace gaudi::ipc

@@ -11,19 +11,18 @@
  * cache of registrations deregisters some time later. Where others may still be
  * using it, the owner waits until nobody does any more: invalidation.h.
  *
- * Threads: any. A pack takes a short lock or two, the first one into a buffer
- * is held across the driver call.
+ * Threads: any. One lock for all registrations; the first pack into a buffer
+ * holds it across the driver call.
  */
 #pragma once
 
 #include "uct/gaudi/base/memory/memory.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/sharing/key.h"
-#include "uct/gaudi/ipc/sharing/shared_page.h"
+#include "uct/gaudi/ipc/sharing/own_page.h"
 #include "util/process.h"
 
 #include <cstdint>
-#include <mutex>
 
 namespace gaudi::ipc {
 
@@ -60,12 +59,12 @@ public:
      *  they do not reach it, or, where that only failed, that it is good for
      *  nothing. That is logged, and tried again at the next packing.
      *  @param buffer  sizeof(wire_key) bytes, of any alignment.
-     *  @return UCS_ERR_NO_RESOURCE when there are more keys than slots,
+     *  @return UCS_ERR_NO_RESOURCE when there are more keys than cells,
      *          UCS_ERR_INVALID_ADDR when the memory was freed. */
     [[nodiscard]] ucs_status_t pack(void *buffer);
 
     /** Keys of it are good for nothing from now on, if they were not before.
-     *  @return The generation that they had, 0 without a key. */
+     *  @return The stamp that they had, 0 without a key. */
     uint64_t end_key();
 
 private:
@@ -80,16 +79,15 @@ private:
     int describe_buffer(const own_page &page);
 
     uint64_t tag_                = valid_tag;
-    const unsigned generation_   = util::process_generation();
+    const unsigned made_in_      = util::process_generation();
     base::device_memory *device_ = nullptr; /* registered; nullptr: host, or
                                                it was freed */
     uint64_t address_ = 0;
     uint64_t length_  = 0;
-    std::mutex lock_;     /* the following */
     own_page::mark mark_; /* once a key was packed */
     wire_key key_   = {};
     bool freed_     = false; /* the memory, before the registration ended */
-    uint64_t ended_ = 0;     /* generation of the key that has */
+    uint64_t ended_ = 0;     /* stamp of the key that has */
 };
 
 /** Numbers for UCX's VFS. */

@@ -1,19 +1,16 @@
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 
-#include "uct/gaudi/ipc/process/remote_process.h"
+#include "uct/gaudi/ipc/sharing/own_page.h"
 #include "uct/gaudi/ipc/sharing/remote_buffers.h"
-#include "uct/gaudi/ipc/sharing/shared_page.h"
 #include "util/per_process.h"
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -27,13 +24,8 @@ namespace {
 
 std::atomic<double> timeout{10.0};
 
-/* For how long an importer is not asked again that did not answer in time: in
- * seconds, and at most a part of the time that an invalidation waits. */
-constexpr double silence      = 5;
-constexpr double silence_part = 0.5;
-
 struct invalidation {
-    uint64_t generation;
+    uint64_t stamp;
     uct_completion_t *completion;
     ucs_time_t deadline;
     uint64_t newest; /* interface there was when it began */
@@ -50,27 +42,15 @@ void warn_of_user(uint32_t pid)
              pid, timeout.load());
 }
 
-/* So many importers are asked for their pages at a time: each costs a
- * descriptor meanwhile. */
-constexpr size_t most_asked = 16;
-
-/* Another process that uses memory of this one. */
-struct importer {
-    std::shared_ptr<remote_process> process;
-    std::unique_ptr<foreign_page> page; /* once it is got */
-    file_request request;               /* under way until then */
-};
-
 class invalidation_queue {
 public:
-    void add(uint64_t generation, uct_completion_t *completion)
+    void add(uint64_t stamp, uct_completion_t *completion)
     {
         {
             std::lock_guard<std::mutex> guard(lock_);
-            forget_dead();
-            if ((generation != 0) && find_user(generation)) {
+            if (has_users(stamp)) {
                 waiting_.push_back(
-                    {generation, completion,
+                    {stamp, completion,
                      ucs_get_time() + ucs_time_from_sec(timeout.load()),
                      newest_});
                 count_ = waiting_.size();
@@ -78,36 +58,6 @@ public:
             }
         }
         uct_invoke_completion(completion, UCS_OK);
-    }
-
-    bool has_users(uint64_t generation)
-    {
-        std::lock_guard<std::mutex> guard(lock_);
-        forget_dead();
-        return find_user(generation).has_value();
-    }
-
-    /* @return None, once nobody uses a key; who does, after too long. */
-    std::optional<uint32_t> await(uint64_t generation)
-    {
-        const double limit     = timeout.load();
-        const ucs_time_t start = ucs_get_time();
-        auto pause             = shortest_pause;
-        std::optional<uint32_t> user;
-        for (bool first = true;; first = false) {
-            {
-                std::lock_guard<std::mutex> guard(lock_);
-                if (first) {
-                    forget_dead();
-                }
-                user = find_user(generation);
-            }
-            if (!user || (ucs_time_to_sec(ucs_get_time() - start) >= limit)) {
-                return user;
-            }
-            std::this_thread::sleep_for(pause);
-            pause = std::min(2 * pause, longest_pause);
-        }
     }
 
     uint64_t open_interface()
@@ -146,7 +96,7 @@ public:
             outcomes.reserve(waiting_.size());
             std::erase_if(waiting_, [&](const invalidation &waits) {
                 const std::optional<uint32_t> user =
-                    find_user(waits.generation);
+                    own_page::instance()->find_user(waits.stamp);
                 if (!user) {
                     outcomes.emplace_back(waits.completion, UCS_OK);
                     return true;
@@ -172,126 +122,9 @@ public:
     }
 
 private:
-    /* How many importers have not answered. */
-    size_t asked() const
-    {
-        return static_cast<size_t>(std::count_if(
-            importers_.begin(), importers_.end(),
-            [](const auto &of) { return of.second.page == nullptr; }));
-    }
-
-    /* Try to get an importer's page, without waiting for it. */
-    ucs_status_t ask(const process_id &process, const file_ref &file,
-                     importer &of)
-    {
-        ucs_status_t status = (of.process == nullptr)
-                                  ? remote_process::open(process, of.process)
-                                  : UCS_OK;
-        util::unique_fd fd;
-        if (status == UCS_OK) {
-            status = of.process->try_file(file, of.request, fd);
-        }
-        if (status == UCS_OK) {
-            status = foreign_page::map(fd.get(), process, of.page);
-        }
-        return status;
-    }
-
-    /* @return UCS_INPROGRESS: its page cannot be got now, so it may be using
-     *         anything. Else an error: it is gone, or is another program. */
-    ucs_status_t find(const process_id &process, const file_ref &file,
-                      const importer *&found_p)
-    {
-        const ucs_time_t now = ucs_get_time();
-        const auto silent    = silent_.find(process.nonce);
-        if ((silent != silent_.end()) && (now < silent->second)) {
-            return UCS_INPROGRESS;
-        }
-        auto known = importers_.find(process.nonce);
-        if (known == importers_.end()) {
-            if (asked() >= most_asked) {
-                return UCS_INPROGRESS;
-            }
-            known = importers_.try_emplace(process.nonce).first;
-        }
-        const ucs_status_t status = (known->second.page == nullptr)
-                                        ? ask(process, file, known->second)
-                                        : UCS_OK;
-        if (status == UCS_INPROGRESS) {
-            return status;
-        }
-        silent_.erase(process.nonce);
-        if (status == UCS_OK) {
-            found_p = &known->second;
-            return status;
-        }
-        importers_.erase(known);
-        switch (status) {
-        case UCS_ERR_TIMED_OUT:
-        case UCS_ERR_REJECTED:
-            silent_[process.nonce] =
-                now + ucs_time_from_sec(
-                          std::min(silence, timeout.load() * silence_part));
-            return UCS_INPROGRESS;
-        case UCS_ERR_NO_RESOURCE:
-        case UCS_ERR_NO_MEMORY:
-            return UCS_INPROGRESS;
-        default:
-            return status;
-        }
-    }
-
-    bool is_using(importer_entry &entry, uint64_t generation)
-    {
-        /* The importer may be writing it, but not one that uses anything. */
-        const process_id process  = entry.process;
-        const file_ref file       = entry.page;
-        const importer *user      = nullptr;
-        const ucs_status_t status = find(process, file, user);
-        if (status != UCS_OK) {
-            own_page::forget_if_dead(entry);
-            return status == UCS_INPROGRESS;
-        }
-        if (!user->page->is_using(own_process().nonce, generation)) {
-            return false;
-        }
-        if (user->process->is_alive()) {
-            return true;
-        }
-        importers_.erase(process.nonce);
-        return false;
-    }
-
-    /* All are looked at, so that those whose pages are not known are asked at
-     * the same time.
-     * @return The pid of a process that uses a key right now, if one does. */
-    std::optional<uint32_t> find_user(uint64_t generation)
-    {
-        std::optional<uint32_t> user;
-        own_page::instance()->for_each_importer([&](importer_entry &entry) {
-            if (is_using(entry, generation)) {
-                user = entry.process.pid;
-            }
-        });
-        return user;
-    }
-
-    /* An importer costs a descriptor and a mapping. */
-    void forget_dead()
-    {
-        std::erase_if(importers_, [](const auto &entry) {
-            return !entry.second.process->is_alive();
-        });
-        const ucs_time_t now = ucs_get_time();
-        std::erase_if(silent_,
-                      [now](const auto &entry) { return entry.second <= now; });
-    }
-
     std::mutex lock_;
     std::vector<invalidation> waiting_;
     std::atomic<size_t> count_{0}; /* the same, for a look without the lock */
-    std::unordered_map<uint64_t, importer> importers_; /* by nonce */
-    std::unordered_map<uint64_t, ucs_time_t> silent_; /* likewise, until when */
     std::set<uint64_t> interfaces_;
     uint64_t newest_ = 0;
 };
@@ -320,27 +153,37 @@ bool has_invalidations()
     return !util::of_this_process<invalidation_queue>().is_empty();
 }
 
-void wait_for_users(uint64_t generation, uct_completion_t *completion)
+void wait_for_users(uint64_t stamp, uct_completion_t *completion)
 {
-    util::of_this_process<invalidation_queue>().add(generation, completion);
+    util::of_this_process<invalidation_queue>().add(stamp, completion);
 }
 
-bool has_users(uint64_t generation)
+bool has_users(uint64_t stamp)
 {
-    return (generation != 0) &&
-           util::of_this_process<invalidation_queue>().has_users(generation);
-}
-
-ucs_status_t await_users(uint64_t generation)
-{
-    const std::optional<uint32_t> user =
-        (generation == 0)
-            ? std::nullopt
-            : util::of_this_process<invalidation_queue>().await(generation);
-    if (user) {
-        warn_of_user(*user);
+    if (stamp == 0) {
+        return false;
     }
-    return user ? UCS_ERR_TIMED_OUT : UCS_OK;
+    own_page::instance()->forget_dead_importers();
+    return own_page::instance()->find_user(stamp).has_value();
+}
+
+ucs_status_t await_users(uint64_t stamp)
+{
+    const double limit     = timeout.load();
+    const ucs_time_t start = ucs_get_time();
+    auto pause             = shortest_pause;
+    if (!has_users(stamp)) {
+        return UCS_OK;
+    }
+    while (const auto user = own_page::instance()->find_user(stamp)) {
+        if (ucs_time_to_sec(ucs_get_time() - start) >= limit) {
+            warn_of_user(*user);
+            return UCS_ERR_TIMED_OUT;
+        }
+        std::this_thread::sleep_for(pause);
+        pause = std::min(2 * pause, longest_pause);
+    }
+    return UCS_OK;
 }
 
 unsigned progress_invalidations()

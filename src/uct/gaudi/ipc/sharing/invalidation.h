@@ -3,8 +3,7 @@
  * back when they have let go.
  *
  * The caller waits, or leaves a completion in a queue, one per process. Others
- * say in their shared pages what they are using; those pages are got from their
- * processes without waiting for any. Threads: any.
+ * say in their shared pages what they are using; nobody is asked. Threads: any.
  */
 #pragma once
 
@@ -18,17 +17,16 @@ namespace gaudi::ipc {
  *  @param completion  Called once: at once when nobody uses it, else from
  *                     @ref progress_invalidations; with UCS_ERR_TIMED_OUT when
  *                     somebody does not let go for too long. */
-void wait_for_users(uint64_t generation, uct_completion_t *completion);
+void wait_for_users(uint64_t stamp, uct_completion_t *completion);
 
 /** Wait here until nobody uses a key that has ended. It makes no progress,
  * calls nothing of UCX, and needs no lock of its: UCP holds some meanwhile.
  *  @return UCS_ERR_TIMED_OUT when somebody does not let go for too long. Two
  *          processes that wait so for each other's transfers both get it. */
-[[nodiscard]] ucs_status_t await_users(uint64_t generation);
+[[nodiscard]] ucs_status_t await_users(uint64_t stamp);
 
-/** Whether somebody may use a key that has ended; for a moment, somebody who
- *  was not heard of before may. Waits for nobody. */
-[[nodiscard]] bool has_users(uint64_t generation);
+/** Whether somebody uses a key that has ended. Waits for nobody. */
+[[nodiscard]] bool has_users(uint64_t stamp);
 
 /** An interface that may be waited with has opened, or closes. Completions that
  *  wait when the last one closes that was there when they began are forgotten:

@@ -28,11 +28,6 @@ uint64_t checksum_of(const wire_key &key)
 /* What dma-bufs are made of, bytes. */
 constexpr uint64_t host_page = 4096;
 
-bool is_plausible(const file_ref &file, file_kind kind)
-{
-    return (file.kind == kind) && (file.fd <= INT32_MAX);
-}
-
 bool is_range(uint64_t start, uint64_t length)
 {
     return length <= UINT64_MAX - start;
@@ -45,9 +40,8 @@ const char *find_mistake(const wire_key &key)
         (key.process.nonce == 0) || (key.process.reserved != 0)) {
         return "it names no process";
     }
-    if (!is_plausible(key.page, file_kind::shared_page) ||
-        (key.slot >= max_slots) || (key.generation == 0)) {
-        return "it names no slot";
+    if ((key.cell >= max_cells) || (key.stamp == 0)) {
+        return "it names no cell";
     }
     if (!is_range(key.address, key.length)) {
         return "its range wraps around";
@@ -59,16 +53,15 @@ const char *find_mistake(const wire_key &key)
         (key.kind != key_kind::unexported)) {
         return "it is of no kind of memory";
     }
-    if (key.buffer.generation == 0) {
-        return ((key.buffer.address | key.buffer.size | key.buffer.slot) == 0)
+    if (key.buffer.stamp == 0) {
+        return ((key.buffer.address | key.buffer.size | key.buffer.cell) == 0)
                    ? nullptr
                    : "it describes a buffer and names none";
     }
     if (key.kind != key_kind::device) {
         return "it names a buffer of host memory, or one that is not there";
     }
-    if (!is_plausible(key.buffer.file, file_kind::dma_buf) ||
-        (key.buffer.slot >= max_slots)) {
+    if (key.buffer.cell >= max_cells) {
         return "it names no buffer";
     }
     if ((key.buffer.size == 0) || (key.buffer.size % host_page != 0) ||

@@ -24,11 +24,11 @@ enum class key_kind : uint8_t {
 
 /** What the driver mapped in one piece. */
 struct wire_buffer {
-    uint64_t generation; /**< names it in its process; never 0 */
-    uint64_t address;    /**< device address of its first byte */
-    uint64_t size;       /**< bytes, all of the dma-buf */
+    uint64_t stamp;   /**< names it in its process; never 0 */
+    uint64_t address; /**< device address of its first byte */
+    uint64_t size;    /**< bytes, all of the dma-buf */
     file_ref file;
-    uint32_t slot;
+    uint32_t cell;
     uint32_t reserved; /**< 0 */
 
     bool operator==(const wire_buffer &) const = default;
@@ -37,11 +37,11 @@ struct wire_buffer {
 struct wire_key {
     machine_address machine;
     process_id process;
-    file_ref page;       /**< the shared page of the process */
-    uint64_t address;    /**< of the registration */
-    uint64_t length;     /**< bytes */
-    uint64_t generation; /**< of the key; never 0 */
-    uint32_t slot;
+    file_ref page;    /**< the shared page of the process */
+    uint64_t address; /**< of the registration */
+    uint64_t length;  /**< bytes */
+    uint64_t stamp;   /**< of the key; never 0 */
+    uint32_t cell;
     key_kind kind;
     uint8_t of_message; /**< 1: UCP registered the memory for a message, which
                              it can send without this key, else 0 */
@@ -53,7 +53,7 @@ struct wire_key {
     bool operator==(const wire_key &) const = default;
 };
 
-static_assert(sizeof(wire_key) == 200);
+static_assert(sizeof(wire_key) == 152);
 /* UCP 1.13 writes the size of a key into a byte. */
 static_assert(sizeof(wire_key) <= UINT8_MAX);
 static_assert(std::is_trivially_copyable_v<wire_key> &&

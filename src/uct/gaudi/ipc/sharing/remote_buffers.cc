@@ -47,9 +47,9 @@ ucs_status_t judge_refusal(int error)
 
 /* --- remote_buffer -------------------------------------------------------- */
 
-remote_buffer::remote_buffer(std::shared_ptr<exporter> of, const wire_key &key)
-    : of_(std::move(of)), key_(key), generation_(key.buffer.generation),
-      slot_(key.buffer.slot)
+remote_buffer::remote_buffer(std::shared_ptr<import_source> of,
+                             const wire_key &key)
+    : of_(std::move(of)), key_(key)
 {}
 
 remote_buffer::~remote_buffer()
@@ -92,8 +92,9 @@ int remote_buffer::va_on(base::card &user, uint64_t address, uint64_t &va_p)
 base::card_mappings::answer
 remote_buffer::import_on(base::card &user, shim::registration &mapping)
 {
-    util::unique_fd fd; /* the import keeps what it needs */
-    int error = to_errno(of_->process().get_file(key_.buffer.file, fd));
+    file_pair files; /* the import keeps what it needs */
+    const util::unique_fd &fd = files[0];
+    int error = to_errno(of_->process().get_files(key_.buffer.file, files));
     if (fd) {
         error =
             user.device().import_dmabuf(fd.get(), key_.buffer.size, mapping);
@@ -160,34 +161,34 @@ void remote_buffers::close()
         rest.buffers.push_back(std::move(buffer));
     }
     buffers_.clear();
-    for (auto &[nonce, process] : exporters_) {
-        rest.exporters.push_back(std::move(process));
+    for (auto &[nonce, process] : sources_) {
+        rest.sources.push_back(std::move(process));
     }
-    exporters_.clear();
+    sources_.clear();
     empty_ = true;
     cards.take(cards_);
 }
 
 ucs_status_t remote_buffers::find(const wire_key &key,
-                                  std::shared_ptr<exporter> &exporter_p)
+                                  std::shared_ptr<import_source> &source_p)
 {
-    std::shared_ptr<exporter> found;
+    std::shared_ptr<import_source> found;
     {
         std::lock_guard<std::mutex> guard(lock_);
-        const auto place = exporters_.find(key.process.nonce);
-        if (place != exporters_.end()) {
+        const auto place = sources_.find(key.process.nonce);
+        if (place != sources_.end()) {
             found = place->second;
         }
     }
     if (found == nullptr) {
-        ucs_status_t status = exporter::open(key.process, key.page, found);
+        ucs_status_t status = import_source::open(key.process, key.page, found);
         if (status != UCS_OK) {
             return status;
         }
         /* Another thread may have been faster. */
-        const std::shared_ptr<exporter> fresh = found;
+        const std::shared_ptr<import_source> fresh = found;
         std::lock_guard<std::mutex> guard(lock_);
-        found  = exporters_.try_emplace(key.process.nonce, fresh).first->second;
+        found  = sources_.try_emplace(key.process.nonce, fresh).first->second;
         empty_ = false;
     }
     if (!(found->process().id() == key.process)) {
@@ -201,12 +202,12 @@ ucs_status_t remote_buffers::find(const wire_key &key,
         ucs_debug("gaudi_ipc: process %u has ended", key.process.pid);
         return UCS_ERR_UNREACHABLE;
     }
-    exporter_p = std::move(found);
+    source_p = std::move(found);
     return UCS_OK;
 }
 
 ucs_status_t remote_buffers::find(const wire_key &key,
-                                  std::shared_ptr<exporter> &exporter_p,
+                                  std::shared_ptr<import_source> &source_p,
                                   std::shared_ptr<remote_buffer> &buffer_p)
 {
     const name wanted(key);
@@ -236,7 +237,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
         /* Its own were lost, or it has none. */
         return has_cards ? UCS_ERR_UNREACHABLE : UCS_ERR_UNSUPPORTED;
     }
-    std::shared_ptr<exporter> of;
+    std::shared_ptr<import_source> of;
     if (found != nullptr) {
         of = found->of_;
         if (of->is_dead()) {
@@ -268,8 +269,8 @@ ucs_status_t remote_buffers::find(const wire_key &key,
         forget(found);
         return judge_refusal(error);
     }
-    exporter_p = std::move(of);
-    buffer_p   = std::move(found);
+    source_p = std::move(of);
+    buffer_p = std::move(found);
     return (error == 0) ? UCS_OK : UCS_ERR_NO_RESOURCE;
 }
 
@@ -375,7 +376,7 @@ void remote_buffers::sweep_locked()
     leftovers rest;
     std::lock_guard<std::mutex> guard(lock_);
     bool any = false;
-    for (const auto &[nonce, process] : exporters_) {
+    for (const auto &[nonce, process] : sources_) {
         process->gone_ = process->is_dead();
         any |=
             process->gone_ || (process->page().ended() != process->ended_seen_);
@@ -383,7 +384,7 @@ void remote_buffers::sweep_locked()
     if (!any) {
         return;
     }
-    for (const auto &[nonce, process] : exporters_) {
+    for (const auto &[nonce, process] : sources_) {
         process->ended_seen_ = process->page().ended();
     }
     std::erase_if(buffers_, [&](auto &entry) {
@@ -400,15 +401,15 @@ void remote_buffers::sweep_locked()
         rest.buffers.push_back(std::move(entry.second));
         return true;
     });
-    std::erase_if(exporters_, [&](auto &entry) {
-        exporter &process = *entry.second;
+    std::erase_if(sources_, [&](auto &entry) {
+        import_source &process = *entry.second;
         if (!process.gone_ || (process.ended_seen_ != process.page().ended())) {
             return false;
         }
-        rest.exporters.push_back(std::move(entry.second));
+        rest.sources.push_back(std::move(entry.second));
         return true;
     });
-    empty_ = exporters_.empty() && buffers_.empty();
+    empty_ = sources_.empty() && buffers_.empty();
 }
 
 void remote_buffers::sweep_sometimes()
@@ -427,7 +428,7 @@ remote_buffers::statistics remote_buffers::numbers() const
     statistics result = counted_;
     result.regions    = by_use_.size();
     result.bytes      = bytes_;
-    result.processes  = exporters_.size();
+    result.processes  = sources_.size();
     return result;
 }
 

@@ -8,7 +8,7 @@
  * whose buffer has gone so opens it again at its next use.
  *
  * Mappings of what has been withdrawn, or whose process has died, are never
- * used again: keys tell by the slot of the buffer in the shared page of its
+ * used again: keys tell by the cell of the buffer in the shared page of its
  * process. They are unmapped when the next buffer is opened, and by sweep().
  *
  * Threads: any. A look-up takes one lock for a short time. It is not held while
@@ -20,7 +20,7 @@
 #include "uct/gaudi/base/cards/card.h"
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/card_mappings.h"
-#include "uct/gaudi/ipc/sharing/exporter.h"
+#include "uct/gaudi/ipc/sharing/import_source.h"
 #include "uct/gaudi/ipc/sharing/key.h"
 
 #include <atomic>
@@ -38,13 +38,13 @@ class remote_buffers;
 /** A buffer of another process. Shared by the keys into it and the cache. */
 class remote_buffer {
 public:
-    remote_buffer(std::shared_ptr<exporter> of, const wire_key &key);
+    remote_buffer(std::shared_ptr<import_source> of, const wire_key &key);
     ~remote_buffer(); /**< not under the lock of the cache */
 
     /** Whether its process has withdrawn it. */
     [[nodiscard]] bool is_withdrawn() const
     {
-        return of_->page().slot(slot_) != generation_;
+        return of_->page().cell(key_.buffer.cell) != key_.buffer.stamp;
     }
 
     /** Keep it from being unmapped. */
@@ -66,10 +66,8 @@ private:
     /* Of users_ while the imports are taken away. */
     static constexpr int32_t closing = INT32_MIN / 2;
 
-    const std::shared_ptr<exporter> of_;
+    const std::shared_ptr<import_source> of_;
     const wire_key key_; /* that it was opened with */
-    const uint64_t generation_;
-    const uint32_t slot_;
 
     std::atomic<int32_t> users_{0};
     std::atomic<uint64_t> used_at_{0}; /* ucs_time_t */
@@ -108,9 +106,9 @@ public:
     /** Undo one open; the last one unmaps everything. */
     void close();
 
-    /** Find the process that a key is of. @return As exporter::open. */
+    /** Find the process that a key is of. @return As import_source::open. */
     [[nodiscard]] ucs_status_t find(const wire_key &key,
-                                    std::shared_ptr<exporter> &exporter_p);
+                                    std::shared_ptr<import_source> &source_p);
 
     /** Find, or open, the buffer that a key of device memory points into.
      *  @return As above; also UCS_ERR_UNREACHABLE when no card of ours reaches
@@ -119,7 +117,7 @@ public:
      *          UCS_ERR_NO_RESOURCE with a buffer: there was no room to map it,
      *          and its first use that finds room does. */
     [[nodiscard]] ucs_status_t find(const wire_key &key,
-                                    std::shared_ptr<exporter> &exporter_p,
+                                    std::shared_ptr<import_source> &source_p,
                                     std::shared_ptr<remote_buffer> &buffer_p);
 
     /** Unmap what was withdrawn, and what is of dead processes. */
@@ -134,7 +132,7 @@ public:
 private:
     friend class remote_buffer;
 
-    /* Names a buffer: its process and its generation there. The rest is what
+    /* Names a buffer: its process and its stamp there. The rest is what
      * keys say of it, so that a wrong one spoils nothing for the right ones. */
     struct name {
         explicit name(const wire_key &key)
@@ -148,8 +146,7 @@ private:
     struct name_hash {
         size_t operator()(const name &key) const
         {
-            return key.process.nonce ^
-                   (key.buffer.generation * 0x9e3779b97f4a7c15u);
+            return key.process.nonce ^ (key.buffer.stamp * 0x9e3779b97f4a7c15u);
         }
     };
     using buffer_map =
@@ -162,7 +159,7 @@ private:
     struct leftovers {
         std::vector<std::unique_ptr<base::card_mappings::entry>> imports;
         std::vector<std::shared_ptr<remote_buffer>> buffers;
-        std::vector<std::shared_ptr<exporter>> exporters;
+        std::vector<std::shared_ptr<import_source>> sources;
     };
 
     void opened(remote_buffer &buffer, uint64_t bytes);
@@ -182,14 +179,14 @@ private:
     mutable std::mutex lock_;
     unsigned users_ = 0;
     limits limits_;
-    std::unordered_map<uint64_t, std::shared_ptr<exporter>> exporters_;
+    std::unordered_map<uint64_t, std::shared_ptr<import_source>> sources_;
     buffer_map buffers_;
     std::multimap<uint64_t, remote_buffer *> by_use_; /* mapped ones */
     uint64_t bytes_ = 0;                              /* in them */
     statistics counted_; /* without what is asked when it is shown */
 
     pace sweeping_pace_{sweep_interval};
-    std::atomic<bool> empty_{true}; /* no exporters */
+    std::atomic<bool> empty_{true}; /* no sources */
 };
 
 } // namespace gaudi::ipc

@@ -4,6 +4,7 @@
 #include "uct/gaudi/base/ucx/callers.h"
 #include "uct/gaudi/base/ucx/protocols.h"
 #include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/ipc/sharing/own_page.h"
 #include "util/process.h"
 
 #include <cstring>
@@ -28,7 +29,7 @@ remote_key::~remote_key()
  * key any more.
  */
 ucs_status_t remote_key::find(const wire_key &key,
-                              std::shared_ptr<exporter> &of_p,
+                              std::shared_ptr<import_source> &of_p,
                               std::shared_ptr<remote_buffer> &buffer_p)
 {
     auto &cache         = remote_buffers::instance();
@@ -49,13 +50,13 @@ ucs_status_t remote_key::find(const wire_key &key,
             base::card_table::instance().cards().empty()) {
             status = UCS_ERR_UNSUPPORTED;
         }
-    } else if (key.buffer.generation == 0) {
+    } else if (key.buffer.stamp == 0) {
         ucs_debug("gaudi_ipc: device memory of process %u cannot be exported",
                   key.process.pid);
     } else {
         status = cache.find(key, of_p, buffer_p);
     }
-    if ((status == UCS_OK) && (of_p->page().slot(key.slot) != key.generation)) {
+    if ((status == UCS_OK) && (of_p->page().cell(key.cell) != key.stamp)) {
         ucs_debug("gaudi_ipc: process %u has ended the registration of a "
                   "remote key",
                   key.process.pid);
@@ -107,13 +108,13 @@ ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
     if (status != UCS_OK) {
         return status;
     }
-    std::shared_ptr<exporter> of;
+    std::shared_ptr<import_source> of;
     std::shared_ptr<remote_buffer> opened;
     ucs_status_t failure = UCS_OK;
     if (key.process == own_process()) {
         const own_page *page = own_page::instance();
-        if ((page == nullptr) || !page->is_current({key.slot, key.generation},
-                                                   key.address, key.length)) {
+        if ((page == nullptr) ||
+            !page->is_current({key.cell, key.stamp}, key.address, key.length)) {
             ucs_debug("gaudi_ipc: a remote key of this process is not valid "
                       "(any more)");
             failure = UCS_ERR_REJECTED;
@@ -150,7 +151,7 @@ std::strong_ordering remote_key::compare(const remote_key &other) const
 void remote_key::drop()
 {
     /* What belongs to the parent stays where it is. */
-    if (generation_ != util::process_generation()) {
+    if (made_in_ != util::process_generation()) {
         return;
     }
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
@@ -161,21 +162,21 @@ void remote_key::drop()
 /* Why it cannot be used. */
 ucs_status_t remote_key::state() const
 {
-    if (generation_ != util::process_generation()) {
+    if (made_in_ != util::process_generation()) {
         return UCS_ERR_UNSUPPORTED;
     }
     if (failure_ != UCS_OK) {
         return failure_;
     }
     if (of_ == nullptr) { /* of this process */
-        return own_page::instance()->is_current({key_.slot, key_.generation})
+        return own_page::instance()->is_current({key_.cell, key_.stamp})
                    ? UCS_OK
                    : UCS_ERR_REJECTED;
     }
     if (of_->is_dead()) {
         return UCS_ERR_ENDPOINT_TIMEOUT;
     }
-    if ((of_->page().slot(key_.slot) != key_.generation) ||
+    if ((of_->page().cell(key_.cell) != key_.stamp) ||
         ((buffer_ != nullptr) && buffer_->is_withdrawn())) {
         return UCS_ERR_REJECTED;
     }
@@ -203,7 +204,7 @@ hazard_entry *remote_key::make_hazard()
 {
     hazard_entry *known = nullptr;
     hazard_entry *fresh =
-        own_page::instance()->take_hazard(key_.process.nonce, key_.generation);
+        own_page::instance()->take_hazard(key_.process.nonce, key_.stamp);
     if (fresh == nullptr) {
         return hazard_.load();
     }
@@ -216,7 +217,7 @@ hazard_entry *remote_key::make_hazard()
 
 ucs_status_t remote_key::hold()
 {
-    if (ucs_unlikely(generation_ != util::process_generation())) {
+    if (ucs_unlikely(made_in_ != util::process_generation())) {
         return UCS_ERR_UNSUPPORTED;
     }
     hazard_entry *hazard = hazard_.load(std::memory_order_acquire);
@@ -231,7 +232,7 @@ ucs_status_t remote_key::hold()
         }
     }
     references_.fetch_add(1, std::memory_order_relaxed);
-    /* Before the slots are looked at: their owner changes them, and looks at
+    /* Before the cells are looked at: their owner changes them, and looks at
      * this then. */
     hazard->uses.fetch_add(1, std::memory_order_seq_cst);
     if (buffer_ != nullptr) {

@@ -100,7 +100,7 @@ private:
     ~remote_key() override;
 
     [[nodiscard]] static ucs_status_t find(const wire_key &key,
-                                           std::shared_ptr<exporter> &of_p,
+                                           std::shared_ptr<import_source> &of_p,
                                            std::shared_ptr<remote_buffer> &p);
     [[nodiscard]] static ucs_status_t failure_of(const wire_key &key,
                                                  ucs_status_t status);
@@ -108,11 +108,11 @@ private:
 
     const wire_key key_;
     /* Of the process that unpacked it. */
-    const unsigned generation_ = util::process_generation();
-    ucs_status_t failure_      = UCS_OK;
+    const unsigned made_in_ = util::process_generation();
+    ucs_status_t failure_   = UCS_OK;
     std::atomic<uint32_t> references_{1};
     std::atomic<hazard_entry *> hazard_{nullptr}; /* from the first hold on */
-    std::shared_ptr<exporter> of_; /* nullptr: this process, or useless */
+    std::shared_ptr<import_source> of_; /* nullptr: this process, or useless */
     std::shared_ptr<remote_buffer> buffer_; /* nullptr: host memory */
 };
 

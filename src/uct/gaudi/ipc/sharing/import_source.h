@@ -45,7 +45,7 @@ private:
     std::atomic<uint64_t> last_{0}; /* ucs_time_t */
 };
 
-class exporter {
+class import_source {
 public:
     /** Find a process, and tell it that this one uses its memory.
      *  @param page  Its shared page, as keys name it.
@@ -54,10 +54,10 @@ public:
      *          mapping; logged. */
     [[nodiscard]] static ucs_status_t
     open(const process_id &process, const file_ref &page,
-         std::shared_ptr<exporter> &exporter_p);
+         std::shared_ptr<import_source> &source_p);
 
-    exporter(std::shared_ptr<remote_process> process,
-             std::unique_ptr<foreign_page> page)
+    import_source(std::shared_ptr<remote_process> process,
+                  std::unique_ptr<foreign_page> page)
         : process_(std::move(process)), page_(std::move(page))
     {}
 

@@ -1,45 +1,49 @@
-#include "uct/gaudi/ipc/sharing/exporter.h"
+#include "uct/gaudi/ipc/sharing/import_source.h"
+
+#include "uct/gaudi/ipc/sharing/own_page.h"
 
 #include <cstring>
 
 namespace gaudi::ipc {
 
-ucs_status_t exporter::open(const process_id &id, const file_ref &page_file,
-                            std::shared_ptr<exporter> &exporter_p)
+ucs_status_t import_source::open(const process_id &id,
+                                 const file_ref &page_file,
+                                 std::shared_ptr<import_source> &source_p)
 {
-    own_page *self = own_page::instance();
+    const own_page *self = own_page::instance();
     if (self == nullptr) {
         return UCS_ERR_NO_RESOURCE;
     }
     std::shared_ptr<remote_process> process;
-    ucs_status_t status = remote_process::open(id, process);
-    util::unique_fd fd;
-    if (status == UCS_OK) {
-        status = process->get_file(page_file, fd);
-    }
     std::unique_ptr<foreign_page> page;
+    file_pair files;
+    ucs_status_t status = remote_process::open(id, process);
     if (status == UCS_OK) {
-        status = foreign_page::map(fd.get(), id, page);
+        status = process->get_files(page_file, files, self->fd());
     }
-    if ((status == UCS_ERR_NO_RESOURCE) || (status == UCS_ERR_NO_MEMORY)) {
+    if (status == UCS_OK) {
+        status = foreign_page::map(files[0].get(), id, page);
+    }
+    switch (status) {
+    case UCS_OK:
+        source_p = std::make_shared<import_source>(process, std::move(page));
+        return UCS_OK;
+    case UCS_ERR_NO_RESOURCE:
+    case UCS_ERR_NO_MEMORY:
         ucs_error("gaudi_ipc: there is no room for what memory of process %u "
                   "needs: file descriptors or mappings",
                   id.pid);
         return UCS_ERR_NO_RESOURCE;
-    }
-    if (status != UCS_OK) {
-        return UCS_ERR_UNREACHABLE;
-    }
-    if (page->enter(self->file()) != UCS_OK) {
+    case UCS_ERR_EXCEEDS_LIMIT:
         ucs_diag("gaudi_ipc: process %u has as many users as it can have",
                  id.pid);
         return UCS_ERR_UNREACHABLE;
+    default:
+        return UCS_ERR_UNREACHABLE;
     }
-    exporter_p = std::make_shared<exporter>(process, std::move(page));
-    return UCS_OK;
 }
 
-bool exporter::is_dead()
+bool import_source::is_dead()
 {
     if (!dead_.load(std::memory_order_relaxed) && asking_.is_due() &&
         (!process_->is_alive() || page_->is_left(process_->memory()))) {
@@ -48,7 +52,7 @@ bool exporter::is_dead()
     return dead_.load(std::memory_order_relaxed);
 }
 
-bool exporter::has_memory()
+bool import_source::has_memory()
 {
     int known = memory_.load(std::memory_order_relaxed);
     if (known < 0) {

@@ -1,0 +1,210 @@
+#include "uct/gaudi/ipc/sharing/own_page.h"
+
+#include "uct/gaudi/ipc/process/file_service.h"
+#include "util/per_process.h"
+
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace gaudi::ipc {
+
+own_page *own_page::instance()
+{
+    own_page &page = util::of_this_process<own_page>();
+    if (ucs_likely(page.made_.load(std::memory_order_acquire))) {
+        return &page;
+    }
+    std::lock_guard<std::mutex> guard(page.lock_);
+    if (!page.made_.load(std::memory_order_relaxed)) {
+        const ucs_status_t status = page.create();
+        if (status != UCS_OK) {
+            ucs_error(
+                "gaudi_ipc: no memory can be shared with other processes: "
+                "%s",
+                ucs_status_string(status));
+            return nullptr;
+        }
+        page.made_.store(true, std::memory_order_release);
+    }
+    return &page;
+}
+
+ucs_status_t own_page::create()
+{
+    constexpr size_t total = sizeof(shared_page);
+    if (util::longest_file() < total) {
+        ucs_debug("gaudi_ipc: this process may not make a file of %zu bytes "
+                  "(RLIMIT_FSIZE)",
+                  total);
+        return UCS_ERR_NO_RESOURCE;
+    }
+    util::unique_fd fd(
+        memfd_create("gaudi_ipc", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    if ((ftruncate(fd.get(), static_cast<off_t>(total)) != 0) ||
+        (fcntl(fd.get(), F_ADD_SEALS,
+               F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)) {
+        return UCS_ERR_IO_ERROR;
+    }
+    if (!mapping_.map(fd.get(), 0, total)) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    shared_page &head = page();
+    head.version      = wire_version;
+    head.process      = own_process();
+    head.address      = reinterpret_cast<uintptr_t>(mapping_.start());
+    head.magic        = page_header::right_magic;
+
+    file_offer offer;
+    offer.fds[0] = fd.get();
+    offer.take   = take_importer;
+    fd_          = std::move(fd);
+    return file_service::add(std::move(offer), file_);
+}
+
+own_page::mark own_page::take_cell(uint64_t start, uint64_t length)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    mark taken;
+    if (!free_cells_.empty()) {
+        taken.cell = free_cells_.back();
+        free_cells_.pop_back();
+        ranges_[taken.cell] = {start, length};
+    } else if (ranges_.size() < max_cells) {
+        taken.cell = static_cast<uint32_t>(ranges_.size());
+        ranges_.push_back({start, length});
+        free_cells_.reserve(ranges_.capacity()); /* end_cell cannot fail */
+    } else {
+        return taken;
+    }
+    taken.stamp = ++last_stamp_;
+    page().cells[taken.cell].store(taken.stamp);
+    return taken;
+}
+
+void own_page::end_cell(const mark &ended, bool was_buffer)
+{
+    page().cells[ended.cell].store(0);
+    if (was_buffer) {
+        page().ended.fetch_add(1);
+    }
+    std::lock_guard<std::mutex> guard(lock_);
+    free_cells_.push_back(ended.cell);
+}
+
+bool own_page::is_current(const mark &asked) const
+{
+    return (asked.stamp != 0) &&
+           (page().cells[asked.cell].load() == asked.stamp);
+}
+
+bool own_page::is_current(const mark &asked, uint64_t start,
+                          uint64_t length) const
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    if ((asked.cell >= ranges_.size()) || !is_current(asked)) {
+        return false;
+    }
+    const range &known = ranges_[asked.cell];
+    return (start >= known.start) && (length <= known.length) &&
+           (start - known.start <= known.length - length);
+}
+
+size_t own_page::cells() const
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    return ranges_.size() - free_cells_.size();
+}
+
+hazard_entry *own_page::take_hazard(uint64_t owner, uint64_t stamp)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    uint32_t index;
+    if (!free_hazards_.empty()) {
+        index = free_hazards_.back();
+        free_hazards_.pop_back();
+    } else if (hazards_used_ < max_hazards) {
+        index = hazards_used_++;
+        if (free_hazards_.capacity() < hazards_used_) {
+            free_hazards_.reserve(size_t{2} * hazards_used_);
+        }
+        page().hazards_used.store(hazards_used_);
+    } else {
+        return nullptr;
+    }
+    hazard_entry &hazard = page().hazards[index];
+    hazard.uses.store(0);
+    hazard.stamp.store(stamp);
+    hazard.owner.store(owner);
+    return &hazard;
+}
+
+void own_page::give_hazard(hazard_entry *hazard)
+{
+    hazard->owner.store(0);
+    std::lock_guard<std::mutex> guard(lock_);
+    free_hazards_.push_back(static_cast<uint32_t>(hazard - page().hazards));
+}
+
+/* It is one before it has our page, so none that uses anything is missing. */
+ucs_status_t own_page::take_importer(const process_id &sender,
+                                     util::unique_fd page)
+{
+    importer fresh;
+    ucs_status_t status = remote_process::open(sender, fresh.process);
+    if (status == UCS_OK) {
+        status = foreign_page::map(page.get(), sender, fresh.page);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    own_page &self = *instance();
+    std::lock_guard<std::mutex> guard(self.lock_);
+    self.forget_dead_locked();
+    if (self.importers_.size() >= max_importers) {
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+    self.importers_.insert_or_assign(sender.nonce, std::move(fresh));
+    return UCS_OK;
+}
+
+std::optional<uint32_t> own_page::find_user(uint64_t stamp)
+{
+    const uint64_t self = own_process().nonce;
+    std::lock_guard<std::mutex> guard(lock_);
+    for (const auto &[nonce, user] : importers_) {
+        if (user.page->is_using(self, stamp) && user.process->is_alive() &&
+            !user.page->is_left(user.process->memory())) {
+            return user.process->id().pid;
+        }
+    }
+    return std::nullopt;
+}
+
+void own_page::forget_dead_importers()
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    forget_dead_locked();
+}
+
+void own_page::forget_dead_locked()
+{
+    std::erase_if(importers_, [](const auto &entry) {
+        return !entry.second.process->is_alive();
+    });
+}
+
+void own_page::tell_withdrawal() const
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    for (const auto &[nonce, user] : importers_) {
+        file_service::tell_withdrawal(user.process->id());
+    }
+}
+
+} // namespace gaudi::ipc
