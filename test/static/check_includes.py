@@ -78,7 +78,7 @@ ALLOWED = [
 ]
 
 # Folders whose files know no UCX.
-WITHOUT_UCX = [UTIL, SHIM, "src/loader/", "src/launcher/"]
+WITHOUT_UCX = [UTIL, SHIM, EMULATOR, "src/loader/", "src/launcher/"]
 UCX = re.compile(r"^(uc[mpst]/|tools/perf/|config\.h$)")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
