@@ -5,7 +5,9 @@
 #include "util/unique_fd.h"
 #include "gtest/tools/kernel_double.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cstddef>
 #include <cstdio>
 #include <filesystem>
@@ -29,11 +31,9 @@ arguments under_launcher(const arguments &command, const arguments &options)
     if (!result.empty()) {
         result.insert(result.begin(), "env");
     }
-    result.insert(result.end(), {launcher, "run"});
-    result.insert(result.end(), others.begin(), others.end());
+    result = joined(joined(result, {launcher, "run"}), others);
     result.emplace_back("--");
-    result.insert(result.end(), command.begin(), command.end());
-    return result;
+    return joined(result, command);
 }
 
 ::testing::AssertionResult exited_with(int code, const process_result &result)
@@ -60,7 +60,8 @@ bool is_stock_complaint(const std::string &line)
     return std::regex_search(line, stock);
 }
 
-::testing::AssertionResult is_quiet_success(const process_result &result)
+::testing::AssertionResult is_quiet_success(const process_result &result,
+                                            const arguments &texts)
 {
     static const std::regex complaint(
         "UCX +(WARN|ERROR|DIAG|FATAL) |[Aa]ssert|unused|==== backtrace"
@@ -77,7 +78,56 @@ bool is_stock_complaint(const std::string &line)
                    << result.output;
         }
     }
+    for (const std::string &text : texts) {
+        if (result.output.find(text) == std::string::npos) {
+            return ::testing::AssertionFailure()
+                   << "it did not print: " << text << "\nbut:\n"
+                   << result.output;
+        }
+    }
     return ::testing::AssertionSuccess();
+}
+
+::testing::AssertionResult has_lines(size_t count, const std::string &text,
+                                     const process_result &result)
+{
+    const size_t found = lines_with(result.output, text).size();
+    if (found == count) {
+        return ::testing::AssertionSuccess();
+    }
+    return ::testing::AssertionFailure() << found << " lines with '" << text
+                                         << "', not " << count << ", in:\n"
+                                         << result.output;
+}
+
+arguments joined(arguments first, const arguments &second)
+{
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
+}
+
+environment over(const std::string &tls, const std::string &protocols,
+                 environment variables)
+{
+    variables["UCX_PROTO_ENABLE"] = protocols;
+    if (!tls.empty()) {
+        variables["UCX_TLS"] = tls;
+    }
+    return variables;
+}
+
+std::string as_name(std::string text)
+{
+    std::replace_if(
+        text.begin(), text.end(),
+        [](unsigned char letter) { return std::isalnum(letter) == 0; }, '_');
+    return text;
+}
+
+std::string
+name_of_protocols(const ::testing::TestParamInfo<const char *> &info)
+{
+    return std::string("proto_") + info.param;
 }
 
 std::string preloadable(const std::string &file)
@@ -183,18 +233,21 @@ tools::tools()
     node_ = "tools-" + std::to_string(getpid()) + "-" + std::to_string(count++);
 }
 
-process_options tools::with(const environment &variables) const
+process_options tools::with(const environment &variables,
+                            std::chrono::seconds deadline) const
 {
     process_options options;
+    options.deadline                      = deadline;
     options.variables                     = variables;
     options.variables["HLTHUNK_EMU_NODE"] = node_;
     return options;
 }
 
 process_result tools::emulated(const arguments &command,
-                               const environment &variables) const
+                               const environment &variables,
+                               std::chrono::seconds deadline) const
 {
-    return run(under_launcher(command), with(variables));
+    return run(under_launcher(command), with(variables, deadline));
 }
 
 } // namespace gaudi::test

@@ -19,6 +19,17 @@ inline constexpr char module_file[] =
     GAUDI_BUILD_DIR "/lib/ucx-gaudi/" GAUDI_UCX_RELEASE "/libuct_hlthunk.so.0";
 inline constexpr char preloaded[] = "libucx_gaudi_preload.so";
 
+/** A Python script that opens a context by libucp.so.0, as Open MPI opens that:
+ *  `ucp` and `context`. */
+inline constexpr char python_opens_ucx[] =
+    "import ctypes as c\n"
+    "ucp = c.CDLL('libucp.so.0')\n"
+    "config, context = c.c_void_p(), c.c_void_p()\n"
+    "params = (c.c_uint64 * 64)(1, 1)\n"
+    "assert ucp.ucp_config_read(None, None, c.byref(config)) == 0\n"
+    "assert ucp.ucp_init_version(1, 10, params, config,"
+    " c.byref(context)) == 0\n";
+
 /** `ucx-gaudi run OPTIONS -- COMMAND`. */
 arguments under_launcher(const arguments &command,
                          const arguments &options = {"--emulate"});
@@ -29,8 +40,27 @@ arguments under_launcher(const arguments &command,
 /** Whether UCX prints such a line without the module, too. */
 bool is_stock_complaint(const std::string &line);
 
-/** Exit code 0, and not one line that looks like a complaint of UCX. */
-::testing::AssertionResult is_quiet_success(const process_result &result);
+/** Exit code 0, not one line that looks like a complaint of UCX, and each of
+ *  these texts. */
+::testing::AssertionResult is_quiet_success(const process_result &result,
+                                            const arguments &texts = {});
+
+/** So many lines with a text in what it printed. */
+::testing::AssertionResult has_lines(size_t count, const std::string &text,
+                                     const process_result &result);
+
+arguments joined(arguments first, const arguments &second);
+
+/** Variables, with UCX_PROTO_ENABLE, and UCX_TLS unless it is empty. */
+environment over(const std::string &tls, const std::string &protocols,
+                 environment variables = {});
+
+/** The text with _ for what cannot be in the name of a test. */
+std::string as_name(std::string text);
+
+/** Name of a test whose parameter is a generation of protocols. */
+std::string
+name_of_protocols(const ::testing::TestParamInfo<const char *> &info);
 
 /** A name of a file that can be in LD_PRELOAD, which ends names at spaces and
  *  colons: its own where it has none, else a link that this process has. */
@@ -54,12 +84,17 @@ class tools : public ::testing::Test {
 protected:
     tools();
 
+    static constexpr std::chrono::seconds usual_deadline{40};
+
     /** Options of a program in this test's box. */
-    [[nodiscard]] process_options with(const environment &variables = {}) const;
+    [[nodiscard]] process_options
+    with(const environment &variables  = {},
+         std::chrono::seconds deadline = usual_deadline) const;
 
     /** Run under the launcher with --emulate. */
     [[nodiscard]] process_result
-    emulated(const arguments &command, const environment &variables = {}) const;
+    emulated(const arguments &command, const environment &variables = {},
+             std::chrono::seconds deadline = usual_deadline) const;
 
 private:
     std::string node_;

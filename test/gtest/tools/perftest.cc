@@ -22,11 +22,8 @@ arguments command_of(const perftest_case &what)
     arguments command = under_launcher(
         {"ucx_perftest", "-t", what.test, "-m", what.memory, "-s", what.size,
          "-n", std::to_string(what.iterations), "-w", "1"});
-    command.insert(command.end(), what.options.begin(), what.options.end());
-    if (is_built_with_mpi()) {
-        command.insert(command.end(), {"-P", "0"});
-    }
-    return command;
+    command = joined(command, what.options);
+    return is_built_with_mpi() ? joined(command, {"-P", "0"}) : command;
 }
 
 } // namespace
@@ -44,10 +41,9 @@ std::string text_of(const perftest_case &what)
 process_options perftest::options_of(const perftest_case &what,
                                      environment more) const
 {
-    environment variables = std::move(more);
-    variables.insert(what.more.begin(), what.more.end());
-    variables["UCX_TLS"]          = "gaudi_copy," + what.tls;
-    variables["UCX_PROTO_ENABLE"] = what.proto;
+    more.insert(what.more.begin(), what.more.end());
+    environment variables =
+        over("gaudi_copy," + what.tls, what.proto, std::move(more));
     /* Else Open MPI leaves a file behind for one that is killed. */
     variables.try_emplace("OMPI_MCA_btl", "self");
     /* One level below warnings, too: lanes that are given up. */
@@ -61,8 +57,7 @@ perftest::running perftest::start_pair(const perftest_case &what,
 {
     running result;
     const unsigned short port = find_free_port();
-    arguments command         = command_of(what);
-    command.insert(command.end(), {"-p", std::to_string(port)});
+    arguments command = joined(command_of(what), {"-p", std::to_string(port)});
     result.server =
         std::make_unique<process>(command, options_of(what, of_server));
     EXPECT_TRUE(eventually(
@@ -86,7 +81,7 @@ void perftest::expect_success(const perftest_case &what) const
     const process_result server = pair.server->wait();
     EXPECT_TRUE(is_quiet_success(server)) << "server";
     EXPECT_TRUE(is_quiet_success(client)) << "client";
-    EXPECT_EQ(1u, lines_with(client.output, "Final:").size()) << client.output;
+    EXPECT_TRUE(has_lines(1, "Final:", client));
 }
 
 void perftest::expect_success_alone(perftest_case what) const
@@ -95,7 +90,7 @@ void perftest::expect_success_alone(perftest_case what) const
     what.options.emplace_back("-l");
     const process_result alone = run(command_of(what), options_of(what));
     EXPECT_TRUE(is_quiet_success(alone));
-    EXPECT_EQ(1u, lines_with(alone.output, "Final:").size()) << alone.output;
+    EXPECT_TRUE(has_lines(1, "Final:", alone));
 }
 
 } // namespace gaudi::test

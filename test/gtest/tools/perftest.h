@@ -14,11 +14,11 @@ namespace gaudi::test {
 struct perftest_case {
     std::string test;
     std::string memory;
-    std::string size  = "8";
-    std::string tls   = "sm"; /**< beside gaudi_copy */
-    std::string proto = default_protocols;
-    arguments options;
-    environment more;
+    std::string size    = "8";
+    std::string tls     = "sm"; /**< beside gaudi_copy */
+    std::string proto   = default_protocols;
+    arguments options   = {};
+    environment more    = {};
     unsigned iterations = 10;
 };
 

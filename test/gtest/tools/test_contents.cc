@@ -2,9 +2,6 @@
 #include "gtest/tools/release.h"
 #include "gtest/tools/two_peers.h"
 
-#include <algorithm>
-#include <cctype>
-
 namespace gaudi::test {
 
 namespace {
@@ -16,7 +13,7 @@ struct contents_case {
     std::string proto;
     std::string traffic;
     arguments options;
-    environment more;
+    environment more = {};
 };
 
 void PrintTo(const contents_case &what, std::ostream *out)
@@ -26,14 +23,9 @@ void PrintTo(const contents_case &what, std::ostream *out)
 
 std::string name_of(const ::testing::TestParamInfo<contents_case> &info)
 {
-    std::string name = (info.param.tls.empty() ? "any" : info.param.tls) +
-                       "_proto_" + info.param.proto + "_" + info.param.traffic +
-                       "_" + info.param.name;
-    std::replace_if(
-        name.begin(), name.end(),
-        [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; },
-        '_');
-    return name;
+    return as_name((info.param.tls.empty() ? "any" : info.param.tls) +
+                   "_proto_" + info.param.proto + "_" + info.param.traffic +
+                   "_" + info.param.name);
 }
 
 /* UCP 1.13's default protocols do RMA to another process with the CPU: host
@@ -72,12 +64,8 @@ std::vector<contents_case> every_size()
               std::string("stream"), rma(tls, proto)}) {
             /* The default protocols give tcp device addresses of lists. */
             if ((traffic != "pieces") || (proto == "y") || (tls != "tcp")) {
-                result.push_back({"every_size",
-                                  tls,
-                                  proto,
-                                  traffic,
-                                  with_handles(proto, {}),
-                                  {}});
+                result.push_back({"every_size", tls, proto, traffic,
+                                  with_handles(proto, {})});
             }
         }
     });
@@ -97,12 +85,9 @@ std::vector<contents_case> every_way()
         for (const auto &[name, option] : ways) {
             /* Stock sm has no error handling. */
             if ((option != "peer-errors") || (tls != "sm")) {
-                result.push_back({name,
-                                  tls,
-                                  proto,
+                result.push_back({name, tls, proto,
                                   "tag,am,stream," + rma(tls, proto),
-                                  with_handles(proto, {"few", option}),
-                                  {}});
+                                  with_handles(proto, {"few", option})});
             }
         }
     });
@@ -124,12 +109,9 @@ std::vector<contents_case> every_setting()
         }
     });
     for (const char *proto : protocols()) {
-        result.push_back({"defaults",
-                          "",
-                          proto,
+        result.push_back({"defaults", "", proto,
                           "tag,am,stream," + rma("", proto),
-                          with_handles(proto, {"few"}),
-                          {}});
+                          with_handles(proto, {"few"})});
     }
     return result;
 }
@@ -160,13 +142,10 @@ class contents : public two_peers,
 
 TEST_P(contents, arrive_unchanged_and_touch_nothing_else)
 {
-    const contents_case &what     = GetParam();
-    environment variables         = what.more;
-    variables["UCX_PROTO_ENABLE"] = what.proto;
-    if (!what.tls.empty()) {
-        variables["UCX_TLS"] = "gaudi_copy," + what.tls;
-    }
-    expect_all_sent(run_peers({what.traffic, what.options, variables}));
+    const contents_case &what = GetParam();
+    const std::string tls = what.tls.empty() ? "" : "gaudi_copy," + what.tls;
+    expect_all_sent(run_peers(
+        {what.traffic, what.options, over(tls, what.proto, what.more)}));
 }
 
 INSTANTIATE_TEST_SUITE_P(of_sizes, contents, ::testing::ValuesIn(every_size()),

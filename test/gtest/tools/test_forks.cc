@@ -8,8 +8,6 @@ namespace gaudi::test {
 
 namespace {
 
-using ::testing::HasSubstr;
-
 /* How long, seconds; GAUDI_TEST_FORK_SECONDS says otherwise. */
 unsigned duration()
 {
@@ -21,40 +19,32 @@ unsigned duration()
 }
 
 /* Protocol generation. */
-class forks : public tools,
-              public ::testing::WithParamInterface<const char *> {};
+class forks : public tools, public ::testing::WithParamInterface<const char *> {
+protected:
+    void expect_done(const std::string &program, const std::string &tls,
+                     const std::string &says) const
+    {
+        EXPECT_TRUE(is_quiet_success(
+            emulated(
+                {GAUDI_TOOLS_DIR "/" + program, std::to_string(duration())},
+                over(tls, GetParam()), std::chrono::seconds(duration() + 70)),
+            {says}));
+    }
+};
 
 } // namespace
 
 TEST_P(forks, are_not_held_up_beside_freed_exports_and_transfers)
 {
-    process_options options = with({{"UCX_PROTO_ENABLE", GetParam()},
-                                    {"UCX_TLS", "gaudi_copy,gaudi_ipc"}});
-    options.deadline        = std::chrono::seconds(duration() + 70);
-    const process_result result =
-        run(under_launcher(
-                {GAUDI_TOOLS_DIR "/ucp_forks", std::to_string(duration())}),
-            options);
-    EXPECT_TRUE(is_quiet_success(result));
-    EXPECT_THAT(result.output, HasSubstr("forks beside"));
+    expect_done("ucp_forks", "gaudi_copy,gaudi_ipc", "forks beside");
 }
 
 TEST_P(forks, are_not_held_up_where_another_thread_opens_the_first_card)
 {
-    process_options options =
-        with({{"UCX_PROTO_ENABLE", GetParam()}, {"UCX_TLS", "self,gaudi"}});
-    options.deadline = std::chrono::seconds(duration() + 70);
-    const process_result result =
-        run(under_launcher(
-                {GAUDI_TOOLS_DIR "/opening_cards", std::to_string(duration())}),
-            options);
-    EXPECT_TRUE(is_quiet_success(result));
-    EXPECT_THAT(result.output, HasSubstr("forks at"));
+    expect_done("opening_cards", "self,gaudi", "forks at");
 }
 
 INSTANTIATE_TEST_SUITE_P(with, forks, ::testing::ValuesIn(protocols()),
-                         [](const auto &test) {
-                             return std::string("proto_") + test.param;
-                         });
+                         name_of_protocols);
 
 } // namespace gaudi::test

@@ -159,9 +159,8 @@ protected:
         const peers_result result =
             run_peers({traffic,
                        {"count", "plain", "sizes=" + sizes},
-                       {{"UCX_TLS", "gaudi_copy,gaudi_ipc"},
-                        {"UCX_PROTO_ENABLE", proto},
-                        {"UCX_RNDV_SCHEME", scheme}}});
+                       over("gaudi_copy,gaudi_ipc", proto,
+                            {{"UCX_RNDV_SCHEME", scheme}})});
         expect_all_sent(result);
         const std::vector<moved_bytes> client = parse(result.client.output);
         const std::vector<moved_bytes> server = parse(result.server.output);

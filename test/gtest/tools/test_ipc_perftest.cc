@@ -124,18 +124,14 @@ std::vector<combination> covering_combinations()
 
 perftest_case case_of(const combination &row)
 {
-    perftest_case result{tests[row[of_test]],
-                         memory[row[of_memory]],
-                         sizes[row[of_size]],
-                         only_ipc,
-                         protos[row[of_proto]],
-                         {},
-                         {}};
-    for (const arguments &more :
-         {errors[row[of_errors]], wakeup[row[of_wakeup]],
-          threads[row[of_threads]]}) {
-        result.options.insert(result.options.end(), more.begin(), more.end());
-    }
+    perftest_case result{
+        tests[row[of_test]],
+        memory[row[of_memory]],
+        sizes[row[of_size]],
+        only_ipc,
+        protos[row[of_proto]],
+        joined(joined(errors[row[of_errors]], wakeup[row[of_wakeup]]),
+               threads[row[of_threads]])};
     if (row[of_size] == std::size(sizes) - 1) {
         result.iterations = 1;
     }
@@ -143,6 +139,9 @@ perftest_case case_of(const combination &row)
 }
 
 using generation = std::tuple<const char *, const char *>; /* test, protocols */
+
+const auto generations =
+    ::testing::Combine(::testing::ValuesIn(tests), ::testing::ValuesIn(protos));
 
 class ipc_perftest : public perftest,
                      public ::testing::WithParamInterface<generation> {
@@ -179,20 +178,14 @@ TEST_P(ipc_perftest, runs_in_all_pairs_of_modes)
     run_all(covering_combinations());
 }
 
-INSTANTIATE_TEST_SUITE_P(of, ipc_perftest,
-                         ::testing::Combine(::testing::ValuesIn(tests),
-                                            ::testing::ValuesIn(protos)),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(of, ipc_perftest, generations, name_of);
 
 TEST_P(ipc_stress_perftest, runs_in_all_modes)
 {
     run_all(all_combinations());
 }
 
-INSTANTIATE_TEST_SUITE_P(of, ipc_stress_perftest,
-                         ::testing::Combine(::testing::ValuesIn(tests),
-                                            ::testing::ValuesIn(protos)),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(of, ipc_stress_perftest, generations, name_of);
 
 TEST_F(ipc_perftest_alone, runs_to_the_own_worker)
 {
@@ -202,7 +195,7 @@ TEST_F(ipc_perftest_alone, runs_to_the_own_worker)
             const char *where = memory[count % std::size(memory)];
             const char *size  = sizes[count % (std::size(sizes) - 1)];
             ++count;
-            expect_success_alone({test, where, size, only_ipc, proto, {}, {}});
+            expect_success_alone({test, where, size, only_ipc, proto});
         }
     }
 }
@@ -213,7 +206,7 @@ TEST_F(ipc_perftest_alone, atomics_run_on_host_memory)
         for (const char *test :
              {"ucp_add", "ucp_fadd", "ucp_swap", "ucp_cswap"}) {
             for (const char *size : {"4", "8"}) {
-                expect_success({test, "host", size, only_ipc, proto, {}, {}});
+                expect_success({test, "host", size, only_ipc, proto});
             }
         }
     }

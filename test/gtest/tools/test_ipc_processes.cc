@@ -23,13 +23,47 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+constexpr char ipc[]         = "gaudi_copy,gaudi_ipc";
+constexpr char ipc_and_tcp[] = "gaudi_copy,gaudi_ipc,tcp";
+const arguments no_processes = {"unshare",      "--pid",        "--fork",
+                                "--kill-child", "--mount-proc", "--"};
+
 /* Protocol generation. */
 class ipc_processes : public two_peers,
                       public ::testing::WithParamInterface<const char *> {
 protected:
-    [[nodiscard]] environment variables(const std::string &tls) const
+    [[nodiscard]] static environment variables(const std::string &tls)
     {
-        return {{"UCX_TLS", tls}, {"UCX_PROTO_ENABLE", GetParam()}};
+        return over(tls, GetParam());
+    }
+
+    /* Of both sides, in a few sizes, over gaudi_ipc alone. */
+    [[nodiscard]] peers_result over_ipc(const std::string &what,
+                                        const arguments &around_server,
+                                        const arguments &around_client) const
+    {
+        return run_peers({what,
+                          {"few", "info"},
+                          variables(ipc),
+                          {},
+                          {},
+                          around_server,
+                          around_client});
+    }
+
+    static void expect_ipc(const peers_result &result)
+    {
+        expect_all_sent(result);
+        for (const process_result &side : {result.client, result.server}) {
+            EXPECT_THAT(lanes(side), Contains(HasSubstr("gaudi_ipc")));
+        }
+    }
+
+    /* A box that nobody else is in. */
+    static environment box(const std::string &name)
+    {
+        return {{"HLTHUNK_EMU_NODE",
+                 name + "-" + std::to_string(getpid()) + "-" + GetParam()}};
     }
 
     /* Everything, in a few sizes. Stock UCP does RMA on device memory only over
@@ -46,7 +80,7 @@ protected:
                     const arguments &around_server,
                     const arguments &around_client = {}) const
     {
-        environment all      = variables("gaudi_copy,gaudi_ipc,tcp");
+        environment all      = variables(ipc_and_tcp);
         all["UCX_LOG_LEVEL"] = "info";
         const bool is_new    = (*GetParam() == 'y');
         peers_result result  = run_peers({traffic(is_new),
@@ -128,8 +162,7 @@ protected:
 
     static void in(const node &where, const arguments &command)
     {
-        arguments all = where.prefix();
-        all.insert(all.end(), command.begin(), command.end());
+        const arguments all = joined(where.prefix(), command);
         ASSERT_TRUE(exited_with(0, run(all))) << ::testing::PrintToString(all);
     }
 
@@ -152,24 +185,16 @@ protected:
         }
         /* UCX takes links that are running, which is told later. */
         for (int i : {0, 1}) {
-            arguments look = nodes[i].prefix();
-            look.insert(look.end(),
-                        {"cat", "/sys/class/net/node" + std::to_string(i) +
-                                    "/operstate"});
+            const arguments look =
+                joined(nodes[i].prefix(),
+                       {"cat", "/sys/class/net/node" + std::to_string(i) +
+                                   "/operstate"});
             EXPECT_TRUE(eventually([&] { return run(look).output == "up\n"; }));
         }
     }
 
     node nodes[2];
 };
-
-std::string name_of(const ::testing::TestParamInfo<const char *> &info)
-{
-    return std::string("proto_") + info.param;
-}
-
-constexpr char ipc[]         = "gaudi_copy,gaudi_ipc";
-constexpr char ipc_and_tcp[] = "gaudi_copy,gaudi_ipc,tcp";
 
 } // namespace
 
@@ -178,13 +203,11 @@ constexpr char ipc_and_tcp[] = "gaudi_copy,gaudi_ipc,tcp";
 TEST_P(ipc_processes, connect_by_socket_address)
 {
     for (const arguments &more : std::vector<arguments>{{}, {"peer-errors"}}) {
-        arguments options{"few", "sockaddr", "info"};
-        options.insert(options.end(), more.begin(), more.end());
         const peers_result result =
-            run_peers({traffic(true), options, variables(ipc_and_tcp)});
-        expect_all_sent(result);
+            run_peers({traffic(true), joined({"few", "sockaddr", "info"}, more),
+                       variables(ipc_and_tcp)});
+        expect_ipc(result);
         for (const process_result &side : {result.client, result.server}) {
-            EXPECT_THAT(lanes(side), Contains(HasSubstr("gaudi_ipc")));
             EXPECT_THAT(lanes(side), Not(Contains(HasSubstr("tcp/"))));
         }
     }
@@ -196,7 +219,7 @@ TEST_P(ipc_processes, are_told_what_a_listener_lacks)
         run_peers({traffic(true), {"few", "sockaddr"}, variables(ipc)});
     EXPECT_THAT(result.server.output,
                 HasSubstr("over UCX_TLS=gaudi_cpy,gaudi_ipc alone; add tcp"));
-    EXPECT_EQ(1u, lines_with(result.server.output, "ucx-gaudi: ").size());
+    EXPECT_TRUE(has_lines(1, "ucx-gaudi: ", result.server));
 }
 
 TEST_P(ipc_processes, reach_memory_whose_dmabufs_its_process_closed)
@@ -208,29 +231,18 @@ TEST_P(ipc_processes, reach_memory_whose_dmabufs_its_process_closed)
 TEST_P(ipc_processes, need_no_common_parent)
 {
     const arguments other_session{"setsid", "--fork", "--wait"};
-    expect_all_sent(run_peers({traffic(true),
-                               {"few"},
-                               variables(ipc),
-                               {},
-                               {},
-                               other_session,
-                               other_session}));
+    expect_ipc(over_ipc(traffic(true), other_session, other_session));
 }
 
 TEST_P(ipc_processes, of_another_box_are_left_to_tcp)
 {
-    expect_tcp("it is in another box of cards",
-               {{"HLTHUNK_EMU_NODE",
-                 "other-" + std::to_string(getpid()) + "-" + GetParam()}},
-               {});
+    expect_tcp("it is in another box of cards", box("other"), {});
 }
 
 TEST_P(ipc_processes, of_another_process_namespace_are_left_to_tcp)
 {
     GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWPID | CLONE_NEWNS, "proc"));
-    const arguments elsewhere{"unshare",      "--pid",        "--fork",
-                              "--kill-child", "--mount-proc", "--"};
-    expect_tcp("it is in another PID namespace", {}, elsewhere);
+    expect_tcp("it is in another PID namespace", {}, no_processes);
 }
 
 /* As containers that were told to share the host's. */
@@ -238,17 +250,7 @@ TEST_P(ipc_processes, of_containers_with_common_processes_and_network)
 {
     GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS));
     const arguments container{"unshare", "--mount", "--ipc", "--uts", "--"};
-    const peers_result result = run_peers({traffic(true),
-                                           {"few", "info"},
-                                           variables(ipc),
-                                           {},
-                                           {},
-                                           container,
-                                           container});
-    expect_all_sent(result);
-    for (const process_result &side : {result.client, result.server}) {
-        EXPECT_THAT(lanes(side), Contains(HasSubstr("gaudi_ipc")));
-    }
+    expect_ipc(over_ipc(traffic(true), container, container));
 }
 
 TEST_P(ipc_processes, of_another_user_namespace_are_left_to_tcp)
@@ -263,29 +265,14 @@ TEST_P(ipc_processes, of_another_user_namespace_are_left_to_tcp)
 TEST_P(ipc_processes, reach_device_memory_without_the_right_to_look)
 {
     GAUDI_SKIP_IF(why_no_fewer_rights());
-    const peers_result result =
-        run_peers({"tag,am,stream",
-                   {"few", "info"},
-                   variables(ipc),
-                   {},
-                   {},
-                   {},
-                   {"setpriv", "--bounding-set", "-sys_ptrace", "--"}});
-    expect_all_sent(result);
-    for (const process_result &side : {result.client, result.server}) {
-        EXPECT_THAT(lanes(side), Contains(HasSubstr("gaudi_ipc")));
-    }
+    expect_ipc(over_ipc("tag,am,stream", {},
+                        {"setpriv", "--bounding-set", "-sys_ptrace", "--"}));
 }
 
 TEST_P(ipc_processes, without_a_common_transport_are_told_so)
 {
     const peers_result result =
-        run_peers({"tag",
-                   {"few"},
-                   variables(ipc),
-                   {},
-                   {{"HLTHUNK_EMU_NODE",
-                     "lone-" + std::to_string(getpid()) + "-" + GetParam()}}});
+        run_peers({"tag", {"few"}, variables(ipc), {}, box("lone")});
     /* Whoever notices second may be stopped before it is told. */
     const process_result &first =
         (result.client.signal == 0) ? result.client : result.server;
@@ -297,13 +284,11 @@ TEST_P(ipc_processes, without_a_common_transport_are_told_so)
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_processes, ::testing::ValuesIn(protocols()),
-                         name_of);
+                         name_of_protocols);
 
 TEST_P(ipc_nodes, talk_over_tcp)
 {
-    expect_tcp("it is in another network namespace",
-               {{"HLTHUNK_EMU_NODE",
-                 "node1-" + std::to_string(getpid()) + "-" + GetParam()}},
+    expect_tcp("it is in another network namespace", box("node1"),
                nodes[1].prefix(), nodes[0].prefix());
 }
 
@@ -318,14 +303,11 @@ TEST_P(ipc_nodes, talk_over_tcp_in_one_box_too)
 TEST_P(ipc_nodes, of_other_processes_are_told_both)
 {
     GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWPID | CLONE_NEWNS, "proc"));
-    arguments container = nodes[1].prefix();
-    container.insert(container.end(), {"unshare", "--pid", "--fork",
-                                       "--kill-child", "--mount-proc", "--"});
     expect_tcp("it is in another network and PID namespace than this process",
-               {}, container, nodes[0].prefix());
+               {}, joined(nodes[1].prefix(), no_processes), nodes[0].prefix());
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_nodes, ::testing::ValuesIn(protocols()),
-                         name_of);
+                         name_of_protocols);
 
 } // namespace gaudi::test

@@ -20,11 +20,8 @@ protected:
 
     [[nodiscard]] process_options settings(environment variables = {}) const
     {
-        variables["UCX_TLS"]          = "gaudi_copy,gaudi_ipc";
-        variables["UCX_PROTO_ENABLE"] = GetParam();
-        process_options options       = with(variables);
-        options.deadline              = std::chrono::seconds(580);
-        return options;
+        return with(over("gaudi_copy,gaudi_ipc", GetParam(), variables),
+                    std::chrono::seconds(580));
     }
 
     /* A card for the survivor, one for a peer, and some that processes which
@@ -47,12 +44,9 @@ protected:
 
     void export_and_use(unsigned buffers)
     {
-        const peers_result result =
-            run_pair("ucp_exports", {std::to_string(buffers)}, settings());
-        EXPECT_TRUE(is_quiet_success(result.client)) << "client";
-        EXPECT_TRUE(is_quiet_success(result.server)) << "server";
-        EXPECT_THAT(result.client.output, HasSubstr("all used"));
-        EXPECT_THAT(result.server.output, HasSubstr("all exported"));
+        expect_well(
+            run_pair("ucp_exports", {std::to_string(buffers)}, settings()),
+            "all used", "all exported");
     }
 
     /* What goes wrong is said in many ways. */
@@ -76,11 +70,6 @@ using ipc_survival_of_hardships      = ipc_survival;
 using ipc_stress_survival_of_kills   = ipc_survival;
 using ipc_stress_survival_of_buffers = ipc_survival;
 
-std::string name_of(const ::testing::TestParamInfo<const char *> &info)
-{
-    return std::string("proto_") + info.param;
-}
-
 } // namespace
 
 /* Not with the new protocols: those of UCP 1.13 abort the process when a peer
@@ -91,7 +80,8 @@ TEST_P(ipc_survival_of_kills, goes_on_and_keeps_nothing)
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_survival_of_kills,
-                         ::testing::Values(default_protocols), name_of);
+                         ::testing::Values(default_protocols),
+                         name_of_protocols);
 
 /* UCP 1.13 releases what a key was before that cannot be unpacked. */
 TEST_P(ipc_survival_of_hardships, unpacks_damaged_keys)
@@ -113,7 +103,7 @@ TEST_P(ipc_survival_of_hardships, fails_operations_when_there_is_no_descriptor)
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_survival_of_hardships,
-                         ::testing::ValuesIn(protocols()), name_of);
+                         ::testing::ValuesIn(protocols()), name_of_protocols);
 
 TEST_P(ipc_survival_of_buffers, keeps_nothing)
 {
@@ -129,12 +119,11 @@ TEST_P(ipc_survival_of_buffers, gives_most_of_a_card_again)
                             std::to_string(288ul << 20)}),
             settings({{"HLTHUNK_EMU_HBM", "480M"},
                       {"HLTHUNK_EMU_DRAM_PAGE", "48M"}}));
-    EXPECT_TRUE(is_quiet_success(result));
-    EXPECT_THAT(result.output, HasSubstr("all sent"));
+    EXPECT_TRUE(is_quiet_success(result, {"all sent"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_survival_of_buffers,
-                         ::testing::ValuesIn(protocols()), name_of);
+                         ::testing::ValuesIn(protocols()), name_of_protocols);
 
 TEST_P(ipc_stress_survival_of_kills, goes_on_a_hundred_times)
 {
@@ -142,7 +131,8 @@ TEST_P(ipc_stress_survival_of_kills, goes_on_a_hundred_times)
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_stress_survival_of_kills,
-                         ::testing::Values(default_protocols), name_of);
+                         ::testing::Values(default_protocols),
+                         name_of_protocols);
 
 TEST_P(ipc_stress_survival_of_buffers, keeps_nothing_of_a_hundred_thousand)
 {
@@ -150,6 +140,6 @@ TEST_P(ipc_stress_survival_of_buffers, keeps_nothing_of_a_hundred_thousand)
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_stress_survival_of_buffers,
-                         ::testing::ValuesIn(protocols()), name_of);
+                         ::testing::ValuesIn(protocols()), name_of_protocols);
 
 } // namespace gaudi::test

@@ -37,20 +37,15 @@ protected:
                              const arguments &options = {})
     {
         arguments command{"mpiexec." + mpi, "-n", ranks};
-        const auto add = [&](const arguments &more) {
-            command.insert(command.end(), more.begin(), more.end());
-        };
         if (mpi == "openmpi") {
-            add({"--oversubscribe"});
+            command.emplace_back("--oversubscribe");
             if (geteuid() == 0) {
-                add({"--allow-run-as-root"});
+                command.emplace_back("--allow-run-as-root");
             }
         } else {
-            add({"-launcher", "fork"});
+            command = joined(command, {"-launcher", "fork"});
         }
-        add(options);
-        add(program);
-        return command;
+        return joined(joined(command, options), program);
     }
 
     /* What the launcher sets: by itself Open MPI takes UCX for some networks
@@ -67,8 +62,7 @@ protected:
     job_options(const environment &variables = {}) const
     {
         const std::string folder = files_.path("");
-        process_options options  = with(variables);
-        options.deadline         = std::chrono::seconds(90);
+        process_options options  = with(variables, std::chrono::seconds(90));
         for (const char *name :
              {"TMPDIR", "HOME", "OMPI_MCA_btl_vader_backing_directory",
               "OMPI_MCA_btl_sm_backing_directory"}) {
@@ -87,14 +81,29 @@ protected:
         EXPECT_THAT(shm_.left_behind(), IsEmpty());
     }
 
-    void expect_empty_scratch()
+    void expect_nothing_is_left_in_files()
     {
+        expect_nothing_is_left();
         const std::filesystem::directory_iterator entries(scratch());
         EXPECT_EQ(std::filesystem::directory_iterator(), entries)
             << entries->path();
     }
 
     [[nodiscard]] orphans &left_processes() { return orphans_; }
+
+    static std::string last_line(const std::string &ranks)
+    {
+        return "all " + ranks + " ranks have what was sent\n";
+    }
+
+    /* All has come. @param moved  What the cards moved. */
+    static void expect_contents(const process_result &result,
+                                const std::string &ranks, const char *moved)
+    {
+        EXPECT_TRUE(is_quiet_success(result));
+        EXPECT_EQ("cards moved " + std::string(moved) + "\n" + last_line(ranks),
+                  result.output);
+    }
 
 private:
     scratch_directory files_; /* goes when no process uses it any more */
@@ -110,7 +119,7 @@ class mpi_traffic : public mpi_jobs,
 protected:
     [[nodiscard]] process_result contents(const char *memory, bool with_module)
     {
-        const auto &[mpi, ranks, tls] = GetParam();
+        const auto &[mpi, count, tls] = GetParam();
         arguments program{built(GAUDI_TOOLS_DIR, "mpi_contents", mpi), memory};
         environment variables;
         std::string list = tls;
@@ -126,11 +135,7 @@ protected:
         return run(mpiexec(mpi, ranks, program), job_options(variables));
     }
 
-    static std::string last_line()
-    {
-        return std::string("all ") + std::get<1>(GetParam()) +
-               " ranks have what was sent\n";
-    }
+    const std::string ranks = std::get<1>(GetParam());
 };
 
 using mpi_ipc_traffic = mpi_traffic;
@@ -151,30 +156,20 @@ struct mpi_operations {
                           stays where it is, or what it computes */
 };
 
-arguments joined(arguments first, const arguments &second)
-{
-    first.insert(first.end(), second.begin(), second.end());
-    return first;
-}
-
-const arguments &served_by_both()
-{
-    static const arguments names{"allgather_in_place",
-                                 "iallgather_in_place",
-                                 "alltoallv_others",
-                                 "ialltoallv_others",
-                                 "neighbor_allgather",
-                                 "neighbor_alltoall",
-                                 "bcast",
-                                 "ibcast",
-                                 "put_fence",
-                                 "put_lock",
-                                 "put_post",
-                                 "get_fence",
-                                 "get_lock",
-                                 "get_post"};
-    return names;
-}
+const arguments served_by_both = {"allgather_in_place",
+                                  "iallgather_in_place",
+                                  "alltoallv_others",
+                                  "ialltoallv_others",
+                                  "neighbor_allgather",
+                                  "neighbor_alltoall",
+                                  "bcast",
+                                  "ibcast",
+                                  "put_fence",
+                                  "put_lock",
+                                  "put_post",
+                                  "get_fence",
+                                  "get_lock",
+                                  "get_post"};
 
 bool is_open_mpi_4()
 {
@@ -185,14 +180,14 @@ bool is_open_mpi_4()
 const mpi_operations &operations_of(const std::string &mpi)
 {
     static const mpi_operations mpich{"mpich",
-                                      joined(served_by_both(), {"alltoallv"}),
+                                      joined(served_by_both, {"alltoallv"}),
                                       {"allgather", "alltoall",
                                        "alltoall_in_place", "allreduce",
                                        "put_own", "accumulate"}};
     /* Later ones send their own part of alltoallv, too, but only with two
      * ranks. */
     static const mpi_operations open_mpi{
-        "openmpi", joined(served_by_both(), {"put_own"}),
+        "openmpi", joined(served_by_both, {"put_own"}),
         joined({"allgather", "alltoall", "alltoall_in_place", "allreduce",
                 "accumulate"},
                is_open_mpi_4() ? arguments{"alltoallv"} : arguments{})};
@@ -208,21 +203,16 @@ protected:
     [[nodiscard]] process_result collectives(const char *memory,
                                              const arguments &operations)
     {
-        const auto &[mpi, ranks, proto] = GetParam();
+        const auto &[mpi, count, proto] = GetParam();
         const arguments program{built(GAUDI_TOOLS_DIR, "mpi_collectives", mpi),
                                 memory, scratch()};
         return run(
             mpiexec(mpi, ranks, under_launcher(joined(program, operations))),
-            job_options({{"UCX_TLS", "gaudi_copy,gaudi_ipc"},
-                         {"UCX_PROTO_ENABLE", proto},
-                         {"UCX_HANDLE_ERRORS", "none"}}));
+            job_options(over("gaudi_copy,gaudi_ipc", proto,
+                             {{"UCX_HANDLE_ERRORS", "none"}})));
     }
 
-    static std::string last_line()
-    {
-        return std::string("all ") + std::get<1>(GetParam()) +
-               " ranks have what was sent\n";
-    }
+    const std::string ranks = std::get<1>(GetParam());
 };
 
 using mpi_limits = mpi_collectives;
@@ -257,22 +247,17 @@ std::string library_name(const ::testing::TestParamInfo<std::string> &test)
 
 TEST_P(mpi_traffic, contents_arrive_and_cards_move_them)
 {
-    const process_result result = contents("gaudi", true);
-    EXPECT_TRUE(is_quiet_success(result));
-    EXPECT_EQ("cards moved all device messages\n" + last_line(), result.output);
-    expect_nothing_is_left();
-    expect_empty_scratch();
+    expect_contents(contents("gaudi", true), ranks, "all device messages");
+    expect_nothing_is_left_in_files();
 }
 
 TEST_P(mpi_traffic, host_programs_do_as_they_do_without_the_module)
 {
     const process_result without = contents("host", false);
-    const process_result with    = contents("host", true);
     EXPECT_TRUE(is_quiet_success(without));
-    EXPECT_TRUE(is_quiet_success(with));
-    EXPECT_EQ(last_line(), without.output);
+    EXPECT_EQ(last_line(ranks), without.output);
     /* Cards are there, and stay idle. */
-    EXPECT_EQ("cards moved nothing\n" + last_line(), with.output);
+    expect_contents(contents("host", true), ranks, "nothing");
 }
 
 /* Without MPICH over tcp alone: of its ranks, those that are early wait in
@@ -290,14 +275,9 @@ INSTANTIATE_TEST_SUITE_P(of_debian_over_tcp, mpi_traffic,
 
 TEST_P(mpi_ipc_traffic, contents_arrive_and_cards_move_them)
 {
-    const process_result device = contents("gaudi", true);
-    EXPECT_TRUE(is_quiet_success(device));
-    EXPECT_EQ("cards moved all device messages\n" + last_line(), device.output);
-    const process_result host = contents("host", true);
-    EXPECT_TRUE(is_quiet_success(host));
-    EXPECT_EQ("cards moved nothing\n" + last_line(), host.output);
-    expect_nothing_is_left();
-    expect_empty_scratch();
+    expect_contents(contents("gaudi", true), ranks, "all device messages");
+    expect_contents(contents("host", true), ranks, "nothing");
+    expect_nothing_is_left_in_files();
 }
 
 INSTANTIATE_TEST_SUITE_P(of_debian, mpi_ipc_traffic,
@@ -308,12 +288,10 @@ INSTANTIATE_TEST_SUITE_P(of_debian, mpi_ipc_traffic,
 
 TEST_P(mpi_collectives, bring_what_was_sent)
 {
-    const mpi_operations &all   = operations_of(std::get<0>(GetParam()));
-    const process_result device = collectives("gaudi", all.served);
-    EXPECT_TRUE(is_quiet_success(device));
-    EXPECT_EQ("cards moved all device messages\n" + last_line(), device.output);
-    expect_nothing_is_left();
-    expect_empty_scratch();
+    const mpi_operations &all = operations_of(std::get<0>(GetParam()));
+    expect_contents(collectives("gaudi", all.served), ranks,
+                    "all device messages");
+    expect_nothing_is_left_in_files();
 }
 
 INSTANTIATE_TEST_SUITE_P(of_debian, mpi_collectives,
@@ -327,14 +305,12 @@ INSTANTIATE_TEST_SUITE_P(of_debian, mpi_collectives,
 TEST_P(mpi_limits, are_where_the_library_itself_touches_memory)
 {
     const mpi_operations &all = operations_of(std::get<0>(GetParam()));
-    const process_result host = collectives("host", all.touched);
-    EXPECT_TRUE(is_quiet_success(host));
-    EXPECT_EQ("cards moved nothing\n" + last_line(), host.output);
-
+    expect_contents(collectives("host", all.touched), ranks, "nothing");
     for (const std::string &operation : all.touched) {
         const process_result device = collectives("gaudi", {operation});
         /* Not the exit code, which is 0 from some versions of MPICH. */
-        EXPECT_THAT(device.output, Not(HasSubstr(last_line()))) << operation;
+        EXPECT_THAT(device.output, Not(HasSubstr(last_line(ranks))))
+            << operation;
         EXPECT_THAT(device.output, Not(HasSubstr("contents differ")));
         unsigned count = 0;
         for (const char *rank : {"0", "1"}) {
@@ -342,8 +318,7 @@ TEST_P(mpi_limits, are_where_the_library_itself_touches_memory)
         }
         EXPECT_GT(count, 0u) << operation << ": " << device.output;
     }
-    expect_nothing_is_left();
-    expect_empty_scratch();
+    expect_nothing_is_left_in_files();
 }
 
 INSTANTIATE_TEST_SUITE_P(of_debian, mpi_limits,
@@ -360,8 +335,8 @@ TEST_P(mpi_library, contents_arrive_with_the_new_protocols)
                         {built(GAUDI_TOOLS_DIR, "mpi_contents", GetParam()),
                          "gaudi"})),
             job_options({{"UCX_PROTO_ENABLE", "y"}}));
-    EXPECT_TRUE(is_quiet_success(result));
-    EXPECT_THAT(result.output, HasSubstr("cards moved all device messages\n"));
+    EXPECT_TRUE(
+        is_quiet_success(result, {"cards moved all device messages\n"}));
 }
 
 TEST_P(mpi_library, the_example_runs_in_every_way_that_it_is_started)
@@ -387,11 +362,9 @@ TEST_P(mpi_library, the_example_runs_in_every_way_that_it_is_started)
         const process_result result = run(command, job_options(variables));
         EXPECT_TRUE(is_quiet_success(result))
             << ::testing::PrintToString(command);
-        EXPECT_EQ(4u, lines_with(result.output, "have what was sent").size())
-            << result.output;
+        EXPECT_TRUE(has_lines(4, "have what was sent", result));
     }
-    expect_nothing_is_left();
-    expect_empty_scratch();
+    expect_nothing_is_left_in_files();
 }
 
 TEST_P(mpi_library, a_killed_job_leaves_nothing)
@@ -440,8 +413,7 @@ TEST_P(mpi_failure, ends_the_job_and_leaves_nothing)
     for (const char *rank : {"0", "1", "2", "3"}) {
         EXPECT_TRUE(std::filesystem::remove(scratch() + "ready." + rank));
     }
-    expect_nothing_is_left();
-    expect_empty_scratch();
+    expect_nothing_is_left_in_files();
 }
 
 INSTANTIATE_TEST_SUITE_P(of_debian, mpi_failure,

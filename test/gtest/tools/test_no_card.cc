@@ -31,8 +31,7 @@ protected:
             all.push_back(name);
             all.back() += "=" + value;
         }
-        all.insert(all.end(), command.begin(), command.end());
-        return run(under_launcher(all, {"--emulate=2"}),
+        return run(under_launcher(joined(all, command), {"--emulate=2"}),
                    with({{"UCX_GAUDI_DEVICES", "all"}}));
     }
 
@@ -51,6 +50,15 @@ protected:
         return found;
     }
 
+    /** Run on what a driver library shows, and with these variables. */
+    [[nodiscard]] process_result
+    run_with_driver(const std::string &driver, environment variables = {},
+                    const arguments &command = {late_ucx, "map"}) const
+    {
+        variables["UCX_GAUDI_DRIVER"] = driver;
+        return run(under_launcher(command, {}), with(variables));
+    }
+
     static void expect_reason(const process_result &result,
                               const std::string &pattern)
     {
@@ -59,7 +67,8 @@ protected:
     }
 };
 
-const std::string all_taken = std::string(preface) +
+constexpr char fake_driver[] = GAUDI_TOOLS_DIR "/libfake_driver.so";
+const std::string all_taken  = std::string(preface) +
                               "all 2 cards are taken: gaudi0 by pid [0-9]+ "
                               "\\(late_ucx\\); gaudi1 by pid [0-9]+ "
                               "\\(late_ucx\\)$";
@@ -81,8 +90,7 @@ TEST_F(no_card, a_program_that_maps_memory_is_told_once_who_holds_the_cards)
             {late_ucx, "map"},
             {{"UCX_GAUDI_DEVICES", "auto"}, {"UCX_TLS", tls}});
         EXPECT_TRUE(exited_with(0, result));
-        EXPECT_EQ(2u, lines_with(result.output, "map: -4").size())
-            << result.output;
+        EXPECT_TRUE(has_lines(2, "map: -4", result));
         expect_reason(result, all_taken);
     }
 }
@@ -143,33 +151,25 @@ TEST_F(no_card, a_machine_without_one_is_told_of_the_emulator)
 
 TEST_F(no_card, a_driver_that_shows_none_is_named)
 {
-    const std::string driver = GAUDI_TOOLS_DIR "/libfake_driver.so";
-    expect_reason(
-        run(under_launcher({late_ucx, "map"}, {}),
-            with({{"UCX_GAUDI_DRIVER", driver}, {"FAKE_CARDS", "0"}})),
-        std::string(preface) + "the driver library " + driver +
-            " shows no card$");
+    expect_reason(run_with_driver(fake_driver, {{"FAKE_CARDS", "0"}}),
+                  std::string(preface) + "the driver library " + fake_driver +
+                      " shows no card$");
 }
 
 TEST_F(no_card, taken_by_somebody_out_of_sight_is_told_so)
 {
-    expect_reason(
-        run(under_launcher({late_ucx, "map"}, {}),
-            with({{"UCX_GAUDI_DRIVER", GAUDI_TOOLS_DIR "/libfake_driver.so"},
-                  {"FAKE_TAKEN", "1"}})),
-        std::string(preface) +
-            "the only card is taken: gaudi0 by a process of another "
-            "user or container$");
+    expect_reason(run_with_driver(fake_driver, {{"FAKE_TAKEN", "1"}}),
+                  std::string(preface) +
+                      "the only card is taken: gaudi0 by a process of another "
+                      "user or container$");
 }
 
 TEST_F(no_card, one_that_cannot_be_opened_is_told_once)
 {
-    expect_reason(
-        run(under_launcher({late_ucx, "map"}, {}),
-            with({{"UCX_GAUDI_DRIVER", GAUDI_TOOLS_DIR "/libfake_driver.so"},
-                  {"FAKE_OPEN_ERROR", std::to_string(EACCES)}})),
-        "WARN +gaudi0 \\(00ff:19:00.0\\) cannot be opened: "
-        "Permission denied$");
+    expect_reason(run_with_driver(fake_driver, {{"FAKE_OPEN_ERROR",
+                                                 std::to_string(EACCES)}}),
+                  "WARN +gaudi0 \\(00ff:19:00.0\\) cannot be opened: "
+                  "Permission denied$");
 }
 
 TEST_F(no_card, what_is_wrong_with_a_setting_is_told_once)
@@ -181,8 +181,7 @@ TEST_F(no_card, what_is_wrong_with_a_setting_is_told_once)
             "ERROR GAUDI_MAPPING_TABLE: entry 1: module_id is missing$");
         expect_reason(emulated(command, {{"UCX_GAUDI_DEVICES", "9"}}),
                       "ERROR UCX_GAUDI_DEVICES=9: '9' is none of the 8 cards");
-        expect_reason(run(under_launcher(command, {}),
-                          with({{"UCX_GAUDI_DRIVER", "/no/such.so"}})),
+        expect_reason(run_with_driver("/no/such.so", {}, command),
                       "ERROR gaudi: the driver library cannot be used "
                       "\\(UCX_GAUDI_DRIVER=/no/such.so\\)");
     }
@@ -202,7 +201,7 @@ TEST_F(no_card, is_no_reason_where_there_is_one)
 {
     const process_result result = emulated({late_ucx, "map"});
     EXPECT_TRUE(is_quiet_success(result));
-    EXPECT_EQ(2u, lines_with(result.output, "map: 0").size()) << result.output;
+    EXPECT_TRUE(has_lines(2, "map: 0", result));
 }
 
 } // namespace gaudi::test

@@ -67,13 +67,11 @@ TEST_F(nothing_moves, without_a_copy_routine_every_test_of_data_fails)
     std::map<std::string, bool> passed[2];
     for (const bool idle : {false, true}) {
         const std::string report = files.path(idle ? "idle" : "real");
-        process_options options =
-            with({{"GAUDI_TEST_HLTHUNK", idle ? idle_card : real_card}});
-        options.deadline = std::chrono::seconds(50);
         const process_result result =
             run({program, std::string("--gtest_filter=") + filter,
                  "--gtest_output=json:" + report},
-                options);
+                with({{"GAUDI_TEST_HLTHUNK", idle ? idle_card : real_card}},
+                     std::chrono::seconds(50)));
         EXPECT_TRUE(exited_with(idle ? 1 : 0, result));
         passed[idle] = read_report(read_file(report));
     }

@@ -55,7 +55,21 @@ std::vector<own_worker_case> make_cases()
     return result;
 }
 
-class own_worker : public tools,
+/* Bytes are the same, with arguments of ucp_own_worker. */
+class transfers_within : public tools {
+protected:
+    void expect_all_there(const arguments &how,
+                          const environment &variables) const
+    {
+        EXPECT_TRUE(is_quiet_success(emulated(joined({program}, how), variables,
+                                              std::chrono::seconds(90)),
+                                     {"all there"}));
+    }
+
+    static constexpr char program[] = GAUDI_TOOLS_DIR "/ucp_own_worker";
+};
+
+class own_worker : public transfers_within,
                    public ::testing::WithParamInterface<own_worker_case> {};
 
 } // namespace
@@ -63,40 +77,24 @@ class own_worker : public tools,
 TEST_P(own_worker, gets_bytes_unchanged_and_nothing_else)
 {
     const own_worker_case &what = GetParam();
-    environment variables{{"UCX_PROTO_ENABLE", what.proto}};
-    if (!what.tls.empty()) {
-        variables["UCX_TLS"] = "gaudi_copy," + what.tls;
-    }
-    process_options options = with(variables);
-    options.deadline        = std::chrono::seconds(90);
-    const process_result result =
-        run(under_launcher(
-                {GAUDI_TOOLS_DIR "/ucp_own_worker", what.to, what.traffic}),
-            options);
-    EXPECT_TRUE(is_quiet_success(result));
-    EXPECT_THAT(result.output, HasSubstr("all there"));
+    expect_all_there(
+        {what.to, what.traffic},
+        over(what.tls.empty() ? "" : "gaudi_copy," + what.tls, what.proto));
 }
 
+using three_words = std::tuple<const char *, const char *, const char *>;
+
 /* Cards that come when UCP is open: it gets one, or the program does. */
-class late_card : public tools,
-                  public ::testing::WithParamInterface<
-                      std::tuple<const char *, const char *, const char *>> {};
+class late_card : public transfers_within,
+                  public ::testing::WithParamInterface<three_words> {};
 
 TEST_P(late_card, is_served_by_a_worker_that_had_none)
 {
     const auto &[card, traffic, proto] = GetParam();
-    process_options options            = with({{"UCX_PROTO_ENABLE", proto}});
-    options.deadline                   = std::chrono::seconds(90);
-    const process_result result =
-        run(under_launcher(
-                {GAUDI_TOOLS_DIR "/ucp_own_worker", "worker", traffic, card}),
-            options);
-    EXPECT_TRUE(is_quiet_success(result));
-    EXPECT_THAT(result.output, HasSubstr("all there"));
+    expect_all_there({"worker", traffic, card}, over("", proto));
 }
 
-std::string
-name_of_late(const ::testing::TestParamInfo<late_card::ParamType> &info)
+std::string name_of_late(const ::testing::TestParamInfo<three_words> &info)
 {
     const auto &[card, traffic, proto] = info.param;
     return std::string(card == std::string("late-card") ? "ucp"
@@ -114,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(of, late_card,
 using own_endpoint = tools;
 
 /* Both transports reach the own process and could put and get there. */
-class own_process : public tools,
+class own_process : public transfers_within,
                     public ::testing::WithParamInterface<const char *> {
 protected:
     /* Of the endpoint whose title ends so. */
@@ -138,10 +136,8 @@ protected:
 
 TEST_P(own_process, is_served_by_gaudi_cpy_and_gets_messages_by_gaudi_ipc)
 {
-    const process_result result = run(
-        under_launcher({GAUDI_TOOLS_DIR "/ucp_own_worker", "worker", "rma"}),
-        with({{"UCX_PROTO_ENABLE", GetParam()},
-              {"UCX_TLS", "gaudi_copy,gaudi_ipc"}}));
+    const process_result result = emulated(
+        {program, "worker", "rma"}, over("gaudi_copy,gaudi_ipc", GetParam()));
     EXPECT_TRUE(is_quiet_success(result));
     const std::vector<std::string> own = lanes(result.output, "");
     ASSERT_EQ(2u, own.size());
@@ -159,9 +155,7 @@ TEST_P(own_process, is_served_by_gaudi_cpy_and_gets_messages_by_gaudi_ipc)
 }
 
 INSTANTIATE_TEST_SUITE_P(with, own_process, ::testing::ValuesIn(protocols()),
-                         [](const auto &test) {
-                             return std::string("proto_") + test.param;
-                         });
+                         name_of_protocols);
 
 /* Whatever the environment says, and wherever a list comes from. */
 TEST_F(own_endpoint, is_there_with_the_lists_of_programs)
@@ -186,33 +180,23 @@ TEST_F(own_endpoint, is_there_with_the_lists_of_programs)
     };
     for (const auto &each : cases) {
         const process_result result = emulated(each.command, each.variables);
-        EXPECT_TRUE(is_quiet_success(result));
-        EXPECT_THAT(result.output,
-                    AllOf(HasSubstr("gaudi_cpy/"), HasSubstr("gaudi_ipc/"),
-                          HasSubstr("8 bytes: the same"),
-                          HasSubstr("1048576 bytes: the same")));
+        EXPECT_TRUE(is_quiet_success(result, {"gaudi_cpy/", "gaudi_ipc/",
+                                              "\n8 bytes: the same",
+                                              "1048576 bytes: the same"}));
     }
 }
 
 /* Between two cards of the process: directly, and through the host. */
-class two_cards : public tools,
-                  public ::testing::WithParamInterface<
-                      std::tuple<const char *, const char *, const char *>> {};
+class two_cards : public transfers_within,
+                  public ::testing::WithParamInterface<three_words> {};
 
 TEST_P(two_cards, get_bytes_unchanged_from_each_other)
 {
     const auto &[traffic, proto, import] = GetParam();
-    process_options options              = with({{"UCX_PROTO_ENABLE", proto},
-                                                 {"UCX_GAUDI_DEVICES", "all"},
-                                                 {"HLTHUNK_EMU_IMPORT", import},
-                                                 {"UCX_TLS", "gaudi_copy,sm"}});
-    options.deadline                     = std::chrono::seconds(90);
-    const process_result result =
-        run(under_launcher({GAUDI_TOOLS_DIR "/ucp_own_worker", "worker",
-                            traffic, "second-card"}),
-            options);
-    EXPECT_TRUE(is_quiet_success(result));
-    EXPECT_THAT(result.output, HasSubstr("all there"));
+    expect_all_there(
+        {"worker", traffic, "second-card"},
+        over("gaudi_copy,sm", proto,
+             {{"UCX_GAUDI_DEVICES", "all"}, {"HLTHUNK_EMU_IMPORT", import}}));
 }
 
 INSTANTIATE_TEST_SUITE_P(of_a_process, two_cards,

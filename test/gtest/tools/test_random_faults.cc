@@ -1,15 +1,12 @@
 /* Whatever fails at one side of an operation: the bytes are right or there is
  * an error, and the other side goes on. */
-#include "gtest/tools/fixture.h"
 #include "gtest/tools/release.h"
+#include "gtest/tools/two_peers.h"
 
 #include <csignal>
 #include <cstdlib>
 #include <iterator>
 #include <random>
-
-#include <sys/socket.h>
-#include <unistd.h>
 
 namespace gaudi::test {
 
@@ -190,13 +187,13 @@ protected:
     }
 
     static void run_one(const arguments &what, const std::string &fault,
-                        bool of_server, process_options options)
+                        bool of_server, const process_options &options)
     {
         const auto command = [&](const char *role, bool faulty) {
-            arguments peer{GAUDI_TOOLS_DIR "/ucp_faults", role};
-            peer.insert(peer.end(), what.begin(), what.end());
-            peer.push_back(faulty ? fault : "-");
-            return under_launcher(peer, {"--emulate=2"});
+            return under_launcher(
+                joined(joined({GAUDI_TOOLS_DIR "/ucp_faults", role}, what),
+                       {faulty ? fault : "-"}),
+                {"--emulate=2"});
         };
         std::string told =
             fault + (of_server ? " of the server" : " of the client");
@@ -207,22 +204,16 @@ protected:
             told += " " + name + "=" + value;
         }
         SCOPED_TRACE(told);
-        int ends[2];
-        ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
-        options.inherited_fd = ends[0];
-        process server(command("server", of_server), options);
-        options.inherited_fd = ends[1];
-        process client(command("client", !of_server), options);
-        close(ends[0]);
-        close(ends[1]);
-        expect_end(of_server ? server : client, true);
-        expect_end(of_server ? client : server, false);
+        const peers_result result =
+            run_both({command("server", of_server), options},
+                     {command("client", !of_server), options}, false);
+        expect_end(of_server ? result.server : result.client, true);
+        expect_end(of_server ? result.client : result.server, false);
     }
 
     /* The faulty one may be ended, by the driver or in words. */
-    static void expect_end(process &side, bool is_faulty)
+    static void expect_end(const process_result &result, bool is_faulty)
     {
-        const process_result result = side.wait();
         if (is_faulty && ((result.signal == SIGKILL) ||
                           ((result.signal == SIGABRT) &&
                            !lines_with(result.output, "Fatal: ").empty()))) {

@@ -4,9 +4,6 @@
 #include "gtest/tools/release.h"
 #include "gtest/tools/two_peers.h"
 
-#include <algorithm>
-#include <cctype>
-
 namespace gaudi::test {
 
 namespace {
@@ -40,16 +37,9 @@ bool moves_device_memory(const way_to_peer &way)
 
 std::string name_of(const ::testing::TestParamInfo<way_to_peer> &info)
 {
-    std::string name = (info.param.tls.empty() ? "any" : info.param.tls) +
-                       "_proto_" + info.param.proto;
-    if (!moves_device_memory(info.param)) {
-        name += "_host_memory";
-    }
-    std::replace_if(
-        name.begin(), name.end(),
-        [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; },
-        '_');
-    return name;
+    return as_name((info.param.tls.empty() ? "any" : info.param.tls) +
+                   "_proto_" + info.param.proto +
+                   (moves_device_memory(info.param) ? "" : "_host_memory"));
 }
 
 std::vector<way_to_peer> with_each_generation(const arguments &choices)
@@ -83,15 +73,10 @@ protected:
 
     [[nodiscard]] process_options settings(environment variables = {}) const
     {
-        variables["UCX_PROTO_ENABLE"] = GetParam().proto;
         /* Its timer would end a sleep that nobody else ends. */
         variables.try_emplace("UCX_KEEPALIVE_INTERVAL", "inf");
-        if (!GetParam().tls.empty()) {
-            variables["UCX_TLS"] = GetParam().tls;
-        }
-        process_options options = with(variables);
-        options.deadline        = std::chrono::seconds(110);
-        return options;
+        return with(over(GetParam().tls, GetParam().proto, variables),
+                    std::chrono::seconds(110));
     }
 
     /* Every message of UCX is about the lost one. */
@@ -108,22 +93,17 @@ protected:
         EXPECT_THAT(result.server.output, IsEmpty());
     }
 
-    [[nodiscard]] peers_result run_agents(arguments what,
-                                          const environment &more = {}) const
+    [[nodiscard]] peers_result run_agents(arguments what) const
     {
         if (!moves_device_memory(GetParam())) {
             what.emplace_back("host");
         }
-        return run_pair("ucp_agents", what, settings(more));
+        return run_pair("ucp_agents", what, settings());
     }
 
-    void expect_moved(const arguments &what, const environment &more = {}) const
+    void expect_moved(const arguments &what) const
     {
-        const peers_result result = run_agents(what, more);
-        for (const process_result *side : {&result.client, &result.server}) {
-            EXPECT_TRUE(is_quiet_success(*side));
-            EXPECT_THAT(side->output, HasSubstr("all moved"));
-        }
+        expect_well(run_agents(what), "all moved", "all moved");
     }
 
 private:

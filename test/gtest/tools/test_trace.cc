@@ -28,13 +28,8 @@ private:
 
 TEST_F(traced_programs, of_two_processes_both_are_there)
 {
-    perftest_case what;
-    what.test           = "tag_lat";
-    what.memory         = "gaudi";
-    what.size           = "1048576";
-    what.tls            = "gaudi_ipc";
-    what.iterations     = 10;
-    const trace written = trace_of(what);
+    const trace written =
+        trace_of({"tag_lat", "gaudi", "1048576", "gaudi_ipc"});
     std::map<std::string, unsigned> copies; /* by process */
     for (const traced_slice &slice : written.copies) {
         copies[slice.arguments.at("process")] +=

@@ -93,18 +93,15 @@ protected:
         }
 
         const unsigned short port = find_free_port();
-        arguments client          = common;
-        client.insert(client.end(), {"-p", std::to_string(port)});
+        const arguments both = joined(common, {"-p", std::to_string(port)});
         /* What it printed must be there when it is stopped. */
-        arguments command = {"stdbuf", "-oL"};
-        command.insert(command.end(), client.begin(), client.end());
-        command.insert(command.end(), server_only.begin(), server_only.end());
-        process server(under_launcher(command), with(variables));
+        process server(under_launcher(joined(joined({"stdbuf", "-oL"}, both),
+                                             server_only)),
+                       with(variables));
         EXPECT_TRUE(eventually(
             [&] { return has_listener(port) || server.has_ended(); }));
-        client.insert(client.end(), client_only.begin(), client_only.end());
         both_sides result;
-        result.client = run(under_launcher(client), with(variables));
+        result.client = emulated(joined(both, client_only), variables);
         if (stops && (result.client.output.find(success) == npos)) {
             (void)eventually([&] {
                 return server.has_ended() ||
@@ -150,9 +147,7 @@ using ucp_case = std::tuple<const char *, const char *, size_t>;
 
 class ucx_example_hello : public ucx_example,
                           public ::testing::WithParamInterface<ucp_case> {};
-class ucx_example_client_server
-    : public ucx_example,
-      public ::testing::WithParamInterface<ucp_case> {};
+using ucx_example_client_server = ucx_example_hello;
 
 /* Device, transport, kind of active message. */
 using uct_case =
@@ -164,11 +159,9 @@ class ucx_example_uct_hello : public ucx_example,
 std::string ucp_name(const ::testing::TestParamInfo<ucp_case> &test)
 {
     const auto &[transports, mode, size] = test.param;
-    std::string name = std::string(*transports == '\0' ? "all" : transports) +
-                       "_" + (*mode == '-' ? mode + 1 : mode) + "_" +
-                       std::to_string(size);
-    std::replace(name.begin(), name.end(), ',', '_');
-    return name;
+    return as_name(std::string(*transports == '\0' ? "all" : transports) + "_" +
+                   (*mode == '-' ? mode + 1 : mode) + "_" +
+                   std::to_string(size));
 }
 
 } // namespace

@@ -28,6 +28,17 @@ struct peers_result {
     process_result client;
 };
 
+/** A command and what it is started with. */
+struct peer_command {
+    arguments command;
+    process_options options;
+};
+
+/** Run both to their ends, with a socket between them.
+ *  @param stops  A side that waits for one which ended badly is stopped. */
+peers_result run_both(peer_command server, peer_command client,
+                      bool stops = true);
+
 class two_peers : public tools {
 protected:
     /** Both run to their ends. */
@@ -39,8 +50,16 @@ protected:
                                                const arguments &more,
                                                const process_options &options);
 
-    /** Both ended well, and complained of nothing. */
-    static void expect_all_sent(const peers_result &result);
+    /** Both ended well, printed this, and complained of nothing. */
+    static void expect_well(const peers_result &result,
+                            const std::string &of_client,
+                            const std::string &of_server);
+
+    /** That of @ref run_peers. */
+    static void expect_all_sent(const peers_result &result)
+    {
+        expect_well(result, "all sent", "all received");
+    }
 };
 
 } // namespace gaudi::test
