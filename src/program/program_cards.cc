@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <span>
 
 namespace gaudi {
@@ -24,7 +25,7 @@ using shim::visible_card;
 /* Those that UCX_GAUDI_DEVICES leaves, in its order, and then those that the
  * application has open beside. */
 ucs_status_t list_cards(const shim::driver &driver,
-                        std::span<const std::unique_ptr<card>> opened,
+                        std::span<card *const> opened,
                         std::vector<visible_card> &cards)
 {
     const auto visible = shim::find_visible_cards(
@@ -43,7 +44,7 @@ ucs_status_t list_cards(const shim::driver &driver,
                   util::to_printable(error).c_str());
         return UCS_ERR_INVALID_PARAM;
     }
-    for (const auto &open : opened) {
+    for (const card *open : opened) {
         const bool is_listed = std::any_of(
             cards.begin(), cards.end(), [&](const visible_card &listed) {
                 return listed.info.bus_id == open->info().bus_id;
@@ -74,8 +75,7 @@ ucx_gaudi_card_state_t state_of(const shim::card_check &check,
 }
 
 /* What only the control node tells. */
-void ask(const shim::driver &driver,
-         std::span<const std::unique_ptr<card>> opened,
+void ask(const shim::driver &driver, std::span<card *const> opened,
          const visible_card &about, ucx_gaudi_card_attr_t &all)
 {
     all.state        = UCX_GAUDI_CARD_UNKNOWN;
@@ -92,7 +92,7 @@ void ask(const shim::driver &driver,
                                .memory.value_or(all.total_memory);
         all.free_memory = check.free_memory.value_or(0);
     });
-    if (std::any_of(opened.begin(), opened.end(), [&](const auto &open) {
+    if (std::any_of(opened.begin(), opened.end(), [&](const card *open) {
             return !open->is_lost() &&
                    (open->device().bus_id() == about.info.bus_id);
         })) {
@@ -106,11 +106,8 @@ ucs_status_t query_card(unsigned position, ucx_gaudi_card_attr_t &attr)
     if (driver == nullptr) {
         return UCS_ERR_NO_ELEM;
     }
-    base::card_hold hold;
-    std::span<const std::unique_ptr<card>> opened;
-    if (hold.join()) {
-        opened = card_table::instance().cards();
-    }
+    const base::held_cards held = card_table::instance().cards();
+    const auto opened           = held.all();
     std::vector<visible_card> cards;
     const ucs_status_t status = list_cards(*driver, opened, cards);
     if (status != UCS_OK) {
@@ -122,27 +119,25 @@ ucs_status_t query_card(unsigned position, ucx_gaudi_card_attr_t &attr)
     const visible_card &found = cards[position];
     ucx_gaudi_card_attr_t all{};
     ask(*driver, opened, found, all);
-    if (attr.field_mask & UCX_GAUDI_CARD_ATTR_FIELD_NAME) {
-        std::snprintf(attr.name, sizeof(attr.name), "%s", found.name().c_str());
-    }
-    if (attr.field_mask & UCX_GAUDI_CARD_ATTR_FIELD_BUS_ID) {
-        std::snprintf(attr.bus_id, sizeof(attr.bus_id), "%s",
-                      found.info.bus_id.c_str());
-    }
-    if (attr.field_mask & UCX_GAUDI_CARD_ATTR_FIELD_STATE) {
-        attr.state = all.state;
-    }
-    if (attr.field_mask & UCX_GAUDI_CARD_ATTR_FIELD_NUMA_NODE) {
-        attr.numa_node = found.info.numa_node.has_value()
-                             ? static_cast<int>(*found.info.numa_node)
-                             : -1;
-    }
-    if (attr.field_mask & UCX_GAUDI_CARD_ATTR_FIELD_TOTAL_MEMORY) {
-        attr.total_memory = all.total_memory;
-    }
-    if (attr.field_mask & UCX_GAUDI_CARD_ATTR_FIELD_FREE_MEMORY) {
-        attr.free_memory = all.free_memory;
-    }
+    std::snprintf(all.name, sizeof(all.name), "%s", found.name().c_str());
+    std::snprintf(all.bus_id, sizeof(all.bus_id), "%s",
+                  found.info.bus_id.c_str());
+    all.numa_node = found.info.numa_node.has_value()
+                        ? static_cast<int>(*found.info.numa_node)
+                        : -1;
+
+    using attributes = ucx_gaudi_card_attr_t;
+    const auto tell  = [&](uint64_t field, auto attributes::*member) {
+        if (attr.field_mask & field) {
+            std::memcpy(&(attr.*member), &(all.*member), sizeof(all.*member));
+        }
+    };
+    tell(UCX_GAUDI_CARD_ATTR_FIELD_NAME, &attributes::name);
+    tell(UCX_GAUDI_CARD_ATTR_FIELD_BUS_ID, &attributes::bus_id);
+    tell(UCX_GAUDI_CARD_ATTR_FIELD_STATE, &attributes::state);
+    tell(UCX_GAUDI_CARD_ATTR_FIELD_NUMA_NODE, &attributes::numa_node);
+    tell(UCX_GAUDI_CARD_ATTR_FIELD_TOTAL_MEMORY, &attributes::total_memory);
+    tell(UCX_GAUDI_CARD_ATTR_FIELD_FREE_MEMORY, &attributes::free_memory);
     return UCS_OK;
 }
 

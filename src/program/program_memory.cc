@@ -1,5 +1,6 @@
 #include "program/program_memory.h"
 
+#include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/memory/dmabuf.h"
 #include "uct/gaudi/base/memory/memory_map.h"
@@ -17,7 +18,6 @@ namespace {
 using base::card;
 using base::card_table;
 using base::memory_map;
-using base::planner;
 
 /* Of a fill: what comes from the host. */
 constexpr size_t pattern_block = 65536;
@@ -53,23 +53,13 @@ bool program_memory::is_in_use() const
     return (calls_ > 0) || (imports_ > 0) || !allocations_.empty();
 }
 
-/* Under the lock, when nothing uses the cards. */
-void program_memory::let_go()
-{
-    idle_engines_.clear();
-    engines_ = 0;
-    hold_.release();
-    is_open_ = false;
-}
-
 ucs_status_t program_memory::enter(const char *card)
 {
     {
         std::lock_guard<std::mutex> guard(lock_);
         ++calls_; /* from here on nobody lets go of the cards */
-        if (is_open_ &&
-            ((card == nullptr) ||
-             (card_table::instance().find_named(card) != nullptr))) {
+        if (opened_.cards && ((card == nullptr) ||
+                              (opened_.cards.find_named(card) != nullptr))) {
             return UCS_OK;
         }
     }
@@ -84,28 +74,22 @@ ucs_status_t program_memory::enter(const char *card)
 /* In a call, which is what keeps others from letting go meanwhile. */
 ucs_status_t program_memory::open_for_call(const char *card)
 {
-    std::lock_guard<std::mutex> opening(opening_lock_);
-    auto &table         = card_table::instance();
-    ucs_status_t status = UCS_OK;
-    bool is_open;
+    auto &table = card_table::instance();
+    base::held_cards cards;
+    const ucs_status_t status = table.open(cards, card);
+    const bool none           = (cards.first() == nullptr);
     {
         std::lock_guard<std::mutex> guard(lock_);
-        is_open = is_open_;
+        if (opened_.cards) {
+            return status;
+        }
+        if (status == UCS_OK) {
+            opened_.cards    = std::move(cards);
+            opened_.is_fresh = true;
+        }
     }
-    if (!is_open) {
-        status = hold_.open(card);
-        if (status == UCS_OK) {
-            std::lock_guard<std::mutex> guard(lock_);
-            is_open_  = true;
-            is_fresh_ = true;
-        } else if (table.first_card() == nullptr) {
-            table.explain_missing_card();
-        }
-    } else if ((card != nullptr) && (table.find_named(card) == nullptr)) {
-        status = table.open(card);
-        if (status == UCS_OK) {
-            table.close(); /* it is held already */
-        }
+    if ((status != UCS_OK) && none) {
+        table.explain_missing_card();
     }
     return status;
 }
@@ -113,12 +97,13 @@ ucs_status_t program_memory::open_for_call(const char *card)
 /* A call that fails leaves no cards open that it has opened. */
 void program_memory::leave(ucs_status_t status)
 {
+    opened last; /* goes without the lock */
     std::lock_guard<std::mutex> guard(lock_);
     --calls_;
     if (status == UCS_OK) {
-        is_fresh_ = false;
-    } else if (is_fresh_ && !is_in_use()) {
-        let_go();
+        opened_.is_fresh = false;
+    } else if (opened_.is_fresh && !is_in_use()) {
+        last = std::exchange(opened_, {});
     }
 }
 
@@ -154,6 +139,7 @@ ucs_status_t program_memory::open(const char *card)
 
 ucs_status_t program_memory::close()
 {
+    opened last;
     std::lock_guard<std::mutex> guard(lock_);
     if (is_in_use()) {
         ucs_error("gaudi: the cards are in use: %zu allocations, %u imports, "
@@ -161,9 +147,7 @@ ucs_status_t program_memory::close()
                   allocations_.size(), imports_, calls_);
         return UCS_ERR_BUSY;
     }
-    if (is_open_) {
-        let_go();
-    }
+    last = std::exchange(opened_, {});
     return UCS_OK;
 }
 
@@ -175,7 +159,8 @@ ucs_status_t program_memory::allocate(size_t length, const char *card_name,
         return UCS_ERR_INVALID_PARAM;
     }
     return with_cards(card_name, [&] {
-        card *owner = card_table::instance().find_named(card_name);
+        const base::held_cards cards = card_table::instance().cards();
+        card *owner                  = cards.find_named(card_name);
         if (owner == nullptr) {
             ucs_error("gaudi: cannot allocate %zu bytes: %s", length,
                       (card_name == nullptr) ? "all cards of this process are "
@@ -234,18 +219,21 @@ ucs_status_t program_memory::take_engine(engine_ptr &engine_p)
     {
         std::unique_lock<std::mutex> guard(lock_);
         engine_is_idle_.wait(guard, [this] {
-            return !idle_engines_.empty() || (engines_ < max_engines);
+            return !opened_.idle_engines.empty() ||
+                   (opened_.engines < max_engines);
         });
-        if (!idle_engines_.empty()) {
-            engine_p = std::move(idle_engines_.back());
-            idle_engines_.pop_back();
+        if (!opened_.idle_engines.empty()) {
+            engine_p = std::move(opened_.idle_engines.back());
+            opened_.idle_engines.pop_back();
             return UCS_OK;
         }
-        idle_engines_.reserve(engines_ + 1); /* for when it comes back */
-        ++engines_;
+        opened_.idle_engines.reserve(opened_.engines +
+                                     1); /* for when it comes back */
+        ++opened_.engines;
     }
     const ucs_status_t status = base::guarded([&] {
-        card *home = card_table::instance().first_card();
+        const base::held_cards cards = card_table::instance().cards();
+        card *home                   = cards.first();
         return (home != nullptr)
                    ? base::transfer_engine::create(*home, {}, engine_p)
                    : base::transfer_engine::create({}, engine_p);
@@ -260,9 +248,9 @@ void program_memory::put_engine(engine_ptr engine)
 {
     std::lock_guard<std::mutex> guard(lock_);
     if (engine != nullptr) {
-        idle_engines_.push_back(std::move(engine));
+        opened_.idle_engines.push_back(std::move(engine));
     } else {
-        --engines_;
+        --opened_.engines;
     }
     engine_is_idle_.notify_one();
 }
@@ -333,26 +321,18 @@ ucs_status_t program_memory::fill(void *address, size_t length,
     });
 }
 
-program_memory::call::call() : home_(program_memory::instance())
+program_memory::call::call()
+    : cards_(card_table::instance().cards()), home_(program_memory::instance())
 {
-    {
-        std::lock_guard<std::mutex> guard(home_.lock_);
-        ++home_.calls_;
-    }
-    (void)cards_.join();
-}
-
-program_memory::call::~call()
-{
-    cards_.release();
-    home_.leave(UCS_OK);
+    std::lock_guard<std::mutex> guard(home_.lock_);
+    ++home_.calls_;
 }
 
 ucs_status_t program_memory::import(int fd, size_t offset, size_t length,
                                     const char *card_name, void *&address_p)
 {
     const call now;
-    card *importer = card_table::instance().find_named(card_name);
+    card *importer = now.cards().find_named(card_name);
     if (importer == nullptr) {
         ucs_error("gaudi: a dma-buf cannot be imported on card %s: this "
                   "process has not opened it",
@@ -364,7 +344,6 @@ ucs_status_t program_memory::import(int fd, size_t offset, size_t length,
         base::import_dmabuf(*importer, fd, offset, length, address_p);
     if (status == UCS_OK) {
         std::lock_guard<std::mutex> guard(lock_);
-        (void)import_hold_.join();
         ++imports_;
     }
     return status;
@@ -376,9 +355,7 @@ ucs_status_t program_memory::release(void *address)
     const ucs_status_t status = base::release_import(address);
     if (status == UCS_OK) {
         std::lock_guard<std::mutex> guard(lock_);
-        if (--imports_ == 0) {
-            import_hold_.release();
-        }
+        --imports_;
     }
     return status;
 }

@@ -9,18 +9,15 @@
  * queues on the cards that it was used for, and serves one copy at a time.
  * There are as many as copies were made at once, up to a limit.
  *
- * Threads: any. Locks:
- *   opening_lock_ while cards are opened, which may wait for one in reset; who
- *                 finds open what it needs does not take it
- *   lock_         below it; held while cards are closed, not during copies
- * and nothing that UCM calls takes them.
+ * Threads: any. One lock, which is not held while cards are opened or closed,
+ * nor during copies, and which nothing that UCM calls takes.
  */
 #pragma once
 
-#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/cards/card.h"
 #include "uct/gaudi/base/memory/memory.h"
 #include "uct/gaudi/base/transfer/engine.h"
-#include "util/per_process.h"
+#include "util/process.h"
 
 #include <condition_variable>
 #include <map>
@@ -32,7 +29,7 @@ namespace gaudi {
 
 class program_memory {
 public:
-    /** That of this process; a forked child has another than its parent. */
+    /** That of this process. */
     static program_memory &instance()
     {
         return util::of_this_process<program_memory>();
@@ -88,13 +85,15 @@ public:
     class call {
     public:
         call();
-        ~call();
+        ~call() { home_.leave(UCS_OK); }
         call(const call &)            = delete;
         call &operator=(const call &) = delete;
 
+        [[nodiscard]] const base::held_cards &cards() const { return cards_; }
+
     private:
+        const base::held_cards cards_;
         program_memory &home_;
-        base::card_hold cards_; /* if there are any */
     };
 
 private:
@@ -112,21 +111,22 @@ private:
     [[nodiscard]] ucs_status_t open_for_call(const char *card);
     void leave(ucs_status_t status);
     [[nodiscard]] bool is_in_use() const;
-    void let_go();
     [[nodiscard]] ucs_status_t take_engine(engine_ptr &engine_p);
     void put_engine(engine_ptr engine);
 
-    std::mutex opening_lock_;
+    /* Since the first use. */
+    struct opened {
+        base::held_cards cards; /* go last */
+        std::vector<engine_ptr> idle_engines;
+        unsigned engines = 0;     /* and those in use */
+        bool is_fresh    = false; /* for a call that has not succeeded yet */
+    };
+
     std::mutex lock_;
-    base::card_hold hold_;
-    base::card_hold import_hold_; /* while something is imported */
-    bool is_open_   = false;
-    bool is_fresh_  = false; /* opened for a call that has not succeeded yet */
-    unsigned calls_ = 0;
+    opened opened_;
+    unsigned calls_   = 0;
     unsigned imports_ = 0;
     std::map<void *, base::device_memory *> allocations_;
-    std::vector<engine_ptr> idle_engines_;
-    unsigned engines_ = 0; /* and those in use */
     std::condition_variable engine_is_idle_;
 };
 

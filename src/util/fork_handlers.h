@@ -9,7 +9,7 @@
  *     marks the thread. A fork never waits for us, nor we for a fork;
  *   - so any of our locks may be held by a thread that the child does not have,
  *     and what it protects may be half changed. A child uses neither: objects
- *     that are there once per process are made anew (util/per_process.h), and
+ *     that are there once per process are made anew (util/process.h), and
  *     locks of what cannot be are @ref child_mutex;
  *   - what guards the initialisation of a static inside a function is a lock,
  *     too, and a child that finds it taken waits for ever. No such initialiser

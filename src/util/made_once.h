@@ -5,7 +5,7 @@
  * not have.
  *
  * Never destroyed: threads that work to the very end use it, too. Any thread.
- * One per process and child, instead: util/per_process.h.
+ * One per process and child, instead: util/process.h.
  */
 #pragma once
 

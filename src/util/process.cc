@@ -4,6 +4,8 @@
 #include "util/warning.h"
 
 #include <chrono>
+#include <memory>
+#include <new>
 
 #include <sys/random.h>
 #include <unistd.h>
@@ -15,14 +17,54 @@ std::atomic<unsigned> detail::process_generation{0};
 namespace {
 
 std::atomic<uint64_t> identity{0};
+std::atomic<process_context *> parents_context{nullptr};
+std::atomic<unsigned> indices{0}; /* that parts of a context have got */
 
-void count_fork()
+} // namespace
+
+constinit std::atomic<process_context *> process_context::current_{nullptr};
+
+void process_context::leave_to_parent()
 {
     detail::process_generation.fetch_add(1);
     identity.store(0);
+    process_context *left = current_.exchange(nullptr);
+    if (left == nullptr) {
+        return;
+    }
+    parents_context.store(left);
+    for (const part &each : left->parts_) {
+        void *object = each.object.load();
+        auto *call   = each.in_child.load();
+        if ((object != nullptr) && (call != nullptr)) {
+            call(object);
+        }
+    }
 }
 
-} // namespace
+process_context &process_context::make()
+{
+    if (!run_in_children_once<leave_to_parent>()) {
+        warn("forked children will not be noticed");
+    }
+    auto fresh      = std::make_unique<process_context>();
+    fresh->parents_ = parents_context.load();
+
+    process_context *known = nullptr;
+    return current_.compare_exchange_strong(known, fresh.get())
+               ? *fresh.release()
+               : *known;
+}
+
+unsigned process_context::take_index(std::atomic<unsigned> &place)
+{
+    const unsigned fresh = ++indices;
+    if (fresh >= max_parts) {
+        throw std::bad_alloc();
+    }
+    unsigned known = 0;
+    return place.compare_exchange_strong(known, fresh) ? fresh : known;
+}
 
 uint64_t process_identity()
 {
@@ -40,13 +82,6 @@ uint64_t process_identity()
         known = identity.compare_exchange_strong(known, fresh) ? fresh : known;
     }
     return known;
-}
-
-void count_forks()
-{
-    if (!run_in_children_once<count_fork>()) {
-        warn("forked children will not be noticed");
-    }
 }
 
 } // namespace gaudi::util

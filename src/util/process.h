@@ -1,16 +1,24 @@
 /**
- * Which process this is, for objects that outlive a fork.
+ * Which process this is, and what there is of it once.
  *
  * A forked child has a copy of every object of its parent, but the cards, their
- * queues and the threads are the parent's. Objects remember the generation in
- * which they were made, and do nothing in a later one. What there is one of per
- * process: util/per_process.h. What else happens at a fork:
- * util/fork_handlers.h.
+ * queues and the threads are the parent's. What there is once per process is
+ * part of the process context. A child gets another one, which is empty: the
+ * handler of forks swaps one pointer, and every part is made anew when it is
+ * asked for. So whoever keeps its state in a part need not think of forks. What
+ * the parent had stays as it is in the child, reachable and untouched: it may
+ * be half changed, and its locks taken. What the child is to lose of it, such
+ * as a descriptor, is closed_in_children (util/fork_handlers.h).
+ *
+ * Objects that others keep across a fork remember the generation in which they
+ * were made, and do nothing in a later one.
  */
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 namespace gaudi::util {
 
@@ -18,7 +26,8 @@ namespace detail {
 extern std::atomic<unsigned> process_generation;
 }
 
-/** One more in every forked child, if forks are counted. Costs a load. */
+/** One more in every forked child of a process that has a process context.
+ *  Costs a load. */
 inline unsigned process_generation()
 {
     return detail::process_generation.load(std::memory_order_relaxed);
@@ -28,9 +37,79 @@ inline unsigned process_generation()
  *  its pid. */
 uint64_t process_identity();
 
-/** Count forks from now on; further calls do nothing. Called by
- *  of_this_process, so by whatever the first object comes from that remembers a
- *  generation. */
-void count_forks();
+/**
+ * What a process has once.
+ *
+ * Parts are made without a lock: a child that is forked meanwhile does not wait
+ * for a thread that it does not have, as it would for the initialisation of a
+ * static inside a function. Several threads may make one each at the same time,
+ * of which one stays: constructors register nothing, start nothing and open
+ * nothing that the destructor does not undo.
+ *
+ * Never destroyed: UCX's own clean-up order is not ours to know. Any thread.
+ */
+class process_context {
+public:
+    /** That of this process. */
+    static process_context &current()
+    {
+        process_context *known = current_.load(std::memory_order_acquire);
+        return (known != nullptr) ? *known : make();
+    }
+
+    /** The part of a type; costs three loads once it is there. One that has a
+     *  function after_fork_in_child has it called in each child, of the
+     *  parent's part: it may only store.
+     *  @throws what the constructor throws, and bad_alloc. */
+    template <typename T>
+    T &get()
+    {
+        static constinit std::atomic<unsigned> place{0};
+        part &mine  = parts_[index_of(place)];
+        void *known = mine.object.load(std::memory_order_acquire);
+        if (known == nullptr) {
+            auto fresh = std::make_unique<T>();
+            if constexpr (requires { fresh->after_fork_in_child(); }) {
+                mine.in_child.store([](void *parents) {
+                    static_cast<T *>(parents)->after_fork_in_child();
+                });
+            }
+            if (mine.object.compare_exchange_strong(known, fresh.get())) {
+                known = fresh.release();
+            }
+        }
+        return *static_cast<T *>(known);
+    }
+
+private:
+    /* Types; each takes one place, or two, if two threads meet it first. */
+    static constexpr unsigned max_parts = 64;
+
+    struct part {
+        std::atomic<void *> object{nullptr};
+        std::atomic<void (*)(void *)> in_child{nullptr};
+    };
+
+    static process_context &make();
+    static void leave_to_parent();
+    static unsigned index_of(std::atomic<unsigned> &place)
+    {
+        const unsigned known = place.load(std::memory_order_acquire);
+        return (known != 0) ? known : take_index(place);
+    }
+    static unsigned take_index(std::atomic<unsigned> &place);
+
+    static std::atomic<process_context *> current_;
+
+    std::array<part, max_parts> parts_;
+    process_context *parents_ = nullptr; /* keeps it reachable */
+};
+
+/** The part of a type of this process's context. */
+template <typename T>
+T &of_this_process()
+{
+    return process_context::current().get<T>();
+}
 
 } // namespace gaudi::util

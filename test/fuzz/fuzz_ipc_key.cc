@@ -85,8 +85,8 @@ const wire_key *valid_keys()
             uct_md_h md = open_md();
             gaudi::base::device_memory *device;
             auto &cards = card_table::instance();
-            require(gaudi::base::allocate(*cards.cards().front(), block, false,
-                                          device) == UCS_OK);
+            require(gaudi::base::allocate(*cards.cards().all().front(), block,
+                                          false, device) == UCS_OK);
             static char host[4096];
             void *memory[] = {host, reinterpret_cast<void *>(device->start)};
             const size_t size[] = {sizeof(host), block};
@@ -114,7 +114,7 @@ const wire_key *valid_keys()
 /* The parent's own card. */
 gaudi::base::card &card()
 {
-    return *card_table::instance().cards().front();
+    return *card_table::instance().cards().all().front();
 }
 
 void unpack(const wire_key &wire)

@@ -4,7 +4,7 @@
 #include "hlthunk_shim/synapse/functions.h"
 #include "hlthunk_shim/synapse/runtime.h"
 #include "hlthunk_shim/synapse/synapse_card.h"
-#include "util/per_process.h"
+#include "util/process.h"
 
 #include <cerrno>
 

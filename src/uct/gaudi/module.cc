@@ -91,12 +91,11 @@ uct_gaudi_explain_refusal(const uct_mem_alloc_params_t *params)
         return;
     }
     (void)base::guarded([&] {
-        base::card_hold during;
         /* Opened by the memory domain that allocates, and tells by itself: UCP
          * asks others first. */
         if ((params != nullptr)
                 ? !base::registration_cache::instance().is_open()
-                : !during.join()) {
+                : base::card_table::instance().cards().empty()) {
             base::card_table::instance().explain_missing_card();
         }
         return UCS_OK;

@@ -175,7 +175,7 @@ int export_memory()
         std::string answer = "0";
         if (what == "allocate") {
             base::device_memory *memory;
-            base::card &card = *cards.cards().front();
+            base::card &card = *cards.cards().all().front();
             GAUDI_CHILD_REQUIRE(base::allocate(card, a, false, memory) ==
                                 UCS_OK);
             /* The ends of it. */
@@ -251,7 +251,8 @@ int export_memory()
             const auto lines = take_logs();
             answer           = lines.empty() ? "none" : lines.front();
         } else if (what == "close_dmabufs") {
-            answer = std::to_string(close_dmabufs(*cards.cards().front()));
+            answer =
+                std::to_string(close_dmabufs(*cards.cards().all().front()));
         } else if (what == "exports") {
             answer = std::to_string(ipc::statistics_of_exports().exports);
         } else if (what == "keys") {
@@ -260,7 +261,7 @@ int export_memory()
             answer = std::to_string(ipc::statistics_of_exports().buffers);
         } else if (what == "blocks") {
             answer = std::to_string(
-                base::device_pool::of(*cards.cards().front()).blocks());
+                base::device_pool::of(*cards.cards().all().front()).blocks());
         } else {
             std::fprintf(stderr, "what is %s?\n", line.c_str());
             return 1;

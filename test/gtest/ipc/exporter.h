@@ -137,7 +137,10 @@ protected:
         return ipc::remote_buffers::instance().numbers();
     }
 
-    base::card &card() { return *base::card_table::instance().cards().front(); }
+    base::card &card()
+    {
+        return *base::card_table::instance().cards().all().front();
+    }
 
     uct_md_h md              = nullptr;
     ucs_status_t last_status = UCS_OK;

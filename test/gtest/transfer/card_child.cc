@@ -89,9 +89,9 @@ private:
 GAUDI_CHILD(has_a_card)
 {
     prepare_process();
-    auto &cards = base::card_table::instance();
-    GAUDI_CHILD_REQUIRE(cards.open() == UCS_OK);
-    base::card &card = *cards.cards().front();
+    base::held_cards cards;
+    GAUDI_CHILD_REQUIRE(base::card_table::instance().open(cards) == UCS_OK);
+    base::card &card = *cards.all().front();
     std::unique_ptr<base::transfer_engine> engine;
     GAUDI_CHILD_REQUIRE(base::transfer_engine::create(card, {}, engine) ==
                         UCS_OK);
@@ -151,7 +151,7 @@ GAUDI_CHILD(has_a_card)
     }
     engine.reset();
     GAUDI_CHILD_REQUIRE(memory.empty());
-    cards.close();
+    cards = {};
     GAUDI_CHILD_REQUIRE(take_logs().empty());
     return 0;
 }

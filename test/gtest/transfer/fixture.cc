@@ -25,11 +25,6 @@ namespace {
 
 constexpr std::chrono::seconds deadline{60};
 
-base::card_table &cards()
-{
-    return base::card_table::instance();
-}
-
 base::memory_map &map()
 {
     return base::memory_map::instance();
@@ -193,8 +188,8 @@ transfers::~transfers() = default;
 void transfers::SetUp()
 {
     prepare_process();
-    ASSERT_EQ(UCS_OK, cards().open());
-    ASSERT_EQ(has_one_card() ? 1u : 2u, cards().cards().size());
+    ASSERT_EQ(UCS_OK, base::card_table::instance().open(cards_));
+    ASSERT_EQ(has_one_card() ? 1u : 2u, cards_.all().size());
     ASSERT_EQ(UCS_OK, base::transfer_engine::create(card(0), {}, engine));
     ASSERT_EQ(UCS_OK, base::transfer_engine::create(card(0), {}, other_));
     base::transfer_engine::open(domain);
@@ -208,13 +203,13 @@ void transfers::TearDown()
     engine.reset();
     other_.reset();
     child_.reset();
-    cards().close();
+    cards_ = {};
     EXPECT_THAT(take_logs(), ::testing::IsEmpty());
 }
 
 base::card &transfers::card(size_t index)
 {
-    return *cards().cards()[index];
+    return *base::card_table::instance().cards().all()[index];
 }
 
 std::unique_ptr<card_memory> transfers::far_memory(size_t bytes)

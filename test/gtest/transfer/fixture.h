@@ -184,6 +184,7 @@ protected:
     base::flush_domain domain{};
 
 private:
+    base::held_cards cards_;
     std::unique_ptr<base::transfer_engine> other_;
     std::unique_ptr<card_child> child_;
 };

@@ -638,4 +638,34 @@ GAUDI_CHILD(asks_for_distances)
     return 0;
 }
 
+GAUDI_CHILD(leaves_an_allocation)
+{
+    load_module();
+    collect_logs();
+    for (unsigned round = 0; round < 2; ++round) {
+        uct_md_h md;
+        GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+        auto *left = new device_buffer(md, size);
+        {
+            transport tl(md);
+            std::vector<char> back(size);
+            tl.read_back(back.data(), left->remote(), size);
+        }
+        uct_md_close(md);
+        GAUDI_CHILD_REQUIRE(engine_hooks::any_card());
+        const auto logs = take_logs();
+        GAUDI_CHILD_REQUIRE(logs.size() == 1);
+        GAUDI_CHILD_REQUIRE(logs[0] ==
+                            "gaudi: 1 allocations were not released");
+    }
+    _exit(0); /* with what was left, which a sanitizer would tell */
+}
+
+TEST(cards, stay_open_for_an_allocation_that_is_left)
+{
+    const child_result child =
+        run_child("leaves_an_allocation", {{{"UCX_GAUDI_DEVICES", "0"}}, -1});
+    EXPECT_EQ(0, child.exit_code) << child.error;
+}
+
 } // namespace gaudi::test

@@ -4,6 +4,7 @@
 
 #include "common/child.h"
 #include "util/made_once.h"
+#include "util/process.h"
 
 #include <gtest/gtest.h>
 
@@ -169,6 +170,41 @@ TEST(fork_handlers, a_child_makes_what_its_parent_is_making)
     end.set_value();
     maker.join();
     EXPECT_EQ(1, object.get([] { return 3; }));
+}
+
+namespace {
+
+struct counted {
+    void after_fork_in_child() { is_parents = true; }
+
+    unsigned value = 0;
+    std::atomic<bool> is_parents{false};
+};
+
+} // namespace
+
+TEST(process_context, of_a_child_is_another_one)
+{
+    counted &mine         = util::of_this_process<counted>();
+    mine.value            = 1;
+    const uint64_t parent = util::process_identity();
+    forked_process child([&] {
+        const counted &own = util::of_this_process<counted>();
+        GAUDI_CHILD_REQUIRE((&own != &mine) && (own.value == 0));
+        GAUDI_CHILD_REQUIRE(mine.is_parents && !own.is_parents);
+        GAUDI_CHILD_REQUIRE(mine.value == 1);
+        GAUDI_CHILD_REQUIRE(util::process_identity() != parent);
+        forked_process grandchild([&] {
+            GAUDI_CHILD_REQUIRE(own.is_parents);
+            return (&util::of_this_process<counted>() != &own) ? 0 : 1;
+        });
+        return grandchild.wait().exit_code;
+    });
+    const child_result result = child.wait();
+    EXPECT_EQ(0, result.exit_code) << result.error;
+    EXPECT_EQ(&mine, &util::of_this_process<counted>());
+    EXPECT_FALSE(mine.is_parents);
+    EXPECT_EQ(parent, util::process_identity());
 }
 
 } // namespace gaudi::test

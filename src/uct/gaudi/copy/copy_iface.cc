@@ -4,7 +4,7 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/callers.h"
 #include "uct/gaudi/base/ucx/status.h"
-#include "util/per_process.h"
+#include "util/process.h"
 
 #include <algorithm>
 #include <cstring>
@@ -133,11 +133,11 @@ transport::estimate(uct_iface_h iface,
 std::vector<base::transport_device> transport::devices()
 {
     std::vector<base::transport_device> devices;
-    base::card_hold during;
-    if (!during.join()) {
+    const base::held_cards cards = base::card_table::instance().cards();
+    if (cards.empty()) {
         return {{any_card, UCT_DEVICE_TYPE_ACC, UCS_SYS_DEVICE_ID_UNKNOWN}};
     }
-    for (const auto &card : base::card_table::instance().cards()) {
+    for (const base::card *card : cards.all()) {
         if (!card->is_lost()) {
             devices.push_back(
                 {card->name(), UCT_DEVICE_TYPE_ACC, card->sys_device()});
@@ -275,16 +275,12 @@ ucs_status_t interface::open(const uct_iface_params_t &params,
         base::card_table::instance().note_application_cards();
         return UCS_OK;
     });
-    const std::string name = params.mode.device.dev_name;
-    const bool is_any      = (name == any_card);
-    base::card_hold during;
-    base::card *own = nullptr;
-    if (during.join()) {
-        own =
-            base::card_table::instance().find_open([&](const base::card &card) {
-                return is_any || (card.name() == name);
-            });
-    }
+    const std::string name       = params.mode.device.dev_name;
+    const bool is_any            = (name == any_card);
+    const base::held_cards cards = base::card_table::instance().cards();
+    base::card *own              = cards.find_open([&](const base::card &card) {
+        return is_any || (card.name() == name);
+    });
     if ((own == nullptr) && !is_any) {
         ucs_error("gaudi_cpy: there is no device '%s'", name.c_str());
         return UCS_ERR_NO_DEVICE;

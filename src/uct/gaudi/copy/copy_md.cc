@@ -67,9 +67,10 @@ ucs_status_t memory_domain::open(const config &config,
                                  std::unique_ptr<memory_domain> &domain_p)
 {
     auto domain         = std::make_unique<memory_domain>();
-    ucs_status_t status = domain->cards_.open_or_wait();
-    if (status == UCS_OK) {
-        status = registrations().open(config.registrations);
+    ucs_status_t status = cards().open(domain->cards_);
+    if ((status == UCS_OK) || (status == UCS_ERR_BUSY) ||
+        (status == UCS_ERR_NO_DEVICE)) {
+        status = registrations().open(config.registrations, domain->cards_);
     }
     if (status == UCS_OK) {
         domain_p = std::move(domain);
@@ -79,9 +80,9 @@ ucs_status_t memory_domain::open(const config &config,
 
 void memory_domain::close()
 {
-    /* With handles left, the cards stay open for them. */
-    if (!registrations().close()) {
-        cards_.abandon();
+    if (registrations().close() && (allocations_ > 0)) {
+        ucs_warn("gaudi: %lu allocations were not released",
+                 allocations_.load());
     }
 }
 
@@ -105,8 +106,7 @@ void memory_domain::query(base::md_properties &properties) const
         properties.reg_cost          = 16e-6;
         properties.reg_cost_per_byte = 0.06e-9;
     }
-    base::find_local_cpus(cards_.holds() ? cards().cards().front().get()
-                                         : nullptr,
+    base::find_local_cpus(cards_.empty() ? nullptr : cards_.all().front(),
                           properties.local_cpus);
 }
 
@@ -121,8 +121,9 @@ ucs_status_t memory_domain::allocate(size_t &length, void *&address,
     if (is_inherited()) {
         return refuse_inherited(quiet);
     }
-    if (!cards_.holds()) { /* one may be free by now */
-        const ucs_status_t status = cards_.open();
+    if (cards_.empty()) { /* one may be free by now */
+        base::held_cards opened;
+        const ucs_status_t status = cards().open(opened);
         if (status != UCS_OK) {
             if (!quiet) {
                 cards().explain_missing_card();
@@ -131,8 +132,8 @@ ucs_status_t memory_domain::allocate(size_t &length, void *&address,
         }
     }
     base::card *owner = (device == UCS_SYS_DEVICE_ID_UNKNOWN)
-                            ? &base::card_for_hint(address)
-                            : cards().find_open([&](const base::card &card) {
+                            ? &base::card_for_hint(cards_, address)
+                            : cards_.find_open([&](const base::card &card) {
                                   return card.sys_device() == device;
                               });
     if (owner == nullptr) {
@@ -147,6 +148,7 @@ ucs_status_t memory_domain::allocate(size_t &length, void *&address,
     handle->what        = memory_handle::kind::allocated;
     ucs_status_t status = base::allocate(*owner, length, quiet, handle->device);
     if (status == UCS_OK) {
+        ++allocations_;
         address = reinterpret_cast<void *>(handle->device->start);
         memh_p  = handle.release();
     }
@@ -165,6 +167,7 @@ ucs_status_t memory_domain::free(uct_mem_h memh)
     }
     if (!is_inherited()) {
         base::memory_map::instance().free(*handle->device);
+        --allocations_;
     }
     delete handle;
     return UCS_OK;
@@ -191,8 +194,8 @@ ucs_status_t memory_domain::advise(uct_mem_h memh, void *address, size_t length,
         return UCS_ERR_INVALID_PARAM;
     }
     /* Device memory is always there. What a card cannot map, it stages. */
-    if (is_host && (advice == UCT_MADV_WILLNEED) && cards_.holds()) {
-        for (const auto &card : cards().cards()) {
+    if (is_host && (advice == UCT_MADV_WILLNEED)) {
+        for (const base::card *card : cards_.all()) {
             uint64_t va;
             (void)handle->host->va_on(*card, va);
         }

@@ -67,7 +67,8 @@ public:
     void add_files(void *object);
 
 private:
-    base::card_hold cards_;
+    base::held_cards cards_; /* of which there may be none so far */
+    std::atomic<uint64_t> allocations_{0};
 };
 
 /** Add the component to UCX's list. Called once, at load. */

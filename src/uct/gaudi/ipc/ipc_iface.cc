@@ -2,7 +2,6 @@
 
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory_map.h"
-#include "uct/gaudi/base/ucx/registration.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/ipc_md.h"
 #include "uct/gaudi/ipc/process/reachability.h"
@@ -89,9 +88,8 @@ ucs_status_t make_state(const transport::config &config,
         return UCS_ERR_INVALID_PARAM;
     }
     auto state         = std::make_unique<iface_state>();
-    state->home        = state->cards.join()
-                             ? base::card_table::instance().first_card()
-                             : nullptr;
+    state->cards       = base::card_table::instance().cards();
+    state->home        = state->cards.first();
     state->max_message = config.seg_size;
     state->max_bcopy   = config.transfers.engine.chunk_bytes;
     state->max_poll    = std::max(config.max_poll, 1u);

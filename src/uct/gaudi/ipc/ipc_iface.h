@@ -42,7 +42,7 @@ struct iface_state {
     }
 
     unsigned generation = util::process_generation(); /* that opened it */
-    base::card_hold cards; /* goes after the engine, which uses them: the
+    base::held_cards cards; /* goes after the engine, which uses them: the
                               memory domain may have none */
     std::unique_ptr<mailbox> inbox;
     std::unique_ptr<base::transfer_engine> engine;

@@ -55,13 +55,15 @@ ucs_status_t memory_domain::open(const config &config,
                                  std::unique_ptr<memory_domain> &domain_p)
 {
     auto domain               = std::make_unique<memory_domain>();
-    const ucs_status_t status = domain->cards_.open();
+    auto &cards               = base::card_table::instance();
+    const ucs_status_t status = cards.open(domain->cards_);
     if ((status != UCS_OK) && (status != UCS_ERR_BUSY) &&
         (status != UCS_ERR_NO_DEVICE)) {
         return status;
     }
     if (status != UCS_OK) {
         ucs_debug("gaudi_ipc: this process has no card of its own");
+        domain->cards_ = {};
     }
     exported_memory::let_go_of_freed_memory();
     remote_process::set_timeout(config.timeout);
@@ -79,7 +81,6 @@ void memory_domain::close()
     if (registrations_ > 0) {
         ucs_warn("gaudi_ipc: %lu registrations were not released",
                  registrations_.load());
-        cards_.abandon();
     }
 }
 
@@ -87,7 +88,8 @@ void memory_domain::query(base::md_properties &properties) const
 {
     const uint64_t host  = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     const uint64_t gaudi = UCS_BIT(base::memory_type());
-    const bool all       = base::is_to_register_host(moves_host_);
+    const bool all       = moves_host_ || (base::excluding_host !=
+                                     base::host_exclusion::by_registration);
 
     properties.needs_key        = true;
     properties.registered_types = all ? (host | gaudi) : gaudi;
@@ -105,9 +107,6 @@ ucs_status_t memory_domain::register_memory(void *address, size_t length,
 {
     if (is_inherited()) {
         return refuse_inherited(quiet);
-    }
-    if (base::memory_map::is_device(address)) {
-        (void)cards_.join();
     }
     exported_memory *memory;
     const ucs_status_t status =

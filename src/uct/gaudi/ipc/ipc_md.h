@@ -55,8 +55,7 @@ public:
 private:
     bool moves_host_ = true;
     bool has_card_   = false; /* when it was opened */
-    base::card_hold cards_;   /* if there were any, or since device memory, of
-                                 another context then, was registered */
+    base::held_cards cards_;  /* if there were any */
     std::atomic<uint64_t> registrations_{0};
 };
 

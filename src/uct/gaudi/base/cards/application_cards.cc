@@ -18,14 +18,13 @@ namespace {
 /* The open nodes of the application that this process uses, those that UCX has
  * opened for itself, and those that it inherited from the process that it was
  * forked from, whose descriptors are no use here. The one thing of the cards
- * that a forked child keeps. Changed under cards_lock_, by one process at a
- * time. */
+ * that a forked child keeps. Changed under lock_, by one process at a time. */
 struct known_node {
     shim::node_identity node;
     unsigned generation = 0;
     bool of_ucx         = false;
 };
-constinit std::array<known_node, max_cards> known_nodes{};
+constinit std::array<known_node, 64> known_nodes{};
 
 void note_node(const known_node &noted)
 {
@@ -89,13 +88,6 @@ bool find_by_bus_id(const std::string &bus_id,
     return true;
 }
 
-void close_node(const shim::node_identity &node, int fd, card *lent,
-                deferred &later)
-{
-    card_events::for_each(
-        [&](card_events &room) { room.node_closed(node, fd, lent, later); });
-}
-
 } // namespace
 
 /* This process uses a node no more, or it is another one that is called the
@@ -109,6 +101,13 @@ void card_table::forget_node(const shim::node_identity &node)
     look_for_card_of_ucx();
 }
 
+/* The application has opened it in this process. */
+void card_table::note_own_node(const shim::node_identity &node)
+{
+    forget_node(node);
+    note_node({node, util::process_generation()});
+}
+
 /* For those who may not take the lock. */
 void card_table::look_for_card_of_ucx()
 {
@@ -119,51 +118,23 @@ void card_table::look_for_card_of_ucx()
         });
 }
 
-void card_table::add_card(const shim::visible_card &info,
-                          std::unique_ptr<shim::card> opened,
-                          const shim::node_identity &node, bool adopted,
-                          deferred &later)
-{
-    const size_t index = card_count_;
-    card_state &state  = states_[index];
-    cards_[index]      = std::make_unique<card>(info, index, std::move(opened));
-    state.node         = node;
-    state.adopted      = adopted;
-    state.closed       = false;
-    state.lent         = -1;
-    card &added        = *cards_[index];
-    card_count_.store(index + 1, std::memory_order_release);
-    if (adopted) {
-        forget_node(node);
-        note_node({node, util::process_generation()});
-    }
-    card_events::for_each([&](card_events &room) {
-        room.card_added(added, node, adopted, later);
-    });
-}
-
-/* Whether a card of this process is behind an open node: one that was reset,
- * too. */
-bool card_table::is_known(const shim::node_identity &node) const
-{
-    for (const auto &each : cards()) {
-        const card_state &state = states_[each->slot()];
-        if ((state.node == node) && !state.closed) {
-            return true;
-        }
-    }
-    return false;
-}
-
+/* Collect the cards that the application has open and that are not known, lost
+ * by a reset or not. */
 void card_table::adopt_open_cards(const shim::driver &driver,
                                   const std::vector<shim::card_info> &box,
                                   const shim::visible_cards &visible,
-                                  deferred &later)
+                                  const held_cards &known, card_list &adopted)
 {
     acquiring_ = false;
     for (const shim::open_node &found :
          shim::find_open_nodes(driver.own_dev())) {
-        if (is_known(found.node) || !can_be_adopted(found.node)) {
+        const auto is_it = [&](const auto &each) {
+            return (each->node_ == found.node) && !each->closed_;
+        };
+        const auto all = known.all();
+        if (std::any_of(all.begin(), all.end(), is_it) ||
+            std::any_of(adopted.begin(), adopted.end(), is_it) ||
+            !can_be_adopted(found.node)) {
             continue;
         }
         std::unique_ptr<shim::card> opened;
@@ -184,55 +155,44 @@ void card_table::adopt_open_cards(const shim::driver &driver,
                       found.fd, std::strerror(-ret));
             continue;
         }
-        shim::visible_card adopted;
-        if (!find_by_bus_id(opened->bus_id(), box, visible, adopted)) {
+        shim::visible_card self;
+        if (!find_by_bus_id(opened->bus_id(), box, visible, self)) {
             ucs_debug("gaudi: card %s, which the application has open, is not "
                       "listed",
                       opened->bus_id().c_str());
             continue;
         }
-        if (card_count_ == max_cards) {
-            ucs_warn("gaudi: card %s is not used: the process has opened cards "
-                     "%zu times",
-                     opened->bus_id().c_str(), max_cards);
-            return;
-        }
-        add_card(adopted, std::move(opened), found.node, true, later);
         ucs_debug("%s (%s) adopted: the application has it open as file "
                   "descriptor %d",
-                  adopted.name().c_str(), adopted.info.bus_id.c_str(),
-                  cards_[card_count_ - 1]->device().fd());
+                  self.name().c_str(), self.info.bus_id.c_str(), opened->fd());
+        adopted.push_back(
+            std::make_unique<card>(self, std::move(opened), found.node, true));
     }
 }
 
 /* Cards and memory whose descriptors were closed with close(2). */
-void card_table::drop_closed(deferred &later)
+void card_table::drop_closed(const held_cards &cards)
 {
-    for (size_t i = 0; i < card_count_; ++i) {
-        const shim::card &driven = cards_[i]->device();
+    for (card *each : cards.all()) {
         /* One that was reset is lost, too, and its memory stays known: what
          * the program has there is no host memory. */
-        if (states_[i].adopted && !states_[i].closed &&
-            !shim::is_node(driven.fd(), states_[i].node)) {
-            (void)driven.lose();
-            lose(i, later);
+        if (each->adopted_ && !each->closed_ &&
+            !shim::is_node(each->device().fd(), each->node_)) {
+            (void)each->device().lose();
+            lose(*each);
         }
-        if ((states_[i].lent >= 0) &&
-            !shim::is_node(states_[i].lent, states_[i].node)) {
-            return_lent(i, later);
+        if ((each->lent_ >= 0) && !shim::is_node(each->lent_, each->node_)) {
+            return_lent(*each);
         }
     }
-    card_events::for_each(
-        [&](card_events &room) { room.look_for_closed_nodes(later); });
+    card_events::look_for_closed_nodes();
 }
 
 /* A card is closing or closed: others let go of what they have for it. */
-void card_table::lose(size_t index, deferred &later)
+void card_table::lose(card &lost)
 {
-    states_[index].closed = true;
-    card_events::for_each([&](card_events &room) {
-        room.card_lost(*cards_[index], states_[index].node, later);
-    });
+    lost.closed_ = true;
+    card_events::card_lost(lost);
 }
 
 void card_table::note_application_cards(patience waiting)
@@ -248,43 +208,39 @@ void card_table::note_application_cards(patience waiting)
 void card_table::note_cards(patience waiting)
 {
     const shim::driver *loaded = driver();
-    auto cards_guard           = (waiting == patience::none)
-                                     ? std::unique_lock(cards_lock_, std::try_to_lock)
-                                     : std::unique_lock(cards_lock_);
-    if ((loaded == nullptr) || !cards_guard) {
+    if (loaded == nullptr) {
         return;
     }
-    deferred later;
-    drop_closed(later);
-    if ((users_ > 0) || !waiting_.empty()) {
-        const auto box = shim::list_cards(*loaded);
-        adopt_open_cards(
-            *loaded, box,
-            shim::find_visible_cards(shim::visibility_variables::read(), box),
-            later);
-        if (card_count_ > 0) {
-            admit_waiting();
-        }
-    }
-    cards_guard.unlock();
-    run(later);
+    under_lock(
+        [&](const held_cards &cards) {
+            drop_closed(cards);
+            if (!cards) {
+                return;
+            }
+            const auto box = shim::list_cards(*loaded);
+            card_list fresh;
+            adopt_open_cards(*loaded, box,
+                             shim::find_visible_cards(
+                                 shim::visibility_variables::read(), box),
+                             cards, fresh);
+            publish(cards, std::move(fresh));
+        },
+        waiting);
 }
 
 /* A framework's runtime gets a card that we have open. False when it cannot use
  * it, for want of memory that we have there. */
-bool card_table::hand_over(size_t index, deferred &later)
+bool card_table::hand_over(card &wanted)
 {
-    const shim::card &driven = cards_[index]->device();
+    const shim::card &driven = wanted.device();
     if (driven.allocated_bytes().value_or(0) > 0) {
         ucs_diag("%s: the framework does not get this card: it needs all of "
                  "the memory, some of which UCX has allocated",
-                 cards_[index]->name().c_str());
+                 wanted.name().c_str());
         return false;
     }
-    if (!driven.is_lost()) {
-        driven.expect_loss();
-        lose(index, later);
-    }
+    driven.expect_loss();
+    lose(wanted);
     return true;
 }
 
@@ -292,36 +248,38 @@ int card_table::lend(const card_wish &wish)
 {
     const shim::driver *loaded = driver();
     int fd                     = -1;
-    under_lock([&](deferred &later) {
-        drop_closed(later);
-        for (size_t i = 0; (i < card_count_) && (fd < 0); ++i) {
-            const shim::card &driven = cards_[i]->device();
-            if (states_[i].adopted || driven.is_lost() ||
-                (states_[i].lent >= 0) ||
-                ((wish.bus_id != nullptr) &&
-                 !same_bus_id(driven.bus_id(), wish.bus_id)) ||
-                ((wish.module_id >= 0) &&
-                 (driven.module_id() != wish.module_id)) ||
-                (wish.kind.has_value() && (wish.bus_id == nullptr) &&
-                 !driven.is_of(*wish.kind))) {
+    const auto is_wished       = [&](const card &each) {
+        const shim::card &driven = each.device();
+        return !each.adopted_ && (each.lent_ < 0) &&
+               ((wish.bus_id == nullptr) ||
+                same_bus_id(driven.bus_id(), wish.bus_id)) &&
+               ((wish.module_id < 0) ||
+                (driven.module_id() == wish.module_id)) &&
+               (!wish.kind.has_value() || (wish.bus_id != nullptr) ||
+                driven.is_of(*wish.kind));
+    };
+    under_lock([&](const held_cards &cards) {
+        drop_closed(cards);
+        for (card *each : cards.all()) {
+            if ((fd >= 0) || each->is_lost() || !is_wished(*each)) {
                 continue;
             }
             const bool taken_over =
                 wish.of_framework && loaded->drives_frameworks();
-            if (taken_over && !hand_over(i, later)) {
+            if (taken_over && !hand_over(*each)) {
                 continue;
             }
-            fd = fcntl(driven.fd(), F_DUPFD_CLOEXEC, 0);
+            fd = fcntl(each->device().fd(), F_DUPFD_CLOEXEC, 0);
             if (taken_over && (fd >= 0)) {
                 loaded->framework_opened(fd);
                 acquiring_ = true;
             } else {
-                states_[i].lent = fd;
+                each->lent_ = fd;
             }
             if (fd >= 0) {
                 ucs_debug("%s: shared with the application as file descriptor "
                           "%d",
-                          cards_[i]->name().c_str(), fd);
+                          each->name().c_str(), fd);
             }
         }
     });
@@ -330,14 +288,10 @@ int card_table::lend(const card_wish &wish)
 
 /* The application has closed its duplicate, and the card stays open, held until
  * what the application had there has been given back. */
-void card_table::return_lent(size_t index, deferred &later)
+void card_table::return_lent(card &lent)
 {
-    const int lent = std::exchange(states_[index].lent, -1);
-    close_node(states_[index].node, lent, cards_[index].get(), later);
-    /* Not to end under cards_lock_. */
-    const auto end = [](card_table *table) { table->close(); };
-    ++users_; /* it has some: there is a card */
-    later.emplace_back([holding = std::shared_ptr<card_table>(this, end)] {});
+    const int fd = std::exchange(lent.lent_, -1);
+    card_events::node_closed(lent.node_, fd, &lent);
 }
 
 void card_table::application_opened(int fd, bool by_framework)
@@ -350,16 +304,15 @@ void card_table::application_opened(int fd, bool by_framework)
     if (by_framework && (loaded != nullptr)) {
         loaded->framework_opened(fd);
     }
-    under_lock([&](deferred &later) {
+    under_lock([&](const held_cards &cards) {
         /* A node opens once: what is known of it was of an earlier time. */
-        for (size_t i = 0; i < card_count_; ++i) {
-            if (states_[i].adopted && !states_[i].closed &&
-                (states_[i].node == opened)) {
-                (void)cards_[i]->device().lose();
-                lose(i, later);
+        for (card *each : cards.all()) {
+            if (each->adopted_ && !each->closed_ && (each->node_ == opened)) {
+                (void)each->device().lose();
+                lose(*each);
             }
         }
-        close_node(opened, -1, nullptr, later);
+        card_events::node_closed(opened, -1, nullptr);
         forget_node(opened);
     });
     note_cards(patience::any);
@@ -371,7 +324,7 @@ void card_table::ucx_opened(int fd)
     if (!shim::identify(fd, opened)) {
         return;
     }
-    std::lock_guard<std::mutex> guard(cards_lock_);
+    const std::lock_guard<std::mutex> guard(lock_);
     forget_node(opened);
     note_node({opened, util::process_generation(), true});
     look_for_card_of_ucx();
@@ -388,28 +341,25 @@ void card_table::application_closing(int fd)
     if (driver() != nullptr) {
         driver()->application_closing(fd);
     }
-    under_lock([&](deferred &later) {
+    under_lock([&](const held_cards &cards) {
         bool known = false;
-        for (size_t i = 0; i < card_count_; ++i) {
-            if ((states_[i].node != node) || states_[i].closed) {
+        for (card *each : cards.all()) {
+            if ((each->node_ != node) || each->closed_) {
                 continue;
             }
-            if (states_[i].adopted && (cards_[i]->device().fd() == fd)) {
+            if (each->adopted_ && (each->device().fd() == fd)) {
                 known = true;
-                cards_[i]->device().expect_loss();
-                lose(i, later);
-                continue;
-            }
-            if (cards_[i]->is_lost()) {
-                continue;
-            }
-            known = true;
-            if (states_[i].lent == fd) {
-                return_lent(i, later);
+                each->device().expect_loss();
+                lose(*each);
+            } else if (!each->is_lost()) {
+                known = true;
+                if (each->lent_ == fd) {
+                    return_lent(*each);
+                }
             }
         }
         if (!known) {
-            close_node(node, fd, nullptr, later);
+            card_events::node_closed(node, fd, nullptr);
             std::replace_if(
                 known_nodes.begin(), known_nodes.end(),
                 [&](const known_node &noted) {
@@ -423,9 +373,9 @@ void card_table::application_closing(int fd)
 
 void card_table::application_closed(int fd)
 {
-    std::lock_guard<std::mutex> guard(cards_lock_);
-    for (const auto &each : cards()) {
-        if (states_[each->slot()].adopted && (each->device().fd() == fd) &&
+    const held_cards cards = this->cards();
+    for (card *each : cards.all()) {
+        if (each->is_adopted() && (each->device().fd() == fd) &&
             each->is_lost()) {
             (void)each->device().lose();
         }

@@ -1,18 +1,52 @@
 #include "uct/gaudi/base/cards/card.h"
 
+#include "hlthunk_shim/cards/mapping_table.h"
 #include "uct/gaudi/base/cards/topology.h"
 
 #include <cstring>
 
 namespace gaudi::base {
 
-card::card(const shim::visible_card &self, unsigned slot,
-           std::unique_ptr<shim::card> device)
-    : info_(self.info), slot_(slot), name_(self.name()),
-      device_(std::move(device)),
+card *held_cards::find_named(const char *name) const
+{
+    return find_open([&](const card &candidate) {
+        return (name == nullptr) || candidate.is_called(name);
+    });
+}
+
+bool card::is_called(const char *name) const
+{
+    return (name_ == name) || (name_ == std::string("gaudi") + name) ||
+           (device_->bus_id() == shim::normalize_bus_id(name));
+}
+
+card::card(const shim::visible_card &self, std::unique_ptr<shim::card> device,
+           const shim::node_identity &node, bool adopted)
+    : info_(self.info), name_(self.name()), device_(std::move(device)),
+      node_(node), adopted_(adopted),
       sys_device_(place_card(device_->bus_id(), name_, info_.numa_node))
 {
     device_->set_numa_node(info_.numa_node);
+}
+
+/* Memory of one card may be mapped on another: first all of that. */
+open_cards::~open_cards()
+{
+    newest_ = nullptr;
+    for (const auto &each : cards_) {
+        each->part_.reset();
+    }
+}
+
+void open_cards::publish(std::unique_ptr<card> added)
+{
+    card_list list(all().begin(), all().end());
+    added->place_ = list.size();
+    list.push_back(added.get());
+    cards_.reserve(list.size());
+    lists_.push_front(std::move(list));
+    cards_.push_back(std::move(added));
+    newest_.store(&lists_.front(), std::memory_order_release);
 }
 
 void find_local_cpus(const card *of, ucs_cpu_set_t &cpus)

@@ -1,41 +1,115 @@
 /**
- * A card that this process has open.
+ * The cards that this process has open, and who holds them.
  *
- * Immutable after opening, but for what the driver finds out.
+ *   held_cards --> open_cards --> card --> card_part (its pool of memory)
+ *
+ * There is one open_cards at a time, from the first opening on. Whoever keeps a
+ * pointer to a card, or what belongs to one, has a held_cards for as long: a
+ * memory domain, a cache of registrations, an engine, memory, an import. The
+ * last one to go closes all cards, on its thread, and must have no lock that is
+ * taken under the card table's.
+ *
+ * What a forked child inherits are holds on the parent's cards, and their end
+ * lets nothing go.
  */
 #pragma once
 
 #include "hlthunk_shim/card.h"
+#include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/cards/visible_cards.h"
 #include "uct/gaudi/base/ucx/ucx.h"
+#include "util/process.h"
 
+#include <algorithm>
 #include <atomic>
+#include <forward_list>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace gaudi::base {
 
-/** Cards that a process can have open between the first open and the last close
- *  of the card table; one that the application reopens counts once more. */
-inline constexpr size_t max_cards = 64;
+class card;
+class open_cards;
 
+/** What the rooms above keep for a card; goes before all cards do. */
+class card_part {
+public:
+    virtual ~card_part() = default;
+};
+
+/** A hold on the open cards of this process: none is closed while it lasts.
+ *  Cards that are opened later are among them from then on. */
+class held_cards {
+public:
+    held_cards() = default;
+    explicit held_cards(std::shared_ptr<open_cards> cards)
+        : cards_(std::move(cards))
+    {}
+
+    /** Whether it holds anything: what has no card yet, too. */
+    explicit operator bool() const { return cards_ != nullptr; }
+
+    /** All of them, lost ones among them, in the order of their opening. */
+    [[nodiscard]] inline std::span<card *const> all() const;
+
+    [[nodiscard]] bool empty() const { return all().empty(); }
+
+    /** The first one that is not lost and that a condition is true of, or
+     *  nullptr. */
+    template <typename Condition>
+    [[nodiscard]] card *find_open(Condition &&is_it) const;
+
+    /** One that is not lost; nullptr: there is none. */
+    [[nodiscard]] card *first() const
+    {
+        return find_open([](const card &) { return true; });
+    }
+
+    /** The one that is not lost and is called so, or nullptr.
+     *  @param name  NULL: the first card. */
+    [[nodiscard]] card *find_named(const char *name) const;
+
+private:
+    friend class card_table;
+
+    std::shared_ptr<open_cards> cards_;
+};
+
+/** A card that is open. Immutable, but for what the driver finds out and what
+ *  the card table notes. */
 class card {
 public:
     /**
-     * @param self  What is known of the card, and its name.
-     * @param slot  Of the card in this process: 0 for the first one opened.
+     * @param self     What is known of the card, and its name.
+     * @param node     What the application knows it by, if it has it.
+     * @param adopted  The application has opened it, and closes it.
      */
-    card(const shim::visible_card &self, unsigned slot,
-         std::unique_ptr<shim::card> device);
+    card(const shim::visible_card &self, std::unique_ptr<shim::card> device,
+         const shim::node_identity &node, bool adopted);
 
     [[nodiscard]] const std::string &name() const { return name_; }
     [[nodiscard]] const shim::card_info &info() const { return info_; }
-    [[nodiscard]] unsigned slot() const { return slot_; }
     [[nodiscard]] shim::card &device() const { return *device_; }
     [[nodiscard]] ucs_sys_device_t sys_device() const { return sys_device_; }
+    [[nodiscard]] const shim::node_identity &node() const { return node_; }
+    [[nodiscard]] bool is_adopted() const { return adopted_; }
+
+    /** Of it among all that are open. */
+    [[nodiscard]] size_t place() const { return place_; }
+
+    /** What card_events::make_part gave. */
+    [[nodiscard]] card_part &part() const { return *part_; }
+
+    /** Hold all cards. The caller does so already. */
+    [[nodiscard]] held_cards hold() const { return held_cards(home_.lock()); }
+
+    /** Whether it has a name ("gaudi1"), an index ("1") or a bus id. */
+    [[nodiscard]] bool is_called(const char *name) const;
 
     /** Whether the application closed it, or it was reset or removed. It stays
-     *  as long as the table is open, and does nothing. */
+     *  as long as the others are open, and does nothing. */
     [[nodiscard]] bool is_lost() const { return device_->is_lost(); }
 
     /** The level of a failure on this card: of those on a card that is lost
@@ -49,13 +123,74 @@ public:
     }
 
 private:
+    friend class card_table;
+    friend class open_cards;
+
     const shim::card_info info_;
-    const unsigned slot_;
     const std::string name_;
     std::unique_ptr<shim::card> device_;
+    const shim::node_identity node_;
+    const bool adopted_;
     mutable std::atomic<bool> failed_since_loss_{false};
     ucs_sys_device_t sys_device_ = UCS_SYS_DEVICE_ID_UNKNOWN;
+    std::weak_ptr<open_cards> home_;
+    size_t place_ = 0;
+    std::unique_ptr<card_part> part_;
+
+    /* The card table's, under its lock. */
+    bool closed_ = false; /* by the application that had opened it */
+    int lent_    = -1;    /* the application's duplicate of our descriptor */
 };
+
+/** All cards that the process has open, none or more. Read without a lock: each
+ *  list that was published stays as long as the cards do. */
+class open_cards {
+public:
+    open_cards() = default;
+    ~open_cards();
+    open_cards(const open_cards &)            = delete;
+    open_cards &operator=(const open_cards &) = delete;
+
+    [[nodiscard]] std::span<card *const> all() const
+    {
+        const auto *newest = newest_.load(std::memory_order_acquire);
+        return (newest != nullptr) ? std::span<card *const>(*newest)
+                                   : std::span<card *const>();
+    }
+
+    /** One more. Under the card table's lock. */
+    void publish(std::unique_ptr<card> added);
+
+    /** Whether they are a parent's, of which this process closes nothing. */
+    [[nodiscard]] bool is_inherited() const
+    {
+        return generation_ != util::process_generation();
+    }
+
+private:
+    using card_list = std::vector<card *>;
+
+    const unsigned generation_ = util::process_generation();
+    std::vector<std::unique_ptr<card>> cards_;
+    std::forward_list<card_list> lists_;
+    std::atomic<const card_list *> newest_{nullptr};
+};
+
+std::span<card *const> held_cards::all() const
+{
+    return (cards_ != nullptr) ? cards_->all() : std::span<card *const>();
+}
+
+template <typename Condition>
+card *held_cards::find_open(Condition &&is_it) const
+{
+    for (card *each : all()) {
+        if (!each->is_lost() && is_it(*each)) {
+            return each;
+        }
+    }
+    return nullptr;
+}
 
 /**
  * The CPUs near a card.

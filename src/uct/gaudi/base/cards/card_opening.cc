@@ -4,7 +4,6 @@
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/device_list.h"
 #include "uct/gaudi/base/cards/driver.h"
-#include "uct/gaudi/base/ucx/host_lanes.h"
 #include "util/text.h"
 
 #include <algorithm>
@@ -67,12 +66,28 @@ std::string describe_taken(const shim::driver &driver,
 
 struct card_table::attempt {
     const shim::driver &driver;
+    const held_cards &open; /* already */
     const std::vector<shim::card_info> box;
     const std::string setting; /* as messages begin */
     shim::visible_cards visible;
     device_selection wanted;
+    card_list fresh;     /* nobody finds these before all are there */
     bool chosen = false; /* by whoever opens, not by the setting */
     size_t got  = 0;
+
+    [[nodiscard]] bool has_none() const
+    {
+        return open.empty() && fresh.empty();
+    }
+
+    /* Of those that are not lost. */
+    template <typename Condition>
+    [[nodiscard]] bool has(Condition &&is_it) const
+    {
+        return (open.find_open(is_it) != nullptr) ||
+               std::any_of(fresh.begin(), fresh.end(),
+                           [&](const auto &each) { return is_it(*each); });
+    }
 };
 
 /* Whether the log does not have a line yet. Several memory domains open the
@@ -92,28 +107,28 @@ ucs_status_t card_table::refuse_setting(const std::string &text)
 }
 
 /* Sleep a little, if the time for cards in reset is not over. Without a card
- * this table is one that nobody has opened, and the application may open and
- * close cards of its own meanwhile. With one it could get ours, and return it,
- * which has to wait until they have a user. */
-bool card_table::wait_for_reset(std::unique_lock<std::mutex> &cards_guard)
+ * the application may open and close cards of its own meanwhile. With one it
+ * could get ours, and return it, which has to wait until they have a user. */
+bool card_table::wait_for_reset(std::unique_lock<std::mutex> &guard,
+                                bool unlocked)
 {
     const auto pause = reset_wait_.next_pause(reset_wait::clock::now());
     if (pause == reset_wait::clock::duration::zero()) {
         return false;
     }
-    const bool unlocked = (card_count_ == 0);
     if (unlocked) {
-        cards_guard.unlock();
+        guard.unlock();
     }
     std::this_thread::sleep_for(pause);
     if (unlocked) {
-        cards_guard.lock();
+        guard.lock();
     }
     return true;
 }
 
-ucs_status_t card_table::open_cards(const char *chosen, deferred &later,
-                                    std::unique_lock<std::mutex> &cards_guard)
+ucs_status_t card_table::open_wished(const char *chosen,
+                                     const held_cards &cards,
+                                     std::unique_lock<std::mutex> &guard)
 {
     missing_                   = {};
     const shim::driver *loaded = driver();
@@ -121,8 +136,10 @@ ucs_status_t card_table::open_cards(const char *chosen, deferred &later,
         return UCS_ERR_NO_DEVICE;
     }
     attempt now{*loaded,
+                cards,
                 shim::list_cards(*loaded),
                 "UCX_GAUDI_DEVICES=" + std::string(config().devices) + ": ",
+                {},
                 {},
                 {}};
     if (now.box.empty()) {
@@ -144,10 +161,15 @@ ucs_status_t card_table::open_cards(const char *chosen, deferred &later,
             return status;
         }
     }
-    open_wanted(now, later, cards_guard);
-    return ((chosen != nullptr) && (find_named(chosen) == nullptr))
-               ? judge_choice(now, chosen)
-               : judge(now);
+    open_wanted(now, guard);
+    const bool found = (chosen == nullptr) || now.has([&](const card &each) {
+        return each.is_called(chosen);
+    });
+    const ucs_status_t status = found ? judge(now) : judge_choice(now, chosen);
+    if (status == UCS_OK) {
+        publish(cards, std::move(now.fresh));
+    }
+    return status;
 }
 
 /* Have a card be among those that are opened: in place of others where one of
@@ -172,8 +194,9 @@ ucs_status_t card_table::choose(attempt &now, const char *chosen)
         missing_.told = true;
         return UCS_ERR_NO_DEVICE;
     }
-    if (std::any_of(cards().begin(), cards().end(), [&](const auto &open) {
-            return open->is_lost() && !states_[open->slot()].adopted &&
+    const auto opened = now.open.all();
+    if (std::any_of(opened.begin(), opened.end(), [&](const card *open) {
+            return open->is_lost() && !open->is_adopted() &&
                    (open->info().bus_id ==
                     now.visible.cards[place].info.bus_id);
         })) {
@@ -183,7 +206,7 @@ ucs_status_t card_table::choose(attempt &now, const char *chosen)
         missing_.told = true;
         return UCS_ERR_NO_DEVICE;
     }
-    now.chosen = (users_ > 0) || (now.wanted.wanted < may_open.size());
+    now.chosen = !now.open.empty() || (now.wanted.wanted < may_open.size());
     if (now.chosen) {
         now.wanted.cards  = {place};
         now.wanted.wanted = 1;
@@ -206,17 +229,16 @@ ucs_status_t card_table::judge_choice(const attempt &now, const char *chosen)
     return taken ? UCS_ERR_BUSY : UCS_ERR_NO_DEVICE;
 }
 
-void card_table::open_wanted(attempt &now, deferred &later,
-                             std::unique_lock<std::mutex> &cards_guard)
+void card_table::open_wanted(attempt &now, std::unique_lock<std::mutex> &guard)
 {
     /* What the application has open comes first: it is there on purpose. */
     const bool automatic =
         !now.chosen && (std::strcmp(config().devices, "auto") == 0);
     bool enough      = false;
     const auto adopt = [&] {
-        drop_closed(later);
-        adopt_open_cards(now.driver, now.box, now.visible, later);
-        enough = automatic && (card_count_ > 0);
+        drop_closed(now.open);
+        adopt_open_cards(now.driver, now.box, now.visible, now.open, now.fresh);
+        enough = automatic && !now.has_none();
     };
     adopt();
     /* A card in reset is tried again: at once when all are wanted, which come
@@ -224,23 +246,24 @@ void card_table::open_wanted(attempt &now, deferred &later,
     const size_t visible       = now.wanted.cards.size();
     const bool all             = (now.wanted.wanted == visible);
     std::vector<size_t> places = now.wanted.cards;
-    for (size_t i = 0; (i < places.size()) && (now.got < now.wanted.wanted) &&
-                       !enough && (card_count_ < max_cards);
-         ++i) {
+    for (size_t i = 0;
+         (i < places.size()) && (now.got < now.wanted.wanted) && !enough; ++i) {
         const size_t place             = places[i];
         const shim::visible_card &next = now.visible.cards[place];
-        if (find_open([&](const card &open) {
-                return states_[open.slot()].adopted &&
+        if (now.has([&](const card &open) {
+                return open.is_adopted() &&
                        (open.device().bus_id() == next.info.bus_id);
-            }) != nullptr) {
+            })) {
             ++now.got;
             continue;
         }
         std::unique_ptr<shim::card> opened;
         const int ret          = now.driver.open(next.info.bus_id, opened);
         const bool first_round = !all && (i < visible);
-        if ((ret == -EAGAIN) && (first_round || wait_for_reset(cards_guard))) {
-            if (!first_round && (card_count_ == 0)) {
+        const bool unlocked    = now.has_none();
+        if ((ret == -EAGAIN) &&
+            (first_round || wait_for_reset(guard, unlocked))) {
+            if (!first_round && unlocked) {
                 adopt();
             }
             if (all) {
@@ -256,7 +279,8 @@ void card_table::open_wanted(attempt &now, deferred &later,
         }
         shim::node_identity node;
         (void)shim::identify(opened->fd(), node);
-        add_card(next, std::move(opened), node, false, later);
+        now.fresh.push_back(
+            std::make_unique<card>(next, std::move(opened), node, false));
         ucs_debug("%s (%s) opened", next.name().c_str(),
                   next.info.bus_id.c_str());
         ++now.got;
@@ -304,7 +328,7 @@ ucs_status_t card_table::judge(const attempt &now)
         }
         return UCS_ERR_BUSY;
     }
-    if (card_count_ == 0) {
+    if (now.has_none()) {
         const size_t busy      = missing_.taken.size();
         const bool unsupported = !missing_.why.empty() && (busy == 0);
         ucs_diag("gaudi: none of %zu cards can be used, %zu are in use by "
@@ -327,9 +351,10 @@ std::string card_table::why_nothing_was_tried(const shim::driver &driver) const
     if (shim::list_cards(driver).empty()) {
         return "the driver library " + driver.path() + " shows no card";
     }
-    const std::string tls = find_allowed_transports().setting;
+    const char *tls = secure_getenv("UCX_TLS");
     return std::string("UCX has not opened gaudi_copy") +
-           (tls.empty() ? "" : " (UCX_TLS=" + util::to_printable(tls) + ")");
+           ((tls != nullptr) ? " (UCX_TLS=" + util::to_printable(tls) + ")"
+                             : "");
 }
 
 void card_table::explain_missing_card()

@@ -1,8 +1,7 @@
 #include "uct/gaudi/base/cards/card_table.h"
 
-#include "hlthunk_shim/cards/mapping_table.h"
 #include "uct/gaudi/base/cards/driver.h"
-#include "util/per_process.h"
+#include "util/process.h"
 
 #include <utility>
 
@@ -19,181 +18,108 @@ bool card_table::any_card()
     return (loaded != nullptr) && !shim::list_cards(*loaded).empty();
 }
 
-card *card_table::find_named(const char *name) const
+held_cards card_table::cards()
 {
-    if (name == nullptr) {
-        return first_card();
-    }
-    const std::string bus_id = shim::normalize_bus_id(name);
-    return find_open([&](const card &candidate) {
-        return (candidate.name() == name) ||
-               (candidate.name() == std::string("gaudi") + name) ||
-               (candidate.device().bus_id() == bus_id);
-    });
+    const std::lock_guard<util::brief_lock> guard(home_lock_);
+    return held_cards(home_.lock());
 }
 
-ucs_status_t card_table::open(const char *chosen)
+ucs_status_t card_table::open(held_cards &cards_p, const char *chosen)
 {
-    card_events::for_each([](card_events &room) { room.opening(); });
+    card_events::opening();
     if (driver() != nullptr) {
         driver()->look_for_frameworks();
     }
-    bool first;
+    held_cards cards;
+    bool had_some;
     ucs_status_t status = UCS_OK;
-    deferred later;
+    std::vector<card_events::news> news;
     {
-        std::lock_guard<std::mutex> one_opening(opening_lock_);
-        std::unique_lock<std::mutex> guard(cards_lock_);
-        first = (users_ == 0);
-        if (first || ((chosen != nullptr) && (find_named(chosen) == nullptr))) {
-            status = open_cards(chosen, later, guard);
+        const std::lock_guard<std::mutex> one_opening(opening_lock_);
+        std::unique_lock<std::mutex> guard(lock_);
+        (void)settle(guard, patience::any, cards);
+        if (!cards) {
+            cards = make_home();
+        }
+        had_some = !cards.empty();
+        if (!had_some ||
+            ((chosen != nullptr) && (cards.find_named(chosen) == nullptr))) {
+            status = open_wished(chosen, cards, guard);
         }
         if (status == UCS_OK) {
             reset_wait_.over();
-            ++users_;
-            admit_waiting();
-        } else if (users_ == 0) {
-            close_cards();
         }
+        news = card_events::take_news();
     }
-    run(later);
-    if (!first) {
+    card_events::tell(news);
+    if (had_some) {
         note_application_cards();
     }
+    cards_p = std::move(cards);
     return status;
 }
 
-bool card_table::join()
+/* Find the cards of this process, and not between the end of the last hold and
+ * their closing.
+ * @return false when they are there, and waiting is not. */
+bool card_table::settle(std::unique_lock<std::mutex> &guard, patience waiting,
+                        held_cards &cards_p)
 {
-    unsigned users = users_;
-    while ((users > 0) && !users_.compare_exchange_weak(users, users + 1)) {}
-    return users > 0;
+    for (;;) {
+        cards_p.cards_ = home_.lock();
+        if (cards_p || !exists_) {
+            return true;
+        }
+        if (waiting == patience::none) {
+            return false;
+        }
+        closed_.wait(guard);
+    }
 }
 
-/* One user less, unless it is the last one. */
-bool card_table::leave_to_others()
+/* What cards are put in. */
+held_cards card_table::make_home()
 {
-    unsigned users = users_;
-    while ((users > 1) && !users_.compare_exchange_weak(users, users - 1)) {}
-    return users > 1;
+    std::shared_ptr<open_cards> home(new open_cards,
+                                     [this](open_cards *last) { close(last); });
+    exists_ = true;
+    const std::lock_guard<util::brief_lock> guard(home_lock_);
+    home_ = home;
+    return held_cards(std::move(home));
 }
 
-void card_table::close()
+/* The last hold has ended: perhaps one that a child has inherited. */
+void card_table::close(open_cards *last)
 {
-    if (leave_to_others()) {
+    if (last->is_inherited()) {
         return;
     }
-    std::lock_guard<std::mutex> guard(cards_lock_);
-    while (!leave_to_others()) {
-        bool may_close = true;
-        card_events::for_each([&](card_events &room) {
-            may_close = room.may_close_cards() && may_close;
-        });
-        if (!may_close) {
-            return;
-        }
-        unsigned last = 1;
-        if (users_.compare_exchange_strong(last, 0)) {
-            close_cards();
-            return;
+    if (!exists_) { /* made without memory for it */
+        delete last;
+        return;
+    }
+    const std::lock_guard<std::mutex> guard(lock_);
+    for (const card *each : last->all()) {
+        if (each->is_adopted()) {
+            forget_node(each->node());
         }
     }
+    delete last;
+    exists_ = false;
+    closed_.notify_all();
 }
 
-/* Who waits for cards holds those that are open now, whoever opened them. */
-void card_table::admit_waiting()
+void card_table::publish(const held_cards &cards, card_list fresh)
 {
-    for (card_hold *hold : std::exchange(waiting_, {})) {
-        users_ += hold->begin() ? 1 : 0;
-    }
-}
-
-void card_table::await(card_hold &hold)
-{
-    std::lock_guard<std::mutex> guard(cards_lock_);
-    waiting_.push_back(&hold);
-    if (users_ > 0) {
-        admit_waiting();
-    }
-}
-
-void card_table::stop_waiting(const card_hold &hold)
-{
-    std::lock_guard<std::mutex> guard(cards_lock_);
-    std::erase(waiting_, &hold);
-}
-
-/* Undo all of open_cards. First nobody finds a card any more, then the rooms
- * let go of what they have for those that somebody has found. */
-void card_table::close_cards()
-{
-    const size_t count = card_count_.exchange(0);
-    card_events::for_each([](card_events &room) { room.cards_closing(); });
-    for (size_t i = 0; i < count; ++i) {
-        if (states_[i].adopted) {
-            forget_node(states_[i].node);
+    for (auto &each : fresh) {
+        card &added = *each;
+        if (added.is_adopted()) {
+            note_own_node(added.node());
         }
-        cards_[i].reset();
-    }
-}
-
-card *card_table::find_card(const shim::node_identity &node) const
-{
-    return find_open([&](const card &candidate) {
-        return states_[candidate.slot()].node == node;
-    });
-}
-
-void card_table::run(const deferred &later)
-{
-    for (const auto &work : later) {
-        work();
-    }
-}
-
-ucs_status_t card_hold::open(const char *chosen)
-{
-    card_table &table         = card_table::instance();
-    const ucs_status_t status = table.open(chosen);
-    if ((status == UCS_OK) && !begin()) {
-        table.close();
-    }
-    return status;
-}
-
-ucs_status_t card_hold::open_or_wait()
-{
-    const ucs_status_t status = open();
-    if ((status != UCS_ERR_BUSY) && (status != UCS_ERR_NO_DEVICE)) {
-        return status;
-    }
-    waits_ = true;
-    card_table::instance().await(*this);
-    return UCS_OK;
-}
-
-bool card_hold::join()
-{
-    if (holds()) {
-        return true;
-    }
-    card_table &table = card_table::instance();
-    if (!table.join()) {
-        return false;
-    }
-    if (!begin()) {
-        table.close(); /* another thread was faster */
-    }
-    return true;
-}
-
-void card_hold::release()
-{
-    if (std::exchange(waits_, false)) {
-        card_table::instance().stop_waiting(*this);
-    }
-    if (holder_.exchange(nothing) == own_mark()) {
-        card_table::instance().close();
+        added.home_ = cards.cards_;
+        added.part_ = card_events::make_part(added);
+        cards.cards_->publish(std::move(each));
+        card_events::card_added(added);
     }
 }
 

@@ -1,29 +1,26 @@
 /**
- * The cards of this process.
+ * Opens the cards of this process, and knows which ones are.
  *
- * One table per process, shared by all memory domains. Cards are opened when
- * the first memory domain opens and closed when the last one goes. A forked
- * child gets an empty table of its own: the file descriptors that it inherited
- * are closed, and it never touches what the parent has on the cards.
+ * One table per process. Cards are opened when the first memory domain opens,
+ * and closed when the last one lets go of them (card.h).
  *
  * Cards that the application has open are used through its descriptors, and
  * never closed by us. When it closes one, the card is lost: what is left of it
  * refuses to do anything. When it opens the card again, that is another card to
  * the table. A card that we opened first is lent to the application.
  *
- * Knows nothing of memory: rooms that keep something for the cards hear of them
- * by card_events.h.
+ * Knows nothing of memory: the room above hears of cards by card_events.h.
  *
  * Threads: any. Locks:
  *   opening_lock_ one opening of cards at a time, with its waits for cards in
- *                 reset; before cards_lock_. What neither opens cards nor asks
- *                 why there is none does not take it
- *   cards_lock_   opening, closing; held across driver calls, which may enter
- *                 UCM. Not while cards in reset are waited for, except by who
- *                 has some open already. Nothing that UCM calls takes it, nor
- *                 do join, a close that is not the last one, and what tells
+ *                 reset; before lock_. What neither opens cards nor asks why
+ *                 there is none does not take it
+ *   lock_         opening, closing, and what the application does; held across
+ *                 driver calls, which may enter UCM. Not while cards in reset
+ *                 are waited for, except by who has some open already. Nothing
+ *                 that UCM calls takes it, nor does what finds a card or tells
  *                 memory types
- * and none is held when deferred work is done.
+ * and none is held when UCX is told of what came of it.
  */
 #pragma once
 
@@ -31,14 +28,13 @@
 #include "uct/gaudi/base/cards/card_events.h"
 #include "uct/gaudi/base/cards/reset_wait.h"
 #include "uct/gaudi/base/ucx/config.h"
-#include "util/process.h"
+#include "util/locks.h"
 
-#include <array>
 #include <atomic>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -59,82 +55,40 @@ struct missing_card {
 struct card_wish {
     const char *bus_id = nullptr; /**< NULL: any, or by module */
     int64_t module_id  = -1;      /**< -1: any, or by bus id */
-    std::optional<int> kind;      /**< see shim::card::is_of; none: any */
+    std::optional<int> kind{};    /**< see shim::card::is_of; none: any */
     bool of_framework = false;    /**< a framework's runtime asks */
 };
 
-class card_hold;
-
 class card_table {
 public:
-    /** The table of this process; a forked child has another than its parent.
-     */
+    /** The table of this process. */
     static card_table &instance();
 
     /** Whether the box has a card, open or busy. Takes none. */
     [[nodiscard]] bool any_card();
 
-    /** Open the cards that this process may see, or count one more user. Waits
-     *  for cards in reset, if it takes these (UCX_GAUDI_RESET_TIMEOUT).
-     *  @param chosen  Name, index or bus id of a card that is to be open then.
-     *                 Where UCX_GAUDI_DEVICES leaves it to us which one is
-     *                 opened, it is this one; it is added to those that are
-     *                 open already. NULL: any will do.
+    /** Hold the cards of this process; open those that it may see if there are
+     *  none. Waits for cards in reset, if it takes these
+     *  (UCX_GAUDI_RESET_TIMEOUT).
+     *  @param cards_p  Filled after a failure, too: who keeps it holds the
+     * cards that this process opens later.
+     *  @param chosen   Name, index or bus id of a card that is to be open then.
+     *                  Where UCX_GAUDI_DEVICES leaves it to us which one is
+     *                  opened, it is this one; it is added to those that are
+     *                  open already. NULL: any will do.
      *  @return UCS_ERR_NO_DEVICE without a driver or card, UCS_ERR_BUSY when
      *  all cards that were wished for are in use. Of a chosen one it was
      *  logged. */
-    [[nodiscard]] ucs_status_t open(const char *chosen = nullptr);
+    [[nodiscard]] ucs_status_t open(held_cards &cards_p,
+                                    const char *chosen = nullptr);
 
-    /** Count one more user of the cards, see card_hold. Takes no lock.
-     *  @return false when none is open; then there is nothing to undo. */
-    [[nodiscard]] bool join();
-
-    /** Undo one open, or one join. */
-    void close();
-
-    /** Give a hold its part of the cards, now or as soon as some are open. */
-    void await(card_hold &hold);
-    /** No more. What it got stays its own. */
-    void stop_waiting(const card_hold &hold);
+    /** Hold those that somebody has opened, if any. Waits for nobody. */
+    [[nodiscard]] held_cards cards();
 
     /** Somebody could not have Gaudi memory: say why there is no card, at
      *  warning level. Once per process; nothing when the log has the reason
      *  already. */
     void explain_missing_card();
-
-    /** The open cards, lost ones among them; valid between open and close. */
-    [[nodiscard]] std::span<const std::unique_ptr<card>> cards() const
-    {
-        return {cards_.data(), card_count_.load(std::memory_order_acquire)};
-    }
-
-    /** The first open card that a condition is true of, or nullptr. */
-    template <typename Condition>
-    [[nodiscard]] card *find_open(Condition &&is_it) const
-    {
-        for (const auto &candidate : cards()) {
-            if (!candidate->is_lost() && is_it(*candidate)) {
-                return candidate.get();
-            }
-        }
-        return nullptr;
-    }
-
-    /** One that is not lost; nullptr: there is none. */
-    [[nodiscard]] card *first_card() const
-    {
-        return find_open([](const card &) { return true; });
-    }
-
-    /** The one that is not lost and has a name ("gaudi1"), an index ("1") or a
-     *  bus id; nullptr: there is none.
-     *  @param name  NULL: the first card. */
-    [[nodiscard]] card *find_named(const char *name) const;
-
-    /** The card behind an open node, or nullptr. Takes no lock. It may be one
-     *  that is closing: it stays until all rooms have been told of that, so who
-     *  asks keeps what it does with it and that call apart by a lock. */
-    [[nodiscard]] card *find_card(const shim::node_identity &node) const;
 
     /* What the hooks of the driver report; each on the thread that made the
      * call. */
@@ -178,69 +132,67 @@ public:
     }
 
 private:
-    /* Of the card with the same index in cards_. */
-    struct card_state {
-        shim::node_identity node;
-        bool adopted = false;
-        bool closed  = false; /* by the application that had opened it */
-        int lent     = -1; /* the application's duplicate of our descriptor */
-    };
-
     /* One opening, and how far it has come. */
     struct attempt;
+    using card_list = std::vector<std::unique_ptr<card>>;
 
     /* Under both locks. */
-    ucs_status_t open_cards(const char *chosen, deferred &later,
-                            std::unique_lock<std::mutex> &cards_guard);
+    ucs_status_t open_wished(const char *chosen, const held_cards &cards,
+                             std::unique_lock<std::mutex> &guard);
     [[nodiscard]] ucs_status_t choose(attempt &now, const char *chosen);
     [[nodiscard]] ucs_status_t judge_choice(const attempt &now,
                                             const char *chosen);
-    void open_wanted(attempt &now, deferred &later,
-                     std::unique_lock<std::mutex> &cards_guard);
+    void open_wanted(attempt &now, std::unique_lock<std::mutex> &guard);
+    [[nodiscard]] bool wait_for_reset(std::unique_lock<std::mutex> &guard,
+                                      bool unlocked);
     void note_failure(const shim::visible_card &failed, int error);
     [[nodiscard]] ucs_status_t judge(const attempt &now);
-    [[nodiscard]] bool
-    wait_for_reset(std::unique_lock<std::mutex> &cards_guard);
-
-    /* Under opening_lock_. */
     [[nodiscard]] bool is_news(const std::string &text);
     ucs_status_t refuse_setting(const std::string &text);
     [[nodiscard]] std::string
     why_nothing_was_tried(const shim::driver &driver) const;
 
-    [[nodiscard]] bool leave_to_others();
-
-    /* Under cards_lock_. */
-    void add_card(const shim::visible_card &info,
-                  std::unique_ptr<shim::card> opened,
-                  const shim::node_identity &node, bool adopted,
-                  deferred &later);
+    /* Under lock_. */
+    [[nodiscard]] bool settle(std::unique_lock<std::mutex> &guard,
+                              patience waiting, held_cards &cards_p);
+    [[nodiscard]] held_cards make_home();
+    void publish(const held_cards &cards, card_list fresh);
     void adopt_open_cards(const shim::driver &driver,
                           const std::vector<shim::card_info> &box,
-                          const shim::visible_cards &visible, deferred &later);
+                          const shim::visible_cards &visible,
+                          const held_cards &known, card_list &adopted);
+    void note_own_node(const shim::node_identity &node);
     void forget_node(const shim::node_identity &node);
     void look_for_card_of_ucx();
-    [[nodiscard]] bool is_known(const shim::node_identity &node) const;
-    [[nodiscard]] bool hand_over(size_t index, deferred &later);
+    [[nodiscard]] bool hand_over(card &wanted);
+    void drop_closed(const held_cards &cards);
+    static void lose(card &lost);
+    static void return_lent(card &lent);
+
     void note_cards(patience waiting);
-    void admit_waiting();
-    void drop_closed(deferred &later);
-    void lose(size_t index, deferred &later);
-    void return_lent(size_t index, deferred &later);
-    void close_cards();
+    void close(open_cards *last);
 
-    static void run(const deferred &later);
-
-    /* Do something under cards_lock_, then what that puts off. */
+    /* Do something with the cards that are open under lock_, then tell UCX what
+     * came of it. */
     template <typename Work>
-    void under_lock(Work &&work)
+    void under_lock(Work &&work, patience waiting = patience::any)
     {
-        deferred later;
+        held_cards cards; /* goes when no lock is held */
+        std::vector<card_events::news> news;
         {
-            std::lock_guard<std::mutex> guard(cards_lock_);
-            work(later);
+            std::unique_lock<std::mutex> guard(lock_, std::defer_lock);
+            if (waiting == patience::any) {
+                guard.lock();
+            } else if (!guard.try_lock()) {
+                return;
+            }
+            if (!settle(guard, waiting, cards)) {
+                return;
+            }
+            work(cards);
+            news = card_events::take_news();
         }
-        run(later);
+        card_events::tell(news);
     }
 
     std::mutex opening_lock_;
@@ -249,12 +201,11 @@ private:
     std::set<std::string> told_; /* what the log has of missing cards */
     bool explained_ = false;     /* why there is none */
 
-    std::mutex cards_lock_;
-    std::atomic<unsigned> users_{0}; /* from and to 0: under cards_lock_ */
-    std::array<std::unique_ptr<card>, max_cards> cards_;
-    std::array<card_state, max_cards> states_; /* node: constant when counted */
-    std::atomic<size_t> card_count_{0};
-    std::vector<card_hold *> waiting_;   /* while no card is open */
+    std::mutex lock_;
+    bool exists_ = false;            /* from its making until it is closed: */
+    std::weak_ptr<open_cards> home_; /* changes under both */
+    util::brief_lock home_lock_;     /* for who reads that; leaf */
+    std::condition_variable closed_;
     std::atomic<bool> acquiring_{false}; /* a framework, when last looked at */
     std::atomic<bool> has_card_of_ucx_{false};
 };
@@ -272,72 +223,6 @@ public:
 
 private:
     static inline thread_local unsigned depth_ = 0;
-};
-
-/**
- * A hold on the open cards of this process: none is closed while it lasts.
- *
- * Whoever keeps a pointer to a card, or what belongs to one, has a hold for as
- * long: a memory domain, which opens cards or waits until somebody does, and
- * whatever may be used beside one that has none. What a forked child inherits
- * is a hold on the parent's cards, and its end lets nothing go there.
- *
- * Any thread may join; the rest is for one thread at a time.
- */
-class card_hold {
-public:
-    card_hold() = default;
-    ~card_hold() { release(); }
-    card_hold(const card_hold &)            = delete;
-    card_hold &operator=(const card_hold &) = delete;
-
-    /** Open the cards, see card_table::open. Any thread; the hold is one. */
-    [[nodiscard]] ucs_status_t open(const char *chosen = nullptr);
-
-    /** The same; if no card can be had, hold those that this process opens
-     *  later, from then on. Once, until it is released. */
-    [[nodiscard]] ucs_status_t open_or_wait();
-
-    /** Whether it holds cards now. */
-    [[nodiscard]] bool holds() const
-    {
-        return holder_.load(std::memory_order_acquire) == own_mark();
-    }
-
-    /** Hold the cards that somebody has opened. Costs a load when that is so
-     *  already.
-     *  @return false when none is open. */
-    [[nodiscard]] bool join();
-
-    /** End it. The last one of the process closes the cards. */
-    void release();
-
-    /** Take over the hold of another one, if that has one. */
-    void take(card_hold &other)
-    {
-        release();
-        holder_.store(other.holder_.exchange(nothing));
-    }
-
-    /** Never close the cards: something refers to them that cannot go. */
-    void abandon() { holder_.store(nothing); }
-
-private:
-    friend class card_table;
-
-    static constexpr unsigned nothing = 0;
-
-    /* Of the process that holds: one more than its generation. */
-    static unsigned own_mark() { return util::process_generation() + 1; }
-
-    /* @return false when it holds them already, by one user more. */
-    [[nodiscard]] bool begin()
-    {
-        return holder_.exchange(own_mark()) != own_mark();
-    }
-
-    std::atomic<unsigned> holder_{nothing};
-    bool waits_ = false; /* or did */
 };
 
 } // namespace gaudi::base

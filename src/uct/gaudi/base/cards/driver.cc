@@ -102,8 +102,7 @@ std::unique_ptr<const shim::driver> load()
         return nullptr;
     }
     ucs_debug("gaudi: driver library %s", choice.path.c_str());
-    card_events::for_each(
-        [&](card_events &room) { room.driver_loaded(*opened); });
+    card_events::driver_loaded(*opened);
     return opened;
 }
 

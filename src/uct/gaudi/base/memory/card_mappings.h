@@ -23,8 +23,9 @@ class card_mappings {
 public:
     /** What came of it for a card; never changed after that. */
     struct entry {
-        unsigned slot = 0; /**< card::slot */
-        int result    = 0; /**< 0, or -errno of the driver */
+        const card *user = nullptr;
+        int result       = 0; /**< 0, or -errno of the driver */
+        held_cards cards;     /**< outlive the mapping */
         shim::registration mapping;
         std::unique_ptr<entry> next;
     };
@@ -35,7 +36,9 @@ public:
         bool is_final; /**< it is kept, and the driver not asked again */
     };
 
-    card_mappings() = default;
+    /** @param holds  Whether it holds the cards that use it; what goes before
+     *                they do need not. */
+    explicit card_mappings(bool holds = true) : holds_(holds) {}
     ~card_mappings() { (void)take(); }
     card_mappings(const card_mappings &)            = delete;
     card_mappings &operator=(const card_mappings &) = delete;
@@ -52,10 +55,10 @@ public:
     template <typename Map>
     int va_on(const card &user, std::mutex &lock, Map &&map, uint64_t &va_p)
     {
-        const entry *known = find(user.slot());
+        const entry *known = find(user);
         if (known == nullptr) {
             const std::lock_guard<std::mutex> guard(lock);
-            known = find(user.slot());
+            known = find(user);
             if (known == nullptr) {
                 std::unique_ptr<entry> fresh(new (std::nothrow) entry);
                 if (fresh == nullptr) {
@@ -65,9 +68,12 @@ public:
                 if (!given.is_final) {
                     return given.result;
                 }
-                fresh->slot   = user.slot();
+                fresh->user   = &user;
                 fresh->result = given.result;
-                known         = add(std::move(fresh));
+                if (holds_) {
+                    fresh->cards = user.hold();
+                }
+                known = add(std::move(fresh));
             }
         }
         va_p = known->mapping.address();
@@ -81,10 +87,10 @@ public:
     }
 
 private:
-    [[nodiscard]] const entry *find(unsigned slot) const
+    [[nodiscard]] const entry *find(const card &user) const
     {
         const entry *known = first_.load(std::memory_order_acquire);
-        while ((known != nullptr) && (known->slot != slot)) {
+        while ((known != nullptr) && (known->user != &user)) {
             known = known->next.get();
         }
         return known;
@@ -98,6 +104,7 @@ private:
         return made;
     }
 
+    const bool holds_;
     std::atomic<entry *> first_{nullptr};
 };
 

@@ -1,13 +1,10 @@
 #include "uct/gaudi/base/memory/device_pool.h"
 
-#include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "util/addresses.h"
-#include "util/per_process.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -18,19 +15,6 @@ namespace {
 
 /* What allocations are multiples of, bytes. */
 constexpr uint64_t granule = 4096;
-
-/* By slot. */
-struct card_pools final : card_events {
-    void cards_closing() override
-    {
-        for (auto &pool : pools) {
-            pool.reset();
-        }
-    }
-
-    std::mutex lock; /* which there are */
-    std::array<std::unique_ptr<device_pool>, max_cards> pools;
-};
 
 /* A part of a pool's block. */
 struct allocated_memory final : device_memory {
@@ -57,20 +41,9 @@ uint64_t window_start(const card &owner)
 
 } // namespace
 
-card_events &device_pool::events()
-{
-    return util::of_this_process<card_pools>();
-}
-
 device_pool &device_pool::of(card &owner)
 {
-    auto &all = util::of_this_process<card_pools>();
-    std::lock_guard<std::mutex> guard(all.lock);
-    auto &pool = all.pools[owner.slot()];
-    if (pool == nullptr) {
-        pool = std::make_unique<device_pool>(owner);
-    }
-    return *pool;
+    return card_memory::of(owner).pool;
 }
 
 device_pool::~device_pool()
@@ -214,23 +187,20 @@ size_t device_pool::blocks() const
     return blocks_.size();
 }
 
-card &card_for_hint(const void *hint)
+card &card_for_hint(const held_cards &cards, const void *hint)
 {
     if (const auto known = memory_map::instance().query(hint, 0)) {
         return *known->owner;
     }
-    const auto address      = reinterpret_cast<uintptr_t>(hint);
-    const card_table &cards = card_table::instance();
-    card *near              = cards.find_open([&](const card &candidate) {
+    const auto address = reinterpret_cast<uintptr_t>(hint);
+    card *chosen       = cards.find_open([&](const card &candidate) {
         const uint64_t start = window_start(candidate);
         return (address >= start) &&
                (address - start <
                 candidate.device().capabilities().window_bytes);
     });
-    card *any               = cards.first_card();
-    return (near != nullptr)  ? *near
-           : (any != nullptr) ? *any
-                              : *cards.cards().front();
+    chosen             = (chosen != nullptr) ? chosen : cards.first();
+    return (chosen != nullptr) ? *chosen : *cards.all().front();
 }
 
 ucs_status_t allocate(card &owner, size_t length, bool quiet,
@@ -238,6 +208,7 @@ ucs_status_t allocate(card &owner, size_t length, bool quiet,
 {
     auto memory   = std::make_unique<allocated_memory>();
     memory->owner = &owner;
+    memory->cards = owner.hold();
 
     int ret =
         device_pool::of(owner).allocate(length, memory->block, memory->start);

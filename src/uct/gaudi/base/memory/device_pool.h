@@ -13,8 +13,7 @@
 #pragma once
 
 #include "hlthunk_shim/memory.h"
-#include "uct/gaudi/base/cards/card_events.h"
-#include "uct/gaudi/base/memory/memory.h"
+#include "uct/gaudi/base/memory/memory_map.h"
 #include "util/range_allocator.h"
 
 #include <map>
@@ -35,9 +34,6 @@ struct device_block : device_backing {
 /** Of one card. */
 class device_pool {
 public:
-    /** The pools' part in what happens to the cards. */
-    static card_events &events();
-
     /** The pool of an open card. */
     static device_pool &of(card &owner);
 
@@ -94,14 +90,33 @@ private:
     std::vector<device_block *> retired_; /* empty, and not taken back yet */
 };
 
+/** What there is for a card as long as it is open. */
+class card_memory : public card_part {
+public:
+    explicit card_memory(card &of) : pool(of), unseen(of) {}
+    ~card_memory() override
+    {
+        (void)memory_map::instance().remove_unseen(unseen);
+    }
+
+    static card_memory &of(const card &owner)
+    {
+        return static_cast<card_memory &>(owner.part());
+    }
+
+    device_pool pool;
+    unseen_memory unseen;
+};
+
 /**
- * The card on which to allocate. Cards are open.
+ * The card on which to allocate.
  *
+ * @param cards  Of which there are some.
  * @param hint  An address in or near memory of the wished card; NULL, and an
  *              address that is no card's, leave it to us, who take the first
  *              card.
  */
-[[nodiscard]] card &card_for_hint(const void *hint);
+[[nodiscard]] card &card_for_hint(const held_cards &cards, const void *hint);
 
 /**
  * Allocate device memory and announce it.

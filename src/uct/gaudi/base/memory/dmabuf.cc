@@ -115,6 +115,7 @@ ucs_status_t import_dmabuf(card &importer, int fd, size_t offset, size_t length,
 
     auto memory      = std::make_unique<imported_memory>();
     memory->owner    = &importer;
+    memory->cards    = importer.hold();
     memory->imported = true;
     std::vector<shim::registration> detours;
     for (bool entered = false; !entered;) {

@@ -74,7 +74,7 @@ public:
 private:
     std::mutex lock_; /* makes peers and the export */
     std::unique_ptr<backing_export> export_;
-    card_mappings peers_;
+    card_mappings peers_{false}; /* goes before any card does */
 };
 
 /** Device memory that mem_alloc gave out, that the application mapped itself,
@@ -83,10 +83,12 @@ private:
 struct device_memory : util::interval_node {
     virtual ~device_memory() = default;
 
-    card *owner             = nullptr;      /* imported: the importer */
-    device_backing *backing = nullptr;      /* nullptr: cannot be exported */
-    bool imported           = false;        /* a dma-buf, or part of one */
-    bool of_application     = false;        /* mapped by it, where it liked */
+    card *owner = nullptr;             /* imported: the importer */
+    held_cards cards;                  /* none for the application's */
+    device_backing *backing = nullptr; /* nullptr: cannot be exported */
+    bool imported           = false;   /* a dma-buf, or part of one */
+    bool of_application     = false;   /* mapped by it, where it liked */
+    bool exact              = true; /* else it is all that memory can be in */
     std::atomic<unsigned> registrations{0}; /* mem_reg of it, not yet undone */
     std::atomic<bool> exported{false};      /* a dma-buf was made of it */
     bool gone = false; /* only registrations keep it; the memory map's, under

@@ -55,7 +55,7 @@ memory_map::resolution memory_map::resolve(uint64_t start, uint64_t end) const
             return {nullptr, true};
         }
     }
-    if ((found.memory == nullptr) && (unseen_count_ > 0)) {
+    if ((found.memory == nullptr) && (unseen_ != nullptr)) {
         found = resolve_unseen(start, end);
     }
     if (found.memory != nullptr) {
@@ -73,17 +73,14 @@ memory_map::resolution memory_map::resolve_unseen(uint64_t start,
                                                   uint64_t end) const
 {
     resolution found;
-    size_t left = unseen_count_;
-    for (size_t i = 0; left > 0; ++i) {
-        const unseen_memory &all = unseen_[i];
-        left -= all.listed ? 1 : 0;
-        if (!all.listed || (start < all.start) || (end > all.end)) {
+    for (unseen_memory *all = unseen_; all != nullptr; all = all->next) {
+        if ((start < all->start) || (end > all->end)) {
             continue;
         }
         if (found.memory != nullptr) {
             return {nullptr, true};
         }
-        found.memory = const_cast<unseen_memory *>(&all);
+        found.memory = all;
     }
     if (found.memory != nullptr) {
         device_memory_.for_each_overlap(
@@ -123,35 +120,32 @@ std::optional<device_range> memory_map::query(const void *address,
         return std::nullopt;
     }
     return device_range{memory->start, memory->end, memory->owner,
-                        memory != &unseen_[memory->owner->slot()]};
+                        memory->exact};
 }
 
 void memory_map::collect_allocations(
     std::vector<std::pair<void *, size_t>> &allocations) const
 {
     /* Room first: the lock is held across no allocation. */
-    for (;;) {
-        size_t count;
-        {
-            std::shared_lock<util::rw_spinlock> guard(memory_lock_);
-            count = device_memory_.size() + unseen_count_;
-        }
+    for (size_t count = 0;;) {
         allocations.reserve(count);
         std::shared_lock<util::rw_spinlock> guard(memory_lock_);
-        if (device_memory_.size() + unseen_count_ > allocations.capacity()) {
+        count = device_memory_.size();
+        for (auto *all = unseen_; all != nullptr; all = all->next) {
+            ++count;
+        }
+        if (count > allocations.capacity()) {
             continue;
         }
-        /* First, so that what is known exactly is told over it. */
-        for (const unseen_memory &all : unseen_) {
-            if (all.listed) {
-                allocations.emplace_back(reinterpret_cast<void *>(all.start),
-                                         all.end - all.start);
-            }
-        }
-        device_memory_.for_each([&](const util::interval_node &node) {
+        const auto append = [&](const util::interval_node &node) {
             allocations.emplace_back(reinterpret_cast<void *>(node.start),
                                      node.end - node.start);
-        });
+        };
+        /* First, so that what is known exactly is told over it. */
+        for (auto *all = unseen_; all != nullptr; all = all->next) {
+            append(*all);
+        }
+        device_memory_.for_each(append);
         return;
     }
 }
@@ -229,7 +223,6 @@ void memory_map::deregister_device(device_memory *memory)
     {
         std::lock_guard<util::rw_spinlock> guard(memory_lock_);
         last = (--memory->registrations == 0) && memory->gone;
-        gone_ -= last ? 1 : 0;
     }
     if (last) {
         delete memory;
@@ -294,7 +287,6 @@ void memory_map::end(device_memory &memory)
         std::lock_guard<util::rw_spinlock> guard(memory_lock_);
         memory.gone   = true;
         registrations = memory.registrations;
-        gone_ += (registrations > 0) ? 1 : 0;
     }
     if (registrations == 0) {
         delete &memory;
@@ -320,23 +312,33 @@ void memory_map::set_owner(device_memory &memory, card *owner,
     memory.backing = backing;
 }
 
-void memory_map::add_unseen(card &owner)
+unseen_memory::unseen_memory(card &of)
 {
-    unseen_memory &all = unseen_[owner.slot()];
-    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
-    all.owner  = &owner;
-    all.start  = owner.device().capabilities().memory_start;
-    all.end    = owner.device().capabilities().memory_end;
-    all.listed = true;
-    ++unseen_count_;
+    owner = &of;
+    start = of.device().capabilities().memory_start;
+    end   = of.device().capabilities().memory_end;
+    exact = false;
 }
 
-bool memory_map::remove_unseen(const card &owner)
+void memory_map::add_unseen(unseen_memory &all)
 {
     std::lock_guard<util::rw_spinlock> guard(memory_lock_);
-    const bool was = std::exchange(unseen_[owner.slot()].listed, false);
-    unseen_count_ -= was ? 1 : 0;
-    return was;
+    all.listed = true;
+    all.next   = std::exchange(unseen_, &all);
+}
+
+bool memory_map::remove_unseen(unseen_memory &all)
+{
+    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    if (!std::exchange(all.listed, false)) {
+        return false;
+    }
+    unseen_memory **place = &unseen_;
+    while (*place != &all) {
+        place = &(*place)->next;
+    }
+    *place = all.next;
+    return true;
 }
 
 /* UCX knows addresses, not cards: where another card has some of them, they are
@@ -347,9 +349,8 @@ void memory_map::announce_gone(uint64_t start, uint64_t end) const
     {
         std::shared_lock<util::rw_spinlock> guard(memory_lock_);
         shared = device_memory_.find_overlap(start, end) != nullptr;
-        for (size_t i = 0; (unseen_count_ > 0) && (i < unseen_.size()); ++i) {
-            const unseen_memory &all = unseen_[i];
-            shared |= all.listed && (start < all.end) && (end > all.start);
+        for (auto *all = unseen_; all != nullptr; all = all->next) {
+            shared |= (start < all->end) && (end > all->start);
         }
     }
     void *address = reinterpret_cast<void *>(start);
@@ -358,33 +359,6 @@ void memory_map::announce_gone(uint64_t start, uint64_t end) const
     } else {
         announce_free(address, end - start);
     }
-}
-
-bool memory_map::may_close_cards()
-{
-    size_t allocations;
-    size_t registrations;
-    {
-        std::shared_lock<util::rw_spinlock> guard(memory_lock_);
-        allocations   = device_memory_.size() - of_application_;
-        registrations = host_memory_.size() + gone_;
-    }
-    if (allocations + registrations > 0) {
-        ucs_warn("gaudi: %zu allocations and %zu registrations were not "
-                 "released",
-                 allocations, registrations);
-        return false;
-    }
-    return true;
-}
-
-void memory_map::cards_closing()
-{
-    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
-    for (unseen_memory &all : unseen_) {
-        all.listed = false;
-    }
-    unseen_count_ = 0;
 }
 
 } // namespace gaudi::base

@@ -18,9 +18,8 @@
 #include "uct/gaudi/base/memory/memory.h"
 #include "util/addresses.h"
 #include "util/locks.h"
-#include "util/per_process.h"
+#include "util/process.h"
 
-#include <array>
 #include <atomic>
 #include <optional>
 #include <shared_mutex>
@@ -54,9 +53,18 @@ struct refusal {
     const card *lost;    /**< the card, or nullptr */
 };
 
-class memory_map final : public card_events {
+/** All addresses of a card, on which the application has memory that was mapped
+ *  unseen. */
+struct unseen_memory : device_memory {
+    explicit unseen_memory(card &of);
+
+    bool listed         = false; /* the memory map's, as */
+    unseen_memory *next = nullptr;
+};
+
+class memory_map {
 public:
-    /** The map of this process; a forked child has another than its parent. */
+    /** The map of this process. */
     static memory_map &instance()
     {
         return util::of_this_process<memory_map>();
@@ -186,26 +194,16 @@ public:
     void set_owner(device_memory &memory, card *owner, device_backing *backing);
 
     /** Take all addresses of a card for device memory. */
-    void add_unseen(card &owner);
+    void add_unseen(unseen_memory &all);
 
     /** And no more. @return Whether they were. */
-    bool remove_unseen(const card &owner);
+    bool remove_unseen(unseen_memory &all);
 
     /** Tell UCM that device memory is gone. Without locks, before the addresses
      *  can be given out again. */
     void announce_gone(uint64_t start, uint64_t end) const;
 
-    /** Whether nothing in it refers to cards but what the application has
-     *  there. */
-    [[nodiscard]] bool may_close_cards() override;
-    void cards_closing() override;
-
 private:
-    /* All of a card, by its slot. */
-    struct unseen_memory : device_memory {
-        bool listed = false;
-    };
-
     /* Under memory_lock_. */
     struct resolution {
         device_memory *memory = nullptr;
@@ -220,10 +218,8 @@ private:
     mutable util::rw_spinlock memory_lock_;
     util::interval_tree device_memory_;
     util::interval_tree host_memory_;
-    std::array<unseen_memory, max_cards> unseen_;
-    size_t of_application_ = 0; /* ranges in device_memory_ */
-    size_t unseen_count_   = 0; /* cards with memory that was mapped unseen */
-    size_t gone_           = 0; /* memory that only registrations keep */
+    unseen_memory *unseen_ = nullptr; /* the first of a list */
+    size_t of_application_ = 0;       /* ranges in device_memory_ */
 };
 
 } // namespace gaudi::base

@@ -2,10 +2,10 @@
 
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/status.h"
-#include "util/fork_handlers.h"
 #include "util/process.h"
 
 #include <new>
+#include <utility>
 
 namespace gaudi::base {
 
@@ -24,8 +24,6 @@ struct thread_state {
 char for_nothing;
 
 } // namespace
-
-std::atomic<registration_cache *> registration_cache::active_{nullptr};
 
 ucs_status_t registration_cache::region_cache::create_region(
     void *storage, uint64_t start, uint64_t end, void *argument) noexcept
@@ -94,14 +92,12 @@ void registration_cache::unmapped(void *context, uint64_t start, uint64_t end)
 
 void registration_cache::after_fork_in_child()
 {
-    registration_cache *parents = active_.exchange(nullptr);
-    if (parents != nullptr) {
-        parents->host_.cache.after_fork_in_child();
-        parents->device_.cache.after_fork_in_child();
-    }
+    host_.cache.after_fork_in_child();
+    device_.cache.after_fork_in_child();
 }
 
-ucs_status_t registration_cache::open(const settings &wished)
+ucs_status_t registration_cache::open(const settings &wished,
+                                      const held_cards &cards)
 {
     std::lock_guard<std::mutex> guard(users_lock_);
     if (users_ == 0) {
@@ -128,7 +124,9 @@ ucs_status_t registration_cache::open(const settings &wished)
             }
         }
     }
-    ++users_;
+    if (users_++ == 0) {
+        cards_ = cards;
+    }
     return UCS_OK;
 }
 
@@ -160,10 +158,6 @@ ucs_status_t registration_cache::make_caches()
     if (status != UCS_OK) {
         return status;
     }
-    active_.store(this);
-    if (!util::run_in_children_once<after_fork_in_child>()) {
-        ucs_warn("gaudi: registrations are not made safe for forked children");
-    }
     if (rcache_checks_pages()) {
         return UCS_OK;
     }
@@ -174,8 +168,6 @@ ucs_status_t registration_cache::make_caches()
 
 void registration_cache::destroy_caches()
 {
-    registration_cache *self = this;
-    active_.compare_exchange_strong(self, nullptr);
     unmapping_.stop();
     if (tidying_ != nullptr) {
         tidying_->stop();
@@ -188,6 +180,7 @@ void registration_cache::destroy_caches()
 
 bool registration_cache::close()
 {
+    held_cards cards; /* go without the lock */
     std::lock_guard<std::mutex> guard(users_lock_);
     if (users_ > 1) {
         --users_;
@@ -209,6 +202,7 @@ bool registration_cache::close()
     }
     destroy_caches();
     --users_;
+    cards = std::move(cards_);
     return true;
 }
 

@@ -25,7 +25,7 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/rcache.h"
 #include "util/background_thread.h"
-#include "util/per_process.h"
+#include "util/process.h"
 
 #include <atomic>
 #include <memory>
@@ -77,15 +77,16 @@ public:
         uint64_t bytes;         /**< in these */
     };
 
-    /** The one of this process; a forked child has another than its parent. */
+    /** The one of this process. */
     static registration_cache &instance()
     {
         return util::of_this_process<registration_cache>();
     }
 
     /** Make the caches, or count one more user; the settings of the first one
-     *  hold. Cards are open. */
-    [[nodiscard]] ucs_status_t open(const settings &wished);
+     *  hold, and its cards are held until the caches end. */
+    [[nodiscard]] ucs_status_t open(const settings &wished,
+                                    const held_cards &cards);
 
     /** Count one more user of caches that are there.
      *  @return false when there are none, because nobody has them open. */
@@ -139,6 +140,9 @@ public:
 
     [[nodiscard]] statistics statistics_of(memory_kind kind) const;
 
+    /** Of the parent's, see util/process.h. */
+    void after_fork_in_child();
+
 private:
     /* One cache of UCX. */
     struct region_cache final : rcache::owner {
@@ -159,7 +163,6 @@ private:
         std::atomic<uint64_t> bytes{0};
     };
 
-    static void after_fork_in_child();
     static void unmapped(void *context, uint64_t start, uint64_t end);
 
     ucs_status_t make_caches();
@@ -172,13 +175,11 @@ private:
     void tidy();
     void collect_garbage();
 
-    /* The one of this process with caches, for children. */
-    static std::atomic<registration_cache *> active_;
-
     /* Made before UCM calls us, where nothing can be allocated. */
     memory_map &map_ = memory_map::instance();
     std::mutex users_lock_; /* opening, closing; held across UCX's calls */
     unsigned users_ = 0;
+    held_cards cards_; /* while there are users */
     settings settings_{};
     unsigned generation_ = 0;
     std::atomic<uint64_t> uncached_{0}; /* handles without a region */

@@ -23,10 +23,10 @@ int channel::share_staging(const card &user)
     if (&user == &owner_) {
         return 0;
     }
-    if (shared_.size() <= user.slot()) {
-        shared_.resize(user.slot() + 1);
+    if (shared_.size() <= user.place()) {
+        shared_.resize(user.place() + 1);
     }
-    shim::registration &entry = shared_[user.slot()];
+    shim::registration &entry = shared_[user.place()];
     return (entry.address() != 0)
                ? 0
                : user.device().register_staging(staging_.data(),
@@ -113,15 +113,15 @@ ucs_status_t channel::create(card &owner, const transfer_options &options,
 
 ucs_status_t channel_set::add(card &owner, channel *&channel_p)
 {
-    if (owner.slot() >= by_slot_.size()) {
-        by_slot_.resize(owner.slot() + 1);
+    if (owner.place() >= by_place_.size()) {
+        by_place_.resize(owner.place() + 1);
     }
     all_.reserve(all_.size() + 1);
     std::unique_ptr<channel> made;
     const ucs_status_t status =
         channel::create(owner, options_, *counts_, made);
     if (status == UCS_OK) {
-        channel_p = by_slot_[owner.slot()] = made.get();
+        channel_p = by_place_[owner.place()] = made.get();
         all_.push_back(std::move(made));
     }
     return status;

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <memory>
 #include <span>
+#include <variant>
 #include <vector>
 
 namespace gaudi::base {
@@ -53,13 +54,13 @@ struct work_queue {
     ucs_list_link_t waiting;        /* of whoever submits, next one first */
 };
 
-/** How bytes get from one side of a copy to the other. */
-enum class way : uint8_t {
-    direct,   /**< the card copies between two addresses that it reaches */
-    upload,   /**< from the host to a chunk, which the card fetches */
-    download, /**< the card fills a chunk, which goes to the host */
-    relay,    /**< the card fills a chunk, which another card fetches */
-    kernel    /**< between host memory of two processes, without a card */
+/** What is left to do for a job that has filled a chunk: another card fetches
+ *  the bytes. */
+struct onward_leg {
+    work_queue *queue;
+    uint64_t dst; /* device address on that card */
+
+    void advance(size_t length) { dst += length; }
 };
 
 /** One DMA job of a transfer. */
@@ -72,12 +73,12 @@ struct dma_job {
     size_t length;   /* bytes */
     copy_kind kind;  /* of what is under way now */
     chunk_ptr chunk; /* that one of them is in, or nullptr */
-    /* When it has ended, a download or relay goes on: */
-    way how;
-    uint64_t target;                     /* to here, */
-    const util::process_memory *process; /* as planned_copy::process, */
-    work_queue *relay;                   /* or by this queue */
+    /* Where the bytes in the chunk go when the job has ended. */
+    std::variant<std::monostate, host_place, onward_leg> then;
     ucs_queue_elem_t in_onward; /* of those that another card has to fetch */
+
+    /** Go through a chunk, if there is one, and be no longer than that. */
+    [[nodiscard]] inline bool take_chunk(size_t leave);
 };
 
 class channel {
@@ -146,7 +147,7 @@ public:
                                  const staging_chunk &chunk) const
     {
         return (&user == &owner_) ? chunk.va
-                                  : shared_[user.slot()].address() +
+                                  : shared_[user.place()].address() +
                                         (chunk.va - staging_.address());
     }
 
@@ -184,7 +185,7 @@ private:
     const size_t chunk_bytes_;
     const size_t short_bytes_;
     shim::pinned_buffer staging_;
-    std::vector<shim::registration> shared_; /* of it, by slot of the card */
+    std::vector<shim::registration> shared_; /* of it, by place of the card */
     std::vector<staging_chunk> chunks_;
     std::vector<staging_chunk *> free_chunks_;
     std::vector<dma_job *> free_jobs_;
@@ -194,6 +195,13 @@ private:
     size_t turn_ = 0;
 };
 
+bool dma_job::take_chunk(size_t leave)
+{
+    chunk  = home->take_chunk(leave);
+    length = std::min(length, home->chunk_bytes());
+    return chunk != nullptr;
+}
+
 void give_back::operator()(staging_chunk *used) const
 {
     used->home->free_chunks_.push_back(used);
@@ -202,6 +210,7 @@ void give_back::operator()(staging_chunk *used) const
 void give_back::operator()(dma_job *used) const
 {
     used->chunk.reset();
+    used->then = {};
     used->home->free_jobs_.push_back(used);
 }
 
@@ -214,9 +223,9 @@ public:
      *  @return UCS_OK, or an error, which was logged. */
     [[nodiscard]] ucs_status_t get(card &owner, channel *&channel_p)
     {
-        if ((owner.slot() < by_slot_.size()) &&
-            (by_slot_[owner.slot()] != nullptr)) {
-            channel_p = by_slot_[owner.slot()];
+        if ((owner.place() < by_place_.size()) &&
+            (by_place_[owner.place()] != nullptr)) {
+            channel_p = by_place_[owner.place()];
             return UCS_OK;
         }
         return guarded([&] { return add(owner, channel_p); });
@@ -241,7 +250,7 @@ private:
 
     const transfer_options &options_;
     std::unique_ptr<copy_counts> counts_ = std::make_unique<copy_counts>();
-    std::vector<channel *> by_slot_; /* of the card; nullptr: not used yet */
+    std::vector<channel *> by_place_; /* of the card; nullptr: not used yet */
     std::vector<std::unique_ptr<channel>> all_;
 };
 

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/transfer/planned_copy.h"
+#include "uct/gaudi/base/transfer/ways.h"
 
 #include <memory>
 #include <vector>
@@ -45,7 +45,8 @@ struct operation : transfer {
     uct_completion_t *completion;
     uct_unpack_callback_t unpack;
     void *unpack_arg;
-    size_t length; /* of a bcopy, whose bytes are in copy.chunk */
+    chunk_ptr chunk; /* bcopy: where the bytes are */
+    size_t length;
 };
 
 class operations {

@@ -1,7 +1,7 @@
 #include "uct/gaudi/base/transfer/wakeup.h"
 
 #include "util/background_thread.h"
-#include "util/per_process.h"
+#include "util/process.h"
 
 #include <algorithm>
 #include <deque>

@@ -18,7 +18,8 @@ struct transport_variables {
     static constexpr char title[]                   = "UCP transports";
     static constexpr char prefix[]                  = "";
     static inline ucs_config_field_t config_table[] = {
-        {"TLS", "", "", offsetof(config, transports), UCS_CONFIG_TYPE_STRING},
+        {"TLS", "all", "", offsetof(config, transports),
+         UCS_CONFIG_TYPE_STRING},
         {nullptr, nullptr, nullptr, 0, {}}};
 };
 
@@ -79,14 +80,11 @@ allowed_transports find_allowed_transports()
 {
     auto entry = make_config_entry<transport_variables>();
     transport_variables::config values;
-    std::string setting;
-    if (fill_config(&values, entry, true) == UCS_OK) {
-        setting = values.transports;
-        ucs_config_parser_release_opts(&values,
-                                       transport_variables::config_table);
+    if (fill_config(&values, entry, true) != UCS_OK) {
+        return parse("all");
     }
-    allowed_transports allowed = parse(setting.empty() ? "all" : setting);
-    allowed.setting            = std::move(setting);
+    const allowed_transports allowed = parse(values.transports);
+    ucs_config_parser_release_opts(&values, transport_variables::config_table);
     return allowed;
 }
 

@@ -3,6 +3,8 @@
 #include "uct/gaudi/base/ucx/absent.h"
 #include "uct/gaudi/base/ucx/unsupported.h"
 
+#include <utility>
+
 extern "C" {
 #include <ucs/config/global_opts.h>
 #include <ucs/memory/rcache_int.h>
@@ -144,9 +146,9 @@ ucs_status_t rcache::create(const char *name, forget_on event,
 
 void rcache::destroy()
 {
-    if (cache_ != nullptr) {
-        ucs_rcache_destroy(cache_);
-        cache_ = nullptr;
+    /* Children look at it at any time. */
+    if (ucs_rcache_t *ended = std::exchange(cache_, nullptr)) {
+        ucs_rcache_destroy(ended);
     }
 }
 

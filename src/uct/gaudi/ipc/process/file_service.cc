@@ -3,7 +3,7 @@
 #include "util/background_thread.h"
 #include "util/errors.h"
 #include "util/fork_handlers.h"
-#include "util/per_process.h"
+#include "util/process.h"
 
 #include <algorithm>
 #include <atomic>

@@ -2,7 +2,7 @@
 
 #include "uct/gaudi/base/cards/driver.h"
 #include "util/other_process.h"
-#include "util/per_process.h"
+#include "util/process.h"
 
 #include <atomic>
 #include <cerrno>

@@ -3,7 +3,7 @@
 #include "uct/gaudi/base/ucx/host_lanes.h"
 #include "uct/gaudi/base/ucx/protocols.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
-#include "util/per_process.h"
+#include "util/process.h"
 
 #include <memory>
 #include <mutex>

@@ -3,7 +3,7 @@
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "util/errors.h"
 #include "util/other_process.h"
-#include "util/per_process.h"
+#include "util/process.h"
 #include "util/unique_fd.h"
 
 #include <atomic>

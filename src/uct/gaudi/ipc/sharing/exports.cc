@@ -6,7 +6,7 @@
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 #include "util/errors.h"
 #include "util/fork_handlers.h"
-#include "util/per_process.h"
+#include "util/process.h"
 
 #include <algorithm>
 #include <atomic>
@@ -164,6 +164,7 @@ ucs_status_t exported_memory::create(void *address, size_t length, bool quiet,
         return UCS_ERR_NO_RESOURCE;
     }
     if (memory_map::is_device(address)) {
+        memory->cards_  = base::card_table::instance().cards();
         memory->device_ = map.register_device(address, length);
         if (memory->device_ == nullptr) {
             const base::refusal why = map.why_not(address, length);

@@ -2,7 +2,7 @@
 
 #include "uct/gaudi/ipc/sharing/own_page.h"
 #include "uct/gaudi/ipc/sharing/remote_buffers.h"
-#include "util/per_process.h"
+#include "util/process.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,7 +1,7 @@
 #include "uct/gaudi/ipc/sharing/own_page.h"
 
 #include "uct/gaudi/ipc/process/file_service.h"
-#include "util/per_process.h"
+#include "util/process.h"
 
 #include <utility>
 

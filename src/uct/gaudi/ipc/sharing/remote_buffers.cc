@@ -4,7 +4,7 @@
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "util/errors.h"
-#include "util/per_process.h"
+#include "util/process.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -140,7 +140,6 @@ void remote_buffers::open(const limits &wished)
 
 void remote_buffers::close()
 {
-    base::card_hold cards; /* ends when all is unmapped, and no lock held */
     std::lock_guard<std::mutex> sweeping(sweeping_);
     leftovers rest;
     std::lock_guard<std::mutex> guard(lock_);
@@ -154,7 +153,6 @@ void remote_buffers::close()
                      "last memory domain closes",
                      buffer.of_->process().id().pid);
             unlist(buffer);
-            cards_.abandon(); /* who uses it unmaps it from them */
         }
     }
     for (auto &[which, buffer] : buffers_) {
@@ -166,7 +164,6 @@ void remote_buffers::close()
     }
     sources_.clear();
     empty_ = true;
-    cards.take(cards_);
 }
 
 ucs_status_t remote_buffers::find(const wire_key &key,
@@ -227,15 +224,14 @@ ucs_status_t remote_buffers::find(const wire_key &key,
             counted_.hits += mapped ? 1 : 0;
         }
     }
-    const bool has_cards = cards_.join();
-    base::card *user =
-        has_cards ? base::card_table::instance().first_card() : nullptr;
+    const base::held_cards cards = base::card_table::instance().cards();
+    base::card *user             = cards.first();
     if (user == nullptr) {
         ucs_debug("gaudi_ipc: this process has no card to reach device memory "
                   "of process %u",
                   key.process.pid);
         /* Its own were lost, or it has none. */
-        return has_cards ? UCS_ERR_UNREACHABLE : UCS_ERR_UNSUPPORTED;
+        return cards.empty() ? UCS_ERR_UNSUPPORTED : UCS_ERR_UNREACHABLE;
     }
     std::shared_ptr<import_source> of;
     if (found != nullptr) {

@@ -170,9 +170,6 @@ private:
     void unlist(remote_buffer &buffer);
     void make_room(leftovers &rest);
 
-    /* Since the first buffer was looked for, until all are unmapped. */
-    base::card_hold cards_;
-
     /* Held by sweep() until the driver has unmapped what goes, and by the last
      * close(), after which cards may be closed. Taken before lock_. */
     std::mutex sweeping_;

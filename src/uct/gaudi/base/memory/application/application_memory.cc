@@ -1,10 +1,11 @@
 #include "uct/gaudi/base/memory/application/application_memory.h"
 
 #include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "util/addresses.h"
-#include "util/per_process.h"
+#include "util/process.h"
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +13,8 @@
 namespace gaudi::base {
 
 namespace {
+
+using card_events::news;
 
 std::atomic<bool> all_is_reported{false};
 
@@ -95,11 +98,14 @@ void application_registry::mapped(int fd, uint64_t handle, uint64_t va)
 
 void application_registry::enter(std::unique_ptr<application_memory> memory)
 {
+    const held_cards cards = card_table::instance().cards();
+    card *owner            = cards.find_open(
+        [&](const card &each) { return each.node() == memory->node; });
     const std::lock_guard<std::mutex> guard(lock_);
     auto &entry = mappings_[{memory->node, memory->start}];
     entry       = std::move(memory);
-    if (entry->whole == nullptr) {
-        claim(*entry);
+    if ((entry->whole == nullptr) && (owner != nullptr)) {
+        claim(*entry, *owner);
     }
     (void)memory_map::instance().add(*entry);
 }
@@ -113,16 +119,13 @@ void application_registry::add(std::unique_ptr<application_memory> memory)
     announce_allocation(to_pointer(start), length);
 }
 
-/* Note whose memory it is, if that card is used. Under lock_. */
-void application_registry::claim(application_memory &memory)
+/* Note whose memory it is. Under lock_. */
+void application_registry::claim(application_memory &memory, card &owner)
 {
-    card *owner = card_table::instance().find_card(memory.node);
-    if (owner != nullptr) {
-        memory.whole = std::make_unique<device_backing>(
-            *owner, memory.start,
-            util::round_up(memory.end - memory.start, page_size(*owner)));
-        memory_map::instance().set_owner(memory, owner, memory.whole.get());
-    }
+    memory.whole = std::make_unique<device_backing>(
+        owner, memory.start,
+        util::round_up(memory.end - memory.start, page_size(owner)));
+    memory_map::instance().set_owner(memory, &owner, memory.whole.get());
 }
 
 std::unique_ptr<application_memory> application_registry::unmapping(int fd,
@@ -162,8 +165,7 @@ void application_registry::unmapped(std::unique_ptr<application_memory> memory,
 }
 
 /* Whether the driver has no more memory for the application than we know of. */
-bool application_registry::has_seen_all(const card &adopted,
-                                        const shim::node_identity &node)
+bool application_registry::has_seen_all(const card &adopted)
 {
     const auto allocated = adopted.device().allocated_bytes();
     if (!all_is_reported || !allocated.has_value()) {
@@ -171,8 +173,9 @@ bool application_registry::has_seen_all(const card &adopted,
     }
     const std::lock_guard<std::mutex> guard(lock_);
     uint64_t bytes = 0;
-    for (auto entry = allocations_.lower_bound({node, 0});
-         (entry != allocations_.end()) && (entry->first.first == node);
+    for (auto entry = allocations_.lower_bound({adopted.node(), 0});
+         (entry != allocations_.end()) &&
+         (entry->first.first == adopted.node());
          ++entry) {
         bytes += util::round_up(entry->second.size, page_size(adopted));
     }
@@ -182,11 +185,10 @@ bool application_registry::has_seen_all(const card &adopted,
 /* A framework's memory: one block, which it gives out in parts. Where its
  * mapping was seen, that is there already. */
 void application_registry::add_block(card &adopted,
-                                     const shim::node_identity &node,
-                                     const shim::memory_block &block,
-                                     deferred &later)
+                                     const shim::memory_block &block)
 {
-    const uint64_t end = block.start + block.size;
+    const shim::node_identity &node = adopted.node();
+    const uint64_t end              = block.start + block.size;
     {
         const std::lock_guard<std::mutex> guard(lock_);
         for (const auto &entry : mappings_) {
@@ -212,35 +214,29 @@ void application_registry::add_block(card &adopted,
     ucs_debug("%s: %lu bytes of device memory at %#lx are a framework's",
               adopted.name().c_str(), block.size, block.start);
     enter(std::move(memory));
-    later.emplace_back(
-        [block] { announce_allocation(to_pointer(block.start), block.size); });
+    note(news::kind::memory_came, block.start, end);
 }
 
-void application_registry::card_added(card &added,
-                                      const shim::node_identity &node,
-                                      bool adopted, deferred &later)
+void application_registry::card_added(card &added)
 {
     {
         const std::lock_guard<std::mutex> guard(lock_);
-        for (const auto &entry : mappings_) {
-            if (entry.second->node == node) {
-                claim(*entry.second);
-            }
+        for (auto entry = mappings_.lower_bound({added.node(), 0});
+             (entry != mappings_.end()) && (entry->first.first == added.node());
+             ++entry) {
+            claim(*entry->second, added);
         }
     }
     const auto block = added.device().application_block();
-    if (adopted && block.has_value()) {
-        add_block(added, node, *block, later);
-    } else if (adopted && !has_seen_all(added, node)) {
-        const shim::capabilities &known = added.device().capabilities();
+    if (added.is_adopted() && block.has_value()) {
+        add_block(added, *block);
+    } else if (added.is_adopted() && !has_seen_all(added)) {
+        unseen_memory &all = card_memory::of(added).unseen;
         ucs_debug("%s: the application has device memory that was not seen: "
                   "all addresses from %#lx to %#lx are taken for it",
-                  added.name().c_str(), known.memory_start, known.memory_end);
-        memory_map::instance().add_unseen(added);
-        later.emplace_back(
-            [start = known.memory_start, end = known.memory_end] {
-                announce_allocation(to_pointer(start), end - start);
-            });
+                  added.name().c_str(), all.start, all.end);
+        memory_map::instance().add_unseen(all);
+        note(news::kind::memory_came, all.start, all.end);
     }
 }
 
@@ -269,67 +265,53 @@ application_registry::take_all(const shim::node_identity &node, int fd)
     return taken;
 }
 
-/* Let no address lead to what was taken out. */
-void application_registry::drop(remains &dropped, deferred &later)
+/* For when no lock is held. */
+void application_registry::note(news::kind what, uint64_t start, uint64_t end,
+                                const card *lent)
 {
+    news_.push_back({what, start, end, lent,
+                     (lent != nullptr) ? lent->hold() : held_cards()});
+}
+
+void application_registry::card_lost(const card &lost)
+{
+    node_closed(lost.node(), -1, nullptr);
+    unseen_memory &all = card_memory::of(lost).unseen;
+    if (memory_map::instance().remove_unseen(all)) {
+        note(news::kind::memory_went, all.start, all.end);
+    }
+}
+
+/* No address leads to what was there any more. The driver is asked to do as it
+ * would have done, but not before it has been announced as gone: the addresses
+ * can be given out again then. */
+void application_registry::node_closed(const shim::node_identity &node, int fd,
+                                       const card *lent)
+{
+    remains left    = take_all(node, fd);
     memory_map &map = memory_map::instance();
-    for (const auto &[at, memory] : dropped.mappings) {
+    for (const auto &[at, memory] : left.mappings) {
         map.remove(*memory);
     }
-    for (auto &[at, memory] : dropped.mappings) {
+    for (auto &[at, memory] : left.mappings) {
         if (memory->whole != nullptr) {
             (void)memory->whole->forget_peers();
         }
-        later.emplace_back([start = memory->start, end = memory->end] {
-            memory_map::instance().announce_gone(start, end);
-        });
+        note(news::kind::memory_went, memory->start, memory->end);
         map.end(*memory.release());
     }
-}
-
-void application_registry::card_lost(card &lost,
-                                     const shim::node_identity &node,
-                                     deferred &later)
-{
-    node_closed(node, -1, nullptr, later);
-    if (memory_map::instance().remove_unseen(lost)) {
-        const shim::capabilities &known = lost.device().capabilities();
-        later.emplace_back(
-            [start = known.memory_start, end = known.memory_end] {
-                memory_map::instance().announce_gone(start, end);
-            });
-    }
-}
-
-void application_registry::node_closed(const shim::node_identity &node, int fd,
-                                       card *lent, deferred &later)
-{
-    remains left = take_all(node, fd);
-    drop(left, later);
     if (lent == nullptr) {
         return;
     }
-    std::vector<uint64_t> addresses;
-    for (const auto &entry : left.mappings) {
-        addresses.push_back(entry.first.second);
+    for (const auto &[at, memory] : left.mappings) {
+        note(news::kind::unmap, at.second, 0, lent);
     }
-    std::vector<uint64_t> handles;
-    for (const auto &entry : left.allocations) {
-        handles.push_back(entry.first.second);
+    for (const auto &[at, allocated] : left.allocations) {
+        note(news::kind::release, at.second, 0, lent);
     }
-    /* As the driver would have done. Not before it has been announced as gone:
-     * the addresses can be given out again then. */
-    later.emplace_back([&driven = lent->device(), addresses, handles] {
-        for (const uint64_t address : addresses) {
-            (void)driven.unmap(address);
-        }
-        for (const uint64_t handle : handles) {
-            (void)driven.free_memory(handle);
-        }
-    });
 }
 
-void application_registry::look_for_closed_nodes(deferred &later)
+void application_registry::look_for_closed_nodes()
 {
     std::vector<shim::open_node> nodes;
     {
@@ -343,26 +325,96 @@ void application_registry::look_for_closed_nodes(deferred &later)
     }
     for (const shim::open_node &used : nodes) {
         if (!shim::is_node(used.fd, used.node)) {
-            node_closed(used.node, used.fd, nullptr, later);
+            node_closed(used.node, used.fd, nullptr);
         }
     }
 }
 
-/* Mappings stay known, for the next opening. */
-void application_registry::cards_closing()
+void application_registry::card_closing(const card &closing)
 {
-    std::vector<std::unique_ptr<device_backing>> backings;
-    {
+    for (key next{closing.node(), 0};;) {
+        /* Unmaps what other cards imported; not under the lock. */
+        std::unique_ptr<device_backing> ended;
         const std::lock_guard<std::mutex> guard(lock_);
-        for (const auto &entry : mappings_) {
-            application_memory &memory = *entry.second;
-            if (memory.whole != nullptr) {
-                backings.push_back(std::move(memory.whole));
-                memory_map::instance().set_owner(memory, nullptr, nullptr);
-            }
+        const auto found = mappings_.lower_bound(next);
+        if ((found == mappings_.end()) ||
+            (found->first.first != closing.node())) {
+            return;
+        }
+        application_memory &memory = *found->second;
+        if (memory.owner == &closing) {
+            memory_map::instance().set_owner(memory, nullptr, nullptr);
+            ended = std::move(memory.whole);
+        }
+        next.second = memory.start + 1;
+    }
+}
+
+namespace {
+
+class application_part final : public card_memory {
+public:
+    explicit application_part(card &of) : card_memory(of) {}
+    ~application_part() override
+    {
+        application_registry::instance().card_closing(*unseen.owner);
+    }
+};
+
+} // namespace
+
+namespace card_events {
+
+std::unique_ptr<card_part> make_part(card &opened)
+{
+    return std::make_unique<application_part>(opened);
+}
+
+void card_added(card &added)
+{
+    application_registry::instance().card_added(added);
+}
+
+void card_lost(const card &lost)
+{
+    application_registry::instance().card_lost(lost);
+}
+
+void node_closed(const shim::node_identity &node, int fd, const card *lent)
+{
+    application_registry::instance().node_closed(node, fd, lent);
+}
+
+void look_for_closed_nodes()
+{
+    application_registry::instance().look_for_closed_nodes();
+}
+
+std::vector<news> take_news()
+{
+    return application_registry::instance().take_news();
+}
+
+void tell(const std::vector<news> &all)
+{
+    for (const news &each : all) {
+        switch (each.what) {
+        case news::kind::memory_came:
+            announce_allocation(to_pointer(each.start), each.end - each.start);
+            break;
+        case news::kind::memory_went:
+            memory_map::instance().announce_gone(each.start, each.end);
+            break;
+        case news::kind::unmap:
+            (void)each.lent->device().unmap(each.start);
+            break;
+        case news::kind::release:
+            (void)each.lent->device().free_memory(each.start);
+            break;
         }
     }
-    backings.clear(); /* unmaps what other cards imported */
 }
+
+} // namespace card_events
 
 } // namespace gaudi::base

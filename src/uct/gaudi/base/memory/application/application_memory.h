@@ -8,8 +8,8 @@
  *
  * One per process. Threads: any, behind one mutex, which is held across small
  * allocations and the lock of the memory map, no driver call and no UCM event,
- * and which nothing that UCM calls takes. The card table's events come under
- * its cards_lock_.
+ * and which nothing that UCM calls takes. What cards are opened and closed for
+ * (cards/card_events.h) comes under the card table's lock.
  */
 #pragma once
 
@@ -35,7 +35,7 @@ struct application_memory final : device_memory {
                                   after they were told of its end */
 };
 
-class application_registry final : public card_events {
+class application_registry {
     using key = std::pair<shim::node_identity, uint64_t>;
 
     struct allocation {
@@ -46,7 +46,7 @@ class application_registry final : public card_events {
     using allocation_map = std::map<key, allocation>; /* by handle */
 
 public:
-    /** That of this process; a forked child has another than its parent. */
+    /** That of this process. */
     static application_registry &instance();
 
     /** Whether all that is done through the library that this module uses is
@@ -69,14 +69,18 @@ public:
     /** @param done  The driver has done so. */
     void unmapped(std::unique_ptr<application_memory> memory, bool done);
 
-    void card_added(card &added, const shim::node_identity &node, bool adopted,
-                    deferred &later) override;
-    void card_lost(card &lost, const shim::node_identity &node,
-                   deferred &later) override;
-    void node_closed(const shim::node_identity &node, int fd, card *lent,
-                     deferred &later) override;
-    void look_for_closed_nodes(deferred &later) override;
-    void cards_closing() override;
+    /* See cards/card_events.h. */
+    void card_added(card &added);
+    void card_lost(const card &lost);
+    void node_closed(const shim::node_identity &node, int fd, const card *lent);
+    void look_for_closed_nodes();
+    [[nodiscard]] std::vector<card_events::news> take_news()
+    {
+        return std::exchange(news_, {});
+    }
+
+    /** A card closes; mappings on it stay known, for the next opening. */
+    void card_closing(const card &closing);
 
 private:
     using mapping_map =
@@ -90,17 +94,17 @@ private:
 
     void add(std::unique_ptr<application_memory> memory);
     void enter(std::unique_ptr<application_memory> memory);
-    void add_block(card &adopted, const shim::node_identity &node,
-                   const shim::memory_block &block, deferred &later);
-    void claim(application_memory &memory);
-    [[nodiscard]] bool has_seen_all(const card &adopted,
-                                    const shim::node_identity &node);
+    void add_block(card &adopted, const shim::memory_block &block);
+    static void claim(application_memory &memory, card &owner);
+    [[nodiscard]] bool has_seen_all(const card &adopted);
     remains take_all(const shim::node_identity &node, int fd);
-    static void drop(remains &dropped, deferred &later);
+    void note(card_events::news::kind what, uint64_t start, uint64_t end,
+              const card *lent = nullptr);
 
     std::mutex lock_;
     allocation_map allocations_;
     mapping_map mappings_;
+    std::vector<card_events::news> news_; /* under the card table's lock */
 };
 
 } // namespace gaudi::base

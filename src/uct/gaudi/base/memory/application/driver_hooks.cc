@@ -362,18 +362,16 @@ void hook_driver(shim::driver &driver)
         sees_all[static_cast<size_t>(found - originals.data())]);
 }
 
-class hook_events final : public card_events {
-    void driver_loaded(shim::driver &driver) override { hook_driver(driver); }
-
-    void opening() override { hook_loaded_driver(); }
-};
-
 } // namespace
 
-card_events &driver_hook_events()
+void card_events::driver_loaded(shim::driver &driver)
 {
-    static constinit hook_events room;
-    return room;
+    hook_driver(driver);
+}
+
+void card_events::opening()
+{
+    hook_loaded_driver();
 }
 
 void hook_loaded_driver()

@@ -13,17 +13,12 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/cards/card_events.h"
-
 namespace gaudi::base {
 
 /** Hook the library that the process has loaded by now, if there is one. Cheap
- *  when there is nothing new. Called at load. */
+ *  when there is nothing new. Called at load; later ones are hooked when cards
+ *  are opened. The table of the one that this module uses is made to lead to
+ * the original functions, so that what we do ourselves is never seen. */
 void hook_loaded_driver();
-
-/** Hooks others: the library that this module uses, when it is loaded, whose
- *  table is made to lead to the original functions, so that what we do
- * ourselves is never seen; and what is loaded when cards are opened. */
-card_events &driver_hook_events();
 
 } // namespace gaudi::base
