@@ -88,8 +88,7 @@ void memory_domain::query(base::md_properties &properties) const
 {
     const uint64_t host  = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     const uint64_t gaudi = UCS_BIT(base::memory_type());
-    const bool all       = moves_host_ || (base::excluding_host !=
-                                     base::host_exclusion::by_registration);
+    const bool all       = base::is_to_register_host(moves_host_);
 
     properties.needs_key        = true;
     properties.registered_types = all ? (host | gaudi) : gaudi;

@@ -4,6 +4,7 @@
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/device_list.h"
 #include "uct/gaudi/base/cards/driver.h"
+#include "uct/gaudi/base/ucx/host_lanes.h"
 #include "util/text.h"
 
 #include <algorithm>
@@ -351,10 +352,9 @@ std::string card_table::why_nothing_was_tried(const shim::driver &driver) const
     if (shim::list_cards(driver).empty()) {
         return "the driver library " + driver.path() + " shows no card";
     }
-    const char *tls = secure_getenv("UCX_TLS");
+    const std::string tls = find_allowed_transports().setting;
     return std::string("UCX has not opened gaudi_copy") +
-           ((tls != nullptr) ? " (UCX_TLS=" + util::to_printable(tls) + ")"
-                             : "");
+           (tls.empty() ? "" : " (UCX_TLS=" + util::to_printable(tls) + ")");
 }
 
 void card_table::explain_missing_card()

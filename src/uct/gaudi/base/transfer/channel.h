@@ -17,7 +17,6 @@
 #include <algorithm>
 #include <memory>
 #include <span>
-#include <variant>
 #include <vector>
 
 namespace gaudi::base {
@@ -54,13 +53,13 @@ struct work_queue {
     ucs_list_link_t waiting;        /* of whoever submits, next one first */
 };
 
-/** What is left to do for a job that has filled a chunk: another card fetches
- *  the bytes. */
-struct onward_leg {
-    work_queue *queue;
-    uint64_t dst; /* device address on that card */
-
-    void advance(size_t length) { dst += length; }
+/** How bytes get from one side of a copy to the other. */
+enum class way : uint8_t {
+    direct,   /**< the card copies between two addresses that it reaches */
+    upload,   /**< from the host to a chunk, which the card fetches */
+    download, /**< the card fills a chunk, which goes to the host */
+    relay,    /**< the card fills a chunk, which another card fetches */
+    kernel    /**< between host memory of two processes, without a card */
 };
 
 /** One DMA job of a transfer. */
@@ -73,12 +72,12 @@ struct dma_job {
     size_t length;   /* bytes */
     copy_kind kind;  /* of what is under way now */
     chunk_ptr chunk; /* that one of them is in, or nullptr */
-    /* Where the bytes in the chunk go when the job has ended. */
-    std::variant<std::monostate, host_place, onward_leg> then;
+    /* When it has ended, a download or relay goes on: */
+    way how;
+    uint64_t target;                     /* to here, */
+    const util::process_memory *process; /* as planned_copy::process, */
+    work_queue *relay;                   /* or by this queue */
     ucs_queue_elem_t in_onward; /* of those that another card has to fetch */
-
-    /** Go through a chunk, if there is one, and be no longer than that. */
-    [[nodiscard]] inline bool take_chunk(size_t leave);
 };
 
 class channel {
@@ -195,13 +194,6 @@ private:
     size_t turn_ = 0;
 };
 
-bool dma_job::take_chunk(size_t leave)
-{
-    chunk  = home->take_chunk(leave);
-    length = std::min(length, home->chunk_bytes());
-    return chunk != nullptr;
-}
-
 void give_back::operator()(staging_chunk *used) const
 {
     used->home->free_chunks_.push_back(used);
@@ -210,7 +202,6 @@ void give_back::operator()(staging_chunk *used) const
 void give_back::operator()(dma_job *used) const
 {
     used->chunk.reset();
-    used->then = {};
     used->home->free_jobs_.push_back(used);
 }
 

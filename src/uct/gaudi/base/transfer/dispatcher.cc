@@ -14,32 +14,16 @@ constexpr unsigned poll_batch = 16;
 constexpr unsigned idle_polls    = 256;
 constexpr uint32_t idle_sleep_us = 1000;
 
-/* What the ways of a card do: the kernel makes no jobs. */
-template <typename Function>
-auto visit_card_way(planned_copy &copy, Function &&function)
-{
-    return std::visit(
-        [&](auto &way) {
-            using way_type = std::remove_reference_t<decltype(way)>;
-            if constexpr (std::is_same_v<way_type, kernel_copy>) {
-                return decltype(function(std::declval<direct_copy &>()))();
-            } else {
-                return function(way);
-            }
-        },
-        copy.way);
-}
-
 /* What a card does that has a copy in this queue. */
-copy_kind kind_of(const work_queue &queue, bool between_cards)
+copy_kind kind_of(const work_queue &queue, bool is_imported)
 {
     switch (queue.direction) {
     case shim::dma_direction::host_to_device:
-        return between_cards ? copy_kind::card_to_card_in
-                             : copy_kind::host_to_device;
+        return is_imported ? copy_kind::card_to_card_in
+                           : copy_kind::host_to_device;
     case shim::dma_direction::device_to_host:
-        return between_cards ? copy_kind::card_to_card_out
-                             : copy_kind::device_to_host;
+        return is_imported ? copy_kind::card_to_card_out
+                           : copy_kind::device_to_host;
     default:
         return copy_kind::on_card;
     }
@@ -107,6 +91,37 @@ void dispatcher::enqueue(operation &op)
     }
 }
 
+/* Set the addresses of a job, and take and fill the chunk that it goes through.
+ * @return UCS_OK; UCS_ERR_NO_RESOURCE without a chunk; or why the bytes cannot
+ * be had, which was logged. */
+ucs_status_t dispatcher::prepare(dma_job &job, planned_copy &copy, size_t leave)
+{
+    job.how = copy.how;
+    job.dst = copy.dst;
+    job.src = copy.src;
+    if (copy.how == way::direct) {
+        return UCS_OK;
+    }
+    /* An upload's chunk is filled, and waits for room in the queue. */
+    const bool is_filled = (copy.how == way::upload) && (copy.chunk != nullptr);
+    job.chunk = is_filled ? std::move(copy.chunk) : job.home->take_chunk(leave);
+    job.length = std::min(job.length, job.home->chunk_bytes());
+    if (job.chunk == nullptr) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    if (copy.how == way::upload) {
+        job.src = job.chunk->va;
+        return is_filled ? UCS_OK
+                         : read_host(copy.process, copy.src, job.chunk->data,
+                                     job.length);
+    }
+    job.dst     = job.chunk->va;
+    job.target  = copy.dst;
+    job.process = copy.process;
+    job.relay   = copy.relay;
+    return UCS_OK;
+}
+
 /* Submit the next job of a copy. False when there is no room for it now; true
  * with an error in the owner's status when it failed. */
 bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
@@ -119,48 +134,56 @@ bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
     if (job == nullptr) {
         return false;
     }
-    job->owner                = &owner;
-    job->queue                = &queue;
-    job->length               = std::min(copy.left, piece_bytes_);
-    job->kind                 = kind_of(queue, copy.between_cards);
-    const ucs_status_t status = visit_card_way(
-        copy, [&](auto &way) { return way.prepare(*job, leave); });
-    if (status != UCS_OK) {
-        if (status == UCS_ERR_NO_RESOURCE) {
-            return false;
+    job->owner          = &owner;
+    job->queue          = &queue;
+    job->length         = std::min(copy.left, piece_bytes_);
+    job->kind           = kind_of(queue, copy.is_imported);
+    ucs_status_t status = prepare(*job, copy, leave);
+    if (status == UCS_OK) {
+        uint64_t id;
+        const int ret =
+            queue.dma->submit(job->dst, job->src, job->length, job.get(), id);
+        if (ret == 0) {
+            ++owner.in_flight;
+            queue.in_flight += job->length;
+            copy.advance(job->length);
+            (void)job.release(); /* it is the queue's, until it has ended */
+            return true;
         }
-        owner.status = status;
-        return true;
-    }
-    uint64_t id;
-    const int ret =
-        queue.dma->submit(job->dst, job->src, job->length, job.get(), id);
-    if (ret != 0) {
-        if (ret == -EAGAIN) {
-            return false;
+        status = (ret == -EAGAIN) ? UCS_ERR_NO_RESOURCE
+                                  : report_refusal(queue, job->length, ret);
+        if (copy.how == way::upload) {
+            copy.chunk = std::move(job->chunk);
         }
-        owner.status = report_refusal(queue, job->length, ret);
-        return true;
     }
-    ++owner.in_flight;
-    queue.in_flight += job->length;
-    copy.left -= job->length;
-    visit_card_way(copy, [&](auto &way) { way.submitted(*job); });
-    (void)job.release(); /* it is the queue's, until it has ended */
+    if (status == UCS_ERR_NO_RESOURCE) {
+        return false;
+    }
+    owner.status = status;
     return true;
+}
+
+/* Have the kernel copy the next bytes between two processes. */
+ucs_status_t dispatcher::copy_by_kernel(planned_copy &copy, size_t length)
+{
+    auto *here = reinterpret_cast<void *>(copy.is_put ? copy.src : copy.dst);
+    const ucs_status_t status =
+        copy.is_put ? write_host(copy.process, copy.dst, here, length)
+                    : read_host(copy.process, copy.src, here, length);
+    if (status == UCS_OK) {
+        copy.advance(length);
+    }
+    return status;
 }
 
 void dispatcher::run(transfer &work, planned_copy &copy)
 {
     if (copy.queue == nullptr) {
-        work.status = std::get<kernel_copy>(copy.way).run(copy.left);
+        work.status = copy_by_kernel(copy, copy.left);
         return;
     }
-    const relay *relayed   = std::get_if<relay>(&copy.way);
-    shim::dma_queue &first = *copy.queue->dma;
-    shim::dma_queue *second =
-        (relayed != nullptr) ? relayed->dst.queue->dma : nullptr;
-    unsigned idle = 0;
+    const work_queue *relay = (copy.how == way::relay) ? copy.relay : nullptr;
+    unsigned idle           = 0;
     while (((work.status == UCS_OK) && (copy.left > 0)) ||
            (work.in_flight > 0)) {
         bool moved = false;
@@ -168,10 +191,10 @@ void dispatcher::run(transfer &work, planned_copy &copy)
                submit_next(work, copy, 0)) {
             moved = true;
         }
-        moved |= (collect(first) > 0);
-        if (second != nullptr) {
+        moved |= (collect(*copy.queue->dma) > 0);
+        if (relay != nullptr) {
             moved |= (submit_onward() > 0);
-            moved |= (collect(*second) > 0);
+            moved |= (collect(*relay->dma) > 0);
         }
         if (moved) {
             idle = 0;
@@ -182,22 +205,21 @@ void dispatcher::run(transfer &work, planned_copy &copy)
         submit_onward();
         if (++idle > idle_polls) {
             sleep_on(*copy.queue);
-            if (relayed != nullptr) {
-                sleep_on(*relayed->dst.queue);
+            if (relay != nullptr) {
+                sleep_on(*relay);
             }
         }
     }
 }
 
-/* Have the kernel copy a piece, of as many operations as that takes. */
+/* Have it copy a piece, of as many operations as that takes. */
 void dispatcher::copy_by_kernel()
 {
     size_t budget = piece_bytes_;
     while ((budget > 0) && !ucs_list_is_empty(&for_kernel_)) {
         operation &op       = *ucs_list_head(&for_kernel_, operation, in_queue);
         const size_t length = std::min(op.copy.left, budget);
-        op.status           = std::get<kernel_copy>(op.copy.way).run(length);
-        op.copy.left -= (op.status == UCS_OK) ? length : 0;
+        op.status           = copy_by_kernel(op.copy, length);
         budget -= length;
         take_turns(for_kernel_, op);
     }
@@ -254,10 +276,11 @@ unsigned dispatcher::submit_onward()
     for (; !ucs_queue_is_empty(&onward_); ++count) {
         dma_job &job =
             *ucs_queue_head_elem_non_empty(&onward_, dma_job, in_onward);
-        const auto [queue, dst] = std::get<onward_leg>(job.then);
+        work_queue *queue  = job.relay;
         const uint64_t src = job.home->va_on(queue->home->owner(), *job.chunk);
         uint64_t id;
-        const int ret = queue->dma->submit(dst, src, job.length, &job, id);
+        const int ret =
+            queue->dma->submit(job.target, src, job.length, &job, id);
         if (ret == -EAGAIN) {
             break;
         }
@@ -266,7 +289,7 @@ unsigned dispatcher::submit_onward()
             queue->in_flight += job.length;
             job.queue = queue;
             job.kind  = kind_of(*queue, false);
-            job.then  = {};
+            job.how   = way::direct;
         } else {
             finish(job, report_refusal(*queue, job.length, ret));
         }
@@ -299,21 +322,23 @@ unsigned dispatcher::collect(shim::dma_queue &queue)
         ucs_status_t status = UCS_OK;
 
         job.queue->in_flight -= job.length;
-        if (ended[i].status == 0) {
-            job.queue->home->counts().add(job.kind, job.length);
-        }
-        if (ended[i].status != 0) {
+        if (ucs_unlikely(ended[i].status != 0)) {
             const card &owner = job.queue->home->owner();
             const auto level  = owner.failure_level();
             ucs_log(level, "%s: a DMA copy of %zu bytes failed: %s",
                     owner.name().c_str(), job.length,
                     std::strerror(-ended[i].status));
             status = to_status(ended[i].status);
-        } else if (std::holds_alternative<onward_leg>(job.then)) {
-            ucs_queue_push(&onward_, &job.in_onward);
-            continue;
-        } else if (const auto *to = std::get_if<host_place>(&job.then)) {
-            status = to->write(job.chunk->data, job.length);
+        } else {
+            job.queue->home->counts().add(job.kind, job.length);
+            if (job.how == way::relay) {
+                ucs_queue_push(&onward_, &job.in_onward);
+                continue;
+            }
+            if (job.how == way::download) {
+                status = write_host(job.process, job.target, job.chunk->data,
+                                    job.length);
+            }
         }
         finish(job, status);
     }
@@ -378,8 +403,7 @@ bool dispatcher::arm(wakeup_event &event)
     if (armed && !ucs_queue_is_empty(&onward_)) {
         const dma_job &job =
             *ucs_queue_head_elem_non_empty(&onward_, dma_job, in_onward);
-        armed =
-            arm_for_room(event, *std::get<onward_leg>(job.then).queue->home);
+        armed = arm_for_room(event, *job.relay->home);
     }
     return armed;
 }

@@ -53,10 +53,12 @@ public:
     bool drain();
 
 private:
+    ucs_status_t prepare(dma_job &job, planned_copy &copy, size_t leave);
     bool submit_next(transfer &owner, planned_copy &copy, size_t leave);
     bool submit_piece(work_queue &queue);
     void submit_all();
     unsigned submit_onward();
+    static ucs_status_t copy_by_kernel(planned_copy &copy, size_t length);
     void copy_by_kernel();
     void take_turns(ucs_list_link_t &list, operation &op);
     unsigned collect(shim::dma_queue &queue);

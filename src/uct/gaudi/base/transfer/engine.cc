@@ -210,15 +210,15 @@ ucs_status_t transfer_engine::prepare_bcopy(const side &device, bool to_device,
     ucs_status_t status =
         planner_.reach(device, length, by, va, op->copy.remote);
     if (status == UCS_OK) {
-        op->chunk = by->take_chunk(dispatcher::reserved_chunks);
-        status    = (op->chunk == nullptr) ? UCS_ERR_NO_RESOURCE : UCS_OK;
+        op->copy.chunk = by->take_chunk(dispatcher::reserved_chunks);
+        status = (op->copy.chunk == nullptr) ? UCS_ERR_NO_RESOURCE : UCS_OK;
     }
     if (status != UCS_OK) {
         operations_.put_back(*op);
         return status;
     }
-    op->copy.way = to_device ? direct_copy{va, op->chunk->va}
-                             : direct_copy{op->chunk->va, va};
+    op->copy.dst = to_device ? va : op->copy.chunk->va;
+    op->copy.src = to_device ? op->copy.chunk->va : va;
     op_p         = op;
     return UCS_OK;
 }
@@ -229,7 +229,7 @@ void transfer_engine::begin_bcopy(operation &op, shim::dma_direction direction,
 {
     op.length     = length;
     op.copy.left  = length;
-    op.copy.queue = &op.chunk->home->queue_for(direction, length);
+    op.copy.queue = &op.copy.chunk->home->queue_for(direction, length);
     begin(op);
 }
 
@@ -259,7 +259,7 @@ ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
     if (status != UCS_OK) {
         return status;
     }
-    const size_t length = pack(op->chunk->data, arg);
+    const size_t length = pack(op->copy.chunk->data, arg);
     status              = planner_.check(dst, length);
     if (status != UCS_OK) {
         operations_.put_back(*op);

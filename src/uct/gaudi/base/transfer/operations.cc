@@ -55,7 +55,6 @@ operation *operations::take()
 
 void operations::put_back(operation &op)
 {
-    op.chunk.reset();
     op.copy.let_go();
     ucs_list_add_head(&free_, &op.in_queue);
 }
@@ -222,7 +221,7 @@ void operations::complete(operation &op)
         ucs_list_del(&op.in_domain);
     }
     if ((op.what == operation_kind::unpack) && (status == UCS_OK)) {
-        op.unpack(op.unpack_arg, op.chunk->data, op.length);
+        op.unpack(op.unpack_arg, op.copy.chunk->data, op.length);
     }
     /* What was given up is what its owner wanted. */
     if ((status != UCS_OK) && (status != UCS_ERR_CANCELED) &&

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/transfer/ways.h"
+#include "uct/gaudi/base/transfer/planned_copy.h"
 
 #include <memory>
 #include <vector>
@@ -45,8 +45,7 @@ struct operation : transfer {
     uct_completion_t *completion;
     uct_unpack_callback_t unpack;
     void *unpack_arg;
-    chunk_ptr chunk; /* bcopy: where the bytes are */
-    size_t length;
+    size_t length; /* of a bcopy, whose bytes are in copy.chunk */
 };
 
 class operations {

@@ -65,20 +65,10 @@ ucs_status_t plan_relay(channel &reader, uint64_t dst, channel &writer,
                   std::strerror(-ret));
         return to_status(ret);
     }
-    copy.queue = &pcie_queue(writer, true, copy.left);
-    copy.way   = relay{{&pcie_queue(reader, false, copy.left), dst}, src};
+    copy.go_directly(pcie_queue(writer, true, copy.left), dst, src);
+    copy.how   = way::relay;
+    copy.relay = &pcie_queue(reader, false, copy.left);
     return UCS_OK;
-}
-
-/* Have a copy go through chunks. */
-void stage(bool to_card, const host_place &host, uint64_t va,
-           planned_copy &copy)
-{
-    if (to_card) {
-        copy.way = upload{va, host};
-    } else {
-        copy.way = download{host, va};
-    }
 }
 
 } // namespace
@@ -138,11 +128,10 @@ ucs_status_t planner::find_device(const side &device, size_t length,
 ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
                            host_side host, planned_copy &copy)
 {
-    copy.left          = length;
-    copy.queue         = nullptr;
-    copy.between_cards = false;
-    const bool put     = (dst.remote != nullptr);
-    const side &there  = put ? dst : src;
+    copy.left         = length;
+    copy.queue        = nullptr;
+    const bool put    = (dst.remote != nullptr);
+    const side &there = put ? dst : src;
     if (there.remote != nullptr) {
         const side &here = put ? src : dst;
         if (here.remote != nullptr) {
@@ -157,9 +146,11 @@ ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
             return plan_remote_device(put, there, here, host, copy);
         }
         if (!here.is_device) {
-            copy.way =
-                kernel_copy{host_place(*there.remote->host(), there.address),
-                            static_cast<char *>(here.pointer()), put};
+            copy.how     = way::kernel;
+            copy.is_put  = put;
+            copy.process = there.remote->host();
+            copy.dst     = dst.address;
+            copy.src     = src.address;
             return UCS_OK;
         }
     }
@@ -183,33 +174,35 @@ ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
 void planner::plan_host_side(bool to_card, const side &host, host_side how,
                              channel &by, uint64_t va, planned_copy &copy)
 {
-    copy.queue = &pcie_queue(by, !to_card, copy.left);
+    uint64_t reached = host.address;
+    copy.how         = to_card ? way::upload : way::download;
     if (host.remote != nullptr) {
-        stage(to_card, host_place(*host.remote->host(), host.address), va,
-              copy);
-        return;
-    }
-    if (how == host_side::find_registration) {
-        const auto find = [&] {
-            copy.registration.reset(map_.find_host(host.address, copy.left));
-        };
-        find();
-        if ((copy.registration == nullptr) && (copy.remote != nullptr) &&
-            (registrations_ != nullptr) &&
-            registrations_->remember_host(host.pointer(), copy.left)) {
-            find();
-        }
+        copy.process = host.remote->host();
+    } else if ((how == host_side::find_registration) &&
+               find_registration(host, copy)) {
         uint64_t mapped;
-        if ((copy.registration != nullptr) &&
-            (copy.registration->va_on(by.owner(), mapped) == 0)) {
-            mapped += host.address - copy.registration->start;
-            copy.way =
-                to_card ? direct_copy{va, mapped} : direct_copy{mapped, va};
-            return;
+        if (copy.registration->va_on(by.owner(), mapped) == 0) {
+            reached  = mapped + (host.address - copy.registration->start);
+            copy.how = way::direct;
+        } else {
+            copy.registration.reset();
         }
-        copy.registration.reset();
     }
-    stage(to_card, host_place(host.address), va, copy);
+    copy.queue = &pcie_queue(by, !to_card, copy.left);
+    copy.dst   = to_card ? va : reached;
+    copy.src   = to_card ? reached : va;
+}
+
+/* Hold a registration of host memory, if there is one. */
+bool planner::find_registration(const side &host, planned_copy &copy)
+{
+    copy.registration.reset(map_.find_host(host.address, copy.left));
+    if ((copy.registration == nullptr) && (copy.remote != nullptr) &&
+        (registrations_ != nullptr) &&
+        registrations_->remember_host(host.pointer(), copy.left)) {
+        copy.registration.reset(map_.find_host(host.address, copy.left));
+    }
+    return copy.registration != nullptr;
 }
 
 /* Within this process. What was imported, only engines reach that reach host
@@ -230,34 +223,33 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
     if (status != UCS_OK) {
         return status;
     }
+    const bool imported = from.imported || to.imported;
     if (to.owner == from.owner) {
-        copy.queue =
-            (from.imported || to.imported)
-                ? &pcie_queue(*writer, !from.imported, copy.left)
-                : &writer->queue_for(direction::device_to_device, copy.left);
-        if (copy.queue->dma == nullptr) {
-            return plan_relay(*reader, dst.address, *writer, src.address, copy);
+        work_queue &queue =
+            imported
+                ? pcie_queue(*writer, !from.imported, copy.left)
+                : writer->queue_for(direction::device_to_device, copy.left);
+        if (queue.dma != nullptr) {
+            copy.go_directly(queue, dst.address, src.address);
+            copy.is_imported = imported;
+            return UCS_OK;
         }
-        copy.way           = direct_copy{dst.address, src.address};
-        copy.between_cards = from.imported || to.imported;
-        return UCS_OK;
+        return plan_relay(*reader, dst.address, *writer, src.address, copy);
     }
     uint64_t va;
-    copy.queue         = &pcie_queue(*writer, true, copy.left);
-    copy.between_cards = true;
     if ((to.backing != nullptr) && (to.backing->va_on(*from.owner, va) == 0)) {
-        copy.way =
-            direct_copy{va + (dst.address - to.backing->va), src.address};
+        copy.go_directly(pcie_queue(*writer, true, copy.left),
+                         va + (dst.address - to.backing->va), src.address);
+        copy.is_imported = true;
         return UCS_OK;
     }
     if ((from.backing != nullptr) &&
         (from.backing->va_on(*to.owner, va) == 0)) {
-        copy.queue = &pcie_queue(*reader, false, copy.left);
-        copy.way =
-            direct_copy{dst.address, va + (src.address - from.backing->va)};
+        copy.go_directly(pcie_queue(*reader, false, copy.left), dst.address,
+                         va + (src.address - from.backing->va));
+        copy.is_imported = true;
         return UCS_OK;
     }
-    copy.between_cards = false;
     return plan_relay(*reader, dst.address, *writer, src.address, copy);
 }
 
@@ -310,10 +302,9 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
         plan_host_side(put, here, host, *by, va, copy);
         return UCS_OK;
     }
-    copy.between_cards = true;
-    copy.queue         = &pcie_queue(*by, put, copy.left);
-    copy.way =
-        put ? direct_copy{va, here.address} : direct_copy{here.address, va};
+    copy.go_directly(pcie_queue(*by, put, copy.left), put ? va : here.address,
+                     put ? here.address : va);
+    copy.is_imported = true;
     return UCS_OK;
 }
 

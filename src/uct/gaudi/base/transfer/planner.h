@@ -6,7 +6,7 @@
 #pragma once
 
 #include "uct/gaudi/base/memory/registration_cache.h"
-#include "uct/gaudi/base/transfer/ways.h"
+#include "uct/gaudi/base/transfer/planned_copy.h"
 
 namespace gaudi::base {
 
@@ -65,6 +65,7 @@ private:
                                            channel *&by);
     ucs_status_t plan_between_devices(const side &dst, const side &src,
                                       planned_copy &copy);
+    [[nodiscard]] bool find_registration(const side &host, planned_copy &copy);
     void plan_host_side(bool to_card, const side &here, host_side how,
                         channel &by, uint64_t va, planned_copy &copy);
     ucs_status_t plan_through_home(bool put, const side &there,

@@ -76,28 +76,13 @@ struct side {
     bool is_device;                  /**< a card has to move the bytes */
 };
 
-/** A place in host memory, of this process or of another one: what the CPU or
- *  the kernel reads and writes, and a card never sees. */
-class host_place {
-public:
-    explicit host_place(uint64_t here) : address_(here) {}
-    /** @param process  Outlives the copy. */
-    host_place(const util::process_memory &process, uint64_t there)
-        : process_(&process), address_(there)
-    {}
-
-    /** From or to host memory of this process.
-     *  @return UCS_OK, or an error, which was logged. */
-    [[nodiscard]] ucs_status_t read(void *to, size_t length) const;
-    [[nodiscard]] ucs_status_t write(const void *from, size_t length) const;
-
-    void advance(size_t length) { address_ += length; }
-
-private:
-    [[nodiscard]] ucs_status_t judge(int result, size_t length) const;
-
-    const util::process_memory *process_ = nullptr; /* nullptr: this one */
-    uint64_t address_;
-};
+/** From or to host memory, by the CPU or the kernel.
+ *  @param process  Whose it is; nullptr: this process's.
+ *  @return UCS_OK, or an error, which was logged. */
+[[nodiscard]] ucs_status_t read_host(const util::process_memory *process,
+                                     uint64_t from, void *to, size_t length);
+[[nodiscard]] ucs_status_t write_host(const util::process_memory *process,
+                                      uint64_t to, const void *from,
+                                      size_t length);
 
 } // namespace gaudi::base

@@ -18,8 +18,7 @@ struct transport_variables {
     static constexpr char title[]                   = "UCP transports";
     static constexpr char prefix[]                  = "";
     static inline ucs_config_field_t config_table[] = {
-        {"TLS", "all", "", offsetof(config, transports),
-         UCS_CONFIG_TYPE_STRING},
+        {"TLS", "", "", offsetof(config, transports), UCS_CONFIG_TYPE_STRING},
         {nullptr, nullptr, nullptr, 0, {}}};
 };
 
@@ -80,11 +79,14 @@ allowed_transports find_allowed_transports()
 {
     auto entry = make_config_entry<transport_variables>();
     transport_variables::config values;
-    if (fill_config(&values, entry, true) != UCS_OK) {
-        return parse("all");
+    std::string setting;
+    if (fill_config(&values, entry, true) == UCS_OK) {
+        setting = values.transports;
+        ucs_config_parser_release_opts(&values,
+                                       transport_variables::config_table);
     }
-    const allowed_transports allowed = parse(values.transports);
-    ucs_config_parser_release_opts(&values, transport_variables::config_table);
+    allowed_transports allowed = parse(setting.empty() ? "all" : setting);
+    allowed.setting            = std::move(setting);
     return allowed;
 }
 

@@ -9,6 +9,8 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 
+#include <string>
+
 namespace gaudi::base {
 
 /** How UCP can be kept from moving host memory by a transport that it is to use
@@ -32,11 +34,13 @@ struct allowed_transports {
     bool reach_host = false; /**< some that reach host memory of other processes
                                   of the machine by shared memory or a network
                                   card; `tcp` does not count */
-    bool copy   = false;     /**< gaudi_cpy */
-    bool gaudi  = false;     /**< gaudi_cpy or gaudi_ipc */
-    bool others = false;     /**< some that are neither, nor `self` */
+    bool copy           = false; /**< gaudi_cpy */
+    bool gaudi          = false; /**< gaudi_cpy or gaudi_ipc */
+    bool others         = false; /**< some that are neither, nor `self` */
+    std::string setting = {};    /**< what it is set to; empty: to nothing */
 };
 
+/** Read it, in the environment and UCX's files: the one place that does. */
 allowed_transports find_allowed_transports();
 
 /**
@@ -56,6 +60,12 @@ inline bool is_to_move_host(int wanted)
         return true;
     }
     return (wanted == UCS_YES) || ((wanted != UCS_NO) && !allowed.reach_host);
+}
+
+/** Whether gaudi_ipc is to register host memory. @param moves  It. */
+inline bool is_to_register_host(bool moves)
+{
+    return moves || (excluding_host != host_exclusion::by_registration);
 }
 
 /** Whether UCP asks about an operation from host to host. */

@@ -45,39 +45,12 @@
 #include "uct/gaudi/base/ucx/host_lanes.h"
 #include "uct/gaudi/base/ucx/interface.h"
 #include "uct/gaudi/base/ucx/trace.h"
+#include "uct/gaudi/base/ucx/transport_properties.h"
 
+#include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 namespace gaudi::base {
-
-struct transport_device {
-    std::string name;
-    uct_device_type_t type;
-    ucs_sys_device_t system_device;
-};
-
-/** What an interface says of itself. Bytes, seconds, bytes/second. */
-struct transport_properties {
-    size_t device_address_bytes = 0;
-    size_t address_bytes        = 0;
-    size_t max_bcopy            = 0; /**< of put and get */
-    size_t max_message          = 0; /**< 0: no active messages */
-    bool checks_peers           = false;
-    double latency              = 0;
-    double overhead             = 0;
-    double bandwidth            = 0; /**< shared by all endpoints */
-};
-
-/** How fast an operation is; the same units. */
-struct transport_estimate {
-    double own_bandwidth    = 0; /**< of each endpoint */
-    double shared_bandwidth = 0; /**< of all of them together */
-    double latency          = 0;
-    double send_overhead    = 0;
-    double recv_overhead    = 0; /**< 0 for put and get: UCP asserts it */
-};
 
 struct transport_base {
     /** Whether it moves bytes between host memory of two processes. */
@@ -87,45 +60,6 @@ struct transport_base {
         unsupported<uct_ep_am_short_iov_func_t>::op;
     static constexpr auto ep_am_bcopy = unsupported<uct_ep_am_bcopy_func_t>::op;
 };
-
-void set_attributes(uct_iface_h iface, const transport_properties &own,
-                    uct_iface_attr_t &attr);
-
-/** Whether the alignment that an interface was asked to give active messages is
- *  one: UCX's own transports refuse others, and log them. It concerns messages
- *  in descriptors of UCT, of which there are none here.
- *  @param max_message  Bytes. */
-ucs_status_t check_alignment(const uct_iface_params_t &params,
-                             size_t max_message);
-
-/** Fills those that UCX asks for. */
-void set_estimate(const transport_estimate &own, uct_perf_attr_t &attr);
-
-ucs_status_t set_devices(const std::vector<transport_device> &own,
-                         uct_tl_device_resource_t **devices_p,
-                         unsigned *num_devices_p);
-
-/**
- * Whether every slot of a table is set.
- *
- * An initializer that names its slots still compiles with a UCX release that
- * has one more, and leaves NULL in it, which UCX calls. So this is asked before
- * UCX is told of a table; an error in the log names the slots that are missing.
- *
- * @param owner  Whose table it is, and
- * @param table  which one, for the log.
- * @param slots  Pointers, nothing else.
- */
-bool is_complete(const char *owner, const char *table, const void *slots,
-                 size_t bytes);
-
-/** The same of a table that has nothing but functions. */
-template <typename Table>
-bool is_complete(const char *owner, const char *table, const Table &functions)
-{
-    static_assert(sizeof(Table) % sizeof(void *) == 0);
-    return is_complete(owner, table, &functions, sizeof(Table));
-}
 
 /** UCX's operations of a transport, by its functions. */
 template <typename Transport>
@@ -453,42 +387,5 @@ constinit uct_iface_internal_ops_t
 template <typename Transport>
 constinit uct_tl_t transport = transport_functions<Transport>::make(
     std::make_index_sequence<sizeof(Transport::name)>());
-
-/** Whether UCX has a module of its own for Gaudi memory. */
-inline constexpr bool ucx_has_own_module = UCT_API >= UCT_VERSION(1, 21);
-
-/** Tell UCX of a component with its transport. Called once, at load. Does
- *  nothing but log when a function is missing, which UCX would call. */
-template <typename Domain, typename Transport>
-void register_component()
-{
-    using domain    = component_functions<Domain>;
-    using functions = transport_functions<Transport>;
-
-    uct_component_t &own = component<Domain>;
-    uct_tl_t &tl         = transport<Transport>;
-    const auto between   = [](const void *first, const void *end) {
-        return static_cast<size_t>(static_cast<const char *>(end) -
-                                   static_cast<const char *>(first));
-    };
-    if (is_complete(own.name, "uct_component_t", &own.query_md_resources,
-                    between(&own.query_md_resources, &own.md_config)) &&
-        is_complete(own.name, "uct_component_t", own.md_vfs_init) &&
-        is_complete(own.name, "uct_md_ops_t", domain::md_ops) &&
-        is_complete(tl.name, "uct_tl_t", &tl.query_devices,
-                    between(&tl.query_devices, &tl.config)) &&
-        is_complete(tl.name, "uct_iface_ops_t", functions::operations) &&
-        is_complete(tl.name, "uct_iface_internal_ops_t",
-                    functions::internal_operations)) {
-        mark_variables_used(own.md_config);
-        mark_variables_used(tl.config);
-        uct_component_register(&own);
-        if constexpr (Domain::comes_first && ucx_has_own_module) {
-            ucs_list_del(&own.list);
-            ucs_list_add_head(&uct_components_list, &own.list);
-        }
-        uct_tl_register(&own, &tl);
-    }
-}
 
 } // namespace gaudi::base

@@ -1,0 +1,68 @@
+/**
+ * What is left of a copy, and what it relies on.
+ *
+ * Whose copy it is, the operations know; how the next job comes about, the
+ * dispatcher.
+ */
+#pragma once
+
+#include "uct/gaudi/base/transfer/channel.h"
+
+#include <memory>
+
+namespace gaudi::base {
+
+/** Lets go of what a copy relies on. */
+struct let_go {
+    void operator()(host_memory *held) const { held->put(); }
+    void operator()(remote_memory *held) const { held->release(); }
+};
+using held_registration = std::unique_ptr<host_memory, let_go>;
+using held_remote       = std::unique_ptr<remote_memory, let_go>;
+
+struct planned_copy {
+    size_t left       = 0; /* bytes */
+    uint64_t dst      = 0; /* as the way has it */
+    uint64_t src      = 0;
+    way how           = way::direct;
+    bool is_put       = false;   /* by the kernel: to the other process */
+    bool is_imported  = false;   /* by a card which reaches another one */
+    work_queue *queue = nullptr; /* of the card; nullptr for way::kernel */
+    work_queue *relay = nullptr; /* where a relay goes on */
+    const util::process_memory *process = nullptr; /* whose host memory;
+                                                      nullptr: this process's */
+    chunk_ptr chunk;                /* filled for an upload; bcopy: the bytes */
+    held_registration registration; /* of host memory here, or nullptr */
+    held_remote remote;             /* memory of another process, or nullptr */
+
+    /** Have the card copy by itself. */
+    void go_directly(work_queue &by, uint64_t to, uint64_t from)
+    {
+        queue = &by;
+        how   = way::direct;
+        dst   = to;
+        src   = from;
+    }
+
+    /** So many bytes are under way, or there. */
+    void advance(size_t length)
+    {
+        left -= length;
+        dst += length;
+        src += length;
+    }
+
+    /** Be empty again. */
+    void let_go()
+    {
+        left        = 0;
+        how         = way::direct;
+        is_imported = false;
+        process     = nullptr;
+        chunk.reset();
+        registration.reset();
+        remote.reset();
+    }
+};
+
+} // namespace gaudi::base
