@@ -75,12 +75,12 @@ void start()
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     require(getppid() == parent, "parent");
     start();
-    uct_md_h md = open_md();
-    auto &cards = card_table::instance();
+    uct_md_h md                         = open_md();
+    const gaudi::base::held_cards cards = card_table::instance().cards();
     for (size_t i = 0; i < most_keys; i += keys_per_buffer) {
         gaudi::base::device_memory *memory;
-        require(gaudi::base::allocate(*cards.cards().front(), device_page,
-                                      false, memory) == UCS_OK,
+        require(gaudi::base::allocate(*cards.first(), device_page, false,
+                                      memory) == UCS_OK,
                 "allocate");
         for (size_t j = 0; j < keys_per_buffer; ++j) {
             uct_mem_h memh;
