@@ -1,9 +1,8 @@
-#include "launcher/cached_links.h"
+#include "launcher/installation.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 
 #include <unistd.h>
 
@@ -25,16 +24,11 @@ constexpr char own_name[] = "hlthunk";
  * the XDG Base Directory Specification has it. */
 fs::path cache_directory()
 {
-    const auto place = [](const char *variable) {
-        const char *value = std::getenv(variable);
-        const fs::path path((value == nullptr) ? "" : value);
-        return path.is_absolute() ? path : fs::path();
-    };
-    if (const fs::path cache = place("XDG_CACHE_HOME"); !cache.empty()) {
-        return cache / "ucx-gaudi";
-    }
-    const fs::path home = place("HOME");
-    return home.empty() ? home : home / ".cache" / "ucx-gaudi";
+    const fs::path cache = get_variable("XDG_CACHE_HOME");
+    const fs::path home  = get_variable("HOME");
+    return cache.is_absolute()  ? cache / "ucx-gaudi"
+           : home.is_absolute() ? home / ".cache" / "ucx-gaudi"
+                                : fs::path();
 }
 
 /* A folder for each text that what is in it depends on; empty without a home.
@@ -94,8 +88,6 @@ void link_all(const fs::path &from, const std::string &prefix,
     }
 }
 
-} // namespace
-
 void choose_slot(installation &files, const found_ucx &ucx)
 {
     std::error_code error;
@@ -122,26 +114,6 @@ void choose_slot(installation &files, const found_ucx &ucx)
     files.slot_module = files.slot / "ucx" / link;
 }
 
-problems make_slot(const installation &files)
-{
-    if (files.slot_ucx.empty()) {
-        return {};
-    }
-    try {
-        fs::create_directories(files.slot / module_folder);
-        link_all(files.slot_ucx, "libuc", files.slot);
-        link_all(files.slot_ucx / module_folder, "libuc",
-                 files.slot / module_folder, files.slot_module.filename());
-        make_link(files.loader, files.slot_module);
-    } catch (const fs::filesystem_error &error) {
-        return {{"a slot for the UCX in " + files.slot_ucx.string() +
-                     " cannot be made: " + error.what(),
-                 "set XDG_CACHE_HOME to a folder that can be written, or do "
-                 "without --slot"}};
-    }
-    return {};
-}
-
 void choose_preload(installation &files)
 {
     /* What the dynamic linker expands it would expand in the module's path,
@@ -156,20 +128,37 @@ void choose_preload(installation &files)
     }
 }
 
-problems make_preload(const installation &files)
+} // namespace
+
+void choose_links(installation &files, const found_ucx &ucx)
 {
+    choose_preload(files);
+    choose_slot(files, ucx);
+}
+
+problems make_links(const installation &files, loading how)
+{
+    const bool slot       = (how == loading::slot) && !files.slot_ucx.empty();
     const fs::path folder = files.preload.parent_path();
-    if (folder == files.directory) {
-        return {};
-    }
     try {
-        fs::create_directories(folder);
-        make_link(files.loader, files.preload);
+        if (slot) {
+            fs::create_directories(files.slot / module_folder);
+            link_all(files.slot_ucx, "libuc", files.slot);
+            link_all(files.slot_ucx / module_folder, "libuc",
+                     files.slot / module_folder, files.slot_module.filename());
+            make_link(files.loader, files.slot_module);
+        } else if ((how == loading::preload) && (folder != files.directory)) {
+            fs::create_directories(folder);
+            make_link(files.loader, files.preload);
+        }
     } catch (const fs::filesystem_error &error) {
-        return {{"a link that LD_PRELOAD can name cannot be made: " +
-                     std::string(error.what()),
-                 "set XDG_CACHE_HOME to a folder that can be written, or move "
-                 "ucx-gaudi to a path without spaces"}};
+        return {{(slot ? "a slot for the UCX in " + files.slot_ucx.string()
+                       : std::string("a link that LD_PRELOAD can name")) +
+                     " cannot be made: " + error.what(),
+                 std::string("set XDG_CACHE_HOME to a folder that can be "
+                             "written, or ") +
+                     (slot ? "do without --slot"
+                           : "move ucx-gaudi to a path without spaces")}};
     }
     return {};
 }

@@ -43,56 +43,55 @@ std::string advise_framework(shim::engine used)
                           "directory into LD_LIBRARY_PATH";
 }
 
-/* Of a card that does not work, or that the transports do not know. */
-complaints judge(const shim::card_check &check, const std::string &type,
-                 shim::engine used)
+/* Add what is wrong with a card that does not work, or that the transports do
+ * not know. Returns whether that is something. */
+bool judge(const shim::card_check &check, const shim::card_info &card,
+           shim::engine used, complaints &all)
 {
-    complaints found;
+    bool wrong     = false;
+    const auto add = [&](const std::string &of_one, const std::string &of_many,
+                         const std::string &mend) {
+        const std::string name =
+            std::to_string(card.index) + " (" + card.bus_id + ")";
+        const auto same =
+            std::find_if(all.begin(), all.end(), [&](const complaint &known) {
+                return known.of_one == of_one;
+            });
+        if (same != all.end()) {
+            same->cards += ", " + name;
+            same->many = true;
+        } else {
+            all.push_back({of_one, of_many, mend, name});
+        }
+        wrong = true;
+    };
     if (check.condition == device_condition::in_reset) {
-        found.push_back(
-            {"is in reset", "are in reset",
-             "wait some seconds: cards are reset after each program; "
-             "UCX_GAUDI_RESET_TIMEOUT is how long programs wait"});
+        add("is in reset", "are in reset",
+            "wait some seconds: cards are reset after each program; "
+            "UCX_GAUDI_RESET_TIMEOUT is how long programs wait");
     } else if (check.condition == device_condition::disabled) {
-        found.push_back({"is disabled by its driver",
-                         "are disabled by their driver",
-                         "look at dmesg, and load the kernel driver again "
-                         "(modprobe -r habanalabs; modprobe habanalabs)"});
+        add("is disabled by its driver", "are disabled by their driver",
+            "look at dmesg, and load the kernel driver again "
+            "(modprobe -r habanalabs; modprobe habanalabs)");
     } else if (check.error != 0) {
         const std::string why = std::strerror(-check.error);
-        found.push_back({"does not answer: " + why, "do not answer: " + why,
-                         "wait for its reset to end, or look at dmesg"});
+        add("does not answer: " + why, "do not answer: " + why,
+            "wait for its reset to end, or look at dmesg");
     }
-    if (check.takes_framework) {
-        if (used != shim::engine::synapse) {
-            found.push_back({"takes work through SynapseAI alone",
-                             "take work through SynapseAI alone",
-                             advise_framework(used)});
-        }
-    } else if ((check.error == 0) && !check.supported) {
+    if (check.takes_framework && (used != shim::engine::synapse)) {
+        add("takes work through SynapseAI alone",
+            "take work through SynapseAI alone", advise_framework(used));
+    } else if (!check.takes_framework && (check.error == 0) &&
+               !check.supported) {
         char id[16];
         std::snprintf(id, sizeof(id), "%#x", check.pci_id);
-        const std::string kind = shim::driver::supported_kinds() +
-                                 ", but PCI device " + id +
-                                 (type.empty() ? "" : " " + type);
-        found.push_back(
-            {"is no " + kind, "are no " + kind,
-             "use a release of ucx-gaudi that knows it, if there is one"});
+        const std::string kind =
+            shim::driver::supported_kinds() + ", but PCI device " + id +
+            (card.device_type.empty() ? "" : " " + card.device_type);
+        add("is no " + kind, "are no " + kind,
+            "use a release of ucx-gaudi that knows it, if there is one");
     }
-    return found;
-}
-
-void add(complaints &all, complaint one, const std::string &card)
-{
-    for (complaint &known : all) {
-        if (known.of_one == one.of_one) {
-            known.cards += ", " + card;
-            known.many = true;
-            return;
-        }
-    }
-    one.cards = card;
-    all.push_back(std::move(one));
+    return wrong;
 }
 
 /* The names that the transports give to cards; complains of variables that they
@@ -138,18 +137,15 @@ problem explain_control_node(int error, const machine &where)
 card_state find_state(std::optional<bool> taken,
                       const std::vector<shim::holder> &seen, uid_t user)
 {
-    for (const shim::holder &one : seen) {
-        if (one.user == user) {
-            return card_state::ours;
-        }
+    if (std::any_of(seen.begin(), seen.end(), [&](const shim::holder &one) {
+            return one.user == user;
+        })) {
+        return card_state::ours;
     }
-    if (!seen.empty()) {
+    if (!seen.empty() || taken.value_or(false)) {
         return card_state::busy;
     }
-    if (!taken.has_value()) {
-        return card_state::unknown;
-    }
-    return *taken ? card_state::busy : card_state::free;
+    return taken.has_value() ? card_state::free : card_state::unknown;
 }
 
 card_list list_cards(const shim::driver &driver, const machine &where)
@@ -165,24 +161,19 @@ card_list list_cards(const shim::driver &driver, const machine &where)
                                       {where.sys, where.dev})};
         const auto check = shim::check_card(driver, fd);
         const auto nodes = shim::compute_files(where.dev, number);
-        const auto wrong = judge(check, self.device_type, driver.used());
         self.index       = static_cast<unsigned>(list.cards.size());
         self.free_memory = check.free_memory;
         self.held_by     = shim::holders_of(holders, driver, number);
-        self.state =
-            find_state(shim::is_taken(driver, fd), self.held_by, geteuid());
-        if (check.condition == device_condition::in_reset) {
-            self.state = card_state::reset;
-        } else if (check.condition == device_condition::disabled) {
-            self.state = card_state::broken;
-        }
-        self.software = software;
+        self.software    = software;
+        self.state       = (check.condition == device_condition::in_reset)
+                               ? card_state::reset
+                           : (check.condition == device_condition::disabled)
+                               ? card_state::broken
+                               : find_state(shim::is_taken(driver, fd), self.held_by,
+                                            geteuid());
         self.usable =
-            wrong.empty() &&
+            !judge(check, self, driver.used(), all) &&
             (software || std::none_of(nodes.begin(), nodes.end(), is_closed));
-        for (const complaint &one : wrong) {
-            add(all, one, std::to_string(self.index) + " (" + bus_id + ")");
-        }
         takes_submission |= check.supported;
         list.cards.push_back(std::move(self));
     };

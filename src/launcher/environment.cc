@@ -1,7 +1,6 @@
 #include "launcher/environment.h"
 
-#include "loader/gdr_module.h"
-#include "loader/tls_alias.h"
+#include "util/transport_list.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -24,12 +23,9 @@ constexpr char plugin_separators[]  = ":";
 constexpr char emu_devices[]        = "HLTHUNK_EMU_DEVICES";
 
 /* Open MPI has UCX carry all, whatever its transports and devices. */
-constexpr char openmpi_messages[]  = "OMPI_MCA_pml";
-constexpr char openmpi_one_sided[] = "OMPI_MCA_osc";
-constexpr struct {
-    const char *name;
-    const char *value;
-} of_openmpi[] = {
+constexpr char openmpi_messages[]                            = "OMPI_MCA_pml";
+constexpr char openmpi_one_sided[]                           = "OMPI_MCA_osc";
+constexpr std::pair<const char *, const char *> of_openmpi[] = {
     {openmpi_messages, "ucx"},
     {openmpi_one_sided, "ucx"},
     {"OMPI_MCA_opal_common_ucx_tls", "any"},
@@ -38,24 +34,6 @@ constexpr struct {
 
 /* Cards of a box, as in the machines that have them. */
 constexpr char default_cards[] = "8";
-
-std::string get(const char *variable)
-{
-    const char *value = std::getenv(variable);
-    return (value != nullptr) ? value : "";
-}
-
-/* Empty entries are entries: the current directory, in some lists. */
-strings split(const std::string &list, const char *separators)
-{
-    strings entries;
-    for (size_t start = 0, end = 0; !list.empty() && (end != list.npos);
-         start = end + 1) {
-        end = list.find_first_of(separators, start);
-        entries.push_back(list.substr(start, end - start));
-    }
-    return entries;
-}
 
 std::string join(const strings &entries)
 {
@@ -75,7 +53,7 @@ bool contains(const strings &entries, const std::string &wanted)
  * already it stays: a sanitizer's runtime has to remain the first. */
 std::string preload_value(const fs::path &loader)
 {
-    strings entries = split(get(preload_list), preload_separators);
+    strings entries = split(get_variable(preload_list), preload_separators);
     std::erase_if(entries, [&](const std::string &entry) {
         return entry.empty() ||
                ((fs::path(entry).filename() == loader.filename()) &&
@@ -91,7 +69,7 @@ std::string preload_value(const fs::path &loader)
 std::string path_value(strings directories, const char *variable,
                        const char *separators)
 {
-    for (std::string &entry : split(get(variable), separators)) {
+    for (std::string &entry : split(get_variable(variable), separators)) {
         if (!contains(directories, entry)) {
             directories.push_back(std::move(entry));
         }
@@ -99,59 +77,11 @@ std::string path_value(strings directories, const char *variable,
     return join(directories);
 }
 
-/* Libraries of another UCX would come on top of the slot's libucs. */
-void find_other_ucx(const installation &files, problems &found)
-{
-    const std::string name = files.slot_libucs.filename().string();
-    for (const std::string &entry :
-         split(get(library_list), library_separators)) {
-        std::error_code error;
-        const fs::path other = fs::path(entry) / name;
-        if (fs::exists(other, error) &&
-            !fs::equivalent(other, files.slot_libucs, error)) {
-            found.push_back(
-                {"LD_LIBRARY_PATH names another UCX, in '" + entry +
-                     "', than the one that the slot is made for",
-                 "take it out of LD_LIBRARY_PATH, or do without --slot"});
-        }
-    }
-}
-
-std::string quoted(const std::string &text)
-{
-    std::string result = "'";
-    for (const char letter : text) {
-        if (letter == '\'') {
-            result += "'\\''";
-        } else {
-            result += letter;
-        }
-    }
-    return result + "'";
-}
-
 } // namespace
-
-problems find_obstacles(const installation &files, const request &wanted,
-                        const found_ucx &ucx)
-{
-    problems found = find_obstacles(files, wanted.how, ucx);
-    if ((wanted.how == loading::slot) && files.slot_ucx.empty()) {
-        find_other_ucx(files, found);
-    }
-    const auto add = [&](const problems &others) {
-        found.insert(found.end(), others.begin(), others.end());
-    };
-    add(find_missing_modules(files));
-    if (wanted.emulate) {
-        add(find_emulator_obstacles(files));
-    }
-    return found;
-}
 
 variables make_emulator_variables(const request &wanted)
 {
-    std::string cards = get(emu_devices);
+    std::string cards = get_variable(emu_devices);
     if (wanted.cards > 0) {
         cards = std::to_string(wanted.cards);
     } else if (cards.empty()) {
@@ -179,8 +109,9 @@ variables make_variables(const installation &files, const request &wanted,
          * comes earlier and does this itself. */
         std::error_code error;
         const fs::path libucs = fs::canonical(ucx.libucs, error);
-        char *tls             = gaudi_rewrite_tls(get("UCX_TLS").c_str(),
-                                                  gaudi_has_gdr_module(libucs.c_str()));
+        char *tls =
+            gaudi_rewrite_transports(get_variable("UCX_TLS").c_str(),
+                                     gaudi_has_gdr_module(libucs.c_str()));
         if (tls != nullptr) {
             result.emplace_back("UCX_TLS", tls);
             std::free(tls);
@@ -199,10 +130,10 @@ variables make_variables(const installation &files, const request &wanted,
                                        library_separators));
     }
     /* Whoever has messages go another way chooses that of windows, too. */
-    const std::string messages = get(openmpi_messages);
+    const std::string messages = get_variable(openmpi_messages);
     const bool is_ours         = messages.empty() || (messages == "ucx");
     for (const auto &[name, value] : of_openmpi) {
-        const std::string own = get(name);
+        const std::string own = get_variable(name);
         if (!is_ours && own.empty() &&
             (std::string_view(name) == openmpi_one_sided)) {
             continue;
@@ -223,7 +154,11 @@ std::string to_exports(const variables &values)
 {
     std::string text;
     for (const auto &[name, value] : values) {
-        text += "export " + name + "=" + quoted(value) + "\n";
+        text += "export " + name + "='";
+        for (const char letter : value) {
+            text += (letter == '\'') ? "'\\''" : std::string(1, letter);
+        }
+        text += "'\n";
     }
     return text;
 }

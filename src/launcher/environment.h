@@ -11,23 +11,8 @@
 
 namespace launcher {
 
-/** What the command line asks for. */
-struct request {
-    loading how    = loading::preload;
-    bool emulate   = false; /**< use the software Gaudi */
-    unsigned cards = 0;     /**< of its box; 0 leaves it to the environment */
-};
-
 /** Names and values. */
 using variables = std::vector<std::pair<std::string, std::string>>;
-
-/**
- * What keeps the request from being met.
- *
- * @param ucx  What find_ucx has found; preloading does without.
- */
-problems find_obstacles(const installation &files, const request &wanted,
-                        const found_ucx &ucx);
 
 /**
  * The variables that meet a request, with their final values.

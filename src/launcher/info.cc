@@ -1,7 +1,7 @@
 #include "launcher/info.h"
 
 #include "hlthunk_shim/driver_choice.h"
-#include "launcher/cached_links.h"
+#include "launcher/environment.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -19,12 +19,6 @@ namespace shim = gaudi::shim;
 
 constexpr char try_emulator[] =
     "use the software Gaudi: ucx-gaudi info --emulate, ucx-gaudi run --emulate";
-
-std::string setting_of(const char *variable, const char *otherwise = "")
-{
-    const char *value = std::getenv(variable);
-    return (value != nullptr) ? value : otherwise;
-}
 
 bool is_one_of(const std::string &text, std::initializer_list<const char *> all)
 {
@@ -68,9 +62,8 @@ void explain_no_card(const shim::driver *driver, const machine &where,
                  try_emulator);
     } else if (count > 0) {
         fail(all,
-             "the machine has " + std::to_string(count) +
-                 ((count == 1) ? " Gaudi card" : " Gaudi cards") +
-                 " and no device node",
+             "the machine has " + std::to_string(count) + " Gaudi card" +
+                 ((count == 1) ? "" : "s") + " and no device node",
              "load the kernel driver (modprobe habanalabs), see dmesg");
     } else {
         fail(all, "no Gaudi in this machine", try_emulator);
@@ -97,7 +90,7 @@ std::unique_ptr<shim::driver> load_driver(const installation &files,
         return nullptr;
     }
     /* As UCX reads it; the trial of the module finds what is none. */
-    const std::string engine = setting_of("UCX_GAUDI_ENGINE");
+    const std::string engine = get_variable("UCX_GAUDI_ENGINE");
     shim::driver_options options;
     if (is_one_of(engine, {"cs"})) {
         options.used = shim::engine::cs;
@@ -128,21 +121,20 @@ void explain_taken(report &all)
     size_t taken = 0;
     for (const card &one : all.cards) {
         named += one.name.has_value() ? 1 : 0;
-        const bool is_taken =
-            (one.state == card_state::ours) || (one.state == card_state::busy);
-        if (one.usable && is_taken) {
+        if (one.usable && ((one.state == card_state::ours) ||
+                           (one.state == card_state::busy))) {
             ++taken;
             who += (who.empty() ? "" : "; ") + std::to_string(*one.name) +
                    " by " + describe(one.held_by);
         }
     }
     if (taken > 0) {
-        const std::string those =
-            (taken == named) ? "all " + std::to_string(taken) + " cards are"
-            : (taken == 1)
-                ? "the other card is"
-                : "all " + std::to_string(taken) + " other cards are";
-        fail(all, those + " taken: " + who,
+        const std::string count = "all " + std::to_string(taken);
+        fail(all,
+             ((taken == named) ? count + " cards are"
+              : (taken == 1)   ? "the other card is"
+                               : count + " other cards are") +
+                 " taken: " + who,
              all.cards.front().software
                  ? "wait for these programs, or set HLTHUNK_EMU_NODE for "
                    "another box of software cards"
@@ -154,9 +146,8 @@ void report_cards(const shim::driver &driver, const machine &where, report &all)
 {
     card_list list = list_cards(driver, where);
     all.cards      = std::move(list.cards);
-    all.missing.insert(all.missing.end(), list.complaints.begin(),
-                       list.complaints.end());
-    if (all.cards.empty() && list.complaints.empty()) {
+    all.missing    = std::move(list.complaints);
+    if (all.cards.empty() && all.missing.empty()) {
         explain_no_card(&driver, where, all);
     }
     /* No obstacle, but it makes transfers slower. */
@@ -168,11 +159,10 @@ void report_cards(const shim::driver &driver, const machine &where, report &all)
              "go through host memory",
              "install the vendor's kernel driver (habanalabs-dkms)"});
     }
-    const auto can_serve = [](const card &one) {
-        return one.usable && ((one.state == card_state::free) ||
-                              (one.state == card_state::unknown));
-    };
-    if (std::none_of(all.cards.begin(), all.cards.end(), can_serve)) {
+    if (std::none_of(all.cards.begin(), all.cards.end(), [](const card &one) {
+            return one.usable && ((one.state == card_state::free) ||
+                                  (one.state == card_state::unknown));
+        })) {
         explain_taken(all);
         all.usable = false;
     }
@@ -208,7 +198,7 @@ void report_ucx(const installation &files, report &all)
     }
     /* As UCX's parser takes "no". */
     if ((*ucx.release >= first_without_old_protocols) &&
-        is_one_of(setting_of("UCX_PROTO_ENABLE"), {"n", "no", "off", "0"})) {
+        is_one_of(get_variable("UCX_PROTO_ENABLE"), {"n", "no", "off", "0"})) {
         fail(all,
              "UCX_PROTO_ENABLE=n chooses protocols that UCX " + ucx.version +
                  " cannot use with device memory",
@@ -219,11 +209,10 @@ void report_ucx(const installation &files, report &all)
 void report_loading(installation files, report &all)
 {
     const found_ucx &ucx = all.ucx;
-    choose_preload(files);
-    choose_slot(files, ucx);
+    choose_links(files, ucx);
 
     std::error_code error;
-    const std::string plugins = ":" + setting_of("UCX_PLUGIN_PATH") + ":";
+    const std::string plugins = ":" + get_variable("UCX_PLUGIN_PATH") + ":";
     const struct {
         loading how;
         const char *name;
@@ -249,11 +238,9 @@ void report_loading(installation files, report &all)
             continue;
         }
         add_new(obstacles, all.missing);
-        all.ways.push_back({way.name,
-                            !obstacles.empty() ? "broken"
-                            : way.active       ? "active"
-                                               : "not active",
-                            way.place});
+        const char *state = way.active ? "active" : "not active";
+        all.ways.push_back(
+            {way.name, obstacles.empty() ? state : "broken", way.place});
     }
     all.usable &= any;
 }
@@ -263,8 +250,9 @@ void report_loading(installation files, report &all)
 report make_report(const installation &files, const machine &where)
 {
     report all;
-    all.driver_setting = setting_of("UCX_GAUDI_DRIVER", "auto");
-    const auto driver  = load_driver(files, where, all);
+    const char *setting = std::getenv("UCX_GAUDI_DRIVER");
+    all.driver_setting  = (setting != nullptr) ? setting : "auto";
+    const auto driver   = load_driver(files, where, all);
     if (driver != nullptr) {
         report_cards(*driver, where, all);
     }

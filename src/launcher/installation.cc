@@ -12,17 +12,15 @@ namespace fs = std::filesystem;
 
 constexpr char library_name[] = "libuct_hlthunk.so.0";
 
+constexpr char reinstall[] =
+    "install ucx-gaudi again, or build it again (scripts/quickstart)";
+
 /* The loader, for ucx_perftest. */
 constexpr char perftest_name[] = "libucx_perftest_gaudi.so.0";
 
-/* In LD_PRELOAD. */
+/* Separators, and what the dynamic linker expands: $ORIGIN and the like. */
 constexpr char preload_special[] = " :$";
-
-bool is_there(const fs::path &file)
-{
-    std::error_code error;
-    return fs::exists(file, error);
-}
+constexpr char library_special[] = ":;$";
 
 void require(const fs::path &file, problems &found)
 {
@@ -41,8 +39,7 @@ void require_link(const installation &files, const fs::path &link,
     }
 }
 
-/* Variables are split at separators, and the dynamic linker expands $ORIGIN and
- * the like in its own ones. */
+/* special  What has a meaning in the variable. */
 void require_listable(const fs::path &entry, const char *variable,
                       const char *special, problems &found)
 {
@@ -52,11 +49,6 @@ void require_listable(const fs::path &entry, const char *variable,
                              "'",
                          "move ucx-gaudi to a path without them"});
     }
-}
-
-void require_in_library_path(const fs::path &directory, problems &found)
-{
-    require_listable(directory, "LD_LIBRARY_PATH", ":;$", found);
 }
 
 void require_slot(const installation &files, const found_ucx &ucx,
@@ -71,8 +63,7 @@ void require_slot(const installation &files, const found_ucx &ucx,
         if (files.slot.empty()) {
             found.push_back(
                 {"there is no place for a slot of the UCX at " + ucx.libucp,
-                 "set XDG_CACHE_HOME or HOME, or do without "
-                 "--slot"});
+                 "set XDG_CACHE_HOME or HOME, or do without --slot"});
         }
     } else if (!fs::is_symlink(files.slot_libucs, error) ||
                !fs::is_symlink(files.slot_module, error)) {
@@ -84,7 +75,7 @@ void require_slot(const installation &files, const found_ucx &ucx,
             {"the UCX that " + files.slot_libucs.string() + " leads to is gone",
              "install that UCX again, or do without --slot"});
     }
-    require_in_library_path(files.slot, found);
+    require_listable(files.slot, "LD_LIBRARY_PATH", library_special, found);
 }
 
 void require_plugin(const installation &files, const found_ucx &ucx,
@@ -102,7 +93,31 @@ void require_plugin(const installation &files, const found_ucx &ucx,
     }
 }
 
+/* Libraries of another UCX would come on top of the slot's libucs. */
+void find_other_ucx(const installation &files, problems &found)
+{
+    const fs::path name = files.slot_libucs.filename();
+    for (const std::string &entry :
+         split(get_variable("LD_LIBRARY_PATH"), ":;")) {
+        std::error_code error;
+        const fs::path other = entry / name;
+        if (fs::exists(other, error) &&
+            !fs::equivalent(other, files.slot_libucs, error)) {
+            found.push_back(
+                {"LD_LIBRARY_PATH names another UCX, in '" + entry +
+                     "', than the one that the slot is made for",
+                 "take it out of LD_LIBRARY_PATH, or do without --slot"});
+        }
+    }
+}
+
 } // namespace
+
+bool is_there(const fs::path &file)
+{
+    std::error_code error;
+    return fs::exists(file, error);
+}
 
 bool can_be_preloaded(const fs::path &file)
 {
@@ -178,25 +193,29 @@ problems find_obstacles(const installation &files, loading how,
     return found;
 }
 
-problems find_emulator_obstacles(const installation &files)
+problems find_obstacles(const installation &files, const request &wanted,
+                        const found_ucx &ucx)
 {
-    problems found;
-    const fs::path library = files.emulator / driver_library;
-    if (!is_there(library)) {
-        found.push_back({library.string() + " is missing, the software Gaudi",
-                         install_emulator});
+    problems found = find_obstacles(files, wanted.how, ucx);
+    if ((wanted.how == loading::slot) && files.slot_ucx.empty()) {
+        find_other_ucx(files, found);
     }
-    require_in_library_path(files.emulator, found);
+    if (installed_releases(files).empty()) {
+        found.push_back(
+            {files.modules.string() + " has no module, all are missing",
+             reinstall});
+    }
+    if (wanted.emulate) {
+        const fs::path library = files.emulator / "libhl-thunk.so";
+        if (!is_there(library)) {
+            found.push_back(
+                {library.string() + " is missing, the software Gaudi",
+                 install_emulator});
+        }
+        require_listable(files.emulator, "LD_LIBRARY_PATH", library_special,
+                         found);
+    }
     return found;
-}
-
-problems find_missing_modules(const installation &files)
-{
-    if (!installed_releases(files).empty()) {
-        return {};
-    }
-    return {{files.modules.string() + " has no module, all are missing",
-             reinstall}};
 }
 
 std::optional<problem> find_module_obstacle(const installation &files,

@@ -19,6 +19,13 @@ enum class loading {
     plugin   /**< UCX finds it by UCX_PLUGIN_PATH */
 };
 
+/** What the command line asks for. */
+struct request {
+    loading how    = loading::preload;
+    bool emulate   = false; /**< use the software Gaudi */
+    unsigned cards = 0;     /**< of its box; 0 leaves it to the environment */
+};
+
 struct installation {
     std::filesystem::path directory; /**< of libraries */
     std::filesystem::path loader;
@@ -35,16 +42,9 @@ struct installation {
     std::filesystem::path slot_ucx;
 };
 
-/** What to do about a missing file of an installation, or of a build. */
-inline constexpr char reinstall[] =
-    "install ucx-gaudi again, or build it again (scripts/quickstart)";
-
 /** What to do about a missing emulator, which Debian has in its own package. */
 inline constexpr char install_emulator[] =
     "install the package hl-thunk-emulator, or install ucx-gaudi again";
-
-/** The driver library in the emulator's directory. */
-inline constexpr char driver_library[] = "libhl-thunk.so";
 
 /**
  * Where everything has to be.
@@ -53,8 +53,8 @@ inline constexpr char driver_library[] = "libhl-thunk.so";
  */
 installation find_installation();
 
-/** Whether LD_PRELOAD, which is split at spaces, can name a file. */
-bool can_be_preloaded(const std::filesystem::path &file);
+/** Whether there is such a file, or folder. */
+bool is_there(const std::filesystem::path &file);
 
 /** The releases of UCX that have a module, the oldest one first. */
 std::vector<ucx_release> installed_releases(const installation &files);
@@ -72,15 +72,35 @@ std::filesystem::path module_for(const installation &files,
 problems find_obstacles(const installation &files, loading how,
                         const found_ucx &ucx);
 
-/** What keeps programs from finding the emulator. */
-problems find_emulator_obstacles(const installation &files);
-
-/** What keeps every UCX from getting a module. */
-problems find_missing_modules(const installation &files);
+/** What keeps a request from being met.
+ *
+ * @param ucx  What find_ucx has found; preloading does without. */
+problems find_obstacles(const installation &files, const request &wanted,
+                        const found_ucx &ucx);
 
 /** What keeps a UCX from getting a module: there is none for its release, or it
  *  cannot be read. */
 std::optional<problem> find_module_obstacle(const installation &files,
                                             const found_ucx &ucx);
+
+/* --- links in the user's cache ---------------------------------------------*/
+
+/** Whether LD_PRELOAD, which is split at spaces, can name a file. */
+bool can_be_preloaded(const std::filesystem::path &file);
+
+/**
+ * Let an installation have links in the user's cache where it has none that
+ * will do: a name of the loader for LD_PRELOAD when its own has a space, and a
+ * slot for a UCX that is not where the one of the build was. Nothing is made
+ * yet.
+ *
+ * A slot is a folder for LD_LIBRARY_PATH: UCX's libraries as links and, in the
+ * folder of modules beside them, the loader under another module's name.
+ */
+void choose_links(installation &files, const found_ucx &ucx);
+
+/** Make those for a way of loading. They stay: programs look things up in them
+ *  as long as they run. */
+problems make_links(const installation &files, loading how);
 
 } // namespace launcher

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
@@ -132,6 +133,23 @@ unsigned count_pci_cards(const machine &where)
         std::count_if(devices.begin(), devices.end(), [](const fs::path &one) {
             return vendor_of(one) == gaudi::shim::gaudi_vendor;
         }));
+}
+
+std::string get_variable(const char *name)
+{
+    const char *value = std::getenv(name);
+    return (value != nullptr) ? value : "";
+}
+
+std::vector<std::string> split(const std::string &list, const char *separators)
+{
+    std::vector<std::string> entries;
+    for (size_t start = 0, end = 0; !list.empty() && (end != list.npos);
+         start = end + 1) {
+        end = list.find_first_of(separators, start);
+        entries.push_back(list.substr(start, end - start));
+    }
+    return entries;
 }
 
 } // namespace launcher

@@ -1,6 +1,7 @@
 /**
  * This machine as the kernel shows it, before any driver library is asked, and
- * what of it users have to mend. Reads sysfs and the names of device files.
+ * what of it users have to mend. Reads sysfs and the names of device files. And
+ * what the environment says.
  */
 #pragma once
 
@@ -53,5 +54,14 @@ problems find_closed_nodes(const machine &where);
 
 /** Gaudi cards on the PCI bus, with or without a device file. */
 unsigned count_pci_cards(const machine &where);
+
+/* --- variables of this process ---------------------------------------------*/
+
+/** "" if there is none. */
+std::string get_variable(const char *name);
+
+/** The entries of a list. Empty ones are entries: the current directory, in
+ * some lists. An empty list has none. */
+std::vector<std::string> split(const std::string &list, const char *separators);
 
 } // namespace launcher

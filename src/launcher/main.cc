@@ -1,7 +1,6 @@
 /**
  * ucx-gaudi: runs programs with the Gaudi transports loaded.
  */
-#include "launcher/cached_links.h"
 #include "launcher/environment.h"
 #include "launcher/info.h"
 
@@ -127,14 +126,15 @@ Exit code: 0 when the transports would work with at least one card that is free
 
 struct command_line {
     const subcommand *chosen = &none;
-    bool help                = false;
-    bool version             = false;
-    bool json                = false;
-    bool slot                = false;
-    bool plugin              = false;
+    std::string given; /* letters of options */
     launcher::request wanted;
     char **command = nullptr; /* what follows the options, or "--" */
     std::string wrong;        /* the first thing that is */
+
+    [[nodiscard]] bool has(char letter) const
+    {
+        return given.find(letter) != given.npos;
+    }
 
     void complain(const std::string &text)
     {
@@ -180,7 +180,7 @@ bool read_word(const char *word, command_line &line)
 /* A number is behind "=", or the next word. */
 void read_emulate(char **argv, command_line &line)
 {
-    if (line.wanted.emulate) {
+    if (line.has('e')) {
         line.complain("--emulate is given twice");
     }
     line.wanted.emulate = true;
@@ -217,32 +217,27 @@ command_line read_command_line(int argc, char **argv)
         } else if ((std::strchr(line.chosen->takes, letter) == nullptr) ||
                    is_abbreviated(word, options[index].name)) {
             line.complain(std::string("unexpected argument: ") + word);
-        } else if (letter == 'e') {
-            read_emulate(argv, line);
         } else {
-            line.help |= (letter == 'h');
-            line.version |= (letter == 'v');
-            line.slot |= (letter == 's');
-            line.plugin |= (letter == 'p');
-            line.json |= (letter == 'j');
+            if (letter == 'e') {
+                read_emulate(argv, line);
+            }
+            line.given += static_cast<char>(letter);
         }
     }
     line.command          = argv + optind;
     const bool has_dashes = (word != nullptr) && (word != *line.command);
     if (line.chosen == &none) {
         line.complain("a subcommand is required: run, env or info");
-    } else if (line.slot && line.plugin) {
+    } else if (line.has('s') && line.has('p')) {
         line.complain("--slot excludes --plugin");
     } else if ((line.chosen == &run) && (*line.command == nullptr)) {
         line.complain("no command is given");
     } else if ((line.chosen != &run) && has_dashes) {
         line.complain("only run takes a command");
     }
-    if (line.slot) {
-        line.wanted.how = launcher::loading::slot;
-    } else if (line.plugin) {
-        line.wanted.how = launcher::loading::plugin;
-    }
+    line.wanted.how = line.has('s')   ? launcher::loading::slot
+                      : line.has('p') ? launcher::loading::plugin
+                                      : launcher::loading::preload;
     return line;
 }
 
@@ -296,33 +291,15 @@ int print(const std::string &text, int code)
     return code;
 }
 
-int show(const launcher::installation &files, const launcher::request &wanted,
-         bool json)
+int show(const launcher::installation &files, const command_line &line)
 {
-    if (wanted.emulate) {
-        launcher::set_variables(launcher::make_emulator_variables(wanted));
+    if (line.wanted.emulate) {
+        launcher::set_variables(launcher::make_emulator_variables(line.wanted));
     }
     const launcher::report found = launcher::make_report(files);
-    return print(json ? launcher::to_json(found) : launcher::to_text(found),
+    return print(line.has('j') ? launcher::to_json(found)
+                               : launcher::to_text(found),
                  found.usable ? 0 : exit_failure);
-}
-
-/* What keeps the request from being met, when all is done for it. */
-launcher::problems prepare(launcher::installation &files,
-                           const launcher::request &wanted,
-                           const launcher::found_ucx &ucx)
-{
-    launcher::choose_preload(files);
-    if (wanted.how == launcher::loading::slot) {
-        launcher::choose_slot(files, ucx);
-    }
-    launcher::problems found = launcher::find_obstacles(files, wanted, ucx);
-    if (found.empty() && (wanted.how == launcher::loading::slot)) {
-        found = launcher::make_slot(files);
-    } else if (found.empty() && (wanted.how == launcher::loading::preload)) {
-        found = launcher::make_preload(files);
-    }
-    return found;
 }
 
 int start(const command_line &line)
@@ -330,13 +307,17 @@ int start(const command_line &line)
     const launcher::request &wanted = line.wanted;
     launcher::installation files    = launcher::find_installation();
     if (line.chosen == &info) {
-        return show(files, wanted, line.json);
+        return show(files, line);
     }
     launcher::found_ucx ucx;
     if (wanted.how != launcher::loading::preload) {
         ucx = launcher::find_ucx();
     }
-    const launcher::problems found = prepare(files, wanted, ucx);
+    launcher::choose_links(files, ucx);
+    launcher::problems found = launcher::find_obstacles(files, wanted, ucx);
+    if (found.empty()) {
+        found = launcher::make_links(files, wanted.how);
+    }
     for (const launcher::problem &one : found) {
         std::fprintf(stderr, "ucx-gaudi: %s; to mend it, %s\n",
                      one.what.c_str(), one.mend.c_str());
@@ -355,10 +336,10 @@ int start(const command_line &line)
 
 int serve(const command_line &line)
 {
-    if (line.help) {
+    if (line.has('h')) {
         return print(make_help(*line.chosen), 0);
     }
-    if (line.version) {
+    if (line.has('v')) {
         return print(make_version(), 0);
     }
     if (!line.wrong.empty()) {

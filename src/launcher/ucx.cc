@@ -1,5 +1,7 @@
 #include "launcher/ucx.h"
 
+#include "launcher/machine.h"
+
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -25,19 +27,14 @@ fs::path file_of(void *handle)
 /* The names in ":ib:rdmacm:cma"; none when the text is no such list. */
 std::vector<std::string> parse_names(const std::string &text)
 {
-    constexpr char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-
     std::vector<std::string> names;
-    for (size_t start = 0; start < text.size();) {
-        const size_t end = text.find(':', start + 1);
-        const std::string name =
-            text.substr(start + 1, std::min(end, text.size()) - start - 1);
-        if ((text[start] != ':') || name.empty() || (name[0] < 'a') ||
-            (name.find_first_not_of(letters) != name.npos)) {
+    for (const std::string &name : split(text.substr(1), ":")) {
+        if (name.empty() || (name[0] < 'a') ||
+            (name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789") !=
+             name.npos)) {
             return {};
         }
         names.push_back(name);
-        start = std::min(end, text.size());
     }
     return names;
 }

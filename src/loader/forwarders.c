@@ -3,16 +3,12 @@
  * them. Where there is no module, no memory is a card's and no card is open.
  *
  * Only the calling convention matters here, their types are those of
- * ucx_gaudi.h. ucs_status_t is a packed enumeration, as in the wrappers.
+ * ucx_gaudi.h.
  */
 #include "loader/loader.h"
-#include "loader/report.h"
 
 #include <dlfcn.h>
-#include <stddef.h>
 #include <string.h>
-
-typedef signed char status_t;
 
 /* As ucs/type/status.h has them. */
 enum {

@@ -1,16 +1,9 @@
 #define _GNU_SOURCE
 #include "loader/loader.h"
 
-#include "loader/installation.h"
-#include "loader/report.h"
-#include "loader/running_ucx.h"
-#include "loader/slot.h"
-#include "loader/tls_setting.h"
 #include "util/library_file.h"
 
 #include <dlfcn.h>
-#include <limits.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +12,7 @@
 static void *module;
 
 /* Declared by no header: UCX looks it up by name. */
-GAUDI_EXPORT signed char ucs_module_global_init(void);
+GAUDI_EXPORT status_t ucs_module_global_init(void);
 
 /* A module of another installation that the process has for this release: what
  * it has registered with UCX must not be registered again. */
@@ -130,9 +123,9 @@ __attribute__((constructor)) static void loader_init(void)
 /*
  * Called by UCX's loader of modules, and only by it, under a lock of its own:
  * nobody else opens this file as a module of UCX. It never fails, since UCX
- * would unmap what does. ucs_status_t is a packed enumeration.
+ * would unmap what does.
  */
-GAUDI_EXPORT signed char ucs_module_global_init(void)
+GAUDI_EXPORT status_t ucs_module_global_init(void)
 {
     static int called;
 

@@ -11,8 +11,17 @@
  */
 #pragma once
 
+#include <limits.h>
+#include <stddef.h>
+
 /* Something that others may look up by its name. */
 #define GAUDI_EXPORT __attribute__((visibility("default")))
+
+/* ucs_status_t is a packed enumeration: one byte, and the rest of the register
+ * means nothing. */
+typedef signed char status_t;
+
+/* --- loader.c --------------------------------------------------------------*/
 
 /*
  * Open the module if UCX is in the process, and if nobody tried before. When
@@ -23,3 +32,96 @@ void gaudi_load_module(void);
 
 /* A function of the module; NULL when there is no module, or none such. */
 void *gaudi_module_function(const char *name);
+
+/* --- messages.c ------------------------------------------------------------*/
+
+/* Write one line, as printf, with "ucx-gaudi: " in front of it, on stderr. */
+__attribute__((format(printf, 1, 2))) void gaudi_say(const char *format, ...);
+
+/* The same for why there is no module, or not this one. A process gets one such
+ * line, however many threads come upon the reason. */
+__attribute__((format(printf, 1, 2))) void gaudi_complain(const char *format,
+                                                          ...);
+
+/* --- running_ucx.c ---------------------------------------------------------*/
+
+/* Which UCX this process has. */
+struct gaudi_ucx {
+    unsigned major;
+    unsigned minor;
+    unsigned patch;
+    char libucp[PATH_MAX]; /* the file that told */
+    void *handle;          /* of it: the caller's to close */
+};
+
+/*
+ * Ask the libucp of this process for its version, or the one beside libucs in a
+ * program that has none: only libucp has a function that tells.
+ *
+ * libucs  A handle of the process's libucs.
+ *
+ * Returns 0, after a line that tells why, when the version cannot be found out.
+ */
+int gaudi_find_ucx(void *libucs, struct gaudi_ucx *found);
+
+/* --- module_files.c --------------------------------------------------------*/
+
+/* The file that a handle of dlopen stands for, as the dynamic linker was told
+ * to open it; "" when it cannot tell. Valid until the file is closed. */
+const char *gaudi_file_of(void *handle);
+
+/* The length of a file's folder with its last slash; 0 without a folder. */
+int gaudi_folder_length(const char *file);
+
+/*
+ * The file of this loader, without links; "" when it is gone.
+ *
+ * It is found at the first call, which the loader's constructor makes: its name
+ * may be relative to the folder that the program was started in.
+ */
+const char *gaudi_own_file(void);
+
+/*
+ * The path of the module for the running UCX.
+ *
+ * Returns 0, after a line that names what is installed and what to do, when
+ * there is none.
+ */
+int gaudi_find_module(const struct gaudi_ucx *ucx, char *path, size_t size);
+
+/* --- slot.c ----------------------------------------------------------------*/
+
+/*
+ * Load the modules that links to this file displace. With them UCX's loader
+ * opens this file under another module's name, since it takes the first file of
+ * a name that it finds. What it would have found without the links is brought
+ * in here. As there, a module that cannot be loaded is a line at debug level
+ * and no failure. Called under the lock of UCX's loader.
+ */
+void gaudi_load_displaced_modules(void);
+
+/* --- tls_setting.c ---------------------------------------------------------*/
+
+/*
+ * A list of transports with names that UCX knows instead of ours, to be freed;
+ * NULL when it is to stay, as in a process without UCX.
+ */
+char *gaudi_transport_names(const char *tls);
+
+/*
+ * Replace our names in UCX_TLS by transport names, if UCX is in the process:
+ * only with it can be told whether `gaudi` means gaudi_gdr, too. A process
+ * without UCX leaves the variable to its children as it is.
+ *
+ * Nothing is done where UCX itself has loaded this file, which may come after
+ * it has read the variable.
+ */
+void gaudi_rewrite_tls_setting(void);
+
+/* Say in a line what UCX_TLS has to be, if it has names that UCX does not know.
+ * For a file that UCX has loaded. */
+void gaudi_warn_of_tls_setting(void);
+
+/* Say in a line that connections to a listener fail, if UCX_TLS has no
+ * transport for them. For a program that makes one; once. */
+void gaudi_warn_of_listener(void);

@@ -1,12 +1,9 @@
 #define _GNU_SOURCE
-#include "loader/running_ucx.h"
-
-#include "loader/report.h"
+#include "loader/loader.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const char libucp_name[] = "libucp.so.0";
 
@@ -31,11 +28,10 @@ static int ask(void *libucp, struct gaudi_ucx *found)
 /* The libucp in the folder of a file; NULL after dlopen's error. */
 static void *open_beside(const char *file)
 {
-    const char *slash = strrchr(file, '/');
     char path[PATH_MAX];
 
-    snprintf(path, sizeof(path), "%.*s%s",
-             (slash == NULL) ? 0 : (int)(slash + 1 - file), file, libucp_name);
+    snprintf(path, sizeof(path), "%.*s%s", gaudi_folder_length(file), file,
+             libucp_name);
     return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
 }
 

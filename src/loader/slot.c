@@ -1,13 +1,10 @@
 #define _GNU_SOURCE
-#include "loader/slot.h"
+#include "loader/loader.h"
 
-#include "loader/installation.h"
-#include "loader/report.h"
 #include "util/library_file.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
-#include <limits.h>
 #include <link.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,7 +31,7 @@ struct places {
 static void get_setting(void *libucs, const char *name, char *value,
                         size_t size)
 {
-    typedef signed char (*function_t)(const char *, char *, size_t);
+    typedef status_t (*function_t)(const char *, char *, size_t);
 
     const function_t get =
         (function_t)dlsym(libucs, "ucs_global_opts_get_value");
@@ -48,10 +45,7 @@ static void get_setting(void *libucs, const char *name, char *value,
 /* The folder of modules beside a file. */
 static void modules_beside(const char *file, char folder[PATH_MAX])
 {
-    const char *slash = strrchr(file, '/');
-
-    snprintf(folder, PATH_MAX, "%.*sucx",
-             (slash == NULL) ? 0 : (int)(slash + 1 - file), file);
+    snprintf(folder, PATH_MAX, "%.*sucx", gaudi_folder_length(file), file);
 }
 
 static int find_places(struct places *found)
@@ -103,7 +97,7 @@ static int is_loader(const char *file)
 /* As UCX's loader does it: a function of the module, not of what it needs. */
 static void initialize(void *module)
 {
-    typedef signed char (*function_t)(void);
+    typedef status_t (*function_t)(void);
 
     void *symbol         = dlsym(module, "ucs_module_global_init");
     struct link_map *map = NULL;

@@ -1,12 +1,9 @@
 #define _GNU_SOURCE
-#include "loader/tls_setting.h"
+#include "loader/loader.h"
 
-#include "loader/gdr_module.h"
-#include "loader/report.h"
-#include "loader/tls_alias.h"
+#include "util/transport_list.h"
 
 #include <dlfcn.h>
-#include <stddef.h>
 #include <stdlib.h>
 
 /* A function of this file, as ucx_gaudi.h has it. */
@@ -30,8 +27,8 @@ char *gaudi_transport_names(const char *tls)
         return NULL;
     }
     if (tls != NULL) {
-        other =
-            gaudi_rewrite_tls(tls, gaudi_has_gdr_module(gaudi_file_of(libucs)));
+        other = gaudi_rewrite_transports(
+            tls, gaudi_has_gdr_module(gaudi_file_of(libucs)));
     }
     dlclose(libucs);
     return other;
@@ -66,7 +63,7 @@ void gaudi_warn_of_listener(void)
     static int said;
     const char *tls = secure_getenv("UCX_TLS");
 
-    if ((tls != NULL) && !gaudi_may_reach_network(tls) &&
+    if ((tls != NULL) && !gaudi_read_transports(tls).network &&
         !__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) {
         gaudi_say("this program listens for connections by socket address, "
                   "which UCX refuses over UCX_TLS=%s alone; add tcp",

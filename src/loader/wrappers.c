@@ -14,13 +14,9 @@
  */
 #define _GNU_SOURCE
 #include "loader/loader.h"
-#include "loader/report.h"
-#include "loader/tls_setting.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <link.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,14 +139,8 @@ static void *next_function(const void *caller, const void *wrapper,
         (next == NULL) ? (status_t)STATUS_UNSUPPORTED : next(__VA_ARGS__);     \
     })
 
-/*
- * Only the calling convention of the wrapped functions matters here; their
- * types are those of ucp.h and uct.h. ucs_status_t is a packed enumeration: one
- * byte, and the rest of the register means nothing.
- */
-typedef signed char status_t;
-
-/* As ucs/type/status.h has it. */
+/* As ucs/type/status.h has it. Only the calling convention of the wrapped
+ * functions matters here; their types are those of ucp.h and uct.h. */
 enum { STATUS_UNSUPPORTED = -22 };
 
 /* Called by the constructor of libucs, in which no module can be loaded yet. */

@@ -1,4 +1,4 @@
-#include "loader/tls_alias.h"
+#include "util/transport_list.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 std::string rewrite_tls(const char *tls, bool with_gdr = false)
 {
-    char *rewritten = gaudi_rewrite_tls(tls, with_gdr);
+    char *rewritten = gaudi_rewrite_transports(tls, with_gdr);
     std::string result((rewritten != nullptr) ? rewritten : "unchanged");
     std::free(rewritten);
     return result;
@@ -55,11 +55,11 @@ TEST(tls_alias, lists_of_this_machine_reach_no_network)
     for (const char *tls :
          {"gaudi", "gaudi_copy,gaudi_ipc", "gaudi_cpy,\\gaudi_ipc",
           "gaudi,sm,self", "cma,posix"}) {
-        EXPECT_FALSE(gaudi_may_reach_network(tls)) << tls;
+        EXPECT_FALSE(gaudi_read_transports(tls).network) << tls;
     }
     for (const char *tls : {"", "all", "gaudi,tcp", "tcp", "^gaudi", "gaudi,",
                             "gaudi,rc_x", "gaudi_gdr", "gaudix", "ib,gaudi"}) {
-        EXPECT_TRUE(gaudi_may_reach_network(tls)) << tls;
+        EXPECT_TRUE(gaudi_read_transports(tls).network) << tls;
     }
 }
 

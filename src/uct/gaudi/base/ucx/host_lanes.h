@@ -8,6 +8,7 @@
 #pragma once
 
 #include "uct/gaudi/base/ucx/ucx.h"
+#include "util/transport_list.h"
 
 #include <string>
 
@@ -30,14 +31,8 @@ inline constexpr auto excluding_host = host_exclusion::by_estimate;
 #endif
 
 /** What UCX_TLS allows. */
-struct allowed_transports {
-    bool reach_host = false; /**< some that reach host memory of other processes
-                                  of the machine by shared memory or a network
-                                  card; `tcp` does not count */
-    bool copy           = false; /**< gaudi_cpy */
-    bool gaudi          = false; /**< gaudi_cpy or gaudi_ipc */
-    bool others         = false; /**< some that are neither, nor `self` */
-    std::string setting = {};    /**< what it is set to; empty: to nothing */
+struct allowed_transports : gaudi_allowed_transports {
+    std::string setting; /**< what it is set to; empty: to nothing */
 };
 
 /** Read it, in the environment and UCX's files: the one place that does. */
@@ -53,7 +48,7 @@ inline bool is_to_move_host(int wanted)
     if (excluding_host == host_exclusion::impossible) {
         return true;
     }
-    const allowed_transports allowed = find_allowed_transports();
+    const auto allowed = find_allowed_transports();
     /* UCP then takes it for copies within the process, too, and must not be
      * without host memory. */
     if ((excluding_host == host_exclusion::by_registration) && !allowed.copy) {

@@ -1,10 +1,9 @@
 #define _GNU_SOURCE
-#include "loader/installation.h"
-
-#include "loader/report.h"
+#include "loader/loader.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,20 @@
 enum { OLDEST_MAJOR = 1, OLDEST_MINOR = 13 };
 
 static const char module_name[] = "libuct_hlthunk.so.0";
+
+const char *gaudi_file_of(void *handle)
+{
+    struct link_map *map = NULL;
+
+    return (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0) ? map->l_name : "";
+}
+
+int gaudi_folder_length(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+
+    return (slash == NULL) ? 0 : (int)(slash + 1 - file);
+}
 
 const char *gaudi_own_file(void)
 {
@@ -89,22 +102,21 @@ static void say_that_none_fits(const struct gaudi_ucx *ucx, const char *folder)
 
 int gaudi_find_module(const struct gaudi_ucx *ucx, char *path, size_t size)
 {
-    char folder[PATH_MAX];
+    const char *own  = gaudi_own_file();
+    const int folder = gaudi_folder_length(own);
 
-    snprintf(folder, sizeof(folder), "%s", gaudi_own_file());
-    if (folder[0] == '\0') {
+    if (folder == 0) {
         gaudi_complain(
             "the place of the modules is not known, since the loader's "
             "own file is gone; install ucx-gaudi again");
         return 0;
     }
-    strcpy(strrchr(folder, '/') + 1, "");
-    if ((size_t)snprintf(path, size, "%sucx-gaudi/%u.%u/%s", folder, ucx->major,
-                         ucx->minor, module_name) < size &&
+    if ((size_t)snprintf(path, size, "%.*sucx-gaudi/%u.%u/%s", folder, own,
+                         ucx->major, ucx->minor, module_name) < size &&
         (access(path, F_OK) == 0)) {
         return 1;
     }
-    snprintf(path, size, "%sucx-gaudi", folder);
+    snprintf(path, size, "%.*sucx-gaudi", folder, own);
     say_that_none_fits(ucx, path);
     return 0;
 }

@@ -1,10 +1,6 @@
-#define _GNU_SOURCE
-#include "loader/report.h"
+#include "loader/loader.h"
 
-#include <dlfcn.h>
-#include <link.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 
 static void say(const char *format, va_list arguments)
@@ -35,11 +31,4 @@ void gaudi_complain(const char *format, ...)
     va_start(arguments, format);
     say(format, arguments);
     va_end(arguments);
-}
-
-const char *gaudi_file_of(void *handle)
-{
-    struct link_map *map = NULL;
-
-    return (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0) ? map->l_name : "";
 }

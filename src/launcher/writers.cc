@@ -3,11 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
-#include <memory>
-#include <new>
-
-#include <cjson/cJSON.h>
 
 namespace launcher {
 
@@ -79,14 +74,12 @@ std::string to_table(const std::vector<card> &cards)
     std::vector<std::string> lines(rows.size());
     for (size_t column = 0; column < rows[0].size(); ++column) {
         size_t width = 0;
-        for (size_t i = 0; i < rows.size(); ++i) {
-            lines[i] += rows[i][column];
-            width = std::max(width, lines[i].size() + 2);
+        for (const std::string &line : lines) {
+            width = std::max(width, line.size() + 2);
         }
-        if (column + 1 < rows[0].size()) {
-            for (std::string &line : lines) {
-                line.resize(width, ' ');
-            }
+        for (size_t i = 0; i < rows.size(); ++i) {
+            lines[i] = (column == 0) ? rows[i][0]
+                                     : pad(lines[i], width) + rows[i][column];
         }
     }
     std::string text;
@@ -96,64 +89,67 @@ std::string to_table(const std::vector<card> &cards)
     return text;
 }
 
-/* --- JSON ------------------------------------------------------------------*/
+/* --- JSON: values are texts, a level deeper in each that holds them --------*/
 
-/* What cannot be made is nothing here, and found where it is added. What was
- * made before is left: the program ends. */
-cJSON *json(const std::string &text)
+std::string indented(std::string text)
 {
-    return cJSON_CreateString(to_printable(text).c_str());
+    for (size_t at = text.find('\n'); at != text.npos;
+         at        = text.find('\n', at + 1)) {
+        text.insert(at + 1, 1, '\t');
+    }
+    return text;
 }
 
-cJSON *json_or_null(const std::string &text)
+std::string json(const std::string &text)
 {
-    return text.empty() ? cJSON_CreateNull() : json(text);
+    std::string quoted = "\"";
+    for (const char letter : to_printable(text)) {
+        quoted += ((letter == '"') || (letter == '\\')) ? "\\" : "";
+        quoted += letter;
+    }
+    return quoted + '"';
 }
 
-/* Exact up to 2^53, as in every reader of JSON. */
+std::string json_or_null(const std::string &text)
+{
+    return text.empty() ? "null" : json(text);
+}
+
 template <typename Number>
-cJSON *json(const std::optional<Number> &number)
+std::string json(const std::optional<Number> &number)
 {
-    return number.has_value() ? cJSON_CreateNumber(static_cast<double>(*number))
-                              : cJSON_CreateNull();
+    return number.has_value() ? std::to_string(*number) : "null";
 }
 
-void be_sure(bool made)
-{
-    if (!made) {
-        throw std::bad_alloc();
-    }
-}
+using fields = std::vector<std::pair<const char *, std::string>>;
 
-using fields = std::vector<std::pair<const char *, cJSON *>>;
-
-cJSON *json_object(const fields &all)
+std::string json_object(const fields &all)
 {
-    cJSON *object = cJSON_CreateObject();
+    std::string text;
     for (const auto &[name, value] : all) {
-        be_sure(cJSON_AddItemToObject(object, name, value) != 0);
+        text += (text.empty() ? "\n" : ",\n") + json(name) + ":\t" + value;
     }
-    return object;
+    return "{" + indented(text) + "\n}";
 }
 
 template <typename List, typename Convert>
-cJSON *json_array(const List &list, Convert &&convert)
+std::string json_array(const List &list, Convert &&convert)
 {
-    cJSON *array = cJSON_CreateArray();
+    std::string text;
     for (const auto &one : list) {
-        be_sure(cJSON_AddItemToArray(array, convert(one)) != 0);
+        text += (text.empty() ? "" : ", ") + convert(one);
     }
-    return array;
+    return "[" + indented(text) + "]";
 }
 
-cJSON *json_holder(const gaudi::shim::holder &one)
+std::string json_holder(const gaudi::shim::holder &one)
 {
-    return json_object({{"pid", json(std::optional(one.pid))},
-                        {"user", json(std::optional(one.user))},
+    return json_object({{"pid", std::to_string(one.pid)},
+                        {"user", std::to_string(one.user)},
                         {"program", json(one.program)}});
 }
 
-cJSON *json_card(const card &one)
+std::string json_card(const card &one)
 {
     return json_object({{"index", json(one.name)},
                         {"module_id", json(one.module_id)},
@@ -195,13 +191,6 @@ std::string to_text(const report &found)
 
 std::string to_json(const report &found)
 {
-    const auto to_release = [](const ucx_release &one) {
-        return json(to_string(one));
-    };
-    const auto to_problem = [](const problem &one) {
-        return json_object(
-            {{"missing", json(one.what)}, {"to_mend", json(one.mend)}});
-    };
     fields ways;
     for (const loading_way &way : found.ways) {
         ways.emplace_back(
@@ -209,26 +198,29 @@ std::string to_json(const report &found)
             json_object({{"state", json(way.state)},
                          {"path", json_or_null(way.place.string())}}));
     }
-    cJSON *driver = json_object({{"setting", json(found.driver_setting)},
-                                 {"file", json_or_null(found.driver_file)}});
-    cJSON *ucx    = json_object({{"version", json_or_null(found.ucx.version)},
-                                 {"libucp", json_or_null(found.ucx.libucp)}});
-    cJSON *module =
-        json_object({{"path", json_or_null(found.module)},
-                     {"installed", json_array(found.installed, to_release)}});
-    cJSON *all =
-        json_object({{"usable", cJSON_CreateBool(found.usable ? 1 : 0)},
-                     {"driver", driver},
-                     {"cards", json_array(found.cards, json_card)},
-                     {"ucx", ucx},
-                     {"module", module},
-                     {"loading", json_object(ways)},
-                     {"problems", json_array(found.missing, to_problem)}});
-    const std::unique_ptr<char, decltype(&std::free)> text(cJSON_Print(all),
-                                                           std::free);
-    cJSON_Delete(all);
-    be_sure(text != nullptr);
-    return std::string(text.get()) + "\n";
+    const auto json_release = [](const ucx_release &one) {
+        return json(to_string(one));
+    };
+    const auto json_problem = [](const problem &one) {
+        return json_object(
+            {{"missing", json(one.what)}, {"to_mend", json(one.mend)}});
+    };
+    return json_object(
+               {{"usable", found.usable ? "true" : "false"},
+                {"driver",
+                 json_object({{"setting", json(found.driver_setting)},
+                              {"file", json_or_null(found.driver_file)}})},
+                {"cards", json_array(found.cards, json_card)},
+                {"ucx",
+                 json_object({{"version", json_or_null(found.ucx.version)},
+                              {"libucp", json_or_null(found.ucx.libucp)}})},
+                {"module",
+                 json_object({{"path", json_or_null(found.module)},
+                              {"installed",
+                               json_array(found.installed, json_release)}})},
+                {"loading", json_object(ways)},
+                {"problems", json_array(found.missing, json_problem)}}) +
+           "\n";
 }
 
 } // namespace launcher

@@ -1,0 +1,190 @@
+#define _GNU_SOURCE
+#include "util/transport_list.h"
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    IN_MACHINE = 1, /* never leaves it */
+    TO_HOST    = 2, /* as gaudi_allowed_transports::reach_host */
+    COPY       = 4,
+    IPC        = 8
+};
+
+enum { MOST_NAMES = 22 };
+
+/* Transports, and names of UCX for several at once. */
+static const struct {
+    int traits;
+    const char *names[MOST_NAMES];
+} known[] = {
+    {TO_HOST | COPY | IPC, {"all"}},
+    {IN_MACHINE | COPY | IPC, {"gaudi"}},
+    {IN_MACHINE | COPY, {"gaudi_cpy"}},
+    {IN_MACHINE | IPC, {"gaudi_ipc"}},
+    {IN_MACHINE, {"gaudi_copy", "self", "loopback"}},
+    {IN_MACHINE | TO_HOST,
+     {"shm", "sm", "mm", "posix", "sysv", "xpmem", "cma", "knem"}},
+    {TO_HOST, /* by network cards */
+     {"ib",        "rc",        "rc_v",    "rc_x",     "rc_verbs", "rc_mlx5",
+      "ud",        "ud_v",      "ud_x",    "ud_verbs", "ud_mlx5",  "dc",
+      "dc_x",      "dc_mlx5",   "gga",     "gga_mlx5", "srd",      "ugni",
+      "ugni_rdma", "ugni_smsg", "ugni_udt"}},
+};
+
+enum { MOST_TRANSPORTS = 3 };
+
+/* Names that stand for transports. */
+static const struct {
+    const char *name;
+    const char *transports[MOST_TRANSPORTS + 1];
+} aliases[] = {{"gaudi_copy", {"gaudi_cpy"}},
+               {"gaudi", {"gaudi_cpy", "gaudi_ipc", "gaudi_gdr"}}};
+
+static bool is_same(const char *name, const char *text, size_t length)
+{
+    return (strlen(name) == length) && (strncmp(name, text, length) == 0);
+}
+
+static int traits_of(const char *name, size_t length)
+{
+    size_t i;
+    int j;
+
+    for (i = 0; i < sizeof(known) / sizeof(known[0]); ++i) {
+        for (j = 0; (j < MOST_NAMES) && (known[i].names[j] != NULL); ++j) {
+            if (is_same(known[i].names[j], name, length)) {
+                return known[i].traits;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Transports that a name stands for, or NULL. */
+static const char *const *transports_of(const char *name, size_t length)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(aliases) / sizeof(aliases[0]); ++i) {
+        if (is_same(aliases[i].name, name, length)) {
+            return aliases[i].transports;
+        }
+    }
+    return NULL;
+}
+
+/* A caret in front of the list means "all but these" to UCX, a backslash in
+ * front of a name "exactly this transport". */
+struct gaudi_allowed_transports gaudi_read_transports(const char *list)
+{
+    const bool all_but = (*list == '^');
+    const char *name   = list + (all_but ? 1 : 0);
+    bool network       = all_but;
+    bool others        = all_but;
+    int named          = 0;
+
+    for (;; ++name) {
+        const size_t strict = strspn(name, "\\");
+        const size_t length = strcspn(name + strict, ",");
+        const int traits    = traits_of(name + strict, length);
+
+        name += strict;
+        named |= traits;
+        network |= (traits & IN_MACHINE) == 0;
+        others |= (length > 0) && !is_same("self", name, length) &&
+                  (strncmp(name, "gaudi", strlen("gaudi")) != 0);
+        name += length;
+        if (*name == '\0') {
+            break;
+        }
+    }
+    if (all_but) {
+        named = TO_HOST | (~named & (COPY | IPC));
+    }
+    return (struct gaudi_allowed_transports){
+        .reach_host = (named & TO_HOST) != 0,
+        .copy       = (named & COPY) != 0,
+        .gaudi      = (named & (COPY | IPC)) != 0,
+        .others     = others,
+        .network    = network};
+}
+
+char *gaudi_rewrite_transports(const char *list, bool with_gdr)
+{
+    const int most = with_gdr ? MOST_TRANSPORTS : MOST_TRANSPORTS - 1;
+    char *result   = NULL;
+    bool changed   = false;
+    size_t size    = 0;
+    FILE *out      = open_memstream(&result, &size);
+
+    if (out == NULL) {
+        return NULL;
+    }
+    for (;; ++list) {
+        const size_t caret            = strspn(list, "^");
+        const size_t strict           = strspn(list + caret, "\\");
+        const char *name              = list + caret + strict;
+        const size_t length           = strcspn(name, ",");
+        const char *const *transports = transports_of(name, length);
+        int i;
+
+        fwrite(list, 1, caret, out);
+        if (transports == NULL) {
+            fwrite(list + caret, 1, strict + length, out);
+        }
+        for (i = 0; (transports != NULL) && (i < most) && transports[i]; ++i) {
+            fprintf(out, "%s%.*s%s", (i == 0) ? "" : ",", (int)strict,
+                    list + caret, transports[i]);
+            changed = true;
+        }
+        list = name + length;
+        if (*list == '\0') {
+            break;
+        }
+        fputc(',', out);
+    }
+    if ((fclose(out) != 0) || !changed) {
+        free(result);
+        return NULL;
+    }
+    return result;
+}
+
+/* Whether it is in a folder, of which so many characters are given. */
+static bool is_in(const char *folder, size_t length, const char *below)
+{
+    char path[PATH_MAX];
+
+    return (length > 0) &&
+           ((size_t)snprintf(path, sizeof(path), "%.*s%s/libuct_gaudi.so.0",
+                             (int)length, folder, below) < sizeof(path)) &&
+           (access(path, F_OK) == 0);
+}
+
+/* Folders are separated by colons. */
+static bool is_in_one_of(const char *folders)
+{
+    while (folders != NULL) {
+        if (is_in(folders, strcspn(folders, ":"), "")) {
+            return true;
+        }
+        folders = strchr(folders, ':');
+        folders = (folders == NULL) ? NULL : folders + 1;
+    }
+    return false;
+}
+
+bool gaudi_has_gdr_module(const char *libucs)
+{
+    const char *slash = strrchr(libucs, '/');
+
+    return ((slash != NULL) &&
+            is_in(libucs, (size_t)(slash - libucs), "/ucx")) ||
+           is_in_one_of(secure_getenv("UCX_MODULE_DIR")) ||
+           is_in_one_of(secure_getenv("UCX_PLUGIN_PATH"));
+}

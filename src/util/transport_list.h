@@ -1,0 +1,53 @@
+/*
+ * Lists of transports, as UCX_TLS has them, and our own names in them.
+ *
+ * UCX cuts transport names to nine characters, so people write `gaudi_copy` for
+ * the transport `gaudi_cpy`, and `gaudi` for all of ours. From 1.21 on `gaudi`
+ * is also UCX's name for the transport of its own module, gaudi_gdr, where that
+ * is installed.
+ *
+ * In C, for the loader. Any thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a list allows. */
+struct gaudi_allowed_transports {
+    bool reach_host; /* some that reach host memory of other processes of the
+                        machine by shared memory or a network card; `tcp`, which
+                        is slower than gaudi_ipc, does not count */
+    bool copy;       /* gaudi_cpy */
+    bool gaudi;      /* gaudi_cpy or gaudi_ipc */
+    bool others;     /* some that are neither, nor `self` */
+    bool network;    /* some that may leave the machine */
+};
+
+struct gaudi_allowed_transports gaudi_read_transports(const char *list);
+
+/*
+ * Replace our component names in a list by transport names.
+ *
+ * with_gdr  Whether `gaudi` means gaudi_gdr, too.
+ *
+ * Returns a string to be freed, or NULL when the list names none of them (or
+ * there is no memory).
+ */
+char *gaudi_rewrite_transports(const char *list, bool with_gdr);
+
+/*
+ * Whether UCX will find its own module for Gaudi memory, libuct_gaudi.so.0: in
+ * the folder of modules beside its libucs, in UCX_MODULE_DIR, or in a folder of
+ * UCX_PLUGIN_PATH.
+ *
+ * libucs  The file, as UCX goes by it.
+ */
+bool gaudi_has_gdr_module(const char *libucs);
+
+#ifdef __cplusplus
+}
+#endif
