@@ -3,12 +3,15 @@
 
 usage: check_headers.py ROOT COMPILE_COMMANDS
 
-Each header is compiled alone and twice in a row, with the flags of a source
-file of its folder. So a header of hlthunk_shim is compiled without UCX's
-private headers, and as C where the folder's sources are C.
+Each header is compiled alone, with the flags of a source file of its folder: one
+of hlthunk_shim without UCX's private headers, and as C where the folder's
+sources are C. A header that another one, or the first source of a compilation
+of the build, begins with has been compiled alone there. Each has #pragma once
+or a guard, so that it can come twice.
 """
 
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -54,17 +57,40 @@ def find_flags(flags, folder):
     return None
 
 
+def begins_with(root, name):
+    """The header of the tree that comes before all else in a file, if any."""
+    with open(os.path.join(root, name), encoding="utf-8") as file:
+        text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+    found = re.match(r'\s*(?:#pragma once\s+)?#include "([^"]+)"', text)
+    places = [os.path.dirname(name), "src", "test", "bench", "examples"]
+    paths = [os.path.join(place, found.group(1)) for place in places
+             if found is not None]
+    return next((path for path in paths
+                 if os.path.isfile(os.path.join(root, path))), None)
+
+
+def seen_alone(root, database, headers):
+    """Headers that were compiled with nothing before them."""
+    sources = [compilation[0][0]
+               for compilation in read_compilations(root, database)
+               if "-include" not in compilation[1]]
+    return {begins_with(root, name) for name in headers + sources
+            if name.endswith((".cc", ".h"))}
+
+
+def is_c(words):
+    return words[0].endswith(("cc", "clang")) and "-std=gnu11" in words
+
+
 def compile_header(root, flags, name):
     found = find_flags(flags, os.path.dirname(name))
     if found is None:
         return f"{name}: no source file near it is compiled"
     words, directory = found
-    is_c = words[0].endswith(("cc", "clang")) and "-std=gnu11" in words
     path = os.path.join(root, name)
     result = subprocess.run(
-        words + ["-fsyntax-only", "-x", "c" if is_c else "c++",
-                 "-"],
-        input=f'#include "{path}"\n#include "{path}"\n', cwd=directory,
+        words + ["-fsyntax-only", "-x", "c" if is_c(words) else "c++", "-"],
+        input=f'#include "{path}"\n', cwd=directory,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         timeout=DEADLINE, check=False)
     if result.returncode != 0:
@@ -75,13 +101,25 @@ def compile_header(root, flags, name):
 def main(root, database):
     flags = read_flags(root, database)
     headers = [name for name in tree_files(root) if name.endswith(".h")]
+    seen = seen_alone(root, database, headers)
+    alone = []
+    problems = []
+    for name in headers:
+        with open(os.path.join(root, name), encoding="utf-8") as file:
+            if not re.search(r"^#pragma once$|^#ifndef (\w+)\n#define \1$",
+                             file.read(), re.M):
+                problems.append(f"{name}: cannot come twice")
+        found = find_flags(flags, os.path.dirname(name))
+        if name not in seen or (found is not None and is_c(found[0])):
+            alone.append(name)
     with ThreadPoolExecutor(JOBS) as pool:
         results = pool.map(lambda name: compile_header(root, flags, name),
-                           headers)
-        problems = [result for result in results if result is not None]
+                           alone)
+        problems += [result for result in results if result is not None]
     if not headers:
         problems.append("no header was found")
-    report(problems, f"{len(headers)} headers compile alone")
+    report(problems, f"{len(headers)} headers compile alone, {len(alone)} of "
+           "them here")
 
 
 if __name__ == "__main__":

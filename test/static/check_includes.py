@@ -29,8 +29,9 @@ from common import is_source, report, tree_files
 
 UTIL = "src/util/"
 SHIM = "src/hlthunk_shim/"
-HLTHUNK, SHIM_CARDS, EMULATOR = SHIM + "hlthunk/", SHIM + "cards/", "src/hlthunk_emulator/"
+HLTHUNK, SHIM_CARDS = SHIM + "hlthunk/", SHIM + "cards/"
 SYNAPSE, ENGINES = SHIM + "synapse/", SHIM + "engines/"
+EMULATOR = "src/hlthunk_emulator/"
 HOOKS = EMULATOR + "hlthunk_emu.h"
 LINKED_WITH_IT = ("test/gtest/emu/", "test/kernel_double/")
 GAUDI = "src/uct/gaudi/"

@@ -8,10 +8,10 @@ namespace gaudi::base {
 
 namespace {
 
-allowed_transports allowed_by(const char *transports)
+gaudi_allowed_transports allowed_by(const char *transports)
 {
     setenv("UCX_TLS", transports, 1);
-    const allowed_transports allowed = find_allowed_transports();
+    const gaudi_allowed_transports allowed = find_allowed_transports();
     unsetenv("UCX_TLS");
     return allowed;
 }
