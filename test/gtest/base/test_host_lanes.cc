@@ -8,10 +8,10 @@ namespace gaudi::base {
 
 namespace {
 
-gaudi_allowed_transports allowed_by(const char *transports)
+allowed_transports allowed_by(const char *transports)
 {
     setenv("UCX_TLS", transports, 1);
-    const gaudi_allowed_transports allowed = find_allowed_transports();
+    const allowed_transports allowed = find_allowed_transports();
     unsetenv("UCX_TLS");
     return allowed;
 }

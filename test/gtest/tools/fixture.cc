@@ -36,16 +36,29 @@ arguments under_launcher(const arguments &command, const arguments &options)
     return joined(result, command);
 }
 
-::testing::AssertionResult exited_with(int code, const process_result &result)
+::testing::AssertionResult exited_with(int code, const process_result &result,
+                                       const arguments &texts,
+                                       const arguments &absent)
 {
-    if (result.exit_code == code) {
-        return ::testing::AssertionSuccess();
+    if (result.exit_code != code) {
+        return ::testing::AssertionFailure()
+               << "exit code " << result.exit_code << ", signal "
+               << result.signal
+               << (result.timed_out ? ", killed at its deadline" : "")
+               << ", it printed:\n"
+               << result.output;
     }
-    return ::testing::AssertionFailure()
-           << "exit code " << result.exit_code << ", signal " << result.signal
-           << (result.timed_out ? ", killed at its deadline" : "")
-           << ", it printed:\n"
-           << result.output;
+    for (const bool wanted : {true, false}) {
+        for (const std::string &text : wanted ? texts : absent) {
+            if ((result.output.find(text) != std::string::npos) != wanted) {
+                return ::testing::AssertionFailure()
+                       << (wanted ? "it did not print: " : "it printed: ")
+                       << text << "\nin:\n"
+                       << result.output;
+            }
+        }
+    }
+    return ::testing::AssertionSuccess();
 }
 
 bool is_stock_complaint(const std::string &line)
@@ -78,14 +91,7 @@ bool is_stock_complaint(const std::string &line)
                    << result.output;
         }
     }
-    for (const std::string &text : texts) {
-        if (result.output.find(text) == std::string::npos) {
-            return ::testing::AssertionFailure()
-                   << "it did not print: " << text << "\nbut:\n"
-                   << result.output;
-        }
-    }
-    return ::testing::AssertionSuccess();
+    return exited_with(0, result, texts);
 }
 
 ::testing::AssertionResult has_lines(size_t count, const std::string &text,

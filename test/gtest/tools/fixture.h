@@ -34,8 +34,11 @@ inline constexpr char python_opens_ucx[] =
 arguments under_launcher(const arguments &command,
                          const arguments &options = {"--emulate"});
 
-/** Ended by itself with an exit code. */
-::testing::AssertionResult exited_with(int code, const process_result &result);
+/** Ended by itself with an exit code, and printed each of these texts, and none
+ *  of those. */
+::testing::AssertionResult exited_with(int code, const process_result &result,
+                                       const arguments &texts  = {},
+                                       const arguments &absent = {});
 
 /** Whether UCX prints such a line without the module, too. */
 bool is_stock_complaint(const std::string &line);

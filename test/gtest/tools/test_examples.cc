@@ -25,22 +25,16 @@ protected:
         for (size_t i = 0; i < size; ++i) {
             text[i] = static_cast<char>((i * 2654435761u) >> 13);
         }
-        const process_result result =
-            emulated({program, files.file("data", text)}, variables);
-        EXPECT_TRUE(is_quiet_success(result));
-        EXPECT_THAT(result.output,
-                    HasSubstr(std::to_string(size) + " bytes to "));
-        EXPECT_THAT(result.output, HasSubstr("(gaudi memory)"));
-        EXPECT_THAT(result.output,
-                    HasSubstr("the bytes that came back are the same\n"));
+        EXPECT_TRUE(is_quiet_success(
+            emulated({program, files.file("data", text)}, variables),
+            {std::to_string(size) + " bytes to ", "(gaudi memory)",
+             "the bytes that came back are the same\n"}));
     }
 
     void expect_refusal(const process_result &result, const std::string &reason)
     {
-        EXPECT_TRUE(exited_with(1, result));
-        EXPECT_THAT(result.output, HasSubstr(reason));
-        EXPECT_EQ(0u, lines_with(result.output, "UCX  ").size())
-            << result.output;
+        EXPECT_TRUE(exited_with(1, result, {reason}));
+        EXPECT_TRUE(has_lines(0, "UCX  ", result));
     }
 
     /* Run in a box of one card, which the outer program holds. */
@@ -107,9 +101,7 @@ TEST_P(example_host_to_device, refuses_a_directory)
 
 TEST_P(example_host_to_device, explains_its_use)
 {
-    const process_result result = emulated({GetParam()});
-    EXPECT_TRUE(exited_with(2, result));
-    EXPECT_THAT(result.output, HasSubstr("usage: "));
+    EXPECT_TRUE(exited_with(2, emulated({GetParam()}), {"usage: "}));
 }
 
 INSTANTIATE_TEST_SUITE_P(by, example_host_to_device,
@@ -121,9 +113,8 @@ INSTANTIATE_TEST_SUITE_P(by, example_host_to_device,
 
 TEST_F(example_uct_host_to_device, names_the_card)
 {
-    const process_result result =
-        emulated({uct_program, files.file("data", "text")});
-    EXPECT_THAT(result.output, HasSubstr("4 bytes to gaudi0 at 0x"));
+    EXPECT_THAT(emulated({uct_program, files.file("data", "text")}).output,
+                HasSubstr("4 bytes to gaudi0 at 0x"));
 }
 
 TEST_F(example_uct_host_to_device, refuses_an_empty_file)
@@ -144,9 +135,7 @@ TEST_F(example_uct_host_to_device, says_what_to_do_without_a_card)
 
 TEST_F(example_uct_host_to_device, ends_with_an_error_when_every_card_is_taken)
 {
-    const process_result result = run_without_a_free_card(uct_program);
-    EXPECT_TRUE(exited_with(1, result));
-    EXPECT_THAT(result.output, HasSubstr("busy"));
+    EXPECT_TRUE(exited_with(1, run_without_a_free_card(uct_program), {"busy"}));
 }
 
 TEST_P(example_ucp_protocols, bring_back_what_was_sent)
@@ -199,13 +188,12 @@ TEST_F(example_ucp_host_to_device, refuses_a_file_larger_than_the_memory)
 TEST_F(example_ucp_host_to_device, says_when_the_card_has_too_little_memory)
 {
     const std::string text(49ul << 20, 'x');
-    const process_result result = emulated(
-        {ucp_program, files.file("data", text)},
-        {{"HLTHUNK_EMU_HBM", "96M"}, {"HLTHUNK_EMU_DRAM_PAGE", "48M"}});
-    EXPECT_TRUE(exited_with(1, result));
-    EXPECT_THAT(result.output,
-                HasSubstr("cannot allocate 51380224 bytes of gaudi memory: "
-                          "Out of memory\n"));
+    EXPECT_TRUE(exited_with(1,
+                            emulated({ucp_program, files.file("data", text)},
+                                     {{"HLTHUNK_EMU_HBM", "96M"},
+                                      {"HLTHUNK_EMU_DRAM_PAGE", "48M"}}),
+                            {"cannot allocate 51380224 bytes of gaudi memory: "
+                             "Out of memory\n"}));
 }
 
 TEST_F(example_ucp_host_to_device, says_how_to_load_the_module)
@@ -221,21 +209,19 @@ TEST_F(example_ucp_host_to_device, says_what_can_be_missing_without_a_card)
     const arguments plain = {ucp_program, files.file("data", "text")};
     expect_refusal(run(under_launcher(plain, {}), with()), "No Gaudi card");
     const process_result taken = run_without_a_free_card(ucp_program);
-    EXPECT_TRUE(exited_with(1, taken));
-    EXPECT_THAT(taken.output, HasSubstr("the only card is taken"));
+    EXPECT_TRUE(exited_with(1, taken, {"the only card is taken"}));
     expect_refusal(emulated(plain, {{"UCX_TLS", "sm"}}),
                    "UCX_TLS does not name gaudi_copy");
 }
 
 TEST_F(example_ucp_host_to_device, needs_a_transport_beside_gaudi_copy)
 {
-    const process_result result = emulated(
-        {ucp_program, files.file("data", "text")}, {{"UCX_TLS", "gaudi_copy"}});
-    EXPECT_TRUE(exited_with(1, result));
-    EXPECT_THAT(result.output,
-                HasSubstr(ucx_is_before(1, 21)
-                              ? "ucp_ep_create: Destination is unreachable\n"
-                              : "ucp_init: No such device\n"));
+    EXPECT_TRUE(exited_with(1,
+                            emulated({ucp_program, files.file("data", "text")},
+                                     {{"UCX_TLS", "gaudi_copy"}}),
+                            {ucx_is_before(1, 21)
+                                 ? "ucp_ep_create: Destination is unreachable\n"
+                                 : "ucp_init: No such device\n"}));
 }
 
 /* --- dma-bufs ------------------------------------------------------------- */
@@ -250,11 +236,10 @@ class example_dmabuf : public tools {
 protected:
     static void expect_transfer(const process_result &result, size_t bytes)
     {
-        EXPECT_TRUE(is_quiet_success(result));
-        EXPECT_THAT(result.output,
-                    HasSubstr(std::to_string(bytes) +
-                              " bytes of another process's card are at 0xfff"));
-        EXPECT_THAT(result.output, HasSubstr(same_bytes));
+        EXPECT_TRUE(is_quiet_success(
+            result, {std::to_string(bytes) +
+                         " bytes of another process's card are at 0xfff",
+                     same_bytes}));
     }
 };
 
@@ -284,12 +269,10 @@ TEST_F(example_dmabuf, works_by_itself)
 
 TEST_F(example_dmabuf, says_that_the_driver_cannot_import)
 {
-    const process_result result =
-        emulated({dmabuf_program}, {{"HLTHUNK_EMU_IMPORT", "n"}});
-    EXPECT_TRUE(exited_with(1, result));
-    EXPECT_THAT(result.output, HasSubstr("the driver cannot import dma-bufs"));
-    EXPECT_THAT(result.output,
-                HasSubstr("dmabuf: import: Unsupported operation"));
+    EXPECT_TRUE(exited_with(
+        1, emulated({dmabuf_program}, {{"HLTHUNK_EMU_IMPORT", "n"}}),
+        {"the driver cannot import dma-bufs",
+         "dmabuf: import: Unsupported operation"}));
 }
 
 TEST_F(example_dmabuf, explains_its_use)

@@ -65,9 +65,7 @@ protected:
     [[nodiscard]] process_result look(const arguments &options     = {},
                                       const environment &variables = {}) const
     {
-        arguments command = {launcher, "info"};
-        command.insert(command.end(), options.begin(), options.end());
-        return run(command, with(variables));
+        return run(joined({launcher, "info"}, options), with(variables));
     }
 
     [[nodiscard]] process_result with_driver(const std::string &driver,
@@ -82,8 +80,7 @@ protected:
                                const std::string &what, const std::string &mend,
                                int code = 1)
     {
-        EXPECT_TRUE(exited_with(code, result));
-        EXPECT_THAT(result.output, HasSubstr("\nmissing   "));
+        EXPECT_TRUE(exited_with(code, result, {"\nmissing   "}));
         EXPECT_THAT(lines_with(result.output, "missing   "),
                     ::testing::Contains(HasSubstr(what)));
         EXPECT_THAT(lines_with(result.output, "to mend   "),
@@ -121,7 +118,7 @@ TEST_F(info, lists_the_cards_of_the_software_box)
                           " +0000:[0-9a-f]{2}:00\\.0 +- +9[56]\\.[0-9]GiB "
                           "+9[56]\\.[0-9]GiB +free +emulator +-$"));
     }
-    EXPECT_EQ(3u, lines_with(result.output, " emulator ").size());
+    EXPECT_TRUE(has_lines(3, " emulator ", result));
     EXPECT_THAT(result.output, Not(HasSubstr("missing")));
 }
 
@@ -177,8 +174,7 @@ TEST_F(info, finds_values_that_cannot_be_parsed)
         look({"--emulate"}, {{"UCX_GAUDI_ENGINE", "foo"}});
     expect_missing(result, "UCX_GAUDI_ENGINE=foo is not valid (expected: ",
                    "see to that setting");
-    EXPECT_EQ(1u, lines_with(result.output, "missing   ").size())
-        << result.output;
+    EXPECT_TRUE(has_lines(1, "missing   ", result));
     expect_missing(look({"--emulate"}, {{"UCX_GAUDI_RESET_TIMEOUT", "soon"}}),
                    "UCX_GAUDI_RESET_TIMEOUT=soon is not valid (expected: time",
                    "see to that setting");
@@ -208,24 +204,19 @@ TEST_F(info, aligns_its_columns)
 
 TEST_F(info, shows_how_much_memory_there_is)
 {
-    const process_result result =
-        look({"--emulate=1"},
-             {{"HLTHUNK_EMU_HBM", "144M"}, {"HLTHUNK_EMU_DRAM_PAGE", "48M"}});
-    EXPECT_THAT(row(result, 0), ContainsRegex(" 96\\.0MiB +96\\.0MiB "));
+    EXPECT_THAT(row(look({"--emulate=1"}, {{"HLTHUNK_EMU_HBM", "144M"},
+                                           {"HLTHUNK_EMU_DRAM_PAGE", "48M"}}),
+                    0),
+                ContainsRegex(" 96\\.0MiB +96\\.0MiB "));
 }
 
 TEST_F(info, has_as_many_cards_as_the_environment_says)
 {
     const environment five = {{"HLTHUNK_EMU_DEVICES", "5"}};
-    EXPECT_EQ(
-        5u, lines_with(look({"--emulate"}, five).output, "emulator  -").size());
-    EXPECT_EQ(8u, lines_with(look({"--emulate"}).output, "emulator  -").size());
-    EXPECT_EQ(
-        2u,
-        lines_with(look({"--emulate=2"}, five).output, "emulator  -").size());
-    EXPECT_EQ(
-        5u,
-        lines_with(with_driver("emulator", five).output, "emulator  -").size());
+    EXPECT_TRUE(has_lines(5, "emulator  -", look({"--emulate"}, five)));
+    EXPECT_TRUE(has_lines(8, "emulator  -", look({"--emulate"})));
+    EXPECT_TRUE(has_lines(2, "emulator  -", look({"--emulate=2"}, five)));
+    EXPECT_TRUE(has_lines(5, "emulator  -", with_driver("emulator", five)));
 }
 
 TEST_F(info, shows_the_ucx_and_the_driver_library)
@@ -246,12 +237,11 @@ TEST_F(info, tells_which_way_of_loading_is_active)
     const arguments look_inside = {launcher, "info"};
     const auto expect = [](const process_result &result, const char *preload,
                            const char *slot) {
-        EXPECT_TRUE(exited_with(0, result));
-        EXPECT_THAT(result.output, HasSubstr(std::string("\npreload   ") +
-                                             preload + " " + preloaded_name()));
-        EXPECT_THAT(result.output, HasSubstr(std::string("\nslot      ") +
-                                             slot + std::string(" ") + library +
-                                             "/ucx-gaudi/slot\n"));
+        EXPECT_TRUE(exited_with(
+            0, result,
+            {std::string("\npreload   ") + preload + " " + preloaded_name(),
+             std::string("\nslot      ") + slot + std::string(" ") + library +
+                 "/ucx-gaudi/slot\n"}));
     };
     expect(look({"--emulate"}), "not active", "not active");
     expect(emulated(look_inside), "active    ", "not active");
@@ -302,12 +292,13 @@ TEST_F(info, writes_problems_as_json)
 TEST_F(info, takes_no_card)
 {
     /* A box of one card, which the program around it must still get. */
-    const process_result result = run(
-        under_launcher({"sh", "-c", quoted(launcher) + " info && ucx_info -d"},
-                       {"--emulate=1"}),
-        with());
-    EXPECT_TRUE(exited_with(0, result));
-    EXPECT_THAT(result.output, HasSubstr("Device: gaudi0"));
+    EXPECT_TRUE(exited_with(
+        0,
+        run(under_launcher(
+                {"sh", "-c", quoted(launcher) + " info && ucx_info -d"},
+                {"--emulate=1"}),
+            with()),
+        {"Device: gaudi0"}));
 }
 
 TEST_F(info, shows_who_has_a_card)
@@ -366,7 +357,7 @@ TEST_F(info, refuses_a_driver_that_means_nothing)
         const process_result result = with_driver(driver);
         expect_missing(result, "is not auto, hlthunk, emulator, or the path",
                        "set it to one of these");
-        EXPECT_EQ(1u, lines_with(result.output, "driver    none").size());
+        EXPECT_TRUE(has_lines(1, "driver    none", result));
     }
 }
 
@@ -452,10 +443,11 @@ TEST_F(info, tells_a_cause_once_for_all_cards)
     EXPECT_THAT(lines_with(reset.output, "missing   "),
                 ElementsAre(HasSubstr(", 7 (0000:cd:00.0) are in reset")));
 
-    const process_result mixed = with_driver(
-        fake_driver, {{"FAKE_CARDS", "3"}, {"FAKE_STATUS", "1,2,4"}});
     EXPECT_THAT(
-        lines_with(mixed.output, "missing   "),
+        lines_with(with_driver(fake_driver,
+                               {{"FAKE_CARDS", "3"}, {"FAKE_STATUS", "1,2,4"}})
+                       .output,
+                   "missing   "),
         ElementsAre(HasSubstr("cards 0 (00ff:19:00.0), 2 (00ff:1b:00.0) are"),
                     HasSubstr("card 1 (00ff:1a:00.0) is disabled")));
 }
@@ -470,11 +462,11 @@ TEST_F(info, calls_only_those_cards_taken_that_somebody_has)
                 ElementsAre(HasSubstr("card 1 (00ff:1a:00.0) is in reset"),
                             ContainsRegex("missing   the other card is taken: "
                                           "0 by a process [^;]*$")));
-    const process_result two =
-        with_driver(fake_driver, {{"FAKE_CARDS", "3"},
-                                  {"FAKE_TAKEN", "1,0,1"},
-                                  {"FAKE_STATUS", "0,2,0"}});
-    EXPECT_THAT(lines_with(two.output, "missing   "),
+    EXPECT_THAT(lines_with(with_driver(fake_driver, {{"FAKE_CARDS", "3"},
+                                                     {"FAKE_TAKEN", "1,0,1"},
+                                                     {"FAKE_STATUS", "0,2,0"}})
+                               .output,
+                           "missing   "),
                 ElementsAre(HasSubstr("is disabled"),
                             ContainsRegex("all 2 other cards are taken: 0 by "
                                           "[^;]*; 2 by [^;]*$")));
@@ -485,12 +477,12 @@ TEST_F(info, calls_only_those_cards_taken_that_somebody_has)
 TEST_F(info, finds_a_gaudi3_usable_when_synapse_can_have_it)
 {
     for (const char *engine : {"synapse", "Synapse"}) {
-        const process_result result =
+        EXPECT_TRUE(exited_with(
+            0,
             look({"--emulate=2"}, {{"HLTHUNK_EMU_ASIC", "gaudi3"},
                                    {"UCX_GAUDI_ENGINE", engine},
-                                   {"LD_LIBRARY_PATH", synapse_folder}});
-        EXPECT_TRUE(exited_with(0, result));
-        EXPECT_THAT(result.output, Not(HasSubstr("missing")));
+                                   {"LD_LIBRARY_PATH", synapse_folder}}),
+            {}, {"missing"}));
     }
 }
 
@@ -578,17 +570,14 @@ TEST_F(info, names_the_module_that_fits_among_several)
     scratch_directory files;
     make_ucx(files, "new", "9.8.3");
     const arguments command = {copy.launcher(), "info", "--emulate"};
-    const process_result newer =
+    EXPECT_TRUE(exited_with(
+        0,
         run(command, with({{"LD_LIBRARY_PATH", files.path("new")},
                            {"UCX_PLUGIN_PATH",
-                            "/a:" + copy.path("ucx-gaudi/plugin") + ":/b"}}));
-    EXPECT_TRUE(exited_with(0, newer));
-    EXPECT_THAT(newer.output,
-                HasSubstr("\nmodule    " +
-                          copy.path("ucx-gaudi/9.8/libuct_hlthunk.so.0") +
-                          " (installed: 1.9, 1."));
-    EXPECT_THAT(newer.output, HasSubstr("\nplugin    active     " +
-                                        copy.path("ucx-gaudi/plugin\n")));
+                            "/a:" + copy.path("ucx-gaudi/plugin") + ":/b"}})),
+        {"\nmodule    " + copy.path("ucx-gaudi/9.8/libuct_hlthunk.so.0") +
+             " (installed: 1.9, 1.",
+         "\nplugin    active     " + copy.path("ucx-gaudi/plugin\n")}));
 
     const process_result stock = run(command, with());
     EXPECT_THAT(stock.output, HasSubstr("\nmodule    " + own + "/"));
@@ -636,11 +625,14 @@ TEST_F(info, notices_a_module_that_cannot_be_used)
     for (const char *told :
          {"[1.2] [vm:1:0]  some.c:103  UCX  ERROR it is Friday",
           "[vm:1:0:1]      some.c:103  Fatal: it is Friday"}) {
-        const process_result said = look_at(
-            {{"STAND_IN_ENDS", "1"},
-             {"STAND_IN_SAYS", std::string("a line\n") + told + "\nmore"}});
-        EXPECT_THAT(lines_with(said.output, "missing   ").at(0),
-                    ContainsRegex("ends by signal 9: it is Friday$"));
+        EXPECT_THAT(
+            lines_with(look_at({{"STAND_IN_ENDS", "1"},
+                                {"STAND_IN_SAYS",
+                                 std::string("a line\n") + told + "\nmore"}})
+                           .output,
+                       "missing   ")
+                .at(0),
+            ContainsRegex("ends by signal 9: it is Friday$"));
     }
 }
 
@@ -673,8 +665,7 @@ TEST_F(info, names_every_part_that_is_missing)
         const process_result result =
             run({copy.launcher(), "info", "--emulate"}, with());
         expect_missing(result, what, mend, code);
-        EXPECT_EQ(1u, lines_with(result.output, "missing   ").size())
-            << result.output;
+        EXPECT_TRUE(has_lines(1, "missing   ", result));
     }
 }
 
@@ -691,15 +682,12 @@ TEST_F(info, notices_a_slot_whose_ucx_is_gone)
         run(command, with({{"LD_LIBRARY_PATH", files.path(".")}}));
     expect_missing(none, "slot/libucs.so.0 leads to is gone",
                    "install that UCX again");
-    EXPECT_EQ(1u, lines_with(none.output, "slot      broken ").size());
+    EXPECT_TRUE(has_lines(1, "slot      broken ", none));
 
     /* One that is elsewhere gets a slot when it is needed. */
-    const process_result elsewhere =
-        run(command, with({{"XDG_CACHE_HOME", files.path("cache")}}));
-    EXPECT_TRUE(exited_with(0, elsewhere));
-    EXPECT_THAT(elsewhere.output,
-                HasSubstr("\nslot      not active " +
-                          files.path("cache/ucx-gaudi/slot-")));
+    EXPECT_TRUE(exited_with(
+        0, run(command, with({{"XDG_CACHE_HOME", files.path("cache")}})),
+        {"\nslot      not active " + files.path("cache/ucx-gaudi/slot-")}));
     EXPECT_FALSE(fs::exists(files.path("cache")));
 }
 

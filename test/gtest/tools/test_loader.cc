@@ -47,10 +47,10 @@ protected:
     [[nodiscard]] process_result in_ucx(const std::string &folder,
                                         arguments rest) const
     {
-        arguments command = {host, files.path(folder + "/libucs.so.0"),
-                             files.path(folder + "/libucp.so.0")};
-        command.insert(command.end(), rest.begin(), rest.end());
-        return run(command, with());
+        return run(joined({host, files.path(folder + "/libucs.so.0"),
+                           files.path(folder + "/libucp.so.0")},
+                          rest),
+                   with());
     }
 
     /* One line, and the program is none the worse for it. */
@@ -63,7 +63,7 @@ protected:
         for (const std::string &part : parts) {
             EXPECT_THAT(lines[0], HasSubstr(part));
         }
-        EXPECT_EQ(1u, lines_with(result.output, "the program goes on").size());
+        EXPECT_TRUE(has_lines(1, "the program goes on", result));
         EXPECT_THAT(result.output, Not(HasSubstr("opened ")));
     }
 
@@ -115,13 +115,10 @@ TEST_F(loader, lets_all_threads_wait_for_the_module)
         run({host, own, files.path("ucx/libucs.so.0"), own, "threads"},
             with({{"STAND_IN_CALLS", own}}));
     EXPECT_TRUE(exited_with(0, result));
-    EXPECT_EQ(1u, lines_with(result.output, "opened ").size());
-    EXPECT_EQ(4u, lines_with(result.output, "thread: memory type 42").size())
-        << result.output;
+    EXPECT_TRUE(has_lines(1, "opened ", result));
+    EXPECT_TRUE(has_lines(4, "thread: memory type 42", result));
     /* The thread that loads it may come back: there is no module yet. */
-    EXPECT_EQ(1u,
-              lines_with(result.output, "constructor: memory type 3").size())
-        << result.output;
+    EXPECT_TRUE(has_lines(1, "constructor: memory type 3", result));
 }
 
 TEST_F(loader, says_to_all_threads_together_that_there_is_no_module)
@@ -130,7 +127,7 @@ TEST_F(loader, says_to_all_threads_together_that_there_is_no_module)
     const process_result result =
         run({host, own, files.path("ucx/libucs.so.0"), own, "threads"}, with());
     expect_line(result, {"no module fits UCX 1.18.1"});
-    EXPECT_EQ(4u, lines_with(result.output, "thread: memory type 3").size());
+    EXPECT_TRUE(has_lines(4, "thread: memory type 3", result));
 }
 
 TEST_F(loader, takes_the_module_of_another_installation_that_is_loaded)
@@ -143,7 +140,7 @@ TEST_F(loader, takes_the_module_of_another_installation_that_is_loaded)
         in_ucx("ucx", {own, files.path(std::string("other/") + module_name),
                        "init", "call"});
     EXPECT_TRUE(exited_with(0, result));
-    EXPECT_EQ(1u, lines_with(result.output, "opened ").size());
+    EXPECT_TRUE(has_lines(1, "opened ", result));
     EXPECT_THAT(result.output, HasSubstr("memory type 42\n"));
     const auto lines = lines_with(result.output, "ucx-gaudi: ");
     ASSERT_EQ(1u, lines.size()) << result.output;
@@ -156,23 +153,23 @@ TEST_F(loader, knows_its_place_after_the_program_has_left_its_folder)
 {
     install("1.18");
     make_ucx(files, "ucx", "1.18.1");
-    const fs::path relative     = fs::relative(own);
-    const process_result result = run(
-        {host, relative, "chdir", files.path("ucx/libucs.so.0"), own, "call"},
-        with());
-    EXPECT_TRUE(exited_with(0, result));
-    EXPECT_THAT(result.output, HasSubstr("opened " + module_of("1.18")));
+    const fs::path relative = fs::relative(own);
+    EXPECT_TRUE(exited_with(0,
+                            run({host, relative, "chdir",
+                                 files.path("ucx/libucs.so.0"), own, "call"},
+                                with()),
+                            {"opened " + module_of("1.18")}));
 }
 
 TEST_F(loader, finds_its_modules_from_a_plugin_folder)
 {
     install("1.23");
     make_ucx(files, "ucx", "1.23.0");
-    const process_result result =
+    EXPECT_TRUE(exited_with(
+        0,
         in_ucx("ucx", {files.path("lib/ucx-gaudi/plugin/") + module_name,
-                       "init", "call"});
-    EXPECT_TRUE(exited_with(0, result));
-    EXPECT_THAT(result.output, HasSubstr("opened " + module_of("1.23")));
+                       "init", "call"}),
+        {"opened " + module_of("1.23")}));
 }
 
 TEST_F(loader, names_the_version_and_the_remedy_when_no_module_fits)
@@ -211,10 +208,9 @@ TEST_F(loader, asks_the_libucp_beside_libucs_in_a_program_without_one)
 {
     install("1.16");
     make_ucx(files, "ucx", "1.16.0");
-    const process_result result =
-        run({host, files.path("ucx/libucs.so.0"), own}, with());
-    EXPECT_TRUE(exited_with(0, result));
-    EXPECT_THAT(result.output, HasSubstr("opened " + module_of("1.16")));
+    EXPECT_TRUE(
+        exited_with(0, run({host, files.path("ucx/libucs.so.0"), own}, with()),
+                    {"opened " + module_of("1.16")}));
 }
 
 TEST_F(loader, says_that_there_is_no_libucp)
@@ -250,11 +246,11 @@ TEST_F(loader, asks_the_libucp_of_the_process_wherever_it_lies)
     install("1.18");
     make_ucx(files, "old", "1.16.0");
     make_ucx(files, "new", "1.18.1");
-    const process_result result = run({host, files.path("old/libucs.so.0"),
-                                       files.path("new/libucp.so.0"), own},
-                                      with());
-    EXPECT_TRUE(exited_with(0, result));
-    EXPECT_THAT(result.output, HasSubstr("opened " + module_of("1.18")));
+    EXPECT_TRUE(exited_with(0,
+                            run({host, files.path("old/libucs.so.0"),
+                                 files.path("new/libucp.so.0"), own},
+                                with()),
+                            {"opened " + module_of("1.18")}));
 }
 
 TEST_F(loader, bears_a_libucp_in_another_folder_than_libucs)
@@ -264,11 +260,11 @@ TEST_F(loader, bears_a_libucp_in_another_folder_than_libucs)
             .parent_path();
     fs::copy_file(fs::canonical(ucx / "libucp.so.0"),
                   files.path("libucp.so.0"));
-    const process_result result =
+    EXPECT_TRUE(exited_with(
+        0,
         run(under_launcher({"ucx_info", "-d"}),
-            with({{"LD_LIBRARY_PATH", files.path("") + ":" + ucx.string()}}));
-    EXPECT_TRUE(exited_with(0, result));
-    EXPECT_THAT(result.output, HasSubstr("Component: gaudi_copy"));
+            with({{"LD_LIBRARY_PATH", files.path("") + ":" + ucx.string()}})),
+        {"Component: gaudi_copy"}));
 }
 
 /* As packagers of Python wheels rename them, opened for itself alone. */
@@ -313,12 +309,10 @@ TEST_F(loader, forwards_what_programs_call)
 {
     install("1.18");
     make_ucx(files, "ucx", "1.18.1");
-    const process_result result = in_ucx("ucx", {own, "call"});
-    EXPECT_TRUE(exited_with(0, result));
-    EXPECT_THAT(result.output,
-                HasSubstr("memory type 42\nquery 11\nexport 12\nimport 13\n"
-                          "release 0 14\ncards 15\nopen 16\nclose 17\n"
-                          "alloc 18\nfree 0 19\ncopy 20\nfill 21\n"));
+    EXPECT_TRUE(exited_with(0, in_ucx("ucx", {own, "call"}),
+                            {"memory type 42\nquery 11\nexport 12\nimport 13\n"
+                             "release 0 14\ncards 15\nopen 16\nclose 17\n"
+                             "alloc 18\nfree 0 19\ncopy 20\nfill 21\n"}));
 }
 
 TEST_F(loader, has_no_memory_and_no_card_without_a_module)
