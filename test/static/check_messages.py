@@ -32,7 +32,7 @@ LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 # Files that are a log function, print for a program of the launcher's own, or
 # print where UCX_LOG_LEVEL asks for it.
-NO_MESSAGES = ("src/util/warning.", "src/loader/messages.",
+NO_MESSAGES = ("src/util/warning.", "src/loader/messages.c", "src/loader/loader.h",
                "src/launcher/trial.cc", "src/uct/gaudi/base/ucx/status.cc",
                "src/loader/slot.c")
 
