@@ -112,9 +112,14 @@ private:
     bool has_super_ = false;
 };
 
-/** Whether a struct can stand for one of UCX's: by its first member. */
+/** Whether a struct can stand for one of UCX's: by its first member. Its others
+ *  may be smart pointers, which clang has no offsets beside. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
 template <typename Own>
-inline constexpr bool begins_as_in_ucx = std::is_standard_layout_v<Own> &&
-                                         (offsetof(Own, super) == 0);
+inline constexpr bool begins_as_in_ucx =
+    std::is_standard_layout_v<decltype(Own::super)> &&
+    !std::is_polymorphic_v<Own> && (offsetof(Own, super) == 0);
+#pragma GCC diagnostic pop
 
 } // namespace gaudi::base
