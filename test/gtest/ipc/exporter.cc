@@ -8,6 +8,7 @@
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/protocols.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
+#include "gtest/ipc/fixture.h"
 #include "gtest/uct/invalidate.h"
 
 #include <cstdio>
@@ -130,29 +131,6 @@ ucs_status_t open_ipc_md(uct_md_h &md, const variables &changes)
     return status;
 }
 
-std::string to_text(const ipc::wire_key &key)
-{
-    std::string text;
-    char digits[3];
-    for (size_t i = 0; i < sizeof(key); ++i) {
-        std::snprintf(digits, sizeof(digits), "%02x",
-                      reinterpret_cast<const unsigned char *>(&key)[i]);
-        text += digits;
-    }
-    return text;
-}
-
-ipc::wire_key to_key(const std::string &text)
-{
-    ipc::wire_key key{};
-    EXPECT_EQ(text.size(), 2 * sizeof(key)) << text;
-    for (size_t i = 0; 2 * i + 1 < text.size(); ++i) {
-        reinterpret_cast<unsigned char *>(&key)[i] = static_cast<unsigned char>(
-            std::stoul(text.substr(2 * i, 2), nullptr, 16));
-    }
-    return key;
-}
-
 int export_memory()
 {
     start_base();
@@ -207,7 +185,7 @@ int export_memory()
             GAUDI_CHILD_REQUIRE(uct_md_mkey_pack(md, memh, &again) == UCS_OK);
             GAUDI_CHILD_REQUIRE(key == again);
             handles[key.stamp] = memh;
-            answer             = to_text(key);
+            answer             = to_line(key);
         } else if (what == "deregister") {
             GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, handles.at(a)) == UCS_OK);
             handles.erase(a);
@@ -272,6 +250,38 @@ int export_memory()
     return 0;
 }
 
+int use_key(bool holds)
+{
+    start_base();
+    uct_md_h md;
+    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
+    tell_parent("next");
+    unpacked remote(from_parent<ipc::wire_key>());
+    GAUDI_CHILD_REQUIRE(remote.status == UCS_OK);
+    GAUDI_CHILD_REQUIRE(!holds || (remote->hold() == UCS_OK));
+    tell_parent("used");
+    wait_for_parent();
+    return 1;
+}
+
+GAUDI_CHILD(uses_a_key)
+{
+    return use_key(false);
+}
+
+GAUDI_CHILD(holds_a_key)
+{
+    return use_key(true);
+}
+
+key_user::key_user(const ipc::wire_key &key, const std::string &child)
+    : child_process(child)
+{
+    EXPECT_EQ(read_line(), "next");
+    write_line(to_line(key));
+    EXPECT_EQ(read_line(), "used");
+}
+
 GAUDI_CHILD(exports_memory)
 {
     return export_memory();
@@ -314,8 +324,11 @@ uint64_t exporter_process::allocate_host(uint64_t size, unsigned char fill)
 
 ipc::wire_key exporter_process::key(uint64_t address, uint64_t size)
 {
-    return to_key(
-        ask("key " + std::to_string(address) + " " + std::to_string(size)));
+    ipc::wire_key key{};
+    EXPECT_TRUE(from_line(
+        ask("key " + std::to_string(address) + " " + std::to_string(size)),
+        key));
+    return key;
 }
 
 void exporter_process::deregister(const ipc::wire_key &key)

@@ -74,9 +74,15 @@ public:
     child_process process;
 };
 
-/** Keys as text. */
-std::string to_text(const ipc::wire_key &key);
-ipc::wire_key to_key(const std::string &text);
+/** The body of a child that unpacks a key, and perhaps holds it. */
+int use_key(bool holds);
+
+/** A process that uses a key, until it is killed. */
+class key_user : public child_process {
+public:
+    explicit key_user(const ipc::wire_key &key,
+                      const std::string &child = "holds_a_key");
+};
 
 /** A key that was unpacked. */
 class unpacked {

@@ -26,25 +26,25 @@ const bool configured = base::init_config();
 
 } // namespace
 
-void ipc::SetUp()
+void ipc_test::SetUp()
 {
     ASSERT_TRUE(configured);
     collect_logs();
     take_logs();
 }
 
-void ipc::TearDown()
+void ipc_test::TearDown()
 {
     EXPECT_THAT(take_logs(), ::testing::IsEmpty());
     gaudi::ipc::remote_process::set_timeout(1);
 }
 
-void ipc::expect_log(const std::vector<std::string> &texts)
+void ipc_test::expect_log(const std::vector<std::string> &texts)
 {
     EXPECT_EQ(texts, take_logs());
 }
 
-void ipc::allow_logs()
+void ipc_test::allow_logs()
 {
     take_logs();
 }
@@ -82,6 +82,16 @@ std::string line_of_parent()
         line += letter;
     }
     return line;
+}
+
+void expect_success(const std::string &child, const std::string &told)
+{
+    child_process started(child);
+    if (!told.empty()) {
+        started.write_line(told);
+    }
+    const child_result result = started.wait();
+    EXPECT_EQ(0, result.exit_code) << result.error;
 }
 
 std::unique_ptr<gaudi::ipc::mailbox>

@@ -18,7 +18,7 @@
 
 namespace gaudi::test {
 
-class ipc : public ::testing::Test {
+class ipc_test : public ::testing::Test {
 protected:
     void SetUp() override;
     void TearDown() override;
@@ -60,6 +60,15 @@ Wire from_parent()
         std::abort();
     }
     return what;
+}
+
+/** Let a child do its work, and tell it what it needs first. */
+void expect_success(const std::string &child, const std::string &told = {});
+
+template <typename Wire>
+void expect_success(const std::string &child, const Wire &told)
+{
+    expect_success(child, to_line(told));
 }
 
 std::unique_ptr<gaudi::ipc::mailbox>

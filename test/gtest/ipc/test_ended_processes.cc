@@ -1,8 +1,7 @@
 /* Exporters and importers that end, or become another program. */
 #include "common/process_state.h"
 #include "gtest/ipc/exporter.h"
-
-#include <iostream>
+#include "gtest/ipc/fixture.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -42,7 +41,7 @@ GAUDI_CHILD(shares_memory_and_executes_another_program)
     GAUDI_CHILD_REQUIRE(uct_md_mem_reg(md, shared, sizeof(shared),
                                        UCT_MD_MEM_ACCESS_ALL, &memh) == UCS_OK);
     GAUDI_CHILD_REQUIRE(uct_md_mkey_pack(md, memh, &key) == UCS_OK);
-    tell_parent(to_text(key));
+    tell_parent(to_line(key));
     wait_for_parent();
     execlp("sleep", "sleep", "60", nullptr);
     return 1;
@@ -52,7 +51,8 @@ GAUDI_CHILD(shares_memory_and_executes_another_program)
 TEST_F(ended_processes, that_execute_another_program_are_not_written_to)
 {
     child_process child("shares_memory_and_executes_another_program");
-    const auto key = to_key(child.read_line());
+    ipc::wire_key key{};
+    ASSERT_TRUE(from_line(child.read_line(), key));
     {
         unpacked remote(key);
         ASSERT_EQ(remote.status, UCS_OK);
@@ -74,31 +74,13 @@ TEST_F(ended_processes, that_execute_another_program_are_not_written_to)
     (void)child.wait();
 }
 
-GAUDI_CHILD(uses_a_key)
-{
-    start_base();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
-    tell_parent("next");
-    std::string line;
-    GAUDI_CHILD_REQUIRE(static_cast<bool>(std::getline(std::cin, line)));
-    unpacked remote(to_key(line));
-    GAUDI_CHILD_REQUIRE(remote.status == UCS_OK);
-    tell_parent("unpacked");
-    wait_for_parent();
-    return 1;
-}
-
 TEST_F(ended_processes, take_no_descriptor_of_who_asked_what_they_use)
 {
     exporter_process other;
     const uint64_t at = other.allocate_host(mebi, 1);
     unsigned first    = 0;
     for (unsigned round = 0; round < 5; ++round) {
-        child_process user("uses_a_key");
-        ASSERT_EQ(user.read_line(), "next");
-        user.write_line(to_text(other.key(at, mebi)));
-        ASSERT_EQ(user.read_line(), "unpacked");
+        key_user user(other.key(at, mebi), "uses_a_key");
         EXPECT_TRUE(other.invalidate(other.key(at, mebi)));
         user.kill(SIGKILL);
         (void)user.wait();

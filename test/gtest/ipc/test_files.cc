@@ -74,7 +74,7 @@ struct offer {
     file_ref replaced; /* the same, and nobody opens it anew */
 };
 
-class files : public ipc {
+class files : public ipc_test {
 protected:
     /* A child that has files, and ends when it is told. */
     void start(const std::string &name = "offers_files")
@@ -496,20 +496,14 @@ TEST_F(files, come_where_the_kernel_forbids_pidfd_getfd)
     GAUDI_SKIP_IF(why_no_other_user());
     child_process server("offers_files_as_another_user");
     ASSERT_TRUE(from_line(server.read_line(), offered));
-    child_process client("gets_a_file_as_another_user");
-    client.write_line(to_line(offered));
-    const child_result result = client.wait();
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    expect_success("gets_a_file_as_another_user", offered);
 }
 
 TEST_F(files, are_not_for_other_users)
 {
     GAUDI_SKIP_IF(why_no_other_user());
     start();
-    child_process client("gets_no_file_as_another_user");
-    client.write_line(to_line(offered));
-    const child_result result = client.wait();
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    expect_success("gets_no_file_as_another_user", offered);
 }
 
 /* In a user namespace where nobody else is mapped, as the user for whom all
@@ -540,10 +534,7 @@ TEST_F(files, are_not_for_users_that_are_not_mapped)
     GAUDI_SKIP_IF(why_no_other_user());
     GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWUSER));
     start("offers_files_as_everybody");
-    child_process client("asks_and_gets_no_answer");
-    client.write_line(to_line(offered));
-    const child_result result = client.wait();
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    expect_success("asks_and_gets_no_answer", offered);
 }
 
 GAUDI_CHILD(asks_in_another_user_namespace)
@@ -567,20 +558,14 @@ TEST_F(files, are_not_for_other_user_namespaces)
     GAUDI_SKIP_IF(why_no_other_user());
     GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWUSER));
     start();
-    child_process client("asks_in_another_user_namespace");
-    client.write_line(to_line(offered));
-    const child_result result = client.wait();
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    expect_success("asks_in_another_user_namespace", offered);
 }
 
 TEST_F(files, are_not_for_other_pid_namespaces)
 {
     GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWPID));
     start();
-    child_process client("asks_in_another_pid_namespace");
-    client.write_line(to_line(offered));
-    const child_result result = client.wait();
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    expect_success("asks_in_another_pid_namespace", offered);
 }
 
 /* Its pid may be another process's when it is looked at. */

@@ -83,35 +83,11 @@ TEST_F(invalidation, outlives_the_release_of_the_key)
     EXPECT_EQ(other.progress_invalidation(), UCS_OK);
 }
 
-int hold_a_key()
-{
-    start_base();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
-    tell_parent("next");
-    std::string line;
-    GAUDI_CHILD_REQUIRE(static_cast<bool>(std::getline(std::cin, line)));
-    unpacked remote(to_key(line));
-    GAUDI_CHILD_REQUIRE(remote.status == UCS_OK);
-    GAUDI_CHILD_REQUIRE(remote->hold() == UCS_OK);
-    tell_parent("held");
-    wait_for_parent();
-    return 1;
-}
-
-GAUDI_CHILD(holds_a_key)
-{
-    return hold_a_key();
-}
-
 TEST_F(invalidation, does_not_wait_for_the_dead)
 {
     exporter_process other;
     const auto key = other.key(other.allocate(mebi, 6), mebi);
-    child_process user("holds_a_key");
-    ASSERT_EQ(user.read_line(), "next");
-    user.write_line(to_text(key));
-    ASSERT_EQ(user.read_line(), "held");
+    key_user user(key);
     EXPECT_FALSE(other.invalidate(key));
     EXPECT_FALSE(is_over(other));
     user.kill(SIGKILL);
@@ -128,12 +104,9 @@ TEST_F(invalidation, waits_for_no_answer_of_stopped_processes)
     exporter_process other(options);
     (void)other.ask("timeout 1000000");
     const auto key = other.key(other.allocate(mebi, 6), mebi);
-    std::vector<std::unique_ptr<child_process>> users;
+    std::vector<std::unique_ptr<key_user>> users;
     for (int i = 0; i < 3; ++i) {
-        users.push_back(std::make_unique<child_process>("holds_a_key"));
-        ASSERT_EQ(users.back()->read_line(), "next");
-        users.back()->write_line(to_text(key));
-        ASSERT_EQ(users.back()->read_line(), "held");
+        users.push_back(std::make_unique<key_user>(key));
         users.back()->stop();
     }
     const uint64_t before = other.ask_number("open_files");
@@ -161,20 +134,15 @@ GAUDI_CHILD(holds_a_key_as_another_user)
 {
     GAUDI_CHILD_REQUIRE(become_another_user());
     GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 1) == 0);
-    return hold_a_key();
+    return use_key(true);
 }
 
-/* The service of the user would give nothing to a process that it cannot look
- * at. */
 TEST_F(invalidation, waits_for_users_that_refuse_to_tell)
 {
     GAUDI_SKIP_IF(why_no_other_user());
     exporter_process other({}, "exports_memory_as_another_user");
     const auto key = other.key(other.allocate_host(mebi, 6), mebi);
-    child_process user("holds_a_key_as_another_user");
-    ASSERT_EQ(user.read_line(), "next");
-    user.write_line(to_text(key));
-    ASSERT_EQ(user.read_line(), "held");
+    key_user user(key, "holds_a_key_as_another_user");
     (void)other.ask("hide");
     (void)other.ask("timeout 500");
     EXPECT_FALSE(other.invalidate(key));
@@ -245,10 +213,7 @@ TEST_F(invalidation, gives_up_after_a_time_within_the_deregistration)
     exporter_process other;
     (void)other.ask("timeout 100");
     const auto key = other.key(other.allocate(mebi, 6), mebi);
-    child_process user("holds_a_key");
-    ASSERT_EQ(user.read_line(), "next");
-    user.write_line(to_text(key));
-    ASSERT_EQ(user.read_line(), "held");
+    key_user user(key);
     user.stop(); /* it does not answer */
     other.start_invalidation(key);
     EXPECT_EQ(other.end_invalidation(), UCS_ERR_TIMED_OUT);

@@ -91,42 +91,32 @@ TEST_F(key_format, what_nobody_writes_is_an_error)
         EXPECT_EQ(unpacked(key).status, UCS_ERR_INVALID_PARAM) << why;
         EXPECT_THAT(take_logs(), ElementsAre(HasSubstr(why)));
     };
-    with(
-        good, [](auto &key) { key.process.pid = 0; }, "names no process");
-    with(
-        good, [](auto &key) { key.process.reserved = 1; }, "names no process");
-    with(
-        good, [](auto &key) { key.cell = UINT32_MAX; }, "names no cell");
-    with(
-        good, [](auto &key) { key.stamp = 0; }, "names no cell");
-    with(
-        good, [](auto &key) { key.length = UINT64_MAX; }, "wraps around");
-    with(
-        good, [](auto &key) { key.of_message = 2; }, "not zero");
-    with(
-        good, [](auto &key) { key.buffer.reserved = 1; }, "not zero");
-    with(
-        good, [](auto &key) { key.kind = static_cast<ipc::key_kind>(7); },
-        "no kind");
-    with(
-        good, [](auto &key) { key.kind = ipc::key_kind::host; },
-        "buffer of host memory");
-    with(
-        good, [](auto &key) { key.buffer.cell = UINT32_MAX; },
-        "names no buffer");
-    with(
-        good, [](auto &key) { key.buffer.size = 0; }, "cannot be");
-    with(
-        good, [](auto &key) { key.buffer.size += 1; }, "cannot be");
-    with(
-        good, [](auto &key) { key.buffer.size = UINT64_MAX & ~4095ull; },
-        "cannot be");
-    with(
-        good, [](auto &key) { key.length = key.buffer.size + 1; },
-        "not in its buffer");
-    with(
-        good, [](auto &key) { key.address = key.buffer.address - 1; },
-        "not in its buffer");
+    using edit                                     = void (*)(ipc::wire_key &);
+    const std::pair<edit, const char *> mistakes[] = {
+        {[](auto &key) { key.process.pid = 0; }, "names no process"},
+        {[](auto &key) { key.process.reserved = 1; }, "names no process"},
+        {[](auto &key) { key.cell = UINT32_MAX; }, "names no cell"},
+        {[](auto &key) { key.stamp = 0; }, "names no cell"},
+        {[](auto &key) { key.length = UINT64_MAX; }, "wraps around"},
+        {[](auto &key) { key.of_message = 2; }, "not zero"},
+        {[](auto &key) { key.buffer.reserved = 1; }, "not zero"},
+        {[](auto &key) { key.kind = static_cast<ipc::key_kind>(7); },
+         "no kind"},
+        {[](auto &key) { key.kind = ipc::key_kind::host; },
+         "buffer of host memory"},
+        {[](auto &key) { key.buffer.cell = UINT32_MAX; }, "names no buffer"},
+        {[](auto &key) { key.buffer.size = 0; }, "cannot be"},
+        {[](auto &key) { key.buffer.size += 1; }, "cannot be"},
+        {[](auto &key) { key.buffer.size = UINT64_MAX & ~4095ull; },
+         "cannot be"},
+        {[](auto &key) { key.length = key.buffer.size + 1; },
+         "not in its buffer"},
+        {[](auto &key) { key.address = key.buffer.address - 1; },
+         "not in its buffer"},
+    };
+    for (const auto &[change, why] : mistakes) {
+        with(good, change, why);
+    }
     with(
         host, [](auto &key) { key.buffer.address = 1; }, "names none");
 }

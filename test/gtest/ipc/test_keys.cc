@@ -3,6 +3,7 @@
 #include "common/ucx_logs.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 #include "gtest/ipc/exporter.h"
+#include "gtest/ipc/fixture.h"
 
 #include <array>
 #include <atomic>
@@ -276,9 +277,7 @@ GAUDI_CHILD(has_no_card)
     GAUDI_CHILD_REQUIRE(base::card_table::instance().cards().empty());
     for (const bool reachable : {false, true}) {
         tell_parent("next");
-        std::string line;
-        GAUDI_CHILD_REQUIRE(static_cast<bool>(std::getline(std::cin, line)));
-        unpacked remote(to_key(line));
+        unpacked remote(from_parent<ipc::wire_key>());
         GAUDI_CHILD_REQUIRE(remote.status ==
                             (reachable ? UCS_OK : UCS_ERR_UNREACHABLE));
     }
@@ -288,7 +287,7 @@ GAUDI_CHILD(has_no_card)
     GAUDI_CHILD_REQUIRE(uct_md_mem_reg(md, bytes, sizeof(bytes),
                                        UCT_MD_MEM_ACCESS_ALL, &memh) == UCS_OK);
     GAUDI_CHILD_REQUIRE(uct_md_mkey_pack(md, memh, &key) == UCS_OK);
-    tell_parent(to_text(key));
+    tell_parent(to_line(key));
     wait_for_parent();
     GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, memh) == UCS_OK);
     uct_md_close(md);
@@ -308,11 +307,12 @@ TEST_F(keys, of_device_memory_are_unreachable_without_a_card)
     child_process poor("has_no_card", options);
     for (const auto &key : {device, host}) {
         ASSERT_EQ(poor.read_line(), "next");
-        poor.write_line(to_text(key));
+        poor.write_line(to_line(key));
     }
     /* And its own memory can be used by others; not here, which is another
      * box. */
-    const auto its = to_key(poor.read_line());
+    ipc::wire_key its{};
+    ASSERT_TRUE(from_line(poor.read_line(), its));
     EXPECT_EQ(its.kind, ipc::key_kind::host);
     EXPECT_EQ(unpacked(its).status, UCS_ERR_UNREACHABLE);
     poor.write_line("");
@@ -326,11 +326,9 @@ GAUDI_CHILD(has_a_driver_without_import)
     uct_md_h md;
     GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
     tell_parent("next");
-    std::string line;
-    GAUDI_CHILD_REQUIRE(static_cast<bool>(std::getline(std::cin, line)));
+    const auto key = from_parent<ipc::wire_key>();
     for (int i = 0; i < 3; ++i) {
-        GAUDI_CHILD_REQUIRE(unpacked(to_key(line)).status ==
-                            UCS_ERR_UNREACHABLE);
+        GAUDI_CHILD_REQUIRE(unpacked(key).status == UCS_ERR_UNREACHABLE);
     }
     uct_md_close(md);
     return 0;
@@ -344,7 +342,7 @@ TEST_F(keys, of_device_memory_are_unreachable_by_a_driver_without_import)
     options.environment = {{"HLTHUNK_EMU_IMPORT", "n"}};
     child_process other("has_a_driver_without_import", options);
     ASSERT_EQ(other.read_line(), "next");
-    other.write_line(to_text(key));
+    other.write_line(to_line(key));
     const child_result end = other.wait();
     EXPECT_EQ(end.exit_code, 0) << end.error;
 }
@@ -360,7 +358,7 @@ TEST_F(keys, of_device_memory_are_unreachable_without_peer_to_peer)
                            {"UCX_VFS_ENABLE", "n"}}; /* it may need a folder */
     child_process other("has_a_driver_without_import", options);
     ASSERT_EQ(other.read_line(), "next");
-    other.write_line(to_text(key));
+    other.write_line(to_line(key));
     const child_result end = other.wait();
     EXPECT_EQ(end.exit_code, 0) << end.error;
 

@@ -68,7 +68,7 @@ private:
     size_t length_ = 0;
 };
 
-class kills : public ipc {
+class kills : public ipc_test {
 protected:
     mailbox_options options{65536, 8};
     std::unique_ptr<mailbox> box = make_mailbox(options);

@@ -21,7 +21,7 @@ using gaudi::ipc::mailbox_options;
 
 namespace {
 
-class messages : public ipc {
+class messages : public ipc_test {
 protected:
     std::unique_ptr<mailbox> box = make_mailbox();
     received_numbers received;
@@ -296,8 +296,7 @@ GAUDI_CHILD(may_not_make_long_files)
 
 TEST_F(messages, come_to_a_process_that_may_not_make_long_files)
 {
-    const child_result result = child_process("may_not_make_long_files").wait();
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    expect_success("may_not_make_long_files");
 }
 
 class shared_connections : public messages {

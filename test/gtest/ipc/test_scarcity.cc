@@ -19,7 +19,7 @@ using gaudi::ipc::remote_process;
 
 namespace {
 
-using scarcity = ipc;
+using scarcity = ipc_test;
 
 /* While there is one, this process gets no new descriptor, or one at a time. */
 class no_new_descriptors {

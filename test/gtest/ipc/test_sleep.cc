@@ -38,7 +38,7 @@ bool sleep_for(mailbox &box, received_numbers &received, size_t count)
     return true;
 }
 
-class sleepers : public ipc {
+class sleepers : public ipc_test {
 protected:
     std::unique_ptr<mailbox> box = make_mailbox();
     received_numbers received;

@@ -17,18 +17,18 @@ constexpr double look_every_ms = 50;
  * room for a short message where there was none for a longer one. */
 ucs_status_t check_way(uct_ep_h ep)
 {
-    ep_state &state = *to_ep(ep)->state;
-    if (ucs_unlikely(state.status != UCS_OK)) {
-        return state.status;
+    endpoint &self = *to_ep(ep);
+    if (ucs_unlikely(self.status != UCS_OK)) {
+        return self.status;
     }
-    if (ucs_unlikely(state.is_behind) && !state.has_turn) {
+    if (ucs_unlikely(self.is_behind) && !self.has_turn) {
         if (!ucs_arbiter_group_is_empty(&to_ep(ep)->pending)) {
             return UCS_ERR_NO_RESOURCE;
         }
-        state.is_behind = false;
+        self.is_behind = false;
     }
-    if (ucs_unlikely(!to_iface(ep->iface)->state->engine->is_past_fence())) {
-        state.is_behind = true;
+    if (ucs_unlikely(!to_iface(ep->iface)->engine->is_past_fence())) {
+        self.is_behind = true;
         return UCS_ERR_NO_RESOURCE;
     }
     return UCS_OK;
@@ -38,12 +38,12 @@ ucs_status_t check_way(uct_ep_h ep)
  * endpoint. A request has one turn, not what its callbacks send. */
 ucs_status_t note_result(uct_ep_h ep, ucs_status_t status)
 {
-    ep_state &state = *to_ep(ep)->state;
+    endpoint &self = *to_ep(ep);
     if (ucs_likely(status == UCS_OK)) {
-        state.has_turn = false;
-        state.sent     = state.out->sent();
+        self.has_turn = false;
+        self.sent     = self.out->sent();
     } else if (status == UCS_ERR_NO_RESOURCE) {
-        state.is_behind = true;
+        self.is_behind = true;
     } else if (status == UCS_ERR_ENDPOINT_TIMEOUT) {
         fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
     }
@@ -54,9 +54,9 @@ ucs_status_t note_result(uct_ep_h ep, ucs_status_t status)
  * its handler first: until then messages are taken, and lost. */
 bool is_untold(uct_ep_h ep)
 {
-    return (to_ep(ep)->state->status != UCS_OK) &&
+    return (to_ep(ep)->status != UCS_OK) &&
            !ucs_list_is_empty(&to_ep(ep)->failed) &&
-           !to_iface(ep->iface)->state->is_inherited();
+           !to_iface(ep->iface)->is_inherited();
 }
 
 /* The result of a message that has no other. */
@@ -66,21 +66,21 @@ ucs_status_t finish(uct_ep_h ep, ucs_status_t status, bool is_short, uint8_t id,
     if (ucs_unlikely(status != UCS_OK)) {
         return is_untold(ep) ? UCS_OK : status;
     }
-    to_ep(ep)->super.note_sent(is_short, id, to_ep(ep)->state->out->last_sent(),
+    to_ep(ep)->super.note_sent(is_short, id, to_ep(ep)->out->last_sent(),
                                length);
     return UCS_OK;
 }
 
 /* UCP's keepalive, once it knows the other endpoint, is a buffered message: a
  * ring has room for it, whether its reader is alive or not. */
-bool is_peer_lost(ep_state &state)
+bool is_peer_lost(endpoint &self)
 {
     const ucs_time_t now = ucs_get_time();
-    if (ucs_likely(now < state.next_look)) {
+    if (ucs_likely(now < self.next_look)) {
         return false;
     }
-    state.next_look = now + ucs_time_from_msec(look_every_ms);
-    return !state.out->peer_alive();
+    self.next_look = now + ucs_time_from_msec(look_every_ms);
+    return !self.out->peer_alive();
 }
 
 } // namespace
@@ -91,11 +91,11 @@ ucs_status_t transport::ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
 {
     UCT_CHECK_AM_ID(id);
     UCT_CHECK_LENGTH(length + sizeof(header), 0,
-                     to_iface(ep->iface)->state->max_message, "am_short");
+                     to_iface(ep->iface)->max_message, "am_short");
     ucs_status_t status = check_way(ep);
     if (status == UCS_OK) {
-        status = note_result(
-            ep, to_ep(ep)->state->out->send(id, header, payload, length));
+        status =
+            note_result(ep, to_ep(ep)->out->send(id, header, payload, length));
     }
     return finish(ep, status, true, id, length + sizeof(header));
 }
@@ -106,12 +106,11 @@ ucs_status_t transport::ep_am_short_iov(uct_ep_h ep, uint8_t id,
 {
     const size_t length = uct_iov_total_length(iov, iovcnt);
     UCT_CHECK_AM_ID(id);
-    UCT_CHECK_LENGTH(length, 0, to_iface(ep->iface)->state->max_message,
+    UCT_CHECK_LENGTH(length, 0, to_iface(ep->iface)->max_message,
                      "am_short_iov");
     ucs_status_t status = check_way(ep);
     if (status == UCS_OK) {
-        status =
-            note_result(ep, to_ep(ep)->state->out->send_iov(id, iov, iovcnt));
+        status = note_result(ep, to_ep(ep)->out->send_iov(id, iov, iovcnt));
     }
     return finish(ep, status, true, id, length);
 }
@@ -123,12 +122,12 @@ ssize_t transport::ep_am_bcopy(uct_ep_h ep, uint8_t id,
     UCT_CHECK_AM_ID(id);
     ucs_status_t status = check_way(ep);
     ssize_t length      = -1; /* until it is packed */
-    if ((status == UCS_OK) && ucs_unlikely(is_peer_lost(*to_ep(ep)->state))) {
+    if ((status == UCS_OK) && ucs_unlikely(is_peer_lost(*to_ep(ep)))) {
         status = note_result(ep, UCS_ERR_ENDPOINT_TIMEOUT);
     }
     if (ucs_likely(status == UCS_OK) || is_untold(ep)) {
         status = note_result(
-            ep, to_ep(ep)->state->out->send_packed(id, pack_cb, arg, length));
+            ep, to_ep(ep)->out->send_packed(id, pack_cb, arg, length));
     }
     if (ucs_unlikely(length < 0)) {
         return status; /* lost it is only when the callback has been called */

@@ -22,20 +22,20 @@ namespace {
 constexpr double delivery_patience = 0.2;
 
 /* Whether a flush has to wait for the receiver of what was sent before it. */
-bool awaits_delivery(ep_state &state)
+bool awaits_delivery(endpoint &self)
 {
-    if (state.patience == 0) {
-        if ((state.sent == state.awaited) || (state.status != UCS_OK)) {
+    if (self.patience == 0) {
+        if ((self.sent == self.awaited) || (self.status != UCS_OK)) {
             return false;
         }
-        state.awaited  = state.sent;
-        state.patience = ucs_get_time() + ucs_time_from_sec(delivery_patience);
+        self.awaited  = self.sent;
+        self.patience = ucs_get_time() + ucs_time_from_sec(delivery_patience);
     }
-    if ((state.status == UCS_OK) && !state.out->is_delivered(state.awaited) &&
-        (ucs_get_time() < state.patience)) {
+    if ((self.status == UCS_OK) && !self.out->is_delivered(self.awaited) &&
+        (ucs_get_time() < self.patience)) {
         return true;
     }
-    state.patience = 0;
+    self.patience = 0;
     return false;
 }
 
@@ -43,24 +43,24 @@ bool awaits_delivery(ep_state &state)
  * all through, so that they get its status. */
 bool has_resources(endpoint *ep)
 {
-    const ep_state &state = *ep->state;
-    return (state.status != UCS_OK) ||
-           (state.out->has_room() &&
-            to_iface(ep->super.iface())->state->engine->has_resources());
+    const endpoint &self = *ep;
+    return (self.status != UCS_OK) ||
+           (self.out->has_room() &&
+            to_iface(ep->super.iface())->engine->has_resources());
 }
 
 /* Whether some kind could be: what waits is known to itself alone. Transfers
  * must not wait for the receiver of messages. */
 bool has_a_resource(endpoint *ep)
 {
-    const ep_state &state = *ep->state;
-    return (state.status != UCS_OK) || state.out->has_room() ||
-           to_iface(ep->super.iface())->state->engine->has_resources() ||
-           ((state.patience != 0) && (ucs_get_time() >= state.patience));
+    const endpoint &self = *ep;
+    return (self.status != UCS_OK) || self.out->has_room() ||
+           to_iface(ep->super.iface())->engine->has_resources() ||
+           ((self.patience != 0) && (ucs_get_time() >= self.patience));
 }
 
 /* Told once: endpoints to the same process share its descriptor. */
-void follow_peer(iface_state &iface, const remote_process &peer)
+void follow_peer(interface &iface, const remote_process &peer)
 {
     epoll_event event{};
     event.events = EPOLLIN | EPOLLONESHOT;
@@ -98,9 +98,9 @@ ucs_arbiter_cb_result_t try_one(ucs_arbiter_t *, ucs_arbiter_group_t *group,
         return UCS_ARBITER_CB_RESULT_RESCHED_GROUP;
     }
     auto *req                 = ucs_container_of(elem, uct_pending_req_t, priv);
-    ep->state->has_turn       = true;
+    ep->has_turn              = true;
     const ucs_status_t status = req->func(req);
-    ep->state->has_turn       = false;
+    ep->has_turn              = false;
     if (status == UCS_OK) {
         ++count;
         return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
@@ -117,22 +117,21 @@ ucs_arbiter_cb_result_t try_one(ucs_arbiter_t *, ucs_arbiter_group_t *group,
 void fail(uct_ep_h tl_ep, ucs_status_t status)
 {
     endpoint *ep = to_ep(tl_ep);
-    if (ep->state->status == UCS_OK) {
+    if (ep->status == UCS_OK) {
         ucs_debug("gaudi_ipc: ep %p to process %u failed: %s", tl_ep,
-                  ep->state->peer->id().pid, ucs_status_string(status));
-        ep->state->status = status;
-        ucs_list_add_tail(&to_iface(tl_ep->iface)->state->failed, &ep->failed);
+                  ep->peer->id().pid, ucs_status_string(status));
+        ep->status = status;
+        ucs_list_add_tail(&to_iface(tl_ep->iface)->failed, &ep->failed);
     }
 }
 
 unsigned report_failures(interface *iface)
 {
     unsigned count = 0;
-    while (!ucs_list_is_empty(&iface->state->failed)) {
-        endpoint *ep =
-            ucs_list_extract_head(&iface->state->failed, endpoint, failed);
+    while (!ucs_list_is_empty(&iface->failed)) {
+        endpoint *ep = ucs_list_extract_head(&iface->failed, endpoint, failed);
         ucs_list_head_init(&ep->failed);
-        ep->super.report_failure(ep->state->status);
+        ep->super.report_failure(ep->status);
         ++count;
     }
     return count;
@@ -141,12 +140,12 @@ unsigned report_failures(interface *iface)
 /* Endpoints with operations that failed and had no other way to say so. */
 void fail_unheard(interface *iface)
 {
-    while (const base::flush_domain *of = iface->state->engine->take_failed()) {
+    while (const base::flush_domain *of = iface->engine->take_failed()) {
         const base::worker_block block(iface->super);
         endpoint *ep;
-        ucs_list_for_each(ep, &iface->state->endpoints, all)
+        ucs_list_for_each(ep, &iface->endpoints, all)
         {
-            if (&ep->state->domain == of) {
+            if (&ep->domain == of) {
                 fail(ep->super.handle(), of->failure);
             }
         }
@@ -159,16 +158,16 @@ void find_lost_peers(interface *iface)
 {
     constexpr int most = 16;
     epoll_event ended[most];
-    if ((epoll_wait(iface->state->ended_fd.get(), ended, most, 0) <= 0) &&
-        !iface->state->has_unfollowed) {
+    if ((epoll_wait(iface->ended_fd.get(), ended, most, 0) <= 0) &&
+        !iface->has_unfollowed) {
         return;
     }
     const base::worker_block block(iface->super);
-    if (iface->state->connections.any_lost()) {
+    if (iface->connections->any_lost()) {
         endpoint *ep;
-        ucs_list_for_each(ep, &iface->state->endpoints, all)
+        ucs_list_for_each(ep, &iface->endpoints, all)
         {
-            if ((ep->state->status == UCS_OK) && ep->state->out->peer_lost()) {
+            if ((ep->status == UCS_OK) && ep->out->peer_lost()) {
                 fail(ep->super.handle(), UCS_ERR_ENDPOINT_TIMEOUT);
             }
         }
@@ -184,10 +183,9 @@ unsigned dispatch_pending(interface *iface)
 
 ucs_status_t transport::check_peer(uct_ep_h ep)
 {
-    ep_state &state = *to_ep(ep)->state;
-    if ((state.status == UCS_OK) &&
-        !to_iface(ep->iface)->state->is_inherited() &&
-        !state.out->peer_alive()) {
+    endpoint &self = *to_ep(ep);
+    if ((self.status == UCS_OK) && !to_iface(ep->iface)->is_inherited() &&
+        !self.out->peer_alive()) {
         fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
     }
     return UCS_OK;
@@ -197,29 +195,28 @@ ucs_status_t transport::ep_flush(uct_ep_h ep, unsigned flags,
                                  uct_completion_t *comp) noexcept
 {
     if (flags & UCT_FLUSH_FLAG_CANCEL) {
-        to_iface(ep->iface)->state->engine->cancel(to_ep(ep)->state->domain,
-                                                   UCS_ERR_CANCELED);
+        to_iface(ep->iface)->engine->cancel(to_ep(ep)->domain,
+                                            UCS_ERR_CANCELED);
     }
-    ep_state &state = *to_ep(ep)->state;
+    endpoint &self = *to_ep(ep);
     /* What waits comes before the flush, unless that has waited, too. */
-    if (!state.has_turn && !ucs_arbiter_group_is_empty(&to_ep(ep)->pending)) {
+    if (!self.has_turn && !ucs_arbiter_group_is_empty(&to_ep(ep)->pending)) {
         return UCS_ERR_NO_RESOURCE;
     }
     /* One request has one turn, whatever comes of it: UCP from 1.14 on flushes
      * again in the same callback, and what that completed would be tried once
      * more. */
-    state.has_turn = false;
+    self.has_turn = false;
     if (!(flags & UCT_FLUSH_FLAG_CANCEL) &&
-        !to_iface(ep->iface)->state->is_inherited() && awaits_delivery(state)) {
+        !to_iface(ep->iface)->is_inherited() && awaits_delivery(self)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    return to_iface(ep->iface)->state->engine->flush(&to_ep(ep)->state->domain,
-                                                     comp);
+    return to_iface(ep->iface)->engine->flush(&to_ep(ep)->domain, comp);
 }
 
 ucs_status_t transport::ep_fence(uct_ep_h ep, unsigned) noexcept
 {
-    to_iface(ep->iface)->state->engine->fence();
+    to_iface(ep->iface)->engine->fence();
     return UCS_OK;
 }
 
@@ -228,8 +225,8 @@ ucs_status_t transport::ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
 {
     endpoint *ep = to_ep(tl_ep);
     /* Requests keep their order: none may pass those that wait. */
-    if (ucs_arbiter_group_is_empty(&ep->pending) &&
-        (ep->state->patience == 0) && has_resources(ep)) {
+    if (ucs_arbiter_group_is_empty(&ep->pending) && (ep->patience == 0) &&
+        has_resources(ep)) {
         return UCS_ERR_BUSY;
     }
     UCS_STATIC_ASSERT(sizeof(uct_pending_req_priv_arb_t) <=
@@ -250,50 +247,47 @@ void transport::ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
 ucs_status_t endpoint::open(const uct_ep_params_t &params)
 {
     machine_address machine;
-    wire_mailbox_address wire;
+    mailbox_address to;
     memcpy(&machine, params.dev_addr, sizeof(machine));
-    memcpy(&wire, params.iface_addr, sizeof(wire));
-    const mailbox_address to = from_wire(wire);
-    interface *iface         = to_iface(super.iface());
-    auto made                = std::make_unique<ep_state>();
-    const base::worker_block block(iface->super);
+    memcpy(&to, params.iface_addr, sizeof(to));
+    interface &iface = *to_iface(super.iface());
+    const base::worker_block block(iface.super);
     const std::string why = why_unreachable(machine);
     if (!why.empty()) {
         ucs_debug("gaudi_ipc: process %u cannot be reached: %s", to.process.pid,
                   why.c_str());
         return UCS_ERR_UNREACHABLE;
     }
-    const ucs_status_t status = iface->state->connections.get(to, made->out);
-    if (status != UCS_OK) {
-        return status;
+    const ucs_status_t opened = iface.connections->get(to, out);
+    if (opened != UCS_OK) {
+        return opened;
     }
-    made->peer = made->out->process();
-    if (!iface->state->is_inherited()) {
-        follow_peer(*iface->state, *made->peer);
+    peer = out->process();
+    if (!iface.is_inherited()) {
+        follow_peer(iface, *peer);
     }
-    base::transfer_engine::open(made->domain);
+    base::transfer_engine::open(domain);
     ucs_arbiter_group_init(&pending);
     ucs_list_head_init(&failed);
-    ucs_list_add_tail(&iface->state->endpoints, &all);
-    state = std::move(made);
+    ucs_list_add_tail(&iface.endpoints, &all);
     return UCS_OK;
 }
 
 endpoint::~endpoint()
 {
-    if (state == nullptr) {
+    if (out == nullptr) {
         return;
     }
-    interface *iface = to_iface(super.iface());
+    interface &iface = *to_iface(super.iface());
     transport::ep_pending_purge(super.handle(), nullptr, nullptr);
     ucs_arbiter_group_cleanup(&pending);
     {
-        const base::worker_block block(iface->super);
+        const base::worker_block block(iface.super);
         ucs_list_del(&failed);
         ucs_list_del(&all);
-        iface->state->connections.release(std::move(state->out));
+        iface.connections->release(std::move(out));
     }
-    iface->state->engine->close(state->domain);
+    iface.engine->close(domain);
 }
 
 } // namespace gaudi::ipc

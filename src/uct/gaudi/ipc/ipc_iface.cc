@@ -58,13 +58,13 @@ ucs_arbiter_cb_result_t check_one(ucs_arbiter_t *, ucs_arbiter_group_t *group,
 unsigned look_for_lost_peers(interface *iface, bool inbox_is_empty)
 {
     const ucs_time_t now    = ucs_get_time();
-    const ucs_time_t due    = iface->state->next_look;
+    const ucs_time_t due    = iface->next_look;
     const ucs_time_t at_all = due + ucs_time_from_sec(look_delay);
-    iface->state->polls     = 0;
+    iface->polls            = 0;
     if (now < (inbox_is_empty ? due : at_all)) {
         return has_invalidations() ? progress_invalidations() : 0;
     }
-    iface->state->next_look = now + ucs_time_from_sec(look_interval);
+    iface->next_look = now + ucs_time_from_sec(look_interval);
     ucs_arbiter_dispatch(&iface->pending, 1, check_one, nullptr);
     find_lost_peers(iface);
     return progress_invalidations();
@@ -75,49 +75,6 @@ bool add_event(int epoll_fd, int fd)
     epoll_event event{};
     event.events = EPOLLIN;
     return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
-ucs_status_t make_state(const transport::config &config,
-                        std::unique_ptr<iface_state> &state_p)
-{
-    mailbox_options options;
-    options.fifo_size = config.fifo_size;
-    if ((config.seg_size < least_seg_size) ||
-        (config.seg_size > connection::max_payload)) {
-        ucs_error("gaudi_ipc: SEG_SIZE=%zu is not between %zu and %zu",
-                  config.seg_size, least_seg_size, connection::max_payload);
-        return UCS_ERR_INVALID_PARAM;
-    }
-    auto state         = std::make_unique<iface_state>();
-    state->cards       = base::card_table::instance().cards();
-    state->home        = state->cards.first();
-    state->max_message = config.seg_size;
-    state->max_bcopy   = config.transfers.engine.chunk_bytes;
-    state->max_poll    = std::max(config.max_poll, 1u);
-    state->bandwidth   = share_of_link * config.transfers.bandwidth_or(
-                                             base::link_bandwidth(state->home));
-    ucs_list_head_init(&state->endpoints);
-    ucs_list_head_init(&state->failed);
-    state->ended_fd.reset(epoll_create1(EPOLL_CLOEXEC));
-    if (!state->ended_fd) {
-        ucs_error("gaudi_ipc: no descriptor to watch peers with: %m");
-        return UCS_ERR_IO_ERROR;
-    }
-    base::transfer_options transfers = config.transfers.engine;
-    transfers.remember_host          = true;
-    ucs_status_t status =
-        (state->home != nullptr)
-            ? base::transfer_engine::create(*state->home, transfers,
-                                            state->engine)
-            : base::transfer_engine::create(transfers, state->engine);
-    if (status == UCS_OK) {
-        status = mailbox::create(options, state->inbox);
-    }
-    if (status == UCS_OK) {
-        state->invalidations = open_invalidations();
-        state_p              = std::move(state);
-    }
-    return status;
 }
 
 } // namespace
@@ -145,15 +102,15 @@ ucs_config_field_t transport::config_table[] = {
 
 base::transport_properties transport::properties(uct_iface_h iface)
 {
-    const iface_state &state = *to_iface(iface)->state;
+    const interface &self = *to_iface(iface);
     return {.device_address_bytes = sizeof(machine_address),
-            .address_bytes        = sizeof(wire_mailbox_address),
-            .max_bcopy            = state.max_bcopy,
-            .max_message          = state.max_message,
+            .address_bytes        = sizeof(mailbox_address),
+            .max_bcopy            = self.max_bcopy,
+            .max_message          = self.max_message,
             .checks_peers         = true,
             .latency              = message_latency,
             .overhead             = message_overhead,
-            .bandwidth            = state.bandwidth};
+            .bandwidth            = self.bandwidth};
 }
 
 base::transport_estimate
@@ -167,8 +124,8 @@ transport::estimate(uct_iface_h iface,
                 .send_overhead = message_overhead,
                 .recv_overhead = message_overhead};
     }
-    return {.shared_bandwidth = to_iface(iface)->state->bandwidth *
-                                base::link_efficiency(operation),
+    return {.shared_bandwidth =
+                to_iface(iface)->bandwidth * base::link_efficiency(operation),
             .latency =
                 operation.has_value() ? base::job_latency : message_latency};
 }
@@ -200,8 +157,7 @@ transport::iface_get_device_address(uct_iface_h,
 ucs_status_t transport::iface_get_address(uct_iface_h iface,
                                           uct_iface_addr_t *address) noexcept
 {
-    const wire_mailbox_address own =
-        to_wire(to_iface(iface)->state->inbox->address());
+    const mailbox_address own = to_iface(iface)->inbox->address();
     memcpy(address, &own, sizeof(own));
     return UCS_OK;
 }
@@ -214,12 +170,12 @@ bool transport::is_reachable(uct_iface_h,
         return false;
     }
     machine_address machine;
-    wire_mailbox_address to;
+    mailbox_address to;
     memcpy(&machine, device_address, sizeof(machine));
     memcpy(&to, address, sizeof(to));
     /* From progress, too: nothing in it waits. */
     const ucs_status_t status =
-        base::guarded([&] { return probe(machine, from_wire(to).process); });
+        base::guarded([&] { return probe(machine, to.process); });
     /* Without room for a descriptor it is not known, and ends in an error:
      * unreachable memory would be touched by the CPU. */
     return (status == UCS_OK) || (status == UCS_ERR_NO_RESOURCE);
@@ -227,9 +183,9 @@ bool transport::is_reachable(uct_iface_h,
 
 bool transport::is_connected(uct_ep_h ep, const uct_iface_addr_t *address)
 {
-    wire_mailbox_address to;
+    mailbox_address to;
     memcpy(&to, address, sizeof(to));
-    return to_ep(ep)->state->out->address() == from_wire(to);
+    return to_ep(ep)->out->address() == to;
 }
 
 ucs_status_t transport::iface_flush(uct_iface_h tl_iface, unsigned,
@@ -240,39 +196,39 @@ ucs_status_t transport::iface_flush(uct_iface_h tl_iface, unsigned,
         /* UCP takes the second for a failure, and asks without a completion. */
         return (comp == nullptr) ? UCS_INPROGRESS : UCS_ERR_NO_RESOURCE;
     }
-    return iface->state->engine->flush(nullptr, comp);
+    return iface->engine->flush(nullptr, comp);
 }
 
 ucs_status_t transport::iface_fence(uct_iface_h tl_iface, unsigned) noexcept
 {
-    to_iface(tl_iface)->state->engine->fence();
+    to_iface(tl_iface)->engine->fence();
     return UCS_OK;
 }
 
 unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
 {
-    interface *iface   = to_iface(tl_iface);
-    iface_state &state = *iface->state;
-    if (ucs_unlikely(iface->state->is_inherited())) {
+    interface *iface = to_iface(tl_iface);
+    interface &self  = *iface;
+    if (ucs_unlikely(iface->is_inherited())) {
         return 0;
     }
 
-    unsigned count = state.inbox->poll(
-        state.max_poll, [&](uint8_t id, void *data, size_t length) {
+    unsigned count = self.inbox->poll(
+        self.max_poll, [&](uint8_t id, void *data, size_t length) {
             iface->super.receive(id, data, length);
         });
     const bool inbox_is_empty = (count == 0);
-    if (!state.engine->is_idle()) {
-        count += state.engine->progress();
+    if (!self.engine->is_idle()) {
+        count += self.engine->progress();
         fail_unheard(iface);
     }
-    if (ucs_unlikely(++state.polls >= polls_per_look)) {
+    if (ucs_unlikely(++self.polls >= polls_per_look)) {
         count += look_for_lost_peers(iface, inbox_is_empty);
     }
     if (!ucs_arbiter_is_empty(&iface->pending)) {
         count += dispatch_pending(iface);
     }
-    if (ucs_unlikely(!ucs_list_is_empty(&state.failed))) {
+    if (ucs_unlikely(!ucs_list_is_empty(&self.failed))) {
         count += report_failures(iface);
     }
     return count;
@@ -282,23 +238,23 @@ unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
 ucs_status_t transport::iface_event_fd_get(uct_iface_h tl_iface,
                                            int *fd_p) noexcept
 {
-    iface_state &state = *to_iface(tl_iface)->state;
-    if (!state.event_fd) {
+    interface &self = *to_iface(tl_iface);
+    if (!self.event_fd) {
         int transfers;
-        ucs_status_t status = state.engine->event_fd(transfers);
+        ucs_status_t status = self.engine->event_fd(transfers);
         if (status != UCS_OK) {
             return status;
         }
         util::unique_fd all(epoll_create1(EPOLL_CLOEXEC));
         if (!all || !add_event(all.get(), transfers) ||
-            !add_event(all.get(), state.inbox->event_fd()) ||
-            !add_event(all.get(), state.ended_fd.get())) {
+            !add_event(all.get(), self.inbox->event_fd()) ||
+            !add_event(all.get(), self.ended_fd.get())) {
             ucs_error("gaudi_ipc: no event descriptor: %m");
             return UCS_ERR_IO_ERROR;
         }
-        state.event_fd = std::move(all);
+        self.event_fd = std::move(all);
     }
-    *fd_p = state.event_fd.get();
+    *fd_p = self.event_fd.get();
     return UCS_OK;
 }
 
@@ -309,29 +265,43 @@ ucs_status_t transport::iface_event_fd_get(uct_iface_h tl_iface,
 ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
 {
     interface *iface = to_iface(tl_iface);
-    if (iface->state->is_inherited()) {
+    if (iface->is_inherited()) {
         return UCS_OK;
     }
     if (!ucs_arbiter_is_empty(&iface->pending) ||
-        !ucs_list_is_empty(&iface->state->failed) ||
-        (progress_invalidations() > 0) || has_invalidations()) {
+        !ucs_list_is_empty(&iface->failed) || (progress_invalidations() > 0) ||
+        has_invalidations()) {
         return UCS_ERR_BUSY;
     }
-    ucs_status_t status = iface->state->engine->arm();
+    ucs_status_t status = iface->engine->arm();
     if (status == UCS_OK) {
-        status = iface->state->inbox->arm() ? UCS_OK : UCS_ERR_BUSY;
+        status = iface->inbox->arm() ? UCS_OK : UCS_ERR_BUSY;
     }
     if (status == UCS_OK) {
         find_lost_peers(iface); /* whose messages have been delivered */
-        status =
-            ucs_list_is_empty(&iface->state->failed) ? UCS_OK : UCS_ERR_BUSY;
+        status = ucs_list_is_empty(&iface->failed) ? UCS_OK : UCS_ERR_BUSY;
     }
     return status;
 }
 
 void transport::add_files(uct_iface_h iface)
 {
-    to_iface(iface)->state->engine->add_files();
+    to_iface(iface)->engine->add_files();
+}
+
+interface::interface()
+{
+    ucs_arbiter_init(&pending);
+    ucs_list_head_init(&endpoints);
+    ucs_list_head_init(&failed);
+}
+
+interface::~interface()
+{
+    if ((invalidations != 0) && !is_inherited()) {
+        close_invalidations(invalidations);
+    }
+    ucs_arbiter_cleanup(&pending);
 }
 
 ucs_status_t interface::open(const uct_iface_params_t &params,
@@ -339,11 +309,41 @@ ucs_status_t interface::open(const uct_iface_params_t &params,
 {
     base::card_table::instance().note_application_cards();
     ucs_status_t status = base::check_alignment(params, config.seg_size);
+    if (status != UCS_OK) {
+        return status;
+    }
+    if ((config.seg_size < least_seg_size) ||
+        (config.seg_size > connection::max_payload)) {
+        ucs_error("gaudi_ipc: SEG_SIZE=%zu is not between %zu and %zu",
+                  config.seg_size, least_seg_size, connection::max_payload);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    cards       = base::card_table::instance().cards();
+    home        = cards.first();
+    max_message = config.seg_size;
+    max_bcopy   = config.transfers.engine.chunk_bytes;
+    max_poll    = std::max(config.max_poll, 1u);
+    bandwidth   = share_of_link *
+                config.transfers.bandwidth_or(base::link_bandwidth(home));
+    connections = std::make_unique<connection_table>();
+    ended_fd.reset(epoll_create1(EPOLL_CLOEXEC));
+    if (!ended_fd) {
+        ucs_error("gaudi_ipc: no descriptor to watch peers with: %m");
+        return UCS_ERR_IO_ERROR;
+    }
+    base::transfer_options transfers = config.transfers.engine;
+    transfers.remember_host          = true;
+    status                           = (home != nullptr)
+                                           ? base::transfer_engine::create(*home, transfers, engine)
+                                           : base::transfer_engine::create(transfers, engine);
+    mailbox_options options;
+    options.fifo_size = config.fifo_size;
     if (status == UCS_OK) {
-        status = make_state(config, state);
+        status = mailbox::create(options, inbox);
     }
     if (status == UCS_OK) {
-        state->engine->show_in(super.handle());
+        invalidations = open_invalidations();
+        engine->show_in(super.handle());
     }
     return status;
 }

@@ -27,58 +27,6 @@ extern "C" {
 
 namespace gaudi::ipc {
 
-/** What an interface has in C++. */
-struct iface_state {
-    ~iface_state()
-    {
-        if ((invalidations != 0) && !is_inherited()) {
-            close_invalidations(invalidations);
-        }
-    }
-
-    [[nodiscard]] bool is_inherited() const
-    {
-        return generation != util::process_generation();
-    }
-
-    unsigned generation = util::process_generation(); /* that opened it */
-    base::held_cards cards; /* goes after the engine, which uses them: the
-                              memory domain may have none */
-    std::unique_ptr<mailbox> inbox;
-    std::unique_ptr<base::transfer_engine> engine;
-    size_t max_message = 0;       /* bytes of a bcopy active message */
-    size_t max_bcopy   = 0;       /* bytes of a bcopy put or get */
-    unsigned max_poll  = 0;       /* messages of one progress call */
-    base::card *home   = nullptr; /* moves what no other card has to */
-    double bandwidth   = 0;       /* of its link, bytes/second */
-    util::unique_fd event_fd; /* epoll of inbox and engine, when asked for */
-    unsigned polls       = 0; /* since the clock was last looked at */
-    ucs_time_t next_look = 0; /* when to see whether peers are alive */
-    util::unique_fd ended_fd; /* epoll: readable when a peer has ended */
-    std::atomic<bool> has_unfollowed{false}; /* some peer is not in it */
-    uint64_t invalidations = 0;              /* see open_invalidations */
-    connection_table connections;            /* of the endpoints */
-    ucs_list_link_t endpoints; /* all there are; UCP may create some on another
-                                  thread, with the worker blocked */
-    ucs_list_link_t failed;    /* endpoints whose failure is to be told */
-};
-
-/** What an endpoint has in C++. */
-struct ep_state {
-    base::flush_domain domain;
-    std::shared_ptr<remote_process> peer;
-    std::shared_ptr<connection> out; /* of all endpoints to its mailbox */
-    ucs_status_t status  = UCS_OK; /* what operations return; else it failed */
-    unsigned logged      = 0;      /* kinds of transfer that the log knows */
-    ucs_time_t next_look = 0;      /* when to see whether the peer is alive */
-    bool has_turn        = false;  /* of a pending request, until it acts */
-    bool is_behind       = false;  /* a message was refused: others wait, too,
-                                      while there are pending requests */
-    uint64_t sent       = 0;       /* up to the last message of this endpoint */
-    uint64_t awaited    = 0; /* messages that flushes wait, or waited for */
-    ucs_time_t patience = 0; /* until when one waits; 0 when none does */
-};
-
 struct interface_config {
     uct_iface_config_t super;
     base::transfer_config transfers;
@@ -88,14 +36,38 @@ struct interface_config {
 };
 
 struct interface {
-    interface() { ucs_arbiter_init(&pending); }
-    ~interface() { ucs_arbiter_cleanup(&pending); }
+    interface();
+    ~interface();
     ucs_status_t open(const uct_iface_params_t &params,
                       const interface_config &config);
 
+    [[nodiscard]] bool is_inherited() const
+    {
+        return made_in != util::process_generation();
+    }
+
     base::ucx_interface super;
-    ucs_arbiter_t pending; /**< requests that wait for resources */
-    std::unique_ptr<iface_state> state;
+    unsigned made_in = util::process_generation();
+    base::held_cards cards; /* goes after the engine, which uses them: the
+                              memory domain may have none */
+    std::unique_ptr<mailbox> inbox;
+    std::unique_ptr<base::transfer_engine> engine;
+    size_t max_message = 0;       /* bytes of a bcopy active message */
+    size_t max_bcopy   = 0;       /* bytes of a bcopy put or get */
+    unsigned max_poll  = 0;       /* messages of one progress call */
+    base::card *home   = nullptr; /* moves what no other card has to */
+    double bandwidth   = 0;       /* of its link, bytes/second */
+    util::unique_fd event_fd;     /* epoll of inbox and engine, if asked for */
+    unsigned polls       = 0;     /* since the clock was last looked at */
+    ucs_time_t next_look = 0;     /* when to see whether peers are alive */
+    util::unique_fd ended_fd;     /* epoll: readable when a peer has ended */
+    std::atomic<bool> has_unfollowed{false};       /* some peer is not in it */
+    uint64_t invalidations = 0;                    /* see open_invalidations */
+    std::unique_ptr<connection_table> connections; /* of the endpoints */
+    ucs_arbiter_t pending;     /* requests that wait for resources */
+    ucs_list_link_t endpoints; /* all there are; UCP may create some on another
+                                  thread, with the worker blocked */
+    ucs_list_link_t failed;    /* endpoints whose failure is to be told */
 };
 
 struct endpoint {
@@ -103,10 +75,22 @@ struct endpoint {
     ucs_status_t open(const uct_ep_params_t &params);
 
     base::ucx_endpoint super;
-    std::unique_ptr<ep_state> state; /**< nullptr: not open */
+    base::flush_domain domain{};
+    std::shared_ptr<remote_process> peer;
+    std::shared_ptr<connection> out; /* of all endpoints to its mailbox;
+                                        nullptr: not open */
+    ucs_status_t status  = UCS_OK; /* what operations return; else it failed */
+    unsigned logged      = 0;      /* kinds of transfer that the log knows */
+    ucs_time_t next_look = 0;      /* when to see whether the peer is alive */
+    bool has_turn        = false;  /* of a pending request, until it acts */
+    bool is_behind = false;  /* a message was refused: others wait, too, while
+                                there are pending requests */
+    uint64_t sent       = 0; /* up to the last message of this endpoint */
+    uint64_t awaited    = 0; /* messages that flushes wait, or waited for */
+    ucs_time_t patience = 0; /* until when one waits; 0 when none does */
     ucs_arbiter_group_t pending;
-    ucs_list_link_t all;    /**< in the list of its interface */
-    ucs_list_link_t failed; /**< self-linked unless its failure is to be told */
+    ucs_list_link_t all;    /* in the list of its interface */
+    ucs_list_link_t failed; /* self-linked unless its failure is to be told */
 };
 
 inline interface *to_iface(uct_iface_h iface)

@@ -12,7 +12,7 @@ using base::side;
 
 base::transfer_engine &engine_of(uct_ep_h ep)
 {
-    return *to_iface(ep->iface)->state->engine;
+    return *to_iface(ep->iface)->engine;
 }
 
 enum class way { put, get };
@@ -34,14 +34,14 @@ void log_way(uct_ep_h ep, way which, const side &local, size_t length,
     const bool put   = (which == way::put);
     const unsigned kind =
         1u << ((put ? 4u : 0u) + (here ? 2u : 0u) + (there ? 1u : 0u));
-    ep_state &state = *to_ep(ep)->state;
-    if (ucs_likely((state.logged & kind) != 0)) {
+    endpoint &self = *to_ep(ep);
+    if (ucs_likely((self.logged & kind) != 0)) {
         return;
     }
-    state.logged |= kind;
+    self.logged |= kind;
 
-    const iface_state &iface = *to_iface(ep->iface)->state;
-    base::card *mover        = (here || there) ? iface.home : nullptr;
+    const interface &iface = *to_iface(ep->iface);
+    base::card *mover      = (here || there) ? iface.home : nullptr;
     if (here) {
         const auto known =
             memory_map::instance().query(local.pointer(), length);
@@ -49,7 +49,7 @@ void log_way(uct_ep_h ep, way which, const side &local, size_t length,
     }
     ucs_info("gaudi_ipc: ep %p to process %u: %s to %s, %s by %s, first %zu "
              "bytes",
-             ep, state.peer->id().pid, kind_name(put ? here : there),
+             ep, self.peer->id().pid, kind_name(put ? here : there),
              kind_name(put ? there : here), put ? "push" : "pull",
              (mover != nullptr) ? mover->name().c_str() : "the CPU", length);
 }
@@ -57,29 +57,29 @@ void log_way(uct_ep_h ep, way which, const side &local, size_t length,
 /* Find out what the other side is. @param remote  With its address. */
 ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
 {
-    ep_state &state = *to_ep(ep)->state;
-    state.has_turn  = false;
-    if (ucs_unlikely((state.status == UCS_OK) && state.out->is_closed())) {
+    endpoint &self = *to_ep(ep);
+    self.has_turn  = false;
+    if (ucs_unlikely((self.status == UCS_OK) && self.out->is_closed())) {
         fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
     }
-    if (ucs_unlikely(state.status != UCS_OK)) {
-        return state.status;
+    if (ucs_unlikely(self.status != UCS_OK)) {
+        return self.status;
     }
     remote_key *key = to_remote_key(rkey);
     if ((key == nullptr) || key->is_own()) {
-        if (ucs_likely(state.peer->is_self())) {
+        if (ucs_likely(self.peer->is_self())) {
             return (key == nullptr) ? UCS_OK : key->state();
         }
         ucs_error("gaudi_ipc: an endpoint to process %u was given %s",
-                  state.peer->id().pid,
+                  self.peer->id().pid,
                   (key == nullptr) ? "no remote key"
                                    : "a remote key of this process");
         return UCS_ERR_INVALID_PARAM;
     }
-    if (ucs_unlikely(!(key->process() == state.peer->id()))) {
+    if (ucs_unlikely(!(key->process() == self.peer->id()))) {
         ucs_error("gaudi_ipc: an endpoint to process %u was given a remote key "
                   "of process %u",
-                  state.peer->id().pid, key->process().pid);
+                  self.peer->id().pid, key->process().pid);
         return UCS_ERR_INVALID_PARAM;
     }
     const ucs_status_t failure = key->failure();
@@ -128,11 +128,10 @@ ucs_status_t do_zcopy(uct_ep_h ep, way which, const uct_iov_t *iov,
     ucs_status_t status = find_remote(ep, which, local, length, rkey, remote);
     const bool is_put   = (which == way::put);
     if (status == UCS_OK) {
-        status = engine_of(ep).start(to_ep(ep)->state->domain,
-                                     is_put ? remote : local,
+        status = engine_of(ep).start(to_ep(ep)->domain, is_put ? remote : local,
                                      is_put ? local : remote, length, comp);
     }
-    return engine_of(ep).result_of(to_ep(ep)->state->domain, status, comp);
+    return engine_of(ep).result_of(to_ep(ep)->domain, status, comp);
 }
 
 } // namespace
@@ -160,8 +159,8 @@ ssize_t transport::ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
     if (status != UCS_OK) {
         return status;
     }
-    const ssize_t result = engine_of(ep).start_packed(to_ep(ep)->state->domain,
-                                                      remote, pack_cb, arg);
+    const ssize_t result =
+        engine_of(ep).start_packed(to_ep(ep)->domain, remote, pack_cb, arg);
     if (ucs_likely(result >= 0)) {
         log_way(ep, way::put, nullptr, static_cast<size_t>(result), remote);
     }
@@ -178,10 +177,10 @@ ucs_status_t transport::ep_get_bcopy(uct_ep_h ep,
     ucs_status_t status =
         find_remote(ep, way::get, nullptr, length, rkey, remote);
     if (status == UCS_OK) {
-        status = engine_of(ep).start_unpacked(to_ep(ep)->state->domain, remote,
-                                              length, unpack_cb, arg, comp);
+        status = engine_of(ep).start_unpacked(to_ep(ep)->domain, remote, length,
+                                              unpack_cb, arg, comp);
     }
-    return engine_of(ep).result_of(to_ep(ep)->state->domain, status, comp);
+    return engine_of(ep).result_of(to_ep(ep)->domain, status, comp);
 }
 
 ucs_status_t transport::ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int peer_fd = 3;
 /* sizeof(gaudi::ipc::wire_key), by which its part of a key is known. */
-constexpr size_t of_gaudi = 200;
+constexpr size_t of_gaudi = 152;
 
 /* Where gaudi_ipc's part of a packed key begins; its end where it has none. UCP
  * writes which memory domains there are, the type, and for each the length of

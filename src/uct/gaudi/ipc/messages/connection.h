@@ -41,10 +41,9 @@ public:
     /** What was sent is delivered, if the receiver lives. */
     ~connection();
 
-    /* Send a message of at most max_payload bytes; the caller checks that.
-     * UCS_ERR_NO_RESOURCE: the ring is full. UCS_ERR_ENDPOINT_TIMEOUT: the
-     * receiver has closed its mailbox, or this ring because of nonsense in it,
-     * or has ended, which is noticed while the ring is full. */
+    /* Send a message of at most max_payload bytes. UCS_ERR_NO_RESOURCE: the
+     * ring is full. UCS_ERR_ENDPOINT_TIMEOUT: the receiver has closed its
+     * mailbox or this ring, or has ended, which is noticed while it is full. */
 
     [[nodiscard]] ucs_status_t send(uint8_t id, uint64_t header,
                                     const void *payload, size_t length)
@@ -140,7 +139,7 @@ private:
 
     [[nodiscard]] bool is_ours() const
     {
-        return generation_ == util::process_generation();
+        return made_in_ == util::process_generation();
     }
 
     [[nodiscard]] mailbox_header &header() const
@@ -174,8 +173,8 @@ private:
 
     const std::shared_ptr<remote_process> process_;
     const mailbox_address address_;
-    const unsigned generation_; /* of the process that made this object */
-    unsigned index_ = 0;        /* of the ring */
+    const unsigned made_in_; /* of the process that made this object */
+    unsigned index_ = 0;     /* of the ring */
     ring_writer writer_;
     const void *last_      = nullptr;
     ring_control *control_ = nullptr; /* once there is a ring */

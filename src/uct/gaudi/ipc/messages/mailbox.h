@@ -2,15 +2,12 @@
  * The receiving end of active messages: a ring for each sender, in memory that
  * senders map, and what wakes a receiver that sleeps.
  *
- * A mailbox takes memory for the rings that are in use, up to a page and the
- * ring's size each, and for as long as there is something to read in them or a
- * sender has them. It is mapped as they are found.
+ * Only rings that are in use take memory, up to a page and the ring's size
+ * each.
  *
  * One thread at a time. A sender may die at any instruction: what it published
- * is delivered, then its ring is free again. What senders write is checked: a
- * ring with nonsense in it is closed, with an error message. Nothing has a
- * name, and so nothing is left of a mailbox whose process was killed. In a
- * forked child a mailbox does nothing.
+ * is delivered, then its ring is free again. A ring with nonsense in it is
+ * closed, with an error message. In a forked child a mailbox does nothing.
  */
 #pragma once
 
@@ -29,7 +26,7 @@
 
 namespace gaudi::ipc {
 
-/** How to reach a mailbox. */
+/** How to reach a mailbox; travels as it is. */
 struct mailbox_address {
     process_id process;
     file_ref file; /**< with the sockets' end that wakes its process */
@@ -41,30 +38,9 @@ struct mailbox_address {
                std::tie(other.process, other.file.name);
     }
 };
-
-/** The same as it travels. */
-struct wire_mailbox_address {
-    uint64_t nonce;
-    uint64_t start_time;
-    file_ref file;
-    uint32_t pid;
-    uint32_t reserved; /**< 0 */
-};
 /* UCP 1.13 writes the length of an interface's address into six bits. */
-static_assert((sizeof(wire_mailbox_address) == 40) &&
-              std::has_unique_object_representations_v<wire_mailbox_address> &&
-              (sizeof(wire_mailbox_address) < 64));
-
-inline wire_mailbox_address to_wire(const mailbox_address &address)
-{
-    return {address.process.nonce, address.process.start_time, address.file,
-            address.process.pid, 0};
-}
-
-inline mailbox_address from_wire(const wire_mailbox_address &wire)
-{
-    return {{wire.nonce, wire.start_time, wire.pid, 0}, wire.file};
-}
+static_assert((sizeof(mailbox_address) == 40) &&
+              std::has_unique_object_representations_v<mailbox_address>);
 
 struct mailbox_options {
     /** Bytes in a ring; rounded up to a power of two, ring_min_size or more. */
@@ -149,7 +125,7 @@ private:
     bool try_free(owned_ring &ring);
 
     /* Of the process that made this object. */
-    const unsigned generation_ = util::process_generation();
+    const unsigned made_in_ = util::process_generation();
     mailbox_address address_{};
     mailbox_file file_;
     util::unique_fd signal_;      /* readable when a sender rang */
@@ -202,7 +178,7 @@ unsigned mailbox::poll_ring(owned_ring &from, unsigned max, Handler &&handler)
 template <typename Handler>
 unsigned mailbox::poll(unsigned max, Handler &&handler)
 {
-    if (polling_ || (generation_ != util::process_generation())) {
+    if (polling_ || (made_in_ != util::process_generation())) {
         return 0;
     }
     if (armed_) {

@@ -9,8 +9,8 @@
  * header. So the reader looks at one line to find a message, and a writer that
  * dies leaves either a whole message or none.
  *
- * Both ends keep their positions to themselves and check what they read from
- * the other: whatever it is, an end stays within the ring.
+ * Both ends check what they read from the other: whatever it is, they stay
+ * within the ring.
  */
 #pragma once
 

@@ -7,10 +7,9 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <string>
 
-#include <sys/prctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Newer than the headers of Debian 12. */
@@ -53,25 +52,25 @@ uid_t overflow_uid()
     return known;
 }
 
-/* @return Whether both could be looked at and are the same. */
-bool is_same_namespace(pid_t pid, const char *which)
+/* What everybody may read of a process; empty: it hides, or is gone. */
+std::string text_of(const std::string &process, const char *file)
 {
-    const std::string end = std::string("/ns/") + which;
-    struct stat theirs;
-    struct stat ours;
-    if ((stat(("/proc/" + std::to_string(pid) + end).c_str(), &theirs) != 0) ||
-        (stat(("/proc/self" + end).c_str(), &ours) != 0)) {
-        ucs_debug("gaudi_ipc: the %s namespace of process %d cannot be looked "
-                  "at: %m",
-                  which, pid);
-        return false;
-    }
-    if ((theirs.st_dev != ours.st_dev) || (theirs.st_ino != ours.st_ino)) {
-        ucs_debug("gaudi_ipc: process %d is in another %s namespace", pid,
-                  which);
-        return false;
-    }
-    return true;
+    std::ifstream stream("/proc/" + process + file);
+    return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+/* /proc lists a process's pids from our namespace down to its own. */
+bool is_in_pid_namespace(const std::string &process)
+{
+    return text_of(process, "/status").find("\nNSpid:\t" + process + "\n") !=
+           std::string::npos;
+}
+
+/* The map of a namespace is shown to those in it as to nobody else. */
+bool is_in_user_namespace(const std::string &process)
+{
+    const std::string map = text_of(process, "/uid_map");
+    return !map.empty() && (map == text_of("self", "/uid_map"));
 }
 
 } // namespace
@@ -208,12 +207,6 @@ bool is_own_user(const ucred &credentials)
     return (credentials.uid == own) && (own != overflow_uid());
 }
 
-/* Else the kernel shows the namespaces of this process to root alone. */
-bool can_be_looked_at()
-{
-    return (geteuid() == 0) || (prctl(PR_GET_DUMPABLE) == 1);
-}
-
 ucs_status_t check_namespaces(pid_t pid, int pidfd)
 {
     if (pid <= 0) {
@@ -230,10 +223,16 @@ ucs_status_t check_namespaces(pid_t pid, int pidfd)
         pidfd = opened.get();
     }
     /* What was looked at is of the process only if that lived to the end. */
-    return (is_same_namespace(pid, "user") && is_same_namespace(pid, "pid") &&
-            !util::has_ended(pidfd))
-               ? UCS_OK
-               : UCS_ERR_REJECTED;
+    const std::string process = std::to_string(pid);
+    errno                     = 0;
+    if (!is_in_pid_namespace(process) || !is_in_user_namespace(process) ||
+        util::has_ended(pidfd)) {
+        ucs_debug("gaudi_ipc: process %d is in another PID or user namespace, "
+                  "hides, or has ended",
+                  pid);
+        return util::may_pass(errno) ? UCS_ERR_NO_RESOURCE : UCS_ERR_REJECTED;
+    }
+    return UCS_OK;
 }
 
 } // namespace gaudi::ipc

@@ -91,12 +91,9 @@ open_service(const sockaddr_un &name, socklen_t length, bool &sends_pidfds_p);
  *  namespace. */
 [[nodiscard]] bool is_own_user(const ucred &credentials);
 
-/** Whether others of this user could find out what @ref check_namespaces does
- *  of this process. */
-[[nodiscard]] bool can_be_looked_at();
-
 /** Whether a process of this user is in the user and PID namespace of this one:
- *  a container may have the same user and see our sockets.
+ *  a container may have the same user and see our sockets. Looks at what /proc
+ *  shows to everybody, so it takes no rights over that process.
  *  @param pid    Of the process, in our PID namespace.
  *  @param pidfd  Of it, from the kernel with the message; a negative one is
  *                opened here by the pid, which may be another process's by

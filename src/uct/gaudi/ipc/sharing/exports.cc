@@ -59,7 +59,7 @@ public:
             return;
         }
         own_page &page = *own_page::instance();
-        page.end_cell(mark_, true);
+        page.end_cell(mark_);
         const bool is_ours  = file_service::remove(file_);
         closed_in_children_ = {};
         if (is_ours) { /* not closed behind our back */
@@ -251,7 +251,7 @@ uint64_t exported_memory::end_key()
 uint64_t exported_memory::end_key_locked()
 {
     if (mark_.stamp != 0) {
-        own_page::instance()->end_cell(mark_, false);
+        own_page::instance()->end_cell(mark_);
         ended_ = mark_.stamp;
         mark_  = {};
     }

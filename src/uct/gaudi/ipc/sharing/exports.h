@@ -4,12 +4,10 @@
  *
  * A dma-buf is made of what the driver mapped in one piece, when the first key
  * into it is packed or UCP registers memory of a message, and kept until the
- * driver is to unmap that: keys of all allocations in it name the same one.
- * Packing again makes no system call.
+ * driver is to unmap that.
  *
  * A key ends with its registration, or when the memory is freed before: UCP's
- * cache of registrations deregisters some time later. Where others may still be
- * using it, the owner waits until nobody does any more: invalidation.h.
+ * cache deregisters some time later. Who waits for its users: invalidation.h.
  *
  * Threads: any. One lock for all registrations; the first pack into a buffer
  * holds it across the driver call.
@@ -33,15 +31,14 @@ public:
      *  later. */
     static void let_go_of_freed_memory();
 
-    /** Register memory. Nothing is pinned or mapped for it, and exported only
-     *  if quiet.
-     *  @param quiet     Log a failure as a diagnostic, not as an error.
+    /** Register memory. Nothing is pinned or mapped for it.
+     *  @param quiet     UCP registers so what it sends, and stages what it
+     *                   cannot register: export it now, and log a failure as a
+     *                   diagnostic.
      *  @param memory_p  Filled on success; owned by the caller.
      *  @return UCS_ERR_INVALID_ADDR for device memory that no allocation
-     *          covers. UCS_ERR_NO_RESOURCE when the process has no shared page
-     *          and cannot make it: UCP bears that here, but not from @ref pack.
-     *          The same, if quiet, when the memory cannot be exported now: UCP
-     *          registers so what it sends, and stages it then. */
+     *          covers. UCS_ERR_NO_RESOURCE without a shared page, which UCP
+     *          bears here, but not from @ref pack; if quiet, without export. */
     [[nodiscard]] static ucs_status_t create(void *address, size_t length,
                                              bool quiet,
                                              exported_memory *&memory_p);
@@ -53,11 +50,9 @@ public:
     /** As far as can be seen. */
     [[nodiscard]] bool is_valid() const { return tag_ == valid_tag; }
 
-    /** Write a key.
-     *
-     *  Device memory that cannot be exported gets one, too: others find that
-     *  they do not reach it, or, where that only failed, that it is good for
-     *  nothing. That is logged, and tried again at the next packing.
+    /** Write a key. Device memory that cannot be exported gets one, too, with
+     *  which others do not reach it; a failed export is logged, and tried again
+     *  at the next packing.
      *  @param buffer  sizeof(wire_key) bytes, of any alignment.
      *  @return UCS_ERR_NO_RESOURCE when there are more keys than cells,
      *          UCS_ERR_INVALID_ADDR when the memory was freed. */

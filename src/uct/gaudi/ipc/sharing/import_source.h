@@ -82,8 +82,6 @@ private:
     const std::shared_ptr<remote_process> process_;
     const std::unique_ptr<foreign_page> page_;
 
-    bool gone_ = false; /* dead, as the sweep saw it; under the cache's lock */
-    uint64_t ended_seen_ = 0; /* of the page, under the lock of the cache */
     pace asking_{trust};
     std::atomic<bool> dead_{false};
     std::atomic<int> memory_{-1};            /* has_memory, -1: not known */

@@ -87,12 +87,9 @@ own_page::mark own_page::take_cell(uint64_t start, uint64_t length)
     return taken;
 }
 
-void own_page::end_cell(const mark &ended, bool was_buffer)
+void own_page::end_cell(const mark &ended)
 {
     page().cells[ended.cell].store(0);
-    if (was_buffer) {
-        page().ended.fetch_add(1);
-    }
     std::lock_guard<std::mutex> guard(lock_);
     free_cells_.push_back(ended.cell);
 }

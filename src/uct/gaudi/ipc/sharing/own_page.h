@@ -38,8 +38,8 @@ public:
     [[nodiscard]] mark take_cell(uint64_t start, uint64_t length);
 
     /** What had the cell is no more. Sequentially consistent with the reading
-     *  of hazards. @param was_buffer  Importers look for stale mappings. */
-    void end_cell(const mark &ended, bool was_buffer);
+     *  of hazards. */
+    void end_cell(const mark &ended);
 
     [[nodiscard]] bool is_current(const mark &asked) const;
 

@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <thread>
+#include <utility>
 
 namespace gaudi::ipc {
 
@@ -146,8 +148,8 @@ void remote_buffers::close()
     if (--users_ > 0) {
         return;
     }
-    while (!by_use_.empty()) {
-        remote_buffer &buffer = *by_use_.begin()->second;
+    while (!mapped_.empty()) {
+        remote_buffer &buffer = **mapped_.begin();
         if (!detach(buffer, rest)) {
             ucs_warn("gaudi_ipc: memory of process %u is still used when the "
                      "last memory domain closes",
@@ -220,7 +222,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
         const auto place = buffers_.find(wanted);
         if (place != buffers_.end()) {
             found  = place->second;
-            mapped = found->listed_;
+            mapped = mapped_.contains(found.get());
             counted_.hits += mapped ? 1 : 0;
         }
     }
@@ -277,10 +279,7 @@ void remote_buffers::opened(remote_buffer &buffer, uint64_t bytes)
     leftovers rest;
     std::lock_guard<std::mutex> guard(lock_);
     ++counted_.misses;
-    if (!buffer.listed_) {
-        buffer.place_  = by_use_.emplace(buffer.used_at_, &buffer);
-        buffer.listed_ = true;
-    }
+    mapped_.insert(&buffer);
     buffer.charge_ += bytes;
     bytes_ += bytes;
     make_room(rest);
@@ -288,12 +287,8 @@ void remote_buffers::opened(remote_buffer &buffer, uint64_t bytes)
 
 void remote_buffers::unlist(remote_buffer &buffer)
 {
-    if (buffer.listed_) {
-        by_use_.erase(buffer.place_);
-        bytes_ -= buffer.charge_;
-        buffer.listed_ = false;
-        buffer.charge_ = 0;
-    }
+    mapped_.erase(&buffer);
+    bytes_ -= std::exchange(buffer.charge_, 0);
 }
 
 /* Take the imports of a buffer away, unless an operation uses them. */
@@ -312,32 +307,31 @@ bool remote_buffers::detach(remote_buffer &buffer, leftovers &rest)
     return true;
 }
 
-/* The list is in the order of uses that it knows of. */
+/* What was not used for the longest time goes first. Seldom, beside what an
+ * import costs. */
 void remote_buffers::make_room(leftovers &rest)
 {
-    const size_t most = by_use_.size();
-    size_t in_use     = 0;
-    while (((by_use_.size() > limits_.max_regions) ||
-            (bytes_ > limits_.max_bytes)) &&
-           (in_use < most)) {
-        remote_buffer &first   = *by_use_.begin()->second;
-        const uint64_t used_at = first.used_at_;
-        if (used_at > by_use_.begin()->first) {
-            by_use_.erase(by_use_.begin());
-            first.place_ = by_use_.emplace(used_at, &first);
-            continue;
+    const auto is_full = [this] {
+        return (mapped_.size() > limits_.max_regions) ||
+               (bytes_ > limits_.max_bytes);
+    };
+    if (!is_full()) {
+        return;
+    }
+    std::multimap<uint64_t, remote_buffer *> by_use;
+    for (remote_buffer *buffer : mapped_) {
+        by_use.emplace(buffer->used_at_, buffer);
+    }
+    for (const auto &[used_at, oldest] : by_use) {
+        if (!is_full()) {
+            return;
         }
-        if (!detach(first, rest)) {
-            /* Behind all others. */
-            ++in_use;
-            by_use_.erase(by_use_.begin());
-            first.place_ = by_use_.emplace(
-                std::max<uint64_t>(ucs_get_time(), used_at + 1), &first);
-            continue;
+        if (!detach(*oldest, rest)) {
+            continue; /* in use */
         }
         ++counted_.evictions;
-        const auto place = buffers_.find(name(first.key_));
-        if ((place != buffers_.end()) && (place->second.get() == &first) &&
+        const auto place = buffers_.find(name(oldest->key_));
+        if ((place != buffers_.end()) && (place->second.get() == oldest) &&
             (place->second.use_count() == 1)) {
             rest.buffers.push_back(std::move(place->second));
             buffers_.erase(place);
@@ -350,7 +344,7 @@ void remote_buffers::forget(const std::shared_ptr<remote_buffer> &buffer)
     std::shared_ptr<remote_buffer> last; /* goes when the lock is free */
     std::lock_guard<std::mutex> guard(lock_);
     const auto place = buffers_.find(name(buffer->key_));
-    if (!buffer->listed_ && (place != buffers_.end()) &&
+    if (!mapped_.contains(buffer.get()) && (place != buffers_.end()) &&
         (place->second == buffer) && (buffer.use_count() == 2)) {
         last = std::move(place->second);
         buffers_.erase(place);
@@ -371,39 +365,25 @@ void remote_buffers::sweep_locked()
 
     leftovers rest;
     std::lock_guard<std::mutex> guard(lock_);
-    bool any = false;
-    for (const auto &[nonce, process] : sources_) {
-        process->gone_ = process->is_dead();
-        any |=
-            process->gone_ || (process->page().ended() != process->ended_seen_);
-    }
-    if (!any) {
-        return;
-    }
-    for (const auto &[nonce, process] : sources_) {
-        process->ended_seen_ = process->page().ended();
-    }
     std::erase_if(buffers_, [&](auto &entry) {
         remote_buffer &buffer = *entry.second;
-        if (!buffer.of_->gone_ && !buffer.is_withdrawn()) {
+        if (!buffer.is_withdrawn() && !buffer.of_->is_dead()) {
             return false;
         }
-        const bool was_listed = buffer.listed_;
+        const bool was_mapped = mapped_.contains(&buffer);
         if (!detach(buffer, rest)) {
-            --buffer.of_->ended_seen_; /* look again */
-            return false;
+            return false; /* in use: the next time */
         }
-        counted_.withdrawn += was_listed ? 1 : 0;
+        counted_.withdrawn += was_mapped ? 1 : 0;
         rest.buffers.push_back(std::move(entry.second));
         return true;
     });
     std::erase_if(sources_, [&](auto &entry) {
-        import_source &process = *entry.second;
-        if (!process.gone_ || (process.ended_seen_ != process.page().ended())) {
-            return false;
+        const bool is_dead = entry.second->is_dead();
+        if (is_dead) {
+            rest.sources.push_back(std::move(entry.second));
         }
-        rest.sources.push_back(std::move(entry.second));
-        return true;
+        return is_dead;
     });
     empty_ = sources_.empty() && buffers_.empty();
 }
@@ -422,7 +402,7 @@ remote_buffers::statistics remote_buffers::numbers() const
 {
     std::lock_guard<std::mutex> guard(lock_);
     statistics result = counted_;
-    result.regions    = by_use_.size();
+    result.regions    = mapped_.size();
     result.bytes      = bytes_;
     result.processes  = sources_.size();
     return result;

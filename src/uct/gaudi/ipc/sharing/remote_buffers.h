@@ -2,18 +2,16 @@
  * Memory of other processes that this one has opened: a cache, one per process.
  *
  * A buffer is what a driver mapped in one piece; it is opened once, however
- * many keys point into it, and mapped by each card of ours that uses it. At
- * most so many buffers, and so many bytes, are mapped: the one that was not
- * used for the longest time goes first, never one that an operation uses. A key
- * whose buffer has gone so opens it again at its next use.
+ * many keys point into it, and mapped by each card of ours that uses it. Of too
+ * many the one that was not used for the longest time is unmapped, never one
+ * that an operation uses; a key into it opens it again at its next use.
  *
- * Mappings of what has been withdrawn, or whose process has died, are never
- * used again: keys tell by the cell of the buffer in the shared page of its
- * process. They are unmapped when the next buffer is opened, and by sweep().
+ * What has been withdrawn, or whose process has died, is never used again: keys
+ * tell by the buffer's cell. It is unmapped when the next buffer is opened, and
+ * by sweep().
  *
- * Threads: any. A look-up takes one lock for a short time. It is not held while
- * the driver or another process is asked for something; the lock of the buffer
- * that is opened is, and that of those who sweep.
+ * Threads: any. The lock of the cache is not held while the driver or another
+ * process is asked for something; that of the buffer that is opened is.
  */
 #pragma once
 
@@ -25,10 +23,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace gaudi::ipc {
@@ -75,10 +73,7 @@ private:
     base::card_mappings imports_; /* taken away under the cache's lock, while it
                                      is closing */
 
-    /* Of the cache, under its lock. */
-    bool listed_     = false; /* in by_use_ */
-    uint64_t charge_ = 0;     /* bytes that count for it */
-    std::multimap<uint64_t, remote_buffer *>::iterator place_;
+    uint64_t charge_ = 0; /* bytes that count for it; under the cache's lock */
 };
 
 class remote_buffers {
@@ -178,8 +173,8 @@ private:
     limits limits_;
     std::unordered_map<uint64_t, std::shared_ptr<import_source>> sources_;
     buffer_map buffers_;
-    std::multimap<uint64_t, remote_buffer *> by_use_; /* mapped ones */
-    uint64_t bytes_ = 0;                              /* in them */
+    std::unordered_set<remote_buffer *> mapped_;
+    uint64_t bytes_ = 0; /* in them */
     statistics counted_; /* without what is asked when it is shown */
 
     pace sweeping_pace_{sweep_interval};

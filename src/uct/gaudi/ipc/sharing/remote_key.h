@@ -22,21 +22,16 @@ class remote_key final : public base::remote_memory {
 public:
     /** Make a key of what was received.
      *
-     *  One of a process that has ended is made, too, and can be used for
-     *  nothing. UCP takes memory without a key for memory that has to be
-     *  staged, asks its owner to send it in pieces, and UCP 1.13 ends the
-     *  process with a failed assertion when it finds that owner dead. So is one
-     *  whose registration has ended: its owner would touch what is, or is not,
-     *  at these addresses now.
-     *
-     *  So is one of memory that could be reached but for a failure, at its
-     *  owner or here: no room for descriptors, a lost card, an error of the
-     *  driver, a forbidden system call. Operations with it fail: without a key
-     *  UCP would have a CPU touch device memory, and after another failure of
-     *  the unpacking it ends the process where the key came with a message. Its
-     *  new protocols stage, and so do all for messages: for them such memory is
-     *  unreachable. So is it for programs that use UCT where no card can ever
-     *  reach it.
+     *  A key that operations can only fail with is made, too, where UCP would
+     *  do worse without one:
+     *    - its process has ended: UCP would ask that to stage the memory, and
+     *      UCP 1.13 then ends this process with a failed assertion
+     *    - its registration has ended: its owner would touch what is at these
+     *      addresses now
+     *    - a failure, such as no room for descriptors or a lost card: the old
+     *      protocols would have a CPU touch device memory. The new ones stage,
+     *      and so do all for messages: to them such memory is unreachable, as
+     *      it is to programs that use UCT where no card can ever reach it.
      *  @param buffer  sizeof(wire_key) bytes, of any alignment.
      *  @param key_p   Filled on success; owned by the caller, see @ref drop.
      *  @return UCS_ERR_UNREACHABLE when this process cannot use the memory;
@@ -56,12 +51,9 @@ public:
     }
 
     /** Why it never could be used, and only process, drop, check and hold may
-     *  be called; UCS_OK for others.
-     *
-     *  UCS_ERR_ENDPOINT_TIMEOUT: its process had ended before.
-     *  UCS_ERR_REJECTED: its registration had. UCS_ERR_IO_ERROR: opening it
-     *  failed; another unpacking may succeed, of a key that is packed again if
-     *  it was its owner that failed. */
+     *  be called; UCS_OK for others. UCS_ERR_ENDPOINT_TIMEOUT: its process had
+     *  ended before. UCS_ERR_REJECTED: its registration had. UCS_ERR_IO_ERROR:
+     *  opening it failed; another unpacking may succeed. */
     [[nodiscard]] ucs_status_t failure() const { return failure_; }
 
     /** Whether its process had ended before it was unpacked. */

@@ -39,7 +39,6 @@ struct page_header {
     uint32_t reserved; /**< 0 */
     process_id process;
     uint64_t address;                   /**< of this page in the process */
-    std::atomic<uint64_t> ended;        /**< buffers that are no more */
     std::atomic<uint32_t> hazards_used; /**< none behind was ever used */
 };
 
@@ -77,9 +76,6 @@ public:
     {
         return page().cells[cell].load();
     }
-
-    /** Buffers of it that are no more. */
-    [[nodiscard]] uint64_t ended() const { return page().ended.load(); }
 
     /** Whether the process has become another program, whose memory is not what
      *  keys stand for. A system call.
