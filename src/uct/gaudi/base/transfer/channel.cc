@@ -91,21 +91,20 @@ ucs_status_t channel::create(card &owner, const transfer_options &options,
         return to_status(ret);
     }
 
-    created->chunks_.reserve(options.chunks);
-    for (size_t at = 0; at < chunk_bytes * options.chunks; at += chunk_bytes) {
-        created->chunks_.push_back({created.get(),
-                                    created->staging_.data() + at,
-                                    created->staging_.address() + at});
-    }
+    /* From the last one on, so that the first is taken first. */
+    created->chunks_.resize(options.chunks);
     for (size_t i = options.chunks; i > 0; --i) {
-        created->free_chunks_.push_back(&created->chunks_[i - 1]);
+        const size_t at     = (i - 1) * chunk_bytes;
+        staging_chunk &made = created->chunks_[i - 1];
+        made                = {created.get(), created->staging_.data() + at,
+                               created->staging_.address() + at, nullptr};
+        give_back()(&made);
     }
     created->jobs_.resize(created->dma_queues_.size() *
                           owner.device().capabilities().copies_in_flight);
-    created->free_jobs_.reserve(created->jobs_.size());
     for (dma_job &record : created->jobs_) {
         record.home = created.get();
-        created->free_jobs_.push_back(&record);
+        give_back()(&record);
     }
     channel_p = std::move(created);
     return UCS_OK;

@@ -14,9 +14,9 @@
 #include "uct/gaudi/base/transfer/transfer_config.h"
 #include "uct/gaudi/base/ucx/status.h"
 
-#include <algorithm>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace gaudi::base {
@@ -30,6 +30,7 @@ struct staging_chunk {
     channel *home;
     char *data;
     uint64_t va; /* on the card of the channel */
+    staging_chunk *next_free;
 };
 
 /** Gives to the channel what was taken from it. */
@@ -64,7 +65,8 @@ enum class way : uint8_t {
 
 /** One DMA job of a transfer. */
 struct dma_job {
-    channel *home;     /* whose record this is */
+    channel *home; /* whose record this is */
+    dma_job *next_free;
     transfer *owner;   /* whose bytes it moves */
     work_queue *queue; /* where it was submitted */
     uint64_t dst;      /* device addresses on the card of that queue */
@@ -110,6 +112,16 @@ public:
         return queues_;
     }
 
+    [[nodiscard]] bool any_waiting()
+    {
+        for (work_queue &queue : queues_) {
+            if (!ucs_list_is_empty(&queue.waiting)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     /** Each of them in turn. */
     [[nodiscard]] work_queue &next_queue()
     {
@@ -128,14 +140,13 @@ public:
      *  left. */
     [[nodiscard]] chunk_ptr take_chunk(size_t leave)
     {
-        if (free_chunks_.size() <= leave) {
+        if (free_chunks_ <= leave) {
             return nullptr;
         }
-        chunk_ptr taken(free_chunks_.back());
-        free_chunks_.pop_back();
-        return taken;
+        --free_chunks_;
+        return chunk_ptr(std::exchange(free_chunk_, free_chunk_->next_free));
     }
-    [[nodiscard]] size_t free_chunks() const { return free_chunks_.size(); }
+    [[nodiscard]] size_t free_chunks() const { return free_chunks_; }
     [[nodiscard]] size_t chunk_bytes() const { return chunk_bytes_; }
 
     /** Let a card reach the staging memory, too. @return 0 or -errno. */
@@ -156,12 +167,10 @@ public:
     /** Take a record for a job. @return nullptr when all are in use. */
     [[nodiscard]] job_ptr take_job()
     {
-        if (free_jobs_.empty()) {
+        if (free_job_ == nullptr) {
             return nullptr;
         }
-        job_ptr taken(free_jobs_.back());
-        free_jobs_.pop_back();
-        return taken;
+        return job_ptr(std::exchange(free_job_, free_job_->next_free));
     }
 
 private:
@@ -186,8 +195,9 @@ private:
     shim::pinned_buffer staging_;
     std::vector<shim::registration> shared_; /* of it, by place of the card */
     std::vector<staging_chunk> chunks_;
-    std::vector<staging_chunk *> free_chunks_;
-    std::vector<dma_job *> free_jobs_;
+    staging_chunk *free_chunk_ = nullptr; /* the last that came back */
+    size_t free_chunks_        = 0;
+    dma_job *free_job_         = nullptr;
     std::vector<dma_job> jobs_; /* last of these: they give chunks back */
     std::vector<std::unique_ptr<shim::dma_queue>> dma_queues_;
     work_queue queues_[queue_count];
@@ -196,13 +206,15 @@ private:
 
 void give_back::operator()(staging_chunk *used) const
 {
-    used->home->free_chunks_.push_back(used);
+    channel &home   = *used->home;
+    used->next_free = std::exchange(home.free_chunk_, used);
+    ++home.free_chunks_;
 }
 
 void give_back::operator()(dma_job *used) const
 {
     used->chunk.reset();
-    used->home->free_jobs_.push_back(used);
+    used->next_free = std::exchange(used->home->free_job_, used);
 }
 
 /** The channels of one engine: one per card that it has used so far. */

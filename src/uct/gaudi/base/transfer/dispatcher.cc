@@ -186,11 +186,9 @@ void dispatcher::run(transfer &work, planned_copy &copy)
     unsigned idle           = 0;
     while (((work.status == UCS_OK) && (copy.left > 0)) ||
            (work.in_flight > 0)) {
-        bool moved = false;
-        while ((work.status == UCS_OK) && (copy.left > 0) &&
-               submit_next(work, copy, 0)) {
-            moved = true;
-        }
+        /* One after the other: a chunk that comes back is in the cache. */
+        bool moved = (work.status == UCS_OK) && (copy.left > 0) &&
+                     submit_next(work, copy, 0);
         moved |= (collect(*copy.queue->dma) > 0);
         if (relay != nullptr) {
             moved |= (submit_onward() > 0);
@@ -262,6 +260,9 @@ void dispatcher::submit_all()
         enqueue(*op);
     }
     for (const auto &to : channels_) {
+        if (!to->any_waiting()) {
+            continue;
+        }
         /* All queues in turn: they share the staging memory. */
         for (size_t stuck = 0; stuck < channel::queue_count;) {
             stuck = submit_piece(to->next_queue()) ? 0 : stuck + 1;
