@@ -75,6 +75,17 @@ std::vector<std::string> make_environment(const child_options &options)
     return result;
 }
 
+/* A child's stdout is for its test. */
+class failures_on_stderr : public ::testing::EmptyTestEventListener {
+    void OnTestPartResult(const ::testing::TestPartResult &result) override
+    {
+        if (result.failed()) {
+            std::fprintf(stderr, "%s:%d: child: %s\n", result.file_name(),
+                         result.line_number(), result.message());
+        }
+    }
+};
+
 child_result wait_for(pid_t pid)
 {
     child_result result;
@@ -219,6 +230,24 @@ child_result run_child(const std::string &name, const child_options &options)
     return child_process(name, options).wait();
 }
 
+::testing::AssertionResult child_passes(const std::string &name,
+                                        const child_options &options)
+{
+    const child_result result = run_child(name, options);
+    if (result.exit_code == 0) {
+        return ::testing::AssertionSuccess();
+    }
+    return ::testing::AssertionFailure()
+           << name << " ended with " << ::testing::PrintToString(result);
+}
+
+void PrintTo(const child_result &result, std::ostream *out)
+{
+    *out << "exit code " << result.exit_code << ", signal " << result.signal
+         << (result.timed_out ? ", after the deadline" : "") << ":\n"
+         << result.error;
+}
+
 std::vector<std::string> lines_with(const std::string &text,
                                     const std::string &part)
 {
@@ -290,7 +319,12 @@ int run_as_child(char **argv)
         std::fprintf(stderr, "no child %s\n", argv[1]);
         return 126;
     }
-    return found->second();
+    auto &all       = *::testing::UnitTest::GetInstance();
+    auto &listeners = all.listeners();
+    delete listeners.Release(listeners.default_result_printer());
+    listeners.Append(new failures_on_stderr);
+    const int code = found->second();
+    return ((code == 0) && all.Failed()) ? 1 : code;
 }
 
 } // namespace gaudi::test

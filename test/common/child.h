@@ -11,11 +11,15 @@
  *         return 0;
  *     }
  *
- * Test and child talk in lines over pipes; every wait has a deadline.
+ * Test and child talk in lines over pipes; every wait has a deadline. What
+ * EXPECT_... finds in a child is on its stderr, and has it exit with 1.
  */
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
+#include <iosfwd>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +40,8 @@ struct child_result {
     bool timed_out = false; /**< and was killed therefore */
     std::string error;      /**< all of its stderr */
 };
+
+void PrintTo(const child_result &result, std::ostream *out);
 
 struct child_options {
     std::vector<std::pair<std::string, std::string>> environment;
@@ -84,6 +90,10 @@ private:
 /** Start a child and wait for its end. */
 child_result run_child(const std::string &name,
                        const child_options &options = {});
+
+/** Whether a child exits with 0; what it wrote to stderr, if not. */
+::testing::AssertionResult child_passes(const std::string &name,
+                                        const child_options &options = {});
 
 /** Lines of a text that contain another text. */
 std::vector<std::string> lines_with(const std::string &text,

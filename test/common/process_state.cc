@@ -1,5 +1,6 @@
 #include "common/process_state.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <iterator>
@@ -31,13 +32,20 @@ unsigned count_mappings(const std::string &of)
     return count;
 }
 
+std::vector<pid_t> threads_named(const std::string &name)
+{
+    std::vector<pid_t> found;
+    for (const auto &entry : fs::directory_iterator("/proc/self/task")) {
+        if (read_file(entry.path().string() + "/comm") == name + "\n") {
+            found.push_back(std::stoi(entry.path().filename().string()));
+        }
+    }
+    return found;
+}
+
 unsigned count_threads(const std::string &name)
 {
-    unsigned count = 0;
-    for (const auto &entry : fs::directory_iterator("/proc/self/task")) {
-        count += (read_file(entry.path().string() + "/comm") == name + "\n");
-    }
-    return count;
+    return static_cast<unsigned>(threads_named(name).size());
 }
 
 std::string read_file(const std::string &path)
@@ -95,6 +103,11 @@ bool is_asleep(pid_t thread)
     /* "pid (name) state": the name may hold anything but ends last. */
     const size_t end = stat.rfind(") ");
     return (end != std::string::npos) && (stat[end + 2] == 'S');
+}
+
+bool are_blocked(const std::vector<pid_t> &threads)
+{
+    return std::all_of(threads.begin(), threads.end(), is_blocked);
 }
 
 bool is_blocked(pid_t thread)

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <sys/types.h>
 
@@ -18,6 +19,7 @@ unsigned count_open_fds();
 unsigned count_mappings(const std::string &of = {});
 
 /** Threads with this name. */
+std::vector<pid_t> threads_named(const std::string &name);
 unsigned count_threads(const std::string &name);
 
 /** The text of a file; empty when it cannot be read. */
@@ -38,5 +40,6 @@ bool is_asleep(pid_t thread);
 
 /** The same at many looks in a row: it waits for somebody. */
 bool is_blocked(pid_t thread);
+bool are_blocked(const std::vector<pid_t> &threads);
 
 } // namespace gaudi::test

@@ -40,10 +40,8 @@ GAUDI_CHILD(exports_to_others)
         std::vector<char> text(size);
         fill_pattern(text.data(), size, 9);
         counted_completion put;
-        GAUDI_CHILD_REQUIRE(
-            tl.put_zcopy(text.data(), size,
-                         device.remote(exporting_process::offset),
-                         &put) == UCS_INPROGRESS);
+        tl.start_put(text.data(), size,
+                     device.remote(exporting_process::offset), &put);
         tl.flush();
         int fd        = -1;
         size_t offset = 0;

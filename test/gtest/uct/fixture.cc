@@ -7,7 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <utility>
 
 #include <dlfcn.h>
 
@@ -82,6 +82,18 @@ ucs_status_t open_md(uct_md_h &md, const variables &changes,
     return status;
 }
 
+opened_domain::opened_domain(const std::string &name, const variables &changes)
+{
+    require(open_md(md_, changes, name), name.c_str());
+}
+
+void opened_domain::close()
+{
+    if (md_ != nullptr) {
+        uct_md_close(std::exchange(md_, nullptr));
+    }
+}
+
 bool has_card(uct_md_h md)
 {
     uct_tl_resource_desc_t *devices;
@@ -126,22 +138,79 @@ counted_completion::counted_completion() : uct_completion_t()
     };
 }
 
-device_buffer::device_buffer(uct_md_h md, size_t size) : owner(md)
+::testing::AssertionResult ended_once(const counted_completion &completion,
+                                      ucs_status_t with)
 {
-    const uct_alloc_method_t method = UCT_ALLOC_METHOD_MD;
+    if ((completion.calls == 1) && (completion.status == with)) {
+        return ::testing::AssertionSuccess();
+    }
+    return ::testing::AssertionFailure()
+           << "called " << completion.calls
+           << " times: " << ucs_status_string(completion.status);
+}
+
+pending_request::pending_request(std::function<ucs_status_t()> what)
+    : uct_pending_req_t(), operation(std::move(what))
+{
+    func = [](uct_pending_req_t *self) {
+        auto *request             = static_cast<pending_request *>(self);
+        const ucs_status_t status = request->operation();
+        request->done             = (status == UCS_OK);
+        return status;
+    };
+}
+
+std::vector<uct_pending_req_t *> purge_pending(uct_ep_h ep)
+{
+    std::vector<uct_pending_req_t *> purged;
+    uct_ep_pending_purge(
+        ep,
+        [](uct_pending_req_t *self, void *all) {
+            static_cast<std::vector<uct_pending_req_t *> *>(all)->push_back(
+                self);
+        },
+        &purged);
+    return purged;
+}
+
+ucs_memory_type_t allocated_type(uct_md_h md)
+{
     uct_md_attr_t attr;
     require(uct_md_query(md, &attr), "md_query");
-
-    uct_mem_alloc_params_t params{};
-    params.field_mask = UCT_MEM_ALLOC_PARAM_FIELD_FLAGS |
-                        UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE |
-                        UCT_MEM_ALLOC_PARAM_FIELD_MDS;
-    params.flags    = UCT_MD_MEM_ACCESS_ALL;
-    params.mem_type = static_cast<ucs_memory_type_t>(
+    return static_cast<ucs_memory_type_t>(
         __builtin_ctzl(attr.cap.alloc_mem_types));
-    params.mds = {&md, 1};
+}
+
+uct_md_mem_attr_t query_memory(uct_md_h md, const void *address, size_t length)
+{
+    uct_md_mem_attr_t attr{};
+    attr.field_mask =
+        UCT_MD_MEM_ATTR_FIELD_MEM_TYPE | UCT_MD_MEM_ATTR_FIELD_SYS_DEV |
+        UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS | UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
+    EXPECT_EQ(UCS_OK, uct_md_mem_query(md, address, length, &attr));
+    return attr;
+}
+
+ucs_status_t allocate_memory(uct_md_h md, size_t size,
+                             uct_allocated_memory_t &memory, unsigned flags,
+                             void *wished)
+{
+    const uct_alloc_method_t method = UCT_ALLOC_METHOD_MD;
+    uct_mem_alloc_params_t params{};
+    params.field_mask =
+        UCT_MEM_ALLOC_PARAM_FIELD_FLAGS | UCT_MEM_ALLOC_PARAM_FIELD_ADDRESS |
+        UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE | UCT_MEM_ALLOC_PARAM_FIELD_MDS;
+    params.flags    = UCT_MD_MEM_ACCESS_ALL | flags;
+    params.address  = wished;
+    params.mem_type = allocated_type(md);
+    params.mds      = {&md, 1};
+    return uct_mem_alloc(size, &method, 1, &params, &memory);
+}
+
+device_buffer::device_buffer(uct_md_h md, size_t size) : owner(md)
+{
     uct_allocated_memory_t memory;
-    require(uct_mem_alloc(size, &method, 1, &params, &memory), "mem_alloc");
+    require(allocate_memory(md, size, memory), "mem_alloc");
     address = memory.address;
     memh    = memory.memh;
 }
@@ -267,24 +336,98 @@ void transport::flush()
     }
 }
 
+void transport::progress_much()
+{
+    for (unsigned i = 0; i < 1000; ++i) {
+        progress();
+    }
+}
+
+bool transport::progress_until(const std::function<bool()> &condition)
+{
+    return eventually([&] {
+        progress();
+        return condition();
+    });
+}
+
+ucs_status_t transport::put_short(const void *local, size_t size,
+                                  uint64_t remote)
+{
+    return uct_ep_put_short(ep, local, static_cast<unsigned>(size), remote,
+                            UCT_INVALID_RKEY);
+}
+
+ucs_status_t transport::get_short(void *local, size_t size, uint64_t remote)
+{
+    return uct_ep_get_short(ep, local, static_cast<unsigned>(size), remote,
+                            UCT_INVALID_RKEY);
+}
+
 ucs_status_t transport::put_zcopy(void *local, size_t size, uint64_t remote,
                                   uct_completion_t *completion)
 {
-    uct_iov_t iov{};
-    iov.buffer = local;
-    iov.length = size;
-    iov.count  = 1;
+    const uct_iov_t iov{local, size, UCT_MEM_HANDLE_NULL, 0, 1};
     return uct_ep_put_zcopy(ep, &iov, 1, remote, UCT_INVALID_RKEY, completion);
 }
 
 ucs_status_t transport::get_zcopy(void *local, size_t size, uint64_t remote,
                                   uct_completion_t *completion)
 {
-    uct_iov_t iov{};
-    iov.buffer = local;
-    iov.length = size;
-    iov.count  = 1;
+    const uct_iov_t iov{local, size, UCT_MEM_HANDLE_NULL, 0, 1};
     return uct_ep_get_zcopy(ep, &iov, 1, remote, UCT_INVALID_RKEY, completion);
+}
+
+namespace {
+
+/* A test that could not go on would wait for what does not come. */
+void require_begun(ucs_status_t status, const std::source_location &test)
+{
+    if (status != UCS_INPROGRESS) {
+        std::fprintf(stderr, "%s:%u: zcopy: %s\n", test.file_name(),
+                     test.line(), ucs_status_string(status));
+        std::abort();
+    }
+}
+
+} // namespace
+
+void transport::start_put(void *local, size_t size, uint64_t remote,
+                          uct_completion_t *completion, const caller &test)
+{
+    require_begun(put_zcopy(local, size, remote, completion), test);
+}
+
+void transport::start_get(void *local, size_t size, uint64_t remote,
+                          uct_completion_t *completion, const caller &test)
+{
+    require_begun(get_zcopy(local, size, remote, completion), test);
+}
+
+void transport::put(void *local, size_t size, uint64_t remote,
+                    const caller &test)
+{
+    counted_completion done;
+    start_put(local, size, remote, &done, test);
+    finish(done, test);
+}
+
+void transport::get(void *local, size_t size, uint64_t remote,
+                    const caller &test)
+{
+    counted_completion done;
+    start_get(local, size, remote, &done, test);
+    finish(done, test);
+}
+
+void transport::finish(const counted_completion &done, const caller &test)
+{
+    flush();
+    const auto good = ended_once(done);
+    if (!good) {
+        ADD_FAILURE_AT(test.file_name(), static_cast<int>(test.line()))
+            << good.message();
+    }
 }
 
 void transport::read_back(void *local, uint64_t remote, size_t size)
@@ -297,6 +440,14 @@ void transport::read_back(void *local, uint64_t remote, size_t size)
                 "get_short");
         done += bytes;
     }
+}
+
+::testing::AssertionResult transport::holds(uint64_t remote, size_t size,
+                                            uint64_t seed, uint64_t position)
+{
+    std::vector<char> seen(size);
+    read_back(seen.data(), remote, size);
+    return has_pattern(seen.data(), size, seed, position);
 }
 
 namespace {
@@ -355,7 +506,7 @@ void uct::SetUp()
     tl = std::make_unique<transport>(md);
 }
 
-void uct::TearDown()
+uct::~uct()
 {
     tl.reset();
     if (md != nullptr) {
@@ -374,14 +525,6 @@ void uct::TearDown()
 void uct::expect_log(const std::string &text)
 {
     EXPECT_THAT(take_logs(), ::testing::ElementsAre(text));
-}
-
-ucs_memory_type_t uct::gaudi_type() const
-{
-    uct_md_attr_t attr;
-    EXPECT_EQ(UCS_OK, uct_md_query(md, &attr));
-    return static_cast<ucs_memory_type_t>(
-        __builtin_ctzl(attr.cap.alloc_mem_types));
 }
 
 void uct::reopen_md(const variables &changes)

@@ -12,7 +12,9 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,22 @@ using variables = std::vector<std::pair<std::string, std::string>>;
 ucs_status_t open_md(uct_md_h &md, const variables &changes = {},
                      const std::string &name = "gaudi_copy");
 
+/** An open memory domain, closed with its scope. */
+class opened_domain {
+public:
+    explicit opened_domain(const std::string &name  = "gaudi_copy",
+                           const variables &changes = {});
+    ~opened_domain() { close(); }
+    opened_domain(const opened_domain &)            = delete;
+    opened_domain &operator=(const opened_domain &) = delete;
+
+    operator uct_md_h() const { return md_; }
+    void close();
+
+private:
+    uct_md_h md_ = nullptr;
+};
+
 /** Whether gaudi_copy's memory domain has a card: it is there without, too. */
 bool has_card(uct_md_h md);
 
@@ -46,11 +64,41 @@ void drop_idle_registrations(uct_md_h md);
 /** A number of the registration cache, from UCX's VFS: "host/hits". */
 uint64_t cache_statistic(const std::string &name);
 
+/** The memory type that a domain allocates. */
+ucs_memory_type_t allocated_type(uct_md_h md);
+
+/** What a memory domain knows about memory: its type, its device, and the
+ *  allocation that it is in. */
+uct_md_mem_attr_t query_memory(uct_md_h md, const void *address, size_t length);
+
 /** A completion that counts its calls. */
 struct counted_completion : uct_completion_t {
     counted_completion();
     unsigned calls = 0;
 };
+
+/** Whether a completion has been called once, with a status. */
+::testing::AssertionResult ended_once(const counted_completion &completion,
+                                      ucs_status_t with = UCS_OK);
+
+/** A request that waits at an endpoint for its turn. */
+struct pending_request : uct_pending_req_t {
+    /** @param what  Done when it is its turn, again and again until it returns
+     *  something else than UCS_ERR_NO_RESOURCE. */
+    explicit pending_request(std::function<ucs_status_t()> what);
+
+    std::function<ucs_status_t()> operation;
+    bool done = false; /**< with UCS_OK */
+};
+
+/** Take back what waits at an endpoint. */
+std::vector<uct_pending_req_t *> purge_pending(uct_ep_h ep);
+
+/** Ask a memory domain for memory of a card.
+ *  @param wished  Where; nullptr: anywhere. */
+ucs_status_t allocate_memory(uct_md_h md, size_t size,
+                             uct_allocated_memory_t &memory, unsigned flags = 0,
+                             void *wished = nullptr);
 
 /** Memory of the card. */
 struct device_buffer {
@@ -110,8 +158,19 @@ public:
 
     unsigned progress() { return uct_worker_progress(worker); }
 
+    /** Give the library every chance to complete something. */
+    void progress_much();
+
+    /** Progress until something is so. @return false when it does not come. */
+    bool progress_until(const std::function<bool()> &condition);
+
     /** Progress until a flush of the interface is done. */
     void flush();
+
+    /* Operations of the own endpoint, without a key. */
+
+    ucs_status_t put_short(const void *local, size_t size, uint64_t remote);
+    ucs_status_t get_short(void *local, size_t size, uint64_t remote);
 
     /** Put or get with zero copy; the status of the call. */
     ucs_status_t put_zcopy(void *local, size_t size, uint64_t remote,
@@ -119,8 +178,27 @@ public:
     ucs_status_t get_zcopy(void *local, size_t size, uint64_t remote,
                            uct_completion_t *completion);
 
+    /** The same, which has to be under way when the call returns. */
+    using caller = std::source_location;
+    void start_put(void *local, size_t size, uint64_t remote,
+                   uct_completion_t *completion = nullptr,
+                   const caller &test           = caller::current());
+    void start_get(void *local, size_t size, uint64_t remote,
+                   uct_completion_t *completion = nullptr,
+                   const caller &test           = caller::current());
+
+    /** The same to its end, which has to be a good one. */
+    void put(void *local, size_t size, uint64_t remote,
+             const caller &test = caller::current());
+    void get(void *local, size_t size, uint64_t remote,
+             const caller &test = caller::current());
+
     /** Read device memory for a check, by another path than the test's. */
     void read_back(void *local, uint64_t remote, size_t size);
+
+    /** Whether device memory holds a pattern, see has_pattern. */
+    ::testing::AssertionResult holds(uint64_t remote, size_t size,
+                                     uint64_t seed, uint64_t position = 0);
 
     uct_iface_attr_t attr{};
     uct_worker_h worker = nullptr;
@@ -133,6 +211,7 @@ public:
 private:
     transport() = default;
     ucs_status_t open_interface(uct_md_h md, const settings &changes);
+    void finish(const counted_completion &done, const caller &test);
 
     ucs_async_context_t *async_ = nullptr;
 };
@@ -147,17 +226,21 @@ public:
     static bool any_card();
 };
 
-/** Tests of an opened memory domain and transport. */
+/** Tests of an opened memory domain and transport. What a derived class has of
+ *  them as members goes before they are closed. */
 class uct : public ::testing::Test {
 protected:
+    ~uct() override;
     void SetUp() override;
-    void TearDown() override;
 
     /** Open the memory domain anew. */
     void reopen_md(const variables &changes);
 
     /** The memory type that gaudi_copy allocates. */
-    [[nodiscard]] ucs_memory_type_t gaudi_type() const;
+    [[nodiscard]] ucs_memory_type_t gaudi_type() const
+    {
+        return allocated_type(md);
+    }
 
     /** Demand that exactly one line was logged, and forget it. */
     void expect_log(const std::string &text);

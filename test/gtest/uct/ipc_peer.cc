@@ -120,9 +120,8 @@ std::string answer(peer_state &state, const std::string &line)
         words >> seed;
         fill_pattern(state.host.data(), ipc_peer_bytes, seed);
         if (state.device != nullptr) {
-            (void)uct_ep_put_short(state.copy->ep, state.host.data(),
-                                   ipc_peer_bytes, state.device->remote(),
-                                   UCT_INVALID_RKEY);
+            (void)state.copy->put_short(state.host.data(), ipc_peer_bytes,
+                                        state.device->remote());
         }
         return "filled";
     }
@@ -159,19 +158,15 @@ std::string answer(peer_state &state, const std::string &line)
         uint64_t address = 0;
         words >> packed >> address;
         state.held = std::make_unique<unpacked_key>(from_hex(packed));
-        uct_iov_t iov{};
-        iov.buffer = state.device->address;
-        iov.length = ipc_peer_bytes;
-        iov.count  = 1;
+        const uct_iov_t iov{state.device->address, ipc_peer_bytes,
+                            UCT_MEM_HANDLE_NULL, 0, 1};
         engine_hooks::pause(true);
         return ucs_status_string(uct_ep_get_zcopy(state.back, &iov, 1, address,
                                                   state.held->rkey(), nullptr));
     }
     if (what == "let_go") {
         engine_hooks::pause(false);
-        while (uct_iface_flush(state.ipc->iface, 0, nullptr) != UCS_OK) {
-            state.ipc->progress();
-        }
+        state.ipc->flush();
         state.held.reset();
         return "free";
     }
@@ -305,6 +300,15 @@ uint64_t ipc_peer::moved_bytes()
     return std::stoull(ask("moved"));
 }
 
+size_t fill_queue(uct_ep_h ep)
+{
+    size_t sent = 0;
+    while (uct_ep_am_short(ep, ipc_echo_id, sent, nullptr, 0) == UCS_OK) {
+        ++sent;
+    }
+    return sent;
+}
+
 unpacked_key::unpacked_key(const std::vector<char> &packed)
     : status_(
           uct_rkey_unpack(find_component("gaudi_ipc"), packed.data(), &bundle_))
@@ -325,6 +329,66 @@ std::vector<char> pack_key(uct_md_h md, uct_mem_h memh)
     std::vector<char> key(attr.rkey_packed_size);
     EXPECT_EQ(UCS_OK, uct_md_mkey_pack(md, memh, key.data()));
     return key;
+}
+
+void beside_a_peer::SetUp()
+{
+    load_module();
+    collect_logs();
+    take_logs();
+    ASSERT_EQ(UCS_OK, open_md(copy_md));
+    ASSERT_EQ(UCS_OK, open_md(ipc_md, {}, "gaudi_ipc"));
+    copy = std::make_unique<transport>(copy_md);
+    tl   = std::make_unique<transport>(ipc_md);
+    peer = std::make_unique<ipc_peer>();
+    ep   = tl->make_ep(peer->address());
+    ASSERT_NE(nullptr, ep);
+}
+
+beside_a_peer::~beside_a_peer()
+{
+    if (ep != nullptr) {
+        uct_ep_destroy(ep);
+    }
+    if (peer != nullptr) {
+        const child_result result = peer->quit();
+        EXPECT_EQ(0, result.exit_code) << result.error;
+        EXPECT_EQ("", result.error);
+    }
+    tl.reset();
+    copy.reset();
+    for (uct_md_h md : {ipc_md, copy_md}) {
+        if (md != nullptr) {
+            uct_md_close(md);
+        }
+    }
+    EXPECT_THAT(take_logs(), ::testing::IsEmpty());
+}
+
+void beside_a_peer::reopen()
+{
+    uct_ep_destroy(std::exchange(ep, nullptr));
+    tl.reset();
+    tl = std::make_unique<transport>(ipc_md);
+}
+
+void beside_a_peer::start(decltype(uct_ep_put_zcopy) operation, void *local,
+                          size_t size, uint64_t remote, const unpacked_key &key,
+                          uct_completion_t *done)
+{
+    const uct_iov_t iov{local, size, UCT_MEM_HANDLE_NULL, 0, 1};
+    ASSERT_EQ(UCS_OK, key.status());
+    ASSERT_EQ(UCS_INPROGRESS, operation(ep, &iov, 1, remote, key.rkey(), done));
+}
+
+void beside_a_peer::flush()
+{
+    ucs_status_t status;
+    do {
+        tl->progress();
+        status = uct_ep_flush(ep, 0, nullptr);
+    } while ((status == UCS_INPROGRESS) || (status == UCS_ERR_NO_RESOURCE));
+    EXPECT_EQ(UCS_OK, status);
 }
 
 } // namespace gaudi::test

@@ -67,6 +67,9 @@ private:
     memory device_;
 };
 
+/** Send messages until their queue is full. @return How many. */
+size_t fill_queue(uct_ep_h ep);
+
 /** An unpacked key of the component gaudi_ipc. */
 class unpacked_key {
 public:
@@ -85,5 +88,31 @@ private:
 
 /** Register memory with gaudi_ipc, and pack the key. */
 std::vector<char> pack_key(uct_md_h md, uct_mem_h memh);
+
+/** Tests of gaudi_ipc with a peer, each process with a card of its own. What a
+ *  derived class has as members goes before all is closed. */
+class beside_a_peer : public ::testing::Test {
+protected:
+    ~beside_a_peer() override;
+    void SetUp() override;
+
+    /** Close the interface, and open another one, which is not connected. */
+    void reopen();
+
+    /** Have a copy to or from the peer under way. */
+    void start(decltype(uct_ep_put_zcopy) operation, void *local, size_t size,
+               uint64_t remote, const unpacked_key &key,
+               uct_completion_t *done = nullptr);
+
+    /** Progress until a flush of the endpoint is done. */
+    void flush();
+
+    uct_md_h copy_md = nullptr;
+    uct_md_h ipc_md  = nullptr;
+    std::unique_ptr<transport> copy; /**< of gaudi_copy */
+    std::unique_ptr<transport> tl;
+    std::unique_ptr<ipc_peer> peer;
+    uct_ep_h ep = nullptr; /**< to it */
+};
 
 } // namespace gaudi::test

@@ -69,11 +69,7 @@ TEST_F(allocation, query_tells_each_ones_own_range)
     device_buffer second(md, 5000);
     for (const auto &[buffer, size] :
          {std::pair(&first, 100ul), std::pair(&second, 5000ul)}) {
-        uct_md_mem_attr_t attr{};
-        attr.field_mask = UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS |
-                          UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
-        ASSERT_EQ(UCS_OK,
-                  uct_md_mem_query(md, buffer->data() + size - 1, 1, &attr));
+        const auto attr = query_memory(md, buffer->data() + size - 1, 1);
         EXPECT_EQ(buffer->address, attr.base_address);
         EXPECT_EQ(size, attr.alloc_length);
     }
@@ -83,27 +79,16 @@ TEST_F(allocation, exhaustion_by_small_ones_is_no_memory_and_loses_nothing)
 {
     /* All but two pages. */
     device_buffer most(md, device_bytes() - 2 * page);
-    std::vector<std::unique_ptr<device_buffer>> buffers;
-    for (unsigned i = 0; i < 2; ++i) {
-        buffers.push_back(std::make_unique<device_buffer>(md, page - 4096));
-    }
-    uct_alloc_method_t method = UCT_ALLOC_METHOD_MD;
-    uct_mem_alloc_params_t params{};
-    uct_md_attr_t attr;
-    ASSERT_EQ(UCS_OK, uct_md_query(md, &attr));
-    params.field_mask =
-        UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE | UCT_MEM_ALLOC_PARAM_FIELD_MDS;
-    params.mem_type = static_cast<ucs_memory_type_t>(
-        __builtin_ctzl(attr.cap.alloc_mem_types));
-    params.mds = {&md, 1};
+    auto first  = std::make_unique<device_buffer>(md, page - 4096);
+    auto second = std::make_unique<device_buffer>(md, page - 4096);
     uct_allocated_memory_t memory;
-    EXPECT_EQ(UCS_ERR_NO_MEMORY,
-              uct_mem_alloc(4097, &method, 1, &params, &memory));
+    EXPECT_EQ(UCS_ERR_NO_MEMORY, allocate_memory(md, 4097, memory));
     EXPECT_THAT(take_logs(),
                 ::testing::Contains("gaudi0: cannot allocate 4097 bytes of "
                                     "device memory: Cannot allocate memory"));
     device_buffer still(md, 4096);
-    buffers.clear();
+    first.reset();
+    second.reset();
     device_buffer again(md, page);
 }
 
@@ -111,11 +96,7 @@ TEST_F(allocation, exhaustion_by_small_ones_is_no_memory_and_loses_nothing)
 TEST_F(allocation, is_on_the_device_that_is_named)
 {
     const device_buffer known(md, 4096);
-    uct_md_mem_attr_t memory_attr{};
-    memory_attr.field_mask =
-        UCT_MD_MEM_ATTR_FIELD_MEM_TYPE | UCT_MD_MEM_ATTR_FIELD_SYS_DEV;
-    ASSERT_EQ(UCS_OK, uct_md_mem_query(md, known.data(), 4096, &memory_attr));
-
+    const auto memory_attr    = query_memory(md, known.data(), 4096);
     uct_alloc_method_t method = UCT_ALLOC_METHOD_MD;
     uct_mem_alloc_params_t params{};
     params.field_mask = UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE |
@@ -144,8 +125,7 @@ TEST_F(allocation, that_touches_another_is_known_from_its_first_byte)
     device_buffer second(md, 1 << 20);
     ASSERT_EQ(first.remote(1 << 20), second.remote()) << "side by side";
     char byte = 1;
-    ASSERT_EQ(UCS_OK, uct_ep_put_short(tl->ep, &byte, 1, second.remote() - 1,
-                                       UCT_INVALID_RKEY));
+    ASSERT_EQ(UCS_OK, tl->put_short(&byte, 1, second.remote() - 1));
     const auto pack = [](void *dest, void *) {
         std::memset(dest, 7, 8);
         return size_t{8};
@@ -170,10 +150,8 @@ TEST_F(allocation, of_any_sizes_in_any_order_keep_their_bytes)
     };
     const auto check = [&](const entry &checked) {
         const size_t seen = std::min<size_t>(checked.size, 70000);
-        bytes.resize(seen);
-        tl->read_back(bytes.data(), checked.buffer->remote(checked.size - seen),
-                      seen);
-        EXPECT_TRUE(has_pattern(bytes.data(), seen, checked.seed));
+        EXPECT_TRUE(tl->holds(checked.buffer->remote(checked.size - seen), seen,
+                              checked.seed));
     };
     for (unsigned step = 0; step < 600; ++step) {
         if ((below(5) < 3) || live.empty()) {
@@ -184,11 +162,9 @@ TEST_F(allocation, of_any_sizes_in_any_order_keep_their_bytes)
             const size_t written = std::min<size_t>(size, 70000);
             bytes.resize(written);
             fill_pattern(bytes.data(), written, step);
-            ASSERT_EQ(UCS_OK,
-                      uct_ep_put_short(
-                          tl->ep, bytes.data(), static_cast<unsigned>(written),
-                          live.back().buffer->remote(size - written),
-                          UCT_INVALID_RKEY));
+            ASSERT_EQ(UCS_OK, tl->put_short(
+                                  bytes.data(), written,
+                                  live.back().buffer->remote(size - written)));
         } else {
             const size_t which = below(live.size());
             check(live[which]);

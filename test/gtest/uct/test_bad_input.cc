@@ -39,6 +39,15 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
+/* A child that has ended so, and what it wrote to stderr. */
+::testing::Matcher<child_result>
+ended(int exit_code, const ::testing::Matcher<std::string> &error)
+{
+    return ::testing::AllOf(
+        ::testing::Field("exit code", &child_result::exit_code, exit_code),
+        ::testing::Field("stderr", &child_result::error, error));
+}
+
 } // namespace
 
 constexpr int without_card = 99;
@@ -59,48 +68,47 @@ GAUDI_CHILD(opens_the_domain)
 
 TEST(bad_input, without_a_card_there_is_no_domain_and_no_noise)
 {
-    const auto result = open_in_child({{"UCX_GAUDI_DRIVER", "auto"}});
-    EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code);
-    EXPECT_THAT(result.error, IsEmpty());
+    EXPECT_THAT(open_in_child({{"UCX_GAUDI_DRIVER", "auto"}}),
+                ended(-UCS_ERR_NO_DEVICE, IsEmpty()));
 }
 
 TEST(bad_input, a_wrong_driver_path_is_named)
 {
-    const auto result = open_in_child({{"UCX_GAUDI_DRIVER", "/no/such.so"}});
-    EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code);
-    EXPECT_THAT(result.error,
-                HasSubstr("ERROR gaudi: the driver library cannot be used "
-                          "(UCX_GAUDI_DRIVER=/no/such.so): /no/such.so: "
-                          "cannot open shared object file"));
+    EXPECT_THAT(
+        open_in_child({{"UCX_GAUDI_DRIVER", "/no/such.so"}}),
+        ended(-UCS_ERR_NO_DEVICE,
+              HasSubstr("ERROR gaudi: the driver library cannot be used "
+                        "(UCX_GAUDI_DRIVER=/no/such.so): /no/such.so: "
+                        "cannot open shared object file")));
 }
 
 TEST(bad_input, a_word_that_is_no_driver_is_refused)
 {
-    const auto result = open_in_child({{"UCX_GAUDI_DRIVER", "emulater"}});
-    EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code);
-    EXPECT_THAT(result.error,
-                HasSubstr("UCX_GAUDI_DRIVER=emulater is not auto, hlthunk, "
-                          "emulator, or the path of a library"));
+    EXPECT_THAT(
+        open_in_child({{"UCX_GAUDI_DRIVER", "emulater"}}),
+        ended(-UCS_ERR_NO_DEVICE,
+              HasSubstr("UCX_GAUDI_DRIVER=emulater is not auto, hlthunk, "
+                        "emulator, or the path of a library")));
 }
 
 TEST(bad_input, a_library_without_the_symbols_is_refused_with_their_names)
 {
-    const auto result = open_in_child(
-        {{"UCX_GAUDI_DRIVER", GAUDI_BUILD_DIR "/lib/libucx_gaudi_preload.so"}});
-    EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code);
-    EXPECT_THAT(result.error, HasSubstr("lacks hlthunk_open, hlthunk_close"));
+    EXPECT_THAT(open_in_child({{"UCX_GAUDI_DRIVER", GAUDI_BUILD_DIR
+                                "/lib/libucx_gaudi_preload.so"}}),
+                ended(-UCS_ERR_NO_DEVICE,
+                      HasSubstr("lacks hlthunk_open, hlthunk_close")));
 }
 
 TEST(bad_input, cards_that_are_all_busy_are_said_to_be)
 {
     child_process other("holds_its_cards", {with_cards_of_ucx({}), -1});
     ASSERT_EQ("open", other.read_line());
-    const auto result = open_cards_in_child(
-        {{"HLTHUNK_EMU_DEVICES", "1"}, {"UCX_LOG_LEVEL", "diag"}});
-    EXPECT_EQ(without_card, result.exit_code);
-    EXPECT_THAT(result.error,
-                HasSubstr("gaudi: none of 1 cards can be used, 1 are in use "
-                          "by other processes"));
+    EXPECT_THAT(
+        open_cards_in_child(
+            {{"HLTHUNK_EMU_DEVICES", "1"}, {"UCX_LOG_LEVEL", "diag"}}),
+        ended(without_card,
+              HasSubstr("gaudi: none of 1 cards can be used, 1 are in use "
+                        "by other processes")));
     other.write_line("done");
     EXPECT_EQ(0, other.wait().exit_code);
     EXPECT_EQ(0, open_cards_in_child({{"HLTHUNK_EMU_DEVICES", "1"}}).exit_code);
@@ -126,12 +134,11 @@ constexpr char refusal[]  = "gaudi0 (0000:19:00.0) cannot be opened: it is in "
 TEST(bad_input, a_card_in_reset_is_waited_for)
 {
     for (const char *devices : {"auto", "all", "0"}) {
-        const auto result =
-            open_cards_in_child({{"UCX_GAUDI_DEVICES", devices},
-                                 {"HLTHUNK_EMU_DEVICES", "1"},
-                                 {"HLTHUNK_EMU_FAULTS", "reset=3"}});
-        EXPECT_EQ(0, result.exit_code) << devices;
-        EXPECT_THAT(result.error, IsEmpty()) << devices;
+        EXPECT_THAT(open_cards_in_child({{"UCX_GAUDI_DEVICES", devices},
+                                         {"HLTHUNK_EMU_DEVICES", "1"},
+                                         {"HLTHUNK_EMU_FAULTS", "reset=3"}}),
+                    ended(0, IsEmpty()))
+            << devices;
     }
 }
 
@@ -177,13 +184,11 @@ GAUDI_CHILD(opens_a_card_after_the_other)
 
 TEST(bad_input, each_reset_that_ends_is_waited_for_anew)
 {
-    child_options options;
-    options.environment =
-        with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "3"},
-                           {"HLTHUNK_EMU_FAULTS", "reset=8"},
-                           {"UCX_GAUDI_RESET_TIMEOUT", "0.4s"}});
-    const auto result = run_child("opens_a_card_after_the_other", options);
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    EXPECT_TRUE(child_passes(
+        "opens_a_card_after_the_other",
+        {with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "3"},
+                            {"HLTHUNK_EMU_FAULTS", "reset=8"},
+                            {"UCX_GAUDI_RESET_TIMEOUT", "0.4s"}})}));
 }
 
 /* A card is in reset for good. The application opens another one, which is
@@ -215,15 +220,13 @@ GAUDI_CHILD(opens_a_card_while_we_wait)
 
 TEST(bad_input, the_application_opens_cards_while_a_reset_is_waited_for)
 {
-    child_options options;
-    options.environment =
-        with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "2"},
-                           {"HLTHUNK_EMU_LOG", "1"},
-                           {"HLTHUNK_EMU_FAULTS", "reset=4294967295@0"},
-                           {"HLS_MODULE_ID", "0"},
-                           {"UCX_GAUDI_RESET_TIMEOUT", "4s"}});
-    const auto result = run_child("opens_a_card_while_we_wait", options);
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    EXPECT_TRUE(child_passes(
+        "opens_a_card_while_we_wait",
+        {with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "2"},
+                            {"HLTHUNK_EMU_LOG", "1"},
+                            {"HLTHUNK_EMU_FAULTS", "reset=4294967295@0"},
+                            {"HLS_MODULE_ID", "0"},
+                            {"UCX_GAUDI_RESET_TIMEOUT", "4s"}})}));
 }
 
 /* Exit code: opens that found the card in reset when the second domain was
@@ -268,8 +271,7 @@ TEST(bad_input, another_card_is_taken_instead_of_one_in_reset)
 TEST(bad_input, a_card_that_is_busy_is_not_waited_for)
 {
     load_module();
-    uct_md_h md;
-    ASSERT_EQ(UCS_OK, open_md(md));
+    const opened_domain md;
     /* Who had waited for the reset was not the only one. */
     for (const char *faults : {"reset=0", "reset=2"}) {
         const auto result =
@@ -281,7 +283,6 @@ TEST(bad_input, a_card_that_is_busy_is_not_waited_for)
         EXPECT_EQ(1u, count(result.error, "accel0: taken by another process"))
             << result.error;
     }
-    uct_md_close(md);
 }
 
 /* --- cards and settings --------------------------------------------------- */
@@ -289,8 +290,7 @@ TEST(bad_input, a_card_that_is_busy_is_not_waited_for)
 TEST(bad_input, a_named_card_that_is_busy_is_an_error)
 {
     load_module();
-    uct_md_h md;
-    ASSERT_EQ(UCS_OK, open_md(md));
+    const opened_domain md;
     const auto result = open_cards_in_child({{"UCX_GAUDI_DEVICES", "1,0"}});
     EXPECT_EQ(without_card, result.exit_code);
     /* SynapseAI has gaudi1 there, and would not take gaudi0 if it were free. */
@@ -302,7 +302,6 @@ TEST(bad_input, a_named_card_that_is_busy_is_an_error)
     EXPECT_THAT(
         result.error,
         HasSubstr("UCX_GAUDI_DEVICES=1,0: 1 of 2 cards are free; " + why));
-    uct_md_close(md);
 }
 
 TEST(bad_input, a_card_that_does_not_exist_is_an_error)
@@ -319,10 +318,10 @@ TEST(bad_input, a_card_that_does_not_exist_is_an_error)
 
 TEST(bad_input, an_unknown_memory_type_registers_nothing)
 {
-    const auto result = open_in_child({{"UCX_GAUDI_MEMORY_TYPE", "gold"}});
-    EXPECT_EQ(-UCS_ERR_NO_DEVICE, result.exit_code);
-    EXPECT_THAT(result.error,
-                HasSubstr("UCX_GAUDI_MEMORY_TYPE=gold is not one of auto, "));
+    EXPECT_THAT(
+        open_in_child({{"UCX_GAUDI_MEMORY_TYPE", "gold"}}),
+        ended(-UCS_ERR_NO_DEVICE,
+              HasSubstr("UCX_GAUDI_MEMORY_TYPE=gold is not one of auto, ")));
 }
 
 TEST(bad_input, a_value_that_cannot_be_parsed_registers_nothing)
@@ -365,9 +364,9 @@ TEST(bad_input, every_memory_type_that_can_be_taken_is_silent)
         if (type.back() == ',') {
             type.pop_back();
         }
-        const auto result = open_in_child({{"UCX_GAUDI_MEMORY_TYPE", type}});
-        EXPECT_EQ(0, result.exit_code) << type;
-        EXPECT_THAT(result.error, IsEmpty()) << type;
+        EXPECT_THAT(open_in_child({{"UCX_GAUDI_MEMORY_TYPE", type}}),
+                    ended(0, IsEmpty()))
+            << type;
     }
     EXPECT_GT(count, 0u);
 }
@@ -376,8 +375,7 @@ TEST(bad_input, impossible_staging_sizes_are_refused)
 {
     load_module();
     collect_logs();
-    uct_md_h md;
-    ASSERT_EQ(UCS_OK, open_md(md));
+    const opened_domain md;
     take_logs();
     using setting = std::pair<std::string, std::string>;
     for (const setting &bad :
@@ -388,15 +386,13 @@ TEST(bad_input, impossible_staging_sizes_are_refused)
         EXPECT_EQ(UCS_ERR_INVALID_PARAM, transport::try_open(md, {bad}));
         EXPECT_THAT(take_logs(), ::testing::ElementsAre(HasSubstr(bad.first)));
     }
-    uct_md_close(md);
 }
 
 TEST(bad_input, queues_in_which_ucp_cannot_send_its_keys_are_refused)
 {
     load_module();
     collect_logs();
-    uct_md_h md;
-    ASSERT_EQ(UCS_OK, open_md(md, {}, "gaudi_ipc"));
+    const opened_domain md("gaudi_ipc");
     take_logs();
     for (const char *bad : {"0", "64", "1023", "16385"}) {
         EXPECT_EQ(UCS_ERR_INVALID_PARAM,
@@ -404,7 +400,6 @@ TEST(bad_input, queues_in_which_ucp_cannot_send_its_keys_are_refused)
         EXPECT_THAT(take_logs(), ::testing::ElementsAre(HasSubstr("SEG_SIZE")));
     }
     EXPECT_EQ(UCS_OK, transport::try_open(md, {{"SEG_SIZE", "1024"}}));
-    uct_md_close(md);
 }
 
 TEST(bad_input, good_settings_are_silent)
@@ -485,12 +480,10 @@ TEST_F(bad_address, every_operation_refuses_what_no_allocation_covers)
         counted_completion done;
 
         EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  uct_ep_put_short(tl->ep, host.data(), size, remote,
-                                   UCT_INVALID_RKEY));
+                  tl->put_short(host.data(), size, remote));
         expect_refusal(address, size);
         EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  uct_ep_get_short(tl->ep, host.data(), size, remote,
-                                   UCT_INVALID_RKEY));
+                  tl->get_short(host.data(), size, remote));
         expect_refusal(address, size);
         EXPECT_EQ(UCS_ERR_INVALID_ADDR,
                   tl->put_zcopy(host.data(), size, remote, &done));
@@ -499,8 +492,7 @@ TEST_F(bad_address, every_operation_refuses_what_no_allocation_covers)
                   tl->get_zcopy(host.data(), size, remote, &done));
         expect_refusal(address, size);
         EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  uct_ep_put_short(tl->ep, address, size, device.remote(),
-                                   UCT_INVALID_RKEY));
+                  tl->put_short(address, size, device.remote()));
         expect_refusal(address, size);
         EXPECT_EQ(UCS_ERR_INVALID_ADDR,
                   uct_ep_get_bcopy(
@@ -528,8 +520,7 @@ TEST_F(bad_address, a_failed_copy_completes_once_with_an_error)
 
     /* Freed under the transfer: the card meets an unmapped address. */
     engine_hooks::pause(true);
-    ASSERT_EQ(UCS_INPROGRESS,
-              tl->put_zcopy(host.data(), 4096, device->remote(), &done));
+    tl->start_put(host.data(), 4096, device->remote(), &done);
     device.reset();
     engine_hooks::pause(false);
     ASSERT_EQ(UCS_INPROGRESS, uct_ep_flush(tl->ep, 0, &flushed));
@@ -542,8 +533,7 @@ TEST_F(bad_address, a_failed_copy_completes_once_with_an_error)
 
     /* The transport goes on. */
     device_buffer other(md, 4096);
-    EXPECT_EQ(UCS_OK, uct_ep_put_short(tl->ep, host.data(), 4096,
-                                       other.remote(), UCT_INVALID_RKEY));
+    EXPECT_EQ(UCS_OK, tl->put_short(host.data(), 4096, other.remote()));
 }
 
 } // namespace gaudi::test

@@ -39,15 +39,6 @@ class counts : public uct {
 protected:
     static constexpr size_t size = 3 << 20;
 
-    /* Puts memory and waits. */
-    void put(void *from, size_t bytes, uint64_t to)
-    {
-        counted_completion done;
-        ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(from, bytes, to, &done));
-        tl->flush();
-        EXPECT_EQ(UCS_OK, done.status);
-    }
-
     guarded_buffer host{size};
 };
 
@@ -60,16 +51,12 @@ TEST_F(counts, have_each_direction)
 {
     const device_buffer device(md, size);
     const registration mapped(md, host.data(), size);
-    put(host.data(), 5000, device.remote());
+    tl->put(host.data(), 5000, device.remote());
     EXPECT_EQ((all_counts{{"host_to_device", {5000, 1}}}), counts_of(*tl));
 
-    counted_completion got;
-    ASSERT_EQ(UCS_INPROGRESS,
-              tl->get_zcopy(host.data(), 700, device.remote(), &got));
-    tl->flush();
-    put(device.data() + 4096, 4096, device.remote());
-    ASSERT_EQ(UCS_OK, uct_ep_put_short(tl->ep, host.data(), 100,
-                                       device.remote(), UCT_INVALID_RKEY));
+    tl->get(host.data(), 700, device.remote());
+    tl->put(device.data() + 4096, 4096, device.remote());
+    ASSERT_EQ(UCS_OK, tl->put_short(host.data(), 100, device.remote()));
     EXPECT_EQ((all_counts{{"host_to_device", {5100, 2}},
                           {"device_to_host", {700, 1}},
                           {"on_card", {4096, 1}}}),
@@ -80,7 +67,7 @@ TEST_F(counts, have_the_pieces_of_a_long_copy)
 {
     const device_buffer device(md, size);
     const registration mapped(md, host.data(), size);
-    put(host.data(), size, device.remote());
+    tl->put(host.data(), size, device.remote());
     EXPECT_EQ((all_counts{{"host_to_device", {size, 3}}}), counts_of(*tl));
 }
 
@@ -89,7 +76,7 @@ TEST_F(counts, are_an_interfaces_own)
     const device_buffer device(md, size);
     const registration mapped(md, host.data(), size);
     const transport other(md);
-    put(host.data(), 64, device.remote());
+    tl->put(host.data(), 64, device.remote());
     EXPECT_EQ((all_counts{{"host_to_device", {64, 1}}}), counts_of(*tl));
     EXPECT_EQ(all_counts{}, counts_of(other));
 }
@@ -109,12 +96,11 @@ TEST_F(counts, leave_out_what_fails)
 {
     const device_buffer device(md, size);
     const registration mapped(md, host.data(), size);
-    put(host.data(), 64, device.remote());
+    tl->put(host.data(), 64, device.remote());
     counted_completion done;
     {
         const wished_faults faults("job=abort");
-        ASSERT_EQ(UCS_INPROGRESS,
-                  tl->put_zcopy(host.data(), 100, device.remote(), &done));
+        tl->start_put(host.data(), 100, device.remote(), &done);
         tl->flush();
     }
     EXPECT_NE(UCS_OK, done.status);
@@ -123,35 +109,7 @@ TEST_F(counts, leave_out_what_fails)
 }
 
 /* Of a process that has a card, and copies to and from another one's. */
-class counts_of_ipc : public ::testing::Test {
-protected:
-    void SetUp() override
-    {
-        load_module();
-        take_logs();
-        ASSERT_EQ(UCS_OK, open_md(copy_md));
-        ASSERT_EQ(UCS_OK, open_md(ipc_md, {}, "gaudi_ipc"));
-        tl   = std::make_unique<transport>(ipc_md);
-        peer = std::make_unique<ipc_peer>();
-        ep   = tl->make_ep(peer->address());
-        ASSERT_NE(nullptr, ep);
-    }
-    void TearDown() override
-    {
-        uct_ep_destroy(ep);
-        EXPECT_EQ(0, peer->quit().exit_code);
-        tl.reset();
-        uct_md_close(ipc_md);
-        uct_md_close(copy_md);
-        EXPECT_THAT(take_logs(), ::testing::IsEmpty());
-    }
-
-    uct_md_h copy_md = nullptr;
-    uct_md_h ipc_md  = nullptr;
-    std::unique_ptr<transport> tl;
-    std::unique_ptr<ipc_peer> peer;
-    uct_ep_h ep = nullptr;
-};
+using counts_of_ipc = beside_a_peer;
 
 TEST_F(counts_of_ipc, tell_other_cards_from_the_host)
 {
@@ -161,19 +119,19 @@ TEST_F(counts_of_ipc, tell_other_cards_from_the_host)
     const unpacked_key far_device(peer->device().key);
     const unpacked_key far_host(peer->host().key);
     const uct_iov_t iov{device.address, bytes, memh.memh, 0, 1};
-    const auto copy = [&](auto *operation, uint64_t address, uct_rkey_t key) {
+    const auto move = [&](auto *operation, uint64_t address, uct_rkey_t key) {
         counted_completion done;
         ASSERT_EQ(UCS_INPROGRESS, operation(ep, &iov, 1, address, key, &done));
         tl->flush();
-        EXPECT_EQ(UCS_OK, done.status);
+        EXPECT_TRUE(ended_once(done));
     };
-    copy(uct_ep_put_zcopy, peer->device().address, far_device.rkey());
+    move(uct_ep_put_zcopy, peer->device().address, far_device.rkey());
     EXPECT_EQ((all_counts{{"card_to_card_out", {bytes, 1}}}), counts_of(*tl));
-    copy(uct_ep_get_zcopy, peer->device().address, far_device.rkey());
+    move(uct_ep_get_zcopy, peer->device().address, far_device.rkey());
     EXPECT_EQ((all_counts{{"card_to_card_out", {bytes, 1}},
                           {"card_to_card_in", {bytes, 1}}}),
               counts_of(*tl));
-    copy(uct_ep_get_zcopy, peer->host().address, far_host.rkey());
+    move(uct_ep_get_zcopy, peer->host().address, far_host.rkey());
     EXPECT_EQ((all_counts{{"card_to_card_out", {bytes, 1}},
                           {"card_to_card_in", {bytes, 1}},
                           {"host_to_device", {bytes, 1}}}),

@@ -16,26 +16,14 @@ namespace gaudi::test {
 
 namespace {
 
-class detection : public uct {
-protected:
-    uct_md_mem_attr_t query(const void *address, size_t length)
-    {
-        uct_md_mem_attr_t attr{};
-        attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE |
-                          UCT_MD_MEM_ATTR_FIELD_SYS_DEV |
-                          UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS |
-                          UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
-        EXPECT_EQ(UCS_OK, uct_md_mem_query(md, address, length, &attr));
-        return attr;
-    }
-};
+using detection = uct;
 
 } // namespace
 
 TEST_F(detection, an_interior_address_gives_the_whole_allocation)
 {
     device_buffer device(md, 1000);
-    const auto attr = query(device.data() + 999, 1);
+    const auto attr = query_memory(md, device.data() + 999, 1);
     EXPECT_STREQ("gaudi", ucs_memory_type_names[attr.mem_type]);
     EXPECT_EQ(device.address, attr.base_address);
     EXPECT_EQ(1000u, attr.alloc_length);
@@ -62,7 +50,8 @@ TEST_F(detection, host_memory_is_not_ours)
 TEST_F(detection, a_device_address_is_never_called_host_memory)
 {
     /* Not allocated, but the CPU must keep off all the same. */
-    const auto attr = query(reinterpret_cast<void *>(0x1001fff000000000), 1);
+    const auto attr =
+        query_memory(md, reinterpret_cast<void *>(0x1001fff000000000), 1);
     EXPECT_STREQ("gaudi", ucs_memory_type_names[attr.mem_type]);
     EXPECT_EQ(UCS_SYS_DEVICE_ID_UNKNOWN, attr.sys_dev);
 }
@@ -83,7 +72,7 @@ TEST_F(detection, the_cache_learns_of_allocations_and_forgets_freed_ones)
         address = late.data() + 5;
         EXPECT_EQ(UCS_OK, ucs_memtype_cache_lookup(address, 100, &info));
         EXPECT_EQ(UCS_MEMORY_TYPE_UNKNOWN, info.type) << "ask mem_query once";
-        const auto attr = query(address, 100);
+        const auto attr = query_memory(md, address, 100);
         EXPECT_EQ(UCS_OK, ucs_memtype_cache_lookup(address, 100, &info));
         EXPECT_EQ(attr.mem_type, info.type);
         EXPECT_EQ(attr.sys_dev, info.sys_dev);
@@ -99,8 +88,7 @@ TEST_F(detection, reading_device_memory_with_the_cpu_faults)
 GAUDI_CHILD(reads_device_memory)
 {
     load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const opened_domain md;
     device_buffer device(md, 4096);
     std::signal(SIGSEGV, SIG_DFL);
     return *static_cast<volatile char *>(device.address);

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include <fcntl.h>
@@ -71,12 +72,33 @@ uint64_t number(const void *address)
     return reinterpret_cast<uintptr_t>(address);
 }
 
+/* An export, whose descriptor ends with its scope. */
+struct exported_range {
+    exported_range(const void *address, size_t length)
+    {
+        EXPECT_EQ(UCS_OK, export_range(address, length, fd, offset));
+    }
+    ~exported_range() { close(fd); }
+    exported_range(const exported_range &)            = delete;
+    exported_range &operator=(const exported_range &) = delete;
+
+    int fd        = -1;
+    size_t offset = SIZE_MAX;
+};
+
 /* An import that ends with its scope. */
 struct imported_range {
     imported_range(int fd, size_t offset, size_t length,
                    const char *card = nullptr)
     {
         EXPECT_EQ(UCS_OK, import_range(fd, offset, length, address, card));
+    }
+    /* Of this process's own memory. */
+    imported_range(const void *own, size_t length)
+    {
+        const exported_range exported(own, length);
+        EXPECT_EQ(UCS_OK,
+                  import_range(exported.fd, exported.offset, length, address));
     }
     ~imported_range() { EXPECT_EQ(UCS_OK, release(address)); }
     imported_range(const imported_range &)            = delete;
@@ -98,20 +120,10 @@ class dmabuf : public uct {
 protected:
     const size_t page = device_page();
 
-    void write(const device_buffer &to, size_t position, const void *from,
-               size_t length)
-    {
-        counted_completion done;
-        ASSERT_EQ(UCS_INPROGRESS,
-                  tl->put_zcopy(const_cast<void *>(from), length,
-                                to.remote(position), &done));
-        tl->flush();
-        ASSERT_EQ(UCS_OK, done.status);
-    }
-
     void expect_refused_export(const void *address, size_t length,
-                               ucs_status_t status)
+                               ucs_status_t status = UCS_ERR_INVALID_ADDR)
     {
+        SCOPED_TRACE(::testing::Message() << length << " at " << address);
         int fd        = -5;
         size_t offset = 55;
         EXPECT_EQ(status, export_range(address, length, fd, offset));
@@ -138,10 +150,12 @@ protected:
     }
 
     void expect_refused_import(int fd, size_t offset, size_t length,
-                               ucs_status_t status, const std::string &why)
+                               const std::string &why)
     {
+        SCOPED_TRACE(::testing::Message() << length << " at " << offset);
         void *address = this;
-        EXPECT_EQ(status, import_range(fd, offset, length, address));
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM,
+                  import_range(fd, offset, length, address));
         EXPECT_EQ(this, address);
         EXPECT_THAT(take_logs(), ElementsAre(HasSubstr(why)));
     }
@@ -172,26 +186,19 @@ TEST_F(dmabuf, any_range_of_an_allocation_comes_out_at_the_importer)
                      std::to_string(position));
         std::vector<char> text(std::min<size_t>(length, 1 << 20));
         fill_pattern(text.data(), text.size(), position);
-        write(device, position, text.data(), text.size());
+        tl->put(text.data(), text.size(), device.remote(position));
         const size_t last = length - text.size(); /* of a long range */
-        write(device, position + last, text.data(), text.size());
+        tl->put(text.data(), text.size(), device.remote(position + last));
 
-        int fd        = -1;
-        size_t offset = SIZE_MAX;
-        ASSERT_EQ(UCS_OK,
-                  export_range(device.data() + position, length, fd, offset));
-        EXPECT_EQ(position % host_page, offset % host_page);
-        EXPECT_EQ(FD_CLOEXEC, fcntl(fd, F_GETFD));
-        {
-            imported_range range(fd, offset, length);
-            close(fd);
-            std::vector<char> seen(text.size());
-            tl->read_back(seen.data(), number(range.address), seen.size());
-            EXPECT_EQ(text, seen);
-            tl->read_back(seen.data(), number(range.address) + last,
-                          seen.size());
-            EXPECT_EQ(text, seen);
-        }
+        std::optional<exported_range> exported;
+        exported.emplace(device.data() + position, length);
+        EXPECT_EQ(position % host_page, exported->offset % host_page);
+        EXPECT_EQ(FD_CLOEXEC, fcntl(exported->fd, F_GETFD));
+        const imported_range range(exported->fd, exported->offset, length);
+        exported.reset();
+        const uint64_t place = number(range.address);
+        EXPECT_TRUE(tl->holds(place, text.size(), position));
+        EXPECT_TRUE(tl->holds(place + last, text.size(), position));
     }
 }
 
@@ -235,7 +242,7 @@ TEST_F(dmabuf, ucx_is_given_any_range_of_an_allocation)
     device_buffer device(md, size);
     std::vector<char> text(size);
     fill_pattern(text.data(), size, 1);
-    write(device, 0, text.data(), size);
+    tl->put(text.data(), size, device.remote());
     const unsigned fds = count_open_fds();
     for (const size_t position : {size_t{0}, size_t{1}, host_page - 1,
                                   host_page, page - 1, size - 100}) {
@@ -259,11 +266,7 @@ TEST_F(dmabuf, ucx_is_given_any_range_of_an_allocation)
 TEST_F(dmabuf, ucx_is_told_that_an_import_has_none)
 {
     device_buffer device(md, page);
-    int fd        = -1;
-    size_t offset = 0;
-    ASSERT_EQ(UCS_OK, export_range(device.data(), page, fd, offset));
-    imported_range range(fd, offset, page);
-    EXPECT_EQ(0, close(fd));
+    const imported_range range(device.address, page);
     EXPECT_EQ(UCT_DMABUF_FD_INVALID,
               queried_dmabuf(md, range.address, page).fd);
     EXPECT_THAT(take_logs(), IsEmpty());
@@ -284,62 +287,55 @@ TEST_F(dmabuf, other_allocations_are_not_in_the_exported_pages)
 {
     device_buffer first(md, 100);
     device_buffer second(md, 100);
-    int fd = -1;
-    size_t offset;
-    ASSERT_EQ(UCS_OK, export_range(first.address, 100, fd, offset));
+    const exported_range exported(first.address, 100);
     EXPECT_NE(number(first.address) / host_page,
               number(second.address) / host_page);
     /* Linux before 6.7 has dma-bufs of whole blocks alone. */
     const size_t all = exports_parts() ? host_page : page;
-    EXPECT_EQ(0u, offset);
-    expect_refused_import(fd, 0, all + 1, UCS_ERR_INVALID_PARAM,
+    EXPECT_EQ(0u, exported.offset);
+    expect_refused_import(exported.fd, 0, all + 1,
                           std::to_string(all + 1) +
                               " bytes at offset 0 are not in a dma-buf of " +
                               std::to_string(all) + " bytes");
-    close(fd);
 }
 
 TEST_F(dmabuf, registered_memory_is_exported_and_nothing_is_held_after)
 {
     device_buffer device(md, page);
     const unsigned fds = count_open_fds();
-    int fd             = -1;
-    size_t offset;
+    std::optional<exported_range> exported;
     {
         registration registered(md, device.data() + 5, 1000);
-        ASSERT_EQ(UCS_OK, export_range(device.data() + 5, 1000, fd, offset));
+        exported.emplace(device.data() + 5, 1000);
     }
     EXPECT_EQ(fds + 1, count_open_fds());
-    close(fd);
+    exported.reset();
     EXPECT_EQ(fds, count_open_fds());
 }
 
 TEST_F(dmabuf, what_is_no_device_memory_is_not_exported)
 {
     std::vector<char> host(8192);
-    expect_refused_export(host.data(), 1, UCS_ERR_INVALID_ADDR);
+    expect_refused_export(host.data(), 1);
     {
         registration registered(md, host.data(), host.size());
-        expect_refused_export(host.data(), 1, UCS_ERR_INVALID_ADDR);
+        expect_refused_export(host.data(), 1);
     }
-    expect_refused_export(nullptr, 1, UCS_ERR_INVALID_ADDR);
-    expect_refused_export(reinterpret_cast<void *>(0x1001fff000000000), 1,
-                          UCS_ERR_INVALID_ADDR);
-    expect_refused_export(reinterpret_cast<void *>(UINTPTR_MAX), 1,
-                          UCS_ERR_INVALID_ADDR);
+    expect_refused_export(nullptr, 1);
+    expect_refused_export(reinterpret_cast<void *>(0x1001fff000000000), 1);
+    expect_refused_export(reinterpret_cast<void *>(UINTPTR_MAX), 1);
     const void *freed;
     {
         device_buffer device(md, 10000);
         freed = device.address;
-        expect_refused_export(device.address, 0, UCS_ERR_INVALID_ADDR);
-        expect_refused_export(device.address, 10001, UCS_ERR_INVALID_ADDR);
-        expect_refused_export(device.data() + 1, 10000, UCS_ERR_INVALID_ADDR);
-        expect_refused_export(device.data() + 10000, 1, UCS_ERR_INVALID_ADDR);
-        expect_refused_export(device.data() - 1, 2, UCS_ERR_INVALID_ADDR);
-        expect_refused_export(device.data() + 1, SIZE_MAX,
-                              UCS_ERR_INVALID_ADDR);
+        expect_refused_export(device.address, 0);
+        expect_refused_export(device.address, 10001);
+        expect_refused_export(device.data() + 1, 10000);
+        expect_refused_export(device.data() + 10000, 1);
+        expect_refused_export(device.data() - 1, 2);
+        expect_refused_export(device.data() + 1, SIZE_MAX);
     }
-    expect_refused_export(freed, 1, UCS_ERR_INVALID_ADDR);
+    expect_refused_export(freed, 1);
 }
 
 TEST_F(dmabuf, outputs_are_needed)
@@ -362,23 +358,20 @@ TEST_F(dmabuf, memory_may_be_freed_before_its_dmabuf)
 {
     std::vector<char> text(10000);
     fill_pattern(text.data(), text.size(), 6);
-    int fd        = -1;
-    size_t offset = 0;
+    std::optional<exported_range> exported;
     {
         device_buffer device(md, text.size() + 100);
-        write(device, 100, text.data(), text.size());
-        ASSERT_EQ(UCS_OK,
-                  export_range(device.data() + 100, text.size(), fd, offset));
+        tl->put(text.data(), text.size(), device.remote(100));
+        exported.emplace(device.data() + 100, text.size());
     }
     {
-        imported_range range(fd, offset, text.size());
-        close(fd);
+        imported_range range(exported->fd, exported->offset, text.size());
+        exported.reset();
         device_buffer later(md, page - 4096);
         std::vector<char> other(page - 4096, 'x');
-        write(later, 0, other.data(), other.size());
-        std::vector<char> seen(text.size());
-        tl->read_back(seen.data(), number(range.address), seen.size());
-        EXPECT_EQ(text, seen) << "the later allocation is elsewhere";
+        tl->put(other.data(), other.size(), later.remote());
+        EXPECT_TRUE(tl->holds(number(range.address), text.size(), 6))
+            << "the later allocation is elsewhere";
         EXPECT_EQ(2u, engine_hooks::counters().allocations);
     }
     /* The card gets it back with the next call that looks. */
@@ -400,24 +393,17 @@ TEST_F(dmabuf, a_million_exports_leave_nothing)
 TEST_F(dmabuf, an_import_is_device_memory_to_ucx)
 {
     device_buffer device(md, page);
-    int fd = -1;
-    size_t offset;
-    ASSERT_EQ(UCS_OK, export_range(device.data() + 5000, 20000, fd, offset));
+    const exported_range exported(device.data() + 5000, 20000);
     void *address;
     ucs_memory_info_t info;
     {
-        imported_range range(fd, offset + 10, 19000);
+        imported_range range(exported.fd, exported.offset + 10, 19000);
         address           = range.address;
         auto *const inner = static_cast<char *>(address) + 18999;
 
         EXPECT_EQ(UCS_OK, ucs_memtype_cache_lookup(inner, 1, &info));
         EXPECT_EQ(UCS_MEMORY_TYPE_UNKNOWN, info.type) << "ask mem_query once";
-        uct_md_mem_attr_t attr{};
-        attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE |
-                          UCT_MD_MEM_ATTR_FIELD_SYS_DEV |
-                          UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS |
-                          UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
-        ASSERT_EQ(UCS_OK, uct_md_mem_query(md, inner, 1, &attr));
+        const auto attr = query_memory(md, inner, 1);
         EXPECT_EQ(GAUDI_CALL(ucx_gaudi_memory_type)(), attr.mem_type);
         EXPECT_STREQ("gaudi0", ucs_topo_sys_device_get_name(attr.sys_dev));
         EXPECT_EQ(address, attr.base_address);
@@ -438,7 +424,6 @@ TEST_F(dmabuf, an_import_is_device_memory_to_ucx)
     }
     query(address, 1, UCS_ERR_INVALID_ADDR);
     EXPECT_EQ(UCS_ERR_NO_ELEM, ucs_memtype_cache_lookup(address, 1, &info));
-    close(fd);
 }
 
 TEST_F(dmabuf, every_operation_takes_an_import)
@@ -448,86 +433,61 @@ TEST_F(dmabuf, every_operation_takes_an_import)
     device_buffer own(md, size);
     std::vector<char> text(size);
     std::vector<char> seen(size);
-    int fd = -1;
-    size_t offset;
-    ASSERT_EQ(UCS_OK, export_range(device.address, size, fd, offset));
-    imported_range range(fd, offset, size);
-    close(fd);
+    const imported_range range(device.address, size);
     auto *const memory   = static_cast<char *>(range.address);
     const uint64_t place = number(memory);
 
     /* Host to import, by each of the puts. */
     fill_pattern(text.data(), size, 1);
-    ASSERT_EQ(UCS_OK, uct_ep_put_short(tl->ep, text.data(), 1000, place,
-                                       UCT_INVALID_RKEY));
+    ASSERT_EQ(UCS_OK, tl->put_short(text.data(), 1000, place));
     const auto pack = [](void *to, void *from) -> size_t {
         std::memcpy(to, from, 1000);
         return 1000;
     };
     ASSERT_EQ(1000, uct_ep_put_bcopy(tl->ep, pack, text.data() + 1000,
                                      place + 1000, UCT_INVALID_RKEY));
-    counted_completion put;
-    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(text.data() + 2000, size - 2000,
-                                            place + 2000, &put));
-    tl->flush();
-    tl->read_back(seen.data(), device.remote(), size);
-    EXPECT_EQ(text, seen);
+    tl->put(text.data() + 2000, size - 2000, place + 2000);
+    EXPECT_TRUE(tl->holds(device.remote(), size, 1));
 
     /* Import to host. */
     std::fill(seen.begin(), seen.end(), '\0');
-    ASSERT_EQ(UCS_OK, uct_ep_get_short(tl->ep, seen.data(), 1000, place,
-                                       UCT_INVALID_RKEY));
+    ASSERT_EQ(UCS_OK, tl->get_short(seen.data(), 1000, place));
     counted_completion bcopy;
-    counted_completion get;
     const auto unpack = [](void *to, const void *from, size_t length) {
         std::memcpy(to, from, length);
     };
     ASSERT_EQ(UCS_INPROGRESS,
               uct_ep_get_bcopy(tl->ep, unpack, seen.data() + 1000, 1000,
                                place + 1000, UCT_INVALID_RKEY, &bcopy));
-    ASSERT_EQ(UCS_INPROGRESS, tl->get_zcopy(seen.data() + 2000, size - 2000,
-                                            place + 2000, &get));
-    tl->flush();
+    tl->get(seen.data() + 2000, size - 2000, place + 2000);
     EXPECT_EQ(text, seen);
 
     /* Between it and the card's own memory: once, and not by the host. */
     const auto before = engine_hooks::counters();
-    counted_completion down;
-    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(memory, size, own.remote(), &down));
-    tl->flush();
+    tl->put(memory, size, own.remote());
     const auto after = engine_hooks::counters();
     EXPECT_EQ(size,
               after.device_to_device_bytes - before.device_to_device_bytes);
     EXPECT_EQ(before.host_to_device_bytes, after.host_to_device_bytes);
     EXPECT_EQ(before.device_to_host_bytes, after.device_to_host_bytes);
-    tl->read_back(seen.data(), own.remote(), size);
-    EXPECT_EQ(text, seen);
+    EXPECT_TRUE(tl->holds(own.remote(), size, 1));
 
     fill_pattern(text.data(), size, 2);
-    write(own, 0, text.data(), size);
-    counted_completion up;
-    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(own.address, size, place, &up));
-    tl->flush();
-    tl->read_back(seen.data(), device.remote(), size);
-    EXPECT_EQ(text, seen);
+    tl->put(text.data(), size, own.remote());
+    tl->put(own.address, size, place);
+    EXPECT_TRUE(tl->holds(device.remote(), size, 2));
 
     /* Within an import. */
-    ASSERT_EQ(UCS_OK, uct_ep_put_short(tl->ep, memory, 1000, place + 200'000,
-                                       UCT_INVALID_RKEY));
-    tl->read_back(seen.data(), device.remote(200'000), 1000);
-    EXPECT_TRUE(has_pattern(seen.data(), 1000, 2));
+    ASSERT_EQ(UCS_OK, tl->put_short(memory, 1000, place + 200'000));
+    EXPECT_TRUE(tl->holds(device.remote(200'000), 1000, 2));
 }
 
 TEST_F(dmabuf, an_import_is_unmapped_with_its_last_registration)
 {
     device_buffer device(md, page);
-    int fd = -1;
-    size_t offset;
-    ASSERT_EQ(UCS_OK, export_range(device.address, 10000, fd, offset));
     const uint64_t before = engine_hooks::counters().mappings;
     {
-        imported_range range(fd, offset, 10000);
-        close(fd);
+        imported_range range(device.address, 10000);
         EXPECT_EQ(before + 1, engine_hooks::counters().mappings);
         registration registered(md, static_cast<char *>(range.address) + 10,
                                 100);
@@ -543,20 +503,16 @@ TEST_F(dmabuf, an_import_is_unmapped_with_its_last_registration)
 TEST_F(dmabuf, an_import_is_not_exported)
 {
     device_buffer device(md, page);
-    int fd = -1;
-    size_t offset;
-    ASSERT_EQ(UCS_OK, export_range(device.address, 10000, fd, offset));
-    imported_range range(fd, offset, 10000);
-    close(fd);
+    const imported_range range(device.address, 10000);
     expect_refused_export(range.address, 100, UCS_ERR_UNSUPPORTED);
 }
 
 TEST_F(dmabuf, only_ranges_of_dmabufs_are_imported)
 {
     device_buffer device(md, page);
-    int fd = -1;
-    size_t offset;
-    ASSERT_EQ(UCS_OK, export_range(device.address, 10000, fd, offset));
+    std::optional<exported_range> exported;
+    exported.emplace(device.address, 10000);
+    const int fd     = exported->fd;
     const size_t all = exports_parts() ? 3 * host_page : page;
     for (const auto &[at, length] : {std::pair<size_t, size_t>{0, 0},
                                      {0, all + 1},
@@ -564,22 +520,18 @@ TEST_F(dmabuf, only_ranges_of_dmabufs_are_imported)
                                      {1, all},
                                      {SIZE_MAX, 2},
                                      {2, SIZE_MAX}}) {
-        expect_refused_import(fd, at, length, UCS_ERR_INVALID_PARAM,
+        expect_refused_import(fd, at, length,
                               "in a dma-buf of " + std::to_string(all) +
                                   " bytes");
     }
     const int file = memfd_create("file", MFD_CLOEXEC);
-    expect_refused_import(file, 0, 4096, UCS_ERR_INVALID_PARAM,
-                          "cannot be imported as a dma-buf");
+    expect_refused_import(file, 0, 4096, "cannot be imported as a dma-buf");
     ASSERT_EQ(0, ftruncate(file, 4096));
-    expect_refused_import(file, 0, 4096, UCS_ERR_INVALID_PARAM,
-                          "cannot be imported as a dma-buf");
+    expect_refused_import(file, 0, 4096, "cannot be imported as a dma-buf");
     close(file);
-    close(fd);
-    expect_refused_import(fd, 0, 4096, UCS_ERR_INVALID_PARAM,
-                          "Bad file descriptor");
-    expect_refused_import(-1, 0, 4096, UCS_ERR_INVALID_PARAM,
-                          "Bad file descriptor");
+    exported.reset();
+    expect_refused_import(fd, 0, 4096, "Bad file descriptor");
+    expect_refused_import(-1, 0, 4096, "Bad file descriptor");
     EXPECT_EQ(UCS_OK, release(nullptr));
 }
 
@@ -587,11 +539,7 @@ TEST_F(dmabuf, only_imports_are_released)
 {
     char byte = 0;
     device_buffer device(md, page);
-    int fd = -1;
-    size_t offset;
-    ASSERT_EQ(UCS_OK, export_range(device.address, 10000, fd, offset));
-    imported_range range(fd, offset, 10000);
-    close(fd);
+    const imported_range range(device.address, 10000);
     for (void *address :
          {static_cast<void *>(&byte), device.address,
           static_cast<void *>(static_cast<char *>(range.address) + 1),
@@ -605,19 +553,18 @@ TEST_F(dmabuf, only_imports_are_released)
 TEST_F(dmabuf, a_card_has_to_be_open)
 {
     device_buffer device(md, page);
-    int fd = -1;
-    size_t offset;
-    ASSERT_EQ(UCS_OK, export_range(device.address, 10000, fd, offset));
+    const exported_range exported(device.address, 10000);
     for (const char *card : {"gaudi0", "0", "0000:19:00.0"}) {
-        imported_range range(fd, offset, 10000, card);
+        SCOPED_TRACE(card);
+        imported_range range(exported.fd, exported.offset, 10000, card);
     }
     void *address = nullptr;
     for (const char *card : {"gaudi1", "1", "", "gaudi", "0000:1a:00.0"}) {
-        EXPECT_EQ(UCS_ERR_NO_DEVICE,
-                  import_range(fd, offset, 10000, address, card));
+        EXPECT_EQ(UCS_ERR_NO_DEVICE, import_range(exported.fd, exported.offset,
+                                                  10000, address, card))
+            << card;
         EXPECT_THAT(take_logs(), ElementsAre(HasSubstr("has not opened it")));
     }
-    close(fd);
 }
 
 TEST_F(dmabuf, threads_export_and_import_at_a_time)
@@ -658,33 +605,21 @@ GAUDI_CHILD(cannot_import)
 {
     load_module();
     collect_logs();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
-    {
-        device_buffer device(md, 8192);
-        int fd = -1;
-        size_t offset;
-        void *address = nullptr;
-        GAUDI_CHILD_REQUIRE(export_range(device.address, 8192, fd, offset) ==
-                            UCS_OK);
-        GAUDI_CHILD_REQUIRE(import_range(fd, offset, 8192, address) ==
-                            UCS_ERR_UNSUPPORTED);
-        GAUDI_CHILD_REQUIRE(address == nullptr);
-        close(fd);
-    }
-    const auto logs = take_logs();
-    GAUDI_CHILD_REQUIRE(logs.size() == 1);
-    GAUDI_CHILD_REQUIRE(logs[0].ends_with("the driver cannot import dma-bufs"));
-    uct_md_close(md);
+    const opened_domain md;
+    const device_buffer device(md, 8192);
+    const exported_range exported(device.address, 8192);
+    void *address = nullptr;
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED,
+              import_range(exported.fd, exported.offset, 8192, address));
+    EXPECT_EQ(nullptr, address);
+    EXPECT_THAT(take_logs(), ElementsAre(::testing::EndsWith(
+                                 "the driver cannot import dma-bufs")));
     return 0;
 }
 
 TEST(dmabuf_settings, a_driver_without_import_is_named)
 {
-    child_options options;
-    options.environment      = {{"HLTHUNK_EMU_IMPORT", "n"}};
-    const child_result child = run_child("cannot_import", options);
-    EXPECT_EQ(0, child.exit_code) << child.error;
+    EXPECT_TRUE(child_passes("cannot_import", {{{"HLTHUNK_EMU_IMPORT", "n"}}}));
 }
 
 GAUDI_CHILD(has_no_open_card)
@@ -694,18 +629,16 @@ GAUDI_CHILD(has_no_open_card)
     void *address = nullptr;
     int fd        = -1;
     size_t offset;
-    GAUDI_CHILD_REQUIRE(import_range(0, 0, 4096, address) == UCS_ERR_NO_DEVICE);
-    GAUDI_CHILD_REQUIRE(export_range(&fd, 1, fd, offset) ==
-                        UCS_ERR_INVALID_ADDR);
+    EXPECT_EQ(UCS_ERR_NO_DEVICE, import_range(0, 0, 4096, address));
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR, export_range(&fd, 1, fd, offset));
     query(&fd, 1, UCS_ERR_INVALID_ADDR);
-    GAUDI_CHILD_REQUIRE(take_logs().size() == 2);
+    EXPECT_EQ(2u, take_logs().size());
     return 0;
 }
 
 TEST(dmabuf_settings, nothing_works_before_ucx_has_cards)
 {
-    const child_result child = run_child("has_no_open_card");
-    EXPECT_EQ(0, child.exit_code) << child.error;
+    EXPECT_TRUE(child_passes("has_no_open_card"));
 }
 
 /* Engine counters of an open card. */
@@ -728,62 +661,43 @@ GAUDI_CHILD(imports_on_every_card)
     constexpr unsigned cards = 3;
     constexpr size_t size    = 100'000;
     load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
-    {
-        transport tl(md);
-        device_buffer device(md, cards * size);
-        std::vector<void *> addresses;
-        for (unsigned card = 0; card < cards; ++card) {
-            std::vector<char> text(size);
-            fill_pattern(text.data(), size, card);
-            counted_completion put;
-            GAUDI_CHILD_REQUIRE(tl.put_zcopy(text.data(), size,
-                                             device.remote(card * size),
-                                             &put) == UCS_INPROGRESS);
-            tl.flush();
-            int fd        = -1;
-            size_t offset = 0;
-            GAUDI_CHILD_REQUIRE(export_range(device.data() + card * size, size,
-                                             fd, offset) == UCS_OK);
-            void *address     = nullptr;
-            const auto before = counters_of(card).mappings;
-            GAUDI_CHILD_REQUIRE(import_range(fd, offset, size, address,
-                                             std::to_string(card).c_str()) ==
-                                UCS_OK);
-            GAUDI_CHILD_REQUIRE(counters_of(card).mappings == before + 1);
-            close(fd);
-            addresses.push_back(address);
-        }
-        for (unsigned card = 0; card < cards; ++card) {
-            const auto known = query(addresses[card], size);
-            GAUDI_CHILD_REQUIRE(known.base == addresses[card]);
-            GAUDI_CHILD_REQUIRE("gaudi" + std::to_string(card) == known.card);
-
-            const auto before = counters_of(card);
-            std::vector<char> seen(size);
-            tl.read_back(seen.data(), number(addresses[card]), size);
-            GAUDI_CHILD_REQUIRE(has_pattern(seen.data(), size, card));
-            GAUDI_CHILD_REQUIRE(counters_of(card).device_to_host_bytes -
-                                    before.device_to_host_bytes ==
-                                size);
-            const auto left = counters_of(card);
-            GAUDI_CHILD_REQUIRE(release(addresses[card]) == UCS_OK);
-            GAUDI_CHILD_REQUIRE(counters_of(card).mappings ==
-                                left.mappings - 1);
-        }
+    const opened_domain md;
+    transport tl(md);
+    device_buffer device(md, cards * size);
+    std::vector<char> text(size);
+    std::vector<void *> addresses;
+    for (unsigned card = 0; card < cards; ++card) {
+        fill_pattern(text.data(), size, card);
+        tl.put(text.data(), size, device.remote(card * size));
+        const exported_range exported(device.data() + card * size, size);
+        void *address     = nullptr;
+        const auto before = counters_of(card).mappings;
+        EXPECT_EQ(UCS_OK, import_range(exported.fd, exported.offset, size,
+                                       address, std::to_string(card).c_str()));
+        EXPECT_EQ(before + 1, counters_of(card).mappings);
+        addresses.push_back(address);
     }
-    uct_md_close(md);
+    for (unsigned card = 0; card < cards; ++card) {
+        const auto known = query(addresses[card], size);
+        EXPECT_EQ(addresses[card], known.base);
+        EXPECT_EQ("gaudi" + std::to_string(card), known.card);
+
+        const auto before = counters_of(card);
+        EXPECT_TRUE(tl.holds(number(addresses[card]), size, card));
+        const auto left = counters_of(card);
+        EXPECT_EQ(size,
+                  left.device_to_host_bytes - before.device_to_host_bytes);
+        EXPECT_EQ(UCS_OK, release(addresses[card]));
+        EXPECT_EQ(left.mappings - 1, counters_of(card).mappings);
+    }
     return 0;
 }
 
 TEST(dmabuf_settings, imports_of_several_cards_do_not_meet)
 {
-    child_options options;
-    options.environment      = {{"UCX_GAUDI_DEVICES", "all"},
-                                {"HLTHUNK_EMU_DEVICES", "3"}};
-    const child_result child = run_child("imports_on_every_card", options);
-    EXPECT_EQ(0, child.exit_code) << child.error;
+    EXPECT_TRUE(child_passes(
+        "imports_on_every_card",
+        {{{"UCX_GAUDI_DEVICES", "all"}, {"HLTHUNK_EMU_DEVICES", "3"}}}));
 }
 
 /* --- other processes ------------------------------------------------------ */
@@ -793,25 +707,20 @@ TEST_F(dmabuf, a_range_of_another_process_is_read_and_written)
     exporting_process exporter;
     imported_range range(exporter.fd, exporting_process::offset,
                          exporting_process::size);
-    std::vector<char> seen(exporting_process::size);
-    tl->read_back(seen.data(), number(range.address), exporting_process::size);
-    EXPECT_TRUE(has_pattern(seen.data(), exporting_process::size, 9));
+    const uint64_t place = number(range.address);
+    EXPECT_TRUE(tl->holds(place, exporting_process::size, 9));
 
     imported_range again(exporter.fd, exporting_process::offset + 5, 100);
-    counted_completion put;
-    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(seen.data() + 50'000, 50,
-                                            number(range.address), &put));
-    tl->flush();
-    tl->read_back(seen.data(), number(again.address), 45);
-    EXPECT_TRUE(has_pattern(seen.data(), 45, 9, 50'005));
+    char part[50];
+    fill_pattern(part, sizeof(part), 9, 50'000);
+    tl->put(part, sizeof(part), place);
+    EXPECT_TRUE(tl->holds(number(again.address), 45, 9, 50'005));
 
     exporter.process->write_line("exit");
     const child_result child = exporter.process->wait();
     EXPECT_EQ(0, child.exit_code) << child.error;
     EXPECT_EQ("", child.error) << "it frees what is imported, and ends";
-    tl->read_back(seen.data(), number(range.address), exporting_process::size);
-    EXPECT_TRUE(
-        has_pattern(seen.data() + 50, exporting_process::size - 50, 9, 50));
+    EXPECT_TRUE(tl->holds(place + 50, exporting_process::size - 50, 9, 50));
 }
 
 TEST_F(dmabuf, a_killed_exporter_does_not_hurt_the_importer)
@@ -822,20 +731,16 @@ TEST_F(dmabuf, a_killed_exporter_does_not_hurt_the_importer)
                          exporting_process::size);
     for (unsigned round = 0; round < 300; ++round) {
         counted_completion done;
-        ASSERT_EQ(UCS_INPROGRESS,
-                  tl->put_zcopy(range.address, exporting_process::size,
-                                own.remote(), &done));
+        tl->start_put(range.address, exporting_process::size, own.remote(),
+                      &done);
         if (round == 50) {
             exporter.process->kill(SIGKILL);
         }
         tl->flush();
-        ASSERT_EQ(UCS_OK, done.status);
-        ASSERT_EQ(1u, done.calls);
+        ASSERT_TRUE(ended_once(done));
     }
     EXPECT_EQ(SIGKILL, exporter.process->wait().signal);
-    std::vector<char> seen(exporting_process::size);
-    tl->read_back(seen.data(), own.remote(), exporting_process::size);
-    EXPECT_TRUE(has_pattern(seen.data(), exporting_process::size, 9));
+    EXPECT_TRUE(tl->holds(own.remote(), exporting_process::size, 9));
 }
 
 TEST_F(dmabuf, of_parts_does_not_use_up_their_block)
@@ -844,10 +749,7 @@ TEST_F(dmabuf, of_parts_does_not_use_up_their_block)
     for (unsigned i = 0; i < 100; ++i) {
         device_buffer exported(md, 4096);
         kept.push_back(std::make_unique<device_buffer>(md, 4096));
-        int fd        = -1;
-        size_t offset = 0;
-        ASSERT_EQ(UCS_OK, export_range(exported.address, 4096, fd, offset));
-        close(fd);
+        const exported_range range(exported.address, 4096);
     }
     EXPECT_EQ(1u, engine_hooks::counters().allocations);
     kept.clear();

@@ -31,21 +31,9 @@ constexpr uintptr_t window_bytes = uintptr_t{1} << 41;
 struct card_memory {
     card_memory(uct_md_h md, unsigned card, size_t bytes)
     {
-        const uct_alloc_method_t method = UCT_ALLOC_METHOD_MD;
-        uct_md_attr_t attr;
-        uct_md_query(md, &attr);
-        uct_mem_alloc_params_t params{};
-        params.field_mask = UCT_MEM_ALLOC_PARAM_FIELD_FLAGS |
-                            UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE |
-                            UCT_MEM_ALLOC_PARAM_FIELD_ADDRESS |
-                            UCT_MEM_ALLOC_PARAM_FIELD_MDS;
-        params.flags    = UCT_MD_MEM_ACCESS_ALL;
-        params.mem_type = static_cast<ucs_memory_type_t>(
-            __builtin_ctzl(attr.cap.alloc_mem_types));
-        params.address =
-            reinterpret_cast<void *>(first_window + card * window_bytes);
-        params.mds = {&md, 1};
-        status     = uct_mem_alloc(bytes, &method, 1, &params, &memory);
+        status = allocate_memory(
+            md, bytes, memory, 0,
+            reinterpret_cast<void *>(first_window + card * window_bytes));
     }
     ~card_memory() { (void)free(); }
     card_memory(const card_memory &)            = delete;
@@ -195,12 +183,10 @@ struct scene {
     {
         std::vector<char> seen(short_size);
         fill_pattern(host.data(), short_size, 7);
-        return (uct_ep_put_short(copy->ep, host.data(), short_size,
-                                 memory.remote(),
-                                 UCT_INVALID_RKEY) == UCS_OK) &&
-               (uct_ep_get_short(copy->ep, seen.data(), short_size,
-                                 memory.remote(),
-                                 UCT_INVALID_RKEY) == UCS_OK) &&
+        return (copy->put_short(host.data(), short_size, memory.remote()) ==
+                UCS_OK) &&
+               (copy->get_short(seen.data(), short_size, memory.remote()) ==
+                UCS_OK) &&
                has_pattern(seen.data(), short_size, 7);
     }
 
@@ -209,8 +195,7 @@ private:
     {
         if (memory != nullptr) {
             fill_pattern(host.data(), size, seed_of(where));
-            (void)uct_ep_put_short(copy->ep, host.data(), size,
-                                   memory->remote(), UCT_INVALID_RKEY);
+            (void)copy->put_short(host.data(), size, memory->remote());
         }
     }
 };
@@ -290,15 +275,6 @@ outcome ended(scene &s, transport &by, ssize_t packed)
                  static_cast<size_t>(std::max<ssize_t>(packed, 0)));
 }
 
-uct_iov_t vector_of(void *address, size_t length)
-{
-    uct_iov_t iov{};
-    iov.buffer = address;
-    iov.length = length;
-    iov.count  = 1;
-    return iov;
-}
-
 size_t pack(void *to, void *from)
 {
     std::memcpy(to, from, short_size);
@@ -328,10 +304,7 @@ struct operation {
 outcome put(scene &s, void *from, const card_memory &to)
 {
     counted_completion done;
-    const uct_iov_t iov = vector_of(from, size);
-    return ended(s, *s.copy,
-                 uct_ep_put_zcopy(s.copy->ep, &iov, 1, to.remote(),
-                                  UCT_INVALID_RKEY, &done),
+    return ended(s, *s.copy, s.copy->put_zcopy(from, size, to.remote(), &done),
                  size, &done);
 }
 
@@ -342,7 +315,7 @@ outcome exchange(scene &s, bool is_put, void *local)
     if (s.need_key() != UCS_OK) {
         return at_once(s.key->status());
     }
-    const uct_iov_t iov   = vector_of(local, size);
+    const uct_iov_t iov{local, size, UCT_MEM_HANDLE_NULL, 0, 1};
     auto *const operation = is_put ? uct_ep_put_zcopy : uct_ep_get_zcopy;
     return ended(s, *s.ipc,
                  operation(s.ep, &iov, 1, s.peer->device().address,
@@ -401,15 +374,15 @@ const operation operations[] = {
      }},
     {"put_short", importing::nothing, place::host, place::near,
      [](scene &s) {
-         return at_once(uct_ep_put_short(s.copy->ep, s.host.data(), short_size,
-                                         s.near->remote(), UCT_INVALID_RKEY),
-                        short_size);
+         return at_once(
+             s.copy->put_short(s.host.data(), short_size, s.near->remote()),
+             short_size);
      }},
     {"get_short", importing::nothing, place::near, place::host,
      [](scene &s) {
-         return at_once(uct_ep_get_short(s.copy->ep, s.host.data(), short_size,
-                                         s.near->remote(), UCT_INVALID_RKEY),
-                        short_size);
+         return at_once(
+             s.copy->get_short(s.host.data(), short_size, s.near->remote()),
+             short_size);
      }},
     {"put_bcopy", importing::nothing, place::host, place::near,
      [](scene &s) {
@@ -444,12 +417,9 @@ const operation operations[] = {
     {"on_card", importing::nothing, place::near, place::near_half,
      [](scene &s) {
          counted_completion done;
-         auto *from          = reinterpret_cast<char *>(s.near->remote());
-         const uct_iov_t iov = vector_of(from, size / 2);
          return ended(s, *s.copy,
-                      uct_ep_put_zcopy(s.copy->ep, &iov, 1,
-                                       s.near->remote() + size / 2,
-                                       UCT_INVALID_RKEY, &done),
+                      s.copy->put_zcopy(s.near->memory.address, size / 2,
+                                        s.near->remote() + size / 2, &done),
                       size / 2, &done);
      }},
     {"to_other_card", importing::of_other_card, place::near, place::other,

@@ -15,11 +15,6 @@ protected:
         device = std::make_unique<device_buffer>(md, size);
         fill_pattern(host.data(), size, 1);
     }
-    void TearDown() override
-    {
-        device.reset();
-        uct::TearDown();
-    }
 
     std::unique_ptr<device_buffer> device;
     guarded_buffer host{size};
@@ -33,12 +28,10 @@ TEST_F(fence, a_get_behind_it_sees_the_put_before_it)
     /* Different engines: without the fence the get would overtake. */
     for (bool whole_iface : {false, true}) {
         fill_pattern(host.data(), size, whole_iface ? 3 : 2);
-        ASSERT_EQ(UCS_INPROGRESS,
-                  tl->put_zcopy(host.data(), size, device->remote(), nullptr));
+        tl->start_put(host.data(), size, device->remote());
         ASSERT_EQ(UCS_OK, whole_iface ? uct_iface_fence(tl->iface, 0)
                                       : uct_ep_fence(tl->ep, 0));
-        ASSERT_EQ(UCS_INPROGRESS,
-                  tl->get_zcopy(back.data(), size, device->remote(), nullptr));
+        tl->start_get(back.data(), size, device->remote());
         tl->flush();
         EXPECT_TRUE(has_pattern(back.data(), size, whole_iface ? 3 : 2));
     }
@@ -52,16 +45,12 @@ TEST_F(fence, operations_behind_it_are_not_submitted_before_it_is_reached)
     engine_hooks::pause(true);
     const uint64_t jobs = engine_hooks::counters().jobs;
     registration memh(md, host.data(), size);
-    ASSERT_EQ(UCS_INPROGRESS,
-              tl->put_zcopy(host.data(), size, device->remote(), &before));
+    tl->start_put(host.data(), size, device->remote(), &before);
     ASSERT_EQ(UCS_OK, uct_ep_fence(tl->ep, 0));
     for (auto &completion : after) {
-        ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), size,
-                                                device->remote(), &completion));
+        tl->start_put(host.data(), size, device->remote(), &completion);
     }
-    for (unsigned i = 0; i < 100; ++i) {
-        tl->progress();
-    }
+    tl->progress_much();
     EXPECT_EQ(jobs + 1, engine_hooks::counters().jobs);
     engine_hooks::pause(false);
     tl->flush();
@@ -77,11 +66,9 @@ TEST_F(fence, a_short_operation_behind_it_waits_for_what_is_before_it)
     counted_completion done;
     for (uint64_t seed = 10; seed < 30; ++seed) {
         fill_pattern(host.data(), size, seed);
-        ASSERT_EQ(UCS_INPROGRESS,
-                  tl->put_zcopy(host.data(), size, device->remote(), &done));
+        tl->start_put(host.data(), size, device->remote(), &done);
         ASSERT_EQ(UCS_OK, uct_ep_fence(tl->ep, 0));
-        ASSERT_EQ(UCS_OK, uct_ep_get_short(tl->ep, back.data(), size,
-                                           device->remote(), UCT_INVALID_RKEY));
+        ASSERT_EQ(UCS_OK, tl->get_short(back.data(), size, device->remote()));
         EXPECT_TRUE(has_pattern(back.data(), size, seed));
         EXPECT_EQ(0u, done.calls) << "completions belong to progress";
         tl->flush();
@@ -94,8 +81,7 @@ TEST_F(fence, without_outstanding_operations_it_holds_nothing_back)
 {
     char byte = 1;
     ASSERT_EQ(UCS_OK, uct_ep_fence(tl->ep, 0));
-    EXPECT_EQ(UCS_OK, uct_ep_put_short(tl->ep, &byte, 1, device->remote(),
-                                       UCT_INVALID_RKEY));
+    EXPECT_EQ(UCS_OK, tl->put_short(&byte, 1, device->remote()));
 }
 
 } // namespace gaudi::test

@@ -20,8 +20,7 @@ protected:
         settings.emplace_back("HLTHUNK_EMU_ASIC", GetParam());
         settings.emplace_back("HLTHUNK_EMU_DRAM_PAGE", "32M");
         settings.emplace_back("GAUDI_TEST_FRAMEWORK", ""); /* it is its own */
-        const child_result result = run_child(child, {settings, -1});
-        EXPECT_EQ(0, result.exit_code) << result.error;
+        EXPECT_TRUE(child_passes(child, {settings, -1}));
     }
 };
 
@@ -74,13 +73,7 @@ bool arrives(transport &tl, uct_md_h md, uint64_t tensor, uint64_t other)
 
 bool can_be_exported(uct_md_h md, uint64_t tensor)
 {
-    uct_md_mem_attr_t attr{};
-    attr.field_mask =
-        UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS | UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
-    if (uct_md_mem_query(md, reinterpret_cast<void *>(tensor), size, &attr) !=
-        UCS_OK) {
-        return false;
-    }
+    const auto attr = query_memory(md, reinterpret_cast<void *>(tensor), size);
     const auto base = reinterpret_cast<uintptr_t>(attr.base_address);
     return (base <= tensor) && (base + attr.alloc_length >= tensor + size);
 }
@@ -103,20 +96,18 @@ GAUDI_CHILD(opens_after_the_framework)
     const uint64_t tensor = make_tensor();
     const uint64_t other  = make_tensor();
     load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
     {
+        const opened_domain md;
         transport tl(md);
-        GAUDI_CHILD_REQUIRE(is_gaudi_memory(md, tensor));
-        GAUDI_CHILD_REQUIRE(can_be_exported(md, tensor));
-        GAUDI_CHILD_REQUIRE(arrives(tl, md, tensor, other));
+        EXPECT_TRUE(is_gaudi_memory(md, tensor));
+        EXPECT_TRUE(can_be_exported(md, tensor));
+        EXPECT_TRUE(arrives(tl, md, tensor, other));
         const device_buffer ours(md, size);
-        GAUDI_CHILD_REQUIRE(arrives(tl, md, ours.remote(), tensor));
+        EXPECT_TRUE(arrives(tl, md, ours.remote(), tensor));
     }
-    uct_md_close(md);
-    GAUDI_CHILD_REQUIRE(synapse().syn_stand_in_mappings() == 0);
-    GAUDI_CHILD_REQUIRE(synapse().syn_stand_in_blocking_calls() == 0);
-    GAUDI_CHILD_REQUIRE(synapse().synDestroy() == synSuccess);
+    EXPECT_EQ(0u, synapse().syn_stand_in_mappings());
+    EXPECT_EQ(0u, synapse().syn_stand_in_blocking_calls());
+    EXPECT_EQ(synSuccess, synapse().synDestroy());
     return 0;
 }
 
@@ -132,22 +123,20 @@ TEST_P(frameworks, a_card_of_ours_is_handed_over)
 GAUDI_CHILD(opens_before_the_framework)
 {
     load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
     {
+        const opened_domain md;
         transport tl(md);
         {
             const device_buffer ours(md, size);
-            GAUDI_CHILD_REQUIRE(acquire(bus_id(0)) == synNoDeviceFound);
+            EXPECT_EQ(synNoDeviceFound, acquire(bus_id(0)));
         }
         GAUDI_CHILD_REQUIRE(acquire(bus_id(0)) == synSuccess);
         const uint64_t tensor = make_tensor();
         GAUDI_CHILD_REQUIRE(is_gaudi_memory(md, tensor));
-        GAUDI_CHILD_REQUIRE(arrives(tl, md, tensor, make_tensor()));
+        EXPECT_TRUE(arrives(tl, md, tensor, make_tensor()));
     }
-    uct_md_close(md);
-    GAUDI_CHILD_REQUIRE(synapse().syn_stand_in_mappings() == 0);
-    GAUDI_CHILD_REQUIRE(synapse().synDestroy() == synSuccess);
+    EXPECT_EQ(0u, synapse().syn_stand_in_mappings());
+    EXPECT_EQ(synSuccess, synapse().synDestroy());
     return 0;
 }
 
@@ -162,10 +151,10 @@ GAUDI_CHILD(opens_before_the_framework_has_another)
     {
         transport tl(md);
         const uint64_t tensor = make_tensor();
-        GAUDI_CHILD_REQUIRE(arrives(tl, md, tensor, make_tensor()));
+        EXPECT_TRUE(arrives(tl, md, tensor, make_tensor()));
         if (has_card) {
             const device_buffer ours(md, size);
-            GAUDI_CHILD_REQUIRE(arrives(tl, md, ours.remote(), tensor));
+            EXPECT_TRUE(arrives(tl, md, ours.remote(), tensor));
         }
     }
     uct_md_close(md);
@@ -182,29 +171,25 @@ GAUDI_CHILD(outlives_the_framework)
     load_module();
     collect_logs();
     GAUDI_CHILD_REQUIRE(acquire() == synSuccess);
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
     {
+        const opened_domain md;
         transport tl(md);
         const uint64_t tensor = make_tensor();
         std::vector<char> host(size);
         counted_completion done;
         engine_hooks::pause(true);
-        GAUDI_CHILD_REQUIRE(tl.put_zcopy(host.data(), size, tensor, &done) ==
-                            UCS_INPROGRESS);
-        GAUDI_CHILD_REQUIRE(synapse().synDestroy() == synSuccess);
+        tl.start_put(host.data(), size, tensor, &done);
+        EXPECT_EQ(synSuccess, synapse().synDestroy());
         tl.flush();
         GAUDI_CHILD_REQUIRE((done.calls == 1) && (done.status != UCS_OK));
-        GAUDI_CHILD_REQUIRE(
-            uct_ep_put_short(tl.ep, host.data(), 8, tensor, UCT_INVALID_RKEY) ==
-            UCS_ERR_INVALID_ADDR);
+        GAUDI_CHILD_REQUIRE(tl.put_short(host.data(), 8, tensor) ==
+                            UCS_ERR_INVALID_ADDR);
         GAUDI_CHILD_REQUIRE(!take_logs().empty());
         /* The next one is another card to UCX. */
         GAUDI_CHILD_REQUIRE(acquire() == synSuccess);
         const uint64_t next = make_tensor();
-        GAUDI_CHILD_REQUIRE(arrives(tl, md, next, make_tensor()));
+        EXPECT_TRUE(arrives(tl, md, next, make_tensor()));
     }
-    uct_md_close(md);
     GAUDI_CHILD_REQUIRE(take_logs().empty());
     return 0;
 }
@@ -219,20 +204,15 @@ GAUDI_CHILD(forks_beside_a_framework)
 {
     GAUDI_CHILD_REQUIRE(acquire() == synSuccess);
     load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const opened_domain md;
     const unsigned streams = synapse().syn_stand_in_streams();
     GAUDI_CHILD_REQUIRE(streams > 0);
     forked_process child([&] {
-        uct_md_h own;
-        GAUDI_CHILD_REQUIRE(open_md(own) == UCS_OK);
+        const opened_domain own;
         GAUDI_CHILD_REQUIRE(synapse().syn_stand_in_streams() == streams);
-        uct_md_close(own);
         return 0;
     });
-    const child_result result = child.wait();
-    uct_md_close(md);
-    return result.exit_code;
+    return child.wait().exit_code;
 }
 
 TEST_P(frameworks, ucx_runs_one_if_it_is_told_to)
@@ -251,15 +231,13 @@ GAUDI_CHILD(is_its_own_framework)
 {
     (void)synapse(); /* where dlopen finds it */
     load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
     {
+        const opened_domain md;
         transport tl(md);
         const device_buffer memory(md, size);
         const device_buffer other(md, size);
-        GAUDI_CHILD_REQUIRE(arrives(tl, md, memory.remote(), other.remote()));
+        EXPECT_TRUE(arrives(tl, md, memory.remote(), other.remote()));
     }
-    uct_md_close(md);
     GAUDI_CHILD_REQUIRE(acquire() == synSuccess);
     return 0;
 }
@@ -282,10 +260,8 @@ TEST(gaudi3, is_refused_without_a_framework_in_one_line)
 GAUDI_CHILD(wants_gaudi3)
 {
     load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE((open_md(md) == UCS_OK) && !has_card(md));
-    uct_md_close(md);
-    return 0;
+    const opened_domain md;
+    return has_card(md) ? 1 : 0;
 }
 
 } // namespace gaudi::test

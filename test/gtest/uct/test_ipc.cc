@@ -24,60 +24,14 @@ namespace gaudi::test {
 
 namespace {
 
-class ipc : public ::testing::Test {
+class ipc : public beside_a_peer {
 protected:
-    void SetUp() override
-    {
-        load_module();
-        collect_logs();
-        take_logs();
-        ASSERT_EQ(UCS_OK, open_md(copy_md));
-        ASSERT_EQ(UCS_OK, open_md(ipc_md, {}, "gaudi_ipc"));
-        copy = std::make_unique<transport>(copy_md);
-        tl   = std::make_unique<transport>(ipc_md);
-        peer = std::make_unique<ipc_peer>();
-        ep   = tl->make_ep(peer->address());
-        ASSERT_NE(nullptr, ep);
-    }
-
-    void TearDown() override
-    {
-        if (ep != nullptr) {
-            uct_ep_destroy(ep);
-        }
-        const child_result result = peer->quit();
-        EXPECT_EQ(0, result.exit_code) << result.error;
-        EXPECT_EQ("", result.error);
-        tl.reset();
-        copy.reset();
-        uct_md_close(ipc_md);
-        uct_md_close(copy_md);
-        EXPECT_THAT(take_logs(), ::testing::IsEmpty());
-    }
-
-    void flush()
-    {
-        ucs_status_t status;
-        do {
-            tl->progress();
-            status = uct_ep_flush(ep, 0, nullptr);
-        } while ((status == UCS_INPROGRESS) || (status == UCS_ERR_NO_RESOURCE));
-        EXPECT_EQ(UCS_OK, status);
-    }
-
     static uint64_t moved_bytes()
     {
         const hlthunk_emu_counters counted = engine_hooks::counters();
         return counted.host_to_device_bytes + counted.device_to_host_bytes +
                counted.device_to_device_bytes + counted.host_to_host_bytes;
     }
-
-    uct_md_h copy_md = nullptr;
-    uct_md_h ipc_md  = nullptr;
-    std::unique_ptr<transport> copy;
-    std::unique_ptr<transport> tl;
-    std::unique_ptr<ipc_peer> peer;
-    uct_ep_h ep = nullptr;
 };
 
 struct packed_bytes {
@@ -98,8 +52,7 @@ class ipc_pairs : public ipc,
 protected:
     void SetUp() override
     {
-        ipc::SetUp();
-        ASSERT_NE(nullptr, ep);
+        ASSERT_NO_FATAL_FAILURE(ipc::SetUp());
         std::tie(here, there, size) = GetParam();
         if (here) {
             device = std::make_unique<device_buffer>(copy_md, size);
@@ -112,14 +65,6 @@ protected:
         ASSERT_EQ(UCS_OK, key->status());
     }
 
-    void TearDown() override
-    {
-        key.reset();
-        device_memh.reset();
-        device.reset();
-        ipc::TearDown();
-    }
-
     [[nodiscard]] void *local() const
     {
         return here ? device->address : host.data();
@@ -130,9 +75,7 @@ protected:
         fill_pattern(host.data(), size, seed);
         if (here) {
             ASSERT_EQ(UCS_OK,
-                      uct_ep_put_short(copy->ep, host.data(),
-                                       static_cast<unsigned>(size),
-                                       device->remote(), UCT_INVALID_RKEY));
+                      copy->put_short(host.data(), size, device->remote()));
         }
     }
 
@@ -144,14 +87,9 @@ protected:
         EXPECT_TRUE(has_pattern(host.data(), size, seed));
     }
 
-    ucs_status_t zcopy(bool put, uct_completion_t *done)
+    void start_put(uct_completion_t *done = nullptr)
     {
-        uct_iov_t iov{};
-        iov.buffer = local();
-        iov.length = size;
-        iov.count  = 1;
-        return put ? uct_ep_put_zcopy(ep, &iov, 1, remote, key->rkey(), done)
-                   : uct_ep_get_zcopy(ep, &iov, 1, remote, key->rkey(), done);
+        start(uct_ep_put_zcopy, local(), size, remote, *key, done);
     }
 
     bool here  = false;
@@ -189,18 +127,16 @@ TEST_P(ipc_pairs, put_zcopy_and_get_zcopy)
 {
     fill_local(1);
     counted_completion done;
-    ASSERT_EQ(UCS_INPROGRESS, zcopy(true, &done));
+    ASSERT_NO_FATAL_FAILURE(start_put(&done));
     EXPECT_EQ(0u, done.calls);
     flush();
-    EXPECT_EQ(1u, done.calls);
-    EXPECT_EQ(UCS_OK, done.status);
+    EXPECT_TRUE(ended_once(done));
     EXPECT_TRUE(peer->has(there, 0, size, 1));
     peer->fill(2);
     counted_completion back;
-    ASSERT_EQ(UCS_INPROGRESS, zcopy(false, &back));
+    start(uct_ep_get_zcopy, local(), size, remote, *key, &back);
     flush();
-    EXPECT_EQ(1u, back.calls);
-    EXPECT_EQ(UCS_OK, back.status);
+    EXPECT_TRUE(ended_once(back));
     expect_local(2);
 }
 
@@ -236,7 +172,7 @@ TEST_P(ipc_pairs, no_byte_is_moved_twice)
     fill_local(1);
     const uint64_t before       = moved_bytes();
     const uint64_t there_before = peer->moved_bytes();
-    ASSERT_EQ(UCS_INPROGRESS, zcopy(true, nullptr));
+    start_put();
     flush();
     const uint64_t expected = (here || there) ? size : 0;
     EXPECT_EQ(expected, moved_bytes() - before);
@@ -312,10 +248,7 @@ TEST_F(ipc, an_invalidation_does_not_wait_for_other_registrations)
     const unpacked_key key(pack_key(ipc_md, memh));
     counted_completion over;
     ASSERT_EQ(UCS_OK, invalidate(ipc_md, memh, over));
-    EXPECT_TRUE(eventually([&] {
-        tl->progress();
-        return over.calls == 1;
-    }));
+    EXPECT_TRUE(tl->progress_until([&] { return over.calls == 1; }));
     uct_ep_h own_ep = tl->make_ep();
     const auto put  = [&](const unpacked_key &with) {
         return uct_ep_put_short(own_ep, "x", 1,
@@ -341,10 +274,7 @@ TEST_F(ipc, messages_are_taken_until_ucx_has_been_told_of_a_failure)
     EXPECT_EQ(6,
               uct_ep_am_bcopy(to, ipc_echo_id, packed_bytes::pack, &packed, 0));
     EXPECT_THAT(tl->failures, ::testing::IsEmpty());
-    EXPECT_TRUE(eventually([&] {
-        tl->progress();
-        return !tl->failures.empty();
-    }));
+    EXPECT_TRUE(tl->progress_until([&] { return !tl->failures.empty(); }));
     EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
               uct_ep_am_short(to, ipc_echo_id, 0, nullptr, 0));
     EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
@@ -357,16 +287,10 @@ TEST_F(ipc, host_memory_is_not_staged)
     constexpr size_t size = 1 << 20;
     guarded_buffer host(size);
     const unpacked_key key(peer->device().key);
-    ASSERT_EQ(UCS_OK, key.status());
-    uct_iov_t iov{};
-    iov.buffer = host.data();
-    iov.length = size;
-    iov.count  = 1;
+    const uint64_t remote = peer->device().address;
     fill_pattern(host.data(), size, 1);
     engine_hooks::pause(true);
-    ASSERT_EQ(UCS_INPROGRESS,
-              uct_ep_put_zcopy(ep, &iov, 1, peer->device().address, key.rkey(),
-                               nullptr));
+    start(uct_ep_put_zcopy, host.data(), size, remote, key);
     fill_pattern(host.data(), size, 2);
     engine_hooks::pause(false);
     flush();
@@ -374,9 +298,7 @@ TEST_F(ipc, host_memory_is_not_staged)
 
     peer->fill(3);
     const uint64_t before = moved_bytes();
-    ASSERT_EQ(UCS_INPROGRESS,
-              uct_ep_get_zcopy(ep, &iov, 1, peer->device().address, key.rkey(),
-                               nullptr));
+    start(uct_ep_get_zcopy, host.data(), size, remote, key);
     ASSERT_TRUE(eventually([&] { return moved_bytes() == before + size; }));
     EXPECT_TRUE(has_pattern(host.data(), size, 3)) << "without progress";
     flush();
@@ -390,18 +312,12 @@ TEST_F(ipc, neighbours_in_a_buffer_are_mapped_once)
     constexpr size_t blocks = 64;
     constexpr size_t length = 32768;
     const unpacked_key key(peer->device().key);
-    ASSERT_EQ(UCS_OK, key.status());
     std::vector<char> host(blocks * length, 5);
     const uint64_t misses  = cache_statistic("host/misses");
     const uint64_t dropped = cache_statistic("host/invalidations");
     for (size_t i = 0; i < blocks; ++i) {
-        uct_iov_t iov{};
-        iov.buffer = host.data() + i * length;
-        iov.length = length;
-        iov.count  = 1;
-        ASSERT_EQ(UCS_INPROGRESS,
-                  uct_ep_put_zcopy(ep, &iov, 1, peer->device().address,
-                                   key.rkey(), nullptr));
+        start(uct_ep_put_zcopy, host.data() + i * length, length,
+              peer->device().address, key);
         flush();
     }
     EXPECT_EQ(misses + blocks, cache_statistic("host/misses"));
@@ -416,17 +332,10 @@ TEST_F(ipc, read_only_memory_is_staged)
                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(MAP_FAILED, host);
     const unpacked_key key(peer->device().key);
-    ASSERT_EQ(UCS_OK, key.status());
-    uct_iov_t iov{};
-    iov.buffer = host;
-    iov.length = size;
-    iov.count  = 1;
     fill_pattern(static_cast<char *>(host), size, 1);
     ASSERT_EQ(0, mprotect(host, size, PROT_READ));
     for (unsigned i = 0; i < 2; ++i) {
-        ASSERT_EQ(UCS_INPROGRESS,
-                  uct_ep_put_zcopy(ep, &iov, 1, peer->device().address,
-                                   key.rkey(), nullptr));
+        start(uct_ep_put_zcopy, host, size, peer->device().address, key);
         flush();
         EXPECT_TRUE(peer->has(true, 0, size, 1));
     }
@@ -506,28 +415,21 @@ protected:
 
     void SetUp() override
     {
-        ipc::SetUp();
-        loop = tl->make_ep();
-        ASSERT_NE(nullptr, loop);
+        ASSERT_NO_FATAL_FAILURE(ipc::SetUp());
+        loop   = tl->make_ep();
         memory = std::make_unique<device_buffer>(copy_md, size);
         target = GetParam() ? memory->address : host.data();
         put(1);
     }
 
-    void TearDown() override
-    {
-        uct_ep_destroy(loop);
-        memory.reset();
-        ipc::TearDown();
-    }
+    void TearDown() override { uct_ep_destroy(loop); }
 
     /* Without a key, to fill it. */
     void put(uint64_t seed)
     {
         std::vector<char> bytes(size);
         fill_pattern(bytes.data(), size, seed);
-        ASSERT_EQ(UCS_OK, uct_ep_put_short(copy->ep, bytes.data(), size,
-                                           remote(), UCT_INVALID_RKEY));
+        ASSERT_EQ(UCS_OK, copy->put_short(bytes.data(), size, remote()));
     }
 
     [[nodiscard]] uint64_t remote() const
@@ -539,10 +441,8 @@ protected:
     ucs_status_t ended(ucs_status_t status, counted_completion &completion)
     {
         if (status == UCS_INPROGRESS) {
-            EXPECT_TRUE(eventually([&] {
-                tl->progress();
-                return completion.calls > 0;
-            }));
+            EXPECT_TRUE(
+                tl->progress_until([&] { return completion.calls > 0; }));
             status = completion.status;
         }
         return status;
@@ -577,17 +477,14 @@ protected:
 
     void flush_loop()
     {
-        EXPECT_TRUE(eventually([&] {
-            tl->progress();
-            return uct_ep_flush(loop, 0, nullptr) == UCS_OK;
-        }));
+        EXPECT_TRUE(tl->progress_until(
+            [&] { return uct_ep_flush(loop, 0, nullptr) == UCS_OK; }));
     }
 
     void expect_bytes(uint64_t seed)
     {
         std::vector<char> bytes(size);
-        ASSERT_EQ(UCS_OK, uct_ep_get_short(copy->ep, bytes.data(), size,
-                                           remote(), UCT_INVALID_RKEY));
+        ASSERT_EQ(UCS_OK, copy->get_short(bytes.data(), size, remote()));
         EXPECT_TRUE(has_pattern(bytes.data(), size, seed));
     }
 
@@ -600,138 +497,69 @@ protected:
 /* Messages of the process to itself: it says when they are read. */
 class ipc_own_messages : public ipc_messages {
 protected:
-    struct waiting {
-        uct_pending_req_t request; /* first: a pointer to it is one to this */
-        ipc_own_messages *self;
-        bool done;
-    };
-
     void SetUp() override
     {
         ipc_messages::SetUp();
         loop = tl->make_ep();
-        ASSERT_NE(nullptr, loop);
     }
 
     void TearDown() override
     {
         if (loop != nullptr) {
-            uct_ep_pending_purge(
-                loop, [](uct_pending_req_t *, void *) {}, nullptr);
+            (void)purge_pending(loop);
             uct_ep_destroy(loop);
         }
-        ipc_messages::TearDown();
     }
 
-    static ucs_status_t note(uct_pending_req_t *request, ucs_status_t status)
+    ucs_status_t send() const
     {
-        reinterpret_cast<waiting *>(request)->done = (status == UCS_OK);
-        return status;
-    }
-
-    static uct_ep_h loop_of(uct_pending_req_t *request)
-    {
-        return reinterpret_cast<waiting *>(request)->self->loop;
-    }
-
-    static ucs_status_t send_now(uct_pending_req_t *request)
-    {
-        return note(request, uct_ep_am_short(loop_of(request), ipc_echo_id, 0,
-                                             nullptr, 0));
+        return uct_ep_am_short(loop, ipc_echo_id, 0, nullptr, 0);
     }
 
     /* The longest there are. */
-    static ssize_t send_long(uct_ep_h ep)
+    ucs_status_t send_long()
     {
         const auto pack = [](void *to, void *length) {
             std::memset(to, 1, *static_cast<size_t *>(length));
             return *static_cast<size_t *>(length);
         };
-        uct_iface_attr_t attr;
-        EXPECT_EQ(UCS_OK, uct_iface_query(ep->iface, &attr));
-        return uct_ep_am_bcopy(ep, ipc_echo_id, pack, &attr.cap.am.max_bcopy,
-                               0);
-    }
-
-    static ucs_status_t send_long_now(uct_pending_req_t *request)
-    {
-        const ssize_t sent = send_long(loop_of(request));
-        return note(request,
-                    (sent < 0) ? static_cast<ucs_status_t>(sent) : UCS_OK);
-    }
-
-    /* As when UCP completes a request, and the program sends another one. */
-    static ucs_status_t send_and_send_more(uct_pending_req_t *request)
-    {
-        const ucs_status_t status = send_now(request);
-        if (status == UCS_OK) {
-            EXPECT_EQ(
-                UCS_ERR_NO_RESOURCE,
-                uct_ep_am_short(loop_of(request), ipc_echo_id, 0, nullptr, 0));
-        }
-        return status;
-    }
-
-    static ucs_status_t flush_now(uct_pending_req_t *request)
-    {
-        return note(request, uct_ep_flush(loop_of(request), 0, nullptr));
+        const ssize_t sent = uct_ep_am_bcopy(loop, ipc_echo_id, pack,
+                                             &tl->attr.cap.am.max_bcopy, 0);
+        return (sent < 0) ? static_cast<ucs_status_t>(sent) : UCS_OK;
     }
 
     uct_ep_h loop = nullptr;
     /* Wait at the endpoint until TearDown(), even when a test gives up. */
-    waiting message_waiting{{send_now, {}}, this, false};
-    waiting flush_waiting{{flush_now, {}}, this, false};
+    pending_request message{[this] { return send(); }};
+    pending_request behind{[this] { return uct_ep_flush(loop, 0, nullptr); }};
 };
 
 /* A peer that does not read. */
 class ipc_stopped_peer : public ipc_messages {
 protected:
-    struct waiting {
-        uct_pending_req_t request; /* first: a pointer to it is one to this */
-        ipc_stopped_peer *self;
-        bool done;
-    };
-
     void SetUp() override
     {
-        ipc_messages::SetUp();
-        ASSERT_NE(nullptr, ep);
+        ASSERT_NO_FATAL_FAILURE(ipc_messages::SetUp());
         /* It may be asked for its memory now, but not later. */
         key = std::make_unique<unpacked_key>(peer->device().key);
         ASSERT_EQ(UCS_OK, put());
         peer->process().kill(SIGSTOP);
-        while (uct_ep_am_short(ep, ipc_echo_id, 0, nullptr, 0) == UCS_OK) {
-            ++sent;
-        }
+        sent = fill_queue(ep);
     }
 
     void TearDown() override
     {
-        uct_ep_pending_purge(
-            ep, [](uct_pending_req_t *, void *) {}, nullptr);
+        (void)purge_pending(ep);
         peer->process().kill(SIGCONT);
         wait_for(sent);
-        key.reset();
-        ipc_messages::TearDown();
     }
 
     /* Have it tried from the pending queue until it succeeds. */
     void expect_done(const std::function<ucs_status_t()> &operation)
     {
-        on_turn = operation;
-        ASSERT_EQ(UCS_OK, uct_ep_pending_add(ep, &one.request, 0));
-        EXPECT_TRUE(eventually([&] {
-            tl->progress();
-            return one.done;
-        }));
-    }
-
-    static ucs_status_t take_turn(uct_pending_req_t *request)
-    {
-        auto &its                 = *reinterpret_cast<waiting *>(request);
-        const ucs_status_t status = its.self->on_turn();
-        its.done                  = (status == UCS_OK);
-        return status;
+        request.operation = operation;
+        ASSERT_EQ(UCS_OK, uct_ep_pending_add(ep, &request, 0));
+        EXPECT_TRUE(tl->progress_until([&] { return request.done; }));
     }
 
     ucs_status_t put()
@@ -743,8 +571,7 @@ protected:
 
     size_t sent = 0;
     std::unique_ptr<unpacked_key> key;
-    std::function<ucs_status_t()> on_turn;
-    waiting one{{take_turn, {}}, this, false};
+    pending_request request{nullptr};
 };
 
 } // namespace
@@ -885,10 +712,8 @@ TEST_F(ipc_own_messages, are_waited_for_by_a_flush)
     EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_ep_flush(loop, 0, nullptr));
     EXPECT_EQ(UCS_OK, uct_ep_flush(loop, UCT_FLUSH_FLAG_CANCEL, nullptr));
     wait_for(1);
-    EXPECT_TRUE(eventually([&] {
-        tl->progress();
-        return uct_ep_flush(loop, 0, nullptr) == UCS_OK;
-    }));
+    EXPECT_TRUE(tl->progress_until(
+        [&] { return uct_ep_flush(loop, 0, nullptr) == UCS_OK; }));
     EXPECT_EQ(UCS_OK, uct_ep_flush(loop, 0, nullptr));
 }
 
@@ -905,18 +730,14 @@ TEST_F(ipc_own_messages, are_not_waited_for_in_vain)
 TEST_F(ipc_own_messages, are_not_overtaken_by_shorter_ones)
 {
     size_t sent = 0;
-    while (send_long(loop) > 0) {
+    while (send_long() == UCS_OK) {
         ++sent;
     }
-    message_waiting.request.func = send_long_now;
-    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &message_waiting.request, 0));
-    EXPECT_EQ(UCS_ERR_NO_RESOURCE,
-              uct_ep_am_short(loop, ipc_echo_id, 0, nullptr, 0));
-    ASSERT_TRUE(eventually([&] {
-        tl->progress();
-        return message_waiting.done;
-    }));
-    ASSERT_EQ(UCS_OK, uct_ep_am_short(loop, ipc_echo_id, 0, nullptr, 0));
+    message.operation = [this] { return send_long(); };
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &message, 0));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, send());
+    ASSERT_TRUE(tl->progress_until([&] { return message.done; }));
+    ASSERT_EQ(UCS_OK, send());
     wait_for(sent + 2);
     EXPECT_EQ(tl->attr.cap.am.max_bcopy, received[sent].size());
     EXPECT_EQ(sizeof(uint64_t), received[sent + 1].size());
@@ -924,20 +745,20 @@ TEST_F(ipc_own_messages, are_not_overtaken_by_shorter_ones)
 
 TEST_F(ipc_own_messages, have_one_turn_each)
 {
-    size_t sent = 0;
-    while (uct_ep_am_short(loop, ipc_echo_id, sent, nullptr, 0) == UCS_OK) {
-        ++sent;
-    }
-    message_waiting.request.func = send_and_send_more;
-    waiting &behind              = flush_waiting;
-    behind.request.func          = send_long_now;
-    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &message_waiting.request, 0));
-    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &behind.request, 0));
-    ASSERT_TRUE(eventually([&] {
-        tl->progress();
-        return behind.done;
-    }));
-    EXPECT_TRUE(message_waiting.done);
+    const size_t sent = fill_queue(loop);
+    /* As when UCP completes a request, and the program sends another one. */
+    message.operation = [this] {
+        const ucs_status_t status = send();
+        if (status == UCS_OK) {
+            EXPECT_EQ(UCS_ERR_NO_RESOURCE, send());
+        }
+        return status;
+    };
+    behind.operation = [this] { return send_long(); };
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &message, 0));
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &behind, 0));
+    ASSERT_TRUE(tl->progress_until([&] { return behind.done; }));
+    EXPECT_TRUE(message.done);
     wait_for(sent + 2);
     EXPECT_EQ(sizeof(uint64_t), received[sent].size());
 }
@@ -971,18 +792,14 @@ TEST_F(ipc_stopped_peer, does_not_hold_up_transfers)
 
 TEST_F(ipc_own_messages, are_sent_before_a_flush_that_waits_behind_them)
 {
-    size_t sent = 0;
-    while (uct_ep_am_short(loop, ipc_echo_id, sent, nullptr, 0) == UCS_OK) {
-        ++sent;
-    }
-    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &message_waiting.request, 0));
+    const size_t sent = fill_queue(loop);
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &message, 0));
     ASSERT_EQ(UCS_ERR_NO_RESOURCE, uct_ep_flush(loop, 0, nullptr));
     EXPECT_EQ(UCS_INPROGRESS, uct_iface_flush(tl->iface, 0, nullptr));
-    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &flush_waiting.request, 0));
-    ASSERT_TRUE(eventually([&] {
-        tl->progress();
-        EXPECT_TRUE(message_waiting.done || !flush_waiting.done);
-        return flush_waiting.done;
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(loop, &behind, 0));
+    ASSERT_TRUE(tl->progress_until([&] {
+        EXPECT_TRUE(message.done || !behind.done);
+        return behind.done;
     }));
     wait_for(sent + 1);
 }

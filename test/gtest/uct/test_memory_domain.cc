@@ -16,24 +16,7 @@ namespace gaudi::test {
 
 namespace {
 
-class memory_domain : public uct {
-protected:
-    ucs_status_t allocate(size_t size, unsigned flags, void *wished,
-                          uct_allocated_memory_t &memory)
-    {
-        const uct_alloc_method_t method = UCT_ALLOC_METHOD_MD;
-        uct_mem_alloc_params_t params{};
-        params.field_mask = UCT_MEM_ALLOC_PARAM_FIELD_FLAGS |
-                            UCT_MEM_ALLOC_PARAM_FIELD_ADDRESS |
-                            UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE |
-                            UCT_MEM_ALLOC_PARAM_FIELD_MDS;
-        params.flags    = UCT_MD_MEM_ACCESS_ALL | flags;
-        params.address  = wished;
-        params.mem_type = gaudi_type();
-        params.mds      = {&md, 1};
-        return uct_mem_alloc(size, &method, 1, &params, &memory);
-    }
-};
+using memory_domain = uct;
 
 } // namespace
 
@@ -89,8 +72,7 @@ TEST_F(memory_domain, the_first_use_maps_and_the_cache_keeps_it)
         EXPECT_EQ(before, engine_hooks::counters().mappings);
         for (unsigned use = 0; use < 2; ++use) {
             counted_completion done;
-            ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), host.size(),
-                                                    device.remote(), &done));
+            tl->start_put(host.data(), host.size(), device.remote(), &done);
             tl->flush();
             EXPECT_EQ(before + 1, engine_hooks::counters().mappings);
         }
@@ -130,7 +112,7 @@ TEST_F(memory_domain, freed_memory_goes_with_its_last_registration)
     uct_allocated_memory_t memory;
     uct_mem_h first;
     uct_mem_h last;
-    ASSERT_EQ(UCS_OK, allocate(whole_card, 0, nullptr, memory));
+    ASSERT_EQ(UCS_OK, allocate_memory(md, whole_card, memory));
     char *data = static_cast<char *>(memory.address);
     ASSERT_EQ(UCS_OK, uct_md_mem_reg(md, data + 10, 100, UCT_MD_MEM_ACCESS_ALL,
                                      &first));
@@ -140,18 +122,16 @@ TEST_F(memory_domain, freed_memory_goes_with_its_last_registration)
 
     char byte = 3;
     EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-              uct_ep_put_short(tl->ep, &byte, 1,
-                               reinterpret_cast<uintptr_t>(data),
-                               UCT_INVALID_RKEY))
+              tl->put_short(&byte, 1, reinterpret_cast<uintptr_t>(data)))
         << "no address leads to it";
     EXPECT_FALSE(take_logs().empty());
 
     EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, first));
     EXPECT_EQ(UCS_ERR_NO_MEMORY,
-              allocate(1, UCT_MD_MEM_FLAG_HIDE_ERRORS, nullptr, memory));
+              allocate_memory(md, 1, memory, UCT_MD_MEM_FLAG_HIDE_ERRORS));
     (void)take_logs();
     EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, last));
-    ASSERT_EQ(UCS_OK, allocate(whole_card, 0, nullptr, memory));
+    ASSERT_EQ(UCS_OK, allocate_memory(md, whole_card, memory));
     EXPECT_EQ(UCS_OK, uct_mem_free(&memory));
 }
 
@@ -159,7 +139,7 @@ TEST_F(memory_domain, exhaustion_is_no_memory_and_loses_nothing)
 {
     uct_allocated_memory_t memory;
     /* The second line is UCT's own. */
-    EXPECT_EQ(UCS_ERR_NO_MEMORY, allocate(97ul << 30, 0, nullptr, memory));
+    EXPECT_EQ(UCS_ERR_NO_MEMORY, allocate_memory(md, 97ul << 30, memory));
     EXPECT_THAT(take_logs(),
                 ::testing::ElementsAre(
                     "gaudi0: cannot allocate 104152956928 bytes of device "
@@ -168,12 +148,12 @@ TEST_F(memory_domain, exhaustion_is_no_memory_and_loses_nothing)
     EXPECT_EQ(0u, engine_hooks::counters().allocations);
 
     device_buffer whole_card(md, device_bytes());
-    EXPECT_EQ(UCS_ERR_NO_MEMORY, allocate(1, 0, nullptr, memory));
+    EXPECT_EQ(UCS_ERR_NO_MEMORY, allocate_memory(md, 1, memory));
     EXPECT_THAT(take_logs(),
                 ::testing::Contains("gaudi0: cannot allocate 1 bytes of device "
                                     "memory: Cannot allocate memory"));
     EXPECT_EQ(UCS_ERR_NO_MEMORY,
-              allocate(1, UCT_MD_MEM_FLAG_HIDE_ERRORS, nullptr, memory));
+              allocate_memory(md, 1, memory, UCT_MD_MEM_FLAG_HIDE_ERRORS));
     EXPECT_THAT(take_logs(), ::testing::Not(::testing::Contains(
                                  ::testing::HasSubstr("gaudi0"))));
 }
@@ -182,8 +162,8 @@ TEST_F(memory_domain, a_fixed_address_is_refused)
 {
     uct_allocated_memory_t memory;
     EXPECT_EQ(UCS_ERR_UNSUPPORTED,
-              allocate(4096, UCT_MD_MEM_FLAG_FIXED,
-                       reinterpret_cast<void *>(0x1001001800000000), memory));
+              allocate_memory(md, 4096, memory, UCT_MD_MEM_FLAG_FIXED,
+                              reinterpret_cast<void *>(0x1001001800000000)));
 }
 
 TEST_F(memory_domain, host_memory_that_is_not_all_there_can_be_registered)
@@ -195,16 +175,10 @@ TEST_F(memory_domain, host_memory_that_is_not_all_there_can_be_registered)
     fill_pattern(host.data(), 4096, 1);
     {
         registration memh(md, host.data(), 8192);
-        counted_completion done;
-        ASSERT_EQ(UCS_INPROGRESS,
-                  tl->put_zcopy(host.data(), 4096, device.remote(), &done));
-        tl->flush();
-        EXPECT_EQ(UCS_OK, done.status);
+        tl->put(host.data(), 4096, device.remote());
         EXPECT_EQ(before, engine_hooks::counters().mappings) << "it is staged";
     }
-    std::vector<char> back(4096);
-    tl->read_back(back.data(), device.remote(), 4096);
-    EXPECT_TRUE(has_pattern(back.data(), 4096, 1));
+    EXPECT_TRUE(tl->holds(device.remote(), 4096, 1));
 }
 
 TEST_F(memory_domain, read_only_memory_is_registered_and_staged)
@@ -219,12 +193,9 @@ TEST_F(memory_domain, read_only_memory_is_registered_and_staged)
         device_buffer device(md, size);
         registration memh(md, page, size);
         counted_completion done;
-        ASSERT_EQ(UCS_INPROGRESS,
-                  tl->put_zcopy(page, size, device.remote(), &done));
+        tl->start_put(page, size, device.remote(), &done);
         tl->flush();
-        std::vector<char> back(size);
-        tl->read_back(back.data(), device.remote(), size);
-        EXPECT_TRUE(has_pattern(back.data(), size, 1));
+        EXPECT_TRUE(tl->holds(device.remote(), size, 1));
     }
     munmap(page, size);
 }

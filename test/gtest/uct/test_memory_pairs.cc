@@ -20,23 +20,15 @@ protected:
         fill_pattern(host.data(), size, 1);
         put(host.data(), first->remote());
     }
-    void TearDown() override
-    {
-        first.reset();
-        second.reset();
-        uct::TearDown();
-    }
 
     void put(const void *local, uint64_t remote)
     {
-        ASSERT_EQ(UCS_OK, uct_ep_put_short(tl->ep, local, size, remote,
-                                           UCT_INVALID_RKEY));
+        ASSERT_EQ(UCS_OK, tl->put_short(local, size, remote));
     }
 
     void expect_device(const device_buffer &device, uint64_t seed)
     {
-        tl->read_back(back.data(), device.remote(), size);
-        EXPECT_TRUE(has_pattern(back.data(), size, seed));
+        EXPECT_TRUE(tl->holds(device.remote(), size, seed));
     }
 
     static uint64_t as_remote(const void *host_address)
@@ -56,14 +48,9 @@ TEST_F(memory_pairs, device_to_device_is_copied_on_the_card)
 {
     const auto start = engine_hooks::counters();
     put(first->data(), second->remote());
-    EXPECT_EQ(UCS_INPROGRESS,
-              tl->put_zcopy(first->data(), size, second->remote(), nullptr));
-    tl->flush();
-    EXPECT_EQ(UCS_INPROGRESS,
-              tl->get_zcopy(second->data(), size, first->remote(), nullptr));
-    tl->flush();
-    EXPECT_EQ(UCS_OK, uct_ep_get_short(tl->ep, second->data(), size,
-                                       first->remote(), UCT_INVALID_RKEY));
+    tl->put(first->data(), size, second->remote());
+    tl->get(second->data(), size, first->remote());
+    EXPECT_EQ(UCS_OK, tl->get_short(second->data(), size, first->remote()));
     const auto end = engine_hooks::counters();
     EXPECT_EQ(4 * size,
               end.device_to_device_bytes - start.device_to_device_bytes);
@@ -82,13 +69,10 @@ TEST_F(memory_pairs, a_device_target_of_get_takes_host_memory)
 {
     fill_pattern(host.data(), size, 2);
     EXPECT_EQ(UCS_OK,
-              uct_ep_get_short(tl->ep, second->data(), size,
-                               as_remote(host.data()), UCT_INVALID_RKEY));
+              tl->get_short(second->data(), size, as_remote(host.data())));
     expect_device(*second, 2);
     fill_pattern(host.data(), size, 3);
-    EXPECT_EQ(UCS_INPROGRESS, tl->get_zcopy(second->data(), size,
-                                            as_remote(host.data()), nullptr));
-    tl->flush();
+    tl->get(second->data(), size, as_remote(host.data()));
     expect_device(*second, 3);
 }
 
@@ -104,8 +88,7 @@ TEST_F(memory_pairs, get_bcopy_by_memcpy_reaches_device_memory)
                                first->remote(), UCT_INVALID_RKEY, &done));
     tl->flush();
     EXPECT_EQ(1u, done.calls);
-    tl->read_back(back.data(), second->remote(), length);
-    EXPECT_TRUE(has_pattern(back.data(), length, 1));
+    EXPECT_TRUE(tl->holds(second->remote(), length, 1));
 }
 
 TEST_F(memory_pairs, get_bcopy_passes_any_argument_to_another_callback)
@@ -134,21 +117,17 @@ TEST_F(memory_pairs, host_to_host_is_a_plain_copy)
     EXPECT_TRUE(has_pattern(back.data(), size, 1));
 
     std::memset(back.data(), 0, size);
-    EXPECT_EQ(UCS_OK,
-              uct_ep_get_short(tl->ep, back.data(), size,
-                               as_remote(host.data()), UCT_INVALID_RKEY));
+    EXPECT_EQ(UCS_OK, tl->get_short(back.data(), size, as_remote(host.data())));
     EXPECT_TRUE(has_pattern(back.data(), size, 1));
 
     std::memset(back.data(), 0, size);
     counted_completion put_done;
     counted_completion get_done;
-    EXPECT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), size,
-                                            as_remote(back.data()), &put_done));
+    tl->start_put(host.data(), size, as_remote(back.data()), &put_done);
     tl->flush();
     EXPECT_TRUE(has_pattern(back.data(), size, 1));
     std::memset(back.data(), 0, size);
-    EXPECT_EQ(UCS_INPROGRESS, tl->get_zcopy(back.data(), size,
-                                            as_remote(host.data()), &get_done));
+    tl->start_get(back.data(), size, as_remote(host.data()), &get_done);
     tl->flush();
     EXPECT_TRUE(has_pattern(back.data(), size, 1));
     EXPECT_EQ(1u, put_done.calls);
@@ -184,21 +163,16 @@ TEST_F(memory_pairs, a_registration_is_found_by_pointer_at_any_offset)
     fill_pattern(large.data(), large.size(), 4);
     registration memh(md, large.data(), large.size());
     const uint64_t jobs = engine_hooks::counters().jobs;
-    EXPECT_EQ(UCS_INPROGRESS, tl->put_zcopy(large.data() + 4099, size,
-                                            first->remote(), nullptr));
-    tl->flush();
+    tl->put(large.data() + 4099, size, first->remote());
     EXPECT_EQ(jobs + 1, engine_hooks::counters().jobs)
         << "registered memory takes one job, staged memory one per chunk";
-    tl->read_back(back.data(), first->remote(), size);
-    EXPECT_TRUE(has_pattern(back.data(), size, 4, 4099));
+    EXPECT_TRUE(tl->holds(first->remote(), size, 4, 4099));
 }
 
 TEST_F(memory_pairs, a_range_that_leaves_its_registration_is_staged)
 {
     auto partial = std::make_unique<registration>(md, host.data(), size / 2);
-    EXPECT_EQ(UCS_INPROGRESS,
-              tl->put_zcopy(host.data(), size, second->remote(), nullptr));
-    tl->flush();
+    tl->put(host.data(), size, second->remote());
     expect_device(*second, 1);
 }
 
@@ -207,8 +181,7 @@ TEST_F(memory_pairs, deregistration_under_a_transfer_does_not_break_it)
     auto memh = std::make_unique<registration>(md, host.data(), size);
     counted_completion done;
     engine_hooks::pause(true);
-    ASSERT_EQ(UCS_INPROGRESS,
-              tl->put_zcopy(host.data(), size, second->remote(), &done));
+    tl->start_put(host.data(), size, second->remote(), &done);
     memh.reset();
     engine_hooks::pause(false);
     tl->flush();

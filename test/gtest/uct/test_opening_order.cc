@@ -12,6 +12,24 @@ namespace {
 
 constexpr size_t size = 1 << 20;
 
+/* Another process that has the only card, until it is let go. Who asks for
+ * cards meanwhile sees that one. */
+class holder_of_the_card {
+public:
+    holder_of_the_card() { EXPECT_EQ("open", child_.read_line()); }
+    void let_go()
+    {
+        unsetenv("HABANA_VISIBLE_DEVICES");
+        child_.write_line("done");
+        EXPECT_EQ(0, child_.wait().exit_code);
+        EXPECT_FALSE(engine_hooks::any_card());
+    }
+
+private:
+    const int visible_ = setenv("HABANA_VISIBLE_DEVICES", "0", 1);
+    child_process child_{"holds_its_cards"};
+};
+
 class opening_order : public ::testing::Test {
 protected:
     void SetUp() override
@@ -41,34 +59,21 @@ protected:
         ASSERT_FALSE(engine_hooks::any_card());
     }
 
-    /* Another process has the only card, until it is told to go. */
-    void open_copy_without_a_card(child_process &holder)
+    void open_copy()
     {
-        ASSERT_EQ("open", holder.read_line());
-        setenv("HABANA_VISIBLE_DEVICES", "0", 1);
         ASSERT_EQ(UCS_OK, open_md(copy_md));
         closes_copy = true;
-        unsetenv("HABANA_VISIBLE_DEVICES");
-        ASSERT_FALSE(engine_hooks::any_card());
     }
 
     static void expect_round_trip(transport &tl, char *device)
     {
         std::vector<char> host(size);
-        std::vector<char> back(size);
         fill_pattern(host.data(), size, 3);
         const auto remote = reinterpret_cast<uintptr_t>(device);
-        EXPECT_EQ(UCS_OK, uct_ep_put_short(tl.ep, host.data(), 1000, remote,
-                                           UCT_INVALID_RKEY));
-        counted_completion put;
-        counted_completion get;
-        ASSERT_EQ(UCS_INPROGRESS,
-                  tl.put_zcopy(host.data(), size, remote, &put));
-        tl.flush();
-        ASSERT_EQ(UCS_INPROGRESS,
-                  tl.get_zcopy(back.data(), size, remote, &get));
-        tl.flush();
-        EXPECT_EQ(UCS_OK, get.status);
+        EXPECT_EQ(UCS_OK, tl.put_short(host.data(), 1000, remote));
+        std::vector<char> back(size);
+        tl.put(host.data(), size, remote);
+        tl.get(back.data(), size, remote);
         EXPECT_TRUE(has_pattern(back.data(), size, 3));
     }
 
@@ -81,14 +86,9 @@ protected:
 
 TEST_F(opening_order, an_interface_keeps_the_card_of_another_context_open)
 {
-    setenv("HABANA_VISIBLE_DEVICES", "0", 1); /* which the other has */
-    child_process other("holds_its_cards");
-    ASSERT_EQ("open", other.read_line());
+    holder_of_the_card other;
     ASSERT_EQ(UCS_OK, open_md(ipc_md, {}, "gaudi_ipc"));
-    unsetenv("HABANA_VISIBLE_DEVICES");
-    other.write_line("done");
-    ASSERT_EQ(0, other.wait().exit_code);
-    ASSERT_FALSE(engine_hooks::any_card());
+    other.let_go();
 
     ASSERT_EQ(UCS_OK, open_md(copy_md));
     {
@@ -135,15 +135,12 @@ TEST_F(opening_order, a_registration_keeps_the_card_of_its_memory_open)
 
 TEST_F(opening_order, memory_of_the_program_is_known_to_who_had_no_card)
 {
-    setenv("HABANA_VISIBLE_DEVICES", "0", 1); /* which the other has */
-    child_process other("holds_its_cards");
-    unsetenv("HABANA_VISIBLE_DEVICES");
-    ASSERT_NO_FATAL_FAILURE(open_copy_without_a_card(other));
+    holder_of_the_card other;
+    open_copy();
     transport tl(copy_md);
     std::vector<char> host(size);
     const registration held(copy_md, host.data(), size);
-    other.write_line("done");
-    ASSERT_EQ(0, other.wait().exit_code);
+    other.let_go();
 
     void *address = nullptr;
     ASSERT_EQ(UCS_OK,
@@ -164,13 +161,10 @@ TEST_F(opening_order, memory_of_the_program_is_known_to_who_had_no_card)
 
 TEST_F(opening_order, an_allocation_takes_the_card_that_is_free_by_then)
 {
-    setenv("HABANA_VISIBLE_DEVICES", "0", 1);
-    child_process other("holds_its_cards");
-    unsetenv("HABANA_VISIBLE_DEVICES");
-    ASSERT_NO_FATAL_FAILURE(open_copy_without_a_card(other));
+    holder_of_the_card other;
+    open_copy();
     transport tl(copy_md);
-    other.write_line("done");
-    ASSERT_EQ(0, other.wait().exit_code);
+    other.let_go();
     const device_buffer device(copy_md, size);
     expect_round_trip(tl, device.data());
 }

@@ -64,11 +64,11 @@ child_result run_importer(const char *name, const char *log_level)
 GAUDI_CHILD(imports_and_ends_ucx)
 {
     load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
     void *address;
-    GAUDI_CHILD_REQUIRE(import(address) == UCS_OK);
-    uct_md_close(md);
+    {
+        const opened_domain md;
+        GAUDI_CHILD_REQUIRE(import(address) == UCS_OK);
+    }
     GAUDI_CHILD_REQUIRE(is_open(1)); /* the exporter has the other one */
     GAUDI_CHILD_REQUIRE(close_cards() == UCS_ERR_BUSY);
     std::vector<char> seen(size);

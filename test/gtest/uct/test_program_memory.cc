@@ -27,6 +27,14 @@ ucs_status_t fill(void *address, size_t length, const std::string &pattern)
                                           pattern.size());
 }
 
+void *allocate(size_t length)
+{
+    void *address = nullptr;
+    EXPECT_EQ(UCS_OK,
+              GAUDI_CALL(ucx_gaudi_mem_alloc)(length, nullptr, &address));
+    return address;
+}
+
 ucs_status_t release(void *address)
 {
     return GAUDI_CALL(ucx_gaudi_mem_free)(address);
@@ -37,11 +45,7 @@ class program_memory : public ::testing::Test {
 protected:
     /* Device memory until the end of the scope. */
     struct buffer {
-        explicit buffer(size_t length)
-        {
-            EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_mem_alloc)(length, nullptr,
-                                                              &address));
-        }
+        explicit buffer(size_t length) : address(allocate(length)) {}
         ~buffer() { EXPECT_EQ(UCS_OK, release(address)); }
         buffer(const buffer &)            = delete;
         buffer &operator=(const buffer &) = delete;
@@ -58,7 +62,7 @@ protected:
             return bytes;
         }
 
-        void *address = nullptr;
+        void *const address;
     };
 
     void SetUp() override
@@ -74,9 +78,25 @@ protected:
         EXPECT_THAT(take_logs(), IsEmpty());
     }
 
-    void expect_error(const std::string &text)
+    /* A call is refused, and one line of the log says why. */
+    static void expect_refusal(ucs_status_t wanted, ucs_status_t status,
+                               const std::string &why,
+                               int line = __builtin_LINE())
     {
-        EXPECT_THAT(take_logs(), ElementsAre(HasSubstr(text)));
+        SCOPED_TRACE("line " + std::to_string(line));
+        EXPECT_EQ(wanted, status);
+        EXPECT_THAT(take_logs(), ElementsAre(HasSubstr(why)));
+    }
+    static void expect_invalid_address(ucs_status_t status,
+                                       const std::string &why,
+                                       int line = __builtin_LINE())
+    {
+        expect_refusal(UCS_ERR_INVALID_ADDR, status, why, line);
+    }
+    static void expect_invalid(ucs_status_t status, const std::string &why,
+                               int line = __builtin_LINE())
+    {
+        expect_refusal(UCS_ERR_INVALID_PARAM, status, why, line);
     }
 };
 
@@ -185,30 +205,29 @@ TEST_F(program_memory, is_filled_with_patterns_of_powers_of_two_alone)
     const buffer device(100);
     for (const char *pattern :
          {"", "abc", "0123456789abcdef0123456789abcdef"}) {
-        EXPECT_EQ(UCS_ERR_INVALID_PARAM, fill(device.address, 96, pattern));
-        expect_error("1, 2, 4, 8 or 16 bytes");
+        expect_invalid(fill(device.address, 96, pattern),
+                       "1, 2, 4, 8 or 16 bytes");
     }
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, fill(device.address, 99, "ab"));
-    expect_error("cannot fill 99 bytes with a pattern of 2");
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              GAUDI_CALL(ucx_gaudi_mem_fill)(device.address, 1, nullptr, 1));
-    expect_error("a pointer is NULL");
-    EXPECT_EQ(
-        UCS_ERR_INVALID_PARAM,
-        GAUDI_CALL(ucx_gaudi_mem_fill)(device.address, 16, device.at(50), 16));
-    expect_error("it is in device memory");
+    expect_invalid(fill(device.address, 99, "ab"),
+                   "cannot fill 99 bytes with a pattern of 2");
+    expect_invalid(
+        GAUDI_CALL(ucx_gaudi_mem_fill)(device.address, 1, nullptr, 1),
+        "a pointer is NULL");
+    expect_invalid(
+        GAUDI_CALL(ucx_gaudi_mem_fill)(device.address, 16, device.at(50), 16),
+        "it is in device memory");
 }
 
 TEST_F(program_memory, is_not_at_a_null_pointer)
 {
     const buffer device(100);
     char host = 0;
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, copy(nullptr, &host, 1));
-    expect_error("ucx_gaudi_mem_copy: a pointer is NULL");
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, copy(device.address, nullptr, 1));
-    expect_error("ucx_gaudi_mem_copy: a pointer is NULL");
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, fill(nullptr, 1, "x"));
-    expect_error("ucx_gaudi_mem_fill: a pointer is NULL");
+    expect_invalid(copy(nullptr, &host, 1),
+                   "ucx_gaudi_mem_copy: a pointer is NULL");
+    expect_invalid(copy(device.address, nullptr, 1),
+                   "ucx_gaudi_mem_copy: a pointer is NULL");
+    expect_invalid(fill(nullptr, 1, "x"),
+                   "ucx_gaudi_mem_fill: a pointer is NULL");
     EXPECT_EQ(UCS_OK, copy(nullptr, nullptr, 0));
     EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_mem_fill)(nullptr, 0, nullptr, 1));
 }
@@ -219,14 +238,12 @@ TEST_F(program_memory, is_not_touched_behind_its_end)
     const buffer device(2 * half);
     std::vector<char> host(3 * half, 'x');
     ASSERT_EQ(UCS_OK, fill(device.address, 2 * half, "."));
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-              copy(device.at(half), host.data(), half + 1));
-    expect_error("are in no allocation of device memory");
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-              copy(host.data(), device.address, 2 * half + 1));
-    expect_error("are in no allocation of device memory");
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR, fill(device.at(half), half + 1, "x"));
-    expect_error("are in no allocation of device memory");
+    expect_invalid_address(copy(device.at(half), host.data(), half + 1),
+                           "are in no allocation of device memory");
+    expect_invalid_address(copy(host.data(), device.address, 2 * half + 1),
+                           "are in no allocation of device memory");
+    expect_invalid_address(fill(device.at(half), half + 1, "x"),
+                           "are in no allocation of device memory");
     EXPECT_TRUE(all_bytes_are(device.contents(2 * half).data(), 2 * half, '.'));
     EXPECT_TRUE(all_bytes_are(host.data(), 3 * half, 'x'));
 }
@@ -235,21 +252,19 @@ TEST_F(program_memory, is_no_range_that_wraps_around)
 {
     const buffer device(100);
     char host = 0;
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR, copy(device.address, &host, SIZE_MAX));
-    expect_error("are no range of memory");
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR, copy(&host, device.address, SIZE_MAX));
-    expect_error("are no range of memory");
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR, fill(device.address, SIZE_MAX, "x"));
-    expect_error("are no range of memory");
+    expect_invalid_address(copy(device.address, &host, SIZE_MAX),
+                           "are no range of memory");
+    expect_invalid_address(copy(&host, device.address, SIZE_MAX),
+                           "are no range of memory");
+    expect_invalid_address(fill(device.address, SIZE_MAX, "x"),
+                           "are no range of memory");
 }
 
 TEST_F(program_memory, is_not_copied_where_the_ranges_overlap)
 {
     const buffer device(1000);
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, copy(device.at(1), device.at(0), 100));
-    expect_error("they overlap");
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, copy(device.at(0), device.at(99), 100));
-    expect_error("they overlap");
+    expect_invalid(copy(device.at(1), device.at(0), 100), "they overlap");
+    expect_invalid(copy(device.at(0), device.at(99), 100), "they overlap");
     EXPECT_EQ(UCS_OK, copy(device.at(0), device.at(100), 100));
     EXPECT_EQ(UCS_OK, copy(device.at(0), device.at(0), 100));
 }
@@ -262,13 +277,11 @@ TEST_F(program_memory, is_left_alone_by_calls_for_no_bytes)
     EXPECT_EQ(UCS_OK, fill(nullptr, 0, "x"));
     EXPECT_EQ(UCS_OK, release(nullptr));
     void *address = &host;
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              GAUDI_CALL(ucx_gaudi_mem_alloc)(0, nullptr, &address));
-    expect_error("cannot allocate 0 bytes");
+    expect_invalid(GAUDI_CALL(ucx_gaudi_mem_alloc)(0, nullptr, &address),
+                   "cannot allocate 0 bytes");
     EXPECT_EQ(&host, address);
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              GAUDI_CALL(ucx_gaudi_mem_alloc)(1, nullptr, nullptr));
-    expect_error("a pointer is NULL");
+    expect_invalid(GAUDI_CALL(ucx_gaudi_mem_alloc)(1, nullptr, nullptr),
+                   "a pointer is NULL");
     EXPECT_EQ('x', host);
 }
 
@@ -277,9 +290,10 @@ TEST_F(program_memory, ends_before_the_card_is_given_more_than_it_has)
     const buffer device(100);
     for (const size_t length : {size_t{1} << 62, SIZE_MAX - 1, SIZE_MAX}) {
         void *address = nullptr;
-        EXPECT_EQ(UCS_ERR_NO_MEMORY,
-                  GAUDI_CALL(ucx_gaudi_mem_alloc)(length, nullptr, &address));
-        expect_error("cannot allocate ");
+        expect_refusal(
+            UCS_ERR_NO_MEMORY,
+            GAUDI_CALL(ucx_gaudi_mem_alloc)(length, nullptr, &address),
+            "cannot allocate ");
         EXPECT_EQ(nullptr, address);
     }
     EXPECT_EQ(UCS_OK, fill(device.address, 100, "x"));
@@ -287,47 +301,40 @@ TEST_F(program_memory, ends_before_the_card_is_given_more_than_it_has)
 
 TEST_F(program_memory, is_freed_once_by_its_address)
 {
-    void *address = nullptr;
-    ASSERT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_mem_alloc)(5000, nullptr, &address));
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR, release(static_cast<char *>(address) + 1));
-    expect_error("cannot be freed");
+    void *const address = allocate(5000);
+    expect_invalid_address(release(static_cast<char *>(address) + 1),
+                           "cannot be freed");
     EXPECT_EQ(UCS_OK, release(address));
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR, release(address));
-    expect_error("cannot be freed");
+    expect_invalid_address(release(address), "cannot be freed");
 }
 
 TEST_F(program_memory, is_none_when_it_is_freed)
 {
-    void *address = nullptr;
-    ASSERT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_mem_alloc)(5000, nullptr, &address));
+    void *const address = allocate(5000);
     ASSERT_EQ(UCS_OK, release(address));
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR, fill(address, 1, "x"));
-    expect_error("are in no allocation of device memory");
+    expect_invalid_address(fill(address, 1, "x"),
+                           "are in no allocation of device memory");
 }
 
 TEST_F(program_memory, of_ucx_is_copied_and_filled_but_not_freed)
 {
-    uct_md_h md;
-    ASSERT_EQ(UCS_OK, open_md(md));
+    const opened_domain md;
     {
         const device_buffer device(md, 5000);
         char seen = 0;
         EXPECT_EQ(UCS_OK, fill(device.address, 5000, "u"));
         EXPECT_EQ(UCS_OK, copy(&seen, device.data() + 4999, 1));
         EXPECT_EQ('u', seen);
-        EXPECT_EQ(UCS_ERR_INVALID_ADDR, release(device.address));
-        expect_error("cannot be freed");
+        expect_invalid_address(release(device.address), "cannot be freed");
     }
-    uct_md_close(md);
 }
 
 TEST_F(program_memory, is_known_to_ucx_that_is_opened_later)
 {
     const buffer device(size);
     ASSERT_EQ(UCS_OK, fill(device.address, size, "a"));
-    uct_md_h md;
-    ASSERT_EQ(UCS_OK, open_md(md));
     {
+        const opened_domain md;
         ucs_memory_type_t type = UCS_MEMORY_TYPE_HOST;
         EXPECT_EQ(UCS_OK,
                   uct_md_detect_memory_type(md, device.address, size, &type));
@@ -338,7 +345,6 @@ TEST_F(program_memory, is_known_to_ucx_that_is_opened_later)
                      size);
         EXPECT_TRUE(all_bytes_are(host.data(), size, 'a'));
     }
-    uct_md_close(md);
     EXPECT_EQ(UCS_OK, fill(device.address, size, "b"));
     EXPECT_TRUE(all_bytes_are(device.contents(size).data(), size, 'b'));
 }
@@ -348,8 +354,7 @@ TEST_F(program_memory, passes_no_staging_where_the_host_side_is_registered)
     constexpr size_t length = 1 << 20;
     const buffer device(length);
     std::vector<char> host(length, 'r');
-    uct_md_h md;
-    ASSERT_EQ(UCS_OK, open_md(md));
+    opened_domain md;
     const auto jobs = [&] {
         const auto before = engine_hooks::counters();
         EXPECT_EQ(UCS_OK, copy(device.address, host.data(), length));
@@ -362,7 +367,7 @@ TEST_F(program_memory, passes_no_staging_where_the_host_side_is_registered)
         direct = jobs();
     }
     drop_idle_registrations(md);
-    uct_md_close(md);
+    md.close();
     EXPECT_GE(staged, 16u); /* a chunk has 64 KiB */
     /* Beside a framework it is staged, unless it is told to map it. */
     const char *maps = std::getenv("UCX_GAUDI_SYNAPSE_HOST_MAP");

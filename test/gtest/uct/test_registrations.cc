@@ -23,15 +23,6 @@ protected:
             registration memh(md, device.data() + offset, 4096);
         }
     }
-
-    uct_md_mem_attr_t query(const void *address, size_t length)
-    {
-        uct_md_mem_attr_t attr{};
-        attr.field_mask = UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS |
-                          UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
-        EXPECT_EQ(UCS_OK, uct_md_mem_query(md, address, length, &attr));
-        return attr;
-    }
 };
 
 } // namespace
@@ -44,7 +35,7 @@ TEST_F(registrations, slices_of_an_allocation_share_one)
     EXPECT_EQ(1u, cache_statistic("device/misses"));
     EXPECT_EQ(127u, cache_statistic("device/hits"));
     EXPECT_LE(size, cache_statistic("device/bytes"));
-    const auto attr = query(device.data() + 5, 7);
+    const auto attr = query_memory(md, device.data() + 5, 7);
     EXPECT_EQ(device.address, attr.base_address);
     EXPECT_EQ(size, attr.alloc_length);
 }
@@ -57,7 +48,7 @@ TEST_F(registrations, whole_allocations_can_be_switched_off)
         device_buffer device(md, size);
         register_slices(device);
         EXPECT_EQ(128u, cache_statistic("device/regions"));
-        const auto attr = query(device.data() + 5, 7);
+        const auto attr = query_memory(md, device.data() + 5, 7);
         EXPECT_EQ(device.data() + 5, attr.base_address);
         EXPECT_EQ(7u, attr.alloc_length);
     }
@@ -261,7 +252,7 @@ TEST_F(registrations, ranges_out_of_this_world_are_refused)
                            &memh));
     }
     /* Still Gaudi memory, but nothing is known of it. */
-    const auto attr = query(device.address, SIZE_MAX);
+    const auto attr = query_memory(md, device.address, SIZE_MAX);
     EXPECT_EQ(SIZE_MAX, attr.alloc_length);
 }
 

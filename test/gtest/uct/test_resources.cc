@@ -10,31 +10,6 @@ namespace {
 
 constexpr size_t block = 65536;
 
-/* A request that puts once, when it is its turn. */
-struct waiting_put : uct_pending_req_t {
-    waiting_put() : uct_pending_req_t()
-    {
-        func = [](uct_pending_req_t *self) {
-            auto *request = static_cast<waiting_put *>(self);
-            ++request->tries;
-            ucs_status_t status = request->tl->put_zcopy(
-                request->local, block, request->remote, nullptr);
-            if (status == UCS_ERR_NO_RESOURCE) {
-                return status;
-            }
-            request->order = ++*request->counter;
-            return UCS_OK;
-        };
-    }
-
-    transport *tl     = nullptr;
-    void *local       = nullptr;
-    uint64_t remote   = 0;
-    unsigned tries    = 0;
-    unsigned order    = 0;
-    unsigned *counter = nullptr;
-};
-
 class resources : public uct {
 protected:
     void SetUp() override
@@ -42,11 +17,6 @@ protected:
         uct::SetUp();
         device = std::make_unique<device_buffer>(md, 64 * block);
         reopen({{"MAX_OPS", "4"}});
-    }
-    void TearDown() override
-    {
-        device.reset();
-        uct::TearDown();
     }
 
     void fill_up()
@@ -61,79 +31,71 @@ protected:
         ASSERT_EQ(4u, started);
     }
 
-    void prepare(waiting_put &request)
+    /* A request that puts once, and notes when it was its turn. */
+    pending_request &wait_to_put(uct_ep_h ep)
     {
-        request.tl      = tl.get();
-        request.local   = host.data();
-        request.remote  = device->remote();
-        request.counter = &order;
+        requests.push_back(std::make_unique<pending_request>(nullptr));
+        pending_request &request = *requests.back();
+        request.operation        = [this, &request] {
+            const ucs_status_t status =
+                tl->put_zcopy(host.data(), block, device->remote(), nullptr);
+            if (status == UCS_ERR_NO_RESOURCE) {
+                return status;
+            }
+            order.push_back(&request);
+            return UCS_OK;
+        };
+        EXPECT_EQ(UCS_OK, uct_ep_pending_add(ep, &request, 0));
+        return request;
     }
 
     std::unique_ptr<device_buffer> device;
     guarded_buffer host{block};
-    unsigned order = 0;
+    std::vector<std::unique_ptr<pending_request>> requests;
+    std::vector<uct_pending_req_t *> order; /* in which they had their turn */
 };
 
 } // namespace
 
 TEST_F(resources, pending_requests_go_out_in_order_when_there_is_room)
 {
-    std::vector<waiting_put> requests(10);
+    std::vector<uct_pending_req_t *> waiting;
 
     engine_hooks::pause(true);
     fill_up();
-    for (auto &request : requests) {
-        prepare(request);
-        ASSERT_EQ(UCS_OK, uct_ep_pending_add(tl->ep, &request, 0));
+    for (unsigned i = 0; i < 10; ++i) {
+        waiting.push_back(&wait_to_put(tl->ep));
     }
-    for (unsigned i = 0; i < 100; ++i) {
-        tl->progress();
-    }
-    EXPECT_EQ(0u, order);
+    tl->progress_much();
+    EXPECT_THAT(order, ::testing::IsEmpty());
     engine_hooks::pause(false);
-    while (order < requests.size()) {
-        tl->progress();
-    }
-    for (size_t i = 0; i < requests.size(); ++i) {
-        EXPECT_EQ(i + 1, requests[i].order);
-    }
+    EXPECT_TRUE(tl->progress_until([&] { return order.size() == 10; }));
+    EXPECT_EQ(waiting, order);
     tl->flush();
 }
 
 TEST_F(resources, pending_add_says_busy_when_trying_again_would_work)
 {
-    waiting_put request;
-    prepare(request);
+    pending_request request(nullptr);
     EXPECT_EQ(UCS_ERR_BUSY, uct_ep_pending_add(tl->ep, &request, 0));
 }
 
 TEST_F(resources, purge_hands_back_the_requests_of_one_endpoint)
 {
     uct_ep_h other = tl->make_ep();
-    std::vector<waiting_put> requests(4);
+    std::vector<uct_pending_req_t *> stay;
+    std::vector<uct_pending_req_t *> go;
 
     engine_hooks::pause(true);
     fill_up();
-    for (size_t i = 0; i < requests.size(); ++i) {
-        prepare(requests[i]);
-        ASSERT_EQ(UCS_OK, uct_ep_pending_add((i % 2 == 0) ? tl->ep : other,
-                                             &requests[i], 0));
+    for (unsigned i = 0; i < 2; ++i) {
+        stay.push_back(&wait_to_put(tl->ep));
+        go.push_back(&wait_to_put(other));
     }
-    std::vector<uct_pending_req_t *> purged;
-    uct_ep_pending_purge(
-        other,
-        [](uct_pending_req_t *self, void *arg) {
-            static_cast<std::vector<uct_pending_req_t *> *>(arg)->push_back(
-                self);
-        },
-        &purged);
-    EXPECT_THAT(purged, ::testing::ElementsAre(&requests[1], &requests[3]));
+    EXPECT_EQ(go, purge_pending(other));
     engine_hooks::pause(false);
-    while (order < 2) {
-        tl->progress();
-    }
-    EXPECT_EQ(1u, requests[0].order);
-    EXPECT_EQ(2u, requests[2].order);
+    EXPECT_TRUE(tl->progress_until([&] { return order.size() == 2; }));
+    EXPECT_EQ(stay, order);
     tl->flush();
     uct_ep_destroy(other);
 }
@@ -153,13 +115,11 @@ TEST_F(resources, bcopy_runs_out_of_staging_memory_and_recovers)
     EXPECT_EQ(UCS_ERR_NO_RESOURCE,
               uct_ep_put_bcopy(tl->ep, pack, nullptr, device->remote(),
                                UCT_INVALID_RKEY));
-    waiting_put request;
-    prepare(request);
-    EXPECT_EQ(UCS_OK, uct_ep_pending_add(tl->ep, &request, 0));
+    wait_to_put(tl->ep);
     engine_hooks::pause(false);
     tl->flush();
     tl->read_back(&byte, device->remote(99), 1);
-    EXPECT_EQ(1u, request.order);
+    EXPECT_EQ(1u, order.size());
     tl->flush();
 }
 
@@ -183,16 +143,13 @@ TEST_F(resources, two_interfaces_share_a_card_without_starving)
 
     /* All slots of the driver are taken by jobs that nobody collects. */
     for (auto &completion : done) {
-        ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), 16,
-                                                device->remote(), &completion));
+        tl->start_put(host.data(), 16, device->remote(), &completion);
     }
     char byte = 9;
-    EXPECT_EQ(UCS_OK, uct_ep_put_short(second.ep, &byte, 1, device->remote(),
-                                       UCT_INVALID_RKEY));
+    EXPECT_EQ(UCS_OK, second.put_short(&byte, 1, device->remote()));
     tl->flush();
     for (const auto &completion : done) {
-        EXPECT_EQ(1u, completion.calls);
-        EXPECT_EQ(UCS_OK, completion.status);
+        EXPECT_TRUE(ended_once(completion));
     }
 }
 

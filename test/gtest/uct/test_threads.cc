@@ -36,12 +36,10 @@ void expect_round_trip(transport &tl, const device_buffer &device,
     counted_completion put;
     counted_completion get;
     fill_pattern(host.data(), size, seed);
-    ASSERT_EQ(UCS_INPROGRESS,
-              tl.put_zcopy(host.data(), size, device.remote(), &put));
+    tl.start_put(host.data(), size, device.remote(), &put);
     tl.flush();
     std::fill(host.begin(), host.end(), '\0');
-    ASSERT_EQ(UCS_INPROGRESS,
-              tl.get_zcopy(host.data(), size, device.remote(), &get));
+    tl.start_get(host.data(), size, device.remote(), &get);
     tl.flush();
     EXPECT_EQ(1u, put.calls);
     EXPECT_EQ(1u, get.calls);
@@ -80,8 +78,7 @@ TEST_F(threads, register_and_deregister_what_others_move)
             counted_completion put;
             auto registered =
                 std::make_unique<registration>(md, host.data(), size);
-            ASSERT_EQ(UCS_INPROGRESS,
-                      mine.put_zcopy(host.data(), size, device.remote(), &put));
+            mine.start_put(host.data(), size, device.remote(), &put);
             if ((round + number) % 2 == 0) {
                 registered.reset();
             }
@@ -102,12 +99,8 @@ TEST_F(threads, allocate_and_ask_about_memory_at_the_same_time)
             EXPECT_NE(shared.data(), own.data());
             const registration again(md, own.data(), size);
             for (const device_buffer *buffer : {&shared, &own}) {
-                uct_md_mem_attr_t attr{};
-                attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE |
-                                  UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS |
-                                  UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
-                ASSERT_EQ(UCS_OK, uct_md_mem_query(md, buffer->data() + 1,
-                                                   size - 1, &attr));
+                const auto attr =
+                    query_memory(md, buffer->data() + 1, size - 1);
                 EXPECT_EQ(buffer->data(), attr.base_address);
                 EXPECT_LE(size, attr.alloc_length);
                 EXPECT_NE(UCS_MEMORY_TYPE_HOST, attr.mem_type);
@@ -159,8 +152,7 @@ TEST_F(threads, sleep_until_their_own_jobs_end)
         ASSERT_EQ(UCS_OK, uct_iface_event_fd_get(mine.iface, &fd));
         for (unsigned round = 0; round < rounds; ++round) {
             counted_completion put;
-            ASSERT_EQ(UCS_INPROGRESS,
-                      mine.put_zcopy(host.data(), size, device.remote(), &put));
+            mine.start_put(host.data(), size, device.remote(), &put);
             while (put.calls == 0) {
                 if ((mine.progress() > 0) ||
                     (uct_iface_event_arm(mine.iface, UCT_EVENT_SEND_COMP) !=

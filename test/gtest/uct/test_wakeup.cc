@@ -10,6 +10,7 @@
 
 #include <poll.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace gaudi::test {
 
@@ -28,12 +29,6 @@ protected:
         device = std::make_unique<device_buffer>(md, 16 << 20);
     }
 
-    void TearDown() override
-    {
-        device.reset();
-        uct::TearDown();
-    }
-
     [[nodiscard]] ucs_status_t arm(unsigned events = UCT_EVENT_SEND_COMP) const
     {
         return uct_iface_event_arm(tl->iface, events);
@@ -43,6 +38,16 @@ protected:
     {
         pollfd wanted{fd, POLLIN, 0};
         return poll(&wanted, 1, timeout_ms) == 1;
+    }
+
+    /* Once all that could write it waits for the card itself. */
+    void expect_silence() const
+    {
+        EXPECT_TRUE(eventually([] {
+            const auto watchers = threads_named(watcher);
+            return !watchers.empty() && are_blocked(watchers);
+        }));
+        EXPECT_FALSE(is_readable(0));
     }
 
     /* What UCP does: progress, arm, sleep, until the completion has come. */
@@ -126,8 +131,7 @@ TEST_F(wakeup, an_idle_interface_arms_and_stays_silent)
 TEST_F(wakeup, nothing_is_armed_while_a_completion_waits_for_progress)
 {
     counted_completion completion;
-    ASSERT_EQ(UCS_INPROGRESS,
-              tl->put_zcopy(host.data(), 0, device->remote(), &completion));
+    tl->start_put(host.data(), 0, device->remote(), &completion);
     EXPECT_EQ(UCS_ERR_BUSY, arm());
     EXPECT_EQ(0u, completion.calls) << "only progress calls completions";
     tl->progress();
@@ -139,10 +143,9 @@ TEST_F(wakeup, comes_when_the_job_ends)
 {
     counted_completion completion;
     stopped_card card;
-    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), job_bytes,
-                                            device->remote(), &completion));
+    tl->start_put(host.data(), job_bytes, device->remote(), &completion);
     ASSERT_EQ(UCS_OK, arm());
-    EXPECT_FALSE(is_readable(50));
+    expect_silence();
     card.resume();
     EXPECT_TRUE(is_readable(deadline_ms));
     sleep_until(completion);
@@ -153,8 +156,7 @@ TEST_F(wakeup, is_shared_by_repeated_arming)
 {
     counted_completion completion;
     stopped_card card;
-    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), job_bytes,
-                                            device->remote(), &completion));
+    tl->start_put(host.data(), job_bytes, device->remote(), &completion);
     ASSERT_EQ(UCS_OK, arm());
     const unsigned threads = count_threads(watcher);
     for (unsigned i = 0; i < 100; ++i) {
@@ -167,27 +169,22 @@ TEST_F(wakeup, is_shared_by_repeated_arming)
 
 TEST_F(wakeup, a_stall_costs_no_cpu_and_no_timer)
 {
-    constexpr std::chrono::seconds stall{2};
+    constexpr int stall_ms = 1000;
     counted_completion completion;
     stopped_card card;
-    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), job_bytes,
-                                            device->remote(), &completion));
+    tl->start_put(host.data(), job_bytes, device->remote(), &completion);
     ASSERT_EQ(UCS_OK, arm());
 
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    expect_silence();
     const auto spent_before = cpu_time();
     const long slept_before = sleeps();
-    std::thread resumer([&] {
-        std::this_thread::sleep_for(stall);
-        card.resume();
-    });
+    EXPECT_FALSE(is_readable(stall_ms));
+    EXPECT_LT(cpu_time() - spent_before,
+              std::chrono::milliseconds(stall_ms) / 20);
+    EXPECT_LT(sleeps() - slept_before, 25)
+        << "something looks around by a timer";
+    card.resume();
     EXPECT_TRUE(is_readable(deadline_ms));
-    const auto spent = cpu_time() - spent_before;
-    const long slept = sleeps() - slept_before;
-    resumer.join();
-
-    EXPECT_LT(spent, std::chrono::nanoseconds(stall) / 20);
-    EXPECT_LT(slept, 50) << "something looks around by a timer";
     sleep_until(completion);
 }
 
@@ -198,15 +195,13 @@ TEST_F(wakeup, watches_every_direction)
     counted_completion get;
     counted_completion move;
     stopped_card card;
-    ASSERT_EQ(UCS_INPROGRESS,
-              tl->put_zcopy(host.data(), job_bytes, device->remote(), &put));
-    ASSERT_EQ(UCS_INPROGRESS, tl->get_zcopy(host.data() + job_bytes, job_bytes,
-                                            device->remote(job_bytes), &get));
-    ASSERT_EQ(UCS_INPROGRESS,
-              tl->put_zcopy(other.data(), job_bytes,
-                            device->remote(2 * job_bytes), &move));
+    tl->start_put(host.data(), job_bytes, device->remote(), &put);
+    tl->start_get(host.data() + job_bytes, job_bytes, device->remote(job_bytes),
+                  &get);
+    tl->start_put(other.data(), job_bytes, device->remote(2 * job_bytes),
+                  &move);
     ASSERT_EQ(UCS_OK, arm());
-    EXPECT_FALSE(is_readable(50));
+    expect_silence();
     card.resume();
     for (const counted_completion *completion : {&put, &get, &move}) {
         sleep_until(*completion);
@@ -223,13 +218,11 @@ TEST_F(wakeup, comes_for_what_has_to_wait_for_another_interface)
     counted_completion completion;
     stopped_card card;
     for (int i = 0; i < filled.count; ++i) {
-        ASSERT_EQ(UCS_INPROGRESS, other.put_zcopy(host.data(), job_bytes,
-                                                  device->remote(), &filled));
+        other.start_put(host.data(), job_bytes, device->remote(), &filled);
     }
-    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), job_bytes,
-                                            device->remote(), &completion));
+    tl->start_put(host.data(), job_bytes, device->remote(), &completion);
     ASSERT_EQ(UCS_OK, arm());
-    EXPECT_FALSE(is_readable(50));
+    expect_silence();
     card.resume();
     sleep_until(completion);
     while (filled.calls == 0) {
@@ -239,15 +232,7 @@ TEST_F(wakeup, comes_for_what_has_to_wait_for_another_interface)
 
 TEST_F(wakeup, comes_for_pending_requests)
 {
-    struct request : uct_pending_req_t {
-        wakeup *test;
-        bool dispatched = false;
-    } waiting;
-    waiting.test = this;
-    waiting.func = [](uct_pending_req_t *self) {
-        static_cast<request *>(self)->dispatched = true;
-        return UCS_OK;
-    };
+    pending_request waiting([] { return UCS_OK; });
     counted_completion completion;
     completion.count = 0;
     stopped_card card;
@@ -262,7 +247,7 @@ TEST_F(wakeup, comes_for_pending_requests)
     ASSERT_EQ(UCS_OK, uct_ep_pending_add(tl->ep, &waiting, 0));
     ASSERT_EQ(UCS_OK, arm());
     card.resume();
-    while (!waiting.dispatched) {
+    while (!waiting.done) {
         if ((tl->progress() == 0) && (arm() == UCS_OK)) {
             ASSERT_TRUE(is_readable(deadline_ms)) << "a wakeup was lost";
         }
@@ -274,11 +259,10 @@ TEST_F(wakeup, an_interface_closes_while_its_jobs_are_watched)
 {
     counted_completion completion;
     engine_hooks::pause(true);
-    ASSERT_EQ(UCS_INPROGRESS, tl->put_zcopy(host.data(), job_bytes,
-                                            device->remote(), &completion));
+    tl->start_put(host.data(), job_bytes, device->remote(), &completion);
     ASSERT_EQ(UCS_OK, arm());
-    std::thread resumer([] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::thread resumer([closing = gettid()] {
+        EXPECT_TRUE(eventually([=] { return is_blocked(closing); }));
         engine_hooks::pause(false);
     });
     tl.reset();
@@ -331,35 +315,27 @@ TEST_F(wakeup, is_never_lost)
 
 TEST_F(wakeup, needs_no_thread_until_somebody_arms)
 {
-    const child_result child = run_child("uses_the_card_without_arming");
-    EXPECT_EQ(0, child.exit_code) << child.error;
+    EXPECT_TRUE(child_passes("uses_the_card_without_arming"));
 }
 
 GAUDI_CHILD(uses_the_card_without_arming)
 {
     load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
-    {
-        device_buffer device(md, job_bytes);
-        transport tl(md);
-        std::vector<char> host(job_bytes);
-        counted_completion completion;
-        stopped_card card;
-        int fd;
-        GAUDI_CHILD_REQUIRE(uct_iface_event_fd_get(tl.iface, &fd) == UCS_OK);
-        GAUDI_CHILD_REQUIRE(tl.put_zcopy(host.data(), job_bytes,
-                                         device.remote(),
-                                         &completion) == UCS_INPROGRESS);
-        GAUDI_CHILD_REQUIRE(count_threads(watcher) == 0);
-        GAUDI_CHILD_REQUIRE(
-            uct_iface_event_arm(tl.iface, UCT_EVENT_SEND_COMP) == UCS_OK);
-        GAUDI_CHILD_REQUIRE(
-            eventually([] { return count_threads(watcher) == 1; }));
-        card.resume();
-        tl.flush();
-    }
-    uct_md_close(md);
+    const opened_domain md;
+    device_buffer device(md, job_bytes);
+    transport tl(md);
+    std::vector<char> host(job_bytes);
+    counted_completion completion;
+    stopped_card card;
+    int fd;
+    GAUDI_CHILD_REQUIRE(uct_iface_event_fd_get(tl.iface, &fd) == UCS_OK);
+    tl.start_put(host.data(), job_bytes, device.remote(), &completion);
+    GAUDI_CHILD_REQUIRE(count_threads(watcher) == 0);
+    GAUDI_CHILD_REQUIRE(uct_iface_event_arm(tl.iface, UCT_EVENT_SEND_COMP) ==
+                        UCS_OK);
+    GAUDI_CHILD_REQUIRE(eventually([] { return count_threads(watcher) == 1; }));
+    card.resume();
+    tl.flush();
     return 0;
 }
 
