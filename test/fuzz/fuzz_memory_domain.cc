@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -54,9 +55,12 @@ constexpr size_t arena_size   = 64 * page;
 constexpr size_t most         = 32;
 constexpr uint64_t host_limit = uint64_t{1} << 56;
 
-struct allocation {
-    uct_allocated_memory_t memory;
-};
+using allocation = uct_allocated_memory_t;
+
+uint64_t start_of(const allocation &memory)
+{
+    return reinterpret_cast<uintptr_t>(memory.address);
+}
 
 struct registration {
     uct_mem_h memh;
@@ -140,51 +144,28 @@ public:
 
     void run()
     {
+        constexpr void (sequence::*steps[])() = {
+            &sequence::allocate,
+            &sequence::release,
+            &sequence::register_host,
+            &sequence::register_slice,
+            &sequence::register_anything,
+            &sequence::deregister,
+            &sequence::advise,
+            &sequence::pack_and_unpack,
+            &sequence::unpack_anything,
+            &sequence::query,
+            &sequence::map_anew,
+            &sequence::use_foreign_handles,
+        };
         while (!in_.empty()) {
-            switch (in_.take<uint8_t>() % 12) {
-            case 0:
-                allocate();
-                break;
-            case 1:
-                release();
-                break;
-            case 2:
-                register_host();
-                break;
-            case 3:
-                register_slice();
-                break;
-            case 4:
-                register_anything();
-                break;
-            case 5:
-                deregister();
-                break;
-            case 6:
-                advise();
-                break;
-            case 7:
-                pack_and_unpack();
-                break;
-            case 8:
-                unpack_anything();
-                break;
-            case 9:
-                query();
-                break;
-            case 10:
-                map_anew();
-                break;
-            case 11:
-                use_foreign_handles();
-                break;
-            }
+            (this->*steps[in_.take<uint8_t>() % std::size(steps)])();
         }
         while (!registrations_.empty()) {
             deregister_at(registrations_.size() - 1);
         }
         for (auto &left : allocations_) {
-            require(uct_mem_free(&left.memory) == UCS_OK);
+            require(uct_mem_free(&left) == UCS_OK);
         }
     }
 
@@ -195,10 +176,9 @@ private:
     {
         length = std::max<uint64_t>(length, 1);
         for (auto &candidate : allocations_) {
-            const auto base =
-                reinterpret_cast<uintptr_t>(candidate.memory.address);
-            if ((start >= base) && (start - base <= candidate.memory.length) &&
-                (length <= candidate.memory.length - (start - base))) {
+            const uint64_t base = start_of(candidate);
+            if ((start >= base) && (start - base <= candidate.length) &&
+                (length <= candidate.length - (start - base))) {
                 return &candidate;
             }
         }
@@ -220,10 +200,8 @@ private:
         params.mem_type = here().type;
         params.mds      = {&here().md, 1};
         allocation made{};
-        require(uct_mem_alloc(length, &method, 1, &params, &made.memory) ==
-                UCS_OK);
-        require(find(reinterpret_cast<uintptr_t>(made.memory.address), 1) ==
-                nullptr);
+        require(uct_mem_alloc(length, &method, 1, &params, &made) == UCS_OK);
+        require(find(start_of(made), 1) == nullptr);
         allocations_.push_back(made);
     }
 
@@ -234,7 +212,7 @@ private:
             return;
         }
         /* Registrations of it end when they will. */
-        require(uct_mem_free(&allocations_[index].memory) == UCS_OK);
+        require(uct_mem_free(&allocations_[index]) == UCS_OK);
         allocations_.erase(allocations_.begin() + static_cast<long>(index));
     }
 
@@ -281,10 +259,7 @@ private:
         const uint64_t offset = in_.take<uint16_t>();
         const uint64_t length = in_.take<uint16_t>();
         if (index < allocations_.size()) {
-            register_range(reinterpret_cast<uintptr_t>(
-                               allocations_[index].memory.address) +
-                               offset,
-                           length);
+            register_range(start_of(allocations_[index]) + offset, length);
         }
     }
 
@@ -369,8 +344,7 @@ private:
         const auto length = in_.take<uint64_t>();
         uint64_t address  = start;
         if (base < allocations_.size()) {
-            address = start % 65536 + reinterpret_cast<uintptr_t>(
-                                          allocations_[base].memory.address);
+            address = start_of(allocations_[base]) + start % 65536;
         }
         uct_md_mem_attr_t attr{};
         attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE |
@@ -391,7 +365,7 @@ private:
         require((attr.mem_type == here().type) && (detected == here().type));
         const allocation *owner = find(address, length);
         if (owner != nullptr) {
-            require(attr.base_address == owner->memory.address);
+            require(attr.base_address == owner->address);
             require(attr.sys_dev != UCS_SYS_DEVICE_ID_UNKNOWN);
         } else {
             require(attr.base_address == pointer);
@@ -417,7 +391,7 @@ private:
         require(uct_md_mem_advise(here().md, foreign, foreign, 1,
                                   UCT_MADV_NORMAL) == UCS_ERR_INVALID_PARAM);
         for (const auto &each : allocations_) {
-            require(uct_md_mem_dereg(here().md, each.memory.memh) ==
+            require(uct_md_mem_dereg(here().md, each.memh) ==
                     UCS_ERR_INVALID_PARAM);
         }
     }

@@ -72,42 +72,6 @@ int open_node(node_of_card which, int flags)
 
 namespace {
 
-hw_ip_info translate(const hlthunk_hw_ip_info &from)
-{
-    hw_ip_info to{};
-    to.sram_base_address            = from.sram_base_address;
-    to.dram_base_address            = from.dram_base_address;
-    to.dram_size                    = from.dram_size;
-    to.sram_size                    = from.sram_size;
-    to.num_of_events                = from.num_of_events;
-    to.device_id                    = from.device_id;
-    to.module_id                    = from.module_id;
-    to.decoder_enabled_mask         = from.decoder_enabled_mask;
-    to.first_available_interrupt_id = from.first_available_interrupt_id;
-    to.server_type                  = from.server_type;
-    to.cpld_version                 = from.cpld_version;
-    to.tpc_enabled_mask      = static_cast<uint8_t>(from.tpc_enabled_mask_ext);
-    to.dram_enabled          = from.dram_enabled;
-    to.security_enabled      = from.security_enabled;
-    to.mme_master_slave_mode = from.mme_master_slave_mode;
-    to.tpc_enabled_mask_ext  = from.tpc_enabled_mask_ext;
-    to.dram_page_size        = from.dram_page_size;
-    to.edma_enabled_mask     = from.edma_enabled_mask;
-    to.number_of_user_interrupts = from.number_of_user_interrupts;
-    to.device_mem_alloc_default_page_size =
-        from.device_mem_alloc_default_page_size;
-    to.revision_id                    = from.revision_id;
-    to.tpc_interrupt_id               = from.tpc_interrupt_id;
-    to.rotator_enabled_mask           = from.rotator_enabled_mask;
-    to.engine_core_interrupt_reg_addr = from.engine_core_interrupt_reg_addr;
-    to.reserved_dram_size             = from.reserved_dram_size;
-    static_assert(sizeof(to.cpucp_version) == sizeof(from.cpucp_version));
-    static_assert(sizeof(to.card_name) == sizeof(from.card_name));
-    std::memcpy(to.cpucp_version, from.cpucp_version, sizeof(to.cpucp_version));
-    std::memcpy(to.card_name, from.card_name, sizeof(to.card_name));
-    return to;
-}
-
 /* copy_to_user, as much as the caller has room for. */
 int give(const info_in &in, const void *data, size_t size)
 {
@@ -128,8 +92,10 @@ int inform(int fd, const info_in &in)
     switch (in.op) {
     case info_hw_ip: {
         hlthunk_hw_ip_info from{};
-        const int ret       = hlthunk_get_hw_ip_info(fd, &from);
-        const hw_ip_info to = translate(from);
+        const int ret = hlthunk_get_hw_ip_info(fd, &from);
+        hw_ip_info to{};
+        copy_facts(from, to);
+        to.tpc_enabled_mask = static_cast<uint8_t>(from.tpc_enabled_mask_ext);
         return (ret != 0) ? ret : give(in, &to, the_kernel().hw_ip_bytes);
     }
     case info_dram_usage: {
@@ -160,18 +126,33 @@ int inform(int fd, const info_in &in)
     }
 }
 
-template <typename Result>
-void put(char *arguments, const Result &result)
-{
-    std::memcpy(arguments, &result, sizeof(result));
-}
-
 template <typename In>
 In take(const char *arguments)
 {
     In in;
     std::memcpy(&in, arguments, sizeof(in));
     return in;
+}
+
+/* In the place of what was asked. */
+template <typename In, typename Out>
+void put(char *arguments, const Out &result)
+{
+    std::memset(arguments, 0, sizeof(In));
+    std::memcpy(arguments, &result, sizeof(result));
+}
+
+template <typename In, typename Out>
+int reply(context &card, int (context::*call)(int, const In &, Out &, bool &),
+          int fd, char *arguments)
+{
+    Out out{};
+    bool keep     = false;
+    const int ret = (card.*call)(fd, take<In>(arguments), out, keep);
+    if (!keep) {
+        put<In>(arguments, out);
+    }
+    return ret;
 }
 
 /* A call on the arguments as they are in the kernel's copy, which goes back to
@@ -182,44 +163,22 @@ int dispatch(call which, int fd, node_of_card of, char *arguments)
         return inform(fd, take<info_in>(arguments));
     }
     context &card = context_of(of.card);
-    int ret       = 0;
     switch (which) {
     case call::command_buffer: {
         uint64_t value = 0;
-        ret =
+        const int ret =
             card.command_buffer(fd, take<command_buffer_in>(arguments), value);
-        std::memset(arguments, 0, sizeof(command_buffer_in));
-        put(arguments, value);
+        put<command_buffer_in>(arguments, value);
         return ret;
     }
-    case call::submit: {
-        submit_out out{};
-        bool keep     = false;
-        const auto in = take<submit_in>(arguments);
-        ret           = card.submit(fd, in, out, keep);
-        if (!keep) {
-            std::memset(arguments, 0, sizeof(in));
-            put(arguments, out);
-        }
-        return ret;
-    }
-    case call::wait: {
-        wait_out out{};
-        bool keep     = false;
-        const auto in = take<wait_in>(arguments);
-        ret           = card.wait(fd, in, out, keep);
-        if (!keep) {
-            std::memset(arguments, 0, sizeof(in));
-            put(arguments, out);
-        }
-        return ret;
-    }
+    case call::submit:
+        return reply(card, &context::submit, fd, arguments);
+    case call::wait:
+        return reply(card, &context::wait, fd, arguments);
     case call::memory: {
-        const auto in = take<memory_in>(arguments);
         memory_out out{};
-        ret = card.memory(fd, in, out.value);
-        std::memset(arguments, 0, sizeof(in));
-        put(arguments, out);
+        const int ret = card.memory(fd, take<memory_in>(arguments), out.value);
+        put<memory_in>(arguments, out);
         return ret;
     }
     default:

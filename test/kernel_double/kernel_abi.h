@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace gaudi::kernel_double {
 
@@ -278,5 +279,40 @@ inline constexpr address_range host_huge_range{0xfff0800000000000,
                                                0xfff1000000000000};
 inline constexpr uint64_t dram_physical_base = 0x1001000000000000;
 inline constexpr uint64_t device_va_end      = 0x1001c00600000000;
+
+/** Between this and the library's structure: what both have alike. */
+template <typename From, typename To>
+void copy_facts(const From &from, To &to)
+{
+    to.sram_base_address            = from.sram_base_address;
+    to.dram_base_address            = from.dram_base_address;
+    to.dram_size                    = from.dram_size;
+    to.sram_size                    = from.sram_size;
+    to.num_of_events                = from.num_of_events;
+    to.device_id                    = from.device_id;
+    to.module_id                    = from.module_id;
+    to.decoder_enabled_mask         = from.decoder_enabled_mask;
+    to.first_available_interrupt_id = from.first_available_interrupt_id;
+    to.server_type                  = from.server_type;
+    to.cpld_version                 = from.cpld_version;
+    to.dram_enabled                 = from.dram_enabled;
+    to.security_enabled             = from.security_enabled;
+    to.mme_master_slave_mode        = from.mme_master_slave_mode;
+    to.tpc_enabled_mask_ext         = from.tpc_enabled_mask_ext;
+    to.dram_page_size               = from.dram_page_size;
+    to.edma_enabled_mask            = from.edma_enabled_mask;
+    to.number_of_user_interrupts    = from.number_of_user_interrupts;
+    to.device_mem_alloc_default_page_size =
+        from.device_mem_alloc_default_page_size;
+    to.revision_id                    = from.revision_id;
+    to.tpc_interrupt_id               = from.tpc_interrupt_id;
+    to.rotator_enabled_mask           = from.rotator_enabled_mask;
+    to.engine_core_interrupt_reg_addr = from.engine_core_interrupt_reg_addr;
+    to.reserved_dram_size             = from.reserved_dram_size;
+    static_assert(sizeof(to.cpucp_version) == sizeof(from.cpucp_version));
+    static_assert(sizeof(to.card_name) == sizeof(from.card_name));
+    std::memcpy(to.cpucp_version, from.cpucp_version, sizeof(to.cpucp_version));
+    std::memcpy(to.card_name, from.card_name, sizeof(to.card_name));
+}
 
 } // namespace gaudi::kernel_double

@@ -313,28 +313,8 @@ HLTHUNK_PUBLIC int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)
     if (ret != 0) {
         return ret;
     }
-    *info                           = {};
-    info->sram_base_address         = from.sram_base_address;
-    info->dram_base_address         = from.dram_base_address;
-    info->dram_size                 = from.dram_size;
-    info->sram_size                 = from.sram_size;
-    info->device_id                 = from.device_id;
-    info->dram_enabled              = from.dram_enabled;
-    info->module_id                 = from.module_id;
-    info->decoder_enabled_mask      = from.decoder_enabled_mask;
-    info->mme_master_slave_mode     = from.mme_master_slave_mode;
-    info->tpc_enabled_mask_ext      = from.tpc_enabled_mask_ext;
-    info->dram_page_size            = from.dram_page_size;
-    info->edma_enabled_mask         = from.edma_enabled_mask;
-    info->server_type               = from.server_type;
-    info->revision_id               = from.revision_id;
-    info->number_of_user_interrupts = from.number_of_user_interrupts;
-    info->device_mem_alloc_default_page_size =
-        from.device_mem_alloc_default_page_size;
-    info->reserved_dram_size = from.reserved_dram_size;
-    std::memcpy(info->card_name, from.card_name, sizeof(info->card_name));
-    std::memcpy(info->cpucp_version, from.cpucp_version,
-                sizeof(info->cpucp_version));
+    *info = {};
+    copy_facts(from, *info);
     return 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include <dlfcn.h>
@@ -149,6 +150,31 @@ counted_completion::counted_completion() : uct_completion_t()
            << " times: " << ucs_status_string(completion.status);
 }
 
+size_t packed_bytes::pack(void *to, void *packed)
+{
+    const auto *bytes = static_cast<packed_bytes *>(packed);
+    std::memcpy(to, bytes->data, bytes->size);
+    return bytes->size;
+}
+
+void unpack_bytes(void *to, const void *from, size_t size)
+{
+    std::memcpy(to, from, size);
+}
+
+uct_unpack_callback_t unpack_by_memcpy()
+{
+    return reinterpret_cast<uct_unpack_callback_t>(
+        reinterpret_cast<void *>(&std::memcpy));
+}
+
+ucs_status_t register_memory(uct_md_h md, const void *address, size_t size,
+                             uct_mem_h &memh, unsigned flags)
+{
+    return uct_md_mem_reg(md, const_cast<void *>(address), size,
+                          UCT_MD_MEM_ACCESS_ALL | flags, &memh);
+}
+
 pending_request::pending_request(std::function<ucs_status_t()> what)
     : uct_pending_req_t(), operation(std::move(what))
 {
@@ -227,8 +253,7 @@ device_buffer::~device_buffer()
 
 registration::registration(uct_md_h md, void *address, size_t size) : owner(md)
 {
-    require(uct_md_mem_reg(md, address, size, UCT_MD_MEM_ACCESS_ALL, &memh),
-            "mem_reg");
+    require(register_memory(md, address, size, memh), "mem_reg");
 }
 
 registration::~registration()
@@ -362,6 +387,20 @@ ucs_status_t transport::get_short(void *local, size_t size, uint64_t remote)
 {
     return uct_ep_get_short(ep, local, static_cast<unsigned>(size), remote,
                             UCT_INVALID_RKEY);
+}
+
+ssize_t transport::put_bcopy(const void *local, size_t size, uint64_t remote)
+{
+    packed_bytes bytes{local, size};
+    return uct_ep_put_bcopy(ep, packed_bytes::pack, &bytes, remote,
+                            UCT_INVALID_RKEY);
+}
+
+ucs_status_t transport::get_bcopy(void *local, size_t size, uint64_t remote,
+                                  uct_completion_t *completion)
+{
+    return uct_ep_get_bcopy(ep, unpack_bytes, local, size, remote,
+                            UCT_INVALID_RKEY, completion);
 }
 
 ucs_status_t transport::put_zcopy(void *local, size_t size, uint64_t remote,

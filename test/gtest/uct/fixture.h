@@ -81,6 +81,24 @@ struct counted_completion : uct_completion_t {
 ::testing::AssertionResult ended_once(const counted_completion &completion,
                                       ucs_status_t with = UCS_OK);
 
+/** Bytes to be packed: the argument of @ref pack. */
+struct packed_bytes {
+    const void *data;
+    size_t size;
+
+    static size_t pack(void *to, void *packed_bytes);
+};
+
+/** Copies to its argument what a get brings. */
+void unpack_bytes(void *to, const void *from, size_t size);
+
+/** What UCP has a get unpack with: it must be known for what it is. */
+uct_unpack_callback_t unpack_by_memcpy();
+
+/** What uct_md_mem_reg says, with access of all kinds. */
+ucs_status_t register_memory(uct_md_h md, const void *address, size_t size,
+                             uct_mem_h &memh, unsigned flags = 0);
+
 /** A request that waits at an endpoint for its turn. */
 struct pending_request : uct_pending_req_t {
     /** @param what  Done when it is its turn, again and again until it returns
@@ -171,6 +189,11 @@ public:
 
     ucs_status_t put_short(const void *local, size_t size, uint64_t remote);
     ucs_status_t get_short(void *local, size_t size, uint64_t remote);
+
+    /** The call's answer. */
+    ssize_t put_bcopy(const void *local, size_t size, uint64_t remote);
+    ucs_status_t get_bcopy(void *local, size_t size, uint64_t remote,
+                           uct_completion_t *completion);
 
     /** Put or get with zero copy; the status of the call. */
     ucs_status_t put_zcopy(void *local, size_t size, uint64_t remote,

@@ -54,20 +54,10 @@ struct peer_state {
     std::vector<std::vector<char>> echoes; /* that wait for room */
 };
 
-struct echo_copy {
-    const std::vector<char> *data;
-    static size_t pack(void *to, void *arg)
-    {
-        const auto &data = *static_cast<echo_copy *>(arg)->data;
-        std::memcpy(to, data.data(), data.size());
-        return data.size();
-    }
-};
-
 bool send_echo(peer_state &state, const std::vector<char> &data)
 {
-    echo_copy echo{&data};
-    return uct_ep_am_bcopy(state.back, ipc_echo_id, echo_copy::pack, &echo,
+    packed_bytes echo{data.data(), data.size()};
+    return uct_ep_am_bcopy(state.back, ipc_echo_id, packed_bytes::pack, &echo,
                            0) >= 0;
 }
 

@@ -126,12 +126,7 @@ TEST_F(allocation, that_touches_another_is_known_from_its_first_byte)
     ASSERT_EQ(first.remote(1 << 20), second.remote()) << "side by side";
     char byte = 1;
     ASSERT_EQ(UCS_OK, tl->put_short(&byte, 1, second.remote() - 1));
-    const auto pack = [](void *dest, void *) {
-        std::memset(dest, 7, 8);
-        return size_t{8};
-    };
-    EXPECT_EQ(8, uct_ep_put_bcopy(tl->ep, pack, nullptr, second.remote(),
-                                  UCT_INVALID_RKEY));
+    EXPECT_EQ(8, tl->put_bcopy("7777777", 8, second.remote()));
     tl->flush();
 }
 

@@ -440,12 +440,7 @@ TEST_F(dmabuf, every_operation_takes_an_import)
     /* Host to import, by each of the puts. */
     fill_pattern(text.data(), size, 1);
     ASSERT_EQ(UCS_OK, tl->put_short(text.data(), 1000, place));
-    const auto pack = [](void *to, void *from) -> size_t {
-        std::memcpy(to, from, 1000);
-        return 1000;
-    };
-    ASSERT_EQ(1000, uct_ep_put_bcopy(tl->ep, pack, text.data() + 1000,
-                                     place + 1000, UCT_INVALID_RKEY));
+    ASSERT_EQ(1000, tl->put_bcopy(text.data() + 1000, 1000, place + 1000));
     tl->put(text.data() + 2000, size - 2000, place + 2000);
     EXPECT_TRUE(tl->holds(device.remote(), size, 1));
 
@@ -453,12 +448,8 @@ TEST_F(dmabuf, every_operation_takes_an_import)
     std::fill(seen.begin(), seen.end(), '\0');
     ASSERT_EQ(UCS_OK, tl->get_short(seen.data(), 1000, place));
     counted_completion bcopy;
-    const auto unpack = [](void *to, const void *from, size_t length) {
-        std::memcpy(to, from, length);
-    };
     ASSERT_EQ(UCS_INPROGRESS,
-              uct_ep_get_bcopy(tl->ep, unpack, seen.data() + 1000, 1000,
-                               place + 1000, UCT_INVALID_RKEY, &bcopy));
+              tl->get_bcopy(seen.data() + 1000, 1000, place + 1000, &bcopy));
     tl->get(seen.data() + 2000, size - 2000, place + 2000);
     EXPECT_EQ(text, seen);
 
@@ -570,7 +561,7 @@ TEST_F(dmabuf, a_card_has_to_be_open)
 TEST_F(dmabuf, threads_export_and_import_at_a_time)
 {
     device_buffer device(md, page);
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     std::atomic<unsigned> failures{0};
     for (unsigned t = 0; t < 4; ++t) {
         threads.emplace_back([&, t] {
@@ -586,9 +577,7 @@ TEST_F(dmabuf, threads_export_and_import_at_a_time)
             }
         });
     }
-    for (std::thread &thread : threads) {
-        thread.join();
-    }
+    threads.clear(); /* when they have ended */
     EXPECT_EQ(0u, failures.load());
 }
 

@@ -275,17 +275,6 @@ outcome ended(scene &s, transport &by, ssize_t packed)
                  static_cast<size_t>(std::max<ssize_t>(packed, 0)));
 }
 
-size_t pack(void *to, void *from)
-{
-    std::memcpy(to, from, short_size);
-    return short_size;
-}
-
-void unpack(void *to, const void *from, size_t length)
-{
-    std::memcpy(to, from, length);
-}
-
 enum class importing { nothing, of_other_card, of_peer };
 
 struct operation {
@@ -364,9 +353,9 @@ const operation operations[] = {
      [](scene &s) { return at_once(s.near->free()); }},
     {"mem_reg", importing::nothing, place::nowhere, place::nowhere,
      [](scene &s) {
-         uct_mem_h memh            = nullptr;
-         const ucs_status_t status = uct_md_mem_reg(
-             s.md, s.host.data(), size, UCT_MD_MEM_ACCESS_ALL, &memh);
+         uct_mem_h memh = nullptr;
+         const ucs_status_t status =
+             register_memory(s.md, s.host.data(), size, memh);
          if (status == UCS_OK) {
              (void)uct_md_mem_dereg(s.md, memh);
          }
@@ -386,17 +375,16 @@ const operation operations[] = {
      }},
     {"put_bcopy", importing::nothing, place::host, place::near,
      [](scene &s) {
-         return ended(s, *s.copy,
-                      uct_ep_put_bcopy(s.copy->ep, pack, s.host.data(),
-                                       s.near->remote(), UCT_INVALID_RKEY));
+         return ended(
+             s, *s.copy,
+             s.copy->put_bcopy(s.host.data(), short_size, s.near->remote()));
      }},
     {"get_bcopy", importing::nothing, place::near, place::host,
      [](scene &s) {
          counted_completion done;
          return ended(s, *s.copy,
-                      uct_ep_get_bcopy(s.copy->ep, unpack, s.host.data(),
-                                       short_size, s.near->remote(),
-                                       UCT_INVALID_RKEY, &done),
+                      s.copy->get_bcopy(s.host.data(), short_size,
+                                        s.near->remote(), &done),
                       short_size, &done);
      }},
     {"put_zcopy", importing::nothing, place::host, place::near,
@@ -469,8 +457,7 @@ const operation operations[] = {
          (void)uct_md_query(s.ipc_md, &attr);
          std::vector<char> packed(attr.rkey_packed_size);
          ucs_status_t status =
-             uct_md_mem_reg(s.ipc_md, s.near->memory.address, size,
-                            UCT_MD_MEM_ACCESS_ALL, &memh);
+             register_memory(s.ipc_md, s.near->memory.address, size, memh);
          if (status == UCS_OK) {
              status = uct_md_mkey_pack(s.ipc_md, memh, packed.data());
              (void)uct_md_mem_dereg(s.ipc_md, memh);
@@ -505,8 +492,9 @@ const operation operations[] = {
          if (s.need_key() != UCS_OK) {
              return at_once(s.key->status());
          }
+         packed_bytes bytes{s.host.data(), short_size};
          return ended(s, *s.ipc,
-                      uct_ep_put_bcopy(s.ep, pack, s.host.data(),
+                      uct_ep_put_bcopy(s.ep, packed_bytes::pack, &bytes,
                                        s.peer->device().address,
                                        s.key->rkey()));
      }},

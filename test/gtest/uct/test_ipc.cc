@@ -34,17 +34,6 @@ protected:
     }
 };
 
-struct packed_bytes {
-    const void *data;
-    size_t size;
-    static size_t pack(void *to, void *arg)
-    {
-        const auto *bytes = static_cast<packed_bytes *>(arg);
-        std::memcpy(to, bytes->data, bytes->size);
-        return bytes->size;
-    }
-};
-
 using pair_of_memory = std::tuple<bool, bool, size_t>; /* here, there, bytes */
 
 class ipc_pairs : public ipc,
@@ -151,11 +140,9 @@ TEST_P(ipc_pairs, put_bcopy_and_get_bcopy)
     flush();
     EXPECT_TRUE(peer->has(there, 0, bytes, 3));
     peer->fill(4);
-    auto unpack = reinterpret_cast<uct_unpack_callback_t>(
-        reinterpret_cast<void *>(&std::memcpy));
     counted_completion done;
-    const ucs_status_t status = uct_ep_get_bcopy(ep, unpack, local(), bytes,
-                                                 remote, key->rkey(), &done);
+    const ucs_status_t status = uct_ep_get_bcopy(
+        ep, unpack_by_memcpy(), local(), bytes, remote, key->rkey(), &done);
     ASSERT_TRUE((status == UCS_OK) || (status == UCS_INPROGRESS));
     flush();
     EXPECT_EQ((status == UCS_INPROGRESS) ? 1u : 0u, done.calls);
@@ -243,8 +230,8 @@ TEST_F(ipc, an_invalidation_does_not_wait_for_other_registrations)
     const registration other(ipc_md, memory.data(), memory.size());
     const unpacked_key others_key(pack_key(ipc_md, other.memh));
     uct_mem_h memh;
-    ASSERT_EQ(UCS_OK, uct_md_mem_reg(ipc_md, memory.data(), memory.size(),
-                                     UCT_MD_MEM_ACCESS_ALL, &memh));
+    ASSERT_EQ(UCS_OK,
+              register_memory(ipc_md, memory.data(), memory.size(), memh));
     const unpacked_key key(pack_key(ipc_md, memh));
     counted_completion over;
     ASSERT_EQ(UCS_OK, invalidate(ipc_md, memh, over));
@@ -467,11 +454,8 @@ protected:
                 ended(uct_ep_get_zcopy(loop, &iov, 1, remote(), key,
                                        &completions[1]),
                       completions[1]),
-                ended(uct_ep_get_bcopy(
-                          loop,
-                          reinterpret_cast<uct_unpack_callback_t>(
-                              reinterpret_cast<void *>(&std::memcpy)),
-                          bytes.data(), size, remote(), key, &completions[2]),
+                ended(uct_ep_get_bcopy(loop, unpack_by_memcpy(), bytes.data(),
+                                       size, remote(), key, &completions[2]),
                       completions[2])};
     }
 

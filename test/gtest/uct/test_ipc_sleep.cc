@@ -41,8 +41,8 @@ protected:
     void invalidate_held(const device_buffer &shared, counted_completion &over)
     {
         uct_mem_h memh;
-        ASSERT_EQ(UCS_OK, uct_md_mem_reg(ipc_md, shared.address, ipc_peer_bytes,
-                                         UCT_MD_MEM_ACCESS_ALL, &memh));
+        ASSERT_EQ(UCS_OK, register_memory(ipc_md, shared.address,
+                                          ipc_peer_bytes, memh));
         peer->hold({pack_key(ipc_md, memh), shared.remote()});
         ASSERT_EQ(UCS_OK, invalidate(ipc_md, memh, over));
         EXPECT_EQ(0u, over.calls);

@@ -114,10 +114,8 @@ TEST_F(memory_domain, freed_memory_goes_with_its_last_registration)
     uct_mem_h last;
     ASSERT_EQ(UCS_OK, allocate_memory(md, whole_card, memory));
     char *data = static_cast<char *>(memory.address);
-    ASSERT_EQ(UCS_OK, uct_md_mem_reg(md, data + 10, 100, UCT_MD_MEM_ACCESS_ALL,
-                                     &first));
-    ASSERT_EQ(UCS_OK,
-              uct_md_mem_reg(md, data, 4096, UCT_MD_MEM_ACCESS_ALL, &last));
+    ASSERT_EQ(UCS_OK, register_memory(md, data + 10, 100, first));
+    ASSERT_EQ(UCS_OK, register_memory(md, data, 4096, last));
     EXPECT_EQ(UCS_OK, uct_mem_free(&memory));
 
     char byte = 3;
@@ -205,8 +203,7 @@ TEST_F(memory_domain, device_memory_outside_allocations_cannot_be_registered)
     device_buffer device(md, 4096);
     uct_mem_h memh;
     EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-              uct_md_mem_reg(md, device.data() + 1, 4096, UCT_MD_MEM_ACCESS_ALL,
-                             &memh));
+              register_memory(md, device.data() + 1, 4096, memh));
     char expected[200];
     std::snprintf(expected, sizeof(expected),
                   "gaudi: cannot register 4096 bytes at %p: they are in no "

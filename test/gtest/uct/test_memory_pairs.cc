@@ -80,12 +80,11 @@ TEST_F(memory_pairs, get_bcopy_by_memcpy_reaches_device_memory)
 {
     /* As UCP does: memcpy, and the user's buffer as its argument. */
     const size_t length = tl->attr.cap.get.max_bcopy;
-    auto unpack         = reinterpret_cast<uct_unpack_callback_t>(
-        reinterpret_cast<void *>(&std::memcpy));
     counted_completion done;
     EXPECT_EQ(UCS_INPROGRESS,
-              uct_ep_get_bcopy(tl->ep, unpack, second->data(), length,
-                               first->remote(), UCT_INVALID_RKEY, &done));
+              uct_ep_get_bcopy(tl->ep, unpack_by_memcpy(), second->data(),
+                               length, first->remote(), UCT_INVALID_RKEY,
+                               &done));
     tl->flush();
     EXPECT_EQ(1u, done.calls);
     EXPECT_TRUE(tl->holds(second->remote(), length, 1));
@@ -134,24 +133,12 @@ TEST_F(memory_pairs, host_to_host_is_a_plain_copy)
     EXPECT_EQ(1u, get_done.calls);
 
     std::memset(back.data(), 0, size);
-    EXPECT_EQ(4, uct_ep_put_bcopy(
-                     tl->ep,
-                     [](void *dst, void *) -> size_t {
-                         std::memcpy(dst, "word", 4);
-                         return 4;
-                     },
-                     nullptr, as_remote(back.data()), UCT_INVALID_RKEY));
+    EXPECT_EQ(4, tl->put_bcopy("word", 4, as_remote(back.data())));
     tl->flush();
     EXPECT_EQ(0, std::memcmp(back.data(), "word", 4));
 
     char word[4];
-    EXPECT_EQ(UCS_OK,
-              uct_ep_get_bcopy(
-                  tl->ep,
-                  [](void *dst, const void *src, size_t length) {
-                      std::memcpy(dst, src, length);
-                  },
-                  word, 4, as_remote(back.data()), UCT_INVALID_RKEY, nullptr));
+    EXPECT_EQ(UCS_OK, tl->get_bcopy(word, 4, as_remote(back.data()), nullptr));
     EXPECT_EQ(0, std::memcmp(word, "word", 4));
     EXPECT_EQ(start.jobs, engine_hooks::counters().jobs)
         << "the card has nothing to do here";

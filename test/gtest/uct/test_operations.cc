@@ -41,33 +41,22 @@ protected:
     {
         counted_completion done;
         ucs_status_t status = UCS_OK;
-        uct_ep_h ep         = tl->ep;
         const bool put      = (GetParam().where == direction::put);
 
         switch (GetParam().how) {
         case method::short_:
-            status =
-                put ? uct_ep_put_short(ep, local, static_cast<unsigned>(size),
-                                       remote, UCT_INVALID_RKEY)
-                    : uct_ep_get_short(ep, local, static_cast<unsigned>(size),
-                                       remote, UCT_INVALID_RKEY);
+            status = put ? tl->put_short(local, size, remote)
+                         : tl->get_short(local, size, remote);
             ASSERT_EQ(UCS_OK, status);
             return;
         case method::bcopy:
             if (put) {
-                source from{local, size};
                 ASSERT_EQ(static_cast<ssize_t>(size),
-                          uct_ep_put_bcopy(ep, source::pack, &from, remote,
-                                           UCT_INVALID_RKEY));
+                          tl->put_bcopy(local, size, remote));
                 tl->flush();
                 return;
             }
-            status = uct_ep_get_bcopy(
-                ep,
-                [](void *to, const void *data, size_t length) {
-                    std::memcpy(to, data, length);
-                },
-                local, size, remote, UCT_INVALID_RKEY, &done);
+            status = tl->get_bcopy(local, size, remote, &done);
             break;
         case method::zcopy:
             status = put ? tl->put_zcopy(local, size, remote, &done)
@@ -134,18 +123,6 @@ protected:
         return (GetParam().how == method::bcopy) ? tl->attr.cap.put.max_bcopy
                                                  : SIZE_MAX;
     }
-
-private:
-    struct source {
-        const void *data;
-        size_t size;
-        static size_t pack(void *dst, void *arg)
-        {
-            const auto *self = static_cast<source *>(arg);
-            std::memcpy(dst, self->data, self->size);
-            return self->size;
-        }
-    };
 };
 
 } // namespace

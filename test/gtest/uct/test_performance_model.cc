@@ -59,7 +59,6 @@ protected:
     {
         tl.reset();
         uct_md_close(ipc_md);
-        performance_model::TearDown();
     }
 
     void reopen(const transport::settings &changes)

@@ -402,13 +402,11 @@ TEST_F(program_memory, is_used_by_many_threads_at_a_time)
         }
         fine[number] = good;
     };
-    std::vector<std::thread> all;
+    std::vector<std::jthread> all;
     for (unsigned i = 0; i < threads; ++i) {
         all.emplace_back(work, i);
     }
-    for (std::thread &one : all) {
-        one.join();
-    }
+    all.clear(); /* when they have ended */
     EXPECT_THAT(fine, ::testing::Each(true));
 }
 

@@ -355,8 +355,7 @@ GAUDI_CHILD(closes_with_registrations_left)
     uct_mem_h memh;
     char byte;
     GAUDI_CHILD_REQUIRE(open_md(own) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(
-        uct_md_mem_reg(own, &byte, 1, UCT_MD_MEM_ACCESS_ALL, &memh) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(register_memory(own, &byte, 1, memh) == UCS_OK);
     uct_md_close(own);
     const auto logs = take_logs();
     GAUDI_CHILD_REQUIRE(logs.size() == 1);

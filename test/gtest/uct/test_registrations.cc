@@ -82,18 +82,16 @@ TEST_F(registrations, reach_over_the_end_as_far_as_ucp_rounds_up)
     constexpr size_t rounding = UCT_API == UCT_VERSION(1, 16) ? 4096 : 16;
     device_buffer device(md, 3 * rounding + 1);
     uct_mem_h memh;
-    ASSERT_EQ(UCS_OK, uct_md_mem_reg(md, device.data(), 4 * rounding,
-                                     UCT_MD_MEM_ACCESS_ALL, &memh));
+    ASSERT_EQ(UCS_OK, register_memory(md, device.data(), 4 * rounding, memh));
     EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, memh));
-    ASSERT_EQ(UCS_OK, uct_md_mem_reg(md, device.data() + 3 * rounding, rounding,
-                                     UCT_MD_MEM_ACCESS_ALL, &memh));
+    ASSERT_EQ(UCS_OK, register_memory(md, device.data() + 3 * rounding,
+                                      rounding, memh));
     EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, memh));
 
     for (const size_t length :
          {4 * rounding + 16, 3 * rounding + 8, 8 * rounding}) {
         EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  uct_md_mem_reg(md, device.data(), length,
-                                 UCT_MD_MEM_ACCESS_ALL, &memh));
+                  register_memory(md, device.data(), length, memh));
         char expected[200];
         std::snprintf(expected, sizeof(expected),
                       "gaudi: cannot register %zu bytes at %p: they are in no "
@@ -210,8 +208,7 @@ TEST_F(registrations, undoing_one_twice_is_refused)
     device_buffer device(md, size);
     for (void *address : {static_cast<void *>(host.data()), device.address}) {
         uct_mem_h memh;
-        ASSERT_EQ(UCS_OK, uct_md_mem_reg(md, address, 100,
-                                         UCT_MD_MEM_ACCESS_ALL, &memh));
+        ASSERT_EQ(UCS_OK, register_memory(md, address, 100, memh));
         EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, memh));
         EXPECT_EQ(UCS_ERR_INVALID_PARAM, uct_md_mem_dereg(md, memh));
         EXPECT_EQ(1u, take_logs().size());
@@ -245,11 +242,9 @@ TEST_F(registrations, ranges_out_of_this_world_are_refused)
         {reinterpret_cast<void *>(UINTPTR_MAX), 2}};
     for (const auto &[address, length] : ranges) {
         uct_mem_h memh;
-        EXPECT_EQ(
-            UCS_ERR_INVALID_ADDR,
-            uct_md_mem_reg(md, address, length,
-                           UCT_MD_MEM_ACCESS_ALL | UCT_MD_MEM_FLAG_HIDE_ERRORS,
-                           &memh));
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+                  register_memory(md, address, length, memh,
+                                  UCT_MD_MEM_FLAG_HIDE_ERRORS));
     }
     /* Still Gaudi memory, but nothing is known of it. */
     const auto attr = query_memory(md, device.address, SIZE_MAX);

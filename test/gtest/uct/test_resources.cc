@@ -103,18 +103,13 @@ TEST_F(resources, purge_hands_back_the_requests_of_one_endpoint)
 TEST_F(resources, bcopy_runs_out_of_staging_memory_and_recovers)
 {
     reopen({{"STAGING_COUNT", "3"}});
-    auto pack = [](void *dst, void *) -> size_t {
-        std::memset(dst, 5, 100);
-        return 100;
-    };
-    char byte = 0;
+    const char bytes[100] = {5};
+    char byte             = 0;
 
     engine_hooks::pause(true);
-    EXPECT_EQ(100, uct_ep_put_bcopy(tl->ep, pack, nullptr, device->remote(),
-                                    UCT_INVALID_RKEY));
+    EXPECT_EQ(100, tl->put_bcopy(bytes, sizeof(bytes), device->remote()));
     EXPECT_EQ(UCS_ERR_NO_RESOURCE,
-              uct_ep_put_bcopy(tl->ep, pack, nullptr, device->remote(),
-                               UCT_INVALID_RKEY));
+              tl->put_bcopy(bytes, sizeof(bytes), device->remote()));
     wait_to_put(tl->ep);
     engine_hooks::pause(false);
     tl->flush();

@@ -20,12 +20,9 @@ constexpr size_t size     = 200'000; /* some staging chunks */
 template <typename Body>
 void on_threads(Body &&body)
 {
-    std::vector<std::thread> all;
+    std::vector<std::jthread> all;
     for (unsigned i = 0; i < count; ++i) {
         all.emplace_back([&body, i] { body(i); });
-    }
-    for (std::thread &one : all) {
-        one.join();
     }
 }
 
