@@ -4,7 +4,8 @@
  */
 #pragma once
 
-#include "hlthunk_emulator/card.h"
+#include "hlthunk_emulator/device_files.h"
+#include "hlthunk_emulator/software_card.h"
 
 #include <cerrno>
 #include <new>
@@ -14,16 +15,27 @@
 
 namespace gaudi::emu {
 
-/** @return The card whose compute node this is, else nullptr. Duplicates are
- *  found out at their first use, under the locks of cards. */
-card *find_compute(int fd);
+/** What a descriptor is. Duplicates of compute nodes are found out at their
+ *  first use, under the locks of cards. */
+device_file look_up(int fd);
+
+/** @return The card whose compute node this is, else nullptr. */
+inline software_card *find_compute(int fd)
+{
+    device_file file = device_file_at(fd);
+    if (file.kind == file_of::nothing) {
+        file = look_up(fd);
+    }
+    return (file.kind == file_of::compute) ? &software_card::at(file.card)
+                                           : nullptr;
+}
 
 /** @return The card whose compute or control node this is, else nullptr. */
-card *find_any(int fd);
+software_card *find_any(int fd);
 
 /** @return The card whose compute node this is in the process that forked this
  *          one, else nullptr. The functions above do not find it. */
-card *find_inherited(int fd);
+software_card *find_inherited(int fd);
 
 /** Why these functions do not find a card: -EBADF, or -ENODEV (logged) for a
  *  descriptor that only the parent process can use. */
@@ -35,7 +47,7 @@ int why_no_card(int fd);
 template <typename Call>
 int on_compute(int fd, Call &&call) noexcept
 {
-    card *compute = find_compute(fd);
+    software_card *compute = find_compute(fd);
     if (compute == nullptr) {
         return why_no_card(fd);
     }

@@ -1,6 +1,6 @@
 /* The calls on an open card, and the hooks for tests. */
 #include "hlthunk_emulator/api.h"
-#include "hlthunk_emulator/dmabuf.h"
+#include "hlthunk_emulator/exported_buffer.h"
 #include "hlthunk_emulator/faults.h"
 #include "hlthunk_emulator/hlthunk_emu.h"
 #include "hlthunk_emulator/settings.h"
@@ -23,7 +23,8 @@ template <typename Call>
 uint64_t value_of(int fd, Call &&call) noexcept
 {
     uint64_t value = 0;
-    const int ret  = on_compute(fd, [&](card &c) { return call(c, value); });
+    const int ret =
+        on_compute(fd, [&](software_card &c) { return call(c, value); });
     if (ret != 0) {
         errno = -ret;
         return 0;
@@ -38,20 +39,20 @@ HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_alloc(int fd, uint64_t size,
                                                     bool /* contiguous */,
                                                     bool /* shared */)
 {
-    return value_of(fd, [&](card &c, uint64_t &handle) {
+    return value_of(fd, [&](software_card &c, uint64_t &handle) {
         return c.allocate(size, page_size, handle);
     });
 }
 
 HLTHUNK_PUBLIC int hlthunk_device_memory_free(int fd, uint64_t handle)
 {
-    return on_compute(fd, [&](card &c) { return c.free(handle); });
+    return on_compute(fd, [&](software_card &c) { return c.free(handle); });
 }
 
 HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_map(int fd, uint64_t handle,
                                                   uint64_t hint_addr)
 {
-    return value_of(fd, [&](card &c, uint64_t &va) {
+    return value_of(fd, [&](software_card &c, uint64_t &va) {
         return c.map_device(handle, hint_addr, va);
     });
 }
@@ -60,7 +61,7 @@ HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map(int fd, void *host,
                                                 uint64_t hint_addr,
                                                 uint64_t size)
 {
-    return value_of(fd, [&](card &c, uint64_t &va) {
+    return value_of(fd, [&](software_card &c, uint64_t &va) {
         return c.map_host(host, hint_addr, false, size, va);
     });
 }
@@ -72,7 +73,7 @@ HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map_flags(int fd, void *host,
 {
     constexpr uint32_t force_hint = 0x8; /* HL_MEM_FORCE_HINT; others matter
                                             to other memory */
-    return value_of(fd, [&](card &c, uint64_t &va) {
+    return value_of(fd, [&](software_card &c, uint64_t &va) {
         return c.map_host(host, hint_addr, (flags & force_hint) != 0, size, va);
     });
 }
@@ -94,7 +95,7 @@ HLTHUNK_PUBLIC int hlthunk_get_dev_memalloc_page_orders(int fd,
 
 HLTHUNK_PUBLIC int hlthunk_memory_unmap(int fd, uint64_t device_va)
 {
-    return on_compute(fd, [&](card &c) { return c.unmap(device_va); });
+    return on_compute(fd, [&](software_card &c) { return c.unmap(device_va); });
 }
 
 HLTHUNK_PUBLIC int hlthunk_device_mapped_memory_export_dmabuf_fd(
@@ -103,8 +104,9 @@ HLTHUNK_PUBLIC int hlthunk_device_mapped_memory_export_dmabuf_fd(
     if (flags != (O_RDWR | O_CLOEXEC)) {
         return -EINVAL;
     }
-    return on_compute(
-        fd, [&](card &c) { return c.export_dmabuf(device_va, size, offset); });
+    return on_compute(fd, [&](software_card &c) {
+        return c.export_dmabuf(device_va, size, offset);
+    });
 }
 
 HLTHUNK_PUBLIC int hlthunk_device_memory_export_dmabuf_fd(int fd, uint64_t,
@@ -126,7 +128,7 @@ HLTHUNK_PUBLIC int hlthunk_sys_ioctl(int fd, unsigned long request,
     auto *arguments = static_cast<hl_mem_args *>(argument);
     int ret         = -ENOTTY;
     if (request == gaudi::shim::memory_ioctl) {
-        ret = on_compute(fd, [&](card &c) {
+        ret = on_compute(fd, [&](software_card &c) {
             if (arguments == nullptr) {
                 return -EFAULT;
             }
@@ -171,7 +173,7 @@ HLTHUNK_PUBLIC int hlthunk_request_command_buffer(int fd, uint32_t size,
     if (cb_handle == nullptr) {
         return -EINVAL;
     }
-    return on_compute(fd, [&](card &c) {
+    return on_compute(fd, [&](software_card &c) {
         return c.create_command_buffer(size, false, *cb_handle);
     });
 }
@@ -182,7 +184,7 @@ HLTHUNK_PUBLIC int hlthunk_request_mapped_command_buffer(int fd, uint32_t size,
     if (cb_handle == nullptr) {
         return -EINVAL;
     }
-    return on_compute(fd, [&](card &c) {
+    return on_compute(fd, [&](software_card &c) {
         return c.create_command_buffer(size, true, *cb_handle);
     });
 }
@@ -194,14 +196,16 @@ HLTHUNK_PUBLIC int hlthunk_get_mapped_cb_device_va_by_handle(int fd,
     if (va == nullptr) {
         return -EINVAL;
     }
-    return on_compute(
-        fd, [&](card &c) { return c.command_buffer_va(cb_handle, *va); });
+    return on_compute(fd, [&](software_card &c) {
+        return c.command_buffer_va(cb_handle, *va);
+    });
 }
 
 HLTHUNK_PUBLIC int hlthunk_destroy_command_buffer(int fd, uint64_t cb_handle)
 {
-    return on_compute(
-        fd, [&](card &c) { return c.destroy_command_buffer(cb_handle); });
+    return on_compute(fd, [&](software_card &c) {
+        return c.destroy_command_buffer(cb_handle);
+    });
 }
 
 HLTHUNK_PUBLIC int hlthunk_command_submission(int fd, hlthunk_cs_in *in,
@@ -210,8 +214,9 @@ HLTHUNK_PUBLIC int hlthunk_command_submission(int fd, hlthunk_cs_in *in,
     if ((in == nullptr) || (out == nullptr)) {
         return -EINVAL;
     }
-    uint64_t seq  = 0;
-    const int ret = on_compute(fd, [&](card &c) { return c.submit(*in, seq); });
+    uint64_t seq = 0;
+    const int ret =
+        on_compute(fd, [&](software_card &c) { return c.submit(*in, seq); });
     if (ret == 0) {
         out->seq    = seq;
         out->status = 0;
@@ -233,7 +238,7 @@ HLTHUNK_PUBLIC int hlthunk_wait_for_cs(int fd, uint64_t seq,
         return -EINVAL;
     }
     const int ret = on_compute(
-        fd, [&](card &c) { return c.wait(seq, timeout_us, *status); });
+        fd, [&](software_card &c) { return c.wait(seq, timeout_us, *status); });
     if (ret == -EBUSY) {
         /* The driver leaves its arguments alone, and the library shows what it
          * had put there. */
@@ -252,7 +257,8 @@ HLTHUNK_PUBLIC int hlthunk_wait_for_multi_cs(int fd, hlthunk_wait_multi_cs_in *,
 HLTHUNK_PUBLIC int hlthunk_emu_get_counters(int fd,
                                             hlthunk_emu_counters *counters)
 {
-    return on_compute(fd, [&](card &c) { return c.counters(*counters); });
+    return on_compute(fd,
+                      [&](software_card &c) { return c.counters(*counters); });
 }
 
 HLTHUNK_PUBLIC int hlthunk_emu_copy(int fd, uint64_t dst, uint64_t src,
@@ -262,13 +268,14 @@ HLTHUNK_PUBLIC int hlthunk_emu_copy(int fd, uint64_t dst, uint64_t src,
     if (seq == nullptr) {
         return -EINVAL;
     }
-    return on_compute(
-        fd, [&](card &c) { return c.copy(dst, src, size, engine, *seq); });
+    return on_compute(fd, [&](software_card &c) {
+        return c.copy(dst, src, size, engine, *seq);
+    });
 }
 
 HLTHUNK_PUBLIC int hlthunk_emu_pause(int fd, bool paused)
 {
-    return on_compute(fd, [&](card &c) { return c.pause(paused); });
+    return on_compute(fd, [&](software_card &c) { return c.pause(paused); });
 }
 
 HLTHUNK_PUBLIC uint64_t hlthunk_emu_faults_met()
@@ -299,7 +306,7 @@ HLTHUNK_PUBLIC int hlthunk_emu_fault(const char *wished)
         for (auto each = at_once; each != read.end(); ++each) {
             for (unsigned i = 0; i < get_settings().devices; ++i) {
                 if (each->card.value_or(i) == i) {
-                    card::at(i).meet_now(*each);
+                    software_card::at(i).meet_now(*each);
                 }
             }
         }

@@ -19,10 +19,6 @@
 
 namespace gaudi::emu {
 
-namespace {
-
-/* What a descriptor that is not known is: perhaps a duplicate of a compute
- * node. */
 device_file look_up(int fd)
 {
     const device_file known = device_file_at(fd);
@@ -30,38 +26,31 @@ device_file look_up(int fd)
         return known;
     }
     for (unsigned i = 0; i < get_settings().devices; ++i) {
-        if (card::at(i).recognize(fd)) {
+        if (software_card::at(i).recognize(fd)) {
             break;
         }
     }
     return device_file_at(fd);
 }
 
-} // namespace
-
-card *find_compute(int fd)
-{
-    const device_file file = look_up(fd);
-    return (file.kind == file_of::compute) ? &card::at(file.card) : nullptr;
-}
-
-card *find_any(int fd)
+software_card *find_any(int fd)
 {
     const device_file file = look_up(fd);
     return ((file.kind == file_of::compute) || (file.kind == file_of::control))
-               ? &card::at(file.card)
+               ? &software_card::at(file.card)
                : nullptr;
 }
 
-card *find_inherited(int fd)
+software_card *find_inherited(int fd)
 {
     const device_file file = device_file_at(fd);
-    return (file.kind == file_of::inherited) ? &card::at(file.card) : nullptr;
+    return (file.kind == file_of::inherited) ? &software_card::at(file.card)
+                                             : nullptr;
 }
 
 int why_no_card(int fd)
 {
-    const card *inherited = find_inherited(fd);
+    const software_card *inherited = find_inherited(fd);
     if (inherited == nullptr) {
         return -EBADF;
     }
@@ -79,11 +68,11 @@ namespace {
 
 int open_compute(unsigned index)
 {
-    card &wanted = card::at(index);
-    int fd       = -ENOMEM;
+    software_card &wanted = software_card::at(index);
+    int fd                = -ENOMEM;
     try {
         (void)sysfs_root();
-        card::prepare_for_fork();
+        software_card::prepare_for_fork();
         fd = wanted.open();
     } catch (const std::bad_alloc &) {
         log("no memory to open card %u", index);
@@ -97,7 +86,7 @@ int open_compute(unsigned index)
 
 int open_control(unsigned index)
 {
-    if (card::at(index).is_removed()) {
+    if (software_card::at(index).is_removed()) {
         return -ENODEV;
     }
     char name[128];
@@ -141,7 +130,7 @@ int index_of_module_id(uint32_t module_id)
 template <typename Call>
 int on_any(int fd, const void *result, Call &&call)
 {
-    card *found = find_any(fd);
+    software_card *found = find_any(fd);
     if (result == nullptr) {
         return -EINVAL;
     }
@@ -248,8 +237,8 @@ HLTHUNK_PUBLIC int hlthunk_open_control_by_module_id(uint32_t module_id)
 
 HLTHUNK_PUBLIC int hlthunk_close(int fd)
 {
-    card *compute   = find_compute(fd);
-    card *inherited = find_inherited(fd);
+    software_card *compute   = find_compute(fd);
+    software_card *inherited = find_inherited(fd);
     if ((compute != nullptr) || (inherited != nullptr)) {
         remove_device_file(fd);
         int ret = (compute != nullptr) ? compute->close(fd)
@@ -292,7 +281,7 @@ HLTHUNK_PUBLIC int hlthunk_get_pci_bus_id_from_fd(int fd, char *bus_id,
     if (bus_id == nullptr) {
         return -EINVAL;
     }
-    const card *found = find_any(fd);
+    const software_card *found = find_any(fd);
     if (found == nullptr) {
         return (why_no_card(fd) == -ENODEV) ? -ENODEV : -1;
     }
@@ -314,7 +303,7 @@ HLTHUNK_PUBLIC int hlthunk_get_device_index_from_pci_bus_id(const char *bus_id)
 
 HLTHUNK_PUBLIC int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)
 {
-    return on_any(fd, info, [info](const card &found) {
+    return on_any(fd, info, [info](const software_card &found) {
         const settings &is       = get_settings();
         const asic &kind         = *is.kind;
         *info                    = {};
@@ -348,20 +337,24 @@ HLTHUNK_PUBLIC int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)
 HLTHUNK_PUBLIC int hlthunk_get_dram_usage(int fd, hlthunk_dram_usage_info *info)
 {
     if ((info != nullptr) && (find_compute(fd) != nullptr)) {
-        return on_compute(fd, [&](card &c) { return c.dram_usage(*info); });
+        return on_compute(
+            fd, [&](software_card &c) { return c.dram_usage(*info); });
     }
-    return on_any(fd, info, [&](card &c) { *info = {c.free_dram(), 0}; });
+    return on_any(fd, info, [&](software_card &c) {
+        *info = {c.free_dram(), 0};
+    });
 }
 
 HLTHUNK_PUBLIC int hlthunk_get_open_stats(int fd,
                                           hlthunk_open_stats_info *open_stats)
 {
-    return on_any(fd, open_stats, [&](card &c) { c.open_stats(*open_stats); });
+    return on_any(fd, open_stats,
+                  [&](software_card &c) { c.open_stats(*open_stats); });
 }
 
 HLTHUNK_PUBLIC int hlthunk_get_device_status_info(int fd)
 {
-    card *found = find_any(fd);
+    software_card *found = find_any(fd);
     return (found != nullptr) ? found->status() : why_no_card(fd);
 }
 

@@ -92,18 +92,27 @@ inline constexpr uint32_t nic_queue_count = 96;
 /** Kinds of DMA engine behind a queue. */
 enum class engine_kind { none, pdma, edma };
 
+inline constexpr uint32_t edma_count = shim::gaudi2_queue_edma.size();
+
+/** Which EDMA engine is behind a queue; edma_count: none of them. */
+constexpr uint32_t edma_of(uint32_t queue)
+{
+    uint32_t engine = 0;
+    while ((engine < edma_count) && (queue - shim::gaudi2_queue_edma[engine] >=
+                                     shim::streams_per_engine)) {
+        ++engine;
+    }
+    return engine;
+}
+
 /** The engine behind a queue; `none` is one that moves no data. */
 constexpr engine_kind engine_of(uint32_t queue)
 {
     if ((queue < shim::gaudi2_queue_edma[0]) || (queue >= internal_queue)) {
         return engine_kind::pdma;
     }
-    for (const uint32_t first : shim::gaudi2_queue_edma) {
-        if ((queue >= first) && (queue < first + shim::streams_per_engine)) {
-            return engine_kind::edma;
-        }
-    }
-    return engine_kind::none;
+    return (edma_of(queue) < edma_count) ? engine_kind::edma
+                                         : engine_kind::none;
 }
 
 /** Whether the driver lets programs submit to a queue of Gaudi2, as
@@ -115,11 +124,9 @@ constexpr bool is_user_queue(uint32_t queue, uint32_t edma_mask)
                (queue == shim::gaudi2_queue_pdma0 + 1) ||
                (queue == shim::gaudi2_queue_pdma1);
     }
-    for (unsigned i = 0; i < shim::gaudi2_queue_edma.size(); ++i) {
-        const uint32_t first = shim::gaudi2_queue_edma[i];
-        if ((queue >= first) && (queue < first + shim::streams_per_engine)) {
-            return ((edma_mask >> i) & 1) != 0;
-        }
+    const uint32_t edma = edma_of(queue);
+    if (edma < edma_count) {
+        return ((edma_mask >> edma) & 1) != 0;
     }
     return (queue < queue_cpu) &&
            ((queue < first_nic_queue) ||

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <atomic>
+
 namespace gaudi::emu {
 
 enum class file_of : unsigned {
@@ -21,8 +23,18 @@ struct device_file {
     bool operator==(const device_file &) const = default;
 };
 
+/** By descriptor. */
+inline constexpr unsigned max_device_files = 65536;
+extern std::atomic<device_file> device_files[max_device_files];
+static_assert(std::atomic<device_file>::is_always_lock_free);
+
 /** What a descriptor is known to be. */
-device_file device_file_at(int fd);
+inline device_file device_file_at(int fd)
+{
+    return (static_cast<unsigned>(fd) < max_device_files)
+               ? device_files[fd].load(std::memory_order_relaxed)
+               : device_file();
+}
 
 /** Remember a descriptor. @return false when the number is too large. */
 bool add_device_file(int fd, device_file file);

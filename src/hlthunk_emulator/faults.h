@@ -32,15 +32,15 @@ public:
     void clear();
 
     /** Whether there is any. */
-    [[nodiscard]] bool any() const
+    [[nodiscard]] static bool any()
     {
         return any_.load(std::memory_order_relaxed);
     }
 
     /** Count a call on a card. @return What it meets with. */
-    fault_effect meet(faulty_call call, unsigned card)
+    static fault_effect meet(faulty_call call, unsigned card)
     {
-        return any() ? count(call, card) : fault_effect();
+        return any() ? instance().count(call, card) : fault_effect();
     }
 
     /** The lock is the parent's. */
@@ -55,7 +55,8 @@ private:
     fault_effect count(faulty_call call, unsigned card);
 
     util::brief_lock lock_;
-    std::atomic<bool> any_{false};
+    /* As soon as a card has been open; asked by every call. */
+    static inline std::atomic<bool> any_{false};
     std::atomic<uint64_t> met_{0};
     std::vector<wish> wishes_;
 };

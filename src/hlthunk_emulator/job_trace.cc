@@ -51,19 +51,21 @@ std::string name_of_queue(uint32_t queue)
         return name_of_stream("PDMA", queue / shim::streams_per_engine,
                               queue % shim::streams_per_engine);
     }
-    for (uint32_t i = 0; i < shim::gaudi2_queue_edma.size(); ++i) {
-        const uint32_t first = shim::gaudi2_queue_edma[i];
-        if ((queue >= first) && (queue < first + shim::streams_per_engine)) {
-            return name_of_stream("EDMA", i, queue - first);
-        }
+    const uint32_t edma = edma_of(queue);
+    if (edma < edma_count) {
+        return name_of_stream("EDMA", edma,
+                              queue - shim::gaudi2_queue_edma[edma]);
     }
     return "queue " + std::to_string(queue);
 }
 
-std::string name_of_side(memory_kind kind, unsigned card)
+std::string name_of_side(const memory_side &side, unsigned own)
 {
-    return (kind == memory_kind::host) ? "host"
-                                       : "gaudi" + std::to_string(card);
+    return (side.kind == memory_kind::host)
+               ? "host"
+               : "gaudi" + std::to_string((side.kind == memory_kind::imported)
+                                              ? side.card
+                                              : own);
 }
 
 /* What may be in a string of JSON. */
@@ -139,7 +141,7 @@ void job_trace::name_queue(uint32_t queue)
               number_of_card(card_), number_of_queue(card_, queue), queue);
 }
 
-void job_trace::begin(uint64_t seq, const copy &begun, model_time now)
+void job_trace::begin(uint64_t seq, const engine_copy &begun, model_time now)
 {
     of(seq).push_back({begun, now, 0, 0, false});
 }
@@ -210,30 +212,24 @@ void job_trace::add_link(const told_copy &told, uint64_t seq, unsigned card,
 /* As the timing model: what is imported goes through both cards' links. */
 void job_trace::add_links(const told_copy &told, uint64_t seq)
 {
-    if (told.what.from != memory_kind::device) {
-        add_link(told, seq, card_, true);
-    }
-    if (told.what.from == memory_kind::imported) {
-        add_link(told, seq, told.what.from_card, false);
-    }
-    if (told.what.to != memory_kind::device) {
-        add_link(told, seq, card_, false);
-    }
-    if (told.what.to == memory_kind::imported) {
-        add_link(told, seq, told.what.to_card, true);
-    }
+    const auto add_side = [&](const memory_side &side, bool to_card) {
+        if (side.kind != memory_kind::device) {
+            add_link(told, seq, card_, to_card);
+        }
+        if (side.kind == memory_kind::imported) {
+            add_link(told, seq, side.card, !to_card);
+        }
+    };
+    add_side(told.what.from, true);
+    add_side(told.what.to, false);
 }
 
 void job_trace::add_slice(const told_copy &told, uint64_t seq,
                           const char *status, model_time submitted)
 {
-    const copy &what = told.what;
-    const unsigned from =
-        (what.from == memory_kind::imported) ? what.from_card : card_;
-    const unsigned to =
-        (what.to == memory_kind::imported) ? what.to_card : card_;
+    const engine_copy &what = told.what;
     const std::string sides =
-        name_of_side(what.from, from) + " to " + name_of_side(what.to, to);
+        name_of_side(what.from, card_) + " to " + name_of_side(what.to, card_);
     name_queue(what.queue);
     add_event(R"({"ph":"X","cat":"copy","pid":%u,"tid":%u,"ts":%s,"dur":%s,)"
               R"("name":"%s","args":{"bytes":%lu,"source":"0x%lx",)"

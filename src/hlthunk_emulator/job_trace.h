@@ -26,25 +26,23 @@
 
 namespace gaudi::emu {
 
+/** A packet's copy. */
+struct engine_copy {
+    uint32_t queue;
+    uint64_t dst; /**< device addresses */
+    uint64_t src;
+    uint64_t bytes;
+    memory_side to;
+    memory_side from;
+};
+
 class job_trace {
 public:
     /** @param file  Outlives it. @param card  Whose jobs these are. */
     job_trace(trace_file &file, unsigned card) : file_(file), card_(card) {}
 
-    /** A packet's copy. */
-    struct copy {
-        uint32_t queue;
-        uint64_t dst; /**< device addresses */
-        uint64_t src;
-        uint64_t bytes;
-        memory_kind to;
-        memory_kind from;
-        unsigned to_card; /**< whose memory it is, of what is imported */
-        unsigned from_card;
-    };
-
     /** A queue begins with a copy of a job. */
-    void begin(uint64_t seq, const copy &begun, model_time now);
+    void begin(uint64_t seq, const engine_copy &begun, model_time now);
 
     /** It has ended. @param left  Bytes that were not copied. */
     void end(uint64_t seq, uint32_t queue, uint64_t left, model_time now);
@@ -65,7 +63,7 @@ public:
 
 private:
     struct told_copy {
-        copy what;
+        engine_copy what;
         model_time begin;
         model_time end; /* 0 while it is under way */
         uint64_t left;

@@ -96,10 +96,22 @@ va_range device_range()
                                            std::bit_ceil(is.dram_page))};
 }
 
+/* The likeliest first. */
+std::array<va_range, 5> ranges_of_commands()
+{
+    const settings &is = get_settings();
+    const asic &kind   = *is.kind;
+    return {{kind.host,
+             kind.host_huge,
+             device_range(),
+             {kind.dram_start + is.dram_page, kind.dram_start + is.hbm},
+             {kind.sram_start, kind.sram_start + kind.sram_bytes}}};
+}
+
 } // namespace
 
 mmu::mmu(hbm &memory)
-    : memory_(memory),
+    : memory_(memory), command_ranges_(ranges_of_commands()),
       device_space_(device_range(), get_settings().dram_page,
                     dram_va_offset_mask, get_settings().kind->dram_hints),
       command_buffer_space_(
@@ -112,21 +124,6 @@ mmu::mmu(hbm &memory)
       huge_space_(get_settings().kind->host_huge, host_huge_page,
                   host_huge_page - 1)
 {}
-
-bool mmu::may_hold_commands(uint64_t va, uint64_t size)
-{
-    const settings &is   = get_settings();
-    const asic &kind     = *is.kind;
-    const auto fits_into = [=](const va_range &range) {
-        return (size > 0) && (va >= range.start) && (va < range.end) &&
-               (size <= range.end - va);
-    };
-    return fits_into({kind.sram_start, kind.sram_start + kind.sram_bytes}) ||
-           fits_into(
-               {kind.dram_start + is.dram_page, kind.dram_start + is.hbm}) ||
-           fits_into(device_range()) || fits_into(kind.host) ||
-           fits_into(kind.host_huge);
-}
 
 uint64_t mmu::map_device(uint64_t handle, hbm_allocation &allocation,
                          uint64_t hint)
@@ -224,31 +221,21 @@ void mmu::unmap(uint64_t va)
     regions_.erase(found);
 }
 
-bool mmu::translate(port from, uint64_t va, uint64_t size,
-                    translation &result) const
+const mmu::tlb_entry *mmu::look_up(port from, uint64_t va) const
 {
-    size_t &last = last_[static_cast<size_t>(from)];
-    if (!tlb_[last].covers(va)) {
-        const auto known =
-            std::find_if(tlb_.begin(), tlb_.end(),
-                         [va](const auto &entry) { return entry.covers(va); });
-        if (known != tlb_.end()) {
-            last = static_cast<size_t>(known - tlb_.begin());
-        } else {
-            tlb_entry found;
-            if (!walk(va, found)) {
-                return false;
-            }
-            last         = next_victim_;
-            tlb_[last]   = found;
-            next_victim_ = (next_victim_ + 1) % tlb_.size();
+    const auto *known =
+        std::find_if(tlb_.begin(), tlb_.end(),
+                     [va](const auto &entry) { return entry.covers(va); });
+    if (known == tlb_.end()) {
+        tlb_entry found;
+        if (!walk(va, found)) {
+            return nullptr;
         }
+        tlb_[next_victim_] = found;
+        known              = &tlb_[next_victim_];
+        next_victim_       = (next_victim_ + 1) % tlb_.size();
     }
-    const tlb_entry &entry = tlb_[last];
-    result                 = entry.first;
-    result.address += va - entry.start;
-    result.size = std::min(size, entry.end - va);
-    return true;
+    return last_[static_cast<size_t>(from)] = known;
 }
 
 /* Find the contiguous piece of memory around an address. */
@@ -263,18 +250,17 @@ bool mmu::walk(uint64_t va, tlb_entry &entry) const
     if (va - found->first >= region.size) {
         return false;
     }
-    entry.start      = found->first;
-    entry.end        = found->first + region.size;
-    entry.first.kind = region.kind;
-    entry.first.card = region.import.card();
+    entry.start = found->first;
+    entry.end   = found->first + region.size;
+    entry.of    = {region.kind, region.import.card()};
     if (region.kind != memory_kind::device) {
-        entry.first.address = region.host;
+        entry.address = region.host;
         return true;
     }
     for (const hbm_run &run : memory_.find(region.handle)->runs) {
         if (va - entry.start < run.size) {
-            entry.end           = entry.start + run.size;
-            entry.first.address = memory_.at(run.offset);
+            entry.end     = entry.start + run.size;
+            entry.address = memory_.at(run.offset);
             return true;
         }
         entry.start += run.size;

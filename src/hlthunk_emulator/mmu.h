@@ -7,9 +7,10 @@
 #pragma once
 
 #include "hlthunk_emulator/asic.h"
-#include "hlthunk_emulator/dmabuf.h"
+#include "hlthunk_emulator/exported_buffer.h"
 #include "hlthunk_emulator/hbm.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -70,17 +71,24 @@ struct mmu_region {
     imported_memory import;
 };
 
+/** What a copy reads or writes. */
+struct memory_side {
+    memory_kind kind;
+    unsigned card; /**< whose memory it is, of what is imported */
+};
+
 /** What an address range is, as far as it is contiguous. */
 struct translation {
     char *address;
     uint64_t size; /**< contiguous bytes from here, up to what was asked */
-    memory_kind kind;
-    unsigned card; /**< whose memory it is, of what is imported */
+    memory_side of;
 };
 
 class mmu {
 public:
     explicit mmu(hbm &memory);
+    mmu(const mmu &)            = delete;
+    mmu &operator=(const mmu &) = delete;
 
     /** Map an allocation. @return Its address, 0 without address space. */
     uint64_t map_device(uint64_t handle, hbm_allocation &allocation,
@@ -117,18 +125,40 @@ public:
      * @return false when the first byte is not mapped.
      */
     bool translate(port from, uint64_t va, uint64_t size,
-                   translation &result) const;
+                   translation &result) const
+    {
+        const tlb_entry *entry = last_[static_cast<size_t>(from)];
+        if (!entry->covers(va)) {
+            entry = look_up(from, va);
+            if (entry == nullptr) {
+                return false;
+            }
+        }
+        result = {entry->address + (va - entry->start),
+                  std::min(size, entry->end - va), entry->of};
+        return true;
+    }
 
     /** Whether a command buffer may be there: where this card has memory or
      *  maps some, whether it does or not. */
-    [[nodiscard]] static bool may_hold_commands(uint64_t va, uint64_t size);
+    [[nodiscard]] bool may_hold_commands(uint64_t va, uint64_t size) const
+    {
+        const auto holds = [=](const va_range &range) {
+            return (va - range.start < range.end - range.start) &&
+                   (size <= range.end - va);
+        };
+        return (size > 0) && (holds(command_ranges_[0]) ||
+                              std::any_of(command_ranges_.begin() + 1,
+                                          command_ranges_.end(), holds));
+    }
 
 private:
     /* A contiguous piece that was translated lately. */
     struct tlb_entry {
         uint64_t start = 0;
         uint64_t end   = 0;
-        translation first{};
+        char *address  = nullptr; /* of the first byte */
+        memory_side of{};
 
         [[nodiscard]] bool covers(uint64_t va) const
         {
@@ -136,19 +166,22 @@ private:
         }
     };
 
+    const tlb_entry *look_up(port from, uint64_t va) const;
     bool walk(uint64_t va, tlb_entry &entry) const;
-
-    hbm &memory_;
     va_space &space_of(uint64_t va);
     uint64_t add_host(uint64_t va, void *host, uint64_t size);
 
+    hbm &memory_;
+    const std::array<va_range, 5> command_ranges_;
     va_space device_space_;
     va_space command_buffer_space_;
     va_space host_space_;
     va_space huge_space_;
     std::map<uint64_t, mmu_region> regions_;
     mutable std::array<tlb_entry, 8> tlb_{}; /* emptied by every unmap */
-    mutable std::array<size_t, 3> last_{};   /* entry of each port's last one */
+    /* Each port's last one. */
+    mutable std::array<const tlb_entry *, 3> last_{&tlb_[0], &tlb_[0],
+                                                   &tlb_[0]};
     mutable size_t next_victim_ = 0;
 };
 

@@ -1,12 +1,13 @@
 #include "hlthunk_emulator/queue_manager.h"
 
-#include "hlthunk_emulator/box_traffic.h"
 #include "hlthunk_emulator/copy_engine.h"
+#include "hlthunk_emulator/faults.h"
 #include "hlthunk_emulator/settings.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
+#include <cstdarg>
+#include <cstdio>
 
 namespace gaudi::emu {
 
@@ -17,74 +18,154 @@ constexpr uint64_t inline_bytes = 16384;
 /* Copied at a time otherwise: long enough to hide the bookkeeping, short enough
  * that a poll stays a poll. */
 constexpr uint64_t slice_bytes = 524288;
-/* Longest time for which the kernel's timeout argument is honoured: the driver
- * keeps 32 bits of microseconds. */
-constexpr uint64_t max_timeout_us = UINT32_MAX;
-
+/* A copy from this size on is large, */
+constexpr uint64_t large_bytes = 4 << 20;
+/* and so are those that go on where others of so many bytes have ended. */
+constexpr uint64_t large_run_bytes = 2 << 20;
 } // namespace
 
 queue_manager::queue_manager(const mmu &table, hlthunk_emu_counters &counters,
                              completed_jobs &completed, const char *name,
-                             const queue_timing &timing)
-    : table_(table), counters_(counters), completed_(completed), name_(name),
-      timing_(timing),
-      trace_((timing.trace != nullptr)
-                 ? std::make_unique<job_trace>(*timing.trace, timing.card)
-                 : nullptr),
-      queues_(queue_count + internal_queue_count), runs_(queues_.size())
+                             unsigned card, std::unique_ptr<job_watch> watch)
+    : table_(table), counters_(counters), name_(name), card_(card),
+      jobs_(counters, completed, name, std::move(watch)), watch_(jobs_.watch()),
+      packets_(table, counters), queues_(queue_count + internal_queue_count),
+      runs_(queues_.size())
 {}
 
-/* One command buffer less for a job. */
-void queue_manager::end_part_of(part &ended)
+/* --- copies ----------------------------------------------------------------*/
+
+void queue_manager::begin_copy(part &current, const copy_request &wanted)
 {
-    trace_end(ended);
-    if (ended.unfenced && (engine_of(ended.queue) == engine_kind::edma)) {
-        ++counters_.unfenced_buffers;
+    const auto &[dst, src, size] = wanted;
+    copy_run &run                = runs_[current.queue];
+    if ((run.src != src) || (run.dst != dst)) {
+        run.bytes = 0;
     }
-    end_part_of(slot_of(ended.seq));
+    current.copy    = wanted;
+    current.large   = (size >= large_bytes) || (run.bytes >= large_run_bytes);
+    current.watched = false;
+    run             = {src + size, dst + size, run.bytes + size};
 }
 
-void queue_manager::end_part_of(job &owner)
+/* Get a part to where bytes can be copied. */
+queue_manager::step queue_manager::advance(part &current)
 {
-    if (--owner.parts > 0) {
-        return;
-    }
-    meet_fate(owner);
-    trace_end_of_job(owner);
-    if (owner.status == shim::cs_completed) {
-        completed_.add(owner.seq);
-    }
-    if (waiters_ > 0) {
-        changed_.notify_all();
+    for (;;) {
+        if (jobs_.slot_of(current.seq).status == shim::cs_aborted) {
+            return (current.claimed > 0) ? step::nothing : step::ended;
+        }
+        if (current.copy.size > 0) {
+            return step::copy;
+        }
+        if (current.claimed > 0) {
+            return step::nothing;
+        }
+        copy_request wanted;
+        switch (packets_.read_on(current.commands, current.queue, wanted)) {
+        case packet_reader::found::copy:
+            begin_copy(current, wanted);
+            return step::copy;
+        case packet_reader::found::end:
+            return step::ended;
+        case packet_reader::found::bad_packet:
+            fault(current, "%s", packets_.complaint());
+            break;
+        }
     }
 }
 
-/* The first part of a queue has ended. */
-void queue_manager::end_part(uint32_t queue)
+/* Translate the next piece of the copy and claim it. */
+bool queue_manager::prepare(part &current, uint64_t max_bytes, slice &work)
 {
-    auto &parts = queues_[queue];
-    part ended  = parts.front();
+    translation from;
+    translation to;
+    copy_request &copy  = current.copy;
+    const uint64_t size = std::min(copy.size, max_bytes);
 
-    parts.pop_front();
-    if (parts.empty()) {
-        active_.erase(std::find(active_.begin(), active_.end(), queue));
+    if (!table_.translate(mmu::port::source, copy.src, size, from)) {
+        fault(current, "LIN_DMA source %#lx is not mapped", copy.src);
+        return false;
     }
-    end_part_of(ended);
+    if (!table_.translate(mmu::port::target, copy.dst, size, to)) {
+        fault(current, "LIN_DMA destination %#lx is not mapped", copy.dst);
+        return false;
+    }
+    if (((from.of.kind != memory_kind::device) ||
+         (to.of.kind != memory_kind::device)) &&
+        (engine_of(current.queue) == engine_kind::edma)) {
+        fault(current, "an internal engine cannot reach host memory, nor what "
+                       "is imported");
+        return false;
+    }
+    if ((watch_ != nullptr) && !current.watched) {
+        watch_copy(current, from, to);
+    }
+    const uint64_t bytes = std::min(from.size, to.size);
+    work                 = {to.address, from.address, bytes,
+                            to.of.kind, from.of.kind, current.large};
+    copy = {copy.dst + bytes, copy.src + bytes, copy.size - bytes};
+    current.claimed += bytes;
+    return true;
 }
+
+/* An engine begins with a packet. */
+void queue_manager::watch_copy(part &current, const translation &from,
+                               const translation &to)
+{
+    const auto until = watch_->begin(current.seq, {.queue = current.queue,
+                                                   .dst   = current.copy.dst,
+                                                   .src   = current.copy.src,
+                                                   .bytes = current.copy.size,
+                                                   .to    = to.of,
+                                                   .from  = from.of});
+    current.watched  = true;
+    if (until.has_value()) {
+        hold(current.seq, *until);
+    }
+}
+
+/* A copy has ended, or its part has, which leaves it as it is. */
+void queue_manager::end_watched_copy(part &current)
+{
+    if (current.watched) {
+        watch_->end(current.seq, current.queue, current.copy.size);
+        current.watched = false;
+    }
+}
+
+/* Bytes of a part are where they belong. */
+void queue_manager::count_copy(part &current, const slice &work)
+{
+    const bool from_host = (work.from == memory_kind::host);
+    const bool to_host   = (work.to == memory_kind::host);
+    uint64_t &counter    = from_host
+                               ? (to_host ? counters_.host_to_host_bytes
+                                          : counters_.host_to_device_bytes)
+                               : (to_host ? counters_.device_to_host_bytes
+                                          : counters_.device_to_device_bytes);
+    counter += work.size;
+    current.claimed -= work.size;
+    if ((current.claimed == 0) && (current.copy.size == 0)) {
+        end_watched_copy(current);
+    }
+}
+
+/* --- who makes them ------------------------------------------------------- */
 
 /* Run a job of one command buffer that has its queue to itself, without ever
  * entering it there. False when it is not short: then it has to be queued as it
  * is now. */
 bool queue_manager::run_unqueued(part &only)
 {
-    slice work{};
+    slice work;
     uint64_t budget = inline_bytes;
 
     if (paused_) {
         return false;
     }
     while (advance(only) != step::ended) {
-        if (only.unclaimed > budget) {
+        if (only.copy.size > budget) {
             return false;
         }
         if (prepare(only, budget, work)) {
@@ -93,7 +174,7 @@ bool queue_manager::run_unqueued(part &only)
             count_copy(only, work);
         }
     }
-    end_part_of(only);
+    end_part(only);
     return true;
 }
 
@@ -109,21 +190,20 @@ queue_manager::part *queue_manager::claim(uint64_t max_bytes, bool whole,
         part &front          = queues_[queue].front();
         switch (advance(front)) {
         case step::ended:
-            end_part(queue);
+            end_first_part(queue);
             continue; /* active_[i] may be another queue now */
         case step::nothing:
             ++i;
             break;
         case step::copy:
-            if (whole && (front.unclaimed > max_bytes)) {
+            if (whole && (front.copy.size > max_bytes)) {
                 ++i;
                 break;
             }
             if (prepare(front, max_bytes, work)) {
                 /* The other queues' turn next. */
-                std::rotate(active_.begin() + static_cast<ptrdiff_t>(i),
-                            active_.begin() + static_cast<ptrdiff_t>(i) + 1,
-                            active_.end());
+                const auto turn = active_.begin() + static_cast<ptrdiff_t>(i);
+                std::rotate(turn, turn + 1, active_.end());
                 return &front;
             }
             break; /* aborted: ends in the next round */
@@ -132,37 +212,18 @@ queue_manager::part *queue_manager::claim(uint64_t max_bytes, bool whole,
     return nullptr;
 }
 
-/* Bytes of a part are where they belong. */
-void queue_manager::count_copy(part &current, const slice &work)
-{
-    const bool from_host = (work.from == memory_kind::host);
-    const bool to_host   = (work.to == memory_kind::host);
-    uint64_t &counter    = from_host
-                               ? (to_host ? counters_.host_to_host_bytes
-                                          : counters_.host_to_device_bytes)
-                               : (to_host ? counters_.device_to_host_bytes
-                                          : counters_.device_to_device_bytes);
-    counter += work.size;
-    current.claimed -= work.size;
-    if ((current.claimed == 0) && (current.unclaimed == 0)) {
-        trace_end(current);
-    }
-}
-
 void queue_manager::finish(part &current, const slice &work)
 {
     count_copy(current, work);
-    if ((current.claimed == 0) && (current.unclaimed == 0)) {
-        const uint32_t queue = current.queue;
-        if (advance(current) == step::ended) {
-            end_part(queue);
-        }
+    if ((current.claimed == 0) && (current.copy.size == 0) &&
+        (advance(current) == step::ended)) {
+        end_first_part(current.queue);
     }
 }
 
 void queue_manager::run_inline()
 {
-    slice work{};
+    slice work;
     uint64_t budget = inline_bytes;
 
     while (part *current = claim(budget, true, work)) {
@@ -174,7 +235,7 @@ void queue_manager::run_inline()
 
 bool queue_manager::run_slice(card_lock &lock)
 {
-    slice work{};
+    slice work;
     part *current = claim(slice_bytes, false, work);
     if (current == nullptr) {
         return false;
@@ -187,169 +248,115 @@ bool queue_manager::run_slice(card_lock &lock)
         copy_bytes(work.dst, work.src, work.size, work.large);
         lock.lock();
         --copying_;
-        if ((copying_ == 0) && ((waiters_ > 0) || stopped_)) {
-            changed_.notify_all();
+        if (copying_ == 0) {
+            jobs_.waiting().wake();
         }
     }
     finish(*current, work);
     return true;
 }
 
-bool queue_manager::is_idle() const
+bool queue_manager::active_have_work() const
 {
-    return paused_ || is_over() || active_.empty();
-}
-
-bool queue_manager::has_work() const
-{
-    if (paused_ || is_over()) {
+    if (is_idle()) {
         return false;
     }
     return std::any_of(active_.begin(), active_.end(), [this](uint32_t queue) {
         const part &front = queues_[queue].front();
-        return (front.unclaimed > 0) || (front.claimed == 0);
+        return (front.copy.size > 0) || (front.claimed == 0);
     });
 }
 
 void queue_manager::pause(bool paused)
 {
     paused_ = paused;
-    if (waiters_ > 0) {
-        changed_.notify_all();
+    jobs_.waiting().wake();
+}
+
+/* --- the end of parts and jobs -------------------------------------------- */
+
+void queue_manager::end_part(part &ended)
+{
+    end_watched_copy(ended);
+    if (ended.commands.unfenced &&
+        (engine_of(ended.queue) == engine_kind::edma)) {
+        ++counters_.unfenced_buffers;
+    }
+    jobs_.end_part(jobs_.slot_of(ended.seq));
+}
+
+void queue_manager::end_first_part(uint32_t queue)
+{
+    auto &parts = queues_[queue];
+    part ended  = parts.front();
+
+    parts.pop_front();
+    if (parts.empty()) {
+        active_.erase(std::find(active_.begin(), active_.end(), queue));
+    }
+    end_part(ended);
+}
+
+void queue_manager::fault(const part &current, const char *format, ...)
+{
+    const command_buffer_state &state = current.commands;
+    const bool lower                  = state.lower.size > 0;
+    const packet_stream &stream       = lower ? state.lower : state.upper;
+    char text[256];
+    va_list arguments;
+
+    va_start(arguments, format);
+    std::vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    log("%s: job %lu aborted: queue %u, %scommand buffer %#lx of %u bytes, "
+        "before offset %u: %s",
+        name_, current.seq, current.queue, lower ? "lower " : "", stream.va,
+        stream.size, stream.next, text);
+    if (watch_ != nullptr) {
+        watch_->tell_fault(current.seq, current.queue, text);
+    }
+    jobs_.abort(jobs_.slot_of(current.seq));
+    fault_effect met = faults::meet(faulty_call::packet, card_);
+    if (met.kind == fault_kind::none) {
+        met.kind = fault_kind::reset;
+    }
+    if (met.kind != fault_kind::abort) {
+        break_down(met);
+    } else {
+        jobs_.waiting().wake(); /* it may be held, see end_holds() */
     }
 }
 
-void queue_manager::hold(uint64_t seq, clock::time_point until)
+void queue_manager::end_unfinished(card_lock &lock, uint64_t seq, int error)
 {
-    job &held = slot_of(seq);
-
-    if (held.held_until == clock::time_point{}) {
-        held_.push_back(seq);
-        ++held.parts;
-    }
-    held.held_until = std::max(held.held_until, until);
-    if (waiters_ > 0) {
-        changed_.notify_all(); /* who sleeps wakes up in time for it */
-    }
-}
-
-/* No thread waits for the time to come: whoever asks for a job looks. */
-void queue_manager::end_holds()
-{
-    if (held_.empty()) {
+    if (!is_over() && (error != -ETIMEDOUT) && (error != -EIO)) {
         return;
     }
-    const clock::time_point now = clock::now();
-    std::erase_if(held_, [&](uint64_t seq) {
-        job &held = slot_of(seq);
-        const bool over =
-            (held.status == shim::cs_aborted) ||
-            ((held.held_until <= now) && is_over_in_model(held, now));
-        if (!over) {
-            return false;
-        }
-        if ((held.lost_until != clock::time_point{}) &&
-            (held.status == shim::cs_completed)) {
-            log("%s: job %lu runs for too long", name_, seq);
-            held.status = shim::cs_timed_out;
-            ++counters_.jobs_aborted;
-            break_down({.kind = fault_kind::reset});
-        }
-        if (timing_.model != nullptr) {
-            trace_times(seq);
-            timing_.model->forget(timing_.card, seq);
-        }
-        held.held_until = {};
-        end_part_of(held);
-        return true;
-    });
-}
-
-/* Every sleep goes through here: a card that closes has to know who still is
- * inside, and the last one out tells it. */
-void queue_manager::sleep(card_lock &lock, clock::time_point deadline)
-{
-    for (const uint64_t seq : held_) {
-        deadline = std::min(deadline, slot_of(seq).held_until);
+    if (jobs_.is_under_way(seq)) {
+        jobs_.abort(jobs_.slot_of(seq));
     }
-    ++waiters_;
-    if (deadline == clock::time_point::max()) {
-        changed_.wait(lock);
-    } else {
-        changed_.wait_until(lock, deadline);
-    }
-    --waiters_;
-    if (stopped_) {
-        changed_.notify_all();
-    }
+    quiesce(lock);
 }
 
 void queue_manager::quiesce(card_lock &lock)
 {
     while (copying_ > 0) {
-        sleep(lock, clock::time_point::max());
+        jobs_.sleep(lock, clock::time_point::max());
     }
 }
 
 void queue_manager::stop(card_lock &lock)
 {
-    stopped_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return (copying_ == 0) && (waiters_ == 0); });
-    trace_what_is_left();
-}
-
-int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
-                        uint32_t &status_p)
-{
-    status_p = shim::cs_completed;
-    if (seq >= next_seq_) {
-        return -EINVAL;
+    jobs_.waiting().stop(lock, [this] { return copying_ == 0; });
+    if (watch_ == nullptr) {
+        return;
     }
-    if ((seq == 0) || (slot_of(seq).seq != seq)) {
-        return 0; /* long gone */
-    }
-
-    clock::time_point deadline;
-    clock::time_point awake{};
-    for (bool first = true;; first = false) {
-        end_holds();
-        const job &asked = slot_of(seq);
-        if (asked.seq != seq) {
-            return 0;
-        }
-        if (asked.status == shim::cs_timed_out) {
-            status_p = asked.status;
-            return -ETIMEDOUT;
-        }
-        if (asked.parts == 0) {
-            status_p = asked.status;
-            while ((clock::time_point{} < awake) && !stopped_ &&
-                   (clock::now() < awake)) {
-                sleep(lock, awake);
-            }
-            return (status_p == shim::cs_aborted) ? -EIO : 0;
-        }
-        if (is_over()) {
-            status_p = shim::cs_aborted;
-            return -EIO;
-        }
-        if (first) {
-            deadline = (timeout_us == 0)
-                           ? clock::time_point::min()
-                           : clock::now() + std::chrono::microseconds(std::min(
-                                                timeout_us, max_timeout_us));
-        } else if ((timeout_us == 0) || (clock::now() >= deadline)) {
-            status_p = shim::cs_busy;
-            return 0;
-        }
-        /* Looking for work may itself have ended the job. */
-        if (!run_slice(lock) && (timeout_us != 0) && !is_over() &&
-            (slot_of(seq).seq == seq) && (slot_of(seq).parts > 0)) {
-            awake = awake_after(slot_of(seq));
-            sleep(lock, deadline);
+    for (auto &parts : queues_) {
+        for (part &left : parts) {
+            end_watched_copy(left);
         }
     }
+    jobs_.abandon();
 }
 
 } // namespace gaudi::emu

@@ -22,7 +22,7 @@ CLEAN = {
     "src/hlthunk_shim/cards/k.h": '#include "hlthunk_shim/hlthunk/h.h"\n',
     "src/hlthunk_emulator/hlthunk_emu.h":
         '#include "hlthunk_shim/hlthunk/abi.h"\n',
-    "src/hlthunk_emulator/card.h": '#include "hlthunk_emulator/hlthunk_emu.h"',
+    "src/hlthunk_emulator/software_card.h": '#include "hlthunk_emulator/hlthunk_emu.h"',
     "src/uct/gaudi/base/ucx/x.h":
         '#include "util/u.h"\n#include <ucs/type/status.h>\n',
     "src/uct/gaudi/base/cards/c.h":
@@ -63,9 +63,9 @@ VIOLATIONS = [
     ("src/hlthunk_shim/s.h", '#include "emu/card.h"'),
     ("src/hlthunk_shim/s.h", '#include "hlthunk_shim/hlthunk/abi.h"'),
     ("src/hlthunk_shim/hlthunk/h.h", '#include "uct/gaudi/base/ucx/x.h"'),
-    ("src/hlthunk_emulator/card.h", '#include "hlthunk_shim/s.h"'),
-    ("src/hlthunk_emulator/card.h", '#include "hlthunk_shim/hlthunk/h.h"'),
-    ("src/hlthunk_emulator/card.h", "#include <ucp/api/ucp.h>"),
+    ("src/hlthunk_emulator/software_card.h", '#include "hlthunk_shim/s.h"'),
+    ("src/hlthunk_emulator/software_card.h", '#include "hlthunk_shim/hlthunk/h.h"'),
+    ("src/hlthunk_emulator/software_card.h", "#include <ucp/api/ucp.h>"),
     ("src/uct/gaudi/base/ucx/x.h", '#include "uct/gaudi/copy/c.h"'),
     ("src/uct/gaudi/base/ucx/x.h", '#include "../../ipc/i.h"'),
     ("src/uct/gaudi/base/ucx/x.h", '#include "hlthunk_shim/s.h"'),
@@ -83,10 +83,10 @@ VIOLATIONS = [
      '#include "uct/gaudi/base/transfer/t.h"'),
     ("src/uct/gaudi/ipc/messages/m.h", '#include "uct/gaudi/ipc/sharing/s.h"'),
     ("src/uct/gaudi/ipc/sharing/s.h", '#include "uct/gaudi/ipc/messages/m.h"'),
-    ("src/uct/gaudi/module.cc", '#include "hlthunk_emulator/card.h"'),
+    ("src/uct/gaudi/module.cc", '#include "hlthunk_emulator/software_card.h"'),
     ("src/loader/p.c", "#include <ucp/api/ucp.h>"),
     ("src/loader/p.c", '#include "util/u.h"'),
-    ("test/t.cc", '#include "hlthunk_emulator/card.h"'),
+    ("test/t.cc", '#include "hlthunk_emulator/software_card.h"'),
     ("test/t.cc", '#include "no/such/file.h"'),
     # n.cc includes m.h, and a header and its source count as one.
     ("src/uct/gaudi/base/memory/m.h", '#include "uct/gaudi/base/memory/n.h"'),

@@ -1,6 +1,6 @@
 /* What happens to a card that goes wrong: a reset, or its removal. */
-#include "hlthunk_emulator/card.h"
 #include "hlthunk_emulator/settings.h"
+#include "hlthunk_emulator/software_card.h"
 #include "hlthunk_shim/hlthunk/abi.h"
 #include "util/background_thread.h"
 
@@ -24,7 +24,7 @@ constexpr std::chrono::seconds time_to_close{1};
 } // namespace
 
 /* Under the lock: all that an open card is asked for begins here. */
-int card::enter(std::optional<faulty_call> call)
+int software_card::enter_with_care(std::optional<faulty_call> call)
 {
     if (open_ == nullptr) {
         return removed_ ? -ENODEV : -EBADF;
@@ -41,16 +41,16 @@ int card::enter(std::optional<faulty_call> call)
 }
 
 /* The same, for what is done without the lock. */
-int card::begin(faulty_call call)
+int software_card::begin(faulty_call call)
 {
     const card_lock lock(lock_);
     return enter(call);
 }
 
 /* What a fault has a call answer, 0 or -errno. */
-int card::meet(faulty_call call)
+int software_card::meet(faulty_call call)
 {
-    const fault_effect met = faults::instance().meet(call, index_);
+    const fault_effect met = faults::meet(call, index_);
     if (met.kind == fault_kind::error) {
         log("%s: a fault was wished for here", name_.c_str());
         return -met.error;
@@ -61,7 +61,7 @@ int card::meet(faulty_call call)
     return 0;
 }
 
-void card::break_down(const fault_effect &what)
+void software_card::break_down(const fault_effect &what)
 {
     if (open_ != nullptr) {
         open_->queues.break_down(what);
@@ -74,7 +74,7 @@ void card::break_down(const fault_effect &what)
 }
 
 /* The queues find out by themselves that it is so far. */
-void card::note_breakdown()
+void software_card::note_breakdown()
 {
     if ((open_ == nullptr) || open_->broken_down ||
         !open_->queues.breakdown().has_value()) {
@@ -96,7 +96,7 @@ void card::note_breakdown()
 }
 
 /* Who keeps a card open that is in reset, the driver kills. */
-void card::end_process_soon()
+void software_card::end_process_soon()
 {
     const auto wait_and_kill = [this, opens = opens_] {
         std::this_thread::sleep_for(time_to_close);
@@ -115,7 +115,7 @@ void card::end_process_soon()
     }
 }
 
-void card::meet_now(const fault &what)
+void software_card::meet_now(const fault &what)
 {
     const card_lock lock(lock_);
     if (what.call == faulty_call::reset) {
@@ -125,7 +125,7 @@ void card::meet_now(const fault &what)
     }
 }
 
-int card::status()
+int software_card::status()
 {
     const card_lock lock(lock_);
     note_breakdown();

@@ -1,4 +1,4 @@
-#include "hlthunk_emulator/dmabuf.h"
+#include "hlthunk_emulator/exported_buffer.h"
 
 #include "hlthunk_emulator/asic.h"
 #include "hlthunk_emulator/settings.h"

@@ -3,9 +3,9 @@
 #include "hlthunk_emulator/asic.h"
 #include "hlthunk_emulator/box.h"
 #include "hlthunk_emulator/box_traffic.h"
-#include "hlthunk_emulator/card.h"
 #include "hlthunk_emulator/device_files.h"
 #include "hlthunk_emulator/settings.h"
+#include "hlthunk_emulator/software_card.h"
 #include "hlthunk_emulator/trace_file.h"
 #include "util/fork_handlers.h"
 
@@ -18,17 +18,17 @@ namespace gaudi::emu {
 
 /* --- forked children ------------------------------------------------------ */
 
-void card::show_children()
+void software_card::show_children()
 {
     for_children_ = {open_->node.id(), node_id::of(open_->holder)};
 }
 
-bool card::is_inherited(int fd) const
+bool software_card::is_inherited(int fd) const
 {
     return (inherited_.holder.fd >= 0) && inherited_.node.is_same(fd);
 }
 
-void card::after_fork_in_child()
+void software_card::after_fork_in_child()
 {
     std::construct_at(&lock_);
     if (context *const parents = open_.release()) {
@@ -45,7 +45,7 @@ void card::after_fork_in_child()
 }
 
 /* In the child. The compute nodes that are known are the parent's. */
-void card::after_fork()
+void software_card::after_fork()
 {
     engine_threads::instance().after_fork_in_child();
     box_traffic::after_fork_in_child();
@@ -67,7 +67,7 @@ void card::after_fork()
     }
 }
 
-void card::prepare_for_fork()
+void software_card::prepare_for_fork()
 {
     /* Now, and not for the first time in a handler. */
     engine_threads::instance();
@@ -80,7 +80,7 @@ void card::prepare_for_fork()
 }
 
 /* Let go of what keeps others from opening the card. */
-void card::drop_inherited()
+void software_card::drop_inherited()
 {
     if (inherited_.holder.is_current()) {
         ::close(inherited_.holder.fd);
@@ -89,7 +89,7 @@ void card::drop_inherited()
     inherited_ = {};
 }
 
-int card::close_inherited(int fd)
+int software_card::close_inherited(int fd)
 {
     const card_lock lock(lock_);
     if (inherited_.node.fd == fd) {
@@ -100,7 +100,7 @@ int card::close_inherited(int fd)
 
 /* --- control nodes -------------------------------------------------------- */
 
-uint64_t card::free_dram()
+uint64_t software_card::free_dram()
 {
     {
         card_lock lock(lock_);
@@ -123,7 +123,7 @@ uint64_t card::free_dram()
     return seen.dram_free;
 }
 
-void card::open_stats(hlthunk_open_stats_info &stats)
+void software_card::open_stats(hlthunk_open_stats_info &stats)
 {
     using std::chrono::duration_cast;
     using std::chrono::milliseconds;

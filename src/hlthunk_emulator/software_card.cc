@@ -1,4 +1,4 @@
-#include "hlthunk_emulator/card.h"
+#include "hlthunk_emulator/software_card.h"
 
 #include "hlthunk_emulator/asic.h"
 #include "hlthunk_emulator/box.h"
@@ -17,32 +17,33 @@
 
 namespace gaudi::emu {
 
-card::card(unsigned index)
+software_card::software_card(unsigned index)
     : index_(index), name_("accel" + std::to_string(index)),
       resets_(get_settings().resets[index])
 {}
 
-card &card::at(unsigned index)
+const software_card::all_cards &software_card::make_all()
 {
-    /* Never destroyed: engine threads may outlive static destructors. */
-    static constinit util::made_once<std::array<card *, max_cards>> cards;
-    return *cards.get([] {
-        std::array<card *, max_cards> all;
+    static constinit util::made_once<all_cards> cards;
+    const all_cards &made = cards.get([] {
+        all_cards all;
         for (unsigned i = 0; i < max_cards; ++i) {
-            all[i] = new card(i);
+            all[i] = new software_card(i);
         }
         return all;
-    })[index];
+    });
+    cards_.store(&made, std::memory_order_release);
+    return made;
 }
 
-card::context::~context()
+software_card::context::~context()
 {
     if (holder >= 0) {
         ::close(holder);
     }
 }
 
-void card::release(card_lock &lock)
+void software_card::release(card_lock &lock)
 {
     open_->queues.stop(lock);
     /* For copies of the node that live on. */
@@ -50,8 +51,7 @@ void card::release(card_lock &lock)
     last_period_  = clock::now() - open_->opened_at;
     for_children_ = {};
     note_breakdown();
-    const fault_effect met =
-        faults::instance().meet(faulty_call::close, index_);
+    const fault_effect met = faults::meet(faulty_call::close, index_);
     if ((met.kind == fault_kind::reset) && !removed_) {
         resets_        = std::max(resets_, met.opens);
         resets_itself_ = true;
@@ -64,7 +64,7 @@ void card::release(card_lock &lock)
 
 /* Close a card that the application closed with close(2), and not through us.
  */
-void card::drop_stale(card_lock &lock)
+void software_card::drop_stale(card_lock &lock)
 {
     if ((open_ == nullptr) || open_->node.id().is_current()) {
         return;
@@ -77,7 +77,7 @@ void card::drop_stale(card_lock &lock)
 }
 
 /* The descriptor is gone, but perhaps not the last one of the node. */
-bool card::go_on_with_duplicate()
+bool software_card::go_on_with_duplicate()
 {
     std::erase_if(open_->duplicates, [&](int fd) {
         const bool stale = !open_->node.id().is_same(fd);
@@ -96,7 +96,7 @@ bool card::go_on_with_duplicate()
     return true;
 }
 
-bool card::recognize(int fd)
+bool software_card::recognize(int fd)
 {
     const card_lock lock(lock_);
     if ((open_ != nullptr) && open_->node.id().is_same(fd)) {
@@ -109,10 +109,9 @@ bool card::recognize(int fd)
     return false;
 }
 
-int card::open()
+int software_card::open()
 {
-    box_traffic *const timing = box_traffic::instance();
-    trace_file *const trace   = trace_file::instance(get_settings().trace);
+    auto watch = job_watch::create(index_);
     card_lock lock(lock_);
     note_breakdown();
     const int met = meet(faulty_call::open);
@@ -148,11 +147,11 @@ int card::open()
     }
     const uint64_t size = get_settings().user_hbm();
     completed_.clear(); /* the numbers begin anew */
-    if (timing != nullptr) {
+    if (box_traffic *const timing = box_traffic::instance()) {
         timing->forget(index_); /* what a process that was killed had */
     }
-    auto opened = std::make_unique<context>(
-        completed_, name_.c_str(), queue_timing{timing, index_, trace});
+    auto opened = std::make_unique<context>(completed_, name_.c_str(), index_,
+                                            std::move(watch));
     opened->holder = holder;
 
     int ret = opened->memory.create(size, numa_node_of(index_));
@@ -170,7 +169,7 @@ int card::open()
     return open_->node.fd();
 }
 
-int card::close(int fd)
+int software_card::close(int fd)
 {
     card_lock lock(lock_);
     if ((open_ == nullptr) || !open_->node.id().is_same(fd)) {
@@ -184,7 +183,7 @@ int card::close(int fd)
 
 /* Hand over a job, and see that somebody does it. */
 template <typename Submit>
-int card::hand_over(Submit &&submit)
+int software_card::hand_over(Submit &&submit)
 {
     bool waiting_work = false;
     int ret           = 0;
@@ -194,9 +193,13 @@ int card::hand_over(Submit &&submit)
         if (ret != 0) {
             return ret;
         }
-        const fault_effect fate =
-            faults::instance().meet(faulty_call::job, index_);
-        ret          = submit(lock, open_->queues, fate);
+        if (faults::any()) {
+            const fault_effect fate = faults::meet(faulty_call::job, index_);
+            ret                     = submit(lock, open_->queues,
+                         (fate.kind == fault_kind::none) ? nullptr : &fate);
+        } else {
+            ret = submit(lock, open_->queues, nullptr);
+        }
         waiting_work = open_->queues.has_work();
     }
     if (waiting_work) {
@@ -205,26 +208,26 @@ int card::hand_over(Submit &&submit)
     return ret;
 }
 
-int card::submit(const hlthunk_cs_in &in, uint64_t &seq_p)
+int software_card::submit(const hlthunk_cs_in &in, uint64_t &seq_p)
 {
     return hand_over(
-        [&](card_lock &lock, queue_manager &queues, const fault_effect &fate) {
+        [&](card_lock &lock, queue_manager &queues, const fault_effect *fate) {
             return queues.submit(lock, in, seq_p, fate);
         });
 }
 
-int card::copy(uint64_t dst, uint64_t src, uint64_t size, unsigned engine,
-               uint64_t &seq_p)
+int software_card::copy(uint64_t dst, uint64_t src, uint64_t size,
+                        unsigned engine, uint64_t &seq_p)
 {
     return hand_over(
-        [&](card_lock &lock, queue_manager &queues, const fault_effect &fate) {
-            return queues.copy(lock, dst, src, size, engine, seq_p, fate);
+        [&](card_lock &lock, queue_manager &queues, const fault_effect *fate) {
+            return queues.copy(lock, {dst, src, size}, engine, seq_p, fate);
         });
 }
 
-int card::wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p)
+int software_card::wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p)
 {
-    if ((seq != 0) && completed_.has(seq) && !faults::instance().any()) {
+    if ((seq != 0) && completed_.has(seq) && !faults::any()) {
         status_p = shim::cs_completed;
         return 0;
     }
@@ -240,7 +243,7 @@ int card::wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p)
     return ret;
 }
 
-int card::counters(hlthunk_emu_counters &counters_p)
+int software_card::counters(hlthunk_emu_counters &counters_p)
 {
     card_lock lock(lock_);
     if (open_ == nullptr) {
@@ -250,7 +253,7 @@ int card::counters(hlthunk_emu_counters &counters_p)
     return 0;
 }
 
-int card::pause(bool paused)
+int software_card::pause(bool paused)
 {
     {
         card_lock lock(lock_);
@@ -265,7 +268,7 @@ int card::pause(bool paused)
     return 0;
 }
 
-bool card::run_unattended()
+bool software_card::run_unattended()
 {
     card_lock lock(lock_);
     /* Not has_work(): what a poller copies now may lead to more. */

@@ -1,9 +1,9 @@
 /* The memory of an open card: its own, what it maps, and command buffers. */
 #include "hlthunk_emulator/asic.h"
 #include "hlthunk_emulator/box_traffic.h"
-#include "hlthunk_emulator/card.h"
-#include "hlthunk_emulator/dmabuf.h"
+#include "hlthunk_emulator/exported_buffer.h"
 #include "hlthunk_emulator/settings.h"
+#include "hlthunk_emulator/software_card.h"
 #include "util/addresses.h"
 
 #include <algorithm>
@@ -59,7 +59,8 @@ int pin(void *host, uint64_t size)
 
 } // namespace
 
-int card::allocate(uint64_t size, uint64_t page_size, uint64_t &handle_p)
+int software_card::allocate(uint64_t size, uint64_t page_size,
+                            uint64_t &handle_p)
 {
     card_lock lock(lock_);
     const int met = enter(faulty_call::allocate);
@@ -87,7 +88,7 @@ int card::allocate(uint64_t size, uint64_t page_size, uint64_t &handle_p)
     return 0;
 }
 
-int card::free(uint64_t handle)
+int software_card::free(uint64_t handle)
 {
     card_lock lock(lock_);
     const int met = enter(faulty_call::free);
@@ -106,7 +107,7 @@ int card::free(uint64_t handle)
     return 0;
 }
 
-int card::map_device(uint64_t handle, uint64_t hint, uint64_t &va_p)
+int software_card::map_device(uint64_t handle, uint64_t hint, uint64_t &va_p)
 {
     card_lock lock(lock_);
     const int met = enter(faulty_call::map);
@@ -126,8 +127,8 @@ int card::map_device(uint64_t handle, uint64_t hint, uint64_t &va_p)
     return 0;
 }
 
-int card::map_host(void *host, uint64_t hint, bool force_hint, uint64_t size,
-                   uint64_t &va_p)
+int software_card::map_host(void *host, uint64_t hint, bool force_hint,
+                            uint64_t size, uint64_t &va_p)
 {
     const auto address = reinterpret_cast<uintptr_t>(host);
     if ((size == 0) || (address + size < address) ||
@@ -159,7 +160,7 @@ int card::map_host(void *host, uint64_t hint, bool force_hint, uint64_t size,
     return 0;
 }
 
-int card::unmap(uint64_t va)
+int software_card::unmap(uint64_t va)
 {
     card_lock lock(lock_);
     const int met = enter(faulty_call::unmap);
@@ -188,7 +189,7 @@ int card::unmap(uint64_t va)
     return 0;
 }
 
-int card::export_dmabuf(uint64_t va, uint64_t size, uint64_t offset)
+int software_card::export_dmabuf(uint64_t va, uint64_t size, uint64_t offset)
 {
     card_lock lock(lock_);
     const int met = enter(faulty_call::export_to);
@@ -227,14 +228,14 @@ int card::export_dmabuf(uint64_t va, uint64_t size, uint64_t offset)
 }
 
 /* Whether peer-to-peer gets there. */
-bool card::reaches(unsigned other) const
+bool software_card::reaches(unsigned other) const
 {
     const auto &groups = get_settings().p2p;
     return groups.empty() ||
            ((other < groups.size()) && (groups[other] == groups[index_]));
 }
 
-int card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
+int software_card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
 {
     /* Programs ask so whether there are imports; no fault is meant for that. */
     if (fcntl(fd, F_GETFD) < 0) {
@@ -284,7 +285,8 @@ int card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
     return 0;
 }
 
-int card::create_command_buffer(uint32_t size, bool mapped, uint64_t &handle_p)
+int software_card::create_command_buffer(uint32_t size, bool mapped,
+                                         uint64_t &handle_p)
 {
     card_lock lock(lock_);
     const int state = enter();
@@ -317,7 +319,7 @@ int card::create_command_buffer(uint32_t size, bool mapped, uint64_t &handle_p)
     return 0;
 }
 
-int card::destroy_command_buffer(uint64_t handle)
+int software_card::destroy_command_buffer(uint64_t handle)
 {
     card_lock lock(lock_);
     const int state = enter();
@@ -336,7 +338,7 @@ int card::destroy_command_buffer(uint64_t handle)
     return 0;
 }
 
-int card::command_buffer_va(uint64_t handle, uint64_t &va_p)
+int software_card::command_buffer_va(uint64_t handle, uint64_t &va_p)
 {
     card_lock lock(lock_);
     const int state = enter();
@@ -351,7 +353,7 @@ int card::command_buffer_va(uint64_t handle, uint64_t &va_p)
     return 0;
 }
 
-int card::dram_usage(hlthunk_dram_usage_info &usage)
+int software_card::dram_usage(hlthunk_dram_usage_info &usage)
 {
     card_lock lock(lock_);
     if (open_ == nullptr) {

@@ -14,6 +14,7 @@
 #include "hlthunk_emulator/node_file.h"
 #include "hlthunk_emulator/queue_manager.h"
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -23,10 +24,14 @@
 
 namespace gaudi::emu {
 
-class card final : public engine_work {
+class software_card final : public engine_work {
 public:
     /** The card of this index. */
-    static card &at(unsigned index);
+    static software_card &at(unsigned index)
+    {
+        const all_cards *known = cards_.load(std::memory_order_acquire);
+        return *((known != nullptr) ? *known : make_all())[index];
+    }
 
     /**
      * Open the compute node.
@@ -127,9 +132,10 @@ private:
 
     /* Everything that an open card has. */
     struct context {
-        context(completed_jobs &completed, const char *name,
-                const queue_timing &timing)
-            : table(memory), queues(table, totals, completed, name, timing)
+        context(completed_jobs &completed, const char *name, unsigned index,
+                std::unique_ptr<job_watch> watch)
+            : table(memory),
+              queues(table, totals, completed, name, index, std::move(watch))
         {}
         ~context();
 
@@ -155,11 +161,20 @@ private:
         node_id holder;
     };
 
-    explicit card(unsigned index);
+    using all_cards = std::array<software_card *, max_cards>;
+
+    static const all_cards &make_all();
+    explicit software_card(unsigned index);
     template <typename Submit>
     int hand_over(Submit &&submit);
     int begin(faulty_call call);
-    int enter(std::optional<faulty_call> call = std::nullopt);
+    int enter(std::optional<faulty_call> call = std::nullopt)
+    {
+        const bool is_well = (open_ != nullptr) && !faults::any() &&
+                             !open_->queues.breakdown().has_value();
+        return is_well ? 0 : enter_with_care(call);
+    }
+    int enter_with_care(std::optional<faulty_call> call);
     int meet(faulty_call call);
     void break_down(const fault_effect &what);
     void note_breakdown();
@@ -173,6 +188,9 @@ private:
     static void after_fork();
     [[nodiscard]] bool is_inherited(int fd) const;
     void drop_inherited();
+
+    /* Never destroyed: engine threads may outlive static destructors. */
+    static inline std::atomic<const all_cards *> cards_{nullptr};
 
     const unsigned index_;
     const std::string name_;
