@@ -1,6 +1,7 @@
 #include "gtest/tools/peer/agent.h"
 
 #include "gtest/tools/peer/check.h"
+#include "gtest/tools/peer/memory.h"
 #include "gtest/tools/release.h"
 
 #include <cerrno>
@@ -43,11 +44,19 @@ void configure(ucp_config_t *config)
 
 /* --- agent ---------------------------------------------------------------- */
 
-agent::agent(const agent_options &options) : options_(options)
+agent::agent(const agent_options &options)
+    : options_(options),
+      context_(
+          {.shared = (options.workers > 1),
+           .how = options.progress_thread ? waiting::event_fd : waiting::poll,
+           .features = UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 |
+                       UCP_FEATURE_AM,
+           .configure = configure})
 {
-    open_context();
     for (unsigned i = 0; i < options_.workers; ++i) {
-        open_worker();
+        workers_.push_back(std::make_unique<peer::worker>(
+            context_, options_.progress_thread ? UCS_THREAD_MODE_MULTI
+                                               : UCS_THREAD_MODE_SERIALIZED));
     }
     ucp_am_handler_param_t params{};
     params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
@@ -56,47 +65,10 @@ agent::agent(const agent_options &options) : options_(options)
     params.id  = notification_id;
     params.cb  = on_notification;
     params.arg = this;
-    require(ucp_worker_set_am_recv_handler(workers_.front(), &params),
+    require(ucp_worker_set_am_recv_handler(worker(0), &params),
             "ucp_worker_set_am_recv_handler");
     if (options_.progress_thread) {
         start_thread();
-    }
-}
-
-void agent::open_context()
-{
-    ucp_params_t params{};
-    params.field_mask =
-        UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
-    params.features = UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 |
-                      UCP_FEATURE_AM;
-    if (options_.progress_thread) {
-        params.features |= UCP_FEATURE_WAKEUP;
-    }
-    params.mt_workers_shared = (options_.workers > 1) ? 1 : 0;
-
-    ucp_config_t *config = nullptr;
-    require(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
-    configure(config);
-    require(ucp_init(&params, config, &context_), "ucp_init");
-    ucp_config_release(config);
-}
-
-void agent::open_worker()
-{
-    ucp_worker_params_t params{};
-    params.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-    params.thread_mode = options_.progress_thread ? UCS_THREAD_MODE_MULTI
-                                                  : UCS_THREAD_MODE_SERIALIZED;
-    ucp_worker_h one   = nullptr;
-    require(ucp_worker_create(context_, &params, &one), "ucp_worker_create");
-    workers_.push_back(one);
-
-    ucp_worker_attr_t attr{};
-    attr.field_mask = UCP_WORKER_ATTR_FIELD_THREAD_MODE;
-    require(ucp_worker_query(one, &attr), "ucp_worker_query");
-    if (attr.thread_mode < params.thread_mode) {
-        die("worker", "this UCX cannot share it among threads");
     }
 }
 
@@ -110,27 +82,12 @@ agent::~agent()
         thread_.join();
         close(stop_fd_);
     }
-    for (ucp_worker_h one : workers_) {
-        ucp_worker_destroy(one);
-    }
-    ucp_cleanup(context_);
-}
-
-std::vector<char> agent::address() const
-{
-    ucp_worker_attr_t attr{};
-    attr.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS;
-    require(ucp_worker_query(workers_.front(), &attr), "ucp_worker_query");
-    const char *bytes = reinterpret_cast<const char *>(attr.address);
-    std::vector<char> result(bytes, bytes + attr.address_length);
-    ucp_worker_release_address(workers_.front(), attr.address);
-    return result;
 }
 
 void agent::progress()
 {
-    for (ucp_worker_h one : workers_) {
-        while (ucp_worker_progress(one) != 0) {}
+    for (const auto &one : workers_) {
+        while (one->progress()) {}
     }
 }
 
@@ -139,11 +96,6 @@ void agent::start_thread()
     stop_fd_ = eventfd(0, EFD_CLOEXEC);
     if (stop_fd_ < 0) {
         die("eventfd", std::strerror(errno));
-    }
-    for (ucp_worker_h one : workers_) {
-        int fd = -1;
-        require(ucp_worker_get_efd(one, &fd), "ucp_worker_get_efd");
-        event_fds_.push_back(fd);
     }
     thread_ = std::thread([this] { run(); });
 }
@@ -154,8 +106,8 @@ void agent::run()
 {
     set_case("the progress thread");
     std::vector<pollfd> events;
-    for (const int fd : event_fds_) {
-        events.push_back({fd, POLLIN, POLLIN});
+    for (const auto &one : workers_) {
+        events.push_back({one->event_fd(), POLLIN, POLLIN});
     }
     events.push_back({stop_fd_, POLLIN, 0});
     while ((events.back().revents & POLLIN) == 0) {
@@ -165,8 +117,8 @@ void agent::run()
             }
             ucs_status_t status = UCS_OK;
             do {
-                while (ucp_worker_progress(workers_[i]) != 0) {}
-                status = ucp_worker_arm(workers_[i]);
+                while (workers_[i]->progress()) {}
+                status = ucp_worker_arm(worker(i));
             } while (status == UCS_ERR_BUSY);
             require(status, "ucp_worker_arm");
         }
@@ -215,16 +167,8 @@ connection::connection(agent &of, const std::vector<char> &address) : of_(of)
 {
     for (size_t i = 0; i < of_.workers(); ++i) {
         auto one = std::make_unique<end>();
-        ucp_ep_params_t params{};
-        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                            UCP_EP_PARAM_FIELD_ERR_HANDLER |
-                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
-        params.address =
-            reinterpret_cast<const ucp_address_t *>(address.data());
-        params.err_mode    = of_.has_peer_errors() ? UCP_ERR_HANDLING_MODE_PEER
-                                                   : UCP_ERR_HANDLING_MODE_NONE;
-        params.err_handler = {on_error, one.get()};
-        require(ucp_ep_create(of_.worker(i), &params, &one->ep),
+        require(connect(*of_.workers_[i], address, of_.options_.peer_errors,
+                        {on_error, one.get()}, one->ep),
                 "ucp_ep_create");
         ends_.push_back(std::move(one));
     }
@@ -238,10 +182,7 @@ void connection::on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
     if (one->closed.exchange(true)) {
         return;
     }
-    ucp_request_param_t params{};
-    params.op_attr_mask      = UCP_OP_ATTR_FIELD_FLAGS;
-    params.flags             = UCP_EP_CLOSE_FLAG_FORCE;
-    ucs_status_ptr_t request = ucp_ep_close_nbx(ep, &params);
+    ucs_status_ptr_t request = disconnect(ep, true);
     if (UCS_PTR_IS_PTR(request)) {
         ucp_request_free(request);
     }
@@ -262,9 +203,7 @@ connection::~connection()
             continue;
         }
         /* Nobody waits until it is closed: the worker may go before. */
-        ucp_request_param_t params{};
-        params.op_attr_mask      = UCP_OP_ATTR_FIELD_FLAGS;
-        ucs_status_ptr_t request = ucp_ep_close_nbx(one->ep, &params);
+        ucs_status_ptr_t request = disconnect(one->ep, false);
         if (UCS_PTR_IS_PTR(request)) {
             ucp_request_free(request);
         }
@@ -324,14 +263,7 @@ segment::segment(const agent &of, void *data, size_t size, bool is_device)
     if ((attr.mem_type != UCS_MEMORY_TYPE_HOST) != is_device) {
         die(is_device ? "device memory" : "host memory", "is taken for other");
     }
-
-    void *packed  = nullptr;
-    size_t length = 0;
-    require(ucp_rkey_pack(of_.context(), handle_, &packed, &length),
-            "ucp_rkey_pack");
-    const char *bytes = static_cast<char *>(packed);
-    key_.assign(bytes, bytes + length);
-    ucp_rkey_buffer_release(packed);
+    key_ = pack_key(of_.context(), handle_);
 }
 
 segment::~segment()

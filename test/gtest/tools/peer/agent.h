@@ -13,6 +13,8 @@
  */
 #pragma once
 
+#include "gtest/tools/peer/side.h"
+
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -22,8 +24,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#include <ucp/api/ucp.h>
 
 namespace peer {
 
@@ -40,16 +40,18 @@ public:
     agent(const agent &)            = delete;
     agent &operator=(const agent &) = delete;
 
-    [[nodiscard]] ucp_context_h context() const { return context_; }
+    [[nodiscard]] ucp_context_h context() const { return context_.get(); }
     [[nodiscard]] size_t workers() const { return workers_.size(); }
     [[nodiscard]] ucp_worker_h worker(size_t number) const
     {
-        return workers_[number];
+        return workers_[number]->get();
     }
-    [[nodiscard]] bool has_peer_errors() const { return options_.peer_errors; }
 
     /** Of its first worker, which is the one that others connect to. */
-    [[nodiscard]] std::vector<char> address() const;
+    [[nodiscard]] std::vector<char> address() const
+    {
+        return workers_.front()->address();
+    }
 
     /** Progress of all workers, until nothing happens. */
     void progress();
@@ -58,19 +60,17 @@ public:
     std::string await_notification();
 
 private:
+    friend class connection;
     static ucs_status_t on_notification(void *arg, const void *header,
                                         size_t header_length, void *data,
                                         size_t length,
                                         const ucp_am_recv_param_t *param);
-    void open_context();
-    void open_worker();
     void start_thread();
     void run();
 
     agent_options options_;
-    ucp_context_h context_ = nullptr;
-    std::vector<ucp_worker_h> workers_;
-    std::vector<int> event_fds_;
+    peer::context context_;
+    std::vector<std::unique_ptr<peer::worker>> workers_;
 
     std::mutex mutex_; /* of the notifications */
     std::condition_variable came_;

@@ -62,10 +62,9 @@ void cache::remove()
 void cache::describe(const channel &to) const
 {
     for (size_t i = 0; i < pieces; ++i) {
-        const auto address = reinterpret_cast<uint64_t>(pieces_[i]->data());
-        const std::vector<char> &key = segments_[i]->key();
-        to.send(&address, sizeof(address));
-        to.send_block(key.data(), key.size());
+        description{reinterpret_cast<uint64_t>(pieces_[i]->data()),
+                    segments_[i]->key()}
+            .send(to);
     }
 }
 
@@ -128,8 +127,7 @@ std::vector<description> receive_descriptions(const channel &from)
 {
     std::vector<description> result(pieces);
     for (description &piece : result) {
-        from.receive(&piece.address, sizeof(piece.address));
-        piece.key = from.receive_block();
+        piece = description::receive(from);
     }
     return result;
 }

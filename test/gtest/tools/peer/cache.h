@@ -56,12 +56,6 @@ private:
     std::vector<std::unique_ptr<segment>> segments_;
 };
 
-/** A piece of memory as its owner describes it. */
-struct description {
-    uint64_t address;
-    std::vector<char> key;
-};
-
 /** What the other side describes (@ref cache::describe). */
 std::vector<description> receive_descriptions(const channel &from);
 

@@ -1,7 +1,7 @@
 #include "gtest/tools/peer/cases.h"
 
 #include <algorithm>
-#include <vector>
+#include <iterator>
 
 namespace peer {
 
@@ -60,6 +60,18 @@ std::span<const size_t> few_sizes()
     return few;
 }
 
+std::span<const message_kind> message_kinds(const std::string &traffic)
+{
+    using kinds_of = std::span<const message_kind> (*)();
+    const std::map<std::string, kinds_of> all = {{"tag", tag_kinds},
+                                                 {"pieces", pieces_kinds},
+                                                 {"am", active_message_kinds},
+                                                 {"stream", stream_kinds}};
+    const auto found                          = all.find(traffic);
+    return (found == all.end()) ? std::span<const message_kind>()
+                                : found->second();
+}
+
 void for_each_message(
     std::span<const message_kind> kinds, std::span<const size_t> sizes,
     bool device_handles,
@@ -93,11 +105,9 @@ void for_each_rma(
     std::span<const size_t> sizes, bool device,
     const std::function<void(const rma_kind &, const transfer &)> &run)
 {
-    std::vector<kind_of_memory> where = {kind_of_memory::heap,
-                                         kind_of_memory::host};
-    if (device) {
-        where.push_back(kind_of_memory::gaudi);
-    }
+    /* The device's is the last one. */
+    const auto where =
+        std::span(all_kinds).first(std::size(all_kinds) - (device ? 0 : 1));
     counter transfers;
     for (const rma_kind &kind : rma_kinds()) {
         for (const kind_of_memory local : where) {
@@ -120,10 +130,18 @@ memories::memories(const context &of, std::span<const size_t> sizes,
 {
     const size_t room =
         *std::max_element(sizes.begin(), sizes.end()) + 2 * guard + last;
-    for (const kind_of_memory kind :
-         {kind_of_memory::heap, kind_of_memory::host, kind_of_memory::gaudi}) {
+    for (const kind_of_memory kind : all_kinds) {
         all_[kind] = std::make_unique<memory>(of, kind, room, wish, plain);
     }
+}
+
+std::map<kind_of_memory, remote_memory> memories::open_from(side &by) const
+{
+    std::map<kind_of_memory, remote_memory> result;
+    for (const auto &[kind, mine] : all_) {
+        result.try_emplace(kind, by.ep(), mine->describe());
+    }
+    return result;
 }
 
 slot memories::from(const transfer &what)

@@ -62,6 +62,10 @@ public:
 
     [[nodiscard]] memory &at(kind_of_memory kind) { return *all_.at(kind); }
 
+    /** All of it, as another side reaches it. */
+    [[nodiscard]] std::map<kind_of_memory, remote_memory>
+    open_from(side &by) const;
+
     [[nodiscard]] slot from(const transfer &what);
     [[nodiscard]] slot to(const transfer &what);
 

@@ -70,10 +70,11 @@ void channel::receive(void *data, size_t size) const
     }
 }
 
-void channel::send_block(const void *data, size_t size) const
+void channel::send_block(const std::vector<char> &data) const
 {
+    const size_t size = data.size();
     send(&size, sizeof(size));
-    send(data, size);
+    send(data.data(), size);
 }
 
 std::vector<char> channel::receive_block() const
@@ -83,6 +84,19 @@ std::vector<char> channel::receive_block() const
     std::vector<char> data(size);
     receive(data.data(), size);
     return data;
+}
+
+std::vector<char> channel::exchange(const std::vector<char> &data) const
+{
+    send_block(data);
+    return receive_block();
+}
+
+char channel::hear() const
+{
+    char letter = 0;
+    receive(&letter, 1);
+    return letter;
 }
 
 channel channel::make_another() const
@@ -119,7 +133,7 @@ channel channel::accept_another() const
     return channel(fd);
 }
 
-bool channel::try_receive(char &letter) const
+bool channel::try_hear(char &letter) const
 {
     const ssize_t count = recv(fd_, &letter, 1, MSG_DONTWAIT);
     if ((count == 0) || ((count < 0) && (errno != EAGAIN))) {

@@ -13,6 +13,12 @@ thread_local std::string current_case;
 
 } // namespace
 
+void start_program(unsigned life_s)
+{
+    alarm(life_s);
+    set_case("the start");
+}
+
 void die(const std::string &what, const std::string &why)
 {
     std::fprintf(stderr, "wrong: %s: %s: %s\n", current_case.c_str(),

@@ -10,6 +10,9 @@
 
 namespace peer {
 
+/** Call first. The program ends by a signal after so many seconds. */
+void start_program(unsigned life_s);
+
 [[noreturn]] void die(const std::string &what, const std::string &why);
 
 void require(ucs_status_t status, const std::string &what);

@@ -33,20 +33,27 @@ std::span<const message_kind> pieces_kinds();
 std::span<const message_kind> active_message_kinds();
 std::span<const message_kind> stream_kinds();
 
+/** Those of one word: "tag", "pieces", "am" or "stream"; none of another. */
+std::span<const message_kind> message_kinds(const std::string &traffic);
+
 /** Memory of another worker. Belongs to the endpoint that it was unpacked on.*/
 class remote_memory {
 public:
-    remote_memory(side &of, uint64_t address, const std::vector<char> &key);
+    remote_memory(ucp_ep_h by, const description &what);
     ~remote_memory();
     remote_memory(const remote_memory &)            = delete;
     remote_memory &operator=(const remote_memory &) = delete;
 
     [[nodiscard]] uint64_t address() const { return address_; }
-    [[nodiscard]] ucp_rkey_h key() const { return key_; }
+    /** Whether the key could be unpacked. */
+    [[nodiscard]] ucs_status_t status() const { return status_; }
+    /** Dies when it could not. */
+    [[nodiscard]] ucp_rkey_h key() const;
 
 private:
     uint64_t address_;
     ucp_rkey_h key_ = nullptr;
+    ucs_status_t status_;
 };
 
 /** One-sided: done when the bytes are where they belong. */

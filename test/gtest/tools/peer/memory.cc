@@ -8,7 +8,6 @@
 #include <cstring>
 #include <mutex>
 
-#include <sched.h>
 #include <ucs/memory/memory_type.h>
 
 namespace peer {
@@ -30,7 +29,7 @@ public:
         const std::lock_guard<std::mutex> lock(mutex_);
         const ucp_request_param_t defaults{};
         ucs_status_ptr_t requests[] = {
-            ucp_tag_recv_nbx(worker_, to, size, 1, UINT64_MAX, &defaults),
+            ucp_tag_recv_nbx(worker_.get(), to, size, 1, UINT64_MAX, &defaults),
             ucp_tag_send_nbx(ep_, from, size, 1, &defaults)};
         for (ucs_status_ptr_t request : requests) {
             wait(request);
@@ -40,58 +39,32 @@ public:
 private:
     mover()
     {
-        ucp_config_t *config = nullptr;
-        require(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
+        require(connect(worker_, worker_.address(), false, {}, ep_),
+                "ucp_ep_create");
+    }
+
+    ~mover() { wait(disconnect(ep_, false)); }
+
+    void wait(ucs_status_ptr_t request)
+    {
+        finish(request, "message to itself", {&worker_});
+    }
+
+    static void configure(ucp_config_t *config)
+    {
         for (const auto &[name, value] :
              {std::pair("TLS", "gaudi_cpy,self"),
               std::pair("PROTO_ENABLE", gaudi::test::default_protocols)}) {
             require(ucp_config_modify(config, name, value), name);
         }
-        ucp_params_t params{};
-        params.field_mask = UCP_PARAM_FIELD_FEATURES;
-        params.features   = UCP_FEATURE_TAG;
-        require(ucp_init(&params, config, &context_), "ucp_init");
-        ucp_config_release(config);
-
-        /* Whoever holds the lock uses it. */
-        ucp_worker_params_t worker_params{};
-        worker_params.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-        worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-        require(ucp_worker_create(context_, &worker_params, &worker_),
-                "ucp_worker_create");
-        ucp_address_t *address = nullptr;
-        size_t length          = 0;
-        require(ucp_worker_get_address(worker_, &address, &length),
-                "ucp_worker_get_address");
-        ucp_ep_params_t ep_params{};
-        ep_params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
-        ep_params.address    = address;
-        require(ucp_ep_create(worker_, &ep_params, &ep_), "ucp_ep_create");
-        ucp_worker_release_address(worker_, address);
-    }
-
-    ~mover()
-    {
-        const ucp_request_param_t defaults{};
-        wait(ucp_ep_close_nbx(ep_, &defaults));
-        ucp_worker_destroy(worker_);
-        ucp_cleanup(context_);
-    }
-
-    void wait(ucs_status_ptr_t request)
-    {
-        operation going(request, "message to itself");
-        while (!going.done()) {
-            if (ucp_worker_progress(worker_) == 0) {
-                sched_yield();
-            }
-        }
     }
 
     std::mutex mutex_;
-    ucp_context_h context_ = nullptr;
-    ucp_worker_h worker_   = nullptr;
-    ucp_ep_h ep_           = nullptr;
+    context context_{
+        {.features = UCP_FEATURE_TAG, .configure = &mover::configure}};
+    /* Whoever holds the lock uses it. */
+    worker worker_{context_, UCS_THREAD_MODE_SERIALIZED};
+    ucp_ep_h ep_ = nullptr;
 };
 
 /* All bytes come from one sequence; a seed is a place in it. */
@@ -162,6 +135,48 @@ ucs_memory_type_t type_of(kind_of_memory kind)
     die("memory type gaudi", "UCX does not know it");
 }
 
+void description::send(const channel &to) const
+{
+    to.send(&address, sizeof(address));
+    to.send_block(key);
+}
+
+description description::receive(const channel &from)
+{
+    description result;
+    from.receive(&result.address, sizeof(result.address));
+    result.key = from.receive_block();
+    return result;
+}
+
+std::vector<char> pack_key(ucp_context_h context, ucp_mem_h handle)
+{
+    void *key   = nullptr;
+    size_t size = 0;
+    require(ucp_rkey_pack(context, handle, &key, &size), "ucp_rkey_pack");
+    const char *bytes = static_cast<char *>(key);
+    std::vector<char> result(bytes, bytes + size);
+    ucp_rkey_buffer_release(key);
+    return result;
+}
+
+/* UCP writes which memory domains there are, the type, and for each the length
+ * of its part before it. */
+size_t find_gaudi_part(const std::vector<char> &key)
+{
+    uint64_t domains = 0;
+    std::memcpy(&domains, key.data(), sizeof(domains));
+    size_t at = sizeof(domains) + 1;
+    for (; domains != 0; domains &= domains - 1) {
+        const auto length = static_cast<unsigned char>(key[at]);
+        if (length == gaudi_part_size) {
+            return at + 1;
+        }
+        at += 1 + length;
+    }
+    return key.size();
+}
+
 memory::memory(const context &of, kind_of_memory kind, size_t size,
                uint64_t wish, bool plain)
     : of_(of), kind_(kind), size_(size)
@@ -218,15 +233,9 @@ memory::~memory()
     }
 }
 
-std::vector<char> memory::pack_key() const
+description memory::describe() const
 {
-    void *key   = nullptr;
-    size_t size = 0;
-    require(ucp_rkey_pack(of_.get(), handle_, &key, &size), "ucp_rkey_pack");
-    const char *bytes = static_cast<char *>(key);
-    std::vector<char> result(bytes, bytes + size);
-    ucp_rkey_buffer_release(key);
-    return result;
+    return {reinterpret_cast<uint64_t>(data_), pack_key(of_.get(), handle_)};
 }
 
 void memory::store(size_t offset, const char *from, size_t size)

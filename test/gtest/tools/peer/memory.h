@@ -26,6 +26,27 @@ const char *name_of(kind_of_memory kind);
 /** UCP's number of the memory type, by its name. */
 ucs_memory_type_t type_of(kind_of_memory kind);
 
+inline constexpr kind_of_memory all_kinds[] = {
+    kind_of_memory::heap, kind_of_memory::host, kind_of_memory::gaudi};
+
+/** Memory as its owner tells others of it. */
+struct description {
+    uint64_t address = 0;
+    std::vector<char> key;
+
+    void send(const channel &to) const;
+    [[nodiscard]] static description receive(const channel &from);
+};
+
+/** Key of mapped memory, for other workers. */
+std::vector<char> pack_key(ucp_context_h context, ucp_mem_h handle);
+
+/** sizeof(gaudi::ipc::wire_key), by which its part of a key is known. */
+inline constexpr size_t gaudi_part_size = 152;
+
+/** Where gaudi_ipc's part of a packed key begins; its end where it has none. */
+size_t find_gaudi_part(const std::vector<char> &key);
+
 /** A piece of memory, mapped by a context. */
 class memory {
 public:
@@ -42,8 +63,8 @@ public:
     [[nodiscard]] ucp_mem_h handle() const { return handle_; }
     [[nodiscard]] kind_of_memory kind() const { return kind_; }
 
-    /** Key for other workers. */
-    [[nodiscard]] std::vector<char> pack_key() const;
+    /** For other workers. */
+    [[nodiscard]] description describe() const;
 
     void store(size_t offset, const char *from, size_t size);
     void load(size_t offset, char *to, size_t size) const;

@@ -18,43 +18,38 @@ operation with_flush(side &by, operation going)
     });
 }
 
-operation put(side &by, const slot &local, const remote_memory &remote,
-              size_t offset)
+template <auto function>
+operation start(side &by, const slot &local, const remote_memory &remote,
+                size_t offset)
 {
     const ucp_request_param_t params = parameters_for(local);
-    return with_flush(
-        by,
-        operation(ucp_put_nbx(by.ep(), local.data(), local.size,
-                              remote.address() + offset, remote.key(), &params),
-                  "ucp_put_nbx"));
+    return with_flush(by, operation(function(by.ep(), local.data(), local.size,
+                                             remote.address() + offset,
+                                             remote.key(), &params),
+                                    "ucp_put_nbx or ucp_get_nbx"));
 }
 
-operation get(side &by, const slot &local, const remote_memory &remote,
-              size_t offset)
-{
-    const ucp_request_param_t params = parameters_for(local);
-    return with_flush(
-        by,
-        operation(ucp_get_nbx(by.ep(), local.data(), local.size,
-                              remote.address() + offset, remote.key(), &params),
-                  "ucp_get_nbx"));
-}
-
-constexpr rma_kind kinds[] = {{"put", true, put}, {"get", false, get}};
+constexpr rma_kind kinds[] = {{"put", true, start<ucp_put_nbx>},
+                              {"get", false, start<ucp_get_nbx>}};
 
 } // namespace
 
-remote_memory::remote_memory(side &of, uint64_t address,
-                             const std::vector<char> &key)
-    : address_(address)
-{
-    require(ucp_ep_rkey_unpack(of.ep(), key.data(), &key_),
-            "ucp_ep_rkey_unpack");
-}
+remote_memory::remote_memory(ucp_ep_h by, const description &what)
+    : address_(what.address),
+      status_(ucp_ep_rkey_unpack(by, what.key.data(), &key_))
+{}
 
 remote_memory::~remote_memory()
 {
-    ucp_rkey_destroy(key_);
+    if (status_ == UCS_OK) {
+        ucp_rkey_destroy(key_);
+    }
+}
+
+ucp_rkey_h remote_memory::key() const
+{
+    require(status_, "ucp_ep_rkey_unpack");
+    return key_;
 }
 
 std::span<const rma_kind> rma_kinds()

@@ -13,20 +13,22 @@
 
 namespace peer {
 
-context::context(bool shared, waiting how) : how_(how)
+context::context(const context_options &options) : how_(options.how)
 {
     ucp_params_t params{};
     params.field_mask =
         UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
-    params.features =
-        UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_STREAM | UCP_FEATURE_RMA;
-    if (how != waiting::poll) {
+    params.features = options.features;
+    if (how_ != waiting::poll) {
         params.features |= UCP_FEATURE_WAKEUP;
     }
-    params.mt_workers_shared = shared ? 1 : 0;
+    params.mt_workers_shared = options.shared ? 1 : 0;
 
     ucp_config_t *config = nullptr;
     require(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
+    if (options.configure != nullptr) {
+        options.configure(config);
+    }
     require(ucp_init(&params, config, &handle_), "ucp_init");
     ucp_config_release(config);
 }
@@ -62,14 +64,20 @@ worker::~worker()
 
 std::vector<char> worker::address() const
 {
-    ucp_address_t *data = nullptr;
-    size_t length       = 0;
-    require(ucp_worker_get_address(handle_, &data, &length),
-            "ucp_worker_get_address");
-    const char *bytes = reinterpret_cast<char *>(data);
-    std::vector<char> result(bytes, bytes + length);
-    ucp_worker_release_address(handle_, data);
+    ucp_worker_attr_t attr{};
+    attr.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS;
+    require(ucp_worker_query(handle_, &attr), "ucp_worker_query");
+    const char *bytes = reinterpret_cast<const char *>(attr.address);
+    std::vector<char> result(bytes, bytes + attr.address_length);
+    ucp_worker_release_address(handle_, attr.address);
     return result;
+}
+
+void worker::step()
+{
+    if (!progress()) {
+        sched_yield();
+    }
 }
 
 void worker::rest(int fd)
@@ -111,7 +119,7 @@ operation::operation(ucs_status_ptr_t request, const char *what)
     };
 }
 
-void finish(operation &what, const std::vector<worker *> &workers)
+void finish(operation what, const std::vector<worker *> &workers)
 {
     while (!what.done()) {
         const auto busy =
@@ -121,6 +129,65 @@ void finish(operation &what, const std::vector<worker *> &workers)
             workers.front()->rest();
         }
     }
+}
+
+void finish(ucs_status_ptr_t request, const char *what,
+            const std::vector<worker *> &workers)
+{
+    finish(operation(request, what), workers);
+}
+
+ucs_status_t end_of(ucs_status_ptr_t request, worker &of,
+                    std::chrono::milliseconds time)
+{
+    if (!UCS_PTR_IS_PTR(request)) {
+        return UCS_PTR_STATUS(request);
+    }
+    const auto end = std::chrono::steady_clock::now() + time;
+    ucs_status_t status;
+    while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS) {
+        if (std::chrono::steady_clock::now() > end) {
+            return status;
+        }
+        of.step();
+    }
+    ucp_request_free(request);
+    return status;
+}
+
+char await_letter(worker &of, const channel &from)
+{
+    char letter = 0;
+    while (!from.try_hear(letter)) {
+        of.step();
+    }
+    return letter;
+}
+
+ucs_status_t connect(const worker &of, const std::vector<char> &address,
+                     bool errors, ucp_err_handler_t handler, ucp_ep_h &ep_p)
+{
+    ucp_ep_params_t params{};
+    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+    if (handler.cb != nullptr) {
+        params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    }
+    params.address = reinterpret_cast<const ucp_address_t *>(address.data());
+    params.err_mode =
+        errors ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
+    params.err_handler = handler;
+    return ucp_ep_create(of.get(), &params, &ep_p);
+}
+
+ucs_status_ptr_t disconnect(ucp_ep_h ep, bool force)
+{
+    ucp_request_param_t params{};
+    if (force) {
+        params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+        params.flags        = UCP_EP_CLOSE_FLAG_FORCE;
+    }
+    return ucp_ep_close_nbx(ep, &params);
 }
 
 listener::listener(worker &of) : of_(of)
@@ -158,8 +225,7 @@ sockaddr_in listener::address() const
 
 ucp_conn_request_h listener::accept()
 {
-    operation coming([this] { return request_ != nullptr; });
-    finish(coming, {&of_});
+    finish(operation([this] { return request_ != nullptr; }), {&of_});
     return std::exchange(request_, nullptr);
 }
 
@@ -167,10 +233,8 @@ side::side(worker &of, unsigned number, const std::vector<char> &address,
            bool errors)
     : of_(of), number_(number), errors_(errors), mail_(make_mailbox(of, number))
 {
-    ucp_ep_params_t params{};
-    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
-    params.address    = reinterpret_cast<const ucp_address_t *>(address.data());
-    open(params);
+    require(connect(of, address, errors, {on_error, this}, ep_),
+            "ucp_ep_create");
 }
 
 side::side(worker &of, unsigned number, const sockaddr_in &address, bool errors)
@@ -214,9 +278,8 @@ void side::on_error(void *arg, ucp_ep_h, ucs_status_t status)
 
 operation side::close()
 {
-    closing_ = true;
-    const ucp_request_param_t defaults{};
-    ucs_status_ptr_t request = ucp_ep_close_nbx(ep_, &defaults);
+    closing_                 = true;
+    ucs_status_ptr_t request = disconnect(ep_, false);
     if (!errors_) {
         return operation(request, "ucp_ep_close_nbx");
     }

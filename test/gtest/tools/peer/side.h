@@ -10,6 +10,7 @@
 
 #include "gtest/tools/peer/channel.h"
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -26,10 +27,17 @@ enum class waiting {
     event_fd,    /**< arms the worker, and polls its file descriptor */
 };
 
+struct context_options {
+    bool shared = false; /**< several threads have workers of it */
+    waiting how = waiting::poll;
+    uint64_t features =
+        UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_STREAM | UCP_FEATURE_RMA;
+    void (*configure)(ucp_config_t *config) = nullptr;
+};
+
 class context {
 public:
-    /** @param shared  Several threads have workers of it. */
-    explicit context(bool shared = false, waiting how = waiting::poll);
+    explicit context(const context_options &options = {});
     ~context();
     context(const context &)            = delete;
     context &operator=(const context &) = delete;
@@ -52,8 +60,14 @@ public:
     [[nodiscard]] ucp_worker_h get() const { return handle_; }
     [[nodiscard]] std::vector<char> address() const;
 
+    /** To arm the worker and to wait for, with waiting::event_fd. */
+    [[nodiscard]] int event_fd() const { return event_fd_; }
+
     /** @return Whether anything happened. */
     [[nodiscard]] bool progress() { return ucp_worker_progress(handle_) != 0; }
+
+    /** The same; others may run where nothing happened. */
+    void step();
 
     /** Until something may have happened on the worker, or @a fd has input. */
     void rest(int fd = -1);
@@ -79,7 +93,31 @@ private:
 };
 
 /** Until it is done; the first worker is the one to sleep on. */
-void finish(operation &what, const std::vector<worker *> &workers);
+void finish(operation what, const std::vector<worker *> &workers);
+
+/** The same, of what a UCP function returned. Dies when it failed. */
+void finish(ucs_status_ptr_t request, const char *what,
+            const std::vector<worker *> &workers);
+
+/** Until it has ended, however, or the time is over.
+ *  @return UCS_INPROGRESS then: the request is not released. */
+[[nodiscard]] ucs_status_t
+end_of(ucs_status_ptr_t request, worker &of,
+       std::chrono::milliseconds time = std::chrono::hours(1));
+
+/** What the other side says; the worker makes progress meanwhile. */
+char await_letter(worker &of, const channel &from);
+
+/** An endpoint to another worker.
+ *  @param errors   With peer error handling.
+ *  @param handler  Who is told of errors, if anybody is. */
+[[nodiscard]] ucs_status_t connect(const worker &of,
+                                   const std::vector<char> &address,
+                                   bool errors, ucp_err_handler_t handler,
+                                   ucp_ep_h &ep_p);
+
+/** Start to close an endpoint. @return Its request, or a status. */
+[[nodiscard]] ucs_status_ptr_t disconnect(ucp_ep_h ep, bool force);
 
 /** Accepts connections on a port of the loopback interface. */
 class listener {
@@ -141,6 +179,18 @@ private:
     bool closing_ = false;
     ucp_ep_h ep_  = nullptr;
     std::shared_ptr<mailbox> mail_;
+};
+
+/** One of two processes that a test starts with a socket between them: what it
+ *  has, connected to the other one. */
+struct meeting {
+    context common;
+    worker mine{common, UCS_THREAD_MODE_SINGLE};
+    channel socket{peer_fd};
+    side end{mine, 0, socket.exchange(mine.address())};
+
+    /** Close the connection. */
+    void part() { finish(end.close(), {&mine}); }
 };
 
 } // namespace peer

@@ -45,7 +45,6 @@ using namespace peer;
 
 namespace {
 
-constexpr int peer_fd     = 3;
 constexpr unsigned life_s = 100;
 /* Of lists that are there to be on their way. */
 constexpr shape load{512, 32768};
@@ -57,9 +56,7 @@ class party {
 public:
     explicit party(const agent_case &how) : how_(how), agent_(how.agents)
     {
-        const std::vector<char> mine = agent_.address();
-        socket_.send_block(mine.data(), mine.size());
-        to_.emplace(agent_, socket_.receive_block());
+        to_.emplace(agent_, socket_.exchange(agent_.address()));
     }
 
     void run();
@@ -74,6 +71,23 @@ private:
         if (came != text) {
             die("the notification " + text, "came as " + came);
         }
+    }
+
+    /* Until the other side writes a letter to the socket. */
+    void await_letter()
+    {
+        char letter = 0;
+        while (!socket_.try_hear(letter)) {
+            agent_.progress();
+        }
+    }
+
+    /* All blocks of a list, until they are there. */
+    void put(const std::vector<block> &list, const char *what)
+    {
+        transfer going(*to_, 0);
+        (void)going.post(direction::put, list);
+        require(going.wait(), what);
     }
 
     /* Blocks of either side, the server's told to the client. */
@@ -228,19 +242,13 @@ void party::use_what_comes_and_goes()
         set_case("coming and going " + std::to_string(i));
         blocks one(*this, {favourite(), favourite()}, few);
         one.mine.prepare(how_.is_client);
-        char letter = 0;
         if (how_.is_client) {
-            socket_.receive(&letter, 1);
-            transfer going(*to_, 0);
-            const std::vector<block> list = one.list();
-            (void)going.post(direction::put, list);
-            require(going.wait(), "a short list");
-            socket_.send(&letter, 1);
+            (void)socket_.hear();
+            put(one.list(), "a short list");
+            socket_.say('d');
         } else {
-            socket_.send(&letter, 1);
-            while (!socket_.try_receive(letter)) {
-                agent_.progress();
-            }
+            socket_.say('w');
+            await_letter();
             one.mine.expect(side_of_list::there);
         }
         one.mine.remove();
@@ -255,10 +263,7 @@ void party::churn()
     std::thread mover([this, &all, &is_over] {
         set_case("lists under the churn");
         while (how_.is_client && !is_over) {
-            transfer going(*to_, 0);
-            const std::vector<block> list = all.list();
-            (void)going.post(direction::put, list);
-            require(going.wait(), "a list");
+            put(all.list(), "a list");
         }
     });
     use_what_comes_and_goes();
@@ -279,9 +284,7 @@ void party::abandon()
     }
     /* What was dropped may still be on its way, until here. */
     if (how_.is_client) {
-        transfer last(*to_, 0);
-        (void)last.post(direction::put, {});
-        require(last.wait(), "the flush");
+        put({}, "the flush");
         say("dropped");
     } else {
         hear("dropped");
@@ -298,11 +301,10 @@ void party::withdraw()
         all.mine.prepare(how_.is_client);
         if (how_.is_client) {
             hear("prepared");
-            char letter                   = 'w';
             const std::vector<block> list = all.list();
             transfer going(*to_, 0);
             (void)going.post(direction::put, list);
-            socket_.send(&letter, 1);
+            socket_.say('w');
             /* Well or badly; with keys that hold no more, badly or rightly. */
             (void)going.wait();
             hear("removed");
@@ -310,10 +312,7 @@ void party::withdraw()
                                                           : "refused");
         } else {
             say("prepared");
-            char letter = 0;
-            while (!socket_.try_receive(letter)) {
-                agent_.progress();
-            }
+            await_letter();
             all.mine.remove();
             say("removed");
             if (agent_.await_notification() == "there") {
@@ -364,11 +363,8 @@ void party::unknown()
 void party::lose_the_server()
 {
     blocks all(*this, {favourite(), favourite()}, load);
-    char letter = 0;
     if (!how_.is_client) {
-        while (!socket_.try_receive(letter)) {
-            agent_.progress();
-        }
+        await_letter();
         _exit(0);
     }
     const std::vector<block> list = all.list();
@@ -378,7 +374,7 @@ void party::lose_the_server()
         (void)going.back()->post(direction::put, list);
         if (i == 0) {
             require(going.front()->wait(), "a list");
-            socket_.send(&letter, 1);
+            socket_.say('e');
         }
         if (to_->error(0) != UCS_OK) {
             break;
@@ -423,10 +419,9 @@ void party::run()
 
 int main(int argc, char **argv)
 {
-    alarm(life_s);
-    set_case("the start");
+    start_program(life_s);
     if ((argc == 5) && (std::strcmp(argv[1], "stranger") == 0)) {
-        stranger::be(peer_fd, argv + 2);
+        stranger::be(argv + 2);
     }
     const agent_case how = parse_case(argc, argv);
     if (how.card) {

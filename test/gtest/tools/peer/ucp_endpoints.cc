@@ -15,7 +15,6 @@
 #include <string>
 
 #include <poll.h>
-#include <unistd.h>
 
 using namespace peer;
 
@@ -24,25 +23,16 @@ namespace {
 constexpr unsigned life_s = 100;
 
 /* An endpoint that a program can do away with, whatever its peer does. */
-ucp_ep_h connect(worker &from, const std::vector<char> &address)
+ucp_ep_h connect(const worker &from, const std::vector<char> &address)
 {
-    ucp_ep_params_t params{};
-    params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
-    params.address  = reinterpret_cast<const ucp_address_t *>(address.data());
-    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-    ucp_ep_h ep;
-    require(ucp_ep_create(from.get(), &params, &ep), "ucp_ep_create");
+    ucp_ep_h ep = nullptr;
+    require(peer::connect(from, address, true, {}, ep), "ucp_ep_create");
     return ep;
 }
 
 void disconnect(ucp_ep_h ep, const std::vector<worker *> &workers)
 {
-    ucp_request_param_t params{};
-    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    params.flags        = UCP_EP_CLOSE_FLAG_FORCE;
-    operation closing(ucp_ep_close_nbx(ep, &params), "ucp_ep_close_nbx");
-    finish(closing, workers);
+    finish(peer::disconnect(ep, true), "ucp_ep_close_nbx", workers);
 }
 
 void send_and_receive(ucp_ep_h ep, worker &from, worker &to, uint64_t number)
@@ -52,21 +42,24 @@ void send_and_receive(ucp_ep_h ep, worker &from, worker &to, uint64_t number)
     operation coming(ucp_tag_recv_nbx(to.get(), &came, sizeof(came), number,
                                       UINT64_MAX, &defaults),
                      "ucp_tag_recv_nbx");
-    operation going(
-        ucp_tag_send_nbx(ep, &number, sizeof(number), number, &defaults),
-        "ucp_tag_send_nbx");
+    finish(ucp_tag_send_nbx(ep, &number, sizeof(number), number, &defaults),
+           "ucp_tag_send_nbx", {&from, &to});
     finish(coming, {&from, &to});
-    finish(going, {&from, &to});
     if (came != number) {
         die("message " + std::to_string(number), "came as another one");
     }
 }
 
+struct two_workers {
+    context of;
+    worker from{of, UCS_THREAD_MODE_SINGLE};
+    worker to{of, UCS_THREAD_MODE_SINGLE};
+};
+
 void open_at_a_time(unsigned count)
 {
-    context of;
-    worker from(of, UCS_THREAD_MODE_SINGLE);
-    worker to(of, UCS_THREAD_MODE_SINGLE);
+    two_workers both;
+    auto &[of, from, to] = both;
     std::vector<ucp_ep_h> endpoints;
     for (unsigned i = 0; i < count; ++i) {
         set_case("endpoint " + std::to_string(i));
@@ -83,9 +76,8 @@ void open_at_a_time(unsigned count)
 
 void open_one_after_the_other(unsigned count)
 {
-    context of;
-    worker from(of, UCS_THREAD_MODE_SINGLE);
-    worker to(of, UCS_THREAD_MODE_SINGLE);
+    two_workers both;
+    auto &[of, from, to] = both;
     for (unsigned i = 0; i < count; ++i) {
         set_case("endpoint " + std::to_string(i));
         disconnect(connect(from, to.address()), {&from});
@@ -99,7 +91,7 @@ void open_one_after_the_other(unsigned count)
 /* A program that waits for signals of other threads, and for nothing else. */
 void be_signalled()
 {
-    context of(false, waiting::worker_wait);
+    context of({.how = waiting::worker_wait});
     worker one(of, UCS_THREAD_MODE_SINGLE);
     int fd;
     require(ucp_worker_get_efd(one.get(), &fd), "ucp_worker_get_efd");
@@ -137,8 +129,7 @@ void be_signalled()
 
 int main(int argc, char **argv)
 {
-    alarm(life_s);
-    set_case("the start");
+    start_program(life_s);
     const std::string what = (argc > 1) ? argv[1] : "";
     if ((argc == 3) && (what == "open")) {
         open_at_a_time(static_cast<unsigned>(std::stoul(argv[2])));

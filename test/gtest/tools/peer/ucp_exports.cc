@@ -11,27 +11,19 @@
  * allocates the next one.
  */
 #include "gtest/tools/peer/check.h"
-#include "gtest/tools/peer/memory.h"
-#include "gtest/tools/peer/side.h"
+#include "gtest/tools/peer/counts.h"
+#include "gtest/tools/peer/kinds.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <deque>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <string>
-#include <thread>
-
-#include <unistd.h>
 
 using namespace peer;
 
 namespace {
 
-constexpr int peer_fd     = 3;
 constexpr unsigned life_s = 550;
 /* Most are parts of one block of the driver; some are a block of their own. */
 constexpr size_t sizes[]         = {4096, 64, 70000, 8192, 300000, 512, 20480};
@@ -44,41 +36,6 @@ constexpr unsigned seeds         = 1000;
 constexpr ptrdiff_t more_files   = 4;
 constexpr ptrdiff_t more_maps    = 40;
 constexpr size_t more_memory_kib = 24 * 1024;
-
-/* Messages over the socket. */
-struct offer {
-    uint64_t address;
-    uint64_t size;
-    uint64_t seed;
-};
-
-struct counts {
-    ptrdiff_t files;
-    ptrdiff_t mappings;
-    size_t resident_kib; /* without shared memory, which a card's is */
-};
-
-size_t resident_kib()
-{
-    std::ifstream status("/proc/self/status");
-    for (std::string word; status >> word;) {
-        if (word == "RssAnon:") {
-            size_t amount = 0;
-            status >> amount;
-            return amount;
-        }
-    }
-    die("/proc/self/status", "has no RssAnon");
-}
-
-counts count()
-{
-    const std::filesystem::directory_iterator files("/proc/self/fd");
-    std::ifstream maps("/proc/self/maps");
-    return {std::distance(begin(files), end(files)),
-            std::count(std::istreambuf_iterator<char>(maps), {}, '\n'),
-            resident_kib()};
-}
 
 /* Looks after the first quarter, and at the end. */
 class watcher {
@@ -115,16 +72,6 @@ size_t part_of(size_t size)
     return std::min(size, looked_at);
 }
 
-void wait_for_letter(worker &of, const channel &socket)
-{
-    char letter = 0;
-    while (!socket.try_receive(letter)) {
-        if (!of.progress()) {
-            std::this_thread::yield();
-        }
-    }
-}
-
 std::vector<char> bytes_of(unsigned seed, size_t size)
 {
     std::vector<char> result(size);
@@ -139,69 +86,70 @@ void expect_bytes(const std::vector<char> &there, unsigned seed)
     }
 }
 
-void export_buffers(unsigned total, const context &common, worker &mine,
-                    const channel &socket)
+/* The one to be looked at after so many rounds, on both sides. */
+size_t size_of(unsigned round)
+{
+    return ((round % block_every) == block_every - 1)
+               ? block_size
+               : sizes[round % std::size(sizes)];
+}
+
+unsigned seed_of(unsigned round)
+{
+    return 1 + round % seeds;
+}
+
+void export_buffers(unsigned total, meeting &here)
 {
     watcher watch(total);
     std::deque<memory> alive;
     for (unsigned i = 0; i < total; ++i) {
         set_case("buffer " + std::to_string(i));
-        const size_t size = ((i % block_every) == block_every - 1)
-                                ? block_size
-                                : sizes[i % std::size(sizes)];
+        const size_t size = size_of(i);
+        const size_t part = part_of(size);
         if (alive.size() == kept) {
             alive.pop_front();
         }
-        memory &now = alive.emplace_back(common, kind_of_memory::gaudi, size);
-        const size_t part = part_of(size);
-        const offer what{reinterpret_cast<uint64_t>(now.data()), size,
-                         1 + i % seeds};
-        now.store(size - part, bytes_of(what.seed, part).data(), part);
-        const std::vector<char> key = now.pack_key();
-        socket.send(&what, sizeof(what));
-        socket.send_block(key.data(), key.size());
-        wait_for_letter(mine, socket);
+        memory &now =
+            alive.emplace_back(here.common, kind_of_memory::gaudi, size);
+        now.store(size - part, bytes_of(seed_of(i), part).data(), part);
+        now.describe().send(here.socket);
+        await_letter(here.mine, here.socket);
         std::vector<char> there(part);
         now.load(size - part, there.data(), part);
-        expect_bytes(there, what.seed + 1);
+        expect_bytes(there, seed_of(i) + 1);
         watch.look(i + 1);
     }
-    const char letter = 'q';
-    socket.send(&letter, 1);
+    here.socket.say('q');
 }
 
-void use_buffers(unsigned total, side &end, const channel &socket)
+void use_buffers(unsigned total, meeting &here)
 {
     watcher watch(total);
     const ucp_request_param_t defaults{};
-    const auto run = [&](ucs_status_ptr_t request, const char *what) {
-        operation going(request, what);
-        finish(going, {&end.of()});
-    };
+    const ucp_ep_h ep = here.end.ep();
     for (unsigned i = 0; i < total; ++i) {
         set_case("buffer " + std::to_string(i));
-        offer what;
-        socket.receive(&what, sizeof(what));
-        const std::vector<char> packed = socket.receive_block();
-        ucp_rkey_h key                 = nullptr;
-        require(ucp_ep_rkey_unpack(end.ep(), packed.data(), &key),
-                "ucp_ep_rkey_unpack");
-        const size_t part    = part_of(what.size);
-        const uint64_t place = what.address + what.size - part;
-        std::vector<char> there(part);
-        run(ucp_get_nbx(end.ep(), there.data(), part, place, key, &defaults),
-            "ucp_get_nbx");
-        expect_bytes(there, static_cast<unsigned>(what.seed));
-        there = bytes_of(static_cast<unsigned>(what.seed) + 1, part);
-        run(ucp_put_nbx(end.ep(), there.data(), part, place, key, &defaults),
-            "ucp_put_nbx");
-        run(ucp_ep_flush_nbx(end.ep(), &defaults), "ucp_ep_flush_nbx");
-        ucp_rkey_destroy(key);
-        const char letter = 'n';
-        socket.send(&letter, 1);
+        {
+            const remote_memory buffer(ep, description::receive(here.socket));
+            const size_t part    = part_of(size_of(i));
+            const uint64_t place = buffer.address() + size_of(i) - part;
+            std::vector<char> there(part);
+            finish(ucp_get_nbx(ep, there.data(), part, place, buffer.key(),
+                               &defaults),
+                   "ucp_get_nbx", {&here.mine});
+            expect_bytes(there, seed_of(i));
+            there = bytes_of(seed_of(i) + 1, part);
+            finish(ucp_put_nbx(ep, there.data(), part, place, buffer.key(),
+                               &defaults),
+                   "ucp_put_nbx", {&here.mine});
+            finish(ucp_ep_flush_nbx(ep, &defaults), "ucp_ep_flush_nbx",
+                   {&here.mine});
+        }
+        here.socket.say('n');
         watch.look(i + 1);
     }
-    wait_for_letter(end.of(), socket);
+    await_letter(here.mine, here.socket);
 }
 
 /* UCP registers what it sends, makes a key of it, and keeps both. */
@@ -215,24 +163,21 @@ void send_to_oneself(unsigned total, size_t size)
     for (unsigned i = 0; i < total; ++i) {
         set_case("buffer " + std::to_string(i));
         memory buffer(common, kind_of_memory::gaudi, size);
-        const std::vector<char> sent = bytes_of(1 + i % seeds, message_size);
+        const std::vector<char> sent = bytes_of(seed_of(i), message_size);
         buffer.store(size - message_size, sent.data(), message_size);
         std::vector<char> came(message_size);
         operation coming(ucp_tag_recv_nbx(mine.get(), came.data(), came.size(),
                                           tag, ~ucp_tag_t{0}, &defaults),
                          "ucp_tag_recv_nbx");
-        operation going(ucp_tag_send_nbx(end.ep(),
-                                         buffer.data() + size - message_size,
-                                         message_size, tag, &defaults),
-                        "ucp_tag_send_nbx");
+        finish(ucp_tag_send_nbx(end.ep(), buffer.data() + size - message_size,
+                                message_size, tag, &defaults),
+               "ucp_tag_send_nbx", {&mine});
         finish(coming, {&mine});
-        finish(going, {&mine});
         if (came != sent) {
             die("contents", "differ");
         }
     }
-    operation closing = end.close();
-    finish(closing, {&mine});
+    finish(end.close(), {&mine});
     std::puts("all sent");
 }
 
@@ -240,8 +185,7 @@ void send_to_oneself(unsigned total, size_t size)
 
 int main(int argc, char **argv)
 {
-    alarm(life_s);
-    set_case("the start");
+    start_program(life_s);
     if ((argc == 4) && (std::string(argv[1]) == "alone")) {
         send_to_oneself(static_cast<unsigned>(std::stoul(argv[2])),
                         std::stoul(argv[3]));
@@ -252,19 +196,13 @@ int main(int argc, char **argv)
     }
     const bool is_client = (std::string(argv[1]) == "client");
     const auto total     = static_cast<unsigned>(std::stoul(argv[2]));
-    context common;
-    worker mine(common, UCS_THREAD_MODE_SINGLE);
-    const channel socket(peer_fd);
-    const std::vector<char> address = mine.address();
-    socket.send_block(address.data(), address.size());
-    side end(mine, 0, socket.receive_block());
+    meeting here;
     if (is_client) {
-        use_buffers(total, end, socket);
+        use_buffers(total, here);
     } else {
-        export_buffers(total, common, mine, socket);
+        export_buffers(total, here);
     }
-    operation closing = end.close();
-    finish(closing, {&mine});
+    here.part();
     std::puts(is_client ? "all used" : "all exported");
     return 0;
 }

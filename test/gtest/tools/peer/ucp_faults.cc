@@ -21,6 +21,7 @@
 #include "gtest/tools/peer/memory.h"
 #include "gtest/tools/peer/side.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -34,7 +35,6 @@
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -47,7 +47,6 @@ namespace {
 
 using time_point = std::chrono::steady_clock::time_point;
 
-constexpr int peer_fd     = 3;
 constexpr unsigned life_s = 60;
 /* Nothing here takes as long as that, unless it hangs. */
 constexpr auto patience = 25s;
@@ -126,31 +125,21 @@ public:
 
     void connect(const std::vector<char> &address)
     {
-        ucp_ep_params_t params{};
-        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                            UCP_EP_PARAM_FIELD_ERR_HANDLER;
-        params.address =
-            reinterpret_cast<const ucp_address_t *>(address.data());
         /* UCX's shared memory has none. */
         const std::string list = std::getenv("UCX_TLS");
         const bool notices     = (list.find("ipc") != std::string::npos) ||
                              (list.find("tcp") != std::string::npos);
-        params.err_mode =
-            notices ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
-        params.err_handler = {[](void *arg, ucp_ep_h, ucs_status_t status) {
-                                  static_cast<player *>(arg)->failure_ = status;
-                              },
-                              this};
-        require(ucp_ep_create(mine_.get(), &params, &ep_), "ucp_ep_create");
+        /* With a handler UCP ends no process. */
+        const auto ignore = [](void *, ucp_ep_h, ucs_status_t) {};
+        require(peer::connect(mine_, address, notices, {ignore, nullptr}, ep_),
+                "ucp_ep_create");
         char letter = 'w';
         const ucp_request_param_t defaults{};
         ucs_status_ptr_t requests[] = {
             ucp_tag_recv_nbx(mine_.get(), &letter, 1, 7, UINT64_MAX, &defaults),
             ucp_tag_send_nbx(ep_, &letter, 1, 7, &defaults)};
         for (ucs_status_ptr_t request : requests) {
-            operation going(request, "warming up");
-            finish(going, {&mine_});
+            finish(request, "warming up", {&mine_});
         }
     }
 
@@ -182,18 +171,17 @@ public:
             return UCS_ERR_CANCELED;
         }
         heard_.reset();
-        uint64_t address = 0;
-        socket.receive(&address, sizeof(address));
-        const std::vector<char> key = socket.receive_block();
-        ucp_rkey_h unpacked         = nullptr;
+        const description there = description::receive(socket);
+        ucp_rkey_h unpacked     = nullptr;
         const ucs_status_t status =
-            key.empty() ? UCS_ERR_UNREACHABLE
-                        : ucp_ep_rkey_unpack(ep_, key.data(), &unpacked);
+            there.key.empty()
+                ? UCS_ERR_UNREACHABLE
+                : ucp_ep_rkey_unpack(ep_, there.key.data(), &unpacked);
         if (!meet()) {
             return UCS_ERR_CANCELED;
         }
         wish(!of_.before_keys);
-        return (status == UCS_OK) ? use(unpacked, address) : status;
+        return (status == UCS_OK) ? use(unpacked, there.address) : status;
     }
 
     /* Say how it went, and hear it from the other side. */
@@ -221,12 +209,8 @@ public:
     /* @return Whether nothing is left that would keep UCP from closing. */
     bool close()
     {
-        ucp_request_param_t params{};
-        params.op_attr_mask      = UCP_OP_ATTR_FIELD_FLAGS;
-        params.flags             = UCP_EP_CLOSE_FLAG_FORCE;
-        ucs_status_ptr_t request = ucp_ep_close_nbx(ep_, &params);
-        return !UCS_PTR_IS_PTR(request) ||
-               (finish_in(request, grace * 4) != UCS_INPROGRESS);
+        return end_of(disconnect(ep_, true), mine_, grace * 4) !=
+               UCS_INPROGRESS;
     }
 
 private:
@@ -245,19 +229,17 @@ private:
 
     void offer(const channel &socket)
     {
-        const auto address = reinterpret_cast<uint64_t>(place_.data());
-        void *key          = nullptr;
-        size_t size        = 0;
-        if (ucp_rkey_pack(common_.get(), owned_.handle(), &key, &size) !=
+        description here{reinterpret_cast<uint64_t>(place_.data()), {}};
+        void *key   = nullptr;
+        size_t size = 0;
+        if (ucp_rkey_pack(common_.get(), owned_.handle(), &key, &size) ==
             UCS_OK) {
-            size = 0;
-        }
-        talk_.say('k');
-        socket.send(&address, sizeof(address));
-        socket.send_block(key, size);
-        if (key != nullptr) {
+            const char *bytes = static_cast<char *>(key);
+            here.key.assign(bytes, bytes + size);
             ucp_rkey_buffer_release(key);
         }
+        talk_.say('k');
+        here.send(socket);
     }
 
     /* Both are there, or one is gone. */
@@ -276,9 +258,7 @@ private:
     {
         const time_point start = now();
         while (!heard_.has_value()) {
-            if (!mine_.progress()) {
-                sched_yield();
-            }
+            mine_.step();
             heard_ = talk_.hear();
             if (now() - start > patience) {
                 die("the other side", "says nothing");
@@ -302,23 +282,6 @@ private:
         return flushed;
     }
 
-    ucs_status_t finish_in(ucs_status_ptr_t request,
-                           std::chrono::milliseconds time)
-    {
-        const time_point start = now();
-        ucs_status_t status    = UCS_INPROGRESS;
-        while ((status == UCS_INPROGRESS) && (now() - start < time)) {
-            if (!mine_.progress()) {
-                sched_yield();
-            }
-            status = ucp_request_check_status(request);
-        }
-        if (status != UCS_INPROGRESS) {
-            ucp_request_free(request);
-        }
-        return status;
-    }
-
     ucs_status_t wait(ucs_status_ptr_t request)
     {
         if (!UCS_PTR_IS_PTR(request)) {
@@ -327,7 +290,7 @@ private:
         const time_point start = now();
         ucs_status_t status    = UCS_INPROGRESS;
         while ((status == UCS_INPROGRESS) && !heard_.has_value()) {
-            status = finish_in(request, 5ms);
+            status = end_of(request, mine_, 5ms);
             if (status == UCS_INPROGRESS) {
                 heard_ = talk_.hear();
             }
@@ -335,7 +298,8 @@ private:
                 die("the operation", "hangs");
             }
         }
-        return (status == UCS_INPROGRESS) ? finish_in(request, grace) : status;
+        return (status == UCS_INPROGRESS) ? end_of(request, mine_, grace)
+                                          : status;
     }
 
     const settings &of_;
@@ -345,7 +309,6 @@ private:
     slot place_;
     ucp_request_param_t parameters_ = parameters_for(place_);
     ucp_ep_h ep_                    = nullptr;
-    ucs_status_t failure_           = UCS_OK;
     std::optional<char> heard_;
     talk talk_;
 };
@@ -354,7 +317,7 @@ private:
 
 int main(int argc, char **argv)
 {
-    alarm(life_s);
+    start_program(life_s);
     if (argc != 8) {
         die("usage", "ucp_faults client|server tag|put|get BYTES HERE THERE "
                      "keys|operation FAULTS");
@@ -367,16 +330,15 @@ int main(int argc, char **argv)
                       std::string(argv[6]) == "keys",
                       argv[7]};
     set_case(of.what + " " + argv[3]);
-    const bool may_be_lost = (of.faults.find("reset") != std::string::npos) ||
-                             (of.faults.find("kill") != std::string::npos) ||
-                             (of.faults.find("lose") != std::string::npos) ||
-                             (of.faults.find("remove") != std::string::npos);
+    const char *const losses[] = {"reset", "kill", "lose", "remove"};
+    const bool may_be_lost     = std::any_of(
+            std::begin(losses), std::end(losses), [&](const char *loss) {
+            return of.faults.find(loss) != std::string::npos;
+        });
     context common;
     worker mine(common, UCS_THREAD_MODE_SINGLE);
     const channel socket(peer_fd);
-    const std::vector<char> address = mine.address();
-    socket.send_block(address.data(), address.size());
-    const std::vector<char> others = socket.receive_block();
+    const std::vector<char> others = socket.exchange(mine.address());
     player here(of, common, mine);
     here.connect(others);
     const ucs_status_t status = here.play(socket);

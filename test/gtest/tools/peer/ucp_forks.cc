@@ -42,7 +42,7 @@ void export_and_free(const context &of)
     set_case("exports");
     while (!over) {
         const memory shown(of, kind_of_memory::gaudi, exported_size);
-        (void)shown.pack_key();
+        (void)shown.describe();
         ++exports;
     }
 }
@@ -53,33 +53,26 @@ void move_bytes(const context &of)
     memories here(of, few_sizes());
     memories there(of, few_sizes());
     side myself(mine, 0, mine.address());
-    std::map<kind_of_memory, std::unique_ptr<remote_memory>> remote;
-    for (const kind_of_memory kind :
-         {kind_of_memory::heap, kind_of_memory::host, kind_of_memory::gaudi}) {
-        memory &target = there.at(kind);
-        remote[kind]   = std::make_unique<remote_memory>(
-            myself, reinterpret_cast<uint64_t>(target.data()),
-            target.pack_key());
-    }
+    const auto remote = there.open_from(myself);
     while (!over) {
-        for_each_rma(
-            few_sizes(), true, [&](const rma_kind &kind, const transfer &what) {
-                if (over) {
-                    return;
-                }
-                set_case(what.name);
-                const slot local  = here.from(what);
-                const slot target = there.to(what);
-                const slot &from  = kind.is_put ? local : target;
-                const slot &to    = kind.is_put ? target : local;
-                prepare(from, what.seed);
-                prepare(to, seed_before);
-                operation going = kind.start(myself, local, *remote.at(what.to),
-                                             guard + what.skew_to);
-                finish(going, {&mine});
-                expect(to, what.seed, seed_before);
-                ++transfers;
-            });
+        for_each_rma(few_sizes(), true,
+                     [&](const rma_kind &kind, const transfer &what) {
+                         if (over) {
+                             return;
+                         }
+                         set_case(what.name);
+                         const slot local  = here.from(what);
+                         const slot target = there.to(what);
+                         const slot &from  = kind.is_put ? local : target;
+                         const slot &to    = kind.is_put ? target : local;
+                         prepare(from, what.seed);
+                         prepare(to, seed_before);
+                         finish(kind.start(myself, local, remote.at(what.to),
+                                           guard + what.skew_to),
+                                {&mine});
+                         expect(to, what.seed, seed_before);
+                         ++transfers;
+                     });
     }
 }
 
@@ -101,14 +94,13 @@ void start_a_program()
 
 int main(int argc, char **argv)
 {
-    alarm(patience_s);
-    set_case("the start");
+    start_program(patience_s);
     if (argc != 2) {
         die("usage", "ucp_forks SECONDS");
     }
     const std::chrono::seconds duration(atoi(argv[1]));
 
-    context shared(true);
+    context shared({.shared = true});
     std::thread exporter([&] { export_and_free(shared); });
     std::thread mover([&] { move_bytes(shared); });
     unsigned long forks          = 0;

@@ -44,8 +44,7 @@ struct pair_of_sides {
 };
 
 void run_messages(const pair_of_sides &both,
-                  std::span<const message_kind> kinds,
-                  bool device_handles = true)
+                  std::span<const message_kind> kinds, bool device_handles)
 {
     for_each_message(kinds, all_sizes(), device_handles,
                      [&](const message_kind &kind, const transfer &what) {
@@ -75,14 +74,7 @@ void run_messages(const pair_of_sides &both,
 
 void run_rma(const pair_of_sides &both)
 {
-    std::map<kind_of_memory, std::unique_ptr<remote_memory>> remote;
-    for (const kind_of_memory kind :
-         {kind_of_memory::heap, kind_of_memory::host, kind_of_memory::gaudi}) {
-        const memory &target = both.targets.at(kind);
-        remote[kind]         = std::make_unique<remote_memory>(
-            both.active, reinterpret_cast<uint64_t>(target.data()),
-            target.pack_key());
-    }
+    const auto remote = both.targets.open_from(both.active);
     for_each_rma(
         all_sizes(), true, [&](const rma_kind &kind, const transfer &what) {
             set_case(what.name);
@@ -92,7 +84,7 @@ void run_rma(const pair_of_sides &both)
             const unsigned seed_target = kind.is_put ? seed_before : what.seed;
             prepare(local, seed_local);
             prepare(target, seed_target);
-            both.finish(kind.start(both.active, local, *remote.at(what.to),
+            both.finish(kind.start(both.active, local, remote.at(what.to),
                                    guard + what.skew_to));
             expect(local, what.seed, seed_local);
             expect(target, what.seed, seed_target);
@@ -101,18 +93,13 @@ void run_rma(const pair_of_sides &both)
 
 void run(const pair_of_sides &both, const std::string &traffic)
 {
-    if (traffic == "tag") {
-        run_messages(both, tag_kinds());
-    } else if (traffic == "pieces") {
-        run_messages(both, pieces_kinds(), false);
-    } else if (traffic == "am") {
-        run_messages(both, active_message_kinds());
-    } else if (traffic == "stream") {
-        run_messages(both, stream_kinds());
-    } else if (traffic == "rma") {
+    const auto kinds = message_kinds(traffic);
+    if (traffic == "rma") {
         run_rma(both);
-    } else {
+    } else if (kinds.empty()) {
         die(traffic, "is no traffic");
+    } else {
+        run_messages(both, kinds, traffic != "pieces");
     }
 }
 
@@ -120,8 +107,7 @@ void run(const pair_of_sides &both, const std::string &traffic)
 
 int main(int argc, char **argv)
 {
-    alarm(life_s);
-    set_case("the start");
+    start_program(life_s);
     const std::string where = (argc >= 3) ? argv[1] : "";
     const std::string card  = (argc >= 4) ? argv[3] : "";
     if (((where != "worker") && (where != "workers") &&

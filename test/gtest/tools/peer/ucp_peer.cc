@@ -42,13 +42,10 @@
 #include <string>
 #include <thread>
 
-#include <unistd.h>
-
 using namespace peer;
 
 namespace {
 
-constexpr int peer_fd     = 3;
 constexpr unsigned life_s = 100;
 
 struct options {
@@ -92,42 +89,36 @@ options parse(int argc, char **argv)
     }
     result.is_client = (std::strcmp(argv[1], "client") == 0);
     result.traffic   = argv[2];
+    const std::map<std::string, bool *> switches = {
+        {"few", &result.few},
+        {"handles", &result.handles},
+        {"peer-errors", &result.peer_errors},
+        {"card-before", &result.card_before},
+        {"card-after", &result.card_after},
+        {"sockaddr", &result.sockaddr},
+        {"count", &result.count},
+        {"plain", &result.plain},
+        {"info", &result.info},
+        {"close-dmabufs", &result.closes}};
     for (int i = 3; i < argc; ++i) {
         const std::string option = argv[i];
-        if (option == "few") {
-            result.few = true;
-        } else if (option == "handles") {
-            result.handles = true;
-        } else if (option == "peer-errors") {
-            result.peer_errors = true;
+        const std::string name   = option.substr(0, option.find('='));
+        const std::string value =
+            (name == option) ? "" : option.substr(name.size() + 1);
+        if (switches.contains(option)) {
+            *switches.at(option) = true;
         } else if (option == "worker-wait") {
             result.how = waiting::worker_wait;
         } else if (option == "event-fd") {
             result.how = waiting::event_fd;
-        } else if (option == "card-before") {
-            result.card_before = true;
-        } else if (option == "card-after") {
-            result.card_after = true;
-        } else if (option == "sockaddr") {
-            result.sockaddr = true;
-        } else if (option == "count") {
-            result.count = true;
-        } else if (option == "plain") {
-            result.plain = true;
-        } else if (option == "info") {
-            result.info = true;
-        } else if (option == "close-dmabufs") {
-            result.closes = true;
-        } else if (option.starts_with("sizes=")) {
-            std::istringstream list(option.substr(option.find('=') + 1));
+        } else if (name == "sizes") {
+            std::istringstream list(value);
             for (std::string one; std::getline(list, one, ',');) {
                 result.sizes.push_back(std::stoul(one));
             }
-        } else if (option.starts_with("shared=") ||
-                   option.starts_with("own=")) {
-            result.shared  = option.starts_with("shared=");
-            result.threads = static_cast<unsigned>(
-                std::stoul(option.substr(option.find('=') + 1)));
+        } else if ((name == "shared") || (name == "own")) {
+            result.shared  = (name == "shared");
+            result.threads = static_cast<unsigned>(std::stoul(value));
         } else {
             refuse(option);
         }
@@ -140,9 +131,7 @@ side connect(const options &how, const channel &socket, worker &mine,
              unsigned number)
 {
     if (!how.sockaddr) {
-        const std::vector<char> address = mine.address();
-        socket.send_block(address.data(), address.size());
-        return {mine, number, socket.receive_block(), how.peer_errors};
+        return {mine, number, socket.exchange(mine.address()), how.peer_errors};
     }
     if (how.is_client) {
         sockaddr_in address;
@@ -179,8 +168,8 @@ struct station {
     void barrier()
     {
         char letter = '.';
-        socket.send(&letter, 1);
-        while (!socket.try_receive(letter)) {
+        socket.say(letter);
+        while (!socket.try_hear(letter)) {
             if (!of().progress()) {
                 of().rest(socket.fd());
             }
@@ -253,36 +242,27 @@ void run_messages(station &here, std::span<const message_kind> kinds,
 }
 
 /* The server's memory, as the client reaches it. */
-using targets = std::map<kind_of_memory, std::unique_ptr<remote_memory>>;
+using targets = std::map<kind_of_memory, remote_memory>;
 
 targets exchange_keys(station &here)
 {
     targets result;
-    std::map<kind_of_memory, std::vector<char>> keys;
-    if (!here.how.is_client) {
-        for (const kind_of_memory kind :
-             {kind_of_memory::heap, kind_of_memory::host,
-              kind_of_memory::gaudi}) {
-            keys[kind] = here.own.at(kind).pack_key();
+    if (here.how.is_client) {
+        for (const kind_of_memory kind : all_kinds) {
+            result.try_emplace(kind, here.end.ep(),
+                               description::receive(here.socket));
         }
-        if (here.how.closes && (close_dmabufs() == 0)) {
-            die("close-dmabufs", "there are none");
-        }
+        return result;
     }
-    for (const kind_of_memory kind :
-         {kind_of_memory::heap, kind_of_memory::host, kind_of_memory::gaudi}) {
-        if (here.how.is_client) {
-            uint64_t address = 0;
-            here.socket.receive(&address, sizeof(address));
-            result[kind] = std::make_unique<remote_memory>(
-                here.end, address, here.socket.receive_block());
-        } else {
-            const memory &mine = here.own.at(kind);
-            const auto address = reinterpret_cast<uint64_t>(mine.data());
-            const std::vector<char> &key = keys.at(kind);
-            here.socket.send(&address, sizeof(address));
-            here.socket.send_block(key.data(), key.size());
-        }
+    std::vector<description> told;
+    for (const kind_of_memory kind : all_kinds) {
+        told.push_back(here.own.at(kind).describe());
+    }
+    if (here.how.closes && (close_dmabufs() == 0)) {
+        die("close-dmabufs", "there are none");
+    }
+    for (const description &one : told) {
+        one.send(here.socket);
     }
     return result;
 }
@@ -302,7 +282,7 @@ void run_rma(station &here, std::span<const size_t> sizes, bool device)
             const dma_count before = count_dma();
             here.barrier();
             if (here.how.is_client) {
-                here.finish(kind.start(here.end, mine, *remote.at(what.to),
+                here.finish(kind.start(here.end, mine, remote.at(what.to),
                                        guard + what.skew_to));
             }
             here.barrier();
@@ -314,19 +294,15 @@ void run_rma(station &here, std::span<const size_t> sizes, bool device)
 void run_traffic(station &here, const std::string &traffic)
 {
     const auto sizes = sizes_of(here.how);
-    if (traffic == "tag") {
-        run_messages(here, tag_kinds(), sizes);
-    } else if (traffic == "pieces") {
-        run_messages(here, pieces_kinds(), sizes);
-    } else if (traffic == "am") {
-        run_messages(here, active_message_kinds(), sizes);
-    } else if (traffic == "stream") {
-        run_messages(here, stream_kinds(), sizes);
-    } else if ((traffic == "rma") || (traffic == "rma-host")) {
+    if ((traffic == "rma") || (traffic == "rma-host")) {
         run_rma(here, sizes, traffic == "rma");
-    } else {
+        return;
+    }
+    const auto kinds = message_kinds(traffic);
+    if (kinds.empty()) {
         refuse(traffic);
     }
+    run_messages(here, kinds, sizes);
 }
 
 void run(station &here)
@@ -364,13 +340,12 @@ void live(const options &how, channel socket, unsigned number, context &common,
 
 int main(int argc, char **argv)
 {
-    alarm(life_s);
-    set_case("the start");
+    start_program(life_s);
     const options how = parse(argc, argv);
     if (how.card_before) {
         open_own_card();
     }
-    context common(how.threads > 1, how.how);
+    context common({.shared = (how.threads > 1), .how = how.how});
     if (how.card_after) {
         open_own_card();
     }

@@ -10,30 +10,25 @@
  * happened. After all rounds the process has not more open files and mappings
  * than after the first of each kind.
  */
+#include "gtest/tools/peer/another_process.h"
 #include "gtest/tools/peer/check.h"
-#include "gtest/tools/peer/memory.h"
-#include "gtest/tools/peer/side.h"
+#include "gtest/tools/peer/counts.h"
+#include "gtest/tools/peer/kinds.h"
 #include "gtest/tools/release.h"
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 
-#include <spawn.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 using namespace peer;
 
@@ -44,7 +39,6 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr int peer_fd      = 3;
 constexpr unsigned life_s  = 550;
 constexpr size_t large     = 16ul << 20;
 constexpr size_t small     = 4096;
@@ -91,32 +85,12 @@ constexpr char healthy[] = "healthy";
 
 /* --- what both have ------------------------------------------------------- */
 
-void wait_a_moment(worker &of)
-{
-    if (!of.progress()) {
-        std::this_thread::yield();
-    }
-}
-
 /* An endpoint that may fail. */
 class connection {
 public:
     connection(worker &of, const std::vector<char> &address) : of_(of)
     {
-        ucp_ep_params_t params{};
-        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                            UCP_EP_PARAM_FIELD_ERR_HANDLER;
-        params.address =
-            reinterpret_cast<const ucp_address_t *>(address.data());
-        params.err_mode    = UCP_ERR_HANDLING_MODE_PEER;
-        params.err_handler = {[](void *arg, ucp_ep_h, ucs_status_t why) {
-                                  static_cast<connection *>(arg)->failed_ =
-                                      true;
-                                  static_cast<connection *>(arg)->why_ = why;
-                              },
-                              this};
-        failed_            = (ucp_ep_create(of.get(), &params, &ep_) != UCS_OK);
+        failed_ = (connect(of, address, true, {on_error, this}, ep_) != UCS_OK);
     }
     connection(const connection &)            = delete;
     connection &operator=(const connection &) = delete;
@@ -133,35 +107,34 @@ public:
         if (ep_ == nullptr) {
             return;
         }
-        ucp_request_param_t params{};
-        if (force) {
-            params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-            params.flags        = UCP_EP_CLOSE_FLAG_FORCE;
-        }
-        ucs_status_ptr_t request = ucp_ep_close_nbx(ep_, &params);
-        ep_                      = nullptr;
-        wait(request, "ucp_ep_close_nbx");
+        wait(disconnect(std::exchange(ep_, nullptr), force),
+             "ucp_ep_close_nbx");
     }
 
     /* Until it ended, however. */
     ucs_status_t wait(ucs_status_ptr_t request, const char *what)
     {
-        if (!UCS_PTR_IS_PTR(request)) {
-            return UCS_PTR_STATUS(request);
+        const ucs_status_t status = end_of(request, of_, patience);
+        if (status == UCS_INPROGRESS) {
+            die(what, "does not end");
         }
-        const auto end = clock_type::now() + patience;
-        while (ucp_request_check_status(request) == UCS_INPROGRESS) {
-            if (clock_type::now() > end) {
-                die(what, "does not end");
-            }
-            wait_a_moment(of_);
-        }
-        const ucs_status_t status = ucp_request_check_status(request);
-        ucp_request_free(request);
         return status;
     }
 
+    /* Until it ended well. */
+    void expect(ucs_status_ptr_t request, const char *what)
+    {
+        require(wait(request, what), what);
+    }
+
 private:
+    static void on_error(void *arg, ucp_ep_h, ucs_status_t why)
+    {
+        auto *self    = static_cast<connection *>(arg);
+        self->failed_ = true;
+        self->why_    = why;
+    }
+
     worker &of_;
     ucp_ep_h ep_      = nullptr;
     bool failed_      = false;
@@ -178,36 +151,22 @@ ucp_request_param_t params_for(const memory &of)
     return params;
 }
 
-/* A key of the other side's device memory. */
-class target {
-public:
-    target(const connection &to, const std::vector<char> &key, uint64_t address)
-        : address_(address)
-    {
-        require(ucp_ep_rkey_unpack(to.ep(), key.data(), &key_),
-                "ucp_ep_rkey_unpack");
-    }
-    ~target() { ucp_rkey_destroy(key_); }
-    target(const target &)            = delete;
-    target &operator=(const target &) = delete;
+/* To and from the other side's device memory. */
+ucs_status_ptr_t put(const connection &to, const remote_memory &there,
+                     const memory &from)
+{
+    const ucp_request_param_t params = params_for(from);
+    return ucp_put_nbx(to.ep(), from.data() + guard, large,
+                       there.address() + guard, there.key(), &params);
+}
 
-    ucs_status_ptr_t put(const connection &to, const memory &from) const
-    {
-        const ucp_request_param_t params = params_for(from);
-        return ucp_put_nbx(to.ep(), from.data() + guard, large,
-                           address_ + guard, key_, &params);
-    }
-    ucs_status_ptr_t get(const connection &of, const memory &to) const
-    {
-        const ucp_request_param_t params = params_for(to);
-        return ucp_get_nbx(of.ep(), to.data() + guard, large, address_ + guard,
-                           key_, &params);
-    }
-
-private:
-    uint64_t address_;
-    ucp_rkey_h key_ = nullptr;
-};
+ucs_status_ptr_t get(const connection &of, const remote_memory &there,
+                     const memory &to)
+{
+    const ucp_request_param_t params = params_for(to);
+    return ucp_get_nbx(of.ep(), to.data() + guard, large,
+                       there.address() + guard, there.key(), &params);
+}
 
 ucs_status_ptr_t send(const connection &to, const memory &from, size_t size)
 {
@@ -222,34 +181,23 @@ ucs_status_ptr_t receive(worker &of, const memory &to, size_t size)
                             ~ucp_tag_t{0}, &params);
 }
 
-void expect_good(ucs_status_t status, const char *what)
-{
-    require(status, what);
-}
-
 /* Who the other side is. */
 struct address {
     std::vector<char> worker;
-    std::vector<char> key;
-    uint64_t memory = 0;
+    description memory;
 };
 
 void tell(const channel &socket, const worker &mine, const memory &own)
 {
-    const std::vector<char> address = mine.address();
-    const std::vector<char> key     = own.pack_key();
-    const auto place                = reinterpret_cast<uint64_t>(own.data());
-    socket.send_block(address.data(), address.size());
-    socket.send_block(key.data(), key.size());
-    socket.send(&place, sizeof(place));
+    socket.send_block(mine.address());
+    own.describe().send(socket);
 }
 
 address hear(const channel &socket)
 {
     address result;
     result.worker = socket.receive_block();
-    result.key    = socket.receive_block();
-    socket.receive(&result.memory, sizeof(result.memory));
+    result.memory = description::receive(socket);
     return result;
 }
 
@@ -257,7 +205,7 @@ address hear(const channel &socket)
 
 /* Forever: it is going to be killed. */
 [[noreturn]] void suffer(const std::string &when, worker &mine,
-                         connection &other, const target &there,
+                         connection &other, const remote_memory &there,
                          const memory &one, const memory &two)
 {
     for (;;) {
@@ -266,11 +214,11 @@ address hear(const channel &socket)
         } else if (when == name_of(moment::rendezvous_from)) {
             other.wait(send(other, one, large), "sending");
         } else if (when == name_of(moment::its_put)) {
-            other.wait(there.put(other, two), "putting");
+            other.wait(put(other, there, two), "putting");
         } else if (when == name_of(moment::its_get)) {
-            other.wait(there.get(other, two), "getting");
+            other.wait(get(other, there, two), "getting");
         } else {
-            wait_a_moment(mine);
+            mine.step();
         }
     }
 }
@@ -278,13 +226,9 @@ address hear(const channel &socket)
 /* A whole life: a message each way, and the other side's RMA here. */
 int live(const channel &socket, worker &mine, connection &other, memory &own)
 {
-    expect_good(other.wait(receive(mine, own, large), "receiving"),
-                "receiving");
-    expect_good(other.wait(send(other, own, large), "sending"), "sending");
-    char letter = 0;
-    while (!socket.try_receive(letter)) {
-        wait_a_moment(mine);
-    }
+    other.expect(receive(mine, own, large), "receiving");
+    other.expect(send(other, own, large), "sending");
+    await_letter(mine, socket);
     other.close(true);
     return 0;
 }
@@ -302,8 +246,7 @@ int run_peer(const std::string &when)
     const address other = hear(socket);
     if ((when == name_of(moment::before_connect)) ||
         (when == name_of(moment::full_queue))) {
-        const char letter = 'r';
-        socket.send(&letter, 1);
+        socket.say('r');
         for (;;) {
             pause();
         }
@@ -313,92 +256,17 @@ int run_peer(const std::string &when)
         die("ucp_ep_create", "failed");
     }
     /* Both ways work, and the other side knows it. */
-    expect_good(to_other.wait(send(to_other, own, 8), "sending"), "sending");
-    expect_good(to_other.wait(receive(mine, own, 8), "receiving"), "receiving");
+    to_other.expect(send(to_other, own, 8), "sending");
+    to_other.expect(receive(mine, own, 8), "receiving");
     if (when == healthy) {
         return live(socket, mine, to_other, own);
     }
-    const target there(to_other, other.key, other.memory);
-    const char letter = 'r';
-    socket.send(&letter, 1);
+    const remote_memory there(to_other.ep(), other.memory);
+    socket.say('r');
     suffer(when, mine, to_other, there, own, other_own);
 }
 
 /* --- the survivor --------------------------------------------------------- */
-
-/* A peer's process and the socket to it. */
-class peer_process {
-public:
-    explicit peer_process(const std::string &when)
-    {
-        int ends[2];
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-            die("socketpair", std::strerror(errno));
-        }
-        socket_ = std::make_unique<channel>(ends[0]);
-        const channel theirs(ends[1]);
-
-        posix_spawn_file_actions_t actions;
-        posix_spawn_file_actions_init(&actions);
-        if (ends[1] == peer_fd) {
-            die("socketpair", "took the number of the peers' socket");
-        }
-        posix_spawn_file_actions_adddup2(&actions, ends[1], peer_fd);
-        std::string name    = "/proc/self/exe";
-        std::string command = "peer";
-        std::string moment  = when;
-        char *argv[] = {name.data(), command.data(), moment.data(), nullptr};
-        const int error =
-            posix_spawn(&pid_, argv[0], &actions, nullptr, argv, environ);
-        posix_spawn_file_actions_destroy(&actions);
-        if (error != 0) {
-            die("posix_spawn", std::strerror(error));
-        }
-    }
-    ~peer_process() { end(); }
-    peer_process(const peer_process &)            = delete;
-    peer_process &operator=(const peer_process &) = delete;
-
-    [[nodiscard]] const channel &socket() const { return *socket_; }
-
-    /* By SIGKILL, unless it is over. */
-    void end()
-    {
-        if (pid_ > 0) {
-            kill(pid_, SIGKILL);
-            waitpid(pid_, nullptr, 0);
-        }
-        pid_ = 0;
-    }
-
-    /* By itself. */
-    void expect_end()
-    {
-        int status = 0;
-        waitpid(pid_, &status, 0);
-        pid_ = 0;
-        if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0)) {
-            die("a healthy peer", "ended badly");
-        }
-    }
-
-private:
-    pid_t pid_ = 0;
-    std::unique_ptr<channel> socket_;
-};
-
-struct counts {
-    ptrdiff_t files;
-    ptrdiff_t mappings;
-};
-
-counts count()
-{
-    const std::filesystem::directory_iterator files("/proc/self/fd");
-    std::ifstream maps("/proc/self/maps");
-    return {std::distance(begin(files), end(files)),
-            std::count(std::istreambuf_iterator<char>(maps), {}, '\n')};
-}
 
 class survivor {
 public:
@@ -413,7 +281,7 @@ public:
     void lose_a_peer(moment when)
     {
         set_case(std::string("kill ") + name_of(when));
-        peer_process victim(name_of(when));
+        another_process victim({"peer", name_of(when)});
         const address there = hear(victim.socket());
         tell(victim.socket(), worker_, memory_);
 
@@ -432,7 +300,7 @@ public:
         if (to_victim.failed()) {
             die("ucp_ep_create", "failed");
         }
-        std::unique_ptr<target> memory;
+        std::optional<remote_memory> memory;
         if (when == moment::full_queue) {
             for (unsigned i = 0; i < flood; ++i) {
                 requests_.push_back(send(to_victim, host_, small));
@@ -443,15 +311,14 @@ public:
             }
         } else {
             greet(to_victim);
-            memory =
-                std::make_unique<target>(to_victim, there.key, there.memory);
+            memory.emplace(to_victim.ep(), there.memory);
             await_letter(victim.socket());
             start(when, to_victim, *memory);
         }
         const auto end = clock_type::now() + random_delay();
         while (clock_type::now() < end) {
             if (when != moment::full_queue) {
-                wait_a_moment(worker_);
+                worker_.step();
             }
         }
         victim.end();
@@ -462,7 +329,7 @@ public:
     void meet_a_healthy_peer(unsigned round)
     {
         set_case("healthy peer, round " + std::to_string(round));
-        peer_process other(healthy);
+        another_process other({"peer", healthy});
         const address there = hear(other.socket());
         tell(other.socket(), worker_, memory_);
         connection to_other(worker_, there.worker);
@@ -474,26 +341,20 @@ public:
         const std::vector<char> sent = pattern_of(seed);
         source_.store(0, sent.data(), room);
         memory_.store(0, pattern_of(2).data(), room);
-        expect_good(to_other.wait(send(to_other, source_, large), "sending"),
-                    "sending");
-        expect_good(
-            to_other.wait(receive(worker_, memory_, large), "receiving"),
-            "receiving");
+        to_other.expect(send(to_other, source_, large), "sending");
+        to_other.expect(receive(worker_, memory_, large), "receiving");
         expect_bytes(sent);
 
-        const std::vector<char> put = pattern_of(seed + 1);
-        source_.store(0, put.data(), room);
-        const target memory(to_other, there.key, there.memory);
-        expect_good(to_other.wait(memory.put(to_other, source_), "putting"),
-                    "putting");
-        expect_good(to_other.wait(flush(to_other), "flushing"), "flushing");
-        expect_good(to_other.wait(memory.get(to_other, memory_), "getting"),
-                    "getting");
-        expect_bytes(put);
+        const std::vector<char> stored = pattern_of(seed + 1);
+        source_.store(0, stored.data(), room);
+        const remote_memory memory(to_other.ep(), there.memory);
+        to_other.expect(put(to_other, memory, source_), "putting");
+        to_other.expect(flush(to_other), "flushing");
+        to_other.expect(get(to_other, memory, memory_), "getting");
+        expect_bytes(stored);
 
         to_other.close(false);
-        const char letter = 'q';
-        other.socket().send(&letter, 1);
+        other.socket().say('q');
         other.expect_end();
     }
 
@@ -512,7 +373,7 @@ public:
                         std::to_string(before.files) + " and " +
                         std::to_string(before.mappings));
             }
-            wait_a_moment(worker_);
+            worker_.step();
             now = count();
         }
         std::printf("files %td, mappings %td; before %td, %td\n", now.files,
@@ -557,24 +418,23 @@ private:
     /* The other side connects, too, and hears that this one has. */
     void greet(connection &to)
     {
-        expect_good(to.wait(receive(worker_, host_, 8), "receiving"),
-                    "receiving");
-        expect_good(to.wait(send(to, host_, 8), "sending"), "sending");
+        to.expect(receive(worker_, host_, 8), "receiving");
+        to.expect(send(to, host_, 8), "sending");
     }
 
     void await_letter(const channel &from)
     {
         char letter    = 0;
         const auto end = clock_type::now() + patience;
-        while (!from.try_receive(letter)) {
+        while (!from.try_hear(letter)) {
             if (clock_type::now() > end) {
                 die("the peer", "is not ready");
             }
-            wait_a_moment(worker_);
+            worker_.step();
         }
     }
 
-    void start(moment when, const connection &to, const target &memory)
+    void start(moment when, const connection &to, const remote_memory &memory)
     {
         for (unsigned i = 0; i < depth; ++i) {
             switch (when) {
@@ -585,10 +445,10 @@ private:
                 requests_.push_back(receive(worker_, memory_, large));
                 break;
             case moment::put:
-                requests_.push_back(memory.put(to, source_));
+                requests_.push_back(put(to, memory, source_));
                 break;
             case moment::get:
-                requests_.push_back(memory.get(to, memory_));
+                requests_.push_back(get(to, memory, memory_));
                 break;
             default:
                 break;
@@ -604,7 +464,7 @@ private:
             if (clock_type::now() > begin + patience) {
                 die("the endpoint", "does not fail");
             }
-            wait_a_moment(worker_);
+            worker_.step();
         }
         longest_ = std::max(longest_, std::chrono::duration_cast<milliseconds>(
                                           clock_type::now() - begin));
@@ -659,8 +519,7 @@ int survive(unsigned rounds, unsigned seed)
 
 int main(int argc, char **argv)
 {
-    alarm(life_s);
-    set_case("the start");
+    start_program(life_s);
     if ((argc == 3) && (std::string(argv[1]) == "peer")) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         return run_peer(argv[2]);

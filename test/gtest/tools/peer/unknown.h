@@ -4,13 +4,10 @@
  */
 #pragma once
 
+#include "gtest/tools/peer/another_process.h"
 #include "gtest/tools/peer/cache.h"
-#include "gtest/tools/peer/channel.h"
 
-#include <memory>
 #include <vector>
-
-#include <sys/types.h>
 
 namespace peer {
 
@@ -42,9 +39,6 @@ void try_stranger(connection &to, const cache &mine);
 class stranger {
 public:
     stranger(kind_of_memory kind, const shape &how);
-    ~stranger();
-    stranger(const stranger &)            = delete;
-    stranger &operator=(const stranger &) = delete;
 
     [[nodiscard]] const std::vector<description> &described() const
     {
@@ -52,14 +46,13 @@ public:
     }
 
     /** It ends, and closes nothing. */
-    void end();
+    void end() { process_.end(); }
 
     /** What that process does; see its constructor for the words. */
-    [[noreturn]] static void be(int fd, char **words);
+    [[noreturn]] static void be(char **words);
 
 private:
-    pid_t pid_ = 0;
-    std::unique_ptr<channel> socket_;
+    another_process process_;
     std::vector<description> described_;
 };
 
