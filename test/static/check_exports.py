@@ -8,10 +8,9 @@ import fnmatch
 import glob
 import os
 import re
-import subprocess
 import sys
 
-from common import report
+from common import report, run
 
 # Libraries, SONAME, version script or the exported names, whether it may need UCX.
 LIBRARIES = [
@@ -37,8 +36,9 @@ ROW = re.compile(r"HLTHUNK_SYMBOL\(\s*\w+,\s*[\w\s*]+,\s*(hlthunk_\w+)")
 
 
 def output_of(*command):
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True,
-                          timeout=60, check=True).stdout
+    result = run(command)
+    result.check_returncode()
+    return result.stdout
 
 
 def exported(library):

@@ -12,14 +12,12 @@ or a guard, so that it can come twice.
 
 import os
 import re
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from common import read_compilations, report, tree_files
+from common import read_compilations, report, run, tree_files
 
 JOBS = 2
-DEADLINE = 60
 
 
 def read_flags(root, database):
@@ -88,11 +86,8 @@ def compile_header(root, flags, name):
         return f"{name}: no source file near it is compiled"
     words, directory = found
     path = os.path.join(root, name)
-    result = subprocess.run(
-        words + ["-fsyntax-only", "-x", "c" if is_c(words) else "c++", "-"],
-        input=f'#include "{path}"\n', cwd=directory,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        timeout=DEADLINE, check=False)
+    result = run(words + ["-fsyntax-only", "-x", "c" if is_c(words) else "c++",
+                          "-"], input=f'#include "{path}"\n', cwd=directory)
     if result.returncode != 0:
         return f"{name}: does not compile alone:\n{result.stdout}"
     return None

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import report
+from common import report, run
 
 FOREIGN = ["UCX_TLS", "UCX_NET_DEVICES", "UCX_LOG_LEVEL", "HLTHUNK_EMU_DEVICES",
            "HABANA_VISIBLE_DEVICES", "HLS_MODULE_ID", "GAUDI_MAPPING_TABLE",
@@ -27,6 +27,8 @@ HONOURED = ["HOME", "XDG_CACHE_HOME", "TMPDIR", "https_proxy",
             "CMAKE_BUILD_PARALLEL_LEVEL", "CMAKE_CXX_COMPILER_LAUNCHER",
             "CCACHE_DIR", "GAUDI_TEST_HLTHUNK", "GAUDI_TEST_NO_SKIPS",
             "GAUDI_TEST_SETTINGS", "GAUDI_TEST_KERNEL"]
+
+BARE = {"PATH": os.environ["PATH"]}
 
 # A script up to the line that does so.
 CHANGES_FOLDER = re.compile(r".*?^[^#\n]*\bcd .*BASH_SOURCE.*?\n", re.M | re.S)
@@ -50,7 +52,7 @@ def check_environment(root):
     given = {name: "/nowhere" for name in FOREIGN + HONOURED}
     result = subprocess.run(
         ["bash", "-c", ". scripts/environment; exec env -0"], cwd=root,
-        env={"PATH": os.environ["PATH"], **given}, stdout=subprocess.PIPE,
+        env=BARE | given, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, check=True)
     left = {entry.split("=")[0] for entry in result.stdout.split("\0")}
     told = result.stderr.split()
@@ -65,11 +67,9 @@ def check_environment(root):
 
 
 def check_read_only(root):
-    result = subprocess.run(
-        ["bash", "-c", "export CC=gcc; readonly CC; "
-         "set -e; . scripts/environment; echo went on"], cwd=root,
-        env={"PATH": os.environ["PATH"]}, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, check=False)
+    result = run(["bash", "-c", "export CC=gcc; readonly CC; "
+                  "set -e; . scripts/environment; echo went on"], cwd=root,
+                 env=BARE)
     if result.returncode == 0 or "CC is read-only" not in result.stdout:
         yield f"scripts/environment with a read-only CC: {result.stdout}"
 
@@ -90,15 +90,23 @@ def check_cdpath(root):
             with open(os.path.join(place, "here", path), "w",
                       encoding="utf-8") as file:
                 file.write(start.group() + "pwd\n")
-            result = subprocess.run(
-                ["bash", path], cwd=os.path.join(place, "here"),
-                env={"PATH": os.environ["PATH"],
-                     "CDPATH": os.path.join(place, "elsewhere")},
-                stdout=subprocess.PIPE, text=True, check=True)
+            result = run(["bash", path], cwd=os.path.join(place, "here"),
+                         env=BARE | {"CDPATH": os.path.join(place,
+                                                            "elsewhere")})
             if result.stdout != os.path.join(place, "here") + "\n":
                 yield f"{path} follows CDPATH to {result.stdout}"
     if checked == 0:
         yield "no script was found that changes its folder"
+
+
+def judge(root, results, *options, **setting):
+    """What test-results makes of results of tests."""
+    with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+        file.write(results)
+        file.flush()
+        return run([os.path.join(root, "scripts/test-results"), *options,
+                    file.name, *(["/nowhere/tests-none.xml"] if options
+                                 else [])], env=BARE | setting)
 
 
 def check_skips(root):
@@ -106,13 +114,7 @@ def check_skips(root):
     for reason, setting, right in (
             (refused, {}, True), (refused, {"GAUDI_TEST_NO_SKIPS": "1"}, False),
             ("no time today", {}, False), ("", {}, False)):
-        with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
-            file.write(SKIPPED.format(reason=reason))
-            file.flush()
-            result = subprocess.run(
-                [os.path.join(root, "scripts/test-results"), file.name],
-                env={"PATH": os.environ["PATH"], **setting}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                check=False)
+        result = judge(root, SKIPPED.format(reason=reason), **setting)
         if (result.returncode == 0) != right:
             yield f"a test skipped with '{reason}': {result.stdout}"
         if "one.skips" not in result.stdout or "one.runs" in result.stdout:
@@ -123,35 +125,21 @@ def check_left_out(root):
     for program, count, right in (
             ("gaudi_gtest_ipc", 3, True), ("gaudi_gtest_ipc", 4, False),
             ("gaudi_gtest_shim", 1, False)):
-        reason = f"Beside a framework this is not so: a reason ({program})"
-        case = LEFT_OUT.format(reason=reason)
-        with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
-            file.write(f"<testsuite>{case * count}</testsuite>")
-            file.flush()
-            for settings, accepted in (
-                    ("GAUDI_TEST_FRAMEWORK=y", right),
-                    ("GAUDI_TEST_FRAMEWORK=y HLTHUNK_EMU_ASIC=gaudi3", right),
-                    ("", False)):
-                result = subprocess.run(
-                    [os.path.join(root, "scripts/test-results"), file.name],
-                    env={"PATH": os.environ["PATH"],
-                         "GAUDI_TEST_SETTINGS": settings},
-                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                    text=True, check=False)
-                if (result.returncode == 0) != accepted:
-                    yield (f"{count} of {program} left out with '{settings}': "
-                           f"{result.stdout}")
+        case = LEFT_OUT.format(
+            reason=f"Beside a framework this is not so: a reason ({program})")
+        for settings, accepted in (
+                ("GAUDI_TEST_FRAMEWORK=y", right),
+                ("GAUDI_TEST_FRAMEWORK=y HLTHUNK_EMU_ASIC=gaudi3", right),
+                ("", False)):
+            result = judge(root, f"<testsuite>{case * count}</testsuite>",
+                           GAUDI_TEST_SETTINGS=settings)
+            if (result.returncode == 0) != accepted:
+                yield (f"{count} of {program} left out with '{settings}': "
+                       f"{result.stdout}")
 
 
 def check_failed(root):
-    with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
-        file.write(FAILED)
-        file.flush()
-        output = subprocess.run(
-            [os.path.join(root, "scripts/test-results"), "--failed", file.name,
-             "/nowhere/tests-none.xml"],
-            env={"PATH": os.environ["PATH"]}, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, check=True).stdout
+    output = judge(root, FAILED, "--failed").stdout
     for wanted in (": one.fails\n", "    the last line\n",
                    ": one.expects\n", "    what it expects\n",
                    "tests-none.xml was not written\n"):
@@ -174,11 +162,9 @@ def check_no_network(root):
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(f"#!/bin/sh\n{body}\n")
                 os.chmod(path, 0o755)
-            result = subprocess.run(
+            result = run(
                 [os.path.join(root, "scripts/install-packages"), "build"],
-                env={"PATH": f"{place}:{os.environ['PATH']}"},
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                check=False)
+                env={"PATH": f"{place}:{os.environ['PATH']}"})
         if (result.returncode != 1 or wanted not in result.stdout or
                 said not in result.stdout):
             yield f"install-packages, with '{said}': {result.stdout}"

@@ -16,10 +16,9 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 
-from common import read_compilations, report, tree_files
+from common import read_compilations, report, run, tree_files
 
 TOOL = "clang-tidy-14"
 
@@ -53,9 +52,7 @@ def read_commands(root, build):
 def read_dependencies(build):
     """What each object of the build was made from, by the build's own notes.
     Objects that are older than one of these are left out."""
-    notes = subprocess.run(["ninja", "-C", build, "-t", "deps"],
-                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                           text=True, check=False).stdout
+    notes = run(["ninja", "-C", build, "-t", "deps"]).stdout
     found = {}
     for block in notes.split("\n\n"):
         lines = block.strip().splitlines()
@@ -106,8 +103,7 @@ def main(root, build):
 
     cache = os.path.join(build, "tidy-cache")
     os.makedirs(cache, exist_ok=True)
-    version = subprocess.run([tool, "--version"], stdout=subprocess.PIPE,
-                             text=True, check=True).stdout
+    version = run([tool, "--version"]).stdout
     settings = [os.path.join(root, folder, ".clang-tidy")
                 for folder in ("", "src")]
     basis = version + "".join(map(digest_of, filter(os.path.exists, settings)))
@@ -119,11 +115,8 @@ def main(root, build):
         name, file, flags, _, directory = command
         if key in known:
             return None
-        result = subprocess.run(
-            [tool, "--quiet", file, f"--config-file={settings[-1]}", "--",
-             *flags],
-            cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, check=False)
+        result = run([tool, "--quiet", file, f"--config-file={settings[-1]}",
+                      "--", *flags], timeout=None, cwd=directory)
         if result.returncode != 0:
             return f"{name}:\n{result.stdout}"
         if key is not None:

@@ -7,9 +7,10 @@ A clang-tidy of its own writes down what it is asked.
 import os
 import pathlib
 import stat
-import subprocess
 import sys
 import tempfile
+
+from common import report, run
 
 CHECK = pathlib.Path(__file__).resolve().parent / "check_tidy.py"
 
@@ -59,15 +60,12 @@ class tree:
     def check(self, make=True):
         """The exit code, and the files that clang-tidy was asked about."""
         if make:
-            subprocess.run(["ninja", "-C", self.build], check=True,
-                           stdout=subprocess.DEVNULL)
+            run(["ninja", "-C", self.build]).check_returncode()
         self.asked.write_text("")
-        result = subprocess.run(
-            [sys.executable, "-B", CHECK, self.root, self.build],
-            env={**os.environ, "ASKED": str(self.asked),
-                 "VERSION": self.version,
-                 "PATH": f"{self.root}/bin:{os.environ['PATH']}"},
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        result = run([sys.executable, "-B", CHECK, self.root, self.build],
+                     env={**os.environ, "ASKED": str(self.asked),
+                          "VERSION": self.version,
+                          "PATH": f"{self.root}/bin:{os.environ['PATH']}"})
         names = [pathlib.Path(line).name
                  for line in self.asked.read_text().split()]
         return result.returncode, sorted(names)
@@ -101,9 +99,7 @@ def main():
         expect("at last", one.check(), 0, [])
         one.write("src/c.cc", "")
         expect("not compiled", one.check(), 1, [])
-    if failed:
-        sys.exit("\n".join(failed))
-    print("what changed is looked at again, and nothing else")
+    report(failed, "what changed is looked at again, and nothing else")
 
 
 if __name__ == "__main__":

@@ -11,11 +11,10 @@ have only what it looks for.
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
-from common import report
+from common import report, run
 
 PROJECT = """cmake_minimum_required(VERSION 3.25)
 project(sources LANGUAGES C)
@@ -61,10 +60,8 @@ def configure(place, *options, **environment):
     if not environment:
         options = (f"-DUCX_SOURCE_CACHE={place}/cache", *options)
     with tempfile.TemporaryDirectory(dir=place) as build:
-        result = subprocess.run(
-            ["cmake", "-S", project, "-B", build, "-G", "Ninja", *options],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=120, check=False, env={**os.environ, **environment})
+        result = run(["cmake", "-S", project, "-B", build, "-G", "Ninja",
+                      *options], env={**os.environ, **environment})
     return result.returncode == 0, re.sub(r"\s+", " ", result.stdout)
 
 
@@ -140,16 +137,12 @@ def check_build(place, installed):
     (here / "config.h").write_text(CONFIGURATION)
     tree = make_tree(place, "changing", "1.18.9")
     build = place / "a build, to look at"
-    subprocess.run(
-        ["cmake", "-S", place / "project", "-B", build, "-G", "Ninja",
-         f"-DUCX_SOURCE_DIRS={here};{tree}", f"-DUCX_SOURCE_CACHE={place}/cache"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120,
-        check=True)
+    run(["cmake", "-S", place / "project", "-B", build, "-G", "Ninja",
+         f"-DUCX_SOURCE_DIRS={here};{tree}",
+         f"-DUCX_SOURCE_CACHE={place}/cache"]).check_returncode()
 
     def said():
-        result = subprocess.run(
-            ["cmake", "--build", build], stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+        result = run(["cmake", "--build", build])
         return re.sub(r"\s+", " ", result.stdout) + (
             " failed" if result.returncode else "")
 
@@ -158,8 +151,7 @@ def check_build(place, installed):
     if first.endswith("failed") or not library.exists():
         yield f"a build for several releases fails:\n{first}"
         return
-    needed = subprocess.run(["readelf", "-d", library], stdout=subprocess.PIPE,
-                            text=True, timeout=60, check=True).stdout
+    needed = run(["readelf", "-d", library]).stdout
     if "libuct.so.0" not in needed:
         yield f"what is built needs no libuct.so.0:\n{needed}"
     if "RUNPATH" in needed or "RPATH" in needed:
@@ -178,10 +170,8 @@ def check_build(place, installed):
 
 
 def fetch(root, *arguments, **environment):
-    result = subprocess.run(
-        [f"{root}/scripts/fetch-ucx-source", *map(str, arguments)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
-        check=False, env={**os.environ, **environment})
+    result = run([f"{root}/scripts/fetch-ucx-source", *map(str, arguments)],
+                 env={**os.environ, **environment})
     return result.returncode == 0, result.stdout
 
 
@@ -210,10 +200,9 @@ def check_script(root, place):
     if done or "neither HOME nor XDG_CACHE_HOME" not in said:
         yield f"fetch-ucx-source puts sources somewhere without HOME:\n{said}"
     sums = [fetch(root, "--print-checksum", tree)[1]]
-    (tree / "src/ucs/one.c").write_text("int one;\n")
-    sums.append(fetch(root, "--print-checksum", tree)[1])
-    (tree / "src/ucs/one.h").write_text("extern int one;\n")
-    sums.append(fetch(root, "--print-checksum", tree)[1])
+    for name in ("one.c", "one.h"):
+        (tree / "src/ucs" / name).write_text("extern int one;\n")
+        sums.append(fetch(root, "--print-checksum", tree)[1])
     if sums[0] != sums[1] or sums[1] == sums[2]:
         yield f"the checksum is not one of headers: {sums}"
 
@@ -229,9 +218,8 @@ def check_what_to_type(root, place):
     origin = make_tree(place, "origin", "1.18.77")
     for command in (["init"], ["add", "."], ["commit", "-mone"],
                     ["tag", "v1.18.77"]):
-        subprocess.run(["git", "-C", origin, "-c", "user.name=n", "-c",
-                        "user.email=n@example.org", *command], check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        run(["git", "-C", origin, "-c", "user.name=n", "-c",
+             "user.email=n@example.org", *command]).check_returncode()
     environment = {
         "PATH": f"{programs}:{os.environ['PATH']}", "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": f"url.file://{origin}.insteadOf",
@@ -243,10 +231,8 @@ def check_what_to_type(root, place):
     if done or len(commands) != 2:
         yield f"fetch-ucx-source does not say what to type:\n{said}"
         return
-    typed = subprocess.run(["bash", "-ec", "\n".join(commands)],
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                           text=True, timeout=60, check=False,
-                           env={**os.environ, **environment})
+    typed = run(["bash", "-ec", "\n".join(commands)],
+                env={**os.environ, **environment})
     if typed.returncode or "UCX 1.18.77: " not in typed.stdout or \
             "It has no config.h." not in typed.stdout:
         yield f"what fetch-ucx-source says to type does not work:\n{typed.stdout}"
@@ -256,9 +242,8 @@ def check_what_to_type(root, place):
 
 
 def installed_version():
-    said = subprocess.run(["ucx_info", "-v"], stdout=subprocess.PIPE, text=True,
-                          timeout=60, check=True).stdout
-    return re.search(r"[Vv]ersion[: ]+(\d+\.\d+\.\d+)", said)[1]
+    return re.search(r"[Vv]ersion[: ]+(\d+\.\d+\.\d+)",
+                     run(["ucx_info", "-v"]).stdout)[1]
 
 
 def main(root):

@@ -41,6 +41,13 @@ def read_compilations(root, database):
         yield sources, shlex.split(entry["command"]), entry["directory"]
 
 
+def run(command, timeout=120, **options):
+    """What became of a command, with all that it printed."""
+    return subprocess.run(command, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=timeout,
+                          check=False, **options)
+
+
 def is_source(name):
     return name.endswith((".c", ".cc", ".h", ".def"))
 
