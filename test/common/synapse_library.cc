@@ -20,14 +20,14 @@ synapse_library::synapse_library()
         std::fprintf(stderr, "%s\n", dlerror());
         std::abort();
     }
-#define GAUDI_STAND_IN_FIND(_result, _name, _parameters)                       \
+#define STAND_IN_SYMBOL(_result, _name, _parameters)                           \
     _name = reinterpret_cast<decltype(_name)>(dlsym(handle, #_name));          \
     if (_name == nullptr) {                                                    \
         std::fprintf(stderr, "no %s\n", #_name);                               \
         std::abort();                                                          \
     }
-    GAUDI_STAND_IN_FUNCTIONS(GAUDI_STAND_IN_FIND)
-#undef GAUDI_STAND_IN_FIND
+#include "synapse/stand_in_symbols.def"
+#undef STAND_IN_SYMBOL
 }
 
 const synapse_library &synapse_library::instance()

@@ -56,38 +56,18 @@ struct driver {
     void *handle;
 };
 
-#define STAND_IN_DRIVER(_row)                                                  \
-    _row(int, hlthunk_open, (hlthunk_device_name, const char *)) _row(         \
-        int, hlthunk_open_by_module_id, (uint32_t)) _row(int, hlthunk_close,   \
-                                                         (int))                \
-        _row(int, hlthunk_get_hw_ip_info, (int, hlthunk_hw_ip_info *)) _row(   \
-            int, hlthunk_get_dram_usage, (int, hlthunk_dram_usage_info *))     \
-            _row(uint64_t, hlthunk_device_memory_alloc,                        \
-                 (int, uint64_t, uint64_t, bool, bool))                        \
-                _row(int, hlthunk_device_memory_free, (int, uint64_t))         \
-                    _row(uint64_t, hlthunk_device_memory_map,                  \
-                         (int, uint64_t, uint64_t))                            \
-                        _row(uint64_t, hlthunk_host_memory_map,                \
-                             (int, void *, uint64_t, uint64_t))                \
-                            _row(int, hlthunk_memory_unmap, (int, uint64_t))   \
-                                _row(int, hlthunk_wait_for_cs,                 \
-                                     (int, uint64_t, uint64_t, uint32_t *))    \
-                                    _row(int, hlthunk_emu_copy,                \
-                                         (int, uint64_t, uint64_t, uint64_t,   \
-                                          unsigned, uint64_t *))
-
 struct driver_functions {
     driver_functions()
     {
         static const driver library;
-#define STAND_IN_FIND(_result, _name, _parameters) library.find(#_name, _name);
-        STAND_IN_DRIVER(STAND_IN_FIND)
-#undef STAND_IN_FIND
+#define DRIVER_SYMBOL(_result, _name, _parameters) library.find(#_name, _name);
+#include "synapse/driver_symbols.def"
+#undef DRIVER_SYMBOL
     }
-#define STAND_IN_POINTER(_result, _name, _parameters)                          \
+#define DRIVER_SYMBOL(_result, _name, _parameters)                             \
     _result(*_name) _parameters = nullptr;
-    STAND_IN_DRIVER(STAND_IN_POINTER)
-#undef STAND_IN_POINTER
+#include "synapse/driver_symbols.def"
+#undef DRIVER_SYMBOL
 };
 
 /* Looked up for each call: the vendor's libraries are linked with hl-thunk, and
