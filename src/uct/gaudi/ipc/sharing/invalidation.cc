@@ -189,6 +189,7 @@ ucs_status_t await_users(uint64_t stamp)
 unsigned progress_invalidations()
 {
     remote_buffers::instance().sweep_sometimes();
+    own_page::forget_dead_sometimes();
     return util::of_this_process<invalidation_queue>().progress();
 }
 

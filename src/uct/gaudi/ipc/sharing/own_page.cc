@@ -189,6 +189,15 @@ void own_page::forget_dead_importers()
     forget_dead_locked();
 }
 
+void own_page::forget_dead_sometimes()
+{
+    own_page &page = util::of_this_process<own_page>();
+    if (page.made_.load(std::memory_order_acquire) &&
+        page.forgetting_.is_due()) {
+        page.forget_dead_importers();
+    }
+}
+
 void own_page::forget_dead_locked()
 {
     std::erase_if(importers_, [](const auto &entry) {

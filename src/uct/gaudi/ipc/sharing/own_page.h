@@ -7,6 +7,7 @@
 #pragma once
 
 #include "uct/gaudi/ipc/process/remote_process.h"
+#include "uct/gaudi/ipc/sharing/pace.h"
 #include "uct/gaudi/ipc/sharing/shared_page.h"
 
 #include <mutex>
@@ -60,11 +61,15 @@ public:
     /** An importer costs a descriptor and a mapping. */
     void forget_dead_importers();
 
+    /** The same, now and then; nothing where no page was made. */
+    static void forget_dead_sometimes();
+
     /** Tell importers that a buffer is no more. Waits for nobody. */
     void tell_withdrawal() const;
 
 private:
-    static constexpr size_t max_importers = 1u << 12;
+    static constexpr size_t max_importers   = 1u << 12;
+    static constexpr double forget_interval = 50e-3; /* seconds */
 
     struct importer {
         std::shared_ptr<remote_process> process;
@@ -96,6 +101,7 @@ private:
     std::vector<uint32_t> free_hazards_;
     uint32_t hazards_used_ = 0;
     std::unordered_map<uint64_t, importer> importers_; /* by nonce */
+    pace forgetting_{forget_interval};
 };
 
 } // namespace gaudi::ipc

@@ -1,0 +1,39 @@
+/**
+ * How often something is done that costs a system call or more. Any thread.
+ */
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+extern "C" {
+#include <ucs/time/time.h>
+}
+
+namespace gaudi::ipc {
+
+/** Lets something that costs a system call or more happen only now and then. */
+class pace {
+public:
+    /** @param interval  From one time to the next, seconds. */
+    explicit pace(double interval) : interval_(interval) {}
+
+    /** Whether it is time; if so, the next time is an interval from now. One
+     *  thread at most is told. */
+    [[nodiscard]] bool is_due()
+    {
+        const uint64_t now = ucs_get_time();
+        uint64_t before    = last_.load(std::memory_order_relaxed);
+        return (now - before >= ucs_time_from_sec(interval_)) &&
+               last_.compare_exchange_strong(before, now);
+    }
+
+    /** It has happened for other reasons. */
+    void restart() { last_.store(ucs_get_time(), std::memory_order_relaxed); }
+
+private:
+    const double interval_;
+    std::atomic<uint64_t> last_{0}; /* ucs_time_t */
+};
+
+} // namespace gaudi::ipc
