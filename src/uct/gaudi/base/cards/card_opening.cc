@@ -354,7 +354,7 @@ std::string card_table::why_nothing_was_tried(const shim::driver &driver) const
     }
     const std::string tls = find_allowed_transports().setting;
     return std::string("UCX has not opened gaudi_copy") +
-           (tls.empty() ? "" : " (UCX_TLS=" + util::to_printable(tls) + ")");
+           ((tls == "all") ? "" : " (UCX_TLS=" + util::to_printable(tls) + ")");
 }
 
 void card_table::explain_missing_card()

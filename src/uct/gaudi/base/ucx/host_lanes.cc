@@ -14,7 +14,8 @@ struct transport_variables {
     static constexpr char title[]                   = "UCP transports";
     static constexpr char prefix[]                  = "";
     static inline ucs_config_field_t config_table[] = {
-        {"TLS", "", "", offsetof(config, transports), UCS_CONFIG_TYPE_STRING},
+        {"TLS", "all", "", offsetof(config, transports),
+         UCS_CONFIG_TYPE_STRING},
         {nullptr, nullptr, nullptr, 0, {}}};
 };
 
@@ -24,14 +25,13 @@ allowed_transports find_allowed_transports()
 {
     auto entry = make_config_entry<transport_variables>();
     transport_variables::config values;
-    std::string setting;
+    std::string setting = "all";
     if (fill_config(&values, entry, true) == UCS_OK) {
         setting = values.transports;
         ucs_config_parser_release_opts(&values,
                                        transport_variables::config_table);
     }
-    return {gaudi_read_transports(setting.empty() ? "all" : setting.c_str()),
-            setting};
+    return {gaudi_read_transports(setting.c_str()), setting};
 }
 
 } // namespace gaudi::base

@@ -32,7 +32,7 @@ inline constexpr auto excluding_host = host_exclusion::by_estimate;
 
 /** What UCX_TLS allows. */
 struct allowed_transports : gaudi_allowed_transports {
-    std::string setting; /**< what it is set to; empty: to nothing */
+    std::string setting; /**< what it is set to, or "all" */
 };
 
 /** Read it, in the environment and UCX's files: the one place that does. */
