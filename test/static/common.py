@@ -34,7 +34,7 @@ def read_compilations(root, database):
         entries = json.load(file)
     for entry in entries:
         sources = [entry["file"]]
-        if re.fullmatch(r"unity_\d+_cxx\.cxx", os.path.basename(sources[0])):
+        if re.fullmatch(r"unity_\w+_cxx\.cxx", os.path.basename(sources[0])):
             with open(sources[0], encoding="utf-8") as file:
                 sources = re.findall(r'^#include "(.*)"$', file.read(), re.M)
         sources = [os.path.relpath(source, root) for source in sources]
