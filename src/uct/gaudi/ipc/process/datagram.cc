@@ -66,7 +66,10 @@ bool is_in_pid_namespace(const std::string &process)
            std::string::npos;
 }
 
-/* The map of a namespace is shown to those in it as to nobody else. */
+/* A namespace's map reads differently from outside it, unless it maps all ids
+ * to themselves as ours does: such a one is taken for ours. The link in
+ * /proc/PID/ns is exact, but needs rights over the process (uid_m_show of
+ * kernel/user_namespace.c). */
 bool is_in_user_namespace(const std::string &process)
 {
     const std::string map = text_of(process, "/uid_map");
