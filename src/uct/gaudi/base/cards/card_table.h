@@ -70,8 +70,8 @@ public:
     /** Hold the cards of this process; open those that it may see if there are
      *  none. Waits for cards in reset, if it takes these
      *  (UCX_GAUDI_RESET_TIMEOUT).
-     *  @param cards_p  Filled after a failure, too: who keeps it holds the
-     * cards that this process opens later.
+     *  @param cards_p  Filled after a failure, too: it then holds the cards
+     *                  that this process opens later.
      *  @param chosen   Name, index or bus id of a card that is to be open then.
      *                  Where UCX_GAUDI_DEVICES leaves it to us which one is
      *                  opened, it is this one; it is added to those that are
