@@ -93,6 +93,27 @@ memory_map::resolution memory_map::resolve_unseen(uint64_t start,
     return found.ambiguous ? resolution{nullptr, true} : found;
 }
 
+std::optional<device_location> memory_map::find_device(uint64_t start,
+                                                       size_t length) const
+{
+    std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+    const device_memory *memory = resolve(start, start + length).memory;
+    if (memory == nullptr) {
+        return std::nullopt;
+    }
+    bool is_sure = memory->exact;
+    if (is_sure && (of_application_ > 0)) {
+        device_memory_.for_each_overlap(memory->start, memory->end,
+                                        [&](const util::interval_node &node) {
+                                            is_sure = (&node == memory);
+                                            return is_sure;
+                                        });
+    }
+    return device_location{memory->owner, memory->backing, memory->imported,
+                           is_sure ? memory->start : 0,
+                           is_sure ? memory->end : 0};
+}
+
 refusal memory_map::why_not(const void *address, size_t length) const
 {
     const auto start = reinterpret_cast<uintptr_t>(address);
@@ -231,7 +252,7 @@ void memory_map::deregister_device(device_memory *memory)
 
 bool memory_map::add(device_memory &memory)
 {
-    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    const device_change guard(*this);
     bool is_free = true;
     if (memory.of_application) {
         ++of_application_;
@@ -252,7 +273,7 @@ bool memory_map::add(device_memory &memory)
 
 void memory_map::remove(device_memory &memory)
 {
-    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    const device_change guard(*this);
     device_memory_.erase(memory);
     of_application_ -= memory.of_application ? 1 : 0;
 }
@@ -263,7 +284,7 @@ device_memory *memory_map::take_import(const void *address)
     if (!is_device(address) || (start == UINT64_MAX)) {
         return nullptr;
     }
-    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    const device_change guard(*this);
     auto *memory = static_cast<device_memory *>(
         device_memory_.find_cover(start, start + 1));
     if ((memory == nullptr) || !memory->imported || (memory->start != start)) {
@@ -307,7 +328,7 @@ void memory_map::free(device_memory &memory)
 void memory_map::set_owner(device_memory &memory, card *owner,
                            device_backing *backing)
 {
-    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    const device_change guard(*this);
     memory.owner   = owner;
     memory.backing = backing;
 }
@@ -322,14 +343,14 @@ unseen_memory::unseen_memory(card &of)
 
 void memory_map::add_unseen(unseen_memory &all)
 {
-    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    const device_change guard(*this);
     all.listed = true;
     all.next   = std::exchange(unseen_, &all);
 }
 
 bool memory_map::remove_unseen(unseen_memory &all)
 {
-    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
+    const device_change guard(*this);
     if (!std::exchange(all.listed, false)) {
         return false;
     }

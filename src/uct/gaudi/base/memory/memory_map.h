@@ -21,6 +21,7 @@
 #include "util/process.h"
 
 #include <atomic>
+#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <utility>
@@ -35,6 +36,8 @@ struct device_location {
                                   until it is freed */
     bool imported; /**< of another card or process: only engines that reach host
                         memory reach it */
+    uint64_t start; /**< for all of this range the answer is the same; */
+    uint64_t end;   /**< empty when it depends on more than the address */
 };
 
 /** An allocation of device memory. */
@@ -99,14 +102,13 @@ public:
      *  @return None where no allocation of a card that works covers the whole
      *          range, or several cards have it. */
     [[nodiscard]] std::optional<device_location>
-    find_device(uint64_t start, size_t length) const
+    find_device(uint64_t start, size_t length) const;
+
+    /** Changes whenever an answer of @ref find_device may have become another
+     *  one, but for a card that is lost. */
+    [[nodiscard]] uint64_t device_version() const
     {
-        std::shared_lock<util::rw_spinlock> guard(memory_lock_);
-        const device_memory *memory = resolve(start, start + length).memory;
-        return (memory != nullptr)
-                   ? std::optional(device_location{
-                         memory->owner, memory->backing, memory->imported})
-                   : std::nullopt;
+        return device_version_.load(std::memory_order_acquire);
     }
 
     /** Find a registration that covers host memory.
@@ -215,7 +217,20 @@ private:
 
     static inline std::atomic<void (*)(device_memory &)> ending_{nullptr};
 
+    /* To change what is known of device memory. */
+    class device_change {
+    public:
+        explicit device_change(memory_map &of) : guard_(of.memory_lock_)
+        {
+            of.device_version_.fetch_add(1, std::memory_order_release);
+        }
+
+    private:
+        std::lock_guard<util::rw_spinlock> guard_;
+    };
+
     mutable util::rw_spinlock memory_lock_;
+    std::atomic<uint64_t> device_version_{0};
     util::interval_tree device_memory_;
     util::interval_tree host_memory_;
     unseen_memory *unseen_ = nullptr; /* the first of a list */

@@ -1,5 +1,7 @@
 #include "uct/gaudi/base/transfer/dispatcher.h"
 
+#include "util/host_copy.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -34,6 +36,21 @@ ucs_status_t report_refusal(const work_queue &queue, size_t length, int result)
     const card &owner = queue.home->owner();
     const auto level  = owner.failure_level();
     ucs_log(level, "%s: cannot submit a copy of %zu bytes: %s",
+            owner.name().c_str(), length, std::strerror(-result));
+    return to_status(result);
+}
+
+/* How a job ended; its bytes are counted when it did well. */
+ucs_status_t judge_end(const work_queue &queue, copy_kind kind, size_t length,
+                       int result)
+{
+    if (ucs_likely(result == 0)) {
+        queue.home->counts().add(kind, length);
+        return UCS_OK;
+    }
+    const card &owner = queue.home->owner();
+    const auto level  = owner.failure_level();
+    ucs_log(level, "%s: a DMA copy of %zu bytes failed: %s",
             owner.name().c_str(), length, std::strerror(-result));
     return to_status(result);
 }
@@ -174,6 +191,45 @@ ucs_status_t dispatcher::copy_by_kernel(planned_copy &copy, size_t length)
         copy.advance(length);
     }
     return status;
+}
+
+bool dispatcher::copy_at_once(channel &by, bool to_card, uint64_t va,
+                              void *host, size_t length, ucs_status_t &status_p)
+{
+    work_queue &queue =
+        by.queue_for(to_card ? shim::dma_direction::host_to_device
+                             : shim::dma_direction::device_to_host,
+                     length);
+    if ((queue.dma->outstanding() > 0) || (length > by.chunk_bytes())) {
+        return false;
+    }
+    const chunk_ptr chunk = by.take_chunk(0);
+    if (chunk == nullptr) {
+        return false;
+    }
+    if (to_card) {
+        util::copy_host_bytes(chunk->data, host, length);
+    }
+    uint64_t id;
+    const int ret =
+        queue.dma->submit(to_card ? va : chunk->va, to_card ? chunk->va : va,
+                          length, nullptr, id);
+    if (ucs_unlikely(ret != 0)) {
+        status_p =
+            (ret == -EAGAIN) ? UCS_OK : report_refusal(queue, length, ret);
+        return ret != -EAGAIN;
+    }
+    shim::dma_completion ended;
+    for (unsigned idle = 0; queue.dma->poll(&ended, 1) == 0;) {
+        if (++idle > idle_polls) {
+            sleep_on(queue);
+        }
+    }
+    status_p = judge_end(queue, kind_of(queue, false), length, ended.status);
+    if (!to_card && (status_p == UCS_OK)) {
+        util::copy_host_bytes(host, chunk->data, length);
+    }
+    return true;
 }
 
 void dispatcher::run(transfer &work, planned_copy &copy)
@@ -319,19 +375,12 @@ unsigned dispatcher::collect(shim::dma_queue &queue)
     const unsigned count = queue.poll(ended, poll_batch);
 
     for (unsigned i = 0; i < count; ++i) {
-        auto &job           = *static_cast<dma_job *>(ended[i].cookie);
-        ucs_status_t status = UCS_OK;
+        auto &job = *static_cast<dma_job *>(ended[i].cookie);
+        ucs_status_t status =
+            judge_end(*job.queue, job.kind, job.length, ended[i].status);
 
         job.queue->in_flight -= job.length;
-        if (ucs_unlikely(ended[i].status != 0)) {
-            const card &owner = job.queue->home->owner();
-            const auto level  = owner.failure_level();
-            ucs_log(level, "%s: a DMA copy of %zu bytes failed: %s",
-                    owner.name().c_str(), job.length,
-                    std::strerror(-ended[i].status));
-            status = to_status(ended[i].status);
-        } else {
-            job.queue->home->counts().add(job.kind, job.length);
+        if (ucs_likely(status == UCS_OK)) {
             if (job.how == way::relay) {
                 ucs_queue_push(&onward_, &job.in_onward);
                 continue;

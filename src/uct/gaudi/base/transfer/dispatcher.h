@@ -29,6 +29,16 @@ public:
      *  progress only as far as it needs them to. */
     void run(transfer &work, planned_copy &copy);
 
+    /** Copy a few bytes between host memory and device memory, through a chunk,
+     *  if nothing that the card has to do first is in the way.
+     *  @param by  The channel of a card that reaches the device memory at va.
+     *  @param status_p  Set when it has ended: UCS_OK, or an error, which was
+     *                   logged. @return Whether it has. */
+    [[nodiscard]] static bool copy_at_once(channel &by, bool to_card,
+                                           uint64_t va, void *host,
+                                           size_t length,
+                                           ucs_status_t &status_p);
+
     /** Everything that can be done now: collect, submit, have the kernel copy.
      */
     void advance();

@@ -128,6 +128,22 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
         util::copy_host_bytes(dst.pointer(), src.pointer(), length);
         return UCS_OK;
     }
+    if (length <= staged_bytes) {
+        const bool to_card = src.is_plain();
+        const side &device = to_card ? dst : src;
+        if (device.is_device && (device.remote == nullptr) &&
+            (to_card || dst.is_plain())) {
+            device_location where;
+            channel *by;
+            status = planner_.find_device(device, length, where, by);
+            if ((status != UCS_OK) ||
+                dispatcher::copy_at_once(*by, to_card, device.address,
+                                         (to_card ? src : dst).pointer(),
+                                         length, status)) {
+                return status;
+            }
+        }
+    }
     transfer work;
     planned_copy copy;
     status =

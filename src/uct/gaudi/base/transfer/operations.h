@@ -69,7 +69,10 @@ public:
     void fence() { fence_ = last_sequence_; }
 
     /** Whether what was added before the last fence has landed. */
-    [[nodiscard]] bool is_past_fence() { return has_landed(fence_); }
+    [[nodiscard]] bool is_past_fence()
+    {
+        return ucs_list_is_empty(&all_) || has_landed(fence_);
+    }
 
     /** Whether an operation may begin. If not it is kept, for @ref take_ready.
      */

@@ -77,6 +77,7 @@ void planner::use_cards(card &home)
 {
     cards_              = home.hold();
     home_               = &home;
+    last_               = {};
     auto &registrations = registration_cache::instance();
     if (remember_host_ && (registrations_ == nullptr) && registrations.join()) {
         registrations_.reset(&registrations);
@@ -100,15 +101,15 @@ ucs_status_t planner::check_has_card(const char *what)
     return UCS_OK;
 }
 
-/* Find device memory of this process, and the channel to its card. */
-ucs_status_t planner::find_device(const side &device, size_t length,
-                                  device_location &where, channel *&by)
+ucs_status_t planner::look_up_device(const side &device, size_t length,
+                                     device_location &where, channel *&by)
 {
-    const ucs_status_t status = check_has_card("device memory");
+    ucs_status_t status = check_has_card("device memory");
     if (status != UCS_OK) {
         return status;
     }
-    auto found = map_.find_device(device.address, length);
+    const uint64_t version = map_.device_version();
+    auto found             = map_.find_device(device.address, length);
     if (!found.has_value()) {
         card_table::instance().note_acquired_cards();
         found = map_.find_device(device.address, length);
@@ -121,8 +122,12 @@ ucs_status_t planner::find_device(const side &device, size_t length,
                 why.text);
         return why.status;
     }
-    where = *found;
-    return channels_.get(*where.owner, by);
+    where  = *found;
+    status = channels_.get(*where.owner, by);
+    if (status == UCS_OK) {
+        last_ = {version, where, by};
+    }
+    return status;
 }
 
 ucs_status_t planner::plan(const side &dst, const side &src, size_t length,

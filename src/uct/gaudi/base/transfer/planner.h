@@ -45,6 +45,22 @@ public:
                                      channel *&by, uint64_t &va,
                                      held_remote &held);
 
+    /** Find device memory of this process, and the channel to its card.
+     *  @return As @ref plan. */
+    [[nodiscard]] ucs_status_t find_device(const side &device, size_t length,
+                                           device_location &where, channel *&by)
+    {
+        if (ucs_likely((device.address >= last_.where.start) &&
+                       (device.address + length <= last_.where.end) &&
+                       (map_.device_version() == last_.version) &&
+                       !last_.where.owner->is_lost())) {
+            where = last_.where;
+            by    = last_.by;
+            return UCS_OK;
+        }
+        return look_up_device(device, length, where, by);
+    }
+
     /** Whether so many bytes of device memory are there. @return As @ref plan.
      */
     [[nodiscard]] ucs_status_t check(const side &device, size_t length);
@@ -60,9 +76,9 @@ private:
     };
 
     [[nodiscard]] ucs_status_t check_has_card(const char *what);
-    [[nodiscard]] ucs_status_t find_device(const side &device, size_t length,
-                                           device_location &where,
-                                           channel *&by);
+    [[nodiscard]] ucs_status_t look_up_device(const side &device, size_t length,
+                                              device_location &where,
+                                              channel *&by);
     ucs_status_t plan_between_devices(const side &dst, const side &src,
                                       planned_copy &copy);
     [[nodiscard]] bool find_registration(const side &host, planned_copy &copy);
@@ -80,6 +96,11 @@ private:
     const bool remember_host_;
     memory_map &map_ = memory_map::instance();
     card *home_      = nullptr; /* nullptr: no card was needed so far */
+    struct {
+        uint64_t version;
+        device_location where;
+        channel *by;
+    } last_{}; /* that was found; of a card that is held */
     std::unique_ptr<registration_cache, undo_join>
         registrations_; /* nullptr: host memory is not remembered */
 };
