@@ -3,8 +3,10 @@
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/ucx/status.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 namespace gaudi::base {
 
@@ -75,9 +77,9 @@ ucs_status_t plan_relay(channel &reader, uint64_t dst, channel &writer,
 
 void planner::use_cards(card &home)
 {
-    cards_              = home.hold();
-    home_               = &home;
-    last_               = {};
+    cards_ = home.hold();
+    home_  = &home;
+    std::fill_n(last_, std::size(last_), found{});
     auto &registrations = registration_cache::instance();
     if (remember_host_ && (registrations_ == nullptr) && registrations.join()) {
         registrations_.reset(&registrations);
@@ -109,12 +111,12 @@ ucs_status_t planner::look_up_device(const side &device, size_t length,
         return status;
     }
     const uint64_t version = map_.device_version();
-    auto found             = map_.find_device(device.address, length);
-    if (!found.has_value()) {
+    auto known             = map_.find_device(device.address, length);
+    if (!known.has_value()) {
         card_table::instance().note_acquired_cards();
-        found = map_.find_device(device.address, length);
+        known = map_.find_device(device.address, length);
     }
-    if (!found.has_value()) {
+    if (!known.has_value()) {
         const refusal why = map_.why_not(device.pointer(), length);
         const auto level  = (why.lost != nullptr) ? why.lost->failure_level()
                                                   : UCS_LOG_LEVEL_ERROR;
@@ -122,10 +124,11 @@ ucs_status_t planner::look_up_device(const side &device, size_t length,
                 why.text);
         return why.status;
     }
-    where  = *found;
+    where  = *known;
     status = channels_.get(*where.owner, by);
     if (status == UCS_OK) {
-        last_ = {version, where, by};
+        last_[oldest_] = {version, where, by};
+        oldest_        = (oldest_ + 1) % std::size(last_);
     }
     return status;
 }

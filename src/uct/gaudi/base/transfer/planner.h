@@ -50,13 +50,16 @@ public:
     [[nodiscard]] ucs_status_t find_device(const side &device, size_t length,
                                            device_location &where, channel *&by)
     {
-        if (ucs_likely((device.address >= last_.where.start) &&
-                       (device.address + length <= last_.where.end) &&
-                       (map_.device_version() == last_.version) &&
-                       !last_.where.owner->is_lost())) {
-            where = last_.where;
-            by    = last_.by;
-            return UCS_OK;
+        for (const found &last : last_) {
+            if (ucs_likely((device.address >= last.where.start) &&
+                           (device.address < last.where.end) &&
+                           (length <= last.where.end - device.address) &&
+                           (map_.device_version() == last.version) &&
+                           !last.where.owner->is_lost())) {
+                where = last.where;
+                by    = last.by;
+                return UCS_OK;
+            }
         }
         return look_up_device(device, length, where, by);
     }
@@ -68,6 +71,11 @@ public:
     [[nodiscard]] bool has_card() const { return home_ != nullptr; }
 
 private:
+    struct found {
+        uint64_t version;
+        device_location where;
+        channel *by;
+    };
     struct undo_join {
         void operator()(registration_cache *joined) const
         {
@@ -96,11 +104,9 @@ private:
     const bool remember_host_;
     memory_map &map_ = memory_map::instance();
     card *home_      = nullptr; /* nullptr: no card was needed so far */
-    struct {
-        uint64_t version;
-        device_location where;
-        channel *by;
-    } last_{}; /* that was found; of a card that is held */
+    found last_[2]{}; /* ranges that were looked up, of cards that are held:
+                         a message comes to one buffer, and goes from another */
+    unsigned oldest_ = 0;
     std::unique_ptr<registration_cache, undo_join>
         registrations_; /* nullptr: host memory is not remembered */
 };
