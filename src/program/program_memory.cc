@@ -284,8 +284,8 @@ ucs_status_t program_memory::fill(void *address, size_t length,
     if ((pattern_length == 0) || (pattern_length > 16) ||
         ((pattern_length & (pattern_length - 1)) != 0) ||
         (length % pattern_length != 0)) {
-        ucs_error("gaudi: cannot fill %zu bytes with a pattern of %zu: it has "
-                  "1, 2, 4, 8 or 16 bytes, and goes into them without a rest",
+        ucs_error("gaudi: cannot fill %zu bytes with a pattern of %zu bytes: "
+                  "its length has to be 1, 2, 4, 8 or 16, and divide theirs",
                   length, pattern_length);
         return UCS_ERR_INVALID_PARAM;
     }

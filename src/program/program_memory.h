@@ -64,8 +64,8 @@ public:
      *  has some of the bytes. */
     [[nodiscard]] ucs_status_t copy(void *dst, const void *src, size_t length);
 
-    /** Fill memory with a pattern of 1, 2, 4, 8 or 16 bytes, which goes into
-     *  length without a rest: some of it is copied, and doubled on the card.
+    /** Fill memory with a pattern of 1, 2, 4, 8 or 16 bytes, which divide
+     *  length: a part is copied, and doubled on the card.
      *  @return UCS_ERR_INVALID_PARAM for another pattern; else as copy(). */
     [[nodiscard]] ucs_status_t fill(void *address, size_t length,
                                     const void *pattern, size_t pattern_length);

@@ -356,7 +356,8 @@ TEST_F(kills, are_not_needed_to_get_rid_of_nonsense)
     }
     received.poll(*box);
     expect_log({"gaudi_ipc: process " + std::to_string(getpid()) +
-                " sends nonsense: nothing more is taken from it"});
+                " has written an invalid message: its messages are ignored "
+                "from now on"});
     EXPECT_TRUE(bad->is_closed());
     EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, bad->send(0, 0, nullptr, 0));
     EXPECT_FALSE(good->is_closed());

@@ -31,7 +31,7 @@ typedef int (*get_counters_t)(int fd, struct hlthunk_emu_counters *counters);
 static get_counters_t get_counters; /* NULL without the emulator */
 static void *emulator;
 
-/* The libraries ask UCX for progress without a rest. On fewer processors than
+/* The libraries ask UCX for progress all the time. On fewer processors than
  * ranks each of them keeps the one that it waits for from running. */
 unsigned ucp_worker_progress(void *worker)
 {

@@ -29,7 +29,7 @@ constexpr double call_latency = 16e-9;
 constexpr char any_card[] = "gaudi";
 
 /* The interfaces of a process, in the order of their opening. A forked child
- * begins a list of its own: its parent's may have been in use. */
+ * begins a list of its own: its parent's may be locked. */
 struct interface_list {
     std::mutex lock; /* leaf */
     std::vector<const interface *> all;

@@ -266,8 +266,8 @@ void mailbox::fail(owned_ring &ring)
     ring.broken = true;
     untidy_     = true;
     ring.reader.close();
-    ucs_error("gaudi_ipc: process %u sends nonsense: nothing more is taken "
-              "from it",
+    ucs_error("gaudi_ipc: process %u has written an invalid message: its "
+              "messages are ignored from now on",
               owner_pid(ring.owner));
 }
 
