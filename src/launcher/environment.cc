@@ -1,4 +1,4 @@
-#include "launcher/environment.h"
+#include "launcher/installation.h"
 
 #include "util/transport_list.h"
 
@@ -14,13 +14,21 @@ namespace fs = std::filesystem;
 
 using strings = std::vector<std::string>;
 
-constexpr char preload_list[]       = "LD_PRELOAD";
-constexpr char preload_separators[] = " :";
-constexpr char library_list[]       = "LD_LIBRARY_PATH";
-constexpr char library_separators[] = ":;";
-constexpr char plugin_list[]        = "UCX_PLUGIN_PATH";
-constexpr char plugin_separators[]  = ":";
-constexpr char emu_devices[]        = "HLTHUNK_EMU_DEVICES";
+/* A variable that is a list. */
+struct list_variable {
+    const char *name;
+    const char *separators;
+
+    [[nodiscard]] strings entries() const
+    {
+        return split(get_variable(name), separators);
+    }
+};
+
+constexpr list_variable preload_list = {"LD_PRELOAD", " :"};
+constexpr list_variable library_list = {"LD_LIBRARY_PATH", ":;"};
+constexpr list_variable plugin_list  = {"UCX_PLUGIN_PATH", ":"};
+constexpr char emu_devices[]         = "HLTHUNK_EMU_DEVICES";
 
 /* Open MPI has UCX carry all, whatever its transports and devices. */
 constexpr char openmpi_messages[]                            = "OMPI_MCA_pml";
@@ -53,7 +61,7 @@ bool contains(const strings &entries, const std::string &wanted)
  * already it stays: a sanitizer's runtime has to remain the first. */
 std::string preload_value(const fs::path &loader)
 {
-    strings entries = split(get_variable(preload_list), preload_separators);
+    strings entries = preload_list.entries();
     std::erase_if(entries, [&](const std::string &entry) {
         return entry.empty() ||
                ((fs::path(entry).filename() == loader.filename()) &&
@@ -66,10 +74,9 @@ std::string preload_value(const fs::path &loader)
 }
 
 /* The directories come first in a list of directories, each once. */
-std::string path_value(strings directories, const char *variable,
-                       const char *separators)
+std::string path_value(strings directories, const list_variable &list)
 {
-    for (std::string &entry : split(get_variable(variable), separators)) {
+    for (std::string &entry : list.entries()) {
         if (!contains(directories, entry)) {
             directories.push_back(std::move(entry));
         }
@@ -96,14 +103,14 @@ variables make_variables(const installation &files, const request &wanted,
     variables result;
     strings directories;
     if (wanted.how == loading::preload) {
-        result.emplace_back(preload_list, preload_value(files.preload));
+        result.emplace_back(preload_list.name, preload_value(files.preload));
     } else {
         if (wanted.how == loading::slot) {
             directories.push_back(files.slot.string());
         } else {
-            result.emplace_back(plugin_list,
-                                path_value({files.plugin.string()}, plugin_list,
-                                           plugin_separators));
+            result.emplace_back(
+                plugin_list.name,
+                path_value({files.plugin.string()}, plugin_list));
         }
         /* UCX reads its list before it loads the module. What is preloaded
          * comes earlier and does this itself. */
@@ -125,9 +132,8 @@ variables make_variables(const installation &files, const request &wanted,
         directories.push_back(files.emulator.string());
     }
     if (!directories.empty()) {
-        result.emplace_back(library_list,
-                            path_value(std::move(directories), library_list,
-                                       library_separators));
+        result.emplace_back(library_list.name,
+                            path_value(std::move(directories), library_list));
     }
     /* Whoever has messages go another way chooses that of windows, too. */
     const std::string messages = get_variable(openmpi_messages);

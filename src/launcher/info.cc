@@ -1,7 +1,6 @@
 #include "launcher/info.h"
 
 #include "hlthunk_shim/driver_choice.h"
-#include "launcher/environment.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -187,9 +186,7 @@ void report_ucx(const installation &files, report &all)
     all.module            = module_for(files, *ucx.release).string();
     const std::string why = try_module(all.module);
     if (!why.empty()) {
-        fail(all,
-             "the module for UCX " + ucx.version + " at " + ucx.libucp +
-                 " cannot be used: " + why,
+        fail(all, "the module for " + ucx.name() + " cannot be used: " + why,
              (why.find("UCX_GAUDI_") != why.npos)
                  ? "see to that setting"
                  : "install or build ucx-gaudi again, for this UCX and this "

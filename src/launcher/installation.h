@@ -1,13 +1,15 @@
 /**
- * The files that belong to this launcher: ../lib, seen from its own place.
+ * The files that belong to this launcher: ../lib, seen from its own place. And
+ * the environment in which programs find them.
  */
 #pragma once
 
 #include "launcher/machine.h"
-#include "launcher/ucx.h"
 
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace launcher {
@@ -85,9 +87,6 @@ std::optional<problem> find_module_obstacle(const installation &files,
 
 /* --- links in the user's cache ---------------------------------------------*/
 
-/** Whether LD_PRELOAD, which is split at spaces, can name a file. */
-bool can_be_preloaded(const std::filesystem::path &file);
-
 /**
  * Let an installation have links in the user's cache where it has none that
  * will do: a name of the loader for LD_PRELOAD when its own has a space, and a
@@ -102,5 +101,31 @@ void choose_links(installation &files, const found_ucx &ucx);
 /** Make those for a way of loading. They stay: programs look things up in them
  *  as long as they run. */
 problems make_links(const installation &files, loading how);
+
+/* --- the environment in which a program finds the transports
+ * ----------------*/
+
+/** Names and values. */
+using variables = std::vector<std::pair<std::string, std::string>>;
+
+/**
+ * The variables that meet a request, with their final values.
+ *
+ * They hold what the environment has now, too; made once more in the
+ * environment that has them, they are the same.
+ *
+ * @param ucx  What find_ucx has found; preloading does without.
+ */
+variables make_variables(const installation &files, const request &wanted,
+                         const found_ucx &ucx);
+
+/** The variables of a request that choose the software Gaudi alone. */
+variables make_emulator_variables(const request &wanted);
+
+/** Set them in this process. */
+void set_variables(const variables &values);
+
+/** Lines for a POSIX shell that set and export them. */
+std::string to_exports(const variables &values);
 
 } // namespace launcher

@@ -9,8 +9,10 @@
 #include <filesystem>
 #include <map>
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <link.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,6 +61,15 @@ std::vector<std::string> find_nodes(const machine &where)
 bool has_attribute(const fs::path &directory, const char *name)
 {
     return !gaudi::util::first_line(directory / name).empty();
+}
+
+fs::path file_of(void *handle)
+{
+    link_map *map = nullptr;
+    if ((handle == nullptr) || (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0)) {
+        return {};
+    }
+    return map->l_name;
 }
 
 } // namespace
@@ -133,6 +144,50 @@ unsigned count_pci_cards(const machine &where)
         std::count_if(devices.begin(), devices.end(), [](const fs::path &one) {
             return vendor_of(one) == gaudi::shim::gaudi_vendor;
         }));
+}
+
+std::string to_string(const ucx_release &release)
+{
+    return std::to_string(release.major) + '.' + std::to_string(release.minor);
+}
+
+std::optional<ucx_release> parse_release(const std::string &text)
+{
+    ucx_release release;
+    char end = '\0';
+    if (std::sscanf(text.c_str(), "%u.%u%c", &release.major, &release.minor,
+                    &end) != 2) {
+        return std::nullopt;
+    }
+    return release;
+}
+
+found_ucx find_ucx()
+{
+    using get_version = void (*)(unsigned *, unsigned *, unsigned *);
+
+    found_ucx found;
+    void *handle = dlopen("libucp.so.0", RTLD_LAZY | RTLD_LOCAL);
+    if (handle == nullptr) {
+        found.error = dlerror();
+        return found;
+    }
+    std::error_code error;
+    const fs::path file = file_of(handle);
+    found.libucp        = fs::canonical(file, error).string();
+    found.libucs = file_of(dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD));
+
+    auto ask = reinterpret_cast<get_version>(dlsym(handle, "ucp_get_version"));
+    if (ask == nullptr) {
+        found.error = file.string() + " has no ucp_get_version";
+        return found;
+    }
+    ucx_release release;
+    unsigned patch = 0;
+    ask(&release.major, &release.minor, &patch);
+    found.release = release;
+    found.version = to_string(release) + '.' + std::to_string(patch);
+    return found;
 }
 
 std::string get_variable(const char *name)

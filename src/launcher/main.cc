@@ -1,7 +1,6 @@
 /**
  * ucx-gaudi: runs programs with the Gaudi transports loaded.
  */
-#include "launcher/environment.h"
 #include "launcher/info.h"
 
 #include <cerrno>

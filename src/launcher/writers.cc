@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <memory>
+#include <new>
+
+#include <cjson/cJSON.h>
 
 namespace launcher {
 
@@ -89,67 +93,55 @@ std::string to_table(const std::vector<card> &cards)
     return text;
 }
 
-/* --- JSON: values are texts, a level deeper in each that holds them --------*/
+/* --- JSON ------------------------------------------------------------------*/
 
-std::string indented(std::string text)
+cJSON *json(const std::string &text)
 {
-    for (size_t at = text.find('\n'); at != text.npos;
-         at        = text.find('\n', at + 1)) {
-        text.insert(at + 1, 1, '\t');
-    }
-    return text;
+    return cJSON_CreateString(to_printable(text).c_str());
 }
 
-std::string json(const std::string &text)
+cJSON *json_or_null(const std::string &text)
 {
-    std::string quoted = "\"";
-    for (const char letter : to_printable(text)) {
-        quoted += ((letter == '"') || (letter == '\\')) ? "\\" : "";
-        quoted += letter;
-    }
-    return quoted + '"';
-}
-
-std::string json_or_null(const std::string &text)
-{
-    return text.empty() ? "null" : json(text);
+    return text.empty() ? cJSON_CreateNull() : json(text);
 }
 
 template <typename Number>
-std::string json(const std::optional<Number> &number)
+cJSON *json(const std::optional<Number> &number)
 {
-    return number.has_value() ? std::to_string(*number) : "null";
+    return number.has_value() ? cJSON_CreateNumber(static_cast<double>(*number))
+                              : cJSON_CreateNull();
 }
 
-using fields = std::vector<std::pair<const char *, std::string>>;
-
-std::string json_object(const fields &all)
+/* Takes over the values. */
+cJSON *json_object(const std::vector<std::pair<const char *, cJSON *>> &members)
 {
-    std::string text;
-    for (const auto &[name, value] : all) {
-        text += (text.empty() ? "\n" : ",\n") + json(name) + ":\t" + value;
+    cJSON *object = cJSON_CreateObject();
+    for (const auto &[name, value] : members) {
+        if (cJSON_AddItemToObject(object, name, value) == 0) {
+            throw std::bad_alloc();
+        }
     }
-    return "{" + indented(text) + "\n}";
+    return object;
 }
 
 template <typename List, typename Convert>
-std::string json_array(const List &list, Convert &&convert)
+cJSON *json_array(const List &list, Convert &&convert)
 {
-    std::string text;
+    cJSON *array = cJSON_CreateArray();
     for (const auto &one : list) {
-        text += (text.empty() ? "" : ", ") + convert(one);
+        cJSON_AddItemToArray(array, convert(one));
     }
-    return "[" + indented(text) + "]";
+    return array;
 }
 
-std::string json_holder(const gaudi::shim::holder &one)
+cJSON *json_holder(const gaudi::shim::holder &one)
 {
-    return json_object({{"pid", std::to_string(one.pid)},
-                        {"user", std::to_string(one.user)},
+    return json_object({{"pid", cJSON_CreateNumber(one.pid)},
+                        {"user", cJSON_CreateNumber(one.user)},
                         {"program", json(one.program)}});
 }
 
-std::string json_card(const card &one)
+cJSON *json_card(const card &one)
 {
     return json_object({{"index", json(one.name)},
                         {"module_id", json(one.module_id)},
@@ -191,7 +183,7 @@ std::string to_text(const report &found)
 
 std::string to_json(const report &found)
 {
-    fields ways;
+    std::vector<std::pair<const char *, cJSON *>> ways;
     for (const loading_way &way : found.ways) {
         ways.emplace_back(
             way.name,
@@ -205,22 +197,27 @@ std::string to_json(const report &found)
         return json_object(
             {{"missing", json(one.what)}, {"to_mend", json(one.mend)}});
     };
-    return json_object(
-               {{"usable", found.usable ? "true" : "false"},
-                {"driver",
-                 json_object({{"setting", json(found.driver_setting)},
-                              {"file", json_or_null(found.driver_file)}})},
-                {"cards", json_array(found.cards, json_card)},
-                {"ucx",
-                 json_object({{"version", json_or_null(found.ucx.version)},
-                              {"libucp", json_or_null(found.ucx.libucp)}})},
-                {"module",
-                 json_object({{"path", json_or_null(found.module)},
-                              {"installed",
-                               json_array(found.installed, json_release)}})},
-                {"loading", json_object(ways)},
-                {"problems", json_array(found.missing, json_problem)}}) +
-           "\n";
+    const std::unique_ptr<cJSON, decltype(&cJSON_Delete)> all(
+        json_object(
+            {{"usable", cJSON_CreateBool(found.usable ? 1 : 0)},
+             {"driver",
+              json_object({{"setting", json(found.driver_setting)},
+                           {"file", json_or_null(found.driver_file)}})},
+             {"cards", json_array(found.cards, json_card)},
+             {"ucx", json_object({{"version", json_or_null(found.ucx.version)},
+                                  {"libucp", json_or_null(found.ucx.libucp)}})},
+             {"module", json_object({{"path", json_or_null(found.module)},
+                                     {"installed", json_array(found.installed,
+                                                              json_release)}})},
+             {"loading", json_object(ways)},
+             {"problems", json_array(found.missing, json_problem)}}),
+        &cJSON_Delete);
+    const std::unique_ptr<char, decltype(&cJSON_free)> text(
+        cJSON_Print(all.get()), &cJSON_free);
+    if (text == nullptr) {
+        throw std::bad_alloc();
+    }
+    return std::string(text.get()) + "\n";
 }
 
 } // namespace launcher

@@ -35,14 +35,17 @@ static void *forwarded(const char *name)
     return gaudi_module_function(name);
 }
 
-/* The body of a forwarder that answers with a status: its own name, what it
- * answers without a module, its types, and its arguments. */
-#define FORWARD(_name, _absent, _types, ...)                                   \
-    typedef status_t(*function_t) _types;                                      \
+/* A function that answers with a status: its name and parameters, what it
+ * answers without a module, and its arguments. */
+#define FORWARD(_name, _parameters, _absent, ...)                              \
+    GAUDI_EXPORT status_t _name _parameters                                    \
+    {                                                                          \
+        const __typeof__(&_name) function =                                    \
+            (__typeof__(&_name))forwarded(#_name);                             \
                                                                                \
-    const function_t function = (function_t)forwarded(#_name);                 \
-                                                                               \
-    return (status_t)((function != NULL) ? function(__VA_ARGS__) : (_absent))
+        return (status_t)((function != NULL) ? function(__VA_ARGS__)           \
+                                             : (_absent));                     \
+    }
 
 /* UCS_MEMORY_TYPE_UNKNOWN comes after all types, of which every release has
  * others; UCX has a list of their names, which ends with NULL. */
@@ -77,80 +80,29 @@ GAUDI_EXPORT int ucx_gaudi_memory_type(void)
     return (function != NULL) ? function() : unknown_memory_type();
 }
 
-GAUDI_EXPORT status_t ucx_gaudi_card_query(unsigned number, void *attr)
-{
-    FORWARD(ucx_gaudi_card_query, STATUS_NO_ELEM, (unsigned, void *), number,
-            attr);
-}
-
-GAUDI_EXPORT status_t ucx_gaudi_open(const char *card)
-{
-    FORWARD(ucx_gaudi_open, STATUS_NO_DEVICE, (const char *), card);
-}
-
-GAUDI_EXPORT status_t ucx_gaudi_close(void)
-{
-    FORWARD(ucx_gaudi_close, STATUS_OK, (void), );
-}
-
-GAUDI_EXPORT status_t ucx_gaudi_mem_alloc(size_t length, const char *card,
-                                          void **address_p)
-{
-    FORWARD(ucx_gaudi_mem_alloc, STATUS_NO_DEVICE,
-            (size_t, const char *, void **), length, card, address_p);
-}
-
-GAUDI_EXPORT status_t ucx_gaudi_mem_free(void *address)
-{
-    FORWARD(ucx_gaudi_mem_free,
-            (address == NULL) ? STATUS_OK : STATUS_INVALID_ADDR, (void *),
-            address);
-}
-
-GAUDI_EXPORT status_t ucx_gaudi_mem_copy(void *dst, const void *src,
-                                         size_t length)
-{
-    FORWARD(ucx_gaudi_mem_copy, STATUS_NO_DEVICE,
-            (void *, const void *, size_t), dst, src, length);
-}
-
-GAUDI_EXPORT status_t ucx_gaudi_mem_fill(void *address, size_t length,
-                                         const void *pattern,
-                                         size_t pattern_length)
-{
-    FORWARD(ucx_gaudi_mem_fill, STATUS_NO_DEVICE,
-            (void *, size_t, const void *, size_t), address, length, pattern,
-            pattern_length);
-}
-
-GAUDI_EXPORT status_t ucx_gaudi_mem_query(const void *address, size_t length,
-                                          void *attr)
-{
-    FORWARD(ucx_gaudi_mem_query, STATUS_INVALID_ADDR,
-            (const void *, size_t, void *), address, length, attr);
-}
-
-GAUDI_EXPORT status_t ucx_gaudi_dmabuf_export(const void *address,
-                                              size_t length, int *fd_p,
-                                              size_t *offset_p)
-{
-    FORWARD(ucx_gaudi_dmabuf_export, STATUS_INVALID_ADDR,
-            (const void *, size_t, int *, size_t *), address, length, fd_p,
-            offset_p);
-}
-
-GAUDI_EXPORT status_t ucx_gaudi_dmabuf_import(int fd, size_t offset,
-                                              size_t length, const char *card,
-                                              void **address_p)
-{
-    FORWARD(ucx_gaudi_dmabuf_import, STATUS_NO_DEVICE,
-            (int, size_t, size_t, const char *, void **), fd, offset, length,
-            card, address_p);
-}
-
-GAUDI_EXPORT status_t ucx_gaudi_dmabuf_release(void *address)
-{
-    FORWARD(ucx_gaudi_dmabuf_release,
-            (address == NULL) ? STATUS_OK : STATUS_INVALID_ADDR, (void *),
-            address);
-}
+FORWARD(ucx_gaudi_card_query, (unsigned number, void *attr), STATUS_NO_ELEM,
+        number, attr)
+FORWARD(ucx_gaudi_open, (const char *card), STATUS_NO_DEVICE, card)
+FORWARD(ucx_gaudi_close, (void), STATUS_OK, )
+FORWARD(ucx_gaudi_mem_alloc,
+        (size_t length, const char *card, void **address_p), STATUS_NO_DEVICE,
+        length, card, address_p)
+FORWARD(ucx_gaudi_mem_free, (void *address),
+        (address == NULL) ? STATUS_OK : STATUS_INVALID_ADDR, address)
+FORWARD(ucx_gaudi_mem_copy, (void *dst, const void *src, size_t length),
+        STATUS_NO_DEVICE, dst, src, length)
+FORWARD(ucx_gaudi_mem_fill,
+        (void *address, size_t length, const void *pattern,
+         size_t pattern_length),
+        STATUS_NO_DEVICE, address, length, pattern, pattern_length)
+FORWARD(ucx_gaudi_mem_query, (const void *address, size_t length, void *attr),
+        STATUS_INVALID_ADDR, address, length, attr)
+FORWARD(ucx_gaudi_dmabuf_export,
+        (const void *address, size_t length, int *fd_p, size_t *offset_p),
+        STATUS_INVALID_ADDR, address, length, fd_p, offset_p)
+FORWARD(ucx_gaudi_dmabuf_import,
+        (int fd, size_t offset, size_t length, const char *card,
+         void **address_p),
+        STATUS_NO_DEVICE, fd, offset, length, card, address_p)
+FORWARD(ucx_gaudi_dmabuf_release, (void *address),
+        (address == NULL) ? STATUS_OK : STATUS_INVALID_ADDR, address)

@@ -3,10 +3,27 @@
 
 #include "util/library_file.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* The oldest release that modules can be built for. */
+enum { OLDEST_MAJOR = 1, OLDEST_MINOR = 13 };
+
+static const char module_name[] = "libuct_hlthunk.so.0";
+
+/* Which UCX this process has. */
+struct ucx {
+    unsigned major;
+    unsigned minor;
+    unsigned patch;
+    char libucp[PATH_MAX]; /* the file that told */
+    void *handle;          /* of it: the caller's to close */
+};
 
 /* The module, when it is loaded. */
 static void *module;
@@ -14,9 +31,208 @@ static void *module;
 /* Declared by no header: UCX looks it up by name. */
 GAUDI_EXPORT status_t ucs_module_global_init(void);
 
+/* --- files ----------------------------------------------------------------*/
+
+const char *gaudi_file_of(void *handle)
+{
+    struct link_map *map = NULL;
+
+    return (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0) ? map->l_name : "";
+}
+
+int gaudi_folder_length(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+
+    return (slash == NULL) ? 0 : (int)(slash + 1 - file);
+}
+
+const char *gaudi_own_file(void)
+{
+    static char path[PATH_MAX];
+    static int is_known;
+    Dl_info self;
+
+    if (!is_known) {
+        if ((dladdr(module_name, &self) == 0) ||
+            (realpath(self.dli_fname, path) == NULL)) {
+            path[0] = '\0';
+        }
+        is_known = 1;
+    }
+    return path;
+}
+
+/* --- the UCX of the process -----------------------------------------------*/
+
+static const char libucp_name[] = "libucp.so.0";
+
+static int ask(void *libucp, struct ucx *found)
+{
+    typedef void (*function_t)(unsigned *, unsigned *, unsigned *);
+
+    const function_t get_version = (function_t)dlsym(libucp, "ucp_get_version");
+
+    snprintf(found->libucp, sizeof(found->libucp), "%s", gaudi_file_of(libucp));
+    if (get_version == NULL) {
+        gaudi_complain(
+            "%s has no ucp_get_version, so the version of UCX is not "
+            "known and no module is loaded; install UCX again",
+            found->libucp);
+        return 0;
+    }
+    get_version(&found->major, &found->minor, &found->patch);
+    return 1;
+}
+
+/* The libucp in the folder of a file; NULL after dlopen's error. */
+static void *open_beside(const char *file)
+{
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%.*s%s", gaudi_folder_length(file), file,
+             libucp_name);
+    return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+}
+
+/* The libucp of a libucs that may be a link, or the copy of one, to lead a
+ * program to other modules; NULL after dlopen's error. */
+static void *open_libucp_of(void *libucs)
+{
+    void *libuct               = dlopen("libuct.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    char libuct_file[PATH_MAX] = "";
+    char file[PATH_MAX];
+    void *libucp;
+
+    if (libuct != NULL) {
+        snprintf(libuct_file, sizeof(libuct_file), "%s", gaudi_file_of(libuct));
+        dlclose(libuct);
+    }
+    libucp = open_beside(gaudi_file_of(libucs));
+    if ((libucp == NULL) && (realpath(gaudi_file_of(libucs), file) != NULL)) {
+        libucp = open_beside(file);
+    }
+    if ((libucp == NULL) && (libuct_file[0] != '\0')) {
+        libucp = open_beside(libuct_file);
+    }
+    return libucp;
+}
+
+/*
+ * Ask the libucp of this process for its version, or the one beside libucs in a
+ * program that has none: only libucp has a function that tells. Another one is
+ * never opened beside the first: their lists of variables would get mixed up,
+ * and the process ends when one of them goes. Returns 0 after a line that tells
+ * why.
+ */
+static int find_ucx(void *libucs, struct ucx *found)
+{
+    char error[512];
+
+    found->handle = dlopen(libucp_name, RTLD_LAZY | RTLD_NOLOAD);
+    if (found->handle == NULL) {
+        found->handle = open_libucp_of(libucs);
+    }
+    if (found->handle == NULL) {
+        /* The next call of the dynamic linker frees the text. */
+        snprintf(error, sizeof(error), "%s", dlerror());
+        gaudi_complain(
+            "the version of UCX is not known, since %s has no usable "
+            "libucp.so.0 beside it: %s; no module is loaded",
+            gaudi_file_of(libucs), error);
+        return 0;
+    }
+    if (!ask(found->handle, found)) {
+        dlclose(found->handle);
+        return 0;
+    }
+    return 1;
+}
+
+/* --- its module -----------------------------------------------------------*/
+
+/* A folder is named for a release, as in "1.13". */
+static int is_release(const struct dirent *entry)
+{
+    unsigned major;
+    unsigned minor;
+    char end;
+
+    return sscanf(entry->d_name, "%u.%u%c", &major, &minor, &end) == 2;
+}
+
+/* The releases that have a module in a folder: "1.13, 1.18", or "none". */
+static void list_modules(const char *folder, char *list, size_t size)
+{
+    struct dirent **entries = NULL;
+    const int count = scandir(folder, &entries, is_release, versionsort);
+    char path[2 * PATH_MAX];
+    size_t used = 0;
+    int i;
+
+    snprintf(list, size, "none");
+    for (i = 0; i < count; ++i) {
+        snprintf(path, sizeof(path), "%s/%s/%s", folder, entries[i]->d_name,
+                 module_name);
+        if ((access(path, F_OK) == 0) && (used < size)) {
+            used +=
+                (size_t)snprintf(list + used, size - used, "%s%s",
+                                 (used == 0) ? "" : ", ", entries[i]->d_name);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+static void say_that_none_fits(const struct ucx *ucx, const char *folder)
+{
+    char installed[256];
+
+    list_modules(folder, installed, sizeof(installed));
+    if ((ucx->major < OLDEST_MAJOR) ||
+        ((ucx->major == OLDEST_MAJOR) && (ucx->minor < OLDEST_MINOR))) {
+        gaudi_complain(
+            "UCX %u.%u.%u (%s) is too old for the Gaudi transports, "
+            "which need %u.%u or newer (modules in %s: %s); use a newer "
+            "UCX",
+            ucx->major, ucx->minor, ucx->patch, ucx->libucp, OLDEST_MAJOR,
+            OLDEST_MINOR, folder, installed);
+        return;
+    }
+    gaudi_complain(
+        "no module fits UCX %u.%u.%u (%s); installed in %s: %s; build "
+        "ucx-gaudi with the source of UCX %u.%u (-DUCX_SOURCE_DIRS), or use a "
+        "UCX that has a module",
+        ucx->major, ucx->minor, ucx->patch, ucx->libucp, folder, installed,
+        ucx->major, ucx->minor);
+}
+
+/* The path of the module for a UCX; returns 0 after a line that tells what is
+ * installed and what to do, when there is none. */
+static int find_module(const struct ucx *ucx, char *path, size_t size)
+{
+    const char *own  = gaudi_own_file();
+    const int folder = gaudi_folder_length(own);
+
+    if (folder == 0) {
+        gaudi_complain(
+            "the place of the modules is not known, since the loader's "
+            "own file is gone; install ucx-gaudi again");
+        return 0;
+    }
+    if ((size_t)snprintf(path, size, "%.*sucx-gaudi/%u.%u/%s", folder, own,
+                         ucx->major, ucx->minor, module_name) < size &&
+        (access(path, F_OK) == 0)) {
+        return 1;
+    }
+    snprintf(path, size, "%.*sucx-gaudi", folder, own);
+    say_that_none_fits(ucx, path);
+    return 0;
+}
+
 /* A module of another installation that the process has for this release: what
  * it has registered with UCX must not be registered again. */
-static void *find_loaded_module(const struct gaudi_ucx *ucx, const char *path)
+static void *find_loaded_module(const struct ucx *ucx, const char *path)
 {
     char soname[64];
     char own[PATH_MAX];
@@ -37,14 +253,14 @@ static void *find_loaded_module(const struct gaudi_ucx *ucx, const char *path)
 }
 
 /* The module for a UCX; NULL after a line that tells why not. */
-static void *open_module_for(const struct gaudi_ucx *ucx)
+static void *open_module_for(const struct ucx *ucx)
 {
     char path[PATH_MAX];
     char broken[PATH_MAX + 100];
     const char *why = broken;
     void *handle;
 
-    if (!gaudi_find_module(ucx, path, sizeof(path))) {
+    if (!find_module(ucx, path, sizeof(path))) {
         return NULL;
     }
     handle = find_loaded_module(ucx, path);
@@ -62,10 +278,10 @@ static void *open_module_for(const struct gaudi_ucx *ucx)
 
 static void *open_module(void *libucs)
 {
-    struct gaudi_ucx ucx;
+    struct ucx ucx;
     void *handle;
 
-    if (!gaudi_find_ucx(libucs, &ucx)) {
+    if (!find_ucx(libucs, &ucx)) {
         return NULL;
     }
     handle = open_module_for(&ucx);

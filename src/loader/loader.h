@@ -33,39 +33,6 @@ void gaudi_load_module(void);
 /* A function of the module; NULL when there is no module, or none such. */
 void *gaudi_module_function(const char *name);
 
-/* --- messages.c ------------------------------------------------------------*/
-
-/* Write one line, as printf, with "ucx-gaudi: " in front of it, on stderr. */
-__attribute__((format(printf, 1, 2))) void gaudi_say(const char *format, ...);
-
-/* The same for why there is no module, or not this one. A process gets one such
- * line, however many threads come upon the reason. */
-__attribute__((format(printf, 1, 2))) void gaudi_complain(const char *format,
-                                                          ...);
-
-/* --- running_ucx.c ---------------------------------------------------------*/
-
-/* Which UCX this process has. */
-struct gaudi_ucx {
-    unsigned major;
-    unsigned minor;
-    unsigned patch;
-    char libucp[PATH_MAX]; /* the file that told */
-    void *handle;          /* of it: the caller's to close */
-};
-
-/*
- * Ask the libucp of this process for its version, or the one beside libucs in a
- * program that has none: only libucp has a function that tells.
- *
- * libucs  A handle of the process's libucs.
- *
- * Returns 0, after a line that tells why, when the version cannot be found out.
- */
-int gaudi_find_ucx(void *libucs, struct gaudi_ucx *found);
-
-/* --- module_files.c --------------------------------------------------------*/
-
 /* The file that a handle of dlopen stands for, as the dynamic linker was told
  * to open it; "" when it cannot tell. Valid until the file is closed. */
 const char *gaudi_file_of(void *handle);
@@ -81,13 +48,15 @@ int gaudi_folder_length(const char *file);
  */
 const char *gaudi_own_file(void);
 
-/*
- * The path of the module for the running UCX.
- *
- * Returns 0, after a line that names what is installed and what to do, when
- * there is none.
- */
-int gaudi_find_module(const struct gaudi_ucx *ucx, char *path, size_t size);
+/* --- messages.c ------------------------------------------------------------*/
+
+/* Write one line, as printf, with "ucx-gaudi: " in front of it, on stderr. */
+__attribute__((format(printf, 1, 2))) void gaudi_say(const char *format, ...);
+
+/* The same for why there is no module, or not this one. A process gets one such
+ * line, however many threads come upon the reason. */
+__attribute__((format(printf, 1, 2))) void gaudi_complain(const char *format,
+                                                          ...);
 
 /* --- slot.c ----------------------------------------------------------------*/
 
@@ -121,7 +90,3 @@ void gaudi_rewrite_tls_setting(void);
 /* Say in a line what UCX_TLS has to be, if it has names that UCX does not know.
  * For a file that UCX has loaded. */
 void gaudi_warn_of_tls_setting(void);
-
-/* Say in a line that connections to a listener fail, if UCX_TLS has no
- * transport for them. For a program that makes one; once. */
-void gaudi_warn_of_listener(void);

@@ -57,16 +57,3 @@ void gaudi_warn_of_tls_setting(void)
     }
     free(tls);
 }
-
-void gaudi_warn_of_listener(void)
-{
-    static int said;
-    const char *tls = secure_getenv("UCX_TLS");
-
-    if ((tls != NULL) && !gaudi_read_transports(tls).network &&
-        !__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) {
-        gaudi_say("this program listens for connections by socket address, "
-                  "which UCX refuses over UCX_TLS=%s alone; add tcp",
-                  tls);
-    }
-}

@@ -15,6 +15,8 @@
 #define _GNU_SOURCE
 #include "loader/loader.h"
 
+#include "util/transport_list.h"
+
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
@@ -248,10 +250,25 @@ GAUDI_EXPORT status_t uct_mem_alloc(size_t length, const int *methods,
     return status;
 }
 
+/* Say in a line, once, that connections to a listener fail, if UCX_TLS has no
+ * transport for them. */
+static void warn_of_listener(void)
+{
+    static int said;
+    const char *tls = secure_getenv("UCX_TLS");
+
+    if ((tls != NULL) && !gaudi_read_transports(tls).network &&
+        !__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) {
+        gaudi_say("this program listens for connections by socket address, "
+                  "which UCX refuses over UCX_TLS=%s alone; add tcp",
+                  tls);
+    }
+}
+
 GAUDI_EXPORT status_t ucp_listener_create(void *worker, const void *params,
                                           void **listener_p)
 {
-    gaudi_warn_of_listener();
+    warn_of_listener();
     return CALL_NEXT("libucp.so.0", ucp_listener_create, worker, params,
                      listener_p);
 }

@@ -35,49 +35,22 @@ public:
         return util::of_this_process<program_memory>();
     }
 
-    /* Errors are logged where they are found, and what fails changes nothing,
-     * unless something else is said. */
+    /* As the functions of ucx_gaudi.h, which say more. Errors are logged where
+     * they are found, and what fails changes nothing, but that a copy that
+     * fails on its way leaves some of the bytes. */
 
-    /** Open cards, if they are not open, see base::card_table::open. */
     [[nodiscard]] ucs_status_t open(const char *card);
-
-    /** Let go of the cards.
-     *  @return UCS_ERR_BUSY while memory is allocated or imported here, or
-     *  another thread is in a call. */
     [[nodiscard]] ucs_status_t close();
-
-    /** @param card  Which one; NULL: the first that is open.
-     *  @return UCS_ERR_INVALID_PARAM for no bytes; as open() and
-     *  base::allocate do. */
     [[nodiscard]] ucs_status_t allocate(size_t length, const char *card,
                                         void *&address_p);
-
-    /** @param address  As allocate() gave it; NULL does nothing.
-     *  @return UCS_ERR_INVALID_ADDR for any other one. */
     [[nodiscard]] ucs_status_t free(void *address);
-
-    /** Copy now, between host and device memory of any kind. The ranges do not
-     *  overlap, or are the same.
-     *  @return UCS_ERR_INVALID_PARAM for some that overlap,
-     *  UCS_ERR_INVALID_ADDR for device addresses that are in no allocation;
-     *  else as transfer_engine::copy. When a copy fails on its way the target
-     *  has some of the bytes. */
     [[nodiscard]] ucs_status_t copy(void *dst, const void *src, size_t length);
-
-    /** Fill memory with a pattern of 1, 2, 4, 8 or 16 bytes, which divide
-     *  length: a part is copied, and doubled on the card.
-     *  @return UCS_ERR_INVALID_PARAM for another pattern; else as copy(). */
     [[nodiscard]] ucs_status_t fill(void *address, size_t length,
                                     const void *pattern, size_t pattern_length);
 
-    /** Map a dma-buf, which keeps the cards open until release(), whoever has
-     *  opened them. See base::import_dmabuf.
-     *  @param card  An open one; NULL: the first.
-     *  @return UCS_ERR_NO_DEVICE when it is not open. */
+    /** Keeps the cards open until release(), whoever has opened them. */
     [[nodiscard]] ucs_status_t import(int fd, size_t offset, size_t length,
                                       const char *card, void *&address_p);
-
-    /** Undo it, see base::release_import. */
     [[nodiscard]] ucs_status_t release(void *address);
 
     /** A call that opens no cards: those that are open stay so until it ends.
@@ -129,5 +102,10 @@ private:
     std::map<void *, base::device_memory *> allocations_;
     std::condition_variable engine_is_idle_;
 };
+
+/** Makes `ucx_perftest -m gaudi` work: fills the slot of our memory type in the
+ *  table of allocators that the program exports. Called once, at load, before
+ *  main; does nothing in other programs. */
+void init_perftest();
 
 } // namespace gaudi

@@ -3,7 +3,7 @@
  *
  * Runs before main, inside UCX's module loader, or at a call of UCX.
  */
-#include "program/perftest.h"
+#include "program/program_memory.h"
 #include "program/ucx_gaudi.h"
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/topology.h"
@@ -38,7 +38,7 @@ ucs_status_t load()
         base::memory_map::instance().collect_allocations(allocations);
     });
     base::hook_loaded_driver();
-    base::init_perftest();
+    init_perftest();
     copy::register_component();
     ipc::register_component();
     return UCS_OK;

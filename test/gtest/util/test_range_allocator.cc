@@ -19,33 +19,25 @@ public:
     void add(uint64_t start, uint64_t size)
     {
         ranges_[start] = size;
-        for (uint64_t unit = start; unit < start + size; ++unit) {
-            free_.insert(unit);
-        }
+        release(start, size);
     }
 
     void remove(uint64_t start)
     {
-        const uint64_t end = start + ranges_[start];
-        free_.erase(free_.lower_bound(start), free_.lower_bound(end));
+        take(start, ranges_[start]);
         ranges_.erase(start);
     }
 
     bool is_free(uint64_t start, uint64_t size) const
     {
-        for (uint64_t unit = start; unit < start + size; ++unit) {
-            if (!free_.contains(unit)) {
-                return false;
-            }
-        }
-        return true;
+        return std::distance(free_.lower_bound(start),
+                             free_.lower_bound(start + size)) ==
+               static_cast<long>(size);
     }
 
     void take(uint64_t start, uint64_t size)
     {
-        for (uint64_t unit = start; unit < start + size; ++unit) {
-            free_.erase(unit);
-        }
+        free_.erase(free_.lower_bound(start), free_.lower_bound(start + size));
     }
 
     void release(uint64_t start, uint64_t size)
