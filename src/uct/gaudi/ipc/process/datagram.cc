@@ -6,9 +6,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <system_error>
 
 #include <unistd.h>
 
@@ -66,12 +68,21 @@ bool is_in_pid_namespace(const std::string &process)
            std::string::npos;
 }
 
-/* A namespace's map reads differently from outside it, unless it maps all ids
- * to themselves as ours does: such a one is taken for ours. The link in
- * /proc/PID/ns is exact, but needs rights over the process (uid_m_show of
- * kernel/user_namespace.c). */
+/* The link in /proc/PID/ns is exact, but needs rights over the process. Without
+ * them the map has to do, which reads differently from outside the namespace
+ * (uid_m_show of kernel/user_namespace.c), unless it maps all ids to
+ * themselves as ours does. */
 bool is_in_user_namespace(const std::string &process)
 {
+    const auto link_of = [](const std::string &whose) {
+        std::error_code error;
+        return std::filesystem::read_symlink("/proc/" + whose + "/ns/user",
+                                             error);
+    };
+    const std::filesystem::path link = link_of(process);
+    if (!link.empty()) {
+        return link == link_of("self");
+    }
     const std::string map = text_of(process, "/uid_map");
     return !map.empty() && (map == text_of("self", "/uid_map"));
 }
