@@ -235,8 +235,8 @@ ucs_status_t answer_of_service(int socket, int timeout_ms)
     if (answer.receive(socket) != sizeof(what)) {
         return UCS_ERR_IO_ERROR;
     }
-    return answer.descriptors()[0] ? UCS_OK
-                                   : static_cast<ucs_status_t>(what.status);
+    return answer.descriptors[0] ? UCS_OK
+                                 : static_cast<ucs_status_t>(what.status);
 }
 
 constexpr int deadline_ms = 20'000;

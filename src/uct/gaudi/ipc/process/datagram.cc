@@ -89,8 +89,7 @@ bool is_in_user_namespace(const std::string &process)
 
 } // namespace
 
-datagram::datagram(void *data, size_t length)
-    : data_{data, length}, pidfd_(-ENODATA)
+datagram::datagram(void *data, size_t length) : data_{data, length}
 {
     header_.msg_iov    = &data_;
     header_.msg_iovlen = 1;
@@ -98,8 +97,8 @@ datagram::datagram(void *data, size_t length)
 
 datagram::~datagram()
 {
-    if (pidfd_ >= 0) {
-        close(pidfd_);
+    if (pidfd >= 0) {
+        close(pidfd);
     }
 }
 
@@ -162,10 +161,10 @@ void datagram::parse()
         }
         if ((part->cmsg_type == SCM_CREDENTIALS) &&
             (part->cmsg_len == CMSG_LEN(sizeof(ucred)))) {
-            std::memcpy(&credentials_, CMSG_DATA(part), sizeof(ucred));
+            std::memcpy(&credentials, CMSG_DATA(part), sizeof(ucred));
         } else if ((part->cmsg_type == SCM_PIDFD) &&
                    (part->cmsg_len == CMSG_LEN(sizeof(int)))) {
-            std::memcpy(&pidfd_, CMSG_DATA(part), sizeof(int));
+            std::memcpy(&pidfd, CMSG_DATA(part), sizeof(int));
         } else if (part->cmsg_type == SCM_RIGHTS) {
             take_descriptors(*part);
         }
@@ -180,7 +179,7 @@ void datagram::take_descriptors(cmsghdr &part)
         int fd;
         std::memcpy(&fd, CMSG_DATA(&part) + at, sizeof(fd));
         util::unique_fd taken(fd);
-        if (util::unique_fd &place = descriptors_[descriptors_[0] ? 1 : 0];
+        if (util::unique_fd &place = descriptors[descriptors[0] ? 1 : 0];
             !place) {
             place = std::move(taken);
         }
