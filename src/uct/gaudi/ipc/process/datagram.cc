@@ -8,10 +8,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <system_error>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 /* Newer than the headers of Debian 12. */
@@ -54,11 +54,19 @@ uid_t overflow_uid()
     return known;
 }
 
-/* What everybody may read of a process; empty: it hides, or is gone. */
+/* What everybody may read of a process; empty: it hides, or is gone. Not by a
+ * stream, which throws when the process ends between opening and reading. */
 std::string text_of(const std::string &process, const char *file)
 {
-    std::ifstream stream("/proc/" + process + file);
-    return {std::istreambuf_iterator<char>(stream), {}};
+    const std::string path = "/proc/" + process + file;
+    const util::unique_fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    std::string text;
+    char part[4096];
+    ssize_t length = 0;
+    while (fd && (length = read(fd.get(), part, sizeof(part))) > 0) {
+        text.append(part, static_cast<size_t>(length));
+    }
+    return text;
 }
 
 /* /proc lists a process's pids from our namespace down to its own. */
