@@ -46,12 +46,9 @@ bool from_line(const std::string &line, Wire &what)
     return from_line(line, &what, sizeof(what));
 }
 
-/** In the body of a child: the struct that the test sends. */
-template <typename Wire>
-Wire from_parent();
-
 std::string line_of_parent();
 
+/** In the body of a child: the struct that the test sends. */
 template <typename Wire>
 Wire from_parent()
 {

@@ -178,6 +178,34 @@ bool map_root_to(const std::string &id)
            write_text("/proc/self/gid_map", id + " 0 1");
 }
 
+/* Goes on in a user namespace whose ids are those around it: a process outside
+ * has to say so. */
+bool enter_user_namespace_of_all_ids()
+{
+    int ends[2];
+    if (!go_on_as_child(fork()) || (pipe2(ends, O_CLOEXEC) != 0)) {
+        return false;
+    }
+    const unique_fd ready(ends[0]);
+    unique_fd tell(ends[1]);
+    const long child = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, nullptr,
+                               nullptr, nullptr, nullptr);
+    char byte        = 0;
+    if (child > 0) {
+        const std::string there = "/proc/" + std::to_string(child);
+        for (const char *map : {"/uid_map", "/gid_map"}) {
+            if (!write_text((there + map).c_str(),
+                            read_file("/proc/self" + std::string(map)))) {
+                _exit(1);
+            }
+        }
+        (void)!write(tell.get(), &byte, sizeof(byte));
+    }
+    tell.reset();
+    return go_on_as_child(child) &&
+           (read(ready.get(), &byte, sizeof(byte)) == sizeof(byte));
+}
+
 /* Ask a service for a file that was offered, and for nothing else: whoever does
  * it. From a socket that the answer comes to. */
 bool ask_service(int socket, const offer &what)
@@ -207,8 +235,8 @@ ucs_status_t answer_of_service(int socket, int timeout_ms)
     if (answer.receive(socket) != sizeof(what)) {
         return UCS_ERR_IO_ERROR;
     }
-    return answer.descriptors()[0] ? UCS_OK
-                                   : static_cast<ucs_status_t>(what.status);
+    return answer.descriptors[0] ? UCS_OK
+                                 : static_cast<ucs_status_t>(what.status);
 }
 
 constexpr int deadline_ms = 20'000;
@@ -411,8 +439,8 @@ TEST_F(files, of_a_process_that_does_not_answer_are_not_waited_for)
 
     /* Its end is noticed at once. */
     remote_process::set_timeout(1000);
-    std::thread killer([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::thread killer([&, waiter = gettid()] {
+        EXPECT_TRUE(eventually([&] { return is_blocked(waiter); }));
         child->kill(SIGKILL);
     });
     EXPECT_EQ(UCS_ERR_UNREACHABLE, get(offered.registered));
@@ -545,6 +573,16 @@ GAUDI_CHILD(asks_in_another_user_namespace)
     return expect_refusal(offered);
 }
 
+/* Its map reads as that of the namespace around it. */
+GAUDI_CHILD(asks_in_a_user_namespace_with_the_same_map)
+{
+    const auto offered    = from_parent<offer>();
+    const std::string map = read_file("/proc/self/uid_map");
+    GAUDI_CHILD_REQUIRE(enter_user_namespace_of_all_ids());
+    GAUDI_CHILD_REQUIRE(read_file("/proc/self/uid_map") == map);
+    return expect_refusal(offered);
+}
+
 GAUDI_CHILD(asks_in_another_pid_namespace)
 {
     const auto offered = from_parent<offer>();
@@ -559,6 +597,7 @@ TEST_F(files, are_not_for_other_user_namespaces)
     GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWUSER));
     start();
     expect_success("asks_in_another_user_namespace", offered);
+    expect_success("asks_in_a_user_namespace_with_the_same_map", offered);
 }
 
 TEST_F(files, are_not_for_other_pid_namespaces)

@@ -30,7 +30,7 @@ void expect_gone(const ipc::wire_key &key)
 {
     unpacked remote(key);
     ASSERT_EQ(remote.status, UCS_OK);
-    EXPECT_TRUE(remote->is_gone());
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, remote->failure());
     EXPECT_FALSE(remote->is_own());
     EXPECT_EQ(remote->process(), key.process);
     EXPECT_EQ(remote->check(key.address, 1), UCS_ERR_ENDPOINT_TIMEOUT);

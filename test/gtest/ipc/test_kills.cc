@@ -346,7 +346,7 @@ TEST_F(kills, are_not_needed_to_get_rid_of_nonsense)
 
     /* Behind the message in each ring: nonsense in the one that has one. */
     const stolen_mailbox stolen(box->address());
-    const mailbox_layout layout(options.fifo_size, options.max_senders);
+    const mailbox_layout layout{options.fifo_size, options.max_senders};
     for (unsigned i = 0; i < options.max_senders; ++i) {
         char *data =
             stolen.start() + layout.ring_offset(i) + layout.data_offset();

@@ -45,7 +45,6 @@ constexpr size_t small     = 4096;
 constexpr size_t room      = large + 2 * guard;
 constexpr unsigned flood   = 20000; /* small messages: more than a queue has */
 constexpr unsigned depth   = 4;     /* large ones at a time */
-constexpr ucp_tag_t a_tag  = 5;
 constexpr seconds patience = seconds(20);
 constexpr unsigned max_kill_delay_us = 30000;
 constexpr ptrdiff_t more_files       = 2;
@@ -82,6 +81,10 @@ const char *name_of(moment when)
 }
 
 constexpr char healthy[] = "healthy";
+
+/* Of the messages of one peer: what a dead one has announced stays in the
+ * worker, and UCP cancels the request that it meets (ucp_rndv_receive). */
+ucp_tag_t tag = 0;
 
 /* --- what both have ------------------------------------------------------- */
 
@@ -171,13 +174,13 @@ ucs_status_ptr_t get(const connection &of, const remote_memory &there,
 ucs_status_ptr_t send(const connection &to, const memory &from, size_t size)
 {
     const ucp_request_param_t params = params_for(from);
-    return ucp_tag_send_nbx(to.ep(), from.data() + guard, size, a_tag, &params);
+    return ucp_tag_send_nbx(to.ep(), from.data() + guard, size, tag, &params);
 }
 
 ucs_status_ptr_t receive(worker &of, const memory &to, size_t size)
 {
     const ucp_request_param_t params = params_for(to);
-    return ucp_tag_recv_nbx(of.get(), to.data() + guard, size, a_tag,
+    return ucp_tag_recv_nbx(of.get(), to.data() + guard, size, tag,
                             ~ucp_tag_t{0}, &params);
 }
 
@@ -281,8 +284,8 @@ public:
     void lose_a_peer(moment when)
     {
         set_case(std::string("kill ") + name_of(when));
-        another_process victim({"peer", name_of(when)});
-        const address there = hear(victim.socket());
+        another_process victim = start_peer(name_of(when));
+        const address there    = hear(victim.socket());
         tell(victim.socket(), worker_, memory_);
 
         if ((when == moment::before_connect) && coin()) {
@@ -329,8 +332,8 @@ public:
     void meet_a_healthy_peer(unsigned round)
     {
         set_case("healthy peer, round " + std::to_string(round));
-        another_process other({"peer", healthy});
-        const address there = hear(other.socket());
+        another_process other = start_peer(healthy);
+        const address there   = hear(other.socket());
         tell(other.socket(), worker_, memory_);
         connection to_other(worker_, there.worker);
         if (to_other.failed()) {
@@ -381,6 +384,11 @@ public:
     }
 
 private:
+    static another_process start_peer(const char *when)
+    {
+        return another_process({"peer", when, std::to_string(++tag)});
+    }
+
     static std::vector<char> pattern_of(unsigned seed)
     {
         std::vector<char> bytes(room);
@@ -520,7 +528,8 @@ int survive(unsigned rounds, unsigned seed)
 int main(int argc, char **argv)
 {
     start_program(life_s);
-    if ((argc == 3) && (std::string(argv[1]) == "peer")) {
+    if ((argc == 4) && (std::string(argv[1]) == "peer")) {
+        tag = std::stoul(argv[3]);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         return run_peer(argv[2]);
     }

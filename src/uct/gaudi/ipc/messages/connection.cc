@@ -55,7 +55,7 @@ ucs_status_t connection::attach()
     }
     const util::unique_fd &file = files[0];
     signal_                     = std::move(files[1]);
-    const mailbox_layout least(ring_min_size, 1);
+    const mailbox_layout least{ring_min_size, 1};
     const size_t length = util::lasting_length(file.get());
     if (length < least.length()) {
         ucs_debug("gaudi_ipc: process %u names a file as its mailbox that is "
@@ -78,7 +78,7 @@ ucs_status_t connection::attach()
         (ring_size < ring_min_size) || (ring_size > mailbox::largest_fifo) ||
         !std::has_single_bit(ring_size) || (ring_count == 0) ||
         (ring_count > mailbox::most_senders) ||
-        (length != mailbox_layout(ring_size, ring_count).length())) {
+        (length != mailbox_layout{ring_size, ring_count}.length())) {
         ucs_debug("gaudi_ipc: the mailbox of process %u is not as it should be",
                   address.process.pid);
         return UCS_ERR_INVALID_ADDR;
@@ -88,17 +88,17 @@ ucs_status_t connection::attach()
                   address.process.pid);
         return UCS_ERR_UNREACHABLE;
     }
-    return take_ring(file.get(), mailbox_layout(ring_size, ring_count));
+    return take_ring(file.get(), mailbox_layout{ring_size, ring_count});
 }
 
 /* One that nobody has, or that its owner has left; else a fresh one. */
 ucs_status_t connection::take_ring(int file, const mailbox_layout &layout)
 {
     std::atomic<uint32_t> &used = header().used;
-    uint32_t known              = std::min(used.load(), layout.ring_count());
+    uint32_t known              = std::min(used.load(), layout.ring_count);
     for (uint32_t index = 0;; ++index) {
         while (index == known) {
-            if (known == layout.ring_count()) {
+            if (known == layout.ring_count) {
                 ucs_debug("gaudi_ipc: all %u rings of process %u are taken",
                           known, process_->id().pid);
                 return UCS_ERR_NO_RESOURCE;
@@ -106,7 +106,7 @@ ucs_status_t connection::take_ring(int file, const mailbox_layout &layout)
             if (used.compare_exchange_strong(known, known + 1)) {
                 ++known;
             } else {
-                known = std::min(known, layout.ring_count());
+                known = std::min(known, layout.ring_count);
             }
         }
         const ucs_status_t status = try_ring(file, layout, index);
@@ -135,7 +135,7 @@ ucs_status_t connection::try_ring(int file, const mailbox_layout &layout,
     if (status == UCS_OK) {
         auto *control = reinterpret_cast<ring_control *>(ring.start());
         ring_writer writer(control, ring.start() + layout.data_offset(),
-                           layout.ring_size());
+                           layout.ring_size);
         if (is_left && !writer.resume()) {
             status = UCS_ERR_BUSY;
         } else if (!writer.has_room()) {

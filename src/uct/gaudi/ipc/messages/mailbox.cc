@@ -23,7 +23,7 @@ constexpr double look_interval_s = 0.1;
 /* As many rings as a file of this process may have. */
 mailbox_layout fitting_layout(size_t ring_size, unsigned ring_count)
 {
-    const mailbox_layout wanted(ring_size, ring_count);
+    const mailbox_layout wanted{ring_size, ring_count};
     const size_t longest = util::longest_file();
     if (longest >= wanted.length()) {
         return wanted;
@@ -54,7 +54,7 @@ ucs_status_t mailbox::create(const mailbox_options &options,
     const mailbox_layout layout = fitting_layout(
         std::bit_ceil(std::max(options.fifo_size, ring_min_size)),
         options.max_senders);
-    if (layout.ring_count() == 0) {
+    if (layout.ring_count == 0) {
         ucs_error("gaudi_ipc: no mailbox fits in the longest file that this "
                   "process may make (RLIMIT_FSIZE)");
         return UCS_ERR_NO_MEMORY;
@@ -93,8 +93,8 @@ ucs_status_t mailbox::initialize()
     header().magic      = mailbox_header::right_magic;
     header().version    = wire_version;
     header().nonce      = address_.process.nonce;
-    header().ring_size  = file_.layout().ring_size();
-    header().ring_count = file_.layout().ring_count();
+    header().ring_size  = file_.layout().ring_size;
+    header().ring_count = file_.layout().ring_count;
     looked_             = ucs_get_time();
     return UCS_OK;
 }
@@ -143,7 +143,7 @@ void mailbox::collect()
             const unsigned word = group * mailbox_header::word_bits + bit;
             for_each_bit(header().marked[word], [&](unsigned ring) {
                 const unsigned index = word * mailbox_header::word_bits + ring;
-                if ((index < file_.layout().ring_count()) &&
+                if ((index < file_.layout().ring_count) &&
                     (adopt(index) != UCS_OK)) {
                     header().mark(index); /* to try again */
                 }
@@ -182,7 +182,7 @@ void mailbox::find_dead()
 void mailbox::adopt_all()
 {
     const unsigned used = /* senders write it */
-        std::min(header().used.load(), file_.layout().ring_count());
+        std::min(header().used.load(), file_.layout().ring_count);
     for (unsigned index = 0; index < used; ++index) {
         const uint64_t owner =
             header().owners[index].load(std::memory_order_relaxed);
@@ -240,7 +240,7 @@ ucs_status_t mailbox::read_ring(unsigned index)
     fresh->reader =
         ring_reader(reinterpret_cast<ring_control *>(file_.ring(index)),
                     file_.ring(index) + file_.layout().data_offset(),
-                    file_.layout().ring_size());
+                    file_.layout().ring_size);
     rings_[index] = std::move(fresh);
     ++adopted_;
     return UCS_OK;

@@ -84,31 +84,22 @@ inline uint32_t owner_pid(uint64_t owner)
 }
 
 /** Where things are in the file. */
-class mailbox_layout {
-public:
-    mailbox_layout(size_t ring_size, unsigned ring_count)
-        : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))),
-          ring_size_(ring_size), ring_count_(ring_count)
-    {}
+struct mailbox_layout {
+    size_t ring_size; /* of the data of each, bytes */
+    unsigned ring_count;
+    size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
 
     [[nodiscard]] size_t header_length() const
     {
-        return util::round_up(sizeof(mailbox_header), page_);
+        return util::round_up(sizeof(mailbox_header), page);
     }
-    [[nodiscard]] size_t ring_length() const { return page_ + ring_size_; }
-    [[nodiscard]] size_t data_offset() const { return page_; }
+    [[nodiscard]] size_t data_offset() const { return page; }
+    [[nodiscard]] size_t ring_length() const { return page + ring_size; }
     [[nodiscard]] size_t ring_offset(unsigned ring) const
     {
         return header_length() + ring * ring_length();
     }
-    [[nodiscard]] size_t length() const { return ring_offset(ring_count_); }
-    [[nodiscard]] size_t ring_size() const { return ring_size_; }
-    [[nodiscard]] unsigned ring_count() const { return ring_count_; }
-
-private:
-    size_t page_;
-    size_t ring_size_;
-    unsigned ring_count_;
+    [[nodiscard]] size_t length() const { return ring_offset(ring_count); }
 };
 
 /** The file, and what its owner has mapped of it. One thread at a time. */

@@ -6,10 +6,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
+#include <system_error>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 /* Newer than the headers of Debian 12. */
@@ -52,11 +54,19 @@ uid_t overflow_uid()
     return known;
 }
 
-/* What everybody may read of a process; empty: it hides, or is gone. */
+/* What everybody may read of a process; empty: it hides, or is gone. Not by a
+ * stream, which throws when the process ends between opening and reading. */
 std::string text_of(const std::string &process, const char *file)
 {
-    std::ifstream stream("/proc/" + process + file);
-    return {std::istreambuf_iterator<char>(stream), {}};
+    const std::string path = "/proc/" + process + file;
+    const util::unique_fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    std::string text;
+    char part[4096];
+    ssize_t length = 0;
+    while (fd && (length = read(fd.get(), part, sizeof(part))) > 0) {
+        text.append(part, static_cast<size_t>(length));
+    }
+    return text;
 }
 
 /* /proc lists a process's pids from our namespace down to its own. */
@@ -66,20 +76,28 @@ bool is_in_pid_namespace(const std::string &process)
            std::string::npos;
 }
 
-/* A namespace's map reads differently from outside it, unless it maps all ids
- * to themselves as ours does: such a one is taken for ours. The link in
- * /proc/PID/ns is exact, but needs rights over the process (uid_m_show of
- * kernel/user_namespace.c). */
+/* The link in /proc/PID/ns is exact, but needs rights over the process. Without
+ * them the map has to do, which reads differently from outside the namespace
+ * (uid_m_show of kernel/user_namespace.c), unless it maps all ids to
+ * themselves as ours does. */
 bool is_in_user_namespace(const std::string &process)
 {
+    const auto link_of = [](const std::string &whose) {
+        std::error_code error;
+        return std::filesystem::read_symlink("/proc/" + whose + "/ns/user",
+                                             error);
+    };
+    const std::filesystem::path link = link_of(process);
+    if (!link.empty()) {
+        return link == link_of("self");
+    }
     const std::string map = text_of(process, "/uid_map");
     return !map.empty() && (map == text_of("self", "/uid_map"));
 }
 
 } // namespace
 
-datagram::datagram(void *data, size_t length)
-    : data_{data, length}, pidfd_(-ENODATA)
+datagram::datagram(void *data, size_t length) : data_{data, length}
 {
     header_.msg_iov    = &data_;
     header_.msg_iovlen = 1;
@@ -87,8 +105,8 @@ datagram::datagram(void *data, size_t length)
 
 datagram::~datagram()
 {
-    if (pidfd_ >= 0) {
-        close(pidfd_);
+    if (pidfd >= 0) {
+        close(pidfd);
     }
 }
 
@@ -151,10 +169,10 @@ void datagram::parse()
         }
         if ((part->cmsg_type == SCM_CREDENTIALS) &&
             (part->cmsg_len == CMSG_LEN(sizeof(ucred)))) {
-            std::memcpy(&credentials_, CMSG_DATA(part), sizeof(ucred));
+            std::memcpy(&credentials, CMSG_DATA(part), sizeof(ucred));
         } else if ((part->cmsg_type == SCM_PIDFD) &&
                    (part->cmsg_len == CMSG_LEN(sizeof(int)))) {
-            std::memcpy(&pidfd_, CMSG_DATA(part), sizeof(int));
+            std::memcpy(&pidfd, CMSG_DATA(part), sizeof(int));
         } else if (part->cmsg_type == SCM_RIGHTS) {
             take_descriptors(*part);
         }
@@ -169,7 +187,7 @@ void datagram::take_descriptors(cmsghdr &part)
         int fd;
         std::memcpy(&fd, CMSG_DATA(&part) + at, sizeof(fd));
         util::unique_fd taken(fd);
-        if (util::unique_fd &place = descriptors_[descriptors_[0] ? 1 : 0];
+        if (util::unique_fd &place = descriptors[descriptors[0] ? 1 : 0];
             !place) {
             place = std::move(taken);
         }

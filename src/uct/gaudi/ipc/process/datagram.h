@@ -11,6 +11,7 @@
 #include "util/unique_fd.h"
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
@@ -35,6 +36,11 @@ public:
     void add_descriptor(int fd);
 
     void set_peer(const sockaddr_un &name, socklen_t length);
+    /** It goes where another one came from. */
+    void answer(const datagram &other)
+    {
+        set_peer(other.peer_, other.header_.msg_namelen);
+    }
 
     /** Waits for nothing. @return false, with errno. */
     [[nodiscard]] bool send(int socket);
@@ -43,20 +49,16 @@ public:
      *  tells. */
     [[nodiscard]] ssize_t receive(int socket);
 
-    /** Who sent what was received, in our namespaces: 0 stands for a process
-     * that is in none of ours, the overflow id for a user that is not. */
-    [[nodiscard]] const ucred &credentials() const { return credentials_; }
+    /* What was received. */
 
+    /** Who sent it, in our namespaces: 0 stands for a process that is in none
+     *  of ours, the overflow id for a user that is not. */
+    ucred credentials{0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
     /** Of the process that sent it: since Linux 6.5, where the socket asks for
      *  it. -errno: it could not be had, because the process has ended or there
-     *  was no room for a descriptor. */
-    [[nodiscard]] int pidfd() const { return pidfd_; }
-
-    /** What was received. */
-    [[nodiscard]] file_pair &descriptors() { return descriptors_; }
-
-    [[nodiscard]] const sockaddr_un &peer() const { return peer_; }
-    [[nodiscard]] socklen_t peer_length() const { return header_.msg_namelen; }
+     *  was no room for a descriptor. Closed with this object. */
+    int pidfd = -ENODATA;
+    file_pair descriptors;
 
 private:
     void add(int type, const void *what, size_t length);
@@ -68,9 +70,6 @@ private:
     alignas(cmsghdr) char control_[CMSG_SPACE(sizeof(ucred)) +
                                    3 * CMSG_SPACE(sizeof(int))]{};
     sockaddr_un peer_{};
-    ucred credentials_{0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
-    int pidfd_;
-    file_pair descriptors_;
 };
 
 /** The abstract name of a process's file service. */

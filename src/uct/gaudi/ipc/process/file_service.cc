@@ -156,7 +156,7 @@ private:
             if ((static_cast<size_t>(length) == sizeof(wanted)) &&
                 (wanted.magic == request_magic) &&
                 (wanted.version == wire_version) &&
-                is_own_user(message.credentials())) {
+                is_own_user(message.credentials)) {
                 react(socket, wanted, message);
             }
         }
@@ -182,7 +182,7 @@ private:
         /* A reply that does not fit is lost: who asks so much waits in vain. */
         wire_reply what{wanted.number, status, 0};
         datagram message(&what, sizeof(what));
-        message.set_peer(asked.peer(), asked.peer_length());
+        message.answer(asked);
         message.add_credentials();
         for (const util::unique_fd &fd : files) {
             if ((status == UCS_OK) && fd) {
@@ -191,7 +191,7 @@ private:
         }
         if (!message.send(socket)) {
             ucs_debug("gaudi_ipc: process %d gets no answer: %m",
-                      asked.credentials().pid);
+                      asked.credentials.pid);
         }
     }
 
@@ -200,14 +200,14 @@ private:
     ucs_status_t check_sender(const wire_request &wanted,
                               const datagram &asked) const
     {
-        if (sends_pidfds_ && (asked.pidfd() < 0)) {
-            return util::may_pass(-asked.pidfd()) ? UCS_ERR_NO_RESOURCE
-                                                  : UCS_ERR_REJECTED;
+        if (sends_pidfds_ && (asked.pidfd < 0)) {
+            return util::may_pass(-asked.pidfd) ? UCS_ERR_NO_RESOURCE
+                                                : UCS_ERR_REJECTED;
         }
-        const pid_t pid = asked.credentials().pid;
+        const pid_t pid = asked.credentials.pid;
         return (static_cast<pid_t>(wanted.sender.pid) != pid)
                    ? UCS_ERR_REJECTED
-                   : check_namespaces(pid, asked.pidfd());
+                   : check_namespaces(pid, asked.pidfd);
     }
 
     /* Take what the sender has brought. */
@@ -221,7 +221,7 @@ private:
         }
         return (take == nullptr)
                    ? UCS_OK
-                   : take(wanted.sender, std::move(asked.descriptors()[0]));
+                   : take(wanted.sender, std::move(asked.descriptors[0]));
     }
 
     std::mutex lock_; /* held across reopening */
@@ -325,13 +325,13 @@ ucs_status_t file_service::ask(const process_id &process, int pidfd,
             continue;
         }
         if ((length != sizeof(what)) || (what.number != wanted.number) ||
-            !is_own_user(answer.credentials()) ||
-            (answer.credentials().pid != static_cast<pid_t>(process.pid))) {
+            !is_own_user(answer.credentials) ||
+            (answer.credentials.pid != static_cast<pid_t>(process.pid))) {
             continue; /* from somebody else */
         }
         status = static_cast<ucs_status_t>(what.status);
         if (status == UCS_OK) {
-            files_p = std::move(answer.descriptors());
+            files_p = std::move(answer.descriptors);
             /* Without: there was no room for it here. */
             status = files_p[0] ? UCS_OK : UCS_ERR_NO_RESOURCE;
             break;

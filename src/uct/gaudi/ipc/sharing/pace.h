@@ -12,7 +12,6 @@ extern "C" {
 
 namespace gaudi::ipc {
 
-/** Lets something that costs a system call or more happen only now and then. */
 class pace {
 public:
     /** @param interval  From one time to the next, seconds. */

@@ -45,11 +45,46 @@ ucs_status_t judge_refusal(int error)
     }
 }
 
+ucs_status_t open_source(const process_id &id, const file_ref &page_file,
+                         std::shared_ptr<foreign_page> &source_p)
+{
+    const own_page *self = own_page::instance();
+    if (self == nullptr) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    std::shared_ptr<remote_process> process;
+    file_pair files;
+    ucs_status_t status = remote_process::open(id, process);
+    if (status == UCS_OK) {
+        status = process->get_files(page_file, files, self->fd());
+    }
+    if (status == UCS_OK) {
+        status =
+            foreign_page::map(files[0].get(), std::move(process), source_p);
+    }
+    switch (status) {
+    case UCS_OK:
+        return UCS_OK;
+    case UCS_ERR_NO_RESOURCE:
+    case UCS_ERR_NO_MEMORY:
+        ucs_error("gaudi_ipc: there is no room for what memory of process %u "
+                  "needs: file descriptors or mappings",
+                  id.pid);
+        return UCS_ERR_NO_RESOURCE;
+    case UCS_ERR_EXCEEDS_LIMIT:
+        ucs_diag("gaudi_ipc: process %u has as many users as it can have",
+                 id.pid);
+        return UCS_ERR_UNREACHABLE;
+    default:
+        return UCS_ERR_UNREACHABLE;
+    }
+}
+
 } // namespace
 
 /* --- remote_buffer -------------------------------------------------------- */
 
-remote_buffer::remote_buffer(std::shared_ptr<import_source> of,
+remote_buffer::remote_buffer(std::shared_ptr<foreign_page> of,
                              const wire_key &key)
     : of_(std::move(of)), key_(key)
 {}
@@ -109,7 +144,7 @@ remote_buffer::import_on(base::card &user, shim::registration &mapping)
                   user.name().c_str(), key_.buffer.size, key_.buffer.address,
                   of_->process().id().pid, std::strerror(-error));
     }
-    if ((error == -EPERM) && !of_->without_peers_.exchange(true)) {
+    if ((error == -EPERM) && !of_->without_peers.exchange(true)) {
         ucs_diag("gaudi_ipc: %s has no peer-to-peer to a card of process %u: "
                  "its device memory is reached in other ways",
                  user.name().c_str(), of_->process().id().pid);
@@ -169,9 +204,9 @@ void remote_buffers::close()
 }
 
 ucs_status_t remote_buffers::find(const wire_key &key,
-                                  std::shared_ptr<import_source> &source_p)
+                                  std::shared_ptr<foreign_page> &source_p)
 {
-    std::shared_ptr<import_source> found;
+    std::shared_ptr<foreign_page> found;
     {
         std::lock_guard<std::mutex> guard(lock_);
         const auto place = sources_.find(key.process.nonce);
@@ -180,12 +215,12 @@ ucs_status_t remote_buffers::find(const wire_key &key,
         }
     }
     if (found == nullptr) {
-        ucs_status_t status = import_source::open(key.process, key.page, found);
+        ucs_status_t status = open_source(key.process, key.page, found);
         if (status != UCS_OK) {
             return status;
         }
         /* Another thread may have been faster. */
-        const std::shared_ptr<import_source> fresh = found;
+        const std::shared_ptr<foreign_page> fresh = found;
         std::lock_guard<std::mutex> guard(lock_);
         found  = sources_.try_emplace(key.process.nonce, fresh).first->second;
         empty_ = false;
@@ -206,7 +241,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
 }
 
 ucs_status_t remote_buffers::find(const wire_key &key,
-                                  std::shared_ptr<import_source> &source_p,
+                                  std::shared_ptr<foreign_page> &source_p,
                                   std::shared_ptr<remote_buffer> &buffer_p)
 {
     const name wanted(key);
@@ -235,7 +270,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
         /* Its own were lost, or it has none. */
         return cards.empty() ? UCS_ERR_UNSUPPORTED : UCS_ERR_UNREACHABLE;
     }
-    std::shared_ptr<import_source> of;
+    std::shared_ptr<foreign_page> of;
     if (found != nullptr) {
         of = found->of_;
         if (of->is_dead()) {

@@ -18,8 +18,8 @@
 #include "uct/gaudi/base/cards/card.h"
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/card_mappings.h"
-#include "uct/gaudi/ipc/sharing/import_source.h"
 #include "uct/gaudi/ipc/sharing/key.h"
+#include "uct/gaudi/ipc/sharing/shared_page.h"
 
 #include <atomic>
 #include <cstdint>
@@ -36,13 +36,13 @@ class remote_buffers;
 /** A buffer of another process. Shared by the keys into it and the cache. */
 class remote_buffer {
 public:
-    remote_buffer(std::shared_ptr<import_source> of, const wire_key &key);
+    remote_buffer(std::shared_ptr<foreign_page> of, const wire_key &key);
     ~remote_buffer(); /**< not under the lock of the cache */
 
     /** Whether its process has withdrawn it. */
     [[nodiscard]] bool is_withdrawn() const
     {
-        return of_->page().cell(key_.buffer.cell) != key_.buffer.stamp;
+        return of_->cell(key_.buffer.cell) != key_.buffer.stamp;
     }
 
     /** Keep it from being unmapped. */
@@ -64,7 +64,7 @@ private:
     /* Of users_ while the imports are taken away. */
     static constexpr int32_t closing = INT32_MIN / 2;
 
-    const std::shared_ptr<import_source> of_;
+    const std::shared_ptr<foreign_page> of_;
     const wire_key key_; /* that it was opened with */
 
     std::atomic<int32_t> users_{0};
@@ -101,9 +101,13 @@ public:
     /** Undo one open; the last one unmaps everything. */
     void close();
 
-    /** Find the process that a key is of. @return As import_source::open. */
+    /** Find the process that a key is of, and tell it that this one uses its
+     *  memory.
+     *  @return UCS_ERR_UNREACHABLE: it is gone or out of reach; said at debug
+     *          level. UCS_ERR_NO_RESOURCE: no room for a descriptor or a
+     *          mapping; logged. */
     [[nodiscard]] ucs_status_t find(const wire_key &key,
-                                    std::shared_ptr<import_source> &source_p);
+                                    std::shared_ptr<foreign_page> &source_p);
 
     /** Find, or open, the buffer that a key of device memory points into.
      *  @return As above; also UCS_ERR_UNREACHABLE when no card of ours reaches
@@ -112,7 +116,7 @@ public:
      *          UCS_ERR_NO_RESOURCE with a buffer: there was no room to map it,
      *          and its first use that finds room does. */
     [[nodiscard]] ucs_status_t find(const wire_key &key,
-                                    std::shared_ptr<import_source> &source_p,
+                                    std::shared_ptr<foreign_page> &source_p,
                                     std::shared_ptr<remote_buffer> &buffer_p);
 
     /** Unmap what was withdrawn, and what is of dead processes. */
@@ -154,7 +158,7 @@ private:
     struct leftovers {
         std::vector<std::unique_ptr<base::card_mappings::entry>> imports;
         std::vector<std::shared_ptr<remote_buffer>> buffers;
-        std::vector<std::shared_ptr<import_source>> sources;
+        std::vector<std::shared_ptr<foreign_page>> sources;
     };
 
     void opened(remote_buffer &buffer, uint64_t bytes);
@@ -171,7 +175,7 @@ private:
     mutable std::mutex lock_;
     unsigned users_ = 0;
     limits limits_;
-    std::unordered_map<uint64_t, std::shared_ptr<import_source>> sources_;
+    std::unordered_map<uint64_t, std::shared_ptr<foreign_page>> sources_;
     buffer_map buffers_;
     std::unordered_set<remote_buffer *> mapped_;
     uint64_t bytes_ = 0; /* in them */

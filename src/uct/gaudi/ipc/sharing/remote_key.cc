@@ -4,7 +4,7 @@
 #include "uct/gaudi/base/ucx/callers.h"
 #include "uct/gaudi/base/ucx/protocols.h"
 #include "uct/gaudi/base/ucx/status.h"
-#include "uct/gaudi/ipc/sharing/own_page.h"
+#include "uct/gaudi/ipc/sharing/shared_page.h"
 #include "util/process.h"
 
 #include <cstring>
@@ -29,7 +29,7 @@ remote_key::~remote_key()
  * key any more.
  */
 ucs_status_t remote_key::find(const wire_key &key,
-                              std::shared_ptr<import_source> &of_p,
+                              std::shared_ptr<foreign_page> &of_p,
                               std::shared_ptr<remote_buffer> &buffer_p)
 {
     auto &cache         = remote_buffers::instance();
@@ -56,7 +56,7 @@ ucs_status_t remote_key::find(const wire_key &key,
     } else {
         status = cache.find(key, of_p, buffer_p);
     }
-    if ((status == UCS_OK) && (of_p->page().cell(key.cell) != key.stamp)) {
+    if ((status == UCS_OK) && (of_p->cell(key.cell) != key.stamp)) {
         ucs_debug("gaudi_ipc: process %u has ended the registration of a "
                   "remote key",
                   key.process.pid);
@@ -108,7 +108,7 @@ ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
     if (status != UCS_OK) {
         return status;
     }
-    std::shared_ptr<import_source> of;
+    std::shared_ptr<foreign_page> of;
     std::shared_ptr<remote_buffer> opened;
     ucs_status_t failure = UCS_OK;
     if (key.process == own_process()) {
@@ -176,7 +176,7 @@ ucs_status_t remote_key::state() const
     if (of_->is_dead()) {
         return UCS_ERR_ENDPOINT_TIMEOUT;
     }
-    if ((of_->page().cell(key_.cell) != key_.stamp) ||
+    if ((of_->cell(key_.cell) != key_.stamp) ||
         ((buffer_ != nullptr) && buffer_->is_withdrawn())) {
         return UCS_ERR_REJECTED;
     }

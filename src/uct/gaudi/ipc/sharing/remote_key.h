@@ -56,12 +56,6 @@ public:
      *  opening it failed; another unpacking may succeed. */
     [[nodiscard]] ucs_status_t failure() const { return failure_; }
 
-    /** Whether its process had ended before it was unpacked. */
-    [[nodiscard]] bool is_gone() const
-    {
-        return failure_ == UCS_ERR_ENDPOINT_TIMEOUT;
-    }
-
     /** UCS_OK, or why it cannot be used now, as @ref hold says. */
     [[nodiscard]] ucs_status_t state() const;
 
@@ -92,7 +86,7 @@ private:
     ~remote_key() override;
 
     [[nodiscard]] static ucs_status_t find(const wire_key &key,
-                                           std::shared_ptr<import_source> &of_p,
+                                           std::shared_ptr<foreign_page> &of_p,
                                            std::shared_ptr<remote_buffer> &p);
     [[nodiscard]] static ucs_status_t failure_of(const wire_key &key,
                                                  ucs_status_t status);
@@ -104,7 +98,7 @@ private:
     ucs_status_t failure_   = UCS_OK;
     std::atomic<uint32_t> references_{1};
     std::atomic<hazard_entry *> hazard_{nullptr}; /* from the first hold on */
-    std::shared_ptr<import_source> of_; /* nullptr: this process, or useless */
+    std::shared_ptr<foreign_page> of_; /* nullptr: this process, or useless */
     std::shared_ptr<remote_buffer> buffer_; /* nullptr: host memory */
 };
 

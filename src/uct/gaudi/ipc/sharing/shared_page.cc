@@ -1,50 +1,49 @@
 #include "uct/gaudi/ipc/sharing/shared_page.h"
 
+#include "uct/gaudi/ipc/process/file_service.h"
+#include "util/process.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace gaudi::ipc {
 
-ucs_status_t foreign_page::map(int fd, const process_id &process,
-                               std::unique_ptr<foreign_page> &page_p)
+/* --- foreign_page ----------------------------------------------------------
+ */
+
+ucs_status_t foreign_page::map(int fd, std::shared_ptr<remote_process> process,
+                               std::shared_ptr<foreign_page> &page_p)
 {
+    const process_id &id = process->id();
     if (util::lasting_length(fd) != sizeof(shared_page)) {
         ucs_debug("gaudi_ipc: process %u names a file as its shared page that "
                   "is none",
-                  process.pid);
+                  id.pid);
         return UCS_ERR_INVALID_PARAM;
     }
-    std::unique_ptr<foreign_page> page(new foreign_page);
+    std::shared_ptr<foreign_page> page(new foreign_page(std::move(process)));
     if (!page->mapping_.map(fd, 0, sizeof(shared_page), PROT_READ)) {
         ucs_debug("gaudi_ipc: the shared page of process %u cannot be mapped: "
                   "%s",
-                  process.pid, std::strerror(errno));
+                  id.pid, std::strerror(errno));
         return UCS_ERR_NO_MEMORY;
     }
     const page_header &head = page->page();
     if ((head.magic != page_header::right_magic) ||
-        (head.version != wire_version) || (head.process != process)) {
+        (head.version != wire_version) || (head.process != id)) {
         ucs_debug("gaudi_ipc: the shared page that process %u names is another "
                   "one's",
-                  process.pid);
+                  id.pid);
         return UCS_ERR_INVALID_PARAM;
     }
     page_p = std::move(page);
     return UCS_OK;
-}
-
-/* Its page is not mapped where it was, and hardly another one with its nonce.
- */
-bool foreign_page::is_left(const util::process_memory &memory) const
-{
-    const page_header &head = page();
-    process_id seen{};
-    const int error = memory.read(
-        &seen, head.address + offsetof(page_header, process), sizeof(seen));
-    return (error == -EFAULT) || ((error == 0) && (seen != head.process));
 }
 
 bool foreign_page::is_using(uint64_t owner, uint64_t stamp) const
@@ -56,6 +55,250 @@ bool foreign_page::is_using(uint64_t owner, uint64_t stamp) const
                                   (hazard.owner.load() == owner) &&
                                   (hazard.stamp.load() == stamp);
                        });
+}
+
+/* After an exec its page is not mapped where it was, and hardly another one
+ * with its nonce. One whose memory we may not read counts as there. */
+bool foreign_page::has_left() const
+{
+    const page_header &head = page();
+    process_id seen{};
+    if (!process_->is_alive()) {
+        return true;
+    }
+    const int error = process_->memory().read(
+        &seen, head.address + offsetof(page_header, process), sizeof(seen));
+    return (error == -EFAULT) || ((error == 0) && (seen != head.process));
+}
+
+bool foreign_page::is_dead()
+{
+    if (!dead_.load(std::memory_order_relaxed) && asking_.is_due() &&
+        has_left()) {
+        dead_.store(true, std::memory_order_relaxed);
+    }
+    return dead_.load(std::memory_order_relaxed);
+}
+
+bool foreign_page::has_memory()
+{
+    int known = memory_.load(std::memory_order_relaxed);
+    if (known < 0) {
+        const int error = process_->memory().probe();
+        known           = (error == 0) ? 1 : 0;
+        memory_.store(known, std::memory_order_relaxed);
+        if (error != 0) {
+            ucs_debug("gaudi_ipc: host memory of process %u is out of reach: "
+                      "%s",
+                      process_->id().pid, std::strerror(-error));
+        }
+    }
+    return known == 1;
+}
+
+/* --- own_page --------------------------------------------------------------
+ */
+
+own_page *own_page::instance()
+{
+    own_page &page = util::of_this_process<own_page>();
+    if (ucs_likely(page.made_.load(std::memory_order_acquire))) {
+        return &page;
+    }
+    std::lock_guard<std::mutex> guard(page.lock_);
+    if (!page.made_.load(std::memory_order_relaxed)) {
+        const ucs_status_t status = page.create();
+        if (status != UCS_OK) {
+            ucs_error(
+                "gaudi_ipc: no memory can be shared with other processes: "
+                "%s",
+                ucs_status_string(status));
+            return nullptr;
+        }
+        page.made_.store(true, std::memory_order_release);
+    }
+    return &page;
+}
+
+ucs_status_t own_page::create()
+{
+    constexpr size_t total = sizeof(shared_page);
+    if (util::longest_file() < total) {
+        ucs_debug("gaudi_ipc: this process may not make a file of %zu bytes "
+                  "(RLIMIT_FSIZE)",
+                  total);
+        return UCS_ERR_NO_RESOURCE;
+    }
+    util::unique_fd fd(
+        memfd_create("gaudi_ipc", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    if ((ftruncate(fd.get(), static_cast<off_t>(total)) != 0) ||
+        (fcntl(fd.get(), F_ADD_SEALS,
+               F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)) {
+        return UCS_ERR_IO_ERROR;
+    }
+    if (!mapping_.map(fd.get(), 0, total)) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    shared_page &head = page();
+    head.version      = wire_version;
+    head.process      = own_process();
+    head.address      = reinterpret_cast<uintptr_t>(mapping_.start());
+    head.magic        = page_header::right_magic;
+
+    file_offer offer;
+    offer.fds[0] = fd.get();
+    offer.take   = take_importer;
+    fd_          = std::move(fd);
+    return file_service::add(std::move(offer), file_);
+}
+
+own_page::mark own_page::take_cell(uint64_t start, uint64_t length)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    mark taken;
+    if (!free_cells_.empty()) {
+        taken.cell = free_cells_.back();
+        free_cells_.pop_back();
+        ranges_[taken.cell] = {start, length};
+    } else if (ranges_.size() < max_cells) {
+        taken.cell = static_cast<uint32_t>(ranges_.size());
+        ranges_.push_back({start, length});
+        free_cells_.reserve(ranges_.capacity()); /* end_cell cannot fail */
+    } else {
+        return taken;
+    }
+    taken.stamp = ++last_stamp_;
+    page().cells[taken.cell].store(taken.stamp);
+    return taken;
+}
+
+void own_page::end_cell(const mark &ended)
+{
+    page().cells[ended.cell].store(0);
+    std::lock_guard<std::mutex> guard(lock_);
+    free_cells_.push_back(ended.cell);
+}
+
+bool own_page::is_current(const mark &asked) const
+{
+    return (asked.stamp != 0) &&
+           (page().cells[asked.cell].load() == asked.stamp);
+}
+
+bool own_page::is_current(const mark &asked, uint64_t start,
+                          uint64_t length) const
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    if ((asked.cell >= ranges_.size()) || !is_current(asked)) {
+        return false;
+    }
+    const range &known = ranges_[asked.cell];
+    return (start >= known.start) && (length <= known.length) &&
+           (start - known.start <= known.length - length);
+}
+
+size_t own_page::cells() const
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    return ranges_.size() - free_cells_.size();
+}
+
+hazard_entry *own_page::take_hazard(uint64_t owner, uint64_t stamp)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    uint32_t index;
+    if (!free_hazards_.empty()) {
+        index = free_hazards_.back();
+        free_hazards_.pop_back();
+    } else if (hazards_used_ < max_hazards) {
+        index = hazards_used_++;
+        if (free_hazards_.capacity() < hazards_used_) {
+            free_hazards_.reserve(size_t{2} * hazards_used_);
+        }
+        page().hazards_used.store(hazards_used_);
+    } else {
+        return nullptr;
+    }
+    hazard_entry &hazard = page().hazards[index];
+    hazard.uses.store(0);
+    hazard.stamp.store(stamp);
+    hazard.owner.store(owner);
+    return &hazard;
+}
+
+void own_page::give_hazard(hazard_entry *hazard)
+{
+    hazard->owner.store(0);
+    std::lock_guard<std::mutex> guard(lock_);
+    free_hazards_.push_back(static_cast<uint32_t>(hazard - page().hazards));
+}
+
+/* It is one before it has our page, so none that uses anything is missing. */
+ucs_status_t own_page::take_importer(const process_id &sender,
+                                     util::unique_fd page)
+{
+    std::shared_ptr<remote_process> process;
+    std::shared_ptr<foreign_page> fresh;
+    ucs_status_t status = remote_process::open(sender, process);
+    if (status == UCS_OK) {
+        status = foreign_page::map(page.get(), std::move(process), fresh);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    own_page &self = *instance();
+    std::lock_guard<std::mutex> guard(self.lock_);
+    self.forget_dead_locked();
+    if (self.importers_.size() >= max_importers) {
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+    self.importers_.insert_or_assign(sender.nonce, std::move(fresh));
+    return UCS_OK;
+}
+
+std::optional<uint32_t> own_page::find_user(uint64_t stamp)
+{
+    const uint64_t self = own_process().nonce;
+    std::lock_guard<std::mutex> guard(lock_);
+    for (const auto &[nonce, user] : importers_) {
+        if (user->is_using(self, stamp) && !user->has_left()) {
+            return user->process().id().pid;
+        }
+    }
+    return std::nullopt;
+}
+
+void own_page::forget_dead_importers()
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    forget_dead_locked();
+}
+
+void own_page::forget_dead_sometimes()
+{
+    own_page &page = util::of_this_process<own_page>();
+    if (page.made_.load(std::memory_order_acquire) &&
+        page.forgetting_.is_due()) {
+        page.forget_dead_importers();
+    }
+}
+
+void own_page::forget_dead_locked()
+{
+    std::erase_if(importers_, [](const auto &entry) {
+        return !entry.second->process().is_alive();
+    });
+}
+
+void own_page::tell_withdrawal() const
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    for (const auto &[nonce, user] : importers_) {
+        file_service::tell_withdrawal(user->process().id());
+    }
 }
 
 } // namespace gaudi::ipc

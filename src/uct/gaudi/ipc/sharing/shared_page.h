@@ -18,13 +18,18 @@
 #pragma once
 
 #include "uct/gaudi/base/ucx/ucx.h"
-#include "uct/gaudi/ipc/process/process_id.h"
+#include "uct/gaudi/ipc/process/remote_process.h"
+#include "uct/gaudi/ipc/sharing/pace.h"
 #include "util/file_mapping.h"
-#include "util/other_process.h"
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace gaudi::ipc {
 
@@ -61,15 +66,22 @@ static_assert((sizeof(hazard_entry) == 24) &&
               (sizeof(shared_page) % shared_page::page_size == 0));
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-/** The page of another process, as this one sees it. Any thread. */
+/**
+ * Another process, one whose memory this one uses or that uses memory of this
+ * one: what it says in its page, and whether it is still there.
+ *
+ * Threads: any; no locks.
+ */
 class foreign_page {
 public:
     /** Map the page of a process. @param fd  Of it; stays the caller's.
      *  @return UCS_ERR_INVALID_PARAM: it is no such page. UCS_ERR_NO_MEMORY.
      *          Said at debug level. */
     [[nodiscard]] static ucs_status_t
-    map(int fd, const process_id &process,
-        std::unique_ptr<foreign_page> &page_p);
+    map(int fd, std::shared_ptr<remote_process> process,
+        std::shared_ptr<foreign_page> &page_p);
+
+    [[nodiscard]] const remote_process &process() const { return *process_; }
 
     /** What is in a cell now. @param cell  Below max_cells. */
     [[nodiscard]] uint64_t cell(uint32_t cell) const
@@ -77,22 +89,130 @@ public:
         return page().cells[cell].load();
     }
 
-    /** Whether the process has become another program, whose memory is not what
-     *  keys stand for. A system call.
-     *  @param memory  Of the process. false when we may not read it. */
-    [[nodiscard]] bool is_left(const util::process_memory &memory) const;
-
     /** Whether the process is using something right now. */
     [[nodiscard]] bool is_using(uint64_t owner, uint64_t stamp) const;
 
+    /** Whether the process has ended, or has executed another program, whose
+     *  memory is not what keys stand for. System calls. */
+    [[nodiscard]] bool has_left() const;
+
+    /** The same; the kernel is asked every few milliseconds. */
+    [[nodiscard]] bool is_dead();
+
+    /** Whether the kernel lets us read and write its host memory; why not is
+     *  said at debug level, once. */
+    [[nodiscard]] bool has_memory();
+
+    /** Whether it was said that cards of ours reach none of its. */
+    std::atomic<bool> without_peers{false};
+
 private:
-    foreign_page() = default;
+    /* How long what the kernel said of a process is taken for true, seconds. */
+    static constexpr double trust = 5e-3;
+
+    explicit foreign_page(std::shared_ptr<remote_process> process)
+        : process_(std::move(process))
+    {}
     [[nodiscard]] const shared_page &page() const
     {
         return *reinterpret_cast<const shared_page *>(mapping_.start());
     }
 
+    const std::shared_ptr<remote_process> process_;
     util::file_mapping mapping_;
+    pace asking_{trust};
+    std::atomic<bool> dead_{false};
+    std::atomic<int> memory_{-1}; /* has_memory, -1: not known */
+};
+
+/**
+ * The page of this process, and the processes that use its memory.
+ *
+ * Whoever asks the file service for the page brings its own one: that makes it
+ * an importer, until it has ended. Any thread; one lock, a leaf.
+ */
+class own_page {
+public:
+    /** The page, made by the first call that can make it.
+     *  @return nullptr when it cannot be made now, which was logged. */
+    static own_page *instance();
+
+    own_page() = default;
+
+    [[nodiscard]] const file_ref &file() const { return file_; }
+    [[nodiscard]] int fd() const { return fd_.get(); }
+
+    /** A cell with a new stamp in it. */
+    struct mark {
+        uint32_t cell  = 0;
+        uint64_t stamp = 0; /**< 0: none */
+    };
+
+    /** @param start,length  What it stands for, for @ref is_current.
+     *  @return A mark without stamp when there is no cell left. */
+    [[nodiscard]] mark take_cell(uint64_t start, uint64_t length);
+
+    /** What had the cell is no more. Sequentially consistent with the reading
+     *  of hazards. */
+    void end_cell(const mark &ended);
+
+    [[nodiscard]] bool is_current(const mark &asked) const;
+
+    /** The same, of what stands for this range. */
+    [[nodiscard]] bool is_current(const mark &asked, uint64_t start,
+                                  uint64_t length) const;
+
+    [[nodiscard]] size_t cells() const; /**< that are taken */
+
+    /** A hazard of this process, with no uses; nullptr when none is left. */
+    [[nodiscard]] hazard_entry *take_hazard(uint64_t owner, uint64_t stamp);
+    void give_hazard(hazard_entry *hazard);
+
+    /** Who uses a key right now, if anybody does: a pid. A look at the hazards
+     *  of all importers, and system calls for those that use it. */
+    [[nodiscard]] std::optional<uint32_t> find_user(uint64_t stamp);
+
+    /** An importer costs a descriptor and a mapping. */
+    void forget_dead_importers();
+
+    /** The same, now and then; nothing where no page was made. */
+    static void forget_dead_sometimes();
+
+    /** Tell importers that a buffer is no more. Waits for nobody. */
+    void tell_withdrawal() const;
+
+private:
+    static constexpr size_t max_importers   = 1u << 12;
+    static constexpr double forget_interval = 50e-3; /* seconds */
+
+    struct range {
+        uint64_t start;
+        uint64_t length;
+    };
+
+    static ucs_status_t take_importer(const process_id &sender,
+                                      util::unique_fd page);
+    ucs_status_t create();
+    void forget_dead_locked();
+    [[nodiscard]] shared_page &page() const
+    {
+        return *reinterpret_cast<shared_page *>(mapping_.start());
+    }
+
+    std::atomic<bool> made_{false};
+    util::unique_fd fd_;
+    util::file_mapping mapping_;
+    file_ref file_ = {};
+
+    mutable std::mutex lock_; /* making the page, and the following */
+    uint64_t last_stamp_ = 0;
+    std::vector<range> ranges_; /* by cell, of all that were ever taken */
+    std::vector<uint32_t> free_cells_;
+    std::vector<uint32_t> free_hazards_;
+    uint32_t hazards_used_ = 0;
+    std::unordered_map<uint64_t, std::shared_ptr<foreign_page>>
+        importers_; /* by nonce */
+    pace forgetting_{forget_interval};
 };
 
 } // namespace gaudi::ipc
