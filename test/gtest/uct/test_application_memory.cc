@@ -407,10 +407,9 @@ TEST_F(application_memory, two_memory_domains_share_an_adopted_card)
 {
     raw_card card;
     const uint64_t va = card.allocate_mapped(device_page());
-    uct_md_h other;
-    ASSERT_EQ(UCS_OK, open_md(other));
+    opened_domain other;
     open();
-    uct_md_close(other);
+    other.close();
     expect_copies(card, va);
 }
 
@@ -463,10 +462,9 @@ TEST_F(application_memory, a_card_closed_behind_our_back_is_noticed)
         /* The number is a file's, which nobody may write to. */
         const int file = ::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
         ASSERT_EQ(number, (file == number) ? file : dup2(file, number));
-        uct_md_h other;
-        ASSERT_EQ(UCS_OK, open_md(other));
+        opened_domain other;
         expect_unknown(va);
-        uct_md_close(other);
+        other.close();
         EXPECT_EQ(0, lseek(number, 0, SEEK_END));
         close(number);
         if (file != number) {
@@ -643,6 +641,15 @@ TEST_F(application_memory, a_card_of_ours_is_not_lent_to_ucx)
 
 /* --- mapped unseen -------------------------------------------------------- */
 
+/* Whether four bytes that UCX puts somewhere are in the memory of a card. */
+bool arrives(transport &tl, raw_card &card, uint64_t address,
+             const std::string &text)
+{
+    std::string seen(text.size(), '.');
+    return (tl.put_short(text.data(), text.size(), address) == UCS_OK) &&
+           (card.read(seen.data(), address, 4) == completed) && (seen == text);
+}
+
 /* A program that had memory before the module came. */
 TEST_IN_CHILD(unseen_memory,
               is_any_address_of_its_card_behind_all_that_is_known)
@@ -654,28 +661,19 @@ TEST_IN_CHILD(unseen_memory,
 
     /* Anything in the card's range is its memory. */
     const uint64_t middle = va + device_page() - 2;
-    ASSERT_TRUE(tl.put_short("over", 4, middle) == UCS_OK);
-    char seen[4];
-    ASSERT_TRUE(card.read(seen, middle, 4) == completed);
-    ASSERT_TRUE(std::memcmp(seen, "over", 4) == 0);
+    EXPECT_TRUE(arrives(tl, card, middle, "over"));
     ucs_memory_info_t info;
     ASSERT_TRUE(ucs_memtype_cache_lookup(reinterpret_cast<void *>(middle), 4,
                                          &info) == UCS_OK);
-    uct_md_mem_attr_t attr{};
-    attr.field_mask = UCT_MD_MEM_ATTR_FIELD_SYS_DEV;
-    ASSERT_TRUE(uct_md_mem_query(md, reinterpret_cast<void *>(middle), 4,
-                                 &attr) == UCS_OK);
-    ASSERT_TRUE(
-        std::strcmp(ucs_topo_sys_device_get_name(attr.sys_dev), "gaudi1") == 0);
+    const auto attr = query_memory(md, reinterpret_cast<void *>(middle), 4);
+    EXPECT_STREQ("gaudi1", ucs_topo_sys_device_get_name(attr.sys_dev));
 
     /* What is seen afterwards is known exactly, and wins on its card only. */
     const emulator looked_up_again;
     raw_card other(2, looked_up_again.driver.lib());
     const uint64_t exact = other.allocate_mapped(device_page());
     ASSERT_TRUE(exact == va); /* the cards count alike */
-    ASSERT_TRUE(tl.put_short("seen", 4, exact) == UCS_OK);
-    ASSERT_TRUE(other.read(seen, exact, 4) == completed);
-    ASSERT_TRUE(std::memcmp(seen, "seen", 4) == 0);
+    EXPECT_TRUE(arrives(tl, other, exact, "seen"));
 
     /* Across its end nobody can tell. */
     collect_logs();
@@ -693,10 +691,7 @@ TEST_IN_CHILD(unseen_memory, is_what_the_program_maps_by_pointers_from_before)
     ucs_memory_info_t info;
     ASSERT_TRUE(ucs_memtype_cache_lookup(reinterpret_cast<void *>(va), 4,
                                          &info) == UCS_OK);
-    ASSERT_TRUE(tl.put_short("seen", 4, va) == UCS_OK);
-    char seen[4];
-    ASSERT_TRUE(card.read(seen, va, 4) == completed);
-    ASSERT_TRUE(std::memcmp(seen, "seen", 4) == 0);
+    EXPECT_TRUE(arrives(tl, card, va, "seen"));
 }
 
 /* How much memory of the application UCX finds at an address; 0: none. */
@@ -799,11 +794,7 @@ int maps_by_a_linked_library(int when_bound, bool before)
     raw_card card(1, looked_up_now.driver.lib()); /* lent */
     const uint64_t va = library->map(card.fd(), device_page());
     GAUDI_CHILD_REQUIRE(va != 0);
-    uct_md_mem_attr_t attr{};
-    attr.field_mask =
-        UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS | UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
-    GAUDI_CHILD_REQUIRE(uct_md_mem_query(md, reinterpret_cast<void *>(va + 8),
-                                         1, &attr) == UCS_OK);
+    const auto attr = query_memory(md, reinterpret_cast<void *>(va + 8), 1);
     GAUDI_CHILD_REQUIRE(attr.base_address == reinterpret_cast<void *>(va));
     GAUDI_CHILD_REQUIRE(attr.alloc_length == device_page());
     uct_md_close(md);

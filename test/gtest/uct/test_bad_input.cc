@@ -432,8 +432,9 @@ GAUDI_CHILD(asks_when_it_is_told_to)
 
 class bad_address : public uct {
 protected:
-    void expect_refusal(const void *address, size_t size)
+    void expect_refusal(ucs_status_t status, const void *address, size_t size)
     {
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR, status);
         char text[200];
         std::snprintf(text, sizeof(text),
                       "gaudi: %zu bytes at %p are in no allocation of device "
@@ -457,26 +458,18 @@ TEST_F(bad_address, every_operation_refuses_what_no_allocation_covers)
         const auto jobs   = engine_hooks::counters().jobs;
         counted_completion done;
 
-        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  tl->put_short(host.data(), size, remote));
-        expect_refusal(address, size);
-        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  tl->get_short(host.data(), size, remote));
-        expect_refusal(address, size);
-        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  tl->put_zcopy(host.data(), size, remote, &done));
-        expect_refusal(address, size);
-        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  tl->get_zcopy(host.data(), size, remote, &done));
-        expect_refusal(address, size);
-        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  tl->put_short(address, size, device.remote()));
-        expect_refusal(address, size);
-        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  uct_ep_get_bcopy(
-                      tl->ep, [](void *, const void *, size_t) { FAIL(); },
-                      host.data(), size, remote, UCT_INVALID_RKEY, &done));
-        expect_refusal(address, size);
+        expect_refusal(tl->put_short(host.data(), size, remote), address, size);
+        expect_refusal(tl->get_short(host.data(), size, remote), address, size);
+        expect_refusal(tl->put_zcopy(host.data(), size, remote, &done), address,
+                       size);
+        expect_refusal(tl->get_zcopy(host.data(), size, remote, &done), address,
+                       size);
+        expect_refusal(tl->put_short(address, size, device.remote()), address,
+                       size);
+        expect_refusal(uct_ep_get_bcopy(
+                           tl->ep, [](void *, const void *, size_t) { FAIL(); },
+                           host.data(), size, remote, UCT_INVALID_RKEY, &done),
+                       address, size);
         EXPECT_GT(0, uct_ep_put_bcopy(
                          tl->ep, [](void *, void *) -> size_t { return size; },
                          nullptr, remote, UCT_INVALID_RKEY));
