@@ -31,10 +31,10 @@ uint64_t submissions::vacate(place &at)
     const uint64_t seq = holder;
     std::lock_guard<std::mutex> guard(failed_lock_);
     const bool entered = failed_.emplace(seq, result).second;
-    failed_count_.store(static_cast<unsigned>(failed_.size()));
+    failed_count_.store(failed_.size());
     if (!at.holder.compare_exchange_strong(holder, 0) && entered) {
         failed_.erase(seq);
-        failed_count_.store(static_cast<unsigned>(failed_.size()));
+        failed_count_.store(failed_.size());
     }
     return 0;
 }
@@ -111,10 +111,10 @@ int submissions::keep_failure(uint64_t seq, int result)
     const place &own            = place_of(seq);
     const auto [entry, entered] = failed_.emplace(seq, result);
     const int kept              = entry->second;
-    failed_count_.store(static_cast<unsigned>(failed_.size()));
+    failed_count_.store(failed_.size());
     if (entered && ((own.holder.load() != seq) || (own.done.load() == seq))) {
         failed_.erase(entry); /* it was collected meanwhile */
-        failed_count_.store(static_cast<unsigned>(failed_.size()));
+        failed_count_.store(failed_.size());
     }
     return kept;
 }
@@ -153,7 +153,7 @@ int submissions::forget(uint64_t seq, int result)
         if (found != failed_.end()) {
             result = found->second;
             failed_.erase(found);
-            failed_count_.store(static_cast<unsigned>(failed_.size()));
+            failed_count_.store(failed_.size());
         }
     }
     return result;

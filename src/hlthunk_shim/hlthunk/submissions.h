@@ -146,7 +146,7 @@ private:
     /* Jobs that failed and were not collected yet: the driver calls a job
      * completed once 64 newer ones exist, and says nothing of it when the card
      * is lost. */
-    std::atomic<unsigned> failed_count_{0};
+    std::atomic<size_t> failed_count_{0};
     std::mutex failed_lock_;
     std::map<uint64_t, int> failed_;
 };
