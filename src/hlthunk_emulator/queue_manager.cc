@@ -61,6 +61,9 @@ queue_manager::step queue_manager::advance(part &current)
         if (current.claimed > 0) {
             return step::nothing;
         }
+        if (current.commands.is_read()) {
+            return step::ended;
+        }
         copy_request wanted;
         switch (packets_.read_on(current.commands, current.queue, wanted)) {
         case packet_reader::found::copy:
