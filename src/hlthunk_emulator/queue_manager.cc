@@ -2,7 +2,6 @@
 
 #include "hlthunk_emulator/copy_engine.h"
 #include "hlthunk_emulator/faults.h"
-#include "hlthunk_emulator/settings.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -199,7 +199,8 @@ int software_card::hand_over(Submit &&submit)
     bool waiting_work = false;
     int ret           = 0;
     {
-        card_lock lock(lock_);
+        lock_.lock(); /* not by unique_lock, which is slower */
+        card_lock lock(lock_, std::adopt_lock);
         ret = enter(faulty_call::submit);
         if (ret != 0) {
             return ret;
