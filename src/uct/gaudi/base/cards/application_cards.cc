@@ -223,7 +223,7 @@ void card_table::note_cards(patience waiting)
                              shim::find_visible_cards(
                                  shim::visibility_variables::read(), box),
                              cards, fresh);
-            publish(cards, std::move(fresh));
+            publish(std::move(fresh));
         },
         waiting);
 }

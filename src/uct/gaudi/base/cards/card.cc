@@ -30,17 +30,20 @@ card::card(const shim::visible_card &self, std::unique_ptr<shim::card> device,
 }
 
 /* Memory of one card may be mapped on another: first all of that. */
-open_cards::~open_cards()
+void open_cards::close()
 {
     newest_ = nullptr;
     for (const auto &each : cards_) {
         each->part_.reset();
     }
+    cards_.clear();
+    lists_.clear();
 }
 
 void open_cards::publish(std::unique_ptr<card> added)
 {
     card_list list(all().begin(), all().end());
+    added->home_  = this;
     added->place_ = list.size();
     list.push_back(added.get());
     cards_.reserve(list.size());

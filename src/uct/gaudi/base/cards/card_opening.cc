@@ -168,7 +168,7 @@ ucs_status_t card_table::open_wished(const char *chosen,
     });
     const ucs_status_t status = found ? judge(now) : judge_choice(now, chosen);
     if (status == UCS_OK) {
-        publish(cards, std::move(now.fresh));
+        publish(std::move(now.fresh));
     }
     return status;
 }

@@ -130,7 +130,7 @@ protected:
      *  part in its cards then. */
     [[nodiscard]] bool is_inherited() const
     {
-        return generation_ != util::process_generation();
+        return owner_.is_parent();
     }
 
     /** Log that. @param quiet  As a diagnostic, not as an error. */
@@ -155,7 +155,7 @@ private:
     void log_bad_handle(uct_mem_h memh, const char *doing) const;
 
     uct_md_t super_{}; /* first: UCX has pointers to it */
-    unsigned generation_ = util::process_generation();
+    util::owning_process owner_;
 };
 
 } // namespace gaudi::base
