@@ -6,8 +6,8 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
-#include "uct/gaudi/base/ucx/protocols.h"
 #include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
 
 namespace gaudi::copy {
 

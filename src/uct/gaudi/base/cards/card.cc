@@ -1,7 +1,7 @@
 #include "uct/gaudi/base/cards/card.h"
 
 #include "hlthunk_shim/cards/mapping_table.h"
-#include "uct/gaudi/base/cards/topology.h"
+#include "uct/gaudi/base/ucx/topology.h"
 
 #include <cstring>
 
@@ -24,7 +24,7 @@ card::card(const shim::visible_card &self, std::unique_ptr<shim::card> device,
            const shim::node_identity &node, bool adopted)
     : info_(self.info), name_(self.name()), device_(std::move(device)),
       node_(node), adopted_(adopted),
-      sys_device_(place_card(device_->bus_id(), name_, info_.numa_node))
+      sys_device_(add_system_device(device_->bus_id(), name_, info_.numa_node))
 {
     device_->set_numa_node(info_.numa_node);
 }

@@ -4,7 +4,7 @@
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/device_list.h"
 #include "uct/gaudi/base/cards/driver.h"
-#include "uct/gaudi/base/ucx/host_lanes.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "util/text.h"
 
 #include <algorithm>

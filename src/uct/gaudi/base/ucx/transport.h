@@ -42,10 +42,10 @@
 #pragma once
 
 #include "uct/gaudi/base/ucx/component.h"
-#include "uct/gaudi/base/ucx/host_lanes.h"
 #include "uct/gaudi/base/ucx/interface.h"
 #include "uct/gaudi/base/ucx/trace.h"
 #include "uct/gaudi/base/ucx/transport_properties.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
 
 #include <memory>
 #include <optional>

@@ -2,8 +2,8 @@
 
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/ucx/callers.h"
-#include "uct/gaudi/base/ucx/protocols.h"
 #include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "uct/gaudi/ipc/sharing/own_page.h"
 #include "util/process.h"
 
