@@ -298,7 +298,8 @@ namespace {
 
 /* One number, by its place in registration_cache::statistics. */
 template <base::memory_kind kind,
-          uint64_t base::registration_cache::statistics::*number>
+          base::registration_cache::number
+              base::registration_cache::statistics::*number>
 uint64_t statistic()
 {
     return registrations().statistics_of(kind).*number;
