@@ -37,6 +37,8 @@ inline unsigned process_generation()
  *  fork. */
 class owning_process {
 public:
+    owning_process() : generation_(process_generation()) {}
+
     /** Whether that is a parent of this process. */
     [[nodiscard]] bool is_parent() const
     {
@@ -44,7 +46,7 @@ public:
     }
 
 private:
-    unsigned generation_ = process_generation();
+    unsigned generation_;
 };
 
 /** Names this process, and no other one, not even a parent or a later one with

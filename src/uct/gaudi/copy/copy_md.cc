@@ -253,10 +253,10 @@ ucs_status_t memory_domain::describe(const void *address, size_t length,
     const auto start = reinterpret_cast<uintptr_t>(address);
     memory_p         = {base::memory_type(), UCS_SYS_DEVICE_ID_UNKNOWN, start,
                         start + length};
-    auto known       = base::memory_map::instance().query(address, length);
+    auto known = base::memory_map::instance().find_device(address, length);
     if (!known.has_value()) {
         cards().note_acquired_cards(base::card_table::patience::none);
-        known = base::memory_map::instance().query(address, length);
+        known = base::memory_map::instance().find_device(address, length);
     }
     if (!known.has_value() && cards().has_card_of_ucx()) {
         return UCS_ERR_INVALID_ADDR;

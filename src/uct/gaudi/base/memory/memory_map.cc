@@ -109,20 +109,6 @@ refusal memory_map::why_not(const void *address, size_t length) const
             nullptr};
 }
 
-std::optional<device_range> memory_map::query(const void *address,
-                                              size_t length) const
-{
-    const auto start = reinterpret_cast<uintptr_t>(address);
-
-    std::shared_lock<util::rw_spinlock> guard(memory_lock_);
-    const device_memory *memory = resolve(start, start + length).memory;
-    if (memory == nullptr) {
-        return std::nullopt;
-    }
-    return device_range{memory->start, memory->end, memory->owner,
-                        memory->exact};
-}
-
 void memory_map::collect_allocations(
     std::vector<std::pair<void *, size_t>> &allocations) const
 {

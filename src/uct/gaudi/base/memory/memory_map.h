@@ -28,21 +28,17 @@
 
 namespace gaudi::base {
 
-/** Where a range of device addresses is. */
+/** Where a range of device addresses is, and the allocation around it. */
 struct device_location {
     card *owner;
     device_backing *backing; /**< what other cards can reach, or nullptr; valid
                                   until it is freed */
     bool imported; /**< of another card or process: only engines that reach host
                         memory reach it */
-};
-
-/** An allocation of device memory. */
-struct device_range {
+    bool exact;    /**< false: mapped unseen; what follows is all that it can be
+                        in */
     uint64_t start;
     uint64_t end;
-    card *owner;
-    bool exact; /**< false: mapped unseen, and this is all that it can be in */
 };
 
 /** Why a range of device addresses is refused. */
@@ -105,8 +101,14 @@ public:
         const device_memory *memory = resolve(start, start + length).memory;
         return (memory != nullptr)
                    ? std::optional(device_location{
-                         memory->owner, memory->backing, memory->imported})
+                         memory->owner, memory->backing, memory->imported,
+                         memory->exact, memory->start, memory->end})
                    : std::nullopt;
+    }
+    [[nodiscard]] std::optional<device_location>
+    find_device(const void *address, size_t length) const
+    {
+        return find_device(reinterpret_cast<uintptr_t>(address), length);
     }
 
     /** Find a registration that covers host memory.
@@ -121,11 +123,6 @@ public:
         }
         return found;
     }
-
-    /** Find the allocation around an address range. @return None when the
-     *  range does not lie in one, or in allocations of several cards. */
-    [[nodiscard]] std::optional<device_range> query(const void *address,
-                                                    size_t length) const;
 
     /** Why @ref find_device or @ref register_device refuse a range of device
      *  addresses. */

@@ -222,7 +222,7 @@ bool registration_cache::close()
     return true;
 }
 
-void registration_cache::choose_range(const device_range &allocation,
+void registration_cache::choose_range(const device_location &allocation,
                                       uint64_t &start, uint64_t &end) const
 {
     const auto length = static_cast<double>(allocation.end - allocation.start);
@@ -347,7 +347,13 @@ ucs_status_t registration_cache::get_device(void *address, size_t length,
     }
     auto start   = reinterpret_cast<uint64_t>(address);
     uint64_t end = start + length;
-    choose_range({memory->start, memory->end, memory->owner, true}, start, end);
+    choose_range({.owner    = memory->owner,
+                  .backing  = memory->backing,
+                  .imported = memory->imported,
+                  .exact    = true,
+                  .start    = memory->start,
+                  .end      = memory->end},
+                 start, end);
     handle_p = get_region(device_, reinterpret_cast<void *>(start), end - start,
                           memory);
     if ((handle_p != nullptr) && (handle_p->device == memory)) {

@@ -133,7 +133,7 @@ public:
     /** The range to register for a part of an allocation.
      *  @param[in,out] start,end  The part; grown to the whole if settings say
      *                            so. */
-    void choose_range(const device_range &allocation, uint64_t &start,
+    void choose_range(const device_location &allocation, uint64_t &start,
                       uint64_t &end) const;
 
     /** Whether registrations of host memory are cached. */

@@ -11,7 +11,6 @@
 #include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/memory_domain.h"
 #include "uct/gaudi/base/ucx/status.h"
-#include "uct/gaudi/base/ucx/unsupported.h"
 
 #include <climits>
 #include <cstddef>

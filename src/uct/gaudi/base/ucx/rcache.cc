@@ -1,7 +1,6 @@
 #include "uct/gaudi/base/ucx/rcache.h"
 
 #include "uct/gaudi/base/ucx/absent.h"
-#include "uct/gaudi/base/ucx/unsupported.h"
 
 #include <utility>
 
