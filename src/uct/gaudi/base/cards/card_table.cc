@@ -94,7 +94,7 @@ void card_table::publish(card_list fresh)
     for (auto &each : fresh) {
         card &added = *each;
         if (added.is_adopted()) {
-            note_own_node(added.node());
+            note_node(added.node(), false);
         }
         added.part_ = card_events::make_part(added);
         opened_.publish(std::move(each));

@@ -166,7 +166,7 @@ private:
                           const std::vector<shim::card_info> &box,
                           const shim::visible_cards &visible,
                           const held_cards &known, card_list &adopted);
-    void note_own_node(const shim::node_identity &node);
+    void note_node(const shim::node_identity &node, bool of_ucx);
     void forget_node(const shim::node_identity &node);
     void look_for_card_of_ucx();
     [[nodiscard]] bool hand_over(card &wanted);
