@@ -128,10 +128,7 @@ public:
 protected:
     /** Whether the process that opened it is a parent of this one, which has no
      *  part in its cards then. */
-    [[nodiscard]] bool is_inherited() const
-    {
-        return owner_.is_parent();
-    }
+    [[nodiscard]] bool is_inherited() const { return owner_.is_parent(); }
 
     /** Log that. @param quiet  As a diagnostic, not as an error. */
     ucs_status_t refuse_inherited(bool quiet) const;
