@@ -1,6 +1,6 @@
 /* What UCP is told about the cost of operations. */
 #include "common/framework.h"
-#include "uct/gaudi/base/ucx/host_lanes.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "gtest/uct/fixture.h"
 
 #include <climits>

@@ -1,5 +1,5 @@
 /* Where memory domain and transport become known to UCX. */
-#include "uct/gaudi/base/ucx/registration.h"
+#include "uct/gaudi/base/ucx/transport.h"
 #include "uct/gaudi/copy/copy_iface.h"
 #include "uct/gaudi/copy/copy_md.h"
 
