@@ -52,6 +52,21 @@ struct work_queue {
     uint64_t in_flight = 0;         /* bytes */
     uint64_t window    = 0;         /* bytes from which on nothing is added */
     ucs_list_link_t waiting;        /* of whoever submits, next one first */
+
+    /** What the card does that has a copy in this queue. */
+    [[nodiscard]] copy_kind kind_of(bool is_imported) const
+    {
+        switch (direction) {
+        case shim::dma_direction::host_to_device:
+            return is_imported ? copy_kind::card_to_card_in
+                               : copy_kind::host_to_device;
+        case shim::dma_direction::device_to_host:
+            return is_imported ? copy_kind::card_to_card_out
+                               : copy_kind::device_to_host;
+        default:
+            return copy_kind::on_card;
+        }
+    }
 };
 
 /** How bytes get from one side of a copy to the other. */

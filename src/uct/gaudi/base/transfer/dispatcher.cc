@@ -16,21 +16,6 @@ constexpr unsigned poll_batch = 16;
 constexpr unsigned idle_polls    = 256;
 constexpr uint32_t idle_sleep_us = 1000;
 
-/* What a card does that has a copy in this queue. */
-copy_kind kind_of(const work_queue &queue, bool is_imported)
-{
-    switch (queue.direction) {
-    case shim::dma_direction::host_to_device:
-        return is_imported ? copy_kind::card_to_card_in
-                           : copy_kind::host_to_device;
-    case shim::dma_direction::device_to_host:
-        return is_imported ? copy_kind::card_to_card_out
-                           : copy_kind::device_to_host;
-    default:
-        return copy_kind::on_card;
-    }
-}
-
 ucs_status_t report_refusal(const work_queue &queue, size_t length, int result)
 {
     const card &owner = queue.home->owner();
@@ -154,7 +139,7 @@ bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
     job->owner          = &owner;
     job->queue          = &queue;
     job->length         = std::min(copy.left, piece_bytes_);
-    job->kind           = kind_of(queue, copy.is_imported);
+    job->kind           = queue.kind_of(copy.is_imported);
     ucs_status_t status = prepare(*job, copy, leave);
     if (status == UCS_OK) {
         uint64_t id;
@@ -225,7 +210,7 @@ bool dispatcher::copy_at_once(channel &by, bool to_card, uint64_t va,
             sleep_on(queue);
         }
     }
-    status_p = judge_end(queue, kind_of(queue, false), length, ended.status);
+    status_p = judge_end(queue, queue.kind_of(false), length, ended.status);
     if (!to_card && (status_p == UCS_OK)) {
         util::copy_host_bytes(host, chunk->data, length);
     }
@@ -345,7 +330,7 @@ unsigned dispatcher::submit_onward()
         if (ret == 0) {
             queue->in_flight += job.length;
             job.queue = queue;
-            job.kind  = kind_of(*queue, false);
+            job.kind  = queue->kind_of(false);
             job.how   = way::direct;
         } else {
             finish(job, report_refusal(*queue, job.length, ret));
