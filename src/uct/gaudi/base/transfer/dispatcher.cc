@@ -40,35 +40,6 @@ ucs_status_t judge_end(const work_queue &queue, copy_kind kind, size_t length,
     return to_status(result);
 }
 
-/* Sleep until the oldest job of a queue ends, not until all do: the next ones
- * are to follow before the card has nothing left. */
-void sleep_on(const work_queue &queue)
-{
-    const shim::ticket oldest = queue.dma->oldest_ticket();
-    if (oldest != shim::ticket::none) {
-        (void)queue.home->owner().device().query(oldest, idle_sleep_us);
-    }
-}
-
-/* Have the end of a job signalled that makes room on a card: if none of ours is
- * there, another interface has filled it. False when there is room. */
-bool arm_for_room(wakeup_event &event, const channel &to)
-{
-    const auto queues = to.dma_queues();
-    if (std::any_of(queues.begin(), queues.end(), [](const auto &queue) {
-            return queue->outstanding() > 0;
-        })) {
-        return true;
-    }
-    shim::card &driver     = to.owner().device();
-    const shim::ticket job = driver.blocking_ticket();
-    if (job == shim::ticket::none) {
-        return false;
-    }
-    event.signal_after(driver, job);
-    return true;
-}
-
 } // namespace
 
 dispatcher::dispatcher(const transfer_options &options,
@@ -207,7 +178,7 @@ bool dispatcher::copy_at_once(channel &by, bool to_card, uint64_t va,
     shim::dma_completion ended;
     for (unsigned idle = 0; queue.dma->poll(&ended, 1) == 0;) {
         if (++idle > idle_polls) {
-            sleep_on(queue);
+            queue.sleep(idle_sleep_us);
         }
     }
     status_p = judge_end(queue, queue.kind_of(false), length, ended.status);
@@ -243,9 +214,9 @@ void dispatcher::run(transfer &work, planned_copy &copy)
         collect_all();
         submit_onward();
         if (++idle > idle_polls) {
-            sleep_on(*copy.queue);
+            copy.queue->sleep(idle_sleep_us);
             if (relay != nullptr) {
-                sleep_on(*relay);
+                relay->sleep(idle_sleep_us);
             }
         }
     }
@@ -432,13 +403,13 @@ bool dispatcher::arm(wakeup_event &event)
         }
         for (work_queue &queue : each->queues()) {
             armed &=
-                ucs_list_is_empty(&queue.waiting) || arm_for_room(event, *each);
+                ucs_list_is_empty(&queue.waiting) || each->arm_for_room(event);
         }
     }
     if (armed && !ucs_queue_is_empty(&onward_)) {
         const dma_job &job =
             *ucs_queue_head_elem_non_empty(&onward_, dma_job, in_onward);
-        armed = arm_for_room(event, *job.relay->home);
+        armed = job.relay->home->arm_for_room(event);
     }
     return armed;
 }
