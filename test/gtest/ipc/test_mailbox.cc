@@ -304,7 +304,8 @@ protected:
     std::shared_ptr<connection> get(const mailbox_address &address)
     {
         std::shared_ptr<connection> result;
-        return (table.get(address, result) == UCS_OK) ? result : nullptr;
+        return (share_connection(table, address, result) == UCS_OK) ? result
+                                                                    : nullptr;
     }
 
     gaudi::ipc::connection_table table;
@@ -318,12 +319,12 @@ TEST_F(shared_connections, are_one_for_each_mailbox)
     ASSERT_NE(nullptr, first);
     EXPECT_EQ(first, second);
     EXPECT_NE(first, get(other->address()));
-    EXPECT_FALSE(table.any_lost());
-    table.release(std::move(first));
+    EXPECT_FALSE(first->peer_lost());
+    first.reset();
     ASSERT_EQ(UCS_OK, second->send(0, 0, nullptr, 0));
     ASSERT_TRUE(received.wait(*box, 1));
     EXPECT_EQ(1u, box->senders());
-    table.release(std::move(second));
+    second.reset();
     received.poll(*box);
     EXPECT_EQ(0u, box->senders());
 }
@@ -346,7 +347,7 @@ TEST_F(shared_connections, are_not_those_to_the_dead)
     EXPECT_EQ(used, get(address));
     child.kill(SIGKILL);
     (void)child.wait();
-    EXPECT_TRUE(table.any_lost());
+    EXPECT_TRUE(used->peer_lost());
     EXPECT_EQ(nullptr, get(address));
 }
 

@@ -59,11 +59,11 @@ ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
 {
     endpoint &self = *to_ep(ep);
     self.has_turn  = false;
-    if (ucs_unlikely((self.status == UCS_OK) && self.out->is_closed())) {
-        fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
+    if (ucs_unlikely(self.out->is_closed())) {
+        self.super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
     }
-    if (ucs_unlikely(self.status != UCS_OK)) {
-        return self.status;
+    if (ucs_unlikely(self.super.status() != UCS_OK)) {
+        return self.super.status();
     }
     remote_key *key = to_remote_key(rkey);
     if ((key == nullptr) || key->is_own()) {
@@ -85,7 +85,7 @@ ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
     const ucs_status_t failure = key->failure();
     if (ucs_unlikely(failure != UCS_OK)) {
         if (failure == UCS_ERR_ENDPOINT_TIMEOUT) {
-            fail(ep, failure);
+            self.super.fail(failure);
         }
         return failure;
     }

@@ -23,6 +23,17 @@ ucx_interface::~ucx_interface()
     }
 }
 
+unsigned ucx_interface::report_failures()
+{
+    unsigned count = 0;
+    for (; has_failures(); ++count) {
+        auto *ep = ucs_list_extract_head(&failed_, ucx_endpoint, in_failed_);
+        ucs_list_head_init(&ep->in_failed_);
+        (void)uct_iface_handle_ep_err(handle(), ep->handle(), ep->status_);
+    }
+    return count;
+}
+
 ucs_status_t ucx_endpoint::init(uct_iface_h iface)
 {
     const ucs_status_t status = UCS_CLASS_INIT(
@@ -33,8 +44,21 @@ ucs_status_t ucx_endpoint::init(uct_iface_h iface)
 
 ucx_endpoint::~ucx_endpoint()
 {
+    if (is_failure_untold()) {
+        const worker_block block(owner());
+        ucs_list_del(&in_failed_);
+    }
     if (has_super_) {
         UCS_CLASS_CLEANUP(uct_base_ep_t, &super_);
+    }
+}
+
+void ucx_endpoint::fail(ucs_status_t status)
+{
+    if (status_ == UCS_OK) {
+        ucs_debug("ep %p failed: %s", handle(), ucs_status_string(status));
+        status_ = status;
+        ucs_list_add_tail(&owner().failed_, &in_failed_);
     }
 }
 

@@ -23,9 +23,6 @@
  *   static ucs_status_t check_peer(uct_ep_h);  lets an endpoint fail whose peer
  *                                              is gone; if it can
  *
- *   static void add_files(uct_iface_h);  to what UCX's virtual file system
- *                                        shows of the interface
- *
  * Active messages may be left out, too.
  *
  * Interfaces and endpoints are structs that begin with a ucx_interface or
@@ -38,6 +35,8 @@
  *
  *   ucs_status_t interface::open(const uct_iface_params_t &, const config &);
  *   ucs_status_t endpoint::open(const uct_ep_params_t &);
+ *
+ * An interface has the transfer engine that it moves bytes with: `engine`.
  */
 #pragma once
 
@@ -64,6 +63,12 @@ struct transport_base {
 /** UCX's operations of a transport, by its functions. */
 template <typename Transport>
 struct transport_functions {
+    static auto &engine_of(uct_iface_h iface)
+    {
+        return *reinterpret_cast<typename Transport::interface *>(iface)
+                    ->engine;
+    }
+
     static ucs_status_t query_devices(uct_md_h,
                                       uct_tl_device_resource_t **devices_p,
                                       unsigned *num_devices_p) noexcept
@@ -141,10 +146,11 @@ struct transport_functions {
         return status;
     }
 
-    static ucs_status_t ep_fence(uct_ep_h ep, unsigned flags) noexcept
+    static ucs_status_t ep_fence(uct_ep_h ep, unsigned) noexcept
     {
         UCT_TL_EP_STAT_FENCE(ucs_derived_of(ep, uct_base_ep_t));
-        return Transport::ep_fence(ep, flags);
+        engine_of(ep->iface).fence();
+        return UCS_OK;
     }
 
     static ucs_status_t ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
@@ -168,10 +174,11 @@ struct transport_functions {
         return status;
     }
 
-    static ucs_status_t iface_fence(uct_iface_h iface, unsigned flags) noexcept
+    static ucs_status_t iface_fence(uct_iface_h iface, unsigned) noexcept
     {
         UCT_TL_IFACE_STAT_FENCE(ucs_derived_of(iface, uct_base_iface_t));
-        return Transport::iface_fence(iface, flags);
+        engine_of(iface).fence();
+        return UCS_OK;
     }
 
     static ucs_status_t iface_query(uct_iface_h iface,
@@ -223,7 +230,7 @@ struct transport_functions {
     static void vfs_refresh(uct_iface_h iface) noexcept
     {
         (void)guarded([&] {
-            Transport::add_files(iface);
+            engine_of(iface).add_files();
             return UCS_OK;
         });
     }
