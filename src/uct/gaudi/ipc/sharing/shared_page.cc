@@ -297,7 +297,7 @@ void own_page::tell_withdrawal() const
 {
     std::lock_guard<std::mutex> guard(lock_);
     for (const auto &[nonce, user] : importers_) {
-        file_service::tell_withdrawal(user->process().id());
+        user->process().tell_withdrawal();
     }
 }
 
