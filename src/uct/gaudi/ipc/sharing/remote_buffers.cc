@@ -193,11 +193,11 @@ void remote_buffers::close()
         }
     }
     for (auto &[which, buffer] : buffers_) {
-        rest.buffers.push_back(std::move(buffer));
+        rest.push_back(std::move(buffer));
     }
     buffers_.clear();
     for (auto &[nonce, process] : sources_) {
-        rest.sources.push_back(std::move(process));
+        rest.push_back(std::move(process));
     }
     sources_.clear();
     empty_ = true;
@@ -335,7 +335,7 @@ bool remote_buffers::detach(remote_buffer &buffer, leftovers &rest)
         return false;
     }
     if (auto imports = buffer.imports_.take()) {
-        rest.imports.push_back(std::move(imports));
+        rest.push_back(std::move(imports));
     }
     unlist(buffer);
     buffer.users_.fetch_sub(remote_buffer::closing, std::memory_order_release);
@@ -368,7 +368,7 @@ void remote_buffers::make_room(leftovers &rest)
         const auto place = buffers_.find(name(oldest->key_));
         if ((place != buffers_.end()) && (place->second.get() == oldest) &&
             (place->second.use_count() == 1)) {
-            rest.buffers.push_back(std::move(place->second));
+            rest.push_back(std::move(place->second));
             buffers_.erase(place);
         }
     }
@@ -410,13 +410,13 @@ void remote_buffers::sweep_locked()
             return false; /* in use: the next time */
         }
         counted_.withdrawn += was_mapped ? 1 : 0;
-        rest.buffers.push_back(std::move(entry.second));
+        rest.push_back(std::move(entry.second));
         return true;
     });
     std::erase_if(sources_, [&](auto &entry) {
         const bool is_dead = entry.second->is_dead();
         if (is_dead) {
-            rest.sources.push_back(std::move(entry.second));
+            rest.push_back(std::move(entry.second));
         }
         return is_dead;
     });

@@ -154,12 +154,8 @@ private:
     /* Time between two sweeps that nothing else makes necessary, seconds. */
     static constexpr double sweep_interval = 50e-3;
 
-    /* What is to go when the lock is free. */
-    struct leftovers {
-        std::vector<std::unique_ptr<base::card_mappings::entry>> imports;
-        std::vector<std::shared_ptr<remote_buffer>> buffers;
-        std::vector<std::shared_ptr<foreign_page>> sources;
-    };
+    /* What is to go when the lock is free: imports, buffers, sources. */
+    using leftovers = std::vector<std::shared_ptr<void>>;
 
     void opened(remote_buffer &buffer, uint64_t bytes);
     void sweep_locked(); /* under sweeping_ */
