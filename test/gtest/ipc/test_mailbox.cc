@@ -113,13 +113,11 @@ GAUDI_CHILD(sends_numbers)
 TEST_F(messages, come_from_another_process_in_order)
 {
     constexpr size_t count = 200000;
-    child_process child("sends_numbers");
-    child.write_line(to_line(box->address()));
+    told_child child("sends_numbers", box->address());
     child.write_line(std::to_string(count));
     ASSERT_TRUE(received.wait(*box, count));
     EXPECT_EQ(numbers_up_to(count), received.numbers);
-    const child_result result = child.wait();
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    expect_end(child);
     EXPECT_TRUE(eventually([&] {
         received.poll(*box);
         return box->senders() == 0;
@@ -243,16 +241,15 @@ TEST_F(messages, do_not_get_lost_where_senders_come_and_go)
 {
     constexpr uint64_t count   = 3000;
     constexpr unsigned senders = 3;
-    std::vector<std::unique_ptr<child_process>> children;
+    std::vector<std::unique_ptr<told_child>> children;
     for (unsigned i = 0; i < senders; ++i) {
-        children.push_back(std::make_unique<child_process>("comes_and_goes"));
-        children.back()->write_line(to_line(box->address()));
+        children.push_back(
+            std::make_unique<told_child>("comes_and_goes", box->address()));
         children.back()->write_line(std::to_string(count));
     }
     EXPECT_TRUE(received.wait(*box, senders * count));
     for (auto &child : children) {
-        const child_result result = child->wait();
-        EXPECT_EQ(0, result.exit_code) << result.error;
+        expect_end(*child);
     }
     std::vector<uint64_t> expected;
     for (uint64_t i = 0; i < count; ++i) {
