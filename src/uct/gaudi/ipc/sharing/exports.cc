@@ -204,19 +204,15 @@ void exported_memory::let_go_of(base::device_memory &freed)
     std::lock_guard<std::mutex> guard(all.lock);
     const auto [first, last] = all.by_memory.equal_range(&freed);
     std::for_each(first, last, [&](const auto &entry) {
-        if (has_users(entry.second->let_go())) {
+        exported_memory &memory = *entry.second;
+        base::memory_map::instance().deregister_device(
+            std::exchange(memory.device_, nullptr));
+        memory.freed_ = true;
+        if (has_users(memory.end_key_locked())) {
             freed.exported = true;
         }
     });
     all.by_memory.erase(first, last);
-}
-
-uint64_t exported_memory::let_go()
-{
-    base::memory_map::instance().deregister_device(
-        std::exchange(device_, nullptr));
-    freed_ = true;
-    return end_key_locked();
 }
 
 exported_memory::~exported_memory()
