@@ -95,28 +95,6 @@ inline ucs_status_t do_short(uct_ep_h ep, const side &to, const side &from,
                : bear_failure(ep, to, from, length, caller, status);
 }
 
-enum class zcopy { put, get };
-
-ucs_status_t do_zcopy(uct_ep_h ep, zcopy what, const uct_iov_t *iov,
-                      size_t iovcnt, uint64_t remote_addr,
-                      uct_completion_t *comp)
-{
-    UCT_CHECK_IOV_SIZE(iovcnt, 1ul, "gaudi_cpy zcopy");
-    if (ucs_unlikely(status_of(ep) != UCS_OK)) {
-        return to_ep(ep)->super.status();
-    }
-    const side local((iovcnt > 0) ? iov->buffer : nullptr);
-    const side remote(remote_addr);
-    const bool is_put          = (what == zcopy::put);
-    base::flush_domain &domain = to_ep(ep)->domain;
-    return engine_of(ep).result_of(
-        domain,
-        engine_of(ep).start(domain, is_put ? remote : local,
-                            is_put ? local : remote,
-                            (iovcnt > 0) ? uct_iov_get_length(iov) : 0, comp),
-        comp);
-}
-
 } // namespace
 
 ucs_status_t transport::ep_put_short(uct_ep_h ep, base::call_site caller,
@@ -162,20 +140,21 @@ ucs_status_t transport::ep_get_bcopy(uct_ep_h ep,
     return engine_of(ep).result_of(to_ep(ep)->domain, status, comp);
 }
 
-ucs_status_t transport::ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
-                                     size_t iovcnt, uint64_t remote_addr,
-                                     uct_rkey_t,
-                                     uct_completion_t *comp) noexcept
+ucs_status_t transport::zcopy(uct_ep_h ep, bool is_put, void *buffer,
+                              size_t length, uint64_t remote_addr, uct_rkey_t,
+                              uct_completion_t *comp)
 {
-    return do_zcopy(ep, zcopy::put, iov, iovcnt, remote_addr, comp);
-}
-
-ucs_status_t transport::ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
-                                     size_t iovcnt, uint64_t remote_addr,
-                                     uct_rkey_t,
-                                     uct_completion_t *comp) noexcept
-{
-    return do_zcopy(ep, zcopy::get, iov, iovcnt, remote_addr, comp);
+    if (ucs_unlikely(status_of(ep) != UCS_OK)) {
+        return to_ep(ep)->super.status();
+    }
+    const side local(buffer);
+    const side remote(remote_addr);
+    base::flush_domain &domain = to_ep(ep)->domain;
+    return engine_of(ep).result_of(
+        domain,
+        engine_of(ep).start(domain, is_put ? remote : local,
+                            is_put ? local : remote, length, comp),
+        comp);
 }
 
 ucs_status_t transport::ep_flush(uct_ep_h ep, unsigned,

@@ -127,8 +127,9 @@ struct transport : base::transport_base {
     static base::callback<uct_ep_put_bcopy_func_t> ep_put_bcopy;
     static base::callback<uct_ep_get_bcopy_func_t> ep_get_bcopy;
     /* UCS_INPROGRESS; completed from progress. UCP does not expect UCS_OK. */
-    static base::callback<uct_ep_put_zcopy_func_t> ep_put_zcopy;
-    static base::callback<uct_ep_get_zcopy_func_t> ep_get_zcopy;
+    static ucs_status_t zcopy(uct_ep_h ep, bool is_put, void *buffer,
+                              size_t length, uint64_t remote_addr, uct_rkey_t,
+                              uct_completion_t *comp);
     /* All that was started before, on this endpoint. */
     static base::callback<uct_ep_flush_func_t> ep_flush;
     /* Requests of all endpoints of an interface wait in one queue. */

@@ -152,10 +152,11 @@ struct transport : base::transport_base {
     /* ipc_rma.cc */
     static base::callback<uct_ep_put_short_func_t> ep_put_short;
     static base::callback<uct_ep_put_bcopy_func_t> ep_put_bcopy;
-    static base::callback<uct_ep_put_zcopy_func_t> ep_put_zcopy;
     static base::callback<uct_ep_get_short_func_t> ep_get_short;
     static base::callback<uct_ep_get_bcopy_func_t> ep_get_bcopy;
-    static base::callback<uct_ep_get_zcopy_func_t> ep_get_zcopy;
+    static ucs_status_t zcopy(uct_ep_h ep, bool is_put, void *buffer,
+                              size_t length, uint64_t remote_addr,
+                              uct_rkey_t rkey, uct_completion_t *comp);
 };
 
 } // namespace gaudi::ipc
