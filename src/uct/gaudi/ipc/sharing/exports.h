@@ -69,7 +69,6 @@ private:
 
     static void let_go_of(base::device_memory &freed);
     uint64_t end_key_locked();
-    ucs_status_t describe(own_page &page);
     int describe_buffer(const own_page &page);
 
     uint64_t tag_           = valid_tag;

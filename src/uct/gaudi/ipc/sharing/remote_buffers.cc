@@ -244,7 +244,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
                                   std::shared_ptr<foreign_page> &source_p,
                                   std::shared_ptr<remote_buffer> &buffer_p)
 {
-    const name wanted(key);
+    const name wanted = name_of(key);
     std::shared_ptr<remote_buffer> found;
     bool mapped = false;
     {
@@ -365,7 +365,7 @@ void remote_buffers::make_room(leftovers &rest)
             continue; /* in use */
         }
         ++counted_.evictions;
-        const auto place = buffers_.find(name(oldest->key_));
+        const auto place = buffers_.find(name_of(oldest->key_));
         if ((place != buffers_.end()) && (place->second.get() == oldest) &&
             (place->second.use_count() == 1)) {
             rest.push_back(std::move(place->second));
@@ -378,7 +378,7 @@ void remote_buffers::forget(const std::shared_ptr<remote_buffer> &buffer)
 {
     std::shared_ptr<remote_buffer> last; /* goes when the lock is free */
     std::lock_guard<std::mutex> guard(lock_);
-    const auto place = buffers_.find(name(buffer->key_));
+    const auto place = buffers_.find(name_of(buffer->key_));
     if (!mapped_.contains(buffer.get()) && (place != buffers_.end()) &&
         (place->second == buffer) && (buffer.use_count() == 2)) {
         last = std::move(place->second);
