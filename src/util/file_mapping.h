@@ -3,6 +3,8 @@
  */
 #pragma once
 
+#include "util/unique_fd.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -11,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace gaudi::util {
 
@@ -33,6 +36,20 @@ inline size_t longest_file()
 {
     rlimit limit{};
     return (getrlimit(RLIMIT_FSIZE, &limit) == 0) ? limit.rlim_cur : SIZE_MAX;
+}
+
+/** A file in memory that stays as long as it is, all zeros.
+ *  @return Invalid, with errno. */
+[[nodiscard]] inline unique_fd make_lasting_file(const char *name,
+                                                 size_t length)
+{
+    constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    unique_fd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (fd && ((ftruncate(fd.get(), static_cast<off_t>(length)) != 0) ||
+               (fcntl(fd.get(), F_ADD_SEALS, seals) != 0))) {
+        fd.reset();
+    }
+    return fd;
 }
 
 class file_mapping {

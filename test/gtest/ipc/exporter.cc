@@ -131,12 +131,28 @@ ucs_status_t open_ipc_md(uct_md_h &md, const variables &changes)
     return status;
 }
 
+uct_md_h open_md_of_child()
+{
+    uct_md_h md = nullptr;
+    start_base();
+    EXPECT_EQ(open_ipc_md(md), UCS_OK);
+    return md;
+}
+
+uct_mem_h register_with_key(uct_md_h md, void *start, size_t length,
+                            ipc::wire_key &key_p)
+{
+    uct_mem_h memh = nullptr;
+    EXPECT_EQ(uct_md_mem_reg(md, start, length, UCT_MD_MEM_ACCESS_ALL, &memh),
+              UCS_OK);
+    EXPECT_EQ(uct_md_mkey_pack(md, memh, &key_p), UCS_OK);
+    return memh;
+}
+
 int export_memory()
 {
-    start_base();
     collect_logs();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
+    uct_md_h md = open_md_of_child();
     auto &cards = base::card_table::instance();
     auto &map   = base::memory_map::instance();
     std::map<uint64_t, base::device_memory *> device;
@@ -175,13 +191,10 @@ int export_memory()
             host[at]      = std::move(memory);
             answer        = std::to_string(at);
         } else if (what == "key") {
-            uct_mem_h memh;
             ipc::wire_key key;
-            GAUDI_CHILD_REQUIRE(uct_md_mem_reg(md, reinterpret_cast<void *>(a),
-                                               b, UCT_MD_MEM_ACCESS_ALL,
-                                               &memh) == UCS_OK);
-            GAUDI_CHILD_REQUIRE(uct_md_mkey_pack(md, memh, &key) == UCS_OK);
             ipc::wire_key again;
+            uct_mem_h memh =
+                register_with_key(md, reinterpret_cast<void *>(a), b, key);
             GAUDI_CHILD_REQUIRE(uct_md_mkey_pack(md, memh, &again) == UCS_OK);
             GAUDI_CHILD_REQUIRE(key == again);
             handles[key.stamp] = memh;
@@ -252,9 +265,7 @@ int export_memory()
 
 int use_key(bool holds)
 {
-    start_base();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
+    (void)open_md_of_child();
     tell_parent("next");
     unpacked remote(from_parent<ipc::wire_key>());
     GAUDI_CHILD_REQUIRE(remote.status == UCS_OK);
@@ -287,73 +298,21 @@ GAUDI_CHILD(exports_memory)
     return export_memory();
 }
 
-exporter_process::exporter_process(const child_options &options,
-                                   const std::string &child)
-    : process(child, options)
-{}
-
-std::string exporter_process::ask(const std::string &line)
+std::string exporter_process::ask(const std::string &word, uint64_t a,
+                                  uint64_t b)
 {
-    process.write_line(line);
+    process.write_line(word + " " + std::to_string(a) + " " +
+                       std::to_string(b));
     const std::string answer = process.read_line();
-    EXPECT_NE(answer, "") << line;
+    EXPECT_NE(answer, "") << word;
     return answer;
-}
-
-uint64_t exporter_process::ask_number(const std::string &line)
-{
-    return std::strtoull(ask(line).c_str(), nullptr, 10);
-}
-
-uint64_t exporter_process::allocate(uint64_t size, unsigned char fill)
-{
-    return ask_number("allocate " + std::to_string(size) + " " +
-                      std::to_string(fill));
-}
-
-void exporter_process::free(uint64_t address)
-{
-    (void)ask("free " + std::to_string(address));
-}
-
-uint64_t exporter_process::allocate_host(uint64_t size, unsigned char fill)
-{
-    return ask_number("host " + std::to_string(size) + " " +
-                      std::to_string(fill));
 }
 
 ipc::wire_key exporter_process::key(uint64_t address, uint64_t size)
 {
     ipc::wire_key key{};
-    EXPECT_TRUE(from_line(
-        ask("key " + std::to_string(address) + " " + std::to_string(size)),
-        key));
+    EXPECT_TRUE(from_line(ask("key", address, size), key));
     return key;
-}
-
-void exporter_process::deregister(const ipc::wire_key &key)
-{
-    (void)ask("deregister " + std::to_string(key.stamp));
-}
-
-void exporter_process::start_invalidation(const ipc::wire_key &key)
-{
-    process.write_line("invalidate_now " + std::to_string(key.stamp));
-}
-
-ucs_status_t exporter_process::end_invalidation()
-{
-    return static_cast<ucs_status_t>(std::stoi(process.read_line()));
-}
-
-bool exporter_process::invalidate(const ipc::wire_key &key)
-{
-    return ask_number("invalidate " + std::to_string(key.stamp)) == 1;
-}
-
-ucs_status_t exporter_process::progress_invalidation()
-{
-    return static_cast<ucs_status_t>(std::stoi(ask("progress")));
 }
 
 void keys_test::SetUp()

@@ -33,6 +33,13 @@ using variables = std::vector<std::pair<std::string, std::string>>;
 
 ucs_status_t open_ipc_md(uct_md_h &md, const variables &changes = {});
 
+/** In the body of a child: start_base, and a memory domain. */
+uct_md_h open_md_of_child();
+
+/** Register memory and pack a key of it. */
+uct_mem_h register_with_key(uct_md_h md, void *start, size_t length,
+                            ipc::wire_key &key_p);
+
 /** The body of a child that exports. */
 int export_memory();
 
@@ -40,36 +47,62 @@ int export_memory();
 class exporter_process {
 public:
     explicit exporter_process(const child_options &options = {},
-                              const std::string &child     = "exports_memory");
+                              const std::string &child     = "exports_memory")
+        : process(child, options)
+    {}
 
     /** Device memory with a byte in the first and the last 64 KiB of it, in a
      *  block of its own when it is of whole pages. @return Its address. */
-    uint64_t allocate(uint64_t size, unsigned char fill);
-    void free(uint64_t address);
+    uint64_t allocate(uint64_t size, unsigned char fill)
+    {
+        return ask_number("allocate", size, fill);
+    }
+    void free(uint64_t address) { (void)ask("free", address); }
 
     /** Host memory. */
-    uint64_t allocate_host(uint64_t size, unsigned char fill);
+    uint64_t allocate_host(uint64_t size, unsigned char fill)
+    {
+        return ask_number("host", size, fill);
+    }
 
     /** Register, and pack a key. */
     ipc::wire_key key(uint64_t address, uint64_t size);
 
     /** End the registration that a key is of. */
-    void deregister(const ipc::wire_key &key);
+    void deregister(const ipc::wire_key &key)
+    {
+        (void)ask("deregister", key.stamp);
+    }
     /** The same with an invalidation, which the process waits for by progress.
      *  @return Whether it is over at once. */
-    bool invalidate(const ipc::wire_key &key);
+    bool invalidate(const ipc::wire_key &key)
+    {
+        return ask_number("invalidate", key.stamp) == 1;
+    }
     /** @return The status of the invalidation, UCS_INPROGRESS before its end.
      */
-    ucs_status_t progress_invalidation();
+    ucs_status_t progress_invalidation()
+    {
+        return static_cast<ucs_status_t>(std::stoi(ask("progress")));
+    }
     /** The same with an invalidation that the deregistration itself waits for:
      *  nothing else can be asked before its end. */
-    void start_invalidation(const ipc::wire_key &key);
+    void start_invalidation(const ipc::wire_key &key)
+    {
+        process.write_line("invalidate_now " + std::to_string(key.stamp));
+    }
     /** @return Its status. */
-    ucs_status_t end_invalidation();
+    ucs_status_t end_invalidation()
+    {
+        return static_cast<ucs_status_t>(std::stoi(process.read_line()));
+    }
 
-    /** Tell it a line and read one. */
-    std::string ask(const std::string &line);
-    uint64_t ask_number(const std::string &line);
+    /** Tell it a line of a word and numbers, and read one. */
+    std::string ask(const std::string &word, uint64_t a = 0, uint64_t b = 0);
+    uint64_t ask_number(const std::string &word, uint64_t a = 0, uint64_t b = 0)
+    {
+        return std::strtoull(ask(word, a, b).c_str(), nullptr, 10);
+    }
 
     child_process process;
 };

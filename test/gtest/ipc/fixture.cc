@@ -84,14 +84,19 @@ std::string line_of_parent()
     return line;
 }
 
+void expect_end(child_process &child)
+{
+    const child_result result = child.wait();
+    EXPECT_EQ(0, result.exit_code) << result.error;
+}
+
 void expect_success(const std::string &child, const std::string &told)
 {
     child_process started(child);
     if (!told.empty()) {
         started.write_line(told);
     }
-    const child_result result = started.wait();
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    expect_end(started);
 }
 
 std::unique_ptr<gaudi::ipc::mailbox>

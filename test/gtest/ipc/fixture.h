@@ -59,6 +59,25 @@ Wire from_parent()
     return what;
 }
 
+/** A child that is told a struct first, and answers with a line if one is
+ *  given. */
+class told_child : public child_process {
+public:
+    template <typename Wire>
+    told_child(const std::string &child, const Wire &told,
+               const std::string &answer = {})
+        : child_process(child)
+    {
+        write_line(to_line(told));
+        if (!answer.empty()) {
+            EXPECT_EQ(answer, read_line());
+        }
+    }
+};
+
+/** Wait for the end of a child that did its work. */
+void expect_end(child_process &child);
+
 /** Let a child do its work, and tell it what it needs first. */
 void expect_success(const std::string &child, const std::string &told = {});
 

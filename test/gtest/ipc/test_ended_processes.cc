@@ -32,15 +32,10 @@ unsigned count_fds_of(pid_t process)
 
 GAUDI_CHILD(shares_memory_and_executes_another_program)
 {
-    start_base();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
+    uct_md_h md = open_md_of_child();
     static char shared[4096];
-    uct_mem_h memh;
     ipc::wire_key key;
-    GAUDI_CHILD_REQUIRE(uct_md_mem_reg(md, shared, sizeof(shared),
-                                       UCT_MD_MEM_ACCESS_ALL, &memh) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(uct_md_mkey_pack(md, memh, &key) == UCS_OK);
+    (void)register_with_key(md, shared, sizeof(shared), key);
     tell_parent(to_line(key));
     wait_for_parent();
     execlp("sleep", "sleep", "60", nullptr);

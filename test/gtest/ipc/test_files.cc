@@ -28,6 +28,7 @@
 
 namespace gaudi::test {
 
+using gaudi::ipc::connect_to_service;
 using gaudi::ipc::datagram;
 using gaudi::ipc::file_offer;
 using gaudi::ipc::file_pair;
@@ -39,7 +40,6 @@ using gaudi::ipc::own_machine;
 using gaudi::ipc::own_process;
 using gaudi::ipc::process_id;
 using gaudi::ipc::remote_process;
-using gaudi::ipc::service_name;
 using gaudi::ipc::wire_reply;
 using gaudi::ipc::wire_request;
 using gaudi::util::unique_fd;
@@ -210,7 +210,6 @@ bool enter_user_namespace_of_all_ids()
  * it. From a socket that the answer comes to. */
 bool ask_service(int socket, const offer &what)
 {
-    sockaddr_un name;
     wire_request wanted{gaudi::ipc::request_magic,
                         7,
                         {0, 0, static_cast<uint32_t>(getpid()), 0},
@@ -218,9 +217,9 @@ bool ask_service(int socket, const offer &what)
                         0,
                         gaudi::ipc::wire_version};
     datagram question(&wanted, sizeof(wanted));
-    question.set_peer(name, service_name(what.process.nonce, name));
     question.add_credentials();
-    return question.send(socket);
+    return connect_to_service(socket, what.process.nonce) &&
+           question.send(socket);
 }
 
 /* @return What the service says. */

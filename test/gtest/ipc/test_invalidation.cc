@@ -102,7 +102,7 @@ TEST_F(invalidation, waits_for_no_answer_of_stopped_processes)
     child_options options;
     options.environment = {{"UCX_GAUDI_IPC_TIMEOUT", "1000s"}};
     exporter_process other(options);
-    (void)other.ask("timeout 1000000");
+    (void)other.ask("timeout", 1000000);
     const auto key = other.key(other.allocate(mebi, 6), mebi);
     std::vector<std::unique_ptr<key_user>> users;
     for (int i = 0; i < 3; ++i) {
@@ -144,7 +144,7 @@ TEST_F(invalidation, waits_for_users_that_refuse_to_tell)
     const auto key = other.key(other.allocate_host(mebi, 6), mebi);
     key_user user(key, "holds_a_key_as_another_user");
     (void)other.ask("hide");
-    (void)other.ask("timeout 500");
+    (void)other.ask("timeout", 500);
     EXPECT_FALSE(other.invalidate(key));
     EXPECT_TRUE(eventually([&] { return is_over(other); }));
     EXPECT_EQ(other.progress_invalidation(), UCS_ERR_TIMED_OUT);
@@ -158,7 +158,7 @@ TEST_F(invalidation, waits_for_users_that_refuse_to_tell)
 TEST_F(invalidation, gives_up_after_a_time)
 {
     exporter_process other;
-    (void)other.ask("timeout 100");
+    (void)other.ask("timeout", 100);
     const auto key = other.key(other.allocate(mebi, 6), mebi);
     unpacked remote(key);
     ASSERT_EQ(remote->hold(), UCS_OK);
@@ -174,7 +174,7 @@ TEST_F(invalidation, gives_up_after_a_time)
 TEST_F(invalidation, waits_for_ever_when_it_may)
 {
     exporter_process other;
-    (void)other.ask("timeout " + std::to_string(UINT64_MAX));
+    (void)other.ask("timeout", UINT64_MAX);
     const auto key = other.key(other.allocate(mebi, 6), mebi);
     unpacked remote(key);
     ASSERT_EQ(remote->hold(), UCS_OK);
@@ -211,7 +211,7 @@ TEST_F(invalidation, can_be_over_when_the_deregistration_returns)
 TEST_F(invalidation, gives_up_after_a_time_within_the_deregistration)
 {
     exporter_process other;
-    (void)other.ask("timeout 100");
+    (void)other.ask("timeout", 100);
     const auto key = other.key(other.allocate(mebi, 6), mebi);
     key_user user(key);
     user.stop(); /* it does not answer */
@@ -227,10 +227,8 @@ TEST_F(invalidation, gives_up_after_a_time_within_the_deregistration)
 TEST_F(invalidation, needs_a_completion)
 {
     char bytes[64];
-    uct_mem_h memh;
-    ASSERT_EQ(
-        uct_md_mem_reg(md, bytes, sizeof(bytes), UCT_MD_MEM_ACCESS_ALL, &memh),
-        UCS_OK);
+    ipc::wire_key key;
+    uct_mem_h memh = register_with_key(md, bytes, sizeof(bytes), key);
     uct_md_mem_dereg_params_t params{};
     params.field_mask =
         UCT_MD_MEM_DEREG_FIELD_MEMH | UCT_MD_MEM_DEREG_FIELD_FLAGS;

@@ -130,12 +130,8 @@ TEST_F(keys, checks_ranges)
 TEST_F(keys, of_the_own_process_are_pointers)
 {
     char bytes[64];
-    uct_mem_h memh;
     ipc::wire_key key;
-    ASSERT_EQ(
-        uct_md_mem_reg(md, bytes, sizeof(bytes), UCT_MD_MEM_ACCESS_ALL, &memh),
-        UCS_OK);
-    ASSERT_EQ(uct_md_mkey_pack(md, memh, &key), UCS_OK);
+    uct_mem_h memh = register_with_key(md, bytes, sizeof(bytes), key);
     {
         unpacked own(key);
         ASSERT_EQ(own.status, UCS_OK);
@@ -271,9 +267,7 @@ TEST_F(keys, wait_for_their_process_as_long_as_is_set)
 
 GAUDI_CHILD(has_no_card)
 {
-    start_base();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
+    uct_md_h md = open_md_of_child();
     GAUDI_CHILD_REQUIRE(base::card_table::instance().cards().empty());
     for (const bool reachable : {false, true}) {
         tell_parent("next");
@@ -282,11 +276,8 @@ GAUDI_CHILD(has_no_card)
                             (reachable ? UCS_OK : UCS_ERR_UNREACHABLE));
     }
     char bytes[64];
-    uct_mem_h memh;
     ipc::wire_key key;
-    GAUDI_CHILD_REQUIRE(uct_md_mem_reg(md, bytes, sizeof(bytes),
-                                       UCT_MD_MEM_ACCESS_ALL, &memh) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(uct_md_mkey_pack(md, memh, &key) == UCS_OK);
+    uct_mem_h memh = register_with_key(md, bytes, sizeof(bytes), key);
     tell_parent(to_line(key));
     wait_for_parent();
     GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, memh) == UCS_OK);
@@ -316,15 +307,12 @@ TEST_F(keys, of_device_memory_are_unreachable_without_a_card)
     EXPECT_EQ(its.kind, ipc::key_kind::host);
     EXPECT_EQ(unpacked(its).status, UCS_ERR_UNREACHABLE);
     poor.write_line("");
-    const child_result end = poor.wait();
-    EXPECT_EQ(end.exit_code, 0) << end.error;
+    expect_end(poor);
 }
 
 GAUDI_CHILD(has_a_driver_without_import)
 {
-    start_base();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
+    uct_md_h md = open_md_of_child();
     tell_parent("next");
     const auto key = from_parent<ipc::wire_key>();
     for (int i = 0; i < 3; ++i) {
@@ -343,8 +331,7 @@ TEST_F(keys, of_device_memory_are_unreachable_by_a_driver_without_import)
     child_process other("has_a_driver_without_import", options);
     ASSERT_EQ(other.read_line(), "next");
     other.write_line(to_line(key));
-    const child_result end = other.wait();
-    EXPECT_EQ(end.exit_code, 0) << end.error;
+    expect_end(other);
 }
 
 /* Of that process alone, whose card is in no group with the other's. */
@@ -359,8 +346,7 @@ TEST_F(keys, of_device_memory_are_unreachable_without_peer_to_peer)
     child_process other("has_a_driver_without_import", options);
     ASSERT_EQ(other.read_line(), "next");
     other.write_line(to_line(key));
-    const child_result end = other.wait();
-    EXPECT_EQ(end.exit_code, 0) << end.error;
+    expect_end(other);
 
     const unpacked here(key);
     EXPECT_EQ(here.status, UCS_OK) << "other cards go on";
@@ -499,13 +485,10 @@ TEST_F(keys, that_are_being_packed_are_let_go_in_a_forked_child)
 {
     constexpr unsigned forks = 40;
     char bytes[64];
-    uct_mem_h memh;
-    ASSERT_EQ(
-        uct_md_mem_reg(md, bytes, sizeof(bytes), UCT_MD_MEM_ACCESS_ALL, &memh),
-        UCS_OK);
+    ipc::wire_key key;
+    uct_mem_h memh = register_with_key(md, bytes, sizeof(bytes), key);
     std::atomic<bool> stop{false};
     std::thread packer([&] {
-        ipc::wire_key key;
         while (!stop) {
             EXPECT_EQ(uct_md_mkey_pack(md, memh, &key), UCS_OK);
         }
@@ -525,12 +508,9 @@ TEST_F(keys, of_a_parent_do_not_keep_its_memory_in_a_forked_child)
     auto &map = base::memory_map::instance();
     base::device_memory *memory;
     ASSERT_EQ(base::allocate(card(), device_page(), false, memory), UCS_OK);
-    uct_mem_h memh;
     ipc::wire_key key;
-    ASSERT_EQ(uct_md_mem_reg(md, reinterpret_cast<void *>(memory->start),
-                             device_page(), UCT_MD_MEM_ACCESS_ALL, &memh),
-              UCS_OK);
-    ASSERT_EQ(uct_md_mkey_pack(md, memh, &key), UCS_OK);
+    uct_mem_h memh = register_with_key(
+        md, reinterpret_cast<void *>(memory->start), device_page(), key);
     int pipe_fds[2];
     ASSERT_EQ(pipe(pipe_fds), 0);
     forked_process child([&] {

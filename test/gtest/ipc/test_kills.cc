@@ -107,9 +107,7 @@ GAUDI_CHILD(connects_twice)
  */
 TEST_F(kills, free_rings_that_nobody_had_looked_at)
 {
-    child_process child("connects_twice");
-    child.write_line(to_line(box->address()));
-    ASSERT_EQ("one", child.read_line());
+    told_child child("connects_twice", box->address(), "one");
     ASSERT_TRUE(received.wait(*box, 1));
     child.write_line("");
     ASSERT_EQ("two", child.read_line());
@@ -150,9 +148,7 @@ TEST_F(kills, of_senders_lose_no_ring_and_leave_no_half_message)
     uint64_t others           = 0;
     uint64_t came             = 0;
     for (unsigned round = 0; round < rounds; ++round) {
-        child_process child("sends_until_it_dies");
-        child.write_line(to_line(box->address()));
-        ASSERT_EQ("ready", child.read_line());
+        told_child child("sends_until_it_dies", box->address(), "ready");
         const auto end = std::chrono::steady_clock::now() +
                          std::chrono::microseconds(random() % 3000);
         bool killed           = false;
@@ -210,9 +206,7 @@ GAUDI_CHILD(fills_all_rings)
 
 TEST_F(kills, of_a_process_with_all_rings_make_room_for_the_next_one)
 {
-    child_process child("fills_all_rings");
-    child.write_line(to_line(box->address()));
-    EXPECT_EQ("8", child.read_line());
+    told_child child("fills_all_rings", box->address(), "8");
     EXPECT_EQ(nullptr, connect_to(box->address()));
     child.kill(SIGKILL);
     child.wait();
@@ -265,9 +259,7 @@ TEST_F(kills, of_a_process_that_took_a_ring_over_are_found_out)
             ASSERT_TRUE(received.wait(*box, 3));
         }
         sender.reset();
-        child_process child("takes_over_a_ring");
-        child.write_line(to_line(box->address()));
-        ASSERT_EQ("sent", child.read_line());
+        told_child child("takes_over_a_ring", box->address(), "sent");
         child.kill(SIGKILL);
         (void)child.wait();
         ASSERT_TRUE(received.wait(*box, looked_at ? 4 : 2));
@@ -414,9 +406,7 @@ TEST_F(kills, are_not_due_to_a_process_that_scribbles)
     exchange(); /* once in peace: later there may be nothing to read */
     EXPECT_GT(sum, 0u);
 
-    child_process child("scribbles");
-    child.write_line(to_line(box->address()));
-    ASSERT_EQ("ready", child.read_line());
+    told_child child("scribbles", box->address(), "ready");
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
     while (std::chrono::steady_clock::now() < end) {
         exchange();

@@ -113,13 +113,11 @@ GAUDI_CHILD(sends_numbers)
 TEST_F(messages, come_from_another_process_in_order)
 {
     constexpr size_t count = 200000;
-    child_process child("sends_numbers");
-    child.write_line(to_line(box->address()));
+    told_child child("sends_numbers", box->address());
     child.write_line(std::to_string(count));
     ASSERT_TRUE(received.wait(*box, count));
     EXPECT_EQ(numbers_up_to(count), received.numbers);
-    const child_result result = child.wait();
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    expect_end(child);
     EXPECT_TRUE(eventually([&] {
         received.poll(*box);
         return box->senders() == 0;
@@ -243,16 +241,15 @@ TEST_F(messages, do_not_get_lost_where_senders_come_and_go)
 {
     constexpr uint64_t count   = 3000;
     constexpr unsigned senders = 3;
-    std::vector<std::unique_ptr<child_process>> children;
+    std::vector<std::unique_ptr<told_child>> children;
     for (unsigned i = 0; i < senders; ++i) {
-        children.push_back(std::make_unique<child_process>("comes_and_goes"));
-        children.back()->write_line(to_line(box->address()));
+        children.push_back(
+            std::make_unique<told_child>("comes_and_goes", box->address()));
         children.back()->write_line(std::to_string(count));
     }
     EXPECT_TRUE(received.wait(*box, senders * count));
     for (auto &child : children) {
-        const child_result result = child->wait();
-        EXPECT_EQ(0, result.exit_code) << result.error;
+        expect_end(*child);
     }
     std::vector<uint64_t> expected;
     for (uint64_t i = 0; i < count; ++i) {
@@ -304,7 +301,8 @@ protected:
     std::shared_ptr<connection> get(const mailbox_address &address)
     {
         std::shared_ptr<connection> result;
-        return (table.get(address, result) == UCS_OK) ? result : nullptr;
+        return (share_connection(table, address, result) == UCS_OK) ? result
+                                                                    : nullptr;
     }
 
     gaudi::ipc::connection_table table;
@@ -318,12 +316,12 @@ TEST_F(shared_connections, are_one_for_each_mailbox)
     ASSERT_NE(nullptr, first);
     EXPECT_EQ(first, second);
     EXPECT_NE(first, get(other->address()));
-    EXPECT_FALSE(table.any_lost());
-    table.release(std::move(first));
+    EXPECT_FALSE(first->peer_lost());
+    first.reset();
     ASSERT_EQ(UCS_OK, second->send(0, 0, nullptr, 0));
     ASSERT_TRUE(received.wait(*box, 1));
     EXPECT_EQ(1u, box->senders());
-    table.release(std::move(second));
+    second.reset();
     received.poll(*box);
     EXPECT_EQ(0u, box->senders());
 }
@@ -346,7 +344,7 @@ TEST_F(shared_connections, are_not_those_to_the_dead)
     EXPECT_EQ(used, get(address));
     child.kill(SIGKILL);
     (void)child.wait();
-    EXPECT_TRUE(table.any_lost());
+    EXPECT_TRUE(used->peer_lost());
     EXPECT_EQ(nullptr, get(address));
 }
 

@@ -205,8 +205,7 @@ TEST_F(remote_buffers, ten_thousand_rounds_leave_nothing_behind)
         /* Every 16th has a buffer of its own. */
         const uint64_t size = (round % 16 == 0) ? device_page() : mebi / 4;
         const uint64_t at =
-            other.ask_number("allocate " + std::to_string(size) + " " +
-                             std::to_string(round & 0xff));
+            other.allocate(size, static_cast<unsigned char>(round));
         const auto key = other.key(at, size);
         {
             unpacked remote(key);

@@ -66,9 +66,7 @@ TEST_F(scarcity, does_not_make_living_senders_dead_ones)
 {
     const auto box = make_mailbox();
     received_numbers received;
-    child_process child("sends_numbers_when_told");
-    child.write_line(to_line(box->address()));
-    ASSERT_EQ("connected", child.read_line());
+    told_child child("sends_numbers_when_told", box->address(), "connected");
     {
         const no_new_descriptors limit;
         for (unsigned i = 0; i < 3; ++i) {
@@ -96,10 +94,8 @@ TEST_F(scarcity, does_not_make_living_senders_dead_ones)
 
 TEST_F(scarcity, is_not_taken_for_the_end_of_a_process)
 {
-    child_process child("sends_numbers_when_told");
     const auto box = make_mailbox();
-    child.write_line(to_line(box->address()));
-    ASSERT_EQ("connected", child.read_line());
+    told_child child("sends_numbers_when_told", box->address(), "connected");
     const auto pid = static_cast<uint32_t>(child.pid());
     process_id id  = box->address().process;
     id.pid         = pid;
@@ -134,10 +130,8 @@ TEST_F(scarcity, does_not_make_a_process_another_one_for_ever)
 
 GAUDI_CHILD(registers_with_and_without_descriptors)
 {
-    start_base();
     collect_logs();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_ipc_md(md) == UCS_OK);
+    uct_md_h md = open_md_of_child();
     char bytes[64];
     uct_mem_h memh;
     {
@@ -148,9 +142,7 @@ GAUDI_CHILD(registers_with_and_without_descriptors)
     }
     GAUDI_CHILD_REQUIRE(take_logs().size() == 1);
     gaudi::ipc::wire_key key;
-    GAUDI_CHILD_REQUIRE(uct_md_mem_reg(md, bytes, sizeof(bytes),
-                                       UCT_MD_MEM_ACCESS_ALL, &memh) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(uct_md_mkey_pack(md, memh, &key) == UCS_OK);
+    memh = register_with_key(md, bytes, sizeof(bytes), key);
     GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, memh) == UCS_OK);
     uct_md_close(md);
     tell_parent("done");

@@ -178,18 +178,16 @@ TEST_F(sleepers, miss_no_message_of_several_senders)
 {
     constexpr uint64_t count   = 20000;
     constexpr unsigned senders = 3;
-    std::vector<std::unique_ptr<child_process>> children;
+    std::vector<std::unique_ptr<told_child>> children;
     for (unsigned i = 0; i < senders; ++i) {
-        children.push_back(
-            std::make_unique<child_process>("sends_numbers_now_and_then"));
-        children.back()->write_line(to_line(box->address()));
+        children.push_back(std::make_unique<told_child>(
+            "sends_numbers_now_and_then", box->address()));
         children.back()->write_line(std::to_string(count));
     }
     EXPECT_TRUE(sleep_for(*box, received, senders * count));
     for (auto &child : children) {
         child->write_line("");
-        const child_result result = child->wait();
-        EXPECT_EQ(0, result.exit_code) << result.error;
+        expect_end(*child);
     }
 }
 
@@ -230,14 +228,12 @@ TEST_F(sleepers, play_ping_pong_in_their_sleep)
         pause_a_little(random);
     }
     child.write_line("");
-    const child_result result = child.wait();
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    expect_end(child);
 }
 
 TEST_F(sleepers, are_woken_by_the_death_of_a_sender)
 {
-    child_process child("sends_numbers_now_and_then");
-    child.write_line(to_line(box->address()));
+    told_child child("sends_numbers_now_and_then", box->address());
     child.write_line("10");
     ASSERT_TRUE(sleep_for(*box, received, 10));
     while (!box->arm()) {

@@ -41,9 +41,9 @@ ucs_status_t status_of(uct_ep_h tl_ep)
 {
     endpoint *ep = to_ep(tl_ep);
     if (ucs_unlikely(ep->peer->load(std::memory_order_relaxed))) {
-        fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
+        ep->super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
     }
-    return ep->status;
+    return ep->super.status();
 }
 
 /* Whether a copy that failed may succeed the next time: a job was aborted, or
@@ -95,28 +95,6 @@ inline ucs_status_t do_short(uct_ep_h ep, const side &to, const side &from,
                : bear_failure(ep, to, from, length, caller, status);
 }
 
-enum class zcopy { put, get };
-
-ucs_status_t do_zcopy(uct_ep_h ep, zcopy what, const uct_iov_t *iov,
-                      size_t iovcnt, uint64_t remote_addr,
-                      uct_completion_t *comp)
-{
-    UCT_CHECK_IOV_SIZE(iovcnt, 1ul, "gaudi_cpy zcopy");
-    if (ucs_unlikely(status_of(ep) != UCS_OK)) {
-        return to_ep(ep)->status;
-    }
-    const side local((iovcnt > 0) ? iov->buffer : nullptr);
-    const side remote(remote_addr);
-    const bool is_put          = (what == zcopy::put);
-    base::flush_domain &domain = to_ep(ep)->domain;
-    return engine_of(ep).result_of(
-        domain,
-        engine_of(ep).start(domain, is_put ? remote : local,
-                            is_put ? local : remote,
-                            (iovcnt > 0) ? uct_iov_get_length(iov) : 0, comp),
-        comp);
-}
-
 } // namespace
 
 ucs_status_t transport::ep_put_short(uct_ep_h ep, base::call_site caller,
@@ -142,7 +120,7 @@ ssize_t transport::ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
                                 uct_rkey_t) noexcept
 {
     if (ucs_unlikely(status_of(ep) != UCS_OK)) {
-        return to_ep(ep)->status;
+        return to_ep(ep)->super.status();
     }
     return engine_of(ep).start_packed(to_ep(ep)->domain, side(remote_addr),
                                       pack_cb, arg);
@@ -155,39 +133,34 @@ ucs_status_t transport::ep_get_bcopy(uct_ep_h ep,
                                      uct_completion_t *comp) noexcept
 {
     if (ucs_unlikely(status_of(ep) != UCS_OK)) {
-        return to_ep(ep)->status;
+        return to_ep(ep)->super.status();
     }
     ucs_status_t status = engine_of(ep).start_unpacked(
         to_ep(ep)->domain, side(remote_addr), length, unpack_cb, arg, comp);
     return engine_of(ep).result_of(to_ep(ep)->domain, status, comp);
 }
 
-ucs_status_t transport::ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
-                                     size_t iovcnt, uint64_t remote_addr,
-                                     uct_rkey_t,
-                                     uct_completion_t *comp) noexcept
+ucs_status_t transport::zcopy(uct_ep_h ep, bool is_put, void *buffer,
+                              size_t length, uint64_t remote_addr, uct_rkey_t,
+                              uct_completion_t *comp)
 {
-    return do_zcopy(ep, zcopy::put, iov, iovcnt, remote_addr, comp);
-}
-
-ucs_status_t transport::ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
-                                     size_t iovcnt, uint64_t remote_addr,
-                                     uct_rkey_t,
-                                     uct_completion_t *comp) noexcept
-{
-    return do_zcopy(ep, zcopy::get, iov, iovcnt, remote_addr, comp);
+    if (ucs_unlikely(status_of(ep) != UCS_OK)) {
+        return to_ep(ep)->super.status();
+    }
+    const side local(buffer);
+    const side remote(remote_addr);
+    base::flush_domain &domain = to_ep(ep)->domain;
+    return engine_of(ep).result_of(
+        domain,
+        engine_of(ep).start(domain, is_put ? remote : local,
+                            is_put ? local : remote, length, comp),
+        comp);
 }
 
 ucs_status_t transport::ep_flush(uct_ep_h ep, unsigned,
                                  uct_completion_t *comp) noexcept
 {
     return engine_of(ep).flush(&to_ep(ep)->domain, comp);
-}
-
-ucs_status_t transport::ep_fence(uct_ep_h ep, unsigned) noexcept
-{
-    engine_of(ep).fence();
-    return UCS_OK;
 }
 
 ucs_status_t transport::ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
@@ -237,7 +210,6 @@ unsigned dispatch_pending(interface *iface)
 
 ucs_status_t endpoint::open(const uct_ep_params_t &params)
 {
-    ucs_list_head_init(&failed);
     base::transfer_engine::open(domain);
     interface_address to;
     memcpy(&to, params.iface_addr, sizeof(to));
@@ -254,7 +226,6 @@ endpoint::~endpoint()
 {
     if (peer != nullptr) {
         transport::ep_pending_purge(super.handle(), nullptr, nullptr);
-        ucs_list_del(&failed);
         to_iface(super.iface())->engine->close(domain);
     }
 }

@@ -187,24 +187,21 @@ ucs_status_t transport::iface_flush(uct_iface_h tl_iface, unsigned,
     return to_iface(tl_iface)->engine->flush(nullptr, comp);
 }
 
-ucs_status_t transport::iface_fence(uct_iface_h tl_iface, unsigned) noexcept
-{
-    to_iface(tl_iface)->engine->fence();
-    return UCS_OK;
-}
-
 unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
 {
     interface *iface = to_iface(tl_iface);
     /* UCP comes here at every progress of programs that use host memory, too.
      */
     if (iface->engine->is_idle() && ucs_queue_is_empty(&iface->pending) &&
-        ucs_list_is_empty(&iface->failed)) {
+        !iface->super.has_failures()) {
         return 0;
     }
     unsigned count = iface->engine->progress();
     count += dispatch_pending(iface);
-    return count + report_failures(iface);
+    while (base::flush_domain *of = iface->engine->take_failed()) {
+        ucs_container_of(of, endpoint, domain)->super.fail(of->failure);
+    }
+    return count + iface->super.report_failures();
 }
 
 ucs_status_t transport::iface_event_fd_get(uct_iface_h tl_iface,
@@ -218,7 +215,7 @@ ucs_status_t transport::iface_event_fd_get(uct_iface_h tl_iface,
 ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
 {
     interface *iface = to_iface(tl_iface);
-    if (!ucs_list_is_empty(&iface->failed)) {
+    if (iface->super.has_failures()) {
         return UCS_ERR_BUSY;
     }
     ucs_status_t status = iface->engine->arm();
@@ -241,38 +238,10 @@ interface_end find_interface(const interface_address &address)
     return (found != nullptr) ? found->end : nullptr;
 }
 
-void fail(endpoint *ep, ucs_status_t status)
-{
-    if (ep->status == UCS_OK) {
-        ep->status = status;
-        ucs_list_add_tail(&to_iface(ep->super.iface())->failed, &ep->failed);
-    }
-}
-
-void transport::add_files(uct_iface_h iface)
-{
-    to_iface(iface)->engine->add_files();
-}
-
-unsigned report_failures(interface *iface)
-{
-    unsigned count = 0;
-    while (base::flush_domain *of = iface->engine->take_failed()) {
-        fail(ucs_container_of(of, endpoint, domain), of->failure);
-    }
-    for (; !ucs_list_is_empty(&iface->failed); ++count) {
-        endpoint *ep = ucs_list_extract_head(&iface->failed, endpoint, failed);
-        ucs_list_head_init(&ep->failed);
-        ep->super.report_failure(ep->status);
-    }
-    return count;
-}
-
 ucs_status_t interface::open(const uct_iface_params_t &params,
                              const interface_config &config)
 {
     ucs_queue_head_init(&pending);
-    ucs_list_head_init(&failed);
     (void)base::guarded([] {
         base::card_table::instance().note_application_cards();
         return UCS_OK;

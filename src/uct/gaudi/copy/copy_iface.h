@@ -45,7 +45,6 @@ struct interface {
     uint64_t number   = 0; /**< see interface_address; 0: not open */
     interface_end end = std::make_shared<std::atomic<bool>>(false);
     ucs_queue_head_t pending; /**< requests that wait for resources */
-    ucs_list_link_t failed;   /**< endpoints whose failure is to be told */
     size_t max_bcopy       = 0;
     double bandwidth       = 0;     /**< bytes/second */
     bool bears_failed_pack = false; /**< see FAILED_PACK */
@@ -57,9 +56,7 @@ struct endpoint {
 
     base::ucx_endpoint super;
     base::flush_domain domain{};
-    interface_end peer;     /**< of where it goes to; nullptr: not open */
-    ucs_list_link_t failed; /**< self-linked unless its failure is to be told */
-    ucs_status_t status = UCS_OK; /**< or how it failed */
+    interface_end peer; /**< of where it goes to; nullptr: not open */
 };
 
 inline interface *to_iface(uct_iface_h iface)
@@ -75,12 +72,6 @@ inline endpoint *to_ep(uct_ep_h ep)
 /** Find an interface of this process that is open.
  *  @return nullptr when there is none. */
 interface_end find_interface(const interface_address &address);
-
-/** Let an endpoint fail, once; UCX is told from progress. */
-void fail(endpoint *ep, ucs_status_t status);
-
-/** Tell UCX of endpoints that failed. @return How many. */
-unsigned report_failures(interface *iface);
 
 /** Try pending requests while there is room. @return How many went through. */
 unsigned dispatch_pending(interface *iface);
@@ -107,7 +98,6 @@ struct transport : base::transport_base {
         "not in this process, or not by this interface of the worker";
     static bool is_connected(uct_ep_h ep, const uct_iface_addr_t *address);
     /* Within this process, and by the first interface of a worker alone. */
-    static void add_files(uct_iface_h iface);
     static bool is_reachable(uct_iface_h iface, const uct_device_addr_t *,
                              const uct_iface_addr_t *address);
 
@@ -118,7 +108,6 @@ struct transport : base::transport_base {
     static base::callback<uct_iface_get_address_func_t> iface_get_address;
     /* Completions of transfers are what makes progress, and the events. */
     static base::callback<uct_iface_flush_func_t> iface_flush;
-    static base::callback<uct_iface_fence_func_t> iface_fence;
     static base::callback<uct_iface_progress_func_t> iface_progress;
     static base::callback<uct_iface_event_fd_get_func_t> iface_event_fd_get;
     static base::callback<uct_iface_event_arm_func_t> iface_event_arm;
@@ -138,11 +127,11 @@ struct transport : base::transport_base {
     static base::callback<uct_ep_put_bcopy_func_t> ep_put_bcopy;
     static base::callback<uct_ep_get_bcopy_func_t> ep_get_bcopy;
     /* UCS_INPROGRESS; completed from progress. UCP does not expect UCS_OK. */
-    static base::callback<uct_ep_put_zcopy_func_t> ep_put_zcopy;
-    static base::callback<uct_ep_get_zcopy_func_t> ep_get_zcopy;
+    static ucs_status_t zcopy(uct_ep_h ep, bool is_put, void *buffer,
+                              size_t length, uint64_t remote_addr, uct_rkey_t,
+                              uct_completion_t *comp);
     /* All that was started before, on this endpoint. */
     static base::callback<uct_ep_flush_func_t> ep_flush;
-    static base::callback<uct_ep_fence_func_t> ep_fence;
     /* Requests of all endpoints of an interface wait in one queue. */
     static base::callback<uct_ep_pending_add_func_t> ep_pending_add;
     static base::callback<uct_ep_pending_purge_func_t> ep_pending_purge;

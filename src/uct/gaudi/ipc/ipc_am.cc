@@ -18,8 +18,8 @@ constexpr double look_every_ms = 50;
 ucs_status_t check_way(uct_ep_h ep)
 {
     endpoint &self = *to_ep(ep);
-    if (ucs_unlikely(self.status != UCS_OK)) {
-        return self.status;
+    if (ucs_unlikely(self.super.status() != UCS_OK)) {
+        return self.super.status();
     }
     if (ucs_unlikely(self.is_behind) && !self.has_turn) {
         if (!ucs_arbiter_group_is_empty(&to_ep(ep)->pending)) {
@@ -45,17 +45,16 @@ ucs_status_t note_result(uct_ep_h ep, ucs_status_t status)
     } else if (status == UCS_ERR_NO_RESOURCE) {
         self.is_behind = true;
     } else if (status == UCS_ERR_ENDPOINT_TIMEOUT) {
-        fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
+        self.super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
     }
     return status;
 }
 
-/* Whether UCX has not been told of a failure yet. It wants to hear of it from
- * its handler first: until then messages are taken, and lost. */
+/* UCX wants to hear of a failure from its handler first: until then messages
+ * are taken, and lost. */
 bool is_untold(uct_ep_h ep)
 {
-    return (to_ep(ep)->status != UCS_OK) &&
-           !ucs_list_is_empty(&to_ep(ep)->failed) &&
+    return to_ep(ep)->super.is_failure_untold() &&
            !to_iface(ep->iface)->is_inherited();
 }
 

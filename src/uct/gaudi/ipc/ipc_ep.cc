@@ -25,13 +25,14 @@ constexpr double delivery_patience = 0.2;
 bool awaits_delivery(endpoint &self)
 {
     if (self.patience == 0) {
-        if ((self.sent == self.awaited) || (self.status != UCS_OK)) {
+        if ((self.sent == self.awaited) || (self.super.status() != UCS_OK)) {
             return false;
         }
         self.awaited  = self.sent;
         self.patience = ucs_get_time() + ucs_time_from_sec(delivery_patience);
     }
-    if ((self.status == UCS_OK) && !self.out->is_delivered(self.awaited) &&
+    if ((self.super.status() == UCS_OK) &&
+        !self.out->is_delivered(self.awaited) &&
         (ucs_get_time() < self.patience)) {
         return true;
     }
@@ -44,7 +45,7 @@ bool awaits_delivery(endpoint &self)
 bool has_resources(endpoint *ep)
 {
     const endpoint &self = *ep;
-    return (self.status != UCS_OK) ||
+    return (self.super.status() != UCS_OK) ||
            (self.out->has_room() &&
             to_iface(ep->super.iface())->engine->has_resources());
 }
@@ -54,7 +55,7 @@ bool has_resources(endpoint *ep)
 bool has_a_resource(endpoint *ep)
 {
     const endpoint &self = *ep;
-    return (self.status != UCS_OK) || self.out->has_room() ||
+    return (self.super.status() != UCS_OK) || self.out->has_room() ||
            to_iface(ep->super.iface())->engine->has_resources() ||
            ((self.patience != 0) && (ucs_get_time() >= self.patience));
 }
@@ -114,62 +115,27 @@ ucs_arbiter_cb_result_t try_one(ucs_arbiter_t *, ucs_arbiter_group_t *group,
 
 } // namespace
 
-void fail(uct_ep_h tl_ep, ucs_status_t status)
-{
-    endpoint *ep = to_ep(tl_ep);
-    if (ep->status == UCS_OK) {
-        ucs_debug("gaudi_ipc: ep %p to process %u failed: %s", tl_ep,
-                  ep->peer->id().pid, ucs_status_string(status));
-        ep->status = status;
-        ucs_list_add_tail(&to_iface(tl_ep->iface)->failed, &ep->failed);
-    }
-}
-
-unsigned report_failures(interface *iface)
-{
-    unsigned count = 0;
-    while (!ucs_list_is_empty(&iface->failed)) {
-        endpoint *ep = ucs_list_extract_head(&iface->failed, endpoint, failed);
-        ucs_list_head_init(&ep->failed);
-        ep->super.report_failure(ep->status);
-        ++count;
-    }
-    return count;
-}
-
-/* Endpoints with operations that failed and had no other way to say so. */
-void fail_unheard(interface *iface)
-{
-    while (const base::flush_domain *of = iface->engine->take_failed()) {
-        const base::worker_block block(iface->super);
-        endpoint *ep;
-        ucs_list_for_each(ep, &iface->endpoints, all)
-        {
-            if (&ep->domain == of) {
-                fail(ep->super.handle(), of->failure);
-            }
-        }
-    }
-}
-
 /* UCP 1.13 looks after peers itself, but not while it waits for the answer to
  * its first request to connect (ucp_wireup_ep_check). */
 void find_lost_peers(interface *iface)
 {
     constexpr int most = 16;
     epoll_event ended[most];
-    if ((epoll_wait(iface->ended_fd.get(), ended, most, 0) <= 0) &&
-        !iface->has_unfollowed) {
+    const bool some_ended =
+        (epoll_wait(iface->ended_fd.get(), ended, most, 0) > 0) ||
+        iface->has_unfollowed;
+    if (!some_ended && ucs_arbiter_is_empty(&iface->pending)) {
         return;
     }
     const base::worker_block block(iface->super);
-    if (iface->connections->any_lost()) {
-        endpoint *ep;
-        ucs_list_for_each(ep, &iface->endpoints, all)
-        {
-            if ((ep->status == UCS_OK) && ep->out->peer_lost()) {
-                fail(ep->super.handle(), UCS_ERR_ENDPOINT_TIMEOUT);
-            }
+    endpoint *ep;
+    ucs_list_for_each(ep, &iface->endpoints, all)
+    {
+        if ((ep->super.status() == UCS_OK) &&
+            (ucs_arbiter_group_is_empty(&ep->pending)
+                 ? (some_ended && ep->out->peer_lost())
+                 : !ep->out->peer_alive())) {
+            ep->super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
         }
     }
 }
@@ -184,9 +150,8 @@ unsigned dispatch_pending(interface *iface)
 ucs_status_t transport::check_peer(uct_ep_h ep)
 {
     endpoint &self = *to_ep(ep);
-    if ((self.status == UCS_OK) && !to_iface(ep->iface)->is_inherited() &&
-        !self.out->peer_alive()) {
-        fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
+    if (!to_iface(ep->iface)->is_inherited() && !self.out->peer_alive()) {
+        self.super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
     }
     return UCS_OK;
 }
@@ -212,12 +177,6 @@ ucs_status_t transport::ep_flush(uct_ep_h ep, unsigned flags,
         return UCS_ERR_NO_RESOURCE;
     }
     return to_iface(ep->iface)->engine->flush(&to_ep(ep)->domain, comp);
-}
-
-ucs_status_t transport::ep_fence(uct_ep_h ep, unsigned) noexcept
-{
-    to_iface(ep->iface)->engine->fence();
-    return UCS_OK;
 }
 
 ucs_status_t transport::ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
@@ -258,7 +217,7 @@ ucs_status_t endpoint::open(const uct_ep_params_t &params)
                   why.c_str());
         return UCS_ERR_UNREACHABLE;
     }
-    const ucs_status_t opened = iface.connections->get(to, out);
+    const ucs_status_t opened = share_connection(iface.connections, to, out);
     if (opened != UCS_OK) {
         return opened;
     }
@@ -268,7 +227,6 @@ ucs_status_t endpoint::open(const uct_ep_params_t &params)
     }
     base::transfer_engine::open(domain);
     ucs_arbiter_group_init(&pending);
-    ucs_list_head_init(&failed);
     ucs_list_add_tail(&iface.endpoints, &all);
     return UCS_OK;
 }
@@ -283,9 +241,8 @@ endpoint::~endpoint()
     ucs_arbiter_group_cleanup(&pending);
     {
         const base::worker_block block(iface.super);
-        ucs_list_del(&failed);
         ucs_list_del(&all);
-        iface.connections->release(std::move(out));
+        out.reset();
     }
     iface.engine->close(domain);
 }

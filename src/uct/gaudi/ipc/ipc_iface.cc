@@ -45,16 +45,8 @@ constexpr unsigned polls_per_look = 16;
 constexpr double look_interval    = 0.01;
 constexpr double look_delay       = 0.1;
 
-ucs_arbiter_cb_result_t check_one(ucs_arbiter_t *, ucs_arbiter_group_t *group,
-                                  ucs_arbiter_elem_t *, void *) noexcept
-{
-    auto *ep = ucs_container_of(group, endpoint, pending);
-    (void)transport::check_peer(ep->super.handle());
-    return UCS_ARBITER_CB_RESULT_RESCHED_GROUP;
-}
-
-/* Now and then: what costs system calls. A request that waits for a lost peer
- * would wait for good. What a peer sent before its end comes first. */
+/* Now and then: what costs system calls. What a peer sent before its end comes
+ * first. */
 unsigned look_for_lost_peers(interface *iface, bool inbox_is_empty)
 {
     const ucs_time_t now    = ucs_get_time();
@@ -65,7 +57,6 @@ unsigned look_for_lost_peers(interface *iface, bool inbox_is_empty)
         return has_invalidations() ? progress_invalidations() : 0;
     }
     iface->next_look = now + ucs_time_from_sec(look_interval);
-    ucs_arbiter_dispatch(&iface->pending, 1, check_one, nullptr);
     find_lost_peers(iface);
     return progress_invalidations();
 }
@@ -199,12 +190,6 @@ ucs_status_t transport::iface_flush(uct_iface_h tl_iface, unsigned,
     return iface->engine->flush(nullptr, comp);
 }
 
-ucs_status_t transport::iface_fence(uct_iface_h tl_iface, unsigned) noexcept
-{
-    to_iface(tl_iface)->engine->fence();
-    return UCS_OK;
-}
-
 unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
 {
     interface *iface = to_iface(tl_iface);
@@ -220,7 +205,9 @@ unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
     const bool inbox_is_empty = (count == 0);
     if (!self.engine->is_idle()) {
         count += self.engine->progress();
-        fail_unheard(iface);
+        while (base::flush_domain *of = self.engine->take_failed()) {
+            ucs_container_of(of, endpoint, domain)->super.fail(of->failure);
+        }
     }
     if (ucs_unlikely(++self.polls >= polls_per_look)) {
         count += look_for_lost_peers(iface, inbox_is_empty);
@@ -228,8 +215,8 @@ unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
     if (!ucs_arbiter_is_empty(&iface->pending)) {
         count += dispatch_pending(iface);
     }
-    if (ucs_unlikely(!ucs_list_is_empty(&self.failed))) {
-        count += report_failures(iface);
+    if (ucs_unlikely(self.super.has_failures())) {
+        count += self.super.report_failures();
     }
     return count;
 }
@@ -268,9 +255,8 @@ ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
     if (iface->is_inherited()) {
         return UCS_OK;
     }
-    if (!ucs_arbiter_is_empty(&iface->pending) ||
-        !ucs_list_is_empty(&iface->failed) || (progress_invalidations() > 0) ||
-        has_invalidations()) {
+    if (!ucs_arbiter_is_empty(&iface->pending) || iface->super.has_failures() ||
+        (progress_invalidations() > 0) || has_invalidations()) {
         return UCS_ERR_BUSY;
     }
     ucs_status_t status = iface->engine->arm();
@@ -279,21 +265,15 @@ ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
     }
     if (status == UCS_OK) {
         find_lost_peers(iface); /* whose messages have been delivered */
-        status = ucs_list_is_empty(&iface->failed) ? UCS_OK : UCS_ERR_BUSY;
+        status = iface->super.has_failures() ? UCS_ERR_BUSY : UCS_OK;
     }
     return status;
-}
-
-void transport::add_files(uct_iface_h iface)
-{
-    to_iface(iface)->engine->add_files();
 }
 
 interface::interface()
 {
     ucs_arbiter_init(&pending);
     ucs_list_head_init(&endpoints);
-    ucs_list_head_init(&failed);
 }
 
 interface::~interface()
@@ -325,7 +305,6 @@ ucs_status_t interface::open(const uct_iface_params_t &params,
     max_poll    = std::max(config.max_poll, 1u);
     bandwidth   = share_of_link *
                 config.transfers.bandwidth_or(base::link_bandwidth(home));
-    connections = std::make_unique<connection_table>();
     ended_fd.reset(epoll_create1(EPOLL_CLOEXEC));
     if (!ended_fd) {
         ucs_error("gaudi_ipc: no descriptor to watch peers with: %m");

@@ -58,13 +58,12 @@ struct interface {
     unsigned polls       = 0;     /* since the clock was last looked at */
     ucs_time_t next_look = 0;     /* when to see whether peers are alive */
     util::unique_fd ended_fd;     /* epoll: readable when a peer has ended */
-    std::atomic<bool> has_unfollowed{false};       /* some peer is not in it */
-    uint64_t invalidations = 0;                    /* see open_invalidations */
-    std::unique_ptr<connection_table> connections; /* of the endpoints */
+    std::atomic<bool> has_unfollowed{false}; /* some peer is not in it */
+    uint64_t invalidations = 0;              /* see open_invalidations */
+    connection_table connections;            /* of the endpoints */
     ucs_arbiter_t pending;     /* requests that wait for resources */
     ucs_list_link_t endpoints; /* all there are; UCP may create some on another
                                   thread, with the worker blocked */
-    ucs_list_link_t failed;    /* endpoints whose failure is to be told */
 };
 
 struct endpoint {
@@ -76,18 +75,16 @@ struct endpoint {
     std::shared_ptr<remote_process> peer;
     std::shared_ptr<connection> out; /* of all endpoints to its mailbox;
                                         nullptr: not open */
-    ucs_status_t status  = UCS_OK; /* what operations return; else it failed */
-    unsigned logged      = 0;      /* kinds of transfer that the log knows */
-    ucs_time_t next_look = 0;      /* when to see whether the peer is alive */
-    bool has_turn        = false;  /* of a pending request, until it acts */
+    unsigned logged      = 0;        /* kinds of transfer that the log knows */
+    ucs_time_t next_look = 0;        /* when to see whether the peer is alive */
+    bool has_turn        = false;    /* of a pending request, until it acts */
     bool is_behind = false;  /* a message was refused: others wait, too, while
                                 there are pending requests */
     uint64_t sent       = 0; /* up to the last message of this endpoint */
     uint64_t awaited    = 0; /* messages that flushes wait, or waited for */
     ucs_time_t patience = 0; /* until when one waits; 0 when none does */
     ucs_arbiter_group_t pending;
-    ucs_list_link_t all;    /* in the list of its interface */
-    ucs_list_link_t failed; /* self-linked unless its failure is to be told */
+    ucs_list_link_t all; /* in the list of its interface */
 };
 
 inline interface *to_iface(uct_iface_h iface)
@@ -103,19 +100,10 @@ inline endpoint *to_ep(uct_ep_h ep)
 /** Try pending requests while there is room. @return How many went through. */
 unsigned dispatch_pending(interface *iface);
 
-/** Tell UCX of endpoints that failed. @return How many. */
-unsigned report_failures(interface *iface);
-
 /** Let the endpoints fail whose peers were killed, or have ended without
- *  closing their interfaces. A system call. */
+ *  closing their interfaces; with requests that wait, those whose peers have
+ *  closed them, too: they would wait for good. A system call. */
 void find_lost_peers(interface *iface);
-
-/** Let endpoints fail whose operations have, and could not say so. */
-void fail_unheard(interface *iface);
-
-/** Let an endpoint fail: operations return the status from now on, and UCX is
- *  told from progress. */
-void fail(uct_ep_h ep, ucs_status_t status);
 
 /** UCT's operations, see base/ucx/transport.h for the others. */
 struct transport : base::transport_base {
@@ -133,7 +121,6 @@ struct transport : base::transport_base {
     static bool moves_host(uct_iface_h iface);
     static base::transport_estimate
     estimate(uct_iface_h iface, std::optional<uct_ep_operation_t> operation);
-    static void add_files(uct_iface_h iface);
     static bool is_reachable(uct_iface_h iface,
                              const uct_device_addr_t *device_address,
                              const uct_iface_addr_t *address);
@@ -144,7 +131,6 @@ struct transport : base::transport_base {
         iface_get_device_address;
     static base::callback<uct_iface_get_address_func_t> iface_get_address;
     static base::callback<uct_iface_flush_func_t> iface_flush;
-    static base::callback<uct_iface_fence_func_t> iface_fence;
     static base::callback<uct_iface_progress_func_t> iface_progress;
     static base::callback<uct_iface_event_fd_get_func_t> iface_event_fd_get;
     static base::callback<uct_iface_event_arm_func_t> iface_event_arm;
@@ -152,7 +138,6 @@ struct transport : base::transport_base {
     /* ipc_ep.cc */
     static ucs_status_t check_peer(uct_ep_h ep);
     static base::callback<uct_ep_flush_func_t> ep_flush;
-    static base::callback<uct_ep_fence_func_t> ep_fence;
     static base::callback<uct_ep_pending_add_func_t> ep_pending_add;
     static base::callback<uct_ep_pending_purge_func_t> ep_pending_purge;
 
@@ -164,10 +149,11 @@ struct transport : base::transport_base {
     /* ipc_rma.cc */
     static base::callback<uct_ep_put_short_func_t> ep_put_short;
     static base::callback<uct_ep_put_bcopy_func_t> ep_put_bcopy;
-    static base::callback<uct_ep_put_zcopy_func_t> ep_put_zcopy;
     static base::callback<uct_ep_get_short_func_t> ep_get_short;
     static base::callback<uct_ep_get_bcopy_func_t> ep_get_bcopy;
-    static base::callback<uct_ep_get_zcopy_func_t> ep_get_zcopy;
+    static ucs_status_t zcopy(uct_ep_h ep, bool is_put, void *buffer,
+                              size_t length, uint64_t remote_addr,
+                              uct_rkey_t rkey, uct_completion_t *comp);
 };
 
 } // namespace gaudi::ipc

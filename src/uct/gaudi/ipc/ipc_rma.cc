@@ -15,15 +15,13 @@ base::transfer_engine &engine_of(uct_ep_h ep)
     return *to_iface(ep->iface)->engine;
 }
 
-enum class way { put, get };
-
 const char *kind_name(bool device)
 {
     return device ? "gaudi" : "host";
 }
 
 /* Log what moves how, once for every kind of transfer of an endpoint. */
-void log_way(uct_ep_h ep, way which, const side &local, size_t length,
+void log_way(uct_ep_h ep, bool is_put, const side &local, size_t length,
              const side &remote)
 {
     if (remote.remote == nullptr) { /* memory of this process */
@@ -31,9 +29,8 @@ void log_way(uct_ep_h ep, way which, const side &local, size_t length,
     }
     const bool here  = local.is_device;
     const bool there = remote.is_device;
-    const bool put   = (which == way::put);
     const unsigned kind =
-        1u << ((put ? 4u : 0u) + (here ? 2u : 0u) + (there ? 1u : 0u));
+        1u << ((is_put ? 4u : 0u) + (here ? 2u : 0u) + (there ? 1u : 0u));
     endpoint &self = *to_ep(ep);
     if (ucs_likely((self.logged & kind) != 0)) {
         return;
@@ -49,8 +46,8 @@ void log_way(uct_ep_h ep, way which, const side &local, size_t length,
     }
     ucs_info("gaudi_ipc: ep %p to process %u: %s to %s, %s by %s, first %zu "
              "bytes",
-             ep, self.peer->id().pid, kind_name(put ? here : there),
-             kind_name(put ? there : here), put ? "push" : "pull",
+             ep, self.peer->id().pid, kind_name(is_put ? here : there),
+             kind_name(is_put ? there : here), is_put ? "push" : "pull",
              (mover != nullptr) ? mover->name().c_str() : "the CPU", length);
 }
 
@@ -59,11 +56,11 @@ ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
 {
     endpoint &self = *to_ep(ep);
     self.has_turn  = false;
-    if (ucs_unlikely((self.status == UCS_OK) && self.out->is_closed())) {
-        fail(ep, UCS_ERR_ENDPOINT_TIMEOUT);
+    if (ucs_unlikely(self.out->is_closed())) {
+        self.super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
     }
-    if (ucs_unlikely(self.status != UCS_OK)) {
-        return self.status;
+    if (ucs_unlikely(self.super.status() != UCS_OK)) {
+        return self.super.status();
     }
     remote_key *key = to_remote_key(rkey);
     if ((key == nullptr) || key->is_own()) {
@@ -85,7 +82,7 @@ ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
     const ucs_status_t failure = key->failure();
     if (ucs_unlikely(failure != UCS_OK)) {
         if (failure == UCS_ERR_ENDPOINT_TIMEOUT) {
-            fail(ep, failure);
+            self.super.fail(failure);
         }
         return failure;
     }
@@ -94,44 +91,27 @@ ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
 }
 
 /* The same, and log what is going to be done. */
-ucs_status_t find_remote(uct_ep_h ep, way which, const side &local,
+ucs_status_t find_remote(uct_ep_h ep, bool is_put, const side &local,
                          size_t length, uct_rkey_t rkey, side &remote)
 {
     const ucs_status_t status = find_remote(ep, rkey, remote);
     if (ucs_likely(status == UCS_OK)) {
-        log_way(ep, which, local, length, remote);
+        log_way(ep, is_put, local, length, remote);
     }
     return status;
 }
 
-ucs_status_t do_short(uct_ep_h ep, way which, const side &local, size_t length,
-                      uint64_t remote_addr, uct_rkey_t rkey)
+ucs_status_t do_short(uct_ep_h ep, bool is_put, const side &local,
+                      size_t length, uint64_t remote_addr, uct_rkey_t rkey)
 {
     side remote(remote_addr);
     const ucs_status_t status =
-        find_remote(ep, which, local, length, rkey, remote);
+        find_remote(ep, is_put, local, length, rkey, remote);
     if (status != UCS_OK) {
         return status;
     }
-    return (which == way::put) ? engine_of(ep).copy(remote, local, length)
-                               : engine_of(ep).copy(local, remote, length);
-}
-
-ucs_status_t do_zcopy(uct_ep_h ep, way which, const uct_iov_t *iov,
-                      size_t iovcnt, uint64_t remote_addr, uct_rkey_t rkey,
-                      uct_completion_t *comp)
-{
-    UCT_CHECK_IOV_SIZE(iovcnt, 1ul, "gaudi_ipc zcopy");
-    const side local((iovcnt > 0) ? iov->buffer : nullptr);
-    const size_t length = (iovcnt > 0) ? uct_iov_get_length(iov) : 0;
-    side remote(remote_addr);
-    ucs_status_t status = find_remote(ep, which, local, length, rkey, remote);
-    const bool is_put   = (which == way::put);
-    if (status == UCS_OK) {
-        status = engine_of(ep).start(to_ep(ep)->domain, is_put ? remote : local,
-                                     is_put ? local : remote, length, comp);
-    }
-    return engine_of(ep).result_of(to_ep(ep)->domain, status, comp);
+    return is_put ? engine_of(ep).copy(remote, local, length)
+                  : engine_of(ep).copy(local, remote, length);
 }
 
 } // namespace
@@ -140,14 +120,14 @@ ucs_status_t transport::ep_put_short(uct_ep_h ep, const void *buffer,
                                      unsigned length, uint64_t remote_addr,
                                      uct_rkey_t rkey) noexcept
 {
-    return do_short(ep, way::put, buffer, length, remote_addr, rkey);
+    return do_short(ep, true, buffer, length, remote_addr, rkey);
 }
 
 ucs_status_t transport::ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
                                      uint64_t remote_addr,
                                      uct_rkey_t rkey) noexcept
 {
-    return do_short(ep, way::get, buffer, length, remote_addr, rkey);
+    return do_short(ep, false, buffer, length, remote_addr, rkey);
 }
 
 ssize_t transport::ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
@@ -162,7 +142,7 @@ ssize_t transport::ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
     const ssize_t result =
         engine_of(ep).start_packed(to_ep(ep)->domain, remote, pack_cb, arg);
     if (ucs_likely(result >= 0)) {
-        log_way(ep, way::put, nullptr, static_cast<size_t>(result), remote);
+        log_way(ep, true, nullptr, static_cast<size_t>(result), remote);
     }
     return result;
 }
@@ -174,8 +154,7 @@ ucs_status_t transport::ep_get_bcopy(uct_ep_h ep,
                                      uct_completion_t *comp) noexcept
 {
     side remote(remote_addr);
-    ucs_status_t status =
-        find_remote(ep, way::get, nullptr, length, rkey, remote);
+    ucs_status_t status = find_remote(ep, false, nullptr, length, rkey, remote);
     if (status == UCS_OK) {
         status = engine_of(ep).start_unpacked(to_ep(ep)->domain, remote, length,
                                               unpack_cb, arg, comp);
@@ -183,20 +162,18 @@ ucs_status_t transport::ep_get_bcopy(uct_ep_h ep,
     return engine_of(ep).result_of(to_ep(ep)->domain, status, comp);
 }
 
-ucs_status_t transport::ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
-                                     size_t iovcnt, uint64_t remote_addr,
-                                     uct_rkey_t rkey,
-                                     uct_completion_t *comp) noexcept
+ucs_status_t transport::zcopy(uct_ep_h ep, bool is_put, void *buffer,
+                              size_t length, uint64_t remote_addr,
+                              uct_rkey_t rkey, uct_completion_t *comp)
 {
-    return do_zcopy(ep, way::put, iov, iovcnt, remote_addr, rkey, comp);
-}
-
-ucs_status_t transport::ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
-                                     size_t iovcnt, uint64_t remote_addr,
-                                     uct_rkey_t rkey,
-                                     uct_completion_t *comp) noexcept
-{
-    return do_zcopy(ep, way::get, iov, iovcnt, remote_addr, rkey, comp);
+    const side local(buffer);
+    side remote(remote_addr);
+    ucs_status_t status = find_remote(ep, is_put, local, length, rkey, remote);
+    if (status == UCS_OK) {
+        status = engine_of(ep).start(to_ep(ep)->domain, is_put ? remote : local,
+                                     is_put ? local : remote, length, comp);
+    }
+    return engine_of(ep).result_of(to_ep(ep)->domain, status, comp);
 }
 
 } // namespace gaudi::ipc

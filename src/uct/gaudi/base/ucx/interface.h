@@ -14,16 +14,13 @@ extern "C" {
 
 namespace gaudi::base {
 
+class ucx_endpoint;
+
 /** Of an interface. One thread at a time (UCT's rule), but for worker_block. */
 class ucx_interface {
 public:
-    ucx_interface() = default;
-    ~ucx_interface()
-    {
-        if (has_super_) {
-            UCS_CLASS_CLEANUP(uct_base_iface_t, &super_);
-        }
-    }
+    ucx_interface() { ucs_list_head_init(&failed_); }
+    ~ucx_interface();
     ucx_interface(const ucx_interface &)            = delete;
     ucx_interface &operator=(const ucx_interface &) = delete;
 
@@ -32,15 +29,7 @@ public:
     [[nodiscard]] ucs_status_t
     init(uct_iface_ops_t &operations, uct_iface_internal_ops_t &internal,
          uct_md_h md, uct_worker_h worker, const uct_iface_params_t &params,
-         const uct_iface_config_t &config, [[maybe_unused]] const char *name)
-    {
-        const ucs_status_t status = UCS_CLASS_INIT(
-            uct_base_iface_t, &super_, &operations, &internal, md, worker,
-            &params,
-            &config UCS_STATS_ARG(params.stats_root) UCS_STATS_ARG(name));
-        has_super_ = (status == UCS_OK);
-        return status;
-    }
+         const uct_iface_config_t &config, const char *name);
 
     [[nodiscard]] uct_iface_h handle() { return &super_.super; }
     [[nodiscard]] uct_md_h md() const { return super_.md; }
@@ -49,6 +38,12 @@ public:
     {
         return super_.worker == other.super_.worker;
     }
+
+    /** Whether endpoints have failed that UCX was not told of. */
+    [[nodiscard]] bool has_failures() { return !ucs_list_is_empty(&failed_); }
+
+    /** Call UCX's handler for each of them: from progress. @return How many. */
+    unsigned report_failures();
 
     /** Give an active message that has come to its handler. */
     void receive(uint8_t id, void *data, size_t length)
@@ -66,6 +61,7 @@ private:
     friend class worker_block;
 
     uct_base_iface_t super_;
+    ucs_list_link_t failed_; /* endpoints */
     bool has_super_ = false;
 };
 
@@ -86,35 +82,30 @@ private:
     ucs_async_context_t *const async_;
 };
 
-/** Of an endpoint. */
+/** Of an endpoint of a ucx_interface. */
 class ucx_endpoint {
 public:
-    ucx_endpoint() = default;
-    ~ucx_endpoint()
-    {
-        if (has_super_) {
-            UCS_CLASS_CLEANUP(uct_base_ep_t, &super_);
-        }
-    }
+    ucx_endpoint() { ucs_list_head_init(&in_failed_); }
+    ~ucx_endpoint();
     ucx_endpoint(const ucx_endpoint &)            = delete;
     ucx_endpoint &operator=(const ucx_endpoint &) = delete;
 
     /** Called once, before anything else. */
-    [[nodiscard]] ucs_status_t init(uct_iface_h iface)
-    {
-        const ucs_status_t status = UCS_CLASS_INIT(
-            uct_base_ep_t, &super_, ucs_derived_of(iface, uct_base_iface_t));
-        has_super_ = (status == UCS_OK);
-        return status;
-    }
+    [[nodiscard]] ucs_status_t init(uct_iface_h iface);
 
     [[nodiscard]] uct_ep_h handle() { return &super_.super; }
     [[nodiscard]] uct_iface_h iface() const { return super_.super.iface; }
 
-    /** Call UCX's handler of failures: from progress. */
-    void report_failure(ucs_status_t status)
+    /** UCS_OK, or how it has failed: what operations return from then on. */
+    [[nodiscard]] ucs_status_t status() const { return status_; }
+
+    /** Let it fail, once: ucx_interface::report_failures tells UCX. */
+    void fail(ucs_status_t status);
+
+    /** Whether it has failed and UCX was not told. */
+    [[nodiscard]] bool is_failure_untold()
     {
-        (void)uct_iface_handle_ep_err(iface(), handle(), status);
+        return !ucs_list_is_empty(&in_failed_);
     }
 
     /** Have UCX's log and statistics show an active message that was sent.
@@ -132,8 +123,17 @@ public:
     }
 
 private:
+    friend class ucx_interface;
+
+    [[nodiscard]] ucx_interface &owner() const
+    {
+        return *reinterpret_cast<ucx_interface *>(iface());
+    }
+
     uct_base_ep_t super_;
-    bool has_super_ = false;
+    ucs_list_link_t in_failed_; /* self-linked unless its failure is untold */
+    ucs_status_t status_ = UCS_OK;
+    bool has_super_      = false;
 };
 
 /** Whether a struct can stand for one of UCX's: by its first member. Its others

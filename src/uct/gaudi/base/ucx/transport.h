@@ -23,8 +23,9 @@
  *   static ucs_status_t check_peer(uct_ep_h);  lets an endpoint fail whose peer
  *                                              is gone; if it can
  *
- *   static void add_files(uct_iface_h);  to what UCX's virtual file system
- *                                        shows of the interface
+ *   static ucs_status_t zcopy(uct_ep_h, bool is_put, void *, size_t length,
+ *                             uint64_t remote_addr, uct_rkey_t,
+ *                             uct_completion_t *);  put or get, of one piece
  *
  * Active messages may be left out, too.
  *
@@ -38,6 +39,8 @@
  *
  *   ucs_status_t interface::open(const uct_iface_params_t &, const config &);
  *   ucs_status_t endpoint::open(const uct_ep_params_t &);
+ *
+ * An interface has the transfer engine that it moves bytes with: `engine`.
  */
 #pragma once
 
@@ -61,9 +64,30 @@ struct transport_base {
     static constexpr auto ep_am_bcopy = unsupported<uct_ep_am_bcopy_func_t>::op;
 };
 
+/** UCX's two zcopy operations of a transport, by its one. */
+template <typename Transport, bool is_put>
+struct zcopy {
+    static ucs_status_t op(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
+                           uint64_t remote_addr, uct_rkey_t rkey,
+                           uct_completion_t *comp) noexcept
+    {
+        UCT_CHECK_IOV_SIZE(iovcnt, 1ul, Transport::name);
+        const bool empty = (iovcnt == 0);
+        return Transport::zcopy(ep, is_put, empty ? nullptr : iov->buffer,
+                                empty ? 0 : uct_iov_get_length(iov),
+                                remote_addr, rkey, comp);
+    }
+};
+
 /** UCX's operations of a transport, by its functions. */
 template <typename Transport>
 struct transport_functions {
+    static auto &engine_of(uct_iface_h iface)
+    {
+        return *reinterpret_cast<typename Transport::interface *>(iface)
+                    ->engine;
+    }
+
     static ucs_status_t query_devices(uct_md_h,
                                       uct_tl_device_resource_t **devices_p,
                                       unsigned *num_devices_p) noexcept
@@ -141,10 +165,11 @@ struct transport_functions {
         return status;
     }
 
-    static ucs_status_t ep_fence(uct_ep_h ep, unsigned flags) noexcept
+    static ucs_status_t ep_fence(uct_ep_h ep, unsigned) noexcept
     {
         UCT_TL_EP_STAT_FENCE(ucs_derived_of(ep, uct_base_ep_t));
-        return Transport::ep_fence(ep, flags);
+        engine_of(ep->iface).fence();
+        return UCS_OK;
     }
 
     static ucs_status_t ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
@@ -168,10 +193,11 @@ struct transport_functions {
         return status;
     }
 
-    static ucs_status_t iface_fence(uct_iface_h iface, unsigned flags) noexcept
+    static ucs_status_t iface_fence(uct_iface_h iface, unsigned) noexcept
     {
         UCT_TL_IFACE_STAT_FENCE(ucs_derived_of(iface, uct_base_iface_t));
-        return Transport::iface_fence(iface, flags);
+        engine_of(iface).fence();
+        return UCS_OK;
     }
 
     static ucs_status_t iface_query(uct_iface_h iface,
@@ -223,7 +249,7 @@ struct transport_functions {
     static void vfs_refresh(uct_iface_h iface) noexcept
     {
         (void)guarded([&] {
-            Transport::add_files(iface);
+            engine_of(iface).add_files();
             return UCS_OK;
         });
     }
@@ -326,28 +352,28 @@ struct transport_functions {
 
 template <typename T>
 constinit uct_iface_ops_t transport_functions<T>::operations = {
-    .ep_put_short           = traced<UCT_EP_OP_PUT_SHORT, T::ep_put_short>::op,
-    .ep_put_bcopy           = traced<UCT_EP_OP_PUT_BCOPY, T::ep_put_bcopy>::op,
-    .ep_put_zcopy           = traced<UCT_EP_OP_PUT_ZCOPY, T::ep_put_zcopy>::op,
-    .ep_get_short           = traced<UCT_EP_OP_GET_SHORT, T::ep_get_short>::op,
-    .ep_get_bcopy           = traced<UCT_EP_OP_GET_BCOPY, T::ep_get_bcopy>::op,
-    .ep_get_zcopy           = traced<UCT_EP_OP_GET_ZCOPY, T::ep_get_zcopy>::op,
-    .ep_am_short            = T::ep_am_short,
-    .ep_am_short_iov        = T::ep_am_short_iov,
-    .ep_am_bcopy            = T::ep_am_bcopy,
-    .ep_am_zcopy            = unsupported<uct_ep_am_zcopy_func_t>::op,
-    .ep_atomic_cswap64      = unsupported<uct_ep_atomic_cswap64_func_t>::op,
-    .ep_atomic_cswap32      = unsupported<uct_ep_atomic_cswap32_func_t>::op,
-    .ep_atomic32_post       = unsupported<uct_ep_atomic32_post_func_t>::op,
-    .ep_atomic64_post       = unsupported<uct_ep_atomic64_post_func_t>::op,
-    .ep_atomic32_fetch      = unsupported<uct_ep_atomic32_fetch_func_t>::op,
-    .ep_atomic64_fetch      = unsupported<uct_ep_atomic64_fetch_func_t>::op,
-    .ep_tag_eager_short     = unsupported<uct_ep_tag_eager_short_func_t>::op,
-    .ep_tag_eager_bcopy     = unsupported<uct_ep_tag_eager_bcopy_func_t>::op,
-    .ep_tag_eager_zcopy     = unsupported<uct_ep_tag_eager_zcopy_func_t>::op,
-    .ep_tag_rndv_zcopy      = unsupported<uct_ep_tag_rndv_zcopy_func_t>::op,
-    .ep_tag_rndv_cancel     = unsupported<uct_ep_tag_rndv_cancel_func_t>::op,
-    .ep_tag_rndv_request    = unsupported<uct_ep_tag_rndv_request_func_t>::op,
+    .ep_put_short        = traced<UCT_EP_OP_PUT_SHORT, T::ep_put_short>::op,
+    .ep_put_bcopy        = traced<UCT_EP_OP_PUT_BCOPY, T::ep_put_bcopy>::op,
+    .ep_put_zcopy        = traced<UCT_EP_OP_PUT_ZCOPY, zcopy<T, true>::op>::op,
+    .ep_get_short        = traced<UCT_EP_OP_GET_SHORT, T::ep_get_short>::op,
+    .ep_get_bcopy        = traced<UCT_EP_OP_GET_BCOPY, T::ep_get_bcopy>::op,
+    .ep_get_zcopy        = traced<UCT_EP_OP_GET_ZCOPY, zcopy<T, false>::op>::op,
+    .ep_am_short         = T::ep_am_short,
+    .ep_am_short_iov     = T::ep_am_short_iov,
+    .ep_am_bcopy         = T::ep_am_bcopy,
+    .ep_am_zcopy         = unsupported<uct_ep_am_zcopy_func_t>::op,
+    .ep_atomic_cswap64   = unsupported<uct_ep_atomic_cswap64_func_t>::op,
+    .ep_atomic_cswap32   = unsupported<uct_ep_atomic_cswap32_func_t>::op,
+    .ep_atomic32_post    = unsupported<uct_ep_atomic32_post_func_t>::op,
+    .ep_atomic64_post    = unsupported<uct_ep_atomic64_post_func_t>::op,
+    .ep_atomic32_fetch   = unsupported<uct_ep_atomic32_fetch_func_t>::op,
+    .ep_atomic64_fetch   = unsupported<uct_ep_atomic64_fetch_func_t>::op,
+    .ep_tag_eager_short  = unsupported<uct_ep_tag_eager_short_func_t>::op,
+    .ep_tag_eager_bcopy  = unsupported<uct_ep_tag_eager_bcopy_func_t>::op,
+    .ep_tag_eager_zcopy  = unsupported<uct_ep_tag_eager_zcopy_func_t>::op,
+    .ep_tag_rndv_zcopy   = unsupported<uct_ep_tag_rndv_zcopy_func_t>::op,
+    .ep_tag_rndv_cancel  = unsupported<uct_ep_tag_rndv_cancel_func_t>::op,
+    .ep_tag_rndv_request = unsupported<uct_ep_tag_rndv_request_func_t>::op,
     .iface_tag_recv_zcopy   = unsupported<uct_iface_tag_recv_zcopy_func_t>::op,
     .iface_tag_recv_cancel  = unsupported<uct_iface_tag_recv_cancel_func_t>::op,
     .ep_pending_add         = transport_functions<T>::ep_pending_add,

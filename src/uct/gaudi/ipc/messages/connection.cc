@@ -222,42 +222,24 @@ bool connection::peer_lost() const
     return is_ours() && (header().closed.load() == 0) && !process_->is_alive();
 }
 
-ucs_status_t connection_table::get(const mailbox_address &address,
-                                   std::shared_ptr<connection> &connection_p)
+ucs_status_t share_connection(connection_table &known,
+                              const mailbox_address &address,
+                              std::shared_ptr<connection> &connection_p)
 {
-    std::weak_ptr<connection> &known = known_[address];
-    connection_p                     = known.lock();
+    connection_p = known[address].lock();
     if ((connection_p != nullptr) && connection_p->peer_alive()) {
         return UCS_OK;
     }
+    connection_p.reset();
+    std::erase_if(known,
+                  [](const auto &entry) { return entry.second.expired(); });
     std::unique_ptr<connection> fresh;
     const ucs_status_t status = connection::open(address, fresh);
     if (status == UCS_OK) {
-        connection_p = std::move(fresh);
-        known        = connection_p;
-    } else {
-        connection_p.reset();
-        std::erase_if(known_,
-                      [](const auto &entry) { return entry.second.expired(); });
+        connection_p   = std::move(fresh);
+        known[address] = connection_p;
     }
     return status;
-}
-
-void connection_table::release(std::shared_ptr<connection> used)
-{
-    const auto found = known_.find(used->address());
-    used.reset();
-    if ((found != known_.end()) && found->second.expired()) {
-        known_.erase(found);
-    }
-}
-
-bool connection_table::any_lost() const
-{
-    return std::any_of(known_.begin(), known_.end(), [](const auto &entry) {
-        const std::shared_ptr<connection> known = entry.second.lock();
-        return (known != nullptr) && known->peer_lost();
-    });
 }
 
 } // namespace gaudi::ipc

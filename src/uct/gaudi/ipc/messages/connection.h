@@ -184,20 +184,12 @@ private:
 
 /** The connections of an interface: one for each mailbox, however many
  *  endpoints use it. */
-class connection_table {
-public:
-    /** Opens one when there is none that works. @return As connection::open. */
-    [[nodiscard]] ucs_status_t get(const mailbox_address &address,
-                                   std::shared_ptr<connection> &connection_p);
+using connection_table = std::map<mailbox_address, std::weak_ptr<connection>>;
 
-    /** An endpoint does not need it any more. */
-    void release(std::shared_ptr<connection> used);
-
-    /** See connection::peer_lost. A system call for each connection. */
-    [[nodiscard]] bool any_lost() const;
-
-private:
-    std::map<mailbox_address, std::weak_ptr<connection>> known_;
-};
+/** Find one in a table, or open one when there is none that works.
+ *  @return As connection::open. */
+[[nodiscard]] ucs_status_t
+share_connection(connection_table &known, const mailbox_address &address,
+                 std::shared_ptr<connection> &connection_p);
 
 } // namespace gaudi::ipc

@@ -166,14 +166,13 @@ void mailbox::look_after_senders()
 /* What the dead have sent is delivered, then their rings are free. */
 void mailbox::find_dead()
 {
-    uint64_t dead[16];
-    while (const size_t count = owners_.find_dead(dead)) {
-        for (const auto &ring : rings_) {
-            if ((ring != nullptr) &&
-                (std::find(dead, dead + count, ring->owner) != dead + count)) {
-                ring->finishing = true;
-                start_polling(*ring);
-            }
+    if (!owners_.find_dead()) {
+        return;
+    }
+    for (const auto &ring : rings_) {
+        if ((ring != nullptr) && owners_.is_dead(ring->owner)) {
+            ring->finishing = true;
+            start_polling(*ring);
         }
     }
 }

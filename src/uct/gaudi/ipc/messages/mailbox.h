@@ -20,7 +20,6 @@
 #include "util/unique_fd.h"
 
 #include <memory>
-#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -31,12 +30,8 @@ struct mailbox_address {
     process_id process;
     file_ref file; /**< with the sockets' end that wakes its process */
 
-    bool operator==(const mailbox_address &) const = default;
-    bool operator<(const mailbox_address &other) const
-    {
-        return std::tie(process, file.name) <
-               std::tie(other.process, other.file.name);
-    }
+    /* NOLINTNEXTLINE(modernize-use-nullptr): as process_id's */
+    auto operator<=>(const mailbox_address &) const = default;
 };
 /* UCP 1.13 writes the length of an interface's address into six bits. */
 static_assert((sizeof(mailbox_address) == 40) &&

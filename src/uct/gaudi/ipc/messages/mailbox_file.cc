@@ -24,12 +24,8 @@ bool signal_mailbox(int socket)
 
 ucs_status_t mailbox_file::create()
 {
-    constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-    file_.reset(
-        memfd_create("ucx-gaudi-mailbox", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!file_ ||
-        (ftruncate(file_.get(), static_cast<off_t>(layout_.length())) != 0) ||
-        (fcntl(file_.get(), F_ADD_SEALS, seals) != 0)) {
+    file_ = util::make_lasting_file("ucx-gaudi-mailbox", layout_.length());
+    if (!file_) {
         ucs_error("gaudi_ipc: cannot make a mailbox of %zu bytes: %m",
                   layout_.length());
         return UCS_ERR_NO_MEMORY;

@@ -4,8 +4,6 @@
 #include "uct/gaudi/ipc/messages/mailbox_file.h"
 #include "util/other_process.h"
 
-#include <algorithm>
-
 #include <sys/epoll.h>
 
 namespace gaudi::ipc {
@@ -84,29 +82,30 @@ void ring_owners::mark_dead(uint64_t word, owner &who)
     who.is_dead = true; /* for rings of it that are found later */
 }
 
-size_t ring_owners::find_dead(std::span<uint64_t> dead)
+bool ring_owners::find_dead()
 {
     constexpr int batch = 16;
     epoll_event found[batch];
-    size_t count = 0;
-    const int ready =
-        epoll_wait(events_.get(), found,
-                   std::min(batch, static_cast<int>(dead.size())), 0);
-    for (int i = 0; i < ready; ++i) {
-        const auto known = owners_.find(found[i].data.u64);
-        if (known != owners_.end()) {
-            mark_dead(known->first, known->second);
-            dead[count++] = known->first;
+    bool any = false;
+    for (bool more = true; more;) {
+        more            = false;
+        const int ready = epoll_wait(events_.get(), found, batch, 0);
+        for (int i = 0; i < ready; ++i) {
+            const auto known = owners_.find(found[i].data.u64);
+            if (known != owners_.end()) {
+                mark_dead(known->first, known->second);
+                more = any = true;
+            }
         }
     }
     for (auto &[word, who] : owners_) {
-        if ((count < dead.size()) && !who.pidfd && !who.is_dead &&
-            (word != self_) && util::process_has_ended(word)) {
+        if (!who.pidfd && !who.is_dead && (word != self_) &&
+            util::process_has_ended(word)) {
             mark_dead(word, who);
-            dead[count++] = word;
+            any = true;
         }
     }
-    return count;
+    return any;
 }
 
 } // namespace gaudi::ipc

@@ -8,10 +8,8 @@
 
 #include "util/unique_fd.h"
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <span>
 
 namespace gaudi::ipc {
 
@@ -36,9 +34,9 @@ public:
     /** Whether a process was found to have ended. */
     [[nodiscard]] bool is_dead(uint64_t owner) const;
 
-    /** Find processes that have ended since the last call.
-     *  @return How many, at most as many as there is room for; 0: no more. */
-    [[nodiscard]] size_t find_dead(std::span<uint64_t> dead);
+    /** Look for processes that have ended. @return Whether some have since the
+     *  last call. */
+    [[nodiscard]] bool find_dead();
 
 private:
     struct owner {

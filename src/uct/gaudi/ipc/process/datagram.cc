@@ -26,16 +26,35 @@ namespace gaudi::ipc {
 
 namespace {
 
-/* @return A named socket; invalid: errno tells. */
-util::unique_fd open_socket(const sockaddr_un &name, socklen_t length,
-                            int flags)
+/* The name of a socket: of the service of a process, or any. */
+struct socket_name {
+    socket_name() : length(offsetof(sockaddr_un, sun_path)) {}
+    explicit socket_name(uint64_t nonce)
+    {
+        /* Abstract: it begins with a zero. */
+        const int text = std::snprintf(
+            name.sun_path + 1, sizeof(name.sun_path) - 1,
+            "ucx-gaudi-ipc/%016lx", static_cast<unsigned long>(nonce));
+        length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                        static_cast<size_t>(text));
+    }
+    [[nodiscard]] const sockaddr *get() const
+    {
+        return reinterpret_cast<const sockaddr *>(&name);
+    }
+
+    sockaddr_un name{AF_UNIX, {}};
+    socklen_t length;
+};
+
+/* @return Invalid: errno tells. */
+util::unique_fd open_socket(const socket_name &name, int flags)
 {
     constexpr int on = 1;
     util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | flags, 0));
     if (fd && ((setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &on,
                            sizeof(on)) != 0) ||
-               (bind(fd.get(), reinterpret_cast<const sockaddr *>(&name),
-                     length) != 0))) {
+               (bind(fd.get(), name.get(), name.length) != 0))) {
         const int error = errno;
         fd.reset();
         errno = error;
@@ -103,29 +122,17 @@ datagram::datagram(void *data, size_t length) : data_{data, length}
     header_.msg_iovlen = 1;
 }
 
-datagram::~datagram()
-{
-    if (pidfd >= 0) {
-        close(pidfd);
-    }
-}
-
 void datagram::add_credentials()
 {
     const ucred own{getpid(), geteuid(), getegid()};
     add(SCM_CREDENTIALS, &own, sizeof(own));
 }
 
-void datagram::add_descriptor(int fd)
+void datagram::answer(const datagram &other)
 {
-    add(SCM_RIGHTS, &fd, sizeof(fd));
-}
-
-void datagram::set_peer(const sockaddr_un &name, socklen_t length)
-{
-    peer_               = name;
+    peer_               = other.peer_;
     header_.msg_name    = &peer_;
-    header_.msg_namelen = length;
+    header_.msg_namelen = other.header_.msg_namelen;
 }
 
 bool datagram::send(int socket)
@@ -172,7 +179,9 @@ void datagram::parse()
             std::memcpy(&credentials, CMSG_DATA(part), sizeof(ucred));
         } else if ((part->cmsg_type == SCM_PIDFD) &&
                    (part->cmsg_len == CMSG_LEN(sizeof(int)))) {
-            std::memcpy(&pidfd, CMSG_DATA(part), sizeof(int));
+            int fd;
+            std::memcpy(&fd, CMSG_DATA(part), sizeof(fd));
+            pidfd.reset(fd);
         } else if (part->cmsg_type == SCM_RIGHTS) {
             take_descriptors(*part);
         }
@@ -194,22 +203,10 @@ void datagram::take_descriptors(cmsghdr &part)
     }
 }
 
-socklen_t service_name(uint64_t nonce, sockaddr_un &name_p)
-{
-    name_p            = {};
-    name_p.sun_family = AF_UNIX;
-    const int length  = std::snprintf(
-         name_p.sun_path + 1, sizeof(name_p.sun_path) - 1,
-         "ucx-gaudi-ipc/%016lx", static_cast<unsigned long>(nonce));
-    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
-                                  static_cast<size_t>(length));
-}
-
-util::unique_fd open_service(const sockaddr_un &name, socklen_t length,
-                             bool &sends_pidfds_p)
+util::unique_fd open_service(uint64_t nonce, bool &sends_pidfds_p)
 {
     constexpr int on   = 1;
-    util::unique_fd fd = open_socket(name, length, 0);
+    util::unique_fd fd = open_socket(socket_name(nonce), 0);
     sends_pidfds_p = fd && (setsockopt(fd.get(), SOL_SOCKET, SO_PASSPIDFD, &on,
                                        sizeof(on)) == 0);
     return fd;
@@ -217,9 +214,13 @@ util::unique_fd open_service(const sockaddr_un &name, socklen_t length,
 
 util::unique_fd open_client()
 {
-    sockaddr_un any{};
-    any.sun_family = AF_UNIX;
-    return open_socket(any, sizeof(any.sun_family), SOCK_NONBLOCK);
+    return open_socket(socket_name(), SOCK_NONBLOCK);
+}
+
+bool connect_to_service(int client, uint64_t nonce)
+{
+    const socket_name name(nonce);
+    return connect(client, name.get(), name.length) == 0;
 }
 
 bool is_own_user(const ucred &credentials)

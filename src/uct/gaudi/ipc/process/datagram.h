@@ -27,20 +27,15 @@ class datagram {
 public:
     /** @param data  Read by @ref send, written by @ref receive. */
     datagram(void *data, size_t length);
-    ~datagram();
 
     /** Say who sends it. The kernel checks that. */
     void add_credentials();
 
     /** @param fd  Borrowed until it is sent; two at most. */
-    void add_descriptor(int fd);
+    void add_descriptor(int fd) { add(SCM_RIGHTS, &fd, sizeof(fd)); }
 
-    void set_peer(const sockaddr_un &name, socklen_t length);
-    /** It goes where another one came from. */
-    void answer(const datagram &other)
-    {
-        set_peer(other.peer_, other.header_.msg_namelen);
-    }
+    /** It goes where another one came from, not where a socket is connected. */
+    void answer(const datagram &other);
 
     /** Waits for nothing. @return false, with errno. */
     [[nodiscard]] bool send(int socket);
@@ -56,8 +51,8 @@ public:
     ucred credentials{0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
     /** Of the process that sent it: since Linux 6.5, where the socket asks for
      *  it. -errno: it could not be had, because the process has ended or there
-     *  was no room for a descriptor. Closed with this object. */
-    int pidfd = -ENODATA;
+     *  was no room for a descriptor. */
+    util::unique_fd pidfd{-ENODATA};
     file_pair descriptors;
 
 private:
@@ -72,18 +67,19 @@ private:
     sockaddr_un peer_{};
 };
 
-/** The abstract name of a process's file service. */
-socklen_t service_name(uint64_t nonce, sockaddr_un &name_p);
-
-/** A socket that others find under a name.
+/** A socket that others find by the nonce of this process.
  *  @param sends_pidfds_p  Whether a pidfd comes with every message.
  *  @return Invalid: errno tells. */
-[[nodiscard]] util::unique_fd
-open_service(const sockaddr_un &name, socklen_t length, bool &sends_pidfds_p);
+[[nodiscard]] util::unique_fd open_service(uint64_t nonce,
+                                           bool &sends_pidfds_p);
 
 /** A socket with a name that the kernel chooses, so that answers find it; never
  *  waits. @return As above. */
 [[nodiscard]] util::unique_fd open_client();
+
+/** Connect a client to the service of a process: it receives from there only.
+ *  @return false, with errno. */
+[[nodiscard]] bool connect_to_service(int client, uint64_t nonce);
 
 /** Whether credentials are of this process's user. Never, where this process
  *  has the overflow id: all users have it that are not mapped in its user

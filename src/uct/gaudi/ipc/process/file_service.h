@@ -70,34 +70,16 @@ public:
      *  @return Whether the first one still stands for the same file. */
     static bool remove(const file_ref &file);
 
-    /** What the service of this process answers.
+    /** What the service of this process answers: those of others are asked by
+     *  @ref remote_process.
      *  @param files_p  New descriptors, close-on-exec.
      *  @return UCS_ERR_NO_ELEM: there is no such file. UCS_ERR_NO_RESOURCE. */
     [[nodiscard]] static ucs_status_t look_up(const file_ref &file,
                                               file_pair &files_p);
 
-    /** Ask the service of another process.
-     *  @param pidfd    Of that process: its end ends the wait.
-     *  @param brought  What goes along; -1: nothing.
-     *  @return As @ref look_up; UCS_ERR_UNREACHABLE: there is no such service,
-     *          or it ended. UCS_ERR_REJECTED: it would not answer this process.
-     *          UCS_ERR_TIMED_OUT. Said at debug level. */
-    [[nodiscard]] static ucs_status_t ask(const process_id &process, int pidfd,
-                                          const file_ref &file, int brought,
-                                          int timeout_ms, file_pair &files_p);
-
-    /** Whether a process has a service that would listen to this one, as far as
-     *  can be known without asking.
-     *  @return UCS_OK, UCS_ERR_UNREACHABLE or UCS_ERR_NO_RESOURCE. */
-    [[nodiscard]] static ucs_status_t probe(const process_id &process);
-
     /** Call a function, on the service's thread, when another process has
      *  withdrawn memory. For the process; children inherit it. */
     static void on_withdrawal(void (*handler)());
-
-    /** Tell another process that memory has been withdrawn. Waits for nothing:
-     *  a process that is too busy to hear finds out by itself later. */
-    static void tell_withdrawal(const process_id &process);
 };
 
 } // namespace gaudi::ipc

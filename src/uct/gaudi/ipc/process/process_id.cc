@@ -34,23 +34,20 @@ uint32_t fold(uint64_t hash)
 }
 
 struct own_names {
-    own_names()
-    {
-        const uint32_t user_namespace = inode_of("/proc/self/ns/user");
-        machine.system                = fold(ucs_get_system_id());
-        machine.box                   = fold(base::box_identity());
-        machine.pid_namespace         = inode_of("/proc/self/ns/pid");
-        machine.net_namespace         = inode_of("/proc/self/ns/net");
-        machine.uid                   = geteuid();
-        machine.version               = wire_version;
-        machine.user_namespace =
-            static_cast<uint16_t>(user_namespace ^ (user_namespace >> 16));
-        process.nonce = util::process_identity();
-        process.pid   = static_cast<uint32_t>(getpid());
-    }
-
-    machine_address machine{};
-    process_id process{};
+    const uint32_t user_namespace = inode_of("/proc/self/ns/user");
+    const machine_address machine{
+        .system        = fold(ucs_get_system_id()),
+        .box           = fold(base::box_identity()),
+        .pid_namespace = inode_of("/proc/self/ns/pid"),
+        .net_namespace = inode_of("/proc/self/ns/net"),
+        .uid           = geteuid(),
+        .version       = wire_version,
+        .user_namespace =
+            static_cast<uint16_t>(user_namespace ^ (user_namespace >> 16))};
+    const process_id process{.nonce      = util::process_identity(),
+                             .start_time = util::unknown_start_time,
+                             .pid        = static_cast<uint32_t>(getpid()),
+                             .reserved   = 0};
     /* Until there is room for the descriptor that tells it. */
     std::atomic<uint64_t> start_time{util::unknown_start_time};
 };

@@ -59,7 +59,8 @@ struct file_ref {
     uint64_t name;
     uint64_t secret;
 
-    bool operator==(const file_ref &) const = default;
+    /* NOLINTNEXTLINE(modernize-use-nullptr): as above */
+    auto operator<=>(const file_ref &) const = default;
 };
 
 static_assert((sizeof(machine_address) == 24) && (sizeof(process_id) == 24) &&

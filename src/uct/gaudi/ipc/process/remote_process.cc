@@ -6,15 +6,22 @@
 #include "util/process.h"
 #include "util/unique_fd.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <mutex>
 
+#include <poll.h>
+#include <unistd.h>
+
 namespace gaudi::ipc {
 
 namespace {
+
+using clock = std::chrono::steady_clock;
 
 std::atomic<int> timeout_ms{1000};
 
@@ -23,6 +30,22 @@ struct process_table {
     std::mutex lock; /* leaf */
     std::map<process_id, std::weak_ptr<remote_process>> processes;
 };
+
+/* Wait until a socket is ready, its process has ended, or it is too late. */
+ucs_status_t wait_for(int socket, short events, int pidfd,
+                      clock::time_point deadline)
+{
+    pollfd wanted[] = {{socket, events, 0}, {pidfd, POLLIN, 0}};
+    int count;
+    do {
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+            deadline - clock::now());
+        count = ::poll(wanted, 2, std::max(static_cast<int>(left.count()), 0));
+    } while ((count < 0) && (errno == EINTR));
+    return (count == 0)               ? UCS_ERR_TIMED_OUT
+           : (wanted[0].revents != 0) ? UCS_OK
+                                      : UCS_ERR_UNREACHABLE;
+}
 
 } // namespace
 
@@ -98,10 +121,8 @@ ucs_status_t remote_process::get_files(const file_ref &file, file_pair &files_p,
     if (is_inherited()) {
         return UCS_ERR_UNREACHABLE;
     }
-    const ucs_status_t status =
-        self_ ? file_service::look_up(file, files_p)
-              : file_service::ask(id_, pidfd_.get(), file, brought,
-                                  timeout_ms.load(), files_p);
+    const ucs_status_t status = self_ ? file_service::look_up(file, files_p)
+                                      : ask(file, brought, files_p);
     if (status != UCS_OK) {
         ucs_debug("gaudi_ipc: process %u does not hand out a file: %s", id_.pid,
                   ucs_status_string(status));
@@ -111,9 +132,92 @@ ucs_status_t remote_process::get_files(const file_ref &file, file_pair &files_p,
 
 ucs_status_t remote_process::probe_files() const
 {
+    util::unique_fd socket;
     return is_inherited() || !is_alive() ? UCS_ERR_UNREACHABLE
            : self_                       ? UCS_OK
-                                         : file_service::probe(id_);
+                                         : connect(socket);
+}
+
+void remote_process::tell_withdrawal() const
+{
+    util::unique_fd socket;
+    wire_request told{request_magic, 0, own_process(), {}, 1, wire_version};
+    datagram message(&told, sizeof(told));
+    message.add_credentials();
+    if ((connect(socket) == UCS_OK) && !message.send(socket.get())) {
+        ucs_debug("gaudi_ipc: process %u does not hear of a withdrawal: %m",
+                  id_.pid);
+    }
+}
+
+/* A socket that receives from its service only. */
+ucs_status_t remote_process::connect(util::unique_fd &socket_p) const
+{
+    if (!is_own_user({0, geteuid(), 0})) {
+        ucs_debug("gaudi_ipc: process %u cannot tell this user from others",
+                  id_.pid);
+        return UCS_ERR_UNREACHABLE;
+    }
+    util::unique_fd socket = open_client();
+    if (!socket) {
+        ucs_debug("gaudi_ipc: cannot ask process %u for a file: %m", id_.pid);
+        return UCS_ERR_NO_RESOURCE;
+    }
+    if (!connect_to_service(socket.get(), id_.nonce)) {
+        ucs_debug("gaudi_ipc: process %u has no service for files: %m",
+                  id_.pid);
+        return UCS_ERR_UNREACHABLE;
+    }
+    socket_p = std::move(socket);
+    return UCS_OK;
+}
+
+/* @return As get_files; UCS_ERR_REJECTED: it would not answer this process. */
+ucs_status_t remote_process::ask(const file_ref &file, int brought,
+                                 file_pair &files_p) const
+{
+    const clock::time_point deadline =
+        clock::now() + std::chrono::milliseconds(timeout_ms.load());
+    util::unique_fd socket;
+    ucs_status_t status = connect(socket);
+
+    wire_request wanted{
+        request_magic, util::process_identity(), own_process(), file, 0,
+        wire_version};
+    datagram question(&wanted, sizeof(wanted));
+    question.add_credentials();
+    if (brought >= 0) {
+        question.add_descriptor(brought);
+    }
+    while ((status == UCS_OK) && !question.send(socket.get())) {
+        status = (errno == EAGAIN)
+                     ? wait_for(socket.get(), POLLOUT, pidfd(), deadline)
+                     : UCS_ERR_UNREACHABLE;
+    }
+    while (status == UCS_OK) {
+        wire_reply what{};
+        datagram answer(&what, sizeof(what));
+        const ssize_t length = answer.receive(socket.get());
+        if (length < 0) {
+            status = (errno == EAGAIN)
+                         ? wait_for(socket.get(), POLLIN, pidfd(), deadline)
+                         : UCS_ERR_UNREACHABLE;
+            continue;
+        }
+        if ((length != sizeof(what)) || (what.number != wanted.number) ||
+            !is_own_user(answer.credentials) ||
+            (answer.credentials.pid != static_cast<pid_t>(id_.pid))) {
+            continue; /* from somebody else */
+        }
+        status = static_cast<ucs_status_t>(what.status);
+        if (status == UCS_OK) {
+            files_p = std::move(answer.descriptors);
+            /* Without: there was no room for it here. */
+            return files_p[0] ? UCS_OK : UCS_ERR_NO_RESOURCE;
+        }
+        status = UCS_STATUS_IS_ERR(status) ? status : UCS_ERR_UNREACHABLE;
+    }
+    return status;
 }
 
 void remote_process::set_timeout(double seconds)

@@ -55,6 +55,10 @@ public:
      *  @return UCS_OK, UCS_ERR_UNREACHABLE or UCS_ERR_NO_RESOURCE. */
     [[nodiscard]] ucs_status_t probe_files() const;
 
+    /** Tell it that this process has withdrawn memory. Waits for nothing: one
+     *  that is too busy to hear finds out by itself later. */
+    void tell_withdrawal() const;
+
     /** How long requests to file services may take, in seconds. */
     static void set_timeout(double seconds);
 
@@ -62,6 +66,9 @@ private:
     remote_process(const process_id &id, util::unique_fd pidfd);
 
     [[nodiscard]] bool is_inherited() const;
+    [[nodiscard]] ucs_status_t connect(util::unique_fd &socket_p) const;
+    [[nodiscard]] ucs_status_t ask(const file_ref &file, int brought,
+                                   file_pair &files_p) const;
 
     const process_id id_;
     const util::unique_fd pidfd_;

@@ -204,19 +204,15 @@ void exported_memory::let_go_of(base::device_memory &freed)
     std::lock_guard<std::mutex> guard(all.lock);
     const auto [first, last] = all.by_memory.equal_range(&freed);
     std::for_each(first, last, [&](const auto &entry) {
-        if (has_users(entry.second->let_go())) {
+        exported_memory &memory = *entry.second;
+        base::memory_map::instance().deregister_device(
+            std::exchange(memory.device_, nullptr));
+        memory.freed_ = true;
+        if (has_users(memory.end_key_locked())) {
             freed.exported = true;
         }
     });
     all.by_memory.erase(first, last);
-}
-
-uint64_t exported_memory::let_go()
-{
-    base::memory_map::instance().deregister_device(
-        std::exchange(device_, nullptr));
-    freed_ = true;
-    return end_key_locked();
 }
 
 exported_memory::~exported_memory()
@@ -269,10 +265,18 @@ ucs_status_t exported_memory::pack(void *buffer)
         return UCS_ERR_INVALID_ADDR;
     }
     if (mark_.stamp == 0) {
-        ucs_status_t status = describe(*page);
-        if (status != UCS_OK) {
-            return status;
+        mark_ = page->take_cell(address_, length_);
+        if (mark_.stamp == 0) {
+            ucs_error("gaudi_ipc: %zu keys are in use, which are all there are",
+                      page->cells());
+            return UCS_ERR_NO_RESOURCE;
         }
+        key_.machine = own_machine();
+        key_.process = own_process();
+        key_.page    = page->file();
+        key_.stamp   = mark_.stamp;
+        key_.cell    = mark_.cell;
+        key_.kind    = key_kind::host;
     }
     if (device_ != nullptr) {
         const int error = describe_buffer(*page);
@@ -282,30 +286,11 @@ ucs_status_t exported_memory::pack(void *buffer)
                       length_, address_, std::strerror(-error));
         }
         key_.kind = (error == 0) ? key_kind::device : key_kind::unexported;
-    }
-    seal_key(key_);
-    std::memcpy(buffer, &key_, sizeof(key_));
-    return UCS_OK;
-}
-
-ucs_status_t exported_memory::describe(own_page &page)
-{
-    mark_ = page.take_cell(address_, length_);
-    if (mark_.stamp == 0) {
-        ucs_error("gaudi_ipc: %zu keys are in use, which are all there are",
-                  page.cells());
-        return UCS_ERR_NO_RESOURCE;
-    }
-    key_.machine = own_machine();
-    key_.process = own_process();
-    key_.page    = page.file();
-    key_.stamp   = mark_.stamp;
-    key_.cell    = mark_.cell;
-    key_.kind    = (device_ == nullptr) ? key_kind::host : key_kind::device;
-    if (device_ != nullptr) {
         key_.module =
             static_cast<uint16_t>(device_->owner->device().module_id());
     }
+    seal_key(key_);
+    std::memcpy(buffer, &key_, sizeof(key_));
     return UCS_OK;
 }
 

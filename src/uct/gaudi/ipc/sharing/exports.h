@@ -68,9 +68,7 @@ private:
     static constexpr uint64_t valid_tag = 0x6370696475616721;
 
     static void let_go_of(base::device_memory &freed);
-    uint64_t let_go();
     uint64_t end_key_locked();
-    ucs_status_t describe(own_page &page);
     int describe_buffer(const own_page &page);
 
     uint64_t tag_ = valid_tag;

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -42,92 +41,18 @@ void warn_of_user(uint32_t pid)
              pid, timeout.load());
 }
 
-class invalidation_queue {
-public:
-    void add(uint64_t stamp, uct_completion_t *completion)
-    {
-        {
-            std::lock_guard<std::mutex> guard(lock_);
-            if (has_users(stamp)) {
-                waiting_.push_back(
-                    {stamp, completion,
-                     ucs_get_time() + ucs_time_from_sec(timeout.load()),
-                     newest_});
-                count_ = waiting_.size();
-                return;
-            }
-        }
-        uct_invoke_completion(completion, UCS_OK);
-    }
-
-    uint64_t open_interface()
-    {
-        std::lock_guard<std::mutex> guard(lock_);
-        interfaces_.insert(++newest_);
-        return newest_;
-    }
-
-    /* What nobody is left to wait for is forgotten, not called: completions are
-     * part of requests, which UCP frees before it closes interfaces. */
-    void close_interface(uint64_t id)
-    {
-        std::lock_guard<std::mutex> guard(lock_);
-        interfaces_.erase(id);
-        std::erase_if(waiting_, [&](const invalidation &waits) {
-            return (waits.newest >= id) &&
-                   (interfaces_.empty() ||
-                    (*interfaces_.begin() > waits.newest));
-        });
-        count_ = waiting_.size();
-    }
-
-    unsigned progress()
-    {
-        if (is_empty()) {
-            return 0;
-        }
-        std::vector<std::pair<uct_completion_t *, ucs_status_t>> outcomes;
-        {
-            std::unique_lock<std::mutex> guard(lock_, std::try_to_lock);
-            if (!guard.owns_lock()) {
-                return 0; /* another thread is at it */
-            }
-            const ucs_time_t now = ucs_get_time();
-            outcomes.reserve(waiting_.size());
-            std::erase_if(waiting_, [&](const invalidation &waits) {
-                const std::optional<uint32_t> user =
-                    own_page::instance()->find_user(waits.stamp);
-                if (!user) {
-                    outcomes.emplace_back(waits.completion, UCS_OK);
-                    return true;
-                }
-                if (now < waits.deadline) {
-                    return false;
-                }
-                warn_of_user(*user);
-                outcomes.emplace_back(waits.completion, UCS_ERR_TIMED_OUT);
-                return true;
-            });
-            count_ = waiting_.size();
-        }
-        for (const auto &[completion, status] : outcomes) {
-            uct_invoke_completion(completion, status);
-        }
-        return static_cast<unsigned>(outcomes.size());
-    }
-
-    [[nodiscard]] bool is_empty() const
-    {
-        return count_.load(std::memory_order_relaxed) == 0;
-    }
-
-private:
-    std::mutex lock_;
-    std::vector<invalidation> waiting_;
-    std::atomic<size_t> count_{0}; /* the same, for a look without the lock */
-    std::set<uint64_t> interfaces_;
-    uint64_t newest_ = 0;
+struct invalidation_queue {
+    std::mutex lock;
+    std::vector<invalidation> waiting;
+    std::atomic<size_t> count{0}; /* the same, for a look without the lock */
+    std::set<uint64_t> interfaces;
+    uint64_t newest = 0;
 };
+
+invalidation_queue &queue_of_process()
+{
+    return util::of_this_process<invalidation_queue>();
+}
 
 } // namespace
 
@@ -140,22 +65,47 @@ void set_invalidation_timeout(double seconds)
 
 uint64_t open_invalidations()
 {
-    return util::of_this_process<invalidation_queue>().open_interface();
+    invalidation_queue &queue = queue_of_process();
+    std::lock_guard<std::mutex> guard(queue.lock);
+    queue.interfaces.insert(++queue.newest);
+    return queue.newest;
 }
 
+/* What nobody is left to wait for is forgotten, not called: completions are
+ * part of requests, which UCP frees before it closes interfaces. */
 void close_invalidations(uint64_t id)
 {
-    util::of_this_process<invalidation_queue>().close_interface(id);
+    invalidation_queue &queue = queue_of_process();
+    std::lock_guard<std::mutex> guard(queue.lock);
+    queue.interfaces.erase(id);
+    std::erase_if(queue.waiting, [&](const invalidation &waits) {
+        return (waits.newest >= id) &&
+               (queue.interfaces.empty() ||
+                (*queue.interfaces.begin() > waits.newest));
+    });
+    queue.count = queue.waiting.size();
 }
 
 bool has_invalidations()
 {
-    return !util::of_this_process<invalidation_queue>().is_empty();
+    return queue_of_process().count.load(std::memory_order_relaxed) != 0;
 }
 
 void wait_for_users(uint64_t stamp, uct_completion_t *completion)
 {
-    util::of_this_process<invalidation_queue>().add(stamp, completion);
+    {
+        invalidation_queue &queue = queue_of_process();
+        std::lock_guard<std::mutex> guard(queue.lock);
+        if (has_users(stamp)) {
+            queue.waiting.push_back(
+                {stamp, completion,
+                 ucs_get_time() + ucs_time_from_sec(timeout.load()),
+                 queue.newest});
+            queue.count = queue.waiting.size();
+            return;
+        }
+    }
+    uct_invoke_completion(completion, UCS_OK);
 }
 
 bool has_users(uint64_t stamp)
@@ -190,7 +140,34 @@ unsigned progress_invalidations()
 {
     remote_buffers::instance().sweep_sometimes();
     own_page::forget_dead_sometimes();
-    return util::of_this_process<invalidation_queue>().progress();
+    if (!has_invalidations()) {
+        return 0;
+    }
+    std::vector<std::pair<uct_completion_t *, ucs_status_t>> outcomes;
+    {
+        invalidation_queue &queue = queue_of_process();
+        std::unique_lock<std::mutex> guard(queue.lock, std::try_to_lock);
+        if (!guard.owns_lock()) {
+            return 0; /* another thread is at it */
+        }
+        const ucs_time_t now = ucs_get_time();
+        outcomes.reserve(queue.waiting.size());
+        std::erase_if(queue.waiting, [&](const invalidation &waits) {
+            const auto user = own_page::instance()->find_user(waits.stamp);
+            if (!user) {
+                outcomes.emplace_back(waits.completion, UCS_OK);
+            } else if (now >= waits.deadline) {
+                warn_of_user(*user);
+                outcomes.emplace_back(waits.completion, UCS_ERR_TIMED_OUT);
+            }
+            return !user || (now >= waits.deadline);
+        });
+        queue.count = queue.waiting.size();
+    }
+    for (const auto &[completion, status] : outcomes) {
+        uct_invoke_completion(completion, status);
+    }
+    return static_cast<unsigned>(outcomes.size());
 }
 
 } // namespace gaudi::ipc

@@ -31,7 +31,8 @@ struct wire_buffer {
     uint32_t cell;
     uint32_t reserved; /**< 0 */
 
-    bool operator==(const wire_buffer &) const = default;
+    /* NOLINTNEXTLINE(modernize-use-nullptr): as process_id's */
+    auto operator<=>(const wire_buffer &) const = default;
 };
 
 struct wire_key {

@@ -193,11 +193,11 @@ void remote_buffers::close()
         }
     }
     for (auto &[which, buffer] : buffers_) {
-        rest.buffers.push_back(std::move(buffer));
+        rest.push_back(std::move(buffer));
     }
     buffers_.clear();
     for (auto &[nonce, process] : sources_) {
-        rest.sources.push_back(std::move(process));
+        rest.push_back(std::move(process));
     }
     sources_.clear();
     empty_ = true;
@@ -244,7 +244,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
                                   std::shared_ptr<foreign_page> &source_p,
                                   std::shared_ptr<remote_buffer> &buffer_p)
 {
-    const name wanted(key);
+    const name wanted = name_of(key);
     std::shared_ptr<remote_buffer> found;
     bool mapped = false;
     {
@@ -335,7 +335,7 @@ bool remote_buffers::detach(remote_buffer &buffer, leftovers &rest)
         return false;
     }
     if (auto imports = buffer.imports_.take()) {
-        rest.imports.push_back(std::move(imports));
+        rest.push_back(std::move(imports));
     }
     unlist(buffer);
     buffer.users_.fetch_sub(remote_buffer::closing, std::memory_order_release);
@@ -365,10 +365,10 @@ void remote_buffers::make_room(leftovers &rest)
             continue; /* in use */
         }
         ++counted_.evictions;
-        const auto place = buffers_.find(name(oldest->key_));
+        const auto place = buffers_.find(name_of(oldest->key_));
         if ((place != buffers_.end()) && (place->second.get() == oldest) &&
             (place->second.use_count() == 1)) {
-            rest.buffers.push_back(std::move(place->second));
+            rest.push_back(std::move(place->second));
             buffers_.erase(place);
         }
     }
@@ -378,7 +378,7 @@ void remote_buffers::forget(const std::shared_ptr<remote_buffer> &buffer)
 {
     std::shared_ptr<remote_buffer> last; /* goes when the lock is free */
     std::lock_guard<std::mutex> guard(lock_);
-    const auto place = buffers_.find(name(buffer->key_));
+    const auto place = buffers_.find(name_of(buffer->key_));
     if (!mapped_.contains(buffer.get()) && (place != buffers_.end()) &&
         (place->second == buffer) && (buffer.use_count() == 2)) {
         last = std::move(place->second);
@@ -410,13 +410,13 @@ void remote_buffers::sweep_locked()
             return false; /* in use: the next time */
         }
         counted_.withdrawn += was_mapped ? 1 : 0;
-        rest.buffers.push_back(std::move(entry.second));
+        rest.push_back(std::move(entry.second));
         return true;
     });
     std::erase_if(sources_, [&](auto &entry) {
         const bool is_dead = entry.second->is_dead();
         if (is_dead) {
-            rest.sources.push_back(std::move(entry.second));
+            rest.push_back(std::move(entry.second));
         }
         return is_dead;
     });

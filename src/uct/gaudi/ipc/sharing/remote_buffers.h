@@ -23,10 +23,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 namespace gaudi::ipc {
@@ -133,33 +135,17 @@ private:
 
     /* Names a buffer: its process and its stamp there. The rest is what
      * keys say of it, so that a wrong one spoils nothing for the right ones. */
-    struct name {
-        explicit name(const wire_key &key)
-            : process(key.process), buffer(key.buffer)
-        {}
-        bool operator==(const name &) const = default;
-
-        process_id process;
-        wire_buffer buffer;
-    };
-    struct name_hash {
-        size_t operator()(const name &key) const
-        {
-            return key.process.nonce ^ (key.buffer.stamp * 0x9e3779b97f4a7c15u);
-        }
-    };
-    using buffer_map =
-        std::unordered_map<name, std::shared_ptr<remote_buffer>, name_hash>;
+    using name = std::pair<process_id, wire_buffer>;
+    static name name_of(const wire_key &key)
+    {
+        return {key.process, key.buffer};
+    }
 
     /* Time between two sweeps that nothing else makes necessary, seconds. */
     static constexpr double sweep_interval = 50e-3;
 
-    /* What is to go when the lock is free. */
-    struct leftovers {
-        std::vector<std::unique_ptr<base::card_mappings::entry>> imports;
-        std::vector<std::shared_ptr<remote_buffer>> buffers;
-        std::vector<std::shared_ptr<foreign_page>> sources;
-    };
+    /* What is to go when the lock is free: imports, buffers, sources. */
+    using leftovers = std::vector<std::shared_ptr<void>>;
 
     void opened(remote_buffer &buffer, uint64_t bytes);
     void sweep_locked(); /* under sweeping_ */
@@ -176,7 +162,7 @@ private:
     unsigned users_ = 0;
     limits limits_;
     std::unordered_map<uint64_t, std::shared_ptr<foreign_page>> sources_;
-    buffer_map buffers_;
+    std::map<name, std::shared_ptr<remote_buffer>> buffers_;
     std::unordered_set<remote_buffer *> mapped_;
     uint64_t bytes_ = 0; /* in them */
     statistics counted_; /* without what is asked when it is shown */

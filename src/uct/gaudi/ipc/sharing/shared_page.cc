@@ -129,15 +129,9 @@ ucs_status_t own_page::create()
                   total);
         return UCS_ERR_NO_RESOURCE;
     }
-    util::unique_fd fd(
-        memfd_create("gaudi_ipc", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    util::unique_fd fd = util::make_lasting_file("gaudi_ipc", total);
     if (!fd) {
         return UCS_ERR_NO_RESOURCE;
-    }
-    if ((ftruncate(fd.get(), static_cast<off_t>(total)) != 0) ||
-        (fcntl(fd.get(), F_ADD_SEALS,
-               F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)) {
-        return UCS_ERR_IO_ERROR;
     }
     if (!mapping_.map(fd.get(), 0, total)) {
         return UCS_ERR_NO_MEMORY;
@@ -250,8 +244,8 @@ ucs_status_t own_page::take_importer(const process_id &sender,
         return status;
     }
     own_page &self = *instance();
+    self.forget_dead_importers();
     std::lock_guard<std::mutex> guard(self.lock_);
-    self.forget_dead_locked();
     if (self.importers_.size() >= max_importers) {
         return UCS_ERR_EXCEEDS_LIMIT;
     }
@@ -274,7 +268,9 @@ std::optional<uint32_t> own_page::find_user(uint64_t stamp)
 void own_page::forget_dead_importers()
 {
     std::lock_guard<std::mutex> guard(lock_);
-    forget_dead_locked();
+    std::erase_if(importers_, [](const auto &entry) {
+        return !entry.second->process().is_alive();
+    });
 }
 
 void own_page::forget_dead_sometimes()
@@ -286,18 +282,11 @@ void own_page::forget_dead_sometimes()
     }
 }
 
-void own_page::forget_dead_locked()
-{
-    std::erase_if(importers_, [](const auto &entry) {
-        return !entry.second->process().is_alive();
-    });
-}
-
 void own_page::tell_withdrawal() const
 {
     std::lock_guard<std::mutex> guard(lock_);
     for (const auto &[nonce, user] : importers_) {
-        file_service::tell_withdrawal(user->process().id());
+        user->process().tell_withdrawal();
     }
 }
 

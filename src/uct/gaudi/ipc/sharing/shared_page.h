@@ -193,7 +193,6 @@ private:
     static ucs_status_t take_importer(const process_id &sender,
                                       util::unique_fd page);
     ucs_status_t create();
-    void forget_dead_locked();
     [[nodiscard]] shared_page &page() const
     {
         return *reinterpret_cast<shared_page *>(mapping_.start());
