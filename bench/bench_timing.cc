@@ -12,44 +12,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <memory>
 
 namespace {
 
+using gaudi::bench::host_buffer;
 using gaudi::bench::ipc_peer;
 using gaudi::bench::session;
 
 constexpr size_t half = session::max_size / 2;
-
-/* Half of it is put from, the other half got into. */
-class host_memory {
-public:
-    explicit host_memory(bool registered) : data_(new char[2 * half])
-    {
-        std::memset(data_.get(), 1, 2 * half);
-        if (registered) {
-            gaudi::bench::require(uct_md_mem_reg(session::instance().md,
-                                                 data_.get(), 2 * half,
-                                                 UCT_MD_MEM_ACCESS_ALL, &memh_),
-                                  "mem_reg");
-        }
-    }
-    ~host_memory()
-    {
-        if (memh_ != nullptr) {
-            (void)uct_md_mem_dereg(session::instance().md, memh_);
-        }
-    }
-    host_memory(const host_memory &)            = delete;
-    host_memory &operator=(const host_memory &) = delete;
-
-    [[nodiscard]] char *data() const { return data_.get(); }
-
-private:
-    std::unique_ptr<char[]> data_;
-    uct_mem_h memh_ = nullptr;
-};
 
 char *device_memory()
 {
@@ -95,7 +65,8 @@ void copy(benchmark::State &state, Transport &by, char *local, ways which)
 template <ways which, bool registered>
 void timing_host(benchmark::State &state)
 {
-    const host_memory host(registered);
+    /* Half of it is put from, the other half got into. */
+    const host_buffer host(2 * half, registered);
     copy(state, session::instance(), host.data(), which);
 }
 

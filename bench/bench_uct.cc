@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,38 +17,8 @@
 namespace {
 
 using gaudi::bench::bare_card;
+using gaudi::bench::host_buffer;
 using gaudi::bench::session;
-
-/* Host memory that is there, registered or not. */
-class host_buffer {
-public:
-    explicit host_buffer(size_t size, bool registered) : size_(size)
-    {
-        data_ = static_cast<char *>(mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-        std::memset(data_, 1, size);
-        if (registered) {
-            (void)uct_md_mem_reg(session::instance().md, data_, size,
-                                 UCT_MD_MEM_ACCESS_ALL, &memh_);
-        }
-    }
-    ~host_buffer()
-    {
-        if (memh_ != nullptr) {
-            (void)uct_md_mem_dereg(session::instance().md, memh_);
-        }
-        munmap(data_, size_);
-    }
-    host_buffer(const host_buffer &)            = delete;
-    host_buffer &operator=(const host_buffer &) = delete;
-
-    [[nodiscard]] char *data() const { return data_; }
-
-private:
-    char *data_;
-    size_t size_;
-    uct_mem_h memh_ = nullptr;
-};
 
 void finish(benchmark::State &state)
 {
@@ -99,74 +68,75 @@ void reference_submit_and_poll(benchmark::State &state)
 
 /* --- UCT ------------------------------------------------------------------ */
 
-void put_short(benchmark::State &state)
+/* Calls that are over when they return. */
+template <typename Call>
+void measure_short(benchmark::State &state, Call &&call)
 {
     session &s = session::instance();
-    host_buffer host(static_cast<size_t>(state.range(0)), false);
+    const host_buffer host(static_cast<size_t>(state.range(0)), false);
     for (auto _ : state) {
-        (void)uct_ep_put_short(s.ep, host.data(),
-                               static_cast<unsigned>(state.range(0)),
-                               s.remote(), UCT_INVALID_RKEY);
+        (void)call(s.ep, host.data(), static_cast<unsigned>(state.range(0)),
+                   s.remote(), UCT_INVALID_RKEY);
     }
     finish(state);
 }
 
+void put_short(benchmark::State &state)
+{
+    measure_short(state, uct_ep_put_short);
+}
+
 void get_short(benchmark::State &state)
 {
-    session &s = session::instance();
-    host_buffer host(static_cast<size_t>(state.range(0)), false);
+    measure_short(state, uct_ep_get_short);
+}
+
+/* Calls that are made again until there is room. */
+template <typename Call>
+void measure_bcopy(benchmark::State &state, Call &&is_started)
+{
+    session &s      = session::instance();
+    const auto size = static_cast<size_t>(state.range(0));
+    const host_buffer host(size, false);
     for (auto _ : state) {
-        (void)uct_ep_get_short(s.ep, host.data(),
-                               static_cast<unsigned>(state.range(0)),
-                               s.remote(), UCT_INVALID_RKEY);
+        while (!is_started(s, host.data(), size)) {
+            uct_worker_progress(s.worker);
+        }
+    }
+    while (uct_ep_flush(s.ep, 0, nullptr) == UCS_INPROGRESS) {
+        uct_worker_progress(s.worker);
     }
     finish(state);
 }
 
 void put_bcopy(benchmark::State &state)
 {
-    session &s = session::instance();
-    host_buffer host(static_cast<size_t>(state.range(0)), false);
     struct source {
         const char *data;
         size_t size;
-    } from{host.data(), static_cast<size_t>(state.range(0))};
+    };
     auto pack = [](void *dst, void *arg) {
         const auto *what = static_cast<const source *>(arg);
         std::memcpy(dst, what->data, what->size);
         return what->size;
     };
-    for (auto _ : state) {
-        while (uct_ep_put_bcopy(s.ep, pack, &from, s.remote(),
-                                UCT_INVALID_RKEY) < 0) {
-            uct_worker_progress(s.worker);
-        }
-    }
-    while (uct_ep_flush(s.ep, 0, nullptr) == UCS_INPROGRESS) {
-        uct_worker_progress(s.worker);
-    }
-    finish(state);
+    measure_bcopy(state, [&](session &s, char *host, size_t size) {
+        source from{host, size};
+        return uct_ep_put_bcopy(s.ep, pack, &from, s.remote(),
+                                UCT_INVALID_RKEY) >= 0;
+    });
 }
 
 void get_bcopy(benchmark::State &state)
 {
-    session &s = session::instance();
-    host_buffer host(static_cast<size_t>(state.range(0)), false);
     auto unpack = [](void *arg, const void *data, size_t length) {
         std::memcpy(arg, data, length);
     };
-    for (auto _ : state) {
-        while (uct_ep_get_bcopy(s.ep, unpack, host.data(),
-                                static_cast<size_t>(state.range(0)), s.remote(),
+    measure_bcopy(state, [&](session &s, char *host, size_t size) {
+        return uct_ep_get_bcopy(s.ep, unpack, host, size, s.remote(),
                                 UCT_INVALID_RKEY,
-                                nullptr) == UCS_ERR_NO_RESOURCE) {
-            uct_worker_progress(s.worker);
-        }
-    }
-    while (uct_ep_flush(s.ep, 0, nullptr) == UCS_INPROGRESS) {
-        uct_worker_progress(s.worker);
-    }
-    finish(state);
+                                nullptr) != UCS_ERR_NO_RESOURCE;
+    });
 }
 
 template <bool put, bool registered>
@@ -185,37 +155,27 @@ void zcopy(benchmark::State &state)
 
 constexpr int64_t largest = session::max_size;
 
+void by_size(benchmark::internal::Benchmark *of)
+{
+    of->RangeMultiplier(4)->Range(64, largest);
+}
+
 } // namespace
 
 BENCHMARK(reference_submit_and_poll)->Arg(8);
 BENCHMARK(put_short)->Arg(8);
 BENCHMARK(get_short)->Arg(8);
 
-BENCHMARK(reference_memcpy<true>)
-    ->Name("reference_memcpy")
-    ->RangeMultiplier(4)
-    ->Range(64, largest);
+BENCHMARK(reference_memcpy<true>)->Name("reference_memcpy")->Apply(by_size);
 BENCHMARK(reference_memcpy<false>)
     ->Name("reference_memcpy_in_pieces")
     ->RangeMultiplier(4)
     ->Range(4 << 20, largest);
-BENCHMARK(zcopy<true, true>)
-    ->Name("put_zcopy_registered")
-    ->RangeMultiplier(4)
-    ->Range(64, largest);
-BENCHMARK(zcopy<false, true>)
-    ->Name("get_zcopy_registered")
-    ->RangeMultiplier(4)
-    ->Range(64, largest);
-BENCHMARK(zcopy<true, false>)
-    ->Name("put_zcopy_staged")
-    ->RangeMultiplier(4)
-    ->Range(64, largest);
-BENCHMARK(zcopy<false, false>)
-    ->Name("get_zcopy_staged")
-    ->RangeMultiplier(4)
-    ->Range(64, largest);
-BENCHMARK(put_short)->RangeMultiplier(4)->Range(64, largest);
-BENCHMARK(get_short)->RangeMultiplier(4)->Range(64, largest);
+BENCHMARK(zcopy<true, true>)->Name("put_zcopy_registered")->Apply(by_size);
+BENCHMARK(zcopy<false, true>)->Name("get_zcopy_registered")->Apply(by_size);
+BENCHMARK(zcopy<true, false>)->Name("put_zcopy_staged")->Apply(by_size);
+BENCHMARK(zcopy<false, false>)->Name("get_zcopy_staged")->Apply(by_size);
+BENCHMARK(put_short)->Apply(by_size);
+BENCHMARK(get_short)->Apply(by_size);
 BENCHMARK(put_bcopy)->RangeMultiplier(4)->Range(64, 65536);
 BENCHMARK(get_bcopy)->RangeMultiplier(4)->Range(64, 65536);

@@ -5,6 +5,8 @@
  * The exporter is a child with a card of its own. Buffers are of one DRAM page
  * each, with some keys into every one.
  */
+#include "other_process.h"
+#include "transport.h"
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/ucx/config.h"
@@ -13,19 +15,17 @@
 
 #include <benchmark/benchmark.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 namespace {
 
 using gaudi::base::card_table;
+using gaudi::bench::require;
 using gaudi::ipc::component;
 using gaudi::ipc::wire_key;
 
@@ -36,20 +36,11 @@ constexpr size_t hot_keys        = 10;
 
 std::vector<wire_key> keys(most_keys);
 
-void require(bool good, const char *what)
-{
-    if (!good) {
-        std::fprintf(stderr, "gaudi_bench_keys: %s failed\n", what);
-        std::_Exit(1);
-    }
-}
-
 uct_md_h open_md()
 {
     uct_md_config_t *config;
     uct_md_h md;
-    require(uct_md_config_read(&component(), nullptr, nullptr, &config) ==
-                UCS_OK,
+    require(uct_md_config_read(&component(), nullptr, nullptr, &config),
             "md_config_read");
     /* UCX 1.15 and later want the prefix. */
     const std::string most = std::to_string(most_keys);
@@ -58,8 +49,7 @@ uct_md_h open_md()
                 (uct_config_modify(config, "GAUDI_IPC_CACHE_MAX_REGIONS",
                                    most.c_str()) == UCS_OK),
             "config_modify");
-    require(uct_md_open(&component(), "gaudi_ipc", config, &md) == UCS_OK,
-            "md_open");
+    require(uct_md_open(&component(), "gaudi_ipc", config, &md), "md_open");
     uct_config_release(config);
     return md;
 }
@@ -70,35 +60,26 @@ void start()
     require(gaudi::base::init_memory_type(), "init_memory_type");
 }
 
-[[noreturn]] void be_exporter(int to, pid_t parent)
+[[noreturn]] void be_exporter(int to)
 {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    require(getppid() == parent, "parent");
     start();
     uct_md_h md                         = open_md();
     const gaudi::base::held_cards cards = card_table::instance().cards();
     for (size_t i = 0; i < most_keys; i += keys_per_buffer) {
         gaudi::base::device_memory *memory;
-        require(gaudi::base::allocate(*cards.first(), device_page, false,
-                                      memory) == UCS_OK,
-                "allocate");
+        require(
+            gaudi::base::allocate(*cards.first(), device_page, false, memory),
+            "allocate");
         for (size_t j = 0; j < keys_per_buffer; ++j) {
             uct_mem_h memh;
             void *address = reinterpret_cast<void *>(memory->start + j * 4096);
-            require(uct_md_mem_reg(md, address, 4096, UCT_MD_MEM_ACCESS_ALL,
-                                   &memh) == UCS_OK,
-                    "mem_reg");
-            require(uct_md_mkey_pack(md, memh, &keys[i + j]) == UCS_OK,
-                    "mkey_pack");
+            require(
+                uct_md_mem_reg(md, address, 4096, UCT_MD_MEM_ACCESS_ALL, &memh),
+                "mem_reg");
+            require(uct_md_mkey_pack(md, memh, &keys[i + j]), "mkey_pack");
         }
     }
-    const char *bytes = reinterpret_cast<const char *>(keys.data());
-    for (size_t left = keys.size() * sizeof(wire_key); left > 0;) {
-        const ssize_t done = write(to, bytes, left);
-        require(done > 0, "write");
-        bytes += done;
-        left -= static_cast<size_t>(done);
-    }
+    gaudi::bench::send_all(to, keys.data(), keys.size() * sizeof(wire_key));
     for (;;) {
         pause();
     }
@@ -107,8 +88,7 @@ void start()
 uct_rkey_t unpack(const wire_key &key)
 {
     uct_rkey_bundle_t unpacked;
-    require(uct_rkey_unpack(&component(), &key, &unpacked) == UCS_OK,
-            "rkey_unpack");
+    require(uct_rkey_unpack(&component(), &key, &unpacked), "rkey_unpack");
     return unpacked.rkey;
 }
 
@@ -167,20 +147,9 @@ int main(int argc, char **argv)
         return 1;
     }
 
-    int ends[2];
-    require(pipe(ends) == 0, "pipe");
-    const pid_t self = getpid();
-    if (fork() == 0) {
-        be_exporter(ends[1], self);
-    }
-    close(ends[1]);
-    char *bytes = reinterpret_cast<char *>(keys.data());
-    for (size_t left = keys.size() * sizeof(wire_key); left > 0;) {
-        const ssize_t done = read(ends[0], bytes, left);
-        require(done > 0, "reading keys");
-        bytes += done;
-        left -= static_cast<size_t>(done);
-    }
+    const int exporter = gaudi::bench::start_other_process(be_exporter);
+    gaudi::bench::receive_all(exporter, keys.data(),
+                              keys.size() * sizeof(wire_key));
     start();
     benchmark::RunSpecifiedBenchmarks();
     return 0;

@@ -3,8 +3,10 @@
 #include "hlthunk_shim/hlthunk/library.h"
 
 #include <cstdlib>
+#include <cstring>
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 namespace gaudi::bench {
 
@@ -47,6 +49,28 @@ device_allocation::device_allocation(uct_md_h md, size_t size)
 
 session::session() : transport("gaudi_copy", "gaudi_cpy", "gaudi0")
 {}
+
+host_buffer::host_buffer(size_t size, bool registered) : size_(size)
+{
+    void *mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    require(mapped != MAP_FAILED, "mmap");
+    data_ = static_cast<char *>(mapped);
+    std::memset(data_, 1, size);
+    if (registered) {
+        require(uct_md_mem_reg(session::instance().md, data_, size,
+                               UCT_MD_MEM_ACCESS_ALL, &memh_),
+                "mem_reg");
+    }
+}
+
+host_buffer::~host_buffer()
+{
+    if (memh_ != nullptr) {
+        (void)uct_md_mem_dereg(session::instance().md, memh_);
+    }
+    munmap(data_, size_);
+}
 
 bare_card &bare_card::instance()
 {

@@ -28,6 +28,23 @@ private:
     uct_allocated_memory_t memory_{};
 };
 
+/** Host memory that is there, registered or not. */
+class host_buffer {
+public:
+    /** Ends the program when it cannot be had. */
+    host_buffer(size_t size, bool registered);
+    ~host_buffer();
+    host_buffer(const host_buffer &)            = delete;
+    host_buffer &operator=(const host_buffer &) = delete;
+
+    [[nodiscard]] char *data() const { return data_; }
+
+private:
+    char *data_;
+    size_t size_;
+    uct_mem_h memh_ = nullptr;
+};
+
 /** The transport, on card 0, and device memory there. */
 class session : public transport {
 public:

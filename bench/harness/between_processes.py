@@ -12,6 +12,19 @@ from .result import (BANDWIDTH, LATENCY, TIME, BenchError, Difference, Result,
                      size_text)
 from .run import LAUNCHER, OURS, in_turns, medians_in_turns, output_of
 
+QUICKER = 10  # times fewer iterations
+
+
+def message_times(run, senders, test, size, count, column, rounds, what=""):
+    """Median time of a message by sender, of which there are UCX_TLS and the
+    memory of both sides."""
+    return medians_in_turns(
+        run, list(senders), rounds,
+        lambda name: message_time(run, test, size, count, column,
+                                  *senders[name]),
+        f"{test} {size_text(size)}{what}")
+
+
 # --- host ---------------------------------------------------------------------
 
 # test, bytes, iterations for some tenths of a second, column, measure
@@ -22,19 +35,16 @@ HOST = [
     ("tag_bw", 1 << 20, 2000, OVERALL, BANDWIDTH),
 ]
 HOST_BAR = 1.05
-QUICKER = 10  # times fewer iterations
 
 
 def host(run):
     run.progress.expect(2 * run.pairs * len(HOST))
-    kinds = {"with the module": "gaudi_copy,sm", "without": "sm"}
+    senders = {"with the module": ("gaudi_copy,sm", "host"),
+               "without": ("sm", "host")}
     for test, size, iterations, column, measure in HOST:
         count = iterations // (QUICKER if run.quick else 1)
-        times = medians_in_turns(
-            run, list(kinds), run.pairs,
-            lambda kind, of=(test, size, count, column): message_time(
-                run, *of, kinds[kind], "host"),
-            f"{test} {size_text(size)}")
+        times = message_times(run, senders, test, size, count, column,
+                              run.pairs)
         yield Result("sm/tag with the module", times["with the module"], measure,
                      "H-H", size, "sm/tag", times["without"], HOST_BAR)
 
@@ -50,14 +60,12 @@ TESTS = [
      {1 << 20: 1 / 2, 16 << 20: 1, 64 << 20: 1}),
     ("tag_lat", LATENCY, 20000, {8: 2.5}),
 ]
-# what sends: UCX_TLS, memory of both sides, direction
-SENDERS = {
-    "gaudi_ipc": (OURS, "gaudi", "D-D"),
-    "sm": ("sm", "host", "H-H"),
-    "tcp": ("tcp", "host", "H-H"),
-}
+SENDERS = {"gaudi_ipc": (OURS, "gaudi"), "sm": ("sm", "host"),
+           "tcp": ("tcp", "host")}
 # test, iterations, bar: of 8 bytes of host memory over gaudi_ipc, beside sm
 HOST_MEMORY = [("ucp_am_lat", "am", 200000, 1.3), ("tag_lat", "tag", 200000, None)]
+# Of device memory: beside what its parts take.
+PARTS_BAR = 1.3
 
 KEYS = "gaudi_bench_keys"
 KEYS_BAR = 2
@@ -78,17 +86,12 @@ def sweep(run):
         for size in sizes:
             count = iterations_of(run, size, most)
             column = TYPICAL if measure == LATENCY else OVERALL
-            times = medians_in_turns(
-                run, list(SENDERS), rounds[test, size],
-                lambda kind, of=(test, size, count, column): message_time(
-                    run, *of, *SENDERS[kind][:2]),
-                f"{test} {size_text(size)}")
-            for name, (_, _, direction) in SENDERS.items():
-                ours = name == "gaudi_ipc"
-                yield Result(f"{name}/tag", times[name], measure, direction,
-                             size, "sm/tag" if ours else "",
-                             times["sm"] if ours else None,
-                             bars.get(size) if ours else None)
+            times = message_times(run, SENDERS, test, size, count, column,
+                                  rounds[test, size])
+            yield Result("gaudi_ipc/tag", times["gaudi_ipc"], measure, "D-D",
+                         size, "sm/tag", times["sm"], bars.get(size))
+            for name in ("sm", "tcp"):
+                yield Result(f"{name}/tag", times[name], measure, "H-H", size)
 
 
 def host_memory(run):
@@ -96,16 +99,32 @@ def host_memory(run):
     if not run.wants(8):
         return
     run.progress.expect(2 * run.pairs * len(HOST_MEMORY))
-    kinds = {"gaudi_ipc": OURS, "sm": "sm"}
+    senders = {"gaudi_ipc": (OURS, "host"), "sm": ("sm", "host")}
     for test, what, iterations, bar in HOST_MEMORY:
         count = iterations // (QUICKER if run.quick else 1)
-        times = medians_in_turns(
-            run, list(kinds), run.pairs,
-            lambda kind, of=(test, 8, count, TYPICAL): message_time(
-                run, *of, kinds[kind], "host"),
-            f"{test} 8 of host memory")
+        times = message_times(run, senders, test, 8, count, TYPICAL, run.pairs,
+                              " of host memory")
         yield Result(f"gaudi_ipc/{what}", times["gaudi_ipc"], LATENCY, "H-H", 8,
                      f"sm/{what}", times["sm"], bar)
+
+
+def parts_of_a_message(run):
+    """A short message between device memories, beside one between host memories
+    and the two submissions that it needs."""
+    if not run.wants(8):
+        return
+    submission = google.measure(run, f"^{google.SUBMISSION}$",
+                                by_size=False)[google.SUBMISSION]
+    run.progress.expect(2 * run.pairs)
+    kinds = {"tag": ("tag_lat", "gaudi"), "am": ("ucp_am_lat", "host")}
+    count = 20000 // (QUICKER if run.quick else 1)
+    times = medians_in_turns(
+        run, list(kinds), run.pairs,
+        lambda kind: message_time(run, kinds[kind][0], 8, count, TYPICAL, OURS,
+                                  kinds[kind][1]), "8 of device memory")
+    yield Result("gaudi_ipc/tag", times["tag"], LATENCY, "D-D", 8,
+                 "gaudi_ipc/am and two of hl-thunk/submit_and_poll",
+                 times["am"] + 2 * submission, PARTS_BAR)
 
 
 def keys(run):
@@ -125,6 +144,7 @@ def keys(run):
 def ipc(run):
     yield from sweep(run)
     yield from host_memory(run)
+    yield from parts_of_a_message(run)
     yield from mpi.all_to_all(run)
     yield from keys(run)
 

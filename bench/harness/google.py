@@ -11,6 +11,7 @@ from .result import BenchError
 from .run import output_of
 
 PROGRAM = "gaudi_bench"
+SUBMISSION = "reference_submit_and_poll/8"
 
 
 def size_of(name):

@@ -11,10 +11,9 @@ from .run import medians_in_turns
 
 # case of the program, series, direction, bar as a ratio of times or None
 SHORT = [
-    ("put_short/8", "gaudi_copy/put_short", "H-D", 2.0),
-    ("get_short/8", "gaudi_copy/get_short", "D-H", None),
+    ("put_short/8", "gaudi_copy/put_short", "H-D", 1.4),
+    ("get_short/8", "gaudi_copy/get_short", "D-H", 1.4),
 ]
-SUBMISSION = "reference_submit_and_poll/8"
 BY_SIZE = [
     ("put_zcopy_registered", "gaudi_copy/put_zcopy_registered", "H-D", 1 / 0.9),
     ("get_zcopy_registered", "gaudi_copy/get_zcopy_registered", "D-H", 1 / 0.9),
@@ -28,10 +27,14 @@ BY_SIZE = [
     ("get_bcopy", "gaudi_copy/get_bcopy", "D-H", None),
 ]
 BAR_FROM = 1 << 20  # bytes
+# Of shorter ones, by case and bytes.
+SHORTER_BARS = {("put_zcopy_registered", 64 << 10): 1.25}
 WHOLE, PIECES = "reference_memcpy", "reference_memcpy_in_pieces"
 # Beside the better of two ways to memcpy, for what no cache holds: the whole at
 # once, and in pieces.
 LONG = ("put_zcopy_registered", "get_zcopy_registered")
+# Staging copies the bytes twice: case, bytes, bar.
+STAGED = ("put_zcopy_staged", 1 << 20, 1.0)
 
 
 def by_size(times, case, series, direction, bar):
@@ -43,7 +46,12 @@ def by_size(times, case, series, direction, bar):
             continue
         yield Result(series, time, direction=direction, size=size,
                      reference="memcpy/whole", reference_time=whole,
-                     bar=bar if size >= BAR_FROM else None)
+                     bar=bar if size >= BAR_FROM
+                     else SHORTER_BARS.get((case, size)))
+        if (case, size) == STAGED[:2]:
+            yield Result(series, time, direction=direction, size=size,
+                         reference="two of memcpy/whole",
+                         reference_time=2 * whole, bar=STAGED[2])
         pieces = times.get(f"{PIECES}/{size}")
         if case in LONG and pieces is not None:
             yield Result(series, time, direction=direction, size=size,
@@ -53,12 +61,12 @@ def by_size(times, case, series, direction, bar):
 
 def uct(run):
     names = "|".join([case for case, *_ in BY_SIZE] + [WHOLE, PIECES])
-    times = google.measure(run, f"^({names})/|^{SUBMISSION}$")
+    times = google.measure(run, f"^({names})/|^{google.SUBMISSION}$")
     for case, series, direction, bar in SHORT:
         if case in times:
             yield Result(series, times[case], direction=direction, size=8,
                          reference="hl-thunk/submit_and_poll",
-                         reference_time=times[SUBMISSION], bar=bar)
+                         reference_time=times[google.SUBMISSION], bar=bar)
     for case in BY_SIZE:
         yield from by_size(times, *case)
     for case, series in ((WHOLE, "memcpy/whole"), (PIECES, "memcpy/in_pieces")):
@@ -71,12 +79,13 @@ def uct(run):
 # --- ucp ----------------------------------------------------------------------
 
 EAGER, EAGER_PARTS = "ucp_eager_send/8", "reference_am_bcopy_of_get_short/8"
+EAGER_BAR = 1.2
 
 
 def ucp(run):
     times = google.measure(run, f"^({EAGER}|{EAGER_PARTS})$", by_size=False)
     yield Result("ucp/eager_send", times[EAGER], TIME, "D-H", 8,
-                 "self/am_bcopy_of_get_short", times[EAGER_PARTS])
+                 "self/am_bcopy_of_get_short", times[EAGER_PARTS], EAGER_BAR)
 
 
 # --- md -----------------------------------------------------------------------
@@ -84,7 +93,7 @@ def ucp(run):
 # case, series, its reference, what that is, bar
 MEMORY_DOMAIN = [
     ("registration_hit", "gaudi_copy/registration_hit",
-     "reference_rcache_get_put", "ucs/rcache_get_put", 1.3),
+     "reference_rcache_get_put", "ucs/rcache_get_put", 1.2),
     ("registration_hit", "gaudi_copy/registration_hit",
      "registration_miss", "gaudi_copy/registration_miss", None),
     ("registration_hit", "gaudi_copy/registration_hit",

@@ -1,18 +1,27 @@
 #include "hlthunk_emulator/box.h"
 
-#include "hlthunk_emulator/abstract_name.h"
 #include "hlthunk_emulator/settings.h"
-#include "util/unique_fd.h"
+#include "util/text.h"
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
-#include <string>
+#include <cstring>
+#include <optional>
+#include <string_view>
 #include <thread>
 
 #include <fcntl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 namespace gaudi::emu {
@@ -63,6 +72,102 @@ bool is_locked(const std::string &what)
            (lock.l_type != F_UNLCK);
 }
 
+/* The abstract name of a socket that is bound while somebody has a thing of the
+ * box. */
+struct abstract_name {
+    explicit abstract_name(const std::string &what)
+    {
+        address.sun_family = AF_UNIX;
+        /* The leading zero byte makes the name abstract. */
+        const int bytes =
+            std::snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1,
+                          "hlthunk-emu/%u/%s/%s", geteuid(),
+                          get_settings().node.c_str(), what.c_str());
+        length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                        static_cast<size_t>(bytes));
+    }
+
+    [[nodiscard]] const sockaddr *get() const
+    {
+        return reinterpret_cast<const sockaddr *>(&address);
+    }
+    /* Without the zero byte before it. */
+    [[nodiscard]] const char *text() const { return address.sun_path + 1; }
+
+    sockaddr_un address{};
+    socklen_t length = 0;
+};
+
+/* All datagram sockets, with their names and users. */
+bool ask_for_sockets(int fd)
+{
+    struct {
+        nlmsghdr head;
+        unix_diag_req body;
+    } request{};
+    request.head.nlmsg_len    = sizeof(request);
+    request.head.nlmsg_type   = SOCK_DIAG_BY_FAMILY;
+    request.head.nlmsg_flags  = NLM_F_REQUEST | NLM_F_DUMP;
+    request.body.sdiag_family = AF_UNIX;
+    request.body.udiag_states = UINT32_MAX;
+    request.body.udiag_show   = UDIAG_SHOW_NAME | UDIAG_SHOW_UID;
+    return send(fd, &request, sizeof(request), 0) == sizeof(request);
+}
+
+/* The user of a socket, if it has the name and is one for datagrams. */
+std::optional<uid_t> user_if_named(const nlmsghdr &message,
+                                   std::string_view wanted)
+{
+    const auto *body = reinterpret_cast<const unix_diag_msg *>(&message + 1);
+    bool is_named    = false;
+    std::optional<uid_t> user;
+    auto left = static_cast<int>(message.nlmsg_len -
+                                 NLMSG_LENGTH(sizeof(unix_diag_msg)));
+    for (const auto *each         = reinterpret_cast<const rtattr *>(body + 1);
+         RTA_OK(each, left); each = RTA_NEXT(each, left)) {
+        if (each->rta_type == UNIX_DIAG_NAME) {
+            is_named =
+                (std::string_view(static_cast<const char *>(RTA_DATA(each)),
+                                  RTA_PAYLOAD(each)) == wanted);
+        } else if (each->rta_type == UNIX_DIAG_UID) {
+            user = *static_cast<const uint32_t *>(RTA_DATA(each));
+        }
+    }
+    return (is_named && (body->udiag_type == SOCK_DGRAM)) ? user : std::nullopt;
+}
+
+/* Who has bound a name, as the kernel says (sock_diag(7)): any user of the
+ * network namespace can. None: nobody, or it does not say. */
+std::optional<uid_t> find_binder(const abstract_name &name)
+{
+    const util::unique_fd fd(
+        socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+    if (!fd || !ask_for_sockets(fd.get())) {
+        return std::nullopt;
+    }
+    /* With the zero byte. */
+    const std::string_view wanted(name.address.sun_path,
+                                  std::strlen(name.text()) + 1);
+    alignas(nlmsghdr) std::array<char, 32768> part;
+    for (;;) {
+        const ssize_t got = recv(fd.get(), part.data(), part.size(), 0);
+        auto left         = static_cast<unsigned>(got);
+        const auto *each  = reinterpret_cast<const nlmsghdr *>(part.data());
+        if (got <= 0) {
+            return std::nullopt;
+        }
+        for (; NLMSG_OK(each, left); each = NLMSG_NEXT(each, left)) {
+            if (each->nlmsg_type != SOCK_DIAG_BY_FAMILY) {
+                return std::nullopt; /* the end, or an error */
+            }
+            const auto user = user_if_named(*each, wanted);
+            if (user.has_value()) {
+                return user;
+            }
+        }
+    }
+}
+
 /* Say who has a thing of the box who cannot be of this box. */
 void complain_of_stranger(const std::string &what)
 {
@@ -90,10 +195,28 @@ int take(const std::string &what)
     }
     const abstract_name name(what);
     util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    if (!fd || (bind(fd.get(), name.address(), name.length()) != 0)) {
+    if (!fd || (bind(fd.get(), name.get(), name.length) != 0)) {
         return (errno == EADDRINUSE) ? -EBUSY : -errno;
     }
     return fd.release();
+}
+
+bool is_own_file(int ret, const struct stat &info)
+{
+    return (ret == 0) && S_ISREG(info.st_mode) && (info.st_uid == geteuid());
+}
+
+/* Whoever may choose paths, in a mount namespace say, can have anything under
+ * the name: a FIFO is not waited for. */
+util::unique_fd open_own(const std::filesystem::path &entry, int access)
+{
+    struct stat info;
+    if (!is_own_file(stat(entry.c_str(), &info), info)) {
+        return {};
+    }
+    util::unique_fd fd(open(entry.c_str(), access | O_CLOEXEC | O_NONBLOCK));
+    return is_own_file(fstat(fd.get(), &info), info) ? std::move(fd)
+                                                     : util::unique_fd();
 }
 
 std::string card_name(unsigned index)
@@ -164,7 +287,27 @@ bool card_is_taken(unsigned index)
     const util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     const abstract_name name(card_name(index));
     /* Of datagram sockets: the holder does not notice. */
-    return fd && (connect(fd.get(), name.address(), name.length()) == 0);
+    return fd && (connect(fd.get(), name.get(), name.length) == 0);
+}
+
+void visit_memory_files(const std::string &name, int access,
+                        const std::function<bool(util::unique_fd)> &visit)
+{
+    namespace fs             = std::filesystem;
+    const std::string target = "/memfd:" + name + " (deleted)";
+    for (const fs::path &process : util::list_folder("/proc")) {
+        /* Empty for another user's, and when it is gone. */
+        for (const fs::path &entry : util::list_folder(process / "fd")) {
+            std::error_code gone;
+            if (fs::read_symlink(entry, gone).native() != target) {
+                continue;
+            }
+            util::unique_fd fd = open_own(entry, access);
+            if (fd && !visit(std::move(fd))) {
+                return;
+            }
+        }
+    }
 }
 
 } // namespace gaudi::emu

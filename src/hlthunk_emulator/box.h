@@ -1,5 +1,6 @@
 /**
- * The emulated machine: its cards' names and who has them.
+ * The emulated machine: its cards' names, who has them, and how its processes
+ * find each other.
  *
  * A card is taken by binding an abstract socket named after user, box and card,
  * so it is free again the moment its holder dies, and nothing stays behind.
@@ -9,6 +10,9 @@
  */
 #pragma once
 
+#include "util/unique_fd.h"
+
+#include <functional>
 #include <string>
 
 namespace gaudi::emu {
@@ -46,5 +50,17 @@ int take_turn();
  * it. Does not take it.
  */
 bool card_is_taken(unsigned index);
+
+/**
+ * Open the files in memory of a name, by which the processes of a box know of
+ * each other: those that processes of this user have open, if they may be
+ * looked into.
+ *
+ * @param name    As memfd_create was given it.
+ * @param access  O_RDONLY or O_RDWR.
+ * @param visit   Called with each; returns whether to go on.
+ */
+void visit_memory_files(const std::string &name, int access,
+                        const std::function<bool(util::unique_fd)> &visit);
 
 } // namespace gaudi::emu

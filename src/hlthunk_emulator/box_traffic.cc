@@ -1,7 +1,6 @@
 #include "hlthunk_emulator/box_traffic.h"
 
 #include "hlthunk_emulator/box.h"
-#include "hlthunk_emulator/memory_files.h"
 #include "hlthunk_emulator/settings.h"
 
 #include <algorithm>

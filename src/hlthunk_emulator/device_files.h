@@ -25,7 +25,7 @@ struct device_file {
 
 /** By descriptor. */
 inline constexpr unsigned max_device_files = 65536;
-extern std::atomic<device_file> device_files[max_device_files];
+inline std::atomic<device_file> device_files[max_device_files];
 static_assert(std::atomic<device_file>::is_always_lock_free);
 
 /** What a descriptor is known to be. */
@@ -36,16 +36,34 @@ inline device_file device_file_at(int fd)
                : device_file();
 }
 
+/** Above all descriptors that were ever known. */
+inline std::atomic<int> device_files_end{0};
+
 /** Remember a descriptor. @return false when the number is too large. */
-bool add_device_file(int fd, device_file file);
+inline bool add_device_file(int fd, device_file file)
+{
+    if (static_cast<unsigned>(fd) >= max_device_files) {
+        return false;
+    }
+    device_files[fd].store(file, std::memory_order_relaxed);
+    int end = device_files_end;
+    while ((end <= fd) &&
+           !device_files_end.compare_exchange_weak(end, fd + 1)) {}
+    return true;
+}
 
 /** Forget it. */
-void remove_device_file(int fd);
+inline void remove_device_file(int fd)
+{
+    (void)add_device_file(fd, {});
+}
 
 /** The same, if it is known as this and nothing else. */
-void remove_device_file(int fd, device_file file);
-
-/** Above all descriptors that were ever known. */
-int device_files_end();
+inline void remove_device_file(int fd, device_file file)
+{
+    if (device_file_at(fd) == file) {
+        remove_device_file(fd);
+    }
+}
 
 } // namespace gaudi::emu

@@ -1,5 +1,6 @@
 #include "hlthunk_emulator/fault_text.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <iterator>
@@ -157,8 +158,8 @@ std::string read_effect(std::string_view text, faulty_call call,
         (call == faulty_call::now)) {
         return quoted(text) + "does not happen to what it is wished for";
     }
-    for (const auto &[known, error] : errors) {
-        if (known == text) {
+    for (const auto &[errno_name, error] : errors) {
+        if (errno_name == text) {
             /* hl-thunk tries again without end what gets this answer. */
             if ((error == EAGAIN) && (call != faulty_call::open)) {
                 return "'EAGAIN' never gets out of hl-thunk but from an open";
@@ -183,14 +184,13 @@ std::string parse_fault(std::string_view text, unsigned cards, fault &fault_p)
     const auto card       = cut(what, '@');
     const auto which      = cut(call, '#');
 
-    const auto *known = std::begin(calls);
-    while ((known != std::end(calls)) && (known->name != call)) {
-        ++known;
-    }
-    if (known == std::end(calls)) {
+    const auto *row =
+        std::find_if(std::begin(calls), std::end(calls),
+                     [&](const auto &each) { return each.name == call; });
+    if (row == std::end(calls)) {
         return quoted(call) + "is no call that can go wrong";
     }
-    read.call = known->call;
+    read.call = row->call;
     if (card) {
         uint64_t number = 0;
         if (!read_all(*card, number) || (number >= cards)) {

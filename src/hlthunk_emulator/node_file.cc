@@ -1,7 +1,7 @@
 #include "hlthunk_emulator/node_file.h"
 
 #include "hlthunk_emulator/asic.h"
-#include "hlthunk_emulator/memory_files.h"
+#include "hlthunk_emulator/box.h"
 #include "hlthunk_emulator/settings.h"
 #include "util/text.h"
 

@@ -94,14 +94,11 @@ packet_reader::found packet_reader::read_on(command_buffer_state &of,
                                             uint32_t queue,
                                             copy_request &copy_p)
 {
-    for (;;) {
+    while (!of.is_read()) {
         packet_stream &stream = of.in_lower() ? of.lower : of.upper;
         translation rest;
         uint32_t header[2];
 
-        if (stream.next >= stream.size) {
-            return found::end;
-        }
         if (!table_.translate(mmu::port::packets, stream.va + stream.next,
                               stream.size - stream.next, rest)) {
             refuse("the command buffer is not mapped");
@@ -140,6 +137,7 @@ packet_reader::found packet_reader::read_on(command_buffer_state &of,
             return found::copy;
         }
     }
+    return found::end;
 }
 
 } // namespace gaudi::emu

@@ -26,6 +26,10 @@ struct command_buffer_state {
     bool unfenced = false; /**< no barrier behind the last copy */
 
     [[nodiscard]] bool in_lower() const { return lower.next < lower.size; }
+    [[nodiscard]] bool is_read() const
+    {
+        return (upper.next >= upper.size) && !in_lower();
+    }
 };
 
 /** What a LIN_DMA packet wants. */

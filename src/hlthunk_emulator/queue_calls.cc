@@ -1,7 +1,6 @@
 /* The calls that submit jobs to the queues of a card and wait for them: what
  * the driver checks, and answers. */
 #include "hlthunk_emulator/queue_manager.h"
-#include "hlthunk_emulator/settings.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -19,16 +18,15 @@ constexpr uint64_t max_timeout_us = UINT32_MAX;
 int queue_manager::validate(const hlthunk_cs_in &in) const
 {
     const auto *chunks = static_cast<const hl_cs_chunk *>(in.chunks_execute);
-    const settings &settings = get_settings();
 
-    if (!settings.kind->user_queues) {
+    if (!settings_.kind->user_queues) {
         log("%s: %s has no queues for programs", name_,
-            settings.kind->device_type);
+            settings_.kind->device_type);
         return -EINVAL;
     }
     for (uint32_t i = 0; i < in.num_chunks_execute; ++i) {
         const hl_cs_chunk &chunk = chunks[i];
-        if (!is_user_queue(chunk.queue_index, settings.edma_mask)) {
+        if (!is_user_queue(chunk.queue_index, settings_.edma_mask)) {
             log("%s: chunk %u names queue %u, which programs may not use",
                 name_, i, chunk.queue_index);
             return -EINVAL;

@@ -2,7 +2,6 @@
 
 #include "hlthunk_emulator/copy_engine.h"
 #include "hlthunk_emulator/faults.h"
-#include "hlthunk_emulator/settings.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -60,6 +59,9 @@ queue_manager::step queue_manager::advance(part &current)
         }
         if (current.claimed > 0) {
             return step::nothing;
+        }
+        if (current.commands.is_read()) {
+            return step::ended;
         }
         copy_request wanted;
         switch (packets_.read_on(current.commands, current.queue, wanted)) {

@@ -12,6 +12,7 @@
 #include "hlthunk_emulator/fault_text.h"
 #include "hlthunk_emulator/job_table.h"
 #include "hlthunk_emulator/packet_reader.h"
+#include "hlthunk_emulator/settings.h"
 
 #include <chrono>
 #include <cstdint>
@@ -164,6 +165,7 @@ private:
     [[gnu::format(printf, 3, 4)]] void fault(const part &current,
                                              const char *format, ...);
 
+    const settings &settings_ = get_settings();
     const mmu &table_;
     hlthunk_emu_counters &counters_;
     const char *const name_;

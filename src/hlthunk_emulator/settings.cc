@@ -19,20 +19,22 @@ namespace {
 
 constexpr size_t max_node_name = 64;
 
-void refuse(settings &result)
+/* @param wrong  What is, behind name and value. */
+void refuse(settings &result, const char *name, const char *value,
+            const std::string &wrong)
 {
+    std::fprintf(stderr,
+                 "hlthunk-emu: %s='%s' %s; the emulated box has no cards\n",
+                 name, value, wrong.c_str());
     result.valid   = false;
     result.devices = 0;
 }
 
-void complain(settings &result, const char *name, const char *value,
-              const char *expected)
+/* A variable whose empty value is as good as none. */
+const char *text_of(const char *name)
 {
-    std::fprintf(stderr,
-                 "hlthunk-emu: %s='%s' is not %s; the emulated box has no "
-                 "cards\n",
-                 name, value, expected);
-    refuse(result);
+    const char *text = secure_getenv(name);
+    return ((text != nullptr) && (*text != '\0')) ? text : nullptr;
 }
 
 /* A number with an optional K, M, G or T; the whole text must be it. */
@@ -58,26 +60,31 @@ bool parse_size(const char *text, uint64_t &value)
     return *end == '\0';
 }
 
-/* Read a number, if it is set. parse  Whether it is as expected. */
+/* @param text   Of the variable, if it is set.
+ * @param parse  Whether it is as expected. */
 template <typename Parse>
-void read(settings &result, const char *name, const char *expected,
+void read(settings &result, const char *name, const char *text,
+          const std::string &expected, Parse &&parse)
+{
+    if ((text != nullptr) && !parse(text)) {
+        refuse(result, name, text, "is not " + expected);
+    }
+}
+
+/* Read a number, if it is set. */
+template <typename Parse>
+void read(settings &result, const char *name, const std::string &expected,
           Parse &&parse)
 {
-    const char *text = secure_getenv(name);
-    if ((text != nullptr) && !parse(text)) {
-        complain(result, name, text, expected);
-    }
+    read(result, name, secure_getenv(name), expected, parse);
 }
 
 /* Read a variable that is no number: an empty one is not set. */
 template <typename Parse>
-void read_text(settings &result, const char *name, const char *expected,
+void read_text(settings &result, const char *name, const std::string &expected,
                Parse &&parse)
 {
-    const char *text = secure_getenv(name);
-    if ((text != nullptr) && (*text != '\0') && !parse(text)) {
-        complain(result, name, text, expected);
-    }
+    read(result, name, text_of(name), expected, parse);
 }
 
 void read_number(settings &result, const char *name, uint64_t min, uint64_t max,
@@ -135,14 +142,12 @@ std::string add_faults(const char *text, settings &result)
 
 void read_faults(settings &result)
 {
-    std::string wrong;
     const char *name = "HLTHUNK_EMU_FAULTS";
-    const char *text = secure_getenv(name);
-    if ((text != nullptr) && (*text != '\0')) {
-        wrong = add_faults(text, result);
-    }
+    const char *text = text_of(name);
+    const std::string wrong =
+        (text != nullptr) ? add_faults(text, result) : std::string();
     if (!wrong.empty()) {
-        complain(result, name, text, ("a list of faults: " + wrong).c_str());
+        refuse(result, name, text, "is not a list of faults: " + wrong);
     }
 }
 
@@ -167,47 +172,40 @@ bool read_node(const std::string &text, settings &result)
 
 void read_timing(settings &result)
 {
-    const char *name = secure_getenv("HLTHUNK_EMU_TIMING");
+    const char *name      = "HLTHUNK_EMU_TIMING";
+    const char *text      = text_of(name);
+    const std::string how = (text != nullptr) ? text : "off";
     std::string why;
-    if ((name == nullptr) || (*name == '\0') ||
-        (std::strcmp(name, "off") == 0)) {
-        return;
-    }
-    if (std::strcmp(name, "hls2") == 0) {
+    if (how == "hls2") {
         result.timing = hls2_figures;
-    } else if (std::strcmp(name, "hls3") == 0) {
+    } else if (how == "hls3") {
         result.timing = hls3_figures;
-    } else if (!read_figures(name, result.timing.emplace(), why)) {
-        std::fprintf(stderr,
-                     "hlthunk-emu: HLTHUNK_EMU_TIMING='%s' (off, hls2, hls3 or "
-                     "a file): %s; the emulated box has no cards\n",
-                     name, why.c_str());
-        refuse(result);
+    } else if ((how != "off") &&
+               !read_figures(how, result.timing.emplace(), why)) {
+        refuse(result, name, text, "(off, hls2, hls3 or a file): " + why);
     }
 }
 
 void read_trace(settings &result)
 {
-    const char *path = secure_getenv("HLTHUNK_EMU_TRACE");
-    if ((path == nullptr) || (*path == '\0')) {
+    const char *name = "HLTHUNK_EMU_TRACE";
+    const char *path = text_of(name);
+    if (path == nullptr) {
         return;
     }
     result.trace    = path;
     const int error = why_no_trace(result.trace);
     if (error != 0) {
-        std::fprintf(stderr,
-                     "hlthunk-emu: HLTHUNK_EMU_TRACE='%s' (a file to write): "
-                     "%s; the emulated box has no cards\n",
-                     path, std::strerror(error));
-        refuse(result);
+        refuse(result, name, path,
+               std::string("(a file to write): ") + std::strerror(error));
     }
 }
 
 void read_kind(settings &result)
 {
-    const std::string expected = "a known card: one of " + asic_names();
-    result.kind                = find_asic("gaudi2");
-    read_text(result, "HLTHUNK_EMU_ASIC", expected.c_str(),
+    result.kind = find_asic("gaudi2");
+    read_text(result, "HLTHUNK_EMU_ASIC",
+              "a known card: one of " + asic_names(),
               [&](const std::string &text) {
                   const asic *found = find_asic(text);
                   result.kind       = (found != nullptr) ? found : result.kind;
@@ -365,9 +363,8 @@ settings read_settings()
     read_timing(result);
     read_trace(result);
 
-    const char *text = secure_getenv("HLTHUNK_EMU_LOG");
-    result.log =
-        (text != nullptr) && (*text != '\0') && (std::strcmp(text, "0") != 0);
+    const char *text = text_of("HLTHUNK_EMU_LOG");
+    result.log       = (text != nullptr) && (std::strcmp(text, "0") != 0);
     return result;
 }
 

@@ -54,7 +54,7 @@ void software_card::after_fork()
     for (unsigned i = 0; i < max_cards; ++i) {
         at(i).after_fork_in_child();
     }
-    for (int fd = 0; fd < device_files_end(); ++fd) {
+    for (int fd = 0; fd < device_files_end; ++fd) {
         const device_file file = device_file_at(fd);
         if (file.kind != file_of::compute) {
             continue;

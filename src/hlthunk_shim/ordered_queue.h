@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <vector>
+#include <memory>
 
 namespace gaudi::shim {
 
@@ -83,13 +83,12 @@ protected:
     static constexpr uint64_t close_timeout_us = 60'000'000;
 
     /** @param depth  A power of two. */
-    explicit ordered_queue(unsigned depth) : copies_(depth) {}
+    explicit ordered_queue(unsigned depth)
+        : depth_(depth), copies_(std::make_unique<copy[]>(depth))
+    {}
 
-    [[nodiscard]] size_t depth() const { return copies_.size(); }
-    [[nodiscard]] bool is_full() const
-    {
-        return next_ - collected_ == copies_.size();
-    }
+    [[nodiscard]] uint64_t depth() const { return depth_; }
+    [[nodiscard]] bool is_full() const { return next_ - collected_ == depth_; }
 
     /** Copies that have not ended. */
     [[nodiscard]] unsigned running() const
@@ -122,10 +121,9 @@ private:
     {
         return static_cast<const Queue &>(*this);
     }
-    copy &at(uint64_t id) { return copies_[id & (copies_.size() - 1)]; }
-    const copy &at(uint64_t id) const
+    [[nodiscard]] copy &at(uint64_t id) const
     {
-        return copies_[id & (copies_.size() - 1)];
+        return copies_[id & (depth_ - 1)];
     }
 
     /* Look at the oldest running copy. @return Whether it has ended. */
@@ -144,10 +142,11 @@ private:
         return true;
     }
 
-    std::vector<copy> copies_; /* ring */
-    uint64_t next_      = 0;   /* id of the next one */
-    uint64_t ended_     = 0;   /* first one not known to have ended */
-    uint64_t collected_ = 0;   /* first one not yet handed to the caller */
+    const uint64_t depth_;
+    const std::unique_ptr<copy[]> copies_; /* ring */
+    uint64_t next_      = 0;               /* id of the next one */
+    uint64_t ended_     = 0; /* first one not known to have ended */
+    uint64_t collected_ = 0; /* first one not yet handed to the caller */
 };
 
 } // namespace gaudi::shim

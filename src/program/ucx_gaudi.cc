@@ -254,12 +254,8 @@ ucs_status_t ucx_gaudi_mem_query(const void *address, size_t length,
         return refuse_null("ucx_gaudi_mem_query");
     }
     return program_memory::call([&](program_memory &, const held_cards &) {
-        auto &map        = memory_map::instance();
-        const auto known = map.query(address, length);
-        const auto location =
-            map.find_device(reinterpret_cast<uintptr_t>(address), length);
-        if (!memory_map::is_device(address) || !known.has_value() ||
-            !location.has_value()) {
+        const auto known = memory_map::instance().find_device(address, length);
+        if (!memory_map::is_device(address) || !known.has_value()) {
             return UCS_ERR_INVALID_ADDR;
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_BASE) {
@@ -273,7 +269,7 @@ ucs_status_t ucx_gaudi_mem_query(const void *address, size_t length,
                           known->owner->name().c_str());
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_IMPORTED) {
-            attr->imported = location->imported ? 1 : 0;
+            attr->imported = known->imported ? 1 : 0;
         }
         return UCS_OK;
     });

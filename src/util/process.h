@@ -10,8 +10,8 @@
  * be half changed, and its locks taken. What the child is to lose of it, such
  * as a descriptor, is closed_in_children (util/fork_handlers.h).
  *
- * Objects that others keep across a fork remember the generation in which they
- * were made, and do nothing in a later one.
+ * Objects that others keep across a fork remember whose they are
+ * (owning_process), and do nothing in a child.
  */
 #pragma once
 
@@ -32,6 +32,22 @@ inline unsigned process_generation()
 {
     return detail::process_generation.load(std::memory_order_relaxed);
 }
+
+/** The process in which an object was made: a member of what is kept across a
+ *  fork. */
+class owning_process {
+public:
+    owning_process() : generation_(process_generation()) {}
+
+    /** Whether that is a parent of this process. */
+    [[nodiscard]] bool is_parent() const
+    {
+        return generation_ != process_generation();
+    }
+
+private:
+    unsigned generation_;
+};
 
 /** Names this process, and no other one, not even a parent or a later one with
  *  its pid. */

@@ -75,18 +75,25 @@ std::string try_in_child(const std::function<void(const attempt &)> &steps)
     return why;
 }
 
+/* Closes without a change of errno. */
+struct opened {
+    explicit opened(int number) : fd(number) {}
+    ~opened()
+    {
+        const int error = errno;
+        close(fd);
+        errno = error;
+    }
+    opened(const opened &)            = delete;
+    opened &operator=(const opened &) = delete;
+    const int fd;
+};
+
 bool write_file(const char *path, const std::string &text)
 {
-    const int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return false;
-    }
-    const bool done = write(fd, text.data(), text.size()) ==
-                      static_cast<ssize_t>(text.size());
-    const int error = errno;
-    close(fd);
-    errno = error;
-    return done;
+    const opened file(open(path, O_WRONLY | O_CLOEXEC));
+    return (file.fd >= 0) && (write(file.fd, text.data(), text.size()) ==
+                              static_cast<ssize_t>(text.size()));
 }
 
 bool become_root_in_namespace(unsigned user, unsigned group)
@@ -103,28 +110,14 @@ bool start_loopback()
     ifreq request{};
     std::strcpy(request.ifr_name, "lo");
     request.ifr_flags = IFF_UP;
-    const int fd      = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-        return false;
-    }
-    const bool done = (ioctl(fd, SIOCSIFFLAGS, &request) == 0);
-    const int error = errno;
-    close(fd);
-    errno = error;
-    return done;
+    const opened any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    return (any.fd >= 0) && (ioctl(any.fd, SIOCSIFFLAGS, &request) == 0);
 }
 
 bool enter_again(const char *path)
 {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return false;
-    }
-    const bool done = (setns(fd, 0) == 0);
-    const int error = errno;
-    close(fd);
-    errno = error;
-    return done;
+    const opened space(open(path, O_RDONLY | O_CLOEXEC));
+    return (space.fd >= 0) && (setns(space.fd, 0) == 0);
 }
 
 bool mount_over(const std::string &filesystem)

@@ -43,19 +43,6 @@ void make_pipe(int ends[2])
     }
 }
 
-std::string read_all(int fd)
-{
-    std::string text;
-    char part[4096];
-    ssize_t count;
-    off_t offset = 0;
-    while ((count = pread(fd, part, sizeof(part), offset)) > 0) {
-        text.append(part, static_cast<size_t>(count));
-        offset += count;
-    }
-    return text;
-}
-
 std::vector<std::string> make_environment(const child_options &options)
 {
     std::vector<std::string> result;
@@ -221,7 +208,7 @@ child_result child_process::wait()
 {
     child_result result = wait_for(pid_);
     pid_                = -1;
-    result.error        = read_all(error_);
+    result.error        = read_output_file(error_);
     return result;
 }
 

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 namespace gaudi::test {
 
@@ -63,6 +64,18 @@ int make_output_file()
         throw std::runtime_error("memfd_create failed");
     }
     return fd;
+}
+
+std::string read_output_file(int fd)
+{
+    std::string text;
+    char part[4096];
+    ssize_t count;
+    while ((count = pread(fd, part, sizeof(part),
+                          static_cast<off_t>(text.size()))) > 0) {
+        text.append(part, static_cast<size_t>(count));
+    }
+    return text;
 }
 
 } // namespace gaudi::test

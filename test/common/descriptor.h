@@ -3,6 +3,8 @@
  */
 #pragma once
 
+#include <string>
+
 namespace gaudi::test {
 
 /** Send a copy of a descriptor over a socket. */
@@ -15,5 +17,8 @@ int receive_descriptor(int socket);
  * to the end: a memfd without O_APPEND lets writes of the same time overwrite
  * each other. @return Owned by the caller. @throws std::runtime_error */
 int make_output_file();
+
+/** All that is in it by now. */
+std::string read_output_file(int fd);
 
 } // namespace gaudi::test

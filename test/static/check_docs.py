@@ -8,7 +8,7 @@ import os
 import re
 import sys
 
-from common import report, tree_files
+from common import read, report, tree_files
 
 README_LINES = 120
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -20,11 +20,6 @@ def anchors_of(text):
     for heading in re.findall(r"^#+ (.*)$", text, flags=re.M):
         heading = re.sub(r"[^\w\- ]", "", heading.strip().lower())
         yield heading.replace(" ", "-")
-
-
-def read(root, name):
-    with open(os.path.join(root, name), encoding="utf-8") as file:
-        return file.read()
 
 
 def check_links(root, page):

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 
-from common import report, run
+from common import read, report, run
 
 # Libraries, SONAME, version script or the exported names, whether it may need UCX.
 LIBRARIES = [
@@ -57,8 +57,7 @@ def dynamic(library, tag):
 
 def global_patterns(script):
     """The names in the global: part of a version script."""
-    with open(script, encoding="utf-8") as file:
-        text = re.sub(r"/\*.*?\*/|#[^\n]*", "", file.read(), flags=re.S)
+    text = re.sub(r"/\*.*?\*/|#[^\n]*", "", read(script), flags=re.S)
     part = re.search(r"global:(.*?)(local:|\})", text, flags=re.S)
     return [] if part is None else re.findall(r"[\w*?]+", part[1])
 
@@ -97,8 +96,7 @@ def check_driver_functions(root, build):
     """Every function in the shim's table is there in the emulator."""
     library = os.path.join(build, "lib/hlthunk-emu/libhl-thunk.so")
     table = os.path.join(root, "src/hlthunk_shim/hlthunk/symbols.def")
-    with open(table, encoding="utf-8") as file:
-        text = re.sub(r"/\*.*?\*/|//[^\n]*", "", file.read(), flags=re.S)
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", read(table), flags=re.S)
     wanted = set(ROW.findall(text))
     if not wanted:
         yield f"{table}: no function was found"

@@ -15,7 +15,7 @@ import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from common import read_compilations, report, run, tree_files
+from common import read, read_compilations, report, run, tree_files
 
 JOBS = 2
 
@@ -57,8 +57,7 @@ def find_flags(flags, folder):
 
 def begins_with(root, name):
     """The header of the tree that comes before all else in a file, if any."""
-    with open(os.path.join(root, name), encoding="utf-8") as file:
-        text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+    text = re.sub(r"/\*.*?\*/", "", read(root, name), flags=re.S)
     found = re.match(r'\s*(?:#pragma once\s+)?#include "([^"]+)"', text)
     places = [os.path.dirname(name), "src", "test", "bench", "examples"]
     paths = [os.path.join(place, found.group(1)) for place in places
@@ -100,10 +99,9 @@ def main(root, database):
     alone = []
     problems = []
     for name in headers:
-        with open(os.path.join(root, name), encoding="utf-8") as file:
-            if not re.search(r"^#pragma once$|^#ifndef (\w+)\n#define \1$",
-                             file.read(), re.M):
-                problems.append(f"{name}: cannot come twice")
+        if not re.search(r"^#pragma once$|^#ifndef (\w+)\n#define \1$",
+                         read(root, name), re.M):
+            problems.append(f"{name}: cannot come twice")
         found = find_flags(flags, os.path.dirname(name))
         if name not in seen or (found is not None and is_c(found[0])):
             alone.append(name)

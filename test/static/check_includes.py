@@ -25,7 +25,7 @@ import os
 import re
 import sys
 
-from common import is_source, report, tree_files
+from common import is_source, read, report, tree_files
 
 UTIL = "src/util/"
 SHIM = "src/hlthunk_shim/"
@@ -160,20 +160,19 @@ def main(root):
         if not is_source(name):
             continue
         checked += 1
-        with open(os.path.join(root, name), encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                match = INCLUDE.match(line)
-                if match is None:
-                    continue
-                why = check_include(root, name, *match.groups())
-                if why is not None:
-                    problems.append(f"{name}:{number}: {match[2]} {why}")
-                found = resolve(root, name, *match.groups())
-                # Between rooms the direction alone forbids circles.
-                if (found is not None and name.startswith("src/") and
-                        room_of(found) == room_of(name)):
-                    edges.setdefault(os.path.splitext(name)[0], set()).add(
-                        os.path.splitext(found)[0])
+        for number, line in enumerate(read(root, name).splitlines(), 1):
+            match = INCLUDE.match(line)
+            if match is None:
+                continue
+            why = check_include(root, name, *match.groups())
+            if why is not None:
+                problems.append(f"{name}:{number}: {match[2]} {why}")
+            found = resolve(root, name, *match.groups())
+            # Between rooms the direction alone forbids circles.
+            if (found is not None and name.startswith("src/") and
+                    room_of(found) == room_of(name)):
+                edges.setdefault(os.path.splitext(name)[0], set()).add(
+                    os.path.splitext(found)[0])
     for circle in find_circles(edges):
         problems.append(f"{circle[0]}: in a circle: {', '.join(circle)}")
     if checked == 0:

@@ -5,6 +5,7 @@ usage: check_includes_self_test.py
 """
 
 import os
+import pathlib
 import sys
 import tempfile
 
@@ -83,13 +84,12 @@ def check(violator=None, violation=None):
     """Whether the checker accepts the tree, and what it says."""
     with tempfile.TemporaryDirectory() as root:
         for name, included in CLEAN.items():
-            path = os.path.join(root, name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            path = pathlib.Path(root, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
             lines = [f"#include {target}\n" for target in included]
             if name == violator:
                 lines.append(f"#  include {violation}\n")
-            with open(path, "w", encoding="utf-8") as file:
-                file.writelines(lines)
+            path.write_text("".join(lines))
         result = run([sys.executable, "-B", CHECKER, root])
     return result.returncode == 0, result.stdout
 

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 
-from common import is_source, report, tree_files
+from common import is_source, read, report, tree_files
 
 PAGE = "docs/troubleshooting.md"
 
@@ -104,8 +104,7 @@ def messages_of_tree(root):
     for name in tree_files(root):
         if (name.startswith("src/") and is_source(name) and
                 not name.startswith(NO_MESSAGES)):
-            with open(os.path.join(root, name), encoding="utf-8") as file:
-                found.update(messages_of(name, file.read()))
+            found.update(messages_of(name, read(root, name)))
     return found
 
 
@@ -149,9 +148,7 @@ def main(root):
     if "--list" in sys.argv:
         print("\n".join(sorted(sources)))
         return
-    with open(os.path.join(root, PAGE), encoding="utf-8") as file:
-        page = file.read()
-    report([*check_self(), *check(sources, page)],
+    report([*check_self(), *check(sources, read(root, PAGE))],
            f"{len(sources)} messages have a remedy")
 
 

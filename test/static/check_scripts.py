@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import report, run
+from common import read, report, run
 
 FOREIGN = ["UCX_TLS", "UCX_NET_DEVICES", "UCX_LOG_LEVEL", "HLTHUNK_EMU_DEVICES",
            "HABANA_VISIBLE_DEVICES", "HLS_MODULE_ID", "GAUDI_MAPPING_TABLE",
@@ -78,8 +78,7 @@ def check_cdpath(root):
     """Runs each script up to its cd, from where CDPATH leads elsewhere."""
     checked = 0
     for path in glob.glob("scripts/*", root_dir=root) + [".ci/run"]:
-        with open(os.path.join(root, path), encoding="utf-8") as file:
-            start = CHANGES_FOLDER.match(file.read())
+        start = CHANGES_FOLDER.match(read(root, path))
         if start is None:
             continue
         checked += 1

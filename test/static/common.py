@@ -26,17 +26,19 @@ def tree_files(root):
                   if name and os.path.isfile(os.path.join(root, name)))
 
 
+def read(*path):
+    with open(os.path.join(*path), encoding="utf-8") as file:
+        return file.read()
+
+
 def read_compilations(root, database):
     """What CMake's list of compilations has: sources, words of the command, and
     working directory of each. Several sources are one compilation where CMake
     has made a file that includes them all."""
-    with open(database, encoding="utf-8") as file:
-        entries = json.load(file)
-    for entry in entries:
+    for entry in json.loads(read(database)):
         sources = [entry["file"]]
         if re.fullmatch(r"unity_\w+_cxx\.cxx", os.path.basename(sources[0])):
-            with open(sources[0], encoding="utf-8") as file:
-                sources = re.findall(r'^#include "(.*)"$', file.read(), re.M)
+            sources = re.findall(r'^#include "(.*)"$', read(sources[0]), re.M)
         sources = [os.path.relpath(source, root) for source in sources]
         yield sources, shlex.split(entry["command"]), entry["directory"]
 

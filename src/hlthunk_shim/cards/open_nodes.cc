@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <map>
 #include <string_view>
 
 #include <sys/stat.h>
@@ -68,30 +69,25 @@ bool is_node(int fd, const node_identity &node)
 std::vector<open_node> find_open_nodes(const std::string &own_dev)
 {
     namespace fs = std::filesystem;
-    std::vector<open_node> found;
+    std::map<node_identity, int> lowest;
     for (const fs::path &entry : util::list_folder("/proc/self/fd")) {
         std::error_code gone; /* the directory itself, or another thread's */
         const fs::path target = fs::read_symlink(entry, gone);
         if (gone || !is_compute_file(target.native(), own_dev)) {
             continue;
         }
-        open_node node{std::atoi(entry.filename().c_str()), {}};
-        if (identify(node.fd, node.node)) {
-            found.push_back(node);
+        const int fd = std::atoi(entry.filename().c_str());
+        node_identity node;
+        if (identify(fd, node)) {
+            int &known = lowest.try_emplace(node, fd).first->second;
+            known      = std::min(known, fd);
         }
     }
-    std::sort(found.begin(), found.end(),
-              [](const open_node &a, const open_node &b) {
-                  return (a.node != b.node) ? (a.node < b.node) : (a.fd < b.fd);
-              });
-    found.erase(std::unique(found.begin(), found.end(),
-                            [](const open_node &a, const open_node &b) {
-                                return a.node == b.node;
-                            }),
-                found.end());
-    std::sort(
-        found.begin(), found.end(),
-        [](const open_node &a, const open_node &b) { return a.fd < b.fd; });
+    std::vector<open_node> found;
+    for (const auto &[node, fd] : lowest) {
+        found.push_back({fd, node});
+    }
+    std::ranges::sort(found, {}, &open_node::fd);
     return found;
 }
 

@@ -27,9 +27,7 @@ std::optional<std::string> read_variable(const char *name)
 
 visible_cards refuse(const std::string &why)
 {
-    visible_cards result;
-    result.error = why;
-    return result;
+    return {.cards = {}, .error = why};
 }
 
 bool is_word(const std::string &text, const char *word)
@@ -89,11 +87,9 @@ visible_cards apply_table(const std::string &value,
     result.chosen = true;
     for (size_t i = 0; i < table.entries.size(); ++i) {
         const mapping_entry &entry = table.entries[i];
-        const auto found           = std::find_if(box.begin(), box.end(),
-                                                  [&](const shim::card_info &info) {
-                                            return info.bus_id == entry.bus_id;
-                                        });
-        const std::string where    = which + "entry " + std::to_string(i + 1);
+        const auto found =
+            std::ranges::find(box, entry.bus_id, &card_info::bus_id);
+        const std::string where = which + "entry " + std::to_string(i + 1);
         if (found == box.end()) {
             return refuse(where + ": bus_id " + entry.bus_id +
                           " is none of the " + std::to_string(box.size()) +
@@ -112,14 +108,12 @@ visible_cards apply_table(const std::string &value,
     return result;
 }
 
-/* Leave out the cards whose number is not listed.
- *
- * number_of  The card's number of the kind that the list is of.
- */
+/* Leave out the cards whose number, of the kind that the list is of, is not
+ * listed. */
 template <typename Number>
 void narrow(visible_cards &visible, const std::vector<shim::card_info> &box,
             const char *name, const std::string &text, const char *what,
-            Number &&number_of)
+            Number card_info::*number_of)
 {
     const std::string which = std::string(name) + "=" + text + ": ";
     std::set<unsigned> wanted;
@@ -129,17 +123,14 @@ void narrow(visible_cards &visible, const std::vector<shim::card_info> &box,
         return;
     }
     for (unsigned number : wanted) {
-        if (std::none_of(box.begin(), box.end(),
-                         [&](const shim::card_info &info) {
-                             return number_of(info) == number;
-                         })) {
+        if (std::ranges::find(box, number, number_of) == box.end()) {
             visible = refuse(which + "no card of this machine has " + what +
                              " " + std::to_string(number));
             return;
         }
     }
     std::erase_if(visible.cards, [&](const visible_card &card) {
-        const std::optional<unsigned> number = number_of(card.info);
+        const std::optional<unsigned> number = card.info.*number_of;
         return !number.has_value() || (wanted.count(*number) == 0);
     });
     visible.chosen = true;
@@ -147,16 +138,6 @@ void narrow(visible_cards &visible, const std::vector<shim::card_info> &box,
         visible = refuse(which + "none of these cards is left visible by the "
                                  "other variables");
     }
-}
-
-std::optional<unsigned> file_number_of(const shim::card_info &info)
-{
-    return info.number;
-}
-
-std::optional<unsigned> module_of(const shim::card_info &info)
-{
-    return info.module_id;
 }
 
 } // namespace
@@ -184,13 +165,14 @@ visible_cards find_visible_cards(const visibility_variables &variables,
         }
         if (!is_word(*devices, "all")) {
             narrow(result, box, devices_name, *devices, "index",
-                   file_number_of);
+                   &card_info::number);
         }
     }
     const auto &modules = variables.visible_modules;
     if (result.error.empty() && modules.has_value() &&
         !is_word(*modules, "all")) {
-        narrow(result, box, modules_name, *modules, "module id", module_of);
+        narrow(result, box, modules_name, *modules, "module id",
+               &card_info::module_id);
     }
     const auto &module = variables.module_id;
     if (result.error.empty() && module.has_value()) {
@@ -198,7 +180,8 @@ visible_cards find_visible_cards(const visibility_variables &variables,
             return refuse(std::string(module_name) + "=" + *module +
                           ": it is one number, not a list");
         }
-        narrow(result, box, module_name, *module, "module id", module_of);
+        narrow(result, box, module_name, *module, "module id",
+               &card_info::module_id);
     }
     return result;
 }

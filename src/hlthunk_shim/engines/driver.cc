@@ -131,12 +131,12 @@ int driver::open_by_synapse(const std::string &bus_id,
     /* SynapseAI does not tell it apart from a card that somebody has. Where it
      * has a device already, no end of a reset gives it another one. */
     const bool in_reset =
-        (synapse().session() == nullptr) && is_in_reset(*lib_, bus_id);
+        (synapse().known().session == nullptr) && is_in_reset(*lib_, bus_id);
     int ret = synapse().acquire(bus_id);
     if (ret != 0) {
         return (in_reset && (ret != -ENOTSUP)) ? -EAGAIN : ret;
     }
-    const auto session = synapse().session();
+    const auto session = synapse().known().session;
     std::unique_ptr<device> adopted;
     ret = device::adopt(*lib_, session->fd(), adopted);
     if (ret == 0) {
@@ -151,25 +151,23 @@ int driver::open_by_synapse(const std::string &bus_id,
 
 int driver::adopt(int fd, std::unique_ptr<card> &card_p) const
 {
-    const int acquired = drives_frameworks() ? synapse().fd() : -1;
-    const int opened   = drives_frameworks() ? synapse().acquiring_fd() : -1;
-    if ((opened >= 0) && is_same_file(opened, fd)) {
+    const auto known =
+        drives_frameworks() ? synapse().known() : synapse_runtime::knowledge{};
+    if ((known.opened >= 0) && is_same_file(known.opened, fd)) {
         return -EINPROGRESS;
     }
-    const bool is_acquired = (acquired >= 0) && is_same_file(acquired, fd);
+    const bool is_acquired = (known.fd >= 0) && is_same_file(known.fd, fd);
     std::unique_ptr<device> adopted;
-    const int ret = device::adopt(*lib_, is_acquired ? acquired : fd, adopted);
+    const int ret = device::adopt(*lib_, is_acquired ? known.fd : fd, adopted);
     if (ret != 0) {
         return ret;
     }
     if (is_acquired) {
-        auto session = synapse().session();
-        if (session == nullptr) {
+        if (known.session == nullptr) {
             return -EIO;
         }
         card_p = std::make_unique<synapse_card>(
-            std::move(session), std::move(adopted),
-            options_.map_application_memory);
+            known.session, std::move(adopted), options_.map_application_memory);
         return 0;
     }
     if (!adopted->takes_submissions()) {
@@ -205,7 +203,7 @@ std::string driver::why_no_synapse()
 
 std::string driver::why_not_supported() const
 {
-    const std::string why = synapse().why_not();
+    const std::string why = synapse().known().why_not;
     return why.empty()
                ? std::string("it takes work through SynapseAI alone: ") +
                      how_to_use_synapse(options_.used)

@@ -47,8 +47,11 @@ public:
     std::optional<uint64_t> allocated_bytes() const override;
     int make_queue(dma_direction direction, const dma_queue_options &options,
                    std::unique_ptr<dma_queue> &queue_p) override;
-    int query(ticket of, uint32_t timeout_us) override;
-    ticket blocking_ticket() override;
+    int query(ticket of, uint32_t timeout_us) override
+    {
+        return submissions_.query(of, timeout_us);
+    }
+    ticket blocking_ticket() override { return submissions_.blocking_ticket(); }
 
     /** Where its queues submit to. */
     [[nodiscard]] submissions &jobs() { return submissions_; }

@@ -16,7 +16,7 @@ void tell_loss(const card &lost, const char *how)
     }
 }
 
-int judge(const card &asked, const library &lib, int result)
+int judge_failure(const card &asked, const library &lib, int result)
 {
     const auto status = [&] {
         return (lib.hlthunk_get_device_status_info != nullptr)

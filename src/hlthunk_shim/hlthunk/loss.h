@@ -17,7 +17,13 @@ namespace gaudi::shim {
  * @param result  0 or -errno.
  * @return The same; -ENODEV for what says no more than that the card is lost.
  */
-[[nodiscard]] int judge(const card &asked, const library &lib, int result);
+[[nodiscard]] int judge_failure(const card &asked, const library &lib,
+                                int result);
+[[nodiscard]] inline int judge(const card &asked, const library &lib,
+                               int result)
+{
+    return (result >= 0) ? result : judge_failure(asked, lib, result);
+}
 
 /** A card is lost in a way that nobody here has had a part in: say so, once,
  * and what to do.

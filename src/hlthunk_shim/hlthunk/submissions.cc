@@ -1,6 +1,5 @@
 #include "hlthunk_shim/hlthunk/submissions.h"
 
-#include "hlthunk_shim/hlthunk/loss.h"
 #include "util/warning.h"
 
 #include <algorithm>
@@ -32,10 +31,10 @@ uint64_t submissions::vacate(place &at)
     const uint64_t seq = holder;
     std::lock_guard<std::mutex> guard(failed_lock_);
     const bool entered = failed_.emplace(seq, result).second;
-    failed_count_.store(static_cast<unsigned>(failed_.size()));
+    failed_count_.store(failed_.size());
     if (!at.holder.compare_exchange_strong(holder, 0) && entered) {
         failed_.erase(seq);
-        failed_count_.store(static_cast<unsigned>(failed_.size()));
+        failed_count_.store(failed_.size());
     }
     return 0;
 }
@@ -47,48 +46,12 @@ ticket submissions::blocking_ticket()
     const uint64_t last =
         next + std::min(refused_.load(), max_cs_in_flight - 1);
     for (uint64_t seq = next; seq <= last; ++seq) {
-        const uint64_t holder = vacate(places_[seq % max_cs_in_flight]);
+        const uint64_t holder = vacate(place_of(seq));
         if (holder != 0) {
             return ticket{holder};
         }
     }
     return ticket::none;
-}
-
-int submissions::submit(hl_cs_chunk *chunks, uint32_t count, ticket &ticket_p)
-{
-    /* Held until the number is noted. Other threads could otherwise go once
-     * around the driver's ring meanwhile, and it would forget the job before
-     * anybody here knows of it. */
-    const std::lock_guard<util::brief_lock> guard(submit_lock_);
-    if (card_.is_lost()) {
-        return -ENODEV;
-    }
-    if (blocking_ticket() != ticket::none) {
-        return -EAGAIN;
-    }
-
-    hlthunk_cs_in in{};
-    hlthunk_cs_out out{};
-    in.chunks_execute     = chunks;
-    in.num_chunks_execute = count;
-
-    int ret = judge(card_, lib_,
-                    lib_.hlthunk_command_submission(card_.fd(), &in, &out));
-    if (ret != 0) {
-        ++refused_;
-        return ret;
-    }
-
-    /* Written under the lock alone, but for places that become free. */
-    places_[out.seq % max_cs_in_flight].holder.store(out.seq,
-                                                     std::memory_order_release);
-    last_seq_.store(out.seq, std::memory_order_release);
-    if (refused_.load(std::memory_order_relaxed) != 0) {
-        refused_.store(0, std::memory_order_release);
-    }
-    ticket_p = ticket{out.seq};
-    return 0;
 }
 
 /* That a question failed says nothing of the job: its memory may still be
@@ -113,16 +76,10 @@ int submissions::note_silence(int error)
     return 0;
 }
 
-int submissions::ask_driver(uint64_t seq, uint32_t timeout_us)
+/* What an answer about a job means. @return As @ref query. */
+int submissions::judge_answer(int answer, uint32_t status)
 {
-    if (card_.is_closed()) {
-        return -ENODEV;
-    }
-    uint32_t status = cs_busy;
-    const int ret =
-        judge(card_, lib_,
-              lib_.hlthunk_wait_for_cs(card_.fd(), seq, timeout_us, &status));
-
+    const int ret = judge(card_, lib_, answer);
     if ((ret == -ENODEV) || (ret == -EIO) || (ret == -ETIMEDOUT)) {
         return ret;
     }
@@ -151,13 +108,13 @@ int submissions::ask_driver(uint64_t seq, uint32_t timeout_us)
 int submissions::keep_failure(uint64_t seq, int result)
 {
     std::lock_guard<std::mutex> guard(failed_lock_);
-    const place &own            = places_[seq % max_cs_in_flight];
+    const place &own            = place_of(seq);
     const auto [entry, entered] = failed_.emplace(seq, result);
     const int kept              = entry->second;
-    failed_count_.store(static_cast<unsigned>(failed_.size()));
+    failed_count_.store(failed_.size());
     if (entered && ((own.holder.load() != seq) || (own.done.load() == seq))) {
         failed_.erase(entry); /* it was collected meanwhile */
-        failed_count_.store(static_cast<unsigned>(failed_.size()));
+        failed_count_.store(failed_.size());
     }
     return kept;
 }
@@ -185,23 +142,21 @@ int submissions::query(ticket of, uint32_t timeout_us)
     return result;
 }
 
-void submissions::retire(ticket of, int result)
+/* @return How it ended, as was noted first. */
+int submissions::forget(uint64_t seq, int result)
 {
-    const auto seq = static_cast<uint64_t>(of);
-    place &own     = places_[seq % max_cs_in_flight];
-    if (result == 1) {
-        /* Until they see this, others may ask the driver about it; they enter
-         * it only if the card is lost by then. */
-        own.done.store(seq, std::memory_order_release);
-    } else {
-        uint64_t holder = seq;
-        own.holder.compare_exchange_strong(holder, 0);
-    }
+    uint64_t holder = seq;
+    place_of(seq).holder.compare_exchange_strong(holder, 0);
     if (failed_count_.load() > 0) {
         std::lock_guard<std::mutex> guard(failed_lock_);
-        failed_.erase(seq);
-        failed_count_.store(static_cast<unsigned>(failed_.size()));
+        const auto found = failed_.find(seq);
+        if (found != failed_.end()) {
+            result = found->second;
+            failed_.erase(found);
+            failed_count_.store(failed_.size());
+        }
     }
+    return result;
 }
 
 } // namespace gaudi::shim

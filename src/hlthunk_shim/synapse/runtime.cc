@@ -41,7 +41,7 @@ bool is_parents()
 void synapse_runtime::opened(int fd)
 {
     const std::lock_guard<std::mutex> guard(lock_);
-    opened_ = fd;
+    known_.opened = fd;
     note_acquisition(fd);
 }
 
@@ -52,12 +52,12 @@ void synapse_runtime::closed(int fd)
     if (fd == last_acquisition.load().fd) {
         note_acquisition(-1);
     }
-    if (fd == opened_) {
-        opened_ = -1;
+    if (fd == known_.opened) {
+        known_.opened = -1;
     }
-    if (fd == fd_) {
-        fd_ = -1;
-        old.swap(session_);
+    if (fd == known_.fd) {
+        known_.fd = -1;
+        old.swap(known_.session);
     }
 }
 
@@ -94,14 +94,14 @@ void synapse_runtime::look()
         return;
     }
     int opening;
-    std::shared_ptr<synapse_session> known;
+    std::shared_ptr<synapse_session> session;
     {
         const std::lock_guard<std::mutex> guard(lock_);
-        if ((opened_ >= 0) && (fcntl(opened_, F_GETFD) < 0)) {
-            opened_ = -1; /* it gave up */
+        if ((known_.opened >= 0) && (fcntl(known_.opened, F_GETFD) < 0)) {
+            known_.opened = -1; /* it gave up */
         }
-        opening = opened_;
-        known   = session_;
+        opening = known_.opened;
+        session = known_.session;
     }
     if (!is_ready(*api, opening)) {
         return;
@@ -111,55 +111,32 @@ void synapse_runtime::look()
     const bool acquired =
         (api->synDeviceGetInfoV2(any_device, &info) == synSuccess);
     const int fd = acquired ? static_cast<int>(info.fd) : -1;
-    if (acquired &&
-        ((known == nullptr) || known->has_ended() || (known->fd() != fd))) {
-        known.reset();
-        (void)synapse_session::create(*api, info, known);
+    if (acquired && ((session == nullptr) || session->has_ended() ||
+                     (session->fd() != fd))) {
+        session.reset();
+        (void)synapse_session::create(*api, info, session);
     } else if (!acquired) {
-        known.reset();
+        session.reset();
     }
     const std::lock_guard<std::mutex> guard(lock_);
-    const bool was_faster = (session_ != nullptr) && !session_->has_ended() &&
-                            (session_->fd() == fd);
-    if (opened_ == opening) {
-        opened_ = -1;
-        fd_     = fd;
+    const bool was_faster = (known_.session != nullptr) &&
+                            !known_.session->has_ended() &&
+                            (known_.session->fd() == fd);
+    if (known_.opened == opening) {
+        known_.opened = -1;
+        known_.fd     = fd;
         note_acquisition(fd);
         if (!was_faster) { /* another thread: one session for all */
-            session_ = std::move(known);
+            known_.session = std::move(session);
         }
     }
-}
-
-int synapse_runtime::acquiring_fd() const
-{
-    const std::lock_guard<std::mutex> guard(lock_);
-    return opened_;
-}
-
-int synapse_runtime::fd() const
-{
-    const std::lock_guard<std::mutex> guard(lock_);
-    return fd_;
-}
-
-std::shared_ptr<synapse_session> synapse_runtime::session() const
-{
-    const std::lock_guard<std::mutex> guard(lock_);
-    return session_;
 }
 
 int synapse_runtime::refuse(const std::string &why)
 {
     const std::lock_guard<std::mutex> guard(lock_);
-    why_not_ = why;
+    known_.why_not = why;
     return -ENOTSUP;
-}
-
-std::string synapse_runtime::why_not() const
-{
-    const std::lock_guard<std::mutex> guard(lock_);
-    return why_not_;
 }
 
 int synapse_runtime::acquire(const std::string &bus_id)
@@ -210,7 +187,7 @@ int synapse_runtime::acquire(const std::string &bus_id)
         initialised_ = initialising;
     }
     look();
-    if (session() == nullptr) {
+    if (known().session == nullptr) {
         release();
         return -EIO;
     }
@@ -226,11 +203,11 @@ void synapse_runtime::release()
         const std::lock_guard<std::mutex> guard(lock_);
         api        = api_.get();
         destroying = std::exchange(initialised_, false);
-        fd_        = -1;
+        known_.fd  = -1;
         note_acquisition(-1);
-        if (session_ != nullptr) {
-            session_->end();
-            session_.reset();
+        if (known_.session != nullptr) {
+            known_.session->end();
+            known_.session.reset();
         }
     }
     (void)api->synDeviceRelease(any_device);

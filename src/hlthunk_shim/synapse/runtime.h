@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 
 namespace gaudi::shim {
 
@@ -27,15 +28,20 @@ public:
      *  calls. */
     void look();
 
-    /** Of the card that it was still acquiring when @ref look was called last;
-     *  -1: none. */
-    [[nodiscard]] int acquiring_fd() const;
-
-    /** Of the card that it had then; -1: none. */
-    [[nodiscard]] int fd() const;
-
-    /** What we have of it there; nullptr: it could not be had. */
-    [[nodiscard]] std::shared_ptr<synapse_session> session() const;
+    /** What is known of it since @ref look was called last. */
+    struct knowledge {
+        int opened = -1; /**< descriptor of a card that it is acquiring */
+        int fd     = -1; /**< of the card that it has; -1: none */
+        /** What we have of it there; nullptr: it could not be had. */
+        std::shared_ptr<synapse_session> session;
+        /** Why @ref acquire said -ENOTSUP; empty if it did not. */
+        std::string why_not;
+    };
+    [[nodiscard]] knowledge known() const
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        return known_;
+    }
 
     /**
      * Acquire a card, where nobody has done so.
@@ -45,9 +51,6 @@ public:
      *         SynapseAI, or it has a card already; else -errno.
      */
     [[nodiscard]] int acquire(const std::string &bus_id);
-
-    /** Why it said -ENOTSUP; empty if it did not. */
-    [[nodiscard]] std::string why_not() const;
 
     /** Undo that. */
     void release();
@@ -59,11 +62,8 @@ private:
 
     mutable std::mutex lock_;                      /* of what follows; leaf */
     std::unique_ptr<const synapse_functions> api_; /* once it was seen */
-    int opened_ = -1;
-    int fd_     = -1;
-    std::shared_ptr<synapse_session> session_;
+    knowledge known_;
     bool initialised_ = false; /* by us */
-    std::string why_not_;
 };
 
 /** While one lives, what SynapseAI asks of the driver on this thread is for us,

@@ -2,7 +2,6 @@
 
 #include "hlthunk_shim/hlthunk/loss.h"
 #include "hlthunk_shim/memory.h"
-#include "hlthunk_shim/synapse/stream_queue.h"
 #include "util/addresses.h"
 
 #include <algorithm>
@@ -74,7 +73,7 @@ synapse_card::synapse_card(std::shared_ptr<synapse_session> session,
                            std::unique_ptr<device> on,
                            bool map_application_memory,
                            std::function<void()> ending)
-    : stream_card(std::move(session), on->fd(), on->bus_id()),
+    : card(on->fd(), on->bus_id()), session_(std::move(session)),
       on_(std::move(on)), map_application_memory_(map_application_memory),
       ending_(std::move(ending))
 {
@@ -96,8 +95,6 @@ synapse_card::~synapse_card()
     }
 }
 
-/* Nothing is given back any more: it all went with the device, or the next
- * call would not come back. */
 void synapse_card::end() const
 {
     session_->end();
@@ -118,6 +115,8 @@ int synapse_card::judge(synStatus status) const
     return to_error(status);
 }
 
+/* Whether the card is in reset, or gone: the events of its jobs tell nothing of
+ * that. If so, that is the end. */
 bool synapse_card::is_broken() const
 {
     const auto ask   = on_->lib().hlthunk_get_device_status_info;
@@ -132,10 +131,20 @@ bool synapse_card::is_broken() const
     return true;
 }
 
-void synapse_card::give_up() const
+bool synapse_card::is_hopeless(patience &with) const
 {
-    tell_loss(*on_, "given up (SynapseAI does not end a copy)");
-    end();
+    if (!with.is_over()) {
+        return false;
+    }
+    if (is_broken()) {
+        return true;
+    }
+    if (with.is_exhausted()) {
+        tell_loss(*on_, "given up (SynapseAI does not end a copy)");
+        end();
+        return true;
+    }
+    return false;
 }
 
 int synapse_card::look(const job_event &event) const
@@ -361,13 +370,6 @@ int synapse_card::find_direction(uint64_t dst, uint64_t src, uint64_t length,
                   : is_host(dst) ? DRAM_TO_HOST
                                  : DRAM_TO_DRAM;
     return 0;
-}
-
-int synapse_card::make_queue(dma_direction direction,
-                             const dma_queue_options &options,
-                             std::unique_ptr<dma_queue> &queue_p)
-{
-    return stream_queue::create(*this, direction, options, queue_p);
 }
 
 } // namespace gaudi::shim

@@ -22,13 +22,52 @@
 
 #include "hlthunk_shim/hlthunk/device.h"
 #include "hlthunk_shim/synapse/mapped_ranges.h"
-#include "hlthunk_shim/synapse/stream_card.h"
+#include "hlthunk_shim/synapse/session.h"
 
+#include <chrono>
 #include <functional>
 
 namespace gaudi::shim {
 
-class synapse_card final : public stream_card {
+/** When to ask whether a card is broken, and when to give it up. */
+class patience {
+public:
+    using clock = std::chrono::steady_clock;
+
+    /** How often a card that does not end a job is asked how it is. */
+    static constexpr auto doubt = std::chrono::milliseconds(100);
+    /** Twice the time after which the driver resets a card for a job of its
+     *  own; SCAL's it does not watch. */
+    static constexpr auto longest = std::chrono::seconds(60);
+
+    /** A job was seen to run. @return Whether it is time to ask. */
+    [[nodiscard]] bool is_over()
+    {
+        const clock::time_point now = clock::now();
+        if (asked_ == clock::time_point()) {
+            since_ = asked_ = now;
+        } else if (now - asked_ >= doubt) {
+            asked_ = now;
+            return true;
+        }
+        return false;
+    }
+
+    /** Whether the job has been seen to run for too long. */
+    [[nodiscard]] bool is_exhausted() const
+    {
+        return asked_ - since_ > longest;
+    }
+
+    /** One has ended. */
+    void restore() { asked_ = {}; }
+
+private:
+    clock::time_point since_;
+    clock::time_point asked_;
+};
+
+class synapse_card final : public card {
 public:
     /**
      * @param on       The same card as the driver has it, adopted.
@@ -68,19 +107,42 @@ public:
     int query(ticket of, uint32_t timeout_us) override;
     ticket blocking_ticket() override { return ticket::none; }
 
-    int find_direction(uint64_t dst, uint64_t src, uint64_t length,
-                       synDmaDir &direction_p) const override;
-    int judge(synStatus status) const override;
-    int look(const job_event &event) const override;
-    bool is_broken() const override;
-    void give_up() const override;
-    void end() const override;
+    /* --- for its queues ----------------------------------------------------*/
+
+    [[nodiscard]] synapse_session &session() const { return *session_; }
+
+    /**
+     * How SynapseAI calls a copy.
+     *
+     * @return 0; -EFAULT for an end that the card does not reach, -EINVAL for
+     *         two that are in host memory.
+     */
+    [[nodiscard]] int find_direction(uint64_t dst, uint64_t src,
+                                     uint64_t length,
+                                     synDmaDir &direction_p) const;
+
+    /** What a status of a call for a copy is.
+     *  @return 0 or -errno; -ENODEV after the end of the card, which it may
+     *          tell. */
+    [[nodiscard]] int judge(synStatus status) const;
+
+    /** Look at a job. @return As @ref query, without waiting. */
+    [[nodiscard]] int look(const job_event &event) const;
+
+    /** Whether a job that runs will never end: ask now and then. */
+    [[nodiscard]] bool is_hopeless(patience &with) const;
+
+    /** Nothing is asked of SynapseAI, or given back, any more: it all went with
+     *  the device, or the next call would not come back. */
+    void end() const;
 
 private:
     [[nodiscard]] int map_host(void *host, uint64_t size,
                                registration &registration_p) const;
     [[nodiscard]] bool reaches(uint64_t start, uint64_t length) const;
+    [[nodiscard]] bool is_broken() const;
 
+    const std::shared_ptr<synapse_session> session_;
     const std::unique_ptr<device> on_;
     const bool map_application_memory_;
     const std::function<void()> ending_;
@@ -89,5 +151,8 @@ private:
     mutable mapped_ranges host_;
     mutable mapped_ranges imports_;
 };
+
+/** Sleep, longer each time. @param pause_us  Of the next time. */
+void sleep_longer(uint64_t &pause_us);
 
 } // namespace gaudi::shim

@@ -6,7 +6,6 @@
 #include "program/program_memory.h"
 #include "program/ucx_gaudi.h"
 #include "uct/gaudi/base/cards/card_table.h"
-#include "uct/gaudi/base/cards/topology.h"
 #include "uct/gaudi/base/memory/application/driver_hooks.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/memory/registration_cache.h"
@@ -14,6 +13,7 @@
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/base/ucx/topology.h"
 #include "uct/gaudi/base/ucx/version.h"
 #include "uct/gaudi/copy/copy_md.h"
 #include "uct/gaudi/ipc/ipc_md.h"
@@ -33,7 +33,7 @@ ucs_status_t load()
     if (!base::init_config() || !base::init_memory_type()) {
         return UCS_ERR_UNSUPPORTED;
     }
-    base::init_distances();
+    base::init_topology();
     base::init_memory_events([](auto &allocations) {
         base::memory_map::instance().collect_allocations(allocations);
     });

@@ -1,4 +1,4 @@
-#include "uct/gaudi/base/cards/topology.h"
+#include "uct/gaudi/base/ucx/topology.h"
 
 #include <gmock/gmock.h>
 

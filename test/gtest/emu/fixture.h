@@ -1,5 +1,5 @@
 /**
- * The first card of the box, open for one test.
+ * The first card of the box, open for one test, and what tests ask of cards.
  */
 #pragma once
 
@@ -10,6 +10,9 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <vector>
+
+#include <fcntl.h>
 
 namespace gaudi::test {
 
@@ -24,6 +27,96 @@ protected:
     void SetUp() override { ASSERT_GE(card.fd(), 0) << "the card is taken"; }
 
     raw_card card;
+};
+
+/** As hlthunk_open, by the bus id of a card. */
+inline int open_card(unsigned index)
+{
+    return hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(index).c_str());
+}
+
+/** Write a pattern to device memory. */
+inline void mark(raw_card &card, uint64_t va, uint32_t size, uint64_t seed)
+{
+    std::vector<char> data(size);
+    fill_pattern(data.data(), size, seed);
+    ASSERT_EQ(card.write(va, data.data(), size), completed);
+}
+
+/** Whether it is there. */
+inline ::testing::AssertionResult marked(raw_card &card, uint64_t va,
+                                         uint32_t size, uint64_t seed)
+{
+    const guarded_buffer seen(size);
+    const outcome read = card.read(seen.data(), va, size);
+    return (read == completed) ? has_pattern(seen.data(), size, seed)
+                               : ::testing::AssertionFailure() << read;
+}
+
+/** @return A dma-buf of mapped device memory, or -errno. */
+inline int export_range(const raw_card &of, uint64_t va, uint64_t size,
+                        uint64_t offset = 0,
+                        uint32_t flags  = O_RDWR | O_CLOEXEC)
+{
+    return hl().hlthunk_device_mapped_memory_export_dmabuf_fd(of.fd(), va, size,
+                                                              offset, flags);
+}
+
+/** @return 0 or -errno. */
+inline int import(int device, int dmabuf, uint64_t size, uint64_t &va,
+                  unsigned long request = shim::memory_ioctl,
+                  uint32_t op           = shim::memory_op_import)
+{
+    hl_mem_args arguments{};
+    arguments.in.fd     = static_cast<uint32_t>(dmabuf);
+    arguments.in.length = size;
+    arguments.in.op     = op;
+    if (hl().hlthunk_sys_ioctl(device, request, &arguments) != 0) {
+        return -errno;
+    }
+    va = arguments.out.device_virt_addr;
+    return 0;
+}
+
+inline int unmap(const raw_card &of, uint64_t va)
+{
+    return hl().hlthunk_memory_unmap(of.fd(), va);
+}
+
+/** Control node of a card; closed with the object. */
+class control_node {
+public:
+    explicit control_node(unsigned index = 0)
+        : fd_(hl().hlthunk_open_control(static_cast<int>(index), nullptr))
+    {
+        EXPECT_GE(fd_, 0);
+    }
+    ~control_node() { hl().hlthunk_close(fd_); }
+    control_node(const control_node &)            = delete;
+    control_node &operator=(const control_node &) = delete;
+
+    [[nodiscard]] int fd() const { return fd_; }
+
+    [[nodiscard]] hlthunk_open_stats_info stats() const
+    {
+        hlthunk_open_stats_info result{};
+        EXPECT_EQ(hl().hlthunk_get_open_stats(fd_, &result), 0);
+        return result;
+    }
+
+    /** Bytes of device memory that are in use. */
+    [[nodiscard]] uint64_t used() const
+    {
+        hlthunk_hw_ip_info info{};
+        hlthunk_dram_usage_info usage{};
+        EXPECT_EQ(hl().hlthunk_get_hw_ip_info(fd_, &info), 0);
+        EXPECT_EQ(hl().hlthunk_get_dram_usage(fd_, &usage), 0);
+        EXPECT_EQ(usage.ctx_dram_mem, 0u);
+        return info.dram_size - usage.dram_free_mem;
+    }
+
+private:
+    int fd_;
 };
 
 } // namespace gaudi::test

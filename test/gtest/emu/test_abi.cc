@@ -53,9 +53,8 @@ TEST(emu_abi, an_unimplemented_function_stops_the_process_with_its_name)
          {"hlthunk_profiler_start", "hlthunk_debug", "hlthunk_get_info",
           "hlthunk_staged_command_submission", "hlthunk_wait_for_interrupt",
           "hlthunk_nic_cq_create", "hlthunk_signal_submission"}) {
-        child_options options;
-        options.environment       = {{"GAUDI_FUNCTION", name}};
-        const child_result result = run_child("calls_a_function", options);
+        const child_result result =
+            run_child("calls_a_function", {{{"GAUDI_FUNCTION", name}}});
         EXPECT_EQ(result.signal, SIGABRT) << name;
         EXPECT_EQ(result.error, "hlthunk-emu: " + std::string(name) +
                                     " is not implemented\n");

@@ -17,9 +17,7 @@ using environment = std::vector<std::pair<std::string, std::string>>;
 
 child_result run_with(const char *child, environment settings)
 {
-    child_options options;
-    options.environment = std::move(settings);
-    return run_child(child, options);
+    return run_child(child, {std::move(settings)});
 }
 
 GAUDI_CHILD(opens_every_card_of_the_box)
@@ -92,8 +90,7 @@ GAUDI_CHILD(makes_a_mistake)
 {
     raw_card card;
     GAUDI_CHILD_REQUIRE(card.fd() >= 0);
-    GAUDI_CHILD_REQUIRE(hl().hlthunk_memory_unmap(card.fd(), 0x1234) ==
-                        -EINVAL);
+    GAUDI_CHILD_REQUIRE(unmap(card, 0x1234) == -EINVAL);
     return 0;
 }
 
@@ -202,7 +199,7 @@ TEST(emu_box, every_bad_setting_is_reported_once)
 
 TEST(emu_box, an_empty_text_is_no_setting)
 {
-    std::vector<std::pair<std::string, std::string>> empty;
+    environment empty;
     for (const char *name : {"ASIC", "NODE", "IMPORT", "P2P", "NUMA", "FAULTS",
                              "SYSFS", "TIMING", "LOG"}) {
         empty.emplace_back(std::string("HLTHUNK_EMU_") + name, "");
@@ -220,22 +217,19 @@ TEST(emu_box, faults_are_of_cards_that_it_has)
                                     {"HLTHUNK_EMU_FAULTS", "open=EIO@2"}});
     EXPECT_EQ(result.exit_code, 0) << result.error;
     EXPECT_THAT(result.error, ::testing::HasSubstr("'2' is none of 2 cards"));
-    EXPECT_EQ(run_with("opens_every_card_of_the_box",
-                       {{"HLTHUNK_EMU_DEVICES", "2"},
-                        {"HLTHUNK_EMU_FAULTS", "open#99=EIO@1"}})
-                  .exit_code,
-              0);
+    EXPECT_TRUE(child_passes("opens_every_card_of_the_box",
+                             {{{"HLTHUNK_EMU_DEVICES", "2"},
+                               {"HLTHUNK_EMU_FAULTS", "open#99=EIO@1"}}}));
 }
 
 TEST(emu_box, a_name_of_64_characters_is_one)
 {
     const std::string name(64, 'n');
-    const child_result result = run_with("opens_every_card_of_the_box",
-                                         {{"HLTHUNK_EMU_NODE", name},
-                                          {"HLTHUNK_EMU_DEVICES", "64"},
-                                          {"HLTHUNK_EMU_DRAM_PAGE", "48M"},
-                                          {"HLTHUNK_EMU_HBM", "96M"}});
-    EXPECT_EQ(result.exit_code, 0) << result.error;
+    EXPECT_TRUE(child_passes("opens_every_card_of_the_box",
+                             {{{"HLTHUNK_EMU_NODE", name},
+                               {"HLTHUNK_EMU_DEVICES", "64"},
+                               {"HLTHUNK_EMU_DRAM_PAGE", "48M"},
+                               {"HLTHUNK_EMU_HBM", "96M"}}}));
 }
 
 TEST(emu_box, explains_errors_when_asked_to)
@@ -256,20 +250,16 @@ TEST(emu_box, explains_errors_when_asked_to)
 
 GAUDI_CHILD(opens_cards_in_reset)
 {
-    const auto open = [](unsigned index) {
-        return hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE,
-                                 bus_id(index).c_str());
-    };
-    GAUDI_CHILD_REQUIRE(open(0) == -EAGAIN);
-    GAUDI_CHILD_REQUIRE(open(0) == -EAGAIN);
-    GAUDI_CHILD_REQUIRE(open(1) == -EAGAIN);
-    const int fd = open(0);
+    GAUDI_CHILD_REQUIRE(open_card(0) == -EAGAIN);
+    GAUDI_CHILD_REQUIRE(open_card(0) == -EAGAIN);
+    GAUDI_CHILD_REQUIRE(open_card(1) == -EAGAIN);
+    const int fd = open_card(0);
     GAUDI_CHILD_REQUIRE(fd >= 0);
-    GAUDI_CHILD_REQUIRE(open(0) == -EBUSY);
-    GAUDI_CHILD_REQUIRE(open(1) >= 0);
-    GAUDI_CHILD_REQUIRE(open(2) >= 0);
+    GAUDI_CHILD_REQUIRE(open_card(0) == -EBUSY);
+    GAUDI_CHILD_REQUIRE(open_card(1) >= 0);
+    GAUDI_CHILD_REQUIRE(open_card(2) >= 0);
     GAUDI_CHILD_REQUIRE(hl().hlthunk_close(fd) == 0);
-    GAUDI_CHILD_REQUIRE(open(0) >= 0);
+    GAUDI_CHILD_REQUIRE(open_card(0) >= 0);
     return 0;
 }
 
@@ -277,9 +267,9 @@ TEST(emu_box, the_first_opens_of_a_card_find_it_in_reset_if_told)
 {
     for (const char *faults :
          {"reset=2@0,reset=1@1", "reset=1,reset=2@0,reset=0@2"}) {
-        const child_result result =
-            run_with("opens_cards_in_reset", {{"HLTHUNK_EMU_FAULTS", faults}});
-        EXPECT_EQ(result.exit_code, 0) << faults << ": " << result.error;
+        EXPECT_TRUE(child_passes("opens_cards_in_reset",
+                                 {{{"HLTHUNK_EMU_FAULTS", faults}}}))
+            << faults;
     }
 }
 

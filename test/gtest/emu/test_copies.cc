@@ -159,9 +159,7 @@ TEST_F(emu_copy, every_dma_queue_of_the_card_copies)
     for (const uint32_t queue : queues) {
         const uint64_t dst = va + (queue + 1) * 4096;
         EXPECT_EQ(card.copy(queue, dst, va, sizeof(data)), completed) << queue;
-        char seen[sizeof(data)] = {};
-        ASSERT_EQ(card.read(seen, dst, sizeof(seen)), completed);
-        EXPECT_TRUE(has_pattern(seen, sizeof(seen), 4)) << queue;
+        EXPECT_TRUE(marked(card, dst, sizeof(data), 4)) << queue;
     }
 }
 
@@ -194,9 +192,7 @@ TEST_F(emu_copy, packets_of_a_queue_run_in_order)
     }
     EXPECT_EQ(card.wait(card.start({card.copy_chunk(pdma0, packets)})),
               completed);
-    std::vector<char> seen(size);
-    ASSERT_EQ(card.read(seen.data(), va + 19 * size, size), completed);
-    EXPECT_TRUE(has_pattern(seen.data(), size, 6));
+    EXPECT_TRUE(marked(card, va + 19 * size, size, 6));
 }
 
 TEST_F(emu_copy, jobs_of_a_queue_run_in_order)
@@ -213,9 +209,7 @@ TEST_F(emu_copy, jobs_of_a_queue_run_in_order)
             {card.copy_chunk(pdma0, va + i * size, va + (i - 1) * size, size)});
     }
     EXPECT_EQ(card.wait(last), completed);
-    std::vector<char> seen(size);
-    ASSERT_EQ(card.read(seen.data(), va + 29 * size, size), completed);
-    EXPECT_TRUE(has_pattern(seen.data(), size, 7));
+    EXPECT_TRUE(marked(card, va + 29 * size, size, 7));
 }
 
 TEST_F(emu_copy, a_copy_may_span_neighbouring_mappings)
@@ -224,12 +218,8 @@ TEST_F(emu_copy, a_copy_may_span_neighbouring_mappings)
     const uint64_t first    = card.allocate_mapped(1);
     const uint64_t second   = card.allocate_mapped(1);
     ASSERT_EQ(second, first + device_page());
-    std::vector<char> data(size);
-    fill_pattern(data.data(), size, 8);
-    ASSERT_EQ(card.write(second - size / 2, data.data(), size), completed);
-    std::vector<char> seen(size);
-    ASSERT_EQ(card.read(seen.data(), second - size / 2, size), completed);
-    EXPECT_TRUE(has_pattern(seen.data(), size, 8));
+    mark(card, second - size / 2, size, 8);
+    EXPECT_TRUE(marked(card, second - size / 2, size, 8));
 }
 
 TEST_F(emu_copy, nops_are_passed_over)
@@ -248,9 +238,7 @@ TEST_F(emu_copy, nops_are_passed_over)
     EXPECT_EQ(card.wait(card.start(
                   {card.raw_chunk(pdma0, &packets, sizeof(packets))})),
               completed);
-    char seen[64] = {};
-    ASSERT_EQ(card.read(seen, va, 64), completed);
-    EXPECT_TRUE(has_pattern(seen, 64, 9));
+    EXPECT_TRUE(marked(card, va, 64, 9));
 }
 
 TEST_F(emu_copy, buffers_of_edma_without_barriers_at_their_end_are_counted)

@@ -13,8 +13,6 @@ using namespace gaudi::test;
 
 namespace {
 
-constexpr uint32_t flags = O_RDWR | O_CLOEXEC;
-
 class emu_dmabuf : public emu {
 protected:
     void SetUp() override
@@ -23,15 +21,6 @@ protected:
         handle = card.allocate(size);
         va     = card.map(handle);
     }
-
-    int export_range(uint64_t address, uint64_t length, uint64_t offset,
-                     uint32_t how = flags)
-    {
-        return hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
-            card.fd(), address, length, offset, how);
-    }
-
-    int unmap() { return hl().hlthunk_memory_unmap(card.fd(), va); }
 
     const uint64_t size = 2 * device_page();
     uint64_t handle     = 0;
@@ -43,34 +32,34 @@ TEST_F(emu_dmabuf, other_flags_are_refused)
     for (uint32_t other :
          {0u, uint32_t{O_RDWR}, uint32_t{O_CLOEXEC}, uint32_t{O_RDONLY},
           uint32_t{O_RDWR | O_CLOEXEC | O_NONBLOCK}}) {
-        EXPECT_EQ(export_range(va, size, 0, other), -EINVAL) << other;
+        EXPECT_EQ(export_range(card, va, size, 0, other), -EINVAL) << other;
     }
 }
 
 TEST_F(emu_dmabuf, ranges_must_be_pages_inside_the_mapping)
 {
-    EXPECT_EQ(export_range(va, 0, 0), -EINVAL);
-    EXPECT_EQ(export_range(va, 1, 0), -EINVAL);
-    EXPECT_EQ(export_range(va, 4095, 0), -EINVAL);
-    EXPECT_EQ(export_range(va, 4096, 1), -EINVAL);
-    EXPECT_EQ(export_range(va, size + 4096, 0), -EINVAL);
-    EXPECT_EQ(export_range(va, size, 4096), -EINVAL);
-    EXPECT_EQ(export_range(va, 4096, size), -EINVAL);
-    EXPECT_EQ(export_range(va, 4096, size + 4096), -EINVAL);
-    EXPECT_EQ(export_range(va, UINT64_MAX - 4095, 4096), -EINVAL);
-    EXPECT_EQ(unmap(), 0) << "a failed export holds nothing";
+    EXPECT_EQ(export_range(card, va, 0, 0), -EINVAL);
+    EXPECT_EQ(export_range(card, va, 1, 0), -EINVAL);
+    EXPECT_EQ(export_range(card, va, 4095, 0), -EINVAL);
+    EXPECT_EQ(export_range(card, va, 4096, 1), -EINVAL);
+    EXPECT_EQ(export_range(card, va, size + 4096, 0), -EINVAL);
+    EXPECT_EQ(export_range(card, va, size, 4096), -EINVAL);
+    EXPECT_EQ(export_range(card, va, 4096, size), -EINVAL);
+    EXPECT_EQ(export_range(card, va, 4096, size + 4096), -EINVAL);
+    EXPECT_EQ(export_range(card, va, UINT64_MAX - 4095, 4096), -EINVAL);
+    EXPECT_EQ(unmap(card, va), 0) << "a failed export holds nothing";
 }
 
 TEST_F(emu_dmabuf, the_address_is_that_of_the_mapping)
 {
-    EXPECT_EQ(export_range(va + 4096, 4096, 0), -EINVAL)
+    EXPECT_EQ(export_range(card, va + 4096, 4096, 0), -EINVAL)
         << "an interior address goes into the offset";
-    EXPECT_EQ(export_range(0, 4096, 0), -EINVAL);
+    EXPECT_EQ(export_range(card, 0, 4096, 0), -EINVAL);
     char data[4096];
     const uint64_t host = card.map_host(data, sizeof(data));
-    EXPECT_EQ(export_range(host, 4096, 0), -EINVAL) << "host memory";
-    EXPECT_EQ(unmap(), 0);
-    EXPECT_EQ(export_range(va, 4096, 0), -EINVAL) << "unmapped";
+    EXPECT_EQ(export_range(card, host, 4096, 0), -EINVAL) << "host memory";
+    EXPECT_EQ(unmap(card, va), 0);
+    EXPECT_EQ(export_range(card, va, 4096, 0), -EINVAL) << "unmapped";
 }
 
 TEST_F(emu_dmabuf, every_valid_range_exports)
@@ -82,7 +71,7 @@ TEST_F(emu_dmabuf, every_valid_range_exports)
         {device_page(), device_page()},
         {8192, device_page() - 4096}};
     for (const auto &[length, offset] : ranges) {
-        const int fd = export_range(va, length, offset);
+        const int fd = export_range(card, va, length, offset);
         EXPECT_GE(fd, 0) << length << " at " << offset;
         EXPECT_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
         EXPECT_EQ(close(fd), 0);
@@ -93,57 +82,57 @@ TEST_F(emu_dmabuf, every_export_is_a_new_descriptor)
 {
     std::vector<int> fds;
     for (int i = 0; i < 5; ++i) {
-        const int fd = export_range(va, size, 0);
+        const int fd = export_range(card, va, size, 0);
         ASSERT_GE(fd, 0);
         EXPECT_THAT(fds, ::testing::Not(::testing::Contains(fd)));
         fds.push_back(fd);
     }
     while (!fds.empty()) {
-        EXPECT_EQ(unmap(), -EINVAL) << fds.size() << " are alive";
+        EXPECT_EQ(unmap(card, va), -EINVAL) << fds.size() << " are alive";
         close(fds.back());
         fds.pop_back();
     }
-    EXPECT_EQ(unmap(), 0);
+    EXPECT_EQ(unmap(card, va), 0);
 }
 
 TEST_F(emu_dmabuf, unmap_is_refused_while_exported)
 {
-    const int fd = export_range(va, 4096, 0);
+    const int fd = export_range(card, va, 4096, 0);
     ASSERT_GE(fd, 0);
-    EXPECT_EQ(unmap(), -EINVAL);
+    EXPECT_EQ(unmap(card, va), -EINVAL);
     EXPECT_EQ(hl().hlthunk_device_memory_free(card.fd(), handle), -EINVAL);
     EXPECT_EQ(card.copy(edma0, va, va + 4096, 4096), completed)
         << "it stays usable";
 
     close(fd);
-    EXPECT_EQ(unmap(), 0);
+    EXPECT_EQ(unmap(card, va), 0);
     EXPECT_EQ(hl().hlthunk_device_memory_free(card.fd(), handle), 0);
 }
 
 TEST_F(emu_dmabuf, a_duplicate_keeps_the_export_alive)
 {
-    const int fd   = export_range(va, 4096, 0);
+    const int fd   = export_range(card, va, 4096, 0);
     const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     ASSERT_GE(copy, 0);
     close(fd);
-    EXPECT_EQ(unmap(), -EINVAL);
+    EXPECT_EQ(unmap(card, va), -EINVAL);
     close(copy);
-    EXPECT_EQ(unmap(), 0);
+    EXPECT_EQ(unmap(card, va), 0);
 }
 
 TEST_F(emu_dmabuf, another_mapping_of_the_memory_is_not_held)
 {
     const uint64_t second = card.map(handle);
-    const int fd          = export_range(va, 4096, 0);
-    EXPECT_EQ(hl().hlthunk_memory_unmap(card.fd(), second), 0);
-    EXPECT_EQ(unmap(), -EINVAL);
+    const int fd          = export_range(card, va, 4096, 0);
+    EXPECT_EQ(unmap(card, second), 0);
+    EXPECT_EQ(unmap(card, va), -EINVAL);
     close(fd);
-    EXPECT_EQ(unmap(), 0);
+    EXPECT_EQ(unmap(card, va), 0);
 }
 
 TEST_F(emu_dmabuf, the_cpu_cannot_map_it)
 {
-    const int fd = export_range(va, 4096, 0);
+    const int fd = export_range(card, va, 4096, 0);
     ASSERT_GE(fd, 0);
     for (int kind : {MAP_SHARED, MAP_PRIVATE}) {
         for (int access : {PROT_READ, PROT_WRITE, PROT_READ | PROT_WRITE}) {
@@ -157,18 +146,18 @@ TEST_F(emu_dmabuf, export_and_close_leaves_no_descriptors)
 {
     const unsigned before = count_open_fds();
     for (int i = 0; i < 500; ++i) {
-        const int fd = export_range(va, size, 0);
+        const int fd = export_range(card, va, size, 0);
         ASSERT_GE(fd, 0);
         close(fd);
         ASSERT_EQ(count_open_fds(), before);
     }
-    EXPECT_EQ(unmap(), 0);
+    EXPECT_EQ(unmap(card, va), 0);
 }
 
 TEST_F(emu_dmabuf, the_call_of_cards_without_an_mmu_is_refused)
 {
     EXPECT_EQ(emulator::instance().hlthunk_device_memory_export_dmabuf_fd(
-                  card.fd(), va, 4096, flags),
+                  card.fd(), va, 4096, O_RDWR | O_CLOEXEC),
               -EINVAL);
 }
 

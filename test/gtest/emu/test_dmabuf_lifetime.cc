@@ -35,12 +35,9 @@ protected:
     {
         ASSERT_NO_FATAL_FAILURE(emu::SetUp());
         va  = card.allocate_mapped(1);
-        buf = hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
-            card.fd(), va, 4096, 0, O_RDWR | O_CLOEXEC);
+        buf = export_range(card, va, 4096);
         ASSERT_GE(buf, 0);
     }
-
-    int unmap() { return hl().hlthunk_memory_unmap(card.fd(), va); }
 
     uint64_t va = 0;
     int buf     = -1;
@@ -48,31 +45,27 @@ protected:
 
 TEST_F(emu_dmabuf_lifetime, another_process_keeps_it_alive)
 {
-    child_options options;
-    options.inherited_fd = buf;
-    child_process holder("holds_a_dmabuf", options);
+    child_process holder("holds_a_dmabuf", {{}, buf});
     ASSERT_EQ(holder.read_line(), "holding");
     close(buf);
-    EXPECT_EQ(unmap(), -EINVAL);
+    EXPECT_EQ(unmap(card, va), -EINVAL);
 
     holder.write_line("close it");
     ASSERT_EQ(holder.read_line(), "closed");
-    EXPECT_EQ(unmap(), 0);
+    EXPECT_EQ(unmap(card, va), 0);
     holder.write_line("exit");
     EXPECT_EQ(holder.wait().exit_code, 0);
 }
 
 TEST_F(emu_dmabuf_lifetime, it_ends_with_the_process_that_held_it_last)
 {
-    child_options options;
-    options.inherited_fd = buf;
-    child_process holder("holds_a_dmabuf", options);
+    child_process holder("holds_a_dmabuf", {{}, buf});
     ASSERT_EQ(holder.read_line(), "holding");
     close(buf);
-    EXPECT_EQ(unmap(), -EINVAL);
+    EXPECT_EQ(unmap(card, va), -EINVAL);
     holder.kill(SIGKILL);
     EXPECT_EQ(holder.wait().signal, SIGKILL);
-    EXPECT_EQ(unmap(), 0);
+    EXPECT_EQ(unmap(card, va), 0);
 }
 
 TEST_F(emu_dmabuf_lifetime, a_forked_child_keeps_it_alive)
@@ -88,10 +81,10 @@ TEST_F(emu_dmabuf_lifetime, a_forked_child_keeps_it_alive)
     }
     close(ends[0]);
     close(buf);
-    EXPECT_EQ(unmap(), -EINVAL);
+    EXPECT_EQ(unmap(card, va), -EINVAL);
     close(ends[1]);
     waitpid(child, nullptr, 0);
-    EXPECT_EQ(unmap(), 0);
+    EXPECT_EQ(unmap(card, va), 0);
 }
 
 /* The driver: an export holds the device open, or its importer would read what
@@ -112,8 +105,7 @@ TEST_F(emu_dmabuf_lifetime, the_card_stays_taken_while_it_is_alive)
 TEST_F(emu_dmabuf_lifetime, closing_the_card_leaves_no_descriptors)
 {
     close(buf);
-    buf = hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
-        card.fd(), va, 4096, 0, O_RDWR | O_CLOEXEC);
+    buf                   = export_range(card, va, 4096);
     const unsigned before = count_open_fds();
     EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
     card.release();

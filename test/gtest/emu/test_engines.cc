@@ -18,11 +18,9 @@ namespace {
 
 constexpr uint32_t large = 64 * mebi;
 
-child_result run_with_engines(const char *child, const char *engines)
+child_options with_engines(const char *engines)
 {
-    child_options options;
-    options.environment = {{"HLTHUNK_EMU_ENGINES", engines}};
-    return run_child(child, options);
+    return {{{"HLTHUNK_EMU_ENGINES", engines}}};
 }
 
 /* Two device buffers of 64 MiB, the first with a pattern. */
@@ -76,9 +74,9 @@ GAUDI_CHILD(finishes_a_large_job_without_polling)
 TEST(emu_engines, finish_a_large_job_that_nobody_polls)
 {
     for (const char *engines : {"1", "2", "4"}) {
-        const child_result result =
-            run_with_engines("finishes_a_large_job_without_polling", engines);
-        EXPECT_EQ(result.exit_code, 0) << engines << ": " << result.error;
+        EXPECT_TRUE(child_passes("finishes_a_large_job_without_polling",
+                                 with_engines(engines)))
+            << engines;
     }
 }
 
@@ -106,9 +104,8 @@ GAUDI_CHILD(finishes_a_large_job_by_polling)
 
 TEST(emu_engines, without_them_polling_makes_the_progress)
 {
-    const child_result result =
-        run_with_engines("finishes_a_large_job_by_polling", "0");
-    EXPECT_EQ(result.exit_code, 0) << result.error;
+    EXPECT_TRUE(
+        child_passes("finishes_a_large_job_by_polling", with_engines("0")));
 }
 
 /* Jobs that end without a copy. Whoever looks at them last, while nobody else
@@ -145,18 +142,13 @@ GAUDI_CHILD(submits_behind_faulty_jobs)
 
 TEST(emu_engines, without_them_a_waiter_sees_the_end_of_a_faulty_job)
 {
-    const child_result result =
-        run_with_engines("waits_without_end_for_a_faulty_job", "0");
-    EXPECT_FALSE(result.timed_out);
-    EXPECT_EQ(result.exit_code, 0) << result.error;
+    EXPECT_TRUE(
+        child_passes("waits_without_end_for_a_faulty_job", with_engines("0")));
 }
 
 TEST(emu_engines, without_them_a_submitter_sees_the_end_of_faulty_jobs)
 {
-    const child_result result =
-        run_with_engines("submits_behind_faulty_jobs", "0");
-    EXPECT_FALSE(result.timed_out);
-    EXPECT_EQ(result.exit_code, 0) << result.error;
+    EXPECT_TRUE(child_passes("submits_behind_faulty_jobs", with_engines("0")));
 }
 
 /* A free of much written memory keeps the card's lock for long. An engine that
@@ -175,7 +167,7 @@ TEST_F(emu, engines_finish_a_job_although_the_card_was_busy_otherwise)
                       completed);
             expected += piece;
         }
-        ASSERT_EQ(hl().hlthunk_memory_unmap(card.fd(), written), 0);
+        ASSERT_EQ(unmap(card, written), 0);
 
         copy.start();
         expected += large;
@@ -248,7 +240,7 @@ TEST_F(emu, memory_comes_and_goes_beside_running_copies)
     for (int i = 0; i < 200; ++i) {
         const uint64_t handle = card.allocate(1);
         const uint64_t va     = card.map(handle);
-        EXPECT_EQ(hl().hlthunk_memory_unmap(card.fd(), va), 0);
+        EXPECT_EQ(unmap(card, va), 0);
         EXPECT_EQ(hl().hlthunk_device_memory_free(card.fd(), handle), 0);
     }
     EXPECT_EQ(card.wait(seq), completed);

@@ -233,10 +233,9 @@ class emu_fault_log : public ::testing::TestWithParam<fault> {};
 
 TEST_P(emu_fault_log, says_where_and_why)
 {
-    child_options options;
-    options.environment       = {{"GAUDI_FAULT", GetParam().name},
-                                 {"HLTHUNK_EMU_LOG", "1"}};
-    const child_result result = run_child("provokes_a_fault", options);
+    const child_result result = run_child(
+        "provokes_a_fault",
+        {{{"GAUDI_FAULT", GetParam().name}, {"HLTHUNK_EMU_LOG", "1"}}});
     EXPECT_EQ(result.exit_code, 0) << result.error;
     EXPECT_THAT(result.error,
                 ::testing::HasSubstr("accel0: job 1 aborted: queue "));
@@ -273,9 +272,7 @@ TEST_F(emu_fault, aborts_the_whole_job_but_not_the_one_behind_it)
     EXPECT_EQ(card.wait(good), completed);
     EXPECT_EQ(card.counters().jobs_aborted, 1u) << "a job counts once";
 
-    char seen[64] = {};
-    EXPECT_EQ(card.read(seen, b.device, 64), completed);
-    EXPECT_TRUE(has_pattern(seen, 64, 2));
+    EXPECT_TRUE(marked(card, b.device, 64, 2));
 }
 
 TEST_F(emu_fault, stops_the_packets_behind_it)
@@ -302,7 +299,7 @@ TEST_F(emu_fault, comes_when_memory_is_unmapped_before_the_job_runs)
     card.pause(true);
     const uint64_t seq =
         card.start({b.packet(pdma0, make_lin_dma(b.device, b.host, 64))});
-    EXPECT_EQ(hl().hlthunk_memory_unmap(card.fd(), b.host), 0);
+    EXPECT_EQ(unmap(card, b.host), 0);
     card.pause(false);
     EXPECT_EQ(card.wait(seq), aborted);
 }

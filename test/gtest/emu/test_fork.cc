@@ -20,11 +20,6 @@ namespace {
 
 constexpr uint32_t large = 64 * mebi;
 
-int open_card(unsigned index)
-{
-    return hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(index).c_str());
-}
-
 /* Ends a wait of another process when it is destroyed. */
 class gate {
 public:
@@ -173,10 +168,8 @@ GAUDI_CHILD(forks_and_uses_the_card_in_the_child)
 
 TEST(emu_fork, is_explained_when_asked_for)
 {
-    child_options options;
-    options.environment = {{"HLTHUNK_EMU_LOG", "1"}};
-    const child_result result =
-        run_child("forks_and_uses_the_card_in_the_child", options);
+    const child_result result = run_child(
+        "forks_and_uses_the_card_in_the_child", {{{"HLTHUNK_EMU_LOG", "1"}}});
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_THAT(result.error, ::testing::ContainsRegex(
                                   "accel0: file descriptor [0-9]+ is of the "

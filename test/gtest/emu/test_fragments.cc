@@ -26,22 +26,6 @@ protected:
         big = card.allocate_mapped(3 * device_page());
     }
 
-    void mark(uint64_t va, uint32_t size, uint64_t seed)
-    {
-        std::vector<char> data(size);
-        fill_pattern(data.data(), size, seed);
-        ASSERT_EQ(card.write(va, data.data(), size), completed);
-    }
-
-    ::testing::AssertionResult marked(uint64_t va, uint32_t size, uint64_t seed)
-    {
-        std::vector<char> data(size);
-        if (card.read(data.data(), va, size) != completed) {
-            return ::testing::AssertionFailure() << "cannot read";
-        }
-        return has_pattern(data.data(), size, seed);
-    }
-
     uint64_t big     = 0;
     uint64_t kept[2] = {};
 };
@@ -52,8 +36,8 @@ TEST_F(emu_fragments, copies_cross_the_edges)
     for (uint32_t size : {2u, 3u, 4096u, 16384u, window}) {
         for (uint64_t edge : {device_page(), 2 * device_page()}) {
             const uint64_t va = big + edge - size / 2;
-            mark(va, size, size);
-            EXPECT_TRUE(marked(va, size, size)) << size << " at " << edge;
+            mark(card, va, size, size);
+            EXPECT_TRUE(marked(card, va, size, size)) << size << " at " << edge;
         }
     }
 }
@@ -62,14 +46,14 @@ TEST_F(emu_fragments, the_pages_between_stay_untouched)
 {
     constexpr uint32_t window = 65536;
     for (uint64_t page : kept) {
-        mark(page, window, 100);
-        mark(page + device_page() - window, window, 101);
+        mark(card, page, window, 100);
+        mark(card, page + device_page() - window, window, 101);
     }
-    mark(big + device_page() - window, 2 * window, 1);
-    mark(big + 2 * device_page() - window, 2 * window, 2);
+    mark(card, big + device_page() - window, 2 * window, 1);
+    mark(card, big + 2 * device_page() - window, 2 * window, 2);
     for (uint64_t page : kept) {
-        EXPECT_TRUE(marked(page, window, 100));
-        EXPECT_TRUE(marked(page + device_page() - window, window, 101));
+        EXPECT_TRUE(marked(card, page, window, 100));
+        EXPECT_TRUE(marked(card, page + device_page() - window, window, 101));
     }
 }
 
@@ -94,10 +78,10 @@ TEST_F(emu_fragments, device_to_device_crosses_edges_of_both)
     constexpr uint32_t size = 1 << 20;
     const uint64_t src      = big + device_page() - size / 3;
     const uint64_t dst      = big + 2 * device_page() - size / 2;
-    mark(src, size, 4);
+    mark(card, src, size, 4);
     EXPECT_EQ(card.copy(edma0, dst, src, size), completed);
-    EXPECT_TRUE(marked(dst, size, 4));
-    EXPECT_TRUE(marked(src, size, 4));
+    EXPECT_TRUE(marked(card, dst, size, 4));
+    EXPECT_TRUE(marked(card, src, size, 4));
     EXPECT_EQ(card.counters().device_to_device_bytes, size);
 }
 

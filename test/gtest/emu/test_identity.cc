@@ -9,18 +9,6 @@ using namespace gaudi::test;
 
 namespace {
 
-class control_node {
-public:
-    explicit control_node(int index)
-        : fd(hl().hlthunk_open_control(index, nullptr))
-    {}
-    ~control_node() { hl().hlthunk_close(fd); }
-    control_node(const control_node &)            = delete;
-    control_node &operator=(const control_node &) = delete;
-
-    const int fd;
-};
-
 TEST(emu_identity, the_box_counts_its_cards_by_kind)
 {
     EXPECT_EQ(hl().hlthunk_get_device_count(HLTHUNK_DEVICE_DONT_CARE), 8);
@@ -34,17 +22,17 @@ TEST(emu_identity, every_card_has_its_own_bus_id_and_module)
 {
     std::set<std::string> bus_ids;
     std::set<uint32_t> modules;
-    for (int i = 0; i < 8; ++i) {
+    for (unsigned i = 0; i < 8; ++i) {
         control_node node(i);
         char id[13] = {};
-        EXPECT_EQ(hl().hlthunk_get_pci_bus_id_from_fd(node.fd, id, sizeof(id)),
-                  0);
-        EXPECT_EQ(id, bus_id(static_cast<unsigned>(i)));
+        EXPECT_EQ(
+            hl().hlthunk_get_pci_bus_id_from_fd(node.fd(), id, sizeof(id)), 0);
+        EXPECT_EQ(id, bus_id(i));
         EXPECT_EQ(
             emulator::instance().hlthunk_get_device_index_from_pci_bus_id(id),
-            i);
+            static_cast<int>(i));
         hlthunk_hw_ip_info info{};
-        EXPECT_EQ(hl().hlthunk_get_hw_ip_info(node.fd, &info), 0);
+        EXPECT_EQ(hl().hlthunk_get_hw_ip_info(node.fd(), &info), 0);
         bus_ids.insert(id);
         modules.insert(info.module_id);
     }
@@ -72,13 +60,14 @@ TEST(emu_identity, a_buffer_too_short_for_the_bus_id_is_not_overrun)
 
     for (int length : {0, 1, 7, 11, 12}) {
         std::memset(id, '#', sizeof(id));
-        EXPECT_EQ(hl().hlthunk_get_pci_bus_id_from_fd(node.fd, id, length), 0);
+        EXPECT_EQ(hl().hlthunk_get_pci_bus_id_from_fd(node.fd(), id, length),
+                  0);
         const auto size = static_cast<size_t>(length);
         EXPECT_EQ(std::string(id, size), bus_id(0).substr(0, size));
         EXPECT_TRUE(all_bytes_are(id + size, sizeof(id) - size, '#'));
     }
     std::memset(id, '#', sizeof(id));
-    EXPECT_EQ(hl().hlthunk_get_pci_bus_id_from_fd(node.fd, id, 13), 0);
+    EXPECT_EQ(hl().hlthunk_get_pci_bus_id_from_fd(node.fd(), id, 13), 0);
     EXPECT_EQ(std::string(id), bus_id(0)) << "13 bytes hold the terminator";
     EXPECT_EQ(id[13], '#');
 }
@@ -87,9 +76,9 @@ TEST(emu_identity, bus_id_of_nothing_is_an_error)
 {
     char id[13];
     control_node node(0);
-    EXPECT_EQ(hl().hlthunk_get_pci_bus_id_from_fd(node.fd, nullptr, 13),
+    EXPECT_EQ(hl().hlthunk_get_pci_bus_id_from_fd(node.fd(), nullptr, 13),
               -EINVAL);
-    EXPECT_LT(hl().hlthunk_get_pci_bus_id_from_fd(node.fd, id, -1), 0);
+    EXPECT_LT(hl().hlthunk_get_pci_bus_id_from_fd(node.fd(), id, -1), 0);
     EXPECT_LT(hl().hlthunk_get_pci_bus_id_from_fd(0, id, 13), 0);
     EXPECT_LT(hl().hlthunk_get_pci_bus_id_from_fd(-1, id, 13), 0);
 }
@@ -152,18 +141,10 @@ TEST_F(emu, the_same_address_is_other_memory_on_another_card)
     const uint64_t there = second.allocate_mapped(1);
     ASSERT_EQ(here, there);
 
-    char first_data[4096];
-    char second_data[4096];
-    fill_pattern(first_data, sizeof(first_data), 1);
-    fill_pattern(second_data, sizeof(second_data), 2);
-    EXPECT_EQ(card.write(here, first_data, 4096), completed);
-    EXPECT_EQ(second.write(there, second_data, 4096), completed);
-
-    char seen[4096] = {};
-    EXPECT_EQ(card.read(seen, here, 4096), completed);
-    EXPECT_TRUE(has_pattern(seen, 4096, 1));
-    EXPECT_EQ(second.read(seen, there, 4096), completed);
-    EXPECT_TRUE(has_pattern(seen, 4096, 2));
+    mark(card, here, 4096, 1);
+    mark(second, there, 4096, 2);
+    EXPECT_TRUE(marked(card, here, 4096, 1));
+    EXPECT_TRUE(marked(second, there, 4096, 2));
 }
 
 } // namespace

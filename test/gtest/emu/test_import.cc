@@ -24,34 +24,6 @@ namespace {
 
 namespace shim = gaudi::shim;
 
-int export_range(const raw_card &of, uint64_t va, uint64_t size,
-                 uint64_t offset = 0)
-{
-    return hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
-        of.fd(), va, size, offset, O_RDWR | O_CLOEXEC);
-}
-
-/* @return 0 or -errno. */
-int import(int device, int dmabuf, uint64_t size, uint64_t &va,
-           unsigned long request = shim::memory_ioctl,
-           uint32_t op           = shim::memory_op_import)
-{
-    hl_mem_args arguments{};
-    arguments.in.fd     = static_cast<uint32_t>(dmabuf);
-    arguments.in.length = size;
-    arguments.in.op     = op;
-    if (hl().hlthunk_sys_ioctl(device, request, &arguments) != 0) {
-        return -errno;
-    }
-    va = arguments.out.device_virt_addr;
-    return 0;
-}
-
-int unmap(const raw_card &of, uint64_t va)
-{
-    return hl().hlthunk_memory_unmap(of.fd(), va);
-}
-
 /* Card 0 exports, card 1 imports. */
 class emu_import : public emu {
 protected:
@@ -78,29 +50,21 @@ protected:
 
 TEST_F(emu_import, the_other_card_reads_and_writes_the_memory)
 {
-    guarded_buffer text(100'000);
-    fill_pattern(text.data(), text.size(), 1);
-    const auto bytes        = static_cast<uint32_t>(text.size());
-    const uint64_t position = device_page() - 5000;
-    ASSERT_EQ(card.write(va + position, text.data(), bytes), completed);
+    constexpr uint32_t bytes = 100'000;
+    const uint64_t position  = device_page() - 5000;
+    mark(card, va + position, bytes, 1);
 
     uint64_t imported = 0;
     ASSERT_EQ(do_import(size, imported), 0);
-    guarded_buffer seen(text.size());
-    ASSERT_EQ(other.read(seen.data(), imported + position, bytes), completed);
-    EXPECT_TRUE(has_pattern(seen.data(), seen.size(), 1));
+    EXPECT_TRUE(marked(other, imported + position, bytes, 1));
 
-    fill_pattern(text.data(), text.size(), 2);
-    ASSERT_EQ(other.write(imported + position, text.data(), bytes), completed);
-    ASSERT_EQ(card.read(seen.data(), va + position, bytes), completed);
-    EXPECT_TRUE(has_pattern(seen.data(), seen.size(), 2));
+    mark(other, imported + position, bytes, 2);
+    EXPECT_TRUE(marked(card, va + position, bytes, 2));
 }
 
 TEST_F(emu_import, bytes_move_once_from_card_to_card)
 {
-    guarded_buffer text(mebi);
-    fill_pattern(text.data(), mebi, 3);
-    ASSERT_EQ(card.write(va, text.data(), mebi), completed);
+    mark(card, va, mebi, 3);
     uint64_t imported = 0;
     ASSERT_EQ(do_import(size, imported), 0);
     const uint64_t own = other.allocate_mapped(mebi);
@@ -117,9 +81,7 @@ TEST_F(emu_import, bytes_move_once_from_card_to_card)
         EXPECT_EQ(card.counters().packets, source.packets)
             << "the exporter does nothing";
     }
-    guarded_buffer seen(mebi);
-    ASSERT_EQ(other.read(seen.data(), own, mebi), completed);
-    EXPECT_TRUE(has_pattern(seen.data(), mebi, 3));
+    EXPECT_TRUE(marked(other, own, mebi, 3));
 }
 
 TEST_F(emu_import, an_internal_engine_does_not_reach_it)
@@ -148,16 +110,12 @@ TEST_F(emu_import, an_interior_range_is_the_range)
 {
     const uint64_t offset = device_page() - 8192;
     const int part        = export_range(card, va, 12288, offset);
-    guarded_buffer text(12288);
-    fill_pattern(text.data(), 12288, 4);
-    ASSERT_EQ(card.write(va + offset, text.data(), 12288), completed);
+    mark(card, va + offset, 12288, 4);
 
     uint64_t imported = 0;
     ASSERT_EQ(import(other.fd(), part, 12288, imported), 0);
     close(part);
-    guarded_buffer seen(12288);
-    ASSERT_EQ(other.read(seen.data(), imported, 12288), completed);
-    EXPECT_TRUE(has_pattern(seen.data(), 12288, 4));
+    EXPECT_TRUE(marked(other, imported, 12288, 4));
 }
 
 TEST_F(emu_import, memory_in_pieces_is_one_range)
@@ -174,14 +132,10 @@ TEST_F(emu_import, memory_in_pieces_is_one_range)
     ASSERT_EQ(import(other.fd(), part, 3 * device_page(), imported), 0);
     close(part);
 
-    guarded_buffer text(8192);
-    guarded_buffer seen(8192);
     for (uint64_t page = 1; page < 3; ++page) {
         const uint64_t border = page * device_page() - 4096;
-        fill_pattern(text.data(), 8192, page);
-        ASSERT_EQ(card.write(pieces + border, text.data(), 8192), completed);
-        ASSERT_EQ(other.read(seen.data(), imported + border, 8192), completed);
-        EXPECT_TRUE(has_pattern(seen.data(), 8192, page));
+        mark(card, pieces + border, 8192, page);
+        EXPECT_TRUE(marked(other, imported + border, 8192, page));
     }
 }
 
@@ -221,11 +175,9 @@ GAUDI_CHILD(imports_within_its_group)
 TEST(emu_peers, are_those_of_the_group)
 {
     for (const char *groups : {"1-3", "0,3-1", "0,1-3", "1-3,4,0"}) {
-        child_options options;
-        options.environment = {{"HLTHUNK_EMU_P2P", groups}};
-        const child_result result =
-            run_child("imports_within_its_group", options);
-        const bool valid = std::string(groups) != "0,3-1";
+        const child_result result = run_child("imports_within_its_group",
+                                              {{{"HLTHUNK_EMU_P2P", groups}}});
+        const bool valid          = std::string(groups) != "0,3-1";
         EXPECT_EQ(result.exit_code == 0, valid) << groups << result.error;
     }
 }
@@ -233,10 +185,7 @@ TEST(emu_peers, are_those_of_the_group)
 TEST_F(emu_import, a_part_is_from_the_first_byte_on)
 {
     const wished_faults only_the_jobs("packet=abort");
-    char text[4096];
-    fill_pattern(text, sizeof(text), 5);
-    ASSERT_EQ(card.write(va + device_page() - 2048, text, sizeof(text)),
-              completed);
+    mark(card, va + device_page() - 2048, 4096, 5);
     for (const uint64_t length : {uint64_t{4096}, device_page() + 4096}) {
         uint64_t imported = 0;
         ASSERT_EQ(do_import(length, imported), 0) << length;
@@ -353,11 +302,8 @@ GAUDI_CHILD(has_a_driver_without_import)
 
 TEST(emu_import_setting, a_driver_can_have_no_import)
 {
-    child_options options;
-    options.environment = {{"HLTHUNK_EMU_IMPORT", "n"}};
-    const child_result child =
-        run_child("has_a_driver_without_import", options);
-    EXPECT_EQ(child.exit_code, 0) << child.error;
+    EXPECT_TRUE(child_passes("has_a_driver_without_import",
+                             {{{"HLTHUNK_EMU_IMPORT", "n"}}}));
 }
 
 GAUDI_CHILD(has_no_cards)
@@ -369,9 +315,8 @@ GAUDI_CHILD(has_no_cards)
 
 TEST(emu_import_setting, other_values_are_refused)
 {
-    child_options options;
-    options.environment      = {{"HLTHUNK_EMU_IMPORT", "no"}};
-    const child_result child = run_child("has_no_cards", options);
+    const child_result child =
+        run_child("has_no_cards", {{{"HLTHUNK_EMU_IMPORT", "no"}}});
     EXPECT_EQ(child.exit_code, 0) << child.error;
     EXPECT_THAT(child.error,
                 ::testing::HasSubstr("HLTHUNK_EMU_IMPORT='no' is not y "));
@@ -484,10 +429,8 @@ GAUDI_CHILD(exports_and_waits)
 {
     raw_card card(0);
     GAUDI_CHILD_REQUIRE(card.fd() >= 0);
-    std::vector<char> text(mebi);
-    fill_pattern(text.data(), mebi, 5);
     const uint64_t va = card.allocate_mapped(1);
-    GAUDI_CHILD_REQUIRE(card.write(va, text.data(), mebi) == completed);
+    mark(card, va, mebi, 5);
     const int buf = export_range(card, va, mebi);
     GAUDI_CHILD_REQUIRE(buf >= 0);
 
@@ -510,9 +453,8 @@ public:
         int ends[2];
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends),
                   0);
-        child_options options;
-        options.inherited_fd = ends[1];
-        process = std::make_unique<child_process>("exports_and_waits", options);
+        process = std::make_unique<child_process>("exports_and_waits",
+                                                  child_options{{}, ends[1]});
         close(ends[1]);
         EXPECT_EQ(process->read_line(), "sent");
 
@@ -537,9 +479,7 @@ TEST(emu_import_across_processes, unmap_is_refused_while_imported)
     close(std::exchange(exporter.buf, -1));
     exporter.process->write_line("try");
     EXPECT_EQ(exporter.process->read_line(), "refused");
-    std::vector<char> seen(mebi);
-    ASSERT_EQ(card.read(seen.data(), imported, mebi), completed);
-    EXPECT_TRUE(has_pattern(seen.data(), mebi, 5));
+    EXPECT_TRUE(marked(card, imported, mebi, 5));
     ASSERT_EQ(unmap(card, imported), 0);
     exporter.process->write_line("try again");
     EXPECT_EQ(exporter.process->read_line(), "unmapped");
@@ -558,9 +498,7 @@ TEST(emu_import_across_processes, the_memory_outlives_a_killed_exporter)
     exporter.process->kill(SIGKILL);
     EXPECT_EQ(exporter.process->wait().signal, SIGKILL);
 
-    std::vector<char> seen(mebi);
-    ASSERT_EQ(card.read(seen.data(), imported, mebi), completed);
-    EXPECT_TRUE(has_pattern(seen.data(), mebi, 5));
+    EXPECT_TRUE(marked(card, imported, mebi, 5));
     {
         raw_card early(0);
         EXPECT_EQ(early.fd(), -EBUSY) << "as long as its memory is in use";
@@ -587,9 +525,7 @@ TEST(emu_import_across_processes, a_killed_exporter_does_not_disturb_a_copy)
         }
     }
     EXPECT_EQ(exporter.process->wait().signal, SIGKILL);
-    std::vector<char> seen(mebi);
-    ASSERT_EQ(card.read(seen.data(), own, bytes), completed);
-    EXPECT_TRUE(has_pattern(seen.data(), mebi, 5));
+    EXPECT_TRUE(marked(card, own, bytes, 5));
 }
 
 } // namespace

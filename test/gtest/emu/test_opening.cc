@@ -16,11 +16,6 @@ using namespace gaudi::test;
 
 namespace {
 
-int open_card(unsigned index)
-{
-    return hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(index).c_str());
-}
-
 TEST(emu_opening, a_card_opens_once)
 {
     const int fd = open_card(0);

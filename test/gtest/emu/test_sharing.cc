@@ -23,41 +23,6 @@ using namespace gaudi::test;
 
 namespace {
 
-/* Control node of a card; closed with the object. */
-class control_node {
-public:
-    explicit control_node(unsigned index = 0)
-        : fd_(hl().hlthunk_open_control(static_cast<int>(index), nullptr))
-    {
-        EXPECT_GE(fd_, 0);
-    }
-    ~control_node() { hl().hlthunk_close(fd_); }
-    control_node(const control_node &)            = delete;
-    control_node &operator=(const control_node &) = delete;
-
-    [[nodiscard]] int fd() const { return fd_; }
-
-    [[nodiscard]] hlthunk_open_stats_info stats() const
-    {
-        hlthunk_open_stats_info result{};
-        EXPECT_EQ(hl().hlthunk_get_open_stats(fd_, &result), 0);
-        return result;
-    }
-
-    [[nodiscard]] uint64_t used() const
-    {
-        hlthunk_hw_ip_info info{};
-        hlthunk_dram_usage_info usage{};
-        EXPECT_EQ(hl().hlthunk_get_hw_ip_info(fd_, &info), 0);
-        EXPECT_EQ(hl().hlthunk_get_dram_usage(fd_, &usage), 0);
-        EXPECT_EQ(usage.ctx_dram_mem, 0u);
-        return info.dram_size - usage.dram_free_mem;
-    }
-
-private:
-    int fd_;
-};
-
 std::string target_of(const std::string &process, int fd)
 {
     char text[512];
@@ -310,16 +275,13 @@ TEST(emu_open_stats, need_a_node_and_a_place)
 /* Root looks into any process, so the holder cannot hide from it. */
 TEST(emu_sharing, a_holder_that_hides_is_taken_for_one_that_uses_nothing)
 {
-    child_options hiding;
-    hiding.environment = {{"GAUDI_HIDES", "1"}};
-    child_process holder("allocates_on_demand", hiding);
+    child_process holder("allocates_on_demand", {{{"GAUDI_HIDES", "1"}}});
     ASSERT_NE(holder.read_line(), "");
     holder.write_line("allocate");
     ASSERT_EQ(holder.read_line(), "allocated");
 
-    child_options logging;
-    logging.environment = {{"HLTHUNK_EMU_LOG", "1"}};
-    child_process observer("looks_at_card_0_in_use", logging);
+    child_process observer("looks_at_card_0_in_use",
+                           {{{"HLTHUNK_EMU_LOG", "1"}}});
     const std::string line    = observer.read_line();
     const child_result result = observer.wait();
     EXPECT_EQ(result.exit_code, 0) << result.error;

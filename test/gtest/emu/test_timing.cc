@@ -78,8 +78,7 @@ TEST_F(emu_timing, is_off_or_a_box_or_a_file)
     const figures_file some(R"({"to_card": 1.5, "doorbell": 0})");
     for (const std::string &good : std::vector<std::string>{
              "", "off", "hls2", "hls3", empty.path(), some.path()}) {
-        const child_result ended = run_child("has_a_card", with_timing(good));
-        EXPECT_EQ(ended.exit_code, 0) << good << ended.error;
+        EXPECT_TRUE(child_passes("has_a_card", with_timing(good))) << good;
     }
 }
 
@@ -173,18 +172,12 @@ GAUDI_CHILD(copies_from_card_to_card)
     const uint64_t src  = card.allocate_mapped(job_bytes);
     const uint64_t dst  = other.allocate_mapped(page);
     const uint64_t host = other.map_host(data, sizeof(data));
-    const int dmabuf    = hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
-           other.fd(), dst, page, 0, O_RDWR | O_CLOEXEC);
-    hl_mem_args arguments{};
-    arguments.in.fd     = static_cast<uint32_t>(dmabuf);
-    arguments.in.length = page;
-    arguments.in.op     = shim::memory_op_import;
+    const int dmabuf    = export_range(other, dst, page);
+    uint64_t imported   = 0;
     const auto asked    = clock_type::now();
-    GAUDI_CHILD_REQUIRE(
-        hl().hlthunk_sys_ioctl(card.fd(), shim::memory_ioctl, &arguments) == 0);
+    GAUDI_CHILD_REQUIRE(import(card.fd(), dmabuf, page, imported) == 0);
     GAUDI_CHILD_REQUIRE(clock_type::now() - asked >= 1us * (page / 4096));
-    const uint64_t imported = arguments.out.device_virt_addr;
-    const auto begin        = clock_type::now();
+    const auto begin = clock_type::now();
     const uint64_t across =
         card.start({card.copy_chunk(pdma1, imported, src, job_bytes)});
     const uint64_t up =
@@ -234,41 +227,34 @@ GAUDI_CHILD(forks_beside_a_job)
 TEST_F(emu_timing, jobs_take_as_long_as_in_the_model_and_in_order)
 {
     const figures_file file(slow_links);
-    const child_result ended =
-        run_child("uploads_slowly", with_timing(file.path()));
-    EXPECT_EQ(ended.exit_code, 0) << ended.error;
+    EXPECT_TRUE(child_passes("uploads_slowly", with_timing(file.path())));
 }
 
 TEST_F(emu_timing, both_directions_work_at_once)
 {
     const figures_file file(slow_links);
-    const child_result ended =
-        run_child("uploads_and_downloads_at_once", with_timing(file.path()));
-    EXPECT_EQ(ended.exit_code, 0) << ended.error;
+    EXPECT_TRUE(child_passes("uploads_and_downloads_at_once",
+                             with_timing(file.path())));
 }
 
 TEST_F(emu_timing, copies_between_cards_use_the_links_of_both)
 {
     const figures_file file(R"({"to_card": 0.001, "import_page": 1})");
-    const child_result ended =
-        run_child("copies_from_card_to_card", with_timing(file.path()));
-    EXPECT_EQ(ended.exit_code, 0) << ended.error;
+    EXPECT_TRUE(
+        child_passes("copies_from_card_to_card", with_timing(file.path())));
 }
 
 TEST_F(emu_timing, a_card_may_be_closed_meanwhile)
 {
     const figures_file file(slow_links);
-    const child_result ended =
-        run_child("closes_a_card_that_is_busy", with_timing(file.path()));
-    EXPECT_EQ(ended.exit_code, 0) << ended.error;
+    EXPECT_TRUE(
+        child_passes("closes_a_card_that_is_busy", with_timing(file.path())));
 }
 
 TEST_F(emu_timing, a_process_may_fork_meanwhile)
 {
     const figures_file file(slow_links);
-    const child_result ended =
-        run_child("forks_beside_a_job", with_timing(file.path()));
-    EXPECT_EQ(ended.exit_code, 0) << ended.error;
+    EXPECT_TRUE(child_passes("forks_beside_a_job", with_timing(file.path())));
 }
 
 /* --- processes ------------------------------------------------------------ */

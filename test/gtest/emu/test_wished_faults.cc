@@ -2,28 +2,24 @@
 #include "gtest/emu/fixture.h"
 
 #include "common/child.h"
+#include "common/process_state.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <string>
 #include <thread>
+
+#include <unistd.h>
 
 using namespace gaudi::test;
 using namespace gaudi::shim;
 
 namespace {
 
-constexpr int any = HLTHUNK_DEVICE_DONT_CARE;
-
 int wish(const char *faults)
 {
     return emulator::instance().hlthunk_emu_fault(faults);
-}
-
-int open_card(unsigned index)
-{
-    return hl().hlthunk_open(static_cast<hlthunk_device_name>(any),
-                             bus_id(index).c_str());
 }
 
 class emu_wishes : public emu {
@@ -147,10 +143,8 @@ const failing calls[] = {
      [](raw_card &card, uint64_t, void *) {
          return result_of(hl().hlthunk_device_memory_map(card.fd(), 1, 0));
      }},
-    {"unmap",
-     [](raw_card &card, uint64_t device, void *) {
-         return hl().hlthunk_memory_unmap(card.fd(), device);
-     }},
+    {"unmap", [](raw_card &card, uint64_t device,
+                 void *) { return unmap(card, device); }},
     {"export",
      [](raw_card &card, uint64_t device, void *) {
          return hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
@@ -266,12 +260,14 @@ TEST_F(emu_wishes, a_reset_ends_the_sleep_of_those_who_wait)
 {
     card.pause(true);
     const uint64_t seq = card.start({good});
-    std::thread waiter([&] { EXPECT_EQ(card.wait(seq), aborted); });
-    while (!hl().hlthunk_get_device_status_info(card.fd())) {
-        /* A waiter that is late finds the card in reset already. */
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        EXPECT_EQ(wish("now=reset@0"), 0);
-    }
+    std::atomic<pid_t> id{0};
+    std::thread waiter([&] {
+        id = gettid();
+        EXPECT_EQ(card.wait(seq), aborted);
+    });
+    EXPECT_TRUE(eventually([&] { return (id != 0) && is_blocked(id); }));
+    EXPECT_EQ(wish("now=reset@0"), 0);
+    EXPECT_NE(status(), device_operational);
     waiter.join();
 }
 
@@ -289,7 +285,7 @@ TEST_F(emu_wishes, a_reset_lasts_for_some_opens_and_the_context_is_gone)
     EXPECT_EQ(status(), device_operational);
     EXPECT_EQ(submit(), -ENODEV);
     EXPECT_EQ(map_host(), -ENODEV);
-    EXPECT_EQ(hl().hlthunk_memory_unmap(card.fd(), device), -ENODEV);
+    EXPECT_EQ(unmap(card, device), -ENODEV);
     EXPECT_EQ(open_card(0), -EBUSY) << "until it is closed";
     EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
     card.release();
@@ -347,7 +343,10 @@ GAUDI_CHILD(has_a_card_that_is_reset)
     if (closes) {
         GAUDI_CHILD_REQUIRE(hl().hlthunk_close(fd) == 0);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    /* The thread that may kill it looks once. */
+    const auto has_killer = [] { return count_threads("hlthunk-emu") != 0; };
+    GAUDI_CHILD_REQUIRE(eventually(has_killer));
+    GAUDI_CHILD_REQUIRE(eventually([&] { return !has_killer(); }));
     return 0;
 }
 
@@ -358,10 +357,7 @@ TEST(emu_kill, ends_a_process_that_keeps_its_card_open)
 
 TEST(emu_kill, spares_one_that_closes_it)
 {
-    child_options options;
-    options.environment       = {{"CLOSES", "y"}};
-    const child_result result = run_child("has_a_card_that_is_reset", options);
-    EXPECT_EQ(result.exit_code, 0) << result.error;
+    EXPECT_TRUE(child_passes("has_a_card_that_is_reset", {{{"CLOSES", "y"}}}));
 }
 
 /* In a process of its own: the card does not come back. */
@@ -380,7 +376,7 @@ GAUDI_CHILD(removes_a_card)
     GAUDI_CHILD_REQUIRE(card.wait(last).result == -ENODEV);
     uint64_t seq = 0;
     GAUDI_CHILD_REQUIRE(card.submit({good}, seq) == -ENODEV);
-    GAUDI_CHILD_REQUIRE(hl().hlthunk_memory_unmap(card.fd(), va) == -ENODEV);
+    GAUDI_CHILD_REQUIRE(unmap(card, va) == -ENODEV);
     hlthunk_hw_ip_info info{};
     GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(control, &info) == -ENODEV);
     GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_status_info(control) ==
@@ -428,12 +424,9 @@ GAUDI_CHILD(meets_with_faults_of_the_variable)
 
 TEST(emu_fault_variable, is_a_list)
 {
-    child_options options;
-    options.environment = {
-        {"HLTHUNK_EMU_FAULTS", "reset=1@0,alloc#2=ENOMEM,job#9=lose:1s@3"}};
-    const child_result result =
-        run_child("meets_with_faults_of_the_variable", options);
-    EXPECT_EQ(result.exit_code, 0) << result.error;
+    EXPECT_TRUE(child_passes("meets_with_faults_of_the_variable",
+                             {{{"HLTHUNK_EMU_FAULTS",
+                                "reset=1@0,alloc#2=ENOMEM,job#9=lose:1s@3"}}}));
 }
 
 } // namespace

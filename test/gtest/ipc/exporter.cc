@@ -6,7 +6,7 @@
 #include "common/ucx_logs.h"
 #include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
-#include "uct/gaudi/base/ucx/protocols.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 #include "gtest/ipc/fixture.h"
 #include "gtest/uct/invalidate.h"

@@ -1,6 +1,6 @@
 /* Keys that nobody should believe. */
 #include "common/ucx_logs.h"
-#include "uct/gaudi/base/ucx/protocols.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "gtest/ipc/exporter.h"
 
 #include <cstring>

@@ -3,7 +3,7 @@
 #include "common/process_state.h"
 #include "common/scratch.h"
 #include "util/unique_fd.h"
-#include "gtest/tools/kernel_double.h"
+#include "gtest/tools/needs_of_build.h"
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <random>
 #include <regex>
 #include <sstream>
@@ -112,6 +113,12 @@ arguments joined(arguments first, const arguments &second)
     return first;
 }
 
+arguments words(const std::string &text)
+{
+    std::istringstream stream(text);
+    return {std::istream_iterator<std::string>(stream), {}};
+}
+
 environment over(const std::string &tls, const std::string &protocols,
                  environment variables)
 {
@@ -134,6 +141,12 @@ std::string
 name_of_protocols(const ::testing::TestParamInfo<const char *> &info)
 {
     return std::string("proto_") + info.param;
+}
+
+std::string name_of_generation(const ::testing::TestParamInfo<generation> &info)
+{
+    const auto &[word, proto] = info.param;
+    return std::string(word) + "_proto_" + proto;
 }
 
 std::string preloadable(const std::string &file)

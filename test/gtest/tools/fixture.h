@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 
 #include <ostream>
+#include <tuple>
 
 namespace gaudi::test {
 
@@ -54,6 +55,9 @@ bool is_stock_complaint(const std::string &line);
 
 arguments joined(arguments first, const arguments &second);
 
+/** Those of a text, between spaces. */
+arguments words(const std::string &text);
+
 /** Variables, with UCX_PROTO_ENABLE, and UCX_TLS unless it is empty. */
 environment over(const std::string &tls, const std::string &protocols,
                  environment variables = {});
@@ -64,6 +68,11 @@ std::string as_name(std::string text);
 /** Name of a test whose parameter is a generation of protocols. */
 std::string
 name_of_protocols(const ::testing::TestParamInfo<const char *> &info);
+
+/** The same of one whose parameters are a word and a generation. */
+using generation = std::tuple<const char *, const char *>;
+std::string
+name_of_generation(const ::testing::TestParamInfo<generation> &info);
 
 /** A name of a file that can be in LD_PRELOAD, which ends names at spaces and
  *  colons: its own where it has none, else a link that this process has. */
@@ -94,7 +103,15 @@ protected:
     with(const environment &variables  = {},
          std::chrono::seconds deadline = usual_deadline) const;
 
-    /** Run under the launcher with --emulate. */
+    /** Run under the launcher with these options. */
+    [[nodiscard]] process_result
+    launched(const arguments &command, const arguments &options,
+             const environment &variables = {}) const
+    {
+        return run(under_launcher(command, options), with(variables));
+    }
+
+    /** The same with --emulate. */
     [[nodiscard]] process_result
     emulated(const arguments &command, const environment &variables = {},
              std::chrono::seconds deadline = usual_deadline) const;

@@ -1,6 +1,5 @@
-/* Linked with UCX, and opened by a program that is not. */
-#include "late_ucx_plugin.h"
-
+/* A component that is linked with UCX, as Open MPI's are, of a program that is
+ * not: opens a UCP context and prints it. */
 #include <stdio.h>
 #include <ucp/api/ucp.h>
 

@@ -4,15 +4,41 @@
 
 #include <algorithm>
 #include <cctype>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace gaudi::test {
 
 namespace {
 
-std::set<std::string> list_files()
+/* Segments that nobody has attached. */
+std::set<std::string> list_unused_segments()
 {
-    std::set<std::string> names;
+    std::set<std::string> result;
+    std::istringstream segments(read_file("/proc/sysvipc/shm"));
+    std::string line;
+    std::getline(segments, line); /* the heading */
+    while (std::getline(segments, line)) {
+        std::istringstream fields(line);
+        std::string key, id, permissions, size, creator, last, attached;
+        fields >> key >> id >> permissions >> size >> creator >> last >>
+            attached;
+        if (attached == "0") {
+            result.insert(id);
+        }
+    }
+    return result;
+}
+
+std::set<std::string> list_all()
+{
+    std::set<std::string> names = list_unused_segments();
     for (const auto &entry : std::filesystem::directory_iterator("/dev/shm")) {
         names.insert(entry.path().string());
     }
@@ -34,20 +60,53 @@ bool is_mapped(const std::string &file)
 
 } // namespace
 
-shared_memory_files::shared_memory_files() : before_(list_files())
+shared_memory_files::shared_memory_files() : before_(list_all())
 {}
 
 std::set<std::string> shared_memory_files::left_behind() const
 {
     std::set<std::string> result;
-    for (const std::string &file : list_files()) {
-        if (!before_.contains(file) && !eventually([&] {
-                return !std::filesystem::exists(file) || is_mapped(file);
+    for (const std::string &name : list_all()) {
+        const bool is_file = name.starts_with("/");
+        if (!before_.contains(name) && !eventually([&] {
+                return is_file
+                           ? !std::filesystem::exists(name) || is_mapped(name)
+                           : !list_unused_segments().contains(name);
             })) {
-            result.insert(file);
+            result.insert(name);
         }
     }
     return result;
+}
+
+orphans::orphans()
+{
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+orphans::~orphans()
+{
+    end();
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+bool orphans::have_ended() const
+{
+    pid_t ended;
+    while ((ended = waitpid(-1, nullptr, WNOHANG)) > 0) {}
+    return ended < 0;
+}
+
+void orphans::end() const
+{
+    while (!have_ended()) {
+        const std::string self = std::to_string(getpid());
+        std::ifstream children("/proc/self/task/" + self + "/children");
+        for (pid_t child; children >> child;) {
+            ::kill(child, SIGKILL);
+        }
+        waitpid(-1, nullptr, 0);
+    }
 }
 
 } // namespace gaudi::test

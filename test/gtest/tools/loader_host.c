@@ -14,6 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <ucx_gaudi.h>
+
 enum { THREADS = 4 };
 
 static void *function(void *library, const char *name)
@@ -27,64 +29,32 @@ static void *function(void *library, const char *name)
     return found;
 }
 
-static void call_for_memory(void *library)
-{
-    typedef signed char (*card_query_t)(unsigned, void *);
-    typedef signed char (*open_t)(const char *);
-    typedef signed char (*close_t)(void);
-    typedef signed char (*alloc_t)(size_t, const char *, void **);
-    typedef signed char (*free_t)(void *);
-    typedef signed char (*copy_t)(void *, const void *, size_t);
-    typedef signed char (*fill_t)(void *, size_t, const void *, size_t);
-
-    const free_t release = (free_t)function(library, "ucx_gaudi_mem_free");
-    char any[256];
-    void *address;
-
-    printf("cards %d\n",
-           ((card_query_t)function(library, "ucx_gaudi_card_query"))(5, any));
-    printf("open %d\n",
-           ((open_t)function(library, "ucx_gaudi_open"))("gaudi5"));
-    printf("close %d\n", ((close_t)function(library, "ucx_gaudi_close"))());
-    printf("alloc %d\n", ((alloc_t)function(library, "ucx_gaudi_mem_alloc"))(
-                             6, "gaudi5", &address));
-    printf("free %d %d\n", release(NULL), release(any));
-    printf("copy %d\n",
-           ((copy_t)function(library, "ucx_gaudi_mem_copy"))(any, NULL, 7));
-    printf("fill %d\n",
-           ((fill_t)function(library, "ucx_gaudi_mem_fill"))(NULL, 8, any, 2));
-}
+/* A function of ucx_gaudi.h in a library. */
+#define CALL(_name) ((__typeof__(&_name))function(library, #_name))
 
 static void call(void *library)
 {
-    typedef int (*type_t)(void);
-    typedef unsigned (*version_t)(void);
-    typedef signed char (*query_t)(const void *, size_t, void *);
-    typedef signed char (*export_t)(const void *, size_t, int *, size_t *);
-    typedef signed char (*import_t)(int, size_t, size_t, const char *, void **);
-    typedef signed char (*release_t)(void *);
-
-    const release_t release =
-        (release_t)function(library, "ucx_gaudi_dmabuf_release");
     char any[256];
     size_t offset;
     void *address;
     int fd;
 
-    printf("version %#x\n",
-           ((version_t)function(library, "ucx_gaudi_version"))());
-    printf("memory type %d\n",
-           ((type_t)function(library, "ucx_gaudi_memory_type"))());
-    printf("query %d\n",
-           ((query_t)function(library, "ucx_gaudi_mem_query"))(any, 1, any));
-    printf("export %d\n",
-           ((export_t)function(library, "ucx_gaudi_dmabuf_export"))(any, 1, &fd,
-                                                                    &offset));
+    printf("version %#x\n", CALL(ucx_gaudi_version)());
+    printf("memory type %d\n", CALL(ucx_gaudi_memory_type)());
+    printf("query %d\n", CALL(ucx_gaudi_mem_query)(any, 1, (void *)any));
+    printf("export %d\n", CALL(ucx_gaudi_dmabuf_export)(any, 1, &fd, &offset));
     printf("import %d\n",
-           ((import_t)function(library, "ucx_gaudi_dmabuf_import"))(
-               0, 0, 1, NULL, &address));
-    printf("release %d %d\n", release(NULL), release(any));
-    call_for_memory(library);
+           CALL(ucx_gaudi_dmabuf_import)(0, 0, 1, NULL, &address));
+    printf("release %d %d\n", CALL(ucx_gaudi_dmabuf_release)(NULL),
+           CALL(ucx_gaudi_dmabuf_release)(any));
+    printf("cards %d\n", CALL(ucx_gaudi_card_query)(5, (void *)any));
+    printf("open %d\n", CALL(ucx_gaudi_open)("gaudi5"));
+    printf("close %d\n", CALL(ucx_gaudi_close)());
+    printf("alloc %d\n", CALL(ucx_gaudi_mem_alloc)(6, "gaudi5", &address));
+    printf("free %d %d\n", CALL(ucx_gaudi_mem_free)(NULL),
+           CALL(ucx_gaudi_mem_free)(any));
+    printf("copy %d\n", CALL(ucx_gaudi_mem_copy)(any, NULL, 7));
+    printf("fill %d\n", CALL(ucx_gaudi_mem_fill)(NULL, 8, any, 2));
 }
 
 static pthread_barrier_t start;

@@ -20,7 +20,6 @@
 
 #define MAX_RANKS 16
 #define LARGEST 300001
-#define LIFE_SECONDS 100
 #define EXIT_TOUCHED 86
 
 static const size_t sizes[] = {1, 8, 3001, LARGEST};
@@ -42,6 +41,7 @@ struct call {
     unsigned expected[MAX_RANKS]; /* and after */
     int counts[MAX_RANKS];        /* bytes for and of each rank: one block */
     int offsets[MAX_RANKS];
+    int how;         /* a variant of the operation */
     uint64_t before; /* bytes moved by cards */
 };
 
@@ -96,40 +96,34 @@ static void expect_of_each(struct call *call, int for_me)
     }
 }
 
+/* Variants, of which some have their own block where it is to be, and some let
+ * it be. */
+enum { plainly, in_place, others, at_once = 0x10 };
+
 /* --- Allgather ------------------------------------------------------------ */
 
 static void allgather(struct call *call)
 {
-    expect_of_each(call, 0);
-    begin(call);
-    MPI_Allgather(call->from, call->size, MPI_CHAR, call->to, call->size,
-                  MPI_CHAR, MPI_COMM_WORLD);
-    end(call, ranks - 1);
-}
-
-static void begin_in_place(struct call *call)
-{
-    expect_of_each(call, 0);
-    call->initial[rank] = call->expected[rank];
-    begin(call);
-}
-
-static void allgather_in_place(struct call *call)
-{
-    begin_in_place(call);
-    MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, call->to, call->size,
-                  MPI_CHAR, MPI_COMM_WORLD);
-    end(call, ranks - 1);
-}
-
-static void iallgather_in_place(struct call *call)
-{
     MPI_Request request;
 
-    begin_in_place(call);
-    MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, call->to, call->size,
-                   MPI_CHAR, MPI_COMM_WORLD, &request);
-    complete(request);
+    expect_of_each(call, 0);
+    if (call->how == plainly) {
+        begin(call);
+        MPI_Allgather(call->from, call->size, MPI_CHAR, call->to, call->size,
+                      MPI_CHAR, MPI_COMM_WORLD);
+        end(call, ranks - 1);
+        return;
+    }
+    call->initial[rank] = call->expected[rank];
+    begin(call);
+    if (call->how & at_once) {
+        MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, call->to, call->size,
+                       MPI_CHAR, MPI_COMM_WORLD, &request);
+        complete(request);
+    } else {
+        MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, call->to, call->size,
+                      MPI_CHAR, MPI_COMM_WORLD);
+    }
     end(call, ranks - 1);
 }
 
@@ -138,57 +132,36 @@ static void iallgather_in_place(struct call *call)
 static void alltoall(struct call *call)
 {
     expect_of_each(call, 1);
+    if (call->how == in_place) {
+        memcpy(call->initial, call->sent, sizeof(call->initial));
+    }
     begin(call);
-    MPI_Alltoall(call->from, call->size, MPI_CHAR, call->to, call->size,
-                 MPI_CHAR, MPI_COMM_WORLD);
-    end(call, ranks - 1);
-}
-
-static void alltoall_in_place(struct call *call)
-{
-    expect_of_each(call, 1);
-    memcpy(call->initial, call->sent, sizeof(call->initial));
-    begin(call);
-    MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, call->to, call->size,
-                 MPI_CHAR, MPI_COMM_WORLD);
+    MPI_Alltoall((call->how == in_place) ? MPI_IN_PLACE : call->from,
+                 call->size, MPI_CHAR, call->to, call->size, MPI_CHAR,
+                 MPI_COMM_WORLD);
     end(call, ranks - 1);
 }
 
 static void alltoallv(struct call *call)
 {
-    expect_of_each(call, 1);
-    begin(call);
-    MPI_Alltoallv(call->from, call->counts, call->offsets, MPI_CHAR, call->to,
-                  call->counts, call->offsets, MPI_CHAR, MPI_COMM_WORLD);
-    end(call, ranks - 1);
-}
-
-/* Without the block that stays. */
-static void begin_others(struct call *call)
-{
-    expect_of_each(call, 1);
-    call->expected[rank] = call->initial[rank];
-    call->counts[rank]   = 0;
-    begin(call);
-}
-
-static void alltoallv_others(struct call *call)
-{
-    begin_others(call);
-    MPI_Alltoallv(call->from, call->counts, call->offsets, MPI_CHAR, call->to,
-                  call->counts, call->offsets, MPI_CHAR, MPI_COMM_WORLD);
-    end(call, ranks - 1);
-}
-
-static void ialltoallv_others(struct call *call)
-{
     MPI_Request request;
 
-    begin_others(call);
-    MPI_Ialltoallv(call->from, call->counts, call->offsets, MPI_CHAR, call->to,
-                   call->counts, call->offsets, MPI_CHAR, MPI_COMM_WORLD,
-                   &request);
-    complete(request);
+    expect_of_each(call, 1);
+    if (call->how & others) {
+        call->expected[rank] = call->initial[rank];
+        call->counts[rank]   = 0;
+    }
+    begin(call);
+    if (call->how & at_once) {
+        MPI_Ialltoallv(call->from, call->counts, call->offsets, MPI_CHAR,
+                       call->to, call->counts, call->offsets, MPI_CHAR,
+                       MPI_COMM_WORLD, &request);
+        complete(request);
+    } else {
+        MPI_Alltoallv(call->from, call->counts, call->offsets, MPI_CHAR,
+                      call->to, call->counts, call->offsets, MPI_CHAR,
+                      MPI_COMM_WORLD);
+    }
     end(call, ranks - 1);
 }
 
@@ -246,33 +219,23 @@ static void neighbor_alltoall(struct call *call)
 /* --- Bcast, Allreduce ----------------------------------------------------- */
 
 /* From the last rank; the first block of the target. */
-static int begin_broadcast(struct call *call)
+static void bcast(struct call *call)
 {
     const int root = ranks - 1;
+    MPI_Request request;
 
     call->expected[0] = seed_of(root, 0);
     if (rank == root) {
         call->initial[0] = call->expected[0];
     }
     begin(call);
-    return root;
-}
-
-static void bcast(struct call *call)
-{
-    const int root = begin_broadcast(call);
-
-    MPI_Bcast(call->to, call->size, MPI_CHAR, root, MPI_COMM_WORLD);
-    end(call, rank != root);
-}
-
-static void ibcast(struct call *call)
-{
-    const int root = begin_broadcast(call);
-    MPI_Request request;
-
-    MPI_Ibcast(call->to, call->size, MPI_CHAR, root, MPI_COMM_WORLD, &request);
-    complete(request);
+    if (call->how == at_once) {
+        MPI_Ibcast(call->to, call->size, MPI_CHAR, root, MPI_COMM_WORLD,
+                   &request);
+        complete(request);
+    } else {
+        MPI_Bcast(call->to, call->size, MPI_CHAR, root, MPI_COMM_WORLD);
+    }
     end(call, rank != root);
 }
 
@@ -289,9 +252,9 @@ static void allreduce(struct call *call)
 
 /* --- one-sided ------------------------------------------------------------ */
 
-enum epoch { by_fence, by_lock, by_post };
+enum { by_fence, by_lock, by_post, to_itself };
 
-static void open_epoch(enum epoch how, MPI_Win window, int target, int origin)
+static void open_epoch(int how, MPI_Win window, int target, int origin)
 {
     MPI_Group world, targets, origins;
 
@@ -311,7 +274,7 @@ static void open_epoch(enum epoch how, MPI_Win window, int target, int origin)
     }
 }
 
-static void close_epoch(enum epoch how, MPI_Win window, int target)
+static void close_epoch(int how, MPI_Win window, int target)
 {
     if (how == by_fence) {
         MPI_Win_fence(0, window);
@@ -343,9 +306,12 @@ static MPI_Aint place_of(const struct call *call, int index)
 }
 
 /* The first block here to the block of this rank there. */
-static void put(struct call *call, enum epoch how, int target, int origin)
+static void put(struct call *call)
 {
-    MPI_Win window = make_window(call, call->to);
+    const int how    = (call->how == to_itself) ? by_fence : call->how;
+    const int target = (call->how == to_itself) ? rank : right;
+    const int origin = (call->how == to_itself) ? rank : left;
+    MPI_Win window   = make_window(call, call->to);
 
     open_epoch(how, window, target, origin);
     MPI_Put(call->from, call->size, MPI_CHAR, target, place_of(call, rank),
@@ -357,52 +323,17 @@ static void put(struct call *call, enum epoch how, int target, int origin)
 }
 
 /* The block of this rank there to the block of that rank here. */
-static void get(struct call *call, enum epoch how)
+static void get(struct call *call)
 {
     MPI_Win window = make_window(call, call->from);
 
-    open_epoch(how, window, right, left);
+    open_epoch(call->how, window, right, left);
     MPI_Get(block(call->to, call, right), call->size, MPI_CHAR, right,
             place_of(call, rank), call->size, MPI_CHAR, window);
-    close_epoch(how, window, right);
+    close_epoch(call->how, window, right);
     call->expected[right] = seed_of(right, rank);
     end(call, 1);
     MPI_Win_free(&window);
-}
-
-static void put_fence(struct call *call)
-{
-    put(call, by_fence, right, left);
-}
-
-static void put_lock(struct call *call)
-{
-    put(call, by_lock, right, left);
-}
-
-static void put_post(struct call *call)
-{
-    put(call, by_post, right, left);
-}
-
-static void put_own(struct call *call)
-{
-    put(call, by_fence, rank, rank);
-}
-
-static void get_fence(struct call *call)
-{
-    get(call, by_fence);
-}
-
-static void get_lock(struct call *call)
-{
-    get(call, by_lock);
-}
-
-static void get_post(struct call *call)
-{
-    get(call, by_post);
 }
 
 /* Of equal bytes, which are the greatest of them. */
@@ -426,27 +357,28 @@ static void accumulate(struct call *call)
 static const struct operation {
     const char *name;
     void (*run)(struct call *);
-} operations[] = {{"allgather", allgather},
-                  {"allgather_in_place", allgather_in_place},
-                  {"iallgather_in_place", iallgather_in_place},
-                  {"alltoall", alltoall},
-                  {"alltoall_in_place", alltoall_in_place},
-                  {"alltoallv", alltoallv},
-                  {"alltoallv_others", alltoallv_others},
-                  {"ialltoallv_others", ialltoallv_others},
-                  {"neighbor_allgather", neighbor_allgather},
-                  {"neighbor_alltoall", neighbor_alltoall},
-                  {"bcast", bcast},
-                  {"ibcast", ibcast},
-                  {"allreduce", allreduce},
-                  {"put_fence", put_fence},
-                  {"put_lock", put_lock},
-                  {"put_post", put_post},
-                  {"put_own", put_own},
-                  {"get_fence", get_fence},
-                  {"get_lock", get_lock},
-                  {"get_post", get_post},
-                  {"accumulate", accumulate}};
+    int how;
+} operations[] = {{"allgather", allgather, plainly},
+                  {"allgather_in_place", allgather, in_place},
+                  {"iallgather_in_place", allgather, in_place | at_once},
+                  {"alltoall", alltoall, plainly},
+                  {"alltoall_in_place", alltoall, in_place},
+                  {"alltoallv", alltoallv, plainly},
+                  {"alltoallv_others", alltoallv, others},
+                  {"ialltoallv_others", alltoallv, others | at_once},
+                  {"neighbor_allgather", neighbor_allgather, plainly},
+                  {"neighbor_alltoall", neighbor_alltoall, plainly},
+                  {"bcast", bcast, plainly},
+                  {"ibcast", bcast, at_once},
+                  {"allreduce", allreduce, plainly},
+                  {"put_fence", put, by_fence},
+                  {"put_lock", put, by_lock},
+                  {"put_post", put, by_post},
+                  {"put_own", put, to_itself},
+                  {"get_fence", get, by_fence},
+                  {"get_lock", get, by_lock},
+                  {"get_post", get, by_post},
+                  {"accumulate", accumulate, by_fence}};
 #define OPERATION_COUNT (sizeof(operations) / sizeof(operations[0]))
 
 static void run(const struct operation *operation, struct memory *source,
@@ -454,6 +386,7 @@ static void run(const struct operation *operation, struct memory *source,
 {
     struct call call = {.name   = operation->name,
                         .size   = (int)size,
+                        .how    = operation->how,
                         .source = source,
                         .target = target,
                         .from   = source->blocks,
@@ -506,20 +439,7 @@ int main(int argc, char **argv)
     enum kind kind;
     int i;
 
-    if ((argc < 4) || (strcmp(argv[1], "gaudi") && strcmp(argv[1], "host"))) {
-        fprintf(stderr,
-                "usage: mpi_collectives gaudi|host FOLDER OPERATION...\n");
-        return 2;
-    }
-    kind = strcmp(argv[1], "gaudi") ? host_memory : gaudi_memory;
-
-    alarm(LIFE_SECONDS);
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if ((ranks < 2) || (ranks > MAX_RANKS)) {
-        die("cannot run with so many ranks");
-    }
+    kind  = start_program(argc, argv, 3, &rank, &ranks, MAX_RANKS);
     right = (rank + 1) % ranks;
     left  = (rank + ranks - 1) % ranks;
     snprintf(touched, sizeof(touched), "%s/touched.%d", argv[2], rank);
@@ -534,8 +454,6 @@ int main(int argc, char **argv)
 
     release(&source);
     release(&target);
-    end_memory();
-    report();
-    MPI_Finalize();
+    end_program();
     return 0;
 }

@@ -9,10 +9,8 @@
  */
 #include "mpi_memory.h"
 
+#include <limits.h>
 #include <mpi.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #define LARGEST ((4u << 20) + 3)
 
@@ -20,7 +18,6 @@ static const size_t sizes[] = {0,      1,      7,      64,       1000,
                                4096,   8191,   8192,   16385,    65536,
                                131073, 262144, 524289, 1u << 20, LARGEST};
 #define SIZE_COUNT (sizeof(sizes) / sizeof(sizes[0]))
-#define LIFE_SECONDS 100
 
 static void expect_count(const MPI_Status *status, size_t size)
 {
@@ -149,24 +146,14 @@ static void exchange_messages(struct memory *source, struct memory *target,
 int main(int argc, char **argv)
 {
     struct memory source[kinds], target[kinds];
-    int rank, ranks, with_cards;
     size_t i, kind_count;
+    int rank, ranks;
 
-    if ((argc != 2) || (strcmp(argv[1], "gaudi") && strcmp(argv[1], "host"))) {
-        fprintf(stderr, "usage: mpi_contents gaudi|host\n");
-        return 2;
-    }
-    with_cards = !strcmp(argv[1], "gaudi");
-    kind_count = with_cards ? kinds : 1;
-
-    alarm(LIFE_SECONDS);
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks < 2) {
-        die("cannot start");
-    }
-    start_memory(LARGEST, with_cards);
+    kind_count =
+        (start_program(argc, argv, 1, &rank, &ranks, INT_MAX) == gaudi_memory)
+            ? kinds
+            : 1;
+    start_memory(LARGEST, kind_count == kinds);
     for (i = 0; i < kind_count; ++i) {
         allocate(&source[i], (enum kind)i);
         allocate(&target[i], (enum kind)i);
@@ -178,8 +165,6 @@ int main(int argc, char **argv)
         release(&source[i]);
         release(&target[i]);
     }
-    end_memory();
-    report();
-    MPI_Finalize();
+    end_program();
     return 0;
 }

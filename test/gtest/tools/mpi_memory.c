@@ -8,10 +8,13 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <ucx_gaudi.h>
 
 #define MAX_FDS 1024
+#define LIFE_SECONDS 100
 
 static const char *const names[] = {"host", "gaudi"};
 
@@ -57,6 +60,25 @@ void die(const char *what)
     abort();
 }
 
+enum kind start_program(int argc, char **argv, int arguments, int *rank_p,
+                        int *ranks_p, int most_ranks)
+{
+    if ((argc <= arguments) ||
+        (strcmp(argv[1], "gaudi") && strcmp(argv[1], "host"))) {
+        fprintf(stderr, "usage: %s gaudi|host ..., see its source\n",
+                program_invocation_short_name);
+        exit(2);
+    }
+    alarm(LIFE_SECONDS);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, rank_p);
+    MPI_Comm_size(MPI_COMM_WORLD, ranks_p);
+    if ((*ranks_p < 2) || (*ranks_p > most_ranks)) {
+        die("cannot run with so many ranks");
+    }
+    return strcmp(argv[1], "gaudi") ? host_memory : gaudi_memory;
+}
+
 void start_memory(size_t bytes, int with_cards)
 {
     capacity = bytes + 2 * MARGIN;
@@ -75,18 +97,6 @@ void start_memory(size_t bytes, int with_cards)
     if (get_counters == NULL) { /* above the double of the kernel driver */
         get_counters =
             (get_counters_t)dlsym(RTLD_DEFAULT, "hlthunk_emu_get_counters");
-    }
-}
-
-void end_memory(void)
-{
-    free(image);
-    free(wanted);
-    if (has_card && (ucx_gaudi_close() != UCS_OK)) {
-        die("memory is left");
-    }
-    if (emulator != NULL) {
-        dlclose(emulator);
     }
 }
 
@@ -202,7 +212,9 @@ void account(enum kind kind, size_t received, uint64_t dma_before)
     traffic[kind].moved += count_dma() - dma_before;
 }
 
-void report(void)
+/* Of all ranks, printed by the first one: engines have moved what is in device
+ * memory, and nothing else. */
+static void report(void)
 {
     struct traffic total[kinds];
     int counted = (get_counters != NULL);
@@ -228,4 +240,18 @@ void report(void)
                                        : "nothing");
     }
     printf("all %d ranks have what was sent\n", ranks);
+}
+
+void end_program(void)
+{
+    free(image);
+    free(wanted);
+    if (has_card && (ucx_gaudi_close() != UCS_OK)) {
+        die("memory is left");
+    }
+    if (emulator != NULL) {
+        dlclose(emulator);
+    }
+    report();
+    MPI_Finalize();
 }

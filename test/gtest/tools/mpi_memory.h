@@ -26,12 +26,17 @@ struct memory {
 /* Say on stderr what is wrong, and end the job. */
 void die(const char *what);
 
-/* Call after MPI_Init. Memory has up to capacity bytes. With cards, open one.
- */
+/* The kind of memory that the first argument of the program names, and the
+ * number of this rank and of all. Ends the program unless there are so many
+ * arguments at least, and the job unless there are ranks in this range. */
+enum kind start_program(int argc, char **argv, int arguments, int *rank_p,
+                        int *ranks_p, int most_ranks);
+
+/* Memory has up to capacity bytes. With cards, open one. */
 void start_memory(size_t capacity, int with_cards);
 
-/* Call before MPI_Finalize, when all memory is released. */
-void end_memory(void);
+/* When all memory is released: report, and end MPI. */
+void end_program(void);
 
 void allocate(struct memory *memory, enum kind kind);
 void release(struct memory *memory);
@@ -51,9 +56,5 @@ uint64_t count_dma(void);
 /* Account for MPI calls between memory that is Gaudi memory on one side at
  * least, or host memory. Bytes were received, 0 by a sender. */
 void account(enum kind kind, size_t received, uint64_t dma_before);
-
-/* Of all ranks, printed by the first one: engines have moved what is in device
- * memory, and nothing else. */
-void report(void);
 
 #endif

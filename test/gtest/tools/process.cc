@@ -3,8 +3,7 @@
 #include "common/descriptor.h"
 #include "common/framework.h"
 #include "common/scratch.h"
-#include "gtest/tools/kernel_double.h"
-#include "gtest/tools/sanitizer.h"
+#include "gtest/tools/needs_of_build.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -127,8 +126,8 @@ process::process(const arguments &argv, const process_options &options)
     : deadline_(std::chrono::steady_clock::now() + options.deadline)
 {
     std::vector<std::string> argument_texts = argv;
-    std::vector<std::string> variable_texts = make_environment(
-        above_kernel_double(with_sanitizer(options.variables)));
+    std::vector<std::string> variable_texts =
+        make_environment(with_needs_of_build(options.variables));
     const std::vector<char *> argument_pointers = make_pointers(argument_texts);
     const std::vector<char *> variable_pointers = make_pointers(variable_texts);
     const int input    = make_input_file(options.input);
@@ -204,14 +203,7 @@ process_result process::stop()
 
 std::string process::output() const
 {
-    std::string text;
-    char part[4096];
-    ssize_t count;
-    while ((count = pread(output_, part, sizeof(part),
-                          static_cast<off_t>(text.size()))) > 0) {
-        text.append(part, static_cast<size_t>(count));
-    }
-    return text;
+    return read_output_file(output_);
 }
 
 process_result run(const arguments &argv, const process_options &options)

@@ -41,10 +41,8 @@ protected:
     process_result run_without_a_free_card(const char *program)
     {
         const std::string file = files.file("data", "text");
-        const arguments command =
-            under_launcher({GAUDI_TOOLS_DIR "/late_ucx", "hold", program, file},
-                           {"--emulate=1"});
-        return run(command, with());
+        return launched({GAUDI_TOOLS_DIR "/late_ucx", "hold", program, file},
+                        {"--emulate=1"});
     }
 
     scratch_directory files;
@@ -141,11 +139,9 @@ TEST_F(example_uct_host_to_device, ends_with_an_error_when_every_card_is_taken)
 TEST_P(example_ucp_protocols, bring_back_what_was_sent)
 {
     const auto &[tls, proto, cache] = GetParam();
-    environment variables           = {{"UCX_PROTO_ENABLE", proto},
-                                       {"UCX_MEMTYPE_CACHE", cache}};
-    if (*tls != '\0') {
-        variables["UCX_TLS"] = std::string("gaudi_copy,") + tls;
-    }
+    const environment variables =
+        over((*tls == '\0') ? "" : std::string("gaudi_copy,") + tls, proto,
+             {{"UCX_MEMTYPE_CACHE", cache}});
     for (const size_t size : {1ul, 8ul, 4097ul, 65537ul, (64ul << 20) + 1}) {
         SCOPED_TRACE(size);
         expect_round_trip(ucp_program, size, variables);
@@ -207,9 +203,9 @@ TEST_F(example_ucp_host_to_device, says_how_to_load_the_module)
 TEST_F(example_ucp_host_to_device, says_what_can_be_missing_without_a_card)
 {
     const arguments plain = {ucp_program, files.file("data", "text")};
-    expect_refusal(run(under_launcher(plain, {}), with()), "No Gaudi card");
-    const process_result taken = run_without_a_free_card(ucp_program);
-    EXPECT_TRUE(exited_with(1, taken, {"the only card is taken"}));
+    expect_refusal(launched(plain, {}), "No Gaudi card");
+    EXPECT_TRUE(exited_with(1, run_without_a_free_card(ucp_program),
+                            {"the only card is taken"}));
     expect_refusal(emulated(plain, {{"UCX_TLS", "sm"}}),
                    "UCX_TLS does not name gaudi_copy");
 }
@@ -254,10 +250,9 @@ TEST_F(example_dmabuf, works_under_preload)
 
 TEST_F(example_dmabuf, works_in_a_slot)
 {
-    expect_transfer(run(under_launcher({dmabuf_program, "20000000"},
-                                       {"--emulate", "--slot"}),
-                        with()),
-                    20'000'000);
+    expect_transfer(
+        launched({dmabuf_program, "20000000"}, {"--emulate", "--slot"}),
+        20'000'000);
 }
 
 TEST_F(example_dmabuf, works_by_itself)
@@ -278,9 +273,9 @@ TEST_F(example_dmabuf, says_that_the_driver_cannot_import)
 TEST_F(example_dmabuf, explains_its_use)
 {
     for (const char *bytes : {"0", "many", "-1", "2x"}) {
-        const process_result result = emulated({dmabuf_program, bytes});
-        EXPECT_TRUE(exited_with(2, result)) << bytes;
-        EXPECT_THAT(result.output, HasSubstr("usage: "));
+        EXPECT_TRUE(
+            exited_with(2, emulated({dmabuf_program, bytes}), {"usage: "}))
+            << bytes;
     }
 }
 

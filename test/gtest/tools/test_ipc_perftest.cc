@@ -138,8 +138,6 @@ perftest_case case_of(const combination &row)
     return result;
 }
 
-using generation = std::tuple<const char *, const char *>; /* test, protocols */
-
 const auto generations =
     ::testing::Combine(::testing::ValuesIn(tests), ::testing::ValuesIn(protos));
 
@@ -165,12 +163,6 @@ using ipc_stress_perftest = ipc_perftest;
 
 class ipc_perftest_alone : public perftest {};
 
-std::string name_of(const ::testing::TestParamInfo<generation> &info)
-{
-    const auto &[test, proto] = info.param;
-    return std::string(test) + "_proto_" + proto;
-}
-
 } // namespace
 
 TEST_P(ipc_perftest, runs_in_all_pairs_of_modes)
@@ -178,14 +170,15 @@ TEST_P(ipc_perftest, runs_in_all_pairs_of_modes)
     run_all(covering_combinations());
 }
 
-INSTANTIATE_TEST_SUITE_P(of, ipc_perftest, generations, name_of);
+INSTANTIATE_TEST_SUITE_P(of, ipc_perftest, generations, name_of_generation);
 
 TEST_P(ipc_stress_perftest, runs_in_all_modes)
 {
     run_all(all_combinations());
 }
 
-INSTANTIATE_TEST_SUITE_P(of, ipc_stress_perftest, generations, name_of);
+INSTANTIATE_TEST_SUITE_P(of, ipc_stress_perftest, generations,
+                         name_of_generation);
 
 TEST_F(ipc_perftest_alone, runs_to_the_own_worker)
 {

@@ -42,13 +42,10 @@ protected:
                                         const arguments &around_server,
                                         const arguments &around_client) const
     {
-        return run_peers({what,
-                          {"few", "info"},
-                          variables(ipc),
-                          {},
-                          {},
-                          around_server,
-                          around_client});
+        peers_case whole{what, {"few", "info"}, variables(ipc)};
+        whole.server_prefix = around_server;
+        whole.client_prefix = around_client;
+        return run_peers(whole);
     }
 
     static void expect_ipc(const peers_result &result)

@@ -1,6 +1,5 @@
 /* ucx-gaudi changes the environment and nothing else. */
-#include "gtest/tools/copied_installation.h"
-#include "gtest/tools/other_ucx.h"
+#include "gtest/tools/installations.h"
 
 #include <regex>
 
@@ -22,8 +21,8 @@ protected:
                                    const arguments &options,
                                    const environment &variables = {}) const
     {
-        const process_result result = run(
-            under_launcher({"printenv", variable}, options), with(variables));
+        const process_result result =
+            launched({"printenv", variable}, options, variables);
         return result.output.substr(0, result.output.find('\n'));
     }
 
@@ -130,10 +129,8 @@ TEST_F(command_line, refuses_bad_values_before_it_runs_anything)
           "--emulate=1.5", "--emulate=99999999999", "--emulate=",
           "--emulate=two\nlines", "--no-such-option", "", "-x", "--slot=2"}) {
         SCOPED_TRACE(option);
-        const process_result result =
-            run(under_launcher({"echo", "it ran"}, {option}), with());
-        EXPECT_TRUE(exited_with(2, result, {"ucx-gaudi: "}, {"it ran"}));
-        EXPECT_NE("", result.output);
+        EXPECT_TRUE(exited_with(2, launched({"echo", "it ran"}, {option}),
+                                {"ucx-gaudi: "}, {"it ran"}));
     }
 }
 
@@ -143,12 +140,10 @@ TEST_F(command_line, needs_no_dashes_in_front_of_the_command)
          {arguments{}, arguments{"--slot"}, arguments{"--emulate"},
           arguments{"--emulate=2"}, arguments{"--emulate", "2"}}) {
         for (const arguments &dashes : {arguments{}, arguments{"--"}}) {
-            arguments command{launcher, "run"};
-            command.insert(command.end(), options.begin(), options.end());
-            command.insert(command.end(), dashes.begin(), dashes.end());
-            command.insert(command.end(),
-                           {"printf", "%s.", "--emulate=9", "--", "--help"});
-            const process_result result = run(command, with());
+            const process_result result =
+                run(joined(joined(joined({launcher, "run"}, options), dashes),
+                           {"printf", "%s.", "--emulate=9", "--", "--help"}),
+                    with());
             EXPECT_TRUE(exited_with(0, result));
             EXPECT_EQ("--emulate=9.--.--help.", result.output);
         }
@@ -169,12 +164,10 @@ TEST_F(command_line, refuses_to_run_nothing)
 TEST_F(command_line, exits_as_a_shell_does_when_the_command_cannot_run)
 {
     scratch_directory files;
-    const std::string plain      = files.file("plain", "text");
-    const process_result missing = emulated({"no-such-command-at-all"});
-    EXPECT_TRUE(exited_with(127, missing, {"no-such-command-at-all"}));
-
+    const std::string plain = files.file("plain", "text");
+    EXPECT_TRUE(exited_with(127, emulated({"no-such-command-at-all"}),
+                            {"no-such-command-at-all"}));
     EXPECT_TRUE(exited_with(126, emulated({plain}), {plain}));
-
     EXPECT_TRUE(exited_with(126, emulated({files.path(".")})));
     EXPECT_TRUE(exited_with(127, emulated({files.path("missing")})));
     EXPECT_TRUE(exited_with(127, emulated({""})));
@@ -252,18 +245,15 @@ TEST_F(command_line, leaves_other_settings_alone)
 
 TEST_F(command_line, nested_adds_nothing_twice)
 {
-    arguments command           = under_launcher({"env"});
-    command                     = under_launcher(command);
-    command                     = under_launcher(command, {});
-    const process_result result = run(command, with());
+    const process_result result =
+        launched(under_launcher(under_launcher({"env"})), {});
     EXPECT_TRUE(exited_with(0, result));
     EXPECT_EQ(std::vector<std::string>{"LD_PRELOAD=" + stub},
               lines_with(result.output, "LD_PRELOAD="));
     EXPECT_EQ(std::vector<std::string>{"LD_LIBRARY_PATH=" + emulator},
               lines_with(result.output, "LD_LIBRARY_PATH="));
 
-    const process_result info =
-        run(under_launcher(under_launcher({"ucx_info", "-d"})), with());
+    const process_result info = emulated(under_launcher({"ucx_info", "-d"}));
     EXPECT_TRUE(is_quiet_success(info));
     EXPECT_TRUE(has_lines(1, "System device: gaudi", info));
 }
@@ -330,8 +320,8 @@ TEST_F(command_line, in_a_slot_refuses_to_mix_two_ucx)
     const std::string other = files.file("libucs.so.0", "another one");
     EXPECT_TRUE(exited_with(
         1,
-        run(under_launcher({"echo", "it ran"}, {"--slot"}),
-            with({{"LD_LIBRARY_PATH", "/a:" + files.path(".")}})),
+        launched({"echo", "it ran"}, {"--slot"},
+                 {{"LD_LIBRARY_PATH", "/a:" + files.path(".")}}),
         {"LD_LIBRARY_PATH names another UCX", files.path(".")}, {"it ran"}));
 }
 
@@ -357,10 +347,9 @@ TEST_F(command_line, says_what_is_missing_in_an_incomplete_installation)
         const copied_installation copy;
         copy.remove(part);
         for (const char *subcommand : {"run", "env"}) {
-            arguments command{copy.launcher(), subcommand};
-            command.insert(command.end(), options.begin(), options.end());
+            arguments command = joined({copy.launcher(), subcommand}, options);
             if (subcommand == std::string("run")) {
-                command.insert(command.end(), {"--", "echo", "it ran"});
+                command = joined(command, {"--", "echo", "it ran"});
             }
             EXPECT_TRUE(exited_with(1, run(command, with()),
                                     {"missing", std::string(part).substr(0, 4),
@@ -402,30 +391,23 @@ TEST_F(command_line, preloads_from_paths_that_the_list_cannot_have)
         SCOPED_TRACE(directory);
         const copied_installation copy(directory);
         const scratch_directory cache;
+        const std::string made = cache.path("made");
+        const auto env         = [&](const std::string &folder) {
+            return run({copy.launcher(), "env"},
+                               with({{"XDG_CACHE_HOME", folder}}));
+        };
         EXPECT_TRUE(is_quiet_success(
             run({copy.launcher(), "run", "--", "ucx_info", "-d"},
-                with({{"XDG_CACHE_HOME", cache.path("made")},
-                      {"UCX_GAUDI_DRIVER",
-                       library + std::string("/hlthunk-emu/"
-                                             "libhl-thunk.so")},
+                with({{"XDG_CACHE_HOME", made},
+                      {"UCX_GAUDI_DRIVER", emulator + "/libhl-thunk.so"},
                       {"HLTHUNK_EMU_DEVICES", "1"}})),
             {"gaudi_copy"}));
-        EXPECT_THAT(run({copy.launcher(), "env"},
-                        with({{"XDG_CACHE_HOME", cache.path("made")}}))
-                        .output,
-                    HasSubstr("export LD_PRELOAD='" +
-                              cache.path("made/ucx-gaudi/preload-")));
-
-        EXPECT_TRUE(
-            exited_with(1,
-                        run({copy.launcher(), "env"},
-                            with({{"XDG_CACHE_HOME", cache.path("a space")}})),
-                        {"cannot be in LD_PRELOAD"}, {"export"}));
-
-        const std::string file = cache.file("file", "");
-        EXPECT_TRUE(exited_with(
-            1, run({copy.launcher(), "env"}, with({{"XDG_CACHE_HOME", file}})),
-            {"a link that LD_PRELOAD can name"}));
+        EXPECT_THAT(env(made).output, HasSubstr("export LD_PRELOAD='" + made +
+                                                "/ucx-gaudi/preload-"));
+        EXPECT_TRUE(exited_with(1, env(cache.path("a space")),
+                                {"cannot be in LD_PRELOAD"}, {"export"}));
+        EXPECT_TRUE(exited_with(1, env(cache.file("file", "")),
+                                {"a link that LD_PRELOAD can name"}));
     }
 }
 
@@ -441,6 +423,14 @@ protected:
         variables["LD_LIBRARY_PATH"] = files.path(version);
         variables["XDG_CACHE_HOME"]  = files.path("cache");
         return run(joined({launcher, "env"}, options), with(variables));
+    }
+
+    /* For the UCX in a folder that was made. */
+    [[nodiscard]] process_result slot_for(const std::string &folder,
+                                          environment variables = {}) const
+    {
+        variables["LD_LIBRARY_PATH"] = files.path(folder);
+        return run({launcher, "env", "--slot"}, with(variables));
     }
 
     scratch_directory files;
@@ -517,29 +507,20 @@ TEST_F(with_another_ucx, a_slot_needs_a_ucx_that_loads_modules)
 {
     make_ucx(files, "lone", "1.18.1");
     fs::remove(files.path("lone/libuct.so.0"));
-    EXPECT_TRUE(
-        exited_with(1,
-                    run({launcher, "env", "--slot"},
-                        with({{"LD_LIBRARY_PATH", files.path("lone")}})),
-                    {"the UCX at " + files.path("lone/libucp.so.0") +
-                     " loads no modules, so there is no slot in it"}));
+    EXPECT_TRUE(exited_with(1, slot_for("lone"),
+                            {"the UCX at " + files.path("lone/libucp.so.0") +
+                             " loads no modules, so there is no slot in it"}));
 }
 
 TEST_F(with_another_ucx, a_slot_needs_a_place)
 {
     make_ucx(files, "other", "1.20.0");
-    (void)files.file("file", "");
-    EXPECT_TRUE(exited_with(1,
-                            run({launcher, "env", "--slot"},
-                                with({{"LD_LIBRARY_PATH", files.path("other")},
-                                      {"XDG_CACHE_HOME", ""},
-                                      {"HOME", ""}})),
-                            {"there is no place for a slot"}));
-    EXPECT_TRUE(exited_with(1,
-                            run({launcher, "env", "--slot"},
-                                with({{"LD_LIBRARY_PATH", files.path("other")},
-                                      {"XDG_CACHE_HOME", files.path("file")}})),
-                            {"cannot be made: ", "set XDG_CACHE_HOME"}));
+    EXPECT_TRUE(exited_with(
+        1, slot_for("other", {{"XDG_CACHE_HOME", ""}, {"HOME", ""}}),
+        {"there is no place for a slot"}));
+    EXPECT_TRUE(exited_with(
+        1, slot_for("other", {{"XDG_CACHE_HOME", files.file("file", "")}}),
+        {"cannot be made: ", "set XDG_CACHE_HOME"}));
 }
 
 /* --- env -------------------------------------------------------------------*/
@@ -595,15 +576,15 @@ TEST_F(command_line, env_sets_what_run_sets)
             flags += " " + option;
         }
         SCOPED_TRACE(flags);
-        const process_result launched =
-            run(under_launcher({"sh", "-c", show}, options), with(before));
+        const process_result seen_by_run =
+            launched({"sh", "-c", show}, options, before);
         const std::string set = "eval \"$(env" + flags + ")\"; ";
         const std::string child =
             "sh -c '" + std::regex_replace(show, std::regex("'"), "'\\''") +
             "'";
-        EXPECT_TRUE(exited_with(0, launched));
-        EXPECT_EQ(launched.output, script(set + child, before).output);
-        EXPECT_EQ(launched.output, script(set + set + child, before).output)
+        EXPECT_TRUE(exited_with(0, seen_by_run));
+        EXPECT_EQ(seen_by_run.output, script(set + child, before).output);
+        EXPECT_EQ(seen_by_run.output, script(set + set + child, before).output)
             << "evaluated twice";
     }
 }

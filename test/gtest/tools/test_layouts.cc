@@ -16,9 +16,6 @@ namespace gaudi::test {
 
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 /* The file of a library that programs here get. */
 std::string file_of(const char *library)
 {
@@ -120,12 +117,11 @@ TEST_F(layouts, of_another_build_register_nothing_and_are_told_once)
           "ucs_global_opts"}) {
         SCOPED_TRACE(object);
         const process_result result = list_with_grown(object);
-        EXPECT_TRUE(exited_with(0, result));
+        EXPECT_TRUE(exited_with(
+            0, result, {"built for another build of UCX", "Transport: tcp"},
+            {"gaudi_cpy"}));
         /* Not what the dynamic linker says of programs that copy an object. */
         EXPECT_TRUE(has_lines(1, std::string(object) + ": ", result));
-        EXPECT_THAT(result.output, HasSubstr("built for another build of UCX"));
-        EXPECT_THAT(result.output, Not(HasSubstr("gaudi_cpy")));
-        EXPECT_THAT(result.output, HasSubstr("Transport: tcp"));
     }
 }
 
@@ -140,9 +136,8 @@ TEST_F(layouts, with_room_for_fewer_memory_types_are_told_and_served)
         const process_result result =
             emulated({std::string(GAUDI_TOOLS_DIR) + program, "global"},
                      {{"UCX_TLS", "gaudi_copy,sm"}});
-        EXPECT_TRUE(exited_with(0, result));
+        EXPECT_TRUE(exited_with(0, result, {"gaudi_cpy/gaudi0"}));
         EXPECT_TRUE(has_lines(1, "different size", result));
-        EXPECT_THAT(result.output, HasSubstr("gaudi_cpy/gaudi0"));
         /* UCX 1.13 has no more than these; from 1.21 on none needs another
          * name. */
         const bool warns = !ucx_is_before(1, 14) && ucx_is_before(1, 21);
@@ -156,10 +151,8 @@ TEST_F(layouts, that_only_assertions_change_are_noticed)
     const process_result result = emulated(
         {"ucx_info", "-d"},
         {{"LD_PRELOAD", preloadable(GAUDI_TOOLS_DIR "/libother_async.so")}});
-    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_TRUE(exited_with(0, result, {"Transport: tcp"}, {"gaudi_cpy"}));
     EXPECT_TRUE(has_lines(1, "ENABLE_ASSERT", result));
-    EXPECT_THAT(result.output, Not(HasSubstr("gaudi_cpy")));
-    EXPECT_THAT(result.output, HasSubstr("Transport: tcp"));
 }
 
 } // namespace gaudi::test

@@ -1,7 +1,6 @@
 /* The loader opens the module for the UCX that runs, and says why when not:
  * with stand-ins for UCX and for modules. */
-#include "gtest/tools/fixture.h"
-#include "gtest/tools/other_ucx.h"
+#include "gtest/tools/installations.h"
 
 #include <sys/stat.h>
 
@@ -43,6 +42,15 @@ protected:
         fs::copy_file(module, module_of(release));
     }
 
+    /* A UCX in the folder "ucx", and the module for it, if any. */
+    void make(const std::string &version, const char *module = stand_in)
+    {
+        make_ucx(files, "ucx", version);
+        if (module != nullptr) {
+            install(version.substr(0, version.rfind('.')), module);
+        }
+    }
+
     /* A program that has the UCX in a folder. */
     [[nodiscard]] process_result in_ucx(const std::string &folder,
                                         arguments rest) const
@@ -75,10 +83,11 @@ protected:
 
 TEST_F(loader, opens_the_module_of_the_running_release)
 {
-    for (const char *release : {"1.13", "1.18", "1.20", "1.22", "2.0"}) {
+    constexpr const char *releases[] = {"1.13", "1.18", "1.20", "1.22", "2.0"};
+    for (const char *release : releases) {
         install(release);
     }
-    for (const char *release : {"1.13", "1.18", "1.20", "1.22", "2.0"}) {
+    for (const char *release : releases) {
         for (const char *patch : {".0", ".7"}) {
             const std::string version = std::string(release) + patch;
             SCOPED_TRACE(version);
@@ -94,8 +103,7 @@ TEST_F(loader, opens_the_module_of_the_running_release)
 
 TEST_F(loader, opens_it_once_whatever_it_is_called)
 {
-    install("1.22");
-    make_ucx(files, "ucx", "1.22.0");
+    make("1.22.0");
     const std::string plugin =
         files.path("lib/ucx-gaudi/plugin/") + module_name;
     const process_result result = in_ucx(
@@ -108,8 +116,7 @@ TEST_F(loader, opens_it_once_whatever_it_is_called)
 
 TEST_F(loader, lets_all_threads_wait_for_the_module)
 {
-    install("1.18");
-    make_ucx(files, "ucx", "1.18.1");
+    make("1.18.1");
     /* UCX comes after the loader, so that a call is what loads the module. */
     const process_result result =
         run({host, own, files.path("ucx/libucs.so.0"), own, "threads"},
@@ -123,7 +130,7 @@ TEST_F(loader, lets_all_threads_wait_for_the_module)
 
 TEST_F(loader, says_to_all_threads_together_that_there_is_no_module)
 {
-    make_ucx(files, "ucx", "1.18.1");
+    make("1.18.1", nullptr);
     const process_result result =
         run({host, own, files.path("ucx/libucs.so.0"), own, "threads"}, with());
     expect_line(result, {"no module fits UCX 1.18.1"});
@@ -132,8 +139,7 @@ TEST_F(loader, says_to_all_threads_together_that_there_is_no_module)
 
 TEST_F(loader, takes_the_module_of_another_installation_that_is_loaded)
 {
-    install("1.18");
-    make_ucx(files, "ucx", "1.18.1");
+    make("1.18.1");
     fs::copy(files.path("lib"), files.path("other"),
              fs::copy_options::recursive | fs::copy_options::copy_symlinks);
     const process_result result =
@@ -151,8 +157,7 @@ TEST_F(loader, takes_the_module_of_another_installation_that_is_loaded)
 
 TEST_F(loader, knows_its_place_after_the_program_has_left_its_folder)
 {
-    install("1.18");
-    make_ucx(files, "ucx", "1.18.1");
+    make("1.18.1");
     const fs::path relative = fs::relative(own);
     EXPECT_TRUE(exited_with(0,
                             run({host, relative, "chdir",
@@ -163,8 +168,7 @@ TEST_F(loader, knows_its_place_after_the_program_has_left_its_folder)
 
 TEST_F(loader, finds_its_modules_from_a_plugin_folder)
 {
-    install("1.23");
-    make_ucx(files, "ucx", "1.23.0");
+    make("1.23.0");
     EXPECT_TRUE(exited_with(
         0,
         in_ucx("ucx", {files.path("lib/ucx-gaudi/plugin/") + module_name,
@@ -193,7 +197,7 @@ TEST_F(loader, names_the_version_and_the_remedy_when_no_module_fits)
 
 TEST_F(loader, says_that_nothing_is_installed)
 {
-    make_ucx(files, "ucx", "1.18.1");
+    make("1.18.1", nullptr);
     expect_line(in_ucx("ucx", {own}), {"UCX 1.18.1", "ucx-gaudi: none;"});
 }
 
@@ -206,8 +210,7 @@ TEST_F(loader, says_that_a_release_is_too_old)
 
 TEST_F(loader, asks_the_libucp_beside_libucs_in_a_program_without_one)
 {
-    install("1.16");
-    make_ucx(files, "ucx", "1.16.0");
+    make("1.16.0");
     EXPECT_TRUE(
         exited_with(0, run({host, files.path("ucx/libucs.so.0"), own}, with()),
                     {"opened " + module_of("1.16")}));
@@ -215,8 +218,7 @@ TEST_F(loader, asks_the_libucp_beside_libucs_in_a_program_without_one)
 
 TEST_F(loader, says_that_there_is_no_libucp)
 {
-    install("1.16");
-    make_ucx(files, "ucx", "1.16.0");
+    make("1.16.0");
     fs::remove(files.path("ucx/libucp.so.0"));
     expect_line(run({host, files.path("ucx/libucs.so.0"), own}, with()),
                 {"the version of UCX is not known",
@@ -231,8 +233,7 @@ TEST_F(loader, says_that_there_is_no_libucp)
 
 TEST_F(loader, says_that_a_libucp_tells_no_version)
 {
-    install("1.16");
-    make_ucx(files, "ucx", "1.16.0");
+    make("1.16.0");
     fs::copy_file(silent_ucp, files.path("ucx/libucp.so.0"),
                   fs::copy_options::overwrite_existing);
     expect_line(in_ucx("ucx", {own}),
@@ -255,15 +256,13 @@ TEST_F(loader, asks_the_libucp_of_the_process_wherever_it_lies)
 
 TEST_F(loader, bears_a_libucp_in_another_folder_than_libucs)
 {
-    const fs::path ucx =
-        fs::canonical(fs::path(library) / "ucx-gaudi" / "slot" / "libucs.so.0")
-            .parent_path();
+    const fs::path ucx = folder_of_ucx();
     fs::copy_file(fs::canonical(ucx / "libucp.so.0"),
                   files.path("libucp.so.0"));
     EXPECT_TRUE(exited_with(
         0,
-        run(under_launcher({"ucx_info", "-d"}),
-            with({{"LD_LIBRARY_PATH", files.path("") + ":" + ucx.string()}})),
+        emulated({"ucx_info", "-d"},
+                 {{"LD_LIBRARY_PATH", files.path("") + ":" + ucx.string()}}),
         {"Component: gaudi_copy"}));
 }
 
@@ -279,8 +278,7 @@ TEST_F(loader, leaves_a_ucx_of_other_names_to_itself)
 
 TEST_F(loader, says_why_a_module_cannot_be_loaded)
 {
-    make_ucx(files, "ucx", "1.18.1");
-    install("1.18", broken);
+    make("1.18.1", broken);
     expect_line(in_ucx("ucx", {own, "init"}),
                 {"the module for UCX 1.18.1 (", module_of("1.18"),
                  "nobody_has_this_function"});
@@ -292,8 +290,7 @@ TEST_F(loader, says_why_a_module_cannot_be_loaded)
 /* The dynamic linker would end the program, or wait. */
 TEST_F(loader, opens_no_module_that_was_cut_off_and_no_fifo)
 {
-    make_ucx(files, "ucx", "1.18.1");
-    install("1.18");
+    make("1.18.1");
     fs::resize_file(module_of("1.18"), fs::file_size(stand_in) / 2);
     expect_line(in_ucx("ucx", {own, "init"}),
                 {"the module for UCX 1.18.1 (",
@@ -307,8 +304,7 @@ TEST_F(loader, opens_no_module_that_was_cut_off_and_no_fifo)
 
 TEST_F(loader, forwards_what_programs_call)
 {
-    install("1.18");
-    make_ucx(files, "ucx", "1.18.1");
+    make("1.18.1");
     EXPECT_TRUE(exited_with(0, in_ucx("ucx", {own, "call"}),
                             {"memory type 42\nquery 11\nexport 12\nimport 13\n"
                              "release 0 14\ncards 15\nopen 16\nclose 17\n"
@@ -317,7 +313,7 @@ TEST_F(loader, forwards_what_programs_call)
 
 TEST_F(loader, has_no_memory_and_no_card_without_a_module)
 {
-    make_ucx(files, "ucx", "1.18.1");
+    make("1.18.1", nullptr);
     const process_result result = in_ucx("ucx", {own, "call"});
     expect_line(result, {"no module fits UCX 1.18.1"});
     /* The number that comes after the memory types of this UCX; statuses as

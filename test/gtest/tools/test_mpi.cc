@@ -4,7 +4,6 @@
 #include "common/process_state.h"
 #include "common/scratch.h"
 #include "gtest/tools/leftovers.h"
-#include "gtest/tools/orphans.h"
 #include "gtest/tools/release.h"
 
 #include <unistd.h>
@@ -156,40 +155,30 @@ struct mpi_operations {
                           stays where it is, or what it computes */
 };
 
-const arguments served_by_both = {"allgather_in_place",
-                                  "iallgather_in_place",
-                                  "alltoallv_others",
-                                  "ialltoallv_others",
-                                  "neighbor_allgather",
-                                  "neighbor_alltoall",
-                                  "bcast",
-                                  "ibcast",
-                                  "put_fence",
-                                  "put_lock",
-                                  "put_post",
-                                  "get_fence",
-                                  "get_lock",
-                                  "get_post"};
+const arguments served_by_both =
+    words("allgather_in_place iallgather_in_place alltoallv_others "
+          "ialltoallv_others neighbor_allgather neighbor_alltoall bcast ibcast "
+          "put_fence put_lock put_post get_fence get_lock get_post");
+
+const arguments touched_by_both =
+    words("allgather alltoall alltoall_in_place allreduce accumulate");
 
 bool is_open_mpi_4()
 {
-    const process_result result = run({"mpiexec.openmpi", "--version"}, {});
-    return result.output.find(" 4.") != std::string::npos;
+    return run({"mpiexec.openmpi", "--version"}).output.find(" 4.") !=
+           std::string::npos;
 }
 
 const mpi_operations &operations_of(const std::string &mpi)
 {
     static const mpi_operations mpich{"mpich",
                                       joined(served_by_both, {"alltoallv"}),
-                                      {"allgather", "alltoall",
-                                       "alltoall_in_place", "allreduce",
-                                       "put_own", "accumulate"}};
+                                      joined(touched_by_both, {"put_own"})};
     /* Later ones send their own part of alltoallv, too, but only with two
      * ranks. */
     static const mpi_operations open_mpi{
         "openmpi", joined(served_by_both, {"put_own"}),
-        joined({"allgather", "alltoall", "alltoall_in_place", "allreduce",
-                "accumulate"},
+        joined(touched_by_both,
                is_open_mpi_4() ? arguments{"alltoallv"} : arguments{})};
     return (mpi == mpich.mpi) ? mpich : open_mpi;
 }
@@ -230,18 +219,8 @@ using end_case = std::tuple<std::string, std::string>;
 class mpi_failure : public mpi_jobs,
                     public ::testing::WithParamInterface<end_case> {};
 
-std::string failure_name(const ::testing::TestParamInfo<end_case> &test)
-{
-    return std::get<0>(test.param) + "_" + std::get<1>(test.param);
-}
-
 class mpi_library : public mpi_jobs,
                     public ::testing::WithParamInterface<std::string> {};
-
-std::string library_name(const ::testing::TestParamInfo<std::string> &test)
-{
-    return test.param;
-}
 
 } // namespace
 
@@ -396,7 +375,7 @@ TEST_P(mpi_library, a_killed_job_leaves_nothing)
 }
 
 INSTANTIATE_TEST_SUITE_P(of_debian, mpi_library, Values("mpich", "openmpi"),
-                         library_name);
+                         [](const auto &test) { return test.param; });
 
 TEST_P(mpi_failure, ends_the_job_and_leaves_nothing)
 {
@@ -419,6 +398,9 @@ TEST_P(mpi_failure, ends_the_job_and_leaves_nothing)
 INSTANTIATE_TEST_SUITE_P(of_debian, mpi_failure,
                          ::testing::Combine(Values("mpich", "openmpi"),
                                             Values("exit", "die", "abort")),
-                         failure_name);
+                         [](const auto &test) {
+                             return std::get<0>(test.param) + "_" +
+                                    std::get<1>(test.param);
+                         });
 
 } // namespace gaudi::test

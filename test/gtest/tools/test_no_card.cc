@@ -13,26 +13,27 @@ using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 
 constexpr char late_ucx[] = GAUDI_TOOLS_DIR "/late_ucx";
-constexpr char preface[] =
+const std::string preface =
     "WARN +gaudi: there is no Gaudi memory for this process: ";
 
-const arguments perftest_of_gaudi = {"ucx_perftest", "-t", "ucp_put_lat", "-m",
-                                     "gaudi",        "-l", "-n",          "1"};
+const arguments perftest_of_gaudi =
+    words("ucx_perftest -t ucp_put_lat -m gaudi -l -n 1");
 
 class no_card : public tools {
 protected:
     /** Run while another process holds the cards of the box. */
     [[nodiscard]] process_result
     run_beside_a_holder(const arguments &command,
-                        const environment &variables) const
+                        environment variables = {}) const
     {
+        variables.try_emplace("UCX_GAUDI_DEVICES", "auto");
         arguments all = {late_ucx, "hold", "/usr/bin/env"};
         for (const auto &[name, value] : variables) {
             all.push_back(name);
             all.back() += "=" + value;
         }
-        return run(under_launcher(joined(all, command), {"--emulate=2"}),
-                   with({{"UCX_GAUDI_DEVICES", "all"}}));
+        return launched(joined(all, command), {"--emulate=2"},
+                        {{"UCX_GAUDI_DEVICES", "all"}});
     }
 
     /** Lines of the log, without what stock programs say of their own ends. */
@@ -56,7 +57,7 @@ protected:
                     const arguments &command = {late_ucx, "map"}) const
     {
         variables["UCX_GAUDI_DRIVER"] = driver;
-        return run(under_launcher(command, {}), with(variables));
+        return launched(command, {}, variables);
     }
 
     static void expect_reason(const process_result &result,
@@ -68,7 +69,7 @@ protected:
 };
 
 constexpr char fake_driver[] = GAUDI_TOOLS_DIR "/libfake_driver.so";
-const std::string all_taken  = std::string(preface) +
+const std::string all_taken  = preface +
                               "all 2 cards are taken: gaudi0 by pid [0-9]+ "
                               "\\(late_ucx\\); gaudi1 by pid [0-9]+ "
                               "\\(late_ucx\\)$";
@@ -77,18 +78,15 @@ const std::string all_taken  = std::string(preface) +
 
 TEST_F(no_card, perftest_names_who_holds_the_cards)
 {
-    expect_reason(
-        run_beside_a_holder(perftest_of_gaudi, {{"UCX_GAUDI_DEVICES", "auto"}}),
-        all_taken);
+    expect_reason(run_beside_a_holder(perftest_of_gaudi), all_taken);
 }
 
 TEST_F(no_card, a_program_that_maps_memory_is_told_once_who_holds_the_cards)
 {
     for (const char *tls : {"all", "gaudi_copy,sm"}) {
         SCOPED_TRACE(tls);
-        const process_result result = run_beside_a_holder(
-            {late_ucx, "map"},
-            {{"UCX_GAUDI_DEVICES", "auto"}, {"UCX_TLS", tls}});
+        const process_result result =
+            run_beside_a_holder({late_ucx, "map"}, {{"UCX_TLS", tls}});
         EXPECT_TRUE(exited_with(0, result));
         EXPECT_TRUE(has_lines(2, "map: -4", result));
         expect_reason(result, all_taken);
@@ -98,10 +96,9 @@ TEST_F(no_card, a_program_that_maps_memory_is_told_once_who_holds_the_cards)
 TEST_F(no_card, of_those_that_may_be_seen_the_taken_ones_are_named)
 {
     expect_reason(
-        run_beside_a_holder(perftest_of_gaudi, {{"UCX_GAUDI_DEVICES", "auto"},
-                                                {"HLS_MODULE_ID", "1"}}),
-        std::string(preface) + "the only card that it may see is taken: gaudi1 "
-                               "by pid [0-9]+ \\(late_ucx\\)$");
+        run_beside_a_holder(perftest_of_gaudi, {{"HLS_MODULE_ID", "1"}}),
+        preface + "the only card that it may see is taken: gaudi1 "
+                  "by pid [0-9]+ \\(late_ucx\\)$");
 }
 
 TEST_F(no_card, a_named_card_that_is_taken_is_told_once_with_its_holder)
@@ -114,27 +111,22 @@ TEST_F(no_card, a_named_card_that_is_taken_is_told_once_with_its_holder)
 
 TEST_F(no_card, who_opens_the_memory_domain_itself_is_told_who_holds_the_cards)
 {
-    expect_reason(run_beside_a_holder({"ucx_info", "-d"},
-                                      {{"UCX_GAUDI_DEVICES", "auto"}}),
-                  all_taken);
+    expect_reason(run_beside_a_holder({"ucx_info", "-d"}), all_taken);
 }
 
 TEST_F(no_card, is_no_news_to_who_does_not_ask)
 {
-    const process_result taken = run_beside_a_holder(
-        {"ucx_info", "-p", "-w", "-u", "t"}, {{"UCX_GAUDI_DEVICES", "auto"}});
-    EXPECT_TRUE(is_quiet_success(taken));
-    const process_result hidden =
-        emulated({"ucx_info", "-p", "-w", "-u", "t"},
-                 {{"HABANA_VISIBLE_DEVICES", "none"}});
-    EXPECT_TRUE(is_quiet_success(hidden));
+    const arguments command = words("ucx_info -p -w -u t");
+    EXPECT_TRUE(is_quiet_success(run_beside_a_holder(command)));
+    EXPECT_TRUE(is_quiet_success(
+        emulated(command, {{"HABANA_VISIBLE_DEVICES", "none"}})));
 }
 
 TEST_F(no_card, a_variable_that_hides_all_is_named)
 {
     for (const arguments &command : {perftest_of_gaudi, {late_ucx, "map"}}) {
         expect_reason(emulated(command, {{"HABANA_VISIBLE_DEVICES", "none"}}),
-                      std::string(preface) +
+                      preface +
                           "HABANA_VISIBLE_DEVICES hides all 8 cards of this "
                           "machine$");
     }
@@ -143,23 +135,23 @@ TEST_F(no_card, a_variable_that_hides_all_is_named)
 TEST_F(no_card, a_machine_without_one_is_told_of_the_emulator)
 {
     for (const arguments &command : {perftest_of_gaudi, {late_ucx, "map"}}) {
-        expect_reason(run(under_launcher(command, {}), with()),
-                      std::string(preface) + "this machine has no Gaudi card .*"
-                                             "UCX_GAUDI_DRIVER=emulator");
+        expect_reason(launched(command, {}),
+                      preface + "this machine has no Gaudi card .*"
+                                "UCX_GAUDI_DRIVER=emulator");
     }
 }
 
 TEST_F(no_card, a_driver_that_shows_none_is_named)
 {
     expect_reason(run_with_driver(fake_driver, {{"FAKE_CARDS", "0"}}),
-                  std::string(preface) + "the driver library " + fake_driver +
+                  preface + "the driver library " + fake_driver +
                       " shows no card$");
 }
 
 TEST_F(no_card, taken_by_somebody_out_of_sight_is_told_so)
 {
     expect_reason(run_with_driver(fake_driver, {{"FAKE_TAKEN", "1"}}),
-                  std::string(preface) +
+                  preface +
                       "the only card is taken: gaudi0 by a process of another "
                       "user or container$");
 }
@@ -191,9 +183,8 @@ TEST_F(no_card, a_transport_list_without_the_copies_is_named)
 {
     for (const char *tls : {"sm", "gaudi_ipc,sm"}) {
         expect_reason(emulated({late_ucx, "map"}, {{"UCX_TLS", tls}}),
-                      std::string(preface) +
-                          "UCX has not opened gaudi_copy \\(UCX_TLS=" + tls +
-                          "\\)$");
+                      preface + "UCX has not opened gaudi_copy \\(UCX_TLS=" +
+                          tls + "\\)$");
     }
 }
 

@@ -153,16 +153,8 @@ protected:
     }
 };
 
-using generation = std::tuple<const char *, const char *>; /* test, protocols */
-
 class perftest_of : public perftest,
                     public ::testing::WithParamInterface<generation> {};
-
-std::string name_of(const ::testing::TestParamInfo<generation> &info)
-{
-    const auto &[test, proto] = info.param;
-    return std::string(test) + "_proto_" + proto;
-}
 
 using perftest_messages = perftest_of;
 using perftest_rma      = perftest_of;
@@ -216,7 +208,7 @@ TEST_P(perftest_messages, run_to_the_own_worker)
 INSTANTIATE_TEST_SUITE_P(of, perftest_messages,
                          ::testing::Combine(::testing::ValuesIn(messages),
                                             ::testing::ValuesIn(protocols())),
-                         name_of);
+                         name_of_generation);
 
 TEST_P(perftest_rma, runs_to_another_process)
 {
@@ -258,7 +250,7 @@ TEST_P(perftest_rma, runs_to_the_own_worker)
 INSTANTIATE_TEST_SUITE_P(of, perftest_rma,
                          ::testing::Combine(::testing::ValuesIn(rma),
                                             ::testing::ValuesIn(protocols())),
-                         name_of);
+                         name_of_generation);
 
 TEST_F(perftest, atomics_run_on_host_memory)
 {
@@ -283,13 +275,9 @@ TEST_F(perftest, messages_run_with_other_options)
             {"stream_bw", "gaudi", "65536", "tcp", proto, {"-r", "recv_data"}});
         expect_success({"tag_lat", "gaudi", "65536", "sm", proto, {"-z"}});
         expect_success({"tag_bw", "gaudi", "67108864", "sm", proto});
-        expect_success({"tag_bw",
-                        "gaudi",
-                        "65536",
-                        "sm",
-                        proto,
-                        {},
-                        {{"UCX_MEMTYPE_CACHE", "n"}}});
+        perftest_case without_cache{"tag_bw", "gaudi", "65536", "sm", proto};
+        without_cache.more = {{"UCX_MEMTYPE_CACHE", "n"}};
+        expect_success(without_cache);
     }
 }
 
@@ -320,39 +308,35 @@ TEST_F(perftest_crash, happens_only_where_stock_ucp_has_it)
 TEST_F(perftest, runs_in_one_process_with_every_card_open)
 {
     for (const char *proto : protocols()) {
-        expect_success_alone({"tag_lat",
-                              "gaudi",
-                              "8",
-                              "sm",
-                              proto,
-                              {},
-                              {{"UCX_GAUDI_DEVICES", "all"}}});
+        perftest_case what{"tag_lat", "gaudi", "8", "sm", proto};
+        what.more = {{"UCX_GAUDI_DEVICES", "all"}};
+        expect_success_alone(what);
     }
 }
 
 TEST_F(perftest, lists_the_memory_type)
 {
-    const process_result help = emulated({"ucx_perftest", "-h"});
-    EXPECT_TRUE(has_lines(1, "gaudi - ", help));
-    const process_result without = run({"ucx_perftest", "-h"}, with());
-    EXPECT_TRUE(has_lines(has_gaudi_type ? 1 : 0, "gaudi - ", without));
+    const arguments help = {"ucx_perftest", "-h"};
+    EXPECT_TRUE(has_lines(1, "gaudi - ", emulated(help)));
+    EXPECT_TRUE(
+        has_lines(has_gaudi_type ? 1 : 0, "gaudi - ", run(help, with())));
 }
 
 TEST_F(perftest, measures_the_transport_itself_in_one_process)
 {
-    /* Stock UCT tests have no get with short data. */
-    const std::vector<arguments> layouts = {
-        {"put_lat", "short"}, {"put_lat", "bcopy"}, {"put_lat", "zcopy"},
-        {"put_bw", "short"},  {"put_bw", "bcopy"},  {"put_bw", "zcopy"},
-        {"get", "bcopy"},     {"get", "zcopy"}};
-    for (const arguments &layout : layouts) {
-        for (const char *size : {"1", "4096", "65536"}) {
-            SCOPED_TRACE(layout[0] + " " + layout[1] + " " + size);
-            const process_result result =
-                emulated({"ucx_perftest", "-l", "-t", layout[0], "-D",
-                          layout[1], "-x", "gaudi_cpy", "-d", "gaudi0", "-m",
-                          "gaudi", "-s", size, "-n", "20", "-w", "1"});
-            EXPECT_TRUE(is_quiet_success(result, {"Final:"}));
+    for (const std::string test : {"put_lat", "put_bw", "get"}) {
+        for (const std::string layout : {"short", "bcopy", "zcopy"}) {
+            if ((test == "get") && (layout == "short")) {
+                continue; /* stock UCT tests have none */
+            }
+            for (const std::string size : {"1", "4096", "65536"}) {
+                SCOPED_TRACE(test + " " + layout + " " + size);
+                EXPECT_TRUE(is_quiet_success(
+                    emulated(words("ucx_perftest -l -x gaudi_cpy -d gaudi0 -m "
+                                   "gaudi -n 20 -w 1 -t " +
+                                   test + " -D " + layout + " -s " + size)),
+                    {"Final:"}));
+            }
         }
     }
 }

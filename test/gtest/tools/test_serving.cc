@@ -88,7 +88,7 @@ protected:
                                {"UCX_LOG_LEVEL", "fatal"}}));
         EXPECT_TRUE(exited_with(0, result.client));
         EXPECT_THAT(result.client.output, HasSubstr("all moved"));
-        /* It went on its way when it was asked to, and lost nothing before. */
+        /* It went when it was asked to, and lost nothing before. */
         EXPECT_TRUE(exited_with(0, result.server));
         EXPECT_THAT(result.server.output, IsEmpty());
     }

@@ -1,15 +1,12 @@
 /* UCX's own example programs, on host memory, notice nothing of the module. */
-#include "gtest/tools/fixture.h"
+#include "gtest/tools/leftovers.h"
 #include "gtest/tools/release.h"
+#include "gtest/tools/two_peers.h"
 
 #include "common/process_state.h"
 
-#include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <memory>
-#include <set>
-#include <sstream>
 
 namespace gaudi::test {
 
@@ -18,28 +15,6 @@ namespace {
 using ::testing::HasSubstr;
 
 const std::string programs = GAUDI_TOOLS_DIR "/";
-
-/* What nobody has attached or will: files by name, segments by number. */
-std::set<std::string> unowned_shared_memory()
-{
-    std::set<std::string> result;
-    for (const auto &file : std::filesystem::directory_iterator("/dev/shm")) {
-        result.insert(file.path().string());
-    }
-    std::istringstream segments(read_file("/proc/sysvipc/shm"));
-    std::string line;
-    std::getline(segments, line); /* the heading */
-    while (std::getline(segments, line)) {
-        std::istringstream fields(line);
-        std::string key, id, permissions, size, creator, last, attached;
-        fields >> key >> id >> permissions >> size >> creator >> last >>
-            attached;
-        if (attached == "0") {
-            result.insert(id);
-        }
-    }
-    return result;
-}
 
 /* The message of all three programs. */
 std::string message(size_t size)
@@ -51,26 +26,11 @@ std::string message(size_t size)
     return text;
 }
 
-struct both_sides {
-    process_result server;
-    process_result client;
-};
-
 class ucx_example : public tools {
 protected:
-    ucx_example() : before_(unowned_shared_memory()) {}
-
     ~ucx_example() override
     {
-        /* Others that run at this time come and go. */
-        std::set<std::string> left;
-        EXPECT_TRUE(eventually([&] {
-            const std::set<std::string> now = unowned_shared_memory();
-            left.clear();
-            std::set_difference(now.begin(), now.end(), before_.begin(),
-                                before_.end(), std::inserter(left, left.end()));
-            return left.empty();
-        })) << ::testing::PrintToString(left);
+        EXPECT_THAT(shm_.left_behind(), ::testing::IsEmpty());
     }
 
     void SetUp() override
@@ -83,9 +43,9 @@ protected:
     /* Run both sides with `common` arguments. A server that serves for ever is
      * stopped once its client has ended and one of them has told the outcome:
      * a client may end before its server has got so far. */
-    both_sides run_pair(const arguments &common, const arguments &server_only,
-                        const arguments &client_only,
-                        const std::string &transports, bool stops)
+    peers_result run_pair(const arguments &common, const arguments &server_only,
+                          const arguments &client_only,
+                          const std::string &transports, bool stops)
     {
         environment variables = {{"UCX_LOG_LEVEL", "diag"}};
         if (!transports.empty()) {
@@ -100,7 +60,7 @@ protected:
                        with(variables));
         EXPECT_TRUE(eventually(
             [&] { return has_listener(port) || server.has_ended(); }));
-        both_sides result;
+        peers_result result;
         result.client = emulated(joined(both, client_only), variables);
         if (stops && (result.client.output.find(success) == npos)) {
             (void)eventually([&] {
@@ -113,7 +73,7 @@ protected:
     }
 
     /* Both ended well; one of them printed the message. */
-    static void expect_success(const both_sides &sides, size_t size)
+    static void expect_success(const peers_result &sides, size_t size)
     {
         EXPECT_TRUE(is_quiet_success(sides.client)) << "client";
         EXPECT_TRUE(is_quiet_success(sides.server)) << "server";
@@ -138,7 +98,7 @@ private:
     static constexpr size_t npos    = std::string::npos;
     static constexpr char success[] = " TEST SUCCESS --";
 
-    std::set<std::string> before_;
+    const shared_memory_files shm_;
 };
 
 /* Transports beside gaudi_copy (or empty: all), mode or type of
@@ -169,9 +129,9 @@ std::string ucp_name(const ::testing::TestParamInfo<ucp_case> &test)
 TEST_P(ucx_example_hello, brings_the_message_to_the_client)
 {
     const auto &[transports, mode, size] = GetParam();
-    const both_sides sides               = run_pair(
-                      {programs + "ucp_hello_world", mode, "-s", std::to_string(size)}, {},
-                      {"-n", "127.0.0.1"}, transports, false);
+    const peers_result sides             = run_pair(
+                    {programs + "ucp_hello_world", mode, "-s", std::to_string(size)}, {},
+                    {"-n", "127.0.0.1"}, transports, false);
     expect_success(sides, size);
 }
 
@@ -191,7 +151,7 @@ TEST_P(ucx_example_client_server, brings_the_message_to_the_server)
     const arguments server = {"-l", "127.0.0.1"};
     const arguments client = {"-a", "127.0.0.1"};
 
-    both_sides sides = run_pair(common, server, client, transports, true);
+    peers_result sides = run_pair(common, server, client, transports, true);
     /* From 1.16 on the client listens late for the answer to active messages,
      * and waits for ever where it came before. */
     if (!ucx_is_before(1, 16) && sides.client.timed_out &&
@@ -222,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(ucx_example_uct_hello, brings_the_message_over)
 {
     const auto &[transport, kind] = GetParam();
-    const both_sides sides =
+    const peers_result sides =
         run_pair({programs + "uct_hello_world", "-d", transport.first, "-t",
                   transport.second, kind},
                  {}, {"-n", "127.0.0.1"}, {}, false);
@@ -262,7 +222,7 @@ TEST_F(ucx_example, server_outlives_a_client_that_was_killed)
 {
     for (const char *transports : {"tcp", ""}) {
         SCOPED_TRACE(transports);
-        const both_sides sides =
+        const peers_result sides =
             run_pair({programs + "ucp_hello_world", "-e", "keepalive"}, {},
                      {"-n", "127.0.0.1"}, transports, false);
         EXPECT_EQ(SIGKILL, sides.client.signal) << sides.client.output;

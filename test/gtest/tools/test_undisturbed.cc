@@ -137,9 +137,9 @@ TEST_F(undisturbed, a_program_that_loads_ucx_later_changes_only_then)
                                python_opens_ucx +
                                "look()\n"
                                "ucp.ucp_cleanup(context)\n";
-    const process_result before  = plain({"python3", "-c", script});
-    const process_result without = run(
-        under_launcher({"python3", "-c", script}, {}), with()); /* no card */
+    const process_result before = plain({"python3", "-c", script});
+    const process_result without =
+        launched({"python3", "-c", script}, {}); /* no card */
     const process_result after = emulated({"python3", "-c", script});
     for (const process_result *result : {&before, &without, &after}) {
         ASSERT_TRUE(exited_with(0, *result));
@@ -210,14 +210,14 @@ TEST_F(undisturbed, a_machine_without_cards_uses_every_variable)
 {
     /* Opens a worker, where UCX complains of variables that nobody parsed. */
     const process_result result =
-        run(under_launcher({"ucx_info", "-p", "-w", "-u", "t"}, {}),
-            with({{"UCX_GAUDI_DEVICES", "all"},
+        launched(words("ucx_info -p -w -u t"), {},
+                 {{"UCX_GAUDI_DEVICES", "all"},
                   {"UCX_GAUDI_DRIVER", "auto"},
                   {"UCX_GAUDI_MEMORY_TYPE", "auto"},
                   {"UCX_GAUDI_COPY_BW", "10GBs"},
                   {"UCX_GAUDI_COPY_MAX_OPS", "7"},
                   {"UCX_GAUDI_COPY_STAGING_CHUNK", "4k"},
-                  {"UCX_GAUDI_COPY_STAGING_COUNT", "5"}}));
+                  {"UCX_GAUDI_COPY_STAGING_COUNT", "5"}});
     EXPECT_TRUE(is_quiet_success(result, {"UCP context"}));
 }
 

@@ -31,30 +31,22 @@ exporting_process::~exporting_process()
 GAUDI_CHILD(exports_to_others)
 {
     constexpr size_t size = exporting_process::size;
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
-    {
-        transport tl(md);
-        device_buffer device(md, exporting_process::offset + size);
-        std::vector<char> text(size);
-        fill_pattern(text.data(), size, 9);
-        counted_completion put;
-        tl.start_put(text.data(), size,
-                     device.remote(exporting_process::offset), &put);
-        tl.flush();
-        int fd        = -1;
-        size_t offset = 0;
-        GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_dmabuf_export)(
-                                device.data() + exporting_process::offset, size,
-                                &fd, &offset) == UCS_OK);
-        GAUDI_CHILD_REQUIRE(offset == exporting_process::offset);
-        GAUDI_CHILD_REQUIRE(send_descriptor(child_fd, fd));
-        close(fd);
-        tell_parent("sent");
-        wait_for_parent();
-    }
-    uct_md_close(md);
+    const opened_domain md;
+    transport tl(md);
+    device_buffer device(md, exporting_process::offset + size);
+    std::vector<char> text(size);
+    fill_pattern(text.data(), size, 9);
+    tl.put(text.data(), size, device.remote(exporting_process::offset));
+    int fd        = -1;
+    size_t offset = 0;
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_dmabuf_export)(
+                            device.data() + exporting_process::offset, size,
+                            &fd, &offset) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(offset == exporting_process::offset);
+    GAUDI_CHILD_REQUIRE(send_descriptor(child_fd, fd));
+    close(fd);
+    tell_parent("sent");
+    wait_for_parent();
     return 0;
 }
 

@@ -85,6 +85,7 @@ ucs_status_t open_md(uct_md_h &md, const variables &changes,
 
 opened_domain::opened_domain(const std::string &name, const variables &changes)
 {
+    load_module();
     require(open_md(md_, changes, name), name.c_str());
 }
 
@@ -137,6 +138,14 @@ counted_completion::counted_completion() : uct_completion_t()
     func   = [](uct_completion_t *self) {
         ++static_cast<counted_completion *>(self)->calls;
     };
+}
+
+::testing::Matcher<child_result>
+ended(int exit_code, const ::testing::Matcher<std::string> &error)
+{
+    return ::testing::AllOf(
+        ::testing::Field("exit code", &child_result::exit_code, exit_code),
+        ::testing::Field("stderr", &child_result::error, error));
 }
 
 ::testing::AssertionResult ended_once(const counted_completion &completion,
@@ -233,10 +242,10 @@ ucs_status_t allocate_memory(uct_md_h md, size_t size,
     return uct_mem_alloc(size, &method, 1, &params, &memory);
 }
 
-device_buffer::device_buffer(uct_md_h md, size_t size) : owner(md)
+device_buffer::device_buffer(uct_md_h md, size_t size, void *wished) : owner(md)
 {
     uct_allocated_memory_t memory;
-    require(allocate_memory(md, size, memory), "mem_alloc");
+    require(allocate_memory(md, size, memory, 0, wished), "mem_alloc");
     address = memory.address;
     memh    = memory.memh;
 }

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "common/child.h"
 #include "common/emulator.h"
 #include "common/host_memory.h"
 #include "common/ucx_logs.h"
@@ -38,7 +39,7 @@ using variables = std::vector<std::pair<std::string, std::string>>;
 ucs_status_t open_md(uct_md_h &md, const variables &changes = {},
                      const std::string &name = "gaudi_copy");
 
-/** An open memory domain, closed with its scope. */
+/** An open memory domain, closed with its scope; loads the module. */
 class opened_domain {
 public:
     explicit opened_domain(const std::string &name  = "gaudi_copy",
@@ -77,6 +78,10 @@ struct counted_completion : uct_completion_t {
     unsigned calls = 0;
 };
 
+/** A child that has ended so, and what it wrote to stderr. */
+::testing::Matcher<child_result>
+ended(int exit_code, const ::testing::Matcher<std::string> &error);
+
 /** Whether a completion has been called once, with a status. */
 ::testing::AssertionResult ended_once(const counted_completion &completion,
                                       ucs_status_t with = UCS_OK);
@@ -112,6 +117,13 @@ struct pending_request : uct_pending_req_t {
 /** Take back what waits at an endpoint. */
 std::vector<uct_pending_req_t *> purge_pending(uct_ep_h ep);
 
+/** Device addresses that the cards of a process allocate from. */
+inline constexpr size_t window_bytes = size_t{1} << 41;
+inline void *window_of_card(unsigned card)
+{
+    return reinterpret_cast<void *>(0x1001001800000000 + card * window_bytes);
+}
+
 /** Ask a memory domain for memory of a card.
  *  @param wished  Where; nullptr: anywhere. */
 ucs_status_t allocate_memory(uct_md_h md, size_t size,
@@ -120,7 +132,8 @@ ucs_status_t allocate_memory(uct_md_h md, size_t size,
 
 /** Memory of the card. */
 struct device_buffer {
-    device_buffer(uct_md_h md, size_t size);
+    /** @param wished  Where; nullptr: anywhere. */
+    device_buffer(uct_md_h md, size_t size, void *wished = nullptr);
     ~device_buffer();
     device_buffer(const device_buffer &)            = delete;
     device_buffer &operator=(const device_buffer &) = delete;
@@ -276,3 +289,37 @@ protected:
 };
 
 } // namespace gaudi::test
+
+/* The options of the process stand behind the names, if there are any. */
+#define GAUDI_TEST_IN_CHILD(_test, _suite, _name, _expect)                     \
+    static void _suite##_##_name##_body();                                     \
+    GAUDI_CHILD(_suite##_##_name)                                              \
+    {                                                                          \
+        _suite##_##_name##_body();                                             \
+        return 0;                                                              \
+    }                                                                          \
+    _test(_suite, _name)                                                       \
+    {                                                                          \
+        _expect;                                                               \
+    }                                                                          \
+    static void _suite##_##_name##_body()
+
+/** A test whose body is run by a process of its own. */
+#define TEST_IN_CHILD(_suite, _name, ...)                                      \
+    GAUDI_TEST_IN_CHILD(TEST, _suite, _name,                                   \
+                        EXPECT_TRUE(gaudi::test::child_passes(                 \
+                            #_suite "_" #_name __VA_OPT__(, ) __VA_ARGS__)))
+
+/** The same of a suite with parameters. */
+#define TEST_P_IN_CHILD(_suite, _name, ...)                                    \
+    GAUDI_TEST_IN_CHILD(TEST_P, _suite, _name,                                 \
+                        EXPECT_TRUE(gaudi::test::child_passes(                 \
+                            #_suite "_" #_name __VA_OPT__(, ) __VA_ARGS__)))
+
+/** The same with what the process shall write to stderr, a matcher. */
+#define TEST_IN_CHILD_SAYING(_suite, _name, _error, ...)                       \
+    GAUDI_TEST_IN_CHILD(                                                       \
+        TEST, _suite, _name,                                                   \
+        EXPECT_THAT(gaudi::test::run_child(#_suite "_" #_name __VA_OPT__(, )   \
+                                               __VA_ARGS__),                   \
+                    gaudi::test::ended(0, _error)))

@@ -75,6 +75,8 @@ struct event_log {
     std::vector<line> lines;
 };
 
+using event_lines = std::vector<event_log::line>;
+
 class application_memory : public ::testing::Test {
 protected:
     void SetUp() override
@@ -87,10 +89,7 @@ protected:
 
     void TearDown() override
     {
-        tl.reset();
-        if (md != nullptr) {
-            uct_md_close(md);
-        }
+        close_domain();
         EXPECT_THAT(take_logs(), ::testing::IsEmpty());
     }
 
@@ -100,31 +99,33 @@ protected:
         tl = std::make_unique<transport>(md);
     }
 
+    void close_domain()
+    {
+        tl.reset();
+        if (md != nullptr) {
+            uct_md_close(std::exchange(md, nullptr));
+        }
+    }
+
+    /* The name of the card that has some memory. */
+    const char *card_of(uint64_t address)
+    {
+        return ucs_topo_sys_device_get_name(query(address, 1).sys_dev);
+    }
+
     uct_md_mem_attr_t query(uint64_t address, size_t length)
     {
-        uct_md_mem_attr_t attr{};
-        attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE |
-                          UCT_MD_MEM_ATTR_FIELD_SYS_DEV |
-                          UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS |
-                          UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
-        EXPECT_EQ(UCS_OK,
-                  uct_md_mem_query(md, reinterpret_cast<void *>(address),
-                                   length, &attr));
-        return attr;
+        return query_memory(md, reinterpret_cast<void *>(address), length);
     }
 
     ucs_status_t put(uint64_t address, const std::string &bytes)
     {
-        return uct_ep_put_short(tl->ep, bytes.data(),
-                                static_cast<unsigned>(bytes.size()), address,
-                                UCT_INVALID_RKEY);
+        return tl->put_short(bytes.data(), bytes.size(), address);
     }
 
     ucs_status_t get(uint64_t address, std::string &bytes)
     {
-        return uct_ep_get_short(tl->ep, bytes.data(),
-                                static_cast<unsigned>(bytes.size()), address,
-                                UCT_INVALID_RKEY);
+        return tl->get_short(bytes.data(), bytes.size(), address);
     }
 
     /* Bytes go to the card of the program, and nowhere else. */
@@ -147,6 +148,11 @@ protected:
                     ::testing::ElementsAre(::testing::HasSubstr(why)));
     }
 
+    void expect_unknown(uint64_t address)
+    {
+        expect_refused(address, "are in no allocation");
+    }
+
     uct_md_h md = nullptr;
     std::unique_ptr<transport> tl;
 };
@@ -162,7 +168,7 @@ TEST_F(application_memory, mapped_before_the_open_is_copied_and_told_exactly)
     EXPECT_EQ(100000u, attr.alloc_length);
     EXPECT_STREQ("gaudi2", ucs_topo_sys_device_get_name(attr.sys_dev));
     expect_copies(card, va + 4097);
-    expect_refused(va + 100000 - 1, "are in no allocation");
+    expect_unknown(va + 100000 - 1);
 }
 
 TEST_F(application_memory, mapped_after_the_open_is_copied)
@@ -182,22 +188,18 @@ TEST_F(application_memory, events_tell_address_and_size_around_the_driver_calls)
     const uint64_t handle = card.allocate(12345);
     EXPECT_THAT(events.take(), ::testing::IsEmpty());
     const uint64_t va = card.map(handle);
-    EXPECT_THAT(events.take(),
-                ::testing::ElementsAre(event_log::line{true, va, 12345}));
+    EXPECT_EQ((event_lines{{true, va, 12345}}), events.take());
     EXPECT_EQ(0, hl().hlthunk_memory_unmap(card.fd(), va));
-    EXPECT_THAT(events.take(),
-                ::testing::ElementsAre(event_log::line{false, va, 12345}));
+    EXPECT_EQ((event_lines{{false, va, 12345}}), events.take());
     EXPECT_EQ(0, hl().hlthunk_device_memory_free(card.fd(), handle));
 
     /* The same address, with another size. */
     const uint64_t again = card.map(card.allocate(999), va);
     EXPECT_EQ(va, again);
-    EXPECT_THAT(events.take(),
-                ::testing::ElementsAre(event_log::line{true, va, 999}));
+    EXPECT_EQ((event_lines{{true, va, 999}}), events.take());
     ASSERT_EQ(0, hl().hlthunk_close(card.fd()));
     card.release();
-    EXPECT_THAT(events.take(),
-                ::testing::ElementsAre(event_log::line{false, va, 999}));
+    EXPECT_EQ((event_lines{{false, va, 999}}), events.take());
 }
 
 TEST_F(application_memory, a_refused_unmap_announces_it_again)
@@ -210,13 +212,13 @@ TEST_F(application_memory, a_refused_unmap_announces_it_again)
     ASSERT_GE(dmabuf, 0);
     event_log events;
     EXPECT_EQ(-EINVAL, hl().hlthunk_memory_unmap(card.fd(), va));
-    EXPECT_THAT(events.take(), ::testing::ElementsAre(
-                                   event_log::line{false, va, device_page()},
-                                   event_log::line{true, va, device_page()}));
+    EXPECT_EQ(
+        (event_lines{{false, va, device_page()}, {true, va, device_page()}}),
+        events.take());
     expect_copies(card, va);
     close(dmabuf);
     EXPECT_EQ(0, hl().hlthunk_memory_unmap(card.fd(), va));
-    expect_refused(va, "are in no allocation");
+    expect_unknown(va);
 }
 
 TEST_F(application_memory, what_the_module_does_itself_is_announced_once)
@@ -238,7 +240,7 @@ TEST_F(application_memory, a_range_across_two_allocations_is_refused)
     const uint64_t next =
         card.map(card.allocate(device_page()), first + device_page());
     ASSERT_EQ(first + device_page(), next);
-    expect_refused(next - 3, "are in no allocation");
+    expect_unknown(next - 3);
     const auto attr = query(next - 3, 6);
     EXPECT_STREQ("gaudi", ucs_memory_type_names[attr.mem_type]);
     EXPECT_EQ(UCS_SYS_DEVICE_ID_UNKNOWN, attr.sys_dev);
@@ -260,9 +262,8 @@ TEST_F(application_memory, the_same_address_on_two_cards_goes_to_neither)
     EXPECT_EQ(UCS_SYS_DEVICE_ID_UNKNOWN, query(va, 9).sys_dev);
     uct_mem_h memh;
     EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-              uct_md_mem_reg(
-                  md, reinterpret_cast<void *>(va), 9,
-                  UCT_MD_MEM_FLAG_HIDE_ERRORS | UCT_MD_MEM_ACCESS_ALL, &memh));
+              register_memory(md, reinterpret_cast<void *>(va), 9, memh,
+                              UCT_MD_MEM_FLAG_HIDE_ERRORS));
     (void)take_logs();
     std::string seen(9, '.');
     for (raw_card *card : {&first, &second}) {
@@ -284,10 +285,10 @@ TEST_F(application_memory, memory_that_goes_while_registered_is_harmless)
     open();
     const uint64_t va = card.map(card.allocate(device_page()));
     uct_mem_h memh;
-    ASSERT_EQ(UCS_OK, uct_md_mem_reg(md, reinterpret_cast<void *>(va), 100,
-                                     UCT_MD_MEM_ACCESS_ALL, &memh));
+    ASSERT_EQ(UCS_OK,
+              register_memory(md, reinterpret_cast<void *>(va), 100, memh));
     EXPECT_EQ(0, hl().hlthunk_memory_unmap(card.fd(), va));
-    expect_refused(va, "are in no allocation");
+    expect_unknown(va);
     EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, memh));
 }
 
@@ -392,13 +393,11 @@ TEST_F(application_memory, a_card_of_the_program_is_used_and_stays_open)
         ASSERT_EQ(UCS_OK, put(buffer.remote(), "ours"));
         EXPECT_EQ(completed, card.read(seen.data(), buffer.remote(), 4));
         EXPECT_EQ("ours", seen);
-        EXPECT_STREQ("gaudi3", ucs_topo_sys_device_get_name(
-                                   query(buffer.remote(), 1).sys_dev));
+        EXPECT_STREQ("gaudi3", card_of(buffer.remote()));
     }
     raw_card free_one(0); /* was not taken besides */
     EXPECT_GE(free_one.fd(), 0);
-    tl.reset();
-    uct_md_close(std::exchange(md, nullptr));
+    close_domain();
     EXPECT_EQ(0u, card.counters().allocations) << "all given back";
     const uint64_t va = card.allocate_mapped(device_page());
     EXPECT_EQ(completed, write_text(card, va, "x"));
@@ -408,10 +407,9 @@ TEST_F(application_memory, two_memory_domains_share_an_adopted_card)
 {
     raw_card card;
     const uint64_t va = card.allocate_mapped(device_page());
-    uct_md_h other;
-    ASSERT_EQ(UCS_OK, open_md(other));
+    opened_domain other;
     open();
-    uct_md_close(other);
+    other.close();
     expect_copies(card, va);
 }
 
@@ -433,7 +431,7 @@ TEST_F(application_memory, after_hlthunk_close_copies_end_with_an_error)
     EXPECT_EQ(1u, done.calls);
     EXPECT_NE(UCS_OK, done.status);
     (void)take_logs();
-    expect_refused(va, "are in no allocation");
+    expect_unknown(va);
     EXPECT_EQ(UCS_ERR_NO_ELEM, [&] {
         ucs_memory_info_t info;
         return ucs_memtype_cache_lookup(reinterpret_cast<void *>(va), 1, &info);
@@ -447,8 +445,7 @@ TEST_F(application_memory, a_reopened_card_is_found_again)
         raw_card card(5);
         const uint64_t va = card.allocate_mapped(device_page());
         expect_copies(card, va);
-        EXPECT_STREQ("gaudi5",
-                     ucs_topo_sys_device_get_name(query(va, 1).sys_dev));
+        EXPECT_STREQ("gaudi5", card_of(va));
     }
 }
 
@@ -465,10 +462,9 @@ TEST_F(application_memory, a_card_closed_behind_our_back_is_noticed)
         /* The number is a file's, which nobody may write to. */
         const int file = ::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
         ASSERT_EQ(number, (file == number) ? file : dup2(file, number));
-        uct_md_h other;
-        ASSERT_EQ(UCS_OK, open_md(other));
-        expect_refused(va, "are in no allocation");
-        uct_md_close(other);
+        opened_domain other;
+        expect_unknown(va);
+        other.close();
         EXPECT_EQ(0, lseek(number, 0, SEEK_END));
         close(number);
         if (file != number) {
@@ -490,11 +486,8 @@ TEST_F(application_memory, memory_of_ours_on_a_lost_card_is_refused_and_freed)
         expect_refused(buffer.remote(), "were on a card that is lost",
                        UCS_ERR_NO_DEVICE);
     }
-    uct_mem_h memh;
     std::vector<char> host(4096);
-    ASSERT_EQ(UCS_OK, uct_md_mem_reg(md, host.data(), host.size(),
-                                     UCT_MD_MEM_ACCESS_ALL, &memh));
-    EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, memh));
+    const registration registered(md, host.data(), host.size());
 }
 
 TEST_F(application_memory, a_card_that_we_opened_first_is_shared)
@@ -520,15 +513,14 @@ TEST_F(application_memory, a_card_that_we_opened_first_is_shared)
         EXPECT_EQ(UCS_OK, get(va, seen));
         EXPECT_EQ("mine", seen);
         EXPECT_EQ(0, hl().hlthunk_close(fd));
-        expect_refused(va, "are in no allocation");
+        expect_unknown(va);
     }
     EXPECT_EQ(before.allocations, engine_hooks::counters().allocations)
         << "freed with the duplicate";
     const int by_module = emulator::instance().hlthunk_open_by_module_id(0);
     ASSERT_GE(by_module, 0);
 
-    tl.reset();
-    uct_md_close(std::exchange(md, nullptr));
+    close_domain();
     EXPECT_NE(0u, hl().hlthunk_device_memory_alloc(by_module, device_page(), 0,
                                                    false, true))
         << "the card stays open for the program";
@@ -621,8 +613,7 @@ TEST_F(application_memory, a_card_that_ucx_opens_is_left_to_it)
     open(); /* the first that is free */
     {
         const device_buffer buffer(md, 1000);
-        EXPECT_STREQ("gaudi1", ucs_topo_sys_device_get_name(
-                                   query(buffer.remote(), 1).sys_dev));
+        EXPECT_STREQ("gaudi1", card_of(buffer.remote()));
     }
     uct_md_mem_attr_t attr{};
     attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE;
@@ -634,8 +625,7 @@ TEST_F(application_memory, a_card_that_ucx_opens_is_left_to_it)
 
     raw_card card(0);
     const uint64_t va = card.allocate_mapped(device_page());
-    EXPECT_STREQ("gaudi0", ucs_topo_sys_device_get_name(query(va, 1).sys_dev))
-        << "the program's, now";
+    EXPECT_STREQ("gaudi0", card_of(va)) << "the program's, now";
     expect_copies(card, va);
 }
 
@@ -651,82 +641,57 @@ TEST_F(application_memory, a_card_of_ours_is_not_lent_to_ucx)
 
 /* --- mapped unseen -------------------------------------------------------- */
 
+/* Whether four bytes that UCX puts somewhere are in the memory of a card. */
+bool arrives(transport &tl, raw_card &card, uint64_t address,
+             const std::string &text)
+{
+    std::string seen(text.size(), '.');
+    return (tl.put_short(text.data(), text.size(), address) == UCS_OK) &&
+           (card.read(seen.data(), address, 4) == completed) && (seen == text);
+}
+
 /* A program that had memory before the module came. */
-GAUDI_CHILD(maps_before_the_module_comes)
+TEST_IN_CHILD(unseen_memory,
+              is_any_address_of_its_card_behind_all_that_is_known)
 {
     raw_card card(1);
     const uint64_t va = card.allocate_mapped(2 * device_page());
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const opened_domain md;
     transport tl(md);
 
     /* Anything in the card's range is its memory. */
     const uint64_t middle = va + device_page() - 2;
-    GAUDI_CHILD_REQUIRE(
-        uct_ep_put_short(tl.ep, "over", 4, middle, UCT_INVALID_RKEY) == UCS_OK);
-    char seen[4];
-    GAUDI_CHILD_REQUIRE(card.read(seen, middle, 4) == completed);
-    GAUDI_CHILD_REQUIRE(std::memcmp(seen, "over", 4) == 0);
+    EXPECT_TRUE(arrives(tl, card, middle, "over"));
     ucs_memory_info_t info;
-    GAUDI_CHILD_REQUIRE(
-        ucs_memtype_cache_lookup(reinterpret_cast<void *>(middle), 4, &info) ==
-        UCS_OK);
-    uct_md_mem_attr_t attr{};
-    attr.field_mask = UCT_MD_MEM_ATTR_FIELD_SYS_DEV;
-    GAUDI_CHILD_REQUIRE(uct_md_mem_query(md, reinterpret_cast<void *>(middle),
-                                         4, &attr) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(
-        std::strcmp(ucs_topo_sys_device_get_name(attr.sys_dev), "gaudi1") == 0);
+    ASSERT_TRUE(ucs_memtype_cache_lookup(reinterpret_cast<void *>(middle), 4,
+                                         &info) == UCS_OK);
+    const auto attr = query_memory(md, reinterpret_cast<void *>(middle), 4);
+    EXPECT_STREQ("gaudi1", ucs_topo_sys_device_get_name(attr.sys_dev));
 
     /* What is seen afterwards is known exactly, and wins on its card only. */
     const emulator looked_up_again;
     raw_card other(2, looked_up_again.driver.lib());
     const uint64_t exact = other.allocate_mapped(device_page());
-    GAUDI_CHILD_REQUIRE(exact == va); /* the cards count alike */
-    GAUDI_CHILD_REQUIRE(
-        uct_ep_put_short(tl.ep, "seen", 4, exact, UCT_INVALID_RKEY) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(other.read(seen, exact, 4) == completed);
-    GAUDI_CHILD_REQUIRE(std::memcmp(seen, "seen", 4) == 0);
+    ASSERT_TRUE(exact == va); /* the cards count alike */
+    EXPECT_TRUE(arrives(tl, other, exact, "seen"));
 
     /* Across its end nobody can tell. */
     collect_logs();
-    GAUDI_CHILD_REQUIRE(
-        uct_ep_put_short(tl.ep, "cross", 5, exact + device_page() - 2,
-                         UCT_INVALID_RKEY) == UCS_ERR_INVALID_ADDR);
-    return 0;
-}
-
-TEST(unseen_memory, is_any_address_of_its_card_behind_all_that_is_known)
-{
-    const auto result = run_child("maps_before_the_module_comes");
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    ASSERT_TRUE(tl.put_short("cross", 5, exact + device_page() - 2) ==
+                UCS_ERR_INVALID_ADDR);
 }
 
 /* A program that had looked up what it calls before the module came. */
-GAUDI_CHILD(maps_by_earlier_pointers)
+TEST_IN_CHILD(unseen_memory, is_what_the_program_maps_by_pointers_from_before)
 {
     raw_card card(1);
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const opened_domain md;
     transport tl(md);
     const uint64_t va = card.allocate_mapped(device_page());
     ucs_memory_info_t info;
-    GAUDI_CHILD_REQUIRE(ucs_memtype_cache_lookup(reinterpret_cast<void *>(va),
-                                                 4, &info) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(
-        uct_ep_put_short(tl.ep, "seen", 4, va, UCT_INVALID_RKEY) == UCS_OK);
-    char seen[4];
-    GAUDI_CHILD_REQUIRE(card.read(seen, va, 4) == completed);
-    GAUDI_CHILD_REQUIRE(std::memcmp(seen, "seen", 4) == 0);
-    return 0;
-}
-
-TEST(unseen_memory, is_what_the_program_maps_by_pointers_from_before)
-{
-    const auto result = run_child("maps_by_earlier_pointers");
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    ASSERT_TRUE(ucs_memtype_cache_lookup(reinterpret_cast<void *>(va), 4,
+                                         &info) == UCS_OK);
+    EXPECT_TRUE(arrives(tl, card, va, "seen"));
 }
 
 /* How much memory of the application UCX finds at an address; 0: none. */
@@ -741,28 +706,18 @@ size_t allocation_at(uct_md_h md, uint64_t va)
 }
 
 /* What a pointer from before unmaps is known until something is there again. */
-GAUDI_CHILD(unmaps_by_earlier_pointers)
+TEST_IN_CHILD(unseen_memory, is_replaced_by_what_is_mapped_there_next)
 {
     const shim::library &earlier = hl();
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const opened_domain md;
     const emulator looked_up_again;
     raw_card card(1, looked_up_again.driver.lib());
     const uint64_t small = card.allocate(device_page());
     const uint64_t large = card.allocate(2 * device_page());
     const uint64_t va    = card.map(small);
-    GAUDI_CHILD_REQUIRE(earlier.hlthunk_memory_unmap(card.fd(), va) == 0);
-    GAUDI_CHILD_REQUIRE(card.map(large, va) == va);
-    GAUDI_CHILD_REQUIRE(allocation_at(md, va) == 2 * device_page());
-    uct_md_close(md);
-    return 0;
-}
-
-TEST(unseen_memory, is_replaced_by_what_is_mapped_there_next)
-{
-    const auto result = run_child("unmaps_by_earlier_pointers");
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    ASSERT_TRUE(earlier.hlthunk_memory_unmap(card.fd(), va) == 0);
+    ASSERT_TRUE(card.map(large, va) == va);
+    ASSERT_TRUE(allocation_at(md, va) == 2 * device_page());
 }
 
 /* The driver's function that frees, and what happens when it has done so. */
@@ -778,17 +733,15 @@ int free_and_go_on(int fd, uint64_t handle)
     return ret;
 }
 
-GAUDI_CHILD(frees_what_another_thread_gets_at_once)
+TEST_IN_CHILD(freed_handle, that_another_thread_gets_at_once_stays_known)
 {
     driver_frees                  = hl().hlthunk_device_memory_free;
     const base::rebinding below[] = {
         {"hlthunk_device_memory_free",
          reinterpret_cast<const void *>(driver_frees),
          reinterpret_cast<const void *>(free_and_go_on)}};
-    GAUDI_CHILD_REQUIRE(base::rebind_symbols(hl().handle(), below));
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    ASSERT_TRUE(base::rebind_symbols(hl().handle(), below));
+    const opened_domain md;
     const emulator looked_up_now;
     raw_card card(1, looked_up_now.driver.lib());
     const uint64_t handle = card.allocate(device_page());
@@ -798,19 +751,11 @@ GAUDI_CHILD(frees_what_another_thread_gets_at_once)
                     return card.allocate(2 * device_page());
                 }).get();
     };
-    GAUDI_CHILD_REQUIRE(looked_up_now.driver.lib().hlthunk_device_memory_free(
-                            card.fd(), handle) == 0);
-    GAUDI_CHILD_REQUIRE(again == handle);
+    ASSERT_TRUE(looked_up_now.driver.lib().hlthunk_device_memory_free(
+                    card.fd(), handle) == 0);
+    ASSERT_TRUE(again == handle);
     const uint64_t va = card.map(again);
-    GAUDI_CHILD_REQUIRE(allocation_at(md, va) == 2 * device_page());
-    uct_md_close(md);
-    return 0;
-}
-
-TEST(freed_handle, that_another_thread_gets_at_once_stays_known)
-{
-    const auto result = run_child("frees_what_another_thread_gets_at_once");
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    ASSERT_TRUE(allocation_at(md, va) == 2 * device_page());
 }
 
 /* A library that calls by name what another one has, as the dynamic linker
@@ -849,11 +794,7 @@ int maps_by_a_linked_library(int when_bound, bool before)
     raw_card card(1, looked_up_now.driver.lib()); /* lent */
     const uint64_t va = library->map(card.fd(), device_page());
     GAUDI_CHILD_REQUIRE(va != 0);
-    uct_md_mem_attr_t attr{};
-    attr.field_mask =
-        UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS | UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
-    GAUDI_CHILD_REQUIRE(uct_md_mem_query(md, reinterpret_cast<void *>(va + 8),
-                                         1, &attr) == UCS_OK);
+    const auto attr = query_memory(md, reinterpret_cast<void *>(va + 8), 1);
     GAUDI_CHILD_REQUIRE(attr.base_address == reinterpret_cast<void *>(va));
     GAUDI_CHILD_REQUIRE(attr.alloc_length == device_page());
     uct_md_close(md);
@@ -879,9 +820,8 @@ class linked_libraries : public ::testing::TestWithParam<const char *> {};
 
 TEST_P(linked_libraries, map_memory_that_is_known_exactly)
 {
-    const auto result =
-        run_child(std::string("maps_by_a_library_that_is_") + GetParam());
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    EXPECT_TRUE(
+        child_passes(std::string("maps_by_a_library_that_is_") + GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(that_are, linked_libraries,
@@ -891,12 +831,26 @@ INSTANTIATE_TEST_SUITE_P(that_are, linked_libraries,
                              return std::string(test.param);
                          });
 
-GAUDI_CHILD(forks_with_an_adopted_card)
+TEST_IN_CHILD(
+    adoption, what_is_gone_is_announced_when_no_card_can_be_opened,
+    {{{"UCX_GAUDI_DEVICES", "1"}, {"HLTHUNK_EMU_FAULTS", "open=EIO@1"}}, -1})
+{
+    load_module();
+    (void)find_component(); /* has the driver loaded, and hooked */
+    raw_card card(0);
+    const uint64_t va = card.allocate_mapped(device_page());
+    ASSERT_TRUE(close(card.fd()) == 0); /* which no hook sees */
+    card.release();
+    event_log log;
+    ASSERT_TRUE(GAUDI_CALL(ucx_gaudi_open)(nullptr) == UCS_ERR_BUSY);
+    const event_log::line gone{false, va, device_page()};
+    ASSERT_TRUE(log.take() == std::vector{gone});
+}
+
+TEST_IN_CHILD(adoption, a_forked_child_leaves_the_programs_descriptors_alone)
 {
     raw_card card(0);
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const opened_domain md;
     const unsigned fds = count_open_fds();
     forked_process child([&] {
         /* The program's descriptor is its own. */
@@ -914,42 +868,10 @@ GAUDI_CHILD(forks_with_an_adopted_card)
             0);
         return 0;
     });
-    GAUDI_CHILD_REQUIRE(child.wait().exit_code == 0);
-    GAUDI_CHILD_REQUIRE(count_open_fds() == fds);
+    ASSERT_TRUE(child.wait().exit_code == 0);
+    ASSERT_TRUE(count_open_fds() == fds);
     const uint64_t va = card.allocate_mapped(device_page());
-    GAUDI_CHILD_REQUIRE(write_text(card, va, "x") == completed);
-    uct_md_close(md);
-    return 0;
-}
-
-GAUDI_CHILD(closes_its_card_before_an_open_that_fails)
-{
-    load_module();
-    (void)find_component(); /* has the driver loaded, and hooked */
-    raw_card card(0);
-    const uint64_t va = card.allocate_mapped(device_page());
-    GAUDI_CHILD_REQUIRE(close(card.fd()) == 0); /* which no hook sees */
-    card.release();
-    event_log log;
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_open)(nullptr) == UCS_ERR_BUSY);
-    const event_log::line gone{false, va, device_page()};
-    GAUDI_CHILD_REQUIRE(log.take() == std::vector{gone});
-    return 0;
-}
-
-TEST(adoption, what_is_gone_is_announced_when_no_card_can_be_opened)
-{
-    const child_result child = run_child(
-        "closes_its_card_before_an_open_that_fails",
-        {{{"UCX_GAUDI_DEVICES", "1"}, {"HLTHUNK_EMU_FAULTS", "open=EIO@1"}},
-         -1});
-    EXPECT_EQ(0, child.exit_code) << child.error;
-}
-
-TEST(adoption, a_forked_child_leaves_the_programs_descriptors_alone)
-{
-    const auto result = run_child("forks_with_an_adopted_card");
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    ASSERT_TRUE(write_text(card, va, "x") == completed);
 }
 
 } // namespace

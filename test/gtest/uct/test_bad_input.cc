@@ -39,15 +39,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-/* A child that has ended so, and what it wrote to stderr. */
-::testing::Matcher<child_result>
-ended(int exit_code, const ::testing::Matcher<std::string> &error)
-{
-    return ::testing::AllOf(
-        ::testing::Field("exit code", &child_result::exit_code, exit_code),
-        ::testing::Field("stderr", &child_result::error, error));
-}
-
 } // namespace
 
 constexpr int without_card = 99;
@@ -170,34 +161,33 @@ TEST(bad_input, without_a_timeout_no_reset_is_waited_for)
 }
 
 /* Three cards, one after the other, each of which is in reset for a while. */
-GAUDI_CHILD(opens_a_card_after_the_other)
+TEST_IN_CHILD(bad_input, each_reset_that_ends_is_waited_for_anew,
+              {with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "3"},
+                                  {"HLTHUNK_EMU_FAULTS", "reset=8"},
+                                  {"UCX_GAUDI_RESET_TIMEOUT", "0.4s"}})})
 {
     load_module();
     for (const char *module : {"0", "1", "2"}) {
         setenv("HLS_MODULE_ID", module, 1);
         uct_md_h md;
-        GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+        ASSERT_TRUE(open_md(md) == UCS_OK);
         uct_md_close(md);
     }
-    return 0;
-}
-
-TEST(bad_input, each_reset_that_ends_is_waited_for_anew)
-{
-    EXPECT_TRUE(child_passes(
-        "opens_a_card_after_the_other",
-        {with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "3"},
-                            {"HLTHUNK_EMU_FAULTS", "reset=8"},
-                            {"UCX_GAUDI_RESET_TIMEOUT", "0.4s"}})}));
 }
 
 /* A card is in reset for good. The application opens another one, which is
  * taken instead. */
-GAUDI_CHILD(opens_a_card_while_we_wait)
+TEST_IN_CHILD(bad_input,
+              the_application_opens_cards_while_a_reset_is_waited_for,
+              {with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "2"},
+                                  {"HLTHUNK_EMU_LOG", "1"},
+                                  {"HLTHUNK_EMU_FAULTS", "reset=4294967295@0"},
+                                  {"HLS_MODULE_ID", "0"},
+                                  {"UCX_GAUDI_RESET_TIMEOUT", "4s"}})})
 {
     load_module();
     const int log = make_output_file();
-    GAUDI_CHILD_REQUIRE(dup2(log, STDERR_FILENO) == STDERR_FILENO);
+    ASSERT_TRUE(dup2(log, STDERR_FILENO) == STDERR_FILENO);
     ucs_status_t status = UCS_INPROGRESS;
     uct_md_h md         = nullptr;
     std::thread opening([&] { status = open_md(md); });
@@ -211,22 +201,10 @@ GAUDI_CHILD(opens_a_card_while_we_wait)
     }
     const int fd = emulator::instance().hlthunk_open_by_module_id(1);
     opening.join();
-    GAUDI_CHILD_REQUIRE(fd >= 0);
-    GAUDI_CHILD_REQUIRE(status == UCS_OK);
+    ASSERT_TRUE(fd >= 0);
+    ASSERT_TRUE(status == UCS_OK);
     uct_md_close(md);
     (void)emulator::instance().driver.lib().hlthunk_close(fd);
-    return 0;
-}
-
-TEST(bad_input, the_application_opens_cards_while_a_reset_is_waited_for)
-{
-    EXPECT_TRUE(child_passes(
-        "opens_a_card_while_we_wait",
-        {with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "2"},
-                            {"HLTHUNK_EMU_LOG", "1"},
-                            {"HLTHUNK_EMU_FAULTS", "reset=4294967295@0"},
-                            {"HLS_MODULE_ID", "0"},
-                            {"UCX_GAUDI_RESET_TIMEOUT", "4s"}})}));
 }
 
 /* Exit code: opens that found the card in reset when the second domain was
@@ -454,8 +432,9 @@ GAUDI_CHILD(asks_when_it_is_told_to)
 
 class bad_address : public uct {
 protected:
-    void expect_refusal(const void *address, size_t size)
+    void expect_refusal(ucs_status_t status, const void *address, size_t size)
     {
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR, status);
         char text[200];
         std::snprintf(text, sizeof(text),
                       "gaudi: %zu bytes at %p are in no allocation of device "
@@ -479,26 +458,18 @@ TEST_F(bad_address, every_operation_refuses_what_no_allocation_covers)
         const auto jobs   = engine_hooks::counters().jobs;
         counted_completion done;
 
-        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  tl->put_short(host.data(), size, remote));
-        expect_refusal(address, size);
-        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  tl->get_short(host.data(), size, remote));
-        expect_refusal(address, size);
-        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  tl->put_zcopy(host.data(), size, remote, &done));
-        expect_refusal(address, size);
-        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  tl->get_zcopy(host.data(), size, remote, &done));
-        expect_refusal(address, size);
-        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  tl->put_short(address, size, device.remote()));
-        expect_refusal(address, size);
-        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-                  uct_ep_get_bcopy(
-                      tl->ep, [](void *, const void *, size_t) { FAIL(); },
-                      host.data(), size, remote, UCT_INVALID_RKEY, &done));
-        expect_refusal(address, size);
+        expect_refusal(tl->put_short(host.data(), size, remote), address, size);
+        expect_refusal(tl->get_short(host.data(), size, remote), address, size);
+        expect_refusal(tl->put_zcopy(host.data(), size, remote, &done), address,
+                       size);
+        expect_refusal(tl->get_zcopy(host.data(), size, remote, &done), address,
+                       size);
+        expect_refusal(tl->put_short(address, size, device.remote()), address,
+                       size);
+        expect_refusal(uct_ep_get_bcopy(
+                           tl->ep, [](void *, const void *, size_t) { FAIL(); },
+                           host.data(), size, remote, UCT_INVALID_RKEY, &done),
+                       address, size);
         EXPECT_GT(0, uct_ep_put_bcopy(
                          tl->ep, [](void *, void *) -> size_t { return size; },
                          nullptr, remote, UCT_INVALID_RKEY));

@@ -87,7 +87,6 @@ TEST_F(detection, reading_device_memory_with_the_cpu_faults)
 
 GAUDI_CHILD(reads_device_memory)
 {
-    load_module();
     const opened_domain md;
     device_buffer device(md, 4096);
     std::signal(SIGSEGV, SIG_DFL);

@@ -590,7 +590,8 @@ TEST_F(dmabuf, the_library_tells_its_version)
 
 /* --- other settings and cards --------------------------------------------- */
 
-GAUDI_CHILD(cannot_import)
+TEST_IN_CHILD(dmabuf_settings, a_driver_without_import_is_named,
+              {{{"HLTHUNK_EMU_IMPORT", "n"}}})
 {
     load_module();
     collect_logs();
@@ -603,15 +604,9 @@ GAUDI_CHILD(cannot_import)
     EXPECT_EQ(nullptr, address);
     EXPECT_THAT(take_logs(), ElementsAre(::testing::EndsWith(
                                  "the driver cannot import dma-bufs")));
-    return 0;
 }
 
-TEST(dmabuf_settings, a_driver_without_import_is_named)
-{
-    EXPECT_TRUE(child_passes("cannot_import", {{{"HLTHUNK_EMU_IMPORT", "n"}}}));
-}
-
-GAUDI_CHILD(has_no_open_card)
+TEST_IN_CHILD(dmabuf_settings, nothing_works_before_ucx_has_cards)
 {
     load_module();
     collect_logs();
@@ -622,12 +617,6 @@ GAUDI_CHILD(has_no_open_card)
     EXPECT_EQ(UCS_ERR_INVALID_ADDR, export_range(&fd, 1, fd, offset));
     query(&fd, 1, UCS_ERR_INVALID_ADDR);
     EXPECT_EQ(2u, take_logs().size());
-    return 0;
-}
-
-TEST(dmabuf_settings, nothing_works_before_ucx_has_cards)
-{
-    EXPECT_TRUE(child_passes("has_no_open_card"));
 }
 
 /* Engine counters of an open card. */
@@ -645,11 +634,11 @@ hlthunk_emu_counters counters_of(unsigned card)
     return {};
 }
 
-GAUDI_CHILD(imports_on_every_card)
+TEST_IN_CHILD(dmabuf_settings, imports_of_several_cards_do_not_meet,
+              {{{"UCX_GAUDI_DEVICES", "all"}, {"HLTHUNK_EMU_DEVICES", "3"}}})
 {
     constexpr unsigned cards = 3;
     constexpr size_t size    = 100'000;
-    load_module();
     const opened_domain md;
     transport tl(md);
     device_buffer device(md, cards * size);
@@ -679,14 +668,6 @@ GAUDI_CHILD(imports_on_every_card)
         EXPECT_EQ(UCS_OK, release(addresses[card]));
         EXPECT_EQ(left.mappings - 1, counters_of(card).mappings);
     }
-    return 0;
-}
-
-TEST(dmabuf_settings, imports_of_several_cards_do_not_meet)
-{
-    EXPECT_TRUE(child_passes(
-        "imports_on_every_card",
-        {{{"UCX_GAUDI_DEVICES", "all"}, {"HLTHUNK_EMU_DEVICES", "3"}}}));
 }
 
 /* --- other processes ------------------------------------------------------ */

@@ -22,18 +22,13 @@ namespace {
 constexpr size_t size         = 1 << 20;
 constexpr size_t short_size   = 4096;
 constexpr uint8_t own_message = 6;
-/* Device addresses that the cards of a process allocate from. */
-constexpr uintptr_t first_window = 0x1001001800000000;
-constexpr uintptr_t window_bytes = uintptr_t{1} << 41;
 
 /* --- what they happen to -------------------------------------------------- */
 
 struct card_memory {
     card_memory(uct_md_h md, unsigned card, size_t bytes)
     {
-        status = allocate_memory(
-            md, bytes, memory, 0,
-            reinterpret_cast<void *>(first_window + card * window_bytes));
+        status = allocate_memory(md, bytes, memory, 0, window_of_card(card));
     }
     ~card_memory() { (void)free(); }
     card_memory(const card_memory &)            = delete;
@@ -290,11 +285,11 @@ struct operation {
     }
 };
 
-outcome put(scene &s, void *from, const card_memory &to)
+outcome put(scene &s, void *from, uint64_t to, size_t bytes = size)
 {
     counted_completion done;
-    return ended(s, *s.copy, s.copy->put_zcopy(from, size, to.remote(), &done),
-                 size, &done);
+    return ended(s, *s.copy, s.copy->put_zcopy(from, bytes, to, &done), bytes,
+                 &done);
 }
 
 /* Between memory here and device memory of the peer. */
@@ -388,11 +383,11 @@ const operation operations[] = {
                       short_size, &done);
      }},
     {"put_zcopy", importing::nothing, place::host, place::near,
-     [](scene &s) { return put(s, s.host.data(), *s.near); }},
+     [](scene &s) { return put(s, s.host.data(), s.near->remote()); }},
     {"put_zcopy_registered", importing::nothing, place::host, place::near,
      [](scene &s) {
          const registration known(s.md, s.host.data(), size);
-         return put(s, s.host.data(), *s.near);
+         return put(s, s.host.data(), s.near->remote());
      }},
     {"get_zcopy", importing::nothing, place::near, place::host,
      [](scene &s) {
@@ -404,16 +399,17 @@ const operation operations[] = {
      }},
     {"on_card", importing::nothing, place::near, place::near_half,
      [](scene &s) {
-         counted_completion done;
-         return ended(s, *s.copy,
-                      s.copy->put_zcopy(s.near->memory.address, size / 2,
-                                        s.near->remote() + size / 2, &done),
-                      size / 2, &done);
+         return put(s, s.near->memory.address, s.near->remote() + size / 2,
+                    size / 2);
      }},
     {"to_other_card", importing::of_other_card, place::near, place::other,
-     [](scene &s) { return put(s, s.near->memory.address, *s.other); }},
+     [](scene &s) {
+         return put(s, s.near->memory.address, s.other->remote());
+     }},
     {"from_other_card", importing::nothing, place::other, place::near,
-     [](scene &s) { return put(s, s.other->memory.address, *s.near); }},
+     [](scene &s) {
+         return put(s, s.other->memory.address, s.near->remote());
+     }},
     {"flush", importing::nothing, place::host, place::near,
      [](scene &s) {
          counted_completion flushed;
@@ -605,7 +601,7 @@ GAUDI_CHILD(meets_a_fault)
     const bool met = (s.copy != nullptr) && (s.near->status == UCS_OK);
     if (met) {
         uct_ep_destroy(std::exchange(s.copy->ep, s.copy->make_ep()));
-        (void)put(s, s.host.data(), *s.near);
+        (void)put(s, s.host.data(), s.near->remote());
     }
     GAUDI_CHILD_REQUIRE(box.hlthunk_emu_fault(nullptr) == 0);
     tell_parent(to_line(result));

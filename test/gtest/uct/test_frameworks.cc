@@ -203,7 +203,6 @@ TEST_P(frameworks, a_child_does_nothing_on_the_card_of_its_parent)
 GAUDI_CHILD(forks_beside_a_framework)
 {
     GAUDI_CHILD_REQUIRE(acquire() == synSuccess);
-    load_module();
     const opened_domain md;
     const unsigned streams = synapse().syn_stand_in_streams();
     GAUDI_CHILD_REQUIRE(streams > 0);
@@ -259,7 +258,6 @@ TEST(gaudi3, is_refused_without_a_framework_in_one_line)
 
 GAUDI_CHILD(wants_gaudi3)
 {
-    load_module();
     const opened_domain md;
     return has_card(md) ? 1 : 0;
 }

@@ -1,6 +1,6 @@
 /* What UCP is told about the cost of operations. */
 #include "common/framework.h"
-#include "uct/gaudi/base/ucx/host_lanes.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "gtest/uct/fixture.h"
 
 #include <climits>
@@ -40,6 +40,21 @@ protected:
     double bandwidth(uct_ep_operation_t operation) const
     {
         return estimate(operation).bandwidth.shared;
+    }
+
+    /* Of each kind of operation; the less it is copied the more there is. */
+    void expect_own_bandwidths() const
+    {
+        EXPECT_NE(bandwidth(UCT_EP_OP_PUT_SHORT),
+                  bandwidth(UCT_EP_OP_GET_SHORT));
+        EXPECT_GT(bandwidth(UCT_EP_OP_PUT_ZCOPY),
+                  bandwidth(UCT_EP_OP_PUT_BCOPY));
+        EXPECT_GT(bandwidth(UCT_EP_OP_PUT_BCOPY),
+                  bandwidth(UCT_EP_OP_PUT_SHORT));
+        EXPECT_GT(bandwidth(UCT_EP_OP_GET_ZCOPY),
+                  bandwidth(UCT_EP_OP_GET_BCOPY));
+        EXPECT_GT(bandwidth(UCT_EP_OP_GET_BCOPY),
+                  bandwidth(UCT_EP_OP_GET_SHORT));
     }
 };
 
@@ -118,11 +133,7 @@ double seconds_for(const uct_perf_attr_t &of, double bytes)
 
 TEST_F(performance_model, each_kind_of_operation_has_its_bandwidth)
 {
-    EXPECT_NE(bandwidth(UCT_EP_OP_PUT_SHORT), bandwidth(UCT_EP_OP_GET_SHORT));
-    EXPECT_GT(bandwidth(UCT_EP_OP_PUT_ZCOPY), bandwidth(UCT_EP_OP_PUT_BCOPY));
-    EXPECT_GT(bandwidth(UCT_EP_OP_PUT_BCOPY), bandwidth(UCT_EP_OP_PUT_SHORT));
-    EXPECT_GT(bandwidth(UCT_EP_OP_GET_ZCOPY), bandwidth(UCT_EP_OP_GET_BCOPY));
-    EXPECT_GT(bandwidth(UCT_EP_OP_GET_BCOPY), bandwidth(UCT_EP_OP_GET_SHORT));
+    expect_own_bandwidths();
     EXPECT_EQ(bandwidth(UCT_EP_OP_PUT_ZCOPY), bandwidth(UCT_EP_OP_AM_SHORT))
         << "what it does not know";
 }
@@ -203,11 +214,7 @@ TEST_F(performance_model, capabilities_match_the_limits)
 
 TEST_F(ipc_performance_model, puts_and_gets_share_the_link)
 {
-    EXPECT_NE(bandwidth(UCT_EP_OP_PUT_SHORT), bandwidth(UCT_EP_OP_GET_SHORT));
-    EXPECT_GT(bandwidth(UCT_EP_OP_PUT_ZCOPY), bandwidth(UCT_EP_OP_PUT_BCOPY));
-    EXPECT_GT(bandwidth(UCT_EP_OP_PUT_BCOPY), bandwidth(UCT_EP_OP_PUT_SHORT));
-    EXPECT_GT(bandwidth(UCT_EP_OP_GET_ZCOPY), bandwidth(UCT_EP_OP_GET_BCOPY));
-    EXPECT_GT(bandwidth(UCT_EP_OP_GET_BCOPY), bandwidth(UCT_EP_OP_GET_SHORT));
+    expect_own_bandwidths();
     for (const uct_ep_operation_t operation : puts_and_gets) {
         const uct_perf_attr_t attr = estimate(operation);
         EXPECT_EQ(0, attr.bandwidth.dedicated);

@@ -7,7 +7,6 @@
 #include "common/framework.h"
 #include "common/process_state.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -20,8 +19,11 @@ namespace gaudi::test {
 
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
+using ::testing::Not;
 
 constexpr size_t size = 100000;
 
@@ -42,9 +44,7 @@ bool is_by_synapse()
 
 void expect_quiet_success(const char *child, const child_options &options)
 {
-    const child_result result = run_child(child, options);
-    EXPECT_EQ(0, result.exit_code) << result.error;
-    EXPECT_THAT(result.error, IsEmpty());
+    EXPECT_THAT(run_child(child, options), ended(0, IsEmpty()));
 }
 
 void *allocate(const char *card, ucs_status_t expected = UCS_OK)
@@ -66,11 +66,41 @@ ucs_status_t release(void *address)
     return GAUDI_CALL(ucx_gaudi_mem_free)(address);
 }
 
+ucs_status_t close_cards()
+{
+    return GAUDI_CALL(ucx_gaudi_close)();
+}
+
+ucs_status_t copy(void *dst, const void *src, size_t length)
+{
+    return GAUDI_CALL(ucx_gaudi_mem_copy)(dst, src, length);
+}
+
+ucs_status_t fill(void *address, const char *byte)
+{
+    return GAUDI_CALL(ucx_gaudi_mem_fill)(address, size, byte, 1);
+}
+
+void meet(const char *fault)
+{
+    ASSERT_EQ(0, emulator::instance().hlthunk_emu_fault(fault));
+}
+
+ucs_status_t query(ucx_gaudi_card_attr_t *first_card)
+{
+    return GAUDI_CALL(ucx_gaudi_card_query)(0, first_card);
+}
+
+ucs_status_t query(const void *address, ucx_gaudi_mem_attr_t *attr)
+{
+    return GAUDI_CALL(ucx_gaudi_mem_query)(address, size, attr);
+}
+
 std::string card_of(const void *address)
 {
     ucx_gaudi_mem_attr_t attr{};
     attr.field_mask = UCX_GAUDI_MEM_ATTR_FIELD_CARD;
-    (void)GAUDI_CALL(ucx_gaudi_mem_query)(address, size, &attr);
+    (void)query(address, &attr);
     return attr.card;
 }
 
@@ -106,10 +136,8 @@ bool copies_between(void *one, void *other)
     std::vector<char> host(size);
     std::vector<char> seen(size);
     fill_pattern(host.data(), size, 1);
-    auto *const copy = GAUDI_CALL(ucx_gaudi_mem_copy);
     return (copy(one, host.data(), size) == UCS_OK) &&
-           (copy(other, one, size) == UCS_OK) &&
-           (GAUDI_CALL(ucx_gaudi_mem_fill)(one, size, "-", 1) == UCS_OK) &&
+           (copy(other, one, size) == UCS_OK) && (fill(one, "-") == UCS_OK) &&
            (copy(one, other, size) == UCS_OK) &&
            (copy(seen.data(), one, size) == UCS_OK) && (seen == host);
 }
@@ -138,7 +166,7 @@ GAUDI_CHILD(chooses_its_cards)
     GAUDI_CHILD_REQUIRE(card_of(any) == "gaudi1"); /* opened first */
     GAUDI_CHILD_REQUIRE(release(any) == UCS_OK);
     GAUDI_CHILD_REQUIRE(release(second) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_OK);
+    GAUDI_CHILD_REQUIRE(close_cards() == UCS_OK);
     GAUDI_CHILD_REQUIRE(cards() == "gaudi0 free, gaudi1 free, gaudi2 free");
     return 0;
 }
@@ -156,33 +184,24 @@ TEST(program_cards, copy_to_each_other_where_the_driver_does_not_import)
         with({{"HLTHUNK_EMU_DEVICES", "3"}, {"HLTHUNK_EMU_IMPORT", "n"}}));
 }
 
-GAUDI_CHILD(chooses_what_it_cannot_have)
+TEST_IN_CHILD_SAYING(
+    program_cards, are_none_that_the_settings_exclude,
+    AllOf(HasSubstr("'gaudi7' is none of the 2 cards of this machine"),
+          HasSubstr("'auto' does not name one card"),
+          HasSubstr("no card is listed"),
+          HasSubstr("'0,1' does not name one card"),
+          HasSubstr("UCX_GAUDI_DEVICES=1: gaudi0 is not among them"),
+          Not(HasSubstr("WARN"))),
+    with({{"HLTHUNK_EMU_DEVICES", "2"}, {"UCX_GAUDI_DEVICES", "1"}}))
 {
     load_module();
     for (const char *name : {"gaudi7", "auto", "", "0,1", "gaudi0"}) {
         (void)allocate(name, UCS_ERR_NO_DEVICE);
-        GAUDI_CHILD_REQUIRE(!engine_hooks::any_card());
+        ASSERT_TRUE(!engine_hooks::any_card());
     }
-    GAUDI_CHILD_REQUIRE(card_of(allocate(nullptr)) == "gaudi1");
+    ASSERT_TRUE(card_of(allocate(nullptr)) == "gaudi1");
     (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
-    GAUDI_CHILD_REQUIRE(card_of(allocate("1")) == "gaudi1");
-    return 0;
-}
-
-TEST(program_cards, are_none_that_the_settings_exclude)
-{
-    const child_result result = run_child(
-        "chooses_what_it_cannot_have",
-        with({{"HLTHUNK_EMU_DEVICES", "2"}, {"UCX_GAUDI_DEVICES", "1"}}));
-    EXPECT_EQ(0, result.exit_code) << result.error;
-    for (const char *line :
-         {"'gaudi7' is none of the 2 cards of this machine",
-          "'auto' does not name one card", "no card is listed",
-          "'0,1' does not name one card",
-          "UCX_GAUDI_DEVICES=1: gaudi0 is not among them"}) {
-        EXPECT_THAT(result.error, HasSubstr(line));
-    }
-    EXPECT_THAT(result.error, ::testing::Not(HasSubstr("WARN")));
+    ASSERT_TRUE(card_of(allocate("1")) == "gaudi1");
 }
 
 GAUDI_CHILD(holds_a_card_for_itself)
@@ -191,9 +210,9 @@ GAUDI_CHILD(holds_a_card_for_itself)
     void *const address = allocate("gaudi0");
     tell_parent("open");
     wait_for_parent();
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_ERR_BUSY);
+    GAUDI_CHILD_REQUIRE(close_cards() == UCS_ERR_BUSY);
     GAUDI_CHILD_REQUIRE(release(address) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_OK);
+    GAUDI_CHILD_REQUIRE(close_cards() == UCS_OK);
     tell_parent("closed");
     wait_for_parent();
     GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_open)(nullptr) == UCS_ERR_BUSY);
@@ -239,62 +258,24 @@ TEST(program_cards, are_free_for_others_when_the_program_has_closed_them)
                 HasSubstr("card gaudi0 was not opened; taken: gaudi0 by "));
 }
 
-GAUDI_CHILD(asks_for_cards_without_a_driver)
+TEST_IN_CHILD_SAYING(
+    program_cards, are_none_without_a_driver_which_is_said_once,
+    MatchesRegex("[^\n]*/nonexistent/libhl-thunk.so[^\n]*\n"),
+    with({{"UCX_GAUDI_DRIVER", "/nonexistent/libhl-thunk.so"}}))
 {
     load_module();
     (void)card(0, UCS_ERR_NO_ELEM);
     (void)allocate(nullptr, UCS_ERR_NO_DEVICE);
     (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_OK);
+    ASSERT_TRUE(close_cards() == UCS_OK);
     char host;
     auto *const device = reinterpret_cast<void *>(0x1001001800000000);
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_mem_copy)(&host, device, 1) ==
-                        UCS_ERR_NO_DEVICE);
-    return 0;
-}
-
-TEST(program_cards, are_none_without_a_driver_which_is_said_once)
-{
-    const child_result result =
-        run_child("asks_for_cards_without_a_driver",
-                  with({{"UCX_GAUDI_DRIVER", "/nonexistent/libhl-thunk.so"}}));
-    EXPECT_EQ(0, result.exit_code) << result.error;
-    EXPECT_THAT(result.error, HasSubstr("/nonexistent/libhl-thunk.so"));
-    EXPECT_EQ(1, std::count(result.error.begin(), result.error.end(), '\n'))
-        << result.error;
-}
-
-GAUDI_CHILD(looks_at_its_cards)
-{
-    load_module();
-    const ucx_gaudi_card_attr_t seen = card(0);
-    GAUDI_CHILD_REQUIRE(seen.name == std::string("gaudi0"));
-    GAUDI_CHILD_REQUIRE(seen.bus_id == bus_id(2));
-    GAUDI_CHILD_REQUIRE(seen.state == UCX_GAUDI_CARD_FREE);
-    GAUDI_CHILD_REQUIRE(seen.total_memory >= device_bytes());
-    GAUDI_CHILD_REQUIRE(card(1).bus_id == bus_id(3));
-    (void)card(2, UCS_ERR_NO_ELEM);
-    GAUDI_CHILD_REQUIRE(card_of(allocate(nullptr)) == "gaudi0");
-    const ucx_gaudi_card_attr_t now = card(0);
-    GAUDI_CHILD_REQUIRE(now.state == UCX_GAUDI_CARD_OPEN);
-    GAUDI_CHILD_REQUIRE(now.total_memory == seen.total_memory);
-    if (!is_by_synapse()) {
-        GAUDI_CHILD_REQUIRE(now.free_memory ==
-                            seen.free_memory - device_page());
-    }
-    ucx_gaudi_card_attr_t nothing;
-    std::memset(&nothing, 'x', sizeof(nothing));
-    nothing.field_mask = 0;
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_card_query)(0, &nothing) ==
-                        UCS_OK);
-    GAUDI_CHILD_REQUIRE(nothing.name[0] == 'x');
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_card_query)(0, nullptr) ==
-                        UCS_ERR_INVALID_PARAM);
-    return 0;
+    ASSERT_TRUE(copy(&host, device, 1) == UCS_ERR_NO_DEVICE);
 }
 
 /* Such as those of a later header, whose structures are larger. */
-GAUDI_CHILD(asks_for_unknown_fields)
+TEST_IN_CHILD_SAYING(program_cards, fields_that_are_unknown_are_left, IsEmpty(),
+                     with({{"UCX_GAUDI_DEVICES", "all"}}))
 {
     constexpr uint64_t card_bits =
         2 * UCX_GAUDI_CARD_ATTR_FIELD_FREE_MEMORY - 1;
@@ -314,144 +295,124 @@ GAUDI_CHILD(asks_for_unknown_fields)
     asked.card.field_mask = ~card_bits;
     asked.mem.field_mask  = ~mem_bits;
     const std::string before(bytes);
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_card_query)(0, &asked.card) ==
-                        UCS_OK);
-    GAUDI_CHILD_REQUIRE(
-        GAUDI_CALL(ucx_gaudi_mem_query)(address, size, &asked.mem) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(bytes == before);
+    ASSERT_TRUE(query(&asked.card) == UCS_OK);
+    ASSERT_TRUE(query(address, &asked.mem) == UCS_OK);
+    ASSERT_TRUE(bytes == before);
 
     asked.card.field_mask = UINT64_MAX;
     asked.mem.field_mask  = UINT64_MAX;
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_card_query)(0, &asked.card) ==
-                        UCS_OK);
-    GAUDI_CHILD_REQUIRE(
-        GAUDI_CALL(ucx_gaudi_mem_query)(address, size, &asked.mem) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(asked.card.name == card_of(address));
-    GAUDI_CHILD_REQUIRE(asked.mem.base == address);
+    ASSERT_TRUE(query(&asked.card) == UCS_OK);
+    ASSERT_TRUE(query(address, &asked.mem) == UCS_OK);
+    ASSERT_TRUE(asked.card.name == card_of(address));
+    ASSERT_TRUE(asked.mem.base == address);
     const std::string behind(64, 'x');
-    GAUDI_CHILD_REQUIRE(behind == std::string_view(asked.behind_card, 64));
-    GAUDI_CHILD_REQUIRE(behind == std::string_view(asked.behind_mem, 64));
-    return 0;
+    ASSERT_TRUE(behind == std::string_view(asked.behind_card, 64));
+    ASSERT_TRUE(behind == std::string_view(asked.behind_mem, 64));
 }
 
-TEST(program_cards, fields_that_are_unknown_are_left)
+TEST_IN_CHILD(program_cards, are_listed_with_their_memory,
+              with({{"HLTHUNK_EMU_DEVICES", "4"},
+                    {"UCX_GAUDI_DEVICES", "all"},
+                    {"GAUDI_MAPPING_TABLE",
+                     R"([{"index":0,"module_id":2,"bus_id":")" + bus_id(2) +
+                         R"("},{"index":1,"module_id":3,"bus_id":")" +
+                         bus_id(3) + R"("}])"}}))
 {
-    expect_quiet_success("asks_for_unknown_fields",
-                         with({{"UCX_GAUDI_DEVICES", "all"}}));
+    load_module();
+    const ucx_gaudi_card_attr_t seen = card(0);
+    ASSERT_TRUE(seen.name == std::string("gaudi0"));
+    ASSERT_TRUE(seen.bus_id == bus_id(2));
+    ASSERT_TRUE(seen.state == UCX_GAUDI_CARD_FREE);
+    ASSERT_TRUE(seen.total_memory >= device_bytes());
+    ASSERT_TRUE(card(1).bus_id == bus_id(3));
+    (void)card(2, UCS_ERR_NO_ELEM);
+    ASSERT_TRUE(card_of(allocate(nullptr)) == "gaudi0");
+    const ucx_gaudi_card_attr_t now = card(0);
+    ASSERT_TRUE(now.state == UCX_GAUDI_CARD_OPEN);
+    ASSERT_TRUE(now.total_memory == seen.total_memory);
+    if (!is_by_synapse()) {
+        ASSERT_TRUE(now.free_memory == seen.free_memory - device_page());
+    }
+    ucx_gaudi_card_attr_t nothing;
+    std::memset(&nothing, 'x', sizeof(nothing));
+    nothing.field_mask = 0;
+    ASSERT_TRUE(query(&nothing) == UCS_OK);
+    ASSERT_TRUE(nothing.name[0] == 'x');
+    ASSERT_TRUE(GAUDI_CALL(ucx_gaudi_card_query)(0, nullptr) ==
+                UCS_ERR_INVALID_PARAM);
 }
 
-TEST(program_cards, are_listed_with_their_memory)
-{
-    const child_result result =
-        run_child("looks_at_its_cards",
-                  with({{"HLTHUNK_EMU_DEVICES", "4"},
-                        {"UCX_GAUDI_DEVICES", "all"},
-                        {"GAUDI_MAPPING_TABLE",
-                         R"([{"index":0,"module_id":2,"bus_id":")" + bus_id(2) +
-                             R"("},{"index":1,"module_id":3,"bus_id":")" +
-                             bus_id(3) + R"("}])"}}));
-    EXPECT_EQ(0, result.exit_code) << result.error;
-}
-
-GAUDI_CHILD(loses_its_card)
+TEST_IN_CHILD_SAYING(program_cards, are_lost_by_a_reset_until_they_are_closed,
+                     HasSubstr("gaudi0 was reset or removed"),
+                     with({{"HLTHUNK_EMU_DEVICES", "1"}}))
 {
     load_module();
     char host           = 'x';
     void *const address = allocate(nullptr);
-    auto *const copy    = GAUDI_CALL(ucx_gaudi_mem_copy);
-    GAUDI_CHILD_REQUIRE(copy(address, &host, 1) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(emulator::instance().hlthunk_emu_fault("now=reset@0") ==
-                        0);
-    GAUDI_CHILD_REQUIRE(copy(address, &host, 1) == UCS_ERR_NO_DEVICE);
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_mem_fill)(address, size, "x", 1) ==
-                        UCS_ERR_NO_DEVICE);
+    ASSERT_TRUE(copy(address, &host, 1) == UCS_OK);
+    meet("now=reset@0");
+    ASSERT_TRUE(copy(address, &host, 1) == UCS_ERR_NO_DEVICE);
+    ASSERT_TRUE(fill(address, "x") == UCS_ERR_NO_DEVICE);
     (void)allocate(nullptr, UCS_ERR_NO_DEVICE);
     (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
-    GAUDI_CHILD_REQUIRE(release(address) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_OK);
+    ASSERT_TRUE(release(address) == UCS_OK);
+    ASSERT_TRUE(close_cards() == UCS_OK);
     /* When the reset is over it is another card. */
-    GAUDI_CHILD_REQUIRE(copies_between(allocate(nullptr), allocate("gaudi0")));
-    return 0;
-}
-
-TEST(program_cards, are_lost_by_a_reset_until_they_are_closed)
-{
-    const child_result result =
-        run_child("loses_its_card", with({{"HLTHUNK_EMU_DEVICES", "1"}}));
-    EXPECT_EQ(0, result.exit_code) << result.error;
-    EXPECT_THAT(result.error, HasSubstr("gaudi0 was reset or removed"));
+    ASSERT_TRUE(copies_between(allocate(nullptr), allocate("gaudi0")));
 }
 
 /* With what a program may have there: allocations, copies from card to card,
  * dma-bufs and imports. */
-GAUDI_CHILD(loses_a_card_that_is_removed)
+TEST_IN_CHILD_SAYING(program_cards, that_are_removed_leave_no_descriptor,
+                     HasSubstr("was removed"),
+                     with({{"HLTHUNK_EMU_DEVICES", "2"}}))
 {
     load_module();
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_open)("gaudi1") == UCS_OK);
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_OK);
+    ASSERT_TRUE(GAUDI_CALL(ucx_gaudi_open)("gaudi1") == UCS_OK);
+    ASSERT_TRUE(close_cards() == UCS_OK);
     const unsigned before = count_open_fds();
     void *const near      = allocate("gaudi0");
     void *const far       = allocate("gaudi1");
-    GAUDI_CHILD_REQUIRE(copies_between(near, far));
-    GAUDI_CHILD_REQUIRE(copies_between(far, near));
+    ASSERT_TRUE(copies_between(near, far));
+    ASSERT_TRUE(copies_between(far, near));
     int fd         = -1;
     size_t offset  = 0;
     void *imported = nullptr;
-    GAUDI_CHILD_REQUIRE(
-        GAUDI_CALL(ucx_gaudi_dmabuf_export)(far, size, &fd, &offset) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_dmabuf_import)(
-                            fd, offset, size, "gaudi0", &imported) == UCS_OK);
+    ASSERT_TRUE(GAUDI_CALL(ucx_gaudi_dmabuf_export)(far, size, &fd, &offset) ==
+                UCS_OK);
+    ASSERT_TRUE(GAUDI_CALL(ucx_gaudi_dmabuf_import)(fd, offset, size, "gaudi0",
+                                                    &imported) == UCS_OK);
     close(fd);
-    GAUDI_CHILD_REQUIRE(
-        emulator::instance().hlthunk_emu_fault("now=remove@0") == 0);
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_mem_fill)(near, size, "x", 1) ==
-                        UCS_ERR_NO_DEVICE);
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_dmabuf_release)(imported) ==
-                        UCS_OK);
-    GAUDI_CHILD_REQUIRE(release(near) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(release(far) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_OK);
-    GAUDI_CHILD_REQUIRE(count_open_fds() == before);
-    return 0;
+    meet("now=remove@0");
+    ASSERT_TRUE(fill(near, "x") == UCS_ERR_NO_DEVICE);
+    ASSERT_TRUE(GAUDI_CALL(ucx_gaudi_dmabuf_release)(imported) == UCS_OK);
+    ASSERT_TRUE(release(near) == UCS_OK);
+    ASSERT_TRUE(release(far) == UCS_OK);
+    ASSERT_TRUE(close_cards() == UCS_OK);
+    ASSERT_TRUE(count_open_fds() == before);
 }
 
-TEST(program_cards, that_are_removed_leave_no_descriptor)
+TEST_IN_CHILD_SAYING(
+    program_cards, that_are_lost_are_no_reason_to_say_that_ucx_has_opened_none,
+    AllOf(HasSubstr("gaudi0 was reset or removed"),
+          Not(HasSubstr("there is no Gaudi memory"))),
+    with({{"HLTHUNK_EMU_DEVICES", "1"}}))
 {
-    const child_result result = run_child("loses_a_card_that_is_removed",
-                                          with({{"HLTHUNK_EMU_DEVICES", "2"}}));
-    EXPECT_EQ(0, result.exit_code) << result.error;
-    EXPECT_THAT(result.error, HasSubstr("was removed"));
-}
-
-GAUDI_CHILD(loses_a_card_that_ucx_has_too)
-{
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const opened_domain md;
     void *const address = allocate(nullptr);
-    auto *const fill    = GAUDI_CALL(ucx_gaudi_mem_fill);
-    GAUDI_CHILD_REQUIRE(fill(address, size, "x", 1) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(emulator::instance().hlthunk_emu_fault("now=reset@0") ==
-                        0);
-    GAUDI_CHILD_REQUIRE(fill(address, size, "x", 1) == UCS_ERR_NO_DEVICE);
+    ASSERT_TRUE(fill(address, "x") == UCS_OK);
+    meet("now=reset@0");
+    ASSERT_TRUE(fill(address, "x") == UCS_ERR_NO_DEVICE);
     (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
     (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
-    GAUDI_CHILD_REQUIRE(release(address) == UCS_OK);
-    uct_md_close(md);
-    return 0;
+    ASSERT_TRUE(release(address) == UCS_OK);
 }
 
-TEST(program_cards, that_are_lost_are_no_reason_to_say_that_ucx_has_opened_none)
-{
-    const child_result result = run_child("loses_a_card_that_ucx_has_too",
-                                          with({{"HLTHUNK_EMU_DEVICES", "1"}}));
-    EXPECT_EQ(0, result.exit_code) << result.error;
-    EXPECT_THAT(result.error, HasSubstr("gaudi0 was reset or removed"));
-    EXPECT_THAT(result.error,
-                ::testing::Not(HasSubstr("there is no Gaudi memory")));
-}
-
-GAUDI_CHILD(copies_while_another_card_is_opened)
+TEST_IN_CHILD(program_cards,
+              serve_while_another_one_is_waited_for_that_is_in_reset,
+              with({{"HLTHUNK_EMU_DEVICES", "2"},
+                    {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
+                    {"UCX_GAUDI_RESET_TIMEOUT", "5s"}}))
 {
     load_module();
     void *const address = allocate("gaudi0");
@@ -466,31 +427,22 @@ GAUDI_CHILD(copies_while_another_card_is_opened)
         std::this_thread::yield();
     }
     for (unsigned i = 0; i < 1000; ++i) {
-        GAUDI_CHILD_REQUIRE(
-            GAUDI_CALL(ucx_gaudi_mem_copy)(address, &i, sizeof(i)) == UCS_OK);
+        ASSERT_TRUE(copy(address, &i, sizeof(i)) == UCS_OK);
     }
-    GAUDI_CHILD_REQUIRE(!ended);
+    ASSERT_TRUE(!ended);
     opening.join();
-    return (release(address) == UCS_OK) ? 0 : 1;
+    ASSERT_TRUE(release(address) == UCS_OK);
 }
 
-TEST(program_cards, serve_while_another_one_is_waited_for_that_is_in_reset)
-{
-    const child_result result =
-        run_child("copies_while_another_card_is_opened",
-                  with({{"HLTHUNK_EMU_DEVICES", "2"},
-                        {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
-                        {"UCX_GAUDI_RESET_TIMEOUT", "5s"}}));
-    EXPECT_EQ(0, result.exit_code) << result.error;
-}
-
-GAUDI_CHILD(asks_about_memory_while_another_card_is_opened)
+TEST_IN_CHILD(program_cards, in_reset_hold_up_nobody_who_asks_what_memory_is,
+              with({{"HLTHUNK_EMU_DEVICES", "2"},
+                    {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
+                    {"UCX_GAUDI_RESET_TIMEOUT", "5s"}}))
 {
     load_module();
     void *const known = allocate("gaudi0");
     auto *const other = static_cast<char *>(known) + (size_t{1} << 40);
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const opened_domain md;
     std::atomic<pid_t> opener{0};
     std::atomic<bool> ended{false};
     std::thread opening([&] {
@@ -499,42 +451,31 @@ GAUDI_CHILD(asks_about_memory_while_another_card_is_opened)
         ended = true;
     });
     /* It waits for the end of the reset. */
-    GAUDI_CHILD_REQUIRE(
-        eventually([&] { return (opener != 0) && is_asleep(opener); }));
+    ASSERT_TRUE(eventually([&] { return (opener != 0) && is_asleep(opener); }));
     uct_md_mem_attr_t attr{};
     attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE;
     for (void *address : {known, static_cast<void *>(other)}) {
-        GAUDI_CHILD_REQUIRE(uct_md_mem_query(md, address, 1, &attr) == UCS_OK);
-        GAUDI_CHILD_REQUIRE(attr.mem_type ==
-                            GAUDI_CALL(ucx_gaudi_memory_type)());
+        ASSERT_TRUE(uct_md_mem_query(md, address, 1, &attr) == UCS_OK);
+        ASSERT_TRUE(attr.mem_type == GAUDI_CALL(ucx_gaudi_memory_type)());
     }
-    GAUDI_CHILD_REQUIRE(!ended);
-    GAUDI_CHILD_REQUIRE(emulator::instance().hlthunk_emu_fault(nullptr) == 0);
+    ASSERT_TRUE(!ended);
+    meet(nullptr);
     opening.join();
-    return 0; /* with the allocations */
+    /* with the allocations */
 }
 
-TEST(program_cards, in_reset_hold_up_nobody_who_asks_what_memory_is)
-{
-    const child_result result =
-        run_child("asks_about_memory_while_another_card_is_opened",
-                  with({{"HLTHUNK_EMU_DEVICES", "2"},
-                        {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
-                        {"UCX_GAUDI_RESET_TIMEOUT", "5s"}}));
-    EXPECT_EQ(0, result.exit_code) << result.error;
-}
-
-GAUDI_CHILD(forks_with_memory)
+TEST_IN_CHILD_SAYING(program_cards,
+                     are_not_a_forked_childs_which_can_have_its_own,
+                     HasSubstr("cannot be freed"),
+                     with({{"HLTHUNK_EMU_DEVICES", "2"}}))
 {
     load_module();
     void *const address = allocate("gaudi0");
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_mem_fill)(address, size, "p", 1) ==
-                        UCS_OK);
+    ASSERT_TRUE(fill(address, "p") == UCS_OK);
     forked_process child([&] {
         char host;
         GAUDI_CHILD_REQUIRE(release(address) == UCS_ERR_INVALID_ADDR);
-        GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_mem_copy)(&host, address, 1) ==
-                            UCS_ERR_INVALID_ADDR);
+        GAUDI_CHILD_REQUIRE(copy(&host, address, 1) == UCS_ERR_INVALID_ADDR);
         GAUDI_CHILD_REQUIRE(!engine_hooks::any_card());
         void *const own = allocate("gaudi1");
         GAUDI_CHILD_REQUIRE(copies_between(own, allocate(nullptr)));
@@ -542,52 +483,38 @@ GAUDI_CHILD(forks_with_memory)
         return 0;
     });
     const child_result result = child.wait();
-    GAUDI_CHILD_REQUIRE(result.exit_code == 0);
+    ASSERT_TRUE(result.exit_code == 0);
     char last = 0;
-    GAUDI_CHILD_REQUIRE(
-        GAUDI_CALL(ucx_gaudi_mem_copy)(
-            &last, static_cast<char *>(address) + size - 1, 1) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(last == 'p');
-    return (release(address) == UCS_OK) ? 0 : 1;
+    ASSERT_TRUE(copy(&last, static_cast<char *>(address) + size - 1, 1) ==
+                UCS_OK);
+    ASSERT_TRUE(last == 'p');
+    ASSERT_TRUE(release(address) == UCS_OK);
 }
 
-TEST(program_cards, are_not_a_forked_childs_which_can_have_its_own)
-{
-    const child_result result =
-        run_child("forks_with_memory", with({{"HLTHUNK_EMU_DEVICES", "2"}}));
-    EXPECT_EQ(0, result.exit_code) << result.error;
-    EXPECT_THAT(result.error, HasSubstr("cannot be freed"));
-}
-
-GAUDI_CHILD(shares_its_card_with_ucx)
+TEST_IN_CHILD_SAYING(program_cards,
+                     stay_open_as_long_as_the_program_or_ucx_has_them,
+                     IsEmpty(), with({{"HLTHUNK_EMU_DEVICES", "2"}}))
 {
     load_module();
     void *const before = allocate("gaudi1");
     uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    ASSERT_TRUE(open_md(md) == UCS_OK);
     {
         device_buffer of_ucx(md, size);
-        GAUDI_CHILD_REQUIRE(card_of(of_ucx.address) == "gaudi1");
-        GAUDI_CHILD_REQUIRE(copies_between(before, of_ucx.address));
+        ASSERT_TRUE(card_of(of_ucx.address) == "gaudi1");
+        ASSERT_TRUE(copies_between(before, of_ucx.address));
     }
     void *const within = allocate(nullptr);
     uct_md_close(md);
-    GAUDI_CHILD_REQUIRE(cards() == "gaudi0 free, gaudi1 open");
-    GAUDI_CHILD_REQUIRE(copies_between(before, within));
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(release(before) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(release(within) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_close)() == UCS_OK);
-    GAUDI_CHILD_REQUIRE(cards() == "gaudi0 free, gaudi1 open");
+    ASSERT_TRUE(cards() == "gaudi0 free, gaudi1 open");
+    ASSERT_TRUE(copies_between(before, within));
+    ASSERT_TRUE(open_md(md) == UCS_OK);
+    ASSERT_TRUE(release(before) == UCS_OK);
+    ASSERT_TRUE(release(within) == UCS_OK);
+    ASSERT_TRUE(close_cards() == UCS_OK);
+    ASSERT_TRUE(cards() == "gaudi0 free, gaudi1 open");
     uct_md_close(md);
-    GAUDI_CHILD_REQUIRE(cards() == "gaudi0 free, gaudi1 free");
-    return 0;
-}
-
-TEST(program_cards, stay_open_as_long_as_the_program_or_ucx_has_them)
-{
-    expect_quiet_success("shares_its_card_with_ucx",
-                         with({{"HLTHUNK_EMU_DEVICES", "2"}}));
+    ASSERT_TRUE(cards() == "gaudi0 free, gaudi1 free");
 }
 
 } // namespace gaudi::test

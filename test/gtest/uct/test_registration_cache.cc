@@ -333,16 +333,15 @@ TEST_F(registration_cache, who_insists_on_it_gets_an_error_without_events)
 
 TEST_F(registration_cache, is_one_for_all_domains)
 {
-    uct_md_h second;
-    ASSERT_EQ(UCS_OK, open_md(second));
+    opened_domain second;
     pages host(4);
     const uint64_t maps = host_maps();
-    for (uct_md_h domain : {md, second, md}) {
+    for (uct_md_h domain : {md, uct_md_h{second}, md}) {
         registration memh(domain, host.data(), host.size());
         send(host, 1);
     }
     EXPECT_EQ(maps + 1, host_maps());
-    uct_md_close(second);
+    second.close();
     EXPECT_EQ(2u, cache_statistic("host/hits"));
 }
 

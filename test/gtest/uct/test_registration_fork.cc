@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -36,18 +37,10 @@ bool other_threads_sleep()
 }
 
 /* Result of a body that runs in a forked child: its exit code. */
-template <typename Body>
-int in_child(Body &&body)
+int in_child(const std::function<int()> &body)
 {
     EXPECT_TRUE(eventually(other_threads_sleep));
-    const pid_t pid = fork();
-    if (pid == 0) {
-        alarm(30);
-        _exit(body());
-    }
-    int status = 0;
-    EXPECT_EQ(pid, waitpid(pid, &status, 0));
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    return forked_process(body).wait().exit_code;
 }
 
 char *map_pages(size_t bytes)
@@ -66,12 +59,6 @@ protected:
         fill_pattern(host.data(), size, 1);
     }
 
-    void TearDown() override
-    {
-        device.reset();
-        uct::TearDown();
-    }
-
     void use(uint64_t seed)
     {
         registration memh(md, host.data(), size);
@@ -81,18 +68,13 @@ protected:
     void send(uint64_t seed)
     {
         fill_pattern(host.data(), size, seed);
-        counted_completion done;
-        ASSERT_EQ(UCS_INPROGRESS,
-                  tl->put_zcopy(host.data(), size, device->remote(), &done));
-        tl->flush();
+        tl->put(host.data(), size, device->remote());
         expect_arrived(seed);
     }
 
     void expect_arrived(uint64_t seed)
     {
-        std::vector<char> back(size);
-        tl->read_back(back.data(), device->remote(), size);
-        EXPECT_TRUE(has_pattern(back.data(), size, seed));
+        EXPECT_TRUE(tl->holds(device->remote(), size, seed));
     }
 
     static uint64_t mappings() { return engine_hooks::counters().mappings; }
@@ -176,8 +158,7 @@ TEST_F(registration_fork, a_transfer_under_way_ends_well)
     engine_hooks::pause(true);
     {
         registration memh(md, host.data(), size);
-        ASSERT_EQ(UCS_INPROGRESS,
-                  tl->put_zcopy(host.data(), size, device->remote(), &done));
+        tl->start_put(host.data(), size, device->remote(), &done);
     }
     EXPECT_EQ(0, in_child([&] {
                   /* The parent's pages are none of the child's. */
@@ -197,35 +178,28 @@ TEST_F(registration_fork, the_child_leaves_what_the_parent_has)
     ASSERT_NE(nullptr, extra);
     const uint64_t before = mappings();
     uct_mem_h memh;
-    ASSERT_EQ(UCS_OK,
-              uct_md_mem_reg(md, extra, size, UCT_MD_MEM_ACCESS_ALL, &memh));
+    ASSERT_EQ(UCS_OK, register_memory(md, extra, size, memh));
     ASSERT_EQ(UCS_OK,
               uct_md_mem_advise(md, memh, extra, size, UCT_MADV_WILLNEED));
-    EXPECT_EQ(0, in_child([&] {
-                  /* Unmapped with the parent's handlers of memory events in
-                   * place, then forked again, by a child that has no part in
-                   * them. */
-                  munmap(extra, size);
-                  const pid_t grandchild = fork();
-                  if (grandchild == 0) {
-                      _exit(0);
-                  }
-                  int status;
-                  if (waitpid(grandchild, &status, 0) != grandchild) {
-                      return 1;
-                  }
-                  if (uct_md_mem_dereg(md, memh) != UCS_OK) {
-                      return 2;
-                  }
-                  if (uct_md_mem_reg(md, &status, 1,
-                                     UCT_MD_MEM_ACCESS_ALL |
-                                         UCT_MD_MEM_FLAG_HIDE_ERRORS,
-                                     &memh) != UCS_ERR_UNSUPPORTED) {
-                      return 3;
-                  }
-                  uct_md_close(md);
-                  return 0;
-              }));
+    EXPECT_EQ(
+        0, in_child([&] {
+            /* Unmapped with the parent's handlers of memory events in
+             * place, then forked again, by a child that has no part in
+             * them. */
+            munmap(extra, size);
+            const pid_t grandchild = fork();
+            if (grandchild == 0) {
+                _exit(0);
+            }
+            int status;
+            GAUDI_CHILD_REQUIRE(waitpid(grandchild, &status, 0) == grandchild);
+            GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, memh) == UCS_OK);
+            GAUDI_CHILD_REQUIRE(register_memory(md, &status, 1, memh,
+                                                UCT_MD_MEM_FLAG_HIDE_ERRORS) ==
+                                UCS_ERR_UNSUPPORTED);
+            uct_md_close(md);
+            return 0;
+        }));
     EXPECT_EQ(before + 1, mappings());
     EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, memh));
     EXPECT_EQ(before, mappings());
@@ -237,33 +211,18 @@ TEST_F(registration_fork, the_child_has_a_cache_of_its_own)
     use(1);
     registration held(md, host.data(), size);
     EXPECT_EQ(0, in_child([&] {
-                  uct_md_h own;
-                  if (open_md(own) != UCS_OK) {
-                      return 1;
+                  const opened_domain own;
+                  transport mine(own);
+                  device_buffer memory(own, size);
+                  for (uint64_t seed = 1; seed < 4; ++seed) {
+                      registration memh(own, host.data(), size);
+                      fill_pattern(host.data(), size, seed);
+                      mine.start_put(host.data(), size, memory.remote());
+                      mine.flush();
+                      GAUDI_CHILD_REQUIRE(
+                          mine.holds(memory.remote(), size, seed));
                   }
-                  {
-                      transport mine(own);
-                      device_buffer memory(own, size);
-                      for (uint64_t seed = 1; seed < 4; ++seed) {
-                          registration memh(own, host.data(), size);
-                          fill_pattern(host.data(), size, seed);
-                          counted_completion done;
-                          if (mine.put_zcopy(host.data(), size, memory.remote(),
-                                             &done) != UCS_INPROGRESS) {
-                              return 2;
-                          }
-                          mine.flush();
-                          std::vector<char> back(size);
-                          mine.read_back(back.data(), memory.remote(), size);
-                          if (!has_pattern(back.data(), size, seed)) {
-                              return 3;
-                          }
-                      }
-                      if (engine_hooks::counters().host_maps == 0) {
-                          return 4;
-                      }
-                  }
-                  uct_md_close(own);
+                  GAUDI_CHILD_REQUIRE(engine_hooks::counters().host_maps != 0);
                   return 0;
               }));
     expect_arrived(1);

@@ -96,16 +96,15 @@ void expect_cards(const environment &variables, std::string cards)
     }
     environment all = variables;
     all.emplace_back("EXPECTED_CARDS", cards);
-    const child_result child = run_in_box_of_ucx("opens_these_cards", all);
-    EXPECT_EQ(0, child.exit_code) << child.error;
-    EXPECT_THAT(child.error, IsEmpty());
+    EXPECT_THAT(run_in_box_of_ucx("opens_these_cards", all),
+                ended(0, IsEmpty()));
 }
 
 void expect_refusal(const environment &variables, const std::string &error)
 {
-    const child_result child = run_in_box_of_ucx("opens_no_card", variables);
-    EXPECT_EQ(-UCS_ERR_INVALID_PARAM, child.exit_code) << child.error;
-    EXPECT_THAT(child.error, HasSubstr("ERROR " + error + "\n"));
+    EXPECT_THAT(
+        run_in_box_of_ucx("opens_no_card", variables),
+        ended(-UCS_ERR_INVALID_PARAM, HasSubstr("ERROR " + error + "\n")));
 }
 
 /* In a child: whether EXPECTED_CARDS are open, once, and no others. */
@@ -135,11 +134,8 @@ bool has_expected_cards(uct_md_h md)
 
 GAUDI_CHILD(opens_these_cards)
 {
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const opened_domain md;
     GAUDI_CHILD_REQUIRE(has_expected_cards(md));
-    uct_md_close(md);
     return 0;
 }
 
@@ -231,10 +227,9 @@ TEST(visible_cards, a_bad_variable_opens_none_and_is_told)
 
 TEST(visible_cards, can_be_none_without_noise)
 {
-    const child_result child = run_in_box_of_ucx(
-        "opens_no_card", {{"HABANA_VISIBLE_DEVICES", "none"}});
-    EXPECT_EQ(0, child.exit_code) << child.error;
-    EXPECT_THAT(child.error, IsEmpty());
+    EXPECT_THAT(run_in_box_of_ucx("opens_no_card",
+                                  {{"HABANA_VISIBLE_DEVICES", "none"}}),
+                ended(0, IsEmpty()));
 }
 
 TEST(visible_cards, that_are_busy_are_left_out)
@@ -256,12 +251,9 @@ TEST(visible_cards, that_are_busy_are_left_out)
 
 GAUDI_CHILD(holds_its_cards)
 {
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const opened_domain md;
     tell_parent("open");
     wait_for_parent();
-    uct_md_close(md);
     return 0;
 }
 
@@ -333,9 +325,7 @@ GAUDI_CHILD(knows_where_its_cards_sit)
         std::filesystem::remove(file);
         std::ofstream(file) << card << "," << 10 + card << "-12\n";
     }
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const opened_domain md;
     const bool all      = (std::getenv("UCX_GAUDI_DEVICES")[0] == 'a');
     const unsigned near = all ? 0 : 1;
     uct_md_attr_t attr;
@@ -370,7 +360,6 @@ GAUDI_CHILD(knows_where_its_cards_sit)
         GAUDI_CHILD_REQUIRE(unknown.latency == same_node.latency);
         GAUDI_CHILD_REQUIRE(distance(2, 2).latency == 0);
     }
-    uct_md_close(md);
     return 0;
 }
 
@@ -382,16 +371,13 @@ TEST(card_placement, is_anywhere_without_a_sysfs)
 
 GAUDI_CHILD(is_near_every_cpu)
 {
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
+    const opened_domain md;
     uct_md_attr_t attr;
     GAUDI_CHILD_REQUIRE(uct_md_query(md, &attr) == UCS_OK);
     for (unsigned cpu = 0; cpu < UCS_CPU_SETSIZE; ++cpu) {
         GAUDI_CHILD_REQUIRE(
             (ucs_cpu_is_set(static_cast<int>(cpu), &attr.local_cpus) != 0));
     }
-    uct_md_close(md);
     return 0;
 }
 
@@ -407,26 +393,15 @@ TEST(card_placement, on_a_node_that_is_not_there_does_no_harm)
 GAUDI_CHILD(moves_bytes)
 {
     constexpr size_t size = 1'000'000; /* staged, in several chunks */
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
-    {
-        transport tl(md);
-        const device_buffer device(md, size);
-        std::vector<char> from(size);
-        std::vector<char> to(size);
-        fill_pattern(from.data(), size, 7);
-        counted_completion put;
-        counted_completion get;
-        GAUDI_CHILD_REQUIRE(tl.put_zcopy(from.data(), size, device.remote(),
-                                         &put) == UCS_INPROGRESS);
-        tl.flush();
-        GAUDI_CHILD_REQUIRE(tl.get_zcopy(to.data(), size, device.remote(),
-                                         &get) == UCS_INPROGRESS);
-        tl.flush();
-        GAUDI_CHILD_REQUIRE(from == to);
-    }
-    uct_md_close(md);
+    const opened_domain md;
+    transport tl(md);
+    const device_buffer device(md, size);
+    std::vector<char> from(size);
+    std::vector<char> to(size);
+    fill_pattern(from.data(), size, 7);
+    tl.put(from.data(), size, device.remote());
+    tl.get(to.data(), size, device.remote());
+    GAUDI_CHILD_REQUIRE(from == to);
     return 0;
 }
 

@@ -320,7 +320,6 @@ TEST_F(wakeup, needs_no_thread_until_somebody_arms)
 
 GAUDI_CHILD(uses_the_card_without_arming)
 {
-    load_module();
     const opened_domain md;
     device_buffer device(md, job_bytes);
     transport tl(md);

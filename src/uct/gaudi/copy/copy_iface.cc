@@ -4,6 +4,8 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/callers.h"
 #include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/base/ucx/transport.h"
+#include "uct/gaudi/copy/copy_md.h"
 #include "util/process.h"
 
 #include <algorithm>
@@ -311,3 +313,8 @@ interface::~interface()
 }
 
 } // namespace gaudi::copy
+
+void gaudi::copy::register_component()
+{
+    base::register_component<gaudi::copy::memory_domain, transport>();
+}

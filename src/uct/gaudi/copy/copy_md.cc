@@ -6,8 +6,8 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
-#include "uct/gaudi/base/ucx/protocols.h"
 #include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
 
 namespace gaudi::copy {
 
@@ -253,10 +253,10 @@ ucs_status_t memory_domain::describe(const void *address, size_t length,
     const auto start = reinterpret_cast<uintptr_t>(address);
     memory_p         = {base::memory_type(), UCS_SYS_DEVICE_ID_UNKNOWN, start,
                         start + length};
-    auto known       = base::memory_map::instance().query(address, length);
+    auto known = base::memory_map::instance().find_device(address, length);
     if (!known.has_value()) {
         cards().note_acquired_cards(base::card_table::patience::none);
-        known = base::memory_map::instance().query(address, length);
+        known = base::memory_map::instance().find_device(address, length);
     }
     if (!known.has_value() && cards().has_card_of_ucx()) {
         return UCS_ERR_INVALID_ADDR;
@@ -298,7 +298,8 @@ namespace {
 
 /* One number, by its place in registration_cache::statistics. */
 template <base::memory_kind kind,
-          uint64_t base::registration_cache::statistics::*number>
+          base::registration_cache::number
+              base::registration_cache::statistics::*number>
 uint64_t statistic()
 {
     return registrations().statistics_of(kind).*number;

@@ -41,13 +41,10 @@ struct interface {
     ucs_status_t open(const uct_iface_params_t &params,
                       const interface_config &config);
 
-    [[nodiscard]] bool is_inherited() const
-    {
-        return made_in != util::process_generation();
-    }
+    [[nodiscard]] bool is_inherited() const { return made_in.is_parent(); }
 
     base::ucx_interface super;
-    unsigned made_in = util::process_generation();
+    util::owning_process made_in;
     base::held_cards cards; /* goes after the engine, which uses them: the
                               memory domain may have none */
     std::unique_ptr<mailbox> inbox;

@@ -2,9 +2,8 @@
 
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory_map.h"
-#include "uct/gaudi/base/ucx/host_lanes.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
-#include "uct/gaudi/base/ucx/protocols.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 
 namespace gaudi::ipc {

@@ -44,7 +44,7 @@ void log_way(uct_ep_h ep, way which, const side &local, size_t length,
     base::card *mover      = (here || there) ? iface.home : nullptr;
     if (here) {
         const auto known =
-            memory_map::instance().query(local.pointer(), length);
+            memory_map::instance().find_device(local.pointer(), length);
         mover = known.has_value() ? known->owner : mover;
     }
     ucs_info("gaudi_ipc: ep %p to process %u: %s to %s, %s by %s, first %zu "

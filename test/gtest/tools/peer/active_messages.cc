@@ -198,10 +198,7 @@ constexpr message_kind kinds[] = {
 
 } // namespace
 
-std::span<const message_kind> active_message_kinds()
-{
-    return kinds;
-}
+constinit const std::span<const message_kind> active_message_kinds = kinds;
 
 std::shared_ptr<mailbox> make_mailbox(worker &of, unsigned number)
 {

@@ -7,21 +7,7 @@ namespace peer {
 
 namespace {
 
-constexpr size_t kib  = 1024;
-constexpr size_t mib  = kib * kib;
 constexpr size_t last = 63; /* largest skew */
-
-constexpr size_t every_size[] = {0,        1,
-                                 7,        8,
-                                 9,        1000,
-                                 4095,     4096,
-                                 4097,     8 * kib - 1,
-                                 8 * kib,  8 * kib + 1,
-                                 30000,    64 * kib - 1,
-                                 64 * kib, 64 * kib + 1,
-                                 300001,   mib,
-                                 mib + 1,  16 * mib + 3};
-constexpr size_t few[]        = {0, 1, 4097, 64 * kib + 1, mib};
 
 /* Numbers the transfers, and derives what depends on the number. */
 class counter {
@@ -30,18 +16,16 @@ public:
                   size_t size)
     {
         ++count_;
-        transfer result;
-        result.name = std::string(kind) + " from " + name_of(from) + " to " +
-                      name_of(to) + ", " + std::to_string(size) + " bytes";
-        result.from            = from;
-        result.to              = to;
-        result.size            = size;
-        result.seed            = 10 + count_;
-        result.skew_from       = (count_ * 7) % (last + 1);
-        result.skew_to         = (count_ * 5 + 1) % (last + 1);
-        result.registered_from = (count_ & 1) != 0;
-        result.registered_to   = (count_ & 2) != 0;
-        return result;
+        return {.name = std::string(kind) + " from " + name_of(from) + " to " +
+                        name_of(to) + ", " + std::to_string(size) + " bytes",
+                .from            = from,
+                .to              = to,
+                .size            = size,
+                .seed            = 10 + count_,
+                .skew_from       = (count_ * 7) % (last + 1),
+                .skew_to         = (count_ * 5 + 1) % (last + 1),
+                .registered_from = (count_ & 1) != 0,
+                .registered_to   = (count_ & 2) != 0};
     }
 
 private:
@@ -50,26 +34,19 @@ private:
 
 } // namespace
 
-std::span<const size_t> all_sizes()
-{
-    return every_size;
-}
-
-std::span<const size_t> few_sizes()
-{
-    return few;
-}
-
 std::span<const message_kind> message_kinds(const std::string &traffic)
 {
-    using kinds_of = std::span<const message_kind> (*)();
-    const std::map<std::string, kinds_of> all = {{"tag", tag_kinds},
-                                                 {"pieces", pieces_kinds},
-                                                 {"am", active_message_kinds},
-                                                 {"stream", stream_kinds}};
-    const auto found                          = all.find(traffic);
-    return (found == all.end()) ? std::span<const message_kind>()
-                                : found->second();
+    if (traffic == "tag") {
+        return tag_kinds;
+    }
+    if (traffic == "pieces") {
+        return pieces_kinds;
+    }
+    if (traffic == "am") {
+        return active_message_kinds;
+    }
+    return (traffic == "stream") ? stream_kinds
+                                 : std::span<const message_kind>();
 }
 
 void for_each_message(
@@ -109,7 +86,7 @@ void for_each_rma(
     const auto where =
         std::span(all_kinds).first(std::size(all_kinds) - (device ? 0 : 1));
     counter transfers;
-    for (const rma_kind &kind : rma_kinds()) {
+    for (const rma_kind &kind : rma_kinds) {
         for (const kind_of_memory local : where) {
             for (const kind_of_memory remote : where) {
                 for (const size_t size : sizes) {

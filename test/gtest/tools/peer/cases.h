@@ -31,8 +31,10 @@ struct transfer {
 inline constexpr unsigned seed_before = 3;
 
 /** Sizes: none, odd ones, and those around UCP's and our own thresholds. */
-std::span<const size_t> all_sizes();
-std::span<const size_t> few_sizes();
+inline constexpr size_t all_sizes[] = {
+    0,    1,    7,     8,     9,     1000,  4095,   4096,    4097,    8191,
+    8192, 8193, 30000, 65535, 65536, 65537, 300001, 1048576, 1048577, 16777219};
+inline constexpr size_t few_sizes[] = {0, 1, 4097, 65537, 1048576};
 
 /**
  * Every transfer of the kinds, in order.

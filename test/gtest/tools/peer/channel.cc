@@ -1,12 +1,13 @@
 #include "gtest/tools/peer/channel.h"
 
+#include "common/descriptor.h"
 #include "gtest/tools/peer/check.h"
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 namespace peer {
@@ -15,28 +16,10 @@ namespace {
 
 constexpr char gone[] = "the other side is gone";
 
-/* A message that carries one file descriptor beside one byte. */
-struct fd_message {
-    char letter = 'f';
-    iovec bytes{&letter, 1};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr header{};
-
-    fd_message()
-    {
-        header.msg_iov        = &bytes;
-        header.msg_iovlen     = 1;
-        header.msg_control    = control;
-        header.msg_controllen = sizeof(control);
-    }
-};
-
 } // namespace
 
-channel::channel(channel &&other) noexcept : fd_(other.fd_)
-{
-    other.fd_ = -1;
-}
+channel::channel(channel &&other) noexcept : fd_(std::exchange(other.fd_, -1))
+{}
 
 channel::~channel()
 {
@@ -102,16 +85,10 @@ char channel::hear() const
 channel channel::make_another() const
 {
     int ends[2];
-    fd_message message;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         die("socketpair", std::strerror(errno));
     }
-    cmsghdr *control    = CMSG_FIRSTHDR(&message.header);
-    control->cmsg_level = SOL_SOCKET;
-    control->cmsg_type  = SCM_RIGHTS;
-    control->cmsg_len   = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(control), &ends[1], sizeof(int));
-    if (sendmsg(fd_, &message.header, MSG_NOSIGNAL) != 1) {
+    if (!gaudi::test::send_descriptor(fd_, ends[1])) {
         die("socket", gone);
     }
     close(ends[1]);
@@ -120,16 +97,10 @@ channel channel::make_another() const
 
 channel channel::accept_another() const
 {
-    fd_message message;
-    int fd = -1;
-    if (recvmsg(fd_, &message.header, MSG_CMSG_CLOEXEC) != 1) {
-        die("socket", gone);
-    }
-    const cmsghdr *control = CMSG_FIRSTHDR(&message.header);
-    if ((control == nullptr) || (control->cmsg_type != SCM_RIGHTS)) {
+    const int fd = gaudi::test::receive_descriptor(fd_);
+    if (fd < 0) {
         die("socket", "a file descriptor was expected");
     }
-    std::memcpy(&fd, CMSG_DATA(control), sizeof(fd));
     return channel(fd);
 }
 

@@ -27,11 +27,11 @@ struct message_kind {
     operation (*receive)(side &to, const slot &what);
 };
 
-std::span<const message_kind> tag_kinds();
+extern const std::span<const message_kind> tag_kinds;
 /** Tag messages of scatter-gather lists. */
-std::span<const message_kind> pieces_kinds();
-std::span<const message_kind> active_message_kinds();
-std::span<const message_kind> stream_kinds();
+extern const std::span<const message_kind> pieces_kinds;
+extern const std::span<const message_kind> active_message_kinds;
+extern const std::span<const message_kind> stream_kinds;
 
 /** Those of one word: "tag", "pieces", "am" or "stream"; none of another. */
 std::span<const message_kind> message_kinds(const std::string &traffic);
@@ -64,7 +64,7 @@ struct rma_kind {
                        size_t offset);
 };
 
-std::span<const rma_kind> rma_kinds();
+extern const std::span<const rma_kind> rma_kinds;
 
 /** Registers the handler of active messages for a side of this number. */
 std::shared_ptr<mailbox> make_mailbox(worker &of, unsigned number);

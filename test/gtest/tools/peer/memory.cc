@@ -261,6 +261,18 @@ void fill(char *data, size_t size, unsigned seed)
     std::memcpy(data, pattern(seed), size);
 }
 
+std::vector<char> bytes_of(unsigned seed, size_t size)
+{
+    return {pattern(seed), pattern(seed) + size};
+}
+
+void expect_bytes(const std::vector<char> &there, unsigned seed)
+{
+    if (std::memcmp(there.data(), pattern(seed), there.size()) != 0) {
+        die("contents", "differ");
+    }
+}
+
 void prepare(const slot &what, unsigned seed)
 {
     what.where.store(what.offset - guard, pattern(seed), what.size + 2 * guard);

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "gtest/tools/peer/own_card.h"
+#include "gtest/tools/peer/cards.h"
 #include "gtest/tools/peer/side.h"
 
 #include <string>
@@ -103,5 +103,9 @@ ucp_request_param_t parameters_for(const slot &what);
 
 /** The bytes that everything is filled with, by seed. */
 void fill(char *data, size_t size, unsigned seed);
+std::vector<char> bytes_of(unsigned seed, size_t size);
+
+/** Dies unless all of them are those of the seed. */
+void expect_bytes(const std::vector<char> &there, unsigned seed);
 
 } // namespace peer

@@ -52,9 +52,6 @@ ucp_rkey_h remote_memory::key() const
     return key_;
 }
 
-std::span<const rma_kind> rma_kinds()
-{
-    return kinds;
-}
+constinit const std::span<const rma_kind> rma_kinds = kinds;
 
 } // namespace peer

@@ -111,9 +111,6 @@ constexpr message_kind kinds[] = {
 
 } // namespace
 
-std::span<const message_kind> stream_kinds()
-{
-    return kinds;
-}
+constinit const std::span<const message_kind> stream_kinds = kinds;
 
 } // namespace peer

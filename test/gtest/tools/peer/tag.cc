@@ -129,14 +129,7 @@ constexpr message_kind kinds_of_pieces[] = {
 
 } // namespace
 
-std::span<const message_kind> tag_kinds()
-{
-    return kinds;
-}
-
-std::span<const message_kind> pieces_kinds()
-{
-    return kinds_of_pieces;
-}
+constinit const std::span<const message_kind> tag_kinds    = kinds;
+constinit const std::span<const message_kind> pieces_kinds = kinds_of_pieces;
 
 } // namespace peer

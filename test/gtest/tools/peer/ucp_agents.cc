@@ -25,7 +25,6 @@
  *
  * File descriptor 3 is a socket to the other side, for addresses and keys.
  */
-#include "gtest/tools/peer/agent_case.h"
 #include "gtest/tools/peer/cache.h"
 #include "gtest/tools/peer/check.h"
 #include "gtest/tools/peer/unknown.h"
@@ -50,6 +49,43 @@ constexpr unsigned life_s = 100;
 constexpr shape load{512, 32768};
 /* Of lists that are tried. */
 constexpr shape few{8, 65536};
+
+struct agent_case {
+    bool is_client = false;
+    std::string what;
+    size_t count = 0;
+    bool host    = false;
+    bool card    = false;
+    agent_options agents;
+};
+
+/* Dies of words that it does not know. */
+agent_case parse_case(int argc, char **argv)
+{
+    if (argc < 4) {
+        die("usage", "ucp_agents client|server CASE COUNT [OPTION...]");
+    }
+    agent_case result{.is_client = (std::strcmp(argv[1], "client") == 0),
+                      .what      = argv[2],
+                      .count     = std::stoul(argv[3])};
+    for (const std::string option : std::span(argv + 4, argv + argc)) {
+        if (option == "thread") {
+            result.agents.progress_thread = true;
+        } else if (option.starts_with("workers=")) {
+            result.agents.workers = static_cast<unsigned>(
+                std::stoul(option.substr(option.find('=') + 1)));
+        } else if (option == "no-errors") {
+            result.agents.peer_errors = false;
+        } else if (option == "host") {
+            result.host = true;
+        } else if (option == "card") {
+            result.card = true;
+        } else {
+            die(option, "is no option");
+        }
+    }
+    return result;
+}
 
 /* One of the two, connected to the other. */
 class party {

@@ -50,12 +50,12 @@ void export_and_free(const context &of)
 void move_bytes(const context &of)
 {
     worker mine(const_cast<context &>(of), UCS_THREAD_MODE_SINGLE);
-    memories here(of, few_sizes());
-    memories there(of, few_sizes());
+    memories here(of, few_sizes);
+    memories there(of, few_sizes);
     side myself(mine, 0, mine.address());
     const auto remote = there.open_from(myself);
     while (!over) {
-        for_each_rma(few_sizes(), true,
+        for_each_rma(few_sizes, true,
                      [&](const rma_kind &kind, const transfer &what) {
                          if (over) {
                              return;

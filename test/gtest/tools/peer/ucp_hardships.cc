@@ -66,12 +66,8 @@ ucs_status_t get(side &end, const remote_memory &from, std::vector<char> &to)
 void expect_bytes(side &end, const remote_memory &from)
 {
     std::vector<char> there;
-    std::vector<char> right(bytes);
-    fill(right.data(), bytes, 1);
     require(get(end, from, there), "ucp_get_nbx");
-    if (there != right) {
-        die("contents", "differ");
-    }
+    peer::expect_bytes(there, 1);
 }
 
 /* The new protocols do it in another way. */
@@ -188,8 +184,7 @@ void be_client(const std::string &what, side &end, const channel &socket)
 void be_server(const std::string &what, const context &common, worker &mine,
                const channel &socket)
 {
-    std::vector<char> right(bytes);
-    fill(right.data(), bytes, 1);
+    const std::vector<char> right = bytes_of(1, bytes);
     std::array<std::optional<memory>, 2> owned;
     for (auto &one : owned) {
         one.emplace(common, kind_of_memory::gaudi, block_size);

@@ -10,9 +10,9 @@
  * "late-own-card": none can be had when UCP is opened; later UCP gets one, or
  * the program. Prints what UCP says of the endpoint and of the worker.
  */
+#include "gtest/tools/peer/cards.h"
 #include "gtest/tools/peer/cases.h"
 #include "gtest/tools/peer/check.h"
-#include "gtest/tools/peer/own_card.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -46,7 +46,7 @@ struct pair_of_sides {
 void run_messages(const pair_of_sides &both,
                   std::span<const message_kind> kinds, bool device_handles)
 {
-    for_each_message(kinds, all_sizes(), device_handles,
+    for_each_message(kinds, all_sizes, device_handles,
                      [&](const message_kind &kind, const transfer &what) {
                          set_case(what.name);
                          const slot from = both.sources.from(what);
@@ -76,7 +76,7 @@ void run_rma(const pair_of_sides &both)
 {
     const auto remote = both.targets.open_from(both.active);
     for_each_rma(
-        all_sizes(), true, [&](const rma_kind &kind, const transfer &what) {
+        all_sizes, true, [&](const rma_kind &kind, const transfer &what) {
             set_case(what.name);
             const slot local           = both.sources.from(what);
             const slot target          = both.targets.to(what);
@@ -144,8 +144,8 @@ int main(int argc, char **argv)
     }
 
     {
-        memories sources(first_context, all_sizes());
-        memories targets(other_context, all_sizes(),
+        memories sources(first_context, all_sizes);
+        memories targets(other_context, all_sizes,
                          (card == "second-card") ? on_second_card : 0);
         side active(first_worker, 0, other_worker.address());
         std::unique_ptr<side> passive;

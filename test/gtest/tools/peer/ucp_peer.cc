@@ -30,9 +30,9 @@
  *     card-before  device memory of a card that the program opens by itself,
  *     card-after   before or after it opens UCP
  */
+#include "gtest/tools/peer/cards.h"
 #include "gtest/tools/peer/cases.h"
 #include "gtest/tools/peer/check.h"
-#include "gtest/tools/peer/dma.h"
 
 #include <cinttypes>
 #include <cstdio>
@@ -72,7 +72,7 @@ std::span<const size_t> sizes_of(const options &how)
     if (!how.sizes.empty()) {
         return how.sizes;
     }
-    return how.few ? few_sizes() : all_sizes();
+    return how.few ? std::span<const size_t>(few_sizes) : all_sizes;
 }
 
 [[noreturn]] void refuse(const std::string &argument)

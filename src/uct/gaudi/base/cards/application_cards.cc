@@ -26,17 +26,6 @@ struct known_node {
 };
 constinit std::array<known_node, 64> known_nodes{};
 
-void note_node(const known_node &noted)
-{
-    const auto free = std::find_if(
-        known_nodes.begin(), known_nodes.end(), [](const known_node &known) {
-            return known.node == shim::node_identity();
-        });
-    if (free != known_nodes.end()) {
-        *free = noted;
-    }
-}
-
 /* Whether the application has opened it, as far as is known. */
 bool can_be_adopted(const shim::node_identity &node)
 {
@@ -101,11 +90,18 @@ void card_table::forget_node(const shim::node_identity &node)
     look_for_card_of_ucx();
 }
 
-/* The application has opened it in this process. */
-void card_table::note_own_node(const shim::node_identity &node)
+/* The application, or UCX, has opened it in this process. */
+void card_table::note_node(const shim::node_identity &node, bool of_ucx)
 {
     forget_node(node);
-    note_node({node, util::process_generation()});
+    const auto free = std::find_if(
+        known_nodes.begin(), known_nodes.end(), [](const known_node &known) {
+            return known.node == shim::node_identity();
+        });
+    if (free != known_nodes.end()) {
+        *free = {node, util::process_generation(), of_ucx};
+    }
+    look_for_card_of_ucx();
 }
 
 /* For those who may not take the lock. */
@@ -223,7 +219,7 @@ void card_table::note_cards(patience waiting)
                              shim::find_visible_cards(
                                  shim::visibility_variables::read(), box),
                              cards, fresh);
-            publish(cards, std::move(fresh));
+            publish(std::move(fresh));
         },
         waiting);
 }
@@ -325,9 +321,7 @@ void card_table::ucx_opened(int fd)
         return;
     }
     const std::lock_guard<std::mutex> guard(lock_);
-    forget_node(opened);
-    note_node({opened, util::process_generation(), true});
-    look_for_card_of_ucx();
+    note_node(opened, true);
     ucs_debug("gaudi: UCX has opened a card for itself as file descriptor %d",
               fd);
 }

@@ -1,7 +1,7 @@
 #include "uct/gaudi/base/cards/card.h"
 
 #include "hlthunk_shim/cards/mapping_table.h"
-#include "uct/gaudi/base/cards/topology.h"
+#include "uct/gaudi/base/ucx/topology.h"
 
 #include <cstring>
 
@@ -24,23 +24,26 @@ card::card(const shim::visible_card &self, std::unique_ptr<shim::card> device,
            const shim::node_identity &node, bool adopted)
     : info_(self.info), name_(self.name()), device_(std::move(device)),
       node_(node), adopted_(adopted),
-      sys_device_(place_card(device_->bus_id(), name_, info_.numa_node))
+      sys_device_(add_system_device(device_->bus_id(), name_, info_.numa_node))
 {
     device_->set_numa_node(info_.numa_node);
 }
 
 /* Memory of one card may be mapped on another: first all of that. */
-open_cards::~open_cards()
+void open_cards::close()
 {
     newest_ = nullptr;
     for (const auto &each : cards_) {
         each->part_.reset();
     }
+    cards_.clear();
+    lists_.clear();
 }
 
 void open_cards::publish(std::unique_ptr<card> added)
 {
     card_list list(all().begin(), all().end());
+    added->home_  = this;
     added->place_ = list.size();
     list.push_back(added.get());
     cards_.reserve(list.size());

@@ -3,11 +3,10 @@
  *
  *   held_cards --> open_cards --> card --> card_part (its pool of memory)
  *
- * There is one open_cards at a time, from the first opening on. Whoever keeps a
- * pointer to a card, or what belongs to one, has a held_cards for as long: a
- * memory domain, a cache of registrations, an engine, memory, an import. The
- * last one to go closes all cards, on its thread, and must have no lock that is
- * taken under the card table's.
+ * Whoever keeps a pointer to a card, or what belongs to one, has a held_cards
+ * for as long: a memory domain, a cache of registrations, an engine, memory, an
+ * import. The last one to go closes all cards, on its thread, and must have no
+ * lock that is taken under the card table's.
  *
  * What a forked child inherits are holds on the parent's cards, and their end
  * lets nothing go.
@@ -18,7 +17,6 @@
 #include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/cards/visible_cards.h"
 #include "uct/gaudi/base/ucx/ucx.h"
-#include "util/process.h"
 
 #include <algorithm>
 #include <atomic>
@@ -26,12 +24,13 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gaudi::base {
 
 class card;
-class open_cards;
+class card_table;
 
 /** What the rooms above keep for a card; goes before all cards do. */
 class card_part {
@@ -39,20 +38,96 @@ public:
     virtual ~card_part() = default;
 };
 
+/** All cards that the process has open, none or more; the card table's. Read
+ *  without a lock: each list that was published stays until they are closed. */
+class open_cards {
+public:
+    explicit open_cards(card_table &of) : table_(of) {}
+
+    /** While they are held. */
+    [[nodiscard]] std::span<card *const> all() const
+    {
+        const auto *newest = newest_.load(std::memory_order_acquire);
+        return (newest != nullptr) ? std::span<card *const>(*newest)
+                                   : std::span<card *const>();
+    }
+
+    /** Hold them if somebody does. Takes no lock. */
+    [[nodiscard]] bool join()
+    {
+        unsigned holds = holds_.load(std::memory_order_relaxed);
+        while ((holds != 0) && !holds_.compare_exchange_weak(
+                                   holds, holds + 1, std::memory_order_acquire,
+                                   std::memory_order_relaxed)) {}
+        return holds != 0;
+    }
+
+    /** Hold them: the caller does so already, or opens them. */
+    void hold() { holds_.fetch_add(1, std::memory_order_relaxed); }
+
+    /** The last one closes them. */
+    void let_go()
+    {
+        if (holds_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            end();
+        }
+    }
+
+    /* Under the card table's lock: */
+
+    /** One more card; */
+    void publish(std::unique_ptr<card> added);
+    /** and all of them closed. */
+    void close();
+
+private:
+    using card_list = std::vector<card *>;
+
+    void end();
+
+    card_table &table_;
+    std::atomic<unsigned> holds_{0};
+    std::vector<std::unique_ptr<card>> cards_;
+    std::forward_list<card_list> lists_;
+    std::atomic<const card_list *> newest_{nullptr};
+};
+
 /** A hold on the open cards of this process: none is closed while it lasts.
  *  Cards that are opened later are among them from then on. */
 class held_cards {
 public:
     held_cards() = default;
-    explicit held_cards(std::shared_ptr<open_cards> cards)
-        : cards_(std::move(cards))
+    /** @param cards  Held, once, for this. */
+    explicit held_cards(open_cards *cards) : cards_(cards) {}
+    held_cards(const held_cards &other) : cards_(other.cards_)
+    {
+        if (cards_ != nullptr) {
+            cards_->hold();
+        }
+    }
+    held_cards(held_cards &&other) noexcept
+        : cards_(std::exchange(other.cards_, nullptr))
     {}
+    held_cards &operator=(held_cards other) noexcept
+    {
+        std::swap(cards_, other.cards_);
+        return *this;
+    }
+    ~held_cards()
+    {
+        if (cards_ != nullptr) {
+            cards_->let_go();
+        }
+    }
 
     /** Whether it holds anything: what has no card yet, too. */
     explicit operator bool() const { return cards_ != nullptr; }
 
     /** All of them, lost ones among them, in the order of their opening. */
-    [[nodiscard]] inline std::span<card *const> all() const;
+    [[nodiscard]] std::span<card *const> all() const
+    {
+        return (cards_ != nullptr) ? cards_->all() : std::span<card *const>();
+    }
 
     [[nodiscard]] bool empty() const { return all().empty(); }
 
@@ -74,7 +149,7 @@ public:
 private:
     friend class card_table;
 
-    std::shared_ptr<open_cards> cards_;
+    open_cards *cards_ = nullptr;
 };
 
 /** A card that is open. Immutable, but for what the driver finds out and what
@@ -103,7 +178,11 @@ public:
     [[nodiscard]] card_part &part() const { return *part_; }
 
     /** Hold all cards. The caller does so already. */
-    [[nodiscard]] held_cards hold() const { return held_cards(home_.lock()); }
+    [[nodiscard]] held_cards hold() const
+    {
+        home_->hold();
+        return held_cards(home_);
+    }
 
     /** Whether it has a name ("gaudi1"), an index ("1") or a bus id. */
     [[nodiscard]] bool is_called(const char *name) const;
@@ -133,53 +212,14 @@ private:
     const bool adopted_;
     mutable std::atomic<bool> failed_since_loss_{false};
     ucs_sys_device_t sys_device_ = UCS_SYS_DEVICE_ID_UNKNOWN;
-    std::weak_ptr<open_cards> home_;
-    size_t place_ = 0;
+    open_cards *home_            = nullptr;
+    size_t place_                = 0;
     std::unique_ptr<card_part> part_;
 
     /* The card table's, under its lock. */
     bool closed_ = false; /* by the application that had opened it */
     int lent_    = -1;    /* the application's duplicate of our descriptor */
 };
-
-/** All cards that the process has open, none or more. Read without a lock: each
- *  list that was published stays as long as the cards do. */
-class open_cards {
-public:
-    open_cards() = default;
-    ~open_cards();
-    open_cards(const open_cards &)            = delete;
-    open_cards &operator=(const open_cards &) = delete;
-
-    [[nodiscard]] std::span<card *const> all() const
-    {
-        const auto *newest = newest_.load(std::memory_order_acquire);
-        return (newest != nullptr) ? std::span<card *const>(*newest)
-                                   : std::span<card *const>();
-    }
-
-    /** One more. Under the card table's lock. */
-    void publish(std::unique_ptr<card> added);
-
-    /** Whether they are a parent's, of which this process closes nothing. */
-    [[nodiscard]] bool is_inherited() const
-    {
-        return generation_ != util::process_generation();
-    }
-
-private:
-    using card_list = std::vector<card *>;
-
-    const unsigned generation_ = util::process_generation();
-    std::vector<std::unique_ptr<card>> cards_;
-    std::forward_list<card_list> lists_;
-    std::atomic<const card_list *> newest_{nullptr};
-};
-
-std::span<card *const> held_cards::all() const
-{
-    return (cards_ != nullptr) ? cards_->all() : std::span<card *const>();
-}
 
 template <typename Condition>
 card *held_cards::find_open(Condition &&is_it) const

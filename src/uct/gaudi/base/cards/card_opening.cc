@@ -4,7 +4,7 @@
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/device_list.h"
 #include "uct/gaudi/base/cards/driver.h"
-#include "uct/gaudi/base/ucx/host_lanes.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "util/text.h"
 
 #include <algorithm>
@@ -168,7 +168,7 @@ ucs_status_t card_table::open_wished(const char *chosen,
     });
     const ucs_status_t status = found ? judge(now) : judge_choice(now, chosen);
     if (status == UCS_OK) {
-        publish(cards, std::move(now.fresh));
+        publish(std::move(now.fresh));
     }
     return status;
 }

@@ -1,27 +1,15 @@
 #include "uct/gaudi/base/cards/card_table.h"
 
 #include "uct/gaudi/base/cards/driver.h"
-#include "util/process.h"
 
 #include <utility>
 
 namespace gaudi::base {
 
-card_table &card_table::instance()
-{
-    return util::of_this_process<card_table>();
-}
-
 bool card_table::any_card()
 {
     const shim::driver *loaded = driver();
     return (loaded != nullptr) && !shim::list_cards(*loaded).empty();
-}
-
-held_cards card_table::cards()
-{
-    const std::lock_guard<util::brief_lock> guard(home_lock_);
-    return held_cards(home_.lock());
 }
 
 ucs_status_t card_table::open(held_cards &cards_p, const char *chosen)
@@ -39,7 +27,9 @@ ucs_status_t card_table::open(held_cards &cards_p, const char *chosen)
         std::unique_lock<std::mutex> guard(lock_);
         (void)settle(guard, patience::any, cards);
         if (!cards) {
-            cards = make_home();
+            in_use_ = true;
+            opened_.hold();
+            cards = held_cards(&opened_);
         }
         had_some = !cards.empty();
         if (!had_some ||
@@ -66,8 +56,8 @@ bool card_table::settle(std::unique_lock<std::mutex> &guard, patience waiting,
                         held_cards &cards_p)
 {
     for (;;) {
-        cards_p.cards_ = home_.lock();
-        if (cards_p || !exists_) {
+        cards_p = cards();
+        if (cards_p || !in_use_) {
             return true;
         }
         if (waiting == patience::none) {
@@ -77,48 +67,37 @@ bool card_table::settle(std::unique_lock<std::mutex> &guard, patience waiting,
     }
 }
 
-/* What cards are put in. */
-held_cards card_table::make_home()
+void open_cards::end()
 {
-    std::shared_ptr<open_cards> home(new open_cards,
-                                     [this](open_cards *last) { close(last); });
-    exists_ = true;
-    const std::lock_guard<util::brief_lock> guard(home_lock_);
-    home_ = home;
-    return held_cards(std::move(home));
+    table_.close();
 }
 
 /* The last hold has ended: perhaps one that a child has inherited. */
-void card_table::close(open_cards *last)
+void card_table::close()
 {
-    if (last->is_inherited()) {
-        return;
-    }
-    if (!exists_) { /* made without memory for it */
-        delete last;
+    if (owner_.is_parent()) {
         return;
     }
     const std::lock_guard<std::mutex> guard(lock_);
-    for (const card *each : last->all()) {
+    for (const card *each : opened_.all()) {
         if (each->is_adopted()) {
             forget_node(each->node());
         }
     }
-    delete last;
-    exists_ = false;
+    opened_.close();
+    in_use_ = false;
     closed_.notify_all();
 }
 
-void card_table::publish(const held_cards &cards, card_list fresh)
+void card_table::publish(card_list fresh)
 {
     for (auto &each : fresh) {
         card &added = *each;
         if (added.is_adopted()) {
-            note_own_node(added.node());
+            note_node(added.node(), false);
         }
-        added.home_ = cards.cards_;
         added.part_ = card_events::make_part(added);
-        cards.cards_->publish(std::move(each));
+        opened_.publish(std::move(each));
         card_events::card_added(added);
     }
 }

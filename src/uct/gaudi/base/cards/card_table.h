@@ -28,7 +28,7 @@
 #include "uct/gaudi/base/cards/card_events.h"
 #include "uct/gaudi/base/cards/reset_wait.h"
 #include "uct/gaudi/base/ucx/config.h"
-#include "util/locks.h"
+#include "util/process.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -62,7 +62,10 @@ struct card_wish {
 class card_table {
 public:
     /** The table of this process. */
-    static card_table &instance();
+    static card_table &instance()
+    {
+        return util::of_this_process<card_table>();
+    }
 
     /** Whether the box has a card, open or busy. Takes none. */
     [[nodiscard]] bool any_card();
@@ -82,8 +85,11 @@ public:
     [[nodiscard]] ucs_status_t open(held_cards &cards_p,
                                     const char *chosen = nullptr);
 
-    /** Hold those that somebody has opened, if any. Waits for nobody. */
-    [[nodiscard]] held_cards cards();
+    /** Hold those that somebody has opened, if any. Takes no lock. */
+    [[nodiscard]] held_cards cards()
+    {
+        return held_cards(opened_.join() ? &opened_ : nullptr);
+    }
 
     /** Somebody could not have Gaudi memory: say why there is no card, at
      *  warning level. Once per process; nothing when the log has the reason
@@ -155,13 +161,12 @@ private:
     /* Under lock_. */
     [[nodiscard]] bool settle(std::unique_lock<std::mutex> &guard,
                               patience waiting, held_cards &cards_p);
-    [[nodiscard]] held_cards make_home();
-    void publish(const held_cards &cards, card_list fresh);
+    void publish(card_list fresh);
     void adopt_open_cards(const shim::driver &driver,
                           const std::vector<shim::card_info> &box,
                           const shim::visible_cards &visible,
                           const held_cards &known, card_list &adopted);
-    void note_own_node(const shim::node_identity &node);
+    void note_node(const shim::node_identity &node, bool of_ucx);
     void forget_node(const shim::node_identity &node);
     void look_for_card_of_ucx();
     [[nodiscard]] bool hand_over(card &wanted);
@@ -170,7 +175,8 @@ private:
     static void return_lent(card &lent);
 
     void note_cards(patience waiting);
-    void close(open_cards *last);
+    friend class open_cards;
+    void close();
 
     /* Do something with the cards that are open under lock_, then tell UCX what
      * came of it. */
@@ -202,9 +208,9 @@ private:
     bool explained_ = false;     /* why there is none */
 
     std::mutex lock_;
-    bool exists_ = false;            /* from its making until it is closed: */
-    std::weak_ptr<open_cards> home_; /* changes under both */
-    util::brief_lock home_lock_;     /* for who reads that; leaf */
+    bool in_use_ = false; /* from the first hold until they are closed: */
+    open_cards opened_{*this};
+    const util::owning_process owner_;
     std::condition_variable closed_;
     std::atomic<bool> acquiring_{false}; /* a framework, when last looked at */
     std::atomic<bool> has_card_of_ucx_{false};

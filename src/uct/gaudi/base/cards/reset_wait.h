@@ -8,7 +8,9 @@
  */
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 
 namespace gaudi::base {
 
@@ -17,17 +19,36 @@ public:
     using clock = std::chrono::steady_clock;
 
     /** @param seconds  Of one occasion; an hour at most. */
-    explicit reset_wait(double seconds);
+    explicit reset_wait(double seconds)
+        : limit_(std::chrono::duration_cast<clock::duration>(
+              std::chrono::duration<double>(
+                  std::fmin(std::fmax(seconds, 0), 3600))))
+    {}
 
     /** How long to sleep before cards are tried again; nothing when the time
      *  of this occasion is over. */
-    [[nodiscard]] clock::duration next_pause(clock::time_point now);
+    [[nodiscard]] clock::duration next_pause(clock::time_point now)
+    {
+        if (!used_ || (now - deadline_ > limit_)) {
+            used_     = true;
+            in_vain_  = false;
+            deadline_ = now + limit_;
+        }
+        if (now >= deadline_) {
+            in_vain_ = true;
+            return clock::duration::zero();
+        }
+        return std::min<clock::duration>(interval, deadline_ - now);
+    }
 
     /** Cards were opened. Ends the occasion, unless its time was over: who
      *  opens them once more then does not wait for the same card again. */
-    void over();
+    void over() { used_ = used_ && in_vain_; }
 
 private:
+    /* Short beside a reset, and an open that fails costs the driver little. */
+    static constexpr std::chrono::milliseconds interval{20};
+
     const clock::duration limit_;
     bool used_    = false; /* the other two mean something */
     bool in_vain_ = false; /* the time was over */

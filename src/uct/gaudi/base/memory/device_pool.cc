@@ -189,7 +189,7 @@ size_t device_pool::blocks() const
 
 card &card_for_hint(const held_cards &cards, const void *hint)
 {
-    if (const auto known = memory_map::instance().query(hint, 0)) {
+    if (const auto known = memory_map::instance().find_device(hint, 0)) {
         return *known->owner;
     }
     const auto address = reinterpret_cast<uintptr_t>(hint);

@@ -1,7 +1,6 @@
 #include "uct/gaudi/base/memory/memory.h"
 
 #include "util/errors.h"
-#include "util/process.h"
 
 #include <cerrno>
 #include <cstring>
@@ -40,14 +39,9 @@ bool device_backing::forget_peers()
     return shared;
 }
 
-host_memory::host_memory(void *address, size_t length)
-    : util::interval_node(reinterpret_cast<uintptr_t>(address), length),
-      generation_(util::process_generation())
-{}
-
 host_memory::~host_memory()
 {
-    if (generation_ != util::process_generation()) { /* they are the parent's */
+    if (owner_.is_parent()) { /* so are the mappings */
         for (auto entry = mappings_.take(); entry != nullptr;
              entry      = std::move(entry->next)) {
             entry->mapping.release();

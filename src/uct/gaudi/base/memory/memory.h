@@ -8,6 +8,7 @@
 #include "uct/gaudi/base/cards/card.h"
 #include "uct/gaudi/base/memory/card_mappings.h"
 #include "util/interval_tree.h"
+#include "util/process.h"
 
 #include <atomic>
 #include <memory>
@@ -101,7 +102,9 @@ struct device_memory : util::interval_node {
  *  valid when another thread deregisters it meanwhile. */
 class host_memory : public util::interval_node {
 public:
-    host_memory(void *address, size_t length);
+    host_memory(void *address, size_t length)
+        : util::interval_node(reinterpret_cast<uintptr_t>(address), length)
+    {}
 
     /** The device address of the first byte on a card; mapped on first use
      *  there.
@@ -138,7 +141,7 @@ private:
         return references_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     }
 
-    const unsigned generation_; /* process that may call the driver */
+    const util::owning_process owner_; /* it may call the driver */
     std::atomic<unsigned> references_{1};
     std::atomic<bool> refused_{false};
     std::mutex lock_; /* makes mappings; leaf, held across the driver call */

@@ -101,17 +101,17 @@ std::optional<device_location> memory_map::find_device(uint64_t start,
     if (memory == nullptr) {
         return std::nullopt;
     }
-    bool is_sure = memory->exact;
-    if (is_sure && (of_application_ > 0)) {
+    bool is_sole = memory->exact;
+    if (is_sole && (of_application_ > 0)) {
         device_memory_.for_each_overlap(memory->start, memory->end,
                                         [&](const util::interval_node &node) {
-                                            is_sure = (&node == memory);
-                                            return is_sure;
+                                            is_sole = (&node == memory);
+                                            return is_sole;
                                         });
     }
     return device_location{memory->owner, memory->backing, memory->imported,
-                           is_sure ? memory->start : 0,
-                           is_sure ? memory->end : 0};
+                           memory->exact, is_sole,         memory->start,
+                           memory->end};
 }
 
 refusal memory_map::why_not(const void *address, size_t length) const
@@ -128,20 +128,6 @@ refusal memory_map::why_not(const void *address, size_t length) const
                   "told apart"
                 : "are in no allocation of device memory",
             nullptr};
-}
-
-std::optional<device_range> memory_map::query(const void *address,
-                                              size_t length) const
-{
-    const auto start = reinterpret_cast<uintptr_t>(address);
-
-    std::shared_lock<util::rw_spinlock> guard(memory_lock_);
-    const device_memory *memory = resolve(start, start + length).memory;
-    if (memory == nullptr) {
-        return std::nullopt;
-    }
-    return device_range{memory->start, memory->end, memory->owner,
-                        memory->exact};
 }
 
 void memory_map::collect_allocations(

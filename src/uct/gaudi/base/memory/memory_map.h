@@ -29,23 +29,18 @@
 
 namespace gaudi::base {
 
-/** Where a range of device addresses is. */
+/** Where a range of device addresses is, and the allocation around it. */
 struct device_location {
     card *owner;
     device_backing *backing; /**< what other cards can reach, or nullptr; valid
                                   until it is freed */
     bool imported; /**< of another card or process: only engines that reach host
                         memory reach it */
-    uint64_t start; /**< for all of this range the answer is the same; */
-    uint64_t end;   /**< empty when it depends on more than the address */
-};
-
-/** An allocation of device memory. */
-struct device_range {
+    bool exact;    /**< false: mapped unseen; what follows is all that it can be
+                        in */
+    bool is_sole;  /**< for all of what follows the answer is the same */
     uint64_t start;
     uint64_t end;
-    card *owner;
-    bool exact; /**< false: mapped unseen, and this is all that it can be in */
 };
 
 /** Why a range of device addresses is refused. */
@@ -110,6 +105,11 @@ public:
     {
         return device_version_.load(std::memory_order_acquire);
     }
+    [[nodiscard]] std::optional<device_location>
+    find_device(const void *address, size_t length) const
+    {
+        return find_device(reinterpret_cast<uintptr_t>(address), length);
+    }
 
     /** Find a registration that covers host memory.
      *  @return With a reference for the caller, or nullptr. */
@@ -123,11 +123,6 @@ public:
         }
         return found;
     }
-
-    /** Find the allocation around an address range. @return None when the
-     *  range does not lie in one, or in allocations of several cards. */
-    [[nodiscard]] std::optional<device_range> query(const void *address,
-                                                    size_t length) const;
 
     /** Why @ref find_device or @ref register_device refuse a range of device
      *  addresses. */

@@ -2,9 +2,9 @@
 
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/status.h"
-#include "util/process.h"
 
 #include <new>
+#include <thread>
 #include <utility>
 
 namespace gaudi::base {
@@ -46,17 +46,19 @@ ucs_status_t registration_cache::region_cache::create_region(
         }
     }
     current.created = true;
-    misses.fetch_add(1, std::memory_order_relaxed);
-    regions.fetch_add(1, std::memory_order_relaxed);
-    bytes.fetch_add(end - start, std::memory_order_relaxed);
+    ++misses;
+    ++regions;
+    bytes += end - start;
+    const std::lock_guard<util::brief_lock> guard(lock);
+    ucs_list_add_head(&handles, &handle.link);
     return UCS_OK;
 }
 
 void registration_cache::region_cache::end_region(void *storage, uint64_t start,
                                                   uint64_t end) noexcept
 {
-    if (self.generation_ != util::process_generation()) {
-        return; /* the parent's */
+    if (self.owner_.is_parent()) {
+        return;
     }
     auto &handle = *static_cast<memory_handle *>(storage);
     if ((handle.what == memory_handle::kind::host) &&
@@ -64,10 +66,13 @@ void registration_cache::region_cache::end_region(void *storage, uint64_t start,
         return; /* for nothing */
     }
     /* UCX makes room last, after it has made the new region. */
-    (current.created ? evictions : invalidations)
-        .fetch_add(1, std::memory_order_relaxed);
-    regions.fetch_sub(1, std::memory_order_relaxed);
-    bytes.fetch_sub(end - start, std::memory_order_relaxed);
+    ++(current.created ? evictions : invalidations);
+    --regions;
+    bytes -= end - start;
+    {
+        const std::lock_guard<util::brief_lock> guard(lock);
+        ucs_list_del(&handle.link);
+    }
     if (handle.what == memory_handle::kind::host) {
         self.map_.withdraw_host(*handle.host);
         self.retired_.add(*handle.host);
@@ -81,19 +86,31 @@ void registration_cache::region_cache::end_region(void *storage, uint64_t start,
 
 /* Pointers must not lead to a mapping of memory that was there before. UCX
  * takes regions out of the cache by itself, and before we look. */
-void registration_cache::unmapped(void *context, uint64_t start, uint64_t end)
+void registration_cache::region_cache::host_unmapped(uint64_t start,
+                                                     uint64_t end) noexcept
 {
-    auto &self = *static_cast<registration_cache *>(context);
-    if ((self.generation_ == util::process_generation()) &&
-        self.map_.withdraw_unmapped(start, end)) {
+    if (!self.owner_.is_parent() && self.map_.withdraw_unmapped(start, end)) {
         self.tidying_->ask();
     }
 }
 
+/* How many registrations were not undone. */
+uint64_t registration_cache::region_cache::taken()
+{
+    const std::lock_guard<util::brief_lock> guard(lock);
+    uint64_t all = 0;
+    const memory_handle *handle;
+    ucs_list_for_each(handle, &handles, link)
+    {
+        all += uses(handle);
+    }
+    return all;
+}
+
 void registration_cache::after_fork_in_child()
 {
-    host_.cache.after_fork_in_child();
-    device_.cache.after_fork_in_child();
+    host_.rcache::after_fork_in_child();
+    device_.rcache::after_fork_in_child();
 }
 
 ucs_status_t registration_cache::open(const settings &wished,
@@ -102,13 +119,12 @@ ucs_status_t registration_cache::open(const settings &wished,
     std::lock_guard<std::mutex> guard(users_lock_);
     if (users_ == 0) {
         for (region_cache *cache : {&host_, &device_}) {
-            for (auto *number : {&cache->gets, &cache->puts, &cache->misses,
-                                 &cache->evictions, &cache->invalidations}) {
-                number->store(0);
+            for (auto *reset : {&cache->hits, &cache->misses, &cache->evictions,
+                                &cache->invalidations}) {
+                reset->store(0);
             }
         }
-        settings_   = wished;
-        generation_ = util::process_generation();
+        settings_ = wished;
         if (wished.use != UCS_NO) {
             ucs_status_t status = make_caches();
             if (status != UCS_OK) {
@@ -149,31 +165,24 @@ bool registration_cache::is_open()
 ucs_status_t registration_cache::make_caches()
 {
     tidying_ = std::make_unique<util::delayed_call>([this] { tidy(); });
-    ucs_status_t status =
-        host_.cache.create("gaudi_host", rcache::forget_on::unmapping,
-                           settings_.rcache, sizeof(memory_handle));
-    if (status == UCS_OK) {
-        status = unmapping_.start(settings_.rcache, unmapped, this);
-    }
-    if (status != UCS_OK) {
+    const ucs_status_t status =
+        host_.create("gaudi_host", rcache::forget_on::unmapping,
+                     settings_.rcache, sizeof(memory_handle));
+    if ((status != UCS_OK) || rcache_checks_pages()) {
         return status;
     }
-    if (rcache_checks_pages()) {
-        return UCS_OK;
-    }
-    return device_.cache.create("gaudi_device",
-                                rcache::forget_on::freeing_device_memory,
-                                settings_.rcache, sizeof(memory_handle));
+    return device_.create("gaudi_device",
+                          rcache::forget_on::freeing_device_memory,
+                          settings_.rcache, sizeof(memory_handle));
 }
 
 void registration_cache::destroy_caches()
 {
-    unmapping_.stop();
     if (tidying_ != nullptr) {
         tidying_->stop();
     }
-    host_.cache.destroy();
-    device_.cache.destroy();
+    host_.destroy();
+    device_.destroy();
     tidying_.reset();
     retired_.unmap();
 }
@@ -186,19 +195,26 @@ bool registration_cache::close()
         --users_;
         return true;
     }
-    const uint64_t left =
-        uncached_ + (host_.gets - host_.puts) + (device_.gets - device_.puts);
+    uint64_t left = 0;
+    for (unsigned looks = 0; looks < 2; ++looks) {
+        left = uncached_ + host_.taken() + device_.taken();
+        if (left == 0) {
+            break;
+        }
+        std::this_thread::yield(); /* see rcache::uses */
+    }
     if (left > 0) {
         ucs_warn("gaudi: %lu registrations were not released", left);
         return false;
     }
     for (const memory_kind kind : {memory_kind::host, memory_kind::device}) {
-        const statistics s = statistics_of(kind);
+        const statistics &s = statistics_of(kind);
         ucs_debug("gaudi: registrations of %s memory: %lu hits, %lu misses, "
                   "%lu evictions, %lu invalidations, %lu regions of %lu bytes "
                   "left",
-                  (kind == memory_kind::host) ? "host" : "device", s.hits,
-                  s.misses, s.evictions, s.invalidations, s.regions, s.bytes);
+                  (kind == memory_kind::host) ? "host" : "device",
+                  s.hits.load(), s.misses.load(), s.evictions.load(),
+                  s.invalidations.load(), s.regions.load(), s.bytes.load());
     }
     destroy_caches();
     --users_;
@@ -206,21 +222,7 @@ bool registration_cache::close()
     return true;
 }
 
-registration_cache::statistics
-registration_cache::statistics_of(memory_kind kind) const
-{
-    const region_cache &cache = (kind == memory_kind::host) ? host_ : device_;
-    const uint64_t misses     = cache.misses;
-    const uint64_t gets       = cache.gets;
-    return {(gets > misses) ? gets - misses : 0,
-            misses,
-            cache.evictions,
-            cache.invalidations,
-            cache.regions,
-            cache.bytes};
-}
-
-void registration_cache::choose_range(const device_range &allocation,
+void registration_cache::choose_range(const device_location &allocation,
                                       uint64_t &start, uint64_t &end) const
 {
     const auto length = static_cast<double>(allocation.end - allocation.start);
@@ -248,17 +250,25 @@ void registration_cache::tidy()
  * full then gives up the registration that was idle longest. */
 void registration_cache::collect_garbage()
 {
-    if (!host_.cache.has_garbage()) {
+    if (!host_.has_garbage()) {
         return;
     }
     current            = {true, false, true};
-    void *region       = host_.cache.get(&for_nothing, 1, nullptr);
+    void *region       = host_.get(&for_nothing, 1, nullptr);
     current.collecting = false;
     if (region != nullptr) {
-        host_.cache.invalidate(region);
-        host_.cache.put(region);
+        host_.invalidate(region);
+        host_.put(region);
     }
     current.unmapping = false;
+}
+
+void registration_cache::start_tidying()
+{
+    const std::string problem = tidying_->start();
+    if (!problem.empty()) {
+        ucs_debug("gaudi: no thread to clean up: %s", problem.c_str());
+    }
 }
 
 /* Of a region of the cache; nullptr when there can be none. */
@@ -266,27 +276,26 @@ memory_handle *registration_cache::get_region(region_cache &cache,
                                               void *address, size_t length,
                                               void *memory)
 {
-    if (!cache.cache.exists()) {
+    if (!cache.exists()) {
         return nullptr;
     }
     current           = {true, false, false};
-    void *region      = cache.cache.get(address, length, memory);
+    void *region      = cache.get(address, length, memory);
     current.unmapping = false;
     if (current.created && (&cache == &host_)) {
-        const std::string problem = tidying_->start();
-        if (!problem.empty()) {
-            ucs_debug("gaudi: no thread to clean up: %s", problem.c_str());
-        }
+        start_tidying();
     }
     retired_.unmap();
-    if (region != nullptr) {
-        cache.gets.fetch_add(1, std::memory_order_relaxed);
+    if ((region != nullptr) && !current.created) {
+        cache.hits.store(cache.hits.load(std::memory_order_relaxed) + 1,
+                         std::memory_order_relaxed);
     }
     return static_cast<memory_handle *>(region);
 }
 
-ucs_status_t registration_cache::get(void *address, size_t length, bool quiet,
-                                     memory_handle *&handle_p)
+[[gnu::flatten]] ucs_status_t registration_cache::get(void *address,
+                                                      size_t length, bool quiet,
+                                                      memory_handle *&handle_p)
 {
     if (!memory_map::is_plausible(address, length)) {
         ucs_log(failure_level(quiet),
@@ -299,9 +308,13 @@ ucs_status_t registration_cache::get(void *address, size_t length, bool quiet,
         return get_device(address, length, quiet, handle_p);
     }
     handle_p = get_region(host_, address, length, nullptr);
-    if (handle_p != nullptr) {
-        return UCS_OK;
-    }
+    return (handle_p != nullptr) ? UCS_OK
+                                 : get_uncached(address, length, handle_p);
+}
+
+ucs_status_t registration_cache::get_uncached(void *address, size_t length,
+                                              memory_handle *&handle_p)
+{
     auto handle  = std::make_unique<memory_handle>();
     handle->host = map_.register_host(address, length);
     ++uncached_;
@@ -334,7 +347,14 @@ ucs_status_t registration_cache::get_device(void *address, size_t length,
     }
     auto start   = reinterpret_cast<uint64_t>(address);
     uint64_t end = start + length;
-    choose_range({memory->start, memory->end, memory->owner, true}, start, end);
+    choose_range({.owner    = memory->owner,
+                  .backing  = memory->backing,
+                  .imported = memory->imported,
+                  .exact    = true,
+                  .is_sole  = true,
+                  .start    = memory->start,
+                  .end      = memory->end},
+                 start, end);
     handle_p = get_region(device_, reinterpret_cast<void *>(start), end - start,
                           memory);
     if ((handle_p != nullptr) && (handle_p->device == memory)) {
@@ -359,23 +379,22 @@ ucs_status_t registration_cache::get_device(void *address, size_t length,
 ucs_status_t registration_cache::put_region(region_cache &cache,
                                             memory_handle *handle)
 {
-    if (!rcache::is_taken(handle)) {
+    if (rcache::uses(handle) == 0) {
         return UCS_ERR_INVALID_PARAM;
     }
-    cache.puts.fetch_add(1, std::memory_order_relaxed);
     current = {true, false, false};
     if ((handle->what == memory_handle::kind::host) &&
         handle->host->was_refused()) {
         /* Not kept: what could not be mapped may be mappable next time. */
-        cache.cache.invalidate(handle);
+        cache.invalidate(handle);
     }
-    cache.cache.put(handle);
+    cache.put(handle);
     current.unmapping = false;
     retired_.unmap();
     return UCS_OK;
 }
 
-ucs_status_t registration_cache::put(memory_handle *handle)
+[[gnu::flatten]] ucs_status_t registration_cache::put(memory_handle *handle)
 {
     const bool is_host    = (handle->what == memory_handle::kind::host);
     device_memory *memory = is_host ? nullptr : handle->device;

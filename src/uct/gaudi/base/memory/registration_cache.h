@@ -25,11 +25,16 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/rcache.h"
 #include "util/background_thread.h"
+#include "util/locks.h"
 #include "util/process.h"
 
 #include <atomic>
 #include <memory>
 #include <mutex>
+
+extern "C" {
+#include <ucs/datastruct/list.h>
+}
 
 namespace gaudi::base {
 
@@ -54,6 +59,7 @@ struct memory_handle {
         device_memory *device; /**< allocated, or registered */
         host_memory *host = nullptr;
     };
+    ucs_list_link_t link{}; /**< the cache's, if it is part of a region */
 };
 
 class registration_cache {
@@ -67,14 +73,16 @@ public:
         rcache_config rcache;
     };
 
+    using number = std::atomic<uint64_t>;
+
     /** What a cache did since it was made. */
     struct statistics {
-        uint64_t hits;
-        uint64_t misses;
-        uint64_t evictions;     /**< regions that had to make room */
-        uint64_t invalidations; /**< regions that went for other reasons */
-        uint64_t regions;       /**< that there are now */
-        uint64_t bytes;         /**< in these */
+        number hits{0}; /**< as UCX counts: threads that meet may lose one */
+        number misses{0};
+        number evictions{0};     /**< regions that had to make room */
+        number invalidations{0}; /**< regions that went for other reasons */
+        number regions{0};       /**< that there are now */
+        number bytes{0};         /**< in these */
     };
 
     /** The one of this process. */
@@ -125,11 +133,11 @@ public:
     /** The range to register for a part of an allocation.
      *  @param[in,out] start,end  The part; grown to the whole if settings say
      *                            so. */
-    void choose_range(const device_range &allocation, uint64_t &start,
+    void choose_range(const device_location &allocation, uint64_t &start,
                       uint64_t &end) const;
 
     /** Whether registrations of host memory are cached. */
-    [[nodiscard]] bool caches_host() const { return host_.cache.exists(); }
+    [[nodiscard]] bool caches_host() const { return host_.exists(); }
 
     /** Seconds for a look-up; what registering costs a program that comes back.
      */
@@ -138,39 +146,41 @@ public:
         return rcache_overhead(settings_.rcache);
     }
 
-    [[nodiscard]] statistics statistics_of(memory_kind kind) const;
+    [[nodiscard]] const statistics &statistics_of(memory_kind kind) const
+    {
+        return (kind == memory_kind::host) ? host_ : device_;
+    }
 
     /** Of the parent's, see util/process.h. */
     void after_fork_in_child();
 
 private:
     /* One cache of UCX. */
-    struct region_cache final : rcache::owner {
+    struct region_cache final : rcache, statistics {
         explicit region_cache(registration_cache &of) : self(of) {}
+        ~region_cache() { destroy(); }
         ucs_status_t create_region(void *storage, uint64_t start, uint64_t end,
                                    void *argument) noexcept override;
         void end_region(void *storage, uint64_t start,
                         uint64_t end) noexcept override;
+        void host_unmapped(uint64_t start, uint64_t end) noexcept override;
+        [[nodiscard]] uint64_t taken();
 
         registration_cache &self;
-        rcache cache{*this};
-        std::atomic<uint64_t> gets{0};
-        std::atomic<uint64_t> puts{0};
-        std::atomic<uint64_t> misses{0};
-        std::atomic<uint64_t> evictions{0};
-        std::atomic<uint64_t> invalidations{0};
-        std::atomic<uint64_t> regions{0};
-        std::atomic<uint64_t> bytes{0};
+        util::brief_lock lock; /* a leaf: */
+        ucs_list_link_t handles{&handles, &handles};
     };
-
-    static void unmapped(void *context, uint64_t start, uint64_t end);
 
     ucs_status_t make_caches();
     void destroy_caches();
     memory_handle *get_region(region_cache &cache, void *address, size_t length,
                               void *memory);
-    ucs_status_t get_device(void *address, size_t length, bool quiet,
-                            memory_handle *&handle_p);
+    [[gnu::noinline]] ucs_status_t get_device(void *address, size_t length,
+                                              bool quiet,
+                                              memory_handle *&handle_p);
+    [[gnu::noinline]] ucs_status_t get_uncached(void *address, size_t length,
+                                                memory_handle *&handle_p);
+    [[gnu::noinline]] void start_tidying();
     ucs_status_t put_region(region_cache &cache, memory_handle *handle);
     void tidy();
     void collect_garbage();
@@ -181,11 +191,10 @@ private:
     unsigned users_ = 0;
     held_cards cards_; /* while there are users */
     settings settings_{};
-    unsigned generation_ = 0;
+    const util::owning_process owner_;
     std::atomic<uint64_t> uncached_{0}; /* handles without a region */
     region_cache host_{*this};
     region_cache device_{*this};
-    unmapping_listener unmapping_;
     retired_memory retired_;
     std::unique_ptr<util::delayed_call> tidying_; /* while there are caches */
 };

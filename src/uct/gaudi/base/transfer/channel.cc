@@ -5,6 +5,14 @@
 
 namespace gaudi::base {
 
+void work_queue::sleep(uint32_t longest_us) const
+{
+    const shim::ticket oldest = dma->oldest_ticket();
+    if (oldest != shim::ticket::none) {
+        (void)home->owner().device().query(oldest, longest_us);
+    }
+}
+
 channel::~channel()
 {
     for (const auto &queue : dma_queues_) {
@@ -39,6 +47,21 @@ void channel::abandon_staging()
         entry.release();
     }
     staging_.abandon();
+}
+
+bool channel::arm_for_room(wakeup_event &event) const
+{
+    if (std::any_of(
+            dma_queues_.begin(), dma_queues_.end(),
+            [](const auto &queue) { return queue->outstanding() > 0; })) {
+        return true;
+    }
+    const shim::ticket job = owner_.device().blocking_ticket();
+    if (job == shim::ticket::none) {
+        return false;
+    }
+    event.signal_after(owner_.device(), job);
+    return true;
 }
 
 int channel::make_queues(uint64_t window)

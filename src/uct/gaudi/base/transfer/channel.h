@@ -12,6 +12,7 @@
 #include "uct/gaudi/base/transfer/counts.h"
 #include "uct/gaudi/base/transfer/remote_memory.h"
 #include "uct/gaudi/base/transfer/transfer_config.h"
+#include "uct/gaudi/base/transfer/wakeup.h"
 #include "uct/gaudi/base/ucx/status.h"
 
 #include <memory>
@@ -52,6 +53,25 @@ struct work_queue {
     uint64_t in_flight = 0;         /* bytes */
     uint64_t window    = 0;         /* bytes from which on nothing is added */
     ucs_list_link_t waiting;        /* of whoever submits, next one first */
+
+    /** Sleep until the oldest job ends, not until all do: the next ones are to
+     *  follow before the card has nothing left. */
+    void sleep(uint32_t longest_us) const;
+
+    /** What the card does that has a copy in this queue. */
+    [[nodiscard]] copy_kind kind_of(bool is_imported) const
+    {
+        switch (direction) {
+        case shim::dma_direction::host_to_device:
+            return is_imported ? copy_kind::card_to_card_in
+                               : copy_kind::host_to_device;
+        case shim::dma_direction::device_to_host:
+            return is_imported ? copy_kind::card_to_card_out
+                               : copy_kind::device_to_host;
+        default:
+            return copy_kind::on_card;
+        }
+    }
 };
 
 /** How bytes get from one side of a copy to the other. */
@@ -160,6 +180,11 @@ public:
                                   : shared_[user.place()].address() +
                                         (chunk.va - staging_.address());
     }
+
+    /** Have the end of a job signalled that makes room on the card: if none of
+     *  ours is there, another interface has filled it.
+     *  @return false when there is room. */
+    [[nodiscard]] bool arm_for_room(wakeup_event &event) const;
 
     /** Leave the staging memory pinned: a card may still use it. */
     void abandon_staging();

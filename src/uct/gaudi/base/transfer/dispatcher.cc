@@ -16,21 +16,6 @@ constexpr unsigned poll_batch = 16;
 constexpr unsigned idle_polls    = 256;
 constexpr uint32_t idle_sleep_us = 1000;
 
-/* What a card does that has a copy in this queue. */
-copy_kind kind_of(const work_queue &queue, bool is_imported)
-{
-    switch (queue.direction) {
-    case shim::dma_direction::host_to_device:
-        return is_imported ? copy_kind::card_to_card_in
-                           : copy_kind::host_to_device;
-    case shim::dma_direction::device_to_host:
-        return is_imported ? copy_kind::card_to_card_out
-                           : copy_kind::device_to_host;
-    default:
-        return copy_kind::on_card;
-    }
-}
-
 ucs_status_t report_refusal(const work_queue &queue, size_t length, int result)
 {
     const card &owner = queue.home->owner();
@@ -53,35 +38,6 @@ ucs_status_t judge_end(const work_queue &queue, copy_kind kind, size_t length,
     ucs_log(level, "%s: a DMA copy of %zu bytes failed: %s",
             owner.name().c_str(), length, std::strerror(-result));
     return to_status(result);
-}
-
-/* Sleep until the oldest job of a queue ends, not until all do: the next ones
- * are to follow before the card has nothing left. */
-void sleep_on(const work_queue &queue)
-{
-    const shim::ticket oldest = queue.dma->oldest_ticket();
-    if (oldest != shim::ticket::none) {
-        (void)queue.home->owner().device().query(oldest, idle_sleep_us);
-    }
-}
-
-/* Have the end of a job signalled that makes room on a card: if none of ours is
- * there, another interface has filled it. False when there is room. */
-bool arm_for_room(wakeup_event &event, const channel &to)
-{
-    const auto queues = to.dma_queues();
-    if (std::any_of(queues.begin(), queues.end(), [](const auto &queue) {
-            return queue->outstanding() > 0;
-        })) {
-        return true;
-    }
-    shim::card &driver     = to.owner().device();
-    const shim::ticket job = driver.blocking_ticket();
-    if (job == shim::ticket::none) {
-        return false;
-    }
-    event.signal_after(driver, job);
-    return true;
 }
 
 } // namespace
@@ -154,7 +110,7 @@ bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
     job->owner          = &owner;
     job->queue          = &queue;
     job->length         = std::min(copy.left, piece_bytes_);
-    job->kind           = kind_of(queue, copy.is_imported);
+    job->kind           = queue.kind_of(copy.is_imported);
     ucs_status_t status = prepare(*job, copy, leave);
     if (status == UCS_OK) {
         uint64_t id;
@@ -222,10 +178,10 @@ bool dispatcher::copy_at_once(channel &by, bool to_card, uint64_t va,
     shim::dma_completion ended;
     for (unsigned idle = 0; queue.dma->poll(&ended, 1) == 0;) {
         if (++idle > idle_polls) {
-            sleep_on(queue);
+            queue.sleep(idle_sleep_us);
         }
     }
-    status_p = judge_end(queue, kind_of(queue, false), length, ended.status);
+    status_p = judge_end(queue, queue.kind_of(false), length, ended.status);
     if (!to_card && (status_p == UCS_OK)) {
         util::copy_host_bytes(host, chunk->data, length);
     }
@@ -258,9 +214,9 @@ void dispatcher::run(transfer &work, planned_copy &copy)
         collect_all();
         submit_onward();
         if (++idle > idle_polls) {
-            sleep_on(*copy.queue);
+            copy.queue->sleep(idle_sleep_us);
             if (relay != nullptr) {
-                sleep_on(*relay);
+                relay->sleep(idle_sleep_us);
             }
         }
     }
@@ -345,7 +301,7 @@ unsigned dispatcher::submit_onward()
         if (ret == 0) {
             queue->in_flight += job.length;
             job.queue = queue;
-            job.kind  = kind_of(*queue, false);
+            job.kind  = queue->kind_of(false);
             job.how   = way::direct;
         } else {
             finish(job, report_refusal(*queue, job.length, ret));
@@ -447,13 +403,13 @@ bool dispatcher::arm(wakeup_event &event)
         }
         for (work_queue &queue : each->queues()) {
             armed &=
-                ucs_list_is_empty(&queue.waiting) || arm_for_room(event, *each);
+                ucs_list_is_empty(&queue.waiting) || each->arm_for_room(event);
         }
     }
     if (armed && !ucs_queue_is_empty(&onward_)) {
         const dma_job &job =
             *ucs_queue_head_elem_non_empty(&onward_, dma_job, in_onward);
-        armed = arm_for_room(event, *job.relay->home);
+        armed = job.relay->home->arm_for_room(event);
     }
     return armed;
 }

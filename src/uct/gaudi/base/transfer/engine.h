@@ -191,10 +191,7 @@ public:
 private:
     explicit transfer_engine(const transfer_options &options);
 
-    [[nodiscard]] bool is_inherited() const
-    {
-        return generation_ != util::process_generation();
-    }
+    [[nodiscard]] bool is_inherited() const { return owner_.is_parent(); }
     [[nodiscard]] ucs_status_t check_owner() const;
     [[nodiscard]] ucs_status_t fail_later(flush_domain &domain,
                                           ucs_status_t why,
@@ -206,7 +203,7 @@ private:
     void begin(operation &op);
 
     const transfer_options options_;
-    const unsigned generation_ = util::process_generation();
+    const util::owning_process owner_;
     std::unique_ptr<char[]> bounce_;      /* bcopy of others' host memory */
     std::unique_ptr<wakeup_event> event_; /* made when it is asked for */
     planner planner_; /* goes last: cards and registrations are its */

@@ -126,7 +126,7 @@ ucs_status_t planner::look_up_device(const side &device, size_t length,
     }
     where  = *known;
     status = channels_.get(*where.owner, by);
-    if (status == UCS_OK) {
+    if ((status == UCS_OK) && where.is_sole) {
         last_[oldest_] = {version, where, by};
         oldest_        = (oldest_ + 1) % std::size(last_);
     }

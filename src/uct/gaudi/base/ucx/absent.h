@@ -1,13 +1,17 @@
 /**
- * Names that some releases of UCX do not have, with what their absence means.
- * With :: before it a name is UCX's own where there is one, else that of here.
+ * What is not there: names that some releases of UCX do not have, with what
+ * their absence means, and typed answers for operations that a transport does
+ * not have.
  */
 #pragma once
 
 #include "uct/gaudi/base/ucx/ucx.h"
 
 #include <cstdint>
+#include <type_traits>
 
+/* With :: before it a name is UCX's own where there is one, else that of here.
+ */
 namespace gaudi_absent {
 
 /* Fields that nobody asks for. */
@@ -38,3 +42,48 @@ inline constexpr uint64_t UCT_MD_FLAG_MEMTYPE_COPY   = 0;
 /* At the place where :: looks second. */
 using namespace gaudi_absent; /* NOLINT(google-build-using-namespace,
                                  google-global-names-in-headers) */
+
+namespace gaudi::base {
+
+template <typename Operation>
+struct unsupported;
+
+/** `unsupported<uct_ep_am_short_func_t>::op` says UCS_ERR_UNSUPPORTED in the
+ *  result type of that operation. */
+template <typename Result, typename... Arguments>
+struct unsupported<Result (*)(Arguments...)> {
+    static Result op(Arguments...) noexcept
+    {
+        if constexpr (std::is_pointer_v<Result>) {
+            return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
+        } else {
+            return static_cast<Result>(UCS_ERR_UNSUPPORTED);
+        }
+    }
+};
+
+/** Let a table's slot say UCS_ERR_UNSUPPORTED. */
+template <typename Operation>
+constexpr void decline(Operation &slot)
+{
+    slot = unsupported<Operation>::op;
+}
+
+/** For operations that ask something. */
+template <typename... Arguments>
+int answer_no(Arguments...) noexcept
+{
+    return 0;
+}
+
+/** For operations that undo what was never done. */
+template <typename... Arguments>
+void answer_nothing(Arguments...) noexcept
+{}
+
+/** The type of the function that UCX calls for an operation: for declarations.
+ */
+template <typename Operation>
+using callback = decltype(unsupported<Operation>::op);
+
+} // namespace gaudi::base

@@ -11,7 +11,6 @@
 #include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/memory_domain.h"
 #include "uct/gaudi/base/ucx/status.h"
-#include "uct/gaudi/base/ucx/unsupported.h"
 
 #include <climits>
 #include <cstddef>
@@ -146,8 +145,9 @@ struct component_functions {
             [&] { return of(md).advise(memh, address, length, advice); });
     }
 
-    static ucs_status_t mem_reg(uct_md_h md, void *address, size_t length,
-                                unsigned flags, uct_mem_h *memh_p) noexcept
+    [[gnu::flatten]] static ucs_status_t mem_reg(uct_md_h md, void *address,
+                                                 size_t length, unsigned flags,
+                                                 uct_mem_h *memh_p) noexcept
     {
         return guarded([&] {
             return of(md).register_memory(address, length, is_quiet(flags),
@@ -167,7 +167,7 @@ struct component_functions {
                        memh_p);
     }
 
-    static ucs_status_t
+    [[gnu::flatten]] static ucs_status_t
     mem_dereg(uct_md_h md, const uct_md_mem_dereg_params_t *params) noexcept
     {
         UCT_MD_MEM_DEREG_CHECK_PARAMS(params, Domain::invalidates);

@@ -76,23 +76,6 @@ struct variables {
 
 ucs_config_global_list_entry_t entry = make_config_entry<variables>();
 
-/* UCX 1.14 and before take the table and the prefix from the list's entry. */
-template <typename Entry>
-ucs_status_t fill(void *values, Entry &from, bool ignore_errors)
-{
-    if constexpr (requires {
-                      ucs_config_parser_fill_opts(values, &from,
-                                                  UCS_DEFAULT_ENV_PREFIX, 0);
-                  }) {
-        return ucs_config_parser_fill_opts(
-            values, &from, UCS_DEFAULT_ENV_PREFIX, ignore_errors);
-    } else {
-        return ucs_config_parser_fill_opts(values, from.table,
-                                           UCS_DEFAULT_ENV_PREFIX, from.prefix,
-                                           ignore_errors);
-    }
-}
-
 /* What becomes of the parser's own complaints, which name no whole variable. */
 enum class complaints { let, drop, name };
 
@@ -124,12 +107,6 @@ ucs_log_func_rc_t tell_of_value(const char *, unsigned, const char *,
 }
 
 } // namespace
-
-ucs_status_t fill_config(void *values, ucs_config_global_list_entry_t &from,
-                         bool ignore_errors)
-{
-    return fill(values, from, ignore_errors);
-}
 
 bool init_config()
 {

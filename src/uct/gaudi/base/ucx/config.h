@@ -34,11 +34,25 @@ constexpr ucs_config_global_list_entry_t make_config_entry()
     return entry;
 }
 
-/** Parse the variables of a table, those of configuration files included.
+/** Parse the variables of a table, those of configuration files included. UCX
+ *  1.14 and before take the table and the prefix from the list's entry.
  *  @param values  Filled; ucs_config_parser_release_opts frees what is in it.
  */
-ucs_status_t fill_config(void *values, ucs_config_global_list_entry_t &from,
-                         bool ignore_errors);
+template <typename Entry>
+ucs_status_t fill_config(void *values, Entry &from, bool ignore_errors)
+{
+    if constexpr (requires {
+                      ucs_config_parser_fill_opts(values, &from,
+                                                  UCS_DEFAULT_ENV_PREFIX, 0);
+                  }) {
+        return ucs_config_parser_fill_opts(
+            values, &from, UCS_DEFAULT_ENV_PREFIX, ignore_errors);
+    } else {
+        return ucs_config_parser_fill_opts(values, from.table,
+                                           UCS_DEFAULT_ENV_PREFIX, from.prefix,
+                                           ignore_errors);
+    }
+}
 
 /** Register the table with UCX and parse it. Called once, at load.
  *  @return false for a value that cannot be parsed, which was logged: what is

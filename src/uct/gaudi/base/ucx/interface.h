@@ -18,7 +18,12 @@ namespace gaudi::base {
 class ucx_interface {
 public:
     ucx_interface() = default;
-    ~ucx_interface();
+    ~ucx_interface()
+    {
+        if (has_super_) {
+            UCS_CLASS_CLEANUP(uct_base_iface_t, &super_);
+        }
+    }
     ucx_interface(const ucx_interface &)            = delete;
     ucx_interface &operator=(const ucx_interface &) = delete;
 
@@ -27,7 +32,15 @@ public:
     [[nodiscard]] ucs_status_t
     init(uct_iface_ops_t &operations, uct_iface_internal_ops_t &internal,
          uct_md_h md, uct_worker_h worker, const uct_iface_params_t &params,
-         const uct_iface_config_t &config, const char *name);
+         const uct_iface_config_t &config, [[maybe_unused]] const char *name)
+    {
+        const ucs_status_t status = UCS_CLASS_INIT(
+            uct_base_iface_t, &super_, &operations, &internal, md, worker,
+            &params,
+            &config UCS_STATS_ARG(params.stats_root) UCS_STATS_ARG(name));
+        has_super_ = (status == UCS_OK);
+        return status;
+    }
 
     [[nodiscard]] uct_iface_h handle() { return &super_.super; }
     [[nodiscard]] uct_md_h md() const { return super_.md; }
@@ -77,12 +90,23 @@ private:
 class ucx_endpoint {
 public:
     ucx_endpoint() = default;
-    ~ucx_endpoint();
+    ~ucx_endpoint()
+    {
+        if (has_super_) {
+            UCS_CLASS_CLEANUP(uct_base_ep_t, &super_);
+        }
+    }
     ucx_endpoint(const ucx_endpoint &)            = delete;
     ucx_endpoint &operator=(const ucx_endpoint &) = delete;
 
     /** Called once, before anything else. */
-    [[nodiscard]] ucs_status_t init(uct_iface_h iface);
+    [[nodiscard]] ucs_status_t init(uct_iface_h iface)
+    {
+        const ucs_status_t status = UCS_CLASS_INIT(
+            uct_base_ep_t, &super_, ucs_derived_of(iface, uct_base_iface_t));
+        has_super_ = (status == UCS_OK);
+        return status;
+    }
 
     [[nodiscard]] uct_ep_h handle() { return &super_.super; }
     [[nodiscard]] uct_iface_h iface() const { return super_.super.iface; }

@@ -128,10 +128,7 @@ public:
 protected:
     /** Whether the process that opened it is a parent of this one, which has no
      *  part in its cards then. */
-    [[nodiscard]] bool is_inherited() const
-    {
-        return generation_ != util::process_generation();
-    }
+    [[nodiscard]] bool is_inherited() const { return owner_.is_parent(); }
 
     /** Log that. @param quiet  As a diagnostic, not as an error. */
     ucs_status_t refuse_inherited(bool quiet) const;
@@ -155,7 +152,7 @@ private:
     void log_bad_handle(uct_mem_h memh, const char *doing) const;
 
     uct_md_t super_{}; /* first: UCX has pointers to it */
-    unsigned generation_ = util::process_generation();
+    util::owning_process owner_;
 };
 
 } // namespace gaudi::base

@@ -1,7 +1,6 @@
 #include "uct/gaudi/base/ucx/rcache.h"
 
 #include "uct/gaudi/base/ucx/absent.h"
-#include "uct/gaudi/base/ucx/unsupported.h"
 
 #include <utility>
 
@@ -20,9 +19,9 @@ struct rcache::callbacks {
                                 ucs_rcache_region_t *region,
                                 uint16_t flags) noexcept
     {
-        const auto &cache = *static_cast<rcache *>(context);
-        const auto start  = region->super.start;
-        const auto end    = region->super.end;
+        auto &cache      = *static_cast<rcache *>(context);
+        const auto start = region->super.start;
+        const auto end   = region->super.end;
         /* A merged region that a card cannot map as a whole would have its
          * parts staged that can be mapped; UCX tries without merging then. */
         constexpr int needed = PROT_READ | PROT_WRITE;
@@ -30,13 +29,13 @@ struct rcache::callbacks {
             ((ucs_get_mem_prot(start, end) & needed) != needed)) {
             return UCS_ERR_INVALID_ADDR;
         }
-        return cache.owner_.create_region(region + 1, start, end, argument);
+        return cache.create_region(region + 1, start, end, argument);
     }
 
     static void mem_dereg(void *context, ucs_rcache_t *,
                           ucs_rcache_region_t *region) noexcept
     {
-        static_cast<rcache *>(context)->owner_.end_region(
+        static_cast<rcache *>(context)->end_region(
             region + 1, region->super.start, region->super.end);
     }
 
@@ -140,12 +139,20 @@ ucs_status_t rcache::create(const char *name, forget_on event,
     ucs_status_t status = ucs_rcache_create(&params, name, nullptr, &cache_);
     if (status != UCS_OK) {
         cache_ = nullptr;
+    } else if (of_host_memory_) {
+        status   = ucm_set_event_handler(UCM_EVENT_VM_UNMAPPED,
+                                         static_cast<int>(config.event_prio) + 1,
+                                         heard_unmapping, this);
+        listens_ = (status == UCS_OK);
     }
     return status;
 }
 
 void rcache::destroy()
 {
+    if (std::exchange(listens_, false)) {
+        ucm_unset_event_handler(UCM_EVENT_VM_UNMAPPED, heard_unmapping, this);
+    }
     /* Children look at it at any time. */
     if (ucs_rcache_t *ended = std::exchange(cache_, nullptr)) {
         ucs_rcache_destroy(ended);
@@ -166,11 +173,13 @@ void rcache::invalidate(void *storage)
         cache_, to_region(storage), [](void *) {}, nullptr);
 }
 
-bool rcache::is_taken(const void *storage)
+unsigned rcache::uses(const void *storage)
 {
     const auto *region = static_cast<const ucs_rcache_region_t *>(storage) - 1;
-    return (__atomic_load_n(&region->refcount, __ATOMIC_ACQUIRE) > 1) ||
-           !(region->flags & UCS_RCACHE_REGION_FLAG_PGTABLE);
+    /* One reference of a region that can be found is the cache's own. */
+    const unsigned own = (region->flags & UCS_RCACHE_REGION_FLAG_PGTABLE) != 0;
+    const unsigned all = __atomic_load_n(&region->refcount, __ATOMIC_ACQUIRE);
+    return (all > own) ? all - own : 0;
 }
 
 bool rcache::has_garbage()
@@ -190,34 +199,12 @@ void rcache::after_fork_in_child()
     }
 }
 
-ucs_status_t unmapping_listener::start(const rcache_config &config,
-                                       function call, void *context)
+void rcache::heard_unmapping(ucm_event_type_t, ucm_event_t *event,
+                             void *self) noexcept
 {
-    call_               = call;
-    context_            = context;
-    ucs_status_t status = ucm_set_event_handler(
-        UCM_EVENT_VM_UNMAPPED, static_cast<int>(config.event_prio) + 1, heard,
-        this);
-    if (status != UCS_OK) {
-        call_ = nullptr;
-    }
-    return status;
-}
-
-void unmapping_listener::stop()
-{
-    if (call_ != nullptr) {
-        ucm_unset_event_handler(UCM_EVENT_VM_UNMAPPED, heard, this);
-        call_ = nullptr;
-    }
-}
-
-void unmapping_listener::heard(ucm_event_type_t, ucm_event_t *event,
-                               void *self) noexcept
-{
-    const auto &listener = *static_cast<const unmapping_listener *>(self);
     const auto start = reinterpret_cast<uintptr_t>(event->vm_unmapped.address);
-    listener.call_(listener.context_, start, start + event->vm_unmapped.size);
+    static_cast<rcache *>(self)->host_unmapped(start,
+                                               start + event->vm_unmapped.size);
 }
 
 } // namespace gaudi::base

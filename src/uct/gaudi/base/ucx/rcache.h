@@ -60,35 +60,14 @@ double rcache_overhead(const rcache_config &config);
  *  not got. */
 bool rcache_checks_pages();
 
+/** Whoever derives from it ends it before it goes itself (@ref destroy). */
 class rcache {
 public:
-    /** The owner's side. Called by UCX, mostly with its locks held, on any
-     *  thread. */
-    class owner {
-    public:
-        /**
-         * A region comes to be.
-         *
-         * @param storage   Of the region, not initialized.
-         * @param argument  Given to @ref get.
-         */
-        virtual ucs_status_t create_region(void *storage, uint64_t start,
-                                           uint64_t end,
-                                           void *argument) noexcept = 0;
-        /** A region goes; in a forked child, too. */
-        virtual void end_region(void *storage, uint64_t start,
-                                uint64_t end) noexcept = 0;
-
-    protected:
-        ~owner() = default;
-    };
-
     /** What host memory, or device memory, has to go through for UCX to forget
      *  its regions. */
     enum class forget_on { unmapping, freeing_device_memory };
 
-    explicit rcache(owner &of) : owner_(of) {}
-    ~rcache() { destroy(); }
+    rcache()                          = default;
     rcache(const rcache &)            = delete;
     rcache &operator=(const rcache &) = delete;
 
@@ -104,6 +83,7 @@ public:
     [[nodiscard]] bool exists() const { return cache_ != nullptr; }
 
     /** Take a region around a range, which is created if there is none.
+     *  @param argument  Given to @ref create_region.
      *  @return Its storage, until @ref put; nullptr when there can be none. */
     [[nodiscard]] void *get(void *address, size_t length, void *argument);
 
@@ -116,9 +96,9 @@ public:
     /** Have a region end when the last one has let go of it. */
     void invalidate(void *storage);
 
-    /** Whether somebody has taken a region, as far as can be told: the one
-     *  reference of a region that can be found is the cache's own. */
-    [[nodiscard]] static bool is_taken(const void *storage);
+    /** How often a region is taken; one too many for a moment, while UCX
+     *  forgets it. */
+    [[nodiscard]] static unsigned uses(const void *storage);
 
     /** Whether it has regions to end, or unmapped memory to look for regions
      *  of. */
@@ -129,6 +109,22 @@ public:
      *  could wait for one. The regions are the parent's. */
     void after_fork_in_child();
 
+protected:
+    ~rcache() = default;
+
+    /* Called by UCX, mostly with its locks held, on any thread: */
+
+    /** A region comes to be. @param storage  Not initialized. */
+    virtual ucs_status_t create_region(void *storage, uint64_t start,
+                                       uint64_t end,
+                                       void *argument) noexcept = 0;
+    /** A region goes; in a forked child, too. */
+    virtual void end_region(void *storage, uint64_t start,
+                            uint64_t end) noexcept = 0;
+    /** Host memory is unmapped, of which UCX has not heard yet. Called by UCM,
+     *  on the thread that unmaps. */
+    virtual void host_unmapped(uint64_t, uint64_t) noexcept {}
+
 private:
     struct callbacks;
 
@@ -138,30 +134,12 @@ private:
         return static_cast<ucs_rcache_region_t *>(storage) - 1;
     }
 
-    owner &owner_;
+    static void heard_unmapping(ucm_event_type_t type, ucm_event_t *event,
+                                void *self) noexcept;
+
     ucs_rcache_t *cache_ = nullptr;
     bool of_host_memory_ = false;
-};
-
-/** Hears of memory that is unmapped, and before caches do. */
-class unmapping_listener {
-public:
-    /** Called by UCM, on the thread that unmaps. */
-    using function = void (*)(void *context, uint64_t start, uint64_t end);
-
-    /** @param config  Of the caches. */
-    [[nodiscard]] ucs_status_t start(const rcache_config &config, function call,
-                                     void *context);
-
-    /** Undo it, if it was started. */
-    void stop();
-
-private:
-    static void heard(ucm_event_type_t type, ucm_event_t *event,
-                      void *self) noexcept;
-
-    function call_ = nullptr; /* nullptr: not started */
-    void *context_ = nullptr;
+    bool listens_        = false; /* to UCM */
 };
 
 } // namespace gaudi::base

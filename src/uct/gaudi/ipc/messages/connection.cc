@@ -24,8 +24,7 @@ ucs_status_t map_part(int fd, size_t offset, size_t length,
 
 connection::connection(std::shared_ptr<remote_process> process,
                        const mailbox_address &address)
-    : process_(std::move(process)), address_(address),
-      made_in_(util::process_generation())
+    : process_(std::move(process)), address_(address)
 {}
 
 ucs_status_t connection::open(const mailbox_address &address,

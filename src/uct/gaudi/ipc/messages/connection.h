@@ -137,10 +137,7 @@ private:
     ucs_status_t full();
     ucs_status_t tell_reader(ring_state state);
 
-    [[nodiscard]] bool is_ours() const
-    {
-        return made_in_ == util::process_generation();
-    }
+    [[nodiscard]] bool is_ours() const { return !made_in_.is_parent(); }
 
     [[nodiscard]] mailbox_header &header() const
     {
@@ -173,8 +170,8 @@ private:
 
     const std::shared_ptr<remote_process> process_;
     const mailbox_address address_;
-    const unsigned made_in_; /* of the process that made this object */
-    unsigned index_ = 0;     /* of the ring */
+    const util::owning_process made_in_;
+    unsigned index_ = 0; /* of the ring */
     ring_writer writer_;
     const void *last_      = nullptr;
     ring_control *control_ = nullptr; /* once there is a ring */

@@ -101,7 +101,7 @@ ucs_status_t mailbox::initialize()
 
 mailbox::~mailbox()
 {
-    if (!file_.is_open() || (made_in_ != util::process_generation())) {
+    if (!file_.is_open() || made_in_.is_parent()) {
         return;
     }
     (void)file_service::remove(address_.file);
@@ -347,7 +347,7 @@ bool mailbox::try_free(owned_ring &ring)
 
 bool mailbox::arm()
 {
-    if (made_in_ != util::process_generation()) {
+    if (made_in_.is_parent()) {
         return true;
     }
     if (polling_) {

@@ -124,8 +124,7 @@ private:
     bool try_idle(owned_ring &ring);
     bool try_free(owned_ring &ring);
 
-    /* Of the process that made this object. */
-    const unsigned made_in_ = util::process_generation();
+    const util::owning_process made_in_;
     mailbox_address address_{};
     mailbox_file file_;
     util::unique_fd signal_;      /* readable when a sender rang */
@@ -178,7 +177,7 @@ unsigned mailbox::poll_ring(owned_ring &from, unsigned max, Handler &&handler)
 template <typename Handler>
 unsigned mailbox::poll(unsigned max, Handler &&handler)
 {
-    if (polling_ || (made_in_ != util::process_generation())) {
+    if (polling_ || made_in_.is_parent()) {
         return 0;
     }
     if (armed_) {

@@ -1,7 +1,6 @@
 #include "uct/gaudi/ipc/process/reachability.h"
 
-#include "uct/gaudi/base/ucx/host_lanes.h"
-#include "uct/gaudi/base/ucx/protocols.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
 #include "util/process.h"
 

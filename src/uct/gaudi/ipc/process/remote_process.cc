@@ -27,8 +27,7 @@ struct process_table {
 } // namespace
 
 remote_process::remote_process(const process_id &id, util::unique_fd pidfd)
-    : id_(id), pidfd_(std::move(pidfd)), made_in_(util::process_generation()),
-      self_(id == own_process()),
+    : id_(id), pidfd_(std::move(pidfd)), self_(id == own_process()),
       memory_(static_cast<pid_t>(id.pid), pidfd_.get())
 {}
 
@@ -80,7 +79,7 @@ ucs_status_t remote_process::open(const process_id &id,
 
 bool remote_process::is_inherited() const
 {
-    return made_in_ != util::process_generation();
+    return made_in_.is_parent();
 }
 
 bool remote_process::is_self() const

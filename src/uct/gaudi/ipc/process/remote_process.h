@@ -11,6 +11,7 @@
 #include "uct/gaudi/ipc/process/datagram.h"
 #include "uct/gaudi/ipc/process/process_id.h"
 #include "util/other_process.h"
+#include "util/process.h"
 #include "util/unique_fd.h"
 
 #include <memory>
@@ -64,7 +65,7 @@ private:
 
     const process_id id_;
     const util::unique_fd pidfd_;
-    const unsigned made_in_; /* util::process_generation */
+    const util::owning_process made_in_;
     const bool self_;
     util::process_memory memory_;
 };

@@ -222,7 +222,7 @@ uint64_t exported_memory::let_go()
 exported_memory::~exported_memory()
 {
     *const_cast<volatile uint64_t *>(&tag_) = 0;
-    if (made_in_ != util::process_generation()) {
+    if (made_in_.is_parent()) {
         return;
     }
     {

@@ -73,8 +73,8 @@ private:
     ucs_status_t describe(own_page &page);
     int describe_buffer(const own_page &page);
 
-    uint64_t tag_           = valid_tag;
-    const unsigned made_in_ = util::process_generation();
+    uint64_t tag_ = valid_tag;
+    const util::owning_process made_in_;
     base::held_cards cards_;                /* of device memory, freed or not */
     base::device_memory *device_ = nullptr; /* registered; nullptr: host, or
                                                it was freed */

@@ -2,8 +2,8 @@
 
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/ucx/callers.h"
-#include "uct/gaudi/base/ucx/protocols.h"
 #include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "uct/gaudi/ipc/sharing/shared_page.h"
 #include "util/process.h"
 
@@ -151,7 +151,7 @@ std::strong_ordering remote_key::compare(const remote_key &other) const
 void remote_key::drop()
 {
     /* What belongs to the parent stays where it is. */
-    if (made_in_ != util::process_generation()) {
+    if (made_in_.is_parent()) {
         return;
     }
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
@@ -162,7 +162,7 @@ void remote_key::drop()
 /* Why it cannot be used. */
 ucs_status_t remote_key::state() const
 {
-    if (made_in_ != util::process_generation()) {
+    if (made_in_.is_parent()) {
         return UCS_ERR_UNSUPPORTED;
     }
     if (failure_ != UCS_OK) {
@@ -217,7 +217,7 @@ hazard_entry *remote_key::make_hazard()
 
 ucs_status_t remote_key::hold()
 {
-    if (ucs_unlikely(made_in_ != util::process_generation())) {
+    if (ucs_unlikely(made_in_.is_parent())) {
         return UCS_ERR_UNSUPPORTED;
     }
     hazard_entry *hazard = hazard_.load(std::memory_order_acquire);

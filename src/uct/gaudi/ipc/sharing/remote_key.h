@@ -93,9 +93,8 @@ private:
     hazard_entry *make_hazard();
 
     const wire_key key_;
-    /* Of the process that unpacked it. */
-    const unsigned made_in_ = util::process_generation();
-    ucs_status_t failure_   = UCS_OK;
+    const util::owning_process made_in_;
+    ucs_status_t failure_ = UCS_OK;
     std::atomic<uint32_t> references_{1};
     std::atomic<hazard_entry *> hazard_{nullptr}; /* from the first hold on */
     std::shared_ptr<foreign_page> of_; /* nullptr: this process, or useless */

@@ -1,5 +1,6 @@
 /**
- * A copy of what was built, to be moved and damaged.
+ * Installations that a test makes, moves and damages: of this project, and of
+ * UCX.
  */
 #pragma once
 
@@ -10,6 +11,7 @@
 
 namespace gaudi::test {
 
+/** A copy of what was built. */
 class copied_installation {
 public:
     /** @param name  Of the directory that it is in. */
@@ -49,5 +51,29 @@ private:
     scratch_directory files_;
     std::filesystem::path root_;
 };
+
+/** The folder of the UCX that this build's slot is for. */
+inline std::filesystem::path folder_of_ucx()
+{
+    return std::filesystem::canonical(std::string(library) +
+                                      "/ucx-gaudi/slot/libucs.so.0")
+        .parent_path();
+}
+
+/** Make a UCX of any version, of the stand-ins of other_ucx.c and a module, in
+ * a folder that is made, too. */
+inline void make_ucx(const scratch_directory &files, const std::string &name,
+                     const std::string &version)
+{
+    namespace fs = std::filesystem;
+
+    fs::create_directories(files.path(name + "/ucx"));
+    (void)files.file(name + "/ucx/libuct_ib.so.0", "no library");
+    for (const char *file : {"libucs.so.0", "libucp.so.0", "libuct.so.0"}) {
+        fs::copy_file(fs::path(GAUDI_TOOLS_DIR "/other-ucx") / file,
+                      files.path(name + "/" + file));
+    }
+    (void)files.file(name + "/version", version + "\n");
+}
 
 } // namespace gaudi::test

@@ -1,9 +1,11 @@
 /**
- * Who moves host memory between the processes of a machine.
+ * What UCP's own variables choose: which of its two sets of protocols it uses
+ * (UCX_PROTO_ENABLE), and among which transports (UCX_TLS).
  *
- * UCP splits a long message over the fastest transports that can move it. From
- * host to host a card has no part in it, and the CPU copies whoever is chosen:
- * to share it with the machine's own transports costs time.
+ * Of that depends who moves host memory between the processes of a machine. UCP
+ * splits a long message over the fastest transports that can move it. From host
+ * to host a card has no part in it, and the CPU copies whoever is chosen: to
+ * share it with the machine's own transports costs time.
  */
 #pragma once
 
@@ -13,6 +15,14 @@
 #include <string>
 
 namespace gaudi::base {
+
+/** Whether UCP uses its new protocols. */
+bool has_new_protocols();
+
+/** Whether UCP's protocols can handle Gaudi memory: the old ones cannot from
+ *  1.16 on, where the new ones are the default. If not, one error is logged,
+ *  once. */
+bool has_usable_protocols();
 
 /** How UCP can be kept from moving host memory by a transport that it is to use
  *  for device memory. */

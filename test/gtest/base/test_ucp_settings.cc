@@ -1,4 +1,4 @@
-#include "uct/gaudi/base/ucx/host_lanes.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
 
 #include <gtest/gtest.h>
 

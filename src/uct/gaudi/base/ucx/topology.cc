@@ -1,8 +1,11 @@
-#include "uct/gaudi/base/ucx/system_devices.h"
+#include "uct/gaudi/base/ucx/topology.h"
 
 #include "uct/gaudi/base/ucx/status.h"
 
+#include <array>
+#include <atomic>
 #include <cstring>
+#include <fstream>
 
 #include <unistd.h>
 
@@ -42,7 +45,19 @@ struct topology_provider {
 constexpr char by_tree[] = "sysfs";
 
 ucs_topo_get_distance_func_t sysfs_get_distance = nullptr;
-distance_function rate                          = nullptr;
+
+/* What is known of a system device: not a card of ours, a card whose NUMA node
+ * is unknown, or two more than the node of a card. Indexed by system device. */
+constexpr unsigned no_card     = 0;
+constexpr unsigned nodeless    = 1;
+constexpr unsigned first_known = 2;
+std::array<std::atomic<unsigned>, size_t{1} << (8 * sizeof(ucs_sys_device_t))>
+    cards;
+
+/* What UCX says of two devices below one host bridge that are farthest from
+ * each other. */
+constexpr ucs_sys_dev_distance_t below_one_bridge = {
+    .latency = 300e-9, .bandwidth = 3500.0 * UCS_MBYTE};
 
 /* UCX's figures for devices on two sockets. */
 constexpr double machine_latency     = 500e-9;
@@ -53,12 +68,43 @@ constexpr double machine_bandwidth_2 = 5100.0 * UCS_MBYTE; /* AMD Rome, Milan */
  * with which a card has no bus id in common. */
 constexpr unsigned name_priority = 20;
 
+std::string sysfs_path(ucs_sys_device_t device)
+{
+    char name[UCS_SYS_BDF_NAME_MAX];
+    return std::string("/sys/bus/pci/devices/") +
+           ucs_topo_sys_device_bdf_name(device, name, sizeof(name));
+}
+
 /* From 1.16 on the status does not tell: of devices that are not in sysfs UCX
  * says that they are near each other. */
 bool is_in_sysfs(ucs_sys_device_t device)
 {
-    return access(("/sys/bus/pci/devices/" + bus_id_of(device)).c_str(),
-                  F_OK) == 0;
+    return access(sysfs_path(device).c_str(), F_OK) == 0;
+}
+
+/* Of a card as it was made known, of another device from the kernel. */
+std::optional<unsigned> node_of(ucs_sys_device_t device)
+{
+    const unsigned known = cards[device].load();
+    if (known != no_card) {
+        return (known >= first_known) ? std::optional(known - first_known)
+                                      : std::nullopt;
+    }
+    int node = -1;
+    std::ifstream file(sysfs_path(device) + "/numa_node");
+    return ((file >> node) && (node >= 0))
+               ? std::optional(static_cast<unsigned>(node))
+               : std::nullopt;
+}
+
+/* Of devices on two sockets, whose only common parent is the machine. */
+ucs_sys_dev_distance_t across_sockets()
+{
+    const ucs_cpu_model_t cpu = ucs_arch_get_cpu_model();
+    const bool fast =
+        (cpu == UCS_CPU_MODEL_AMD_ROME) || (cpu == UCS_CPU_MODEL_AMD_MILAN);
+    return {.latency   = machine_latency,
+            .bandwidth = fast ? machine_bandwidth_2 : machine_bandwidth};
 }
 
 ucs_status_t get_distance(ucs_sys_device_t first, ucs_sys_device_t second,
@@ -66,18 +112,16 @@ ucs_status_t get_distance(ucs_sys_device_t first, ucs_sys_device_t second,
 {
     const ucs_status_t status = sysfs_get_distance(first, second, distance);
     if ((first == second) || (first == UCS_SYS_DEVICE_ID_UNKNOWN) ||
-        (second == UCS_SYS_DEVICE_ID_UNKNOWN)) {
+        (second == UCS_SYS_DEVICE_ID_UNKNOWN) ||
+        ((cards[first] == no_card) && (cards[second] == no_card))) {
         return status;
     }
     return guarded([&] {
         const bool is_known =
             (status == UCS_OK) && is_in_sysfs(first) && is_in_sysfs(second);
-        const auto rated = rate(
-            first, second, is_known ? std::optional(*distance) : std::nullopt);
-        if (!rated.has_value()) {
-            return status;
-        }
-        *distance = *rated;
+        *distance =
+            rate_distance(is_known ? std::optional(*distance) : std::nullopt,
+                          node_of(first), node_of(second), across_sockets());
         return UCS_OK;
     });
 }
@@ -107,9 +151,8 @@ void set_name(Result (*set)(ucs_sys_device_t, const char *, Priority...),
 
 } // namespace
 
-void init_topology(distance_function rating)
+void init_topology()
 {
-    rate = rating;
     if (&ucs_sys_topo_methods_list != nullptr) {
         ask_us_first<topology_method>(ucs_sys_topo_methods_list);
     } else if (&ucs_sys_topo_providers_list != nullptr) {
@@ -133,22 +176,24 @@ ucs_sys_device_t add_system_device(const std::string &bus_id,
         (void)ucs_topo_sys_device_set_numa_node(device,
                                                 static_cast<int16_t>(*node));
     }
+    cards[device] = node.has_value() ? first_known + *node : nodeless;
     return device;
 }
 
-std::string bus_id_of(ucs_sys_device_t device)
+ucs_sys_dev_distance_t
+rate_distance(const std::optional<ucs_sys_dev_distance_t> &by_tree,
+              std::optional<unsigned> first, std::optional<unsigned> second,
+              const ucs_sys_dev_distance_t &far)
 {
-    char name[UCS_SYS_BDF_NAME_MAX];
-    return ucs_topo_sys_device_bdf_name(device, name, sizeof(name));
-}
-
-ucs_sys_dev_distance_t across_sockets()
-{
-    const ucs_cpu_model_t cpu = ucs_arch_get_cpu_model();
-    const bool fast =
-        (cpu == UCS_CPU_MODEL_AMD_ROME) || (cpu == UCS_CPU_MODEL_AMD_MILAN);
-    return {.latency   = machine_latency,
-            .bandwidth = fast ? machine_bandwidth_2 : machine_bandwidth};
+    const bool known = first.has_value() && second.has_value();
+    if (!by_tree.has_value()) {
+        /* Near if nothing is known, as UCX assumes of such devices. */
+        return (known && (*first != *second)) ? far : ucs_topo_default_distance;
+    }
+    if (known && (*first == *second) && (by_tree->latency >= far.latency)) {
+        return below_one_bridge;
+    }
+    return *by_tree;
 }
 
 } // namespace gaudi::base

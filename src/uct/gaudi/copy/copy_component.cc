@@ -1,9 +1,0 @@
-/* Where memory domain and transport become known to UCX. */
-#include "uct/gaudi/base/ucx/registration.h"
-#include "uct/gaudi/copy/copy_iface.h"
-#include "uct/gaudi/copy/copy_md.h"
-
-void gaudi::copy::register_component()
-{
-    base::register_component<memory_domain, transport>();
-}
