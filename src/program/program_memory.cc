@@ -112,7 +112,7 @@ ucs_status_t program_memory::take_engine(engine_ptr &engine_p)
     }
     const ucs_status_t status = base::guarded([&] {
         const base::held_cards cards = card_table::instance().cards();
-        card *home                   = cards.first();
+        base::card *home             = cards.first();
         return (home != nullptr)
                    ? base::transfer_engine::create(*home, {}, engine_p)
                    : base::transfer_engine::create({}, engine_p);
