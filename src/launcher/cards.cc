@@ -30,7 +30,7 @@ using complaints = std::vector<complaint>;
 /* Once at most, as it takes a while. */
 const std::string &why_no_synapse()
 {
-    static const std::string why = try_synapse();
+    static const std::string why = try_in_child(shim::driver::why_no_synapse);
     return why;
 }
 
@@ -96,22 +96,22 @@ bool judge(const shim::card_check &check, const shim::card_info &card,
 
 /* The names that the transports give to cards; complains of variables that they
  * refuse. */
-void add_names(card_list &list)
+void add_names(report &all)
 {
     const auto visible =
         shim::find_visible_cards(shim::visibility_variables::read(),
-                                 {list.cards.begin(), list.cards.end()});
+                                 {all.cards.begin(), all.cards.end()});
     if (!visible.error.empty()) {
-        list.complaints.push_back({to_printable(visible.error),
-                                   "correct this variable, or unset it"});
-    } else if (visible.cards.empty() && !list.cards.empty()) {
-        list.complaints.push_back({"HABANA_VISIBLE_DEVICES hides all cards",
-                                   "unset it, or set it to all"});
+        all.missing.push_back({to_printable(visible.error),
+                               "correct this variable, or unset it"});
+    } else if (visible.cards.empty() && !all.cards.empty()) {
+        all.missing.push_back({"HABANA_VISIBLE_DEVICES hides all cards",
+                               "unset it, or set it to all"});
     }
     for (const auto &named : visible.cards) {
-        list.cards[named.info.index].name = named.index;
+        all.cards[named.info.index].name = named.index;
     }
-    for (card &one : list.cards) {
+    for (card &one : all.cards) {
         one.usable &= one.name.has_value();
     }
 }
@@ -148,20 +148,19 @@ card_state find_state(std::optional<bool> taken,
     return taken.has_value() ? card_state::free : card_state::unknown;
 }
 
-card_list list_cards(const shim::driver &driver, const machine &where)
+void add_cards(const shim::driver &driver, const machine &where, report &all)
 {
     const auto holders    = shim::find_holders(driver.own_dev(), where.proc);
     const bool software   = !driver.box_name().empty();
     bool takes_submission = false; /* one of them does */
-    complaints all;
-    card_list list;
+    complaints found;
 
     const auto visit = [&](unsigned number, int fd, const std::string &bus_id) {
         card self{shim::describe_card(driver, number, fd, bus_id,
                                       {where.sys, where.dev})};
         const auto check = shim::check_card(driver, fd);
         const auto nodes = shim::compute_files(where.dev, number);
-        self.index       = static_cast<unsigned>(list.cards.size());
+        self.index       = static_cast<unsigned>(all.cards.size());
         self.free_memory = check.free_memory;
         self.held_by     = shim::holders_of(holders, driver, number);
         self.software    = software;
@@ -172,36 +171,35 @@ card_list list_cards(const shim::driver &driver, const machine &where)
                                : find_state(shim::is_taken(driver, fd), self.held_by,
                                             geteuid());
         self.usable =
-            !judge(check, self, driver.used(), all) &&
+            !judge(check, self, driver.used(), found) &&
             (software || std::none_of(nodes.begin(), nodes.end(), is_closed));
         takes_submission |= check.supported;
-        list.cards.push_back(std::move(self));
+        all.cards.push_back(std::move(self));
     };
     const int failure = shim::visit_cards(driver, visit);
 
-    if ((driver.used() == shim::engine::synapse) && !list.cards.empty() &&
+    if ((driver.used() == shim::engine::synapse) && !all.cards.empty() &&
         !why_no_synapse().empty()) {
-        list.complaints.push_back(
+        all.missing.push_back(
             {"UCX_GAUDI_ENGINE=synapse, and SynapseAI cannot be used: " +
                  why_no_synapse(),
              std::string("put the directory of libSynapse.so (usually "
                          "/usr/lib/habanalabs) into LD_LIBRARY_PATH") +
                  (takes_submission ? ", or unset UCX_GAUDI_ENGINE" : "")});
-        for (card &one : list.cards) {
+        for (card &one : all.cards) {
             one.usable = false;
         }
     }
-    for (const complaint &one : all) {
-        list.complaints.push_back(
-            {one.many ? "cards " + one.cards + " " + one.of_many
-                      : "card " + one.cards + " " + one.of_one,
-             one.mend});
+    for (const complaint &one : found) {
+        all.missing.push_back({one.many
+                                   ? "cards " + one.cards + " " + one.of_many
+                                   : "card " + one.cards + " " + one.of_one,
+                               one.mend});
     }
     if (failure != 0) {
-        list.complaints.push_back(explain_control_node(failure, where));
+        all.missing.push_back(explain_control_node(failure, where));
     }
-    add_names(list);
-    return list;
+    add_names(all);
 }
 
 } // namespace launcher

@@ -14,21 +14,7 @@ namespace fs = std::filesystem;
 
 using strings = std::vector<std::string>;
 
-/* A variable that is a list. */
-struct list_variable {
-    const char *name;
-    const char *separators;
-
-    [[nodiscard]] strings entries() const
-    {
-        return split(get_variable(name), separators);
-    }
-};
-
-constexpr list_variable preload_list = {"LD_PRELOAD", " :"};
-constexpr list_variable library_list = {"LD_LIBRARY_PATH", ":;"};
-constexpr list_variable plugin_list  = {"UCX_PLUGIN_PATH", ":"};
-constexpr char emu_devices[]         = "HLTHUNK_EMU_DEVICES";
+constexpr char emu_devices[] = "HLTHUNK_EMU_DEVICES";
 
 /* Open MPI has UCX carry all, whatever its transports and devices. */
 constexpr char openmpi_messages[]                            = "OMPI_MCA_pml";
@@ -61,7 +47,7 @@ bool contains(const strings &entries, const std::string &wanted)
  * already it stays: a sanitizer's runtime has to remain the first. */
 std::string preload_value(const fs::path &loader)
 {
-    strings entries = preload_list.entries();
+    strings entries = split(get_variable("LD_PRELOAD"), " :");
     std::erase_if(entries, [&](const std::string &entry) {
         return entry.empty() ||
                ((fs::path(entry).filename() == loader.filename()) &&
@@ -73,15 +59,16 @@ std::string preload_value(const fs::path &loader)
     return join(entries);
 }
 
-/* The directories come first in a list of directories, each once. */
-std::string path_value(strings directories, const list_variable &list)
+/* Directories come first in a variable that lists some, each once. */
+std::pair<std::string, std::string>
+in_front(strings directories, const char *variable, const char *separators)
 {
-    for (std::string &entry : list.entries()) {
+    for (std::string &entry : split(get_variable(variable), separators)) {
         if (!contains(directories, entry)) {
             directories.push_back(std::move(entry));
         }
     }
-    return join(directories);
+    return {variable, join(directories)};
 }
 
 } // namespace
@@ -103,14 +90,13 @@ variables make_variables(const installation &files, const request &wanted,
     variables result;
     strings directories;
     if (wanted.how == loading::preload) {
-        result.emplace_back(preload_list.name, preload_value(files.preload));
+        result.emplace_back("LD_PRELOAD", preload_value(files.preload));
     } else {
         if (wanted.how == loading::slot) {
             directories.push_back(files.slot.string());
         } else {
-            result.emplace_back(
-                plugin_list.name,
-                path_value({files.plugin.string()}, plugin_list));
+            result.push_back(
+                in_front({files.plugin.string()}, "UCX_PLUGIN_PATH", ":"));
         }
         /* UCX reads its list before it loads the module. What is preloaded
          * comes earlier and does this itself. */
@@ -132,8 +118,8 @@ variables make_variables(const installation &files, const request &wanted,
         directories.push_back(files.emulator.string());
     }
     if (!directories.empty()) {
-        result.emplace_back(library_list.name,
-                            path_value(std::move(directories), library_list));
+        result.push_back(
+            in_front(std::move(directories), "LD_LIBRARY_PATH", ":;"));
     }
     /* Whoever has messages go another way chooses that of windows, too. */
     const std::string messages = get_variable(openmpi_messages);

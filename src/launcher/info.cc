@@ -1,8 +1,10 @@
 #include "launcher/info.h"
 
 #include "hlthunk_shim/driver_choice.h"
+#include "util/library_file.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 #include <memory>
 
@@ -143,9 +145,7 @@ void explain_taken(report &all)
 
 void report_cards(const shim::driver &driver, const machine &where, report &all)
 {
-    card_list list = list_cards(driver, where);
-    all.cards      = std::move(list.cards);
-    all.missing    = std::move(list.complaints);
+    add_cards(driver, where, all);
     if (all.cards.empty() && all.missing.empty()) {
         explain_no_card(&driver, where, all);
     }
@@ -169,6 +169,28 @@ void report_cards(const shim::driver &driver, const machine &where, report &all)
 
 /* --- UCX and the ways into it ----------------------------------------------*/
 
+/* Open a module with the UCX that was loaded. Returns why it cannot be used: it
+ * cannot be opened, or registers nothing. */
+std::string open_module(const std::string &file)
+{
+    using function = int (*)();
+
+    char why[PATH_MAX + 100];
+    if (gaudi_may_be_loaded(file.c_str(), why, sizeof(why)) == 0) {
+        return why;
+    }
+    void *module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (module == nullptr) {
+        return dlerror();
+    }
+    auto is_registered =
+        reinterpret_cast<function>(dlsym(module, "uct_gaudi_is_registered"));
+    if (is_registered == nullptr) {
+        return std::string("it is no module: ") + dlerror();
+    }
+    return (is_registered() != 0) ? "" : "it registers nothing";
+}
+
 void report_ucx(const installation &files, report &all)
 {
     /* Before UCX is here: what its log says of the module is to be read. */
@@ -183,8 +205,9 @@ void report_ucx(const installation &files, report &all)
         fail(all, obstacle->what, obstacle->mend);
         return;
     }
-    all.module            = module_for(files, *ucx.release).string();
-    const std::string why = try_module(all.module);
+    all.module = module_for(files, *ucx.release).string();
+    const std::string why =
+        try_in_child([&] { return open_module(all.module); });
     if (!why.empty()) {
         fail(all, "the module for " + ucx.name() + " cannot be used: " + why,
              (why.find("UCX_GAUDI_") != why.npos)

@@ -9,6 +9,7 @@
 #include "launcher/installation.h"
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,13 +74,10 @@ std::string to_json(const report &found);
 
 /* --- parts of it -----------------------------------------------------------*/
 
-struct card_list {
-    std::vector<card> cards; /**< in the order of their device files */
-    problems complaints;     /**< of the driver, cause by cause */
-};
-
-/** The cards of the box and who has them. Opens control nodes only. */
-card_list list_cards(const gaudi::shim::driver &driver, const machine &where);
+/** Add the cards of the box, in the order of their device files, who has them,
+ *  and what is wrong with them, cause by cause. Opens control nodes only. */
+void add_cards(const gaudi::shim::driver &driver, const machine &where,
+               report &all);
 
 /**
  * Who has a card that works.
@@ -91,14 +89,13 @@ card_list list_cards(const gaudi::shim::driver &driver, const machine &where);
 card_state find_state(std::optional<bool> taken,
                       const std::vector<gaudi::shim::holder> &seen, uid_t user);
 
-/** Open a module in a child process, with the UCX that was loaded into this
- * one: it cannot be unloaded, and may be damaged in any way.
- *  @return Why it cannot be used, in a line: it cannot be opened, or registers
- *          nothing with this UCX. Empty: it can. */
-std::string try_module(const std::string &file);
-
-/** Load SynapseAI as the transports would, in a child process, too.
- *  @return Why it cannot be used, in a line; empty: it can. */
-std::string try_synapse();
+/**
+ * Try what may end the process, in a child with what was loaded into this one.
+ *
+ * @param body  Returns what is wrong, or nothing; may end the child, and print.
+ * @return That, or how it ended, with what UCX's log complained of first; in a
+ *         line.
+ */
+std::string try_in_child(const std::function<std::string()> &body);
 
 } // namespace launcher

@@ -1,15 +1,11 @@
-#include "hlthunk_shim/driver.h"
 #include "launcher/info.h"
-#include "util/library_file.h"
 #include "util/text.h"
 #include "util/unique_fd.h"
 
-#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 
-#include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,27 +15,6 @@ namespace launcher {
 namespace {
 
 constexpr unsigned most_seconds = 20;
-
-/* In the child. Returns as try_module does. */
-std::string open_module(const std::string &file)
-{
-    using function = int (*)();
-
-    char why[PATH_MAX + 100];
-    if (gaudi_may_be_loaded(file.c_str(), why, sizeof(why)) == 0) {
-        return why;
-    }
-    void *module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (module == nullptr) {
-        return dlerror();
-    }
-    auto is_registered =
-        reinterpret_cast<function>(dlsym(module, "uct_gaudi_is_registered"));
-    if (is_registered == nullptr) {
-        return std::string("it is no module: ") + dlerror();
-    }
-    return (is_registered() != 0) ? "" : "it registers nothing";
-}
 
 /* The first complaint of UCX's log, without what it puts before a message. */
 std::string find_complaint(std::istream &log)
@@ -56,9 +31,9 @@ std::string find_complaint(std::istream &log)
     return "";
 }
 
-/* body  Returns what is wrong, in a child; it may end it, and print. */
-template <typename Body>
-std::string run_trial(Body &&body)
+} // namespace
+
+std::string try_in_child(const std::function<std::string()> &body)
 {
     const gaudi::util::unique_fd output(memfd_create("trial", MFD_CLOEXEC));
     const pid_t child = output ? fork() : -1;
@@ -91,18 +66,6 @@ std::string run_trial(Body &&body)
     }
     return reason.empty() ? "it ends the program"
                           : gaudi::util::to_printable(reason);
-}
-
-} // namespace
-
-std::string try_module(const std::string &file)
-{
-    return run_trial([&] { return open_module(file); });
-}
-
-std::string try_synapse()
-{
-    return run_trial(gaudi::shim::driver::why_no_synapse);
 }
 
 } // namespace launcher

@@ -1,22 +1,22 @@
 /**
- * Device memory of the program itself, beside what it does through UCX: what
- * ucx_gaudi.h allocates, copies and fills, and what ucx_perftest does with its
- * buffers.
+ * What functions of ucx_gaudi.h keep from one call to the next: cards, engines
+ * for copies, and what was allocated and imported.
  *
  * The first use opens cards, and they stay open until close(): a card that is
  * released may be in reset for seconds, so allocations do not come and go with
- * them. Copies are made by engines of its own; each has staging memory and
- * queues on the cards that it was used for, and serves one copy at a time.
- * There are as many as copies were made at once, up to a limit.
+ * them. Each engine has staging memory and queues on the cards that it was used
+ * for, and serves one copy at a time. There are as many as copies were made at
+ * once, up to a limit.
  *
  * Threads: any. One lock, which is not held while cards are opened or closed,
  * nor during copies, and which nothing that UCM calls takes.
  */
 #pragma once
 
-#include "uct/gaudi/base/cards/card.h"
+#include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory.h"
 #include "uct/gaudi/base/transfer/engine.h"
+#include "uct/gaudi/base/ucx/status.h"
 #include "util/process.h"
 
 #include <condition_variable>
@@ -35,39 +35,51 @@ public:
         return util::of_this_process<program_memory>();
     }
 
-    /* As the functions of ucx_gaudi.h, which say more. Errors are logged where
-     * they are found, and what fails changes nothing, but that a copy that
-     * fails on its way leaves some of the bytes. */
+    /* What a function does, run as the body of one of these: nobody lets go of
+     * the cards meanwhile. Exceptions become a status. */
 
-    [[nodiscard]] ucs_status_t open(const char *card);
+    /** Opens none; the body holds those that are open, whoever opened them. */
+    template <typename Body>
+    static ucs_status_t call(Body &&body) noexcept
+    {
+        return run(false, nullptr, [&](program_memory &own) {
+            return body(own, base::card_table::instance().cards());
+        });
+    }
+
+    /** Opens cards, if this one is not open, or for NULL if none is. A call
+     *  that fails leaves none open that it has opened. */
+    template <typename Body>
+    static ucs_status_t call_with_cards(const char *card, Body &&body) noexcept
+    {
+        return run(true, card, body);
+    }
+
+    /** Gives the body an engine, for which it may have to wait. */
+    template <typename Body>
+    static ucs_status_t call_with_engine(Body &&body) noexcept
+    {
+        return run(true, nullptr, [&](program_memory &own) {
+            engine_ptr engine;
+            ucs_status_t status = own.take_engine(engine);
+            if (status == UCS_OK) {
+                status = base::guarded([&] { return body(*engine); });
+                own.put_engine(std::move(engine));
+            }
+            return status;
+        });
+    }
+
+    /** Let go of the cards. In no call. */
     [[nodiscard]] ucs_status_t close();
-    [[nodiscard]] ucs_status_t allocate(size_t length, const char *card,
-                                        void *&address_p);
-    [[nodiscard]] ucs_status_t free(void *address);
-    [[nodiscard]] ucs_status_t copy(void *dst, const void *src, size_t length);
-    [[nodiscard]] ucs_status_t fill(void *address, size_t length,
-                                    const void *pattern, size_t pattern_length);
 
-    /** Keeps the cards open until release(), whoever has opened them. */
-    [[nodiscard]] ucs_status_t import(int fd, size_t offset, size_t length,
-                                      const char *card, void *&address_p);
-    [[nodiscard]] ucs_status_t release(void *address);
+    /** Of allocations, by their addresses. */
+    void add(base::device_memory &memory);
+    /** @return nullptr when there is none. */
+    [[nodiscard]] base::device_memory *take(void *address);
 
-    /** A call that opens no cards: those that are open stay so until it ends.
-     */
-    class call {
-    public:
-        call();
-        ~call() { home_.leave(UCS_OK); }
-        call(const call &)            = delete;
-        call &operator=(const call &) = delete;
-
-        [[nodiscard]] const base::held_cards &cards() const { return cards_; }
-
-    private:
-        const base::held_cards cards_;
-        program_memory &home_;
-    };
+    /** Imports keep the cards open, too, whoever has opened them. */
+    void count_imports(int more);
 
 private:
     using engine_ptr = std::unique_ptr<base::transfer_engine>;
@@ -76,12 +88,22 @@ private:
      * pinned memory per card. */
     static constexpr unsigned max_engines = 8;
 
-    template <typename Work>
-    [[nodiscard]] ucs_status_t with_cards(const char *card, Work &&work);
-    template <typename Work>
-    [[nodiscard]] ucs_status_t with_engine(Work &&work);
-    [[nodiscard]] ucs_status_t enter(const char *card);
-    [[nodiscard]] ucs_status_t open_for_call(const char *card);
+    template <typename Body>
+    static ucs_status_t run(bool opens, const char *card, Body &&body) noexcept
+    {
+        return base::guarded([&] {
+            auto &own           = instance();
+            ucs_status_t status = own.enter(opens, card);
+            if (status == UCS_OK) {
+                status = base::guarded([&] { return body(own); });
+            }
+            own.leave(status);
+            return status;
+        });
+    }
+
+    [[nodiscard]] ucs_status_t enter(bool opens, const char *card);
+    [[nodiscard]] ucs_status_t open(const char *card);
     void leave(ucs_status_t status);
     [[nodiscard]] bool is_in_use() const;
     [[nodiscard]] ucs_status_t take_engine(engine_ptr &engine_p);
@@ -97,8 +119,8 @@ private:
 
     std::mutex lock_;
     opened opened_;
-    unsigned calls_   = 0;
-    unsigned imports_ = 0;
+    unsigned calls_ = 0;
+    int imports_    = 0;
     std::map<void *, base::device_memory *> allocations_;
     std::condition_variable engine_is_idle_;
 };

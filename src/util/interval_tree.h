@@ -64,16 +64,12 @@ public:
     [[nodiscard]] interval_node *find_overlap(uint64_t start,
                                               uint64_t end) const
     {
-        interval_node *node = root_;
-        while ((node != nullptr) &&
-               ((node->start >= end) || (node->end <= start))) {
-            /* Ranges of the left side that end behind `start` begin before all
-             * of the right side. */
-            node = ((node->left_ != nullptr) && (node->left_->max_end_ > start))
-                       ? node->left_
-                       : node->right_;
-        }
-        return node;
+        interval_node *found = nullptr;
+        for_each_overlap(start, end, [&](interval_node &node) {
+            found = &node;
+            return false;
+        });
+        return found;
     }
 
     /**

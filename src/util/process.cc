@@ -3,9 +3,12 @@
 #include "util/fork_handlers.h"
 #include "util/warning.h"
 
+#include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <memory>
 #include <new>
+#include <string_view>
 
 #include <sys/random.h>
 #include <unistd.h>
@@ -82,6 +85,29 @@ uint64_t process_identity()
         known = identity.compare_exchange_strong(known, fresh) ? fresh : known;
     }
     return known;
+}
+
+std::vector<std::string> loaded_files()
+{
+    /* Of a file that was removed meanwhile. */
+    constexpr std::string_view removed = " (deleted)";
+    std::vector<std::string> result;
+    std::ifstream maps("/proc/thread-self/maps");
+    for (std::string line; std::getline(maps, line);) {
+        const size_t access = line.find(' ') + 1;
+        const size_t path   = line.find('/');
+        if ((path == std::string::npos) || (line[access + 2] != 'x')) {
+            continue;
+        }
+        std::string name = line.substr(path);
+        if (name.ends_with(removed)) {
+            name.resize(name.size() - removed.size());
+        }
+        if (std::find(result.begin(), result.end(), name) == result.end()) {
+            result.push_back(std::move(name));
+        }
+    }
+    return result;
 }
 
 } // namespace gaudi::util

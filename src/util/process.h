@@ -19,6 +19,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace gaudi::util {
 
@@ -52,6 +54,15 @@ private:
 /** Names this process, and no other one, not even a parent or a later one with
  *  its pid. */
 uint64_t process_identity();
+
+/**
+ * Paths of what is mapped to be executed, each once, the program's too. Read
+ * from the calling thread's /proc, not by dl_iterate_phdr: a child that was
+ * forked while another thread was in that function, or in the middle of dlopen,
+ * never gets into it, for glibc renews but one of the loader's two locks
+ * (__libc_fork in glibc's posix/fork.c). Empty without /proc.
+ */
+std::vector<std::string> loaded_files();
 
 /**
  * What a process has once.

@@ -183,8 +183,9 @@ class Buffers(common.LoggedTest):
             other[:60].copy_from(other[30:90])
 
         def failing_fill(one, _):
-            with unittest.mock.patch.object(_library, "_mem_fill",
-                                            return_value=NO_DEVICE):
+            with unittest.mock.patch.object(
+                    _library, "fill",
+                    side_effect=ucx_gaudi.Error("fill", NO_DEVICE)):
                 one.fill(1)
 
         for use, expected in ((wrong_size, ValueError),

@@ -1,6 +1,6 @@
 #include "hlthunk_shim/synapse/functions.h"
 
-#include "util/loaded_files.h"
+#include "util/process.h"
 
 #include <cerrno>
 #include <string_view>

@@ -95,6 +95,13 @@ protected:
         return found;
     }
 
+    [[nodiscard]] launcher::report cards_of(const shim::driver &driver) const
+    {
+        launcher::report found;
+        launcher::add_cards(driver, where, found);
+        return found;
+    }
+
     [[nodiscard]] std::string missing_with(const char *driver) const;
 
     scratch_directory files;
@@ -167,20 +174,20 @@ TEST_F(made_up_machine, shows_cards_with_their_holders_and_numa_nodes)
     make("sys/bus/pci/devices/00ff:19:00.0/numa_node", "1\n");
     make_process(17, "trainer", {"/dev/accel/accel0"});
 
-    const launcher::card_list list = launcher::list_cards(driver, where);
+    const launcher::report list = cards_of(driver);
     ASSERT_EQ(1u, list.cards.size());
     EXPECT_EQ(launcher::card_state::ours, list.cards[0].state);
     EXPECT_EQ("pid 17 (trainer)", shim::describe(list.cards[0].held_by));
     EXPECT_EQ(1u, list.cards[0].numa_node);
     EXPECT_TRUE(list.cards[0].usable);
-    EXPECT_EQ(0u, list.complaints.size());
+    EXPECT_EQ(0u, list.missing.size());
 }
 
 TEST_F(made_up_machine, does_not_count_on_a_card_whose_node_is_closed)
 {
     make("dev/accel", ""); /* closed to root, too */
     const shim::driver driver(fake_driver);
-    const launcher::card_list list = launcher::list_cards(driver, where);
+    const launcher::report list = cards_of(driver);
     ASSERT_EQ(1u, list.cards.size());
     EXPECT_FALSE(list.cards[0].usable);
 }
@@ -264,14 +271,14 @@ TEST_F(made_up_machine, finds_a_library_that_is_too_old_for_the_kernel)
     make_node("dev/accel/accel0", 0666);
     make("sys/class/accel/accel0/device/vendor", "0x1da3\n");
     make("sys/class/accel/accel0/pci_addr", "00ff:19:00.0\n");
-    EXPECT_THAT(all_text(launcher::list_cards(driver, where).complaints),
+    EXPECT_THAT(all_text(cards_of(driver).missing),
                 HasSubstr("cannot be used: Inappropriate ioctl"));
 
     fs::rename(files.path("sys/class/accel/accel0/pci_addr"),
                files.path("sys/class/accel/accel0/device/pci_addr"));
-    const launcher::card_list list = launcher::list_cards(driver, where);
+    const launcher::report list = cards_of(driver);
     EXPECT_EQ(0u, list.cards.size());
-    EXPECT_THAT(all_text(list.complaints),
+    EXPECT_THAT(all_text(list.missing),
                 ContainsRegex("too old for this kernel.*6\\.7 and later.*\n"
                               "install a newer libhl-thunk\\.so"));
 }

@@ -1,4 +1,4 @@
-#include "util/loaded_files.h"
+#include "util/process.h"
 
 #include <gmock/gmock.h>
 

@@ -30,18 +30,6 @@ _release_buffer = ctypes.PYFUNCTYPE(None, ctypes.POINTER(_View))(
 _SIMPLE, _WRITABLE = 0, 1
 
 
-@contextlib.contextmanager
-def _host_bytes(of, writable):
-    """(address, size) of an object with Python's buffer protocol, which cannot
-    go or move meanwhile."""
-    view = _View()
-    _get_buffer(of, ctypes.byref(view), _WRITABLE if writable else _SIMPLE)
-    try:
-        yield view.buf, view.len
-    finally:
-        _release_buffer(ctypes.byref(view))
-
-
 # ctypes cuts off what is more.
 _LAST_ADDRESS = (1 << 64) - 1
 _MOST_BYTES = (1 << 63) - 1
@@ -142,13 +130,18 @@ class _Hold:
 
 @contextlib.contextmanager
 def _bytes_of(other, writable):
-    """(address, size) of a buffer or of host memory, which stays meanwhile."""
+    """(address, size) of a buffer, or of an object with Python's buffer
+    protocol, which cannot go or move meanwhile."""
     if isinstance(other, Buffer):
         with other._memory.in_use():
             yield other.pointer, other.size
-    else:
-        with _host_bytes(other, writable) as found:
-            yield found
+        return
+    view = _View()
+    _get_buffer(other, ctypes.byref(view), _WRITABLE if writable else _SIMPLE)
+    try:
+        yield view.buf, view.len
+    finally:
+        _release_buffer(ctypes.byref(view))
 
 
 class Buffer:
@@ -299,7 +292,7 @@ class Buffer:
             raise ValueError("a pattern has 1, 2, 4, 8 or 16 bytes, and the "
                              "buffer a multiple of that")
         with self._memory.in_use():
-            _library.fill(self.pointer, self._size, pattern)
+            _library.fill(self.pointer, self._size, pattern, len(pattern))
         return self
 
     def tobytes(self):

@@ -128,14 +128,23 @@ def _describe(status):
     return to_text(status).decode()
 
 
-def _declare(name, *types):
-    """A function of the library that answers with a status, which is one
-    byte."""
+def _raise_error(name, status):
+    if status == _NO_MEMORY:
+        raise OutOfMemoryError(name, status)
+    if status != 0:
+        raise Error(name, status)
+
+
+def _declare(name, *types, check=_raise_error):
+    """A function of the library, which answers with a status of one byte: one
+    that is an error is raised."""
     try:
-        return ctypes.CFUNCTYPE(ctypes.c_int8, *types)((name, library))
+        function = ctypes.CFUNCTYPE(ctypes.c_int8, *types)((name, library))
     except AttributeError as error:
         raise ImportError(f"ucx-gaudi's library is older than this package: "
                           f"{error}") from None
+    function.errcheck = lambda status, *_: check(name, status)
+    return function
 
 
 _size, _text, _pointer = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_void_p
@@ -145,19 +154,14 @@ _open = _declare("ucx_gaudi_open", _text)
 _close = _declare("ucx_gaudi_close")
 _mem_alloc = _declare("ucx_gaudi_mem_alloc", _size, _text,
                       ctypes.POINTER(_pointer))
-mem_free = _declare("ucx_gaudi_mem_free", _pointer)
-_mem_copy = _declare("ucx_gaudi_mem_copy", _pointer, _pointer, _size)
-_mem_fill = _declare("ucx_gaudi_mem_fill", _pointer, _size, _text, _size)
+# For finalizers, which have nobody to tell.
+mem_free = _declare("ucx_gaudi_mem_free", _pointer, check=lambda *_: None)
+# copy(target, source, size): addresses of host or device memory.
+copy = _declare("ucx_gaudi_mem_copy", _pointer, _pointer, _size)
+# fill(address, size, pattern, size of the pattern)
+fill = _declare("ucx_gaudi_mem_fill", _pointer, _size, _text, _size)
 _mem_query = _declare("ucx_gaudi_mem_query", _pointer, _size,
                       ctypes.POINTER(_MemAttr))
-
-
-def check(function, status):
-    """Raise an error for a status that is one."""
-    if status == _NO_MEMORY:
-        raise OutOfMemoryError(function, status)
-    if status != 0:
-        raise Error(function, status)
 
 
 def _card_name(card):
@@ -174,27 +178,14 @@ def _card_name(card):
 def allocate(size, card):
     """The address of new device memory."""
     address = _pointer()
-    check("ucx_gaudi_mem_alloc",
-          _mem_alloc(size, _card_name(card), ctypes.byref(address)))
+    _mem_alloc(size, _card_name(card), ctypes.byref(address))
     return address.value
-
-
-def copy(target, source, size):
-    """Copy between addresses of host or device memory."""
-    check("ucx_gaudi_mem_copy", _mem_copy(target, source, size))
-
-
-def fill(address, size, pattern):
-    """Fill memory with bytes."""
-    check("ucx_gaudi_mem_fill",
-          _mem_fill(address, size, pattern, len(pattern)))
 
 
 def card_of(address, size):
     """The name of the card that a range of device memory is on."""
     attr = _query(_MemAttr)
-    check("ucx_gaudi_mem_query",
-          _mem_query(address, size, ctypes.byref(attr)))
+    _mem_query(address, size, ctypes.byref(attr))
     return attr.card.decode()
 
 
@@ -203,10 +194,12 @@ def cards():
     found = []
     while True:
         attr = _query(_CardAttr)
-        status = _card_query(len(found), ctypes.byref(attr))
-        if status == _NO_ELEM:
-            return found
-        check("ucx_gaudi_card_query", status)
+        try:
+            _card_query(len(found), ctypes.byref(attr))
+        except Error as error:
+            if error.status == _NO_ELEM:
+                return found
+            raise
         found.append(Card(attr.name.decode(), attr.bus_id.decode(),
                           _STATES[attr.state],
                           attr.numa_node if attr.numa_node >= 0 else None,
@@ -215,9 +208,9 @@ def cards():
 
 def open(card=None):  # pylint: disable=redefined-builtin
     """Open a card now; without a name as UCX_GAUDI_DEVICES says."""
-    check("ucx_gaudi_open", _open(_card_name(card)))
+    _open(_card_name(card))
 
 
 def close():
     """Let go of the cards, when all buffers are freed."""
-    check("ucx_gaudi_close", _close())
+    _close()

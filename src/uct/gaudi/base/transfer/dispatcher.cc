@@ -1,7 +1,5 @@
 #include "uct/gaudi/base/transfer/dispatcher.h"
 
-#include "util/host_copy.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -164,7 +162,7 @@ bool dispatcher::copy_at_once(channel &by, bool to_card, uint64_t va,
         return false;
     }
     if (to_card) {
-        util::copy_host_bytes(chunk->data, host, length);
+        std::memmove(chunk->data, host, length);
     }
     uint64_t id;
     const int ret =
@@ -183,7 +181,7 @@ bool dispatcher::copy_at_once(channel &by, bool to_card, uint64_t va,
     }
     status_p = judge_end(queue, queue.kind_of(false), length, ended.status);
     if (!to_card && (status_p == UCS_OK)) {
-        util::copy_host_bytes(host, chunk->data, length);
+        std::memmove(host, chunk->data, length);
     }
     return true;
 }

@@ -1,7 +1,6 @@
 #include "uct/gaudi/base/transfer/remote_memory.h"
 
 #include "uct/gaudi/base/ucx/status.h"
-#include "util/host_copy.h"
 
 #include <cerrno>
 #include <cstring>
@@ -26,7 +25,7 @@ ucs_status_t read_host(const util::process_memory *process, uint64_t from,
                        void *to, size_t length)
 {
     if (process == nullptr) {
-        util::copy_host_bytes(to, reinterpret_cast<void *>(from), length);
+        std::memmove(to, reinterpret_cast<void *>(from), length);
         return UCS_OK;
     }
     return judge(*process, from, length, process->read(to, from, length));
@@ -36,7 +35,7 @@ ucs_status_t write_host(const util::process_memory *process, uint64_t to,
                         const void *from, size_t length)
 {
     if (process == nullptr) {
-        util::copy_host_bytes(reinterpret_cast<void *>(to), from, length);
+        std::memmove(reinterpret_cast<void *>(to), from, length);
         return UCS_OK;
     }
     return judge(*process, to, length, process->write(to, from, length));

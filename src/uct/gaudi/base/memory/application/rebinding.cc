@@ -1,6 +1,6 @@
 #include "uct/gaudi/base/memory/application/rebinding.h"
 
-#include "util/loaded_files.h"
+#include "util/process.h"
 
 #include <algorithm>
 #include <cstdint>
