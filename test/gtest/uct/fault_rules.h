@@ -9,8 +9,9 @@
  */
 #pragma once
 
-#include <span>
+#include <sstream>
 #include <string>
+#include <string_view>
 
 extern "C" {
 #include <ucs/type/status.h>
@@ -44,53 +45,146 @@ struct fault {
     after card;
 
     /** From the moment of the wish, whatever is done. */
-    [[nodiscard]] bool is_at_once() const;
+    [[nodiscard]] bool is_at_once() const
+    {
+        return std::string_view(wish).starts_with("now=");
+    }
 };
 
 /** How a caller is told of an error: what the call returned, what the
  *  completion got, or by the error handler of the endpoint. */
-enum class told { by_call, by_completion, by_endpoint };
+struct answers {
+    ucs_status_t call       = UCS_OK;
+    ucs_status_t completion = UCS_OK;
+    ucs_status_t endpoint   = UCS_OK;
+};
+using told = ucs_status_t answers::*;
+
+inline constexpr told by_call       = &answers::call;
+inline constexpr told by_completion = &answers::completion;
+inline constexpr told by_endpoint   = &answers::endpoint;
 
 struct operation_rules {
     const char *name;  /* of the test */
     unsigned needs;    /* these steps: it fails when they do */
     unsigned can_miss; /* does these, and succeeds without */
-    told errors        = told::by_call;
+    told errors        = by_call;
     unsigned sometimes = no_step; /* like can_miss, if not done before */
 };
 
 /** What a caller has seen. */
-struct observation {
-    ucs_status_t call       = UCS_OK;
-    ucs_status_t completion = UCS_OK;
-    ucs_status_t endpoint   = UCS_OK;
-    bool has_met            = false; /* the fault, in the operation */
-    bool hangs              = false;
-    bool is_told_twice      = false;
-    bool is_wrong           = false; /* what has arrived */
+struct observation : answers {
+    bool has_met       = false; /* the fault, in the operation */
+    bool hangs         = false;
+    bool is_told_twice = false;
+    bool is_wrong      = false; /* what has arrived */
 
-    [[nodiscard]] bool is_good() const;
+    [[nodiscard]] bool is_good() const
+    {
+        return (call == UCS_OK) && (completion == UCS_OK) &&
+               (endpoint == UCS_OK) && !hangs && !is_told_twice && !is_wrong;
+    }
 };
 
 /** As a line, and back; false when it is none. */
-std::string to_line(const observation &seen);
-bool from_line(const std::string &line, observation &seen);
+inline std::string to_line(const observation &seen)
+{
+    std::ostringstream line;
+    line << int{seen.call} << " " << int{seen.completion} << " "
+         << int{seen.endpoint} << " " << seen.has_met << " " << seen.hangs
+         << " " << seen.is_told_twice << " " << seen.is_wrong;
+    return line.str();
+}
+
+inline bool from_line(const std::string &line, observation &seen)
+{
+    std::istringstream words(line);
+    int call       = 0;
+    int completion = 0;
+    int endpoint   = 0;
+    words >> call >> completion >> endpoint >> seen.has_met >> seen.hangs >>
+        seen.is_told_twice >> seen.is_wrong;
+    seen.call       = static_cast<ucs_status_t>(call);
+    seen.completion = static_cast<ucs_status_t>(completion);
+    seen.endpoint   = static_cast<ucs_status_t>(endpoint);
+    return !words.fail();
+}
 
 enum class meeting { must, may, must_not };
 
 /** Besides, nothing hangs, nothing is told twice, and no byte is wrong. */
-struct expectation {
-    ucs_status_t call       = UCS_OK;
-    ucs_status_t completion = UCS_OK;
-    ucs_status_t endpoint   = UCS_OK;
-    meeting with_fault      = meeting::must_not;
+struct expectation : answers {
+    meeting with_fault = meeting::must_not;
 };
 
-std::span<const fault> faults();
-std::span<const operation_rules> all_operation_rules();
+/* All that a lost card is needed for. Host memory can still be registered and
+ * keys unpacked, messages go on, and freeing and closing have nothing to wait
+ * for. */
+inline constexpr unsigned any_use = allocates | copies | accesses;
+
+inline constexpr fault faults[] = {
+    {"reset", "now=reset@0", any_use, UCS_ERR_NO_DEVICE, after::comes_back},
+    {"removal", "now=remove@0", any_use, UCS_ERR_NO_DEVICE, after::is_gone},
+
+    {"job_reset", "job=reset@0", copies, UCS_ERR_NO_DEVICE, after::comes_back},
+    {"job_removal", "job=remove@0", copies, UCS_ERR_NO_DEVICE, after::is_gone},
+    {"lost_job", "job=lose:50ms@0", copies, UCS_ERR_TIMED_OUT,
+     after::comes_back},
+    {"aborted_job", "job=abort@0", copies, UCS_ERR_IO_ERROR, after::works},
+    {"late_job", "job=delay:20ms@0", copies, UCS_OK, after::works},
+    {"submission", "submit=ENOMEM@0", copies, UCS_ERR_NO_MEMORY, after::works},
+
+    {"allocation", "alloc=ENOMEM@0", allocates, UCS_ERR_NO_MEMORY,
+     after::works},
+    {"mapping", "map=ENOMEM@0", maps, UCS_ERR_NO_MEMORY, after::works},
+    {"export", "export=EMFILE@0", exports, UCS_OK, after::works},
+    {"import", "import=EPERM@0", imports, UCS_ERR_UNREACHABLE, after::works},
+    /* The job goes on, and the driver is asked again. */
+    {"wait", "wait#1=EFAULT@0", copies, UCS_OK, after::works},
+    /* There is nothing a caller could do about these. */
+    {"free", "free=EBUSY@0", frees, UCS_OK, after::works},
+    {"unmapping", "unmap#1=EINVAL@0", unmaps, UCS_OK, after::works},
+    {"open", "open=EIO@0", opens, UCS_OK, after::works},
+    {"close", "close=reset@0", closes, UCS_OK, after::works},
+};
+
+/* The framework allocates, maps and opens, so the transports do not. */
+inline unsigned made_by_transports(bool beside_framework)
+{
+    return beside_framework ? (exports | imports | copies | accesses) : ~0u;
+}
+
+inline ucs_status_t error_of(const fault &what, bool beside_framework)
+{
+    /* It does not tell why its card has gone. */
+    return (beside_framework && (what.status == UCS_ERR_TIMED_OUT))
+               ? UCS_ERR_NO_DEVICE
+               : what.status;
+}
+
+inline meeting meeting_of(const fault &what, const operation_rules &of,
+                          unsigned made)
+{
+    if (what.is_at_once() || (what.hits & made & (of.needs | of.can_miss))) {
+        return meeting::must;
+    }
+    return (what.hits & made & of.sometimes) ? meeting::may : meeting::must_not;
+}
 
 /** @param beside_framework  The framework has the card, and drives it. */
-expectation expected(const fault &what, const operation_rules &of,
-                     bool beside_framework);
+inline expectation expected(const fault &what, const operation_rules &of,
+                            bool beside_framework)
+{
+    const unsigned made = made_by_transports(beside_framework);
+    expectation wanted;
+    wanted.with_fault = meeting_of(what, of, made);
+    if ((what.hits & made & of.needs) == no_step) {
+        return wanted;
+    }
+    /* Without a key nothing is begun. */
+    const told by = (what.hits == imports) ? by_call : of.errors;
+    wanted.*by    = error_of(what, beside_framework);
+    return wanted;
+}
 
 } // namespace gaudi::test

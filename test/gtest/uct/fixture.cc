@@ -1,6 +1,5 @@
 #include "gtest/uct/fixture.h"
 
-#include "common/framework.h"
 #include "common/process_state.h"
 #include "common/uct_config.h"
 #include "common/vfs.h"
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include <dlfcn.h>
+#include <poll.h>
 
 extern "C" {
 #include <config.h>
@@ -43,6 +43,22 @@ void load_module()
         std::abort();
     }
     start_framework();
+}
+
+void *public_function(const char *name)
+{
+    static void *module = dlopen(GAUDI_BUILD_DIR "/lib/libuct_hlthunk.so.0",
+                                 RTLD_NOW | RTLD_NOLOAD);
+    void *found         = dlsym(module, name);
+    EXPECT_NE(nullptr, found) << name;
+    return found;
+}
+
+child_options logging(child_environment settings)
+{
+    settings.emplace_back("UCX_LOG_FILE", "stderr");
+    settings.emplace_back("UCX_HANDLE_ERRORS", "none");
+    return {with_cards_of_ucx(std::move(settings)), -1};
 }
 
 uct_component_h find_component(const std::string &name)
@@ -157,6 +173,18 @@ ended(int exit_code, const ::testing::Matcher<std::string> &error)
     return ::testing::AssertionFailure()
            << "called " << completion.calls
            << " times: " << ucs_status_string(completion.status);
+}
+
+::testing::AssertionResult passes_forked(const std::function<void()> &body)
+{
+    forked_process child([&] {
+        body();
+        return ::testing::Test::HasFailure() ? 1 : 0;
+    });
+    const int exit_code = child.wait().exit_code;
+    return (exit_code == 0)
+               ? ::testing::AssertionSuccess()
+               : ::testing::AssertionFailure() << "exit code " << exit_code;
 }
 
 size_t packed_bytes::pack(void *to, void *packed)
@@ -377,6 +405,29 @@ void transport::progress_much()
     }
 }
 
+bool transport::progress_or_sleep()
+{
+    if (progress() > 0) {
+        return true;
+    }
+    if (const ucs_status_t status = arm(); status != UCS_OK) {
+        EXPECT_EQ(UCS_ERR_BUSY, status);
+        return true;
+    }
+    pollfd wanted{-1, POLLIN, 0};
+    require(uct_iface_event_fd_get(iface, &wanted.fd), "event_fd");
+    return poll(&wanted, 1, 10000) == 1;
+}
+
+bool transport::sleep_until(const std::function<bool()> &condition)
+{
+    bool is_awake = true;
+    while (is_awake && !condition()) {
+        is_awake = progress_or_sleep();
+    }
+    return is_awake;
+}
+
 bool transport::progress_until(const std::function<bool()> &condition)
 {
     return eventually([&] {
@@ -385,45 +436,46 @@ bool transport::progress_until(const std::function<bool()> &condition)
     });
 }
 
-ucs_status_t transport::put_short(const void *local, size_t size,
-                                  uint64_t remote)
+ucs_status_t endpoint::put_short(const void *local, size_t size,
+                                 uint64_t remote) const
 {
     return uct_ep_put_short(ep, local, static_cast<unsigned>(size), remote,
-                            UCT_INVALID_RKEY);
+                            rkey);
 }
 
-ucs_status_t transport::get_short(void *local, size_t size, uint64_t remote)
+ucs_status_t endpoint::get_short(void *local, size_t size,
+                                 uint64_t remote) const
 {
     return uct_ep_get_short(ep, local, static_cast<unsigned>(size), remote,
-                            UCT_INVALID_RKEY);
+                            rkey);
 }
 
-ssize_t transport::put_bcopy(const void *local, size_t size, uint64_t remote)
+ssize_t endpoint::put_bcopy(const void *local, size_t size,
+                            uint64_t remote) const
 {
     packed_bytes bytes{local, size};
-    return uct_ep_put_bcopy(ep, packed_bytes::pack, &bytes, remote,
-                            UCT_INVALID_RKEY);
+    return uct_ep_put_bcopy(ep, packed_bytes::pack, &bytes, remote, rkey);
 }
 
-ucs_status_t transport::get_bcopy(void *local, size_t size, uint64_t remote,
-                                  uct_completion_t *completion)
+ucs_status_t endpoint::get_bcopy(void *local, size_t size, uint64_t remote,
+                                 uct_completion_t *completion) const
 {
-    return uct_ep_get_bcopy(ep, unpack_bytes, local, size, remote,
-                            UCT_INVALID_RKEY, completion);
+    return uct_ep_get_bcopy(ep, unpack_bytes, local, size, remote, rkey,
+                            completion);
 }
 
-ucs_status_t transport::put_zcopy(void *local, size_t size, uint64_t remote,
-                                  uct_completion_t *completion)
-{
-    const uct_iov_t iov{local, size, UCT_MEM_HANDLE_NULL, 0, 1};
-    return uct_ep_put_zcopy(ep, &iov, 1, remote, UCT_INVALID_RKEY, completion);
-}
-
-ucs_status_t transport::get_zcopy(void *local, size_t size, uint64_t remote,
-                                  uct_completion_t *completion)
+ucs_status_t endpoint::put_zcopy(void *local, size_t size, uint64_t remote,
+                                 uct_completion_t *completion) const
 {
     const uct_iov_t iov{local, size, UCT_MEM_HANDLE_NULL, 0, 1};
-    return uct_ep_get_zcopy(ep, &iov, 1, remote, UCT_INVALID_RKEY, completion);
+    return uct_ep_put_zcopy(ep, &iov, 1, remote, rkey, completion);
+}
+
+ucs_status_t endpoint::get_zcopy(void *local, size_t size, uint64_t remote,
+                                 uct_completion_t *completion) const
+{
+    const uct_iov_t iov{local, size, UCT_MEM_HANDLE_NULL, 0, 1};
+    return uct_ep_get_zcopy(ep, &iov, 1, remote, rkey, completion);
 }
 
 namespace {
@@ -440,14 +492,14 @@ void require_begun(ucs_status_t status, const std::source_location &test)
 
 } // namespace
 
-void transport::start_put(void *local, size_t size, uint64_t remote,
-                          uct_completion_t *completion, const caller &test)
+void endpoint::start_put(void *local, size_t size, uint64_t remote,
+                         uct_completion_t *completion, const caller &test) const
 {
     require_begun(put_zcopy(local, size, remote, completion), test);
 }
 
-void transport::start_get(void *local, size_t size, uint64_t remote,
-                          uct_completion_t *completion, const caller &test)
+void endpoint::start_get(void *local, size_t size, uint64_t remote,
+                         uct_completion_t *completion, const caller &test) const
 {
     require_begun(get_zcopy(local, size, remote, completion), test);
 }
@@ -500,12 +552,18 @@ void transport::read_back(void *local, uint64_t remote, size_t size)
 
 namespace {
 
-/* The compute node of a card that the module opened; -1: it has none. */
-int look_for_compute_fd()
+/* The compute node of a card that the module opened, of any or of one.
+ * @return -1: it is not open. */
+int look_for_compute_fd(const char *card = nullptr)
 {
     hlthunk_emu_counters counters;
     for (int fd = 0; fd < 1024; ++fd) {
-        if (emulator::instance().hlthunk_emu_get_counters(fd, &counters) == 0) {
+        char id[13] = {};
+        if ((emulator::instance().hlthunk_emu_get_counters(fd, &counters) ==
+             0) &&
+            ((card == nullptr) ||
+             ((hl().hlthunk_get_pci_bus_id_from_fd(fd, id, sizeof(id)) == 0) &&
+              (std::strcmp(id, card) == 0)))) {
             return fd;
         }
     }
@@ -535,6 +593,14 @@ hlthunk_emu_counters engine_hooks::counters()
     return counters;
 }
 
+hlthunk_emu_counters engine_hooks::counters_of(unsigned card)
+{
+    hlthunk_emu_counters counters{};
+    emulator::instance().hlthunk_emu_get_counters(
+        look_for_compute_fd(bus_id(card).c_str()), &counters);
+    return counters;
+}
+
 void engine_hooks::pause(bool paused)
 {
     emulator::instance().hlthunk_emu_pause(find_compute_fd(), paused);
@@ -545,12 +611,24 @@ bool engine_hooks::any_card()
     return look_for_compute_fd() >= 0;
 }
 
-void uct::SetUp()
+checked_log::checked_log(const child_environment &settings)
 {
+    for (const auto &[name, value] : settings) {
+        setenv(name.c_str(), value.c_str(), 1);
+    }
     load_module();
     collect_logs();
-    take_logs();
-    ASSERT_EQ(UCS_OK, open_md(md));
+    (void)take_logs();
+}
+
+checked_log::~checked_log()
+{
+    EXPECT_THAT(take_logs(), ::testing::IsEmpty());
+}
+
+uct::uct()
+{
+    require(open_md(md), "md_open");
     tl = std::make_unique<transport>(md);
 }
 
@@ -567,7 +645,6 @@ uct::~uct()
             << "device memory leaked";
         uct_md_close(md);
     }
-    EXPECT_THAT(take_logs(), ::testing::IsEmpty());
 }
 
 void uct::expect_log(const std::string &text)

@@ -8,8 +8,10 @@
 
 #include "common/child.h"
 #include "common/emulator.h"
+#include "common/framework.h"
 #include "common/host_memory.h"
 #include "common/ucx_logs.h"
+#include "program/ucx_gaudi.h"
 
 #include <gmock/gmock.h>
 
@@ -29,6 +31,10 @@ namespace gaudi::test {
 /** Load the module into this process, once. */
 void load_module();
 
+/** A function of ucx_gaudi.h as GAUDI_CALL has it, of the loader as
+ * load_module() has opened it. */
+void *public_function(const char *name);
+
 /** One of the components; nullptr when it has no memory domain. */
 uct_component_h find_component(const std::string &name = "gaudi_copy");
 
@@ -38,6 +44,16 @@ using variables = std::vector<std::pair<std::string, std::string>>;
 /** Open the memory domain of a component. */
 ucs_status_t open_md(uct_md_h &md, const variables &changes = {},
                      const std::string &name = "gaudi_copy");
+
+/** Loads the module and collects what it logs: what a test leaves of that at
+ * the end of the scope fails it. */
+struct checked_log {
+    /** @param settings  Of this process, before the module is loaded. */
+    explicit checked_log(const child_environment &settings = {});
+    ~checked_log();
+    checked_log(const checked_log &)            = delete;
+    checked_log &operator=(const checked_log &) = delete;
+};
 
 /** An open memory domain, closed with its scope; loads the module. */
 class opened_domain {
@@ -54,6 +70,9 @@ public:
 private:
     uct_md_h md_ = nullptr;
 };
+
+/** A child in which UCX itself opens cards, and logs to stderr. */
+child_options logging(child_environment settings);
 
 /** Whether gaudi_copy's memory domain has a card: it is there without, too. */
 bool has_card(uct_md_h md);
@@ -85,6 +104,9 @@ ended(int exit_code, const ::testing::Matcher<std::string> &error);
 /** Whether a completion has been called once, with a status. */
 ::testing::AssertionResult ended_once(const counted_completion &completion,
                                       ucs_status_t with = UCS_OK);
+
+/** Whether a forked child ends well, in which a body found nothing. */
+::testing::AssertionResult passes_forked(const std::function<void()> &body);
 
 /** Bytes to be packed: the argument of @ref pack. */
 struct packed_bytes {
@@ -160,6 +182,36 @@ struct registration {
     uct_mem_h memh = nullptr;
 };
 
+/** An endpoint, and the key of the memory behind it if that needs one. */
+struct endpoint {
+    ucs_status_t put_short(const void *local, size_t size,
+                           uint64_t remote) const;
+    ucs_status_t get_short(void *local, size_t size, uint64_t remote) const;
+
+    /** The call's answer. */
+    ssize_t put_bcopy(const void *local, size_t size, uint64_t remote) const;
+    ucs_status_t get_bcopy(void *local, size_t size, uint64_t remote,
+                           uct_completion_t *completion) const;
+
+    /** Put or get with zero copy; the status of the call. */
+    ucs_status_t put_zcopy(void *local, size_t size, uint64_t remote,
+                           uct_completion_t *completion) const;
+    ucs_status_t get_zcopy(void *local, size_t size, uint64_t remote,
+                           uct_completion_t *completion) const;
+
+    /** Put or get, which has to be under way when the call returns. */
+    using caller = std::source_location;
+    void start_put(void *local, size_t size, uint64_t remote,
+                   uct_completion_t *completion = nullptr,
+                   const caller &test           = caller::current()) const;
+    void start_get(void *local, size_t size, uint64_t remote,
+                   uct_completion_t *completion = nullptr,
+                   const caller &test           = caller::current()) const;
+
+    uct_ep_h ep     = nullptr;
+    uct_rkey_t rkey = UCT_INVALID_RKEY;
+};
+
 /** Where an interface is. */
 struct interface_address {
     std::vector<char> device;
@@ -167,7 +219,7 @@ struct interface_address {
 };
 
 /** An open interface with an endpoint to itself. */
-class transport {
+class transport : public endpoint {
 public:
     using settings = variables;
 
@@ -198,32 +250,20 @@ public:
     /** Progress until a flush of the interface is done. */
     void flush();
 
-    /* Operations of the own endpoint, without a key. */
+    [[nodiscard]] ucs_status_t arm(unsigned events = UCT_EVENT_SEND_COMP |
+                                                     UCT_EVENT_RECV) const
+    {
+        return uct_iface_event_arm(iface, events);
+    }
 
-    ucs_status_t put_short(const void *local, size_t size, uint64_t remote);
-    ucs_status_t get_short(void *local, size_t size, uint64_t remote);
+    /** What a program does that has nothing else to do. @return false when it
+     *  would sleep for good. */
+    bool progress_or_sleep();
 
-    /** The call's answer. */
-    ssize_t put_bcopy(const void *local, size_t size, uint64_t remote);
-    ucs_status_t get_bcopy(void *local, size_t size, uint64_t remote,
-                           uct_completion_t *completion);
+    /** The same until something is so. */
+    bool sleep_until(const std::function<bool()> &condition);
 
-    /** Put or get with zero copy; the status of the call. */
-    ucs_status_t put_zcopy(void *local, size_t size, uint64_t remote,
-                           uct_completion_t *completion);
-    ucs_status_t get_zcopy(void *local, size_t size, uint64_t remote,
-                           uct_completion_t *completion);
-
-    /** The same, which has to be under way when the call returns. */
-    using caller = std::source_location;
-    void start_put(void *local, size_t size, uint64_t remote,
-                   uct_completion_t *completion = nullptr,
-                   const caller &test           = caller::current());
-    void start_get(void *local, size_t size, uint64_t remote,
-                   uct_completion_t *completion = nullptr,
-                   const caller &test           = caller::current());
-
-    /** The same to its end, which has to be a good one. */
+    /** Put or get to its end, which has to be a good one. */
     void put(void *local, size_t size, uint64_t remote,
              const caller &test = caller::current());
     void get(void *local, size_t size, uint64_t remote,
@@ -239,7 +279,6 @@ public:
     uct_iface_attr_t attr{};
     uct_worker_h worker = nullptr;
     uct_iface_h iface   = nullptr;
-    uct_ep_h ep         = nullptr;
 
     /** Endpoints that UCX would have been told of, and why they failed. */
     std::vector<std::pair<uct_ep_h, ucs_status_t>> failures;
@@ -257,6 +296,8 @@ class engine_hooks {
 public:
     /** Totals since the card was opened. */
     static hlthunk_emu_counters counters();
+    /** The same of one of several cards. */
+    static hlthunk_emu_counters counters_of(unsigned card);
     static void pause(bool paused);
     /** Whether this process has a card open. */
     static bool any_card();
@@ -266,8 +307,8 @@ public:
  *  them as members goes before they are closed. */
 class uct : public ::testing::Test {
 protected:
+    uct();
     ~uct() override;
-    void SetUp() override;
 
     /** Open the memory domain anew. */
     void reopen_md(const variables &changes);
@@ -284,11 +325,16 @@ protected:
     /** Open the transport with other settings. */
     void reopen(const transport::settings &changes);
 
+    checked_log log;
     uct_md_h md = nullptr;
     std::unique_ptr<transport> tl;
 };
 
 } // namespace gaudi::test
+
+/** A function of ucx_gaudi.h: GAUDI_CALL(ucx_gaudi_close)(). */
+#define GAUDI_CALL(_name)                                                      \
+    reinterpret_cast<decltype(_name) *>(gaudi::test::public_function(#_name))
 
 /* The options of the process stand behind the names, if there are any. */
 #define GAUDI_TEST_IN_CHILD(_test, _suite, _name, _expect)                     \

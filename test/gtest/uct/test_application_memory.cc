@@ -1,8 +1,6 @@
 /* Memory and cards that the program got from the driver library itself. */
 #include "gtest/uct/fixture.h"
-#include "gtest/uct/public_functions.h"
 
-#include "common/child.h"
 #include "common/process_state.h"
 #include "common/raw_card.h"
 #include "uct/gaudi/base/memory/application/rebinding.h"
@@ -32,6 +30,31 @@ extern "C" {
 namespace gaudi::test {
 
 namespace {
+
+void *at(uint64_t address)
+{
+    return reinterpret_cast<void *>(address);
+}
+
+/* Whether UCX's cache of memory types has an address. */
+ucs_status_t look_up(uint64_t address)
+{
+    ucs_memory_info_t info;
+    return ucs_memtype_cache_lookup(at(address), 4, &info);
+}
+
+int open_first_card()
+{
+    return hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(0).c_str());
+}
+
+/* A new allocation of a page. @return Device VA. */
+uint64_t map_page(int fd)
+{
+    return hl().hlthunk_device_memory_map(
+        fd, hl().hlthunk_device_memory_alloc(fd, device_page(), 0, false, true),
+        0);
+}
 
 /* The card maps what it reads, so that has to be writable. */
 outcome write_text(raw_card &card, uint64_t address, std::string text)
@@ -79,32 +102,15 @@ using event_lines = std::vector<event_log::line>;
 
 class application_memory : public ::testing::Test {
 protected:
-    void SetUp() override
+    application_memory()
     {
-        load_module();
-        collect_logs();
-        (void)take_logs();
         (void)find_component(); /* has the driver loaded, and hooked */
-    }
-
-    void TearDown() override
-    {
-        close_domain();
-        EXPECT_THAT(take_logs(), ::testing::IsEmpty());
     }
 
     void open()
     {
-        ASSERT_EQ(UCS_OK, open_md(md));
-        tl = std::make_unique<transport>(md);
-    }
-
-    void close_domain()
-    {
-        tl.reset();
-        if (md != nullptr) {
-            uct_md_close(std::exchange(md, nullptr));
-        }
+        md.emplace();
+        tl.emplace(*md);
     }
 
     /* The name of the card that has some memory. */
@@ -115,7 +121,7 @@ protected:
 
     uct_md_mem_attr_t query(uint64_t address, size_t length)
     {
-        return query_memory(md, reinterpret_cast<void *>(address), length);
+        return query_memory(*md, at(address), length);
     }
 
     ucs_status_t put(uint64_t address, const std::string &bytes)
@@ -153,14 +159,15 @@ protected:
         expect_refused(address, "are in no allocation");
     }
 
-    uct_md_h md = nullptr;
-    std::unique_ptr<transport> tl;
+    checked_log log;
+    std::optional<opened_domain> md;
+    std::optional<transport> tl;
 };
 
 TEST_F(application_memory, mapped_before_the_open_is_copied_and_told_exactly)
 {
     raw_card card(2);
-    const uint64_t va = card.map(card.allocate(100000));
+    const uint64_t va = card.allocate_mapped(100000);
     open();
     const auto attr = query(va + 77, 10);
     EXPECT_STREQ("gaudi", ucs_memory_type_names[attr.mem_type]);
@@ -175,7 +182,7 @@ TEST_F(application_memory, mapped_after_the_open_is_copied)
 {
     raw_card card(1);
     open();
-    const uint64_t va = card.map(card.allocate(device_page()));
+    const uint64_t va = card.allocate_mapped(device_page());
     expect_copies(card, va);
     EXPECT_EQ(va, reinterpret_cast<uintptr_t>(
                       query(va + device_page() - 1, 1).base_address));
@@ -206,7 +213,7 @@ TEST_F(application_memory, a_refused_unmap_announces_it_again)
 {
     raw_card card;
     open();
-    const uint64_t va = card.map(card.allocate(device_page()));
+    const uint64_t va = card.allocate_mapped(device_page());
     const int dmabuf  = hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
          card.fd(), va, device_page(), 0, O_RDWR | O_CLOEXEC);
     ASSERT_GE(dmabuf, 0);
@@ -226,7 +233,7 @@ TEST_F(application_memory, what_the_module_does_itself_is_announced_once)
     open();
     event_log events;
     {
-        const device_buffer buffer(md, device_page());
+        const device_buffer buffer(*md, device_page());
         EXPECT_EQ(1u, events.take().size());
     }
     EXPECT_EQ(1u, events.take().size());
@@ -236,7 +243,7 @@ TEST_F(application_memory, a_range_across_two_allocations_is_refused)
 {
     raw_card card;
     open();
-    const uint64_t first = card.map(card.allocate(device_page()));
+    const uint64_t first = card.allocate_mapped(device_page());
     const uint64_t next =
         card.map(card.allocate(device_page()), first + device_page());
     ASSERT_EQ(first + device_page(), next);
@@ -251,7 +258,7 @@ TEST_F(application_memory, the_same_address_on_two_cards_goes_to_neither)
     raw_card first(0);
     raw_card second(1);
     open();
-    const uint64_t va = first.map(first.allocate(device_page()));
+    const uint64_t va = first.allocate_mapped(device_page());
     expect_copies(first, va);
     const uint64_t handle = second.allocate(device_page());
     ASSERT_EQ(va, second.map(handle, va));
@@ -261,9 +268,9 @@ TEST_F(application_memory, the_same_address_on_two_cards_goes_to_neither)
     expect_refused(va, "on several cards");
     EXPECT_EQ(UCS_SYS_DEVICE_ID_UNKNOWN, query(va, 9).sys_dev);
     uct_mem_h memh;
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-              register_memory(md, reinterpret_cast<void *>(va), 9, memh,
-                              UCT_MD_MEM_FLAG_HIDE_ERRORS));
+    EXPECT_EQ(
+        UCS_ERR_INVALID_ADDR,
+        register_memory(*md, at(va), 9, memh, UCT_MD_MEM_FLAG_HIDE_ERRORS));
     (void)take_logs();
     std::string seen(9, '.');
     for (raw_card *card : {&first, &second}) {
@@ -272,10 +279,8 @@ TEST_F(application_memory, the_same_address_on_two_cards_goes_to_neither)
     }
 
     /* One of them goes: what is left is known, to UCX as well. */
-    ucs_memory_info_t info;
     EXPECT_EQ(0, hl().hlthunk_memory_unmap(first.fd(), va));
-    EXPECT_EQ(UCS_OK,
-              ucs_memtype_cache_lookup(reinterpret_cast<void *>(va), 9, &info));
+    EXPECT_EQ(UCS_OK, look_up(va));
     expect_copies(second, va);
 }
 
@@ -283,13 +288,12 @@ TEST_F(application_memory, memory_that_goes_while_registered_is_harmless)
 {
     raw_card card;
     open();
-    const uint64_t va = card.map(card.allocate(device_page()));
+    const uint64_t va = card.allocate_mapped(device_page());
     uct_mem_h memh;
-    ASSERT_EQ(UCS_OK,
-              register_memory(md, reinterpret_cast<void *>(va), 100, memh));
+    ASSERT_EQ(UCS_OK, register_memory(*md, at(va), 100, memh));
     EXPECT_EQ(0, hl().hlthunk_memory_unmap(card.fd(), va));
     expect_unknown(va);
-    EXPECT_EQ(UCS_OK, uct_md_mem_dereg(md, memh));
+    EXPECT_EQ(UCS_OK, uct_md_mem_dereg(*md, memh));
 }
 
 TEST_F(application_memory, hundred_thousand_mappings_are_told_apart)
@@ -359,7 +363,7 @@ TEST_F(application_memory,
     int fd        = -1;
     size_t offset = 0;
     {
-        const device_buffer exported(md, 1000);
+        const device_buffer exported(*md, 1000);
         ASSERT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_dmabuf_export)(
                               exported.address, 1000, &fd, &offset));
     }
@@ -367,7 +371,7 @@ TEST_F(application_memory,
     uint64_t va = 0;
     {
         mapping_in_the_log mapping(card);
-        uct_md_close(std::exchange(md, nullptr));
+        md.reset();
         va = mapping.va;
     }
     close(fd);
@@ -375,8 +379,7 @@ TEST_F(application_memory,
     ucx_gaudi_mem_attr_t attr{};
     attr.field_mask = UCX_GAUDI_MEM_ATTR_FIELD_BASE;
     EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-              GAUDI_CALL(ucx_gaudi_mem_query)(reinterpret_cast<void *>(va), 1,
-                                              &attr));
+              GAUDI_CALL(ucx_gaudi_mem_query)(at(va), 1, &attr));
     open();
     expect_copies(card, va);
 }
@@ -388,7 +391,7 @@ TEST_F(application_memory, a_card_of_the_program_is_used_and_stays_open)
     raw_card card(3);
     open();
     {
-        const device_buffer buffer(md, 1000);
+        const device_buffer buffer(*md, 1000);
         std::string seen(4, '.');
         ASSERT_EQ(UCS_OK, put(buffer.remote(), "ours"));
         EXPECT_EQ(completed, card.read(seen.data(), buffer.remote(), 4));
@@ -397,7 +400,8 @@ TEST_F(application_memory, a_card_of_the_program_is_used_and_stays_open)
     }
     raw_card free_one(0); /* was not taken besides */
     EXPECT_GE(free_one.fd(), 0);
-    close_domain();
+    tl.reset();
+    md.reset();
     EXPECT_EQ(0u, card.counters().allocations) << "all given back";
     const uint64_t va = card.allocate_mapped(device_page());
     EXPECT_EQ(completed, write_text(card, va, "x"));
@@ -432,10 +436,7 @@ TEST_F(application_memory, after_hlthunk_close_copies_end_with_an_error)
     EXPECT_NE(UCS_OK, done.status);
     (void)take_logs();
     expect_unknown(va);
-    EXPECT_EQ(UCS_ERR_NO_ELEM, [&] {
-        ucs_memory_info_t info;
-        return ucs_memtype_cache_lookup(reinterpret_cast<void *>(va), 1, &info);
-    }()) << "announced as gone";
+    EXPECT_EQ(UCS_ERR_NO_ELEM, look_up(va)) << "announced as gone";
 }
 
 TEST_F(application_memory, a_reopened_card_is_found_again)
@@ -481,13 +482,13 @@ TEST_F(application_memory, memory_of_ours_on_a_lost_card_is_refused_and_freed)
     auto card = std::make_unique<raw_card>(0);
     open();
     {
-        const device_buffer buffer(md, 1000);
+        const device_buffer buffer(*md, 1000);
         card.reset();
         expect_refused(buffer.remote(), "were on a card that is lost",
                        UCS_ERR_NO_DEVICE);
     }
     std::vector<char> host(4096);
-    const registration registered(md, host.data(), host.size());
+    const registration registered(*md, host.data(), host.size());
 }
 
 TEST_F(application_memory, a_card_that_we_opened_first_is_shared)
@@ -495,18 +496,13 @@ TEST_F(application_memory, a_card_that_we_opened_first_is_shared)
     open();
     const auto before = engine_hooks::counters();
     for (int round = 0; round < 2; ++round) {
-        const int fd =
-            hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(0).c_str());
+        const int fd = open_first_card();
         ASSERT_GE(fd, 0) << "ours, duplicated";
-        EXPECT_EQ(-EBUSY, hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE,
-                                            bus_id(0).c_str()))
-            << "once at a time";
+        EXPECT_EQ(-EBUSY, open_first_card()) << "once at a time";
         hlthunk_emu_counters counters;
         EXPECT_EQ(0,
                   emulator::instance().hlthunk_emu_get_counters(fd, &counters));
-        const uint64_t handle =
-            hl().hlthunk_device_memory_alloc(fd, device_page(), 0, false, true);
-        const uint64_t va = hl().hlthunk_device_memory_map(fd, handle, 0);
+        const uint64_t va = map_page(fd);
         ASSERT_NE(0u, va);
         std::string seen(4, '.');
         EXPECT_EQ(UCS_OK, put(va, "mine"));
@@ -520,7 +516,8 @@ TEST_F(application_memory, a_card_that_we_opened_first_is_shared)
     const int by_module = emulator::instance().hlthunk_open_by_module_id(0);
     ASSERT_GE(by_module, 0);
 
-    close_domain();
+    tl.reset();
+    md.reset();
     EXPECT_NE(0u, hl().hlthunk_device_memory_alloc(by_module, device_page(), 0,
                                                    false, true))
         << "the card stays open for the program";
@@ -534,20 +531,17 @@ TEST_F(application_memory, a_card_that_we_opened_first_is_shared)
 TEST_F(application_memory, a_shared_card_that_is_closed_holds_up_nobody)
 {
     open();
-    const int fd =
-        hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(0).c_str());
+    const int fd = open_first_card();
     ASSERT_GE(fd, 0);
     const auto before = engine_hooks::counters();
-    const uint64_t handle =
-        hl().hlthunk_device_memory_alloc(fd, device_page(), 0, false, true);
-    ASSERT_NE(0u, hl().hlthunk_device_memory_map(fd, handle, 0));
+    ASSERT_NE(0u, map_page(fd));
 
     /* Opening an interface looks for cards, under the lock of the table. */
     struct opening {
         uct_md_h md;
         std::future<ucs_status_t> other;
         std::future_status seen = std::future_status::deferred;
-    } asked{md, {}};
+    } asked{*md, {}};
     const auto ask = [](ucm_event_type_t, ucm_event_t *, void *arg) {
         auto &what = *static_cast<opening *>(arg);
         what.other = std::async(std::launch::async, [&what] {
@@ -590,10 +584,7 @@ TEST_F(application_memory, what_the_driver_does_not_free_stays_known)
     EXPECT_EQ(device_page(), query(again, 1).alloc_length);
 }
 
-/* --- UCX's own module ------------------------------------------------------
- */
-
-namespace {
+/* --- UCX's own module ----------------------------------------------------- */
 
 /* A card that it opens for itself; less than 0: it gets none. */
 int open_as_ucx(const std::string &bus_id)
@@ -604,24 +595,22 @@ int open_as_ucx(const std::string &bus_id)
     return open(reinterpret_cast<void *>(hl().hlthunk_open), bus_id.c_str());
 }
 
-} // namespace
-
 TEST_F(application_memory, a_card_that_ucx_opens_is_left_to_it)
 {
     const int fd = open_as_ucx(bus_id(0));
     ASSERT_GE(fd, 0);
     open(); /* the first that is free */
     {
-        const device_buffer buffer(md, 1000);
+        const device_buffer buffer(*md, 1000);
         EXPECT_STREQ("gaudi1", card_of(buffer.remote()));
     }
     uct_md_mem_attr_t attr{};
     attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE;
     void *elsewhere = reinterpret_cast<void *>(UINT64_MAX - 8191);
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR, uct_md_mem_query(md, elsewhere, 1, &attr))
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR, uct_md_mem_query(*md, elsewhere, 1, &attr))
         << "it may be UCX's";
     EXPECT_EQ(0, hl().hlthunk_close(fd));
-    EXPECT_EQ(UCS_OK, uct_md_mem_query(md, elsewhere, 1, &attr));
+    EXPECT_EQ(UCS_OK, uct_md_mem_query(*md, elsewhere, 1, &attr));
 
     raw_card card(0);
     const uint64_t va = card.allocate_mapped(device_page());
@@ -633,8 +622,7 @@ TEST_F(application_memory, a_card_of_ours_is_not_lent_to_ucx)
 {
     open();
     EXPECT_EQ(-EBUSY, open_as_ucx(bus_id(0)));
-    const int fd =
-        hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id(0).c_str());
+    const int fd = open_first_card();
     EXPECT_GE(fd, 0) << "but to the program";
     EXPECT_EQ(0, hl().hlthunk_close(fd));
 }
@@ -662,10 +650,8 @@ TEST_IN_CHILD(unseen_memory,
     /* Anything in the card's range is its memory. */
     const uint64_t middle = va + device_page() - 2;
     EXPECT_TRUE(arrives(tl, card, middle, "over"));
-    ucs_memory_info_t info;
-    ASSERT_TRUE(ucs_memtype_cache_lookup(reinterpret_cast<void *>(middle), 4,
-                                         &info) == UCS_OK);
-    const auto attr = query_memory(md, reinterpret_cast<void *>(middle), 4);
+    ASSERT_EQ(UCS_OK, look_up(middle));
+    const auto attr = query_memory(md, at(middle), 4);
     EXPECT_STREQ("gaudi1", ucs_topo_sys_device_get_name(attr.sys_dev));
 
     /* What is seen afterwards is known exactly, and wins on its card only. */
@@ -677,8 +663,8 @@ TEST_IN_CHILD(unseen_memory,
 
     /* Across its end nobody can tell. */
     collect_logs();
-    ASSERT_TRUE(tl.put_short("cross", 5, exact + device_page() - 2) ==
-                UCS_ERR_INVALID_ADDR);
+    ASSERT_EQ(UCS_ERR_INVALID_ADDR,
+              tl.put_short("cross", 5, exact + device_page() - 2));
 }
 
 /* A program that had looked up what it calls before the module came. */
@@ -688,9 +674,7 @@ TEST_IN_CHILD(unseen_memory, is_what_the_program_maps_by_pointers_from_before)
     const opened_domain md;
     transport tl(md);
     const uint64_t va = card.allocate_mapped(device_page());
-    ucs_memory_info_t info;
-    ASSERT_TRUE(ucs_memtype_cache_lookup(reinterpret_cast<void *>(va), 4,
-                                         &info) == UCS_OK);
+    ASSERT_EQ(UCS_OK, look_up(va));
     EXPECT_TRUE(arrives(tl, card, va, "seen"));
 }
 
@@ -699,8 +683,7 @@ size_t allocation_at(uct_md_h md, uint64_t va)
 {
     uct_md_mem_attr_t attr{};
     attr.field_mask = UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
-    return (uct_md_mem_query(md, reinterpret_cast<void *>(va), 1, &attr) ==
-            UCS_OK)
+    return (uct_md_mem_query(md, at(va), 1, &attr) == UCS_OK)
                ? attr.alloc_length
                : 0;
 }
@@ -775,53 +758,34 @@ struct linked_library {
     void *handle;
 };
 
-int maps_by_a_linked_library(int when_bound, bool before)
+class linked_libraries : public ::testing::TestWithParam<const char *> {
+protected:
+    static child_options options() { return {{{"IT_IS", GetParam()}}, -1}; }
+};
+
+TEST_P_IN_CHILD(linked_libraries, map_memory_that_is_known_exactly, options())
 {
-    GAUDI_CHILD_REQUIRE(
-        dlopen(emulator_path().c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr);
+    const std::string it_is = std::getenv("IT_IS");
+    const int when   = (it_is == "bound_at_its_call") ? RTLD_LAZY : RTLD_NOW;
+    const bool early = (it_is != "loaded_late");
+    ASSERT_TRUE(dlopen(emulator_path().c_str(), RTLD_NOW | RTLD_GLOBAL) !=
+                nullptr);
     std::optional<linked_library> library;
-    if (before) {
-        library.emplace(when_bound);
+    if (early) {
+        library.emplace(when);
     }
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE(open_md(md) == UCS_OK);
-    if (!before) {
-        library.emplace(when_bound);
+    const opened_domain md;
+    if (!early) {
+        library.emplace(when);
     }
-    GAUDI_CHILD_REQUIRE(library->handle != nullptr);
+    ASSERT_TRUE(library->handle != nullptr);
     const emulator looked_up_now;
     raw_card card(1, looked_up_now.driver.lib()); /* lent */
     const uint64_t va = library->map(card.fd(), device_page());
-    GAUDI_CHILD_REQUIRE(va != 0);
-    const auto attr = query_memory(md, reinterpret_cast<void *>(va + 8), 1);
-    GAUDI_CHILD_REQUIRE(attr.base_address == reinterpret_cast<void *>(va));
-    GAUDI_CHILD_REQUIRE(attr.alloc_length == device_page());
-    uct_md_close(md);
-    return 0;
-}
-
-GAUDI_CHILD(maps_by_a_library_that_is_bound_already)
-{
-    return maps_by_a_linked_library(RTLD_NOW, true);
-}
-
-GAUDI_CHILD(maps_by_a_library_that_is_bound_at_its_call)
-{
-    return maps_by_a_linked_library(RTLD_LAZY, true);
-}
-
-GAUDI_CHILD(maps_by_a_library_that_is_loaded_late)
-{
-    return maps_by_a_linked_library(RTLD_NOW, false);
-}
-
-class linked_libraries : public ::testing::TestWithParam<const char *> {};
-
-TEST_P(linked_libraries, map_memory_that_is_known_exactly)
-{
-    EXPECT_TRUE(
-        child_passes(std::string("maps_by_a_library_that_is_") + GetParam()));
+    ASSERT_TRUE(va != 0);
+    const auto attr = query_memory(md, at(va + 8), 1);
+    ASSERT_TRUE(attr.base_address == at(va));
+    ASSERT_TRUE(attr.alloc_length == device_page());
 }
 
 INSTANTIATE_TEST_SUITE_P(that_are, linked_libraries,
@@ -842,7 +806,7 @@ TEST_IN_CHILD(
     ASSERT_TRUE(close(card.fd()) == 0); /* which no hook sees */
     card.release();
     event_log log;
-    ASSERT_TRUE(GAUDI_CALL(ucx_gaudi_open)(nullptr) == UCS_ERR_BUSY);
+    ASSERT_EQ(UCS_ERR_BUSY, GAUDI_CALL(ucx_gaudi_open)(nullptr));
     const event_log::line gone{false, va, device_page()};
     ASSERT_TRUE(log.take() == std::vector{gone});
 }
@@ -852,23 +816,19 @@ TEST_IN_CHILD(adoption, a_forked_child_leaves_the_programs_descriptors_alone)
     raw_card card(0);
     const opened_domain md;
     const unsigned fds = count_open_fds();
-    forked_process child([&] {
+    ASSERT_TRUE(passes_forked([&] {
         /* The program's descriptor is its own. */
-        GAUDI_CHILD_REQUIRE(fcntl(card.fd(), F_GETFD) >= 0);
+        ASSERT_TRUE(fcntl(card.fd(), F_GETFD) >= 0);
         uct_md_h fresh;
-        GAUDI_CHILD_REQUIRE(open_md(fresh) == UCS_OK);
+        ASSERT_EQ(UCS_OK, open_md(fresh));
         const device_buffer buffer(fresh, 100);
         uct_md_mem_attr_t attr{};
         attr.field_mask = UCT_MD_MEM_ATTR_FIELD_SYS_DEV;
-        GAUDI_CHILD_REQUIRE(uct_md_mem_query(fresh, buffer.address, 1, &attr) ==
-                            UCS_OK);
+        ASSERT_EQ(UCS_OK, uct_md_mem_query(fresh, buffer.address, 1, &attr));
         /* A card of its own, not the parent's. */
-        GAUDI_CHILD_REQUIRE(
-            std::strcmp(ucs_topo_sys_device_get_name(attr.sys_dev), "gaudi0") !=
-            0);
-        return 0;
-    });
-    ASSERT_TRUE(child.wait().exit_code == 0);
+        ASSERT_TRUE(std::strcmp(ucs_topo_sys_device_get_name(attr.sys_dev),
+                                "gaudi0") != 0);
+    }));
     ASSERT_TRUE(count_open_fds() == fds);
     const uint64_t va = card.allocate_mapped(device_page());
     ASSERT_TRUE(write_text(card, va, "x") == completed);

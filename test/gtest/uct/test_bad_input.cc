@@ -1,9 +1,7 @@
 /* Wrong settings and wrong addresses: the exact status, the exact line. */
 #include "gtest/uct/fixture.h"
 
-#include "common/child.h"
 #include "common/descriptor.h"
-#include "common/framework.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -22,17 +20,26 @@ namespace {
  * stderr there. */
 child_result open_in_child(child_environment settings)
 {
-    child_options options;
-    options.environment = std::move(settings);
-    options.environment.emplace_back("UCX_LOG_FILE", "stderr");
-    options.environment.emplace_back("UCX_HANDLE_ERRORS", "none");
-    return run_child("opens_the_domain", options);
+    settings.emplace_back("UCX_LOG_FILE", "stderr");
+    settings.emplace_back("UCX_HANDLE_ERRORS", "none");
+    return run_child("opens_the_domain", {std::move(settings), -1});
 }
 
 /* The same where it matters how UCX itself opens cards. */
 child_result open_cards_in_child(child_environment settings)
 {
-    return open_in_child(with_cards_of_ucx(std::move(settings)));
+    return run_child("opens_the_domain", logging(std::move(settings)));
+}
+
+/* The same of a box with one card, in which things go wrong as the emulator
+ * logs. */
+child_result open_one_card_with(const char *faults,
+                                child_environment settings = {})
+{
+    settings.emplace_back("HLTHUNK_EMU_DEVICES", "1");
+    settings.emplace_back("HLTHUNK_EMU_LOG", "1");
+    settings.emplace_back("HLTHUNK_EMU_FAULTS", faults);
+    return open_cards_in_child(std::move(settings));
 }
 
 using ::testing::HasSubstr;
@@ -107,15 +114,10 @@ TEST(bad_input, cards_that_are_all_busy_are_said_to_be)
 
 /* --- cards in reset ------------------------------------------------------- */
 
-/* How often the emulator logged something. */
+/* How many lines of a log have a text. */
 size_t count(const std::string &log, const std::string &text)
 {
-    size_t found = 0;
-    for (size_t at = log.find(text); at != std::string::npos;
-         at        = log.find(text, at + 1)) {
-        ++found;
-    }
-    return found;
+    return lines_with(log, text).size();
 }
 
 constexpr char in_reset[] = "accel0: in reset";
@@ -135,11 +137,8 @@ TEST(bad_input, a_card_in_reset_is_waited_for)
 
 TEST(bad_input, a_reset_that_does_not_end_is_waited_for_so_long)
 {
-    const auto result =
-        open_cards_in_child({{"HLTHUNK_EMU_DEVICES", "1"},
-                             {"HLTHUNK_EMU_LOG", "1"},
-                             {"HLTHUNK_EMU_FAULTS", "reset=4294967295"},
-                             {"UCX_GAUDI_RESET_TIMEOUT", "0.1s"}});
+    const auto result = open_one_card_with(
+        "reset=4294967295", {{"UCX_GAUDI_RESET_TIMEOUT", "0.1s"}});
     EXPECT_EQ(without_card, result.exit_code);
     EXPECT_THAT(result.error, HasSubstr(refusal));
     EXPECT_GE(count(result.error, in_reset), 2u);
@@ -150,10 +149,7 @@ TEST(bad_input, without_a_timeout_no_reset_is_waited_for)
 {
     for (const char *none : {"0", "-1s", "nan"}) {
         const auto result =
-            open_cards_in_child({{"HLTHUNK_EMU_DEVICES", "1"},
-                                 {"HLTHUNK_EMU_LOG", "1"},
-                                 {"HLTHUNK_EMU_FAULTS", "reset=1"},
-                                 {"UCX_GAUDI_RESET_TIMEOUT", none}});
+            open_one_card_with("reset=1", {{"UCX_GAUDI_RESET_TIMEOUT", none}});
         EXPECT_EQ(without_card, result.exit_code) << none;
         EXPECT_THAT(result.error, HasSubstr(refusal)) << none;
         EXPECT_EQ(1u, count(result.error, in_reset)) << none;
@@ -169,9 +165,7 @@ TEST_IN_CHILD(bad_input, each_reset_that_ends_is_waited_for_anew,
     load_module();
     for (const char *module : {"0", "1", "2"}) {
         setenv("HLS_MODULE_ID", module, 1);
-        uct_md_h md;
-        ASSERT_TRUE(open_md(md) == UCS_OK);
-        uct_md_close(md);
+        const opened_domain md;
     }
 }
 
@@ -202,37 +196,27 @@ TEST_IN_CHILD(bad_input,
     const int fd = emulator::instance().hlthunk_open_by_module_id(1);
     opening.join();
     ASSERT_TRUE(fd >= 0);
-    ASSERT_TRUE(status == UCS_OK);
+    ASSERT_EQ(UCS_OK, status);
     uct_md_close(md);
     (void)emulator::instance().driver.lib().hlthunk_close(fd);
 }
 
-/* Exit code: opens that found the card in reset when the second domain was
- * opened. */
-GAUDI_CHILD(opens_both_domains)
+TEST_IN_CHILD(bad_input, several_domains_wait_for_a_reset_once,
+              logging({{"HLTHUNK_EMU_DEVICES", "1"},
+                       {"HLTHUNK_EMU_LOG", "1"},
+                       {"HLTHUNK_EMU_FAULTS", "reset=4294967295"},
+                       {"UCX_GAUDI_RESET_TIMEOUT", "2s"}}))
 {
-    load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE((open_md(md) == UCS_OK) && !has_card(md));
-    uct_md_close(md);
+    {
+        const opened_domain md;
+        ASSERT_FALSE(has_card(md));
+    }
     ::testing::internal::CaptureStderr();
+    uct_md_h md;
     if (open_md(md, {}, "gaudi_ipc") == UCS_OK) {
         uct_md_close(md);
     }
-    return static_cast<int>(
-        count(::testing::internal::GetCapturedStderr(), in_reset));
-}
-
-TEST(bad_input, several_domains_wait_for_a_reset_once)
-{
-    child_options options;
-    options.environment =
-        with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "1"},
-                           {"HLTHUNK_EMU_LOG", "1"},
-                           {"HLTHUNK_EMU_FAULTS", "reset=4294967295"},
-                           {"UCX_GAUDI_RESET_TIMEOUT", "2s"},
-                           {"UCX_LOG_FILE", "stderr"}});
-    EXPECT_EQ(1, run_child("opens_both_domains", options).exit_code);
+    EXPECT_EQ(1u, count(::testing::internal::GetCapturedStderr(), in_reset));
 }
 
 TEST(bad_input, another_card_is_taken_instead_of_one_in_reset)
@@ -253,10 +237,7 @@ TEST(bad_input, a_card_that_is_busy_is_not_waited_for)
     /* Who had waited for the reset was not the only one. */
     for (const char *faults : {"reset=0", "reset=2"}) {
         const auto result =
-            open_cards_in_child({{"HLTHUNK_EMU_DEVICES", "1"},
-                                 {"HLTHUNK_EMU_LOG", "1"},
-                                 {"HLTHUNK_EMU_FAULTS", faults},
-                                 {"UCX_GAUDI_RESET_TIMEOUT", "1000s"}});
+            open_one_card_with(faults, {{"UCX_GAUDI_RESET_TIMEOUT", "1000s"}});
         EXPECT_EQ(without_card, result.exit_code) << faults;
         EXPECT_EQ(1u, count(result.error, "accel0: taken by another process"))
             << result.error;
@@ -286,10 +267,10 @@ TEST(bad_input, a_card_that_does_not_exist_is_an_error)
 {
     for (const char *devices :
          {"8", "0000:00:00.0", "0,,1", "0,0", "x", "-1"}) {
-        const auto result = open_in_child({{"UCX_GAUDI_DEVICES", devices}});
-        EXPECT_EQ(-UCS_ERR_INVALID_PARAM, result.exit_code) << devices;
-        EXPECT_THAT(result.error,
-                    HasSubstr(std::string("UCX_GAUDI_DEVICES=") + devices))
+        EXPECT_THAT(
+            open_in_child({{"UCX_GAUDI_DEVICES", devices}}),
+            ended(-UCS_ERR_INVALID_PARAM,
+                  HasSubstr(std::string("UCX_GAUDI_DEVICES=") + devices)))
             << devices;
     }
 }
@@ -315,7 +296,7 @@ TEST(bad_input, a_value_that_cannot_be_parsed_registers_nothing)
                     HasSubstr(std::string("UCX  ERROR ") + name + "=" + value +
                               " is not valid (expected: " + expected))
             << name;
-        EXPECT_EQ(1u, count(result.error, "\n")) << result.error;
+        EXPECT_EQ(1u, count(result.error, "")) << result.error;
     }
 }
 
@@ -325,7 +306,7 @@ TEST(bad_input, every_value_that_cannot_be_parsed_is_told)
         {{"UCX_GAUDI_ENGINE", "foo"}, {"UCX_GAUDI_RESET_TIMEOUT", "soon"}});
     EXPECT_THAT(result.error, HasSubstr("UCX_GAUDI_ENGINE=foo "));
     EXPECT_THAT(result.error, HasSubstr("UCX_GAUDI_RESET_TIMEOUT=soon "));
-    EXPECT_EQ(2u, count(result.error, "\n")) << result.error;
+    EXPECT_EQ(2u, count(result.error, "")) << result.error;
 }
 
 TEST(bad_input, every_memory_type_that_can_be_taken_is_silent)
@@ -351,10 +332,8 @@ TEST(bad_input, every_memory_type_that_can_be_taken_is_silent)
 
 TEST(bad_input, impossible_staging_sizes_are_refused)
 {
-    load_module();
-    collect_logs();
+    const checked_log log;
     const opened_domain md;
-    take_logs();
     using setting = std::pair<std::string, std::string>;
     for (const setting &bad :
          {setting("STAGING_CHUNK", "1152921504606851072"),
@@ -368,10 +347,8 @@ TEST(bad_input, impossible_staging_sizes_are_refused)
 
 TEST(bad_input, queues_in_which_ucp_cannot_send_its_keys_are_refused)
 {
-    load_module();
-    collect_logs();
+    const checked_log log;
     const opened_domain md("gaudi_ipc");
-    take_logs();
     for (const char *bad : {"0", "64", "1023", "16385"}) {
         EXPECT_EQ(UCS_ERR_INVALID_PARAM,
                   transport::try_open(md, {{"SEG_SIZE", bad}}));
@@ -385,10 +362,10 @@ TEST(bad_input, good_settings_are_silent)
     const char *named = has_one_card() ? "0000:cd:00.0" : "0000:cd:00.0,2";
     for (const char *devices : {"auto", "all", "3", named}) {
         const child_environment wished{{"UCX_GAUDI_DEVICES", devices}};
-        const auto result = has_one_card() ? open_cards_in_child(wished)
-                                           : open_in_child(wished);
-        EXPECT_EQ(0, result.exit_code) << devices;
-        EXPECT_THAT(result.error, IsEmpty()) << devices;
+        EXPECT_THAT(has_one_card() ? open_cards_in_child(wished)
+                                   : open_in_child(wished),
+                    ended(0, IsEmpty()))
+            << devices;
     }
 }
 
@@ -397,28 +374,24 @@ TEST(bad_input, a_holder_that_has_ended_since_is_said_to_have)
     child_process other("holds_its_cards", {with_cards_of_ucx({}), -1});
     ASSERT_EQ("open", other.read_line());
     child_process asking("asks_when_it_is_told_to",
-                         {with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "1"},
-                                             {"UCX_LOG_FILE", "stderr"},
-                                             {"UCX_HANDLE_ERRORS", "none"}}),
-                          -1});
+                         logging({{"HLTHUNK_EMU_DEVICES", "1"}}));
     EXPECT_EQ("busy", asking.read_line());
     other.write_line("done");
     EXPECT_EQ(0, other.wait().exit_code);
     asking.write_line("ask");
-    const child_result result = asking.wait();
-    EXPECT_EQ(0, result.exit_code) << result.error;
-    EXPECT_THAT(result.error,
-                HasSubstr("gaudi: there is no Gaudi memory for this process: "
-                          "the only card is taken: gaudi0 by a process that "
-                          "has ended since"));
+    EXPECT_THAT(
+        asking.wait(),
+        ended(0, HasSubstr("gaudi: there is no Gaudi memory for this process: "
+                           "the only card is taken: gaudi0 by a process that "
+                           "has ended since")));
 }
 
 /* The loader calls this for a program. */
 GAUDI_CHILD(asks_when_it_is_told_to)
 {
     load_module();
-    uct_md_h md;
-    GAUDI_CHILD_REQUIRE((open_md(md) == UCS_OK) && !has_card(md));
+    const opened_domain md;
+    GAUDI_CHILD_REQUIRE(!has_card(md));
     tell_parent("busy");
     wait_for_parent();
     void *module  = dlopen(GAUDI_MODULE, RTLD_NOW | RTLD_NOLOAD);
@@ -426,7 +399,6 @@ GAUDI_CHILD(asks_when_it_is_told_to)
         dlsym(module, "uct_gaudi_explain_refusal"));
     GAUDI_CHILD_REQUIRE(explain != nullptr);
     explain(nullptr);
-    uct_md_close(md);
     return 0;
 }
 

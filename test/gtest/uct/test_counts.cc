@@ -1,6 +1,6 @@
 /* Bytes and jobs by card and direction, as UCX's virtual file system shows
  * them of an interface. */
-#include "gtest/uct/ipc_peer.h"
+#include "gtest/uct/peers.h"
 
 #include "common/vfs.h"
 
@@ -116,8 +116,8 @@ TEST_F(counts_of_ipc, tell_other_cards_from_the_host)
     constexpr size_t bytes = 30000;
     const device_buffer device(copy_md, bytes);
     const registration memh(ipc_md, device.address, bytes);
-    const unpacked_key far_device(peer->device().key);
-    const unpacked_key far_host(peer->host().key);
+    const unpacked_key far_device(peer.device.key);
+    const unpacked_key far_host(peer.host.key);
     const uct_iov_t iov{device.address, bytes, memh.memh, 0, 1};
     const auto move = [&](auto *operation, uint64_t address, uct_rkey_t key) {
         counted_completion done;
@@ -125,13 +125,13 @@ TEST_F(counts_of_ipc, tell_other_cards_from_the_host)
         tl->flush();
         EXPECT_TRUE(ended_once(done));
     };
-    move(uct_ep_put_zcopy, peer->device().address, far_device.rkey());
+    move(uct_ep_put_zcopy, peer.device.address, far_device.rkey());
     EXPECT_EQ((all_counts{{"card_to_card_out", {bytes, 1}}}), counts_of(*tl));
-    move(uct_ep_get_zcopy, peer->device().address, far_device.rkey());
+    move(uct_ep_get_zcopy, peer.device.address, far_device.rkey());
     EXPECT_EQ((all_counts{{"card_to_card_out", {bytes, 1}},
                           {"card_to_card_in", {bytes, 1}}}),
               counts_of(*tl));
-    move(uct_ep_get_zcopy, peer->host().address, far_host.rkey());
+    move(uct_ep_get_zcopy, peer.host.address, far_host.rkey());
     EXPECT_EQ((all_counts{{"card_to_card_out", {bytes, 1}},
                           {"card_to_card_in", {bytes, 1}},
                           {"host_to_device", {bytes, 1}}}),

@@ -1,11 +1,8 @@
 /* Device memory as dma-bufs, through ucx_gaudi.h. */
-#include "gtest/uct/exporting_process.h"
-#include "gtest/uct/fixture.h"
+#include "gtest/uct/peers.h"
 
-#include "common/child.h"
 #include "common/descriptor.h"
 #include "common/process_state.h"
-#include "gtest/uct/public_functions.h"
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include <fcntl.h>
@@ -95,11 +93,11 @@ struct imported_range {
     }
     /* Of this process's own memory. */
     imported_range(const void *own, size_t length)
-    {
-        const exported_range exported(own, length);
-        EXPECT_EQ(UCS_OK,
-                  import_range(exported.fd, exported.offset, length, address));
-    }
+        : imported_range(exported_range(own, length), length)
+    {}
+    imported_range(const exported_range &exported, size_t length)
+        : imported_range(exported.fd, exported.offset, length)
+    {}
     ~imported_range() { EXPECT_EQ(UCS_OK, release(address)); }
     imported_range(const imported_range &)            = delete;
     imported_range &operator=(const imported_range &) = delete;
@@ -205,13 +203,12 @@ TEST_F(dmabuf, any_range_of_an_allocation_comes_out_at_the_importer)
 TEST_F(dmabuf, every_export_is_a_new_descriptor)
 {
     device_buffer device(md, page);
-    std::vector<int> fds;
+    std::set<int> fds;
     for (int i = 0; i < 10; ++i) {
         int fd = -1;
         size_t offset;
         ASSERT_EQ(UCS_OK, export_range(device.address, 100, fd, offset));
-        EXPECT_THAT(fds, ::testing::Not(::testing::Contains(fd)));
-        fds.push_back(fd);
+        EXPECT_TRUE(fds.insert(fd).second);
     }
     for (int fd : fds) {
         EXPECT_EQ(0, close(fd)) << "it is the caller's";
@@ -619,21 +616,6 @@ TEST_IN_CHILD(dmabuf_settings, nothing_works_before_ucx_has_cards)
     EXPECT_EQ(2u, take_logs().size());
 }
 
-/* Engine counters of an open card. */
-hlthunk_emu_counters counters_of(unsigned card)
-{
-    hlthunk_emu_counters read{};
-    for (int fd = 0; fd < 1024; ++fd) {
-        char id[13] = {};
-        if ((emulator::instance().hlthunk_emu_get_counters(fd, &read) == 0) &&
-            (hl().hlthunk_get_pci_bus_id_from_fd(fd, id, sizeof(id)) == 0) &&
-            (bus_id(card) == id)) {
-            return read;
-        }
-    }
-    return {};
-}
-
 TEST_IN_CHILD(dmabuf_settings, imports_of_several_cards_do_not_meet,
               {{{"UCX_GAUDI_DEVICES", "all"}, {"HLTHUNK_EMU_DEVICES", "3"}}})
 {
@@ -649,10 +631,10 @@ TEST_IN_CHILD(dmabuf_settings, imports_of_several_cards_do_not_meet,
         tl.put(text.data(), size, device.remote(card * size));
         const exported_range exported(device.data() + card * size, size);
         void *address     = nullptr;
-        const auto before = counters_of(card).mappings;
+        const auto before = engine_hooks::counters_of(card).mappings;
         EXPECT_EQ(UCS_OK, import_range(exported.fd, exported.offset, size,
                                        address, std::to_string(card).c_str()));
-        EXPECT_EQ(before + 1, counters_of(card).mappings);
+        EXPECT_EQ(before + 1, engine_hooks::counters_of(card).mappings);
         addresses.push_back(address);
     }
     for (unsigned card = 0; card < cards; ++card) {
@@ -660,13 +642,13 @@ TEST_IN_CHILD(dmabuf_settings, imports_of_several_cards_do_not_meet,
         EXPECT_EQ(addresses[card], known.base);
         EXPECT_EQ("gaudi" + std::to_string(card), known.card);
 
-        const auto before = counters_of(card);
+        const auto before = engine_hooks::counters_of(card);
         EXPECT_TRUE(tl.holds(number(addresses[card]), size, card));
-        const auto left = counters_of(card);
+        const auto left = engine_hooks::counters_of(card);
         EXPECT_EQ(size,
                   left.device_to_host_bytes - before.device_to_host_bytes);
         EXPECT_EQ(UCS_OK, release(addresses[card]));
-        EXPECT_EQ(left.mappings - 1, counters_of(card).mappings);
+        EXPECT_EQ(left.mappings - 1, engine_hooks::counters_of(card).mappings);
     }
 }
 
@@ -687,9 +669,8 @@ TEST_F(dmabuf, a_range_of_another_process_is_read_and_written)
     EXPECT_TRUE(tl->holds(number(again.address), 45, 9, 50'005));
 
     exporter.process->write_line("exit");
-    const child_result child = exporter.process->wait();
-    EXPECT_EQ(0, child.exit_code) << child.error;
-    EXPECT_EQ("", child.error) << "it frees what is imported, and ends";
+    EXPECT_THAT(exporter.process->wait(), ended(0, IsEmpty()))
+        << "it frees what is imported, and ends";
     EXPECT_TRUE(tl->holds(place + 50, exporting_process::size - 50, 9, 50));
 }
 

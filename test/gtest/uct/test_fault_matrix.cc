@@ -1,10 +1,9 @@
 /* Every fault under every operation: what the caller sees, that he sees it
- * once, that the bytes are right, and that all else goes on. fault_rules.cc has
+ * once, that the bytes are right, and that all else goes on. fault_rules.h has
  * what is expected. */
 #include "gtest/uct/fault_rules.h"
-#include "gtest/uct/ipc_peer.h"
+#include "gtest/uct/peers.h"
 
-#include "common/framework.h"
 #include "common/process_state.h"
 
 #include <algorithm>
@@ -13,6 +12,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iterator>
+#include <optional>
+#include <string_view>
 #include <tuple>
 
 namespace gaudi::test {
@@ -75,7 +77,7 @@ struct scene {
     std::unique_ptr<card_memory> other;
     std::unique_ptr<ipc_peer> peer;
     uct_ep_h ep = nullptr; /* to it */
-    std::unique_ptr<unpacked_key> key;
+    std::optional<unpacked_key> key;
     std::vector<char> host = std::vector<char>(size, 'h');
     unsigned messages      = 0;
 
@@ -119,7 +121,7 @@ struct scene {
     {
         std::vector<char> seen(bytes);
         if (to == place::peer) {
-            return peer->has(true, 0, bytes, seed_of(from));
+            return peer->has(true, bytes, seed_of(from));
         }
         if (to == place::host) {
             seen.assign(host.data(), host.data() + bytes);
@@ -138,17 +140,20 @@ struct scene {
         options.environment = {
             {"UCX_GAUDI_DEVICES", has_other_card() ? "2" : "1"}};
         peer = std::make_unique<ipc_peer>(options);
-        ep   = ipc->make_ep(peer->address());
+        ep   = ipc->make_ep(peer->address);
         peer->connect(ipc->address());
     }
 
     ucs_status_t need_key()
     {
-        if (key == nullptr) {
-            key = std::make_unique<unpacked_key>(peer->device().key);
+        if (!key.has_value()) {
+            key.emplace(peer->device.key);
         }
         return key->status();
     }
+
+    /* With the key. */
+    [[nodiscard]] endpoint to_peer() const { return {ep, key->rkey()}; }
 
     void close()
     {
@@ -272,11 +277,10 @@ outcome ended(scene &s, transport &by, ssize_t packed)
 
 enum class importing { nothing, of_other_card, of_peer };
 
-struct operation {
-    const char *name;
-    importing to_card; /* gaudi0 */
+struct operation : operation_rules {
     place from;
     place to;
+    importing to_card; /* gaudi0 */
     outcome (*run)(scene &);
 
     [[nodiscard]] bool with_peer() const
@@ -292,19 +296,39 @@ outcome put(scene &s, void *from, uint64_t to, size_t bytes = size)
                  &done);
 }
 
-/* Between memory here and device memory of the peer. */
-outcome exchange(scene &s, bool is_put, void *local)
+outcome get(scene &s, void *to, uint64_t from)
 {
     counted_completion done;
-    if (s.need_key() != UCS_OK) {
-        return at_once(s.key->status());
-    }
-    const uct_iov_t iov{local, size, UCT_MEM_HANDLE_NULL, 0, 1};
-    auto *const operation = is_put ? uct_ep_put_zcopy : uct_ep_get_zcopy;
-    return ended(s, *s.ipc,
-                 operation(s.ep, &iov, 1, s.peer->device().address,
-                           s.key->rkey(), &done),
-                 size, &done);
+    return ended(s, *s.copy, s.copy->get_zcopy(to, size, from, &done), size,
+                 &done);
+}
+
+/* What needs a key of the peer's memory. */
+template <typename Body>
+outcome with_key(scene &s, Body &&body)
+{
+    const ucs_status_t status = s.need_key();
+    return (status == UCS_OK) ? body(s.to_peer(), s.peer->device.address)
+                              : at_once(status);
+}
+
+/* Between memory here and device memory of the peer. */
+outcome put_to_peer(scene &s, void *from)
+{
+    return with_key(s, [&](const endpoint &over, uint64_t remote) {
+        counted_completion done;
+        return ended(s, *s.ipc, over.put_zcopy(from, size, remote, &done), size,
+                     &done);
+    });
+}
+
+outcome get_from_peer(scene &s, void *to)
+{
+    return with_key(s, [&](const endpoint &over, uint64_t remote) {
+        counted_completion done;
+        return ended(s, *s.ipc, over.get_zcopy(to, size, remote, &done), size,
+                     &done);
+    });
 }
 
 /* Copies that are under way when something is closed. They may fail then. */
@@ -338,15 +362,29 @@ struct some_copies {
     unsigned begun = 0;
 };
 
+/* Copies with engines of the card. Host memory that is not mapped goes through
+ * buffers that are; both stay mapped for the next operation. */
+constexpr unsigned copying         = copies | accesses;
+constexpr unsigned mapping_of_host = maps | unmaps;
+
+/* The key comes first, for which memory of the peer is imported. */
+constexpr unsigned copying_to_peer = copying | imports;
+
+using enum place;
+using enum importing;
+
 const operation operations[] = {
-    {"alloc", importing::nothing, place::nowhere, place::nowhere,
+    /* Memory is of no use unless it is mapped. The test frees it. */
+    {"alloc", allocates | maps, frees | unmaps, by_call, no_step, nowhere,
+     nowhere, nothing,
      [](scene &s) {
          const card_memory memory(s.md, 0, 2 * device_page());
          return at_once(memory.status);
      }},
-    {"free", importing::nothing, place::nowhere, place::nowhere,
-     [](scene &s) { return at_once(s.near->free()); }},
-    {"mem_reg", importing::nothing, place::nowhere, place::nowhere,
+    {"free", no_step, frees | unmaps, by_call, no_step, nowhere, nowhere,
+     nothing, [](scene &s) { return at_once(s.near->free()); }},
+    {"mem_reg", no_step, no_step, by_call, mapping_of_host, nowhere, nowhere,
+     nothing,
      [](scene &s) {
          uct_mem_h memh = nullptr;
          const ucs_status_t status =
@@ -356,25 +394,29 @@ const operation operations[] = {
          }
          return at_once(status);
      }},
-    {"put_short", importing::nothing, place::host, place::near,
+    {"put_short", copying, no_step, by_call, mapping_of_host, host, near,
+     nothing,
      [](scene &s) {
          return at_once(
              s.copy->put_short(s.host.data(), short_size, s.near->remote()),
              short_size);
      }},
-    {"get_short", importing::nothing, place::near, place::host,
+    {"get_short", copying, no_step, by_call, mapping_of_host, near, host,
+     nothing,
      [](scene &s) {
          return at_once(
              s.copy->get_short(s.host.data(), short_size, s.near->remote()),
              short_size);
      }},
-    {"put_bcopy", importing::nothing, place::host, place::near,
+    {"put_bcopy", copying, no_step, by_endpoint, mapping_of_host, host, near,
+     nothing,
      [](scene &s) {
          return ended(
              s, *s.copy,
              s.copy->put_bcopy(s.host.data(), short_size, s.near->remote()));
      }},
-    {"get_bcopy", importing::nothing, place::near, place::host,
+    {"get_bcopy", copying, no_step, by_completion, mapping_of_host, near, host,
+     nothing,
      [](scene &s) {
          counted_completion done;
          return ended(s, *s.copy,
@@ -382,35 +424,35 @@ const operation operations[] = {
                                         s.near->remote(), &done),
                       short_size, &done);
      }},
-    {"put_zcopy", importing::nothing, place::host, place::near,
-     [](scene &s) { return put(s, s.host.data(), s.near->remote()); }},
-    {"put_zcopy_registered", importing::nothing, place::host, place::near,
+    {"put_zcopy", copying, no_step, by_completion, mapping_of_host, host, near,
+     nothing, [](scene &s) { return put(s, s.host.data(), s.near->remote()); }},
+    {"put_zcopy_registered", copying, maps, by_completion, unmaps, host, near,
+     nothing,
      [](scene &s) {
          const registration known(s.md, s.host.data(), size);
          return put(s, s.host.data(), s.near->remote());
      }},
-    {"get_zcopy", importing::nothing, place::near, place::host,
-     [](scene &s) {
-         counted_completion done;
-         return ended(
-             s, *s.copy,
-             s.copy->get_zcopy(s.host.data(), size, s.near->remote(), &done),
-             size, &done);
-     }},
-    {"on_card", importing::nothing, place::near, place::near_half,
+    {"get_zcopy", copying, no_step, by_completion, mapping_of_host, near, host,
+     nothing, [](scene &s) { return get(s, s.host.data(), s.near->remote()); }},
+    {"on_card", copying, no_step, by_completion, no_step, near, near_half,
+     nothing,
      [](scene &s) {
          return put(s, s.near->memory.address, s.near->remote() + size / 2,
                     size / 2);
      }},
-    {"to_other_card", importing::of_other_card, place::near, place::other,
+    /* Cards that cannot share memory copy through the host's. */
+    {"to_other_card", copying, imports, by_completion, mapping_of_host, near,
+     other, of_other_card,
      [](scene &s) {
          return put(s, s.near->memory.address, s.other->remote());
      }},
-    {"from_other_card", importing::nothing, place::other, place::near,
+    {"from_other_card", accesses, exports, by_completion, mapping_of_host,
+     other, near, nothing,
      [](scene &s) {
          return put(s, s.other->memory.address, s.near->remote());
      }},
-    {"flush", importing::nothing, place::host, place::near,
+    {"flush", copying, no_step, by_endpoint, mapping_of_host, host, near,
+     nothing,
      [](scene &s) {
          counted_completion flushed;
          const ucs_status_t status =
@@ -421,14 +463,16 @@ const operation operations[] = {
          return ended(s, *s.copy, uct_ep_flush(s.copy->ep, 0, &flushed), size,
                       &flushed);
      }},
-    {"ep_close", importing::nothing, place::host, place::near,
+    /* Operations under way may fail, but closing does not. */
+    {"ep_close", no_step, copies, by_call, mapping_of_host, host, near, nothing,
      [](scene &s) {
          const some_copies under_way(s);
          uct_ep_destroy(std::exchange(s.copy->ep, s.copy->make_ep()));
          return under_way.closed(
              reaches(s, [&] { return is_flushed(s.copy->iface); }));
      }},
-    {"iface_close", importing::nothing, place::host, place::near,
+    {"iface_close", no_step, copies | unmaps, by_call, maps, host, near,
+     nothing,
      [](scene &s) {
          const some_copies under_way(s);
          const auto begin = clock_type::now();
@@ -436,7 +480,8 @@ const operation operations[] = {
          return under_way.closed(clock_type::now() - begin <
                                  std::chrono::seconds(20));
      }},
-    {"reopen", importing::nothing, place::nowhere, place::nowhere,
+    {"reopen", no_step, opens | closes | frees | unmaps, by_call, no_step,
+     nowhere, nowhere, nothing,
      [](scene &s) {
          uct_md_h md = nullptr;
          s.close();
@@ -446,7 +491,8 @@ const operation operations[] = {
          }
          return at_once(status);
      }},
-    {"mkey_pack", importing::nothing, place::nowhere, place::nowhere,
+    /* Without an export there is a key that no other process can use. */
+    {"mkey_pack", no_step, exports, by_call, no_step, nowhere, nowhere, nothing,
      [](scene &s) {
          uct_md_attr_t attr;
          uct_mem_h memh = nullptr;
@@ -460,41 +506,40 @@ const operation operations[] = {
          }
          return at_once(status);
      }},
-    {"rkey_unpack", importing::of_peer, place::nowhere, place::nowhere,
+    {"rkey_unpack", imports, no_step, by_call, no_step, nowhere, nowhere,
+     of_peer,
      [](scene &s) {
          s.key.reset();
          return at_once(s.need_key());
      }},
-    {"ipc_put_host", importing::of_peer, place::host, place::peer,
-     [](scene &s) { return exchange(s, true, s.host.data()); }},
-    {"ipc_get_host", importing::of_peer, place::peer, place::host,
-     [](scene &s) { return exchange(s, false, s.host.data()); }},
-    {"ipc_put_device", importing::of_peer, place::near, place::peer,
-     [](scene &s) { return exchange(s, true, s.near->memory.address); }},
-    {"ipc_get_device", importing::of_peer, place::peer, place::near,
-     [](scene &s) { return exchange(s, false, s.near->memory.address); }},
-    {"ipc_put_short", importing::of_peer, place::host, place::peer,
+    {"ipc_put_host", copying_to_peer, maps, by_completion, unmaps, host, peer,
+     of_peer, [](scene &s) { return put_to_peer(s, s.host.data()); }},
+    {"ipc_get_host", copying_to_peer, maps, by_completion, unmaps, peer, host,
+     of_peer, [](scene &s) { return get_from_peer(s, s.host.data()); }},
+    {"ipc_put_device", copying_to_peer, no_step, by_completion, mapping_of_host,
+     near, peer, of_peer,
+     [](scene &s) { return put_to_peer(s, s.near->memory.address); }},
+    {"ipc_get_device", copying_to_peer, no_step, by_completion, mapping_of_host,
+     peer, near, of_peer,
+     [](scene &s) { return get_from_peer(s, s.near->memory.address); }},
+    {"ipc_put_short", copying_to_peer, no_step, by_call, mapping_of_host, host,
+     peer, of_peer,
      [](scene &s) {
-         if (s.need_key() != UCS_OK) {
-             return at_once(s.key->status());
-         }
-         return at_once(uct_ep_put_short(s.ep, s.host.data(), short_size,
-                                         s.peer->device().address,
-                                         s.key->rkey()),
-                        short_size);
+         return with_key(s, [&](const endpoint &over, uint64_t remote) {
+             return at_once(over.put_short(s.host.data(), short_size, remote),
+                            short_size);
+         });
      }},
-    {"ipc_put_bcopy", importing::of_peer, place::host, place::peer,
+    {"ipc_put_bcopy", copying_to_peer, no_step, by_endpoint, mapping_of_host,
+     host, peer, of_peer,
      [](scene &s) {
-         if (s.need_key() != UCS_OK) {
-             return at_once(s.key->status());
-         }
-         packed_bytes bytes{s.host.data(), short_size};
-         return ended(s, *s.ipc,
-                      uct_ep_put_bcopy(s.ep, packed_bytes::pack, &bytes,
-                                       s.peer->device().address,
-                                       s.key->rkey()));
+         return with_key(s, [&](const endpoint &over, uint64_t remote) {
+             return ended(s, *s.ipc,
+                          over.put_bcopy(s.host.data(), short_size, remote));
+         });
      }},
-    {"ipc_am", importing::of_peer, place::nowhere, place::nowhere,
+    /* The card has no part in messages. */
+    {"ipc_am", no_step, no_step, by_call, no_step, nowhere, nowhere, of_peer,
      [](scene &s) {
          s.messages = 0;
          const ucs_status_t status =
@@ -508,16 +553,12 @@ const operation operations[] = {
 
 /* --- one case, in a process of its own ------------------------------------ */
 
-template <typename Row>
-const Row &row_named(std::span<const Row> rows, const char *variable)
+template <typename Rows>
+const auto &row_named(const Rows &rows, const char *variable)
 {
-    const std::string name = std::getenv(variable);
-    for (const Row &row : rows) {
-        if (name == row.name) {
-            return row;
-        }
-    }
-    std::abort();
+    const std::string_view name = std::getenv(variable);
+    return *std::ranges::find_if(
+        rows, [&](const auto &row) { return name == row.name; });
 }
 
 bool contains(const std::string &line, const char *text)
@@ -553,17 +594,15 @@ int ends_well_when_closed(const fault &what, const observation &result,
 
 GAUDI_CHILD(meets_a_fault)
 {
-    const fault &what = row_named(faults(), "GAUDI_FAULT");
-    const operation &op =
-        row_named(std::span<const operation>(operations), "GAUDI_OPERATION");
-    GAUDI_CHILD_REQUIRE(std::size(operations) == all_operation_rules().size());
+    const fault &what   = row_named(faults, "GAUDI_FAULT");
+    const operation &op = row_named(operations, "GAUDI_OPERATION");
     load_module();
     collect_logs();
     scene s;
     GAUDI_CHILD_REQUIRE(s.open());
     if (op.with_peer()) {
         s.add_peer();
-        GAUDI_CHILD_REQUIRE(s.need_key() == UCS_OK);
+        EXPECT_EQ(UCS_OK, s.need_key());
     }
     GAUDI_CHILD_REQUIRE(op.run(s).is_good());
     s.close(); /* what is made once per process is made */
@@ -579,7 +618,7 @@ GAUDI_CHILD(meets_a_fault)
 
     const emulator &box = emulator::instance();
     if (op.with_peer() && (what.hits != imports)) {
-        GAUDI_CHILD_REQUIRE(s.need_key() == UCS_OK);
+        EXPECT_EQ(UCS_OK, s.need_key());
     }
     GAUDI_CHILD_REQUIRE(box.hlthunk_emu_fault(what.wish) == 0);
     const uint64_t before = box.hlthunk_emu_faults_met();
@@ -613,8 +652,8 @@ GAUDI_CHILD(meets_a_fault)
 
     GAUDI_CHILD_REQUIRE(s.other_works());
     s.messages = 0;
-    GAUDI_CHILD_REQUIRE(
-        uct_ep_am_short(s.ipc->ep, own_message, 0, "12345678", 8) == UCS_OK);
+    EXPECT_EQ(UCS_OK,
+              uct_ep_am_short(s.ipc->ep, own_message, 0, "12345678", 8));
     GAUDI_CHILD_REQUIRE(reaches(s, [&] { return s.messages > 0; }));
 
     if (!lost && (s.near->status == UCS_OK)) {
@@ -647,7 +686,7 @@ GAUDI_CHILD(meets_a_fault)
 
 /* --- what is expected ----------------------------------------------------- */
 
-using fault_case = std::tuple<const fault *, const operation_rules *>;
+using fault_case = std::tuple<const fault *, const operation *>;
 
 class fault_matrix : public ::testing::TestWithParam<fault_case> {};
 
@@ -681,20 +720,19 @@ TEST_P(fault_matrix, is_seen_once_and_all_else_goes_on)
     }
 }
 
-template <typename Row>
-std::vector<const Row *> all_of(std::span<const Row> rows)
+template <typename Row, size_t count>
+std::vector<const Row *> all_of(const Row (&rows)[count])
 {
     std::vector<const Row *> all;
-    for (const Row &row : rows) {
-        all.push_back(&row);
-    }
+    std::ranges::transform(rows, std::back_inserter(all),
+                           [](const Row &row) { return &row; });
     return all;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     all, fault_matrix,
-    ::testing::Combine(::testing::ValuesIn(all_of(faults())),
-                       ::testing::ValuesIn(all_of(all_operation_rules()))),
+    ::testing::Combine(::testing::ValuesIn(all_of(faults)),
+                       ::testing::ValuesIn(all_of(operations))),
     [](const auto &tested) {
         return std::string(std::get<0>(tested.param)->name) + "_under_" +
                std::get<1>(tested.param)->name;

@@ -1,13 +1,12 @@
 /* A forked child has no part in what its parent has on the card. */
 #include "gtest/uct/fixture.h"
 
-#include "common/child.h"
-#include "common/framework.h"
 #include "common/process_state.h"
 
 #include <atomic>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include <fcntl.h>
@@ -62,30 +61,24 @@ unsigned count_card_fds()
 
 class forking : public uct {
 protected:
-    void SetUp() override
-    {
-        uct::SetUp();
-        device = std::make_unique<device_buffer>(md, size);
-        fill_pattern(host.data(), size, 1);
-    }
+    forking() { fill_pattern(host.data(), size, 1); }
 
     /* The parent's transfers still work, through staging and without. */
     void expect_working_parent()
     {
         for (uint64_t seed : {11, 12}) {
             fill_pattern(host.data(), size, seed);
-            std::unique_ptr<registration> registered;
+            std::optional<registration> registered;
             if (seed == 12) {
-                registered =
-                    std::make_unique<registration>(md, host.data(), size);
+                registered.emplace(md, host.data(), size);
             }
             tl->put(host.data(), size, device->remote());
             EXPECT_TRUE(tl->holds(device->remote(), size, seed));
         }
     }
 
-    std::unique_ptr<device_buffer> device;
     std::vector<char> host = std::vector<char>(size);
+    std::optional<device_buffer> device{std::in_place, md, size};
 };
 
 } // namespace
@@ -93,32 +86,30 @@ protected:
 TEST_F(forking, the_child_gets_errors_and_the_parent_notices_nothing)
 {
     const hlthunk_emu_counters before = engine_hooks::counters();
-    forked_process child([&] {
+    EXPECT_TRUE(passes_forked([&] {
         counted_completion completion;
         int fd;
-        GAUDI_CHILD_REQUIRE(tl->put_short(host.data(), 8, device->remote()) ==
-                            UCS_ERR_UNSUPPORTED);
-        GAUDI_CHILD_REQUIRE(tl->get_short(host.data(), 8, device->remote()) ==
-                            UCS_ERR_UNSUPPORTED);
-        GAUDI_CHILD_REQUIRE(tl->put_zcopy(host.data(), size, device->remote(),
-                                          &completion) == UCS_ERR_UNSUPPORTED);
-        GAUDI_CHILD_REQUIRE(tl->progress() == 0);
-        GAUDI_CHILD_REQUIRE(uct_iface_flush(tl->iface, 0, nullptr) == UCS_OK);
-        GAUDI_CHILD_REQUIRE(uct_ep_flush(tl->ep, 0, nullptr) == UCS_OK);
-        GAUDI_CHILD_REQUIRE(uct_iface_event_fd_get(tl->iface, &fd) !=
-                            UCS_ERR_UNSUPPORTED);
-        GAUDI_CHILD_REQUIRE(
-            uct_iface_event_arm(tl->iface, UCT_EVENT_SEND_COMP) == UCS_OK);
+        ASSERT_EQ(UCS_ERR_UNSUPPORTED,
+                  tl->put_short(host.data(), 8, device->remote()));
+        ASSERT_EQ(UCS_ERR_UNSUPPORTED,
+                  tl->get_short(host.data(), 8, device->remote()));
+        ASSERT_EQ(
+            UCS_ERR_UNSUPPORTED,
+            tl->put_zcopy(host.data(), size, device->remote(), &completion));
+        ASSERT_TRUE(tl->progress() == 0);
+        ASSERT_EQ(UCS_OK, uct_iface_flush(tl->iface, 0, nullptr));
+        ASSERT_EQ(UCS_OK, uct_ep_flush(tl->ep, 0, nullptr));
+        ASSERT_TRUE(uct_iface_event_fd_get(tl->iface, &fd) !=
+                    UCS_ERR_UNSUPPORTED);
+        ASSERT_EQ(UCS_OK, uct_iface_event_arm(tl->iface, UCT_EVENT_SEND_COMP));
         uct_mem_h memh;
-        GAUDI_CHILD_REQUIRE(register_memory(md, host.data(), size, memh) ==
-                            UCS_ERR_UNSUPPORTED);
+        ASSERT_EQ(UCS_ERR_UNSUPPORTED,
+                  register_memory(md, host.data(), size, memh));
         /* The address is still no host memory. */
         ucs_memory_type_t type;
-        GAUDI_CHILD_REQUIRE(
-            uct_md_detect_memory_type(md, device->data(), 1, &type) == UCS_OK);
-        return 0;
-    });
-    EXPECT_EQ(0, child.wait().exit_code);
+        ASSERT_EQ(UCS_OK,
+                  uct_md_detect_memory_type(md, device->data(), 1, &type));
+    }));
     EXPECT_EQ(before.jobs, engine_hooks::counters().jobs);
     expect_working_parent();
 }
@@ -130,15 +121,13 @@ TEST_F(forking, the_child_may_clean_up_what_it_inherited)
     engine_hooks::pause(true);
     tl->start_put(host.data(), size, device->remote(), &completion);
     const hlthunk_emu_counters before = engine_hooks::counters();
-    forked_process child([&] {
-        GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, registered.memh) == UCS_OK);
+    EXPECT_TRUE(passes_forked([&] {
+        ASSERT_EQ(UCS_OK, uct_md_mem_dereg(md, registered.memh));
         device.reset();
         tl.reset();
         uct_md_close(md);
-        GAUDI_CHILD_REQUIRE(completion.calls == 0);
-        return 0;
-    });
-    EXPECT_EQ(0, child.wait().exit_code);
+        ASSERT_TRUE(completion.calls == 0);
+    }));
     const hlthunk_emu_counters after = engine_hooks::counters();
     EXPECT_EQ(before.mappings, after.mappings);
     EXPECT_EQ(before.allocations, after.allocations);
@@ -151,18 +140,14 @@ TEST_F(forking, the_child_may_clean_up_what_it_inherited)
 TEST_F(forking, the_child_lets_go_of_the_cards)
 {
     ASSERT_LT(0u, count_card_fds());
-    forked_process child([] {
-        GAUDI_CHILD_REQUIRE(count_card_fds() == 0);
-        return 0;
-    });
-    EXPECT_EQ(0, child.wait().exit_code);
+    EXPECT_TRUE(passes_forked([] { ASSERT_TRUE(count_card_fds() == 0); }));
     EXPECT_LT(0u, count_card_fds());
     expect_working_parent();
 }
 
 TEST_F(forking, the_child_can_open_a_card_of_its_own)
 {
-    forked_process child([] {
+    EXPECT_TRUE(passes_forked([] {
         const opened_domain own;
         transport mine(own);
         device_buffer memory(own, size);
@@ -170,10 +155,8 @@ TEST_F(forking, the_child_can_open_a_card_of_its_own)
         fill_pattern(from.data(), size, 5);
         mine.start_put(from.data(), size, memory.remote());
         mine.flush();
-        GAUDI_CHILD_REQUIRE(mine.holds(memory.remote(), size, 5));
-        return 0;
-    });
-    EXPECT_EQ(0, child.wait().exit_code);
+        ASSERT_TRUE(mine.holds(memory.remote(), size, 5));
+    }));
     expect_working_parent();
 }
 
@@ -181,16 +164,13 @@ TEST_F(forking, pinned_memory_is_not_shared)
 {
     const auto pinned = mappings("dc");
     ASSERT_FALSE(pinned.empty());
-    forked_process child([&] {
+    EXPECT_TRUE(passes_forked([&] {
         for (const auto &[start, end] : mappings()) {
             for (const auto &[pinned_start, pinned_end] : pinned) {
-                GAUDI_CHILD_REQUIRE((end <= pinned_start) ||
-                                    (start >= pinned_end));
+                ASSERT_TRUE((end <= pinned_start) || (start >= pinned_end));
             }
         }
-        return 0;
-    });
-    EXPECT_EQ(0, child.wait().exit_code);
+    }));
 }
 
 TEST_F(forking, transfers_go_on_while_a_child_lives)
@@ -212,14 +192,13 @@ TEST_F(forking, transfers_go_on_while_a_child_lives)
 
 TEST_F(forking, a_program_started_by_the_child_has_no_card)
 {
-    forked_process child([] {
+    EXPECT_TRUE(passes_forked([] {
         execl("/bin/sh", "sh", "-c",
               "for fd in /proc/self/fd/*; do readlink $fd; done | "
               "grep -q -e accel -e hlthunk && exit 1; exit 0",
               nullptr);
-        return 127;
-    });
-    EXPECT_EQ(0, child.wait().exit_code);
+        FAIL();
+    }));
 }
 
 TEST_F(forking, the_threads_of_the_parent_are_not_missed)
@@ -229,25 +208,22 @@ TEST_F(forking, the_threads_of_the_parent_are_not_missed)
     engine_hooks::pause(true);
     tl->start_put(host.data(), size, device->remote(), &completion);
     ASSERT_EQ(UCS_OK, uct_iface_event_arm(tl->iface, UCT_EVENT_SEND_COMP));
-    forked_process child([&] {
-        GAUDI_CHILD_REQUIRE(count_threads("ucx-gaudi-wait") == 0);
+    EXPECT_TRUE(passes_forked([&] {
+        ASSERT_TRUE(count_threads("ucx-gaudi-wait") == 0);
         if (!has_one_card()) { /* which is the parent's */
             const opened_domain own;
             transport mine(own);
             device_buffer memory(own, size);
             counted_completion done;
             int fd;
-            GAUDI_CHILD_REQUIRE(uct_iface_event_fd_get(mine.iface, &fd) ==
-                                UCS_OK);
+            ASSERT_EQ(UCS_OK, uct_iface_event_fd_get(mine.iface, &fd));
             mine.start_put(host.data(), size, memory.remote(), &done);
             (void)uct_iface_event_arm(mine.iface, UCT_EVENT_SEND_COMP);
             mine.flush();
-            GAUDI_CHILD_REQUIRE(done.calls == 1);
+            ASSERT_TRUE(done.calls == 1);
         }
         tl.reset(); /* must not wait for the parent's watcher */
-        return 0;
-    });
-    EXPECT_EQ(0, child.wait().exit_code);
+    }));
     engine_hooks::pause(false);
     tl->flush();
     EXPECT_EQ(1u, completion.calls);
@@ -259,22 +235,15 @@ TEST_F(forking, a_child_is_another_process_to_its_parent)
     auto *parent = reinterpret_cast<uct_iface_addr_t *>(address.data());
     ASSERT_EQ(UCS_OK, uct_iface_get_address(tl->iface, parent));
     EXPECT_TRUE(uct_iface_is_reachable(tl->iface, nullptr, parent));
-    forked_process child([&] {
-        GAUDI_CHILD_REQUIRE(
-            !uct_iface_is_reachable(tl->iface, nullptr, parent));
-        return 0;
-    });
-    EXPECT_EQ(0, child.wait().exit_code);
+    EXPECT_TRUE(passes_forked([&] {
+        ASSERT_TRUE(!uct_iface_is_reachable(tl->iface, nullptr, parent));
+    }));
 }
 
 /* The dynamic linker has a lock for that which a child finds taken. */
-TEST(forking_of_others, the_child_opens_a_card_whatever_the_linker_was_asked)
-{
-    EXPECT_TRUE(child_passes("forks_while_a_thread_looks_at_libraries",
-                             {with_cards_of_ucx({}), -1}));
-}
-
-GAUDI_CHILD(forks_while_a_thread_looks_at_libraries)
+TEST_IN_CHILD(forking_of_others,
+              the_child_opens_a_card_whatever_the_linker_was_asked,
+              {with_cards_of_ucx({})})
 {
     load_module();
     (void)hl();             /* the program has the driver library, */
@@ -304,7 +273,7 @@ GAUDI_CHILD(forks_while_a_thread_looks_at_libraries)
     state.is_over  = true;
     state.is_over.notify_all();
     looking.join();
-    return code;
+    ASSERT_EQ(0, code);
 }
 
 } // namespace gaudi::test

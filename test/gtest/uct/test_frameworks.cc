@@ -1,7 +1,6 @@
 /* UCX in a process that runs a framework, whose runtime has a card. */
 #include "gtest/uct/fixture.h"
 
-#include "common/child.h"
 #include "synapse/synapse_library.h"
 
 #include <unistd.h>
@@ -15,12 +14,17 @@ constexpr size_t size = 300000;
 /* A process of its own: a framework is there once. */
 class frameworks : public ::testing::TestWithParam<const char *> {
 protected:
-    static void run(const std::string &child, variables settings = {})
+    static child_options options(variables settings = {})
     {
         settings.emplace_back("HLTHUNK_EMU_ASIC", GetParam());
         settings.emplace_back("HLTHUNK_EMU_DRAM_PAGE", "32M");
         settings.emplace_back("GAUDI_TEST_FRAMEWORK", ""); /* it is its own */
-        EXPECT_TRUE(child_passes(child, {settings, -1}));
+        return {settings, -1};
+    }
+
+    static void run(const char *child, const variables &settings = {})
+    {
+        EXPECT_TRUE(child_passes(child, options(settings)));
     }
 };
 
@@ -85,14 +89,9 @@ INSTANTIATE_TEST_SUITE_P(of, frameworks, ::testing::Values("gaudi2", "gaudi3"),
                              return std::string(each.param);
                          });
 
-TEST_P(frameworks, memory_of_one_that_came_first_is_copied)
+TEST_P_IN_CHILD(frameworks, memory_of_one_that_came_first_is_copied, options())
 {
-    run("opens_after_the_framework");
-}
-
-GAUDI_CHILD(opens_after_the_framework)
-{
-    GAUDI_CHILD_REQUIRE(acquire() == synSuccess);
+    ASSERT_EQ(synSuccess, acquire());
     const uint64_t tensor = make_tensor();
     const uint64_t other  = make_tensor();
     load_module();
@@ -108,7 +107,6 @@ GAUDI_CHILD(opens_after_the_framework)
     EXPECT_EQ(0u, synapse().syn_stand_in_mappings());
     EXPECT_EQ(0u, synapse().syn_stand_in_blocking_calls());
     EXPECT_EQ(synSuccess, synapse().synDestroy());
-    return 0;
 }
 
 /* UCX has opened the card, and lets the framework have it. */
@@ -130,7 +128,7 @@ GAUDI_CHILD(opens_before_the_framework)
             const device_buffer ours(md, size);
             EXPECT_EQ(synNoDeviceFound, acquire(bus_id(0)));
         }
-        GAUDI_CHILD_REQUIRE(acquire(bus_id(0)) == synSuccess);
+        EXPECT_EQ(synSuccess, acquire(bus_id(0)));
         const uint64_t tensor = make_tensor();
         GAUDI_CHILD_REQUIRE(is_gaudi_memory(md, tensor));
         EXPECT_TRUE(arrives(tl, md, tensor, make_tensor()));
@@ -146,7 +144,7 @@ GAUDI_CHILD(opens_before_the_framework_has_another)
     uct_md_h md;
     const ucs_status_t status = open_md(md); /* that of HLS_MODULE_ID */
     const bool has_card       = (status == UCS_OK);
-    GAUDI_CHILD_REQUIRE(acquire(bus_id(2)) == synSuccess);
+    EXPECT_EQ(synSuccess, acquire(bus_id(2)));
     GAUDI_CHILD_REQUIRE(has_card || (open_md(md) == UCS_OK));
     {
         transport tl(md);
@@ -161,16 +159,11 @@ GAUDI_CHILD(opens_before_the_framework_has_another)
     return 0;
 }
 
-TEST_P(frameworks, one_that_ends_takes_its_memory_along)
-{
-    run("outlives_the_framework");
-}
-
-GAUDI_CHILD(outlives_the_framework)
+TEST_P_IN_CHILD(frameworks, one_that_ends_takes_its_memory_along, options())
 {
     load_module();
     collect_logs();
-    GAUDI_CHILD_REQUIRE(acquire() == synSuccess);
+    ASSERT_EQ(synSuccess, acquire());
     {
         const opened_domain md;
         transport tl(md);
@@ -181,37 +174,29 @@ GAUDI_CHILD(outlives_the_framework)
         tl.start_put(host.data(), size, tensor, &done);
         EXPECT_EQ(synSuccess, synapse().synDestroy());
         tl.flush();
-        GAUDI_CHILD_REQUIRE((done.calls == 1) && (done.status != UCS_OK));
-        GAUDI_CHILD_REQUIRE(tl.put_short(host.data(), 8, tensor) ==
-                            UCS_ERR_INVALID_ADDR);
-        GAUDI_CHILD_REQUIRE(!take_logs().empty());
+        ASSERT_TRUE((done.calls == 1) && (done.status != UCS_OK));
+        ASSERT_EQ(UCS_ERR_INVALID_ADDR, tl.put_short(host.data(), 8, tensor));
+        ASSERT_TRUE(!take_logs().empty());
         /* The next one is another card to UCX. */
-        GAUDI_CHILD_REQUIRE(acquire() == synSuccess);
+        ASSERT_EQ(synSuccess, acquire());
         const uint64_t next = make_tensor();
         EXPECT_TRUE(arrives(tl, md, next, make_tensor()));
     }
-    GAUDI_CHILD_REQUIRE(take_logs().empty());
-    return 0;
+    ASSERT_TRUE(take_logs().empty());
 }
 
 /* SynapseAI still says there that it has the card. */
-TEST_P(frameworks, a_child_does_nothing_on_the_card_of_its_parent)
+TEST_P_IN_CHILD(frameworks, a_child_does_nothing_on_the_card_of_its_parent,
+                options())
 {
-    run("forks_beside_a_framework");
-}
-
-GAUDI_CHILD(forks_beside_a_framework)
-{
-    GAUDI_CHILD_REQUIRE(acquire() == synSuccess);
+    ASSERT_EQ(synSuccess, acquire());
     const opened_domain md;
     const unsigned streams = synapse().syn_stand_in_streams();
-    GAUDI_CHILD_REQUIRE(streams > 0);
-    forked_process child([&] {
+    ASSERT_TRUE(streams > 0);
+    ASSERT_TRUE(passes_forked([&] {
         const opened_domain own;
-        GAUDI_CHILD_REQUIRE(synapse().syn_stand_in_streams() == streams);
-        return 0;
-    });
-    return child.wait().exit_code;
+        ASSERT_TRUE(synapse().syn_stand_in_streams() == streams);
+    }));
 }
 
 TEST_P(frameworks, ucx_runs_one_if_it_is_told_to)
@@ -237,7 +222,7 @@ GAUDI_CHILD(is_its_own_framework)
         const device_buffer other(md, size);
         EXPECT_TRUE(arrives(tl, md, memory.remote(), other.remote()));
     }
-    GAUDI_CHILD_REQUIRE(acquire() == synSuccess);
+    EXPECT_EQ(synSuccess, acquire());
     return 0;
 }
 

@@ -1,13 +1,14 @@
 /* gaudi_ipc between two processes, each with a card of its own: put and get
  * between all kinds of memory, and active messages. */
 #include "gtest/uct/invalidate.h"
-#include "gtest/uct/ipc_peer.h"
+#include "gtest/uct/peers.h"
 
 #include "common/process_state.h"
 
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <tuple>
 
 #include <signal.h>
@@ -24,71 +25,39 @@ namespace gaudi::test {
 
 namespace {
 
-class ipc : public beside_a_peer {
-protected:
-    static uint64_t moved_bytes()
-    {
-        const hlthunk_emu_counters counted = engine_hooks::counters();
-        return counted.host_to_device_bytes + counted.device_to_host_bytes +
-               counted.device_to_device_bytes + counted.host_to_host_bytes;
-    }
-};
+using ipc = beside_a_peer;
 
 using pair_of_memory = std::tuple<bool, bool, size_t>; /* here, there, bytes */
 
 class ipc_pairs : public ipc,
                   public ::testing::WithParamInterface<pair_of_memory> {
 protected:
-    void SetUp() override
-    {
-        ASSERT_NO_FATAL_FAILURE(ipc::SetUp());
-        std::tie(here, there, size) = GetParam();
-        if (here) {
-            device = std::make_unique<device_buffer>(copy_md, size);
-            device_memh =
-                std::make_unique<registration>(ipc_md, device->address, size);
-        }
-        const auto &memory = there ? peer->device() : peer->host();
-        remote             = memory.address;
-        key                = std::make_unique<unpacked_key>(memory.key);
-        ASSERT_EQ(UCS_OK, key->status());
-    }
-
-    [[nodiscard]] void *local() const
-    {
-        return here ? device->address : host.data();
-    }
-
     void fill_local(uint64_t seed)
     {
         fill_pattern(host.data(), size, seed);
         if (here) {
             ASSERT_EQ(UCS_OK,
-                      copy->put_short(host.data(), size, device->remote()));
+                      copy.put_short(host.data(), size, device.remote()));
         }
     }
 
-    void expect_local(uint64_t seed)
+    void expect_local(uint64_t seed, size_t bytes)
     {
-        if (here) {
-            copy->read_back(host.data(), device->remote(), size);
-        }
-        EXPECT_TRUE(has_pattern(host.data(), size, seed));
+        EXPECT_TRUE(here ? copy.holds(device.remote(), bytes, seed)
+                         : has_pattern(host.data(), bytes, seed));
     }
 
-    void start_put(uct_completion_t *done = nullptr)
-    {
-        start(uct_ep_put_zcopy, local(), size, remote, *key, done);
-    }
-
-    bool here  = false;
-    bool there = false;
-    size_t size{};
-    uint64_t remote = 0;
+    const bool here   = std::get<0>(GetParam());
+    const bool there  = std::get<1>(GetParam());
+    const size_t size = std::get<2>(GetParam());
     guarded_buffer host{ipc_peer_bytes};
-    std::unique_ptr<device_buffer> device;
-    std::unique_ptr<registration> device_memh;
-    std::unique_ptr<unpacked_key> key;
+    device_buffer device{copy_md, size};
+    registration device_memh{ipc_md, device.address, size};
+    void *const local              = here ? device.address : host.data();
+    const ipc_peer::memory &memory = there ? peer.device : peer.host;
+    const uint64_t remote          = memory.address;
+    const unpacked_key key{memory.key};
+    const endpoint target = to(key);
 };
 
 std::string name_of_pair(const ::testing::TestParamInfo<pair_of_memory> &pair)
@@ -103,53 +72,46 @@ std::string name_of_pair(const ::testing::TestParamInfo<pair_of_memory> &pair)
 TEST_P(ipc_pairs, put_short_and_get_short)
 {
     fill_local(1);
-    ASSERT_EQ(UCS_OK, uct_ep_put_short(ep, local(), static_cast<unsigned>(size),
-                                       remote, key->rkey()));
-    EXPECT_TRUE(peer->has(there, 0, size, 1));
-    peer->fill(2);
-    ASSERT_EQ(UCS_OK, uct_ep_get_short(ep, local(), static_cast<unsigned>(size),
-                                       remote, key->rkey()));
-    expect_local(2);
+    ASSERT_EQ(UCS_OK, target.put_short(local, size, remote));
+    EXPECT_TRUE(peer.has(there, size, 1));
+    peer.fill(2);
+    ASSERT_EQ(UCS_OK, target.get_short(local, size, remote));
+    expect_local(2, size);
 }
 
 TEST_P(ipc_pairs, put_zcopy_and_get_zcopy)
 {
     fill_local(1);
     counted_completion done;
-    ASSERT_NO_FATAL_FAILURE(start_put(&done));
+    target.start_put(local, size, remote, &done);
     EXPECT_EQ(0u, done.calls);
     flush();
     EXPECT_TRUE(ended_once(done));
-    EXPECT_TRUE(peer->has(there, 0, size, 1));
-    peer->fill(2);
+    EXPECT_TRUE(peer.has(there, size, 1));
+    peer.fill(2);
     counted_completion back;
-    start(uct_ep_get_zcopy, local(), size, remote, *key, &back);
+    target.start_get(local, size, remote, &back);
     flush();
     EXPECT_TRUE(ended_once(back));
-    expect_local(2);
+    expect_local(2, size);
 }
 
 TEST_P(ipc_pairs, put_bcopy_and_get_bcopy)
 {
     const size_t bytes = std::min(size, tl->attr.cap.put.max_bcopy);
     fill_pattern(host.data(), bytes, 3);
-    packed_bytes source{host.data(), bytes};
-    ASSERT_EQ(
-        static_cast<ssize_t>(bytes),
-        uct_ep_put_bcopy(ep, packed_bytes::pack, &source, remote, key->rkey()));
+    ASSERT_EQ(static_cast<ssize_t>(bytes),
+              target.put_bcopy(host.data(), bytes, remote));
     flush();
-    EXPECT_TRUE(peer->has(there, 0, bytes, 3));
-    peer->fill(4);
+    EXPECT_TRUE(peer.has(there, bytes, 3));
+    peer.fill(4);
     counted_completion done;
     const ucs_status_t status = uct_ep_get_bcopy(
-        ep, unpack_by_memcpy(), local(), bytes, remote, key->rkey(), &done);
+        ep, unpack_by_memcpy(), local, bytes, remote, key.rkey(), &done);
     ASSERT_TRUE((status == UCS_OK) || (status == UCS_INPROGRESS));
     flush();
     EXPECT_EQ((status == UCS_INPROGRESS) ? 1u : 0u, done.calls);
-    if (here) {
-        copy->read_back(host.data(), device->remote(), bytes);
-    }
-    EXPECT_TRUE(has_pattern(host.data(), bytes, 4));
+    expect_local(4, bytes);
 }
 
 /* The bytes pass through an engine once where a card has to move them, and the
@@ -158,12 +120,12 @@ TEST_P(ipc_pairs, no_byte_is_moved_twice)
 {
     fill_local(1);
     const uint64_t before       = moved_bytes();
-    const uint64_t there_before = peer->moved_bytes();
-    start_put();
+    const uint64_t there_before = peer.moved_bytes();
+    target.start_put(local, size, remote);
     flush();
     const uint64_t expected = (here || there) ? size : 0;
     EXPECT_EQ(expected, moved_bytes() - before);
-    EXPECT_EQ(there_before, peer->moved_bytes());
+    EXPECT_EQ(there_before, peer.moved_bytes());
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -175,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(
 /* Else UCP would do without gaudi_ipc, and touch device memory. */
 TEST_F(ipc, peers_are_not_unreachable_for_want_of_a_descriptor)
 {
-    const interface_address &to = peer->address();
+    const interface_address &to = peer.address;
     rlimit before;
     ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
     const rlimit none{3, before.rlim_max};
@@ -187,8 +149,6 @@ TEST_F(ipc, peers_are_not_unreachable_for_want_of_a_descriptor)
     EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
 }
 
-/* The card itself reads and writes host memory, when its turn comes, and not a
- * copy of it. Nobody has registered it. */
 TEST_F(ipc, refuses_alignments_that_are_none)
 {
     constexpr uint64_t alignment = UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT;
@@ -238,9 +198,8 @@ TEST_F(ipc, an_invalidation_does_not_wait_for_other_registrations)
     EXPECT_TRUE(tl->progress_until([&] { return over.calls == 1; }));
     uct_ep_h own_ep = tl->make_ep();
     const auto put  = [&](const unpacked_key &with) {
-        return uct_ep_put_short(own_ep, "x", 1,
-                                 reinterpret_cast<uint64_t>(memory.data()),
-                                 with.rkey());
+        return endpoint{own_ep, with.rkey()}.put_short(
+             "x", 1, reinterpret_cast<uintptr_t>(memory.data()));
     };
     EXPECT_EQ(UCS_ERR_REJECTED, put(key));
     EXPECT_EQ(UCS_OK, put(others_key));
@@ -251,7 +210,7 @@ TEST_F(ipc, an_invalidation_does_not_wait_for_other_registrations)
 TEST_F(ipc, messages_are_taken_until_ucx_has_been_told_of_a_failure)
 {
     ipc_peer doomed;
-    uct_ep_h to = tl->make_ep(doomed.address());
+    uct_ep_h to = tl->make_ep(doomed.address);
     ASSERT_NE(nullptr, to);
     doomed.process().kill(SIGKILL);
     doomed.process().wait();
@@ -269,23 +228,26 @@ TEST_F(ipc, messages_are_taken_until_ucx_has_been_told_of_a_failure)
     uct_ep_destroy(to);
 }
 
+/* The card itself reads and writes host memory, when its turn comes, and not a
+ * copy of it. Nobody has registered it. */
 TEST_F(ipc, host_memory_is_not_staged)
 {
     constexpr size_t size = 1 << 20;
     guarded_buffer host(size);
-    const unpacked_key key(peer->device().key);
-    const uint64_t remote = peer->device().address;
+    const unpacked_key key(peer.device.key);
+    const endpoint to_device = to(key);
+    const uint64_t remote    = peer.device.address;
     fill_pattern(host.data(), size, 1);
     engine_hooks::pause(true);
-    start(uct_ep_put_zcopy, host.data(), size, remote, key);
+    to_device.start_put(host.data(), size, remote);
     fill_pattern(host.data(), size, 2);
     engine_hooks::pause(false);
     flush();
-    EXPECT_TRUE(peer->has(true, 0, size, 2));
+    EXPECT_TRUE(peer.has(true, size, 2));
 
-    peer->fill(3);
+    peer.fill(3);
     const uint64_t before = moved_bytes();
-    start(uct_ep_get_zcopy, host.data(), size, remote, key);
+    to_device.start_get(host.data(), size, remote);
     ASSERT_TRUE(eventually([&] { return moved_bytes() == before + size; }));
     EXPECT_TRUE(has_pattern(host.data(), size, 3)) << "without progress";
     flush();
@@ -298,13 +260,13 @@ TEST_F(ipc, neighbours_in_a_buffer_are_mapped_once)
 {
     constexpr size_t blocks = 64;
     constexpr size_t length = 32768;
-    const unpacked_key key(peer->device().key);
+    const unpacked_key key(peer.device.key);
     std::vector<char> host(blocks * length, 5);
     const uint64_t misses  = cache_statistic("host/misses");
     const uint64_t dropped = cache_statistic("host/invalidations");
     for (size_t i = 0; i < blocks; ++i) {
-        start(uct_ep_put_zcopy, host.data() + i * length, length,
-              peer->device().address, key);
+        to(key).start_put(host.data() + i * length, length,
+                          peer.device.address);
         flush();
     }
     EXPECT_EQ(misses + blocks, cache_statistic("host/misses"));
@@ -318,13 +280,13 @@ TEST_F(ipc, read_only_memory_is_staged)
     void *host            = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(MAP_FAILED, host);
-    const unpacked_key key(peer->device().key);
+    const unpacked_key key(peer.device.key);
     fill_pattern(static_cast<char *>(host), size, 1);
     ASSERT_EQ(0, mprotect(host, size, PROT_READ));
     for (unsigned i = 0; i < 2; ++i) {
-        start(uct_ep_put_zcopy, host, size, peer->device().address, key);
+        to(key).start_put(host, size, peer.device.address);
         flush();
-        EXPECT_TRUE(peer->has(true, 0, size, 1));
+        EXPECT_TRUE(peer.has(true, size, 1));
     }
     EXPECT_EQ(0, munmap(host, size));
 }
@@ -335,29 +297,26 @@ TEST_F(ipc, tells_once_per_endpoint_and_direction_what_moves_how)
 {
     using ::testing::ElementsAre;
     using ::testing::EndsWith;
-    const unpacked_key device(peer->device().key);
-    const unpacked_key host(peer->host().key);
-    char data[100] = {};
-    packed_bytes source{data, sizeof(data)};
+    const unpacked_key device(peer.device.key);
+    const unpacked_key host(peer.host.key);
+    const endpoint to_device = to(device);
+    const uint64_t remote    = peer.device.address;
+    char data[100]           = {};
 
-    const info_logs log;
+    const info_logs info;
     for (unsigned i = 0; i < 2; ++i) {
-        EXPECT_EQ(100, uct_ep_put_bcopy(ep, packed_bytes::pack, &source,
-                                        peer->device().address, device.rkey()));
+        EXPECT_EQ(100, to_device.put_bcopy(data, sizeof(data), remote));
         flush();
-        ASSERT_EQ(UCS_OK, uct_ep_put_short(ep, data, 8, peer->device().address,
-                                           device.rkey()));
+        ASSERT_EQ(UCS_OK, to_device.put_short(data, 8, remote));
     }
     EXPECT_THAT(take_logs(),
                 ElementsAre(EndsWith(
                     ": host to gaudi, push by gaudi0, first 100 bytes")));
-    ASSERT_EQ(UCS_OK, uct_ep_get_short(ep, data, 8, peer->device().address,
-                                       device.rkey()));
+    ASSERT_EQ(UCS_OK, to_device.get_short(data, 8, remote));
     EXPECT_THAT(take_logs(),
                 ElementsAre(EndsWith(
                     ": gaudi to host, pull by gaudi0, first 8 bytes")));
-    ASSERT_EQ(UCS_OK,
-              uct_ep_put_short(ep, data, 7, peer->host().address, host.rkey()));
+    ASSERT_EQ(UCS_OK, to(host).put_short(data, 7, peer.host.address));
     EXPECT_THAT(take_logs(),
                 ElementsAre(EndsWith(
                     ": host to host, push by the CPU, first 7 bytes")));
@@ -369,12 +328,11 @@ namespace {
 
 class ipc_messages : public ipc {
 protected:
-    void SetUp() override
+    ipc_messages()
     {
-        ipc::SetUp();
-        ASSERT_EQ(UCS_OK, uct_iface_set_am_handler(tl->iface, ipc_echo_id,
+        EXPECT_EQ(UCS_OK, uct_iface_set_am_handler(tl->iface, ipc_echo_id,
                                                    receive, this, 0));
-        peer->connect(tl->address());
+        peer.connect(tl->address());
     }
 
     static ucs_status_t receive(void *arg, void *data, size_t length, unsigned)
@@ -400,28 +358,14 @@ class ipc_own_keys : public ipc, public ::testing::WithParamInterface<bool> {
 protected:
     static constexpr size_t size = 4096;
 
-    void SetUp() override
-    {
-        ASSERT_NO_FATAL_FAILURE(ipc::SetUp());
-        loop   = tl->make_ep();
-        memory = std::make_unique<device_buffer>(copy_md, size);
-        target = GetParam() ? memory->address : host.data();
-        put(1);
-    }
-
-    void TearDown() override { uct_ep_destroy(loop); }
+    ~ipc_own_keys() override { uct_ep_destroy(loop); }
 
     /* Without a key, to fill it. */
     void put(uint64_t seed)
     {
         std::vector<char> bytes(size);
         fill_pattern(bytes.data(), size, seed);
-        ASSERT_EQ(UCS_OK, copy->put_short(bytes.data(), size, remote()));
-    }
-
-    [[nodiscard]] uint64_t remote() const
-    {
-        return reinterpret_cast<uintptr_t>(target);
+        ASSERT_EQ(UCS_OK, copy.put_short(bytes.data(), size, remote));
     }
 
     /* What it returned, or what its completion got. */
@@ -437,62 +381,46 @@ protected:
 
     std::vector<ucs_status_t> do_all(uct_rkey_t key)
     {
+        const endpoint own{loop, key};
         std::vector<char> bytes(size);
         fill_pattern(bytes.data(), size, 2);
-        packed_bytes packed{bytes.data(), size};
-        uct_iov_t iov{bytes.data(), size, UCT_MEM_HANDLE_NULL, 0, 1};
-        counted_completion completions[3];
-        const ssize_t sent =
-            uct_ep_put_bcopy(loop, packed_bytes::pack, &packed, remote(), key);
-        flush_loop();
-        return {uct_ep_put_short(loop, bytes.data(), size, remote(), key),
-                uct_ep_get_short(loop, bytes.data(), size, remote(), key),
-                (sent > 0) ? UCS_OK : static_cast<ucs_status_t>(sent),
-                ended(uct_ep_put_zcopy(loop, &iov, 1, remote(), key,
-                                       &completions[0]),
-                      completions[0]),
-                ended(uct_ep_get_zcopy(loop, &iov, 1, remote(), key,
-                                       &completions[1]),
-                      completions[1]),
-                ended(uct_ep_get_bcopy(loop, unpack_by_memcpy(), bytes.data(),
-                                       size, remote(), key, &completions[2]),
-                      completions[2])};
-    }
-
-    void flush_loop()
-    {
+        counted_completion put;
+        counted_completion get;
+        counted_completion bcopy;
+        const ssize_t sent = own.put_bcopy(bytes.data(), size, remote);
         EXPECT_TRUE(tl->progress_until(
             [&] { return uct_ep_flush(loop, 0, nullptr) == UCS_OK; }));
+        return {own.put_short(bytes.data(), size, remote),
+                own.get_short(bytes.data(), size, remote),
+                (sent > 0) ? UCS_OK : static_cast<ucs_status_t>(sent),
+                ended(own.put_zcopy(bytes.data(), size, remote, &put), put),
+                ended(own.get_zcopy(bytes.data(), size, remote, &get), get),
+                ended(uct_ep_get_bcopy(loop, unpack_by_memcpy(), bytes.data(),
+                                       size, remote, key, &bcopy),
+                      bcopy)};
     }
 
     void expect_bytes(uint64_t seed)
     {
         std::vector<char> bytes(size);
-        ASSERT_EQ(UCS_OK, copy->get_short(bytes.data(), size, remote()));
+        ASSERT_EQ(UCS_OK, copy.get_short(bytes.data(), size, remote));
         EXPECT_TRUE(has_pattern(bytes.data(), size, seed));
     }
 
-    uct_ep_h loop = nullptr;
-    std::unique_ptr<device_buffer> memory;
+    uct_ep_h loop = tl->make_ep();
+    device_buffer memory{copy_md, size};
     std::vector<char> host = std::vector<char>(size);
-    void *target           = nullptr;
+    void *const target     = GetParam() ? memory.address : host.data();
+    const uint64_t remote  = reinterpret_cast<uintptr_t>(target);
 };
 
 /* Messages of the process to itself: it says when they are read. */
 class ipc_own_messages : public ipc_messages {
 protected:
-    void SetUp() override
+    ~ipc_own_messages() override
     {
-        ipc_messages::SetUp();
-        loop = tl->make_ep();
-    }
-
-    void TearDown() override
-    {
-        if (loop != nullptr) {
-            (void)purge_pending(loop);
-            uct_ep_destroy(loop);
-        }
+        (void)purge_pending(loop);
+        uct_ep_destroy(loop);
     }
 
     ucs_status_t send() const
@@ -512,8 +440,8 @@ protected:
         return (sent < 0) ? static_cast<ucs_status_t>(sent) : UCS_OK;
     }
 
-    uct_ep_h loop = nullptr;
-    /* Wait at the endpoint until TearDown(), even when a test gives up. */
+    uct_ep_h loop = tl->make_ep();
+    /* Wait at the endpoint to the end, even when a test gives up. */
     pending_request message{[this] { return send(); }};
     pending_request behind{[this] { return uct_ep_flush(loop, 0, nullptr); }};
 };
@@ -521,20 +449,18 @@ protected:
 /* A peer that does not read. */
 class ipc_stopped_peer : public ipc_messages {
 protected:
-    void SetUp() override
+    ipc_stopped_peer()
     {
-        ASSERT_NO_FATAL_FAILURE(ipc_messages::SetUp());
         /* It may be asked for its memory now, but not later. */
-        key = std::make_unique<unpacked_key>(peer->device().key);
-        ASSERT_EQ(UCS_OK, put());
-        peer->process().kill(SIGSTOP);
+        EXPECT_EQ(UCS_OK, put());
+        peer.process().kill(SIGSTOP);
         sent = fill_queue(ep);
     }
 
-    void TearDown() override
+    ~ipc_stopped_peer() override
     {
         (void)purge_pending(ep);
-        peer->process().kill(SIGCONT);
+        peer.process().kill(SIGCONT);
         wait_for(sent);
     }
 
@@ -549,12 +475,11 @@ protected:
     ucs_status_t put()
     {
         const uint64_t bytes = 1;
-        return uct_ep_put_short(ep, &bytes, sizeof(bytes),
-                                peer->device().address, key->rkey());
+        return to(key).put_short(&bytes, sizeof(bytes), peer.device.address);
     }
 
     size_t sent = 0;
-    std::unique_ptr<unpacked_key> key;
+    const unpacked_key key{peer.device.key};
     pending_request request{nullptr};
 };
 
@@ -582,10 +507,11 @@ TEST_F(ipc_messages, of_all_endpoints_to_a_process_share_a_queue)
     const unsigned mappings = count_mappings("ucx-gaudi-mailbox");
     std::vector<uct_ep_h> endpoints;
     for (unsigned i = 0; i < many; ++i) {
-        endpoints.push_back(tl->make_ep(peer->address()));
+        endpoints.push_back(tl->make_ep(peer.address));
         ASSERT_NE(nullptr, endpoints.back()) << i;
     }
-    EXPECT_EQ(fds, count_open_fds());
+    /* What the peer was sent when it connected may be closed meanwhile. */
+    EXPECT_GE(fds, count_open_fds());
     EXPECT_EQ(mappings, count_mappings("ucx-gaudi-mailbox"));
     for (unsigned i = 0; i < many; i += 1000) {
         ASSERT_EQ(UCS_OK,
@@ -666,9 +592,10 @@ TEST_F(ipc_own_messages, are_traced)
 TEST_P(ipc_own_keys, end_with_their_registration)
 {
     using ::testing::Each;
-    auto memh = std::make_unique<registration>(ipc_md, target, size);
+    std::optional<registration> memh(std::in_place, ipc_md, target, size);
     const unpacked_key key(pack_key(ipc_md, memh->memh));
     ASSERT_EQ(UCS_OK, key.status());
+    put(1);
     EXPECT_THAT(do_all(key.rkey()), Each(UCS_OK));
     expect_bytes(2);
     put(3);

@@ -1,12 +1,11 @@
 /* What a program that sleeps on an interface of gaudi_ipc can rely on. */
 #include "common/process_state.h"
 #include "gtest/uct/invalidate.h"
-#include "gtest/uct/ipc_peer.h"
+#include "gtest/uct/peers.h"
 
 #include <array>
 #include <thread>
 
-#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -16,25 +15,7 @@ namespace {
 
 class ipc_sleep : public beside_a_peer {
 protected:
-    void SetUp() override
-    {
-        ASSERT_NO_FATAL_FAILURE(beside_a_peer::SetUp());
-        peer->connect(tl->address());
-        ASSERT_EQ(UCS_OK, uct_iface_event_fd_get(tl->iface, &event_fd));
-    }
-
-    /* What a program does that has nothing else to do. @return false when it
-     * would sleep for good. */
-    bool progress_or_sleep()
-    {
-        if ((tl->progress() == 0) &&
-            (uct_iface_event_arm(tl->iface, UCT_EVENT_SEND_COMP |
-                                                UCT_EVENT_RECV) == UCS_OK)) {
-            pollfd wanted{event_fd, POLLIN, 0};
-            return ::poll(&wanted, 1, 3000) == 1;
-        }
-        return true;
-    }
+    ipc_sleep() { peer.connect(tl->address()); }
 
 #if UCT_API < UCT_VERSION(1, 16) /* from there on they do not wait */
     /* Of memory that the peer holds until it is told to let go. */
@@ -43,13 +24,11 @@ protected:
         uct_mem_h memh;
         ASSERT_EQ(UCS_OK, register_memory(ipc_md, shared.address,
                                           ipc_peer_bytes, memh));
-        peer->hold({pack_key(ipc_md, memh), shared.remote()});
+        peer.hold({pack_key(ipc_md, memh), shared.remote()});
         ASSERT_EQ(UCS_OK, invalidate(ipc_md, memh, over));
         EXPECT_EQ(0u, over.calls);
     }
 #endif
-
-    int event_fd = -1;
 };
 
 } // namespace
@@ -62,14 +41,14 @@ TEST_F(ipc_sleep, does_not_miss_the_end_of_an_invalidation)
     ASSERT_NO_FATAL_FAILURE(invalidate_held(shared, over));
     bool awake = true;
     for (unsigned i = 0; awake && (i < 100); ++i) {
-        awake = progress_or_sleep();
+        awake = tl->progress_or_sleep();
     }
     EXPECT_TRUE(awake);
     EXPECT_EQ(0u, over.calls);
 
-    peer->let_go();
+    peer.let_go();
     EXPECT_TRUE(eventually([&] {
-        awake = awake && progress_or_sleep();
+        awake = awake && tl->progress_or_sleep();
         return !awake || (over.calls > 0);
     }));
     EXPECT_TRUE(ended_once(over));
@@ -83,7 +62,7 @@ TEST_F(ipc_sleep, forgets_invalidations_of_closed_interfaces)
     counted_completion over;
     ASSERT_NO_FATAL_FAILURE(invalidate_held(shared, over));
     reopen();
-    peer->let_go();
+    peer.let_go();
     tl->progress_much();
     EXPECT_EQ(0u, over.calls);
 }
@@ -93,9 +72,9 @@ TEST_F(ipc_sleep, forgets_invalidations_of_closed_interfaces)
 TEST_F(ipc_sleep, ends_when_a_peer_is_killed)
 {
     ipc_peer victim;
-    uct_ep_h doomed = tl->make_ep(victim.address());
-    uct_ep_h too    = tl->make_ep(victim.address());
-    uct_ep_h fine   = tl->make_ep(peer->address());
+    uct_ep_h doomed = tl->make_ep(victim.address);
+    uct_ep_h too    = tl->make_ep(victim.address);
+    uct_ep_h fine   = tl->make_ep(peer.address);
     ASSERT_THAT((std::array{doomed, too, fine}),
                 ::testing::Each(::testing::NotNull()));
     std::thread killer([&, sleeper = gettid()] {
@@ -104,7 +83,7 @@ TEST_F(ipc_sleep, ends_when_a_peer_is_killed)
     });
     bool awake = true;
     EXPECT_TRUE(eventually([&] {
-        awake = awake && progress_or_sleep();
+        awake = awake && tl->progress_or_sleep();
         return !awake || (tl->failures.size() == 2);
     }));
     killer.join();
@@ -117,7 +96,7 @@ TEST_F(ipc_sleep, ends_when_a_peer_is_killed)
 
     /* It is told once. */
     while (tl->progress() > 0) {}
-    EXPECT_EQ(UCS_OK, uct_iface_event_arm(tl->iface, UCT_EVENT_RECV));
+    EXPECT_EQ(UCS_OK, tl->arm(UCT_EVENT_RECV));
     EXPECT_EQ(2u, tl->failures.size());
     uct_ep_destroy(doomed);
     uct_ep_destroy(too);
@@ -129,7 +108,7 @@ TEST_F(ipc_sleep, ends_when_a_peer_is_killed)
 TEST_F(ipc_sleep, goes_on_when_a_peer_has_closed_its_interface)
 {
     auto other  = std::make_unique<ipc_peer>();
-    uct_ep_h to = tl->make_ep(other->address());
+    uct_ep_h to = tl->make_ep(other->address);
     ASSERT_NE(nullptr, to);
     EXPECT_EQ(0, other->quit().exit_code);
     other.reset();
@@ -137,7 +116,7 @@ TEST_F(ipc_sleep, goes_on_when_a_peer_has_closed_its_interface)
     for (unsigned i = 0; i < looks; ++i) {
         tl->progress();
     }
-    (void)uct_iface_event_arm(tl->iface, UCT_EVENT_RECV);
+    (void)tl->arm(UCT_EVENT_RECV);
     tl->progress();
     EXPECT_THAT(tl->failures, ::testing::IsEmpty());
     uct_ep_destroy(to);
@@ -146,7 +125,7 @@ TEST_F(ipc_sleep, goes_on_when_a_peer_has_closed_its_interface)
 /* Over both transports: UCP takes either within a process. */
 TEST_F(ipc_sleep, ends_when_memory_of_a_closed_interface_is_used)
 {
-    for (uct_md_h md : {copy_md, ipc_md}) {
+    for (uct_md_h md : {uct_md_h{copy_md}, uct_md_h{ipc_md}}) {
         transport own(md);
         auto closing = std::make_unique<transport>(md);
         uct_ep_h to  = own.make_ep(closing->address());
@@ -154,9 +133,8 @@ TEST_F(ipc_sleep, ends_when_memory_of_a_closed_interface_is_used)
         uint64_t here  = 1;
         uint64_t there = 0;
         const auto put = [&] {
-            return uct_ep_put_short(to, &here, sizeof(here),
-                                    reinterpret_cast<uint64_t>(&there),
-                                    UCT_INVALID_RKEY);
+            return endpoint{to}.put_short(&here, sizeof(here),
+                                          reinterpret_cast<uint64_t>(&there));
         };
         EXPECT_EQ(UCS_OK, put());
         const interface_address address = closing->address();
@@ -183,20 +161,18 @@ TEST_F(ipc_sleep, is_refused_while_a_message_waits_for_a_peer_that_is_too_slow)
                               return UCS_OK;
                           },
                           &echoes, 0));
-    peer->process().kill(SIGSTOP);
+    peer.process().kill(SIGSTOP);
     const size_t sent = fill_queue(ep);
     pending_request last(
         [this] { return uct_ep_am_short(ep, ipc_echo_id, 0, nullptr, 0); });
     EXPECT_EQ(UCS_OK, uct_ep_pending_add(ep, &last, 0));
     for (unsigned i = 0; i < 10; ++i) {
         tl->progress();
-        EXPECT_EQ(UCS_ERR_BUSY,
-                  uct_iface_event_arm(tl->iface,
-                                      UCT_EVENT_SEND_COMP | UCT_EVENT_RECV));
+        EXPECT_EQ(UCS_ERR_BUSY, tl->arm());
     }
-    peer->process().kill(SIGCONT);
+    peer.process().kill(SIGCONT);
     EXPECT_TRUE(eventually(
-        [&] { return !progress_or_sleep() || (echoes == sent + 1); }));
+        [&] { return !tl->progress_or_sleep() || (echoes == sent + 1); }));
     EXPECT_TRUE(last.done);
     EXPECT_EQ(sent + 1, echoes);
 }

@@ -1,10 +1,9 @@
 /* Memory domains that were opened when no card could be had, and what they do
  * once another context, or the program, has opened one. */
-#include "common/framework.h"
-#include "gtest/uct/ipc_peer.h"
-#include "gtest/uct/public_functions.h"
+#include "gtest/uct/peers.h"
 
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 namespace gaudi::test {
@@ -33,37 +32,18 @@ private:
 
 class opening_order : public ::testing::Test {
 protected:
-    void SetUp() override
+    ~opening_order() override
     {
-        for (const auto &[name, value] : with_cards_of_ucx({})) {
-            setenv(name.c_str(), value.c_str(), 1);
-        }
-        load_module();
-        collect_logs();
-        take_logs();
-    }
-
-    void TearDown() override
-    {
-        if (closes_copy) {
-            uct_md_close(copy_md);
-        }
+        copy_md.reset();
         EXPECT_FALSE(engine_hooks::any_card()) << "a card stays open";
-        EXPECT_THAT(take_logs(), ::testing::IsEmpty());
     }
 
     void open_ipc_without_a_card()
     {
         setenv("HABANA_VISIBLE_DEVICES", "none", 1);
-        ASSERT_EQ(UCS_OK, open_md(ipc_md, {}, "gaudi_ipc"));
+        ipc_md.emplace("gaudi_ipc");
         unsetenv("HABANA_VISIBLE_DEVICES");
         ASSERT_FALSE(engine_hooks::any_card());
-    }
-
-    void open_copy()
-    {
-        ASSERT_EQ(UCS_OK, open_md(copy_md));
-        closes_copy = true;
     }
 
     static void expect_round_trip(transport &tl, char *device)
@@ -78,9 +58,9 @@ protected:
         EXPECT_TRUE(has_pattern(back.data(), size, 3));
     }
 
-    uct_md_h copy_md = nullptr;
-    bool closes_copy = false; /* at the end */
-    uct_md_h ipc_md  = nullptr;
+    checked_log log{with_cards_of_ucx({})};
+    std::optional<opened_domain> ipc_md;
+    std::optional<opened_domain> copy_md; /* closed at the end */
 };
 
 } // namespace
@@ -88,85 +68,86 @@ protected:
 TEST_F(opening_order, an_interface_keeps_the_card_of_another_context_open)
 {
     holder_of_the_card other;
-    ASSERT_EQ(UCS_OK, open_md(ipc_md, {}, "gaudi_ipc"));
+    ipc_md.emplace("gaudi_ipc");
     other.let_go();
 
-    ASSERT_EQ(UCS_OK, open_md(copy_md));
+    copy_md.emplace();
     {
-        const transport copy(copy_md);
+        const transport copy(*copy_md);
     }
-    auto ipc = std::make_unique<transport>(ipc_md);
-    uct_md_close(copy_md);
+    auto ipc = std::make_unique<transport>(*ipc_md);
+    copy_md.reset();
     EXPECT_TRUE(engine_hooks::any_card());
     ipc->flush();
     ipc.reset();
     EXPECT_FALSE(engine_hooks::any_card());
-    uct_md_close(ipc_md);
+    ipc_md.reset();
 }
 
 TEST_F(opening_order, a_buffer_of_another_process_keeps_its_card_open)
 {
     open_ipc_without_a_card();
     ipc_peer peer;
-    ASSERT_EQ(UCS_OK, open_md(copy_md));
+    copy_md.emplace();
     {
-        const unpacked_key key(peer.device().key);
+        const unpacked_key key(peer.device.key);
         EXPECT_EQ(UCS_OK, key.status());
-        uct_md_close(copy_md);
+        copy_md.reset();
         EXPECT_TRUE(engine_hooks::any_card());
     }
-    uct_md_close(ipc_md);
+    ipc_md.reset();
     EXPECT_EQ(0, peer.quit().exit_code);
 }
 
 TEST_F(opening_order, a_registration_keeps_the_card_of_its_memory_open)
 {
     open_ipc_without_a_card();
-    ASSERT_EQ(UCS_OK, open_md(copy_md));
-    auto device = std::make_unique<device_buffer>(copy_md, size);
+    copy_md.emplace();
+    auto device = std::make_unique<device_buffer>(*copy_md, size);
     {
-        const registration registered(ipc_md, device->address, size);
+        const registration registered(*ipc_md, device->address, size);
         device.reset();
-        uct_md_close(copy_md);
+        copy_md.reset();
         EXPECT_TRUE(engine_hooks::any_card());
         EXPECT_THAT(take_logs(), ::testing::IsEmpty());
     }
-    uct_md_close(ipc_md);
+    ipc_md.reset();
 }
 
 TEST_F(opening_order, memory_of_the_program_is_known_to_who_had_no_card)
 {
     holder_of_the_card other;
-    open_copy();
-    transport tl(copy_md);
+    copy_md.emplace();
+    transport tl(*copy_md);
     std::vector<char> host(size);
-    const registration held(copy_md, host.data(), size);
+    const registration held(*copy_md, host.data(), size);
     other.let_go();
 
     void *address = nullptr;
     ASSERT_EQ(UCS_OK,
               GAUDI_CALL(ucx_gaudi_mem_alloc)(size, "gaudi0", &address));
     ucs_memory_type_t type = UCS_MEMORY_TYPE_HOST;
-    EXPECT_EQ(UCS_OK, uct_md_detect_memory_type(copy_md, address, size, &type));
+    EXPECT_EQ(UCS_OK,
+              uct_md_detect_memory_type(*copy_md, address, size, &type));
     EXPECT_EQ(GAUDI_CALL(ucx_gaudi_memory_type)(), type);
     {
-        const registration of_device(copy_md, address, size);
+        const registration of_device(*copy_md, address, size);
         expect_round_trip(tl, static_cast<char *>(address));
     }
     EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_mem_free)(address));
     EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_close)());
     EXPECT_TRUE(engine_hooks::any_card()) << "UCX is open";
-    const device_buffer of_ucx(copy_md, size);
+    const device_buffer of_ucx(*copy_md, size);
     expect_round_trip(tl, of_ucx.data());
 }
 
 TEST_F(opening_order, an_allocation_takes_the_card_that_is_free_by_then)
 {
     holder_of_the_card other;
-    open_copy();
-    transport tl(copy_md);
+    copy_md.emplace();
+    transport tl(*copy_md);
     other.let_go();
-    const device_buffer device(copy_md, size);
+    const device_buffer device(*copy_md, size);
     expect_round_trip(tl, device.data());
 }
 

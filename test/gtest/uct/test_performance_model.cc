@@ -1,9 +1,9 @@
 /* What UCP is told about the cost of operations. */
-#include "common/framework.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "gtest/uct/fixture.h"
 
 #include <climits>
+#include <optional>
 
 extern "C" {
 #include <config.h>
@@ -61,29 +61,17 @@ protected:
 /* The one of gaudi_ipc. */
 class ipc_performance_model : public performance_model {
 protected:
-    void SetUp() override
-    {
-        performance_model::SetUp();
-        of_copy = tl->attr;
-        tl.reset();
-        ASSERT_EQ(UCS_OK, open_md(ipc_md, {}, "gaudi_ipc"));
-        tl = std::make_unique<transport>(ipc_md);
-    }
-
-    void TearDown() override
-    {
-        tl.reset();
-        uct_md_close(ipc_md);
-    }
+    ipc_performance_model() { reopen({}); }
+    ~ipc_performance_model() override { tl.reset(); }
 
     void reopen(const transport::settings &changes)
     {
         tl.reset();
-        tl = std::make_unique<transport>(ipc_md, changes);
+        tl = std::make_unique<transport>(*ipc_md, changes);
     }
 
-    uct_iface_attr_t of_copy{};
-    uct_md_h ipc_md = nullptr;
+    const uct_iface_attr_t of_copy = tl->attr;
+    std::optional<opened_domain> ipc_md{std::in_place, "gaudi_ipc"};
 };
 
 /* What gaudi_ipc answers to UCP about host memory, with a setting of
@@ -93,9 +81,9 @@ protected:
     void open(const char *setting)
     {
         tl.reset();
-        uct_md_close(ipc_md);
-        ASSERT_EQ(UCS_OK, open_md(ipc_md, {{"HOST", setting}}, "gaudi_ipc"));
-        tl = std::make_unique<transport>(ipc_md);
+        ipc_md.reset();
+        ipc_md.emplace("gaudi_ipc", variables{{"HOST", setting}});
+        reopen({});
     }
 
     [[nodiscard]] ucs_status_t ask(ucs_memory_type_t remote) const
@@ -111,7 +99,7 @@ protected:
     [[nodiscard]] bool registers_host() const
     {
         uct_md_attr_t attr;
-        EXPECT_EQ(UCS_OK, uct_md_query(ipc_md, &attr));
+        EXPECT_EQ(UCS_OK, uct_md_query(*ipc_md, &attr));
         EXPECT_TRUE(attr.cap.reg_mem_types & UCS_BIT(gaudi_type()));
         return (attr.cap.reg_mem_types & UCS_BIT(UCS_MEMORY_TYPE_HOST)) != 0;
     }

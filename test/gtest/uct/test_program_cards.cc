@@ -1,15 +1,13 @@
 /* Which cards a program has that allocates memory without UCX: all in children,
  * which have opened none yet. */
 #include "gtest/uct/fixture.h"
-#include "gtest/uct/public_functions.h"
 
-#include "common/child.h"
-#include "common/framework.h"
 #include "common/process_state.h"
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <thread>
 
@@ -26,15 +24,6 @@ using ::testing::MatchesRegex;
 using ::testing::Not;
 
 constexpr size_t size = 100000;
-
-/* Of a box of its own cards; those are opened by UCX, not by a framework. */
-child_options with(const child_environment &changes)
-{
-    child_environment settings{{"UCX_LOG_FILE", "stderr"},
-                               {"UCX_HANDLE_ERRORS", "none"}};
-    settings.insert(settings.end(), changes.begin(), changes.end());
-    return {with_cards_of_ucx(settings), -1};
-}
 
 /* In such a child: SynapseAI has one card, and all of its memory. */
 bool is_by_synapse()
@@ -147,41 +136,41 @@ bool copies_between(void *one, void *other)
 GAUDI_CHILD(chooses_its_cards)
 {
     load_module();
-    GAUDI_CHILD_REQUIRE(cards() == "gaudi0 free, gaudi1 free, gaudi2 free");
+    EXPECT_EQ("gaudi0 free, gaudi1 free, gaudi2 free", cards());
     void *const second = allocate("gaudi1");
-    GAUDI_CHILD_REQUIRE(card_of(second) == "gaudi1");
-    GAUDI_CHILD_REQUIRE(cards() == "gaudi0 free, gaudi1 open, gaudi2 free");
+    EXPECT_EQ("gaudi1", card_of(second));
+    EXPECT_EQ("gaudi0 free, gaudi1 open, gaudi2 free", cards());
     if (!is_by_synapse()) {
         void *const third = allocate(card(2).bus_id);
         void *const first = allocate("0");
-        GAUDI_CHILD_REQUIRE(card_of(third) == "gaudi2");
-        GAUDI_CHILD_REQUIRE(card_of(first) == "gaudi0");
-        GAUDI_CHILD_REQUIRE(cards() == "gaudi0 open, gaudi1 open, gaudi2 open");
+        EXPECT_EQ("gaudi2", card_of(third));
+        EXPECT_EQ("gaudi0", card_of(first));
+        EXPECT_EQ("gaudi0 open, gaudi1 open, gaudi2 open", cards());
         GAUDI_CHILD_REQUIRE(copies_between(first, third));
         GAUDI_CHILD_REQUIRE(copies_between(third, second));
-        GAUDI_CHILD_REQUIRE(release(first) == UCS_OK);
-        GAUDI_CHILD_REQUIRE(release(third) == UCS_OK);
+        EXPECT_EQ(UCS_OK, release(first));
+        EXPECT_EQ(UCS_OK, release(third));
     }
     void *const any = allocate(nullptr);
-    GAUDI_CHILD_REQUIRE(card_of(any) == "gaudi1"); /* opened first */
-    GAUDI_CHILD_REQUIRE(release(any) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(release(second) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(close_cards() == UCS_OK);
-    GAUDI_CHILD_REQUIRE(cards() == "gaudi0 free, gaudi1 free, gaudi2 free");
+    EXPECT_EQ("gaudi1", card_of(any)); /* opened first */
+    EXPECT_EQ(UCS_OK, release(any));
+    EXPECT_EQ(UCS_OK, release(second));
+    EXPECT_EQ(UCS_OK, close_cards());
+    EXPECT_EQ("gaudi0 free, gaudi1 free, gaudi2 free", cards());
     return 0;
 }
 
 TEST(program_cards, are_those_that_the_program_chooses)
 {
     expect_quiet_success("chooses_its_cards",
-                         with({{"HLTHUNK_EMU_DEVICES", "3"}}));
+                         logging({{"HLTHUNK_EMU_DEVICES", "3"}}));
 }
 
 TEST(program_cards, copy_to_each_other_where_the_driver_does_not_import)
 {
     expect_quiet_success(
         "chooses_its_cards",
-        with({{"HLTHUNK_EMU_DEVICES", "3"}, {"HLTHUNK_EMU_IMPORT", "n"}}));
+        logging({{"HLTHUNK_EMU_DEVICES", "3"}, {"HLTHUNK_EMU_IMPORT", "n"}}));
 }
 
 TEST_IN_CHILD_SAYING(
@@ -192,16 +181,16 @@ TEST_IN_CHILD_SAYING(
           HasSubstr("'0,1' does not name one card"),
           HasSubstr("UCX_GAUDI_DEVICES=1: gaudi0 is not among them"),
           Not(HasSubstr("WARN"))),
-    with({{"HLTHUNK_EMU_DEVICES", "2"}, {"UCX_GAUDI_DEVICES", "1"}}))
+    logging({{"HLTHUNK_EMU_DEVICES", "2"}, {"UCX_GAUDI_DEVICES", "1"}}))
 {
     load_module();
     for (const char *name : {"gaudi7", "auto", "", "0,1", "gaudi0"}) {
         (void)allocate(name, UCS_ERR_NO_DEVICE);
         ASSERT_TRUE(!engine_hooks::any_card());
     }
-    ASSERT_TRUE(card_of(allocate(nullptr)) == "gaudi1");
+    ASSERT_EQ("gaudi1", card_of(allocate(nullptr)));
     (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
-    ASSERT_TRUE(card_of(allocate("1")) == "gaudi1");
+    ASSERT_EQ("gaudi1", card_of(allocate("1")));
 }
 
 GAUDI_CHILD(holds_a_card_for_itself)
@@ -210,24 +199,24 @@ GAUDI_CHILD(holds_a_card_for_itself)
     void *const address = allocate("gaudi0");
     tell_parent("open");
     wait_for_parent();
-    GAUDI_CHILD_REQUIRE(close_cards() == UCS_ERR_BUSY);
-    GAUDI_CHILD_REQUIRE(release(address) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(close_cards() == UCS_OK);
+    EXPECT_EQ(UCS_ERR_BUSY, close_cards());
+    EXPECT_EQ(UCS_OK, release(address));
+    EXPECT_EQ(UCS_OK, close_cards());
     tell_parent("closed");
     wait_for_parent();
-    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_open)(nullptr) == UCS_ERR_BUSY);
+    EXPECT_EQ(UCS_ERR_BUSY, GAUDI_CALL(ucx_gaudi_open)(nullptr));
     return 0;
 }
 
 GAUDI_CHILD(gets_the_card_when_it_is_free)
 {
     load_module();
-    GAUDI_CHILD_REQUIRE(cards() == "gaudi0 taken");
+    EXPECT_EQ("gaudi0 taken", cards());
     (void)allocate("gaudi0", UCS_ERR_BUSY);
     (void)allocate(nullptr, UCS_ERR_BUSY);
     tell_parent("busy");
     wait_for_parent();
-    GAUDI_CHILD_REQUIRE(card_of(allocate("gaudi0")) == "gaudi0");
+    EXPECT_EQ("gaudi0", card_of(allocate("gaudi0")));
     tell_parent("open");
     wait_for_parent();
     return 0; /* with the allocation, and the card open */
@@ -235,7 +224,7 @@ GAUDI_CHILD(gets_the_card_when_it_is_free)
 
 TEST(program_cards, are_free_for_others_when_the_program_has_closed_them)
 {
-    const child_options one_card = with({{"HLTHUNK_EMU_DEVICES", "1"}});
+    const child_options one_card = logging({{"HLTHUNK_EMU_DEVICES", "1"}});
     child_process first("holds_a_card_for_itself", one_card);
     ASSERT_EQ("open", first.read_line());
     child_process second("gets_the_card_when_it_is_free", one_card);
@@ -245,37 +234,34 @@ TEST(program_cards, are_free_for_others_when_the_program_has_closed_them)
     second.write_line("again");
     ASSERT_EQ("open", second.read_line());
     first.write_line("open");
-    const child_result of_first = first.wait();
-    EXPECT_EQ(0, of_first.exit_code) << of_first.error;
-    EXPECT_THAT(of_first.error,
-                HasSubstr("the cards are in use: 1 allocations"));
-    EXPECT_THAT(of_first.error,
-                HasSubstr("the only card is taken: gaudi0 by "));
+    EXPECT_THAT(
+        first.wait(),
+        ended(0, AllOf(HasSubstr("the cards are in use: 1 allocations"),
+                       HasSubstr("the only card is taken: gaudi0 by "))));
     second.write_line("end");
-    const child_result of_second = second.wait();
-    EXPECT_EQ(0, of_second.exit_code) << of_second.error;
-    EXPECT_THAT(of_second.error,
-                HasSubstr("card gaudi0 was not opened; taken: gaudi0 by "));
+    EXPECT_THAT(second.wait(),
+                ended(0, HasSubstr("card gaudi0 was not opened; taken: gaudi0 "
+                                   "by ")));
 }
 
 TEST_IN_CHILD_SAYING(
     program_cards, are_none_without_a_driver_which_is_said_once,
     MatchesRegex("[^\n]*/nonexistent/libhl-thunk.so[^\n]*\n"),
-    with({{"UCX_GAUDI_DRIVER", "/nonexistent/libhl-thunk.so"}}))
+    logging({{"UCX_GAUDI_DRIVER", "/nonexistent/libhl-thunk.so"}}))
 {
     load_module();
     (void)card(0, UCS_ERR_NO_ELEM);
     (void)allocate(nullptr, UCS_ERR_NO_DEVICE);
     (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
-    ASSERT_TRUE(close_cards() == UCS_OK);
+    ASSERT_EQ(UCS_OK, close_cards());
     char host;
     auto *const device = reinterpret_cast<void *>(0x1001001800000000);
-    ASSERT_TRUE(copy(&host, device, 1) == UCS_ERR_NO_DEVICE);
+    ASSERT_EQ(UCS_ERR_NO_DEVICE, copy(&host, device, 1));
 }
 
 /* Such as those of a later header, whose structures are larger. */
 TEST_IN_CHILD_SAYING(program_cards, fields_that_are_unknown_are_left, IsEmpty(),
-                     with({{"UCX_GAUDI_DEVICES", "all"}}))
+                     logging({{"UCX_GAUDI_DEVICES", "all"}}))
 {
     constexpr uint64_t card_bits =
         2 * UCX_GAUDI_CARD_ATTR_FIELD_FREE_MEMORY - 1;
@@ -295,14 +281,14 @@ TEST_IN_CHILD_SAYING(program_cards, fields_that_are_unknown_are_left, IsEmpty(),
     asked.card.field_mask = ~card_bits;
     asked.mem.field_mask  = ~mem_bits;
     const std::string before(bytes);
-    ASSERT_TRUE(query(&asked.card) == UCS_OK);
-    ASSERT_TRUE(query(address, &asked.mem) == UCS_OK);
+    ASSERT_EQ(UCS_OK, query(&asked.card));
+    ASSERT_EQ(UCS_OK, query(address, &asked.mem));
     ASSERT_TRUE(bytes == before);
 
     asked.card.field_mask = UINT64_MAX;
     asked.mem.field_mask  = UINT64_MAX;
-    ASSERT_TRUE(query(&asked.card) == UCS_OK);
-    ASSERT_TRUE(query(address, &asked.mem) == UCS_OK);
+    ASSERT_EQ(UCS_OK, query(&asked.card));
+    ASSERT_EQ(UCS_OK, query(address, &asked.mem));
     ASSERT_TRUE(asked.card.name == card_of(address));
     ASSERT_TRUE(asked.mem.base == address);
     const std::string behind(64, 'x');
@@ -311,12 +297,12 @@ TEST_IN_CHILD_SAYING(program_cards, fields_that_are_unknown_are_left, IsEmpty(),
 }
 
 TEST_IN_CHILD(program_cards, are_listed_with_their_memory,
-              with({{"HLTHUNK_EMU_DEVICES", "4"},
-                    {"UCX_GAUDI_DEVICES", "all"},
-                    {"GAUDI_MAPPING_TABLE",
-                     R"([{"index":0,"module_id":2,"bus_id":")" + bus_id(2) +
-                         R"("},{"index":1,"module_id":3,"bus_id":")" +
-                         bus_id(3) + R"("}])"}}))
+              logging({{"HLTHUNK_EMU_DEVICES", "4"},
+                       {"UCX_GAUDI_DEVICES", "all"},
+                       {"GAUDI_MAPPING_TABLE",
+                        R"([{"index":0,"module_id":2,"bus_id":")" + bus_id(2) +
+                            R"("},{"index":1,"module_id":3,"bus_id":")" +
+                            bus_id(3) + R"("}])"}}))
 {
     load_module();
     const ucx_gaudi_card_attr_t seen = card(0);
@@ -326,7 +312,7 @@ TEST_IN_CHILD(program_cards, are_listed_with_their_memory,
     ASSERT_TRUE(seen.total_memory >= device_bytes());
     ASSERT_TRUE(card(1).bus_id == bus_id(3));
     (void)card(2, UCS_ERR_NO_ELEM);
-    ASSERT_TRUE(card_of(allocate(nullptr)) == "gaudi0");
+    ASSERT_EQ("gaudi0", card_of(allocate(nullptr)));
     const ucx_gaudi_card_attr_t now = card(0);
     ASSERT_TRUE(now.state == UCX_GAUDI_CARD_OPEN);
     ASSERT_TRUE(now.total_memory == seen.total_memory);
@@ -336,27 +322,27 @@ TEST_IN_CHILD(program_cards, are_listed_with_their_memory,
     ucx_gaudi_card_attr_t nothing;
     std::memset(&nothing, 'x', sizeof(nothing));
     nothing.field_mask = 0;
-    ASSERT_TRUE(query(&nothing) == UCS_OK);
+    ASSERT_EQ(UCS_OK, query(&nothing));
     ASSERT_TRUE(nothing.name[0] == 'x');
-    ASSERT_TRUE(GAUDI_CALL(ucx_gaudi_card_query)(0, nullptr) ==
-                UCS_ERR_INVALID_PARAM);
+    ASSERT_EQ(UCS_ERR_INVALID_PARAM,
+              GAUDI_CALL(ucx_gaudi_card_query)(0, nullptr));
 }
 
 TEST_IN_CHILD_SAYING(program_cards, are_lost_by_a_reset_until_they_are_closed,
                      HasSubstr("gaudi0 was reset or removed"),
-                     with({{"HLTHUNK_EMU_DEVICES", "1"}}))
+                     logging({{"HLTHUNK_EMU_DEVICES", "1"}}))
 {
     load_module();
     char host           = 'x';
     void *const address = allocate(nullptr);
-    ASSERT_TRUE(copy(address, &host, 1) == UCS_OK);
+    ASSERT_EQ(UCS_OK, copy(address, &host, 1));
     meet("now=reset@0");
-    ASSERT_TRUE(copy(address, &host, 1) == UCS_ERR_NO_DEVICE);
-    ASSERT_TRUE(fill(address, "x") == UCS_ERR_NO_DEVICE);
+    ASSERT_EQ(UCS_ERR_NO_DEVICE, copy(address, &host, 1));
+    ASSERT_EQ(UCS_ERR_NO_DEVICE, fill(address, "x"));
     (void)allocate(nullptr, UCS_ERR_NO_DEVICE);
     (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
-    ASSERT_TRUE(release(address) == UCS_OK);
-    ASSERT_TRUE(close_cards() == UCS_OK);
+    ASSERT_EQ(UCS_OK, release(address));
+    ASSERT_EQ(UCS_OK, close_cards());
     /* When the reset is over it is another card. */
     ASSERT_TRUE(copies_between(allocate(nullptr), allocate("gaudi0")));
 }
@@ -365,11 +351,11 @@ TEST_IN_CHILD_SAYING(program_cards, are_lost_by_a_reset_until_they_are_closed,
  * dma-bufs and imports. */
 TEST_IN_CHILD_SAYING(program_cards, that_are_removed_leave_no_descriptor,
                      HasSubstr("was removed"),
-                     with({{"HLTHUNK_EMU_DEVICES", "2"}}))
+                     logging({{"HLTHUNK_EMU_DEVICES", "2"}}))
 {
     load_module();
-    ASSERT_TRUE(GAUDI_CALL(ucx_gaudi_open)("gaudi1") == UCS_OK);
-    ASSERT_TRUE(close_cards() == UCS_OK);
+    ASSERT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_open)("gaudi1"));
+    ASSERT_EQ(UCS_OK, close_cards());
     const unsigned before = count_open_fds();
     void *const near      = allocate("gaudi0");
     void *const far       = allocate("gaudi1");
@@ -378,17 +364,17 @@ TEST_IN_CHILD_SAYING(program_cards, that_are_removed_leave_no_descriptor,
     int fd         = -1;
     size_t offset  = 0;
     void *imported = nullptr;
-    ASSERT_TRUE(GAUDI_CALL(ucx_gaudi_dmabuf_export)(far, size, &fd, &offset) ==
-                UCS_OK);
-    ASSERT_TRUE(GAUDI_CALL(ucx_gaudi_dmabuf_import)(fd, offset, size, "gaudi0",
-                                                    &imported) == UCS_OK);
+    ASSERT_EQ(UCS_OK,
+              GAUDI_CALL(ucx_gaudi_dmabuf_export)(far, size, &fd, &offset));
+    ASSERT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_dmabuf_import)(fd, offset, size,
+                                                          "gaudi0", &imported));
     close(fd);
     meet("now=remove@0");
-    ASSERT_TRUE(fill(near, "x") == UCS_ERR_NO_DEVICE);
-    ASSERT_TRUE(GAUDI_CALL(ucx_gaudi_dmabuf_release)(imported) == UCS_OK);
-    ASSERT_TRUE(release(near) == UCS_OK);
-    ASSERT_TRUE(release(far) == UCS_OK);
-    ASSERT_TRUE(close_cards() == UCS_OK);
+    ASSERT_EQ(UCS_ERR_NO_DEVICE, fill(near, "x"));
+    ASSERT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_dmabuf_release)(imported));
+    ASSERT_EQ(UCS_OK, release(near));
+    ASSERT_EQ(UCS_OK, release(far));
+    ASSERT_EQ(UCS_OK, close_cards());
     ASSERT_TRUE(count_open_fds() == before);
 }
 
@@ -396,23 +382,23 @@ TEST_IN_CHILD_SAYING(
     program_cards, that_are_lost_are_no_reason_to_say_that_ucx_has_opened_none,
     AllOf(HasSubstr("gaudi0 was reset or removed"),
           Not(HasSubstr("there is no Gaudi memory"))),
-    with({{"HLTHUNK_EMU_DEVICES", "1"}}))
+    logging({{"HLTHUNK_EMU_DEVICES", "1"}}))
 {
     const opened_domain md;
     void *const address = allocate(nullptr);
-    ASSERT_TRUE(fill(address, "x") == UCS_OK);
+    ASSERT_EQ(UCS_OK, fill(address, "x"));
     meet("now=reset@0");
-    ASSERT_TRUE(fill(address, "x") == UCS_ERR_NO_DEVICE);
+    ASSERT_EQ(UCS_ERR_NO_DEVICE, fill(address, "x"));
     (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
     (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
-    ASSERT_TRUE(release(address) == UCS_OK);
+    ASSERT_EQ(UCS_OK, release(address));
 }
 
 TEST_IN_CHILD(program_cards,
               serve_while_another_one_is_waited_for_that_is_in_reset,
-              with({{"HLTHUNK_EMU_DEVICES", "2"},
-                    {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
-                    {"UCX_GAUDI_RESET_TIMEOUT", "5s"}}))
+              logging({{"HLTHUNK_EMU_DEVICES", "2"},
+                       {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
+                       {"UCX_GAUDI_RESET_TIMEOUT", "5s"}}))
 {
     load_module();
     void *const address = allocate("gaudi0");
@@ -427,17 +413,17 @@ TEST_IN_CHILD(program_cards,
         std::this_thread::yield();
     }
     for (unsigned i = 0; i < 1000; ++i) {
-        ASSERT_TRUE(copy(address, &i, sizeof(i)) == UCS_OK);
+        ASSERT_EQ(UCS_OK, copy(address, &i, sizeof(i)));
     }
     ASSERT_TRUE(!ended);
     opening.join();
-    ASSERT_TRUE(release(address) == UCS_OK);
+    ASSERT_EQ(UCS_OK, release(address));
 }
 
 TEST_IN_CHILD(program_cards, in_reset_hold_up_nobody_who_asks_what_memory_is,
-              with({{"HLTHUNK_EMU_DEVICES", "2"},
-                    {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
-                    {"UCX_GAUDI_RESET_TIMEOUT", "5s"}}))
+              logging({{"HLTHUNK_EMU_DEVICES", "2"},
+                       {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
+                       {"UCX_GAUDI_RESET_TIMEOUT", "5s"}}))
 {
     load_module();
     void *const known = allocate("gaudi0");
@@ -455,7 +441,7 @@ TEST_IN_CHILD(program_cards, in_reset_hold_up_nobody_who_asks_what_memory_is,
     uct_md_mem_attr_t attr{};
     attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE;
     for (void *address : {known, static_cast<void *>(other)}) {
-        ASSERT_TRUE(uct_md_mem_query(md, address, 1, &attr) == UCS_OK);
+        ASSERT_EQ(UCS_OK, uct_md_mem_query(md, address, 1, &attr));
         ASSERT_TRUE(attr.mem_type == GAUDI_CALL(ucx_gaudi_memory_type)());
     }
     ASSERT_TRUE(!ended);
@@ -467,54 +453,49 @@ TEST_IN_CHILD(program_cards, in_reset_hold_up_nobody_who_asks_what_memory_is,
 TEST_IN_CHILD_SAYING(program_cards,
                      are_not_a_forked_childs_which_can_have_its_own,
                      HasSubstr("cannot be freed"),
-                     with({{"HLTHUNK_EMU_DEVICES", "2"}}))
+                     logging({{"HLTHUNK_EMU_DEVICES", "2"}}))
 {
     load_module();
     void *const address = allocate("gaudi0");
-    ASSERT_TRUE(fill(address, "p") == UCS_OK);
-    forked_process child([&] {
+    ASSERT_EQ(UCS_OK, fill(address, "p"));
+    ASSERT_TRUE(passes_forked([&] {
         char host;
-        GAUDI_CHILD_REQUIRE(release(address) == UCS_ERR_INVALID_ADDR);
-        GAUDI_CHILD_REQUIRE(copy(&host, address, 1) == UCS_ERR_INVALID_ADDR);
-        GAUDI_CHILD_REQUIRE(!engine_hooks::any_card());
+        ASSERT_EQ(UCS_ERR_INVALID_ADDR, release(address));
+        ASSERT_EQ(UCS_ERR_INVALID_ADDR, copy(&host, address, 1));
+        ASSERT_TRUE(!engine_hooks::any_card());
         void *const own = allocate("gaudi1");
-        GAUDI_CHILD_REQUIRE(copies_between(own, allocate(nullptr)));
-        GAUDI_CHILD_REQUIRE(cards() == "gaudi0 taken, gaudi1 open");
-        return 0;
-    });
-    const child_result result = child.wait();
-    ASSERT_TRUE(result.exit_code == 0);
+        ASSERT_TRUE(copies_between(own, allocate(nullptr)));
+        ASSERT_EQ("gaudi0 taken, gaudi1 open", cards());
+    }));
     char last = 0;
-    ASSERT_TRUE(copy(&last, static_cast<char *>(address) + size - 1, 1) ==
-                UCS_OK);
+    ASSERT_EQ(UCS_OK, copy(&last, static_cast<char *>(address) + size - 1, 1));
     ASSERT_TRUE(last == 'p');
-    ASSERT_TRUE(release(address) == UCS_OK);
+    ASSERT_EQ(UCS_OK, release(address));
 }
 
 TEST_IN_CHILD_SAYING(program_cards,
                      stay_open_as_long_as_the_program_or_ucx_has_them,
-                     IsEmpty(), with({{"HLTHUNK_EMU_DEVICES", "2"}}))
+                     IsEmpty(), logging({{"HLTHUNK_EMU_DEVICES", "2"}}))
 {
     load_module();
     void *const before = allocate("gaudi1");
-    uct_md_h md;
-    ASSERT_TRUE(open_md(md) == UCS_OK);
+    std::optional<opened_domain> md(std::in_place);
     {
-        device_buffer of_ucx(md, size);
-        ASSERT_TRUE(card_of(of_ucx.address) == "gaudi1");
+        device_buffer of_ucx(*md, size);
+        ASSERT_EQ("gaudi1", card_of(of_ucx.address));
         ASSERT_TRUE(copies_between(before, of_ucx.address));
     }
     void *const within = allocate(nullptr);
-    uct_md_close(md);
-    ASSERT_TRUE(cards() == "gaudi0 free, gaudi1 open");
+    md.reset();
+    ASSERT_EQ("gaudi0 free, gaudi1 open", cards());
     ASSERT_TRUE(copies_between(before, within));
-    ASSERT_TRUE(open_md(md) == UCS_OK);
-    ASSERT_TRUE(release(before) == UCS_OK);
-    ASSERT_TRUE(release(within) == UCS_OK);
-    ASSERT_TRUE(close_cards() == UCS_OK);
-    ASSERT_TRUE(cards() == "gaudi0 free, gaudi1 open");
-    uct_md_close(md);
-    ASSERT_TRUE(cards() == "gaudi0 free, gaudi1 free");
+    md.emplace();
+    ASSERT_EQ(UCS_OK, release(before));
+    ASSERT_EQ(UCS_OK, release(within));
+    ASSERT_EQ(UCS_OK, close_cards());
+    ASSERT_EQ("gaudi0 free, gaudi1 open", cards());
+    md.reset();
+    ASSERT_EQ("gaudi0 free, gaudi1 free", cards());
 }
 
 } // namespace gaudi::test

@@ -1,10 +1,6 @@
 /* Memory of others that a program imports, while cards are opened and closed:
  * all in children, which have opened none yet. */
-#include "gtest/uct/exporting_process.h"
-#include "gtest/uct/fixture.h"
-#include "gtest/uct/public_functions.h"
-
-#include "common/framework.h"
+#include "gtest/uct/peers.h"
 
 #include <algorithm>
 #include <atomic>
@@ -49,9 +45,7 @@ child_result run_importer(const char *name, const char *log_level)
 {
     exporting_process exporter({with_cards_of_ucx({}), -1});
     const child_result result =
-        run_child(name, {with_cards_of_ucx({{"UCX_LOG_FILE", "stderr"},
-                                            {"UCX_LOG_LEVEL", log_level},
-                                            {"UCX_HANDLE_ERRORS", "none"}}),
+        run_child(name, {logging({{"UCX_LOG_LEVEL", log_level}}).environment,
                          exporter.fd});
     exporter.process->write_line("exit");
     const child_result of_exporter = exporter.process->wait();
@@ -67,19 +61,19 @@ GAUDI_CHILD(imports_and_ends_ucx)
     void *address;
     {
         const opened_domain md;
-        GAUDI_CHILD_REQUIRE(import(address) == UCS_OK);
+        EXPECT_EQ(UCS_OK, import(address));
     }
     GAUDI_CHILD_REQUIRE(is_open(1)); /* the exporter has the other one */
-    GAUDI_CHILD_REQUIRE(close_cards() == UCS_ERR_BUSY);
+    EXPECT_EQ(UCS_ERR_BUSY, close_cards());
     std::vector<char> seen(size);
-    GAUDI_CHILD_REQUIRE(
-        GAUDI_CALL(ucx_gaudi_mem_copy)(seen.data(), address, size) == UCS_OK);
+    EXPECT_EQ(UCS_OK,
+              GAUDI_CALL(ucx_gaudi_mem_copy)(seen.data(), address, size));
     GAUDI_CHILD_REQUIRE(has_pattern(seen.data(), size, 9));
-    GAUDI_CHILD_REQUIRE(release(address) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(close_cards() == UCS_OK);
+    EXPECT_EQ(UCS_OK, release(address));
+    EXPECT_EQ(UCS_OK, close_cards());
     GAUDI_CHILD_REQUIRE(!is_open(1));
-    GAUDI_CHILD_REQUIRE(release(address) == UCS_ERR_INVALID_ADDR);
-    GAUDI_CHILD_REQUIRE(import(address) == UCS_ERR_NO_DEVICE);
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR, release(address));
+    EXPECT_EQ(UCS_ERR_NO_DEVICE, import(address));
     return 0;
 }
 
@@ -134,7 +128,7 @@ GAUDI_CHILD(imports_while_cards_come_and_go)
         thread.join();
     }
     GAUDI_CHILD_REQUIRE(wrong == 0);
-    GAUDI_CHILD_REQUIRE(close_cards() == UCS_OK);
+    EXPECT_EQ(UCS_OK, close_cards());
     GAUDI_CHILD_REQUIRE(!is_open(1));
     return 0;
 }

@@ -1,7 +1,6 @@
 /* Device memory without a UCP context: allocating, copying, filling, freeing.
  */
 #include "gtest/uct/fixture.h"
-#include "gtest/uct/public_functions.h"
 
 #include "common/process_state.h"
 
@@ -14,7 +13,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 ucs_status_t copy(void *dst, const void *src, size_t length)
 {
@@ -65,18 +63,12 @@ protected:
         void *const address;
     };
 
-    void SetUp() override
+    ~program_memory() override
     {
-        load_module();
-        collect_logs();
+        EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_close)());
     }
 
-    void TearDown() override
-    {
-        EXPECT_THAT(take_logs(), IsEmpty());
-        EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_close)());
-        EXPECT_THAT(take_logs(), IsEmpty());
-    }
+    checked_log log;
 
     /* A call is refused, and one line of the log says why. */
     static void expect_refusal(ucs_status_t wanted, ucs_status_t status,
@@ -206,7 +198,7 @@ TEST_F(program_memory, is_filled_with_patterns_of_powers_of_two_alone)
     for (const char *pattern :
          {"", "abc", "0123456789abcdef0123456789abcdef"}) {
         expect_invalid(fill(device.address, 96, pattern),
-                       "1, 2, 4, 8 or 16 bytes");
+                       "1, 2, 4, 8 or 16, and divide theirs");
     }
     expect_invalid(fill(device.address, 99, "ab"),
                    "cannot fill 99 bytes with a pattern of 2");

@@ -6,8 +6,6 @@
 
 #include <thread>
 
-#include <poll.h>
-
 namespace gaudi::test {
 
 namespace {
@@ -30,18 +28,10 @@ void on_threads(Body &&body)
 void expect_round_trip(transport &tl, const device_buffer &device,
                        std::vector<char> &host, uint64_t seed)
 {
-    counted_completion put;
-    counted_completion get;
     fill_pattern(host.data(), size, seed);
-    tl.start_put(host.data(), size, device.remote(), &put);
-    tl.flush();
+    tl.put(host.data(), size, device.remote());
     std::fill(host.begin(), host.end(), '\0');
-    tl.start_get(host.data(), size, device.remote(), &get);
-    tl.flush();
-    EXPECT_EQ(1u, put.calls);
-    EXPECT_EQ(1u, get.calls);
-    EXPECT_EQ(UCS_OK, put.status);
-    EXPECT_EQ(UCS_OK, get.status);
+    tl.get(host.data(), size, device.remote());
     EXPECT_TRUE(has_pattern(host.data(), size, seed));
 }
 
@@ -112,14 +102,10 @@ TEST_F(threads, open_and_close_at_the_same_time)
     on_threads([](unsigned number) {
         std::vector<char> host(size);
         for (unsigned round = 0; round < rounds; ++round) {
-            uct_md_h own;
-            ASSERT_EQ(UCS_OK, open_md(own));
-            {
-                transport mine(own);
-                const device_buffer device(own, size);
-                expect_round_trip(mine, device, host, number);
-            }
-            uct_md_close(own);
+            const opened_domain own;
+            transport mine(own);
+            const device_buffer device(own, size);
+            expect_round_trip(mine, device, host, number);
         }
     });
 }
@@ -131,35 +117,22 @@ TEST_F(threads, open_and_close_the_cards_in_turn)
     uct_md_close(std::exchange(md, nullptr));
     on_threads([](unsigned) {
         for (unsigned round = 0; round < rounds; ++round) {
-            uct_md_h own;
-            ASSERT_EQ(UCS_OK, open_md(own));
-            uct_md_close(own);
+            const opened_domain own;
         }
     });
 }
 
 TEST_F(threads, sleep_until_their_own_jobs_end)
 {
-    constexpr int deadline_ms = 10000;
     on_threads([&](unsigned) {
         transport mine(md);
         const device_buffer device(md, size);
         std::vector<char> host(size);
-        int fd;
-        ASSERT_EQ(UCS_OK, uct_iface_event_fd_get(mine.iface, &fd));
         for (unsigned round = 0; round < rounds; ++round) {
             counted_completion put;
             mine.start_put(host.data(), size, device.remote(), &put);
-            while (put.calls == 0) {
-                if ((mine.progress() > 0) ||
-                    (uct_iface_event_arm(mine.iface, UCT_EVENT_SEND_COMP) !=
-                     UCS_OK)) {
-                    continue;
-                }
-                pollfd wanted{fd, POLLIN, 0};
-                ASSERT_EQ(1, poll(&wanted, 1, deadline_ms))
-                    << "a wakeup was lost";
-            }
+            ASSERT_TRUE(mine.sleep_until([&] { return put.calls > 0; }))
+                << "a wakeup was lost";
         }
     });
 }

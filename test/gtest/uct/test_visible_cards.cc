@@ -1,8 +1,6 @@
 /* Which cards a process opens, what they are called, and where they sit. */
 #include "gtest/uct/fixture.h"
 
-#include "common/child.h"
-#include "common/framework.h"
 #include "common/scratch.h"
 
 #include <algorithm>
@@ -30,19 +28,18 @@ constexpr char two_cards[] =
     R"([{"index":9,"module_id":2,"bus_id":"0000:33:00.0"},)"
     R"({"index":4,"module_id":0,"bus_id":"0000:19:00.0"}])";
 
-/* Run a child in a box of four; UCX logs to stderr there. */
-child_result run_in_box(const char *child, environment variables)
+/* Of a child in a box of four. */
+child_options box_with(environment variables)
 {
     variables.emplace_back("HLTHUNK_EMU_DEVICES", std::to_string(card_count));
-    variables.emplace_back("UCX_LOG_FILE", "stderr");
-    variables.emplace_back("UCX_HANDLE_ERRORS", "none");
-    return run_child(child, {variables, -1});
+    return {std::move(variables), -1};
 }
 
-/* The same where UCX itself has to open cards. */
+/* The same where UCX itself has to open cards, and logs to stderr. */
 child_result run_in_box_of_ucx(const char *child, environment variables)
 {
-    return run_in_box(child, with_cards_of_ucx(std::move(variables)));
+    return run_child(child,
+                     logging(box_with(std::move(variables)).environment));
 }
 
 /* How often this process opened a card of the box. */
@@ -107,27 +104,17 @@ void expect_refusal(const environment &variables, const std::string &error)
         ended(-UCS_ERR_INVALID_PARAM, HasSubstr("ERROR " + error + "\n")));
 }
 
-/* In a child: whether EXPECTED_CARDS are open, once, and no others. */
-bool has_expected_cards(uct_md_h md)
+/* In a child: EXPECTED_CARDS are open, once, and no others. */
+void expect_expected_cards(uct_md_h md)
 {
     const std::string expected = std::getenv("EXPECTED_CARDS");
-    const std::string found    = cards_of(md);
-    if (found != expected) {
-        std::fprintf(stderr, "not %s, but %s\n", expected.c_str(),
-                     found.c_str());
-        return false;
-    }
+    EXPECT_EQ(expected, cards_of(md));
     for (unsigned card = 0; card < card_count; ++card) {
         const bool wanted =
             (expected + " ").find("=" + std::to_string(card) + " ") !=
             expected.npos;
-        if (opens_of(card) != (wanted ? 1 : 0)) {
-            std::fprintf(stderr, "card %u was opened %lu times\n", card,
-                         opens_of(card));
-            return false;
-        }
+        EXPECT_EQ(wanted ? 1u : 0u, opens_of(card)) << "of card " << card;
     }
-    return true;
 }
 
 } // namespace
@@ -135,7 +122,7 @@ bool has_expected_cards(uct_md_h md)
 GAUDI_CHILD(opens_these_cards)
 {
     const opened_domain md;
-    GAUDI_CHILD_REQUIRE(has_expected_cards(md));
+    expect_expected_cards(md);
     return 0;
 }
 
@@ -159,9 +146,8 @@ TEST(visible_cards, one_is_opened_when_nobody_says_which)
     expect_cards({}, "gaudi0=0");
     expect_cards({{"HABANA_VISIBLE_DEVICES", "all"}}, "gaudi0=0");
     /* A framework's, if there is one. */
-    const child_result child =
-        run_in_box("opens_these_cards", {{"EXPECTED_CARDS", "gaudi0=0"}});
-    EXPECT_EQ(0, child.exit_code) << child.error;
+    EXPECT_TRUE(child_passes("opens_these_cards",
+                             box_with({{"EXPECTED_CARDS", "gaudi0=0"}})));
 }
 
 TEST(visible_cards, are_all_opened_when_a_variable_chooses_them)
@@ -234,17 +220,17 @@ TEST(visible_cards, can_be_none_without_noise)
 
 TEST(visible_cards, that_are_busy_are_left_out)
 {
-    environment box = {{"HLTHUNK_EMU_NODE", "busy-" + std::to_string(getpid())},
-                       {"HABANA_VISIBLE_DEVICES", "0"}};
-    box.emplace_back("HLTHUNK_EMU_DEVICES", std::to_string(card_count));
+    environment box =
+        box_with({{"HLTHUNK_EMU_NODE", "busy-" + std::to_string(getpid())},
+                  {"HABANA_VISIBLE_DEVICES", "0"}})
+            .environment;
     child_process other("holds_its_cards", {with_cards_of_ucx(box), -1});
     ASSERT_EQ("open", other.read_line());
 
     box[1].second = "0,2";
     expect_cards(box, "gaudi2=2");
-    box[1].second            = "0";
-    const child_result taken = run_in_box_of_ucx("opens_no_card", box);
-    EXPECT_EQ(0, taken.exit_code) << taken.error;
+    box[1].second = "0";
+    EXPECT_EQ(0, run_in_box_of_ucx("opens_no_card", box).exit_code);
     other.write_line("done");
     EXPECT_EQ(0, other.wait().exit_code);
 }
@@ -257,40 +243,26 @@ GAUDI_CHILD(holds_its_cards)
     return 0;
 }
 
-TEST(visible_cards, are_opened_once_whoever_comes_first)
-{
-    const child_result child =
-        run_in_box("opens_all_cards_on_threads",
-                   {{"UCX_GAUDI_DEVICES", "all"},
-                    {"EXPECTED_CARDS",
-                     !has_one_card() ? "gaudi0=0 gaudi1=1 gaudi2=2 gaudi3=3"
-                                     : "gaudi0=0"}});
-    EXPECT_EQ(0, child.exit_code) << child.error;
-}
-
-GAUDI_CHILD(opens_all_cards_on_threads)
+TEST_IN_CHILD(visible_cards, are_opened_once_whoever_comes_first,
+              box_with({{"UCX_GAUDI_DEVICES", "all"},
+                        {"EXPECTED_CARDS",
+                         !has_one_card() ? "gaudi0=0 gaudi1=1 gaudi2=2 gaudi3=3"
+                                         : "gaudi0=0"}}))
 {
     load_module();
     constexpr unsigned count = 8;
     uct_md_h domains[count]  = {};
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (uct_md_h &md : domains) {
-        threads.emplace_back([&md] {
-            if (open_md(md) != UCS_OK) {
-                std::abort();
-            }
-        });
+        threads.emplace_back([&md] { EXPECT_EQ(UCS_OK, open_md(md)); });
     }
-    for (std::thread &one : threads) {
-        one.join();
-    }
+    threads.clear(); /* when they have ended */
     for (uct_md_h md : domains) {
-        GAUDI_CHILD_REQUIRE(has_expected_cards(md));
+        expect_expected_cards(md);
     }
     for (uct_md_h md : domains) {
         uct_md_close(md);
     }
-    return 0;
 }
 
 /* --- where they sit --------------------------------------------------------*/
@@ -329,7 +301,7 @@ GAUDI_CHILD(knows_where_its_cards_sit)
     const bool all      = (std::getenv("UCX_GAUDI_DEVICES")[0] == 'a');
     const unsigned near = all ? 0 : 1;
     uct_md_attr_t attr;
-    GAUDI_CHILD_REQUIRE(uct_md_query(md, &attr) == UCS_OK);
+    EXPECT_EQ(UCS_OK, uct_md_query(md, &attr));
     for (unsigned cpu = 0; cpu < UCS_CPU_SETSIZE; ++cpu) {
         const bool local = (cpu == near) || ((cpu >= 10 + near) && (cpu <= 12));
         GAUDI_CHILD_REQUIRE((ucs_cpu_is_set(static_cast<int>(cpu),
@@ -338,9 +310,8 @@ GAUDI_CHILD(knows_where_its_cards_sit)
     if (all && opens_several_cards()) {
         ucs_sys_device_t devices[card_count];
         for (unsigned card = 0; card < card_count; ++card) {
-            GAUDI_CHILD_REQUIRE(
-                ucs_topo_find_device_by_bdf_name(bus_id(card).c_str(),
-                                                 &devices[card]) == UCS_OK);
+            EXPECT_EQ(UCS_OK, ucs_topo_find_device_by_bdf_name(
+                                  bus_id(card).c_str(), &devices[card]));
         }
         const auto distance = [&](unsigned first, unsigned second) {
             ucs_sys_dev_distance_t found{-1, -1};
@@ -363,34 +334,20 @@ GAUDI_CHILD(knows_where_its_cards_sit)
     return 0;
 }
 
-TEST(card_placement, is_anywhere_without_a_sysfs)
-{
-    const child_result child = run_in_box("is_near_every_cpu", {});
-    EXPECT_EQ(0, child.exit_code) << child.error;
-}
-
-GAUDI_CHILD(is_near_every_cpu)
+TEST_IN_CHILD(card_placement, is_anywhere_without_a_sysfs, box_with({}))
 {
     const opened_domain md;
     uct_md_attr_t attr;
-    GAUDI_CHILD_REQUIRE(uct_md_query(md, &attr) == UCS_OK);
+    ASSERT_EQ(UCS_OK, uct_md_query(md, &attr));
     for (unsigned cpu = 0; cpu < UCS_CPU_SETSIZE; ++cpu) {
-        GAUDI_CHILD_REQUIRE(
+        ASSERT_TRUE(
             (ucs_cpu_is_set(static_cast<int>(cpu), &attr.local_cpus) != 0));
     }
-    return 0;
 }
 
-TEST(card_placement, on_a_node_that_is_not_there_does_no_harm)
-{
-    const scratch_directory files;
-    const child_result child =
-        run_in_box("moves_bytes", {{"HLTHUNK_EMU_SYSFS", files.path("sys")},
-                                   {"HLTHUNK_EMU_NUMA", "1000"}});
-    EXPECT_EQ(0, child.exit_code) << child.error;
-}
-
-GAUDI_CHILD(moves_bytes)
+TEST_IN_CHILD(card_placement, on_a_node_that_is_not_there_does_no_harm,
+              box_with({{"HLTHUNK_EMU_SYSFS", scratch_directory().path("sys")},
+                        {"HLTHUNK_EMU_NUMA", "1000"}}))
 {
     constexpr size_t size = 1'000'000; /* staged, in several chunks */
     const opened_domain md;
@@ -401,8 +358,7 @@ GAUDI_CHILD(moves_bytes)
     fill_pattern(from.data(), size, 7);
     tl.put(from.data(), size, device.remote());
     tl.get(to.data(), size, device.remote());
-    GAUDI_CHILD_REQUIRE(from == to);
-    return 0;
+    ASSERT_TRUE(from == to);
 }
 
 } // namespace gaudi::test

@@ -1,7 +1,6 @@
 /* Waiting for completions with a file descriptor instead of polling. */
 #include "gtest/uct/fixture.h"
 
-#include "common/child.h"
 #include "common/process_state.h"
 
 #include <chrono>
@@ -22,16 +21,11 @@ constexpr char watcher[]   = "ucx-gaudi-wait";
 
 class wakeup : public uct {
 protected:
-    void SetUp() override
-    {
-        uct::SetUp();
-        ASSERT_EQ(UCS_OK, uct_iface_event_fd_get(tl->iface, &fd));
-        device = std::make_unique<device_buffer>(md, 16 << 20);
-    }
+    wakeup() { EXPECT_EQ(UCS_OK, uct_iface_event_fd_get(tl->iface, &fd)); }
 
-    [[nodiscard]] ucs_status_t arm(unsigned events = UCT_EVENT_SEND_COMP) const
+    [[nodiscard]] ucs_status_t arm() const
     {
-        return uct_iface_event_arm(tl->iface, events);
+        return tl->arm(UCT_EVENT_SEND_COMP);
     }
 
     [[nodiscard]] bool is_readable(int timeout_ms) const
@@ -50,24 +44,14 @@ protected:
         EXPECT_FALSE(is_readable(0));
     }
 
-    /* What UCP does: progress, arm, sleep, until the completion has come. */
     void sleep_until(const counted_completion &completion)
     {
-        while (completion.calls == 0) {
-            if (tl->progress() > 0) {
-                continue;
-            }
-            ucs_status_t status = arm();
-            if (status == UCS_OK) {
-                ASSERT_TRUE(is_readable(deadline_ms)) << "a wakeup was lost";
-            } else {
-                ASSERT_EQ(UCS_ERR_BUSY, status);
-            }
-        }
+        ASSERT_TRUE(tl->sleep_until([&] { return completion.calls > 0; }))
+            << "a wakeup was lost";
     }
 
     int fd = -1;
-    std::unique_ptr<device_buffer> device;
+    device_buffer device{md, 16 << 20};
     std::vector<char> host = std::vector<char>(16 << 20);
 };
 
@@ -81,9 +65,8 @@ public:
 
     void resume()
     {
-        if (!resumed_) {
+        if (!std::exchange(resumed_, true)) {
             engine_hooks::pause(false);
-            resumed_ = true;
         }
     }
 
@@ -123,7 +106,7 @@ TEST_F(wakeup, an_idle_interface_arms_and_stays_silent)
 {
     for (unsigned events = 0; events <= (UCT_EVENT_SEND_COMP | UCT_EVENT_RECV);
          ++events) {
-        EXPECT_EQ(UCS_OK, arm(events));
+        EXPECT_EQ(UCS_OK, tl->arm(events));
         EXPECT_FALSE(is_readable(0));
     }
 }
@@ -131,7 +114,7 @@ TEST_F(wakeup, an_idle_interface_arms_and_stays_silent)
 TEST_F(wakeup, nothing_is_armed_while_a_completion_waits_for_progress)
 {
     counted_completion completion;
-    tl->start_put(host.data(), 0, device->remote(), &completion);
+    tl->start_put(host.data(), 0, device.remote(), &completion);
     EXPECT_EQ(UCS_ERR_BUSY, arm());
     EXPECT_EQ(0u, completion.calls) << "only progress calls completions";
     tl->progress();
@@ -143,7 +126,7 @@ TEST_F(wakeup, comes_when_the_job_ends)
 {
     counted_completion completion;
     stopped_card card;
-    tl->start_put(host.data(), job_bytes, device->remote(), &completion);
+    tl->start_put(host.data(), job_bytes, device.remote(), &completion);
     ASSERT_EQ(UCS_OK, arm());
     expect_silence();
     card.resume();
@@ -156,7 +139,7 @@ TEST_F(wakeup, is_shared_by_repeated_arming)
 {
     counted_completion completion;
     stopped_card card;
-    tl->start_put(host.data(), job_bytes, device->remote(), &completion);
+    tl->start_put(host.data(), job_bytes, device.remote(), &completion);
     ASSERT_EQ(UCS_OK, arm());
     const unsigned threads = count_threads(watcher);
     for (unsigned i = 0; i < 100; ++i) {
@@ -172,7 +155,7 @@ TEST_F(wakeup, a_stall_costs_no_cpu_and_no_timer)
     constexpr int stall_ms = 1000;
     counted_completion completion;
     stopped_card card;
-    tl->start_put(host.data(), job_bytes, device->remote(), &completion);
+    tl->start_put(host.data(), job_bytes, device.remote(), &completion);
     ASSERT_EQ(UCS_OK, arm());
 
     expect_silence();
@@ -195,11 +178,10 @@ TEST_F(wakeup, watches_every_direction)
     counted_completion get;
     counted_completion move;
     stopped_card card;
-    tl->start_put(host.data(), job_bytes, device->remote(), &put);
-    tl->start_get(host.data() + job_bytes, job_bytes, device->remote(job_bytes),
+    tl->start_put(host.data(), job_bytes, device.remote(), &put);
+    tl->start_get(host.data() + job_bytes, job_bytes, device.remote(job_bytes),
                   &get);
-    tl->start_put(other.data(), job_bytes, device->remote(2 * job_bytes),
-                  &move);
+    tl->start_put(other.data(), job_bytes, device.remote(2 * job_bytes), &move);
     ASSERT_EQ(UCS_OK, arm());
     expect_silence();
     card.resume();
@@ -218,9 +200,9 @@ TEST_F(wakeup, comes_for_what_has_to_wait_for_another_interface)
     counted_completion completion;
     stopped_card card;
     for (int i = 0; i < filled.count; ++i) {
-        other.start_put(host.data(), job_bytes, device->remote(), &filled);
+        other.start_put(host.data(), job_bytes, device.remote(), &filled);
     }
-    tl->start_put(host.data(), job_bytes, device->remote(), &completion);
+    tl->start_put(host.data(), job_bytes, device.remote(), &completion);
     ASSERT_EQ(UCS_OK, arm());
     expect_silence();
     card.resume();
@@ -239,19 +221,16 @@ TEST_F(wakeup, comes_for_pending_requests)
     ucs_status_t status;
     do {
         ++completion.count;
-        status = tl->put_zcopy(host.data(), job_bytes, device->remote(),
-                               &completion);
+        status =
+            tl->put_zcopy(host.data(), job_bytes, device.remote(), &completion);
     } while (status == UCS_INPROGRESS);
     --completion.count;
     ASSERT_EQ(UCS_ERR_NO_RESOURCE, status);
     ASSERT_EQ(UCS_OK, uct_ep_pending_add(tl->ep, &waiting, 0));
     ASSERT_EQ(UCS_OK, arm());
     card.resume();
-    while (!waiting.done) {
-        if ((tl->progress() == 0) && (arm() == UCS_OK)) {
-            ASSERT_TRUE(is_readable(deadline_ms)) << "a wakeup was lost";
-        }
-    }
+    ASSERT_TRUE(tl->sleep_until([&] { return waiting.done; }))
+        << "a wakeup was lost";
     sleep_until(completion);
 }
 
@@ -259,7 +238,7 @@ TEST_F(wakeup, an_interface_closes_while_its_jobs_are_watched)
 {
     counted_completion completion;
     engine_hooks::pause(true);
-    tl->start_put(host.data(), job_bytes, device->remote(), &completion);
+    tl->start_put(host.data(), job_bytes, device.remote(), &completion);
     ASSERT_EQ(UCS_OK, arm());
     std::thread resumer([closing = gettid()] {
         EXPECT_TRUE(eventually([=] { return is_blocked(closing); }));
@@ -274,42 +253,30 @@ TEST_F(wakeup, an_interface_closes_while_its_jobs_are_watched)
 TEST_F(wakeup, is_never_lost)
 {
     std::mt19937 random(17);
-    const auto delay = [&random](unsigned most_us) {
-        std::this_thread::sleep_for(
-            std::chrono::microseconds(random() % most_us));
-    };
     for (unsigned round = 0; round < 300; ++round) {
         SCOPED_TRACE(round);
         const size_t bytes = 1 + random() % (round % 10 == 0 ? 4000000 : 70000);
         const bool stops   = (random() % 2 == 0);
         const bool is_put  = (random() % 2 == 0);
         counted_completion completion;
-        if (stops) {
-            engine_hooks::pause(true);
-        }
-        std::thread resumer;
+        std::jthread resumer;
         const unsigned resume_us = random() % 2000;
         if (stops) {
-            resumer = std::thread([resume_us] {
+            engine_hooks::pause(true);
+            resumer = std::jthread([resume_us] {
                 std::this_thread::sleep_for(
                     std::chrono::microseconds(resume_us));
                 engine_hooks::pause(false);
             });
         }
         const ucs_status_t status =
-            is_put ? tl->put_zcopy(host.data(), bytes, device->remote(),
+            is_put ? tl->put_zcopy(host.data(), bytes, device.remote(),
                                    &completion)
-                   : tl->get_zcopy(host.data(), bytes, device->remote(),
+                   : tl->get_zcopy(host.data(), bytes, device.remote(),
                                    &completion);
         EXPECT_EQ(UCS_INPROGRESS, status);
-        delay(1000);
-        sleep_until(completion);
-        if (stops) {
-            resumer.join();
-        }
-        if (HasFatalFailure()) {
-            return;
-        }
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 1000));
+        ASSERT_NO_FATAL_FAILURE(sleep_until(completion));
     }
 }
 
@@ -327,11 +294,10 @@ GAUDI_CHILD(uses_the_card_without_arming)
     counted_completion completion;
     stopped_card card;
     int fd;
-    GAUDI_CHILD_REQUIRE(uct_iface_event_fd_get(tl.iface, &fd) == UCS_OK);
+    EXPECT_EQ(UCS_OK, uct_iface_event_fd_get(tl.iface, &fd));
     tl.start_put(host.data(), job_bytes, device.remote(), &completion);
     GAUDI_CHILD_REQUIRE(count_threads(watcher) == 0);
-    GAUDI_CHILD_REQUIRE(uct_iface_event_arm(tl.iface, UCT_EVENT_SEND_COMP) ==
-                        UCS_OK);
+    EXPECT_EQ(UCS_OK, uct_iface_event_arm(tl.iface, UCT_EVENT_SEND_COMP));
     GAUDI_CHILD_REQUIRE(eventually([] { return count_threads(watcher) == 1; }));
     card.resume();
     tl.flush();

@@ -1,10 +1,9 @@
 /**
- * Another process with gaudi_ipc and memory that others may use: a child that
- * does what it is told in lines, and makes progress in between.
+ * Other processes with cards of their own: one with gaudi_ipc, and one that
+ * exports a dma-buf.
  */
 #pragma once
 
-#include "common/child.h"
 #include "gtest/uct/fixture.h"
 
 #include <string>
@@ -18,26 +17,29 @@ inline constexpr size_t ipc_peer_bytes = 4 << 20;
  *  endpoint of @ref ipc_peer::connect. */
 inline constexpr uint8_t ipc_echo_id = 5;
 
+/** A child with gaudi_ipc and memory that others may use. It does what it is
+ *  told in lines, and makes progress in between. */
 class ipc_peer {
+    child_process child_;
+
 public:
     explicit ipc_peer(const child_options &options = {});
 
-    /** How to reach it. */
-    [[nodiscard]] const interface_address &address() const { return address_; }
-
-    /** Packed keys and addresses of its memory. */
+    /** A packed key and the address of its memory. */
     struct memory {
         std::vector<char> key;
         uint64_t address = 0;
     };
-    [[nodiscard]] const memory &host() const { return host_; }
-    [[nodiscard]] const memory &device() const { return device_; }
+
+    const interface_address address; /**< to reach it */
+    const memory host;
+    const memory device;
 
     /** Let it fill both buffers; pattern as in host_memory.h. */
     void fill(uint64_t seed);
 
-    /** Whether a range of a buffer has a pattern. */
-    bool has(bool device, size_t offset, size_t size, uint64_t seed);
+    /** Whether a buffer begins with a pattern. */
+    bool has(bool of_device, size_t size, uint64_t seed);
 
     /** Let it connect to an interface, for its echoes. */
     void connect(const interface_address &to);
@@ -50,22 +52,17 @@ public:
     /** Bytes that the engines of its card moved. */
     uint64_t moved_bytes();
 
-    /** Say anything; the answer. */
-    std::string ask(const std::string &line);
-
     /** Let it end. */
     child_result quit();
 
     child_process &process() { return child_; }
 
 private:
-    memory read_memory();
-
-    child_process child_;
-    interface_address address_;
-    memory host_;
-    memory device_;
+    std::string ask(const std::string &line);
 };
+
+/** Bytes that the engines of the card of this process moved. */
+uint64_t moved_bytes();
 
 /** Send messages until their queue is full. @return How many. */
 size_t fill_queue(uct_ep_h ep);
@@ -89,29 +86,51 @@ private:
 /** Register memory with gaudi_ipc, and pack the key. */
 std::vector<char> pack_key(uct_md_h md, uct_mem_h memh);
 
+/** Another process with a card of its own, which exports memory of it. */
+class exporting_process {
+public:
+    /** What is exported has the pattern of seed 9, and begins at an offset in
+     *  the dma-buf; bytes. */
+    static constexpr size_t size   = 1 << 20;
+    static constexpr size_t offset = 777;
+
+    /** @param options  Of the process. */
+    explicit exporting_process(child_options options = {});
+    ~exporting_process();
+    exporting_process(const exporting_process &)            = delete;
+    exporting_process &operator=(const exporting_process &) = delete;
+
+    /** Ends well after a line. */
+    std::unique_ptr<child_process> process;
+    int fd = -1; /**< of the dma-buf */
+};
+
 /** Tests of gaudi_ipc with a peer, each process with a card of its own. What a
  *  derived class has as members goes before all is closed. */
 class beside_a_peer : public ::testing::Test {
 protected:
+    beside_a_peer();
     ~beside_a_peer() override;
-    void SetUp() override;
 
     /** Close the interface, and open another one, which is not connected. */
     void reopen();
 
-    /** Have a copy to or from the peer under way. */
-    void start(decltype(uct_ep_put_zcopy) operation, void *local, size_t size,
-               uint64_t remote, const unpacked_key &key,
-               uct_completion_t *done = nullptr);
+    /** The endpoint, to memory of a key. */
+    [[nodiscard]] endpoint to(const unpacked_key &key) const
+    {
+        EXPECT_EQ(UCS_OK, key.status());
+        return {ep, key.rkey()};
+    }
 
     /** Progress until a flush of the endpoint is done. */
     void flush();
 
-    uct_md_h copy_md = nullptr;
-    uct_md_h ipc_md  = nullptr;
-    std::unique_ptr<transport> copy; /**< of gaudi_copy */
-    std::unique_ptr<transport> tl;
-    std::unique_ptr<ipc_peer> peer;
+    checked_log log;
+    opened_domain copy_md;
+    opened_domain ipc_md{"gaudi_ipc"};
+    transport copy{copy_md};
+    std::unique_ptr<transport> tl = std::make_unique<transport>(ipc_md);
+    ipc_peer peer;
     uct_ep_h ep = nullptr; /**< to it */
 };
 

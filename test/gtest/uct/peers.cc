@@ -1,0 +1,353 @@
+#include "gtest/uct/peers.h"
+
+#include "common/descriptor.h"
+
+#include <cstring>
+#include <optional>
+#include <sstream>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+/* Data as a word. */
+std::string to_hex(const std::vector<char> &data)
+{
+    std::string text = "x";
+    for (const char byte : data) {
+        char digits[3];
+        std::snprintf(digits, sizeof(digits), "%02hhx", byte);
+        text += digits;
+    }
+    return text;
+}
+
+std::vector<char> from_hex(const std::string &text)
+{
+    std::vector<char> data;
+    for (size_t i = 1; i + 1 < text.size(); i += 2) {
+        data.push_back(
+            static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16)));
+    }
+    return data;
+}
+
+std::string to_words(const interface_address &address)
+{
+    return to_hex(address.device) + " " + to_hex(address.iface);
+}
+
+interface_address read_address(std::istream &&words)
+{
+    std::string device;
+    std::string iface;
+    words >> device >> iface;
+    return {from_hex(device), from_hex(iface)};
+}
+
+std::string to_words(const ipc_peer::memory &memory)
+{
+    return to_hex(memory.key) + " " + std::to_string(memory.address);
+}
+
+ipc_peer::memory read_memory(std::istream &&words)
+{
+    std::string key;
+    uint64_t address = 0;
+    words >> key >> address;
+    return {from_hex(key), address};
+}
+
+/* What the child has. */
+struct peer_state {
+    opened_domain copy_md;
+    opened_domain ipc_md{"gaudi_ipc"};
+    transport copy{copy_md};
+    transport ipc{ipc_md};
+    std::vector<char> host = std::vector<char>(ipc_peer_bytes);
+    device_buffer device{copy_md, ipc_peer_bytes};
+    registration host_memh{ipc_md, host.data(), ipc_peer_bytes};
+    registration device_memh{ipc_md, device.address, ipc_peer_bytes};
+    uct_ep_h back = nullptr;
+    std::unique_ptr<unpacked_key> held;    /* that a transfer uses */
+    std::vector<std::vector<char>> echoes; /* that wait for room */
+};
+
+bool send_echo(peer_state &state, const std::vector<char> &data)
+{
+    packed_bytes echo{data.data(), data.size()};
+    return uct_ep_am_bcopy(state.back, ipc_echo_id, packed_bytes::pack, &echo,
+                           0) >= 0;
+}
+
+ucs_status_t receive(void *arg, void *data, size_t length, unsigned)
+{
+    auto &state      = *static_cast<peer_state *>(arg);
+    const char *from = static_cast<char *>(data);
+    std::vector<char> message(from, from + length);
+    if (!state.echoes.empty() || !send_echo(state, message)) {
+        state.echoes.push_back(std::move(message));
+    }
+    return UCS_OK;
+}
+
+void progress(peer_state &state)
+{
+    state.ipc.progress();
+    while (!state.echoes.empty() && send_echo(state, state.echoes.front())) {
+        state.echoes.erase(state.echoes.begin());
+    }
+}
+
+/* The next line, with progress until it comes. */
+std::optional<std::string> next_line(peer_state &state)
+{
+    std::string line;
+    for (;;) {
+        pollfd input{STDIN_FILENO, POLLIN, 0};
+        while (poll(&input, 1, 0) == 0) {
+            progress(state);
+        }
+        char c;
+        if (read(STDIN_FILENO, &c, 1) != 1) {
+            return std::nullopt;
+        }
+        if (c == '\n') {
+            return (line == "quit") ? std::nullopt : std::make_optional(line);
+        }
+        line += c;
+    }
+}
+
+std::string answer(peer_state &state, std::istringstream words)
+{
+    std::string what;
+    words >> what;
+    if (what == "fill") {
+        uint64_t seed = 0;
+        words >> seed;
+        fill_pattern(state.host.data(), ipc_peer_bytes, seed);
+        (void)state.copy.put_short(state.host.data(), ipc_peer_bytes,
+                                   state.device.remote());
+        return "filled";
+    }
+    if (what == "has") {
+        bool of_device = false;
+        size_t size    = 0;
+        uint64_t seed  = 0;
+        words >> of_device >> size >> seed;
+        return (of_device ? state.copy.holds(state.device.remote(), size, seed)
+                          : has_pattern(state.host.data(), size, seed))
+                   ? "yes"
+                   : "no";
+    }
+    if (what == "connect") {
+        state.back = state.ipc.make_ep(read_address(std::move(words)));
+        return (state.back != nullptr) ? "connected" : "not connected";
+    }
+    if (what == "moved") {
+        return std::to_string(moved_bytes());
+    }
+    if (what == "hold") {
+        const ipc_peer::memory there = read_memory(std::move(words));
+        state.held = std::make_unique<unpacked_key>(there.key);
+        engine_hooks::pause(true);
+        return ucs_status_string(
+            endpoint{state.back, state.held->rkey()}.get_zcopy(
+                state.device.address, ipc_peer_bytes, there.address, nullptr));
+    }
+    if (what == "let_go") {
+        engine_hooks::pause(false);
+        state.ipc.flush();
+        state.held.reset();
+        return "free";
+    }
+    return "what?";
+}
+
+} // namespace
+
+GAUDI_CHILD(ipc_peer_main)
+{
+    const checked_log log;
+    peer_state state;
+    GAUDI_CHILD_REQUIRE(uct_iface_set_am_handler(state.ipc.iface, ipc_echo_id,
+                                                 receive, &state, 0) == UCS_OK);
+    tell_parent(to_words(state.ipc.address()));
+    tell_parent(to_words({pack_key(state.ipc_md, state.host_memh.memh),
+                          reinterpret_cast<uintptr_t>(state.host.data())}));
+    tell_parent(to_words({pack_key(state.ipc_md, state.device_memh.memh),
+                          state.device.remote()}));
+    while (const auto line = next_line(state)) {
+        tell_parent(answer(state, std::istringstream(*line)));
+    }
+    if (state.back != nullptr) {
+        uct_ep_destroy(state.back);
+    }
+    return 0;
+}
+
+ipc_peer::ipc_peer(const child_options &options)
+    : child_("ipc_peer_main", options),
+      address(read_address(std::istringstream(child_.read_line()))),
+      host(read_memory(std::istringstream(child_.read_line()))),
+      device(read_memory(std::istringstream(child_.read_line())))
+{}
+
+std::string ipc_peer::ask(const std::string &line)
+{
+    child_.write_line(line);
+    return child_.read_line();
+}
+
+void ipc_peer::fill(uint64_t seed)
+{
+    EXPECT_EQ("filled", ask("fill " + std::to_string(seed)));
+}
+
+bool ipc_peer::has(bool of_device, size_t size, uint64_t seed)
+{
+    std::ostringstream line;
+    line << "has " << of_device << " " << size << " " << seed;
+    return ask(line.str()) == "yes";
+}
+
+void ipc_peer::hold(const memory &what)
+{
+    EXPECT_EQ(ucs_status_string(UCS_INPROGRESS), ask("hold " + to_words(what)));
+}
+
+void ipc_peer::let_go()
+{
+    EXPECT_EQ("free", ask("let_go"));
+}
+
+void ipc_peer::connect(const interface_address &to)
+{
+    EXPECT_EQ("connected", ask("connect " + to_words(to)));
+}
+
+child_result ipc_peer::quit()
+{
+    child_.write_line("quit");
+    return child_.wait();
+}
+
+uint64_t ipc_peer::moved_bytes()
+{
+    return std::stoull(ask("moved"));
+}
+
+uint64_t moved_bytes()
+{
+    const hlthunk_emu_counters counted = engine_hooks::counters();
+    return counted.host_to_device_bytes + counted.device_to_host_bytes +
+           counted.device_to_device_bytes + counted.host_to_host_bytes;
+}
+
+size_t fill_queue(uct_ep_h ep)
+{
+    size_t sent = 0;
+    while (uct_ep_am_short(ep, ipc_echo_id, sent, nullptr, 0) == UCS_OK) {
+        ++sent;
+    }
+    return sent;
+}
+
+unpacked_key::unpacked_key(const std::vector<char> &packed)
+    : status_(
+          uct_rkey_unpack(find_component("gaudi_ipc"), packed.data(), &bundle_))
+{}
+
+unpacked_key::~unpacked_key()
+{
+    if (status_ == UCS_OK) {
+        EXPECT_EQ(UCS_OK,
+                  uct_rkey_release(find_component("gaudi_ipc"), &bundle_));
+    }
+}
+
+std::vector<char> pack_key(uct_md_h md, uct_mem_h memh)
+{
+    uct_md_attr_t attr;
+    EXPECT_EQ(UCS_OK, uct_md_query(md, &attr));
+    std::vector<char> key(attr.rkey_packed_size);
+    EXPECT_EQ(UCS_OK, uct_md_mkey_pack(md, memh, key.data()));
+    return key;
+}
+
+beside_a_peer::beside_a_peer() : ep(tl->make_ep(peer.address))
+{
+    EXPECT_NE(nullptr, ep);
+}
+
+beside_a_peer::~beside_a_peer()
+{
+    if (ep != nullptr) {
+        uct_ep_destroy(ep);
+    }
+    EXPECT_THAT(peer.quit(), ended(0, ::testing::IsEmpty()));
+}
+
+void beside_a_peer::reopen()
+{
+    uct_ep_destroy(std::exchange(ep, nullptr));
+    tl.reset();
+    tl = std::make_unique<transport>(ipc_md);
+}
+
+void beside_a_peer::flush()
+{
+    ucs_status_t status;
+    do {
+        tl->progress();
+        status = uct_ep_flush(ep, 0, nullptr);
+    } while ((status == UCS_INPROGRESS) || (status == UCS_ERR_NO_RESOURCE));
+    EXPECT_EQ(UCS_OK, status);
+}
+
+exporting_process::exporting_process(child_options options)
+{
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    options.inherited_fd = ends[1];
+    process = std::make_unique<child_process>("exports_to_others", options);
+    close(ends[1]);
+    EXPECT_EQ("sent", process->read_line());
+    fd = receive_descriptor(ends[0]);
+    EXPECT_GE(fd, 0);
+    close(ends[0]);
+}
+
+exporting_process::~exporting_process()
+{
+    close(fd);
+}
+
+GAUDI_CHILD(exports_to_others)
+{
+    constexpr size_t size = exporting_process::size;
+    const opened_domain md;
+    transport tl(md);
+    device_buffer device(md, exporting_process::offset + size);
+    std::vector<char> text(size);
+    fill_pattern(text.data(), size, 9);
+    tl.put(text.data(), size, device.remote(exporting_process::offset));
+    int fd        = -1;
+    size_t offset = 0;
+    GAUDI_CHILD_REQUIRE(GAUDI_CALL(ucx_gaudi_dmabuf_export)(
+                            device.data() + exporting_process::offset, size,
+                            &fd, &offset) == UCS_OK);
+    GAUDI_CHILD_REQUIRE(offset == exporting_process::offset);
+    GAUDI_CHILD_REQUIRE(send_descriptor(child_fd, fd));
+    close(fd);
+    tell_parent("sent");
+    wait_for_parent();
+    return 0;
+}
+
+} // namespace gaudi::test
