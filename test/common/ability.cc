@@ -1,6 +1,8 @@
 #include "common/ability.h"
 
 #include "common/child.h"
+#include "common/descriptor.h"
+#include "util/unique_fd.h"
 
 #include <cerrno>
 #include <cstring>
@@ -15,7 +17,6 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -55,45 +56,20 @@ private:
 
 std::string try_in_child(const std::function<void(const attempt &)> &steps)
 {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        return {};
-    }
+    const util::unique_fd report(make_output_file());
     forked_process child([&] {
-        steps(attempt(ends[1]));
+        steps(attempt(report.get()));
         return 0;
     });
-    close(ends[1]);
-    std::string why;
-    char part[256];
-    ssize_t count;
-    while ((count = read(ends[0], part, sizeof(part))) > 0) {
-        why.append(part, static_cast<size_t>(count));
-    }
-    close(ends[0]);
     EXPECT_EQ(0, child.wait().exit_code);
-    return why;
+    return read_output_file(report.get());
 }
-
-/* Closes without a change of errno. */
-struct opened {
-    explicit opened(int number) : fd(number) {}
-    ~opened()
-    {
-        const int error = errno;
-        close(fd);
-        errno = error;
-    }
-    opened(const opened &)            = delete;
-    opened &operator=(const opened &) = delete;
-    const int fd;
-};
 
 bool write_file(const char *path, const std::string &text)
 {
-    const opened file(open(path, O_WRONLY | O_CLOEXEC));
-    return (file.fd >= 0) && (write(file.fd, text.data(), text.size()) ==
-                              static_cast<ssize_t>(text.size()));
+    const util::unique_fd file(open(path, O_WRONLY | O_CLOEXEC));
+    return (file.get() >= 0) && (write(file.get(), text.data(), text.size()) ==
+                                 static_cast<ssize_t>(text.size()));
 }
 
 bool become_root_in_namespace(unsigned user, unsigned group)
@@ -110,14 +86,14 @@ bool start_loopback()
     ifreq request{};
     std::strcpy(request.ifr_name, "lo");
     request.ifr_flags = IFF_UP;
-    const opened any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    return (any.fd >= 0) && (ioctl(any.fd, SIOCSIFFLAGS, &request) == 0);
+    const util::unique_fd any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    return (any.get() >= 0) && (ioctl(any.get(), SIOCSIFFLAGS, &request) == 0);
 }
 
 bool enter_again(const char *path)
 {
-    const opened space(open(path, O_RDONLY | O_CLOEXEC));
-    return (space.fd >= 0) && (setns(space.fd, 0) == 0);
+    const util::unique_fd space(open(path, O_RDONLY | O_CLOEXEC));
+    return (space.get() >= 0) && (setns(space.get(), 0) == 0);
 }
 
 bool mount_over(const std::string &filesystem)
@@ -126,19 +102,6 @@ bool mount_over(const std::string &filesystem)
     return (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0) &&
            (mount("none", place.c_str(), filesystem.c_str(),
                   MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0);
-}
-
-/* A PID namespace begins with the next child. */
-void in_next_child(const std::function<void()> &body)
-{
-    const pid_t pid = fork();
-    if (pid == 0) {
-        body();
-        _exit(0);
-    }
-    if (pid > 0) {
-        waitpid(pid, nullptr, 0);
-    }
 }
 
 } // namespace
@@ -159,8 +122,11 @@ std::string why_no_namespaces(int flags, const char *filesystem)
             return;
         }
         if (filesystem != nullptr) {
-            in_next_child(
-                [&] { (void)tried.step("mount", mount_over(filesystem)); });
+            /* A PID namespace begins with the next child. */
+            (void)forked_process([&] {
+                (void)tried.step("mount", mount_over(filesystem));
+                return 0;
+            }).wait();
         }
     });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <vector>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -22,54 +23,35 @@ uint64_t pattern_word(uint64_t seed, uint64_t index)
     return word ^ (word >> 31);
 }
 
-/* Call with each piece of the pattern: bytes, how many, offset in the data. */
-template <typename Visitor>
-bool for_each_piece(size_t size, uint64_t seed, uint64_t position,
-                    Visitor visit)
-{
-    for (size_t done = 0; done < size;) {
-        const uint64_t place = position + done;
-        const uint64_t word  = pattern_word(seed, place / word_size);
-        const size_t skip    = place % word_size;
-        const size_t count   = std::min(word_size - skip, size - done);
-        char bytes[word_size];
-        std::memcpy(bytes, &word, word_size);
-        if (!visit(bytes + skip, count, done)) {
-            return false;
-        }
-        done += count;
-    }
-    return true;
-}
-
 } // namespace
 
 void fill_pattern(void *data, size_t size, uint64_t seed, uint64_t position)
 {
     char *bytes = static_cast<char *>(data);
-    for_each_piece(size, seed, position,
-                   [bytes](const char *piece, size_t count, size_t offset) {
-                       std::memcpy(bytes + offset, piece, count);
-                       return true;
-                   });
+    for (size_t done = 0; done < size;) {
+        const uint64_t place = position + done;
+        const uint64_t word  = pattern_word(seed, place / word_size);
+        const size_t skip    = place % word_size;
+        const size_t count   = std::min(word_size - skip, size - done);
+        std::memcpy(bytes + done, reinterpret_cast<const char *>(&word) + skip,
+                    count);
+        done += count;
+    }
 }
 
 ::testing::AssertionResult has_pattern(const void *data, size_t size,
                                        uint64_t seed, uint64_t position)
 {
     const char *bytes = static_cast<const char *>(data);
-    size_t bad        = 0;
-    if (for_each_piece(size, seed, position,
-                       [&](const char *piece, size_t count, size_t offset) {
-                           bad = offset;
-                           return std::memcmp(bytes + offset, piece, count) ==
-                                  0;
-                       })) {
+    std::vector<char> wanted(size);
+    fill_pattern(wanted.data(), size, seed, position);
+    if (std::equal(wanted.begin(), wanted.end(), bytes)) {
         return ::testing::AssertionSuccess();
     }
+    const auto bad = std::mismatch(wanted.begin(), wanted.end(), bytes).first;
     return ::testing::AssertionFailure()
-           << "pattern " << seed << " is broken in the word at offset " << bad
-           << " of " << size;
+           << "pattern " << seed << " is broken at offset "
+           << (bad - wanted.begin()) << " of " << size;
 }
 
 ::testing::AssertionResult all_bytes_are(const void *data, size_t size,

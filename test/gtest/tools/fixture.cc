@@ -3,7 +3,6 @@
 #include "common/process_state.h"
 #include "common/scratch.h"
 #include "util/unique_fd.h"
-#include "gtest/tools/needs_of_build.h"
 
 #include <algorithm>
 #include <atomic>
@@ -24,6 +23,39 @@
 #include <unistd.h>
 
 namespace gaudi::test {
+
+namespace {
+
+/* Options of the launcher less --emulate above the double; what that would set
+ * is written in front of the command as arguments of `env`. */
+arguments without_emulator(arguments options, arguments &settings_p)
+{
+    static constexpr char emulate[] = "--emulate";
+
+    const char *library = tested_library();
+    if (library == nullptr) {
+        return options;
+    }
+    arguments left;
+    for (const std::string &option : options) {
+        if (!option.starts_with(emulate)) {
+            left.push_back(option);
+            continue;
+        }
+        /* For programs that are linked with a libhl-thunk.so, too. */
+        const std::string folder =
+            std::filesystem::path(library).parent_path().string();
+        settings_p.push_back(std::string("UCX_GAUDI_DRIVER") + "=" + library);
+        settings_p.push_back("LD_LIBRARY_PATH=" + folder);
+        if (option != emulate) {
+            settings_p.push_back("HLTHUNK_EMU_DEVICES=" +
+                                 option.substr(sizeof(emulate)));
+        }
+    }
+    return left;
+}
+
+} // namespace
 
 arguments under_launcher(const arguments &command, const arguments &options)
 {

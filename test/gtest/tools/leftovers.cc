@@ -4,14 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace gaudi::test {
 
@@ -77,36 +72,6 @@ std::set<std::string> shared_memory_files::left_behind() const
         }
     }
     return result;
-}
-
-orphans::orphans()
-{
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-}
-
-orphans::~orphans()
-{
-    end();
-    prctl(PR_SET_CHILD_SUBREAPER, 0);
-}
-
-bool orphans::have_ended() const
-{
-    pid_t ended;
-    while ((ended = waitpid(-1, nullptr, WNOHANG)) > 0) {}
-    return ended < 0;
-}
-
-void orphans::end() const
-{
-    while (!have_ended()) {
-        const std::string self = std::to_string(getpid());
-        std::ifstream children("/proc/self/task/" + self + "/children");
-        for (pid_t child; children >> child;) {
-            ::kill(child, SIGKILL);
-        }
-        waitpid(-1, nullptr, 0);
-    }
 }
 
 } // namespace gaudi::test

@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+#include <gmock/gmock.h>
+
 namespace gaudi::test {
 
 /** Shared memory: files of /dev/shm, and System V segments by their numbers. It
@@ -22,23 +24,16 @@ private:
     std::set<std::string> before_;
 };
 
-/**
- * Processes, wherever they went: while one of these exists, those whose parent
- * ended become children of the test process instead of init's. Ended with this
- * object. For a test that waits for its own programs before it asks.
- */
-class orphans {
-public:
-    orphans();
-    ~orphans();
-    orphans(const orphans &)            = delete;
-    orphans &operator=(const orphans &) = delete;
+/** A test of this class fails when a program of it leaves some. */
+class no_shared_memory_left {
+protected:
+    ~no_shared_memory_left()
+    {
+        EXPECT_THAT(files_.left_behind(), ::testing::IsEmpty());
+    }
 
-    /** Whether none is there, or none any more. */
-    [[nodiscard]] bool have_ended() const;
-
-    /** Kill them, and what becomes an orphan by that. */
-    void end() const;
+private:
+    const shared_memory_files files_;
 };
 
 } // namespace gaudi::test

@@ -27,7 +27,6 @@ static const size_t sizes[] = {1, 8, 3001, LARGEST};
 
 enum { of_source = 201, of_target = 202 }; /* seeds around blocks */
 
-static int rank, ranks, left, right;
 static char touched[4096]; /* a path */
 
 /* An operation under way: a block of memory for each rank. */
@@ -439,9 +438,7 @@ int main(int argc, char **argv)
     enum kind kind;
     int i;
 
-    kind  = start_program(argc, argv, 3, &rank, &ranks, MAX_RANKS);
-    right = (rank + 1) % ranks;
-    left  = (rank + ranks - 1) % ranks;
+    kind = start_program(argc, argv, 3, MAX_RANKS);
     snprintf(touched, sizeof(touched), "%s/touched.%d", argv[2], rank);
     start_memory((size_t)ranks * LARGEST, kind == gaudi_memory);
     allocate(&source, kind);

@@ -35,15 +35,17 @@ static void fill_message(struct memory *memory, size_t size, unsigned seed)
     fill(memory, 1, size, &seed, seed);
 }
 
+static enum kind kind_of(struct memory *source, struct memory *target)
+{
+    return (source->kind == gaudi_memory) ? gaudi_memory : target->kind;
+}
+
 /* Rank `from` sends to rank `to`; both look. */
-static void send_message(struct memory *source, struct memory *target, int rank,
-                         int from, int to, size_t size, int immediate,
-                         unsigned seed)
+static void send_message(struct memory *source, struct memory *target, int from,
+                         int to, size_t size, int immediate, unsigned seed)
 {
     const char *what = immediate ? "MPI_Isend" : "MPI_Send";
     const int count  = (int)size;
-    const enum kind kind =
-        (source->kind == gaudi_memory) ? gaudi_memory : target->kind;
     MPI_Request request;
     MPI_Status status;
     uint64_t before;
@@ -58,7 +60,7 @@ static void send_message(struct memory *source, struct memory *target, int rank,
         } else {
             MPI_Send(source->blocks, count, MPI_CHAR, to, 1, MPI_COMM_WORLD);
         }
-        account(kind, 0, before);
+        account(kind_of(source, target), 0, before);
         expect(source, 1, size, &seed, seed, what);
     } else if (rank == to) {
         fill_message(target, size, seed + 1);
@@ -71,21 +73,17 @@ static void send_message(struct memory *source, struct memory *target, int rank,
             MPI_Recv(target->blocks, count, MPI_CHAR, from, 1, MPI_COMM_WORLD,
                      &status);
         }
-        account(kind, size, before);
+        account(kind_of(source, target), size, before);
         expect_count(&status, size);
         expect(target, 1, size, &seed, seed + 1, what);
     }
 }
 
 /* Both ways at a time, between neighbours. */
-static void exchange(struct memory *source, struct memory *target, int rank,
-                     int ranks, size_t size, unsigned seed)
+static void exchange(struct memory *source, struct memory *target, size_t size,
+                     unsigned seed)
 {
-    const int right     = (rank + 1) % ranks;
-    const int left      = (rank + ranks - 1) % ranks;
     const unsigned sent = seed + (unsigned)left;
-    const enum kind kind =
-        (source->kind == gaudi_memory) ? gaudi_memory : target->kind;
     MPI_Request requests[2];
     MPI_Status statuses[2];
     uint64_t before;
@@ -98,12 +96,12 @@ static void exchange(struct memory *source, struct memory *target, int rank,
     MPI_Isend(source->blocks, (int)size, MPI_CHAR, right, 2, MPI_COMM_WORLD,
               &requests[1]);
     MPI_Waitall(2, requests, statuses);
-    account(kind, size, before);
+    account(kind_of(source, target), size, before);
     expect_count(&statuses[0], size);
     expect(target, 1, size, &sent, seed + 100, "an exchange");
 }
 
-static void broadcast(struct memory *memory, int rank, int root, size_t size,
+static void broadcast(struct memory *memory, int root, size_t size,
                       unsigned seed)
 {
     const unsigned around = (rank == root) ? seed : seed + 1;
@@ -118,7 +116,7 @@ static void broadcast(struct memory *memory, int rank, int root, size_t size,
 
 /* Every kind of message, at every size. */
 static void exchange_messages(struct memory *source, struct memory *target,
-                              size_t kind_count, int rank, int ranks)
+                              size_t kind_count)
 {
     unsigned seed = 0;
     size_t i, from, to;
@@ -127,17 +125,16 @@ static void exchange_messages(struct memory *source, struct memory *target,
     for (i = 0; i < SIZE_COUNT; ++i) {
         for (from = 0; from < kind_count; ++from) {
             for (to = 0; to < kind_count; ++to) {
-                send_message(&source[from], &target[to], rank, 0, ranks - 1,
-                             sizes[i], 0, seed += 10);
-                send_message(&source[from], &target[to], rank, ranks - 1, 0,
-                             sizes[i], 1, seed += 10);
-                exchange(&source[from], &target[to], rank, ranks, sizes[i],
-                         seed += 10);
+                send_message(&source[from], &target[to], 0, ranks - 1, sizes[i],
+                             0, seed += 10);
+                send_message(&source[from], &target[to], ranks - 1, 0, sizes[i],
+                             1, seed += 10);
+                exchange(&source[from], &target[to], sizes[i], seed += 10);
             }
         }
         for (root = 0; root < ranks; root += ranks - 1) {
             for (to = 0; to < kind_count; ++to) {
-                broadcast(&target[to], rank, root, sizes[i], seed += 10);
+                broadcast(&target[to], root, sizes[i], seed += 10);
             }
         }
     }
@@ -147,19 +144,16 @@ int main(int argc, char **argv)
 {
     struct memory source[kinds], target[kinds];
     size_t i, kind_count;
-    int rank, ranks;
 
     kind_count =
-        (start_program(argc, argv, 1, &rank, &ranks, INT_MAX) == gaudi_memory)
-            ? kinds
-            : 1;
+        (start_program(argc, argv, 1, INT_MAX) == gaudi_memory) ? kinds : 1;
     start_memory(LARGEST, kind_count == kinds);
     for (i = 0; i < kind_count; ++i) {
         allocate(&source[i], (enum kind)i);
         allocate(&target[i], (enum kind)i);
     }
 
-    exchange_messages(source, target, kind_count, rank, ranks);
+    exchange_messages(source, target, kind_count);
 
     for (i = 0; i < kind_count; ++i) {
         release(&source[i]);

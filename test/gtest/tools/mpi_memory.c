@@ -16,6 +16,8 @@
 #define MAX_FDS 1024
 #define LIFE_SECONDS 100
 
+int rank, ranks, left, right;
+
 static const char *const names[] = {"host", "gaudi"};
 
 static size_t capacity; /* with margins */
@@ -60,8 +62,7 @@ void die(const char *what)
     abort();
 }
 
-enum kind start_program(int argc, char **argv, int arguments, int *rank_p,
-                        int *ranks_p, int most_ranks)
+enum kind start_program(int argc, char **argv, int arguments, int most_ranks)
 {
     if ((argc <= arguments) ||
         (strcmp(argv[1], "gaudi") && strcmp(argv[1], "host"))) {
@@ -71,11 +72,13 @@ enum kind start_program(int argc, char **argv, int arguments, int *rank_p,
     }
     alarm(LIFE_SECONDS);
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, rank_p);
-    MPI_Comm_size(MPI_COMM_WORLD, ranks_p);
-    if ((*ranks_p < 2) || (*ranks_p > most_ranks)) {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if ((ranks < 2) || (ranks > most_ranks)) {
         die("cannot run with so many ranks");
     }
+    right = (rank + 1) % ranks;
+    left  = (rank + ranks - 1) % ranks;
     return strcmp(argv[1], "gaudi") ? host_memory : gaudi_memory;
 }
 
@@ -218,10 +221,8 @@ static void report(void)
 {
     struct traffic total[kinds];
     int counted = (get_counters != NULL);
-    int all_counted, rank, ranks;
+    int all_counted;
 
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     MPI_Reduce(traffic, total, 2 * kinds, MPI_UINT64_T, MPI_SUM, 0,
                MPI_COMM_WORLD);
     MPI_Reduce(&counted, &all_counted, 1, MPI_INT, MPI_MIN, 0, MPI_COMM_WORLD);

@@ -26,11 +26,15 @@ struct memory {
 /* Say on stderr what is wrong, and end the job. */
 void die(const char *what);
 
-/* The kind of memory that the first argument of the program names, and the
- * number of this rank and of all. Ends the program unless there are so many
- * arguments at least, and the job unless there are ranks in this range. */
-enum kind start_program(int argc, char **argv, int arguments, int *rank_p,
-                        int *ranks_p, int most_ranks);
+/* The number of this rank, of all, and of its neighbours. Not for libraries,
+ * which see what the programs export. */
+#define HIDDEN __attribute__((visibility("hidden")))
+extern HIDDEN int rank, ranks, left, right;
+
+/* Start MPI. Gives the kind of memory that the first argument of the program
+ * names. Ends the program unless there are so many arguments at least, and the
+ * job unless there are ranks in this range. */
+enum kind start_program(int argc, char **argv, int arguments, int most_ranks);
 
 /* Memory has up to capacity bytes. With cards, open one. */
 void start_memory(size_t capacity, int with_cards);

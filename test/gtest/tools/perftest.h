@@ -22,6 +22,17 @@ struct perftest_case {
     unsigned iterations = 10;
 };
 
+/* Tests of ucx_perftest, and kinds of memory of its two sides. */
+inline constexpr const char *message_tests[] = {
+    "tag_lat",    "tag_bw",    "tag_sync_lat", "tag_sync_bw",
+    "stream_lat", "stream_bw", "ucp_am_lat",   "ucp_am_bw"};
+inline constexpr const char *rma_tests[]    = {"ucp_put_lat", "ucp_put_bw",
+                                               "ucp_get"};
+inline constexpr const char *atomic_tests[] = {"ucp_add", "ucp_fadd",
+                                               "ucp_swap", "ucp_cswap"};
+inline constexpr const char *memory_pairs[] = {"gaudi", "gaudi,host",
+                                               "host,gaudi", "host"};
+
 /** As it would be typed. */
 std::string text_of(const perftest_case &what);
 

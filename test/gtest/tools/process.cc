@@ -3,7 +3,6 @@
 #include "common/descriptor.h"
 #include "common/framework.h"
 #include "common/scratch.h"
-#include "gtest/tools/needs_of_build.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -44,6 +43,50 @@ bool is_foreign_setting(const std::string &entry)
         }
     }
     return false;
+}
+
+void preload_first(environment &variables, const std::string &file)
+{
+    std::string &list = variables["LD_PRELOAD"];
+    list              = file + (list.empty() ? "" : ":" + list);
+}
+
+/* The variables of a program, and those that it needs beside its own settings,
+ * since the build or the test program is a special one: the runtime of
+ * AddressSanitizer for programs that are not instrumented and load libraries
+ * that are, and the double of the kernel driver where the test program runs
+ * above it; then the library that is tested stands for the emulator. */
+environment with_needs_of_build(environment variables)
+{
+#ifdef __SANITIZE_ADDRESS__
+    /* The launcher puts the loader in front of the runtime. That is well: it
+     * has no function that the runtime wraps. Leaks are looked for in the
+     * unit tests: here they are those of stock programs. */
+    preload_first(variables, GAUDI_ASAN_RUNTIME);
+    variables["ASAN_OPTIONS"] = "verify_asan_link_order=0:detect_leaks=0";
+#endif
+    if (const char *library = tested_library(); library != nullptr) {
+        preload_first(variables, GAUDI_BUILD_DIR "/lib/libkernel_double.so");
+        const auto found = variables.find("UCX_GAUDI_DRIVER");
+        if ((found != variables.end()) && (found->second == "emulator")) {
+            found->second = library;
+        }
+    }
+    return variables;
+}
+
+/* The lines of a sanitizer's report from its heading on; empty without one. */
+std::string sanitizer_report([[maybe_unused]] const std::string &output)
+{
+#ifdef __SANITIZE_ADDRESS__
+    for (const char *heading :
+         {"ERROR: AddressSanitizer", ": runtime error: "}) {
+        if (const size_t at = output.find(heading); at != std::string::npos) {
+            return output.substr(at);
+        }
+    }
+#endif
+    return {};
 }
 
 std::vector<std::string> make_environment(const environment &variables)
@@ -121,6 +164,13 @@ int make_input_file(const std::string &contents)
 }
 
 } // namespace
+
+const char *tested_library()
+{
+    return (std::getenv("KERNEL_DOUBLE_KERNEL") != nullptr)
+               ? std::getenv("GAUDI_TEST_HLTHUNK")
+               : nullptr;
+}
 
 process::process(const arguments &argv, const process_options &options)
     : deadline_(std::chrono::steady_clock::now() + options.deadline)

@@ -34,6 +34,10 @@ struct process_result {
     std::string output;     /**< stdout and stderr */
 };
 
+/** The driver library that is tested above the double of the kernel driver;
+ *  nullptr without the double (see GAUDI_TEST_KERNEL in test/README.md). */
+const char *tested_library();
+
 class process {
 public:
     explicit process(const arguments &argv,

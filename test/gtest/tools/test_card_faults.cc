@@ -11,7 +11,6 @@ namespace gaudi::test {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 struct fault_case {
     const char *name;
@@ -42,13 +41,8 @@ size_t own_errors(const std::string &output)
 }
 
 class card_faults : public perftest,
-                    public ::testing::WithParamInterface<fault_case> {
-protected:
-    ~card_faults() override { EXPECT_THAT(shm_.left_behind(), IsEmpty()); }
-
-private:
-    const shared_memory_files shm_;
-};
+                    public no_shared_memory_left,
+                    public ::testing::WithParamInterface<fault_case> {};
 
 /* The driver ends the process whose card was reset, a second later; before,
  * gaudi_copy may do so, or UCX from 1.14 on, when it cannot pack a message. The

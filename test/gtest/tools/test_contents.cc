@@ -72,42 +72,48 @@ std::vector<contents_case> every_size()
     return result;
 }
 
-std::vector<contents_case> every_way()
+/* What is said to ucp_peer, beside the traffic. */
+struct variant {
+    std::string name;
+    arguments options;
+    environment more = {};
+};
+
+/* Messages of these kinds and RMA, in few sizes. */
+std::vector<contents_case> vary(const std::string &messages,
+                                const std::vector<variant> &variants)
 {
-    const std::vector<std::pair<std::string, std::string>> ways = {
-        {"worker_wait", "worker-wait"},
-        {"event_fd", "event-fd"},
-        {"shared_worker", "shared=3"},
-        {"worker_per_thread", "own=3"},
-        {"peer_errors", "peer-errors"}};
     std::vector<contents_case> result;
     for_each_generation([&](const std::string &tls, const std::string &proto) {
-        for (const auto &[name, option] : ways) {
-            /* Stock sm has no error handling. */
-            if ((option != "peer-errors") || (tls != "sm")) {
-                result.push_back({name, tls, proto,
-                                  "tag,am,stream," + rma(tls, proto),
-                                  with_handles(proto, {"few", option})});
-            }
+        for (const auto &[name, options, more] : variants) {
+            result.push_back(
+                {name, tls, proto, messages + "," + rma(tls, proto),
+                 with_handles(proto, joined({"few"}, options)), more});
         }
+    });
+    return result;
+}
+
+std::vector<contents_case> every_way()
+{
+    auto result = vary("tag,am,stream", {{"worker_wait", {"worker-wait"}},
+                                         {"event_fd", {"event-fd"}},
+                                         {"shared_worker", {"shared=3"}},
+                                         {"worker_per_thread", {"own=3"}},
+                                         {"peer_errors", {"peer-errors"}}});
+    std::erase_if(result, [](const contents_case &one) {
+        /* Stock sm has no error handling. */
+        return (one.name == "peer_errors") && (one.tls == "sm");
     });
     return result;
 }
 
 std::vector<contents_case> every_setting()
 {
-    const std::vector<std::pair<std::string, environment>> settings = {
-        {"without_cache", {{"UCX_MEMTYPE_CACHE", "n"}}},
-        {"all_rendezvous", {{"UCX_RNDV_THRESH", "0"}}},
-        {"all_eager", {{"UCX_RNDV_THRESH", "inf"}}}};
-    std::vector<contents_case> result;
-    for_each_generation([&](const std::string &tls, const std::string &proto) {
-        for (const auto &[name, variables] : settings) {
-            result.push_back({name, tls, proto,
-                              "tag,am,stream," + rma(tls, proto),
-                              with_handles(proto, {"few"}), variables});
-        }
-    });
+    auto result = vary("tag,am,stream",
+                       {{"without_cache", {}, {{"UCX_MEMTYPE_CACHE", "n"}}},
+                        {"all_rendezvous", {}, {{"UCX_RNDV_THRESH", "0"}}},
+                        {"all_eager", {}, {{"UCX_RNDV_THRESH", "inf"}}}});
     for (const char *proto : protocols()) {
         result.push_back({"defaults", "", proto,
                           "tag,am,stream," + rma("", proto),
@@ -119,20 +125,15 @@ std::vector<contents_case> every_setting()
 /* Device memory that the program got from libhl-thunk.so by itself. */
 std::vector<contents_case> every_own_card()
 {
-    std::vector<contents_case> result;
-    for_each_generation([&](const std::string &tls, const std::string &proto) {
-        for (const char *cache : {"y", "n", "try"}) {
-            for (const char *when : {"card-before", "card-after"}) {
-                result.push_back({std::string(when) + "_cache_" + cache,
-                                  tls,
-                                  proto,
-                                  "tag,am," + rma(tls, proto),
-                                  with_handles(proto, {"few", when}),
-                                  {{"UCX_MEMTYPE_CACHE", cache}}});
-            }
+    std::vector<variant> variants;
+    for (const char *cache : {"y", "n", "try"}) {
+        for (const char *when : {"card-before", "card-after"}) {
+            variants.push_back({std::string(when) + "_cache_" + cache,
+                                {when},
+                                {{"UCX_MEMTYPE_CACHE", cache}}});
         }
-    });
-    return result;
+    }
+    return vary("tag,am", variants);
 }
 
 class contents : public two_peers,

@@ -67,6 +67,13 @@ protected:
         return run(joined({launcher, "info"}, options), with(variables));
     }
 
+    /* Of another installation. */
+    [[nodiscard]] process_result of(const copied_installation &copy,
+                                    const environment &variables = {}) const
+    {
+        return run({copy.launcher(), "info", "--emulate"}, with(variables));
+    }
+
     [[nodiscard]] process_result
     emulating(const environment &variables = {}) const
     {
@@ -561,17 +568,16 @@ TEST_F(info, names_the_module_that_fits_among_several)
     }
     scratch_directory files;
     make_ucx(files, "new", "9.8.3");
-    const arguments command = {copy.launcher(), "info", "--emulate"};
     EXPECT_TRUE(exited_with(
         0,
-        run(command, with({{"LD_LIBRARY_PATH", files.path("new")},
-                           {"UCX_PLUGIN_PATH",
-                            "/a:" + copy.path("ucx-gaudi/plugin") + ":/b"}})),
+        of(copy, {{"LD_LIBRARY_PATH", files.path("new")},
+                  {"UCX_PLUGIN_PATH",
+                   "/a:" + copy.path("ucx-gaudi/plugin") + ":/b"}}),
         {"\nmodule    " + copy.path("ucx-gaudi/9.8/libuct_hlthunk.so.0") +
              " (installed: 1.9, 1.",
          "\nplugin    active     " + copy.path("ucx-gaudi/plugin\n")}));
 
-    const process_result stock = run(command, with());
+    const process_result stock = of(copy);
     EXPECT_THAT(stock.output, HasSubstr("\nmodule    " + own + "/"));
     EXPECT_THAT(stock.output, Not(HasSubstr("\nplugin    active")));
 }
@@ -581,9 +587,6 @@ TEST_F(info, notices_a_module_that_cannot_be_used)
     const copied_installation copy;
     const std::string module =
         copy.path("ucx-gaudi/" GAUDI_UCX_RELEASE "/libuct_hlthunk.so.0");
-    const auto look_at = [&](const environment &variables = {}) {
-        return run({copy.launcher(), "info", "--emulate"}, with(variables));
-    };
     const auto expect_unusable = [&](const process_result &result,
                                      const auto &reason) {
         expect_missing(result, "the module for UCX " GAUDI_UCX_VERSION " at ",
@@ -596,23 +599,23 @@ TEST_F(info, notices_a_module_that_cannot_be_used)
 
     /* It opens and registers nothing, and says why. */
     expect_unusable(
-        look_at({{"LD_PRELOAD",
-                  preloadable(GAUDI_TOOLS_DIR "/libother_async.so")}}),
+        of(copy,
+           {{"LD_PRELOAD", preloadable(GAUDI_TOOLS_DIR "/libother_async.so")}}),
         HasSubstr("cannot be used: the Gaudi transports were built for "
                   "another build of UCX"));
     replace_by(GAUDI_TOOLS_DIR "/libbroken_module.so");
-    expect_unusable(look_at(), HasSubstr("nobody_has_this_function"));
+    expect_unusable(of(copy), HasSubstr("nobody_has_this_function"));
     replace_by("/etc/os-release");
-    expect_unusable(look_at(), HasSubstr("invalid ELF header"));
+    expect_unusable(of(copy), HasSubstr("invalid ELF header"));
     replace_by(GAUDI_TOOLS_DIR "/libstand_in_module.so");
-    expect_unusable(look_at({{"STAND_IN_ENDS", "1"}}),
+    expect_unusable(of(copy, {{"STAND_IN_ENDS", "1"}}),
                     ContainsRegex("ends by signal 9$"));
     for (const std::string told :
          {"[1.2] [vm:1:0]  some.c:103  UCX  ERROR it is Friday",
           "[vm:1:0:1]      some.c:103  Fatal: it is Friday"}) {
         expect_unusable(
-            look_at({{"STAND_IN_ENDS", "1"},
-                     {"STAND_IN_SAYS", "a line\n" + told + "\nmore"}}),
+            of(copy, {{"STAND_IN_ENDS", "1"},
+                      {"STAND_IN_SAYS", "a line\n" + told + "\nmore"}}),
             ContainsRegex("ends by signal 9: it is Friday$"));
     }
 }
@@ -643,8 +646,7 @@ TEST_F(info, names_every_part_that_is_missing)
         SCOPED_TRACE(part);
         const copied_installation copy;
         copy.remove(part);
-        const process_result result =
-            run({copy.launcher(), "info", "--emulate"}, with());
+        const process_result result = of(copy);
         expect_missing(result, what, mend, code);
         EXPECT_TRUE(has_lines(1, "missing   ", result));
     }
@@ -658,16 +660,15 @@ TEST_F(info, notices_a_slot_whose_ucx_is_gone)
                        copy.path("ucx-gaudi/slot/libucs.so.0"));
     scratch_directory files;
     (void)files.file("libucp.so.0", "no library");
-    const arguments command = {copy.launcher(), "info", "--emulate"};
     const process_result none =
-        run(command, with({{"LD_LIBRARY_PATH", files.path(".")}}));
+        of(copy, {{"LD_LIBRARY_PATH", files.path(".")}});
     expect_missing(none, "slot/libucs.so.0 leads to is gone",
                    "install that UCX again");
     EXPECT_TRUE(has_lines(1, "slot      broken ", none));
 
     /* One that is elsewhere gets a slot when it is needed. */
     EXPECT_TRUE(exited_with(
-        0, run(command, with({{"XDG_CACHE_HOME", files.path("cache")}})),
+        0, of(copy, {{"XDG_CACHE_HOME", files.path("cache")}}),
         {"\nslot      not active " + files.path("cache/ucx-gaudi/slot-")}));
     EXPECT_FALSE(fs::exists(files.path("cache")));
 }
@@ -679,17 +680,15 @@ TEST_F(info, notices_a_place_from_which_nothing_can_be_loaded)
         {"XDG_CACHE_HOME", files.path("another space")}};
     const environment cache = {{"XDG_CACHE_HOME", files.path("cache")}};
     const copied_installation spaces("with a space");
-    const arguments of_spaces = {spaces.launcher(), "info", "--emulate"};
-    expect_missing(run(of_spaces, with(no_cache)), "cannot be in LD_PRELOAD",
+    expect_missing(of(spaces, no_cache), "cannot be in LD_PRELOAD",
                    "move ucx-gaudi", 0);
-    EXPECT_TRUE(exited_with(0, run(of_spaces, with(cache))));
+    EXPECT_TRUE(exited_with(0, of(spaces, cache)));
     EXPECT_FALSE(fs::exists(files.path("cache")));
 
     const copied_installation colon("with:colon");
-    const arguments of_colon = {colon.launcher(), "info", "--emulate"};
-    expect_missing(run(of_colon, with(no_cache)),
-                   "cannot be in LD_LIBRARY_PATH", "move ucx-gaudi", 1);
-    expect_missing(run(of_colon, with(cache)), "cannot be in LD_LIBRARY_PATH",
+    expect_missing(of(colon, no_cache), "cannot be in LD_LIBRARY_PATH",
+                   "move ucx-gaudi", 1);
+    expect_missing(of(colon, cache), "cannot be in LD_LIBRARY_PATH",
                    "move ucx-gaudi", 0);
 }
 

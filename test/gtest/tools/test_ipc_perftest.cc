@@ -11,20 +11,21 @@ namespace {
 
 constexpr char only_ipc[] = "gaudi_ipc";
 
-constexpr const char *tests[] = {"tag_lat",     "tag_bw",     "tag_sync_lat",
-                                 "tag_sync_bw", "stream_lat", "stream_bw",
-                                 "ucp_am_lat",  "ucp_am_bw",  "ucp_put_lat",
-                                 "ucp_put_bw",  "ucp_get"};
+const std::vector<const char *> tests = [] {
+    std::vector<const char *> all(std::begin(message_tests),
+                                  std::end(message_tests));
+    all.insert(all.end(), std::begin(rma_tests), std::end(rma_tests));
+    return all;
+}();
 const std::vector<const char *> protos = protocols();
-constexpr const char *memory[] = {"gaudi", "gaudi,host", "host,gaudi", "host"};
-constexpr const char *sizes[]  = {"1",     "8",       "4096",
-                                  "65536", "1048576", "268435456"};
-const arguments errors[]       = {{}, {"-e"}};
-const arguments wakeup[]       = {{}, {"-E", "sleep"}};
-const arguments threads[]      = {{},
-                                  {"-T", "2", "-M", "multi"},
-                                  {"-T", "2", "-M", "serialized"},
-                                  {"-T", "4", "-M", "multi"}};
+constexpr const char *sizes[]          = {"1",     "8",       "4096",
+                                          "65536", "1048576", "268435456"};
+const arguments errors[]               = {{}, {"-e"}};
+const arguments wakeup[]               = {{}, {"-E", "sleep"}};
+const arguments threads[]              = {{},
+                                          {"-T", "2", "-M", "multi"},
+                                          {"-T", "2", "-M", "serialized"},
+                                          {"-T", "4", "-M", "multi"}};
 
 /* What a run is made of: an index into each of the lists above. */
 enum dimension {
@@ -40,8 +41,9 @@ enum dimension {
 using combination = std::array<size_t, dimensions>;
 
 const combination choices = {
-    std::size(tests),  protos.size(),     std::size(memory), std::size(sizes),
-    std::size(errors), std::size(wakeup), std::size(threads)};
+    tests.size(),      protos.size(),     std::size(memory_pairs),
+    std::size(sizes),  std::size(errors), std::size(wakeup),
+    std::size(threads)};
 
 bool is_meaningful(const combination &row)
 {
@@ -126,7 +128,7 @@ perftest_case case_of(const combination &row)
 {
     perftest_case result{
         tests[row[of_test]],
-        memory[row[of_memory]],
+        memory_pairs[row[of_memory]],
         sizes[row[of_size]],
         only_ipc,
         protos[row[of_proto]],
@@ -185,7 +187,7 @@ TEST_F(ipc_perftest_alone, runs_to_the_own_worker)
     unsigned count = 0;
     for (const char *proto : protos) {
         for (const char *test : tests) {
-            const char *where = memory[count % std::size(memory)];
+            const char *where = memory_pairs[count % std::size(memory_pairs)];
             const char *size  = sizes[count % (std::size(sizes) - 1)];
             ++count;
             expect_success_alone({test, where, size, only_ipc, proto});
@@ -196,8 +198,7 @@ TEST_F(ipc_perftest_alone, runs_to_the_own_worker)
 TEST_F(ipc_perftest_alone, atomics_run_on_host_memory)
 {
     for (const char *proto : protos) {
-        for (const char *test :
-             {"ucp_add", "ucp_fadd", "ucp_swap", "ucp_cswap"}) {
+        for (const char *test : atomic_tests) {
             for (const char *size : {"4", "8"}) {
                 expect_success({test, "host", size, only_ipc, proto});
             }

@@ -10,14 +10,12 @@ namespace gaudi::test {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 /* Protocol generation. */
 class ipc_survival : public two_peers,
+                     public no_shared_memory_left,
                      public ::testing::WithParamInterface<const char *> {
 protected:
-    ~ipc_survival() override { EXPECT_THAT(shm_.left_behind(), IsEmpty()); }
-
     [[nodiscard]] process_options settings(environment variables = {}) const
     {
         return with(over("gaudi_copy,gaudi_ipc", GetParam(), variables),
@@ -59,9 +57,6 @@ protected:
         EXPECT_THAT(result.client.output, HasSubstr("all borne"));
         EXPECT_THAT(result.server.output, HasSubstr("all given"));
     }
-
-private:
-    const shared_memory_files shm_;
 };
 
 using ipc_survival_of_kills          = ipc_survival;

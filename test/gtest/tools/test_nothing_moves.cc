@@ -8,8 +8,9 @@
 #include "common/scratch.h"
 
 #include <map>
-#include <regex>
-#include <sstream>
+#include <memory>
+
+#include <cjson/cJSON.h>
 
 namespace gaudi::test {
 
@@ -33,27 +34,24 @@ bool may_pass(const std::string &name)
             name.find("/host_to_host_") != std::string::npos);
 }
 
-/* Every test of GoogleTest's report, and whether it passed. It writes one
- * field to a line. */
+/* Every test of GoogleTest's report, and whether it passed. */
 std::map<std::string, bool> read_report(const std::string &text)
 {
-    static const std::regex field("\"(name|classname)\": \"([^\"]*)\"");
+    const std::unique_ptr<cJSON, decltype(&cJSON_Delete)> report(
+        cJSON_Parse(text.c_str()), cJSON_Delete);
+    const auto word = [](const cJSON *test, const char *name) {
+        return std::string(
+            cJSON_GetStringValue(cJSON_GetObjectItem(test, name)));
+    };
     std::map<std::string, bool> passed;
-    std::istringstream lines(text);
-    std::string name;
-    std::string last;
-    for (std::string line; std::getline(lines, line);) {
-        std::smatch match;
-        if (std::regex_search(line, match, field)) {
-            if (match[1] == "name") {
-                name = match[2];
-            } else {
-                last         = match[2].str() + "." + name;
-                passed[last] = true;
-            }
-        } else if ((line.find("\"failures\": [") != std::string::npos) &&
-                   passed.contains(last)) {
-            passed[last] = false;
+    const cJSON *suite = nullptr;
+    const cJSON *test  = nullptr;
+    cJSON_ArrayForEach(suite, cJSON_GetObjectItem(report.get(), "testsuites"))
+    {
+        cJSON_ArrayForEach(test, cJSON_GetObjectItem(suite, "testsuite"))
+        {
+            passed[word(test, "classname") + "." + word(test, "name")] =
+                !cJSON_HasObjectItem(test, "failures");
         }
     }
     return passed;

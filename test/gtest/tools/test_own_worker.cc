@@ -1,5 +1,5 @@
 /* Bytes within one process arrive as they were sent, over stock UCP: to the own
- * worker, to another one, and to one of another context. */
+ * worker, to another one, and to one of another context. What workers bear. */
 #include "common/scratch.h"
 #include "gtest/tools/fixture.h"
 #include "gtest/tools/release.h"
@@ -160,26 +160,27 @@ INSTANTIATE_TEST_SUITE_P(with, own_process, ::testing::ValuesIn(protocols()),
 /* Whatever the environment says, and wherever a list comes from. */
 TEST_F(own_endpoint, is_there_with_the_lists_of_programs)
 {
-    const std::string program = GAUDI_TOOLS_DIR "/ucp_own_endpoint";
-    const std::string list    = "gaudi_copy,gaudi_ipc";
+    const arguments program = {GAUDI_TOOLS_DIR "/ucp_endpoints", "own"};
+    const std::string list  = "gaudi_copy,gaudi_ipc";
     const scratch_directory files;
     (void)files.file("ucx.conf", "UCX_TLS=" + list + "\n");
     const struct {
-        std::vector<std::string> command;
+        arguments chosen;
         environment variables;
     } cases[] = {
-        {{program, list}, {}},
-        {{program, list}, {{"UCX_TLS", "sm"}}},
-        {{program, "", "OWN"}, {{"OWN_UCX_TLS", list}}},
+        {{list}, {}},
+        {{list}, {{"UCX_TLS", "sm"}}},
+        {{"", "OWN"}, {{"OWN_UCX_TLS", list}}},
         /* UCX itself warns of this variable. */
-        {{program, ""},
+        {{""},
          {{"UCX_CONFIG_DIR", files.path("")},
           {"UCX_WARN_UNUSED_ENV_VARS", "n"}}},
-        {{program, ""}, {{"UCX_TLS", "cma,gaudi"}}},
-        {{program, ""}, {{"UCX_TLS", "^tcp,shm,self"}}},
+        {{""}, {{"UCX_TLS", "cma,gaudi"}}},
+        {{""}, {{"UCX_TLS", "^tcp,shm,self"}}},
     };
     for (const auto &each : cases) {
-        const process_result result = emulated(each.command, each.variables);
+        const process_result result =
+            emulated(joined(program, each.chosen), each.variables);
         EXPECT_TRUE(is_quiet_success(result, {"gaudi_cpy/", "gaudi_ipc/",
                                               "\n8 bytes: the same",
                                               "1048576 bytes: the same"}));
@@ -211,5 +212,49 @@ INSTANTIATE_TEST_SUITE_P(of_a_process, two_cards,
 
 INSTANTIATE_TEST_SUITE_P(of_transfers, own_worker,
                          ::testing::ValuesIn(make_cases()), name_of);
+
+/* --- many endpoints, and workers that sleep --------------------------------*/
+
+/* With UCX_TLS; empty: UCX's default. */
+class workers : public tools,
+                public ::testing::WithParamInterface<std::string> {
+protected:
+    void expect_well(const arguments &how)
+    {
+        environment variables;
+        if (!GetParam().empty()) {
+            variables["UCX_TLS"] = GetParam();
+        }
+        EXPECT_TRUE(is_quiet_success(
+            emulated(joined({GAUDI_TOOLS_DIR "/ucp_endpoints"}, how), variables,
+                     std::chrono::seconds(90)),
+            {"all well"}));
+    }
+};
+
+TEST_P(workers, have_as_many_endpoints_as_a_program_likes)
+{
+    /* With all transports newer releases of UCP connect them over TCP, too,
+     * with two descriptors each. */
+    const bool has_sockets = GetParam().empty() && !ucx_is_before(1, 16);
+    expect_well({"open", has_sockets ? "4000" : "10000"});
+}
+
+TEST_P(workers, forget_endpoints_that_were_closed_without_progress)
+{
+    expect_well({"reopen", "3000"});
+}
+
+TEST_P(workers, can_be_armed_and_signalled_without_progress)
+{
+    expect_well({"signal"});
+}
+
+INSTANTIATE_TEST_SUITE_P(of_stock_ucp, workers,
+                         ::testing::Values("", "gaudi_copy,gaudi_ipc"),
+                         [](const auto &test) {
+                             return test.param.empty() ? "with_all_transports"
+                                                       : "with_gaudi_alone";
+                         });
 
 } // namespace gaudi::test

@@ -1,6 +1,5 @@
 /* Stock ucx_perftest on device memory. */
 #include "gtest/tools/perftest.h"
-#include "gtest/tools/release.h"
 
 #include "common/process_state.h"
 
@@ -12,11 +11,6 @@ namespace gaudi::test {
 
 namespace {
 
-constexpr const char *messages[] = {"tag_lat",     "tag_bw",     "tag_sync_lat",
-                                    "tag_sync_bw", "stream_lat", "stream_bw",
-                                    "ucp_am_lat",  "ucp_am_bw"};
-constexpr const char *rma[]      = {"ucp_put_lat", "ucp_put_bw", "ucp_get"};
-constexpr const char *pairs[] = {"gaudi", "gaudi,host", "host,gaudi", "host"};
 constexpr const char *sizes[] = {"8", "4096", "65536", "65537", "1048576"};
 
 /* With "-M single", ucx_perftest uses workers in other threads than the one
@@ -34,7 +28,7 @@ public:
     [[nodiscard]] std::string tls() { return (count_++ & 1) ? "tcp" : "sm"; }
     [[nodiscard]] std::string pair()
     {
-        return pairs[count_++ % std::size(pairs)];
+        return memory_pairs[count_++ % std::size(memory_pairs)];
     }
 
 private:
@@ -165,7 +159,7 @@ TEST_P(perftest_messages, run_between_all_kinds_of_memory)
 {
     const auto &[test, proto] = GetParam();
     rotation next;
-    for (const char *memory : pairs) {
+    for (const char *memory : memory_pairs) {
         for (const char *tls : {"sm", "tcp"}) {
             expect_success({test, memory, next.size(), tls, proto});
         }
@@ -200,13 +194,13 @@ TEST_P(perftest_messages, run_to_the_own_worker)
 {
     const auto &[test, proto] = GetParam();
     rotation next;
-    for (const char *memory : pairs) {
+    for (const char *memory : memory_pairs) {
         expect_success_alone({test, memory, next.size(), "sm", proto});
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(of, perftest_messages,
-                         ::testing::Combine(::testing::ValuesIn(messages),
+                         ::testing::Combine(::testing::ValuesIn(message_tests),
                                             ::testing::ValuesIn(protocols())),
                          name_of_generation);
 
@@ -215,7 +209,7 @@ TEST_P(perftest_rma, runs_to_another_process)
     const auto &[test, proto] = GetParam();
     const std::string how     = proto;
     rotation next;
-    for (const char *memory : pairs) {
+    for (const char *memory : memory_pairs) {
         for (const char *tls : {"sm", "tcp"}) {
             /* See crashes_of_old_releases. */
             if (((how == "y") || (memory == std::string("host"))) &&
@@ -240,7 +234,7 @@ TEST_P(perftest_rma, runs_to_the_own_worker)
 {
     const auto &[test, proto] = GetParam();
     rotation next;
-    for (const char *memory : pairs) {
+    for (const char *memory : memory_pairs) {
         for (const char *tls : {"sm", "tcp", "self,sm"}) {
             expect_success_alone({test, memory, next.size(), tls, proto});
         }
@@ -248,15 +242,14 @@ TEST_P(perftest_rma, runs_to_the_own_worker)
 }
 
 INSTANTIATE_TEST_SUITE_P(of, perftest_rma,
-                         ::testing::Combine(::testing::ValuesIn(rma),
+                         ::testing::Combine(::testing::ValuesIn(rma_tests),
                                             ::testing::ValuesIn(protocols())),
                          name_of_generation);
 
 TEST_F(perftest, atomics_run_on_host_memory)
 {
     for (const char *tls : {"sm", "tcp"}) {
-        for (const char *test :
-             {"ucp_add", "ucp_fadd", "ucp_swap", "ucp_cswap"}) {
+        for (const char *test : atomic_tests) {
             expect_success({test, "host", "8", tls, default_protocols});
         }
     }

@@ -67,10 +67,9 @@ std::vector<way_to_peer> main_ways()
 }
 
 class serving : public two_peers,
+                public no_shared_memory_left,
                 public ::testing::WithParamInterface<way_to_peer> {
 protected:
-    ~serving() override { EXPECT_THAT(shm_.left_behind(), IsEmpty()); }
-
     [[nodiscard]] process_options settings(environment variables = {}) const
     {
         /* Its timer would end a sleep that nobody else ends. */
@@ -105,9 +104,6 @@ protected:
     {
         expect_well(run_agents(what), "all moved", "all moved");
     }
-
-private:
-    const shared_memory_files shm_;
 };
 
 using serving_in_other_ways     = serving;

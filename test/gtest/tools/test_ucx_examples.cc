@@ -26,13 +26,8 @@ std::string message(size_t size)
     return text;
 }
 
-class ucx_example : public tools {
+class ucx_example : public tools, public no_shared_memory_left {
 protected:
-    ~ucx_example() override
-    {
-        EXPECT_THAT(shm_.left_behind(), ::testing::IsEmpty());
-    }
-
     void SetUp() override
     {
         ASSERT_TRUE(std::filesystem::exists(programs + "ucp_hello_world"))
@@ -97,8 +92,6 @@ protected:
 private:
     static constexpr size_t npos    = std::string::npos;
     static constexpr char success[] = " TEST SUCCESS --";
-
-    const shared_memory_files shm_;
 };
 
 /* Transports beside gaudi_copy (or empty: all), mode or type of

@@ -110,9 +110,11 @@ ucs_status_t on_message(void *arg, const void *header, size_t header_size,
     return UCS_OK;
 }
 
-operation send_as(side &from, const slot &what, uint32_t flags)
+template <uint32_t flags>
+operation send(side &from, const slot &what)
 {
-    auto header =
+    /* UCP reads the header until the message is sent. */
+    const auto header =
         std::make_shared<std::vector<char>>(header_size_for(what.size));
     fill(header->data(), header->size(), 5);
     std::memcpy(header->data(), &what.size, sizeof(what.size));
@@ -120,27 +122,10 @@ operation send_as(side &from, const slot &what, uint32_t flags)
     ucp_request_param_t params = parameters_for(what);
     params.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
     params.flags = flags;
-    operation going(ucp_am_send_nbx(from.ep(), first_id + from.number(),
-                                    header->data(), header->size(), what.data(),
-                                    what.size, &params),
-                    "ucp_am_send_nbx");
-    /* UCP reads the header until the message is sent. */
-    return operation([header, going]() mutable { return going.done(); });
-}
-
-operation send(side &from, const slot &what)
-{
-    return send_as(from, what, 0);
-}
-
-operation send_eager(side &from, const slot &what)
-{
-    return send_as(from, what, UCP_AM_SEND_FLAG_EAGER);
-}
-
-operation send_rendezvous(side &from, const slot &what)
-{
-    return send_as(from, what, UCP_AM_SEND_FLAG_RNDV);
+    return operation(ucp_am_send_nbx(from.ep(), first_id + from.number(),
+                                     header->data(), header->size(),
+                                     what.data(), what.size, &params),
+                     "ucp_am_send_nbx", header);
 }
 
 bool has_come(side &to, const slot &)
@@ -187,13 +172,14 @@ operation receive(side &to, const slot &what)
 }
 
 constexpr message_kind kinds[] = {
-    {"active message expected", 0, true, false, send, nullptr, receive},
-    {"active message unexpected", 0, false, false, send, has_come, receive},
-    {"eager active message", 0, true, false, send_eager, nullptr, receive},
-    {"rendezvous active message", 1, true, false, send_rendezvous, nullptr,
-     receive},
-    {"rendezvous active message unexpected", 1, false, false, send_rendezvous,
-     has_come, receive},
+    {"active message expected", 0, true, false, send<0>, nullptr, receive},
+    {"active message unexpected", 0, false, false, send<0>, has_come, receive},
+    {"eager active message", 0, true, false, send<UCP_AM_SEND_FLAG_EAGER>,
+     nullptr, receive},
+    {"rendezvous active message", 1, true, false, send<UCP_AM_SEND_FLAG_RNDV>,
+     nullptr, receive},
+    {"rendezvous active message unexpected", 1, false, false,
+     send<UCP_AM_SEND_FLAG_RNDV>, has_come, receive},
 };
 
 } // namespace

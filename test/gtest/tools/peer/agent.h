@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include "gtest/tools/peer/side.h"
+#include "gtest/tools/peer/kinds.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -138,22 +138,8 @@ private:
     std::vector<char> key_;
 };
 
-/** A key of another agent's segment, unpacked for each worker. */
-class remote_segment {
-public:
-    remote_segment(const connection &to, const std::vector<char> &key);
-    ~remote_segment();
-    remote_segment(const remote_segment &)            = delete;
-    remote_segment &operator=(const remote_segment &) = delete;
-
-    /** Whether the key could be unpacked. */
-    [[nodiscard]] ucs_status_t status() const { return status_; }
-    [[nodiscard]] ucp_rkey_h key(size_t worker) const { return keys_[worker]; }
-
-private:
-    ucs_status_t status_ = UCS_OK;
-    std::vector<ucp_rkey_h> keys_;
-};
+/** Another agent's segment, by each worker of an agent. */
+using remote_segment = std::vector<std::unique_ptr<remote_memory>>;
 
 /** One entry of a list: bytes here and there. */
 struct block {

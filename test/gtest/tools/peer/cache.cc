@@ -136,22 +136,26 @@ remote_cache::remote_cache(const connection &to,
                            const std::vector<description> &pieces)
 {
     for (const description &piece : pieces) {
-        addresses_.push_back(piece.address);
-        segments_.push_back(std::make_unique<remote_segment>(to, piece.key));
+        ucs_status_t status  = UCS_OK;
+        remote_segment &keys = segments_.emplace_back();
+        for (size_t i = 0; (i < to.of().workers()) && (status == UCS_OK); ++i) {
+            keys.push_back(std::make_unique<remote_memory>(to.ep(i), piece));
+            status = keys.back()->status();
+        }
         if (status_ == UCS_OK) {
-            status_ = segments_.back()->status();
+            status_ = status;
         }
     }
 }
 
 uint64_t remote_cache::address(size_t i, const shape &how) const
 {
-    return addresses_[i % pieces] + offset_of(i, how);
+    return segment_of(i).front()->address() + offset_of(i, how);
 }
 
 const remote_segment &remote_cache::segment_of(size_t i) const
 {
-    return *segments_[i % pieces];
+    return segments_[i % pieces];
 }
 
 size_t scatter(size_t i, size_t count)

@@ -72,8 +72,7 @@ public:
 
 private:
     ucs_status_t status_ = UCS_OK;
-    std::vector<uint64_t> addresses_;
-    std::vector<std::unique_ptr<remote_segment>> segments_;
+    std::vector<remote_segment> segments_;
 };
 
 /** Which block there belongs to block @a i here. */

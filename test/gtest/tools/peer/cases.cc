@@ -1,7 +1,10 @@
 #include "gtest/tools/peer/cases.h"
 
+#include "gtest/tools/peer/check.h"
+
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 namespace peer {
 
@@ -32,27 +35,126 @@ private:
     unsigned count_ = 0;
 };
 
-} // namespace
-
-std::span<const message_kind> message_kinds(const std::string &traffic)
+void run_message(const own_ends &here, const message_kind &kind,
+                 const transfer &what)
 {
-    if (traffic == "tag") {
-        return tag_kinds;
+    set_case(what.name);
+    std::optional<slot> from;
+    std::optional<slot> to;
+    if (here.active != nullptr) {
+        from.emplace(here.sources->from(what));
+        prepare(*from, what.seed);
     }
-    if (traffic == "pieces") {
-        return pieces_kinds;
+    if (here.passive != nullptr) {
+        to.emplace(here.targets->to(what));
+        prepare(*to, seed_before);
     }
-    if (traffic == "am") {
-        return active_message_kinds;
+    std::optional<operation> coming;
+    if (to && kind.receives_first) {
+        coming = kind.receive(*here.passive, *to);
     }
-    return (traffic == "stream") ? stream_kinds
-                                 : std::span<const message_kind>();
+    here.meet(what, false);
+    std::optional<operation> going;
+    if (from) {
+        going = kind.send(*here.active, *from);
+    }
+    if (to && !coming) {
+        if (kind.has_come != nullptr) {
+            here.finish(
+                operation([&] { return kind.has_come(*here.passive, *to); }));
+        }
+        coming = kind.receive(*here.passive, *to);
+    }
+    for (const auto &one : {coming, going}) {
+        if (one) {
+            here.finish(*one);
+        }
+    }
+    here.meet(what, true);
+    if (from) {
+        expect(*from, what.seed, what.seed);
+    }
+    if (to) {
+        expect(*to, what.seed, seed_before);
+    }
 }
 
-void for_each_message(
-    std::span<const message_kind> kinds, std::span<const size_t> sizes,
-    bool device_handles,
-    const std::function<void(const message_kind &, const transfer &)> &run)
+void run_one_rma(const own_ends &here, const remote_memories &remote,
+                 const rma_kind &kind, const transfer &what)
+{
+    struct place {
+        slot where;
+        unsigned seed; /* of what is there before */
+    };
+    set_case(what.name);
+    std::vector<place> places;
+    if (here.active != nullptr) {
+        places.push_back(
+            {here.sources->from(what), kind.is_put ? what.seed : seed_before});
+    }
+    if (here.passive != nullptr) {
+        places.push_back(
+            {here.targets->to(what), kind.is_put ? seed_before : what.seed});
+    }
+    for (const auto &[where, seed] : places) {
+        prepare(where, seed);
+    }
+    here.meet(what, false);
+    if (here.active != nullptr) {
+        here.finish(kind.start(*here.active, places.front().where,
+                               remote.at(what.to), guard + what.skew_to));
+    }
+    here.meet(what, true);
+    for (const auto &[where, seed] : places) {
+        expect(where, what.seed, seed);
+    }
+}
+
+} // namespace
+
+memories::memories(const context &of, std::span<const size_t> sizes,
+                   uint64_t wish, bool plain)
+{
+    const size_t room =
+        *std::max_element(sizes.begin(), sizes.end()) + 2 * guard + last;
+    for (const kind_of_memory kind : all_kinds) {
+        all_[kind] = std::make_unique<memory>(of, kind, room, wish, plain);
+    }
+}
+
+remote_memories memories::open_from(side &by) const
+{
+    remote_memories result;
+    for (const auto &[kind, mine] : all_) {
+        result.try_emplace(kind, by.ep(), mine->describe());
+    }
+    return result;
+}
+
+slot memories::from(const transfer &what)
+{
+    return {at(what.from), guard + what.skew_from, what.size,
+            what.registered_from};
+}
+
+slot memories::to(const transfer &what)
+{
+    return {at(what.to), guard + what.skew_to, what.size, what.registered_to};
+}
+
+void own_ends::finish(operation going) const
+{
+    std::vector<worker *> workers;
+    for (const side *one : {active, passive}) {
+        if (one != nullptr) {
+            workers.push_back(&one->of());
+        }
+    }
+    peer::finish(std::move(going), workers);
+}
+
+void run_messages(const own_ends &here, std::span<const message_kind> kinds,
+                  std::span<const size_t> sizes, bool device_handles)
 {
     constexpr kind_of_memory where[] = {kind_of_memory::heap,
                                         kind_of_memory::gaudi};
@@ -71,16 +173,15 @@ void for_each_message(
                     if ((to == kind_of_memory::gaudi) && !device_handles) {
                         what.registered_to = false;
                     }
-                    run(kind, what);
+                    run_message(here, kind, what);
                 }
             }
         }
     }
 }
 
-void for_each_rma(
-    std::span<const size_t> sizes, bool device,
-    const std::function<void(const rma_kind &, const transfer &)> &run)
+void run_rma(const own_ends &here, const remote_memories &remote,
+             std::span<const size_t> sizes, bool device)
 {
     /* The device's is the last one. */
     const auto where =
@@ -88,48 +189,18 @@ void for_each_rma(
     counter transfers;
     for (const rma_kind &kind : rma_kinds) {
         for (const kind_of_memory local : where) {
-            for (const kind_of_memory remote : where) {
+            for (const kind_of_memory target : where) {
                 for (const size_t size : sizes) {
                     for (const bool registered : {false, true}) {
                         transfer what =
-                            transfers.next(kind.name, local, remote, size);
+                            transfers.next(kind.name, local, target, size);
                         what.registered_from = registered;
-                        run(kind, what);
+                        run_one_rma(here, remote, kind, what);
                     }
                 }
             }
         }
     }
-}
-
-memories::memories(const context &of, std::span<const size_t> sizes,
-                   uint64_t wish, bool plain)
-{
-    const size_t room =
-        *std::max_element(sizes.begin(), sizes.end()) + 2 * guard + last;
-    for (const kind_of_memory kind : all_kinds) {
-        all_[kind] = std::make_unique<memory>(of, kind, room, wish, plain);
-    }
-}
-
-std::map<kind_of_memory, remote_memory> memories::open_from(side &by) const
-{
-    std::map<kind_of_memory, remote_memory> result;
-    for (const auto &[kind, mine] : all_) {
-        result.try_emplace(kind, by.ep(), mine->describe());
-    }
-    return result;
-}
-
-slot memories::from(const transfer &what)
-{
-    return {at(what.from), guard + what.skew_from, what.size,
-            what.registered_from};
-}
-
-slot memories::to(const transfer &what)
-{
-    return {at(what.to), guard + what.skew_to, what.size, what.registered_to};
 }
 
 } // namespace peer

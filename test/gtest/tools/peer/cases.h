@@ -36,23 +36,7 @@ inline constexpr size_t all_sizes[] = {
     8192, 8193, 30000, 65535, 65536, 65537, 300001, 1048576, 1048577, 16777219};
 inline constexpr size_t few_sizes[] = {0, 1, 4097, 65537, 1048576};
 
-/**
- * Every transfer of the kinds, in order.
- *
- * @param device_handles  Whether receives into device memory are given the
- *     memory's handle. With the default protocols, UCP 1.13 crashes on it when
- * a rendezvous has to be staged (over tcp, or from a list): the handle shares a
- *     union with the number of bytes that remain.
- */
-void for_each_message(
-    std::span<const message_kind> kinds, std::span<const size_t> sizes,
-    bool device_handles,
-    const std::function<void(const message_kind &, const transfer &)> &run);
-
-/** @param device  With device memory, not only between host memories. */
-void for_each_rma(
-    std::span<const size_t> sizes, bool device,
-    const std::function<void(const rma_kind &, const transfer &)> &run);
+using remote_memories = std::map<kind_of_memory, remote_memory>;
 
 /** Memory of each kind that a side has, each large enough for any transfer. */
 class memories {
@@ -65,8 +49,7 @@ public:
     [[nodiscard]] memory &at(kind_of_memory kind) { return *all_.at(kind); }
 
     /** All of it, as another side reaches it. */
-    [[nodiscard]] std::map<kind_of_memory, remote_memory>
-    open_from(side &by) const;
+    [[nodiscard]] remote_memories open_from(side &by) const;
 
     [[nodiscard]] slot from(const transfer &what);
     [[nodiscard]] slot to(const transfer &what);
@@ -74,5 +57,40 @@ public:
 private:
     std::map<kind_of_memory, std::unique_ptr<memory>> all_;
 };
+
+/** What this process has of a connection: the end that sends, puts and gets,
+ *  the other end, or both. */
+struct own_ends {
+    side *active      = nullptr;
+    memories *sources = nullptr;
+
+    side *passive     = nullptr;
+    memories *targets = nullptr;
+
+    /** Called when this process is ready for a transfer, and when its part of
+     *  it is over: returns when the other process has come as far. */
+    std::function<void(const transfer &what, bool is_over)> meet =
+        [](const transfer &, bool) {};
+
+    /** Progress of both until it is done. */
+    void finish(operation going) const;
+};
+
+/**
+ * Every transfer of the kinds, in order, with a look at all bytes of both ends.
+ *
+ * @param device_handles  Whether receives into device memory are given the
+ *     memory's handle. With the default protocols, UCP 1.13 crashes on it when
+ * a rendezvous has to be staged (over tcp, or from a list): the handle shares a
+ *     union with the number of bytes that remain.
+ */
+void run_messages(const own_ends &here, std::span<const message_kind> kinds,
+                  std::span<const size_t> sizes, bool device_handles);
+
+/** The same of puts and gets.
+ *  @param remote  The targets, as the active end reaches them.
+ *  @param device  With device memory, not only between host memories. */
+void run_rma(const own_ends &here, const remote_memories &remote,
+             std::span<const size_t> sizes, bool device);
 
 } // namespace peer

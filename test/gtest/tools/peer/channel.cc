@@ -4,10 +4,12 @@
 #include "gtest/tools/peer/check.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
-#include <utility>
 
+#include <spawn.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace peer {
@@ -18,21 +20,11 @@ constexpr char gone[] = "the other side is gone";
 
 } // namespace
 
-channel::channel(channel &&other) noexcept : fd_(std::exchange(other.fd_, -1))
-{}
-
-channel::~channel()
-{
-    if (fd_ >= 0) {
-        close(fd_);
-    }
-}
-
 void channel::send(const void *data, size_t size) const
 {
     for (size_t done = 0; done < size;) {
         const ssize_t count =
-            ::send(fd_, static_cast<const char *>(data) + done, size - done,
+            ::send(fd(), static_cast<const char *>(data) + done, size - done,
                    MSG_NOSIGNAL);
         if (count <= 0) {
             die("socket", gone);
@@ -45,7 +37,7 @@ void channel::receive(void *data, size_t size) const
 {
     for (size_t done = 0; done < size;) {
         const ssize_t count =
-            recv(fd_, static_cast<char *>(data) + done, size - done, 0);
+            recv(fd(), static_cast<char *>(data) + done, size - done, 0);
         if (count <= 0) {
             die("socket", gone);
         }
@@ -88,7 +80,7 @@ channel channel::make_another() const
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         die("socketpair", std::strerror(errno));
     }
-    if (!gaudi::test::send_descriptor(fd_, ends[1])) {
+    if (!gaudi::test::send_descriptor(fd(), ends[1])) {
         die("socket", gone);
     }
     close(ends[1]);
@@ -97,7 +89,7 @@ channel channel::make_another() const
 
 channel channel::accept_another() const
 {
-    const int fd = gaudi::test::receive_descriptor(fd_);
+    const int fd = gaudi::test::receive_descriptor(fd_.get());
     if (fd < 0) {
         die("socket", "a file descriptor was expected");
     }
@@ -106,11 +98,58 @@ channel channel::accept_another() const
 
 bool channel::try_hear(char &letter) const
 {
-    const ssize_t count = recv(fd_, &letter, 1, MSG_DONTWAIT);
+    const ssize_t count = recv(fd(), &letter, 1, MSG_DONTWAIT);
     if ((count == 0) || ((count < 0) && (errno != EAGAIN))) {
         die("socket", gone);
     }
     return count == 1;
+}
+
+another_process::another_process(std::vector<std::string> words)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        die("socketpair", std::strerror(errno));
+    }
+    socket_.emplace(ends[0]);
+    const channel theirs(ends[1]);
+    if (ends[1] == peer_fd) {
+        die("socketpair", "took the number of the peers' socket");
+    }
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], peer_fd);
+    words.insert(words.begin(), "/proc/self/exe");
+    std::vector<char *> argv;
+    for (std::string &word : words) {
+        argv.push_back(word.data());
+    }
+    argv.push_back(nullptr);
+    const int error =
+        posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0) {
+        die("posix_spawn", std::strerror(error));
+    }
+}
+
+void another_process::end()
+{
+    if (pid_ > 0) {
+        kill(pid_, SIGKILL);
+        waitpid(pid_, nullptr, 0);
+    }
+    pid_ = 0;
+}
+
+void another_process::expect_end()
+{
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = 0;
+    if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0)) {
+        die("another process", "ended badly");
+    }
 }
 
 } // namespace peer

@@ -1,11 +1,17 @@
 /**
  * Socket between the two sides of a transfer: what they have to tell each other
- * besides the transfer itself.
+ * besides the transfer itself. And the other side as a process.
  */
 #pragma once
 
+#include "util/unique_fd.h"
+
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <vector>
+
+#include <sys/types.h>
 
 namespace peer {
 
@@ -16,10 +22,6 @@ inline constexpr int peer_fd = 3;
 class channel {
 public:
     explicit channel(int fd) : fd_(fd) {}
-    ~channel();
-    channel(channel &&other) noexcept;
-    channel(const channel &)            = delete;
-    channel &operator=(const channel &) = delete;
 
     void send(const void *data, size_t size) const;
     void receive(void *data, size_t size) const;
@@ -43,10 +45,32 @@ public:
     /** One byte, if it is there. Dies when the other side is gone. */
     [[nodiscard]] bool try_hear(char &letter) const;
 
-    [[nodiscard]] int fd() const { return fd_; }
+    [[nodiscard]] int fd() const { return fd_.get(); }
 
 private:
-    int fd_;
+    gaudi::util::unique_fd fd_;
+};
+
+/** This program once more, with other words, and a socket as its @ref peer_fd.
+ * Ends with this object. */
+class another_process {
+public:
+    explicit another_process(std::vector<std::string> words);
+    ~another_process() { end(); }
+    another_process(const another_process &)            = delete;
+    another_process &operator=(const another_process &) = delete;
+
+    [[nodiscard]] const channel &socket() const { return *socket_; }
+
+    /** By SIGKILL, unless it is over. */
+    void end();
+
+    /** Wait until it ends by itself. Dies unless it ends well. */
+    void expect_end();
+
+private:
+    pid_t pid_ = 0;
+    std::optional<channel> socket_;
 };
 
 } // namespace peer

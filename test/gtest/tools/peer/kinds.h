@@ -27,13 +27,10 @@ struct message_kind {
     operation (*receive)(side &to, const slot &what);
 };
 
-extern const std::span<const message_kind> tag_kinds;
-/** Tag messages of scatter-gather lists. */
-extern const std::span<const message_kind> pieces_kinds;
 extern const std::span<const message_kind> active_message_kinds;
-extern const std::span<const message_kind> stream_kinds;
 
-/** Those of one word: "tag", "pieces", "am" or "stream"; none of another. */
+/** Those of one word: "tag", "pieces" (tag messages of scatter-gather lists),
+ *  "am" or "stream"; none of another. */
 std::span<const message_kind> message_kinds(const std::string &traffic);
 
 /** Memory of another worker. Belongs to the endpoint that it was unpacked on.*/

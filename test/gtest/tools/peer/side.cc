@@ -25,10 +25,9 @@ context::context(const context_options &options) : how_(options.how)
     params.mt_workers_shared = options.shared ? 1 : 0;
 
     ucp_config_t *config = nullptr;
-    require(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
-    if (options.configure != nullptr) {
-        options.configure(config);
-    }
+    require(ucp_config_read(options.prefix, nullptr, &config),
+            "ucp_config_read");
+    options.configure(config);
     require(ucp_init(&params, config, &handle_), "ucp_init");
     ucp_config_release(config);
 }
@@ -99,12 +98,13 @@ void worker::rest(int fd)
     }
 }
 
-operation::operation(ucs_status_ptr_t request, const char *what)
+operation::operation(ucs_status_ptr_t request, const char *what,
+                     std::shared_ptr<const void> kept)
 {
     if (UCS_PTR_IS_ERR(request)) {
         require(UCS_PTR_STATUS(request), what);
     }
-    done_ = [request, what]() mutable {
+    done_ = [request, what, kept = std::move(kept)]() mutable {
         if (request == nullptr) {
             return true;
         }

@@ -32,7 +32,8 @@ struct context_options {
     waiting how = waiting::poll;
     uint64_t features =
         UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_STREAM | UCP_FEATURE_RMA;
-    void (*configure)(ucp_config_t *config) = nullptr;
+    std::function<void(ucp_config_t *config)> configure = [](ucp_config_t *) {};
+    const char *prefix = nullptr; /**< of variables for this context alone */
 };
 
 class context {
@@ -83,8 +84,10 @@ class operation {
 public:
     explicit operation(std::function<bool()> done) : done_(std::move(done)) {}
 
-    /** Of what a UCP function returned. Dies when it failed. */
-    operation(ucs_status_ptr_t request, const char *what);
+    /** Of what a UCP function returned. Dies when it failed.
+     *  @param kept  What UCP reads or writes until it is done. */
+    operation(ucs_status_ptr_t request, const char *what,
+              std::shared_ptr<const void> kept = nullptr);
 
     [[nodiscard]] bool done() { return done_(); }
 

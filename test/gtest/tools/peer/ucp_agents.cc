@@ -53,10 +53,10 @@ constexpr shape few{8, 65536};
 struct agent_case {
     bool is_client = false;
     std::string what;
-    size_t count = 0;
-    bool host    = false;
-    bool card    = false;
-    agent_options agents;
+    size_t count         = 0;
+    bool host            = false;
+    bool card            = false;
+    agent_options agents = {};
 };
 
 /* Dies of words that it does not know. */
@@ -121,9 +121,7 @@ private:
     /* All blocks of a list, until they are there. */
     void put(const std::vector<block> &list, const char *what)
     {
-        transfer going(*to_, 0);
-        (void)going.post(direction::put, list);
-        require(going.wait(), what);
+        require(transfer(*to_, 0).run(direction::put, list), what);
     }
 
     /* Blocks of either side, the server's told to the client. */
@@ -202,12 +200,7 @@ void party::move_by_threads(direction what, const std::vector<block> &list)
                                           list.data() + end);
         threads.emplace_back([this, what, part, i, workers] {
             set_case("thread " + std::to_string(i));
-            transfer going(*to_, i % workers);
-            const ucs_status_t status = going.post(what, part);
-            if (status != UCS_INPROGRESS) {
-                require(status, "posting");
-            }
-            require(going.wait(), "a list");
+            require(transfer(*to_, i % workers).run(what, part), "a list");
         });
     }
     for (std::thread &one : threads) {
@@ -457,7 +450,7 @@ int main(int argc, char **argv)
 {
     start_program(life_s);
     if ((argc == 5) && (std::strcmp(argv[1], "stranger") == 0)) {
-        stranger::be(argv + 2);
+        be_stranger(argv + 1);
     }
     const agent_case how = parse_case(argc, argv);
     if (how.card) {

@@ -5,6 +5,9 @@
  *        ucp_endpoints reopen COUNT  one after the other, while the worker that
  *                                    they go to makes no progress
  *        ucp_endpoints signal        arming and signalling, without progress
+ *        ucp_endpoints own LIST [PREFIX]  one to the own worker, with
+ * transports that the program chooses by itself: LIST, unless it is empty, and
+ * variables of PREFIX
  *
  * Messages come over some of the endpoints. No device memory is used.
  */
@@ -35,17 +38,19 @@ void disconnect(ucp_ep_h ep, const std::vector<worker *> &workers)
     finish(peer::disconnect(ep, true), "ucp_ep_close_nbx", workers);
 }
 
-void send_and_receive(ucp_ep_h ep, worker &from, worker &to, uint64_t number)
+void send_and_receive(ucp_ep_h ep, worker &from, worker &to, uint64_t number,
+                      size_t size = sizeof(uint64_t))
 {
     const ucp_request_param_t defaults{};
-    uint64_t came = ~number;
-    operation coming(ucp_tag_recv_nbx(to.get(), &came, sizeof(came), number,
+    const std::vector<uint64_t> sent(size / sizeof(number), number);
+    std::vector<uint64_t> came(sent.size(), ~number);
+    operation coming(ucp_tag_recv_nbx(to.get(), came.data(), size, number,
                                       UINT64_MAX, &defaults),
                      "ucp_tag_recv_nbx");
-    finish(ucp_tag_send_nbx(ep, &number, sizeof(number), number, &defaults),
+    finish(ucp_tag_send_nbx(ep, sent.data(), size, number, &defaults),
            "ucp_tag_send_nbx", {&from, &to});
     finish(coming, {&from, &to});
-    if (came != number) {
+    if (came != sent) {
         die("message " + std::to_string(number), "came as another one");
     }
 }
@@ -125,6 +130,29 @@ void be_signalled()
     }
 }
 
+/* Messages as short and as long as UCP treats otherwise. */
+void choose_transports(const char *list, const char *prefix)
+{
+    context of({.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA,
+                .configure =
+                    [list](ucp_config_t *config) {
+                        if (*list != '\0') {
+                            require(ucp_config_modify(config, "TLS", list),
+                                    list);
+                        }
+                    },
+                .prefix = prefix});
+    ucp_context_print_info(of.get(), stdout);
+    worker one(of, UCS_THREAD_MODE_SINGLE);
+    ucp_ep_h ep = nullptr;
+    require(peer::connect(one, one.address(), false, {}, ep), "ucp_ep_create");
+    for (const size_t size : {8, 1 << 20}) {
+        send_and_receive(ep, one, one, 1, size);
+        std::printf("%zu bytes: the same\n", size);
+    }
+    finish(peer::disconnect(ep, false), "ucp_ep_close_nbx", {&one});
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -137,8 +165,11 @@ int main(int argc, char **argv)
         open_one_after_the_other(static_cast<unsigned>(std::stoul(argv[2])));
     } else if ((argc == 2) && (what == "signal")) {
         be_signalled();
+    } else if ((argc >= 3) && (argc <= 4) && (what == "own")) {
+        choose_transports(argv[2], argv[3]);
     } else {
-        die("usage", "ucp_endpoints open COUNT | reopen COUNT | signal");
+        die("usage", "ucp_endpoints open COUNT | reopen COUNT | signal | "
+                     "own LIST [PREFIX]");
     }
     std::printf("all well\n");
     return 0;

@@ -55,24 +55,11 @@ void move_bytes(const context &of)
     side myself(mine, 0, mine.address());
     const auto remote = there.open_from(myself);
     while (!over) {
-        for_each_rma(few_sizes, true,
-                     [&](const rma_kind &kind, const transfer &what) {
-                         if (over) {
-                             return;
-                         }
-                         set_case(what.name);
-                         const slot local  = here.from(what);
-                         const slot target = there.to(what);
-                         const slot &from  = kind.is_put ? local : target;
-                         const slot &to    = kind.is_put ? target : local;
-                         prepare(from, what.seed);
-                         prepare(to, seed_before);
-                         finish(kind.start(myself, local, remote.at(what.to),
-                                           guard + what.skew_to),
-                                {&mine});
-                         expect(to, what.seed, seed_before);
-                         ++transfers;
-                     });
+        run_rma({&myself, &here, &myself, &there,
+                 [](const transfer &, bool is_over) {
+                     transfers += is_over ? 1 : 0;
+                 }},
+                remote, few_sizes, true);
     }
 }
 

@@ -30,76 +30,15 @@ constexpr unsigned life_s = 100;
 /* Where the module gives out addresses of gaudi1, see base/card.cc. */
 constexpr uint64_t on_second_card = 0x1001001800000000 + (uint64_t{1} << 41);
 
-/* Sender and receiver, initiator and target: maybe one and the same. */
-struct pair_of_sides {
-    side &active;
-    side &passive;
-    memories &sources;
-    memories &targets;
-
-    void finish(operation going) const
-    {
-        peer::finish(going, {&active.of(), &passive.of()});
-    }
-};
-
-void run_messages(const pair_of_sides &both,
-                  std::span<const message_kind> kinds, bool device_handles)
-{
-    for_each_message(kinds, all_sizes, device_handles,
-                     [&](const message_kind &kind, const transfer &what) {
-                         set_case(what.name);
-                         const slot from = both.sources.from(what);
-                         const slot to   = both.targets.to(what);
-                         prepare(from, what.seed);
-                         prepare(to, seed_before);
-                         if (kind.receives_first) {
-                             operation coming = kind.receive(both.passive, to);
-                             both.finish(kind.send(both.active, from));
-                             both.finish(coming);
-                         } else {
-                             operation going = kind.send(both.active, from);
-                             if (kind.has_come != nullptr) {
-                                 both.finish(operation([&] {
-                                     return kind.has_come(both.passive, to);
-                                 }));
-                             }
-                             both.finish(kind.receive(both.passive, to));
-                             both.finish(going);
-                         }
-                         expect(from, what.seed, what.seed);
-                         expect(to, what.seed, seed_before);
-                     });
-}
-
-void run_rma(const pair_of_sides &both)
-{
-    const auto remote = both.targets.open_from(both.active);
-    for_each_rma(
-        all_sizes, true, [&](const rma_kind &kind, const transfer &what) {
-            set_case(what.name);
-            const slot local           = both.sources.from(what);
-            const slot target          = both.targets.to(what);
-            const unsigned seed_local  = kind.is_put ? what.seed : seed_before;
-            const unsigned seed_target = kind.is_put ? seed_before : what.seed;
-            prepare(local, seed_local);
-            prepare(target, seed_target);
-            both.finish(kind.start(both.active, local, remote.at(what.to),
-                                   guard + what.skew_to));
-            expect(local, what.seed, seed_local);
-            expect(target, what.seed, seed_target);
-        });
-}
-
-void run(const pair_of_sides &both, const std::string &traffic)
+void run(const own_ends &both, const std::string &traffic)
 {
     const auto kinds = message_kinds(traffic);
     if (traffic == "rma") {
-        run_rma(both);
+        run_rma(both, both.targets->open_from(*both.active), all_sizes, true);
     } else if (kinds.empty()) {
         die(traffic, "is no traffic");
     } else {
-        run_messages(both, kinds, traffic != "pieces");
+        run_messages(both, kinds, all_sizes, traffic != "pieces");
     }
 }
 
@@ -153,8 +92,8 @@ int main(int argc, char **argv)
             passive =
                 std::make_unique<side>(other_worker, 0, first_worker.address());
         }
-        const pair_of_sides both{active, passive ? *passive : active, sources,
-                                 targets};
+        const own_ends both{&active, &sources,
+                            passive ? passive.get() : &active, &targets};
         run(both, argv[2]);
         set_case("the end");
         ucp_ep_print_info(active.ep(), stdout);

@@ -177,76 +177,22 @@ struct station {
     }
 
     void finish(operation going) { peer::finish(going, {&of()}); }
-
-    /* What the own cards did for a transfer. */
-    void report(const transfer &what, const dma_count &before) const
-    {
-        if (how.count) {
-            const dma_count moved = count_dma() - before;
-            std::printf("dma\t%s\t%zu\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64
-                        "\t%" PRIu64 "\t%" PRIu64 "\n",
-                        what.name.c_str(), what.size, moved.host_to_device,
-                        moved.device_to_host, moved.device_to_device,
-                        moved.host_to_host, moved.jobs);
-        }
-    }
 };
 
-void send_message(station &here, const message_kind &kind, const transfer &what)
+/* What the own cards did for a transfer. */
+void report(const transfer &what, const dma_count &moved)
 {
-    const slot mine = here.own.from(what);
-    prepare(mine, what.seed);
-    const dma_count before = count_dma();
-    here.barrier();
-    here.finish(kind.send(here.end, mine));
-    here.barrier();
-    here.report(what, before);
-    expect(mine, what.seed, what.seed);
-}
-
-void receive_message(station &here, const message_kind &kind,
-                     const transfer &what)
-{
-    const slot mine = here.own.to(what);
-    prepare(mine, seed_before);
-    const dma_count before = count_dma();
-    if (kind.receives_first) {
-        operation going = kind.receive(here.end, mine);
-        here.barrier();
-        here.finish(going);
-    } else {
-        here.barrier();
-        if (kind.has_come != nullptr) {
-            here.finish(
-                operation([&] { return kind.has_come(here.end, mine); }));
-        }
-        here.finish(kind.receive(here.end, mine));
-    }
-    here.barrier();
-    here.report(what, before);
-    expect(mine, what.seed, seed_before);
-}
-
-void run_messages(station &here, std::span<const message_kind> kinds,
-                  std::span<const size_t> sizes)
-{
-    for_each_message(kinds, sizes, here.how.handles,
-                     [&](const message_kind &kind, const transfer &what) {
-                         set_case(what.name);
-                         if (here.how.is_client) {
-                             send_message(here, kind, what);
-                         } else {
-                             receive_message(here, kind, what);
-                         }
-                     });
+    std::printf("dma\t%s\t%zu\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64
+                "\t%" PRIu64 "\n",
+                what.name.c_str(), what.size, moved.host_to_device,
+                moved.device_to_host, moved.device_to_device,
+                moved.host_to_host, moved.jobs);
 }
 
 /* The server's memory, as the client reaches it. */
-using targets = std::map<kind_of_memory, remote_memory>;
-
-targets exchange_keys(station &here)
+remote_memories exchange_keys(station &here)
 {
-    targets result;
+    remote_memories result;
     if (here.how.is_client) {
         for (const kind_of_memory kind : all_kinds) {
             result.try_emplace(kind, here.end.ep(),
@@ -267,42 +213,31 @@ targets exchange_keys(station &here)
     return result;
 }
 
-void run_rma(station &here, std::span<const size_t> sizes, bool device)
-{
-    const targets remote = exchange_keys(here);
-    for_each_rma(
-        sizes, device, [&](const rma_kind &kind, const transfer &what) {
-            set_case(what.name);
-            const slot mine =
-                here.how.is_client ? here.own.from(what) : here.own.to(what);
-            /* Bytes move away from here, or come here. */
-            const bool is_source     = (here.how.is_client == kind.is_put);
-            const unsigned seed_here = is_source ? what.seed : seed_before;
-            prepare(mine, seed_here);
-            const dma_count before = count_dma();
-            here.barrier();
-            if (here.how.is_client) {
-                here.finish(kind.start(here.end, mine, remote.at(what.to),
-                                       guard + what.skew_to));
-            }
-            here.barrier();
-            here.report(what, before);
-            expect(mine, what.seed, seed_here);
-        });
-}
-
 void run_traffic(station &here, const std::string &traffic)
 {
+    dma_count before;
+    own_ends ends{.meet = [&](const transfer &what, bool is_over) {
+        if (here.how.count && !is_over) {
+            before = count_dma();
+        }
+        here.barrier();
+        if (here.how.count && is_over) {
+            report(what, count_dma() - before);
+        }
+    }};
+    (here.how.is_client ? ends.active : ends.passive)  = &here.end;
+    (here.how.is_client ? ends.sources : ends.targets) = &here.own;
+
     const auto sizes = sizes_of(here.how);
     if ((traffic == "rma") || (traffic == "rma-host")) {
-        run_rma(here, sizes, traffic == "rma");
+        run_rma(ends, exchange_keys(here), sizes, traffic == "rma");
         return;
     }
     const auto kinds = message_kinds(traffic);
     if (kinds.empty()) {
         refuse(traffic);
     }
-    run_messages(here, kinds, sizes);
+    run_messages(ends, kinds, sizes, here.how.handles);
 }
 
 void run(station &here)

@@ -10,7 +10,6 @@
  * happened. After all rounds the process has not more open files and mappings
  * than after the first of each kind.
  */
-#include "gtest/tools/peer/another_process.h"
 #include "gtest/tools/peer/check.h"
 #include "gtest/tools/peer/counts.h"
 #include "gtest/tools/peer/kinds.h"
@@ -190,18 +189,13 @@ struct address {
     description memory;
 };
 
-void tell(const channel &socket, const worker &mine, const memory &own)
+/* Both sides call it. */
+address introduce(const channel &socket, const worker &mine, const memory &own)
 {
-    socket.send_block(mine.address());
+    address other{.worker = socket.exchange(mine.address()), .memory = {}};
     own.describe().send(socket);
-}
-
-address hear(const channel &socket)
-{
-    address result;
-    result.worker = socket.receive_block();
-    result.memory = description::receive(socket);
-    return result;
+    other.memory = description::receive(socket);
+    return other;
 }
 
 /* --- the peer ------------------------------------------------------------- */
@@ -245,8 +239,7 @@ int run_peer(const std::string &when)
     memory other_own(common, kind_of_memory::gaudi, room);
     set_case("peer " + when);
 
-    tell(socket, mine, own);
-    const address other = hear(socket);
+    const address other = introduce(socket, mine, own);
     if ((when == name_of(moment::before_connect)) ||
         (when == name_of(moment::full_queue))) {
         socket.say('r');
@@ -285,8 +278,7 @@ public:
     {
         set_case(std::string("kill ") + name_of(when));
         another_process victim = start_peer(name_of(when));
-        const address there    = hear(victim.socket());
-        tell(victim.socket(), worker_, memory_);
+        const address there    = introduce(victim.socket(), worker_, memory_);
 
         if ((when == moment::before_connect) && coin()) {
             victim.end();
@@ -333,8 +325,7 @@ public:
     {
         set_case("healthy peer, round " + std::to_string(round));
         another_process other = start_peer(healthy);
-        const address there   = hear(other.socket());
-        tell(other.socket(), worker_, memory_);
+        const address there   = introduce(other.socket(), worker_, memory_);
         connection to_other(worker_, there.worker);
         if (to_other.failed()) {
             die("ucp_ep_create", "failed");

@@ -65,33 +65,30 @@ void try_damaged(const connection &to, const std::vector<description> &keys,
 void try_stranger(connection &to, const cache &mine)
 {
     set_case("memory of a stranger");
-    stranger other(mine.kind(), mine.how());
-    const remote_cache before(to, other.described());
+    another_process other({"stranger", name_of(mine.kind()),
+                           std::to_string(mine.how().blocks),
+                           std::to_string(mine.how().size)});
+    const auto described = receive_descriptions(other.socket());
+    const remote_cache before(to, described);
     require(before.status(), "ucp_ep_rkey_unpack");
     set_case("memory of a process that has ended");
     other.end();
-    const remote_cache after(to, other.described());
+    const remote_cache after(to, described);
     require(after.status(), "ucp_ep_rkey_unpack");
     expect_refused(to, mine, before);
     expect_refused(to, mine, after);
 }
 
-stranger::stranger(kind_of_memory kind, const shape &how)
-    : process_({"stranger", name_of(kind), std::to_string(how.blocks),
-                std::to_string(how.size)}),
-      described_(receive_descriptions(process_.socket()))
-{}
-
-void stranger::be(char **words)
+void be_stranger(char **words)
 {
     const channel socket(peer_fd);
     const context framework;
     const agent of{agent_options{}};
     const auto gaudi = kind_of_memory::gaudi;
     cache mine(of, framework,
-               (std::string(words[0]) == name_of(gaudi)) ? gaudi
+               (std::string(words[1]) == name_of(gaudi)) ? gaudi
                                                          : kind_of_memory::heap,
-               {std::stoul(words[1]), std::stoul(words[2])});
+               {std::stoul(words[2]), std::stoul(words[3])});
     mine.add();
     mine.prepare(true);
     mine.describe(socket);

@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "gtest/tools/peer/another_process.h"
 #include "gtest/tools/peer/cache.h"
 
 #include <vector>
@@ -35,25 +34,8 @@ void try_damaged(const connection &to, const std::vector<description> &keys,
  *  write by them once it has ended. Dies unless the writes are refused. */
 void try_stranger(connection &to, const cache &mine);
 
-/** Another process that has memory, and no connection. */
-class stranger {
-public:
-    stranger(kind_of_memory kind, const shape &how);
-
-    [[nodiscard]] const std::vector<description> &described() const
-    {
-        return described_;
-    }
-
-    /** It ends, and closes nothing. */
-    void end() { process_.end(); }
-
-    /** What that process does; see its constructor for the words. */
-    [[noreturn]] static void be(char **words);
-
-private:
-    another_process process_;
-    std::vector<description> described_;
-};
+/** What that process does, started with the words "stranger", the kind of its
+ *  memory, and the number and the size of its blocks. */
+[[noreturn]] void be_stranger(char **words);
 
 } // namespace peer
