@@ -4,7 +4,6 @@
 #include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/memory/dmabuf.h"
 #include "uct/gaudi/base/memory/memory_map.h"
-#include "uct/gaudi/base/ucx/perf_allocator.h"
 #include "util/host_copy.h"
 #include "util/text.h"
 
@@ -359,34 +358,6 @@ ucs_status_t program_memory::release(void *address)
         --imports_;
     }
     return status;
-}
-
-/* --- ucx_perftest ----------------------------------------------------------*/
-
-namespace {
-
-void complain(const char *what, size_t length, ucs_status_t status)
-{
-    if (status != UCS_OK) {
-        ucs_error("gaudi: %s %zu bytes for ucx_perftest failed: %s", what,
-                  length, ucs_status_string(status));
-    }
-}
-
-} // namespace
-
-void init_perftest()
-{
-    base::init_perf_allocator(
-        {[] { return program_memory::instance().open(nullptr); },
-         [](void *dst, const void *src, size_t length) {
-             complain("copying", length,
-                      program_memory::instance().copy(dst, src, length));
-         },
-         [](void *dst, char value, size_t length) {
-             complain("filling", length,
-                      program_memory::instance().fill(dst, length, &value, 1));
-         }});
 }
 
 } // namespace gaudi
