@@ -167,7 +167,7 @@ private:
                           const shim::visible_cards &visible,
                           const held_cards &known, card_list &adopted);
     void note_node(const shim::node_identity &node, bool of_ucx);
-    void forget_node(const shim::node_identity &node);
+    void forget_node(const shim::node_identity &node, bool only_of_ucx = false);
     void look_for_card_of_ucx();
     [[nodiscard]] bool hand_over(card &wanted);
     void drop_closed(const held_cards &cards);
