@@ -20,8 +20,10 @@ namespace gaudi::base::card_events {
  *  yet. Called under the lock of @ref driver. */
 void driver_loaded(shim::driver &driver);
 
-/** Somebody is about to open the cards. Called without locks. */
-void opening();
+/** See whether the process has loaded a driver library by now, if there is one.
+ *  Cheap when there is nothing new. Called without locks: at load, and before
+ *  cards are opened. */
+void look_for_driver();
 
 /** What is kept for a card as long as it is open. */
 [[nodiscard]] std::unique_ptr<card_part> make_part(card &opened);

@@ -14,7 +14,7 @@ bool card_table::any_card()
 
 ucs_status_t card_table::open(held_cards &cards_p, const char *chosen)
 {
-    card_events::opening();
+    card_events::look_for_driver();
     if (driver() != nullptr) {
         driver()->look_for_frameworks();
     }
