@@ -184,7 +184,7 @@ private:
     void under_lock(Work &&work, patience waiting = patience::any)
     {
         held_cards cards; /* goes when no lock is held */
-        std::vector<card_events::news> news;
+        card_events::news news;
         {
             std::unique_lock<std::mutex> guard(lock_, std::defer_lock);
             if (waiting == patience::any) {

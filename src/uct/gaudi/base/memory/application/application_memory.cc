@@ -20,7 +20,6 @@ namespace {
 using application::allocation;
 using application::allocation_map;
 using application::key;
-using card_events::news;
 
 using mapping_map =
     std::map<key, std::unique_ptr<application_memory>>; /* by va */
@@ -29,7 +28,7 @@ struct application_registry {
     std::mutex lock;
     allocation_map allocations;
     mapping_map mappings;
-    std::vector<news> unsaid; /* under the card table's lock */
+    card_events::news unsaid; /* under the card table's lock */
 };
 
 std::atomic<bool> all_is_reported{false};
@@ -113,12 +112,16 @@ void add(std::unique_ptr<application_memory> memory)
 }
 
 /* For when no lock is held. */
-void note(news::kind what, uint64_t start, uint64_t end,
-          const card *lent = nullptr)
+void note_allocation(uint64_t start, uint64_t end)
 {
-    registry().unsaid.push_back(
-        {what, start, end, lent,
-         (lent != nullptr) ? lent->hold() : held_cards()});
+    registry().unsaid.emplace_back(
+        [=] { announce_allocation(to_pointer(start), end - start); });
+}
+
+void note_gone(uint64_t start, uint64_t end)
+{
+    registry().unsaid.emplace_back(
+        [=] { memory_map::instance().announce_gone(start, end); });
 }
 
 /* Whether the driver has no more memory for the application than we know of. */
@@ -170,7 +173,7 @@ void add_block(card &adopted, const shim::memory_block &block)
     ucs_debug("%s: %lu bytes of device memory at %#lx are a framework's",
               adopted.name().c_str(), block.size, block.start);
     enter(std::move(memory));
-    note(news::kind::memory_came, block.start, end);
+    note_allocation(block.start, end);
 }
 
 /* Take out what there was through a descriptor of an open card; -1: any. The
@@ -334,7 +337,7 @@ void card_added(card &added)
                   "all addresses from %#lx to %#lx are taken for it",
                   added.name().c_str(), all.start, all.end);
         part.has_unseen = memory_map::instance().add(part.unseen);
-        note(news::kind::memory_came, all.start, all.end);
+        note_allocation(all.start, all.end);
     }
 }
 
@@ -343,7 +346,7 @@ void card_lost(const card &lost)
     node_closed(lost.node(), -1, nullptr);
     application_part &part = application_part::of(lost);
     if (part.forget_unseen()) {
-        note(news::kind::memory_went, part.unseen.start, part.unseen.end);
+        note_gone(part.unseen.start, part.unseen.end);
     }
 }
 
@@ -369,17 +372,23 @@ void node_closed(const shim::node_identity &node, int fd, const card *lent)
         if (memory->whole != nullptr) {
             (void)memory->whole->forget_peers();
         }
-        note(news::kind::memory_went, memory->start, memory->end);
+        note_gone(memory->start, memory->end);
         map.end(*memory.release());
     }
     if (lent == nullptr) {
         return;
     }
     for (const auto &[at, memory] : mappings) {
-        note(news::kind::unmap, at.second, 0, lent);
+        registry().unsaid.emplace_back(
+            [lent, held = lent->hold(), va = at.second] {
+                (void)lent->device().unmap(va);
+            });
     }
     for (const auto &[at, allocated] : allocations) {
-        note(news::kind::release, at.second, 0, lent);
+        registry().unsaid.emplace_back(
+            [lent, held = lent->hold(), handle = at.second] {
+                (void)lent->device().free_memory(handle);
+            });
     }
 }
 
@@ -407,29 +416,9 @@ std::unique_ptr<card_part> make_part(card &opened)
     return std::make_unique<application_part>(opened);
 }
 
-std::vector<news> take_news()
+news take_news()
 {
     return std::exchange(registry().unsaid, {});
-}
-
-void tell(const std::vector<news> &all)
-{
-    for (const news &each : all) {
-        switch (each.what) {
-        case news::kind::memory_came:
-            announce_allocation(to_pointer(each.start), each.end - each.start);
-            break;
-        case news::kind::memory_went:
-            memory_map::instance().announce_gone(each.start, each.end);
-            break;
-        case news::kind::unmap:
-            (void)each.lent->device().unmap(each.start);
-            break;
-        case news::kind::release:
-            (void)each.lent->device().free_memory(each.start);
-            break;
-        }
-    }
 }
 
 } // namespace card_events
