@@ -126,8 +126,8 @@ private:
 };
 
 /** Makes `ucx_perftest -m gaudi` work: fills the slot of our memory type in the
- *  table of allocators that the program exports. Called once, at load, before
- *  main; does nothing in other programs. */
+ *  table of allocators that the program exports, for good. Called once, at
+ * load, before main; does nothing in other programs. */
 void init_perftest();
 
 } // namespace gaudi

@@ -1,6 +1,6 @@
-/* The functions of ucx_gaudi.h that are about memory, and what ucx_perftest
- * does with it. Errors are logged where they are found. What fails changes
- * nothing, but that a copy that fails on its way leaves some of the bytes. */
+/* The functions of ucx_gaudi.h that are about memory. Errors are logged where
+ * they are found. What fails changes nothing, but that a copy that fails on its
+ * way leaves some of the bytes. */
 #include "program/ucx_gaudi.h"
 
 #include "program/program_memory.h"
@@ -8,7 +8,6 @@
 #include "uct/gaudi/base/memory/dmabuf.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
-#include "uct/gaudi/base/ucx/perf_allocator.h"
 #include "util/text.h"
 
 #include <algorithm>
@@ -132,27 +131,7 @@ ucs_status_t fill_memory(void *address, size_t length, const void *pattern,
     });
 }
 
-void complain(const char *what, size_t length, ucs_status_t status)
-{
-    if (status != UCS_OK) {
-        ucs_error("gaudi: %s %zu bytes for ucx_perftest failed: %s", what,
-                  length, ucs_status_string(status));
-    }
-}
-
 } // namespace
-
-void gaudi::init_perftest()
-{
-    base::init_perf_allocator(
-        {[] { return open_cards(nullptr); },
-         [](void *dst, const void *src, size_t length) {
-             complain("copying", length, copy_memory(dst, src, length));
-         },
-         [](void *dst, char value, size_t length) {
-             complain("filling", length, fill_memory(dst, length, &value, 1));
-         }});
-}
 
 unsigned ucx_gaudi_version()
 {

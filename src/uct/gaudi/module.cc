@@ -5,8 +5,8 @@
  */
 #include "program/program_memory.h"
 #include "program/ucx_gaudi.h"
+#include "uct/gaudi/base/cards/card_events.h"
 #include "uct/gaudi/base/cards/card_table.h"
-#include "uct/gaudi/base/memory/application/driver_hooks.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/memory/registration_cache.h"
 #include "uct/gaudi/base/ucx/config.h"
@@ -37,7 +37,7 @@ ucs_status_t load()
     base::init_memory_events([](auto &allocations) {
         base::memory_map::instance().collect_allocations(allocations);
     });
-    base::hook_loaded_driver();
+    base::card_events::look_for_driver();
     init_perftest();
     copy::register_component();
     ipc::register_component();

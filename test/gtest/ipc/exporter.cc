@@ -252,7 +252,8 @@ int export_memory()
             answer = std::to_string(ipc::statistics_of_exports().buffers);
         } else if (what == "blocks") {
             answer = std::to_string(
-                base::device_pool::of(*cards.cards().all().front()).blocks());
+                base::card_memory::of(*cards.cards().all().front())
+                    .pool.blocks());
         } else {
             std::fprintf(stderr, "what is %s?\n", line.c_str());
             return 1;

@@ -524,7 +524,7 @@ TEST_F(keys, of_a_parent_do_not_keep_its_memory_in_a_forked_child)
         [&] { /* the child has to run for it */
               EXPECT_EQ(base::allocate(card(), mebi, false, memory), UCS_OK);
               map.free(*memory);
-              return base::device_pool::of(card()).blocks() == 0;
+              return base::card_memory::of(card()).pool.blocks() == 0;
         }));
     close(pipe_fds[1]);
     close(pipe_fds[0]);

@@ -56,19 +56,14 @@ bool find_by_bus_id(const std::string &bus_id,
             return true;
         }
     }
-    const auto place =
-        std::find_if(box.begin(), box.end(), [&](const shim::card_info &info) {
-            return info.bus_id == bus_id;
-        });
+    const auto place = std::ranges::find(box, bus_id, &shim::card_info::bus_id);
     if (place == box.end()) {
         return false;
     }
-    card_p.info         = *place;
-    card_p.index        = static_cast<unsigned>(place - box.begin());
-    const auto has_name = [&](const shim::visible_card &other) {
-        return other.index == card_p.index;
-    };
-    if (std::any_of(visible.cards.begin(), visible.cards.end(), has_name)) {
+    card_p.info  = *place;
+    card_p.index = static_cast<unsigned>(place - box.begin());
+    if (std::ranges::count(visible.cards, card_p.index,
+                           &shim::visible_card::index) > 0) {
         for (const shim::visible_card &other : visible.cards) {
             card_p.index = std::max(card_p.index, other.index + 1);
         }
@@ -81,12 +76,13 @@ bool find_by_bus_id(const std::string &bus_id,
 
 /* This process uses a node no more, or it is another one that is called the
  * same. */
-void card_table::forget_node(const shim::node_identity &node)
+void card_table::forget_node(const shim::node_identity &node, bool only_of_ucx)
 {
-    std::replace_if(
-        known_nodes.begin(), known_nodes.end(),
-        [&](const known_node &known) { return known.node == node; },
-        known_node{});
+    for (known_node &known : known_nodes) {
+        if ((known.node == node) && (known.of_ucx || !only_of_ucx)) {
+            known = {};
+        }
+    }
     look_for_card_of_ucx();
 }
 
@@ -94,10 +90,8 @@ void card_table::forget_node(const shim::node_identity &node)
 void card_table::note_node(const shim::node_identity &node, bool of_ucx)
 {
     forget_node(node);
-    const auto free = std::find_if(
-        known_nodes.begin(), known_nodes.end(), [](const known_node &known) {
-            return known.node == shim::node_identity();
-        });
+    const auto free = std::ranges::find(known_nodes, shim::node_identity(),
+                                        &known_node::node);
     if (free != known_nodes.end()) {
         *free = {node, util::process_generation(), of_ucx};
     }
@@ -354,13 +348,7 @@ void card_table::application_closing(int fd)
         }
         if (!known) {
             card_events::node_closed(node, fd, nullptr);
-            std::replace_if(
-                known_nodes.begin(), known_nodes.end(),
-                [&](const known_node &noted) {
-                    return noted.of_ucx && (noted.node == node);
-                },
-                known_node{});
-            look_for_card_of_ucx();
+            forget_node(node, true);
         }
     });
 }

@@ -11,6 +11,7 @@
 #include "hlthunk_shim/driver.h"
 #include "uct/gaudi/base/cards/card.h"
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -20,8 +21,10 @@ namespace gaudi::base::card_events {
  *  yet. Called under the lock of @ref driver. */
 void driver_loaded(shim::driver &driver);
 
-/** Somebody is about to open the cards. Called without locks. */
-void opening();
+/** See whether the process has loaded a driver library by now, if there is one.
+ *  Cheap when there is nothing new. Called without locks: at load, and before
+ *  cards are opened. */
+void look_for_driver();
 
 /** What is kept for a card as long as it is open. */
 [[nodiscard]] std::unique_ptr<card_part> make_part(card &opened);
@@ -44,20 +47,19 @@ void node_closed(const shim::node_identity &node, int fd, const card *lent);
 /** Descriptors may have been closed unseen. */
 void look_for_closed_nodes();
 
-/** What came of the above that is to be done when no lock is held, since UCX's
- *  handlers come back to us. */
-struct news {
-    enum class kind { memory_came, memory_went, unmap, release };
-    kind what;
-    uint64_t start;   /**< device address; of release: the driver's handle */
-    uint64_t end;     /**< of memory that came or went */
-    const card *lent; /**< of the others: on which card; it is held */
-    held_cards held;
-};
+/** What came of the above that is to be done when no lock is held, in its
+ * order: UCX's handlers come back to us. */
+using news = std::vector<std::function<void()>>;
 
 /** Take what there is of it; */
-[[nodiscard]] std::vector<news> take_news();
-/** and do it, in its order. Called without locks. */
-void tell(const std::vector<news> &all);
+[[nodiscard]] news take_news();
+
+/** and do it. Called without locks. */
+inline void tell(const news &all)
+{
+    for (const auto &each : all) {
+        each();
+    }
+}
 
 } // namespace gaudi::base::card_events

@@ -46,10 +46,8 @@ std::string describe_taken(const shim::driver &driver,
     const shim::holders all = shim::find_holders(driver.own_dev());
     (void)shim::visit_cards(driver, [&](unsigned number, int fd,
                                         const std::string &bus_id) {
-        const auto found = std::find_if(taken.begin(), taken.end(),
-                                        [&](const shim::visible_card &one) {
-                                            return one.info.bus_id == bus_id;
-                                        });
+        const auto found = std::ranges::find(
+            taken, bus_id, [](const auto &one) { return one.info.bus_id; });
         if (found == taken.end()) {
             return;
         }

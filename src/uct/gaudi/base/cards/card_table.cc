@@ -14,14 +14,14 @@ bool card_table::any_card()
 
 ucs_status_t card_table::open(held_cards &cards_p, const char *chosen)
 {
-    card_events::opening();
+    card_events::look_for_driver();
     if (driver() != nullptr) {
         driver()->look_for_frameworks();
     }
     held_cards cards;
     bool had_some;
     ucs_status_t status = UCS_OK;
-    std::vector<card_events::news> news;
+    card_events::news news;
     {
         const std::lock_guard<std::mutex> one_opening(opening_lock_);
         std::unique_lock<std::mutex> guard(lock_);

@@ -167,7 +167,7 @@ private:
                           const shim::visible_cards &visible,
                           const held_cards &known, card_list &adopted);
     void note_node(const shim::node_identity &node, bool of_ucx);
-    void forget_node(const shim::node_identity &node);
+    void forget_node(const shim::node_identity &node, bool only_of_ucx = false);
     void look_for_card_of_ucx();
     [[nodiscard]] bool hand_over(card &wanted);
     void drop_closed(const held_cards &cards);
@@ -184,7 +184,7 @@ private:
     void under_lock(Work &&work, patience waiting = patience::any)
     {
         held_cards cards; /* goes when no lock is held */
-        std::vector<card_events::news> news;
+        card_events::news news;
         {
             std::unique_lock<std::mutex> guard(lock_, std::defer_lock);
             if (waiting == patience::any) {

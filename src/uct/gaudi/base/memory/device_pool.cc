@@ -22,8 +22,8 @@ struct allocated_memory final : device_memory {
     {
         if (block != nullptr) {
             (void)guarded([this] {
-                device_pool::of(*owner).release(*block, start, end - start,
-                                                exported);
+                card_memory::of(*owner).pool.release(*block, start, end - start,
+                                                     exported);
                 return UCS_OK;
             });
         }
@@ -40,11 +40,6 @@ uint64_t window_start(const card &owner)
 }
 
 } // namespace
-
-device_pool &device_pool::of(card &owner)
-{
-    return card_memory::of(owner).pool;
-}
 
 device_pool::~device_pool()
 {
@@ -126,12 +121,8 @@ bool device_pool::give_back(device_block &block)
 
 void device_pool::give_back_retired()
 {
-    std::erase_if(retired_, [&](device_block *block) {
-        if (!give_back(*block)) {
-            return false;
-        }
-        blocks_.erase(block->va);
-        return true;
+    std::erase_if(blocks_, [&](const auto &entry) {
+        return entry.second->retired && give_back(*entry.second);
     });
 }
 
@@ -176,7 +167,7 @@ void device_pool::release(device_block &block, uint64_t start, uint64_t length,
     }
     if (--block.parts == 0) {
         free_.remove(block.va);
-        retired_.push_back(&block);
+        block.retired = true;
     }
     give_back_retired();
 }
@@ -210,8 +201,8 @@ ucs_status_t allocate(card &owner, size_t length, bool quiet,
     memory->owner = &owner;
     memory->cards = owner.hold();
 
-    int ret =
-        device_pool::of(owner).allocate(length, memory->block, memory->start);
+    int ret = card_memory::of(owner).pool.allocate(length, memory->block,
+                                                   memory->start);
     if (ret != 0) {
         ucs_log(failure_level(quiet),
                 "%s: cannot allocate %zu bytes of device memory: %s",

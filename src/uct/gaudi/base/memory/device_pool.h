@@ -19,7 +19,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 namespace gaudi::base {
 
@@ -28,15 +27,14 @@ struct device_block : device_backing {
     using device_backing::device_backing;
 
     shim::allocation memory;
-    unsigned parts = 0; /**< allocations in it */
+    unsigned parts = 0;     /**< allocations in it */
+    bool retired   = false; /**< there were some, and there will be none; not
+                                 taken back yet */
 };
 
 /** Of one card. */
 class device_pool {
 public:
-    /** The pool of an open card. */
-    static device_pool &of(card &owner);
-
     explicit device_pool(card &owner) : owner_(owner) {}
 
     /** Gives all blocks back, or leaves them to the closing of the card when
@@ -86,18 +84,12 @@ private:
     mutable std::mutex lock_;
     uint64_t hint_offset_ = 0;
     util::range_allocator free_;
-    block_map blocks_;                    /* by va */
-    std::vector<device_block *> retired_; /* empty, and not taken back yet */
+    block_map blocks_; /* by va */
 };
 
 /** What there is for a card as long as it is open. */
-class card_memory : public card_part {
-public:
-    explicit card_memory(card &of) : pool(of), unseen(of) {}
-    ~card_memory() override
-    {
-        (void)memory_map::instance().remove_unseen(unseen);
-    }
+struct card_memory : card_part {
+    explicit card_memory(card &of) : pool(of) {}
 
     static card_memory &of(const card &owner)
     {
@@ -105,7 +97,6 @@ public:
     }
 
     device_pool pool;
-    unseen_memory unseen;
 };
 
 /**

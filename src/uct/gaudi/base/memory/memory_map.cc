@@ -26,6 +26,9 @@ size_t length_before_rounding(uintptr_t start, size_t length)
 
 } // namespace
 
+/* Cards have the same addresses, and the application does not keep apart what
+ * it maps on them. Memory that was mapped unseen is where nothing else is
+ * known, and nobody can tell where it ends. */
 memory_map::resolution memory_map::resolve(uint64_t start, uint64_t end) const
 {
     resolution found;
@@ -33,30 +36,28 @@ memory_map::resolution memory_map::resolve(uint64_t start, uint64_t end) const
         found.memory =
             static_cast<device_memory *>(device_memory_.find_cover(start, end));
     } else {
-        /* Cards have the same addresses, and the application does not keep
-         * apart what it maps on them. */
         const uint64_t last = std::max(end, start + 1);
-        device_memory_.for_each_overlap(
-            start, last, [&](util::interval_node &node) {
-                auto &memory = static_cast<device_memory &>(node);
-                if ((node.start > start) || (node.end < end)) {
-                    return true;
-                }
-                found.ambiguous = (found.memory != nullptr) &&
-                                  (found.memory->owner != memory.owner);
-                if ((found.memory == nullptr) ||
-                    (memory.end - memory.start <
-                     found.memory->end - found.memory->start)) {
-                    found.memory = &memory; /* in the application's block */
-                }
-                return !found.ambiguous;
-            });
+        const auto covers   = [&](const device_memory &each) {
+            return (each.start <= start) && (each.end >= end);
+        };
+        device_memory *&least = found.memory; /* in the application's block */
+        for_each_device(start, last, [&](device_memory &each) {
+            if (covers(each) &&
+                ((least == nullptr) ||
+                 (each.end - each.start < least->end - least->start))) {
+                least = &each;
+            }
+            return true;
+        });
+        for_each_device(start, last, [&](const device_memory &other) {
+            found.ambiguous = (least != nullptr) &&
+                              (other.owner != least->owner) &&
+                              (!least->exact || (other.exact && covers(other)));
+            return !found.ambiguous;
+        });
         if (found.ambiguous) {
             return {nullptr, true};
         }
-    }
-    if ((found.memory == nullptr) && (unseen_ != nullptr)) {
-        found = resolve_unseen(start, end);
     }
     if (found.memory != nullptr) {
         const card *owner = found.memory->owner;
@@ -67,32 +68,6 @@ memory_map::resolution memory_map::resolve(uint64_t start, uint64_t end) const
     return found;
 }
 
-/* What no known memory covers: of the one card with unseen memory, unless it
- * reaches into known memory of another card. */
-memory_map::resolution memory_map::resolve_unseen(uint64_t start,
-                                                  uint64_t end) const
-{
-    resolution found;
-    for (unseen_memory *all = unseen_; all != nullptr; all = all->next) {
-        if ((start < all->start) || (end > all->end)) {
-            continue;
-        }
-        if (found.memory != nullptr) {
-            return {nullptr, true};
-        }
-        found.memory = all;
-    }
-    if (found.memory != nullptr) {
-        device_memory_.for_each_overlap(
-            start, end, [&](util::interval_node &node) {
-                found.ambiguous = (static_cast<device_memory &>(node).owner !=
-                                   found.memory->owner);
-                return !found.ambiguous;
-            });
-    }
-    return found.ambiguous ? resolution{nullptr, true} : found;
-}
-
 std::optional<device_location> memory_map::find_device(uint64_t start,
                                                        size_t length) const
 {
@@ -101,17 +76,14 @@ std::optional<device_location> memory_map::find_device(uint64_t start,
     if (memory == nullptr) {
         return std::nullopt;
     }
-    bool is_sole = memory->exact;
-    if (is_sole && (of_application_ > 0)) {
-        device_memory_.for_each_overlap(memory->start, memory->end,
-                                        [&](const util::interval_node &node) {
-                                            is_sole = (&node == memory);
-                                            return is_sole;
-                                        });
+    device_location found(*memory);
+    if (found.is_sole && (of_application_ > 0)) {
+        for_each_device(found.start, found.end, [&](const device_memory &each) {
+            found.is_sole = (&each == memory) || !each.exact;
+            return found.is_sole;
+        });
     }
-    return device_location{memory->owner, memory->backing, memory->imported,
-                           memory->exact, is_sole,         memory->start,
-                           memory->end};
+    return found;
 }
 
 refusal memory_map::why_not(const void *address, size_t length) const
@@ -138,21 +110,20 @@ void memory_map::collect_allocations(
         allocations.reserve(count);
         std::shared_lock<util::rw_spinlock> guard(memory_lock_);
         count = device_memory_.size();
-        for (auto *all = unseen_; all != nullptr; all = all->next) {
-            ++count;
-        }
         if (count > allocations.capacity()) {
             continue;
         }
-        const auto append = [&](const util::interval_node &node) {
-            allocations.emplace_back(reinterpret_cast<void *>(node.start),
-                                     node.end - node.start);
-        };
-        /* First, so that what is known exactly is told over it. */
-        for (auto *all = unseen_; all != nullptr; all = all->next) {
-            append(*all);
+        /* What is known exactly is told over what was mapped unseen. */
+        for (const bool exact : {false, true}) {
+            for_each_device(0, UINT64_MAX, [&](const device_memory &each) {
+                if (each.exact == exact) {
+                    allocations.emplace_back(
+                        reinterpret_cast<void *>(each.start),
+                        each.end - each.start);
+                }
+                return true;
+            });
         }
-        device_memory_.for_each(append);
         return;
     }
 }
@@ -244,10 +215,10 @@ bool memory_map::add(device_memory &memory)
         ++of_application_;
     } else {
         /* What is allocated for us may come from a block of a framework's. */
-        device_memory_.for_each_overlap(
-            memory.start, memory.end, [&](util::interval_node &node) {
-                const auto &other = static_cast<const device_memory &>(node);
-                is_free = other.of_application && (other.owner == memory.owner);
+        for_each_device(
+            memory.start, memory.end, [&](const device_memory &other) {
+                is_free = !other.exact || (other.of_application &&
+                                           (other.owner == memory.owner));
                 return is_free;
             });
     }
@@ -271,13 +242,15 @@ device_memory *memory_map::take_import(const void *address)
         return nullptr;
     }
     const device_change guard(*this);
-    auto *memory = static_cast<device_memory *>(
-        device_memory_.find_cover(start, start + 1));
-    if ((memory == nullptr) || !memory->imported || (memory->start != start)) {
-        return nullptr;
+    device_memory *found = nullptr;
+    for_each_device(start, start + 1, [&](device_memory &each) {
+        found = (each.imported && (each.start == start)) ? &each : nullptr;
+        return found == nullptr;
+    });
+    if (found != nullptr) {
+        device_memory_.erase(*found);
     }
-    device_memory_.erase(*memory);
-    return memory;
+    return found;
 }
 
 void memory_map::end(device_memory &memory)
@@ -319,35 +292,6 @@ void memory_map::set_owner(device_memory &memory, card *owner,
     memory.backing = backing;
 }
 
-unseen_memory::unseen_memory(card &of)
-{
-    owner = &of;
-    start = of.device().capabilities().memory_start;
-    end   = of.device().capabilities().memory_end;
-    exact = false;
-}
-
-void memory_map::add_unseen(unseen_memory &all)
-{
-    const device_change guard(*this);
-    all.listed = true;
-    all.next   = std::exchange(unseen_, &all);
-}
-
-bool memory_map::remove_unseen(unseen_memory &all)
-{
-    const device_change guard(*this);
-    if (!std::exchange(all.listed, false)) {
-        return false;
-    }
-    unseen_memory **place = &unseen_;
-    while (*place != &all) {
-        place = &(*place)->next;
-    }
-    *place = all.next;
-    return true;
-}
-
 /* UCX knows addresses, not cards: where another card has some of them, they are
  * announced as unknown again, since what UCX does not know is host memory. */
 void memory_map::announce_gone(uint64_t start, uint64_t end) const
@@ -356,9 +300,6 @@ void memory_map::announce_gone(uint64_t start, uint64_t end) const
     {
         std::shared_lock<util::rw_spinlock> guard(memory_lock_);
         shared = device_memory_.find_overlap(start, end) != nullptr;
-        for (auto *all = unseen_; all != nullptr; all = all->next) {
-            shared |= (start < all->end) && (end > all->start);
-        }
     }
     void *address = reinterpret_cast<void *>(start);
     if (shared) {

@@ -31,6 +31,13 @@ namespace gaudi::base {
 
 /** Where a range of device addresses is, and the allocation around it. */
 struct device_location {
+    device_location() = default;
+    explicit device_location(const device_memory &memory)
+        : owner(memory.owner), backing(memory.backing),
+          imported(memory.imported), exact(memory.exact), is_sole(exact),
+          start(memory.start), end(memory.end)
+    {}
+
     card *owner;
     device_backing *backing; /**< what other cards can reach, or nullptr; valid
                                   until it is freed */
@@ -49,15 +56,6 @@ struct refusal {
                               UCS_ERR_INVALID_ADDR for all others */
     const char *text;    /**< to follow "... bytes at ..." */
     const card *lost;    /**< the card, or nullptr */
-};
-
-/** All addresses of a card, on which the application has memory that was mapped
- *  unseen. */
-struct unseen_memory : device_memory {
-    explicit unseen_memory(card &of);
-
-    bool listed         = false; /* the memory map's, as */
-    unseen_memory *next = nullptr;
 };
 
 class memory_map {
@@ -190,12 +188,6 @@ public:
     /** Memory that was added has a card now, or none any more. */
     void set_owner(device_memory &memory, card *owner, device_backing *backing);
 
-    /** Take all addresses of a card for device memory. */
-    void add_unseen(unseen_memory &all);
-
-    /** And no more. @return Whether they were. */
-    bool remove_unseen(unseen_memory &all);
-
     /** Tell UCM that device memory is gone. Without locks, before the addresses
      *  can be given out again. */
     void announce_gone(uint64_t start, uint64_t end) const;
@@ -208,7 +200,16 @@ private:
         const card *lost      = nullptr; /* whose it was */
     };
     [[nodiscard]] resolution resolve(uint64_t start, uint64_t end) const;
-    [[nodiscard]] resolution resolve_unseen(uint64_t start, uint64_t end) const;
+
+    /* Visit what overlaps a range until it returns false. */
+    template <typename Visit>
+    void for_each_device(uint64_t start, uint64_t end, Visit &&visit) const
+    {
+        device_memory_.for_each_overlap(
+            start, end, [&](util::interval_node &node) {
+                return visit(static_cast<device_memory &>(node));
+            });
+    }
 
     static inline std::atomic<void (*)(device_memory &)> ending_{nullptr};
 
@@ -228,8 +229,7 @@ private:
     std::atomic<uint64_t> device_version_{0};
     util::interval_tree device_memory_;
     util::interval_tree host_memory_;
-    unseen_memory *unseen_ = nullptr; /* the first of a list */
-    size_t of_application_ = 0;       /* ranges in device_memory_ */
+    size_t of_application_ = 0; /* ranges in device_memory_ */
 };
 
 } // namespace gaudi::base

@@ -347,14 +347,7 @@ ucs_status_t registration_cache::get_device(void *address, size_t length,
     }
     auto start   = reinterpret_cast<uint64_t>(address);
     uint64_t end = start + length;
-    choose_range({.owner    = memory->owner,
-                  .backing  = memory->backing,
-                  .imported = memory->imported,
-                  .exact    = true,
-                  .is_sole  = true,
-                  .start    = memory->start,
-                  .end      = memory->end},
-                 start, end);
+    choose_range(device_location(*memory), start, end);
     handle_p = get_region(device_, reinterpret_cast<void *>(start), end - start,
                           memory);
     if ((handle_p != nullptr) && (handle_p->device == memory)) {

@@ -27,10 +27,4 @@ ucs_status_t memory_domain::refuse_inherited(bool quiet) const
     return UCS_ERR_UNSUPPORTED;
 }
 
-void memory_domain::log_bad_handle(uct_mem_h memh, const char *doing) const
-{
-    ucs_error("%s: %s: %p is no memory handle of this domain",
-              super_.component->name, doing, memh);
-}
-
 } // namespace gaudi::base

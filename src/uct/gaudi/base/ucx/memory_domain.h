@@ -139,7 +139,8 @@ protected:
     {
         auto *handle = static_cast<Handle *>(memh);
         if ((handle == nullptr) || !handle->is_valid()) {
-            log_bad_handle(memh, doing);
+            ucs_error("%s: %s: %p is no memory handle of this domain",
+                      super_.component->name, doing, memh);
             return nullptr;
         }
         return handle;
@@ -148,8 +149,6 @@ protected:
 private:
     template <typename Domain>
     friend struct component_functions;
-
-    void log_bad_handle(uct_mem_h memh, const char *doing) const;
 
     uct_md_t super_{}; /* first: UCX has pointers to it */
     util::owning_process owner_;

@@ -58,8 +58,9 @@ bool is_async_context_alike()
     return alike;
 }
 
-} // namespace
-
+/* What of libuct, its libucs, or a structure that libucs fills is laid out in
+ * another way than by the headers that this module was built with; empty:
+ * nothing. */
 std::string find_other_layout(void *library)
 {
     const struct {
@@ -89,6 +90,8 @@ std::string find_other_layout(void *library)
     }
     return "";
 }
+
+} // namespace
 
 const char *ucx_headers_version()
 {

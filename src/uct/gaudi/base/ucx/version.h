@@ -7,8 +7,6 @@
  */
 #pragma once
 
-#include <string>
-
 namespace gaudi::base {
 
 /** The version of UCX whose headers this module was built with. */
@@ -17,14 +15,5 @@ const char *ucx_headers_version();
 /** Compare the layouts. On a mismatch one warning is logged, and the module
  * must not register anything. */
 bool ucx_matches();
-
-/**
- * Compare the sizes of objects of a libuct and its libucs, and a structure that
- * the process's libucs fills, with the headers that this module was built with.
- *
- * @param libuct  Handle of the library.
- * @return What differs first, and how; empty: nothing.
- */
-std::string find_other_layout(void *libuct);
 
 } // namespace gaudi::base

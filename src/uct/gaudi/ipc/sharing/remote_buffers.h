@@ -17,7 +17,7 @@
 
 #include "uct/gaudi/base/cards/card.h"
 #include "uct/gaudi/base/cards/card_table.h"
-#include "uct/gaudi/base/memory/card_mappings.h"
+#include "uct/gaudi/base/memory/memory.h"
 #include "uct/gaudi/ipc/sharing/key.h"
 #include "uct/gaudi/ipc/sharing/shared_page.h"
 

@@ -1,5 +1,19 @@
-#include "uct/gaudi/base/memory/application/driver_hooks.h"
-
+/*
+ * Sees what the application asks of the driver library.
+ *
+ * The functions of each loaded libhl-thunk.so that open and close cards, and
+ * give out and take back device memory, lead to hooks wherever they are called
+ * from a library, and for who looks them up with dlsym from then on. No code is
+ * changed, and nothing of the library's names is exported. The table of the one
+ * that this module uses is made to lead to the original functions, so that what
+ * we do ourselves is never seen. What others do through pointers that they had
+ * before is not seen; memory that they map is found by asking the driver how
+ * much of it there is.
+ *
+ * UCX's own module for Gaudi memory is not the application: a card that it
+ * opens for itself is left to it, and it is lent none.
+ */
+#include "uct/gaudi/base/cards/card_events.h"
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/driver.h"
 #include "uct/gaudi/base/memory/application/application_memory.h"
@@ -106,11 +120,6 @@ card_table &cards()
     return card_table::instance();
 }
 
-application_registry &records()
-{
-    return application_registry::instance();
-}
-
 /* Report to those who keep what the application does; no exception goes into
  * it. */
 template <typename Call>
@@ -196,7 +205,7 @@ struct hooks {
         const auto handle = original<uint64_t>(function::allocate, fd, size,
                                                page_size, contiguous, shared);
         if ((handle != 0) && nesting::is_outermost()) {
-            report([&] { records().allocated(fd, handle, size); });
+            report([&] { application::allocated(fd, handle, size); });
         }
         return handle;
     }
@@ -207,11 +216,11 @@ struct hooks {
         if (!nesting::is_outermost()) {
             return original<int>(function::release, fd, handle);
         }
-        decltype(records().freeing(fd, handle)) known;
-        report([&] { known = records().freeing(fd, handle); });
+        application::allocation_map::node_type known;
+        report([&] { known = application::freeing(fd, handle); });
         const int ret = original<int>(function::release, fd, handle);
         if ((ret != 0) && !known.empty()) {
-            report([&] { records().not_freed(std::move(known)); });
+            report([&] { application::not_freed(std::move(known)); });
         }
         return ret;
     }
@@ -221,7 +230,7 @@ struct hooks {
         const nesting inside;
         const auto va = original<uint64_t>(function::map, fd, handle, hint);
         if ((va != 0) && nesting::is_outermost()) {
-            report([&] { records().mapped(fd, handle, va); });
+            report([&] { application::mapped(fd, handle, va); });
         }
         return va;
     }
@@ -233,7 +242,7 @@ struct hooks {
             return original<int>(function::unmap, fd, va);
         }
         std::unique_ptr<application_memory> memory;
-        report([&] { memory = records().unmapping(fd, va); });
+        report([&] { memory = application::unmapping(fd, va); });
         int ret = original<int>(function::unmap, fd, va);
         for (unsigned tries = 0; (ret != 0) && (memory != nullptr) &&
                                  memory->was_shared && (tries < unmap_tries);
@@ -242,7 +251,7 @@ struct hooks {
             ret = original<int>(function::unmap, fd, va);
         }
         if (memory != nullptr) {
-            report([&] { records().unmapped(std::move(memory), ret == 0); });
+            report([&] { application::unmapped(std::move(memory), ret == 0); });
         }
         return ret;
     }
@@ -347,8 +356,10 @@ const function_table *install(void *handle, bool was_loaded)
     return &originals[index];
 }
 
+} // namespace
+
 /* Hook the library that this module uses. */
-void hook_driver(shim::driver &driver)
+void card_events::driver_loaded(shim::driver &driver)
 {
     const std::lock_guard<util::child_mutex> guard(install_lock);
     const function_table *found = install(driver.handle(), driver.was_loaded());
@@ -358,23 +369,11 @@ void hook_driver(shim::driver &driver)
     for (size_t i = 0; i < functions; ++i) {
         driver.redirect(function_names[i], (*found)[i]);
     }
-    application_registry::expect_all(
+    application::expect_all(
         sees_all[static_cast<size_t>(found - originals.data())]);
 }
 
-} // namespace
-
-void card_events::driver_loaded(shim::driver &driver)
-{
-    hook_driver(driver);
-}
-
-void card_events::opening()
-{
-    hook_loaded_driver();
-}
-
-void hook_loaded_driver()
+void card_events::look_for_driver()
 {
     const std::lock_guard<util::child_mutex> guard(install_lock);
     /* Stays in memory from now on, as its symbols are changed. */

@@ -1,7 +1,7 @@
-#include "uct/gaudi/base/ucx/perf_allocator.h"
-
+/* Our memory type in ucx_perftest. */
+#include "program/program_memory.h"
+#include "program/ucx_gaudi.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
-#include "uct/gaudi/base/ucx/status.h"
 
 #include <dlfcn.h>
 
@@ -9,16 +9,23 @@ extern "C" {
 #include <tools/perf/lib/libperf_int.h>
 }
 
-namespace gaudi::base {
+namespace gaudi {
 
 namespace {
 
-perf_functions own;
 ucx_perf_allocator_t allocator;
+
+void complain(const char *what, size_t length, ucs_status_t status)
+{
+    if (status != UCS_OK) {
+        ucs_error("gaudi: %s %zu bytes for ucx_perftest failed: %s", what,
+                  length, ucs_status_string(status));
+    }
+}
 
 ucs_status_t perf_init(ucx_perf_context_t *) noexcept
 {
-    return guarded(own.open);
+    return ucx_gaudi_open(nullptr);
 }
 
 ucs_status_t perf_alloc(const ucx_perf_context_t *perf, size_t length,
@@ -32,7 +39,7 @@ ucs_status_t perf_alloc(const ucx_perf_context_t *perf, size_t length,
         UCT_MEM_ALLOC_PARAM_FIELD_FLAGS | UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE |
         UCT_MEM_ALLOC_PARAM_FIELD_MDS | UCT_MEM_ALLOC_PARAM_FIELD_NAME;
     params.flags     = flags;
-    params.mem_type  = memory_type();
+    params.mem_type  = base::memory_type();
     params.mds.mds   = &md;
     params.mds.count = 1;
     params.name      = "ucx_perftest";
@@ -48,32 +55,33 @@ void perf_free(const ucx_perf_context_t *,
 void perf_memcpy(void *dst, ucs_memory_type_t, const void *src,
                  ucs_memory_type_t, size_t length) noexcept
 {
-    own.copy(dst, src, length);
+    complain("copying", length, ucx_gaudi_mem_copy(dst, src, length));
 }
 
 void *perf_memset(void *dst, int value, size_t length) noexcept
 {
-    own.fill(dst, static_cast<char>(value), length);
+    const auto byte = static_cast<char>(value);
+    complain("filling", length, ucx_gaudi_mem_fill(dst, length, &byte, 1));
     return dst;
 }
 
 } // namespace
 
-void init_perf_allocator(const perf_functions &functions)
+void init_perftest()
 {
-    auto **allocators = static_cast<const ucx_perf_allocator_t **>(
+    const ucs_memory_type_t type = base::memory_type();
+    auto **allocators            = static_cast<const ucx_perf_allocator_t **>(
         dlsym(RTLD_DEFAULT, "ucx_perf_mem_type_allocators"));
     if (allocators == nullptr) {
         return;
     }
-    own                       = functions;
-    allocator.mem_type        = memory_type();
-    allocator.init            = perf_init;
-    allocator.uct_alloc       = perf_alloc;
-    allocator.uct_free        = perf_free;
-    allocator.memcpy          = perf_memcpy;
-    allocator.memset          = perf_memset;
-    allocators[memory_type()] = &allocator;
+    allocator.mem_type  = type;
+    allocator.init      = perf_init;
+    allocator.uct_alloc = perf_alloc;
+    allocator.uct_free  = perf_free;
+    allocator.memcpy    = perf_memcpy;
+    allocator.memset    = perf_memset;
+    allocators[type]    = &allocator;
 }
 
-} // namespace gaudi::base
+} // namespace gaudi
