@@ -1,14 +1,13 @@
 #include "hlthunk_emulator/engine_threads.h"
 
 #include "hlthunk_emulator/settings.h"
+#include "hlthunk_emulator/software_card.h"
 #include "hlthunk_emulator/sysfs_view.h"
 #include "util/background_thread.h"
-#include "util/made_once.h"
 #include "util/placement.h"
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <system_error>
 #include <thread>
 
@@ -23,14 +22,7 @@ constexpr unsigned idle_rounds = 10;
 
 } // namespace
 
-engine_threads &engine_threads::instance()
-{
-    /* Never destroyed: threads may still run when the process exits. */
-    static constinit util::made_once<engine_threads *> pool;
-    return *pool.get([] { return new engine_threads; });
-}
-
-void engine_threads::kick(engine_work &busy)
+void engine_threads::kick(software_card &busy)
 {
     const unsigned count = get_settings().engines;
     if (count == 0) {
@@ -59,28 +51,16 @@ void engine_threads::kick(engine_work &busy)
     }
 }
 
-/* The threads are the parent's, and so are the cards. Nobody can ever wake
- * those that the copied condition variable remembers, and what the lock
- * protects may be half changed: all is made anew. */
-void engine_threads::after_fork_in_child()
-{
-    std::construct_at(&lock_);
-    std::construct_at(&kicked_);
-    std::construct_at(&cards_);
-    started_  = false;
-    sleeping_ = 0;
-}
-
 /* Run what nobody polls for. False when no card has work at all. */
 bool engine_threads::work()
 {
-    std::vector<engine_work *> cards;
+    std::vector<software_card *> cards;
     {
         std::lock_guard<std::mutex> guard(lock_);
         cards = cards_;
     }
     bool any = false;
-    for (engine_work *next : cards) {
+    for (software_card *next : cards) {
         gaudi::util::place_thread(numa_node_of(next->index()));
         any |= next->run_unattended();
     }

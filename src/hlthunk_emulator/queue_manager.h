@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "hlthunk_emulator/fault_text.h"
+#include "hlthunk_emulator/faults.h"
 #include "hlthunk_emulator/job_table.h"
 #include "hlthunk_emulator/packet_reader.h"
 #include "hlthunk_emulator/settings.h"

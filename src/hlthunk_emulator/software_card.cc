@@ -36,6 +36,7 @@ software_card::software_card(unsigned index)
 const software_card::all_cards &software_card::make_all()
 {
     static constinit util::made_once<all_cards> cards;
+    (void)faults::instance(); /* has those of HLTHUNK_EMU_FAULTS from now on */
     const all_cards &made = cards.get([] {
         all_cards all;
         for (unsigned i = 0; i < max_cards; ++i) {

@@ -6,7 +6,6 @@
  */
 #pragma once
 
-#include "hlthunk_emulator/engine_threads.h"
 #include "hlthunk_emulator/faults.h"
 #include "hlthunk_emulator/hbm.h"
 #include "hlthunk_emulator/hlthunk_emu.h"
@@ -24,7 +23,7 @@
 
 namespace gaudi::emu {
 
-class software_card final : public engine_work {
+class software_card {
 public:
     /** The card of this index. */
     static software_card &at(unsigned index)
@@ -82,7 +81,7 @@ public:
      */
     static void prepare_for_fork();
 
-    [[nodiscard]] unsigned index() const override { return index_; }
+    [[nodiscard]] unsigned index() const { return index_; }
 
     /* --- faults, see faults.h ----------------------------------------------*/
 
@@ -120,7 +119,9 @@ public:
     int copy(uint64_t dst, uint64_t src, uint64_t size, unsigned engine,
              uint64_t &seq_p);
 
-    bool run_unattended() override;
+    /** Do queued work, for as long as nobody polls.
+     *  @return false when there was none, nor any that somebody polls for. */
+    bool run_unattended();
 
 private:
     using clock = std::chrono::steady_clock;

@@ -31,14 +31,11 @@ namespace gaudi::emu {
 
 class trace_file {
 public:
-    /** Of this process; made, or joined, by the first call.
-     *  @param path  Always the same.
-     *  @return nullptr without a path, or when it cannot be had, which is told
-     *          on stderr. @throws bad_alloc. */
-    static trace_file *instance(const std::string &path);
-
-    /** The child does not write what its parent has gathered. */
-    static void after_fork_in_child();
+    /** Of this process, which does not write what its parent has gathered;
+     *  made, or joined, by the first call.
+     *  @return nullptr when HLTHUNK_EMU_TRACE is not set, or it cannot be had,
+     *          which is told on stderr. @throws bad_alloc. */
+    static trace_file *instance();
 
     /** Have lines written, soon: when there are many, or a second after the
      *  last ones at the next call. @param lines  Whole ones, each an event with
@@ -54,18 +51,16 @@ public:
     /** A number that no other call in any process of the machine gets. */
     uint64_t next_id();
 
-    explicit trace_file(const std::string &path);
+    /** As instance(). */
+    trace_file();
     trace_file(const trace_file &)            = delete;
     trace_file &operator=(const trace_file &) = delete;
     ~trace_file() { flush(); }
 
-    /** Whether it can be written. */
-    [[nodiscard]] bool good() const { return good_; }
-
 private:
     using clock = std::chrono::steady_clock;
 
-    int open(const std::string &path);
+    int open();
     int begin_or_join();
     int append();
     [[nodiscard]] int cut_end(off_t length, bool &comma) const;
@@ -90,5 +85,8 @@ private:
  *         file is not made.
  */
 int why_no_trace(const std::string &path);
+
+/** The same text with other letters for what may not be in a string of JSON. */
+std::string json_text(std::string text);
 
 } // namespace gaudi::emu
