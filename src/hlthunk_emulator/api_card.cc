@@ -199,8 +199,9 @@ HLTHUNK_PUBLIC int hlthunk_command_submission(int fd, hlthunk_cs_in *in,
     if ((in == nullptr) || (out == nullptr)) {
         return -EINVAL;
     }
-    uint64_t seq  = 0;
-    const int ret = on_compute(fd, &software_card::submit, *in, seq);
+    uint64_t seq = 0;
+    const int ret =
+        on_compute(fd, [&](software_card &c) { return c.submit(*in, seq); });
     if (ret == 0) {
         out->seq    = seq;
         out->status = 0;
@@ -221,8 +222,8 @@ HLTHUNK_PUBLIC int hlthunk_wait_for_cs(int fd, uint64_t seq,
     if (status == nullptr) {
         return -EINVAL;
     }
-    const int ret =
-        on_compute(fd, &software_card::wait, seq, timeout_us, *status);
+    const int ret = on_compute(
+        fd, [&](software_card &c) { return c.wait(seq, timeout_us, *status); });
     if (ret == -EBUSY) {
         /* The driver leaves its arguments alone, and the library shows what it
          * had put there. */
@@ -267,6 +268,7 @@ HLTHUNK_PUBLIC uint64_t hlthunk_emu_faults_met()
 HLTHUNK_PUBLIC int hlthunk_emu_fault(const char *wished)
 {
     try {
+        (void)software_card::at(0); /* what variables wish for comes first */
         std::vector<fault> read;
         if ((wished == nullptr) || (*wished == '\0')) {
             faults::instance().clear();

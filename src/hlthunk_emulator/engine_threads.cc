@@ -1,7 +1,6 @@
 #include "hlthunk_emulator/engine_threads.h"
 
 #include "hlthunk_emulator/settings.h"
-#include "hlthunk_emulator/software_card.h"
 #include "hlthunk_emulator/sysfs_view.h"
 #include "util/background_thread.h"
 #include "util/placement.h"
@@ -22,7 +21,7 @@ constexpr unsigned idle_rounds = 10;
 
 } // namespace
 
-void engine_threads::kick(software_card &busy)
+void engine_threads::kick(const engine_work &busy)
 {
     const unsigned count = get_settings().engines;
     if (count == 0) {
@@ -31,8 +30,10 @@ void engine_threads::kick(software_card &busy)
 
     std::lock_guard<std::mutex> guard(lock_);
     ++kicks_;
-    if (std::find(cards_.begin(), cards_.end(), &busy) == cards_.end()) {
-        cards_.push_back(&busy);
+    if (std::none_of(cards_.begin(), cards_.end(), [&](const auto &known) {
+            return known.card == busy.card;
+        })) {
+        cards_.push_back(busy);
     }
     if (!started_) {
         try {
@@ -54,15 +55,15 @@ void engine_threads::kick(software_card &busy)
 /* Run what nobody polls for. False when no card has work at all. */
 bool engine_threads::work()
 {
-    std::vector<software_card *> cards;
+    std::vector<engine_work> cards;
     {
         std::lock_guard<std::mutex> guard(lock_);
         cards = cards_;
     }
     bool any = false;
-    for (software_card *next : cards) {
-        gaudi::util::place_thread(numa_node_of(next->index()));
-        any |= next->run_unattended();
+    for (const engine_work &next : cards) {
+        gaudi::util::place_thread(numa_node_of(next.card));
+        any |= next.run_unattended(next.card);
     }
     return any;
 }

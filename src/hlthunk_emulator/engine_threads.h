@@ -18,12 +18,18 @@
 
 namespace gaudi::emu {
 
-class software_card;
+/** What the threads work for: a card, as long as the process lives. */
+struct engine_work {
+    unsigned card; /**< index */
+    /** Do queued work, for as long as nobody polls.
+     *  @return false when there was none, nor any that somebody polls for. */
+    bool (*run_unattended)(unsigned card);
+};
 
 class engine_threads {
 public:
     /** Work of this card waits. Call without the card's lock. */
-    void kick(software_card &busy);
+    void kick(const engine_work &busy);
 
     /** The pool of this process; threads may run in it to the end. */
     static engine_threads &instance()
@@ -37,7 +43,7 @@ private:
 
     std::mutex lock_;
     std::condition_variable kicked_;
-    std::vector<software_card *> cards_; /* every card that was ever kicked */
+    std::vector<engine_work> cards_; /* every card that was ever kicked */
     bool started_        = false;
     unsigned sleeping_   = 0;
     unsigned long kicks_ = 0;

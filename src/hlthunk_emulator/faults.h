@@ -97,7 +97,8 @@ std::string parse_faults(std::string_view text, unsigned cards,
 
 class faults {
 public:
-    /** Those of this process, begun with what HLTHUNK_EMU_FAULTS wishes. */
+    /** Those of this process. What HLTHUNK_EMU_FAULTS wishes is among them as
+     *  soon as there are cards. */
     static faults &instance();
 
     /** Wish for more. @throws bad_alloc. */

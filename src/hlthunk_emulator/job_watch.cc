@@ -2,8 +2,11 @@
 
 #include "hlthunk_emulator/box.h"
 #include "hlthunk_emulator/settings.h"
+#include "util/process.h"
 
 #include <algorithm>
+#include <atomic>
+#include <climits>
 #include <cstdarg>
 #include <cstdio>
 #include <functional>
@@ -36,6 +39,42 @@ const char *text_of(uint32_t status)
         return "aborted";
     }
 }
+
+/* --- the trace of this process ---------------------------------------------
+ */
+
+struct own_trace {
+    trace_file file{get_settings().trace};
+};
+
+/* Generation of the process that has one; a child does not write what its
+ * parent has gathered. */
+std::atomic<unsigned> writer{UINT_MAX};
+
+/* @return nullptr when it is off, or cannot be had. */
+trace_file *find_trace()
+{
+    if (get_settings().trace.empty()) {
+        return nullptr;
+    }
+    trace_file &made = util::of_this_process<own_trace>().file;
+    writer           = util::process_generation();
+    return made.good() ? &made : nullptr;
+}
+
+/* At the end of the process, which may have left its cards open. */
+struct flush_at_exit {
+    flush_at_exit()                                 = default;
+    flush_at_exit(const flush_at_exit &)            = delete;
+    flush_at_exit &operator=(const flush_at_exit &) = delete;
+    ~flush_at_exit()
+    {
+        if (writer == util::process_generation()) {
+            util::of_this_process<own_trace>().file.flush();
+        }
+    }
+};
+const flush_at_exit last_one;
 
 /* --- what a copy needs in the model --------------------------------------- */
 
@@ -156,7 +195,7 @@ struct time_text {
 std::unique_ptr<job_watch> job_watch::create(unsigned card)
 {
     box_traffic *const model = box_traffic::instance();
-    trace_file *const trace  = trace_file::instance();
+    trace_file *const trace  = find_trace();
     if ((model == nullptr) && (trace == nullptr)) {
         return nullptr;
     }

@@ -143,7 +143,8 @@ private:
 
     int validate(const hlthunk_cs_in &in) const;
     int look_at_flags(uint32_t flags) const;
-    int wait_for_slot(card_lock &lock);
+    inline int find_slot(card_lock &lock);
+    [[gnu::noinline]] int wait_for_slot(card_lock &lock);
     void begin_copy(part &current, const copy_request &wanted);
     void enter(const part &added);
     void run_or_enter(part &only);

@@ -119,10 +119,6 @@ public:
     int copy(uint64_t dst, uint64_t src, uint64_t size, unsigned engine,
              uint64_t &seq_p);
 
-    /** Do queued work, for as long as nobody polls.
-     *  @return false when there was none, nor any that somebody polls for. */
-    bool run_unattended();
-
 private:
     using clock = std::chrono::steady_clock;
 
@@ -138,9 +134,8 @@ private:
             : table(memory),
               queues(table, totals, completed, name, index, std::move(watch))
         {}
-        ~context();
 
-        int holder = -1; /* keeps other openers out */
+        util::unique_fd holder; /* keeps other openers out */
         node_file node;
         std::vector<int> duplicates; /* found so far; may be closed by now */
         hbm memory;
@@ -166,6 +161,8 @@ private:
 
     static const all_cards &make_all();
     explicit software_card(unsigned index);
+    void kick_engines();
+    bool run_unattended(); /* see engine_work */
     template <typename Submit>
     int hand_over(Submit &&submit);
     int begin(faulty_call call);

@@ -18,7 +18,7 @@ namespace gaudi::emu {
 
 void software_card::show_children()
 {
-    for_children_ = {open_->node.id(), node_id::of(open_->holder)};
+    for_children_ = {open_->node.id(), node_id::of(open_->holder.get())};
 }
 
 bool software_card::is_inherited(int fd) const

@@ -1,15 +1,12 @@
 #include "hlthunk_emulator/trace_file.h"
 
 #include "hlthunk_emulator/file_lock.h"
-#include "hlthunk_emulator/settings.h"
 #include "util/file_mapping.h"
-#include "util/process.h"
 #include "util/text.h"
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -70,23 +67,6 @@ int write_all(int fd, std::string_view bytes)
     return 0;
 }
 
-/* Generation of the process that writes; its children need not. */
-std::atomic<unsigned> writer{UINT_MAX};
-
-/* At the end of the process, which may have left its cards open. */
-struct flush_at_exit {
-    flush_at_exit()                                 = default;
-    flush_at_exit(const flush_at_exit &)            = delete;
-    flush_at_exit &operator=(const flush_at_exit &) = delete;
-    ~flush_at_exit()
-    {
-        if (writer == util::process_generation()) {
-            util::of_this_process<trace_file>().flush();
-        }
-    }
-};
-const flush_at_exit last_one;
-
 } // namespace
 
 int why_no_trace(const std::string &path)
@@ -127,20 +107,9 @@ std::string json_text(std::string text)
     return text;
 }
 
-trace_file *trace_file::instance()
-{
-    if (get_settings().trace.empty()) {
-        return nullptr;
-    }
-    auto &made = util::of_this_process<trace_file>();
-    writer     = util::process_generation();
-    return made.good_ ? &made : nullptr;
-}
-
-trace_file::trace_file()
-    : path_(get_settings().trace),
-      process_(json_text(util::first_line("/proc/self/comm")) + ' ' +
-               std::to_string(getpid()))
+trace_file::trace_file(const std::string &path)
+    : path_(path), process_(json_text(util::first_line("/proc/self/comm")) +
+                            ' ' + std::to_string(getpid()))
 {
     gathered_.reserve(gathered_bytes + 4096);
     const int ret = open();

@@ -31,12 +31,6 @@ namespace gaudi::emu {
 
 class trace_file {
 public:
-    /** Of this process, which does not write what its parent has gathered;
-     *  made, or joined, by the first call.
-     *  @return nullptr when HLTHUNK_EMU_TRACE is not set, or it cannot be had,
-     *          which is told on stderr. @throws bad_alloc. */
-    static trace_file *instance();
-
     /** Have lines written, soon: when there are many, or a second after the
      *  last ones at the next call. @param lines  Whole ones, each an event with
      *  a comma behind it. */
@@ -45,14 +39,17 @@ public:
     /** Write what is gathered. */
     void flush();
 
+    /** Whether it can be written. */
+    [[nodiscard]] bool good() const { return good_; }
+
     /** This process, as events name it. */
     [[nodiscard]] const std::string &process() const { return process_; }
 
     /** A number that no other call in any process of the machine gets. */
     uint64_t next_id();
 
-    /** As instance(). */
-    trace_file();
+    /** Begin or join one; why it cannot be had is told on stderr. */
+    explicit trace_file(const std::string &path);
     trace_file(const trace_file &)            = delete;
     trace_file &operator=(const trace_file &) = delete;
     ~trace_file() { flush(); }
