@@ -8,6 +8,7 @@
 #include "hlthunk_emulator/software_card.h"
 
 #include <cerrno>
+#include <functional>
 #include <new>
 
 /** A function of the library's public ABI. */
@@ -41,18 +42,20 @@ software_card *find_inherited(int fd);
  *  descriptor that only the parent process can use. */
 int why_no_card(int fd);
 
-/** Make a call on the card of a compute node; no exception leaves it.
+/** Make a call, a member of the card say, on the card of a compute node; no
+ *  exception leaves it.
  *  @return What the call returns, -EBADF, -ENODEV as @ref why_no_card, or
- * -ENOMEM. */
-template <typename Call>
-int on_compute(int fd, Call &&call) noexcept
+ *          -ENOMEM. */
+template <typename Call, typename... Arguments>
+int on_compute(int fd, Call &&call, Arguments &&...arguments) noexcept
 {
     software_card *compute = find_compute(fd);
     if (compute == nullptr) {
         return why_no_card(fd);
     }
     try {
-        return call(*compute);
+        return std::invoke(call, *compute,
+                           std::forward<Arguments>(arguments)...);
     } catch (const std::bad_alloc &) {
         return -ENOMEM;
     }

@@ -19,17 +19,24 @@ namespace {
 
 /* Calls with a 64-bit result, which the card fills in, say 0 for failure and
  * leave errno. */
-template <typename Call>
-uint64_t value_of(int fd, Call &&call) noexcept
+template <typename Call, typename... Arguments>
+uint64_t value_of(int fd, Call &&call, Arguments... arguments) noexcept
 {
     uint64_t value = 0;
-    const int ret =
-        on_compute(fd, [&](software_card &c) { return call(c, value); });
+    const int ret  = on_compute(fd, call, arguments..., value);
     if (ret != 0) {
         errno = -ret;
         return 0;
     }
     return value;
+}
+
+int request_buffer(int fd, uint32_t size, bool mapped, uint64_t *handle)
+{
+    return (handle == nullptr)
+               ? -EINVAL
+               : on_compute(fd, &software_card::create_command_buffer, size,
+                            mapped, *handle);
 }
 
 } // namespace
@@ -39,31 +46,18 @@ HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_alloc(int fd, uint64_t size,
                                                     bool /* contiguous */,
                                                     bool /* shared */)
 {
-    return value_of(fd, [&](software_card &c, uint64_t &handle) {
-        return c.allocate(size, page_size, handle);
-    });
+    return value_of(fd, &software_card::allocate, size, page_size);
 }
 
 HLTHUNK_PUBLIC int hlthunk_device_memory_free(int fd, uint64_t handle)
 {
-    return on_compute(fd, [&](software_card &c) { return c.free(handle); });
+    return on_compute(fd, &software_card::free, handle);
 }
 
 HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_map(int fd, uint64_t handle,
                                                   uint64_t hint_addr)
 {
-    return value_of(fd, [&](software_card &c, uint64_t &va) {
-        return c.map_device(handle, hint_addr, va);
-    });
-}
-
-HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map(int fd, void *host,
-                                                uint64_t hint_addr,
-                                                uint64_t size)
-{
-    return value_of(fd, [&](software_card &c, uint64_t &va) {
-        return c.map_host(host, hint_addr, false, size, va);
-    });
+    return value_of(fd, &software_card::map_device, handle, hint_addr);
 }
 
 HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map_flags(int fd, void *host,
@@ -73,9 +67,15 @@ HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map_flags(int fd, void *host,
 {
     constexpr uint32_t force_hint = 0x8; /* HL_MEM_FORCE_HINT; others matter
                                             to other memory */
-    return value_of(fd, [&](software_card &c, uint64_t &va) {
-        return c.map_host(host, hint_addr, (flags & force_hint) != 0, size, va);
-    });
+    return value_of(fd, &software_card::map_host, host, hint_addr,
+                    (flags & force_hint) != 0, size);
+}
+
+HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map(int fd, void *host,
+                                                uint64_t hint_addr,
+                                                uint64_t size)
+{
+    return hlthunk_host_memory_map_flags(fd, host, hint_addr, size, 0);
 }
 
 HLTHUNK_PUBLIC int hlthunk_get_dev_memalloc_page_orders(int fd,
@@ -95,7 +95,7 @@ HLTHUNK_PUBLIC int hlthunk_get_dev_memalloc_page_orders(int fd,
 
 HLTHUNK_PUBLIC int hlthunk_memory_unmap(int fd, uint64_t device_va)
 {
-    return on_compute(fd, [&](software_card &c) { return c.unmap(device_va); });
+    return on_compute(fd, &software_card::unmap, device_va);
 }
 
 HLTHUNK_PUBLIC int hlthunk_device_mapped_memory_export_dmabuf_fd(
@@ -104,9 +104,8 @@ HLTHUNK_PUBLIC int hlthunk_device_mapped_memory_export_dmabuf_fd(
     if (flags != (O_RDWR | O_CLOEXEC)) {
         return -EINVAL;
     }
-    return on_compute(fd, [&](software_card &c) {
-        return c.export_dmabuf(device_va, size, offset);
-    });
+    return on_compute(fd, &software_card::export_dmabuf, device_va, size,
+                      offset);
 }
 
 HLTHUNK_PUBLIC int hlthunk_device_memory_export_dmabuf_fd(int fd, uint64_t,
@@ -170,23 +169,13 @@ HLTHUNK_PUBLIC long hlthunk_sys_lseek(int fd, long offset, int whence)
 HLTHUNK_PUBLIC int hlthunk_request_command_buffer(int fd, uint32_t size,
                                                   uint64_t *cb_handle)
 {
-    if (cb_handle == nullptr) {
-        return -EINVAL;
-    }
-    return on_compute(fd, [&](software_card &c) {
-        return c.create_command_buffer(size, false, *cb_handle);
-    });
+    return request_buffer(fd, size, false, cb_handle);
 }
 
 HLTHUNK_PUBLIC int hlthunk_request_mapped_command_buffer(int fd, uint32_t size,
                                                          uint64_t *cb_handle)
 {
-    if (cb_handle == nullptr) {
-        return -EINVAL;
-    }
-    return on_compute(fd, [&](software_card &c) {
-        return c.create_command_buffer(size, true, *cb_handle);
-    });
+    return request_buffer(fd, size, true, cb_handle);
 }
 
 HLTHUNK_PUBLIC int hlthunk_get_mapped_cb_device_va_by_handle(int fd,
@@ -196,16 +185,12 @@ HLTHUNK_PUBLIC int hlthunk_get_mapped_cb_device_va_by_handle(int fd,
     if (va == nullptr) {
         return -EINVAL;
     }
-    return on_compute(fd, [&](software_card &c) {
-        return c.command_buffer_va(cb_handle, *va);
-    });
+    return on_compute(fd, &software_card::command_buffer_va, cb_handle, *va);
 }
 
 HLTHUNK_PUBLIC int hlthunk_destroy_command_buffer(int fd, uint64_t cb_handle)
 {
-    return on_compute(fd, [&](software_card &c) {
-        return c.destroy_command_buffer(cb_handle);
-    });
+    return on_compute(fd, &software_card::destroy_command_buffer, cb_handle);
 }
 
 HLTHUNK_PUBLIC int hlthunk_command_submission(int fd, hlthunk_cs_in *in,
@@ -257,8 +242,7 @@ HLTHUNK_PUBLIC int hlthunk_wait_for_multi_cs(int fd, hlthunk_wait_multi_cs_in *,
 HLTHUNK_PUBLIC int hlthunk_emu_get_counters(int fd,
                                             hlthunk_emu_counters *counters)
 {
-    return on_compute(fd,
-                      [&](software_card &c) { return c.counters(*counters); });
+    return on_compute(fd, &software_card::counters, *counters);
 }
 
 HLTHUNK_PUBLIC int hlthunk_emu_copy(int fd, uint64_t dst, uint64_t src,
@@ -268,14 +252,12 @@ HLTHUNK_PUBLIC int hlthunk_emu_copy(int fd, uint64_t dst, uint64_t src,
     if (seq == nullptr) {
         return -EINVAL;
     }
-    return on_compute(fd, [&](software_card &c) {
-        return c.copy(dst, src, size, engine, *seq);
-    });
+    return on_compute(fd, &software_card::copy, dst, src, size, engine, *seq);
 }
 
 HLTHUNK_PUBLIC int hlthunk_emu_pause(int fd, bool paused)
 {
-    return on_compute(fd, [&](software_card &c) { return c.pause(paused); });
+    return on_compute(fd, &software_card::pause, paused);
 }
 
 HLTHUNK_PUBLIC uint64_t hlthunk_emu_faults_met()
@@ -286,6 +268,7 @@ HLTHUNK_PUBLIC uint64_t hlthunk_emu_faults_met()
 HLTHUNK_PUBLIC int hlthunk_emu_fault(const char *wished)
 {
     try {
+        (void)software_card::at(0); /* what variables wish for comes first */
         std::vector<fault> read;
         if ((wished == nullptr) || (*wished == '\0')) {
             faults::instance().clear();

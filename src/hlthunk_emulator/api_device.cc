@@ -114,15 +114,10 @@ unsigned device_count()
     return get_settings().devices;
 }
 
-/* As index_of_bus_id. */
-int index_of_module_id(uint32_t module_id)
+/* OCP module ids are indices. */
+bool has_module(uint32_t module_id)
 {
-    for (unsigned i = 0; i < device_count(); ++i) {
-        if (module_id_of(i) == module_id) {
-            return static_cast<int>(i);
-        }
-    }
-    return -1;
+    return module_id < device_count();
 }
 
 /* Make a call on the card of any node; as on_compute, and -ENODEV when the card
@@ -184,12 +179,11 @@ HLTHUNK_PUBLIC int hlthunk_open(hlthunk_device_name name, const char *bus_id)
 
 HLTHUNK_PUBLIC int hlthunk_open_by_module_id(uint32_t module_id)
 {
-    const int index = index_of_module_id(module_id);
-    if (index < 0) {
+    if (!has_module(module_id)) {
         errno = ENOENT;
         return -1;
     }
-    return open_compute(static_cast<unsigned>(index));
+    return open_compute(module_id);
 }
 
 HLTHUNK_PUBLIC int hlthunk_open_control(int device_index, const char *bus_id)
@@ -231,8 +225,7 @@ HLTHUNK_PUBLIC int hlthunk_open_control_by_bus_id(const char *bus_id)
 
 HLTHUNK_PUBLIC int hlthunk_open_control_by_module_id(uint32_t module_id)
 {
-    const int index = index_of_module_id(module_id);
-    return (index < 0) ? -EBADF : open_control(static_cast<unsigned>(index));
+    return has_module(module_id) ? open_control(module_id) : -EBADF;
 }
 
 HLTHUNK_PUBLIC int hlthunk_close(int fd)
@@ -314,7 +307,7 @@ HLTHUNK_PUBLIC int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)
         info->reserved_dram_size = is.dram_page;
         info->device_id          = kind.pci_id;
         info->dram_enabled       = 1;
-        info->module_id          = module_id_of(found.index());
+        info->module_id          = found.index();
         std::snprintf(reinterpret_cast<char *>(info->cpucp_version),
                       sizeof(info->cpucp_version), "emulator");
         std::snprintf(reinterpret_cast<char *>(info->card_name),
@@ -337,8 +330,7 @@ HLTHUNK_PUBLIC int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)
 HLTHUNK_PUBLIC int hlthunk_get_dram_usage(int fd, hlthunk_dram_usage_info *info)
 {
     if ((info != nullptr) && (find_compute(fd) != nullptr)) {
-        return on_compute(
-            fd, [&](software_card &c) { return c.dram_usage(*info); });
+        return on_compute(fd, &software_card::dram_usage, *info);
     }
     return on_any(fd, info, [&](software_card &c) {
         *info = {c.free_dram(), 0};

@@ -16,6 +16,9 @@
 
 namespace gaudi::emu {
 
+/** Cards that a box can have. */
+inline constexpr unsigned max_cards = 64;
+
 /** Addresses from start on, up to before end. */
 struct va_range {
     uint64_t start;

@@ -1,5 +1,6 @@
 #include "hlthunk_emulator/box.h"
 
+#include "hlthunk_emulator/file_lock.h"
 #include "hlthunk_emulator/settings.h"
 #include "util/text.h"
 
@@ -12,7 +13,6 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
-#include <thread>
 
 #include <fcntl.h>
 #include <linux/netlink.h>
@@ -37,7 +37,7 @@ constexpr unsigned cards_per_domain = sizeof(buses) / sizeof(buses[0]);
 constexpr std::chrono::seconds longest_turn{10};
 
 /* In a folder of the user's: the file that is locked while somebody has a thing
- * of the box. The lock belongs to the opening of the file, and goes with it. */
+ * of the box. */
 util::unique_fd open_lock(const std::string &what)
 {
     const std::string path = get_settings().folder + '/' + what;
@@ -46,30 +46,14 @@ util::unique_fd open_lock(const std::string &what)
              O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
 }
 
-flock whole_file()
-{
-    flock lock{};
-    lock.l_type   = F_WRLCK;
-    lock.l_whence = SEEK_SET;
-    return lock;
-}
-
 int take_lock(const std::string &what)
 {
     util::unique_fd fd = open_lock(what);
-    flock lock         = whole_file();
-    if (!fd || (fcntl(fd.get(), F_OFD_SETLK, &lock) != 0)) {
-        return ((errno == EAGAIN) || (errno == EACCES)) ? -EBUSY : -errno;
+    if (!fd) {
+        return -errno;
     }
-    return fd.release();
-}
-
-bool is_locked(const std::string &what)
-{
-    const util::unique_fd fd = open_lock(what);
-    flock lock               = whole_file();
-    return fd && (fcntl(fd.get(), F_OFD_GETLK, &lock) == 0) &&
-           (lock.l_type != F_UNLCK);
+    const int ret = set_lock(fd.get(), F_WRLCK, 0, 0);
+    return (ret != 0) ? ret : fd.release();
 }
 
 /* The abstract name of a socket that is bound while somebody has a thing of the
@@ -234,11 +218,6 @@ std::string bus_id_of(unsigned index)
     return text;
 }
 
-unsigned module_id_of(unsigned index)
-{
-    return index;
-}
-
 int index_of_bus_id(const char *bus_id)
 {
     std::string full(bus_id);
@@ -264,25 +243,18 @@ int take_card(unsigned index)
 
 int take_turn()
 {
-    using clock         = std::chrono::steady_clock;
-    const auto deadline = clock::now() + longest_turn;
-    for (;;) {
-        const int ret = take("turn");
-        if (ret != -EBUSY) {
-            return ret;
-        }
-        if (clock::now() >= deadline) {
-            complain_of_stranger("turn");
-            return ret;
-        }
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const int ret = wait_while_busy(longest_turn, [] { return take("turn"); });
+    if (ret == -EBUSY) {
+        complain_of_stranger("turn");
     }
+    return ret;
 }
 
 bool card_is_taken(unsigned index)
 {
     if (!get_settings().folder.empty()) {
-        return is_locked(card_name(index));
+        const util::unique_fd file = open_lock(card_name(index));
+        return file && is_locked(file.get(), 0, 0);
     }
     const util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     const abstract_name name(card_name(index));

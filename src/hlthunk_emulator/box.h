@@ -20,9 +20,6 @@ namespace gaudi::emu {
 /** Bus id of a card, "dddd:bb:dd.f". */
 std::string bus_id_of(unsigned index);
 
-/** OCP module id of a card. */
-unsigned module_id_of(unsigned index);
-
 /**
  * Find a card by bus id; the domain may be left out.
  *

@@ -1,14 +1,17 @@
 #include "hlthunk_emulator/box_traffic.h"
 
 #include "hlthunk_emulator/box.h"
+#include "hlthunk_emulator/file_lock.h"
 #include "hlthunk_emulator/settings.h"
+#include "util/process.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <new>
+#include <string_view>
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -36,33 +39,17 @@ model_time nanoseconds(double microseconds)
     return static_cast<model_time>(microseconds * 1000);
 }
 
-flock lock_of(unsigned owner)
-{
-    flock lock{};
-    lock.l_type   = F_WRLCK;
-    lock.l_whence = SEEK_SET;
-    lock.l_start  = owner;
-    lock.l_len    = 1;
-    return lock;
-}
-
 /* Processes with other figures are of another world. */
 std::string name_of_file(const timing_figures &speed)
 {
-    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
-    unsigned char bytes[sizeof(speed)];
-    std::memcpy(bytes, &speed, sizeof(speed));
-    for (const unsigned char byte : bytes) {
-        hash = (hash ^ byte) * 0x100000001b3;
-    }
+    const std::string_view bytes(reinterpret_cast<const char *>(&speed),
+                                 sizeof(speed));
     struct stat net {};
     (void)stat("/proc/self/ns/net", &net);
     return "hlthunk-emu/" + get_settings().node + '@' +
-           std::to_string(net.st_ino) + "/traffic-" + std::to_string(hash);
+           std::to_string(net.st_ino) + "/traffic-" +
+           std::to_string(std::hash<std::string_view>()(bytes));
 }
-
-std::atomic<box_traffic *> known{nullptr};
-util::child_mutex making;
 
 } // namespace
 
@@ -99,28 +86,16 @@ private:
 
 box_traffic *box_traffic::instance()
 {
-    const settings &wanted = get_settings();
-    if (!wanted.timing.has_value()) {
+    if (!get_settings().timing.has_value()) {
         return nullptr;
     }
-    box_traffic *made = known.load(std::memory_order_acquire);
-    if (made == nullptr) {
-        const std::lock_guard<util::child_mutex> guard(making);
-        made = known.load(std::memory_order_acquire);
-        if (made == nullptr) {
-            /* Never destroyed, as cards. */
-            made =
-                new box_traffic(*wanted.timing, name_of_file(*wanted.timing));
-            known.store(made, std::memory_order_release);
-        }
-    }
-    return made->good() ? made : nullptr;
+    auto &made = util::of_this_process<box_traffic>();
+    return made.good() ? &made : nullptr;
 }
 
-void box_traffic::after_fork_in_child()
-{
-    known.store(nullptr, std::memory_order_relaxed);
-}
+box_traffic::box_traffic()
+    : box_traffic(*get_settings().timing, name_of_file(*get_settings().timing))
+{}
 
 box_traffic::box_traffic(const timing_figures &speed, const std::string &name)
     : speed_(speed)
@@ -197,12 +172,10 @@ int box_traffic::join(const std::string &name)
     return take_owner_number();
 }
 
-/* The lock belongs to this opening of the file, and goes with it. */
 int box_traffic::take_owner_number()
 {
     for (unsigned owner = 0; owner < max_owners; ++owner) {
-        flock lock = lock_of(owner);
-        if (fcntl(fd_.get(), F_OFD_SETLK, &lock) == 0) {
+        if (set_lock(fd_.get(), F_WRLCK, owner) == 0) {
             owner_ = static_cast<uint16_t>(owner);
             const locked state(*this);
             state->all.erase_if(
@@ -211,13 +184,6 @@ int box_traffic::take_owner_number()
         }
     }
     return -EMFILE;
-}
-
-bool box_traffic::is_alive(unsigned owner) const
-{
-    flock lock = lock_of(owner);
-    return (owner == owner_) || (fcntl(fd_.get(), F_OFD_GETLK, &lock) != 0) ||
-           (lock.l_type != F_UNLCK);
 }
 
 void box_traffic::drop_the_dead(shared_state &state, model_time now) const
@@ -231,7 +197,7 @@ void box_traffic::drop_the_dead(shared_state &state, model_time now) const
     state.all.erase_if([&](const flow &known) {
         if (known.owner != asked) {
             asked = known.owner;
-            alive = is_alive(asked);
+            alive = (asked == owner_) || is_locked(fd_.get(), asked);
         }
         return !alive;
     });

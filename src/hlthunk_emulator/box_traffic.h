@@ -28,9 +28,6 @@ public:
      *          had, which is logged. @throws bad_alloc. */
     static box_traffic *instance();
 
-    /** As engine_threads: the parent's is of no use in a child. */
-    static void after_fork_in_child();
-
     /** Have a flow begin, whose owner is filled in. */
     void add(flow added);
 
@@ -48,7 +45,9 @@ public:
 
     [[nodiscard]] const timing_figures &speed() const { return speed_; }
 
-    /** Ends with the object: for tests. @param name  Of the file. */
+    /** As instance(). */
+    box_traffic();
+    /** For tests. @param name  Of the file. */
     box_traffic(const timing_figures &speed, const std::string &name);
     box_traffic(const box_traffic &)            = delete;
     box_traffic &operator=(const box_traffic &) = delete;
@@ -66,7 +65,6 @@ private:
     int create(const std::string &name);
     int take_owner_number();
     void drop_the_dead(shared_state &state, model_time now) const;
-    [[nodiscard]] bool is_alive(unsigned owner) const;
 
     const timing_figures speed_;
     util::unique_fd fd_;

@@ -3,12 +3,10 @@
 #include "hlthunk_emulator/settings.h"
 #include "hlthunk_emulator/sysfs_view.h"
 #include "util/background_thread.h"
-#include "util/made_once.h"
 #include "util/placement.h"
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <system_error>
 #include <thread>
 
@@ -23,14 +21,7 @@ constexpr unsigned idle_rounds = 10;
 
 } // namespace
 
-engine_threads &engine_threads::instance()
-{
-    /* Never destroyed: threads may still run when the process exits. */
-    static constinit util::made_once<engine_threads *> pool;
-    return *pool.get([] { return new engine_threads; });
-}
-
-void engine_threads::kick(engine_work &busy)
+void engine_threads::kick(const engine_work &busy)
 {
     const unsigned count = get_settings().engines;
     if (count == 0) {
@@ -39,8 +30,10 @@ void engine_threads::kick(engine_work &busy)
 
     std::lock_guard<std::mutex> guard(lock_);
     ++kicks_;
-    if (std::find(cards_.begin(), cards_.end(), &busy) == cards_.end()) {
-        cards_.push_back(&busy);
+    if (std::none_of(cards_.begin(), cards_.end(), [&](const auto &known) {
+            return known.card == busy.card;
+        })) {
+        cards_.push_back(busy);
     }
     if (!started_) {
         try {
@@ -59,30 +52,18 @@ void engine_threads::kick(engine_work &busy)
     }
 }
 
-/* The threads are the parent's, and so are the cards. Nobody can ever wake
- * those that the copied condition variable remembers, and what the lock
- * protects may be half changed: all is made anew. */
-void engine_threads::after_fork_in_child()
-{
-    std::construct_at(&lock_);
-    std::construct_at(&kicked_);
-    std::construct_at(&cards_);
-    started_  = false;
-    sleeping_ = 0;
-}
-
 /* Run what nobody polls for. False when no card has work at all. */
 bool engine_threads::work()
 {
-    std::vector<engine_work *> cards;
+    std::vector<engine_work> cards;
     {
         std::lock_guard<std::mutex> guard(lock_);
         cards = cards_;
     }
     bool any = false;
-    for (engine_work *next : cards) {
-        gaudi::util::place_thread(numa_node_of(next->index()));
-        any |= next->run_unattended();
+    for (const engine_work &next : cards) {
+        gaudi::util::place_thread(numa_node_of(next.card));
+        any |= next.run_unattended(next.card);
     }
     return any;
 }

@@ -10,38 +10,32 @@
  */
 #pragma once
 
+#include "util/process.h"
+
 #include <condition_variable>
 #include <mutex>
 #include <vector>
 
 namespace gaudi::emu {
 
-/** What the threads work for: a card. Lives as long as the process. */
-class engine_work {
-public:
-    [[nodiscard]] virtual unsigned index() const = 0;
-
-    /**
-     * Do queued work, for as long as nobody polls.
-     *
-     * @return false when there was none, nor any that somebody polls for.
-     */
-    virtual bool run_unattended() = 0;
-
-protected:
-    ~engine_work() = default;
+/** What the threads work for: a card, as long as the process lives. */
+struct engine_work {
+    unsigned card; /**< index */
+    /** Do queued work, for as long as nobody polls.
+     *  @return false when there was none, nor any that somebody polls for. */
+    bool (*run_unattended)(unsigned card);
 };
 
 class engine_threads {
 public:
     /** Work of this card waits. Call without the card's lock. */
-    void kick(engine_work &busy);
+    void kick(const engine_work &busy);
 
-    /* See card::prepare_for_fork. */
-    void after_fork_in_child();
-
-    /** The pool of this process. */
-    static engine_threads &instance();
+    /** The pool of this process; threads may run in it to the end. */
+    static engine_threads &instance()
+    {
+        return util::of_this_process<engine_threads>();
+    }
 
 private:
     void run();
@@ -49,7 +43,7 @@ private:
 
     std::mutex lock_;
     std::condition_variable kicked_;
-    std::vector<engine_work *> cards_; /* every card that was ever kicked */
+    std::vector<engine_work> cards_; /* every card that was ever kicked */
     bool started_        = false;
     unsigned sleeping_   = 0;
     unsigned long kicks_ = 0;

@@ -1,6 +1,7 @@
 #include "hlthunk_emulator/exported_buffer.h"
 
 #include "hlthunk_emulator/asic.h"
+#include "hlthunk_emulator/file_lock.h"
 #include "hlthunk_emulator/settings.h"
 #include "util/addresses.h"
 
@@ -36,27 +37,17 @@ enum attachment { memory, holder, attachments };
 
 using control_buffer = char[CMSG_SPACE(attachments * sizeof(int))];
 
-flock lock_on(uint64_t mark, short type)
-{
-    flock lock{};
-    lock.l_type   = type;
-    lock.l_whence = SEEK_SET;
-    lock.l_start  = static_cast<off_t>(mark);
-    lock.l_len    = 1;
-    return lock;
-}
-
 /* Another file description of the memory, with the lock. */
 int open_marked(int memory_fd, uint64_t mark)
 {
     char path[64];
     std::snprintf(path, sizeof(path), "/proc/self/fd/%d", memory_fd);
     util::unique_fd opened(open(path, O_RDWR | O_CLOEXEC));
-    flock lock = lock_on(mark, F_RDLCK);
-    if (!opened || (fcntl(opened.get(), F_OFD_SETLK, &lock) != 0)) {
+    if (!opened) {
         return -errno;
     }
-    return opened.release();
+    const int ret = set_lock(opened.get(), F_RDLCK, static_cast<off_t>(mark));
+    return (ret != 0) ? ret : opened.release();
 }
 
 /* Header and runs, with room for what is attached. */
@@ -182,9 +173,7 @@ int create_dmabuf(int memory_fd, int holder_fd, unsigned card, uint64_t mark,
 
 bool is_exported(int memory_fd, uint64_t mark)
 {
-    flock lock = lock_on(mark, F_WRLCK);
-    return (fcntl(memory_fd, F_OFD_GETLK, &lock) != 0) ||
-           (lock.l_type != F_UNLCK);
+    return is_locked(memory_fd, static_cast<off_t>(mark));
 }
 
 int64_t size_of_dmabuf(int fd)

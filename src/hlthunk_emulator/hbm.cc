@@ -46,11 +46,6 @@ int hbm::create(uint64_t size, std::optional<unsigned> node)
     return 0;
 }
 
-uint64_t hbm::free_bytes() const
-{
-    return free_pages_ * page_;
-}
-
 uint64_t hbm::allocate(uint64_t size)
 {
     if ((size == 0) || (size > size_)) {

@@ -46,7 +46,7 @@ public:
     void free(uint64_t handle);
 
     [[nodiscard]] uint64_t size() const { return size_; }
-    [[nodiscard]] uint64_t free_bytes() const;
+    [[nodiscard]] uint64_t free_bytes() const { return free_pages_ * page_; }
     [[nodiscard]] int fd() const { return fd_.get(); }
     /** Where the engines see an offset. */
     [[nodiscard]] char *at(uint64_t offset) const

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "hlthunk_emulator/fault_text.h"
+#include "hlthunk_emulator/faults.h"
 #include "hlthunk_emulator/hlthunk_emu.h"
 #include "hlthunk_emulator/job_watch.h"
 #include "hlthunk_shim/hlthunk/abi.h"

@@ -3,20 +3,41 @@
  * and the trace. Made when a card opens and one of them is on; without it its
  * queues ask a single pointer.
  *
+ * The trace has a slice per copy in the row of its queue, and one in the row of
+ * each link that the bytes went through. A copy is told when its job ends,
+ * since only then it is known how that ended and, with a timing model, when the
+ * copy was made in it. Copies of one queue follow each other, so slices of a
+ * row do not overlap; what goes through a link at the same time are
+ * asynchronous events, which may.
+ *
  * Not thread-safe: its card's lock protects it.
  */
 #pragma once
 
 #include "hlthunk_emulator/box_traffic.h"
-#include "hlthunk_emulator/job_trace.h"
+#include "hlthunk_emulator/mmu.h"
+#include "hlthunk_emulator/trace_file.h"
 #include "hlthunk_shim/hlthunk/abi.h"
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
 namespace gaudi::emu {
+
+/** A packet's copy. */
+struct engine_copy {
+    uint32_t queue;
+    uint64_t dst; /**< device addresses */
+    uint64_t src;
+    uint64_t bytes;
+    memory_side to;
+    memory_side from;
+};
 
 class job_watch {
 public:
@@ -27,7 +48,7 @@ public:
     static std::unique_ptr<job_watch> create(unsigned card);
 
     /** A job has got its number. */
-    void submitted(uint64_t seq) { submitted_of(seq) = clock::now(); }
+    void submitted(uint64_t seq) { of(seq).submitted = clock::now(); }
 
     /** A queue begins with a copy.
      *  @return When its job ends at the earliest; none: at any time. */
@@ -50,6 +71,7 @@ public:
     /** A job has ended. @param status  cs_status. */
     void end_job(uint64_t seq, uint32_t status);
 
+    /** A job is aborted, and why. */
     void tell_fault(uint64_t seq, uint32_t queue, const char *why);
 
     /** The card is closed while a job is under way. */
@@ -59,19 +81,42 @@ public:
     void flush();
 
 private:
-    job_watch(box_traffic *model, trace_file *trace, unsigned card);
+    struct known_copy {
+        engine_copy what;
+        model_time begin;
+        model_time end; /* 0 while it is under way */
+        uint64_t left;
+        bool modelled; /* the times are the model's */
+    };
 
-    clock::time_point &submitted_of(uint64_t seq)
-    {
-        return submitted_[seq % shim::max_cs_in_flight];
-    }
-    void trace_times(uint64_t seq);
-    void trace_end(uint64_t seq, const char *how);
+    struct job {
+        clock::time_point submitted;
+        std::vector<known_copy> copies;
+    };
+
+    job_watch(box_traffic *model, trace_file *trace, unsigned card)
+        : model_(model), trace_(trace), card_(card)
+    {}
+
+    job &of(uint64_t seq) { return jobs_[seq % shim::max_cs_in_flight]; }
+    void take_times(uint64_t seq);
+    void write(uint64_t seq, const char *status);
+
+    std::string place_of(unsigned card);
+    std::string row_of(uint32_t queue);
+    void add_link(const known_copy &copy, uint64_t seq, unsigned card,
+                  bool to_card);
+    void add_links(const known_copy &copy, uint64_t seq);
+    void add_slice(const known_copy &copy, uint64_t seq, const char *status);
+    [[gnu::format(printf, 2, 3)]] void add_event(const char *format, ...);
 
     box_traffic *const model_; /* nullptr: jobs take as long as they do here */
-    std::optional<job_trace> trace_;
-    const unsigned card_; /* index */
-    clock::time_point submitted_[shim::max_cs_in_flight];
+    trace_file *const trace_;  /* nullptr: none */
+    const unsigned card_;      /* index */
+    job jobs_[shim::max_cs_in_flight];
+    std::set<unsigned> named_cards_; /* in the trace */
+    std::set<uint32_t> named_queues_;
+    std::string lines_; /* that are being made */
 };
 
 } // namespace gaudi::emu

@@ -69,10 +69,16 @@ int queue_manager::look_at_flags(uint32_t flags) const
     return 0;
 }
 
+int queue_manager::find_slot(card_lock &lock)
+{
+    jobs_.end_holds();
+    return (jobs_.is_full() || is_over()) ? wait_for_slot(lock) : 0;
+}
+
 int queue_manager::wait_for_slot(card_lock &lock)
 {
     /* The library retries the driver's "again" without end. */
-    for (jobs_.end_holds(); jobs_.is_full() && !is_over(); jobs_.end_holds()) {
+    for (; jobs_.is_full() && !is_over(); jobs_.end_holds()) {
         /* Looking for work may itself have ended the job in the way. */
         if (!run_slice(lock) && jobs_.is_full() && !is_over()) {
             jobs_.sleep(lock, clock::time_point::max());
@@ -109,7 +115,7 @@ int queue_manager::copy(card_lock &lock, const copy_request &wanted,
     if (engine >= internal_queue_count) {
         return -EINVAL;
     }
-    const int ret = wait_for_slot(lock);
+    const int ret = find_slot(lock);
     if (ret != 0) {
         return ret;
     }
@@ -137,7 +143,7 @@ int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
     if (in.chunks_execute == nullptr) {
         return -EFAULT;
     }
-    ret = wait_for_slot(lock);
+    ret = find_slot(lock);
     if (ret != 0) {
         return ret;
     }

@@ -1,7 +1,6 @@
 #include "hlthunk_emulator/queue_manager.h"
 
 #include "hlthunk_emulator/copy_engine.h"
-#include "hlthunk_emulator/faults.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "hlthunk_emulator/fault_text.h"
+#include "hlthunk_emulator/faults.h"
 #include "hlthunk_emulator/job_table.h"
 #include "hlthunk_emulator/packet_reader.h"
 #include "hlthunk_emulator/settings.h"
@@ -143,7 +143,8 @@ private:
 
     int validate(const hlthunk_cs_in &in) const;
     int look_at_flags(uint32_t flags) const;
-    int wait_for_slot(card_lock &lock);
+    inline int find_slot(card_lock &lock);
+    [[gnu::noinline]] int wait_for_slot(card_lock &lock);
     void begin_copy(part &current, const copy_request &wanted);
     void enter(const part &added);
     void run_or_enter(part &only);

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,22 +20,10 @@ namespace {
 
 constexpr size_t max_node_name = 64;
 
-/* @param wrong  What is, behind name and value. */
-void refuse(settings &result, const char *name, const char *value,
-            const std::string &wrong)
+/* An answer to a variable: what is wrong with it, empty when nothing is. */
+std::string unless(bool good, const std::string &expected)
 {
-    std::fprintf(stderr,
-                 "hlthunk-emu: %s='%s' %s; the emulated box has no cards\n",
-                 name, value, wrong.c_str());
-    result.valid   = false;
-    result.devices = 0;
-}
-
-/* A variable whose empty value is as good as none. */
-const char *text_of(const char *name)
-{
-    const char *text = secure_getenv(name);
-    return ((text != nullptr) && (*text != '\0')) ? text : nullptr;
+    return good ? std::string() : "is not " + expected;
 }
 
 /* A number with an optional K, M, G or T; the whole text must be it. */
@@ -60,43 +49,15 @@ bool parse_size(const char *text, uint64_t &value)
     return *end == '\0';
 }
 
-/* @param text   Of the variable, if it is set.
- * @param parse  Whether it is as expected. */
-template <typename Parse>
-void read(settings &result, const char *name, const char *text,
-          const std::string &expected, Parse &&parse)
+template <typename Number>
+std::string read_number(const char *text, uint64_t min, uint64_t max,
+                        const char *expected, Number &target)
 {
-    if ((text != nullptr) && !parse(text)) {
-        refuse(result, name, text, "is not " + expected);
-    }
-}
-
-/* Read a number, if it is set. */
-template <typename Parse>
-void read(settings &result, const char *name, const std::string &expected,
-          Parse &&parse)
-{
-    read(result, name, secure_getenv(name), expected, parse);
-}
-
-/* Read a variable that is no number: an empty one is not set. */
-template <typename Parse>
-void read_text(settings &result, const char *name, const std::string &expected,
-               Parse &&parse)
-{
-    read(result, name, text_of(name), expected, parse);
-}
-
-void read_number(settings &result, const char *name, uint64_t min, uint64_t max,
-                 const char *expected, uint64_t &target)
-{
-    read(result, name, expected, [&](const char *text) {
-        uint64_t value = 0;
-        const bool good =
-            parse_size(text, value) && (value >= min) && (value <= max);
-        target = good ? value : target;
-        return good;
-    });
+    uint64_t value = 0;
+    const bool good =
+        parse_size(text, value) && (value >= min) && (value <= max);
+    target = good ? static_cast<Number>(value) : target;
+    return unless(good, expected);
 }
 
 /* One number per card, or one for all. */
@@ -118,9 +79,43 @@ bool parse_nodes(const char *text, unsigned cards, std::vector<int> &nodes)
     }
 }
 
-/* How many opens of each card find it in reset, and what else goes wrong.
- * Empty, or what is wrong with the list. */
-std::string add_faults(const char *text, settings &result)
+/* Gaudi2 has pages of 8 MiB, or sixteen times that, for each HBM that works. */
+std::string read_page(const char *text, settings &result)
+{
+    const bool any_power = result.kind->user_page_size;
+    uint64_t size        = 0;
+    const bool good =
+        parse_size(text, size) && (size <= 1ull << 30) &&
+        (any_power ? (std::has_single_bit(size) && (size >= 2 << 20))
+                   : ((size != 0) && (size % (8 << 20) == 0)));
+    result.dram_page = good ? size : result.dram_page;
+    return unless(good, any_power ? "a power of two from 2M to 1G"
+                                  : "a multiple of 8M up to 1G");
+}
+
+std::string read_node(const char *value, settings &result)
+{
+    const std::string text = value;
+    struct stat info;
+    const bool is_folder = text.starts_with('/');
+    if (!is_folder && (text.size() <= max_node_name)) {
+        result.node = text;
+    } else if (is_folder && (stat(value, &info) == 0) &&
+               S_ISDIR(info.st_mode) && (info.st_uid == geteuid()) &&
+               ((info.st_mode & 022) == 0)) {
+        /* By whatever path. */
+        result.node = "folder-" + std::to_string(info.st_dev) + "-" +
+                      std::to_string(info.st_ino);
+        result.folder = text;
+    } else {
+        return "is not a name of 1 to 64 characters, or the path of a folder "
+               "that only you may write to";
+    }
+    return {};
+}
+
+/* How many opens of each card find it in reset, and what else goes wrong. */
+std::string read_faults(const char *text, settings &result)
 {
     std::vector<fault> wished;
     std::string wrong =
@@ -137,108 +132,31 @@ std::string add_faults(const char *text, settings &result)
             result.resets.fill(each.effect.opens);
         }
     }
-    return wrong;
+    return unless(wrong.empty(), "a list of faults: " + wrong);
 }
 
-void read_faults(settings &result)
+std::string read_timing(const char *text, settings &result)
 {
-    const char *name = "HLTHUNK_EMU_FAULTS";
-    const char *text = text_of(name);
-    const std::string wrong =
-        (text != nullptr) ? add_faults(text, result) : std::string();
-    if (!wrong.empty()) {
-        refuse(result, name, text, "is not a list of faults: " + wrong);
-    }
-}
-
-bool read_node(const std::string &text, settings &result)
-{
-    struct stat info;
-    if (!text.starts_with('/')) {
-        const bool good = (text.size() <= max_node_name);
-        result.node     = good ? text : result.node;
-        return good;
-    }
-    if ((stat(text.c_str(), &info) != 0) || !S_ISDIR(info.st_mode) ||
-        (info.st_uid != geteuid()) || ((info.st_mode & 022) != 0)) {
-        return false;
-    }
-    /* By whatever path. */
-    result.node = "folder-" + std::to_string(info.st_dev) + "-" +
-                  std::to_string(info.st_ino);
-    result.folder = text;
-    return true;
-}
-
-void read_timing(settings &result)
-{
-    const char *name      = "HLTHUNK_EMU_TIMING";
-    const char *text      = text_of(name);
-    const std::string how = (text != nullptr) ? text : "off";
+    const std::string_view how = text;
     std::string why;
     if (how == "hls2") {
         result.timing = hls2_figures;
     } else if (how == "hls3") {
         result.timing = hls3_figures;
     } else if ((how != "off") &&
-               !read_figures(how, result.timing.emplace(), why)) {
-        refuse(result, name, text, "(off, hls2, hls3 or a file): " + why);
+               !read_figures(text, result.timing.emplace(), why)) {
+        return "(off, hls2, hls3 or a file): " + why;
     }
+    return {};
 }
 
-void read_trace(settings &result)
+std::string read_trace(const char *path, settings &result)
 {
-    const char *name = "HLTHUNK_EMU_TRACE";
-    const char *path = text_of(name);
-    if (path == nullptr) {
-        return;
-    }
     result.trace    = path;
     const int error = why_no_trace(result.trace);
-    if (error != 0) {
-        refuse(result, name, path,
-               std::string("(a file to write): ") + std::strerror(error));
-    }
-}
-
-void read_kind(settings &result)
-{
-    result.kind = find_asic("gaudi2");
-    read_text(result, "HLTHUNK_EMU_ASIC",
-              "a known card: one of " + asic_names(),
-              [&](const std::string &text) {
-                  const asic *found = find_asic(text);
-                  result.kind       = (found != nullptr) ? found : result.kind;
-                  return found != nullptr;
-              });
-}
-
-/* Gaudi2 has pages of 8 MiB, or sixteen times that, for each HBM that works. */
-void read_page(settings &result)
-{
-    const bool any_power = result.kind->user_page_size;
-    result.dram_page     = result.kind->dram_page;
-    read(result, "HLTHUNK_EMU_DRAM_PAGE",
-         any_power ? "a power of two from 2M to 1G"
-                   : "a multiple of 8M up to 1G",
-         [&](const char *text) {
-             uint64_t size = 0;
-             const bool good =
-                 parse_size(text, size) && (size <= 1ull << 30) &&
-                 (any_power ? (std::has_single_bit(size) && (size >= 2 << 20))
-                            : ((size != 0) && (size % (8 << 20) == 0)));
-             result.dram_page = good ? size : result.dram_page;
-             return good;
-         });
-}
-
-void read_memory(settings &result)
-{
-    read_page(result);
-    result.hbm = result.kind->memory;
-    read_number(result, "HLTHUNK_EMU_HBM", 2 * result.dram_page, 1ull << 40,
-                "a size from two DRAM pages to 1T", result.hbm);
-    result.hbm -= result.hbm % result.dram_page;
+    return (error == 0)
+               ? std::string()
+               : std::string("(a file to write): ") + std::strerror(error);
 }
 
 /* Whether a text begins with a decimal number; moves behind it. */
@@ -307,64 +225,105 @@ bool parse_groups(const char *text, unsigned cards,
     return true;
 }
 
+/* What depends on the kind is as that has it, unless told otherwise. */
+std::string read_kind(const char *text, settings &result)
+{
+    const asic *found = find_asic(text);
+    if (found != nullptr) {
+        result.kind      = found;
+        result.dram_page = found->dram_page;
+        result.hbm       = found->memory;
+        result.edma_mask = found->edma_mask;
+    }
+    return unless(found != nullptr, "a known card: one of " + asic_names());
+}
+
+/* Those further down may depend on those above. */
+constexpr struct {
+    const char *name;
+    bool is_text; /* an empty one is as good as none */
+    std::string (*read)(const char *text, settings &result);
+} variables[] = {
+    {"HLTHUNK_EMU_ASIC", true, read_kind},
+    {"HLTHUNK_EMU_DEVICES", false,
+     [](const char *text, settings &result) {
+         return read_number(text, 1, max_cards,
+                            "a number of cards from 1 to 64", result.devices);
+     }},
+    {"HLTHUNK_EMU_ENGINES", false,
+     [](const char *text, settings &result) {
+         return read_number(text, 0, 16, "a number of threads from 0 to 16",
+                            result.engines);
+     }},
+    {"HLTHUNK_EMU_DRAM_PAGE", false, read_page},
+    {"HLTHUNK_EMU_HBM", false,
+     [](const char *text, settings &result) {
+         return read_number(text, 2 * result.dram_page, 1ull << 40,
+                            "a size from two DRAM pages to 1T", result.hbm);
+     }},
+    {"HLTHUNK_EMU_NODE", true, read_node},
+    {"HLTHUNK_EMU_IMPORT", true,
+     [](const char *text, settings &result) {
+         result.import = (std::strcmp(text, "y") == 0);
+         return unless(result.import || (std::strcmp(text, "n") == 0),
+                       "y (as the vendor's driver) or n (as the mainline one)");
+     }},
+    {"HLTHUNK_EMU_EDMA", false,
+     [](const char *text, settings &result) {
+         return unless(
+             parse_mask(text, result.kind->edma_mask, result.edma_mask),
+             "a mask of at most 8 engines, as 0xff");
+     }},
+    {"HLTHUNK_EMU_P2P", true,
+     [](const char *text, settings &result) {
+         return unless(!result.valid ||
+                           parse_groups(text, result.devices, result.p2p),
+                       "a list of groups of cards, as 0-3,4-7, each card in "
+                       "one at most");
+     }},
+    {"HLTHUNK_EMU_NUMA", true,
+     [](const char *text, settings &result) {
+         return unless(!result.valid ||
+                           parse_nodes(text, result.devices, result.numa),
+                       "a list of NUMA nodes, one for each card or one for "
+                       "all, -1 for an unknown one");
+     }},
+    {"HLTHUNK_EMU_FAULTS", true, read_faults},
+    {"HLTHUNK_EMU_SYSFS", true,
+     [](const char *text, settings &result) {
+         const bool good = (*text == '/');
+         result.sysfs    = good ? text : "";
+         return unless(good, "an absolute path");
+     }},
+    {"HLTHUNK_EMU_TIMING", true, read_timing},
+    {"HLTHUNK_EMU_TRACE", true, read_trace},
+    {"HLTHUNK_EMU_LOG", true,
+     [](const char *text, settings &result) {
+         result.log = (std::strcmp(text, "0") != 0);
+         return std::string();
+     }},
+};
+
 settings read_settings()
 {
     settings result;
-    read_kind(result);
-    uint64_t devices = result.devices;
-    uint64_t engines = result.engines;
-
-    read_number(result, "HLTHUNK_EMU_DEVICES", 1, max_cards,
-                "a number of cards from 1 to 64", devices);
-    read_number(result, "HLTHUNK_EMU_ENGINES", 0, 16,
-                "a number of threads from 0 to 16", engines);
-    read_memory(result);
-    if (result.valid) {
-        result.devices = static_cast<unsigned>(devices);
-        result.engines = static_cast<unsigned>(engines);
+    (void)read_kind("gaudi2", result);
+    for (const auto &[name, is_text, read] : variables) {
+        const char *text = secure_getenv(name);
+        if ((text == nullptr) || (is_text && (*text == '\0'))) {
+            continue;
+        }
+        const std::string wrong = read(text, result);
+        if (!wrong.empty()) {
+            std::fprintf(
+                stderr,
+                "hlthunk-emu: %s='%s' %s; the emulated box has no cards\n",
+                name, text, wrong.c_str());
+            result.valid = false;
+        }
     }
-    read_text(result, "HLTHUNK_EMU_NODE",
-              "a name of 1 to 64 characters, or the path of a folder that only "
-              "you may write to",
-              [&](const std::string &text) { return read_node(text, result); });
-    read_text(result, "HLTHUNK_EMU_IMPORT",
-              "y (as the vendor's driver) or n (as the mainline one)",
-              [&](const std::string &text) {
-                  result.import = (text == "y");
-                  return result.import || (text == "n");
-              });
-    result.edma_mask = result.kind->edma_mask;
-    read(result, "HLTHUNK_EMU_EDMA", "a mask of at most 8 engines, as 0xff",
-         [&](const char *text) {
-             return parse_mask(text, result.kind->edma_mask, result.edma_mask);
-         });
-    read_text(result, "HLTHUNK_EMU_P2P",
-              "a list of groups of cards, as 0-3,4-7, each card in one at most",
-              [&](const char *text) {
-                  return !result.valid ||
-                         parse_groups(text, result.devices, result.p2p);
-              });
-    read_text(
-        result, "HLTHUNK_EMU_NUMA",
-        "a list of NUMA nodes, one for each card or one for all, -1 for an "
-        "unknown one",
-        [&](const std::string &text) {
-            return !result.valid ||
-                   parse_nodes(text.c_str(), result.devices, result.numa);
-        });
-    read_faults(result);
-    read_text(result, "HLTHUNK_EMU_SYSFS", "an absolute path",
-              [&](const std::string &text) {
-                  const bool good = text.starts_with('/');
-                  result.sysfs    = good ? text : "";
-                  return good;
-              });
-
-    read_timing(result);
-    read_trace(result);
-
-    const char *text = text_of("HLTHUNK_EMU_LOG");
-    result.log       = (text != nullptr) && (std::strcmp(text, "0") != 0);
+    result.hbm -= result.hbm % result.dram_page;
+    result.devices = result.valid ? result.devices : 0;
     return result;
 }
 

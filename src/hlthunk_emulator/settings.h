@@ -4,7 +4,7 @@
 #pragma once
 
 #include "hlthunk_emulator/asic.h"
-#include "hlthunk_emulator/fault_text.h"
+#include "hlthunk_emulator/faults.h"
 #include "hlthunk_emulator/timing_figures.h"
 
 #include <array>
@@ -14,9 +14,6 @@
 #include <vector>
 
 namespace gaudi::emu {
-
-/** Cards that a box can have. */
-inline constexpr unsigned max_cards = 64;
 
 struct settings {
     const asic *kind   = nullptr; /**< of all cards */

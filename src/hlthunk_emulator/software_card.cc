@@ -37,6 +37,7 @@ const software_card::all_cards &software_card::make_all()
 {
     static constinit util::made_once<all_cards> cards;
     const all_cards &made = cards.get([] {
+        faults::instance().add(get_settings().faults);
         all_cards all;
         for (unsigned i = 0; i < max_cards; ++i) {
             all[i] = new software_card(i);
@@ -45,13 +46,6 @@ const software_card::all_cards &software_card::make_all()
     });
     cards_.store(&made, std::memory_order_release);
     return made;
-}
-
-software_card::context::~context()
-{
-    if (holder >= 0) {
-        ::close(holder);
-    }
 }
 
 void software_card::release(card_lock &lock)
@@ -151,10 +145,10 @@ int software_card::open()
         drop_inherited();
     }
 
-    const int holder = take_card(index_);
-    if (holder < 0) {
+    util::unique_fd holder(take_card(index_));
+    if (!holder) {
         log("%s: taken by another process", name_.c_str());
-        return holder;
+        return holder.get();
     }
     const uint64_t size = get_settings().user_hbm();
     completed_.clear(); /* the numbers begin anew */
@@ -163,7 +157,7 @@ int software_card::open()
     }
     auto opened = std::make_unique<context>(completed_, name_.c_str(), index_,
                                             std::move(watch));
-    opened->holder = holder;
+    opened->holder = std::move(holder);
 
     int ret = opened->memory.create(size, numa_node_of(index_));
     if (ret != 0) {
@@ -192,6 +186,12 @@ int software_card::close(int fd)
     return (::close(fd) == 0) ? 0 : -errno;
 }
 
+void software_card::kick_engines()
+{
+    engine_threads::instance().kick(
+        {index_, [](unsigned card) { return at(card).run_unattended(); }});
+}
+
 /* Hand over a job, and see that somebody does it. */
 template <typename Submit>
 int software_card::hand_over(Submit &&submit)
@@ -215,7 +215,7 @@ int software_card::hand_over(Submit &&submit)
         waiting_work = open_->queues.has_work();
     }
     if (waiting_work) {
-        engine_threads::instance().kick(*this);
+        kick_engines();
     }
     return ret;
 }
@@ -275,7 +275,7 @@ int software_card::pause(bool paused)
         open_->queues.pause(paused);
     }
     if (!paused) {
-        engine_threads::instance().kick(*this);
+        kick_engines();
     }
     return 0;
 }

@@ -6,7 +6,6 @@
  */
 #pragma once
 
-#include "hlthunk_emulator/engine_threads.h"
 #include "hlthunk_emulator/faults.h"
 #include "hlthunk_emulator/hbm.h"
 #include "hlthunk_emulator/hlthunk_emu.h"
@@ -24,7 +23,7 @@
 
 namespace gaudi::emu {
 
-class software_card final : public engine_work {
+class software_card {
 public:
     /** The card of this index. */
     static software_card &at(unsigned index)
@@ -82,7 +81,7 @@ public:
      */
     static void prepare_for_fork();
 
-    [[nodiscard]] unsigned index() const override { return index_; }
+    [[nodiscard]] unsigned index() const { return index_; }
 
     /* --- faults, see faults.h ----------------------------------------------*/
 
@@ -120,8 +119,6 @@ public:
     int copy(uint64_t dst, uint64_t src, uint64_t size, unsigned engine,
              uint64_t &seq_p);
 
-    bool run_unattended() override;
-
 private:
     using clock = std::chrono::steady_clock;
 
@@ -137,9 +134,8 @@ private:
             : table(memory),
               queues(table, totals, completed, name, index, std::move(watch))
         {}
-        ~context();
 
-        int holder = -1; /* keeps other openers out */
+        util::unique_fd holder; /* keeps other openers out */
         node_file node;
         std::vector<int> duplicates; /* found so far; may be closed by now */
         hbm memory;
@@ -165,6 +161,8 @@ private:
 
     static const all_cards &make_all();
     explicit software_card(unsigned index);
+    void kick_engines();
+    bool run_unattended(); /* see engine_work */
     template <typename Submit>
     int hand_over(Submit &&submit);
     int begin(faulty_call call);

@@ -63,8 +63,7 @@ int software_card::allocate(uint64_t size, uint64_t page_size,
                             uint64_t &handle_p)
 {
     card_lock lock(lock_);
-    const int met = enter(faulty_call::allocate);
-    if (met != 0) {
+    if (const int met = enter(faulty_call::allocate); met != 0) {
         return met;
     }
     if (size == 0) {
@@ -91,8 +90,7 @@ int software_card::allocate(uint64_t size, uint64_t page_size,
 int software_card::free(uint64_t handle)
 {
     card_lock lock(lock_);
-    const int met = enter(faulty_call::free);
-    if (met != 0) {
+    if (const int met = enter(faulty_call::free); met != 0) {
         return met;
     }
     const hbm_allocation *allocation = open_->memory.find(handle);
@@ -110,8 +108,7 @@ int software_card::free(uint64_t handle)
 int software_card::map_device(uint64_t handle, uint64_t hint, uint64_t &va_p)
 {
     card_lock lock(lock_);
-    const int met = enter(faulty_call::map);
-    if (met != 0) {
+    if (const int met = enter(faulty_call::map); met != 0) {
         return met;
     }
     hbm_allocation *allocation = open_->memory.find(handle);
@@ -163,8 +160,7 @@ int software_card::map_host(void *host, uint64_t hint, bool force_hint,
 int software_card::unmap(uint64_t va)
 {
     card_lock lock(lock_);
-    const int met = enter(faulty_call::unmap);
-    if (met != 0) {
+    if (const int met = enter(faulty_call::unmap); met != 0) {
         return met;
     }
     open_->queues.quiesce(lock);
@@ -192,8 +188,7 @@ int software_card::unmap(uint64_t va)
 int software_card::export_dmabuf(uint64_t va, uint64_t size, uint64_t offset)
 {
     card_lock lock(lock_);
-    const int met = enter(faulty_call::export_to);
-    if (met != 0) {
+    if (const int met = enter(faulty_call::export_to); met != 0) {
         return met;
     }
     mmu_region *region = open_->table.find(va);
@@ -224,7 +219,8 @@ int software_card::export_dmabuf(uint64_t va, uint64_t size, uint64_t offset)
             break;
         }
     }
-    return create_dmabuf(open_->memory.fd(), open_->holder, index_, va, runs);
+    return create_dmabuf(open_->memory.fd(), open_->holder.get(), index_, va,
+                         runs);
 }
 
 /* Whether peer-to-peer gets there. */
@@ -289,8 +285,7 @@ int software_card::create_command_buffer(uint32_t size, bool mapped,
                                          uint64_t &handle_p)
 {
     card_lock lock(lock_);
-    const int state = enter();
-    if (state != 0) {
+    if (const int state = enter(); state != 0) {
         return state;
     }
     if (size > max_command_buffer) {
@@ -322,8 +317,7 @@ int software_card::create_command_buffer(uint32_t size, bool mapped,
 int software_card::destroy_command_buffer(uint64_t handle)
 {
     card_lock lock(lock_);
-    const int state = enter();
-    if (state != 0) {
+    if (const int state = enter(); state != 0) {
         return state;
     }
     open_->queues.quiesce(lock);
@@ -341,8 +335,7 @@ int software_card::destroy_command_buffer(uint64_t handle)
 int software_card::command_buffer_va(uint64_t handle, uint64_t &va_p)
 {
     card_lock lock(lock_);
-    const int state = enter();
-    if (state != 0) {
+    if (const int state = enter(); state != 0) {
         return state;
     }
     auto found = open_->buffers.find(handle);

@@ -2,11 +2,9 @@
  * that do not have it open. */
 #include "hlthunk_emulator/asic.h"
 #include "hlthunk_emulator/box.h"
-#include "hlthunk_emulator/box_traffic.h"
 #include "hlthunk_emulator/device_files.h"
 #include "hlthunk_emulator/settings.h"
 #include "hlthunk_emulator/software_card.h"
-#include "hlthunk_emulator/trace_file.h"
 #include "util/fork_handlers.h"
 
 #include <cerrno>
@@ -20,7 +18,7 @@ namespace gaudi::emu {
 
 void software_card::show_children()
 {
-    for_children_ = {open_->node.id(), node_id::of(open_->holder)};
+    for_children_ = {open_->node.id(), node_id::of(open_->holder.get())};
 }
 
 bool software_card::is_inherited(int fd) const
@@ -47,10 +45,6 @@ void software_card::after_fork_in_child()
 /* In the child. The compute nodes that are known are the parent's. */
 void software_card::after_fork()
 {
-    engine_threads::instance().after_fork_in_child();
-    box_traffic::after_fork_in_child();
-    trace_file::after_fork_in_child();
-    faults::instance().after_fork_in_child();
     for (unsigned i = 0; i < max_cards; ++i) {
         at(i).after_fork_in_child();
     }
@@ -69,11 +63,7 @@ void software_card::after_fork()
 
 void software_card::prepare_for_fork()
 {
-    /* Now, and not for the first time in a handler. */
-    engine_threads::instance();
-    (void)faults::instance();
-    at(0);
-
+    at(0); /* now, and not for the first time in a handler */
     if (!util::run_in_children_once<after_fork>()) {
         throw std::bad_alloc();
     }

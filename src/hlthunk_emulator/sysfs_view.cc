@@ -163,7 +163,7 @@ void add_card(builder &files, unsigned index)
         attribute("local_cpus", cpus_of(numa, "cpumap"));
     }
     attribute("pci_addr", bus_id + "\n");
-    attribute("module_id", std::to_string(module_id_of(index)) + "\n");
+    attribute("module_id", number + "\n");
     attribute("device_type", std::string(kind.device_type) + "\n");
     attribute("status", "Operational\n");
 

@@ -1,5 +1,6 @@
 #include "hlthunk_emulator/trace_file.h"
 
+#include "hlthunk_emulator/file_lock.h"
 #include "util/file_mapping.h"
 #include "util/text.h"
 
@@ -9,7 +10,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -33,32 +33,10 @@ constexpr off_t lock_of_writing = lock_of_run + 1;
 /* How long others may write. Who locks the file for longer is no emulator. */
 constexpr std::chrono::seconds longest_turn{5};
 
-/* Locks belong to this opening of the file, and go with it. */
-int set_lock(int fd, short type, off_t byte)
-{
-    struct flock lock {};
-    lock.l_type   = type;
-    lock.l_whence = SEEK_SET;
-    lock.l_start  = byte;
-    lock.l_len    = 1;
-    return (fcntl(fd, F_OFD_SETLK, &lock) == 0) ? 0 : -errno;
-}
-
-/* The same, in turn with others. */
 int wait_for_lock(int fd, short type, off_t byte)
 {
-    using clock         = std::chrono::steady_clock;
-    const auto deadline = clock::now() + longest_turn;
-    for (;;) {
-        const int ret = set_lock(fd, type, byte);
-        if ((ret != -EAGAIN) && (ret != -EACCES)) {
-            return ret;
-        }
-        if (clock::now() >= deadline) {
-            return -ETXTBSY;
-        }
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    return wait_while_busy(longest_turn,
+                           [=] { return set_lock(fd, type, byte); });
 }
 
 /* Whether a file can become a trace: it is empty, or has been one. Nobody's
@@ -89,37 +67,6 @@ int write_all(int fd, std::string_view bytes)
     return 0;
 }
 
-/* "<program> <pid>", fit for a string in JSON. */
-std::string name_of_process()
-{
-    std::string name = util::first_line("/proc/self/comm");
-    std::replace_if(
-        name.begin(), name.end(),
-        [](unsigned char letter) {
-            return (letter < ' ') || (letter > '~') || (letter == '"') ||
-                   (letter == '\\');
-        },
-        '?');
-    return name + ' ' + std::to_string(getpid());
-}
-
-std::atomic<trace_file *> known{nullptr};
-util::child_mutex making;
-
-/* At the end of the process, which may have left its cards open. */
-struct flush_at_exit {
-    flush_at_exit()                                 = default;
-    flush_at_exit(const flush_at_exit &)            = delete;
-    flush_at_exit &operator=(const flush_at_exit &) = delete;
-    ~flush_at_exit()
-    {
-        if (trace_file *made = known.load(std::memory_order_acquire)) {
-            made->flush();
-        }
-    }
-};
-const flush_at_exit last_one;
-
 } // namespace
 
 int why_no_trace(const std::string &path)
@@ -148,42 +95,32 @@ int why_no_trace(const std::string &path)
                : errno;
 }
 
-trace_file *trace_file::instance(const std::string &path)
+std::string json_text(std::string text)
 {
-    if (path.empty()) {
-        return nullptr;
-    }
-    trace_file *made = known.load(std::memory_order_acquire);
-    if (made == nullptr) {
-        const std::lock_guard<util::child_mutex> guard(making);
-        made = known.load(std::memory_order_acquire);
-        if (made == nullptr) {
-            /* Never destroyed, as cards. */
-            made = new trace_file(path);
-            known.store(made, std::memory_order_release);
+    for (char &letter : text) {
+        if ((letter < ' ') || (letter > '~') || (letter == '\\')) {
+            letter = '?';
+        } else if (letter == '"') {
+            letter = '\'';
         }
     }
-    return made->good() ? made : nullptr;
-}
-
-void trace_file::after_fork_in_child()
-{
-    known.store(nullptr, std::memory_order_relaxed);
+    return text;
 }
 
 trace_file::trace_file(const std::string &path)
-    : path_(path), process_(name_of_process())
+    : path_(path), process_(json_text(util::first_line("/proc/self/comm")) +
+                            ' ' + std::to_string(getpid()))
 {
     gathered_.reserve(gathered_bytes + 4096);
-    const int ret = open(path);
+    const int ret = open();
     if (ret != 0) {
         give_up(-ret);
     }
 }
 
-int trace_file::open(const std::string &path)
+int trace_file::open()
 {
-    fd_.reset(::open(path.c_str(),
+    fd_.reset(::open(path_.c_str(),
                      O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK,
                      0666));
     struct stat info {};
@@ -219,8 +156,8 @@ void trace_file::give_up(int error)
 {
     std::fprintf(stderr, "hlthunk-emu: HLTHUNK_EMU_TRACE='%s': %s; no %s\n",
                  path_.c_str(),
-                 (error == ETXTBSY) ? "another process keeps it locked"
-                                    : std::strerror(error),
+                 (error == EBUSY) ? "another process keeps it locked"
+                                  : std::strerror(error),
                  gathered_.empty() ? "trace" : "further trace");
     good_               = false;
     closed_in_children_ = {};

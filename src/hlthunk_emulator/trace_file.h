@@ -31,15 +31,6 @@ namespace gaudi::emu {
 
 class trace_file {
 public:
-    /** Of this process; made, or joined, by the first call.
-     *  @param path  Always the same.
-     *  @return nullptr without a path, or when it cannot be had, which is told
-     *          on stderr. @throws bad_alloc. */
-    static trace_file *instance(const std::string &path);
-
-    /** The child does not write what its parent has gathered. */
-    static void after_fork_in_child();
-
     /** Have lines written, soon: when there are many, or a second after the
      *  last ones at the next call. @param lines  Whole ones, each an event with
      *  a comma behind it. */
@@ -48,24 +39,25 @@ public:
     /** Write what is gathered. */
     void flush();
 
+    /** Whether it can be written. */
+    [[nodiscard]] bool good() const { return good_; }
+
     /** This process, as events name it. */
     [[nodiscard]] const std::string &process() const { return process_; }
 
     /** A number that no other call in any process of the machine gets. */
     uint64_t next_id();
 
+    /** Begin or join one; why it cannot be had is told on stderr. */
     explicit trace_file(const std::string &path);
     trace_file(const trace_file &)            = delete;
     trace_file &operator=(const trace_file &) = delete;
     ~trace_file() { flush(); }
 
-    /** Whether it can be written. */
-    [[nodiscard]] bool good() const { return good_; }
-
 private:
     using clock = std::chrono::steady_clock;
 
-    int open(const std::string &path);
+    int open();
     int begin_or_join();
     int append();
     [[nodiscard]] int cut_end(off_t length, bool &comma) const;
@@ -90,5 +82,8 @@ private:
  *         file is not made.
  */
 int why_no_trace(const std::string &path);
+
+/** The same text with other letters for what may not be in a string of JSON. */
+std::string json_text(std::string text);
 
 } // namespace gaudi::emu

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "common/child.h"
 #include "common/host_memory.h"
 #include "common/raw_card.h"
 
@@ -10,11 +11,15 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include <fcntl.h>
+#include <unistd.h>
 
 namespace gaudi::test {
+
+using environment = std::vector<std::pair<std::string, std::string>>;
 
 inline constexpr uint64_t mebi = uint64_t{1} << 20;
 
@@ -28,6 +33,70 @@ protected:
 
     raw_card card;
 };
+
+/** A card that has to be free. */
+class own_card : public raw_card {
+public:
+    explicit own_card(unsigned index = 0) : raw_card(index)
+    {
+        if (fd() < 0) {
+            throw std::runtime_error("a card is taken that should be free");
+        }
+    }
+};
+
+/** A card, memory of it, and host memory that it reaches. */
+struct used_card : own_card {
+    explicit used_card(unsigned index = 0) : own_card(index) {}
+
+    /** Begin to copy from the host. */
+    uint64_t start_upload(uint32_t bytes)
+    {
+        return start({copy_chunk(pdma0, device, host, bytes)});
+    }
+    outcome upload(uint32_t bytes) { return wait(start_upload(bytes)); }
+
+    char data[2 * 65536]{};
+    const uint64_t device = allocate_mapped(mebi);
+    const uint64_t host   = map_host(data, sizeof(data));
+};
+
+inline void close_card(raw_card &card)
+{
+    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
+    card.release();
+}
+
+/** What the shim does not use of the library. */
+inline const emulator &api()
+{
+    return emulator::instance();
+}
+
+inline hlthunk_hw_ip_info info_of(int fd)
+{
+    hlthunk_hw_ip_info info{};
+    EXPECT_EQ(hl().hlthunk_get_hw_ip_info(fd, &info), 0);
+    return info;
+}
+
+inline hlthunk_dram_usage_info usage_of(int fd)
+{
+    hlthunk_dram_usage_info usage{};
+    EXPECT_EQ(hl().hlthunk_get_dram_usage(fd, &usage), 0);
+    return usage;
+}
+
+/** A chunk with a command buffer at an address. */
+inline hl_cs_chunk chunk_at(uint32_t queue, uint64_t va, uint32_t size)
+{
+    hl_cs_chunk chunk{};
+    chunk.cb_handle      = va;
+    chunk.cb_size        = size;
+    chunk.queue_index    = queue;
+    chunk.cs_chunk_flags = shim::chunk_flag_user_cb;
+    return chunk;
+}
 
 /** As hlthunk_open, by the bus id of a card. */
 inline int open_card(unsigned index)
@@ -83,6 +152,36 @@ inline int unmap(const raw_card &of, uint64_t va)
     return hl().hlthunk_memory_unmap(of.fd(), va);
 }
 
+/** Ends a wait of forked children when it is opened, or destroyed. */
+class gate {
+public:
+    gate() { EXPECT_EQ(pipe2(ends_, O_CLOEXEC), 0); }
+    ~gate() { open(); }
+    gate(const gate &)            = delete;
+    gate &operator=(const gate &) = delete;
+
+    void open()
+    {
+        for (int &end : ends_) {
+            if (end >= 0) {
+                ::close(end);
+            }
+            end = -1;
+        }
+    }
+
+    /** In the child. @return Whether it was opened. */
+    bool wait()
+    {
+        char letter = 0;
+        ::close(ends_[1]);
+        return read(ends_[0], &letter, 1) == 0;
+    }
+
+private:
+    int ends_[2] = {-1, -1};
+};
+
 /** Control node of a card; closed with the object. */
 class control_node {
 public:
@@ -107,12 +206,9 @@ public:
     /** Bytes of device memory that are in use. */
     [[nodiscard]] uint64_t used() const
     {
-        hlthunk_hw_ip_info info{};
-        hlthunk_dram_usage_info usage{};
-        EXPECT_EQ(hl().hlthunk_get_hw_ip_info(fd_, &info), 0);
-        EXPECT_EQ(hl().hlthunk_get_dram_usage(fd_, &usage), 0);
+        const auto usage = usage_of(fd_);
         EXPECT_EQ(usage.ctx_dram_mem, 0u);
-        return info.dram_size - usage.dram_free_mem;
+        return info_of(fd_).dram_size - usage.dram_free_mem;
     }
 
 private:

@@ -65,22 +65,19 @@ TEST_F(emu, waiting_for_several_jobs_is_for_gaudi1_only)
 {
     hlthunk_wait_multi_cs_in in{};
     hlthunk_wait_multi_cs_out out{};
-    EXPECT_EQ(
-        emulator::instance().hlthunk_wait_for_multi_cs(card.fd(), &in, &out),
-        -EPERM);
+    EXPECT_EQ(api().hlthunk_wait_for_multi_cs(card.fd(), &in, &out), -EPERM);
 }
 
 TEST_F(emu, hooks_refuse_what_is_no_open_card)
 {
     hlthunk_emu_counters counters{};
-    const emulator &api = emulator::instance();
     for (int fd : {-1, 0, 70000}) {
-        EXPECT_EQ(api.hlthunk_emu_get_counters(fd, &counters), -EBADF);
-        EXPECT_EQ(api.hlthunk_emu_pause(fd, true), -EBADF);
+        EXPECT_EQ(api().hlthunk_emu_get_counters(fd, &counters), -EBADF);
+        EXPECT_EQ(api().hlthunk_emu_pause(fd, true), -EBADF);
     }
     const int control = hl().hlthunk_open_control(0, nullptr);
-    EXPECT_EQ(api.hlthunk_emu_get_counters(control, &counters), -EBADF);
-    EXPECT_EQ(api.hlthunk_emu_pause(control, true), -EBADF);
+    EXPECT_EQ(api().hlthunk_emu_get_counters(control, &counters), -EBADF);
+    EXPECT_EQ(api().hlthunk_emu_pause(control, true), -EBADF);
     EXPECT_EQ(hl().hlthunk_close(control), 0);
 }
 
@@ -89,11 +86,9 @@ TEST_F(emu, counters_start_at_zero_with_every_open)
     const uint64_t va = card.allocate_mapped(1);
     EXPECT_EQ(card.copy(edma0, va, va + 64, 64), completed);
     EXPECT_GT(card.counters().jobs, 0u);
-    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
-    card.release();
+    close_card(card);
 
-    raw_card again;
-    ASSERT_GE(again.fd(), 0);
+    own_card again;
     const hlthunk_emu_counters fresh = again.counters();
     EXPECT_TRUE(all_bytes_are(&fresh, sizeof(fresh), 0));
 }

@@ -24,9 +24,9 @@ child_options of_kind(const std::string &asic)
 outcome copy_within(const raw_card &card, uint64_t dst, uint64_t src,
                     uint64_t size, unsigned engine)
 {
-    uint64_t seq  = 0;
-    const int ret = emulator::instance().hlthunk_emu_copy(card.fd(), dst, src,
-                                                          size, engine, &seq);
+    uint64_t seq = 0;
+    const int ret =
+        api().hlthunk_emu_copy(card.fd(), dst, src, size, engine, &seq);
     return (ret == 0) ? card.wait(seq) : outcome{ret, 0};
 }
 
@@ -58,12 +58,10 @@ GAUDI_CHILD(finds_a_variant_of_gaudi2)
                         (hl().hlthunk_get_device_count(expected) == 8));
     GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_count(HLTHUNK_DEVICE_GAUDI2) ==
                         0);
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card;
     GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_name_from_fd(card.fd()) ==
                         expected);
-    hlthunk_hw_ip_info info{};
-    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(card.fd(), &info) == 0);
+    const auto info = info_of(card.fd());
     GAUDI_CHILD_REQUIRE(info.device_id == (is_addin ? 0x1021 : 0x1020));
     GAUDI_CHILD_REQUIRE(info.revision_id ==
                         ((name == "hl288") ? 1 : name.back() - 'a' + 1));
@@ -81,12 +79,10 @@ GAUDI_CHILD(describes_a_gaudi3)
 {
     GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_count(HLTHUNK_DEVICE_GAUDI3) ==
                         8);
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card;
     GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_name_from_fd(card.fd()) ==
                         HLTHUNK_DEVICE_GAUDI3);
-    hlthunk_hw_ip_info info{};
-    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(card.fd(), &info) == 0);
+    const auto info = info_of(card.fd());
     GAUDI_CHILD_REQUIRE(info.device_id == 0x1060);
     GAUDI_CHILD_REQUIRE(info.dram_page_size == 32 * mebi);
     GAUDI_CHILD_REQUIRE(info.device_mem_alloc_default_page_size == 32 * mebi);
@@ -106,8 +102,7 @@ GAUDI_CHILD(describes_a_gaudi3)
 /* The driver has but its own queue there. */
 GAUDI_CHILD(submits_in_vain)
 {
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card;
     char data[64];
     const uint64_t host   = card.map_host(data, sizeof(data));
     const uint64_t device = card.allocate_mapped(1);
@@ -123,8 +118,7 @@ GAUDI_CHILD(submits_in_vain)
 
 GAUDI_CHILD(copies_without_queues)
 {
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card;
     GAUDI_CHILD_REQUIRE(copies_come_through(card));
     return 0;
 }
@@ -132,8 +126,7 @@ GAUDI_CHILD(copies_without_queues)
 /* Which sizes there are, the driver says by a bit mask. */
 GAUDI_CHILD(chooses_page_sizes)
 {
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card;
     for (const uint64_t size : {uint64_t{0}, 32 * mebi}) {
         GAUDI_CHILD_REQUIRE(hl().hlthunk_device_memory_alloc(card.fd(), 1, size,
                                                              false, true) != 0);
@@ -156,10 +149,8 @@ GAUDI_CHILD(copies_on_engines_that_are_there)
                               : (given == "0x7f") ? 0x7f
                               : (given == "0xfc") ? 0xfc
                                                   : 0;
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
-    hlthunk_hw_ip_info info{};
-    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(card.fd(), &info) == 0);
+    own_card card;
+    const auto info = info_of(card.fd());
     GAUDI_CHILD_REQUIRE(info.edma_enabled_mask == mask);
     const uint64_t va = card.allocate_mapped(1);
     for (size_t i = 0; i < gaudi::shim::gaudi2_queue_edma.size(); ++i) {
@@ -226,9 +217,9 @@ TEST_F(emu, what_copies_without_a_queue_is_counted_and_can_be_stopped)
     const uint64_t device = card.allocate_mapped(device_page());
     card.pause(true);
     uint64_t seq = 0;
-    ASSERT_EQ(emulator::instance().hlthunk_emu_copy(
-                  card.fd(), device, device + mebi, mebi, 3, &seq),
-              0);
+    ASSERT_EQ(
+        api().hlthunk_emu_copy(card.fd(), device, device + mebi, mebi, 3, &seq),
+        0);
     EXPECT_EQ(card.wait(seq, 0), busy);
     card.pause(false);
     EXPECT_EQ(card.wait(seq), completed);
@@ -245,15 +236,11 @@ TEST_F(emu, a_bad_copy_without_a_queue_fails_as_one_with)
     EXPECT_EQ(copy_within(card, device, device, 0, 0), completed);
 
     uint64_t seq = 0;
-    EXPECT_EQ(emulator::instance().hlthunk_emu_copy(card.fd(), device, device,
-                                                    64, 8, &seq),
+    EXPECT_EQ(api().hlthunk_emu_copy(card.fd(), device, device, 64, 8, &seq),
               -EINVAL);
-    EXPECT_EQ(emulator::instance().hlthunk_emu_copy(card.fd(), device, device,
-                                                    64, 0, nullptr),
+    EXPECT_EQ(api().hlthunk_emu_copy(card.fd(), device, device, 64, 0, nullptr),
               -EINVAL);
-    EXPECT_EQ(
-        emulator::instance().hlthunk_emu_copy(0, device, device, 64, 0, &seq),
-        -EBADF);
+    EXPECT_EQ(api().hlthunk_emu_copy(0, device, device, 64, 0, &seq), -EBADF);
 }
 
 } // namespace

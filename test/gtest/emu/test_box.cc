@@ -13,8 +13,6 @@ using namespace gaudi::test;
 
 namespace {
 
-using environment = std::vector<std::pair<std::string, std::string>>;
-
 child_result run_with(const char *child, environment settings)
 {
     return run_child(child, {std::move(settings)});
@@ -37,8 +35,7 @@ GAUDI_CHILD(opens_every_card_of_the_box)
             hl().hlthunk_get_pci_bus_id_from_fd(fd, id, sizeof(id)) == 0);
         GAUDI_CHILD_REQUIRE(id == bus_id(i));
         ids.insert(id);
-        hlthunk_hw_ip_info info{};
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(fd, &info) == 0);
+        const auto info = info_of(fd);
         GAUDI_CHILD_REQUIRE(info.module_id == i);
     }
     GAUDI_CHILD_REQUIRE(ids.size() == expected);
@@ -69,10 +66,8 @@ GAUDI_CHILD(finds_no_cards)
 /* Says how much memory a card has, in device pages. */
 GAUDI_CHILD(fills_a_card)
 {
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
-    hlthunk_hw_ip_info info{};
-    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(card.fd(), &info) == 0);
+    own_card card;
+    const auto info = info_of(card.fd());
     GAUDI_CHILD_REQUIRE(info.dram_size % device_page() == 0);
     GAUDI_CHILD_REQUIRE(info.dram_base_address == 0x1001000000000000 +
                                                       info.reserved_dram_size +
@@ -88,8 +83,7 @@ GAUDI_CHILD(fills_a_card)
 
 GAUDI_CHILD(makes_a_mistake)
 {
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card;
     GAUDI_CHILD_REQUIRE(unmap(card, 0x1234) == -EINVAL);
     return 0;
 }

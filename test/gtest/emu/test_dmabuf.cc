@@ -156,8 +156,8 @@ TEST_F(emu_dmabuf, export_and_close_leaves_no_descriptors)
 
 TEST_F(emu_dmabuf, the_call_of_cards_without_an_mmu_is_refused)
 {
-    EXPECT_EQ(emulator::instance().hlthunk_device_memory_export_dmabuf_fd(
-                  card.fd(), va, 4096, O_RDWR | O_CLOEXEC),
+    EXPECT_EQ(api().hlthunk_device_memory_export_dmabuf_fd(card.fd(), va, 4096,
+                                                           O_RDWR | O_CLOEXEC),
               -EINVAL);
 }
 

@@ -9,7 +9,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace gaudi::test;
@@ -70,20 +69,12 @@ TEST_F(emu_dmabuf_lifetime, it_ends_with_the_process_that_held_it_last)
 
 TEST_F(emu_dmabuf_lifetime, a_forked_child_keeps_it_alive)
 {
-    int ends[2];
-    ASSERT_EQ(pipe(ends), 0);
-    const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-        char letter = 0;
-        close(ends[1]);
-        _exit(read(ends[0], &letter, 1) == 0 ? 0 : 1);
-    }
-    close(ends[0]);
+    gate end;
+    forked_process child([&] { return end.wait() ? 0 : 1; });
     close(buf);
     EXPECT_EQ(unmap(card, va), -EINVAL);
-    close(ends[1]);
-    waitpid(child, nullptr, 0);
+    end.open();
+    (void)child.wait();
     EXPECT_EQ(unmap(card, va), 0);
 }
 
@@ -91,15 +82,13 @@ TEST_F(emu_dmabuf_lifetime, a_forked_child_keeps_it_alive)
  * the next user of the card writes. */
 TEST_F(emu_dmabuf_lifetime, the_card_stays_taken_while_it_is_alive)
 {
-    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
-    card.release();
+    close_card(card);
     {
         raw_card early;
         EXPECT_EQ(early.fd(), -EBUSY);
     }
     close(buf);
-    raw_card late;
-    EXPECT_GE(late.fd(), 0);
+    own_card late;
 }
 
 TEST_F(emu_dmabuf_lifetime, closing_the_card_leaves_no_descriptors)
@@ -107,16 +96,13 @@ TEST_F(emu_dmabuf_lifetime, closing_the_card_leaves_no_descriptors)
     close(buf);
     buf                   = export_range(card, va, 4096);
     const unsigned before = count_open_fds();
-    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
-    card.release();
+    close_card(card);
     close(buf);
     const unsigned after = count_open_fds();
     EXPECT_LT(after, before);
 
-    raw_card again;
-    ASSERT_GE(again.fd(), 0);
-    EXPECT_EQ(hl().hlthunk_close(again.fd()), 0);
-    again.release();
+    own_card again;
+    close_card(again);
     EXPECT_EQ(count_open_fds(), after);
 }
 

@@ -55,8 +55,7 @@ struct large_copy {
 
 GAUDI_CHILD(finishes_a_large_job_without_polling)
 {
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card;
     large_copy copy(card);
     for (uint64_t i = 1; i <= 3; ++i) {
         const uint64_t seq = copy.start();
@@ -82,8 +81,7 @@ TEST(emu_engines, finish_a_large_job_that_nobody_polls)
 
 GAUDI_CHILD(finishes_a_large_job_by_polling)
 {
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card;
     large_copy copy(card);
     const uint64_t seq = copy.start();
     GAUDI_CHILD_REQUIRE(count_threads("hlthunk-emu") == 0);
@@ -113,8 +111,7 @@ TEST(emu_engines, without_them_polling_makes_the_progress)
 GAUDI_CHILD(waits_without_end_for_a_faulty_job)
 {
     const wished_faults only_the_job("packet=abort");
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card;
     const uint64_t va = card.allocate_mapped(1);
     card.pause(true);
     const uint64_t seq =
@@ -127,8 +124,7 @@ GAUDI_CHILD(waits_without_end_for_a_faulty_job)
 GAUDI_CHILD(submits_behind_faulty_jobs)
 {
     const wished_faults only_the_jobs("packet=abort");
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card;
     const uint64_t va = card.allocate_mapped(1);
     card.pause(true);
     for (uint32_t i = 0; i < gaudi::shim::max_cs_in_flight; ++i) {
@@ -199,12 +195,7 @@ void hammer(raw_card &owner, uint64_t device, unsigned id)
     auto run = [&](uint32_t on, size_t slot, uint64_t to, uint64_t from,
                    uint32_t size) {
         packets[slot] = gaudi::shim::make_lin_dma(to, from, size);
-        hl_cs_chunk chunk{};
-        chunk.cs_chunk_flags = gaudi::shim::chunk_flag_user_cb;
-        chunk.queue_index    = on;
-        chunk.cb_handle      = cb + slot * 24;
-        chunk.cb_size        = 24;
-        return owner.start({chunk});
+        return owner.start({chunk_at(on, cb + slot * 24, 24)});
     };
     for (unsigned round = 0; round < 60; ++round) {
         const auto size = static_cast<uint32_t>(1 + random() % span);
@@ -221,14 +212,12 @@ void hammer(raw_card &owner, uint64_t device, unsigned id)
 
 TEST_F(emu, threads_share_a_card)
 {
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (unsigned id = 0; id < 8; ++id) {
         const uint64_t device = card.allocate_mapped(1);
         threads.emplace_back([this, device, id] { hammer(card, device, id); });
     }
-    for (std::thread &thread : threads) {
-        thread.join();
-    }
+    threads.clear(); /* when they have ended */
     EXPECT_EQ(card.counters().jobs, 8u * 60 * 3);
     EXPECT_EQ(card.counters().jobs_aborted, 0u);
 }

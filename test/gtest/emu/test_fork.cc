@@ -20,36 +20,6 @@ namespace {
 
 constexpr uint32_t large = 64 * mebi;
 
-/* Ends a wait of another process when it is destroyed. */
-class gate {
-public:
-    gate() { EXPECT_EQ(pipe2(ends_, O_CLOEXEC), 0); }
-    ~gate() { open(); }
-    gate(const gate &)            = delete;
-    gate &operator=(const gate &) = delete;
-
-    void open()
-    {
-        for (int &end : ends_) {
-            if (end >= 0) {
-                close(end);
-            }
-            end = -1;
-        }
-    }
-
-    /* In the child. */
-    void wait()
-    {
-        char letter = 0;
-        close(ends_[1]);
-        EXPECT_EQ(read(ends_[0], &letter, 1), 0);
-    }
-
-private:
-    int ends_[2] = {-1, -1};
-};
-
 /* In a child: open a card of its own and move data with it. The copy is large
  * and nobody polls, so that engine threads have to make it. */
 int use_a_card(unsigned index)
@@ -76,16 +46,15 @@ TEST_F(emu, a_forked_child_cannot_use_the_card)
     static char data[4096];
     const uint64_t seq = card.start({card.copy_chunk(edma0, va, va + 64, 64)});
     uint64_t buffer    = 0;
-    ASSERT_EQ(emulator::instance().hlthunk_request_mapped_command_buffer(
-                  card.fd(), 4096, &buffer),
-              0);
+    ASSERT_EQ(
+        api().hlthunk_request_mapped_command_buffer(card.fd(), 4096, &buffer),
+        0);
     hl_cs_chunk chunk = card.copy_chunk(edma0, va, va + 64, 64);
 
     forked_process child([&] {
-        const int fd        = card.fd();
-        const emulator &all = emulator::instance();
-        uint32_t status     = 0;
-        uint64_t value      = 0;
+        const int fd    = card.fd();
+        uint32_t status = 0;
+        uint64_t value  = 0;
         char id[13];
         hlthunk_hw_ip_info info{};
         hlthunk_dram_usage_info usage{};
@@ -93,50 +62,36 @@ TEST_F(emu, a_forked_child_cannot_use_the_card)
         hlthunk_emu_counters counters{};
         hlthunk_wait_multi_cs_in multi_in{};
         hlthunk_wait_multi_cs_out multi_out{};
-        GAUDI_CHILD_REQUIRE(card.submit({chunk}, value) == -ENODEV);
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_wait_for_cs(fd, seq, 1000, &status) ==
-                            -ENODEV);
-        GAUDI_CHILD_REQUIRE(all.hlthunk_wait_for_multi_cs(
-                                fd, &multi_in, &multi_out) == -ENODEV);
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(fd, &info) == -ENODEV);
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_get_dram_usage(fd, &usage) == -ENODEV);
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_get_open_stats(fd, &stats) == -ENODEV);
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_status_info(fd) == -ENODEV);
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_get_pci_bus_id_from_fd(fd, id, 13) ==
-                            -ENODEV);
+        const auto result_of = [](uint64_t answer) {
+            return (answer != 0) ? 0 : -errno;
+        };
+        const int answers[] = {
+            card.submit({chunk}, value),
+            hl().hlthunk_wait_for_cs(fd, seq, 1000, &status),
+            api().hlthunk_wait_for_multi_cs(fd, &multi_in, &multi_out),
+            hl().hlthunk_get_hw_ip_info(fd, &info),
+            hl().hlthunk_get_dram_usage(fd, &usage),
+            hl().hlthunk_get_open_stats(fd, &stats),
+            hl().hlthunk_get_device_status_info(fd),
+            hl().hlthunk_get_pci_bus_id_from_fd(fd, id, 13),
+            result_of(hl().hlthunk_device_memory_alloc(fd, 1, 0, false, true)),
+            result_of(hl().hlthunk_device_memory_map(fd, handle, 0)),
+            result_of(hl().hlthunk_host_memory_map(fd, data, 0, sizeof(data))),
+            hl().hlthunk_memory_unmap(fd, va),
+            hl().hlthunk_device_memory_free(fd, handle),
+            export_range(card, va, 4096),
+            api().hlthunk_device_memory_export_dmabuf_fd(fd, va, 4096, 0),
+            api().hlthunk_request_command_buffer(fd, 4096, &value),
+            api().hlthunk_request_mapped_command_buffer(fd, 4096, &value),
+            api().hlthunk_get_mapped_cb_device_va_by_handle(fd, buffer, &value),
+            api().hlthunk_destroy_command_buffer(fd, buffer),
+            api().hlthunk_emu_get_counters(fd, &counters),
+            api().hlthunk_emu_pause(fd, true)};
+        EXPECT_THAT(answers, ::testing::Each(-ENODEV));
+        GAUDI_CHILD_REQUIRE(!::testing::Test::HasFailure());
         GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_name_from_fd(fd) ==
                             HLTHUNK_DEVICE_INVALID);
-        GAUDI_CHILD_REQUIRE(all.hlthunk_get_device_id_from_fd(fd) == 0);
-        errno = 0;
-        GAUDI_CHILD_REQUIRE(
-            hl().hlthunk_device_memory_alloc(fd, 1, 0, false, true) == 0);
-        GAUDI_CHILD_REQUIRE(errno == ENODEV);
-        errno = 0;
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_device_memory_map(fd, handle, 0) == 0);
-        GAUDI_CHILD_REQUIRE(errno == ENODEV);
-        errno = 0;
-        GAUDI_CHILD_REQUIRE(
-            hl().hlthunk_host_memory_map(fd, data, 0, sizeof(data)) == 0);
-        GAUDI_CHILD_REQUIRE(errno == ENODEV);
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_memory_unmap(fd, va) == -ENODEV);
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_device_memory_free(fd, handle) ==
-                            -ENODEV);
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
-                                fd, va, 4096, 0, O_RDWR | O_CLOEXEC) ==
-                            -ENODEV);
-        GAUDI_CHILD_REQUIRE(all.hlthunk_device_memory_export_dmabuf_fd(
-                                fd, va, 4096, 0) == -ENODEV);
-        GAUDI_CHILD_REQUIRE(
-            all.hlthunk_request_command_buffer(fd, 4096, &value) == -ENODEV);
-        GAUDI_CHILD_REQUIRE(all.hlthunk_request_mapped_command_buffer(
-                                fd, 4096, &value) == -ENODEV);
-        GAUDI_CHILD_REQUIRE(all.hlthunk_get_mapped_cb_device_va_by_handle(
-                                fd, buffer, &value) == -ENODEV);
-        GAUDI_CHILD_REQUIRE(all.hlthunk_destroy_command_buffer(fd, buffer) ==
-                            -ENODEV);
-        GAUDI_CHILD_REQUIRE(all.hlthunk_emu_get_counters(fd, &counters) ==
-                            -ENODEV);
-        GAUDI_CHILD_REQUIRE(all.hlthunk_emu_pause(fd, true) == -ENODEV);
+        GAUDI_CHILD_REQUIRE(api().hlthunk_get_device_id_from_fd(fd) == 0);
         GAUDI_CHILD_REQUIRE(open_card(0) == -EBUSY);
         GAUDI_CHILD_REQUIRE(hl().hlthunk_close(fd) == 0);
         GAUDI_CHILD_REQUIRE(fcntl(fd, F_GETFD) < 0);
@@ -148,17 +103,14 @@ TEST_F(emu, a_forked_child_cannot_use_the_card)
 
     EXPECT_EQ(card.wait(seq), completed);
     EXPECT_EQ(card.copy(edma0, va, va + 64, 64), completed);
-    EXPECT_EQ(
-        emulator::instance().hlthunk_destroy_command_buffer(card.fd(), buffer),
-        0);
+    EXPECT_EQ(api().hlthunk_destroy_command_buffer(card.fd(), buffer), 0);
     EXPECT_EQ(hl().hlthunk_memory_unmap(card.fd(), va), 0);
     EXPECT_EQ(hl().hlthunk_device_memory_free(card.fd(), handle), 0);
 }
 
 GAUDI_CHILD(forks_and_uses_the_card_in_the_child)
 {
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card;
     forked_process child([&] {
         GAUDI_CHILD_REQUIRE(hl().hlthunk_memory_unmap(card.fd(), 1) == -ENODEV);
         return 0;
@@ -232,30 +184,27 @@ TEST_F(emu, a_card_is_free_for_a_forked_child_when_both_have_closed_it)
 {
     gate closed;
     forked_process child([&] {
-        closed.wait();
+        GAUDI_CHILD_REQUIRE(closed.wait());
         GAUDI_CHILD_REQUIRE(open_card(0) == -EBUSY); /* it has it itself */
         GAUDI_CHILD_REQUIRE(hl().hlthunk_close(card.fd()) == 0);
         return use_a_card(0);
     });
-    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
-    card.release();
+    close_card(card);
     EXPECT_EQ(open_card(0), -EBUSY) << "the child has it";
     closed.open();
     EXPECT_EQ(child.wait().exit_code, 0);
-    raw_card again;
-    EXPECT_GE(again.fd(), 0);
+    own_card again;
 }
 
 TEST_F(emu, a_forked_child_that_used_plain_close_can_open_the_card)
 {
     gate closed;
     forked_process child([&] {
-        closed.wait();
+        GAUDI_CHILD_REQUIRE(closed.wait());
         GAUDI_CHILD_REQUIRE(close(card.fd()) == 0);
         return use_a_card(0);
     });
-    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
-    card.release();
+    close_card(card);
     closed.open();
     EXPECT_EQ(child.wait().exit_code, 0);
 }
@@ -307,11 +256,9 @@ TEST_F(emu, a_program_that_a_forked_child_executes_has_nothing_of_the_card)
     char letter = 0;
     EXPECT_EQ(read(ready[0], &letter, 1), 0) << "it executes the program";
     close(ready[0]);
-    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
-    card.release();
+    close_card(card);
     {
-        raw_card again;
-        EXPECT_GE(again.fd(), 0);
+        own_card again;
     }
     close(ends[1]);
     EXPECT_EQ(child.wait().exit_code, 0);
@@ -371,7 +318,7 @@ TEST_F(emu, a_forked_child_leaves_dmabufs_alone)
     forked_process child([&] {
         GAUDI_CHILD_REQUIRE(hl().hlthunk_close(card.fd()) == 0);
         close(buf);
-        done.wait();
+        GAUDI_CHILD_REQUIRE(done.wait());
         return 0;
     });
     EXPECT_EQ(hl().hlthunk_memory_unmap(card.fd(), va), -EINVAL);
@@ -456,9 +403,8 @@ TEST_F(emu, forks_beside_threads_that_use_the_card_do_no_harm)
         forked_process child([&] {
             for (const raw_card *inherited : {&card, &second}) {
                 hlthunk_emu_counters ignored{};
-                GAUDI_CHILD_REQUIRE(
-                    emulator::instance().hlthunk_emu_get_counters(
-                        inherited->fd(), &ignored) == -ENODEV);
+                GAUDI_CHILD_REQUIRE(api().hlthunk_emu_get_counters(
+                                        inherited->fd(), &ignored) == -ENODEV);
                 GAUDI_CHILD_REQUIRE(hl().hlthunk_close(inherited->fd()) == 0);
             }
             return use_a_card(3);

@@ -77,8 +77,8 @@ TEST_F(emu_host, an_unusable_hint_is_ignored_unless_forced)
     guarded_buffer buffer(2 * page);
     const auto with_hint = [&](char *data, uint64_t hint, uint32_t flags) {
         errno = 0;
-        return emulator::instance().hlthunk_host_memory_map_flags(
-            card.fd(), data, hint, page, flags);
+        return api().hlthunk_host_memory_map_flags(card.fd(), data, hint, page,
+                                                   flags);
     };
     const uint64_t hint = va_start + (1 << 30);
     EXPECT_EQ(with_hint(buffer.data(), hint, 0), hint);
@@ -208,11 +208,10 @@ TEST_F(emu_host, shared_memory_maps_as_well)
 
 TEST_F(emu_host, a_driver_command_buffer_is_mapped_by_its_handle)
 {
-    const emulator &api = emulator::instance();
     uint64_t handles[3] = {};
     for (uint64_t &handle : handles) {
-        ASSERT_EQ(api.hlthunk_request_command_buffer(card.fd(), 8192, &handle),
-                  0);
+        ASSERT_EQ(
+            api().hlthunk_request_command_buffer(card.fd(), 8192, &handle), 0);
     }
     EXPECT_NE(handles[0], handles[1]);
     for (uint64_t handle : handles) {
@@ -224,39 +223,39 @@ TEST_F(emu_host, a_driver_command_buffer_is_mapped_by_its_handle)
         munmap(data, 8192);
     }
     uint64_t va = 0;
-    EXPECT_EQ(api.hlthunk_get_mapped_cb_device_va_by_handle(card.fd(),
-                                                            handles[0], &va),
+    EXPECT_EQ(api().hlthunk_get_mapped_cb_device_va_by_handle(card.fd(),
+                                                              handles[0], &va),
               -EINVAL)
         << "it was not asked to be mapped to the device";
     for (uint64_t handle : handles) {
-        EXPECT_EQ(api.hlthunk_destroy_command_buffer(card.fd(), handle), 0);
-        EXPECT_EQ(api.hlthunk_destroy_command_buffer(card.fd(), handle),
+        EXPECT_EQ(api().hlthunk_destroy_command_buffer(card.fd(), handle), 0);
+        EXPECT_EQ(api().hlthunk_destroy_command_buffer(card.fd(), handle),
                   -EINVAL);
     }
 }
 
 TEST_F(emu_host, a_command_buffer_has_a_largest_size)
 {
-    const emulator &api = emulator::instance();
-    uint64_t handle     = 0;
+    uint64_t handle = 0;
     EXPECT_EQ(
-        api.hlthunk_request_command_buffer(card.fd(), 0x200000 - 32, &handle),
+        api().hlthunk_request_command_buffer(card.fd(), 0x200000 - 32, &handle),
         0);
-    EXPECT_EQ(api.hlthunk_request_command_buffer(card.fd(), 0x200000, &handle),
-              -EINVAL);
-    EXPECT_EQ(api.hlthunk_request_command_buffer(card.fd(), 4096, nullptr),
+    EXPECT_EQ(
+        api().hlthunk_request_command_buffer(card.fd(), 0x200000, &handle),
+        -EINVAL);
+    EXPECT_EQ(api().hlthunk_request_command_buffer(card.fd(), 4096, nullptr),
               -EINVAL);
 }
 
 TEST_F(emu_host, a_mapped_driver_command_buffer_runs)
 {
-    const emulator &api = emulator::instance();
-    uint64_t handle     = 0;
-    uint64_t va         = 0;
+    uint64_t handle = 0;
+    uint64_t va     = 0;
     ASSERT_EQ(
-        api.hlthunk_request_mapped_command_buffer(card.fd(), 4096, &handle), 0);
+        api().hlthunk_request_mapped_command_buffer(card.fd(), 4096, &handle),
+        0);
     ASSERT_EQ(
-        api.hlthunk_get_mapped_cb_device_va_by_handle(card.fd(), handle, &va),
+        api().hlthunk_get_mapped_cb_device_va_by_handle(card.fd(), handle, &va),
         0);
     void *data = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED,
                       card.fd(), static_cast<off_t>(handle));
@@ -267,31 +266,27 @@ TEST_F(emu_host, a_mapped_driver_command_buffer_runs)
     const uint64_t host   = card.map_host(text, sizeof(text));
     *static_cast<gaudi::shim::lin_dma *>(data) =
         gaudi::shim::make_lin_dma(device, host, sizeof(text));
-    hl_cs_chunk chunk{};
-    chunk.cb_handle      = va;
-    chunk.cb_size        = sizeof(gaudi::shim::lin_dma);
-    chunk.queue_index    = pdma0;
-    chunk.cs_chunk_flags = gaudi::shim::chunk_flag_user_cb;
+    const hl_cs_chunk chunk = chunk_at(pdma0, va, sizeof(gaudi::shim::lin_dma));
     EXPECT_EQ(card.wait(card.start({chunk})), completed);
 
     char seen[sizeof(text)] = {};
     EXPECT_EQ(card.read(seen, device, sizeof(seen)), completed);
     EXPECT_STREQ(seen, text);
     munmap(data, page);
-    EXPECT_EQ(api.hlthunk_destroy_command_buffer(card.fd(), handle), 0);
+    EXPECT_EQ(api().hlthunk_destroy_command_buffer(card.fd(), handle), 0);
     const wished_faults only_the_job("packet=abort");
     EXPECT_EQ(card.wait(card.start({chunk})), aborted) << "it has gone";
 }
 
 TEST_F(emu_host, a_mapped_command_buffer_is_not_the_users_to_unmap)
 {
-    const emulator &api = emulator::instance();
-    uint64_t handle     = 0;
-    uint64_t va         = 0;
+    uint64_t handle = 0;
+    uint64_t va     = 0;
     ASSERT_EQ(
-        api.hlthunk_request_mapped_command_buffer(card.fd(), 4096, &handle), 0);
+        api().hlthunk_request_mapped_command_buffer(card.fd(), 4096, &handle),
+        0);
     ASSERT_EQ(
-        api.hlthunk_get_mapped_cb_device_va_by_handle(card.fd(), handle, &va),
+        api().hlthunk_get_mapped_cb_device_va_by_handle(card.fd(), handle, &va),
         0);
     EXPECT_GE(va, 0xfff0000000000000);
     EXPECT_LT(va, va_start) << "of a pool of their own";

@@ -28,11 +28,9 @@ TEST(emu_identity, every_card_has_its_own_bus_id_and_module)
         EXPECT_EQ(
             hl().hlthunk_get_pci_bus_id_from_fd(node.fd(), id, sizeof(id)), 0);
         EXPECT_EQ(id, bus_id(i));
-        EXPECT_EQ(
-            emulator::instance().hlthunk_get_device_index_from_pci_bus_id(id),
-            static_cast<int>(i));
-        hlthunk_hw_ip_info info{};
-        EXPECT_EQ(hl().hlthunk_get_hw_ip_info(node.fd(), &info), 0);
+        EXPECT_EQ(api().hlthunk_get_device_index_from_pci_bus_id(id),
+                  static_cast<int>(i));
+        const auto info = info_of(node.fd());
         bus_ids.insert(id);
         modules.insert(info.module_id);
     }
@@ -43,14 +41,13 @@ TEST(emu_identity, every_card_has_its_own_bus_id_and_module)
 TEST(emu_identity, a_card_opens_by_its_module)
 {
     for (uint32_t module = 0; module < 8; ++module) {
-        const int fd = emulator::instance().hlthunk_open_by_module_id(module);
+        const int fd = api().hlthunk_open_by_module_id(module);
         ASSERT_GE(fd, 0);
-        hlthunk_hw_ip_info info{};
-        EXPECT_EQ(hl().hlthunk_get_hw_ip_info(fd, &info), 0);
+        const auto info = info_of(fd);
         EXPECT_EQ(info.module_id, module);
         EXPECT_EQ(hl().hlthunk_close(fd), 0);
     }
-    EXPECT_EQ(emulator::instance().hlthunk_open_by_module_id(8), -1);
+    EXPECT_EQ(api().hlthunk_open_by_module_id(8), -1);
 }
 
 TEST(emu_identity, a_buffer_too_short_for_the_bus_id_is_not_overrun)
@@ -85,8 +82,7 @@ TEST(emu_identity, bus_id_of_nothing_is_an_error)
 
 TEST_F(emu, describes_a_gaudi2)
 {
-    hlthunk_hw_ip_info info{};
-    ASSERT_EQ(hl().hlthunk_get_hw_ip_info(card.fd(), &info), 0);
+    const auto info = info_of(card.fd());
     EXPECT_EQ(info.device_id, 0x1020u);
     EXPECT_EQ(info.dram_enabled, 1);
     EXPECT_EQ(info.dram_size + info.reserved_dram_size, uint64_t{96} << 30);
@@ -97,8 +93,7 @@ TEST_F(emu, describes_a_gaudi2)
     EXPECT_EQ(info.module_id, 0u);
     EXPECT_EQ(hl().hlthunk_get_device_name_from_fd(card.fd()),
               HLTHUNK_DEVICE_GAUDI2);
-    EXPECT_EQ(emulator::instance().hlthunk_get_device_id_from_fd(card.fd()),
-              0x1020u);
+    EXPECT_EQ(api().hlthunk_get_device_id_from_fd(card.fd()), 0x1020u);
     EXPECT_EQ(hl().hlthunk_get_device_status_info(card.fd()), 0);
 }
 
@@ -135,8 +130,7 @@ TEST_F(emu, device_addresses_are_the_same_on_every_card)
 
 TEST_F(emu, the_same_address_is_other_memory_on_another_card)
 {
-    raw_card second(1);
-    ASSERT_GE(second.fd(), 0);
+    own_card second(1);
     const uint64_t here  = card.allocate_mapped(1);
     const uint64_t there = second.allocate_mapped(1);
     ASSERT_EQ(here, there);

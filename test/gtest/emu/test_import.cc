@@ -15,7 +15,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace gaudi::test;
@@ -152,8 +151,7 @@ TEST_F(emu_import, a_card_imports_its_own_memory)
 /* Imports of what another card exports, on card 2. */
 GAUDI_CHILD(imports_within_its_group)
 {
-    raw_card card(2);
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card(2);
     for (const unsigned index : {0u, 1u, 3u, 4u}) {
         const raw_card exporter(index);
         GAUDI_CHILD_REQUIRE(exporter.fd() >= 0);
@@ -306,17 +304,10 @@ TEST(emu_import_setting, a_driver_can_have_no_import)
                              {{{"HLTHUNK_EMU_IMPORT", "n"}}}));
 }
 
-GAUDI_CHILD(has_no_cards)
-{
-    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_count(HLTHUNK_DEVICE_GAUDI2) ==
-                        0);
-    return 0;
-}
-
 TEST(emu_import_setting, other_values_are_refused)
 {
     const child_result child =
-        run_child("has_no_cards", {{{"HLTHUNK_EMU_IMPORT", "no"}}});
+        run_child("finds_no_cards", {{{"HLTHUNK_EMU_IMPORT", "no"}}});
     EXPECT_EQ(child.exit_code, 0) << child.error;
     EXPECT_THAT(child.error,
                 ::testing::HasSubstr("HLTHUNK_EMU_IMPORT='no' is not y "));
@@ -365,8 +356,7 @@ TEST_F(emu_import, closing_the_importer_ends_its_imports)
     uint64_t imported = 0;
     ASSERT_EQ(do_import(size, imported), 0);
     close(buf);
-    EXPECT_EQ(hl().hlthunk_close(other.fd()), 0);
-    other.release();
+    close_card(other);
     EXPECT_EQ(unmap(card, va), 0);
     buf = -1;
 }
@@ -402,33 +392,22 @@ TEST_F(emu_import, a_forked_child_of_the_importer_holds_nothing)
 {
     uint64_t imported = 0;
     ASSERT_EQ(do_import(size, imported), 0);
-    int ends[2];
-    ASSERT_EQ(pipe(ends), 0);
-    const int mine    = buf;
-    const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-        char letter = 0;
-        close(mine); /* the test's own copy */
-        close(ends[1]);
-        _exit(read(ends[0], &letter, 1) == 1 ? 0 : 1);
-    }
-    close(ends[0]);
+    gate end;
+    forked_process child([&] {
+        close(buf); /* the test's own copy */
+        return end.wait() ? 0 : 1;
+    });
     EXPECT_EQ(unmap(other, imported), 0);
     close(buf);
     buf = -1;
     EXPECT_TRUE(eventually([&] { return unmap(card, va) == 0; }));
-    EXPECT_EQ(write(ends[1], "x", 1), 1);
-    close(ends[1]);
-    int status = -1;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
+    end.open();
+    EXPECT_EQ(child.wait().exit_code, 0);
 }
 
 GAUDI_CHILD(exports_and_waits)
 {
-    raw_card card(0);
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card(0);
     const uint64_t va = card.allocate_mapped(1);
     mark(card, va, mebi, 5);
     const int buf = export_range(card, va, mebi);
@@ -504,8 +483,7 @@ TEST(emu_import_across_processes, the_memory_outlives_a_killed_exporter)
         EXPECT_EQ(early.fd(), -EBUSY) << "as long as its memory is in use";
     }
     ASSERT_EQ(unmap(card, imported), 0);
-    raw_card late(0);
-    EXPECT_GE(late.fd(), 0);
+    own_card late(0);
 }
 
 TEST(emu_import_across_processes, a_killed_exporter_does_not_disturb_a_copy)

@@ -64,8 +64,7 @@ TEST_F(emu_in_flight, pausing_twice_is_pausing_once)
 
 TEST_F(emu_in_flight, a_pause_holds_one_card_only)
 {
-    raw_card second(1);
-    ASSERT_GE(second.fd(), 0);
+    own_card second(1);
     const uint64_t va = second.allocate_mapped(1);
     card.pause(true);
     const uint64_t seq = start(0);
@@ -140,12 +139,10 @@ TEST_F(emu_in_flight, closing_a_card_ends_its_jobs_for_good)
 {
     card.pause(true);
     start(0);
-    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
-    card.release();
+    close_card(card);
     const std::vector<char> copy(data, data + sizeof(data));
 
-    raw_card again;
-    ASSERT_GE(again.fd(), 0);
+    own_card again;
     const uint64_t va = again.allocate_mapped(1);
     EXPECT_EQ(again.copy(edma0, va, va + 64, 64), completed);
     EXPECT_EQ(again.counters().jobs, 1u);
@@ -156,8 +153,7 @@ TEST_F(emu_in_flight, closing_a_card_ends_its_jobs_for_good)
 GAUDI_CHILD(closes_a_card_while_a_thread_waits)
 {
     static char data[64];
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card;
     const uint64_t device = card.allocate_mapped(1);
     const uint64_t host   = card.map_host(data, sizeof(data));
     card.pause(true);

@@ -21,7 +21,7 @@ TEST(emu_opening, a_card_opens_once)
     const int fd = open_card(0);
     ASSERT_GE(fd, 0);
     EXPECT_EQ(open_card(0), -EBUSY);
-    EXPECT_EQ(emulator::instance().hlthunk_open_by_module_id(0), -EBUSY);
+    EXPECT_EQ(api().hlthunk_open_by_module_id(0), -EBUSY);
     EXPECT_EQ(hl().hlthunk_close(fd), 0);
 }
 
@@ -56,8 +56,7 @@ TEST(emu_opening, a_card_closed_with_plain_close_opens_again)
 
     fd = open_card(0);
     ASSERT_GE(fd, 0);
-    hlthunk_dram_usage_info usage{};
-    EXPECT_EQ(hl().hlthunk_get_dram_usage(fd, &usage), 0);
+    const auto usage = usage_of(fd);
     EXPECT_EQ(usage.ctx_dram_mem, 0u) << "the memory went with the node";
     EXPECT_EQ(hl().hlthunk_close(fd), 0);
 }
@@ -100,8 +99,7 @@ TEST(emu_opening, a_duplicate_is_the_same_open_card)
     EXPECT_EQ(0, close(copy));
     EXPECT_EQ(-EBUSY, open_card(0));
     uint64_t buffer = 0;
-    EXPECT_EQ(0, emulator::instance().hlthunk_request_command_buffer(third, 64,
-                                                                     &buffer));
+    EXPECT_EQ(0, api().hlthunk_request_command_buffer(third, 64, &buffer));
     EXPECT_EQ(0, hl().hlthunk_close(third));
     const int again = open_card(0);
     EXPECT_GE(again, 0);
@@ -131,9 +129,7 @@ TEST(emu_opening, unknown_bus_ids_are_refused)
         EXPECT_EQ(hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, unknown), -EINVAL)
             << unknown;
         EXPECT_EQ(hl().hlthunk_open_control(0, unknown), -EINVAL) << unknown;
-        EXPECT_LT(emulator::instance().hlthunk_open_control_by_bus_id(unknown),
-                  0)
-            << unknown;
+        EXPECT_LT(api().hlthunk_open_control_by_bus_id(unknown), 0) << unknown;
     }
 }
 
@@ -147,10 +143,8 @@ TEST(emu_opening, the_domain_of_a_bus_id_may_be_left_out)
 
 TEST(emu_opening, without_a_bus_id_the_first_free_card_is_taken)
 {
-    raw_card first(0);
-    raw_card third(2);
-    ASSERT_GE(first.fd(), 0);
-    ASSERT_GE(third.fd(), 0);
+    own_card first(0);
+    own_card third(2);
 
     std::vector<int> fds;
     for (unsigned expected : {1u, 3u, 4u, 5u, 6u, 7u}) {
@@ -181,7 +175,7 @@ TEST(emu_opening, of_racing_openers_exactly_one_wins)
     for (int round = 0; round < 20; ++round) {
         std::atomic<int> winner{-1};
         std::atomic<int> losers{0};
-        std::vector<std::thread> threads;
+        std::vector<std::jthread> threads;
         for (int i = 0; i < 4; ++i) {
             threads.emplace_back([&] {
                 const int fd = open_card(0);
@@ -192,9 +186,7 @@ TEST(emu_opening, of_racing_openers_exactly_one_wins)
                 }
             });
         }
-        for (std::thread &thread : threads) {
-            thread.join();
-        }
+        threads.clear(); /* when they have ended */
         EXPECT_EQ(losers, 3);
         ASSERT_GE(winner, 0);
         EXPECT_EQ(hl().hlthunk_close(winner), 0);
@@ -204,13 +196,11 @@ TEST(emu_opening, of_racing_openers_exactly_one_wins)
 TEST(emu_opening, opening_and_closing_leaves_no_descriptors)
 {
     {
-        raw_card warm_up;
-        ASSERT_GE(warm_up.fd(), 0);
+        own_card warm_up;
     }
     const unsigned before = count_open_fds();
     for (int i = 0; i < 50; ++i) {
-        raw_card card;
-        ASSERT_GE(card.fd(), 0);
+        own_card card;
         const uint64_t va = card.allocate_mapped(1);
         EXPECT_EQ(card.copy(edma0, va, va + 4096, 4096), completed);
         const int control = hl().hlthunk_open_control(0, nullptr);
@@ -249,17 +239,15 @@ TEST(emu_control, never_takes_the_card)
 
 TEST(emu_control, opens_by_every_name_of_a_card)
 {
-    const emulator &emu  = emulator::instance();
     const std::string id = bus_id(3);
     for (int fd : {hl().hlthunk_open_control(3, nullptr),
                    hl().hlthunk_open_control(0, id.c_str()),
-                   emu.hlthunk_open_control_by_bus_id(id.c_str()),
-                   emu.hlthunk_open_control_by_module_id(3),
-                   emu.hlthunk_open_control_by_name(HLTHUNK_DEVICE_GAUDI2,
-                                                    id.c_str())}) {
+                   api().hlthunk_open_control_by_bus_id(id.c_str()),
+                   api().hlthunk_open_control_by_module_id(3),
+                   api().hlthunk_open_control_by_name(HLTHUNK_DEVICE_GAUDI2,
+                                                      id.c_str())}) {
         ASSERT_GE(fd, 0);
-        hlthunk_hw_ip_info info{};
-        EXPECT_EQ(hl().hlthunk_get_hw_ip_info(fd, &info), 0);
+        const auto info = info_of(fd);
         EXPECT_EQ(info.module_id, 3u);
         EXPECT_EQ(hl().hlthunk_close(fd), 0);
     }
@@ -269,13 +257,12 @@ TEST(emu_control, has_no_node_beyond_the_box)
 {
     EXPECT_EQ(hl().hlthunk_open_control(8, nullptr), -ENOENT);
     EXPECT_EQ(hl().hlthunk_open_control(-1, nullptr), -ENOENT);
-    EXPECT_LT(emulator::instance().hlthunk_open_control_by_module_id(8), 0);
+    EXPECT_LT(api().hlthunk_open_control_by_module_id(8), 0);
 }
 
 TEST(emu_control, does_nothing_but_inform)
 {
-    raw_card holder;
-    ASSERT_GE(holder.fd(), 0);
+    own_card holder;
     const uint64_t handle = holder.allocate(1);
     const int control     = hl().hlthunk_open_control(0, nullptr);
     ASSERT_GE(control, 0);
@@ -288,8 +275,7 @@ TEST(emu_control, does_nothing_but_inform)
     uint32_t status = 0;
     EXPECT_EQ(hl().hlthunk_wait_for_cs(control, 1, 0, &status), -EBADF);
 
-    hlthunk_dram_usage_info usage{};
-    EXPECT_EQ(hl().hlthunk_get_dram_usage(control, &usage), 0);
+    const auto usage = usage_of(control);
     EXPECT_EQ(usage.ctx_dram_mem, 0u) << "the control node has none";
     EXPECT_EQ(hl().hlthunk_close(control), 0);
 }

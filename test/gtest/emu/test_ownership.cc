@@ -6,7 +6,6 @@
 #include "common/process_state.h"
 #include "common/scratch.h"
 
-#include <array>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
@@ -16,7 +15,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace gaudi::test;
@@ -53,8 +51,7 @@ GAUDI_CHILD(looks_at_card_0)
 {
     const int control = hl().hlthunk_open_control(0, nullptr);
     GAUDI_CHILD_REQUIRE(control >= 0);
-    hlthunk_hw_ip_info info{};
-    GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(control, &info) == 0);
+    const auto info = info_of(control);
     GAUDI_CHILD_REQUIRE(info.module_id == 0);
     return 0;
 }
@@ -81,12 +78,11 @@ TEST(emu_ownership, a_card_is_free_when_its_holder_has_exited)
     child_process holder("holds_card_0");
     ASSERT_EQ(holder.read_line(), "open");
     EXPECT_EQ(open_card(0), -EBUSY);
-    EXPECT_EQ(emulator::instance().hlthunk_open_by_module_id(0), -EBUSY);
+    EXPECT_EQ(api().hlthunk_open_by_module_id(0), -EBUSY);
     holder.write_line("exit");
     EXPECT_EQ(holder.wait().exit_code, 0);
 
-    raw_card card;
-    EXPECT_GE(card.fd(), 0);
+    own_card card;
 }
 
 TEST(emu_ownership, a_card_is_free_at_once_when_its_holder_is_killed)
@@ -97,16 +93,14 @@ TEST(emu_ownership, a_card_is_free_at_once_when_its_holder_is_killed)
     holder.kill(SIGKILL);
     EXPECT_EQ(holder.wait().signal, SIGKILL);
 
-    raw_card card;
-    EXPECT_GE(card.fd(), 0);
+    own_card card;
 }
 
 TEST(emu_ownership, nothing_named_is_left_behind)
 {
     const std::string node = std::getenv("HLTHUNK_EMU_NODE");
     {
-        raw_card card;
-        ASSERT_GE(card.fd(), 0);
+        own_card card;
         const uint64_t va = card.allocate_mapped(1);
         EXPECT_EQ(card.copy(edma0, va, va + 4096, 64), completed);
         /* The one name there is, and it is of no file. */
@@ -132,24 +126,12 @@ TEST(emu_ownership, nothing_named_is_left_behind)
 TEST_F(emu, a_forked_child_shares_the_open_card)
 {
     /* As with any file: the node stays open while a copy of it does. */
-    int ready[2];
-    ASSERT_EQ(pipe(ready), 0);
-    const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-        char letter = 0;
-        close(ready[1]);
-        const bool ended = (read(ready[0], &letter, 1) == 0);
-        _exit(ended ? 0 : 1);
-    }
-    close(ready[0]);
+    gate end;
+    forked_process child([&] { return end.wait() ? 0 : 1; });
     EXPECT_EQ(run_child("opens_card_0").exit_code, EBUSY);
-    close(ready[1]);
-    int status = 0;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
-    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
-    card.release();
+    end.open();
+    EXPECT_EQ(child.wait().exit_code, 0);
+    close_card(card);
     EXPECT_EQ(run_child("opens_card_0").exit_code, 0);
 }
 
@@ -202,49 +184,35 @@ public:
     explicit stranger(const std::string &name)
         : process_([&] { return bind_and_wait(name); })
     {
-        close(said_[1]);
-        char byte = 0;
-        EXPECT_EQ(1, read(said_[0], &byte, 1));
+        EXPECT_TRUE(bound_.wait());
     }
     ~stranger()
     {
-        close(ends_[1]);
+        end_.open();
         EXPECT_EQ(0, process_.wait().exit_code);
-        close(said_[0]);
-        close(ends_[0]);
     }
     stranger(const stranger &)            = delete;
     stranger &operator=(const stranger &) = delete;
 
 private:
-    static std::array<int, 2> make_pipe()
-    {
-        std::array<int, 2> ends{-1, -1};
-        EXPECT_EQ(0, pipe2(ends.data(), O_CLOEXEC));
-        return ends;
-    }
-
     int bind_and_wait(const std::string &name)
     {
-        close(ends_[1]);
         sockaddr_un address{};
         address.sun_family = AF_UNIX;
         name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
         const auto length = static_cast<socklen_t>(
             offsetof(sockaddr_un, sun_path) + 1 + name.size());
-        char byte = 0;
         if ((setresuid(65534, 65534, 65534) != 0) ||
             (bind(socket(AF_UNIX, SOCK_DGRAM, 0),
                   reinterpret_cast<const sockaddr *>(&address), length) != 0)) {
             return 1;
         }
-        (void)!write(said_[1], "", 1);
-        (void)!read(ends_[0], &byte, 1);
-        return 0;
+        bound_.open();
+        return end_.wait() ? 0 : 1;
     }
 
-    const std::array<int, 2> said_ = make_pipe();
-    const std::array<int, 2> ends_ = make_pipe();
+    gate bound_;
+    gate end_;
     forked_process process_;
 };
 

@@ -38,8 +38,7 @@ GAUDI_CHILD(allocates_on_demand)
     if (std::getenv("GAUDI_HIDES") != nullptr) {
         GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 0) == 0);
     }
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card;
     uint64_t handles[2];
     tell_parent(std::to_string(card.fd()));
     for (uint64_t &handle : handles) {
@@ -56,6 +55,29 @@ GAUDI_CHILD(allocates_on_demand)
     wait_for_parent();
     return 0;
 }
+
+/* Another process that has card 0. */
+struct other_holder : child_process {
+    explicit other_holder(const environment &more = {})
+        : child_process("allocates_on_demand", {more})
+    {
+        EXPECT_NE(fd, "");
+    }
+
+    void allocate()
+    {
+        write_line("allocate");
+        EXPECT_EQ(read_line(), "allocated");
+    }
+
+    void end_by_signal()
+    {
+        kill(SIGKILL);
+        EXPECT_EQ(wait().signal, SIGKILL);
+    }
+
+    const std::string fd = read_line();
+};
 
 /* Tells about card 0 as its control node shows it. */
 GAUDI_CHILD(looks_at_card_0_in_use)
@@ -82,9 +104,7 @@ TEST_F(emu, a_compute_node_is_named_after_box_and_card)
 TEST_F(emu, a_command_buffer_is_mapped_from_the_node)
 {
     uint64_t handle = 0;
-    ASSERT_EQ(emulator::instance().hlthunk_request_command_buffer(card.fd(), 1,
-                                                                  &handle),
-              0);
+    ASSERT_EQ(api().hlthunk_request_command_buffer(card.fd(), 1, &handle), 0);
     EXPECT_NE(handle, 0u);
     void *buffer = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED,
                         card.fd(), static_cast<off_t>(handle));
@@ -99,10 +119,8 @@ TEST(emu_sharing, a_control_node_shows_the_memory_that_another_process_uses)
 {
     const control_node control;
     EXPECT_EQ(control.used(), 0u);
-    child_process holder("allocates_on_demand");
-    const std::string fd = holder.read_line();
-    ASSERT_NE(fd, "");
-    EXPECT_EQ(target_of(std::to_string(holder.pid()), std::stoi(fd)),
+    other_holder holder;
+    EXPECT_EQ(target_of(std::to_string(holder.pid()), std::stoi(holder.fd)),
               "/memfd:hlthunk-emu/" +
                   std::string(std::getenv("HLTHUNK_EMU_NODE")) +
                   "/accel0 (deleted)");
@@ -121,26 +139,19 @@ TEST(emu_sharing, a_control_node_shows_the_memory_that_another_process_uses)
 TEST(emu_sharing, memory_of_a_killed_process_is_free)
 {
     const control_node control;
-    child_process holder("allocates_on_demand");
-    ASSERT_NE(holder.read_line(), "");
-    holder.write_line("allocate");
-    ASSERT_EQ(holder.read_line(), "allocated");
+    other_holder holder;
+    holder.allocate();
     EXPECT_EQ(control.used(), device_page());
-    holder.kill(SIGKILL);
-    holder.wait();
+    holder.end_by_signal();
     EXPECT_EQ(control.used(), 0u);
     EXPECT_EQ(control.stats().is_compute_ctx_active, 0);
 }
 
 TEST(emu_sharing, a_node_of_another_box_is_another_card)
 {
-    child_options other;
-    other.environment = {
-        {"HLTHUNK_EMU_NODE", "other-" + std::to_string(getpid())}};
-    child_process holder("allocates_on_demand", other);
-    ASSERT_NE(holder.read_line(), "");
-    holder.write_line("allocate");
-    ASSERT_EQ(holder.read_line(), "allocated");
+    other_holder holder(
+        environment{{"HLTHUNK_EMU_NODE", "other-" + std::to_string(getpid())}});
+    holder.allocate();
     const control_node control;
     EXPECT_EQ(control.used(), 0u);
     EXPECT_EQ(control.stats().is_compute_ctx_active, 0);
@@ -152,16 +163,13 @@ TEST_F(emu, memory_of_a_card_is_in_use_until_the_last_copy_of_its_node_goes)
     ASSERT_NE(card.allocate(1), 0u);
     EXPECT_EQ(control.used(), device_page());
     const int copy = fcntl(card.fd(), F_DUPFD_CLOEXEC, 0);
-    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
-    card.release();
+    close_card(card);
     EXPECT_EQ(control.used(), device_page());
     close(copy);
     EXPECT_EQ(control.used(), 0u);
 
-    child_process holder("allocates_on_demand");
-    ASSERT_NE(holder.read_line(), "");
-    holder.write_line("allocate");
-    ASSERT_EQ(holder.read_line(), "allocated");
+    other_holder holder;
+    holder.allocate();
     EXPECT_EQ(control.used(), device_page());
 }
 
@@ -223,15 +231,13 @@ TEST(emu_open_stats, know_the_card_of_another_process)
 {
     const control_node control;
     EXPECT_EQ(control.stats().is_compute_ctx_active, 0);
-    child_process holder("allocates_on_demand");
-    ASSERT_NE(holder.read_line(), "");
+    other_holder holder;
     for (int i = 0; i < 3; ++i) {
         EXPECT_EQ(control.stats().is_compute_ctx_active, 1);
         EXPECT_EQ(control.stats().compute_ctx_in_release, 0);
         EXPECT_EQ(control_node(1).stats().is_compute_ctx_active, 0);
     }
-    holder.kill(SIGKILL);
-    holder.wait();
+    holder.end_by_signal();
     EXPECT_EQ(control.stats().is_compute_ctx_active, 0);
     raw_card card;
     EXPECT_GE(card.fd(), 0) << "asking did not take it";
@@ -241,11 +247,9 @@ TEST_F(emu, open_stats_tell_of_a_card_that_only_a_dmabuf_holds)
 {
     const control_node control;
     const uint64_t va = card.allocate_mapped(1);
-    const int buf     = hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
-            card.fd(), va, 4096, 0, O_RDWR | O_CLOEXEC);
+    const int buf     = export_range(card, va, 4096);
     ASSERT_GE(buf, 0);
-    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
-    card.release();
+    close_card(card);
     EXPECT_EQ(control.stats().is_compute_ctx_active, 1);
     EXPECT_EQ(control.stats().compute_ctx_in_release, 1);
     close(buf);
@@ -259,8 +263,7 @@ TEST_F(emu, asking_about_a_card_that_was_closed_with_plain_close_frees_it)
     ASSERT_EQ(close(card.fd()), 0);
     card.release();
     EXPECT_EQ(control.stats().is_compute_ctx_active, 0);
-    child_process holder("allocates_on_demand");
-    EXPECT_NE(holder.read_line(), "");
+    other_holder holder;
 }
 
 TEST(emu_open_stats, need_a_node_and_a_place)
@@ -275,10 +278,8 @@ TEST(emu_open_stats, need_a_node_and_a_place)
 /* Root looks into any process, so the holder cannot hide from it. */
 TEST(emu_sharing, a_holder_that_hides_is_taken_for_one_that_uses_nothing)
 {
-    child_process holder("allocates_on_demand", {{{"GAUDI_HIDES", "1"}}});
-    ASSERT_NE(holder.read_line(), "");
-    holder.write_line("allocate");
-    ASSERT_EQ(holder.read_line(), "allocated");
+    other_holder holder(environment{{"GAUDI_HIDES", "1"}});
+    holder.allocate();
 
     child_process observer("looks_at_card_0_in_use",
                            {{{"HLTHUNK_EMU_LOG", "1"}}});

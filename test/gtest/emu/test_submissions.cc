@@ -124,8 +124,7 @@ TEST_F(emu_submission, has_command_buffers_where_they_may_be)
     bad.cb_handle = 0xfff1000000000000 - 8;
     expect_refused({bad}, -EFAULT);
     /* Where there may be memory, but is none. */
-    hlthunk_hw_ip_info info{};
-    ASSERT_EQ(hl().hlthunk_get_hw_ip_info(card.fd(), &info), 0);
+    const auto info = info_of(card.fd());
     for (uint64_t va :
          {info.sram_base_address, info.dram_base_address - 4096,
           uint64_t{0xfff0700000000000}, uint64_t{0xfff0f00000000000}}) {

@@ -2,11 +2,11 @@
 #include "gtest/emu/fixture.h"
 
 #include "common/child.h"
+#include "common/process_state.h"
 #include "common/scratch.h"
 
 #include <map>
 #include <memory>
-#include <sstream>
 
 #include <unistd.h>
 
@@ -16,7 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using environment = std::vector<std::pair<std::string, std::string>>;
 using ::testing::HasSubstr;
 
 GAUDI_CHILD(shows_a_sysfs)
@@ -33,16 +32,8 @@ GAUDI_CHILD(shows_no_sysfs)
 
 GAUDI_CHILD(opens_a_card)
 {
-    const raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    const own_card card;
     return 0;
-}
-
-std::string text_of(const std::string &file)
-{
-    std::ostringstream text;
-    text << std::ifstream(file).rdbuf();
-    return text.str();
 }
 
 class sysfs_view : public ::testing::Test {
@@ -55,8 +46,8 @@ protected:
 
     [[nodiscard]] std::string attribute(unsigned card, const char *name) const
     {
-        return text_of(root + "/class/accel/accel" + std::to_string(card) +
-                       "/device/" + name);
+        return read_file(root + "/class/accel/accel" + std::to_string(card) +
+                         "/device/" + name);
     }
 
     /* Names, contents and targets of all there is. */
@@ -66,7 +57,7 @@ protected:
         for (const auto &entry : fs::recursive_directory_iterator(root)) {
             const std::string path = entry.path().string();
             all[path] = entry.is_symlink() ? fs::read_symlink(path).string()
-                        : entry.is_regular_file() ? text_of(path)
+                        : entry.is_regular_file() ? read_file(path)
                                                   : "";
         }
         return all;
@@ -95,11 +86,11 @@ TEST_F(sysfs_view, looks_like_the_kernels)
                                    root + "/bus/pci/devices/" + bus_id(i)));
     }
     EXPECT_FALSE(fs::exists(root + "/class/accel/accel3"));
-    EXPECT_EQ(text_of("/sys/devices/system/cpu/online"),
+    EXPECT_EQ(read_file("/sys/devices/system/cpu/online"),
               attribute(2, "local_cpulist"))
         << "near all where the node is unknown";
     const std::string near_0 =
-        text_of("/sys/devices/system/node/node0/cpulist");
+        read_file("/sys/devices/system/node/node0/cpulist");
     if (!near_0.empty()) {
         EXPECT_EQ(near_0, attribute(0, "local_cpulist"));
     }
@@ -169,9 +160,9 @@ GAUDI_CHILD(reads_the_sysfs)
     for (unsigned i = 0; i < 8; ++i) {
         const std::string card =
             std::string(root) + "/bus/pci/devices/" + bus_id(i);
-        GAUDI_CHILD_REQUIRE(text_of(card + "/pci_addr") == bus_id(i) + "\n");
-        GAUDI_CHILD_REQUIRE(!text_of(card + "/numa_node").empty());
-        GAUDI_CHILD_REQUIRE(!text_of(card + "/local_cpulist").empty());
+        GAUDI_CHILD_REQUIRE(read_file(card + "/pci_addr") == bus_id(i) + "\n");
+        GAUDI_CHILD_REQUIRE(!read_file(card + "/numa_node").empty());
+        GAUDI_CHILD_REQUIRE(!read_file(card + "/local_cpulist").empty());
     }
     return 0;
 }
@@ -240,8 +231,7 @@ TEST(sysfs_settings, cards_of_nodes_that_are_not_there_work)
 
 GAUDI_CHILD(copies_on_a_card)
 {
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card;
     const uint64_t memory  = card.allocate_mapped(device_page());
     const std::string text = "some bytes";
     std::string back(text.size(), '\0');
@@ -252,13 +242,9 @@ GAUDI_CHILD(copies_on_a_card)
 
     /* Nobody polls: the work is the engine threads'. */
     card.start({card.copy_chunk(edma0, memory + 100, memory, bytes)});
-    for (unsigned ms = 0; ms < 10'000; ++ms) {
-        if (card.counters().device_to_device_bytes == bytes) {
-            return 0;
-        }
-        usleep(1000);
-    }
-    return 1;
+    GAUDI_CHILD_REQUIRE(eventually(
+        [&] { return card.counters().device_to_device_bytes == bytes; }));
+    return 0;
 }
 
 } // namespace

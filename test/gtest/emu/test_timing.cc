@@ -10,11 +10,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
 #include <memory>
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,26 +23,6 @@ namespace {
 namespace shim   = gaudi::shim;
 namespace box    = gaudi::emu;
 using clock_type = std::chrono::steady_clock;
-
-/* A file of figures that lives as long as the test. */
-class figures_file {
-public:
-    explicit figures_file(const std::string &text)
-    {
-        const int fd = mkstemp(path_);
-        EXPECT_GE(fd, 0);
-        close(fd);
-        std::ofstream(path_) << text;
-    }
-    ~figures_file() { unlink(path_); }
-    figures_file(const figures_file &)            = delete;
-    figures_file &operator=(const figures_file &) = delete;
-
-    [[nodiscard]] std::string path() const { return path_; }
-
-private:
-    char path_[32] = "/tmp/figures-XXXXXX";
-};
 
 child_options with_timing(const std::string &value)
 {
@@ -61,6 +38,19 @@ GAUDI_CHILD(has_a_card)
 
 class emu_timing : public ::testing::Test {
 protected:
+    /* Whether a child passes in a box with such figures. */
+    [[nodiscard]] ::testing::AssertionResult passes(const char *child,
+                                                    const char *text) const
+    {
+        return child_passes(child, with_timing(figures(text)));
+    }
+
+    /* A file of figures. */
+    [[nodiscard]] std::string figures(const std::string &text) const
+    {
+        return files.file("figures", text);
+    }
+
     static void expect_refused(const std::string &value, const char *why)
     {
         const child_result ended = run_child("has_a_card", with_timing(value));
@@ -70,15 +60,17 @@ protected:
                                          value + "'"));
         EXPECT_THAT(ended.error, ::testing::HasSubstr(why));
     }
+
+    const scratch_directory files;
 };
 
 TEST_F(emu_timing, is_off_or_a_box_or_a_file)
 {
-    const figures_file empty("{}");
-    const figures_file some(R"({"to_card": 1.5, "doorbell": 0})");
-    for (const std::string &good : std::vector<std::string>{
-             "", "off", "hls2", "hls3", empty.path(), some.path()}) {
+    for (const char *good : {"", "off", "hls2", "hls3"}) {
         EXPECT_TRUE(child_passes("has_a_card", with_timing(good))) << good;
+    }
+    for (const char *good : {"{}", R"({"to_card": 1.5, "doorbell": 0})"}) {
+        EXPECT_TRUE(passes("has_a_card", good)) << good;
     }
 }
 
@@ -86,7 +78,6 @@ TEST_F(emu_timing, says_what_is_wrong_with_a_file)
 {
     expect_refused("hls9", "cannot be read: No such file");
     expect_refused("/tmp", "cannot be read");
-    const scratch_directory files;
     ASSERT_EQ(0, mkfifo(files.path("fifo").c_str(), 0600));
     expect_refused(files.path("fifo"), "cannot be read: Invalid argument");
     expect_refused("/dev/zero", "cannot be read: Invalid argument");
@@ -108,8 +99,7 @@ TEST_F(emu_timing, says_what_is_wrong_with_a_file)
         {R"({"wakeup": null})", "'wakeup' is not a number of microseconds"},
     };
     for (const auto &each : wrong) {
-        const figures_file file(each.text);
-        expect_refused(file.path(), each.why);
+        expect_refused(figures(each.text), each.why);
     }
 }
 
@@ -123,16 +113,11 @@ constexpr char slow_links[]  = R"({"to_card": 0.001,
 
 GAUDI_CHILD(uploads_slowly)
 {
-    raw_card card;
-    static char data[job_bytes];
-    const uint64_t device = card.allocate_mapped(job_bytes);
-    const uint64_t host   = card.map_host(data, sizeof(data));
+    used_card card;
     const auto begin      = clock_type::now();
-    const uint64_t first =
-        card.start({card.copy_chunk(pdma0, device, host, job_bytes)});
-    const uint64_t second =
-        card.start({card.copy_chunk(pdma0, device, host, job_bytes)});
-    outcome of_first = card.wait(first, 0);
+    const uint64_t first  = card.start_upload(job_bytes);
+    const uint64_t second = card.start_upload(job_bytes);
+    outcome of_first      = card.wait(first, 0);
     GAUDI_CHILD_REQUIRE((of_first == busy) ||
                         (clock_type::now() - begin >= job_time));
     /* One queue: in order, one behind the other. */
@@ -147,15 +132,11 @@ GAUDI_CHILD(uploads_slowly)
 
 GAUDI_CHILD(uploads_and_downloads_at_once)
 {
-    raw_card card;
-    static char data[2 * job_bytes];
-    const uint64_t device = card.allocate_mapped(2 * job_bytes);
-    const uint64_t host   = card.map_host(data, sizeof(data));
-    const auto begin      = clock_type::now();
-    const uint64_t up =
-        card.start({card.copy_chunk(pdma0, device, host, job_bytes)});
+    used_card card;
+    const auto begin    = clock_type::now();
+    const uint64_t up   = card.start_upload(job_bytes);
     const uint64_t down = card.start({card.copy_chunk(
-        pdma1, host + job_bytes, device + job_bytes, job_bytes)});
+        pdma1, card.host + job_bytes, card.device + job_bytes, job_bytes)});
     GAUDI_CHILD_REQUIRE(card.wait(up) == completed);
     GAUDI_CHILD_REQUIRE(card.wait(down) == completed);
     GAUDI_CHILD_REQUIRE(clock_type::now() - begin >= job_time);
@@ -166,13 +147,10 @@ GAUDI_CHILD(uploads_and_downloads_at_once)
 GAUDI_CHILD(copies_from_card_to_card)
 {
     raw_card card;
-    raw_card other(1);
-    static char data[job_bytes];
+    used_card other(1);
     const uint64_t page = device_page();
     const uint64_t src  = card.allocate_mapped(job_bytes);
-    const uint64_t dst  = other.allocate_mapped(page);
-    const uint64_t host = other.map_host(data, sizeof(data));
-    const int dmabuf    = export_range(other, dst, page);
+    const int dmabuf    = export_range(other, other.device, page);
     uint64_t imported   = 0;
     const auto asked    = clock_type::now();
     GAUDI_CHILD_REQUIRE(import(card.fd(), dmabuf, page, imported) == 0);
@@ -180,8 +158,7 @@ GAUDI_CHILD(copies_from_card_to_card)
     const auto begin = clock_type::now();
     const uint64_t across =
         card.start({card.copy_chunk(pdma1, imported, src, job_bytes)});
-    const uint64_t up =
-        other.start({other.copy_chunk(pdma0, dst, host, job_bytes)});
+    const uint64_t up = other.start_upload(job_bytes);
     GAUDI_CHILD_REQUIRE(other.wait(up) == completed);
     GAUDI_CHILD_REQUIRE(card.wait(across) == completed);
     GAUDI_CHILD_REQUIRE(clock_type::now() - begin >= 2 * job_time);
@@ -191,11 +168,8 @@ GAUDI_CHILD(copies_from_card_to_card)
 /* What it has on its way goes with the card. */
 GAUDI_CHILD(closes_a_card_that_is_busy)
 {
-    static char data[job_bytes];
-    auto card             = std::make_unique<raw_card>();
-    const uint64_t device = card->allocate_mapped(job_bytes);
-    const uint64_t host   = card->map_host(data, sizeof(data));
-    card->start({card->copy_chunk(pdma0, device, host, job_bytes)});
+    auto card = std::make_unique<used_card>();
+    card->start_upload(job_bytes);
     card.reset();
     raw_card again;
     const uint64_t memory = again.allocate_mapped(job_bytes);
@@ -207,12 +181,8 @@ GAUDI_CHILD(closes_a_card_that_is_busy)
 
 GAUDI_CHILD(forks_beside_a_job)
 {
-    raw_card card;
-    static char data[job_bytes];
-    const uint64_t device = card.allocate_mapped(job_bytes);
-    const uint64_t host   = card.map_host(data, sizeof(data));
-    const uint64_t seq =
-        card.start({card.copy_chunk(pdma0, device, host, job_bytes)});
+    used_card card;
+    const uint64_t seq = card.start_upload(job_bytes);
     forked_process child([] {
         raw_card own(1);
         const uint64_t memory = own.allocate_mapped(8192);
@@ -226,35 +196,28 @@ GAUDI_CHILD(forks_beside_a_job)
 
 TEST_F(emu_timing, jobs_take_as_long_as_in_the_model_and_in_order)
 {
-    const figures_file file(slow_links);
-    EXPECT_TRUE(child_passes("uploads_slowly", with_timing(file.path())));
+    EXPECT_TRUE(passes("uploads_slowly", slow_links));
 }
 
 TEST_F(emu_timing, both_directions_work_at_once)
 {
-    const figures_file file(slow_links);
-    EXPECT_TRUE(child_passes("uploads_and_downloads_at_once",
-                             with_timing(file.path())));
+    EXPECT_TRUE(passes("uploads_and_downloads_at_once", slow_links));
 }
 
 TEST_F(emu_timing, copies_between_cards_use_the_links_of_both)
 {
-    const figures_file file(R"({"to_card": 0.001, "import_page": 1})");
-    EXPECT_TRUE(
-        child_passes("copies_from_card_to_card", with_timing(file.path())));
+    EXPECT_TRUE(passes("copies_from_card_to_card",
+                       R"({"to_card": 0.001, "import_page": 1})"));
 }
 
 TEST_F(emu_timing, a_card_may_be_closed_meanwhile)
 {
-    const figures_file file(slow_links);
-    EXPECT_TRUE(
-        child_passes("closes_a_card_that_is_busy", with_timing(file.path())));
+    EXPECT_TRUE(passes("closes_a_card_that_is_busy", slow_links));
 }
 
 TEST_F(emu_timing, a_process_may_fork_meanwhile)
 {
-    const figures_file file(slow_links);
-    EXPECT_TRUE(child_passes("forks_beside_a_job", with_timing(file.path())));
+    EXPECT_TRUE(passes("forks_beside_a_job", slow_links));
 }
 
 /* --- processes ------------------------------------------------------------ */

@@ -37,17 +37,6 @@ std::string hex(uint64_t number)
 
 /* --- children ------------------------------------------------------------- */
 
-/* A card, memory of it, and host memory that it reaches. */
-struct used_card : raw_card {
-    explicit used_card(unsigned index = 0) : raw_card(index) {}
-
-    outcome upload(uint32_t bytes) { return copy(pdma0, device, host, bytes); }
-
-    char data[65536]{};
-    const uint64_t device = allocate_mapped(1 << 20);
-    const uint64_t host   = map_host(data, sizeof(data));
-};
-
 /* One copy of each direction, of different lengths. Tells where. */
 GAUDI_CHILD(copies_every_way)
 {
@@ -69,7 +58,7 @@ GAUDI_CHILD(has_many_on_the_way)
 {
     used_card card;
     std::vector<shim::lin_dma> packets;
-    for (uint64_t at = 0; at < sizeof(card.data); at += 16384) {
+    for (uint64_t at = 0; at < 65536; at += 16384) {
         packets.push_back(
             shim::make_lin_dma(card.device + at, card.host + at, 16384));
     }
@@ -148,7 +137,7 @@ GAUDI_CHILD(ends_with_its_card_open)
 GAUDI_CHILD(closes_a_card_in_the_middle)
 {
     used_card card;
-    card.start({card.copy_chunk(pdma0, card.device, card.host, 4096)});
+    card.start_upload(4096);
     return 0;
 }
 
@@ -163,18 +152,11 @@ GAUDI_CHILD(may_write_little)
     return 0;
 }
 
-GAUDI_CHILD(has_no_cards)
-{
-    return (hl().hlthunk_get_device_count(HLTHUNK_DEVICE_DONT_CARE) <= 0) ? 0
-                                                                          : 1;
-}
-
 /* --- tests ---------------------------------------------------------------- */
 
 class emu_trace : public ::testing::Test {
 protected:
-    [[nodiscard]] child_options options(
-        const std::vector<std::pair<std::string, std::string>> &more = {}) const
+    [[nodiscard]] child_options options(const environment &more = {}) const
     {
         child_options result;
         result.environment = more;
@@ -183,9 +165,7 @@ protected:
     }
 
     /* Run a child to its end. @return What it and others wrote. */
-    trace trace_of(
-        const char *child,
-        const std::vector<std::pair<std::string, std::string>> &more = {}) const
+    trace trace_of(const char *child, const environment &more = {}) const
     {
         const child_result ended = run_child(child, options(more));
         EXPECT_EQ(ended.exit_code, 0) << ended.error;
@@ -456,8 +436,8 @@ TEST_F(emu_trace, a_bad_path_is_told)
         {files.file("mine", "[1, 2]"), "File exists"},
     };
     for (const auto &each : bad) {
-        const child_result ended =
-            run_child("has_no_cards", {{{"HLTHUNK_EMU_TRACE", each.path}}, -1});
+        const child_result ended = run_child(
+            "finds_no_cards", {{{"HLTHUNK_EMU_TRACE", each.path}}, -1});
         EXPECT_EQ(ended.exit_code, 0) << each.path;
         EXPECT_EQ(ended.error, "hlthunk-emu: HLTHUNK_EMU_TRACE='" + each.path +
                                    "' (a file to write): " + each.why +

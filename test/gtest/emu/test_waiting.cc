@@ -64,15 +64,13 @@ TEST_F(emu_waiting, costs_no_time_of_the_processor)
     for (int i = 0; i < 4; ++i) {
         jobs.push_back(start());
     }
-    std::vector<std::thread> waiters;
+    std::vector<std::jthread> waiters;
     const usage before = usage::now();
     for (uint64_t seq : jobs) {
         waiters.emplace_back(
             [this, seq] { EXPECT_EQ(card.wait(seq, second_us), busy); });
     }
-    for (std::thread &waiter : waiters) {
-        waiter.join();
-    }
+    waiters.clear(); /* when they have ended */
     const usage after = usage::now();
     EXPECT_LT(after.cpu_us - before.cpu_us, second_us / 20);
     /* An engine thread that looks for work does so 2000 times in a second. */
@@ -106,7 +104,7 @@ TEST_F(emu_waiting, ends_for_every_thread_with_its_own_job)
 {
     for (int round = 0; round < 10; ++round) {
         card.pause(true);
-        std::vector<std::thread> waiters;
+        std::vector<std::jthread> waiters;
         std::vector<std::atomic<pid_t>> ids(6);
         for (auto &id : ids) {
             const uint64_t seq = start();
@@ -122,9 +120,7 @@ TEST_F(emu_waiting, ends_for_every_thread_with_its_own_job)
         }));
         const uint64_t meanwhile = start();
         card.pause(false);
-        for (std::thread &waiter : waiters) {
-            waiter.join();
-        }
+        waiters.clear(); /* when they have ended */
         EXPECT_EQ(card.wait(meanwhile), completed);
     }
 }
@@ -135,7 +131,7 @@ TEST_F(emu_waiting, goes_on_beside_threads_that_submit)
     const uint64_t target     = device + mebi;
     std::atomic<uint64_t> newest{start()};
     std::atomic<bool> done{false};
-    std::vector<std::thread> waiters;
+    std::vector<std::jthread> waiters;
     for (int i = 0; i < 3; ++i) {
         waiters.emplace_back([&] {
             while (!done) {
@@ -154,9 +150,7 @@ TEST_F(emu_waiting, goes_on_beside_threads_that_submit)
     }
     EXPECT_EQ(card.wait(newest), completed);
     done = true;
-    for (std::thread &waiter : waiters) {
-        waiter.join();
-    }
+    waiters.clear(); /* when they have ended */
 }
 
 } // namespace

@@ -19,7 +19,7 @@ namespace {
 
 int wish(const char *faults)
 {
-    return emulator::instance().hlthunk_emu_fault(faults);
+    return api().hlthunk_emu_fault(faults);
 }
 
 class emu_wishes : public emu {
@@ -278,8 +278,7 @@ TEST_F(emu_wishes, a_reset_lasts_for_some_opens_and_the_context_is_gone)
         EXPECT_EQ(submit(), -EBUSY);
         EXPECT_EQ(map_host(), -EBUSY);
         EXPECT_EQ(status(), device_in_reset);
-        hlthunk_hw_ip_info info{};
-        EXPECT_EQ(hl().hlthunk_get_hw_ip_info(card.fd(), &info), 0);
+        (void)info_of(card.fd());
         EXPECT_EQ(open_card(0), -EAGAIN);
     }
     EXPECT_EQ(status(), device_operational);
@@ -287,11 +286,9 @@ TEST_F(emu_wishes, a_reset_lasts_for_some_opens_and_the_context_is_gone)
     EXPECT_EQ(map_host(), -ENODEV);
     EXPECT_EQ(unmap(card, device), -ENODEV);
     EXPECT_EQ(open_card(0), -EBUSY) << "until it is closed";
-    EXPECT_EQ(hl().hlthunk_close(card.fd()), 0);
-    card.release();
+    close_card(card);
 
-    raw_card again;
-    ASSERT_GE(again.fd(), 0);
+    own_card again;
     EXPECT_EQ(again.counters().mappings, 0u);
     const uint64_t va  = again.allocate_mapped(1);
     const uint64_t to  = again.map_host(data, sizeof(data));
@@ -302,8 +299,7 @@ TEST_F(emu_wishes, a_reset_lasts_for_some_opens_and_the_context_is_gone)
 
 TEST_F(emu_wishes, other_cards_go_on)
 {
-    raw_card other(1);
-    ASSERT_GE(other.fd(), 0);
+    own_card other(1);
     ASSERT_EQ(wish("now=reset@0"), 0);
     const uint64_t va = other.allocate_mapped(1);
     const uint64_t to = other.map_host(data, sizeof(data));
@@ -363,12 +359,8 @@ TEST(emu_kill, spares_one_that_closes_it)
 /* In a process of its own: the card does not come back. */
 GAUDI_CHILD(removes_a_card)
 {
-    char data[64] = {};
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
-    const uint64_t va      = card.allocate_mapped(1);
-    const uint64_t host    = card.map_host(data, sizeof(data));
-    const hl_cs_chunk good = card.copy_chunk(pdma0, va, host, 64);
+    used_card card;
+    const hl_cs_chunk good = card.copy_chunk(pdma0, card.device, card.host, 64);
     const int control      = hl().hlthunk_open_control(0, nullptr);
     GAUDI_CHILD_REQUIRE(wish("job#2=remove") == 0);
     GAUDI_CHILD_REQUIRE(card.wait(card.start({good})) == completed);
@@ -376,7 +368,7 @@ GAUDI_CHILD(removes_a_card)
     GAUDI_CHILD_REQUIRE(card.wait(last).result == -ENODEV);
     uint64_t seq = 0;
     GAUDI_CHILD_REQUIRE(card.submit({good}, seq) == -ENODEV);
-    GAUDI_CHILD_REQUIRE(unmap(card, va) == -ENODEV);
+    GAUDI_CHILD_REQUIRE(unmap(card, card.device) == -ENODEV);
     hlthunk_hw_ip_info info{};
     GAUDI_CHILD_REQUIRE(hl().hlthunk_get_hw_ip_info(control, &info) == -ENODEV);
     GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_status_info(control) ==
@@ -385,8 +377,7 @@ GAUDI_CHILD(removes_a_card)
     GAUDI_CHILD_REQUIRE(open_card(0) == -ENODEV);
     tell_parent("removed");
     wait_for_parent();
-    GAUDI_CHILD_REQUIRE(hl().hlthunk_close(card.fd()) == 0);
-    card.release();
+    close_card(card);
     GAUDI_CHILD_REQUIRE(open_card(0) == -ENODEV);
     tell_parent("closed");
     wait_for_parent();
@@ -411,8 +402,7 @@ TEST(emu_removal, is_for_ever_and_for_others_until_it_is_closed)
 GAUDI_CHILD(meets_with_faults_of_the_variable)
 {
     GAUDI_CHILD_REQUIRE(open_card(0) == -EAGAIN);
-    raw_card card;
-    GAUDI_CHILD_REQUIRE(card.fd() >= 0);
+    own_card card;
     const auto allocate = [&] {
         return hl().hlthunk_device_memory_alloc(card.fd(), 1, 0, false, true);
     };
