@@ -1,4 +1,4 @@
-#include "hlthunk_shim/driver.h"
+#include "hlthunk_shim/cards/driver.h"
 #include "launcher/info.h"
 #include "util/library_file.h"
 #include "util/text.h"

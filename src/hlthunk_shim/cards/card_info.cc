@@ -246,6 +246,18 @@ card_check check_card(const driver &of, int fd)
     return result;
 }
 
+std::optional<bool> is_taken(const driver &of, int fd)
+{
+    const library &lib = of.lib();
+    hlthunk_open_stats_info stats{};
+    if ((lib.hlthunk_get_open_stats == nullptr) ||
+        (lib.hlthunk_get_open_stats(fd, &stats) != 0)) {
+        return std::nullopt;
+    }
+    return (stats.is_compute_ctx_active != 0) ||
+           (stats.compute_ctx_in_release != 0);
+}
+
 std::vector<card_info> list_cards(const driver &of, const system_places &places)
 {
     const library &lib = of.lib();

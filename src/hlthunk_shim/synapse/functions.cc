@@ -43,19 +43,6 @@ void *find_handle()
     return nullptr;
 }
 
-template <typename Function>
-bool resolve(void *handle, void *scal, const char *name, Function *&function)
-{
-    void *found = dlsym(handle, name);
-    if ((found == nullptr) && (scal != nullptr)) {
-        found = dlsym(scal, name);
-    }
-    function = reinterpret_cast<Function *>(found);
-    return found != nullptr;
-}
-
-enum class need { required, optional };
-
 struct translation {
     synStatus status;
     int error;
@@ -101,10 +88,17 @@ std::unique_ptr<const synapse_functions>
 synapse_functions::fill(void *handle, std::string &why_p)
 {
     std::unique_ptr<synapse_functions> made(new synapse_functions);
-    void *scal = open_loaded(scal_name);
+    constexpr bool required = true;
+    constexpr bool optional = false;
+    void *scal              = open_loaded(scal_name);
+    const auto find         = [&](const char *name) {
+        void *found = dlsym(handle, name);
+        return ((found == nullptr) && (scal != nullptr)) ? dlsym(scal, name)
+                                                                 : found;
+    };
 #define SYNAPSE_SYMBOL(_need, _result, _name, _parameters)                     \
-    if (!resolve(handle, scal, #_name, made->_name) &&                         \
-        (need::_need == need::required)) {                                     \
+    made->_name = reinterpret_cast<decltype(made->_name)>(find(#_name));       \
+    if (_need && (made->_name == nullptr)) {                                   \
         why_p = std::string(library_name) + " lacks " #_name;                  \
         return nullptr;                                                        \
     }

@@ -1,5 +1,5 @@
 /* What UCX_GAUDI_DRIVER means. */
-#include "hlthunk_shim/driver_choice.h"
+#include "hlthunk_shim/cards/driver.h"
 
 #include <gtest/gtest.h>
 
