@@ -183,7 +183,7 @@ const char *driver::how_to_use_synapse(engine used)
 std::string driver::why_no_synapse()
 {
     std::string why;
-    const auto found = synapse_functions::load(why);
+    const auto found = synapse_functions::find(true, why);
     if ((found != nullptr) && !found->can_acquire()) {
         why = synapse_functions::no_acquisition;
     }

@@ -35,23 +35,18 @@ bool is_compute_file(const std::string &name, const std::string &own_dev)
            util::number_behind("hl", path).has_value();
 }
 
-void add_process(const fs::path &directory, pid_t pid,
-                 const std::string &own_dev, holders &found)
+/* Visit the descriptors of a process that look like compute nodes.
+ * @param visit  Called with the number of each, and the name of its file. */
+template <typename Visit>
+void visit_links(const fs::path &process, const std::string &own_dev,
+                 Visit &&visit)
 {
-    for (const fs::path &entry : util::list_folder(directory / "fd")) {
-        std::error_code gone;
+    for (const fs::path &entry : util::list_folder(process / "fd")) {
+        std::error_code gone; /* the directory itself, or another thread's */
         const std::string path = fs::read_symlink(entry, gone).string();
-        if (gone || !is_compute_file(path, own_dev)) {
-            continue;
+        if (!gone && is_compute_file(path, own_dev)) {
+            visit(std::atoi(entry.filename().c_str()), path);
         }
-        std::vector<holder> &of_card = found[path];
-        struct stat info;
-        if ((!of_card.empty() && (of_card.back().pid == pid)) ||
-            (stat(directory.c_str(), &info) != 0)) {
-            continue;
-        }
-        of_card.push_back(
-            {pid, info.st_uid, util::first_line(directory / "comm")});
     }
 }
 
@@ -84,19 +79,13 @@ bool is_node(int fd, const node_identity &node)
 std::vector<open_node> find_open_nodes(const std::string &own_dev)
 {
     std::map<node_identity, int> lowest;
-    for (const fs::path &entry : util::list_folder("/proc/self/fd")) {
-        std::error_code gone; /* the directory itself, or another thread's */
-        const fs::path target = fs::read_symlink(entry, gone);
-        if (gone || !is_compute_file(target.native(), own_dev)) {
-            continue;
-        }
-        const int fd = std::atoi(entry.filename().c_str());
+    visit_links("/proc/self", own_dev, [&](int fd, const std::string &) {
         node_identity node;
         if (identify(fd, node)) {
             int &known = lowest.try_emplace(node, fd).first->second;
             known      = std::min(known, fd);
         }
-    }
+    });
     std::vector<open_node> found;
     for (const auto &[node, fd] : lowest) {
         found.push_back({fd, node});
@@ -119,7 +108,16 @@ holders find_holders(const std::string &own_dev, const std::string &proc)
 
     holders found;
     for (const pid_t pid : pids) {
-        add_process(fs::path(proc) / std::to_string(pid), pid, own_dev, found);
+        const fs::path process = fs::path(proc) / std::to_string(pid);
+        visit_links(process, own_dev, [&](int, const std::string &path) {
+            std::vector<holder> &of_card = found[path];
+            struct stat info;
+            if ((of_card.empty() || (of_card.back().pid != pid)) &&
+                (stat(process.c_str(), &info) == 0)) {
+                of_card.push_back(
+                    {pid, info.st_uid, util::first_line(process / "comm")});
+            }
+        });
     }
     return found;
 }

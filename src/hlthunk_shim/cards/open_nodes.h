@@ -8,9 +8,9 @@
  */
 #pragma once
 
+#include <compare>
 #include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <sys/types.h>
@@ -29,12 +29,7 @@ struct node_identity {
     ino_t inode       = 0;
     dev_t device      = 0;
 
-    bool operator==(const node_identity &) const = default;
-    bool operator<(const node_identity &other) const
-    {
-        return std::tie(file_system, inode, device) <
-               std::tie(other.file_system, other.inode, other.device);
-    }
+    auto operator<=>(const node_identity &) const = default;
 };
 
 /** @return Whether the descriptor is open; errno stays as it is. */

@@ -85,19 +85,31 @@ int to_error(synStatus status)
 }
 
 std::unique_ptr<const synapse_functions>
-synapse_functions::fill(void *handle, std::string &why_p)
+synapse_functions::find(bool load, std::string &why_p)
 {
+    void *handle = find_handle();
+    if ((handle == nullptr) && load) {
+        handle =
+            dlopen(library_name.data(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    }
+    if (handle == nullptr) {
+        const char *error = load ? dlerror() : nullptr;
+        why_p             = (error != nullptr) ? error : "dlopen failed";
+        return nullptr;
+    }
     std::unique_ptr<synapse_functions> made(new synapse_functions);
     constexpr bool required = true;
     constexpr bool optional = false;
     void *scal              = open_loaded(scal_name);
-    const auto find         = [&](const char *name) {
+    const auto look_up      = [&](const char *name) {
         void *found = dlsym(handle, name);
-        return ((found == nullptr) && (scal != nullptr)) ? dlsym(scal, name)
-                                                                 : found;
+        if ((found == nullptr) && (scal != nullptr)) {
+            found = dlsym(scal, name);
+        }
+        return found;
     };
 #define SYNAPSE_SYMBOL(_need, _result, _name, _parameters)                     \
-    made->_name = reinterpret_cast<decltype(made->_name)>(find(#_name));       \
+    made->_name = reinterpret_cast<decltype(made->_name)>(look_up(#_name));    \
     if (_need && (made->_name == nullptr)) {                                   \
         why_p = std::string(library_name) + " lacks " #_name;                  \
         return nullptr;                                                        \
@@ -105,29 +117,6 @@ synapse_functions::fill(void *handle, std::string &why_p)
 #include "hlthunk_shim/synapse/symbols.def"
 #undef SYNAPSE_SYMBOL
     return made;
-}
-
-std::unique_ptr<const synapse_functions> synapse_functions::find_loaded()
-{
-    std::string why;
-    void *handle = find_handle();
-    return (handle != nullptr) ? fill(handle, why) : nullptr;
-}
-
-std::unique_ptr<const synapse_functions>
-synapse_functions::load(std::string &why_p)
-{
-    void *handle = find_handle();
-    if (handle == nullptr) {
-        handle =
-            dlopen(library_name.data(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    }
-    if (handle == nullptr) {
-        const char *error = dlerror();
-        why_p             = (error != nullptr) ? error : "dlopen failed";
-        return nullptr;
-    }
-    return fill(handle, why_p);
 }
 
 bool synapse_functions::has_code(const void *code)
