@@ -170,8 +170,7 @@ TEST_F(shim_dma_flow, a_queue_that_nobody_polls_does_not_block_another)
 
 TEST_F(shim_dma_flow, other_cards_have_limits_of_their_own)
 {
-    std::unique_ptr<device> other;
-    ASSERT_EQ(device::open(hl(), bus_id(1), other), 0);
+    auto other = open_card(hl(), 1);
     device_memory there(*other, 1);
     auto here = make_queue(dma_direction::device_to_device);
     pause(true);

@@ -16,14 +16,21 @@ protected:
     void SetUp() override
     {
         ASSERT_NO_FATAL_FAILURE(shim_test::SetUp());
-        ASSERT_EQ(shim::device::open(hl(), bus_id(1), importer), 0);
-        memory = std::make_unique<device_memory>(*dev, size);
+        importer = open_card(hl(), 1);
+        memory   = std::make_unique<device_memory>(*dev, size);
     }
     void TearDown() override
     {
         memory.reset();
         importer.reset();
         shim_test::TearDown();
+    }
+
+    int export_all() const
+    {
+        int fd = -1;
+        EXPECT_EQ(dev->export_dmabuf(memory->va(), 0, size, fd), 0);
+        return fd;
     }
 
     const uint64_t size = 2 * device_page();
@@ -33,10 +40,8 @@ protected:
 
 TEST_F(shim_dmabuf, every_export_is_a_new_descriptor_that_exec_closes)
 {
-    int first  = -1;
-    int second = -1;
-    ASSERT_EQ(dev->export_dmabuf(memory->va(), 0, size, first), 0);
-    ASSERT_EQ(dev->export_dmabuf(memory->va(), 0, size, second), 0);
+    const int first  = export_all();
+    const int second = export_all();
     EXPECT_NE(first, second);
     EXPECT_EQ(fcntl(first, F_GETFD), FD_CLOEXEC);
     EXPECT_EQ(memory->memory.close(), -EINVAL) << "alive";
@@ -102,8 +107,7 @@ TEST_F(shim_dmabuf, an_import_is_the_memory_of_the_other_card)
 
 TEST_F(shim_dmabuf, an_import_ends_with_its_owner)
 {
-    int fd = -1;
-    ASSERT_EQ(dev->export_dmabuf(memory->va(), 0, size, fd), 0);
+    const int fd = export_all();
     {
         registration import;
         ASSERT_EQ(importer->import_dmabuf(fd, size, import), 0);
@@ -115,8 +119,7 @@ TEST_F(shim_dmabuf, an_import_ends_with_its_owner)
 
 TEST_F(shim_dmabuf, what_cannot_be_imported_is_told_apart)
 {
-    int fd = -1;
-    ASSERT_EQ(dev->export_dmabuf(memory->va(), 0, size, fd), 0);
+    const int fd = export_all();
     registration import;
     EXPECT_EQ(importer->import_dmabuf(fd, size + 4096, import), -EINVAL)
         << "more than there is";
@@ -140,7 +143,7 @@ public:
         : lib_(std::string(GAUDI_BUILD_DIR "/lib/stubs/lib") + name + ".so")
     {
         EXPECT_TRUE(lib_.usable()) << lib_.reason();
-        EXPECT_EQ(shim::device::open(lib_, bus_id(0), device), 0);
+        device_ = open_card(lib_);
         if (lib_.find("stub_calls") != nullptr) {
             (void)calls(); /* which numbers the kernel has */
         }
@@ -151,26 +154,38 @@ public:
         return reinterpret_cast<const char *(*)()>(lib_.find("stub_calls"))();
     }
 
-    [[nodiscard]] int import(int fd, registration &result) const
+    /* What comes of 8192 bytes of a mapping, and of an import of that many. */
+    int export_from(uint64_t address, uint64_t offset)
     {
-        return device->import_dmabuf(fd, 8192, result);
+        int fd        = -1;
+        const int ret = device_->export_dmabuf(address, offset, 8192, fd);
+        EXPECT_EQ(fd >= 0, ret == 0);
+        return (ret == 0) ? fd : ret;
     }
+    int import(uint64_t expected)
+    {
+        registration made;
+        const int ret = device_->import_dmabuf(5, 8192, made);
+        EXPECT_EQ(made.address(), expected);
+        return ret;
+    }
+
+    [[nodiscard]] shim::device &card() const { return *device_; }
 
 private:
     shim::library lib_;
-
-public:
-    std::unique_ptr<shim::device> device;
+    std::unique_ptr<shim::device> device_;
 };
+
+constexpr uint64_t mapped   = 0x1001000000000000;
+constexpr uint64_t imported = 0xfff0000000001000;
 
 TEST(shim_dmabuf_calls, gaudi_exports_physical_addresses)
 {
     for (const char *name :
          {"hlthunk_stub_gaudi", "hlthunk_stub_gaudi_secure"}) {
         stub_driver driver(name);
-        int fd = -1;
-        EXPECT_EQ(driver.device->export_dmabuf(0x20000000, 4096, 8192, fd), 0);
-        EXPECT_EQ(fd, 77);
+        EXPECT_EQ(driver.export_from(0x20000000, 4096), 77);
         EXPECT_EQ(driver.calls(), "physical 0x20001000 8192 rw,cloexec\n");
     }
 }
@@ -178,10 +193,7 @@ TEST(shim_dmabuf_calls, gaudi_exports_physical_addresses)
 TEST(shim_dmabuf_calls, later_cards_export_mappings)
 {
     stub_driver driver("hlthunk_stub_gaudi2");
-    int fd = -1;
-    EXPECT_EQ(driver.device->export_dmabuf(0x1001000000000000, 4096, 8192, fd),
-              0);
-    EXPECT_EQ(fd, 78);
+    EXPECT_EQ(driver.export_from(mapped, 4096), 78);
     EXPECT_EQ(driver.calls(),
               "mapped 0x1001000000000000 8192 at 4096 rw,cloexec\n");
 }
@@ -190,12 +202,9 @@ TEST(shim_dmabuf_calls, later_cards_export_mappings)
 TEST(shim_dmabuf_calls, old_kernels_export_from_the_start_of_a_mapping)
 {
     stub_driver driver("hlthunk_stub_gaudi3");
-    int fd = -1;
-    EXPECT_EQ(driver.device->export_dmabuf(0x1001000000000000, 4096, 8192, fd),
-              -EOPNOTSUPP);
+    EXPECT_EQ(driver.export_from(mapped, 4096), -EOPNOTSUPP);
     EXPECT_EQ(driver.calls(), "");
-    EXPECT_EQ(driver.device->export_dmabuf(0x1001000000000000, 0, 8192, fd), 0);
-    EXPECT_EQ(fd, 78);
+    EXPECT_EQ(driver.export_from(mapped, 0), 78);
     EXPECT_EQ(driver.calls(),
               "mapped 0x1001000000000000 8192 at 0 rw,cloexec\n");
 }
@@ -204,29 +213,21 @@ TEST(shim_dmabuf_calls, a_library_can_have_no_export)
 {
     for (const char *name :
          {"hlthunk_stub_no_export", "hlthunk_stub_gaudi_no_export"}) {
-        stub_driver driver(name);
-        int fd = -1;
-        EXPECT_EQ(driver.device->export_dmabuf(0x20000000, 0, 4096, fd),
-                  -EOPNOTSUPP);
-        EXPECT_EQ(fd, -1);
+        EXPECT_EQ(stub_driver(name).export_from(0x20000000, 0), -EOPNOTSUPP);
     }
 }
 
 TEST(shim_dmabuf_calls, the_number_of_new_kernels_is_tried_first)
 {
     stub_driver driver("hlthunk_stub_gaudi2");
-    registration import;
-    EXPECT_EQ(driver.import(5, import), 0);
-    EXPECT_EQ(import.address(), 0xfff0000000001000);
+    EXPECT_EQ(driver.import(imported), 0);
     EXPECT_EQ(driver.calls(), "new op 99 fd 5 length 8192\n");
 }
 
 TEST(shim_dmabuf_calls, the_number_of_old_kernels_is_tried_next)
 {
     stub_driver driver("hlthunk_stub_gaudi3");
-    registration import;
-    EXPECT_EQ(driver.import(5, import), 0);
-    EXPECT_EQ(import.address(), 0xfff0000000001000);
+    EXPECT_EQ(driver.import(imported), 0);
     EXPECT_EQ(driver.calls(), "new op 99 fd 5 length 8192\n"
                               "old op 99 fd 5 length 8192\n");
 }
@@ -234,8 +235,7 @@ TEST(shim_dmabuf_calls, the_number_of_old_kernels_is_tried_next)
 TEST(shim_dmabuf_calls, a_driver_without_import_is_recognized)
 {
     stub_driver driver("hlthunk_stub_gaudi");
-    registration import;
-    EXPECT_EQ(driver.import(5, import), -EOPNOTSUPP);
+    EXPECT_EQ(driver.import(0), -EOPNOTSUPP);
     EXPECT_EQ(driver.calls(), "new op 99 fd 5 length 8192\n"
                               "new op 99 fd 4294967295 length 8192\n");
 }
@@ -244,13 +244,12 @@ TEST(shim_dmabuf_calls, a_driver_without_import_is_recognized)
 TEST(shim_dmabuf_calls, a_file_that_is_no_device_cannot_import)
 {
     stub_driver driver("hlthunk_stub_no_export");
-    registration import;
-    EXPECT_EQ(driver.import(5, import), -EOPNOTSUPP);
+    EXPECT_EQ(driver.import(0), -EOPNOTSUPP);
     const int file = memfd_create("file", MFD_CLOEXEC);
     ASSERT_EQ(ftruncate(file, 12288), 0);
-    EXPECT_EQ(driver.device->dmabuf_size(file), 12288);
+    EXPECT_EQ(driver.card().dmabuf_size(file), 12288);
     close(file);
-    EXPECT_EQ(driver.device->dmabuf_size(file), -EBADF);
+    EXPECT_EQ(driver.card().dmabuf_size(file), -EBADF);
 }
 
 } // namespace
