@@ -4,8 +4,8 @@
  */
 #pragma once
 
+#include "hlthunk_shim/cards/driver.h"
 #include "hlthunk_shim/dma_queue.h"
-#include "hlthunk_shim/driver.h"
 #include "hlthunk_shim/memory.h"
 #include "transport.h"
 

@@ -86,7 +86,7 @@ bool judge(const shim::card_check &check, const shim::card_info &card,
         char id[16];
         std::snprintf(id, sizeof(id), "%#x", check.pci_id);
         const std::string kind =
-            shim::driver::supported_kinds() + ", but PCI device " + id +
+            shim::supported_kinds() + ", but PCI device " + id +
             (card.device_type.empty() ? "" : " " + card.device_type);
         add("is no " + kind, "are no " + kind,
             "use a release of ucx-gaudi that knows it, if there is one");
@@ -162,7 +162,7 @@ void add_cards(const shim::driver &driver, const machine &where, report &all)
         const auto nodes = shim::compute_files(where.dev, number);
         self.index       = static_cast<unsigned>(all.cards.size());
         self.free_memory = check.free_memory;
-        self.held_by     = shim::holders_of(holders, driver, number);
+        self.held_by     = shim::holders_of(holders, driver.own_dev(), number);
         self.software    = software;
         self.state       = (check.condition == device_condition::in_reset)
                                ? card_state::reset

@@ -1,6 +1,6 @@
 #include "launcher/info.h"
 
-#include "hlthunk_shim/driver_choice.h"
+#include "hlthunk_shim/cards/driver.h"
 #include "util/library_file.h"
 
 #include <algorithm>

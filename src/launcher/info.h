@@ -5,7 +5,7 @@
 #pragma once
 
 #include "hlthunk_shim/cards/card_info.h"
-#include "hlthunk_shim/cards/holders.h"
+#include "hlthunk_shim/cards/open_nodes.h"
 #include "launcher/installation.h"
 
 #include <filesystem>

@@ -1,3 +1,4 @@
+#include "hlthunk_shim/cards/driver.h"
 #include "launcher/info.h"
 #include "util/text.h"
 #include "util/unique_fd.h"

@@ -1,6 +1,6 @@
 /* The part of ucx_gaudi.h that tells which cards a process may open. Takes
  * none. */
-#include "hlthunk_shim/cards/holders.h"
+#include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/cards/visible_cards.h"
 #include "program/ucx_gaudi.h"
 #include "uct/gaudi/base/cards/card_table.h"

@@ -6,7 +6,7 @@ usage: check_includes.py ROOT
 The rooms from the lowest to the highest one, see docs/architecture.md:
 
     util
-    hlthunk_shim: the interface <- hlthunk <- cards, synapse <- engines
+    hlthunk_shim: the interface <- hlthunk <- synapse <- cards
     base:         ucx <- cards <- memory <- memory/application, transfer
     copy          ipc: process <- messages, sharing <- the UCT face
     program:      what programs call
@@ -30,7 +30,7 @@ from common import is_source, read, report, tree_files
 UTIL = "src/util/"
 SHIM = "src/hlthunk_shim/"
 HLTHUNK, SHIM_CARDS = SHIM + "hlthunk/", SHIM + "cards/"
-SYNAPSE, ENGINES = SHIM + "synapse/", SHIM + "engines/"
+SYNAPSE = SHIM + "synapse/"
 EMULATOR = "src/hlthunk_emulator/"
 HOOKS = EMULATOR + "hlthunk_emu.h"
 LINKED_WITH_IT = ("test/gtest/emu/", "test/kernel_double/")
@@ -53,8 +53,7 @@ ALLOWED = [
     (EMULATOR, [UTIL, HLTHUNK + "abi.h", HLTHUNK + "lin_dma.h"]),
     (HLTHUNK, [SHIM, UTIL]),
     (SYNAPSE, [SHIM, HLTHUNK, UTIL]),
-    (ENGINES, [SHIM, HLTHUNK, SYNAPSE, UTIL]),
-    (SHIM_CARDS, [SHIM, HLTHUNK, UTIL]),
+    (SHIM_CARDS, [SHIM, HLTHUNK, SYNAPSE, UTIL]),
     (SHIM, [UTIL]),
     (UCX_SEAM, [UTIL]),
     (CARDS, [UCX_SEAM] + DRIVER),

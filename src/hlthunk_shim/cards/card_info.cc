@@ -139,15 +139,14 @@ int visit_cards(const driver &of,
 bool parse_cpu_list(const std::string &text, std::vector<unsigned> &cpus_p)
 {
     std::vector<unsigned> cpus;
-    std::string_view rest = text;
-    while (!rest.empty()) {
-        const size_t comma          = rest.find(',');
-        const std::string_view item = rest.substr(0, comma);
-        const size_t dash           = item.find('-');
-        const auto first            = util::parse_number(item.substr(0, dash));
-        const auto last             = (dash == item.npos)
-                                          ? first
-                                          : util::parse_number(item.substr(dash + 1));
+    for (size_t start = 0; !text.empty() && (start <= text.size());) {
+        const size_t comma     = std::min(text.find(',', start), text.size());
+        const std::string item = text.substr(start, comma - start);
+        const size_t dash      = item.find('-');
+        const auto first       = util::parse_number(item.substr(0, dash));
+        const auto last        = (dash == item.npos)
+                                     ? first
+                                     : util::parse_number(item.substr(dash + 1));
         if (!first.has_value() || !last.has_value() || (*last < *first) ||
             (*last >= max_cpus)) {
             return false;
@@ -155,10 +154,7 @@ bool parse_cpu_list(const std::string &text, std::vector<unsigned> &cpus_p)
         for (unsigned cpu = *first; cpu <= *last; ++cpu) {
             cpus.push_back(cpu);
         }
-        if ((comma != rest.npos) && (comma + 1 == rest.size())) {
-            return false;
-        }
-        rest = (comma == rest.npos) ? "" : rest.substr(comma + 1);
+        start = comma + 1;
     }
     std::sort(cpus.begin(), cpus.end());
     cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
@@ -244,6 +240,18 @@ card_check check_card(const driver &of, int fd)
         result.free_memory = usage.dram_free_mem;
     }
     return result;
+}
+
+std::optional<bool> is_taken(const driver &of, int fd)
+{
+    const library &lib = of.lib();
+    hlthunk_open_stats_info stats{};
+    if ((lib.hlthunk_get_open_stats == nullptr) ||
+        (lib.hlthunk_get_open_stats(fd, &stats) != 0)) {
+        return std::nullopt;
+    }
+    return (stats.is_compute_ctx_active != 0) ||
+           (stats.compute_ctx_in_release != 0);
 }
 
 std::vector<card_info> list_cards(const driver &of, const system_places &places)

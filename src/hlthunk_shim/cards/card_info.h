@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/driver.h"
+#include "hlthunk_shim/cards/driver.h"
 
 #include <functional>
 #include <optional>
@@ -90,6 +90,14 @@ struct card_check {
 /** Ask a card.
  *  @param fd  Of its control node. */
 card_check check_card(const driver &of, int fd);
+
+/**
+ * Whether somebody has the compute node open, or a dma-buf of the card.
+ *
+ * @param fd  Of the control node of the card.
+ * @return None when the library is too old to tell.
+ */
+std::optional<bool> is_taken(const driver &of, int fd);
 
 /**
  * The cards that a sysfs shows.

@@ -74,12 +74,8 @@ public:
 
     unsigned number(const char *name)
     {
-        const cJSON *value = member(name);
+        const cJSON *value = member(name, cJSON_Number, "a number");
         if (value == nullptr) {
-            return 0;
-        }
-        if (!cJSON_IsNumber(value)) {
-            fail(name, std::string("is ") + kind_of(value) + ", not a number");
             return 0;
         }
         const double given = value->valuedouble;
@@ -97,12 +93,8 @@ public:
 
     std::string bus_id(const char *name)
     {
-        const cJSON *value = member(name);
+        const cJSON *value = member(name, cJSON_String, "a string");
         if (value == nullptr) {
-            return "";
-        }
-        if (!cJSON_IsString(value)) {
-            fail(name, std::string("is ") + kind_of(value) + ", not a string");
             return "";
         }
         std::string normal = normalize_bus_id(value->valuestring);
@@ -116,7 +108,7 @@ public:
     [[nodiscard]] const std::string &error() const { return error_; }
 
 private:
-    const cJSON *member(const char *name)
+    const cJSON *member(const char *name, int type, const char *wanted)
     {
         const cJSON *found = nullptr;
         const cJSON *each  = nullptr;
@@ -133,6 +125,9 @@ private:
         }
         if (found == nullptr) {
             fail(name, "is missing");
+        } else if ((found->type & 0xff) != type) {
+            fail(name, std::string("is ") + kind_of(found) + ", not " + wanted);
+            return nullptr;
         }
         return found;
     }
@@ -153,14 +148,13 @@ std::string find_duplicate(const std::vector<mapping_entry> &earlier,
                            const mapping_entry &entry)
 {
     for (size_t i = 0; i < earlier.size(); ++i) {
-        std::string what;
-        if (earlier[i].index == entry.index) {
-            what = "index " + std::to_string(entry.index);
-        } else if (earlier[i].module_id == entry.module_id) {
-            what = "module_id " + std::to_string(entry.module_id);
-        } else if (earlier[i].bus_id == entry.bus_id) {
-            what = "bus_id " + entry.bus_id;
-        }
+        const std::string what =
+            (earlier[i].index == entry.index)
+                ? "index " + std::to_string(entry.index)
+            : (earlier[i].module_id == entry.module_id)
+                ? "module_id " + std::to_string(entry.module_id)
+            : (earlier[i].bus_id == entry.bus_id) ? "bus_id " + entry.bus_id
+                                                  : "";
         if (!what.empty()) {
             return what + " is entry " + std::to_string(i + 1) + "'s already";
         }
@@ -172,19 +166,15 @@ std::string find_duplicate(const std::vector<mapping_entry> &earlier,
 
 std::string normalize_bus_id(const std::string &text)
 {
-    constexpr char with_domain[] = "xxxx:xx:xx.x";
-    constexpr size_t full_length = sizeof(with_domain) - 1;
-    std::string full             = (text.size() == 7) ? "0000:" + text : text;
-    if (full.size() != full_length) {
+    constexpr std::string_view with_domain = "xxxx:xx:xx.x";
+    std::string full = (text.size() == 7) ? "0000:" + text : text;
+    if (full.size() != with_domain.size()) {
         return "";
     }
-    for (size_t i = 0; i < full_length; ++i) {
+    for (size_t i = 0; i < full.size(); ++i) {
         const auto letter = static_cast<unsigned char>(full[i]);
-        if (with_domain[i] != 'x') {
-            if (full[i] != with_domain[i]) {
-                return "";
-            }
-        } else if (std::isxdigit(letter) == 0) {
+        if ((with_domain[i] == 'x') ? (std::isxdigit(letter) == 0)
+                                    : (full[i] != with_domain[i])) {
             return "";
         }
         full[i] = static_cast<char>(std::tolower(letter));

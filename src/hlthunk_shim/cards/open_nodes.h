@@ -1,15 +1,16 @@
 /**
- * What the files of compute nodes are called, and which of them the process has
- * open, whoever opened them.
+ * What the files of compute nodes are called, and which of them this process
+ * and others have open, as far as this user can see.
  *
  * Old kernels and new ones call them differently; a driver library whose cards
- * the kernel does not know has a folder of its own, see driver::own_dev. Any
- * thread.
+ * the kernel does not know has a folder of its own, see driver::own_dev. Takes
+ * no card. Any thread.
  */
 #pragma once
 
+#include <compare>
+#include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <sys/types.h>
@@ -21,15 +22,6 @@ namespace gaudi::shim {
  *  @param number  N of /dev/accel/accelN. */
 std::vector<std::string> compute_files(const std::string &dev, unsigned number);
 
-/** The same as /proc/PID/fd shows it.
- *  @param own_dev  As driver::own_dev. */
-std::vector<std::string> open_compute_files(const std::string &own_dev,
-                                            unsigned number);
-
-/** Whether a name in /proc/PID/fd looks like a compute node's: those of other
- *  accelerators do, too. */
-bool is_compute_file(const std::string &name, const std::string &own_dev);
-
 /** The file behind a file descriptor. A card's node is open once at a time, so
  *  equal ones stand for the same open card, as long as it stays open. */
 struct node_identity {
@@ -37,12 +29,7 @@ struct node_identity {
     ino_t inode       = 0;
     dev_t device      = 0;
 
-    bool operator==(const node_identity &) const = default;
-    bool operator<(const node_identity &other) const
-    {
-        return std::tie(file_system, inode, device) <
-               std::tie(other.file_system, other.inode, other.device);
-    }
+    auto operator<=>(const node_identity &) const = default;
 };
 
 /** @return Whether the descriptor is open; errno stays as it is. */
@@ -64,5 +51,34 @@ struct open_node {
  */
 [[nodiscard]] std::vector<open_node>
 find_open_nodes(const std::string &own_dev);
+
+struct holder {
+    pid_t pid;
+    uid_t user;
+    std::string program; /**< as the process calls itself */
+};
+
+/** By the name of the compute node as /proc/PID/fd shows it; ordered by process
+ *  id. */
+using holders = std::map<std::string, std::vector<holder>>;
+
+/**
+ * Look at the open files of all other processes.
+ *
+ * @param own_dev  As driver::own_dev.
+ * @param proc     Where proc is mounted. Processes that do not let us look, or
+ *                 end meanwhile, are left out.
+ */
+holders find_holders(const std::string &own_dev,
+                     const std::string &proc = "/proc");
+
+/** Those of one card.
+ *  @param number  N of /dev/accel/accelN. */
+std::vector<holder> holders_of(const holders &all, const std::string &own_dev,
+                               unsigned number);
+
+/** "pid 12 (program), ...", to follow "by" also when nobody is seen; fit for a
+ *  line. */
+std::string describe(const std::vector<holder> &all);
 
 } // namespace gaudi::shim

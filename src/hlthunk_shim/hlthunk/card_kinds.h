@@ -4,11 +4,10 @@
  */
 #pragma once
 
-#include "hlthunk_shim/capabilities.h"
+#include "hlthunk_shim/card.h"
 #include "hlthunk_shim/hlthunk/abi.h"
 
 #include <array>
-#include <string>
 
 namespace gaudi::shim {
 
@@ -58,9 +57,6 @@ inline bool is_for_frameworks(const card_kind &kind)
 {
     return kind.has_mmu && (kind.memory_end != 0) && !is_supported(kind);
 }
-
-/** The kinds that the transports can use, as "Gaudi2". */
-std::string supported_kinds();
 
 /** The queues of a direction that a card has: the engine that copies within it
  *  is the first one that it tells of. None: count is 0. */

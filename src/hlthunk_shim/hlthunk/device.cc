@@ -1,6 +1,5 @@
 #include "hlthunk_shim/hlthunk/device.h"
 
-#include "hlthunk_shim/hlthunk/loss.h"
 #include "hlthunk_shim/memory.h"
 #include "util/warning.h"
 
@@ -113,43 +112,66 @@ device::~device()
     }
 }
 
-int device::make(const library &lib, int fd, const std::string &bus_id,
-                 bool owned, std::unique_ptr<device> &device_p)
+int device::find_out()
 {
-    std::unique_ptr<device> made(new device(lib, fd, bus_id, owned));
     hlthunk_hw_ip_info info{};
-    const int ret = lib.hlthunk_get_hw_ip_info(fd, &info);
-    if (ret == 0) {
-        made->kind_ =
-            &find_kind(info.device_id, lib.hlthunk_get_device_name_from_fd(fd));
-        for (size_t i = 0; i < dma_directions; ++i) {
-            made->queues_[i] =
-                find_queues(*made->kind_, info, static_cast<dma_direction>(i));
-        }
-        made->module_id_    = info.module_id;
-        made->capabilities_ = find_capabilities(*made->kind_, info);
-        made->find_out_about_exports();
-        device_p = std::move(made);
+    const int ret = lib_.hlthunk_get_hw_ip_info(fd_, &info);
+    if (ret != 0) {
+        return ret;
     }
-    return ret;
+    kind_ =
+        &find_kind(info.device_id, lib_.hlthunk_get_device_name_from_fd(fd_));
+    for (size_t i = 0; i < dma_directions; ++i) {
+        queues_[i] = find_queues(*kind_, info, static_cast<dma_direction>(i));
+    }
+    module_id_                  = info.module_id;
+    capabilities_               = find_capabilities(*kind_, info);
+    capabilities_.exports_parts = !kind_->has_mmu || exports_parts(*this);
+    return 0;
 }
 
 int device::open(const library &lib, const std::string &bus_id,
                  std::unique_ptr<device> &device_p)
 {
     const int fd = lib.hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id.c_str());
-    return (fd < 0) ? fd : make(lib, fd, bus_id, true, device_p);
+    if (fd < 0) {
+        return fd;
+    }
+    std::unique_ptr<device> made(new device(lib, fd, bus_id, true));
+    const int ret = made->find_out();
+    if (ret == 0) {
+        device_p = std::move(made);
+    }
+    return ret;
 }
 
 int device::adopt(const library &lib, int fd, std::unique_ptr<device> &device_p)
 {
-    char bus_id[bus_id_size] = {};
-    const int ret =
-        lib.hlthunk_get_pci_bus_id_from_fd(fd, bus_id, sizeof(bus_id));
+    std::string bus_id;
+    int ret = find_bus_id(lib, fd, bus_id);
     if (ret != 0) {
-        return (ret < 0) ? ret : -EINVAL;
+        return ret;
     }
-    return make(lib, fd, bus_id, false, device_p);
+    std::unique_ptr<device> made(new device(lib, fd, bus_id, false));
+    ret = made->find_out();
+    if (ret != 0) {
+        return ret;
+    }
+    if (!is_supported(*made->kind_)) {
+        return -ENOTSUP;
+    }
+    device_p = std::move(made);
+    return 0;
+}
+
+int device::find_bus_id(const library &lib, int fd, std::string &bus_id_p)
+{
+    char text[bus_id_size] = {};
+    const int ret = lib.hlthunk_get_pci_bus_id_from_fd(fd, text, sizeof(text));
+    if (ret == 0) {
+        bus_id_p = text;
+    }
+    return (ret > 0) ? -EINVAL : ret;
 }
 
 bool device::is_of(int kind) const
@@ -168,14 +190,14 @@ int device::allocate(uint64_t size, uint64_t wished,
     /* Page size 0 is the card's own; "shared" only allows an export. */
     const uint64_t handle =
         lib_.hlthunk_device_memory_alloc(fd_, size, 0, false, true);
-    int ret = judge(*this, lib_, check_value(handle));
+    int ret = lib_.judge(*this, check_value(handle));
     if (ret != 0) {
         return ret;
     }
     allocation made(*this, handle);
     errno             = 0;
     const uint64_t va = lib_.hlthunk_device_memory_map(fd_, handle, wished);
-    ret               = judge(*this, lib_, check_value(va));
+    ret               = lib_.judge(*this, check_value(va));
     if (ret == 0) {
         made.add({*this, va});
         allocation_p = std::move(made);
@@ -191,7 +213,7 @@ int device::register_host(void *host, uint64_t size,
     }
     errno             = 0;
     const uint64_t va = lib_.hlthunk_host_memory_map(fd_, host, 0, size);
-    const int ret     = judge(*this, lib_, check_value(va));
+    const int ret     = lib_.judge(*this, check_value(va));
     if (ret == 0) {
         registration_p = {*this, va};
     }
@@ -200,12 +222,12 @@ int device::register_host(void *host, uint64_t size,
 
 int device::unmap(uint64_t address) const
 {
-    return judge(*this, lib_, lib_.hlthunk_memory_unmap(fd_, address));
+    return lib_.judge(*this, lib_.hlthunk_memory_unmap(fd_, address));
 }
 
 int device::free_memory(uint64_t handle) const
 {
-    return judge(*this, lib_, lib_.hlthunk_device_memory_free(fd_, handle));
+    return lib_.judge(*this, lib_.hlthunk_device_memory_free(fd_, handle));
 }
 
 std::optional<uint64_t> device::allocated_bytes() const
@@ -218,11 +240,6 @@ std::optional<uint64_t> device::allocated_bytes() const
 }
 
 /* --- dma-bufs --------------------------------------------------------------*/
-
-void device::find_out_about_exports()
-{
-    capabilities_.exports_parts = !kind_->has_mmu || exports_parts(*this);
-}
 
 int device::export_dmabuf(uint64_t address, uint64_t offset, uint64_t size,
                           int &fd_p) const
@@ -251,7 +268,7 @@ int device::export_dmabuf(uint64_t address, uint64_t offset, uint64_t size,
             fd_, address, size, offset, export_flags);
     }
     if (fd < 0) {
-        return judge(*this, lib_, fd);
+        return lib_.judge(*this, fd);
     }
     fd_p = fd;
     return 0;
@@ -303,7 +320,7 @@ int device::import_dmabuf(int dmabuf, uint64_t size,
     case -EBUSY:
     case -ENODEV:
         /* Of this card, or of the one that it is of. */
-        return (judge(*this, lib_, -EBUSY) == -ENODEV) ? -ENODEV : ret;
+        return (lib_.judge(*this, -EBUSY) == -ENODEV) ? -ENODEV : ret;
     default:
         return ret;
     }

@@ -1,5 +1,6 @@
 /**
- * A card driven through libhl-thunk, by command submission.
+ * A card driven through libhl-thunk: by command submission, unless a derived
+ * class takes its copies elsewhere.
  */
 #pragma once
 
@@ -11,7 +12,7 @@
 
 namespace gaudi::shim {
 
-class device final : public card {
+class device : public card {
 public:
     /** As driver::open, with a usable library, which must outlive the device.
      *  Forked children close it. */
@@ -22,15 +23,14 @@ public:
     [[nodiscard]] static int adopt(const library &lib, int fd,
                                    std::unique_ptr<device> &device_p);
 
+    /** The bus id of a card that is open.
+     *  @return 0 or -errno. */
+    [[nodiscard]] static int find_bus_id(const library &lib, int fd,
+                                         std::string &bus_id_p);
+
     ~device() override;
 
     [[nodiscard]] const library &lib() const { return lib_; }
-
-    /** Whether the card takes command submissions. */
-    [[nodiscard]] bool takes_submissions() const
-    {
-        return is_supported(*kind_);
-    }
 
     bool is_of(int kind) const override;
     int allocate(uint64_t size, uint64_t wished,
@@ -56,14 +56,16 @@ public:
     /** Where its queues submit to. */
     [[nodiscard]] submissions &jobs() { return submissions_; }
 
-private:
+protected:
+    /** @param owned  Close the descriptor at the end. */
     device(const library &lib, int fd, std::string bus_id, bool owned);
-    static int make(const library &lib, int fd, const std::string &bus_id,
-                    bool owned, std::unique_ptr<device> &device_p);
 
-    void find_out_about_exports();
+    /** Ask the card what it is, before anything else. @return 0 or -errno. */
+    [[nodiscard]] int find_out();
 
     const library &lib_;
+
+private:
     const bool owned_;
     const card_kind *kind_ = nullptr;
     std::array<queue_range, dma_directions> queues_{};

@@ -1,30 +1,15 @@
 #include "hlthunk_shim/hlthunk/library.h"
 
 #include "util/library_file.h"
+#include "util/warning.h"
 
+#include <cerrno>
 #include <climits>
 #include <string_view>
 
 #include <dlfcn.h>
 
 namespace gaudi::shim {
-
-namespace {
-
-enum class need { required, optional };
-
-template <typename Function>
-void resolve(void *handle, const char *name, need how_much, Function *&function,
-             std::string &missing)
-{
-    function = reinterpret_cast<Function *>(dlsym(handle, name));
-    if ((function == nullptr) && (how_much == need::required)) {
-        missing += missing.empty() ? "" : ", ";
-        missing += name;
-    }
-}
-
-} // namespace
 
 library::library(const std::string &path) : path_(path)
 {
@@ -45,9 +30,14 @@ library::library(const std::string &path) : path_(path)
         return;
     }
 
+    constexpr bool required = true;
+    constexpr bool optional = false;
     std::string missing;
 #define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \
-    resolve(handle_, #_name, need::_need, _name, missing);
+    _name = reinterpret_cast<decltype(_name)>(dlsym(handle_, #_name));         \
+    if (_need && (_name == nullptr)) {                                         \
+        missing += (missing.empty() ? "" : ", ") + std::string(#_name);        \
+    }
 #include "hlthunk_shim/hlthunk/symbols.def"
 #undef HLTHUNK_SYMBOL
     if (!missing.empty()) {
@@ -69,6 +59,49 @@ void library::redirect(const char *function, void *to)
 void *library::find(const char *symbol) const
 {
     return (handle_ != nullptr) ? dlsym(handle_, symbol) : nullptr;
+}
+
+void tell_loss(const card &lost, const char *how)
+{
+    if (lost.lose()) {
+        util::warn("card %s was %s: what was in its memory is lost, and it "
+                   "serves this process again only when all that use it have "
+                   "closed it (UCX contexts, and the program itself)",
+                   lost.bus_id().c_str(), how);
+    }
+}
+
+int library::judge_failure(const card &asked, int result) const
+{
+    const bool tells  = (hlthunk_get_device_status_info != nullptr);
+    const auto status = [&] {
+        return tells ? hlthunk_get_device_status_info(asked.fd())
+                     : static_cast<int>(device_in_reset);
+    };
+    const auto tell = [&](int now) {
+        tell_loss(asked, (now < 0) ? "removed" : "reset");
+    };
+    switch (result) {
+    case -EBADF:
+    case -ENOTTY:
+        (void)asked.lose();
+        return -ENODEV;
+    case -ENODEV:
+        tell(status());
+        return -ENODEV;
+    case -EBUSY: /* the driver's answer while a reset lasts */
+    case -EIO:   /* a job was aborted, most of the time by a reset */
+    case -ETIMEDOUT: {
+        const int now = status();
+        if ((now == device_operational) || (!tells && (result != -EBUSY))) {
+            return result;
+        }
+        tell(now);
+        return (result == -ETIMEDOUT) ? result : -ENODEV;
+    }
+    default:
+        return result;
+    }
 }
 
 } // namespace gaudi::shim

@@ -79,7 +79,7 @@ int submissions::note_silence(int error)
 /* What an answer about a job means. @return As @ref query. */
 int submissions::judge_answer(int answer, uint32_t status)
 {
-    const int ret = judge(card_, lib_, answer);
+    const int ret = lib_.judge(card_, answer);
     if ((ret == -ENODEV) || (ret == -EIO) || (ret == -ETIMEDOUT)) {
         return ret;
     }
@@ -97,9 +97,9 @@ int submissions::judge_answer(int answer, uint32_t status)
     case cs_busy:
         return 0;
     case cs_timed_out:
-        return judge(card_, lib_, -ETIMEDOUT);
+        return lib_.judge(card_, -ETIMEDOUT);
     default:
-        return judge(card_, lib_, -EIO);
+        return lib_.judge(card_, -EIO);
     }
 }
 

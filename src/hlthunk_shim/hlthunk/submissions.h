@@ -7,7 +7,7 @@
 #pragma once
 
 #include "hlthunk_shim/card.h"
-#include "hlthunk_shim/hlthunk/loss.h"
+#include "hlthunk_shim/hlthunk/library.h"
 #include "util/locks.h"
 
 #include <atomic>
@@ -53,9 +53,8 @@ public:
         in.chunks_execute     = chunks;
         in.num_chunks_execute = count;
 
-        const int ret =
-            judge(card_, lib_,
-                  lib_.hlthunk_command_submission(card_.fd(), &in, &out));
+        const int ret = lib_.judge(
+            card_, lib_.hlthunk_command_submission(card_.fd(), &in, &out));
         if (ret != 0) {
             ++refused_;
             return ret;

@@ -92,20 +92,12 @@ public:
 
         ticket given = ticket::none;
         if (buffers > 0) {
-            const uint64_t first_buffer = buffer_;
-            hl_cs_chunk *chunks         = nullptr;
-            chunks_.clear();
-            do {
-                chunks = &fill_buffer(dst, src, length);
-                if (buffers > 1) {
-                    chunks_.push_back(*chunks);
-                    chunks = chunks_.data();
-                }
-            } while (length > 0);
-            const int ret = submissions_.submit(
-                chunks, static_cast<uint32_t>(buffers), given);
+            const auto count    = static_cast<uint32_t>(buffers);
+            hl_cs_chunk *chunks = (count == 1) ? &fill_buffer(dst, src, length)
+                                               : fill_buffers(dst, src, length);
+            const int ret       = submissions_.submit(chunks, count, given);
             if (ret != 0) {
-                buffer_ = first_buffer;
+                buffer_ -= buffers;
                 return ret;
             }
         }
@@ -145,6 +137,16 @@ private:
             chunk.cb_size = bytes;
         }
         return chunk;
+    }
+
+    /* All buffers of a copy that takes several. */
+    hl_cs_chunk *fill_buffers(uint64_t dst, uint64_t src, uint64_t length)
+    {
+        chunks_.clear();
+        while (length > 0) {
+            chunks_.push_back(fill_buffer(dst, src, length));
+        }
+        return chunks_.data();
     }
 
     /* Command buffers that a copy takes. */

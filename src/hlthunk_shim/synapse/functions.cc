@@ -43,19 +43,6 @@ void *find_handle()
     return nullptr;
 }
 
-template <typename Function>
-bool resolve(void *handle, void *scal, const char *name, Function *&function)
-{
-    void *found = dlsym(handle, name);
-    if ((found == nullptr) && (scal != nullptr)) {
-        found = dlsym(scal, name);
-    }
-    function = reinterpret_cast<Function *>(found);
-    return found != nullptr;
-}
-
-enum class need { required, optional };
-
 struct translation {
     synStatus status;
     int error;
@@ -98,42 +85,38 @@ int to_error(synStatus status)
 }
 
 std::unique_ptr<const synapse_functions>
-synapse_functions::fill(void *handle, std::string &why_p)
+synapse_functions::find(bool load, std::string &why_p)
 {
+    void *handle = find_handle();
+    if ((handle == nullptr) && load) {
+        handle =
+            dlopen(library_name.data(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    }
+    if (handle == nullptr) {
+        const char *error = load ? dlerror() : nullptr;
+        why_p             = (error != nullptr) ? error : "dlopen failed";
+        return nullptr;
+    }
     std::unique_ptr<synapse_functions> made(new synapse_functions);
-    void *scal = open_loaded(scal_name);
+    constexpr bool required = true;
+    constexpr bool optional = false;
+    void *scal              = open_loaded(scal_name);
+    const auto look_up      = [&](const char *name) {
+        void *found = dlsym(handle, name);
+        if ((found == nullptr) && (scal != nullptr)) {
+            found = dlsym(scal, name);
+        }
+        return found;
+    };
 #define SYNAPSE_SYMBOL(_need, _result, _name, _parameters)                     \
-    if (!resolve(handle, scal, #_name, made->_name) &&                         \
-        (need::_need == need::required)) {                                     \
+    made->_name = reinterpret_cast<decltype(made->_name)>(look_up(#_name));    \
+    if (_need && (made->_name == nullptr)) {                                   \
         why_p = std::string(library_name) + " lacks " #_name;                  \
         return nullptr;                                                        \
     }
 #include "hlthunk_shim/synapse/symbols.def"
 #undef SYNAPSE_SYMBOL
     return made;
-}
-
-std::unique_ptr<const synapse_functions> synapse_functions::find_loaded()
-{
-    std::string why;
-    void *handle = find_handle();
-    return (handle != nullptr) ? fill(handle, why) : nullptr;
-}
-
-std::unique_ptr<const synapse_functions>
-synapse_functions::load(std::string &why_p)
-{
-    void *handle = find_handle();
-    if (handle == nullptr) {
-        handle =
-            dlopen(library_name.data(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    }
-    if (handle == nullptr) {
-        const char *error = dlerror();
-        why_p             = (error != nullptr) ? error : "dlopen failed";
-        return nullptr;
-    }
-    return fill(handle, why_p);
 }
 
 bool synapse_functions::has_code(const void *code)

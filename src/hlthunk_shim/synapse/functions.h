@@ -21,12 +21,11 @@ public:
         "libSynapse.so lacks functions to acquire a device";
 
     /** Find the library that the process has loaded.
-     *  @return nullptr when it has none, or one that lacks a function. */
-    static std::unique_ptr<const synapse_functions> find_loaded();
-
-    /** The same, and load it when the process has none.
-     *  @param why_p  Set when there is none. */
-    static std::unique_ptr<const synapse_functions> load(std::string &why_p);
+     *  @param load   Load it when the process has none.
+     *  @param why_p  Set when nullptr is returned: there is none, or one that
+     *                lacks a function. */
+    static std::unique_ptr<const synapse_functions> find(bool load,
+                                                         std::string &why_p);
 
     /** Whether it has what acquires and releases a device; else
      *  @ref no_acquisition says so. */
@@ -46,8 +45,6 @@ public:
 
 private:
     synapse_functions() = default;
-    static std::unique_ptr<const synapse_functions> fill(void *handle,
-                                                         std::string &why_p);
 };
 
 /**

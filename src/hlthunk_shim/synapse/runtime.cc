@@ -61,8 +61,8 @@ void synapse_runtime::closed(int fd)
     }
 }
 
-/* SynapseAI's functions, or nullptr while the process does not have it. */
-const synapse_functions *synapse_runtime::find()
+/* SynapseAI's functions, or nullptr with the reason. */
+const synapse_functions *synapse_runtime::find(bool load, std::string &why_p)
 {
     {
         const std::lock_guard<std::mutex> guard(lock_);
@@ -70,7 +70,7 @@ const synapse_functions *synapse_runtime::find()
             return api_.get();
         }
     }
-    auto found = synapse_functions::find_loaded();
+    auto found = synapse_functions::find(load, why_p);
     const std::lock_guard<std::mutex> guard(lock_);
     if (api_ == nullptr) {
         api_ = std::move(found);
@@ -89,7 +89,8 @@ bool synapse_runtime::is_ready(const synapse_functions &api, int fd) const
 
 void synapse_runtime::look()
 {
-    const synapse_functions *api = is_parents() ? nullptr : find();
+    std::string none;
+    const synapse_functions *api = is_parents() ? nullptr : find(false, none);
     if (api == nullptr) {
         return;
     }
@@ -143,17 +144,9 @@ int synapse_runtime::acquire(const std::string &bus_id)
 {
     const own_synapse_call own;
     std::string why;
-    auto loaded = synapse_functions::load(why);
-    if (loaded == nullptr) {
+    const synapse_functions *api = find(true, why);
+    if (api == nullptr) {
         return refuse(why);
-    }
-    const synapse_functions *api;
-    {
-        const std::lock_guard<std::mutex> guard(lock_);
-        if (api_ == nullptr) {
-            api_ = std::move(loaded);
-        }
-        api = api_.get();
     }
     if (!api->can_acquire()) {
         return refuse(synapse_functions::no_acquisition);

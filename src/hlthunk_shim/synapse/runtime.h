@@ -57,7 +57,7 @@ public:
 
 private:
     [[nodiscard]] bool is_ready(const synapse_functions &api, int fd) const;
-    [[nodiscard]] const synapse_functions *find();
+    [[nodiscard]] const synapse_functions *find(bool load, std::string &why_p);
     int refuse(const std::string &why);
 
     mutable std::mutex lock_;                      /* of what follows; leaf */

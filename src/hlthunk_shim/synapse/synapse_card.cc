@@ -1,6 +1,5 @@
 #include "hlthunk_shim/synapse/synapse_card.h"
 
-#include "hlthunk_shim/hlthunk/loss.h"
 #include "hlthunk_shim/memory.h"
 #include "util/addresses.h"
 
@@ -69,23 +68,41 @@ void sleep_longer(uint64_t &pause_us)
     std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
 }
 
-synapse_card::synapse_card(std::shared_ptr<synapse_session> session,
-                           std::unique_ptr<device> on,
-                           bool map_application_memory,
-                           std::function<void()> ending)
-    : card(on->fd(), on->bus_id()), session_(std::move(session)),
-      on_(std::move(on)), map_application_memory_(map_application_memory),
-      ending_(std::move(ending))
+synapse_card::synapse_card(const library &lib,
+                           std::shared_ptr<synapse_session> session,
+                           const std::string &bus_id,
+                           bool map_application_memory)
+    : device(lib, session->fd(), bus_id, false), session_(std::move(session)),
+      map_application_memory_(map_application_memory)
+{}
+
+int synapse_card::make(const library &lib,
+                       std::shared_ptr<synapse_session> session,
+                       bool map_application_memory,
+                       std::function<void()> ending,
+                       std::unique_ptr<card> &card_p)
 {
-    module_id_    = on_->module_id();
-    capabilities_ = on_->capabilities();
-    /* SynapseAI chooses addresses, and allocates in any size. */
-    capabilities_.page_bytes   = 0;
-    capabilities_.window_bytes = 0;
-    capabilities_.streams.fill(1);
-    if (const auto &memory = session_->memory()) {
-        capabilities_.memory_bytes = memory->end - memory->start;
+    std::string bus_id;
+    int ret = find_bus_id(lib, session->fd(), bus_id);
+    if (ret != 0) {
+        return ret;
     }
+    std::unique_ptr<synapse_card> made(new synapse_card(
+        lib, std::move(session), bus_id, map_application_memory));
+    ret = made->find_out();
+    if (ret != 0) {
+        return ret;
+    }
+    /* SynapseAI chooses addresses, and allocates in any size. */
+    made->capabilities_.page_bytes   = 0;
+    made->capabilities_.window_bytes = 0;
+    made->capabilities_.streams.fill(1);
+    if (const auto &memory = made->session_->memory()) {
+        made->capabilities_.memory_bytes = memory->end - memory->start;
+    }
+    made->ending_ = std::move(ending);
+    card_p        = std::move(made);
+    return 0;
 }
 
 synapse_card::~synapse_card()
@@ -119,13 +136,13 @@ int synapse_card::judge(synStatus status) const
  * that. If so, that is the end. */
 bool synapse_card::is_broken() const
 {
-    const auto ask   = on_->lib().hlthunk_get_device_status_info;
+    const auto ask   = lib_.hlthunk_get_device_status_info;
     const int status = (ask != nullptr) ? ask(fd_) : device_operational;
     if (status == device_operational) {
         return false;
     }
-    if (status != -EBADF) { /* once, whichever of the two finds out */
-        tell_loss(*on_, (status < 0) ? "removed" : "reset");
+    if (status != -EBADF) {
+        tell_loss(*this, (status < 0) ? "removed" : "reset");
     }
     end();
     return true;
@@ -140,7 +157,7 @@ bool synapse_card::is_hopeless(patience &with) const
         return true;
     }
     if (with.is_exhausted()) {
-        tell_loss(*on_, "given up (SynapseAI does not end a copy)");
+        tell_loss(*this, "given up (SynapseAI does not end a copy)");
         end();
         return true;
     }
@@ -283,11 +300,10 @@ int synapse_card::import_dmabuf(int dmabuf, uint64_t size,
         return -ENODEV;
     }
     registration imported;
-    const int ret = on_->import_dmabuf(dmabuf, size, imported);
+    const int ret = device::import_dmabuf(dmabuf, size, imported);
     if (ret == 0) {
         imports_.add(imported.address(), size);
-        registration_p = {*this, imported.address()};
-        imported.release();
+        registration_p = std::move(imported);
     }
     return ret;
 }
@@ -307,8 +323,8 @@ int synapse_card::export_dmabuf(uint64_t address, uint64_t offset,
         (size > util::round_up(memory->end, granule) - start)) {
         return -EINVAL;
     }
-    return on_->export_dmabuf(memory->exportable, start - memory->exportable,
-                              size, fd_p);
+    return device::export_dmabuf(memory->exportable, start - memory->exportable,
+                                 size, fd_p);
 }
 
 int synapse_card::unmap(uint64_t address) const
@@ -327,7 +343,7 @@ int synapse_card::unmap(uint64_t address) const
             device_id, reinterpret_cast<const void *>(start)));
     }
     if (imports_.covers(address, address + 1)) {
-        const int ret = on_->unmap(address);
+        const int ret = device::unmap(address);
         if (ret == 0) {
             (void)imports_.leave(address);
         }

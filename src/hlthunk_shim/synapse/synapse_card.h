@@ -67,20 +67,25 @@ private:
     clock::time_point asked_;
 };
 
-class synapse_card final : public card {
+class synapse_card final : public device {
 public:
     /**
-     * @param on       The same card as the driver has it, adopted.
+     * Use the card of a session.
+     *
+     * @param lib      Must outlive it.
      * @param map_application_memory  Whether host memory of the application may
      *                 be mapped by SynapseAI; else it refuses registrations.
      * @param ending   Called at the end of the card.
+     * @param card_p   Filled on success only.
+     * @return 0 or -errno.
      */
-    synapse_card(std::shared_ptr<synapse_session> session,
-                 std::unique_ptr<device> on, bool map_application_memory,
-                 std::function<void()> ending = {});
+    [[nodiscard]] static int make(const library &lib,
+                                  std::shared_ptr<synapse_session> session,
+                                  bool map_application_memory,
+                                  std::function<void()> ending,
+                                  std::unique_ptr<card> &card_p);
     ~synapse_card() override;
 
-    bool is_of(int kind) const override { return on_->is_of(kind); }
     int allocate(uint64_t size, uint64_t wished,
                  allocation &allocation_p) const override;
     int register_host(void *host, uint64_t size,
@@ -91,16 +96,8 @@ public:
                       registration &registration_p) const override;
     int export_dmabuf(uint64_t address, uint64_t offset, uint64_t size,
                       int &fd_p) const override;
-    int64_t dmabuf_size(int dmabuf) const override
-    {
-        return on_->dmabuf_size(dmabuf);
-    }
     int unmap(uint64_t address) const override;
     int free_memory(uint64_t handle) const override;
-    std::optional<uint64_t> allocated_bytes() const override
-    {
-        return on_->allocated_bytes();
-    }
     std::optional<memory_block> application_block() const override;
     int make_queue(dma_direction direction, const dma_queue_options &options,
                    std::unique_ptr<dma_queue> &queue_p) override;
@@ -137,15 +134,17 @@ public:
     void end() const;
 
 private:
+    synapse_card(const library &lib, std::shared_ptr<synapse_session> session,
+                 const std::string &bus_id, bool map_application_memory);
+
     [[nodiscard]] int map_host(void *host, uint64_t size,
                                registration &registration_p) const;
     [[nodiscard]] bool reaches(uint64_t start, uint64_t length) const;
     [[nodiscard]] bool is_broken() const;
 
     const std::shared_ptr<synapse_session> session_;
-    const std::unique_ptr<device> on_;
     const bool map_application_memory_;
-    const std::function<void()> ending_;
+    std::function<void()> ending_;
     mutable std::mutex mapping_lock_; /* one of host_ at a time; held across
                                          SynapseAI's calls for that */
     mutable mapped_ranges host_;

@@ -31,7 +31,7 @@ public:
     }
 };
 
-class synapse_test : public ::testing::Test {
+class synapse_test : public card_test<shim::card> {
 protected:
     void SetUp() override { adopt({}); }
 
@@ -50,15 +50,6 @@ protected:
         EXPECT_EQ(synapse().syn_stand_in_blocking_calls(), 0u);
     }
 
-    std::unique_ptr<shim::dma_queue>
-    make_queue(shim::dma_direction direction,
-               const shim::dma_queue_options &options = {}) const
-    {
-        std::unique_ptr<shim::dma_queue> queue;
-        EXPECT_EQ(dev->make_queue(direction, options, queue), 0);
-        return queue;
-    }
-
     shim::allocation allocate(uint64_t size) const
     {
         shim::allocation memory;
@@ -74,15 +65,41 @@ protected:
         return buffer;
     }
 
-    void pause(bool paused) const
-    {
-        EXPECT_EQ(emulator::instance().hlthunk_emu_pause(dev->fd(), paused), 0);
-    }
-
-    warning_log warnings;
     framework running;
     std::unique_ptr<shim::driver> driver;
-    std::unique_ptr<shim::card> dev;
+};
+
+/** With a queue to the card, and memory at both of its ends. */
+class synapse_queue_test : public synapse_test {
+protected:
+    static constexpr size_t some = 100001;
+
+    void SetUp() override
+    {
+        synapse_test::SetUp();
+        host   = pin(some);
+        memory = allocate(some);
+        queue  = make_queue(shim::dma_direction::host_to_device);
+    }
+
+    void TearDown() override
+    {
+        queue.reset();
+        memory = {};
+        host   = {};
+        synapse_test::TearDown();
+    }
+
+    int submit(uint64_t length = some, void *cookie = nullptr)
+    {
+        return queue->submit(memory.address(), host.address(), length, cookie,
+                             last_id);
+    }
+
+    shim::pinned_buffer host;
+    shim::allocation memory;
+    std::unique_ptr<shim::dma_queue> queue;
+    uint64_t last_id = 0;
 };
 
 } // namespace gaudi::test

@@ -40,8 +40,7 @@ TEST_F(shim_device, opens_once)
 
 TEST_F(shim_device, a_failed_open_leaves_the_output_alone)
 {
-    std::unique_ptr<device> other;
-    ASSERT_EQ(device::open(hl(), bus_id(1), other), 0);
+    auto other         = open_card(hl(), 1);
     const device *kept = other.get();
     EXPECT_EQ(device::open(hl(), "0000:00:00.0", other), -EINVAL);
     EXPECT_EQ(device::open(hl(), "", other), -EINVAL);
@@ -71,8 +70,7 @@ TEST_F(shim_device, a_failed_close_is_warned_about)
         errno = EIO;
         return -1;
     };
-    std::unique_ptr<device> second;
-    ASSERT_EQ(device::open(stubborn, bus_id(1), second), 0);
+    auto second = open_card(stubborn, 1);
     second.reset();
     EXPECT_THAT(warnings.take(),
                 ElementsAre(AllOf(HasSubstr("closing"), HasSubstr(bus_id(1)))));
@@ -131,10 +129,8 @@ TEST_F(shim_device, a_full_card_is_again_after_a_refusal_too)
     device_memory memory(*dev, 1);
     auto queue = make_queue(dma_direction::device_to_device);
     pause(true);
-    uint64_t id = 0;
     for (unsigned i = 0; i < max_cs_in_flight - 1; ++i) {
-        ASSERT_EQ(queue->submit(memory.va(), memory.va() + 64, 64, nullptr, id),
-                  0);
+        start(*queue, memory.va(), memory.va() + 64, 64);
     }
     hl_cs_chunk chunk = bad_chunk();
     ticket given      = ticket::none;
@@ -143,7 +139,8 @@ TEST_F(shim_device, a_full_card_is_again_after_a_refusal_too)
     std::atomic<pid_t> submitter{0};
     std::atomic<int> result{1};
     std::thread thread([&] {
-        submitter = gettid();
+        uint64_t id = 0;
+        submitter   = gettid();
         result = queue->submit(memory.va(), memory.va() + 64, 64, nullptr, id);
     });
     EXPECT_TRUE(eventually([&] {
@@ -162,8 +159,7 @@ TEST_F(shim_device, a_job_that_the_driver_lost_is_reported_as_such)
         *status = (answer == 0) ? cs_completed : cs_busy;
         return answer;
     };
-    std::unique_ptr<device> second;
-    ASSERT_EQ(device::open(odd, bus_id(1), second), 0);
+    auto second                       = open_card(odd, 1);
     const std::pair<int, int> cases[] = {{0, 1},
                                          {-ETIMEDOUT, -ETIMEDOUT},
                                          {-EIO, -EIO},
@@ -187,8 +183,7 @@ TEST_F(shim_device, the_status_tells_how_a_job_is_whatever_the_result)
         *status = answer;
         return result;
     };
-    std::unique_ptr<device> second;
-    ASSERT_EQ(device::open(odd, bus_id(1), second), 0);
+    auto second                            = open_card(odd, 1);
     const std::pair<uint32_t, int> cases[] = {{cs_completed, 1},
                                               {cs_busy, 0},
                                               {cs_timed_out, -ETIMEDOUT},
@@ -214,7 +209,7 @@ TEST_F(shim_device, a_job_that_is_busy_by_its_result_has_not_ended)
         return (ret < 0) ? ret : static_cast<int>(*status);
     };
     dev.reset();
-    ASSERT_EQ(device::open(newer, bus_id(0), dev), 0);
+    dev                   = open_card(newer, 0);
     constexpr size_t size = 100000;
     device_memory memory(*dev, size);
     host_memory from(*dev, size);
@@ -224,14 +219,13 @@ TEST_F(shim_device, a_job_that_is_busy_by_its_result_has_not_ended)
     auto up   = make_queue(dma_direction::device_to_host);
 
     pause(true);
-    uint64_t id = 0;
+    const uint64_t id = start(*down, memory.va(), from.va(), size);
     dma_completion ended{};
-    ASSERT_EQ(down->submit(memory.va(), from.va(), size, nullptr, id), 0);
     ASSERT_EQ(down->poll(&ended, 1), 0u);
     EXPECT_EQ(down->wait(id, 0), -EAGAIN);
     pause(false);
     EXPECT_EQ(down->wait(id, patience_us), 0);
-    EXPECT_EQ(down->poll(&ended, 1), 1u);
+    EXPECT_EQ(collect_one(*down), 0);
     EXPECT_EQ(copy(*up, to.va(), memory.va(), size), 0);
     EXPECT_TRUE(has_pattern(to.data(), size, 1));
 }

@@ -9,6 +9,21 @@ namespace {
 class shim_dma : public shim_test {
 protected:
     uint64_t packets() const { return counters().packets; }
+
+    /* Copy a pattern to a card and back. @return Packets that went there. */
+    uint64_t round_trip(dma_queue &to_device, dma_queue &to_host,
+                        uint64_t memory, const host_memory &source,
+                        const host_memory &target, uint64_t length,
+                        uint64_t seed) const
+    {
+        fill_pattern(source.data(), length, seed);
+        const uint64_t before = packets();
+        EXPECT_EQ(copy(to_device, memory, source.va(), length), 0);
+        const uint64_t sent = packets() - before;
+        EXPECT_EQ(copy(to_host, target.va(), memory, length), 0);
+        EXPECT_TRUE(has_pattern(target.data(), length, seed)) << length;
+        return sent;
+    }
 };
 
 class shim_dma_lengths : public shim_dma,
@@ -57,8 +72,7 @@ TEST_F(shim_dma, a_copy_of_nothing_ends_without_a_job)
 TEST_F(shim_dma, a_copy_is_split_into_packets)
 {
     constexpr uint64_t length = mebi;
-    dma_queue_options options;
-    options.max_packet_bytes = 4096;
+    const dma_queue_options options{.max_packet_bytes = 4096};
     host_memory source(*dev, length);
     host_memory target(*dev, length);
     device_memory memory(*dev, 2 * length);
@@ -91,9 +105,8 @@ TEST_F(shim_dma, every_buffer_of_an_internal_engine_ends_in_barriers)
     constexpr uint64_t length = 40 * 4096;
     device_memory memory(*dev, 2 * length);
     for (const uint64_t max_packet_bytes : {0, 4096, 1024}) {
-        dma_queue_options options;
-        options.max_packet_bytes = max_packet_bytes;
-        auto queue = make_queue(dma_direction::device_to_device, options);
+        auto queue = make_queue(dma_direction::device_to_device,
+                                {.max_packet_bytes = max_packet_bytes});
         EXPECT_EQ(copy(*queue, memory.va() + length, memory.va(), length), 0);
         EXPECT_EQ(counters().unfenced_buffers, 0u) << max_packet_bytes;
     }
@@ -102,8 +115,7 @@ TEST_F(shim_dma, every_buffer_of_an_internal_engine_ends_in_barriers)
 
 TEST_F(shim_dma, splitting_leaves_a_short_last_packet)
 {
-    dma_queue_options options;
-    options.max_packet_bytes = 4096;
+    const dma_queue_options options{.max_packet_bytes = 4096};
     host_memory source(*dev, 100000);
     host_memory target(*dev, 100000);
     device_memory memory(*dev, 100000);
@@ -111,22 +123,17 @@ TEST_F(shim_dma, splitting_leaves_a_short_last_packet)
     auto to_host   = make_queue(dma_direction::device_to_host, options);
     uint64_t seed  = 0;
     for (uint64_t length : {1u, 4095u, 4096u, 4097u, 8192u, 8193u, 99999u}) {
-        fill_pattern(source.data(), length, ++seed);
-        const uint64_t before = packets();
-        EXPECT_EQ(copy(*to_device, memory.va(), source.va(), length), 0);
-        EXPECT_EQ(packets() - before, (length + 4095) / 4096);
-        EXPECT_EQ(copy(*to_host, target.va(), memory.va(), length), 0);
-        EXPECT_TRUE(has_pattern(target.data(), length, seed));
+        EXPECT_EQ(round_trip(*to_device, *to_host, memory.va(), source, target,
+                             length, ++seed),
+                  (length + 4095) / 4096);
     }
 }
 
 TEST_F(shim_dma, command_buffers_are_used_again)
 {
     /* More buffers in all than the queue has, in uneven portions. */
-    dma_queue_options options;
-    options.depth            = 8;
-    options.max_packet_bytes = 1024;
-    constexpr uint64_t span  = 300000; /* up to 8 buffers of 40 packets */
+    const dma_queue_options options{.depth = 8, .max_packet_bytes = 1024};
+    constexpr uint64_t span = 300000; /* up to 8 buffers of 40 packets */
     host_memory source(*dev, span);
     host_memory target(*dev, span);
     device_memory memory(*dev, span);
@@ -134,10 +141,8 @@ TEST_F(shim_dma, command_buffers_are_used_again)
     auto to_host   = make_queue(dma_direction::device_to_host, options);
     for (uint64_t i = 0; i < 100; ++i) {
         const uint64_t length = 1 + (i * 77773) % span;
-        fill_pattern(source.data(), length, i);
-        ASSERT_EQ(copy(*to_device, memory.va(), source.va(), length), 0);
-        ASSERT_EQ(copy(*to_host, target.va(), memory.va(), length), 0);
-        ASSERT_TRUE(has_pattern(target.data(), length, i)) << i;
+        round_trip(*to_device, *to_host, memory.va(), source, target, length,
+                   i);
     }
 }
 
@@ -155,24 +160,19 @@ TEST_F(shim_dma, fragmented_memory_is_no_concern)
     device_memory memory(*dev, length);
     host_memory source(*dev, length);
     host_memory target(*dev, length);
-    fill_pattern(source.data(), length, 3);
     auto to_device = make_queue(dma_direction::host_to_device);
     auto to_host   = make_queue(dma_direction::device_to_host);
-    EXPECT_EQ(copy(*to_device, memory.va(), source.va(), length), 0);
-    EXPECT_EQ(copy(*to_host, target.va(), memory.va(), length), 0);
-    EXPECT_TRUE(has_pattern(target.data(), length, 3));
+    round_trip(*to_device, *to_host, memory.va(), source, target, length, 3);
 }
 
 /* --- limits --------------------------------------------------------------- */
 
 TEST_F(shim_dma, what_all_buffers_cannot_describe_is_emsgsize)
 {
-    dma_queue_options options;
-    options.depth            = 2;
-    options.max_packet_bytes = 4096;
-    constexpr uint64_t most  = 2 * 40 * 4096;
+    constexpr uint64_t most = 2 * 40 * 4096;
     device_memory memory(*dev, 2 * most);
-    auto queue = make_queue(dma_direction::device_to_device, options);
+    auto queue = make_queue(dma_direction::device_to_device,
+                            {.depth = 2, .max_packet_bytes = 4096});
     EXPECT_EQ(copy(*queue, memory.va() + most, memory.va(), most), 0);
 
     uint64_t id = 77;
@@ -216,17 +216,14 @@ TEST_F(shim_dma, a_stream_does_not_wait_for_another_one)
 
     host_memory host(*dev, large);
     device_memory memory(*dev, large);
-    auto first  = make_queue(dma_direction::host_to_device, {64, 0, 0});
-    auto second = make_queue(dma_direction::host_to_device, {64, 0, 1});
-    uint64_t ids[2];
-    dma_completion done{};
-    ASSERT_EQ(first->submit(memory.va(), host.va(), large, nullptr, ids[0]), 0);
-    ASSERT_EQ(second->submit(memory.va(), host.va(), 8, nullptr, ids[1]), 0);
+    auto first        = make_queue(dma_direction::host_to_device, {64, 0, 0});
+    auto second       = make_queue(dma_direction::host_to_device, {64, 0, 1});
+    const uint64_t id = start(*first, memory.va(), host.va(), large);
+    start(*second, memory.va(), host.va(), 8);
     /* One look, of which the card does not get far with the large one. */
-    EXPECT_EQ(second->poll(&done, 1), 1u);
-    EXPECT_EQ(done.status, 0);
-    EXPECT_EQ(first->wait(ids[0], patience_us), 0);
-    EXPECT_EQ(first->poll(&done, 1), 1u);
+    EXPECT_EQ(collect_one(*second), 0);
+    EXPECT_EQ(first->wait(id, patience_us), 0);
+    EXPECT_EQ(collect_one(*first), 0);
 }
 
 TEST_F(shim_dma, a_card_that_takes_no_submissions_has_no_queues)
@@ -237,8 +234,7 @@ TEST_F(shim_dma, a_card_that_takes_no_submissions_has_no_queues)
         info->device_id = 0x1060; /* Gaudi3 */
         return ret;
     };
-    std::unique_ptr<device> gaudi3;
-    ASSERT_EQ(device::open(other, bus_id(1), gaudi3), 0);
+    auto gaudi3 = open_card(other, 1);
     std::unique_ptr<dma_queue> queue;
     EXPECT_EQ(gaudi3->make_queue(dma_direction::host_to_device, {}, queue),
               -ENOTSUP);
@@ -259,9 +255,7 @@ capabilities capabilities_of(Change change)
     other.hlthunk_get_device_name_from_fd = [](int) {
         return static_cast<hlthunk_device_name>(12); /* Gaudi3D */
     };
-    std::unique_ptr<device> made;
-    EXPECT_EQ(device::open(other, bus_id(1), made), 0);
-    return made->capabilities();
+    return open_card(other, 1)->capabilities();
 }
 
 TEST_F(shim_dma, a_card_without_engines_for_it_has_no_queues_within_the_card)

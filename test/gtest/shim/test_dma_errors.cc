@@ -35,17 +35,14 @@ protected:
 
 TEST_F(shim_dma_errors, an_aborted_copy_says_so_once)
 {
-    uint64_t id = 0;
-    int cookie  = 0;
-    ASSERT_EQ(queue->submit(unmapped, memory->va(), 64, &cookie, id), 0);
+    int cookie        = 0;
+    const uint64_t id = start(*queue, unmapped, memory->va(), 64, &cookie);
     EXPECT_EQ(queue->wait(id, patience_us), -EIO);
     EXPECT_EQ(queue->wait(id, patience_us), -EIO) << "until it is collected";
 
-    dma_completion done[2] = {};
-    EXPECT_EQ(queue->poll(done, 2), 1u);
-    EXPECT_EQ(done[0].cookie, &cookie);
-    EXPECT_EQ(done[0].status, -EIO);
-    EXPECT_EQ(queue->poll(done, 2), 0u);
+    dma_completion more{};
+    EXPECT_EQ(collect_one(*queue, &cookie), -EIO);
+    EXPECT_EQ(queue->poll(&more, 1), 0u);
     EXPECT_EQ(queue->outstanding(), 0u);
     EXPECT_EQ(counters().jobs_aborted, 1u);
 }
@@ -66,9 +63,8 @@ TEST_F(shim_dma_errors, an_abort_is_that_copys_only)
     pause(true);
     for (int i = 0; i < 30; ++i) {
         const bool fails = (i % 3 == 1);
-        ASSERT_EQ(queue->submit(fails ? unmapped : memory->va() + 4096,
-                                memory->va(), 64, fails ? &bad : &good, id),
-                  0);
+        id = start(*queue, fails ? unmapped : memory->va() + 4096, memory->va(),
+                   64, fails ? &bad : &good);
     }
     pause(false);
     EXPECT_EQ(queue->wait(id, patience_us), 0);
@@ -105,17 +101,13 @@ TEST_F(shim_dma_errors, a_failure_in_any_part_fails_the_copy)
 TEST_F(shim_dma_errors, a_failure_is_kept_for_an_owner_who_asks_late)
 {
     /* The driver forgets how a job ended when 64 newer ones exist. */
-    auto other  = make_queue(dma_direction::device_to_device);
-    uint64_t id = 0;
-    int cookie  = 0;
-    ASSERT_EQ(queue->submit(unmapped, memory->va(), 64, &cookie, id), 0);
+    auto other = make_queue(dma_direction::device_to_device);
+    int cookie = 0;
+    start(*queue, unmapped, memory->va(), 64, &cookie);
     for (int i = 0; i < 200; ++i) {
         ASSERT_EQ(copy_well(*other), 0);
     }
-    dma_completion done{};
-    ASSERT_EQ(queue->poll(&done, 1), 1u);
-    EXPECT_EQ(done.cookie, &cookie);
-    EXPECT_EQ(done.status, -EIO);
+    EXPECT_EQ(collect_one(*queue, &cookie), -EIO);
     EXPECT_EQ(copy_well(*queue), 0);
 }
 
@@ -123,7 +115,8 @@ TEST_F(shim_dma_errors, a_failure_is_kept_for_an_owner_who_asks_late)
 
 int driver_answer = 0;
 
-class shim_dma_driver_errors : public ::testing::TestWithParam<int> {
+class shim_dma_driver_errors : public card_test<device>,
+                               public ::testing::WithParamInterface<int> {
 protected:
     void SetUp() override
     {
@@ -140,39 +133,42 @@ protected:
                        : hl().hlthunk_command_submission(fd, in, out);
         };
         driver_answer = 0;
-        ASSERT_EQ(device::open(lib, bus_id(0), dev), 0);
-        ASSERT_EQ(dev->make_queue(dma_direction::device_to_device, {}, queue),
-                  0);
+        dev           = open_card(lib);
+        queue         = make_queue(dma_direction::device_to_device);
+        memory        = std::make_unique<device_memory>(*dev, 1);
     }
 
     void TearDown() override
     {
         driver_answer = 0;
+        memory.reset();
         queue.reset();
+        dev.reset(); /* before its library */
     }
 
-    warning_log warnings;
+    uint64_t start_one()
+    {
+        return start(*queue, memory->va(), memory->va() + 64, 64);
+    }
+
     library lib{emulator_path()};
-    std::unique_ptr<device> dev;
     std::unique_ptr<dma_queue> queue;
+    std::unique_ptr<device_memory> memory;
 };
 
 TEST_P(shim_dma_driver_errors, at_the_wait_become_the_status)
 {
-    device_memory memory(*dev, 1);
-    uint64_t id = 0;
-    ASSERT_EQ(queue->submit(memory.va(), memory.va() + 64, 64, nullptr, id), 0);
-    driver_answer = GetParam();
+    const uint64_t id = start_one();
+    driver_answer     = GetParam();
     EXPECT_EQ(queue->wait(id, patience_us), GetParam());
-    dma_completion done{};
-    EXPECT_EQ(queue->poll(&done, 1), 1u);
-    EXPECT_EQ(done.status, GetParam());
+    EXPECT_EQ(collect_one(*queue), GetParam());
     driver_answer = 0;
     /* No card answers -ENODEV but one that was reset or removed. */
     const bool lost = (GetParam() == -ENODEV);
     EXPECT_EQ(dev->is_lost(), lost);
     EXPECT_EQ(warnings.take().size(), lost ? 1u : 0u);
-    EXPECT_EQ(queue->submit(memory.va(), memory.va() + 64, 64, nullptr, id),
+    uint64_t next = 0;
+    EXPECT_EQ(queue->submit(memory->va(), memory->va() + 64, 64, nullptr, next),
               lost ? -ENODEV : 0);
 }
 
@@ -181,12 +177,12 @@ using shim_dma_unanswered      = shim_dma_driver_errors;
 
 TEST_P(shim_dma_driver_refusals, start_nothing)
 {
-    device_memory memory(*dev, 1);
     uint64_t id = 77;
     for (int i = 0; i < 200; ++i) {
         driver_answer = GetParam();
-        ASSERT_EQ(queue->submit(memory.va(), memory.va() + 64, 64, nullptr, id),
-                  GetParam());
+        ASSERT_EQ(
+            queue->submit(memory->va(), memory->va() + 64, 64, nullptr, id),
+            GetParam());
         ASSERT_EQ(queue->outstanding(), 0u);
         driver_answer = 0;
         if (dev->is_lost()) {
@@ -194,7 +190,7 @@ TEST_P(shim_dma_driver_refusals, start_nothing)
             EXPECT_EQ(warnings.take().size(), 1u);
             return;
         }
-        ASSERT_EQ(copy(*queue, memory.va(), memory.va() + 64, 64), 0);
+        ASSERT_EQ(copy(*queue, memory->va(), memory->va() + 64, 64), 0);
     }
 }
 
@@ -204,18 +200,15 @@ INSTANTIATE_TEST_SUITE_P(codes, shim_dma_driver_errors,
 /* Its memory must not be given back meanwhile. */
 TEST_P(shim_dma_unanswered, a_question_that_fails_ends_no_job)
 {
-    device_memory memory(*dev, 1);
-    uint64_t id = 0;
-    ASSERT_EQ(queue->submit(memory.va(), memory.va() + 64, 64, nullptr, id), 0);
-    driver_answer = GetParam();
+    const uint64_t id = start_one();
+    driver_answer     = GetParam();
     dma_completion done{};
     EXPECT_EQ(queue->wait(id, 1000), -EAGAIN);
     EXPECT_EQ(queue->poll(&done, 1), 0u);
     EXPECT_EQ(queue->outstanding(), 1u);
     driver_answer = 0;
     EXPECT_EQ(queue->wait(id, patience_us), 0);
-    EXPECT_EQ(queue->poll(&done, 1), 1u);
-    EXPECT_EQ(done.status, 0);
+    EXPECT_EQ(collect_one(*queue), 0);
     EXPECT_THAT(warnings.take(), ::testing::ElementsAre(::testing::HasSubstr(
                                      "does not tell how its jobs are")));
     EXPECT_FALSE(dev->is_lost());
@@ -223,10 +216,8 @@ TEST_P(shim_dma_unanswered, a_question_that_fails_ends_no_job)
 
 TEST_P(shim_dma_unanswered, a_card_that_never_answers_is_lost)
 {
-    device_memory memory(*dev, 1);
-    uint64_t id = 0;
-    ASSERT_EQ(queue->submit(memory.va(), memory.va() + 64, 64, nullptr, id), 0);
-    driver_answer = GetParam();
+    const uint64_t id = start_one();
+    driver_answer     = GetParam();
     EXPECT_EQ(queue->wait(id, 30'000'000), -ENODEV);
     driver_answer = 0;
     EXPECT_TRUE(dev->is_lost());

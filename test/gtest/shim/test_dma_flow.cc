@@ -70,6 +70,30 @@ protected:
         EXPECT_EQ(expected, first + count);
     }
 
+    /* Submit copies while there is room, and collect them: in order, each once.
+     * @param submit  By number. @param status_of  How that copy has to end. */
+    template <typename Submit, typename Status>
+    static void pump(dma_queue &queue, uint64_t copies, Submit &&submit,
+                     Status &&status_of)
+    {
+        uint64_t submitted = 0;
+        uint64_t collected = 0;
+        while (collected < copies) {
+            while ((submitted < copies) && (submit(submitted) == 0)) {
+                ++submitted;
+            }
+            EXPECT_EQ(queue.outstanding(), submitted - collected);
+            dma_completion done[7];
+            const unsigned count = queue.poll(done, 1 + submitted % 7);
+            for (unsigned i = 0; i < count; ++i) {
+                ASSERT_EQ(done[i].cookie, cookie_of(collected));
+                ASSERT_EQ(done[i].status, status_of(collected));
+                ++collected;
+            }
+        }
+    }
+    static int no_error(uint64_t) { return 0; }
+
     /* Resume the card once this thread sleeps. */
     std::thread resume_when_asleep()
     {
@@ -170,8 +194,7 @@ TEST_F(shim_dma_flow, a_queue_that_nobody_polls_does_not_block_another)
 
 TEST_F(shim_dma_flow, other_cards_have_limits_of_their_own)
 {
-    std::unique_ptr<device> other;
-    ASSERT_EQ(device::open(hl(), bus_id(1), other), 0);
+    auto other = open_card(hl(), 1);
     device_memory there(*other, 1);
     auto here = make_queue(dma_direction::device_to_device);
     pause(true);
@@ -223,24 +246,13 @@ TEST_F(shim_dma_flow, no_job_is_in_the_way_of_a_queue_that_is_full_itself)
 
 TEST_F(shim_dma_flow, completions_come_once_and_in_order)
 {
-    auto queue         = make_queue(dma_direction::device_to_device);
-    uint64_t submitted = 0;
-    uint64_t collected = 0;
-    while (collected < 2000) {
-        /* Lengths of every kind, nothing included. */
-        while ((submitted < 2000) &&
-               (start(*queue, submitted,
-                      (submitted * 7919) % 100000 * (submitted % 3)) == 0)) {
-            ++submitted;
-        }
-        EXPECT_EQ(queue->outstanding(), submitted - collected);
-        dma_completion done[5];
-        const unsigned count = queue->poll(done, 1 + submitted % 5);
-        for (unsigned i = 0; i < count; ++i) {
-            ASSERT_EQ(done[i].cookie, cookie_of(collected++));
-            ASSERT_EQ(done[i].status, 0);
-        }
-    }
+    auto queue = make_queue(dma_direction::device_to_device);
+    pump(
+        *queue, 2000,
+        [&](uint64_t i) { /* Lengths of every kind, nothing included. */
+                          return start(*queue, i, i * 7919 % 100000 * (i % 3));
+        },
+        no_error);
     dma_completion done{};
     EXPECT_EQ(queue->poll(&done, 1), 0u);
     EXPECT_EQ(queue->outstanding(), 0u);
@@ -387,28 +399,18 @@ TEST_F(shim_dma_flow, any_thread_may_ask_about_jobs_while_others_submit)
     for (unsigned id = 0; id < submitters; ++id) {
         threads.emplace_back([&] {
             auto queue         = make_queue(dma_direction::device_to_device);
-            uint64_t submitted = 0;
-            uint64_t collected = 0;
-            uint64_t ignored   = 0;
-            auto submit        = [&] {
-                const uint64_t bad = 64;
-                return queue->submit(memory->va() + mebi,
-                                     (submitted % 3 == 2) ? bad : memory->va(),
-                                            64, cookie_of(submitted), ignored);
-            };
-            while (collected < copies) {
-                while ((submitted < copies) && (submit() == 0)) {
-                    ++submitted;
+            const uint64_t bad = 64;
+            pump(
+                *queue, copies,
+                [&](uint64_t i) {
+                    uint64_t ignored = 0;
+                    const int ret    = queue->submit(
+                           memory->va() + mebi, (i % 3 == 2) ? bad : memory->va(),
+                           64, cookie_of(i), ignored);
                     newest = std::max(newest.load(), queue->oldest_ticket());
-                }
-                dma_completion done[7];
-                const unsigned count = queue->poll(done, 7);
-                for (unsigned i = 0; i < count; ++i) {
-                    EXPECT_EQ(done[i].cookie, cookie_of(collected));
-                    EXPECT_EQ(done[i].status, (collected % 3 == 2) ? -EIO : 0);
-                    ++collected;
-                }
-            }
+                    return ret;
+                },
+                [](uint64_t i) { return (i % 3 == 2) ? -EIO : 0; });
             ++finished;
         });
     }
@@ -475,24 +477,17 @@ TEST_F(shim_dma_flow, threads_have_a_queue_each)
             auto queue = make_queue(static_cast<dma_direction>(id % 3));
             device_memory space(*dev, 1);
             host_memory host(*dev, 100000);
-            const uint64_t far  = space.va() + mebi;
-            const uint64_t dst  = (id % 3 == 1) ? host.va() : space.va();
-            const uint64_t src  = (id % 3 == 0) ? host.va() : far;
-            uint64_t submitted  = 0;
-            uint64_t done_count = 0;
-            while (done_count < 500) {
-                uint64_t ignored = 0;
-                if ((submitted < 500) &&
-                    (queue->submit(dst, src, 1 + submitted * 199,
-                                   cookie_of(submitted), ignored) == 0)) {
-                    ++submitted;
-                }
-                dma_completion done{};
-                if (queue->poll(&done, 1) == 1) {
-                    ASSERT_EQ(done.cookie, cookie_of(done_count++));
-                    ASSERT_EQ(done.status, 0);
-                }
-            }
+            const uint64_t far = space.va() + mebi;
+            const uint64_t dst = (id % 3 == 1) ? host.va() : space.va();
+            const uint64_t src = (id % 3 == 0) ? host.va() : far;
+            pump(
+                *queue, 500,
+                [&](uint64_t i) {
+                    uint64_t ignored = 0;
+                    return queue->submit(dst, src, 1 + i * 199, cookie_of(i),
+                                         ignored);
+                },
+                no_error);
         });
     }
     for (std::thread &thread : threads) {

@@ -1,6 +1,10 @@
 /* Exporting device memory, and importing it on another card. */
 #include "gtest/shim/fixture.h"
 
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,14 +20,21 @@ protected:
     void SetUp() override
     {
         ASSERT_NO_FATAL_FAILURE(shim_test::SetUp());
-        ASSERT_EQ(shim::device::open(hl(), bus_id(1), importer), 0);
-        memory = std::make_unique<device_memory>(*dev, size);
+        importer = open_card(hl(), 1);
+        memory   = std::make_unique<device_memory>(*dev, size);
     }
     void TearDown() override
     {
         memory.reset();
         importer.reset();
         shim_test::TearDown();
+    }
+
+    int export_all() const
+    {
+        int fd = -1;
+        EXPECT_EQ(dev->export_dmabuf(memory->va(), 0, size, fd), 0);
+        return fd;
     }
 
     const uint64_t size = 2 * device_page();
@@ -33,10 +44,8 @@ protected:
 
 TEST_F(shim_dmabuf, every_export_is_a_new_descriptor_that_exec_closes)
 {
-    int first  = -1;
-    int second = -1;
-    ASSERT_EQ(dev->export_dmabuf(memory->va(), 0, size, first), 0);
-    ASSERT_EQ(dev->export_dmabuf(memory->va(), 0, size, second), 0);
+    const int first  = export_all();
+    const int second = export_all();
     EXPECT_NE(first, second);
     EXPECT_EQ(fcntl(first, F_GETFD), FD_CLOEXEC);
     EXPECT_EQ(memory->memory.close(), -EINVAL) << "alive";
@@ -102,8 +111,7 @@ TEST_F(shim_dmabuf, an_import_is_the_memory_of_the_other_card)
 
 TEST_F(shim_dmabuf, an_import_ends_with_its_owner)
 {
-    int fd = -1;
-    ASSERT_EQ(dev->export_dmabuf(memory->va(), 0, size, fd), 0);
+    const int fd = export_all();
     {
         registration import;
         ASSERT_EQ(importer->import_dmabuf(fd, size, import), 0);
@@ -115,8 +123,7 @@ TEST_F(shim_dmabuf, an_import_ends_with_its_owner)
 
 TEST_F(shim_dmabuf, what_cannot_be_imported_is_told_apart)
 {
-    int fd = -1;
-    ASSERT_EQ(dev->export_dmabuf(memory->va(), 0, size, fd), 0);
+    const int fd = export_all();
     registration import;
     EXPECT_EQ(importer->import_dmabuf(fd, size + 4096, import), -EINVAL)
         << "more than there is";
@@ -134,54 +141,128 @@ TEST_F(shim_dmabuf, what_cannot_be_imported_is_told_apart)
 
 /* --- what other drivers are asked ----------------------------------------- */
 
-class stub_driver {
+/* What a kernel says to the import of a dma-buf. */
+enum class import_by { new_number, old_number, none, unknown };
+
+uint32_t device_id;
+import_by imports;
+std::string calls_made;
+
+void note(const char *format, auto... values)
+{
+    char text[128];
+    std::snprintf(text, sizeof(text), format, values...);
+    calls_made += text;
+}
+
+const char *show(uint32_t flags)
+{
+    return (flags == (O_RDWR | O_CLOEXEC)) ? "rw,cloexec" : "other flags";
+}
+
+int answer_ioctl(int, unsigned long request, void *argument)
+{
+    const bool is_old = (request == shim::memory_ioctl_old);
+    auto *arguments   = static_cast<hl_mem_args *>(argument);
+    note("%s op %u fd %u length %lu\n", is_old ? "old" : "new",
+         arguments->in.op, static_cast<unsigned>(arguments->in.fd),
+         arguments->in.length);
+    if (is_old != (imports == import_by::old_number)) {
+        /* A driver may leave anything there. */
+        std::memset(argument, 0xff, sizeof(*arguments));
+        errno = ENOTTY;
+        return -1;
+    }
+    if (imports == import_by::none) {
+        errno = EINVAL; /* as the mainline driver */
+        return -1;
+    }
+    *arguments                      = {};
+    arguments->out.device_virt_addr = 0xfff0000000001000;
+    return 0;
+}
+
+/* A card of a generation, whose driver imports or does not. */
+class other_driver {
 public:
-    explicit stub_driver(const char *name)
-        : lib_(std::string(GAUDI_BUILD_DIR "/lib/stubs/lib") + name + ".so")
+    explicit other_driver(uint32_t id, import_by by, bool exports = true)
     {
         EXPECT_TRUE(lib_.usable()) << lib_.reason();
-        EXPECT_EQ(shim::device::open(lib_, bus_id(0), device), 0);
-        if (lib_.find("stub_calls") != nullptr) {
-            (void)calls(); /* which numbers the kernel has */
+        device_id         = id;
+        imports           = by;
+        lib_.hlthunk_open = [](hlthunk_device_name, const char *) {
+            return open("/dev/null", O_RDWR | O_CLOEXEC);
+        };
+        lib_.hlthunk_close          = close;
+        lib_.hlthunk_get_hw_ip_info = [](int, hlthunk_hw_ip_info *info) {
+            *info           = {};
+            info->device_id = device_id;
+            return 0;
+        };
+        lib_.hlthunk_device_memory_export_dmabuf_fd = nullptr;
+        if (exports) {
+            lib_.hlthunk_device_memory_export_dmabuf_fd =
+                [](int, uint64_t address, uint64_t bytes, uint32_t flags) {
+                    note("physical %#lx %lu %s\n", address, bytes, show(flags));
+                    return 77;
+                };
+            lib_.hlthunk_device_mapped_memory_export_dmabuf_fd =
+                [](int, uint64_t address, uint64_t bytes, uint64_t offset,
+                   uint32_t flags) {
+                    note("mapped %#lx %lu at %lu %s\n", address, bytes, offset,
+                         show(flags));
+                    return 78;
+                };
         }
+        lib_.hlthunk_sys_lseek = nullptr;
+        lib_.hlthunk_sys_ioctl =
+            (by == import_by::unknown) ? nullptr : answer_ioctl;
+        device_ = open_card(lib_);
+        (void)calls(); /* which numbers the kernel has */
     }
 
-    std::string calls()
+    static std::string calls() { return std::exchange(calls_made, ""); }
+
+    /* What comes of 8192 bytes of a mapping, and of an import of that many. */
+    int export_from(uint64_t address, uint64_t offset)
     {
-        return reinterpret_cast<const char *(*)()>(lib_.find("stub_calls"))();
+        int fd        = -1;
+        const int ret = device_->export_dmabuf(address, offset, 8192, fd);
+        EXPECT_EQ(fd >= 0, ret == 0);
+        return (ret == 0) ? fd : ret;
+    }
+    int import(uint64_t expected)
+    {
+        registration made;
+        const int ret = device_->import_dmabuf(5, 8192, made);
+        EXPECT_EQ(made.address(), expected);
+        return ret;
     }
 
-    [[nodiscard]] int import(int fd, registration &result) const
-    {
-        return device->import_dmabuf(fd, 8192, result);
-    }
+    [[nodiscard]] shim::device &card() const { return *device_; }
 
 private:
-    shim::library lib_;
-
-public:
-    std::unique_ptr<shim::device> device;
+    shim::library lib_{GAUDI_BUILD_DIR
+                       "/lib/stubs/libhlthunk_stub_no_optional.so"};
+    std::unique_ptr<shim::device> device_;
 };
+
+constexpr uint64_t mapped   = 0x1001000000000000;
+constexpr uint64_t imported = 0xfff0000000001000;
 
 TEST(shim_dmabuf_calls, gaudi_exports_physical_addresses)
 {
-    for (const char *name :
-         {"hlthunk_stub_gaudi", "hlthunk_stub_gaudi_secure"}) {
-        stub_driver driver(name);
-        int fd = -1;
-        EXPECT_EQ(driver.device->export_dmabuf(0x20000000, 4096, 8192, fd), 0);
-        EXPECT_EQ(fd, 77);
+    for (const uint32_t id : {0x1000, 0x1010}) {
+        other_driver driver(id, import_by::none);
+        EXPECT_EQ(driver.export_from(0x20000000, 4096), 77);
         EXPECT_EQ(driver.calls(), "physical 0x20001000 8192 rw,cloexec\n");
     }
 }
 
 TEST(shim_dmabuf_calls, later_cards_export_mappings)
 {
-    stub_driver driver("hlthunk_stub_gaudi2");
-    int fd = -1;
-    EXPECT_EQ(driver.device->export_dmabuf(0x1001000000000000, 4096, 8192, fd),
-              0);
-    EXPECT_EQ(fd, 78);
+    other_driver driver(0x1020, import_by::new_number);
+    EXPECT_EQ(driver.export_from(mapped, 4096), 78);
     EXPECT_EQ(driver.calls(),
               "mapped 0x1001000000000000 8192 at 4096 rw,cloexec\n");
 }
@@ -189,53 +270,41 @@ TEST(shim_dmabuf_calls, later_cards_export_mappings)
 /* They take no notice of the offset. */
 TEST(shim_dmabuf_calls, old_kernels_export_from_the_start_of_a_mapping)
 {
-    stub_driver driver("hlthunk_stub_gaudi3");
-    int fd = -1;
-    EXPECT_EQ(driver.device->export_dmabuf(0x1001000000000000, 4096, 8192, fd),
-              -EOPNOTSUPP);
+    other_driver driver(0x1060, import_by::old_number);
+    EXPECT_EQ(driver.export_from(mapped, 4096), -EOPNOTSUPP);
     EXPECT_EQ(driver.calls(), "");
-    EXPECT_EQ(driver.device->export_dmabuf(0x1001000000000000, 0, 8192, fd), 0);
-    EXPECT_EQ(fd, 78);
+    EXPECT_EQ(driver.export_from(mapped, 0), 78);
     EXPECT_EQ(driver.calls(),
               "mapped 0x1001000000000000 8192 at 0 rw,cloexec\n");
 }
 
 TEST(shim_dmabuf_calls, a_library_can_have_no_export)
 {
-    for (const char *name :
-         {"hlthunk_stub_no_export", "hlthunk_stub_gaudi_no_export"}) {
-        stub_driver driver(name);
-        int fd = -1;
-        EXPECT_EQ(driver.device->export_dmabuf(0x20000000, 0, 4096, fd),
-                  -EOPNOTSUPP);
-        EXPECT_EQ(fd, -1);
+    for (const uint32_t id : {0x1020, 0x1000}) {
+        other_driver driver(id, import_by::unknown, false);
+        EXPECT_EQ(driver.export_from(0x20000000, 0), -EOPNOTSUPP);
     }
 }
 
 TEST(shim_dmabuf_calls, the_number_of_new_kernels_is_tried_first)
 {
-    stub_driver driver("hlthunk_stub_gaudi2");
-    registration import;
-    EXPECT_EQ(driver.import(5, import), 0);
-    EXPECT_EQ(import.address(), 0xfff0000000001000);
+    other_driver driver(0x1020, import_by::new_number);
+    EXPECT_EQ(driver.import(imported), 0);
     EXPECT_EQ(driver.calls(), "new op 99 fd 5 length 8192\n");
 }
 
 TEST(shim_dmabuf_calls, the_number_of_old_kernels_is_tried_next)
 {
-    stub_driver driver("hlthunk_stub_gaudi3");
-    registration import;
-    EXPECT_EQ(driver.import(5, import), 0);
-    EXPECT_EQ(import.address(), 0xfff0000000001000);
+    other_driver driver(0x1060, import_by::old_number);
+    EXPECT_EQ(driver.import(imported), 0);
     EXPECT_EQ(driver.calls(), "new op 99 fd 5 length 8192\n"
                               "old op 99 fd 5 length 8192\n");
 }
 
 TEST(shim_dmabuf_calls, a_driver_without_import_is_recognized)
 {
-    stub_driver driver("hlthunk_stub_gaudi");
-    registration import;
-    EXPECT_EQ(driver.import(5, import), -EOPNOTSUPP);
+    other_driver driver(0x1000, import_by::none);
+    EXPECT_EQ(driver.import(0), -EOPNOTSUPP);
     EXPECT_EQ(driver.calls(), "new op 99 fd 5 length 8192\n"
                               "new op 99 fd 4294967295 length 8192\n");
 }
@@ -243,14 +312,13 @@ TEST(shim_dmabuf_calls, a_driver_without_import_is_recognized)
 /* Without the hook the kernel is asked. */
 TEST(shim_dmabuf_calls, a_file_that_is_no_device_cannot_import)
 {
-    stub_driver driver("hlthunk_stub_no_export");
-    registration import;
-    EXPECT_EQ(driver.import(5, import), -EOPNOTSUPP);
+    other_driver driver(0x1020, import_by::unknown, false);
+    EXPECT_EQ(driver.import(0), -EOPNOTSUPP);
     const int file = memfd_create("file", MFD_CLOEXEC);
     ASSERT_EQ(ftruncate(file, 12288), 0);
-    EXPECT_EQ(driver.device->dmabuf_size(file), 12288);
+    EXPECT_EQ(driver.card().dmabuf_size(file), 12288);
     close(file);
-    EXPECT_EQ(driver.device->dmabuf_size(file), -EBADF);
+    EXPECT_EQ(driver.card().dmabuf_size(file), -EBADF);
 }
 
 } // namespace

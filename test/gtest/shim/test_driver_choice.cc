@@ -1,13 +1,9 @@
 /* What UCX_GAUDI_DRIVER means. */
-#include "hlthunk_shim/driver_choice.h"
+#include "hlthunk_shim/cards/driver.h"
+
+#include "common/scratch.h"
 
 #include <gtest/gtest.h>
-
-#include <filesystem>
-#include <fstream>
-#include <stdexcept>
-
-#include <stdlib.h>
 
 namespace {
 
@@ -18,31 +14,14 @@ using outcome = gaudi::shim::driver_choice::outcome;
 
 class driver_choice : public ::testing::Test {
 protected:
-    driver_choice()
-    {
-        std::string name =
-            (fs::temp_directory_path() / "gaudi-dev-XXXXXX").string();
-        if (mkdtemp(name.data()) == nullptr) {
-            throw std::runtime_error("mkdtemp failed");
-        }
-        dev = name;
-    }
-    ~driver_choice() override
-    {
-        std::error_code ignored;
-        fs::remove_all(dev, ignored);
-    }
+    driver_choice() { fs::create_directory(dev.path("accel")); }
 
-    void make_node(const std::string &name) const
-    {
-        fs::create_directories((dev / name).parent_path());
-        std::ofstream file(dev / name);
-    }
+    void make_node(const std::string &name) const { (void)dev.file(name, ""); }
 
     /* The library's path, or "none", or "invalid". */
     [[nodiscard]] std::string choose(const std::string &text) const
     {
-        const auto choice = choose_driver(text, "/the/module", dev.string());
+        const auto choice = choose_driver(text, "/the/module", dev.path(""));
         switch (choice.result) {
         case outcome::library:
             return choice.path;
@@ -54,7 +33,7 @@ protected:
         return "invalid";
     }
 
-    fs::path dev;
+    gaudi::test::scratch_directory dev;
 };
 
 } // namespace

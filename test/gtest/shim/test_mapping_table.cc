@@ -19,6 +19,16 @@ std::string error_of(const std::string &json)
     return table.error;
 }
 
+using errors = std::vector<std::pair<std::string, std::string>>;
+
+/* Texts, and what is wrong with each. */
+void expect(const errors &cases)
+{
+    for (const auto &[json, error] : cases) {
+        EXPECT_EQ(error, error_of(json)) << json;
+    }
+}
+
 /* An entry with one member replaced. */
 std::string with(const std::string &name, const std::string &value)
 {
@@ -33,6 +43,12 @@ std::string with(const std::string &name, const std::string &value)
         }
     }
     return text + "}";
+}
+
+/* The table of such an entry. */
+std::string table_with(const std::string &name, const std::string &value)
+{
+    return "[" + with(name, value) + "]";
 }
 
 } // namespace
@@ -61,15 +77,13 @@ TEST(mapping_table, may_be_empty)
 
 TEST(mapping_table, says_where_the_text_is_no_json)
 {
-    EXPECT_EQ("near line 1, column 1: this is not JSON", error_of(""));
-    EXPECT_EQ("near line 1, column 2: this is not JSON", error_of("["));
-    EXPECT_EQ("near line 3, column 3: this is not JSON",
-              error_of("[{\"index\": 1,\n\"module_id\":\n 2;\n}]"));
-    EXPECT_EQ("near line 2, column 3: this is not JSON", error_of("[]\n  []"));
-    EXPECT_EQ("near line 1, column 4: this is not JSON",
-              error_of("[{\"index}]"));
-    EXPECT_EQ("line 2, column 2: a zero byte",
-              error_of(std::string("[]\n \0x", 6)));
+    expect({{"", "near line 1, column 1: this is not JSON"},
+            {"[", "near line 1, column 2: this is not JSON"},
+            {"[{\"index\": 1,\n\"module_id\":\n 2;\n}]",
+             "near line 3, column 3: this is not JSON"},
+            {"[]\n  []", "near line 2, column 3: this is not JSON"},
+            {"[{\"index}]", "near line 1, column 4: this is not JSON"},
+            {{"[]\n \0x", 6}, "line 2, column 2: a zero byte"}});
 }
 
 TEST(mapping_table, survives_deep_nesting)
@@ -82,36 +96,35 @@ TEST(mapping_table, survives_deep_nesting)
 
 TEST(mapping_table, has_to_be_an_array_of_objects)
 {
-    EXPECT_EQ("it is an object, not an array of objects",
-              error_of(with("", "")));
-    EXPECT_EQ("it is null, not an array of objects", error_of("null"));
-    EXPECT_EQ("entry 1: it is a number, not an object", error_of("[3]"));
-    EXPECT_EQ("entry 2: it is a string, not an object",
-              error_of("[" + with("", "") + ",\"x\"]"));
+    expect({{with("", ""), "it is an object, not an array of objects"},
+            {"null", "it is null, not an array of objects"},
+            {"[3]", "entry 1: it is a number, not an object"},
+            {"[" + with("", "") + ",\"x\"]",
+             "entry 2: it is a string, not an object"}});
 }
 
 TEST(mapping_table, names_the_member_that_is_missing_or_there_twice)
 {
     for (const char *name : {"index", "module_id", "bus_id"}) {
         EXPECT_EQ(std::string("entry 1: ") + name + " is missing",
-                  error_of("[" + with(name, "") + "]"));
+                  error_of(table_with(name, "")));
     }
     EXPECT_EQ("entry 1: index is there twice",
-              error_of("[" + with("index", "1, \"index\": 1") + "]"));
+              error_of(table_with("index", "1, \"index\": 1")));
     EXPECT_EQ("entry 1: index is missing",
               error_of(R"([{"Index":1,"module_id":2,"bus_id":"1a:00.0"}])"));
 }
 
 TEST(mapping_table, names_the_member_of_the_wrong_type)
 {
-    EXPECT_EQ("entry 1: index is a string, not a number",
-              error_of("[" + with("index", "\"1\"") + "]"));
-    EXPECT_EQ("entry 1: module_id is null, not a number",
-              error_of("[" + with("module_id", "null") + "]"));
-    EXPECT_EQ("entry 1: module_id is a truth value, not a number",
-              error_of("[" + with("module_id", "true") + "]"));
-    EXPECT_EQ("entry 1: bus_id is a number, not a string",
-              error_of("[" + with("bus_id", "19") + "]"));
+    expect({{table_with("index", "\"1\""),
+             "entry 1: index is a string, not a number"},
+            {table_with("module_id", "null"),
+             "entry 1: module_id is null, not a number"},
+            {table_with("module_id", "true"),
+             "entry 1: module_id is a truth value, not a number"},
+            {table_with("bus_id", "19"),
+             "entry 1: bus_id is a number, not a string"}});
 }
 
 TEST(mapping_table, refuses_numbers_that_count_nothing)
@@ -123,14 +136,14 @@ TEST(mapping_table, refuses_numbers_that_count_nothing)
           {"10000", "10000"},
           {"1e300", "1e+300"},
           {"1e999", "inf"}}) {
-        EXPECT_EQ("entry 1: index is " + shown + expected,
-                  error_of("[" + with("index", given) + "]"));
-        EXPECT_EQ("entry 1: module_id is " + shown + expected,
-                  error_of("[" + with("module_id", given) + "]"));
+        for (const std::string name : {"index", "module_id"}) {
+            EXPECT_EQ("entry 1: " + name + " is " + shown + expected,
+                      error_of(table_with(name, given)));
+        }
     }
-    EXPECT_EQ(9999u, parse_mapping_table("[" + with("index", "9999.0") + "]")
-                         .entries.at(0)
-                         .index);
+    EXPECT_EQ(
+        9999u,
+        parse_mapping_table(table_with("index", "9999.0")).entries.at(0).index);
 }
 
 TEST(mapping_table, refuses_what_is_no_bus_id)
@@ -138,31 +151,25 @@ TEST(mapping_table, refuses_what_is_no_bus_id)
     for (const char *wrong :
          {"", "0000:19:00", "0000:19:00.0 ", "000g:19:00.0", "0000-19:00.0",
           "19:00,0", "00000:19:00.0", "0x19:00.0"}) {
-        EXPECT_EQ(std::string("entry 1: bus_id is '") + wrong +
+        const std::string text = wrong;
+        EXPECT_EQ("entry 1: bus_id is '" + text +
                       "', not a bus id like 0000:19:00.0",
-                  error_of("[" +
-                           with("bus_id", "\"" + std::string(wrong) + "\"") +
-                           "]"));
+                  error_of(table_with("bus_id", "\"" + text + "\"")));
     }
-    EXPECT_THAT(
-        error_of("[" +
-                 with("bus_id", "\"\\u001b\\n" + std::string(100, 'x') + "\"") +
-                 "]"),
-        HasSubstr("bus_id is '??xxx"));
+    EXPECT_THAT(error_of(table_with(
+                    "bus_id", "\"\\u001b\\n" + std::string(100, 'x') + "\"")),
+                HasSubstr("bus_id is '??xxx"));
 }
 
 TEST(mapping_table, names_both_entries_of_a_duplicate)
 {
     const std::string first = "[" + with("", "") + ",";
-    EXPECT_EQ(
-        "entry 2: index 1 is entry 1's already",
-        error_of(first + R"({"index":1,"module_id":3,"bus_id":"b3:00.0"}])"));
-    EXPECT_EQ(
-        "entry 2: module_id 2 is entry 1's already",
-        error_of(first + R"({"index":0,"module_id":2,"bus_id":"b3:00.0"}])"));
-    EXPECT_EQ(
-        "entry 2: bus_id 0000:1a:00.0 is entry 1's already",
-        error_of(first + R"({"index":0,"module_id":3,"bus_id":"1A:00.0"}])"));
+    expect({{first + R"({"index":1,"module_id":3,"bus_id":"b3:00.0"}])",
+             "entry 2: index 1 is entry 1's already"},
+            {first + R"({"index":0,"module_id":2,"bus_id":"b3:00.0"}])",
+             "entry 2: module_id 2 is entry 1's already"},
+            {first + R"({"index":0,"module_id":3,"bus_id":"1A:00.0"}])",
+             "entry 2: bus_id 0000:1a:00.0 is entry 1's already"}});
 }
 
 TEST(mapping_table, is_bounded)

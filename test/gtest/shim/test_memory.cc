@@ -136,7 +136,7 @@ TEST_F(shim_memory, what_cannot_be_mapped_is_not_kept)
         return uint64_t{0};
     };
     dev.reset();
-    ASSERT_EQ(device::open(odd, bus_id(0), dev), 0);
+    dev = open_card(odd, 0);
     allocation memory;
     EXPECT_EQ(dev->allocate(1, 0, memory), -EINVAL);
     EXPECT_EQ(memory.address(), 0u);
@@ -180,7 +180,7 @@ TEST_F(shim_memory, a_refused_free_is_warned_about)
         return -EINVAL;
     };
     dev.reset();
-    ASSERT_EQ(device::open(stubborn, bus_id(0), dev), 0);
+    dev = open_card(stubborn, 0);
     {
         allocation memory;
         ASSERT_EQ(dev->allocate(1, 0, memory), 0);

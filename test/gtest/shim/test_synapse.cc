@@ -14,9 +14,9 @@ using namespace gaudi::shim;
 
 namespace {
 
-using synapse_copies      = synapse_test;
+using synapse_copies      = synapse_queue_test;
 using synapse_memory_test = synapse_test;
-using synapse_faults      = synapse_test;
+using synapse_faults      = synapse_queue_test;
 
 constexpr size_t some = 100001;
 
@@ -40,16 +40,14 @@ TEST_F(synapse_copies, arrive_in_every_direction)
     for (const size_t length : {size_t{1}, size_t{4097}, some, 9 * mebi + 1}) {
         pinned_buffer source  = pin(length);
         pinned_buffer target  = pin(length);
-        allocation memory     = allocate(2 * length);
-        const uint64_t second = memory.address() + length;
+        allocation both       = allocate(2 * length);
+        const uint64_t second = both.address() + length;
         fill_pattern(source.data(), length, length);
 
-        auto to_device = make_queue(dma_direction::host_to_device);
         auto on_device = make_queue(dma_direction::device_to_device);
         auto to_host   = make_queue(dma_direction::device_to_host);
-        EXPECT_EQ(copy(*to_device, memory.address(), source.address(), length),
-                  0);
-        EXPECT_EQ(copy(*on_device, second, memory.address(), length), 0);
+        EXPECT_EQ(copy(*queue, both.address(), source.address(), length), 0);
+        EXPECT_EQ(copy(*on_device, second, both.address(), length), 0);
         EXPECT_EQ(copy(*to_host, target.address(), second, length), 0);
         EXPECT_TRUE(has_pattern(target.data(), length, length));
     }
@@ -58,19 +56,13 @@ TEST_F(synapse_copies, arrive_in_every_direction)
 TEST_F(synapse_copies, end_in_order_and_say_when_there_is_no_room)
 {
     constexpr unsigned depth = 8;
-    pinned_buffer host       = pin(some);
-    allocation memory        = allocate(some);
-    auto queue = make_queue(dma_direction::host_to_device, {.depth = depth});
+    queue = make_queue(dma_direction::host_to_device, {.depth = depth});
     pause(true);
     int cookies[depth];
-    uint64_t id = 0;
     for (int &cookie : cookies) {
-        ASSERT_EQ(
-            queue->submit(memory.address(), host.address(), some, &cookie, id),
-            0);
+        ASSERT_EQ(submit(some, &cookie), 0);
     }
-    EXPECT_EQ(queue->submit(memory.address(), host.address(), 1, nullptr, id),
-              -EAGAIN);
+    EXPECT_EQ(submit(1), -EAGAIN);
     dma_completion done[depth];
     EXPECT_EQ(queue->poll(done, depth), 0u);
     const ticket oldest = queue->oldest_ticket();
@@ -92,38 +84,27 @@ TEST_F(synapse_copies, end_in_order_and_say_when_there_is_no_room)
  * has the same event. */
 TEST_F(synapse_copies, tickets_name_one_job)
 {
-    pinned_buffer host = pin(some);
-    allocation memory  = allocate(some);
-    auto queue = make_queue(dma_direction::host_to_device, {.depth = 1});
+    queue = make_queue(dma_direction::host_to_device, {.depth = 1});
     pause(true);
-    uint64_t id = 0;
-    ASSERT_EQ(queue->submit(memory.address(), host.address(), 8, nullptr, id),
-              0);
+    ASSERT_EQ(submit(8), 0);
     const ticket first = queue->oldest_ticket();
     pause(false);
     EXPECT_EQ(dev->query(first, 10'000'000), 1);
-    dma_completion done;
     ASSERT_EQ(queue->wait_all(patience_us), 0);
-    ASSERT_EQ(queue->poll(&done, 1), 1u);
+    ASSERT_EQ(collect_one(*queue), 0);
     pause(true);
-    ASSERT_EQ(queue->submit(memory.address(), host.address(), 8, nullptr, id),
-              0);
+    ASSERT_EQ(submit(8), 0);
     EXPECT_EQ(dev->query(first, 0), 1);
     EXPECT_EQ(dev->query(queue->oldest_ticket(), 0), 0);
     pause(false);
     EXPECT_EQ(queue->wait_all(patience_us), 0);
-    EXPECT_EQ(queue->poll(&done, 1), 1u);
+    EXPECT_EQ(collect_one(*queue), 0);
 }
 
 TEST_F(synapse_copies, a_waiting_thread_sees_the_end)
 {
-    pinned_buffer host = pin(some);
-    allocation memory  = allocate(some);
-    auto queue         = make_queue(dma_direction::host_to_device);
     pause(true);
-    uint64_t id = 0;
-    ASSERT_EQ(
-        queue->submit(memory.address(), host.address(), some, nullptr, id), 0);
+    ASSERT_EQ(submit(), 0);
     int seen = -1;
     std::thread waiter([&, job = queue->oldest_ticket()] {
         seen = dev->query(job, 10'000'000);
@@ -131,60 +112,52 @@ TEST_F(synapse_copies, a_waiting_thread_sees_the_end)
     pause(false);
     waiter.join();
     EXPECT_EQ(seen, 1);
-    dma_completion done;
-    EXPECT_EQ(queue->poll(&done, 1), 1u);
+    EXPECT_EQ(collect_one(*queue), 0);
 }
 
 /* What SynapseAI does not look at would reset the card. */
 TEST_F(synapse_copies, ends_that_the_card_does_not_reach_are_refused)
 {
-    pinned_buffer host = pin(some);
-    allocation memory  = allocate(some);
-    const auto block   = dev->application_block();
+    const auto block = dev->application_block();
     ASSERT_TRUE(block.has_value());
-    const uint64_t end = block->start + block->size;
-    auto to_device     = make_queue(dma_direction::host_to_device);
-    auto on_device     = make_queue(dma_direction::device_to_device);
+    const uint64_t end    = block->start + block->size;
+    const uint64_t device = memory.address();
+    const uint64_t ours   = host.address();
+    auto on_device        = make_queue(dma_direction::device_to_device);
     std::vector<char> unmapped(some);
     const auto stray = reinterpret_cast<uintptr_t>(unmapped.data());
-    EXPECT_EQ(copy(*to_device, memory.address(), stray, some), -EFAULT);
-    EXPECT_EQ(
-        copy(*to_device, memory.address(), host.address(), host.size() + 1),
-        -EFAULT);
-    EXPECT_EQ(copy(*to_device, end - 1, host.address(), 2), -EFAULT);
-    EXPECT_EQ(copy(*to_device, end - 1, host.address(), 1), 0);
-    EXPECT_EQ(copy(*on_device, memory.address(), block->start - 1, 1), -EFAULT);
-    EXPECT_EQ(copy(*to_device, host.address(), host.address(), 1), -EINVAL);
-    EXPECT_EQ(copy(*to_device, UINT64_MAX, host.address(), 1), -EFAULT);
+    EXPECT_EQ(copy(*queue, device, stray, some), -EFAULT);
+    EXPECT_EQ(copy(*queue, device, ours, host.size() + 1), -EFAULT);
+    EXPECT_EQ(copy(*queue, end - 1, ours, 2), -EFAULT);
+    EXPECT_EQ(copy(*queue, end - 1, ours, 1), 0);
+    EXPECT_EQ(copy(*on_device, device, block->start - 1, 1), -EFAULT);
+    EXPECT_EQ(copy(*queue, ours, ours, 1), -EINVAL);
+    EXPECT_EQ(copy(*queue, UINT64_MAX, ours, 1), -EFAULT);
 }
 
 TEST_F(synapse_copies, reach_imports)
 {
-    pinned_buffer host = pin(some);
-    allocation memory  = allocate(some);
-    allocation other   = allocate(some);
-    int fd             = -1;
+    allocation other = allocate(some);
+    int fd           = -1;
     const uint64_t size =
         (some + dmabuf_page() - 1) / dmabuf_page() * dmabuf_page();
     ASSERT_EQ(dev->export_dmabuf(other.address(), 0, size, fd), 0);
     registration import;
     ASSERT_EQ(dev->import_dmabuf(fd, size, import), 0);
     close(fd);
-    EXPECT_NE(import.address(), other.address());
+    const uint64_t there = import.address();
+    EXPECT_NE(there, other.address());
 
     fill_pattern(host.data(), some, 3);
-    auto to_device = make_queue(dma_direction::host_to_device);
-    auto to_host   = make_queue(dma_direction::device_to_host);
-    EXPECT_EQ(copy(*to_device, import.address(), host.address(), some), 0);
-    EXPECT_EQ(copy(*to_device, memory.address(), import.address(), some), 0);
+    auto to_host = make_queue(dma_direction::device_to_host);
+    EXPECT_EQ(copy(*queue, there, host.address(), some), 0);
+    EXPECT_EQ(copy(*queue, memory.address(), there, some), 0);
     std::memset(host.data(), 0, some);
     EXPECT_EQ(copy(*to_host, host.address(), memory.address(), some), 0);
     EXPECT_TRUE(has_pattern(host.data(), some, 3));
-    EXPECT_EQ(copy(*to_device, import.address(), host.address(), size + 1),
-              -EFAULT);
-    const uint64_t gone = import.address();
+    EXPECT_EQ(copy(*queue, there, host.address(), size + 1), -EFAULT);
     EXPECT_EQ(import.close(), 0);
-    EXPECT_EQ(copy(*to_device, gone, host.address(), 1), -EFAULT);
+    EXPECT_EQ(copy(*queue, there, host.address(), 1), -EFAULT);
 }
 
 TEST_F(synapse_memory_test, is_in_the_framework_s_block_and_goes_back)
@@ -275,15 +248,9 @@ TEST_F(synapse_memory_test, of_the_application_is_mapped_if_it_may_be)
  * framework from anything. */
 TEST_F(synapse_faults, a_released_device_ends_every_copy_once)
 {
-    pinned_buffer host = pin(some);
-    allocation memory  = allocate(some);
-    auto queue         = make_queue(dma_direction::host_to_device);
     pause(true);
-    uint64_t id = 0;
     for (int i = 0; i < 3; ++i) {
-        ASSERT_EQ(
-            queue->submit(memory.address(), host.address(), some, nullptr, id),
-            0);
+        ASSERT_EQ(submit(), 0);
     }
     const ticket job = queue->oldest_ticket();
     synapse().syn_stand_in_reset();
@@ -298,33 +265,22 @@ TEST_F(synapse_faults, a_released_device_ends_every_copy_once)
     }
     EXPECT_EQ(queue->poll(done, 4), 0u);
     EXPECT_TRUE(dev->is_lost());
-    EXPECT_EQ(queue->submit(memory.address(), host.address(), 1, nullptr, id),
-              -ENODEV);
+    EXPECT_EQ(submit(1), -ENODEV);
     allocation more;
     EXPECT_EQ(dev->allocate(some, 0, more), -ENODEV);
 }
 
 TEST_F(synapse_faults, a_full_stream_is_tried_again)
 {
-    pinned_buffer host = pin(some);
-    allocation memory  = allocate(some);
-    auto queue         = make_queue(dma_direction::host_to_device);
-    uint64_t id        = 0;
     synapse().syn_stand_in_refuse_copies(1, synCbFull);
-    EXPECT_EQ(
-        queue->submit(memory.address(), host.address(), some, nullptr, id),
-        -EAGAIN);
+    EXPECT_EQ(submit(), -EAGAIN);
     EXPECT_EQ(copy(*queue, memory.address(), host.address(), some), 0);
     /* Nothing is over as long as the device is there. */
     synapse().syn_stand_in_refuse_copies(1, synFail);
-    EXPECT_EQ(
-        queue->submit(memory.address(), host.address(), some, nullptr, id),
-        -EIO);
+    EXPECT_EQ(submit(), -EIO);
     EXPECT_EQ(copy(*queue, memory.address(), host.address(), some), 0);
     synapse().syn_stand_in_refuse_copies(1, synSynapseTerminated);
-    EXPECT_EQ(
-        queue->submit(memory.address(), host.address(), some, nullptr, id),
-        -ENODEV);
+    EXPECT_EQ(submit(), -ENODEV);
     EXPECT_TRUE(dev->is_lost());
     /* Nothing is given back then. */
     (void)synapse().synDestroy();
@@ -334,20 +290,13 @@ TEST_F(synapse_faults, a_full_stream_is_tried_again)
  * long. */
 TEST_F(synapse_faults, a_card_that_does_not_work_is_found_out)
 {
-    pinned_buffer host = pin(some);
-    allocation memory  = allocate(some);
-    auto queue         = make_queue(dma_direction::host_to_device);
-    uint64_t id        = 0;
     synapse().syn_stand_in_reset();
-    ASSERT_EQ(
-        queue->submit(memory.address(), host.address(), some, nullptr, id), 0);
-    EXPECT_EQ(queue->wait(id, 1000), -EAGAIN);
+    ASSERT_EQ(submit(), 0);
+    EXPECT_EQ(queue->wait(last_id, 1000), -EAGAIN);
     EXPECT_FALSE(dev->is_lost());
     hl().hlthunk_close(dev->fd()); /* the driver answers for it no more */
-    EXPECT_EQ(queue->wait(id, patience_us), -ENODEV);
-    dma_completion done{};
-    EXPECT_EQ(queue->poll(&done, 1), 1u);
-    EXPECT_EQ(done.status, -ENODEV);
+    EXPECT_EQ(queue->wait(last_id, patience_us), -ENODEV);
+    EXPECT_EQ(collect_one(*queue), -ENODEV);
     EXPECT_TRUE(dev->is_lost());
     (void)synapse().synDestroy();
 }

@@ -19,6 +19,15 @@ bool is_driven_by_synapse(const card &of)
            -EOPNOTSUPP;
 }
 
+/* The card of the process's framework. */
+std::unique_ptr<card> adopt_framework(const driver &by)
+{
+    std::unique_ptr<card> used;
+    by.look_for_frameworks();
+    EXPECT_EQ(by.adopt(framework::fd(), used), 0);
+    return used;
+}
+
 const child_options gaudi3 = {
     {{"HLTHUNK_EMU_ASIC", "gaudi3"}, {"HLTHUNK_EMU_DRAM_PAGE", "32M"}}, -1};
 
@@ -29,11 +38,9 @@ TEST(engines, a_card_that_a_framework_has_is_driven_through_it)
     const warning_log warnings;
     const framework running(1);
     const driver by(emulator_path());
-    by.look_for_frameworks();
-    std::unique_ptr<card> used;
-    std::unique_ptr<card> other;
-    ASSERT_EQ(by.adopt(framework::fd(), used), 0);
+    const auto used = adopt_framework(by);
     EXPECT_TRUE(is_driven_by_synapse(*used));
+    std::unique_ptr<card> other;
     ASSERT_EQ(by.open(bus_id(0), other), 0);
     EXPECT_FALSE(is_driven_by_synapse(*other));
 }
@@ -43,10 +50,7 @@ TEST(engines, cs_is_never_anything_else)
     const warning_log warnings;
     const framework running;
     const driver by(emulator_path(), {.used = engine::cs});
-    by.look_for_frameworks();
-    std::unique_ptr<card> used;
-    ASSERT_EQ(by.adopt(framework::fd(), used), 0);
-    EXPECT_FALSE(is_driven_by_synapse(*used));
+    EXPECT_FALSE(is_driven_by_synapse(*adopt_framework(by)));
 }
 
 TEST(engines, a_card_is_not_taken_while_it_is_acquired)
@@ -73,9 +77,7 @@ TEST(engines, a_new_acquisition_is_seen)
     const driver by(emulator_path());
     for (int i = 0; i < 2; ++i) {
         const framework running;
-        by.look_for_frameworks();
-        std::unique_ptr<card> used;
-        ASSERT_EQ(by.adopt(framework::fd(), used), 0);
+        const auto used = adopt_framework(by);
         EXPECT_TRUE(is_driven_by_synapse(*used));
         std::unique_ptr<dma_queue> queue;
         EXPECT_EQ(used->make_queue(dma_direction::host_to_device, {}, queue),
@@ -95,9 +97,7 @@ TEST(engines, an_old_runtime_will_do)
     const framework running;
     synapse().syn_stand_in_be_old(true);
     const driver by(emulator_path());
-    by.look_for_frameworks();
-    std::unique_ptr<card> used;
-    EXPECT_EQ(by.adopt(framework::fd(), used), 0);
+    const auto used = adopt_framework(by);
     synapse().syn_stand_in_be_old(false);
     ASSERT_NE(used, nullptr);
     EXPECT_TRUE(used->application_block().has_value());

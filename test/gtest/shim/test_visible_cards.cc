@@ -132,21 +132,21 @@ TEST(visible_cards, none_and_void_hide_all)
 
 TEST(visible_cards, bad_lists_are_quoted_in_the_error)
 {
-    EXPECT_EQ("HABANA_VISIBLE_DEVICES=0,2: no card of this machine has index 2",
-              error_of(devices("0,2")));
-    EXPECT_EQ("HABANA_VISIBLE_DEVICES=0,,1: '' is no number",
-              error_of(devices("0,,1")));
-    EXPECT_EQ("HABANA_VISIBLE_DEVICES=1,: '' is no number",
-              error_of(devices("1,")));
-    EXPECT_EQ("HABANA_VISIBLE_DEVICES=-1: '-1' is no number",
-              error_of(devices("-1")));
-    EXPECT_EQ("HABANA_VISIBLE_DEVICES=1,01: '01' is listed twice",
-              error_of(devices("1,01")));
-    EXPECT_EQ("HABANA_VISIBLE_MODULES=2: no card of this machine has module id "
-              "2",
-              error_of(modules("2")));
-    EXPECT_EQ("HABANA_VISIBLE_MODULES=99999999999: '99999999999' is no number",
-              error_of(modules("99999999999")));
+    for (const auto &[text, why] :
+         {std::pair{"0,2", "no card of this machine has index 2"},
+          {"0,,1", "'' is no number"},
+          {"1,", "'' is no number"},
+          {"-1", "'-1' is no number"},
+          {"1,01", "'01' is listed twice"}}) {
+        EXPECT_EQ("HABANA_VISIBLE_DEVICES=" + std::string(text) + ": " + why,
+                  error_of(devices(text)));
+    }
+    for (const auto &[text, why] :
+         {std::pair{"2", "no card of this machine has module id 2"},
+          {"99999999999", "'99999999999' is no number"}}) {
+        EXPECT_EQ("HABANA_VISIBLE_MODULES=" + std::string(text) + ": " + why,
+                  error_of(modules(text)));
+    }
     shim::visibility_variables rank;
     rank.module_id = "0,1";
     EXPECT_EQ("HLS_MODULE_ID=0,1: it is one number, not a list",

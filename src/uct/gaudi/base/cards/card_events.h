@@ -7,8 +7,8 @@
  */
 #pragma once
 
+#include "hlthunk_shim/cards/driver.h"
 #include "hlthunk_shim/cards/open_nodes.h"
-#include "hlthunk_shim/driver.h"
 #include "uct/gaudi/base/cards/card.h"
 
 #include <functional>

@@ -1,6 +1,6 @@
 /* The part of the card table that opens cards, and tells why there is none. */
 #include "hlthunk_shim/cards/card_info.h"
-#include "hlthunk_shim/cards/holders.h"
+#include "hlthunk_shim/cards/open_nodes.h"
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/device_list.h"
 #include "uct/gaudi/base/cards/driver.h"
@@ -51,7 +51,7 @@ std::string describe_taken(const shim::driver &driver,
         if (found == taken.end()) {
             return;
         }
-        const auto seen = shim::holders_of(all, driver, number);
+        const auto seen = shim::holders_of(all, driver.own_dev(), number);
         const bool free =
             seen.empty() && !shim::is_taken(driver, fd).value_or(true);
         text +=

@@ -1,6 +1,6 @@
 #include "uct/gaudi/base/cards/driver.h"
 
-#include "hlthunk_shim/driver_choice.h"
+#include "hlthunk_shim/cards/driver.h"
 #include "uct/gaudi/base/cards/card_events.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/status.h"

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/driver.h"
+#include "hlthunk_shim/cards/driver.h"
 
 #include <cstdint>
 #include <string>

@@ -1,19 +1,44 @@
 /**
- * What is asked of a driver library as a whole: which cards there are, and to
- * open one.
+ * A driver library, which one UCX_GAUDI_DRIVER means, and how its cards are
+ * opened: by what is to drive them.
  *
- * Owns the library. Any thread. What it gives out refers to it.
+ * Any thread. What it gives out refers to it.
  */
 #pragma once
 
 #include "hlthunk_shim/card.h"
+#include "hlthunk_shim/hlthunk/library.h"
 
 #include <memory>
 #include <string>
 
 namespace gaudi::shim {
 
-class library;
+struct driver_choice {
+    enum class outcome {
+        library, /**< load @ref path */
+        no_card, /**< nobody asked for a library, and there is no card */
+        invalid  /**< the text means nothing */
+    };
+
+    outcome result = outcome::invalid;
+    std::string path; /**< a file, or a bare name for the loader to find */
+};
+
+/** What the text has to be, for messages. */
+inline constexpr char driver_syntax[] =
+    "auto, hlthunk, emulator, or the path of a library";
+
+/**
+ * Read UCX_GAUDI_DRIVER.
+ *
+ * @param text       Its value.
+ * @param directory  Where the module lies: the emulator is beside it.
+ * @param dev        Where device nodes are.
+ */
+driver_choice choose_driver(const std::string &text,
+                            const std::string &directory,
+                            const std::string &dev = "/dev");
 
 /** What copies are given to. */
 enum class engine {
@@ -28,35 +53,20 @@ struct driver_options {
     bool map_application_memory = false;
 };
 
-class driver {
+class driver : library {
 public:
-    /** Load the library.
-     *  @param path  A file, or a bare name for the loader to find. */
-    explicit driver(const std::string &path,
-                    const driver_options &options = {});
-    ~driver();
+    explicit driver(const std::string &path, const driver_options &options = {})
+        : library(path), options_(options)
+    {}
 
-    /** Why it cannot be used; empty when it can. */
-    [[nodiscard]] const std::string &reason() const;
-
-    /** What was asked for at construction. */
-    [[nodiscard]] const std::string &path() const;
+    using library::handle;
+    using library::path;
+    using library::reason;
+    using library::redirect;
+    using library::was_loaded;
 
     /** Its table: for the shim, and tests. */
-    [[nodiscard]] library &lib() const { return *lib_; }
-
-    /* --- for who wants to see what programs ask of the library -------------*/
-
-    /** The loader's handle; nullptr when the library could not be loaded. */
-    [[nodiscard]] void *handle() const;
-
-    /** Whether the process had it before, so that others may call it through
-     *  pointers of their own. */
-    [[nodiscard]] bool was_loaded() const;
-
-    /** Call another function than the one that the library has by this name.
-     *  Before anything is called; what is not used here is left alone. */
-    void redirect(const char *function, void *to);
+    [[nodiscard]] const library &lib() const { return *this; }
 
     /** The file that was loaded. */
     [[nodiscard]] std::string file() const;
@@ -126,24 +136,30 @@ public:
 
     /** Names the box that the cards are in; empty: this machine, whose kernel
      *  knows them. */
-    [[nodiscard]] std::string box_name() const;
+    [[nodiscard]] std::string box_name() const { return say(hlthunk_sys_box); }
 
     /** Root of the sysfs that shows the cards; empty: none does.
      *  @param sys  That of this machine. */
-    [[nodiscard]] std::string sysfs(const std::string &sys) const;
+    [[nodiscard]] std::string sysfs(const std::string &sys) const
+    {
+        return (hlthunk_sys_sysfs != nullptr) ? say(hlthunk_sys_sysfs) : sys;
+    }
 
     /** Where the files of the cards are, if they are not device files in /dev:
      *  the folder in their names, as /proc/PID/fd has them; else empty. */
-    [[nodiscard]] std::string own_dev() const;
-
-    /** The kinds of cards that the transports can use, as "Gaudi2". */
-    [[nodiscard]] static std::string supported_kinds();
+    [[nodiscard]] std::string own_dev() const { return say(hlthunk_sys_dev); }
 
 private:
+    /* What an extension of the library says; empty when it has none. */
+    [[nodiscard]] static std::string say(const char *(*extension)())
+    {
+        const char *text = (extension != nullptr) ? extension() : nullptr;
+        return (text != nullptr) ? text : "";
+    }
     [[nodiscard]] int open_by_synapse(const std::string &bus_id,
                                       std::unique_ptr<card> &card_p) const;
+
     const driver_options options_;
-    std::unique_ptr<library> lib_;
 };
 
 } // namespace gaudi::shim

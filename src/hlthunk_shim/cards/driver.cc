@@ -1,34 +1,45 @@
-#include "hlthunk_shim/driver.h"
+#include "hlthunk_shim/cards/driver.h"
 
+#include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/hlthunk/device.h"
 #include "hlthunk_shim/synapse/functions.h"
 #include "hlthunk_shim/synapse/runtime.h"
 #include "hlthunk_shim/synapse/synapse_card.h"
 #include "util/process.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include <dlfcn.h>
-#include <sys/stat.h>
+#include <glob.h>
 
 namespace gaudi::shim {
 
 namespace {
 
-/* What an extension of the library says; empty when it has none. */
-std::string ask(const char *(*extension)())
+constexpr char vendor_library[] = "libhl-thunk.so";
+constexpr char emulator[]       = "hlthunk-emu/libhl-thunk.so";
+
+/* The compute nodes of new and old kernels. Others than habanalabs make accel
+ * nodes too, but then hl-thunk finds no card, which is all the same here. */
+bool machine_has_card(const std::string &dev)
 {
-    const char *text = (extension != nullptr) ? extension() : nullptr;
-    return (text != nullptr) ? text : "";
+    return std::ranges::any_of(std::array{"/accel/accel[0-9]*", "/hl[0-9]*"},
+                               [&](const char *pattern) {
+                                   glob_t found{};
+                                   const int ret =
+                                       glob((dev + pattern).c_str(),
+                                            GLOB_NOSORT, nullptr, &found);
+                                   globfree(&found);
+                                   return ret == 0;
+                               });
 }
 
 bool is_same_file(int one, int other)
 {
-    struct stat first;
-    struct stat second;
-    return (fstat(one, &first) == 0) && (fstat(other, &second) == 0) &&
-           (first.st_dev == second.st_dev) && (first.st_ino == second.st_ino) &&
-           (first.st_rdev == second.st_rdev);
+    node_identity node;
+    return identify(one, node) && is_node(other, node);
 }
 
 /* Whether a card takes command submissions, by its control node: opening the
@@ -69,43 +80,31 @@ synapse_runtime &synapse()
 
 } // namespace
 
-driver::driver(const std::string &path, const driver_options &options)
-    : options_(options), lib_(std::make_unique<library>(path))
-{}
-
-driver::~driver() = default;
-
-const std::string &driver::reason() const
+driver_choice choose_driver(const std::string &text,
+                            const std::string &directory,
+                            const std::string &dev)
 {
-    return lib_->reason();
-}
-
-const std::string &driver::path() const
-{
-    return lib_->path();
-}
-
-void *driver::handle() const
-{
-    return lib_->handle();
-}
-
-bool driver::was_loaded() const
-{
-    return lib_->was_loaded();
-}
-
-void driver::redirect(const char *function, void *to)
-{
-    lib_->redirect(function, to);
+    using enum driver_choice::outcome;
+    if (text == "auto") {
+        return machine_has_card(dev) ? driver_choice{library, vendor_library}
+                                     : driver_choice{no_card, ""};
+    }
+    if (text == "hlthunk") {
+        return {library, vendor_library};
+    }
+    if (text == "emulator") {
+        return {library, directory + "/" + emulator};
+    }
+    return (text.find('/') == text.npos) ? driver_choice{invalid, ""}
+                                         : driver_choice{library, text};
 }
 
 std::string driver::file() const
 {
     Dl_info info;
-    return (dladdr(reinterpret_cast<void *>(lib_->hlthunk_open), &info) != 0)
+    return (dladdr(reinterpret_cast<void *>(hlthunk_open), &info) != 0)
                ? info.dli_fname
-               : lib_->path();
+               : path();
 }
 
 int driver::open(const std::string &bus_id, std::unique_ptr<card> &card_p) const
@@ -113,11 +112,11 @@ int driver::open(const std::string &bus_id, std::unique_ptr<card> &card_p) const
     if (options_.used == engine::synapse) {
         return open_by_synapse(bus_id, card_p);
     }
-    if (!takes_submissions(*lib_, bus_id)) {
+    if (!takes_submissions(*this, bus_id)) {
         return -ENOTSUP;
     }
     std::unique_ptr<device> opened;
-    const int ret = device::open(*lib_, bus_id, opened);
+    const int ret = device::open(*this, bus_id, opened);
     if (ret == 0) {
         card_p = std::move(opened);
     }
@@ -131,19 +130,15 @@ int driver::open_by_synapse(const std::string &bus_id,
     /* SynapseAI does not tell it apart from a card that somebody has. Where it
      * has a device already, no end of a reset gives it another one. */
     const bool in_reset =
-        (synapse().known().session == nullptr) && is_in_reset(*lib_, bus_id);
+        (synapse().known().session == nullptr) && is_in_reset(*this, bus_id);
     int ret = synapse().acquire(bus_id);
     if (ret != 0) {
         return (in_reset && (ret != -ENOTSUP)) ? -EAGAIN : ret;
     }
-    const auto session = synapse().known().session;
-    std::unique_ptr<device> adopted;
-    ret = device::adopt(*lib_, session->fd(), adopted);
-    if (ret == 0) {
-        card_p = std::make_unique<synapse_card>(session, std::move(adopted),
-                                                options_.map_application_memory,
-                                                [] { synapse().release(); });
-    } else {
+    ret = synapse_card::make(
+        *this, synapse().known().session, options_.map_application_memory,
+        [] { synapse().release(); }, card_p);
+    if (ret != 0) {
         synapse().release();
     }
     return ret;
@@ -156,25 +151,19 @@ int driver::adopt(int fd, std::unique_ptr<card> &card_p) const
     if ((known.opened >= 0) && is_same_file(known.opened, fd)) {
         return -EINPROGRESS;
     }
-    const bool is_acquired = (known.fd >= 0) && is_same_file(known.fd, fd);
+    if ((known.fd >= 0) && is_same_file(known.fd, fd)) {
+        return (known.session == nullptr)
+                   ? -EIO
+                   : synapse_card::make(*this, known.session,
+                                        options_.map_application_memory, {},
+                                        card_p);
+    }
     std::unique_ptr<device> adopted;
-    const int ret = device::adopt(*lib_, is_acquired ? known.fd : fd, adopted);
-    if (ret != 0) {
-        return ret;
+    const int ret = device::adopt(*this, fd, adopted);
+    if (ret == 0) {
+        card_p = std::move(adopted);
     }
-    if (is_acquired) {
-        if (known.session == nullptr) {
-            return -EIO;
-        }
-        card_p = std::make_unique<synapse_card>(
-            known.session, std::move(adopted), options_.map_application_memory);
-        return 0;
-    }
-    if (!adopted->takes_submissions()) {
-        return -ENOTSUP;
-    }
-    card_p = std::move(adopted);
-    return 0;
+    return ret;
 }
 
 const char *driver::how_to_use_synapse(engine used)
@@ -194,7 +183,7 @@ const char *driver::how_to_use_synapse(engine used)
 std::string driver::why_no_synapse()
 {
     std::string why;
-    const auto found = synapse_functions::load(why);
+    const auto found = synapse_functions::find(true, why);
     if ((found != nullptr) && !found->can_acquire()) {
         why = synapse_functions::no_acquisition;
     }
@@ -235,27 +224,6 @@ void driver::look_for_frameworks() const
     if (drives_frameworks()) {
         synapse().look();
     }
-}
-
-std::string driver::box_name() const
-{
-    return ask(lib_->hlthunk_sys_box);
-}
-
-std::string driver::sysfs(const std::string &sys) const
-{
-    return (lib_->hlthunk_sys_sysfs != nullptr) ? ask(lib_->hlthunk_sys_sysfs)
-                                                : sys;
-}
-
-std::string driver::supported_kinds()
-{
-    return shim::supported_kinds();
-}
-
-std::string driver::own_dev() const
-{
-    return ask(lib_->hlthunk_sys_dev);
 }
 
 } // namespace gaudi::shim
