@@ -1,4 +1,4 @@
-#include "uct/gaudi/base/ucx/transport.h"
+#include "uct/gaudi/base/ucx/registration.h"
 
 #include "common/ucx_logs.h"
 

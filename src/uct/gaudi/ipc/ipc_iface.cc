@@ -2,8 +2,8 @@
 
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory_map.h"
+#include "uct/gaudi/base/ucx/registration.h"
 #include "uct/gaudi/base/ucx/status.h"
-#include "uct/gaudi/base/ucx/transport.h"
 #include "uct/gaudi/ipc/ipc_md.h"
 #include "uct/gaudi/ipc/process/reachability.h"
 

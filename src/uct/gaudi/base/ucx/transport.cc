@@ -1,7 +1,7 @@
 #include "uct/gaudi/base/ucx/transport.h"
 
+#include <algorithm>
 #include <bit>
-#include <cstring>
 
 namespace gaudi::base {
 
@@ -134,24 +134,6 @@ ucs_status_t set_devices(const std::vector<transport_device> &own,
     *devices_p     = devices;
     *num_devices_p = static_cast<unsigned>(own.size());
     return UCS_OK;
-}
-
-bool is_complete(const char *owner, const char *table, const void *slots,
-                 size_t bytes)
-{
-    bool complete = true;
-    for (size_t i = 0; i < bytes / sizeof(void *); ++i) {
-        const void *slot;
-        memcpy(&slot, static_cast<const char *>(slots) + (i * sizeof(slot)),
-               sizeof(slot));
-        if (slot == nullptr) {
-            ucs_error("%s: slot %zu of its table %s has no function: this "
-                      "module does not fit this UCX",
-                      owner, i, table);
-            complete = false;
-        }
-    }
-    return complete;
 }
 
 } // namespace gaudi::base
