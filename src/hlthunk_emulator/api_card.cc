@@ -75,7 +75,7 @@ HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map(int fd, void *host,
                                                 uint64_t hint_addr,
                                                 uint64_t size)
 {
-    return hlthunk_host_memory_map_flags(fd, host, hint_addr, size, 0);
+    return value_of(fd, &software_card::map_host, host, hint_addr, false, size);
 }
 
 HLTHUNK_PUBLIC int hlthunk_get_dev_memalloc_page_orders(int fd,

@@ -29,6 +29,8 @@ struct node_identity {
     ino_t inode       = 0;
     dev_t device      = 0;
 
+    /* The check takes what the compiler makes for a literal.
+     * NOLINTNEXTLINE(modernize-use-nullptr) */
     auto operator<=>(const node_identity &) const = default;
 };
 

@@ -62,8 +62,9 @@ TEST_F(emu, a_forked_child_cannot_use_the_card)
         hlthunk_emu_counters counters{};
         hlthunk_wait_multi_cs_in multi_in{};
         hlthunk_wait_multi_cs_out multi_out{};
-        const auto result_of = [](uint64_t answer) {
-            return (answer != 0) ? 0 : -errno;
+        const auto result_of = [](auto &&call) {
+            errno = 0;
+            return (call() != 0) ? 0 : -errno;
         };
         const int answers[] = {
             card.submit({chunk}, value),
@@ -74,9 +75,14 @@ TEST_F(emu, a_forked_child_cannot_use_the_card)
             hl().hlthunk_get_open_stats(fd, &stats),
             hl().hlthunk_get_device_status_info(fd),
             hl().hlthunk_get_pci_bus_id_from_fd(fd, id, 13),
-            result_of(hl().hlthunk_device_memory_alloc(fd, 1, 0, false, true)),
-            result_of(hl().hlthunk_device_memory_map(fd, handle, 0)),
-            result_of(hl().hlthunk_host_memory_map(fd, data, 0, sizeof(data))),
+            result_of([&] {
+                return hl().hlthunk_device_memory_alloc(fd, 1, 0, false, true);
+            }),
+            result_of(
+                [&] { return hl().hlthunk_device_memory_map(fd, handle, 0); }),
+            result_of([&] {
+                return hl().hlthunk_host_memory_map(fd, data, 0, sizeof(data));
+            }),
             hl().hlthunk_memory_unmap(fd, va),
             hl().hlthunk_device_memory_free(fd, handle),
             export_range(card, va, 4096),

@@ -34,7 +34,7 @@ GAUDI_CHILD(shares_memory_and_executes_another_program)
 {
     uct_md_h md = open_md_of_child();
     static char shared[4096];
-    ipc::wire_key key;
+    ipc::wire_key key{};
     (void)register_with_key(md, shared, sizeof(shared), key);
     tell_parent(to_line(key));
     wait_for_parent();
@@ -80,10 +80,15 @@ TEST_F(ended_processes, take_no_descriptor_of_who_asked_what_they_use)
         user.kill(SIGKILL);
         (void)user.wait();
         EXPECT_TRUE(other.invalidate(other.key(at, mebi)));
-        const unsigned now = count_fds_of(other.process.pid());
+        unsigned now = count_fds_of(other.process.pid());
         EXPECT_GT(now, 3u);
         first = (round == 0) ? now : first;
-        EXPECT_EQ(now, first) << "round " << round;
+        /* Its thread of files may be about to close one. */
+        EXPECT_TRUE(eventually([&] {
+            now = count_fds_of(other.process.pid());
+            return now == first;
+        })) << now
+            << " instead of " << first << " in round " << round;
     }
 }
 

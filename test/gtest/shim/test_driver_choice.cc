@@ -14,9 +14,11 @@ using outcome = gaudi::shim::driver_choice::outcome;
 
 class driver_choice : public ::testing::Test {
 protected:
-    driver_choice() { fs::create_directory(dev.path("accel")); }
-
-    void make_node(const std::string &name) const { (void)dev.file(name, ""); }
+    void make_node(const std::string &name) const
+    {
+        fs::create_directories(fs::path(dev.path(name)).parent_path());
+        (void)dev.file(name, "");
+    }
 
     /* The library's path, or "none", or "invalid". */
     [[nodiscard]] std::string choose(const std::string &text) const

@@ -206,6 +206,7 @@ unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
     if (!self.engine->is_idle()) {
         count += self.engine->progress();
         while (base::flush_domain *of = self.engine->take_failed()) {
+            const base::worker_block block(self.super);
             ucs_container_of(of, endpoint, domain)->super.fail(of->failure);
         }
     }

@@ -63,7 +63,7 @@ public:
     }
 
     /** Hold them: the caller does so already, or opens them. */
-    void hold() { holds_.fetch_add(1, std::memory_order_relaxed); }
+    void hold() { holds_.fetch_add(1, std::memory_order_release); }
 
     /** The last one closes them. */
     void let_go()

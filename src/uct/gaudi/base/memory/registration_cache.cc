@@ -3,6 +3,7 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/status.h"
 
+#include <chrono>
 #include <new>
 #include <thread>
 #include <utility>
@@ -196,12 +197,13 @@ bool registration_cache::close()
         return true;
     }
     uint64_t left = 0;
-    for (unsigned looks = 0; looks < 2; ++looks) {
+    for (unsigned looks = 0; looks < 100; ++looks) {
         left = uncached_ + host_.taken() + device_.taken();
         if (left == 0) {
             break;
         }
-        std::this_thread::yield(); /* see rcache::uses */
+        /* One too many for a moment, see rcache::uses. */
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     if (left > 0) {
         ucs_warn("gaudi: %lu registrations were not released", left);

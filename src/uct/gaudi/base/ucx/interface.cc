@@ -27,8 +27,12 @@ unsigned ucx_interface::report_failures()
 {
     unsigned count = 0;
     for (; has_failures(); ++count) {
-        auto *ep = ucs_list_extract_head(&failed_, ucx_endpoint, in_failed_);
-        ucs_list_head_init(&ep->in_failed_);
+        ucx_endpoint *ep;
+        {
+            const worker_block block(*this);
+            ep = ucs_list_extract_head(&failed_, ucx_endpoint, in_failed_);
+            ucs_list_head_init(&ep->in_failed_);
+        }
         (void)uct_iface_handle_ep_err(handle(), ep->handle(), ep->status_);
     }
     return count;
@@ -44,11 +48,11 @@ ucs_status_t ucx_endpoint::init(uct_iface_h iface)
 
 ucx_endpoint::~ucx_endpoint()
 {
-    if (is_failure_untold()) {
-        const worker_block block(owner());
-        ucs_list_del(&in_failed_);
-    }
     if (has_super_) {
+        {
+            const worker_block block(owner());
+            ucs_list_del(&in_failed_);
+        }
         UCS_CLASS_CLEANUP(uct_base_ep_t, &super_);
     }
 }

@@ -176,9 +176,11 @@ void rcache::invalidate(void *storage)
 unsigned rcache::uses(const void *storage)
 {
     const auto *region = static_cast<const ucs_rcache_region_t *>(storage) - 1;
-    /* One reference of a region that can be found is the cache's own. */
-    const unsigned own = (region->flags & UCS_RCACHE_REGION_FLAG_PGTABLE) != 0;
+    /* One reference of a region that can be found is the cache's own. UCX
+     * clears the flag before it drops that: looked at in this order it is one
+     * too many at most (ucs_rcache_region_invalidate_internal). */
     const unsigned all = __atomic_load_n(&region->refcount, __ATOMIC_ACQUIRE);
+    const unsigned own = (region->flags & UCS_RCACHE_REGION_FLAG_PGTABLE) != 0;
     return (all > own) ? all - own : 0;
 }
 
