@@ -87,6 +87,7 @@ std::vector<open_node> find_open_nodes(const std::string &own_dev)
         }
     });
     std::vector<open_node> found;
+    found.reserve(lowest.size());
     for (const auto &[node, fd] : lowest) {
         found.push_back({fd, node});
     }
