@@ -149,3 +149,8 @@ int run_as_child(char **argv);
             return 1;                                                          \
         }                                                                      \
     } while (false)
+
+/* The same for what EXPECT has found: for a child that its parent kills, or
+ * that ends without its destructors. */
+#define GAUDI_CHILD_REQUIRE_NO_FAILURE()                                       \
+    GAUDI_CHILD_REQUIRE(!::testing::Test::HasFailure())

@@ -94,7 +94,7 @@ TEST_F(emu, a_forked_child_cannot_use_the_card)
             api().hlthunk_emu_get_counters(fd, &counters),
             api().hlthunk_emu_pause(fd, true)};
         EXPECT_THAT(answers, ::testing::Each(-ENODEV));
-        GAUDI_CHILD_REQUIRE(!::testing::Test::HasFailure());
+        GAUDI_CHILD_REQUIRE_NO_FAILURE();
         GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_name_from_fd(fd) ==
                             HLTHUNK_DEVICE_INVALID);
         GAUDI_CHILD_REQUIRE(api().hlthunk_get_device_id_from_fd(fd) == 0);

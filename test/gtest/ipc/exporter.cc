@@ -258,6 +258,7 @@ int export_memory()
             std::fprintf(stderr, "what is %s?\n", line.c_str());
             return 1;
         }
+        GAUDI_CHILD_REQUIRE_NO_FAILURE();
         tell_parent(answer);
     }
     GAUDI_CHILD_REQUIRE(take_logs().empty());
@@ -267,6 +268,7 @@ int export_memory()
 int use_key(bool holds)
 {
     (void)open_md_of_child();
+    GAUDI_CHILD_REQUIRE_NO_FAILURE();
     tell_parent("next");
     unpacked remote(from_parent<ipc::wire_key>());
     GAUDI_CHILD_REQUIRE(remote.status == UCS_OK);

@@ -38,6 +38,7 @@ GAUDI_CHILD(shares_memory_and_executes_another_program)
     static char shared[4096];
     ipc::wire_key key{};
     (void)register_with_key(md, shared, sizeof(shared), key);
+    GAUDI_CHILD_REQUIRE_NO_FAILURE();
     tell_parent(to_line(key));
     wait_for_parent();
     execlp("sleep", "sleep", "60", nullptr);

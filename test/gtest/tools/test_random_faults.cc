@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <random>
+#include <tuple>
 
 namespace gaudi::test {
 
@@ -189,27 +190,32 @@ private:
     unsigned number_ = 0;
 };
 
-class faults_that_were_met : public random_faults,
-                             public ::testing::WithParamInterface<known_fault> {
+class faults_that_were_met
+    : public random_faults,
+      public ::testing::WithParamInterface<
+          std::tuple<known_fault, const char *>> { /* and protocols */
 };
 
 } // namespace
 
 TEST_P(faults_that_were_met, end_in_right_bytes_or_an_error)
 {
-    const arguments what = words(GetParam().what);
-    run_one(what, GetParam().fault, GetParam().where == at_server,
+    const auto &[known, protocols] = GetParam();
+    const arguments what           = words(known.what);
+    run_one(what, known.fault, known.where == at_server,
             with({{"UCX_TLS", (what[0] == "tag") ? "gaudi_copy,sm"
                                                  : "gaudi_copy,gaudi_ipc"},
-                  {"UCX_PROTO_ENABLE", default_protocols},
+                  {"UCX_PROTO_ENABLE", protocols},
                   {"UCX_HANDLE_ERRORS", "none"},
                   {"UCX_LOG_LEVEL", "error"}}));
 }
 
 INSTANTIATE_TEST_SUITE_P(as, faults_that_were_met,
-                         ::testing::ValuesIn(known_faults),
+                         ::testing::Combine(::testing::ValuesIn(known_faults),
+                                            ::testing::ValuesIn(protocols())),
                          [](const auto &test) {
-                             return std::string(test.param.name);
+                             return std::string(std::get<0>(test.param).name) +
+                                    "_proto_" + std::get<1>(test.param);
                          });
 
 TEST_F(random_faults, end_in_right_bytes_or_an_error)

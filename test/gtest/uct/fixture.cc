@@ -124,6 +124,14 @@ bool has_card(uct_md_h md)
     return has;
 }
 
+void watch_no_memory()
+{
+    const auto ignore = [](ucm_event_type_t, ucm_event_t *, void *) {};
+    require(ucm_set_event_handler(UCM_EVENT_VM_UNMAPPED, 0, ignore, nullptr),
+            "ucm_set_event_handler");
+    ucm_unset_event_handler(UCM_EVENT_VM_UNMAPPED, ignore, nullptr);
+}
+
 void drop_idle_registrations(uct_md_h md)
 {
     ucm_event_t event{};

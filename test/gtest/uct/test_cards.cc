@@ -427,7 +427,9 @@ TEST_IN_CHILD(cards, stay_open_for_an_allocation_that_is_left,
                                            "released"},
                   take_logs());
     }
-    _exit(0); /* with what was left, which a sanitizer would tell */
+    _exit(::testing::Test::HasFailure()
+              ? 1
+              : 0); /* with what was left, which a sanitizer would tell */
 }
 
 } // namespace gaudi::test

@@ -247,7 +247,8 @@ TEST_IN_CHILD(forking_of_others,
 {
     load_module();
     (void)hl();             /* the program has the driver library, */
-    (void)find_component(); /* and UCX all of its modules */
+    (void)find_component(); /* and UCX all of its modules, */
+    watch_no_memory();      /* UCM's, too */
     struct {
         std::atomic<bool> looks{false};
         std::atomic<bool> is_over{false};

@@ -77,7 +77,7 @@ bool is_first_of_worker(const interface *iface)
 
 } // namespace
 
-/* UCP's old protocols deliver other bytes for a fragment that was not copied.
+/* UCP delivers other bytes for a fragment that was not copied.
  * What was given up is what its owner wanted. */
 static void end_with_failed_fragment(const uct_completion_t &completion,
                                      ucs_status_t status)

@@ -1,5 +1,9 @@
 #include "uct/gaudi/base/ucx/callers.h"
 
+#include "uct/gaudi/base/ucx/ucp_request.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
+
+#include <memory>
 #include <string_view>
 
 #include <dlfcn.h>
@@ -12,6 +16,7 @@ namespace {
 struct caller {
     std::string_view name; /* empty: not exported */
     const void *library = nullptr;
+    const char *file    = nullptr;
 };
 
 caller at(const void *return_address)
@@ -21,7 +26,26 @@ caller at(const void *return_address)
     if (dladdr(call, &info) == 0) {
         return {};
     }
-    return {(info.dli_sname != nullptr) ? info.dli_sname : "", info.dli_fbase};
+    return {(info.dli_sname != nullptr) ? info.dli_sname : "", info.dli_fbase,
+            info.dli_fname};
+}
+
+/* Whether a function is one of UCP that is not exported: what its requests of
+ * the new protocols end with. UCP's file may have any name. */
+bool is_inside_ucp(const caller &function)
+{
+    if (!function.name.empty() || (function.file == nullptr)) {
+        return false;
+    }
+    const auto close = [](void *opened) { (void)dlclose(opened); };
+    const std::unique_ptr<void, decltype(close)> library(
+        dlopen(function.file, RTLD_LAZY | RTLD_NOLOAD));
+    const void *known = (library != nullptr)
+                            ? dlsym(library.get(), "ucp_get_version")
+                            : nullptr;
+    return (known != nullptr) &&
+           (at(static_cast<const char *>(known) + 1).library ==
+            function.library);
 }
 
 } // namespace
@@ -35,10 +59,13 @@ bool is_packing(const void *return_address)
 bool is_fragment(const uct_completion_t &completion)
 {
     const auto *function = reinterpret_cast<const char *>(completion.func);
-    const std::string_view name = at(function + 1).name;
-    return (name == "ucp_rndv_recv_frag_put_completion") ||
-           (name == "ucp_rndv_put_pipeline_frag_get_completion") ||
-           (name == "ucp_rndv_rkey_ptr_frag_completion");
+    const caller known   = at(function + 1);
+    if (has_new_protocols() && is_inside_ucp(known)) {
+        return gaudi_request_is_staged(&completion) != 0;
+    }
+    return (known.name == "ucp_rndv_recv_frag_put_completion") ||
+           (known.name == "ucp_rndv_put_pipeline_frag_get_completion") ||
+           (known.name == "ucp_rndv_rkey_ptr_frag_completion");
 }
 
 key_user find_key_user()

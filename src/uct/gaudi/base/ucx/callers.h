@@ -18,8 +18,8 @@ inline constexpr bool ignores_failed_packing = UCT_API < UCT_VERSION(1, 14);
  *  @param return_address  Of the call, in the caller's code. */
 [[nodiscard]] bool is_packing(const void *return_address);
 
-/** Whether a completion is of a fragment that UCP's old protocols copy to or
- *  from device memory on the way of a message: they ignore its status. */
+/** Whether a completion is of a fragment that UCP copies to or from device
+ *  memory on the way of a message: it ignores its status. */
 [[nodiscard]] bool is_fragment(const uct_completion_t &completion);
 
 enum class key_user {
