@@ -126,10 +126,11 @@ bool has_card(uct_md_h md)
 
 void watch_no_memory()
 {
-    const auto ignore = [](ucm_event_type_t, ucm_event_t *, void *) {};
-    require(ucm_set_event_handler(UCM_EVENT_VM_UNMAPPED, 0, ignore, nullptr),
+    const auto ignore    = [](ucm_event_type_t, ucm_event_t *, void *) {};
+    constexpr int events = UCM_EVENT_VM_UNMAPPED | UCM_EVENT_MEM_TYPE_FREE;
+    require(ucm_set_event_handler(events, 0, ignore, nullptr),
             "ucm_set_event_handler");
-    ucm_unset_event_handler(UCM_EVENT_VM_UNMAPPED, ignore, nullptr);
+    ucm_unset_event_handler(events, ignore, nullptr);
 }
 
 void drop_idle_registrations(uct_md_h md)

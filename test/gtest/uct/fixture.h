@@ -77,7 +77,7 @@ child_options logging(child_environment settings);
 /** Whether gaudi_copy's memory domain has a card: it is there without, too. */
 bool has_card(uct_md_h md);
 
-/** Have UCX load what it needs before it first watches memory. */
+/** Have UCX load and patch what it does before it first watches memory. */
 void watch_no_memory();
 
 /** Tell UCX that all host memory has been unmapped, so that no registration
