@@ -10,6 +10,7 @@
 #include <new>
 #include <string_view>
 
+#include <dlfcn.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -85,6 +86,14 @@ uint64_t process_identity()
         known = identity.compare_exchange_strong(known, fresh) ? fresh : known;
     }
     return known;
+}
+
+void *open_loaded(const char *name, int flags)
+{
+    using function      = void *(const char *, int);
+    void *const address = dlsym(RTLD_DEFAULT, "dlopen");
+    return reinterpret_cast<function *>(address)(name, RTLD_LAZY | RTLD_NOLOAD |
+                                                           flags);
 }
 
 std::vector<std::string> loaded_files()

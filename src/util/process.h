@@ -65,6 +65,16 @@ uint64_t process_identity();
 std::vector<std::string> loaded_files();
 
 /**
+ * dlopen of what is loaded already, past UCM's replacement of it: that patches
+ * all libraries, though nothing new has come, and asks dl_iterate_phdr
+ * (ucm_dlopen in UCX's src/ucm/util/reloc.c).
+ *
+ * @param name   nullptr: the program.
+ * @param flags  As of dlopen. @return nullptr when it is not loaded.
+ */
+void *open_loaded(const char *name, int flags = 0);
+
+/**
  * What a process has once.
  *
  * Parts are made without a lock: a child that is forked meanwhile does not wait

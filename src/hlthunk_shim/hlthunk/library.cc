@@ -1,6 +1,7 @@
 #include "hlthunk_shim/hlthunk/library.h"
 
 #include "util/library_file.h"
+#include "util/process.h"
 #include "util/warning.h"
 
 #include <cerrno>
@@ -18,11 +19,10 @@ library::library(const std::string &path) : path_(path)
         reason_ = why;
         return;
     }
-    void *loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
-    was_loaded_  = (loaded != nullptr);
-    handle_      = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (was_loaded_) {
-        dlclose(loaded);
+    handle_     = util::open_loaded(path.c_str());
+    was_loaded_ = (handle_ != nullptr);
+    if (!was_loaded_) {
+        handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     }
     if (handle_ == nullptr) {
         const char *error = dlerror();

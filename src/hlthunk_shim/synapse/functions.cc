@@ -22,7 +22,7 @@ std::string_view base_name(std::string_view path)
 /* Kept loaded: streams and events of ours are in it. */
 void *open_loaded(const char *name)
 {
-    return dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD | RTLD_NODELETE);
+    return util::open_loaded(name, RTLD_NODELETE);
 }
 
 void *find_handle()

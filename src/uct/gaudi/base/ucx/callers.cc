@@ -2,6 +2,7 @@
 
 #include "uct/gaudi/base/ucx/ucp_request.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
+#include "util/process.h"
 
 #include <memory>
 #include <string_view>
@@ -39,7 +40,7 @@ bool is_inside_ucp(const caller &function)
     }
     const auto close = [](void *opened) { (void)dlclose(opened); };
     const std::unique_ptr<void, decltype(close)> library(
-        dlopen(function.file, RTLD_LAZY | RTLD_NOLOAD));
+        util::open_loaded(function.file));
     const void *known = (library != nullptr)
                             ? dlsym(library.get(), "ucp_get_version")
                             : nullptr;

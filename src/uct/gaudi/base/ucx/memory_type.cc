@@ -1,6 +1,7 @@
 #include "uct/gaudi/base/ucx/memory_type.h"
 
 #include "uct/gaudi/base/ucx/config.h"
+#include "util/process.h"
 
 #include <algorithm>
 #include <climits>
@@ -80,7 +81,7 @@ size_t room_of(const char *const *list)
 /* UCX's own list of names, which is whole whatever a program has. */
 const char *const *names_of_ucx()
 {
-    void *libucs = dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    void *libucs = util::open_loaded("libucs.so.0");
     if (libucs == nullptr) {
         return nullptr;
     }

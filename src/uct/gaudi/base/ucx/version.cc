@@ -1,6 +1,7 @@
 #include "uct/gaudi/base/ucx/version.h"
 
 #include "uct/gaudi/base/ucx/ucx.h"
+#include "util/process.h"
 
 #include <cstring>
 #include <optional>
@@ -101,7 +102,7 @@ const char *ucx_headers_version()
 bool ucx_matches()
 {
     /* Its own dependency. */
-    void *library           = dlopen("libuct.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    void *library           = util::open_loaded("libuct.so.0");
     const std::string other = find_other_layout(library);
     if (library != nullptr) {
         dlclose(library);

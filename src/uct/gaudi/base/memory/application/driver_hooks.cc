@@ -20,6 +20,7 @@
 #include "uct/gaudi/base/memory/application/rebinding.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "util/fork_handlers.h"
+#include "util/process.h"
 
 #include <algorithm>
 #include <array>
@@ -377,7 +378,7 @@ void card_events::look_for_driver()
 {
     const std::lock_guard<util::child_mutex> guard(install_lock);
     /* Stays in memory from now on, as its symbols are changed. */
-    void *handle = dlopen(library_name, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+    void *handle = util::open_loaded(library_name, RTLD_NODELETE);
     if (handle != nullptr) {
         (void)install(handle, true);
         dlclose(handle);

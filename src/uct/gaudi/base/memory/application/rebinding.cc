@@ -224,10 +224,10 @@ bool rebind_slots(const char *library, std::span<const rebinding> functions)
     };
     /* The program. Waits for what another thread is loading: its functions may
      * have been looked up before they were rebound. */
-    look_at(dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD));
+    look_at(util::open_loaded(nullptr));
     const auto files = util::loaded_files();
     for (const std::string &name : files) {
-        look_at(dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD));
+        look_at(util::open_loaded(name.c_str()));
     }
     return is_needed && !files.empty();
 }
