@@ -105,9 +105,9 @@ ucs_config_field_t transport::config_table[] = {
     {"FAILED_PACK", "abort",
      "What happens when the copy fails by which UCX packs device memory into\n"
      "a message or unpacks it, and fails again when it is tried again. UCX\n"
-     "1.13 ignores that, and delivers whatever is there, and so do the old\n"
-     "protocols for fragments of long messages. Later releases end the\n"
-     "process themselves.\n"
+     "1.13 ignores that, and delivers whatever is there, and so do all\n"
+     "releases for the fragments of a long message that is staged. Otherwise\n"
+     "later releases end the process themselves.\n"
      " abort     - the process ends\n"
      " continue  - the message arrives with wrong bytes",
      offsetof(config, failed_pack), UCS_CONFIG_TYPE_ENUM(failed_pack_names)},
