@@ -53,27 +53,39 @@ def start_side(run, arguments, transports, core):
         stderr=subprocess.STDOUT, text=True)
 
 
+def start_server(run, arguments, transports, core):
+    """A side that listens, and where. Another program may have taken the port
+    meanwhile, or its own connections: then once more with another one."""
+    for _ in range(5):
+        port = free_port()
+        server = start_side(run, arguments + ["-p", str(port)], transports,
+                            core)
+        end = time.monotonic() + DEADLINE
+        while server.poll() is None and time.monotonic() < end:
+            if listens(port):
+                return server, port
+            time.sleep(0.005)
+        server.kill()
+        output = server.communicate()[0]
+        if "Address already in use" not in output:
+            break
+    raise BenchError("ucx_perftest does not listen:\n" + output)
+
+
 def message_time(run, test, size, iterations, column, transports, memory):
     """Time of one message, in nanoseconds."""
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         cores = [None, None]
-    port = free_port()
     arguments = ["-t", test, "-s", str(size), "-n", str(iterations),
-                 "-w", str(max(iterations // 20, 1)), "-p", str(port)]
+                 "-w", str(max(iterations // 20, 1))]
     if memory != "host":
         arguments += ["-m", memory]
-    sides = [start_side(run, arguments, transports, cores[0])]
+    server, port = start_server(run, arguments, transports, cores[0])
+    sides = [server]
     try:
-        end = time.monotonic() + DEADLINE
-        while not listens(port):
-            if sides[0].poll() is not None or time.monotonic() > end:
-                sides[0].kill()
-                raise BenchError("ucx_perftest does not listen:\n" +
-                                 sides[0].communicate()[0])
-            time.sleep(0.005)
-        sides.append(start_side(run, arguments + ["127.0.0.1"], transports,
-                                cores[1]))
+        sides.append(start_side(run, arguments + ["-p", str(port), "127.0.0.1"],
+                                transports, cores[1]))
         output = sides[1].communicate(timeout=DEADLINE)[0]
         server_output = sides[0].communicate(timeout=DEADLINE)[0]
     except subprocess.TimeoutExpired as error:
