@@ -232,6 +232,11 @@ HLTHUNK_PUBLIC int hlthunk_wait_for_cs(int fd, uint64_t seq,
     return ret;
 }
 
+HLTHUNK_PUBLIC int hlthunk_cs_flush_pci_hbw_writes(int fd)
+{
+    return on_compute(fd, &software_card::flush_posted);
+}
+
 HLTHUNK_PUBLIC int hlthunk_wait_for_multi_cs(int fd, hlthunk_wait_multi_cs_in *,
                                              hlthunk_wait_multi_cs_out *)
 {

@@ -21,7 +21,7 @@ namespace gaudi::emu {
 
 namespace {
 
-constexpr uint64_t dmabuf_magic = 0x3366756264756167; /* "gaudbuf3" */
+constexpr uint64_t dmabuf_magic = 0x3466756264756167; /* "gaudbuf4" */
 /* More pieces than the largest card has pages. */
 constexpr uint64_t max_runs = 1 << 16;
 
@@ -29,7 +29,8 @@ struct dmabuf_header {
     uint64_t magic;
     uint64_t size; /* bytes of all runs */
     uint64_t run_count;
-    uint64_t card; /* index in the box */
+    uint64_t card;      /* index in the box */
+    uint64_t posted_at; /* where posted writes wait in the memory; 0: nowhere */
 };
 
 /* What is attached to the message. */
@@ -136,7 +137,8 @@ char *map_runs(int memory_fd, const std::vector<hbm_run> &runs, uint64_t size)
 
 } // namespace
 
-int create_dmabuf(int memory_fd, int holder_fd, unsigned card, uint64_t mark,
+int create_dmabuf(int memory_fd, int holder_fd, unsigned card,
+                  uint64_t posted_at, uint64_t mark,
                   const std::vector<hbm_run> &runs)
 {
     const util::unique_fd marked(open_marked(memory_fd, mark));
@@ -150,7 +152,7 @@ int create_dmabuf(int memory_fd, int holder_fd, unsigned card, uint64_t mark,
     const util::unique_fd sender(pair[0]);
     util::unique_fd dmabuf(pair[1]);
 
-    dmabuf_header header{dmabuf_magic, 0, runs.size(), card};
+    dmabuf_header header{dmabuf_magic, 0, runs.size(), card, posted_at};
     for (const hbm_run &run : runs) {
         header.size += run.size;
     }
@@ -183,7 +185,22 @@ int64_t size_of_dmabuf(int fd)
     return (ret != 0) ? ret : static_cast<int64_t>(header.size);
 }
 
-int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
+uint64_t imported_memory::offset_of(const char *address, uint64_t &size) const
+{
+    auto at = static_cast<uint64_t>(address - data());
+    for (const hbm_run &run : runs_) {
+        if (at < run.size) {
+            size = std::min(size, run.size - at);
+            return run.offset + at;
+        }
+        at -= run.size;
+    }
+    size = 0;
+    return 0;
+}
+
+int imported_memory::create(int fd, uint64_t size, unsigned user,
+                            imported_memory &memory_p)
 {
     util::unique_fd dmabuf(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (dmabuf.get() < 0) {
@@ -236,8 +253,14 @@ int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
     created.fd_                 = std::move(dmabuf);
     created.closed_in_children_ = util::closed_in_children(created.fd_.get());
     created.card_               = static_cast<unsigned>(header.card);
-    memory_p                    = std::move(created);
-    return 0;
+    created.runs_               = std::move(runs);
+    if (header.posted_at != 0) {
+        created.posted_ = std::make_unique<posted_writes>();
+        ret = created.posted_->open(attached[memory].get(), header.posted_at,
+                                    user);
+    }
+    memory_p = std::move(created);
+    return ret;
 }
 
 } // namespace gaudi::emu

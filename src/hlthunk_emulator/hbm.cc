@@ -1,5 +1,6 @@
 #include "hlthunk_emulator/hbm.h"
 
+#include "hlthunk_emulator/posted_writes.h"
 #include "hlthunk_emulator/settings.h"
 #include "util/addresses.h"
 #include "util/file_mapping.h"
@@ -23,7 +24,8 @@ int hbm::create(uint64_t size, std::optional<unsigned> node)
         return -EFBIG; /* a signal would end the process */
     }
     fd_.reset(memfd_create("hlthunk-emu-hbm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!fd_ || (ftruncate(fd(), static_cast<off_t>(size_)) != 0)) {
+    const uint64_t posted = get_settings().posted ? posted_bytes() : 0;
+    if (!fd_ || (ftruncate(fd(), static_cast<off_t>(size_ + posted)) != 0)) {
         return -errno;
     }
     closed_in_children_ = util::closed_in_children(fd());

@@ -252,7 +252,8 @@ bool mmu::walk(uint64_t va, tlb_entry &entry) const
     }
     entry.start = found->first;
     entry.end   = found->first + region.size;
-    entry.of    = {region.kind, region.import.card()};
+    entry.of    = {region.kind, region.import.card(),
+                (region.import.posted() != nullptr) ? &region.import : nullptr};
     if (region.kind != memory_kind::device) {
         entry.address = region.host;
         return true;

@@ -74,7 +74,8 @@ struct mmu_region {
 /** What a copy reads or writes. */
 struct memory_side {
     memory_kind kind;
-    unsigned card; /**< whose memory it is, of what is imported */
+    unsigned card;               /**< whose memory it is, of what is imported */
+    const imported_memory *late; /**< where writes arrive late, else nullptr */
 };
 
 /** What an address range is, as far as it is contiguous. */

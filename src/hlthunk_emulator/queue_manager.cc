@@ -103,8 +103,7 @@ bool queue_manager::prepare(part &current, uint64_t max_bytes, slice &work)
         watch_copy(current, from, to);
     }
     const uint64_t bytes = std::min(from.size, to.size);
-    work                 = {to.address, from.address, bytes,
-                            to.of.kind, from.of.kind, current.large};
+    work = {to.address, from.address, bytes, to.of, from.of, current.large};
     copy = {copy.dst + bytes, copy.src + bytes, copy.size - bytes};
     current.claimed += bytes;
     return true;
@@ -138,8 +137,8 @@ void queue_manager::end_watched_copy(part &current)
 /* Bytes of a part are where they belong. */
 void queue_manager::count_copy(part &current, const slice &work)
 {
-    const bool from_host = (work.from == memory_kind::host);
-    const bool to_host   = (work.to == memory_kind::host);
+    const bool from_host = (work.from.kind == memory_kind::host);
+    const bool to_host   = (work.to.kind == memory_kind::host);
     uint64_t &counter    = from_host
                                ? (to_host ? counters_.host_to_host_bytes
                                           : counters_.host_to_device_bytes)
@@ -149,6 +148,23 @@ void queue_manager::count_copy(part &current, const slice &work)
     current.claimed -= work.size;
     if ((current.claimed == 0) && (current.copy.size == 0)) {
         end_watched_copy(current);
+    }
+}
+
+void queue_manager::copy_slice(const slice &work)
+{
+    if (work.from.late != nullptr) {
+        work.from.late->posted()->push();
+    }
+    if (work.to.late == nullptr) {
+        copy_bytes(work.dst, work.src, work.size, work.large);
+        return;
+    }
+    for (uint64_t done = 0; done < work.size;) {
+        uint64_t bytes      = work.size - done;
+        const uint64_t from = work.to.late->offset_of(work.dst + done, bytes);
+        work.to.late->posted()->post(from, work.src + done, bytes);
+        done += bytes;
     }
 }
 
@@ -170,7 +186,7 @@ bool queue_manager::run_unqueued(part &only)
             return false;
         }
         if (prepare(only, budget, work)) {
-            copy_bytes(work.dst, work.src, work.size, work.large);
+            copy_slice(work);
             budget -= work.size;
             count_copy(only, work);
         }
@@ -228,7 +244,7 @@ void queue_manager::run_inline()
     uint64_t budget = inline_bytes;
 
     while (part *current = claim(budget, true, work)) {
-        copy_bytes(work.dst, work.src, work.size, work.large);
+        copy_slice(work);
         budget -= work.size;
         finish(*current, work);
     }
@@ -242,11 +258,11 @@ bool queue_manager::run_slice(card_lock &lock)
         return false;
     }
     if (work.size <= inline_bytes) {
-        copy_bytes(work.dst, work.src, work.size, work.large);
+        copy_slice(work);
     } else {
         ++copying_;
         lock.unlock();
-        copy_bytes(work.dst, work.src, work.size, work.large);
+        copy_slice(work);
         lock.lock();
         --copying_;
         if (copying_ == 0) {

@@ -130,8 +130,8 @@ private:
         char *dst;
         const char *src;
         uint64_t size;
-        memory_kind to;
-        memory_kind from;
+        memory_side to;
+        memory_side from;
         bool large;
     };
 
@@ -151,6 +151,7 @@ private:
     bool run_unqueued(part &only);
     void run_inline();
 
+    static void copy_slice(const slice &work);
     part *claim(uint64_t max_bytes, bool whole, slice &work);
     step advance(part &current);
     inline bool prepare(part &current, uint64_t max_bytes, slice &work);

@@ -268,6 +268,12 @@ constexpr struct {
          return unless(result.import || (std::strcmp(text, "n") == 0),
                        "y (as the vendor's driver) or n (as the mainline one)");
      }},
+    {"HLTHUNK_EMU_POSTED", true,
+     [](const char *text, settings &result) {
+         result.posted = (std::strcmp(text, "y") == 0);
+         return unless(result.posted || (std::strcmp(text, "n") == 0),
+                       "y (writes to other cards arrive late) or n");
+     }},
     {"HLTHUNK_EMU_EDMA", false,
      [](const char *text, settings &result) {
          return unless(

@@ -24,7 +24,9 @@ struct settings {
     std::string node   = "0";     /**< name of the box */
     std::string folder;   /**< of its locks; empty: they are abstract names */
     unsigned engines = 1; /**< engine threads of this process */
-    bool import      = true; /**< the driver imports dma-bufs */
+    bool import      = true;  /**< the driver imports dma-bufs */
+    bool posted      = false; /**< writes to other cards arrive late, see
+                                   posted_writes.h */
     /** Of each card, in which group it is: peer-to-peer reaches the cards of
      *  its own. Empty: all are in one. */
     std::vector<unsigned> p2p;

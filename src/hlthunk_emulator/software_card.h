@@ -108,6 +108,7 @@ public:
     int unmap(uint64_t va);
     int export_dmabuf(uint64_t va, uint64_t size, uint64_t offset);
     int import_dmabuf(int fd, uint64_t size, uint64_t &va_p);
+    int flush_posted();
     int create_command_buffer(uint32_t size, bool mapped, uint64_t &handle_p);
     int destroy_command_buffer(uint64_t handle);
     int command_buffer_va(uint64_t handle, uint64_t &va_p);

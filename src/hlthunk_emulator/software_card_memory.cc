@@ -219,7 +219,8 @@ int software_card::export_dmabuf(uint64_t va, uint64_t size, uint64_t offset)
             break;
         }
     }
-    return create_dmabuf(open_->memory.fd(), open_->holder.get(), index_, va,
+    return create_dmabuf(open_->memory.fd(), open_->holder.get(), index_,
+                         get_settings().posted ? open_->memory.size() : 0, va,
                          runs);
 }
 
@@ -242,7 +243,7 @@ int software_card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
         return ret;
     }
     imported_memory memory;
-    ret = imported_memory::create(fd, size, memory);
+    ret = imported_memory::create(fd, size, index_, memory);
     if (ret != 0) {
         log("%s: import of file descriptor %d with %lu bytes: %s",
             name_.c_str(), fd, size,
@@ -279,6 +280,16 @@ int software_card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
         std::this_thread::sleep_until(until);
     }
     return 0;
+}
+
+int software_card::flush_posted()
+{
+    const card_lock lock(lock_);
+    const int ret = enter();
+    if ((ret == 0) && get_settings().posted) {
+        flush_posted_writes(open_->memory.fd(), open_->memory.size());
+    }
+    return ret;
 }
 
 int software_card::create_command_buffer(uint32_t size, bool mapped,

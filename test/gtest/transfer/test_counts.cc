@@ -59,16 +59,16 @@ TEST_F(counted_transfers, show_a_card_once_it_is_used)
     EXPECT_EQ(size, bytes(1, "host_to_device"));
 }
 
-TEST_F(counted_transfers, are_the_writing_cards)
+TEST_F(counted_transfers, are_the_reading_cards)
 {
     const device_buffer first(card(0), size);
     const device_buffer second(card(1), size);
     copy(second.data(), first.data());
-    EXPECT_EQ(size, bytes(0, "card_to_card_out"));
-    EXPECT_EQ(uint64_t{0}, bytes(1, "card_to_card_in"))
-        << "card 0 did it, and nothing is counted twice";
+    EXPECT_EQ(size, bytes(1, "card_to_card_in"));
+    EXPECT_EQ(uint64_t{0}, bytes(0, "card_to_card_out"))
+        << "card 1 did it, and nothing is counted twice";
     copy(first.data(), second.data());
-    EXPECT_EQ(size, bytes(1, "card_to_card_out"));
+    EXPECT_EQ(size, bytes(0, "card_to_card_in"));
     EXPECT_EQ(uint64_t{0}, bytes(0, "on_card"));
 }
 

@@ -172,9 +172,9 @@ TEST_P_IN_CHILD(between_cards, a_copy_gets_there, options())
             copy_to_card(tl, blocking, source.data() + 1, length,
                          target.remote(2));
             const auto after = counters();
-            /* By one card directly, or by both through the host. */
-            ASSERT_TRUE(after[of_source].device_to_device_bytes -
-                            before[of_source].device_to_device_bytes ==
+            /* By the reading card directly, or by both through the host. */
+            ASSERT_TRUE(after[of_target].device_to_device_bytes -
+                            before[of_target].device_to_device_bytes ==
                         (goes_directly() ? length : 0));
             ASSERT_TRUE(after[of_source].device_to_host_bytes -
                             before[of_source].device_to_host_bytes ==

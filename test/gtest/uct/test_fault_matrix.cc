@@ -441,13 +441,13 @@ const operation operations[] = {
                     size / 2);
      }},
     /* Cards that cannot share memory copy through the host's. */
-    {"to_other_card", copying, imports, by_completion, mapping_of_host, near,
-     other, of_other_card,
+    {"to_other_card", accesses, exports, by_completion, mapping_of_host, near,
+     other, nothing,
      [](scene &s) {
          return put(s, s.near->memory.address, s.other->remote());
      }},
-    {"from_other_card", accesses, exports, by_completion, mapping_of_host,
-     other, near, nothing,
+    {"from_other_card", copying, imports, by_completion, mapping_of_host, other,
+     near, of_other_card,
      [](scene &s) {
          return put(s, s.other->memory.address, s.near->remote());
      }},

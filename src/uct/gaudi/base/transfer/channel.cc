@@ -103,7 +103,8 @@ ucs_status_t channel::create(card &owner, const transfer_options &options,
     const size_t chunk_bytes = options.chunk_bytes;
 
     int ret = shim::pinned_buffer::create(
-        owner.device(), chunk_bytes * options.chunks, created->staging_);
+        owner.device(), chunk_bytes * options.chunks + scratch_bytes,
+        created->staging_);
     if (ret == 0) {
         ret = created->make_queues(uint64_t{options.piece_bytes} *
                                    options.pieces);

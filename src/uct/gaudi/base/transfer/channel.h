@@ -83,6 +83,12 @@ enum class way : uint8_t {
     kernel    /**< between host memory of two processes, without a card */
 };
 
+/** Whose memory a card writes to over PCIe, by any number that tells it from
+ *  others. Such writes are posted: their job ends before the bytes are there. A
+ *  read by the same card does not overtake them (PCI Express Base
+ *  Specification, "Transaction Ordering"). */
+enum class posted_to : uint64_t { nobody = 0 };
+
 /** One DMA job of a transfer. */
 struct dma_job {
     channel *home; /* whose record this is */
@@ -91,9 +97,12 @@ struct dma_job {
     work_queue *queue; /* where it was submitted */
     uint64_t dst;      /* device addresses on the card of that queue */
     uint64_t src;
-    size_t length;   /* bytes */
-    copy_kind kind;  /* of what is under way now */
-    chunk_ptr chunk; /* that one of them is in, or nullptr */
+    size_t length;     /* bytes */
+    copy_kind kind;    /* of what is under way now */
+    chunk_ptr chunk;   /* that one of them is in, or nullptr */
+    posted_to peer;    /* whose memory dst is */
+    bool is_read_back; /* of what was written to it before */
+    dma_job *covered;  /* by it: jobs that end with it, by next_free */
     /* When it has ended, a download or relay goes on: */
     way how;
     uint64_t target;                     /* to here, */
@@ -185,6 +194,13 @@ public:
      *  ours is there, another interface has filled it.
      *  @return false when there is room. */
     [[nodiscard]] bool arm_for_room(wakeup_event &event) const;
+
+    /** Where the card puts what it reads back. */
+    [[nodiscard]] uint64_t scratch_va() const
+    {
+        return staging_.address() + chunk_bytes_ * chunks_.size();
+    }
+    static constexpr size_t scratch_bytes = 8;
 
     /** Leave the staging memory pinned: a card may still use it. */
     void abandon_staging();

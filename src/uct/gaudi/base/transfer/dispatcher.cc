@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace gaudi::base {
 
@@ -23,12 +24,10 @@ ucs_status_t report_refusal(const work_queue &queue, size_t length, int result)
     return to_status(result);
 }
 
-/* How a job ended; its bytes are counted when it did well. */
-ucs_status_t judge_end(const work_queue &queue, copy_kind kind, size_t length,
-                       int result)
+/* How a job ended. */
+ucs_status_t judge_end(const work_queue &queue, size_t length, int result)
 {
     if (ucs_likely(result == 0)) {
-        queue.home->counts().add(kind, length);
         return UCS_OK;
     }
     const card &owner = queue.home->owner();
@@ -46,6 +45,7 @@ dispatcher::dispatcher(const transfer_options &options,
 {
     ucs_list_head_init(&for_kernel_);
     ucs_queue_head_init(&onward_);
+    ucs_queue_head_init(&posted_);
 }
 
 void dispatcher::enqueue(operation &op)
@@ -109,6 +109,9 @@ bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
     job->queue          = &queue;
     job->length         = std::min(copy.left, piece_bytes_);
     job->kind           = queue.kind_of(copy.is_imported);
+    job->peer           = copy.peer;
+    job->is_read_back   = false;
+    job->covered        = nullptr;
     ucs_status_t status = prepare(*job, copy, leave);
     if (status == UCS_OK) {
         uint64_t id;
@@ -179,9 +182,12 @@ bool dispatcher::copy_at_once(channel &by, bool to_card, uint64_t va,
             queue.sleep(idle_sleep_us);
         }
     }
-    status_p = judge_end(queue, queue.kind_of(false), length, ended.status);
-    if (!to_card && (status_p == UCS_OK)) {
-        std::memmove(host, chunk->data, length);
+    status_p = judge_end(queue, length, ended.status);
+    if (status_p == UCS_OK) {
+        by.counts().add(queue.kind_of(false), length);
+        if (!to_card) {
+            std::memmove(host, chunk->data, length);
+        }
     }
     return true;
 }
@@ -194,6 +200,7 @@ void dispatcher::run(transfer &work, planned_copy &copy)
     }
     const work_queue *relay = (copy.how == way::relay) ? copy.relay : nullptr;
     unsigned idle           = 0;
+    work.plan               = &copy;
     while (((work.status == UCS_OK) && (copy.left > 0)) ||
            (work.in_flight > 0)) {
         /* One after the other: a chunk that comes back is in the cache. */
@@ -204,6 +211,7 @@ void dispatcher::run(transfer &work, planned_copy &copy)
             moved |= (submit_onward() > 0);
             moved |= (collect(*relay->dma) > 0);
         }
+        moved |= (submit_read_backs() > 0);
         if (moved) {
             idle = 0;
             continue;
@@ -299,6 +307,7 @@ unsigned dispatcher::submit_onward()
         if (ret == 0) {
             queue->in_flight += job.length;
             job.queue = queue;
+            job.dst   = job.target;
             job.kind  = queue->kind_of(false);
             job.how   = way::direct;
         } else {
@@ -308,10 +317,72 @@ unsigned dispatcher::submit_onward()
     return count;
 }
 
+/* Have cards read from where they have written, so that it is there: once for
+ * all transfers to the same memory whose last writes have ended. */
+unsigned dispatcher::submit_read_backs()
+{
+    unsigned count = 0;
+    for (; !ucs_queue_is_empty(&posted_); ++count) {
+        dma_job &last =
+            *ucs_queue_head_elem_non_empty(&posted_, dma_job, in_onward);
+        channel &by = *last.queue->home;
+        const size_t length =
+            std::min(last.length, size_t{channel::scratch_bytes});
+        work_queue &queue =
+            by.queue_for(shim::dma_direction::device_to_host, length);
+        uint64_t id;
+        const int ret =
+            queue.dma->submit(by.scratch_va(), last.dst + last.length - length,
+                              length, &last, id);
+        if (ret == -EAGAIN) {
+            break;
+        }
+        (void)ucs_queue_pull_non_empty(&posted_);
+        if (ret != 0) {
+            last.peer = posted_to::nobody;
+            finish(last, report_refusal(queue, length, ret));
+            continue;
+        }
+        last.queue        = &queue;
+        last.length       = length;
+        last.is_read_back = true;
+        queue.in_flight += length;
+        ucs_queue_iter_t iter;
+        dma_job *other;
+        ucs_queue_for_each_safe(other, iter, &posted_, in_onward)
+        {
+            if ((other->peer == last.peer) && (other->queue->home == &by)) {
+                ucs_queue_del_iter(&posted_, iter);
+                other->next_free = std::exchange(last.covered, other);
+            }
+        }
+    }
+    return count;
+}
+
+/* What was read back, and all that it covers, is there. */
+void dispatcher::finish_read_back(dma_job &read_back, ucs_status_t status)
+{
+    for (dma_job *job = &read_back; job != nullptr;) {
+        dma_job *const next =
+            (job == &read_back) ? read_back.covered : job->next_free;
+        job->peer = posted_to::nobody;
+        finish(*job, status);
+        job = next;
+    }
+}
+
 /* Let go of a job's record and chunk, and count it as ended. */
 void dispatcher::finish(dma_job &job, ucs_status_t status)
 {
     transfer &owner = *job.owner;
+    if ((job.peer != posted_to::nobody) && (status == UCS_OK) &&
+        (owner.status == UCS_OK) && (owner.in_flight == 1) &&
+        (owner.plan->left == 0)) {
+        job.chunk.reset();
+        ucs_queue_push(&posted_, &job.in_onward);
+        return;
+    }
     /* The first failure tells why; others may follow from it. */
     if (owner.status == UCS_OK) {
         owner.status = status;
@@ -331,10 +402,15 @@ unsigned dispatcher::collect(shim::dma_queue &queue)
     for (unsigned i = 0; i < count; ++i) {
         auto &job = *static_cast<dma_job *>(ended[i].cookie);
         ucs_status_t status =
-            judge_end(*job.queue, job.kind, job.length, ended[i].status);
+            judge_end(*job.queue, job.length, ended[i].status);
 
         job.queue->in_flight -= job.length;
+        if (job.is_read_back) {
+            finish_read_back(job, status);
+            continue;
+        }
         if (ucs_likely(status == UCS_OK)) {
+            job.queue->home->counts().add(job.kind, job.length);
             if (job.how == way::relay) {
                 ucs_queue_push(&onward_, &job.in_onward);
                 continue;
@@ -366,6 +442,7 @@ void dispatcher::advance()
 {
     collect_all();
     submit_onward();
+    submit_read_backs();
     submit_all();
     copy_by_kernel();
 }
@@ -374,6 +451,7 @@ bool dispatcher::advance_cards()
 {
     while (collect_all() > 0) {}
     submit_onward();
+    submit_read_backs();
     submit_all();
     return ucs_list_is_empty(&for_kernel_);
 }
@@ -409,6 +487,11 @@ bool dispatcher::arm(wakeup_event &event)
             *ucs_queue_head_elem_non_empty(&onward_, dma_job, in_onward);
         armed = job.relay->home->arm_for_room(event);
     }
+    if (armed && !ucs_queue_is_empty(&posted_)) {
+        const dma_job &job =
+            *ucs_queue_head_elem_non_empty(&posted_, dma_job, in_onward);
+        armed = job.queue->home->arm_for_room(event);
+    }
     return armed;
 }
 
@@ -435,9 +518,11 @@ bool dispatcher::drain()
             drained &= (queue->outstanding() == 0);
         }
     }
-    while (!ucs_queue_is_empty(&onward_)) {
-        finish(*ucs_queue_pull_elem_non_empty(&onward_, dma_job, in_onward),
-               UCS_ERR_CANCELED);
+    for (ucs_queue_head_t *waiting : {&onward_, &posted_}) {
+        while (!ucs_queue_is_empty(waiting)) {
+            finish(*ucs_queue_pull_elem_non_empty(waiting, dma_job, in_onward),
+                   UCS_ERR_CANCELED);
+        }
     }
     return drained;
 }

@@ -139,9 +139,10 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
             channel *by;
             status = planner_.find_device(device, length, where, by);
             if ((status != UCS_OK) ||
-                dispatcher::copy_at_once(*by, to_card, device.address,
-                                         (to_card ? src : dst).pointer(),
-                                         length, status)) {
+                ((!to_card || !where.imported) &&
+                 dispatcher::copy_at_once(*by, to_card, device.address,
+                                          (to_card ? src : dst).pointer(),
+                                          length, status))) {
                 return status;
             }
         }
@@ -226,7 +227,8 @@ ucs_status_t transfer_engine::prepare_bcopy(const side &device, bool to_device,
     channel *by;
     uint64_t va;
     ucs_status_t status =
-        planner_.reach(device, length, by, va, op->copy.remote);
+        planner_.reach(device, length, by, va, op->copy.remote,
+                       to_device ? &op->copy.peer : nullptr);
     if (status == UCS_OK) {
         op->copy.chunk = by->take_chunk(dispatcher::reserved_chunks);
         status = (op->copy.chunk == nullptr) ? UCS_ERR_NO_RESOURCE : UCS_OK;

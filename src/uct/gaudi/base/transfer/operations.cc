@@ -65,6 +65,7 @@ void operations::start(operation &op, flush_domain *domain, operation_kind what,
     op.in_flight    = 0;
     op.status       = UCS_OK;
     op.is_operation = true;
+    op.plan         = &op.copy;
     op.what         = what;
     op.has_ended    = false;
     op.sequence     = ++last_sequence_;

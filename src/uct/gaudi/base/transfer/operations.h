@@ -28,6 +28,7 @@ struct transfer {
     unsigned in_flight  = 0;
     ucs_status_t status = UCS_OK;
     bool is_operation   = false; /* an `operation`, else a synchronous copy */
+    const planned_copy *plan = nullptr;
 };
 
 enum class operation_kind { copy, unpack, flush_domain, flush_all };

@@ -25,8 +25,9 @@ struct planned_copy {
     uint64_t dst      = 0; /* as the way has it */
     uint64_t src      = 0;
     way how           = way::direct;
-    bool is_put       = false;   /* by the kernel: to the other process */
-    bool is_imported  = false;   /* by a card which reaches another one */
+    bool is_put       = false; /* by the kernel: to the other process */
+    bool is_imported  = false; /* by a card which reaches another one */
+    posted_to peer    = posted_to::nobody; /* whose memory dst is */
     work_queue *queue = nullptr; /* of the card; nullptr for way::kernel */
     work_queue *relay = nullptr; /* where a relay goes on */
     const util::process_memory *process = nullptr; /* whose host memory;
@@ -58,6 +59,7 @@ struct planned_copy {
         left        = 0;
         how         = way::direct;
         is_imported = false;
+        peer        = posted_to::nobody;
         process     = nullptr;
         chunk.reset();
         registration.reset();

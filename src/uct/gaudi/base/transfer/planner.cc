@@ -48,6 +48,17 @@ ucs_status_t reach_remote(card &user, const side &there, uint64_t &va)
                         there.remote->va_on(user, there.address, va));
 }
 
+posted_to peer_of(const side &there)
+{
+    return posted_to{reinterpret_cast<uintptr_t>(there.remote)};
+}
+
+/* What was imported is told by where it is. */
+posted_to peer_of(const device_location &imported)
+{
+    return posted_to{imported.start};
+}
+
 /* A card writes or reads over PCIe. */
 work_queue &pcie_queue(channel &by, bool writes, size_t length)
 {
@@ -173,6 +184,9 @@ ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
     if (status == UCS_OK) {
         plan_host_side(to_card, to_card ? src : dst, host, *by, device.address,
                        copy);
+        if (to_card && where.imported) {
+            copy.peer = peer_of(where);
+        }
     }
     return status;
 }
@@ -214,9 +228,9 @@ bool planner::find_registration(const side &host, planned_copy &copy)
 }
 
 /* Within this process. What was imported, only engines reach that reach host
- * memory. From card to card the source's card writes, else the target's card
- * reads, else the bytes go through staging memory that both reach. Writes are
- * faster over PCIe. */
+ * memory. From card to card the target's card reads, else the source's card
+ * writes, else the bytes go through staging memory that both reach. What is
+ * read is there when the job ends. */
 ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
                                            planned_copy &copy)
 {
@@ -232,6 +246,9 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
         return status;
     }
     const bool imported = from.imported || to.imported;
+    if (to.imported) {
+        copy.peer = peer_of(to);
+    }
     if (to.owner == from.owner) {
         work_queue &queue =
             imported
@@ -245,17 +262,18 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
         return plan_relay(*reader, dst.address, *writer, src.address, copy);
     }
     uint64_t va;
-    if ((to.backing != nullptr) && (to.backing->va_on(*from.owner, va) == 0)) {
-        copy.go_directly(pcie_queue(*writer, true, copy.left),
-                         va + (dst.address - to.backing->va), src.address);
-        copy.is_imported = true;
-        return UCS_OK;
-    }
     if ((from.backing != nullptr) &&
         (from.backing->va_on(*to.owner, va) == 0)) {
         copy.go_directly(pcie_queue(*reader, false, copy.left), dst.address,
                          va + (src.address - from.backing->va));
         copy.is_imported = true;
+        return UCS_OK;
+    }
+    if ((to.backing != nullptr) && (to.backing->va_on(*from.owner, va) == 0)) {
+        copy.go_directly(pcie_queue(*writer, true, copy.left),
+                         va + (dst.address - to.backing->va), src.address);
+        copy.is_imported = true;
+        copy.peer        = peer_of(to);
         return UCS_OK;
     }
     return plan_relay(*reader, dst.address, *writer, src.address, copy);
@@ -298,6 +316,7 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
     if (status != UCS_OK) {
         return status;
     }
+    copy.peer     = put ? peer_of(there) : posted_to::nobody;
     const int ret = there.remote->va_on(by->owner(), there.address, va);
     if ((ret == -EPERM) && (&by->owner() != home_)) {
         return plan_through_home(put, there, here, *by, copy);
@@ -317,12 +336,19 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
 }
 
 ucs_status_t planner::reach(const side &device, size_t length, channel *&by,
-                            uint64_t &va, held_remote &held)
+                            uint64_t &va, held_remote &held, posted_to *peer)
 {
     if (device.remote == nullptr) {
         device_location where;
-        va = device.address;
-        return find_device(device, length, where, by);
+        va                        = device.address;
+        const ucs_status_t status = find_device(device, length, where, by);
+        if ((peer != nullptr) && (status == UCS_OK) && where.imported) {
+            *peer = peer_of(where);
+        }
+        return status;
+    }
+    if (peer != nullptr) {
+        *peer = peer_of(device);
     }
     ucs_status_t status = check_has_card("device memory of another process");
     if (status == UCS_OK) {

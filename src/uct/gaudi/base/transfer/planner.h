@@ -40,10 +40,11 @@ public:
      *  @param by  Filled: the channel that has the chunks, of the card that
      *  @param va  reaches the memory at this address.
      *  @param held  Filled for memory of another process, on an error, too.
+     *  @param peer  Filled when it is another card's, to be written to.
      *  @return As @ref plan. */
     [[nodiscard]] ucs_status_t reach(const side &device, size_t length,
                                      channel *&by, uint64_t &va,
-                                     held_remote &held);
+                                     held_remote &held, posted_to *peer);
 
     /** Find device memory of this process, and the channel to its card.
      *  @return As @ref plan. */
