@@ -5,6 +5,24 @@
 
 namespace gaudi::base {
 
+ucs_status_t work_queue::report_refusal(size_t length, int result) const
+{
+    const card &owner = home->owner();
+    const auto level  = owner.failure_level();
+    ucs_log(level, "%s: cannot submit a copy of %zu bytes: %s",
+            owner.name().c_str(), length, std::strerror(-result));
+    return to_status(result);
+}
+
+ucs_status_t work_queue::report_failure(size_t length, int result) const
+{
+    const card &owner = home->owner();
+    const auto level  = owner.failure_level();
+    ucs_log(level, "%s: a DMA copy of %zu bytes failed: %s",
+            owner.name().c_str(), length, std::strerror(-result));
+    return to_status(result);
+}
+
 void work_queue::sleep(uint32_t longest_us) const
 {
     const shim::ticket oldest = dma->oldest_ticket();

@@ -54,6 +54,15 @@ struct work_queue {
     uint64_t window    = 0;         /* bytes from which on nothing is added */
     ucs_list_link_t waiting;        /* of whoever submits, next one first */
 
+    /** Log that a job was refused, or that it failed. @return Its status. */
+    [[nodiscard]] ucs_status_t report_refusal(size_t length, int result) const;
+    [[nodiscard]] ucs_status_t judge_end(size_t length, int result) const
+    {
+        return ucs_likely(result == 0) ? UCS_OK
+                                       : report_failure(length, result);
+    }
+    ucs_status_t report_failure(size_t length, int result) const;
+
     /** Sleep until the oldest job ends, not until all do: the next ones are to
      *  follow before the card has nothing left. */
     void sleep(uint32_t longest_us) const;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 namespace gaudi::base {
 
@@ -15,28 +14,6 @@ constexpr unsigned poll_batch = 16;
 constexpr unsigned idle_polls    = 256;
 constexpr uint32_t idle_sleep_us = 1000;
 
-ucs_status_t report_refusal(const work_queue &queue, size_t length, int result)
-{
-    const card &owner = queue.home->owner();
-    const auto level  = owner.failure_level();
-    ucs_log(level, "%s: cannot submit a copy of %zu bytes: %s",
-            owner.name().c_str(), length, std::strerror(-result));
-    return to_status(result);
-}
-
-/* How a job ended. */
-ucs_status_t judge_end(const work_queue &queue, size_t length, int result)
-{
-    if (ucs_likely(result == 0)) {
-        return UCS_OK;
-    }
-    const card &owner = queue.home->owner();
-    const auto level  = owner.failure_level();
-    ucs_log(level, "%s: a DMA copy of %zu bytes failed: %s",
-            owner.name().c_str(), length, std::strerror(-result));
-    return to_status(result);
-}
-
 } // namespace
 
 dispatcher::dispatcher(const transfer_options &options,
@@ -45,7 +22,6 @@ dispatcher::dispatcher(const transfer_options &options,
 {
     ucs_list_head_init(&for_kernel_);
     ucs_queue_head_init(&onward_);
-    ucs_queue_head_init(&posted_);
 }
 
 void dispatcher::enqueue(operation &op)
@@ -125,7 +101,7 @@ bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
             return true;
         }
         status = (ret == -EAGAIN) ? UCS_ERR_NO_RESOURCE
-                                  : report_refusal(queue, job->length, ret);
+                                  : queue.report_refusal(job->length, ret);
         if (copy.how == way::upload) {
             copy.chunk = std::move(job->chunk);
         }
@@ -173,7 +149,7 @@ bool dispatcher::copy_at_once(channel &by, bool to_card, uint64_t va,
                           length, nullptr, id);
     if (ucs_unlikely(ret != 0)) {
         status_p =
-            (ret == -EAGAIN) ? UCS_OK : report_refusal(queue, length, ret);
+            (ret == -EAGAIN) ? UCS_OK : queue.report_refusal(length, ret);
         return ret != -EAGAIN;
     }
     shim::dma_completion ended;
@@ -182,7 +158,7 @@ bool dispatcher::copy_at_once(channel &by, bool to_card, uint64_t va,
             queue.sleep(idle_sleep_us);
         }
     }
-    status_p = judge_end(queue, length, ended.status);
+    status_p = queue.judge_end(length, ended.status);
     if (status_p == UCS_OK) {
         by.counts().add(queue.kind_of(false), length);
         if (!to_card) {
@@ -208,10 +184,9 @@ void dispatcher::run(transfer &work, planned_copy &copy)
                      submit_next(work, copy, 0);
         moved |= (collect(*copy.queue->dma) > 0);
         if (relay != nullptr) {
-            moved |= (submit_onward() > 0);
             moved |= (collect(*relay->dma) > 0);
         }
-        moved |= (submit_read_backs() > 0);
+        moved |= (submit_onward() > 0);
         if (moved) {
             idle = 0;
             continue;
@@ -311,65 +286,12 @@ unsigned dispatcher::submit_onward()
             job.kind  = queue->kind_of(false);
             job.how   = way::direct;
         } else {
-            finish(job, report_refusal(*queue, job.length, ret));
+            finish(job, queue->report_refusal(job.length, ret));
         }
     }
-    return count;
-}
-
-/* Have cards read from where they have written, so that it is there: once for
- * all transfers to the same memory whose last writes have ended. */
-unsigned dispatcher::submit_read_backs()
-{
-    unsigned count = 0;
-    for (; !ucs_queue_is_empty(&posted_); ++count) {
-        dma_job &last =
-            *ucs_queue_head_elem_non_empty(&posted_, dma_job, in_onward);
-        channel &by = *last.queue->home;
-        const size_t length =
-            std::min(last.length, size_t{channel::scratch_bytes});
-        work_queue &queue =
-            by.queue_for(shim::dma_direction::device_to_host, length);
-        uint64_t id;
-        const int ret =
-            queue.dma->submit(by.scratch_va(), last.dst + last.length - length,
-                              length, &last, id);
-        if (ret == -EAGAIN) {
-            break;
-        }
-        (void)ucs_queue_pull_non_empty(&posted_);
-        if (ret != 0) {
-            last.peer = posted_to::nobody;
-            finish(last, report_refusal(queue, length, ret));
-            continue;
-        }
-        last.queue        = &queue;
-        last.length       = length;
-        last.is_read_back = true;
-        queue.in_flight += length;
-        ucs_queue_iter_t iter;
-        dma_job *other;
-        ucs_queue_for_each_safe(other, iter, &posted_, in_onward)
-        {
-            if ((other->peer == last.peer) && (other->queue->home == &by)) {
-                ucs_queue_del_iter(&posted_, iter);
-                other->next_free = std::exchange(last.covered, other);
-            }
-        }
-    }
-    return count;
-}
-
-/* What was read back, and all that it covers, is there. */
-void dispatcher::finish_read_back(dma_job &read_back, ucs_status_t status)
-{
-    for (dma_job *job = &read_back; job != nullptr;) {
-        dma_job *const next =
-            (job == &read_back) ? read_back.covered : job->next_free;
-        job->peer = posted_to::nobody;
-        finish(*job, status);
-        job = next;
-    }
+    return count + posted_.submit([this](dma_job &job, ucs_status_t status) {
+        finish(job, status);
+    });
 }
 
 /* Let go of a job's record and chunk, and count it as ended. */
@@ -379,8 +301,7 @@ void dispatcher::finish(dma_job &job, ucs_status_t status)
     if ((job.peer != posted_to::nobody) && (status == UCS_OK) &&
         (owner.status == UCS_OK) && (owner.in_flight == 1) &&
         (owner.plan->left == 0)) {
-        job.chunk.reset();
-        ucs_queue_push(&posted_, &job.in_onward);
+        posted_.add(job);
         return;
     }
     /* The first failure tells why; others may follow from it. */
@@ -400,13 +321,12 @@ unsigned dispatcher::collect(shim::dma_queue &queue)
     const unsigned count = queue.poll(ended, poll_batch);
 
     for (unsigned i = 0; i < count; ++i) {
-        auto &job = *static_cast<dma_job *>(ended[i].cookie);
-        ucs_status_t status =
-            judge_end(*job.queue, job.length, ended[i].status);
+        auto &job           = *static_cast<dma_job *>(ended[i].cookie);
+        ucs_status_t status = job.queue->judge_end(job.length, ended[i].status);
 
         job.queue->in_flight -= job.length;
-        if (job.is_read_back) {
-            finish_read_back(job, status);
+        if (read_backs::is_one(job)) {
+            read_backs::end(job, [&](dma_job &each) { finish(each, status); });
             continue;
         }
         if (ucs_likely(status == UCS_OK)) {
@@ -442,7 +362,6 @@ void dispatcher::advance()
 {
     collect_all();
     submit_onward();
-    submit_read_backs();
     submit_all();
     copy_by_kernel();
 }
@@ -451,7 +370,6 @@ bool dispatcher::advance_cards()
 {
     while (collect_all() > 0) {}
     submit_onward();
-    submit_read_backs();
     submit_all();
     return ucs_list_is_empty(&for_kernel_);
 }
@@ -487,10 +405,8 @@ bool dispatcher::arm(wakeup_event &event)
             *ucs_queue_head_elem_non_empty(&onward_, dma_job, in_onward);
         armed = job.relay->home->arm_for_room(event);
     }
-    if (armed && !ucs_queue_is_empty(&posted_)) {
-        const dma_job &job =
-            *ucs_queue_head_elem_non_empty(&posted_, dma_job, in_onward);
-        armed = job.queue->home->arm_for_room(event);
+    if (armed && !posted_.is_empty()) {
+        armed = posted_.first().queue->home->arm_for_room(event);
     }
     return armed;
 }
@@ -518,11 +434,12 @@ bool dispatcher::drain()
             drained &= (queue->outstanding() == 0);
         }
     }
-    for (ucs_queue_head_t *waiting : {&onward_, &posted_}) {
-        while (!ucs_queue_is_empty(waiting)) {
-            finish(*ucs_queue_pull_elem_non_empty(waiting, dma_job, in_onward),
-                   UCS_ERR_CANCELED);
-        }
+    while (!ucs_queue_is_empty(&onward_)) {
+        finish(*ucs_queue_pull_elem_non_empty(&onward_, dma_job, in_onward),
+               UCS_ERR_CANCELED);
+    }
+    while (!posted_.is_empty()) {
+        finish(posted_.pull(), UCS_ERR_CANCELED);
     }
     return drained;
 }

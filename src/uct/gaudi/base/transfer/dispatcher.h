@@ -9,6 +9,7 @@
 #pragma once
 
 #include "uct/gaudi/base/transfer/operations.h"
+#include "uct/gaudi/base/transfer/read_backs.h"
 #include "uct/gaudi/base/transfer/wakeup.h"
 
 namespace gaudi::base {
@@ -68,21 +69,19 @@ private:
     bool submit_piece(work_queue &queue);
     void submit_all();
     unsigned submit_onward();
-    unsigned submit_read_backs();
     static ucs_status_t copy_by_kernel(planned_copy &copy, size_t length);
     void copy_by_kernel();
     void take_turns(ucs_list_link_t &list, operation &op);
     unsigned collect(shim::dma_queue &queue);
     unsigned collect_all();
     void finish(dma_job &job, ucs_status_t status);
-    void finish_read_back(dma_job &read_back, ucs_status_t status);
 
     const size_t piece_bytes_;
     const channel_set &channels_;
     operations &operations_;
     ucs_list_link_t for_kernel_; /* operations, next one first */
     ucs_queue_head_t onward_;    /* jobs for another card, oldest first */
-    ucs_queue_head_t posted_;    /* last writes of transfers, to be read back */
+    read_backs posted_;
 };
 
 } // namespace gaudi::base
