@@ -254,6 +254,31 @@ TEST_P(remote_puts, a_put_arrives_and_touches_nothing_else)
     }
 }
 
+/* Of those that have ended one reads for all. */
+TEST_F(transfers, puts_to_one_memory_share_what_is_read_back)
+{
+    constexpr unsigned count = 16;
+    const auto remote        = far_memory(count * 8);
+    const device_buffer device(card(0), count * 8);
+    const uint64_t before = moved_bytes(card(0));
+    counted_completion done[count];
+    pause(card(0), true);
+    for (unsigned i = 0; i < count; ++i) {
+        ASSERT_EQ(UCS_INPROGRESS,
+                  engine->start(domain, remote->at(i * 8),
+                                device.data() + i * 8, 8, &done[i]));
+    }
+    pause(card(0), false);
+    flush();
+    for (const counted_completion &each : done) {
+        EXPECT_EQ(1u, each.calls);
+        EXPECT_EQ(UCS_OK, each.status);
+    }
+    const uint64_t read_back = moved_bytes(card(0)) - before - count * 8;
+    EXPECT_GT(read_back, 0u);
+    EXPECT_LE(read_back, (count / 4) * 8);
+}
+
 TEST_P(remote_gets, a_get_brings_what_is_there)
 {
     for (size_t length : sizes()) {
