@@ -62,7 +62,8 @@ waiting_writes load(int fd, uint64_t place)
     return found;
 }
 
-/* The number last: a process may be killed in the middle. */
+/* The number last: of a process that is killed in the middle they are lost, as
+ * in a reset. */
 void store(int fd, uint64_t place, const waiting_writes &what)
 {
     const uint64_t count = what.records.size();
@@ -143,7 +144,8 @@ int posted_writes::open(int memory_fd, uint64_t memory, unsigned writer)
 {
     const int ret = open_anew(memory_fd, fd_);
     if (ret == 0) {
-        place_ = memory + writer * place_bytes;
+        closed_in_children_ = util::closed_in_children(fd_.get());
+        place_              = memory + writer * place_bytes;
         push();
     }
     return ret;

@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include "util/fork_handlers.h"
 #include "util/unique_fd.h"
 
 #include <cstdint>
@@ -46,12 +47,9 @@ public:
     void push();
 
 private:
-    struct place;
-
-    void arrive(uint64_t end);
-
     std::mutex lock_;
     util::unique_fd fd_;
+    util::closed_in_children closed_in_children_;
     uint64_t place_ = 0; /* in the file */
 };
 

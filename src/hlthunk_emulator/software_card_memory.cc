@@ -99,6 +99,10 @@ int software_card::free(uint64_t handle)
             (allocation == nullptr) ? "unknown" : "mapped");
         return -EINVAL;
     }
+    if (get_settings().posted) {
+        /* Nothing is on its way for that long. */
+        flush_posted_writes(open_->memory.fd(), open_->memory.size());
+    }
     open_->memory.free(handle);
     --open_->totals.allocations;
     open_->node.publish(open_->memory.free_bytes());

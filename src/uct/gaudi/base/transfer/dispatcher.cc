@@ -289,9 +289,7 @@ unsigned dispatcher::submit_onward()
             finish(job, queue->report_refusal(job.length, ret));
         }
     }
-    return count + posted_.submit([this](dma_job &job, ucs_status_t status) {
-        finish(job, status);
-    });
+    return count + submit_read_backs();
 }
 
 /* Let go of a job's record and chunk, and count it as ended. */
@@ -299,8 +297,8 @@ void dispatcher::finish(dma_job &job, ucs_status_t status)
 {
     transfer &owner = *job.owner;
     if ((job.peer != posted_to::nobody) && (status == UCS_OK) &&
-        (owner.status == UCS_OK) && (owner.in_flight == 1) &&
-        (owner.plan->left == 0)) {
+        (owner.in_flight == 1) &&
+        ((owner.plan->left == 0) || (owner.status != UCS_OK))) {
         posted_.add(job);
         return;
     }
@@ -424,16 +422,19 @@ void dispatcher::cancel_waiting()
 
 bool dispatcher::drain()
 {
-    bool drained = true;
-    for (const auto &each : channels_) {
-        for (const auto &queue : each->dma_queues()) {
-            while ((queue->outstanding() > 0) &&
-                   (queue->wait_all(channel::drain_timeout_us) == 0)) {
-                collect(*queue);
+    bool drained;
+    do {
+        drained = true;
+        for (const auto &each : channels_) {
+            for (const auto &queue : each->dma_queues()) {
+                while ((queue->outstanding() > 0) &&
+                       (queue->wait_all(channel::drain_timeout_us) == 0)) {
+                    collect(*queue);
+                }
+                drained &= (queue->outstanding() == 0);
             }
-            drained &= (queue->outstanding() == 0);
         }
-    }
+    } while (drained && (submit_read_backs() > 0));
     while (!ucs_queue_is_empty(&onward_)) {
         finish(*ucs_queue_pull_elem_non_empty(&onward_, dma_job, in_onward),
                UCS_ERR_CANCELED);

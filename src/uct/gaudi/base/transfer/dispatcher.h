@@ -69,6 +69,11 @@ private:
     bool submit_piece(work_queue &queue);
     void submit_all();
     unsigned submit_onward();
+    unsigned submit_read_backs()
+    {
+        return posted_.submit(
+            [this](dma_job &job, ucs_status_t status) { finish(job, status); });
+    }
     static ucs_status_t copy_by_kernel(planned_copy &copy, size_t length);
     void copy_by_kernel();
     void take_turns(ucs_list_link_t &list, operation &op);

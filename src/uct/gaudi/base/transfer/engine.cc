@@ -202,6 +202,9 @@ ucs_status_t transfer_engine::fail_later(flush_domain &domain, ucs_status_t why,
                          (why == UCS_ERR_REJECTED) ||
                          ((why == UCS_ERR_NO_DEVICE) && planner_.has_card());
     if (!is_fate || (completion == nullptr) || is_inherited()) {
+        if ((completion != nullptr) && (why != UCS_ERR_NO_RESOURCE)) {
+            operations_.show_failure(*completion, why);
+        }
         return why;
     }
     operation *op = operations_.take();

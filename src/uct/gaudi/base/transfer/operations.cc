@@ -241,8 +241,8 @@ void operations::complete(operation &op)
 
     /* Last: it may start operations, and destroy endpoints. */
     if (completion != nullptr) {
-        if (ucs_unlikely(status != UCS_OK) && (watch_ != nullptr)) {
-            watch_(*completion, status);
+        if (ucs_unlikely(status != UCS_OK)) {
+            show_failure(*completion, status);
         }
         uct_invoke_completion(completion, status);
     }

@@ -116,6 +116,15 @@ public:
         watch_ = watch;
     }
 
+    /** Have it see a failure, also of what is not started. */
+    void show_failure(const uct_completion_t &completion,
+                      ucs_status_t status) const
+    {
+        if (watch_ != nullptr) {
+            watch_(completion, status);
+        }
+    }
+
     /** Call the completions of what has ended. @return How many. */
     unsigned complete_ended();
 

@@ -230,7 +230,7 @@ bool planner::find_registration(const side &host, planned_copy &copy)
 /* Within this process. What was imported, only engines reach that reach host
  * memory. From card to card the target's card reads, else the source's card
  * writes, else the bytes go through staging memory that both reach. What is
- * read is there when the job ends. */
+ * read is there when the job ends, unless the target is imported. */
 ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
                                            planned_copy &copy)
 {
@@ -316,7 +316,11 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
     if (status != UCS_OK) {
         return status;
     }
-    copy.peer     = put ? peer_of(there) : posted_to::nobody;
+    if (put) {
+        copy.peer = peer_of(there);
+    } else if (here.is_device && where.imported) {
+        copy.peer = peer_of(where);
+    }
     const int ret = there.remote->va_on(by->owner(), there.address, va);
     if ((ret == -EPERM) && (&by->owner() != home_)) {
         return plan_through_home(put, there, here, *by, copy);

@@ -28,15 +28,17 @@ int read_backs::submit_first()
     last.length       = length;
     last.is_read_back = true;
     queue.in_flight += length;
-    ucs_queue_iter_t iter;
-    dma_job *other;
-    ucs_queue_for_each_safe(other, iter, &waiting_, in_onward)
-    {
-        if ((other->peer == last.peer) && (other->queue->home == &by)) {
-            ucs_queue_del_iter(&waiting_, iter);
-            other->next_free = std::exchange(last.covered, other);
+    ucs_queue_head_t others;
+    ucs_queue_head_init(&others);
+    while (!is_empty()) {
+        dma_job &other = pull();
+        if ((other.peer == last.peer) && (other.queue->home == &by)) {
+            other.next_free = std::exchange(last.covered, &other);
+        } else {
+            ucs_queue_push(&others, &other.in_onward);
         }
     }
+    ucs_queue_splice(&waiting_, &others);
     return 0;
 }
 

@@ -61,12 +61,11 @@ bool is_fragment(const uct_completion_t &completion)
 {
     const auto *function = reinterpret_cast<const char *>(completion.func);
     const caller known   = at(function + 1);
-    if (has_new_protocols() && is_inside_ucp(known)) {
-        return gaudi_request_is_staged(&completion) != 0;
-    }
     return (known.name == "ucp_rndv_recv_frag_put_completion") ||
            (known.name == "ucp_rndv_put_pipeline_frag_get_completion") ||
-           (known.name == "ucp_rndv_rkey_ptr_frag_completion");
+           (known.name == "ucp_rndv_rkey_ptr_frag_completion") ||
+           (has_new_protocols() && is_inside_ucp(known) &&
+            (gaudi_request_is_staged(&completion) != 0));
 }
 
 key_user find_key_user()
