@@ -120,7 +120,7 @@ const limit limits[] = {
 const limit limits_of_gaudi3[] = {
     {"SynapseAI has one device per process, and Gaudi3 takes no work but by it",
      {"counted_transfers.show_a_card_once_it_is_used",
-      "counted_transfers.are_the_writing_cards",
+      "counted_transfers.are_the_reading_cards",
       "*/fault_matrix.*_to_other_card", "*/fault_matrix.*_from_other_card",
       "*/fault_matrix.*/removal_under_reopen",
       "transfers.go_through_the_engines_card_where_peer_to_peer_is_missing",
