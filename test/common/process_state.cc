@@ -48,6 +48,23 @@ unsigned count_threads(const std::string &name)
     return static_cast<unsigned>(threads_named(name).size());
 }
 
+void let_threads_sleep()
+{
+    const auto is_awake = [](const fs::directory_entry &thread) {
+        const std::string name = thread.path().filename().string();
+        const std::string stat = read_file(thread.path().string() + "/stat");
+        const size_t state     = stat.rfind(')') + 2;
+        return (name != std::to_string(gettid())) && (state < stat.size()) &&
+               (stat[state] != 'S');
+    };
+    for (unsigned quiet = 0, looks = 0; (quiet < 3) && (looks < 500); ++looks) {
+        const fs::directory_iterator threads("/proc/self/task");
+        quiet =
+            std::any_of(begin(threads), end(threads), is_awake) ? 0 : quiet + 1;
+        usleep(1000);
+    }
+}
+
 std::string read_file(const std::string &path)
 {
     /* Not a stream: those throw when a thread ends while its file is read. */

@@ -22,6 +22,10 @@ unsigned count_mappings(const std::string &of = {});
 std::vector<pid_t> threads_named(const std::string &name);
 unsigned count_threads(const std::string &name);
 
+/** Wait a moment until all other threads sleep: a child that is forked while
+ * one of them is in mmap finds UCM's lock taken (ucm_event_enter), for ever. */
+void let_threads_sleep();
+
 /** The text of a file; empty when it cannot be read. */
 std::string read_file(const std::string &path);
 

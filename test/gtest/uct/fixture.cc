@@ -186,6 +186,7 @@ ended(int exit_code, const ::testing::Matcher<std::string> &error)
 
 ::testing::AssertionResult passes_forked(const std::function<void()> &body)
 {
+    let_threads_sleep();
     forked_process child([&] {
         body();
         return ::testing::Test::HasFailure() ? 1 : 0;
