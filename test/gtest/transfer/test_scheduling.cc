@@ -1,6 +1,8 @@
 /* In which order copies end that are under way together. */
 #include "gtest/transfer/fixture.h"
 
+#include <cstdlib>
+
 #include <poll.h>
 
 namespace gaudi::test {
@@ -19,7 +21,13 @@ base::side beside_large(base::side of)
     return of;
 }
 
-class scheduling : public transfers {
+/* Cards run when the engine asks them, and do not go on while this thread has
+ * to wait for the processor. Before the cards are opened. */
+struct no_engine_threads {
+    no_engine_threads() { setenv("HLTHUNK_EMU_ENGINES", "0", 1); }
+};
+
+class scheduling : private no_engine_threads, public transfers {
 protected:
     void SetUp() override
     {
