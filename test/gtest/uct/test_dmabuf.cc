@@ -144,7 +144,8 @@ protected:
             ASSERT_EQ(0, close(fd));
         }
         EXPECT_EQ(fds, count_open_fds());
-        EXPECT_GE(maps, count_mappings()); /* the linker may tidy up */
+        /* Fewer are no leak: some go on Debian 13. */
+        EXPECT_GE(maps, count_mappings());
     }
 
     void expect_refused_import(int fd, size_t offset, size_t length,
