@@ -6,6 +6,7 @@
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/ipc_md.h"
 #include "uct/gaudi/ipc/process/reachability.h"
+#include "uct/gaudi/ipc/serving/copy_server.h"
 
 #include <cstring>
 
@@ -210,6 +211,7 @@ unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
             ucs_container_of(of, endpoint, domain)->super.fail(of->failure);
         }
     }
+    count += copy_server::progress();
     if (ucs_unlikely(++self.polls >= polls_per_look)) {
         count += look_for_lost_peers(iface, inbox_is_empty);
     }

@@ -4,6 +4,7 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
+#include "uct/gaudi/ipc/serving/copy_server.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 
 namespace gaudi::ipc {
@@ -68,6 +69,7 @@ ucs_status_t memory_domain::open(const config &config,
     remote_process::set_timeout(config.timeout);
     set_invalidation_timeout(config.invalidate_timeout);
     remote_buffers::instance().open(config.cache);
+    copy_server::instance().open();
     domain->moves_host_ = base::is_to_move_host(config.host);
     domain->has_card_   = (status == UCS_OK);
     domain_p            = std::move(domain);
@@ -76,6 +78,7 @@ ucs_status_t memory_domain::open(const config &config,
 
 void memory_domain::close()
 {
+    copy_server::instance().close();
     remote_buffers::instance().close();
     if (registrations_ > 0) {
         ucs_warn("gaudi_ipc: %lu registrations were not released",

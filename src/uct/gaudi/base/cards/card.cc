@@ -3,6 +3,7 @@
 #include "hlthunk_shim/cards/mapping_table.h"
 #include "uct/gaudi/base/ucx/topology.h"
 
+#include <cstdio>
 #include <cstring>
 
 namespace gaudi::base {
@@ -14,6 +15,22 @@ card *held_cards::find_named(const char *name) const
     });
 }
 
+pci_address to_pci_address(const std::string &bus_id)
+{
+    unsigned domain = 0;
+    unsigned bus    = 0;
+    unsigned device = 0;
+    unsigned function = 0;
+    const bool fits =
+        (sscanf(bus_id.c_str(), "%x:%x:%x.%x", &domain, &bus, &device,
+                &function) == 4) &&
+        (domain <= 0xffff) && (bus <= 0xff) && (device <= 0x1f) &&
+        (function <= 7);
+    return fits ? pci_address{(domain << 16) | (bus << 8) | (device << 3) |
+                              function}
+                : pci_address::unknown;
+}
+
 bool card::is_called(const char *name) const
 {
     return (name_ == name) || (name_ == std::string("gaudi") + name) ||
@@ -22,7 +39,8 @@ bool card::is_called(const char *name) const
 
 card::card(const shim::visible_card &self, std::unique_ptr<shim::card> device,
            const shim::node_identity &node, bool adopted)
-    : info_(self.info), name_(self.name()), device_(std::move(device)),
+    : info_(self.info), name_(self.name()),
+      address_(to_pci_address(device->bus_id())), device_(std::move(device)),
       node_(node), adopted_(adopted),
       sys_device_(add_system_device(device_->bus_id(), name_, info_.numa_node))
 {

@@ -32,6 +32,13 @@ namespace gaudi::base {
 class card;
 class card_table;
 
+/** The place of a card on the PCI bus: domain, bus, device and function, from
+ *  the top. */
+enum class pci_address : uint32_t { unknown = 0 };
+
+/** @return unknown for what is none, or has a longer domain. */
+[[nodiscard]] pci_address to_pci_address(const std::string &bus_id);
+
 /** What the rooms above keep for a card; goes before all cards do. */
 class card_part {
 public:
@@ -166,6 +173,7 @@ public:
 
     [[nodiscard]] const std::string &name() const { return name_; }
     [[nodiscard]] const shim::card_info &info() const { return info_; }
+    [[nodiscard]] pci_address address() const { return address_; }
     [[nodiscard]] shim::card &device() const { return *device_; }
     [[nodiscard]] ucs_sys_device_t sys_device() const { return sys_device_; }
     [[nodiscard]] const shim::node_identity &node() const { return node_; }
@@ -207,6 +215,7 @@ private:
 
     const shim::card_info info_;
     const std::string name_;
+    const pci_address address_;
     std::unique_ptr<shim::card> device_;
     const shim::node_identity node_;
     const bool adopted_;

@@ -53,8 +53,10 @@ int host_memory::va_on(const card &user, uint64_t &va_p)
 {
     const auto map = [&](shim::registration &mapping) -> card_mappings::answer {
         auto *first = reinterpret_cast<void *>(start);
+        const shim::card &device = user.device();
         const int ret =
-            user.device().register_host(first, end - start, mapping);
+            is_staging_ ? device.register_staging(first, end - start, mapping)
+                        : device.register_host(first, end - start, mapping);
         if (ret != 0) {
             ucs_debug("%s: host memory %p of %lu bytes cannot be mapped "
                       "and is staged: %s",

@@ -197,8 +197,10 @@ struct device_memory : util::interval_node {
  *  valid when another thread deregisters it meanwhile. */
 class host_memory : public util::interval_node {
 public:
-    host_memory(void *address, size_t length)
-        : util::interval_node(reinterpret_cast<uintptr_t>(address), length)
+    /** @param is_staging  It is the transports' own. */
+    host_memory(void *address, size_t length, bool is_staging)
+        : util::interval_node(reinterpret_cast<uintptr_t>(address), length),
+          is_staging_(is_staging)
     {}
 
     /** The device address of the first byte on a card; mapped on first use
@@ -236,6 +238,7 @@ private:
         return references_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     }
 
+    const bool is_staging_;
     const util::owning_process owner_; /* it may call the driver */
     std::atomic<unsigned> references_{1};
     std::atomic<bool> refused_{false};

@@ -128,9 +128,10 @@ void memory_map::collect_allocations(
     }
 }
 
-host_memory *memory_map::register_host(void *address, size_t length)
+host_memory *memory_map::register_host(void *address, size_t length,
+                                       bool is_staging)
 {
-    auto *memory   = new host_memory(address, length);
+    auto *memory   = new host_memory(address, length, is_staging);
     memory->listed = true;
     std::lock_guard<util::rw_spinlock> guard(memory_lock_);
     host_memory_.insert(*memory);

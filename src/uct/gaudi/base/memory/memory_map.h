@@ -135,8 +135,10 @@ public:
     /** Register host memory, so that transfers find it by pointer. Makes no
      *  driver call: a card maps the memory when it uses it for the first time,
      *  and memory that it cannot map (read-only, or not all there) is staged.
-     *  UCP registers what programs never send from a card, too. */
-    [[nodiscard]] host_memory *register_host(void *address, size_t length);
+     *  UCP registers what programs never send from a card, too.
+     *  @param is_staging  It is the transports' own, which every card maps. */
+    [[nodiscard]] host_memory *register_host(void *address, size_t length,
+                                             bool is_staging = false);
 
     /** Undo a registration. */
     void deregister_host(host_memory *memory);

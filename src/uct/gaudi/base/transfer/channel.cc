@@ -1,33 +1,40 @@
 #include "uct/gaudi/base/transfer/channel.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 namespace gaudi::base {
 
+/* As many chunks more has a channel to another process: each is under way for
+ * longer. */
+static constexpr unsigned chunks_per_own = 2;
+
 ucs_status_t work_queue::report_refusal(size_t length, int result) const
 {
-    const card &owner = home->owner();
-    const auto level  = owner.failure_level();
-    ucs_log(level, "%s: cannot submit a copy of %zu bytes: %s",
-            owner.name().c_str(), length, std::strerror(-result));
+    const auto level = home->failure_level(result);
+    ucs_log(level, "%s: cannot submit a copy of %zu bytes: %s", home->name(),
+            length, std::strerror(-result));
     return to_status(result);
 }
 
 ucs_status_t work_queue::report_failure(size_t length, int result) const
 {
-    const card &owner = home->owner();
-    const auto level  = owner.failure_level();
-    ucs_log(level, "%s: a DMA copy of %zu bytes failed: %s",
-            owner.name().c_str(), length, std::strerror(-result));
+    const auto level = home->failure_level(result);
+    ucs_log(level, "%s: a DMA copy of %zu bytes failed: %s", home->name(),
+            length, std::strerror(-result));
     return to_status(result);
 }
 
-void work_queue::sleep(uint32_t longest_us) const
+void channel::sleep(shim::dma_queue &queue, uint32_t longest_us) const
 {
-    const shim::ticket oldest = dma->oldest_ticket();
+    if (!is_of_card()) {
+        others_->wait_for_oldest(longest_us);
+        return;
+    }
+    const shim::ticket oldest = queue.oldest_ticket();
     if (oldest != shim::ticket::none) {
-        (void)home->owner().device().query(oldest, longest_us);
+        (void)owner_->device().query(oldest, longest_us);
     }
 }
 
@@ -37,7 +44,7 @@ channel::~channel()
         if (queue->wait_all(drain_timeout_us) != 0) {
             ucs_warn("%s: DMA jobs do not end: their staging memory stays "
                      "pinned",
-                     owner_.name().c_str());
+                     name());
             abandon_staging();
             return;
         }
@@ -46,7 +53,7 @@ channel::~channel()
 
 int channel::share_staging(const card &user)
 {
-    if (&user == &owner_) {
+    if (&user == owner_) {
         return 0;
     }
     if (shared_.size() <= user.place()) {
@@ -55,8 +62,9 @@ int channel::share_staging(const card &user)
     shim::registration &entry = shared_[user.place()];
     return (entry.address() != 0)
                ? 0
-               : user.device().register_staging(staging_.data(),
-                                                staging_.size(), entry);
+               : user.device().register_staging(chunks_.front().data,
+                                                chunk_bytes_ * chunks_.size(),
+                                                entry);
 }
 
 void channel::abandon_staging()
@@ -67,6 +75,24 @@ void channel::abandon_staging()
     staging_.abandon();
 }
 
+bool channel::arm(wakeup_event &event) const
+{
+    if (!is_of_card()) {
+        return (others_->outstanding() == 0) || others_->arm();
+    }
+    for (const auto &queue : dma_queues_) {
+        if (queue->outstanding() == 0) {
+            continue;
+        }
+        const shim::ticket job = queue->oldest_ticket();
+        if (job == shim::ticket::none) {
+            return false; /* it has ended meanwhile */
+        }
+        event.signal_after(owner_->device(), job);
+    }
+    return true;
+}
+
 bool channel::arm_for_room(wakeup_event &event) const
 {
     if (std::any_of(
@@ -74,26 +100,42 @@ bool channel::arm_for_room(wakeup_event &event) const
             [](const auto &queue) { return queue->outstanding() > 0; })) {
         return true;
     }
-    const shim::ticket job = owner_.device().blocking_ticket();
+    if (!is_of_card()) {
+        return false;
+    }
+    const shim::ticket job = owner_->device().blocking_ticket();
     if (job == shim::ticket::none) {
         return false;
     }
-    event.signal_after(owner_.device(), job);
+    event.signal_after(owner_->device(), job);
     return true;
+}
+
+/* Those of a direction: both on one queue, or none. */
+void channel::init_queues(shim::dma_direction direction, shim::dma_queue *all)
+{
+    for (const copies which : {of_long, of_short}) {
+        work_queue &made = queue(direction, which);
+        made.home        = this;
+        made.direction   = direction;
+        made.dma         = all;
+        made.window      = UINT64_MAX;
+        ucs_list_head_init(&made.waiting);
+    }
 }
 
 int channel::make_queues(uint64_t window)
 {
-    const shim::capabilities &known = owner_.device().capabilities();
+    const shim::capabilities &known = owner_->device().capabilities();
     for (size_t i = 0; i < shim::dma_directions; ++i) {
         const auto direction   = static_cast<shim::dma_direction>(i);
         const unsigned streams = known.streams[i];
         shim::dma_queue_options options;
         options.depth = known.copies_in_flight;
+        init_queues(direction, nullptr);
         for (const copies which : {of_long, of_short}) {
-            work_queue &made = queue(direction, which);
             if (options.stream < streams) {
-                const int ret = owner_.device().make_queue(
+                const int ret = owner_->device().make_queue(
                     direction, options, dma_queues_.emplace_back());
                 if (ret != 0) {
                     dma_queues_.pop_back();
@@ -101,15 +143,33 @@ int channel::make_queues(uint64_t window)
                 }
                 ++options.stream;
             }
-            made.home      = this;
-            made.direction = direction;
-            made.dma       = (streams > 0) ? dma_queues_.back().get() : nullptr;
-            made.window    = UINT64_MAX;
-            ucs_list_head_init(&made.waiting);
+            queue(direction, which).dma =
+                (streams > 0) ? dma_queues_.back().get() : nullptr;
         }
         queue(direction, of_long).window = window;
     }
     return 0;
+}
+
+/* From the last one on, so that the first is taken first. */
+void channel::make_chunks(char *data, uint64_t va, size_t count)
+{
+    chunks_.resize(count);
+    for (size_t i = count; i > 0; --i) {
+        const size_t at     = (i - 1) * chunk_bytes_;
+        staging_chunk &made = chunks_[i - 1];
+        made                = {this, data + at, va + at, nullptr};
+        give_back()(&made);
+    }
+}
+
+void channel::make_jobs(size_t count)
+{
+    jobs_.resize(count);
+    for (dma_job &record : jobs_) {
+        record.home = this;
+        give_back()(&record);
+    }
 }
 
 ucs_status_t channel::create(card &owner, const transfer_options &options,
@@ -117,11 +177,10 @@ ucs_status_t channel::create(card &owner, const transfer_options &options,
                              std::unique_ptr<channel> &channel_p)
 {
     std::unique_ptr<channel> created(
-        new channel(owner, options, counts.of(owner.name())));
-    const size_t chunk_bytes = options.chunk_bytes;
+        new channel(&owner, options, counts.of(owner.name())));
 
     int ret = shim::pinned_buffer::create(
-        owner.device(), chunk_bytes * options.chunks + scratch_bytes,
+        owner.device(), options.chunk_bytes * options.chunks + scratch_bytes,
         created->staging_);
     if (ret == 0) {
         ret = created->make_queues(uint64_t{options.piece_bytes} *
@@ -132,22 +191,36 @@ ucs_status_t channel::create(card &owner, const transfer_options &options,
                   std::strerror(-ret));
         return to_status(ret);
     }
+    created->make_chunks(created->staging_.data(), created->staging_.address(),
+                         options.chunks);
+    created->make_jobs(created->dma_queues_.size() *
+                       owner.device().capabilities().copies_in_flight);
+    channel_p = std::move(created);
+    return UCS_OK;
+}
 
-    /* From the last one on, so that the first is taken first. */
-    created->chunks_.resize(options.chunks);
-    for (size_t i = options.chunks; i > 0; --i) {
-        const size_t at     = (i - 1) * chunk_bytes;
-        staging_chunk &made = created->chunks_[i - 1];
-        made                = {created.get(), created->staging_.data() + at,
-                               created->staging_.address() + at, nullptr};
-        give_back()(&made);
+ucs_status_t channel::create(remote_memory &there,
+                             const transfer_options &options, int wake_fd,
+                             copy_counts &counts,
+                             std::unique_ptr<channel> &channel_p)
+{
+    using enum shim::dma_direction;
+    const unsigned chunks = options.chunks * chunks_per_own;
+    std::unique_ptr<owner_queue> queue;
+    const int error =
+        there.connect({options.chunk_bytes, chunks, wake_fd}, queue);
+    if (error != 0) {
+        return (error == -ESRCH) ? to_status(error) : UCS_ERR_UNREACHABLE;
     }
-    created->jobs_.resize(created->dma_queues_.size() *
-                          owner.device().capabilities().copies_in_flight);
-    for (dma_job &record : created->jobs_) {
-        record.home = created.get();
-        give_back()(&record);
-    }
+    std::unique_ptr<channel> created(
+        new channel(nullptr, options, counts.of("other_processes")));
+    created->others_ = queue.get();
+    created->init_queues(host_to_device, queue.get());
+    created->init_queues(device_to_host, queue.get());
+    created->init_queues(device_to_device, nullptr);
+    created->make_chunks(queue->memory().data(), 0, chunks);
+    created->make_jobs(chunks);
+    created->dma_queues_.push_back(std::move(queue));
     channel_p = std::move(created);
     return UCS_OK;
 }
@@ -163,6 +236,41 @@ ucs_status_t channel_set::add(card &owner, channel *&channel_p)
         channel::create(owner, options_, *counts_, made);
     if (status == UCS_OK) {
         channel_p = by_place_[owner.place()] = made.get();
+        all_.push_back(std::move(made));
+    }
+    return status;
+}
+
+ucs_status_t channel_set::get(remote_memory &there, channel *&channel_p)
+{
+    const auto known = by_owner_.find(there.owner());
+    if (ucs_likely((known != by_owner_.end()) && !known->second->is_over())) {
+        channel_p = known->second;
+        return UCS_OK;
+    }
+    return guarded([&] { return connect(there, channel_p); });
+}
+
+/* Those that are over go when nothing uses them any more. */
+ucs_status_t channel_set::connect(remote_memory &there, channel *&channel_p)
+{
+    std::erase_if(by_owner_,
+                  [](const auto &entry) { return entry.second->is_over(); });
+    std::erase_if(all_, [](const auto &each) {
+        return each->is_over() && (each->users == 0);
+    });
+    if (event_ == nullptr) {
+        const ucs_status_t status = wakeup_event::create(event_);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
+    all_.reserve(all_.size() + 1);
+    std::unique_ptr<channel> made;
+    const ucs_status_t status =
+        channel::create(there, options_, event_->fd(), *counts_, made);
+    if (status == UCS_OK) {
+        channel_p = by_owner_[there.owner()] = made.get();
         all_.push_back(std::move(made));
     }
     return status;

@@ -1,15 +1,19 @@
 /**
- * One engine's way to one card: its queues and its staging memory.
+ * One engine's way to one card, or to the cards of another process: its queues
+ * and its staging memory.
  *
- * Staging memory is a fixed set of pinned chunks, made once; host memory that
- * is not registered passes through them. Used by one thread at a time. Knows
- * neither what an operation is nor how addresses are found.
+ * Staging memory is a fixed set of chunks, made once; host memory that is not
+ * registered passes through them. Those of a card of ours are pinned for it.
+ * Those of another process are in memory that it has, too, and pins for its
+ * cards. Used by one thread at a time. Knows neither what an operation is nor
+ * how addresses are found.
  */
 #pragma once
 
 #include "hlthunk_shim/dma_queue.h"
 #include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/transfer/counts.h"
+#include "uct/gaudi/base/transfer/owner_queue.h"
 #include "uct/gaudi/base/transfer/remote_memory.h"
 #include "uct/gaudi/base/transfer/transfer_config.h"
 #include "uct/gaudi/base/transfer/wakeup.h"
@@ -17,6 +21,7 @@
 
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -30,7 +35,7 @@ struct transfer;
 struct staging_chunk {
     channel *home;
     char *data;
-    uint64_t va; /* on the card of the channel */
+    uint64_t va; /* as the queues of the channel have it */
     staging_chunk *next_free;
 };
 
@@ -65,7 +70,7 @@ struct work_queue {
 
     /** Sleep until the oldest job ends, not until all do: the next ones are to
      *  follow before the card has nothing left. */
-    void sleep(uint32_t longest_us) const;
+    inline void sleep(uint32_t longest_us) const;
 
     /** What the card does that has a copy in this queue. */
     [[nodiscard]] copy_kind kind_of(bool is_imported) const
@@ -88,7 +93,8 @@ enum class way : uint8_t {
     direct,   /**< the card copies between two addresses that it reaches */
     upload,   /**< from the host to a chunk, which the card fetches */
     download, /**< the card fills a chunk, which goes to the host */
-    relay,    /**< the card fills a chunk, which another card fetches */
+    relay,    /**< the card fills a chunk, which another card fetches, of this
+                   process or the other one */
     kernel    /**< between host memory of two processes, without a card */
 };
 
@@ -131,11 +137,42 @@ public:
     create(card &owner, const transfer_options &options, copy_counts &counts,
            std::unique_ptr<channel> &channel_p);
 
+    /** The same of the cards of another process.
+     *  @return UCS_ERR_UNREACHABLE: they do not copy for us. Else an error, which
+     *          was logged. */
+    [[nodiscard]] static ucs_status_t
+    create(remote_memory &there, const transfer_options &options, int wake_fd,
+           copy_counts &counts, std::unique_ptr<channel> &channel_p);
+
     /** Waits for jobs that the card still runs. */
     ~channel();
 
-    [[nodiscard]] card &owner() const { return owner_; }
+    /** Whose jobs it runs; not of another process. */
+    [[nodiscard]] card &owner() const { return *owner_; }
+    [[nodiscard]] bool is_of_card() const { return owner_ != nullptr; }
     [[nodiscard]] card_counts &counts() const { return counts_; }
+
+    /** What the log calls it, and at which level it tells of a failure. */
+    [[nodiscard]] const char *name() const
+    {
+        return is_of_card() ? owner_->name().c_str() : others_->name();
+    }
+    [[nodiscard]] ucs_log_level_t failure_level(int error) const
+    {
+        return is_of_card()         ? owner_->failure_level()
+               : (error == -ESRCH) ? UCS_LOG_LEVEL_DIAG
+                                    : UCS_LOG_LEVEL_ERROR;
+    }
+
+    /** Planned copies that use it, of another process's: it is not destroyed
+     *  before. */
+    unsigned users = 0;
+
+    /** Whether the other process copies nothing any more. */
+    [[nodiscard]] bool is_over() const
+    {
+        return (others_ != nullptr) && others_->is_over();
+    }
 
     /** The queue for a copy of so many bytes. */
     [[nodiscard]] work_queue &queue_for(shim::dma_direction direction,
@@ -190,19 +227,27 @@ public:
     /** Let a card reach the staging memory, too. @return 0 or -errno. */
     [[nodiscard]] int share_staging(const card &user);
 
-    /** Address of a chunk on its own card, or one that it was shared with. */
-    [[nodiscard]] uint64_t va_on(const card &user,
-                                 const staging_chunk &chunk) const
+    /** Address of a chunk as the queues of a channel have it: this one, or one
+     *  whose card it was shared with. */
+    [[nodiscard]] uint64_t va_for(const channel &user,
+                                  const staging_chunk &chunk) const
     {
-        return (&user == &owner_) ? chunk.va
-                                  : shared_[user.place()].address() +
-                                        (chunk.va - staging_.address());
+        return (&user == this) ? chunk.va
+                               : shared_[user.owner().place()].address() +
+                                     (chunk.data - chunks_.front().data);
     }
 
-    /** Have the end of a job signalled that makes room on the card: if none of
-     *  ours is there, another interface has filled it.
+    /** Have the end of each queue's oldest job signalled.
+     *  @return false: one has ended, and can be collected. */
+    [[nodiscard]] bool arm(wakeup_event &event) const;
+
+    /** Have the end of a job signalled that makes room: if none of ours is on
+     *  the card, another interface has filled it.
      *  @return false when there is room. */
     [[nodiscard]] bool arm_for_room(wakeup_event &event) const;
+
+    /** Sleep until the oldest job of a queue ends. */
+    void sleep(shim::dma_queue &queue, uint32_t longest_us) const;
 
     /** Where the card puts what it reads back. */
     [[nodiscard]] uint64_t scratch_va() const
@@ -228,21 +273,24 @@ private:
 
     enum copies { of_long, of_short };
 
-    channel(card &owner, const transfer_options &options, card_counts &counts)
+    channel(card *owner, const transfer_options &options, card_counts &counts)
         : owner_(owner), counts_(counts), chunk_bytes_(options.chunk_bytes),
           short_bytes_(options.short_bytes)
     {}
     [[nodiscard]] int make_queues(uint64_t window);
+    void init_queues(shim::dma_direction direction, shim::dma_queue *all);
+    void make_chunks(char *data, uint64_t va, size_t count);
+    void make_jobs(size_t count);
     [[nodiscard]] work_queue &queue(shim::dma_direction direction, copies which)
     {
         return queues_[static_cast<size_t>(direction) * 2 + which];
     }
 
-    card &owner_;
+    card *const owner_; /* nullptr: of another process */
     card_counts &counts_;
     const size_t chunk_bytes_;
     const size_t short_bytes_;
-    shim::pinned_buffer staging_;
+    shim::pinned_buffer staging_; /* of our card */
     std::vector<shim::registration> shared_; /* of it, by place of the card */
     std::vector<staging_chunk> chunks_;
     staging_chunk *free_chunk_ = nullptr; /* the last that came back */
@@ -250,9 +298,15 @@ private:
     dma_job *free_job_         = nullptr;
     std::vector<dma_job> jobs_; /* last of these: they give chunks back */
     std::vector<std::unique_ptr<shim::dma_queue>> dma_queues_;
+    owner_queue *others_ = nullptr; /* among them, of another process */
     work_queue queues_[queue_count];
     size_t turn_ = 0;
 };
+
+void work_queue::sleep(uint32_t longest_us) const
+{
+    home->sleep(*dma, longest_us);
+}
 
 void give_back::operator()(staging_chunk *used) const
 {
@@ -267,10 +321,15 @@ void give_back::operator()(dma_job *used) const
     used->next_free = std::exchange(used->home->free_job_, used);
 }
 
-/** The channels of one engine: one per card that it has used so far. */
+/** The channels of one engine: one per card that it has used so far, and one
+ *  per process whose cards have copied for it. */
 class channel_set {
 public:
-    explicit channel_set(const transfer_options &options) : options_(options) {}
+    /** @param event  Made when it is needed. */
+    channel_set(const transfer_options &options,
+                std::unique_ptr<wakeup_event> &event)
+        : options_(options), event_(event)
+    {}
 
     /** The channel to a card; made when the card is used for the first time.
      *  @return UCS_OK, or an error, which was logged. */
@@ -283,6 +342,11 @@ public:
         }
         return guarded([&] { return add(owner, channel_p); });
     }
+
+    /** The channel to the process that has memory, which is connected to when
+     *  the first such is used. The caller counts itself among its users.
+     *  @return As @ref channel::create. */
+    [[nodiscard]] ucs_status_t get(remote_memory &there, channel *&channel_p);
 
     [[nodiscard]] auto begin() const { return all_.begin(); }
     [[nodiscard]] auto end() const { return all_.end(); }
@@ -300,10 +364,14 @@ public:
 
 private:
     [[nodiscard]] ucs_status_t add(card &owner, channel *&channel_p);
+    [[nodiscard]] ucs_status_t connect(remote_memory &there,
+                                       channel *&channel_p);
 
     const transfer_options &options_;
+    std::unique_ptr<wakeup_event> &event_;
     std::unique_ptr<copy_counts> counts_ = std::make_unique<copy_counts>();
     std::vector<channel *> by_place_; /* of the card; nullptr: not used yet */
+    std::unordered_map<uint64_t, channel *> by_owner_; /* other processes */
     std::vector<std::unique_ptr<channel>> all_;
 };
 

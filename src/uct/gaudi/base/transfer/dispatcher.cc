@@ -51,8 +51,10 @@ ucs_status_t dispatcher::prepare(dma_job &job, planned_copy &copy, size_t leave)
     }
     /* An upload's chunk is filled, and waits for room in the queue. */
     const bool is_filled = (copy.how == way::upload) && (copy.chunk != nullptr);
-    job.chunk = is_filled ? std::move(copy.chunk) : job.home->take_chunk(leave);
-    job.length = std::min(job.length, job.home->chunk_bytes());
+    channel &through =
+        (copy.by_owner != nullptr) ? *copy.by_owner : *job.home;
+    job.chunk  = is_filled ? std::move(copy.chunk) : through.take_chunk(leave);
+    job.length = std::min(job.length, through.chunk_bytes());
     if (job.chunk == nullptr) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -62,7 +64,7 @@ ucs_status_t dispatcher::prepare(dma_job &job, planned_copy &copy, size_t leave)
                          : read_host(copy.process, copy.src, job.chunk->data,
                                      job.length);
     }
-    job.dst     = job.chunk->va;
+    job.dst     = through.va_for(*job.home, *job.chunk);
     job.target  = copy.dst;
     job.process = copy.process;
     job.relay   = copy.relay;
@@ -271,7 +273,7 @@ unsigned dispatcher::submit_onward()
         dma_job &job =
             *ucs_queue_head_elem_non_empty(&onward_, dma_job, in_onward);
         work_queue *queue  = job.relay;
-        const uint64_t src = job.home->va_on(queue->home->owner(), *job.chunk);
+        const uint64_t src = job.chunk->home->va_for(*queue->home, *job.chunk);
         uint64_t id;
         const int ret =
             queue->dma->submit(job.target, src, job.length, &job, id);
@@ -383,15 +385,8 @@ bool dispatcher::arm(wakeup_event &event)
 {
     bool armed = true;
     for (const auto &each : channels_) {
-        for (const auto &queue : each->dma_queues()) {
-            if (queue->outstanding() == 0) {
-                continue;
-            }
-            const shim::ticket job = queue->oldest_ticket();
-            if (job == shim::ticket::none) {
-                return false; /* it has ended meanwhile */
-            }
-            event.signal_after(each->owner().device(), job);
+        if (!each->arm(event)) {
+            return false;
         }
         for (work_queue &queue : each->queues()) {
             armed &=

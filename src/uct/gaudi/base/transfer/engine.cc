@@ -19,7 +19,7 @@ constexpr unsigned max_operations  = 1u << 20;
 
 transfer_engine::transfer_engine(const transfer_options &options)
     : options_(options), bounce_(new char[options.chunk_bytes]),
-      planner_(channels_, options.remember_host), channels_(options_),
+      planner_(channels_, options.remember_host), channels_(options_, event_),
       operations_(options.max_ops), dispatcher_(options, channels_, operations_)
 {}
 
@@ -230,8 +230,7 @@ ucs_status_t transfer_engine::prepare_bcopy(const side &device, bool to_device,
     channel *by;
     uint64_t va;
     ucs_status_t status =
-        planner_.reach(device, length, by, va, op->copy.remote,
-                       to_device ? &op->copy.peer : nullptr);
+        planner_.reach(device, length, to_device, by, va, op->copy);
     if (status == UCS_OK) {
         op->copy.chunk = by->take_chunk(dispatcher::reserved_chunks);
         status = (op->copy.chunk == nullptr) ? UCS_ERR_NO_RESOURCE : UCS_OK;

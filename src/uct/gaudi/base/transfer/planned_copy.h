@@ -16,9 +16,11 @@ namespace gaudi::base {
 struct let_go {
     void operator()(host_memory *held) const { held->put(); }
     void operator()(remote_memory *held) const { held->release(); }
+    void operator()(channel *held) const { --held->users; }
 };
 using held_registration = std::unique_ptr<host_memory, let_go>;
 using held_remote       = std::unique_ptr<remote_memory, let_go>;
+using held_channel      = std::unique_ptr<channel, let_go>;
 
 struct planned_copy {
     size_t left       = 0; /* bytes */
@@ -32,9 +34,11 @@ struct planned_copy {
     work_queue *relay = nullptr; /* where a relay goes on */
     const util::process_memory *process = nullptr; /* whose host memory;
                                                       nullptr: this process's */
-    chunk_ptr chunk;                /* filled for an upload; bcopy: the bytes */
     held_registration registration; /* of host memory here, or nullptr */
     held_remote remote;             /* memory of another process, or nullptr */
+    held_channel by_owner; /* whose chunks it goes through, where that process
+                              copies, too; else nullptr */
+    chunk_ptr chunk;       /* filled for an upload; bcopy: the bytes */
 
     /** Have the card copy by itself. */
     void go_directly(work_queue &by, uint64_t to, uint64_t from)
@@ -62,6 +66,7 @@ struct planned_copy {
         peer        = posted_to::nobody;
         process     = nullptr;
         chunk.reset();
+        by_owner.reset();
         registration.reset();
         remote.reset();
     }

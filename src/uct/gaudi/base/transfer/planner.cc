@@ -1,6 +1,7 @@
 #include "uct/gaudi/base/transfer/planner.h"
 
 #include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/cards/routes.h"
 #include "uct/gaudi/base/ucx/status.h"
 
 #include <algorithm>
@@ -27,25 +28,21 @@ ucs_status_t hold(const side &there, size_t length, held_remote &held)
     return status;
 }
 
-/* What a card of ours was told when it looked for device memory of another
- * process. */
-ucs_status_t report_reach(const card &user, const side &there, int ret)
+/* A card of ours was told that it does not reach device memory of another
+ * process. Whether another way may. */
+bool may_go_elsewhere(int error)
 {
-    if (ret != 0) {
-        ucs_error(
-            "%s: cannot reach device memory of another process at %#lx: %s",
-            user.name().c_str(), there.address, std::strerror(-ret));
-    }
-    /* Nothing that comes by waiting, as NO_RESOURCE would say. */
-    return (ret == -EAGAIN) ? UCS_ERR_NO_MEMORY : to_status(ret);
+    return (error != -ENOENT) && (error != -ESRCH) && (error != -EFAULT);
 }
 
-/* Where a card of ours finds device memory of another process, which is held.
- */
-ucs_status_t reach_remote(card &user, const side &there, uint64_t &va)
+/* No way leads to device memory of another process. */
+ucs_status_t report_no_way(const side &there, int error)
 {
-    return report_reach(user, there,
-                        there.remote->va_on(user, there.address, va));
+    ucs_error("gaudi: cannot reach device memory of another process at %#lx: "
+              "%s",
+              there.address, std::strerror(-error));
+    /* Nothing that comes by waiting, as NO_RESOURCE would say. */
+    return (error == -EAGAIN) ? UCS_ERR_NO_MEMORY : to_status(error);
 }
 
 posted_to peer_of(const side &there)
@@ -66,16 +63,18 @@ work_queue &pcie_queue(channel &by, bool writes, size_t length)
         writes ? direction::device_to_host : direction::host_to_device, length);
 }
 
-/* From one card to another, through chunks that both reach. A card without
- * engines for copies within it is both. */
+/* From one card to another, through chunks that both reach: the other process's
+ * where one card is its own. A card without engines for copies within it is
+ * both. */
 ucs_status_t plan_relay(channel &reader, uint64_t dst, channel &writer,
                         uint64_t src, planned_copy &copy)
 {
-    const int ret = writer.share_staging(reader.owner());
+    channel &through = reader.is_of_card() ? writer : reader;
+    const card &user = (&through == &writer) ? reader.owner() : writer.owner();
+    const int ret    = through.share_staging(user);
     if (ret != 0) {
         ucs_error("%s: cannot map the staging memory of %s: %s",
-                  reader.owner().name().c_str(), writer.owner().name().c_str(),
-                  std::strerror(-ret));
+                  user.name().c_str(), through.name(), std::strerror(-ret));
         return to_status(ret);
     }
     copy.go_directly(pcie_queue(writer, true, copy.left), dst, src);
@@ -97,7 +96,8 @@ void planner::use_cards(card &home)
     }
 }
 
-ucs_status_t planner::check_has_card(const char *what)
+/* Whether there is a card that works, or one that has. */
+bool planner::find_home()
 {
     if ((home_ == nullptr) || home_->is_lost()) {
         const held_cards cards = card_table::instance().cards();
@@ -105,21 +105,16 @@ ucs_status_t planner::check_has_card(const char *what)
             use_cards(*other);
         }
     }
-    if (home_ == nullptr) {
-        ucs_error("gaudi: %s cannot be reached: this process has opened no "
-                  "card",
-                  what);
-        return UCS_ERR_NO_DEVICE;
-    }
-    return UCS_OK;
+    return home_ != nullptr;
 }
 
 ucs_status_t planner::look_up_device(const side &device, size_t length,
                                      device_location &where, channel *&by)
 {
-    ucs_status_t status = check_has_card("device memory");
-    if (status != UCS_OK) {
-        return status;
+    if (!find_home()) {
+        ucs_error("gaudi: device memory cannot be reached: this process has "
+                  "opened no card");
+        return UCS_ERR_NO_DEVICE;
     }
     const uint64_t version = map_.device_version();
     auto known             = map_.find_device(device.address, length);
@@ -135,8 +130,8 @@ ucs_status_t planner::look_up_device(const side &device, size_t length,
                 why.text);
         return why.status;
     }
-    where  = *known;
-    status = channels_.get(*where.owner, by);
+    where = *known;
+    const ucs_status_t status = channels_.get(*where.owner, by);
     if ((status == UCS_OK) && where.is_sole) {
         last_[oldest_] = {version, where, by};
         oldest_        = (oldest_ + 1) % std::size(last_);
@@ -200,7 +195,7 @@ void planner::plan_host_side(bool to_card, const side &host, host_side how,
     copy.how         = to_card ? way::upload : way::download;
     if (host.remote != nullptr) {
         copy.process = host.remote->host();
-    } else if ((how == host_side::find_registration) &&
+    } else if ((how == host_side::find_registration) && by.is_of_card() &&
                find_registration(host, copy)) {
         uint64_t mapped;
         if (copy.registration->va_on(by.owner(), mapped) == 0) {
@@ -262,14 +257,15 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
         return plan_relay(*reader, dst.address, *writer, src.address, copy);
     }
     uint64_t va;
-    if ((from.backing != nullptr) &&
+    if ((from.backing != nullptr) && reaches(*to.owner, *from.owner) &&
         (from.backing->va_on(*to.owner, va) == 0)) {
         copy.go_directly(pcie_queue(*reader, false, copy.left), dst.address,
                          va + (src.address - from.backing->va));
         copy.is_imported = true;
         return UCS_OK;
     }
-    if ((to.backing != nullptr) && (to.backing->va_on(*from.owner, va) == 0)) {
+    if ((to.backing != nullptr) && reaches(*from.owner, *to.owner) &&
+        (to.backing->va_on(*from.owner, va) == 0)) {
         copy.go_directly(pcie_queue(*writer, true, copy.left),
                          va + (dst.address - to.backing->va), src.address);
         copy.is_imported = true;
@@ -279,89 +275,139 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
     return plan_relay(*reader, dst.address, *writer, src.address, copy);
 }
 
-/* Device memory of another process that the card which has the bytes here does
- * not reach, but perhaps the one for which the key was unpacked. */
-ucs_status_t planner::plan_through_home(bool put, const side &there,
-                                        const side &here, channel &by,
-                                        planned_copy &copy)
+/* Device memory of another process, by a card of ours. */
+int planner::plan_import(bool put, const side &there, const side &here,
+                         host_side host, channel &by, planned_copy &copy)
 {
-    channel *home;
     uint64_t va;
-    ucs_status_t status = channels_.get(*home_, home);
-    if (status == UCS_OK) {
-        status = reach_remote(*home_, there, va);
+    const int error = there.remote->va_on(by.owner(), there.address, va);
+    if (error != 0) {
+        return error;
     }
+    if (put) {
+        copy.peer = peer_of(there);
+    }
+    if (!here.is_device) {
+        plan_host_side(put, here, host, by, va, copy);
+        return 0;
+    }
+    copy.go_directly(pcie_queue(by, put, copy.left), put ? va : here.address,
+                     put ? here.address : va);
+    copy.is_imported = true;
+    return 0;
+}
+
+/* The same by a card of its process.
+ * @param by  The channel of our card that has the memory here, if one has. */
+ucs_status_t planner::plan_by_owner(bool put, const side &there,
+                                    const side &here, channel *by,
+                                    planned_copy &copy)
+{
+    channel *others           = nullptr;
+    const ucs_status_t status = channels_.get(*there.remote, others);
     if (status != UCS_OK) {
         return status;
     }
-    return put ? plan_relay(*home, va, by, here.address, copy)
-               : plan_relay(by, here.address, *home, va, copy);
+    ++others->users;
+    copy.by_owner.reset(others);
+    if (!here.is_device) {
+        plan_host_side(put, here, host_side::stage, *others, there.address,
+                       copy);
+        return UCS_OK;
+    }
+    return put ? plan_relay(*others, there.address, *by, here.address, copy)
+               : plan_relay(*by, here.address, *others, there.address, copy);
 }
 
-/* Device memory of another process: a card of ours copies. It writes to put,
- * and reads to get; host memory here it reads to put. */
+/* Device memory of another process, on the first way that is open: where the
+ * memory here is a card's, from that card, else from the first of ours, if
+ * there is one. */
 ucs_status_t planner::plan_remote_device(bool put, const side &there,
                                          const side &here, host_side host,
                                          planned_copy &copy)
 {
-    ucs_status_t status = check_has_card("device memory of another process");
-    if (status != UCS_OK) {
-        return status;
-    }
     device_location where;
-    channel *by;
-    uint64_t va;
-    status = here.is_device ? find_device(here, copy.left, where, by)
-                            : channels_.get(*home_, by);
-    if (status != UCS_OK) {
-        return status;
+    channel *by = nullptr;
+    if (here.is_device) {
+        const ucs_status_t status = find_device(here, copy.left, where, by);
+        if (status != UCS_OK) {
+            return status;
+        }
+        if (!put && where.imported) {
+            copy.peer = peer_of(where);
+        }
+    } else if (find_home()) {
+        (void)channels_.get(*home_, by);
     }
-    if (put) {
-        copy.peer = peer_of(there);
-    } else if (here.is_device && where.imported) {
-        copy.peer = peer_of(where);
+    int error = -ENODEV;
+    for (const route &each : there.remote->routes(
+             (by != nullptr) ? &by->owner() : nullptr)) {
+        if (each.by_owner) {
+            const ucs_status_t status =
+                plan_by_owner(put, there, here, by, copy);
+            if (status != UCS_ERR_UNREACHABLE) {
+                return status;
+            }
+            error = -EPERM;
+            continue;
+        }
+        error = plan_import(put, there, here, host, *by, copy);
+        if (error == 0) {
+            return UCS_OK;
+        }
+        if (!may_go_elsewhere(error)) {
+            break;
+        }
     }
-    const int ret = there.remote->va_on(by->owner(), there.address, va);
-    if ((ret == -EPERM) && (&by->owner() != home_)) {
-        return plan_through_home(put, there, here, *by, copy);
-    }
-    status = report_reach(by->owner(), there, ret);
-    if (status != UCS_OK) {
-        return status;
-    }
-    if (!here.is_device) {
-        plan_host_side(put, here, host, *by, va, copy);
-        return UCS_OK;
-    }
-    copy.go_directly(pcie_queue(*by, put, copy.left), put ? va : here.address,
-                     put ? here.address : va);
-    copy.is_imported = true;
-    return UCS_OK;
+    return report_no_way(there, error);
 }
 
-ucs_status_t planner::reach(const side &device, size_t length, channel *&by,
-                            uint64_t &va, held_remote &held, posted_to *peer)
+ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
+                            channel *&by, uint64_t &va, planned_copy &copy)
 {
     if (device.remote == nullptr) {
         device_location where;
         va                        = device.address;
         const ucs_status_t status = find_device(device, length, where, by);
-        if ((peer != nullptr) && (status == UCS_OK) && where.imported) {
-            *peer = peer_of(where);
+        if (to_device && (status == UCS_OK) && where.imported) {
+            copy.peer = peer_of(where);
         }
         return status;
     }
-    if (peer != nullptr) {
-        *peer = peer_of(device);
+    ucs_status_t status = hold(device, length, copy.remote);
+    if (status != UCS_OK) {
+        return status;
     }
-    ucs_status_t status = check_has_card("device memory of another process");
-    if (status == UCS_OK) {
-        status = hold(device, length, held);
+    if (!find_home() || ((status = channels_.get(*home_, by)) != UCS_OK)) {
+        by = nullptr;
     }
-    if (status == UCS_OK) {
-        status = channels_.get(*home_, by);
+    int error = -ENODEV;
+    for (const route &each : device.remote->routes(
+             (by != nullptr) ? &by->owner() : nullptr)) {
+        if (each.by_owner) {
+            status = channels_.get(*device.remote, by);
+            if (status == UCS_OK) {
+                ++by->users;
+                copy.by_owner.reset(by);
+                va = device.address;
+            }
+            if (status != UCS_ERR_UNREACHABLE) {
+                return status;
+            }
+            error = -EPERM;
+            continue;
+        }
+        error = device.remote->va_on(by->owner(), device.address, va);
+        if (error == 0) {
+            copy.peer =
+                to_device ? peer_of(device) : posted_to::nobody;
+            return UCS_OK;
+        }
+        if (!may_go_elsewhere(error)) {
+            break;
+        }
     }
-    return (status == UCS_OK) ? reach_remote(*home_, device, va) : status;
+    return report_no_way(device, error);
 }
 
 ucs_status_t planner::check(const side &device, size_t length)

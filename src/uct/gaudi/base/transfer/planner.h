@@ -37,14 +37,14 @@ public:
                                     planned_copy &copy);
 
     /** Find device memory, for a copy from or to a chunk.
-     *  @param by  Filled: the channel that has the chunks, of the card that
-     *  @param va  reaches the memory at this address.
-     *  @param held  Filled for memory of another process, on an error, too.
-     *  @param peer  Filled when it is another card's, to be written to.
+     *  @param by  Filled: the channel that has the chunks, whose queues
+     *  @param va  reach the memory at this address.
+     *  @param copy  What it relies on, and who is written to, are filled in; on
+     *               an error perhaps, too.
      *  @return As @ref plan. */
     [[nodiscard]] ucs_status_t reach(const side &device, size_t length,
-                                     channel *&by, uint64_t &va,
-                                     held_remote &held, posted_to *peer);
+                                     bool to_device, channel *&by, uint64_t &va,
+                                     planned_copy &copy);
 
     /** Find device memory of this process, and the channel to its card.
      *  @return As @ref plan. */
@@ -84,7 +84,7 @@ private:
         }
     };
 
-    [[nodiscard]] ucs_status_t check_has_card(const char *what);
+    [[nodiscard]] bool find_home();
     [[nodiscard]] ucs_status_t look_up_device(const side &device, size_t length,
                                               device_location &where,
                                               channel *&by);
@@ -93,9 +93,12 @@ private:
     [[nodiscard]] bool find_registration(const side &host, planned_copy &copy);
     void plan_host_side(bool to_card, const side &here, host_side how,
                         channel &by, uint64_t va, planned_copy &copy);
-    ucs_status_t plan_through_home(bool put, const side &there,
-                                   const side &here, channel &by,
-                                   planned_copy &copy);
+    [[nodiscard]] int plan_import(bool put, const side &there, const side &here,
+                                  host_side host, channel &by,
+                                  planned_copy &copy);
+    [[nodiscard]] ucs_status_t plan_by_owner(bool put, const side &there,
+                                             const side &here, channel *by,
+                                             planned_copy &copy);
     ucs_status_t plan_remote_device(bool put, const side &there,
                                     const side &here, host_side host,
                                     planned_copy &copy);

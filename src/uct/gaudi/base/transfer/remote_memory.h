@@ -6,20 +6,31 @@
  */
 #pragma once
 
+#include "uct/gaudi/base/cards/routes.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "util/other_process.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace gaudi::base {
+
+class owner_queue;
+
+/** What an engine wants of an @ref owner_queue. */
+struct owner_queue_options {
+    size_t chunk_bytes; /**< of the memory that both have */
+    unsigned chunks;    /**< and copies at a time */
+    int wake_fd;        /**< of an event; for @ref owner_queue::arm */
+};
 
 /** Memory of another process, of the host or of a card. Called by several
  *  threads when several engines use it. No call may enter an engine. The object
  *  outlives every operation that holds it. */
 class remote_memory {
 public:
-    virtual ~remote_memory() = default;
+    virtual ~remote_memory();
 
     /** Whether a range is part of it, and it can still be used.
      *  @return UCS_OK, or an error, which was logged. */
@@ -39,6 +50,19 @@ public:
 
     /** Of which process it is host memory; nullptr for device memory. */
     [[nodiscard]] virtual const util::process_memory *host() = 0;
+
+    /** Device memory: the ways to it, best first. @param from  A card of ours;
+     *  nullptr: this process has none. */
+    [[nodiscard]] virtual route_list routes(const card *from);
+
+    /** Device memory: tells its process from others. */
+    [[nodiscard]] virtual uint64_t owner() const { return 0; }
+
+    /** Device memory: have its process copy. Asks that, and waits for an
+     *  answer.
+     *  @return 0 or -errno; what failed was said at debug level. */
+    [[nodiscard]] virtual int connect(const owner_queue_options &wished,
+                                      std::unique_ptr<owner_queue> &queue_p);
 
     /** Device memory, while it is held: where a card of ours finds an address
      *  of it. Imports the memory when the card uses it for the first time.

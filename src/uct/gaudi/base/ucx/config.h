@@ -18,6 +18,8 @@ struct global_config {
     char *memory_type;    /**< auto, or the UCX memory type to take */
     double reset_timeout; /**< seconds */
     unsigned engine;      /**< engine_choice */
+    char *routes;         /**< wires between cards, best first */
+    int peer_to_peer;     /**< ucs_ternary_auto_value_t */
     int synapse_host_map; /**< whether SynapseAI maps the application's memory
                            */
 };

@@ -152,7 +152,7 @@ struct server {
     /* Take what the sender has brought. */
     ucs_status_t meet(const wire_request &wanted, datagram &asked)
     {
-        ucs_status_t (*take)(const process_id &, util::unique_fd) = nullptr;
+        ucs_status_t (*take)(const process_id &, file_pair) = nullptr;
         {
             std::lock_guard<std::mutex> guard(lock);
             const entry *known = find(wanted.file);
@@ -160,7 +160,7 @@ struct server {
         }
         return (take == nullptr)
                    ? UCS_OK
-                   : take(wanted.sender, std::move(asked.descriptors[0]));
+                   : take(wanted.sender, std::move(asked.descriptors));
     }
 
     std::mutex lock; /* held across reopening */

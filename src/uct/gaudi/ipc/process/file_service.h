@@ -52,10 +52,9 @@ struct file_offer {
      */
     std::function<ucs_status_t(int &fd_p)> reopen{};
 
-    /** Who asks brings a file, and gets an answer if this takes it. On the
+    /** Who asks brings files, and gets an answer if this takes them. On the
      *  service's thread, under no lock. */
-    ucs_status_t (*take)(const process_id &sender,
-                         util::unique_fd brought) = nullptr;
+    ucs_status_t (*take)(const process_id &sender, file_pair brought) = nullptr;
 };
 
 class file_service {

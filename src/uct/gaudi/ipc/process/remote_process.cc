@@ -116,7 +116,7 @@ bool remote_process::is_alive() const
 }
 
 ucs_status_t remote_process::get_files(const file_ref &file, file_pair &files_p,
-                                       int brought) const
+                                       std::array<int, 2> brought) const
 {
     if (is_inherited()) {
         return UCS_ERR_UNREACHABLE;
@@ -173,7 +173,8 @@ ucs_status_t remote_process::connect(util::unique_fd &socket_p) const
 }
 
 /* @return As get_files; UCS_ERR_REJECTED: it would not answer this process. */
-ucs_status_t remote_process::ask(const file_ref &file, int brought,
+ucs_status_t remote_process::ask(const file_ref &file,
+                                 std::array<int, 2> brought,
                                  file_pair &files_p) const
 {
     const clock::time_point deadline =
@@ -186,8 +187,10 @@ ucs_status_t remote_process::ask(const file_ref &file, int brought,
         wire_version};
     datagram question(&wanted, sizeof(wanted));
     question.add_credentials();
-    if (brought >= 0) {
-        question.add_descriptor(brought);
+    for (const int fd : brought) {
+        if (fd >= 0) {
+            question.add_descriptor(fd);
+        }
     }
     while ((status == UCS_OK) && !question.send(socket.get())) {
         status = (errno == EAGAIN)

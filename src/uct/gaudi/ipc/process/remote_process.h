@@ -14,6 +14,7 @@
 #include "util/process.h"
 #include "util/unique_fd.h"
 
+#include <array>
 #include <memory>
 
 namespace gaudi::ipc {
@@ -43,13 +44,14 @@ public:
 
     /** Get files of the process from its file service.
      *  @param files_p  New descriptors, close-on-exec.
-     *  @param brought  What goes to the process for it; -1: nothing.
+     *  @param brought  What goes to the process for it; -1: nothing. Borrowed.
      *  @return UCS_ERR_UNREACHABLE: the process is gone, or gives this one
      *          nothing. UCS_ERR_NO_ELEM: it does not have these files (any
      *          more). UCS_ERR_TIMED_OUT, UCS_ERR_NO_RESOURCE. Said at debug
      *          level. */
     [[nodiscard]] ucs_status_t
-    get_files(const file_ref &file, file_pair &files_p, int brought = -1) const;
+    get_files(const file_ref &file, file_pair &files_p,
+              std::array<int, 2> brought = {-1, -1}) const;
 
     /** Whether the process can be asked for files; it is not asked now.
      *  @return UCS_OK, UCS_ERR_UNREACHABLE or UCS_ERR_NO_RESOURCE. */
@@ -67,7 +69,8 @@ private:
 
     [[nodiscard]] bool is_inherited() const;
     [[nodiscard]] ucs_status_t connect(util::unique_fd &socket_p) const;
-    [[nodiscard]] ucs_status_t ask(const file_ref &file, int brought,
+    [[nodiscard]] ucs_status_t ask(const file_ref &file,
+                                   std::array<int, 2> brought,
                                    file_pair &files_p) const;
 
     const process_id id_;

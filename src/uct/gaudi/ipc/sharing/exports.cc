@@ -2,7 +2,9 @@
 
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/base/cards/routes.h"
 #include "uct/gaudi/ipc/process/file_service.h"
+#include "uct/gaudi/ipc/serving/copy_server.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 #include "util/errors.h"
 #include "util/fork_handlers.h"
@@ -174,7 +176,7 @@ ucs_status_t exported_memory::create(void *address, size_t length, bool quiet,
             return why.status;
         }
         const int error = quiet ? memory->describe_buffer(*page) : 0;
-        if (error != 0) {
+        if ((error != 0) && !base::may_go_over(shim::wire::host)) {
             ucs_diag("gaudi_ipc: cannot register %zu bytes at %p: they cannot "
                      "be exported now: %s",
                      length, address, std::strerror(-error));
@@ -248,6 +250,7 @@ uint64_t exported_memory::end_key_locked()
 {
     if (mark_.stamp != 0) {
         own_page::instance()->end_cell(mark_);
+        own_page::instance()->await_own_uses(mark_.stamp);
         ended_ = mark_.stamp;
         mark_  = {};
     }
@@ -281,13 +284,21 @@ ucs_status_t exported_memory::pack(void *buffer)
     if (device_ != nullptr) {
         const int error = describe_buffer(*page);
         if (error != 0) {
-            ucs_error("gaudi_ipc: %lu bytes at %#lx cannot be exported now: "
-                      "%s; others cannot use them with this key",
-                      length_, address_, std::strerror(-error));
+            const bool by_us = base::may_go_over(shim::wire::host);
+            ucs_log(by_us ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_ERROR,
+                    "gaudi_ipc: %lu bytes at %#lx cannot be exported now: %s; "
+                    "others %s with this key",
+                    length_, address_, std::strerror(-error),
+                    by_us ? "reach them through host memory alone"
+                          : "cannot use them");
         }
         key_.kind = (error == 0) ? key_kind::device : key_kind::unexported;
         key_.module =
             static_cast<uint16_t>(device_->owner->device().module_id());
+        key_.card = static_cast<uint32_t>(device_->owner->address());
+        if (base::may_go_over(shim::wire::host)) {
+            copy_server::instance().offer();
+        }
     }
     seal_key(key_);
     std::memcpy(buffer, &key_, sizeof(key_));
@@ -300,7 +311,8 @@ ucs_status_t exported_memory::pack(void *buffer)
 int exported_memory::describe_buffer(const own_page &page)
 {
     if (page.is_current({key_.buffer.cell, key_.buffer.stamp}) ||
-        (device_->backing == nullptr)) {
+        (device_->backing == nullptr) ||
+        !base::may_go_over(shim::wire::pcie)) {
         return 0;
     }
     int error   = 0;

@@ -1,7 +1,7 @@
 #include "uct/gaudi/ipc/sharing/key.h"
 
 #include "uct/gaudi/ipc/process/reachability.h"
-#include "uct/gaudi/ipc/sharing/shared_page.h"
+#include "uct/gaudi/ipc/process/shared_page.h"
 
 #include <bit>
 #include <cstddef>

@@ -48,13 +48,16 @@ struct wire_key {
                              it can send without this key, else 0 */
     uint16_t module;    /**< device memory: module id of the card */
 
+    uint32_t card;     /**< device memory: base::pci_address of its card */
+    uint32_t reserved; /**< 0 */
+
     wire_buffer buffer; /**< of device memory with a dma-buf, else zero */
     uint64_t checksum;  /**< of all before: see @ref seal_key */
 
     bool operator==(const wire_key &) const = default;
 };
 
-static_assert(sizeof(wire_key) == 152);
+static_assert(sizeof(wire_key) == 160);
 /* UCP 1.13 writes the size of a key into a byte. */
 static_assert(sizeof(wire_key) <= UINT8_MAX);
 static_assert(std::is_trivially_copyable_v<wire_key> &&

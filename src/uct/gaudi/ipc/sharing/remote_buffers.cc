@@ -56,7 +56,7 @@ ucs_status_t open_source(const process_id &id, const file_ref &page_file,
     file_pair files;
     ucs_status_t status = remote_process::open(id, process);
     if (status == UCS_OK) {
-        status = process->get_files(page_file, files, self->fd());
+        status = process->get_files(page_file, files, {self->fd(), -1});
     }
     if (status == UCS_OK) {
         status =

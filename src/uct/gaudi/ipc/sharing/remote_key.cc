@@ -4,7 +4,7 @@
 #include "uct/gaudi/base/ucx/callers.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
-#include "uct/gaudi/ipc/sharing/shared_page.h"
+#include "uct/gaudi/ipc/process/shared_page.h"
 #include "util/process.h"
 
 #include <cstring>
@@ -23,6 +23,37 @@ remote_key::~remote_key()
     }
 }
 
+/* Device memory: what a card of ours reaches is opened at once, what its own
+ * process copies when it is used. */
+ucs_status_t remote_key::find_device(const wire_key &key,
+                                     std::shared_ptr<foreign_page> &of_p,
+                                     std::shared_ptr<remote_buffer> &buffer_p)
+{
+    auto &cache                  = remote_buffers::instance();
+    const base::held_cards cards = base::card_table::instance().cards();
+    const base::route_list ways  =
+        base::find_routes(cards.first(), base::pci_address{key.card}).all;
+    const bool by_owner = ways.has(shim::wire::host);
+    ucs_status_t status = UCS_ERR_UNSUPPORTED;
+    if (ways.has(shim::wire::pcie) && (key.buffer.stamp != 0)) {
+        status = cache.find(key, of_p, buffer_p);
+    } else if (key.kind == key_kind::unexported) {
+        status = UCS_ERR_NO_RESOURCE;
+        if (!by_owner) {
+            ucs_error("gaudi_ipc: process %u could not export the memory of a "
+                      "remote key",
+                      key.process.pid);
+        }
+    } else if (!by_owner) {
+        ucs_debug("gaudi_ipc: no card of this process reaches device memory of "
+                  "process %u",
+                  key.process.pid);
+    }
+    return (by_owner && (status != UCS_OK) && (status != UCS_ERR_REJECTED))
+               ? cache.find(key, of_p)
+               : status;
+}
+
 /* Open what a key of another process is for.
  * @return UCS_ERR_UNSUPPORTED: it is by nature out of reach;
  * UCS_ERR_UNREACHABLE: it should not be. UCS_ERR_REJECTED: nobody can use the
@@ -34,12 +65,7 @@ ucs_status_t remote_key::find(const wire_key &key,
 {
     auto &cache         = remote_buffers::instance();
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
-    if (key.kind == key_kind::unexported) {
-        ucs_error("gaudi_ipc: process %u could not export the memory of a "
-                  "remote key",
-                  key.process.pid);
-        status = UCS_ERR_NO_RESOURCE;
-    } else if (key.kind == key_kind::host) {
+    if (key.kind == key_kind::host) {
         status = cache.find(key, of_p);
         if ((status == UCS_OK) && !of_p->has_memory()) {
             status = UCS_ERR_UNREACHABLE;
@@ -50,11 +76,8 @@ ucs_status_t remote_key::find(const wire_key &key,
             base::card_table::instance().cards().empty()) {
             status = UCS_ERR_UNSUPPORTED;
         }
-    } else if (key.buffer.stamp == 0) {
-        ucs_debug("gaudi_ipc: device memory of process %u cannot be exported",
-                  key.process.pid);
     } else {
-        status = cache.find(key, of_p, buffer_p);
+        status = find_device(key, of_p, buffer_p);
     }
     if ((status == UCS_OK) && (of_p->cell(key.cell) != key.stamp)) {
         ucs_debug("gaudi_ipc: process %u has ended the registration of a "
@@ -257,12 +280,31 @@ void remote_key::release()
 
 const util::process_memory *remote_key::host()
 {
-    return (buffer_ == nullptr) ? &of_->process().memory() : nullptr;
+    return (key_.kind == key_kind::host) ? &of_->process().memory() : nullptr;
+}
+
+base::route_list remote_key::routes(const base::card *from)
+{
+    const base::pair_routes *known = routes_.load(std::memory_order_acquire);
+    const base::pci_address own =
+        (from != nullptr) ? from->address() : base::pci_address::unknown;
+    if ((known == nullptr) || (known->from != own)) {
+        known = &base::find_routes(from, base::pci_address{key_.card});
+        routes_.store(known, std::memory_order_release);
+    }
+    return known->all;
+}
+
+int remote_key::connect(const base::owner_queue_options &wished,
+                        std::unique_ptr<base::owner_queue> &queue_p)
+{
+    return copy_client::connect(of_, wished, queue_p);
 }
 
 int remote_key::va_on(base::card &user, uint64_t address, uint64_t &va_p)
 {
-    return (buffer_ == nullptr) ? -EINVAL : buffer_->va_on(user, address, va_p);
+    return (buffer_ == nullptr) ? -EOPNOTSUPP
+                                : buffer_->va_on(user, address, va_p);
 }
 
 } // namespace gaudi::ipc

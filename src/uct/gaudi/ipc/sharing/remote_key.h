@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/transfer/remote_memory.h"
+#include "uct/gaudi/ipc/serving/copy_client.h"
 #include "uct/gaudi/ipc/sharing/key.h"
 #include "uct/gaudi/ipc/sharing/remote_buffers.h"
 #include "util/process.h"
@@ -18,7 +18,7 @@
 
 namespace gaudi::ipc {
 
-class remote_key final : public base::remote_memory {
+class remote_key final : public served_memory {
 public:
     /** Make a key of what was received.
      *
@@ -78,6 +78,15 @@ public:
     void release() override;
 
     [[nodiscard]] const util::process_memory *host() override;
+    [[nodiscard]] base::route_list routes(const base::card *from) override;
+    [[nodiscard]] uint64_t owner() const override { return key_.process.nonce; }
+    [[nodiscard]] int
+    connect(const base::owner_queue_options &wished,
+            std::unique_ptr<base::owner_queue> &queue_p) override;
+    [[nodiscard]] own_page::mark mark() const override
+    {
+        return {key_.cell, key_.stamp};
+    }
     [[nodiscard]] int va_on(base::card &user, uint64_t address,
                             uint64_t &va_p) override;
 
@@ -88,6 +97,9 @@ private:
     [[nodiscard]] static ucs_status_t find(const wire_key &key,
                                            std::shared_ptr<foreign_page> &of_p,
                                            std::shared_ptr<remote_buffer> &p);
+    [[nodiscard]] static ucs_status_t
+    find_device(const wire_key &key, std::shared_ptr<foreign_page> &of_p,
+                std::shared_ptr<remote_buffer> &buffer_p);
     [[nodiscard]] static ucs_status_t failure_of(const wire_key &key,
                                                  ucs_status_t status);
     hazard_entry *make_hazard();
@@ -98,7 +110,9 @@ private:
     std::atomic<uint32_t> references_{1};
     std::atomic<hazard_entry *> hazard_{nullptr}; /* from the first hold on */
     std::shared_ptr<foreign_page> of_; /* nullptr: this process, or useless */
-    std::shared_ptr<remote_buffer> buffer_; /* nullptr: host memory */
+    std::shared_ptr<remote_buffer> buffer_; /* of device memory that a card of
+                                               ours may reach, or nullptr */
+    std::atomic<const base::pair_routes *> routes_{nullptr}; /* asked last */
 };
 
 /** The key behind an rkey; nullptr for UCT_INVALID_RKEY. */

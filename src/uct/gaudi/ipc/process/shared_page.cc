@@ -1,4 +1,4 @@
-#include "uct/gaudi/ipc/sharing/shared_page.h"
+#include "uct/gaudi/ipc/process/shared_page.h"
 
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "util/process.h"
@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -186,6 +187,45 @@ bool own_page::is_current(const mark &asked, uint64_t start,
                           uint64_t length) const
 {
     std::lock_guard<std::mutex> guard(lock_);
+    return covers(asked, start, length);
+}
+
+/* A key that ends is marked first; then its users are looked for. */
+bool own_page::begin_use(const mark &asked, uint64_t start, uint64_t length)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    if (!covers(asked, start, length)) {
+        return false;
+    }
+    ++own_uses_[asked.stamp];
+    return true;
+}
+
+void own_page::end_use(uint64_t stamp)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    const auto used = own_uses_.find(stamp);
+    if (--used->second == 0) {
+        own_uses_.erase(used);
+    }
+}
+
+void own_page::await_own_uses(uint64_t stamp)
+{
+    for (;;) {
+        {
+            std::lock_guard<std::mutex> guard(lock_);
+            if (!own_uses_.contains(stamp)) {
+                return;
+            }
+        }
+        std::this_thread::yield();
+    }
+}
+
+/* Under the lock. */
+bool own_page::covers(const mark &asked, uint64_t start, uint64_t length) const
+{
     if ((asked.cell >= ranges_.size()) || !is_current(asked)) {
         return false;
     }
@@ -232,13 +272,13 @@ void own_page::give_hazard(hazard_entry *hazard)
 
 /* It is one before it has our page, so none that uses anything is missing. */
 ucs_status_t own_page::take_importer(const process_id &sender,
-                                     util::unique_fd page)
+                                     file_pair brought)
 {
     std::shared_ptr<remote_process> process;
     std::shared_ptr<foreign_page> fresh;
     ucs_status_t status = remote_process::open(sender, process);
     if (status == UCS_OK) {
-        status = foreign_page::map(page.get(), std::move(process), fresh);
+        status = foreign_page::map(brought[0].get(), std::move(process), fresh);
     }
     if (status != UCS_OK) {
         return status;

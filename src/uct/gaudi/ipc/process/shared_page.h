@@ -19,7 +19,7 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
-#include "uct/gaudi/ipc/sharing/pace.h"
+#include "uct/gaudi/ipc/process/pace.h"
 #include "util/file_mapping.h"
 
 #include <atomic>
@@ -44,6 +44,8 @@ struct page_header {
     uint32_t reserved; /**< 0 */
     process_id process;
     uint64_t address;                   /**< of this page in the process */
+    file_ref copies; /**< who brings a ring (serving/copy_ring.h) is copied for;
+                          zero before the first key of device memory */
     std::atomic<uint32_t> hazards_used; /**< none behind was ever used */
 };
 
@@ -88,6 +90,9 @@ public:
     {
         return page().cells[cell].load();
     }
+
+    /** Where it is asked to copy for others; zero: nowhere. */
+    [[nodiscard]] file_ref copy_service() const { return page().copies; }
 
     /** Whether the process is using something right now. */
     [[nodiscard]] bool is_using(uint64_t owner, uint64_t stamp) const;
@@ -164,6 +169,19 @@ public:
 
     [[nodiscard]] size_t cells() const; /**< that are taken */
 
+    /** Let others find what copies for them. Once, before the first key. */
+    void offer_copies(const file_ref &service) { page().copies = service; }
+
+    /** A copy for another process begins, or ends, by a key of a range around
+     *  this one. @return false: it is not current. */
+    [[nodiscard]] bool begin_use(const mark &asked, uint64_t start,
+                                 uint64_t length);
+    void end_use(uint64_t stamp);
+
+    /** Wait until no such copy is under way by a key that has ended: a few
+     *  jobs of a card. */
+    void await_own_uses(uint64_t stamp);
+
     /** A hazard of this process, with no uses; nullptr when none is left. */
     [[nodiscard]] hazard_entry *take_hazard(uint64_t owner, uint64_t stamp);
     void give_hazard(hazard_entry *hazard);
@@ -191,7 +209,9 @@ private:
     };
 
     static ucs_status_t take_importer(const process_id &sender,
-                                      util::unique_fd page);
+                                      file_pair brought);
+    [[nodiscard]] bool covers(const mark &asked, uint64_t start,
+                              uint64_t length) const;
     ucs_status_t create();
     [[nodiscard]] shared_page &page() const
     {
@@ -209,6 +229,7 @@ private:
     std::vector<uint32_t> free_cells_;
     std::vector<uint32_t> free_hazards_;
     uint32_t hazards_used_ = 0;
+    std::unordered_map<uint64_t, unsigned> own_uses_; /* by stamp */
     std::unordered_map<uint64_t, std::shared_ptr<foreign_page>>
         importers_; /* by nonce */
     pace forgetting_{forget_interval};

@@ -1,0 +1,120 @@
+#include "uct/gaudi/base/cards/routes.h"
+
+#include "uct/gaudi/base/cards/driver.h"
+#include "uct/gaudi/base/ucx/config.h"
+#include "util/made_once.h"
+#include "util/process.h"
+#include "util/text.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace gaudi::base {
+
+namespace {
+
+constexpr char default_order[] = "ports,pcie,host";
+
+struct known_routes {
+    std::mutex lock; /* held across reading sysfs */
+    std::map<std::pair<pci_address, pci_address>, std::unique_ptr<pair_routes>>
+        pairs;
+};
+
+const std::vector<shim::wire> &order()
+{
+    static util::made_once<std::vector<shim::wire>> wanted;
+    return wanted.get([] {
+        std::vector<shim::wire> result;
+        const std::string wrong = shim::parse_routes(config().routes, result);
+        if (!wrong.empty()) {
+            ucs_error("UCX_GAUDI_IPC_ROUTES=%s %s: %s is taken",
+                      util::to_printable(config().routes).c_str(),
+                      wrong.c_str(), default_order);
+            result.clear();
+            (void)shim::parse_routes(default_order, result);
+        }
+        return result;
+    });
+}
+
+shim::peer_to_peer wish()
+{
+    return (config().peer_to_peer == UCS_AUTO) ? shim::peer_to_peer::automatic
+           : (config().peer_to_peer == UCS_YES) ? shim::peer_to_peer::yes
+                                                : shim::peer_to_peer::no;
+}
+
+std::string to_text(pci_address of)
+{
+    const auto all = static_cast<uint32_t>(of);
+    char text[16];
+    (void)snprintf(text, sizeof(text), "%04x:%02x:%02x.%x", all >> 16,
+                   (all >> 8) & 0xff, (all >> 3) & 0x1f, all & 7);
+    return text;
+}
+
+shim::pcie_path find_path(const card &from, pci_address to)
+{
+    if (to == pci_address::unknown) {
+        return {false, "its place on the PCI bus is not known"};
+    }
+    return shim::find_pcie_path((driver() != nullptr) ? driver()->sysfs("/sys")
+                                                      : std::string(),
+                                from.info().bus_id, to_text(to), wish());
+}
+
+std::unique_ptr<pair_routes> make_routes(const card *from, pci_address own,
+                                         pci_address to)
+{
+    auto made = std::make_unique<pair_routes>(pair_routes{own, to, {}});
+    shim::pcie_path path{false, "UCX_GAUDI_IPC_ROUTES leaves it out"};
+    for (const shim::wire over : order()) {
+        if (over == shim::wire::host) {
+            made->all.add({over, true});
+        } else if ((over == shim::wire::pcie) && (from != nullptr)) {
+            path = find_path(*from, to);
+            if (path.is_there) {
+                made->all.add({over, false});
+            }
+        }
+    }
+    if (from != nullptr) {
+        ucs_info("%s: %s PCIe to the card at %s: %s", from->name().c_str(),
+                 path.is_there ? "uses" : "does not use", to_text(to).c_str(),
+                 path.why.c_str());
+    }
+    return made;
+}
+
+} // namespace
+
+const pair_routes &find_routes(const card *from, pci_address to)
+{
+    const pci_address own =
+        (from != nullptr) ? from->address() : pci_address::unknown;
+    auto &known = util::of_this_process<known_routes>();
+    const std::lock_guard<std::mutex> guard(known.lock);
+    auto &entry = known.pairs[{own, to}];
+    if (entry == nullptr) {
+        entry = make_routes(from, own, to);
+    }
+    return *entry;
+}
+
+bool may_go_over(shim::wire wanted)
+{
+    return std::find(order().begin(), order().end(), wanted) != order().end();
+}
+
+bool reaches(const card &from, const card &to)
+{
+    return find_routes(&from, to.address()).all.has(shim::wire::pcie);
+}
+
+} // namespace gaudi::base

@@ -1,0 +1,55 @@
+/**
+ * Copies that another process makes for this one with its own cards, between
+ * its device memory and chunks of host memory that both processes have.
+ *
+ * To an engine it is a queue like others. Of the two addresses of a copy one is
+ * the other process's, the other one an offset in the chunks. How the other
+ * process hears of them: ipc/serving.
+ */
+#pragma once
+
+#include "hlthunk_shim/dma_queue.h"
+#include "uct/gaudi/base/transfer/remote_memory.h"
+
+#include <span>
+
+namespace gaudi::base {
+
+class owner_queue : public shim::dma_queue {
+public:
+    /** Memory of both, as long as the chunks that were wished. */
+    [[nodiscard]] virtual std::span<char> memory() const = 0;
+
+    /** Whether the other process has ended, or does this no more: copies that
+     *  are outstanding fail, and none is added. */
+    [[nodiscard]] virtual bool is_over() = 0;
+
+    /** Have the event signalled when a copy ends. @return false: one has. */
+    [[nodiscard]] virtual bool arm() = 0;
+
+    /** Sleep until the oldest copy ends. */
+    virtual void wait_for_oldest(uint64_t timeout_us) = 0;
+
+    [[nodiscard]] virtual const char *name() const = 0;
+
+    [[nodiscard]] int submit(uint64_t dst, uint64_t src, uint64_t length,
+                             void *cookie, uint64_t &id_p) final;
+
+    /** There is none: who sleeps does so in
+     *  @ref wait_for_oldest. */
+    [[nodiscard]] shim::ticket oldest_ticket() const final
+    {
+        return shim::ticket::none;
+    }
+
+protected:
+    /** Ask for a copy.
+     *  @param is_put   From the chunk to the device memory.
+     *  @param address  In the memory, at its process.
+     *  @return As dma_queue::submit. */
+    [[nodiscard]] virtual int ask(remote_memory &of, bool is_put,
+                                  uint64_t address, uint64_t offset,
+                                  uint64_t length, void *cookie) = 0;
+};
+
+} // namespace gaudi::base

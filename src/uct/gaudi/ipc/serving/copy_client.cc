@@ -1,0 +1,220 @@
+#include "uct/gaudi/ipc/serving/copy_client.h"
+
+#include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/ipc/process/remote_process.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace gaudi::ipc {
+
+namespace {
+
+int why_not(ucs_status_t status)
+{
+    switch (status) {
+    case UCS_OK:
+        return 0;
+    case UCS_ERR_NO_RESOURCE:
+        return -EMFILE;
+    case UCS_ERR_TIMED_OUT:
+        return -ETIMEDOUT;
+    case UCS_ERR_NO_ELEM:
+        return -EOPNOTSUPP;
+    default:
+        return -ESRCH;
+    }
+}
+
+void wait_for(int event, uint64_t timeout_us)
+{
+    pollfd wanted{event, POLLIN, 0};
+    const timespec longest{static_cast<time_t>(timeout_us / 1'000'000),
+                           static_cast<long>(timeout_us % 1'000'000 * 1000)};
+    eventfd_t rung;
+    if (ppoll(&wanted, 1, &longest, nullptr) > 0) {
+        (void)eventfd_read(event, &rung);
+    }
+}
+
+} // namespace
+
+copy_client::copy_client(std::shared_ptr<foreign_page> of,
+                         const base::owner_queue_options &wished)
+    : of_(std::move(of)),
+      name_("process " + std::to_string(of_->process().id().pid)),
+      data_bytes_(util::round_up(wished.chunk_bytes * wished.chunks,
+                                 copy_ring::page)),
+      wake_fd_(wished.wake_fd), cookies_(wished.chunks)
+{}
+
+int copy_client::connect(std::shared_ptr<foreign_page> of,
+                         const base::owner_queue_options &wished,
+                         std::unique_ptr<base::owner_queue> &queue_p)
+{
+    const file_ref service = of->copy_service();
+    if ((service == file_ref{}) || (wished.chunks > copy_ring::max_slots)) {
+        return -EOPNOTSUPP;
+    }
+    std::unique_ptr<copy_client> made(new copy_client(std::move(of), wished));
+    util::unique_fd file;
+    int error = made->make_ring(file);
+    if (error == 0) {
+        file_pair bell;
+        error       = why_not(made->of_->process().get_files(
+                  service, bell, {file.get(), wished.wake_fd}));
+        made->bell_ = std::move(bell[0]);
+    }
+    if (error != 0) {
+        ucs_debug("gaudi_ipc: process %u does not copy for this one: %s",
+                  made->of_->process().id().pid, std::strerror(-error));
+        return error;
+    }
+    queue_p = std::move(made);
+    return 0;
+}
+
+/* Its pages are there when it is first used, and not in children: see
+ * pinned_buffer. */
+int copy_client::make_ring(util::unique_fd &ring_p)
+{
+    const auto slots   = static_cast<uint32_t>(cookies_.size());
+    const size_t total = copy_ring::file_size(slots, data_bytes_);
+    if (util::longest_file() < total) {
+        return -EFBIG;
+    }
+    util::unique_fd file = util::make_lasting_file("gaudi_ipc_copies", total);
+    if (!file || !mapping_.map(file.get(), 0, total) ||
+        (madvise(mapping_.start(), total, MADV_DONTFORK) != 0)) {
+        return -errno;
+    }
+    std::memset(mapping_.start(), 0, total);
+    copy_ring &made = ring();
+    made.magic      = copy_ring::right_magic;
+    made.version    = wire_version;
+    made.slots      = slots;
+    made.data_bytes = data_bytes_;
+    made.client     = own_process();
+    ring_p          = std::move(file);
+    return 0;
+}
+
+copy_client::~copy_client()
+{
+    if (mapping_.start() != nullptr) {
+        ring().client_gone.store(1);
+        (void)eventfd_write(bell_.get(), 1);
+    }
+}
+
+std::span<char> copy_client::memory() const
+{
+    return {mapping_.start() +
+                copy_ring::data_offset(static_cast<uint32_t>(cookies_.size())),
+            data_bytes_};
+}
+
+bool copy_client::is_over()
+{
+    if (over_ == 0) {
+        over_ = of_->is_dead()                    ? -ESRCH
+                : (ring().server_gone.load() != 0) ? -EKEYREVOKED
+                                                   : 0;
+    }
+    return over_ != 0;
+}
+
+int copy_client::ask(base::remote_memory &of, bool is_put, uint64_t address,
+                     uint64_t offset, uint64_t length, void *cookie)
+{
+    if (ucs_unlikely(over_ != 0)) {
+        return over_;
+    }
+    if (outstanding() == cookies_.size()) {
+        return -EAGAIN;
+    }
+    const own_page::mark key = static_cast<served_memory &>(of).mark();
+    copy_request &asked      = request(posted_);
+    asked.address            = address;
+    asked.offset             = offset;
+    asked.length             = length;
+    asked.stamp              = key.stamp;
+    asked.cell               = key.cell;
+    asked.is_put             = is_put ? 1 : 0;
+    cookies_[posted_ % cookies_.size()] = cookie;
+    ring().posted.store(++posted_);
+    if ((ring().server_sleeps.load() != 0) &&
+        (ring().server_sleeps.exchange(0) != 0)) {
+        (void)eventfd_write(bell_.get(), 1);
+    }
+    return 0;
+}
+
+unsigned copy_client::poll(shim::dma_completion *completions, unsigned max)
+{
+    unsigned count = 0;
+    const auto take = [&](int status) {
+        completions[count++] = {cookies_[taken_ % cookies_.size()], status};
+        ++taken_;
+    };
+    const auto take_ended = [&] {
+        while ((count < max) && (taken_ < posted_) && has_ended(taken_)) {
+            take(static_cast<int>(request(taken_).result));
+        }
+    };
+    take_ended();
+    if ((count == 0) && (taken_ < posted_) && is_over()) {
+        take_ended(); /* before it went */
+        while ((count < max) && (taken_ < posted_)) {
+            take(over_);
+        }
+    }
+    return count;
+}
+
+bool copy_client::arm()
+{
+    ring().client_sleeps.store(1);
+    return !has_ended(taken_) && !is_over();
+}
+
+void copy_client::wait_for_oldest(uint64_t timeout_us)
+{
+    if ((taken_ < posted_) && arm()) {
+        wait_for(wake_fd_, timeout_us);
+    }
+}
+
+int copy_client::wait(uint64_t id, uint64_t timeout_us)
+{
+    (void)id;
+    return wait_all(timeout_us);
+}
+
+/* Whoever does not answer is not waited for: its requests end, and what it
+ * still copies goes to memory that nobody reads any more. */
+int copy_client::wait_all(uint64_t timeout_us)
+{
+    using clock = std::chrono::steady_clock;
+    const auto deadline =
+        clock::now() +
+        std::chrono::microseconds(std::min(timeout_us, patience_us));
+    constexpr uint64_t look_us = 1000;
+    while ((taken_ < posted_) && !has_ended(posted_ - 1) && !is_over()) {
+        if (clock::now() >= deadline) {
+            over_ = -ETIMEDOUT;
+            break;
+        }
+        wait_for_oldest(look_us);
+    }
+    return 0;
+}
+
+} // namespace gaudi::ipc

@@ -1,0 +1,73 @@
+/**
+ * The file through which one process has another one copy: requests, and the
+ * chunks of host memory that they are about.
+ *
+ * The client makes it, with all of its length for good, and gives it to the
+ * server. One thread of each uses it at a time. A request is in the slot of its
+ * number; it is there when `posted` is beyond that, and has ended when its
+ * `ended` is. Whoever sleeps says so, looks again, and is rung.
+ *
+ * The server takes nothing in it for true: it reads each field once, and checks
+ * it. To the client a server that writes nonsense is one that copies nonsense.
+ */
+#pragma once
+
+#include "uct/gaudi/ipc/process/process_id.h"
+#include "util/addresses.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace gaudi::ipc {
+
+struct copy_request {
+    uint64_t address; /**< of device memory of the server */
+    uint64_t offset;  /**< in the chunks */
+    uint64_t length;  /**< bytes */
+    uint64_t stamp;   /**< of a key to that memory, */
+    uint32_t cell;    /**< and where the server has it */
+    uint32_t is_put;  /**< 1: to the device memory; 0: from there */
+    int64_t result;   /**< of what has ended: 0 or -errno */
+    std::atomic<uint64_t> ended; /**< one more than the number */
+};
+
+struct copy_ring {
+    static constexpr uint64_t right_magic    = 0x676e697279706f63; /* "copyring" */
+    static constexpr size_t page             = 4096;
+    static constexpr uint64_t max_slots      = 1u << 14;
+    static constexpr uint64_t max_data_bytes = uint64_t{1} << 28;
+
+    uint64_t magic;
+    uint32_t version; /**< wire_version */
+    uint32_t slots;
+    uint64_t data_bytes;
+    process_id client;
+
+    alignas(64) std::atomic<uint64_t> posted;  /**< requests so far */
+    std::atomic<uint32_t> client_sleeps;       /**< 1: it is to be rung */
+    std::atomic<uint32_t> client_gone;         /**< 1: it wants nothing more */
+    alignas(64) std::atomic<uint32_t> server_sleeps; /**< 1: as above */
+    std::atomic<uint32_t> server_gone; /**< 1: it copies nothing more */
+
+    [[nodiscard]] copy_request *requests()
+    {
+        return reinterpret_cast<copy_request *>(reinterpret_cast<char *>(this) +
+                                                page);
+    }
+
+    /** Where the chunks begin, and all ends, in the file. */
+    [[nodiscard]] static size_t data_offset(uint32_t slots)
+    {
+        return page + util::round_up(slots * sizeof(copy_request), page);
+    }
+    [[nodiscard]] static size_t file_size(uint32_t slots, uint64_t data_bytes)
+    {
+        return data_offset(slots) + data_bytes;
+    }
+};
+
+static_assert((sizeof(copy_ring) <= copy_ring::page) &&
+              (sizeof(copy_request) == 56));
+
+} // namespace gaudi::ipc
