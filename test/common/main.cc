@@ -52,10 +52,14 @@ void apply_settings()
 }
 
 /* A box of our own, as the emulator makes it without settings but those of
- * GAUDI_TEST_SETTINGS: several test programs run at a time, and a developer may
- * have variables set. */
-void prepare_environment()
+ * GAUDI_TEST_SETTINGS, whose cards reach each other over PCIe and in no other
+ * way: several test programs run at a time, and a developer may have variables
+ * set. Before the transports read theirs. */
+[[gnu::constructor(101)]] void prepare_environment(int argc, char **argv)
 {
+    if (gaudi::test::is_child(argc, argv)) {
+        return;
+    }
     std::vector<std::string> names;
     for (char **entry = environ; *entry != nullptr; ++entry) {
         const std::string text = *entry;
@@ -73,6 +77,8 @@ void prepare_environment()
     }
     const std::string node = "gtest-" + std::to_string(getpid());
     setenv("HLTHUNK_EMU_NODE", node.c_str(), 1);
+    setenv("UCX_GAUDI_IPC_ROUTES", "pcie", 1);
+    setenv("UCX_GAUDI_IPC_P2P", "y", 1);
     apply_settings();
 }
 
@@ -92,7 +98,6 @@ int main(int argc, char **argv)
         return gaudi::test::run_as_child(argv);
     }
     start_above_kernel_double(argv);
-    prepare_environment();
     ::testing::InitGoogleMock(&argc, argv);
     gaudi::test::skip_what_no_framework_allows();
     return RUN_ALL_TESTS();

@@ -26,8 +26,8 @@ namespace gaudi::test {
 
 namespace {
 
-/* Before the variables are read, see fixture.cc. */
-[[gnu::constructor(101)]] void set_environment()
+/* After those of main.cc, before they are read, see fixture.cc. */
+[[gnu::constructor(102)]] void set_environment()
 {
     setenv("UCX_GAUDI_DRIVER", emulator_path().c_str(), 0);
 }

@@ -300,7 +300,7 @@ TEST(machine, reaches_its_own_kind_only_and_says_why)
               gaudi::ipc::why_unreachable(other));
     other         = own;
     other.version = own.version + 1;
-    EXPECT_EQ("it speaks version 5, and this process 4",
+    EXPECT_EQ("it speaks version 6, and this process 5",
               gaudi::ipc::why_unreachable(other));
 }
 

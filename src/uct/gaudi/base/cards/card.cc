@@ -17,15 +17,14 @@ card *held_cards::find_named(const char *name) const
 
 pci_address to_pci_address(const std::string &bus_id)
 {
-    unsigned domain = 0;
-    unsigned bus    = 0;
-    unsigned device = 0;
+    unsigned domain   = 0;
+    unsigned bus      = 0;
+    unsigned device   = 0;
     unsigned function = 0;
-    const bool fits =
-        (sscanf(bus_id.c_str(), "%x:%x:%x.%x", &domain, &bus, &device,
-                &function) == 4) &&
-        (domain <= 0xffff) && (bus <= 0xff) && (device <= 0x1f) &&
-        (function <= 7);
+    const bool fits   = (sscanf(bus_id.c_str(), "%x:%x:%x.%x", &domain, &bus,
+                                &device, &function) == 4) &&
+                      (domain <= 0xffff) && (bus <= 0xff) && (device <= 0x1f) &&
+                      (function <= 7);
     return fits ? pci_address{(domain << 16) | (bus << 8) | (device << 3) |
                               function}
                 : pci_address::unknown;

@@ -45,7 +45,7 @@ const std::vector<shim::wire> &order()
 
 shim::peer_to_peer wish()
 {
-    return (config().peer_to_peer == UCS_AUTO) ? shim::peer_to_peer::automatic
+    return (config().peer_to_peer == UCS_AUTO)  ? shim::peer_to_peer::automatic
            : (config().peer_to_peer == UCS_YES) ? shim::peer_to_peer::yes
                                                 : shim::peer_to_peer::no;
 }

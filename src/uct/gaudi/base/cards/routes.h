@@ -4,8 +4,8 @@
  *
  * UCX_GAUDI_IPC_ROUTES says the order. Host memory is always there, since the
  * owner's card reads and writes it; PCIe where one card's engines reach the
- * other one (hlthunk_shim/cards/routes.h). Each pair is found out once, and told
- * at info level.
+ * other one (hlthunk_shim/cards/routes.h). Each pair is found out once, and
+ * told at info level.
  *
  * Any thread.
  */

@@ -52,7 +52,7 @@ host_memory::~host_memory()
 int host_memory::va_on(const card &user, uint64_t &va_p)
 {
     const auto map = [&](shim::registration &mapping) -> card_mappings::answer {
-        auto *first = reinterpret_cast<void *>(start);
+        auto *first              = reinterpret_cast<void *>(start);
         const shim::card &device = user.device();
         const int ret =
             is_staging_ ? device.register_staging(first, end - start, mapping)

@@ -138,8 +138,8 @@ public:
            std::unique_ptr<channel> &channel_p);
 
     /** The same of the cards of another process.
-     *  @return UCS_ERR_UNREACHABLE: they do not copy for us. Else an error, which
-     *          was logged. */
+     *  @return UCS_ERR_UNREACHABLE: they do not copy for us. Else an error,
+     * which was logged. */
     [[nodiscard]] static ucs_status_t
     create(remote_memory &there, const transfer_options &options, int wake_fd,
            copy_counts &counts, std::unique_ptr<channel> &channel_p);
@@ -159,9 +159,9 @@ public:
     }
     [[nodiscard]] ucs_log_level_t failure_level(int error) const
     {
-        return is_of_card()         ? owner_->failure_level()
+        return is_of_card()        ? owner_->failure_level()
                : (error == -ESRCH) ? UCS_LOG_LEVEL_DIAG
-                                    : UCS_LOG_LEVEL_ERROR;
+                                   : UCS_LOG_LEVEL_ERROR;
     }
 
     /** Planned copies that use it, of another process's: it is not destroyed
@@ -290,7 +290,7 @@ private:
     card_counts &counts_;
     const size_t chunk_bytes_;
     const size_t short_bytes_;
-    shim::pinned_buffer staging_; /* of our card */
+    shim::pinned_buffer staging_;            /* of our card */
     std::vector<shim::registration> shared_; /* of it, by place of the card */
     std::vector<staging_chunk> chunks_;
     staging_chunk *free_chunk_ = nullptr; /* the last that came back */

@@ -51,8 +51,7 @@ ucs_status_t dispatcher::prepare(dma_job &job, planned_copy &copy, size_t leave)
     }
     /* An upload's chunk is filled, and waits for room in the queue. */
     const bool is_filled = (copy.how == way::upload) && (copy.chunk != nullptr);
-    channel &through =
-        (copy.by_owner != nullptr) ? *copy.by_owner : *job.home;
+    channel &through = (copy.by_owner != nullptr) ? *copy.by_owner : *job.home;
     job.chunk  = is_filled ? std::move(copy.chunk) : through.take_chunk(leave);
     job.length = std::min(job.length, through.chunk_bytes());
     if (job.chunk == nullptr) {

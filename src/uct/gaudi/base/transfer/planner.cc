@@ -130,7 +130,7 @@ ucs_status_t planner::look_up_device(const side &device, size_t length,
                 why.text);
         return why.status;
     }
-    where = *known;
+    where                     = *known;
     const ucs_status_t status = channels_.get(*where.owner, by);
     if ((status == UCS_OK) && where.is_sole) {
         last_[oldest_] = {version, where, by};
@@ -340,8 +340,8 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
         (void)channels_.get(*home_, by);
     }
     int error = -ENODEV;
-    for (const route &each : there.remote->routes(
-             (by != nullptr) ? &by->owner() : nullptr)) {
+    for (const route &each :
+         there.remote->routes((by != nullptr) ? &by->owner() : nullptr)) {
         if (each.by_owner) {
             const ucs_status_t status =
                 plan_by_owner(put, there, here, by, copy);
@@ -382,8 +382,8 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
         by = nullptr;
     }
     int error = -ENODEV;
-    for (const route &each : device.remote->routes(
-             (by != nullptr) ? &by->owner() : nullptr)) {
+    for (const route &each :
+         device.remote->routes((by != nullptr) ? &by->owner() : nullptr)) {
         if (each.by_owner) {
             status = channels_.get(*device.remote, by);
             if (status == UCS_OK) {
@@ -399,8 +399,7 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
         }
         error = device.remote->va_on(by->owner(), device.address, va);
         if (error == 0) {
-            copy.peer =
-                to_device ? peer_of(device) : posted_to::nobody;
+            copy.peer = to_device ? peer_of(device) : posted_to::nobody;
             return UCS_OK;
         }
         if (!may_go_elsewhere(error)) {

@@ -18,8 +18,8 @@
 #pragma once
 
 #include "uct/gaudi/base/ucx/ucx.h"
-#include "uct/gaudi/ipc/process/remote_process.h"
 #include "uct/gaudi/ipc/process/pace.h"
+#include "uct/gaudi/ipc/process/remote_process.h"
 #include "util/file_mapping.h"
 
 #include <atomic>
@@ -43,7 +43,7 @@ struct page_header {
     uint32_t version;  /**< wire_version */
     uint32_t reserved; /**< 0 */
     process_id process;
-    uint64_t address;                   /**< of this page in the process */
+    uint64_t address; /**< of this page in the process */
     file_ref copies; /**< who brings a ring (serving/copy_ring.h) is copied for;
                           zero before the first key of device memory */
     std::atomic<uint32_t> hazards_used; /**< none behind was ever used */

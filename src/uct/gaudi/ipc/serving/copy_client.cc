@@ -50,8 +50,8 @@ copy_client::copy_client(std::shared_ptr<foreign_page> of,
                          const base::owner_queue_options &wished)
     : of_(std::move(of)),
       name_("process " + std::to_string(of_->process().id().pid)),
-      data_bytes_(util::round_up(wished.chunk_bytes * wished.chunks,
-                                 copy_ring::page)),
+      data_bytes_(
+          util::round_up(wished.chunk_bytes * wished.chunks, copy_ring::page)),
       wake_fd_(wished.wake_fd), cookies_(wished.chunks)
 {}
 
@@ -124,7 +124,7 @@ std::span<char> copy_client::memory() const
 bool copy_client::is_over()
 {
     if (over_ == 0) {
-        over_ = of_->is_dead()                    ? -ESRCH
+        over_ = of_->is_dead()                     ? -ESRCH
                 : (ring().server_gone.load() != 0) ? -EKEYREVOKED
                                                    : 0;
     }
@@ -159,7 +159,7 @@ int copy_client::ask(base::remote_memory &of, bool is_put, uint64_t address,
 
 unsigned copy_client::poll(shim::dma_completion *completions, unsigned max)
 {
-    unsigned count = 0;
+    unsigned count  = 0;
     const auto take = [&](int status) {
         completions[count++] = {cookies_[taken_ % cookies_.size()], status};
         ++taken_;
@@ -202,10 +202,9 @@ int copy_client::wait(uint64_t id, uint64_t timeout_us)
  * still copies goes to memory that nobody reads any more. */
 int copy_client::wait_all(uint64_t timeout_us)
 {
-    using clock = std::chrono::steady_clock;
-    const auto deadline =
-        clock::now() +
-        std::chrono::microseconds(std::min(timeout_us, patience_us));
+    using clock         = std::chrono::steady_clock;
+    const auto deadline = clock::now() + std::chrono::microseconds(
+                                             std::min(timeout_us, patience_us));
     constexpr uint64_t look_us = 1000;
     while ((taken_ < posted_) && !has_ended(posted_ - 1) && !is_over()) {
         if (clock::now() >= deadline) {

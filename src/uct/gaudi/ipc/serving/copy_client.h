@@ -29,8 +29,8 @@ public:
     /** Ask a process to copy for this one.
      *  @param queue_p  Filled on success; takes served_memory of that process
      *                  alone.
-     *  @return 0; -EOPNOTSUPP: it does not; -ESRCH: it has ended; or -errno, said
-     *          at debug level. */
+     *  @return 0; -EOPNOTSUPP: it does not; -ESRCH: it has ended; or -errno,
+     * said at debug level. */
     [[nodiscard]] static int
     connect(std::shared_ptr<foreign_page> of,
             const base::owner_queue_options &wished,
@@ -83,7 +83,7 @@ private:
     util::unique_fd bell_;        /* the server's */
     std::vector<void *> cookies_; /* by slot */
     uint64_t posted_ = 0;
-    uint64_t taken_  = 0;         /* by poll */
+    uint64_t taken_  = 0; /* by poll */
     int over_        = 0; /* -errno of what has not ended, once it is over */
 };
 

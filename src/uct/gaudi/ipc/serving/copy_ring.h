@@ -22,20 +22,20 @@
 namespace gaudi::ipc {
 
 struct copy_request {
-    uint64_t address; /**< of device memory of the server */
-    uint64_t offset;  /**< in the chunks */
-    uint64_t length;  /**< bytes */
-    uint64_t stamp;   /**< of a key to that memory, */
-    uint32_t cell;    /**< and where the server has it */
-    uint32_t is_put;  /**< 1: to the device memory; 0: from there */
-    int64_t result;   /**< of what has ended: 0 or -errno */
+    uint64_t address;            /**< of device memory of the server */
+    uint64_t offset;             /**< in the chunks */
+    uint64_t length;             /**< bytes */
+    uint64_t stamp;              /**< of a key to that memory, */
+    uint32_t cell;               /**< and where the server has it */
+    uint32_t is_put;             /**< 1: to the device memory; 0: from there */
+    int64_t result;              /**< of what has ended: 0 or -errno */
     std::atomic<uint64_t> ended; /**< one more than the number */
 };
 
 struct copy_ring {
-    static constexpr uint64_t right_magic    = 0x676e697279706f63; /* "copyring" */
-    static constexpr size_t page             = 4096;
-    static constexpr uint64_t max_slots      = 1u << 14;
+    static constexpr uint64_t right_magic = 0x676e697279706f63; /* "copyring" */
+    static constexpr size_t page          = 4096;
+    static constexpr uint64_t max_slots   = 1u << 14;
     static constexpr uint64_t max_data_bytes = uint64_t{1} << 28;
 
     uint64_t magic;
@@ -44,9 +44,9 @@ struct copy_ring {
     uint64_t data_bytes;
     process_id client;
 
-    alignas(64) std::atomic<uint64_t> posted;  /**< requests so far */
-    std::atomic<uint32_t> client_sleeps;       /**< 1: it is to be rung */
-    std::atomic<uint32_t> client_gone;         /**< 1: it wants nothing more */
+    alignas(64) std::atomic<uint64_t> posted; /**< requests so far */
+    std::atomic<uint32_t> client_sleeps;      /**< 1: it is to be rung */
+    std::atomic<uint32_t> client_gone;        /**< 1: it wants nothing more */
     alignas(64) std::atomic<uint32_t> server_sleeps; /**< 1: as above */
     std::atomic<uint32_t> server_gone; /**< 1: it copies nothing more */
 

@@ -191,8 +191,8 @@ ucs_status_t copy_server::client::map(int fd)
     }
     data_ = mapping_.start() + copy_ring::data_offset(slots);
     copies_.resize(slots);
-    memory_ = base::memory_map::instance().register_host(data_, data_bytes_,
-                                                         true);
+    memory_ =
+        base::memory_map::instance().register_host(data_, data_bytes_, true);
     return UCS_OK;
 }
 
@@ -225,13 +225,13 @@ bool copy_server::client::start_next(base::transfer_engine &engine,
                           : page.begin_use(key, address, length)
                               ? UCS_OK
                               : UCS_ERR_REJECTED;
-    copy = {{}, this, started_, key.stamp, true};
+    copy                = {{}, this, started_, key.stamp, true};
     if (status == UCS_OK) {
         const base::side here(address);
         const base::side chunk(data_ + offset);
         copy.done.count = 1;
         copy.done.func  = on_end;
-        status = engine.start(domain, is_put ? here : chunk,
+        status          = engine.start(domain, is_put ? here : chunk,
                               is_put ? chunk : here, length, &copy.done);
         if (status != UCS_INPROGRESS) {
             page.end_use(key.stamp);
@@ -281,8 +281,8 @@ void copy_server::close()
     guard.unlock();
     engine_.reset(); /* ends what is under way */
     guard.lock();
-    closing_     = false;
-    any_clients_ = false;
+    closing_        = false;
+    any_clients_    = false;
     const auto gone = std::exchange(clients_, {});
     for (const auto &each : gone) {
         each->end();
@@ -312,8 +312,8 @@ void copy_server::offer()
                  "%m");
         return;
     }
-    bell_           = std::move(bell);
-    events_         = std::move(events);
+    bell_            = std::move(bell);
+    events_          = std::move(events);
     not_in_children_ = util::closed_in_children(bell_.get());
     page->offer_copies(name);
     offered_.store(true, std::memory_order_release);
@@ -353,9 +353,8 @@ ucs_status_t copy_server::add(const process_id &sender, file_pair brought)
     if (engine_ == nullptr) {
         status = base::transfer_engine::create({}, engine_);
         int fd = -1;
-        if ((status == UCS_OK) &&
-            ((engine_->event_fd(fd) != UCS_OK) ||
-             !add_event(events_.get(), fd, 0))) {
+        if ((status == UCS_OK) && ((engine_->event_fd(fd) != UCS_OK) ||
+                                   !add_event(events_.get(), fd, 0))) {
             status = UCS_ERR_NO_RESOURCE;
         }
         if (status != UCS_OK) {
@@ -395,8 +394,8 @@ unsigned copy_server::serve()
         return count;
     }
     for (const auto &each : clients_) {
-        for (unsigned i = 0;
-             (i < turn) && each->start_next(*engine_, domain_); ++i) {
+        for (unsigned i = 0; (i < turn) && each->start_next(*engine_, domain_);
+             ++i) {
             ++count;
         }
     }
@@ -459,8 +458,8 @@ bool copy_server::may_sleep()
     const bool posted =
         std::any_of(clients_.begin(), clients_.end(),
                     [](const auto &each) { return each->has_posted(); });
-    if (posted || (!closing_ && (engine_ != nullptr) &&
-                   (engine_->arm() != UCS_OK))) {
+    if (posted ||
+        (!closing_ && (engine_ != nullptr) && (engine_->arm() != UCS_OK))) {
         for (const auto &each : clients_) {
             each->set_sleeping(false);
         }

@@ -66,7 +66,8 @@ private:
     bool running_   = false; /* the thread */
     std::atomic<bool> offered_{false};
     util::unique_fd bell_;
-    util::unique_fd events_; /* epoll: the bell, the engine's, ends of clients */
+    util::unique_fd
+        events_; /* epoll: the bell, the engine's, ends of clients */
     util::closed_in_children not_in_children_;
     std::unique_ptr<base::transfer_engine> engine_;
     base::flush_domain domain_{};

@@ -1,8 +1,8 @@
 #include "uct/gaudi/ipc/sharing/exports.h"
 
+#include "uct/gaudi/base/cards/routes.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/status.h"
-#include "uct/gaudi/base/cards/routes.h"
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "uct/gaudi/ipc/serving/copy_server.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
@@ -311,8 +311,7 @@ ucs_status_t exported_memory::pack(void *buffer)
 int exported_memory::describe_buffer(const own_page &page)
 {
     if (page.is_current({key_.buffer.cell, key_.buffer.stamp}) ||
-        (device_->backing == nullptr) ||
-        !base::may_go_over(shim::wire::pcie)) {
+        (device_->backing == nullptr) || !base::may_go_over(shim::wire::pcie)) {
         return 0;
     }
     int error   = 0;

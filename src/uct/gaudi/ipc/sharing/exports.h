@@ -16,8 +16,8 @@
 
 #include "uct/gaudi/base/memory/memory.h"
 #include "uct/gaudi/base/ucx/ucx.h"
-#include "uct/gaudi/ipc/sharing/key.h"
 #include "uct/gaudi/ipc/process/shared_page.h"
+#include "uct/gaudi/ipc/sharing/key.h"
 #include "util/process.h"
 
 #include <cstdint>

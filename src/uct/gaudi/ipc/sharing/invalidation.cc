@@ -1,7 +1,7 @@
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 
-#include "uct/gaudi/ipc/sharing/remote_buffers.h"
 #include "uct/gaudi/ipc/process/shared_page.h"
+#include "uct/gaudi/ipc/sharing/remote_buffers.h"
 #include "util/process.h"
 
 #include <algorithm>

@@ -18,8 +18,8 @@
 #include "uct/gaudi/base/cards/card.h"
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory.h"
-#include "uct/gaudi/ipc/sharing/key.h"
 #include "uct/gaudi/ipc/process/shared_page.h"
+#include "uct/gaudi/ipc/sharing/key.h"
 
 #include <atomic>
 #include <cstdint>

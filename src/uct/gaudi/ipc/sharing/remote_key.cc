@@ -31,11 +31,13 @@ ucs_status_t remote_key::find_device(const wire_key &key,
 {
     auto &cache                  = remote_buffers::instance();
     const base::held_cards cards = base::card_table::instance().cards();
-    const base::route_list ways  =
+    const base::route_list ways =
         base::find_routes(cards.first(), base::pci_address{key.card}).all;
     const bool by_owner = ways.has(shim::wire::host);
+    const bool by_card =
+        ways.has(shim::wire::pcie) || (!by_owner && (cards.first() == nullptr));
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
-    if (ways.has(shim::wire::pcie) && (key.buffer.stamp != 0)) {
+    if (by_card && (key.buffer.stamp != 0)) {
         status = cache.find(key, of_p, buffer_p);
     } else if (key.kind == key_kind::unexported) {
         status = UCS_ERR_NO_RESOURCE;
@@ -303,8 +305,9 @@ int remote_key::connect(const base::owner_queue_options &wished,
 
 int remote_key::va_on(base::card &user, uint64_t address, uint64_t &va_p)
 {
-    return (buffer_ == nullptr) ? -EOPNOTSUPP
-                                : buffer_->va_on(user, address, va_p);
+    return (buffer_ != nullptr)            ? buffer_->va_on(user, address, va_p)
+           : (key_.kind == key_kind::host) ? -EINVAL
+                                           : -EOPNOTSUPP;
 }
 
 } // namespace gaudi::ipc
