@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include <unistd.h>
@@ -81,15 +80,12 @@ bool judge(const shim::card_check &check, const shim::card_info &card,
     if (check.takes_framework && (used != shim::engine::synapse)) {
         add("takes work through SynapseAI alone",
             "take work through SynapseAI alone", advise_framework(used));
-    } else if (!check.takes_framework && (check.error == 0) &&
-               !check.supported) {
-        char id[16];
-        std::snprintf(id, sizeof(id), "%#x", check.pci_id);
-        const std::string kind =
-            shim::supported_kinds() + ", but PCI device " + id +
-            (card.device_type.empty() ? "" : " " + card.device_type);
-        add("is no " + kind, "are no " + kind,
-            "use a release of ucx-gaudi that knows it, if there is one");
+    } else if ((check.error == 0) && !check.foreign.empty()) {
+        add("is " + check.foreign, "are " + check.foreign,
+            std::string("use a release of ucx-gaudi that knows it, if there "
+                        "is one") +
+                (check.known ? ""
+                             : std::string("; ") + shim::driver::try_unknown));
     }
     return wrong;
 }

@@ -79,10 +79,13 @@ enum class device_condition {
 
 /** Whether the transports can use a card. */
 struct card_check {
-    int error                  = 0;     /**< -errno: it does not answer */
-    bool supported             = false; /**< a kind that they know */
-    bool takes_framework       = false; /**< through SynapseAI alone */
-    uint32_t pci_id            = 0;     /**< what kind it is, if it answers */
+    int error            = 0;     /**< -errno: it does not answer */
+    bool supported       = false; /**< a kind that they know */
+    bool takes_framework = false; /**< through SynapseAI alone */
+    bool known           = false; /**< some kind of card */
+    /** As "no Gaudi2, but PCI device 0x1000 GAUDI": neither of the two; empty:
+     *  one of them. */
+    std::string foreign;
     device_condition condition = device_condition::unknown;
     std::optional<uint64_t> free_memory; /**< bytes; none: it does not tell */
 };

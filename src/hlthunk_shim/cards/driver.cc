@@ -1,5 +1,6 @@
 #include "hlthunk_shim/cards/driver.h"
 
+#include "hlthunk_shim/cards/card_info.h"
 #include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/hlthunk/device.h"
 #include "hlthunk_shim/synapse/functions.h"
@@ -51,10 +52,10 @@ bool takes_submissions(const library &lib, const std::string &bus_id)
         return true;
     }
     hlthunk_hw_ip_info info{};
-    const int ret   = lib.hlthunk_get_hw_ip_info(control, &info);
-    const auto name = lib.hlthunk_get_device_name_from_fd(control);
+    const bool takes = (lib.hlthunk_get_hw_ip_info(control, &info) != 0) ||
+                       is_supported(lib.kind_of(control, info.device_id));
     lib.hlthunk_close(control);
-    return (ret != 0) || is_supported(find_kind(info.device_id, name));
+    return takes;
 }
 
 bool is_in_reset(const library &lib, const std::string &bus_id)
@@ -190,8 +191,18 @@ std::string driver::why_no_synapse()
     return why;
 }
 
-std::string driver::why_not_supported() const
+std::string driver::why_not_supported(const std::string &bus_id) const
 {
+    const int control =
+        bus_id.empty() ? -1 : hlthunk_open_control(-1, bus_id.c_str());
+    if (control >= 0) {
+        const card_check found = check_card(*this, control);
+        hlthunk_close(control);
+        if ((found.error == 0) && !found.foreign.empty()) {
+            return "card " + bus_id + " is " + found.foreign +
+                   (found.known ? "" : std::string("; ") + try_unknown);
+        }
+    }
     const std::string why = synapse().known().why_not;
     return why.empty()
                ? std::string("it takes work through SynapseAI alone: ") +

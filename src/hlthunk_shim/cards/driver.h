@@ -51,12 +51,15 @@ struct driver_options {
     engine used = engine::automatic;
     /** Have SynapseAI map host memory of the application, too. */
     bool map_application_memory = false;
+    /** Cards whose ids and names are not known are taken for those of this one,
+     *  UCX_GAUDI_CARD_KIND; invalid: they are refused. */
+    hlthunk_device_name unknown_card = HLTHUNK_DEVICE_INVALID;
 };
 
 class driver : library {
 public:
     explicit driver(const std::string &path, const driver_options &options = {})
-        : library(path), options_(options)
+        : library(path, options.unknown_card), options_(options)
     {}
 
     using library::handle;
@@ -106,8 +109,14 @@ public:
      *  @return Why it cannot be used so; empty: it can. */
     [[nodiscard]] static std::string why_no_synapse();
 
-    /** Why a card was refused with -ENOTSUP, and what to do. */
-    [[nodiscard]] std::string why_not_supported() const;
+    /** Why a card was refused with -ENOTSUP, and what to do.
+     *  @param bus_id  Of the card; empty: it is of a kind that is known. */
+    [[nodiscard]] std::string
+    why_not_supported(const std::string &bus_id = "") const;
+
+    /** What to do about a card of an unknown kind. */
+    static constexpr char try_unknown[] =
+        "UCX_GAUDI_CARD_KIND=gaudi2 or gaudi3 tries it as one of these";
 
     /* --- frameworks, which acquire a card through SynapseAI ----------------*/
 

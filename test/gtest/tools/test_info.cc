@@ -411,8 +411,31 @@ TEST_F(info, explains_nodes_and_cards_that_do_not_answer)
                    "UCX_GAUDI_ENGINE=synapse");
     expect_missing(with_driver(fake_driver, {{"FAKE_DEVICE_ID", "0x4711"},
                                              {"FAKE_DEVICE_NAME", "3"}}),
-                   "card 0 (00ff:19:00.0) is no Gaudi2, but PCI device 0x4711",
-                   "use a release of ucx-gaudi that knows it");
+                   "card 0 (00ff:19:00.0) is no Gaudi2, but PCI device 0x4711 "
+                   "HL-fake",
+                   "use a release of ucx-gaudi that knows it, if there is one; "
+                   "UCX_GAUDI_CARD_KIND=gaudi2 or gaudi3 tries it as one of "
+                   "these");
+}
+
+TEST_F(info, takes_an_unknown_card_for_what_it_is_told)
+{
+    const auto as = [&](const char *kind, environment variables) {
+        variables["UCX_GAUDI_CARD_KIND"] = kind;
+        variables["FAKE_DEVICE_NAME"]    = "3";
+        return with_driver(fake_driver, variables);
+    };
+    const environment unknown = {{"FAKE_DEVICE_ID", "0x4711"}};
+    EXPECT_TRUE(exited_with(0, as("Gaudi2", unknown), {}, {"is no Gaudi2"}));
+    expect_missing(as("gaudi3", unknown), "takes work through SynapseAI alone",
+                   "UCX_GAUDI_ENGINE=synapse");
+    expect_missing(as("gaudi4", unknown),
+                   "UCX_GAUDI_CARD_KIND=gaudi4 is not valid",
+                   "see to that setting");
+    /* What is known stays what it is. */
+    expect_missing(as("gaudi2", {{"FAKE_DEVICE_ID", "0x1060"}}),
+                   "takes work through SynapseAI alone",
+                   "UCX_GAUDI_ENGINE=synapse");
 }
 
 TEST_F(info, shows_cards_that_are_in_reset_or_broken)

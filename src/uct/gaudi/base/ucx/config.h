@@ -12,12 +12,16 @@ namespace gaudi::base {
 /** Values of UCX_GAUDI_ENGINE, in the order of their names. */
 enum engine_choice : unsigned { engine_auto, engine_cs, engine_synapse };
 
+/** Values of UCX_GAUDI_CARD_KIND, in the order of their names. */
+enum kind_choice : unsigned { kind_auto, kind_gaudi2, kind_gaudi3 };
+
 struct global_config {
     char *driver;         /**< auto, hlthunk, emulator, or a path */
     char *devices;        /**< auto, all, or a list */
     char *memory_type;    /**< auto, or the UCX memory type to take */
     double reset_timeout; /**< seconds */
     unsigned engine;      /**< engine_choice */
+    unsigned card_kind;   /**< kind_choice */
     int synapse_host_map; /**< whether SynapseAI maps the application's memory
                            */
 };
