@@ -145,15 +145,11 @@ void report_cards(const shim::driver &driver, const machine &where, report &all)
     if (all.cards.empty() && all.missing.empty()) {
         explain_no_card(&driver, where, all);
     }
-    /* No obstacle, but it makes transfers slower. */
     const kernel_driver kernel = find_kernel_driver(where);
-    if (!all.cards.empty() && !all.cards.front().software && kernel.is_loaded &&
-        !kernel.can_import) {
-        all.missing.push_back(
-            {"the kernel's driver cannot import dma-bufs: copies between cards "
-             "go through host memory",
-             "install the vendor's kernel driver (habanalabs-dkms)"});
-    }
+    add_pairs(driver.sysfs(where.sys),
+              !driver.box_name().empty() || !kernel.is_loaded ||
+                  kernel.can_import,
+              all);
     if (std::none_of(all.cards.begin(), all.cards.end(), [](const card &one) {
             return one.usable && ((one.state == card_state::free) ||
                                   (one.state == card_state::unknown));

@@ -297,6 +297,32 @@ TEST_F(info, writes_problems_as_json)
     EXPECT_THAT(all.at({"problems", "0", "to_mend"}), HasSubstr("--emulate"));
 }
 
+TEST_F(info, tells_over_which_wire_each_pair_of_cards_goes)
+{
+    const process_result result = look({"--emulate=3"});
+    EXPECT_EQ(lines_with(result.output, "pairs ")
+                  .at(0)
+                  .find("pairs     host for all 3: sysfs does not show"),
+              0u);
+    const process_result wished =
+        look({"--emulate=2", "--json"}, {{"UCX_GAUDI_IPC_P2P", "y"}});
+    EXPECT_EQ(R"([{"way":"pcie","why":"UCX_GAUDI_IPC_P2P=y",)"
+              R"("cards":[[0,1]]}])",
+              parsed_json(wished.output).at({"pairs"}));
+    EXPECT_EQ("[]", parsed_json(look({"--json"}).output).at({"pairs"}));
+}
+
+TEST_F(info, finds_routes_that_are_none)
+{
+    expect_missing(emulating({{"UCX_GAUDI_IPC_ROUTES", "pcie,wire"}}),
+                   "UCX_GAUDI_IPC_ROUTES=pcie,wire: 'wire' is not ports, pcie "
+                   "or host",
+                   "correct this variable");
+    expect_missing(emulating({{"UCX_GAUDI_IPC_P2P", "maybe"}}),
+                   "UCX_GAUDI_IPC_P2P=maybe is not auto, y or n",
+                   "correct this variable");
+}
+
 TEST_F(info, takes_no_card)
 {
     /* A box of one card, which the program around it must still get. */
@@ -728,7 +754,7 @@ TEST_F(info, explains_its_columns_and_exit_codes)
     EXPECT_TRUE(exited_with(0, look({"--help"}),
                             {"index", "module", "numa", "HBM", "state", "free",
                              "ours", "busy", "unknown", "kind", "held by",
-                             "missing", "to mend", "Exit code"}));
+                             "pairs", "missing", "to mend", "Exit code"}));
 }
 
 } // namespace gaudi::test
