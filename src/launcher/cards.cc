@@ -84,12 +84,11 @@ bool judge(const shim::card_check &check, const shim::card_info &card,
     if (check.takes_framework && (used != shim::engine::synapse)) {
         add("takes work through SynapseAI alone",
             "take work through SynapseAI alone", advise_framework(used));
-    } else if ((check.error == 0) && !check.foreign.empty()) {
+    } else if (!check.foreign.empty()) {
         add("is " + check.foreign, "are " + check.foreign,
             std::string("use a release of ucx-gaudi that knows it, if there "
                         "is one") +
-                (check.known ? ""
-                             : std::string("; ") + shim::driver::try_unknown));
+                (check.known ? "" : std::string("; ") + shim::try_unknown));
     }
     return wrong;
 }

@@ -254,7 +254,7 @@ card_check check_card(const driver &of, int fd)
     result.supported       = is_supported(kind);
     result.takes_framework = is_for_frameworks(kind);
     result.known           = is_known(kind);
-    if (!result.supported && !result.takes_framework) {
+    if ((result.error == 0) && !result.supported && !result.takes_framework) {
         result.foreign =
             "no " + supported_kinds() + ", but " + describe_kind(lib, fd, info);
     }
@@ -265,6 +265,21 @@ card_check check_card(const driver &of, int fd)
         result.free_memory = usage.dram_free_mem;
     }
     return result;
+}
+
+std::string why_refused(const driver &of, const std::string &bus_id)
+{
+    const library &lib = of.lib();
+    const int fd       = lib.hlthunk_open_control(-1, bus_id.c_str());
+    card_check found;
+    if (fd >= 0) {
+        found = check_card(of, fd);
+        lib.hlthunk_close(fd);
+    }
+    return found.foreign.empty()
+               ? of.why_not_supported()
+               : "card " + bus_id + " is " + found.foreign +
+                     (found.known ? "" : std::string("; ") + try_unknown);
 }
 
 std::optional<bool> is_taken(const driver &of, int fd)

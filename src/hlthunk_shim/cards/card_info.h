@@ -94,6 +94,13 @@ struct card_check {
  *  @param fd  Of its control node. */
 card_check check_card(const driver &of, int fd);
 
+/** What to do about a card of an unknown kind. */
+inline constexpr char try_unknown[] =
+    "UCX_GAUDI_CARD_KIND=gaudi2 or gaudi3 tries it as one of these";
+
+/** Why a card could not be opened, with -ENOTSUP, and what to do. */
+std::string why_refused(const driver &of, const std::string &bus_id);
+
 /**
  * Whether somebody has the compute node open, or a dma-buf of the card.
  *

@@ -1,6 +1,5 @@
 #include "hlthunk_shim/cards/driver.h"
 
-#include "hlthunk_shim/cards/card_info.h"
 #include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/hlthunk/device.h"
 #include "hlthunk_shim/synapse/functions.h"
@@ -191,18 +190,8 @@ std::string driver::why_no_synapse()
     return why;
 }
 
-std::string driver::why_not_supported(const std::string &bus_id) const
+std::string driver::why_not_supported() const
 {
-    const int control =
-        bus_id.empty() ? -1 : hlthunk_open_control(-1, bus_id.c_str());
-    if (control >= 0) {
-        const card_check found = check_card(*this, control);
-        hlthunk_close(control);
-        if ((found.error == 0) && !found.foreign.empty()) {
-            return "card " + bus_id + " is " + found.foreign +
-                   (found.known ? "" : std::string("; ") + try_unknown);
-        }
-    }
     const std::string why = synapse().known().why_not;
     return why.empty()
                ? std::string("it takes work through SynapseAI alone: ") +

@@ -81,7 +81,7 @@ public:
      * @param card_p  Filled on success only.
      * @return 0, or -errno: -EBUSY when somebody has the card open, -EAGAIN
      *         during a reset, -EINVAL for an unknown bus id, -ENOTSUP for a
-     *         card that takes no work so, see @ref why_not_supported.
+     *         card that takes no work so, see why_refused in card_info.h.
      */
     [[nodiscard]] int open(const std::string &bus_id,
                            std::unique_ptr<card> &card_p) const;
@@ -109,14 +109,9 @@ public:
      *  @return Why it cannot be used so; empty: it can. */
     [[nodiscard]] static std::string why_no_synapse();
 
-    /** Why a card was refused with -ENOTSUP, and what to do.
-     *  @param bus_id  Of the card; empty: it is of a kind that is known. */
-    [[nodiscard]] std::string
-    why_not_supported(const std::string &bus_id = "") const;
-
-    /** What to do about a card of an unknown kind. */
-    static constexpr char try_unknown[] =
-        "UCX_GAUDI_CARD_KIND=gaudi2 or gaudi3 tries it as one of these";
+    /** Why a card of a kind that is known was refused with -ENOTSUP, and what
+     *  to do. */
+    [[nodiscard]] std::string why_not_supported() const;
 
     /* --- frameworks, which acquire a card through SynapseAI ----------------*/
 

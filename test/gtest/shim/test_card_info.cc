@@ -322,7 +322,7 @@ TEST(unknown_card, is_refused_with_what_it_is_and_what_may_be_tried)
     EXPECT_EQ(-ENOTSUP, of.open(bus_id(1), opened));
     EXPECT_EQ("card 0000:1a:00.0 is no Gaudi2, but PCI device 0x4711 HL225; "
               "UCX_GAUDI_CARD_KIND=gaudi2 or gaudi3 tries it as one of these",
-              of.why_not_supported(bus_id(1)));
+              shim::why_refused(of, bus_id(1)));
     const int fd = hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, nullptr);
     EXPECT_EQ(-ENOTSUP, of.adopt(fd, opened));
     EXPECT_EQ(0, hl().hlthunk_close(fd));
@@ -355,7 +355,7 @@ TEST(unknown_card, is_left_to_synapse_as_a_gaudi3)
     const unknown_cards of(HLTHUNK_DEVICE_GAUDI3);
     std::unique_ptr<shim::card> opened;
     EXPECT_EQ(-ENOTSUP, of.open(bus_id(0), opened));
-    EXPECT_THAT(of.why_not_supported(bus_id(0)),
+    EXPECT_THAT(shim::why_refused(of, bus_id(0)),
                 ::testing::HasSubstr("through SynapseAI alone"));
 }
 
