@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include <unistd.h>
@@ -43,6 +42,21 @@ std::string advise_framework(shim::engine used)
                           "directory into LD_LIBRARY_PATH";
 }
 
+void add_complaint(const std::string &of_one, const std::string &of_many,
+                   const std::string &mend, const shim::card_info &card,
+                   complaints &all)
+{
+    const std::string name =
+        std::to_string(card.index) + " (" + card.bus_id + ")";
+    const auto same = std::ranges::find(all, of_one, &complaint::of_one);
+    if (same != all.end()) {
+        same->cards += ", " + name;
+        same->many = true;
+    } else {
+        all.push_back({of_one, of_many, mend, name});
+    }
+}
+
 /* Add what is wrong with a card that does not work, or that the transports do
  * not know. Returns whether that is something. */
 bool judge(const shim::card_check &check, const shim::card_info &card,
@@ -51,18 +65,7 @@ bool judge(const shim::card_check &check, const shim::card_info &card,
     bool wrong     = false;
     const auto add = [&](const std::string &of_one, const std::string &of_many,
                          const std::string &mend) {
-        const std::string name =
-            std::to_string(card.index) + " (" + card.bus_id + ")";
-        const auto same =
-            std::find_if(all.begin(), all.end(), [&](const complaint &known) {
-                return known.of_one == of_one;
-            });
-        if (same != all.end()) {
-            same->cards += ", " + name;
-            same->many = true;
-        } else {
-            all.push_back({of_one, of_many, mend, name});
-        }
+        add_complaint(of_one, of_many, mend, card, all);
         wrong = true;
     };
     if (check.condition == device_condition::in_reset) {
@@ -81,15 +84,11 @@ bool judge(const shim::card_check &check, const shim::card_info &card,
     if (check.takes_framework && (used != shim::engine::synapse)) {
         add("takes work through SynapseAI alone",
             "take work through SynapseAI alone", advise_framework(used));
-    } else if (!check.takes_framework && (check.error == 0) &&
-               !check.supported) {
-        char id[16];
-        std::snprintf(id, sizeof(id), "%#x", check.pci_id);
-        const std::string kind =
-            shim::supported_kinds() + ", but PCI device " + id +
-            (card.device_type.empty() ? "" : " " + card.device_type);
-        add("is no " + kind, "are no " + kind,
-            "use a release of ucx-gaudi that knows it, if there is one");
+    } else if (!check.foreign.empty()) {
+        add("is " + check.foreign, "are " + check.foreign,
+            std::string("use a release of ucx-gaudi that knows it, if there "
+                        "is one") +
+                (check.known ? "" : std::string("; ") + shim::try_unknown));
     }
     return wrong;
 }
@@ -173,6 +172,17 @@ void add_cards(const shim::driver &driver, const machine &where, report &all)
         self.usable =
             !judge(check, self, driver.used(), found) &&
             (software || std::none_of(nodes.begin(), nodes.end(), is_closed));
+        const std::string type =
+            shim::iommu_type(driver.sysfs(where.sys), bus_id);
+        if (shim::is_translating(type)) {
+            /* It works on most machines, so that the card counts. */
+            add_complaint("is behind an IOMMU that translates: " + type,
+                          "are behind an IOMMU that translates: " + type,
+                          "boot with iommu=pt: without, machines have been "
+                          "reported to crash when a card is acquired, and "
+                          "cards do not reach each other over PCIe",
+                          self, found);
+        }
         takes_submission |= check.supported;
         all.cards.push_back(std::move(self));
     };

@@ -9,7 +9,6 @@
 #include <memory>
 
 #include <dlfcn.h>
-#include <strings.h>
 
 namespace launcher {
 
@@ -20,13 +19,6 @@ namespace shim = gaudi::shim;
 
 constexpr char try_emulator[] =
     "use the software Gaudi: ucx-gaudi info --emulate, ucx-gaudi run --emulate";
-
-bool is_one_of(const std::string &text, std::initializer_list<const char *> all)
-{
-    return std::any_of(all.begin(), all.end(), [&](const char *one) {
-        return strcasecmp(text.c_str(), one) == 0;
-    });
-}
 
 void fail(report &all, const std::string &what, const std::string &mend)
 {
@@ -91,12 +83,16 @@ std::unique_ptr<shim::driver> load_driver(const installation &files,
         return nullptr;
     }
     /* As UCX reads it; the trial of the module finds what is none. */
-    const std::string engine = get_variable("UCX_GAUDI_ENGINE");
     shim::driver_options options;
-    if (is_one_of(engine, {"cs"})) {
+    if (variable_is("UCX_GAUDI_ENGINE", {"cs"})) {
         options.used = shim::engine::cs;
-    } else if (is_one_of(engine, {"synapse"})) {
+    } else if (variable_is("UCX_GAUDI_ENGINE", {"synapse"})) {
         options.used = shim::engine::synapse;
+    }
+    if (variable_is("UCX_GAUDI_CARD_KIND", {"gaudi2"})) {
+        options.unknown_card = HLTHUNK_DEVICE_GAUDI2;
+    } else if (variable_is("UCX_GAUDI_CARD_KIND", {"gaudi3"})) {
+        options.unknown_card = HLTHUNK_DEVICE_GAUDI3;
     }
     auto driver = std::make_unique<shim::driver>(choice.path, options);
     if (driver->reason().empty()) {
@@ -149,15 +145,11 @@ void report_cards(const shim::driver &driver, const machine &where, report &all)
     if (all.cards.empty() && all.missing.empty()) {
         explain_no_card(&driver, where, all);
     }
-    /* No obstacle, but it makes transfers slower. */
     const kernel_driver kernel = find_kernel_driver(where);
-    if (!all.cards.empty() && !all.cards.front().software && kernel.is_loaded &&
-        !kernel.can_import) {
-        all.missing.push_back(
-            {"the kernel's driver cannot import dma-bufs: copies between cards "
-             "go through host memory",
-             "install the vendor's kernel driver (habanalabs-dkms)"});
-    }
+    add_pairs(driver.sysfs(where.sys),
+              !driver.box_name().empty() || !kernel.is_loaded ||
+                  kernel.can_import,
+              all);
     if (std::none_of(all.cards.begin(), all.cards.end(), [](const card &one) {
             return one.usable && ((one.state == card_state::free) ||
                                   (one.state == card_state::unknown));
@@ -218,7 +210,7 @@ void report_ucx(const installation &files, report &all)
     }
     /* As UCX's parser takes "no". */
     if ((*ucx.release >= first_without_old_protocols) &&
-        is_one_of(get_variable("UCX_PROTO_ENABLE"), {"n", "no", "off", "0"})) {
+        variable_is("UCX_PROTO_ENABLE", {"n", "no", "off", "0"})) {
         fail(all,
              "UCX_PROTO_ENABLE=n chooses protocols that UCX " + ucx.version +
                  " cannot use with device memory",

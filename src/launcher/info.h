@@ -6,6 +6,7 @@
 
 #include "hlthunk_shim/cards/card_info.h"
 #include "hlthunk_shim/cards/open_nodes.h"
+#include "hlthunk_shim/cards/routes.h"
 #include "launcher/installation.h"
 
 #include <filesystem>
@@ -36,6 +37,19 @@ struct card : gaudi::shim::card_info {
     std::vector<gaudi::shim::holder> held_by = {};
 };
 
+/** Pairs of cards, by their names, that have one way to each other's memory for
+ *  one reason. */
+struct pair_group {
+    std::vector<std::pair<unsigned, unsigned>> pairs;
+    std::optional<gaudi::shim::wire> way; /**< none: the settings allow none */
+    std::string why; /**< it is there, or what is wanted more is not */
+
+    [[nodiscard]] const char *name() const
+    {
+        return way.has_value() ? name_of(*way) : "none";
+    }
+};
+
 /** A way to load the module. */
 struct loading_way {
     const char *name;
@@ -48,6 +62,7 @@ struct report {
     std::string driver_setting; /**< UCX_GAUDI_DRIVER */
     std::string driver_file;    /**< empty: none is loaded */
     std::vector<card> cards;
+    std::vector<pair_group> pairs;
     found_ucx ucx;
     std::string module;                 /**< for that UCX; empty: none fits */
     std::vector<ucx_release> installed; /**< releases that have one */
@@ -78,6 +93,14 @@ std::string to_json(const report &found);
  *  and what is wrong with them, cause by cause. Opens control nodes only. */
 void add_cards(const gaudi::shim::driver &driver, const machine &where,
                report &all);
+
+/**
+ * Add the ways between the cards that are there, as the settings have them.
+ *
+ * @param sys         Root of the sysfs that shows the cards; empty: none does.
+ * @param can_import  Whether the driver imports memory of other cards.
+ */
+void add_pairs(const std::string &sys, bool can_import, report &all);
 
 /**
  * Who has a card that works.

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <link.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -194,6 +195,14 @@ std::string get_variable(const char *name)
 {
     const char *value = std::getenv(name);
     return (value != nullptr) ? value : "";
+}
+
+bool variable_is(const char *name, std::initializer_list<const char *> values)
+{
+    const std::string text = get_variable(name);
+    return std::any_of(values.begin(), values.end(), [&](const char *one) {
+        return strcasecmp(text.c_str(), one) == 0;
+    });
 }
 
 std::vector<std::string> split(const std::string &list, const char *separators)

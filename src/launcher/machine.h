@@ -9,6 +9,7 @@
 
 #include <compare>
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -107,6 +108,9 @@ found_ucx find_ucx();
 
 /** "" if there is none. */
 std::string get_variable(const char *name);
+
+/** Whether it has one of these values, as UCX reads them: in any case. */
+bool variable_is(const char *name, std::initializer_list<const char *> values);
 
 /** The entries of a list. Empty ones are entries: the current directory, in
  * some lists. An empty list has none. */

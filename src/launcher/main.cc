@@ -112,6 +112,9 @@ per line:
            up; unknown: the driver library cannot tell
   kind     hardware or emulator
   held by  processes, as far as this user can see them
+pairs tells over which wire each pair of cards goes, and why: pcie, or host for
+memory of the host; a matrix where pairs differ, a line for each reason below.
+UCX_GAUDI_IPC_ROUTES and UCX_GAUDI_IPC_P2P choose.
 module is the one for the UCX found, and the releases of UCX that have one.
 preload, slot and plugin are the ways to load it: active in this environment,
 not active, broken, or none in the UCX found. What stands in the way comes last,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <new>
 
@@ -63,18 +64,9 @@ std::string to_number(const std::optional<unsigned> &number)
     return number.has_value() ? std::to_string(*number) : "-";
 }
 
-std::string to_table(const std::vector<card> &cards)
+/* In columns; all rows have as many as the first. */
+std::string to_columns(const std::vector<std::vector<std::string>> &rows)
 {
-    std::vector<std::array<std::string, 9>> rows = {
-        {"index", "module", "bus id", "numa", "HBM", "free", "state", "kind",
-         "held by"}};
-    for (const card &one : cards) {
-        rows.push_back({to_number(one.name), to_number(one.module_id),
-                        one.bus_id, to_number(one.numa_node),
-                        to_size(one.memory), to_size(one.free_memory),
-                        state_of(one), kind_of(one),
-                        one.held_by.empty() ? "-" : describe(one.held_by)});
-    }
     std::vector<std::string> lines(rows.size());
     for (size_t column = 0; column < rows[0].size(); ++column) {
         size_t width = 0;
@@ -91,6 +83,59 @@ std::string to_table(const std::vector<card> &cards)
         text += to_printable(line) + "\n";
     }
     return text;
+}
+
+std::string to_table(const std::vector<card> &cards)
+{
+    std::vector<std::vector<std::string>> rows = {{"index", "module", "bus id",
+                                                   "numa", "HBM", "free",
+                                                   "state", "kind", "held by"}};
+    for (const card &one : cards) {
+        rows.push_back({to_number(one.name), to_number(one.module_id),
+                        one.bus_id, to_number(one.numa_node),
+                        to_size(one.memory), to_size(one.free_memory),
+                        state_of(one), kind_of(one),
+                        one.held_by.empty() ? "-" : describe(one.held_by)});
+    }
+    return to_columns(rows);
+}
+
+/* A line if all pairs have one answer, else a matrix of the ways and what they
+ * mean: 28 pairs of eight cards are read at one glance. */
+std::string to_matrix(const std::vector<pair_group> &groups)
+{
+    std::map<unsigned, size_t> places; /* of cards, by their names */
+    size_t count = 0;
+    for (const pair_group &group : groups) {
+        count += group.pairs.size();
+        for (const auto &[one, other] : group.pairs) {
+            places[one]   = 0;
+            places[other] = 0;
+        }
+    }
+    if (groups.size() == 1) {
+        return to_line("pairs", groups[0].name() + std::string(" for all ") +
+                                    std::to_string(count) + ": " +
+                                    groups[0].why);
+    }
+    std::vector<std::vector<std::string>> rows(
+        1 + places.size(), std::vector<std::string>(1 + places.size(), "-"));
+    rows[0][0]  = "pairs";
+    size_t last = 0;
+    for (auto &[name, place] : places) {
+        place          = ++last;
+        rows[0][place] = rows[place][0] = std::to_string(name);
+    }
+    std::string reasons;
+    for (size_t i = 0; i < groups.size(); ++i) {
+        const std::string way = groups[i].name() + std::to_string(i + 1);
+        for (const auto &[one, other] : groups[i].pairs) {
+            rows[places[one]][places[other]] = way;
+            rows[places[other]][places[one]] = way;
+        }
+        reasons += to_line(way.c_str(), groups[i].why);
+    }
+    return groups.empty() ? "" : to_columns(rows) + reasons;
 }
 
 /* --- JSON ------------------------------------------------------------------*/
@@ -154,6 +199,17 @@ cJSON *json_card(const card &one)
                         {"held_by", json_array(one.held_by, json_holder)}});
 }
 
+cJSON *json_pairs(const pair_group &one)
+{
+    const auto json_pair = [](const std::pair<unsigned, unsigned> &cards) {
+        return json_array(std::array{cards.first, cards.second},
+                          cJSON_CreateNumber);
+    };
+    return json_object({{"way", json(one.name())},
+                        {"why", json(one.why)},
+                        {"cards", json_array(one.pairs, json_pair)}});
+}
+
 } // namespace
 
 std::string to_text(const report &found)
@@ -162,7 +218,8 @@ std::string to_text(const report &found)
         to_line("driver", or_none(found.driver_file) + " (UCX_GAUDI_DRIVER=" +
                               found.driver_setting + ")");
     if (!found.cards.empty()) {
-        text += "\n" + to_table(found.cards) + "\n";
+        text += "\n" + to_table(found.cards) + "\n" + to_matrix(found.pairs) +
+                (found.pairs.empty() ? "" : "\n");
     }
     text += to_line("ucx", found.ucx.release.has_value()
                                ? found.ucx.version + " at " + found.ucx.libucp
@@ -204,6 +261,7 @@ std::string to_json(const report &found)
               json_object({{"setting", json(found.driver_setting)},
                            {"file", json_or_null(found.driver_file)}})},
              {"cards", json_array(found.cards, json_card)},
+             {"pairs", json_array(found.pairs, json_pairs)},
              {"ucx", json_object({{"version", json_or_null(found.ucx.version)},
                                   {"libucp", json_or_null(found.ucx.libucp)}})},
              {"module", json_object({{"path", json_or_null(found.module)},

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstring>
 
 #include <unistd.h>
 
@@ -62,6 +64,31 @@ constexpr std::pair<hlthunk_device_name, const char *> type_names[] = {
     {HLTHUNK_DEVICE_GAUDI_HL2000M, "GAUDI HL2000M"},
 };
 
+/* Empty: the library has no name for it. */
+std::string type_of(const library &lib, int fd)
+{
+    const auto asked = lib.hlthunk_get_device_name_from_fd(fd);
+    const auto *const know =
+        std::ranges::find(type_names, asked,
+                          &std::pair<hlthunk_device_name, const char *>::first);
+    return (know != std::end(type_names)) ? know->second : "";
+}
+
+/* By which its vendor, and this project's, can tell what it is. */
+std::string describe_kind(const library &lib, int fd,
+                          const hlthunk_hw_ip_info &info)
+{
+    char id[16];
+    std::snprintf(id, sizeof(id), "%#x", info.device_id);
+    std::string name = type_of(lib, fd);
+    if (name.empty()) {
+        const auto *text = reinterpret_cast<const char *>(info.card_name);
+        name.assign(text, strnlen(text, sizeof(info.card_name)));
+    }
+    return "PCI device " + std::string(id) +
+           (name.empty() ? "" : " " + util::to_printable(name));
+}
+
 void add_from_driver(const library &lib, int fd, card_info &card)
 {
     hlthunk_hw_ip_info info{};
@@ -70,12 +97,7 @@ void add_from_driver(const library &lib, int fd, card_info &card)
         card.memory    = info.dram_size;
     }
     if (card.device_type.empty()) {
-        const auto asked = lib.hlthunk_get_device_name_from_fd(fd);
-        for (const auto &[name, text] : type_names) {
-            if (name == asked) {
-                card.device_type = text;
-            }
-        }
+        card.device_type = type_of(lib, fd);
     }
 }
 
@@ -227,19 +249,37 @@ card_check check_card(const driver &of, int fd)
     const library &lib = of.lib();
     card_check result;
     hlthunk_hw_ip_info info{};
-    result.error = lib.hlthunk_get_hw_ip_info(fd, &info);
-    const card_kind &kind =
-        find_kind(info.device_id, of.lib().hlthunk_get_device_name_from_fd(fd));
+    result.error           = lib.hlthunk_get_hw_ip_info(fd, &info);
+    const card_kind &kind  = lib.kind_of(fd, info.device_id);
     result.supported       = is_supported(kind);
     result.takes_framework = is_for_frameworks(kind);
-    result.pci_id          = info.device_id;
-    result.condition       = find_condition(lib, fd);
+    result.known           = is_known(kind);
+    if ((result.error == 0) && !result.supported && !result.takes_framework) {
+        result.foreign =
+            "no " + supported_kinds() + ", but " + describe_kind(lib, fd, info);
+    }
+    result.condition = find_condition(lib, fd);
     hlthunk_dram_usage_info usage{};
     if ((lib.hlthunk_get_dram_usage != nullptr) &&
         (lib.hlthunk_get_dram_usage(fd, &usage) == 0)) {
         result.free_memory = usage.dram_free_mem;
     }
     return result;
+}
+
+std::string why_refused(const driver &of, const std::string &bus_id)
+{
+    const library &lib = of.lib();
+    const int fd       = lib.hlthunk_open_control(-1, bus_id.c_str());
+    card_check found;
+    if (fd >= 0) {
+        found = check_card(of, fd);
+        lib.hlthunk_close(fd);
+    }
+    return found.foreign.empty()
+               ? of.why_not_supported()
+               : "card " + bus_id + " is " + found.foreign +
+                     (found.known ? "" : std::string("; ") + try_unknown);
 }
 
 std::optional<bool> is_taken(const driver &of, int fd)

@@ -79,10 +79,13 @@ enum class device_condition {
 
 /** Whether the transports can use a card. */
 struct card_check {
-    int error                  = 0;     /**< -errno: it does not answer */
-    bool supported             = false; /**< a kind that they know */
-    bool takes_framework       = false; /**< through SynapseAI alone */
-    uint32_t pci_id            = 0;     /**< what kind it is, if it answers */
+    int error            = 0;     /**< -errno: it does not answer */
+    bool supported       = false; /**< a kind that they know */
+    bool takes_framework = false; /**< through SynapseAI alone */
+    bool known           = false; /**< some kind of card */
+    /** As "no Gaudi2, but PCI device 0x1000 GAUDI": neither of the two; empty:
+     *  one of them. */
+    std::string foreign;
     device_condition condition = device_condition::unknown;
     std::optional<uint64_t> free_memory; /**< bytes; none: it does not tell */
 };
@@ -90,6 +93,13 @@ struct card_check {
 /** Ask a card.
  *  @param fd  Of its control node. */
 card_check check_card(const driver &of, int fd);
+
+/** What to do about a card of an unknown kind. */
+inline constexpr char try_unknown[] =
+    "UCX_GAUDI_CARD_KIND=gaudi2 or gaudi3 tries it as one of these";
+
+/** Why a card could not be opened, with -ENOTSUP, and what to do. */
+std::string why_refused(const driver &of, const std::string &bus_id);
 
 /**
  * Whether somebody has the compute node open, or a dma-buf of the card.

@@ -51,10 +51,10 @@ bool takes_submissions(const library &lib, const std::string &bus_id)
         return true;
     }
     hlthunk_hw_ip_info info{};
-    const int ret   = lib.hlthunk_get_hw_ip_info(control, &info);
-    const auto name = lib.hlthunk_get_device_name_from_fd(control);
+    const bool takes = (lib.hlthunk_get_hw_ip_info(control, &info) != 0) ||
+                       is_supported(lib.kind_of(control, info.device_id));
     lib.hlthunk_close(control);
-    return (ret != 0) || is_supported(find_kind(info.device_id, name));
+    return takes;
 }
 
 bool is_in_reset(const library &lib, const std::string &bus_id)

@@ -51,12 +51,15 @@ struct driver_options {
     engine used = engine::automatic;
     /** Have SynapseAI map host memory of the application, too. */
     bool map_application_memory = false;
+    /** Cards whose ids and names are not known are taken for those of this one,
+     *  UCX_GAUDI_CARD_KIND; invalid: they are refused. */
+    hlthunk_device_name unknown_card = HLTHUNK_DEVICE_INVALID;
 };
 
 class driver : library {
 public:
     explicit driver(const std::string &path, const driver_options &options = {})
-        : library(path), options_(options)
+        : library(path, options.unknown_card), options_(options)
     {}
 
     using library::handle;
@@ -78,7 +81,7 @@ public:
      * @param card_p  Filled on success only.
      * @return 0, or -errno: -EBUSY when somebody has the card open, -EAGAIN
      *         during a reset, -EINVAL for an unknown bus id, -ENOTSUP for a
-     *         card that takes no work so, see @ref why_not_supported.
+     *         card that takes no work so, see why_refused in card_info.h.
      */
     [[nodiscard]] int open(const std::string &bus_id,
                            std::unique_ptr<card> &card_p) const;
@@ -106,7 +109,8 @@ public:
      *  @return Why it cannot be used so; empty: it can. */
     [[nodiscard]] static std::string why_no_synapse();
 
-    /** Why a card was refused with -ENOTSUP, and what to do. */
+    /** Why a card of a kind that is known was refused with -ENOTSUP, and what
+     *  to do. */
     [[nodiscard]] std::string why_not_supported() const;
 
     /* --- frameworks, which acquire a card through SynapseAI ----------------*/

@@ -48,13 +48,25 @@ struct pcie_path {
 };
 
 /**
- * Find out.
+ * Find out, as Linux does for peer-to-peer DMA (calc_map_type_and_dist in
+ * drivers/pci/p2pdma.c), but for its list of root complexes that forward
+ * between their ports: those are slow at it, and any that is taken for one by
+ * mistake costs a reset of the card. Their owners can say yes.
  *
- * @param sys_root     Of the sysfs that shows both, as @ref driver::sysfs has
- *                     it; empty: none does.
- * @param bus_id       "dddd:bb:dd.f"; the same one twice is a path.
+ * @param sys_root  Of the sysfs that shows both, as @ref driver::sysfs has it;
+ *                  empty: none does.
+ * @param bus_id    Of the card whose engines move the bytes, "dddd:bb:dd.f".
+ * @param peer_bus_id  Of the card with the memory. The same one is a path.
  */
 pcie_path find_pcie_path(const std::string &sys_root, const std::string &bus_id,
                          const std::string &peer_bus_id, peer_to_peer wish);
+
+/** How the IOMMU treats what a card reads and writes: "identity" where it
+ *  translates nothing, "DMA", "DMA-FQ" where it does (iommu_group_show_type in
+ *  drivers/iommu/iommu.c); empty: there is none, or sysfs does not tell. */
+std::string iommu_type(const std::string &sys_root, const std::string &bus_id);
+
+/** Whether that is a type of those that translate. */
+bool is_translating(const std::string &iommu_type);
 
 } // namespace gaudi::shim

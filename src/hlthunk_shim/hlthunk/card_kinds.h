@@ -46,6 +46,12 @@ struct card_kind {
 /** The row of a card; that of an unknown one for other ids and names. */
 const card_kind &find_kind(uint32_t pci_id, hlthunk_device_name name);
 
+/** Whether a row is not that of unknown cards. */
+inline bool is_known(const card_kind &kind)
+{
+    return kind.pci_ids.front() != 0;
+}
+
 /** Whether the transports can use cards of a kind. */
 inline bool is_supported(const card_kind &kind)
 {

@@ -119,8 +119,7 @@ int device::find_out()
     if (ret != 0) {
         return ret;
     }
-    kind_ =
-        &find_kind(info.device_id, lib_.hlthunk_get_device_name_from_fd(fd_));
+    kind_ = &lib_.kind_of(fd_, info.device_id);
     for (size_t i = 0; i < dma_directions; ++i) {
         queues_[i] = find_queues(*kind_, info, static_cast<dma_direction>(i));
     }

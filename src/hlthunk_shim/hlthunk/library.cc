@@ -1,5 +1,6 @@
 #include "hlthunk_shim/hlthunk/library.h"
 
+#include "hlthunk_shim/hlthunk/card_kinds.h"
 #include "util/library_file.h"
 #include "util/process.h"
 #include "util/warning.h"
@@ -12,7 +13,8 @@
 
 namespace gaudi::shim {
 
-library::library(const std::string &path) : path_(path)
+library::library(const std::string &path, hlthunk_device_name unknown)
+    : path_(path), unknown_(unknown)
 {
     char why[PATH_MAX + 100];
     if (gaudi_may_be_loaded(path.c_str(), why, sizeof(why)) == 0) {
@@ -54,6 +56,13 @@ void library::redirect(const char *function, void *to)
     }
 #include "hlthunk_shim/hlthunk/symbols.def"
 #undef HLTHUNK_SYMBOL
+}
+
+const card_kind &library::kind_of(int fd, uint32_t pci_id) const
+{
+    const card_kind &found =
+        find_kind(pci_id, hlthunk_get_device_name_from_fd(fd));
+    return is_known(found) ? found : find_kind(0, unknown_);
 }
 
 void *library::find(const char *symbol) const

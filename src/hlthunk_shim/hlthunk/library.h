@@ -14,14 +14,18 @@
 
 namespace gaudi::shim {
 
+struct card_kind;
+
 class library {
 public:
     /**
      * Load the driver library.
      *
      * @param path  File to load, or a bare name for the loader's search path.
+     * @param unknown  What @ref kind_of takes unknown cards for.
      */
-    explicit library(const std::string &path);
+    explicit library(const std::string &path,
+                     hlthunk_device_name unknown = HLTHUNK_DEVICE_INVALID);
 
     library(const library &)            = delete;
     library &operator=(const library &) = delete;
@@ -34,6 +38,11 @@ public:
 
     /** What was asked for at construction. */
     [[nodiscard]] const std::string &path() const { return path_; }
+
+    /** Of which kind a card is.
+     *  @param fd      Of one of its nodes.
+     *  @param pci_id  As the driver tells it, in hlthunk_hw_ip_info. */
+    [[nodiscard]] const card_kind &kind_of(int fd, uint32_t pci_id) const;
 
     /**
      * Address of a symbol that is not in the table, for hooks of the emulator.
@@ -78,6 +87,7 @@ private:
 
     std::string path_;
     std::string reason_;
+    hlthunk_device_name unknown_;
     void *handle_    = nullptr;
     bool was_loaded_ = false;
 };

@@ -1,8 +1,9 @@
 /* The cards of the box, as sysfs and control nodes show them. */
 #include "hlthunk_shim/cards/card_info.h"
 
+#include "gtest/shim/fixture.h"
+
 #include "common/child.h"
-#include "common/emulator.h"
 #include "common/scratch.h"
 
 #include <gmock/gmock.h>
@@ -288,6 +289,74 @@ TEST(card_kinds, every_variant_is_taken_for_what_it_is_based_on)
         EXPECT_EQ(0, child.exit_code) << name << ": " << child.error;
         EXPECT_EQ("", child.error) << name;
     }
+}
+
+/* --- cards that nobody knows -----------------------------------------------*/
+
+namespace {
+
+/* The software cards, as something that is newer than this project. */
+class unknown_cards : public shim::driver {
+public:
+    explicit unknown_cards(hlthunk_device_name taken_for)
+        : driver(emulator_path(), {.unknown_card = taken_for})
+    {
+        const auto tell = [](int fd, hlthunk_hw_ip_info *info) {
+            const int ret   = hl().hlthunk_get_hw_ip_info(fd, info);
+            info->device_id = 0x4711;
+            return ret;
+        };
+        const auto tell_name = [](int) { return HLTHUNK_DEVICE_INVALID; };
+        redirect("hlthunk_get_hw_ip_info", reinterpret_cast<void *>(+tell));
+        redirect("hlthunk_get_device_name_from_fd",
+                 reinterpret_cast<void *>(+tell_name));
+    }
+};
+
+} // namespace
+
+TEST(unknown_card, is_refused_with_what_it_is_and_what_may_be_tried)
+{
+    const unknown_cards of(HLTHUNK_DEVICE_INVALID);
+    std::unique_ptr<shim::card> opened;
+    EXPECT_EQ(-ENOTSUP, of.open(bus_id(1), opened));
+    EXPECT_EQ("card 0000:1a:00.0 is no Gaudi2, but PCI device 0x4711 HL225; "
+              "UCX_GAUDI_CARD_KIND=gaudi2 or gaudi3 tries it as one of these",
+              shim::why_refused(of, bus_id(1)));
+    const int fd = hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, nullptr);
+    EXPECT_EQ(-ENOTSUP, of.adopt(fd, opened));
+    EXPECT_EQ(0, hl().hlthunk_close(fd));
+}
+
+TEST(unknown_card, copies_as_the_kind_that_it_is_taken_for)
+{
+    const warning_log warnings;
+    const unknown_cards of(HLTHUNK_DEVICE_GAUDI2);
+    std::unique_ptr<shim::card> opened;
+    ASSERT_EQ(0, of.open(bus_id(0), opened));
+    shim::allocation memory;
+    shim::pinned_buffer host;
+    ASSERT_EQ(0, opened->allocate(mebi, 0, memory));
+    ASSERT_EQ(0, shim::pinned_buffer::create(*opened, 2 * mebi, host));
+    char *const bytes = static_cast<char *>(host.data());
+    fill_pattern(bytes, mebi, 1);
+    std::unique_ptr<shim::dma_queue> queue;
+    ASSERT_EQ(
+        0, opened->make_queue(shim::dma_direction::host_to_device, {}, queue));
+    EXPECT_EQ(0, copy(*queue, memory.address(), host.address(), mebi));
+    ASSERT_EQ(
+        0, opened->make_queue(shim::dma_direction::device_to_host, {}, queue));
+    EXPECT_EQ(0, copy(*queue, host.address() + mebi, memory.address(), mebi));
+    EXPECT_TRUE(has_pattern(bytes + mebi, mebi, 1));
+}
+
+TEST(unknown_card, is_left_to_synapse_as_a_gaudi3)
+{
+    const unknown_cards of(HLTHUNK_DEVICE_GAUDI3);
+    std::unique_ptr<shim::card> opened;
+    EXPECT_EQ(-ENOTSUP, of.open(bus_id(0), opened));
+    EXPECT_THAT(shim::why_refused(of, bus_id(0)),
+                ::testing::HasSubstr("through SynapseAI alone"));
 }
 
 } // namespace gaudi::test

@@ -297,6 +297,32 @@ TEST_F(info, writes_problems_as_json)
     EXPECT_THAT(all.at({"problems", "0", "to_mend"}), HasSubstr("--emulate"));
 }
 
+TEST_F(info, tells_over_which_wire_each_pair_of_cards_goes)
+{
+    const process_result result = look({"--emulate=3"});
+    EXPECT_EQ(lines_with(result.output, "pairs ")
+                  .at(0)
+                  .find("pairs     host for all 3: sysfs does not show"),
+              0u);
+    const process_result wished =
+        look({"--emulate=2", "--json"}, {{"UCX_GAUDI_IPC_P2P", "y"}});
+    EXPECT_EQ(R"([{"way":"pcie","why":"UCX_GAUDI_IPC_P2P=y",)"
+              R"("cards":[[0,1]]}])",
+              parsed_json(wished.output).at({"pairs"}));
+    EXPECT_EQ("[]", parsed_json(look({"--json"}).output).at({"pairs"}));
+}
+
+TEST_F(info, finds_routes_that_are_none)
+{
+    expect_missing(emulating({{"UCX_GAUDI_IPC_ROUTES", "pcie,wire"}}),
+                   "UCX_GAUDI_IPC_ROUTES=pcie,wire: 'wire' is not ports, pcie "
+                   "or host",
+                   "correct this variable");
+    expect_missing(emulating({{"UCX_GAUDI_IPC_P2P", "maybe"}}),
+                   "UCX_GAUDI_IPC_P2P=maybe is not auto, y or n",
+                   "correct this variable");
+}
+
 TEST_F(info, takes_no_card)
 {
     /* A box of one card, which the program around it must still get. */
@@ -411,8 +437,31 @@ TEST_F(info, explains_nodes_and_cards_that_do_not_answer)
                    "UCX_GAUDI_ENGINE=synapse");
     expect_missing(with_driver(fake_driver, {{"FAKE_DEVICE_ID", "0x4711"},
                                              {"FAKE_DEVICE_NAME", "3"}}),
-                   "card 0 (00ff:19:00.0) is no Gaudi2, but PCI device 0x4711",
-                   "use a release of ucx-gaudi that knows it");
+                   "card 0 (00ff:19:00.0) is no Gaudi2, but PCI device 0x4711 "
+                   "HL-fake",
+                   "use a release of ucx-gaudi that knows it, if there is one; "
+                   "UCX_GAUDI_CARD_KIND=gaudi2 or gaudi3 tries it as one of "
+                   "these");
+}
+
+TEST_F(info, takes_an_unknown_card_for_what_it_is_told)
+{
+    const auto as = [&](const char *kind, environment variables) {
+        variables["UCX_GAUDI_CARD_KIND"] = kind;
+        variables["FAKE_DEVICE_NAME"]    = "3";
+        return with_driver(fake_driver, variables);
+    };
+    const environment unknown = {{"FAKE_DEVICE_ID", "0x4711"}};
+    EXPECT_TRUE(exited_with(0, as("Gaudi2", unknown), {}, {"is no Gaudi2"}));
+    expect_missing(as("gaudi3", unknown), "takes work through SynapseAI alone",
+                   "UCX_GAUDI_ENGINE=synapse");
+    expect_missing(as("gaudi4", unknown),
+                   "UCX_GAUDI_CARD_KIND=gaudi4 is not valid",
+                   "see to that setting");
+    /* What is known stays what it is. */
+    expect_missing(as("gaudi2", {{"FAKE_DEVICE_ID", "0x1060"}}),
+                   "takes work through SynapseAI alone",
+                   "UCX_GAUDI_ENGINE=synapse");
 }
 
 TEST_F(info, shows_cards_that_are_in_reset_or_broken)
@@ -705,7 +754,7 @@ TEST_F(info, explains_its_columns_and_exit_codes)
     EXPECT_TRUE(exited_with(0, look({"--help"}),
                             {"index", "module", "numa", "HBM", "state", "free",
                              "ours", "busy", "unknown", "kind", "held by",
-                             "missing", "to mend", "Exit code"}));
+                             "pairs", "missing", "to mend", "Exit code"}));
 }
 
 } // namespace gaudi::test

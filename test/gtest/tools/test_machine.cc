@@ -104,6 +104,45 @@ protected:
 
     [[nodiscard]] std::string missing_with(const char *driver) const;
 
+    /* A card of a box under the one switch of the machine. */
+    void place_under_switch(unsigned card)
+    {
+        const std::string port    = "devices/pci0000:16/0000:16:02.0/"
+                                    "0000:17:00.0";
+        const std::string bus_id  = box(card + 1).cards.back().bus_id;
+        const std::string folders = "sys/" + port + "/" + bus_id;
+        make(folders + "/vendor", "0x1da3\n");
+        make(folders + "/config", std::string(0x100, '\0'));
+        make("sys/" + port + "/config", std::string(0x100, '\0'));
+        fs::create_directories(where.sys + "/bus/pci/devices");
+        fs::create_directory_symlink(files.path(folders),
+                                     where.sys + "/bus/pci/devices/" + bus_id);
+    }
+
+    static launcher::report box(unsigned cards)
+    {
+        launcher::report found;
+        for (unsigned i = 0; i < cards; ++i) {
+            found.cards.emplace_back();
+            found.cards[i].name   = i;
+            found.cards[i].bus_id = "0000:2" + std::to_string(i) + ":00.0";
+        }
+        return found;
+    }
+
+    /* What is shown of the ways between the cards of a box. */
+    [[nodiscard]] std::string pairs(unsigned cards) const
+    {
+        launcher::report found = box(cards);
+        launcher::add_pairs(where.sys, true, found);
+        found.cards.resize(1);
+        const std::string text = launcher::to_text(found);
+        const size_t begin     = text.find("\npairs ") + 1;
+        return (begin == 0)
+                   ? ""
+                   : text.substr(begin, text.find("\n\n", begin) + 1 - begin);
+    }
+
     scratch_directory files;
     const launcher::machine where;
 };
@@ -304,18 +343,88 @@ TEST_F(made_up_machine, is_explained_without_a_library_or_a_node)
                 HasSubstr("the driver library shows no card\nsee dmesg"));
 }
 
+/* --- ways between cards ----------------------------------------------------*/
+
+TEST_F(made_up_machine, is_told_that_its_iommu_translates)
+{
+    const scoped_variable three("FAKE_CARDS", "3");
+    const shim::driver driver(fake_driver);
+    const std::string function = "sys/bus/pci/devices/00ff:";
+    make(function + "19:00.0/iommu_group/type", "DMA\n");
+    make(function + "1a:00.0/iommu_group/type", "identity\n");
+    make(function + "1b:00.0/iommu_group/type", "DMA\n");
+    const launcher::report list = cards_of(driver);
+    EXPECT_THAT(all_text(list.missing),
+                HasSubstr("cards 0 (00ff:19:00.0), 2 (00ff:1b:00.0) are behind "
+                          "an IOMMU that translates: DMA\nboot with iommu=pt"));
+    EXPECT_EQ(1u, list.missing.size());
+    EXPECT_TRUE(list.cards[0].usable) << "it works on most machines";
+}
+
+TEST_F(made_up_machine, shows_one_line_for_pairs_that_have_one_answer)
+{
+    place_under_switch(0);
+    place_under_switch(1);
+    EXPECT_EQ("pairs     pcie for all 1: they share the switch "
+              "0000:17:00.0\n",
+              pairs(2));
+    const scoped_variable no("UCX_GAUDI_IPC_P2P", "No");
+    EXPECT_EQ("pairs     host for all 28: UCX_GAUDI_IPC_P2P=n\n", pairs(8));
+    EXPECT_EQ("", pairs(1));
+}
+
+TEST_F(made_up_machine, shows_a_matrix_of_pairs_that_differ)
+{
+    place_under_switch(0);
+    place_under_switch(2);
+    EXPECT_EQ("pairs  0      1      2\n"
+              "0      -      host1  pcie2\n"
+              "1      host1  -      host1\n"
+              "2      pcie2  host1  -\n"
+              "host1     sysfs does not show where they are; set "
+              "UCX_GAUDI_IPC_P2P=y if they reach each other\n"
+              "pcie2     they share the switch 0000:17:00.0\n",
+              pairs(3));
+}
+
+TEST_F(made_up_machine, takes_the_ways_that_the_setting_names)
+{
+    const scoped_variable yes("UCX_GAUDI_IPC_P2P", "y");
+    for (const auto &[setting, expected] :
+         {std::pair{"ports,pcie,host", "pcie for all 1: UCX_GAUDI_IPC_P2P=y"},
+          {"host,pcie", "host for all 1: first in UCX_GAUDI_IPC_ROUTES"},
+          {"ports,host", "host for all 1: this build drives no ports"},
+          {"ports", "none for all 1: this build drives no ports"}}) {
+        const scoped_variable order("UCX_GAUDI_IPC_ROUTES", setting);
+        EXPECT_EQ(std::string("pairs     ") + expected + "\n", pairs(2));
+    }
+}
+
+TEST_F(made_up_machine, leaves_out_pairs_of_hidden_cards)
+{
+    launcher::report found = box(3);
+    found.cards[1].name.reset();
+    launcher::add_pairs("", true, found);
+    ASSERT_EQ(1u, found.pairs.size());
+    EXPECT_THAT(found.pairs[0].pairs,
+                ::testing::ElementsAre(std::pair{0u, 2u}));
+}
+
 TEST_F(made_up_machine, is_told_that_its_kernel_cannot_import)
 {
-    constexpr char told[] = "the kernel's driver cannot import dma-bufs";
-    make_node("dev/accel/accel0", 0666);
-    EXPECT_THAT(missing_with(fake_driver), Not(HasSubstr(told)))
-        << "its sysfs is not to be seen";
+    const scoped_variable two("FAKE_CARDS", "2");
+    const scoped_variable yes("UCX_GAUDI_IPC_P2P", "y");
+    const scoped_variable choice("UCX_GAUDI_DRIVER", fake_driver);
+    const auto why = [this] {
+        return launcher::make_report(launcher::find_installation(), where)
+            .pairs.at(0)
+            .why;
+    };
+    EXPECT_EQ("UCX_GAUDI_IPC_P2P=y", why()) << "its sysfs is not to be seen";
     make("sys/class/accel/accel0/device/vendor", "0x1da3\n");
-    EXPECT_THAT(missing_with(fake_driver),
-                ContainsRegex(std::string(told) +
-                              ".*\ninstall the vendor's kernel driver"));
+    EXPECT_EQ("the kernel's driver cannot import dma-bufs", why());
     make("sys/class/accel/accel0/device/driver_ver", "1.18\n");
-    EXPECT_THAT(missing_with(fake_driver), Not(HasSubstr(told)));
+    EXPECT_EQ("UCX_GAUDI_IPC_P2P=y", why());
 }
 
 } // namespace gaudi::test

@@ -296,8 +296,8 @@ void card_table::note_failure(const shim::visible_card &failed, int error)
     }
     if (error == -ENOTSUP) {
         /* For whoever asks for memory of it. */
-        missing_.why =
-            failed.name() + " cannot be used: " + driver()->why_not_supported();
+        missing_.why = failed.name() + " cannot be used: " +
+                       shim::why_refused(*driver(), failed.info.bus_id);
         ucs_debug("%s", missing_.why.c_str());
         return;
     }

@@ -64,6 +64,16 @@ shim::driver_options options()
         break;
     }
     result.map_application_memory = (config().synapse_host_map != 0);
+    switch (config().card_kind) {
+    case kind_gaudi2:
+        result.unknown_card = HLTHUNK_DEVICE_GAUDI2;
+        break;
+    case kind_gaudi3:
+        result.unknown_card = HLTHUNK_DEVICE_GAUDI3;
+        break;
+    default:
+        break;
+    }
     return result;
 }
 

@@ -18,8 +18,6 @@ namespace gaudi::base {
 
 namespace {
 
-constexpr char default_order[] = "ports,pcie,host";
-
 struct known_routes {
     std::mutex lock; /* held across reading sysfs */
     std::map<std::pair<pci_address, pci_address>, std::unique_ptr<pair_routes>>
@@ -35,9 +33,9 @@ const std::vector<shim::wire> &order()
         if (!wrong.empty()) {
             ucs_error("UCX_GAUDI_IPC_ROUTES=%s %s: %s is taken",
                       util::to_printable(config().routes).c_str(),
-                      wrong.c_str(), default_order);
+                      wrong.c_str(), shim::default_routes);
             result.clear();
-            (void)shim::parse_routes(default_order, result);
+            (void)shim::parse_routes(shim::default_routes, result);
         }
         return result;
     });

@@ -16,6 +16,9 @@ global_config parsed{};
 /* As engine_choice. */
 const char *engines[] = {"auto", "cs", "synapse", nullptr};
 
+/* As kind_choice. */
+const char *kinds[] = {"auto", "gaudi2", "gaudi3", nullptr};
+
 ucs_config_field_t table[] = {
     {"DRIVER", "auto",
      "Which hl-thunk library to use:\n"
@@ -58,6 +61,7 @@ ucs_config_field_t table[] = {
      "             process has not done so. It has one card per process",
      offsetof(global_config, engine), UCS_CONFIG_TYPE_ENUM(engines)},
 
+<<<<<<< HEAD
     {"IPC_ROUTES", "ports,pcie,host",
      "Over what bytes go between device memory of two cards, best first; what\n"
      "is left out is not used:\n"
@@ -74,6 +78,15 @@ ucs_config_field_t table[] = {
      " n         - none does\n"
      " auto      - pairs of which sysfs shows that they do",
      offsetof(global_config, peer_to_peer), UCS_CONFIG_TYPE_TERNARY_AUTO},
+=======
+    {"CARD_KIND", "auto",
+     "What a card is taken for whose PCI device id and name are not known, as\n"
+     "a newer one's may be. Only a try shows whether it works:\n"
+     " auto      - it is refused\n"
+     " gaudi2    - a Gaudi2: it is given command submissions\n"
+     " gaudi3    - a Gaudi3: it is left to SynapseAI",
+     offsetof(global_config, card_kind), UCS_CONFIG_TYPE_ENUM(kinds)},
+>>>>>>> topo
 
     {"SYNAPSE_HOST_MAP", "n",
      "Have SynapseAI map host memory that is registered, so that it is copied\n"

@@ -12,6 +12,9 @@ namespace gaudi::base {
 /** Values of UCX_GAUDI_ENGINE, in the order of their names. */
 enum engine_choice : unsigned { engine_auto, engine_cs, engine_synapse };
 
+/** Values of UCX_GAUDI_CARD_KIND, in the order of their names. */
+enum kind_choice : unsigned { kind_auto, kind_gaudi2, kind_gaudi3 };
+
 struct global_config {
     char *driver;         /**< auto, hlthunk, emulator, or a path */
     char *devices;        /**< auto, all, or a list */
@@ -20,6 +23,7 @@ struct global_config {
     unsigned engine;      /**< engine_choice */
     char *routes;         /**< wires between cards, best first */
     int peer_to_peer;     /**< ucs_ternary_auto_value_t */
+    unsigned card_kind;   /**< kind_choice */
     int synapse_host_map; /**< whether SynapseAI maps the application's memory
                            */
 };

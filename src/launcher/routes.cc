@@ -1,0 +1,96 @@
+#include "hlthunk_shim/cards/routes.h"
+
+#include "launcher/info.h"
+
+#include <algorithm>
+
+namespace launcher {
+
+namespace {
+
+namespace shim = gaudi::shim;
+using shim::peer_to_peer;
+using shim::wire;
+
+constexpr char routes[] = "UCX_GAUDI_IPC_ROUTES";
+constexpr char p2p[]    = "UCX_GAUDI_IPC_P2P";
+
+/* As UCX reads it. Returns false for what is neither. */
+bool read_wish(peer_to_peer &wish_p)
+{
+    if (variable_is(p2p, {"y", "yes", "on", "1"})) {
+        wish_p = peer_to_peer::yes;
+    } else if (variable_is(p2p, {"n", "no", "off", "0"})) {
+        wish_p = peer_to_peer::no;
+    } else {
+        wish_p = peer_to_peer::automatic;
+        return variable_is(p2p, {"", "auto"});
+    }
+    return true;
+}
+
+void refuse(const std::string &what, report &all)
+{
+    all.missing.push_back(
+        {to_printable(what), "correct this variable, or unset it"});
+    all.usable = false;
+}
+
+/* The first way that is there. */
+pair_group choose(const std::vector<wire> &order, const shim::pcie_path &path)
+{
+    std::string why;
+    for (const wire one : order) {
+        if (one == wire::host) {
+            why = why.empty() ? std::string("first in ") + routes : why;
+            return {{}, one, why};
+        }
+        if ((one == wire::pcie) && path.is_there) {
+            return {{}, one, path.why};
+        }
+        why = (one == wire::pcie) ? path.why : "this build drives no ports";
+    }
+    return {{}, std::nullopt, why};
+}
+
+} // namespace
+
+void add_pairs(const std::string &sys, bool can_import, report &all)
+{
+    std::vector<wire> order;
+    const std::string setting = get_variable(routes);
+    const std::string fault   = shim::parse_routes(
+          setting.empty() ? shim::default_routes : setting, order);
+    if (!fault.empty()) {
+        refuse(std::string(routes) + "=" + setting + ": " + fault, all);
+    }
+    peer_to_peer wish = peer_to_peer::automatic;
+    if (!read_wish(wish)) {
+        refuse(std::string(p2p) + "=" + get_variable(p2p) +
+                   " is not auto, y or n",
+               all);
+    }
+    for (auto own = all.cards.begin(); own != all.cards.end(); ++own) {
+        for (auto peer = own + 1; peer != all.cards.end(); ++peer) {
+            if (!own->name.has_value() || !peer->name.has_value() ||
+                order.empty()) {
+                continue;
+            }
+            const pair_group found = choose(
+                order,
+                can_import
+                    ? shim::find_pcie_path(sys, own->bus_id, peer->bus_id, wish)
+                    : shim::pcie_path{false, "the kernel's driver cannot "
+                                             "import dma-bufs"});
+            auto same = std::ranges::find_if(all.pairs, [&](const auto &one) {
+                return (one.way == found.way) && (one.why == found.why);
+            });
+            if (same == all.pairs.end()) {
+                same = all.pairs.insert(same, found);
+            }
+            same->pairs.emplace_back(*own->name, *peer->name);
+        }
+    }
+}
+
+} // namespace launcher
