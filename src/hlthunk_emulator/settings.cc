@@ -229,6 +229,18 @@ bool parse_groups(const char *text, unsigned cards,
     return true;
 }
 
+std::string read_no_route(const char *text, settings &result)
+{
+    constexpr std::string_view known[] = {"eperm", "abort", "reset"};
+    const auto *found = std::find(std::begin(known), std::end(known), text);
+    if (found == std::end(known)) {
+        return "is not eperm (the import fails), abort or reset (the first "
+               "copy does)";
+    }
+    result.no_route = static_cast<without_route>(found - std::begin(known));
+    return {};
+}
+
 std::string read_pci(const char *text, settings &result)
 {
     constexpr std::pair<std::string_view, bool pci_settings::*> known[] = {
@@ -317,6 +329,7 @@ constexpr struct {
                        "a list of groups of cards, as 0-3,4-7, each card in "
                        "one at most");
      }},
+    {"HLTHUNK_EMU_NO_ROUTE", true, read_no_route},
     {"HLTHUNK_EMU_PCI", true, read_pci},
     {"HLTHUNK_EMU_NUMA", true,
      [](const char *text, settings &result) {

@@ -15,6 +15,19 @@
 
 namespace gaudi::emu {
 
+/** What becomes of card to card where peer-to-peer does not get there. */
+enum class without_route {          /* in the order of their names' table */
+                           refused, /**< the import: a driver that asks for the
+                                       distance of the cards
+                                         (pci_p2pdma_distance), as Linux'
+                                       importers do */
+                           abort,   /**< the import succeeds, for the vendor's
+                                       driver has compiled that   out
+                                       (hl_dmabuf_attach, common/memory.c); jobs
+                                       that use it end   aborted */
+                           reset    /**< the same, and they reset the card */
+};
+
 /** What the PCI tree looks like, beside who reaches whom. */
 struct pci_settings {
     bool root_ports  = false; /**< a root port for each card, and no switch */
@@ -40,6 +53,7 @@ struct settings {
     /** Of each card, in which group it is: peer-to-peer reaches the cards of
      *  its own. Empty: all are in one. */
     std::vector<unsigned> p2p;
+    without_route no_route = without_route::refused;
     pci_settings pci;
     /** NUMA nodes of the cards, -1 for an unknown one: as many as there are
      *  cards, one for all of them, or none for those of this machine. */

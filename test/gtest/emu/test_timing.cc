@@ -224,17 +224,18 @@ TEST_F(emu_timing, a_process_may_fork_meanwhile)
 
 /* A link on which 1 MB take a millisecond. */
 constexpr box::timing_figures one_gigabyte = {
-    .doorbell    = 0,
-    .completion  = 0,
-    .wakeup      = 0,
-    .import_page = 0,
-    .to_card     = 1,
-    .from_card   = 1,
-    .pdma_engine = 100,
-    .pdma_all    = 100,
-    .edma_engine = 100,
-    .edma_all    = 100,
-    .hbm         = 100,
+    .doorbell     = 0,
+    .completion   = 0,
+    .wakeup       = 0,
+    .import_page  = 0,
+    .import_table = 0,
+    .to_card      = 1,
+    .from_card    = 1,
+    .pdma_engine  = 100,
+    .pdma_all     = 100,
+    .edma_engine  = 100,
+    .edma_all     = 100,
+    .hbm          = 100,
 };
 
 box::model_time now()

@@ -13,17 +13,18 @@ namespace {
 
 /* One byte per nanosecond is 1 GB/s. */
 constexpr timing_figures speed = {
-    .doorbell    = 0,
-    .completion  = 0,
-    .wakeup      = 0,
-    .import_page = 0,
-    .to_card     = 1,
-    .from_card   = 1,
-    .pdma_engine = 1,
-    .pdma_all    = 10,
-    .edma_engine = 4,
-    .edma_all    = 6,
-    .hbm         = 10,
+    .doorbell     = 0,
+    .completion   = 0,
+    .wakeup       = 0,
+    .import_page  = 0,
+    .import_table = 0,
+    .to_card      = 1,
+    .from_card    = 1,
+    .pdma_engine  = 1,
+    .pdma_all     = 10,
+    .edma_engine  = 4,
+    .edma_all     = 6,
+    .hbm          = 10,
 };
 
 class emu_traffic : public ::testing::Test {
