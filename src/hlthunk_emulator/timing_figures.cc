@@ -40,6 +40,9 @@ constexpr key keys[] = {
     {"edma_engine", &timing_figures::edma_engine, unit::bandwidth},
     {"edma_all", &timing_figures::edma_all, unit::bandwidth},
     {"hbm", &timing_figures::hbm, unit::bandwidth},
+    {"peer_read", &timing_figures::peer_read, unit::bandwidth},
+    {"cards_per_uplink", &timing_figures::cards_per_uplink, unit::cards},
+    {"uplink", &timing_figures::uplink, unit::bandwidth},
 };
 
 /* Less than a kilobyte in a second, or longer than a day, is a slip; the
