@@ -22,7 +22,7 @@ namespace gaudi::emu {
 
 namespace {
 
-constexpr uint64_t magic_of_state = 0x6369666661725432;
+constexpr uint64_t magic_of_state = 0x6369666661725433;
 /* Processes of a box that have opened cards. Each has a byte of the file to
  * lock. */
 constexpr unsigned max_owners = 4096;

@@ -252,6 +252,7 @@ int imported_memory::create(int fd, uint64_t size, unsigned user,
     created.mapping_            = util::file_mapping(data, mapped);
     created.fd_                 = std::move(dmabuf);
     created.closed_in_children_ = util::closed_in_children(created.fd_.get());
+    created.buffer_bytes_       = header.size;
     created.card_               = static_cast<unsigned>(header.card);
     created.runs_               = std::move(runs);
     if (header.posted_at != 0) {

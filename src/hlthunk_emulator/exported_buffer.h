@@ -64,6 +64,10 @@ public:
 
     [[nodiscard]] char *data() const { return mapping_.start(); }
 
+    /** Bytes of the dma-buf: the driver maps them all, however few are wanted
+     *  (init_phys_pg_pack_from_userptr, common/memory.c). */
+    [[nodiscard]] uint64_t buffer_bytes() const { return buffer_bytes_; }
+
     /** Index of the card that has it. */
     [[nodiscard]] unsigned card() const { return card_; }
 
@@ -79,7 +83,8 @@ private:
                             assigned to when it is empty only */
     util::closed_in_children closed_in_children_;
     util::file_mapping mapping_;
-    unsigned card_ = 0;
+    uint64_t buffer_bytes_ = 0;
+    unsigned card_         = 0;
     std::vector<hbm_run> runs_;
     std::unique_ptr<posted_writes> posted_; /* goes first */
 };

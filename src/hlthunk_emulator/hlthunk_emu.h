@@ -37,6 +37,12 @@ struct hlthunk_emu_counters {
      *  barrier behind their last copy. Here that is as good; a card may report
      *  their job done before the bytes are there. */
     uint64_t unfenced_buffers;
+    /** Pages of 4 KiB that the driver would have mapped and unmapped for
+     *  imports: all of a dma-buf, whatever length is asked for. */
+    uint64_t import_pages;
+    /** Page tables that it would have passed meanwhile, looking for theirs:
+     *  what makes the cost of an import grow with the square of its size. */
+    uint64_t import_tables;
 };
 
 /**

@@ -76,60 +76,6 @@ struct flush_at_exit {
 };
 const flush_at_exit last_one;
 
-/* --- what a copy needs in the model --------------------------------------- */
-
-void add_engine(route &needs, unsigned card, uint32_t queue)
-{
-    const auto part = [](shared_part first, uint32_t number) {
-        return static_cast<shared_part>(static_cast<uint32_t>(first) + number);
-    };
-    switch (engine_of(queue)) {
-    case engine_kind::pdma:
-        needs.add(card, shared_part::pdma_all);
-        needs.add(card, part(shared_part::first_pdma,
-                             (queue >= internal_queue)
-                                 ? (queue - internal_queue) % 2
-                                 : queue / shim::streams_per_engine));
-        break;
-    case engine_kind::edma:
-        needs.add(card, shared_part::edma_all);
-        needs.add(card, part(shared_part::first_edma, edma_of(queue)));
-        break;
-    case engine_kind::none:
-        break;
-    }
-}
-
-/* One side of a copy. What is imported goes through both cards' links.
- * @param own,peer  The links of the card that copies, and of the other one, in
- *                  the direction of the bytes. */
-void add_side(route &needs, unsigned card, const memory_side &side,
-              shared_part own, shared_part peer)
-{
-    switch (side.kind) {
-    case memory_kind::device:
-        needs.add(card, shared_part::hbm);
-        break;
-    case memory_kind::imported:
-        needs.add(side.card, shared_part::hbm);
-        needs.add(side.card, peer);
-        [[fallthrough]];
-    case memory_kind::host:
-        needs.add(card, own);
-        break;
-    }
-}
-
-route route_of(unsigned card, const engine_copy &copy)
-{
-    using enum shared_part;
-    route needs;
-    add_side(needs, card, copy.from, to_card, from_card);
-    add_side(needs, card, copy.to, from_card, to_card);
-    add_engine(needs, card, copy.queue);
-    return needs;
-}
-
 /* --- names and numbers in the trace --------------------------------------- */
 
 constexpr uint32_t queues_of_card = 512;
@@ -224,7 +170,7 @@ std::optional<clock::time_point> job_watch::begin(uint64_t seq,
                  .owner  = 0,
                  .card   = static_cast<uint16_t>(card_),
                  .queue  = static_cast<uint16_t>(copy.queue),
-                 .needs  = route_of(card_, copy)});
+                 .needs  = route_of(model_->speed(), card_, copy)});
     return end_of(seq);
 }
 
@@ -334,8 +280,8 @@ void job_watch::add_event(const char *format, ...)
 /* Where what a card does is shown; it gets its name first. */
 std::string job_watch::place_of(unsigned card)
 {
-    const uint32_t number   = number_of_card(card);
-    const std::string place = R"("pid":)" + std::to_string(number);
+    const uint32_t number = number_of_card(card);
+    std::string place     = R"("pid":)" + std::to_string(number);
     if (named_cards_.insert(card).second) {
         const std::string &node = get_settings().node;
         add_event(R"({"ph":"M",%s,"name":"process_name",)"
@@ -351,7 +297,7 @@ std::string job_watch::place_of(unsigned card)
 
 std::string job_watch::row_of(uint32_t queue)
 {
-    const std::string row =
+    std::string row =
         place_of(card_) + R"(,"tid":)" +
         std::to_string(number_of_card(card_) * queues_of_card + queue);
     if (named_queues_.insert(queue).second) {

@@ -15,7 +15,7 @@
 #pragma once
 
 #include "hlthunk_emulator/box_traffic.h"
-#include "hlthunk_emulator/mmu.h"
+#include "hlthunk_emulator/copy_route.h"
 #include "hlthunk_emulator/trace_file.h"
 #include "hlthunk_shim/hlthunk/abi.h"
 
@@ -28,16 +28,6 @@
 #include <vector>
 
 namespace gaudi::emu {
-
-/** A packet's copy. */
-struct engine_copy {
-    uint32_t queue;
-    uint64_t dst; /**< device addresses */
-    uint64_t src;
-    uint64_t bytes;
-    memory_side to;
-    memory_side from;
-};
 
 class job_watch {
 public:

@@ -13,6 +13,22 @@ namespace {
  * keeps 32 bits of microseconds. */
 constexpr uint64_t max_timeout_us = UINT32_MAX;
 
+/* A submission that wants to know when it ended (HL_CS_FLAGS_TIMESTAMP). */
+constexpr uint32_t flag_timestamp = 0x20;
+
+/* What the driver answers of a job that has ended. */
+int answer_for(uint32_t status)
+{
+    switch (status) {
+    case shim::cs_timed_out:
+        return -ETIMEDOUT;
+    case shim::cs_aborted:
+        return -EIO;
+    default:
+        return 0;
+    }
+}
+
 } // namespace
 
 int queue_manager::validate(const hlthunk_cs_in &in) const
@@ -130,7 +146,7 @@ int queue_manager::copy(card_lock &lock, const copy_request &wanted,
 int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
                           uint64_t &seq_p, const fault_effect *fate)
 {
-    int ret = look_at_flags(in.flags);
+    int ret = (in.flags == 0) ? 0 : look_at_flags(in.flags);
     if (ret != 0) {
         return ret;
     }
@@ -162,6 +178,9 @@ int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
                       .commands = {.upper = {chunk.cb_handle, chunk.cb_size}}};
     };
     jobs_.begin(seq, count, fate);
+    if ((in.flags & flag_timestamp) != 0) {
+        jobs_.keep_outcome(seq);
+    }
     seq_p = seq;
     if (count == 1) {
         part only = part_of(*chunks);
@@ -192,11 +211,12 @@ int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
         jobs_.end_holds();
         const job &asked = jobs_.slot_of(seq);
         if (asked.seq != seq) {
-            return 0; /* long gone */
+            status_p = jobs_.take_outcome(seq);
+            return answer_for(status_p);
         }
         if (asked.status == shim::cs_timed_out) {
             status_p = asked.status;
-            return -ETIMEDOUT;
+            return answer_for(status_p);
         }
         if (asked.parts == 0) {
             status_p = asked.status;
@@ -204,7 +224,7 @@ int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
                    !jobs_.waiting().are_stopped() && (clock::now() < awake)) {
                 jobs_.sleep(lock, awake);
             }
-            return (status_p == shim::cs_aborted) ? -EIO : 0;
+            return answer_for(status_p);
         }
         if (is_over()) {
             status_p = shim::cs_aborted;

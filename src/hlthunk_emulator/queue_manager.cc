@@ -70,7 +70,7 @@ queue_manager::step queue_manager::advance(part &current)
         case packet_reader::found::end:
             return step::ended;
         case packet_reader::found::bad_packet:
-            fault(current, "%s", packets_.complaint());
+            fault(current, fault_kind::reset, "%s", packets_.complaint());
             break;
         }
     }
@@ -85,18 +85,19 @@ bool queue_manager::prepare(part &current, uint64_t max_bytes, slice &work)
     const uint64_t size = std::min(copy.size, max_bytes);
 
     if (!table_.translate(mmu::port::source, copy.src, size, from)) {
-        fault(current, "LIN_DMA source %#lx is not mapped", copy.src);
+        fault_at(current, "source", copy.src);
         return false;
     }
     if (!table_.translate(mmu::port::target, copy.dst, size, to)) {
-        fault(current, "LIN_DMA destination %#lx is not mapped", copy.dst);
+        fault_at(current, "destination", copy.dst);
         return false;
     }
     if (((from.of.kind != memory_kind::device) ||
          (to.of.kind != memory_kind::device)) &&
         (engine_of(current.queue) == engine_kind::edma)) {
-        fault(current, "an internal engine cannot reach host memory, nor what "
-                       "is imported");
+        fault(current, fault_kind::reset,
+              "an internal engine cannot reach host memory, nor what is "
+              "imported");
         return false;
     }
     if ((watch_ != nullptr) && !current.watched) {
@@ -314,7 +315,22 @@ void queue_manager::end_first_part(uint32_t queue)
     end_part(ended);
 }
 
-void queue_manager::fault(const part &current, const char *format, ...)
+/* An address leads nowhere. */
+void queue_manager::fault_at(const part &current, const char *side, uint64_t va)
+{
+    if (table_.has_no_route(va)) {
+        fault(current,
+              (settings_.no_route == without_route::abort) ? fault_kind::abort
+                                                           : fault_kind::reset,
+              "no route leads to the imported LIN_DMA %s %#lx", side, va);
+    } else {
+        fault(current, fault_kind::reset, "LIN_DMA %s %#lx is not mapped", side,
+              va);
+    }
+}
+
+void queue_manager::fault(const part &current, fault_kind unless_wished,
+                          const char *format, ...)
 {
     const command_buffer_state &state = current.commands;
     const bool lower                  = state.lower.size > 0;
@@ -335,7 +351,7 @@ void queue_manager::fault(const part &current, const char *format, ...)
     jobs_.abort(jobs_.slot_of(current.seq));
     fault_effect met = faults::meet(faulty_call::packet, card_);
     if (met.kind == fault_kind::none) {
-        met.kind = fault_kind::reset;
+        met.kind = unless_wished;
     }
     if (met.kind != fault_kind::abort) {
         break_down(met);

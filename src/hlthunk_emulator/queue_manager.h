@@ -164,7 +164,10 @@ private:
     void end_part(part &ended);
     void end_first_part(uint32_t queue);
 
-    [[gnu::format(printf, 3, 4)]] void fault(const part &current,
+    [[gnu::cold]] void fault_at(const part &current, const char *side,
+                                uint64_t va);
+    [[gnu::format(printf, 4, 5)]] void fault(const part &current,
+                                             fault_kind unless_wished,
                                              const char *format, ...);
 
     const settings &settings_ = get_settings();

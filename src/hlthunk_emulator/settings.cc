@@ -3,13 +3,17 @@
 #include "hlthunk_emulator/trace_file.h"
 #include "util/made_once.h"
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <sstream>
 #include <string_view>
+#include <utility>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -225,6 +229,46 @@ bool parse_groups(const char *text, unsigned cards,
     return true;
 }
 
+std::string read_no_route(const char *text, settings &result)
+{
+    constexpr std::string_view known[] = {"eperm", "abort", "reset"};
+    const auto *found = std::find(std::begin(known), std::end(known), text);
+    if (found == std::end(known)) {
+        return "is not eperm (the import fails), abort or reset (the first "
+               "copy does)";
+    }
+    result.no_route = static_cast<without_route>(found - std::begin(known));
+    return {};
+}
+
+std::string read_pci(const char *text, settings &result)
+{
+    constexpr std::pair<std::string_view, bool pci_settings::*> known[] = {
+        {"root", &pci_settings::root_ports},
+        {"acs", &pci_settings::acs},
+        {"user", &pci_settings::short_files},
+        {"iommu", &pci_settings::iommu},
+        {"pt", &pci_settings::passthrough}};
+    std::istringstream words(text);
+    for (std::string word; std::getline(words, word, ',');) {
+        const auto *found =
+            std::find_if(std::begin(known), std::end(known),
+                         [&](const auto &each) { return each.first == word; });
+        if (found == std::end(known)) {
+            return "is not a list of root, acs, user, iommu and pt";
+        }
+        result.pci.*(found->second) = true;
+    }
+    result.pci.iommu = result.pci.iommu || result.pci.passthrough;
+    return {};
+}
+
+bool is_yes(const char *text, bool &value)
+{
+    value = (std::strcmp(text, "y") == 0);
+    return value || (std::strcmp(text, "n") == 0);
+}
+
 /* What depends on the kind is as that has it, unless told otherwise. */
 std::string read_kind(const char *text, settings &result)
 {
@@ -264,14 +308,12 @@ constexpr struct {
     {"HLTHUNK_EMU_NODE", true, read_node},
     {"HLTHUNK_EMU_IMPORT", true,
      [](const char *text, settings &result) {
-         result.import = (std::strcmp(text, "y") == 0);
-         return unless(result.import || (std::strcmp(text, "n") == 0),
+         return unless(is_yes(text, result.import),
                        "y (as the vendor's driver) or n (as the mainline one)");
      }},
     {"HLTHUNK_EMU_POSTED", true,
      [](const char *text, settings &result) {
-         result.posted = (std::strcmp(text, "y") == 0);
-         return unless(result.posted || (std::strcmp(text, "n") == 0),
+         return unless(is_yes(text, result.posted),
                        "y (writes to other cards arrive late) or n");
      }},
     {"HLTHUNK_EMU_EDMA", false,
@@ -287,6 +329,8 @@ constexpr struct {
                        "a list of groups of cards, as 0-3,4-7, each card in "
                        "one at most");
      }},
+    {"HLTHUNK_EMU_NO_ROUTE", true, read_no_route},
+    {"HLTHUNK_EMU_PCI", true, read_pci},
     {"HLTHUNK_EMU_NUMA", true,
      [](const char *text, settings &result) {
          return unless(!result.valid ||

@@ -15,6 +15,29 @@
 
 namespace gaudi::emu {
 
+/** What becomes of card to card where peer-to-peer does not get there. */
+enum class without_route {          /* in the order of their names' table */
+                           refused, /**< the import: a driver that asks for the
+                                       distance of the cards
+                                         (pci_p2pdma_distance), as Linux'
+                                       importers do */
+                           abort,   /**< the import succeeds, for the vendor's
+                                       driver has compiled that   out
+                                       (hl_dmabuf_attach, common/memory.c); jobs
+                                       that use it end   aborted */
+                           reset    /**< the same, and they reset the card */
+};
+
+/** What the PCI tree looks like, beside who reaches whom. */
+struct pci_settings {
+    bool root_ports  = false; /**< a root port for each card, and no switch */
+    bool acs         = false; /**< ports redirect peers' requests to the root */
+    bool short_files = false; /**< config files as a user sees them who may not
+                                   administrate the system: 64 bytes */
+    bool iommu       = false; /**< there are IOMMU groups */
+    bool passthrough = false; /**< iommu=pt */
+};
+
 struct settings {
     const asic *kind   = nullptr; /**< of all cards */
     unsigned devices   = 8;       /**< cards of the box */
@@ -30,6 +53,8 @@ struct settings {
     /** Of each card, in which group it is: peer-to-peer reaches the cards of
      *  its own. Empty: all are in one. */
     std::vector<unsigned> p2p;
+    without_route no_route = without_route::refused;
+    pci_settings pci;
     /** NUMA nodes of the cards, -1 for an unknown one: as many as there are
      *  cards, one for all of them, or none for those of this machine. */
     std::vector<int> numa;
@@ -42,6 +67,13 @@ struct settings {
     std::string trace;  /**< file for a trace of all jobs; empty: none */
     bool log   = false; /**< explain errors on stderr */
     bool valid = true;  /**< false: bad values, no cards */
+
+    /** Whether peer-to-peer gets from card to card. */
+    [[nodiscard]] bool is_reached(unsigned card, unsigned other) const
+    {
+        return p2p.empty() ||
+               ((other < p2p.size()) && (p2p[card] == p2p[other]));
+    }
 
     /** Device memory that programs can have of a card: the driver keeps the
      *  first page. */

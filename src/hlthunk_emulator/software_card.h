@@ -179,7 +179,7 @@ private:
     void note_breakdown();
     void end_process_soon();
     void release(card_lock &lock);
-    [[nodiscard]] bool reaches(unsigned other) const;
+    void use_mmu(card_lock &lock, uint64_t others, uint64_t pages);
     void drop_stale(card_lock &lock);
     bool go_on_with_duplicate();
     void show_children();

@@ -1,17 +1,15 @@
-/* The memory of an open card: its own, what it maps, and command buffers. */
+/* The memory of an open card: its own, what it maps of the host, and command
+ * buffers. */
 #include "hlthunk_emulator/asic.h"
 #include "hlthunk_emulator/box_traffic.h"
-#include "hlthunk_emulator/exported_buffer.h"
 #include "hlthunk_emulator/settings.h"
 #include "hlthunk_emulator/software_card.h"
 #include "util/addresses.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <thread>
 
-#include <fcntl.h>
 #include <sys/mman.h>
 
 #ifndef MADV_POPULATE_WRITE
@@ -125,6 +123,7 @@ int software_card::map_device(uint64_t handle, uint64_t hint, uint64_t &va_p)
         return -ENOMEM;
     }
     ++open_->totals.mappings;
+    use_mmu(lock, 0, 0);
     return 0;
 }
 
@@ -158,6 +157,7 @@ int software_card::map_host(void *host, uint64_t hint, bool force_hint,
     }
     ++open_->totals.mappings;
     ++open_->totals.host_maps;
+    use_mmu(lock, 0, 0);
     return 0;
 }
 
@@ -184,116 +184,39 @@ int software_card::unmap(uint64_t va)
             name_.c_str(), va);
         return -EINVAL;
     }
+    const uint64_t pages =
+        (region->kind == memory_kind::imported) ? region->pages : 0;
     open_->table.unmap(va);
     --open_->totals.mappings;
+    use_mmu(lock, open_->table.pages(), pages);
     return 0;
 }
 
-int software_card::export_dmabuf(uint64_t va, uint64_t size, uint64_t offset)
+/* What the driver does for each page of an import, to map it and to unmap it,
+ * beside others that are mapped. It holds a lock of the card meanwhile, for
+ * which all other calls that map wait (mmu_lock in map_device_va and
+ * unmap_device_va of common/memory.c). No page: only wait. */
+void software_card::use_mmu(card_lock &lock, uint64_t others, uint64_t pages)
 {
-    card_lock lock(lock_);
-    if (const int met = enter(faulty_call::export_to); met != 0) {
-        return met;
+    const uint64_t passed = tables_passed(others, pages);
+    open_->totals.import_pages += pages;
+    open_->totals.import_tables += passed;
+    const box_traffic *const timing = box_traffic::instance();
+    if (timing == nullptr) {
+        return;
     }
-    mmu_region *region = open_->table.find(va);
-    if ((region == nullptr) || (region->kind != memory_kind::device)) {
-        log("%s: export of %#lx, which no device map call returned",
-            name_.c_str(), va);
-        return -EINVAL;
-    }
-    if ((size == 0) || (size % host_page != 0) || (offset % host_page != 0) ||
-        (offset > region->size) || (size > region->size - offset)) {
-        log("%s: export of %lu bytes at offset %lu of %lu: must be pages "
-            "inside the mapping",
-            name_.c_str(), size, offset, region->size);
-        return -EINVAL;
-    }
-
-    std::vector<hbm_run> runs;
-    for (const hbm_run &run : open_->memory.find(region->handle)->runs) {
-        if (offset >= run.size) {
-            offset -= run.size;
-            continue;
-        }
-        const uint64_t bytes = std::min(size, run.size - offset);
-        runs.push_back({run.offset + offset, bytes});
-        offset = 0;
-        size -= bytes;
-        if (size == 0) {
-            break;
-        }
-    }
-    return create_dmabuf(open_->memory.fd(), open_->holder.get(), index_,
-                         get_settings().posted ? open_->memory.size() : 0, va,
-                         runs);
-}
-
-/* Whether peer-to-peer gets there. */
-bool software_card::reaches(unsigned other) const
-{
-    const auto &groups = get_settings().p2p;
-    return groups.empty() ||
-           ((other < groups.size()) && (groups[other] == groups[index_]));
-}
-
-int software_card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
-{
-    /* Programs ask so whether there are imports; no fault is meant for that. */
-    if (fcntl(fd, F_GETFD) < 0) {
-        return -EBADF;
-    }
-    int ret = begin(faulty_call::import);
-    if (ret != 0) {
-        return ret;
-    }
-    imported_memory memory;
-    ret = imported_memory::create(fd, size, index_, memory);
-    if (ret != 0) {
-        log("%s: import of file descriptor %d with %lu bytes: %s",
-            name_.c_str(), fd, size,
-            (ret == -EINVAL) ? "no dma-buf, or a smaller one"
-                             : std::strerror(-ret));
-        return ret;
-    }
-    if (!reaches(memory.card())) {
-        log("%s: no peer-to-peer between it and accel%u", name_.c_str(),
-            memory.card());
-        return -EPERM;
-    }
-
-    card_lock lock(lock_);
-    ret = enter();
-    if (ret != 0) {
-        return ret;
-    }
-    va_p = open_->table.map_import(std::move(memory), size);
-    if (va_p == 0) {
-        return -ENOMEM;
-    }
-    ++open_->totals.mappings;
-    if (const box_traffic *timing = box_traffic::instance()) {
-        /* One import at a time: they wait for the lock of the MMU. */
-        const uint64_t pages = util::round_up(size, host_page) / host_page;
-        const std::chrono::duration<double, std::micro> taken(
-            timing->speed().import_page * static_cast<double>(pages));
-        clock::time_point &free = open_->mmu_free_at;
-        free                    = std::max(free, clock::now()) +
+    const timing_figures &speed = timing->speed();
+    const std::chrono::duration<double, std::micro> taken(
+        speed.import_page * static_cast<double>(pages) +
+        speed.import_table * static_cast<double>(passed));
+    clock::time_point &free = open_->mmu_free_at;
+    if (pages > 0) {
+        free = std::max(free, clock::now()) +
                std::chrono::duration_cast<clock::duration>(taken);
-        const clock::time_point until = free;
-        lock.unlock();
-        std::this_thread::sleep_until(until);
     }
-    return 0;
-}
-
-int software_card::flush_posted()
-{
-    const card_lock lock(lock_);
-    const int ret = enter();
-    if ((ret == 0) && get_settings().posted) {
-        flush_posted_writes(open_->memory.fd(), open_->memory.size());
-    }
-    return ret;
+    const clock::time_point until = free;
+    lock.unlock();
+    std::this_thread::sleep_until(until);
 }
 
 int software_card::create_command_buffer(uint32_t size, bool mapped,

@@ -1,7 +1,7 @@
 #include "hlthunk_emulator/sysfs_view.h"
 
 #include "hlthunk_emulator/asic.h"
-#include "hlthunk_emulator/box.h"
+#include "hlthunk_emulator/pci_tree.h"
 #include "hlthunk_emulator/settings.h"
 #include "util/made_once.h"
 #include "util/placement.h"
@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <set>
 #include <string>
 
 #include <fcntl.h>
@@ -130,31 +132,102 @@ std::string describe_box()
     for (unsigned i = 0; i < is.devices; ++i) {
         text += " " + to_text(numa_node_of(i));
     }
+    text += ", functions";
+    for (unsigned i = 0; i < is.devices; ++i) {
+        text += " " + pci_path(i).back().folder;
+    }
+    const pci_settings &pci = is.pci;
+    for (const bool each :
+         {pci.acs, pci.short_files, pci.iommu, pci.passthrough}) {
+        text += each ? " y" : " n";
+    }
     return text + "\n";
 }
 
-void add_card(builder &files, unsigned index)
+std::string hexadecimal(unsigned digits, uint32_t value)
 {
-    const std::string bus_id   = bus_id_of(index);
-    const std::string bus      = "pci" + bus_id.substr(0, 7);
-    const std::string function = "devices/" + bus + "/" + bus_id;
-    const std::string number   = std::to_string(index);
-    const std::string node     = "class/accel/accel" + number;
-    const auto numa            = numa_node_of(index);
-    const std::string list     = cpus_of(numa, "cpulist");
+    char text[16];
+    std::snprintf(text, sizeof(text), "0x%0*x\n", static_cast<int>(digits),
+                  value);
+    return text;
+}
 
-    const asic &kind = *get_settings().kind;
-    char pci_id[16];
-    std::snprintf(pci_id, sizeof(pci_id), "0x%04x\n", kind.pci_id);
+/* What every PCI function has. */
+class tree {
+public:
+    explicit tree(builder &files) : files_(files) {}
 
-    files.folder(function);
-    const auto attribute = [&](const char *name, const std::string &text) {
-        files.file(function + "/" + name, text);
+    void add(const pci_function &function, std::optional<unsigned> numa)
+    {
+        if (!known_.insert(function.address).second) {
+            return;
+        }
+        const std::string folder = "devices/" + function.folder;
+        files_.folder(folder);
+        const auto attribute = [&](const char *name, const std::string &text) {
+            files_.file(folder + "/" + name, text);
+        };
+        attribute("vendor", hexadecimal(4, function.vendor));
+        attribute("device", hexadecimal(4, function.device));
+        attribute("class", hexadecimal(6, function.class_code));
+        attribute("config", pci_config(function));
+        attribute("numa_node", to_text(numa) + "\n");
+        if (function.type != pci_type::endpoint) {
+            attribute("secondary_bus_number",
+                      std::to_string(function.secondary) + "\n");
+            attribute("subordinate_bus_number",
+                      std::to_string(function.subordinate) + "\n");
+        }
+        files_.link("bus/pci/devices/" + function.address,
+                    "../../../" + folder);
+        if (get_settings().pci.iommu) {
+            add_to_group(function, folder);
+        }
+    }
+
+private:
+    void add_to_group(const pci_function &function, const std::string &folder)
+    {
+        const auto number =
+            groups_.try_emplace(function.group, groups_.size()).first->second;
+        const std::string group =
+            "kernel/iommu_groups/" + std::to_string(number);
+        files_.folder(group + "/devices");
+        files_.file(group + "/type",
+                    get_settings().pci.passthrough ? "identity\n" : "DMA-FQ\n");
+        files_.link(group + "/devices/" + function.address,
+                    "../../../../" + folder);
+        files_.link(folder + "/iommu_group", way_up(folder) + group);
+    }
+
+    static std::string way_up(const std::string &folder)
+    {
+        std::string up = "../";
+        for (const char letter : folder) {
+            up += (letter == '/') ? "../" : "";
+        }
+        return up;
+    }
+
+    builder &files_;
+    std::set<std::string> known_;
+    std::map<std::string, size_t> groups_;
+};
+
+void add_card(builder &files, tree &functions, unsigned index)
+{
+    const auto numa        = numa_node_of(index);
+    const std::string list = cpus_of(numa, "cpulist");
+    const auto path        = pci_path(index);
+    for (const pci_function &each : path) {
+        functions.add(each, numa);
+    }
+    const std::string &bus_id  = path.back().address;
+    const std::string function = "devices/" + path.back().folder;
+    const std::string name     = "accel" + std::to_string(index);
+    const auto attribute = [&](const char *file, const std::string &text) {
+        files.file(function + "/" + file, text);
     };
-    attribute("vendor", "0x1da3\n");
-    attribute("device", pci_id);
-    attribute("class", "0x120000\n");
-    attribute("numa_node", to_text(numa) + "\n");
     /* As for a device whose node the kernel does not know. */
     attribute("local_cpulist", list.empty()
                                    ? read_file("/sys/devices/system/cpu/online")
@@ -163,21 +236,23 @@ void add_card(builder &files, unsigned index)
         attribute("local_cpus", cpus_of(numa, "cpumap"));
     }
     attribute("pci_addr", bus_id + "\n");
-    attribute("module_id", number + "\n");
-    attribute("device_type", std::string(kind.device_type) + "\n");
+    attribute("module_id", std::to_string(index) + "\n");
+    attribute("device_type",
+              std::string(get_settings().kind->device_type) + "\n");
     attribute("status", "Operational\n");
 
-    files.folder(node);
-    files.link(node + "/device", "../../../" + function);
-    files.link("bus/pci/devices/" + bus_id, "../../../" + function);
+    files.folder(function + "/accel/" + name);
+    files.link(function + "/accel/" + name + "/device", "../../../" + bus_id);
+    files.link("class/accel/" + name, "../../" + function + "/accel/" + name);
 }
 
 void add_cards(builder &files)
 {
     files.folder("bus/pci/devices");
     files.folder("class/accel");
+    tree functions(files);
     for (unsigned i = 0; i < get_settings().devices; ++i) {
-        add_card(files, i);
+        add_card(files, functions, i);
     }
     files.file(end_mark, "");
 }

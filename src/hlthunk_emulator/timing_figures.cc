@@ -1,9 +1,11 @@
 #include "hlthunk_emulator/timing_figures.h"
 
+#include "hlthunk_emulator/asic.h"
 #include "util/unique_fd.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -17,24 +19,30 @@ namespace gaudi::emu {
 
 namespace {
 
+enum class unit { microseconds, bandwidth, cards };
+
 struct key {
     std::string_view name;
     double timing_figures::*figure;
-    bool may_be_0; /* times; nothing moves at a bandwidth of 0 */
+    unit in;
 };
 
 constexpr key keys[] = {
-    {"doorbell", &timing_figures::doorbell, true},
-    {"completion", &timing_figures::completion, true},
-    {"wakeup", &timing_figures::wakeup, true},
-    {"import_page", &timing_figures::import_page, true},
-    {"to_card", &timing_figures::to_card, false},
-    {"from_card", &timing_figures::from_card, false},
-    {"pdma_engine", &timing_figures::pdma_engine, false},
-    {"pdma_all", &timing_figures::pdma_all, false},
-    {"edma_engine", &timing_figures::edma_engine, false},
-    {"edma_all", &timing_figures::edma_all, false},
-    {"hbm", &timing_figures::hbm, false},
+    {"doorbell", &timing_figures::doorbell, unit::microseconds},
+    {"completion", &timing_figures::completion, unit::microseconds},
+    {"wakeup", &timing_figures::wakeup, unit::microseconds},
+    {"import_page", &timing_figures::import_page, unit::microseconds},
+    {"import_table", &timing_figures::import_table, unit::microseconds},
+    {"to_card", &timing_figures::to_card, unit::bandwidth},
+    {"from_card", &timing_figures::from_card, unit::bandwidth},
+    {"pdma_engine", &timing_figures::pdma_engine, unit::bandwidth},
+    {"pdma_all", &timing_figures::pdma_all, unit::bandwidth},
+    {"edma_engine", &timing_figures::edma_engine, unit::bandwidth},
+    {"edma_all", &timing_figures::edma_all, unit::bandwidth},
+    {"hbm", &timing_figures::hbm, unit::bandwidth},
+    {"peer_read", &timing_figures::peer_read, unit::bandwidth},
+    {"cards_per_uplink", &timing_figures::cards_per_uplink, unit::cards},
+    {"uplink", &timing_figures::uplink, unit::bandwidth},
 };
 
 /* Less than a kilobyte in a second, or longer than a day, is a slip; the
@@ -63,6 +71,32 @@ bool read_file(const std::string &path, std::string &text)
     return got >= 0;
 }
 
+/* Nothing moves at a bandwidth of 0. */
+bool is_sensible(double value, unit in)
+{
+    switch (in) {
+    case unit::microseconds:
+        return (value >= 0) && (value <= longest_time);
+    case unit::bandwidth:
+        return (value >= least_bandwidth) && (value <= longest_time);
+    default:
+        return (value >= 1) && (value <= max_cards) &&
+               (value == std::floor(value));
+    }
+}
+
+const char *description_of(unit in)
+{
+    switch (in) {
+    case unit::microseconds:
+        return "of microseconds";
+    case unit::bandwidth:
+        return "of GB/s from 1e-6 on";
+    default:
+        return "of cards, 1 to 64";
+    }
+}
+
 bool read_figure(const cJSON &entry, timing_figures &figures, std::string &why)
 {
     for (const key &known : keys) {
@@ -70,11 +104,9 @@ bool read_figure(const cJSON &entry, timing_figures &figures, std::string &why)
             continue;
         }
         const double value = entry.valuedouble;
-        const double least = known.may_be_0 ? 0 : least_bandwidth;
-        if ((cJSON_IsNumber(&entry) == 0) || !(value >= least) ||
-            !(value <= longest_time)) {
+        if ((cJSON_IsNumber(&entry) == 0) || !is_sensible(value, known.in)) {
             why = '\'' + std::string(known.name) + "' is not a number " +
-                  (known.may_be_0 ? "of microseconds" : "of GB/s from 1e-6 on");
+                  description_of(known.in);
             return false;
         }
         figures.*known.figure = value;

@@ -29,6 +29,11 @@ double capacity_of(const timing_figures &speed, uint16_t number)
         return speed.pdma_all;
     case shared_part::edma_all:
         return speed.edma_all;
+    case shared_part::peer_reads:
+        return speed.peer_read;
+    case shared_part::to_cards:
+    case shared_part::from_cards:
+        return speed.uplink;
     default:
         return (part < shared_part::first_edma) ? speed.pdma_engine
                                                 : speed.edma_engine;

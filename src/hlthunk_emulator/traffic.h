@@ -41,6 +41,10 @@ enum class shared_part : uint16_t {
     hbm,
     pdma_all,
     edma_all,
+    peer_reads, /**< of other cards' memory, by this one */
+    to_cards,   /**< the link of a switch, under the number of the first card
+                     below it */
+    from_cards,
     first_pdma,                  /**< the engines: two */
     first_edma = first_pdma + 2, /**< eight */
     count      = first_edma + 8
@@ -62,7 +66,7 @@ public:
     bool operator==(const route &) const = default;
 
 private:
-    std::array<uint16_t, 10> parts_{};
+    std::array<uint16_t, 14> parts_{};
     uint16_t count_ = 0;
 };
 

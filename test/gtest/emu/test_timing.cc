@@ -97,6 +97,11 @@ TEST_F(emu_timing, says_what_is_wrong_with_a_file)
         {R"({"hbm": 1e400})", "'hbm' is not a number of GB/s"},
         {R"({"wakeup": -1})", "'wakeup' is not a number of microseconds"},
         {R"({"wakeup": null})", "'wakeup' is not a number of microseconds"},
+        {R"({"uplink": 0})", "'uplink' is not a number of GB/s"},
+        {R"({"cards_per_uplink": 0})",
+         "'cards_per_uplink' is not a number of cards"},
+        {R"({"cards_per_uplink": 1.5})",
+         "'cards_per_uplink' is not a number of cards"},
     };
     for (const auto &each : wrong) {
         expect_refused(figures(each.text), each.why);
@@ -224,17 +229,21 @@ TEST_F(emu_timing, a_process_may_fork_meanwhile)
 
 /* A link on which 1 MB take a millisecond. */
 constexpr box::timing_figures one_gigabyte = {
-    .doorbell    = 0,
-    .completion  = 0,
-    .wakeup      = 0,
-    .import_page = 0,
-    .to_card     = 1,
-    .from_card   = 1,
-    .pdma_engine = 100,
-    .pdma_all    = 100,
-    .edma_engine = 100,
-    .edma_all    = 100,
-    .hbm         = 100,
+    .doorbell         = 0,
+    .completion       = 0,
+    .wakeup           = 0,
+    .import_page      = 0,
+    .import_table     = 0,
+    .to_card          = 1,
+    .from_card        = 1,
+    .pdma_engine      = 100,
+    .pdma_all         = 100,
+    .edma_engine      = 100,
+    .edma_all         = 100,
+    .hbm              = 100,
+    .peer_read        = 100,
+    .cards_per_uplink = 1,
+    .uplink           = 100,
 };
 
 box::model_time now()

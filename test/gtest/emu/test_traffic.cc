@@ -13,17 +13,21 @@ namespace {
 
 /* One byte per nanosecond is 1 GB/s. */
 constexpr timing_figures speed = {
-    .doorbell    = 0,
-    .completion  = 0,
-    .wakeup      = 0,
-    .import_page = 0,
-    .to_card     = 1,
-    .from_card   = 1,
-    .pdma_engine = 1,
-    .pdma_all    = 10,
-    .edma_engine = 4,
-    .edma_all    = 6,
-    .hbm         = 10,
+    .doorbell         = 0,
+    .completion       = 0,
+    .wakeup           = 0,
+    .import_page      = 0,
+    .import_table     = 0,
+    .to_card          = 1,
+    .from_card        = 1,
+    .pdma_engine      = 1,
+    .pdma_all         = 10,
+    .edma_engine      = 4,
+    .edma_all         = 6,
+    .hbm              = 10,
+    .peer_read        = 0.5,
+    .cards_per_uplink = 2,
+    .uplink           = 1.5,
 };
 
 class emu_traffic : public ::testing::Test {
@@ -129,6 +133,38 @@ TEST_F(emu_traffic, cards_do_not_disturb_each_other)
     advance(5000);
     EXPECT_EQ(end_of(here), 1000);
     EXPECT_EQ(end_of(there), 1000);
+}
+
+TEST_F(emu_traffic, what_passes_a_switch_shares_its_link)
+{
+    /* 1.5 GB/s for two cards of 1 GB/s each. */
+    route other = through({shared_part::to_card}, 1);
+    route one   = in;
+    for (route *each : {&one, &other}) {
+        each->add(0, shared_part::to_cards);
+    }
+    const uint64_t first  = add(750, one);
+    const uint64_t second = add(750, other);
+    const uint64_t outward =
+        add(1000, through({shared_part::from_card, shared_part::from_cards}));
+    advance(5000);
+    EXPECT_EQ(end_of(first), 1000);
+    EXPECT_EQ(end_of(second), 1000);
+    EXPECT_EQ(end_of(outward), 1000);
+}
+
+TEST_F(emu_traffic, reads_of_peers_are_slower_than_writes_to_them)
+{
+    route there = through({shared_part::to_card}, 1);
+    route back  = through({shared_part::from_card}, 1);
+    there.add(0, shared_part::from_card);
+    back.add(0, shared_part::to_card);
+    back.add(0, shared_part::peer_reads);
+    const uint64_t write = add(1000, there);
+    const uint64_t read  = add(1000, back);
+    advance(5000);
+    EXPECT_EQ(end_of(write), 1000);
+    EXPECT_EQ(end_of(read), 2000);
 }
 
 TEST_F(emu_traffic, transfers_of_a_queue_follow_each_other)
