@@ -61,7 +61,6 @@ ucs_config_field_t table[] = {
      "             process has not done so. It has one card per process",
      offsetof(global_config, engine), UCS_CONFIG_TYPE_ENUM(engines)},
 
-<<<<<<< HEAD
     {"IPC_ROUTES", "ports,pcie,host",
      "Over what bytes go between device memory of two cards, best first; what\n"
      "is left out is not used:\n"
@@ -78,7 +77,6 @@ ucs_config_field_t table[] = {
      " n         - none does\n"
      " auto      - pairs of which sysfs shows that they do",
      offsetof(global_config, peer_to_peer), UCS_CONFIG_TYPE_TERNARY_AUTO},
-=======
     {"CARD_KIND", "auto",
      "What a card is taken for whose PCI device id and name are not known, as\n"
      "a newer one's may be. Only a try shows whether it works:\n"
@@ -86,7 +84,6 @@ ucs_config_field_t table[] = {
      " gaudi2    - a Gaudi2: it is given command submissions\n"
      " gaudi3    - a Gaudi3: it is left to SynapseAI",
      offsetof(global_config, card_kind), UCS_CONFIG_TYPE_ENUM(kinds)},
->>>>>>> topo
 
     {"SYNAPSE_HOST_MAP", "n",
      "Have SynapseAI map host memory that is registered, so that it is copied\n"
