@@ -34,6 +34,9 @@ unsigned syn_stand_in_blocking_calls(void);
 /** Have the next copies refused with a status. */
 void syn_stand_in_refuse_copies(unsigned count, synStatus status);
 
+/** How many more events it has room for; SIZE_MAX: as many as one likes. */
+void syn_stand_in_limit_events(size_t more);
+
 /** Mappings of host memory that there are. */
 unsigned syn_stand_in_mappings(void);
 

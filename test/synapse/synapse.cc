@@ -2,6 +2,7 @@
 
 #include "hlthunk_shim/hlthunk/abi.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -24,9 +25,9 @@ namespace {
 constexpr uint64_t alignment = 128;
 /* In front of the pool on Gaudi2, where SCAL carves all of its pools from one
  * allocation. */
-constexpr uint64_t reserved = 64 << 20;
-constexpr uint64_t tail     = 4096;
-constexpr unsigned engines  = 8;
+constexpr uint64_t reserved   = 64 << 20;
+constexpr uint64_t tail       = 4096;
+constexpr unsigned directions = 3;
 
 /* hl-thunk, by the library that the tests use. */
 struct driver {
@@ -77,15 +78,23 @@ driver_functions hl()
     return driver_functions();
 }
 
+/* A copy of a queue, by its number: they are counted from 1 on. */
+struct place {
+    unsigned queue = 0;
+    uint64_t copy  = 0;
+};
+
 struct copy {
     uint64_t dst;
     uint64_t src;
     uint64_t size;
+    place after; /* the one before it in its stream, of another queue */
 };
 
-/* Copies are counted from 1 on. The card takes few at a time, a stream many. */
-struct stream {
-    unsigned engine  = 0;
+/* All streams share one queue for each direction, the framework's and ours:
+ * streams_container.cpp, DEFAULT_STREAM_AFFINITY_MASK. The card takes few
+ * copies at a time, a queue many. */
+struct copy_queue {
     uint64_t started = 0; /* number of its newest copy */
     uint64_t ended   = 0;
     bool broken      = false;     /* the card has aborted one */
@@ -95,8 +104,7 @@ struct stream {
 
 struct event {
     bool recorded = false;
-    uintptr_t on  = 0; /* the stream, and its newest copy then */
-    uint64_t copy = 0;
+    place last; /* of the stream, when it was recorded */
 };
 
 struct host_range {
@@ -115,7 +123,8 @@ struct acquired_device {
     std::map<uint64_t, uint64_t> free; /* start to size */
     std::map<uint64_t, uint64_t> used;
     std::map<uint64_t, host_range> host; /* by start */
-    std::unordered_map<uintptr_t, stream> streams;
+    copy_queue queues[directions];
+    std::unordered_map<uintptr_t, place> streams; /* their newest copies */
     std::unordered_map<uintptr_t, event> events;
 };
 
@@ -125,6 +134,7 @@ bool is_old             = false;
 bool in_reset           = false;
 unsigned refused_copies = 0;
 synStatus refusal       = synFail;
+size_t event_limit      = SIZE_MAX;
 std::atomic<unsigned> blocking{0};
 uintptr_t next_handle = 0;
 std::unique_ptr<acquired_device> device;
@@ -257,10 +267,14 @@ bool translate(uint64_t host, uint64_t size, uint64_t &va)
     return true;
 }
 
-/* Note what has ended on a stream, and have the card go on. */
-void advance(stream &on)
+bool has_ended(const place &which)
 {
-    constexpr size_t at_a_time = 6; /* of a stream, of which there are eight */
+    return device->queues[which.queue].ended >= which.copy;
+}
+
+/* Note what has ended in a queue. */
+void collect(copy_queue &on)
+{
     while (!on.running.empty() && !on.broken) {
         uint32_t status = gaudi::shim::cs_busy;
         const int ret = hl().hlthunk_wait_for_cs(device->fd, on.running.front(),
@@ -274,17 +288,31 @@ void advance(stream &on)
         on.running.pop_front();
         on.ended += on.broken ? 0 : 1;
     }
-    while (!on.waiting.empty() && (on.running.size() < at_a_time)) {
+}
+
+/* Have the card take what it has room for. */
+void start(copy_queue &on)
+{
+    constexpr size_t at_a_time = 16;
+    const auto engine          = static_cast<unsigned>(&on - device->queues);
+    while (!on.waiting.empty() && (on.running.size() < at_a_time) &&
+           has_ended(on.waiting.front().after)) {
         const copy next = on.waiting.front();
         uint64_t number = 0;
         if (hl().hlthunk_emu_copy(device->fd, next.dst, next.src, next.size,
-                                  on.engine, &number) != 0) {
+                                  engine, &number) != 0) {
             on.broken = true;
             return;
         }
         on.waiting.pop_front();
         on.running.push_back(number);
     }
+}
+
+void advance()
+{
+    std::for_each_n(device->queues, directions, collect);
+    std::for_each_n(device->queues, directions, start);
 }
 
 synStatus map(const void *buffer, uint64_t size, bool is_own)
@@ -506,10 +534,9 @@ synStatus synHostFree(synDeviceId, const void *buffer, uint32_t)
 synStatus synStreamCreateGeneric(synStreamHandle *made, synDeviceId, uint32_t)
 {
     STAND_IN_NEEDS_DEVICE(synFail);
-    const uintptr_t handle = make_handle();
-    device->streams[handle].engine =
-        static_cast<unsigned>((device->streams.size() - 1) % engines);
-    *made = reinterpret_cast<synStreamHandle>(handle);
+    const uintptr_t handle  = make_handle();
+    device->streams[handle] = {};
+    *made                   = reinterpret_cast<synStreamHandle>(handle);
     return synSuccess;
 }
 
@@ -526,6 +553,10 @@ synStatus synStreamDestroy(synStreamHandle gone)
 synStatus synEventCreate(synEventHandle *made, synDeviceId, uint32_t)
 {
     STAND_IN_NEEDS_DEVICE(synFail);
+    *made = nullptr;
+    if (device->events.size() >= event_limit) {
+        return synAllResourcesTaken; /* DeviceScal::createEvent */
+    }
     const uintptr_t handle = make_handle();
     device->events[handle] = {};
     *made                  = reinterpret_cast<synEventHandle>(handle);
@@ -551,7 +582,7 @@ synStatus synEventRecord(synEventHandle which, synStreamHandle on)
     if (from == device->streams.end()) {
         return synInvalidArgument;
     }
-    found->second = {true, from->first, from->second.started};
+    found->second = {true, from->second};
     return synSuccess;
 }
 
@@ -563,19 +594,15 @@ synStatus synEventQuery(synEventHandle which)
     if (found == device->events.end()) {
         return synInvalidEventHandle;
     }
-    event &asked = found->second;
+    const event &asked = found->second;
     if (!asked.recorded) {
         return synFail;
     }
     if (in_reset) {
         return synBusy;
     }
-    const auto from = device->streams.find(asked.on);
-    if (from == device->streams.end()) {
-        return synSuccess;
-    }
-    advance(from->second);
-    return (from->second.ended >= asked.copy) ? synSuccess : synBusy;
+    advance();
+    return has_ended(asked.last) ? synSuccess : synBusy;
 }
 
 synStatus synEventSynchronize(synEventHandle which)
@@ -619,9 +646,12 @@ synStatus synMemCopyAsync(synStreamHandle on, uint64_t src, uint64_t size,
     if (in_reset) {
         return synSuccess;
     }
-    ++found->second.started;
-    found->second.waiting.push_back({dst, src, size});
-    advance(found->second);
+    copy_queue &queue = device->queues[direction];
+    place &last       = found->second;
+    queue.waiting.push_back(
+        {dst, src, size, (last.queue == direction) ? place{} : last});
+    last = {direction, ++queue.started};
+    advance();
     return synSuccess;
 }
 
@@ -647,6 +677,13 @@ void syn_stand_in_refuse_copies(unsigned count, synStatus status)
     const std::lock_guard<std::mutex> guard(lock);
     refused_copies = count;
     refusal        = status;
+}
+
+void syn_stand_in_limit_events(size_t more)
+{
+    const std::lock_guard<std::mutex> guard(lock);
+    const size_t there = (device != nullptr) ? device->events.size() : 0;
+    event_limit        = (more < SIZE_MAX - there) ? there + more : SIZE_MAX;
 }
 
 unsigned syn_stand_in_mappings()

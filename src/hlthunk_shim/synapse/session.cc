@@ -89,14 +89,8 @@ int synapse_session::take_ring(unsigned depth, event_ring *&ring_p)
         return -ENOMEM;
     }
     free_rings_.reserve(ring_count_ + 1);
-    auto made    = std::make_unique<event_ring>(depth);
-    made->number = static_cast<unsigned>(ring_count_);
-    for (job_event &each : made->events) {
-        const synStatus status = api_.synEventCreate(&each.event, device_id, 0);
-        if (status != synSuccess) {
-            return to_error(status);
-        }
-    }
+    auto made             = std::make_unique<event_ring>(depth);
+    made->number          = static_cast<unsigned>(ring_count_);
     rings_[ring_count_++] = std::move(made);
     ring_p                = rings_[ring_count_ - 1].get();
     return 0;
@@ -106,6 +100,29 @@ void synapse_session::return_ring(event_ring &ring)
 {
     const std::lock_guard<std::mutex> guard(rings_lock_);
     free_rings_.push_back(&ring);
+}
+
+synStatus synapse_session::find_free(event_ring &ring,
+                                     job_event *&event_p) const
+{
+    if (ring.next == ring.events.size()) {
+        ring.next = 0;
+    }
+    if (ring.next == ring.made) {
+        const synStatus status =
+            api_.synEventCreate(&ring.events[ring.made].event, device_id, 0);
+        if (status == synSuccess) {
+            ++ring.made;
+        } else if ((status == synAllResourcesTaken) && (ring.made > 0)) {
+            ring.next = 0;
+        } else {
+            return status;
+        }
+    }
+    event_p = &ring.events[ring.next];
+    return (event_p->job.load(std::memory_order_relaxed) == 0)
+               ? synSuccess
+               : synAllResourcesTaken;
 }
 
 ticket synapse_session::make_ticket(const event_ring &ring,

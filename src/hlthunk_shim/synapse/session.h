@@ -5,8 +5,7 @@
  * Nothing of it is given back to SynapseAI: its streams are synchronised when
  * they are destroyed, which waits for what the framework runs, and all of them
  * go with the device. So queues that come and go take the same ones. Any
- * thread; SynapseAI's functions are called under no lock but the one of the
- * list of rings.
+ * thread; SynapseAI's functions are called under no lock.
  */
 #pragma once
 
@@ -40,16 +39,24 @@ struct job_event {
     std::atomic<uint64_t> job{0}; /**< 0: it has been collected */
 };
 
-/** Events of one queue, in turn. */
+/** Events of one queue, in turn. They are made when they are first needed:
+ *  SynapseAI has a number of them for the whole process, and while it has none
+ *  left the ring goes round with those it has. */
 struct event_ring {
     explicit event_ring(unsigned depth) : events(depth) {}
 
     unsigned number = 0; /**< among the rings of the session */
     uint64_t jobs   = 0; /**< that there were, over all its queues */
+    size_t made     = 0; /**< the first of them */
+    size_t next     = 0; /**< of the next job */
     std::vector<job_event> events;
 
-    /** Of the next job. */
-    [[nodiscard]] job_event &next() { return events[jobs % events.size()]; }
+    /** It belongs to a job now. */
+    void take(job_event &event)
+    {
+        event.job.store(++jobs, std::memory_order_release);
+        ++next;
+    }
 };
 
 class synapse_session {
@@ -75,8 +82,14 @@ public:
         return streams_[static_cast<size_t>(direction)];
     }
 
-    /** Take events for a queue. @return 0 or -errno. */
+    /** Take a ring for a queue. @return 0 or -errno. */
     [[nodiscard]] int take_ring(unsigned depth, event_ring *&ring_p);
+
+    /** The event of the next job.
+     *  @return synSuccess; synAllResourcesTaken when there is none before a job
+     *          of the ring is collected, or SynapseAI has one to give. */
+    [[nodiscard]] synStatus find_free(event_ring &ring,
+                                      job_event *&event_p) const;
 
     /** Give them back, when all jobs were collected. */
     void return_ring(event_ring &ring);
@@ -114,7 +127,7 @@ private:
     std::array<synStreamHandle, dma_directions> streams_{};
     std::atomic<bool> ended_{false};
 
-    std::mutex rings_lock_; /* which are free; held while events are made */
+    std::mutex rings_lock_; /* which are free */
     size_t ring_count_ = 0;
     std::array<std::unique_ptr<event_ring>, max_rings> rings_;
     std::vector<event_ring *> free_rings_;

@@ -80,16 +80,21 @@ private:
         if (ret != 0) {
             return ret;
         }
-        const synapse_functions &api = card_.session().api();
-        ret                          = card_.judge(
-                                     api.synMemCopyAsync(stream_, src, length, dst, direction));
+        const synapse_session &session = card_.session();
+        const synapse_functions &api   = session.api();
+        const synStatus status         = session.find_free(ring_, event_p);
+        if (status == synAllResourcesTaken) {
+            return -EAGAIN;
+        }
+        ret = (status == synSuccess)
+                  ? card_.judge(api.synMemCopyAsync(stream_, src, length, dst,
+                                                    direction))
+                  : card_.judge(status);
         if (ret != 0) {
             return ret;
         }
-        job_event &event = ring_.next();
-        event.job.store(++ring_.jobs, std::memory_order_release);
-        event_p = &event;
-        if (card_.judge(api.synEventRecord(event.event, stream_)) != 0) {
+        ring_.take(*event_p);
+        if (card_.judge(api.synEventRecord(event_p->event, stream_)) != 0) {
             /* The copy runs, and nothing will tell of its end. */
             card_.end();
         }

@@ -1,3 +1,4 @@
+#include "uct/gaudi/base/ucx/transport_properties.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
 
 #include <gtest/gtest.h>
@@ -16,14 +17,14 @@ allowed_transports allowed_by(const char *transports)
     return allowed;
 }
 
-uct_perf_attr_t question(uint64_t fields, ucs_memory_type_t local,
-                         ucs_memory_type_t remote)
+bool is_host_to_host(uint64_t fields, ucs_memory_type_t local,
+                     ucs_memory_type_t remote)
 {
     uct_perf_attr_t attr{};
     attr.field_mask         = fields;
     attr.local_memory_type  = local;
     attr.remote_memory_type = remote;
-    return attr;
+    return question_of(attr).is_host_to_host();
 }
 
 } // namespace
@@ -92,11 +93,11 @@ TEST(host_lanes, are_asked_for_by_both_memory_types)
     constexpr auto managed    = UCS_MEMORY_TYPE_CUDA_MANAGED;
     constexpr uint64_t local  = UCT_PERF_ATTR_FIELD_LOCAL_MEMORY_TYPE;
     constexpr uint64_t remote = UCT_PERF_ATTR_FIELD_REMOTE_MEMORY_TYPE;
-    EXPECT_TRUE(is_host_to_host(question(local | remote, host, host)));
-    EXPECT_FALSE(is_host_to_host(question(local, host, host)));
-    EXPECT_FALSE(is_host_to_host(question(remote, host, host)));
-    EXPECT_FALSE(is_host_to_host(question(local | remote, managed, host)));
-    EXPECT_FALSE(is_host_to_host(question(local | remote, host, managed)));
+    EXPECT_TRUE(is_host_to_host(local | remote, host, host));
+    EXPECT_FALSE(is_host_to_host(local, host, host));
+    EXPECT_FALSE(is_host_to_host(remote, host, host));
+    EXPECT_FALSE(is_host_to_host(local | remote, managed, host));
+    EXPECT_FALSE(is_host_to_host(local | remote, host, managed));
 }
 
 } // namespace gaudi::base

@@ -14,11 +14,58 @@ using namespace gaudi::shim;
 
 namespace {
 
-using synapse_copies      = synapse_queue_test;
 using synapse_memory_test = synapse_test;
 using synapse_faults      = synapse_queue_test;
 
 constexpr size_t some = 100001;
+
+class synapse_copies : public synapse_queue_test {
+protected:
+    /* Our host memory has got to the card. */
+    void expect_arrived()
+    {
+        pinned_buffer back = pin(some);
+        auto to_host       = make_queue(dma_direction::device_to_host);
+        EXPECT_EQ(copy(*to_host, back.address(), memory.address(), some), 0);
+        EXPECT_EQ(std::memcmp(back.data(), host.data(), some), 0);
+    }
+};
+
+/* SynapseAI has room for so many events, of all that the process has. */
+class synapse_events : public synapse_copies {
+protected:
+    static constexpr unsigned depth = 8;
+
+    void open(size_t events)
+    {
+        synapse().syn_stand_in_limit_events(events);
+        queue = make_queue(dma_direction::host_to_device, {.depth = depth});
+        ASSERT_NE(queue, nullptr);
+    }
+
+    void TearDown() override
+    {
+        synapse().syn_stand_in_limit_events(SIZE_MAX);
+        synapse_copies::TearDown();
+    }
+
+    /* @return How many copies it takes at a time; all of them end. */
+    unsigned fill()
+    {
+        pause(true);
+        int ret;
+        while ((ret = submit()) == 0) {}
+        EXPECT_EQ(ret, -EAGAIN);
+        EXPECT_FALSE(dev->is_lost());
+        pause(false);
+        const unsigned count = queue->outstanding();
+        EXPECT_EQ(queue->wait_all(patience_us), 0);
+        for (unsigned i = 0; i < count; ++i) {
+            EXPECT_EQ(collect_one(*queue), 0);
+        }
+        return count;
+    }
+};
 
 } // namespace
 
@@ -284,6 +331,62 @@ TEST_F(synapse_faults, a_full_stream_is_tried_again)
     EXPECT_TRUE(dev->is_lost());
     /* Nothing is given back then. */
     (void)synapse().synDestroy();
+}
+
+/* It says synAllResourcesTaken (DeviceScal::createEvent). */
+TEST_F(synapse_events, that_are_few_are_used_in_turn)
+{
+    constexpr unsigned few = 3;
+    open(few);
+    fill_pattern(host.data(), some, 1);
+    EXPECT_EQ(fill(), few);
+    ASSERT_EQ(copy(*queue, memory.address(), host.address(), some), 0);
+    EXPECT_EQ(fill(), few);
+    synapse().syn_stand_in_limit_events(SIZE_MAX);
+    EXPECT_EQ(fill(), depth);
+    EXPECT_EQ(fill(), depth);
+    expect_arrived();
+}
+
+TEST_F(synapse_events, that_are_all_taken_are_waited_for)
+{
+    open(0);
+    EXPECT_EQ(fill(), 0u);
+    EXPECT_EQ(queue->oldest_ticket(), ticket::none);
+    synapse().syn_stand_in_limit_events(1);
+    fill_pattern(host.data(), some, 1);
+    EXPECT_EQ(fill(), 1u);
+    synapse().syn_stand_in_limit_events(SIZE_MAX);
+    expect_arrived();
+}
+
+/* SynapseAI has one queue for each direction, in which ours stand behind the
+ * framework's. */
+TEST_F(synapse_copies, stand_behind_those_of_the_framework)
+{
+    constexpr unsigned many = 100; /* the card does not take so many */
+    synStreamHandle stream  = nullptr;
+    synEventHandle last     = nullptr;
+    ASSERT_EQ(synapse().synStreamCreateGeneric(&stream, 0, 0), synSuccess);
+    ASSERT_EQ(synapse().synEventCreate(&last, 0, 0), synSuccess);
+    pinned_buffer theirs = pin(some);
+    fill_pattern(theirs.data(), some, 1);
+    fill_pattern(host.data(), some, 2);
+    pause(true);
+    for (unsigned i = 0; i < many; ++i) {
+        ASSERT_EQ(synapse().synMemCopyAsync(stream, theirs.address(), some,
+                                            memory.address(), HOST_TO_DRAM),
+                  synSuccess);
+    }
+    ASSERT_EQ(synapse().synEventRecord(last, stream), synSuccess);
+    ASSERT_EQ(submit(), 0);
+    EXPECT_EQ(queue->wait(last_id, 1000), -EAGAIN);
+    EXPECT_FALSE(dev->is_lost());
+    pause(false);
+    EXPECT_EQ(queue->wait(last_id, patience_us), 0);
+    EXPECT_EQ(synapse().synEventQuery(last), synSuccess);
+    EXPECT_EQ(collect_one(*queue), 0);
+    expect_arrived();
 }
 
 /* Events tell nothing of a card in reset: its driver is asked when a job takes

@@ -158,14 +158,14 @@ protected:
     /* UCP knows nothing of host memory here but what it is told with each
      * transfer. */
     [[nodiscard]] std::vector<transfer>
-    count(const std::string &sizes, const std::string &scheme = "auto") const
+    count(const std::string &sizes, const std::string &scheme = "auto",
+          const std::string &transports = "gaudi_copy,gaudi_ipc") const
     {
         const auto &[proto, traffic] = GetParam();
         const peers_result result =
             run_peers({traffic,
                        {"count", "plain", "sizes=" + sizes},
-                       over("gaudi_copy,gaudi_ipc", proto,
-                            {{"UCX_RNDV_SCHEME", scheme}})});
+                       over(transports, proto, {{"UCX_RNDV_SCHEME", scheme}})});
         expect_all_sent(result);
         const std::vector<moved_bytes> client = parse(result.client.output);
         const std::vector<moved_bytes> server = parse(result.server.output);
@@ -191,10 +191,13 @@ protected:
         }
     }
 
-    /* By rendezvous: the old protocols pull, the new ones push. */
-    static mover of_messages()
+    /* By rendezvous: what is read is there, so the receiver pulls. But where
+     * it can, host memory is sent by the card of its own process, which reaches
+     * it without staging. */
+    static mover of_message(const transfer &what,
+                            bool host_can = has_types_in_estimates)
     {
-        return is_new() ? mover::client : mover::server;
+        return (host_can && !what.from_gaudi()) ? mover::client : mover::server;
     }
 };
 
@@ -212,7 +215,17 @@ std::string name_of(const ::testing::TestParamInfo<bytes_case> &info)
 TEST_P(ipc_message_bytes, of_large_messages_move_once)
 {
     for (const transfer &what : count("300001,1048576,5000000")) {
-        expect_large_message(what, of_messages());
+        expect_large_message(what, of_message(what));
+    }
+}
+
+/* Where UCP does not tell the types, gaudi_ipc does not register host memory
+ * then, which leaves no choice. The old protocols need it. */
+TEST_P(ipc_message_bytes, of_large_messages_move_once_beside_shared_memory)
+{
+    for (const transfer &what :
+         count("1048576", "auto", "gaudi_copy,gaudi_ipc,sm")) {
+        expect_large_message(what, of_message(what, !has_old_protocols));
     }
 }
 
@@ -231,13 +244,13 @@ TEST_P(ipc_message_bytes, of_small_messages_move_once_or_through_the_queue)
     for (const transfer &what : count("8,1000")) {
         const std::string &name  = what.client.name;
         const bool in_rendezvous = contains(name, "rendezvous");
-        const bool may_be_pushed = is_early() && what.from_gaudi() &&
+        const bool may_be_pulled = is_early() && what.from_gaudi() &&
                                    !contains(name, "eager") &&
                                    !contains(name, "sync");
         if (!has_old_protocols) {
             expect_once_or_through_the_queue(what);
-        } else if (in_rendezvous || may_be_pushed) {
-            expect_direct(what, of_messages());
+        } else if (in_rendezvous || may_be_pulled) {
+            expect_direct(what, of_message(what));
         } else {
             expect_through_the_queue(what);
         }
@@ -252,13 +265,7 @@ INSTANTIATE_TEST_SUITE_P(of, ipc_message_bytes,
 TEST_P(ipc_rma_bytes, move_once)
 {
     for (const transfer &what : count("8,5000,300001,1048576")) {
-        /* Early protocols have the target send what is short. */
-        if (is_early() && what.is_get() && what.from_gaudi() &&
-            !what.to_gaudi() && (what.client.size < chunk)) {
-            expect_through_the_queue(what);
-        } else {
-            expect_direct(what, mover::client);
-        }
+        expect_direct(what, mover::client);
     }
 }
 

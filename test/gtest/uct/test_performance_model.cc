@@ -1,4 +1,5 @@
 /* What UCP is told about the cost of operations. */
+#include "uct/gaudi/base/ucx/transport_properties.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "gtest/uct/fixture.h"
 
@@ -25,14 +26,26 @@ constexpr uct_ep_operation_t puts_and_gets[] = {
     UCT_EP_OP_PUT_SHORT, UCT_EP_OP_PUT_BCOPY, UCT_EP_OP_PUT_ZCOPY,
     UCT_EP_OP_GET_SHORT, UCT_EP_OP_GET_BCOPY, UCT_EP_OP_GET_ZCOPY};
 
+double seconds_for(const uct_perf_attr_t &of, double bytes)
+{
+    return of.send_pre_overhead + of.latency.c + of.latency.m +
+           bytes / (of.bandwidth.shared + of.bandwidth.dedicated);
+}
+
 class performance_model : public uct {
 protected:
-    uct_perf_attr_t estimate(uct_ep_operation_t operation) const
+    static uct_perf_attr_t question(uct_ep_operation_t operation)
     {
         uct_perf_attr_t attr{};
         attr.field_mask    = UCT_PERF_ATTR_FIELD_OPERATION | results;
         attr.operation     = operation;
         attr.recv_overhead = 1;
+        return attr;
+    }
+
+    uct_perf_attr_t estimate(uct_ep_operation_t operation) const
+    {
+        uct_perf_attr_t attr = question(operation);
         EXPECT_EQ(UCS_OK, uct_iface_estimate_perf(tl->iface, &attr));
         return attr;
     }
@@ -74,6 +87,47 @@ protected:
     std::optional<opened_domain> ipc_md{std::in_place, "gaudi_ipc"};
 };
 
+/* What of the two processes between which bytes are to be moved UCP takes. */
+class ipc_direction : public ipc_performance_model {
+protected:
+    /* Longer at every length, as UCP adds it up. */
+    static void expect_dearer(const uct_perf_attr_t &put,
+                              const uct_perf_attr_t &get, bool is_put)
+    {
+        for (const double bytes : {8e3, 64e3, 1e6, 1e9}) {
+            const double of_put = seconds_for(put, bytes);
+            const double of_get = seconds_for(get, bytes) +
+                                  (base::latencies_per_get - 1) * get.latency.c;
+            EXPECT_EQ(is_put, of_put > of_get)
+                << bytes << " bytes: put " << of_put << ", get " << of_get;
+        }
+    }
+
+    [[nodiscard]] uct_perf_attr_t cost(uct_ep_operation_t operation,
+                                       ucs_memory_type_t local,
+                                       ucs_memory_type_t remote) const
+    {
+        uct_perf_attr_t attr = question(operation);
+        attr.field_mask |= UCT_PERF_ATTR_FIELD_LOCAL_MEMORY_TYPE |
+                           UCT_PERF_ATTR_FIELD_REMOTE_MEMORY_TYPE;
+        attr.local_memory_type  = local;
+        attr.remote_memory_type = remote;
+        EXPECT_EQ(UCS_OK, uct_iface_estimate_perf(tl->iface, &attr));
+        return attr;
+    }
+
+    /* The sender's put, against the receiver's get. */
+    void expect_dearer_put(ucs_memory_type_t from, ucs_memory_type_t to,
+                           bool is_put = true) const
+    {
+        expect_dearer(cost(UCT_EP_OP_PUT_ZCOPY, from, to),
+                      cost(UCT_EP_OP_GET_ZCOPY, to, from), is_put);
+    }
+
+    static constexpr ucs_memory_type_t host = UCS_MEMORY_TYPE_HOST;
+    const ucs_memory_type_t gaudi           = gaudi_type();
+};
+
 /* What gaudi_ipc answers to UCP about host memory, with a setting of
  * UCX_GAUDI_IPC_HOST. */
 class host_to_host : public ipc_performance_model {
@@ -109,12 +163,6 @@ protected:
 double slot_bandwidth()
 {
     return has_one_card() ? 50000 : 25000;
-}
-
-double seconds_for(const uct_perf_attr_t &of, double bytes)
-{
-    return of.send_pre_overhead + of.latency.c + of.latency.m +
-           bytes / (of.bandwidth.shared + of.bandwidth.dedicated);
 }
 
 } // namespace
@@ -224,6 +272,37 @@ TEST_F(ipc_performance_model, the_link_is_the_one_of_the_generation)
                      bandwidth(UCT_EP_OP_PUT_ZCOPY));
     reopen({{"BW", "auto"}});
     EXPECT_DOUBLE_EQ(before, bandwidth(UCT_EP_OP_PUT_ZCOPY));
+}
+
+/* UCP before 1.19 does not tell of which memory. With the message that asks the
+ * other side to put, the get is the cheaper one. */
+TEST_F(ipc_direction, is_a_get_s_where_memory_is_not_known)
+{
+    const uct_perf_attr_t put = estimate(UCT_EP_OP_PUT_ZCOPY);
+    const uct_perf_attr_t get = estimate(UCT_EP_OP_GET_ZCOPY);
+    EXPECT_LE(base::latencies_per_get * get.latency.c, put.latency.c);
+    EXPECT_GT(get.bandwidth.shared, put.bandwidth.shared);
+}
+
+TEST_F(ipc_direction, is_a_get_s_between_cards)
+{
+    expect_dearer_put(gaudi, gaudi);
+}
+
+/* The other one's host memory is staged. */
+TEST_F(ipc_direction, is_that_of_the_process_whose_host_memory_it_is)
+{
+    expect_dearer_put(gaudi, host);
+    expect_dearer_put(host, gaudi, false);
+}
+
+TEST_F(ipc_direction, tells_what_reading_back_costs)
+{
+    for (const uct_ep_operation_t put :
+         {UCT_EP_OP_PUT_SHORT, UCT_EP_OP_PUT_BCOPY, UCT_EP_OP_PUT_ZCOPY}) {
+        EXPECT_DOUBLE_EQ(2 * estimate(put).latency.c,
+                         cost(put, host, gaudi).latency.c);
+    }
 }
 
 /* Two copies of the CPU and no card: soon there, but slow where there are many

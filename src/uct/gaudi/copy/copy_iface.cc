@@ -124,11 +124,10 @@ base::transport_properties transport::properties(uct_iface_h tl_iface)
 }
 
 base::transport_estimate
-transport::estimate(uct_iface_h iface,
-                    std::optional<uct_ep_operation_t> operation)
+transport::estimate(uct_iface_h iface, const base::transport_question &asked)
 {
-    return {.shared_bandwidth =
-                to_iface(iface)->bandwidth * base::link_efficiency(operation),
+    return {.shared_bandwidth = to_iface(iface)->bandwidth *
+                                base::link_efficiency(asked.operation),
             .latency = base::job_latency};
 }
 

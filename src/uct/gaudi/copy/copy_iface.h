@@ -93,7 +93,7 @@ struct transport : base::transport_base {
     static std::vector<base::transport_device> devices();
     static base::transport_properties properties(uct_iface_h iface);
     static base::transport_estimate
-    estimate(uct_iface_h iface, std::optional<uct_ep_operation_t> operation);
+    estimate(uct_iface_h iface, const base::transport_question &asked);
     static constexpr char unreachable[] =
         "not in this process, or not by this interface of the worker";
     static bool is_connected(uct_ep_h ep, const uct_iface_addr_t *address);

@@ -2,6 +2,7 @@
 
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory_map.h"
+#include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/registration.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/ipc_md.h"
@@ -31,6 +32,15 @@ constexpr double message_overhead = 15e-9;
  * NUMA node, up to 0.3 us, to those of gaudi_cpy alone, which has a system
  * device. */
 constexpr double share_of_link = 15.0 / 16;
+
+/* What UCP is told of a long put's share of that: a little less than a get's.
+ * Where it has the choice the card that pulls is to be taken, since what a card
+ * writes to another one has to be read back. */
+constexpr double share_of_put = 15.0 / 16;
+
+/* Before the card has the first bytes of another process's host memory: a call
+ * of the kernel, and its copy of a chunk, seconds. */
+constexpr double staging_latency = 4e-6;
 
 /* Two copies of the CPU at once, bytes/second; as UCX's own transports. */
 constexpr double message_bandwidth = 12000.0 * (1 << 20);
@@ -105,21 +115,56 @@ base::transport_properties transport::properties(uct_iface_h iface)
             .bandwidth            = self.bandwidth};
 }
 
-base::transport_estimate
-transport::estimate(uct_iface_h iface,
-                    std::optional<uct_ep_operation_t> operation)
+/* Of a put or get. Host memory of this process its card reaches by itself; that
+ * of another one goes through staging, and the other one's card is to do it. */
+static base::transport_estimate
+estimate_copy(double bandwidth, bool is_put, bool is_zcopy,
+              const base::transport_question &asked)
 {
-    if ((operation == UCT_EP_OP_AM_SHORT) ||
-        (operation == UCT_EP_OP_AM_BCOPY)) {
+    const ucs_memory_type_t gaudi = base::memory_type();
+    base::transport_estimate cost{.shared_bandwidth = bandwidth,
+                                  .latency          = base::job_latency};
+    if (is_zcopy && (asked.local == gaudi) &&
+        (asked.remote == UCS_MEMORY_TYPE_HOST)) {
+        cost.shared_bandwidth = std::min(bandwidth, message_bandwidth);
+        cost.latency += staging_latency;
+    } else if (is_put && is_zcopy) {
+        cost.shared_bandwidth *= share_of_put;
+    }
+    if (is_put && (asked.remote == gaudi)) {
+        cost.latency += base::job_latency; /* of the read-back */
+    }
+    if (!is_put) {
+        cost.latency /= base::latencies_per_get;
+    }
+    return cost;
+}
+
+base::transport_estimate
+transport::estimate(uct_iface_h iface, const base::transport_question &asked)
+{
+    const double bandwidth =
+        to_iface(iface)->bandwidth * base::link_efficiency(asked.operation);
+    if (!asked.operation.has_value()) {
+        return {.shared_bandwidth = bandwidth, .latency = message_latency};
+    }
+    switch (*asked.operation) {
+    case UCT_EP_OP_AM_SHORT:
+    case UCT_EP_OP_AM_BCOPY:
         return {.own_bandwidth = message_bandwidth,
                 .latency       = message_latency,
                 .send_overhead = message_overhead,
                 .recv_overhead = message_overhead};
+    case UCT_EP_OP_GET_SHORT:
+    case UCT_EP_OP_GET_BCOPY:
+        return estimate_copy(bandwidth, false, false, asked);
+    case UCT_EP_OP_GET_ZCOPY:
+        return estimate_copy(bandwidth, false, true, asked);
+    case UCT_EP_OP_PUT_ZCOPY:
+        return estimate_copy(bandwidth, true, true, asked);
+    default: /* put_short and put_bcopy, and what this does not know */
+        return estimate_copy(bandwidth, true, false, asked);
     }
-    return {.shared_bandwidth =
-                to_iface(iface)->bandwidth * base::link_efficiency(operation),
-            .latency =
-                operation.has_value() ? base::job_latency : message_latency};
 }
 
 bool transport::moves_host(uct_iface_h iface)

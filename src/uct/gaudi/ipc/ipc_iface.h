@@ -120,7 +120,7 @@ struct transport : base::transport_base {
     static base::transport_properties properties(uct_iface_h iface);
     static bool moves_host(uct_iface_h iface);
     static base::transport_estimate
-    estimate(uct_iface_h iface, std::optional<uct_ep_operation_t> operation);
+    estimate(uct_iface_h iface, const base::transport_question &asked);
     static bool is_reachable(uct_iface_h iface,
                              const uct_device_addr_t *device_address,
                              const uct_iface_addr_t *address);

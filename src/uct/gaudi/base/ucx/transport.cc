@@ -90,6 +90,21 @@ ucs_status_t check_alignment(const uct_iface_params_t &params,
     return status;
 }
 
+transport_question question_of(const uct_perf_attr_t &attr)
+{
+    transport_question result;
+    if (attr.field_mask & UCT_PERF_ATTR_FIELD_OPERATION) {
+        result.operation = attr.operation;
+    }
+    if (attr.field_mask & UCT_PERF_ATTR_FIELD_LOCAL_MEMORY_TYPE) {
+        result.local = attr.local_memory_type;
+    }
+    if (attr.field_mask & UCT_PERF_ATTR_FIELD_REMOTE_MEMORY_TYPE) {
+        result.remote = attr.remote_memory_type;
+    }
+    return result;
+}
+
 void set_estimate(const transport_estimate &own, uct_perf_attr_t &attr)
 {
     set_new_estimates(own, attr);

@@ -13,7 +13,7 @@
  *   static std::vector<transport_device> devices();
  *   static transport_properties properties(uct_iface_h);
  *   static transport_estimate estimate(uct_iface_h,
- *                                      std::optional<uct_ep_operation_t>);
+ *                                      const transport_question &);
  *   static bool is_reachable(uct_iface_h, const uct_device_addr_t *,
  *                            const uct_iface_addr_t *);
  *
@@ -48,10 +48,8 @@
 #include "uct/gaudi/base/ucx/interface.h"
 #include "uct/gaudi/base/ucx/trace.h"
 #include "uct/gaudi/base/ucx/transport_properties.h"
-#include "uct/gaudi/base/ucx/ucp_settings.h"
 
 #include <memory>
-#include <optional>
 
 namespace gaudi::base {
 
@@ -210,14 +208,11 @@ struct transport_functions {
     static ucs_status_t estimate_perf(uct_iface_h iface,
                                       uct_perf_attr_t *attr) noexcept
     {
-        if (is_host_to_host(*attr) && !Transport::moves_host(iface)) {
+        const transport_question question = question_of(*attr);
+        if (question.is_host_to_host() && !Transport::moves_host(iface)) {
             return UCS_ERR_UNSUPPORTED;
         }
-        std::optional<uct_ep_operation_t> operation;
-        if (attr->field_mask & UCT_PERF_ATTR_FIELD_OPERATION) {
-            operation = attr->operation;
-        }
-        set_estimate(Transport::estimate(iface, operation), *attr);
+        set_estimate(Transport::estimate(iface, question), *attr);
         return UCS_OK;
     }
 

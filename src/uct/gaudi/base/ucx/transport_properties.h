@@ -5,6 +5,7 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,27 @@ struct transport_properties {
     double overhead             = 0;
     double bandwidth            = 0; /**< shared by all endpoints */
 };
+
+/** What UCX asks about; nullopt: it does not say. Between whose memory a put or
+ *  get of another process is to go it says from 1.19 on. */
+struct transport_question {
+    std::optional<uct_ep_operation_t> operation;
+    std::optional<ucs_memory_type_t> local;
+    std::optional<ucs_memory_type_t> remote;
+
+    [[nodiscard]] bool is_host_to_host() const
+    {
+        return (local == UCS_MEMORY_TYPE_HOST) &&
+               (remote == UCS_MEMORY_TYPE_HOST);
+    }
+};
+
+transport_question question_of(const uct_perf_attr_t &attr);
+
+/** UCP up to 1.17 adds up a get's latency twice, for a request and a response:
+ *  ucp_proto_rndv_get_common_init, UCP_PROTO_COMMON_INIT_FLAG_RESPONSE. */
+inline constexpr double latencies_per_get =
+    (UCT_API < UCT_VERSION(1, 18)) ? 2 : 1;
 
 /** How fast an operation is; the same units. */
 struct transport_estimate {

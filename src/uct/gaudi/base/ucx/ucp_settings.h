@@ -73,14 +73,4 @@ inline bool is_to_register_host(bool moves)
     return moves || (excluding_host != host_exclusion::by_registration);
 }
 
-/** Whether UCP asks about an operation from host to host. */
-inline bool is_host_to_host(const uct_perf_attr_t &attr)
-{
-    constexpr uint64_t both = UCT_PERF_ATTR_FIELD_LOCAL_MEMORY_TYPE |
-                              UCT_PERF_ATTR_FIELD_REMOTE_MEMORY_TYPE;
-    return ((attr.field_mask & both) == both) &&
-           (attr.local_memory_type == UCS_MEMORY_TYPE_HOST) &&
-           (attr.remote_memory_type == UCS_MEMORY_TYPE_HOST);
-}
-
 } // namespace gaudi::base
