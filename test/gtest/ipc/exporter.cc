@@ -339,22 +339,25 @@ void keys_test::reopen(const variables &changes)
     ASSERT_EQ(open_ipc_md(md, changes), UCS_OK);
 }
 
-int keys_test::byte_at(const unpacked &key, uint64_t address)
+int keys_test::last_byte(const unpacked &key, uint64_t address, uint64_t length)
 {
-    last_error  = 0;
-    last_status = key->hold();
+    const uint64_t last = address + length - 1;
+    last_error          = 0;
+    last_status         = key->hold();
     if (last_status != UCS_OK) {
         return -1;
     }
     unsigned char byte = 0;
     const auto *host   = key->host();
     if (host != nullptr) {
-        last_error = host->read(&byte, address, 1);
+        last_error = host->read(&byte, last, 1);
     } else {
+        base::kept_range kept;
         uint64_t va = 0;
-        last_error  = key->va_on(card(), address, va);
+        EXPECT_EQ(key->keep(address, length, kept), UCS_OK);
+        last_error = key->await_va_on(card(), address, length, va);
         if (last_error == 0) {
-            last_error = copy_host(card(), &byte, 1, va, true);
+            last_error = copy_host(card(), &byte, 1, va + length - 1, true);
         }
     }
     key->release();

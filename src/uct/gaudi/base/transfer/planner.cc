@@ -22,7 +22,9 @@ ucs_status_t hold(const side &there, size_t length, held_remote &held)
         status = there.remote->hold();
     }
     if (status == UCS_OK) {
-        held.reset(there.remote);
+        held = held_remote(there.remote, {});
+        status =
+            there.remote->keep(there.address, length, held.get_deleter().kept);
     }
     return status;
 }
@@ -42,10 +44,12 @@ ucs_status_t report_reach(const card &user, const side &there, int ret)
 
 /* Where a card of ours finds device memory of another process, which is held.
  */
-ucs_status_t reach_remote(card &user, const side &there, uint64_t &va)
+ucs_status_t reach_remote(card &user, const side &there, size_t length,
+                          uint64_t &va)
 {
-    return report_reach(user, there,
-                        there.remote->va_on(user, there.address, va));
+    return report_reach(
+        user, there,
+        there.remote->await_va_on(user, there.address, length, va));
 }
 
 posted_to peer_of(const side &there)
@@ -263,15 +267,15 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
     }
     uint64_t va;
     if ((from.backing != nullptr) &&
-        (from.backing->va_on(*to.owner, va) == 0)) {
+        (from.backing->va_on(*to.owner, src.address, copy.left, va) == 0)) {
         copy.go_directly(pcie_queue(*reader, false, copy.left), dst.address,
-                         va + (src.address - from.backing->va));
+                         va);
         copy.is_imported = true;
         return UCS_OK;
     }
-    if ((to.backing != nullptr) && (to.backing->va_on(*from.owner, va) == 0)) {
-        copy.go_directly(pcie_queue(*writer, true, copy.left),
-                         va + (dst.address - to.backing->va), src.address);
+    if ((to.backing != nullptr) &&
+        (to.backing->va_on(*from.owner, dst.address, copy.left, va) == 0)) {
+        copy.go_directly(pcie_queue(*writer, true, copy.left), va, src.address);
         copy.is_imported = true;
         copy.peer        = peer_of(to);
         return UCS_OK;
@@ -289,7 +293,7 @@ ucs_status_t planner::plan_through_home(bool put, const side &there,
     uint64_t va;
     ucs_status_t status = channels_.get(*home_, home);
     if (status == UCS_OK) {
-        status = reach_remote(*home_, there, va);
+        status = reach_remote(*home_, there, copy.left, va);
     }
     if (status != UCS_OK) {
         return status;
@@ -321,7 +325,8 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
     } else if (here.is_device && where.imported) {
         copy.peer = peer_of(where);
     }
-    const int ret = there.remote->va_on(by->owner(), there.address, va);
+    const int ret =
+        there.remote->await_va_on(by->owner(), there.address, copy.left, va);
     if ((ret == -EPERM) && (&by->owner() != home_)) {
         return plan_through_home(put, there, here, *by, copy);
     }
@@ -361,7 +366,8 @@ ucs_status_t planner::reach(const side &device, size_t length, channel *&by,
     if (status == UCS_OK) {
         status = channels_.get(*home_, by);
     }
-    return (status == UCS_OK) ? reach_remote(*home_, device, va) : status;
+    return (status == UCS_OK) ? reach_remote(*home_, device, length, va)
+                              : status;
 }
 
 ucs_status_t planner::check(const side &device, size_t length)

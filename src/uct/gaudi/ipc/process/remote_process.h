@@ -9,6 +9,7 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/process/datagram.h"
+#include "uct/gaudi/ipc/process/file_service.h"
 #include "uct/gaudi/ipc/process/process_id.h"
 #include "util/other_process.h"
 #include "util/process.h"
@@ -44,12 +45,14 @@ public:
     /** Get files of the process from its file service.
      *  @param files_p  New descriptors, close-on-exec.
      *  @param brought  What goes to the process for it; -1: nothing.
+     *  @param part     Of what is offered in parts.
      *  @return UCS_ERR_UNREACHABLE: the process is gone, or gives this one
      *          nothing. UCS_ERR_NO_ELEM: it does not have these files (any
      *          more). UCS_ERR_TIMED_OUT, UCS_ERR_NO_RESOURCE. Said at debug
      *          level. */
-    [[nodiscard]] ucs_status_t
-    get_files(const file_ref &file, file_pair &files_p, int brought = -1) const;
+    [[nodiscard]] ucs_status_t get_files(const file_ref &file,
+                                         file_pair &files_p, int brought = -1,
+                                         const file_part &part = {}) const;
 
     /** Whether the process can be asked for files; it is not asked now.
      *  @return UCS_OK, UCS_ERR_UNREACHABLE or UCS_ERR_NO_RESOURCE. */
@@ -67,8 +70,8 @@ private:
 
     [[nodiscard]] bool is_inherited() const;
     [[nodiscard]] ucs_status_t connect(util::unique_fd &socket_p) const;
-    [[nodiscard]] ucs_status_t ask(const file_ref &file, int brought,
-                                   file_pair &files_p) const;
+    [[nodiscard]] ucs_status_t ask(const file_ref &file, const file_part &part,
+                                   int brought, file_pair &files_p) const;
 
     const process_id id_;
     const util::unique_fd pidfd_;

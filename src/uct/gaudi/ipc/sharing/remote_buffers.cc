@@ -3,14 +3,16 @@
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/file_service.h"
+#include "util/background_thread.h"
 #include "util/errors.h"
 #include "util/process.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
+#include <iterator>
 #include <map>
-#include <thread>
 #include <utility>
 
 namespace gaudi::ipc {
@@ -86,62 +88,122 @@ ucs_status_t open_source(const process_id &id, const file_ref &page_file,
 
 remote_buffer::remote_buffer(std::shared_ptr<foreign_page> of,
                              const wire_key &key)
-    : of_(std::move(of)), key_(key)
+    : of_(std::move(of)), key_(key),
+      windows_(key.buffer.address, key.buffer.size, key.buffer.parts != 0, true)
 {}
 
 remote_buffer::~remote_buffer()
 {
     remote_buffers &cache = remote_buffers::instance();
     std::lock_guard<std::mutex> guard(cache.lock_);
-    cache.unlist(*this);
+    for (auto each = cache.mapped_.begin();
+         (mapped_ > 0) && (each != cache.mapped_.end());) {
+        each = (each->second.of == this) ? cache.unlist(each) : std::next(each);
+    }
 }
 
-void remote_buffer::hold()
+base::kept_window remote_buffer::keep(uint64_t address, uint64_t length)
 {
-    if (ucs_unlikely(users_.fetch_add(1, std::memory_order_acquire) < 0)) {
-        while (users_.load(std::memory_order_acquire) < 0) {
-            std::this_thread::yield(); /* a few stores are left to be done */
-        }
+    base::kept_window window = windows_.find(address, length);
+    if (window != nullptr) {
+        window->used_at.store(ucs_get_time(), std::memory_order_relaxed);
     }
-    used_at_.store(ucs_get_time(), std::memory_order_relaxed);
+    return window;
 }
 
-int remote_buffer::va_on(base::card &user, uint64_t address, uint64_t &va_p)
+int remote_buffer::va_on(base::card &user, uint64_t address, uint64_t length,
+                         bool waits, uint64_t &va_p)
 {
-    if ((address < key_.buffer.address) ||
-        (address - key_.buffer.address >= key_.buffer.size)) {
-        return -EFAULT;
+    base::kept_window window;
+    const ucs_status_t status = base::guarded([&] {
+        window = windows_.find(address, length);
+        return UCS_OK;
+    });
+    if (window == nullptr) {
+        return (status == UCS_OK) ? -EFAULT : -ENOMEM;
     }
+    if (!waits && (window->size() > quick_bytes) &&
+        !window->imports.knows(user) && start_import(user, window)) {
+        return -EINPROGRESS;
+    }
+    uint64_t first  = 0;
+    const int error = import_once(user, window, first);
+    va_p            = first + (address - window->start);
+    return error;
+}
+
+int remote_buffer::import_once(base::card &user,
+                               const base::kept_window &window,
+                               uint64_t &first_p)
+{
     const auto import = [&](shim::registration &mapping) {
         base::card_mappings::answer given{-ENOMEM, false};
         (void)base::guarded([&] {
-            given = import_on(user, mapping);
+            given = import_on(user, window, mapping);
             return UCS_OK;
         });
         return given;
     };
-    uint64_t first  = 0;
-    const int error = imports_.va_on(user, opening_, import, first);
-    va_p            = first + (address - key_.buffer.address);
-    return error;
+    return window->imports.va_on(user, window->opening, import, first_p);
+}
+
+/* Have a thread import a window, unless one does.
+ * @return Whether one is at it. */
+bool remote_buffer::start_import(base::card &user,
+                                 const base::kept_window &window)
+{
+    if (window->opens_in_background.exchange(true)) {
+        return true;
+    }
+    auto &cache             = remote_buffers::instance();
+    const auto count_thread = [&cache](int change) {
+        std::lock_guard<std::mutex> guard(cache.lock_);
+        cache.importing_ += change;
+        cache.imported_.notify_all();
+    };
+    count_thread(1);
+    try {
+        util::start_background_thread(
+            "ucx-gaudi-open",
+            [count_thread, &user, cards = user.hold(), window = window,
+             self = shared_from_this()]() mutable {
+                uint64_t first;
+                (void)self->import_once(user, window, first);
+                window->opens_in_background = false;
+                /* Who closes the cache may close cards. */
+                window.reset();
+                self.reset();
+                cards = {};
+                count_thread(-1);
+            });
+        return true;
+    } catch (const std::exception &error) {
+        ucs_debug("gaudi_ipc: no thread for an import: %s", error.what());
+    }
+    window->opens_in_background = false;
+    count_thread(-1);
+    return false;
 }
 
 base::card_mappings::answer
-remote_buffer::import_on(base::card &user, shim::registration &mapping)
+remote_buffer::import_on(base::card &user, const base::kept_window &window,
+                         shim::registration &mapping)
 {
+    const uint64_t size = window->size();
     file_pair files; /* the import keeps what it needs */
     const util::unique_fd &fd = files[0];
-    int error = to_errno(of_->process().get_files(key_.buffer.file, files));
+    int error                 = to_errno(
+                        of_->process().get_files(key_.buffer.file, files, -1,
+                                                 {window->start - key_.buffer.address, size}));
     if (fd) {
-        error =
-            user.device().import_dmabuf(fd.get(), key_.buffer.size, mapping);
+        error = user.device().import_dmabuf(fd.get(), size, mapping);
     }
     if ((error == 0) && is_withdrawn()) {
         return {-ENOENT, false};
     }
     if (error != 0) {
         ucs_debug("%s cannot reach %lu bytes at %#lx of process %u: %s",
-                  user.name().c_str(), key_.buffer.size, key_.buffer.address,
+                  user.name().c_str(), size, window->start,
                   of_->process().id().pid, std::strerror(-error));
     }
     if ((error == -EPERM) && !of_->without_peers.exchange(true)) {
@@ -152,8 +214,8 @@ remote_buffer::import_on(base::card &user, shim::registration &mapping)
     const bool is_final =
         fd && ((error == 0) || (error == -EOPNOTSUPP) || (error == -EPERM));
     if (is_final) {
-        remote_buffers::instance().opened(*this,
-                                          (error == 0) ? key_.buffer.size : 0);
+        remote_buffers::instance().opened(*this, window,
+                                          (error == 0) ? size : 0);
     }
     return {error, is_final};
 }
@@ -177,6 +239,12 @@ void remote_buffers::open(const limits &wished)
 
 void remote_buffers::close()
 {
+    {
+        /* They use cards. */
+        std::unique_lock<std::mutex> guard(lock_);
+        imported_.wait(guard,
+                       [this] { return (users_ > 1) || (importing_ == 0); });
+    }
     std::lock_guard<std::mutex> sweeping(sweeping_);
     leftovers rest;
     std::lock_guard<std::mutex> guard(lock_);
@@ -184,12 +252,13 @@ void remote_buffers::close()
         return;
     }
     while (!mapped_.empty()) {
-        remote_buffer &buffer = **mapped_.begin();
-        if (!detach(buffer, rest)) {
+        const auto first            = mapped_.begin();
+        const remote_buffer &buffer = *first->second.of;
+        if (!detach(first, rest)) {
             ucs_warn("gaudi_ipc: memory of process %u is still used when the "
                      "last memory domain closes",
                      buffer.of_->process().id().pid);
-            unlist(buffer);
+            (void)unlist(first);
         }
     }
     for (auto &[which, buffer] : buffers_) {
@@ -246,7 +315,6 @@ ucs_status_t remote_buffers::find(const wire_key &key,
 {
     const name wanted = name_of(key);
     std::shared_ptr<remote_buffer> found;
-    bool mapped = false;
     {
         std::lock_guard<std::mutex> guard(lock_);
         if (users_ == 0) {
@@ -256,9 +324,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
         }
         const auto place = buffers_.find(wanted);
         if (place != buffers_.end()) {
-            found  = place->second;
-            mapped = mapped_.contains(found.get());
-            counted_.hits += mapped ? 1 : 0;
+            found = place->second;
         }
     }
     const base::held_cards cards = base::card_table::instance().cards();
@@ -287,11 +353,18 @@ ucs_status_t remote_buffers::find(const wire_key &key,
         std::lock_guard<std::mutex> guard(lock_);
         found = buffers_.try_emplace(wanted, fresh).first->second;
     }
-    found->hold();
+    /* What tells whether a card reaches it, and is used next. */
+    const uint64_t length    = std::min(key.length, base::window_grain);
+    base::kept_window window = found->keep(key.address, length);
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        counted_.hits += mapped_.contains(window.get()) ? 1 : 0;
+    }
     uint64_t va;
-    const int error =
-        found->is_withdrawn() ? -ENOENT : found->va_on(*user, key.address, va);
-    found->release();
+    const int error = found->is_withdrawn()
+                          ? -ENOENT
+                          : found->va_on(*user, key.address, length, true, va);
+    window.reset();
     if ((error != 0) && !util::may_pass(-error)) {
         if (error == -ENOENT) {
             ucs_debug("gaudi_ipc: process %u has withdrawn the memory of a "
@@ -307,39 +380,51 @@ ucs_status_t remote_buffers::find(const wire_key &key,
     return (error == 0) ? UCS_OK : UCS_ERR_NO_RESOURCE;
 }
 
-/* An import was made: it counts, and others may have to go for it. The buffer
- * is held. */
-void remote_buffers::opened(remote_buffer &buffer, uint64_t bytes)
+/* An import was made: it counts, and others may have to go for it. The window
+ * is kept. */
+void remote_buffers::opened(remote_buffer &buffer,
+                            const base::kept_window &window, uint64_t bytes)
 {
     leftovers rest;
     std::lock_guard<std::mutex> guard(lock_);
     ++counted_.misses;
-    mapped_.insert(&buffer);
-    buffer.charge_ += bytes;
+    const auto [place, is_new] =
+        mapped_.try_emplace(window.get(), mapping{&buffer});
+    buffer.mapped_ += is_new ? 1 : 0;
+    place->second.bytes += bytes;
     bytes_ += bytes;
     make_room(rest);
 }
 
-void remote_buffers::unlist(remote_buffer &buffer)
+remote_buffers::mappings::iterator
+remote_buffers::unlist(mappings::iterator which)
 {
-    mapped_.erase(&buffer);
-    bytes_ -= std::exchange(buffer.charge_, 0);
+    --which->second.of->mapped_;
+    bytes_ -= which->second.bytes;
+    return mapped_.erase(which);
 }
 
-/* Take the imports of a buffer away, unless an operation uses them. */
-bool remote_buffers::detach(remote_buffer &buffer, leftovers &rest)
+/* Take the imports of a window away, unless an operation uses them. */
+bool remote_buffers::detach(mappings::iterator which, leftovers &rest)
 {
-    int32_t unused = 0;
-    if (!buffer.users_.compare_exchange_strong(unused, remote_buffer::closing,
-                                               std::memory_order_acquire)) {
+    base::kept_window gone;
+    if (!which->second.of->windows_.remove_unused(*which->first, gone)) {
         return false;
     }
-    if (auto imports = buffer.imports_.take()) {
-        rest.push_back(std::move(imports));
-    }
-    unlist(buffer);
-    buffer.users_.fetch_sub(remote_buffer::closing, std::memory_order_release);
+    rest.push_back(std::move(gone));
+    (void)unlist(which);
     return true;
+}
+
+void remote_buffers::detach_all(remote_buffer &buffer, leftovers &rest)
+{
+    for (auto next = mapped_.begin();
+         (buffer.mapped_ > 0) && (next != mapped_.end());) {
+        const auto which = next++;
+        if (which->second.of == &buffer) {
+            (void)detach(which, rest);
+        }
+    }
 }
 
 /* What was not used for the longest time goes first. Seldom, beside what an
@@ -353,20 +438,22 @@ void remote_buffers::make_room(leftovers &rest)
     if (!is_full()) {
         return;
     }
-    std::multimap<uint64_t, remote_buffer *> by_use;
-    for (remote_buffer *buffer : mapped_) {
-        by_use.emplace(buffer->used_at_, buffer);
+    std::multimap<uint64_t, mappings::iterator> by_use;
+    for (auto each = mapped_.begin(); each != mapped_.end(); ++each) {
+        by_use.emplace(each->first->used_at, each);
     }
     for (const auto &[used_at, oldest] : by_use) {
         if (!is_full()) {
             return;
         }
-        if (!detach(*oldest, rest)) {
+        const remote_buffer &buffer = *oldest->second.of;
+        if (!detach(oldest, rest)) {
             continue; /* in use */
         }
         ++counted_.evictions;
-        const auto place = buffers_.find(name_of(oldest->key_));
-        if ((place != buffers_.end()) && (place->second.get() == oldest) &&
+        const auto place = buffers_.find(name_of(buffer.key_));
+        if ((buffer.mapped_ == 0) && (place != buffers_.end()) &&
+            (place->second.get() == &buffer) &&
             (place->second.use_count() == 1)) {
             rest.push_back(std::move(place->second));
             buffers_.erase(place);
@@ -379,7 +466,7 @@ void remote_buffers::forget(const std::shared_ptr<remote_buffer> &buffer)
     std::shared_ptr<remote_buffer> last; /* goes when the lock is free */
     std::lock_guard<std::mutex> guard(lock_);
     const auto place = buffers_.find(name_of(buffer->key_));
-    if (!mapped_.contains(buffer.get()) && (place != buffers_.end()) &&
+    if ((buffer->mapped_ == 0) && (place != buffers_.end()) &&
         (place->second == buffer) && (buffer.use_count() == 2)) {
         last = std::move(place->second);
         buffers_.erase(place);
@@ -405,11 +492,12 @@ void remote_buffers::sweep_locked()
         if (!buffer.is_withdrawn() && !buffer.of_->is_dead()) {
             return false;
         }
-        const bool was_mapped = mapped_.contains(&buffer);
-        if (!detach(buffer, rest)) {
+        const unsigned before = buffer.mapped_;
+        detach_all(buffer, rest);
+        counted_.withdrawn += before - buffer.mapped_;
+        if (buffer.mapped_ > 0) {
             return false; /* in use: the next time */
         }
-        counted_.withdrawn += was_mapped ? 1 : 0;
         rest.push_back(std::move(entry.second));
         return true;
     });

@@ -235,9 +235,6 @@ ucs_status_t remote_key::hold()
     /* Before the cells are looked at: their owner changes them, and looks at
      * this then. */
     hazard->uses.fetch_add(1, std::memory_order_seq_cst);
-    if (buffer_ != nullptr) {
-        buffer_->hold();
-    }
     const ucs_status_t status = state();
     if (ucs_unlikely(status != UCS_OK)) {
         release();
@@ -247,9 +244,6 @@ ucs_status_t remote_key::hold()
 
 void remote_key::release()
 {
-    if (buffer_ != nullptr) {
-        buffer_->release();
-    }
     hazard_.load(std::memory_order_relaxed)
         ->uses.fetch_sub(1, std::memory_order_release);
     drop();
@@ -260,9 +254,29 @@ const util::process_memory *remote_key::host()
     return (buffer_ == nullptr) ? &of_->process().memory() : nullptr;
 }
 
-int remote_key::va_on(base::card &user, uint64_t address, uint64_t &va_p)
+ucs_status_t remote_key::keep(uint64_t address, size_t length,
+                              base::kept_range &kept_p)
 {
-    return (buffer_ == nullptr) ? -EINVAL : buffer_->va_on(user, address, va_p);
+    return (buffer_ == nullptr) ? UCS_OK : base::guarded([&] {
+        kept_p = buffer_->keep(address, length);
+        return UCS_OK;
+    });
+}
+
+int remote_key::va_on(base::card &user, uint64_t address, size_t length,
+                      uint64_t &va_p)
+{
+    return (buffer_ == nullptr)
+               ? -EINVAL
+               : buffer_->va_on(user, address, length, false, va_p);
+}
+
+int remote_key::await_va_on(base::card &user, uint64_t address, size_t length,
+                            uint64_t &va_p)
+{
+    return (buffer_ == nullptr)
+               ? -EINVAL
+               : buffer_->va_on(user, address, length, true, va_p);
 }
 
 } // namespace gaudi::ipc

@@ -78,8 +78,12 @@ public:
     void release() override;
 
     [[nodiscard]] const util::process_memory *host() override;
-    [[nodiscard]] int va_on(base::card &user, uint64_t address,
+    [[nodiscard]] ucs_status_t keep(uint64_t address, size_t length,
+                                    base::kept_range &kept_p) override;
+    [[nodiscard]] int va_on(base::card &user, uint64_t address, size_t length,
                             uint64_t &va_p) override;
+    [[nodiscard]] int await_va_on(base::card &user, uint64_t address,
+                                  size_t length, uint64_t &va_p) override;
 
 private:
     explicit remote_key(const wire_key &key) : key_(key) {}
