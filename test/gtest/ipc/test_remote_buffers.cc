@@ -252,6 +252,18 @@ TEST_F(windows, of_a_large_block_are_imported_when_they_are_used)
     EXPECT_EQ(cache().misses, 2u);
 }
 
+TEST_F(windows, are_all_that_is_imported_of_a_framework)
+{
+    exporter_process framework({{{"GAUDI_TEST_FRAMEWORK", ""}}, -1},
+                               "exports_memory_of_a_framework");
+    const uint64_t tensor = framework.ask_number("tensor", mebi, 0x3c);
+    const auto its_key    = framework.key(tensor, mebi);
+    EXPECT_GT(its_key.buffer.size, 100 * grain);
+    const unpacked remote(its_key);
+    EXPECT_EQ(last_byte(remote, tensor, mebi), 0x3c);
+    EXPECT_EQ(cache().bytes, grain);
+}
+
 TEST_F(windows, serve_all_ranges_that_they_cover)
 {
     const unpacked whole(key);
