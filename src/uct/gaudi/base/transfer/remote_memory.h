@@ -30,8 +30,8 @@ public:
     [[nodiscard]] virtual ucs_status_t check(uint64_t address,
                                              size_t length) = 0;
 
-    /** An operation is about to start: until its @ref release, what the other
-     *  calls gave stays valid.
+    /** An operation is about to start: until its @ref release, what host() and
+     *  keep() gave stays valid.
      *  @return UCS_OK, or why the memory cannot be used any more; then nothing
      *          is held. */
     [[nodiscard]] virtual ucs_status_t hold() = 0;

@@ -2,14 +2,11 @@
 
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
-#include "uct/gaudi/ipc/sharing/remote_buffers.h"
 #include "util/background_thread.h"
 
 #include <cerrno>
 #include <cstring>
 #include <exception>
-#include <iterator>
-#include <mutex>
 #include <utility>
 
 namespace gaudi::ipc {
@@ -29,20 +26,10 @@ static int to_errno(ucs_status_t status)
 }
 
 remote_buffer::remote_buffer(std::shared_ptr<foreign_page> of,
-                             const wire_key &key)
-    : of_(std::move(of)), key_(key),
+                             const wire_key &key, import_counter &counter)
+    : of_(std::move(of)), key_(key), counter_(counter),
       windows_(key.buffer.address, key.buffer.size, key.buffer.parts != 0, true)
 {}
-
-remote_buffer::~remote_buffer()
-{
-    remote_buffers &cache = remote_buffers::instance();
-    std::lock_guard<std::mutex> guard(cache.lock_);
-    for (auto each = cache.mapped_.begin();
-         (mapped_ > 0) && (each != cache.mapped_.end());) {
-        each = (each->second.of == this) ? cache.unlist(each) : std::next(each);
-    }
-}
 
 base::kept_window remote_buffer::keep(uint64_t address, uint64_t length)
 {
@@ -97,17 +84,11 @@ bool remote_buffer::start_import(base::card &user,
     if (window->opens_in_background.exchange(true)) {
         return true;
     }
-    auto &cache             = remote_buffers::instance();
-    const auto count_thread = [&cache](int change) {
-        std::lock_guard<std::mutex> guard(cache.lock_);
-        cache.importing_ += change;
-        cache.imported_.notify_all();
-    };
-    count_thread(1);
+    counter_.count_threads(1);
     try {
         util::start_background_thread(
             "ucx-gaudi-open",
-            [count_thread, &user, cards = user.hold(), window = window,
+            [&counter = counter_, &user, cards = user.hold(), window = window,
              self = shared_from_this()]() mutable {
                 uint64_t first;
                 (void)self->import_once(user, window, first);
@@ -116,14 +97,14 @@ bool remote_buffer::start_import(base::card &user,
                 window.reset();
                 self.reset();
                 cards = {};
-                count_thread(-1);
+                counter.count_threads(-1);
             });
         return true;
     } catch (const std::exception &error) {
         ucs_debug("gaudi_ipc: no thread for an import: %s", error.what());
     }
     window->opens_in_background = false;
-    count_thread(-1);
+    counter_.count_threads(-1);
     return false;
 }
 
@@ -132,11 +113,11 @@ remote_buffer::import_on(base::card &user, const base::kept_window &window,
                          shim::registration &mapping)
 {
     const uint64_t size = window->size();
+    const file_part part{window->start - key_.buffer.address, size};
     file_pair files; /* the import keeps what it needs */
     const util::unique_fd &fd = files[0];
-    int error                 = to_errno(
-                        of_->process().get_files(key_.buffer.file, files, -1,
-                                                 {window->start - key_.buffer.address, size}));
+    int error =
+        to_errno(of_->process().get_files(key_.buffer.file, files, -1, part));
     if (fd) {
         error = user.device().import_dmabuf(fd.get(), size, mapping);
     }
@@ -156,8 +137,7 @@ remote_buffer::import_on(base::card &user, const base::kept_window &window,
     const bool is_final =
         fd && ((error == 0) || (error == -EOPNOTSUPP) || (error == -EPERM));
     if (is_final) {
-        remote_buffers::instance().opened(*this, window,
-                                          (error == 0) ? size : 0);
+        counter_.opened(*this, window, (error == 0) ? size : 0);
     }
     return {error, is_final};
 }

@@ -19,7 +19,23 @@
 
 namespace gaudi::ipc {
 
+class remote_buffer;
 class remote_buffers;
+
+/** Who counts what buffers have mapped. Called under no lock but a window's. */
+class import_counter {
+public:
+    /** A window was imported, or never can be: 0 bytes. */
+    virtual void opened(remote_buffer &buffer, const base::kept_window &window,
+                        uint64_t bytes) = 0;
+    /** A buffer goes, with all its windows. */
+    virtual void gone(remote_buffer &buffer) = 0;
+    /** So many more threads use cards for imports. */
+    virtual void count_threads(int change) = 0;
+
+protected:
+    ~import_counter() = default;
+};
 
 /** A buffer of another process. Shared by the keys into it and the cache. */
 class remote_buffer : public std::enable_shared_from_this<remote_buffer> {
@@ -29,8 +45,12 @@ public:
      *  many take some ten milliseconds. */
     static constexpr uint64_t quick_bytes = 2 * base::window_grain;
 
-    remote_buffer(std::shared_ptr<foreign_page> of, const wire_key &key);
-    ~remote_buffer(); /**< not under the lock of the cache */
+    /** @param counter  Outlives it. */
+    remote_buffer(std::shared_ptr<foreign_page> of, const wire_key &key,
+                  import_counter &counter);
+    ~remote_buffer() { counter_.gone(*this); }
+    remote_buffer(const remote_buffer &)            = delete;
+    remote_buffer &operator=(const remote_buffer &) = delete;
 
     /** Whether its process has withdrawn it. */
     [[nodiscard]] bool is_withdrawn() const
@@ -65,6 +85,7 @@ private:
 
     const std::shared_ptr<foreign_page> of_;
     const wire_key key_; /* that it was opened with */
+    import_counter &counter_;
     base::import_windows windows_;
     unsigned mapped_ = 0; /* of them; under the cache's lock */
 };

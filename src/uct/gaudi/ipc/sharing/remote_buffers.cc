@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -193,7 +194,8 @@ ucs_status_t remote_buffers::find(const wire_key &key,
         if (status != UCS_OK) {
             return status;
         }
-        auto fresh = std::make_shared<remote_buffer>(of, key);
+        import_counter &counter = *this;
+        auto fresh = std::make_shared<remote_buffer>(of, key, counter);
         std::lock_guard<std::mutex> guard(lock_);
         found = buffers_.try_emplace(wanted, fresh).first->second;
     }
@@ -238,6 +240,22 @@ void remote_buffers::opened(remote_buffer &buffer,
     place->second.bytes += bytes;
     bytes_ += bytes;
     make_room(rest);
+}
+
+void remote_buffers::gone(remote_buffer &buffer)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    for (auto each = mapped_.begin();
+         (buffer.mapped_ > 0) && (each != mapped_.end());) {
+        each = (each->second.of == &buffer) ? unlist(each) : std::next(each);
+    }
+}
+
+void remote_buffers::count_threads(int change)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    importing_ += change;
+    imported_.notify_all();
 }
 
 remote_buffers::mappings::iterator

@@ -30,7 +30,7 @@
 
 namespace gaudi::ipc {
 
-class remote_buffers {
+class remote_buffers final : private import_counter {
 public:
     struct limits {
         unsigned max_regions = 1024;
@@ -83,8 +83,6 @@ public:
     [[nodiscard]] statistics numbers() const;
 
 private:
-    friend class remote_buffer;
-
     /* Names a buffer: its process and its stamp there. The rest is what
      * keys say of it, so that a wrong one spoils nothing for the right ones. */
     using name = std::pair<process_id, wire_buffer>;
@@ -107,7 +105,9 @@ private:
     using mappings = std::unordered_map<base::import_window *, mapping>;
 
     void opened(remote_buffer &buffer, const base::kept_window &window,
-                uint64_t bytes);
+                uint64_t bytes) override;
+    void gone(remote_buffer &buffer) override;
+    void count_threads(int change) override;
     void sweep_locked(); /* under sweeping_ */
 
     /* Under lock_. */
@@ -125,7 +125,7 @@ private:
     std::unordered_map<uint64_t, std::shared_ptr<foreign_page>> sources_;
     std::map<name, std::shared_ptr<remote_buffer>> buffers_;
     mappings mapped_;
-    unsigned importing_ = 0; /* threads */
+    int importing_ = 0; /* threads */
     std::condition_variable imported_;
     uint64_t bytes_ = 0; /* in them */
     statistics counted_; /* without what is asked when it is shown */
