@@ -144,14 +144,18 @@ void unpack(const wire_key &wire)
     require(key->check(wire.address, wire.length + 1) == UCS_ERR_INVALID_ADDR);
     require(key->hold() == UCS_OK);
     if (key->host() == nullptr) {
-        uint64_t first = 0;
-        uint64_t last  = 0;
-        require(key->va_on(card(), wire.buffer.address, first) == 0);
-        require(key->va_on(card(), wire.buffer.address + wire.buffer.size - 1,
-                           last) == 0);
-        require(last - first == wire.buffer.size - 1);
-        require(key->va_on(card(), wire.buffer.address + wire.buffer.size,
-                           last) != 0);
+        uint64_t first       = 0;
+        uint64_t last        = 0;
+        const uint64_t start = wire.buffer.address;
+        const uint64_t size  = wire.buffer.size;
+        require(key->await_va_on(card(), wire.address, 1, first) == 0);
+        /* Its process knows better how large it is. */
+        if (key->await_va_on(card(), start, size, first) == 0) {
+            require(key->await_va_on(card(), start + 1, size - 1, last) == 0);
+            require(last - first == 1);
+        }
+        require(key->await_va_on(card(), start + 1, size, last) == -EFAULT);
+        require(key->await_va_on(card(), start + size, 1, last) == -EFAULT);
     } else {
         char byte;
         (void)key->host()->read(&byte, wire.address, 1);

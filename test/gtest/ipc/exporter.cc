@@ -5,6 +5,7 @@
 #include "common/uct_config.h"
 #include "common/ucx_logs.h"
 #include "hlthunk_shim/memory.h"
+#include "synapse/synapse_library.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
@@ -59,10 +60,10 @@ int copy_host(base::card &by, void *host, size_t size, uint64_t va,
     return error;
 }
 
-/* Close all dma-bufs, as a program that tidies up would. */
-unsigned close_dmabufs(const base::card &of)
+/* Dma-bufs that this process has open. */
+unsigned count_dmabufs(const base::card &of)
 {
-    std::vector<int> found;
+    unsigned count = 0;
     DIR *directory = opendir("/proc/self/fd");
     while (const dirent *entry = readdir(directory)) {
         const int fd           = std::atoi(entry->d_name);
@@ -71,14 +72,11 @@ unsigned close_dmabufs(const base::card &of)
         (void)!readlink(path.c_str(), target, sizeof(target) - 1);
         if ((fd > 2) && (std::strncmp(target, "socket:", 7) == 0) &&
             (of.device().dmabuf_size(fd) > 0)) {
-            found.push_back(fd);
+            ++count;
         }
     }
     closedir(directory);
-    for (const int fd : found) {
-        close(fd);
-    }
-    return static_cast<unsigned>(found.size());
+    return count;
 }
 
 struct invalidation : uct_completion_t {
@@ -181,6 +179,14 @@ int export_memory()
             }
             device[memory->start] = memory;
             answer                = std::to_string(memory->start);
+        } else if (what == "tensor") { /* the framework's, with one byte */
+            uint64_t tensor = 0;
+            char fill       = static_cast<char>(b);
+            GAUDI_CHILD_REQUIRE(
+                synapse().synDeviceMalloc(0, a, 0, 0, &tensor) == synSuccess);
+            GAUDI_CHILD_REQUIRE(copy_host(*cards.cards().all().front(), &fill,
+                                          1, tensor + a - 1, false) == 0);
+            answer = std::to_string(tensor);
         } else if (what == "free") {
             map.free(*device.at(a));
             device.erase(a);
@@ -241,9 +247,9 @@ int export_memory()
         } else if (what == "warning") {
             const auto lines = take_logs();
             answer           = lines.empty() ? "none" : lines.front();
-        } else if (what == "close_dmabufs") {
+        } else if (what == "dmabufs") {
             answer =
-                std::to_string(close_dmabufs(*cards.cards().all().front()));
+                std::to_string(count_dmabufs(*cards.cards().all().front()));
         } else if (what == "exports") {
             answer = std::to_string(ipc::statistics_of_exports().exports);
         } else if (what == "keys") {
@@ -296,6 +302,14 @@ key_user::key_user(const ipc::wire_key &key, const std::string &child)
     EXPECT_EQ(read_line(), "used");
 }
 
+GAUDI_CHILD(exports_memory_of_a_framework)
+{
+    synDeviceId id = 0;
+    GAUDI_CHILD_REQUIRE(synapse().synInitialize() == synSuccess);
+    GAUDI_CHILD_REQUIRE(synapse().synDeviceAcquire(&id, nullptr) == synSuccess);
+    return export_memory();
+}
+
 GAUDI_CHILD(exports_memory)
 {
     return export_memory();
@@ -339,22 +353,25 @@ void keys_test::reopen(const variables &changes)
     ASSERT_EQ(open_ipc_md(md, changes), UCS_OK);
 }
 
-int keys_test::byte_at(const unpacked &key, uint64_t address)
+int keys_test::last_byte(const unpacked &key, uint64_t address, uint64_t length)
 {
-    last_error  = 0;
-    last_status = key->hold();
+    const uint64_t last = address + length - 1;
+    last_error          = 0;
+    last_status         = key->hold();
     if (last_status != UCS_OK) {
         return -1;
     }
     unsigned char byte = 0;
     const auto *host   = key->host();
     if (host != nullptr) {
-        last_error = host->read(&byte, address, 1);
+        last_error = host->read(&byte, last, 1);
     } else {
+        base::kept_range kept;
         uint64_t va = 0;
-        last_error  = key->va_on(card(), address, va);
+        EXPECT_EQ(key->keep(address, length, kept), UCS_OK);
+        last_error = key->await_va_on(card(), address, length, va);
         if (last_error == 0) {
-            last_error = copy_host(card(), &byte, 1, va, true);
+            last_error = copy_host(card(), &byte, 1, va + length - 1, true);
         }
     }
     key->release();

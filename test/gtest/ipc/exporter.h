@@ -169,7 +169,12 @@ protected:
 
     /** Read one byte of remote memory, by this process's card or CPU; -1 and
      *  a status when the key cannot be used. */
-    int byte_at(const unpacked &key, uint64_t address);
+    int byte_at(const unpacked &key, uint64_t address)
+    {
+        return last_byte(key, address, 1);
+    }
+    /** The same, of a range that is used as a whole. */
+    int last_byte(const unpacked &key, uint64_t address, uint64_t length);
 
     ipc::remote_buffers::statistics cache()
     {

@@ -32,6 +32,7 @@ using gaudi::ipc::connect_to_service;
 using gaudi::ipc::datagram;
 using gaudi::ipc::file_offer;
 using gaudi::ipc::file_pair;
+using gaudi::ipc::file_part;
 using gaudi::ipc::file_ref;
 using gaudi::ipc::file_service;
 using gaudi::ipc::machine_address;
@@ -70,8 +71,8 @@ struct offer {
     process_id process;
     file_ref registered;
     file_ref removed;
-    file_ref reopened; /* its descriptor stands for another file */
-    file_ref replaced; /* the same, and nobody opens it anew */
+    file_ref parts;    /* made when somebody asks for the one that there is */
+    file_ref replaced; /* its descriptor stands for another file */
 };
 
 class files : public ipc_test {
@@ -84,10 +85,10 @@ protected:
         ASSERT_EQ(UCS_OK, remote_process::open(offered.process, process));
     }
 
-    ucs_status_t get(const file_ref &file)
+    ucs_status_t get(const file_ref &file, const file_part &part = {})
     {
         file_pair both;
-        const ucs_status_t status = process->get_files(file, both);
+        const ucs_status_t status = process->get_files(file, both, -1, part);
         EXPECT_EQ(status == UCS_OK, bool(both[0]));
         EXPECT_FALSE(both[1]);
         got = std::move(both[0]);
@@ -107,19 +108,28 @@ void replace(int fd)
     dup2(other.get(), fd);
 }
 
-ucs_status_t reopen(int &fd_p)
+constexpr file_part the_part{4096, 8192};
+
+ucs_status_t make_part(const file_part &part, unique_fd &fd_p)
 {
-    fd_p = make_file().release();
+    if ((part.offset != the_part.offset) || (part.size != the_part.size)) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    fd_p = make_file();
     return UCS_OK;
 }
 
-bool add(const unique_fd &file, file_ref &file_p, bool reopens = false)
+bool add(const unique_fd &file, file_ref &file_p)
 {
     file_offer what;
     what.fds[0] = file.get();
-    if (reopens) {
-        what.reopen = reopen;
-    }
+    return file_service::add(std::move(what), file_p) == UCS_OK;
+}
+
+bool add_parts(file_ref &file_p)
+{
+    file_offer what;
+    what.open = make_part;
     return file_service::add(std::move(what), file_p) == UCS_OK;
 }
 
@@ -128,15 +138,12 @@ int offer_files()
     const util::unique_fd one   = make_file();
     const util::unique_fd two   = make_file();
     const util::unique_fd three = make_file();
-    const util::unique_fd four  = make_file();
     offer what{};
     what.process = own_process();
     GAUDI_CHILD_REQUIRE(add(one, what.registered) && add(two, what.removed) &&
-                        add(three, what.reopened, true) &&
-                        add(four, what.replaced));
-    GAUDI_CHILD_REQUIRE(file_service::remove(what.removed));
+                        add_parts(what.parts) && add(three, what.replaced));
+    file_service::remove(what.removed);
     replace(three.get());
-    replace(four.get());
     tell_parent(to_line(what));
     wait_for_parent();
     return 0;
@@ -215,7 +222,8 @@ bool ask_service(int socket, const offer &what)
                         {0, 0, static_cast<uint32_t>(getpid()), 0},
                         what.registered,
                         0,
-                        gaudi::ipc::wire_version};
+                        gaudi::ipc::wire_version,
+                        {}};
     datagram question(&wanted, sizeof(wanted));
     question.add_credentials();
     return connect_to_service(socket, what.process.nonce) &&
@@ -334,16 +342,21 @@ TEST_F(files, of_the_own_process_are_duplicated)
     EXPECT_TRUE(process->is_self());
     const util::unique_fd file = make_file();
     file_ref ref{};
-    ASSERT_TRUE(add(file, ref, true));
+    ASSERT_TRUE(add(file, ref));
     ASSERT_EQ(UCS_OK, get(ref));
     EXPECT_NE(file.get(), got.get());
     EXPECT_TRUE(has_content(got.get()));
 
-    replace(file.get());
-    EXPECT_EQ(UCS_OK, get(ref));
+    file_ref parts{};
+    ASSERT_TRUE(add_parts(parts));
+    EXPECT_EQ(UCS_OK, get(parts, the_part));
     EXPECT_TRUE(has_content(got.get()));
-    EXPECT_FALSE(file_service::remove(ref)) << "it is another file";
+    file_service::remove(parts);
+    EXPECT_EQ(UCS_ERR_NO_ELEM, get(parts, the_part));
+
+    replace(file.get());
     EXPECT_EQ(UCS_ERR_NO_ELEM, get(ref));
+    file_service::remove(ref);
 
     forked_process fork([&] { return process->is_self() ? 1 : 0; });
     EXPECT_EQ(0, fork.wait().exit_code);
@@ -360,12 +373,19 @@ TEST_F(files, give_those_that_are_registered)
 TEST_F(files, never_give_another_one)
 {
     start();
-    EXPECT_EQ(UCS_OK, get(offered.reopened));
-    EXPECT_TRUE(has_content(got.get()));
     EXPECT_EQ(UCS_ERR_NO_ELEM, get(offered.replaced));
     file_ref never = offered.registered;
     ++never.name;
     EXPECT_EQ(UCS_ERR_NO_ELEM, get(never));
+}
+
+TEST_F(files, of_parts_are_made_for_who_asks)
+{
+    start();
+    EXPECT_EQ(UCS_OK, get(offered.parts, the_part));
+    EXPECT_TRUE(has_content(got.get()));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, get(offered.parts, {4096, 8193}));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, get(offered.parts));
 }
 
 TEST_F(files, are_for_those_who_know_the_token)
@@ -395,8 +415,8 @@ TEST(file_refs, have_tokens_of_their_own)
     EXPECT_NE(one.name, two.name);
     EXPECT_NE(one.secret, two.secret);
     EXPECT_NE(one.name, one.secret);
-    EXPECT_TRUE(file_service::remove(one));
-    EXPECT_TRUE(file_service::remove(two));
+    file_service::remove(one);
+    file_service::remove(two);
 }
 
 TEST_F(files, leave_no_descriptor_behind)
@@ -407,7 +427,7 @@ TEST_F(files, leave_no_descriptor_behind)
     const unsigned before = count_open_fds();
     for (unsigned i = 0; i < 50; ++i) {
         (void)get(offered.registered);
-        (void)get(offered.reopened);
+        (void)get(offered.parts, the_part);
         (void)get(offered.replaced);
         (void)get(offered.removed);
         got.reset();

@@ -99,8 +99,8 @@ TEST_F(key_format, what_nobody_writes_is_an_error)
         {[](auto &key) { key.cell = UINT32_MAX; }, "names no cell"},
         {[](auto &key) { key.stamp = 0; }, "names no cell"},
         {[](auto &key) { key.length = UINT64_MAX; }, "wraps around"},
-        {[](auto &key) { key.of_message = 2; }, "not zero"},
-        {[](auto &key) { key.buffer.reserved = 1; }, "not zero"},
+        {[](auto &key) { key.of_message = 2; }, "neither yes nor no"},
+        {[](auto &key) { key.buffer.parts = 2; }, "neither yes nor no"},
         {[](auto &key) { key.kind = static_cast<ipc::key_kind>(7); },
          "no kind"},
         {[](auto &key) { key.kind = ipc::key_kind::host; },
@@ -210,7 +210,7 @@ TEST_F(key_format, every_single_bit_that_is_wrong_is_refused_or_harmless)
         }
         ASSERT_EQ(remote->hold(), UCS_OK);
         uint64_t va = 0;
-        EXPECT_EQ(remote->va_on(card(), key.address, va), 0);
+        EXPECT_EQ(remote->va_on(card(), key.address, 1, va), 0);
         remote->release();
     }
     (void)take_logs();

@@ -219,12 +219,6 @@ TEST_P(ipc_processes, are_told_what_a_listener_lacks)
     EXPECT_TRUE(has_lines(1, "ucx-gaudi: ", result.server));
 }
 
-TEST_P(ipc_processes, reach_memory_whose_dmabufs_its_process_closed)
-{
-    expect_all_sent(
-        run_peers({"rma", {"few"}, variables(ipc), {"close-dmabufs"}}));
-}
-
 TEST_P(ipc_processes, need_no_common_parent)
 {
     const arguments other_session{"setsid", "--fork", "--wait"};

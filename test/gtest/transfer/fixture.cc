@@ -57,12 +57,7 @@ public:
 private:
     int start_on(base::card &user, uint64_t &start_p) override
     {
-        uint64_t first;
-        const int ret = memory_.backing->va_on(user, first);
-        if (ret == 0) {
-            start_p = first + (start - memory_.backing->va);
-        }
-        return ret;
+        return memory_.backing->va_on(user, start, size, start_p);
     }
     [[nodiscard]] void *here() const { return reinterpret_cast<void *>(start); }
 
@@ -131,7 +126,7 @@ child_memory::~child_memory()
     EXPECT_EQ(holds, releases);
 }
 
-int child_memory::va_on(base::card &, uint64_t, uint64_t &)
+int child_memory::va_on(base::card &, uint64_t, size_t, uint64_t &)
 {
     ADD_FAILURE() << "host memory has no address on a card";
     return -EINVAL;
@@ -143,8 +138,10 @@ std::unique_ptr<card_memory> card_memory::create(base::card &owner,
     return std::make_unique<own_card_memory>(allocate(owner, bytes));
 }
 
-int card_memory::va_on(base::card &user, uint64_t address, uint64_t &va_p)
+int card_memory::va_on(base::card &user, uint64_t address, size_t length,
+                       uint64_t &va_p)
 {
+    EXPECT_LE(address - start + length, size);
     EXPECT_GT(holds, releases) << "it has to be held";
     uint64_t first;
     const bool refuses =

@@ -72,7 +72,7 @@ public:
     ~child_memory() override;
 
     const util::process_memory *host() override { return child_->host(); }
-    int va_on(base::card &, uint64_t, uint64_t &) override;
+    int va_on(base::card &, uint64_t, size_t, uint64_t &) override;
 
     void read(void *data, size_t offset, size_t length) const
     {
@@ -95,7 +95,8 @@ public:
     static std::unique_ptr<card_memory> create(base::card &owner, size_t bytes);
 
     const util::process_memory *host() override { return nullptr; }
-    int va_on(base::card &user, uint64_t address, uint64_t &va_p) override;
+    int va_on(base::card &user, uint64_t address, size_t length,
+              uint64_t &va_p) override;
 
     /** What is there, from its first byte on, by its own card. */
     virtual void read(void *data, size_t bytes)        = 0;

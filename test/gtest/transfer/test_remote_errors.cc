@@ -75,7 +75,10 @@ TEST_F(remote_errors, memory_that_is_not_there_is_an_error)
             : counted_memory(0, 4096), of_(of)
         {}
         const util::process_memory *host() override { return of_; }
-        int va_on(base::card &, uint64_t, uint64_t &) override { return -1; }
+        int va_on(base::card &, uint64_t, size_t, uint64_t &) override
+        {
+            return -1;
+        }
 
     private:
         const util::process_memory *of_;

@@ -14,9 +14,9 @@ ucs_config_field_t memory_domain::config_table[] = {
      UCS_CONFIG_TYPE_TABLE(uct_md_config_table)},
 
     {"CACHE_MAX_REGIONS", "1024",
-     "How many buffers of other processes may be mapped at a time. The one\n"
-     "that was not used for the longest time is unmapped first, and mapped\n"
-     "again when it is used again.",
+     "How many windows of other processes' memory may be mapped at a time.\n"
+     "The one that was not used for the longest time is unmapped first, and\n"
+     "mapped again when it is used again.",
      offsetof(config, cache.max_regions), UCS_CONFIG_TYPE_UINT},
 
     {"CACHE_MAX_SIZE", "inf", "The same, in bytes.",

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Called as a program calls a library that it is linked with. */
@@ -86,20 +85,6 @@ dma_count operator-(const dma_count &after, const dma_count &before)
             after.device_to_host - before.device_to_host,
             after.device_to_device - before.device_to_device,
             after.host_to_host - before.host_to_host, after.jobs - before.jobs};
-}
-
-unsigned close_dmabufs()
-{
-    unsigned closed = 0;
-    for (int fd = 0; fd < max_fds; ++fd) {
-        /* The emulator's are sockets, and no other socket has a size. */
-        struct stat what;
-        if ((fstat(fd, &what) == 0) && S_ISSOCK(what.st_mode) &&
-            (hlthunk_sys_lseek(fd, 0, SEEK_END) > 0) && (close(fd) == 0)) {
-            ++closed;
-        }
-    }
-    return closed;
 }
 
 } // namespace peer

@@ -38,7 +38,4 @@ dma_count count_dma();
 
 dma_count operator-(const dma_count &after, const dma_count &before);
 
-/** Close every dma-buf that this process has. @return how many there were. */
-unsigned close_dmabufs();
-
 } // namespace peer

@@ -26,7 +26,6 @@
  *     plain        do not tell UCP of heap memory, but for targets of the other
  *                  side's puts and gets
  *     info         print UCP's lanes and protocols at the end
- *     close-dmabufs  close dma-bufs of the own memory when its keys are packed
  *     card-before  device memory of a card that the program opens by itself,
  *     card-after   before or after it opens UCP
  */
@@ -63,7 +62,6 @@ struct options {
     bool count       = false;
     bool plain       = false;
     bool info        = false;
-    bool closes      = false;
     std::vector<size_t> sizes; /* empty: all, or few */
 };
 
@@ -98,8 +96,7 @@ options parse(int argc, char **argv)
         {"sockaddr", &result.sockaddr},
         {"count", &result.count},
         {"plain", &result.plain},
-        {"info", &result.info},
-        {"close-dmabufs", &result.closes}};
+        {"info", &result.info}};
     for (int i = 3; i < argc; ++i) {
         const std::string option = argv[i];
         const std::string name   = option.substr(0, option.find('='));
@@ -203,9 +200,6 @@ remote_memories exchange_keys(station &here)
     std::vector<description> told;
     for (const kind_of_memory kind : all_kinds) {
         told.push_back(here.own.at(kind).describe());
-    }
-    if (here.how.closes && (close_dmabufs() == 0)) {
-        die("close-dmabufs", "there are none");
     }
     for (const description &one : told) {
         one.send(here.socket);

@@ -57,7 +57,7 @@ int export_from(const device_backing &block, uint64_t start, size_t length,
 {
     const shim::card &device = block.owner.device();
     const uint64_t page      = shim::dmabuf_page();
-    if (device.capabilities().exports_parts) {
+    if (block.exports_parts()) {
         offset_p = start % page;
         return device.export_dmabuf(block.va, start - offset_p - block.va,
                                     util::round_up(offset_p + length, page),

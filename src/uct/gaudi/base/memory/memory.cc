@@ -10,24 +10,33 @@
 
 namespace gaudi::base {
 
-int device_backing::va_on(const card &user, uint64_t &va_p)
+int device_backing::va_on(const card &user, uint64_t address, size_t length,
+                          uint64_t &va_p)
 {
+    const kept_window window = peers_.find(address, length);
+    if (window == nullptr) {
+        return -EFAULT;
+    }
     const auto import =
         [&](shim::registration &mapping) -> card_mappings::answer {
         int fd  = -1;
-        int ret = owner.device().export_dmabuf(va, 0, size, fd);
+        int ret = owner.device().export_dmabuf(va, window->start - va,
+                                               window->size(), fd);
         if (ret == 0) {
-            ret = user.device().import_dmabuf(fd, size, mapping);
+            ret = user.device().import_dmabuf(fd, window->size(), mapping);
             close(fd); /* the import keeps what it needs */
         }
         if (ret != 0) {
             ucs_debug("%s cannot import %lu bytes at %#lx of %s: %s",
-                      user.name().c_str(), size, va, owner.name().c_str(),
-                      std::strerror(-ret));
+                      user.name().c_str(), window->size(), window->start,
+                      owner.name().c_str(), std::strerror(-ret));
         }
         return {ret, !util::may_pass(-ret)};
     };
-    return peers_.va_on(user, lock_, import, va_p);
+    uint64_t first  = 0;
+    const int error = window->imports.va_on(user, lock_, import, first);
+    va_p            = first + (address - window->start);
+    return error;
 }
 
 bool device_backing::forget_peers()
@@ -35,7 +44,7 @@ bool device_backing::forget_peers()
     std::lock_guard<std::mutex> guard(lock_);
     const bool shared = (export_ != nullptr);
     export_.reset();
-    (void)peers_.take();
+    while (peers_.take_one() != nullptr) {}
     return shared;
 }
 

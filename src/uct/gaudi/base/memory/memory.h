@@ -4,113 +4,18 @@
  */
 #pragma once
 
-#include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/cards/card.h"
+#include "uct/gaudi/base/memory/import_windows.h"
 #include "util/interval_tree.h"
 #include "util/process.h"
 
 #include <atomic>
-#include <cerrno>
 #include <memory>
 #include <mutex>
-#include <new>
 
 namespace gaudi::base {
 
 enum class memory_kind { host, device };
-
-/** Where cards find one piece of memory: each that uses it maps it once.
- *
- *  Readers take no lock. Who adds or takes entries away holds the owner's
- *  mutex, across the driver call: one card maps at a time. */
-class card_mappings {
-public:
-    /** What came of it for a card; never changed after that. */
-    struct entry {
-        const card *user = nullptr;
-        int result       = 0; /**< 0, or -errno of the driver */
-        held_cards cards;     /**< outlive the mapping */
-        shim::registration mapping;
-        std::unique_ptr<entry> next;
-    };
-
-    /** What the driver said. */
-    struct answer {
-        int result;    /**< 0 or -errno */
-        bool is_final; /**< it is kept, and the driver not asked again */
-    };
-
-    /** @param holds  Whether it holds the cards that use it; what goes before
-     *                they do need not. */
-    explicit card_mappings(bool holds = true) : holds_(holds) {}
-    ~card_mappings() { (void)take(); }
-    card_mappings(const card_mappings &)            = delete;
-    card_mappings &operator=(const card_mappings &) = delete;
-
-    /**
-     * The device address of the first byte on a card.
-     *
-     * @param lock  The owner's; taken when the card is a new one.
-     * @param map   Called with a mapping to fill when nothing is known of the
-     *              card: has the driver map the memory, and gives an @ref
-     *              answer.
-     * @return 0 or -errno.
-     */
-    template <typename Map>
-    int va_on(const card &user, std::mutex &lock, Map &&map, uint64_t &va_p)
-    {
-        const entry *known = find(user);
-        if (known == nullptr) {
-            const std::lock_guard<std::mutex> guard(lock);
-            known = find(user);
-            if (known == nullptr) {
-                std::unique_ptr<entry> fresh(new (std::nothrow) entry);
-                if (fresh == nullptr) {
-                    return -ENOMEM;
-                }
-                const answer given = map(fresh->mapping);
-                if (!given.is_final) {
-                    return given.result;
-                }
-                fresh->user   = &user;
-                fresh->result = given.result;
-                if (holds_) {
-                    fresh->cards = user.hold();
-                }
-                known = add(std::move(fresh));
-            }
-        }
-        va_p = known->mapping.address();
-        return known->result;
-    }
-
-    /** All of them, for the caller to destroy; the list is empty. */
-    [[nodiscard]] std::unique_ptr<entry> take()
-    {
-        return std::unique_ptr<entry>(first_.exchange(nullptr));
-    }
-
-private:
-    [[nodiscard]] const entry *find(const card &user) const
-    {
-        const entry *known = first_.load(std::memory_order_acquire);
-        while ((known != nullptr) && (known->user != &user)) {
-            known = known->next.get();
-        }
-        return known;
-    }
-
-    const entry *add(std::unique_ptr<entry> fresh)
-    {
-        fresh->next.reset(first_.load(std::memory_order_relaxed));
-        entry *made = fresh.release();
-        first_.store(made, std::memory_order_release);
-        return made;
-    }
-
-    const bool holds_;
-    std::atomic<entry *> first_{nullptr};
-};
 
 /** What another part keeps for a backing; destroyed before the driver is asked
  *  to unmap that. */
@@ -126,22 +31,30 @@ public:
 class device_backing {
 public:
     device_backing(card &card_of, uint64_t mapped_va, uint64_t mapped_size)
-        : owner(card_of), va(mapped_va), size(mapped_size)
+        : owner(card_of), va(mapped_va), size(mapped_size),
+          peers_(va, size, exports_parts(), false)
     {}
 
     card &owner;
     const uint64_t va;   /**< as the driver gave it */
     const uint64_t size; /**< bytes, whole DRAM pages */
 
+    /** Whether a dma-buf can be of less than all of it. */
+    [[nodiscard]] bool exports_parts() const
+    {
+        return owner.device().capabilities().exports_parts;
+    }
+
     /**
-     * The address of the first byte on another card, which imports the memory
-     * when it uses it for the first time.
+     * Where another card finds a range of it, of whose window it has the memory
+     * imported when it uses that for the first time.
      *
      * @return 0; -EOPNOTSUPP when the driver cannot export or import; else
      *         -errno. A refusal is kept and the driver not asked again, but for
      *         lack of memory and the like.
      */
-    [[nodiscard]] int va_on(const card &user, uint64_t &va_p);
+    [[nodiscard]] int va_on(const card &user, uint64_t address, size_t length,
+                            uint64_t &va_p);
 
     /**
      * Use what is kept for it.
@@ -169,7 +82,7 @@ public:
 private:
     std::mutex lock_; /* makes peers and the export */
     std::unique_ptr<backing_export> export_;
-    card_mappings peers_{false}; /* goes before any card does */
+    import_windows peers_; /* of the other cards; goes before any card does */
 };
 
 /** Device memory that mem_alloc gave out, that the application mapped itself,

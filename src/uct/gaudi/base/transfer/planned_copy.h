@@ -15,11 +15,18 @@ namespace gaudi::base {
 /** Lets go of what a copy relies on. */
 struct let_go {
     void operator()(host_memory *held) const { held->put(); }
-    void operator()(remote_memory *held) const { held->release(); }
     void operator()(channel *held) const { --held->users; }
 };
+struct let_go_of_remote {
+    void operator()(remote_memory *held)
+    {
+        kept.reset();
+        held->release();
+    }
+    kept_range kept;
+};
 using held_registration = std::unique_ptr<host_memory, let_go>;
-using held_remote       = std::unique_ptr<remote_memory, let_go>;
+using held_remote       = std::unique_ptr<remote_memory, let_go_of_remote>;
 using held_channel      = std::unique_ptr<channel, let_go>;
 
 struct planned_copy {

@@ -23,7 +23,9 @@ ucs_status_t hold(const side &there, size_t length, held_remote &held)
         status = there.remote->hold();
     }
     if (status == UCS_OK) {
-        held.reset(there.remote);
+        held = held_remote(there.remote, {});
+        status =
+            there.remote->keep(there.address, length, held.get_deleter().kept);
     }
     return status;
 }
@@ -33,6 +35,15 @@ ucs_status_t hold(const side &there, size_t length, held_remote &held)
 bool may_go_elsewhere(int error)
 {
     return (error != -ENOENT) && (error != -ESRCH) && (error != -EFAULT);
+}
+
+/* Where a card of ours finds device memory of another process.
+ * @param waits  For an import that takes long; else -EINPROGRESS. */
+int import(const side &there, size_t length, card &user, bool waits,
+           uint64_t &va)
+{
+    return waits ? there.remote->await_va_on(user, there.address, length, va)
+                 : there.remote->va_on(user, there.address, length, va);
 }
 
 /* No way leads to device memory of another process. */
@@ -258,16 +269,15 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
     }
     uint64_t va;
     if ((from.backing != nullptr) && reaches(*to.owner, *from.owner) &&
-        (from.backing->va_on(*to.owner, va) == 0)) {
+        (from.backing->va_on(*to.owner, src.address, copy.left, va) == 0)) {
         copy.go_directly(pcie_queue(*reader, false, copy.left), dst.address,
-                         va + (src.address - from.backing->va));
+                         va);
         copy.is_imported = true;
         return UCS_OK;
     }
     if ((to.backing != nullptr) && reaches(*from.owner, *to.owner) &&
-        (to.backing->va_on(*from.owner, va) == 0)) {
-        copy.go_directly(pcie_queue(*writer, true, copy.left),
-                         va + (dst.address - to.backing->va), src.address);
+        (to.backing->va_on(*from.owner, dst.address, copy.left, va) == 0)) {
+        copy.go_directly(pcie_queue(*writer, true, copy.left), va, src.address);
         copy.is_imported = true;
         copy.peer        = peer_of(to);
         return UCS_OK;
@@ -277,10 +287,11 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
 
 /* Device memory of another process, by a card of ours. */
 int planner::plan_import(bool put, const side &there, const side &here,
-                         host_side host, channel &by, planned_copy &copy)
+                         host_side host, channel &by, bool waits,
+                         planned_copy &copy)
 {
     uint64_t va;
-    const int error = there.remote->va_on(by.owner(), there.address, va);
+    const int error = import(there, copy.left, by.owner(), waits, va);
     if (error != 0) {
         return error;
     }
@@ -340,8 +351,9 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
         (void)channels_.get(*home_, by);
     }
     int error = -ENODEV;
-    for (const route &each :
-         there.remote->routes((by != nullptr) ? &by->owner() : nullptr)) {
+    const route_list routes =
+        there.remote->routes((by != nullptr) ? &by->owner() : nullptr);
+    for (const route &each : routes) {
         if (each.by_owner) {
             const ucs_status_t status =
                 plan_by_owner(put, there, here, by, copy);
@@ -351,7 +363,8 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
             error = -EPERM;
             continue;
         }
-        error = plan_import(put, there, here, host, *by, copy);
+        error = plan_import(put, there, here, host, *by,
+                            &each + 1 == routes.end(), copy);
         if (error == 0) {
             return UCS_OK;
         }
@@ -382,8 +395,9 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
         by = nullptr;
     }
     int error = -ENODEV;
-    for (const route &each :
-         device.remote->routes((by != nullptr) ? &by->owner() : nullptr)) {
+    const route_list routes =
+        device.remote->routes((by != nullptr) ? &by->owner() : nullptr);
+    for (const route &each : routes) {
         if (each.by_owner) {
             status = channels_.get(*device.remote, by);
             if (status == UCS_OK) {
@@ -397,7 +411,8 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
             error = -EPERM;
             continue;
         }
-        error = device.remote->va_on(by->owner(), device.address, va);
+        error =
+            import(device, length, by->owner(), &each + 1 == routes.end(), va);
         if (error == 0) {
             copy.peer = to_device ? peer_of(device) : posted_to::nobody;
             return UCS_OK;

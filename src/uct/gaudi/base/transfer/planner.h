@@ -94,7 +94,7 @@ private:
     void plan_host_side(bool to_card, const side &here, host_side how,
                         channel &by, uint64_t va, planned_copy &copy);
     [[nodiscard]] int plan_import(bool put, const side &there, const side &here,
-                                  host_side host, channel &by,
+                                  host_side host, channel &by, bool waits,
                                   planned_copy &copy);
     [[nodiscard]] ucs_status_t plan_by_owner(bool put, const side &there,
                                              const side &here, channel *by,

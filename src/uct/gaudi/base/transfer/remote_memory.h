@@ -25,6 +25,9 @@ struct owner_queue_options {
     int wake_fd;        /**< of an event; for @ref owner_queue::arm */
 };
 
+/** Keeps a range of remote memory where cards find it; copies do, too. */
+using kept_range = std::shared_ptr<const void>;
+
 /** Memory of another process, of the host or of a card. Called by several
  *  threads when several engines use it. No call may enter an engine. The object
  *  outlives every operation that holds it. */
@@ -37,8 +40,8 @@ public:
     [[nodiscard]] virtual ucs_status_t check(uint64_t address,
                                              size_t length) = 0;
 
-    /** An operation is about to start: until its @ref release, what the other
-     *  calls gave stays valid.
+    /** An operation is about to start: until its @ref release, what host() and
+     *  keep() gave stays valid.
      *  @return UCS_OK, or why the memory cannot be used any more; then nothing
      *          is held. */
     [[nodiscard]] virtual ucs_status_t hold() = 0;
@@ -64,11 +67,27 @@ public:
     [[nodiscard]] virtual int connect(const owner_queue_options &wished,
                                       std::unique_ptr<owner_queue> &queue_p);
 
-    /** Device memory, while it is held: where a card of ours finds an address
-     *  of it. Imports the memory when the card uses it for the first time.
-     *  @param va_p  Valid until the @ref release. @return 0 or -errno. */
-    [[nodiscard]] virtual int va_on(card &user, uint64_t address,
+    /** While it is held: a range of it is about to be used, and what @ref va_on
+     *  says of this range stays valid while the result is there.
+     *  @return UCS_OK, also for host memory, which needs nothing. */
+    [[nodiscard]] virtual ucs_status_t keep(uint64_t, size_t, kept_range &)
+    {
+        return UCS_OK;
+    }
+
+    /** Device memory, while it is held: where a card of ours finds a range of
+     *  it. Imports that much when the card uses it for the first time.
+     *  @param va_p  Of the first byte. @return 0 or -errno; -EINPROGRESS: a
+     *  thread is at the import, which takes long. */
+    [[nodiscard]] virtual int va_on(card &user, uint64_t address, size_t length,
                                     uint64_t &va_p) = 0;
+
+    /** The same, and waits for the import, however long it takes. */
+    [[nodiscard]] virtual int await_va_on(card &user, uint64_t address,
+                                          size_t length, uint64_t &va_p)
+    {
+        return va_on(user, address, length, va_p);
+    }
 };
 
 /** One side of a copy: an address, and what is there. That is found out here,

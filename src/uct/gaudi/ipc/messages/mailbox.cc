@@ -104,7 +104,7 @@ mailbox::~mailbox()
     if (!file_.is_open() || made_in_.is_parent()) {
         return;
     }
-    (void)file_service::remove(address_.file);
+    file_service::remove(address_.file);
     for (const auto &ring : rings_) {
         if (ring != nullptr) {
             ring->reader.close();

@@ -115,8 +115,10 @@ struct server {
             status = meet(wanted, asked);
         }
         if (status == UCS_OK) {
-            status = file_service::look_up(wanted.file, given);
+            status = file_service::look_up(wanted.file, wanted.part, given);
         }
+        /* Children would keep the parent from freeing its memory. */
+        const util::closed_in_children own(given[0].get());
         /* A reply that does not fit is lost: who asks so much waits in vain. */
         wire_reply what{wanted.number, status, 0};
         datagram message(&what, sizeof(what));
@@ -163,7 +165,7 @@ struct server {
                    : take(wanted.sender, std::move(asked.descriptors));
     }
 
-    std::mutex lock; /* held across reopening */
+    std::mutex lock; /* held across opening */
     std::unordered_map<uint64_t, entry> files;
     int socket        = -1;
     bool sends_pidfds = false; /* the socket; before the thread starts */
@@ -178,7 +180,7 @@ ucs_status_t file_service::add(file_offer offer, file_ref &file_p)
     server::entry made{std::move(offer), {}, 0};
     file_ref file;
     if ((getrandom(&file, sizeof(file), 0) != sizeof(file)) ||
-        !identify(made.offer.fds[0], made.first)) {
+        (!made.offer.open && !identify(made.offer.fds[0], made.first))) {
         return UCS_ERR_IO_ERROR;
     }
     made.secret  = file.secret;
@@ -190,26 +192,24 @@ ucs_status_t file_service::add(file_offer offer, file_ref &file_p)
     return UCS_OK;
 }
 
-bool file_service::remove(const file_ref &file)
+void file_service::remove(const file_ref &file)
 {
     server &self = util::of_this_process<server>();
     std::lock_guard<std::mutex> guard(self.lock);
-    const auto found = self.files.find(file.name);
-    identity now;
-    const bool is_same = (found != self.files.end()) &&
-                         identify(found->second.offer.fds[0], now) &&
-                         (now == found->second.first);
     self.files.erase(file.name);
-    return is_same;
 }
 
-ucs_status_t file_service::look_up(const file_ref &file, file_pair &files_p)
+ucs_status_t file_service::look_up(const file_ref &file, const file_part &part,
+                                   file_pair &files_p)
 {
     server &self = util::of_this_process<server>();
     std::lock_guard<std::mutex> guard(self.lock);
     const server::entry *known = self.find(file);
     if (known == nullptr) {
         return UCS_ERR_NO_ELEM;
+    }
+    if (known->offer.open) {
+        return known->offer.open(part, files_p[0]);
     }
     for (size_t i = 0; i < files_p.size(); ++i) {
         const int fd = known->offer.fds[i];
@@ -221,14 +221,11 @@ ucs_status_t file_service::look_up(const file_ref &file, file_pair &files_p)
     /* Only a duplicate can be looked at: the program may close the
      * descriptor any time, and open something else. */
     identity now;
-    if (identify(files_p[0].get(), now) && (now == known->first)) {
-        return UCS_OK;
+    if (!identify(files_p[0].get(), now) || (now != known->first)) {
+        files_p = {};
+        return UCS_ERR_NO_ELEM;
     }
-    int anew = -1;
-    ucs_status_t status =
-        known->offer.reopen ? known->offer.reopen(anew) : UCS_ERR_NO_ELEM;
-    files_p[0].reset(anew);
-    return status;
+    return UCS_OK;
 }
 
 void file_service::on_withdrawal(void (*handler)())

@@ -20,6 +20,12 @@ namespace gaudi::ipc {
 
 inline constexpr uint64_t request_magic = 0x6c69662d69647561; /* "audi-fil" */
 
+/** Which part of what is offered, bytes; all of it has none. */
+struct file_part {
+    uint64_t offset;
+    uint64_t size;
+};
+
 /** What is sent to a service, perhaps with a descriptor. */
 struct wire_request {
     uint64_t magic;
@@ -28,8 +34,9 @@ struct wire_request {
     file_ref file;       /**< what it is to answer with; */
     uint32_t withdrawal; /**< 1: nothing, the sender has withdrawn memory */
     uint32_t version;
+    file_part part;
 };
-static_assert(sizeof(wire_request) == 64);
+static_assert(sizeof(wire_request) == 80);
 
 /** What it answers. */
 struct wire_reply {
@@ -45,12 +52,13 @@ struct file_offer {
      *  caller's, open until @ref file_service::remove. */
     std::array<int, 2> fds{-1, -1};
 
-    /** Opens the first one anew, once its descriptor stands for another file:
-     *  the program has closed it. Under the service's lock; takes no lock that
-     *  is held across remove. Empty: it is refused then.
-     *  @return UCS_ERR_NO_ELEM: it is not there any more. UCS_ERR_NO_RESOURCE.
-     */
-    std::function<ucs_status_t(int &fd_p)> reopen{};
+    /** Instead of them: makes a file for each who asks, of a part that may be
+     *  anything. Under the service's lock; takes no lock that is held across
+     *  remove.
+     *  @return UCS_ERR_INVALID_PARAM: there is no such part. UCS_ERR_NO_ELEM:
+     *          nothing is there any more. UCS_ERR_NO_RESOURCE. */
+    std::function<ucs_status_t(const file_part &part, util::unique_fd &fd_p)>
+        open{};
 
     /** Who asks brings files, and gets an answer if this takes them. On the
      *  service's thread, under no lock. */
@@ -65,16 +73,17 @@ public:
      *          numbers. */
     [[nodiscard]] static ucs_status_t add(file_offer offer, file_ref &file_p);
 
-    /** After it the service does not use the descriptors any more.
-     *  @return Whether the first one still stands for the same file. */
-    static bool remove(const file_ref &file);
+    /** After it the service does not use the descriptors any more, nor opens
+     *  anything. */
+    static void remove(const file_ref &file);
 
     /** What the service of this process answers: those of others are asked by
      *  @ref remote_process.
      *  @param files_p  New descriptors, close-on-exec.
-     *  @return UCS_ERR_NO_ELEM: there is no such file. UCS_ERR_NO_RESOURCE. */
-    [[nodiscard]] static ucs_status_t look_up(const file_ref &file,
-                                              file_pair &files_p);
+     *  @return UCS_ERR_NO_ELEM: there is no such file. UCS_ERR_NO_RESOURCE, and
+     *          what file_offer::open says. */
+    [[nodiscard]] static ucs_status_t
+    look_up(const file_ref &file, const file_part &part, file_pair &files_p);
 
     /** Call a function, on the service's thread, when another process has
      *  withdrawn memory. For the process; children inherit it. */

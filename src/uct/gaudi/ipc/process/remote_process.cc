@@ -1,6 +1,5 @@
 #include "uct/gaudi/ipc/process/remote_process.h"
 
-#include "uct/gaudi/ipc/process/file_service.h"
 #include "util/errors.h"
 #include "util/other_process.h"
 #include "util/process.h"
@@ -116,13 +115,15 @@ bool remote_process::is_alive() const
 }
 
 ucs_status_t remote_process::get_files(const file_ref &file, file_pair &files_p,
-                                       std::array<int, 2> brought) const
+                                       std::array<int, 2> brought,
+                                       const file_part &part) const
 {
     if (is_inherited()) {
         return UCS_ERR_UNREACHABLE;
     }
-    const ucs_status_t status = self_ ? file_service::look_up(file, files_p)
-                                      : ask(file, brought, files_p);
+    const ucs_status_t status = self_
+                                    ? file_service::look_up(file, part, files_p)
+                                    : ask(file, part, brought, files_p);
     if (status != UCS_OK) {
         ucs_debug("gaudi_ipc: process %u does not hand out a file: %s", id_.pid,
                   ucs_status_string(status));
@@ -141,7 +142,7 @@ ucs_status_t remote_process::probe_files() const
 void remote_process::tell_withdrawal() const
 {
     util::unique_fd socket;
-    wire_request told{request_magic, 0, own_process(), {}, 1, wire_version};
+    wire_request told{request_magic, 0, own_process(), {}, 1, wire_version, {}};
     datagram message(&told, sizeof(told));
     message.add_credentials();
     if ((connect(socket) == UCS_OK) && !message.send(socket.get())) {
@@ -173,7 +174,7 @@ ucs_status_t remote_process::connect(util::unique_fd &socket_p) const
 }
 
 /* @return As get_files; UCS_ERR_REJECTED: it would not answer this process. */
-ucs_status_t remote_process::ask(const file_ref &file,
+ucs_status_t remote_process::ask(const file_ref &file, const file_part &part,
                                  std::array<int, 2> brought,
                                  file_pair &files_p) const
 {
@@ -182,9 +183,13 @@ ucs_status_t remote_process::ask(const file_ref &file,
     util::unique_fd socket;
     ucs_status_t status = connect(socket);
 
-    wire_request wanted{
-        request_magic, util::process_identity(), own_process(), file, 0,
-        wire_version};
+    wire_request wanted{request_magic,
+                        util::process_identity(),
+                        own_process(),
+                        file,
+                        0,
+                        wire_version,
+                        part};
     datagram question(&wanted, sizeof(wanted));
     question.add_credentials();
     for (const int fd : brought) {

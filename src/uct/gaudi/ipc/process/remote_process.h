@@ -9,6 +9,7 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/process/datagram.h"
+#include "uct/gaudi/ipc/process/file_service.h"
 #include "uct/gaudi/ipc/process/process_id.h"
 #include "util/other_process.h"
 #include "util/process.h"
@@ -45,13 +46,15 @@ public:
     /** Get files of the process from its file service.
      *  @param files_p  New descriptors, close-on-exec.
      *  @param brought  What goes to the process for it; -1: nothing. Borrowed.
+     *  @param part     Of what is offered in parts.
      *  @return UCS_ERR_UNREACHABLE: the process is gone, or gives this one
      *          nothing. UCS_ERR_NO_ELEM: it does not have these files (any
      *          more). UCS_ERR_TIMED_OUT, UCS_ERR_NO_RESOURCE. Said at debug
      *          level. */
-    [[nodiscard]] ucs_status_t
-    get_files(const file_ref &file, file_pair &files_p,
-              std::array<int, 2> brought = {-1, -1}) const;
+    [[nodiscard]] ucs_status_t get_files(const file_ref &file,
+                                         file_pair &files_p,
+                                         std::array<int, 2> brought = {-1, -1},
+                                         const file_part &part      = {}) const;
 
     /** Whether the process can be asked for files; it is not asked now.
      *  @return UCS_OK, UCS_ERR_UNREACHABLE or UCS_ERR_NO_RESOURCE. */
@@ -69,7 +72,7 @@ private:
 
     [[nodiscard]] bool is_inherited() const;
     [[nodiscard]] ucs_status_t connect(util::unique_fd &socket_p) const;
-    [[nodiscard]] ucs_status_t ask(const file_ref &file,
+    [[nodiscard]] ucs_status_t ask(const file_ref &file, const file_part &part,
                                    std::array<int, 2> brought,
                                    file_pair &files_p) const;
 

@@ -7,8 +7,8 @@
 #include "uct/gaudi/ipc/serving/copy_server.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 #include "util/errors.h"
-#include "util/fork_handlers.h"
 #include "util/process.h"
+#include "util/unique_fd.h"
 
 #include <algorithm>
 #include <atomic>
@@ -18,8 +18,6 @@
 #include <mutex>
 #include <unordered_map>
 #include <utility>
-
-#include <unistd.h>
 
 namespace gaudi::ipc {
 
@@ -48,7 +46,8 @@ bool is_final(int error)
     return error == -EOPNOTSUPP;
 }
 
-/* The dma-buf of what the driver mapped in one piece. */
+/* The dma-bufs of what the driver mapped in one piece. None is kept: who wants
+ * a part gets one, and keeps what it imports. */
 class buffer_export final : public base::backing_export {
 public:
     explicit buffer_export(const base::device_backing &backing)
@@ -57,30 +56,26 @@ public:
 
     ~buffer_export() override
     {
-        if (fd_ < 0) {
+        if (mark_.stamp == 0) {
             return;
         }
         own_page &page = *own_page::instance();
         page.end_cell(mark_);
-        const bool is_ours  = file_service::remove(file_);
-        closed_in_children_ = {};
-        if (is_ours) { /* not closed behind our back */
-            close(fd_);
-        }
+        file_service::remove(file_);
         --exported().buffers;
         /* The driver does not unmap what others have mapped. They look at cells
          * when they make progress; who does not is told. */
         page.tell_withdrawal();
     }
 
-    /* @return 0 when there is a dma-buf, or -errno. */
+    /* @return 0 when others can get dma-bufs, or -errno. */
     int make(own_page &page)
     {
-        if ((fd_ >= 0) || (refused_ != 0)) {
+        if ((mark_.stamp != 0) || (refused_ != 0)) {
             return refused_;
         }
-        int fd    = -1;
-        int error = open_anew(fd);
+        util::unique_fd tried;
+        const int error = export_part(first_part(), tried);
         if (error != 0) {
             ucs_debug("%s: %lu bytes at %#lx cannot be exported: %s",
                       backing_.owner.name().c_str(), backing_.size, backing_.va,
@@ -89,55 +84,74 @@ public:
             return error;
         }
         file_offer offer;
-        offer.fds[0] = fd;
-        offer.reopen = [this](int &fd_p) { return reopen(fd_p); };
-        if (file_service::add(std::move(offer), file_) == UCS_OK) {
-            mark_ = page.take_cell(backing_.va, backing_.size);
-            if (mark_.stamp == 0) {
-                (void)file_service::remove(file_);
-            }
-        }
-        if (mark_.stamp == 0) {
-            close(fd);
+        offer.open = [this](const file_part &part, util::unique_fd &fd_p) {
+            return open(part, fd_p);
+        };
+        if (file_service::add(std::move(offer), file_) != UCS_OK) {
             return -ENOMEM;
         }
-        fd_ = fd;
-        /* Else children would keep the parent from freeing its memory. */
-        closed_in_children_ = util::closed_in_children(fd);
+        mark_ = page.take_cell(backing_.va, backing_.size);
+        if (mark_.stamp == 0) {
+            file_service::remove(file_);
+            return -ENOMEM;
+        }
         ++exported().buffers;
-        ++exported().made;
         return 0;
     }
 
     void describe(wire_key &key) const
     {
         key.buffer = {mark_.stamp, backing_.va, backing_.size,
-                      file_,       mark_.cell,  0};
+                      file_,       mark_.cell,  backing_.exports_parts()};
     }
 
 private:
-    [[nodiscard]] int open_anew(int &fd) const
+    [[nodiscard]] file_part first_part() const
     {
-        return backing_.owner.is_lost()
-                   ? -ENODEV
-                   : backing_.owner.device().export_dmabuf(backing_.va, 0,
-                                                           backing_.size, fd);
+        return {0, backing_.exports_parts()
+                       ? std::min(backing_.size, base::window_grain)
+                       : backing_.size};
     }
 
-    ucs_status_t reopen(int &fd_p) const
+    [[nodiscard]] int export_part(const file_part &part,
+                                  util::unique_fd &fd_p) const
     {
-        const int error = open_anew(fd_p);
+        if (backing_.owner.is_lost()) {
+            return -ENODEV;
+        }
+        int fd          = -1;
+        const int error = backing_.owner.device().export_dmabuf(
+            backing_.va, part.offset, part.size, fd);
+        if (error == 0) {
+            fd_p.reset(fd);
+            ++exported().made;
+        }
+        return error;
+    }
+
+    /* For another process, which may say anything. */
+    ucs_status_t open(const file_part &part, util::unique_fd &fd_p) const
+    {
+        const uint64_t unit =
+            backing_.exports_parts() ? shim::dmabuf_page() : backing_.size;
+        if ((part.size == 0) || (part.size > backing_.size) ||
+            (part.offset > backing_.size - part.size) ||
+            (part.offset % unit != 0) || (part.size % unit != 0)) {
+            ucs_debug("gaudi_ipc: another process asks for %lu bytes at offset "
+                      "%lu of %lu bytes of device memory",
+                      part.size, part.offset, backing_.size);
+            return UCS_ERR_INVALID_PARAM;
+        }
+        const int error = export_part(part, fd_p);
         return util::may_pass(-error) ? UCS_ERR_NO_RESOURCE
                : (error == 0)         ? UCS_OK
                                       : UCS_ERR_NO_ELEM;
     }
 
     const base::device_backing &backing_;
-    int fd_      = -1;
     int refused_ = 0;
     own_page::mark mark_;
     file_ref file_ = {};
-    util::closed_in_children closed_in_children_;
 };
 
 } // namespace

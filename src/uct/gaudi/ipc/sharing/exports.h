@@ -2,9 +2,9 @@
  * What this process shows others of its memory: registrations with keys, and
  * the dma-bufs behind keys of device memory.
  *
- * A dma-buf is made of what the driver mapped in one piece, when the first key
- * into it is packed or UCP registers memory of a message, and kept until the
- * driver is to unmap that.
+ * What the driver mapped in one piece is a buffer: others can get dma-bufs of
+ * its parts from the first key into it on, or once UCP registers memory of a
+ * message, until the driver is to unmap it. None is kept here.
  *
  * A key ends with its registration, or when the memory is freed before: UCP's
  * cache deregisters some time later. Who waits for its users: invalidation.h.
@@ -87,7 +87,7 @@ private:
 /** Numbers for UCX's VFS. */
 struct export_statistics {
     uint64_t keys;    /**< and buffers that others can open now */
-    uint64_t buffers; /**< of these, dma-bufs */
+    uint64_t buffers; /**< of these */
     uint64_t exports; /**< dma-bufs made so far */
 };
 

@@ -46,15 +46,16 @@ const char *find_mistake(const wire_key &key)
     if (!is_range(key.address, key.length)) {
         return "its range wraps around";
     }
-    if ((key.of_message > 1) || (key.buffer.reserved != 0)) {
-        return "it is not zero where it should be";
+    if ((key.of_message > 1) || (key.buffer.parts > 1)) {
+        return "it is neither yes nor no where it should be";
     }
     if ((key.kind != key_kind::host) && (key.kind != key_kind::device) &&
         (key.kind != key_kind::unexported)) {
         return "it is of no kind of memory";
     }
     if (key.buffer.stamp == 0) {
-        return ((key.buffer.address | key.buffer.size | key.buffer.cell) == 0)
+        return ((key.buffer.address | key.buffer.size | key.buffer.cell |
+                 key.buffer.parts) == 0)
                    ? nullptr
                    : "it describes a buffer and names none";
     }

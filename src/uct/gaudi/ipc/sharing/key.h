@@ -26,10 +26,11 @@ enum class key_kind : uint8_t {
 struct wire_buffer {
     uint64_t stamp;   /**< names it in its process; never 0 */
     uint64_t address; /**< device address of its first byte */
-    uint64_t size;    /**< bytes, all of the dma-buf */
-    file_ref file;
+    uint64_t size;    /**< bytes */
+    file_ref file;    /**< its dma-bufs */
     uint32_t cell;
-    uint32_t reserved; /**< 0 */
+    uint32_t parts; /**< 1: a dma-buf can be of whole host pages of it, 0: of
+                         all of it only */
 
     /* NOLINTNEXTLINE(modernize-use-nullptr): as process_id's */
     auto operator<=>(const wire_buffer &) const = default;

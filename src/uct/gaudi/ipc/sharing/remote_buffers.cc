@@ -8,28 +8,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <iterator>
 #include <map>
-#include <thread>
 #include <utility>
 
 namespace gaudi::ipc {
 
 namespace {
-
-int to_errno(ucs_status_t status)
-{
-    switch (status) {
-    case UCS_ERR_NO_RESOURCE:
-        return -EMFILE;
-    case UCS_ERR_TIMED_OUT:
-        return -ETIMEDOUT;
-    case UCS_ERR_NO_ELEM:
-        return -ENOENT;
-    default:
-        return -ESRCH;
-    }
-}
 
 /* What a card or a process that refused a buffer says of it. */
 ucs_status_t judge_refusal(int error)
@@ -82,84 +67,6 @@ ucs_status_t open_source(const process_id &id, const file_ref &page_file,
 
 } // namespace
 
-/* --- remote_buffer -------------------------------------------------------- */
-
-remote_buffer::remote_buffer(std::shared_ptr<foreign_page> of,
-                             const wire_key &key)
-    : of_(std::move(of)), key_(key)
-{}
-
-remote_buffer::~remote_buffer()
-{
-    remote_buffers &cache = remote_buffers::instance();
-    std::lock_guard<std::mutex> guard(cache.lock_);
-    cache.unlist(*this);
-}
-
-void remote_buffer::hold()
-{
-    if (ucs_unlikely(users_.fetch_add(1, std::memory_order_acquire) < 0)) {
-        while (users_.load(std::memory_order_acquire) < 0) {
-            std::this_thread::yield(); /* a few stores are left to be done */
-        }
-    }
-    used_at_.store(ucs_get_time(), std::memory_order_relaxed);
-}
-
-int remote_buffer::va_on(base::card &user, uint64_t address, uint64_t &va_p)
-{
-    if ((address < key_.buffer.address) ||
-        (address - key_.buffer.address >= key_.buffer.size)) {
-        return -EFAULT;
-    }
-    const auto import = [&](shim::registration &mapping) {
-        base::card_mappings::answer given{-ENOMEM, false};
-        (void)base::guarded([&] {
-            given = import_on(user, mapping);
-            return UCS_OK;
-        });
-        return given;
-    };
-    uint64_t first  = 0;
-    const int error = imports_.va_on(user, opening_, import, first);
-    va_p            = first + (address - key_.buffer.address);
-    return error;
-}
-
-base::card_mappings::answer
-remote_buffer::import_on(base::card &user, shim::registration &mapping)
-{
-    file_pair files; /* the import keeps what it needs */
-    const util::unique_fd &fd = files[0];
-    int error = to_errno(of_->process().get_files(key_.buffer.file, files));
-    if (fd) {
-        error =
-            user.device().import_dmabuf(fd.get(), key_.buffer.size, mapping);
-    }
-    if ((error == 0) && is_withdrawn()) {
-        return {-ENOENT, false};
-    }
-    if (error != 0) {
-        ucs_debug("%s cannot reach %lu bytes at %#lx of process %u: %s",
-                  user.name().c_str(), key_.buffer.size, key_.buffer.address,
-                  of_->process().id().pid, std::strerror(-error));
-    }
-    if ((error == -EPERM) && !of_->without_peers.exchange(true)) {
-        ucs_diag("gaudi_ipc: %s has no peer-to-peer to a card of process %u: "
-                 "its device memory is reached in other ways",
-                 user.name().c_str(), of_->process().id().pid);
-    }
-    const bool is_final =
-        fd && ((error == 0) || (error == -EOPNOTSUPP) || (error == -EPERM));
-    if (is_final) {
-        remote_buffers::instance().opened(*this,
-                                          (error == 0) ? key_.buffer.size : 0);
-    }
-    return {error, is_final};
-}
-
-/* --- remote_buffers ------------------------------------------------------- */
-
 remote_buffers &remote_buffers::instance()
 {
     return util::of_this_process<remote_buffers>();
@@ -177,6 +84,12 @@ void remote_buffers::open(const limits &wished)
 
 void remote_buffers::close()
 {
+    {
+        /* They use cards. */
+        std::unique_lock<std::mutex> guard(lock_);
+        imported_.wait(guard,
+                       [this] { return (users_ > 1) || (importing_ == 0); });
+    }
     std::lock_guard<std::mutex> sweeping(sweeping_);
     leftovers rest;
     std::lock_guard<std::mutex> guard(lock_);
@@ -184,12 +97,13 @@ void remote_buffers::close()
         return;
     }
     while (!mapped_.empty()) {
-        remote_buffer &buffer = **mapped_.begin();
-        if (!detach(buffer, rest)) {
+        const auto first            = mapped_.begin();
+        const remote_buffer &buffer = *first->second.of;
+        if (!detach(first, rest)) {
             ucs_warn("gaudi_ipc: memory of process %u is still used when the "
                      "last memory domain closes",
                      buffer.of_->process().id().pid);
-            unlist(buffer);
+            (void)unlist(first);
         }
     }
     for (auto &[which, buffer] : buffers_) {
@@ -246,7 +160,6 @@ ucs_status_t remote_buffers::find(const wire_key &key,
 {
     const name wanted = name_of(key);
     std::shared_ptr<remote_buffer> found;
-    bool mapped = false;
     {
         std::lock_guard<std::mutex> guard(lock_);
         if (users_ == 0) {
@@ -256,9 +169,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
         }
         const auto place = buffers_.find(wanted);
         if (place != buffers_.end()) {
-            found  = place->second;
-            mapped = mapped_.contains(found.get());
-            counted_.hits += mapped ? 1 : 0;
+            found = place->second;
         }
     }
     const base::held_cards cards = base::card_table::instance().cards();
@@ -283,15 +194,23 @@ ucs_status_t remote_buffers::find(const wire_key &key,
         if (status != UCS_OK) {
             return status;
         }
-        auto fresh = std::make_shared<remote_buffer>(of, key);
+        import_counter &counter = *this;
+        auto fresh = std::make_shared<remote_buffer>(of, key, counter);
         std::lock_guard<std::mutex> guard(lock_);
         found = buffers_.try_emplace(wanted, fresh).first->second;
     }
-    found->hold();
+    /* What tells whether a card reaches it, and is used next. */
+    const uint64_t length    = std::min(key.length, base::window_grain);
+    base::kept_window window = found->keep(key.address, length);
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        counted_.hits += mapped_.contains(window.get()) ? 1 : 0;
+    }
     uint64_t va;
-    const int error =
-        found->is_withdrawn() ? -ENOENT : found->va_on(*user, key.address, va);
-    found->release();
+    const int error = found->is_withdrawn()
+                          ? -ENOENT
+                          : found->va_on(*user, key.address, length, true, va);
+    window.reset();
     if ((error != 0) && !util::may_pass(-error)) {
         if (error == -ENOENT) {
             ucs_debug("gaudi_ipc: process %u has withdrawn the memory of a "
@@ -307,39 +226,67 @@ ucs_status_t remote_buffers::find(const wire_key &key,
     return (error == 0) ? UCS_OK : UCS_ERR_NO_RESOURCE;
 }
 
-/* An import was made: it counts, and others may have to go for it. The buffer
- * is held. */
-void remote_buffers::opened(remote_buffer &buffer, uint64_t bytes)
+/* An import was made: it counts, and others may have to go for it. The window
+ * is kept. */
+void remote_buffers::opened(remote_buffer &buffer,
+                            const base::kept_window &window, uint64_t bytes)
 {
     leftovers rest;
     std::lock_guard<std::mutex> guard(lock_);
     ++counted_.misses;
-    mapped_.insert(&buffer);
-    buffer.charge_ += bytes;
+    const auto [place, is_new] =
+        mapped_.try_emplace(window.get(), mapping{&buffer});
+    buffer.mapped_ += is_new ? 1 : 0;
+    place->second.bytes += bytes;
     bytes_ += bytes;
     make_room(rest);
 }
 
-void remote_buffers::unlist(remote_buffer &buffer)
+void remote_buffers::gone(remote_buffer &buffer)
 {
-    mapped_.erase(&buffer);
-    bytes_ -= std::exchange(buffer.charge_, 0);
+    std::lock_guard<std::mutex> guard(lock_);
+    for (auto each = mapped_.begin();
+         (buffer.mapped_ > 0) && (each != mapped_.end());) {
+        each = (each->second.of == &buffer) ? unlist(each) : std::next(each);
+    }
 }
 
-/* Take the imports of a buffer away, unless an operation uses them. */
-bool remote_buffers::detach(remote_buffer &buffer, leftovers &rest)
+void remote_buffers::count_threads(int change)
 {
-    int32_t unused = 0;
-    if (!buffer.users_.compare_exchange_strong(unused, remote_buffer::closing,
-                                               std::memory_order_acquire)) {
+    std::lock_guard<std::mutex> guard(lock_);
+    importing_ += change;
+    imported_.notify_all();
+}
+
+remote_buffers::mappings::iterator
+remote_buffers::unlist(mappings::iterator which)
+{
+    --which->second.of->mapped_;
+    bytes_ -= which->second.bytes;
+    return mapped_.erase(which);
+}
+
+/* Take the imports of a window away, unless an operation uses them. */
+bool remote_buffers::detach(mappings::iterator which, leftovers &rest)
+{
+    base::kept_window gone;
+    if (!which->second.of->windows_.remove_unused(*which->first, gone)) {
         return false;
     }
-    if (auto imports = buffer.imports_.take()) {
-        rest.push_back(std::move(imports));
-    }
-    unlist(buffer);
-    buffer.users_.fetch_sub(remote_buffer::closing, std::memory_order_release);
+    rest.push_back(std::move(gone));
+    (void)unlist(which);
     return true;
+}
+
+void remote_buffers::detach_all(remote_buffer &buffer, leftovers &rest)
+{
+    for (auto next = mapped_.begin();
+         (buffer.mapped_ > 0) && (next != mapped_.end());) {
+        const auto which = next++;
+        if (which->second.of == &buffer) {
+            (void)detach(which, rest);
+        }
+    }
 }
 
 /* What was not used for the longest time goes first. Seldom, beside what an
@@ -353,20 +300,22 @@ void remote_buffers::make_room(leftovers &rest)
     if (!is_full()) {
         return;
     }
-    std::multimap<uint64_t, remote_buffer *> by_use;
-    for (remote_buffer *buffer : mapped_) {
-        by_use.emplace(buffer->used_at_, buffer);
+    std::multimap<uint64_t, mappings::iterator> by_use;
+    for (auto each = mapped_.begin(); each != mapped_.end(); ++each) {
+        by_use.emplace(each->first->used_at, each);
     }
     for (const auto &[used_at, oldest] : by_use) {
         if (!is_full()) {
             return;
         }
-        if (!detach(*oldest, rest)) {
+        const remote_buffer &buffer = *oldest->second.of;
+        if (!detach(oldest, rest)) {
             continue; /* in use */
         }
         ++counted_.evictions;
-        const auto place = buffers_.find(name_of(oldest->key_));
-        if ((place != buffers_.end()) && (place->second.get() == oldest) &&
+        const auto place = buffers_.find(name_of(buffer.key_));
+        if ((buffer.mapped_ == 0) && (place != buffers_.end()) &&
+            (place->second.get() == &buffer) &&
             (place->second.use_count() == 1)) {
             rest.push_back(std::move(place->second));
             buffers_.erase(place);
@@ -379,7 +328,7 @@ void remote_buffers::forget(const std::shared_ptr<remote_buffer> &buffer)
     std::shared_ptr<remote_buffer> last; /* goes when the lock is free */
     std::lock_guard<std::mutex> guard(lock_);
     const auto place = buffers_.find(name_of(buffer->key_));
-    if (!mapped_.contains(buffer.get()) && (place != buffers_.end()) &&
+    if ((buffer->mapped_ == 0) && (place != buffers_.end()) &&
         (place->second == buffer) && (buffer.use_count() == 2)) {
         last = std::move(place->second);
         buffers_.erase(place);
@@ -405,11 +354,12 @@ void remote_buffers::sweep_locked()
         if (!buffer.is_withdrawn() && !buffer.of_->is_dead()) {
             return false;
         }
-        const bool was_mapped = mapped_.contains(&buffer);
-        if (!detach(buffer, rest)) {
+        const unsigned before = buffer.mapped_;
+        detach_all(buffer, rest);
+        counted_.withdrawn += before - buffer.mapped_;
+        if (buffer.mapped_ > 0) {
             return false; /* in use: the next time */
         }
-        counted_.withdrawn += was_mapped ? 1 : 0;
         rest.push_back(std::move(entry.second));
         return true;
     });

@@ -1,84 +1,36 @@
 /**
  * Memory of other processes that this one has opened: a cache, one per process.
  *
- * A buffer is what a driver mapped in one piece; it is opened once, however
- * many keys point into it, and mapped by each card of ours that uses it. Of too
- * many the one that was not used for the longest time is unmapped, never one
- * that an operation uses; a key into it opens it again at its next use.
+ * A buffer is what a driver mapped in one piece, however many keys point into
+ * it. Each card of ours that uses it maps windows of it. Of too many the one
+ * that was not used for the longest time is unmapped, never one that an
+ * operation uses; the next use maps it again.
  *
  * What has been withdrawn, or whose process has died, is never used again: keys
  * tell by the buffer's cell. It is unmapped when the next buffer is opened, and
  * by sweep().
  *
- * Threads: any. The lock of the cache is not held while the driver or another
- * process is asked for something; that of the buffer that is opened is.
+ * Threads: any, and one of its own for each import that takes long. The lock of
+ * the cache is not held while the driver or another process is asked for
+ * something; that of the window that is imported is.
  */
 #pragma once
 
-#include "uct/gaudi/base/cards/card.h"
-#include "uct/gaudi/base/cards/card_table.h"
-#include "uct/gaudi/base/memory/memory.h"
-#include "uct/gaudi/ipc/process/shared_page.h"
-#include "uct/gaudi/ipc/sharing/key.h"
+#include "uct/gaudi/ipc/sharing/remote_buffer.h"
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
 namespace gaudi::ipc {
 
-class remote_buffers;
-
-/** A buffer of another process. Shared by the keys into it and the cache. */
-class remote_buffer {
-public:
-    remote_buffer(std::shared_ptr<foreign_page> of, const wire_key &key);
-    ~remote_buffer(); /**< not under the lock of the cache */
-
-    /** Whether its process has withdrawn it. */
-    [[nodiscard]] bool is_withdrawn() const
-    {
-        return of_->cell(key_.buffer.cell) != key_.buffer.stamp;
-    }
-
-    /** Keep it from being unmapped. */
-    void hold();
-    void release() { users_.fetch_sub(1, std::memory_order_release); }
-
-    /** Where a card finds an address of it; imports it when the card uses it
-     *  for the first time. Only while it is held.
-     *  @return 0, or -errno: -EOPNOTSUPP when the driver cannot import, -ENOENT
-     *          when it is withdrawn, -ESRCH when its process has died. */
-    [[nodiscard]] int va_on(base::card &user, uint64_t address, uint64_t &va_p);
-
-private:
-    friend class remote_buffers;
-
-    [[nodiscard]] base::card_mappings::answer
-    import_on(base::card &user, shim::registration &mapping);
-
-    /* Of users_ while the imports are taken away. */
-    static constexpr int32_t closing = INT32_MIN / 2;
-
-    const std::shared_ptr<foreign_page> of_;
-    const wire_key key_; /* that it was opened with */
-
-    std::atomic<int32_t> users_{0};
-    std::atomic<uint64_t> used_at_{0}; /* ucs_time_t */
-    std::mutex opening_;               /* makes imports, while it is held */
-    base::card_mappings imports_; /* taken away under the cache's lock, while it
-                                     is closing */
-
-    uint64_t charge_ = 0; /* bytes that count for it; under the cache's lock */
-};
-
-class remote_buffers {
+class remote_buffers final : private import_counter {
 public:
     struct limits {
         unsigned max_regions = 1024;
@@ -87,7 +39,7 @@ public:
 
     struct statistics {
         uint64_t hits      = 0;
-        uint64_t misses    = 0; /**< buffers that were opened */
+        uint64_t misses    = 0; /**< windows that were opened */
         uint64_t evictions = 0; /**< that had to make room */
         uint64_t withdrawn = 0; /**< that went for other reasons */
         uint64_t regions   = 0; /**< that are mapped now */
@@ -131,8 +83,6 @@ public:
     [[nodiscard]] statistics numbers() const;
 
 private:
-    friend class remote_buffer;
-
     /* Names a buffer: its process and its stamp there. The rest is what
      * keys say of it, so that a wrong one spoils nothing for the right ones. */
     using name = std::pair<process_id, wire_buffer>;
@@ -147,12 +97,23 @@ private:
     /* What is to go when the lock is free: imports, buffers, sources. */
     using leftovers = std::vector<std::shared_ptr<void>>;
 
-    void opened(remote_buffer &buffer, uint64_t bytes);
+    /* Windows that are mapped. */
+    struct mapping {
+        remote_buffer *of;
+        uint64_t bytes = 0; /* that count for it, on all cards */
+    };
+    using mappings = std::unordered_map<base::import_window *, mapping>;
+
+    void opened(remote_buffer &buffer, const base::kept_window &window,
+                uint64_t bytes) override;
+    void gone(remote_buffer &buffer) override;
+    void count_threads(int change) override;
     void sweep_locked(); /* under sweeping_ */
 
     /* Under lock_. */
-    bool detach(remote_buffer &buffer, leftovers &rest);
-    void unlist(remote_buffer &buffer);
+    mappings::iterator unlist(mappings::iterator which);
+    bool detach(mappings::iterator which, leftovers &rest);
+    void detach_all(remote_buffer &buffer, leftovers &rest);
     void make_room(leftovers &rest);
 
     /* Held by sweep() until the driver has unmapped what goes, and by the last
@@ -163,7 +124,9 @@ private:
     limits limits_;
     std::unordered_map<uint64_t, std::shared_ptr<foreign_page>> sources_;
     std::map<name, std::shared_ptr<remote_buffer>> buffers_;
-    std::unordered_set<remote_buffer *> mapped_;
+    mappings mapped_;
+    int importing_ = 0; /* threads */
+    std::condition_variable imported_;
     uint64_t bytes_ = 0; /* in them */
     statistics counted_; /* without what is asked when it is shown */
 

@@ -260,9 +260,6 @@ ucs_status_t remote_key::hold()
     /* Before the cells are looked at: their owner changes them, and looks at
      * this then. */
     hazard->uses.fetch_add(1, std::memory_order_seq_cst);
-    if (buffer_ != nullptr) {
-        buffer_->hold();
-    }
     const ucs_status_t status = state();
     if (ucs_unlikely(status != UCS_OK)) {
         release();
@@ -272,9 +269,6 @@ ucs_status_t remote_key::hold()
 
 void remote_key::release()
 {
-    if (buffer_ != nullptr) {
-        buffer_->release();
-    }
     hazard_.load(std::memory_order_relaxed)
         ->uses.fetch_sub(1, std::memory_order_release);
     drop();
@@ -303,9 +297,32 @@ int remote_key::connect(const base::owner_queue_options &wished,
     return copy_client::connect(of_, wished, queue_p);
 }
 
-int remote_key::va_on(base::card &user, uint64_t address, uint64_t &va_p)
+ucs_status_t remote_key::keep(uint64_t address, size_t length,
+                              base::kept_range &kept_p)
 {
-    return (buffer_ != nullptr)            ? buffer_->va_on(user, address, va_p)
+    return (buffer_ == nullptr) ? UCS_OK : base::guarded([&] {
+        kept_p = buffer_->keep(address, length);
+        return UCS_OK;
+    });
+}
+
+int remote_key::va_on(base::card &user, uint64_t address, size_t length,
+                      uint64_t &va_p)
+{
+    return find_va(user, address, length, false, va_p);
+}
+
+int remote_key::await_va_on(base::card &user, uint64_t address, size_t length,
+                            uint64_t &va_p)
+{
+    return find_va(user, address, length, true, va_p);
+}
+
+int remote_key::find_va(base::card &user, uint64_t address, size_t length,
+                        bool waits, uint64_t &va_p)
+{
+    return (buffer_ != nullptr)
+               ? buffer_->va_on(user, address, length, waits, va_p)
            : (key_.kind == key_kind::host) ? -EINVAL
                                            : -EOPNOTSUPP;
 }

@@ -87,11 +87,17 @@ public:
     {
         return {key_.cell, key_.stamp};
     }
-    [[nodiscard]] int va_on(base::card &user, uint64_t address,
+    [[nodiscard]] ucs_status_t keep(uint64_t address, size_t length,
+                                    base::kept_range &kept_p) override;
+    [[nodiscard]] int va_on(base::card &user, uint64_t address, size_t length,
                             uint64_t &va_p) override;
+    [[nodiscard]] int await_va_on(base::card &user, uint64_t address,
+                                  size_t length, uint64_t &va_p) override;
 
 private:
     explicit remote_key(const wire_key &key) : key_(key) {}
+    [[nodiscard]] int find_va(base::card &user, uint64_t address, size_t length,
+                              bool waits, uint64_t &va_p);
     ~remote_key() override;
 
     [[nodiscard]] static ucs_status_t find(const wire_key &key,
