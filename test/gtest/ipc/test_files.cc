@@ -88,7 +88,8 @@ protected:
     ucs_status_t get(const file_ref &file, const file_part &part = {})
     {
         file_pair both;
-        const ucs_status_t status = process->get_files(file, both, -1, part);
+        const ucs_status_t status =
+            process->get_files(file, both, {-1, -1}, part);
         EXPECT_EQ(status == UCS_OK, bool(both[0]));
         EXPECT_FALSE(both[1]);
         got = std::move(both[0]);

@@ -413,7 +413,8 @@ TEST_F(windows, are_given_within_the_block_only)
     ASSERT_EQ(ipc::remote_process::open(key.process, owner), UCS_OK);
     const auto ask = [&](uint64_t offset, uint64_t length) {
         ipc::file_pair files;
-        return owner->get_files(key.buffer.file, files, -1, {offset, length});
+        return owner->get_files(key.buffer.file, files, {-1, -1},
+                                {offset, length});
     };
     const uint64_t block = key.buffer.size;
     EXPECT_EQ(ask(block - 4096, 4096), UCS_OK);

@@ -156,16 +156,21 @@ protected:
     }
 
     /* UCP knows nothing of host memory here but what it is told with each
-     * transfer. */
+     * transfer.
+     * @param route  Between the two cards. */
     [[nodiscard]] std::vector<transfer>
     count(const std::string &sizes, const std::string &scheme = "auto",
-          const std::string &transports = "gaudi_copy,gaudi_ipc") const
+          const std::string &transports = "gaudi_copy,gaudi_ipc",
+          const std::string &route      = "pcie") const
     {
         const auto &[proto, traffic] = GetParam();
         const peers_result result =
             run_peers({traffic,
                        {"count", "plain", "sizes=" + sizes},
-                       over(transports, proto, {{"UCX_RNDV_SCHEME", scheme}})});
+                       over(transports, proto,
+                            {{"UCX_RNDV_SCHEME", scheme},
+                             {"UCX_GAUDI_IPC_P2P", "y"},
+                             {"UCX_GAUDI_IPC_ROUTES", route}})});
         expect_all_sent(result);
         const std::vector<moved_bytes> client = parse(result.client.output);
         const std::vector<moved_bytes> server = parse(result.server.output);
@@ -177,6 +182,15 @@ protected:
             both.push_back({client[i], server[i]});
         }
         return both;
+    }
+
+    /* Without PCIe between the cards. */
+    void expect_through_host_memory(const std::string &sizes) const
+    {
+        for (const transfer &what :
+             count(sizes, "auto", "gaudi_copy,gaudi_ipc", "host")) {
+            expect_through_the_queue(what);
+        }
     }
 
     static void expect_large_message(const transfer &what, mover by)
@@ -239,6 +253,12 @@ TEST_P(ipc_message_bytes, of_large_messages_are_pushed_or_pulled_as_one_likes)
     }
 }
 
+/* From the one card and to the other one, each by its own. */
+TEST_P(ipc_message_bytes, go_through_host_memory_once)
+{
+    expect_through_host_memory("8,1000,300001,1048576");
+}
+
 TEST_P(ipc_message_bytes, of_small_messages_move_once_or_through_the_queue)
 {
     for (const transfer &what : count("8,1000")) {
@@ -267,6 +287,11 @@ TEST_P(ipc_rma_bytes, move_once)
     for (const transfer &what : count("8,5000,300001,1048576")) {
         expect_direct(what, mover::client);
     }
+}
+
+TEST_P(ipc_rma_bytes, go_through_host_memory_once)
+{
+    expect_through_host_memory("8,5000,300001,1048576");
 }
 
 INSTANTIATE_TEST_SUITE_P(of, ipc_rma_bytes,

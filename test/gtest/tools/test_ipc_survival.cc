@@ -48,10 +48,11 @@ protected:
     }
 
     /* What goes wrong is said in many ways. */
-    void bear(const std::string &what)
+    void bear(const std::string &what, environment more = {})
     {
-        const peers_result result = run_pair(
-            "ucp_hardships", {what}, settings({{"UCX_LOG_LEVEL", "fatal"}}));
+        more["UCX_LOG_LEVEL"] = "fatal";
+        const peers_result result =
+            run_pair("ucp_hardships", {what}, settings(more));
         EXPECT_TRUE(exited_with(0, result.client)) << "client";
         EXPECT_TRUE(exited_with(0, result.server)) << "server";
         EXPECT_THAT(result.client.output, HasSubstr("all borne"));
@@ -93,8 +94,10 @@ TEST_P(ipc_survival_of_hardships, fails_operations_on_freed_memory)
 /* An unreachable key would have UCP touch device memory with the CPU. */
 TEST_P(ipc_survival_of_hardships, fails_operations_when_there_is_no_descriptor)
 {
-    bear("import");
-    bear("export");
+    const environment by_imports = {{"UCX_GAUDI_IPC_P2P", "y"},
+                                  {"UCX_GAUDI_IPC_ROUTES", "pcie"}};
+    bear("import", by_imports);
+    bear("export", by_imports);
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_survival_of_hardships,

@@ -14,6 +14,7 @@ protected:
     [[nodiscard]] trace trace_of(perftest_case what) const
     {
         what.more["HLTHUNK_EMU_TRACE"] = path_;
+        what.more["UCX_GAUDI_IPC_P2P"] = "y";
         expect_success(what);
         trace result = read_trace(path_);
         EXPECT_EQ(result.wrong, "");
