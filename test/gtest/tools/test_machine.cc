@@ -50,6 +50,9 @@ protected:
              {where.dev, where.proc, where.sys}) {
             fs::create_directories(directory);
         }
+        /* As test programs have them. */
+        unsetenv("UCX_GAUDI_IPC_ROUTES");
+        unsetenv("UCX_GAUDI_IPC_P2P");
     }
 
     void make(const std::string &name, const std::string &text)

@@ -159,9 +159,10 @@ public:
     }
     [[nodiscard]] ucs_log_level_t failure_level(int error) const
     {
-        return is_of_card()        ? owner_->failure_level()
-               : (error == -ESRCH) ? UCS_LOG_LEVEL_DIAG
-                                   : UCS_LOG_LEVEL_ERROR;
+        return is_of_card() ? owner_->failure_level()
+               : ((error == -ESRCH) || (error == -EKEYREVOKED))
+                   ? UCS_LOG_LEVEL_DIAG
+                   : UCS_LOG_LEVEL_ERROR;
     }
 
     /** Planned copies that use it, of another process's: it is not destroyed
