@@ -350,6 +350,13 @@ int keys_test::byte_at(const unpacked &key, uint64_t address)
     const auto *host   = key->host();
     if (host != nullptr) {
         last_error = host->read(&byte, address, 1);
+    } else if (goes_over_host()) {
+        std::unique_ptr<base::transfer_engine> engine;
+        last_status = base::transfer_engine::create({}, engine);
+        if (last_status == UCS_OK) {
+            last_status = engine->copy(&byte, {*key.key(), address}, 1);
+        }
+        last_error = (last_status == UCS_OK) ? 0 : -EIO;
     } else {
         uint64_t va = 0;
         last_error  = key->va_on(card(), address, va);
