@@ -43,6 +43,12 @@ bool runs_beside_framework()
     return (text != nullptr) && (*text != '\0');
 }
 
+bool goes_over_host()
+{
+    const char *routes = std::getenv("UCX_GAUDI_IPC_ROUTES");
+    return (routes != nullptr) && (std::strcmp(routes, "host") == 0);
+}
+
 bool has_one_card()
 {
     return is_set("HLTHUNK_EMU_ASIC", "gaudi3");

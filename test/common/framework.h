@@ -18,6 +18,9 @@ bool has_one_card();
 
 using child_environment = std::vector<std::pair<std::string, std::string>>;
 
+/** Whether cards meet in host memory alone: UCX_GAUDI_IPC_ROUTES=host. */
+bool goes_over_host();
+
 /** Settings, and those of a child in which UCX opens the cards, if the suite
  *  runs beside a framework: no such one, and SynapseAI, which UCX then starts
  *  itself. */

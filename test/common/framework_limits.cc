@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace {
 
 /* What scripts/test knows a skip of these by. */
 constexpr char beside_framework[] = "Beside a framework this is not so: ";
+constexpr char over_host[]        = "Over host memory this is not so: ";
 
 /* Why tests do not hold there, by their names: SUITE.TEST. */
 struct limit {
@@ -204,6 +206,25 @@ const std::vector<const char *> with_mapped_memory = {
     "registrations.advice_maps_host_memory_before_it_is_used",
 };
 
+const limit limits_over_host[] = {
+    {"no card reads or writes another one's memory",
+     {"counted_transfers.are_the_reading_cards",
+      "counts_of_ipc.tell_other_cards_from_the_host"}},
+    {"host memory goes through chunks, and is not mapped for it",
+     {"ipc.host_memory_is_not_staged",
+      "ipc.neighbours_in_a_buffer_are_mapped_once"}},
+    {"nothing is exported or imported",
+     {"key_format.processes_and_slots_that_are_not_fail",
+      "key_format.what_nobody_writes_is_an_error",
+      "keys.work_when_the_exporter_closes_its_dmabufs_behind_our_back",
+      "opening_order.a_buffer_of_another_process_keeps_its_card_open",
+      "remote_buffers.*"}},
+    {"memory is reached without a card, an import or an export",
+     {"key_format.memory_that_was_not_exported_fails_its_users",
+      "keys.of_device_memory_are_unreachable_*",
+      "keys.of_memory_that_cannot_be_exported_are_packed_all_the_same"}},
+};
+
 bool is_set(const char *variable, const char *value)
 {
     const char *text = std::getenv(variable);
@@ -219,25 +240,34 @@ bool is_among(const std::vector<const char *> &patterns,
                        });
 }
 
-/* Why a test does not hold; empty when it does. */
-std::string why_not_beside_framework(const std::string &name)
+const char *find_among(std::span<const limit> limits, const std::string &name)
 {
-    for (const limit &each : limits) {
-        if (is_among(each.tests, name)) {
-            return each.why;
-        }
+    const auto found = std::ranges::find_if(
+        limits, [&](const limit &each) { return is_among(each.tests, name); });
+    return (found == limits.end()) ? nullptr : found->why;
+}
+
+/* Why a test does not hold; nullptr when it does. */
+const char *why_not_beside_framework(const std::string &name)
+{
+    const char *why = find_among(limits, name);
+    if ((why == nullptr) && has_one_card()) {
+        why = find_among(limits_of_gaudi3, name);
     }
-    for (const limit &each : limits_of_gaudi3) {
-        if (has_one_card() && is_among(each.tests, name)) {
-            return each.why;
-        }
-    }
-    if (!is_set(host_map, "y") &&
+    if ((why == nullptr) && !is_set(host_map, "y") &&
         (is_among(with_mapped_memory, name) ||
          is_among(programs_with_mapped_memory, name))) {
-        return not_mapped;
+        why = not_mapped;
     }
-    return {};
+    return why;
+}
+
+void skip_if(const char *where, const char *why)
+{
+    if (why != nullptr) {
+        GTEST_SKIP() << where << why << " (" << program_invocation_short_name
+                     << ")";
+    }
 }
 
 /* Before the test of a process that runs one, as CTest's do: variables are read
@@ -251,20 +281,29 @@ class skipping : public ::testing::EmptyTestEventListener {
             (::testing::UnitTest::GetInstance()->test_to_run_count() == 1)) {
             setenv(host_map, "y", 1);
         }
-        const std::string why = why_not_beside_framework(name);
-        if (!why.empty()) {
-            GTEST_SKIP() << beside_framework << why << " ("
-                         << program_invocation_short_name << ")";
-        }
+        skip_if(beside_framework, why_not_beside_framework(name));
+    }
+};
+
+class skipping_over_host : public ::testing::EmptyTestEventListener {
+    void OnTestStart(const ::testing::TestInfo &test) override
+    {
+        skip_if(over_host, find_among(limits_over_host,
+                                      std::string(test.test_suite_name()) +
+                                          "." + test.name()));
     }
 };
 
 } // namespace
 
-void skip_what_no_framework_allows()
+void skip_what_does_not_hold()
 {
+    auto &listeners = ::testing::UnitTest::GetInstance()->listeners();
     if (runs_beside_framework()) {
-        ::testing::UnitTest::GetInstance()->listeners().Append(new skipping);
+        listeners.Append(new skipping);
+    }
+    if (goes_over_host()) {
+        listeners.Append(new skipping_over_host);
     }
 }
 

@@ -1,12 +1,13 @@
 /**
- * What cannot be in a process that runs a framework, test by test.
+ * What cannot be in a process that runs a framework, or over host memory, test
+ * by test.
  */
 #pragma once
 
 namespace gaudi::test {
 
 /** Skip the tests that do not hold beside a framework if GAUDI_TEST_FRAMEWORK
- * is set. Called by main. */
-void skip_what_no_framework_allows();
+ *  is set, or over host memory if that is the one way. Called by main. */
+void skip_what_does_not_hold();
 
 } // namespace gaudi::test

@@ -99,6 +99,6 @@ int main(int argc, char **argv)
     }
     start_above_kernel_double(argv);
     ::testing::InitGoogleMock(&argc, argv);
-    gaudi::test::skip_what_no_framework_allows();
+    gaudi::test::skip_what_does_not_hold();
     return RUN_ALL_TESTS();
 }

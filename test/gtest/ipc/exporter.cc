@@ -365,6 +365,13 @@ int keys_test::last_byte(const unpacked &key, uint64_t address, uint64_t length)
     const auto *host   = key->host();
     if (host != nullptr) {
         last_error = host->read(&byte, last, 1);
+    } else if (goes_over_host()) {
+        std::unique_ptr<base::transfer_engine> engine;
+        last_status = base::transfer_engine::create({}, engine);
+        if (last_status == UCS_OK) {
+            last_status = engine->copy(&byte, {*key.key(), last}, 1);
+        }
+        last_error = (last_status == UCS_OK) ? 0 : -EIO;
     } else {
         base::kept_range kept;
         uint64_t va = 0;

@@ -11,6 +11,7 @@
 #include "hlthunk_shim/dma_queue.h"
 #include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/memory/memory_map.h"
+#include "uct/gaudi/base/transfer/engine.h"
 #include "uct/gaudi/ipc/ipc_md.h"
 
 #include <gmock/gmock.h>
@@ -143,7 +144,11 @@ public:
     }
 
     [[nodiscard]] uct_rkey_t rkey() const { return key_.rkey; }
-    ipc::remote_key *operator->() const { return ipc::to_remote_key(rkey()); }
+    [[nodiscard]] ipc::remote_key *key() const
+    {
+        return ipc::to_remote_key(rkey());
+    }
+    ipc::remote_key *operator->() const { return key(); }
 
     ucs_status_t status;
 
@@ -167,8 +172,9 @@ protected:
     /** Open the memory domain anew. */
     void reopen(const variables &changes);
 
-    /** Read one byte of remote memory, by this process's card or CPU; -1 and
-     *  a status when the key cannot be used. */
+    /** Read one byte of remote memory, by this process's card or CPU, or over
+     *  host memory by its own card; -1 and a status when the key cannot be
+     *  used. */
     int byte_at(const unpacked &key, uint64_t address)
     {
         return last_byte(key, address, 1);

@@ -1,10 +1,14 @@
 #include "gtest/uct/peers.h"
 
 #include "common/descriptor.h"
+#include "common/process_state.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -41,7 +45,7 @@ std::string to_words(const interface_address &address)
     return to_hex(address.device) + " " + to_hex(address.iface);
 }
 
-interface_address read_address(std::istream &&words)
+interface_address read_address(std::istream &words)
 {
     std::string device;
     std::string iface;
@@ -49,12 +53,19 @@ interface_address read_address(std::istream &&words)
     return {from_hex(device), from_hex(iface)};
 }
 
+template <typename Read>
+auto from_line(const std::string &line, Read read)
+{
+    std::istringstream words(line);
+    return read(words);
+}
+
 std::string to_words(const ipc_peer::memory &memory)
 {
     return to_hex(memory.key) + " " + std::to_string(memory.address);
 }
 
-ipc_peer::memory read_memory(std::istream &&words)
+ipc_peer::memory read_memory(std::istream &words)
 {
     std::string key;
     uint64_t address = 0;
@@ -62,16 +73,33 @@ ipc_peer::memory read_memory(std::istream &&words)
     return {from_hex(key), address};
 }
 
-/* What the child has. */
-struct peer_state {
+/* What the child has, */
+struct peer_memory {
     opened_domain copy_md;
-    opened_domain ipc_md{"gaudi_ipc"};
     transport copy{copy_md};
-    transport ipc{ipc_md};
     std::vector<char> host = std::vector<char>(ipc_peer_bytes);
     device_buffer device{copy_md, ipc_peer_bytes};
-    registration host_memh{ipc_md, host.data(), ipc_peer_bytes};
-    registration device_memh{ipc_md, device.address, ipc_peer_bytes};
+};
+
+/* and by what others use it. */
+struct shared_memory {
+    explicit shared_memory(peer_memory &of) : memory(of) {}
+
+    [[nodiscard]] ipc_peer::memory key_of_device() const
+    {
+        return {pack_key(ipc_md, device_memh->memh), memory.device.remote()};
+    }
+
+    peer_memory &memory;
+    opened_domain ipc_md{"gaudi_ipc"};
+    transport ipc{ipc_md};
+    registration host_memh{ipc_md, memory.host.data(), ipc_peer_bytes};
+    std::optional<registration> device_memh{
+        std::in_place, ipc_md, memory.device.address, ipc_peer_bytes};
+};
+
+struct peer_state : peer_memory {
+    std::optional<shared_memory> shared{*this};
     uct_ep_h back = nullptr;
     std::unique_ptr<unpacked_key> held;    /* that a transfer uses */
     std::vector<std::vector<char>> echoes; /* that wait for room */
@@ -97,21 +125,36 @@ ucs_status_t receive(void *arg, void *data, size_t length, unsigned)
 
 void progress(peer_state &state)
 {
-    state.ipc.progress();
+    state.shared->ipc.progress();
     while (!state.echoes.empty() && send_echo(state, state.echoes.front())) {
         state.echoes.erase(state.echoes.begin());
     }
 }
 
-/* The next line, with progress until it comes. */
+/* Until there is input: with progress, asleep when there is none to make, or
+ * with none at all. */
+void wait_for_input(peer_state &state)
+{
+    static const std::string_view how =
+        (std::getenv(peer_habit) != nullptr) ? std::getenv(peer_habit) : "";
+    pollfd wanted[] = {{STDIN_FILENO, POLLIN, 0}, {-1, POLLIN, 0}};
+    int timeout     = (how == "rests") ? -1 : 0;
+    if (how == "sleeps") {
+        (void)uct_iface_event_fd_get(state.shared->ipc.iface, &wanted[1].fd);
+    }
+    while ((poll(wanted, 2, timeout) == 0) || (wanted[0].revents == 0)) {
+        progress(state);
+        timeout =
+            ((how == "sleeps") && (state.shared->ipc.arm() == UCS_OK)) ? -1 : 0;
+    }
+}
+
+/* The next line. */
 std::optional<std::string> next_line(peer_state &state)
 {
     std::string line;
     for (;;) {
-        pollfd input{STDIN_FILENO, POLLIN, 0};
-        while (poll(&input, 1, 0) == 0) {
-            progress(state);
-        }
+        wait_for_input(state);
         char c;
         if (read(STDIN_FILENO, &c, 1) != 1) {
             return std::nullopt;
@@ -146,14 +189,14 @@ std::string answer(peer_state &state, std::istringstream words)
                    : "no";
     }
     if (what == "connect") {
-        state.back = state.ipc.make_ep(read_address(std::move(words)));
+        state.back = state.shared->ipc.make_ep(read_address(words));
         return (state.back != nullptr) ? "connected" : "not connected";
     }
     if (what == "moved") {
         return std::to_string(moved_bytes());
     }
     if (what == "hold") {
-        const ipc_peer::memory there = read_memory(std::move(words));
+        const ipc_peer::memory there = read_memory(words);
         state.held = std::make_unique<unpacked_key>(there.key);
         engine_hooks::pause(true);
         return ucs_status_string(
@@ -162,9 +205,30 @@ std::string answer(peer_state &state, std::istringstream words)
     }
     if (what == "let_go") {
         engine_hooks::pause(false);
-        state.ipc.flush();
+        state.shared->ipc.flush();
         state.held.reset();
         return "free";
+    }
+    if (what == "end_key") {
+        state.shared->device_memh.reset();
+        return "ended";
+    }
+    if (what == "reopen") {
+        state.shared.reset();
+        state.shared.emplace(state);
+        return to_words(state.shared->ipc.address()) + " " +
+               to_words(state.shared->key_of_device());
+    }
+    if (what == "break") {
+        std::string wish;
+        words >> wish;
+        return (emulator::instance().hlthunk_emu_fault(wish.c_str()) == 0)
+                   ? "broken"
+                   : "not broken";
+    }
+    if (what == "census") {
+        return std::to_string(count_open_fds()) + " " +
+               std::to_string(count_mappings());
     }
     return "what?";
 }
@@ -175,13 +239,13 @@ GAUDI_CHILD(ipc_peer_main)
 {
     const checked_log log;
     peer_state state;
-    GAUDI_CHILD_REQUIRE(uct_iface_set_am_handler(state.ipc.iface, ipc_echo_id,
+    const shared_memory &shared = *state.shared;
+    GAUDI_CHILD_REQUIRE(uct_iface_set_am_handler(shared.ipc.iface, ipc_echo_id,
                                                  receive, &state, 0) == UCS_OK);
-    tell_parent(to_words(state.ipc.address()));
-    tell_parent(to_words({pack_key(state.ipc_md, state.host_memh.memh),
+    tell_parent(to_words(shared.ipc.address()));
+    tell_parent(to_words({pack_key(shared.ipc_md, shared.host_memh.memh),
                           reinterpret_cast<uintptr_t>(state.host.data())}));
-    tell_parent(to_words({pack_key(state.ipc_md, state.device_memh.memh),
-                          state.device.remote()}));
+    tell_parent(to_words(shared.key_of_device()));
     while (const auto line = next_line(state)) {
         tell_parent(answer(state, std::istringstream(*line)));
     }
@@ -193,9 +257,9 @@ GAUDI_CHILD(ipc_peer_main)
 
 ipc_peer::ipc_peer(const child_options &options)
     : child_("ipc_peer_main", options),
-      address(read_address(std::istringstream(child_.read_line()))),
-      host(read_memory(std::istringstream(child_.read_line()))),
-      device(read_memory(std::istringstream(child_.read_line())))
+      address(from_line(child_.read_line(), read_address)),
+      host(from_line(child_.read_line(), read_memory)),
+      device(from_line(child_.read_line(), read_memory))
 {}
 
 std::string ipc_peer::ask(const std::string &line)
@@ -229,6 +293,28 @@ void ipc_peer::let_go()
 void ipc_peer::connect(const interface_address &to)
 {
     EXPECT_EQ("connected", ask("connect " + to_words(to)));
+}
+
+void ipc_peer::end_key()
+{
+    EXPECT_EQ("ended", ask("end_key"));
+}
+
+std::pair<interface_address, ipc_peer::memory> ipc_peer::reopen()
+{
+    std::istringstream words(ask("reopen"));
+    const interface_address fresh = read_address(words);
+    return {fresh, read_memory(words)};
+}
+
+void ipc_peer::break_card(const std::string &wish)
+{
+    EXPECT_EQ("broken", ask("break " + wish));
+}
+
+std::string ipc_peer::census()
+{
+    return ask("census");
 }
 
 child_result ipc_peer::quit()

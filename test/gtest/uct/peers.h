@@ -7,6 +7,7 @@
 #include "gtest/uct/fixture.h"
 
 #include <string>
+#include <utility>
 
 namespace gaudi::test {
 
@@ -16,6 +17,10 @@ inline constexpr size_t ipc_peer_bytes = 4 << 20;
 /** Id of the active messages that a peer sends back as they came, over the
  *  endpoint of @ref ipc_peer::connect. */
 inline constexpr uint8_t ipc_echo_id = 5;
+
+/** Variable that tells peers what to do between two lines: "sleeps", on the
+ *  descriptor of its interface, or "rests", without any progress. */
+inline constexpr char peer_habit[] = "GAUDI_PEER_HABIT";
 
 /** A child with gaudi_ipc and memory that others may use. It does what it is
  *  told in lines, and makes progress in between. */
@@ -51,6 +56,19 @@ public:
 
     /** Bytes that the engines of its card moved. */
     uint64_t moved_bytes();
+
+    /** Let it end the registration of its device memory. */
+    void end_key();
+
+    /** Let it close gaudi_ipc, and open it again.
+     *  @return Where it is then, and its device memory. */
+    std::pair<interface_address, memory> reopen();
+
+    /** Let its card meet a fault, as hlthunk_emu_fault takes it. */
+    void break_card(const std::string &wish);
+
+    /** How many descriptors and mappings it has. */
+    std::string census();
 
     /** Let it end. */
     child_result quit();

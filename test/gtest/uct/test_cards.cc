@@ -38,7 +38,8 @@ const child_options without_peers =
  * that is all of them. */
 bool goes_directly()
 {
-    return has_one_card() || ((std::getenv("HLTHUNK_EMU_IMPORT") == nullptr) &&
+    return has_one_card() || (!goes_over_host() &&
+                              (std::getenv("HLTHUNK_EMU_IMPORT") == nullptr) &&
                               (std::getenv("HLTHUNK_EMU_P2P") == nullptr));
 }
 

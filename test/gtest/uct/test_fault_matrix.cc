@@ -706,7 +706,8 @@ TEST_P(fault_matrix, is_seen_once_and_all_else_goes_on)
 
     observation seen;
     ASSERT_TRUE(from_line(line, seen)) << line << result.error;
-    const expectation wanted = expected(*what, *rules, runs_beside_framework());
+    const expectation wanted = expected(
+        *what, rules_over(goes_over_host(), *rules), runs_beside_framework());
     EXPECT_STREQ(ucs_status_string(wanted.call), ucs_status_string(seen.call));
     EXPECT_STREQ(ucs_status_string(wanted.completion),
                  ucs_status_string(seen.completion));

@@ -115,7 +115,7 @@ TEST_P(ipc_pairs, put_bcopy_and_get_bcopy)
 }
 
 /* The bytes pass through an engine once where a card has to move them, and the
- * peer's card does nothing. */
+ * peer's card does nothing; over host memory each card has its own to do. */
 TEST_P(ipc_pairs, no_byte_is_moved_twice)
 {
     fill_local(1);
@@ -123,6 +123,11 @@ TEST_P(ipc_pairs, no_byte_is_moved_twice)
     const uint64_t there_before = peer.moved_bytes();
     target.start_put(local, size, remote);
     flush();
+    if (goes_over_host()) {
+        EXPECT_EQ(here ? size : 0, moved_bytes() - before);
+        EXPECT_EQ(there ? size : 0, peer.moved_bytes() - there_before);
+        return;
+    }
     const uint64_t expected =
         ((here || there) ? size : 0) + (there ? read_back_bytes(size) : 0);
     EXPECT_EQ(expected, moved_bytes() - before);

@@ -291,8 +291,7 @@ private:
     card_counts &counts_;
     const size_t chunk_bytes_;
     const size_t short_bytes_;
-    shim::pinned_buffer staging_;            /* of our card */
-    std::vector<shim::registration> shared_; /* of it, by place of the card */
+    shim::pinned_buffer staging_; /* of our card */
     std::vector<staging_chunk> chunks_;
     staging_chunk *free_chunk_ = nullptr; /* the last that came back */
     size_t free_chunks_        = 0;
@@ -300,6 +299,8 @@ private:
     std::vector<dma_job> jobs_; /* last of these: they give chunks back */
     std::vector<std::unique_ptr<shim::dma_queue>> dma_queues_;
     owner_queue *others_ = nullptr; /* among them, of another process */
+    std::vector<shim::registration> shared_; /* of the staging memory, by place
+                                                of the card; goes before it */
     work_queue queues_[queue_count];
     size_t turn_ = 0;
 };

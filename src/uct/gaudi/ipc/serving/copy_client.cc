@@ -17,7 +17,8 @@ namespace gaudi::ipc {
 
 namespace {
 
-int why_not(ucs_status_t status)
+/* @param of  Who was asked: one that has ended gives no answer. */
+int why_not(ucs_status_t status, const foreign_page &of)
 {
     switch (status) {
     case UCS_OK:
@@ -26,10 +27,10 @@ int why_not(ucs_status_t status)
         return -EMFILE;
     case UCS_ERR_TIMED_OUT:
         return -ETIMEDOUT;
-    case UCS_ERR_NO_ELEM:
-        return -EOPNOTSUPP;
+    case UCS_ERR_NO_MEMORY:
+        return -ENOMEM;
     default:
-        return -ESRCH;
+        return of.has_left() ? -ESRCH : -EOPNOTSUPP;
     }
 }
 
@@ -69,8 +70,12 @@ int copy_client::connect(std::shared_ptr<foreign_page> of,
     if (error == 0) {
         file_pair bell;
         error       = why_not(made->of_->process().get_files(
-                  service, bell, {file.get(), wished.wake_fd}));
+                                  service, bell, {file.get(), wished.wake_fd}),
+                              *made->of_);
         made->bell_ = std::move(bell[0]);
+    }
+    if ((error == 0) && !is_event(made->bell_.get())) {
+        error = -EBADF;
     }
     if (error != 0) {
         ucs_debug("gaudi_ipc: process %u does not copy for this one: %s",

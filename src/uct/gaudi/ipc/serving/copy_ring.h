@@ -19,7 +19,18 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <sys/stat.h>
+
 namespace gaudi::ipc {
+
+/** Whether what another process sent to be rung is an event: a write to
+ *  anything else may wait, or end this process (SIGPIPE). The kernel gives what
+ *  has no file system no type. */
+[[nodiscard]] inline bool is_event(int fd)
+{
+    struct stat info;
+    return (fstat(fd, &info) == 0) && ((info.st_mode & S_IFMT) == 0);
+}
 
 struct copy_request {
     uint64_t address;            /**< of device memory of the server */

@@ -63,6 +63,13 @@ Number read_once(const Number &shared)
     return __atomic_load_n(&shared, __ATOMIC_RELAXED);
 }
 
+/* The flag is its process's, too, and can be cleared any time. */
+bool is_nonblocking(int fd)
+{
+    const int flags = fcntl(fd, F_GETFL);
+    return (flags >= 0) && ((flags & O_NONBLOCK) != 0);
+}
+
 bool add_event(int epoll_fd, int fd, uint32_t how)
 {
     epoll_event event{};
@@ -154,7 +161,9 @@ private:
     void wake()
     {
         ring().client_sleeps.store(0);
-        (void)eventfd_write(wake_.get(), 1);
+        if (is_nonblocking(wake_.get())) {
+            (void)eventfd_write(wake_.get(), 1);
+        }
     }
 
     const std::shared_ptr<remote_process> process_;
@@ -249,6 +258,22 @@ bool copy_server::client::start_next(base::transfer_engine &engine,
     return true;
 }
 
+/* What there is between the opening of a memory domain and the closing of the
+ * last one. */
+struct copy_server::session {
+    ~session()
+    {
+        engine.reset(); /* ends what is under way */
+        for (const auto &each : clients) {
+            each->end();
+        }
+    }
+
+    std::vector<std::unique_ptr<client>> clients;
+    base::flush_domain domain{};
+    std::unique_ptr<base::transfer_engine> engine;
+};
+
 /* --- copy_server ---------------------------------------------------------- */
 
 copy_server &copy_server::instance()
@@ -256,11 +281,7 @@ copy_server &copy_server::instance()
     return util::of_this_process<copy_server>();
 }
 
-copy_server::copy_server()
-{
-    base::transfer_engine::open(domain_);
-}
-
+copy_server::copy_server()  = default;
 copy_server::~copy_server() = default;
 
 void copy_server::open()
@@ -269,25 +290,22 @@ void copy_server::open()
     ++users_;
 }
 
-/* Cards may be closed by what goes here, so the engine goes without the lock.
- */
+/* What goes may close cards, so it goes without the lock. Nobody else has it
+ * then: the next domain makes its own. */
 void copy_server::close()
 {
-    std::unique_lock<std::mutex> guard(lock_);
-    if (--users_ > 0) {
+    std::unique_ptr<session> over;
+    const std::lock_guard<std::mutex> guard(lock_);
+    int fd = -1;
+    if ((--users_ > 0) || (session_ == nullptr)) {
         return;
     }
-    closing_ = true;
-    guard.unlock();
-    engine_.reset(); /* ends what is under way */
-    guard.lock();
-    closing_        = false;
-    any_clients_    = false;
-    const auto gone = std::exchange(clients_, {});
-    for (const auto &each : gone) {
-        each->end();
+    over = std::move(session_);
+    any_clients_.store(false, std::memory_order_release);
+    /* A forked child may have it open, too: it would stay. */
+    if (over->engine->event_fd(fd) == UCS_OK) {
+        (void)epoll_ctl(events_.get(), EPOLL_CTL_DEL, fd, nullptr);
     }
-    guard.unlock();
 }
 
 void copy_server::offer()
@@ -328,9 +346,8 @@ ucs_status_t copy_server::take(const process_id &sender, file_pair brought)
 
 ucs_status_t copy_server::add(const process_id &sender, file_pair brought)
 {
-    const int flags = fcntl(brought[1].get(), F_GETFL);
-    if ((flags < 0) || ((flags & O_NONBLOCK) == 0)) {
-        return UCS_ERR_INVALID_PARAM; /* it could make us wait */
+    if (!is_event(brought[1].get())) {
+        return UCS_ERR_INVALID_PARAM;
     }
     std::shared_ptr<remote_process> process;
     ucs_status_t status = remote_process::open(sender, process);
@@ -343,33 +360,47 @@ ucs_status_t copy_server::add(const process_id &sender, file_pair brought)
         return status;
     }
     const std::lock_guard<std::mutex> guard(lock_);
-    if ((users_ == 0) || closing_) {
+    if (users_ == 0) {
         return UCS_ERR_NO_ELEM;
     }
-    forget_gone();
-    if (clients_.size() >= max_clients) {
-        return UCS_ERR_EXCEEDS_LIMIT;
-    }
-    if (engine_ == nullptr) {
-        status = base::transfer_engine::create({}, engine_);
-        int fd = -1;
-        if ((status == UCS_OK) && ((engine_->event_fd(fd) != UCS_OK) ||
-                                   !add_event(events_.get(), fd, 0))) {
-            status = UCS_ERR_NO_RESOURCE;
-        }
+    if (session_ == nullptr) {
+        status = start();
         if (status != UCS_OK) {
-            engine_.reset();
             return status;
         }
     }
+    forget_gone();
+    if (session_->clients.size() >= max_clients) {
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
     /* The end of a process is told once for all its rings. */
     (void)add_event(events_.get(), process->pidfd(), EPOLLONESHOT);
+    added->set_sleeping(true); /* the thread may be asleep already */
+    session_->clients.push_back(std::move(added));
+    any_clients_.store(true, std::memory_order_release);
+    return UCS_OK;
+}
+
+ucs_status_t copy_server::start()
+{
+    auto made           = std::make_unique<session>();
+    ucs_status_t status = base::transfer_engine::create({}, made->engine);
+    int fd              = -1;
+    if (status == UCS_OK) {
+        status = made->engine->event_fd(fd);
+    }
+    if (status != UCS_OK) {
+        return status;
+    }
+    base::transfer_engine::open(made->domain);
     if (!running_) {
-        util::start_background_thread("ucx-gaudi-copies", [this] { run(); });
+        util::start_background_thread("ucx-gaudi-copy", [this] { run(); });
         running_ = true;
     }
-    clients_.push_back(std::move(added));
-    any_clients_.store(true, std::memory_order_release);
+    if (!add_event(events_.get(), fd, 0)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    session_ = std::move(made);
     return UCS_OK;
 }
 
@@ -382,24 +413,26 @@ void copy_server::on_end(uct_completion_t *self)
 
 void copy_server::forget_gone()
 {
-    std::erase_if(clients_, [](const auto &each) { return each->is_gone(); });
-    any_clients_.store(!clients_.empty(), std::memory_order_release);
+    auto &clients = session_->clients;
+    std::erase_if(clients, [](const auto &each) { return each->is_gone(); });
+    any_clients_.store(!clients.empty(), std::memory_order_release);
 }
 
 /* Start what was asked for, and collect what has ended. */
 unsigned copy_server::serve()
 {
     unsigned count = 0;
-    if (closing_ || (engine_ == nullptr)) {
+    if (session_ == nullptr) {
         return count;
     }
-    for (const auto &each : clients_) {
-        for (unsigned i = 0; (i < turn) && each->start_next(*engine_, domain_);
-             ++i) {
+    base::transfer_engine &engine = *session_->engine;
+    for (const auto &each : session_->clients) {
+        for (unsigned i = 0;
+             (i < turn) && each->start_next(engine, session_->domain); ++i) {
             ++count;
         }
     }
-    return engine_->is_idle() ? count : count + engine_->progress();
+    return engine.is_idle() ? count : count + engine.progress();
 }
 
 unsigned copy_server::progress()
@@ -451,21 +484,26 @@ void copy_server::run()
 bool copy_server::may_sleep()
 {
     const std::lock_guard<std::mutex> guard(lock_);
-    forget_gone();
-    for (const auto &each : clients_) {
-        each->set_sleeping(true);
+    if (session_ == nullptr) {
+        return true;
     }
-    const bool posted =
-        std::any_of(clients_.begin(), clients_.end(),
-                    [](const auto &each) { return each->has_posted(); });
-    if (posted ||
-        (!closing_ && (engine_ != nullptr) && (engine_->arm() != UCS_OK))) {
-        for (const auto &each : clients_) {
-            each->set_sleeping(false);
-        }
+    forget_gone();
+    set_sleeping(true);
+    const auto &clients = session_->clients;
+    if (std::any_of(clients.begin(), clients.end(),
+                    [](const auto &each) { return each->has_posted(); }) ||
+        (session_->engine->arm() != UCS_OK)) {
+        set_sleeping(false);
         return false;
     }
     return true;
+}
+
+void copy_server::set_sleeping(bool sleeping)
+{
+    for (const auto &each : session_->clients) {
+        each->set_sleeping(sleeping);
+    }
 }
 
 void copy_server::sleep()
@@ -476,8 +514,8 @@ void copy_server::sleep()
     eventfd_t rung;
     (void)eventfd_read(bell_.get(), &rung);
     const std::lock_guard<std::mutex> guard(lock_);
-    for (const auto &each : clients_) {
-        each->set_sleeping(false);
+    if (session_ != nullptr) {
+        set_sleeping(false);
     }
 }
 

@@ -48,6 +48,7 @@ public:
 private:
     class client;
     struct served_copy;
+    struct session;
 
     static ucs_status_t take(const process_id &sender, file_pair brought);
     static void on_end(uct_completion_t *self);
@@ -57,21 +58,20 @@ private:
     void sleep();
 
     /* Under the lock. */
+    ucs_status_t start();
     unsigned serve();
     void forget_gone();
+    void set_sleeping(bool sleeping);
 
     std::mutex lock_;
     unsigned users_ = 0;
-    bool closing_   = false; /* the engine is being destroyed */
     bool running_   = false; /* the thread */
     std::atomic<bool> offered_{false};
     util::unique_fd bell_;
-    util::unique_fd
-        events_; /* epoll: the bell, the engine's, ends of clients */
+    /* epoll: the bell, the engine's event, ends of clients */
+    util::unique_fd events_;
     util::closed_in_children not_in_children_;
-    std::unique_ptr<base::transfer_engine> engine_;
-    base::flush_domain domain_{};
-    std::vector<std::unique_ptr<client>> clients_;
+    std::unique_ptr<session> session_; /* since somebody brought a ring */
     std::atomic<bool> any_clients_{false};
     std::atomic<unsigned> helped_{0}; /* times that interfaces did something */
 };

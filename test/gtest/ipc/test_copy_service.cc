@@ -1,0 +1,310 @@
+/* What a process copies for others, when they ask for it by hand, and for what
+ * makes no sense. */
+#include "common/process_state.h"
+#include "uct/gaudi/ipc/serving/copy_ring.h"
+#include "util/file_mapping.h"
+#include "gtest/ipc/exporter.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr size_t data_bytes = 1 << 16;
+constexpr uint32_t slots    = 4;
+
+/* What a client asks for. */
+struct wish {
+    uint64_t address;
+    uint64_t offset;
+    uint64_t length;
+    uint64_t stamp;
+    uint32_t cell;
+    uint32_t is_put;
+};
+
+/* A file with a ring, as a client makes it. */
+util::unique_fd make_ring(const std::function<void(ipc::copy_ring &)> &change,
+                          bool sealed = true, size_t more = 0)
+{
+    const size_t total = ipc::copy_ring::file_size(slots, data_bytes) + more;
+    util::unique_fd file =
+        sealed ? util::make_lasting_file("ring", total)
+               : util::unique_fd(memfd_create("ring", MFD_CLOEXEC));
+    if (!sealed) {
+        EXPECT_EQ(0, ftruncate(file.get(), static_cast<off_t>(total)));
+    }
+    util::file_mapping mapping;
+    EXPECT_TRUE(mapping.map(file.get(), 0, total));
+    auto &ring      = *reinterpret_cast<ipc::copy_ring *>(mapping.start());
+    ring.magic      = ipc::copy_ring::right_magic;
+    ring.version    = ipc::wire_version;
+    ring.slots      = slots;
+    ring.data_bytes = data_bytes;
+    ring.client     = ipc::own_process();
+    change(ring);
+    return file;
+}
+
+/* Who has brought a ring. */
+struct raw_client {
+    explicit raw_client(const ipc::foreign_page &of, int kind = EFD_NONBLOCK)
+        : event(eventfd(0, EFD_CLOEXEC | kind))
+    {
+        const auto file = make_ring([](auto &) {});
+        ipc::file_pair answer;
+        EXPECT_EQ(UCS_OK, of.process().get_files(of.copy_service(), answer,
+                                                 {file.get(), event.get()}));
+        EXPECT_TRUE(mapping.map(file.get(), 0,
+                                ipc::copy_ring::file_size(slots, data_bytes)));
+        bell = std::move(answer[0]);
+    }
+    ~raw_client()
+    {
+        ring().client_gone = 1;
+        ring_bell();
+    }
+
+    [[nodiscard]] ipc::copy_ring &ring() const
+    {
+        return *reinterpret_cast<ipc::copy_ring *>(mapping.start());
+    }
+    [[nodiscard]] char *data() const
+    {
+        return mapping.start() + ipc::copy_ring::data_offset(slots);
+    }
+    void ring_bell() const { (void)eventfd_write(bell.get(), 1); }
+
+    void post(const wish &asked)
+    {
+        ipc::copy_request &slot = ring().requests()[posted % slots];
+        slot.address            = asked.address;
+        slot.offset             = asked.offset;
+        slot.length             = asked.length;
+        slot.stamp              = asked.stamp;
+        slot.cell               = asked.cell;
+        slot.is_put             = asked.is_put;
+        ring().posted           = ++posted;
+        ring_bell();
+    }
+
+    /* @return What became of it; nothing when it does not end. */
+    std::optional<int64_t> run(const wish &asked)
+    {
+        post(asked);
+        ipc::copy_request &slot = ring().requests()[(posted - 1) % slots];
+        return eventually([&] { return slot.ended == posted; })
+                   ? std::make_optional(slot.result)
+                   : std::nullopt;
+    }
+
+    util::unique_fd event;
+    util::unique_fd bell;
+    util::file_mapping mapping;
+    uint64_t posted = 0;
+};
+
+class copy_service : public keys_test {
+protected:
+    void SetUp() override
+    {
+        keys_test::SetUp();
+        key = other.key(at, mebi);
+        ASSERT_EQ(UCS_OK, ipc::remote_buffers::instance().find(key, of));
+    }
+    void TearDown() override
+    {
+        expect_to_serve();
+        of.reset();
+        keys_test::TearDown();
+    }
+
+    [[nodiscard]] wish
+    request(const std::function<void(wish &)> &change = {}) const
+    {
+        wish asked{at, 0, data_bytes, key.stamp, key.cell, 0};
+        if (change) {
+            change(asked);
+        }
+        return asked;
+    }
+
+    /* Whoever asks for what is right. */
+    void expect_to_serve() const
+    {
+        raw_client good(*of);
+        EXPECT_EQ(0, good.run(request()));
+        EXPECT_EQ(0x5a, good.data()[data_bytes - 1]);
+    }
+
+    /* Why a ring is refused, or not. */
+    ucs_status_t bring(int file, int event)
+    {
+        ipc::file_pair answer;
+        return of->process().get_files(of->copy_service(), answer,
+                                       {file, event});
+    }
+
+    exporter_process other{{{{"UCX_GAUDI_IPC_ROUTES", "host"}}}};
+    const uint64_t at = other.allocate(mebi, 0x5a);
+    ipc::wire_key key{};
+    std::shared_ptr<ipc::foreign_page> of;
+};
+
+} // namespace
+
+TEST_F(copy_service, copies_to_and_from_what_there_is_a_key_for)
+{
+    raw_client client(*of);
+    std::memset(client.data(), 7, data_bytes);
+    EXPECT_EQ(0, client.run(request([](auto &asked) {
+        asked.is_put = 1;
+        asked.offset = 1;
+        asked.length = 100;
+        asked.address += mebi / 2 - 3;
+    })));
+    for (unsigned i = 0; i < 2 * slots; ++i) {
+        std::memset(client.data(), 0, data_bytes);
+        EXPECT_EQ(0, client.run(request(
+                         [](auto &asked) { asked.address += mebi / 2 - 4; })));
+        EXPECT_NE(7, client.data()[0]);
+        EXPECT_EQ(7, client.data()[1]);
+        EXPECT_EQ(7, client.data()[100]);
+        EXPECT_NE(7, client.data()[101]);
+    }
+}
+
+TEST_F(copy_service, refuses_what_is_out_of_place)
+{
+    raw_client client(*of);
+    char here                                                  = 0;
+    const std::pair<std::function<void(wish &)>, int> wrongs[] = {
+        {[](auto &asked) { asked.length = 0; }, -EFAULT},
+        {[](auto &asked) { asked.length = data_bytes + 1; }, -EFAULT},
+        {[](auto &asked) { asked.offset = 1; }, -EFAULT},
+        {[](auto &asked) { asked.offset = UINT64_MAX; }, -EFAULT},
+        {[](auto &asked) { asked.length = UINT64_MAX; }, -EFAULT},
+        {[&](auto &asked) {
+             asked.address = reinterpret_cast<uintptr_t>(&here);
+         },
+         -EFAULT},
+        {[](auto &asked) { asked.address = 0; }, -EFAULT},
+        {[](auto &asked) { asked.address -= 1; }, -EKEYREVOKED},
+        {[](auto &asked) { asked.address += mebi - data_bytes + 1; },
+         -EKEYREVOKED},
+        {[](auto &asked) { asked.stamp = 0; }, -EKEYREVOKED},
+        {[](auto &asked) { asked.stamp += 1; }, -EKEYREVOKED},
+        {[](auto &asked) { asked.cell += 1; }, -EKEYREVOKED},
+        {[](auto &asked) { asked.cell = UINT32_MAX; }, -EKEYREVOKED},
+    };
+    for (const auto &[change, error] : wrongs) {
+        EXPECT_EQ(error, client.run(request(change)));
+    }
+    EXPECT_EQ(0, client.run(request()));
+}
+
+TEST_F(copy_service, gives_up_who_counts_wrong)
+{
+    for (const uint64_t jump : {uint64_t{slots} + 1, UINT64_MAX, uint64_t{0}}) {
+        raw_client client(*of);
+        EXPECT_EQ(0, client.run(request()));
+        client.ring().posted = (jump == 0) ? 0 : client.posted + jump;
+        client.ring_bell();
+        EXPECT_TRUE(eventually([&] { return client.ring().server_gone == 1; }));
+        expect_to_serve();
+    }
+}
+
+TEST_F(copy_service, refuses_what_is_no_ring)
+{
+    const util::unique_fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    const auto refused = [&](const util::unique_fd &file) {
+        return bring(file.get(), event.get()) != UCS_OK;
+    };
+    using edit = void (*)(ipc::copy_ring &);
+    for (const edit change : {
+             +[](ipc::copy_ring &ring) { ring.magic += 1; },
+             +[](ipc::copy_ring &ring) { ring.version += 1; },
+             +[](ipc::copy_ring &ring) { ring.slots = 0; },
+             +[](ipc::copy_ring &ring) { ring.slots = UINT32_MAX; },
+             +[](ipc::copy_ring &ring) { ring.slots = 1000; },
+             +[](ipc::copy_ring &ring) { ring.data_bytes = 0; },
+             +[](ipc::copy_ring &ring) { ring.data_bytes += 4096; },
+             +[](ipc::copy_ring &ring) { ring.data_bytes = UINT64_MAX; },
+         }) {
+        EXPECT_TRUE(refused(make_ring(change)));
+    }
+    EXPECT_TRUE(refused(make_ring([](auto &) {}, false)));
+    EXPECT_TRUE(refused(make_ring([](auto &) {}, true, 4096)));
+    EXPECT_TRUE(refused(util::make_lasting_file("ring", 1)));
+    EXPECT_TRUE(refused(util::make_lasting_file("ring", 0)));
+    EXPECT_FALSE(refused(make_ring([](auto &) {})));
+}
+
+TEST_F(copy_service, refuses_to_ring_what_could_hold_it_up)
+{
+    const auto file = make_ring([](auto &) {});
+    int ends[2];
+    ASSERT_EQ(0, pipe2(ends, O_CLOEXEC | O_NONBLOCK));
+    close(ends[0]); /* who writes would get SIGPIPE */
+    for (const int event : {-1, ends[1], file.get()}) {
+        EXPECT_NE(UCS_OK, bring(file.get(), event));
+    }
+    close(ends[1]);
+}
+
+/* Its owner has made it wait afterwards. */
+TEST_F(copy_service, goes_on_beside_an_event_that_is_full)
+{
+    raw_client client(*of, 0);
+    ASSERT_EQ(0, eventfd_write(client.event.get(), UINT64_MAX - 1));
+    client.ring().client_sleeps = 1;
+    EXPECT_EQ(0, client.run(request()));
+    expect_to_serve();
+}
+
+TEST_F(copy_service, keeps_nothing_of_a_thousand_clients)
+{
+    const std::string process = "/proc/" + std::to_string(other.process.pid());
+    const auto census =
+        [&] { /* a copy of each ring, and what it is rung by */
+              const auto files =
+                  std::filesystem::directory_iterator(process + "/fd");
+              const std::string maps = read_file(process + "/maps");
+              return std::pair(std::distance(begin(files), end(files)),
+                               std::ranges::count(maps, '\n'));
+        };
+    expect_to_serve();
+    auto before = census();
+    EXPECT_TRUE(
+        eventually([&] { return std::exchange(before, census()) == before; }));
+    for (unsigned i = 0; (i < 1000) && !HasFailure(); ++i) {
+        const raw_client each(*of);
+    }
+    EXPECT_TRUE(eventually([&] { return census() <= before; }));
+}
+
+TEST_F(copy_service, ends_with_the_key)
+{
+    raw_client client(*of);
+    EXPECT_EQ(0, client.run(request()));
+    const auto next = other.key(at, mebi);
+    other.deregister(key);
+    EXPECT_EQ(-EKEYREVOKED, client.run(request()));
+    key = next;
+    EXPECT_EQ(0, client.run(request()));
+}
+
+} // namespace gaudi::test

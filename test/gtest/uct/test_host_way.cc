@@ -1,0 +1,507 @@
+/* Device memory of another process through host memory that both have, which
+ * that process's cards copy to and from (ipc/serving). In children: routes are
+ * read once per process. */
+#include "gtest/uct/peers.h"
+
+#include "common/process_state.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <signal.h>
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+child_options over_host(const char *habit          = "rests",
+                        child_environment settings = {})
+{
+    settings.emplace_back("UCX_GAUDI_IPC_ROUTES", "host");
+    settings.emplace_back(peer_habit, habit);
+    return {settings};
+}
+
+/* The test process and a peer, each with a card. */
+struct pair : beside_a_peer {
+    using beside_a_peer::copy;
+    using beside_a_peer::copy_md;
+    using beside_a_peer::ep;
+    using beside_a_peer::flush;
+    using beside_a_peer::ipc_md;
+    using beside_a_peer::peer;
+    using beside_a_peer::tl;
+    using beside_a_peer::to;
+
+    void TestBody() override {}
+
+    [[nodiscard]] endpoint target() const { return to(key); }
+    [[nodiscard]] uint64_t remote() const { return peer.device.address; }
+
+    const unpacked_key key{peer.device.key};
+};
+
+using many = std::array<counted_completion, 40>;
+
+/* Start to write device memory of a peer, again and again. */
+void put_much(const endpoint &target, std::vector<char> &from, uint64_t remote,
+              many &puts)
+{
+    for (counted_completion &each : puts) {
+        target.start_put(from.data(), from.size(), remote, &each);
+    }
+}
+
+unsigned count_ended(const many &all)
+{
+    return static_cast<unsigned>(std::ranges::count_if(
+        all, [](const auto &each) { return each.calls > 0; }));
+}
+
+::testing::AssertionResult each_ended_once(transport &by, const many &all)
+{
+    const bool ended =
+        by.progress_until([&] { return count_ended(all) == all.size(); });
+    by.progress_much();
+    return (ended && std::ranges::all_of(
+                         all, [](const auto &each) { return each.calls == 1; }))
+               ? ::testing::AssertionSuccess()
+               : ::testing::AssertionFailure()
+                     << count_ended(all) << " of " << all.size();
+}
+
+constexpr size_t sizes[] = {1,     4095,  4097,          65535,
+                            65536, 65537, (3 << 20) + 1, ipc_peer_bytes};
+
+/* Put and get, by every call, from and to host and device memory here. */
+void move_all()
+{
+    pair p;
+    std::vector<char> host(ipc_peer_bytes);
+    device_buffer device(p.copy_md, ipc_peer_bytes);
+    const endpoint target = p.target();
+    uint64_t seed         = 0;
+    for (const bool here : {false, true}) {
+        void *local     = here ? device.address : host.data();
+        const auto fill = [&](size_t size) {
+            fill_pattern(host.data(), size, ++seed);
+            if (here) {
+                ASSERT_EQ(UCS_OK,
+                          p.copy.put_short(host.data(), size, device.remote()));
+            }
+        };
+        const auto has = [&](size_t size) {
+            return here ? p.copy.holds(device.remote(), size, seed)
+                        : has_pattern(host.data(), size, seed);
+        };
+        for (const size_t size : sizes) {
+            SCOPED_TRACE(size);
+            fill(size);
+            counted_completion done[2];
+            target.start_put(local, size, p.remote(), &done[0]);
+            p.flush();
+            EXPECT_TRUE(ended_once(done[0]));
+            EXPECT_TRUE(p.peer.has(true, size, seed));
+            p.peer.fill(++seed);
+            target.start_get(local, size, p.remote(), &done[1]);
+            p.flush();
+            EXPECT_TRUE(ended_once(done[1]));
+            EXPECT_TRUE(has(size));
+
+            fill(size);
+            EXPECT_EQ(UCS_OK, target.put_short(local, size, p.remote()));
+            EXPECT_TRUE(p.peer.has(true, size, seed));
+            p.peer.fill(++seed);
+            EXPECT_EQ(UCS_OK, target.get_short(local, size, p.remote()));
+            EXPECT_TRUE(has(size));
+            if (size > p.tl->attr.cap.put.max_bcopy) {
+                continue;
+            }
+            fill_pattern(host.data(), size, ++seed);
+            EXPECT_EQ(static_cast<ssize_t>(size),
+                      target.put_bcopy(host.data(), size, p.remote()));
+            p.flush();
+            EXPECT_TRUE(p.peer.has(true, size, seed));
+            p.peer.fill(++seed);
+            counted_completion got;
+            EXPECT_EQ(UCS_INPROGRESS,
+                      uct_ep_get_bcopy(p.ep, unpack_by_memcpy(), local, size,
+                                       p.remote(), p.key.rkey(), &got));
+            p.flush();
+            EXPECT_TRUE(ended_once(got));
+            EXPECT_TRUE(has(size));
+        }
+    }
+}
+
+/* Times that a thread of a process has gone to sleep. */
+std::string sleeps_of(pid_t process, const std::string &name)
+{
+    const std::string tasks = "/proc/" + std::to_string(process) + "/task";
+    for (const auto &task : std::filesystem::directory_iterator(tasks)) {
+        const std::string path = task.path().string();
+        if (read_file(path + "/comm") == name + "\n") {
+            const std::string status = read_file(path + "/status");
+            return status.substr(status.find("voluntary_ctxt_switches"));
+        }
+    }
+    return "none";
+}
+
+} // namespace
+
+TEST_IN_CHILD(host_way, moves_all_by_a_peer_that_makes_no_progress, over_host())
+{
+    move_all();
+}
+
+TEST_IN_CHILD(host_way, moves_all_by_a_peer_that_sleeps, over_host("sleeps"))
+{
+    move_all();
+}
+
+TEST_IN_CHILD(host_way, moves_all_by_a_peer_that_polls, over_host("polls"))
+{
+    move_all();
+}
+
+TEST_IN_CHILD(host_way, wakes_who_sleeps_until_a_copy_ends, over_host())
+{
+    pair p;
+    std::vector<char> host(ipc_peer_bytes);
+    for (unsigned i = 0; i < 100; ++i) {
+        counted_completion done;
+        p.target().start_get(host.data(), (i % 2 == 0) ? 8 : host.size(),
+                             p.remote(), &done);
+        ASSERT_TRUE(p.tl->sleep_until([&] { return done.calls > 0; })) << i;
+        EXPECT_EQ(UCS_OK, done.status);
+    }
+}
+
+/* Whatever the client does besides. */
+TEST_IN_CHILD(host_way, lets_the_thread_sleep_that_has_nothing_to_do,
+              over_host())
+{
+    pair p;
+    const unpacked_key other(p.peer.host.key);
+    char byte = 0;
+    ASSERT_EQ(UCS_OK, p.target().get_short(&byte, 1, p.remote()));
+    const auto sleeps = [&] {
+        return sleeps_of(p.peer.process().pid(), "ucx-gaudi-copy");
+    };
+    std::string before = sleeps();
+    ASSERT_NE("none", before);
+    EXPECT_TRUE(eventually([&] {
+        for (unsigned i = 0; i < 5000; ++i) {
+            EXPECT_EQ(UCS_OK,
+                      p.to(other).get_short(&byte, 1, p.peer.host.address));
+            p.tl->progress();
+        }
+        return std::exchange(before, sleeps()) == before;
+    }));
+    EXPECT_EQ(UCS_OK, p.target().get_short(&byte, 1, p.remote()));
+}
+
+TEST_IN_CHILD(host_way, serves_many_endpoints_and_interfaces, over_host())
+{
+    constexpr unsigned count = 4;
+    constexpr size_t part    = ipc_peer_bytes / count;
+    pair p;
+    transport second(p.ipc_md);
+    std::vector<char> text(ipc_peer_bytes);
+    fill_pattern(text.data(), text.size(), 3);
+    std::vector<uct_ep_h> eps;
+    for (unsigned i = 0; i < count; ++i) {
+        eps.push_back(((i % 2 == 0) ? *p.tl : second).make_ep(p.peer.address));
+        ASSERT_NE(nullptr, eps.back());
+    }
+    for (unsigned round = 0; round < 50; ++round) {
+        for (unsigned i = 0; i < count; ++i) {
+            const endpoint each{eps[i], p.key.rkey()};
+            each.start_put(text.data() + i * part, part, p.remote() + i * part);
+        }
+    }
+    p.tl->flush();
+    second.flush();
+    EXPECT_TRUE(p.peer.has(true, ipc_peer_bytes, 3));
+    for (uct_ep_h each : eps) {
+        uct_ep_destroy(each);
+    }
+}
+
+TEST_IN_CHILD(host_way, needs_no_card_here,
+              over_host("rests", {{"HLTHUNK_EMU_DEVICES", "1"}}))
+{
+    const checked_log log;
+    ipc_peer peer;
+    {
+        const opened_domain md("gaudi_ipc");
+        transport tl(md);
+        uct_ep_h ep = tl.make_ep(peer.address);
+        ASSERT_NE(nullptr, ep);
+        EXPECT_FALSE(engine_hooks::any_card());
+        const unpacked_key key(peer.device.key);
+        const endpoint target{ep, key.rkey()};
+        std::vector<char> host(ipc_peer_bytes);
+        fill_pattern(host.data(), host.size(), 1);
+        counted_completion done[2];
+        target.start_put(host.data(), host.size(), peer.device.address,
+                         &done[0]);
+        tl.flush();
+        EXPECT_TRUE(ended_once(done[0]));
+        EXPECT_TRUE(peer.has(true, host.size(), 1));
+        peer.fill(2);
+        target.start_get(host.data(), host.size(), peer.device.address,
+                         &done[1]);
+        tl.flush();
+        EXPECT_TRUE(ended_once(done[1]));
+        EXPECT_TRUE(has_pattern(host.data(), host.size(), 2));
+        EXPECT_EQ(UCS_OK,
+                  target.put_short(host.data(), 1, peer.device.address));
+        uct_ep_destroy(ep);
+    }
+    EXPECT_THAT(peer.quit(), ended(0, ::testing::IsEmpty()));
+}
+
+/* What was begun ends; nothing is written any more when the owner's call has
+ * returned. */
+TEST_IN_CHILD(host_way, ends_with_the_key, over_host())
+{
+    pair p;
+    std::vector<char> host(ipc_peer_bytes, 'x');
+    many puts;
+    put_much(p.target(), host, p.remote(), puts);
+    p.tl->progress_until([&] { return count_ended(puts) > 0; });
+    p.peer.end_key();
+    p.peer.fill(9);
+    EXPECT_TRUE(each_ended_once(*p.tl, puts));
+    EXPECT_THAT(puts, ::testing::Each(::testing::Field(
+                          &uct_completion_t::status,
+                          ::testing::AnyOf(UCS_OK, UCS_ERR_REJECTED))));
+    EXPECT_EQ(UCS_ERR_REJECTED, puts.back().status);
+    EXPECT_TRUE(p.peer.has(true, ipc_peer_bytes, 9));
+}
+
+/* Which has closed gaudi_ipc, and opens it again. */
+TEST_IN_CHILD(host_way, meets_a_peer_again, over_host())
+{
+    pair p;
+    std::vector<char> host(ipc_peer_bytes, 'x');
+    for (unsigned round = 0; round < 5; ++round) {
+        SCOPED_TRACE(round);
+        const auto [address, again] = p.peer.reopen();
+        uct_ep_h ep                 = p.tl->make_ep(address);
+        const unpacked_key fresh(again.key);
+        many puts;
+        put_much({ep, fresh.rkey()}, host, again.address, puts);
+        p.tl->progress_until([&] { return count_ended(puts) > 0; });
+        (void)p.peer.reopen();
+        EXPECT_TRUE(each_ended_once(*p.tl, puts));
+        EXPECT_THAT(puts, ::testing::Each(::testing::Field(
+                              &uct_completion_t::status,
+                              ::testing::AnyOf(UCS_OK, UCS_ERR_REJECTED,
+                                               UCS_ERR_ENDPOINT_TIMEOUT))));
+        uct_ep_destroy(ep);
+    }
+}
+
+TEST_IN_CHILD(host_way, ends_with_a_peer_that_is_killed, over_host())
+{
+    pair p;
+    ipc_peer victim;
+    uct_ep_h ep = p.tl->make_ep(victim.address);
+    const unpacked_key key(victim.device.key);
+    std::vector<char> host(ipc_peer_bytes, 'x');
+    const unsigned files = count_open_fds();
+    many puts;
+    put_much({ep, key.rkey()}, host, victim.device.address, puts);
+    p.tl->progress_until([&] { return count_ended(puts) > 0; });
+    victim.process().kill(SIGKILL);
+    EXPECT_TRUE(each_ended_once(*p.tl, puts));
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, puts.back().status);
+    uct_ep_destroy(ep);
+    /* The next connection finds out that this one is of no use. */
+    EXPECT_EQ(UCS_OK, p.target().put_short(host.data(), 8, p.remote()));
+    EXPECT_GE(files + 4, count_open_fds());
+    EXPECT_EQ(1u, count_mappings("gaudi_ipc_copies"));
+}
+
+/* Others are served meanwhile. */
+TEST_IN_CHILD(host_way, waits_for_a_peer_that_is_stopped, over_host())
+{
+    pair p;
+    ipc_peer other;
+    uct_ep_h ep = p.tl->make_ep(other.address);
+    const unpacked_key key(other.device.key);
+    std::vector<char> host(ipc_peer_bytes);
+    fill_pattern(host.data(), host.size(), 1);
+    many puts;
+    put_much(p.target(), host, p.remote(), puts);
+    p.tl->progress_until([&] { return count_ended(puts) > 0; });
+    p.peer.process().stop();
+    many others;
+    put_much({ep, key.rkey()}, host, other.device.address, others);
+    EXPECT_TRUE(each_ended_once(*p.tl, others));
+    EXPECT_EQ(UCS_OK, others.back().status);
+    EXPECT_EQ(0u, puts.back().calls);
+    p.peer.process().kill(SIGCONT);
+    EXPECT_TRUE(each_ended_once(*p.tl, puts));
+    EXPECT_EQ(UCS_OK, puts.back().status);
+    EXPECT_TRUE(p.peer.has(true, ipc_peer_bytes, 1));
+    uct_ep_destroy(ep);
+    EXPECT_THAT(other.quit(), ended(0, ::testing::IsEmpty()));
+}
+
+TEST_IN_CHILD(host_way, tells_of_a_card_that_its_owner_loses, over_host())
+{
+    pair p;
+    for (const char *fault : {"now=reset", "now=remove"}) {
+        SCOPED_TRACE(fault);
+        ipc_peer victim;
+        uct_ep_h ep = p.tl->make_ep(victim.address);
+        const unpacked_key key(victim.device.key);
+        std::vector<char> host(ipc_peer_bytes, 'x');
+        many puts;
+        put_much({ep, key.rkey()}, host, victim.device.address, puts);
+        p.tl->progress_until([&] { return count_ended(puts) > 0; });
+        victim.break_card(fault);
+        EXPECT_TRUE(each_ended_once(*p.tl, puts));
+        EXPECT_EQ(UCS_ERR_NO_DEVICE, puts.back().status);
+        uct_ep_destroy(ep);
+        (void)take_logs();
+        EXPECT_EQ(UCS_OK, p.target().put_short(host.data(), 8, p.remote()));
+        (void)victim.quit();
+    }
+}
+
+/* A reader that is killed while the card here copies for it. */
+TEST_IN_CHILD(host_way, forgets_a_client_that_is_killed, over_host("polls"))
+{
+    pair p;
+    device_buffer memory(p.copy_md, ipc_peer_bytes);
+    registration memh(p.ipc_md, memory.address, ipc_peer_bytes);
+    const ipc_peer::memory shared{pack_key(p.ipc_md, memh.memh),
+                                  memory.remote()};
+    (void)p.to(p.key); /* what is made once is made */
+    unsigned files = 0;
+    for (unsigned round = 0; round < 3; ++round) {
+        auto client = std::make_unique<ipc_peer>();
+        client->connect(p.tl->address());
+        engine_hooks::pause(true);
+        client->hold(shared);
+        EXPECT_TRUE(
+            eventually([] { return count_mappings("gaudi_ipc_copies") > 0; }));
+        client->process().kill(SIGKILL);
+        client.reset();
+        engine_hooks::pause(false);
+        EXPECT_TRUE(
+            eventually([] { return count_mappings("gaudi_ipc_copies") == 0; }));
+        EXPECT_TRUE(eventually([&] {
+            p.tl->progress();
+            return (round == 0) || (count_open_fds() <= files);
+        }));
+        files = count_open_fds();
+    }
+}
+
+/* Even when who asked for them is gone. */
+TEST_IN_CHILD(host_way, does_not_let_go_of_memory_before_its_own_copies_end,
+              over_host("polls"))
+{
+    pair p;
+    device_buffer memory(p.copy_md, ipc_peer_bytes);
+    uct_mem_h memh = nullptr;
+    ASSERT_EQ(UCS_OK,
+              register_memory(p.ipc_md, memory.address, ipc_peer_bytes, memh));
+    const ipc_peer::memory shared{pack_key(p.ipc_md, memh), memory.remote()};
+    auto client = std::make_unique<ipc_peer>();
+    client->connect(p.tl->address());
+    client->hold(shared);
+    client->let_go(); /* has connected */
+    const uint64_t before = engine_hooks::counters().jobs;
+    engine_hooks::pause(true);
+    client->hold(shared);
+    ASSERT_TRUE(
+        eventually([&] { return engine_hooks::counters().jobs > before; }));
+    client->process().kill(SIGKILL);
+    client.reset();
+    std::atomic<bool> ended{false};
+    std::thread freeing([&] {
+        EXPECT_EQ(UCS_OK, uct_md_mem_dereg(p.ipc_md, memh));
+        ended = true;
+    });
+    for (unsigned i = 0; i < 1000; ++i) {
+        p.tl->progress();
+        std::this_thread::yield();
+    }
+    EXPECT_FALSE(ended);
+    engine_hooks::pause(false);
+    freeing.join();
+}
+
+/* Forked children, of either side, have no part in it, and live on. */
+TEST_IN_CHILD(host_way, goes_on_beside_forked_children, over_host("polls"))
+{
+    pair p;
+    device_buffer memory(p.copy_md, ipc_peer_bytes);
+    registration memh(p.ipc_md, memory.address, ipc_peer_bytes);
+    p.peer.connect(p.tl->address());
+    std::vector<char> host(ipc_peer_bytes, 'x');
+    many puts;
+    put_much(p.target(), host, p.remote(), puts);
+    int pipe_fds[2];
+    ASSERT_EQ(0, pipe(pipe_fds));
+    forked_process child([&] {
+        close(pipe_fds[1]);
+        char end;
+        p.tl->progress();
+        return static_cast<int>(read(pipe_fds[0], &end, 1));
+    });
+    EXPECT_TRUE(each_ended_once(*p.tl, puts));
+    EXPECT_EQ(UCS_OK, puts.back().status);
+    p.peer.hold({pack_key(p.ipc_md, memh.memh), memory.remote()});
+    p.peer.let_go();
+    close(pipe_fds[1]);
+    close(pipe_fds[0]);
+    EXPECT_EQ(0, child.wait().exit_code);
+}
+
+TEST_IN_CHILD(host_way, leaves_nothing_of_many_connections, over_host())
+{
+    pair p;
+    char byte = 0;
+    EXPECT_EQ(UCS_OK, p.target().get_short(&byte, 1, p.remote()));
+    const auto connect = [&] {
+        transport each(p.ipc_md);
+        uct_ep_h ep = each.make_ep(p.peer.address);
+        const endpoint target{ep, p.key.rkey()};
+        EXPECT_EQ(UCS_OK, target.get_short(&byte, 1, p.remote()));
+        uct_ep_destroy(ep);
+    };
+    const auto settled = [&](const std::string &there) {
+        return eventually([&] { return p.peer.census() == there; });
+    };
+    connect();
+    std::string there = p.peer.census();
+    EXPECT_TRUE(eventually(/* the thread there forgets when it is idle */
+                           [&] {
+                               return std::exchange(there, p.peer.census()) ==
+                                      there;
+                           }));
+    const unsigned files    = count_open_fds();
+    const unsigned mappings = count_mappings();
+    for (unsigned i = 0; i < 100; ++i) {
+        connect();
+    }
+    EXPECT_EQ(files, count_open_fds());
+    EXPECT_GE(mappings + 8, count_mappings());
+    EXPECT_TRUE(settled(there)) << p.peer.census() << ", not " << there;
+}
+
+} // namespace gaudi::test
