@@ -125,7 +125,6 @@ const limit limits_of_gaudi3[] = {
       "counted_transfers.are_the_reading_cards",
       "*/fault_matrix.*_to_other_card", "*/fault_matrix.*_from_other_card",
       "*/fault_matrix.*/removal_under_reopen",
-      "transfers.go_through_the_engines_card_where_peer_to_peer_is_missing",
       "example_dmabuf.*",
       "cards.an_operation_goes_to_the_card_that_owns_the_address",
       "cards.keep_their_addresses_apart_however_much_is_allocated",

@@ -375,6 +375,7 @@ ucs_status_t copy_server::add(const process_id &sender, file_pair brought)
     }
     /* The end of a process is told once for all its rings. */
     (void)add_event(events_.get(), process->pidfd(), EPOLLONESHOT);
+    added->set_sleeping(true); /* the thread may be asleep already */
     session_->clients.push_back(std::move(added));
     any_clients_.store(true, std::memory_order_release);
     return UCS_OK;
