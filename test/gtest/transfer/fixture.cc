@@ -144,9 +144,7 @@ int card_memory::va_on(base::card &user, uint64_t address, size_t length,
     EXPECT_LE(address - start + length, size);
     EXPECT_GT(holds, releases) << "it has to be held";
     uint64_t first;
-    const bool refuses =
-        (refusal != 0) && ((refused == nullptr) || (refused == &user));
-    const int ret = refuses ? refusal : start_on(user, first);
+    const int ret = (refusal != 0) ? refusal : start_on(user, first);
     if (ret == 0) {
         va_p = first + (address - start);
     }

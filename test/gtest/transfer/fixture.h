@@ -102,8 +102,7 @@ public:
     virtual void read(void *data, size_t bytes)        = 0;
     virtual void write(const void *data, size_t bytes) = 0;
 
-    int refusal               = 0;       /**< what va_on says, */
-    const base::card *refused = nullptr; /**< to this card, or to all */
+    int refusal = 0; /**< what va_on says */
 
 protected:
     using counted_memory::counted_memory;

@@ -375,39 +375,6 @@ INSTANTIATE_TEST_SUITE_P(every, remote_transfers,
                                             ::testing::Values(way::start)),
                          name_of_cell);
 
-/* No peer-to-peer between the card that has the bytes here and the memory
- * there, but between that and the card of the engine. */
-TEST_F(transfers, go_through_the_engines_card_where_peer_to_peer_is_missing)
-{
-    constexpr size_t length = (3 << 20) + 1;
-    auto far                = card_memory::create(card(0), length);
-    device_buffer near(card(1), length);
-    far->refusal = -EPERM;
-    far->refused = &card(1);
-    guarded_buffer text(length);
-    guarded_buffer seen(length);
-    fill_pattern(text.data(), length, 6);
-    write_device(near.data(), text.data(), length);
-    counted_completion put;
-    ASSERT_EQ(UCS_INPROGRESS,
-              engine->start(domain, far->at(0), near.data(), length, &put));
-    wait_for(put);
-    EXPECT_EQ(UCS_OK, put.status);
-    read_device(seen.data(), far->at(0).pointer(), length);
-    EXPECT_TRUE(has_pattern(seen.data(), length, 6));
-
-    fill_pattern(text.data(), length, 7);
-    write_device(far->at(0).pointer(), text.data(), length);
-    EXPECT_EQ(UCS_OK, engine->copy(near.data(), far->at(0), length));
-    read_device(seen.data(), near.data(), length);
-    EXPECT_TRUE(has_pattern(seen.data(), length, 7));
-
-    far->refused = nullptr;
-    EXPECT_EQ(UCS_ERR_UNREACHABLE,
-              engine->copy(near.data(), far->at(0), length));
-    expect_log("cannot reach device memory");
-}
-
 using transfers_without_card = transfers;
 
 TEST_F(transfers_without_card, reach_host_memory_of_another_process)

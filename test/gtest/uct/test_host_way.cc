@@ -175,7 +175,7 @@ TEST_IN_CHILD(host_way, wakes_who_sleeps_until_a_copy_ends, over_host())
 {
     pair p;
     std::vector<char> host(ipc_peer_bytes);
-    for (unsigned i = 0; i < 100; ++i) {
+    for (unsigned i = 0; i < 300; ++i) {
         counted_completion done;
         p.target().start_get(host.data(), (i % 2 == 0) ? 8 : host.size(),
                              p.remote(), &done);
@@ -496,7 +496,7 @@ TEST_IN_CHILD(host_way, leaves_nothing_of_many_connections, over_host())
                            }));
     const unsigned files    = count_open_fds();
     const unsigned mappings = count_mappings();
-    for (unsigned i = 0; i < 100; ++i) {
+    for (unsigned i = 0; i < 300; ++i) {
         connect();
     }
     EXPECT_EQ(files, count_open_fds());

@@ -1,26 +1,19 @@
 #include "uct/gaudi/ipc/serving/copy_server.h"
 
-#include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
-#include "uct/gaudi/ipc/serving/copy_ring.h"
+#include "uct/gaudi/ipc/serving/served_client.h"
 #include "util/background_thread.h"
-#include "util/file_mapping.h"
 #include "util/fork_handlers.h"
 #include "util/process.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <system_error>
 #include <thread>
 #include <utility>
 
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 namespace gaudi::ipc {
@@ -37,39 +30,6 @@ constexpr std::chrono::milliseconds trust{1};
 /* As many as have asked for anything, and are alive. */
 constexpr size_t max_clients = 4096;
 
-int to_errno(ucs_status_t status)
-{
-    switch (status) {
-    case UCS_OK:
-        return 0;
-    case UCS_ERR_NO_DEVICE:
-        return -ENODEV;
-    case UCS_ERR_INVALID_ADDR:
-        return -EFAULT;
-    case UCS_ERR_TIMED_OUT:
-        return -ETIMEDOUT;
-    case UCS_ERR_NO_MEMORY:
-        return -ENOMEM;
-    case UCS_ERR_REJECTED:
-        return -EKEYREVOKED;
-    default:
-        return -EIO;
-    }
-}
-
-template <typename Number>
-Number read_once(const Number &shared)
-{
-    return __atomic_load_n(&shared, __ATOMIC_RELAXED);
-}
-
-/* The flag is its process's, too, and can be cleared any time. */
-bool is_nonblocking(int fd)
-{
-    const int flags = fcntl(fd, F_GETFL);
-    return (flags >= 0) && ((flags & O_NONBLOCK) != 0);
-}
-
 bool add_event(int epoll_fd, int fd, uint32_t how)
 {
     epoll_event event{};
@@ -78,185 +38,6 @@ bool add_event(int epoll_fd, int fd, uint32_t how)
 }
 
 } // namespace
-
-/* A copy of a client. */
-struct copy_server::served_copy {
-    uct_completion_t done;
-    client *of      = nullptr;
-    uint64_t number = 0;
-    uint64_t stamp  = 0;
-    bool is_running = false;
-};
-
-/* Who has brought a ring. */
-class copy_server::client {
-public:
-    client(std::shared_ptr<remote_process> process, util::unique_fd wake)
-        : process_(std::move(process)), wake_(std::move(wake))
-    {}
-    ~client()
-    {
-        if (memory_ != nullptr) {
-            base::memory_map::instance().deregister_host(memory_);
-        }
-    }
-
-    /* Map its ring. @return UCS_ERR_INVALID_PARAM: it is none;
-     * UCS_ERR_NO_MEMORY. */
-    ucs_status_t map(int fd);
-
-    [[nodiscard]] const remote_process &process() const { return *process_; }
-
-    /* Whether it wants nothing more, and all has ended that was started. */
-    [[nodiscard]] bool is_gone() const
-    {
-        return (running_ == 0) && (gone_ || (ring().client_gone.load() != 0) ||
-                                   !process_->is_alive());
-    }
-
-    [[nodiscard]] bool has_posted() const
-    {
-        return !gone_ && (ring().posted.load() != started_);
-    }
-
-    /* It is to ring before it waits for anything; or not. */
-    void set_sleeping(bool sleeping)
-    {
-        ring().server_sleeps.store(sleeping ? 1 : 0);
-    }
-
-    /* Tell it that nothing more is copied. */
-    void end()
-    {
-        gone_ = true;
-        ring().server_gone.store(1);
-        wake();
-    }
-
-    /* Start the next copy. @return false: there is none, or no room now. */
-    bool start_next(base::transfer_engine &engine, base::flush_domain &domain);
-
-    void finish(served_copy &copy, int result)
-    {
-        copy_request &ended = request(copy.number);
-        ended.result        = result;
-        ended.ended.store(copy.number + 1);
-        copy.is_running = false;
-        --running_;
-        if (ring().client_sleeps.load() != 0) {
-            wake();
-        }
-    }
-
-private:
-    [[nodiscard]] copy_ring &ring() const
-    {
-        return *reinterpret_cast<copy_ring *>(mapping_.start());
-    }
-    [[nodiscard]] copy_request &request(uint64_t number) const
-    {
-        return ring().requests()[number % copies_.size()];
-    }
-
-    void wake()
-    {
-        ring().client_sleeps.store(0);
-        if (is_nonblocking(wake_.get())) {
-            (void)eventfd_write(wake_.get(), 1);
-        }
-    }
-
-    const std::shared_ptr<remote_process> process_;
-    const util::unique_fd wake_;
-    util::file_mapping mapping_;
-    char *data_                = nullptr;
-    uint64_t data_bytes_       = 0;
-    base::host_memory *memory_ = nullptr; /* the chunks; goes first */
-    std::vector<served_copy> copies_;     /* by slot */
-    uint64_t started_ = 0;
-    unsigned running_ = 0;
-    bool gone_        = false;
-};
-
-ucs_status_t copy_server::client::map(int fd)
-{
-    const size_t length = util::lasting_length(fd);
-    if (length < copy_ring::page) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-    if (!mapping_.map(fd, 0, length)) {
-        return UCS_ERR_NO_MEMORY;
-    }
-    const copy_ring &head = ring();
-    const uint32_t slots  = read_once(head.slots);
-    data_bytes_           = read_once(head.data_bytes);
-    if ((head.magic != copy_ring::right_magic) ||
-        (head.version != wire_version) || (slots == 0) ||
-        (slots > copy_ring::max_slots) ||
-        (data_bytes_ > copy_ring::max_data_bytes) ||
-        (length != copy_ring::file_size(slots, data_bytes_)) ||
-        (madvise(mapping_.start(), length, MADV_DONTFORK) != 0)) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-    data_ = mapping_.start() + copy_ring::data_offset(slots);
-    copies_.resize(slots);
-    memory_ =
-        base::memory_map::instance().register_host(data_, data_bytes_, true);
-    return UCS_OK;
-}
-
-bool copy_server::client::start_next(base::transfer_engine &engine,
-                                     base::flush_domain &domain)
-{
-    const uint64_t posted = ring().posted.load();
-    served_copy &copy     = copies_[started_ % copies_.size()];
-    if (gone_ || (posted == started_)) {
-        return false;
-    }
-    if ((posted - started_ > copies_.size()) || copy.is_running) {
-        ucs_diag("gaudi_ipc: process %u asks for copies in a way that makes no "
-                 "sense: it gets no more",
-                 process_->id().pid);
-        end();
-        return false;
-    }
-    const copy_request &asked = request(started_);
-    const uint64_t address    = read_once(asked.address);
-    const uint64_t offset     = read_once(asked.offset);
-    const uint64_t length     = read_once(asked.length);
-    const bool is_put         = read_once(asked.is_put) != 0;
-    const own_page::mark key{read_once(asked.cell), read_once(asked.stamp)};
-    const bool fits = (length != 0) && (offset <= data_bytes_) &&
-                      (length <= data_bytes_ - offset) &&
-                      base::memory_map::is_device(address);
-    own_page &page      = *own_page::instance();
-    ucs_status_t status = !fits ? UCS_ERR_INVALID_ADDR
-                          : page.begin_use(key, address, length)
-                              ? UCS_OK
-                              : UCS_ERR_REJECTED;
-    copy                = {{}, this, started_, key.stamp, true};
-    if (status == UCS_OK) {
-        const base::side here(address);
-        const base::side chunk(data_ + offset);
-        copy.done.count = 1;
-        copy.done.func  = on_end;
-        status          = engine.start(domain, is_put ? here : chunk,
-                              is_put ? chunk : here, length, &copy.done);
-        if (status != UCS_INPROGRESS) {
-            page.end_use(key.stamp);
-        }
-        if (status == UCS_ERR_NO_RESOURCE) {
-            copy.is_running = false;
-            return false;
-        }
-    }
-    ++started_;
-    ++running_;
-    if (status != UCS_INPROGRESS) {
-        finish(copy, to_errno(status));
-    }
-    return true;
-}
 
 /* What there is between the opening of a memory domain and the closing of the
  * last one. */
@@ -269,7 +50,7 @@ struct copy_server::session {
         }
     }
 
-    std::vector<std::unique_ptr<client>> clients;
+    std::vector<std::unique_ptr<served_client>> clients;
     base::flush_domain domain{};
     std::unique_ptr<base::transfer_engine> engine;
 };
@@ -354,8 +135,9 @@ ucs_status_t copy_server::add(const process_id &sender, file_pair brought)
     if (status != UCS_OK) {
         return status;
     }
-    auto added = std::make_unique<client>(process, std::move(brought[1]));
-    status     = added->map(brought[0].get());
+    auto added =
+        std::make_unique<served_client>(process, std::move(brought[1]));
+    status = added->map(brought[0].get());
     if (status != UCS_OK) {
         return status;
     }
@@ -402,13 +184,6 @@ ucs_status_t copy_server::start()
     }
     session_ = std::move(made);
     return UCS_OK;
-}
-
-void copy_server::on_end(uct_completion_t *self)
-{
-    auto &copy = *ucs_container_of(self, served_copy, done);
-    own_page::instance()->end_use(copy.stamp);
-    copy.of->finish(copy, to_errno(self->status));
 }
 
 void copy_server::forget_gone()

@@ -46,12 +46,9 @@ public:
     static unsigned progress();
 
 private:
-    class client;
-    struct served_copy;
     struct session;
 
     static ucs_status_t take(const process_id &sender, file_pair brought);
-    static void on_end(uct_completion_t *self);
     ucs_status_t add(const process_id &sender, file_pair brought);
     void run();
     [[nodiscard]] bool may_sleep();

@@ -1,0 +1,106 @@
+/**
+ * A process that is copied for, by the ring that it has brought: see
+ * copy_ring.h. Knows how it asks and is told, and what of it is under way.
+ *
+ * Under the server's lock, but when that is being closed.
+ */
+#pragma once
+
+#include "uct/gaudi/base/memory/memory_map.h"
+#include "uct/gaudi/base/transfer/engine.h"
+#include "uct/gaudi/ipc/process/remote_process.h"
+#include "uct/gaudi/ipc/serving/copy_ring.h"
+#include "util/file_mapping.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace gaudi::ipc {
+
+class served_client;
+
+/** A copy that it has asked for. */
+struct served_copy {
+    uct_completion_t done;
+    served_client *of = nullptr;
+    uint64_t number   = 0;
+    uint64_t stamp    = 0;
+    bool is_running   = false;
+};
+
+class served_client {
+public:
+    served_client(std::shared_ptr<remote_process> process, util::unique_fd wake)
+        : process_(std::move(process)), wake_(std::move(wake))
+    {}
+    ~served_client()
+    {
+        if (memory_ != nullptr) {
+            base::memory_map::instance().deregister_host(memory_);
+        }
+    }
+
+    /** Map its ring. @return UCS_ERR_INVALID_PARAM: it is none;
+     *  UCS_ERR_NO_MEMORY. */
+    [[nodiscard]] ucs_status_t map(int fd);
+
+    [[nodiscard]] const remote_process &process() const { return *process_; }
+
+    /** Whether it wants nothing more, and all has ended that was started. */
+    [[nodiscard]] bool is_gone() const
+    {
+        return (running_ == 0) && (gone_ || (ring().client_gone.load() != 0) ||
+                                   !process_->is_alive());
+    }
+
+    [[nodiscard]] bool has_posted() const
+    {
+        return !gone_ && (ring().posted.load() != started_);
+    }
+
+    /** It is to ring before it waits for anything; or not. */
+    void set_sleeping(bool sleeping)
+    {
+        ring().server_sleeps.store(sleeping ? 1 : 0);
+    }
+
+    /** Tell it that nothing more is copied. */
+    void end()
+    {
+        gone_ = true;
+        ring().server_gone.store(1);
+        wake();
+    }
+
+    /** Start the next copy. @return false: there is none, or no room now. */
+    bool start_next(base::transfer_engine &engine, base::flush_domain &domain);
+
+    /** Tell it what has become of one. @param result  0 or -errno. */
+    void finish(served_copy &copy, int result);
+
+private:
+    [[nodiscard]] copy_ring &ring() const
+    {
+        return *reinterpret_cast<copy_ring *>(mapping_.start());
+    }
+    [[nodiscard]] copy_request &request(uint64_t number) const
+    {
+        return ring().requests()[number % copies_.size()];
+    }
+
+    void wake();
+
+    const std::shared_ptr<remote_process> process_;
+    const util::unique_fd wake_;
+    util::file_mapping mapping_;
+    char *data_                = nullptr;
+    uint64_t data_bytes_       = 0;
+    base::host_memory *memory_ = nullptr; /* the chunks; goes first */
+    std::vector<served_copy> copies_;     /* by slot */
+    uint64_t started_ = 0;
+    unsigned running_ = 0;
+    bool gone_        = false;
+};
+
+} // namespace gaudi::ipc
