@@ -8,7 +8,7 @@ The rooms from the lowest to the highest one, see docs/architecture.md:
     util
     hlthunk_shim: the interface <- hlthunk <- synapse <- cards
     base:         ucx <- cards <- memory <- memory/application, transfer
-    copy          ipc: process <- messages, sharing <- the UCT face
+    copy          ipc: process <- messages, serving <- sharing <- the UCT face
     program:      what programs call
     module, above all
 
@@ -40,8 +40,8 @@ BASE, COPY, IPC = GAUDI + "base/", GAUDI + "copy/", GAUDI + "ipc/"
 UCX_SEAM, CARDS, MEMORY, TRANSFER = (BASE + room for room in
                                      ("ucx/", "cards/", "memory/", "transfer/"))
 APPLICATION = MEMORY + "application/"
-PROCESS, MESSAGES, SHARING = (IPC + room for room in
-                              ("process/", "messages/", "sharing/"))
+PROCESS, MESSAGES, SERVING, SHARING = (
+    IPC + room for room in ("process/", "messages/", "serving/", "sharing/"))
 
 DRIVER = [SHIM, SHIM_CARDS, UTIL]
 
@@ -63,8 +63,9 @@ ALLOWED = [
     (COPY, [TRANSFER, MEMORY, CARDS, UCX_SEAM] + DRIVER),
     (PROCESS, [UCX_SEAM, CARDS] + DRIVER),
     (MESSAGES, [PROCESS, UCX_SEAM, CARDS] + DRIVER),
-    (SHARING, [PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] + DRIVER),
-    (IPC, [MESSAGES, SHARING, PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] +
+    (SERVING, [PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] + DRIVER),
+    (SHARING, [SERVING, PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] + DRIVER),
+    (IPC, [MESSAGES, SHARING, SERVING, PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] +
      DRIVER),
     (PROGRAM, [TRANSFER, APPLICATION, MEMORY, CARDS, UCX_SEAM] + DRIVER),
     (GAUDI, [PROGRAM, COPY, IPC, TRANSFER, APPLICATION, MEMORY, CARDS,

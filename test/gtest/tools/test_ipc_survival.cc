@@ -95,7 +95,7 @@ TEST_P(ipc_survival_of_hardships, fails_operations_on_freed_memory)
 TEST_P(ipc_survival_of_hardships, fails_operations_when_there_is_no_descriptor)
 {
     const environment by_imports = {{"UCX_GAUDI_IPC_P2P", "y"},
-                                  {"UCX_GAUDI_IPC_ROUTES", "pcie"}};
+                                    {"UCX_GAUDI_IPC_ROUTES", "pcie"}};
     bear("import", by_imports);
     bear("export", by_imports);
 }

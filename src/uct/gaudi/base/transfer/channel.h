@@ -165,6 +165,9 @@ public:
                    : UCS_LOG_LEVEL_ERROR;
     }
 
+    /** What copies for us; nullptr: our card. */
+    [[nodiscard]] owner_queue *others() const { return others_; }
+
     /** Planned copies that use it, of another process's: it is not destroyed
      *  before. */
     unsigned users = 0;

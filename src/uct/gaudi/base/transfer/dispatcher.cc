@@ -14,6 +14,17 @@ constexpr unsigned poll_batch = 16;
 constexpr unsigned idle_polls    = 256;
 constexpr uint32_t idle_sleep_us = 1000;
 
+/* @return As dma_queue::submit. */
+int submit(const work_queue &queue, dma_job &job, uint64_t dst, uint64_t src)
+{
+    owner_queue *others = queue.home->others();
+    uint64_t id;
+    return ucs_likely(others == nullptr)
+               ? queue.dma->submit(dst, src, job.length, &job, id)
+               : others->ask(*job.owner->plan->remote, dst, src, job.length,
+                             &job);
+}
+
 } // namespace
 
 dispatcher::dispatcher(const transfer_options &options,
@@ -91,9 +102,7 @@ bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
     job->covered        = nullptr;
     ucs_status_t status = prepare(*job, copy, leave);
     if (status == UCS_OK) {
-        uint64_t id;
-        const int ret =
-            queue.dma->submit(job->dst, job->src, job->length, job.get(), id);
+        const int ret = submit(queue, *job, job->dst, job->src);
         if (ret == 0) {
             ++owner.in_flight;
             queue.in_flight += job->length;
@@ -273,9 +282,7 @@ unsigned dispatcher::submit_onward()
             *ucs_queue_head_elem_non_empty(&onward_, dma_job, in_onward);
         work_queue *queue  = job.relay;
         const uint64_t src = job.chunk->home->va_for(*queue->home, *job.chunk);
-        uint64_t id;
-        const int ret =
-            queue->dma->submit(job.target, src, job.length, &job, id);
+        const int ret      = submit(*queue, job, job.target, src);
         if (ret == -EAGAIN) {
             break;
         }

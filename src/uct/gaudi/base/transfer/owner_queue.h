@@ -11,6 +11,7 @@
 #include "hlthunk_shim/dma_queue.h"
 #include "uct/gaudi/base/transfer/remote_memory.h"
 
+#include <cerrno>
 #include <span>
 
 namespace gaudi::base {
@@ -32,9 +33,6 @@ public:
 
     [[nodiscard]] virtual const char *name() const = 0;
 
-    [[nodiscard]] int submit(uint64_t dst, uint64_t src, uint64_t length,
-                             void *cookie, uint64_t &id_p) final;
-
     /** There is none: who sleeps does so in
      *  @ref wait_for_oldest. */
     [[nodiscard]] shim::ticket oldest_ticket() const final
@@ -42,11 +40,27 @@ public:
         return shim::ticket::none;
     }
 
-protected:
+    /** It is not enough to say: see @ref ask. */
+    [[nodiscard]] int submit(uint64_t, uint64_t, uint64_t, void *,
+                             uint64_t &) final
+    {
+        return -EOPNOTSUPP;
+    }
+
     /** Ask for a copy.
-     *  @param is_put   From the chunk to the device memory.
-     *  @param address  In the memory, at its process.
+     *  @param of      What either address is in, at its process.
+     *  @param dst,src The other one is an offset in the chunks: no device
+     *                 address is so low.
      *  @return As dma_queue::submit. */
+    [[nodiscard]] int ask(remote_memory &of, uint64_t dst, uint64_t src,
+                          uint64_t length, void *cookie)
+    {
+        const bool is_put = src < memory().size();
+        return ask(of, is_put, is_put ? dst : src, is_put ? src : dst, length,
+                   cookie);
+    }
+
+protected:
     [[nodiscard]] virtual int ask(remote_memory &of, bool is_put,
                                   uint64_t address, uint64_t offset,
                                   uint64_t length, void *cookie) = 0;

@@ -1,6 +1,5 @@
 #include "uct/gaudi/base/transfer/remote_memory.h"
 
-#include "uct/gaudi/base/transfer/owner_queue.h"
 #include "uct/gaudi/base/ucx/status.h"
 
 #include <cerrno>
