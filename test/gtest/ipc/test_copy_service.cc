@@ -215,6 +215,23 @@ TEST_F(copy_service, refuses_what_is_out_of_place)
     EXPECT_EQ(0, client.run(request()));
 }
 
+/* That has a cell, too, but its end waits for nobody who copies. */
+TEST_F(copy_service, takes_no_exported_buffer_for_a_key)
+{
+    exporter_process both{{{{"UCX_GAUDI_IPC_ROUTES", "pcie,host"}}}};
+    const uint64_t there       = both.allocate(mebi, 1);
+    const ipc::wire_key packed = both.key(there, mebi);
+    const ipc::wire_buffer &in = packed.buffer;
+    std::shared_ptr<ipc::foreign_page> page;
+    ASSERT_EQ(UCS_OK, ipc::remote_buffers::instance().find(packed, page));
+    raw_client client(*page);
+    ASSERT_NE(0u, in.stamp);
+    EXPECT_EQ(-EKEYREVOKED,
+              client.run({there, 0, data_bytes, in.stamp, in.cell, 0}));
+    EXPECT_EQ(0,
+              client.run({there, 0, data_bytes, packed.stamp, packed.cell, 0}));
+}
+
 TEST_F(copy_service, gives_up_who_counts_wrong)
 {
     for (const uint64_t jump : {uint64_t{slots} + 1, UINT64_MAX, uint64_t{0}}) {

@@ -7,24 +7,6 @@
 
 namespace gaudi::base {
 
-remote_memory::~remote_memory() = default;
-
-/* Where nothing else is said a card imports it. */
-route_list remote_memory::routes(const card *from)
-{
-    route_list all;
-    if (from != nullptr) {
-        all.add({shim::wire::pcie, false});
-    }
-    return all;
-}
-
-int remote_memory::connect(const owner_queue_options &,
-                           std::unique_ptr<owner_queue> &)
-{
-    return -EOPNOTSUPP;
-}
-
 /* That a process is gone is for its endpoints to say. */
 static ucs_status_t judge(const util::process_memory &process, uint64_t address,
                           size_t length, int result)

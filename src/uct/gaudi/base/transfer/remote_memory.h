@@ -10,6 +10,7 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "util/other_process.h"
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,7 +34,7 @@ using kept_range = std::shared_ptr<const void>;
  *  outlives every operation that holds it. */
 class remote_memory {
 public:
-    virtual ~remote_memory();
+    virtual ~remote_memory() = default;
 
     /** Whether a range is part of it, and it can still be used.
      *  @return UCS_OK, or an error, which was logged. */
@@ -56,7 +57,14 @@ public:
 
     /** Device memory: the ways to it, best first. @param from  A card of ours;
      *  nullptr: this process has none. */
-    [[nodiscard]] virtual route_list routes(const card *from);
+    [[nodiscard]] virtual route_list routes(const card *from)
+    {
+        route_list all; /* where nothing else is said the card imports it */
+        if (from != nullptr) {
+            all.add({shim::wire::pcie, false});
+        }
+        return all;
+    }
 
     /** Device memory: tells its process from others. */
     [[nodiscard]] virtual uint64_t owner() const { return 0; }
@@ -64,8 +72,11 @@ public:
     /** Device memory: have its process copy. Asks that, and waits for an
      *  answer.
      *  @return 0 or -errno; what failed was said at debug level. */
-    [[nodiscard]] virtual int connect(const owner_queue_options &wished,
-                                      std::unique_ptr<owner_queue> &queue_p);
+    [[nodiscard]] virtual int connect(const owner_queue_options &,
+                                      std::unique_ptr<owner_queue> &)
+    {
+        return -EOPNOTSUPP;
+    }
 
     /** While it is held: a range of it is about to be used, and what @ref va_on
      *  says of this range stays valid while the result is there.

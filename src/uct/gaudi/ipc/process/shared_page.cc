@@ -150,17 +150,18 @@ ucs_status_t own_page::create()
     return file_service::add(std::move(offer), file_);
 }
 
-own_page::mark own_page::take_cell(uint64_t start, uint64_t length)
+own_page::mark own_page::take_cell(cell_user user, uint64_t start,
+                                   uint64_t length)
 {
     std::lock_guard<std::mutex> guard(lock_);
     mark taken;
     if (!free_cells_.empty()) {
         taken.cell = free_cells_.back();
         free_cells_.pop_back();
-        ranges_[taken.cell] = {start, length};
+        ranges_[taken.cell] = {start, length, user};
     } else if (ranges_.size() < max_cells) {
         taken.cell = static_cast<uint32_t>(ranges_.size());
-        ranges_.push_back({start, length});
+        ranges_.push_back({start, length, user});
         free_cells_.reserve(ranges_.capacity()); /* end_cell cannot fail */
     } else {
         return taken;
@@ -194,7 +195,8 @@ bool own_page::is_current(const mark &asked, uint64_t start,
 bool own_page::begin_use(const mark &asked, uint64_t start, uint64_t length)
 {
     std::lock_guard<std::mutex> guard(lock_);
-    if (!covers(asked, start, length)) {
+    if (!covers(asked, start, length) ||
+        (ranges_[asked.cell].user != cell_user::key)) {
         return false;
     }
     ++own_uses_[asked.stamp];

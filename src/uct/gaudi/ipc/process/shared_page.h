@@ -153,9 +153,14 @@ public:
         uint64_t stamp = 0; /**< 0: none */
     };
 
+    /** What has a cell: a key, by which this process copies for others, or a
+     *  buffer that they import. */
+    enum class cell_user : uint8_t { key, buffer };
+
     /** @param start,length  What it stands for, for @ref is_current.
      *  @return A mark without stamp when there is no cell left. */
-    [[nodiscard]] mark take_cell(uint64_t start, uint64_t length);
+    [[nodiscard]] mark take_cell(cell_user user, uint64_t start,
+                                 uint64_t length);
 
     /** What had the cell is no more. Sequentially consistent with the reading
      *  of hazards. */
@@ -173,7 +178,7 @@ public:
     void offer_copies(const file_ref &service) { page().copies = service; }
 
     /** A copy for another process begins, or ends, by a key of a range around
-     *  this one. @return false: it is not current. */
+     *  this one. @return false: it is not current, or no key. */
     [[nodiscard]] bool begin_use(const mark &asked, uint64_t start,
                                  uint64_t length);
     void end_use(uint64_t stamp);
@@ -206,6 +211,7 @@ private:
     struct range {
         uint64_t start;
         uint64_t length;
+        cell_user user;
     };
 
     static ucs_status_t take_importer(const process_id &sender,

@@ -90,7 +90,8 @@ public:
         if (file_service::add(std::move(offer), file_) != UCS_OK) {
             return -ENOMEM;
         }
-        mark_ = page.take_cell(backing_.va, backing_.size);
+        mark_ = page.take_cell(own_page::cell_user::buffer, backing_.va,
+                               backing_.size);
         if (mark_.stamp == 0) {
             file_service::remove(file_);
             return -ENOMEM;
@@ -282,7 +283,7 @@ ucs_status_t exported_memory::pack(void *buffer)
         return UCS_ERR_INVALID_ADDR;
     }
     if (mark_.stamp == 0) {
-        mark_ = page->take_cell(address_, length_);
+        mark_ = page->take_cell(own_page::cell_user::key, address_, length_);
         if (mark_.stamp == 0) {
             ucs_error("gaudi_ipc: %zu keys are in use, which are all there are",
                       page->cells());
