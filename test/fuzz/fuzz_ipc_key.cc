@@ -58,6 +58,8 @@ void start()
 {
     setenv("UCX_GAUDI_DRIVER", GAUDI_EMULATOR, 1);
     setenv("UCX_GAUDI_DEVICES", "auto", 1);
+    setenv("UCX_GAUDI_IPC_P2P", "y", 1);
+    setenv("UCX_GAUDI_IPC_ROUTES", "pcie", 1);
     require(gaudi::base::init_config());
     require(gaudi::base::init_memory_type());
     ucs_log_push_handler([](const char *, unsigned, const char *,
