@@ -63,7 +63,7 @@ const limit limits[] = {
       "ucx_info.lists_the_cards_that_variables_make_visible",
       "ucx_info.lists_the_named_cards_only"}},
     {"the process has the framework's card, and needs no other",
-     {"no_card.*",
+     {"host_way.needs_no_card_here", "no_card.*",
       "example_uct_host_to_device.ends_with_an_error_when_every_card_is_taken",
       "example_ucp_host_to_device.says_what_can_be_missing_without_a_card"}},
     {"SynapseAI has one device per process, and drives all there",
