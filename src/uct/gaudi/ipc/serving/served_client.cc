@@ -90,7 +90,7 @@ ucs_status_t served_client::map(int fd)
     data_bytes_           = read_once(head.data_bytes);
     if ((head.magic != copy_ring::right_magic) ||
         (head.version != wire_version) || (slots == 0) ||
-        (slots > copy_ring::max_slots) ||
+        (slots > copy_ring::max_slots) || (data_bytes_ == 0) ||
         (data_bytes_ > copy_ring::max_data_bytes) ||
         (length != copy_ring::file_size(slots, data_bytes_)) ||
         (madvise(mapping_.start(), length, MADV_DONTFORK) != 0)) {
