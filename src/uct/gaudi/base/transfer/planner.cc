@@ -107,7 +107,7 @@ void planner::use_cards(card &home)
     }
 }
 
-/* Whether there is a card that works, or one that has. */
+/* Whether there is a card: one that works, or one that was lost. */
 bool planner::find_home()
 {
     if ((home_ == nullptr) || home_->is_lost()) {
