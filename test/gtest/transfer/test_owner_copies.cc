@@ -270,7 +270,9 @@ TEST_F(owner_copies, that_are_stuck_leave_room_for_others)
 {
     far = std::make_unique<lent_memory>(card_memory::create(card(0), length));
     device_buffer near(card(0), length);
+    device_buffer free(card(0), length);
     std::vector<char> host(length);
+    std::vector<char> more(length);
     counted_completion stuck[2];
     counted_completion done;
     far->is_stopped = true;
@@ -279,7 +281,7 @@ TEST_F(owner_copies, that_are_stuck_leave_room_for_others)
     EXPECT_EQ(UCS_INPROGRESS, engine->start(domain, host.data(), far->at(0),
                                             length, &stuck[1]));
     EXPECT_EQ(UCS_INPROGRESS,
-              engine->start(domain, near.data(), host.data(), length, &done));
+              engine->start(domain, free.data(), more.data(), length, &done));
     wait_for(done);
     EXPECT_EQ(0u, stuck[0].calls + stuck[1].calls);
     far->is_stopped = false;
