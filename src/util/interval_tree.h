@@ -59,7 +59,8 @@ public:
         --size_;
     }
 
-    /** Find a range that has an address of [start, end), which is not empty.
+    /** Find a range that has an address of [start, end), which is not empty:
+     *  one that starts before its end, and ends behind its start.
      *  @return nullptr when there is none. */
     [[nodiscard]] interval_node *find_overlap(uint64_t start,
                                               uint64_t end) const
@@ -90,7 +91,9 @@ public:
             (known->end >= end)) {
             return known;
         }
-        interval_node *found = search_cover(start, end);
+        /* What covers the range has an end behind its last byte, and a start
+         * before what follows the first one. */
+        interval_node *found = find_overlap(end - 1, start + 1);
         if (found != nullptr) {
             recent.store(found, std::memory_order_relaxed);
         }
@@ -98,7 +101,6 @@ public:
     }
 
     [[nodiscard]] size_t size() const { return size_; }
-    [[nodiscard]] bool empty() const { return size_ == 0; }
 
     /**
      * Call a function with every range that overlaps [start, end), in order of
@@ -111,16 +113,6 @@ public:
         visit_overlaps(root_, start, end, function);
     }
 
-    /** Call a function with every node, in order of their starts. */
-    template <typename Function>
-    void for_each(Function &&function) const
-    {
-        for_each_overlap(0, UINT64_MAX, [&](interval_node &node) {
-            function(node);
-            return true;
-        });
-    }
-
 private:
     static constexpr unsigned recent_bits = 6;
 
@@ -128,41 +120,6 @@ private:
     static size_t slot_of(uint64_t address)
     {
         return ((address >> 12) * 0x9e3779b97f4a7c15) >> (64 - recent_bits);
-    }
-
-    [[nodiscard]] interval_node *search_cover(uint64_t start,
-                                              uint64_t end) const
-    {
-        /* Of all nodes that start at or before `start`, the one that reaches
-         * farthest covers the range if any does. */
-        interval_node *best = nullptr;
-        uint64_t best_end   = 0;
-        for (interval_node *node = root_; node != nullptr;) {
-            if (node->start > start) {
-                node = node->left_;
-                continue;
-            }
-            if ((node->left_ != nullptr) &&
-                (node->left_->max_end_ > best_end)) {
-                best     = node->left_;
-                best_end = best->max_end_;
-            }
-            if (node->end > best_end) {
-                best     = node;
-                best_end = node->end;
-            }
-            node = node->right_;
-        }
-        if ((best == nullptr) || (best_end < end)) {
-            return nullptr;
-        }
-        /* `best` may stand for its whole left subtree: walk to the node. */
-        while (best->end != best_end) {
-            const bool left =
-                (best->left_ != nullptr) && (best->left_->max_end_ == best_end);
-            best = left ? best->left_ : best->right_;
-        }
-        return best;
     }
 
     static bool before(const interval_node &a, const interval_node &b)

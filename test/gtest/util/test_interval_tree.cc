@@ -45,7 +45,7 @@ bool model_covers(const nodes &model, uint64_t start, uint64_t end)
 TEST(interval_tree, is_empty_at_first)
 {
     util::interval_tree tree;
-    EXPECT_TRUE(tree.empty());
+    EXPECT_EQ(0u, tree.size());
     EXPECT_EQ(nullptr, tree.find_cover(0, 0));
 }
 
@@ -94,7 +94,7 @@ TEST(interval_tree, a_long_range_is_found_behind_many_short_ones)
         tree.erase(node);
     }
     tree.erase(around);
-    EXPECT_TRUE(tree.empty());
+    EXPECT_EQ(0u, tree.size());
 }
 
 TEST(interval_tree, a_range_that_wraps_around_is_not_covered)
@@ -144,8 +144,9 @@ TEST(interval_tree, nodes_are_visited_in_order)
         tree.insert(members[i]);
     }
     uint64_t next = 0;
-    tree.for_each([&](const util::interval_node &node) {
+    tree.for_each_overlap(0, UINT64_MAX, [&](const util::interval_node &node) {
         EXPECT_EQ(next++, node.start);
+        return true;
     });
     EXPECT_EQ(100u, next);
 }
@@ -228,21 +229,20 @@ void compare_with_model(const shape &ranges, unsigned seed)
             erase(below(model.size()));
         }
         ASSERT_EQ(model.size(), tree.size());
-        ASSERT_EQ(model.empty(), tree.empty());
     }
     std::sort(model.begin(), model.end(), [](const auto &a, const auto &b) {
         return std::pair(a->start, a.get()) < std::pair(b->start, b.get());
     });
     size_t next = 0;
-    tree.for_each([&](const util::interval_node &node) {
-        ASSERT_LT(next, model.size());
-        EXPECT_EQ(model[next++].get(), &node);
+    tree.for_each_overlap(0, UINT64_MAX, [&](const util::interval_node &node) {
+        EXPECT_EQ(model.at(next++).get(), &node);
+        return true;
     });
     EXPECT_EQ(model.size(), next);
     while (!model.empty()) {
         erase(below(model.size()));
     }
-    EXPECT_TRUE(tree.empty());
+    EXPECT_EQ(0u, tree.size());
 }
 
 } // namespace
