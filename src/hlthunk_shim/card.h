@@ -137,6 +137,13 @@ public:
         return state_.load(std::memory_order_relaxed) == state::lost;
     }
 
+    /** Whether it is to be told that the card does not unmap what is pinned:
+     *  once, as that happens to all of it. */
+    [[nodiscard]] bool is_refusal_news() const
+    {
+        return !refusal_told_.exchange(true);
+    }
+
     /* --- memory ------------------------------------------------------------*/
 
     /**
@@ -281,6 +288,7 @@ private:
     enum class state { open, closing, lost };
 
     mutable std::atomic<state> state_{state::open};
+    mutable std::atomic<bool> refusal_told_{false};
     std::optional<unsigned> numa_node_;
 };
 

@@ -24,8 +24,11 @@ pinned_buffer::~pinned_buffer()
     int ret = registration_.close();
     if (ret != 0) {
         /* The card may still reach these pages: keep them. */
-        util::warn_once("unmapping pinned buffers of card %s failed: %s",
-                        registration_.bus_id().c_str(), std::strerror(-ret));
+        const card &of = registration_.owner();
+        if (of.is_refusal_news()) {
+            util::warn("unmapping pinned buffers of card %s failed: %s",
+                       of.bus_id().c_str(), std::strerror(-ret));
+        }
         abandon();
         return;
     }

@@ -60,8 +60,8 @@ public:
     /** Forget it without giving it back. */
     void release() { value_ = 0; }
 
-    /** Of the card, while it owns something. */
-    [[nodiscard]] const std::string &bus_id() const { return card_->bus_id(); }
+    /** The card, while it owns something. */
+    [[nodiscard]] const card &owner() const { return *card_; }
 
     void swap(card_value &other) noexcept
     {

@@ -18,8 +18,4 @@ void set_warning_handler(warning_handler handler);
 /** Report what went wrong, in one line. */
 [[gnu::format(printf, 1, 2)]] void warn(const char *format, ...);
 
-/** The same, once for each line that the handler has not had so: for what
- *  happens to everything on a card. */
-[[gnu::format(printf, 1, 2)]] void warn_once(const char *format, ...);
-
 } // namespace gaudi::util

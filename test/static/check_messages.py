@@ -20,7 +20,7 @@ PAGE = "docs/troubleshooting.md"
 
 # Function: which of its arguments is the format, and what it prints before it.
 FUNCTIONS = {"ucs_warn": (0, ""), "ucs_error": (0, ""), "ucs_fatal": (0, ""),
-             "ucs_log": (1, ""), "warn": (0, ""), "warn_once": (0, ""),
+             "ucs_log": (1, ""), "warn": (0, ""),
              "gaudi_complain": (0, "ucx-gaudi: "),
              "gaudi_say": (0, "ucx-gaudi: "), "fprintf": (1, "")}
 CALL = re.compile(r"(?<![\w>.])(?:std::|util::)?(" + "|".join(FUNCTIONS) +
