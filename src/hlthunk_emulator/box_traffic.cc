@@ -129,11 +129,9 @@ bool box_traffic::map(util::unique_fd fd)
 
 int box_traffic::create(const std::string &name)
 {
-    util::unique_fd fd(
-        memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!fd || (ftruncate(fd.get(), sizeof(shared_state)) != 0) ||
-        (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) ||
-        !map(std::move(fd))) {
+    util::unique_fd fd =
+        util::make_lasting_file(name.c_str(), sizeof(shared_state));
+    if (!fd || !map(std::move(fd))) {
         return -errno;
     }
     auto *state = new (shared_.start()) shared_state;

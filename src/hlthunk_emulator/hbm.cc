@@ -23,21 +23,15 @@ int hbm::create(uint64_t size, std::optional<unsigned> node)
     if (size_ > util::longest_file()) {
         return -EFBIG; /* a signal would end the process */
     }
-    fd_.reset(memfd_create("hlthunk-emu-hbm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    const uint64_t posted = get_settings().posted ? posted_bytes() : 0;
-    if (!fd_ || (ftruncate(fd(), static_cast<off_t>(size_ + posted)) != 0)) {
+    /* Importers rely on what they map being there. */
+    fd_ = util::make_lasting_file(
+        "hlthunk-emu-hbm",
+        size_ + (get_settings().posted ? posted_bytes() : 0));
+    if (!fd_ || !mapping_.map(fd(), 0, size_)) {
         return -errno;
     }
     closed_in_children_ = util::closed_in_children(fd());
-    /* Importers rely on what they map being there. */
-    if (fcntl(fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
-        0) {
-        return -errno;
-    }
-    if (!mapping_.map(fd(), 0, size_)) {
-        return -errno;
-    }
-    char *const base = mapping_.start();
+    char *const base    = mapping_.start();
     /* A forked child has no business here, and core dumps neither. */
     madvise(base, size_, MADV_DONTFORK);
     madvise(base, size_, MADV_DONTDUMP);
