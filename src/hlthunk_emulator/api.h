@@ -61,4 +61,21 @@ int on_compute(int fd, Call &&call, Arguments &&...arguments) noexcept
     }
 }
 
+/** Do something, work(context, lock), on the open card of a compute node.
+ *  @param call  The fault that it may meet with.
+ *  @return What it returns; or as @ref on_compute and software_card::with_open.
+ */
+template <typename Work>
+int on_open(int fd, std::optional<faulty_call> call, Work &&work) noexcept
+{
+    return on_compute(
+        fd, [&](software_card &of) { return of.with_open(call, work); });
+}
+
+/** A card was to map something. @param va  Where; 0: nowhere. Then its pages
+ *  are mapped, beside others, as long as the driver takes for them. The lock
+ *  may be free then. @return 0 or -ENOMEM. */
+int end_mapping(software_card::context &card, card_lock &lock, uint64_t va,
+                uint64_t pages_before, uint64_t pages);
+
 } // namespace gaudi::emu

@@ -1,4 +1,5 @@
-/* The calls on an open card, and the hooks for tests. */
+/* The calls on an open card that are about other cards, and jobs; and the hooks
+ * for tests. */
 #include "hlthunk_emulator/api.h"
 #include "hlthunk_emulator/exported_buffer.h"
 #include "hlthunk_emulator/faults.h"
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -17,86 +19,79 @@ using namespace gaudi::emu;
 
 namespace {
 
-/* Calls with a 64-bit result, which the card fills in, say 0 for failure and
- * leave errno. */
-template <typename Call, typename... Arguments>
-uint64_t value_of(int fd, Call &&call, Arguments... arguments) noexcept
+using context = software_card::context;
+
+int export_runs(context &card, uint64_t va, uint64_t size, uint64_t offset)
 {
-    uint64_t value = 0;
-    const int ret  = on_compute(fd, call, arguments..., value);
-    if (ret != 0) {
-        errno = -ret;
-        return 0;
+    const mmu_region *region = card.table.find(va);
+    if ((region == nullptr) || (region->kind != memory_kind::device)) {
+        log("%s: export of %#lx, which no device map call returned", card.name,
+            va);
+        return -EINVAL;
     }
-    return value;
+    if ((size == 0) || (size % host_page != 0) || (offset % host_page != 0) ||
+        (offset > region->size) || (size > region->size - offset)) {
+        log("%s: export of %lu bytes at offset %lu of %lu: must be pages "
+            "inside the mapping",
+            card.name, size, offset, region->size);
+        return -EINVAL;
+    }
+
+    std::vector<hbm_run> runs;
+    for (const hbm_run &run : card.memory.find(region->handle)->runs) {
+        if (offset >= run.size) {
+            offset -= run.size;
+            continue;
+        }
+        const uint64_t bytes = std::min(size, run.size - offset);
+        runs.push_back({run.offset + offset, bytes});
+        offset = 0;
+        size -= bytes;
+        if (size == 0) {
+            break;
+        }
+    }
+    return create_dmabuf(card.memory.fd(), card.holder.get(), card.index,
+                         get_settings().posted ? card.memory.size() : 0, va,
+                         runs);
 }
 
-int request_buffer(int fd, uint32_t size, bool mapped, uint64_t *handle)
+int import_dmabuf(software_card &importer, int fd, uint64_t size,
+                  uint64_t &va_p)
 {
-    return (handle == nullptr)
-               ? -EINVAL
-               : on_compute(fd, &software_card::create_command_buffer, size,
-                            mapped, *handle);
+    /* Programs ask so whether there are imports; no fault is meant for that. */
+    if (fcntl(fd, F_GETFD) < 0) {
+        return -EBADF;
+    }
+    int ret = importer.begin(faulty_call::import);
+    if (ret != 0) {
+        return ret;
+    }
+    imported_memory memory;
+    ret = imported_memory::create(fd, size, importer.index(), memory);
+    if (ret != 0) {
+        log("accel%u: import of file descriptor %d with %lu bytes: %s",
+            importer.index(), fd, size,
+            (ret == -EINVAL) ? "no dma-buf, or a smaller one"
+                             : std::strerror(-ret));
+        return ret;
+    }
+    const bool reached =
+        get_settings().is_reached(importer.index(), memory.card());
+    if (!reached && (get_settings().no_route == without_route::refused)) {
+        log("accel%u: no peer-to-peer between it and accel%u", importer.index(),
+            memory.card());
+        return -EPERM;
+    }
+    return importer.with_open({}, [&](context &card, card_lock &lock) {
+        const uint64_t before = card.table.pages();
+        va_p = card.table.map_import(std::move(memory), size, reached);
+        return end_mapping(card, lock, va_p, before,
+                           card.table.pages() - before);
+    });
 }
 
 } // namespace
-
-HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_alloc(int fd, uint64_t size,
-                                                    uint64_t page_size,
-                                                    bool /* contiguous */,
-                                                    bool /* shared */)
-{
-    return value_of(fd, &software_card::allocate, size, page_size);
-}
-
-HLTHUNK_PUBLIC int hlthunk_device_memory_free(int fd, uint64_t handle)
-{
-    return on_compute(fd, &software_card::free, handle);
-}
-
-HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_map(int fd, uint64_t handle,
-                                                  uint64_t hint_addr)
-{
-    return value_of(fd, &software_card::map_device, handle, hint_addr);
-}
-
-HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map_flags(int fd, void *host,
-                                                      uint64_t hint_addr,
-                                                      uint64_t size,
-                                                      uint32_t flags)
-{
-    constexpr uint32_t force_hint = 0x8; /* HL_MEM_FORCE_HINT; others matter
-                                            to other memory */
-    return value_of(fd, &software_card::map_host, host, hint_addr,
-                    (flags & force_hint) != 0, size);
-}
-
-HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map(int fd, void *host,
-                                                uint64_t hint_addr,
-                                                uint64_t size)
-{
-    return value_of(fd, &software_card::map_host, host, hint_addr, false, size);
-}
-
-HLTHUNK_PUBLIC int hlthunk_get_dev_memalloc_page_orders(int fd,
-                                                        uint64_t *page_orders)
-{
-    if (find_inherited(fd) != nullptr) {
-        return why_no_card(fd);
-    }
-    if ((find_any(fd) == nullptr) || (page_orders == nullptr)) {
-        return -EINVAL;
-    }
-    /* A bit for each size that may be chosen, if any may. */
-    *page_orders =
-        get_settings().kind->user_page_size ? get_settings().dram_page : 0;
-    return 0;
-}
-
-HLTHUNK_PUBLIC int hlthunk_memory_unmap(int fd, uint64_t device_va)
-{
-    return on_compute(fd, &software_card::unmap, device_va);
-}
 
 HLTHUNK_PUBLIC int hlthunk_device_mapped_memory_export_dmabuf_fd(
     int fd, uint64_t device_va, uint64_t size, uint64_t offset, uint32_t flags)
@@ -104,8 +99,9 @@ HLTHUNK_PUBLIC int hlthunk_device_mapped_memory_export_dmabuf_fd(
     if (flags != (O_RDWR | O_CLOEXEC)) {
         return -EINVAL;
     }
-    return on_compute(fd, &software_card::export_dmabuf, device_va, size,
-                      offset);
+    return on_open(fd, faulty_call::export_to, [=](context &card, card_lock &) {
+        return export_runs(card, device_va, size, offset);
+    });
 }
 
 HLTHUNK_PUBLIC int hlthunk_device_memory_export_dmabuf_fd(int fd, uint64_t,
@@ -137,9 +133,10 @@ HLTHUNK_PUBLIC int hlthunk_sys_ioctl(int fd, unsigned long request,
                     arguments->in.op);
                 return -EINVAL;
             }
-            uint64_t va      = 0;
-            const int status = c.import_dmabuf(
-                static_cast<int>(arguments->in.fd), arguments->in.length, va);
+            uint64_t va = 0;
+            const int status =
+                import_dmabuf(c, static_cast<int>(arguments->in.fd),
+                              arguments->in.length, va);
             *arguments                      = {};
             arguments->out.device_virt_addr = va;
             return status;
@@ -164,33 +161,6 @@ HLTHUNK_PUBLIC long hlthunk_sys_lseek(int fd, long offset, int whence)
         return -1;
     }
     return (whence == SEEK_END) ? size : 0;
-}
-
-HLTHUNK_PUBLIC int hlthunk_request_command_buffer(int fd, uint32_t size,
-                                                  uint64_t *cb_handle)
-{
-    return request_buffer(fd, size, false, cb_handle);
-}
-
-HLTHUNK_PUBLIC int hlthunk_request_mapped_command_buffer(int fd, uint32_t size,
-                                                         uint64_t *cb_handle)
-{
-    return request_buffer(fd, size, true, cb_handle);
-}
-
-HLTHUNK_PUBLIC int hlthunk_get_mapped_cb_device_va_by_handle(int fd,
-                                                             uint64_t cb_handle,
-                                                             uint64_t *va)
-{
-    if (va == nullptr) {
-        return -EINVAL;
-    }
-    return on_compute(fd, &software_card::command_buffer_va, cb_handle, *va);
-}
-
-HLTHUNK_PUBLIC int hlthunk_destroy_command_buffer(int fd, uint64_t cb_handle)
-{
-    return on_compute(fd, &software_card::destroy_command_buffer, cb_handle);
 }
 
 HLTHUNK_PUBLIC int hlthunk_command_submission(int fd, hlthunk_cs_in *in,
@@ -234,7 +204,12 @@ HLTHUNK_PUBLIC int hlthunk_wait_for_cs(int fd, uint64_t seq,
 
 HLTHUNK_PUBLIC int hlthunk_cs_flush_pci_hbw_writes(int fd)
 {
-    return on_compute(fd, &software_card::flush_posted);
+    return on_open(fd, {}, [](context &card, card_lock &) {
+        if (get_settings().posted) {
+            flush_posted_writes(card.memory.fd(), card.memory.size());
+        }
+        return 0;
+    });
 }
 
 HLTHUNK_PUBLIC int hlthunk_wait_for_multi_cs(int fd, hlthunk_wait_multi_cs_in *,

@@ -255,6 +255,17 @@ int software_card::wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p)
     return ret;
 }
 
+int software_card::dram_usage(hlthunk_dram_usage_info &usage)
+{
+    card_lock lock(lock_);
+    if (open_ == nullptr) {
+        return -EBADF;
+    }
+    usage.dram_free_mem = open_->memory.free_bytes();
+    usage.ctx_dram_mem  = open_->memory.size() - usage.dram_free_mem;
+    return 0;
+}
+
 int software_card::counters(hlthunk_emu_counters &counters_p)
 {
     card_lock lock(lock_);
@@ -311,13 +322,6 @@ int software_card::enter_with_care(std::optional<faulty_call> call)
         return (resets_ > 0) ? -EBUSY : -ENODEV;
     }
     return met;
-}
-
-/* The same, for what is done without the lock. */
-int software_card::begin(faulty_call call)
-{
-    const card_lock lock(lock_);
-    return enter(call);
 }
 
 /* What a fault has a call answer, 0 or -errno. */

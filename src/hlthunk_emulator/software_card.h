@@ -25,6 +25,38 @@ namespace gaudi::emu {
 
 class software_card {
 public:
+    using clock = std::chrono::steady_clock;
+
+    struct command_buffer {
+        util::file_mapping data;
+        uint64_t va = 0; /* 0 when not mapped */
+    };
+
+    /** Everything that an open card has. */
+    struct context {
+        context(completed_jobs &completed, const char *name_of, unsigned which,
+                std::unique_ptr<job_watch> watch)
+            : name(name_of), index(which), table(memory),
+              queues(table, totals, completed, name, index, std::move(watch))
+        {}
+
+        const char *const name;
+        const unsigned index;
+        util::unique_fd holder; /* keeps other openers out */
+        node_file node;
+        std::vector<int> duplicates; /* found so far; may be closed by now */
+        hbm memory;
+        mmu table;
+        hlthunk_emu_counters totals{};
+        queue_manager queues;
+        std::map<uint64_t, command_buffer> buffers;
+        uint64_t next_buffer        = host_page;
+        bool broken_down            = false; /* and the card has noticed */
+        clock::time_point opened_at = clock::now();
+        clock::time_point mmu_free_at{}; /* with a timing model */
+        context *previous = nullptr;     /* see abandoned_ */
+    };
+
     /** The card of this index. */
     static software_card &at(unsigned index)
     {
@@ -100,18 +132,21 @@ public:
      * but the counters and pause answer -EBUSY while the card is in reset, and
      * -ENODEV afterwards: there is no context any more. The driver, which does
      * not let a reset end before its user is gone, would have killed him. */
-    int allocate(uint64_t size, uint64_t page_size, uint64_t &handle_p);
-    int free(uint64_t handle);
-    int map_device(uint64_t handle, uint64_t hint, uint64_t &va_p);
-    int map_host(void *host, uint64_t hint, bool force_hint, uint64_t size,
-                 uint64_t &va_p);
-    int unmap(uint64_t va);
-    int export_dmabuf(uint64_t va, uint64_t size, uint64_t offset);
-    int import_dmabuf(int fd, uint64_t size, uint64_t &va_p);
-    int flush_posted();
-    int create_command_buffer(uint32_t size, bool mapped, uint64_t &handle_p);
-    int destroy_command_buffer(uint64_t handle);
-    int command_buffer_va(uint64_t handle, uint64_t &va_p);
+
+    /** Do something with the context, work(context, lock), which may meet with
+     *  a fault. */
+    template <typename Work>
+    int with_open(std::optional<faulty_call> call, Work &&work)
+    {
+        card_lock lock(lock_);
+        const int ret = enter(call);
+        return (ret != 0) ? ret : work(*open_, lock);
+    }
+    /** The same, before what is done without the lock. */
+    int begin(faulty_call call)
+    {
+        return with_open(call, [](context &, card_lock &) { return 0; });
+    }
     int submit(const hlthunk_cs_in &in, uint64_t &seq_p);
     int wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p);
     int dram_usage(hlthunk_dram_usage_info &usage);
@@ -121,36 +156,6 @@ public:
              uint64_t &seq_p);
 
 private:
-    using clock = std::chrono::steady_clock;
-
-    struct command_buffer {
-        util::file_mapping data;
-        uint64_t va = 0; /* 0 when not mapped */
-    };
-
-    /* Everything that an open card has. */
-    struct context {
-        context(completed_jobs &completed, const char *name, unsigned index,
-                std::unique_ptr<job_watch> watch)
-            : table(memory),
-              queues(table, totals, completed, name, index, std::move(watch))
-        {}
-
-        util::unique_fd holder; /* keeps other openers out */
-        node_file node;
-        std::vector<int> duplicates; /* found so far; may be closed by now */
-        hbm memory;
-        mmu table;
-        hlthunk_emu_counters totals{};
-        queue_manager queues;
-        std::map<uint64_t, command_buffer> buffers;
-        uint64_t next_buffer        = host_page;
-        bool broken_down            = false; /* and the card has noticed */
-        clock::time_point opened_at = clock::now();
-        clock::time_point mmu_free_at{}; /* with a timing model */
-        context *previous = nullptr;     /* see abandoned_ */
-    };
-
     /* What a card is to a child of the process that has it open. Written under
      * the lock, but the child may see it half written. */
     struct inherited {
@@ -166,8 +171,7 @@ private:
     bool run_unattended(); /* see engine_work */
     template <typename Submit>
     int hand_over(Submit &&submit);
-    int begin(faulty_call call);
-    int enter(std::optional<faulty_call> call = std::nullopt)
+    int enter(std::optional<faulty_call> call)
     {
         const bool is_well = (open_ != nullptr) && !faults::any() &&
                              !open_->queues.breakdown().has_value();
@@ -179,7 +183,6 @@ private:
     void note_breakdown();
     void end_process_soon();
     void release(card_lock &lock);
-    void use_mmu(card_lock &lock, uint64_t others, uint64_t pages);
     void drop_stale(card_lock &lock);
     bool go_on_with_duplicate();
     void show_children();

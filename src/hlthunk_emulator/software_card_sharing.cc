@@ -1,19 +1,14 @@
-/* What a card is to others: forked children, control nodes of processes that do
- * not have it open, and other cards. */
-#include "hlthunk_emulator/asic.h"
+/* What a card is to others: forked children, and control nodes of processes
+ * that do not have it open. */
 #include "hlthunk_emulator/box.h"
 #include "hlthunk_emulator/device_files.h"
-#include "hlthunk_emulator/exported_buffer.h"
 #include "hlthunk_emulator/settings.h"
 #include "hlthunk_emulator/software_card.h"
 #include "util/fork_handlers.h"
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <memory>
 
-#include <fcntl.h>
 #include <unistd.h>
 
 namespace gaudi::emu {
@@ -138,98 +133,6 @@ void software_card::open_stats(hlthunk_open_stats_info &stats)
         stats.is_compute_ctx_active  = 1;
         stats.compute_ctx_in_release = look_for_node(index_).open ? 0 : 1;
     }
-}
-
-/* --- other cards ---------------------------------------------------------- */
-
-int software_card::export_dmabuf(uint64_t va, uint64_t size, uint64_t offset)
-{
-    card_lock lock(lock_);
-    if (const int met = enter(faulty_call::export_to); met != 0) {
-        return met;
-    }
-    mmu_region *region = open_->table.find(va);
-    if ((region == nullptr) || (region->kind != memory_kind::device)) {
-        log("%s: export of %#lx, which no device map call returned",
-            name_.c_str(), va);
-        return -EINVAL;
-    }
-    if ((size == 0) || (size % host_page != 0) || (offset % host_page != 0) ||
-        (offset > region->size) || (size > region->size - offset)) {
-        log("%s: export of %lu bytes at offset %lu of %lu: must be pages "
-            "inside the mapping",
-            name_.c_str(), size, offset, region->size);
-        return -EINVAL;
-    }
-
-    std::vector<hbm_run> runs;
-    for (const hbm_run &run : open_->memory.find(region->handle)->runs) {
-        if (offset >= run.size) {
-            offset -= run.size;
-            continue;
-        }
-        const uint64_t bytes = std::min(size, run.size - offset);
-        runs.push_back({run.offset + offset, bytes});
-        offset = 0;
-        size -= bytes;
-        if (size == 0) {
-            break;
-        }
-    }
-    return create_dmabuf(open_->memory.fd(), open_->holder.get(), index_,
-                         get_settings().posted ? open_->memory.size() : 0, va,
-                         runs);
-}
-
-int software_card::import_dmabuf(int fd, uint64_t size, uint64_t &va_p)
-{
-    /* Programs ask so whether there are imports; no fault is meant for that. */
-    if (fcntl(fd, F_GETFD) < 0) {
-        return -EBADF;
-    }
-    int ret = begin(faulty_call::import);
-    if (ret != 0) {
-        return ret;
-    }
-    imported_memory memory;
-    ret = imported_memory::create(fd, size, index_, memory);
-    if (ret != 0) {
-        log("%s: import of file descriptor %d with %lu bytes: %s",
-            name_.c_str(), fd, size,
-            (ret == -EINVAL) ? "no dma-buf, or a smaller one"
-                             : std::strerror(-ret));
-        return ret;
-    }
-    const bool reached = get_settings().is_reached(index_, memory.card());
-    if (!reached && (get_settings().no_route == without_route::refused)) {
-        log("%s: no peer-to-peer between it and accel%u", name_.c_str(),
-            memory.card());
-        return -EPERM;
-    }
-
-    card_lock lock(lock_);
-    ret = enter();
-    if (ret != 0) {
-        return ret;
-    }
-    const uint64_t before = open_->table.pages();
-    va_p = open_->table.map_import(std::move(memory), size, reached);
-    if (va_p == 0) {
-        return -ENOMEM;
-    }
-    ++open_->totals.mappings;
-    use_mmu(lock, before, open_->table.pages() - before);
-    return 0;
-}
-
-int software_card::flush_posted()
-{
-    const card_lock lock(lock_);
-    const int ret = enter();
-    if ((ret == 0) && get_settings().posted) {
-        flush_posted_writes(open_->memory.fd(), open_->memory.size());
-    }
-    return ret;
 }
 
 } // namespace gaudi::emu
