@@ -1,4 +1,4 @@
-#include "uct/gaudi/ipc/sharing/remote_buffer.h"
+#include "uct/gaudi/ipc/sharing/remote_buffers.h"
 
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
@@ -26,10 +26,15 @@ static int to_errno(ucs_status_t status)
 }
 
 remote_buffer::remote_buffer(std::shared_ptr<foreign_page> of,
-                             const wire_key &key, import_counter &counter)
-    : of_(std::move(of)), key_(key), counter_(counter),
+                             const wire_key &key, remote_buffers &cache)
+    : of_(std::move(of)), key_(key), cache_(cache),
       windows_(key.buffer.address, key.buffer.size, key.buffer.parts != 0, true)
 {}
+
+remote_buffer::~remote_buffer()
+{
+    cache_.gone(*this);
+}
 
 base::kept_window remote_buffer::keep(uint64_t address, uint64_t length)
 {
@@ -84,11 +89,11 @@ bool remote_buffer::start_import(base::card &user,
     if (window->opens_in_background.exchange(true)) {
         return true;
     }
-    counter_.count_threads(1);
+    cache_.count_threads(1);
     try {
         util::start_background_thread(
             "ucx-gaudi-open",
-            [&counter = counter_, &user, cards = user.hold(), window = window,
+            [&cache = cache_, &user, cards = user.hold(), window = window,
              self = shared_from_this()]() mutable {
                 uint64_t first;
                 (void)self->import_once(user, window, first);
@@ -97,14 +102,14 @@ bool remote_buffer::start_import(base::card &user,
                 window.reset();
                 self.reset();
                 cards = {};
-                counter.count_threads(-1);
+                cache.count_threads(-1);
             });
         return true;
     } catch (const std::exception &error) {
         ucs_debug("gaudi_ipc: no thread for an import: %s", error.what());
     }
     window->opens_in_background = false;
-    counter_.count_threads(-1);
+    cache_.count_threads(-1);
     return false;
 }
 
@@ -137,7 +142,7 @@ remote_buffer::import_on(base::card &user, const base::kept_window &window,
     const bool is_final =
         fd && ((error == 0) || (error == -EOPNOTSUPP) || (error == -EPERM));
     if (is_final) {
-        counter_.opened(*this, window, (error == 0) ? size : 0);
+        cache_.opened(*this, window, (error == 0) ? size : 0);
     }
     return {error, is_final};
 }

@@ -194,8 +194,7 @@ ucs_status_t remote_buffers::find(const wire_key &key,
         if (status != UCS_OK) {
             return status;
         }
-        import_counter &counter = *this;
-        auto fresh = std::make_shared<remote_buffer>(of, key, counter);
+        auto fresh = std::make_shared<remote_buffer>(of, key, *this);
         std::lock_guard<std::mutex> guard(lock_);
         found = buffers_.try_emplace(wanted, fresh).first->second;
     }
