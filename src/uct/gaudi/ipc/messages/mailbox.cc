@@ -36,7 +36,7 @@ mailbox_layout fitting_layout(size_t ring_size, unsigned ring_count)
 } // namespace
 
 mailbox::mailbox(const mailbox_layout &layout)
-    : address_{own_process(), {}}, file_(layout),
+    : address_{own_process(), {}}, layout_(layout),
       owners_(address_.process.word())
 {}
 
@@ -69,7 +69,7 @@ ucs_status_t mailbox::create(const mailbox_options &options,
 
 ucs_status_t mailbox::initialize()
 {
-    const ucs_status_t status = file_.create();
+    const ucs_status_t status = make_file();
     if (status != UCS_OK) {
         return status;
     }
@@ -83,7 +83,7 @@ ucs_status_t mailbox::initialize()
     senders_end_.reset(ends[1]);
 
     file_offer offer;
-    offer.fds = {file_.fd(), senders_end_.get()};
+    offer.fds = {file_.get(), senders_end_.get()};
     if (!owners_.open(signal_.get()) ||
         (file_service::add(std::move(offer), address_.file) != UCS_OK)) {
         ucs_error("gaudi_ipc: cannot wait for messages: %m");
@@ -93,15 +93,15 @@ ucs_status_t mailbox::initialize()
     header().magic      = mailbox_header::right_magic;
     header().version    = wire_version;
     header().nonce      = address_.process.nonce;
-    header().ring_size  = file_.layout().ring_size;
-    header().ring_count = file_.layout().ring_count;
+    header().ring_size  = layout_.ring_size;
+    header().ring_count = layout_.ring_count;
     looked_             = ucs_get_time();
     return UCS_OK;
 }
 
 mailbox::~mailbox()
 {
-    if (!file_.is_open() || made_in_.is_parent()) {
+    if ((header_.start() == nullptr) || made_in_.is_parent()) {
         return;
     }
     file_service::remove(address_.file);
@@ -143,8 +143,7 @@ void mailbox::collect()
             const unsigned word = group * mailbox_header::word_bits + bit;
             for_each_bit(header().marked[word], [&](unsigned ring) {
                 const unsigned index = word * mailbox_header::word_bits + ring;
-                if ((index < file_.layout().ring_count) &&
-                    (adopt(index) != UCS_OK)) {
+                if ((index < layout_.ring_count) && (adopt(index) != UCS_OK)) {
                     header().mark(index); /* to try again */
                 }
             });
@@ -181,7 +180,7 @@ void mailbox::find_dead()
 void mailbox::adopt_all()
 {
     const unsigned used = /* senders write it */
-        std::min(header().used.load(), file_.layout().ring_count);
+        std::min(header().used.load(), layout_.ring_count);
     for (unsigned index = 0; index < used; ++index) {
         const uint64_t owner =
             header().owners[index].load(std::memory_order_relaxed);
@@ -226,7 +225,7 @@ ucs_status_t mailbox::read_ring(unsigned index)
     if ((index < rings_.size()) && (rings_[index] != nullptr)) {
         return UCS_OK;
     }
-    const ucs_status_t status = file_.map_ring(index);
+    const ucs_status_t status = map_ring(index);
     if (status != UCS_OK) {
         return status;
     }
@@ -237,9 +236,8 @@ ucs_status_t mailbox::read_ring(unsigned index)
     auto fresh   = std::make_unique<owned_ring>();
     fresh->index = index;
     fresh->reader =
-        ring_reader(reinterpret_cast<ring_control *>(file_.ring(index)),
-                    file_.ring(index) + file_.layout().data_offset(),
-                    file_.layout().ring_size);
+        ring_reader(reinterpret_cast<ring_control *>(ring(index)),
+                    ring(index) + layout_.data_offset(), layout_.ring_size);
     rings_[index] = std::move(fresh);
     ++adopted_;
     return UCS_OK;
@@ -336,7 +334,7 @@ bool mailbox::try_free(owned_ring &ring)
         (ring.reader.peek(message) == ring_reader::result::message)) {
         return false;
     }
-    file_.clear_ring(index);
+    clear_ring(index);
     owners_.remove(ring.owner);
     rings_[index].reset();
     --adopted_;

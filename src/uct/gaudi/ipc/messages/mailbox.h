@@ -16,6 +16,7 @@
 #include "uct/gaudi/ipc/messages/ring.h"
 #include "uct/gaudi/ipc/messages/ring_owners.h"
 #include "uct/gaudi/ipc/process/process_id.h"
+#include "util/file_mapping.h"
 #include "util/process.h"
 #include "util/unique_fd.h"
 
@@ -43,6 +44,10 @@ struct mailbox_options {
     /** Rings that there is room for; at most mailbox::most_senders. */
     unsigned max_senders = mailbox_header::most_rings;
 };
+
+/** Wake who sleeps at the other end of a mailbox's socket.
+ *  @return Whether it will wake up. */
+[[nodiscard]] bool signal_mailbox(int socket);
 
 class mailbox {
 public:
@@ -99,9 +104,19 @@ private:
     /* Polls from one look at the clock to the next. */
     static constexpr unsigned polls_per_look = 256;
 
+    /* Rings that are mapped at once. */
+    static constexpr unsigned rings_per_mapping = 64;
+
     explicit mailbox(const mailbox_layout &layout);
     ucs_status_t initialize();
-    [[nodiscard]] mailbox_header &header() const { return file_.header(); }
+    [[nodiscard]] mailbox_header &header() const
+    {
+        return *reinterpret_cast<mailbox_header *>(header_.start());
+    }
+    ucs_status_t make_file();
+    ucs_status_t map_ring(unsigned index);
+    void clear_ring(unsigned index);
+    [[nodiscard]] char *ring(unsigned index) const; /* mapped */
     template <typename Handler>
     unsigned poll_ring(owned_ring &from, unsigned max, Handler &&handler);
 
@@ -121,9 +136,12 @@ private:
 
     const util::owning_process made_in_;
     mailbox_address address_{};
-    mailbox_file file_;
-    util::unique_fd signal_;      /* readable when a sender rang */
-    util::unique_fd senders_end_; /* of the same socket pair */
+    const mailbox_layout layout_;
+    util::unique_fd file_;
+    util::file_mapping header_;
+    std::vector<util::file_mapping> mappings_; /* of rings; empty: not yet */
+    util::unique_fd signal_;                   /* readable when a sender rang */
+    util::unique_fd senders_end_;              /* of the same socket pair */
     ring_owners owners_;
 
     std::vector<std::unique_ptr<owned_ring>> rings_; /* by index */

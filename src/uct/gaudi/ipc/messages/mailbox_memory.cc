@@ -1,4 +1,5 @@
-#include "uct/gaudi/ipc/messages/mailbox_file.h"
+/* The file of a mailbox, and what its owner has mapped of it. */
+#include "uct/gaudi/ipc/messages/mailbox.h"
 
 #include <cerrno>
 #include <cstring>
@@ -22,7 +23,7 @@ bool signal_mailbox(int socket)
     return (sent == sizeof(byte)) || (errno == EAGAIN);
 }
 
-ucs_status_t mailbox_file::create()
+ucs_status_t mailbox::make_file()
 {
     file_ = util::make_lasting_file("ucx-gaudi-mailbox", layout_.length());
     if (!file_) {
@@ -37,7 +38,7 @@ ucs_status_t mailbox_file::create()
     return UCS_OK;
 }
 
-ucs_status_t mailbox_file::map_ring(unsigned index)
+ucs_status_t mailbox::map_ring(unsigned index)
 {
     const unsigned which = index / rings_per_mapping;
     if (which >= mappings_.size()) {
@@ -54,7 +55,13 @@ ucs_status_t mailbox_file::map_ring(unsigned index)
     return UCS_OK;
 }
 
-void mailbox_file::clear_ring(unsigned index)
+char *mailbox::ring(unsigned index) const
+{
+    return mappings_[index / rings_per_mapping].start() +
+           (index % rings_per_mapping) * layout_.ring_length();
+}
+
+void mailbox::clear_ring(unsigned index)
 {
     if (fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   static_cast<off_t>(layout_.ring_offset(index)),
