@@ -191,12 +191,12 @@ unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
     interface *iface = to_iface(tl_iface);
     /* UCP comes here at every progress of programs that use host memory, too.
      */
-    if (iface->engine->is_idle() && ucs_queue_is_empty(&iface->pending) &&
+    if (iface->engine->is_idle() && iface->pending.empty() &&
         !iface->super.has_failures()) {
         return 0;
     }
     unsigned count = iface->engine->progress();
-    count += dispatch_pending(iface);
+    count += dispatch(iface->pending);
     while (base::flush_domain *of = iface->engine->take_failed()) {
         ucs_container_of(of, endpoint, domain)->super.fail(of->failure);
     }
@@ -218,7 +218,7 @@ ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
         return UCS_ERR_BUSY;
     }
     ucs_status_t status = iface->engine->arm();
-    if ((status == UCS_OK) && !ucs_queue_is_empty(&iface->pending) &&
+    if ((status == UCS_OK) && !iface->pending.empty() &&
         iface->engine->has_resources()) {
         return UCS_ERR_BUSY;
     }
@@ -240,7 +240,6 @@ interface_end find_interface(const interface_address &address)
 ucs_status_t interface::open(const uct_iface_params_t &params,
                              const interface_config &config)
 {
-    ucs_queue_head_init(&pending);
     (void)base::guarded([] {
         base::card_table::instance().note_application_cards();
         return UCS_OK;

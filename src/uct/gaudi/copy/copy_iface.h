@@ -10,8 +10,9 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/transfer/engine.h"
+#include "uct/gaudi/base/transfer/rma.h"
 #include "uct/gaudi/base/transfer/transfer_config.h"
+#include "uct/gaudi/base/ucx/pending.h"
 #include "uct/gaudi/base/ucx/transport.h"
 
 #include <atomic>
@@ -44,7 +45,7 @@ struct interface {
     std::unique_ptr<base::transfer_engine> engine;
     uint64_t number   = 0; /**< see interface_address; 0: not open */
     interface_end end = std::make_shared<std::atomic<bool>>(false);
-    ucs_queue_head_t pending; /**< requests that wait for resources */
+    base::pending_requests pending;
     size_t max_bcopy       = 0;
     double bandwidth       = 0;     /**< bytes/second */
     bool bears_failed_pack = false; /**< see FAILED_PACK */
@@ -57,6 +58,7 @@ struct endpoint {
     base::ucx_endpoint super;
     base::flush_domain domain{};
     interface_end peer; /**< of where it goes to; nullptr: not open */
+    base::pending_group pending;
 };
 
 inline interface *to_iface(uct_iface_h iface)
@@ -73,14 +75,13 @@ inline endpoint *to_ep(uct_ep_h ep)
  *  @return nullptr when there is none. */
 interface_end find_interface(const interface_address &address);
 
-/** Try pending requests while there is room. @return How many went through. */
-unsigned dispatch_pending(interface *iface);
-
 /** What UCX calls; base/ucx/transport.h says what is not UCT's. Remote
  *  addresses are addresses of this process, of host or device memory, and
  *  remote keys are not looked at. Each operation fails with
  *  UCS_ERR_ENDPOINT_TIMEOUT once the interface of its peer has closed. */
-struct transport : base::transport_base {
+struct transport : base::transport_base,
+                   base::rma<transport>,
+                   base::pending_functions<transport> {
     static constexpr char name[]   = "gaudi_cpy";
     static constexpr char title[]  = "gaudi_cpy transport";
     static constexpr char prefix[] = "GAUDI_COPY_";
@@ -113,28 +114,30 @@ struct transport : base::transport_base {
     static base::callback<uct_iface_event_arm_func_t> iface_event_arm;
 
     /* Endpoints, see copy_ep.cc. */
-    /* Done when they return, whatever the length. */
-    static ucs_status_t ep_put_short(uct_ep_h ep, base::call_site caller,
-                                     const void *buffer, unsigned length,
-                                     uint64_t remote_addr,
-                                     uct_rkey_t rkey) noexcept;
-    static ucs_status_t ep_get_short(uct_ep_h ep, base::call_site caller,
-                                     void *buffer, unsigned length,
-                                     uint64_t remote_addr,
-                                     uct_rkey_t rkey) noexcept;
-    /* Through staging memory. UCP unpacks to device memory with memcpy and its
-     * address as argument: DMA takes the place of that callback. */
-    static base::callback<uct_ep_put_bcopy_func_t> ep_put_bcopy;
-    static base::callback<uct_ep_get_bcopy_func_t> ep_get_bcopy;
-    /* UCS_INPROGRESS; completed from progress. UCP does not expect UCS_OK. */
-    static ucs_status_t zcopy(uct_ep_h ep, bool is_put, void *buffer,
-                              size_t length, uint64_t remote_addr, uct_rkey_t,
-                              uct_completion_t *comp);
+    /* How an endpoint has failed: the interface that it goes to has closed, for
+     * one. */
+    static ucs_status_t find_remote(uct_ep_h tl_ep, uct_rkey_t, base::side &,
+                                    uct_completion_t *)
+    {
+        endpoint *ep = to_ep(tl_ep);
+        if (ucs_unlikely(ep->peer->load(std::memory_order_relaxed))) {
+            ep->super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
+        }
+        return ep->super.status();
+    }
+    [[gnu::noinline, gnu::cold]] static ucs_status_t
+    bear_failure(uct_ep_h ep, const base::side &to, const base::side &from,
+                 size_t length, const void *caller, ucs_status_t status);
     /* All that was started before, on this endpoint. */
     static base::callback<uct_ep_flush_func_t> ep_flush;
-    /* Requests of all endpoints of an interface wait in one queue. */
-    static base::callback<uct_ep_pending_add_func_t> ep_pending_add;
-    static base::callback<uct_ep_pending_purge_func_t> ep_pending_purge;
+    static bool has_resources(const endpoint &ep)
+    {
+        return to_iface(ep.super.iface())->engine->has_resources();
+    }
+    static ucs_status_t try_request(endpoint &ep, uct_pending_req_t *req)
+    {
+        return has_resources(ep) ? req->func(req) : UCS_ERR_NO_RESOURCE;
+    }
 };
 
 } // namespace gaudi::copy

@@ -22,7 +22,7 @@ ucs_status_t check_way(uct_ep_h ep)
         return self.super.status();
     }
     if (ucs_unlikely(self.is_behind) && !self.has_turn) {
-        if (!ucs_arbiter_group_is_empty(&to_ep(ep)->pending)) {
+        if (!self.pending.empty()) {
             return UCS_ERR_NO_RESOURCE;
         }
         self.is_behind = false;

@@ -40,16 +40,6 @@ bool awaits_delivery(endpoint &self)
     return false;
 }
 
-/* Whether every kind of operation could be tried now. A failed endpoint lets
- * all through, so that they get its status. */
-bool has_resources(endpoint *ep)
-{
-    const endpoint &self = *ep;
-    return (self.super.status() != UCS_OK) ||
-           (self.out->has_room() &&
-            to_iface(ep->super.iface())->engine->has_resources());
-}
-
 /* Whether some kind could be: what waits is known to itself alone. Transfers
  * must not wait for the receiver of messages. */
 bool has_a_resource(endpoint *ep)
@@ -74,45 +64,6 @@ void follow_peer(interface &iface, const remote_process &peer)
     }
 }
 
-struct purge_arguments {
-    uct_pending_purge_callback_t callback;
-    void *argument;
-};
-
-ucs_arbiter_cb_result_t purge_one(ucs_arbiter_t *, ucs_arbiter_group_t *,
-                                  ucs_arbiter_elem_t *elem, void *arg) noexcept
-{
-    const auto *purge = static_cast<const purge_arguments *>(arg);
-    auto *req         = ucs_container_of(elem, uct_pending_req_t, priv);
-    if (purge->callback != nullptr) {
-        purge->callback(req, purge->argument);
-    }
-    return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
-}
-
-ucs_arbiter_cb_result_t try_one(ucs_arbiter_t *, ucs_arbiter_group_t *group,
-                                ucs_arbiter_elem_t *elem, void *arg) noexcept
-{
-    auto *ep    = ucs_container_of(group, endpoint, pending);
-    auto &count = *static_cast<unsigned *>(arg);
-    if (!has_a_resource(ep)) {
-        return UCS_ARBITER_CB_RESULT_RESCHED_GROUP;
-    }
-    auto *req                 = ucs_container_of(elem, uct_pending_req_t, priv);
-    ep->has_turn              = true;
-    const ucs_status_t status = req->func(req);
-    ep->has_turn              = false;
-    if (status == UCS_OK) {
-        ++count;
-        return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
-    }
-    if (status == UCS_INPROGRESS) {
-        ++count;
-        return UCS_ARBITER_CB_RESULT_NEXT_GROUP;
-    }
-    return UCS_ARBITER_CB_RESULT_RESCHED_GROUP;
-}
-
 } // namespace
 
 /* UCP 1.13 looks after peers itself, but not while it waits for the answer to
@@ -124,7 +75,7 @@ void find_lost_peers(interface *iface)
     const bool some_ended =
         (epoll_wait(iface->ended_fd.get(), ended, most, 0) > 0) ||
         iface->has_unfollowed;
-    if (!some_ended && ucs_arbiter_is_empty(&iface->pending)) {
+    if (!some_ended && iface->pending.empty()) {
         return;
     }
     const base::worker_block block(iface->super);
@@ -132,19 +83,31 @@ void find_lost_peers(interface *iface)
     ucs_list_for_each(ep, &iface->endpoints, all)
     {
         if ((ep->super.status() == UCS_OK) &&
-            (ucs_arbiter_group_is_empty(&ep->pending)
-                 ? (some_ended && ep->out->peer_lost())
-                 : !ep->out->peer_alive())) {
+            (ep->pending.empty() ? (some_ended && ep->out->peer_lost())
+                                 : !ep->out->peer_alive())) {
             ep->super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
         }
     }
 }
 
-unsigned dispatch_pending(interface *iface)
+/* A failed endpoint lets all through, so that they get its status. */
+bool transport::has_resources(const endpoint &ep)
 {
-    unsigned count = 0;
-    ucs_arbiter_dispatch(&iface->pending, 1, try_one, &count);
-    return count;
+    return (ep.patience == 0) &&
+           ((ep.super.status() != UCS_OK) ||
+            (ep.out->has_room() &&
+             to_iface(ep.super.iface())->engine->has_resources()));
+}
+
+ucs_status_t transport::try_request(endpoint &ep, uct_pending_req_t *req)
+{
+    if (!has_a_resource(&ep)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    ep.has_turn               = true;
+    const ucs_status_t status = req->func(req);
+    ep.has_turn               = false;
+    return status;
 }
 
 ucs_status_t transport::check_peer(uct_ep_h ep)
@@ -165,7 +128,7 @@ ucs_status_t transport::ep_flush(uct_ep_h ep, unsigned flags,
     }
     endpoint &self = *to_ep(ep);
     /* What waits comes before the flush, unless that has waited, too. */
-    if (!self.has_turn && !ucs_arbiter_group_is_empty(&to_ep(ep)->pending)) {
+    if (!self.has_turn && !self.pending.empty()) {
         return UCS_ERR_NO_RESOURCE;
     }
     /* One request has one turn, whatever comes of it: UCP from 1.14 on flushes
@@ -177,30 +140,6 @@ ucs_status_t transport::ep_flush(uct_ep_h ep, unsigned flags,
         return UCS_ERR_NO_RESOURCE;
     }
     return to_iface(ep->iface)->engine->flush(&to_ep(ep)->domain, comp);
-}
-
-ucs_status_t transport::ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
-                                       unsigned) noexcept
-{
-    endpoint *ep = to_ep(tl_ep);
-    /* Requests keep their order: none may pass those that wait. */
-    if (ucs_arbiter_group_is_empty(&ep->pending) && (ep->patience == 0) &&
-        has_resources(ep)) {
-        return UCS_ERR_BUSY;
-    }
-    UCS_STATIC_ASSERT(sizeof(uct_pending_req_priv_arb_t) <=
-                      UCT_PENDING_REQ_PRIV_LEN);
-    uct_pending_req_arb_group_push(&ep->pending, req);
-    ucs_arbiter_group_schedule(&to_iface(tl_ep->iface)->pending, &ep->pending);
-    return UCS_OK;
-}
-
-void transport::ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb,
-                                 void *arg) noexcept
-{
-    purge_arguments purge{cb, arg};
-    ucs_arbiter_group_purge(&to_iface(ep->iface)->pending, &to_ep(ep)->pending,
-                            purge_one, &purge);
 }
 
 ucs_status_t endpoint::open(const uct_ep_params_t &params)
@@ -226,7 +165,6 @@ ucs_status_t endpoint::open(const uct_ep_params_t &params)
         follow_peer(iface, *peer);
     }
     base::transfer_engine::open(domain);
-    ucs_arbiter_group_init(&pending);
     ucs_list_add_tail(&iface.endpoints, &all);
     return UCS_OK;
 }
@@ -238,7 +176,6 @@ endpoint::~endpoint()
     }
     interface &iface = *to_iface(super.iface());
     transport::ep_pending_purge(super.handle(), nullptr, nullptr);
-    ucs_arbiter_group_cleanup(&pending);
     {
         const base::worker_block block(iface.super);
         ucs_list_del(&all);

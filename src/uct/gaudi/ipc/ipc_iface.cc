@@ -229,7 +229,7 @@ ucs_status_t transport::iface_flush(uct_iface_h tl_iface, unsigned,
                                     uct_completion_t *comp) noexcept
 {
     interface *iface = to_iface(tl_iface);
-    if (!ucs_arbiter_is_empty(&iface->pending)) {
+    if (!iface->pending.empty()) {
         /* UCP takes the second for a failure, and asks without a completion. */
         return (comp == nullptr) ? UCS_INPROGRESS : UCS_ERR_NO_RESOURCE;
     }
@@ -260,8 +260,8 @@ unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
     if (ucs_unlikely(++self.polls >= polls_per_look)) {
         count += look_for_lost_peers(iface, inbox_is_empty);
     }
-    if (!ucs_arbiter_is_empty(&iface->pending)) {
-        count += dispatch_pending(iface);
+    if (!iface->pending.empty()) {
+        count += dispatch(iface->pending);
     }
     if (ucs_unlikely(self.super.has_failures())) {
         count += self.super.report_failures();
@@ -303,7 +303,7 @@ ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
     if (iface->is_inherited()) {
         return UCS_OK;
     }
-    if (!ucs_arbiter_is_empty(&iface->pending) || iface->super.has_failures() ||
+    if (!iface->pending.empty() || iface->super.has_failures() ||
         (progress_invalidations() > 0) || has_invalidations()) {
         return UCS_ERR_BUSY;
     }
@@ -320,7 +320,6 @@ ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
 
 interface::interface()
 {
-    ucs_arbiter_init(&pending);
     ucs_list_head_init(&endpoints);
 }
 
@@ -329,7 +328,6 @@ interface::~interface()
     if ((invalidations != 0) && !is_inherited()) {
         close_invalidations(invalidations);
     }
-    ucs_arbiter_cleanup(&pending);
 }
 
 ucs_status_t interface::open(const uct_iface_params_t &params,

@@ -10,16 +10,13 @@
 #pragma once
 
 #include "uct/gaudi/base/cards/card_table.h"
-#include "uct/gaudi/base/transfer/engine.h"
+#include "uct/gaudi/base/transfer/rma.h"
 #include "uct/gaudi/base/transfer/transfer_config.h"
+#include "uct/gaudi/base/ucx/pending.h"
 #include "uct/gaudi/base/ucx/transport.h"
 #include "uct/gaudi/ipc/messages/connection.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
-
-extern "C" {
-#include <ucs/datastruct/arbiter.h>
-}
 
 #include <atomic>
 #include <cstddef>
@@ -61,7 +58,7 @@ struct interface {
     std::atomic<bool> has_unfollowed{false}; /* some peer is not in it */
     uint64_t invalidations = 0;              /* see open_invalidations */
     connection_table connections;            /* of the endpoints */
-    ucs_arbiter_t pending;     /* requests that wait for resources */
+    base::pending_requests pending;
     ucs_list_link_t endpoints; /* all there are; UCP may create some on another
                                   thread, with the worker blocked */
 };
@@ -83,7 +80,7 @@ struct endpoint {
     uint64_t sent       = 0; /* up to the last message of this endpoint */
     uint64_t awaited    = 0; /* messages that flushes wait, or waited for */
     ucs_time_t patience = 0; /* until when one waits; 0 when none does */
-    ucs_arbiter_group_t pending;
+    base::pending_group pending;
     ucs_list_link_t all; /* in the list of its interface */
 };
 
@@ -97,16 +94,15 @@ inline endpoint *to_ep(uct_ep_h ep)
     return reinterpret_cast<endpoint *>(ep);
 }
 
-/** Try pending requests while there is room. @return How many went through. */
-unsigned dispatch_pending(interface *iface);
-
 /** Let the endpoints fail whose peers were killed, or have ended without
  *  closing their interfaces; with requests that wait, those whose peers have
  *  closed them, too: they would wait for good. A system call. */
 void find_lost_peers(interface *iface);
 
 /** UCT's operations, see base/ucx/transport.h for the others. */
-struct transport : base::transport_base {
+struct transport : base::transport_base,
+                   base::rma<transport>,
+                   base::pending_functions<transport> {
     static constexpr char name[]   = "gaudi_ipc";
     static constexpr char title[]  = "gaudi_ipc transport";
     static constexpr char prefix[] = "GAUDI_IPC_";
@@ -138,8 +134,8 @@ struct transport : base::transport_base {
     /* ipc_ep.cc */
     static ucs_status_t check_peer(uct_ep_h ep);
     static base::callback<uct_ep_flush_func_t> ep_flush;
-    static base::callback<uct_ep_pending_add_func_t> ep_pending_add;
-    static base::callback<uct_ep_pending_purge_func_t> ep_pending_purge;
+    static bool has_resources(const endpoint &ep);
+    static ucs_status_t try_request(endpoint &ep, uct_pending_req_t *req);
 
     /* ipc_am.cc */
     static base::callback<uct_ep_am_short_func_t> ep_am_short;
@@ -147,13 +143,11 @@ struct transport : base::transport_base {
     static base::callback<uct_ep_am_bcopy_func_t> ep_am_bcopy;
 
     /* ipc_rma.cc */
-    static base::callback<uct_ep_put_short_func_t> ep_put_short;
-    static base::callback<uct_ep_put_bcopy_func_t> ep_put_bcopy;
-    static base::callback<uct_ep_get_short_func_t> ep_get_short;
-    static base::callback<uct_ep_get_bcopy_func_t> ep_get_bcopy;
-    static ucs_status_t zcopy(uct_ep_h ep, bool is_put, void *buffer,
-                              size_t length, uint64_t remote_addr,
-                              uct_rkey_t rkey, uct_completion_t *comp);
+    static ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey,
+                                    base::side &remote, uct_completion_t *comp);
+    /** Once for every kind of transfer of an endpoint. */
+    static void log_way(uct_ep_h ep, bool is_put, const base::side &local,
+                        size_t length, const base::side &remote);
 };
 
 } // namespace gaudi::ipc

@@ -10,19 +10,15 @@ namespace {
 using base::memory_map;
 using base::side;
 
-base::transfer_engine &engine_of(uct_ep_h ep)
-{
-    return *to_iface(ep->iface)->engine;
-}
-
 const char *kind_name(bool device)
 {
     return device ? "gaudi" : "host";
 }
 
-/* Log what moves how, once for every kind of transfer of an endpoint. */
-void log_way(uct_ep_h ep, bool is_put, const side &local, size_t length,
-             const side &remote)
+} // namespace
+
+void transport::log_way(uct_ep_h ep, bool is_put, const side &local,
+                        size_t length, const side &remote)
 {
     if (remote.remote == nullptr) { /* memory of this process */
         return;
@@ -51,8 +47,8 @@ void log_way(uct_ep_h ep, bool is_put, const side &local, size_t length,
              (mover != nullptr) ? mover->name().c_str() : "the CPU", length);
 }
 
-/* Find out what the other side is. @param remote  With its address. */
-ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
+/* @param remote  With its address. */
+static ucs_status_t find_side(uct_ep_h ep, uct_rkey_t rkey, side &remote)
 {
     endpoint &self = *to_ep(ep);
     self.has_turn  = false;
@@ -90,90 +86,15 @@ ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote)
     return UCS_OK;
 }
 
-/* The same, and log what is going to be done. */
-ucs_status_t find_remote(uct_ep_h ep, bool is_put, const side &local,
-                         size_t length, uct_rkey_t rkey, side &remote)
+ucs_status_t transport::find_remote(uct_ep_h ep, uct_rkey_t rkey, side &remote,
+                                    uct_completion_t *comp)
 {
-    const ucs_status_t status = find_remote(ep, rkey, remote);
-    if (ucs_likely(status == UCS_OK)) {
-        log_way(ep, is_put, local, length, remote);
-    }
-    return status;
-}
-
-ucs_status_t do_short(uct_ep_h ep, bool is_put, const side &local,
-                      size_t length, uint64_t remote_addr, uct_rkey_t rkey)
-{
-    side remote(remote_addr);
-    const ucs_status_t status =
-        find_remote(ep, is_put, local, length, rkey, remote);
-    if (status != UCS_OK) {
+    const ucs_status_t status = find_side(ep, rkey, remote);
+    if (ucs_likely(status == UCS_OK) || (comp == nullptr)) {
         return status;
     }
-    return is_put ? engine_of(ep).copy(remote, local, length)
-                  : engine_of(ep).copy(local, remote, length);
-}
-
-} // namespace
-
-ucs_status_t transport::ep_put_short(uct_ep_h ep, const void *buffer,
-                                     unsigned length, uint64_t remote_addr,
-                                     uct_rkey_t rkey) noexcept
-{
-    return do_short(ep, true, buffer, length, remote_addr, rkey);
-}
-
-ucs_status_t transport::ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
-                                     uint64_t remote_addr,
-                                     uct_rkey_t rkey) noexcept
-{
-    return do_short(ep, false, buffer, length, remote_addr, rkey);
-}
-
-ssize_t transport::ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack_cb,
-                                void *arg, uint64_t remote_addr,
-                                uct_rkey_t rkey) noexcept
-{
-    side remote(remote_addr);
-    const ucs_status_t status = find_remote(ep, rkey, remote);
-    if (status != UCS_OK) {
-        return status;
-    }
-    const ssize_t result =
-        engine_of(ep).start_packed(to_ep(ep)->domain, remote, pack_cb, arg);
-    if (ucs_likely(result >= 0)) {
-        log_way(ep, true, nullptr, static_cast<size_t>(result), remote);
-    }
-    return result;
-}
-
-ucs_status_t transport::ep_get_bcopy(uct_ep_h ep,
-                                     uct_unpack_callback_t unpack_cb, void *arg,
-                                     size_t length, uint64_t remote_addr,
-                                     uct_rkey_t rkey,
-                                     uct_completion_t *comp) noexcept
-{
-    side remote(remote_addr);
-    ucs_status_t status = find_remote(ep, false, nullptr, length, rkey, remote);
-    if (status == UCS_OK) {
-        status = engine_of(ep).start_unpacked(to_ep(ep)->domain, remote, length,
-                                              unpack_cb, arg, comp);
-    }
-    return engine_of(ep).result_of(to_ep(ep)->domain, status, comp);
-}
-
-ucs_status_t transport::zcopy(uct_ep_h ep, bool is_put, void *buffer,
-                              size_t length, uint64_t remote_addr,
-                              uct_rkey_t rkey, uct_completion_t *comp)
-{
-    const side local(buffer);
-    side remote(remote_addr);
-    ucs_status_t status = find_remote(ep, is_put, local, length, rkey, remote);
-    if (status == UCS_OK) {
-        status = engine_of(ep).start(to_ep(ep)->domain, is_put ? remote : local,
-                                     is_put ? local : remote, length, comp);
-    }
-    return engine_of(ep).result_of(to_ep(ep)->domain, status, comp);
+    return to_iface(ep->iface)->engine->result_of(to_ep(ep)->domain, status,
+                                                  comp);
 }
 
 } // namespace gaudi::ipc
