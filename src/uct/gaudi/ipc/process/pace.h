@@ -27,9 +27,6 @@ public:
                last_.compare_exchange_strong(before, now);
     }
 
-    /** It has happened for other reasons. */
-    void restart() { last_.store(ucs_get_time(), std::memory_order_relaxed); }
-
 private:
     const double interval_;
     std::atomic<uint64_t> last_{0}; /* ucs_time_t */

@@ -286,7 +286,7 @@ ucs_status_t own_page::take_importer(const process_id &sender,
         return status;
     }
     own_page &self = *instance();
-    self.forget_dead_importers();
+    forget_dead_importers();
     std::lock_guard<std::mutex> guard(self.lock_);
     if (self.importers_.size() >= max_importers) {
         return UCS_ERR_EXCEEDS_LIMIT;
@@ -309,19 +309,11 @@ std::optional<uint32_t> own_page::find_user(uint64_t stamp)
 
 void own_page::forget_dead_importers()
 {
-    std::lock_guard<std::mutex> guard(lock_);
-    std::erase_if(importers_, [](const auto &entry) {
+    own_page &page = util::of_this_process<own_page>();
+    std::lock_guard<std::mutex> guard(page.lock_);
+    std::erase_if(page.importers_, [](const auto &entry) {
         return !entry.second->process().is_alive();
     });
-}
-
-void own_page::forget_dead_sometimes()
-{
-    own_page &page = util::of_this_process<own_page>();
-    if (page.made_.load(std::memory_order_acquire) &&
-        page.forgetting_.is_due()) {
-        page.forget_dead_importers();
-    }
 }
 
 void own_page::tell_withdrawal() const

@@ -196,17 +196,13 @@ public:
     [[nodiscard]] std::optional<uint32_t> find_user(uint64_t stamp);
 
     /** An importer costs a descriptor and a mapping. */
-    void forget_dead_importers();
-
-    /** The same, now and then; nothing where no page was made. */
-    static void forget_dead_sometimes();
+    static void forget_dead_importers();
 
     /** Tell importers that a buffer is no more. Waits for nobody. */
     void tell_withdrawal() const;
 
 private:
-    static constexpr size_t max_importers   = 1u << 12;
-    static constexpr double forget_interval = 50e-3; /* seconds */
+    static constexpr size_t max_importers = 1u << 12;
 
     struct range {
         uint64_t start;
@@ -238,7 +234,6 @@ private:
     std::unordered_map<uint64_t, unsigned> own_uses_; /* by stamp */
     std::unordered_map<uint64_t, std::shared_ptr<foreign_page>>
         importers_; /* by nonce */
-    pace forgetting_{forget_interval};
 };
 
 } // namespace gaudi::ipc

@@ -30,6 +30,10 @@ struct invalidation {
     uint64_t newest; /* interface there was when it began */
 };
 
+/* Between two looks for what others have withdrawn or who has ended, seconds.
+ */
+constexpr double tidy_interval = 50e-3;
+
 /* Between two looks at the users of a key. */
 constexpr std::chrono::microseconds shortest_pause{20};
 constexpr std::chrono::microseconds longest_pause{1000};
@@ -47,6 +51,7 @@ struct invalidation_queue {
     std::atomic<size_t> count{0}; /* the same, for a look without the lock */
     std::set<uint64_t> interfaces;
     uint64_t newest = 0;
+    pace tidying{tidy_interval};
 };
 
 invalidation_queue &queue_of_process()
@@ -113,7 +118,7 @@ bool has_users(uint64_t stamp)
     if (stamp == 0) {
         return false;
     }
-    own_page::instance()->forget_dead_importers();
+    own_page::forget_dead_importers();
     return own_page::instance()->find_user(stamp).has_value();
 }
 
@@ -138,8 +143,10 @@ ucs_status_t await_users(uint64_t stamp)
 
 unsigned progress_invalidations()
 {
-    remote_buffers::instance().sweep_sometimes();
-    own_page::forget_dead_sometimes();
+    if (queue_of_process().tidying.is_due()) {
+        remote_buffers::instance().sweep_or_leave();
+        own_page::forget_dead_importers();
+    }
     if (!has_invalidations()) {
         return 0;
     }

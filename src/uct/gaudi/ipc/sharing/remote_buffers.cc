@@ -344,8 +344,6 @@ void remote_buffers::sweep()
 
 void remote_buffers::sweep_locked()
 {
-    sweeping_pace_.restart();
-
     leftovers rest;
     std::lock_guard<std::mutex> guard(lock_);
     std::erase_if(buffers_, [&](auto &entry) {
@@ -372,13 +370,11 @@ void remote_buffers::sweep_locked()
     empty_ = sources_.empty() && buffers_.empty();
 }
 
-void remote_buffers::sweep_sometimes()
+void remote_buffers::sweep_or_leave()
 {
-    if (!empty_.load(std::memory_order_relaxed) && sweeping_pace_.is_due()) {
-        std::unique_lock<std::mutex> sweeping(sweeping_, std::try_to_lock);
-        if (sweeping.owns_lock()) { /* else another thread is at it */
-            sweep_locked();
-        }
+    std::unique_lock<std::mutex> sweeping(sweeping_, std::try_to_lock);
+    if (!empty_.load(std::memory_order_relaxed) && sweeping.owns_lock()) {
+        sweep_locked();
     }
 }
 

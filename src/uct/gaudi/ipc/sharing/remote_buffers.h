@@ -135,7 +135,7 @@ public:
 
     /** Unmap what was withdrawn, and what is of dead processes. */
     void sweep();
-    void sweep_sometimes(); /**< unless it was done a short time ago */
+    void sweep_or_leave(); /**< unless another thread is at it */
 
     /** A key lets go of a buffer. */
     void forget(const std::shared_ptr<remote_buffer> &buffer);
@@ -160,9 +160,6 @@ private:
     {
         return {key.process, key.buffer};
     }
-
-    /* Time between two sweeps that nothing else makes necessary, seconds. */
-    static constexpr double sweep_interval = 50e-3;
 
     /* What is to go when the lock is free: imports, buffers, sources. */
     using leftovers = std::vector<std::shared_ptr<void>>;
@@ -196,7 +193,6 @@ private:
     uint64_t bytes_ = 0; /* in them */
     statistics counted_; /* without what is asked when it is shown */
 
-    pace sweeping_pace_{sweep_interval};
     std::atomic<bool> empty_{true}; /* no sources */
 };
 
