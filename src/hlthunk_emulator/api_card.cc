@@ -204,10 +204,12 @@ HLTHUNK_PUBLIC int hlthunk_wait_for_cs(int fd, uint64_t seq,
 
 HLTHUNK_PUBLIC int hlthunk_cs_flush_pci_hbw_writes(int fd)
 {
-    return on_open(fd, {}, [](context &card, card_lock &) {
-        if (get_settings().posted) {
-            flush_posted_writes(card.memory.fd(), card.memory.size());
+    return on_open(fd, faulty_call::flush, [](context &card, card_lock &) {
+        if (!get_settings().early) {
+            return -EOPNOTSUPP;
         }
+        ++card.totals.flushes;
+        flush_posted_writes(card.memory.fd(), card.memory.size());
         return 0;
     });
 }

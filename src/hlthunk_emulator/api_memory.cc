@@ -222,7 +222,7 @@ HLTHUNK_PUBLIC int hlthunk_device_memory_free(int fd, uint64_t handle)
         }
         if (get_settings().posted) {
             /* Nothing is on its way for that long. */
-            flush_posted_writes(card.memory.fd(), card.memory.size());
+            push_posted_writes(card.memory.fd(), card.memory.size());
         }
         card.memory.free(handle);
         --card.totals.allocations;

@@ -20,9 +20,10 @@ constexpr struct {
     {"alloc", faulty_call::allocate},   {"free", faulty_call::free},
     {"map", faulty_call::map},          {"unmap", faulty_call::unmap},
     {"export", faulty_call::export_to}, {"import", faulty_call::import},
-    {"submit", faulty_call::submit},    {"wait", faulty_call::wait},
-    {"job", faulty_call::job},          {"packet", faulty_call::packet},
-    {"reset", faulty_call::reset},      {"now", faulty_call::now},
+    {"flush", faulty_call::flush},      {"submit", faulty_call::submit},
+    {"wait", faulty_call::wait},        {"job", faulty_call::job},
+    {"packet", faulty_call::packet},    {"reset", faulty_call::reset},
+    {"now", faulty_call::now},
 };
 
 /* What the driver, or memory management for it, answers. */

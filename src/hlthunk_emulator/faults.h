@@ -44,6 +44,7 @@ enum class faulty_call {
     unmap,     /**< of either */
     export_to, /**< "export" */
     import,    /**< of a dma-buf */
+    flush,     /**< of what others wrote */
     submit,    /**< of a command submission; nothing is started */
     wait,      /**< the question how a job went, waiting or not */
     job,    /**< that was submitted; happens when its bytes have been moved */

@@ -43,6 +43,7 @@ struct hlthunk_emu_counters {
     /** Page tables that it would have passed meanwhile, looking for theirs:
      *  what makes the cost of an import grow with the square of its size. */
     uint64_t import_tables;
+    uint64_t flushes; /**< by hlthunk_cs_flush_pci_hbw_writes */
 };
 
 /**

@@ -2,10 +2,12 @@
 
 #include "hlthunk_emulator/asic.h"
 #include "hlthunk_emulator/file_lock.h"
+#include "hlthunk_emulator/settings.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 #include <fcntl.h>
@@ -24,13 +26,20 @@ struct write_record {
     uint64_t size;
 };
 
+/* Writes, oldest first, and how many of them have reached the chip. */
+struct place_head {
+    uint64_t writes;
+    uint64_t in_chip;
+};
+
 constexpr uint64_t place_bytes =
-    sizeof(uint64_t) + most_writes * sizeof(write_record) + most_bytes;
+    sizeof(place_head) + most_writes * sizeof(write_record) + most_bytes;
 
 /* Of one card, as it is in the file. */
 struct waiting_writes {
     std::vector<write_record> records;
     std::vector<char> data;
+    uint64_t in_chip = 0;
 };
 
 void read_at(int fd, void *to, uint64_t size, uint64_t offset)
@@ -46,10 +55,11 @@ void write_at(int fd, const void *from, uint64_t size, uint64_t offset)
 waiting_writes load(int fd, uint64_t place)
 {
     waiting_writes found;
-    uint64_t count = 0;
-    read_at(fd, &count, sizeof(count), place);
-    found.records.resize(std::min(count, most_writes));
-    place += sizeof(count);
+    place_head head{};
+    read_at(fd, &head, sizeof(head), place);
+    found.records.resize(std::min(head.writes, most_writes));
+    found.in_chip = std::min<uint64_t>(head.in_chip, found.records.size());
+    place += sizeof(head);
     read_at(fd, found.records.data(),
             found.records.size() * sizeof(write_record), place);
     uint64_t bytes = 0;
@@ -66,33 +76,44 @@ waiting_writes load(int fd, uint64_t place)
  * in a reset. */
 void store(int fd, uint64_t place, const waiting_writes &what)
 {
-    const uint64_t count = what.records.size();
-    const uint64_t none  = 0;
+    const place_head head{what.records.size(), what.in_chip};
+    const place_head none{};
     write_at(fd, &none, sizeof(none), place);
-    write_at(fd, what.records.data(), count * sizeof(write_record),
-             place + sizeof(count));
+    write_at(fd, what.records.data(), head.writes * sizeof(write_record),
+             place + sizeof(head));
     write_at(fd, what.data.data(), what.data.size(),
-             place + sizeof(count) + most_writes * sizeof(write_record));
-    write_at(fd, &count, sizeof(count), place);
+             place + sizeof(head) + most_writes * sizeof(write_record));
+    write_at(fd, &head, sizeof(head), place);
 }
 
-/* Let the oldest arrive until there is room. */
-void make_room(int fd, waiting_writes &waiting, uint64_t bytes, uint64_t writes)
+/* Let so many of the oldest arrive, */
+void let_arrive(int fd, waiting_writes &waiting, uint64_t writes)
 {
-    size_t gone     = 0;
-    uint64_t copied = 0;
-    while ((gone < waiting.records.size()) &&
-           ((waiting.data.size() - copied + bytes > most_bytes) ||
-            (waiting.records.size() - gone + writes > most_writes))) {
-        const write_record &oldest = waiting.records[gone++];
+    const auto count = static_cast<ptrdiff_t>(writes);
+    uint64_t copied  = 0;
+    for (ptrdiff_t i = 0; i < count; ++i) {
+        const write_record &oldest = waiting.records[i];
         write_at(fd, waiting.data.data() + copied, oldest.size, oldest.offset);
         copied += oldest.size;
     }
     waiting.records.erase(waiting.records.begin(),
-                          waiting.records.begin() +
-                              static_cast<ptrdiff_t>(gone));
+                          waiting.records.begin() + count);
     waiting.data.erase(waiting.data.begin(),
                        waiting.data.begin() + static_cast<ptrdiff_t>(copied));
+    waiting.in_chip -= std::min(waiting.in_chip, writes);
+}
+
+/* or as many as it takes until there is room. */
+void make_room(int fd, waiting_writes &waiting, uint64_t bytes, uint64_t writes)
+{
+    size_t gone   = 0;
+    uint64_t left = waiting.data.size();
+    while ((gone < waiting.records.size()) &&
+           ((left + bytes > most_bytes) ||
+            (waiting.records.size() - gone + writes > most_writes))) {
+        left -= waiting.records[gone++].size;
+    }
+    let_arrive(fd, waiting, gone);
 }
 
 /* Keeps other processes from a place. */
@@ -114,14 +135,23 @@ private:
     const off_t place_;
 };
 
-void push_place(int fd, uint64_t place)
+/* Change what waits at a place, if anything does. */
+template <typename Change>
+void change_place(int fd, uint64_t place, Change &&change)
 {
     const locked_place turn(fd, place);
     waiting_writes waiting = load(fd, place);
     if (!waiting.records.empty()) {
-        make_room(fd, waiting, most_bytes, most_writes);
+        change(waiting);
         store(fd, place, waiting);
     }
+}
+
+void push_place(int fd, uint64_t place)
+{
+    change_place(fd, place, [fd](waiting_writes &waiting) {
+        let_arrive(fd, waiting, waiting.records.size());
+    });
 }
 
 /* A lock belongs to an opening of the file. */
@@ -146,15 +176,17 @@ int posted_writes::open(int memory_fd, uint64_t memory, unsigned writer)
     if (ret == 0) {
         closed_in_children_ = util::closed_in_children(fd_.get());
         place_              = memory + writer * place_bytes;
-        push();
+        push_place(fd_.get(), place_);
     }
     return ret;
 }
 
+/* The owner's driver flushes when nobody has its memory any more (hl_ewr_put).
+ */
 posted_writes::~posted_writes()
 {
     if (fd_) {
-        push();
+        push_place(fd_.get(), place_);
     }
 }
 
@@ -174,18 +206,62 @@ void posted_writes::post(uint64_t offset, const char *data, uint64_t size)
 void posted_writes::push()
 {
     const std::lock_guard<std::mutex> guard(lock_);
-    push_place(fd_.get(), place_);
+    if (get_settings().early) {
+        change_place(fd_.get(), place_, [](waiting_writes &waiting) {
+            waiting.in_chip = waiting.records.size();
+        });
+    } else {
+        push_place(fd_.get(), place_);
+    }
 }
 
-void flush_posted_writes(int memory_fd, uint64_t memory)
+void posted_writes::read(uint64_t offset, char *dst, const char *src,
+                         uint64_t size)
+{
+    const std::lock_guard<std::mutex> guard(lock_);
+    const locked_place turn(fd_.get(), place_);
+    const waiting_writes waiting = load(fd_.get(), place_);
+    std::memcpy(dst, src, size);
+    const char *data = waiting.data.data();
+    for (const write_record &each : waiting.records) {
+        const uint64_t start = std::max(offset, each.offset);
+        const uint64_t end   = std::min(offset + size, each.offset + each.size);
+        if (start < end) {
+            std::memcpy(dst + (start - offset), data + (start - each.offset),
+                        end - start);
+        }
+        data += each.size;
+    }
+}
+
+namespace {
+
+template <typename Visit>
+void visit_places(int memory_fd, uint64_t memory, Visit &&visit)
 {
     util::unique_fd fd;
     if (open_anew(memory_fd, fd) != 0) {
         return;
     }
     for (unsigned writer = 0; writer < max_cards; ++writer) {
-        push_place(fd.get(), memory + writer * place_bytes);
+        visit(fd.get(), memory + writer * place_bytes);
     }
+}
+
+} // namespace
+
+void push_posted_writes(int memory_fd, uint64_t memory)
+{
+    visit_places(memory_fd, memory, push_place);
+}
+
+void flush_posted_writes(int memory_fd, uint64_t memory)
+{
+    visit_places(memory_fd, memory, [](int fd, uint64_t place) {
+        change_place(fd, place, [fd](waiting_writes &waiting) {
+            let_arrive(fd, waiting, waiting.in_chip);
+        });
+    });
 }
 
 } // namespace gaudi::emu

@@ -1,6 +1,7 @@
 #include "hlthunk_emulator/queue_manager.h"
 
 #include "hlthunk_emulator/copy_engine.h"
+#include "hlthunk_emulator/settings.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -154,17 +155,41 @@ void queue_manager::count_copy(part &current, const slice &work)
 
 void queue_manager::copy_slice(const slice &work)
 {
+    if ((work.from.late != nullptr) && get_settings().early) {
+        read_import(work);
+        return;
+    }
     if (work.from.late != nullptr) {
         work.from.late->posted()->push();
     }
+    write_slice(work, work.src);
+}
+
+/* From another card whose memory may not have yet what this one wrote. */
+void queue_manager::read_import(const slice &work)
+{
+    std::vector<char> seen(work.size);
+    work.from.late->posted()->push();
+    for (uint64_t done = 0; done < work.size;) {
+        uint64_t bytes    = work.size - done;
+        const uint64_t at = work.from.late->offset_of(work.src + done, bytes);
+        work.from.late->posted()->read(at, seen.data() + done, work.src + done,
+                                       bytes);
+        done += bytes;
+    }
+    write_slice(work, seen.data());
+}
+
+void queue_manager::write_slice(const slice &work, const char *from)
+{
     if (work.to.late == nullptr) {
-        copy_bytes(work.dst, work.src, work.size, work.large);
+        copy_bytes(work.dst, from, work.size, work.large);
         return;
     }
     for (uint64_t done = 0; done < work.size;) {
-        uint64_t bytes      = work.size - done;
-        const uint64_t from = work.to.late->offset_of(work.dst + done, bytes);
-        work.to.late->posted()->post(from, work.src + done, bytes);
+        uint64_t bytes    = work.size - done;
+        const uint64_t at = work.to.late->offset_of(work.dst + done, bytes);
+        work.to.late->posted()->post(at, from + done, bytes);
         done += bytes;
     }
 }

@@ -152,6 +152,8 @@ private:
     void run_inline();
 
     static void copy_slice(const slice &work);
+    static void read_import(const slice &work);
+    static void write_slice(const slice &work, const char *from);
     part *claim(uint64_t max_bytes, bool whole, slice &work);
     step advance(part &current);
     inline bool prepare(part &current, uint64_t max_bytes, slice &work);

@@ -313,8 +313,10 @@ constexpr struct {
      }},
     {"HLTHUNK_EMU_POSTED", true,
      [](const char *text, settings &result) {
-         return unless(is_yes(text, result.posted),
-                       "y (writes to other cards arrive late) or n");
+         result.early = (std::strcmp(text, "early") == 0);
+         return unless(is_yes(result.early ? "y" : text, result.posted),
+                       "y (writes to other cards arrive late), early (and are "
+                       "answered for before) or n");
      }},
     {"HLTHUNK_EMU_EDMA", false,
      [](const char *text, settings &result) {

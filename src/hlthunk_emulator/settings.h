@@ -49,7 +49,8 @@ struct settings {
     unsigned engines = 1; /**< engine threads of this process */
     bool import      = true;  /**< the driver imports dma-bufs */
     bool posted      = false; /**< writes to other cards arrive late, see
-                                   posted_writes.h */
+                                   posted_writes.h, */
+    bool early = false;       /**< with early write response, too */
     /** Of each card, in which group it is: peer-to-peer reaches the cards of
      *  its own. Empty: all are in one. */
     std::vector<unsigned> p2p;

@@ -137,8 +137,8 @@ std::string describe_box()
         text += " " + pci_path(i).back().folder;
     }
     const pci_settings &pci = is.pci;
-    for (const bool each :
-         {pci.acs, pci.short_files, pci.iommu, pci.passthrough}) {
+    for (const bool each : {pci.acs, pci.short_files, pci.iommu,
+                            pci.passthrough, is.import, is.early}) {
         text += each ? " y" : " n";
     }
     return text + "\n";
@@ -250,6 +250,12 @@ void add_cards(builder &files)
 {
     files.folder("bus/pci/devices");
     files.folder("class/accel");
+    /* Linux's own driver has no such parameter. */
+    files.folder("module/habanalabs/parameters");
+    if (get_settings().import) {
+        files.file("module/habanalabs/parameters/ewr_enable",
+                   get_settings().early ? "Y\n" : "N\n");
+    }
     tree functions(files);
     for (unsigned i = 0; i < get_settings().devices; ++i) {
         add_card(files, functions, i);

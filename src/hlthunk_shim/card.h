@@ -60,6 +60,10 @@ struct capabilities {
      *  right of the whole alone. */
     bool exports_parts = true;
 
+    /** It may answer for others' writes before its memory has them: see
+     *  @ref card::flush. */
+    bool answers_early = false;
+
     double link_bandwidth = gen4_bandwidth; /**< each way, bytes/second */
 
     /** The first address from this one on where a page can start. */
@@ -212,6 +216,22 @@ public:
      */
     [[nodiscard]] virtual int export_dmabuf(uint64_t address, uint64_t offset,
                                             uint64_t size, int &fd_p) const = 0;
+
+    /**
+     * Have all in this card's memory that others have written over PCIe, and
+     * that has reached the card: what they have read back.
+     *
+     * Gaudi3 answers early for writes while another device has a dma-buf of
+     * its attached (early write response): hl_dmabuf_attach of the vendor's
+     * driver, common/memory.c, calls hl_ewr_get. Then its own engines may read
+     * old bytes after the writer has read new ones, until
+     * hl_flush_pending_writes (common/habanalabs_drv.c), which
+     * HL_CS_FLAGS_FLUSH_PCI_HBW_WRITES runs. Only who has the card open can
+     * ask for that.
+     *
+     * @return 0; -EOPNOTSUPP: there is no such call; else -errno.
+     */
+    [[nodiscard]] virtual int flush() const = 0;
 
     /** @return Bytes of a dma-buf, 0 for any other file descriptor that tells
      *          no size, -EBADF for a closed one. */

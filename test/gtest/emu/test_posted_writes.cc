@@ -7,13 +7,12 @@
 #include <cerrno>
 #include <vector>
 
-#include <dlfcn.h>
-
 using namespace gaudi::test;
 
 namespace {
 
 const child_options posted{{{"HLTHUNK_EMU_POSTED", "y"}}};
+const child_options early{{{"HLTHUNK_EMU_POSTED", "early"}}};
 
 /* Card 0 has the memory, card 1 writes to it. */
 struct two_cards {
@@ -50,11 +49,8 @@ void write(two_cards &cards, uint32_t bytes)
 /* Not in every version of the library. */
 int flush(const raw_card &owner)
 {
-    void *const function =
-        dlsym(hl().handle(), "hlthunk_cs_flush_pci_hbw_writes");
-    return (function == nullptr)
-               ? -ENOSYS
-               : reinterpret_cast<int (*)(int)>(function)(owner.fd());
+    const auto call = hl().hlthunk_cs_flush_pci_hbw_writes;
+    return (call == nullptr) ? -ENOSYS : call(owner.fd());
 }
 
 } // namespace
@@ -73,14 +69,29 @@ GAUDI_CHILD(writes_until_it_reads)
     return 0;
 }
 
+GAUDI_CHILD(writes_and_no_flush_pushes_that)
+{
+    two_cards cards;
+    write(cards, 4096);
+    EXPECT_EQ(flush(cards.owner), -EOPNOTSUPP);
+    EXPECT_FALSE(cards.has_arrived());
+    return 0;
+}
+
+/* What it reads back is in the other one's chip, and no further. */
 GAUDI_CHILD(writes_until_the_owner_flushes)
 {
     two_cards cards;
     write(cards, 4096);
+    EXPECT_EQ(flush(cards.owner), 0);
+    EXPECT_FALSE(cards.has_arrived()) << "it was not there yet";
+    EXPECT_TRUE(bool(marked(cards.writer, cards.imported, 4096, 2)));
+    EXPECT_FALSE(cards.has_arrived());
     EXPECT_EQ(flush(cards.writer), 0);
     EXPECT_FALSE(cards.has_arrived()) << "its own memory was flushed";
     EXPECT_EQ(flush(cards.owner), 0);
     EXPECT_TRUE(cards.has_arrived());
+    EXPECT_EQ(cards.owner.counters().flushes, 2u);
     return 0;
 }
 
@@ -124,17 +135,20 @@ TEST(emu_posted_writes, arrive_when_their_card_reads_there)
 
 TEST(emu_posted_writes, arrive_when_their_owner_flushes)
 {
-    EXPECT_TRUE(child_passes("writes_until_the_owner_flushes", posted));
+    EXPECT_TRUE(child_passes("writes_until_the_owner_flushes", early));
+    EXPECT_TRUE(child_passes("writes_and_no_flush_pushes_that", posted));
 }
 
 TEST(emu_posted_writes, arrive_when_the_import_ends)
 {
     EXPECT_TRUE(child_passes("writes_until_it_lets_go", posted));
+    EXPECT_TRUE(child_passes("writes_until_it_lets_go", early));
 }
 
 TEST(emu_posted_writes, are_pushed_by_newer_ones)
 {
     EXPECT_TRUE(child_passes("writes_more_than_can_be_on_its_way", posted));
+    EXPECT_TRUE(child_passes("writes_more_than_can_be_on_its_way", early));
 }
 
 TEST(emu_posted_writes, are_a_setting)

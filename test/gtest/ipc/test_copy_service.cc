@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <poll.h>
@@ -32,7 +34,7 @@ struct wish {
     uint64_t length;
     uint64_t stamp;
     uint32_t cell;
-    uint32_t is_put;
+    uint32_t kind;
 };
 
 /* A file with a ring, as a client makes it. */
@@ -95,7 +97,7 @@ struct raw_client {
         slot.length             = asked.length;
         slot.stamp              = asked.stamp;
         slot.cell               = asked.cell;
-        slot.is_put             = asked.is_put;
+        slot.kind               = asked.kind;
         ring().posted           = ++posted;
         ring_bell();
     }
@@ -170,7 +172,7 @@ TEST_F(copy_service, copies_to_and_from_what_there_is_a_key_for)
     raw_client client(*of);
     std::memset(client.data(), 7, data_bytes);
     EXPECT_EQ(0, client.run(request([](auto &asked) {
-        asked.is_put = 1;
+        asked.kind   = ipc::request_put;
         asked.offset = 1;
         asked.length = 100;
         asked.address += mebi / 2 - 3;
@@ -212,6 +214,21 @@ TEST_F(copy_service, refuses_what_is_out_of_place)
     for (const auto &[change, error] : wrongs) {
         EXPECT_EQ(error, client.run(request(change)));
     }
+    EXPECT_EQ(0, client.run(request()));
+}
+
+/* A flush needs no key, but a card of the other process. */
+TEST_F(copy_service, flushes_no_card_but_its_own)
+{
+    raw_client client(*of);
+    const auto flush = [&](uint64_t card) {
+        return client.run({card, 0, 0, 0, 0, ipc::request_flush});
+    };
+    const char *how  = std::getenv("HLTHUNK_EMU_POSTED");
+    const bool early = (how != nullptr) && (std::string(how) == "early");
+    EXPECT_EQ(early ? 0 : -EOPNOTSUPP, flush(key.card));
+    EXPECT_EQ(-ENODEV, flush(key.card + 1));
+    EXPECT_EQ(-ENODEV, flush(UINT64_MAX));
     EXPECT_EQ(0, client.run(request()));
 }
 

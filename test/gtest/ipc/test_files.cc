@@ -309,7 +309,7 @@ TEST(machine, reaches_its_own_kind_only_and_says_why)
               gaudi::ipc::why_unreachable(other));
     other         = own;
     other.version = own.version + 1;
-    EXPECT_EQ("it speaks version 6, and this process 5",
+    EXPECT_EQ("it speaks version 7, and this process 6",
               gaudi::ipc::why_unreachable(other));
 }
 

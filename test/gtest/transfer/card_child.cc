@@ -54,6 +54,7 @@ public:
     }
 
 private:
+    int flush() override { return static_cast<int>(child_.ask("flush").at(0)); }
     int start_on(base::card &user, uint64_t &start_p) override
     {
         EXPECT_TRUE((user_ == nullptr) || (user_ == &user));
@@ -137,6 +138,8 @@ GAUDI_CHILD(has_a_card)
             GAUDI_CHILD_REQUIRE(engine->copy(buffer.data(), there, b) ==
                                 UCS_OK);
             answer = {reinterpret_cast<uintptr_t>(buffer.data())};
+        } else if (what == "flush") {
+            answer = {static_cast<uint64_t>(card.device().flush())};
         } else if (what == "moved") {
             answer = {moved_bytes(card)};
         } else {

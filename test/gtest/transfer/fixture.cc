@@ -2,6 +2,7 @@
 
 #include "common/framework.h"
 #include "common/ucx_logs.h"
+#include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/memory/memory.h"
 #include "uct/gaudi/base/ucx/config.h"
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <deque>
 
 namespace gaudi::test {
 
@@ -55,6 +57,7 @@ public:
     }
 
 private:
+    int flush() override { return memory_.owner->device().flush(); }
     int start_on(base::card &user, uint64_t &start_p) override
     {
         return memory_.backing->va_on(user, start, size, start_p);
@@ -65,7 +68,64 @@ private:
     std::unique_ptr<base::transfer_engine> engine_;
 };
 
+/* Flushes when it is polled, and copies nothing. */
+class flush_queue final : public base::owner_queue {
+public:
+    explicit flush_queue(const base::owner_queue_options &wished)
+        : unused_(wished.chunk_bytes * wished.chunks)
+    {}
+
+    std::span<char> memory() const override { return unused_; }
+    bool is_over() override { return false; }
+    bool arm() override { return asked_.empty(); }
+    void wait_for_oldest(uint64_t) override {}
+    const char *name() const override { return "another process"; }
+    int flush(base::remote_memory &of, void *cookie) override
+    {
+        asked_.emplace_back(&static_cast<card_memory &>(of), cookie);
+        return 0;
+    }
+    unsigned poll(shim::dma_completion *completions, unsigned max) override
+    {
+        unsigned count = 0;
+        for (; (count < max) && !asked_.empty(); asked_.pop_front()) {
+            const auto [memory, cookie] = asked_.front();
+            completions[count++]        = {cookie, memory->flush()};
+        }
+        return count;
+    }
+    int wait(uint64_t, uint64_t) override { return 0; }
+    int wait_all(uint64_t) override { return 0; }
+    unsigned outstanding() const override
+    {
+        return static_cast<unsigned>(asked_.size());
+    }
+
+private:
+    int ask(base::remote_memory &, bool, uint64_t, uint64_t, uint64_t,
+            void *) override
+    {
+        return -EOPNOTSUPP;
+    }
+
+    mutable std::vector<char> unused_;
+    std::deque<std::pair<card_memory *, void *>> asked_;
+};
+
 } // namespace
+
+bool card_memory::wants_flush() const
+{
+    const base::held_cards cards = base::card_table::instance().cards();
+    return cards.first()->device().capabilities().answers_early;
+}
+
+int card_memory::connect(const base::owner_queue_options &wished,
+                         std::unique_ptr<base::owner_queue> &queue_p)
+{
+    queue_p = std::make_unique<flush_queue>(wished);
+    return 0;
+}
 
 void prepare_process()
 {

@@ -97,6 +97,12 @@ public:
     const util::process_memory *host() override { return nullptr; }
     int va_on(base::card &user, uint64_t address, size_t length,
               uint64_t &va_p) override;
+    bool wants_flush() const override;
+    int connect(const base::owner_queue_options &wished,
+                std::unique_ptr<base::owner_queue> &queue_p) override;
+
+    /** As shim::card::flush, of its card. */
+    virtual int flush() = 0;
 
     /** What is there, from its first byte on, by its own card. */
     virtual void read(void *data, size_t bytes)        = 0;

@@ -35,6 +35,7 @@ public:
 
 private:
     struct copy {
+        bool is_flush;
         bool is_put;
         uint64_t address;
         uint64_t offset;
@@ -48,7 +49,15 @@ private:
         if (asked_.size() == most_) {
             return -EAGAIN;
         }
-        asked_.push_back({is_put, address, offset, size, cookie});
+        asked_.push_back({false, is_put, address, offset, size, cookie});
+        return 0;
+    }
+    int flush(base::remote_memory &, void *cookie) override
+    {
+        if (asked_.size() == most_) {
+            return -EAGAIN;
+        }
+        asked_.push_back({true, false, 0, 0, 0, cookie});
         return 0;
     }
 

@@ -195,6 +195,9 @@ std::string answer(peer_state &state, std::istringstream words)
     if (what == "moved") {
         return std::to_string(moved_bytes());
     }
+    if (what == "flushes") {
+        return std::to_string(engine_hooks::counters().flushes);
+    }
     if (what == "hold") {
         const ipc_peer::memory there = read_memory(words);
         state.held = std::make_unique<unpacked_key>(there.key);
@@ -321,6 +324,11 @@ child_result ipc_peer::quit()
 {
     child_.write_line("quit");
     return child_.wait();
+}
+
+uint64_t ipc_peer::flushes()
+{
+    return std::stoull(ask("flushes"));
 }
 
 uint64_t ipc_peer::moved_bytes()

@@ -57,6 +57,9 @@ public:
     /** Bytes that the engines of its card moved. */
     uint64_t moved_bytes();
 
+    /** Times that it has flushed its card. */
+    uint64_t flushes();
+
     /** Let it end the registration of its device memory. */
     void end_key();
 

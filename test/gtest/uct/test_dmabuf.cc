@@ -424,6 +424,18 @@ TEST_F(dmabuf, an_import_is_device_memory_to_ucx)
     EXPECT_EQ(UCS_ERR_NO_ELEM, ucs_memtype_cache_lookup(address, 1, &info));
 }
 
+/* As programs do whose memory others import by themselves. */
+static void flush_cards()
+{
+    const auto call = hl().hlthunk_cs_flush_pci_hbw_writes;
+    hlthunk_emu_counters counters;
+    for (int fd = 0; (call != nullptr) && (fd < 1024); ++fd) {
+        if (emulator::instance().hlthunk_emu_get_counters(fd, &counters) == 0) {
+            (void)call(fd);
+        }
+    }
+}
+
 TEST_F(dmabuf, every_operation_takes_an_import)
 {
     constexpr size_t size = 300'000;
@@ -440,6 +452,7 @@ TEST_F(dmabuf, every_operation_takes_an_import)
     ASSERT_EQ(UCS_OK, tl->put_short(text.data(), 1000, place));
     ASSERT_EQ(1000, tl->put_bcopy(text.data() + 1000, 1000, place + 1000));
     tl->put(text.data() + 2000, size - 2000, place + 2000);
+    flush_cards();
     EXPECT_TRUE(tl->holds(device.remote(), size, 1));
 
     /* Import to host. */
@@ -464,10 +477,12 @@ TEST_F(dmabuf, every_operation_takes_an_import)
     fill_pattern(text.data(), size, 2);
     tl->put(text.data(), size, own.remote());
     tl->put(own.address, size, place);
+    flush_cards();
     EXPECT_TRUE(tl->holds(device.remote(), size, 2));
 
     /* Within an import. */
     ASSERT_EQ(UCS_OK, tl->put_short(memory, 1000, place + 200'000));
+    flush_cards();
     EXPECT_TRUE(tl->holds(device.remote(200'000), 1000, 2));
 }
 

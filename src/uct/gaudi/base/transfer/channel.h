@@ -104,6 +104,13 @@ enum class way : uint8_t {
  *  Specification, "Transaction Ordering"). */
 enum class posted_to : uint64_t { nobody = 0 };
 
+/** How far it is with such writes. */
+enum class posted_step : uint8_t {
+    written,
+    read_back, /**< they have reached the other card */
+    flushed    /**< by its process, for cards that answer early */
+};
+
 /** One DMA job of a transfer. */
 struct dma_job {
     channel *home; /* whose record this is */
@@ -112,12 +119,12 @@ struct dma_job {
     work_queue *queue; /* where it was submitted */
     uint64_t dst;      /* device addresses on the card of that queue */
     uint64_t src;
-    size_t length;     /* bytes */
-    copy_kind kind;    /* of what is under way now */
-    chunk_ptr chunk;   /* that one of them is in, or nullptr */
-    posted_to peer;    /* whose memory dst is */
-    bool is_read_back; /* of what was written to it before */
-    dma_job *covered;  /* by it: jobs that end with it, by next_free */
+    size_t length;    /* bytes */
+    copy_kind kind;   /* of what is under way now */
+    chunk_ptr chunk;  /* that one of them is in, or nullptr */
+    posted_to peer;   /* whose memory dst is */
+    posted_step step; /* of what was written to it before */
+    dma_job *covered; /* by it: jobs that end with it, by next_free */
     /* When it has ended, a download or relay goes on: */
     way how;
     uint64_t target;                     /* to here, */

@@ -62,7 +62,9 @@ ucs_status_t dispatcher::prepare(dma_job &job, planned_copy &copy, size_t leave)
     }
     /* An upload's chunk is filled, and waits for room in the queue. */
     const bool is_filled = (copy.how == way::upload) && (copy.chunk != nullptr);
-    channel &through = (copy.by_owner != nullptr) ? *copy.by_owner : *job.home;
+    channel &through     = ((copy.by_owner != nullptr) && !copy.wants_flush)
+                               ? *copy.by_owner
+                               : *job.home;
     job.chunk  = is_filled ? std::move(copy.chunk) : through.take_chunk(leave);
     job.length = std::min(job.length, through.chunk_bytes());
     if (job.chunk == nullptr) {
@@ -98,7 +100,7 @@ bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
     job->length         = std::min(copy.left, piece_bytes_);
     job->kind           = queue.kind_of(copy.is_imported);
     job->peer           = copy.peer;
-    job->is_read_back   = false;
+    job->step           = posted_step::written;
     job->covered        = nullptr;
     ucs_status_t status = prepare(*job, copy, leave);
     if (status == UCS_OK) {
@@ -208,6 +210,9 @@ void dispatcher::run(transfer &work, planned_copy &copy)
             copy.queue->sleep(idle_sleep_us);
             if (relay != nullptr) {
                 relay->sleep(idle_sleep_us);
+            }
+            if (copy.wants_flush) {
+                copy.by_owner->others()->wait_for_oldest(idle_sleep_us);
             }
         }
     }
@@ -332,6 +337,9 @@ unsigned dispatcher::collect(shim::dma_queue &queue)
 
         job.queue->in_flight -= job.length;
         if (read_backs::is_one(job)) {
+            if ((status == UCS_OK) && posted_.goes_on(job, status)) {
+                continue;
+            }
             read_backs::end(job, [&](dma_job &each) { finish(each, status); });
             continue;
         }
@@ -404,8 +412,8 @@ bool dispatcher::arm(wakeup_event &event)
             *ucs_queue_head_elem_non_empty(&onward_, dma_job, in_onward);
         armed = job.relay->home->arm_for_room(event);
     }
-    if (armed && !posted_.is_empty()) {
-        armed = posted_.first().queue->home->arm_for_room(event);
+    if (channel *const by = posted_.blocked_on(); armed && (by != nullptr)) {
+        armed = by->arm_for_room(event);
     }
     return armed;
 }
@@ -440,9 +448,7 @@ bool dispatcher::drain()
         finish(*ucs_queue_pull_elem_non_empty(&onward_, dma_job, in_onward),
                UCS_ERR_CANCELED);
     }
-    while (!posted_.is_empty()) {
-        finish(posted_.pull(), UCS_ERR_CANCELED);
-    }
+    posted_.give_up([this](dma_job &job) { finish(job, UCS_ERR_CANCELED); });
     return drained;
 }
 

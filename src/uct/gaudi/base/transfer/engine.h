@@ -167,6 +167,14 @@ public:
         operations_.watch_failures(watch);
     }
 
+    /** Have a card of this process flush what others have written to it.
+     *  @return 0 or -errno, as shim::card::flush; -ENODEV: it is not open. */
+    [[nodiscard]] int flush_card(pci_address address)
+    {
+        const card *found = planner_.find_card(address);
+        return (found != nullptr) ? found->device().flush() : -ENODEV;
+    }
+
     /** Whether any kind of operation could be started now. */
     [[nodiscard]] bool has_resources()
     {

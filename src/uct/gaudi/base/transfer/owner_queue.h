@@ -1,6 +1,7 @@
 /**
  * Copies that another process makes for this one with its own cards, between
- * its device memory and chunks of host memory that both processes have.
+ * its device memory and chunks of host memory that both processes have; and
+ * flushes of its cards.
  *
  * To an engine it is a queue like others. Of the two addresses of a copy one is
  * the other process's, the other one an offset in the chunks. How the other
@@ -32,6 +33,10 @@ public:
     virtual void wait_for_oldest(uint64_t timeout_us) = 0;
 
     [[nodiscard]] virtual const char *name() const = 0;
+
+    /** Ask for a flush of a card (shim::card::flush).
+     *  @param of  Memory of it. @return As dma_queue::submit. */
+    [[nodiscard]] virtual int flush(remote_memory &of, void *cookie) = 0;
 
     /** There is none: who sleeps does so in
      *  @ref wait_for_oldest. */

@@ -37,6 +37,8 @@ struct planned_copy {
     bool is_put       = false; /* by the kernel: to the other process */
     bool is_imported  = false; /* by a card which reaches another one */
     posted_to peer    = posted_to::nobody; /* whose memory dst is */
+    bool wants_flush  = false;   /* by_owner flushes what was written there, */
+    card *flushes     = nullptr; /* or a card of ours what another wrote */
     work_queue *queue = nullptr; /* of the card; nullptr for way::kernel */
     work_queue *relay = nullptr; /* where a relay goes on */
     const util::process_memory *process = nullptr; /* whose host memory;
@@ -44,7 +46,7 @@ struct planned_copy {
     held_registration registration; /* of host memory here, or nullptr */
     held_remote remote;             /* memory of another process, or nullptr */
     held_channel by_owner; /* whose chunks it goes through, where that process
-                              copies, too; else nullptr */
+                              copies, too, or that flushes; else nullptr */
     chunk_ptr chunk;       /* filled for an upload; bcopy: the bytes */
 
     /** Have the card copy by itself. */
@@ -71,6 +73,8 @@ struct planned_copy {
         how         = way::direct;
         is_imported = false;
         peer        = posted_to::nobody;
+        wants_flush = false;
+        flushes     = nullptr;
         process     = nullptr;
         chunk.reset();
         by_owner.reset();

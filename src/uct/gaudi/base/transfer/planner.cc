@@ -280,9 +280,41 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
         copy.go_directly(pcie_queue(*writer, true, copy.left), va, src.address);
         copy.is_imported = true;
         copy.peer        = peer_of(to);
+        copy.flushes     = to.owner->device().capabilities().answers_early
+                               ? to.owner
+                               : nullptr;
         return UCS_OK;
     }
     return plan_relay(*reader, dst.address, *writer, src.address, copy);
+}
+
+/* The process that has device memory is asked for something. */
+ucs_status_t planner::use_owner(const side &there, channel *&by,
+                                planned_copy &copy)
+{
+    const ucs_status_t status = channels_.get(*there.remote, by);
+    if (status == UCS_OK) {
+        ++by->users;
+        copy.by_owner.reset(by);
+    }
+    return status;
+}
+
+/* A card of ours writes to another process's. Where nobody can be had to flush
+ * that, nobody could tell when it is there: then the copy fails.
+ * @return 0 or -errno. */
+int planner::plan_posted(const side &there, planned_copy &copy)
+{
+    if (there.remote->wants_flush()) {
+        channel *by;
+        const ucs_status_t status = use_owner(there, by, copy);
+        if (status != UCS_OK) {
+            return (status == UCS_ERR_UNREACHABLE) ? -EPERM : -ESRCH;
+        }
+        copy.wants_flush = true;
+    }
+    copy.peer = peer_of(there);
+    return 0;
 }
 
 /* Device memory of another process, by a card of ours. */
@@ -295,8 +327,9 @@ int planner::plan_import(bool put, const side &there, const side &here,
     if (error != 0) {
         return error;
     }
-    if (put) {
-        copy.peer = peer_of(there);
+    const int refused = put ? plan_posted(there, copy) : 0;
+    if (refused != 0) {
+        return refused;
     }
     if (!here.is_device) {
         plan_host_side(put, here, host, by, va, copy);
@@ -315,12 +348,10 @@ ucs_status_t planner::plan_by_owner(bool put, const side &there,
                                     planned_copy &copy)
 {
     channel *others           = nullptr;
-    const ucs_status_t status = channels_.get(*there.remote, others);
+    const ucs_status_t status = use_owner(there, others, copy);
     if (status != UCS_OK) {
         return status;
     }
-    ++others->users;
-    copy.by_owner.reset(others);
     if (!here.is_device) {
         plan_host_side(put, here, host_side::stage, *others, there.address,
                        copy);
@@ -399,12 +430,8 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
         device.remote->routes((by != nullptr) ? &by->owner() : nullptr);
     for (const route &each : routes) {
         if (each.by_owner) {
-            status = channels_.get(*device.remote, by);
-            if (status == UCS_OK) {
-                ++by->users;
-                copy.by_owner.reset(by);
-                va = device.address;
-            }
+            va     = device.address;
+            status = use_owner(device, by, copy);
             if (status != UCS_ERR_UNREACHABLE) {
                 return status;
             }
@@ -413,8 +440,10 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
         }
         error =
             import(device, length, by->owner(), &each + 1 == routes.end(), va);
+        if ((error == 0) && to_device) {
+            error = plan_posted(device, copy);
+        }
         if (error == 0) {
-            copy.peer = to_device ? peer_of(device) : posted_to::nobody;
             return UCS_OK;
         }
         if (!may_go_elsewhere(error)) {
@@ -422,6 +451,14 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
         }
     }
     return report_no_way(device, error);
+}
+
+card *planner::find_card(pci_address address)
+{
+    return find_home() ? cards_.find_open([&](const card &each) {
+        return each.address() == address;
+    })
+                       : nullptr;
 }
 
 ucs_status_t planner::check(const side &device, size_t length)

@@ -65,6 +65,9 @@ public:
         return look_up_device(device, length, where, by);
     }
 
+    /** A card of this process; nullptr: it is not open, or lost. */
+    [[nodiscard]] card *find_card(pci_address address);
+
     /** Whether so many bytes of device memory are there. @return As @ref plan.
      */
     [[nodiscard]] ucs_status_t check(const side &device, size_t length);
@@ -93,6 +96,9 @@ private:
     [[nodiscard]] bool find_registration(const side &host, planned_copy &copy);
     void plan_host_side(bool to_card, const side &here, host_side how,
                         channel &by, uint64_t va, planned_copy &copy);
+    [[nodiscard]] ucs_status_t use_owner(const side &there, channel *&by,
+                                         planned_copy &copy);
+    [[nodiscard]] int plan_posted(const side &there, planned_copy &copy);
     [[nodiscard]] int plan_import(bool put, const side &there, const side &here,
                                   host_side host, channel &by, bool waits,
                                   planned_copy &copy);

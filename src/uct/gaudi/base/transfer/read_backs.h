@@ -1,49 +1,64 @@
 /**
  * Transfers whose last writes to other cards have ended, and that are there
- * when the same card has read from there: see posted_to.
+ * when the same card has read from there (see posted_to), and where the other
+ * card answers early, when its process has flushed it after that.
  */
 #pragma once
 
-#include "uct/gaudi/base/transfer/channel.h"
+#include "uct/gaudi/base/transfer/operations.h"
 
 namespace gaudi::base {
 
 class read_backs {
 public:
-    read_backs() { ucs_queue_head_init(&waiting_); }
+    read_backs()
+    {
+        ucs_queue_head_init(&written_);
+        ucs_queue_head_init(&read_);
+    }
 
-    /** Whether a job is one: what it covers has ended with it. */
+    /** Whether a job is a read or a flush: what it covers has ended with it,
+     *  unless it @ref goes_on. */
     [[nodiscard]] static bool is_one(const dma_job &job)
     {
-        return job.is_read_back;
+        return job.step != posted_step::written;
     }
 
     /** The last write of a transfer has ended: its job is kept. */
     void add(dma_job &last)
     {
         last.chunk.reset();
-        ucs_queue_push(&waiting_, &last.in_onward);
+        ucs_queue_push(&written_, &last.in_onward);
     }
 
-    /** Submit reads, one for all transfers to the same memory, as far as there
-     *  is room.
-     *  @param refused  Called with a job and the status of its transfer when a
-     *                  card takes none, which was logged.
+    /** A read or a flush has ended well.
+     *  @return Whether it goes on, with another process's flush.
+     *  @param status  Changed to an error of a flush here, which was logged. */
+    [[nodiscard]] bool goes_on(dma_job &ended, ucs_status_t &status);
+
+    /** Submit reads, one for all transfers to the same memory, and flushes, as
+     *  far as there is room.
+     *  @param refused  Called with a job and the status of its transfer when
+     *                  none is taken, which was logged.
      *  @return How many were tried. */
     template <typename Refused>
     unsigned submit(Refused &&refused)
     {
         unsigned count = 0;
-        for (; !ucs_queue_is_empty(&waiting_); ++count) {
-            dma_job &next   = first();
-            const int error = submit_first();
-            if (error == -EAGAIN) {
-                break;
-            }
-            if (error != 0) {
-                end(next, [&](dma_job &job) {
-                    refused(job, job.queue->report_refusal(job.length, error));
-                });
+        for (ucs_queue_head_t *list : {&written_, &read_}) {
+            for (; !ucs_queue_is_empty(list); ++count) {
+                dma_job &next = first_of(*list);
+                const int error =
+                    (list == &read_) ? submit_flush() : submit_read();
+                if (error == -EAGAIN) {
+                    break;
+                }
+                if (error != 0) {
+                    end(next, [&](dma_job &job) {
+                        refused(job,
+                                job.queue->report_refusal(job.length, error));
+                    });
+                }
             }
         }
         return count;
@@ -64,24 +79,40 @@ public:
         }
     }
 
-    [[nodiscard]] bool is_empty() { return ucs_queue_is_empty(&waiting_); }
-
-    /** The one that is next to be submitted, unless it is empty. */
-    [[nodiscard]] dma_job &first()
+    /** Whose queue has no room for the next one; nullptr: there is none. */
+    [[nodiscard]] channel *blocked_on()
     {
-        return *ucs_queue_head_elem_non_empty(&waiting_, dma_job, in_onward);
+        return !ucs_queue_is_empty(&written_) ? first_of(written_).queue->home
+               : !ucs_queue_is_empty(&read_)
+                   ? first_of(read_).owner->plan->by_owner.get()
+                   : nullptr;
     }
 
-    /** Take it. */
-    [[nodiscard]] dma_job &pull()
+    /** Call a function with all, which are its. */
+    template <typename Ended>
+    void give_up(Ended &&ended)
     {
-        return *ucs_queue_pull_elem_non_empty(&waiting_, dma_job, in_onward);
+        for (ucs_queue_head_t *list : {&written_, &read_}) {
+            while (!ucs_queue_is_empty(list)) {
+                end(pull(*list), ended);
+            }
+        }
     }
 
 private:
-    int submit_first();
+    [[nodiscard]] static dma_job &first_of(ucs_queue_head_t &list)
+    {
+        return *ucs_queue_head_elem_non_empty(&list, dma_job, in_onward);
+    }
+    [[nodiscard]] static dma_job &pull(ucs_queue_head_t &list)
+    {
+        return *ucs_queue_pull_elem_non_empty(&list, dma_job, in_onward);
+    }
+    int submit_read();
+    int submit_flush();
 
-    ucs_queue_head_t waiting_; /* oldest first */
+    ucs_queue_head_t written_; /* oldest first */
+    ucs_queue_head_t read_;    /* to be flushed */
 };
 
 } // namespace gaudi::base

@@ -69,8 +69,12 @@ public:
     /** Device memory: tells its process from others. */
     [[nodiscard]] virtual uint64_t owner() const { return 0; }
 
-    /** Device memory: have its process copy. Asks that, and waits for an
-     *  answer.
+    /** Device memory: whether what a card of ours has written to it, and read
+     *  back, is there only when its process has flushed the card. */
+    [[nodiscard]] virtual bool wants_flush() const { return false; }
+
+    /** Device memory: have its process copy and flush. Asks that, and waits
+     *  for an answer.
      *  @return 0 or -errno; what failed was said at debug level. */
     [[nodiscard]] virtual int connect(const owner_queue_options &,
                                       std::unique_ptr<owner_queue> &)

@@ -18,7 +18,7 @@
 namespace gaudi::ipc {
 
 /** Of everything that one process sends to another. */
-inline constexpr uint16_t wire_version = 5;
+inline constexpr uint16_t wire_version = 6;
 
 /** Where a process is. Processes that differ in any of it cannot use each
  *  other's memory. Of the first two it is a hash: whoever has the same by

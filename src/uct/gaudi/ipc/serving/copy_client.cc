@@ -139,21 +139,29 @@ bool copy_client::is_over()
 int copy_client::ask(base::remote_memory &of, bool is_put, uint64_t address,
                      uint64_t offset, uint64_t length, void *cookie)
 {
+    const own_page::mark key = static_cast<served_memory &>(of).mark();
+    return post({address, offset, length, key.stamp, key.cell,
+                 is_put ? request_put : request_get},
+                cookie);
+}
+
+int copy_client::flush(base::remote_memory &of, void *cookie)
+{
+    const base::pci_address card = static_cast<served_memory &>(of).card();
+    return post({static_cast<uint64_t>(card), 0, 0, 0, 0, request_flush},
+                cookie);
+}
+
+int copy_client::post(const request_body &asked, void *cookie)
+{
     if (ucs_unlikely(over_ != 0)) {
         return over_;
     }
     if (outstanding() == cookies_.size()) {
         return -EAGAIN;
     }
-    const own_page::mark key = static_cast<served_memory &>(of).mark();
-    copy_request &asked      = request(posted_);
-    asked.address            = address;
-    asked.offset             = offset;
-    asked.length             = length;
-    asked.stamp              = key.stamp;
-    asked.cell               = key.cell;
-    asked.is_put             = is_put ? 1 : 0;
-    cookies_[posted_ % cookies_.size()] = cookie;
+    static_cast<request_body &>(request(posted_)) = asked;
+    cookies_[posted_ % cookies_.size()]           = cookie;
     ring().posted.store(++posted_);
     if ((ring().server_sleeps.load() != 0) &&
         (ring().server_sleeps.exchange(0) != 0)) {

@@ -22,6 +22,8 @@ class served_memory : public base::remote_memory {
 public:
     /** The key that allows them. */
     [[nodiscard]] virtual own_page::mark mark() const = 0;
+    /** Whose memory it is. */
+    [[nodiscard]] virtual base::pci_address card() const = 0;
 };
 
 class copy_client final : public base::owner_queue {
@@ -41,6 +43,7 @@ public:
     [[nodiscard]] std::span<char> memory() const override;
     [[nodiscard]] bool is_over() override;
     [[nodiscard]] bool arm() override;
+    [[nodiscard]] int flush(base::remote_memory &of, void *cookie) override;
     [[nodiscard]] const char *name() const override { return name_.c_str(); }
     unsigned poll(shim::dma_completion *completions, unsigned max) override;
     [[nodiscard]] int wait(uint64_t id, uint64_t timeout_us) override;
@@ -61,6 +64,7 @@ private:
     [[nodiscard]] int ask(base::remote_memory &of, bool is_put,
                           uint64_t address, uint64_t offset, uint64_t length,
                           void *cookie) override;
+    [[nodiscard]] int post(const request_body &asked, void *cookie);
     [[nodiscard]] int make_ring(util::unique_fd &ring_p);
     [[nodiscard]] copy_ring &ring() const
     {

@@ -32,13 +32,23 @@ namespace gaudi::ipc {
     return (fstat(fd, &info) == 0) && ((info.st_mode & S_IFMT) == 0);
 }
 
-struct copy_request {
-    uint64_t address;            /**< of device memory of the server */
-    uint64_t offset;             /**< in the chunks */
-    uint64_t length;             /**< bytes */
-    uint64_t stamp;              /**< of a key to that memory, */
-    uint32_t cell;               /**< and where the server has it */
-    uint32_t is_put;             /**< 1: to the device memory; 0: from there */
+enum request_kind : uint32_t {
+    request_get,  /**< from device memory of the server, */
+    request_put,  /**< to there */
+    request_flush /**< of a card of the server (shim::card::flush); needs no
+                       key, since nobody gets anything by it */
+};
+
+struct request_body {
+    uint64_t address; /**< of device memory of the server; flush: of the card */
+    uint64_t offset;  /**< in the chunks */
+    uint64_t length;  /**< bytes */
+    uint64_t stamp;   /**< of a key to that memory, */
+    uint32_t cell;    /**< and where the server has it */
+    uint32_t kind;    /**< request_kind */
+};
+
+struct copy_request : request_body {
     int64_t result;              /**< of what has ended: 0 or -errno */
     std::atomic<uint64_t> ended; /**< one more than the number */
 };

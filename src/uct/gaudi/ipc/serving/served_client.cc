@@ -119,10 +119,18 @@ bool served_client::start_next(base::transfer_engine &engine,
         return false;
     }
     const copy_request &asked = request(started_);
-    const uint64_t address    = read_once(asked.address);
-    const uint64_t offset     = read_once(asked.offset);
-    const uint64_t length     = read_once(asked.length);
-    const bool is_put         = read_once(asked.is_put) != 0;
+    const uint32_t kind       = read_once(asked.kind);
+    if (kind == request_flush) {
+        copy = {{}, this, started_++, 0, true};
+        ++running_;
+        finish(copy, engine.flush_card(static_cast<base::pci_address>(
+                         read_once(asked.address))));
+        return true;
+    }
+    const uint64_t address = read_once(asked.address);
+    const uint64_t offset  = read_once(asked.offset);
+    const uint64_t length  = read_once(asked.length);
+    const bool is_put      = (kind == request_put);
     const own_page::mark key{read_once(asked.cell), read_once(asked.stamp)};
     const bool fits = (length != 0) && (offset <= data_bytes_) &&
                       (length <= data_bytes_ - offset) &&

@@ -308,10 +308,11 @@ ucs_status_t exported_memory::pack(void *buffer)
                           : "cannot use them");
         }
         key_.kind = (error == 0) ? key_kind::device : key_kind::unexported;
-        key_.module =
-            static_cast<uint16_t>(device_->owner->device().module_id());
-        key_.card = static_cast<uint32_t>(device_->owner->address());
-        if (base::may_go_over(shim::wire::host)) {
+        const shim::card &owner = device_->owner->device();
+        key_.module             = static_cast<uint16_t>(owner.module_id());
+        key_.card        = static_cast<uint32_t>(device_->owner->address());
+        key_.wants_flush = owner.capabilities().answers_early ? 1 : 0;
+        if (base::may_go_over(shim::wire::host) || (key_.wants_flush != 0)) {
             copy_server::instance().offer();
         }
     }

@@ -49,8 +49,9 @@ struct wire_key {
                              it can send without this key, else 0 */
     uint16_t module;    /**< device memory: module id of the card */
 
-    uint32_t card;     /**< device memory: base::pci_address of its card */
-    uint32_t reserved; /**< 0 */
+    uint32_t card;        /**< device memory: base::pci_address of its card */
+    uint32_t wants_flush; /**< 1: which answers early for writes over PCIe
+                               (shim::card::flush), else 0 */
 
     wire_buffer buffer; /**< of device memory with a dma-buf, else zero */
     uint64_t checksum;  /**< of all before: see @ref seal_key */

@@ -83,9 +83,17 @@ public:
     [[nodiscard]] int
     connect(const base::owner_queue_options &wished,
             std::unique_ptr<base::owner_queue> &queue_p) override;
+    [[nodiscard]] bool wants_flush() const override
+    {
+        return key_.wants_flush != 0;
+    }
     [[nodiscard]] own_page::mark mark() const override
     {
         return {key_.cell, key_.stamp};
+    }
+    [[nodiscard]] base::pci_address card() const override
+    {
+        return base::pci_address{key_.card};
     }
     [[nodiscard]] ucs_status_t keep(uint64_t address, size_t length,
                                     base::kept_range &kept_p) override;
