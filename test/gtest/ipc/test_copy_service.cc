@@ -1,12 +1,13 @@
 /* What a process copies for others, when they ask for it by hand, and for what
  * makes no sense. */
 #include "common/process_state.h"
-#include "uct/gaudi/ipc/serving/copy_ring.h"
+#include "uct/gaudi/ipc/serving/copy_client.h"
 #include "util/file_mapping.h"
 #include "gtest/ipc/exporter.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -16,11 +17,25 @@
 #include <utility>
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace gaudi::test {
+
+namespace {
+
+thread_local unsigned yields = 0;
+
+} // namespace
+
+extern "C" int sched_yield() noexcept
+{
+    ++yields;
+    return static_cast<int>(syscall(SYS_sched_yield));
+}
 
 namespace {
 
@@ -116,6 +131,93 @@ struct raw_client {
     util::unique_fd bell;
     util::file_mapping mapping;
     uint64_t posted = 0;
+};
+
+/* What a client of an engine asks for, without a key that is looked at. */
+class unchecked_memory final : public ipc::served_memory {
+public:
+    explicit unchecked_memory(const ipc::wire_key &key)
+        : mark_{key.cell, key.stamp}
+    {}
+    ipc::own_page::mark mark() const override { return mark_; }
+    base::pci_address card() const override { return {}; }
+    ucs_status_t check(uint64_t, size_t) override { return UCS_OK; }
+    ucs_status_t hold() override { return UCS_OK; }
+    void release() override {}
+    const util::process_memory *host() override { return nullptr; }
+    int va_on(base::card &, uint64_t, size_t, uint64_t &) override
+    {
+        return -EOPNOTSUPP;
+    }
+
+private:
+    const ipc::own_page::mark mark_;
+};
+
+/* The client of an engine, whose server is stopped as soon as it has asked. It
+ * stays on one core. */
+class waiting_client {
+public:
+    waiting_client(const exporter_process &server,
+                   const std::shared_ptr<ipc::foreign_page> &of,
+                   const ipc::wire_key &key, uint64_t address)
+        : server_(server), event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+          memory_(key)
+    {
+        EXPECT_EQ(0, sched_getaffinity(0, sizeof(cores_), &cores_));
+        cpu_set_t here;
+        CPU_ZERO(&here);
+        CPU_SET(static_cast<unsigned>(sched_getcpu()), &here);
+        EXPECT_EQ(0, sched_setaffinity(0, sizeof(here), &here));
+        EXPECT_EQ(0, ipc::copy_client::connect(
+                         of, {data_bytes, slots, event_.get()}, queue_));
+        EXPECT_EQ(UCS_OK, of->process().get_files(
+                              of->copy_service(), bell_,
+                              {make_ring([](auto &) {}).get(), event_.get()}));
+        server.process.stop();
+        EXPECT_EQ(0, queue_->ask(memory_, 0, address, 1, nullptr));
+        (void)rings();
+    }
+    ~waiting_client()
+    {
+        server_.process.kill(SIGCONT);
+        shim::dma_completion done;
+        EXPECT_TRUE(eventually([&] { return queue_->poll(&done, 1) == 1; }));
+        EXPECT_EQ(0, done.status);
+        EXPECT_EQ(0, sched_setaffinity(0, sizeof(cores_), &cores_));
+    }
+
+    /* Have it find nothing so many times. @return How often it gave its core
+     * away. */
+    unsigned poll(unsigned times)
+    {
+        shim::dma_completion done;
+        const unsigned before = yields;
+        for (unsigned i = 0; i < times; ++i) {
+            EXPECT_EQ(0u, queue_->poll(&done, 1));
+        }
+        return yields - before;
+    }
+    /* How often the server was rung since the last time. */
+    [[nodiscard]] eventfd_t rings() const
+    {
+        eventfd_t count = 0;
+        (void)eventfd_read(bell_[0].get(), &count);
+        return count;
+    }
+    [[nodiscard]] ipc::copy_ring &ring() const
+    {
+        return *reinterpret_cast<ipc::copy_ring *>(
+            queue_->memory().data() - ipc::copy_ring::data_offset(slots));
+    }
+
+private:
+    const exporter_process &server_;
+    util::unique_fd event_;
+    unchecked_memory memory_;
+    std::unique_ptr<base::owner_queue> queue_;
+    ipc::file_pair bell_;
+    cpu_set_t cores_{};
 };
 
 class copy_service : public keys_test {
@@ -328,6 +430,38 @@ TEST_F(copy_service, keeps_nothing_of_a_thousand_clients)
         const raw_client each(*of);
     }
     EXPECT_TRUE(eventually([&] { return census() <= before; }));
+}
+
+TEST_F(copy_service, is_rung_once_by_who_has_waited_for_long)
+{
+    waiting_client client(other, of, key, at);
+    client.poll(1023);
+    EXPECT_EQ(0u, client.rings());
+    client.poll(1);
+    EXPECT_EQ(1u, client.rings());
+    client.poll(5000);
+    EXPECT_EQ(0u, client.rings());
+}
+
+/* And only there: elsewhere it does not wait for this core. */
+TEST_F(copy_service, gets_the_core_of_who_waits_for_an_interface_on_it)
+{
+    waiting_client client(other, of, key, at);
+    ASSERT_EQ(ipc::own_core(), client.ring().client_core.load());
+    client.ring().server_core = ipc::own_core();
+    EXPECT_EQ(0u, client.poll(31));
+    EXPECT_EQ(1u, client.poll(1));
+    EXPECT_EQ(0u, client.poll(2000));
+    EXPECT_EQ(0u, client.ring().server_core); /* that was no help */
+}
+
+TEST_F(copy_service, does_not_get_the_core_of_who_waits_elsewhere)
+{
+    for (const bool is_known : {false, true}) {
+        waiting_client client(other, of, key, at);
+        client.ring().server_core = is_known ? ipc::own_core() + 1 : 0;
+        EXPECT_EQ(0u, client.poll(2000));
+    }
 }
 
 TEST_F(copy_service, ends_with_the_key)

@@ -62,9 +62,7 @@ ucs_status_t dispatcher::prepare(dma_job &job, planned_copy &copy, size_t leave)
     }
     /* An upload's chunk is filled, and waits for room in the queue. */
     const bool is_filled = (copy.how == way::upload) && (copy.chunk != nullptr);
-    channel &through     = ((copy.by_owner != nullptr) && !copy.wants_flush)
-                               ? *copy.by_owner
-                               : *job.home;
+    channel &through     = copy.through(*job.home);
     job.chunk  = is_filled ? std::move(copy.chunk) : through.take_chunk(leave);
     job.length = std::min(job.length, through.chunk_bytes());
     if (job.chunk == nullptr) {
@@ -330,17 +328,14 @@ unsigned dispatcher::collect(shim::dma_queue &queue)
 {
     shim::dma_completion ended[poll_batch];
     const unsigned count = queue.poll(ended, poll_batch);
-
     for (unsigned i = 0; i < count; ++i) {
         auto &job           = *static_cast<dma_job *>(ended[i].cookie);
         ucs_status_t status = job.queue->judge_end(job.length, ended[i].status);
 
         job.queue->in_flight -= job.length;
         if (read_backs::is_one(job)) {
-            if ((status == UCS_OK) && posted_.goes_on(job, status)) {
-                continue;
-            }
-            read_backs::end(job, [&](dma_job &each) { finish(each, status); });
+            posted_.collect(job, status,
+                            [&](dma_job &each) { finish(each, status); });
             continue;
         }
         if (ucs_likely(status == UCS_OK)) {

@@ -38,7 +38,7 @@ struct planned_copy {
     bool is_imported  = false; /* by a card which reaches another one */
     posted_to peer    = posted_to::nobody; /* whose memory dst is */
     bool wants_flush  = false;   /* by_owner flushes what was written there, */
-    card *flushes     = nullptr; /* or a card of ours what another wrote */
+    card *flushes     = nullptr; /* or a card of ours, if it answers early */
     work_queue *queue = nullptr; /* of the card; nullptr for way::kernel */
     work_queue *relay = nullptr; /* where a relay goes on */
     const util::process_memory *process = nullptr; /* whose host memory;
@@ -48,6 +48,12 @@ struct planned_copy {
     held_channel by_owner; /* whose chunks it goes through, where that process
                               copies, too, or that flushes; else nullptr */
     chunk_ptr chunk;       /* filled for an upload; bcopy: the bytes */
+
+    /** Whose chunks it goes through, if it does. */
+    [[nodiscard]] channel &through(channel &own) const
+    {
+        return ((by_owner != nullptr) && !wants_flush) ? *by_owner : own;
+    }
 
     /** Have the card copy by itself. */
     void go_directly(work_queue &by, uint64_t to, uint64_t from)

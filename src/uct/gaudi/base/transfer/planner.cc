@@ -280,24 +280,10 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
         copy.go_directly(pcie_queue(*writer, true, copy.left), va, src.address);
         copy.is_imported = true;
         copy.peer        = peer_of(to);
-        copy.flushes     = to.owner->device().capabilities().answers_early
-                               ? to.owner
-                               : nullptr;
+        copy.flushes     = to.owner;
         return UCS_OK;
     }
     return plan_relay(*reader, dst.address, *writer, src.address, copy);
-}
-
-/* The process that has device memory is asked for something. */
-ucs_status_t planner::use_owner(const side &there, channel *&by,
-                                planned_copy &copy)
-{
-    const ucs_status_t status = channels_.get(*there.remote, by);
-    if (status == UCS_OK) {
-        ++by->users;
-        copy.by_owner.reset(by);
-    }
-    return status;
 }
 
 /* A card of ours writes to another process's. Where nobody can be had to flush
@@ -323,13 +309,12 @@ int planner::plan_import(bool put, const side &there, const side &here,
                          planned_copy &copy)
 {
     uint64_t va;
-    const int error = import(there, copy.left, by.owner(), waits, va);
+    int error = import(there, copy.left, by.owner(), waits, va);
+    if ((error == 0) && put) {
+        error = plan_posted(there, copy);
+    }
     if (error != 0) {
         return error;
-    }
-    const int refused = put ? plan_posted(there, copy) : 0;
-    if (refused != 0) {
-        return refused;
     }
     if (!here.is_device) {
         plan_host_side(put, here, host, by, va, copy);
@@ -451,14 +436,6 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
         }
     }
     return report_no_way(device, error);
-}
-
-card *planner::find_card(pci_address address)
-{
-    return find_home() ? cards_.find_open([&](const card &each) {
-        return each.address() == address;
-    })
-                       : nullptr;
 }
 
 ucs_status_t planner::check(const side &device, size_t length)

@@ -66,7 +66,13 @@ public:
     }
 
     /** A card of this process; nullptr: it is not open, or lost. */
-    [[nodiscard]] card *find_card(pci_address address);
+    [[nodiscard]] card *find_card(pci_address address)
+    {
+        const auto is_it = [&](const card &each) {
+            return each.address() == address;
+        };
+        return find_home() ? cards_.find_open(is_it) : nullptr;
+    }
 
     /** Whether so many bytes of device memory are there. @return As @ref plan.
      */
@@ -96,8 +102,17 @@ private:
     [[nodiscard]] bool find_registration(const side &host, planned_copy &copy);
     void plan_host_side(bool to_card, const side &here, host_side how,
                         channel &by, uint64_t va, planned_copy &copy);
+    /* The process that has device memory is asked for something. */
     [[nodiscard]] ucs_status_t use_owner(const side &there, channel *&by,
-                                         planned_copy &copy);
+                                         planned_copy &copy)
+    {
+        const ucs_status_t status = channels_.get(*there.remote, by);
+        if (status == UCS_OK) {
+            ++by->users;
+            copy.by_owner.reset(by);
+        }
+        return status;
+    }
     [[nodiscard]] int plan_posted(const side &there, planned_copy &copy);
     [[nodiscard]] int plan_import(bool put, const side &there, const side &here,
                                   host_side host, channel &by, bool waits,

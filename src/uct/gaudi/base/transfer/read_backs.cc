@@ -42,6 +42,7 @@ int read_backs::submit_read()
     return 0;
 }
 
+/* Whether another process has to flush. */
 bool read_backs::goes_on(dma_job &ended, ucs_status_t &status)
 {
     const planned_copy &plan = *ended.owner->plan;
@@ -52,7 +53,8 @@ bool read_backs::goes_on(dma_job &ended, ucs_status_t &status)
         ucs_queue_push(&read_, &ended.in_onward);
         return true;
     }
-    if (plan.flushes != nullptr) {
+    if ((plan.flushes != nullptr) &&
+        plan.flushes->device().capabilities().answers_early) {
         status = ended.queue->judge_end(ended.length,
                                         plan.flushes->device().flush());
     }

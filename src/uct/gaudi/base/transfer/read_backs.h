@@ -18,7 +18,7 @@ public:
     }
 
     /** Whether a job is a read or a flush: what it covers has ended with it,
-     *  unless it @ref goes_on. */
+     *  unless it goes on: see @ref collect. */
     [[nodiscard]] static bool is_one(const dma_job &job)
     {
         return job.step != posted_step::written;
@@ -31,10 +31,16 @@ public:
         ucs_queue_push(&written_, &last.in_onward);
     }
 
-    /** A read or a flush has ended well.
-     *  @return Whether it goes on, with another process's flush.
+    /** A read or a flush has ended: as @ref end, unless it goes on with another
+     *  process's flush.
      *  @param status  Changed to an error of a flush here, which was logged. */
-    [[nodiscard]] bool goes_on(dma_job &ended, ucs_status_t &status);
+    template <typename Ended>
+    void collect(dma_job &ended, ucs_status_t &status, Ended &&function)
+    {
+        if ((status != UCS_OK) || !goes_on(ended, status)) {
+            end(ended, function);
+        }
+    }
 
     /** Submit reads, one for all transfers to the same memory, and flushes, as
      *  far as there is room.
@@ -108,6 +114,7 @@ private:
     {
         return *ucs_queue_pull_elem_non_empty(&list, dma_job, in_onward);
     }
+    bool goes_on(dma_job &ended, ucs_status_t &status);
     int submit_read();
     int submit_flush();
 

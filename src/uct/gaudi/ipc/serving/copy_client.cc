@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -162,6 +163,7 @@ int copy_client::post(const request_body &asked, void *cookie)
     }
     static_cast<request_body &>(request(posted_)) = asked;
     cookies_[posted_ % cookies_.size()]           = cookie;
+    ring().client_core.store(own_core(), std::memory_order_relaxed);
     ring().posted.store(++posted_);
     if ((ring().server_sleeps.load() != 0) &&
         (ring().server_sleeps.exchange(0) != 0)) {
@@ -189,7 +191,25 @@ unsigned copy_client::poll(shim::dma_completion *completions, unsigned max)
             take(over_);
         }
     }
+    if (count > 0) {
+        idle_polls_ = 0;
+    } else if (taken_ < posted_) {
+        note_idle_poll();
+    }
     return count;
+}
+
+/* Whoever makes progress there may wait for this core, or compute. */
+void copy_client::note_idle_poll()
+{
+    ++idle_polls_;
+    if ((idle_polls_ == looks_before_yield) &&
+        (ring().server_core.load() == own_core())) {
+        std::this_thread::yield();
+    } else if (idle_polls_ == polls_before_bell) {
+        ring().server_core.store(0);
+        (void)eventfd_write(bell_.get(), 1);
+    }
 }
 
 bool copy_client::arm()

@@ -57,6 +57,9 @@ public:
 private:
     /* How long one that is destroyed waits for copies. */
     static constexpr uint64_t patience_us = 1'000'000;
+    /* Polls that find nothing before it wakes the server's thread, which leaves
+     * its work to interfaces for a while after they did some. */
+    static constexpr unsigned polls_before_bell = 1024;
 
     copy_client(std::shared_ptr<foreign_page> of,
                 const base::owner_queue_options &wished);
@@ -65,6 +68,7 @@ private:
                           uint64_t address, uint64_t offset, uint64_t length,
                           void *cookie) override;
     [[nodiscard]] int post(const request_body &asked, void *cookie);
+    void note_idle_poll();
     [[nodiscard]] int make_ring(util::unique_fd &ring_p);
     [[nodiscard]] copy_ring &ring() const
     {
@@ -86,9 +90,10 @@ private:
     util::file_mapping mapping_;
     util::unique_fd bell_;        /* the server's */
     std::vector<void *> cookies_; /* by slot */
-    uint64_t posted_ = 0;
-    uint64_t taken_  = 0; /* by poll */
-    int over_        = 0; /* -errno of what has not ended, once it is over */
+    uint64_t posted_     = 0;
+    uint64_t taken_      = 0; /* by poll */
+    unsigned idle_polls_ = 0; /* since one that found something */
+    int over_ = 0; /* -errno of what has not ended, once it is over */
 };
 
 } // namespace gaudi::ipc

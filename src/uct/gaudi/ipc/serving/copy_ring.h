@@ -5,7 +5,9 @@
  * The client makes it, with all of its length for good, and gives it to the
  * server. One thread of each uses it at a time. A request is in the slot of its
  * number; it is there when `posted` is beyond that, and has ended when its
- * `ended` is. Whoever sleeps says so, looks again, and is rung.
+ * `ended` is. Whoever sleeps says so, looks again, and is rung. Whoever makes
+ * progress says on which core: two that take turns on one would each use up a
+ * time slice for what one ring holds.
  *
  * The server takes nothing in it for true: it reads each field once, and checks
  * it. To the client a server that writes nonsense is one that copies nonsense.
@@ -19,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <sched.h>
 #include <sys/stat.h>
 
 namespace gaudi::ipc {
@@ -30,6 +33,16 @@ namespace gaudi::ipc {
 {
     struct stat info;
     return (fstat(fd, &info) == 0) && ((info.st_mode & S_IFMT) == 0);
+}
+
+/** Looks that find nothing before who makes progress gives its core to the
+ *  other side, where that was on the same one. */
+constexpr unsigned looks_before_yield = 32;
+
+/** The core that this thread is on, as @ref copy_ring has it. */
+[[nodiscard]] inline uint32_t own_core()
+{
+    return static_cast<uint32_t>(sched_getcpu()) + 1;
 }
 
 enum request_kind : uint32_t {
@@ -68,8 +81,10 @@ struct copy_ring {
     alignas(64) std::atomic<uint64_t> posted; /**< requests so far */
     std::atomic<uint32_t> client_sleeps;      /**< 1: it is to be rung */
     std::atomic<uint32_t> client_gone;        /**< 1: it wants nothing more */
+    std::atomic<uint32_t> client_core;        /**< see own_core(); 0: of none */
     alignas(64) std::atomic<uint32_t> server_sleeps; /**< 1: as above */
     std::atomic<uint32_t> server_gone; /**< 1: it copies nothing more */
+    std::atomic<uint32_t> server_core; /**< of an interface; 0: of none */
 
     [[nodiscard]] copy_request *requests()
     {

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -26,7 +27,7 @@ constexpr unsigned turn = 16;
  * client that waits for the last one comes by then. */
 constexpr unsigned idle_looks = 100;
 /* Between two looks whether interfaces still do the thread's work. */
-constexpr std::chrono::milliseconds trust{1};
+constexpr int trust_ms = 1;
 /* As many as have asked for anything, and are alive. */
 constexpr size_t max_clients = 4096;
 
@@ -81,7 +82,10 @@ void copy_server::close()
     if ((--users_ > 0) || (session_ == nullptr)) {
         return;
     }
-    over = std::move(session_);
+    {
+        const std::lock_guard<std::mutex> changing(looking_);
+        over = std::move(session_);
+    }
     any_clients_.store(false, std::memory_order_release);
     /* A forked child may have it open, too: it would stay. */
     if (over->engine->event_fd(fd) == UCS_OK) {
@@ -158,7 +162,10 @@ ucs_status_t copy_server::add(const process_id &sender, file_pair brought)
     /* The end of a process is told once for all its rings. */
     (void)add_event(events_.get(), process->pidfd(), EPOLLONESHOT);
     added->set_sleeping(true); /* the thread may be asleep already */
-    session_->clients.push_back(std::move(added));
+    {
+        const std::lock_guard<std::mutex> changing(looking_);
+        session_->clients.push_back(std::move(added));
+    }
     any_clients_.store(true, std::memory_order_release);
     return UCS_OK;
 }
@@ -182,6 +189,7 @@ ucs_status_t copy_server::start()
     if (!add_event(events_.get(), fd, 0)) {
         return UCS_ERR_NO_RESOURCE;
     }
+    const std::lock_guard<std::mutex> changing(looking_);
     session_ = std::move(made);
     return UCS_OK;
 }
@@ -189,6 +197,7 @@ ucs_status_t copy_server::start()
 void copy_server::forget_gone()
 {
     auto &clients = session_->clients;
+    const std::lock_guard<std::mutex> changing(looking_);
     std::erase_if(clients, [](const auto &each) { return each->is_gone(); });
     any_clients_.store(!clients.empty(), std::memory_order_release);
 }
@@ -210,10 +219,41 @@ unsigned copy_server::serve()
     return engine.is_idle() ? count : count + engine.progress();
 }
 
+/* For an interface. Where there has been nothing for a while, it gives its core
+ * once to a client that may wait for it. */
+bool copy_server::has_work()
+{
+    const uint32_t core = own_core();
+    bool yields         = false;
+    {
+        const std::unique_lock<std::mutex> guard(looking_, std::try_to_lock);
+        if (!guard.owns_lock() || (session_ == nullptr)) {
+            return false;
+        }
+        ++idle_looks_;
+        for (const auto &each : session_->clients) {
+            each->set_core(core);
+            if (each->is_waiting()) {
+                idle_looks_ = 0;
+                return true;
+            }
+            yields |= each->was_on(core);
+        }
+        yields &= (idle_looks_ == looks_before_yield);
+    }
+    if (yields) {
+        std::this_thread::yield();
+    }
+    return false;
+}
+
 unsigned copy_server::progress()
 {
     copy_server &self = instance();
     if (ucs_likely(!self.any_clients_.load(std::memory_order_acquire))) {
+        return 0;
+    }
+    if (!self.has_work()) {
         return 0;
     }
     const std::unique_lock<std::mutex> guard(self.lock_, std::try_to_lock);
@@ -233,8 +273,7 @@ void copy_server::run()
     unsigned helped = 0;
     for (unsigned looks = 0;;) {
         const unsigned now = helped_.load(std::memory_order_relaxed);
-        if (now != std::exchange(helped, now)) {
-            std::this_thread::sleep_for(trust);
+        if ((now != std::exchange(helped, now)) && !is_rung(trust_ms)) {
             looks = 0;
             continue;
         }
@@ -252,6 +291,15 @@ void copy_server::run()
             looks = 0;
         }
     }
+}
+
+/* Whether a client rings within a time. */
+bool copy_server::is_rung(int timeout_ms)
+{
+    pollfd wanted{bell_.get(), POLLIN, 0};
+    eventfd_t rung;
+    return (poll(&wanted, 1, timeout_ms) > 0) &&
+           (eventfd_read(bell_.get(), &rung) == 0);
 }
 
 /* Have whoever brings something to do ring. @return false: there is something.
@@ -286,8 +334,7 @@ void copy_server::sleep()
     constexpr int most = 16;
     epoll_event what[most];
     (void)epoll_wait(events_.get(), what, most, -1);
-    eventfd_t rung;
-    (void)eventfd_read(bell_.get(), &rung);
+    (void)is_rung(0);
     const std::lock_guard<std::mutex> guard(lock_);
     if (session_ != nullptr) {
         set_sleeping(false);

@@ -5,7 +5,7 @@
  * A thread of its own does it, which sleeps when there is nothing to do, so
  * that nobody hangs on the progress of this process. Interfaces that make
  * progress do it, too, without the way to that thread; then it looks now and
- * then whether they still do.
+ * then whether they still do, and when a client rings that waits for long.
  *
  * One per process. One lock, held while copies are started and collected; what
  * ends a key waits for copies by it without that lock (own_page::begin_use).
@@ -51,8 +51,11 @@ private:
     static ucs_status_t take(const process_id &sender, file_pair brought);
     ucs_status_t add(const process_id &sender, file_pair brought);
     void run();
+    [[nodiscard]] bool is_rung(int timeout_ms);
     [[nodiscard]] bool may_sleep();
     void sleep();
+
+    [[nodiscard]] bool has_work();
 
     /* Under the lock. */
     ucs_status_t start();
@@ -61,8 +64,13 @@ private:
     void set_sleeping(bool sleeping);
 
     std::mutex lock_;
-    unsigned users_ = 0;
-    bool running_   = false; /* the thread */
+    /* Held, too, where the session and its clients change: interfaces look for
+     * work under this one alone. One that loses its core does so mostly there,
+     * and would keep the thread from serving. */
+    std::mutex looking_;
+    unsigned idle_looks_ = 0; /* since one that found something */
+    unsigned users_      = 0;
+    bool running_        = false; /* the thread */
     std::atomic<bool> offered_{false};
     util::unique_fd bell_;
     /* epoll: the bell, the engine's event, ends of clients */

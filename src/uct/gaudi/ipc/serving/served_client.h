@@ -2,7 +2,8 @@
  * A process that is copied for, by the ring that it has brought: see
  * copy_ring.h. Knows how it asks and is told, and what of it is under way.
  *
- * Under the server's lock, but when that is being closed.
+ * Under the server's lock, but when that is being closed, and where interfaces
+ * look for something to do.
  */
 #pragma once
 
@@ -12,6 +13,7 @@
 #include "uct/gaudi/ipc/serving/copy_ring.h"
 #include "util/file_mapping.h"
 
+#include <atomic>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -56,7 +58,28 @@ public:
 
     [[nodiscard]] bool has_posted() const
     {
-        return !gone_ && (ring().posted.load() != started_);
+        return !gone_.load(std::memory_order_relaxed) &&
+               (ring().posted.load() !=
+                started_.load(std::memory_order_relaxed));
+    }
+
+    /** Whether there is something to do for it. */
+    [[nodiscard]] bool is_waiting() const
+    {
+        return (running_.load(std::memory_order_relaxed) != 0) || has_posted();
+    }
+
+    /** Tell it on which core there is progress. */
+    void set_core(uint32_t core)
+    {
+        auto &told = ring().server_core;
+        if (told.load(std::memory_order_relaxed) != core) {
+            told.store(core, std::memory_order_relaxed);
+        }
+    }
+    [[nodiscard]] bool was_on(uint32_t core) const
+    {
+        return ring().client_core.load(std::memory_order_relaxed) == core;
     }
 
     /** It is to ring before it waits for anything; or not. */
@@ -98,9 +121,9 @@ private:
     uint64_t data_bytes_       = 0;
     base::host_memory *memory_ = nullptr; /* the chunks; goes first */
     std::vector<served_copy> copies_;     /* by slot */
-    uint64_t started_ = 0;
-    unsigned running_ = 0;
-    bool gone_        = false;
+    std::atomic<uint64_t> started_{0};
+    std::atomic<unsigned> running_{0};
+    std::atomic<bool> gone_{false};
 };
 
 } // namespace gaudi::ipc
