@@ -20,6 +20,12 @@ bool is_set(const char *variable, const char *value)
     return (text != nullptr) && (std::strcmp(text, value) == 0);
 }
 
+bool has_route(const char *name)
+{
+    const char *routes = std::getenv("UCX_GAUDI_IPC_ROUTES");
+    return (routes != nullptr) && (std::strstr(routes, name) != nullptr);
+}
+
 } // namespace
 
 void start_framework()
@@ -45,8 +51,13 @@ bool runs_beside_framework()
 
 bool goes_over_host()
 {
-    const char *routes = std::getenv("UCX_GAUDI_IPC_ROUTES");
-    return (routes != nullptr) && (std::strcmp(routes, "host") == 0);
+    return has_route("host") &&
+           (!may_import() || is_set("HLTHUNK_EMU_IMPORT", "n"));
+}
+
+bool may_import()
+{
+    return has_route("pcie") && is_set("UCX_GAUDI_IPC_P2P", "y");
 }
 
 bool has_one_card()

@@ -207,7 +207,9 @@ const std::vector<const char *> with_mapped_memory = {
 const limit limits_over_host[] = {
     {"no card reads or writes another one's memory",
      {"counted_transfers.are_the_reading_cards",
-      "counts_of_ipc.tell_other_cards_from_the_host"}},
+      "counts_of_ipc.tell_other_cards_from_the_host",
+      "over/interruptions.*/pcie_*",
+      "windows_between_cards.are_all_that_is_imported"}},
     {"host memory goes through chunks, and is not mapped for it",
      {"ipc.host_memory_is_not_staged",
       "ipc.neighbours_in_a_buffer_are_mapped_once"}},

@@ -1,9 +1,13 @@
 /* What a process copies for others, when they ask for it by hand, and for what
  * makes no sense. */
 #include "common/process_state.h"
+#include "common/ucx_logs.h"
+#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/memory/application/application_memory.h"
 #include "uct/gaudi/ipc/serving/copy_client.h"
 #include "util/file_mapping.h"
 #include "gtest/ipc/exporter.h"
+#include "gtest/ipc/fixture.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +18,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <poll.h>
@@ -218,6 +223,10 @@ private:
     std::unique_ptr<base::owner_queue> queue_;
     ipc::file_pair bell_;
     cpu_set_t cores_{};
+};
+
+struct wire_keys {
+    ipc::wire_key of[2];
 };
 
 class copy_service : public keys_test {
@@ -473,6 +482,85 @@ TEST_F(copy_service, ends_with_the_key)
     EXPECT_EQ(-EKEYREVOKED, client.run(request()));
     key = next;
     EXPECT_EQ(0, client.run(request()));
+}
+
+/* Memory of the program on a card that it shares with UCX, while a framework
+ * acquires another one. */
+GAUDI_CHILD(closes_its_card)
+{
+    constexpr uint64_t block = uint64_t{48} << 20;
+    collect_logs();
+    uct_md_h md   = open_md_of_child();
+    auto &cards   = base::card_table::instance();
+    const int own = cards.lend({});
+    GAUDI_CHILD_REQUIRE(own >= 0);
+    wire_keys keys;
+    uct_mem_h handles[2];
+    for (unsigned i = 0; i < 2; ++i) {
+        const uint64_t handle =
+            hl().hlthunk_device_memory_alloc(own, block, 0, true, false);
+        const uint64_t va = hl().hlthunk_device_memory_map(own, handle, 0);
+        GAUDI_CHILD_REQUIRE(va != 0);
+        base::application::allocated(own, handle, block);
+        base::application::mapped(own, handle, va);
+        handles[i] = register_with_key(md, reinterpret_cast<void *>(va), mebi,
+                                       keys.of[i]);
+    }
+    const int frameworks = emulator::instance().hlthunk_open_by_module_id(7);
+    GAUDI_CHILD_REQUIRE(frameworks >= 0);
+    cards.application_opened(frameworks, true);
+    if (keys.of[0].address > keys.of[1].address) {
+        std::swap(keys.of[0], keys.of[1]);
+    }
+    tell_parent(to_line(keys));
+
+    wait_for_parent();
+    (void)emulator::instance().hlthunk_emu_pause(own, true);
+    tell_parent("paused");
+    wait_for_parent();
+    std::thread closing([&] { cards.application_closing(own); });
+    wait_for_parent();
+    (void)emulator::instance().hlthunk_emu_pause(own, false);
+    closing.join();
+    tell_parent("closed");
+    for (uct_mem_h each : handles) {
+        GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, each) == UCS_OK);
+    }
+    uct_md_close(md);
+    (void)take_logs();
+    return 0;
+}
+
+using served_copies = keys_test;
+
+/* Whoever has it may wait for them. */
+TEST_F(served_copies, do_not_wait_for_the_card_table)
+{
+    child_process child("closes_its_card",
+                        {{{"UCX_GAUDI_IPC_ROUTES", "host"}}, -1});
+    wire_keys keys{};
+    ASSERT_TRUE(from_line(child.read_line(), keys));
+    std::shared_ptr<ipc::foreign_page> of;
+    ASSERT_EQ(UCS_OK, ipc::remote_buffers::instance().find(keys.of[0], of));
+    const auto request = [&](const ipc::wire_key &key) {
+        return wish{key.address, 0, data_bytes, key.stamp, key.cell, 0};
+    };
+    raw_client client(*of);
+    EXPECT_EQ(0, client.run(request(keys.of[0])));
+    child.write_line("");
+    ASSERT_EQ("paused", child.read_line());
+    client.post(request(keys.of[0]));
+    raw_client second(*of); /* what that has asked for was taken by then */
+    EXPECT_EQ(-EFAULT, second.run({}));
+    child.write_line("");
+    ASSERT_TRUE(eventually(
+        [&] { return of->cell(keys.of[0].cell) != keys.of[0].stamp; }));
+    /* Its memory is gone, too, but not yet the key. */
+    EXPECT_EQ(keys.of[1].stamp, of->cell(keys.of[1].cell));
+    EXPECT_EQ(-EFAULT, second.run(request(keys.of[1])));
+    child.write_line("");
+    EXPECT_EQ("closed", child.read_line());
+    EXPECT_EQ(0, child.wait().exit_code);
 }
 
 } // namespace gaudi::test

@@ -60,6 +60,10 @@ private:
     int flush() override { return memory_.owner->device().flush(); }
     int start_on(base::card &user, uint64_t &start_p) override
     {
+        if (&user == memory_.owner) {
+            start_p = start;
+            return 0;
+        }
         return memory_.backing->va_on(user, start, size, start_p);
     }
     [[nodiscard]] void *here() const { return reinterpret_cast<void *>(start); }
@@ -94,7 +98,6 @@ public:
         }
         return count;
     }
-    int wait(uint64_t, uint64_t) override { return 0; }
     int wait_all(uint64_t) override { return 0; }
     unsigned outstanding() const override
     {
@@ -262,7 +265,8 @@ base::card &transfers::card(size_t index)
 std::unique_ptr<card_memory> transfers::far_memory(size_t bytes)
 {
     if (!has_one_card()) {
-        return card_memory::create(card(1), bytes);
+        /* Which this one's cards use in place. */
+        return card_memory::create(card(goes_over_host() ? 0 : 1), bytes);
     }
     if (child_ == nullptr) {
         child_ = std::make_unique<card_child>();

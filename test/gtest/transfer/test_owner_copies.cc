@@ -2,9 +2,15 @@
  * has it: what an engine does with its queue. */
 #include "gtest/transfer/fixture.h"
 
+#include "common/process_state.h"
+#include "common/ucx_logs.h"
+
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
+#include <utility>
 
 namespace gaudi::test {
 
@@ -26,7 +32,6 @@ public:
     void wait_for_oldest(uint64_t) override {}
     const char *name() const override { return "another process"; }
     unsigned poll(shim::dma_completion *completions, unsigned max) override;
-    int wait(uint64_t, uint64_t) override { return 0; }
     int wait_all(uint64_t) override { return 0; }
     unsigned outstanding() const override
     {
@@ -99,8 +104,11 @@ public:
     int connect(const base::owner_queue_options &wished,
                 std::unique_ptr<base::owner_queue> &queue_p) override
     {
-        if (refuses) {
-            return -EOPNOTSUPP;
+        ++asked;
+        const auto end = std::chrono::steady_clock::now() + patience;
+        while (std::chrono::steady_clock::now() < end) {}
+        if (refuses != 0) {
+            return refuses;
         }
         queue_p = std::make_unique<owner_double>(*this, wished);
         return 0;
@@ -108,9 +116,11 @@ public:
 
     const std::unique_ptr<card_memory> there;
     std::unique_ptr<base::transfer_engine> by; /* of the other process */
-    bool refuses     = false;
-    bool is_stopped  = false; /* it copies nothing now */
-    unsigned over    = 0;     /* connections up to this one */
+    int refuses     = 0;                       /* -errno */
+    bool is_stopped = false;                   /* it copies nothing now */
+    unsigned asked  = 0;                       /* for connections, */
+    std::chrono::milliseconds patience{0};     /* which takes so long */
+    unsigned over    = 0;                      /* connections up to this one */
     unsigned made    = 0;
     unsigned queues  = 0; /* that there are */
     unsigned imports = 0;
@@ -226,15 +236,42 @@ TEST_F(owner_copies, are_made_where_peer_to_peer_is_missing)
     EXPECT_EQ(1u, far->made);
 }
 
-TEST_F(owner_copies, that_are_refused_leave_no_way)
+TEST_F(owner_copies, that_are_refused_say_why)
 {
     far = std::make_unique<lent_memory>(card_memory::create(card(0), length));
-    far->refuses = true;
-    char byte    = 0;
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, engine->copy(&byte, far->at(0), 1));
-    expect_log("cannot reach device memory");
-    far->refuses = false;
+    char byte = 0;
+    for (const auto &[error, status] :
+         {std::pair{-EOPNOTSUPP, UCS_ERR_UNSUPPORTED},
+          {-ENOMEM, UCS_ERR_NO_MEMORY},
+          {-EMFILE, UCS_ERR_IO_ERROR}}) {
+        far->refuses = error;
+        EXPECT_EQ(status, engine->copy(&byte, far->at(0), 1));
+        expect_log(std::strerror(-error));
+    }
+    far->refuses = 0;
     EXPECT_EQ(UCS_OK, engine->copy(&byte, far->at(0), 1));
+    EXPECT_EQ(4u, far->asked);
+}
+
+/* Which takes long. */
+TEST_F(owner_copies, that_get_no_answer_do_not_ask_at_each_operation)
+{
+    constexpr unsigned many = 50;
+    far = std::make_unique<lent_memory>(card_memory::create(card(0), length));
+    far->refuses  = -ETIMEDOUT;
+    far->patience = std::chrono::milliseconds(50);
+    char byte     = 0;
+    for (unsigned i = 0; i < many; ++i) {
+        EXPECT_EQ(UCS_ERR_TIMED_OUT, engine->copy(&byte, far->at(0), 1));
+        expect_log(std::strerror(ETIMEDOUT));
+    }
+    EXPECT_GT(many / 2, far->asked);
+    far->refuses = 0;
+    EXPECT_TRUE(eventually([&] {
+        const bool works = engine->copy(&byte, far->at(0), 1) == UCS_OK;
+        (void)take_logs();
+        return works;
+    }));
 }
 
 /* A connection that is over stays as long as anything uses it. */

@@ -305,7 +305,9 @@ registration::registration(uct_md_h md, void *address, size_t size) : owner(md)
 
 registration::~registration()
 {
-    require(uct_md_mem_dereg(owner, memh), "mem_dereg");
+    if (memh != nullptr) { /* else it was invalidated */
+        require(uct_md_mem_dereg(owner, memh), "mem_dereg");
+    }
 }
 
 ucs_status_t transport::open_interface(uct_md_h md, const settings &changes)

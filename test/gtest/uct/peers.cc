@@ -1,5 +1,7 @@
 #include "gtest/uct/peers.h"
 
+#include "gtest/uct/invalidate.h"
+
 #include "common/descriptor.h"
 #include "common/process_state.h"
 
@@ -123,6 +125,13 @@ ucs_status_t receive(void *arg, void *data, size_t length, unsigned)
     return UCS_OK;
 }
 
+void disconnect(peer_state &state)
+{
+    if (state.back != nullptr) {
+        uct_ep_destroy(std::exchange(state.back, nullptr));
+    }
+}
+
 void progress(peer_state &state)
 {
     state.shared->ipc.progress();
@@ -216,7 +225,24 @@ std::string answer(peer_state &state, std::istringstream words)
         state.shared->device_memh.reset();
         return "ended";
     }
+    if (what == "invalidate") {
+        counted_completion over;
+        uct_mem_h memh                  = state.shared->device_memh->memh;
+        state.shared->device_memh->memh = nullptr;
+        if (invalidate(state.shared->ipc_md, memh, over) != UCS_OK) {
+            return "refused";
+        }
+        while (over.calls == 0) {
+            progress(state);
+        }
+        return ucs_status_string(over.status);
+    }
+    if (what == "execute") {
+        (void)execlp("cat", "cat", nullptr);
+        return "not executed";
+    }
     if (what == "reopen") {
+        disconnect(state);
         state.shared.reset();
         state.shared.emplace(state);
         return to_words(state.shared->ipc.address()) + " " +
@@ -252,9 +278,7 @@ GAUDI_CHILD(ipc_peer_main)
     while (const auto line = next_line(state)) {
         tell_parent(answer(state, std::istringstream(*line)));
     }
-    if (state.back != nullptr) {
-        uct_ep_destroy(state.back);
-    }
+    disconnect(state);
     return 0;
 }
 
@@ -301,6 +325,17 @@ void ipc_peer::connect(const interface_address &to)
 void ipc_peer::end_key()
 {
     EXPECT_EQ("ended", ask("end_key"));
+}
+
+void ipc_peer::invalidate()
+{
+    EXPECT_EQ(ucs_status_string(UCS_OK), ask("invalidate"));
+}
+
+void ipc_peer::execute()
+{
+    child_.write_line("execute");
+    EXPECT_EQ("cat", ask("cat"));
 }
 
 std::pair<interface_address, ipc_peer::memory> ipc_peer::reopen()

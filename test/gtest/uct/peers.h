@@ -63,6 +63,12 @@ public:
     /** Let it end the registration of its device memory. */
     void end_key();
 
+    /** The same by an invalidation, until that is over. */
+    void invalidate();
+
+    /** Let it execute another program, which says what it is told. */
+    void execute();
+
     /** Let it close gaudi_ipc, and open it again.
      *  @return Where it is then, and its device memory. */
     std::pair<interface_address, memory> reopen();

@@ -269,25 +269,6 @@ TEST_IN_CHILD(host_way, needs_no_card_here,
     EXPECT_THAT(peer.quit(), ended(0, ::testing::IsEmpty()));
 }
 
-/* What was begun ends; nothing is written any more when the owner's call has
- * returned. */
-TEST_IN_CHILD(host_way, ends_with_the_key, over_host())
-{
-    pair p;
-    std::vector<char> host(ipc_peer_bytes, 'x');
-    many puts;
-    put_much(p.target(), host, p.remote(), puts);
-    p.tl->progress_until([&] { return count_ended(puts) > 0; });
-    p.peer.end_key();
-    p.peer.fill(9);
-    EXPECT_TRUE(each_ended_once(*p.tl, puts));
-    EXPECT_THAT(puts, ::testing::Each(::testing::Field(
-                          &uct_completion_t::status,
-                          ::testing::AnyOf(UCS_OK, UCS_ERR_REJECTED))));
-    EXPECT_EQ(UCS_ERR_REJECTED, puts.back().status);
-    EXPECT_TRUE(p.peer.has(true, ipc_peer_bytes, 9));
-}
-
 /* Which has closed gaudi_ipc, and opens it again. */
 TEST_IN_CHILD(host_way, meets_a_peer_again, over_host())
 {
@@ -311,77 +292,8 @@ TEST_IN_CHILD(host_way, meets_a_peer_again, over_host())
     }
 }
 
-TEST_IN_CHILD(host_way, ends_with_a_peer_that_is_killed, over_host())
-{
-    pair p;
-    ipc_peer victim;
-    uct_ep_h ep = p.tl->make_ep(victim.address);
-    const unpacked_key key(victim.device.key);
-    std::vector<char> host(ipc_peer_bytes, 'x');
-    const unsigned files = count_open_fds();
-    many puts;
-    put_much({ep, key.rkey()}, host, victim.device.address, puts);
-    p.tl->progress_until([&] { return count_ended(puts) > 0; });
-    victim.process().kill(SIGKILL);
-    EXPECT_TRUE(each_ended_once(*p.tl, puts));
-    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, puts.back().status);
-    uct_ep_destroy(ep);
-    /* The next connection finds out that this one is of no use. */
-    EXPECT_EQ(UCS_OK, p.target().put_short(host.data(), 8, p.remote()));
-    EXPECT_GE(files + 4, count_open_fds());
-    EXPECT_EQ(1u, count_mappings("gaudi_ipc_copies"));
-}
-
-/* Others are served meanwhile. */
-TEST_IN_CHILD(host_way, waits_for_a_peer_that_is_stopped, over_host())
-{
-    pair p;
-    ipc_peer other;
-    uct_ep_h ep = p.tl->make_ep(other.address);
-    const unpacked_key key(other.device.key);
-    std::vector<char> host(ipc_peer_bytes);
-    fill_pattern(host.data(), host.size(), 1);
-    many puts;
-    put_much(p.target(), host, p.remote(), puts);
-    p.tl->progress_until([&] { return count_ended(puts) > 0; });
-    p.peer.process().stop();
-    many others;
-    put_much({ep, key.rkey()}, host, other.device.address, others);
-    EXPECT_TRUE(each_ended_once(*p.tl, others));
-    EXPECT_EQ(UCS_OK, others.back().status);
-    EXPECT_EQ(0u, puts.back().calls);
-    p.peer.process().kill(SIGCONT);
-    EXPECT_TRUE(each_ended_once(*p.tl, puts));
-    EXPECT_EQ(UCS_OK, puts.back().status);
-    EXPECT_TRUE(p.peer.has(true, ipc_peer_bytes, 1));
-    uct_ep_destroy(ep);
-    EXPECT_THAT(other.quit(), ended(0, ::testing::IsEmpty()));
-}
-
-TEST_IN_CHILD(host_way, tells_of_a_card_that_its_owner_loses, over_host())
-{
-    pair p;
-    for (const char *fault : {"now=reset", "now=remove"}) {
-        SCOPED_TRACE(fault);
-        ipc_peer victim;
-        uct_ep_h ep = p.tl->make_ep(victim.address);
-        const unpacked_key key(victim.device.key);
-        std::vector<char> host(ipc_peer_bytes, 'x');
-        many puts;
-        put_much({ep, key.rkey()}, host, victim.device.address, puts);
-        p.tl->progress_until([&] { return count_ended(puts) > 0; });
-        victim.break_card(fault);
-        EXPECT_TRUE(each_ended_once(*p.tl, puts));
-        EXPECT_EQ(UCS_ERR_NO_DEVICE, puts.back().status);
-        uct_ep_destroy(ep);
-        (void)take_logs();
-        EXPECT_EQ(UCS_OK, p.target().put_short(host.data(), 8, p.remote()));
-        (void)victim.quit();
-    }
-}
-
-/* A reader that is killed while the card here copies for it. */
-TEST_IN_CHILD(host_way, forgets_a_client_that_is_killed, over_host("polls"))
+/* A reader that goes while the card here copies for it. */
+TEST_IN_CHILD(host_way, forgets_a_client_that_goes, over_host("polls"))
 {
     pair p;
     device_buffer memory(p.copy_md, ipc_peer_bytes);
@@ -390,18 +302,22 @@ TEST_IN_CHILD(host_way, forgets_a_client_that_is_killed, over_host("polls"))
                                   memory.remote()};
     (void)p.to(p.key); /* what is made once is made */
     unsigned files = 0;
-    for (unsigned round = 0; round < 3; ++round) {
+    for (unsigned round = 0; round < 4; ++round) {
         auto client = std::make_unique<ipc_peer>();
         client->connect(p.tl->address());
         engine_hooks::pause(true);
         client->hold(shared);
         EXPECT_TRUE(
             eventually([] { return count_mappings("gaudi_ipc_copies") > 0; }));
-        client->process().kill(SIGKILL);
-        client.reset();
+        if (round % 2 == 0) {
+            client->process().kill(SIGKILL);
+        } else {
+            client->execute();
+        }
         engine_hooks::pause(false);
         EXPECT_TRUE(
             eventually([] { return count_mappings("gaudi_ipc_copies") == 0; }));
+        client.reset();
         EXPECT_TRUE(eventually([&] {
             p.tl->progress();
             return (round == 0) || (count_open_fds() <= files);
@@ -440,6 +356,12 @@ TEST_IN_CHILD(host_way, does_not_let_go_of_memory_before_its_own_copies_end,
         p.tl->progress();
         std::this_thread::yield();
     }
+    /* Nobody else waits for that. */
+    device_buffer another(p.copy_md, ipc_peer_bytes);
+    {
+        registration its(p.ipc_md, another.address, ipc_peer_bytes);
+        EXPECT_FALSE(pack_key(p.ipc_md, its.memh).empty());
+    }
     EXPECT_FALSE(ended);
     engine_hooks::pause(false);
     freeing.join();
@@ -470,6 +392,33 @@ TEST_IN_CHILD(host_way, goes_on_beside_forked_children, over_host("polls"))
     close(pipe_fds[1]);
     close(pipe_fds[0]);
     EXPECT_EQ(0, child.wait().exit_code);
+}
+
+/* Of two copies the later one has ended, and the earlier one does not. */
+TEST_IN_CHILD(host_way, ends_while_a_peer_is_stuck, over_host())
+{
+    pair p;
+    auto stuck = std::make_unique<ipc_peer>();
+    {
+        const unpacked_key key(stuck->device.key);
+        transport own(p.ipc_md);
+        uct_ep_h ep = own.make_ep(stuck->address);
+        const endpoint target{ep, key.rkey()};
+        uint64_t bytes[2] = {};
+        EXPECT_EQ(UCS_OK, target.put_short(bytes, 8, stuck->device.address));
+        stuck->break_card("job#1=delay:1000s");
+        const uint64_t before = stuck->moved_bytes();
+        target.start_put(&bytes[0], 8, stuck->device.address);
+        EXPECT_TRUE(
+            eventually([&] { return stuck->moved_bytes() == before + 8; }));
+        target.start_get(&bytes[1], 8, stuck->device.address);
+        EXPECT_TRUE(
+            eventually([&] { return stuck->moved_bytes() == before + 16; }));
+        stuck->process().stop();
+        uct_ep_destroy(ep);
+    }
+    stuck.reset();
+    (void)take_logs();
 }
 
 TEST_IN_CHILD(host_way, leaves_nothing_of_many_connections, over_host())

@@ -216,8 +216,10 @@ private:
     std::atomic<bool> has_card_of_ucx_{false};
 };
 
-/** While one lives, this thread is in a call of somebody else's for the driver,
- *  maybe of a framework's runtime, which is not to be asked then. */
+/** While one lives, this thread takes no notice of what the application does
+ *  with cards: it is in a call of somebody else's for the driver, maybe of a
+ *  framework's runtime, which is not to be asked then, or copies what somebody
+ *  with the table's lock may wait for. */
 class reporting_scope {
 public:
     reporting_scope() { ++depth_; }

@@ -4,6 +4,10 @@
 #include <cerrno>
 #include <cstring>
 
+extern "C" {
+#include <ucs/time/time.h>
+}
+
 namespace gaudi::base {
 
 /* As many chunks more has a channel to another process: each is under way for
@@ -199,10 +203,9 @@ ucs_status_t channel::create(card &owner, const transfer_options &options,
     return UCS_OK;
 }
 
-ucs_status_t channel::create(remote_memory &there,
-                             const transfer_options &options, int wake_fd,
-                             copy_counts &counts,
-                             std::unique_ptr<channel> &channel_p)
+int channel::create(remote_memory &there, const transfer_options &options,
+                    int wake_fd, copy_counts &counts,
+                    std::unique_ptr<channel> &channel_p)
 {
     using enum shim::dma_direction;
     const unsigned chunks = options.chunks * chunks_per_own;
@@ -210,7 +213,7 @@ ucs_status_t channel::create(remote_memory &there,
     const int error =
         there.connect({options.chunk_bytes, chunks, wake_fd}, queue);
     if (error != 0) {
-        return (error == -ESRCH) ? to_status(error) : UCS_ERR_UNREACHABLE;
+        return error;
     }
     std::unique_ptr<channel> created(
         new channel(nullptr, options, counts.of("other_processes")));
@@ -222,7 +225,7 @@ ucs_status_t channel::create(remote_memory &there,
     created->make_jobs(chunks);
     created->dma_queues_.push_back(std::move(queue));
     channel_p = std::move(created);
-    return UCS_OK;
+    return 0;
 }
 
 ucs_status_t channel_set::add(card &owner, channel *&channel_p)
@@ -241,39 +244,49 @@ ucs_status_t channel_set::add(card &owner, channel *&channel_p)
     return status;
 }
 
-ucs_status_t channel_set::get(remote_memory &there, channel *&channel_p)
+int channel_set::get(remote_memory &there, channel *&channel_p)
 {
     const auto known = by_owner_.find(there.owner());
     if (ucs_likely((known != by_owner_.end()) && !known->second->is_over())) {
         channel_p = known->second;
-        return UCS_OK;
+        return 0;
     }
-    return guarded([&] { return connect(there, channel_p); });
+    int error = -ENOMEM;
+    (void)guarded([&] {
+        error = connect(there, channel_p);
+        return UCS_OK;
+    });
+    return error;
 }
 
 /* Those that are over go when nothing uses them any more. */
-ucs_status_t channel_set::connect(remote_memory &there, channel *&channel_p)
+int channel_set::connect(remote_memory &there, channel *&channel_p)
 {
+    const ucs_time_t now = ucs_get_time();
+    std::erase_if(silent_, [&](auto &entry) { return entry.second <= now; });
+    if (silent_.contains(there.owner())) {
+        return -ETIMEDOUT;
+    }
     std::erase_if(by_owner_,
                   [](const auto &entry) { return entry.second->is_over(); });
     std::erase_if(all_, [](const auto &each) {
         return each->is_over() && (each->users == 0);
     });
-    if (event_ == nullptr) {
-        const ucs_status_t status = wakeup_event::create(event_);
-        if (status != UCS_OK) {
-            return status;
-        }
+    if ((event_ == nullptr) && (wakeup_event::create(event_) != UCS_OK)) {
+        return -EMFILE;
     }
     all_.reserve(all_.size() + 1);
     std::unique_ptr<channel> made;
-    const ucs_status_t status =
+    const int error =
         channel::create(there, options_, event_->fd(), *counts_, made);
-    if (status == UCS_OK) {
+    if (error == 0) {
         channel_p = by_owner_[there.owner()] = made.get();
         all_.push_back(std::move(made));
+    } else if (error == -ETIMEDOUT) {
+        const ucs_time_t end   = ucs_get_time();
+        silent_[there.owner()] = end + (end - now);
     }
-    return status;
+    return error;
 }
 
 } // namespace gaudi::base

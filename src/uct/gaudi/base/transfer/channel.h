@@ -145,11 +145,11 @@ public:
            std::unique_ptr<channel> &channel_p);
 
     /** The same of the cards of another process.
-     *  @return UCS_ERR_UNREACHABLE: they do not copy for us. Else an error,
-     * which was logged. */
-    [[nodiscard]] static ucs_status_t
-    create(remote_memory &there, const transfer_options &options, int wake_fd,
-           copy_counts &counts, std::unique_ptr<channel> &channel_p);
+     *  @return 0, or why they do not copy for us: -errno. */
+    [[nodiscard]] static int create(remote_memory &there,
+                                    const transfer_options &options,
+                                    int wake_fd, copy_counts &counts,
+                                    std::unique_ptr<channel> &channel_p);
 
     /** Waits for jobs that the card still runs. */
     ~channel();
@@ -356,9 +356,10 @@ public:
     }
 
     /** The channel to the process that has memory, which is connected to when
-     *  the first such is used. The caller counts itself among its users.
+     *  the first such is used. The caller counts itself among its users. One
+     *  that did not answer is not asked again for as long as that took.
      *  @return As @ref channel::create. */
-    [[nodiscard]] ucs_status_t get(remote_memory &there, channel *&channel_p);
+    [[nodiscard]] int get(remote_memory &there, channel *&channel_p);
 
     [[nodiscard]] auto begin() const { return all_.begin(); }
     [[nodiscard]] auto end() const { return all_.end(); }
@@ -376,14 +377,14 @@ public:
 
 private:
     [[nodiscard]] ucs_status_t add(card &owner, channel *&channel_p);
-    [[nodiscard]] ucs_status_t connect(remote_memory &there,
-                                       channel *&channel_p);
+    [[nodiscard]] int connect(remote_memory &there, channel *&channel_p);
 
     const transfer_options &options_;
     std::unique_ptr<wakeup_event> &event_;
     std::unique_ptr<copy_counts> counts_ = std::make_unique<copy_counts>();
     std::vector<channel *> by_place_; /* of the card; nullptr: not used yet */
     std::unordered_map<uint64_t, channel *> by_owner_; /* other processes */
+    std::unordered_map<uint64_t, ucs_time_t> silent_;  /* and until when */
     std::vector<std::unique_ptr<channel>> all_;
 };
 

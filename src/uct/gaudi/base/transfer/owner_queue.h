@@ -45,12 +45,14 @@ public:
         return shim::ticket::none;
     }
 
-    /** It is not enough to say: see @ref ask. */
+    /** It is not enough to say: see @ref ask, which names no copies to wait
+     *  for. */
     [[nodiscard]] int submit(uint64_t, uint64_t, uint64_t, void *,
                              uint64_t &) final
     {
         return -EOPNOTSUPP;
     }
+    [[nodiscard]] int wait(uint64_t, uint64_t) final { return -EOPNOTSUPP; }
 
     /** Ask for a copy.
      *  @param of      What either address is in, at its process.

@@ -49,9 +49,9 @@ int import(const side &there, size_t length, card &user, bool waits,
 /* No way leads to device memory of another process. */
 ucs_status_t report_no_way(const side &there, int error)
 {
-    ucs_error("gaudi: cannot reach device memory of another process at %#lx: "
-              "%s",
-              there.address, std::strerror(-error));
+    ucs_log(failure_level(error == -ESRCH),
+            "gaudi: cannot reach device memory of another process at %#lx: %s",
+            there.address, std::strerror(-error));
     /* Nothing that comes by waiting, as NO_RESOURCE would say. */
     return (error == -EAGAIN) ? UCS_ERR_NO_MEMORY : to_status(error);
 }
@@ -293,9 +293,9 @@ int planner::plan_posted(const side &there, planned_copy &copy)
 {
     if (there.remote->wants_flush()) {
         channel *by;
-        const ucs_status_t status = use_owner(there, by, copy);
-        if (status != UCS_OK) {
-            return (status == UCS_ERR_UNREACHABLE) ? -EPERM : -ESRCH;
+        const int error = find_owner(there, by, copy);
+        if (error != 0) {
+            return error;
         }
         copy.wants_flush = true;
     }
@@ -326,24 +326,30 @@ int planner::plan_import(bool put, const side &there, const side &here,
     return 0;
 }
 
+/* Be connected to the process whose cards are to copy. */
+int planner::find_owner(const side &there, channel *&others, planned_copy &copy)
+{
+    const int error = channels_.get(*there.remote, others);
+    if (error == 0) {
+        ++others->users;
+        copy.by_owner.reset(others);
+    }
+    return error;
+}
+
 /* The same by a card of its process.
  * @param by  The channel of our card that has the memory here, if one has. */
 ucs_status_t planner::plan_by_owner(bool put, const side &there,
-                                    const side &here, channel *by,
-                                    planned_copy &copy)
+                                    const side &here, channel &others,
+                                    channel *by, planned_copy &copy)
 {
-    channel *others           = nullptr;
-    const ucs_status_t status = use_owner(there, others, copy);
-    if (status != UCS_OK) {
-        return status;
-    }
     if (!here.is_device) {
-        plan_host_side(put, here, host_side::stage, *others, there.address,
+        plan_host_side(put, here, host_side::stage, others, there.address,
                        copy);
         return UCS_OK;
     }
-    return put ? plan_relay(*others, there.address, *by, here.address, copy)
-               : plan_relay(*by, here.address, *others, there.address, copy);
+    return put ? plan_relay(others, there.address, *by, here.address, copy)
+               : plan_relay(*by, here.address, others, there.address, copy);
 }
 
 /* Device memory of another process, on the first way that is open: where the
@@ -370,19 +376,17 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
     const route_list routes =
         there.remote->routes((by != nullptr) ? &by->owner() : nullptr);
     for (const route &each : routes) {
+        channel *others = nullptr;
         if (each.by_owner) {
-            const ucs_status_t status =
-                plan_by_owner(put, there, here, by, copy);
-            if (status != UCS_ERR_UNREACHABLE) {
-                return status;
-            }
-            error = -EPERM;
-            continue;
+            error = find_owner(there, others, copy);
+        } else {
+            error = plan_import(put, there, here, host, *by,
+                                &each + 1 == routes.end(), copy);
         }
-        error = plan_import(put, there, here, host, *by,
-                            &each + 1 == routes.end(), copy);
         if (error == 0) {
-            return UCS_OK;
+            return each.by_owner
+                       ? plan_by_owner(put, there, here, *others, by, copy)
+                       : UCS_OK;
         }
         if (!may_go_elsewhere(error)) {
             break;
@@ -415,18 +419,14 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
         device.remote->routes((by != nullptr) ? &by->owner() : nullptr);
     for (const route &each : routes) {
         if (each.by_owner) {
-            va     = device.address;
-            status = use_owner(device, by, copy);
-            if (status != UCS_ERR_UNREACHABLE) {
-                return status;
+            va    = device.address;
+            error = find_owner(device, by, copy);
+        } else {
+            error = import(device, length, by->owner(),
+                           &each + 1 == routes.end(), va);
+            if ((error == 0) && to_device) {
+                error = plan_posted(device, copy);
             }
-            error = -EPERM;
-            continue;
-        }
-        error =
-            import(device, length, by->owner(), &each + 1 == routes.end(), va);
-        if ((error == 0) && to_device) {
-            error = plan_posted(device, copy);
         }
         if (error == 0) {
             return UCS_OK;

@@ -102,24 +102,15 @@ private:
     [[nodiscard]] bool find_registration(const side &host, planned_copy &copy);
     void plan_host_side(bool to_card, const side &here, host_side how,
                         channel &by, uint64_t va, planned_copy &copy);
-    /* The process that has device memory is asked for something. */
-    [[nodiscard]] ucs_status_t use_owner(const side &there, channel *&by,
-                                         planned_copy &copy)
-    {
-        const ucs_status_t status = channels_.get(*there.remote, by);
-        if (status == UCS_OK) {
-            ++by->users;
-            copy.by_owner.reset(by);
-        }
-        return status;
-    }
     [[nodiscard]] int plan_posted(const side &there, planned_copy &copy);
     [[nodiscard]] int plan_import(bool put, const side &there, const side &here,
                                   host_side host, channel &by, bool waits,
                                   planned_copy &copy);
+    [[nodiscard]] int find_owner(const side &there, channel *&others,
+                                 planned_copy &copy);
     [[nodiscard]] ucs_status_t plan_by_owner(bool put, const side &there,
-                                             const side &here, channel *by,
-                                             planned_copy &copy);
+                                             const side &here, channel &others,
+                                             channel *by, planned_copy &copy);
     ucs_status_t plan_remote_device(bool put, const side &there,
                                     const side &here, host_side host,
                                     planned_copy &copy);

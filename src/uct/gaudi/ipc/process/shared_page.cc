@@ -295,6 +295,17 @@ ucs_status_t own_page::take_importer(const process_id &sender,
     return UCS_OK;
 }
 
+std::shared_ptr<foreign_page>
+own_page::find_importer(const process_id &id) const
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    const auto found = importers_.find(id.nonce);
+    return ((found != importers_.end()) &&
+            (found->second->process().id() == id))
+               ? found->second
+               : nullptr;
+}
+
 std::optional<uint32_t> own_page::find_user(uint64_t stamp)
 {
     const uint64_t self = own_process().nonce;
@@ -311,9 +322,8 @@ void own_page::forget_dead_importers()
 {
     own_page &page = util::of_this_process<own_page>();
     std::lock_guard<std::mutex> guard(page.lock_);
-    std::erase_if(page.importers_, [](const auto &entry) {
-        return !entry.second->process().is_alive();
-    });
+    std::erase_if(page.importers_,
+                  [](const auto &entry) { return entry.second->has_left(); });
 }
 
 void own_page::tell_withdrawal() const

@@ -191,6 +191,10 @@ public:
     [[nodiscard]] hazard_entry *take_hazard(uint64_t owner, uint64_t stamp);
     void give_hazard(hazard_entry *hazard);
 
+    /** A process that has asked for this page; nullptr: it has not. */
+    [[nodiscard]] std::shared_ptr<foreign_page>
+    find_importer(const process_id &id) const;
+
     /** Who uses a key right now, if anybody does: a pid. A look at the hazards
      *  of all importers, and system calls for those that use it. */
     [[nodiscard]] std::optional<uint32_t> find_user(uint64_t stamp);

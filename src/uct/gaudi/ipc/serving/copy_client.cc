@@ -30,6 +30,8 @@ int why_not(ucs_status_t status, const foreign_page &of)
         return -ETIMEDOUT;
     case UCS_ERR_NO_MEMORY:
         return -ENOMEM;
+    case UCS_ERR_UNREACHABLE: /* it has answered before, and is about to end */
+        return -ESRCH;
     default:
         return of.has_left() ? -ESRCH : -EOPNOTSUPP;
     }
@@ -225,12 +227,6 @@ void copy_client::wait_for_oldest(uint64_t timeout_us)
     }
 }
 
-int copy_client::wait(uint64_t id, uint64_t timeout_us)
-{
-    (void)id;
-    return wait_all(timeout_us);
-}
-
 /* Whoever does not answer is not waited for: its requests end, and what it
  * still copies goes to memory that nobody reads any more. */
 int copy_client::wait_all(uint64_t timeout_us)
@@ -239,12 +235,16 @@ int copy_client::wait_all(uint64_t timeout_us)
     const auto deadline = clock::now() + std::chrono::microseconds(
                                              std::min(timeout_us, patience_us));
     constexpr uint64_t look_us = 1000;
-    while ((taken_ < posted_) && !has_ended(posted_ - 1) && !is_over()) {
-        if (clock::now() >= deadline) {
+    /* They end in any order: there are two directions. */
+    for (uint64_t next = taken_; (next < posted_) && !is_over();) {
+        ring().client_sleeps.store(1);
+        if (has_ended(next)) {
+            ++next;
+        } else if (clock::now() >= deadline) {
             over_ = -ETIMEDOUT;
-            break;
+        } else {
+            wait_for(wake_fd_, look_us);
         }
-        wait_for_oldest(look_us);
     }
     return 0;
 }

@@ -46,7 +46,6 @@ public:
     [[nodiscard]] int flush(base::remote_memory &of, void *cookie) override;
     [[nodiscard]] const char *name() const override { return name_.c_str(); }
     unsigned poll(shim::dma_completion *completions, unsigned max) override;
-    [[nodiscard]] int wait(uint64_t id, uint64_t timeout_us) override;
     [[nodiscard]] int wait_all(uint64_t timeout_us) override;
     void wait_for_oldest(uint64_t timeout_us) override;
     [[nodiscard]] unsigned outstanding() const override

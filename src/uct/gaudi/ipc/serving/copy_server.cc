@@ -134,14 +134,12 @@ ucs_status_t copy_server::add(const process_id &sender, file_pair brought)
     if (!is_event(brought[1].get())) {
         return UCS_ERR_INVALID_PARAM;
     }
-    std::shared_ptr<remote_process> process;
-    ucs_status_t status = remote_process::open(sender, process);
-    if (status != UCS_OK) {
-        return status;
+    auto client = own_page::instance()->find_importer(sender);
+    if (client == nullptr) {
+        return UCS_ERR_INVALID_PARAM;
     }
-    auto added =
-        std::make_unique<served_client>(process, std::move(brought[1]));
-    status = added->map(brought[0].get());
+    auto added = std::make_unique<served_client>(client, std::move(brought[1]));
+    ucs_status_t status = added->map(brought[0].get());
     if (status != UCS_OK) {
         return status;
     }
@@ -160,7 +158,7 @@ ucs_status_t copy_server::add(const process_id &sender, file_pair brought)
         return UCS_ERR_EXCEEDS_LIMIT;
     }
     /* The end of a process is told once for all its rings. */
-    (void)add_event(events_.get(), process->pidfd(), EPOLLONESHOT);
+    (void)add_event(events_.get(), client->process().pidfd(), EPOLLONESHOT);
     added->set_sleeping(true); /* the thread may be asleep already */
     {
         const std::lock_guard<std::mutex> changing(looking_);

@@ -1,5 +1,6 @@
 #include "uct/gaudi/ipc/serving/served_client.h"
 
+#include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/shared_page.h"
 
@@ -114,7 +115,7 @@ bool served_client::start_next(base::transfer_engine &engine,
     if ((posted - started_ > copies_.size()) || copy.is_running) {
         ucs_diag("gaudi_ipc: process %u asks for copies in a way that makes no "
                  "sense: it gets no more",
-                 process_->id().pid);
+                 of_->process().id().pid);
         end();
         return false;
     }
@@ -146,7 +147,9 @@ bool served_client::start_next(base::transfer_engine &engine,
         const base::side chunk(data_ + offset);
         copy.done.count = 1;
         copy.done.func  = on_end;
-        status          = engine.start(domain, is_put ? here : chunk,
+        /* Who has the card table may wait for uses of this key. */
+        const base::reporting_scope asks_no_card_table;
+        status = engine.start(domain, is_put ? here : chunk,
                               is_put ? chunk : here, length, &copy.done);
         if (status != UCS_INPROGRESS) {
             page.end_use(key.stamp);

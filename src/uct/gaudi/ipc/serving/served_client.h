@@ -9,7 +9,7 @@
 
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/transfer/engine.h"
-#include "uct/gaudi/ipc/process/remote_process.h"
+#include "uct/gaudi/ipc/process/shared_page.h"
 #include "uct/gaudi/ipc/serving/copy_ring.h"
 #include "util/file_mapping.h"
 
@@ -33,8 +33,8 @@ struct served_copy {
 
 class served_client {
 public:
-    served_client(std::shared_ptr<remote_process> process, util::unique_fd wake)
-        : process_(std::move(process)), wake_(std::move(wake))
+    served_client(std::shared_ptr<foreign_page> of, util::unique_fd wake)
+        : of_(std::move(of)), wake_(std::move(wake))
     {}
     ~served_client()
     {
@@ -47,13 +47,13 @@ public:
      *  UCS_ERR_NO_MEMORY. */
     [[nodiscard]] ucs_status_t map(int fd);
 
-    [[nodiscard]] const remote_process &process() const { return *process_; }
-
-    /** Whether it wants nothing more, and all has ended that was started. */
+    /** Whether it wants nothing more, and all has ended that was started.
+     *  Nobody tells that it has executed another program: it is gone when it
+     *  is looked at. */
     [[nodiscard]] bool is_gone() const
     {
-        return (running_ == 0) && (gone_ || (ring().client_gone.load() != 0) ||
-                                   !process_->is_alive());
+        return (running_ == 0) &&
+               (gone_ || (ring().client_gone.load() != 0) || of_->has_left());
     }
 
     [[nodiscard]] bool has_posted() const
@@ -114,7 +114,7 @@ private:
 
     void wake();
 
-    const std::shared_ptr<remote_process> process_;
+    const std::shared_ptr<foreign_page> of_;
     const util::unique_fd wake_;
     util::file_mapping mapping_;
     char *data_                = nullptr;

@@ -46,6 +46,15 @@ bool is_final(int error)
     return error == -EOPNOTSUPP;
 }
 
+/* Wait for what is copied for others by a key that has ended; without the lock:
+ * other keys are used meanwhile. */
+void await_copies(uint64_t ended)
+{
+    if (ended != 0) {
+        own_page::instance()->await_own_uses(ended);
+    }
+}
+
 /* The dma-bufs of what the driver mapped in one piece. None is kept: who wants
  * a part gets one, and keeps what it imports. */
 class buffer_export final : public base::backing_export {
@@ -218,18 +227,26 @@ void exported_memory::let_go_of_freed_memory()
 void exported_memory::let_go_of(base::device_memory &freed)
 {
     export_side &all = exported();
-    std::lock_guard<std::mutex> guard(all.lock);
-    const auto [first, last] = all.by_memory.equal_range(&freed);
-    std::for_each(first, last, [&](const auto &entry) {
-        exported_memory &memory = *entry.second;
-        base::memory_map::instance().deregister_device(
-            std::exchange(memory.device_, nullptr));
-        memory.freed_ = true;
-        if (has_users(memory.end_key_locked())) {
+    for (;;) {
+        uint64_t ended;
+        {
+            std::lock_guard<std::mutex> guard(all.lock);
+            const auto entry = all.by_memory.find(&freed);
+            if (entry == all.by_memory.end()) {
+                return;
+            }
+            exported_memory &memory = *entry->second;
+            all.by_memory.erase(entry);
+            base::memory_map::instance().deregister_device(
+                std::exchange(memory.device_, nullptr));
+            memory.freed_ = true;
+            ended         = memory.end_key_locked();
+        }
+        await_copies(ended);
+        if (has_users(ended)) {
             freed.exported = true;
         }
-    });
-    all.by_memory.erase(first, last);
+    }
 }
 
 exported_memory::~exported_memory()
@@ -250,6 +267,7 @@ exported_memory::~exported_memory()
             all.by_memory.erase(own);
         }
     }
+    await_copies(ended_);
     if (device_ != nullptr) {
         base::memory_map::instance().deregister_device(device_);
     }
@@ -257,15 +275,19 @@ exported_memory::~exported_memory()
 
 uint64_t exported_memory::end_key()
 {
-    std::lock_guard<std::mutex> guard(exported().lock);
-    return end_key_locked();
+    uint64_t ended;
+    {
+        std::lock_guard<std::mutex> guard(exported().lock);
+        ended = end_key_locked();
+    }
+    await_copies(ended);
+    return ended;
 }
 
 uint64_t exported_memory::end_key_locked()
 {
     if (mark_.stamp != 0) {
         own_page::instance()->end_cell(mark_);
-        own_page::instance()->await_own_uses(mark_.stamp);
         ended_ = mark_.stamp;
         mark_  = {};
     }

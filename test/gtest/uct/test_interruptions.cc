@@ -1,0 +1,488 @@
+/* What befalls either end of a way between two processes while they use it: all
+ * that can happen, in the middle of all operations, over each route. Nothing
+ * hangs, what ends well has the right bytes, what ends badly says why, others
+ * are not held up, and nothing is left. In children: routes are read once per
+ * process. */
+#include "gtest/uct/peers.h"
+
+#include "common/process_state.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <deque>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include <signal.h>
+
+namespace gaudi::test {
+
+namespace {
+
+constexpr size_t size = 1 << 20;
+
+/* What the other process has, and what is put there. */
+enum seeds : uint64_t { there = 1, here, later };
+
+/* The test process, with a peer that nothing happens to. */
+struct scene : beside_a_peer {
+    using beside_a_peer::copy;
+    using beside_a_peer::ipc_md;
+    using beside_a_peer::peer;
+    using beside_a_peer::tl;
+
+    scene()
+    {
+        /* Echoes are not of interest. */
+        EXPECT_EQ(UCS_OK,
+                  uct_iface_set_am_handler(
+                      tl->iface, ipc_echo_id,
+                      [](void *, void *, size_t, unsigned) { return UCS_OK; },
+                      nullptr, 0));
+        fill_pattern(pattern.data(), size, seeds::here);
+        EXPECT_EQ(UCS_OK, copy.put_short(pattern.data(), size, near.remote()));
+        use_peer(by_other);
+        use_peer(by_same);
+    }
+    ~scene() override
+    {
+        uct_ep_destroy(by_other.ep);
+        uct_ep_destroy(by_same.ep);
+    }
+
+    void TestBody() override {}
+
+    void use_peer(const endpoint &by) const
+    {
+        const uint64_t at = peer.device.address;
+        uint64_t bytes    = 5;
+        EXPECT_EQ(UCS_OK, by.put_short(&bytes, sizeof(bytes), at));
+        bytes = 0;
+        EXPECT_EQ(UCS_OK, by.get_short(&bytes, sizeof(bytes), at));
+        EXPECT_EQ(5u, bytes);
+    }
+
+    std::vector<char> pattern = std::vector<char>(size);
+    device_buffer near{copy_md, size};
+    transport second{ipc_md};
+    const unpacked_key key_of_peer{peer.device.key};
+    /* Through an interface that nothing else goes through, or does. */
+    const endpoint by_other{second.make_ep(peer.address), key_of_peer.rkey()};
+    const endpoint by_same{tl->make_ep(peer.address), key_of_peer.rkey()};
+};
+
+/* With another peer. */
+struct encounter {
+    explicit encounter(scene &of) : s(of)
+    {
+        other.fill(seeds::there);
+        other.connect(s.tl->address());
+    }
+    ~encounter() { uct_ep_destroy(to.ep); }
+    encounter(const encounter &)            = delete;
+    encounter &operator=(const encounter &) = delete;
+
+    [[nodiscard]] uint64_t at() const { return other.device.address; }
+
+    scene &s;
+    ipc_peer other;
+    const unpacked_key key{other.device.key};
+    const endpoint to{s.tl->make_ep(other.address), key.rkey()};
+};
+
+/* One that was started, and what it brings. */
+struct started : counted_completion {
+    std::vector<char> got;
+    bool is_under_way   = false;
+    ucs_status_t result = UCS_OK;
+};
+
+enum class moves : uint8_t { message, put, get };
+
+struct operation {
+    const char *name;
+    moves what;
+    bool here_device;
+    size_t bytes; /* 0: as bcopy can */
+    ucs_status_t (*start)(encounter &e, void *local, size_t length,
+                          started &op);
+};
+
+ucs_status_t status_of(ssize_t result)
+{
+    return (result < 0) ? static_cast<ucs_status_t>(result) : UCS_OK;
+}
+
+const operation operations[] = {
+    {"message", moves::message, false, 0,
+     [](encounter &e, void *local, size_t length, started &) {
+         packed_bytes bytes{local, length};
+         return status_of(uct_ep_am_bcopy(e.to.ep, ipc_echo_id,
+                                          packed_bytes::pack, &bytes, 0));
+     }},
+    {"put_short", moves::put, false, size,
+     [](encounter &e, void *local, size_t length, started &) {
+         return e.to.put_short(local, length, e.at());
+     }},
+    {"put_short from a card", moves::put, true, size,
+     [](encounter &e, void *local, size_t length, started &) {
+         return e.to.put_short(local, length, e.at());
+     }},
+    {"put_bcopy", moves::put, false, 0,
+     [](encounter &e, void *local, size_t length, started &) {
+         return status_of(e.to.put_bcopy(local, length, e.at()));
+     }},
+    {"put_zcopy", moves::put, false, size,
+     [](encounter &e, void *local, size_t length, started &op) {
+         return e.to.put_zcopy(local, length, e.at(), &op);
+     }},
+    {"put_zcopy from a card", moves::put, true, size,
+     [](encounter &e, void *local, size_t length, started &op) {
+         return e.to.put_zcopy(local, length, e.at(), &op);
+     }},
+    {"get_short", moves::get, false, size,
+     [](encounter &e, void *local, size_t length, started &) {
+         return e.to.get_short(local, length, e.at());
+     }},
+    {"get_bcopy", moves::get, false, 0,
+     [](encounter &e, void *local, size_t length, started &op) {
+         return uct_ep_get_bcopy(e.to.ep, unpack_by_memcpy(), local, length,
+                                 e.at(), e.to.rkey, &op);
+     }},
+    {"get_zcopy", moves::get, false, size,
+     [](encounter &e, void *local, size_t length, started &op) {
+         return e.to.get_zcopy(local, length, e.at(), &op);
+     }},
+    {"get_zcopy to a card", moves::get, true, size,
+     [](encounter &e, void *local, size_t length, started &op) {
+         return e.to.get_zcopy(local, length, e.at(), &op);
+     }},
+};
+
+/* What was put is, when it has happened, */
+enum class memory : uint8_t {
+    unknown,
+    as_put,
+    as_later /* what the other process wrote then, and is nobody else's */
+};
+
+struct event {
+    const char *name;
+    void (*happens)(encounter &e);
+    /* What is under way ends so, or well; later puts and gets do, */
+    std::vector<ucs_status_t> ends;
+    std::vector<ucs_status_t> over_pcie; /* if not as over host memory */
+    ucs_status_t of_messages;
+    memory leaves;
+    bool ends_the_scene = false; /* this process has no card any more */
+};
+
+const event events[] = {
+    {"it_is_killed",
+     [](encounter &e) { e.other.process().kill(SIGKILL); },
+     {UCS_ERR_ENDPOINT_TIMEOUT},
+     {},
+     UCS_ERR_ENDPOINT_TIMEOUT,
+     memory::unknown},
+    {"it_is_stopped",
+     [](encounter &e) {
+         e.other.process().stop();
+         e.s.use_peer(e.s.by_other);
+         e.other.process().kill(SIGCONT);
+     },
+     {UCS_OK},
+     {},
+     UCS_OK,
+     memory::as_put},
+    {"it_invalidates_the_key",
+     [](encounter &e) {
+         e.other.invalidate();
+         e.other.fill(seeds::later);
+     },
+     {UCS_ERR_REJECTED},
+     {},
+     UCS_OK,
+     memory::as_later},
+    {"it_ends_the_key",
+     [](encounter &e) {
+         e.other.end_key();
+         e.other.fill(seeds::later);
+     },
+     {UCS_ERR_REJECTED},
+     {},
+     UCS_OK,
+     memory::as_later},
+    {"it_closes_its_domain",
+     [](encounter &e) { (void)e.other.reopen(); },
+     {UCS_ERR_ENDPOINT_TIMEOUT, UCS_ERR_REJECTED, UCS_ERR_UNSUPPORTED},
+     {},
+     UCS_ERR_ENDPOINT_TIMEOUT,
+     memory::unknown},
+    /* Cards that have its memory imported are not told. */
+    {"its_card_is_reset",
+     [](encounter &e) { e.other.break_card("now=reset"); },
+     {UCS_ERR_NO_DEVICE},
+     {UCS_OK},
+     UCS_OK,
+     memory::unknown},
+    {"its_card_is_removed",
+     [](encounter &e) { e.other.break_card("now=remove"); },
+     {UCS_ERR_NO_DEVICE},
+     {UCS_OK},
+     UCS_OK,
+     memory::unknown},
+    {"the_own_card_is_reset",
+     [](encounter &) {
+         EXPECT_EQ(0, emulator::instance().hlthunk_emu_fault("now=reset"));
+     },
+     {UCS_ERR_NO_DEVICE},
+     {},
+     UCS_OK,
+     memory::as_put,
+     true},
+};
+
+bool is_over_host()
+{
+    return std::string(std::getenv("UCX_GAUDI_IPC_ROUTES")) == "host";
+}
+
+/* Operations, a few of them at a time. */
+class stream {
+public:
+    stream(encounter &e, const operation &of)
+        : e_(e), of_(of),
+          length_((of.bytes > 0) ? of.bytes : e.s.tl->attr.cap.am.max_bcopy)
+    {}
+
+    /* Start one if there is room, and take what has ended. */
+    void go_on(bool starts)
+    {
+        if (starts && (under_way() < most)) {
+            start();
+        }
+        e_.s.tl->progress();
+        for (auto &each : all_) {
+            if (each->is_under_way && (each->calls > 0)) {
+                end(*each, each->status);
+            }
+        }
+    }
+
+    [[nodiscard]] bool finish()
+    {
+        return eventually([this] {
+            go_on(false);
+            const ucs_status_t flushed = uct_ep_flush(e_.to.ep, 0, nullptr);
+            return (under_way() == 0) && (flushed != UCS_INPROGRESS) &&
+                   (flushed != UCS_ERR_NO_RESOURCE);
+        });
+    }
+
+    [[nodiscard]] bool each_is_told_once() const
+    {
+        return std::ranges::all_of(
+            all_, [](const auto &each) { return each->calls <= 1; });
+    }
+
+    [[nodiscard]] size_t length() const { return length_; }
+
+    std::atomic<unsigned> begun{0};
+    unsigned ended    = 0;
+    ucs_status_t last = UCS_OK; /* what the last one that ended came to */
+    std::vector<ucs_status_t> failures;
+
+private:
+    static constexpr size_t most = 3;
+
+    [[nodiscard]] size_t under_way() const
+    {
+        return static_cast<size_t>(std::ranges::count_if(
+            all_, [](const auto &each) { return each->is_under_way; }));
+    }
+
+    void start()
+    {
+        auto next   = std::make_unique<started>();
+        void *local = e_.s.pattern.data();
+        if (of_.here_device) {
+            local = e_.s.near.address;
+        } else if (of_.what == moves::get) {
+            next->got.resize(length_);
+            local = next->got.data();
+        }
+        const ucs_status_t status = of_.start(e_, local, length_, *next);
+        if (status == UCS_ERR_NO_RESOURCE) {
+            return;
+        }
+        started &op     = *all_.emplace_back(std::move(next));
+        op.is_under_way = true;
+        ++begun;
+        if (status != UCS_INPROGRESS) {
+            EXPECT_EQ(0u, op.calls);
+            end(op, status);
+        }
+    }
+
+    void end(started &op, ucs_status_t status)
+    {
+        op.is_under_way = false;
+        last            = status;
+        ++ended;
+        if (status != UCS_OK) {
+            failures.push_back(status);
+        } else if (!op.got.empty()) {
+            EXPECT_TRUE(has_pattern(op.got.data(), length_, seeds::there));
+        }
+        op.got = {};
+    }
+
+    encounter &e_;
+    const operation &of_;
+    const size_t length_;
+    std::deque<std::unique_ptr<started>> all_;
+};
+
+/* What later operations come to. */
+std::vector<ucs_status_t> ends_of(const event &what, const operation &of)
+{
+    if (of.what == moves::message) {
+        return {what.of_messages};
+    }
+    if (!is_over_host() && !what.over_pcie.empty()) {
+        return what.over_pcie;
+    }
+    /* The other process's card copies, and there is no other card. */
+    const bool by_others = is_over_host() && !of.here_device;
+    return (what.ends_the_scene && by_others)
+               ? std::vector<ucs_status_t>{UCS_OK}
+               : what.ends;
+}
+
+/* @param begun  So many operations before; 0: while the first one connects. */
+void interrupt(scene &s, const event &what, const operation &of, unsigned begun)
+{
+    using ::testing::AnyOfArray;
+    using ::testing::Each;
+    const auto ends = ends_of(what, of);
+    encounter e(s);
+    stream all(e, of);
+    std::atomic<bool> happened{false};
+    std::thread fate([&] {
+        while (all.begun < begun) {
+            std::this_thread::yield();
+        }
+        what.happens(e);
+        happened = true;
+    });
+    EXPECT_TRUE(eventually([&] {
+        all.go_on(true);
+        if (!what.ends_the_scene) {
+            s.use_peer(s.by_same);
+        }
+        return happened.load();
+    }));
+    fate.join();
+    EXPECT_TRUE(all.finish());
+    const unsigned before = all.ended;
+    EXPECT_TRUE(eventually([&] {
+        all.go_on(true);
+        return (all.ended > before) &&
+               (std::ranges::find(ends, all.last) != ends.end());
+    })) << ucs_status_string(all.last);
+    EXPECT_TRUE(all.finish());
+    EXPECT_TRUE(all.each_is_told_once());
+    EXPECT_THAT(all.failures, Each(AnyOfArray(ends)));
+    if (of.what == moves::put) {
+        EXPECT_TRUE((what.leaves == memory::unknown) ||
+                    ((what.leaves == memory::as_put)
+                         ? !all.failures.empty() ||
+                               e.other.has(true, all.length(), seeds::here)
+                         : e.other.has(true, size, seeds::later)));
+    }
+    if ((of.what == moves::get) && of.here_device && all.failures.empty()) {
+        EXPECT_TRUE(s.copy.holds(s.near.remote(), size, seeds::there));
+    }
+    if (what.ends_the_scene) { /* if nobody has found out yet */
+        EXPECT_EQ(UCS_ERR_NO_DEVICE,
+                  s.copy.put_short(s.pattern.data(), 1, s.near.remote()));
+    }
+    (void)take_logs();
+}
+
+class interruptions
+    : public ::testing::TestWithParam<std::tuple<const char *, const event *>> {
+};
+
+constexpr char of_event[] = "GAUDI_EVENT";
+
+} // namespace
+
+GAUDI_CHILD(is_interrupted)
+{
+    const event &what = *std::ranges::find(
+        events, std::string(std::getenv(of_event)),
+        [](const event &each) { return std::string(each.name); });
+    std::optional<scene> s(std::in_place);
+    /* What is of no use any more goes at the next connection. */
+    interrupt(*s, events[0], operations[4], 4);
+    const unsigned files = count_open_fds();
+    const unsigned rings = count_mappings("gaudi_ipc_copies");
+    for (const operation &of : operations) {
+        for (const unsigned begun : {0u, 4u}) {
+            SCOPED_TRACE(std::string(of.name) + ", " + std::to_string(begun));
+            interrupt(*s, what, of, begun);
+            if (what.ends_the_scene) {
+                s.reset();
+                s.emplace();
+            }
+        }
+    }
+    if (what.ends_the_scene) {
+        return 0;
+    }
+    EXPECT_TRUE(eventually([&] {
+        s->tl->progress();
+        return count_open_fds() <= files;
+    })) << count_open_fds()
+        << ", not " << files;
+    EXPECT_GE(rings, count_mappings("gaudi_ipc_copies"));
+    return 0;
+}
+
+TEST_P(interruptions, hang_nobody_up_and_leave_nothing)
+{
+    const auto &[route, what] = GetParam();
+    EXPECT_TRUE(child_passes(
+        "is_interrupted",
+        {{{"UCX_GAUDI_IPC_ROUTES", route}, {of_event, what->name}}, -1}));
+}
+
+std::vector<std::tuple<const char *, const event *>> all_interruptions()
+{
+    std::vector<std::tuple<const char *, const event *>> all;
+    for (const event &each : events) {
+        all.emplace_back("host", &each);
+        /* A registration that ends waits for no card of another process: that
+         * is what an invalidation does. */
+        if (std::string(each.name) != "it_ends_the_key") {
+            all.emplace_back("pcie", &each);
+        }
+    }
+    return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(over, interruptions,
+                         ::testing::ValuesIn(all_interruptions()),
+                         [](const auto &tested) {
+                             return std::string(std::get<0>(tested.param)) +
+                                    "_when_" + std::get<1>(tested.param)->name;
+                         });
+
+} // namespace gaudi::test
