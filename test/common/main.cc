@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -75,7 +76,11 @@ void apply_settings()
             unsetenv(name.c_str());
         }
     }
-    const std::string node = "gtest-" + std::to_string(getpid());
+    /* Containers that share a network have the same numbers of processes. */
+    struct stat numbers {};
+    (void)stat("/proc/self/ns/pid", &numbers);
+    const std::string node = "gtest-" + std::to_string(numbers.st_ino) + "-" +
+                             std::to_string(getpid());
     setenv("HLTHUNK_EMU_NODE", node.c_str(), 1);
     setenv("UCX_GAUDI_IPC_ROUTES", "pcie", 1);
     setenv("UCX_GAUDI_IPC_P2P", "y", 1);

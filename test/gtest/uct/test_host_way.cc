@@ -445,7 +445,7 @@ TEST_IN_CHILD(host_way, leaves_nothing_of_many_connections, over_host())
                            }));
     const unsigned files    = count_open_fds();
     const unsigned mappings = count_mappings();
-    for (unsigned i = 0; i < 300; ++i) {
+    for (unsigned i = 0; i < 100; ++i) {
         connect();
     }
     EXPECT_EQ(files, count_open_fds());

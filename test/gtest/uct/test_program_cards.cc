@@ -375,7 +375,7 @@ TEST_IN_CHILD_SAYING(program_cards, that_are_removed_leave_no_descriptor,
     ASSERT_EQ(UCS_OK, release(near));
     ASSERT_EQ(UCS_OK, release(far));
     ASSERT_EQ(UCS_OK, close_cards());
-    ASSERT_TRUE(count_open_fds() == before);
+    ASSERT_EQ(before, count_open_fds());
 }
 
 TEST_IN_CHILD_SAYING(
