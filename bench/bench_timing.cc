@@ -3,7 +3,7 @@
  * model: `scripts/bench` sets one that is slower than this machine, and
  * compares with what its links give. Puts and gets, copies on the card, and
  * copies between it and the card of another process, in one direction and in
- * both.
+ * both, one at a time and many.
  */
 #include "ipc_peer.h"
 #include "session.h"
@@ -26,11 +26,11 @@ char *device_memory()
     return reinterpret_cast<char *>(session::instance().remote());
 }
 
-/* Measure work as a counter, nanoseconds. The model is a bound: what else runs
- * on the machine makes times longer, never shorter, so the shortest one tells
- * about the transports. */
+/* Measure work as a counter, nanoseconds, or a part of it. The model is a
+ * bound: what else runs on the machine makes times longer, never shorter, so
+ * the shortest one tells about the transports. */
 template <typename Work>
-void measure(benchmark::State &state, Work &&work)
+void measure(benchmark::State &state, Work &&work, size_t parts = 1)
 {
     using clock                       = std::chrono::steady_clock;
     std::chrono::nanoseconds shortest = std::chrono::hours(1);
@@ -41,7 +41,8 @@ void measure(benchmark::State &state, Work &&work)
         shortest =
             std::min<std::chrono::nanoseconds>(shortest, clock::now() - begin);
     }
-    state.counters["shortest"] = static_cast<double>(shortest.count());
+    state.counters["shortest"] =
+        static_cast<double>(shortest.count()) / static_cast<double>(parts);
 }
 
 enum ways { put = 1, get = 2, both = put | get };
@@ -76,6 +77,24 @@ void timing_peer(benchmark::State &state)
     copy(state, ipc_peer::instance(), device_memory(), which);
 }
 
+/* One of as many as half of the memory takes, all started at once. */
+template <ways which>
+void timing_many_peer(benchmark::State &state)
+{
+    ipc_peer &by     = ipc_peer::instance();
+    const auto size  = static_cast<size_t>(state.range(0));
+    const auto start = (which == put) ? uct_ep_put_zcopy : uct_ep_get_zcopy;
+    measure(
+        state,
+        [&] {
+            for (size_t at = 0; at < half; at += size) {
+                by.begin_zcopy(start, device_memory() + at, size, at);
+            }
+            by.complete();
+        },
+        half / size);
+}
+
 void timing_put_short_to_peer(benchmark::State &state)
 {
     measure(state, [&] {
@@ -99,6 +118,13 @@ void sizes(benchmark::internal::Benchmark *of)
     of->RangeMultiplier(4)->Range(1 << 20, 16 << 20)->Arg(half)->UseRealTime();
 }
 
+void sizes_of_many(benchmark::internal::Benchmark *of)
+{
+    of->RangeMultiplier(4)->Range(64 << 10, 16 << 20)->UseRealTime();
+}
+
+constexpr int64_t shortest_put = 8;
+
 } // namespace
 
 BENCHMARK(timing_host<put, true>)->Name("timing_put")->Apply(sizes);
@@ -110,7 +136,19 @@ BENCHMARK(timing_host<both, false>)
     ->Name("timing_put_and_get_staged")
     ->Apply(sizes);
 BENCHMARK(timing_on_card)->Apply(sizes);
-BENCHMARK(timing_peer<put>)->Name("timing_put_to_peer")->Apply(sizes);
+BENCHMARK(timing_peer<put>)
+    ->Name("timing_put_to_peer")
+    ->Arg(shortest_put)
+    ->Apply(sizes);
 BENCHMARK(timing_put_short_to_peer)->Apply(sizes);
-BENCHMARK(timing_peer<get>)->Name("timing_get_from_peer")->Apply(sizes);
+BENCHMARK(timing_peer<get>)
+    ->Name("timing_get_from_peer")
+    ->Arg(shortest_put)
+    ->Apply(sizes);
+BENCHMARK(timing_many_peer<put>)
+    ->Name("timing_many_puts_to_peer")
+    ->Apply(sizes_of_many);
+BENCHMARK(timing_many_peer<get>)
+    ->Name("timing_many_gets_from_peer")
+    ->Apply(sizes_of_many);
 BENCHMARK(timing_peer<both>)->Name("timing_put_and_get_peer")->Apply(sizes);

@@ -10,18 +10,20 @@ from . import google, mpi
 from .perftest import OVERALL, TYPICAL, message_time
 from .result import (BANDWIDTH, LATENCY, TIME, BenchError, Difference, Result,
                      size_text)
-from .run import LAUNCHER, OURS, in_turns, medians_in_turns, output_of
+from .run import (LAUNCHER, OURS, WAYS, by_way, in_turns, medians_in_turns,
+                  output_of)
 
 QUICKER = 10  # times fewer iterations
 
 
 def message_times(run, senders, test, size, count, column, rounds, what=""):
-    """Median time of a message by sender, of which there are UCX_TLS and the
-    memory of both sides."""
+    """Median time of a message by sender, of which there are UCX_TLS, the
+    memory of both sides, and perhaps variables."""
     return medians_in_turns(
         run, list(senders), rounds,
         lambda name: message_time(run, test, size, count, column,
-                                  *senders[name]),
+                                  *senders[name][:2],
+                                  **dict(*senders[name][2:])),
         f"{test} {size_text(size)}{what}")
 
 
@@ -54,14 +56,15 @@ def host(run):
 SWEEP = [8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20,
          4 << 20, 16 << 20, 64 << 20]
 SWEEP_BYTES = 1 << 30  # in all messages of a run
-# test, measure, most iterations, bars by size
+# test, measure, most iterations, bars by way and size
 TESTS = [
     ("tag_bw", BANDWIDTH, 50000,
-     {1 << 20: 1 / 2, 16 << 20: 1, 64 << 20: 1}),
-    ("tag_lat", LATENCY, 20000, {8: 2.5}),
+     {"pcie": {1 << 20: 1 / 2, 16 << 20: 1, 64 << 20: 1},
+      "host": {1 << 20: 0.7}}),
+    ("tag_lat", LATENCY, 20000, {way: {8: 2.5} for way in WAYS}),
 ]
-SENDERS = {"gaudi_ipc": (OURS, "gaudi"), "sm": ("sm", "host"),
-           "tcp": ("tcp", "host")}
+SENDERS = {way: (OURS, "gaudi", by_way(way)) for way in WAYS} | {
+    "sm": ("sm", "host"), "tcp": ("tcp", "host")}
 # test, iterations, bar: of 8 bytes of host memory over gaudi_ipc, beside sm
 HOST_MEMORY = [("ucp_am_lat", "am", 200000, 1.3), ("tag_lat", "tag", 200000, None)]
 # Of device memory: beside what its parts take.
@@ -77,9 +80,10 @@ def iterations_of(run, size, most):
 
 
 def sweep(run):
-    """Messages by size, of ours and of stock transports in turns."""
+    """Messages by size, of ours by each way and of stock transports in
+    turns."""
     sizes = [size for size in SWEEP if run.wants(size)]
-    rounds = {(test, size): run.pairs if size in bars else run.sweeps
+    rounds = {(test, size): run.pairs if size in bars["pcie"] else run.sweeps
               for test, *_, bars in TESTS for size in sizes}
     run.progress.expect(len(SENDERS) * sum(rounds.values()))
     for test, measure, most, bars in TESTS:
@@ -88,8 +92,10 @@ def sweep(run):
             column = TYPICAL if measure == LATENCY else OVERALL
             times = message_times(run, SENDERS, test, size, count, column,
                                   rounds[test, size])
-            yield Result("gaudi_ipc/tag", times["gaudi_ipc"], measure, "D-D",
-                         size, "sm/tag", times["sm"], bars.get(size))
+            for way in WAYS:
+                yield Result(f"gaudi_ipc/tag_over_{way}", times[way], measure,
+                             "D-D", size, "sm/tag", times["sm"],
+                             bars[way].get(size))
             for name in ("sm", "tcp"):
                 yield Result(f"{name}/tag", times[name], measure, "H-H", size)
 

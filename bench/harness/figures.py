@@ -64,7 +64,9 @@ FIGURES = [
         "One operation at a time. Registered: host memory that the card reaches; "
         "staged: any other."),
     Figure("ipc", "Messages between two processes, by ucx_perftest", [
-        Line("ipc", "gaudi_ipc/tag", "D-D", "gaudi_copy,gaudi_ipc"),
+        Line("ipc", "gaudi_ipc/tag_over_pcie", "D-D", "gaudi_ipc over PCIe"),
+        Line("ipc", "gaudi_ipc/tag_over_host", "D-D",
+             "gaudi_ipc over host memory"),
         Line("ipc", "sm/tag", "H-H", "stock sm", True),
         Line("ipc", "tcp/tag", "H-H", "stock tcp", True),
         MEMCPY,

@@ -1,8 +1,5 @@
 """Sets that Google Benchmark measures in one process, and one beside it."""
 
-import json
-import tempfile
-
 from . import google
 from .result import TIME, Difference, Result
 from .run import medians_in_turns
@@ -132,76 +129,3 @@ def md(run):
                      reference_time=taken[kinds[1]],
                      bar=Difference(DETECTION_BAR))
 
-
-# --- timing -------------------------------------------------------------------
-
-# Gaudi2's figures (src/hlthunk_emulator/timing_figures.h) in a box that is so
-# many times slower, times and bandwidths alike: the machine has to keep up.
-SLOWER = 100
-BOX = {"doorbell": 1.5, "completion": 2.5, "wakeup": 5, "import_page": 0.1}
-BOX_BANDWIDTHS = {"to_card": 25, "from_card": 25, "pdma_engine": 25,
-                  "pdma_all": 50, "edma_engine": 115, "edma_all": 920,
-                  "hbm": 2450}
-# case, transport, direction, what bounds it
-MODELLED = [
-    ("put", "gaudi_copy", "H-D", "to_card"),
-    ("get", "gaudi_copy", "D-H", "from_card"),
-    ("put_staged", "gaudi_copy", "H-D", "to_card"),
-    ("get_staged", "gaudi_copy", "D-H", "from_card"),
-    ("on_card", "gaudi_copy", "D-D", "edma_engine"),
-    ("put_to_peer", "gaudi_ipc", "D-D", "from_card"),
-    ("put_short_to_peer", "gaudi_ipc", "D-D", "from_card"),
-    ("get_from_peer", "gaudi_ipc", "D-D", "to_card"),
-]
-BOTH_DIRECTIONS = [
-    ("put_and_get", "gaudi_copy", "put", "get"),
-    ("put_and_get_staged", "gaudi_copy", "put_staged", "get_staged"),
-    ("put_and_get_peer", "gaudi_ipc", "put_to_peer", "get_from_peer"),
-]
-MODEL_BAR = 1 / 0.95
-OVERLAP_BAR = 2 / 1.8
-MODEL_BAR_FROM = 16 << 20  # bytes
-# What a memcpy has to be faster by than each of these, to copy for both directions.
-KEEPS_UP = 2
-
-
-def slow_box():
-    """What the model is given, in microseconds and GB/s."""
-    box = {name: value * SLOWER for name, value in BOX.items()}
-    return box | {name: value / SLOWER
-                  for name, value in BOX_BANDWIDTHS.items()}
-
-
-def warn_of_slow_memory(run, box):
-    case = f"{WHOLE}/{MODEL_BAR_FROM}"
-    taken = google.measure(run, f"^{case}$", by_size=False)[case]
-    for name in sorted({bound for *_, bound in MODELLED}):
-        if MODEL_BAR_FROM / taken < KEEPS_UP * box[name]:
-            run.progress.clear()
-            print(f"bench: memcpy gives {MODEL_BAR_FROM / taken:.1f} GB/s here: "
-                  f"too little for a {name} of {box[name]} GB/s, what follows "
-                  "means nothing")
-
-
-def timing(run):
-    box = slow_box()
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(box, file)
-        file.flush()
-        times = google.measure(run, "^timing_", column="shortest", reduce=min,
-                               HLTHUNK_EMU_TIMING=file.name)
-    warn_of_slow_memory(run, box)
-    sizes = sorted({google.size_of(name) for name in times})
-    for size in sizes:
-        bar = MODEL_BAR if size >= MODEL_BAR_FROM else None
-        for case, transport, direction, bound in MODELLED:
-            yield Result(f"{transport}/{case}", times[f"timing_{case}/{size}"],
-                         direction=direction, size=size,
-                         reference=f"link/{bound}",
-                         reference_time=size / box[bound], bar=bar)
-        bar = OVERLAP_BAR if size >= MODEL_BAR_FROM else None
-        for case, transport, *single in BOTH_DIRECTIONS:
-            yield Result(f"{transport}/{case}", times[f"timing_{case}/{size}"],
-                         TIME, size=size, reference="the longer of both alone",
-                         reference_time=max(times[f"timing_{each}/{size}"]
-                                            for each in single), bar=bar)

@@ -47,13 +47,13 @@ def command_of(run, library, ranks, program, memory):
     return start(library, ranks) + launched + [run.program(program)]
 
 
-def all_to_all_time(run, size, rounds, kind):
+def all_to_all_time(run, size, rounds, kind, **variables):
     """Median time of a round, in nanoseconds."""
     transports, memory = KINDS[kind]
     command = command_of(run, "mpich", RANKS, ALL_TO_ALL, memory)
     return float(output_of(
         command + ["gaudi" if memory == "D" else "host", str(size), str(rounds)],
-        clean_variables(transports), LONG_DEADLINE))
+        clean_variables(transports) | variables, LONG_DEADLINE))
 
 
 def all_to_all(run):

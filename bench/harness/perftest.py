@@ -15,6 +15,8 @@ from .run import DEADLINE, clean_variables
 # in which other programs of the machine do not count. Large messages complete in
 # groups: there only the overall time means something.
 TYPICAL, OVERALL = 0, 2
+# The first messages open buffers, and what windows wait for.
+LEAST_WARM_UP = 4
 
 
 def free_port():
@@ -42,24 +44,24 @@ def perftest():
     return ["ucx_perftest", "-f"] + (["-P", "0"] if "MPI mode" in text else [])
 
 
-def start_side(run, arguments, transports, core):
+def start_side(run, arguments, transports, core, variables):
     """One side, on a core of its own if there is one. With the module nothing
-    differs but the launcher and the name of its transport."""
+    differs but the launcher, the name of its transport, and the variables."""
     launched = run.launched(8) if transports.startswith("gaudi") else []
     pinned = [] if core is None else ["taskset", "-c", str(core)]
     return subprocess.Popen(
         pinned + launched + perftest() + arguments,
-        env=clean_variables(transports), stdout=subprocess.PIPE,
+        env=clean_variables(transports) | variables, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True)
 
 
-def start_server(run, arguments, transports, core):
+def start_server(run, arguments, transports, core, variables):
     """A side that listens, and where. Another program may have taken the port
     meanwhile, or its own connections: then once more with another one."""
     for _ in range(5):
         port = free_port()
         server = start_side(run, arguments + ["-p", str(port)], transports,
-                            core)
+                            core, variables)
         end = time.monotonic() + DEADLINE
         while server.poll() is None and time.monotonic() < end:
             if listens(port):
@@ -72,20 +74,22 @@ def start_server(run, arguments, transports, core):
     raise BenchError("ucx_perftest does not listen:\n" + output)
 
 
-def message_time(run, test, size, iterations, column, transports, memory):
+def message_time(run, test, size, iterations, column, transports, memory,
+                 pinned=True, **variables):
     """Time of one message, in nanoseconds."""
     cores = sorted(os.sched_getaffinity(0))[:2]
-    if len(cores) < 2:
+    if len(cores) < 2 or not pinned:
         cores = [None, None]
     arguments = ["-t", test, "-s", str(size), "-n", str(iterations),
-                 "-w", str(max(iterations // 20, 1))]
+                 "-w", str(max(iterations // 20, LEAST_WARM_UP))]
     if memory != "host":
         arguments += ["-m", memory]
-    server, port = start_server(run, arguments, transports, cores[0])
+    server, port = start_server(run, arguments, transports, cores[0],
+                                variables)
     sides = [server]
     try:
         sides.append(start_side(run, arguments + ["-p", str(port), "127.0.0.1"],
-                                transports, cores[1]))
+                                transports, cores[1], variables))
         output = sides[1].communicate(timeout=DEADLINE)[0]
         server_output = sides[0].communicate(timeout=DEADLINE)[0]
     except subprocess.TimeoutExpired as error:

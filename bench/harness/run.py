@@ -14,6 +14,7 @@ DEADLINE = 60  # seconds, of one run of a program
 LONG_DEADLINE = 300  # seconds, of what sets up a lot
 
 OURS = "gaudi_copy,gaudi_ipc"  # UCX_TLS
+WAYS = ("pcie", "host")  # from card to card of two processes
 
 
 @dataclasses.dataclass
@@ -69,6 +70,11 @@ def clean_variables(transports):
     variables["UCX_TLS"] = transports
     variables["HLTHUNK_EMU_NODE"] = f"bench-{os.getpid()}"
     return variables
+
+
+def by_way(way):
+    """The variables with which bytes go one way and no other."""
+    return {"UCX_GAUDI_IPC_P2P": "y", "UCX_GAUDI_IPC_ROUTES": way}
 
 
 def in_turns(run, kinds, rounds, measure, what):

@@ -2,7 +2,7 @@
 
 import typing
 
-from . import between_processes, in_process, mpi
+from . import between_processes, in_process, modelled, mpi
 
 
 class Set(typing.NamedTuple):
@@ -35,7 +35,7 @@ ten into ten"""),
 messages between two ranks of MPICH and of Open MPI, from device memory to device
 memory over gaudi_copy and gaudi_ipc, beside host memory over stock sm: half of a
 ping-pong, a window of messages, and windows in both directions"""),
-    "timing": Set(in_process.timing, """\
+    "timing": Set(modelled.timing, """\
 put and get through UCT, copies on the card, and puts and gets between it and the
 card of another process, on a modelled box that is 100 times slower than one of
 Gaudi2s, beside the time that its links need; both directions at once beside one

@@ -80,7 +80,7 @@ public:
     }
 
     int submit(uint64_t dst, uint64_t src, uint64_t length, void *cookie,
-               uint64_t &id_p) override
+               uint64_t &id_p, bool behind) override
     {
         const uint64_t buffers = count_buffers(length);
         if (buffers > depth()) {
@@ -93,9 +93,11 @@ public:
         ticket given = ticket::none;
         if (buffers > 0) {
             const auto count    = static_cast<uint32_t>(buffers);
+            lin_dma &first      = *packets_at(buffer_);
             hl_cs_chunk *chunks = (count == 1) ? &fill_buffer(dst, src, length)
                                                : fill_buffers(dst, src, length);
-            const int ret       = submissions_.submit(chunks, count, given);
+            first.ctl |= behind ? packet_eng_barrier : 0;
+            const int ret = submissions_.submit(chunks, count, given);
             if (ret != 0) {
                 buffer_ -= buffers;
                 return ret;
@@ -117,22 +119,29 @@ public:
     [[nodiscard]] ticket name(const submission &of) const { return of.id; }
 
 private:
+    /* In a command buffer. */
+    [[nodiscard]] lin_dma *packets_at(uint64_t buffer) const
+    {
+        return reinterpret_cast<lin_dma *>(
+            ring_.data() + (buffer & (depth() - 1)) * buffer_bytes);
+    }
+
     /* Write as much of a copy as fits into the next command buffer. */
     hl_cs_chunk &fill_buffer(uint64_t &dst, uint64_t &src, uint64_t &length)
     {
+        lin_dma *packets   = packets_at(buffer_);
         const size_t index = buffer_++ & (depth() - 1);
-        char *buffer       = ring_.data() + index * buffer_bytes;
-        auto *packets      = reinterpret_cast<lin_dma *>(buffer);
         const size_t count = build_lin_dma(packets, packets_capacity,
                                            max_packet_bytes_, dst, src, length);
         const auto bytes   = static_cast<uint32_t>(count * sizeof(lin_dma));
         hl_cs_chunk &chunk = ring_chunks_[index];
         if (direction_ == dma_direction::device_to_device) {
             auto *last  = reinterpret_cast<nop *>(packets + count);
-            auto *first = reinterpret_cast<cp_dma *>(buffer + upper_offset);
-            *last       = make_barrier();
-            *first      = make_cp_dma(chunk.cb_handle - upper_offset,
-                                      bytes + uint32_t{sizeof(nop)});
+            auto *first = reinterpret_cast<cp_dma *>(
+                reinterpret_cast<char *>(packets) + upper_offset);
+            *last  = make_barrier();
+            *first = make_cp_dma(chunk.cb_handle - upper_offset,
+                                 bytes + uint32_t{sizeof(nop)});
         } else {
             chunk.cb_size = bytes;
         }

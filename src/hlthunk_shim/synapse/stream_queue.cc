@@ -29,8 +29,9 @@ public:
         }
     }
 
+    /* All of a stream are behind each other. */
     int submit(uint64_t dst, uint64_t src, uint64_t length, void *cookie,
-               uint64_t &id_p) override
+               uint64_t &id_p, bool) override
     {
         if (is_full()) {
             return -EAGAIN;

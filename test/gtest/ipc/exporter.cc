@@ -240,6 +240,16 @@ int export_memory()
             answer = std::to_string(over.done ? over.status : UCS_INPROGRESS);
         } else if (what == "timeout") {
             ipc::set_invalidation_timeout(static_cast<double>(a) * 1e-3);
+        } else if (what == "pause") { /* its card, or let it go on */
+            GAUDI_CHILD_REQUIRE(
+                emulator::instance().hlthunk_emu_pause(
+                    cards.cards().all().front()->device().fd(), a != 0) == 0);
+        } else if (what == "jobs") {
+            hlthunk_emu_counters counters{};
+            GAUDI_CHILD_REQUIRE(emulator::instance().hlthunk_emu_get_counters(
+                                    cards.cards().all().front()->device().fd(),
+                                    &counters) == 0);
+            answer = std::to_string(counters.jobs);
         } else if (what == "hide") {
             GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 0) == 0);
         } else if (what == "open_files") {

@@ -45,7 +45,7 @@ extern "C" int sched_yield() noexcept
 namespace {
 
 constexpr size_t data_bytes = 1 << 16;
-constexpr uint32_t slots    = 4;
+constexpr uint32_t slots    = 16;
 
 /* What a client asks for. */
 struct wish {
@@ -297,6 +297,28 @@ TEST_F(copy_service, copies_to_and_from_what_there_is_a_key_for)
         EXPECT_EQ(7, client.data()[100]);
         EXPECT_NE(7, client.data()[101]);
     }
+}
+
+TEST_F(copy_service, keeps_room_for_who_comes_later)
+{
+    constexpr uint64_t most = 8;
+    raw_client first(*of);
+    raw_client second(*of);
+    EXPECT_EQ(0, second.run(request()));
+    (void)other.ask("pause", 1);
+    const uint64_t before = other.ask_number("jobs");
+    for (unsigned i = 0; i < slots; ++i) {
+        first.post(request());
+    }
+    EXPECT_TRUE(
+        eventually([&] { return other.ask_number("jobs") >= before + most; }));
+    second.post(request());
+    EXPECT_TRUE(
+        eventually([&] { return other.ask_number("jobs") > before + most; }));
+    EXPECT_EQ(before + most + 1, other.ask_number("jobs"));
+    (void)other.ask("pause", 0);
+    EXPECT_TRUE(eventually(
+        [&] { return first.ring().requests()[slots - 1].ended == slots; }));
 }
 
 TEST_F(copy_service, refuses_what_is_out_of_place)

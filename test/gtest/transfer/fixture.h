@@ -95,6 +95,7 @@ public:
     static std::unique_ptr<card_memory> create(base::card &owner, size_t bytes);
 
     const util::process_memory *host() override { return nullptr; }
+    uint64_t owner() const override { return number; }
     int va_on(base::card &user, uint64_t address, size_t length,
               uint64_t &va_p) override;
     bool wants_flush() const override;
@@ -108,7 +109,8 @@ public:
     virtual void read(void *data, size_t bytes)        = 0;
     virtual void write(const void *data, size_t bytes) = 0;
 
-    int refusal = 0; /**< what va_on says */
+    int refusal     = 0; /**< what va_on says */
+    uint64_t number = 0; /**< of its owner */
 
 protected:
     using counted_memory::counted_memory;

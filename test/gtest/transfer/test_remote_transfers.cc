@@ -256,10 +256,11 @@ TEST_P(remote_puts, a_put_arrives_and_touches_nothing_else)
     }
 }
 
-/* Of those that have ended one reads for all. */
+/* Of those that have ended one reads for all; the first one has a read of its
+ * own, since nothing was before it. */
 TEST_F(transfers, puts_to_one_memory_share_what_is_read_back)
 {
-    constexpr unsigned count = 16;
+    constexpr unsigned count = 8;
     const auto remote        = far_memory(count * 8);
     const device_buffer device(card(0), count * 8);
     const uint64_t before = moved_bytes(card(0));
@@ -274,8 +275,9 @@ TEST_F(transfers, puts_to_one_memory_share_what_is_read_back)
     const uint64_t written = before + count * 8;
     /* SynapseAI runs jobs when it is asked for them. */
     const bool is_polled = runs_beside_framework();
-    EXPECT_TRUE(is_polled ||
-                eventually([&] { return moved_bytes(card(0)) == written; }));
+    EXPECT_TRUE(is_polled || eventually([&] {
+                    return moved_bytes(card(0)) == written + 8;
+                }));
     flush();
     for (const counted_completion &each : done) {
         EXPECT_EQ(1u, each.calls);
@@ -283,7 +285,32 @@ TEST_F(transfers, puts_to_one_memory_share_what_is_read_back)
     }
     const uint64_t read_back = moved_bytes(card(0)) - written;
     EXPECT_GE(read_back, 8u);
-    EXPECT_LE(read_back, is_polled ? count * 8 : 8u);
+    EXPECT_LE(read_back, is_polled ? count * 8 : 16u);
+}
+
+TEST_F(transfers, a_lone_put_is_read_back_without_waiting_for_its_end)
+{
+    const auto remote = far_memory(8);
+    const device_buffer device(card(0), 8);
+    const auto jobs = [] {
+        hlthunk_emu_counters counters{};
+        EXPECT_EQ(0, emulator::instance().hlthunk_emu_get_counters(
+                         card(0).device().fd(), &counters));
+        return counters.jobs;
+    };
+    /* The first one imports. */
+    ASSERT_EQ(UCS_OK, engine->copy(remote->at(0), device.data(), 8));
+    pause(card(0), true);
+    const uint64_t before = jobs();
+    counted_completion done;
+    ASSERT_EQ(UCS_INPROGRESS,
+              engine->start(domain, remote->at(0), device.data(), 8, &done));
+    /* SynapseAI gives the card one of a stream at a time. */
+    EXPECT_EQ(before + (runs_beside_framework() ? 1 : 2), jobs());
+    pause(card(0), false);
+    wait_for(done);
+    EXPECT_EQ(UCS_OK, done.status);
+    EXPECT_EQ(before + 2, jobs());
 }
 
 TEST_P(remote_gets, a_get_brings_what_is_there)

@@ -47,6 +47,15 @@ protected:
         transfers::TearDown();
     }
 
+    /* Submissions to the first card. */
+    static uint64_t jobs()
+    {
+        hlthunk_emu_counters counters{};
+        EXPECT_EQ(0, emulator::instance().hlthunk_emu_get_counters(
+                         card(0).device().fd(), &counters));
+        return counters.jobs;
+    }
+
     /* Start a large copy, then another one: that ends first. */
     void expect_overtaken(const base::side &dst, const base::side &src,
                           size_t length)
@@ -149,12 +158,6 @@ TEST_F(scheduling, no_more_than_the_wished_pieces_are_on_the_way)
     options.piece_bytes = 1 << 16;
     options.pieces      = 3;
     remake(options);
-    const auto jobs = [] {
-        hlthunk_emu_counters counters{};
-        EXPECT_EQ(0, emulator::instance().hlthunk_emu_get_counters(
-                         card(0).device().fd(), &counters));
-        return counters.jobs;
-    };
     pause(card(0), true);
     const uint64_t before = jobs();
     counted_completion done[3];
@@ -169,6 +172,48 @@ TEST_F(scheduling, no_more_than_the_wished_pieces_are_on_the_way)
     pause(card(0), false);
     flush();
     EXPECT_EQ(before + 3 * (medium >> 16), jobs());
+}
+
+/* While one card serves somebody else, the next one has its turn. */
+TEST_F(scheduling, reads_of_several_cards_are_short_and_few)
+{
+    constexpr uint64_t piece = 128 << 10;
+    const auto other         = far_memory(medium);
+    other->number            = 1;
+    for (card_memory *each : {far.get(), other.get()}) { /* import it */
+        ASSERT_EQ(UCS_OK, engine->copy(near->data(), each->at(0), 8));
+    }
+    counted_completion done[2];
+    pause(card(0), true);
+    const uint64_t before = jobs();
+    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, near->data(), far->at(0),
+                                            medium, &done[0]));
+    EXPECT_EQ(before + 3, jobs());
+    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, near->data() + medium,
+                                            other->at(0), medium, &done[1]));
+    for (unsigned i = 0; i < 10; ++i) {
+        engine->progress();
+    }
+    EXPECT_EQ(before + 6, jobs());
+    pause(card(0), false);
+    flush();
+    EXPECT_GE(jobs(), before + medium / piece);
+}
+
+/* Nobody else would have a turn. */
+TEST_F(scheduling, reads_of_one_card_are_whole_pieces)
+{
+    ASSERT_EQ(UCS_OK, engine->copy(near->data(), far->at(0), 8));
+    counted_completion done[2];
+    const uint64_t before      = moved_bytes(card(0));
+    const uint64_t jobs_before = jobs();
+    for (counted_completion &each : done) {
+        ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, near->data(),
+                                                far->at(0), large, &each));
+    }
+    flush();
+    EXPECT_EQ(before + 2 * large, moved_bytes(card(0)));
+    EXPECT_LE(jobs() - jobs_before, 2 * (large >> 20) + 20);
 }
 
 TEST_F(scheduling, equals_take_turns)

@@ -261,8 +261,9 @@ TEST_P_IN_CHILD(between_cards, an_interface_goes_amid_a_copy, options())
             }
         }
         ASSERT_TRUE(done.calls == 1);
-        ASSERT_TRUE(done.status ==
-                    (goes_directly() ? UCS_OK : UCS_ERR_CANCELED));
+        /* A card that reads has little of it at a time. */
+        ASSERT_TRUE((done.status == UCS_ERR_CANCELED) ||
+                    (goes_directly() && (done.status == UCS_OK)));
     }
 }
 

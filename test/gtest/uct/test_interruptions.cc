@@ -16,7 +16,6 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <vector>
 
 #include <signal.h>
@@ -416,11 +415,23 @@ void interrupt(scene &s, const event &what, const operation &of, unsigned begun)
     (void)take_logs();
 }
 
-class interruptions
-    : public ::testing::TestWithParam<std::tuple<const char *, const event *>> {
+/* The route, what happens, and after how many operations. */
+struct interruption {
+    const char *route;
+    const event *what;
+    unsigned begun;
+
+    [[nodiscard]] std::string name() const
+    {
+        return std::string(route) + "_when_" + what->name +
+               ((begun == 0) ? "_at_once" : "");
+    }
 };
 
+class interruptions : public ::testing::TestWithParam<interruption> {};
+
 constexpr char of_event[] = "GAUDI_EVENT";
+constexpr char of_begun[] = "GAUDI_BEGUN";
 
 } // namespace
 
@@ -429,19 +440,18 @@ GAUDI_CHILD(is_interrupted)
     const event &what = *std::ranges::find(
         events, std::string(std::getenv(of_event)),
         [](const event &each) { return std::string(each.name); });
+    const auto begun = static_cast<unsigned>(std::atoi(std::getenv(of_begun)));
     std::optional<scene> s(std::in_place);
     /* What is of no use any more goes at the next connection. */
     interrupt(*s, events[0], operations[4], 4);
     const unsigned files = count_open_fds();
     const unsigned rings = count_mappings("gaudi_ipc_copies");
     for (const operation &of : operations) {
-        for (const unsigned begun : {0u, 4u}) {
-            SCOPED_TRACE(std::string(of.name) + ", " + std::to_string(begun));
-            interrupt(*s, what, of, begun);
-            if (what.ends_the_scene) {
-                s.reset();
-                s.emplace();
-            }
+        SCOPED_TRACE(of.name);
+        interrupt(*s, what, of, begun);
+        if (what.ends_the_scene) {
+            s.reset();
+            s.emplace();
         }
     }
     if (what.ends_the_scene) {
@@ -458,21 +468,26 @@ GAUDI_CHILD(is_interrupted)
 
 TEST_P(interruptions, hang_nobody_up_and_leave_nothing)
 {
-    const auto &[route, what] = GetParam();
-    EXPECT_TRUE(child_passes(
-        "is_interrupted",
-        {{{"UCX_GAUDI_IPC_ROUTES", route}, {of_event, what->name}}, -1}));
+    const auto &[route, what, begun] = GetParam();
+    EXPECT_TRUE(
+        child_passes("is_interrupted", {{{"UCX_GAUDI_IPC_ROUTES", route},
+                                         {of_event, what->name},
+                                         {of_begun, std::to_string(begun)},
+                                         {peer_habit, "sleeps"}},
+                                        -1}));
 }
 
-std::vector<std::tuple<const char *, const event *>> all_interruptions()
+std::vector<interruption> all_interruptions()
 {
-    std::vector<std::tuple<const char *, const event *>> all;
+    std::vector<interruption> all;
     for (const event &each : events) {
-        all.emplace_back("host", &each);
-        /* A registration that ends waits for no card of another process: that
-         * is what an invalidation does. */
-        if (std::string(each.name) != "it_ends_the_key") {
-            all.emplace_back("pcie", &each);
+        for (const unsigned begun : {0u, 4u}) {
+            all.push_back({"host", &each, begun});
+            /* A registration that ends waits for no card of another process:
+             * that is what an invalidation does. */
+            if (std::string(each.name) != "it_ends_the_key") {
+                all.push_back({"pcie", &each, begun});
+            }
         }
     }
     return all;
@@ -481,8 +496,7 @@ std::vector<std::tuple<const char *, const event *>> all_interruptions()
 INSTANTIATE_TEST_SUITE_P(over, interruptions,
                          ::testing::ValuesIn(all_interruptions()),
                          [](const auto &tested) {
-                             return std::string(std::get<0>(tested.param)) +
-                                    "_when_" + std::get<1>(tested.param)->name;
+                             return tested.param.name();
                          });
 
 } // namespace gaudi::test

@@ -151,6 +151,9 @@ int channel::make_queues(uint64_t window)
                 (streams > 0) ? dma_queues_.back().get() : nullptr;
         }
         queue(direction, of_long).window = window;
+        if (direction != shim::dma_direction::device_to_device) {
+            pcie_queues_ = std::ssize(dma_queues_);
+        }
     }
     return 0;
 }

@@ -19,6 +19,7 @@
 #include "uct/gaudi/base/transfer/wakeup.h"
 #include "uct/gaudi/base/ucx/status.h"
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -124,6 +125,7 @@ struct dma_job {
     chunk_ptr chunk;  /* that one of them is in, or nullptr */
     posted_to peer;   /* whose memory dst is */
     posted_step step; /* of what was written to it before */
+    bool is_followed; /* by its read, in its queue: ends twice */
     dma_job *covered; /* by it: jobs that end with it, by next_free */
     /* When it has ended, a download or relay goes on: */
     way how;
@@ -222,6 +224,16 @@ public:
         return dma_queues_;
     }
 
+    /** Of those that reach other cards' memory the one with the least to do. */
+    [[nodiscard]] shim::dma_queue &idlest() const
+    {
+        return **std::min_element(
+            dma_queues_.begin(), dma_queues_.begin() + pcie_queues_,
+            [](const auto &a, const auto &b) {
+                return a->outstanding() < b->outstanding();
+            });
+    }
+
     /** Take a chunk, leaving some for others. @return nullptr when none is
      *  left. */
     [[nodiscard]] chunk_ptr take_chunk(size_t leave)
@@ -308,7 +320,8 @@ private:
     dma_job *free_job_         = nullptr;
     std::vector<dma_job> jobs_; /* last of these: they give chunks back */
     std::vector<std::unique_ptr<shim::dma_queue>> dma_queues_;
-    owner_queue *others_ = nullptr; /* among them, of another process */
+    ptrdiff_t pcie_queues_ = 0;       /* the first of them */
+    owner_queue *others_   = nullptr; /* among them, of another process */
     std::vector<shim::registration> shared_; /* of the staging memory, by place
                                                 of the card; goes before it */
     work_queue queues_[queue_count];

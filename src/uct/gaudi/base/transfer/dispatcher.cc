@@ -14,17 +14,6 @@ constexpr unsigned poll_batch = 16;
 constexpr unsigned idle_polls    = 256;
 constexpr uint32_t idle_sleep_us = 1000;
 
-/* @return As dma_queue::submit. */
-int submit(const work_queue &queue, dma_job &job, uint64_t dst, uint64_t src)
-{
-    owner_queue *others = queue.home->others();
-    uint64_t id;
-    return ucs_likely(others == nullptr)
-               ? queue.dma->submit(dst, src, job.length, &job, id)
-               : others->ask(*job.owner->plan->remote, dst, src, job.length,
-                             &job);
-}
-
 } // namespace
 
 dispatcher::dispatcher(const transfer_options &options,
@@ -45,7 +34,7 @@ void dispatcher::enqueue(operation &op)
     const bool first = ucs_list_is_empty(&queue->waiting);
     ucs_list_add_tail(&queue->waiting, &op.in_queue);
     if (first) {
-        while (submit_piece(*queue)) {}
+        while (submit_piece(*queue, true)) {}
     }
 }
 
@@ -83,22 +72,28 @@ ucs_status_t dispatcher::prepare(dma_job &job, planned_copy &copy, size_t leave)
 
 /* Submit the next job of a copy. False when there is no room for it now; true
  * with an error in the owner's status when it failed. */
-bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
+bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave,
+                             bool is_first)
 {
-    work_queue &queue = *copy.queue;
-    if (queue.in_flight >= queue.window) {
+    work_queue &queue    = *copy.queue;
+    const copy_kind kind = queue.kind_of(copy.is_imported);
+    const bool is_read   = (kind == copy_kind::card_to_card_in);
+    const uint64_t few   = is_read ? most_to_read(queue, is_first) : UINT64_MAX;
+    if (queue.in_flight >= std::min(queue.window, few)) {
         return false;
     }
     job_ptr job = queue.home->take_job();
     if (job == nullptr) {
         return false;
     }
-    job->owner          = &owner;
-    job->queue          = &queue;
-    job->length         = std::min(copy.left, piece_bytes_);
-    job->kind           = queue.kind_of(copy.is_imported);
+    job->owner  = &owner;
+    job->queue  = &queue;
+    job->kind   = kind;
+    job->length = std::min(
+        {copy.left, piece_bytes_, (few == UINT64_MAX) ? SIZE_MAX : short_read});
     job->peer           = copy.peer;
     job->step           = posted_step::written;
+    job->is_followed    = false;
     job->covered        = nullptr;
     ucs_status_t status = prepare(*job, copy, leave);
     if (status == UCS_OK) {
@@ -107,7 +102,8 @@ bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
             ++owner.in_flight;
             queue.in_flight += job->length;
             copy.advance(job->length);
-            (void)job.release(); /* it is the queue's, until it has ended */
+            /* It is the queue's, until it has ended. */
+            read_backs::follow_lone(*job.release());
             return true;
         }
         status = (ret == -EAGAIN) ? UCS_ERR_NO_RESOURCE
@@ -247,13 +243,13 @@ void dispatcher::take_turns(ucs_list_link_t &list, operation &op)
 
 /* Submit a piece of the operation whose turn it is. False when there is none,
  * or no room. */
-bool dispatcher::submit_piece(work_queue &queue)
+bool dispatcher::submit_piece(work_queue &queue, bool is_first)
 {
     if (ucs_list_is_empty(&queue.waiting)) {
         return false;
     }
     operation &op = *ucs_list_head(&queue.waiting, operation, in_queue);
-    if (!submit_next(op, op.copy, reserved_chunks)) {
+    if (!submit_next(op, op.copy, reserved_chunks, is_first)) {
         return false;
     }
     take_turns(queue.waiting, op);
@@ -340,14 +336,17 @@ unsigned dispatcher::collect(shim::dma_queue &queue)
         }
         if (ucs_likely(status == UCS_OK)) {
             job.queue->home->counts().add(job.kind, job.length);
-            if (job.how == way::relay) {
-                ucs_queue_push(&onward_, &job.in_onward);
-                continue;
-            }
-            if (job.how == way::download) {
-                status = write_host(job.process, job.target, job.chunk->data,
-                                    job.length);
-            }
+        }
+        if (read_backs::goes_on(job, status)) {
+            continue;
+        }
+        if ((status == UCS_OK) && (job.how == way::relay)) {
+            ucs_queue_push(&onward_, &job.in_onward);
+            continue;
+        }
+        if ((status == UCS_OK) && (job.how == way::download)) {
+            status = write_host(job.process, job.target, job.chunk->data,
+                                job.length);
         }
         finish(job, status);
     }

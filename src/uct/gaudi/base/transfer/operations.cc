@@ -7,6 +7,49 @@ namespace gaudi::base {
 
 namespace {
 
+/* Whether what waits for a queue is of more than one card of others. */
+bool reads_several(const work_queue &queue)
+{
+    if (queue.waiting.next == queue.waiting.prev) { /* at most one */
+        return false;
+    }
+    const auto &first   = *ucs_list_head(&queue.waiting, operation, in_queue);
+    const auto &last    = *ucs_list_tail(&queue.waiting, operation, in_queue);
+    const auto owner_of = [](const operation &of) {
+        return (of.copy.remote != nullptr) ? of.copy.remote->owner() : 0;
+    };
+    return owner_of(first) != owner_of(last);
+}
+
+} // namespace
+
+int submit(const work_queue &queue, dma_job &job, uint64_t dst, uint64_t src)
+{
+    owner_queue *others = queue.home->others();
+    uint64_t id;
+    return ucs_likely(others == nullptr)
+               ? (((job.kind == copy_kind::card_to_card_in) &&
+                   reads_several(queue))
+                      ? queue.home->idlest()
+                      : *queue.dma)
+                     .submit(dst, src, job.length, &job, id)
+               : others->ask(*job.owner->plan->remote, dst, src, job.length,
+                             &job);
+}
+
+uint64_t most_to_read(const work_queue &queue, bool is_first)
+{
+    if (is_first) {
+        return 3 * short_read;
+    }
+    if (queue.waiting.next == queue.waiting.prev) { /* at most one */
+        return 8 * short_read;
+    }
+    return reads_several(queue) ? 6 * short_read : UINT64_MAX;
+}
+
+namespace {
+
 /* Records that are made at a time. */
 constexpr unsigned block_operations = 256;
 

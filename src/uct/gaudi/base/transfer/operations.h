@@ -49,6 +49,18 @@ struct operation : transfer {
     size_t length; /* of a bcopy, whose bytes are in copy.chunk */
 };
 
+/** Submit a job. @return As dma_queue::submit. */
+[[nodiscard]] int submit(const work_queue &queue, dma_job &job, uint64_t dst,
+                         uint64_t src);
+
+inline constexpr size_t short_read = size_t{128} << 10;
+
+/** How many bytes of other cards' memory a queue may have read at a time. While
+ *  one card serves somebody else, the next one has its turn: unless all that
+ *  waits is of the same card, it is read in pieces of @ref short_read, and few.
+ *  @param is_first  Others may come at once. @return UINT64_MAX: no limit. */
+[[nodiscard]] uint64_t most_to_read(const work_queue &queue, bool is_first);
+
 class operations {
 public:
     /** @param limit  Most records. */

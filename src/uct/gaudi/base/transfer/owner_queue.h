@@ -47,8 +47,8 @@ public:
 
     /** It is not enough to say: see @ref ask, which names no copies to wait
      *  for. */
-    [[nodiscard]] int submit(uint64_t, uint64_t, uint64_t, void *,
-                             uint64_t &) final
+    [[nodiscard]] int submit(uint64_t, uint64_t, uint64_t, void *, uint64_t &,
+                             bool) final
     {
         return -EOPNOTSUPP;
     }

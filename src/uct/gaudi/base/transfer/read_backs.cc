@@ -1,9 +1,36 @@
 #include "uct/gaudi/base/transfer/read_backs.h"
 
-#include <algorithm>
+#include "uct/gaudi/base/transfer/operations.h"
+
 #include <utility>
 
 namespace gaudi::base {
+
+void read_backs::follow_lone(dma_job &job)
+{
+    work_queue &queue   = *job.queue;
+    const size_t length = read_bytes(job);
+    uint64_t id;
+    job.is_followed = (job.peer != posted_to::nobody) &&
+                      (job.how != way::relay) && (job.owner->plan->left == 0) &&
+                      (job.owner->in_flight == 1) &&
+                      (queue.dma->outstanding() == 1) &&
+                      (queue.dma->submit(queue.home->scratch_va(),
+                                         job.dst + job.length - length, length,
+                                         &job, id, true) == 0);
+    queue.in_flight += job.is_followed ? length : 0;
+}
+
+bool read_backs::note_write(dma_job &job, ucs_status_t status)
+{
+    job.is_followed = false;
+    job.step        = posted_step::read_back;
+    job.length      = read_bytes(job);
+    if (job.owner->status == UCS_OK) {
+        job.owner->status = status;
+    }
+    return true;
+}
 
 /* Pulled from the list, with all that it covers, unless there is no room.
  * @return 0 or -errno. */
@@ -11,7 +38,7 @@ int read_backs::submit_read()
 {
     dma_job &last       = first_of(written_);
     channel &by         = *last.queue->home;
-    const size_t length = std::min(last.length, size_t{channel::scratch_bytes});
+    const size_t length = read_bytes(last);
     work_queue &queue =
         by.queue_for(shim::dma_direction::device_to_host, length);
     uint64_t id;
@@ -43,7 +70,7 @@ int read_backs::submit_read()
 }
 
 /* Whether another process has to flush. */
-bool read_backs::goes_on(dma_job &ended, ucs_status_t &status)
+bool read_backs::wants_flush(dma_job &ended, ucs_status_t &status)
 {
     const planned_copy &plan = *ended.owner->plan;
     if (ended.step == posted_step::flushed) {

@@ -7,6 +7,8 @@
 
 #include "uct/gaudi/base/transfer/operations.h"
 
+#include <algorithm>
+
 namespace gaudi::base {
 
 class read_backs {
@@ -24,6 +26,19 @@ public:
         return job.step != posted_step::written;
     }
 
+    /** A job was submitted. Where it is the only write of a transfer, and its
+     *  queue has nothing else to do, the read follows it there, if there is
+     *  room, and the job ends twice: one read for many writes would wait for
+     *  their end. */
+    static void follow_lone(dma_job &job);
+
+    /** A job has ended. @return Whether the read that follows is left, whose
+     * end its transfer waits for. */
+    [[nodiscard]] static bool goes_on(dma_job &job, ucs_status_t status)
+    {
+        return job.is_followed && note_write(job, status);
+    }
+
     /** The last write of a transfer has ended: its job is kept. */
     void add(dma_job &last)
     {
@@ -37,7 +52,7 @@ public:
     template <typename Ended>
     void collect(dma_job &ended, ucs_status_t &status, Ended &&function)
     {
-        if ((status != UCS_OK) || !goes_on(ended, status)) {
+        if ((status != UCS_OK) || !wants_flush(ended, status)) {
             end(ended, function);
         }
     }
@@ -106,6 +121,10 @@ public:
     }
 
 private:
+    [[nodiscard]] static size_t read_bytes(const dma_job &of)
+    {
+        return std::min(of.length, size_t{channel::scratch_bytes});
+    }
     [[nodiscard]] static dma_job &first_of(ucs_queue_head_t &list)
     {
         return *ucs_queue_head_elem_non_empty(&list, dma_job, in_onward);
@@ -114,7 +133,8 @@ private:
     {
         return *ucs_queue_pull_elem_non_empty(&list, dma_job, in_onward);
     }
-    bool goes_on(dma_job &ended, ucs_status_t &status);
+    static bool note_write(dma_job &job, ucs_status_t status);
+    bool wants_flush(dma_job &ended, ucs_status_t &status);
     int submit_read();
     int submit_flush();
 

@@ -21,8 +21,10 @@ namespace gaudi::ipc {
 
 namespace {
 
-/* Requests of one client before the next one has its turn. */
-constexpr unsigned turn = 16;
+/* Copies under way, of all clients together: enough that the card does not
+ * wait. What else they ask for stays in their rings, so that whoever comes
+ * later need not wait for it. */
+constexpr unsigned most_under_way = 8;
 /* Looks that find nothing before the thread sleeps: the next request of a
  * client that waits for the last one comes by then. */
 constexpr unsigned idle_looks = 100;
@@ -43,6 +45,16 @@ bool add_event(int epoll_fd, int fd, uint32_t how)
 /* What there is between the opening of a memory domain and the closing of the
  * last one. */
 struct copy_server::session {
+    /* How many copies of each may be under way. */
+    [[nodiscard]] unsigned share() const
+    {
+        const auto busy =
+            std::count_if(clients.begin(), clients.end(), [](const auto &each) {
+                return each->has_posted() || (each->running() > 0);
+            });
+        return std::max(most_under_way / std::max(1u, unsigned(busy)), 1u);
+    }
+
     ~session()
     {
         engine.reset(); /* ends what is under way */
@@ -208,9 +220,10 @@ unsigned copy_server::serve()
         return count;
     }
     base::transfer_engine &engine = *session_->engine;
+    const unsigned share          = session_->share();
     for (const auto &each : session_->clients) {
-        for (unsigned i = 0;
-             (i < turn) && each->start_next(engine, session_->domain); ++i) {
+        while ((each->running() < share) &&
+               each->start_next(engine, session_->domain)) {
             ++count;
         }
     }
@@ -312,7 +325,9 @@ bool copy_server::may_sleep()
     set_sleeping(true);
     const auto &clients = session_->clients;
     if (std::any_of(clients.begin(), clients.end(),
-                    [](const auto &each) { return each->has_posted(); }) ||
+                    [share = session_->share()](const auto &each) {
+                        return each->has_posted() && (each->running() < share);
+                    }) ||
         (session_->engine->arm() != UCS_OK)) {
         set_sleeping(false);
         return false;

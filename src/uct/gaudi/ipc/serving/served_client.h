@@ -82,6 +82,9 @@ public:
         return ring().client_core.load(std::memory_order_relaxed) == core;
     }
 
+    /** Copies that were started, and have not ended. */
+    [[nodiscard]] unsigned running() const { return running_; }
+
     /** It is to ring before it waits for anything; or not. */
     void set_sleeping(bool sleeping)
     {

@@ -1,0 +1,209 @@
+"""The set timing: copies in a box that is modelled, beside what its wires
+allow."""
+
+import contextlib
+import json
+import tempfile
+
+from . import google
+from .mpi import RANKS, all_to_all_time
+from .perftest import OVERALL, message_time
+from .result import BANDWIDTH, TIME, Difference, Result, size_text
+from .run import OURS, WAYS, by_way
+
+# Gaudi2's figures (src/hlthunk_emulator/timing_figures.h): microseconds, and
+# GB/s. The box is so many times slower that the machine keeps up, all alike.
+TIMES = {"doorbell": 1.5, "completion": 2.5, "wakeup": 5, "import_page": 0.01,
+         "import_table": 0.0215}
+BANDWIDTHS = {"to_card": 25, "from_card": 25, "pdma_engine": 25, "pdma_all": 50,
+              "edma_engine": 115, "edma_all": 920, "hbm": 2450, "peer_read": 20,
+              "uplink": 25}
+CARDS_PER_UPLINK = 2
+# One process copies; two processes are busy; eight are, on cores for two.
+SLOWER, SLOWER_FOR_TWO, SLOWER_FOR_ALL = 100, 500, 5000
+
+# case, transport, direction, what bounds it
+MODELLED = [
+    ("put", "gaudi_copy", "H-D", "to_card"),
+    ("get", "gaudi_copy", "D-H", "from_card"),
+    ("put_staged", "gaudi_copy", "H-D", "to_card"),
+    ("get_staged", "gaudi_copy", "D-H", "from_card"),
+    ("on_card", "gaudi_copy", "D-D", "edma_engine"),
+    ("put_to_peer", "gaudi_ipc", "D-D", "from_card"),
+    ("put_short_to_peer", "gaudi_ipc", "D-D", "from_card"),
+    ("get_from_peer", "gaudi_ipc", "D-D", "peer_read"),
+]
+BOTH_DIRECTIONS = [
+    ("put_and_get", "gaudi_copy", "put", "get"),
+    ("put_and_get_staged", "gaudi_copy", "put_staged", "get_staged"),
+    ("put_and_get_peer", "gaudi_ipc", "put_to_peer", "get_from_peer"),
+]
+MODEL_BAR = 1 / 0.95
+OVERLAP_BAR = 2 / 1.8
+MODEL_BAR_FROM = 16 << 20  # bytes
+# What a memcpy has to be faster by than each of these, to copy for both directions.
+KEEPS_UP = 2
+
+# Between two processes by each way: case, and its slowest wire. A message's
+# receiver reads.
+MANY = [
+    ("many_puts_to_peer", {"pcie": "from_card", "host": "uplink"}),
+    ("many_gets_from_peer", {"pcie": "peer_read", "host": "uplink"}),
+]
+MESSAGES = {"pcie": "peer_read", "host": "uplink"}
+MESSAGE_SIZES = (64 << 10, 1 << 20, 16 << 20)
+MESSAGE_BYTES = 32 << 20  # in all messages of a run
+MESSAGE_RUNS = 3
+PAIR_BAR, PAIR_BAR_FROM = 1 / 0.95, 1 << 20
+
+# Eight bytes that are there when the put has completed, beside one job.
+VISIBLE = "put_to_peer/8"
+ROUND_TRIP = 0.55  # microseconds, see docs/benchmarks.md
+ROUND_TRIPS = 2
+
+# bytes of a block; the way's bar
+ALL_TO_ALL_SIZES = (1 << 20, 4 << 20)
+ALL_TO_ALL_BAR, ALL_TO_ALL_BAR_FROM = 1 / 0.9, 4 << 20
+ALL_TO_ALL_RUNS = 2
+
+
+def slow_box(slower):
+    """What the model is given, in microseconds and GB/s."""
+    return ({name: value * slower for name, value in TIMES.items()} |
+            {name: value / slower for name, value in BANDWIDTHS.items()} |
+            {"cards_per_uplink": CARDS_PER_UPLINK})
+
+
+@contextlib.contextmanager
+def modelled(box):
+    """The variables with which programs have this box."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(box, file)
+        file.flush()
+        yield {"HLTHUNK_EMU_TIMING": file.name}
+
+
+def warn_of_slow_memory(run, box):
+    case = f"reference_memcpy/{MODEL_BAR_FROM}"
+    taken = google.measure(run, f"^{case}$", by_size=False)[case]
+    for name in sorted({bound for *_, bound in MODELLED}):
+        if MODEL_BAR_FROM / taken < KEEPS_UP * box[name]:
+            run.progress.clear()
+            print(f"bench: memcpy gives {MODEL_BAR_FROM / taken:.1f} GB/s here: "
+                  f"too little for a {name} of {box[name]} GB/s, what follows "
+                  "means nothing")
+
+
+def shortest_times(run, pattern, **variables):
+    """By case and size."""
+    times = google.measure(run, pattern, column="shortest", reduce=min,
+                           **variables)
+    return {name.removeprefix("timing_"): time for name, time in times.items()}
+
+
+def shortest_of(run, runs, what, measure):
+    """The same, of several runs."""
+    runs = 1 if run.quick else runs
+    run.progress.expect(runs)
+    taken = []
+    for _ in range(runs):
+        run.progress.step(what)
+        taken.append(measure())
+    return min(taken)
+
+
+def alone(times, box):
+    """One copy at a time, and one in each direction."""
+    for size in sorted({google.size_of(name) for name in times}):
+        bar = MODEL_BAR if size >= MODEL_BAR_FROM else None
+        for case, transport, direction, bound in MODELLED:
+            if f"{case}/{size}" in times:
+                yield Result(f"{transport}/{case}", times[f"{case}/{size}"],
+                             direction=direction, size=size,
+                             reference=f"link/{bound}",
+                             reference_time=size / box[bound], bar=bar)
+        bar = OVERLAP_BAR if size >= MODEL_BAR_FROM else None
+        for case, transport, *single in BOTH_DIRECTIONS:
+            if f"{case}/{size}" in times:
+                yield Result(f"{transport}/{case}", times[f"{case}/{size}"],
+                             TIME, size=size,
+                             reference="the longer of both alone",
+                             reference_time=max(times[f"{each}/{size}"]
+                                                for each in single), bar=bar)
+
+
+def pair_result(case, way, size, time, wire, box):
+    return Result(f"gaudi_ipc/{case}_over_{way}", time, BANDWIDTH, "D-D", size,
+                  f"link/{wire}", size / box[wire],
+                  PAIR_BAR if size >= PAIR_BAR_FROM else None)
+
+
+def puts_and_gets(run, box, way, **variables):
+    """Many under way, and a short put until its bytes are visible."""
+    times = shortest_times(run, f"^timing_(many_|{VISIBLE}/)", **by_way(way),
+                           **variables)
+    for case, wires in MANY:
+        for name, time in times.items():
+            if name.startswith(case):
+                yield pair_result(case, way, google.size_of(name), time,
+                                  wires[way], box)
+    if VISIBLE in times and way == "pcie":
+        job = (box["doorbell"] + box["completion"]) * 1000 + 8 / box["from_card"]
+        allowed = ROUND_TRIPS * ROUND_TRIP * SLOWER * 1000
+        yield Result("gaudi_ipc/visible_put", times[VISIBLE], TIME, "D-D", 8,
+                     "one job", job, Difference(allowed))
+
+
+def messages(run, box, way, **variables):
+    for size in MESSAGE_SIZES:
+        if not run.wants(size):
+            continue
+        taken = shortest_of(
+            run, MESSAGE_RUNS, f"tag_bw {size_text(size)} over {way}",
+            lambda of=size: message_time(
+                run, "tag_bw", of, max(MESSAGE_BYTES // of, 4), OVERALL, OURS,
+                "gaudi", pinned=False, **by_way(way), **variables))
+        yield pair_result("tag", way, size, taken, MESSAGES[way], box)
+
+
+def all_to_all_bound(way, size, box):
+    """What the wires allow all together. Each of the ranks has a card, which
+    reads and writes (RANKS - 1) blocks. Over PCIe all cards are below one
+    switch: each reads with peer_read, which is less than its link. Over host
+    memory what leaves the cards of a switch shares its uplink, and so does what
+    comes to them, each way: CARDS_PER_UPLINK times that many blocks."""
+    blocks = (RANKS - 1) * size
+    if way == "pcie":
+        return "link/peer_read", blocks / box["peer_read"]
+    return "link/uplink", CARDS_PER_UPLINK * blocks / box["uplink"]
+
+
+def all_to_all(run, box, way, **variables):
+    for size in ALL_TO_ALL_SIZES:
+        if not run.wants(size) or (run.quick and size >= ALL_TO_ALL_BAR_FROM):
+            continue
+        what = f"all_to_all_of_{RANKS}_over_{way}"
+        taken = shortest_of(
+            run, ALL_TO_ALL_RUNS, f"{what} {size_text(size)}",
+            lambda of=size: all_to_all_time(run, of, 1, "gaudi", **by_way(way),
+                                            **variables))
+        wire, bound = all_to_all_bound(way, size, box)
+        yield Result(f"gaudi_ipc/{what}", taken, TIME, "D-D", size, wire, bound,
+                     ALL_TO_ALL_BAR if size >= ALL_TO_ALL_BAR_FROM else None)
+
+
+def timing(run):
+    box = slow_box(SLOWER)
+    with modelled(box) as variables:
+        times = shortest_times(run, "^timing_[^m].*/[0-9]{7,}",
+                               **by_way("pcie"), **variables)
+        warn_of_slow_memory(run, box)
+        yield from alone(times, box)
+        for way in WAYS:
+            yield from puts_and_gets(run, box, way, **variables)
+    for slower, measured in ((SLOWER_FOR_TWO, messages),
+                             (SLOWER_FOR_ALL, all_to_all)):
+        box = slow_box(slower)
+        with modelled(box) as variables:
+            for way in WAYS:
+                yield from measured(run, box, way, **variables)
