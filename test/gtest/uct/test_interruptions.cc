@@ -252,6 +252,13 @@ bool is_over_host()
     return std::string(std::getenv("UCX_GAUDI_IPC_ROUTES")) == "host";
 }
 
+/* Whether cards answer early for what others write. */
+bool is_flushed()
+{
+    const char *setting = std::getenv("HLTHUNK_EMU_POSTED");
+    return (setting != nullptr) && (std::string(setting) == "early");
+}
+
 /* Operations, a few of them at a time. */
 class stream {
 public:
@@ -354,7 +361,9 @@ std::vector<ucs_status_t> ends_of(const event &what, const operation &of)
     if (of.what == moves::message) {
         return {what.of_messages};
     }
-    if (!is_over_host() && !what.over_pcie.empty()) {
+    /* Its process could not flush what was put. */
+    const bool flushes = (of.what == moves::put) && is_flushed();
+    if (!is_over_host() && !what.over_pcie.empty() && !flushes) {
         return what.over_pcie;
     }
     /* The other process's card copies, and there is no other card. */
