@@ -702,7 +702,8 @@ TEST_P(fault_matrix, is_seen_once_and_all_else_goes_on)
     child_process child("meets_a_fault", options);
     const std::string line    = child.read_line();
     const child_result result = child.wait();
-    EXPECT_EQ(0, result.exit_code) << result.error;
+    EXPECT_EQ(0, result.exit_code)
+        << "signal " << result.signal << ' ' << result.error;
 
     observation seen;
     ASSERT_TRUE(from_line(line, seen)) << line << result.error;
