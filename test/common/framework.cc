@@ -60,6 +60,11 @@ bool may_import()
     return has_route("pcie") && is_set("UCX_GAUDI_IPC_P2P", "y");
 }
 
+bool may_export()
+{
+    return has_route("pcie");
+}
+
 bool has_one_card()
 {
     return is_set("HLTHUNK_EMU_ASIC", "gaudi3");

@@ -25,6 +25,9 @@ bool goes_over_host();
 /** Whether imports are tried, whatever the driver says. */
 bool may_import();
 
+/** Whether keys bring what a card could import, if one were found that may. */
+bool may_export();
+
 /** Settings, and those of a child in which UCX opens the cards, if the suite
  *  runs beside a framework: no such one, and SynapseAI, which UCX then starts
  *  itself. */

@@ -9,6 +9,8 @@
  */
 #pragma once
 
+#include "common/framework.h"
+
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -133,7 +135,8 @@ inline constexpr struct {
 inline operation_rules rules_over(bool host, operation_rules rules)
 {
     for (const auto &[name, needs] : rules_over_host) {
-        if (host && (name == rules.name)) {
+        const bool exports_all_the_same = (name == "mkey_pack") && may_export();
+        if (host && (name == rules.name) && !exports_all_the_same) {
             rules.needs    = needs;
             rules.can_miss = no_step;
         }

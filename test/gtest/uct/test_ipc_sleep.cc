@@ -1,4 +1,5 @@
 /* What a program that sleeps on an interface of gaudi_ipc can rely on. */
+#include "common/framework.h"
 #include "common/process_state.h"
 #include "gtest/uct/invalidate.h"
 #include "gtest/uct/peers.h"
@@ -24,7 +25,13 @@ protected:
         uct_mem_h memh;
         ASSERT_EQ(UCS_OK, register_memory(ipc_md, shared.address,
                                           ipc_peer_bytes, memh));
+        const uint64_t moved = moved_bytes();
         peer.hold({pack_key(ipc_md, memh), shared.remote()});
+        /* Of what this process copies for it, it needs something. */
+        EXPECT_TRUE(eventually([&] {
+            tl->progress();
+            return !goes_over_host() || (moved_bytes() > moved);
+        }));
         ASSERT_EQ(UCS_OK, invalidate(ipc_md, memh, over));
         EXPECT_EQ(0u, over.calls);
     }
