@@ -209,6 +209,7 @@ const limit limits_over_host[] = {
      {"counted_transfers.are_the_reading_cards",
       "counts_of_ipc.tell_other_cards_from_the_host",
       "dmabuf.a_killed_exporter_does_not_hurt_the_importer",
+      "dmabuf.a_range_of_another_process_is_read_and_written",
       "dmabuf_settings.imports_of_several_cards_do_not_meet",
       "over/interruptions.*/pcie_*", "owner_flush.*",
       "program_imports.keep_the_cards_open_that_ucx_has_closed",
