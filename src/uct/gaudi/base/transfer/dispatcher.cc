@@ -34,7 +34,7 @@ void dispatcher::enqueue(operation &op)
     const bool first = ucs_list_is_empty(&queue->waiting);
     ucs_list_add_tail(&queue->waiting, &op.in_queue);
     if (first) {
-        while (submit_piece(*queue, true)) {}
+        while (submit_piece(*queue)) {}
     }
 }
 
@@ -72,13 +72,12 @@ ucs_status_t dispatcher::prepare(dma_job &job, planned_copy &copy, size_t leave)
 
 /* Submit the next job of a copy. False when there is no room for it now; true
  * with an error in the owner's status when it failed. */
-bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave,
-                             bool is_first)
+bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
 {
     work_queue &queue    = *copy.queue;
     const copy_kind kind = queue.kind_of(copy.is_imported);
     const bool is_read   = (kind == copy_kind::card_to_card_in);
-    const uint64_t few   = is_read ? most_to_read(queue, is_first) : UINT64_MAX;
+    const uint64_t few   = is_read ? most_to_read(queue) : UINT64_MAX;
     if (queue.in_flight >= std::min(queue.window, few)) {
         return false;
     }
@@ -243,13 +242,13 @@ void dispatcher::take_turns(ucs_list_link_t &list, operation &op)
 
 /* Submit a piece of the operation whose turn it is. False when there is none,
  * or no room. */
-bool dispatcher::submit_piece(work_queue &queue, bool is_first)
+bool dispatcher::submit_piece(work_queue &queue)
 {
     if (ucs_list_is_empty(&queue.waiting)) {
         return false;
     }
     operation &op = *ucs_list_head(&queue.waiting, operation, in_queue);
-    if (!submit_next(op, op.copy, reserved_chunks, is_first)) {
+    if (!submit_next(op, op.copy, reserved_chunks)) {
         return false;
     }
     take_turns(queue.waiting, op);

@@ -65,9 +65,8 @@ public:
 
 private:
     ucs_status_t prepare(dma_job &job, planned_copy &copy, size_t leave);
-    bool submit_next(transfer &owner, planned_copy &copy, size_t leave,
-                     bool is_first = false);
-    bool submit_piece(work_queue &queue, bool is_first = false);
+    bool submit_next(transfer &owner, planned_copy &copy, size_t leave);
+    bool submit_piece(work_queue &queue);
     void submit_all();
     unsigned submit_onward();
     unsigned submit_read_backs()

@@ -37,14 +37,8 @@ int submit(const work_queue &queue, dma_job &job, uint64_t dst, uint64_t src)
                              &job);
 }
 
-uint64_t most_to_read(const work_queue &queue, bool is_first)
+uint64_t most_to_read(const work_queue &queue)
 {
-    if (is_first) {
-        return 3 * short_read;
-    }
-    if (queue.waiting.next == queue.waiting.prev) { /* at most one */
-        return 8 * short_read;
-    }
     return reads_several(queue) ? 6 * short_read : UINT64_MAX;
 }
 

@@ -56,10 +56,10 @@ struct operation : transfer {
 inline constexpr size_t short_read = size_t{128} << 10;
 
 /** How many bytes of other cards' memory a queue may have read at a time. While
- *  one card serves somebody else, the next one has its turn: unless all that
- *  waits is of the same card, it is read in pieces of @ref short_read, and few.
- *  @param is_first  Others may come at once. @return UINT64_MAX: no limit. */
-[[nodiscard]] uint64_t most_to_read(const work_queue &queue, bool is_first);
+ *  one card serves somebody else, the next one has its turn: where what waits
+ *  is of several, it is read in pieces of @ref short_read, and few.
+ *  @return UINT64_MAX: no limit. */
+[[nodiscard]] uint64_t most_to_read(const work_queue &queue);
 
 class operations {
 public:
