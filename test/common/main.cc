@@ -95,6 +95,14 @@ extern "C" [[gnu::visibility("default")]] const char *__tsan_default_options()
 {
     return "die_after_fork=0";
 }
+
+/* The dynamic linker has a lock for what it knows of a library, which the
+ * runtime does not see. */
+extern "C" [[gnu::visibility("default")]] const char *
+__tsan_default_suppressions()
+{
+    return "race:^_dl_new_object$";
+}
 #endif
 
 int main(int argc, char **argv)

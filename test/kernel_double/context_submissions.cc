@@ -98,9 +98,7 @@ int context::submit(int fd, const submit_in &in, submit_out &out, bool &keep_p)
         return fail(broken("submission-type", EINVAL, "flags %#x", in.flags));
     }
     if (type == cs_flag_flush) {
-        const int error = -hlthunk_cs_flush_pci_hbw_writes(fd);
-        (void)fail(error);
-        return error;
+        return fail(hlthunk_cs_flush_pci_hbw_writes(fd));
     }
     if (type != 0) {
         std::fprintf(stderr,
