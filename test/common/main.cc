@@ -89,6 +89,16 @@ void apply_settings()
 
 } // namespace
 
+#ifdef __SANITIZE_ADDRESS__
+/* Otherwise the runtime takes a thread's block of variables for one of an old
+ * glibc where it begins 16 bytes into a page (DTLS_on_tls_get_addr of
+ * sanitizer_tls_get_addr.cc), and then looks for leaks at any address. */
+extern "C" [[gnu::visibility("default")]] const char *__asan_default_options()
+{
+    return "intercept_tls_get_addr=0";
+}
+#endif
+
 #ifdef __SANITIZE_THREAD__
 /* Forked children of a process with threads start threads of their own. */
 extern "C" [[gnu::visibility("default")]] const char *__tsan_default_options()
