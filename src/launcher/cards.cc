@@ -1,6 +1,7 @@
 #include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/cards/visible_cards.h"
 #include "launcher/info.h"
+#include "launcher/trial.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -163,12 +164,13 @@ void add_cards(const shim::driver &driver, const machine &where, report &all)
         self.free_memory = check.free_memory;
         self.held_by     = shim::holders_of(holders, driver.own_dev(), number);
         self.software    = software;
-        self.state       = (check.condition == device_condition::in_reset)
-                               ? card_state::reset
-                           : (check.condition == device_condition::disabled)
-                               ? card_state::broken
-                               : find_state(shim::is_taken(driver, fd), self.held_by,
-                                            geteuid());
+        self.takes_framework = check.takes_framework;
+        self.state           = (check.condition == device_condition::in_reset)
+                                   ? card_state::reset
+                               : (check.condition == device_condition::disabled)
+                                   ? card_state::broken
+                                   : find_state(shim::is_taken(driver, fd), self.held_by,
+                                                geteuid());
         self.usable =
             !judge(check, self, driver.used(), found) &&
             (software || std::none_of(nodes.begin(), nodes.end(), is_closed));

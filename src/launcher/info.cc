@@ -1,6 +1,6 @@
 #include "launcher/info.h"
 
-#include "hlthunk_shim/cards/driver.h"
+#include "launcher/trial.h"
 #include "util/library_file.h"
 
 #include <algorithm>
@@ -63,11 +63,14 @@ void explain_no_card(const shim::driver *driver, const machine &where,
     }
 }
 
-/* The library as the module would load it; none when it would not. */
+} // namespace
+
 std::unique_ptr<shim::driver> load_driver(const installation &files,
                                           const machine &where, report &all)
 {
     using outcome              = shim::driver_choice::outcome;
+    const char *value          = std::getenv("UCX_GAUDI_DRIVER");
+    all.driver_setting         = (value != nullptr) ? value : "auto";
     const std::string &setting = all.driver_setting;
     const auto choice =
         shim::choose_driver(setting, files.directory.string(), where.dev);
@@ -110,6 +113,8 @@ std::unique_ptr<shim::driver> load_driver(const installation &files,
     return nullptr;
 }
 
+namespace {
+
 /* Unless a card is left. What is wrong with others was told. */
 void explain_taken(report &all)
 {
@@ -146,7 +151,8 @@ void report_cards(const shim::driver &driver, const machine &where, report &all)
         explain_no_card(&driver, where, all);
     }
     const kernel_driver kernel = find_kernel_driver(where);
-    add_pairs(driver.sysfs(where.sys),
+    all.sys                    = driver.sysfs(where.sys);
+    add_pairs(all.sys,
               !driver.box_name().empty() || !kernel.is_loaded ||
                   kernel.can_import,
               all);
@@ -262,9 +268,7 @@ void report_loading(installation files, report &all)
 report make_report(const installation &files, const machine &where)
 {
     report all;
-    const char *setting = std::getenv("UCX_GAUDI_DRIVER");
-    all.driver_setting  = (setting != nullptr) ? setting : "auto";
-    const auto driver   = load_driver(files, where, all);
+    const auto driver = load_driver(files, where, all);
     if (driver != nullptr) {
         report_cards(*driver, where, all);
     }

@@ -5,12 +5,13 @@
 #pragma once
 
 #include "hlthunk_shim/cards/card_info.h"
+#include "hlthunk_shim/cards/driver.h"
 #include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/cards/routes.h"
 #include "launcher/installation.h"
 
 #include <filesystem>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,7 +34,8 @@ struct card : gaudi::shim::card_info {
     std::optional<uint64_t> free_memory = {};
     card_state state                    = card_state::unknown;
     bool software                       = false; /**< none of this machine's */
-    bool usable = true; /**< by the transports, when it is free */
+    bool usable          = true;  /**< by the transports, when it is free */
+    bool takes_framework = false; /**< it takes work through SynapseAI alone */
     std::vector<gaudi::shim::holder> held_by = {};
 };
 
@@ -61,6 +63,8 @@ struct loading_way {
 struct report {
     std::string driver_setting; /**< UCX_GAUDI_DRIVER */
     std::string driver_file;    /**< empty: none is loaded */
+    std::string sys;            /**< root of the sysfs that shows the cards;
+                                     empty: none does */
     std::vector<card> cards;
     std::vector<pair_group> pairs;
     found_ucx ucx;
@@ -86,6 +90,10 @@ std::string to_text(const report &found);
  *  what is not known.
  *  @throws std::bad_alloc. */
 std::string to_json(const report &found);
+
+/** Write to stdout. @return The code, or another one when that fails, which is
+ *  told. */
+int print(const std::string &text, int code);
 
 /* --- parts of it -----------------------------------------------------------*/
 
@@ -113,12 +121,15 @@ card_state find_state(std::optional<bool> taken,
                       const std::vector<gaudi::shim::holder> &seen, uid_t user);
 
 /**
- * Try what may end the process, in a child with what was loaded into this one.
+ * The driver library as the module would load it.
  *
- * @param body  Returns what is wrong, or nothing; may end the child, and print.
- * @return That, or how it ended, with what UCX's log complained of first; in a
- *         line.
+ * @param all  Gets what is wrong, or why there is no card.
+ * @return None when the module would not load it.
  */
-std::string try_in_child(const std::function<std::string()> &body);
+std::unique_ptr<gaudi::shim::driver>
+load_driver(const installation &files, const machine &where, report &all);
+
+/** As "96.0GiB"; "-" for what is not known. */
+std::string to_size(const std::optional<uint64_t> &bytes);
 
 } // namespace launcher

@@ -1,6 +1,7 @@
 /**
  * ucx-gaudi: runs programs with the Gaudi transports loaded.
  */
+#include "launcher/check.h"
 #include "launcher/info.h"
 
 #include <cerrno>
@@ -24,7 +25,9 @@ constexpr int exit_failure        = 1;
 
 /* --- the command line ------------------------------------------------------*/
 
-constexpr unsigned most_cards = 64;
+constexpr unsigned most_cards   = 64;
+constexpr unsigned most_card    = 9999; /* name, see max_mapping_number */
+constexpr unsigned most_seconds = 3600;
 
 /* Options, each with a letter, of which only -h is one for users, too. */
 constexpr option options[] = {
@@ -34,6 +37,10 @@ constexpr option options[] = {
     {"slot", no_argument, nullptr, 's'},
     {"plugin", no_argument, nullptr, 'p'},
     {"json", no_argument, nullptr, 'j'},
+    {"card", required_argument, nullptr, 'c'},
+    {"reset", no_argument, nullptr, 'r'},
+    {"timeout", required_argument, nullptr, 't'},
+    {"output", required_argument, nullptr, 'o'},
     {},
 };
 
@@ -49,6 +56,10 @@ constexpr const char *about_options[] = {
     "  --plugin             Let UCX find the module by UCX_PLUGIN_PATH: UCX\n"
     "                       1.22 and newer; excludes --slot\n",
     "  --json               Write the same as a JSON object\n",
+    "  --card N             Check this card, and the pairs that it is in\n",
+    "  --reset              Have the card reset itself, too\n",
+    "  --timeout SECONDS    For each step, 2 to 3600 (default: 120)\n",
+    "  --output FILE        Where to write the report\n",
 };
 
 struct subcommand {
@@ -66,6 +77,7 @@ constexpr subcommand none = {
   run    Run a program with the transports loaded
   env    Print the variables that run sets, for eval
   info   List the cards, the UCX and what is missing
+  check  Try what the transports take for granted of a card
 
 ucx-gaudi SUBCOMMAND --help tells more.
 )about"};
@@ -126,10 +138,31 @@ Exit code: 0 when the transports would work with at least one card that is free
 (or unknown), 1 otherwise; 2 for a wrong command line.
 )about"};
 
+constexpr subcommand check = {
+    "check", "Try what the transports take for granted of a card.",
+    " [OPTIONS]", "hecrto",
+    R"about(Tries the first free card (or that of --card, a name as in ucx-gaudi info) step
+by step, from harmless to heavier, each in a process of its own, and every pair
+of free cards. Takes the cards: no other program can have them meanwhile. A line
+for each step:
+  ok        as expected
+  absent    this machine has not what it is about
+  FAILED    it is not as expected; what that means comes last
+  DIED      the step was ended by a signal
+  HUNG      the step had no answer in its time
+  left out  what it builds on does not work
+Writes all that explains it to a file to attach to a report of a bug, without
+names of hosts and users: ucx-gaudi-check-TIME.txt here, or that of --output.
+
+Exit code: 0 when nothing is wrong; 1 otherwise, and when there is no card to
+check; 2 for a wrong command line.
+)about"};
+
 struct command_line {
     const subcommand *chosen = &none;
     std::string given; /* letters of options */
     launcher::request wanted;
+    launcher::check_request to_check;
     char **command = nullptr; /* what follows the options, or "--" */
     std::string wrong;        /* the first thing that is */
 
@@ -169,7 +202,7 @@ bool read_word(const char *word, command_line &line)
     if ((line.chosen == &run) && (std::strcmp(word, "-") != 0)) {
         return true;
     }
-    for (const subcommand *one : {&run, &env, &info}) {
+    for (const subcommand *one : {&run, &env, &info, &check}) {
         if ((line.chosen == &none) && (std::strcmp(word, one->name) == 0)) {
             line.chosen = one;
             return false;
@@ -200,6 +233,38 @@ void read_emulate(char **argv, command_line &line)
     }
 }
 
+/* The number that follows an option. */
+unsigned read_option(const char *name, unsigned least, unsigned most,
+                     command_line &line)
+{
+    const auto number = gaudi::util::parse_number(optarg);
+    if (!number.has_value() || (*number < least) || (*number > most)) {
+        line.complain(std::string(name) + " takes " + std::to_string(least) +
+                      " to " + std::to_string(most) + ", not '" + optarg + "'");
+        return least;
+    }
+    return *number;
+}
+
+/* What only check takes. */
+void read_check(int letter, command_line &line)
+{
+    switch (letter) {
+    case 'c':
+        line.to_check.card = read_option("--card", 0, most_card, line);
+        break;
+    case 't':
+        line.to_check.limit = std::chrono::seconds(
+            read_option("--timeout", 2, most_seconds, line));
+        break;
+    case 'o':
+        line.to_check.output = optarg;
+        break;
+    default:
+        line.to_check.reset |= (letter == 'r');
+    }
+}
+
 /* Whatever is wrong, all is read: it may ask for help. */
 command_line read_command_line(int argc, char **argv)
 {
@@ -223,13 +288,14 @@ command_line read_command_line(int argc, char **argv)
             if (letter == 'e') {
                 read_emulate(argv, line);
             }
+            read_check(letter, line);
             line.given += static_cast<char>(letter);
         }
     }
     line.command          = argv + optind;
     const bool has_dashes = (word != nullptr) && (word != *line.command);
     if (line.chosen == &none) {
-        line.complain("a subcommand is required: run, env or info");
+        line.complain("a subcommand is required: run, env, info or check");
     } else if (line.has('s') && line.has('p')) {
         line.complain("--slot excludes --plugin");
     } else if ((line.chosen == &run) && (*line.command == nullptr)) {
@@ -283,25 +349,15 @@ int execute(char **command)
     return (error == ENOENT) ? exit_not_found : exit_not_executable;
 }
 
-int print(const std::string &text, int code)
-{
-    if ((std::fputs(text.c_str(), stdout) < 0) || (std::fflush(stdout) != 0)) {
-        std::fprintf(stderr, "ucx-gaudi: cannot write: %s\n",
-                     std::strerror(errno));
-        return exit_failure;
-    }
-    return code;
-}
-
 int show(const launcher::installation &files, const command_line &line)
 {
     if (line.wanted.emulate) {
         launcher::set_variables(launcher::make_emulator_variables(line.wanted));
     }
     const launcher::report found = launcher::make_report(files);
-    return print(line.has('j') ? launcher::to_json(found)
-                               : launcher::to_text(found),
-                 found.usable ? 0 : exit_failure);
+    return launcher::print(line.has('j') ? launcher::to_json(found)
+                                         : launcher::to_text(found),
+                           found.usable ? 0 : exit_failure);
 }
 
 int start(const command_line &line)
@@ -310,6 +366,10 @@ int start(const command_line &line)
     launcher::installation files    = launcher::find_installation();
     if (line.chosen == &info) {
         return show(files, line);
+    }
+    if (line.chosen == &check) {
+        return launcher::show_check(files, line.wanted, line.to_check,
+                                    UCX_GAUDI_VERSION);
     }
     launcher::found_ucx ucx;
     if (wanted.how != launcher::loading::preload) {
@@ -330,7 +390,7 @@ int start(const command_line &line)
     const launcher::variables values =
         launcher::make_variables(files, wanted, ucx);
     if (line.chosen == &env) {
-        return print(launcher::to_exports(values), 0);
+        return launcher::print(launcher::to_exports(values), 0);
     }
     launcher::set_variables(values);
     return execute(line.command);
@@ -339,10 +399,10 @@ int start(const command_line &line)
 int serve(const command_line &line)
 {
     if (line.has('h')) {
-        return print(make_help(*line.chosen), 0);
+        return launcher::print(make_help(*line.chosen), 0);
     }
     if (line.has('v')) {
-        return print(make_version(), 0);
+        return launcher::print(make_version(), 0);
     }
     if (!line.wrong.empty()) {
         const std::string text =

@@ -1,13 +1,19 @@
-#include "hlthunk_shim/cards/driver.h"
-#include "launcher/info.h"
+#include "launcher/trial.h"
+
+#include "util/other_process.h"
 #include "util/text.h"
 #include "util/unique_fd.h"
 
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,11 +21,26 @@ namespace launcher {
 
 namespace {
 
-constexpr unsigned most_seconds = 20;
+using gaudi::util::unique_fd;
+using std::chrono::milliseconds;
+
+constexpr milliseconds longest_trial{20000};
+
+/* A process that is killed is gone at once, but for one that waits inside the
+ * kernel for a driver. */
+constexpr milliseconds time_to_die{5000};
+
+/* Whether a process ends in time. */
+bool ends_in_time(const unique_fd &pidfd, milliseconds limit)
+{
+    pollfd waited = {.fd = pidfd.get(), .events = POLLIN, .revents = 0};
+    return !pidfd || (poll(&waited, 1, static_cast<int>(limit.count())) != 0);
+}
 
 /* The first complaint of UCX's log, without what it puts before a message. */
-std::string find_complaint(std::istream &log)
+std::string find_complaint(const std::string &output)
 {
+    std::istringstream log(output);
     for (std::string line; std::getline(log, line);) {
         for (const char *level :
              {"UCX  WARN  ", "UCX  ERROR ", "UCX  FATAL ", " Fatal: "}) {
@@ -34,36 +55,71 @@ std::string find_complaint(std::istream &log)
 
 } // namespace
 
-std::string try_in_child(const std::function<std::string()> &body)
+trial run_in_child(const std::function<int()> &body, milliseconds limit)
 {
-    const gaudi::util::unique_fd output(memfd_create("trial", MFD_CLOEXEC));
+    using clock = std::chrono::steady_clock;
+
+    const unique_fd output(memfd_create("trial", MFD_CLOEXEC));
+    const auto start = clock::now();
+    std::fflush(nullptr); /* else the child would print it, too */
     const pid_t child = output ? fork() : -1;
     if (child < 0) {
-        return "no process can be made";
+        return {.output = "no process can be made"};
     }
     if (child == 0) {
-        alarm(most_seconds);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         dup2(output.get(), STDOUT_FILENO);
         dup2(output.get(), STDERR_FILENO);
-        const std::string why = body();
-        std::fputs((why + "\n").c_str(), stderr);
+        const int code = body();
         std::fflush(nullptr);
-        _exit(why.empty() ? 0 : 1);
+        _exit(code);
     }
+    trial result;
     int status = 0;
-    waitpid(child, &status, 0);
-    if (status == 0) {
+    const unique_fd pidfd =
+        gaudi::util::open_pidfd(static_cast<uint32_t>(child));
+    const bool late = !ends_in_time(pidfd, limit);
+    if (late) {
+        kill(child, SIGKILL);
+    }
+    if (late && !ends_in_time(pidfd, time_to_die)) {
+        result.how = trial::end::stuck;
+    } else {
+        waitpid(child, &status, 0);
+        result.how = late                  ? trial::end::late
+                     : WIFSIGNALED(status) ? trial::end::killed
+                                           : trial::end::exited;
+        result.code =
+            WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+    }
+    result.seconds =
+        std::chrono::duration<double>(clock::now() - start).count();
+    std::ifstream text("/proc/self/fd/" + std::to_string(output.get()));
+    result.output.assign(std::istreambuf_iterator<char>(text), {});
+    return result;
+}
+
+std::string try_in_child(const std::function<std::string()> &body)
+{
+    const trial ended = run_in_child(
+        [&] {
+            const std::string why = body();
+            std::fputs((why + "\n").c_str(), stderr);
+            return why.empty() ? 0 : 1;
+        },
+        longest_trial);
+    if ((ended.how == trial::end::exited) && (ended.code == 0)) {
         return "";
     }
-    const std::string name = "/proc/self/fd/" + std::to_string(output.get());
-    std::ifstream log(name);
-    std::string reason = find_complaint(log);
-    if (WIFSIGNALED(status)) {
+    std::string reason = find_complaint(ended.output);
+    if (ended.how == trial::end::killed) {
         reason = "a program that opens it ends by signal " +
-                 std::to_string(WTERMSIG(status)) +
+                 std::to_string(ended.code) +
                  (reason.empty() ? "" : ": " + reason);
+    } else if (ended.how != trial::end::exited) {
+        reason = "a program that opens it hangs";
     } else if (reason.empty()) {
-        reason = gaudi::util::first_line(name);
+        reason = ended.output.substr(0, ended.output.find('\n'));
     }
     return reason.empty() ? "it ends the program"
                           : gaudi::util::to_printable(reason);

@@ -5,13 +5,14 @@ _ucx_gaudi()
     local word=${COMP_WORDS[COMP_CWORD]} at options
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W "run env info --help --version" \
+        mapfile -t COMPREPLY < <(compgen -W "run env info check --help --version" \
             -- "$word")
         return
     fi
     case ${COMP_WORDS[1]} in
     run | env) options="--emulate --slot --plugin --help" ;;
     info) options="--emulate --json --help" ;;
+    check) options="--emulate --card --reset --timeout --output --help" ;;
     *) return ;;
     esac
     if [ "${COMP_WORDS[1]}" = run ]; then

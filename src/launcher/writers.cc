@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <new>
@@ -41,22 +44,6 @@ std::string to_line(const char *label, const std::string &value)
 std::string or_none(const std::string &text)
 {
     return text.empty() ? "none" : text;
-}
-
-std::string to_size(const std::optional<uint64_t> &bytes)
-{
-    constexpr double mebibyte = 1ul << 20;
-    constexpr double gibibyte = 1ul << 30;
-
-    if (!bytes.has_value()) {
-        return "-";
-    }
-    const auto value = static_cast<double>(*bytes);
-    const bool large = (value >= gibibyte);
-    char text[32];
-    std::snprintf(text, sizeof(text), "%.1f%s",
-                  value / (large ? gibibyte : mebibyte), large ? "GiB" : "MiB");
-    return text;
 }
 
 std::string to_number(const std::optional<unsigned> &number)
@@ -211,6 +198,32 @@ cJSON *json_pairs(const pair_group &one)
 }
 
 } // namespace
+
+std::string to_size(const std::optional<uint64_t> &bytes)
+{
+    constexpr double mebibyte = 1ul << 20;
+    constexpr double gibibyte = 1ul << 30;
+
+    if (!bytes.has_value()) {
+        return "-";
+    }
+    const auto value = static_cast<double>(*bytes);
+    const bool large = (value >= gibibyte);
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.1f%s",
+                  value / (large ? gibibyte : mebibyte), large ? "GiB" : "MiB");
+    return text;
+}
+
+int print(const std::string &text, int code)
+{
+    if ((std::fputs(text.c_str(), stdout) < 0) || (std::fflush(stdout) != 0)) {
+        std::fprintf(stderr, "ucx-gaudi: cannot write: %s\n",
+                     std::strerror(errno));
+        return EXIT_FAILURE;
+    }
+    return code;
+}
 
 std::string to_text(const report &found)
 {

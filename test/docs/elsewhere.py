@@ -82,7 +82,7 @@ def test_of(command):
 
 def status_of(command):
     """What the command ends with on a machine without Gaudi cards."""
-    return 1 if re.fullmatch(r"ucx-gaudi info( --json)?", command) else 0
+    return 1 if re.fullmatch(r"ucx-gaudi (info|check)( --json)?", command) else 0
 
 
 def is_this_run(name):

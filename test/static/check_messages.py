@@ -46,7 +46,8 @@ MADE_BEFORE = {
         "ucx-gaudi: --emulate takes 1 to 64 cards, not '...'",
         "ucx-gaudi: --emulate is given twice",
         "ucx-gaudi: --slot excludes --plugin",
-        "ucx-gaudi: a subcommand is required: run, env or info",
+        "ucx-gaudi: a subcommand is required: run, env, info or check",
+        "ucx-gaudi: ... takes ... to ..., not '...'",
         "ucx-gaudi: no command is given",
         "ucx-gaudi: only run takes a command"],
 }

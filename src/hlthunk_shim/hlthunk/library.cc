@@ -13,6 +13,16 @@
 
 namespace gaudi::shim {
 
+namespace {
+
+/* Whether a symbol is of our extension. */
+bool is_own(std::string_view name)
+{
+    return name.starts_with("hlthunk_sys_");
+}
+
+} // namespace
+
 library::library(const std::string &path, hlthunk_device_name unknown)
     : path_(path), unknown_(unknown)
 {
@@ -37,8 +47,9 @@ library::library(const std::string &path, hlthunk_device_name unknown)
     std::string missing;
 #define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \
     _name = reinterpret_cast<decltype(_name)>(dlsym(handle_, #_name));         \
-    if (_need && (_name == nullptr)) {                                         \
-        missing += (missing.empty() ? "" : ", ") + std::string(#_name);        \
+    if ((_name == nullptr) && !is_own(#_name)) {                               \
+        std::string &list = _need ? missing : lacks_;                          \
+        list += (list.empty() ? "" : ", ") + std::string(#_name);              \
     }
 #include "hlthunk_shim/hlthunk/symbols.def"
 #undef HLTHUNK_SYMBOL

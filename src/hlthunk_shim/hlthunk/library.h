@@ -36,6 +36,9 @@ public:
     /** Why the library is not usable; empty when it is. */
     [[nodiscard]] const std::string &reason() const { return reason_; }
 
+    /** The optional symbols of hl-thunk's that it does not have. */
+    [[nodiscard]] const std::string &lacks() const { return lacks_; }
+
     /** What was asked for at construction. */
     [[nodiscard]] const std::string &path() const { return path_; }
 
@@ -87,6 +90,7 @@ private:
 
     std::string path_;
     std::string reason_;
+    std::string lacks_;
     hlthunk_device_name unknown_;
     void *handle_    = nullptr;
     bool was_loaded_ = false;

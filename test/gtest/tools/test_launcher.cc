@@ -80,7 +80,10 @@ TEST_F(command_line, says_in_one_line_what_is_wrong)
         {{"env", "--emulate", "65"}, "--emulate takes 1 to 64 cards, not '65'"},
         {{"env", "--emulate", "--emulate=2"}, "--emulate is given twice"},
         {{"env", "--plugin", "--slot"}, "--slot excludes --plugin"},
-        {{"--", "env"}, "a subcommand is required: run, env or info"},
+        {{"--", "env"}, "a subcommand is required: run, env, info or check"},
+        {{"check", "--json"}, "unexpected argument: --json"},
+        {{"check", "--card", "x"}, "--card takes 0 to 9999, not 'x'"},
+        {{"check", "--timeout=1"}, "--timeout takes 2 to 3600, not '1'"},
         {{"env", "--"}, "only run takes a command"},
     };
     for (const auto &[words, said] : cases) {
@@ -109,7 +112,7 @@ TEST_F(command_line, explains_itself)
 {
     const process_result general = run({launcher, "--help"}, with());
     EXPECT_TRUE(exited_with(0, general));
-    for (const char *name : {"run", "env", "info"}) {
+    for (const char *name : {"run", "env", "info", "check"}) {
         SCOPED_TRACE(name);
         EXPECT_THAT(general.output, HasSubstr(name));
         EXPECT_TRUE(exited_with(0, run({launcher, name, "--help"}, with()),

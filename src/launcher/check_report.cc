@@ -1,0 +1,274 @@
+/* How `ucx-gaudi check` writes what it found. */
+#include "launcher/check.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <iterator>
+#include <regex>
+
+#include <pwd.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+namespace launcher {
+
+namespace {
+
+namespace fs = std::filesystem;
+using gaudi::util::first_line;
+
+const char *name_of(verdict how)
+{
+    constexpr const char *names[] = {"ok",   "absent", "FAILED",
+                                     "DIED", "HUNG",   "left out"};
+    return names[static_cast<size_t>(how)];
+}
+
+std::string to_line(const finding &one)
+{
+    char start[80];
+    std::snprintf(start, sizeof(start), "%-10s  %-8s  %6.2f s  ",
+                  one.step.c_str(), name_of(one.how), one.seconds);
+    return start + one.detail + "\n";
+}
+
+/* --- what is attached ------------------------------------------------------*/
+
+/* Attributes of a card, of its class device or its PCI function, depending on
+ * the kernel (Documentation/ABI/testing/sysfs-driver-habanalabs). Never the
+ * EEPROM, which has serial numbers. */
+constexpr const char *card_attributes[] = {"armcp_ver",
+                                           "cpld_ver",
+                                           "cpucp_kernel_ver",
+                                           "cpucp_ver",
+                                           "current_link_speed",
+                                           "current_link_width",
+                                           "device",
+                                           "device_type",
+                                           "driver_ver",
+                                           "fuse_ver",
+                                           "fw_os_ver",
+                                           "hard_reset_cnt",
+                                           "infineon_ver",
+                                           "iommu_group/type",
+                                           "local_cpulist",
+                                           "max_link_speed",
+                                           "max_link_width",
+                                           "module_id",
+                                           "numa_node",
+                                           "pci_addr",
+                                           "preboot_btl_ver",
+                                           "revision",
+                                           "security_enabled",
+                                           "soft_reset_cnt",
+                                           "status",
+                                           "thermal_ver",
+                                           "uboot_ver",
+                                           "vendor",
+                                           "vrm_ver"};
+
+/* Of the driver's module. */
+constexpr const char *driver_attributes[] = {"version",
+                                             "srcversion",
+                                             "parameters/timeout_locked",
+                                             "parameters/reset_on_lockup",
+                                             "parameters/memory_scrub",
+                                             "parameters/ewr_enable"};
+
+/* Variables that are ours, or that choose cards for us. */
+constexpr const char *own_variables[] = {
+    "UCX_GAUDI_",    "HLTHUNK_EMU_", "HABANA_VISIBLE_",  "GAUDI_MAPPING_TABLE",
+    "HLS_MODULE_ID", "UCX_TLS=",     "UCX_PROTO_ENABLE="};
+
+std::string section(const std::string &name, const std::string &text)
+{
+    return "\n== " + name + "\n" + (text.empty() ? "none\n" : text);
+}
+
+std::string list_attributes(const fs::path &folder, const auto &names)
+{
+    std::string text;
+    for (const char *name : names) {
+        const std::string value = first_line(folder / name);
+        if (!value.empty()) {
+            text += std::string(name) + ": " + to_printable(value) + "\n";
+        }
+    }
+    return text;
+}
+
+std::string list_cards(const report &found)
+{
+    std::string text;
+    for (const card &one : found.cards) {
+        text += one.bus_id + "\n" +
+                list_attributes(fs::path(found.sys) / "bus/pci/devices" /
+                                    one.bus_id,
+                                card_attributes);
+        for (const char *name : {"accel/accel", "habanalabs/hl"}) {
+            text += list_attributes(fs::path(found.sys) / "class" /
+                                        (name + std::to_string(one.number)),
+                                    card_attributes);
+        }
+    }
+    return text;
+}
+
+std::string list_versions(const report &found, const std::string &version)
+{
+    utsname system{};
+    uname(&system);
+    std::error_code error;
+    const fs::path library = fs::canonical(found.driver_file, error);
+    return "ucx-gaudi " + version + "\nkernel " + system.release + " " +
+           system.machine + "\nlibrary " + library.string() + "\nucx " +
+           found.ucx.version + " " + found.ucx.libucp + "\nmodule " +
+           found.module + "\n" +
+           list_attributes(fs::path(found.sys) / "module/habanalabs",
+                           driver_attributes);
+}
+
+std::string list_variables()
+{
+    std::string text;
+    for (char **each = environ; *each != nullptr; ++each) {
+        if (std::ranges::any_of(own_variables, [&](const char *prefix) {
+                return std::strncmp(*each, prefix, std::strlen(prefix)) == 0;
+            })) {
+            text += to_printable(*each) + "\n";
+        }
+    }
+    static const std::regex address(
+        R"(\b\d{1,3}(\.\d{1,3}){3}\b|\b[0-9a-f]{0,4}(:[0-9a-f]{0,4}){4,7}\b)",
+        std::regex::icase);
+    return std::regex_replace(text, address, "ADDRESS");
+}
+
+/* --- what is left out ------------------------------------------------------*/
+
+/* Every place of a word that no letter or digit is next to. */
+void hide(const std::string &word, const char *by, std::string &text)
+{
+    const auto is_part = [&](size_t at) {
+        return (at < text.size()) &&
+               (std::isalnum(static_cast<unsigned char>(text[at])) != 0);
+    };
+    for (size_t at = text.find(word); !word.empty() && (at != text.npos);
+         at        = text.find(word, at)) {
+        if (((at > 0) && is_part(at - 1)) || is_part(at + word.size())) {
+            at += word.size();
+            continue;
+        }
+        text.replace(at, word.size(), by);
+        at += std::strlen(by);
+    }
+}
+
+std::string without_names(std::string text)
+{
+    utsname system{};
+    uname(&system);
+    const passwd *user      = getpwuid(geteuid());
+    std::string home        = get_variable("HOME");
+    const std::string host  = system.nodename;
+    const std::string login = (user != nullptr) ? user->pw_name : "";
+    while (home.ends_with('/')) {
+        home.pop_back();
+    }
+    hide(home, "~", text);
+    hide(host, "HOST", text);
+    hide(host.substr(0, host.find('.')), "HOST", text);
+    if (login != "root") { /* which is no name, and a word of PCI */
+        hide(login, "USER", text);
+    }
+    return text;
+}
+
+/* Write a new file. @return 0 or errno. */
+int write_new(const std::string &name, const std::string &text)
+{
+    std::FILE *file = std::fopen(name.c_str(), "wxe");
+    if (file == nullptr) {
+        return errno;
+    }
+    const bool written = (std::fputs(text.c_str(), file) >= 0);
+    return ((std::fclose(file) == 0) && written) ? 0 : errno;
+}
+
+std::string make_name()
+{
+    char name[64];
+    const time_t now = std::time(nullptr);
+    std::strftime(name, sizeof(name), "ucx-gaudi-check-%Y%m%d-%H%M%S.txt",
+                  std::localtime(&now));
+    return name;
+}
+
+} // namespace
+
+std::string to_archive(const check_result &result, const std::string &version)
+{
+    std::string table;
+    std::string logs;
+    for (const finding &one : result.findings) {
+        table += to_line(one);
+        if (one.is_wrong()) {
+            table += "            means     " + one.means + "\n";
+            logs += "-- " + one.step + "\n" + one.log;
+        }
+    }
+    report found = result.found;
+    for (card &one : found.cards) {
+        one.held_by.clear();
+    }
+    return without_names("ucx-gaudi check, for a report of a bug\n" +
+                         section("steps", table) +
+                         section("versions", list_versions(found, version)) +
+                         section("variables", list_variables()) +
+                         section("cards", list_cards(found)) +
+                         section("what failed steps printed", logs) +
+                         section("info", to_json(found)));
+}
+
+int show_check(const installation &files, const request &emulation,
+               const check_request &wanted, const std::string &version)
+{
+    if (emulation.emulate) {
+        set_variables(make_emulator_variables(emulation));
+    }
+    const machine where;
+    const check_result result =
+        run_check(files, where, wanted,
+                  [](const finding &one) { print(to_line(one), 0); });
+    if (!result.nothing.empty()) {
+        std::fprintf(stderr, "ucx-gaudi: nothing to check: %s\n",
+                     result.nothing.c_str());
+        return EXIT_FAILURE;
+    }
+    std::string text;
+    for (const finding &one : result.findings) {
+        if (one.is_wrong()) {
+            text += "\nfailed    " + one.step + ": " + one.detail +
+                    "\nmeans     " + one.means + "\n";
+        }
+    }
+    const std::string name =
+        wanted.output.empty() ? make_name() : wanted.output;
+    const int error = write_new(name, to_archive(result, version));
+    if (error != 0) {
+        std::fprintf(stderr, "ucx-gaudi: cannot write '%s': %s\n",
+                     to_printable(name).c_str(), std::strerror(error));
+    } else {
+        text += "\nreport    " + to_printable(name) +
+                ": attach it to a report of a bug\n";
+    }
+    return print(text, (result.is_good() && (error == 0)) ? EXIT_SUCCESS
+                                                          : EXIT_FAILURE);
+}
+
+} // namespace launcher

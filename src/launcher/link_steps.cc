@@ -1,0 +1,332 @@
+/* The steps of two cards, of SynapseAI, of ports, and those that load a card or
+ * reset it. */
+#include "launcher/tried_card.h"
+#include "util/text.h"
+#include "util/unique_fd.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace launcher {
+
+namespace {
+
+namespace fs   = std::filesystem;
+namespace shim = gaudi::shim;
+using gaudi::util::first_line;
+using gaudi::util::list_folder;
+using shim::dma_direction;
+
+/* Of a copy between cards: several packets of the links, no multiple. */
+constexpr size_t pair_bytes = (size_t{64} << 10) + 8;
+
+/* What a card reads back. */
+constexpr size_t read_back_bytes = 8;
+
+/* --- pairs -----------------------------------------------------------------*/
+
+/* One end of a route. */
+struct route_end {
+    route_end(const subject &with, const std::string &bus_id)
+        : name(bus_id), card(with, bus_id)
+    {
+        doing("allocating memory on " + name);
+        memory = card.allocate(card.page());
+    }
+
+    void require_bytes(unsigned seed)
+    {
+        std::vector<char> bytes(pair_bytes);
+        card.read(bytes.data(), memory, bytes.size());
+        require_filled(bytes.data(), bytes.size(), seed);
+    }
+    bool has_bytes(unsigned seed)
+    {
+        std::vector<char> bytes(pair_bytes);
+        card.read(bytes.data(), memory, bytes.size());
+        return is_filled(bytes.data(), bytes.size(), seed);
+    }
+    void put_bytes(unsigned seed)
+    {
+        std::vector<char> bytes(pair_bytes);
+        fill(bytes.data(), bytes.size(), seed);
+        card.write(memory, bytes.data(), bytes.size());
+    }
+
+    const std::string name;
+    tried_card card;
+    uint64_t memory = 0;
+};
+
+void try_host_route(route_end &from, route_end &to, unsigned seed)
+{
+    doing("mapping host memory that two cards share");
+    const size_t size = gaudi::util::round_up(pair_bytes, shim::dmabuf_page());
+    const gaudi::util::unique_fd file(memfd_create("route", MFD_CLOEXEC));
+    must_succeed(
+        (ftruncate(file.get(), static_cast<off_t>(size)) == 0) ? 0 : -errno);
+    void *place =
+        mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    must_succeed((place != MAP_FAILED) ? 0 : -errno);
+    shim::registration written;
+    shim::registration read;
+    must_succeed(from.card.device().register_host(place, size, written));
+    must_succeed(to.card.device().register_host(place, size, read));
+    from.put_bytes(seed);
+    to.put_bytes(seed + 1);
+    doing("copying from " + from.name + " to " + to.name +
+          " through host memory");
+    from.card.copy(dma_direction::device_to_host, written.address(),
+                   from.memory, pair_bytes);
+    to.card.copy(dma_direction::host_to_device, to.memory, read.address(),
+                 pair_bytes);
+    to.require_bytes(seed);
+    must_succeed(written.close());
+    must_succeed(read.close());
+    munmap(place, size);
+}
+
+/* @return When the owner of the memory saw what the other card wrote to it;
+ * nullptr when the driver has no import. */
+const char *try_pcie_route(route_end &owner, route_end &user, unsigned seed)
+{
+    doing("exporting memory of " + owner.name);
+    const uint64_t size = owner.card.page();
+    int fd              = -1;
+    must_succeed(owner.card.device().export_dmabuf(owner.memory, 0, size, fd));
+    doing("importing memory of " + owner.name + " on " + user.name);
+    shim::registration import;
+    const int ret = user.card.device().import_dmabuf(fd, size, import);
+    close(fd);
+    if (ret == -EOPNOTSUPP) {
+        return nullptr;
+    }
+    must_succeed(ret);
+
+    owner.put_bytes(seed);
+    user.put_bytes(seed + 1);
+    doing("reading memory of " + owner.name + " by " + user.name +
+          " over PCIe");
+    user.card.copy(dma_direction::host_to_device, user.memory, import.address(),
+                   pair_bytes);
+    user.require_bytes(seed);
+
+    user.put_bytes(seed + 2);
+    doing("writing to memory of " + owner.name + " by " + user.name +
+          " over PCIe");
+    user.card.copy(dma_direction::device_to_host, import.address(), user.memory,
+                   pair_bytes);
+    const char *when = "at once";
+    if (!owner.has_bytes(seed + 2)) {
+        when = "when read back";
+    }
+    doing("reading back what " + user.name + " wrote to memory of " +
+          owner.name + " over PCIe");
+    const auto &scratch = user.card.pin(read_back_bytes);
+    user.card.copy(dma_direction::device_to_host, scratch.address(),
+                   import.address() + pair_bytes - read_back_bytes,
+                   read_back_bytes);
+    if (owner.card.knows().answers_early) {
+        when = owner.has_bytes(seed + 2) ? when : "when flushed";
+        doing("flushing " + owner.name);
+        must_succeed(owner.card.device().flush());
+    }
+    doing("looking on " + owner.name + " for what " + user.name +
+          " wrote and read back");
+    owner.require_bytes(seed + 2);
+    doing("unmapping an import");
+    must_succeed(import.close());
+    return when;
+}
+
+std::string try_pair(const subject &with)
+{
+    if (driver_of(with).used() == shim::engine::synapse) {
+        end_step(verdict::absent, "a process has one card by SynapseAI");
+    }
+    route_end one(with, with.bus_id);
+    route_end other(with, with.peer_bus_id);
+    try_host_route(one, other, 1);
+    try_host_route(other, one, 4);
+    std::string detail = "through host memory; ";
+    const char *there  = with.over_pcie ? try_pcie_route(one, other, 7) : "";
+    if (!with.over_pcie) {
+        detail += "PCIe not tried: " + with.why;
+    } else if (there == nullptr) {
+        detail += "PCIe not tried: this driver imports no dma-bufs";
+    } else {
+        detail += std::string("over PCIe, writes seen by their owners ") +
+                  there + " and " + try_pcie_route(other, one, 10);
+    }
+    one.card.close();
+    other.card.close();
+    return detail;
+}
+
+/* --- SynapseAI, ports ------------------------------------------------------*/
+
+std::string try_synapse(const subject &with)
+{
+    if (driver_of(with).used() == shim::engine::synapse) {
+        return "all steps have gone by it";
+    }
+    doing("loading SynapseAI");
+    const std::string why = shim::driver::why_no_synapse();
+    if (!why.empty()) {
+        end_step(verdict::absent, why);
+    }
+    doing("having SynapseAI copy 8 bytes");
+    report all;
+    setenv("UCX_GAUDI_ENGINE", "synapse", 1);
+    const auto driver = load_driver(*with.files, *with.where, all);
+    must_hold(driver != nullptr, "the driver library cannot be loaded");
+    tried_card card(with, with.bus_id, *driver);
+    doing("allocating memory by SynapseAI");
+    card.exchange(card.allocate(read_back_bytes));
+    return "8 bytes there and back";
+}
+
+/* Nothing drives them: what sysfs shows. The kernel's driver of the ports makes
+ * a verbs device hbl_N for each card (HabanaAI/perftest, hbl_lib.c). */
+std::string try_ports(const subject &with)
+{
+    unsigned devices   = 0;
+    unsigned ports     = 0;
+    unsigned up        = 0;
+    const fs::path sys = driver_of(with).sysfs(with.where->sys);
+    for (const fs::path &device : list_folder(sys / "class/infiniband")) {
+        if (!device.filename().string().starts_with("hbl")) {
+            continue;
+        }
+        ++devices;
+        for (const fs::path &port : list_folder(device / "ports")) {
+            ++ports;
+            up += (first_line(port / "phys_state").find("LinkUp") !=
+                   std::string::npos)
+                      ? 1
+                      : 0;
+        }
+    }
+    if (devices == 0) {
+        end_step(verdict::absent, "no verbs device of a card in sysfs");
+    }
+    return std::to_string(devices) + " verbs devices, " + std::to_string(up) +
+           " of " + std::to_string(ports) +
+           " ports up; not tried: this release does not drive them";
+}
+
+/* --- bandwidth -------------------------------------------------------------*/
+
+constexpr uint64_t piece_bytes = uint64_t{16} << 20;
+constexpr unsigned piece_count = 16;
+
+std::string measure(tried_card &card, dma_direction direction, uint64_t dst,
+                    uint64_t src)
+{
+    using clock = std::chrono::steady_clock;
+    card.copy(direction, dst, src, piece_bytes); /* a first time */
+    const auto start = clock::now();
+    card.copy(direction, dst, src, piece_bytes, piece_count);
+    const std::chrono::duration<double> time = clock::now() - start;
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.1f",
+                  static_cast<double>(piece_bytes * piece_count) /
+                      time.count() / 1e9);
+    return text;
+}
+
+/* The vendor's hl_qual has the same tests (hl_qual -p -b, and -mb), and no
+ * public text says what they give on a good machine. */
+std::string try_bandwidth(const subject &with)
+{
+    tried_card card(with, with.bus_id);
+    doing("allocating memory for large copies");
+    const uint64_t there = card.allocate(2 * piece_bytes);
+    const auto &host     = card.pin(piece_bytes);
+    doing("copying much to the card");
+    std::string detail = "GB/s: " + measure(card, dma_direction::host_to_device,
+                                            there, host.address());
+    doing("copying much from the card");
+    detail += " to the card, " + measure(card, dma_direction::device_to_host,
+                                         host.address(), there);
+    doing("copying much within the card");
+    if (card.knows().streams[2] != 0) {
+        detail += " from it, " +
+                  measure(card, dma_direction::device_to_device,
+                          there + piece_bytes, there) +
+                  " within it";
+    }
+    card.close();
+    if (with.software) {
+        return detail + ": of this computer's cores";
+    }
+    const fs::path link = fs::path(driver_of(with).sysfs(with.where->sys)) /
+                          "bus/pci/devices" / with.bus_id;
+    char reckoned[32];
+    std::snprintf(reckoned, sizeof(reckoned), "%.1f",
+                  card.knows().link_bandwidth / 1e9);
+    return detail + "; the transports reckon with " + reckoned +
+           " each way; link " + first_line(link / "current_link_speed") + " x" +
+           first_line(link / "current_link_width") +
+           "; hl_qual: no reference found, run it to compare";
+}
+
+/* --- reset -----------------------------------------------------------------*/
+
+std::string try_reset(const subject &with)
+{
+    if (driver_of(with).used() == shim::engine::synapse) {
+        end_step(verdict::absent, "not by SynapseAI");
+    }
+    {
+        tried_card card(with, with.bus_id);
+        doing("allocating memory for a bad copy");
+        const uint64_t there = card.allocate(card.page());
+        card.exchange(there); /* what it needs is mapped from now on */
+        shim::pinned_buffer gone;
+        must_succeed(
+            shim::pinned_buffer::create(card.device(), read_back_bytes, gone));
+        const uint64_t nowhere = gone.address();
+        gone                   = {};
+        doing("copying from an address where nothing is");
+        const int ret = card.try_copy(dma_direction::host_to_device, there,
+                                      nowhere, read_back_bytes);
+        must_hold(ret != 0, "it has gone well");
+        must_hold(card.device().is_lost(),
+                  std::string("the card goes on after ") + std::strerror(-ret));
+    }
+    tried_card card(with, with.bus_id);
+    doing("allocating memory after a reset");
+    card.exchange(card.allocate(card.page()));
+    return "a page fault resets the card, and it works again" + card.wait();
+}
+
+} // namespace
+
+const step pair_step = {
+    "pair", "copy",
+    "these cards do not meet as the transports have them meet: set "
+    "UCX_GAUDI_IPC_ROUTES=host where it is PCIe that fails",
+    try_pair};
+
+const std::vector<step> late_steps = {
+    {"synapse", "open",
+     "cards cannot be used beside a framework: set UCX_GAUDI_ENGINE=cs",
+     try_synapse},
+    {"ports", "library", "", try_ports},
+    {"bandwidth", "copy", "large copies fail where small ones do not",
+     try_bandwidth},
+};
+
+const step reset_step = {
+    "reset", "copy",
+    "a reset is not noticed, or the card does not come back: programs hang, or "
+    "go on with what is lost",
+    try_reset};
+
+} // namespace launcher

@@ -1,0 +1,45 @@
+/**
+ * What may crash or hang, tried in a child: how that ended, and what it said.
+ * The caller's process keeps nothing of it.
+ */
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+namespace launcher {
+
+struct trial {
+    enum class end {
+        exited, /**< by itself, with @ref code */
+        killed, /**< by the signal @ref code */
+        late,   /**< it was killed at the end of its time */
+        stuck   /**< the same, and it lives on: it waits inside the kernel */
+    };
+
+    end how        = end::exited;
+    int code       = -1;
+    double seconds = 0;
+    std::string output; /**< stdout and stderr */
+};
+
+/**
+ * Run a function in a child, with what was loaded into this process.
+ *
+ * @param body  Returns the exit code; nothing that it leaves is destroyed.
+ * @return Code -1, and why in the output, when no child could be made.
+ */
+trial run_in_child(const std::function<int()> &body,
+                   std::chrono::milliseconds limit);
+
+/**
+ * Try what may end the process, in a child with what was loaded into this one.
+ *
+ * @param body  Returns what is wrong, or nothing; may end the child, and print.
+ * @return That, or how it ended, with what UCX's log complained of first; in a
+ *         line.
+ */
+std::string try_in_child(const std::function<std::string()> &body);
+
+} // namespace launcher

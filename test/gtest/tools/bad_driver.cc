@@ -1,0 +1,132 @@
+/*
+ * A driver library whose cards are the emulator's, which is linked with it, and
+ * that gets one thing wrong, as BAD_DRIVER says:
+ *
+ * wide    writes more of hlthunk_hw_ip_info than there is
+ * twice   says something else of a card that is open
+ * moved   maps device memory elsewhere than it is wished for
+ * crash   ends the process that maps host memory at an odd address
+ * hang    never answers who exports memory
+ * short   copies all but the last byte of more than a page
+ * long    copies a byte more of more than a page
+ * fatal   ends the process that loads it
+ * unseen  flushes nothing, and says that it has
+ */
+#include "hlthunk_shim/hlthunk/abi.h"
+#include "hlthunk_shim/hlthunk/lin_dma.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+namespace {
+
+bool is_bad(const char *how)
+{
+    const char *text = std::getenv("BAD_DRIVER");
+    return (text != nullptr) && (std::strcmp(text, how) == 0);
+}
+
+template <typename Function>
+Function *of_emulator(const char *name)
+{
+    static void *library =
+        dlopen(GAUDI_BUILD_DIR "/lib/hlthunk-emu/libhl-thunk.so", RTLD_LAZY);
+    return reinterpret_cast<Function *>(dlsym(library, name));
+}
+
+/* Host memory by the address that the card has for it. */
+std::map<uint64_t, char *> mapped;
+
+/* The command buffer at an address of the card. */
+char *find_buffer(uint64_t va)
+{
+    auto next = mapped.upper_bound(va);
+    return (next == mapped.begin()) ? nullptr
+                                    : (--next)->second + (va - next->first);
+}
+
+} // namespace
+
+__attribute__((constructor)) static void start()
+{
+    if (is_bad("fatal")) {
+        raise(SIGSEGV);
+    }
+}
+
+/* Calls on to the emulator. */
+#define REAL(_name) of_emulator<decltype(_name)>(#_name)
+#define BAD extern "C" __attribute__((visibility("default")))
+
+BAD int hlthunk_open(hlthunk_device_name name, const char *bus_id)
+{
+    const int fd = REAL(hlthunk_open)(name, bus_id);
+    return ((fd == -EBUSY) && is_bad("twice")) ? -EPERM : fd;
+}
+
+BAD int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)
+{
+    const int ret = REAL(hlthunk_get_hw_ip_info)(fd, info);
+    if (is_bad("wide")) {
+        std::memset(info + 1, 0, 8);
+    }
+    return ret;
+}
+
+BAD uint64_t hlthunk_device_memory_map(int fd, uint64_t handle, uint64_t hint)
+{
+    return REAL(hlthunk_device_memory_map)(fd, handle,
+                                           is_bad("moved") ? 0 : hint);
+}
+
+BAD uint64_t hlthunk_host_memory_map(int fd, void *host, uint64_t hint,
+                                     uint64_t size)
+{
+    if (is_bad("crash") && ((reinterpret_cast<uintptr_t>(host) & 1) != 0)) {
+        raise(SIGSEGV);
+    }
+    const uint64_t va = REAL(hlthunk_host_memory_map)(fd, host, hint, size);
+    mapped[va]        = static_cast<char *>(host);
+    return va;
+}
+
+BAD int hlthunk_device_mapped_memory_export_dmabuf_fd(int fd, uint64_t va,
+                                                      uint64_t size,
+                                                      uint64_t offset,
+                                                      uint32_t flags)
+{
+    while (is_bad("hang")) {
+        pause();
+    }
+    return REAL(hlthunk_device_mapped_memory_export_dmabuf_fd)(fd, va, size,
+                                                               offset, flags);
+}
+
+BAD int hlthunk_command_submission(int fd, hlthunk_cs_in *in,
+                                   hlthunk_cs_out *out)
+{
+    auto *chunk    = static_cast<hl_cs_chunk *>(in->chunks_execute);
+    const int more = is_bad("short") ? -1 : is_bad("long") ? 1 : 0;
+    for (uint32_t i = 0; (more != 0) && (i < in->num_chunks_execute); ++i) {
+        auto *packet = reinterpret_cast<gaudi::shim::lin_dma *>(
+            find_buffer(chunk[i].cb_handle));
+        const uint32_t opcode =
+            (packet->ctl >> gaudi::shim::packet_opcode_shift) &
+            gaudi::shim::packet_opcode_mask;
+        if ((opcode == gaudi::shim::packet_lin_dma) && (packet->tsize > 4096)) {
+            packet->tsize += static_cast<uint32_t>(more);
+        }
+    }
+    return REAL(hlthunk_command_submission)(fd, in, out);
+}
+
+BAD int hlthunk_cs_flush_pci_hbw_writes(int fd)
+{
+    return is_bad("unseen") ? 0 : REAL(hlthunk_cs_flush_pci_hbw_writes)(fd);
+}

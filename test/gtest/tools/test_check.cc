@@ -1,0 +1,473 @@
+/* ucx-gaudi check: each thing that can be wrong with a card has a step that
+ * names it. */
+#include "gtest/tools/fixture.h"
+
+#include "common/scratch.h"
+#include "launcher/check.h"
+#include "launcher/trial.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+
+#include <unistd.h>
+
+namespace gaudi::test {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char bad_driver[]     = GAUDI_TOOLS_DIR "/libbad_driver.so";
+constexpr char fake_driver[]    = GAUDI_TOOLS_DIR "/libfake_driver.so";
+constexpr char synapse_folder[] = GAUDI_BUILD_DIR "/lib/synapse";
+
+class check : public tools {
+protected:
+    /* With two software cards, unless a variable names another driver. */
+    [[nodiscard]] process_result look(arguments options            = {},
+                                      const environment &variables = {}) const
+    {
+        const bool emulated =
+            (variables.count("UCX_GAUDI_DRIVER") == 0) &&
+            std::ranges::none_of(options, [](const std::string &one) {
+                return one.starts_with("--emulate");
+            });
+        options.insert(options.begin(),
+                       {launcher, "check", "--output", report_});
+        if (emulated) {
+            options.emplace_back("--emulate=2");
+        }
+        fs::remove(report_);
+        return run(options, with(variables));
+    }
+
+    /* The line of a step, without its time: "copy FAILED detail". */
+    static std::string row(const process_result &result, std::string step)
+    {
+        step.resize(std::max<size_t>(step.size(), 12), ' ');
+        for (const std::string &line : lines_with(result.output, " s  ")) {
+            if (line.starts_with(step)) {
+                const std::string rest = line.substr(12);
+                return rest.substr(0, rest.find("  ")) + ": " +
+                       rest.substr(rest.find(" s  ") + 4);
+            }
+        }
+        return "no such row in " + result.output;
+    }
+
+    /* The first step that is wrong. */
+    static std::string first_wrong(const process_result &result)
+    {
+        for (const std::string &line : lines_with(result.output, " s  ")) {
+            for (const char *how : {"FAILED", "DIED", "HUNG"}) {
+                if (line.substr(12).starts_with(how)) {
+                    return line.substr(0, line.find("  "));
+                }
+            }
+        }
+        return "none";
+    }
+
+    [[nodiscard]] std::string report() const
+    {
+        std::ifstream file(report_);
+        return {std::istreambuf_iterator<char>(file), {}};
+    }
+
+    scratch_directory files_;
+    const std::string report_ = files_.path("report.txt");
+};
+
+struct fault_case {
+    const char *name;
+    environment variables;
+    const char *step; /* that names it */
+    const char *row;  /* how it does */
+    arguments options = {};
+};
+
+void PrintTo(const fault_case &one, std::ostream *out)
+{
+    *out << one.name;
+}
+
+class check_of_faults : public check,
+                        public ::testing::WithParamInterface<fault_case> {};
+
+environment fault(const char *text, environment more = {})
+{
+    more["HLTHUNK_EMU_FAULTS"] = text;
+    return more;
+}
+
+environment bad(const char *how, environment more = {})
+{
+    more["BAD_DRIVER"]       = how;
+    more["UCX_GAUDI_DRIVER"] = bad_driver;
+    more.emplace("HLTHUNK_EMU_DEVICES", "2");
+    return more;
+}
+
+environment over_pcie(environment more = {})
+{
+    more["UCX_GAUDI_IPC_P2P"] = "y";
+    return more;
+}
+
+} // namespace
+
+TEST_F(check, finds_nothing_wrong_with_software_cards)
+{
+    const process_result result = look({"--reset"}, over_pcie());
+    EXPECT_TRUE(exited_with(0, result, {"report    " + report_},
+                            {"FAILED", "DIED", "HUNG", "left out"}));
+    for (const char *step :
+         {"library", "open", "memory", "host", "copy", "sizes", "on card",
+          "export", "import", "pair 0-1", "bandwidth", "reset"}) {
+        EXPECT_THAT(row(result, step), ContainsRegex("^ok: "));
+    }
+    EXPECT_THAT(row(result, "pair 0-1"),
+                HasSubstr("over PCIe, writes seen by their owners at once"));
+    EXPECT_THAT(row(result, "synapse"), ContainsRegex("^absent: "));
+    EXPECT_THAT(row(result, "ports"), ContainsRegex("^absent: "));
+}
+
+TEST_F(check, resets_a_card_only_when_asked_to)
+{
+    EXPECT_TRUE(exited_with(0, look(), {}, {"\nreset "}));
+}
+
+TEST_P(check_of_faults, are_named)
+{
+    const fault_case &one       = GetParam();
+    const process_result result = look(one.options, one.variables);
+    EXPECT_TRUE(exited_with(
+        1, result, {std::string("failed    ") + one.step, "means     "}));
+    EXPECT_EQ(one.step, first_wrong(result)) << result.output;
+    EXPECT_THAT(row(result, one.step), ContainsRegex(one.row));
+    EXPECT_THAT(report(), HasSubstr(std::string("\n-- ") + one.step + "\n"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    emulator, check_of_faults,
+    ::testing::Values(
+        fault_case{"open", fault("open=EACCES"), "open",
+                   "^FAILED: opening card .*: Permission denied"},
+        fault_case{"open_in_reset",
+                   fault("reset=1000000"),
+                   "open",
+                   "^FAILED: opening card .*: its reset does not end",
+                   {"--timeout=2"}},
+        fault_case{"open_remove", fault("open=remove"), "open",
+                   "^FAILED: opening card .*: No such device"},
+        fault_case{"alloc", fault("alloc=ENOMEM"), "memory",
+                   "^FAILED: allocating and mapping a page: Cannot allocate"},
+        fault_case{
+            "alloc_reset", fault("alloc=reset"), "memory",
+            "^FAILED: allocating and mapping a page: the card was reset"},
+        fault_case{
+            "alloc_kill", fault("alloc=kill"), "memory",
+            "^FAILED: allocating and mapping a page: the card was reset"},
+        fault_case{"free", fault("free=EINVAL"), "memory",
+                   "^FAILED: giving it back: Invalid argument"},
+        fault_case{"map", fault("map#2=EFAULT"), "memory",
+                   "^FAILED: mapping a page where it is wished for: Bad addr"},
+        fault_case{"unmap", fault("unmap=EINVAL"), "memory",
+                   "^FAILED: giving it back: Invalid argument"},
+        fault_case{"export", fault("export=EIO"), "export",
+                   "^FAILED: exporting device memory as a dma-buf: Input/out"},
+        fault_case{
+            "export_remove", fault("export=remove"), "export",
+            "^FAILED: exporting device memory .*: the card was reset, or"},
+        fault_case{"import", fault("import=EIO"), "import",
+                   "^FAILED: importing it: Input/output error"},
+        fault_case{
+            "flush",
+            fault("flush#2=EIO", over_pcie({{"HLTHUNK_EMU_POSTED", "early"}})),
+            "pair 0-1", "^FAILED: flushing .*: Input/output error"},
+        fault_case{"submit", fault("submit=EIO"), "copy",
+                   "^FAILED: copying 8 bytes to the card: Input/output error"},
+        fault_case{"wait", fault("wait=EIO"), "copy",
+                   "^FAILED: copying 8 bytes to the card: Input/output error"},
+        fault_case{"job_abort", fault("job#2=abort"), "copy",
+                   "^FAILED: copying 8 bytes from the card: Input/output"},
+        fault_case{
+            "job_lose", fault("job=lose:100ms"), "copy",
+            "^FAILED: copying 8 bytes to the card: Connection timed out"},
+        fault_case{"job_delay",
+                   fault("job=delay:1000s"),
+                   "copy",
+                   "^FAILED: copying 8 bytes to the card: it does not end",
+                   {"--timeout=2"}},
+        fault_case{"job_of_many_sizes", fault("job#20=abort"), "sizes",
+                   "^FAILED: copying [0-9]+ bytes from a place .*: Input/out"},
+        fault_case{"packet_abort",
+                   fault("packet=abort"),
+                   "reset",
+                   "^FAILED: copying from an address where nothing is: the "
+                   "card goes on after Input/output error",
+                   {"--reset"}},
+        fault_case{"packet_remove",
+                   fault("packet=remove"),
+                   "reset",
+                   "^FAILED: opening card .*: ",
+                   {"--reset"}},
+        fault_case{"no_route_abort",
+                   over_pcie({{"HLTHUNK_EMU_P2P", "0,1"},
+                              {"HLTHUNK_EMU_NO_ROUTE", "abort"}}),
+                   "pair 0-1",
+                   "^FAILED: reading memory of .* over PCIe: Input/output"},
+        fault_case{"no_route_reset",
+                   over_pcie({{"HLTHUNK_EMU_P2P", "0,1"},
+                              {"HLTHUNK_EMU_NO_ROUTE", "reset"}}),
+                   "pair 0-1",
+                   "^FAILED: reading memory of .* over PCIe: the card was"},
+        fault_case{"no_route_refused", over_pcie({{"HLTHUNK_EMU_P2P", "0,1"}}),
+                   "import", "^FAILED: importing it: Operation not permitted"}),
+    [](const auto &of) { return of.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    library, check_of_faults,
+    ::testing::Values(
+        fault_case{"wide", bad("wide"), "library",
+                   "^FAILED: asking a control node: it writes 344 bytes of "
+                   "hlthunk_hw_ip_info, which has 336 here"},
+        fault_case{"twice", bad("twice"), "open",
+                   "^FAILED: opening it a second time: it says Operation"},
+        fault_case{"moved", bad("moved"), "memory",
+                   "^FAILED: mapping a page where it is wished for: wished "},
+        fault_case{"crash", bad("crash"), "host",
+                   "^DIED: ended by signal 11 while mapping host memory at"},
+        fault_case{"hang",
+                   bad("hang"),
+                   "export",
+                   "^HUNG: no answer while exporting device memory",
+                   {"--timeout=2"}},
+        fault_case{"short", bad("short"), "sizes",
+                   "^FAILED: copying 4097 bytes .*: byte 4096 of 4097 is 0"},
+        fault_case{"long", bad("long"), "sizes",
+                   "^FAILED: copying 4097 .*: bytes beside it were written"},
+        fault_case{"fatal", bad("fatal"), "library",
+                   "^DIED: ended by signal 11 while loading the driver"},
+        fault_case{"unseen",
+                   bad("unseen", over_pcie({{"HLTHUNK_EMU_POSTED", "early"}})),
+                   "pair 0-1",
+                   "^FAILED: looking on .* wrote and read back: byte "}),
+    [](const auto &of) { return of.param.name; });
+
+TEST(trial, tells_how_a_child_has_ended)
+{
+    using launcher::trial;
+    constexpr std::chrono::seconds long_enough{20};
+    const trial exited = launcher::run_in_child(
+        [] {
+            std::puts("it says this");
+            return 3;
+        },
+        long_enough);
+    EXPECT_EQ(trial::end::exited, exited.how);
+    EXPECT_EQ(3, exited.code);
+    EXPECT_EQ("it says this\n", exited.output);
+    const trial killed =
+        launcher::run_in_child([] { return raise(SIGKILL); }, long_enough);
+    EXPECT_EQ(trial::end::killed, killed.how);
+    EXPECT_EQ(SIGKILL, killed.code);
+    const trial late = launcher::run_in_child([] { return pause(); },
+                                              std::chrono::milliseconds(1));
+    EXPECT_EQ(trial::end::late, late.how);
+}
+
+TEST_F(check, goes_on_behind_a_step_that_dies_or_hangs)
+{
+    const process_result died = look({}, bad("crash"));
+    EXPECT_THAT(row(died, "host"), ContainsRegex("^DIED: "));
+    EXPECT_THAT(row(died, "copy"), ContainsRegex("^ok: "));
+    const process_result hung = look({"--timeout=2"}, bad("hang"));
+    EXPECT_THAT(row(hung, "export"), ContainsRegex("^HUNG: "));
+    EXPECT_EQ("left out: export has to go well first", row(hung, "import"));
+    EXPECT_THAT(row(hung, "bandwidth"), ContainsRegex("^ok: "));
+}
+
+TEST_F(check, leaves_out_what_builds_on_what_failed)
+{
+    const process_result result = look({}, fault("submit=EIO"));
+    EXPECT_THAT(row(result, "export"), ContainsRegex("^ok: "));
+    for (const char *step : {"sizes", "on card", "pair 0-1", "bandwidth"}) {
+        EXPECT_EQ("left out: copy has to go well first", row(result, step));
+    }
+}
+
+TEST_F(check, waits_for_cards_in_reset)
+{
+    const process_result result = look({}, fault("reset=1,close=reset"));
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_THAT(row(result, "open"), ContainsRegex("^ok: .* in reset$"));
+}
+
+TEST_F(check, takes_what_a_machine_has_not_for_no_fault)
+{
+    const process_result linux_driver =
+        look({}, over_pcie({{"HLTHUNK_EMU_IMPORT", "n"}}));
+    EXPECT_TRUE(exited_with(0, linux_driver));
+    EXPECT_THAT(row(linux_driver, "import"),
+                ContainsRegex("^absent: this driver imports no dma-bufs"));
+
+    const process_result no_route = look({}, {{"HLTHUNK_EMU_P2P", "0,1"}});
+    EXPECT_TRUE(exited_with(0, no_route));
+    EXPECT_THAT(row(no_route, "import"), ContainsRegex("^absent: .*EPERM"));
+    EXPECT_THAT(row(no_route, "pair 0-1"),
+                ContainsRegex("^ok: through host memory; PCIe not tried: "));
+
+    const process_result alone = look({"--emulate=1"});
+    EXPECT_THAT(row(alone, "import"),
+                ContainsRegex("^absent: no second card is free"));
+}
+
+TEST_F(check, finds_when_writes_over_pcie_are_seen)
+{
+    const process_result posted =
+        look({}, over_pcie({{"HLTHUNK_EMU_POSTED", "y"}}));
+    EXPECT_TRUE(exited_with(0, posted));
+    EXPECT_THAT(row(posted, "pair 0-1"),
+                HasSubstr("seen by their owners when read back"));
+    const process_result early =
+        look({}, over_pcie({{"HLTHUNK_EMU_POSTED", "early"}}));
+    EXPECT_TRUE(exited_with(0, early));
+    EXPECT_THAT(row(early, "pair 0-1"),
+                HasSubstr("seen by their owners when flushed"));
+}
+
+TEST_F(check, knows_cards_of_other_page_sizes)
+{
+    const process_result result = look(
+        {}, {{"HLTHUNK_EMU_DRAM_PAGE", "768M"}, {"HLTHUNK_EMU_EDMA", "0x7e"}});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_THAT(row(result, "open"),
+                HasSubstr("in pages of 768.0MiB, EDMA mask 0x7e"));
+}
+
+TEST_F(check, goes_by_synapseai_where_nothing_else_drives_a_card)
+{
+    const environment synapse   = {{"LD_LIBRARY_PATH", synapse_folder}};
+    environment gaudi3          = synapse;
+    gaudi3["HLTHUNK_EMU_ASIC"]  = "gaudi3";
+    const process_result result = look({}, gaudi3);
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_THAT(row(result, "copy"), ContainsRegex("^ok: "));
+    EXPECT_THAT(row(result, "pair 0-1"), ContainsRegex("^absent: "));
+
+    EXPECT_THAT(row(look({}, synapse), "synapse"),
+                ContainsRegex("^ok: 8 bytes there and back"));
+}
+
+TEST_F(check, checks_the_wished_card_and_its_pairs)
+{
+    const process_result result = look({"--card", "2", "--emulate=3"});
+    EXPECT_TRUE(exited_with(0, result, {}, {"pair 0-1"}));
+    EXPECT_THAT(row(result, "pair 2-0"), ContainsRegex("^ok: "));
+    EXPECT_THAT(row(result, "pair 2-1"), ContainsRegex("^ok: "));
+}
+
+TEST_F(check, checks_all_pairs_of_cards)
+{
+    const process_result result = look({"--emulate=3"});
+    for (const char *pair : {"pair 0-1", "pair 0-2", "pair 1-2"}) {
+        EXPECT_THAT(row(result, pair), ContainsRegex("^ok: "));
+    }
+}
+
+TEST_F(check, says_in_one_line_why_there_is_nothing_to_check)
+{
+    const auto expect = [&](const process_result &result,
+                            const std::string &why) {
+        EXPECT_TRUE(exited_with(1, result));
+        EXPECT_THAT(result.output,
+                    ContainsRegex("^ucx-gaudi: nothing to check: " + why +
+                                  "[^\n]*\n$"));
+        EXPECT_FALSE(fs::exists(report_));
+    };
+    expect(look({"--card=7"}), "there is no card 7; ");
+    expect(look({}, {{"UCX_GAUDI_DRIVER", "/no/such/library.so"}}),
+           "the driver library cannot be used: ");
+    expect(look({}, {{"UCX_GAUDI_DRIVER", fake_driver}, {"FAKE_CARDS", "0"}}),
+           "");
+    expect(look({}, {{"UCX_GAUDI_DRIVER", fake_driver}, {"FAKE_TAKEN", "1"}}),
+           "all 1 cards are taken");
+    expect(look({"--card=0"},
+                {{"UCX_GAUDI_DRIVER", fake_driver}, {"FAKE_TAKEN", "1"}}),
+           "card 0 is in use by ");
+}
+
+TEST(check_without_a_card, names_nodes_that_are_closed_to_the_user)
+{
+    launcher::report found;
+    found.missing = {{"the driver library shows no card", "see dmesg"}};
+    EXPECT_EQ("the driver library shows no card; see dmesg",
+              launcher::explain_nothing(found, {}, {}));
+    EXPECT_EQ("no permission to open it; join the group",
+              launcher::explain_nothing(
+                  found, {{"no permission to open it", "join the group"}}, {}));
+}
+
+TEST_F(check, reports_what_explains_the_table_and_no_names)
+{
+    const std::string folder = files_.path("sys");
+    fs::create_directories(folder);
+    const environment variables = {{"HLTHUNK_EMU_SYSFS", folder},
+                                   {"HOME", fs::path(folder).parent_path()},
+                                   {"UCX_TLS", "gaudi_copy,gaudi_ipc"},
+                                   {"UCX_NET_DEVICES", "a-secret"},
+                                   {"A_SECRET", "a-secret"},
+                                   {"UCX_GAUDI_PEER", "10.1.2.3"}};
+    EXPECT_TRUE(exited_with(0, look({}, variables)));
+    const std::string text = report();
+    for (const char *part :
+         {"== steps\n", "== versions\n", "kernel ", "ucx " GAUDI_UCX_VERSION,
+          "UCX_TLS=gaudi_copy,gaudi_ipc\n", "== cards\n", "device_type: GAUDI2",
+          "\"usable\":", "UCX_GAUDI_PEER=ADDRESS",
+          "HLTHUNK_EMU_SYSFS=~/sys\n"}) {
+        EXPECT_THAT(text, HasSubstr(part));
+    }
+    char host[256] = {};
+    ASSERT_EQ(0, gethostname(host, sizeof(host) - 1));
+    EXPECT_THAT(text, Not(HasSubstr(host)));
+    EXPECT_THAT(text, Not(HasSubstr("a-secret")));
+    EXPECT_THAT(text, Not(HasSubstr(files_.path(""))));
+}
+
+TEST_F(check, tells_of_ports_what_sysfs_shows)
+{
+    const std::string folder = files_.path("sys");
+    for (const auto &[port, state] :
+         {std::pair("1", "5: LinkUp\n"), std::pair("2", "3: Disabled\n")}) {
+        const std::string place =
+            std::string("sys/class/infiniband/hbl_0/ports/") + port;
+        fs::create_directories(files_.path(place));
+        (void)files_.file(place + "/phys_state", state);
+    }
+    const process_result result = look({}, {{"HLTHUNK_EMU_SYSFS", folder}});
+    EXPECT_EQ("ok: 1 verbs devices, 1 of 2 ports up; not tried: this release "
+              "does not drive them",
+              row(result, "ports"));
+}
+
+TEST_F(check, never_writes_over_a_file)
+{
+    (void)files_.file("there.txt", "precious");
+    const process_result result = run({launcher, "check", "--emulate=1",
+                                       "--output", files_.path("there.txt")},
+                                      with());
+    EXPECT_TRUE(exited_with(1, result, {"ucx-gaudi: cannot write '"}));
+    std::ifstream file(files_.path("there.txt"));
+    EXPECT_EQ("precious",
+              std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
+} // namespace gaudi::test
