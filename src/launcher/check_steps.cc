@@ -329,7 +329,8 @@ std::string try_export(const subject &with)
               "its size is said to be " + std::to_string(told));
     if (driver_of(with).used() != shim::engine::synapse) {
         doing("unmapping memory of which there is a dma-buf");
-        must_hold(memory.close() != 0, "it is not refused");
+        must_hold((memory.close() != 0) && (memory.address() != 0),
+                  "it is not refused");
     }
     close(fd);
     if (knows.exports_parts) {

@@ -9,6 +9,10 @@
  * hang    never answers who exports memory
  * short   copies all but the last byte of more than a page
  * long    copies a byte more of more than a page
+ * within  as short, of copies within a card alone
+ * even    maps host memory at the begin of its page
+ * loose   lets memory be unmapped of which there is a dma-buf
+ * free    says that nobody has a card
  * fatal   ends the process that loads it
  * unseen  flushes nothing, and says that it has
  */
@@ -93,7 +97,22 @@ BAD uint64_t hlthunk_host_memory_map(int fd, void *host, uint64_t hint,
     }
     const uint64_t va = REAL(hlthunk_host_memory_map)(fd, host, hint, size);
     mapped[va]        = static_cast<char *>(host);
-    return va;
+    return is_bad("even") ? va & ~uint64_t{4095} : va;
+}
+
+BAD int hlthunk_memory_unmap(int fd, uint64_t va)
+{
+    const int ret = REAL(hlthunk_memory_unmap)(fd, va);
+    return is_bad("loose") ? 0 : ret;
+}
+
+BAD int hlthunk_get_open_stats(int fd, hlthunk_open_stats_info *info)
+{
+    const int ret = REAL(hlthunk_get_open_stats)(fd, info);
+    if (is_bad("free")) {
+        *info = {};
+    }
+    return ret;
 }
 
 BAD int hlthunk_device_mapped_memory_export_dmabuf_fd(int fd, uint64_t va,
@@ -111,15 +130,26 @@ BAD int hlthunk_device_mapped_memory_export_dmabuf_fd(int fd, uint64_t va,
 BAD int hlthunk_command_submission(int fd, hlthunk_cs_in *in,
                                    hlthunk_cs_out *out)
 {
+    namespace shim = gaudi::shim;
     auto *chunk    = static_cast<hl_cs_chunk *>(in->chunks_execute);
-    const int more = is_bad("short") ? -1 : is_bad("long") ? 1 : 0;
+    const int more = is_bad("long")                        ? 1
+                     : is_bad("short") || is_bad("within") ? -1
+                                                           : 0;
     for (uint32_t i = 0; (more != 0) && (i < in->num_chunks_execute); ++i) {
-        auto *packet = reinterpret_cast<gaudi::shim::lin_dma *>(
-            find_buffer(chunk[i].cb_handle));
-        const uint32_t opcode =
-            (packet->ctl >> gaudi::shim::packet_opcode_shift) &
-            gaudi::shim::packet_opcode_mask;
-        if ((opcode == gaudi::shim::packet_lin_dma) && (packet->tsize > 4096)) {
+        char *buffer      = find_buffer(chunk[i].cb_handle);
+        const auto opcode = [&] {
+            const auto *one = reinterpret_cast<shim::cp_dma *>(buffer);
+            return (one->ctl >> shim::packet_opcode_shift) &
+                   shim::packet_opcode_mask;
+        };
+        if (is_bad("within")) {
+            if (opcode() != shim::packet_cp_dma) {
+                continue;
+            }
+            buffer = find_buffer(reinterpret_cast<shim::cp_dma *>(buffer)->src);
+        }
+        auto *packet = reinterpret_cast<shim::lin_dma *>(buffer);
+        if ((opcode() == shim::packet_lin_dma) && (packet->tsize > 4096)) {
             packet->tsize += static_cast<uint32_t>(more);
         }
     }
