@@ -19,6 +19,9 @@ gaudi_exclude(address gaudi_gtest_uct
 gaudi_exclude(address gaudi_gtest_tools
   "with/forks.are_not_held_up_where_another_thread_opens_the_first_card/*"
   "a thread of the parent can hold the sanitizer's allocator while it forks")
+gaudi_exclude(address gaudi_gtest_tools
+  "check.goes_well_above_the_double_of_the_kernel"
+  "the double comes before the runtime")
 foreach(sanitizer address thread)
   gaudi_exclude(${sanitizer} gaudi_gtest_emu
     "emu.forks_beside_threads_that_use_the_card_do_no_harm"

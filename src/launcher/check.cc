@@ -76,14 +76,17 @@ public:
         : limit_(limit), result_(result), tell_(tell)
     {}
 
-    /* @return Whether it went well. */
-    bool run(const step &one, const subject &with, const std::string &name)
+    void run(const step &one, const subject &with, const std::string &name)
     {
         finding found;
         found.step = name;
         if (ended_) {
             found.detail = "the card is in no state for it";
-        } else if ((one.needs != nullptr) && !went_well_[one.needs]) {
+        } else if ((one.needs != nullptr) &&
+                   (ends_[one.needs] != verdict::ok)) {
+            found.how    = (ends_[one.needs] == verdict::absent)
+                               ? verdict::absent
+                               : verdict::left_out;
             found.detail = std::string(one.needs) + " has to go well first";
         } else {
             const trial ended = run_in_child(
@@ -97,17 +100,16 @@ public:
         if (found.is_wrong()) {
             found.means = one.means;
         }
-        went_well_[one.name] = (found.how == verdict::ok);
+        ends_[one.name] = found.how;
         result_.findings.push_back(found);
         tell_(found);
-        return went_well_[one.name];
     }
 
 private:
     const std::chrono::seconds limit_;
     check_result &result_;
     const std::function<void(const finding &)> &tell_;
-    std::map<std::string, bool> went_well_;
+    std::map<std::string, verdict> ends_;
     bool ended_ = false;
 };
 

@@ -125,8 +125,7 @@ std::string try_open(const subject &with)
                   (card.page() <= knows.memory_bytes),
               "pages of " + std::to_string(card.page()) + " bytes in " +
                   std::to_string(knows.memory_bytes) + " cannot be");
-    must_hold((knows.memory_start != 0) &&
-                  (knows.memory_start >= gaudi::util::host_address_end),
+    must_hold(knows.memory_start >= gaudi::util::host_address_end,
               "memory from " + to_hex(knows.memory_start) +
                   " on could be memory of the host");
     if (lib.hlthunk_get_device_status_info != nullptr) {
@@ -139,10 +138,11 @@ std::string try_open(const subject &with)
     must_hold(shim::is_taken(driver, control).value_or(true), "it says no");
     lib.hlthunk_close(control);
 
-    return to_text(info.card_name) + ", PCI device " + to_hex(info.device_id) +
-           ", firmware " + to_text(info.cpucp_version) + ", " +
-           to_size(knows.memory_bytes) + " from " + to_hex(knows.memory_start) +
-           " on in pages of " + to_size(card.page()) + ", EDMA mask " +
+    return with.bus_id + ": " + to_text(info.card_name) + ", PCI device " +
+           to_hex(info.device_id) + ", firmware " +
+           to_text(info.cpucp_version) + ", " + to_size(knows.memory_bytes) +
+           " from " + to_hex(knows.memory_start) + " on in pages of " +
+           to_size(card.page()) + ", EDMA mask " +
            to_hex(info.edma_enabled_mask) + ", server type " +
            std::to_string(info.server_type) + ", port mask " +
            to_hex(info.nic_ports_mask) + card.wait();

@@ -92,16 +92,20 @@ void try_host_route(route_end &from, route_end &to, unsigned seed)
 }
 
 /* @return When the owner of the memory saw what the other card wrote to it;
- * nullptr when the driver has no import. */
+ * nullptr when the driver exports or imports nothing. */
 const char *try_pcie_route(route_end &owner, route_end &user, unsigned seed)
 {
     doing("exporting memory of " + owner.name);
     const uint64_t size = owner.card.page();
     int fd              = -1;
-    must_succeed(owner.card.device().export_dmabuf(owner.memory, 0, size, fd));
+    int ret = owner.card.device().export_dmabuf(owner.memory, 0, size, fd);
+    if (ret == -EOPNOTSUPP) {
+        return nullptr;
+    }
+    must_succeed(ret);
     doing("importing memory of " + owner.name + " on " + user.name);
     shim::registration import;
-    const int ret = user.card.device().import_dmabuf(fd, size, import);
+    ret = user.card.device().import_dmabuf(fd, size, import);
     close(fd);
     if (ret == -EOPNOTSUPP) {
         return nullptr;
@@ -158,7 +162,7 @@ std::string try_pair(const subject &with)
     if (!with.over_pcie) {
         detail += "PCIe not tried: " + with.why;
     } else if (there == nullptr) {
-        detail += "PCIe not tried: this driver imports no dma-bufs";
+        detail += "PCIe not tried: this driver has no way";
     } else {
         detail += std::string("over PCIe, writes seen by their owners ") +
                   there + " and " + try_pcie_route(other, one, 10);
@@ -240,6 +244,12 @@ std::string measure(tried_card &card, dma_direction direction, uint64_t dst,
     return text;
 }
 
+std::string or_unknown(const fs::path &attribute)
+{
+    const std::string text = first_line(attribute);
+    return text.empty() ? "?" : text;
+}
+
 /* The vendor's hl_qual has the same tests (hl_qual -p -b, and -mb), and no
  * public text says what they give on a good machine. */
 std::string try_bandwidth(const subject &with)
@@ -271,8 +281,8 @@ std::string try_bandwidth(const subject &with)
     std::snprintf(reckoned, sizeof(reckoned), "%.1f",
                   card.knows().link_bandwidth / 1e9);
     return detail + "; the transports reckon with " + reckoned +
-           " each way; link " + first_line(link / "current_link_speed") + " x" +
-           first_line(link / "current_link_width") +
+           " each way; link " + or_unknown(link / "current_link_speed") + " x" +
+           or_unknown(link / "current_link_width") +
            "; hl_qual: no reference found, run it to compare";
 }
 

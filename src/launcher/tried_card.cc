@@ -24,8 +24,8 @@ std::string &now_doing()
 
 char byte_at(size_t position, unsigned seed)
 {
-    return static_cast<char>(position * 131 + (position >> 8) * 7 + seed * 89 +
-                             1);
+    return static_cast<char>(position * 131 + (position >> 8) * 7 +
+                             size_t{seed} * 89 + 1);
 }
 
 [[noreturn]] void end_failed(const std::string &why)

@@ -106,6 +106,7 @@ const limit limits[] = {
       "registrations.reach_over_the_end_as_far_as_ucp_rounds_up"}},
     {"the framework is preloaded, and has the driver's library loaded",
      {"application_memory.mapped_before_the_open_is_copied_and_told_exactly",
+      "check.*", "*/check_of_faults.*",
       "command_line.env_prints_exports_and_nothing_else",
       "command_line.in_a_slot_preloads_nothing",
       "command_line.nested_adds_nothing_twice",

@@ -313,6 +313,29 @@ TEST_F(check, leaves_out_what_builds_on_what_failed)
     }
 }
 
+TEST_F(check, goes_well_above_the_double_of_the_kernel)
+{
+    for (const char *kernel : {"6.1", "6.6", "6.12"}) {
+        SCOPED_TRACE(kernel);
+        const std::string broken = files_.path("broken-rules");
+        const process_result result =
+            look({"--reset"}, over_pcie({{"LD_PRELOAD", GAUDI_BUILD_DIR
+                                          "/lib/libkernel_double.so"},
+                                         {"UCX_GAUDI_DRIVER", GAUDI_BUILD_DIR
+                                          "/lib/small-hlthunk/libhl-thunk.so"},
+                                         {"KERNEL_DOUBLE_KERNEL", kernel},
+                                         {"KERNEL_DOUBLE_REPORT", broken},
+                                         {"HLTHUNK_EMU_DEVICES", "2"}}));
+        EXPECT_TRUE(exited_with(0, result, {}, {"left out"}));
+        EXPECT_THAT(row(result, "export"),
+                    ContainsRegex((kernel == std::string("6.1")) ? "^absent: "
+                                  : (kernel == std::string("6.6"))
+                                      ? "^ok: of whole blocks alone"
+                                      : "^ok: of parts of a page"));
+        EXPECT_FALSE(fs::exists(broken));
+    }
+}
+
 TEST_F(check, waits_for_cards_in_reset)
 {
     const process_result result = look({}, fault("reset=1,close=reset"));
