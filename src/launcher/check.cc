@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <set>
 
 #include <unistd.h>
 
@@ -37,8 +38,8 @@ std::string last_line(std::string text, const std::string &mark)
     _exit(code);
 }
 
-/* How a child ended, as a line of the table. @return Whether others may
- * follow. */
+/* How a child ended, as a line of the table. @return Whether others may follow
+ * with this card. */
 bool judge_trial(const trial &ended, finding &found)
 {
     const std::string doing = last_line(ended.output, doing_mark);
@@ -80,8 +81,8 @@ public:
     {
         finding found;
         found.step = name;
-        if (ended_) {
-            found.detail = "the card is in no state for it";
+        if (lost_.contains(with.bus_id) || lost_.contains(with.peer_bus_id)) {
+            found.detail = "a card is in no state for it";
         } else if ((one.needs != nullptr) &&
                    (ends_[one.needs] != verdict::ok)) {
             found.how    = (ends_[one.needs] == verdict::absent)
@@ -95,7 +96,9 @@ public:
                     return exit_ok;
                 },
                 limit_);
-            ended_ = !judge_trial(ended, found);
+            if (!judge_trial(ended, found)) {
+                lost_.insert(with.bus_id);
+            }
         }
         if (found.is_wrong()) {
             found.means = one.means;
@@ -110,7 +113,7 @@ private:
     check_result &result_;
     const std::function<void(const finding &)> &tell_;
     std::map<std::string, verdict> ends_;
-    bool ended_ = false;
+    std::set<std::string> lost_; /* cards that nothing more is tried with */
 };
 
 /* One in reset is waited for. */
@@ -162,6 +165,18 @@ void run_pairs(const subject &with, const report &found,
                               std::to_string(*cards[j]->name));
             }
         }
+    }
+}
+
+/* As the report does it. */
+void look_at_cards(const installation &files, const machine &where)
+{
+    report all;
+    say_doing("loading the driver library");
+    const auto driver = load_driver(files, where, all);
+    if (driver != nullptr) {
+        say_doing("asking the control nodes");
+        add_cards(*driver, where, all);
     }
 }
 
@@ -219,20 +234,20 @@ check_result run_check(const installation &files, const machine &where,
     check_result result;
     run_of_steps steps(wanted.limit, result, tell);
     subject with{&files, &where, wanted.limit / 2};
-    /* A library that cannot be loaded is told of below, and has no table. */
+    /* What is loaded into this process, and asked by it, is tried before. */
     finding loaded;
+    loaded.step = library_step.name;
     (void)judge_trial(run_in_child(
                           [&] {
-                              report none;
-                              return (load_driver(files, where, none) !=
-                                      nullptr)
-                                         ? exit_ok
-                                         : exit_absent;
+                              look_at_cards(files, where);
+                              return exit_ok;
                           },
                           wanted.limit),
                       loaded);
     if (loaded.is_wrong()) {
-        steps.run(library_step, with, library_step.name);
+        loaded.means = library_step.means;
+        result.findings.push_back(loaded);
+        tell(loaded);
         return result;
     }
     result.found = make_report(files, where);

@@ -85,7 +85,7 @@ void say_doing(const std::string &what);
 /** The same, at the end of a step that does not return. */
 [[noreturn]] void end_step(verdict how, const std::string &detail);
 
-/** The card, or its driver, is in no state for other steps. */
+/** The first card of the step is in no state for others. */
 [[noreturn]] void end_all_steps(const std::string &detail);
 
 struct check_result {

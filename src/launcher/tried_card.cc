@@ -121,7 +121,10 @@ tried_card::tried_card(const subject &with, const std::string &bus_id,
         const char *why = (ret == -EAGAIN)  ? "its reset does not end"
                           : (ret == -EBUSY) ? "it is in use"
                                             : std::strerror(-ret);
-        end_all_steps(now_doing() + ": " + why);
+        if (bus_id == with.bus_id) {
+            end_all_steps(now_doing() + ": " + why);
+        }
+        end_failed(why);
     }
 }
 

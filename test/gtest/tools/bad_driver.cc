@@ -13,6 +13,7 @@
  * even    maps host memory at the begin of its page
  * loose   lets memory be unmapped of which there is a dma-buf
  * free    says that nobody has a card
+ * deaf    never opens a control node
  * fatal   ends the process that loads it
  * unseen  flushes nothing, and says that it has
  */
@@ -72,6 +73,14 @@ BAD int hlthunk_open(hlthunk_device_name name, const char *bus_id)
 {
     const int fd = REAL(hlthunk_open)(name, bus_id);
     return ((fd == -EBUSY) && is_bad("twice")) ? -EPERM : fd;
+}
+
+BAD int hlthunk_open_control(int index, const char *bus_id)
+{
+    while (is_bad("deaf")) {
+        pause();
+    }
+    return REAL(hlthunk_open_control)(index, bus_id);
 }
 
 BAD int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)

@@ -160,6 +160,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         fault_case{"open", fault("open=EACCES"), "open",
                    "^FAILED: opening card .*: Permission denied"},
+        fault_case{"open_of_a_peer", fault("open=EACCES@1"), "import",
+                   "^FAILED: opening card 0000:1a:00.0: Permission denied"},
         fault_case{"open_in_reset",
                    fault("reset=1000000"),
                    "open",
@@ -256,6 +258,11 @@ INSTANTIATE_TEST_SUITE_P(
                    "^FAILED: copying 4097 .*: bytes beside it were written"},
         fault_case{"fatal", bad("fatal"), "library",
                    "^DIED: ended by signal 11 while loading the driver"},
+        fault_case{"deaf",
+                   bad("deaf"),
+                   "library",
+                   "^HUNG: no answer while asking the control nodes",
+                   {"--timeout=2"}},
         fault_case{"within", bad("within"), "on card",
                    "^FAILED: copying 4097 bytes .*: byte 4096 of 4097 is 0"},
         fault_case{"even", bad("even"), "host",
@@ -302,6 +309,13 @@ TEST_F(check, goes_on_behind_a_step_that_dies_or_hangs)
     EXPECT_THAT(row(hung, "export"), ContainsRegex("^HUNG: "));
     EXPECT_EQ("left out: export has to go well first", row(hung, "import"));
     EXPECT_THAT(row(hung, "bandwidth"), ContainsRegex("^ok: "));
+}
+
+TEST_F(check, goes_on_with_its_card_when_another_one_is_lost)
+{
+    const process_result result = look({}, fault("open=EACCES@1"));
+    EXPECT_THAT(row(result, "pair 0-1"), ContainsRegex("^FAILED: "));
+    EXPECT_THAT(row(result, "bandwidth"), ContainsRegex("^ok: "));
 }
 
 TEST_F(check, leaves_out_what_builds_on_what_failed)
