@@ -226,8 +226,9 @@ std::string try_ports(const subject &with)
 
 /* --- bandwidth -------------------------------------------------------------*/
 
-constexpr uint64_t piece_bytes = uint64_t{16} << 20;
-constexpr unsigned piece_count = 16;
+constexpr uint64_t piece_bytes = uint64_t{4} << 20;
+constexpr unsigned piece_count =
+    64; /* under way at a time: what a card takes */
 
 std::string measure(tried_card &card, dma_direction direction, uint64_t dst,
                     uint64_t src)
