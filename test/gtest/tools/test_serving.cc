@@ -107,6 +107,7 @@ protected:
 };
 
 using serving_in_other_ways     = serving;
+using serving_by_lists          = serving;
 using serving_of_lost_agents    = serving;
 using serving_of_bad_keys       = serving;
 using serving_with_errors_of_sm = serving;
@@ -152,6 +153,12 @@ TEST_P(serving_in_other_ways, moves_lists_of_4096_blocks)
     expect_moved({"blocks", "4096"});
 }
 
+/* As many as NIXL was seen to have in one request, of 64 bytes each. */
+TEST_P(serving_in_other_ways, moves_lists_of_112000_blocks)
+{
+    expect_moved({"blocks", "112000"});
+}
+
 TEST_P(serving_in_other_ways, moves_memory_of_a_card_that_the_program_opened)
 {
     expect_moved({"blocks", "512", "card"});
@@ -169,6 +176,24 @@ TEST_P(serving_in_other_ways, moves_lists_by_several_workers)
 
 INSTANTIATE_TEST_SUITE_P(over, serving_in_other_ways,
                          ::testing::ValuesIn(main_ways()), name_of);
+
+/* From UCX 1.22 on, get from 1.23. */
+TEST_P(serving_by_lists, moves_each_by_one_call)
+{
+    expect_moved({"blocks", "4096", "lists"});
+}
+
+TEST_P(serving_by_lists, moves_each_of_112000_blocks_by_one_call)
+{
+    expect_moved({"blocks", "112000", "lists"});
+}
+
+INSTANTIATE_TEST_SUITE_P(over, serving_by_lists,
+                         ::testing::ValuesIn(ucx_is_before(1, 22)
+                                                 ? std::vector<way_to_peer>()
+                                                 : main_ways()),
+                         name_of);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(serving_by_lists);
 
 /* Not with the new protocols of UCP 1.13, which end the process then. */
 TEST_P(serving_of_lost_agents, ends_their_lists)

@@ -20,6 +20,7 @@
  *     thread       a progress thread, and two threads with lists
  *     workers=N    so many workers of an agent, each with a thread for lists
  *     no-errors    endpoints without error handling
+ *     lists        one call for each list, where UCP has that
  *     host         leave out device memory
  *     card         device memory of a card that the program opens by itself
  *
@@ -76,6 +77,8 @@ agent_case parse_case(int argc, char **argv)
                 std::stoul(option.substr(option.find('=') + 1)));
         } else if (option == "no-errors") {
             result.agents.peer_errors = false;
+        } else if (option == "lists") {
+            result.agents.lists = true;
         } else if (option == "host") {
             result.host = true;
         } else if (option == "card") {

@@ -26,6 +26,7 @@
  *   static ucs_status_t zcopy(uct_ep_h, bool is_put, void *, size_t length,
  *                             uint64_t remote_addr, uct_rkey_t,
  *                             uct_completion_t *);  put or get, of one piece
+ *   static ucs_status_t zcopy_list(...);       the same of lists, see rma.h
  *
  * Active messages may be left out, too.
  *
@@ -74,6 +75,27 @@ struct zcopy {
         return Transport::zcopy(ep, is_put, empty ? nullptr : iov->buffer,
                                 empty ? 0 : uct_iov_get_length(iov),
                                 remote_addr, rkey, comp);
+    }
+};
+
+/** UCX's operations on lists, from 1.22 and 1.23 on. Elements that repeat, which
+ *  UCP has none of, are refused as by cuda_ipc. */
+template <typename Transport, bool is_put>
+struct zcopy_list {
+    static ucs_status_t op(uct_ep_h ep, void *const *buffers,
+                           const size_t *lengths, const uct_mem_h *,
+                           const uint64_t *remote_addrs,
+                           const uct_rkey_t *rkeys, const size_t *counts,
+                           const size_t *strides, size_t count,
+                           uct_completion_t *comp) noexcept
+    {
+        if ((counts != nullptr) || (strides != nullptr)) {
+            ucs_error("%s: a list with elements that repeat",
+                      Transport::name);
+            return UCS_ERR_UNSUPPORTED;
+        }
+        return Transport::zcopy_list(ep, is_put, buffers, lengths, remote_addrs,
+                                     rkeys, count, comp);
     }
 };
 
@@ -249,13 +271,35 @@ struct transport_functions {
         });
     }
 
-    /* Of the newer attributes it has none: UCX's own answer, in UCX 1.20 and
-     * from 1.22 on. */
+    /* Of the newer attributes, which are there in UCX 1.20 and from 1.22 on. */
     template <typename Attributes>
     static ucs_status_t iface_query_v2(uct_iface_h iface,
                                        Attributes *attr) noexcept
     {
-        return uct_iface_base_query_v2(iface, attr);
+        const ucs_status_t status = uct_iface_base_query_v2(iface, attr);
+        if (status != UCS_OK) {
+            return status;
+        }
+        const uint64_t fields = attr->field_mask;
+        if constexpr (requires { attr->cap.flags; }) {
+            if ((fields & ::UCT_IFACE_ATTR_FIELD_CAP_FLAGS) != 0) {
+                attr->cap.flags |= list_flags;
+            }
+        }
+        const size_t longest = engine_of(iface).longest_list();
+        if constexpr (requires { attr->max_put_sgl_zcopy_count; }) {
+            if ((fields & ::UCT_IFACE_ATTR_FIELD_MAX_PUT_SGL_ZCOPY_COUNT) !=
+                0) {
+                attr->max_put_sgl_zcopy_count = longest;
+            }
+        }
+        if constexpr (requires { attr->max_get_sgl_zcopy_count; }) {
+            if ((fields & ::UCT_IFACE_ATTR_FIELD_MAX_GET_SGL_ZCOPY_COUNT) !=
+                0) {
+                attr->max_get_sgl_zcopy_count = longest;
+            }
+        }
+        return UCS_OK;
     }
 
     /* Whatever the scope is: who is reachable is on the same device. */
@@ -321,10 +365,10 @@ struct transport_functions {
             decline(own.ep_get_device_ep);
         }
         if constexpr (requires { own.ep_put_sgl_zcopy; }) {
-            decline(own.ep_put_sgl_zcopy);
+            own.ep_put_sgl_zcopy = zcopy_list<Transport, true>::op;
         }
         if constexpr (requires { own.ep_get_sgl_zcopy; }) {
-            decline(own.ep_get_sgl_zcopy);
+            own.ep_get_sgl_zcopy = zcopy_list<Transport, false>::op;
         }
         if constexpr (requires { own.ep_outstanding_purge; }) {
             decline(own.ep_outstanding_purge);
