@@ -268,12 +268,12 @@ void write_lists(benchmark::State &state, const memory &what, size_t block,
     state.counters["blocks"] = static_cast<double>(count);
 }
 
-void serving_write(benchmark::State &state)
+void serving_lists(benchmark::State &state)
 {
     write_lists(state, initiator().device, state.range(0), blocks);
 }
 
-void reference_write_of_host_memory(benchmark::State &state)
+void reference_serving_lists(benchmark::State &state)
 {
     write_lists(state, initiator().host, state.range(0), blocks);
 }
@@ -283,18 +283,18 @@ void serving_long_list(benchmark::State &state)
     write_lists(state, initiator().device, of_descriptors, state.range(0));
 }
 
-void reference_long_list_of_host_memory(benchmark::State &state)
+void reference_serving_long_list(benchmark::State &state)
 {
     write_lists(state, initiator().host, of_descriptors, state.range(0));
 }
 
 } // namespace
 
-BENCHMARK(serving_write)
+BENCHMARK(serving_lists)
     ->RangeMultiplier(2)
     ->Range(smallest_block, largest_block)
     ->UseRealTime();
-BENCHMARK(reference_write_of_host_memory)
+BENCHMARK(reference_serving_lists)
     ->RangeMultiplier(2)
     ->Range(smallest_block, largest_block)
     ->UseRealTime();
@@ -302,7 +302,7 @@ BENCHMARK(serving_long_list)
     ->Arg(few_descriptors)
     ->Arg(many_descriptors)
     ->UseRealTime();
-BENCHMARK(reference_long_list_of_host_memory)
+BENCHMARK(reference_serving_long_list)
     ->Arg(few_descriptors)
     ->Arg(many_descriptors)
     ->UseRealTime();
