@@ -298,13 +298,13 @@ ucs_status_ptr_t transfer::start_all(direction what,
     here.field_mask = UCP_DT_LOCAL_SGL_FIELD_BUFFERS |
                       UCP_DT_LOCAL_SGL_FIELD_LENGTHS |
                       UCP_DT_LOCAL_SGL_FIELD_MEMHS;
-    here.buffers    = arrays_.buffers.data();
-    here.lengths    = arrays_.lengths.data();
-    here.memhs      = arrays_.handles.data();
+    here.buffers = arrays_.buffers.data();
+    here.lengths = arrays_.lengths.data();
+    here.memhs   = arrays_.handles.data();
     ucp_dt_remote_sgl_t there{};
-    there.field_mask   = UCP_DT_REMOTE_SGL_FIELD_REMOTE_ADDRS |
-                         UCP_DT_REMOTE_SGL_FIELD_LENGTHS |
-                         UCP_DT_REMOTE_SGL_FIELD_RKEYS;
+    there.field_mask = UCP_DT_REMOTE_SGL_FIELD_REMOTE_ADDRS |
+                       UCP_DT_REMOTE_SGL_FIELD_LENGTHS |
+                       UCP_DT_REMOTE_SGL_FIELD_RKEYS;
     there.remote_addrs = arrays_.addresses.data();
     there.lengths      = arrays_.lengths.data();
     there.rkeys        = arrays_.keys.data();
@@ -316,7 +316,7 @@ ucs_status_ptr_t transfer::start_all(direction what,
     params.remote_datatype = ucp_dt_make_sgl();
     params.remote          = &there;
     params.remote_count    = list.size();
-    ucp_ep_h ep = by_.ep(worker_);
+    ucp_ep_h ep            = by_.ep(worker_);
     return (what == direction::put)
                ? ucp_put_nbx(ep, &here, list.size(), UCP_REMOTE_ADDR_INVALID,
                              UCP_RKEY_INVALID, &params)

@@ -436,10 +436,10 @@ void party::show_lanes()
 void party::run()
 {
     const std::pair<const char *, void (party::*)()> cases[] = {
-        {"blocks", &party::move_all},     {"wake", &party::wake},
-        {"churn", &party::churn},         {"abandon", &party::abandon},
-        {"withdraw", &party::withdraw},   {"unknown", &party::unknown},
-        {"lanes", &party::show_lanes},    {"end", &party::lose_the_server},
+        {"blocks", &party::move_all},   {"wake", &party::wake},
+        {"churn", &party::churn},       {"abandon", &party::abandon},
+        {"withdraw", &party::withdraw}, {"unknown", &party::unknown},
+        {"lanes", &party::show_lanes},  {"end", &party::lose_the_server},
     };
     const auto *which = std::find_if(
         std::begin(cases), std::end(cases),

@@ -164,7 +164,7 @@ private:
     const unsigned limit_;
     void (*watch_)(const uct_completion_t &, ucs_status_t) = nullptr;
     std::vector<std::unique_ptr<operation[]>> blocks_;
-    unsigned made_ = 0; /* operations in them */
+    unsigned made_       = 0; /* operations in them */
     unsigned free_count_ = 0;
     ucs_list_link_t free_;
     ucs_list_link_t all_;    /* outstanding, oldest first */

@@ -29,17 +29,6 @@ inline constexpr uint64_t UCT_MD_MEM_REG_FIELD_FLAGS                      = 0;
 inline constexpr uint64_t UCT_PERF_ATTR_FIELD_FLAGS                       = 0;
 inline constexpr uint64_t UCT_PERF_ATTR_FIELD_PATH_BANDWIDTH              = 0;
 
-/* Operations on lists that an interface has. */
-inline constexpr uint64_t list_flags =
-#ifdef UCT_IFACE_FLAG_V2_GET_SGL_ZCOPY
-    UCT_IFACE_FLAG_V2_GET_SGL_ZCOPY |
-#endif
-#ifdef UCT_IFACE_FLAG_V2_PUT_SGL_ZCOPY
-    UCT_IFACE_FLAG_V2_PUT_SGL_ZCOPY;
-#else
-    0;
-#endif
-
 /* Wishes that nobody has to say. But UCX 1.20.1 looks at this one, whose module
  * may have been built with the headers of 1.20.0; releases before do not look
  * at the bit. */

@@ -49,6 +49,7 @@
 #include "uct/gaudi/base/ucx/interface.h"
 #include "uct/gaudi/base/ucx/trace.h"
 #include "uct/gaudi/base/ucx/transport_properties.h"
+#include "uct/gaudi/base/ucx/zcopy.h"
 
 #include <memory>
 
@@ -61,42 +62,6 @@ struct transport_base {
     static constexpr auto ep_am_short_iov =
         unsupported<uct_ep_am_short_iov_func_t>::op;
     static constexpr auto ep_am_bcopy = unsupported<uct_ep_am_bcopy_func_t>::op;
-};
-
-/** UCX's two zcopy operations of a transport, by its one. */
-template <typename Transport, bool is_put>
-struct zcopy {
-    static ucs_status_t op(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
-                           uint64_t remote_addr, uct_rkey_t rkey,
-                           uct_completion_t *comp) noexcept
-    {
-        UCT_CHECK_IOV_SIZE(iovcnt, 1ul, Transport::name);
-        const bool empty = (iovcnt == 0);
-        return Transport::zcopy(ep, is_put, empty ? nullptr : iov->buffer,
-                                empty ? 0 : uct_iov_get_length(iov),
-                                remote_addr, rkey, comp);
-    }
-};
-
-/** UCX's operations on lists, from 1.22 and 1.23 on. Elements that repeat, which
- *  UCP has none of, are refused as by cuda_ipc. */
-template <typename Transport, bool is_put>
-struct zcopy_list {
-    static ucs_status_t op(uct_ep_h ep, void *const *buffers,
-                           const size_t *lengths, const uct_mem_h *,
-                           const uint64_t *remote_addrs,
-                           const uct_rkey_t *rkeys, const size_t *counts,
-                           const size_t *strides, size_t count,
-                           uct_completion_t *comp) noexcept
-    {
-        if ((counts != nullptr) || (strides != nullptr)) {
-            ucs_error("%s: a list with elements that repeat",
-                      Transport::name);
-            return UCS_ERR_UNSUPPORTED;
-        }
-        return Transport::zcopy_list(ep, is_put, buffers, lengths, remote_addrs,
-                                     rkeys, count, comp);
-    }
 };
 
 /** UCX's operations of a transport, by its functions. */
@@ -280,25 +245,7 @@ struct transport_functions {
         if (status != UCS_OK) {
             return status;
         }
-        const uint64_t fields = attr->field_mask;
-        if constexpr (requires { attr->cap.flags; }) {
-            if ((fields & ::UCT_IFACE_ATTR_FIELD_CAP_FLAGS) != 0) {
-                attr->cap.flags |= list_flags;
-            }
-        }
-        const size_t longest = engine_of(iface).longest_list();
-        if constexpr (requires { attr->max_put_sgl_zcopy_count; }) {
-            if ((fields & ::UCT_IFACE_ATTR_FIELD_MAX_PUT_SGL_ZCOPY_COUNT) !=
-                0) {
-                attr->max_put_sgl_zcopy_count = longest;
-            }
-        }
-        if constexpr (requires { attr->max_get_sgl_zcopy_count; }) {
-            if ((fields & ::UCT_IFACE_ATTR_FIELD_MAX_GET_SGL_ZCOPY_COUNT) !=
-                0) {
-                attr->max_get_sgl_zcopy_count = longest;
-            }
-        }
+        set_list_attributes(engine_of(iface).longest_list(), *attr);
         return UCS_OK;
     }
 
@@ -365,10 +312,12 @@ struct transport_functions {
             decline(own.ep_get_device_ep);
         }
         if constexpr (requires { own.ep_put_sgl_zcopy; }) {
-            own.ep_put_sgl_zcopy = zcopy_list<Transport, true>::op;
+            own.ep_put_sgl_zcopy = traced<UCT_EP_OP_PUT_ZCOPY,
+                                          zcopy_list<Transport, true>::op>::op;
         }
         if constexpr (requires { own.ep_get_sgl_zcopy; }) {
-            own.ep_get_sgl_zcopy = zcopy_list<Transport, false>::op;
+            own.ep_get_sgl_zcopy = traced<UCT_EP_OP_GET_ZCOPY,
+                                          zcopy_list<Transport, false>::op>::op;
         }
         if constexpr (requires { own.ep_outstanding_purge; }) {
             decline(own.ep_outstanding_purge);
