@@ -33,9 +33,6 @@ constexpr char not_mapped[] = "host memory of the application is staged, "
 const limit limits[] = {
     {"the framework has its card for good, and a reset one is of no use",
      {"over/interruptions.*_the_own_card_is_reset*"}},
-    {"who connects while a framework's card is lost may be told that the "
-     "process has ended",
-     {"over/interruptions.*host_when_its_card_is_re*_at_once"}},
     {"SynapseAI takes few copies at a time, so that few share what follows",
      {"owner_flush.is_shared_by_puts_that_were_read_back_together"}},
     {"the test opens the card itself, which the framework has",
@@ -219,7 +216,8 @@ const limit limits_over_host[] = {
       "dmabuf.a_killed_exporter_does_not_hurt_the_importer",
       "dmabuf.a_range_of_another_process_is_read_and_written",
       "dmabuf_settings.imports_of_several_cards_do_not_meet",
-      "over/interruptions.*/pcie_*", "owner_flush.*",
+      "over/interruptions.*/pcie_*", "over/killed_users.*/pcie",
+      "owner_flush.*",
       "program_imports.keep_the_cards_open_that_ucx_has_closed",
       "windows_between_cards.are_all_that_is_imported"}},
     {"host memory goes through chunks, and is not mapped for it",
