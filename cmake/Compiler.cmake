@@ -2,6 +2,10 @@
 
 set(GAUDI_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=")
 option(GAUDI_WERROR "Make warnings errors" OFF)
+option(GAUDI_HIDE_FOLDER "Leave out of what is built where the source was" OFF)
+if(GAUDI_HIDE_FOLDER)
+  add_compile_options("-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.")
+endif()
 
 add_library(gaudi_options INTERFACE)
 target_compile_features(gaudi_options INTERFACE cxx_std_20)

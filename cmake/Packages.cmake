@@ -17,9 +17,22 @@ set(GAUDI_PACKAGE_emulator hl-thunk-emulator)
 set(GAUDI_PACKAGE_python python3-ucx-gaudi)
 set(_version "${PROJECT_VERSION}-${GAUDI_PACKAGE_REVISION}")
 
-# Of the time of the last change, so that the same source gives the same file.
-file(TIMESTAMP "${CMAKE_SOURCE_DIR}/CHANGELOG.md" _changed
-     "%a, %d %b %Y %H:%M:%S +0000" UTC)
+# What is in the packages is of the time of the last change, so that the same
+# source gives the same files.
+if(DEFINED ENV{SOURCE_DATE_EPOCH})
+  set(_changed "$ENV{SOURCE_DATE_EPOCH}")
+else()
+  execute_process(COMMAND git -C "${CMAKE_SOURCE_DIR}" log -1 --format=%ct -- .
+    OUTPUT_VARIABLE _changed OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(NOT _changed) # not from a repository, where files have times of their own
+    file(TIMESTAMP "${CMAKE_SOURCE_DIR}/CHANGELOG.md" _changed "%s" UTC)
+  endif()
+endif()
+file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/source-date.cmake" @ONLY CONTENT
+  "set(ENV{SOURCE_DATE_EPOCH} @_changed@)\n")
+set(CPACK_PROJECT_CONFIG_FILE "${CMAKE_BINARY_DIR}/source-date.cmake")
+set(ENV{SOURCE_DATE_EPOCH} "${_changed}")
+string(TIMESTAMP _changed "%a, %d %b %Y %H:%M:%S +0000" UTC)
 set(GAUDI_DEBIAN_CHANGES "${CMAKE_BINARY_DIR}/changelog.Debian")
 configure_file("${CMAKE_CURRENT_LIST_DIR}/changelog.Debian.in"
   "${GAUDI_DEBIAN_CHANGES}" @ONLY)

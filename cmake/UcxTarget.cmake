@@ -18,7 +18,15 @@ function(ucx_add_release release version tree)
 
   set(headers "${folder}/include" "${tree}/src")
   add_library(UCX::private${suffix} INTERFACE IMPORTED)
+  # Where the tree is must not be in what is built. Of a link the compiler takes
+  # either name.
+  file(REAL_PATH "${tree}" real)
+  set(maps "-ffile-prefix-map=${tree}=ucx-${version}")
+  if(NOT real STREQUAL tree)
+    list(APPEND maps "-ffile-prefix-map=${real}=ucx-${version}")
+  endif()
   set_target_properties(UCX::private${suffix} PROPERTIES
+    INTERFACE_COMPILE_OPTIONS "${maps}"
     INTERFACE_INCLUDE_DIRECTORIES "${headers}"
     INTERFACE_COMPILE_DEFINITIONS "HAVE_CONFIG_H=1")
 
@@ -81,11 +89,10 @@ function(_ucx_make_config_h release version tree folder from)
       set_property(GLOBAL APPEND PROPERTY GAUDI_UCX_UNCONFIGURED "${tree}")
     endif()
   endif()
-  string(REGEX REPLACE "#define UCX_CONFIG_H[^\n]*\n" "" content "${content}")
   file(CONFIGURE OUTPUT "${folder}/include/config.h" @ONLY CONTENT
 "/* How UCX @version@ was configured. */
-#ifndef UCX_CONFIG_H
-#define UCX_CONFIG_H
+#ifndef GAUDI_UCX_CONFIG_H
+#define GAUDI_UCX_CONFIG_H
 @content@
 #endif
 ")

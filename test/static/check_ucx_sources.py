@@ -31,11 +31,19 @@ foreach(release IN LISTS UCX_RELEASES)
 endforeach()
 """
 USER = """#include <config.h>
+#if !ENABLE_MT
+#error What config.h says does not come through
+#endif
 void uct_iface_close(void);
 void user(void);
 void user(void) { uct_iface_close(); }
 """
-CONFIGURATION = "#define ENABLE_MT 1\n"
+# As `configure` leaves it.
+CONFIGURATION = """#ifndef UCX_CONFIG_H
+#define UCX_CONFIG_H
+#define ENABLE_MT 1
+#endif
+"""
 
 
 def make_tree(place, name, version):
