@@ -5,10 +5,12 @@
 #include "common/process_state.h"
 #include "common/scratch.h"
 #include "common/ucx_logs.h"
+#include "uct/gaudi/base/cards/driver.h"
 #include "uct/gaudi/ipc/process/process_id.h"
 #include "uct/gaudi/ipc/process/reachability.h"
 #include "uct/gaudi/ipc/process/shared_folder.h"
 
+#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -16,7 +18,11 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -201,6 +207,79 @@ TEST_F(pods, of_other_users_get_nothing)
     expect_end(server);
 }
 
+/* Goes on as root of a user namespace who is another user around it, and to
+ * whom a folder looks as to root: in a pod with "hostUsers: false".
+ * @return What the system refuses, empty when it is done. */
+static std::string become_root_elsewhere(const char *shared)
+{
+    int ends[2];
+    EXPECT_EQ(0, pipe2(ends, O_CLOEXEC));
+    const long holder = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, nullptr,
+                                nullptr, nullptr, nullptr);
+    if (holder == 0) {
+        char byte;
+        close(ends[1]);
+        (void)!read(ends[0], &byte, sizeof(byte));
+        _exit(0);
+    }
+    const std::string of = "/proc/" + std::to_string(holder);
+    EXPECT_TRUE(write_text((of + "/uid_map").c_str(), "0 12345 1") &&
+                write_text((of + "/gid_map").c_str(), "0 12345 1"));
+    const util::unique_fd users(open((of + "/ns/user").c_str(), O_RDONLY));
+    close(ends[0]);
+    close(ends[1]);
+    waitpid(static_cast<pid_t>(holder), nullptr, 0);
+
+    EXPECT_EQ(0, unshare(CLONE_NEWNS));
+    EXPECT_EQ(0, mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr));
+    const util::unique_fd tree(
+        open_tree(AT_FDCWD, shared, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC));
+    mount_attr mapped{MOUNT_ATTR_IDMAP, 0, 0,
+                      static_cast<uint64_t>(users.get())};
+    if (!tree || (mount_setattr(tree.get(), "", AT_EMPTY_PATH, &mapped,
+                                sizeof(mapped)) != 0)) {
+        return std::string("mount_setattr: ") + strerror(errno);
+    }
+    EXPECT_EQ(0, move_mount(tree.get(), "", AT_FDCWD, shared,
+                            MOVE_MOUNT_F_EMPTY_PATH));
+    (void)base::box_identity(); /* see become_another_user */
+    EXPECT_EQ(0, setns(users.get(), CLONE_NEWUSER));
+    EXPECT_EQ(0, setresgid(0, 0, 0));
+    EXPECT_EQ(0, setresuid(0, 0, 0));
+    EXPECT_EQ(0, prctl(PR_SET_DUMPABLE, 1));
+    return {};
+}
+
+GAUDI_CHILD(has_the_folder_of_another_root)
+{
+    const auto other = from_parent<pod_member>();
+    const std::string refused =
+        become_root_elsewhere(std::getenv("UCX_GAUDI_IPC_DIR"));
+    GAUDI_CHILD_REQUIRE_NO_FAILURE();
+    tell_parent(refused);
+    if (refused.empty()) {
+        GAUDI_CHILD_REQUIRE(own_machine().folder != 0);
+        GAUDI_CHILD_REQUIRE(own_machine().folder != other.machine.folder);
+    }
+    return 0;
+}
+
+TEST_F(pods, of_another_root_are_left_to_others)
+{
+    GAUDI_SKIP_IF(why_no_other_user());
+    GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWUSER | CLONE_NEWNS));
+    child_process server("is_there_in_a_folder", options());
+    pod_member member{};
+    ASSERT_TRUE(from_line(server.read_line(), member));
+    child_process other("has_the_folder_of_another_root", options());
+    other.write_line(to_line(member));
+    const std::string refused = other.read_line();
+    expect_end(other);
+    server.write_line("");
+    expect_end(server);
+    GAUDI_SKIP_IF(refused);
+}
+
 TEST_F(pods, say_why_a_folder_is_not_used)
 {
     const auto says = [&](const std::string &what) {
@@ -273,14 +352,14 @@ GAUDI_CHILD(forks_in_a_folder)
     forked_process child([&] {
         const auto second = make_mailbox();
         return (own_machine().folder != 0) &&
-                       (own_process().folder_word() != parent.folder_word())
+                       (own_process().nonce != parent.nonce)
                    ? 0
                    : 1;
     });
     GAUDI_CHILD_REQUIRE(child.wait().exit_code == 0);
     /* It has gone, this one not. */
     auto &folder    = ipc::shared_folder::instance();
-    const auto life = folder.open_life(parent.folder_word());
+    const auto life = folder.open_life(ipc::folder_word(parent.nonce));
     GAUDI_CHILD_REQUIRE(life && !util::has_ended(life.get()));
     return 0;
 }

@@ -73,7 +73,7 @@ inline bool has_left(uint64_t owner)
 /** 0: of another PID namespace. */
 inline uint32_t owner_pid(uint64_t owner)
 {
-    return ((owner & process_id::in_folder) != 0)
+    return ((owner & in_folder) != 0)
                ? 0
                : static_cast<uint32_t>(owner & ~owner_left);
 }

@@ -1,7 +1,6 @@
 #include "uct/gaudi/ipc/process/process_id.h"
 
 #include "uct/gaudi/base/cards/driver.h"
-#include "uct/gaudi/ipc/process/shared_folder.h"
 #include "util/other_process.h"
 #include "util/process.h"
 

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "uct/gaudi/ipc/process/shared_folder.h"
 #include "util/other_process.h"
 
 #include <compare>
@@ -48,21 +49,11 @@ struct process_id {
      * NOLINTNEXTLINE(modernize-use-nullptr) */
     auto operator<=>(const process_id &) const = default;
 
-    /** In words that name a process: by its files in the shared folder. No pid
-     *  has this bit, nor the next one, which others use. */
-    static constexpr uint64_t in_folder = uint64_t{1} << 30;
-
-    /** Names its files there. */
-    [[nodiscard]] constexpr uint64_t folder_word() const
-    {
-        return (nonce | in_folder) & ~(in_folder << 1);
-    }
-
     /** Tells it from others, to processes of this PID namespace. */
     [[nodiscard]] constexpr uint64_t word_for(uint32_t readers) const
     {
         return (readers == pid_namespace) ? util::process_word(pid, start_time)
-                                          : folder_word();
+                                          : folder_word(nonce);
     }
 };
 

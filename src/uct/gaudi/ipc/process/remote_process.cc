@@ -78,8 +78,9 @@ ucs_status_t remote_process::open(const process_id &id,
     });
 
     util::unique_fd life =
-        is_near(id) ? util::open_pidfd(id.pid)
-                    : shared_folder::instance().open_life(id.folder_word());
+        is_near(id)
+            ? util::open_pidfd(id.pid)
+            : shared_folder::instance().open_life(folder_word(id.nonce));
     if (!life) {
         const int error = errno;
         ucs_debug("gaudi_ipc: process %u cannot be opened: %s", id.pid,
@@ -176,7 +177,8 @@ ucs_status_t remote_process::connect(util::unique_fd &socket_p) const
         ucs_debug("gaudi_ipc: cannot ask process %u for a file: %m", id_.pid);
         return UCS_ERR_NO_RESOURCE;
     }
-    if (!shared_folder::instance().connect(socket.get(), id_.folder_word()) &&
+    if (!shared_folder::instance().connect(socket.get(),
+                                           folder_word(id_.nonce)) &&
         !connect_to_service(socket.get(), service_name(id_.nonce))) {
         ucs_debug("gaudi_ipc: process %u has no service for files: %m",
                   id_.pid);

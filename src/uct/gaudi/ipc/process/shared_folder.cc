@@ -3,7 +3,6 @@
 #include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/process/datagram.h"
-#include "uct/gaudi/ipc/process/process_id.h"
 #include "util/errors.h"
 #include "util/other_process.h"
 #include "util/text.h"
@@ -14,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -51,18 +51,34 @@ std::optional<uint64_t> word_of_life(const std::string &name)
     return (name == life_of(word)) ? std::optional(word) : std::nullopt;
 }
 
-uint64_t own_word()
+/* What this user is called around its user namespace: a mount may show folders
+ * to two as root's who are different users to the kernel. */
+uint64_t user_outside()
 {
-    return process_id{util::process_identity(), 0, 0, 0}.folder_word();
+    const uint64_t user = geteuid();
+    std::ifstream map("/proc/self/uid_map");
+    for (uint64_t here, there, count; map >> here >> there >> count;) {
+        if ((user >= here) && (user - here < count)) {
+            return user - here + there;
+        }
+    }
+    return user;
 }
 
-bool is_own_fifo(int folder, const std::string &name, struct stat &info)
+/* The end of a FIFO of this user's that its process does not have; nobody reads
+ * from anything else. @return None: errno tells. */
+util::unique_fd open_fifo(int folder, const std::string &name,
+                          struct stat &info)
 {
     if (fstatat(folder, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
-        return false;
+        return {};
     }
-    errno = ENXIO; /* nobody reads from anything else */
-    return S_ISFIFO(info.st_mode) && (info.st_uid == geteuid());
+    errno = ENXIO;
+    return (S_ISFIFO(info.st_mode) && (info.st_uid == geteuid()))
+               ? util::unique_fd(
+                     openat(folder, name.c_str(),
+                            O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC))
+               : util::unique_fd();
 }
 
 /* Whose files a process removes when it exits. */
@@ -74,9 +90,6 @@ shared_folder &shared_folder::instance()
 {
     return util::of_this_process<shared_folder>();
 }
-
-/* Only of one that was never used: see util::process_context. */
-shared_folder::~shared_folder() = default;
 
 uint32_t shared_folder::identity()
 {
@@ -92,24 +105,19 @@ int shared_folder::service()
 
 bool shared_folder::connect(int client, uint64_t word)
 {
-    errno = ENOENT;
-    return (identity() != 0) &&
+    const bool is_there = (identity() != 0);
+    errno               = ENOENT;
+    return is_there &&
            connect_to_service(client, service_name(path_of(name_of(word))));
 }
 
 util::unique_fd shared_folder::open_life(uint64_t word)
 {
-    const std::string name = life_of(word);
     struct stat info;
-    if (identity() == 0) {
-        errno = ENOENT;
-        return {};
-    }
-    return !is_own_fifo(folder_.get(), name, info)
-               ? util::unique_fd()
-               : util::unique_fd(
-                     openat(folder_.get(), name.c_str(),
-                            O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+    const bool is_there = (identity() != 0);
+    errno               = ENOENT;
+    return is_there ? open_fifo(folder_.get(), life_of(word), info)
+                    : util::unique_fd();
 }
 
 void shared_folder::open()
@@ -160,7 +168,7 @@ std::string shared_folder::make_files(const std::string &in)
     if ((info.st_mode & 077) != 0) {
         return name + " in it is open to other users";
     }
-    const uint64_t word    = own_word();
+    const uint64_t word    = folder_word(util::process_identity());
     const std::string life = life_of(word);
     if (mkfifoat(folder_.get(), life.c_str(), 0600) != 0) {
         return error("making a FIFO in it");
@@ -177,8 +185,9 @@ std::string shared_folder::make_files(const std::string &in)
     for (const util::unique_fd *each : {&folder_, &life_, &socket_}) {
         not_in_children_[at++] = util::closed_in_children(each->get());
     }
-    const uint64_t hash =
-        (info.st_dev * 0x9e3779b97f4a7c15) ^ (info.st_ino * 0x100000001b3);
+    const uint64_t hash = (info.st_dev * 0x9e3779b97f4a7c15) ^
+                          (info.st_ino * 0x100000001b3) ^
+                          (user_outside() << 17);
     identity_ = static_cast<uint32_t>(hash ^ (hash >> 32)) | 1;
     return {};
 }
@@ -201,14 +210,9 @@ void shared_folder::sweep() const
         const std::string name = entry.filename();
         const auto word        = word_of_life(name);
         struct stat info;
-        if (!word.has_value() || !is_own_fifo(folder_.get(), name, info) ||
-            (info.st_mtime > std::time(nullptr) - youth)) {
-            continue;
-        }
-        const util::unique_fd life(
-            openat(folder_.get(), name.c_str(),
-                   O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
-        if (!life && (errno == ENXIO)) {
+        if (word.has_value() && !open_fifo(folder_.get(), name, info) &&
+            (errno == ENXIO) && S_ISFIFO(info.st_mode) &&
+            (info.st_mtime < std::time(nullptr) - youth)) {
             remove_files(*word);
         }
     }
@@ -219,13 +223,13 @@ void shared_folder::remove_at_exit()
 {
     const shared_folder *own = to_empty.load();
     if ((own != nullptr) && !own->made_in_.is_parent()) {
-        own->remove_files(own_word());
+        own->remove_files(folder_word(util::process_identity()));
     }
 }
 
 bool process_has_ended(uint64_t word)
 {
-    if ((word & process_id::in_folder) == 0) {
+    if ((word & in_folder) == 0) {
         return util::process_has_ended(word);
     }
     const util::unique_fd life = shared_folder::instance().open_life(word);

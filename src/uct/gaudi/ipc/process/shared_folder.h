@@ -25,6 +25,16 @@
 
 namespace gaudi::ipc {
 
+/** In words that name processes: by their files in the folder. No pid has this
+ *  bit, nor the next one, which others use. */
+inline constexpr uint64_t in_folder = uint64_t{1} << 30;
+
+/** Names the files of a process. */
+constexpr uint64_t folder_word(uint64_t nonce)
+{
+    return (nonce | in_folder) & ~(in_folder << 1);
+}
+
 class shared_folder {
 public:
     static shared_folder &instance();
@@ -37,7 +47,7 @@ public:
     [[nodiscard]] int service();
 
     /** Connect a client to the service of a process.
-     *  @param word  process_id::folder_word() of it. @return false, with
+     *  @param word  folder_word() of it. @return false, with
      *               errno. */
     [[nodiscard]] bool connect(int client, uint64_t word);
 
@@ -45,9 +55,6 @@ public:
      *  @return What polls as readable when the process has ended; none, with
      *          errno: it has (ENXIO, ENOENT), or cannot be had. */
     [[nodiscard]] util::unique_fd open_life(uint64_t word);
-
-    shared_folder() = default;
-    ~shared_folder();
 
 private:
     void open(); /* under the lock */
