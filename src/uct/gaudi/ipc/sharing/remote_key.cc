@@ -331,7 +331,8 @@ int remote_key::find_va(base::card &user, uint64_t address, size_t length,
 {
     return (buffer_ != nullptr)
                ? buffer_->va_on(user, address, length, waits, va_p)
-               : -EOPNOTSUPP;
+           : is_host() ? -EINVAL
+                       : -EOPNOTSUPP;
 }
 
 } // namespace gaudi::ipc
