@@ -365,12 +365,14 @@ HLTHUNK_PUBLIC const char *hlthunk_sys_dev()
         [] { return "/memfd:hlthunk-emu/" + get_settings().node; });
 }
 
-/* Cards are held by names in the network namespace. */
+/* Cards are held by names in the network namespace, or by files. */
 HLTHUNK_PUBLIC const char *hlthunk_sys_box()
 {
     return text_or_null([] {
         struct stat net {};
-        (void)stat("/proc/self/ns/net", &net);
+        if (get_settings().folder.empty()) {
+            (void)stat("/proc/self/ns/net", &net);
+        }
         return get_settings().node + "@" + std::to_string(net.st_ino);
     });
 }

@@ -42,6 +42,8 @@ ELSEWHERE = [
     (r"(docker|podman) run\b|unshare --mount",
      "with/ipc_processes.of_containers_with_common_processes_and_network/"
      "proto_y"),
+    (r"mkdir -m 700 |UCX_GAUDI_IPC_DIR=",
+     "with/ipc_pods.reach_each_other_by_a_folder/proto_y"),
     (r"unshare --pid",
      "with/ipc_processes.of_another_process_namespace_are_left_to_tcp/proto_y"),
     (r"git clone\b", "docs.quickstart"),

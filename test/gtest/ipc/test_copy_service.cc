@@ -334,8 +334,8 @@ TEST_F(copy_service, refuses_what_is_out_of_place)
         {[&](auto &asked) {
              asked.address = reinterpret_cast<uintptr_t>(&here);
          },
-         -EFAULT},
-        {[](auto &asked) { asked.address = 0; }, -EFAULT},
+         -EKEYREVOKED},
+        {[](auto &asked) { asked.address = 0; }, -EKEYREVOKED},
         {[](auto &asked) { asked.address -= 1; }, -EKEYREVOKED},
         {[](auto &asked) { asked.address += mebi - data_bytes + 1; },
          -EKEYREVOKED},

@@ -36,11 +36,13 @@ using gaudi::ipc::file_part;
 using gaudi::ipc::file_ref;
 using gaudi::ipc::file_service;
 using gaudi::ipc::machine_address;
+using gaudi::ipc::open_answers;
 using gaudi::ipc::open_client;
 using gaudi::ipc::own_machine;
 using gaudi::ipc::own_process;
 using gaudi::ipc::process_id;
 using gaudi::ipc::remote_process;
+using gaudi::ipc::service_name;
 using gaudi::ipc::wire_reply;
 using gaudi::ipc::wire_request;
 using gaudi::util::unique_fd;
@@ -150,42 +152,6 @@ int offer_files()
     return 0;
 }
 
-/* In the child that was made; the process that made it ends with it. */
-bool go_on_as_child(long child)
-{
-    if (child > 0) {
-        int status = 1;
-        waitpid(static_cast<pid_t>(child), &status, 0);
-        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
-    }
-    return (child == 0) && (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
-}
-
-/* Goes on in a process that has namespaces of its own. After clone, locks that
- * other threads have are locked for ever, so it is called where there are none;
- * not unshare, which fails beside the thread that ThreadSanitizer has. */
-bool enter_namespaces(long flags)
-{
-    return go_on_as_child(fork()) &&
-           go_on_as_child(syscall(SYS_clone, flags | SIGCHLD, nullptr, nullptr,
-                                  nullptr, nullptr));
-}
-
-bool write_text(const char *path, const std::string &text)
-{
-    const util::unique_fd file(open(path, O_WRONLY | O_CLOEXEC));
-    return write(file.get(), text.data(), text.size()) ==
-           static_cast<ssize_t>(text.size());
-}
-
-/* In a new user namespace: be this user there, who is root outside. */
-bool map_root_to(const std::string &id)
-{
-    return write_text("/proc/self/uid_map", id + " 0 1") &&
-           write_text("/proc/self/setgroups", "deny") &&
-           write_text("/proc/self/gid_map", id + " 0 1");
-}
-
 /* Goes on in a user namespace whose ids are those around it: a process outside
  * has to say so. */
 bool enter_user_namespace_of_all_ids()
@@ -215,9 +181,13 @@ bool enter_user_namespace_of_all_ids()
 }
 
 /* Ask a service for a file that was offered, and for nothing else: whoever does
- * it. From a socket that the answer comes to. */
-bool ask_service(int socket, const offer &what)
+ * it. @return Where the answer comes. */
+unique_fd ask_service(const offer &what)
 {
+    unique_fd theirs;
+    unique_fd answers      = open_answers(theirs);
+    const unique_fd client = open_client();
+
     wire_request wanted{gaudi::ipc::request_magic,
                         7,
                         {0, 0, static_cast<uint32_t>(getpid()), 0},
@@ -227,8 +197,12 @@ bool ask_service(int socket, const offer &what)
                         {}};
     datagram question(&wanted, sizeof(wanted));
     question.add_credentials();
-    return connect_to_service(socket, what.process.nonce) &&
-           question.send(socket);
+    question.add_descriptor(theirs.get());
+    return (connect_to_service(client.get(),
+                               service_name(what.process.nonce)) &&
+            question.send(client.get()))
+               ? std::move(answers)
+               : unique_fd();
 }
 
 /* @return What the service says. */
@@ -252,9 +226,9 @@ constexpr int deadline_ms = 20'000;
 /* A child asks the service of the test's other child. */
 int expect_refusal(const offer &what)
 {
-    const util::unique_fd socket = open_client();
-    GAUDI_CHILD_REQUIRE(ask_service(socket.get(), what));
-    GAUDI_CHILD_REQUIRE(answer_of_service(socket.get(), deadline_ms) ==
+    const unique_fd answers = ask_service(what);
+    GAUDI_CHILD_REQUIRE(answers);
+    GAUDI_CHILD_REQUIRE(answer_of_service(answers.get(), deadline_ms) ==
                         UCS_ERR_REJECTED);
     return 0;
 }
@@ -269,6 +243,8 @@ GAUDI_CHILD(offers_files)
 TEST(machine, reaches_its_own_kind_only_and_says_why)
 {
     const machine_address own = own_machine();
+    const std::string lacks   = ", and UCX_GAUDI_IPC_DIR names no folder that "
+                                "both have";
     EXPECT_EQ("", gaudi::ipc::why_unreachable(own));
 
     machine_address other = own;
@@ -279,27 +255,32 @@ TEST(machine, reaches_its_own_kind_only_and_says_why)
     EXPECT_EQ("it is in another box of cards",
               gaudi::ipc::why_unreachable(other));
     other.net_namespace ^= 1;
-    EXPECT_EQ("it is in another network namespace",
+    EXPECT_EQ("it is in another network namespace" + lacks,
               gaudi::ipc::why_unreachable(other));
     other.pid_namespace ^= 1;
-    EXPECT_EQ("it is in another network and PID namespace than this process",
+    EXPECT_EQ("it is in another network and PID namespace than this process" +
+                  lacks,
               gaudi::ipc::why_unreachable(other));
     other.user_namespace ^= 1;
     EXPECT_EQ("it is in another network, PID and user namespace than this "
-              "process",
+              "process" +
+                  lacks,
               gaudi::ipc::why_unreachable(other));
+    /* That keeps nobody apart who has a folder with it. */
+    other.folder = own.folder ^ 1;
+    EXPECT_NE("", gaudi::ipc::why_unreachable(other));
     other = own;
     other.net_namespace ^= 1;
-    EXPECT_EQ("it is in another network namespace",
+    EXPECT_EQ("it is in another network namespace" + lacks,
               gaudi::ipc::why_unreachable(other))
         << "of the same cards";
     other = own;
     other.pid_namespace ^= 1;
-    EXPECT_EQ("it is in another PID namespace",
+    EXPECT_EQ("it is in another PID namespace" + lacks,
               gaudi::ipc::why_unreachable(other));
     other = own;
     other.user_namespace ^= 1;
-    EXPECT_EQ("it is in another user namespace",
+    EXPECT_EQ("it is in another user namespace" + lacks,
               gaudi::ipc::why_unreachable(other));
     other         = own;
     other.uid     = own.uid + 1;
@@ -309,7 +290,7 @@ TEST(machine, reaches_its_own_kind_only_and_says_why)
               gaudi::ipc::why_unreachable(other));
     other         = own;
     other.version = own.version + 1;
-    EXPECT_EQ("it speaks version 7, and this process 6",
+    EXPECT_EQ("it speaks version 8, and this process 7",
               gaudi::ipc::why_unreachable(other));
 }
 
@@ -567,13 +548,14 @@ GAUDI_CHILD(offers_files_as_everybody)
 GAUDI_CHILD(asks_and_gets_no_answer)
 {
     GAUDI_CHILD_REQUIRE(become_another_user());
-    const auto offered           = from_parent<offer>();
-    const util::unique_fd socket = open_client();
+    const auto offered = from_parent<offer>();
     for (int i = 0; i < 10; ++i) {
-        GAUDI_CHILD_REQUIRE(ask_service(socket.get(), offered));
+        const unique_fd answers = ask_service(offered);
+        GAUDI_CHILD_REQUIRE(answers);
+        /* It ends without one. */
+        GAUDI_CHILD_REQUIRE(answer_of_service(answers.get(), deadline_ms) ==
+                            UCS_ERR_IO_ERROR);
     }
-    GAUDI_CHILD_REQUIRE(answer_of_service(socket.get(), 1000) ==
-                        UCS_ERR_TIMED_OUT);
     return 0;
 }
 
@@ -632,12 +614,18 @@ TEST_F(files, are_not_for_who_has_asked_and_ended)
 {
     start();
     child->stop();
-    const util::unique_fd socket = open_client();
-    forked_process asker(
-        [&] { return ask_service(socket.get(), offered) ? 0 : 1; });
+    int ends[2];
+    ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends));
+    const unique_fd own(ends[0]);
+    const unique_fd askers(ends[1]);
+    forked_process asker([&] {
+        const unique_fd answers = ask_service(offered);
+        return answers && send_descriptor(askers.get(), answers.get()) ? 0 : 1;
+    });
     ASSERT_EQ(0, asker.wait().exit_code);
+    const unique_fd answers(receive_descriptor(own.get()));
     child->kill(SIGCONT);
-    EXPECT_EQ(UCS_ERR_REJECTED, answer_of_service(socket.get(), deadline_ms));
+    EXPECT_EQ(UCS_ERR_REJECTED, answer_of_service(answers.get(), deadline_ms));
 }
 
 TEST_F(files, are_in_reach_of_a_process_without_being_asked_for)

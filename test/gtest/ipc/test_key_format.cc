@@ -97,7 +97,7 @@ TEST_F(key_format, what_nobody_writes_is_an_error)
     using edit                                     = void (*)(ipc::wire_key &);
     const std::pair<edit, const char *> mistakes[] = {
         {[](auto &key) { key.process.pid = 0; }, "names no process"},
-        {[](auto &key) { key.process.reserved = 1; }, "names no process"},
+        {[](auto &key) { key.reserved = 1; }, "names no process"},
         {[](auto &key) { key.cell = UINT32_MAX; }, "names no cell"},
         {[](auto &key) { key.stamp = 0; }, "names no cell"},
         {[](auto &key) { key.length = UINT64_MAX; }, "wraps around"},

@@ -104,10 +104,11 @@ TEST_F(scarcity, is_not_taken_for_the_end_of_a_process)
         const no_new_descriptors limit;
         EXPECT_EQ(gaudi::util::unknown_start_time,
                   gaudi::util::process_start_time(pid));
-        EXPECT_FALSE(gaudi::util::process_has_ended(id.word()));
+        EXPECT_FALSE(
+            gaudi::util::process_has_ended(id.word_for(id.pid_namespace)));
     }
     const no_new_descriptors limit(true);
-    EXPECT_FALSE(gaudi::util::process_has_ended(id.word()));
+    EXPECT_FALSE(gaudi::util::process_has_ended(id.word_for(id.pid_namespace)));
 }
 
 GAUDI_CHILD(looks_at_itself_without_descriptors)

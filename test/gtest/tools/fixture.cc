@@ -288,9 +288,9 @@ process_options tools::with(const environment &variables,
                             std::chrono::seconds deadline) const
 {
     process_options options;
-    options.deadline                      = deadline;
-    options.variables                     = variables;
-    options.variables["HLTHUNK_EMU_NODE"] = node_;
+    options.deadline  = deadline;
+    options.variables = variables;
+    options.variables.try_emplace("HLTHUNK_EMU_NODE", node_);
     return options;
 }
 

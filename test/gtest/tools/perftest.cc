@@ -6,24 +6,21 @@
 
 namespace gaudi::test {
 
-namespace {
-
-/* One that is built with MPI takes itself for a rank of a job where it is not
- * started from a terminal. */
-bool is_built_with_mpi()
+arguments no_mpi_job()
 {
-    static const bool result =
+    static const bool is_built_with_mpi =
         !lines_with(run({"ucx_perftest", "-h"}).output, "MPI mode").empty();
-    return result;
+    return is_built_with_mpi ? arguments{"-P", "0"} : arguments{};
 }
+
+namespace {
 
 arguments command_of(const perftest_case &what)
 {
     arguments command = under_launcher(
         {"ucx_perftest", "-t", what.test, "-m", what.memory, "-s", what.size,
          "-n", std::to_string(what.iterations), "-w", "1"});
-    command = joined(command, what.options);
-    return is_built_with_mpi() ? joined(command, {"-P", "0"}) : command;
+    return joined(joined(command, what.options), no_mpi_job());
 }
 
 } // namespace

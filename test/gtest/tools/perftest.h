@@ -33,6 +33,10 @@ inline constexpr const char *atomic_tests[] = {"ucp_add", "ucp_fadd",
 inline constexpr const char *memory_pairs[] = {"gaudi", "gaudi,host",
                                                "host,gaudi", "host"};
 
+/** Options: an ucx_perftest that is built with MPI takes itself for a rank of a
+ *  job where it is not started from a terminal. */
+arguments no_mpi_job();
+
 /** As it would be typed. */
 std::string text_of(const perftest_case &what);
 

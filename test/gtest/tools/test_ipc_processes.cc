@@ -1,16 +1,21 @@
 /* Processes that reach each other by gaudi_ipc, and processes that must not. */
+#include "gtest/tools/perftest.h"
 #include "gtest/tools/release.h"
 #include "gtest/tools/two_peers.h"
 
 #include "common/ability.h"
 #include "common/process_state.h"
+#include "common/scratch.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <regex>
 #include <sstream>
 #include <utility>
 
 #include <sched.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -124,6 +129,25 @@ protected:
     }
 };
 
+/* As two pods of a node. */
+class ipc_pods : public ipc_processes {
+protected:
+    void SetUp() override
+    {
+        GAUDI_SKIP_IF(why_no_namespaces(pod_namespaces, "proc"));
+        ASSERT_EQ(0, mkdir(folder.path("cards").c_str(), 0700));
+    }
+
+    /* What both know of the folder, and what the cards of its box do. */
+    [[nodiscard]] environment sharing() const
+    {
+        return {{"UCX_GAUDI_IPC_DIR", folder.path("")},
+                {"HLTHUNK_EMU_NODE", folder.path("cards")}};
+    }
+
+    scratch_directory folder;
+};
+
 /* The network between two namespaces. Their only processes hold them, and they
  * go with these, with all that is in them. */
 class ipc_nodes : public ipc_processes {
@@ -188,6 +212,71 @@ protected:
                                    "/operstate"});
             EXPECT_TRUE(eventually([&] { return run(look).output == "up\n"; }));
         }
+    }
+
+    /* A container of a manifest. */
+    struct container {
+        arguments command;
+        environment variables;
+    };
+    using pod_pair = std::vector<container>;
+
+    /* A pair of each block of a page. */
+    static std::vector<pod_pair> manifests(const std::string &page)
+    {
+        std::vector<pod_pair> result;
+        std::istringstream lines(page);
+        const std::regex command(" *command: \\[(.*)\\]");
+        const std::regex variable(
+            " *- \\{name: (\\w+), value: \"?([^\"}]*)\"?\\}");
+        std::smatch found;
+        for (std::string line; std::getline(lines, line);) {
+            if (line == "```yaml") {
+                result.emplace_back();
+            } else if (std::regex_match(line, found, command)) {
+                const std::string text =
+                    std::regex_replace(found.str(1), std::regex("[,\"]"), "");
+                result.back().push_back({words(text), {}});
+            } else if (std::regex_match(line, found, variable)) {
+                result.back().back().variables[found[1]] = found[2];
+            }
+        }
+        return result;
+    }
+
+    /* The server's, and then the client's, each with processes of its own. */
+    void run_pods(const pod_pair &both, const node &first, const node &second,
+                  const std::string &server_address) const
+    {
+        const scratch_directory folder;
+        ASSERT_EQ(0, mkdir(folder.path("cards").c_str(), 0700));
+        ASSERT_EQ(2u, both.size());
+        const auto start = [&](const node &where, const container &what) {
+            environment all = what.variables;
+            EXPECT_EQ("/ucx", all["UCX_GAUDI_IPC_DIR"]);
+            all["UCX_GAUDI_IPC_DIR"] = folder.path("");
+            all["HLTHUNK_EMU_NODE"]  = folder.path("cards");
+            arguments command(what.command.begin() + 2, what.command.end());
+            if (&what == &both[1]) {
+                command.back() = server_address;
+            }
+            const arguments apart{"unshare",      "--ipc",  "--uts",
+                                  "--pid",        "--fork", "--kill-child",
+                                  "--mount-proc", "--"};
+            return std::make_unique<process>(
+                joined(joined(where.prefix(), apart),
+                       under_launcher(joined(command, no_mpi_job()))),
+                with(over("", GetParam(), all)));
+        };
+        const auto server  = start(first, both[0]);
+        const auto listens = joined(
+            first.prefix(), {"grep", "-q", ":3419 .* 0A ", "/proc/net/tcp"});
+        EXPECT_TRUE(eventually([&] {
+            return server->has_ended() || (run(listens).exit_code == 0);
+        }));
+        const process_result client = start(second, both[1])->wait();
+        EXPECT_TRUE(is_quiet_success(client, {"Final:"}));
+        EXPECT_TRUE(is_quiet_success(server->wait()));
     }
 
     node nodes[2];
@@ -277,6 +366,31 @@ TEST_P(ipc_processes, without_a_common_transport_are_told_so)
 INSTANTIATE_TEST_SUITE_P(with, ipc_processes, ::testing::ValuesIn(protocols()),
                          name_of_protocols);
 
+TEST_P(ipc_pods, reach_each_other_by_a_folder)
+{
+    for (const std::string over_pcie : {"n", "y"}) {
+        environment all          = over(ipc, GetParam(), sharing());
+        all["UCX_GAUDI_IPC_P2P"] = over_pcie;
+        all["UCX_LOG_LEVEL"]     = "info";
+        peers_case whole{traffic(true), {"few", "info"}, all};
+        whole.server_prefix = words(in_a_pod);
+        whole.client_prefix = words(in_a_pod);
+        peers_result result = run_peers(whole);
+        for (process_result *side : {&result.client, &result.server}) {
+            EXPECT_THAT(side->output,
+                        HasSubstr((over_pcie == "y") ? " uses PCIe"
+                                                     : " does not use PCIe"));
+            drop_lines(side->output, {"UCX  INFO"});
+        }
+        expect_ipc(result);
+        EXPECT_TRUE(std::filesystem::is_empty(
+            folder.path("ucx-gaudi-" + std::to_string(geteuid()))));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(with, ipc_pods, ::testing::ValuesIn(protocols()),
+                         name_of_protocols);
+
 TEST_P(ipc_nodes, talk_over_tcp)
 {
     expect_tcp("it is in another network namespace", box("node1"),
@@ -294,8 +408,25 @@ TEST_P(ipc_nodes, talk_over_tcp_in_one_box_too)
 TEST_P(ipc_nodes, of_other_processes_are_told_both)
 {
     GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWPID | CLONE_NEWNS, "proc"));
-    expect_tcp("it is in another network and PID namespace than this process",
-               {}, joined(nodes[1].prefix(), no_processes), nodes[0].prefix());
+    const scratch_directory folder;
+    for (const environment &of_server : std::vector<environment>{
+             {}, {{"UCX_GAUDI_IPC_DIR", folder.path("")}}}) {
+        expect_tcp("it is in another network and PID namespace than this "
+                   "process, and UCX_GAUDI_IPC_DIR names no folder that both "
+                   "have",
+                   of_server, joined(nodes[1].prefix(), no_processes),
+                   nodes[0].prefix());
+    }
+}
+
+TEST_P(ipc_nodes, run_the_manifests_of_the_page)
+{
+    GAUDI_SKIP_IF(why_no_namespaces(
+        CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNS, "proc"));
+    const auto pairs = manifests(read_file(GAUDI_PODS_PAGE));
+    ASSERT_EQ(2u, pairs.size());
+    run_pods(pairs[0], nodes[0], nodes[0], "127.0.0.1");
+    run_pods(pairs[1], nodes[0], nodes[1], "10.77.7.0");
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_nodes, ::testing::ValuesIn(protocols()),

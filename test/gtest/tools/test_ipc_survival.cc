@@ -3,7 +3,12 @@
 #include "gtest/tools/release.h"
 #include "gtest/tools/two_peers.h"
 
+#include "common/ability.h"
+#include "common/scratch.h"
+
 #include <random>
+
+#include <sys/stat.h>
 
 namespace gaudi::test {
 
@@ -24,17 +29,21 @@ protected:
 
     /* A card for the survivor, one for a peer, and some that processes which
      * are just dead may still hold. */
-    void survive(unsigned kills)
+    void survive(unsigned kills, const arguments &around = {},
+                 const environment &more = {})
     {
+        /* What UCX says of a dead peer is no complaint. */
+        environment all = {{"UCX_KEEPALIVE_INTERVAL", "500ms"},
+                           {"UCX_LOG_LEVEL", "fatal"}};
+        all.insert(more.begin(), more.end());
         const auto seed = std::random_device()();
         SCOPED_TRACE("seed " + std::to_string(seed));
         const process_result result =
-            run(under_launcher({GAUDI_TOOLS_DIR "/ucp_survivor",
-                                std::to_string(kills), std::to_string(seed)},
-                               {"--emulate=4"}),
-                /* What UCX says of a dead peer is no complaint. */
-                settings({{"UCX_KEEPALIVE_INTERVAL", "500ms"},
-                          {"UCX_LOG_LEVEL", "fatal"}}));
+            run(joined(around, under_launcher({GAUDI_TOOLS_DIR "/ucp_survivor",
+                                               std::to_string(kills),
+                                               std::to_string(seed)},
+                                              {"--emulate=4"})),
+                settings(all));
         EXPECT_TRUE(exited_with(0, result));
         EXPECT_THAT(result.output,
                     HasSubstr("survived " + std::to_string(kills) + " kills"));
@@ -73,6 +82,17 @@ using ipc_stress_survival_of_buffers = ipc_survival;
 TEST_P(ipc_survival_of_kills, goes_on_and_keeps_nothing)
 {
     survive(12);
+}
+
+TEST_P(ipc_survival_of_kills, goes_on_in_pods)
+{
+    GAUDI_SKIP_IF(why_no_namespaces(pod_namespaces, "proc"));
+    const scratch_directory folder;
+    ASSERT_EQ(0, mkdir(folder.path("cards").c_str(), 0700));
+    survive(12, words(in_a_pod),
+            {{"UCX_GAUDI_IPC_DIR", folder.path("")},
+             {"HLTHUNK_EMU_NODE", folder.path("cards")},
+             {"GAUDI_TEST_AROUND_PEERS", in_a_pod}});
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_survival_of_kills,

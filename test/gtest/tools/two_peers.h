@@ -6,6 +6,8 @@
 
 #include "gtest/tools/fixture.h"
 
+#include <sched.h>
+
 namespace gaudi::test {
 
 /** One run: see peer/ucp_peer.cc for traffic and options. */
@@ -38,6 +40,15 @@ struct peer_command {
  *  @param stops  A side that waits for one which ended badly is stopped. */
 peers_result run_both(peer_command server, peer_command client,
                       bool stops = true);
+
+/** Namespaces that two pods have of their own, and what starts a program with
+ *  them. */
+inline constexpr int pod_namespaces = CLONE_NEWUSER | CLONE_NEWPID |
+                                      CLONE_NEWNET | CLONE_NEWNS |
+                                      CLONE_NEWIPC | CLONE_NEWUTS;
+inline constexpr char in_a_pod[] =
+    "unshare --user --map-root-user --pid --fork --kill-child --mount-proc "
+    "--net --ipc --uts --";
 
 class two_peers : public tools {
 protected:

@@ -55,7 +55,7 @@ void follow_peer(interface &iface, const remote_process &peer)
 {
     epoll_event event{};
     event.events = EPOLLIN | EPOLLONESHOT;
-    if ((epoll_ctl(iface.ended_fd.get(), EPOLL_CTL_ADD, peer.pidfd(), &event) !=
+    if ((epoll_ctl(iface.ended_fd.get(), EPOLL_CTL_ADD, peer.life(), &event) !=
          0) &&
         (errno != EEXIST)) {
         ucs_debug("gaudi_ipc: the end of process %u will wake nobody: %m",

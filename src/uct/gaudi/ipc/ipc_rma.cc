@@ -24,7 +24,7 @@ void transport::log_way(uct_ep_h ep, bool is_put, const side &local,
         return;
     }
     const bool here  = local.is_device;
-    const bool there = remote.is_device;
+    const bool there = !static_cast<remote_key *>(remote.remote)->is_host();
     const unsigned kind =
         1u << ((is_put ? 4u : 0u) + (here ? 2u : 0u) + (there ? 1u : 0u));
     endpoint &self = *to_ep(ep);

@@ -51,8 +51,9 @@ private:
     gaudi::util::unique_fd fd_;
 };
 
-/** This program once more, with other words, and a socket as its @ref peer_fd.
- * Ends with this object. */
+/** This program once more, with other words, and a socket as its @ref peer_fd;
+ *  started by the words in GAUDI_TEST_AROUND_PEERS, if there are any. Ends with
+ *  this object. */
 class another_process {
 public:
     explicit another_process(std::vector<std::string> words);

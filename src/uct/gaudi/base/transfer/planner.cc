@@ -46,11 +46,11 @@ int import(const side &there, size_t length, card &user, bool waits,
                  : there.remote->va_on(user, there.address, length, va);
 }
 
-/* No way leads to device memory of another process. */
+/* No way leads to memory of another process. */
 ucs_status_t report_no_way(const side &there, int error)
 {
     ucs_log(failure_level(error == -ESRCH),
-            "gaudi: cannot reach device memory of another process at %#lx: %s",
+            "gaudi: cannot reach memory of another process at %#lx: %s",
             there.address, std::strerror(-error));
     /* Nothing that comes by waiting, as NO_RESOURCE would say. */
     return (error == -EAGAIN) ? UCS_ERR_NO_MEMORY : to_status(error);

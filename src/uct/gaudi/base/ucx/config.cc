@@ -77,6 +77,16 @@ ucs_config_field_t table[] = {
      " n         - none does\n"
      " auto      - pairs of which sysfs shows that they do",
      offsetof(global_config, peer_to_peer), UCS_CONFIG_TYPE_TERNARY_AUTO},
+
+    {"IPC_DIR", "",
+     "A folder that processes share which have PID, user or network "
+     "namespaces\n"
+     "of their own, as pods: by it gaudi_ipc reaches one from the other. In "
+     "it\n"
+     "each user has a folder that nobody else uses. Without it they use other\n"
+     "transports.",
+     offsetof(global_config, ipc_folder), UCS_CONFIG_TYPE_STRING},
+
     {"CARD_KIND", "auto",
      "What a card is taken for whose PCI device id and name are not known, as\n"
      "a newer one's may be. Only a try shows whether it works:\n"

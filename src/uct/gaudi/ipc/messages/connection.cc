@@ -119,7 +119,7 @@ ucs_status_t connection::take_ring(int file, const mailbox_layout &layout)
 ucs_status_t connection::try_ring(int file, const mailbox_layout &layout,
                                   unsigned index)
 {
-    const uint64_t own          = own_process().word();
+    const uint64_t own = own_process().word_for(process_->id().pid_namespace);
     std::atomic<uint64_t> &word = header().owners[index];
     uint64_t owner              = word.load(std::memory_order_relaxed);
     const bool is_left          = has_left(owner);
@@ -213,7 +213,7 @@ bool connection::peer_alive() const
     }
     /* The other end of the socket is closed when the process has executed
      * another program, too. */
-    pollfd ended[] = {{process_->pidfd(), POLLIN, 0}, {signal_.get(), 0, 0}};
+    pollfd ended[] = {{process_->life(), POLLIN, 0}, {signal_.get(), 0, 0}};
     return ::poll(ended, 2, 0) <= 0;
 }
 

@@ -37,7 +37,7 @@ mailbox_layout fitting_layout(size_t ring_size, unsigned ring_count)
 
 mailbox::mailbox(const mailbox_layout &layout)
     : address_{own_process(), {}}, layout_(layout),
-      owners_(address_.process.word())
+      owners_(address_.process.word_for(address_.process.pid_namespace))
 {}
 
 ucs_status_t mailbox::create(const mailbox_options &options,

@@ -61,8 +61,8 @@ struct mailbox_header {
 /** Owner of a ring that nobody can use until the receiver has cleared it. */
 inline constexpr uint64_t nobody = UINT64_MAX;
 
-/** Added to an owner word: the owner has left the ring to others. No pid has
- *  this bit. */
+/** Added to an owner word: the owner has left the ring to others. No name of a
+ *  process has this bit. */
 inline constexpr uint64_t owner_left = uint64_t{1} << 31;
 
 inline bool has_left(uint64_t owner)
@@ -70,9 +70,12 @@ inline bool has_left(uint64_t owner)
     return (owner != nobody) && ((owner & owner_left) != 0);
 }
 
+/** 0: of another PID namespace. */
 inline uint32_t owner_pid(uint64_t owner)
 {
-    return static_cast<uint32_t>(owner & ~owner_left);
+    return ((owner & in_folder) != 0)
+               ? 0
+               : static_cast<uint32_t>(owner & ~owner_left);
 }
 
 /** Where things are in the file. */

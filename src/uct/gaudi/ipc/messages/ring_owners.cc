@@ -2,6 +2,7 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/messages/mailbox_file.h"
+#include "uct/gaudi/ipc/process/shared_folder.h"
 #include "util/other_process.h"
 
 #include <sys/epoll.h>
@@ -49,18 +50,20 @@ bool ring_owners::is_dead(uint64_t word) const
 /* @return Whether the process lives. */
 bool ring_owners::follow(uint64_t word, owner &who)
 {
-    if (owner_pid(word) == owner_pid(self_)) {
+    const uint32_t pid = owner_pid(word);
+    if (pid == owner_pid(self_)) {
         return word == self_;
     }
-    who.pidfd = util::open_pidfd(owner_pid(word));
-    if (util::process_has_ended(word)) {
-        who.pidfd.reset();
+    who.life = (pid == 0) ? shared_folder::instance().open_life(word)
+                          : util::open_pidfd(pid);
+    if (process_has_ended(word)) {
+        who.life.reset();
         return false;
     }
     epoll_event wanted{EPOLLIN, {.u64 = word}};
-    if (who.pidfd && (epoll_ctl(events_.get(), EPOLL_CTL_ADD, who.pidfd.get(),
-                                &wanted) != 0)) {
-        who.pidfd.reset();
+    if (who.life && (epoll_ctl(events_.get(), EPOLL_CTL_ADD, who.life.get(),
+                               &wanted) != 0)) {
+        who.life.reset();
     }
     return true;
 }
@@ -68,9 +71,9 @@ bool ring_owners::follow(uint64_t word, owner &who)
 /* The event would outlive the descriptor here if a forked child had it, too. */
 void ring_owners::unfollow(owner &who)
 {
-    if (who.pidfd) {
-        epoll_ctl(events_.get(), EPOLL_CTL_DEL, who.pidfd.get(), nullptr);
-        who.pidfd.reset();
+    if (who.life) {
+        epoll_ctl(events_.get(), EPOLL_CTL_DEL, who.life.get(), nullptr);
+        who.life.reset();
     }
 }
 
@@ -99,8 +102,8 @@ bool ring_owners::find_dead()
         }
     }
     for (auto &[word, who] : owners_) {
-        if (!who.pidfd && !who.is_dead && (word != self_) &&
-            util::process_has_ended(word)) {
+        if (!who.life && !who.is_dead && (word != self_) &&
+            process_has_ended(word)) {
             mark_dead(word, who);
             any = true;
         }

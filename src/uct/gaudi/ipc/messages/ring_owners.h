@@ -15,7 +15,7 @@ namespace gaudi::ipc {
 
 class ring_owners {
 public:
-    /** @param self  process_id::word of this process. */
+    /** @param self  process_id::word_for of this process. */
     explicit ring_owners(uint64_t self) : self_(self) {}
 
     /** Begin. @param signal  Another descriptor to wait for.
@@ -41,7 +41,7 @@ public:
 private:
     struct owner {
         /* None: own process, a dead one, or no room for descriptors. */
-        util::unique_fd pidfd;
+        util::unique_fd life;
         unsigned rings = 0;
         bool is_dead   = false;
     };

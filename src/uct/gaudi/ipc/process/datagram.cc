@@ -3,6 +3,7 @@
 #include "util/errors.h"
 #include "util/other_process.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -26,40 +27,11 @@ namespace gaudi::ipc {
 
 namespace {
 
-/* The name of a socket: of the service of a process, or any. */
-struct socket_name {
-    socket_name() : length(offsetof(sockaddr_un, sun_path)) {}
-    explicit socket_name(uint64_t nonce)
-    {
-        /* Abstract: it begins with a zero. */
-        const int text = std::snprintf(
-            name.sun_path + 1, sizeof(name.sun_path) - 1,
-            "ucx-gaudi-ipc/%016lx", static_cast<unsigned long>(nonce));
-        length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
-                                        static_cast<size_t>(text));
-    }
-    [[nodiscard]] const sockaddr *get() const
-    {
-        return reinterpret_cast<const sockaddr *>(&name);
-    }
-
-    sockaddr_un name{AF_UNIX, {}};
-    socklen_t length;
-};
-
-/* @return Invalid: errno tells. */
-util::unique_fd open_socket(const socket_name &name, int flags)
+/* @return Whether the kernel says who sends what comes. */
+bool ask_for_senders(int socket)
 {
     constexpr int on = 1;
-    util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | flags, 0));
-    if (fd && ((setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &on,
-                           sizeof(on)) != 0) ||
-               (bind(fd.get(), name.get(), name.length) != 0))) {
-        const int error = errno;
-        fd.reset();
-        errno = error;
-    }
-    return fd;
+    return setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) == 0;
 }
 
 /* What the kernel says of users that are not mapped in our namespace. */
@@ -128,13 +100,6 @@ void datagram::add_credentials()
     add(SCM_CREDENTIALS, &own, sizeof(own));
 }
 
-void datagram::answer(const datagram &other)
-{
-    peer_               = other.peer_;
-    header_.msg_name    = &peer_;
-    header_.msg_namelen = other.header_.msg_namelen;
-}
-
 bool datagram::send(int socket)
 {
     return sendmsg(socket, &header_, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
@@ -142,8 +107,6 @@ bool datagram::send(int socket)
 
 ssize_t datagram::receive(int socket)
 {
-    header_.msg_name       = &peer_;
-    header_.msg_namelen    = sizeof(peer_);
     header_.msg_control    = control_;
     header_.msg_controllen = sizeof(control_);
     ssize_t length;
@@ -196,31 +159,70 @@ void datagram::take_descriptors(cmsghdr &part)
         int fd;
         std::memcpy(&fd, CMSG_DATA(&part) + at, sizeof(fd));
         util::unique_fd taken(fd);
-        if (util::unique_fd &place = descriptors[descriptors[0] ? 1 : 0];
-            !place) {
-            place = std::move(taken);
+        const auto place = std::find_if(descriptors.begin(), descriptors.end(),
+                                        [](const auto &one) { return !one; });
+        if (place != descriptors.end()) {
+            *place = std::move(taken);
         }
     }
 }
 
-util::unique_fd open_service(uint64_t nonce, bool &sends_pidfds_p)
+service_name::service_name(uint64_t nonce)
 {
-    constexpr int on   = 1;
-    util::unique_fd fd = open_socket(socket_name(nonce), 0);
-    sends_pidfds_p = fd && (setsockopt(fd.get(), SOL_SOCKET, SO_PASSPIDFD, &on,
-                                       sizeof(on)) == 0);
+    /* Abstract: it begins with a zero. */
+    const int text = std::snprintf(
+        address.sun_path + 1, sizeof(address.sun_path) - 1,
+        "ucx-gaudi-ipc/%016lx", static_cast<unsigned long>(nonce));
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                    static_cast<size_t>(text));
+}
+
+service_name::service_name(const std::string &path) : length(sizeof(address))
+{
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+}
+
+util::unique_fd open_service(const service_name &name, bool *sends_pidfds_p)
+{
+    constexpr int on = 1;
+    util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (fd &&
+        (!ask_for_senders(fd.get()) ||
+         (bind(fd.get(), reinterpret_cast<const sockaddr *>(&name.address),
+               name.length) != 0))) {
+        const int error = errno;
+        fd.reset();
+        errno = error;
+    }
+    if (sends_pidfds_p != nullptr) {
+        *sends_pidfds_p = fd && (setsockopt(fd.get(), SOL_SOCKET, SO_PASSPIDFD,
+                                            &on, sizeof(on)) == 0);
+    }
     return fd;
 }
 
 util::unique_fd open_client()
 {
-    return open_socket(socket_name(), SOCK_NONBLOCK);
+    return util::unique_fd(
+        socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-bool connect_to_service(int client, uint64_t nonce)
+util::unique_fd open_answers(util::unique_fd &others_p)
 {
-    const socket_name name(nonce);
-    return connect(client, name.get(), name.length) == 0;
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+                   ends) != 0) {
+        return {};
+    }
+    util::unique_fd own(ends[0]);
+    others_p.reset(ends[1]);
+    return ask_for_senders(own.get()) ? std::move(own) : util::unique_fd();
+}
+
+bool connect_to_service(int client, const service_name &name)
+{
+    return connect(client, reinterpret_cast<const sockaddr *>(&name.address),
+                   name.length) == 0;
 }
 
 bool is_own_user(const ucred &credentials)

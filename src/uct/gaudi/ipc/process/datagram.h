@@ -1,5 +1,5 @@
 /**
- * One message over an abstract socket, with the descriptors that come along and
+ * One message over a socket, with the descriptors that come along and
  * what the kernel says of its sender; and whether that one may be told what
  * others of its user may.
  *
@@ -14,14 +14,26 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include <sys/socket.h>
 #include <sys/un.h>
 
 namespace gaudi::ipc {
 
-/** As many descriptors as a message can have. */
+/** What is handed out, or brought, together. */
 using file_pair = std::array<util::unique_fd, 2>;
+
+/** The name of a service's socket. */
+struct service_name {
+    /** By the nonce of its process: for those of its network namespace. */
+    explicit service_name(uint64_t nonce);
+    /** In a folder. @param path  Not too long. */
+    explicit service_name(const std::string &path);
+
+    sockaddr_un address{AF_UNIX, {}};
+    socklen_t length;
+};
 
 class datagram {
 public:
@@ -31,11 +43,8 @@ public:
     /** Say who sends it. The kernel checks that. */
     void add_credentials();
 
-    /** @param fd  Borrowed until it is sent; two at most. */
+    /** @param fd  Borrowed until it is sent; three at most. */
     void add_descriptor(int fd) { add(SCM_RIGHTS, &fd, sizeof(fd)); }
-
-    /** It goes where another one came from, not where a socket is connected. */
-    void answer(const datagram &other);
 
     /** Waits for nothing. @return false, with errno. */
     [[nodiscard]] bool send(int socket);
@@ -53,7 +62,7 @@ public:
      *  it. -errno: it could not be had, because the process has ended or there
      *  was no room for a descriptor. */
     util::unique_fd pidfd{-ENODATA};
-    file_pair descriptors;
+    std::array<util::unique_fd, 3> descriptors;
 
 private:
     void add(int type, const void *what, size_t length);
@@ -63,23 +72,26 @@ private:
     iovec data_;
     msghdr header_{};
     alignas(cmsghdr) char control_[CMSG_SPACE(sizeof(ucred)) +
-                                   3 * CMSG_SPACE(sizeof(int))]{};
-    sockaddr_un peer_{};
+                                   4 * CMSG_SPACE(sizeof(int))]{};
 };
 
-/** A socket that others find by the nonce of this process.
- *  @param sends_pidfds_p  Whether a pidfd comes with every message.
+/** A socket that others find.
+ *  @param sends_pidfds_p  Whether a pidfd comes with every message; nullptr:
+ *                         none is to.
  *  @return Invalid: errno tells. */
-[[nodiscard]] util::unique_fd open_service(uint64_t nonce,
-                                           bool &sends_pidfds_p);
+[[nodiscard]] util::unique_fd open_service(const service_name &name,
+                                           bool *sends_pidfds_p);
 
-/** A socket with a name that the kernel chooses, so that answers find it; never
- *  waits. @return As above. */
+/** A socket to ask services with; never waits. @return As above. */
 [[nodiscard]] util::unique_fd open_client();
 
-/** Connect a client to the service of a process: it receives from there only.
- *  @return false, with errno. */
-[[nodiscard]] bool connect_to_service(int client, uint64_t nonce);
+/** Two ends of what an answer comes by, wherever who answers is; never waits.
+ *  @return The own end, which ends when nobody has the other one any more: that
+ *          goes with the question. Invalid: errno tells. */
+[[nodiscard]] util::unique_fd open_answers(util::unique_fd &others_p);
+
+/** Connect a client to a service. @return false, with errno. */
+[[nodiscard]] bool connect_to_service(int client, const service_name &name);
 
 /** Whether credentials are of this process's user. Never, where this process
  *  has the overflow id: all users have it that are not mapped in its user

@@ -1,5 +1,6 @@
 #include "uct/gaudi/ipc/process/file_service.h"
 
+#include "uct/gaudi/ipc/process/shared_folder.h"
 #include "util/background_thread.h"
 #include "util/errors.h"
 #include "util/fork_handlers.h"
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -64,14 +66,18 @@ struct server {
             return;
         }
         util::unique_fd opened =
-            open_service(own_process().nonce, sends_pidfds);
+            open_service(service_name(own_process().nonce), &sends_pidfds);
         if (!opened) {
             ucs_diag("gaudi_ipc: no service for files: %m");
             return;
         }
         try {
             util::start_background_thread(
-                "ucx-gaudi-files", [this, fd = opened.get()] { run(fd); });
+                "ucx-gaudi-files",
+                [this, fd = opened.get(),
+                 shared = shared_folder::instance().service()] {
+                    run({fd, POLLIN, 0}, {shared, POLLIN, 0});
+                });
         } catch (const std::system_error &error) {
             ucs_diag("gaudi_ipc: no service for files: %s", error.what());
             return;
@@ -81,29 +87,35 @@ struct server {
     }
 
     /* Until the process ends. */
-    void run(int from)
+    void run(pollfd near, pollfd shared)
     {
         for (;;) {
-            wire_request wanted{};
-            datagram message(&wanted, sizeof(wanted));
-            const ssize_t length = message.receive(from);
-            if (length < 0) {
-                ucs_debug("gaudi_ipc: the service for files ends: %m");
-                return;
-            }
-            if ((static_cast<size_t>(length) == sizeof(wanted)) &&
-                (wanted.magic == request_magic) &&
-                (wanted.version == wire_version) &&
-                is_own_user(message.credentials)) {
-                react(from, wanted, message);
+            pollfd both[] = {near, shared};
+            (void)poll(both, 2, -1);
+            for (const pollfd &from : both) {
+                wire_request wanted{};
+                datagram message(&wanted, sizeof(wanted));
+                const ssize_t length =
+                    (from.revents != 0) ? message.receive(from.fd) : 0;
+                if (length < 0) {
+                    ucs_debug("gaudi_ipc: the service for files ends: %m");
+                    return;
+                }
+                if ((static_cast<size_t>(length) == sizeof(wanted)) &&
+                    (wanted.magic == request_magic) &&
+                    (wanted.version == wire_version) &&
+                    is_own_user(message.credentials)) {
+                    react(from.fd == shared.fd, wanted, message);
+                }
             }
         }
     }
 
-    void react(int from, const wire_request &wanted, datagram &asked)
+    void react(bool by_folder, const wire_request &wanted, datagram &asked)
     {
         file_pair given;
-        ucs_status_t status = check_sender(wanted, asked);
+        ucs_status_t status = by_folder ? check_sharer(wanted, asked)
+                                        : check_sender(wanted, asked);
         if (wanted.withdrawal != 0) {
             const auto handler = withdrawal_handler.load();
             if ((status == UCS_OK) && (handler != nullptr)) {
@@ -122,17 +134,28 @@ struct server {
         /* A reply that does not fit is lost: who asks so much waits in vain. */
         wire_reply what{wanted.number, status, 0};
         datagram message(&what, sizeof(what));
-        message.answer(asked);
         message.add_credentials();
         for (const util::unique_fd &fd : given) {
             if ((status == UCS_OK) && fd) {
                 message.add_descriptor(fd.get());
             }
         }
-        if (!message.send(from)) {
+        if (!message.send(asked.descriptors[0].get())) {
             ucs_debug("gaudi_ipc: process %d gets no answer: %m",
                       asked.credentials.pid);
         }
+    }
+
+    /* Nobody else gets to the folder; of another PID namespace the kernel says
+     * no pid that would be of use. */
+    static ucs_status_t check_sharer(const wire_request &wanted,
+                                     const datagram &asked)
+    {
+        const process_id &sender = wanted.sender;
+        return (sender.pid_namespace == own_process().pid_namespace) &&
+                       (static_cast<pid_t>(sender.pid) != asked.credentials.pid)
+                   ? UCS_ERR_REJECTED
+                   : UCS_OK;
     }
 
     /* Where the kernel sends pidfds, a message without is of a process that
@@ -162,7 +185,8 @@ struct server {
         }
         return (take == nullptr)
                    ? UCS_OK
-                   : take(wanted.sender, std::move(asked.descriptors));
+                   : take(wanted.sender, {std::move(asked.descriptors[1]),
+                                          std::move(asked.descriptors[2])});
     }
 
     std::mutex lock; /* held across opening */

@@ -1,8 +1,10 @@
 /**
  * How files cross processes: each process has an abstract socket, named after
- * its nonce, and a thread that answers on it, both from the first offered file
- * on. It gives files to processes of the same user and the same user and PID
- * namespaces that know their names, whatever the rest of the process does.
+ * its nonce, another one in the shared folder, if there is one, and a thread
+ * that answers on both, from the first offered file on. It gives files to
+ * processes of the same user that know their names, whatever the rest of the
+ * process does: to those of the same user and PID namespaces, and to those that
+ * have come by the folder.
  *
  * It is a thread of ours, not UCX's async thread: that one is lost in a forked
  * child, where its event set is still the parent's. Any thread may call.
@@ -26,7 +28,8 @@ struct file_part {
     uint64_t size;
 };
 
-/** What is sent to a service, perhaps with a descriptor. */
+/** What is sent to a service, with the descriptor that answers go to, and
+ *  perhaps others. */
 struct wire_request {
     uint64_t magic;
     uint64_t number; /**< comes back in the reply */

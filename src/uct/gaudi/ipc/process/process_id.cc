@@ -43,11 +43,12 @@ struct own_names {
         .uid           = geteuid(),
         .version       = wire_version,
         .user_namespace =
-            static_cast<uint16_t>(user_namespace ^ (user_namespace >> 16))};
-    const process_id process{.nonce      = util::process_identity(),
-                             .start_time = util::unknown_start_time,
-                             .pid        = static_cast<uint32_t>(getpid()),
-                             .reserved   = 0};
+            static_cast<uint16_t>(user_namespace ^ (user_namespace >> 16)),
+        .folder = shared_folder::instance().identity()};
+    const process_id process{.nonce         = util::process_identity(),
+                             .start_time    = util::unknown_start_time,
+                             .pid           = static_cast<uint32_t>(getpid()),
+                             .pid_namespace = machine.pid_namespace};
     /* Until there is room for the descriptor that tells it. */
     std::atomic<uint64_t> start_time{util::unknown_start_time};
 };

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "uct/gaudi/ipc/process/shared_folder.h"
 #include "util/other_process.h"
 
 #include <compare>
@@ -18,10 +19,11 @@
 namespace gaudi::ipc {
 
 /** Of everything that one process sends to another. */
-inline constexpr uint16_t wire_version = 6;
+inline constexpr uint16_t wire_version = 7;
 
 /** Where a process is. Processes that differ in any of it cannot use each
- *  other's memory. Of the first two it is a hash: whoever has the same by
+ *  other's memory, but for namespaces and user where they have a folder in
+ *  common. Of system, box and folder it is a hash: whoever has the same by
  *  chance has other processes. */
 struct machine_address {
     uint32_t system;         /**< the running kernel */
@@ -31,25 +33,27 @@ struct machine_address {
     uint32_t uid;            /**< effective user, in its user namespace */
     uint16_t version;        /**< wire_version */
     uint16_t user_namespace; /**< hash of the namespace's inode */
+    uint32_t folder;         /**< shared_folder::identity() */
 
     bool operator==(const machine_address &) const = default;
 };
 
 /** Which process it is. No two have ever had the same. */
 struct process_id {
-    uint64_t nonce;      /**< util::process_identity() */
-    uint64_t start_time; /**< clock ticks since boot: survives pid reuse */
-    uint32_t pid;        /**< in its PID namespace */
-    uint32_t reserved;   /**< 0 */
+    uint64_t nonce;         /**< util::process_identity() */
+    uint64_t start_time;    /**< clock ticks since boot: survives pid reuse */
+    uint32_t pid;           /**< in its PID namespace, */
+    uint32_t pid_namespace; /**< which has this inode */
 
     /* clang-tidy 14 sees the 0 that the compiler writes for this.
      * NOLINTNEXTLINE(modernize-use-nullptr) */
     auto operator<=>(const process_id &) const = default;
 
-    /** Tells it from others of its PID namespace. */
-    [[nodiscard]] constexpr uint64_t word() const
+    /** Tells it from others, to processes of this PID namespace. */
+    [[nodiscard]] constexpr uint64_t word_for(uint32_t readers) const
     {
-        return util::process_word(pid, start_time);
+        return (readers == pid_namespace) ? util::process_word(pid, start_time)
+                                          : folder_word(nonce);
     }
 };
 
@@ -63,7 +67,7 @@ struct file_ref {
     auto operator<=>(const file_ref &) const = default;
 };
 
-static_assert((sizeof(machine_address) == 24) && (sizeof(process_id) == 24) &&
+static_assert((sizeof(machine_address) == 28) && (sizeof(process_id) == 24) &&
               (sizeof(file_ref) == 16));
 static_assert(std::is_trivially_copyable_v<machine_address> &&
               std::is_trivially_copyable_v<process_id> &&

@@ -48,7 +48,9 @@ std::string other_namespaces(const machine_address &own,
     }
     return text.empty() ? ""
                         : "it is in another " + text + " namespace" +
-                              ((kinds.size() > 1) ? " than this process" : "");
+                              ((kinds.size() > 1) ? " than this process" : "") +
+                              ", and UCX_GAUDI_IPC_DIR names no folder that "
+                              "both have";
 }
 
 void tell(const machine_address &machine, const process_id &process,
@@ -87,14 +89,15 @@ std::string why_unreachable(const machine_address &peer)
     if (peer.system != own.system) {
         return "it is on another machine";
     }
+    const bool have_folder = (own.folder != 0) && (own.folder == peer.folder);
     std::string namespaces = other_namespaces(own, peer);
-    if (!namespaces.empty()) {
+    if (!have_folder && !namespaces.empty()) {
         return namespaces;
     }
     if (peer.box != own.box) {
         return "it is in another box of cards";
     }
-    if (peer.uid != own.uid) {
+    if (!have_folder && (peer.uid != own.uid)) {
         return "it belongs to user " + std::to_string(peer.uid) +
                ", and this process to " + std::to_string(own.uid);
     }

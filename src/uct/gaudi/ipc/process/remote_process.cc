@@ -1,5 +1,6 @@
 #include "uct/gaudi/ipc/process/remote_process.h"
 
+#include "uct/gaudi/ipc/process/shared_folder.h"
 #include "util/errors.h"
 #include "util/other_process.h"
 #include "util/process.h"
@@ -30,11 +31,17 @@ struct process_table {
     std::map<process_id, std::weak_ptr<remote_process>> processes;
 };
 
+/* Whether pids of a process mean the same here. */
+bool is_near(const process_id &id)
+{
+    return id.pid_namespace == own_process().pid_namespace;
+}
+
 /* Wait until a socket is ready, its process has ended, or it is too late. */
-ucs_status_t wait_for(int socket, short events, int pidfd,
+ucs_status_t wait_for(int socket, short events, int life,
                       clock::time_point deadline)
 {
-    pollfd wanted[] = {{socket, events, 0}, {pidfd, POLLIN, 0}};
+    pollfd wanted[] = {{socket, events, 0}, {life, POLLIN, 0}};
     int count;
     do {
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(
@@ -48,9 +55,11 @@ ucs_status_t wait_for(int socket, short events, int pidfd,
 
 } // namespace
 
-remote_process::remote_process(const process_id &id, util::unique_fd pidfd)
-    : id_(id), pidfd_(std::move(pidfd)), self_(id == own_process()),
-      memory_(static_cast<pid_t>(id.pid), pidfd_.get())
+/* Of another PID namespace the pid is nobody's here: the kernel knows no
+ * process 0. */
+remote_process::remote_process(const process_id &id, util::unique_fd life)
+    : id_(id), life_(std::move(life)), self_(id == own_process()),
+      memory_(is_near(id) ? static_cast<pid_t>(id.pid) : 0, life_.get())
 {}
 
 ucs_status_t remote_process::open(const process_id &id,
@@ -68,10 +77,11 @@ ucs_status_t remote_process::open(const process_id &id,
         return entry.second.expired() && (entry.first != id);
     });
 
-    /* The start time is the one of the process behind the pidfd only if that
-     * one has not ended until it was read. */
-    util::unique_fd pidfd = util::open_pidfd(id.pid);
-    if (!pidfd) {
+    util::unique_fd life =
+        is_near(id)
+            ? util::open_pidfd(id.pid)
+            : shared_folder::instance().open_life(folder_word(id.nonce));
+    if (!life) {
         const int error = errno;
         ucs_debug("gaudi_ipc: process %u cannot be opened: %s", id.pid,
                   std::strerror(error));
@@ -79,8 +89,11 @@ ucs_status_t remote_process::open(const process_id &id,
                                      : UCS_ERR_UNREACHABLE;
     }
     std::shared_ptr<remote_process> fresh(
-        new remote_process(id, std::move(pidfd)));
-    const uint64_t start_time = util::process_start_time(id.pid);
+        new remote_process(id, std::move(life)));
+    /* The start time is the one of the process behind the pidfd only if that
+     * one has not ended until it was read. */
+    const uint64_t start_time =
+        is_near(id) ? util::process_start_time(id.pid) : id.start_time;
     if (start_time == util::unknown_start_time) {
         ucs_debug("gaudi_ipc: process %u cannot be looked at: there is no room "
                   "for file descriptors",
@@ -88,7 +101,7 @@ ucs_status_t remote_process::open(const process_id &id,
         return UCS_ERR_NO_RESOURCE;
     }
     if ((start_time != id.start_time) || !fresh->is_alive() ||
-        (!fresh->is_self() && (id.pid == own_process().pid))) {
+        (!fresh->is_self() && is_near(id) && (id.pid == own_process().pid))) {
         ucs_debug("gaudi_ipc: process %u started at %lu: it is not the one "
                   "that started at %lu",
                   id.pid, start_time, id.start_time);
@@ -111,7 +124,7 @@ bool remote_process::is_self() const
 
 bool remote_process::is_alive() const
 {
-    return !util::has_ended(pidfd_.get());
+    return !util::has_ended(life_.get());
 }
 
 ucs_status_t remote_process::get_files(const file_ref &file, file_pair &files_p,
@@ -151,7 +164,7 @@ void remote_process::tell_withdrawal() const
     }
 }
 
-/* A socket that receives from its service only. */
+/* A socket to its service. */
 ucs_status_t remote_process::connect(util::unique_fd &socket_p) const
 {
     if (!is_own_user({0, geteuid(), 0})) {
@@ -164,7 +177,9 @@ ucs_status_t remote_process::connect(util::unique_fd &socket_p) const
         ucs_debug("gaudi_ipc: cannot ask process %u for a file: %m", id_.pid);
         return UCS_ERR_NO_RESOURCE;
     }
-    if (!connect_to_service(socket.get(), id_.nonce)) {
+    if (!shared_folder::instance().connect(socket.get(),
+                                           folder_word(id_.nonce)) &&
+        !connect_to_service(socket.get(), service_name(id_.nonce))) {
         ucs_debug("gaudi_ipc: process %u has no service for files: %m",
                   id_.pid);
         return UCS_ERR_UNREACHABLE;
@@ -182,6 +197,11 @@ ucs_status_t remote_process::ask(const file_ref &file, const file_part &part,
         clock::now() + std::chrono::milliseconds(timeout_ms.load());
     util::unique_fd socket;
     ucs_status_t status = connect(socket);
+    util::unique_fd theirs;
+    const util::unique_fd answers = open_answers(theirs);
+    if ((status == UCS_OK) && !answers) {
+        return UCS_ERR_NO_RESOURCE;
+    }
 
     wire_request wanted{request_magic,
                         util::process_identity(),
@@ -192,6 +212,7 @@ ucs_status_t remote_process::ask(const file_ref &file, const file_part &part,
                         part};
     datagram question(&wanted, sizeof(wanted));
     question.add_credentials();
+    question.add_descriptor(theirs.get());
     for (const int fd : brought) {
         if (fd >= 0) {
             question.add_descriptor(fd);
@@ -199,27 +220,30 @@ ucs_status_t remote_process::ask(const file_ref &file, const file_part &part,
     }
     while ((status == UCS_OK) && !question.send(socket.get())) {
         status = (errno == EAGAIN)
-                     ? wait_for(socket.get(), POLLOUT, pidfd(), deadline)
+                     ? wait_for(socket.get(), POLLOUT, life(), deadline)
                      : UCS_ERR_UNREACHABLE;
     }
+    theirs.reset(); /* its end is theirs */
     while (status == UCS_OK) {
         wire_reply what{};
         datagram answer(&what, sizeof(what));
-        const ssize_t length = answer.receive(socket.get());
-        if (length < 0) {
-            status = (errno == EAGAIN)
-                         ? wait_for(socket.get(), POLLIN, pidfd(), deadline)
+        const ssize_t length = answer.receive(answers.get());
+        if (length <= 0) {
+            status = ((length < 0) && (errno == EAGAIN))
+                         ? wait_for(answers.get(), POLLIN, life(), deadline)
                          : UCS_ERR_UNREACHABLE;
             continue;
         }
         if ((length != sizeof(what)) || (what.number != wanted.number) ||
             !is_own_user(answer.credentials) ||
-            (answer.credentials.pid != static_cast<pid_t>(id_.pid))) {
+            (is_near(id_) &&
+             (answer.credentials.pid != static_cast<pid_t>(id_.pid)))) {
             continue; /* from somebody else */
         }
         status = static_cast<ucs_status_t>(what.status);
         if (status == UCS_OK) {
-            files_p = std::move(answer.descriptors);
+            files_p = {std::move(answer.descriptors[0]),
+                       std::move(answer.descriptors[1])};
             /* Without: there was no room for it here. */
             return files_p[0] ? UCS_OK : UCS_ERR_NO_RESOURCE;
         }

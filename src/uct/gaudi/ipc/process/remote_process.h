@@ -37,10 +37,11 @@ public:
     /** A system call. */
     [[nodiscard]] bool is_alive() const;
 
-    /** Readable when the process has ended. Owned by this object. */
-    [[nodiscard]] int pidfd() const { return pidfd_.get(); }
+    /** Readable when the process has ended: a pidfd, or, of another PID
+     *  namespace, what the shared folder has. Owned by this object. */
+    [[nodiscard]] int life() const { return life_.get(); }
 
-    /** Its host memory. */
+    /** Its host memory; out of reach in another PID namespace. */
     [[nodiscard]] const util::process_memory &memory() const { return memory_; }
 
     /** Get files of the process from its file service.
@@ -68,7 +69,7 @@ public:
     static void set_timeout(double seconds);
 
 private:
-    remote_process(const process_id &id, util::unique_fd pidfd);
+    remote_process(const process_id &id, util::unique_fd life);
 
     [[nodiscard]] bool is_inherited() const;
     [[nodiscard]] ucs_status_t connect(util::unique_fd &socket_p) const;
@@ -77,7 +78,7 @@ private:
                                    file_pair &files_p) const;
 
     const process_id id_;
-    const util::unique_fd pidfd_;
+    const util::unique_fd life_;
     const util::owning_process made_in_;
     const bool self_;
     util::process_memory memory_;

@@ -191,6 +191,16 @@ bool own_page::is_current(const mark &asked, uint64_t start,
     return covers(asked, start, length);
 }
 
+/* For those whom the kernel lets copy nothing. A sandbox may forbid a process
+ * to copy its own memory, too. */
+void own_page::offer_copies(const file_ref &service)
+{
+    const bool is_apart = (own_machine().folder != 0);
+    const util::process_memory own(getpid(), -1);
+    page().copies      = service;
+    page().copies_host = (is_apart && (own.probe() == 0)) ? 1 : 0;
+}
+
 /* A key that ends is marked first; then its users are looked for. */
 bool own_page::begin_use(const mark &asked, uint64_t start, uint64_t length)
 {

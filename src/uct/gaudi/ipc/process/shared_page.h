@@ -40,8 +40,8 @@ struct page_header {
     static constexpr uint64_t right_magic = 0x6567617069647561;
 
     uint64_t magic;
-    uint32_t version;  /**< wire_version */
-    uint32_t reserved; /**< 0 */
+    uint32_t version;     /**< wire_version */
+    uint32_t copies_host; /**< 1: it copies its host memory, too, see below */
     process_id process;
     uint64_t address; /**< of this page in the process */
     file_ref copies; /**< who brings a ring (serving/copy_ring.h) is copied for;
@@ -93,6 +93,9 @@ public:
 
     /** Where it is asked to copy for others; zero: nowhere. */
     [[nodiscard]] file_ref copy_service() const { return page().copies; }
+
+    /** Whether it is asked there for its host memory, too. */
+    [[nodiscard]] bool copies_host() const { return page().copies_host == 1; }
 
     /** Whether the process is using something right now. */
     [[nodiscard]] bool is_using(uint64_t owner, uint64_t stamp) const;
@@ -175,7 +178,7 @@ public:
     [[nodiscard]] size_t cells() const; /**< that are taken */
 
     /** Let others find what copies for them. Once, before the first key. */
-    void offer_copies(const file_ref &service) { page().copies = service; }
+    void offer_copies(const file_ref &service);
 
     /** A copy for another process begins, or ends, by a key of a range around
      *  this one. @return false: it is not current, or no key. */

@@ -170,7 +170,7 @@ ucs_status_t copy_server::add(const process_id &sender, file_pair brought)
         return UCS_ERR_EXCEEDS_LIMIT;
     }
     /* The end of a process is told once for all its rings. */
-    (void)add_event(events_.get(), client->process().pidfd(), EPOLLONESHOT);
+    (void)add_event(events_.get(), client->process().life(), EPOLLONESHOT);
     added->set_sleeping(true); /* the thread may be asleep already */
     {
         const std::lock_guard<std::mutex> changing(looking_);

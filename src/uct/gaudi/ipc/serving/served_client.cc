@@ -55,6 +55,18 @@ void on_end(uct_completion_t *self)
     copy.of->finish(copy, to_errno(self->status));
 }
 
+/* By the kernel: the program may have unmapped it. */
+ucs_status_t copy_host(bool is_put, uint64_t address, char *chunk,
+                       size_t length)
+{
+    const util::process_memory own(getpid(), -1);
+    const int error = is_put ? own.write(address, chunk, length)
+                             : own.read(chunk, address, length);
+    return (error == 0)         ? UCS_OK
+           : (error == -EFAULT) ? UCS_ERR_INVALID_ADDR
+                                : UCS_ERR_IO_ERROR;
+}
+
 } // namespace
 
 void served_client::wake()
@@ -134,15 +146,17 @@ bool served_client::start_next(base::transfer_engine &engine,
     const bool is_put      = (kind == request_put);
     const own_page::mark key{read_once(asked.cell), read_once(asked.stamp)};
     const bool fits = (length != 0) && (offset <= data_bytes_) &&
-                      (length <= data_bytes_ - offset) &&
-                      base::memory_map::is_device(address);
+                      (length <= data_bytes_ - offset);
     own_page &page      = *own_page::instance();
     ucs_status_t status = !fits ? UCS_ERR_INVALID_ADDR
                           : page.begin_use(key, address, length)
                               ? UCS_OK
                               : UCS_ERR_REJECTED;
     copy                = {{}, this, started_, key.stamp, true};
-    if (status == UCS_OK) {
+    if ((status == UCS_OK) && !base::memory_map::is_device(address)) {
+        status = copy_host(is_put, address, data_ + offset, length);
+        page.end_use(key.stamp);
+    } else if (status == UCS_OK) {
         const base::side here(address);
         const base::side chunk(data_ + offset);
         copy.done.count = 1;

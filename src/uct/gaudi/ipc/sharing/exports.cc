@@ -337,6 +337,9 @@ ucs_status_t exported_memory::pack(void *buffer)
         if (base::may_go_over(shim::wire::host) || (key_.wants_flush != 0)) {
             copy_server::instance().offer();
         }
+    } else if ((key_.machine.folder != 0) &&
+               base::may_go_over(shim::wire::host)) {
+        copy_server::instance().offer(); /* to whom the kernel does not */
     }
     seal_key(key_);
     std::memcpy(buffer, &key_, sizeof(key_));

@@ -37,7 +37,7 @@ bool is_range(uint64_t start, uint64_t length)
 const char *find_mistake(const wire_key &key)
 {
     if ((key.process.pid == 0) || (key.process.pid > INT32_MAX) ||
-        (key.process.nonce == 0) || (key.process.reserved != 0)) {
+        (key.process.nonce == 0) || (key.reserved != 0)) {
         return "it names no process";
     }
     if ((key.cell >= max_cells) || (key.stamp == 0)) {

@@ -38,6 +38,7 @@ struct wire_buffer {
 
 struct wire_key {
     machine_address machine;
+    uint32_t reserved; /**< 0 */
     process_id process;
     file_ref page;    /**< the shared page of the process */
     uint64_t address; /**< of the registration */
@@ -59,7 +60,7 @@ struct wire_key {
     bool operator==(const wire_key &) const = default;
 };
 
-static_assert(sizeof(wire_key) == 160);
+static_assert(sizeof(wire_key) == 168);
 /* UCP 1.13 writes the size of a key into a byte. */
 static_assert(sizeof(wire_key) <= UINT8_MAX);
 static_assert(std::is_trivially_copyable_v<wire_key> &&

@@ -4,6 +4,7 @@
 #include "uct/gaudi/base/ucx/callers.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
+#include "uct/gaudi/ipc/process/shared_folder.h"
 #include "uct/gaudi/ipc/process/shared_page.h"
 #include "util/process.h"
 
@@ -69,7 +70,8 @@ ucs_status_t remote_key::find(const wire_key &key,
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
     if (key.kind == key_kind::host) {
         status = cache.find(key, of_p);
-        if ((status == UCS_OK) && !of_p->has_memory()) {
+        if ((status == UCS_OK) && !of_p->has_memory() &&
+            !(of_p->copies_host() && base::may_go_over(shim::wire::host))) {
             status = UCS_ERR_UNREACHABLE;
         }
         /* A CPU can do what UCP has it do instead, unless there is device
@@ -99,7 +101,7 @@ ucs_status_t remote_key::failure_of(const wire_key &key, ucs_status_t status)
         return status;
     }
     if ((status != UCS_ERR_NO_RESOURCE) &&
-        util::process_has_ended(key.process.word())) {
+        process_has_ended(key.process.word_for(own_process().pid_namespace))) {
         return UCS_ERR_ENDPOINT_TIMEOUT;
     }
     if (base::has_new_protocols()) {
@@ -276,11 +278,17 @@ void remote_key::release()
 
 const util::process_memory *remote_key::host()
 {
-    return (key_.kind == key_kind::host) ? &of_->process().memory() : nullptr;
+    return (is_host() && of_->has_memory()) ? &of_->process().memory()
+                                            : nullptr;
 }
 
 base::route_list remote_key::routes(const base::card *from)
 {
+    if (is_host()) {
+        base::route_list by_owner;
+        by_owner.add({shim::wire::host, true});
+        return by_owner;
+    }
     const base::pair_routes *known = routes_.load(std::memory_order_acquire);
     const base::pci_address own =
         (from != nullptr) ? from->address() : base::pci_address::unknown;
@@ -323,8 +331,8 @@ int remote_key::find_va(base::card &user, uint64_t address, size_t length,
 {
     return (buffer_ != nullptr)
                ? buffer_->va_on(user, address, length, waits, va_p)
-           : (key_.kind == key_kind::host) ? -EINVAL
-                                           : -EOPNOTSUPP;
+           : is_host() ? -EINVAL
+                       : -EOPNOTSUPP;
 }
 
 } // namespace gaudi::ipc

@@ -62,6 +62,8 @@ public:
     /** Equal: of the same registration, and as useful. */
     [[nodiscard]] std::strong_ordering compare(const remote_key &other) const;
 
+    [[nodiscard]] bool is_host() const { return key_.kind == key_kind::host; }
+
     /** Whose memory it is. */
     [[nodiscard]] const process_id &process() const { return key_.process; }
 
