@@ -24,7 +24,14 @@ constexpr std::pair<const char *, const char *> of_openmpi[] = {
     {openmpi_one_sided, "ucx"},
     {"OMPI_MCA_opal_common_ucx_tls", "any"},
     {"OMPI_MCA_opal_common_ucx_devices", "any"},
+    /* It takes one component for accelerators, and ends where two would do. */
+    {"OMPI_MCA_accelerator", "^cuda,rocm"},
 };
+
+/* Where it finds components, instead of its own folders unless these are named,
+ * too: mca_base_component_repository_add() of opal/mca/base. */
+constexpr char openmpi_path[]     = "OMPI_MCA_mca_base_component_path";
+constexpr char openmpi_defaults[] = ":SYS_DEFAULT:USER_DEFAULT";
 
 /* Cards of a box, as in the machines that have them. */
 constexpr char default_cards[] = "8";
@@ -131,6 +138,14 @@ variables make_variables(const installation &files, const request &wanted,
             continue;
         }
         result.emplace_back(name, own.empty() ? value : own);
+    }
+    /* Releases before 5.0 look there, too, and let lie what they find. */
+    if (is_there(files.openmpi)) {
+        directories = {files.openmpi.string()};
+        if (get_variable(openmpi_path).empty()) {
+            directories = split(files.openmpi.string() + openmpi_defaults, ":");
+        }
+        result.push_back(in_front(std::move(directories), openmpi_path, ":"));
     }
     return result;
 }
