@@ -46,7 +46,7 @@ protected:
         "export OMPI_MCA_opal_common_ucx_tls='any'\n"
         "export OMPI_MCA_opal_common_ucx_devices='any'\n"
         "export OMPI_MCA_accelerator='^cuda,rocm'\n"
-        "export OMPI_MCA_mca_base_component_path='" +
+        "export OMPI_MCA_opal_mca_base_component_path='" +
         components + ":SYS_DEFAULT:USER_DEFAULT'\n";
 };
 
@@ -563,12 +563,15 @@ TEST_F(command_line, leaves_what_is_set_for_open_mpi)
 
 TEST_F(command_line, adds_components_for_open_mpi_to_what_it_searches)
 {
-    const char *const path = "OMPI_MCA_mca_base_component_path";
-    const auto search      = [&](const environment &before) {
+    const char *const path       = "OMPI_MCA_opal_mca_base_component_path";
+    const char *const short_path = "OMPI_MCA_mca_base_component_path";
+    const auto search            = [&](const environment &before) {
         return seen(path, {}, before);
     };
     EXPECT_EQ(components + ":SYS_DEFAULT:USER_DEFAULT", search({}));
     EXPECT_EQ(components + ":/a:/b", search({{path, "/a:/b"}}));
+    EXPECT_EQ(components + ":/c", search({{short_path, "/c"}}));
+    EXPECT_EQ(components + ":/a", search({{path, "/a"}, {short_path, "/c"}}));
     /* Once, however often. */
     EXPECT_EQ(components + ":SYS_DEFAULT:USER_DEFAULT",
               search({{path, search({})}}));
