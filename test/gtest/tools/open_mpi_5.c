@@ -63,9 +63,9 @@ static void *open_component(const char *folder, const char *framework)
     library = dlopen(file, RTLD_LAZY);
     found   = (library != NULL) ? dlsym(library, name) : NULL;
     if ((found == NULL) || (found->mca_major != 2) || (found->mca_minor != 1) ||
-        strcmp(found->framework, framework) || strcmp(found->name, "gaudi") ||
-        (found->framework_major != 1) || (found->framework_minor != 0) ||
-        (found->framework_release != 0)) {
+        (strcmp(found->framework, framework) != 0) ||
+        (strcmp(found->name, "gaudi") != 0) || (found->framework_major != 1) ||
+        (found->framework_minor != 0) || (found->framework_release != 0)) {
         fprintf(stderr, "%s: no component: %s\n", file, dlerror());
         exit(1);
     }

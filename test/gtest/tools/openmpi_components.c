@@ -1,7 +1,8 @@
 /*
  * The components for Open MPI 5.0, called as it calls them, without it.
  *
- * usage: openmpi_components FOLDER memory|streams|cards|operations|refused
+ * usage: openmpi_components FOLDER
+ * memory|streams|cards|operations|beyond|refused
  */
 #include "open_mpi_5.h"
 
@@ -284,6 +285,22 @@ static void test_operations(const char *folder)
     CHECK(own.references == 75);
 }
 
+/* An element behind the end of the memory. Ends the process. */
+static void reduce_beyond(const char *folder)
+{
+    struct type_of_test type       = {.stride = ROOM, .size = ROOM};
+    struct mpi5_datatype *datatype = (struct mpi5_datatype *)(void *)&type;
+    struct mpi5_object own         = {.references = 77};
+    struct mpi5_op op              = {.reduce = {add}};
+    char *device                   = make_device_room();
+    int count                      = 1;
+
+    op.reduce_modules[0] = &own;
+    CHECK(start_operations(folder, &op) == MPI5_SUCCESS);
+    op.reduce[0](device + 1, device + 1, &count, &datatype,
+                 op.reduce_modules[0]);
+}
+
 /* -------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
@@ -304,6 +321,8 @@ int main(int argc, char **argv)
         test_streams();
     } else if (!strcmp(argv[2], "cards")) {
         test_cards();
+    } else if (!strcmp(argv[2], "beyond")) {
+        reduce_beyond(argv[1]);
     } else {
         CHECK(!strcmp(argv[2], "operations"));
         test_operations(argv[1]);

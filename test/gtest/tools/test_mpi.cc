@@ -429,6 +429,17 @@ TEST_F(mpi_component, says_that_it_does_not_fit_a_debug_build)
     EXPECT_TRUE(has_lines(1, "ucx-gaudi:", result));
 }
 
+TEST_F(mpi_component, ends_a_reduction_that_it_cannot_finish)
+{
+    const process_result result =
+        emulated({GAUDI_TOOLS_DIR "/open_mpi_release",
+                  std::string(library) + "/ucx-gaudi/openmpi", "beyond"});
+    EXPECT_EQ(SIGABRT, result.signal);
+    EXPECT_TRUE(
+        has_lines(1, "ucx-gaudi: a reduction of device memory cannot", result));
+    EXPECT_TRUE(has_lines(2, ":", result)) << "UCX's reason, and ours";
+}
+
 TEST_F(mpi_component, leaves_a_process_without_cards_alone)
 {
     EXPECT_TRUE(is_quiet_success(run(
