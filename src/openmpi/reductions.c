@@ -132,11 +132,16 @@ static void compute(const struct replaced *below,
         at    = done * elements.stride;
         bytes = bytes_of(&elements, part);
         for (i = 0; i < 3; ++i) {
-            near[i] = (const char *)arguments[i] + at;
-            if ((pieces[i] != NULL) && ((i < 2) || (below->reduce != NULL))) {
-                copy(pieces[i], near[i], bytes);
+            if (pieces[i] == NULL) {
+                near[i] = (arguments[i] != NULL)
+                              ? (const char *)arguments[i] + at
+                              : NULL;
+                continue;
             }
-            near[i] = (pieces[i] != NULL) ? pieces[i] : near[i];
+            if ((i < 2) || (below->reduce != NULL)) {
+                copy(pieces[i], (const char *)arguments[i] + at, bytes);
+            }
+            near[i] = pieces[i];
         }
         call(below, near, &part, type);
         if (pieces[2] != NULL) {
