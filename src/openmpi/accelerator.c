@@ -19,6 +19,11 @@
 /* The least that a memory move takes through the host at a time. */
 #define MOVE_PIECE ((size_t)1 << 20)
 
+/* The end of host memory, as util/addresses.h has it. What is behind it is a
+ * card's also when it was freed or the card is lost: a copy fails then, and
+ * UCX's log tells why, where the CPU would crash. */
+#define HOST_END ((uintptr_t)1 << 56)
+
 /* Functions of the module, without looking for their names at each call. */
 static __typeof__(&ucx_gaudi_mem_query) query_memory;
 static __typeof__(&ucx_gaudi_mem_copy) copy_memory;
@@ -42,7 +47,7 @@ bool gaudi_mpi_is_on_card(const void *address)
 {
     ucx_gaudi_mem_attr_t found = {.field_mask = 0};
 
-    return look_up(address, &found);
+    return ((uintptr_t)address >= HOST_END) || look_up(address, &found);
 }
 
 bool gaudi_mpi_copy(void *to, const void *from, size_t length)
@@ -56,11 +61,11 @@ static int check_address(const void *address, int *card, uint64_t *flags)
 
     *card  = MPI5_NO_CARD;
     *flags = 0;
-    if (!look_up(address, &found)) {
-        return 0;
+    if (look_up(address, &found)) {
+        *card = number_of(found.card);
+        return 1;
     }
-    *card = number_of(found.card);
-    return 1;
+    return gaudi_mpi_is_on_card(address);
 }
 
 static int copy(int to_card, int from_card, void *to, const void *from,

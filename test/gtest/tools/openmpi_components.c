@@ -1,8 +1,7 @@
 /*
  * The components for Open MPI 5.0, called as it calls them, without it.
  *
- * usage: openmpi_components FOLDER
- * memory|streams|cards|operations|beyond|refused
+ * usage: openmpi_components FOLDER PART    parts are in main
  */
 #include "open_mpi_5.h"
 
@@ -99,9 +98,22 @@ static void test_memory(void)
     CHECK(module->release(MPI5_NO_CARD, NULL) == MPI5_SUCCESS);
     CHECK(module->release(MPI5_NO_CARD, other) == MPI5_SUCCESS);
     CHECK(module->release(MPI5_NO_CARD, device) == MPI5_SUCCESS);
-    CHECK(module->check_address(device, &card, &flags) == 0);
     free(host);
     free(back);
+}
+
+/* It stays a card's, so that nobody takes the CPU. */
+static void test_freed(void)
+{
+    char *host = make_room(), *device = make_device_room();
+    int card       = 77;
+    uint64_t flags = 77;
+
+    CHECK(module->release(MPI5_NO_CARD, device) == MPI5_SUCCESS);
+    CHECK(module->check_address(device, &card, &flags) == 1);
+    CHECK((card == MPI5_NO_CARD) && (flags == 0));
+    CHECK(module->copy(MPI5_NO_CARD, MPI5_NO_CARD, host, device, 1, 0) < 0);
+    free(host);
 }
 
 /* What is asked for is done when an event is, at the latest. */
@@ -321,6 +333,8 @@ int main(int argc, char **argv)
         test_streams();
     } else if (!strcmp(argv[2], "cards")) {
         test_cards();
+    } else if (!strcmp(argv[2], "freed")) {
+        test_freed();
     } else if (!strcmp(argv[2], "beyond")) {
         reduce_beyond(argv[1]);
     } else {

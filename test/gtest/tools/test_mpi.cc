@@ -429,6 +429,15 @@ TEST_F(mpi_component, says_that_it_does_not_fit_a_debug_build)
     EXPECT_TRUE(has_lines(1, "ucx-gaudi:", result));
 }
 
+TEST_F(mpi_component, keeps_the_cpu_off_memory_that_is_freed)
+{
+    const process_result result =
+        emulated({GAUDI_TOOLS_DIR "/open_mpi_release",
+                  std::string(library) + "/ucx-gaudi/openmpi", "freed"});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_TRUE(has_lines(1, "UCX  ERROR gaudi: ", result));
+}
+
 TEST_F(mpi_component, ends_a_reduction_that_it_cannot_finish)
 {
     const process_result result =
