@@ -28,9 +28,13 @@ extern "C" {
 namespace {
 
 constexpr size_t memory_size = size_t{128} << 20; /* blocks begin again */
-constexpr size_t outstanding = 2048;
+constexpr size_t blocks      = 2048;
 constexpr int smallest_block = 16 << 10;
 constexpr int largest_block  = 2 << 20;
+/* What NIXL had to move in one request for a large model, and a tenth. */
+constexpr int few_descriptors   = 11200;
+constexpr int many_descriptors  = 112000;
+constexpr size_t of_descriptors = 4 << 10;
 
 using gaudi::bench::receive_all;
 using gaudi::bench::require;
@@ -122,13 +126,13 @@ public:
     }
 
     /* All blocks of a list, until they are there. */
-    void write(const memory &what, size_t block)
+    void write(const memory &what, size_t block, size_t count)
     {
         ucp_request_param_t params{};
         params.op_attr_mask =
             UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FLAG_MULTI_SEND;
         params.memh = what.handle;
-        for (size_t i = 0; i < outstanding; ++i) {
+        for (size_t i = 0; i < count; ++i) {
             /* Scattered: neighbours here are none there. */
             const size_t here  = (i * block) % memory_size;
             const size_t there = (i * 37 * block) % memory_size;
@@ -252,37 +256,55 @@ agent &initiator()
     return *the_one;
 }
 
-void write_lists(benchmark::State &state, const memory &what)
+void write_lists(benchmark::State &state, const memory &what, size_t block,
+                 size_t count)
 {
-    const auto block = static_cast<size_t>(state.range(0));
-    initiator().write(what, block);
+    initiator().write(what, block, count);
     for (auto _ : state) {
-        initiator().write(what, block);
+        initiator().write(what, block, count);
     }
     state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) *
-                            static_cast<int64_t>(outstanding * block));
-    state.counters["blocks"] = static_cast<double>(outstanding);
+                            static_cast<int64_t>(count * block));
+    state.counters["blocks"] = static_cast<double>(count);
 }
 
-void serving_write(benchmark::State &state)
+void serving_lists(benchmark::State &state)
 {
-    write_lists(state, initiator().device);
+    write_lists(state, initiator().device, state.range(0), blocks);
 }
 
-void reference_write_of_host_memory(benchmark::State &state)
+void reference_serving_lists(benchmark::State &state)
 {
-    write_lists(state, initiator().host);
+    write_lists(state, initiator().host, state.range(0), blocks);
+}
+
+void serving_long_list(benchmark::State &state)
+{
+    write_lists(state, initiator().device, of_descriptors, state.range(0));
+}
+
+void reference_serving_long_list(benchmark::State &state)
+{
+    write_lists(state, initiator().host, of_descriptors, state.range(0));
 }
 
 } // namespace
 
-BENCHMARK(serving_write)
+BENCHMARK(serving_lists)
     ->RangeMultiplier(2)
     ->Range(smallest_block, largest_block)
     ->UseRealTime();
-BENCHMARK(reference_write_of_host_memory)
+BENCHMARK(reference_serving_lists)
     ->RangeMultiplier(2)
     ->Range(smallest_block, largest_block)
+    ->UseRealTime();
+BENCHMARK(serving_long_list)
+    ->Arg(few_descriptors)
+    ->Arg(many_descriptors)
+    ->UseRealTime();
+BENCHMARK(reference_serving_long_list)
+    ->Arg(few_descriptors)
+    ->Arg(many_descriptors)
     ->UseRealTime();
 
 int main(int argc, char **argv)

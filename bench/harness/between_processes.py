@@ -159,29 +159,53 @@ def ipc(run):
 
 SERVING = "gaudi_bench_serving"
 SERVING_BLOCKS = 2048  # of a list, as the program has it
-SERVING_SERIES = [
-    ("serving_write", "gaudi_ipc/lists_of_blocks", "D-D"),
-    ("reference_write_of_host_memory", "gaudi_ipc/lists_of_blocks", "H-H"),
-]
+SERVING_BESIDE = "reference_"  # begins the name of a case between host memory
+# A list of so many blocks may take ten times what a tenth of it takes.
+LONG_LIST = 112_000
+LONG_LIST_BAR = 1.2
+
+
+def serving_times(run, what, way, **how):
+    """Of the lists, between device memory and between host memory."""
+    times = google.measure(
+        run, f"^({SERVING_BESIDE})?serving_{what}/", program=SERVING,
+        at_once=run.repetitions, **launcher_variables(run, 2), **by_way(way),
+        UCX_TLS=OURS, **how)
+    return {name: (time_taken, times[f"{SERVING_BESIDE}{name}"])
+            for name, time_taken in times.items()
+            if not name.startswith(SERVING_BESIDE)}
+
+
+def lists_of_blocks(run, way):
+    """Nanoseconds of a block."""
+    for name, times in serving_times(run, "lists", way).items():
+        cards, host = (each / SERVING_BLOCKS for each in times)
+        yield Result(f"gaudi_ipc/lists_of_blocks_over_{way}", cards, BANDWIDTH,
+                     "D-D", google.size_of(name), "lists between host memory",
+                     host)
+
+
+def long_lists(run, way):
+    """Nanoseconds of a block of a long list, and of one of a tenth."""
+    times = {google.size_of(name): [each / google.size_of(name)
+                                    for each in both]
+             for name, both in
+             serving_times(run, "long_list", way, by_size=False).items()}
+    cards, host = times[LONG_LIST]
+    series = f"gaudi_ipc/block_of_{LONG_LIST}_over_{way}"
+    yield Result(series, cards, TIME, "D-D",
+                 reference=f"of {LONG_LIST // 10}",
+                 reference_time=times[LONG_LIST // 10][0], bar=LONG_LIST_BAR)
+    yield Result(f"{series}_beside_host", cards, TIME, "D-D",
+                 reference="of as many between host memory",
+                 reference_time=host)
 
 
 def serving(run):
-    """Nanoseconds of a block, of the lists that are written."""
-    times = google.measure(
-        run, f"^({'|'.join(case for case, *_ in SERVING_SERIES)})/",
-        program=SERVING, at_once=run.repetitions,
-        **launcher_variables(run, 2), UCX_TLS=OURS)
-    (case, series, direction), (reference, _, beside) = SERVING_SERIES
-    for name, time_taken in times.items():
-        size = google.size_of(name)
-        if name.startswith(reference):
-            yield Result(series, time_taken / SERVING_BLOCKS, BANDWIDTH, beside,
-                         size)
-        else:
-            of_host = times[name.replace(case, reference)]
-            yield Result(series, time_taken / SERVING_BLOCKS, BANDWIDTH,
-                         direction, size, f"{series} H-H",
-                         of_host / SERVING_BLOCKS)
+    for way in WAYS:
+        yield from lists_of_blocks(run, way)
+        if not run.quick:
+            yield from long_lists(run, way)
 
 
 # --- init ---------------------------------------------------------------------

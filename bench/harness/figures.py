@@ -80,8 +80,10 @@ FIGURES = [
            {RATE: (BOTH_WAYS,)},
            "Windows in both directions; their bandwidths together."),
     Figure("serving", "Writes of 2,048 blocks to another process", [
-        Line("serving", "gaudi_ipc/lists_of_blocks", "D-D", "device memory"),
-        Line("serving", "gaudi_ipc/lists_of_blocks", "H-H", "host memory", True),
+        Line("serving", "gaudi_ipc/lists_of_blocks_over_pcie", "D-D",
+             "device memory, over PCIe"),
+        Line("serving", "gaudi_ipc/lists_of_blocks_over_host", "D-D",
+             "device memory, over host memory"),
         MEMCPY,
     ], {RATE: (BANDWIDTH,)}, "Many blocks under way, by one endpoint, as NIXL "
         "writes keys and values."),

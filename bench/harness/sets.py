@@ -43,8 +43,8 @@ Gaudi2s, beside the time that its links need; both directions at once beside one
 of them"""),
     "serving": Set(between_processes.serving, """\
 what NIXL does for a serving system: writes of 2,048 blocks at once to another
-process, from device memory to device memory, beside host memory to host memory
-by the same endpoint"""),
+process, from device memory to device memory by each way, beside host memory to
+host memory by the same endpoint; and of 112,000, beside a tenth of them"""),
     "init": Set(between_processes.init, """\
 start and end of UCX in a fresh process, with eight emulated cards and the module
 beside without it: all cards opened, and one"""),

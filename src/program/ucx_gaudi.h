@@ -304,6 +304,13 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_dmabuf_export(const void *address,
  * The memory stays valid until ucx_gaudi_dmabuf_release, whatever becomes of
  * the exporter, its allocation and the descriptor.
  *
+ * A dma-buf does not tell which card it is of, so the program has to know that
+ * the two reach each other over PCIe (`ucx-gaudi info` shows it): a copy where
+ * they do not may reset a card. What was written is there when the copy, put or
+ * message is complete, but for a Gaudi3 whose driver lets it answer early
+ * (ewr_enable): there its process may read old bytes until all importers have
+ * released it.
+ *
  * @param fd         The dma-buf; stays the caller's, and may be closed
  *                   afterwards.
  * @param offset     Of the first wanted byte in it, any.
@@ -316,7 +323,9 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_dmabuf_export(const void *address,
  *         UCS_ERR_NO_DEVICE      this process has not that card open, or none;
  *                                ucx_gaudi_open opens it
  *         UCS_ERR_UNSUPPORTED    the driver cannot import: the one in the Linux
- *                                kernel cannot, the vendor's own one can
+ *                                kernel cannot, the vendor's own one can; or
+ *                                UCX_GAUDI_IPC_P2P=n, or UCX_GAUDI_IPC_ROUTES
+ *                                without pcie, rules it out
  *         UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR  as the driver says
  */
 UCX_GAUDI_API ucs_status_t ucx_gaudi_dmabuf_import(int fd, size_t offset,

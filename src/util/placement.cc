@@ -31,9 +31,13 @@ std::vector<unsigned> take_bits(bitmask *mask, unsigned long end)
 
 std::vector<unsigned> read_memory_nodes()
 {
-    return (numa_available() < 0)
-               ? std::vector<unsigned>()
-               : take_bits(numa_get_mems_allowed(), max_nodes);
+    /* Not by numa_get_mems_allowed, which prints what a container forbids. */
+    bitmask *found = numa_allocate_nodemask();
+    if (get_mempolicy(nullptr, found->maskp, found->size + 1, nullptr,
+                      MPOL_F_MEMS_ALLOWED) != 0) {
+        numa_bitmask_clearall(found);
+    }
+    return take_bits(found, max_nodes);
 }
 
 /* Empty when the kernel does not tell. */
@@ -90,7 +94,7 @@ void place_memory(void *data, size_t size, std::optional<unsigned> card)
     if (!node.has_value()) {
         return;
     }
-    /* Not by numa_tonode_memory, which prints what a container forbids. */
+    /* Nor by numa_tonode_memory. */
     std::array<unsigned long, max_nodes / bits_per_word> mask{};
     mask[*node / bits_per_word] = 1ul << (*node % bits_per_word);
     (void)mbind(data, size, MPOL_PREFERRED, mask.data(), max_nodes, 0);

@@ -204,6 +204,14 @@ void child_process::stop() const
     }
 }
 
+bool child_process::is_killed() const
+{
+    siginfo_t end{};
+    return (waitid(P_PID, static_cast<id_t>(pid_), &end,
+                   WEXITED | WNOHANG | WNOWAIT) == 0) &&
+           (end.si_pid == pid_) && (end.si_status == SIGKILL);
+}
+
 child_result child_process::wait()
 {
     child_result result = wait_for(pid_);

@@ -75,6 +75,9 @@ public:
     /** Stop it, and wait until it is. SIGCONT lets it go on. */
     void stop() const;
 
+    /** Whether it has been killed. */
+    [[nodiscard]] bool is_killed() const;
+
     /** Wait for the end; kills at the deadline. */
     child_result wait();
 

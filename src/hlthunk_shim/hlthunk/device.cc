@@ -97,9 +97,11 @@ bool exports_parts(const device &dev)
 /* Whether a driver makes cards answer early for what others write. Its
  * parameter says so: on unless somebody has switched it off, for Gaudi3 alone
  * by its description. hl_ewr_enabled (common/habanalabs_drv.c) asks the card's
- * firmware instead, which tells nobody else. Drivers without the parameter know
- * nothing of it. Who cannot look in sysfs tries: where cs_ioctl_flush_pci_
- * hbw_writes (common/command_submission.c) can be of use, it never fails. */
+ * firmware instead, for any kind, which tells nobody else: so nothing but that
+ * description says that Gaudi2 never does, and it is asked too. Drivers without
+ * the parameter know nothing of it. Who cannot look in sysfs tries: where
+ * cs_ioctl_flush_pci_ hbw_writes (common/command_submission.c) can be of use,
+ * it never fails. */
 bool answers_early(const device &dev)
 {
     const library &lib = dev.lib();

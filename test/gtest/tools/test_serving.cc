@@ -107,6 +107,8 @@ protected:
 };
 
 using serving_in_other_ways     = serving;
+using serving_by_lists          = serving;
+using serving_lanes             = serving;
 using serving_of_lost_agents    = serving;
 using serving_of_bad_keys       = serving;
 using serving_with_errors_of_sm = serving;
@@ -152,6 +154,12 @@ TEST_P(serving_in_other_ways, moves_lists_of_4096_blocks)
     expect_moved({"blocks", "4096"});
 }
 
+/* As many as NIXL was seen to have in one request, of 64 bytes each. */
+TEST_P(serving_in_other_ways, moves_lists_of_112000_blocks)
+{
+    expect_moved({"blocks", "112000"});
+}
+
 TEST_P(serving_in_other_ways, moves_memory_of_a_card_that_the_program_opened)
 {
     expect_moved({"blocks", "512", "card"});
@@ -169,6 +177,41 @@ TEST_P(serving_in_other_ways, moves_lists_by_several_workers)
 
 INSTANTIATE_TEST_SUITE_P(over, serving_in_other_ways,
                          ::testing::ValuesIn(main_ways()), name_of);
+
+TEST_P(serving_lanes, are_of_gaudi_ipc_though_there_is_tcp)
+{
+    const peers_result result =
+        run_pair("ucp_agents", {"lanes", "8"}, settings());
+    EXPECT_TRUE(exited_with(0, result.client));
+    const auto lanes = lines_with(result.client.output, " lane[");
+    EXPECT_THAT(lanes, ::testing::Not(IsEmpty()));
+    EXPECT_THAT(lanes, ::testing::Each(HasSubstr("gaudi_ipc/")));
+    EXPECT_THAT(lines_with(result.client.output, "tcp/"), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(over, serving_lanes,
+                         ::testing::ValuesIn(with_each_generation(
+                             {"", "gaudi", "gaudi_copy,gaudi_ipc,tcp",
+                              "gaudi_copy,gaudi_ipc,sm,tcp"})),
+                         name_of);
+
+/* From UCX 1.22 on, get from 1.23. */
+TEST_P(serving_by_lists, moves_each_by_one_call)
+{
+    expect_moved({"blocks", "4096", "lists"});
+}
+
+TEST_P(serving_by_lists, moves_each_of_112000_blocks_by_one_call)
+{
+    expect_moved({"blocks", "112000", "lists"});
+}
+
+INSTANTIATE_TEST_SUITE_P(over, serving_by_lists,
+                         ::testing::ValuesIn(ucx_is_before(1, 22)
+                                                 ? std::vector<way_to_peer>()
+                                                 : main_ways()),
+                         name_of);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(serving_by_lists);
 
 /* Not with the new protocols of UCP 1.13, which end the process then. */
 TEST_P(serving_of_lost_agents, ends_their_lists)

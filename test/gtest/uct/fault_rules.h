@@ -113,15 +113,17 @@ inline bool from_line(const std::string &line, observation &seen)
 }
 
 /** Where cards meet in host memory alone. Each copies its own memory, to and
- *  from chunks that it maps before the first of them; none exports or imports.
- *  So between host memory and a peer's device memory no card of ours is needed.
+ *  from chunks that it maps before the first of them; none imports, and none
+ *  exports unless the settings say that cards reach each other. So between host
+ *  memory and a peer's device memory no card of ours is needed.
  */
 inline constexpr struct {
     std::string_view name;
     unsigned needs;
+    unsigned tries = no_step; /* when the settings say that */
 } rules_over_host[] = {
-    {"to_other_card", copies | accesses},
-    {"from_other_card", copies | accesses | maps},
+    {"to_other_card", copies | accesses, exports},
+    {"from_other_card", copies | accesses | maps, exports},
     {"mkey_pack", no_step},
     {"rkey_unpack", no_step},
     {"ipc_put_host", no_step},
@@ -134,11 +136,11 @@ inline constexpr struct {
 
 inline operation_rules rules_over(bool host, operation_rules rules)
 {
-    for (const auto &[name, needs] : rules_over_host) {
+    for (const auto &[name, needs, tries] : rules_over_host) {
         const bool exports_all_the_same = (name == "mkey_pack") && may_export();
         if (host && (name == rules.name) && !exports_all_the_same) {
             rules.needs    = needs;
-            rules.can_miss = no_step;
+            rules.can_miss = may_import() ? tries : no_step;
         }
     }
     return rules;

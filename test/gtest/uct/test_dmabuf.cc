@@ -603,8 +603,7 @@ TEST_F(dmabuf, the_library_tells_its_version)
 
 /* --- other settings and cards --------------------------------------------- */
 
-TEST_IN_CHILD(dmabuf_settings, a_driver_without_import_is_named,
-              {{{"HLTHUNK_EMU_IMPORT", "n"}}})
+void expect_refusal(const char *why)
 {
     load_module();
     collect_logs();
@@ -615,8 +614,25 @@ TEST_IN_CHILD(dmabuf_settings, a_driver_without_import_is_named,
     EXPECT_EQ(UCS_ERR_UNSUPPORTED,
               import_range(exported.fd, exported.offset, 8192, address));
     EXPECT_EQ(nullptr, address);
-    EXPECT_THAT(take_logs(), ElementsAre(::testing::EndsWith(
-                                 "the driver cannot import dma-bufs")));
+    EXPECT_THAT(take_logs(), ElementsAre(::testing::EndsWith(why)));
+}
+
+TEST_IN_CHILD(dmabuf_settings, a_driver_without_import_is_named,
+              {{{"HLTHUNK_EMU_IMPORT", "n"}}})
+{
+    expect_refusal("the driver cannot import dma-bufs");
+}
+
+TEST_IN_CHILD(dmabuf_settings, an_import_is_refused_where_no_cards_are_peers,
+              {{{"UCX_GAUDI_IPC_P2P", "n"}}})
+{
+    expect_refusal("cards do not reach each other");
+}
+
+TEST_IN_CHILD(dmabuf_settings, an_import_is_refused_where_pcie_is_left_out,
+              {{{"UCX_GAUDI_IPC_ROUTES", "host"}}})
+{
+    expect_refusal("UCX_GAUDI_IPC_ROUTES leaves PCIe out");
 }
 
 TEST_IN_CHILD(dmabuf_settings, nothing_works_before_ucx_has_cards)

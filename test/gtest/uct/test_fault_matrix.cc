@@ -134,7 +134,7 @@ struct scene {
         return has_pattern(seen.data(), bytes, seed_of(from));
     }
 
-    void add_peer()
+    [[nodiscard]] bool add_peer()
     {
         child_options options;
         options.environment = {
@@ -142,6 +142,7 @@ struct scene {
         peer = std::make_unique<ipc_peer>(options);
         ep   = ipc->make_ep(peer->address);
         peer->connect(ipc->address());
+        return ep != nullptr;
     }
 
     ucs_status_t need_key()
@@ -601,7 +602,7 @@ GAUDI_CHILD(meets_a_fault)
     scene s;
     GAUDI_CHILD_REQUIRE(s.open());
     if (op.with_peer()) {
-        s.add_peer();
+        GAUDI_CHILD_REQUIRE(s.add_peer());
         EXPECT_EQ(UCS_OK, s.need_key());
     }
     GAUDI_CHILD_REQUIRE(op.run(s).is_good());
@@ -609,7 +610,7 @@ GAUDI_CHILD(meets_a_fault)
     const unsigned files = count_open_fds();
     GAUDI_CHILD_REQUIRE(s.open());
     if (op.with_peer()) {
-        s.add_peer();
+        GAUDI_CHILD_REQUIRE(s.add_peer());
     }
     s.fill();
     for (const std::string &line : take_logs()) {

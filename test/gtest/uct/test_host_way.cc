@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -20,6 +21,17 @@
 namespace gaudi::test {
 
 namespace {
+
+/* PCIe comes first, the settings say that cards reach each other, and none
+ * does. */
+child_options in_vain(child_environment settings)
+{
+    settings.emplace_back("UCX_GAUDI_IPC_ROUTES", "ports,pcie,host");
+    settings.emplace_back("UCX_GAUDI_IPC_P2P", "y");
+    settings.emplace_back("HLTHUNK_EMU_P2P", "0");
+    settings.emplace_back(peer_habit, "rests");
+    return {settings};
+}
 
 child_options over_host(const char *habit          = "rests",
                         child_environment settings = {})
@@ -141,6 +153,8 @@ void move_all()
     }
 }
 
+constexpr char of_end[] = "GAUDI_END";
+
 /* Times that a thread of a process has gone to sleep. */
 std::string sleeps_of(pid_t process, const std::string &name)
 {
@@ -172,6 +186,18 @@ TEST_IN_CHILD(host_way, moves_all_by_a_peer_that_polls, over_host("polls"))
     move_all();
 }
 
+TEST_IN_CHILD(host_way, is_taken_where_the_driver_does_not_import,
+              in_vain({{"HLTHUNK_EMU_IMPORT", "n"}}))
+{
+    move_all();
+}
+
+TEST_IN_CHILD(host_way, is_taken_where_imports_are_refused,
+              in_vain({{"HLTHUNK_EMU_NO_ROUTE", "eperm"}}))
+{
+    move_all();
+}
+
 TEST_IN_CHILD(host_way, wakes_who_sleeps_until_a_copy_ends, over_host())
 {
     pair p;
@@ -184,6 +210,76 @@ TEST_IN_CHILD(host_way, wakes_who_sleeps_until_a_copy_ends, over_host())
         EXPECT_EQ(UCS_OK, done.status);
     }
 }
+
+/* Where the driver lets a card try, and how that ends. */
+struct vain_try {
+    const char *how;
+    ucs_status_t status;
+};
+
+class try_over_pcie : public ::testing::TestWithParam<vain_try> {};
+
+/* By every call that tells how it ends, from and to host and device memory. */
+GAUDI_CHILD(tries_over_pcie)
+{
+    using call = ucs_status_t (*)(const endpoint &, void *, uint64_t,
+                                  counted_completion *);
+    constexpr size_t length = 100;
+    constexpr call calls[]  = {
+         [](const endpoint &by, void *local, uint64_t remote, auto *done) {
+            return by.put_zcopy(local, length, remote, done);
+        },
+         [](const endpoint &by, void *local, uint64_t remote, auto *done) {
+            return by.get_zcopy(local, length, remote, done);
+        },
+         [](const endpoint &by, void *local, uint64_t remote, auto *) {
+            return by.put_short(local, length, remote);
+        },
+         [](const endpoint &by, void *local, uint64_t remote, auto *) {
+            return by.get_short(local, length, remote);
+        },
+         [](const endpoint &by, void *local, uint64_t remote, auto *done) {
+            return by.get_bcopy(local, length, remote, done);
+        },
+    };
+    const auto ends = static_cast<ucs_status_t>(std::atoi(std::getenv(of_end)));
+    pair p;
+    device_buffer device(p.copy_md, length);
+    std::vector<char> host(length, 'x');
+    p.peer.fill(1);
+    for (void *local : {static_cast<void *>(host.data()), device.address}) {
+        for (const call start : calls) {
+            counted_completion done;
+            ucs_status_t status = start(p.target(), local, p.remote(), &done);
+            if (status == UCS_INPROGRESS) {
+                EXPECT_TRUE(
+                    p.tl->progress_until([&] { return done.calls > 0; }));
+                p.tl->progress_much();
+                EXPECT_EQ(1u, done.calls);
+                status = done.status;
+            }
+            EXPECT_EQ(ends, status);
+        }
+    }
+    EXPECT_TRUE(p.peer.has(true, length, 1));
+    EXPECT_FALSE(take_logs().empty());
+    return 0;
+}
+
+TEST_P(try_over_pcie, ends_with_an_error_and_moves_nothing)
+{
+    const auto &[how, status] = GetParam();
+    EXPECT_TRUE(child_passes("tries_over_pcie",
+                             in_vain({{"HLTHUNK_EMU_IMPORT", "y"},
+                                      {"HLTHUNK_EMU_NO_ROUTE", how},
+                                      {of_end, std::to_string(status)}})));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    that_ends_in, try_over_pcie,
+    ::testing::Values(vain_try{"abort", UCS_ERR_IO_ERROR},
+                      vain_try{"reset", UCS_ERR_NO_DEVICE}),
+    [](const auto &tested) { return std::string(tested.param.how); });
 
 /* Whatever the client does besides. */
 TEST_IN_CHILD(host_way, lets_the_thread_sleep_that_has_nothing_to_do,

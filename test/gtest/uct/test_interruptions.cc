@@ -3,8 +3,10 @@
  * hangs, what ends well has the right bytes, what ends badly says why, others
  * are not held up, and nothing is left. In children: routes are read once per
  * process. */
+#include "gtest/uct/invalidate.h"
 #include "gtest/uct/peers.h"
 
+#include "common/framework.h"
 #include "common/process_state.h"
 
 #include <algorithm>
@@ -32,6 +34,7 @@ enum seeds : uint64_t { there = 1, here, later };
 /* The test process, with a peer that nothing happens to. */
 struct scene : beside_a_peer {
     using beside_a_peer::copy;
+    using beside_a_peer::copy_md;
     using beside_a_peer::ipc_md;
     using beside_a_peer::peer;
     using beside_a_peer::tl;
@@ -378,7 +381,7 @@ void interrupt(scene &s, const event &what, const operation &of, unsigned begun)
 {
     using ::testing::AnyOfArray;
     using ::testing::Each;
-    const auto ends = ends_of(what, of);
+    auto ends = ends_of(what, of);
     encounter e(s);
     stream all(e, of);
     std::atomic<bool> happened{false};
@@ -401,6 +404,10 @@ void interrupt(scene &s, const event &what, const operation &of, unsigned begun)
     const unsigned before = all.ended;
     EXPECT_TRUE(eventually([&] {
         all.go_on(true);
+        /* See first_copies: its card was lost amid a mapping. */
+        if (runs_beside_framework() && e.other.process().is_killed()) {
+            ends.push_back(UCS_ERR_ENDPOINT_TIMEOUT);
+        }
         return (all.ended > before) &&
                (std::ranges::find(ends, all.last) != ends.end());
     })) << ucs_status_string(all.last);
@@ -484,6 +491,82 @@ TEST_P(interruptions, hang_nobody_up_and_leave_nothing)
                                          {of_begun, std::to_string(begun)},
                                          {peer_habit, "sleeps"}},
                                         -1}));
+}
+
+/* The other way round: who uses memory of this process is killed while its card
+ * has begun to read. */
+GAUDI_CHILD(loses_who_uses_its_memory)
+{
+    scene s;
+    unsigned files = 0;
+    for (unsigned round = 0; round < 3; ++round) {
+        const device_buffer memory(s.copy_md, ipc_peer_bytes);
+        std::vector<char> bytes(ipc_peer_bytes);
+        fill_pattern(bytes.data(), bytes.size(), round);
+        GAUDI_CHILD_REQUIRE(s.copy.put_short(bytes.data(), bytes.size(),
+                                             memory.remote()) == UCS_OK);
+        uct_mem_h memh;
+        GAUDI_CHILD_REQUIRE(register_memory(s.ipc_md, memory.address,
+                                            ipc_peer_bytes, memh) == UCS_OK);
+        {
+            ipc_peer user;
+            user.connect(s.tl->address());
+            user.hold({pack_key(s.ipc_md, memh), memory.remote()});
+            user.process().kill(SIGKILL);
+            EXPECT_TRUE(eventually([&] { return user.process().is_killed(); }));
+        }
+        s.use_peer(s.by_other);
+        counted_completion over;
+        EXPECT_EQ(UCS_OK, invalidate(s.ipc_md, memh, over));
+        EXPECT_TRUE(eventually([&] {
+            s.tl->progress();
+            return over.calls == 1;
+        }));
+        EXPECT_TRUE(s.copy.holds(memory.remote(), bytes.size(), round));
+        /* The first one may leave what the next one replaces. */
+        files = (round == 1) ? count_open_fds() : files;
+    }
+    EXPECT_GE(files, count_open_fds());
+    (void)take_logs();
+    return 0;
+}
+
+class killed_users : public ::testing::TestWithParam<const char *> {};
+
+TEST_P(killed_users, leave_the_memory_to_its_owner)
+{
+    EXPECT_TRUE(child_passes(
+        "loses_who_uses_its_memory",
+        {{{"UCX_GAUDI_IPC_ROUTES", GetParam()}, {peer_habit, "sleeps"}}, -1}));
+}
+
+INSTANTIATE_TEST_SUITE_P(over, killed_users, ::testing::Values("pcie", "host"),
+                         [](const auto &route) {
+                             return std::string(route.param);
+                         });
+
+/* SynapseAI ends a process if the driver refuses a mapping: that of the memory
+ * by which it was to copy for the first time. */
+GAUDI_CHILD(meets_a_process_that_synapse_ends)
+{
+    scene s;
+    encounter e(s);
+    e.other.break_card("map=ENODEV");
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
+              e.to.put_short(s.pattern.data(), size, e.at()));
+    EXPECT_TRUE(e.other.process().is_killed());
+    s.use_peer(s.by_other);
+    (void)take_logs();
+    return 0;
+}
+
+TEST(first_copies, of_a_process_that_synapse_ends_fail_as_it_ends)
+{
+    EXPECT_TRUE(child_passes("meets_a_process_that_synapse_ends",
+                             {{{"UCX_GAUDI_IPC_ROUTES", "host"},
+                               {"GAUDI_TEST_FRAMEWORK", "y"},
+                               {peer_habit, "sleeps"}},
+                              -1}));
 }
 
 std::vector<interruption> all_interruptions()

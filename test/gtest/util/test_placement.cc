@@ -1,11 +1,14 @@
 /* Where what serves a card is placed. This machine may have one NUMA node. */
 #include "util/placement.h"
 
+#include "common/child.h"
+#include "common/denial.h"
 #include "gtest/shim/fixture.h"
 
 #include <algorithm>
 #include <thread>
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -79,6 +82,21 @@ TEST(placement, knows_the_nodes_of_this_machine)
                       F_OK))
             << node;
     }
+}
+
+/* As Docker does for who has no CAP_SYS_NICE. */
+GAUDI_CHILD(may_not_ask_for_its_nodes)
+{
+    GAUDI_CHILD_REQUIRE(deny_system_call(SYS_get_mempolicy) == 0);
+    EXPECT_TRUE(util::memory_nodes().empty());
+    return 0;
+}
+
+TEST(placement, is_silently_left_to_the_kernel_where_a_container_forbids_it)
+{
+    const child_result child = run_child("may_not_ask_for_its_nodes");
+    EXPECT_EQ(0, child.exit_code);
+    EXPECT_EQ("", child.error);
 }
 
 TEST(placement, on_a_node_that_is_not_there_does_no_harm)

@@ -282,12 +282,63 @@ ucs_status_t transfer::keep(ucs_status_ptr_t request)
     return UCS_PTR_STATUS(request);
 }
 
+#ifdef ucp_dt_make_sgl
+ucs_status_ptr_t transfer::start_all(direction what,
+                                     std::span<const block> list)
+{
+    arrays_ = {};
+    for (const block &one : list) {
+        arrays_.buffers.push_back(one.local);
+        arrays_.lengths.push_back(one.size);
+        arrays_.handles.push_back(one.local_segment->handle());
+        arrays_.addresses.push_back(one.remote);
+        arrays_.keys.push_back((*one.of_remote)[worker_]->key());
+    }
+    ucp_dt_local_sgl_t here{};
+    here.field_mask = UCP_DT_LOCAL_SGL_FIELD_BUFFERS |
+                      UCP_DT_LOCAL_SGL_FIELD_LENGTHS |
+                      UCP_DT_LOCAL_SGL_FIELD_MEMHS;
+    here.buffers = arrays_.buffers.data();
+    here.lengths = arrays_.lengths.data();
+    here.memhs   = arrays_.handles.data();
+    ucp_dt_remote_sgl_t there{};
+    there.field_mask = UCP_DT_REMOTE_SGL_FIELD_REMOTE_ADDRS |
+                       UCP_DT_REMOTE_SGL_FIELD_LENGTHS |
+                       UCP_DT_REMOTE_SGL_FIELD_RKEYS;
+    there.remote_addrs = arrays_.addresses.data();
+    there.lengths      = arrays_.lengths.data();
+    there.rkeys        = arrays_.keys.data();
+    ucp_request_param_t params{};
+    params.op_attr_mask =
+        UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REMOTE_DATATYPE |
+        UCP_OP_ATTR_FIELD_REMOTE | UCP_OP_ATTR_FIELD_REMOTE_COUNT;
+    params.datatype        = ucp_dt_make_sgl();
+    params.remote_datatype = ucp_dt_make_sgl();
+    params.remote          = &there;
+    params.remote_count    = list.size();
+    ucp_ep_h ep            = by_.ep(worker_);
+    return (what == direction::put)
+               ? ucp_put_nbx(ep, &here, list.size(), UCP_REMOTE_ADDR_INVALID,
+                             UCP_RKEY_INVALID, &params)
+               : ucp_get_nbx(ep, &here, list.size(), UCP_REMOTE_ADDR_INVALID,
+                             UCP_RKEY_INVALID, &params);
+}
+#endif
+
 ucs_status_t transfer::post(direction what, std::span<const block> list)
 {
     ucs_status_ptr_t last = nullptr;
     ucs_status_t status   = UCS_OK;
     ucp_request_param_t params{};
     params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FLAG_MULTI_SEND;
+#ifdef ucp_dt_make_sgl
+    if (by_.of().options().lists && starts_lists(what)) {
+        last   = start_all(what, list);
+        status = UCS_PTR_IS_ERR(last) ? UCS_PTR_STATUS(last) : UCS_OK;
+        last   = UCS_PTR_IS_PTR(last) ? last : nullptr;
+        list   = {};
+    }
+#endif
     for (const block &one : list) {
         params.memh    = one.local_segment->handle();
         ucp_ep_h ep    = by_.ep(worker_);

@@ -31,6 +31,8 @@ struct agent_options {
     bool progress_thread = false; /**< one that sleeps until something happens*/
     unsigned workers     = 1;
     bool peer_errors     = true; /**< endpoints notice dead peers */
+    bool lists = false; /**< one call for a list, where UCP has that: see
+                             starts_lists() */
 };
 
 class agent {
@@ -40,6 +42,7 @@ public:
     agent(const agent &)            = delete;
     agent &operator=(const agent &) = delete;
 
+    [[nodiscard]] const agent_options &options() const { return options_; }
     [[nodiscard]] ucp_context_h context() const { return context_.get(); }
     [[nodiscard]] size_t workers() const { return workers_.size(); }
     [[nodiscard]] ucp_worker_h worker(size_t number) const
@@ -152,6 +155,16 @@ struct block {
 
 enum class direction { put, get };
 
+/** Whether a list can be started by one call of this UCP. */
+constexpr bool starts_lists([[maybe_unused]] direction what)
+{
+#ifdef ucp_dt_make_sgl
+    return (what == direction::put) || (UCP_API_VERSION >= UCP_VERSION(1, 23));
+#else
+    return false;
+#endif
+}
+
 /** A list on its way. Dropping it while it is cancels what it can. */
 class transfer {
 public:
@@ -179,11 +192,21 @@ public:
     void release();
 
 private:
+#ifdef ucp_dt_make_sgl
+    ucs_status_ptr_t start_all(direction what, std::span<const block> list);
+#endif
     ucs_status_t keep(ucs_status_ptr_t request);
 
     connection &by_;
     size_t worker_;
     std::vector<ucs_status_ptr_t> requests_; /* the last data one, the flush */
+    struct {
+        std::vector<void *> buffers;
+        std::vector<size_t> lengths;
+        std::vector<ucp_mem_h> handles;
+        std::vector<uint64_t> addresses;
+        std::vector<ucp_rkey_h> keys;
+    } arrays_; /* of a list that one call has started, until it ends */
 };
 
 } // namespace peer

@@ -13,6 +13,7 @@
  *   withdraw  COUNT times the server takes memory back that is written into
  *   unknown   the client is given COUNT cut and COUNT changed keys, a
  *             stranger's, and those of memory and a process that are no more
+ *   lanes     a list of COUNT blocks; then the client prints its endpoint
  *   end       the server ends while COUNT lists are on their way, and closes
  *             nothing
  *
@@ -20,6 +21,7 @@
  *     thread       a progress thread, and two threads with lists
  *     workers=N    so many workers of an agent, each with a thread for lists
  *     no-errors    endpoints without error handling
+ *     lists        one call for each list, where UCP has that
  *     host         leave out device memory
  *     card         device memory of a card that the program opens by itself
  *
@@ -76,6 +78,8 @@ agent_case parse_case(int argc, char **argv)
                 std::stoul(option.substr(option.find('=') + 1)));
         } else if (option == "no-errors") {
             result.agents.peer_errors = false;
+        } else if (option == "lists") {
+            result.agents.lists = true;
         } else if (option == "host") {
             result.host = true;
         } else if (option == "card") {
@@ -167,6 +171,7 @@ private:
     void withdraw();
     void try_keys(const blocks &all);
     void unknown();
+    void show_lanes();
     void lose_the_server();
 
     const agent_case &how_;
@@ -419,13 +424,22 @@ void party::lose_the_server()
     }
 }
 
+void party::show_lanes()
+{
+    blocks all(*this, {favourite(), favourite()}, {how_.count, few.size});
+    move(direction::put, all);
+    if (how_.is_client) {
+        ucp_ep_print_info(to_->ep(0), stdout);
+    }
+}
+
 void party::run()
 {
     const std::pair<const char *, void (party::*)()> cases[] = {
-        {"blocks", &party::move_all},     {"wake", &party::wake},
-        {"churn", &party::churn},         {"abandon", &party::abandon},
-        {"withdraw", &party::withdraw},   {"unknown", &party::unknown},
-        {"end", &party::lose_the_server},
+        {"blocks", &party::move_all},   {"wake", &party::wake},
+        {"churn", &party::churn},       {"abandon", &party::abandon},
+        {"withdraw", &party::withdraw}, {"unknown", &party::unknown},
+        {"lanes", &party::show_lanes},  {"end", &party::lose_the_server},
     };
     const auto *which = std::find_if(
         std::begin(cases), std::end(cases),

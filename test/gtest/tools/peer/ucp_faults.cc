@@ -16,6 +16,7 @@
  * sends. Whoever has lost the other side, or hears that it failed, waits no
  * longer: UCP tells the peer of a rendezvous nothing.
  */
+#include "common/denial.h"
 #include "hlthunk_emulator/hlthunk_emu.h"
 #include "gtest/tools/peer/check.h"
 #include "gtest/tools/peer/memory.h"
@@ -24,7 +25,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -33,9 +33,6 @@
 #include <string>
 #include <vector>
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -77,15 +74,7 @@ void deny(const std::string &name)
         {"process_vm_writev", SYS_process_vm_writev},
         {"sendmsg", SYS_sendmsg},
         {"recvmsg", SYS_recvmsg}};
-    sock_filter steps[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, numbers.at(name), 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-    const sock_fprog filter{4, steps};
-    if ((prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) ||
-        (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
-                 SECCOMP_FILTER_FLAG_TSYNC, &filter) != 0)) {
+    if (gaudi::test::deny_system_call(numbers.at(name)) != 0) {
         die("seccomp", std::strerror(errno));
     }
 }

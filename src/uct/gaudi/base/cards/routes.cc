@@ -110,6 +110,15 @@ bool may_go_over(shim::wire wanted)
     return std::find(order().begin(), order().end(), wanted) != order().end();
 }
 
+const char *why_no_import()
+{
+    return !may_go_over(shim::wire::pcie)
+               ? "UCX_GAUDI_IPC_ROUTES leaves PCIe out"
+           : (wish() == shim::peer_to_peer::no)
+               ? "UCX_GAUDI_IPC_P2P=n: cards do not reach each other"
+               : nullptr;
+}
+
 bool reaches(const card &from, const card &to)
 {
     return find_routes(&from, to.address()).all.has(shim::wire::pcie);

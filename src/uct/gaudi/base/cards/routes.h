@@ -61,6 +61,10 @@ struct pair_routes {
 /** Whether UCX_GAUDI_IPC_ROUTES lets bytes go over a wire at all. */
 [[nodiscard]] bool may_go_over(shim::wire wanted);
 
+/** Why no card of this process may use another one's memory, by the settings;
+ *  nullptr: nothing says so. */
+[[nodiscard]] const char *why_no_import();
+
 /** Whether the engines of a card of this process may use another one's memory.
  */
 [[nodiscard]] bool reaches(const card &from, const card &to);

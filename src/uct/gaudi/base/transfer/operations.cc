@@ -65,35 +65,39 @@ void operations::disown()
     }
 }
 
-bool operations::has_free()
+bool operations::make_free(unsigned count)
 {
-    if (ucs_likely(!ucs_list_is_empty(&free_))) {
-        return true;
+    while (free_count_ < count) {
+        const unsigned more = std::min(block_operations, limit_ - made_);
+        std::unique_ptr<operation[]> block(
+            (more > 0) ? new (std::nothrow) operation[more] : nullptr);
+        if (block == nullptr) {
+            return false;
+        }
+        for (unsigned i = 0; i < more; ++i) {
+            ucs_list_add_tail(&free_, &block[i].in_queue);
+        }
+        made_ += more;
+        free_count_ += more;
+        blocks_.push_back(std::move(block));
     }
-    const unsigned count = std::min(block_operations, limit_ - made_);
-    std::unique_ptr<operation[]> block(
-        (count > 0) ? new (std::nothrow) operation[count] : nullptr);
-    if (block == nullptr) {
-        return false;
-    }
-    for (unsigned i = 0; i < count; ++i) {
-        ucs_list_add_tail(&free_, &block[i].in_queue);
-    }
-    made_ += count;
-    blocks_.push_back(std::move(block));
     return true;
 }
 
 operation *operations::take()
 {
-    return has_free() ? ucs_list_extract_head(&free_, operation, in_queue)
-                      : nullptr;
+    if (!has_free()) {
+        return nullptr;
+    }
+    --free_count_;
+    return ucs_list_extract_head(&free_, operation, in_queue);
 }
 
 void operations::put_back(operation &op)
 {
     op.copy.let_go();
     ucs_list_add_head(&free_, &op.in_queue);
+    ++free_count_;
 }
 
 void operations::start(operation &op, flush_domain *domain, operation_kind what,

@@ -9,6 +9,7 @@
 
 #include "uct/gaudi/base/transfer/planned_copy.h"
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -66,8 +67,17 @@ public:
     /** @param limit  Most records. */
     explicit operations(unsigned limit);
 
-    /** Whether a record can be had; makes more when all are in use. */
-    [[nodiscard]] bool has_free();
+    /** Whether so many records can be had; makes more when too few are free. */
+    [[nodiscard]] bool has_free(unsigned count = 1)
+    {
+        return ucs_likely(free_count_ >= count) || make_free(count);
+    }
+
+    /** Most operations that are started together. */
+    [[nodiscard]] unsigned longest_list() const
+    {
+        return std::clamp(limit_ / 2, 1u, 128u);
+    }
 
     /** Take a record, to be filled and started, or put back. It holds nothing.
      *  @return nullptr when there is none. */
@@ -145,6 +155,7 @@ public:
     void disown();
 
 private:
+    [[nodiscard]] bool make_free(unsigned count);
     [[nodiscard]] bool has_landed(uint64_t sequence);
     void end(operation &op);
     void complete(operation &op);
@@ -153,7 +164,8 @@ private:
     const unsigned limit_;
     void (*watch_)(const uct_completion_t &, ucs_status_t) = nullptr;
     std::vector<std::unique_ptr<operation[]>> blocks_;
-    unsigned made_ = 0; /* operations in them */
+    unsigned made_       = 0; /* operations in them */
+    unsigned free_count_ = 0;
     ucs_list_link_t free_;
     ucs_list_link_t all_;    /* outstanding, oldest first */
     ucs_list_link_t fenced_; /* behind a fence, oldest first */

@@ -21,7 +21,7 @@ void read_backs::follow_lone(dma_job &job)
     queue.in_flight += job.is_followed ? length : 0;
 }
 
-bool read_backs::note_write(dma_job &job, ucs_status_t status)
+void read_backs::note_write(dma_job &job, ucs_status_t status)
 {
     job.is_followed = false;
     job.step        = posted_step::read_back;
@@ -29,7 +29,6 @@ bool read_backs::note_write(dma_job &job, ucs_status_t status)
     if (job.owner->status == UCS_OK) {
         job.owner->status = status;
     }
-    return true;
 }
 
 /* Pulled from the list, with all that it covers, unless there is no room.

@@ -36,7 +36,11 @@ public:
      * end its transfer waits for. */
     [[nodiscard]] static bool goes_on(dma_job &job, ucs_status_t status)
     {
-        return job.is_followed && note_write(job, status);
+        if (!job.is_followed) {
+            return false;
+        }
+        note_write(job, status);
+        return true;
     }
 
     /** The last write of a transfer has ended: its job is kept. */
@@ -133,7 +137,7 @@ private:
     {
         return *ucs_queue_pull_elem_non_empty(&list, dma_job, in_onward);
     }
-    static bool note_write(dma_job &job, ucs_status_t status);
+    static void note_write(dma_job &job, ucs_status_t status);
     bool wants_flush(dma_job &ended, ucs_status_t &status);
     int submit_read();
     int submit_flush();

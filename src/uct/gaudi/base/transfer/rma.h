@@ -103,6 +103,38 @@ struct rma {
             comp);
     }
 
+    /** Zero copies that end together, at most the engine's longest list. They
+     *  are started in their order up to one that fails. Its error is the
+     *  completion's; without one, or where it was the first, the result. */
+    static ucs_status_t zcopy_list(uct_ep_h ep, bool is_put,
+                                   void *const *buffers, const size_t *lengths,
+                                   const uint64_t *remote_addrs,
+                                   const uct_rkey_t *rkeys, size_t count,
+                                   uct_completion_t *comp)
+    {
+        if (!engine_of(ep).has_room(static_cast<unsigned>(count))) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+        ucs_status_t status = UCS_OK;
+        size_t started      = 0;
+        while (started < count) {
+            status = zcopy(ep, is_put, buffers[started], lengths[started],
+                           remote_addrs[started], rkeys[started], comp);
+            if (UCS_STATUS_IS_ERR(status)) {
+                break;
+            }
+            ++started;
+        }
+        if ((comp != nullptr) && (started > 0)) {
+            comp->count += static_cast<int>(started) - 1;
+            if (UCS_STATUS_IS_ERR(status)) {
+                uct_completion_update_status(comp, status);
+            }
+            return UCS_INPROGRESS;
+        }
+        return status;
+    }
+
 private:
     static transfer_engine &engine_of(uct_ep_h ep)
     {

@@ -7,6 +7,7 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 
+#include <numeric>
 #include <type_traits>
 
 namespace gaudi::base {
@@ -33,6 +34,13 @@ inline size_t length_of(const uct_iov_t *iov, size_t count, uint64_t,
                         uct_rkey_t, uct_completion_t *)
 {
     return uct_iov_total_length(iov, count);
+}
+
+inline size_t length_of(void *const *, const size_t *lengths, const uct_mem_h *,
+                        const uint64_t *, const uct_rkey_t *, const size_t *,
+                        const size_t *, size_t count, uct_completion_t *)
+{
+    return std::accumulate(lengths, lengths + count, size_t{0});
 }
 
 /** Where the caller of an operation goes on. An operation that wants to know

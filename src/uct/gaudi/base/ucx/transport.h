@@ -26,6 +26,7 @@
  *   static ucs_status_t zcopy(uct_ep_h, bool is_put, void *, size_t length,
  *                             uint64_t remote_addr, uct_rkey_t,
  *                             uct_completion_t *);  put or get, of one piece
+ *   static ucs_status_t zcopy_list(...);       the same of lists, see rma.h
  *
  * Active messages may be left out, too.
  *
@@ -48,6 +49,7 @@
 #include "uct/gaudi/base/ucx/interface.h"
 #include "uct/gaudi/base/ucx/trace.h"
 #include "uct/gaudi/base/ucx/transport_properties.h"
+#include "uct/gaudi/base/ucx/zcopy.h"
 
 #include <memory>
 
@@ -60,21 +62,6 @@ struct transport_base {
     static constexpr auto ep_am_short_iov =
         unsupported<uct_ep_am_short_iov_func_t>::op;
     static constexpr auto ep_am_bcopy = unsupported<uct_ep_am_bcopy_func_t>::op;
-};
-
-/** UCX's two zcopy operations of a transport, by its one. */
-template <typename Transport, bool is_put>
-struct zcopy {
-    static ucs_status_t op(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
-                           uint64_t remote_addr, uct_rkey_t rkey,
-                           uct_completion_t *comp) noexcept
-    {
-        UCT_CHECK_IOV_SIZE(iovcnt, 1ul, Transport::name);
-        const bool empty = (iovcnt == 0);
-        return Transport::zcopy(ep, is_put, empty ? nullptr : iov->buffer,
-                                empty ? 0 : uct_iov_get_length(iov),
-                                remote_addr, rkey, comp);
-    }
 };
 
 /** UCX's operations of a transport, by its functions. */
@@ -249,13 +236,17 @@ struct transport_functions {
         });
     }
 
-    /* Of the newer attributes it has none: UCX's own answer, in UCX 1.20 and
-     * from 1.22 on. */
+    /* Of the newer attributes, which are there in UCX 1.20 and from 1.22 on. */
     template <typename Attributes>
     static ucs_status_t iface_query_v2(uct_iface_h iface,
                                        Attributes *attr) noexcept
     {
-        return uct_iface_base_query_v2(iface, attr);
+        const ucs_status_t status = uct_iface_base_query_v2(iface, attr);
+        if (status != UCS_OK) {
+            return status;
+        }
+        set_list_attributes(engine_of(iface).longest_list(), *attr);
+        return UCS_OK;
     }
 
     /* Whatever the scope is: who is reachable is on the same device. */
@@ -321,10 +312,12 @@ struct transport_functions {
             decline(own.ep_get_device_ep);
         }
         if constexpr (requires { own.ep_put_sgl_zcopy; }) {
-            decline(own.ep_put_sgl_zcopy);
+            own.ep_put_sgl_zcopy = traced<UCT_EP_OP_PUT_ZCOPY,
+                                          zcopy_list<Transport, true>::op>::op;
         }
         if constexpr (requires { own.ep_get_sgl_zcopy; }) {
-            decline(own.ep_get_sgl_zcopy);
+            own.ep_get_sgl_zcopy = traced<UCT_EP_OP_GET_ZCOPY,
+                                          zcopy_list<Transport, false>::op>::op;
         }
         if constexpr (requires { own.ep_outstanding_purge; }) {
             decline(own.ep_outstanding_purge);
