@@ -1,18 +1,20 @@
 /*
- * Messages between two ranks by size, in host memory or in that of a card, by
- * an MPI library that knows nothing of cards.
+ * Messages between two ranks by size, in host memory or in that of a card, or a
+ * reduction of all ranks.
  *
- * usage: gaudi_bench_mpi latency|bandwidth|both-ways D|H D|H
+ * usage: gaudi_bench_mpi latency|bandwidth|both-ways|allreduce D|H D|H
  *            [SMALLEST LARGEST [SECONDS]]                 under mpiexec -n 2
  *
- * D or H: device or host memory of rank 0, and of rank 1. Sizes are the powers
- * of two from SMALLEST to LARGEST, in bytes; 1 and 4194304 by default. SECONDS,
- * 0.2 by default, is how long each size is measured, after a warm-up.
+ * D or H: device or host memory of rank 0, and of the others. Sizes are the
+ * powers of two from SMALLEST to LARGEST, in bytes; 1 and 4194304 by default.
+ * SECONDS, 0.2 by default, is how long each size is measured, after a warm-up.
  *
  * latency    one message goes there and one comes back: half of that time
  * bandwidth  rank 0 sends a window of messages, and rank 1 answers when all of
  *            them are there
  * both-ways  both ranks send a window of messages, and wait for the other's
+ * allreduce  of bytes, by exclusive or; any number of ranks. In device memory
+ *            only Open MPI 5.0 can do it
  *
  * Rank 0 prints for each size the median time of a message in microseconds and
  * what that comes to in GB/s (10^9 bytes), of both directions together for
@@ -34,7 +36,7 @@
 #define MOST_ROUNDS 20000
 #define WARM_UP 11 /* rounds */
 
-enum mode { latency, bandwidth, both_ways };
+enum mode { latency, bandwidth, both_ways, allreduce };
 
 struct settings {
     enum mode mode;
@@ -50,7 +52,7 @@ struct buffers {
     void *out, *in;
 };
 
-static int rank;
+static int rank, ranks;
 
 /* A message about what went wrong in this rank; gives 0. */
 static int failed(const char *what)
@@ -81,9 +83,23 @@ static unsigned char byte_of(int sender, size_t size, size_t offset)
                            (size >> 10) + 101 * (size_t)sender + 1);
 }
 
+/* What a rank gets. */
+static unsigned char wanted(const struct settings *what, size_t size,
+                            size_t offset)
+{
+    unsigned char all = 0;
+    if (what->mode != allreduce) {
+        return byte_of(!rank, size, offset);
+    }
+    for (int i = 0; i < ranks; ++i) {
+        all ^= byte_of(i, size, offset);
+    }
+    return all;
+}
+
 static int window_of(const struct settings *what, size_t size)
 {
-    if (what->mode == latency) {
+    if ((what->mode == latency) || (what->mode == allreduce)) {
         return 1;
     }
     const size_t fits = WINDOW_BYTES / size;
@@ -139,7 +155,7 @@ static int fill(const struct settings *what, struct buffers *memory,
                 size_t size, size_t total)
 {
     for (size_t i = 0; i < total; ++i) {
-        memory->image[i] = (unsigned char)~byte_of(!rank, size, i);
+        memory->image[i] = (unsigned char)~wanted(what, size, i);
     }
     if (!what->on_card) {
         memcpy(memory->in, memory->image, total);
@@ -167,7 +183,7 @@ static int check(const struct settings *what, struct buffers *memory,
         came = memory->image;
     }
     for (size_t i = 0; i < total; ++i) {
-        if (came[i] != byte_of(!rank, size, i)) {
+        if (came[i] != wanted(what, size, i)) {
             return failed("a wrong byte came");
         }
     }
@@ -225,6 +241,9 @@ static double run_round(const struct settings *what, struct buffers *memory,
     const double start = MPI_Wtime();
     if (what->mode == latency) {
         ping_pong(memory, (int)size);
+    } else if (what->mode == allreduce) {
+        MPI_Allreduce(memory->out, memory->in, (int)size, MPI_BYTE, MPI_BXOR,
+                      MPI_COMM_WORLD);
     } else {
         exchange_windows(memory, (int)size, window_of(what, size), what->mode);
     }
@@ -306,26 +325,31 @@ static int read_seconds(const char *text, double *seconds)
 
 static int read_arguments(int argc, char **argv, struct settings *what)
 {
-    static const char *const modes[] = {"latency", "bandwidth", "both-ways"};
+    static const char *const modes[] = {"latency", "bandwidth", "both-ways",
+                                        "allreduce"};
 
     if ((argc != 4) && (argc != 6) && (argc != 7)) {
-        return refused("usage: gaudi_bench_mpi latency|bandwidth|both-ways "
-                       "D|H D|H [SMALLEST LARGEST [SECONDS]]");
+        return refused("usage: gaudi_bench_mpi latency|bandwidth|both-ways|"
+                       "allreduce D|H D|H [SMALLEST LARGEST [SECONDS]]");
     }
     int mode = 0;
-    while ((mode <= both_ways) && (strcmp(argv[1], modes[mode]) != 0)) {
+    while ((mode <= allreduce) && (strcmp(argv[1], modes[mode]) != 0)) {
         ++mode;
     }
-    if (mode > both_ways) {
-        return refused("no such mode: latency, bandwidth or both-ways");
+    if (mode > allreduce) {
+        return refused("no such mode: latency, bandwidth, both-ways or "
+                       "allreduce");
     }
     what->mode = (enum mode)mode;
+    if ((mode != allreduce) && (ranks != 2)) {
+        return refused("two ranks are needed, no more: mpiexec -n 2");
+    }
     for (int i = 2; i < 4; ++i) {
         if ((strcmp(argv[i], "D") != 0) && (strcmp(argv[i], "H") != 0)) {
             return refused("memory is D, of a device, or H, of the host");
         }
     }
-    what->on_card = (argv[2 + rank][0] == 'D');
+    what->on_card = (argv[(rank == 0) ? 2 : 3][0] == 'D');
     if ((argc > 4) && !(read_size(argv[4], &what->smallest) &&
                         read_size(argv[5], &what->largest))) {
         return 0;
@@ -348,7 +372,7 @@ static int run(const struct settings *what, char **argv)
 
     int good = 1;
     if (rank == 0) {
-        printf("# %s, memory of rank 0: %s, of rank 1: %s\n", argv[1], argv[2],
+        printf("# %s, memory of rank 0: %s, of others: %s\n", argv[1], argv[2],
                argv[3]);
         printf("# %8s %12s %10s\n", "bytes", "us", "GB/s");
     }
@@ -364,15 +388,12 @@ static int run(const struct settings *what, char **argv)
 int main(int argc, char **argv)
 {
     struct settings what = {.smallest = 1, .largest = 4u << 20, .seconds = 0.2};
-    int ranks;
     int good;
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    good = ((ranks == 2) ||
-            refused("two ranks are needed, no more: mpiexec -n 2")) &&
-           read_arguments(argc, argv, &what) && run(&what, argv);
+    good = read_arguments(argc, argv, &what) && run(&what, argv);
     MPI_Finalize();
     return good ? 0 : 1;
 }

@@ -14,6 +14,7 @@ software cards), and Open MPI has to be told to use UCX: docs/mpi.md.
 As in C, MPI libraries take Gaudi memory in sends, receives and broadcasts of
 contiguous data. What they compute themselves (reductions, gathers, packing)
 they do with the CPU, which cannot touch it: copy such data to the host first.
+Open MPI 5.0 does that itself, under the launcher.
 """
 
 import ucx_gaudi  # isort: skip  # before MPI, which opens UCX

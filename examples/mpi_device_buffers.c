@@ -20,7 +20,7 @@
  * without MPI_IN_PLACE, MPI_Alltoall, MPI_Sendrecv_replace, MPI_Bsend, MPI_Pack
  * and datatypes with holes they use the CPU, which cannot touch device memory:
  * the rank dies of SIGSEGV. Copy such data to host memory first
- * (ucx_gaudi_mem_copy).
+ * (ucx_gaudi_mem_copy). Open MPI 5.0 does that itself, under the launcher.
  *
  * MPI_Put and MPI_Get need UCX_PROTO_ENABLE=y.
  */

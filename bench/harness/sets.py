@@ -34,7 +34,8 @@ ten into ten"""),
     "mpi": Set(mpi.measure, """\
 messages between two ranks of MPICH and of Open MPI, from device memory to device
 memory over gaudi_copy and gaudi_ipc, beside host memory over stock sm: half of a
-ping-pong, a window of messages, and windows in both directions"""),
+ping-pong, a window of messages, and windows in both directions; with Open MPI
+5.0 an allreduce of both"""),
     "timing": Set(modelled.timing, """\
 put and get through UCT, copies on the card, and puts and gets between it and the
 card of another process, on a modelled box that is 100 times slower than one of

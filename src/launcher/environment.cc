@@ -24,7 +24,16 @@ constexpr std::pair<const char *, const char *> of_openmpi[] = {
     {openmpi_one_sided, "ucx"},
     {"OMPI_MCA_opal_common_ucx_tls", "any"},
     {"OMPI_MCA_opal_common_ucx_devices", "any"},
+    /* It takes one component for accelerators, and ends where two would do. */
+    {"OMPI_MCA_accelerator", "^cuda,rocm"},
 };
+
+/* Where it finds components, instead of its own folders unless these are named,
+ * too: mca_base_component_repository_add() of opal/mca/base. By its long name,
+ * which Open MPI 5's mpiexec does not take for its own libraries' parameter. */
+constexpr char openmpi_path[]       = "OMPI_MCA_opal_mca_base_component_path";
+constexpr char openmpi_short_path[] = "OMPI_MCA_mca_base_component_path";
+constexpr char openmpi_defaults[]   = "SYS_DEFAULT:USER_DEFAULT";
 
 /* Cards of a box, as in the machines that have them. */
 constexpr char default_cards[] = "8";
@@ -59,11 +68,15 @@ std::string preload_value(const fs::path &loader)
     return join(entries);
 }
 
-/* Directories come first in a variable that lists some, each once. */
-std::pair<std::string, std::string>
-in_front(strings directories, const char *variable, const char *separators)
+/* Directories come first in a variable that lists some, or that stands for a
+ * list where it is unset; each once. */
+std::pair<std::string, std::string> in_front(strings directories,
+                                             const char *variable,
+                                             const char *separators,
+                                             const std::string &unset = "")
 {
-    for (std::string &entry : split(get_variable(variable), separators)) {
+    const std::string set = get_variable(variable);
+    for (std::string &entry : split(set.empty() ? unset : set, separators)) {
         if (!contains(directories, entry)) {
             directories.push_back(std::move(entry));
         }
@@ -131,6 +144,12 @@ variables make_variables(const installation &files, const request &wanted,
             continue;
         }
         result.emplace_back(name, own.empty() ? value : own);
+    }
+    /* Releases before 5.0 look there, too, and let lie what they find. */
+    if (is_there(files.openmpi)) {
+        const std::string others = get_variable(openmpi_short_path);
+        result.push_back(in_front({files.openmpi.string()}, openmpi_path, ":",
+                                  others.empty() ? openmpi_defaults : others));
     }
     return result;
 }

@@ -285,6 +285,7 @@ installation find_installation()
     files.preload     = files.directory / "libucx_gaudi_preload.so";
     files.modules     = files.directory / "ucx-gaudi";
     files.plugin      = files.modules / "plugin";
+    files.openmpi     = files.modules / "openmpi";
     files.emulator    = files.directory / "hlthunk-emu";
     files.slot        = files.modules / "slot";
     files.slot_libucs = files.slot / "libucs.so.0";

@@ -35,6 +35,7 @@ struct installation {
                                             not among the libraries */
     std::filesystem::path modules;     /**< a directory with one per release */
     std::filesystem::path plugin;      /**< a directory: for UCX_PLUGIN_PATH */
+    std::filesystem::path openmpi;     /**< a directory of its components */
     std::filesystem::path emulator;    /**< a directory: for LD_LIBRARY_PATH */
     std::filesystem::path slot;        /**< a directory: for LD_LIBRARY_PATH */
     std::filesystem::path slot_libucs; /**< in the slot */

@@ -90,9 +90,11 @@ LD_LIBRARY_PATH with --slot, or UCX_PLUGIN_PATH with --plugin; with --emulate
 also UCX_GAUDI_DRIVER, HLTHUNK_EMU_DEVICES and LD_LIBRARY_PATH. Open MPI's are
 set unless they are set already, so that it uses UCX for everything:
 OMPI_MCA_pml and OMPI_MCA_osc (ucx), OMPI_MCA_opal_common_ucx_tls and
-OMPI_MCA_opal_common_ucx_devices (any). With --slot and --plugin, gaudi_copy in
-UCX_TLS becomes the transport's name, gaudi_cpy. --slot for a UCX that is not
-the installed one makes a folder of links in the user's cache.
+OMPI_MCA_opal_common_ucx_devices (any), OMPI_MCA_accelerator (^cuda,rocm). Its
+OMPI_MCA_opal_mca_base_component_path gets our components in front.
+With --slot and --plugin, gaudi_copy in UCX_TLS becomes the transport's name,
+gaudi_cpy. --slot for a UCX that is not the installed one makes a folder of
+links in the user's cache.
 
 Exit code: COMMAND's; 127 when it is not found and 126 when it cannot be
 executed; 1 when a part of ucx-gaudi is missing or cannot be used from where it

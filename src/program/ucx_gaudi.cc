@@ -232,9 +232,12 @@ ucs_status_t ucx_gaudi_mem_query(const void *address, size_t length,
     if (attr == nullptr) {
         return refuse_null("ucx_gaudi_mem_query");
     }
+    if (!memory_map::is_device(address)) {
+        return UCS_ERR_INVALID_ADDR; /* asked of host memory all the time */
+    }
     return program_memory::call([&](program_memory &, const held_cards &) {
         const auto known = memory_map::instance().find_device(address, length);
-        if (!memory_map::is_device(address) || !known.has_value()) {
+        if (!known.has_value()) {
             return UCS_ERR_INVALID_ADDR;
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_BASE) {

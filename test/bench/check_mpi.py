@@ -25,8 +25,9 @@ class Messages(BenchCase):
             self.build / f"bin/gaudi_bench_mpi.{self.library}", *arguments,
             UCX_TLS="gaudi_copy,gaudi_ipc", **variables)
 
-    def expect_table(self, arguments, sizes):
-        status, out, err = self.mpi(*arguments)
+    def expect_table(self, arguments, sizes, ranks=2):
+        status, out, err = self.mpi(*arguments, ranks=ranks,
+                                    launch=(f"--emulate={ranks}",))
         self.assertEqual(0, status, out + err)
         lines = [line.split() for line in out.splitlines()]
         self.assertEqual(["#", "bytes", "us", "GB/s"], lines[1])
@@ -41,6 +42,21 @@ class Messages(BenchCase):
                           ("both-ways", "H", "D"), ("latency", "H", "H")):
             self.expect_table([*arguments, 1, 1 << 18, 0.0001],
                               [1 << power for power in range(19)])
+
+    def test_a_reduction_of_host_memory_by_any_number_of_ranks(self):
+        for ranks in (2, 3):
+            self.expect_table(["allreduce", "H", "H", 8, 4096, 0.0001],
+                              [1 << power for power in range(3, 13)],
+                              ranks=ranks)
+
+    def test_a_reduction_of_device_memory(self):
+        # Who cannot do it ends; who can has a table, of bytes that are right.
+        version = self.run_command(f"mpiexec.{self.library}", "--version")[1]
+        arguments = ["allreduce", "D", "D", 8, 4096, 0.0001]
+        if self.library == "openmpi" and " 5.0." in version:
+            self.expect_table(arguments, [1 << power for power in range(3, 13)])
+        else:
+            self.assertNotIn("4096", self.mpi(*arguments)[1])
 
     def test_bytes_that_do_not_arrive_are_told(self):
         idle = self.build / "lib/hlthunk-emu-no-copy/libhl-thunk.so"

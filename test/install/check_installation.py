@@ -28,6 +28,8 @@ def check_links(prefix):
                  if file.parent.name == "plugin"]
         expect(len(found) == 1 and found[0].exists(),
                f"{name} is no file in one plugin folder: {found}")
+    for framework in ("accelerator", "op"):
+        find_one(prefix, f"ucx-gaudi/openmpi/mca_{framework}_gaudi.so")
 
 
 def check_running(prefix, _):

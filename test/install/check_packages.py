@@ -20,7 +20,9 @@ PACKAGES = {
     "ucx-gaudi-transports": (
         "/bin/ucx-gaudi", "/libuct_hlthunk.so.0", "/libucx_gaudi_preload.so",
         "/ucx-gaudi/slot/libucs.so.0", "/ucx-gaudi/slot/ucx/libuct_rdmacm.so.0",
-        "/ucx-gaudi/plugin/libuct_hlthunk.so.0", "/man1/ucx-gaudi.1.gz",
+        "/ucx-gaudi/plugin/libuct_hlthunk.so.0",
+        "/ucx-gaudi/openmpi/mca_accelerator_gaudi.so",
+        "/ucx-gaudi/openmpi/mca_op_gaudi.so", "/man1/ucx-gaudi.1.gz",
         "/bash-completion/completions/ucx-gaudi", "/docs/install.md",
         "/lintian/overrides/ucx-gaudi-transports"),
     "ucx-gaudi-transports-dev": (

@@ -71,6 +71,7 @@ ALLOWED = [
     (GAUDI, [PROGRAM, COPY, IPC, TRANSFER, APPLICATION, MEMORY, CARDS,
              UCX_SEAM] + DRIVER),
     ("src/loader/", [UTIL + "library_file.h", UTIL + "transport_list.h"]),
+    ("src/openmpi/", [PROGRAM + "ucx_gaudi.h", "src/loader/loader.h"]),
     ("src/launcher/", DRIVER),
     ("examples/", []),
     ("bench/", ["src/*"]),

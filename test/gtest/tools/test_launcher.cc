@@ -36,14 +36,18 @@ protected:
             with(variables));
     }
 
-    const std::string stub     = preloaded_name();
-    const std::string emulator = std::string(library) + "/hlthunk-emu";
-    const std::string slot     = std::string(library) + "/ucx-gaudi/slot";
-    static constexpr char of_openmpi[] =
+    const std::string stub       = preloaded_name();
+    const std::string emulator   = std::string(library) + "/hlthunk-emu";
+    const std::string slot       = std::string(library) + "/ucx-gaudi/slot";
+    const std::string components = std::string(library) + "/ucx-gaudi/openmpi";
+    const std::string of_openmpi =
         "export OMPI_MCA_pml='ucx'\n"
         "export OMPI_MCA_osc='ucx'\n"
         "export OMPI_MCA_opal_common_ucx_tls='any'\n"
-        "export OMPI_MCA_opal_common_ucx_devices='any'\n";
+        "export OMPI_MCA_opal_common_ucx_devices='any'\n"
+        "export OMPI_MCA_accelerator='^cuda,rocm'\n"
+        "export OMPI_MCA_opal_mca_base_component_path='" +
+        components + ":SYS_DEFAULT:USER_DEFAULT'\n";
 };
 
 } // namespace
@@ -558,6 +562,24 @@ TEST_F(command_line, leaves_what_is_set_for_open_mpi)
     EXPECT_EQ("ob1\n", set({{"OMPI_MCA_pml", "ob1"}}));
     EXPECT_EQ("ob1 ucx\n",
               set({{"OMPI_MCA_pml", "ob1"}, {"OMPI_MCA_osc", "ucx"}}));
+}
+
+TEST_F(command_line, adds_components_for_open_mpi_to_what_it_searches)
+{
+    const char *const path       = "OMPI_MCA_opal_mca_base_component_path";
+    const char *const short_path = "OMPI_MCA_mca_base_component_path";
+    const auto search            = [&](const environment &before) {
+        return seen(path, {}, before);
+    };
+    EXPECT_EQ(components + ":SYS_DEFAULT:USER_DEFAULT", search({}));
+    EXPECT_EQ(components + ":/a:/b", search({{path, "/a:/b"}}));
+    EXPECT_EQ(components + ":/c", search({{short_path, "/c"}}));
+    EXPECT_EQ(components + ":/a", search({{path, "/a"}, {short_path, "/c"}}));
+    /* Once, however often. */
+    EXPECT_EQ(components + ":SYS_DEFAULT:USER_DEFAULT",
+              search({{path, search({})}}));
+    EXPECT_EQ("cuda", seen("OMPI_MCA_accelerator", {},
+                           {{"OMPI_MCA_accelerator", "cuda"}}));
 }
 
 TEST_F(command_line, env_sets_what_run_sets)

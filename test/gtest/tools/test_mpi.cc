@@ -204,10 +204,18 @@ const arguments served_by_both =
 const arguments touched_by_both =
     words("allgather alltoall alltoall_in_place allreduce accumulate");
 
-bool is_open_mpi_4()
+bool is_open_mpi(const char *release)
 {
-    return run({"mpiexec.openmpi", "--version"}).output.find(" 4.") !=
-           std::string::npos;
+    static const std::string found =
+        run({"mpiexec.openmpi", "--version"}).output;
+    return found.find(std::string(" ") + release) != std::string::npos;
+}
+
+/* Those that get to know which memory is a card's. */
+std::vector<std::string> libraries_with_components()
+{
+    return is_open_mpi("5.0.") ? std::vector<std::string>{"openmpi"}
+                               : std::vector<std::string>{};
 }
 
 const mpi_operations &operations_of(const std::string &mpi)
@@ -218,9 +226,12 @@ const mpi_operations &operations_of(const std::string &mpi)
     /* Later ones send their own part of alltoallv, too, but only with two
      * ranks. */
     static const mpi_operations open_mpi{
-        "openmpi", joined(served_by_both, {"put_own"}),
+        "openmpi",
+        joined(joined(served_by_both, {"put_own"}),
+               is_open_mpi("5.0.") ? joined(touched_by_both, {"alltoallv"})
+                                   : arguments{}),
         joined(touched_by_both,
-               is_open_mpi_4() ? arguments{"alltoallv"} : arguments{})};
+               is_open_mpi("4.") ? arguments{"alltoallv"} : arguments{})};
     return (mpi == mpich.mpi) ? mpich : open_mpi;
 }
 
@@ -231,15 +242,16 @@ class mpi_collectives : public mpi_jobs,
                         public ::testing::WithParamInterface<collectives_case> {
 protected:
     [[nodiscard]] process_result collectives(const char *memory,
-                                             const arguments &operations)
+                                             const arguments &operations,
+                                             environment variables = {})
     {
         const auto &[mpi, count, proto] = GetParam();
         const arguments program{built(GAUDI_TOOLS_DIR, "mpi_collectives", mpi),
                                 memory, scratch()};
+        variables["UCX_HANDLE_ERRORS"] = "none";
         return run(
             mpiexec(mpi, ranks, under_launcher(joined(program, operations))),
-            job_options(over("gaudi_copy,gaudi_ipc", proto,
-                             {{"UCX_HANDLE_ERRORS", "none"}})));
+            job_options(over("gaudi_copy,gaudi_ipc", proto, variables)));
     }
 
     const std::string ranks = std::get<1>(GetParam());
@@ -253,6 +265,19 @@ collectives_name(const ::testing::TestParamInfo<collectives_case> &test)
     const auto &[mpi, ranks, proto] = test.param;
     return std::string(mpi) + "_" + ranks + "_ranks_proto_" + proto;
 }
+
+/* Library, ranks, operations of mpi_as_on_host. */
+using alike_case = std::tuple<std::string, const char *, const char *>;
+
+class mpi_on_cards : public mpi_jobs,
+                     public ::testing::WithParamInterface<alike_case> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(mpi_on_cards);
+
+/* Stands for Open MPI, what is tested. */
+using component_case = std::tuple<std::string, std::string>;
+
+class mpi_components : public tools,
+                       public ::testing::WithParamInterface<component_case> {};
 
 /* Library, how the last rank ends. */
 using end_case = std::tuple<std::string, std::string>;
@@ -320,14 +345,15 @@ INSTANTIATE_TEST_SUITE_P(of_debian, mpi_collectives,
                                             ::testing::ValuesIn(protocols())),
                          collectives_name);
 
-/* These libraries know nothing of cards. What they do without UCX, they do with
- * the CPU, which cannot reach a card's memory. */
+/* Libraries that know nothing of cards, as those of one component do. What they
+ * do without UCX, they do with the CPU, which cannot reach a card's memory. */
 TEST_P(mpi_limits, are_where_the_library_itself_touches_memory)
 {
     const mpi_operations &all = operations_of(std::get<0>(GetParam()));
     expect_contents(collectives("host", all.touched), ranks, "nothing");
     for (const std::string &operation : all.touched) {
-        const process_result device = collectives("gaudi", {operation});
+        const process_result device = collectives(
+            "gaudi", {operation}, {{"OMPI_MCA_accelerator", "null"}});
         /* Not the exit code, which is 0 from some versions of MPICH. */
         EXPECT_THAT(device.output, Not(HasSubstr(last_line(ranks))))
             << operation;
@@ -346,6 +372,91 @@ INSTANTIATE_TEST_SUITE_P(of_debian, mpi_limits,
                                             Values("2"),
                                             Values(default_protocols)),
                          collectives_name);
+
+TEST_P(mpi_on_cards, does_what_it_does_in_host_memory)
+{
+    const auto &[mpi, ranks, group] = GetParam();
+    for (const auto &[memory, moved] :
+         {std::pair{"host", "nothing"}, {"gaudi", "all device messages"}}) {
+        expect_contents(
+            run(mpiexec(mpi, ranks,
+                        under_launcher(
+                            {built(GAUDI_TOOLS_DIR, "mpi_as_on_host", mpi),
+                             memory, scratch(), group})),
+                job_options({{"UCX_TLS", "gaudi_copy,gaudi_ipc"}})),
+            ranks, moved);
+    }
+    expect_nothing_is_left_in_files();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    of_debian, mpi_on_cards,
+    ::testing::Combine(::testing::ValuesIn(libraries_with_components()),
+                       Values("2", "4", "8"),
+                       Values("reductions", "blocks", "messages", "types",
+                              "windows", "files")),
+    [](const auto &test) {
+        return std::get<0>(test.param) + "_" + std::get<1>(test.param) +
+               "_ranks_" + std::get<2>(test.param);
+    });
+
+TEST_P(mpi_components, do_their_part)
+{
+    const auto &[mpi, part] = GetParam();
+    EXPECT_TRUE(is_quiet_success(
+        emulated({GAUDI_TOOLS_DIR "/open_mpi_" + mpi,
+                  std::string(library) + "/ucx-gaudi/openmpi", part})));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    of_open_mpi_5, mpi_components,
+    ::testing::Combine(Values("release"),
+                       Values("memory", "streams", "cards", "operations")),
+    [](const auto &test) { return std::get<1>(test.param); });
+/* Of later releases, which have more to ask. */
+INSTANTIATE_TEST_SUITE_P(of_others, mpi_components,
+                         Values(component_case("other_table", "refused")),
+                         [](const auto &) { return "refused"; });
+
+using mpi_component = tools;
+
+TEST_F(mpi_component, says_that_it_does_not_fit_a_debug_build)
+{
+    const process_result result =
+        emulated({GAUDI_TOOLS_DIR "/open_mpi_other_objects",
+                  std::string(library) + "/ucx-gaudi/openmpi", "refused"});
+    EXPECT_TRUE(exited_with(0, result, {"ucx-gaudi: Open MPI's objects"}));
+    EXPECT_TRUE(has_lines(1, "ucx-gaudi:", result));
+}
+
+TEST_F(mpi_component, keeps_the_cpu_off_memory_that_is_freed)
+{
+    const process_result result =
+        emulated({GAUDI_TOOLS_DIR "/open_mpi_release",
+                  std::string(library) + "/ucx-gaudi/openmpi", "freed"});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_TRUE(has_lines(1, "UCX  ERROR gaudi: ", result));
+}
+
+TEST_F(mpi_component, ends_a_reduction_that_it_cannot_finish)
+{
+    const process_result result =
+        emulated({GAUDI_TOOLS_DIR "/open_mpi_release",
+                  std::string(library) + "/ucx-gaudi/openmpi", "beyond"});
+    EXPECT_EQ(SIGABRT, result.signal);
+    EXPECT_TRUE(
+        has_lines(1, "ucx-gaudi: a reduction of device memory cannot", result));
+    EXPECT_TRUE(has_lines(2, ":", result)) << "UCX's reason, and ours";
+}
+
+TEST_F(mpi_component, leaves_a_process_without_cards_alone)
+{
+    EXPECT_TRUE(is_quiet_success(run(
+        under_launcher({GAUDI_TOOLS_DIR "/open_mpi_release",
+                        std::string(library) + "/ucx-gaudi/openmpi", "refused"},
+                       {}),
+        with({{"UCX_GAUDI_DRIVER", "auto"}}))));
+}
 
 TEST_P(mpi_library, contents_arrive_with_the_new_protocols)
 {
@@ -383,6 +494,8 @@ TEST_P(mpi_library, the_example_runs_in_every_way_that_it_is_started)
         EXPECT_TRUE(is_quiet_success(result))
             << ::testing::PrintToString(command);
         EXPECT_TRUE(has_lines(4, "have what was sent", result));
+        /* mpiexec has components, too, which are not of this kind. */
+        EXPECT_THAT(result.output, Not(HasSubstr("component")));
     }
     expect_nothing_is_left_in_files();
 }
