@@ -8,7 +8,8 @@ using base::card_table;
 
 bool program_memory::is_in_use() const
 {
-    return (calls_ > 0) || (imports_ > 0) || !allocations_.empty();
+    return (calls_ > 0) || (imports_ > 0) || (streams_ > 0) ||
+           !allocations_.empty() || !host_.empty();
 }
 
 ucs_status_t program_memory::enter(bool opens, const char *card)
@@ -65,8 +66,9 @@ ucs_status_t program_memory::close()
     std::lock_guard<std::mutex> guard(lock_);
     if (is_in_use()) {
         ucs_error("gaudi: the cards are in use: %zu allocations, %d imports, "
-                  "%u calls",
-                  allocations_.size(), imports_, calls_);
+                  "%u calls, %d streams, %zu registrations of host memory",
+                  allocations_.size(), imports_, calls_, streams_,
+                  host_.size());
         return UCS_ERR_BUSY;
     }
     last = std::exchange(opened_, {});
@@ -84,6 +86,25 @@ base::device_memory *program_memory::take(void *address)
     std::lock_guard<std::mutex> guard(lock_);
     const auto found = allocations_.extract(address);
     return found.empty() ? nullptr : found.mapped();
+}
+
+bool program_memory::add_host(void *address, base::host_memory &memory)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    return host_.emplace(address, &memory).second;
+}
+
+base::host_memory *program_memory::take_host(void *address)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    const auto found = host_.extract(address);
+    return found.empty() ? nullptr : found.mapped();
+}
+
+void program_memory::count_streams(int more)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    streams_ += more;
 }
 
 void program_memory::count_imports(int more)

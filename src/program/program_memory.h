@@ -1,6 +1,6 @@
 /**
  * What functions of ucx_gaudi.h keep from one call to the next: cards, engines
- * for copies, and what was allocated and imported.
+ * for copies, and what was allocated, registered and imported.
  *
  * The first use opens cards, and they stay open until close(): a card that is
  * released may be in reset for seconds, so allocations do not come and go with
@@ -78,8 +78,17 @@ public:
     /** @return nullptr when there is none. */
     [[nodiscard]] base::device_memory *take(void *address);
 
+    /** Host memory that the program has registered, by its address.
+     *  @return false when there is some at this address already. */
+    [[nodiscard]] bool add_host(void *address, base::host_memory &memory);
+    /** @return nullptr when there is none. */
+    [[nodiscard]] base::host_memory *take_host(void *address);
+
     /** Imports keep the cards open, too, whoever has opened them. */
     void count_imports(int more);
+
+    /** And so do streams. */
+    void count_streams(int more);
 
 private:
     using engine_ptr = std::unique_ptr<base::transfer_engine>;
@@ -121,7 +130,9 @@ private:
     opened opened_;
     unsigned calls_ = 0;
     int imports_    = 0;
+    int streams_    = 0;
     std::map<void *, base::device_memory *> allocations_;
+    std::map<void *, base::host_memory *> host_;
     std::condition_variable engine_is_idle_;
 };
 

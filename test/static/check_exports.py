@@ -26,6 +26,13 @@ LIBRARIES = [
       "ucx_gaudi_version", "ucx_gaudi_memory_type", "ucx_gaudi_card_query",
       "ucx_gaudi_open", "ucx_gaudi_close", "ucx_gaudi_mem_alloc",
       "ucx_gaudi_mem_free", "ucx_gaudi_mem_copy", "ucx_gaudi_mem_fill",
+      "ucx_gaudi_mem_copy_async", "ucx_gaudi_host_register",
+      "ucx_gaudi_host_unregister", "ucx_gaudi_stream_create",
+      "ucx_gaudi_stream_destroy", "ucx_gaudi_stream_synchronize",
+      "ucx_gaudi_stream_query", "ucx_gaudi_stream_wait_event",
+      "ucx_gaudi_event_create", "ucx_gaudi_event_destroy",
+      "ucx_gaudi_event_record", "ucx_gaudi_event_query",
+      "ucx_gaudi_event_synchronize",
       "ucx_gaudi_mem_query", "ucx_gaudi_dmabuf_export",
       "ucx_gaudi_dmabuf_import", "ucx_gaudi_dmabuf_release"}, False),
 ]

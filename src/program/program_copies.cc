@@ -1,0 +1,146 @@
+/* Copies and fills of ucx_gaudi.h. One that fails on its way leaves some of the
+ * bytes. */
+#include "program/program_copies.h"
+
+#include "program/program_memory.h"
+#include "program/ucx_gaudi.h"
+#include "uct/gaudi/base/memory/memory_map.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gaudi {
+
+using base::memory_map;
+
+namespace {
+
+/* Of a fill: what comes from the host. */
+constexpr size_t pattern_block = 65536;
+
+ucs_status_t check_range(const void *address, size_t length)
+{
+    if (memory_map::is_plausible(address, length)) {
+        return UCS_OK;
+    }
+    ucs_error("gaudi: %zu bytes at %p are no range of memory", length, address);
+    return UCS_ERR_INVALID_ADDR;
+}
+
+void repeat(char *target, size_t length, const void *pattern,
+            size_t pattern_length)
+{
+    for (size_t at = 0; at < length; at += pattern_length) {
+        std::memcpy(target + at, pattern, pattern_length);
+    }
+}
+
+bool overlap(const void *one, const void *other, size_t length)
+{
+    const auto first  = reinterpret_cast<uintptr_t>(one);
+    const auto second = reinterpret_cast<uintptr_t>(other);
+    return std::max(first, second) - std::min(first, second) < length;
+}
+
+ucs_status_t fill_memory(void *address, size_t length, const void *pattern,
+                         size_t pattern_length)
+{
+    if ((pattern_length == 0) || (pattern_length > 16) ||
+        ((pattern_length & (pattern_length - 1)) != 0) ||
+        (length % pattern_length != 0)) {
+        ucs_error("gaudi: cannot fill %zu bytes with a pattern of %zu bytes: "
+                  "its length has to be 1, 2, 4, 8 or 16, and divide theirs",
+                  length, pattern_length);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    const ucs_status_t status = check_range(address, length);
+    if ((status != UCS_OK) || (length == 0)) {
+        return status;
+    }
+    if (memory_map::is_device(pattern)) {
+        ucs_error("gaudi: cannot fill with the pattern at %p: it is in device "
+                  "memory, and has to be in host memory",
+                  pattern);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    char *const target = static_cast<char *>(address);
+    if (!memory_map::is_device(address)) {
+        repeat(target, length, pattern, pattern_length);
+        return UCS_OK;
+    }
+    return program_memory::call_with_engine([&](base::transfer_engine &engine) {
+        size_t done = std::min(length, pattern_block);
+        const std::unique_ptr<char[]> block(new char[done]);
+        repeat(block.get(), done, pattern, pattern_length);
+        ucs_status_t filled = engine.check(target, length);
+        if (filled == UCS_OK) {
+            filled = engine.copy(target, block.get(), done);
+        }
+        while ((filled == UCS_OK) && (done < length)) {
+            const size_t bytes = std::min(done, length - done);
+            filled             = engine.copy(target + done, target, bytes);
+            done += bytes;
+        }
+        return filled;
+    });
+}
+
+} // namespace
+
+ucs_status_t refuse_null(const char *function)
+{
+    ucs_error("gaudi: %s: a pointer is NULL", function);
+    return UCS_ERR_INVALID_PARAM;
+}
+
+ucs_status_t check_copy(const char *function, const void *dst, const void *src,
+                        size_t length)
+{
+    if (((dst == nullptr) || (src == nullptr)) && (length != 0)) {
+        return refuse_null(function);
+    }
+    ucs_status_t status = check_range(dst, length);
+    if (status == UCS_OK) {
+        status = check_range(src, length);
+    }
+    if ((status == UCS_OK) && (length != 0) && (dst != src) &&
+        overlap(dst, src, length)) {
+        ucs_error("gaudi: cannot copy %zu bytes from %p to %p: they overlap",
+                  length, src, dst);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    return status;
+}
+
+ucs_status_t copy_memory(void *dst, const void *src, size_t length) noexcept
+{
+    if ((length == 0) || (dst == src)) {
+        return UCS_OK;
+    }
+    if (!memory_map::is_device(dst) && !memory_map::is_device(src)) {
+        std::memmove(dst, src, length);
+        return UCS_OK;
+    }
+    return program_memory::call_with_engine([&](base::transfer_engine &engine) {
+        return engine.copy(dst, src, length);
+    });
+}
+
+} // namespace gaudi
+
+ucs_status_t ucx_gaudi_mem_copy(void *dst, const void *src, size_t length)
+{
+    const ucs_status_t status =
+        gaudi::check_copy("ucx_gaudi_mem_copy", dst, src, length);
+    return (status == UCS_OK) ? gaudi::copy_memory(dst, src, length) : status;
+}
+
+ucs_status_t ucx_gaudi_mem_fill(void *address, size_t length,
+                                const void *pattern, size_t pattern_length)
+{
+    if ((address == nullptr) || (pattern == nullptr)) {
+        return (length == 0) ? UCS_OK
+                             : gaudi::refuse_null("ucx_gaudi_mem_fill");
+    }
+    return gaudi::fill_memory(address, length, pattern, pattern_length);
+}
