@@ -118,6 +118,15 @@ FORWARD(ucx_gaudi_event_query, (void *event), STATUS_NO_DEVICE, event)
 FORWARD(ucx_gaudi_event_synchronize, (void *event), STATUS_NO_DEVICE, event)
 FORWARD(ucx_gaudi_mem_query, (const void *address, size_t length, void *attr),
         STATUS_INVALID_ADDR, address, length, attr)
+FORWARD(ucx_gaudi_ipc_export, (void *address, size_t length, void *handle_p),
+        STATUS_NO_DEVICE, address, length, handle_p)
+FORWARD(ucx_gaudi_ipc_withdraw, (void *address, size_t length),
+        (address == NULL) ? STATUS_OK : STATUS_INVALID_ADDR, address, length)
+FORWARD(ucx_gaudi_ipc_open,
+        (const void *handle, void **address_p, size_t *length_p),
+        STATUS_NO_DEVICE, handle, address_p, length_p)
+FORWARD(ucx_gaudi_ipc_close, (void *address),
+        (address == NULL) ? STATUS_OK : STATUS_INVALID_ADDR, address)
 FORWARD(ucx_gaudi_dmabuf_export,
         (const void *address, size_t length, int *fd_p, size_t *offset_p),
         STATUS_INVALID_ADDR, address, length, fd_p, offset_p)

@@ -2,6 +2,7 @@
  * bytes. */
 #include "program/program_copies.h"
 
+#include "program/program_ipc.h"
 #include "program/program_memory.h"
 #include "program/ucx_gaudi.h"
 #include "uct/gaudi/base/memory/memory_map.h"
@@ -68,7 +69,7 @@ ucs_status_t fill_memory(void *address, size_t length, const void *pattern,
         repeat(target, length, pattern, pattern_length);
         return UCS_OK;
     }
-    return program_memory::call_with_engine([&](base::transfer_engine &engine) {
+    return program_memory::call_with_engine(true, [&](auto &engine) {
         size_t done = std::min(length, pattern_block);
         const std::unique_ptr<char[]> block(new char[done]);
         repeat(block.get(), done, pattern, pattern_length);
@@ -85,13 +86,34 @@ ucs_status_t fill_memory(void *address, size_t length, const void *pattern,
     });
 }
 
-} // namespace
-
-ucs_status_t refuse_null(const char *function)
+/* One side of a copy, which may be memory of another process. */
+base::side side_of(const opened_ptr &opened, const void *address)
 {
-    ucs_error("gaudi: %s: a pointer is NULL", function);
-    return UCS_ERR_INVALID_PARAM;
+    return (opened == nullptr)
+               ? base::side(address)
+               : base::side(
+                     *opened->key,
+                     opened->there +
+                         (reinterpret_cast<uintptr_t>(address) - opened->here));
 }
+
+/* What goes between processes, as gaudi_ipc does. */
+void log_way(const opened_ptr &to, const void *dst, const opened_ptr &from,
+             const void *src, size_t length)
+{
+    const opened_ptr &opened = (to != nullptr) ? to : from;
+    if (opened != nullptr) {
+        const auto kind = [](const opened_ptr &of, const void *address) {
+            return side_of(of, address).is_device ? "gaudi" : "host";
+        };
+        ucs_info("gaudi: %zu bytes, %s to %s, by %s %u", length,
+                 kind(from, src), kind(to, dst),
+                 (to != nullptr) ? "push to process" : "pull from process",
+                 opened->key->process().pid);
+    }
+}
+
+} // namespace
 
 ucs_status_t check_copy(const char *function, const void *dst, const void *src,
                         size_t length)
@@ -121,8 +143,16 @@ ucs_status_t copy_memory(void *dst, const void *src, size_t length) noexcept
         std::memmove(dst, src, length);
         return UCS_OK;
     }
-    return program_memory::call_with_engine([&](base::transfer_engine &engine) {
-        return engine.copy(dst, src, length);
+    return base::guarded([&] {
+        const opened_ptr to   = program_ipc::instance().find(dst, length);
+        const opened_ptr from = program_ipc::instance().find(src, length);
+        log_way(to, dst, from, src, length);
+        return program_memory::call_with_engine(
+            (to == nullptr) && (from == nullptr),
+            [&](base::transfer_engine &engine) {
+                return engine.copy(side_of(to, dst), side_of(from, src),
+                                   length);
+            });
     });
 }
 

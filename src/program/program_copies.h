@@ -11,9 +11,6 @@
 
 namespace gaudi {
 
-/** Say that a function was given no pointer. @return UCS_ERR_INVALID_PARAM */
-ucs_status_t refuse_null(const char *function);
-
 /** Whether a copy can be tried.
  *  @param function  Who is asked for it.
  *  @return UCS_OK, or an error, which was logged. */

@@ -3,6 +3,7 @@
 #include "program/ucx_gaudi.h"
 
 #include "program/program_copies.h"
+#include "program/program_ipc.h"
 #include "program/program_memory.h"
 #include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/memory/dmabuf.h"
@@ -50,7 +51,10 @@ ucs_status_t ucx_gaudi_open(const char *card_name)
 
 ucs_status_t ucx_gaudi_close()
 {
-    return base::guarded([] { return program_memory::instance().close(); });
+    return base::guarded([] {
+        gaudi::program_ipc::instance().forget_freed();
+        return program_memory::instance().close();
+    });
 }
 
 ucs_status_t ucx_gaudi_mem_alloc(size_t length, const char *card_name,
@@ -165,21 +169,27 @@ ucs_status_t ucx_gaudi_mem_query(const void *address, size_t length,
     }
     return program_memory::call([&](program_memory &, const held_cards &) {
         const auto known = memory_map::instance().find_device(address, length);
-        if (!memory_map::is_device(address) || !known.has_value()) {
+        const auto opened =
+            gaudi::program_ipc::instance().find(address, length);
+        if (!memory_map::is_device(address) ||
+            (!known.has_value() && (opened == nullptr))) {
             return UCS_ERR_INVALID_ADDR;
         }
+        const uint64_t base = (opened != nullptr) ? opened->here : known->start;
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_BASE) {
-            attr->base = reinterpret_cast<void *>(known->start);
+            attr->base = reinterpret_cast<void *>(base);
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_LENGTH) {
-            attr->length = known->end - known->start;
+            attr->length =
+                (opened != nullptr) ? opened->length : known->end - base;
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_CARD) {
             std::snprintf(attr->card, sizeof(attr->card), "%s",
-                          known->owner->name().c_str());
+                          (opened != nullptr) ? ""
+                                              : known->owner->name().c_str());
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_IMPORTED) {
-            attr->imported = known->imported ? 1 : 0;
+            attr->imported = ((opened != nullptr) || known->imported) ? 1 : 0;
         }
         return UCS_OK;
     });
@@ -216,7 +226,7 @@ ucs_status_t ucx_gaudi_dmabuf_import(int fd, size_t offset, size_t length,
         const ucs_status_t status =
             base::import_dmabuf(*importer, fd, offset, length, *address_p);
         if (status == UCS_OK) {
-            own.count_imports(1);
+            own.count(program_memory::use::import, 1);
         }
         return status;
     });
@@ -230,7 +240,7 @@ ucs_status_t ucx_gaudi_dmabuf_release(void *address)
     return program_memory::call([&](program_memory &own, const held_cards &) {
         const ucs_status_t status = base::release_import(address);
         if (status == UCS_OK) {
-            own.count_imports(-1);
+            own.count(program_memory::use::import, -1);
         }
         return status;
     });

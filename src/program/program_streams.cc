@@ -120,7 +120,7 @@ ucs_status_t create_stream(ucx_gaudi_stream_h &stream_p)
         ucs_error("gaudi: a stream cannot have a thread: %s", error.what());
         return UCS_ERR_NO_RESOURCE;
     }
-    program_memory::instance().count_streams(1);
+    program_memory::instance().count(program_memory::use::stream, 1);
     stream_p = stream.release();
     return UCS_OK;
 }
@@ -150,7 +150,8 @@ ucs_status_t ucx_gaudi_stream_destroy(ucx_gaudi_stream_h stream)
         status = guarded([&] { return stream->work->finish(); });
         stream->work->end();
         delete stream;
-        gaudi::program_memory::instance().count_streams(-1);
+        gaudi::program_memory::instance().count(
+            gaudi::program_memory::use::stream, -1);
     }
     return status;
 }

@@ -4,8 +4,9 @@
  * Nobody needs it to send Gaudi memory: UCX does that with nothing but
  * pointers. It is for what UCX has no function for in all of its releases:
  * device memory without a UCP context (allocate, free, copy, fill, query),
- * streams of copies, the cards, the number of the memory type, and dma-bufs of
- * device memory (from 1.14 on UCX exports them by uct_md_mem_query, too).
+ * streams of copies, memory of other processes, the cards, the number of the
+ * memory type, and dma-bufs of device memory (from 1.14 on UCX exports them by
+ * uct_md_mem_query, too).
  *
  * Cards are open while the program has UCX open (ucp_init, or a memory domain
  * of component gaudi_copy), and from the first allocation, fill or copy here,
@@ -151,9 +152,9 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_open(const char *card);
  * cards again.
  *
  * @return UCS_OK
- *         UCS_ERR_BUSY  memory is allocated, registered or imported by this
- *                       header, there is a stream, or another thread is in a
- *                       call; nothing was closed
+ *         UCS_ERR_BUSY  memory is allocated, registered, exported, opened or
+ *                       imported by this header, there is a stream, or another
+ *                       thread is in a call; nothing was closed
  */
 UCX_GAUDI_API ucs_status_t ucx_gaudi_close(void);
 
@@ -267,8 +268,10 @@ typedef struct ucx_gaudi_mem_attr {
         field_mask; /**< enum ucx_gaudi_mem_attr_field, set by the caller */
     void *base;     /**< first byte of the allocation or import */
     size_t length;  /**< its bytes */
-    char card[16];  /**< "gaudi0"; of an import, the card that reaches it */
-    int imported;   /**< 1: by ucx_gaudi_dmabuf_import, else 0 */
+    char card[16];  /**< "gaudi0"; of an import, the card that reaches it; of
+                         an IPC handle, "" */
+    int imported;   /**< 1: by ucx_gaudi_dmabuf_import or ucx_gaudi_ipc_open,
+                         else 0 */
 } ucx_gaudi_mem_attr_t;
 
 /**
@@ -393,6 +396,88 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_event_query(ucx_gaudi_event_h event);
 
 /** The same, and wait for it. */
 UCX_GAUDI_API ucs_status_t ucx_gaudi_event_synchronize(ucx_gaudi_event_h event);
+
+/* --- memory of other processes ---------------------------------------------*/
+
+/** Stands for memory in other processes of the node: opaque bytes, to be sent
+ *  to them in any way. */
+typedef struct ucx_gaudi_ipc_handle {
+    unsigned char bytes[64];
+} ucx_gaudi_ipc_handle_t;
+
+/**
+ * Let other processes use a range of memory of this one, device or host memory.
+ *
+ * Only processes of the same node, user and namespaces can, which gaudi_ipc
+ * reaches. What they copy needs nothing of this program meanwhile. Device
+ * memory is exported until it is freed or withdrawn, host memory until it is
+ * withdrawn, and both until the process ends. The same range gives the same
+ * handle again.
+ *
+ * @param address   First byte.
+ * @param length    Bytes, not 0; of device memory, in one allocation.
+ * @param handle_p  Filled on success.
+ * @return UCS_OK
+ *         UCS_ERR_INVALID_PARAM  a pointer is NULL, or the length 0
+ *         UCS_ERR_INVALID_ADDR   the range is not as a whole in one allocation
+ *                                of device memory, or no range of host memory
+ *         UCS_ERR_NO_RESOURCE    no file descriptors, or too many exports
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_ipc_export(
+    void *address, size_t length, ucx_gaudi_ipc_handle_t *handle_p);
+
+/**
+ * Undo an export; where the range was exported several times, the last one. The
+ * handle is good for nothing then, and who has it open cannot copy any more.
+ *
+ * @return UCS_OK                nobody uses the memory any more
+ *         UCS_ERR_INVALID_ADDR  this range is not exported, or was freed
+ *         UCS_ERR_TIMED_OUT     it is withdrawn, but somebody's copy does not
+ *                               come to an end
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_ipc_withdraw(void *address, size_t length);
+
+/**
+ * Open memory of another process.
+ *
+ * Its address is for ucx_gaudi_mem_copy, ucx_gaudi_mem_copy_async and
+ * ucx_gaudi_mem_query alone, as one side of a copy of which the other one is
+ * memory of this process; neither the CPU nor UCX reach anything there. Each
+ * copy takes the way that gaudi_ipc takes: over PCIe by a card of this process,
+ * where it reaches the other one, else through host memory that both processes
+ * have; between host memory the kernel copies. Host memory of this process that
+ * is registered (ucx_gaudi_host_register) is reached by its card. A card is
+ * opened where one can be had; it works without, too.
+ *
+ * @param handle     Of a process that lives.
+ * @param address_p  Of the first byte that was exported. Each call gives
+ *                   another one.
+ * @param length_p   The bytes that were; may be NULL.
+ * @return UCS_OK
+ *         UCS_ERR_INVALID_PARAM     it is no handle, it was changed on its way,
+ *                                   or it is of this process
+ *         UCS_ERR_UNREACHABLE       it is of another machine, boot, user or
+ *                                   namespace
+ *         UCS_ERR_ENDPOINT_TIMEOUT  its process has ended
+ *         UCS_ERR_REJECTED          the memory was freed or withdrawn
+ *         UCS_ERR_UNSUPPORTED       no card of this process reaches it
+ *         UCS_ERR_TIMED_OUT         its process does not answer
+ *         UCS_ERR_NO_RESOURCE       no file descriptors
+ *
+ * A copy answers the last five of these, too, where that has come to pass
+ * since; the end of a process is seen some milliseconds later.
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_ipc_open(
+    const ucx_gaudi_ipc_handle_t *handle, void **address_p, size_t *length_p);
+
+/**
+ * Close it. No copy of it may be under way.
+ *
+ * @param address  As ucx_gaudi_ipc_open gave it; NULL does nothing.
+ * @return UCS_OK
+ *         UCS_ERR_INVALID_ADDR  it gave no such address, or that is closed
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_ipc_close(void *address);
 
 /* --- dma-bufs --------------------------------------------------------------*/
 

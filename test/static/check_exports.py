@@ -33,6 +33,8 @@ LIBRARIES = [
       "ucx_gaudi_event_create", "ucx_gaudi_event_destroy",
       "ucx_gaudi_event_record", "ucx_gaudi_event_query",
       "ucx_gaudi_event_synchronize",
+      "ucx_gaudi_ipc_export", "ucx_gaudi_ipc_withdraw",
+      "ucx_gaudi_ipc_open", "ucx_gaudi_ipc_close",
       "ucx_gaudi_mem_query", "ucx_gaudi_dmabuf_export",
       "ucx_gaudi_dmabuf_import", "ucx_gaudi_dmabuf_release"}, False),
 ]
