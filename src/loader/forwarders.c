@@ -95,8 +95,38 @@ FORWARD(ucx_gaudi_mem_fill,
         (void *address, size_t length, const void *pattern,
          size_t pattern_length),
         STATUS_NO_DEVICE, address, length, pattern, pattern_length)
+FORWARD(ucx_gaudi_host_register, (void *address, size_t length),
+        STATUS_NO_DEVICE, address, length)
+FORWARD(ucx_gaudi_host_unregister, (void *address),
+        (address == NULL) ? STATUS_OK : STATUS_INVALID_ADDR, address)
+FORWARD(ucx_gaudi_stream_create, (void **stream_p), STATUS_NO_DEVICE, stream_p)
+FORWARD(ucx_gaudi_stream_destroy, (void *stream),
+        (stream == NULL) ? STATUS_OK : STATUS_NO_DEVICE, stream)
+FORWARD(ucx_gaudi_stream_synchronize, (void *stream), STATUS_NO_DEVICE, stream)
+FORWARD(ucx_gaudi_stream_query, (void *stream), STATUS_NO_DEVICE, stream)
+FORWARD(ucx_gaudi_stream_wait_event, (void *stream, void *event),
+        STATUS_NO_DEVICE, stream, event)
+FORWARD(ucx_gaudi_mem_copy_async,
+        (void *dst, const void *src, size_t length, void *stream),
+        STATUS_NO_DEVICE, dst, src, length, stream)
+FORWARD(ucx_gaudi_event_create, (void **event_p), STATUS_NO_DEVICE, event_p)
+FORWARD(ucx_gaudi_event_destroy, (void *event),
+        (event == NULL) ? STATUS_OK : STATUS_NO_DEVICE, event)
+FORWARD(ucx_gaudi_event_record, (void *event, void *stream), STATUS_NO_DEVICE,
+        event, stream)
+FORWARD(ucx_gaudi_event_query, (void *event), STATUS_NO_DEVICE, event)
+FORWARD(ucx_gaudi_event_synchronize, (void *event), STATUS_NO_DEVICE, event)
 FORWARD(ucx_gaudi_mem_query, (const void *address, size_t length, void *attr),
         STATUS_INVALID_ADDR, address, length, attr)
+FORWARD(ucx_gaudi_ipc_export, (void *address, size_t length, void *handle_p),
+        STATUS_NO_DEVICE, address, length, handle_p)
+FORWARD(ucx_gaudi_ipc_withdraw, (void *address, size_t length),
+        (address == NULL) ? STATUS_OK : STATUS_INVALID_ADDR, address, length)
+FORWARD(ucx_gaudi_ipc_open,
+        (const void *handle, void **address_p, size_t *length_p),
+        STATUS_NO_DEVICE, handle, address_p, length_p)
+FORWARD(ucx_gaudi_ipc_close, (void *address),
+        (address == NULL) ? STATUS_OK : STATUS_INVALID_ADDR, address)
 FORWARD(ucx_gaudi_dmabuf_export,
         (const void *address, size_t length, int *fd_p, size_t *offset_p),
         STATUS_INVALID_ADDR, address, length, fd_p, offset_p)

@@ -8,7 +8,8 @@ using base::card_table;
 
 bool program_memory::is_in_use() const
 {
-    return (calls_ > 0) || (imports_ > 0) || !allocations_.empty();
+    return (calls_ > 0) || (uses_ != decltype(uses_){}) ||
+           !allocations_.empty() || !host_.empty();
 }
 
 ucs_status_t program_memory::enter(bool opens, const char *card)
@@ -47,6 +48,40 @@ ucs_status_t program_memory::open(const char *card)
     return status;
 }
 
+ucs_status_t program_memory::read_config(config_ptr &config_p)
+{
+    uct_md_config_t *config;
+    const ucs_status_t status =
+        uct_md_config_read(&ipc::component(), nullptr, nullptr, &config);
+    if (status == UCS_OK) {
+        config_p.reset(reinterpret_cast<ipc::memory_domain::config *>(config));
+        ipc::memory_domain::set_timeouts(*config_p);
+    }
+    return status;
+}
+
+ucs_status_t program_memory::open_ipc(const ipc::memory_domain::config &config)
+{
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        if (opened_.ipc != nullptr) {
+            return UCS_OK;
+        }
+    }
+    std::unique_ptr<ipc::memory_domain> made;
+    const ucs_status_t status = ipc::memory_domain::open(config, made);
+    if (status != UCS_OK) {
+        return status;
+    }
+    ipc_ptr fresh(made.release());
+    std::lock_guard<std::mutex> guard(lock_);
+    if (opened_.ipc == nullptr) {
+        opened_.is_fresh |= !opened_.cards;
+        opened_.ipc = std::move(fresh);
+    }
+    return UCS_OK;
+}
+
 void program_memory::leave(ucs_status_t status)
 {
     opened last; /* goes without the lock */
@@ -64,9 +99,12 @@ ucs_status_t program_memory::close()
     opened last;
     std::lock_guard<std::mutex> guard(lock_);
     if (is_in_use()) {
+        const auto [imports, streams, exports] = uses_;
         ucs_error("gaudi: the cards are in use: %zu allocations, %d imports, "
-                  "%u calls",
-                  allocations_.size(), imports_, calls_);
+                  "%u calls, %d streams, %d exports, %zu registrations of host "
+                  "memory",
+                  allocations_.size(), imports, calls_, streams, exports,
+                  host_.size());
         return UCS_ERR_BUSY;
     }
     last = std::exchange(opened_, {});
@@ -86,10 +124,23 @@ base::device_memory *program_memory::take(void *address)
     return found.empty() ? nullptr : found.mapped();
 }
 
-void program_memory::count_imports(int more)
+bool program_memory::add_host(void *address, base::host_memory &memory)
 {
     std::lock_guard<std::mutex> guard(lock_);
-    imports_ += more;
+    return host_.emplace(address, &memory).second;
+}
+
+base::host_memory *program_memory::take_host(void *address)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    const auto found = host_.extract(address);
+    return found.empty() ? nullptr : found.mapped();
+}
+
+void program_memory::count(use what, int more)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    uses_[static_cast<size_t>(what)] += more;
 }
 
 /* Waits while all are in use. */

@@ -1,6 +1,6 @@
 /**
  * What functions of ucx_gaudi.h keep from one call to the next: cards, engines
- * for copies, and what was allocated and imported.
+ * for copies, and what was allocated, registered and imported.
  *
  * The first use opens cards, and they stay open until close(): a card that is
  * released may be in reset for seconds, so allocations do not come and go with
@@ -17,8 +17,10 @@
 #include "uct/gaudi/base/memory/memory.h"
 #include "uct/gaudi/base/transfer/engine.h"
 #include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/ipc/ipc_md.h"
 #include "util/process.h"
 
+#include <array>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -26,6 +28,13 @@
 #include <vector>
 
 namespace gaudi {
+
+/** Say that a function was given no pointer. @return UCS_ERR_INVALID_PARAM */
+inline ucs_status_t refuse_null(const char *function)
+{
+    ucs_error("gaudi: %s: a pointer is NULL", function);
+    return UCS_ERR_INVALID_PARAM;
+}
 
 class program_memory {
 public:
@@ -55,11 +64,31 @@ public:
         return run(true, card, body);
     }
 
-    /** Gives the body an engine, for which it may have to wait. */
-    template <typename Body>
-    static ucs_status_t call_with_engine(Body &&body) noexcept
+    /** Has gaudi_ipc ready for the body. Opens a card where one can be had, and
+     *  does without else.
+     *  @param before  What has to succeed first. */
+    template <typename Before, typename Body>
+    static ucs_status_t call_with_ipc(Before &&before, Body &&body) noexcept
     {
-        return run(true, nullptr, [&](program_memory &own) {
+        return run(false, nullptr, [&](program_memory &own) {
+            config_ptr config;
+            ucs_status_t status = read_config(config);
+            if (status == UCS_OK) {
+                status = before();
+            }
+            if (status == UCS_OK) {
+                status = own.open_ipc(*config);
+            }
+            return (status == UCS_OK) ? body() : status;
+        });
+    }
+
+    /** Gives the body an engine, for which it may have to wait.
+     *  @param opens  Cards, without which it fails. */
+    template <typename Body>
+    static ucs_status_t call_with_engine(bool opens, Body &&body) noexcept
+    {
+        return run(opens, nullptr, [&](program_memory &own) {
             engine_ptr engine;
             ucs_status_t status = own.take_engine(engine);
             if (status == UCS_OK) {
@@ -78,11 +107,26 @@ public:
     /** @return nullptr when there is none. */
     [[nodiscard]] base::device_memory *take(void *address);
 
-    /** Imports keep the cards open, too, whoever has opened them. */
-    void count_imports(int more);
+    /** Host memory that the program has registered, by its address.
+     *  @return false when there is some at this address already. */
+    [[nodiscard]] bool add_host(void *address, base::host_memory &memory);
+    /** @return nullptr when there is none. */
+    [[nodiscard]] base::host_memory *take_host(void *address);
+
+    /** What keeps the cards open, too, whoever has opened them. */
+    enum class use { import, stream, ipc_export };
+    void count(use what, int more);
 
 private:
     using engine_ptr = std::unique_ptr<base::transfer_engine>;
+    struct release_config {
+        void operator()(ipc::memory_domain::config *config) const
+        {
+            uct_config_release(config);
+        }
+    };
+    using config_ptr =
+        std::unique_ptr<ipc::memory_domain::config, release_config>;
 
     /* More threads than this wait for each other: each engine costs a MiB of
      * pinned memory per card. */
@@ -104,14 +148,26 @@ private:
 
     [[nodiscard]] ucs_status_t enter(bool opens, const char *card);
     [[nodiscard]] ucs_status_t open(const char *card);
+    [[nodiscard]] static ucs_status_t read_config(config_ptr &config_p);
+    [[nodiscard]] ucs_status_t open_ipc(const ipc::memory_domain::config &);
     void leave(ucs_status_t status);
     [[nodiscard]] bool is_in_use() const;
     [[nodiscard]] ucs_status_t take_engine(engine_ptr &engine_p);
     void put_engine(engine_ptr engine);
 
+    struct close_ipc {
+        void operator()(ipc::memory_domain *domain) const
+        {
+            domain->close();
+            delete domain;
+        }
+    };
+    using ipc_ptr = std::unique_ptr<ipc::memory_domain, close_ipc>;
+
     /* Since the first use. */
     struct opened {
         base::held_cards cards; /* go last */
+        ipc_ptr ipc;            /* holds cards, too; outlives engines */
         std::vector<engine_ptr> idle_engines;
         unsigned engines = 0;     /* and those in use */
         bool is_fresh    = false; /* for a call that has not succeeded yet */
@@ -120,8 +176,9 @@ private:
     std::mutex lock_;
     opened opened_;
     unsigned calls_ = 0;
-    int imports_    = 0;
+    std::array<int, 3> uses_{};
     std::map<void *, base::device_memory *> allocations_;
+    std::map<void *, base::host_memory *> host_;
     std::condition_variable engine_is_idle_;
 };
 

@@ -3,9 +3,10 @@
  *
  * Nobody needs it to send Gaudi memory: UCX does that with nothing but
  * pointers. It is for what UCX has no function for in all of its releases:
- * device memory without a UCP context (allocate, free, copy, fill, query), the
- * cards, the number of the memory type, and dma-bufs of device memory (from
- * 1.14 on UCX exports them by uct_md_mem_query, too).
+ * device memory without a UCP context (allocate, free, copy, fill, query),
+ * streams of copies, memory of other processes, the cards, the number of the
+ * memory type, and dma-bufs of device memory (from 1.14 on UCX exports them by
+ * uct_md_mem_query, too).
  *
  * Cards are open while the program has UCX open (ucp_init, or a memory domain
  * of component gaudi_copy), and from the first allocation, fill or copy here,
@@ -20,9 +21,9 @@
  *
  * All functions may be called by any thread at any time. They answer with UCX's
  * status; UCX's log (UCX_LOG_LEVEL) tells what was wrong. Outputs are filled on
- * UCS_OK only. They return when what they do is done, and wait for nothing that
- * UCX has under way: complete, or flush, operations on memory before it is
- * copied, filled or freed.
+ * UCS_OK only. But for streams they return when what they do is done. They wait
+ * for nothing that UCX has under way: complete, or flush, operations on memory
+ * before it is copied, filled or freed.
  *
  * A card is named by its name ("gaudi1"), its index ("1") or its bus id
  * ("0000:b3:00.0").
@@ -151,8 +152,9 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_open(const char *card);
  * cards again.
  *
  * @return UCS_OK
- *         UCS_ERR_BUSY  memory is allocated or imported by this header, or
- *                       another thread is in a call; nothing was closed
+ *         UCS_ERR_BUSY  memory is allocated, registered, exported, opened or
+ *                       imported by this header, there is a stream, or another
+ *                       thread is in a call; nothing was closed
  */
 UCX_GAUDI_API ucs_status_t ucx_gaudi_close(void);
 
@@ -226,6 +228,31 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_fill(void *address, size_t length,
                                               const void *pattern,
                                               size_t pattern_length);
 
+/**
+ * Register host memory: cards then reach it directly, as memory that UCX has
+ * registered, and copies of it pass no staging memory. A card maps it when it
+ * is used for the first time; what a card cannot map, such as memory that is
+ * read-only, is staged as before.
+ *
+ * @param length  Bytes, not 0. Unregister it before it is unmapped.
+ * @return UCS_OK
+ *         UCS_ERR_INVALID_PARAM   the address is NULL
+ *         UCS_ERR_INVALID_ADDR    it is no range of host memory
+ *         UCS_ERR_ALREADY_EXISTS  this address was registered before
+ *         UCS_ERR_NO_MEMORY
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_host_register(void *address,
+                                                   size_t length);
+
+/**
+ * Undo that. Nothing may be under way that uses it.
+ *
+ * @param address  As it was registered; NULL does nothing.
+ * @return UCS_OK
+ *         UCS_ERR_INVALID_ADDR  none was registered at this address
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_host_unregister(void *address);
+
 /** Which fields of ucx_gaudi_mem_attr_t are wanted. Bits that the library does
  *  not know are ignored. */
 enum ucx_gaudi_mem_attr_field {
@@ -241,8 +268,10 @@ typedef struct ucx_gaudi_mem_attr {
         field_mask; /**< enum ucx_gaudi_mem_attr_field, set by the caller */
     void *base;     /**< first byte of the allocation or import */
     size_t length;  /**< its bytes */
-    char card[16];  /**< "gaudi0"; of an import, the card that reaches it */
-    int imported;   /**< 1: by ucx_gaudi_dmabuf_import, else 0 */
+    char card[16];  /**< "gaudi0"; of an import, the card that reaches it; of
+                         an IPC handle, "" */
+    int imported;   /**< 1: by ucx_gaudi_dmabuf_import or ucx_gaudi_ipc_open,
+                         else 0 */
 } ucx_gaudi_mem_attr_t;
 
 /**
@@ -255,6 +284,200 @@ typedef struct ucx_gaudi_mem_attr {
 UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_query(const void *address,
                                                size_t length,
                                                ucx_gaudi_mem_attr_t *attr);
+
+/* --- streams and events ----------------------------------------------------*/
+
+/**
+ * A stream makes the copies that it is given in their order, while the program
+ * does something else; nobody need call anything for it to get on. Streams do
+ * not wait for each other, but by events. Eight copies are made at a time, as
+ * those of ucx_gaudi_mem_copy are.
+ *
+ * A copy that fails has its stream leave out all that follows, and fail the
+ * events that are recorded in it. The next ucx_gaudi_stream_synchronize returns
+ * that error, once; from then on the stream copies again.
+ *
+ * Any thread may use a stream or an event at any time, but not while another
+ * one destroys it. They belong to the process that made them: in a forked child
+ * all functions answer UCS_ERR_UNSUPPORTED, and nothing is done.
+ *
+ * All that has a stream or an event as a parameter answers
+ * UCS_ERR_INVALID_PARAM where it is NULL, and UCS_ERR_NO_MEMORY where the
+ * process has no memory left.
+ */
+typedef struct ucx_gaudi_stream *ucx_gaudi_stream_h;
+
+/** A place in a stream: whether what was before it is done. Owned by the
+ *  caller. */
+typedef struct ucx_gaudi_event *ucx_gaudi_event_h;
+
+/**
+ * Make a stream. It has a thread of its own, with all signals blocked. Cards
+ * are opened by its first copy that needs one.
+ *
+ * @param stream_p  Owned by the caller; see ucx_gaudi_stream_destroy.
+ * @return UCS_OK
+ *         UCS_ERR_NO_RESOURCE  there is no thread to be had
+ */
+UCX_GAUDI_API ucs_status_t
+ucx_gaudi_stream_create(ucx_gaudi_stream_h *stream_p);
+
+/**
+ * Wait for what is under way, as ucx_gaudi_stream_synchronize does, and end the
+ * stream, whatever that returns. Events that were recorded in it stay.
+ *
+ * @param stream  NULL does nothing.
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_stream_destroy(ucx_gaudi_stream_h stream);
+
+/**
+ * Wait until all is done that the stream was given before.
+ *
+ * @return UCS_OK  all bytes are there
+ *         or the error of the first copy that failed since the last call, as
+ *         ucx_gaudi_mem_copy has it
+ */
+UCX_GAUDI_API ucs_status_t
+ucx_gaudi_stream_synchronize(ucx_gaudi_stream_h stream);
+
+/**
+ * Look whether that is so, without waiting.
+ *
+ * @return UCS_INPROGRESS, or what ucx_gaudi_stream_synchronize would return,
+ *         which it still does.
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_stream_query(ucx_gaudi_stream_h stream);
+
+/**
+ * Have a stream wait: what it is given from now on comes after the last place
+ * where the event was recorded so far. Where that fails, this stream does, too.
+ * Without a recording it does not wait.
+ */
+UCX_GAUDI_API ucs_status_t
+ucx_gaudi_stream_wait_event(ucx_gaudi_stream_h stream, ucx_gaudi_event_h event);
+
+/**
+ * Give a stream a copy to be made, of the kinds that ucx_gaudi_mem_copy makes.
+ * Both ranges stay what they are until it is done, and the source is not
+ * written. A host side that was registered is reached by the card; other host
+ * memory is copied to and from staging memory by the stream's thread.
+ *
+ * @return UCS_OK                 it will be made, or there is nothing to do; a
+ *                                failure on the way is told by the stream
+ *         UCS_ERR_INVALID_PARAM, UCS_ERR_INVALID_ADDR  as ucx_gaudi_mem_copy,
+ *                                where that can be seen at once; the stream is
+ *                                as it was
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_copy_async(void *dst, const void *src,
+                                                    size_t length,
+                                                    ucx_gaudi_stream_h stream);
+
+/** Make an event, which was never recorded. @param event_p  Owned by the
+ *  caller. */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_event_create(ucx_gaudi_event_h *event_p);
+
+/** End it, at once; streams that were told to wait for it still do. @param
+ *  event  NULL does nothing. */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_event_destroy(ucx_gaudi_event_h event);
+
+/** Have the event stand for this place in a stream, and no more for the place
+ *  where it was recorded before. */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_event_record(ucx_gaudi_event_h event,
+                                                  ucx_gaudi_stream_h stream);
+
+/**
+ * Look whether all is done that was before the event in its stream.
+ *
+ * @return UCS_INPROGRESS
+ *         UCS_OK  it is, or the event was never recorded
+ *         or the error of the copy that failed before it
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_event_query(ucx_gaudi_event_h event);
+
+/** The same, and wait for it. */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_event_synchronize(ucx_gaudi_event_h event);
+
+/* --- memory of other processes ---------------------------------------------*/
+
+/** Stands for memory in other processes of the node: opaque bytes, to be sent
+ *  to them in any way. */
+typedef struct ucx_gaudi_ipc_handle {
+    unsigned char bytes[64];
+} ucx_gaudi_ipc_handle_t;
+
+/**
+ * Let other processes use a range of memory of this one, device or host memory.
+ *
+ * Only processes of the same node, user and namespaces can, which gaudi_ipc
+ * reaches. What they copy needs nothing of this program meanwhile. Device
+ * memory is exported until it is freed or withdrawn, host memory until it is
+ * withdrawn, and both until the process ends. The same range gives the same
+ * handle again.
+ *
+ * @param address   First byte.
+ * @param length    Bytes, not 0; of device memory, in one allocation.
+ * @param handle_p  Filled on success.
+ * @return UCS_OK
+ *         UCS_ERR_INVALID_PARAM  a pointer is NULL, or the length 0
+ *         UCS_ERR_INVALID_ADDR   the range is not as a whole in one allocation
+ *                                of device memory, or no range of host memory
+ *         UCS_ERR_NO_RESOURCE    no file descriptors, or too many exports
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_ipc_export(
+    void *address, size_t length, ucx_gaudi_ipc_handle_t *handle_p);
+
+/**
+ * Undo an export; where the range was exported several times, the last one. The
+ * handle is good for nothing then, and who has it open cannot copy any more.
+ *
+ * @return UCS_OK                nobody uses the memory any more
+ *         UCS_ERR_INVALID_ADDR  this range is not exported, or was freed
+ *         UCS_ERR_TIMED_OUT     it is withdrawn, but somebody's copy does not
+ *                               come to an end
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_ipc_withdraw(void *address, size_t length);
+
+/**
+ * Open memory of another process.
+ *
+ * Its address is for ucx_gaudi_mem_copy, ucx_gaudi_mem_copy_async and
+ * ucx_gaudi_mem_query alone, as one side of a copy of which the other one is
+ * memory of this process; neither the CPU nor UCX reach anything there. Each
+ * copy takes the way that gaudi_ipc takes: over PCIe by a card of this process,
+ * where it reaches the other one, else through host memory that both processes
+ * have; between host memory the kernel copies. Host memory of this process that
+ * is registered (ucx_gaudi_host_register) is reached by its card. A card is
+ * opened where one can be had; it works without, too.
+ *
+ * @param handle     Of a process that lives.
+ * @param address_p  Of the first byte that was exported. Each call gives
+ *                   another one.
+ * @param length_p   The bytes that were; may be NULL.
+ * @return UCS_OK
+ *         UCS_ERR_INVALID_PARAM     it is no handle, it was changed on its way,
+ *                                   or it is of this process
+ *         UCS_ERR_UNREACHABLE       it is of another machine, boot, user or
+ *                                   namespace
+ *         UCS_ERR_ENDPOINT_TIMEOUT  its process has ended
+ *         UCS_ERR_REJECTED          the memory was freed or withdrawn
+ *         UCS_ERR_UNSUPPORTED       no card of this process reaches it
+ *         UCS_ERR_TIMED_OUT         its process does not answer
+ *         UCS_ERR_NO_RESOURCE       no file descriptors
+ *
+ * A copy answers the last five of these, too, where that has come to pass
+ * since; the end of a process is seen some milliseconds later.
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_ipc_open(
+    const ucx_gaudi_ipc_handle_t *handle, void **address_p, size_t *length_p);
+
+/**
+ * Close it. No copy of it may be under way.
+ *
+ * @param address  As ucx_gaudi_ipc_open gave it; NULL does nothing.
+ * @return UCS_OK
+ *         UCS_ERR_INVALID_ADDR  it gave no such address, or that is closed
+ */
+UCX_GAUDI_API ucs_status_t ucx_gaudi_ipc_close(void *address);
 
 /* --- dma-bufs --------------------------------------------------------------*/
 

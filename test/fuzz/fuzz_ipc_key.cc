@@ -1,10 +1,12 @@
 /* Keys from other processes: any bytes to their reader, and keys of a real
- * process with some bytes changed to rkey_unpack. What is accepted is used. */
+ * process with some bytes changed to rkey_unpack. What is accepted is used. And
+ * handles that lead to such a key, with some bytes changed. */
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/ipc/ipc_md.h"
+#include "uct/gaudi/ipc/sharing/handle.h"
 
 #include <cstdint>
 #include <cstdio>
@@ -30,6 +32,7 @@ namespace {
 
 using gaudi::base::card_table;
 using gaudi::ipc::component;
+using gaudi::ipc::handle_image;
 using gaudi::ipc::remote_key;
 using gaudi::ipc::wire_key;
 
@@ -68,6 +71,9 @@ void start()
                             va_list) { return UCS_LOG_FUNC_RC_STOP; });
 }
 
+/* That leads to the first of them. */
+handle_image valid_handle;
+
 /* Keys of host and device memory of a child that lives as long as we do. */
 const wire_key *valid_keys()
 {
@@ -99,11 +105,17 @@ const wire_key *valid_keys()
                 require(uct_md_mkey_pack(md, memh, &keys[i]) == UCS_OK);
             }
             require(write(ends[1], keys, sizeof(keys)) == sizeof(keys));
+            static gaudi::ipc::offered_key offered;
+            require(offered.offer(keys[0]) == UCS_OK);
+            require(write(ends[1], &offered.handle(), sizeof(valid_handle)) ==
+                    sizeof(valid_handle));
             for (;;) {
                 pause();
             }
         }
         require(read(ends[0], keys, sizeof(keys)) == sizeof(keys));
+        require(read(ends[0], &valid_handle, sizeof(valid_handle)) ==
+                sizeof(valid_handle));
         close(ends[0]);
         close(ends[1]);
         start();
@@ -166,6 +178,26 @@ void unpack(const wire_key &wire)
     require(uct_rkey_release(&component(), &unpacked) == UCS_OK);
 }
 
+/* A handle, to the byte; with its checksum made anew where the first bit says
+ * so. */
+void fetch(uint8_t what, const uint8_t *data, size_t size, const wire_key &good)
+{
+    handle_image image = valid_handle;
+    for (; size >= 2; data += 2, size -= 2) {
+        image[data[0] % image.size()] ^= data[1];
+    }
+    const bool same = (image == valid_handle);
+    if ((what & 128) != 0) {
+        gaudi::ipc::wire_handle handle;
+        std::memcpy(&handle, image.data(), sizeof(handle));
+        image = gaudi::ipc::seal_handle(handle);
+    }
+    wire_key key;
+    const ucs_status_t status = gaudi::ipc::fetch_key(image, key);
+    require((status == UCS_OK) || !same);
+    require((status != UCS_OK) || (key == good));
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -177,6 +209,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     const uint8_t what = *data++;
     --size;
+    if (what % 8 == 5) {
+        fetch(what, data, size, valid[0]);
+        return 0;
+    }
     wire_key key{};
     if (what % 8 == 0) {
         /* Anything, on this machine: else nothing is looked at. */

@@ -110,7 +110,7 @@ def check_symbols(prefix):
         address = re.search(r"^(\w+) T ucx_gaudi_version",
                             run("nm", "-D", module), re.M)
         line = run("addr2line", "-e", module, address[1])
-        expect("ucx_gaudi.cc:" in line, f"{module}: no line but {line}")
+        expect("program_functions.cc:" in line, f"{module}: no line but {line}")
 
 
 def check_man_pages(prefix):

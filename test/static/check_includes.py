@@ -9,7 +9,7 @@ The rooms from the lowest to the highest one, see docs/architecture.md:
     hlthunk_shim: the interface <- hlthunk <- synapse <- cards
     base:         ucx <- cards <- memory <- memory/application, transfer
     copy          ipc: process <- messages, serving <- sharing <- the UCT face
-    program:      what programs call
+    program:      what programs call, above ipc
     module, above all
 
 util and hlthunk_shim know no UCX; copy and ipc do not know each other; nothing
@@ -67,7 +67,8 @@ ALLOWED = [
     (SHARING, [SERVING, PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] + DRIVER),
     (IPC, [MESSAGES, SHARING, SERVING, PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] +
      DRIVER),
-    (PROGRAM, [TRANSFER, APPLICATION, MEMORY, CARDS, UCX_SEAM] + DRIVER),
+    (PROGRAM, [IPC, SHARING, TRANSFER, APPLICATION, MEMORY, CARDS, UCX_SEAM] +
+     DRIVER),
     (GAUDI, [PROGRAM, COPY, IPC, TRANSFER, APPLICATION, MEMORY, CARDS,
              UCX_SEAM] + DRIVER),
     ("src/loader/", [UTIL + "library_file.h", UTIL + "transport_list.h"]),

@@ -55,6 +55,26 @@ static void call(void *library)
            CALL(ucx_gaudi_mem_free)(any));
     printf("copy %d\n", CALL(ucx_gaudi_mem_copy)(any, NULL, 7));
     printf("fill %d\n", CALL(ucx_gaudi_mem_fill)(NULL, 8, any, 2));
+    printf("host %d %d %d\n", CALL(ucx_gaudi_host_register)(any, 9),
+           CALL(ucx_gaudi_host_unregister)(NULL),
+           CALL(ucx_gaudi_host_unregister)(any));
+    printf("stream %d %d %d %d %d %d\n",
+           CALL(ucx_gaudi_stream_create)((ucx_gaudi_stream_h *)&address),
+           CALL(ucx_gaudi_stream_destroy)(NULL),
+           CALL(ucx_gaudi_stream_synchronize)((void *)any),
+           CALL(ucx_gaudi_stream_query)((void *)any),
+           CALL(ucx_gaudi_stream_wait_event)((void *)any, NULL),
+           CALL(ucx_gaudi_mem_copy_async)(any, NULL, 7, (void *)any));
+    printf("event %d %d %d %d %d\n",
+           CALL(ucx_gaudi_event_create)((ucx_gaudi_event_h *)&address),
+           CALL(ucx_gaudi_event_destroy)(NULL),
+           CALL(ucx_gaudi_event_record)((void *)any, NULL),
+           CALL(ucx_gaudi_event_query)((void *)any),
+           CALL(ucx_gaudi_event_synchronize)((void *)any));
+    printf("ipc %d %d %d %d\n", CALL(ucx_gaudi_ipc_export)(any, 6, (void *)any),
+           CALL(ucx_gaudi_ipc_withdraw)(any, 6),
+           CALL(ucx_gaudi_ipc_open)((void *)any, &address, NULL),
+           CALL(ucx_gaudi_ipc_close)(NULL));
 }
 
 static pthread_barrier_t start;

@@ -124,3 +124,61 @@ PUBLIC signed char ucx_gaudi_dmabuf_release(const void *address)
 {
     return (address == NULL) ? 0 : 14;
 }
+
+PUBLIC signed char ucx_gaudi_host_register(const void *address, size_t length)
+{
+    return ((address != NULL) && (length == 9)) ? 22 : -100;
+}
+
+PUBLIC signed char ucx_gaudi_mem_copy_async(const void *dst, const void *src,
+                                            size_t length, const void *stream)
+{
+    return ((dst != NULL) && (src == NULL) && (length == 7) && (stream != NULL))
+               ? 28
+               : -100;
+}
+
+PUBLIC signed char ucx_gaudi_ipc_export(const void *address, size_t length,
+                                        const void *handle_p)
+{
+    return ((address != NULL) && (length == 6) && (handle_p != NULL)) ? 34
+                                                                      : -100;
+}
+
+PUBLIC signed char ucx_gaudi_ipc_withdraw(const void *address, size_t length)
+{
+    return ((address != NULL) && (length == 6)) ? 35 : -100;
+}
+
+PUBLIC signed char ucx_gaudi_ipc_open(const void *handle, const void *address_p,
+                                      const void *length_p)
+{
+    return ((handle != NULL) && (address_p != NULL) && (length_p == NULL))
+               ? 36
+               : -100;
+}
+
+/* Of one pointer, which may be missing, and of two, the second of which is. */
+#define ONE(_name, _number)                                                    \
+    PUBLIC signed char _name(const void *what)                                 \
+    {                                                                          \
+        return (what == NULL) ? 0 : (_number);                                 \
+    }
+#define TWO(_name, _number)                                                    \
+    PUBLIC signed char _name(const void *first, const void *second)            \
+    {                                                                          \
+        return ((first != NULL) && (second == NULL)) ? (_number) : -100;       \
+    }
+
+ONE(ucx_gaudi_host_unregister, 23)
+ONE(ucx_gaudi_stream_create, 24)
+ONE(ucx_gaudi_stream_destroy, -100)
+ONE(ucx_gaudi_stream_synchronize, 25)
+ONE(ucx_gaudi_stream_query, 26)
+TWO(ucx_gaudi_stream_wait_event, 27)
+ONE(ucx_gaudi_event_create, 29)
+ONE(ucx_gaudi_event_destroy, -100)
+TWO(ucx_gaudi_event_record, 30)
+ONE(ucx_gaudi_event_query, 31)
+ONE(ucx_gaudi_event_synchronize, 32)
+ONE(ucx_gaudi_ipc_close, -100)

@@ -279,4 +279,63 @@ TEST_F(example_dmabuf, explains_its_use)
     }
 }
 
+namespace {
+
+constexpr char matrix_program[] = GAUDI_BUILD_DIR "/bin/ipc_matrix";
+
+/* Over each way. */
+class example_ipc_matrix : public tools,
+                           public ::testing::WithParamInterface<const char *> {
+protected:
+    [[nodiscard]] process_result moved(const std::string &bytes,
+                                       environment variables = {}) const
+    {
+        variables.emplace("UCX_GAUDI_IPC_ROUTES", GetParam());
+        variables.emplace("UCX_GAUDI_IPC_P2P", "y");
+        return emulated({matrix_program, bytes}, variables);
+    }
+};
+
+} // namespace
+
+INSTANTIATE_TEST_SUITE_P(over, example_ipc_matrix,
+                         ::testing::Values("pcie", "host"),
+                         [](const auto &of) { return std::string(of.param); });
+
+TEST_P(example_ipc_matrix, moves_all_pairs_of_host_and_card)
+{
+    for (const std::string bytes : {"1", "4097", "20000000"}) {
+        const std::string same =
+            ", " + bytes + " of " + bytes + " bytes are the same\n";
+        EXPECT_TRUE(is_quiet_success(
+            moved(bytes), {"host to host: pulled by the receiver" + same +
+                           "host to card: pushed by the sender" + same +
+                           "card to host: pulled by the receiver" + same +
+                           "card to card: pushed by the sender" + same}));
+    }
+}
+
+TEST_P(example_ipc_matrix, logs_each_step)
+{
+    const process_result result = moved("300007", {{"UCX_LOG_LEVEL", "info"}});
+    EXPECT_TRUE(exited_with(0, result, {}, {"WARN", "ERROR", "DIAG"}));
+    for (const auto &[count, step] :
+         {std::pair{4u, "gaudi: exported 300007 bytes at 0x"},
+          std::pair{4u, "gaudi: opened 300007 bytes of process "},
+          std::pair{1u, "gaudi: 300007 bytes, host to host, by pull from "},
+          std::pair{1u, "gaudi: 300007 bytes, host to gaudi, by push to "},
+          std::pair{1u, "gaudi: 300007 bytes, gaudi to host, by pull from "},
+          std::pair{1u, "gaudi: 300007 bytes, gaudi to gaudi, by push to "},
+          std::pair{4u, "gaudi: closed 0x"},
+          std::pair{4u, "gaudi: withdrew 300007 bytes at 0x"}}) {
+        EXPECT_TRUE(has_lines(count, step, result));
+    }
+}
+
+TEST_P(example_ipc_matrix, says_when_a_card_is_missing)
+{
+    EXPECT_TRUE(exited_with(1, moved("1000", {{"UCX_GAUDI_DEVICES", "gaudi0"}}),
+                            {"ipc_matrix: ", "allocation: "}));
+}
+
 } // namespace gaudi::test

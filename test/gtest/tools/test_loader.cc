@@ -308,7 +308,9 @@ TEST_F(loader, forwards_what_programs_call)
     EXPECT_TRUE(exited_with(0, in_ucx("ucx", {own, "call"}),
                             {"memory type 42\nquery 11\nexport 12\nimport 13\n"
                              "release 0 14\ncards 15\nopen 16\nclose 17\n"
-                             "alloc 18\nfree 0 19\ncopy 20\nfill 21\n"}));
+                             "alloc 18\nfree 0 19\ncopy 20\nfill 21\n"
+                             "host 22 0 23\nstream 24 0 25 26 27 28\n"
+                             "event 29 0 30 31 32\nipc 34 35 36 0\n"}));
 }
 
 TEST_F(loader, has_no_memory_and_no_card_without_a_module)
@@ -323,7 +325,10 @@ TEST_F(loader, has_no_memory_and_no_card_without_a_module)
                                          "release 0 -7\ncards -12\n"
                                          "open -14\nclose 0\nalloc -14\n"
                                          "free 0 -7\ncopy -14\n"
-                                         "fill -14\n"));
+                                         "fill -14\nhost -14 0 -7\n"
+                                         "stream -14 0 -14 -14 -14 -14\n"
+                                         "event -14 0 -14 -14 -14\n"
+                                         "ipc -14 -7 -14 0\n"));
 }
 
 TEST_F(loader, says_why_it_cannot_load_ucx_for_a_program_without)

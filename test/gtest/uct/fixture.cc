@@ -246,6 +246,13 @@ std::vector<uct_pending_req_t *> purge_pending(uct_ep_h ep)
     return purged;
 }
 
+bool maps_host_memory()
+{
+    const char *maps = std::getenv("UCX_GAUDI_SYNAPSE_HOST_MAP");
+    return (std::getenv("GAUDI_TEST_FRAMEWORK") == nullptr) ||
+           ((maps != nullptr) && (*maps == 'y'));
+}
+
 ucs_memory_type_t allocated_type(uct_md_h md)
 {
     uct_md_attr_t attr;

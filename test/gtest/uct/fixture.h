@@ -87,6 +87,10 @@ void drop_idle_registrations(uct_md_h md);
 /** A number of the registration cache, from UCX's VFS: "host/hits". */
 uint64_t cache_statistic(const std::string &name);
 
+/** Whether cards reach registered host memory: beside a framework it is staged,
+ *  unless it is told to map it. */
+bool maps_host_memory();
+
 /** The memory type that a domain allocates. */
 ucs_memory_type_t allocated_type(uct_md_h md);
 

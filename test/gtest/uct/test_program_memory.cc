@@ -361,11 +361,7 @@ TEST_F(program_memory, passes_no_staging_where_the_host_side_is_registered)
     drop_idle_registrations(md);
     md.close();
     EXPECT_GE(staged, 16u); /* a chunk has 64 KiB */
-    /* Beside a framework it is staged, unless it is told to map it. */
-    const char *maps = std::getenv("UCX_GAUDI_SYNAPSE_HOST_MAP");
-    const bool may   = (std::getenv("GAUDI_TEST_FRAMEWORK") == nullptr) ||
-                     ((maps != nullptr) && (*maps == 'y'));
-    EXPECT_EQ(may ? 1 : staged, direct);
+    EXPECT_EQ(maps_host_memory() ? 1 : staged, direct);
     EXPECT_TRUE(all_bytes_are(device.contents(length).data(), length, 'r'));
 }
 

@@ -16,8 +16,9 @@ All functions may be called by any thread. Copies let other threads run.
 """
 
 from ucx_gaudi._buffer import Buffer
+from ucx_gaudi._engine import Event, Export, Registration, Stream
 from ucx_gaudi._library import (Card, Error, OutOfMemoryError, cards, close,
                                 library, open)  # noqa: A004
 
-__all__ = ["Buffer", "Card", "Error", "OutOfMemoryError", "cards", "close",
-           "library", "open"]
+__all__ = ["Buffer", "Card", "Error", "Event", "Export", "OutOfMemoryError",
+           "Registration", "Stream", "cards", "close", "library", "open"]

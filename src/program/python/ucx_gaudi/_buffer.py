@@ -42,16 +42,16 @@ def _checked_size(size):
     return size
 
 
-def _free_in(process, address):
-    """A forked child has nothing of its parent's cards."""
+def end_in(process, end, what):
+    """A forked child has nothing of its parent's."""
     if os.getpid() == process:
-        _library.mem_free(address)
+        end(what)
 
 
 class _Memory:
     """An allocation, or memory of somebody else's."""
 
-    def __init__(self, address, size, card, owner=None, is_own=False):
+    def __init__(self, address, size, card, owner=None, free=None):
         self.address = address
         self.size = size
         self.card = card
@@ -61,8 +61,8 @@ class _Memory:
         self.uses = 0
         self.lock = threading.RLock()  # a collection can come back
         self.finalizer = None
-        if is_own:
-            self.finalizer = weakref.finalize(self, _free_in, self.process,
+        if free is not None:
+            self.finalizer = weakref.finalize(self, end_in, self.process, free,
                                               address)
             self.finalizer.atexit = False
 
@@ -129,7 +129,7 @@ class _Hold:
 
 
 @contextlib.contextmanager
-def _bytes_of(other, writable):
+def bytes_of(other, writable):
     """(address, size) of a buffer, or of an object with Python's buffer
     protocol, which cannot go or move meanwhile."""
     if isinstance(other, Buffer):
@@ -160,7 +160,7 @@ class Buffer:
         address = _library.allocate(size, card)
         try:
             name = _library.card_of(address, size)
-            memory = _Memory(address, size, name, is_own=True)
+            memory = _Memory(address, size, name, free=_library.mem_free)
         except BaseException:
             _library.mem_free(address)
             raise
@@ -188,6 +188,18 @@ class Buffer:
         _library.open()
         return cls._of(_Memory(pointer, size, _library.card_of(pointer, size),
                                owner=owner), 0, size)
+
+    @classmethod
+    def open_handle(cls, handle):
+        """A buffer of memory that another process of the node has exported, by
+        the 64 bytes of its handle. Copies of this package reach it, UCX and MPI
+        do not. free() closes it."""
+        handle = bytes(handle)
+        if len(handle) != _library.HANDLE_BYTES:
+            raise ValueError(f"a handle has {_library.HANDLE_BYTES} bytes")
+        address, size = _library.ipc_open(handle)
+        return cls._of(_Memory(address, size, "another process",
+                               free=_library.ipc_close), 0, size)
 
     @property
     def pointer(self):
@@ -256,7 +268,7 @@ class Buffer:
 
     def _copy(self, other, to_other, offset):
         """Copy all bytes of another buffer, or of host memory."""
-        with _bytes_of(other, to_other) as (address, size), \
+        with bytes_of(other, to_other) as (address, size), \
                 self._memory.in_use():
             offset = operator.index(offset)
             if offset < 0 or size > self._size - offset:
@@ -302,6 +314,8 @@ class Buffer:
         return bytes(host)
 
     def __dlpack_device__(self):
+        if not self.card.startswith("gaudi"):
+            raise BufferError("memory of another process is no tensor")
         return _dlpack.device_of(self.card)
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None,

@@ -10,6 +10,7 @@ _SONAME = "libuct_hlthunk.so.0"
 # Another library than the one beside the package.
 _VARIABLE = "PYTHON_UCX_GAUDI_LIBRARY"
 
+IN_PROGRESS = 1
 _NO_MEMORY = -4
 _NO_ELEM = -12
 
@@ -131,13 +132,14 @@ def _describe(status):
 def _raise_error(name, status):
     if status == _NO_MEMORY:
         raise OutOfMemoryError(name, status)
-    if status != 0:
+    if status < 0:
         raise Error(name, status)
+    return status
 
 
 def _declare(name, *types, check=_raise_error):
     """A function of the library, which answers with a status of one byte: one
-    that is an error is raised."""
+    that is an error is raised, others are returned."""
     try:
         function = ctypes.CFUNCTYPE(ctypes.c_int8, *types)((name, library))
     except AttributeError as error:
@@ -162,6 +164,30 @@ copy = _declare("ucx_gaudi_mem_copy", _pointer, _pointer, _size)
 fill = _declare("ucx_gaudi_mem_fill", _pointer, _size, _text, _size)
 _mem_query = _declare("ucx_gaudi_mem_query", _pointer, _size,
                       ctypes.POINTER(_MemAttr))
+_stream_create = _declare("ucx_gaudi_stream_create", ctypes.POINTER(_pointer))
+stream_destroy = _declare("ucx_gaudi_stream_destroy", _pointer)
+stream_synchronize = _declare("ucx_gaudi_stream_synchronize", _pointer)
+stream_query = _declare("ucx_gaudi_stream_query", _pointer)
+stream_wait_event = _declare("ucx_gaudi_stream_wait_event", _pointer, _pointer)
+# copy_async(target, source, size, stream)
+copy_async = _declare("ucx_gaudi_mem_copy_async", _pointer, _pointer, _size,
+                      _pointer)
+_event_create = _declare("ucx_gaudi_event_create", ctypes.POINTER(_pointer))
+event_destroy = _declare("ucx_gaudi_event_destroy", _pointer)
+# event_record(event, stream)
+event_record = _declare("ucx_gaudi_event_record", _pointer, _pointer)
+event_query = _declare("ucx_gaudi_event_query", _pointer)
+event_synchronize = _declare("ucx_gaudi_event_synchronize", _pointer)
+host_register = _declare("ucx_gaudi_host_register", _pointer, _size)
+host_unregister = _declare("ucx_gaudi_host_unregister", _pointer)
+HANDLE_BYTES = 64
+_ipc_export = _declare("ucx_gaudi_ipc_export", _pointer, _size,
+                       ctypes.c_char * HANDLE_BYTES)
+ipc_withdraw = _declare("ucx_gaudi_ipc_withdraw", _pointer, _size)
+_ipc_open = _declare("ucx_gaudi_ipc_open", ctypes.c_char * HANDLE_BYTES,
+                     ctypes.POINTER(_pointer), ctypes.POINTER(_size))
+# For finalizers.
+ipc_close = _declare("ucx_gaudi_ipc_close", _pointer, check=lambda *_: None)
 
 
 def _card_name(card):
@@ -187,6 +213,35 @@ def card_of(address, size):
     attr = _query(_MemAttr)
     _mem_query(address, size, ctypes.byref(attr))
     return attr.card.decode()
+
+
+def create_stream():
+    """A new stream."""
+    stream = _pointer()
+    _stream_create(ctypes.byref(stream))
+    return stream.value
+
+
+def create_event():
+    """A new event."""
+    event = _pointer()
+    _event_create(ctypes.byref(event))
+    return event.value
+
+
+def ipc_export(address, size):
+    """The handle of memory that is exported."""
+    handle = (ctypes.c_char * HANDLE_BYTES)()
+    _ipc_export(address, size, handle)
+    return handle.raw
+
+
+def ipc_open(handle):
+    """(address, size) of what a handle stands for."""
+    address, size = _pointer(), _size()
+    _ipc_open((ctypes.c_char * HANDLE_BYTES)(*handle), ctypes.byref(address),
+              ctypes.byref(size))
+    return address.value, size.value
 
 
 def cards():

@@ -45,6 +45,12 @@ ucs_config_field_t memory_domain::config_table[] = {
 
     {nullptr, nullptr, nullptr, 0, {}}};
 
+void memory_domain::set_timeouts(const config &config)
+{
+    remote_process::set_timeout(config.timeout);
+    set_invalidation_timeout(config.invalidate_timeout);
+}
+
 bool memory_domain::is_available()
 {
     return base::card_table::instance().any_card() &&
@@ -66,8 +72,7 @@ ucs_status_t memory_domain::open(const config &config,
         domain->cards_ = {};
     }
     exported_memory::let_go_of_freed_memory();
-    remote_process::set_timeout(config.timeout);
-    set_invalidation_timeout(config.invalidate_timeout);
+    set_timeouts(config);
     remote_buffers::instance().open(config.cache);
     copy_server::instance().open();
     domain->moves_host_ = base::is_to_move_host(config.host);

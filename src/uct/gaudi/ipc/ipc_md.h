@@ -34,6 +34,9 @@ public:
     };
     static ucs_config_field_t config_table[];
 
+    /** For the process; open() does it. */
+    static void set_timeouts(const config &config);
+
     static bool is_available();
     static ucs_status_t open(const config &config,
                              std::unique_ptr<memory_domain> &domain_p);

@@ -273,6 +273,12 @@ exported_memory::~exported_memory()
     }
 }
 
+bool exported_memory::is_freed() const
+{
+    const std::lock_guard<std::mutex> guard(exported().lock);
+    return freed_;
+}
+
 uint64_t exported_memory::end_key()
 {
     uint64_t ended;

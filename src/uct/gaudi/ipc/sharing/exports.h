@@ -58,6 +58,9 @@ public:
      *          UCS_ERR_INVALID_ADDR when the memory was freed. */
     [[nodiscard]] ucs_status_t pack(void *buffer);
 
+    /** Whether the device memory was freed; nothing is left of it then. */
+    [[nodiscard]] bool is_freed() const;
+
     /** Keys of it are good for nothing from now on, if they were not before.
      *  @return The stamp that they had, 0 without a key. */
     uint64_t end_key();

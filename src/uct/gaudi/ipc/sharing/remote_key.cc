@@ -163,10 +163,29 @@ ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
     key_p           = new remote_key(key);
     key_p->failure_ = failure;
     if (failure == UCS_OK) {
-        key_p->of_     = std::move(of);
-        key_p->buffer_ = std::move(opened);
+        key_p->use(std::move(of), std::move(opened));
     }
     return UCS_OK;
+}
+
+ucs_status_t remote_key::open(const wire_key &wire, remote_key *&key_p)
+{
+    std::shared_ptr<foreign_page> of;
+    std::shared_ptr<remote_buffer> opened;
+    const ucs_status_t status = find(wire, of, opened);
+    /* The first use tries again where there was no room to map it. */
+    const bool is_usable =
+        (status == UCS_OK) ||
+        ((status == UCS_ERR_NO_RESOURCE) && (opened != nullptr));
+    if (is_usable) {
+        key_p = new remote_key(wire);
+        key_p->use(std::move(of), std::move(opened));
+        return UCS_OK;
+    }
+    if (opened != nullptr) {
+        remote_buffers::instance().forget(opened);
+    }
+    return status;
 }
 
 std::strong_ordering remote_key::compare(const remote_key &other) const

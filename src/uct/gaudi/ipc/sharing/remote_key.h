@@ -15,6 +15,7 @@
 #include <atomic>
 #include <compare>
 #include <memory>
+#include <utility>
 
 namespace gaudi::ipc {
 
@@ -39,6 +40,15 @@ public:
      *          logged. */
     [[nodiscard]] static ucs_status_t unpack(const void *buffer,
                                              remote_key *&key_p);
+
+    /** Make a key for somebody who has no other way to the memory, and can be
+     *  told.
+     *  @param wire   As read_key gave it, of another process.
+     *  @return As @ref failure; UCS_ERR_UNREACHABLE: its process does not let
+     *          this one have it. UCS_ERR_UNSUPPORTED: no card of this process
+     *          reaches it. UCS_ERR_NO_RESOURCE. Said at debug level. */
+    [[nodiscard]] static ucs_status_t open(const wire_key &wire,
+                                           remote_key *&key_p);
 
     /** The user has no use for it any more. */
     void drop();
@@ -109,6 +119,13 @@ private:
     [[nodiscard]] int find_va(base::card &user, uint64_t address, size_t length,
                               bool waits, uint64_t &va_p);
     ~remote_key() override;
+
+    void use(std::shared_ptr<foreign_page> of,
+             std::shared_ptr<remote_buffer> opened)
+    {
+        of_     = std::move(of);
+        buffer_ = std::move(opened);
+    }
 
     [[nodiscard]] static ucs_status_t find(const wire_key &key,
                                            std::shared_ptr<foreign_page> &of_p,

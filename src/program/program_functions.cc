@@ -1,8 +1,9 @@
 /* The functions of ucx_gaudi.h that are about memory. Errors are logged where
- * they are found. What fails changes nothing, but that a copy that fails on its
- * way leaves some of the bytes. */
+ * they are found. What fails changes nothing. */
 #include "program/ucx_gaudi.h"
 
+#include "program/program_copies.h"
+#include "program/program_ipc.h"
 #include "program/program_memory.h"
 #include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/memory/dmabuf.h"
@@ -10,15 +11,14 @@
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "util/text.h"
 
-#include <algorithm>
 #include <cstdio>
-#include <cstring>
 
 namespace base = gaudi::base;
 
 using base::held_cards;
 using base::memory_map;
 using gaudi::program_memory;
+using gaudi::refuse_null;
 
 static_assert(UCX_GAUDI_VERSION_MAJOR == GAUDI_VERSION_MAJOR);
 static_assert(UCX_GAUDI_VERSION_MINOR == GAUDI_VERSION_MINOR);
@@ -26,109 +26,10 @@ static_assert(UCX_GAUDI_VERSION_PATCH == GAUDI_VERSION_PATCH);
 
 namespace {
 
-/* Of a fill: what comes from the host. */
-constexpr size_t pattern_block = 65536;
-
-ucs_status_t refuse_null(const char *function)
-{
-    ucs_error("gaudi: %s: a pointer is NULL", function);
-    return UCS_ERR_INVALID_PARAM;
-}
-
-ucs_status_t check_range(const void *address, size_t length)
-{
-    if (memory_map::is_plausible(address, length)) {
-        return UCS_OK;
-    }
-    ucs_error("gaudi: %zu bytes at %p are no range of memory", length, address);
-    return UCS_ERR_INVALID_ADDR;
-}
-
-void repeat(char *target, size_t length, const void *pattern,
-            size_t pattern_length)
-{
-    for (size_t at = 0; at < length; at += pattern_length) {
-        std::memcpy(target + at, pattern, pattern_length);
-    }
-}
-
-bool overlap(const void *one, const void *other, size_t length)
-{
-    const auto first  = reinterpret_cast<uintptr_t>(one);
-    const auto second = reinterpret_cast<uintptr_t>(other);
-    return std::max(first, second) - std::min(first, second) < length;
-}
-
 ucs_status_t open_cards(const char *card_name) noexcept
 {
     return program_memory::call_with_cards(
         card_name, [](program_memory &) { return UCS_OK; });
-}
-
-ucs_status_t copy_memory(void *dst, const void *src, size_t length) noexcept
-{
-    ucs_status_t status = check_range(dst, length);
-    if (status == UCS_OK) {
-        status = check_range(src, length);
-    }
-    if ((status != UCS_OK) || (length == 0) || (dst == src)) {
-        return status;
-    }
-    if (overlap(dst, src, length)) {
-        ucs_error("gaudi: cannot copy %zu bytes from %p to %p: they overlap",
-                  length, src, dst);
-        return UCS_ERR_INVALID_PARAM;
-    }
-    if (!memory_map::is_device(dst) && !memory_map::is_device(src)) {
-        std::memmove(dst, src, length);
-        return UCS_OK;
-    }
-    return program_memory::call_with_engine([&](base::transfer_engine &engine) {
-        return engine.copy(dst, src, length);
-    });
-}
-
-ucs_status_t fill_memory(void *address, size_t length, const void *pattern,
-                         size_t pattern_length)
-{
-    if ((pattern_length == 0) || (pattern_length > 16) ||
-        ((pattern_length & (pattern_length - 1)) != 0) ||
-        (length % pattern_length != 0)) {
-        ucs_error("gaudi: cannot fill %zu bytes with a pattern of %zu bytes: "
-                  "its length has to be 1, 2, 4, 8 or 16, and divide theirs",
-                  length, pattern_length);
-        return UCS_ERR_INVALID_PARAM;
-    }
-    const ucs_status_t status = check_range(address, length);
-    if ((status != UCS_OK) || (length == 0)) {
-        return status;
-    }
-    if (memory_map::is_device(pattern)) {
-        ucs_error("gaudi: cannot fill with the pattern at %p: it is in device "
-                  "memory, and has to be in host memory",
-                  pattern);
-        return UCS_ERR_INVALID_PARAM;
-    }
-    char *const target = static_cast<char *>(address);
-    if (!memory_map::is_device(address)) {
-        repeat(target, length, pattern, pattern_length);
-        return UCS_OK;
-    }
-    return program_memory::call_with_engine([&](base::transfer_engine &engine) {
-        size_t done = std::min(length, pattern_block);
-        const std::unique_ptr<char[]> block(new char[done]);
-        repeat(block.get(), done, pattern, pattern_length);
-        ucs_status_t filled = engine.check(target, length);
-        if (filled == UCS_OK) {
-            filled = engine.copy(target, block.get(), done);
-        }
-        while ((filled == UCS_OK) && (done < length)) {
-            const size_t bytes = std::min(done, length - done);
-            filled             = engine.copy(target + done, target, bytes);
-            done += bytes;
-        }
-        return filled;
-    });
 }
 
 } // namespace
@@ -150,7 +51,10 @@ ucs_status_t ucx_gaudi_open(const char *card_name)
 
 ucs_status_t ucx_gaudi_close()
 {
-    return base::guarded([] { return program_memory::instance().close(); });
+    return base::guarded([] {
+        gaudi::program_ipc::instance().forget_freed();
+        return program_memory::instance().close();
+    });
 }
 
 ucs_status_t ucx_gaudi_mem_alloc(size_t length, const char *card_name,
@@ -209,21 +113,52 @@ ucs_status_t ucx_gaudi_mem_free(void *address)
     });
 }
 
-ucs_status_t ucx_gaudi_mem_copy(void *dst, const void *src, size_t length)
+ucs_status_t ucx_gaudi_host_register(void *address, size_t length)
 {
-    if (((dst == nullptr) || (src == nullptr)) && (length != 0)) {
-        return refuse_null("ucx_gaudi_mem_copy");
+    if (address == nullptr) {
+        return refuse_null("ucx_gaudi_host_register");
     }
-    return copy_memory(dst, src, length);
+    if ((length == 0) || memory_map::is_device(address) ||
+        !memory_map::is_plausible(address, length)) {
+        ucs_error("gaudi: cannot register %zu bytes at %p: they are no host "
+                  "memory",
+                  length, address);
+        return UCS_ERR_INVALID_ADDR;
+    }
+    return program_memory::call([&](program_memory &own, const held_cards &) {
+        auto &map                 = memory_map::instance();
+        auto *fresh               = map.register_host(address, length);
+        bool added                = false;
+        const ucs_status_t status = base::guarded([&] {
+            added = own.add_host(address, *fresh);
+            return UCS_OK;
+        });
+        if (!added) {
+            map.deregister_host(fresh);
+        }
+        if ((status == UCS_OK) && !added) {
+            ucs_error("gaudi: host memory at %p is registered already",
+                      address);
+            return UCS_ERR_ALREADY_EXISTS;
+        }
+        return status;
+    });
 }
 
-ucs_status_t ucx_gaudi_mem_fill(void *address, size_t length,
-                                const void *pattern, size_t pattern_length)
+ucs_status_t ucx_gaudi_host_unregister(void *address)
 {
-    if ((address == nullptr) || (pattern == nullptr)) {
-        return (length == 0) ? UCS_OK : refuse_null("ucx_gaudi_mem_fill");
+    if (address == nullptr) {
+        return UCS_OK;
     }
-    return fill_memory(address, length, pattern, pattern_length);
+    return program_memory::call([&](program_memory &own, const held_cards &) {
+        base::host_memory *memory = own.take_host(address);
+        if (memory == nullptr) {
+            ucs_error("gaudi: no host memory is registered at %p", address);
+            return UCS_ERR_INVALID_ADDR;
+        }
+        memory_map::instance().deregister_host(memory);
+        return UCS_OK;
+    });
 }
 
 ucs_status_t ucx_gaudi_mem_query(const void *address, size_t length,
@@ -237,21 +172,26 @@ ucs_status_t ucx_gaudi_mem_query(const void *address, size_t length,
     }
     return program_memory::call([&](program_memory &, const held_cards &) {
         const auto known = memory_map::instance().find_device(address, length);
-        if (!known.has_value()) {
+        const auto opened =
+            gaudi::program_ipc::instance().find(address, length);
+        if (!known.has_value() && (opened == nullptr)) {
             return UCS_ERR_INVALID_ADDR;
         }
+        const uint64_t base = (opened != nullptr) ? opened->here : known->start;
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_BASE) {
-            attr->base = reinterpret_cast<void *>(known->start);
+            attr->base = reinterpret_cast<void *>(base);
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_LENGTH) {
-            attr->length = known->end - known->start;
+            attr->length =
+                (opened != nullptr) ? opened->length : known->end - base;
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_CARD) {
             std::snprintf(attr->card, sizeof(attr->card), "%s",
-                          known->owner->name().c_str());
+                          (opened != nullptr) ? ""
+                                              : known->owner->name().c_str());
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_IMPORTED) {
-            attr->imported = known->imported ? 1 : 0;
+            attr->imported = ((opened != nullptr) || known->imported) ? 1 : 0;
         }
         return UCS_OK;
     });
@@ -288,7 +228,7 @@ ucs_status_t ucx_gaudi_dmabuf_import(int fd, size_t offset, size_t length,
         const ucs_status_t status =
             base::import_dmabuf(*importer, fd, offset, length, *address_p);
         if (status == UCS_OK) {
-            own.count_imports(1);
+            own.count(program_memory::use::import, 1);
         }
         return status;
     });
@@ -302,7 +242,7 @@ ucs_status_t ucx_gaudi_dmabuf_release(void *address)
     return program_memory::call([&](program_memory &own, const held_cards &) {
         const ucs_status_t status = base::release_import(address);
         if (status == UCS_OK) {
-            own.count_imports(-1);
+            own.count(program_memory::use::import, -1);
         }
         return status;
     });

@@ -1,0 +1,176 @@
+/* Copies and fills of ucx_gaudi.h. One that fails on its way leaves some of the
+ * bytes. */
+#include "program/program_copies.h"
+
+#include "program/program_ipc.h"
+#include "program/program_memory.h"
+#include "program/ucx_gaudi.h"
+#include "uct/gaudi/base/memory/memory_map.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gaudi {
+
+using base::memory_map;
+
+namespace {
+
+/* Of a fill: what comes from the host. */
+constexpr size_t pattern_block = 65536;
+
+ucs_status_t check_range(const void *address, size_t length)
+{
+    if (memory_map::is_plausible(address, length)) {
+        return UCS_OK;
+    }
+    ucs_error("gaudi: %zu bytes at %p are no range of memory", length, address);
+    return UCS_ERR_INVALID_ADDR;
+}
+
+void repeat(char *target, size_t length, const void *pattern,
+            size_t pattern_length)
+{
+    for (size_t at = 0; at < length; at += pattern_length) {
+        std::memcpy(target + at, pattern, pattern_length);
+    }
+}
+
+bool overlap(const void *one, const void *other, size_t length)
+{
+    const auto first  = reinterpret_cast<uintptr_t>(one);
+    const auto second = reinterpret_cast<uintptr_t>(other);
+    return std::max(first, second) - std::min(first, second) < length;
+}
+
+ucs_status_t fill_memory(void *address, size_t length, const void *pattern,
+                         size_t pattern_length)
+{
+    if ((pattern_length == 0) || (pattern_length > 16) ||
+        ((pattern_length & (pattern_length - 1)) != 0) ||
+        (length % pattern_length != 0)) {
+        ucs_error("gaudi: cannot fill %zu bytes with a pattern of %zu bytes: "
+                  "its length has to be 1, 2, 4, 8 or 16, and divide theirs",
+                  length, pattern_length);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    const ucs_status_t status = check_range(address, length);
+    if ((status != UCS_OK) || (length == 0)) {
+        return status;
+    }
+    if (memory_map::is_device(pattern)) {
+        ucs_error("gaudi: cannot fill with the pattern at %p: it is in device "
+                  "memory, and has to be in host memory",
+                  pattern);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    char *const target = static_cast<char *>(address);
+    if (!memory_map::is_device(address)) {
+        repeat(target, length, pattern, pattern_length);
+        return UCS_OK;
+    }
+    return program_memory::call_with_engine(true, [&](auto &engine) {
+        size_t done = std::min(length, pattern_block);
+        const std::unique_ptr<char[]> block(new char[done]);
+        repeat(block.get(), done, pattern, pattern_length);
+        ucs_status_t filled = engine.check(target, length);
+        if (filled == UCS_OK) {
+            filled = engine.copy(target, block.get(), done);
+        }
+        while ((filled == UCS_OK) && (done < length)) {
+            const size_t bytes = std::min(done, length - done);
+            filled             = engine.copy(target + done, target, bytes);
+            done += bytes;
+        }
+        return filled;
+    });
+}
+
+/* One side of a copy, which may be memory of another process. */
+base::side side_of(const opened_ptr &opened, const void *address)
+{
+    return (opened == nullptr)
+               ? base::side(address)
+               : base::side(
+                     *opened->key,
+                     opened->there +
+                         (reinterpret_cast<uintptr_t>(address) - opened->here));
+}
+
+/* What goes between processes, as gaudi_ipc does. */
+void log_way(const opened_ptr &to, const void *dst, const opened_ptr &from,
+             const void *src, size_t length)
+{
+    const opened_ptr &opened = (to != nullptr) ? to : from;
+    if (opened != nullptr) {
+        const auto kind = [](const opened_ptr &of, const void *address) {
+            return side_of(of, address).is_device ? "gaudi" : "host";
+        };
+        ucs_info("gaudi: %zu bytes, %s to %s, by %s %u", length,
+                 kind(from, src), kind(to, dst),
+                 (to != nullptr) ? "push to process" : "pull from process",
+                 opened->key->process().pid);
+    }
+}
+
+} // namespace
+
+ucs_status_t check_copy(const char *function, const void *dst, const void *src,
+                        size_t length)
+{
+    if (((dst == nullptr) || (src == nullptr)) && (length != 0)) {
+        return refuse_null(function);
+    }
+    ucs_status_t status = check_range(dst, length);
+    if (status == UCS_OK) {
+        status = check_range(src, length);
+    }
+    if ((status == UCS_OK) && (length != 0) && (dst != src) &&
+        overlap(dst, src, length)) {
+        ucs_error("gaudi: cannot copy %zu bytes from %p to %p: they overlap",
+                  length, src, dst);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    return status;
+}
+
+ucs_status_t copy_memory(void *dst, const void *src, size_t length) noexcept
+{
+    if ((length == 0) || (dst == src)) {
+        return UCS_OK;
+    }
+    if (!memory_map::is_device(dst) && !memory_map::is_device(src)) {
+        std::memmove(dst, src, length);
+        return UCS_OK;
+    }
+    return base::guarded([&] {
+        const opened_ptr to   = program_ipc::instance().find(dst, length);
+        const opened_ptr from = program_ipc::instance().find(src, length);
+        log_way(to, dst, from, src, length);
+        return program_memory::call_with_engine(
+            (to == nullptr) && (from == nullptr),
+            [&](base::transfer_engine &engine) {
+                return engine.copy(side_of(to, dst), side_of(from, src),
+                                   length);
+            });
+    });
+}
+
+} // namespace gaudi
+
+ucs_status_t ucx_gaudi_mem_copy(void *dst, const void *src, size_t length)
+{
+    const ucs_status_t status =
+        gaudi::check_copy("ucx_gaudi_mem_copy", dst, src, length);
+    return (status == UCS_OK) ? gaudi::copy_memory(dst, src, length) : status;
+}
+
+ucs_status_t ucx_gaudi_mem_fill(void *address, size_t length,
+                                const void *pattern, size_t pattern_length)
+{
+    if ((address == nullptr) || (pattern == nullptr)) {
+        return (length == 0) ? UCS_OK
+                             : gaudi::refuse_null("ucx_gaudi_mem_fill");
+    }
+    return gaudi::fill_memory(address, length, pattern, pattern_length);
+}

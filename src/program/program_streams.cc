@@ -1,0 +1,260 @@
+#include "program/program_streams.h"
+
+#include "program/program_copies.h"
+#include "program/program_memory.h"
+#include "program/ucx_gaudi.h"
+#include "util/background_thread.h"
+
+#include <system_error>
+#include <utility>
+
+namespace gaudi {
+
+void stream_work::add(stream_step step)
+{
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        steps_.push_back(std::move(step));
+        ++added_;
+    }
+    changed_.notify_all();
+}
+
+/* Make the next step, without the lock. There is one, and nobody is busy. */
+void stream_work::do_next(std::unique_lock<std::mutex> &guard)
+{
+    const stream_step step = std::move(steps_.front());
+    steps_.pop_front();
+    ucs_status_t status = failure_;
+    is_busy_            = true;
+    guard.unlock();
+    if ((status == UCS_OK) && (step.after != nullptr)) {
+        status = step.after->wait();
+    }
+    if (status == UCS_OK) {
+        status = copy_memory(step.dst, step.src, step.length);
+    }
+    guard.lock();
+    is_busy_ = false;
+    failure_ = status;
+    ++done_;
+    if (step.then != nullptr) {
+        step.then->set(status);
+    }
+    changed_.notify_all();
+}
+
+ucs_status_t stream_work::finish()
+{
+    std::unique_lock<std::mutex> guard(lock_);
+    const uint64_t last = added_;
+    while (done_ < last) {
+        if (is_busy_) {
+            changed_.wait(guard);
+        } else {
+            do_next(guard);
+        }
+    }
+    return std::exchange(failure_, UCS_OK);
+}
+
+ucs_status_t stream_work::status()
+{
+    const std::lock_guard<std::mutex> guard(lock_);
+    return (done_ < added_) ? UCS_INPROGRESS : failure_;
+}
+
+void stream_work::end()
+{
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        is_ended_ = true;
+    }
+    changed_.notify_all();
+}
+
+void stream_work::run()
+{
+    std::unique_lock<std::mutex> guard(lock_);
+    while (!is_ended_ || !steps_.empty()) {
+        if (is_busy_ || steps_.empty()) {
+            changed_.wait(guard);
+        } else {
+            do_next(guard);
+        }
+    }
+}
+
+namespace {
+
+/* Whether a stream or an event can be used.
+ * @return UCS_OK, or an error, which was logged. */
+template <typename Object>
+ucs_status_t check_object(const char *function, const Object *object)
+{
+    if (object == nullptr) {
+        return refuse_null(function);
+    }
+    if (object->made_in.is_parent()) {
+        ucs_error("gaudi: %s: it was made by the process that this one was "
+                  "forked from",
+                  function);
+        return UCS_ERR_UNSUPPORTED;
+    }
+    return UCS_OK;
+}
+
+std::shared_ptr<moment> recorded_in(ucx_gaudi_event &event)
+{
+    const std::lock_guard<std::mutex> guard(event.lock);
+    return event.recorded;
+}
+
+ucs_status_t create_stream(ucx_gaudi_stream_h &stream_p)
+{
+    auto stream = std::make_unique<ucx_gaudi_stream>();
+    try {
+        util::start_background_thread("ucx-gaudi-async",
+                                      [work = stream->work] { work->run(); });
+    } catch (const std::system_error &error) {
+        ucs_error("gaudi: a stream cannot have a thread: %s", error.what());
+        return UCS_ERR_NO_RESOURCE;
+    }
+    program_memory::instance().count(program_memory::use::stream, 1);
+    stream_p = stream.release();
+    return UCS_OK;
+}
+
+} // namespace
+
+} // namespace gaudi
+
+using gaudi::check_object;
+using gaudi::base::guarded;
+
+ucs_status_t ucx_gaudi_stream_create(ucx_gaudi_stream_h *stream_p)
+{
+    if (stream_p == nullptr) {
+        return gaudi::refuse_null("ucx_gaudi_stream_create");
+    }
+    return guarded([&] { return gaudi::create_stream(*stream_p); });
+}
+
+ucs_status_t ucx_gaudi_stream_destroy(ucx_gaudi_stream_h stream)
+{
+    if (stream == nullptr) {
+        return UCS_OK;
+    }
+    ucs_status_t status = check_object("ucx_gaudi_stream_destroy", stream);
+    if (status == UCS_OK) {
+        status = guarded([&] { return stream->work->finish(); });
+        stream->work->end();
+        delete stream;
+        gaudi::program_memory::instance().count(
+            gaudi::program_memory::use::stream, -1);
+    }
+    return status;
+}
+
+ucs_status_t ucx_gaudi_stream_synchronize(ucx_gaudi_stream_h stream)
+{
+    const ucs_status_t status =
+        check_object("ucx_gaudi_stream_synchronize", stream);
+    return (status != UCS_OK) ? status
+                              : guarded([&] { return stream->work->finish(); });
+}
+
+ucs_status_t ucx_gaudi_stream_query(ucx_gaudi_stream_h stream)
+{
+    const ucs_status_t status = check_object("ucx_gaudi_stream_query", stream);
+    return (status != UCS_OK) ? status : stream->work->status();
+}
+
+ucs_status_t ucx_gaudi_stream_wait_event(ucx_gaudi_stream_h stream,
+                                         ucx_gaudi_event_h event)
+{
+    ucs_status_t status = check_object("ucx_gaudi_stream_wait_event", stream);
+    if (status == UCS_OK) {
+        status = check_object("ucx_gaudi_stream_wait_event", event);
+    }
+    return (status != UCS_OK) ? status : guarded([&] {
+        if (const auto recorded = gaudi::recorded_in(*event)) {
+            stream->work->add({.after = recorded});
+        }
+        return UCS_OK;
+    });
+}
+
+ucs_status_t ucx_gaudi_mem_copy_async(void *dst, const void *src, size_t length,
+                                      ucx_gaudi_stream_h stream)
+{
+    constexpr char own[] = "ucx_gaudi_mem_copy_async";
+    ucs_status_t status  = check_object(own, stream);
+    if (status == UCS_OK) {
+        status = gaudi::check_copy(own, dst, src, length);
+    }
+    return (status != UCS_OK) ? status : guarded([&] {
+        stream->work->add({.dst = dst, .src = src, .length = length});
+        return UCS_OK;
+    });
+}
+
+ucs_status_t ucx_gaudi_event_create(ucx_gaudi_event_h *event_p)
+{
+    if (event_p == nullptr) {
+        return gaudi::refuse_null("ucx_gaudi_event_create");
+    }
+    return guarded([&] {
+        *event_p = new ucx_gaudi_event;
+        return UCS_OK;
+    });
+}
+
+ucs_status_t ucx_gaudi_event_destroy(ucx_gaudi_event_h event)
+{
+    if (event == nullptr) {
+        return UCS_OK;
+    }
+    const ucs_status_t status = check_object("ucx_gaudi_event_destroy", event);
+    if (status == UCS_OK) {
+        delete event;
+    }
+    return status;
+}
+
+ucs_status_t ucx_gaudi_event_record(ucx_gaudi_event_h event,
+                                    ucx_gaudi_stream_h stream)
+{
+    ucs_status_t status = check_object("ucx_gaudi_event_record", event);
+    if (status == UCS_OK) {
+        status = check_object("ucx_gaudi_event_record", stream);
+    }
+    return (status != UCS_OK) ? status : guarded([&] {
+        auto recorded = std::make_shared<gaudi::moment>();
+        stream->work->add({.then = recorded});
+        const std::lock_guard<std::mutex> guard(event->lock);
+        event->recorded = std::move(recorded);
+        return UCS_OK;
+    });
+}
+
+ucs_status_t ucx_gaudi_event_query(ucx_gaudi_event_h event)
+{
+    const ucs_status_t status = check_object("ucx_gaudi_event_query", event);
+    if (status != UCS_OK) {
+        return status;
+    }
+    const auto recorded = gaudi::recorded_in(*event);
+    return (recorded == nullptr) ? UCS_OK : recorded->status();
+}
+
+ucs_status_t ucx_gaudi_event_synchronize(ucx_gaudi_event_h event)
+{
+    const ucs_status_t status =
+        check_object("ucx_gaudi_event_synchronize", event);
+    if (status != UCS_OK) {
+        return status;
+    }
+    const auto recorded = gaudi::recorded_in(*event);
+    return (recorded == nullptr) ? UCS_OK : recorded->wait();
+}
