@@ -71,7 +71,7 @@ ALLOWED = [
     (GAUDI, [PROGRAM, COPY, IPC, TRANSFER, APPLICATION, MEMORY, CARDS,
              UCX_SEAM] + DRIVER),
     ("src/loader/", [UTIL + "library_file.h", UTIL + "transport_list.h"]),
-    ("src/launcher/", DRIVER),
+    ("src/launcher/", ["src/loader/running_ucx.h"] + DRIVER),
     ("examples/", []),
     ("bench/", ["src/*"]),
     ("test/", ["test/*", "src/*"]),

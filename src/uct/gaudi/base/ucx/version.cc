@@ -102,7 +102,8 @@ const char *ucx_headers_version()
 bool ucx_matches()
 {
     /* Its own dependency. */
-    void *library           = util::open_loaded("libuct.so.0");
+    void *library =
+        util::open_library_at(reinterpret_cast<void *>(&uct_component_query));
     const std::string other = find_other_layout(library);
     if (library != nullptr) {
         dlclose(library);
