@@ -5,13 +5,20 @@ _ucx_gaudi()
     local word=${COMP_WORDS[COMP_CWORD]} at options
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W "run env info --help --version" \
+        mapfile -t COMPREPLY < <(compgen -W "run env info wheel --help --version" \
             -- "$word")
         return
     fi
     case ${COMP_WORDS[1]} in
     run | env) options="--emulate --slot --plugin --help" ;;
     info) options="--emulate --json --help" ;;
+    wheel)
+        if [[ $word != -* ]]; then
+            mapfile -t COMPREPLY < <(compgen -d -- "$word")
+            return
+        fi
+        options="--remove --help"
+        ;;
     *) return ;;
     esac
     if [ "${COMP_WORDS[1]}" = run ]; then

@@ -20,7 +20,7 @@ bool is_built_with_mpi()
 arguments command_of(const perftest_case &what)
 {
     arguments command = under_launcher(
-        {"ucx_perftest", "-t", what.test, "-m", what.memory, "-s", what.size,
+        {what.program, "-t", what.test, "-m", what.memory, "-s", what.size,
          "-n", std::to_string(what.iterations), "-w", "1"});
     command = joined(command, what.options);
     return is_built_with_mpi() ? joined(command, {"-P", "0"}) : command;

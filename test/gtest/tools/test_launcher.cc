@@ -80,7 +80,7 @@ TEST_F(command_line, says_in_one_line_what_is_wrong)
         {{"env", "--emulate", "65"}, "--emulate takes 1 to 64 cards, not '65'"},
         {{"env", "--emulate", "--emulate=2"}, "--emulate is given twice"},
         {{"env", "--plugin", "--slot"}, "--slot excludes --plugin"},
-        {{"--", "env"}, "a subcommand is required: run, env or info"},
+        {{"--", "env"}, "a subcommand is required: run, env, info or wheel"},
         {{"env", "--"}, "only run takes a command"},
     };
     for (const auto &[words, said] : cases) {
