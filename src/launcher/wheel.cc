@@ -128,10 +128,19 @@ problems find_obstacles(const installation &files, const target &of,
 
 void put(const installation &files, const target &to)
 {
-    const fs::path own = to.modules / own_folder / to_string(*to.ucx.release);
-    fs::create_directories(own);
-    const fs::path module = module_for(files, *to.ucx.release);
-    replace(module, own / module.filename());
+    const std::string release = to_string(*to.ucx.release);
+    for (const fs::path &entry : gaudi::util::list_folder(files.modules)) {
+        const std::string name = entry.filename().string();
+        if ((name != release) && !name.starts_with(release + "-")) {
+            continue; /* the loader chooses among these */
+        }
+        fs::create_directories(to.modules / own_folder / name);
+        for (const fs::path &file : gaudi::util::list_folder(entry)) {
+            if (fs::is_regular_file(file)) { /* but no symbols */
+                replace(file, to.modules / own_folder / name / file.filename());
+            }
+        }
+    }
     const fs::path file = to.file();
     const fs::path kept = file.string() + displaced;
     if (is_there(file) && !is_loader(file)) {

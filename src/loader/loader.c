@@ -155,12 +155,80 @@ static void say_that_none_fits(const struct ucx *ucx, const char *folder)
         ucx->major, ucx->minor);
 }
 
+/* Whether a libuct has the functions that are listed in a folder of a module,
+ * and none of those with "-" before them: its tables are those that the module
+ * was built with then. */
+static int has_functions(void *libucp, const char *folder)
+{
+    char path[2 * PATH_MAX + 16];
+    char name[128];
+    FILE *list;
+    int fits = 1;
+
+    snprintf(path, sizeof(path), "%s/functions", folder);
+    list = fopen(path, "re");
+    if (list == NULL) {
+        return 1; /* the module looks itself */
+    }
+    while (fits && (fscanf(list, "%127s", name) == 1)) {
+        const int is_absent = (name[0] == '-');
+
+        fits = ((dlsym(libucp, name + is_absent) == NULL) == is_absent);
+    }
+    fclose(list);
+    return fits;
+}
+
+/* Whether a folder has a module for a release: "1.21", or "1.21-" and what
+ * tells it from others of that release. */
+static int is_folder_for(const struct ucx *ucx, const char *name)
+{
+    char release[32];
+    const int length =
+        snprintf(release, sizeof(release), "%u.%u", ucx->major, ucx->minor);
+
+    return (strncmp(name, release, (size_t)length) == 0) &&
+           ((name[length] == '\0') || (name[length] == '-'));
+}
+
+/* The folder of the module that fits a UCX best: one with the functions that it
+ * has, else one for the release, whose module tells what is different. "" when
+ * there is none. */
+static void choose_folder(const struct ucx *ucx, const char *modules,
+                          char chosen[NAME_MAX + 1])
+{
+    struct dirent **entries = NULL;
+    const int count         = scandir(modules, &entries, NULL, versionsort);
+    char folder[2 * PATH_MAX];
+    int found = 0;
+    int i;
+
+    chosen[0] = '\0';
+    for (i = 0; i < count; ++i) {
+        const char *name = entries[i]->d_name;
+
+        snprintf(folder, sizeof(folder), "%s/%s/%s", modules, name,
+                 module_name);
+        if (!found && is_folder_for(ucx, name) && (access(folder, F_OK) == 0)) {
+            snprintf(folder, sizeof(folder), "%s/%s", modules, name);
+            found = has_functions(ucx->handle, folder);
+            if (found || (chosen[0] == '\0')) {
+                snprintf(chosen, NAME_MAX + 1, "%s", name);
+            }
+        }
+        free(entries[i]);
+    }
+    free(entries);
+}
+
 /* The path of the module for a UCX; returns 0 after a line that tells what is
  * installed and what to do, when there is none. */
 static int find_module(const struct ucx *ucx, char *path, size_t size)
 {
     const char *own  = gaudi_own_file();
     const int folder = gaudi_folder_length(own);
+    char modules[PATH_MAX];
+    char name[NAME_MAX + 1];
 
     if (folder == 0) {
         gaudi_complain(
@@ -168,14 +236,14 @@ static int find_module(const struct ucx *ucx, char *path, size_t size)
             "own file is gone; install ucx-gaudi again");
         return 0;
     }
-    if ((size_t)snprintf(path, size, "%.*sucx-gaudi/%u.%u/%s", folder, own,
-                         ucx->major, ucx->minor, module_name) < size &&
-        (access(path, F_OK) == 0)) {
-        return 1;
+    snprintf(modules, sizeof(modules), "%.*sucx-gaudi", folder, own);
+    choose_folder(ucx, modules, name);
+    if ((name[0] == '\0') || ((size_t)snprintf(path, size, "%s/%s/%s", modules,
+                                               name, module_name) >= size)) {
+        say_that_none_fits(ucx, modules);
+        return 0;
     }
-    snprintf(path, size, "%.*sucx-gaudi", folder, own);
-    say_that_none_fits(ucx, path);
-    return 0;
+    return 1;
 }
 
 /* A module of another installation that the process has for this release: what
