@@ -1,7 +1,11 @@
 # Finds the installed UCX, and source trees of the releases to build modules
 # for. A release is a minor one: MAJOR.MINOR.
 #
-#   UCX_RELEASES            the releases that are built, UCX_RELEASE first
+#   UCX_RELEASES            the releases that are built, UCX_RELEASE first. A
+#                           second tree of one, whose tables are others, is
+#                           1.21-8f3a2b
+#   UCX_FUNCTIONS_<release> functions that tell which tables it has, those that
+#                           it has not with "-" before them
 #   UCX_VERSION             MAJOR.MINOR.PATCH of the source of UCX_RELEASE, and
 #   UCX_VERSION_<release>   of each release
 #   UCX_IS_INSTALLED        whether the installed UCX is of UCX_RELEASE
@@ -74,7 +78,31 @@ if(UCX_RELEASE VERSION_LESS _ucx_oldest OR
     "-DUCX_RELEASE=.")
 endif()
 
-# Takes a tree, whose release may not be one that there is a tree of already.
+# Which of the functions in slots.def a tree has.
+file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../src/uct/gaudi/base/ucx/slots.def"
+     _ucx_slots REGEX "^UCX_SLOT\\(")
+list(TRANSFORM _ucx_slots REPLACE "UCX_SLOT\\((.*)" "\\1")
+list(TRANSFORM _ucx_slots REPLACE ",.*" "")
+function(_ucx_find_functions tree variable)
+  file(GLOB headers "${tree}/src/uct/api/*.h" "${tree}/src/uct/api/v2/*.h"
+    "${tree}/src/uct/base/*.h")
+  set(content "")
+  foreach(header IN LISTS headers)
+    file(READ "${header}" one)
+    string(APPEND content "${one}")
+  endforeach()
+  set(functions "")
+  foreach(function IN LISTS _ucx_slots)
+    if(content MATCHES "[^a-z_]${function}\\(")
+      list(APPEND functions ${function})
+    else()
+      list(APPEND functions -${function})
+    endif()
+  endforeach()
+  set(${variable} "${functions}" PARENT_SCOPE)
+endfunction()
+
+# Takes a tree, whose tables may not be those of a tree that there is already.
 function(_ucx_add_tree tree)
   get_filename_component(tree "${tree}" ABSOLUTE BASE_DIR "${CMAKE_BINARY_DIR}")
   if(NOT EXISTS "${tree}/src/uct/base/uct_md.h" OR
@@ -92,16 +120,30 @@ function(_ucx_add_tree tree)
     message(FATAL_ERROR "${tree}/configure.ac does not tell which version of "
       "UCX it is.")
   endif()
-  if(version VERSION_LESS _ucx_oldest OR
-     version VERSION_GREATER_EQUAL "${_ucx_newest}.999")
+  if(version VERSION_LESS _ucx_oldest)
     message(FATAL_ERROR "${tree} is UCX ${version}: this project is for UCX "
       "${_ucx_oldest} to ${_ucx_newest}.")
   endif()
-  _ucx_release_of("${version}" release)
-  if(DEFINED _ucx_tree_${release})
-    message(FATAL_ERROR "${_ucx_tree_${release}} and ${tree} are both UCX "
-      "${release}: a release has one module, so leave one of them out.")
+  if(version VERSION_GREATER_EQUAL "${_ucx_newest}.999")
+    message(WARNING "${tree} is UCX ${version}, newer than what this project "
+      "is for, UCX ${_ucx_oldest} to ${_ucx_newest}: what is built of it may "
+      "not work.")
   endif()
+  _ucx_release_of("${version}" release)
+  _ucx_find_functions("${tree}" functions)
+  if(DEFINED _ucx_tree_${release})
+    string(SHA256 tables "${functions}")
+    string(SUBSTRING "${tables}" 0 6 tables)
+    set(first "${release}")
+    set(release "${release}-${tables}")
+    if("${UCX_FUNCTIONS_${first}}" STREQUAL "${functions}" OR
+       DEFINED _ucx_tree_${release})
+      message(FATAL_ERROR "${_ucx_tree_${first}} and ${tree} are both UCX "
+        "${first}, with the same tables: one module fits both, so leave one of "
+        "them out.")
+    endif()
+  endif()
+  set(UCX_FUNCTIONS_${release} "${functions}" PARENT_SCOPE)
   set(_ucx_tree_${release} "${tree}" PARENT_SCOPE)
   set(UCX_VERSION_${release} "${version}" PARENT_SCOPE)
   set(_ucx_at_hand ${_ucx_at_hand} ${release} PARENT_SCOPE)
@@ -116,10 +158,13 @@ set(_ucx_known "")
 foreach(_ucx_line IN LISTS _ucx_sources)
   string(REGEX REPLACE "[ \t]+" ";" _ucx_line "${_ucx_line}")
   list(GET _ucx_line 0 _ucx_known_version)
+  list(GET _ucx_line 2 _ucx_known_checksum_${_ucx_known_version})
+  if(_ucx_known_version MATCHES "-") # a second one of its release
+    continue()
+  endif()
   _ucx_release_of("${_ucx_known_version}" _ucx_known_release)
   list(APPEND _ucx_known ${_ucx_known_release})
   set(_ucx_known_version_${_ucx_known_release} ${_ucx_known_version})
-  list(GET _ucx_line 2 _ucx_known_checksum_${_ucx_known_version})
 endforeach()
 # What else is there, such as other versions.
 file(GLOB _ucx_kept RELATIVE "${UCX_SOURCE_CACHE}" "${UCX_SOURCE_CACHE}/ucx-*")
@@ -160,14 +205,17 @@ foreach(_ucx_candidate IN LISTS _ucx_candidates)
     _ucx_add_tree("${_ucx_tree}")
   endif()
 endforeach()
+# Commits that call themselves as a release does, and are others.
+if(_ucx_candidates)
+  file(GLOB _ucx_seconds "${UCX_SOURCE_CACHE}/ucx-*.*.*-*")
+  foreach(_ucx_tree IN LISTS _ucx_seconds)
+    _ucx_add_tree("${_ucx_tree}")
+  endforeach()
+endif()
 
 # UCX_RELEASE is always built.
 if(NOT UCX_RELEASE STREQUAL _ucx_installed_release AND
    NOT DEFINED _ucx_tree_${UCX_RELEASE})
-  if(NOT DEFINED _ucx_known_version_${UCX_RELEASE})
-    message(FATAL_ERROR "UCX_RELEASE=${UCX_RELEASE}: cmake/ucx-sources knows "
-      "no source of it. Name a tree of it in UCX_SOURCE_DIRS.")
-  endif()
   set(_ucx_tree
     "${UCX_SOURCE_CACHE}/ucx-${_ucx_known_version_${UCX_RELEASE}}")
   if(NOT EXISTS "${_ucx_tree}")
@@ -213,6 +261,9 @@ endif()
 foreach(_ucx_release IN LISTS UCX_RELEASES)
   set(_ucx_version "${UCX_VERSION_${_ucx_release}}")
   set(_ucx_tree "${_ucx_tree_${_ucx_release}}")
+  if(_ucx_tree MATCHES "/ucx-([^/]+-[0-9a-f]+)$")
+    set(_ucx_version "${CMAKE_MATCH_1}")
+  endif()
   if(DEFINED _ucx_known_checksum_${_ucx_version})
     execute_process(
       COMMAND "${_ucx_fetch}" --print-checksum "${_ucx_tree}"
@@ -224,7 +275,8 @@ foreach(_ucx_release IN LISTS UCX_RELEASES)
         "that version. It checks that when it is loaded.")
     endif()
   endif()
-  ucx_add_release(${_ucx_release} "${_ucx_version}" "${_ucx_tree}")
+  ucx_add_release(${_ucx_release} "${UCX_VERSION_${_ucx_release}}"
+    "${_ucx_tree}")
 endforeach()
 # Said last, where it is seen, and by the scripts after the build.
 function(_ucx_warn_of_unconfigured trees)

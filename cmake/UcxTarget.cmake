@@ -8,7 +8,9 @@
 #
 # What is built for another release than the installed one links to libraries
 # without content that have every name in the tree's headers: so a misspelt one
-# is found, and the real libraries come at run time.
+# is found, and the real libraries come at run time. So do modules of all
+# releases: UCX_OF_PROCESS_<release> is the one that they need, which the loader
+# has another one for (src/loader/bridge.c), made for the files of the process.
 
 function(ucx_add_release release version tree)
   ucx_suffix(${release} suffix)
@@ -39,7 +41,8 @@ function(ucx_add_release release version tree)
       set_target_properties(UCX::${lib}${suffix} PROPERTIES
         INTERFACE_LINK_LIBRARIES "${UCX_${lib}_LIBRARY}")
     else()
-      _ucx_make_stand_in(${lib} ${version} "${tree}" "${folder}/lib")
+      _ucx_make_stand_in(lib${lib}.so.0 ${lib} ${version} "${tree}"
+        "${folder}/lib")
       # The option: sizes of data are those of the running UCX.
       add_library(UCX::${lib}${suffix} SHARED IMPORTED)
       set_target_properties(UCX::${lib}${suffix} PROPERTIES
@@ -49,6 +52,10 @@ function(ucx_add_release release version tree)
     set_target_properties(UCX::${lib}${suffix} PROPERTIES
       INTERFACE_INCLUDE_DIRECTORIES "${headers}")
   endforeach()
+  _ucx_make_stand_in(libucx-of-process.so "uc[tsm]" ${version} "${tree}"
+    "${folder}/lib")
+  set(UCX_OF_PROCESS_${release} "${folder}/lib/libucx-of-process.so"
+    PARENT_SCOPE)
   if(NOT release STREQUAL _ucx_installed_release)
     # Run paths leave these folders out, so the stand-ins are never loaded.
     set(CMAKE_PLATFORM_IMPLICIT_LINK_DIRECTORIES
@@ -112,12 +119,12 @@ function(_ucx_make_version_headers VERSION tree folder)
   endforeach()
 endfunction()
 
-# lib<lib>.so.0 with every name in the headers that begins with <lib>_, and with
+# A library with every name in the headers that begins with <lib>_, and with
 # those that UCX's macros make for classes. As functions, which they mostly are:
 # to what is compiled with -fPIC it is all the same.
-function(_ucx_make_stand_in lib version tree folder)
-  set(library "${folder}/lib${lib}.so.0")
-  set(source "${folder}/${lib}.s")
+function(_ucx_make_stand_in name lib version tree folder)
+  set(library "${folder}/${name}")
+  set(source "${library}.s")
   execute_process(
     COMMAND grep -rhoEw --include=*.h --include=*.inl "(__)?${lib}_[A-Za-z0-9_]+"
             "${tree}/src"
@@ -126,7 +133,7 @@ function(_ucx_make_stand_in lib version tree folder)
     OUTPUT_VARIABLE names)
   string(STRIP "${names}" names)
   string(REPLACE "\n" ";" names "${names}")
-  if(lib STREQUAL "ucs")
+  if("ucs" MATCHES "${lib}")
     list(APPEND names void_class)
   endif()
   list(TRANSFORM names REPLACE "(.+)"
@@ -141,7 +148,7 @@ function(_ucx_make_stand_in lib version tree folder)
     return()
   endif()
   execute_process(
-    COMMAND "${CMAKE_C_COMPILER}" -shared -nostdlib "-Wl,-soname,lib${lib}.so.0"
+    COMMAND "${CMAKE_C_COMPILER}" -shared -nostdlib "-Wl,-soname,${name}"
             -o "${library}" "${source}"
     RESULT_VARIABLE result ERROR_VARIABLE error)
   if(NOT result EQUAL 0)

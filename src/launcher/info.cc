@@ -1,6 +1,7 @@
 #include "launcher/info.h"
 
 #include "launcher/trial.h"
+#include "loader/running_ucx.h"
 #include "util/library_file.h"
 
 #include <algorithm>
@@ -167,9 +168,9 @@ void report_cards(const shim::driver &driver, const machine &where, report &all)
 
 /* --- UCX and the ways into it ----------------------------------------------*/
 
-/* Open a module with the UCX that was loaded. Returns why it cannot be used: it
+/* Open a module with a UCX that was loaded. Returns why it cannot be used: it
  * cannot be opened, or registers nothing. */
-std::string open_module(const std::string &file)
+std::string open_module(const std::string &file, const found_ucx &ucx)
 {
     using function = int (*)();
 
@@ -177,7 +178,9 @@ std::string open_module(const std::string &file)
     if (gaudi_may_be_loaded(file.c_str(), why, sizeof(why)) == 0) {
         return why;
     }
-    void *module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    void *module = (gaudi_open_ucx(ucx.handle) != nullptr)
+                       ? dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)
+                       : nullptr;
     if (module == nullptr) {
         return dlerror();
     }
@@ -205,7 +208,7 @@ void report_ucx(const installation &files, report &all)
     }
     all.module = module_for(files, *ucx.release).string();
     const std::string why =
-        try_in_child([&] { return open_module(all.module); });
+        try_in_child([&] { return open_module(all.module, ucx); });
     if (!why.empty()) {
         fail(all, "the module for " + ucx.name() + " cannot be used: " + why,
              (why.find("UCX_GAUDI_") != why.npos)

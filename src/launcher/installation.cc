@@ -117,8 +117,6 @@ void find_other_ucx(const installation &files, problems &found)
 
 /* --- links in the user's cache ---------------------------------------------*/
 
-constexpr char module_folder[] = "ucx";
-
 /* Costs least: what it displaces is not a transport. */
 constexpr char preferred[] = "rdmacm";
 
@@ -160,9 +158,9 @@ std::vector<std::string> parse_names(const std::string &text)
 
 /* The names of modules that a UCX of before first_with_plugins loads: a list
  * that is compiled into its libuct, as in ":ib:rdmacm:cma". */
-std::vector<std::string> find_module_names(const fs::path &directory)
+std::vector<std::string> find_module_names(const fs::path &libuct)
 {
-    std::ifstream file(directory / "libuct.so.0", std::ios::binary);
+    std::ifstream file(libuct, std::ios::binary);
     const std::string all{std::istreambuf_iterator<char>(file), {}};
 
     /* The longest one of what looks like it. */
@@ -176,20 +174,6 @@ std::vector<std::string> find_module_names(const fs::path &directory)
         }
     }
     return names;
-}
-
-/* Under which name this UCX loads the loader; empty when it loads nothing. */
-std::string choose_name(const found_ucx &ucx, const fs::path &directory)
-{
-    if (*ucx.release >= first_with_plugins) {
-        return own_name; /* displaces nothing */
-    }
-    const auto names = find_module_names(directory);
-    if (names.empty()) {
-        return "";
-    }
-    const auto found = std::find(names.begin(), names.end(), preferred);
-    return (found != names.end()) ? *found : names.back();
 }
 
 /* A link is replaced as a whole: others may be using it. */
@@ -227,7 +211,7 @@ void choose_slot(installation &files, const found_ucx &ucx)
         !fs::is_symlink(files.slot_module, error)) {
         return; /* nothing to choose for, or a damaged installation */
     }
-    const std::string name = choose_name(ucx, directory);
+    const std::string name = choose_name(ucx, directory / "libuct.so.0");
     if (name.empty()) {
         files.slot_module.clear();
         return;
@@ -265,6 +249,19 @@ void choose_preload(installation &files)
 }
 
 } // namespace
+
+std::string choose_name(const found_ucx &ucx, const fs::path &libuct)
+{
+    if (*ucx.release >= first_with_plugins) {
+        return own_name; /* displaces nothing */
+    }
+    const auto names = find_module_names(libuct);
+    if (names.empty()) {
+        return "";
+    }
+    const auto found = std::find(names.begin(), names.end(), preferred);
+    return (found != names.end()) ? *found : names.back();
+}
 
 bool is_there(const fs::path &file)
 {

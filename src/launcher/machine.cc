@@ -1,6 +1,7 @@
 #include "launcher/machine.h"
 
 #include "hlthunk_shim/cards/card_info.h"
+#include "loader/running_ucx.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -12,7 +13,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <link.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -62,15 +62,6 @@ std::vector<std::string> find_nodes(const machine &where)
 bool has_attribute(const fs::path &directory, const char *name)
 {
     return !gaudi::util::first_line(directory / name).empty();
-}
-
-fs::path file_of(void *handle)
-{
-    link_map *map = nullptr;
-    if ((handle == nullptr) || (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0)) {
-        return {};
-    }
-    return map->l_name;
 }
 
 } // namespace
@@ -163,20 +154,22 @@ std::optional<ucx_release> parse_release(const std::string &text)
     return release;
 }
 
-found_ucx find_ucx()
+found_ucx find_ucx(const char *libucp)
 {
     using get_version = void (*)(unsigned *, unsigned *, unsigned *);
 
     found_ucx found;
-    void *handle = dlopen("libucp.so.0", RTLD_LAZY | RTLD_LOCAL);
+    void *handle = dlopen(libucp, RTLD_LAZY | RTLD_LOCAL);
     if (handle == nullptr) {
         found.error = dlerror();
         return found;
     }
     std::error_code error;
-    const fs::path file = file_of(handle);
+    const fs::path file = gaudi_file_of(handle);
+    found.handle        = handle;
     found.libucp        = fs::canonical(file, error).string();
-    found.libucs = file_of(dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD));
+    found.libucs        = gaudi_libucs_of(handle);
+    found.libuct        = gaudi_libuct_of(handle);
 
     auto ask = reinterpret_cast<get_version>(dlsym(handle, "ucp_get_version"));
     if (ask == nullptr) {

@@ -93,6 +93,8 @@ struct found_ucx {
     std::string error;                  /**< why there is no release */
     std::string libucp;                 /**< the file, links resolved */
     std::filesystem::path libucs;       /**< as the dynamic linker found it */
+    std::filesystem::path libuct;       /**< the same */
+    void *handle = nullptr;             /**< of libucp */
 
     /** For messages. */
     [[nodiscard]] std::string name() const
@@ -101,8 +103,10 @@ struct found_ucx {
     }
 };
 
-/** Load libucp into this process, and ask it. */
-found_ucx find_ucx();
+/** Load a libucp into this process, and ask it.
+ *
+ * @param libucp  As for dlopen. */
+found_ucx find_ucx(const char *libucp = "libucp.so.0");
 
 /* --- variables of this process ---------------------------------------------*/
 

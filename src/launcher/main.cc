@@ -3,6 +3,7 @@
  */
 #include "launcher/check.h"
 #include "launcher/info.h"
+#include "launcher/wheel.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -41,6 +42,7 @@ constexpr option options[] = {
     {"reset", no_argument, nullptr, 'r'},
     {"timeout", required_argument, nullptr, 't'},
     {"output", required_argument, nullptr, 'o'},
+    {"remove", no_argument, nullptr, 'x'},
     {},
 };
 
@@ -60,6 +62,7 @@ constexpr const char *about_options[] = {
     "  --reset              Have the card reset itself, too\n",
     "  --timeout SECONDS    For each step, 2 to 3600 (default: 120)\n",
     "  --output FILE        Where to write the report\n",
+    "  --remove             Take them out again\n",
 };
 
 struct subcommand {
@@ -78,6 +81,7 @@ constexpr subcommand none = {
   env    Print the variables that run sets, for eval
   info   List the cards, the UCX and what is missing
   check  Try what the transports take for granted of a card
+  wheel  Put the transports into the UCX of a Python wheel
 
 ucx-gaudi SUBCOMMAND --help tells more.
 )about"};
@@ -160,12 +164,26 @@ Exit code: 0 when nothing is wrong; 1 otherwise, and when there is no card to
 check; 2 for a wrong command line.
 )about"};
 
+constexpr subcommand wheel = {
+    "wheel", "Put the transports into the UCX of a Python wheel.",
+    " [OPTIONS] FOLDER", "hx",
+    R"about(FOLDER is that of a wheel's libraries, as nixl_cu12.libs, or any above it, as
+a virtual environment. Each UCX below it gets the loader and the module for its
+release, as a module of its own; UCX_TLS names them gaudi_cpy and gaudi_ipc.
+Before UCX 1.22 another module gives its name to the loader, which opens it. A
+wheel that is installed again loses them. Take them out before uninstalling it.
+
+Exit code: 0; 1 when there is no such UCX, or it cannot have them, which leaves
+all as it is; 2 for a wrong command line.
+)about"};
+
 struct command_line {
     const subcommand *chosen = &none;
     std::string given; /* letters of options */
     launcher::request wanted;
     launcher::check_request to_check;
     char **command = nullptr; /* what follows the options, or "--" */
+    std::string folder;       /* of wheel */
     std::string wrong;        /* the first thing that is */
 
     [[nodiscard]] bool has(char letter) const
@@ -204,11 +222,15 @@ bool read_word(const char *word, command_line &line)
     if ((line.chosen == &run) && (std::strcmp(word, "-") != 0)) {
         return true;
     }
-    for (const subcommand *one : {&run, &env, &info, &check}) {
+    for (const subcommand *one : {&run, &env, &info, &check, &wheel}) {
         if ((line.chosen == &none) && (std::strcmp(word, one->name) == 0)) {
             line.chosen = one;
             return false;
         }
+    }
+    if ((line.chosen == &wheel) && line.folder.empty()) {
+        line.folder = word;
+        return false;
     }
     line.complain(std::string("unexpected argument: ") + word);
     return false;
@@ -297,11 +319,14 @@ command_line read_command_line(int argc, char **argv)
     line.command          = argv + optind;
     const bool has_dashes = (word != nullptr) && (word != *line.command);
     if (line.chosen == &none) {
-        line.complain("a subcommand is required: run, env, info or check");
+        line.complain(
+            "a subcommand is required: run, env, info, check or wheel");
     } else if (line.has('s') && line.has('p')) {
         line.complain("--slot excludes --plugin");
     } else if ((line.chosen == &run) && (*line.command == nullptr)) {
         line.complain("no command is given");
+    } else if ((line.chosen == &wheel) && line.folder.empty()) {
+        line.complain("no folder is given");
     } else if ((line.chosen != &run) && has_dashes) {
         line.complain("only run takes a command");
     }
@@ -362,6 +387,23 @@ int show(const launcher::installation &files, const command_line &line)
                            found.usable ? 0 : exit_failure);
 }
 
+int report(const launcher::problems &found)
+{
+    for (const launcher::problem &one : found) {
+        std::fprintf(stderr, "ucx-gaudi: %s; to mend it, %s\n",
+                     one.what.c_str(), one.mend.c_str());
+    }
+    return found.empty() ? 0 : exit_failure;
+}
+
+int change_wheels(const launcher::installation &files, const command_line &line)
+{
+    const launcher::wheel_result result =
+        line.has('x') ? launcher::take_out_of_wheels(line.folder)
+                      : launcher::put_into_wheels(files, line.folder);
+    return launcher::print(result.text, report(result.found));
+}
+
 int start(const command_line &line)
 {
     const launcher::request &wanted = line.wanted;
@@ -373,6 +415,9 @@ int start(const command_line &line)
         return launcher::show_check(files, line.wanted, line.to_check,
                                     UCX_GAUDI_VERSION);
     }
+    if (line.chosen == &wheel) {
+        return change_wheels(files, line);
+    }
     launcher::found_ucx ucx;
     if (wanted.how != launcher::loading::preload) {
         ucx = launcher::find_ucx();
@@ -382,11 +427,7 @@ int start(const command_line &line)
     if (found.empty()) {
         found = launcher::make_links(files, wanted.how);
     }
-    for (const launcher::problem &one : found) {
-        std::fprintf(stderr, "ucx-gaudi: %s; to mend it, %s\n",
-                     one.what.c_str(), one.mend.c_str());
-    }
-    if (!found.empty()) {
+    if (report(found) != 0) {
         return exit_failure;
     }
     const launcher::variables values =

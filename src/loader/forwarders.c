@@ -23,15 +23,17 @@ enum {
 static void *forwarded(const char *name)
 {
     void *function = gaudi_module_function(name);
+    void *libucs;
 
     if (function != NULL) {
         return function;
     }
-    if (dlopen("libucs.so.0", RTLD_LAZY) == NULL) {
+    libucs = gaudi_open_libucs(NULL);
+    if ((libucs == NULL) && (dlopen("libucs.so.0", RTLD_LAZY) == NULL)) {
         gaudi_complain("there is no UCX: %s", dlerror());
         return NULL;
     }
-    gaudi_load_module();
+    gaudi_load_module(NULL);
     return gaudi_module_function(name);
 }
 
@@ -51,7 +53,7 @@ static void *forwarded(const char *name)
  * others; UCX has a list of their names, which ends with NULL. */
 static int unknown_memory_type(void)
 {
-    void *libucs             = dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    void *libucs             = gaudi_open_libucs(NULL);
     const char *const *names = NULL;
     int type                 = 0;
 

@@ -33,20 +33,6 @@ GAUDI_EXPORT status_t ucs_module_global_init(void);
 
 /* --- files ----------------------------------------------------------------*/
 
-const char *gaudi_file_of(void *handle)
-{
-    struct link_map *map = NULL;
-
-    return (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0) ? map->l_name : "";
-}
-
-int gaudi_folder_length(const char *file)
-{
-    const char *slash = strrchr(file, '/');
-
-    return (slash == NULL) ? 0 : (int)(slash + 1 - file);
-}
-
 const char *gaudi_own_file(void)
 {
     static char path[PATH_MAX];
@@ -64,8 +50,6 @@ const char *gaudi_own_file(void)
 }
 
 /* --- the UCX of the process -----------------------------------------------*/
-
-static const char libucp_name[] = "libucp.so.0";
 
 static int ask(void *libucp, struct ucx *found)
 {
@@ -85,39 +69,6 @@ static int ask(void *libucp, struct ucx *found)
     return 1;
 }
 
-/* The libucp in the folder of a file; NULL after dlopen's error. */
-static void *open_beside(const char *file)
-{
-    char path[PATH_MAX];
-
-    snprintf(path, sizeof(path), "%.*s%s", gaudi_folder_length(file), file,
-             libucp_name);
-    return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-}
-
-/* The libucp of a libucs that may be a link, or the copy of one, to lead a
- * program to other modules; NULL after dlopen's error. */
-static void *open_libucp_of(void *libucs)
-{
-    void *libuct               = dlopen("libuct.so.0", RTLD_LAZY | RTLD_NOLOAD);
-    char libuct_file[PATH_MAX] = "";
-    char file[PATH_MAX];
-    void *libucp;
-
-    if (libuct != NULL) {
-        snprintf(libuct_file, sizeof(libuct_file), "%s", gaudi_file_of(libuct));
-        dlclose(libuct);
-    }
-    libucp = open_beside(gaudi_file_of(libucs));
-    if ((libucp == NULL) && (realpath(gaudi_file_of(libucs), file) != NULL)) {
-        libucp = open_beside(file);
-    }
-    if ((libucp == NULL) && (libuct_file[0] != '\0')) {
-        libucp = open_beside(libuct_file);
-    }
-    return libucp;
-}
-
 /*
  * Ask the libucp of this process for its version, or the one beside libucs in a
  * program that has none: only libucp has a function that tells. Another one is
@@ -129,16 +80,13 @@ static int find_ucx(void *libucs, struct ucx *found)
 {
     char error[512];
 
-    found->handle = dlopen(libucp_name, RTLD_LAZY | RTLD_NOLOAD);
-    if (found->handle == NULL) {
-        found->handle = open_libucp_of(libucs);
-    }
+    found->handle = gaudi_open_libucp(libucs);
     if (found->handle == NULL) {
         /* The next call of the dynamic linker frees the text. */
         snprintf(error, sizeof(error), "%s", dlerror());
         gaudi_complain(
-            "the version of UCX is not known, since %s has no usable "
-            "libucp.so.0 beside it: %s; no module is loaded",
+            "the version of UCX is not known, since %s has no usable libucp "
+            "beside it: %s; no module is loaded",
             gaudi_file_of(libucs), error);
         return 0;
     }
@@ -207,12 +155,80 @@ static void say_that_none_fits(const struct ucx *ucx, const char *folder)
         ucx->major, ucx->minor);
 }
 
+/* Whether a libuct has the functions that are listed in a folder of a module,
+ * and none of those with "-" before them: its tables are those that the module
+ * was built with then. */
+static int has_functions(void *libucp, const char *folder)
+{
+    char path[2 * PATH_MAX + 16];
+    char name[128];
+    FILE *list;
+    int fits = 1;
+
+    snprintf(path, sizeof(path), "%s/functions", folder);
+    list = fopen(path, "re");
+    if (list == NULL) {
+        return 1; /* the module looks itself */
+    }
+    while (fits && (fscanf(list, "%127s", name) == 1)) {
+        const int is_absent = (name[0] == '-');
+
+        fits = ((dlsym(libucp, name + is_absent) == NULL) == is_absent);
+    }
+    fclose(list);
+    return fits;
+}
+
+/* Whether a folder has a module for a release: "1.21", or "1.21-" and what
+ * tells it from others of that release. */
+static int is_folder_for(const struct ucx *ucx, const char *name)
+{
+    char release[32];
+    const int length =
+        snprintf(release, sizeof(release), "%u.%u", ucx->major, ucx->minor);
+
+    return (strncmp(name, release, (size_t)length) == 0) &&
+           ((name[length] == '\0') || (name[length] == '-'));
+}
+
+/* The folder of the module that fits a UCX best: one with the functions that it
+ * has, else one for the release, whose module tells what is different. "" when
+ * there is none. */
+static void choose_folder(const struct ucx *ucx, const char *modules,
+                          char chosen[NAME_MAX + 1])
+{
+    struct dirent **entries = NULL;
+    const int count         = scandir(modules, &entries, NULL, versionsort);
+    char folder[2 * PATH_MAX];
+    int found = 0;
+    int i;
+
+    chosen[0] = '\0';
+    for (i = 0; i < count; ++i) {
+        const char *name = entries[i]->d_name;
+
+        snprintf(folder, sizeof(folder), "%s/%s/%s", modules, name,
+                 module_name);
+        if (!found && is_folder_for(ucx, name) && (access(folder, F_OK) == 0)) {
+            snprintf(folder, sizeof(folder), "%s/%s", modules, name);
+            found = has_functions(ucx->handle, folder);
+            if (found || (chosen[0] == '\0')) {
+                snprintf(chosen, NAME_MAX + 1, "%s", name);
+            }
+        }
+        free(entries[i]);
+    }
+    free(entries);
+}
+
 /* The path of the module for a UCX; returns 0 after a line that tells what is
  * installed and what to do, when there is none. */
 static int find_module(const struct ucx *ucx, char *path, size_t size)
 {
     const char *own  = gaudi_own_file();
     const int folder = gaudi_folder_length(own);
+    char modules[PATH_MAX];
+    char name[NAME_MAX + 1];
 
     if (folder == 0) {
         gaudi_complain(
@@ -220,14 +236,14 @@ static int find_module(const struct ucx *ucx, char *path, size_t size)
             "own file is gone; install ucx-gaudi again");
         return 0;
     }
-    if ((size_t)snprintf(path, size, "%.*sucx-gaudi/%u.%u/%s", folder, own,
-                         ucx->major, ucx->minor, module_name) < size &&
-        (access(path, F_OK) == 0)) {
-        return 1;
+    snprintf(modules, sizeof(modules), "%.*sucx-gaudi", folder, own);
+    choose_folder(ucx, modules, name);
+    if ((name[0] == '\0') || ((size_t)snprintf(path, size, "%s/%s/%s", modules,
+                                               name, module_name) >= size)) {
+        say_that_none_fits(ucx, modules);
+        return 0;
     }
-    snprintf(path, size, "%.*sucx-gaudi", folder, own);
-    say_that_none_fits(ucx, path);
-    return 0;
+    return 1;
 }
 
 /* A module of another installation that the process has for this release: what
@@ -252,8 +268,25 @@ static void *find_loaded_module(const struct ucx *ucx, const char *path)
     return handle;
 }
 
+/* Open a module in sight of its UCX alone; NULL after dlopen's error. */
+static void *open_file(const char *path, void *libucs, const struct ucx *ucx)
+{
+    void *bridge = gaudi_open_ucx(ucx->handle);
+    void *handle;
+
+    if (bridge == NULL) {
+        return NULL;
+    }
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL |
+                              (gaudi_is_hidden(libucs) ? RTLD_DEEPBIND : 0));
+    if (handle != NULL) {
+        dlclose(bridge); /* the module keeps it */
+    }
+    return handle;
+}
+
 /* The module for a UCX; NULL after a line that tells why not. */
-static void *open_module_for(const struct ucx *ucx)
+static void *open_module_for(void *libucs, const struct ucx *ucx)
 {
     char path[PATH_MAX];
     char broken[PATH_MAX + 100];
@@ -265,7 +298,7 @@ static void *open_module_for(const struct ucx *ucx)
     }
     handle = find_loaded_module(ucx, path);
     if ((handle == NULL) && gaudi_may_be_loaded(path, broken, sizeof(broken))) {
-        handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        handle = open_file(path, libucs, ucx);
         why    = (handle == NULL) ? dlerror() : NULL;
     }
     if (handle == NULL) {
@@ -284,7 +317,7 @@ static void *open_module(void *libucs)
     if (!find_ucx(libucs, &ucx)) {
         return NULL;
     }
-    handle = open_module_for(&ucx);
+    handle = open_module_for(libucs, &ucx);
     /* Not before: the module is to get the libuct that came with it. */
     dlclose(ucx.handle);
     return handle;
@@ -297,7 +330,7 @@ static void *open_module(void *libucs)
  * the module is open does the same steps. The last one is a dlopen of the same
  * file, which runs its constructors once and lets other threads wait for them.
  */
-void gaudi_load_module(void)
+void gaudi_load_module(const void *caller)
 {
     static int done;
     static __thread int is_inside;
@@ -308,7 +341,7 @@ void gaudi_load_module(void)
     if (is_inside || __atomic_load_n(&done, __ATOMIC_ACQUIRE)) {
         return;
     }
-    libucs = dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    libucs = gaudi_open_libucs(caller);
     if (libucs == NULL) {
         return;
     }
@@ -333,7 +366,7 @@ __attribute__((constructor)) static void loader_init(void)
 {
     (void)gaudi_own_file();
     gaudi_rewrite_tls_setting();
-    gaudi_load_module();
+    gaudi_load_module(NULL);
 }
 
 /*
@@ -348,7 +381,7 @@ GAUDI_EXPORT status_t ucs_module_global_init(void)
     if (!called) {
         called = 1;
         gaudi_warn_of_tls_setting();
-        gaudi_load_module();
+        gaudi_load_module(__builtin_return_address(0));
         gaudi_load_displaced_modules();
     }
     return 0;

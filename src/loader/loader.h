@@ -11,6 +11,8 @@
  */
 #pragma once
 
+#include "loader/running_ucx.h"
+
 #include <limits.h>
 #include <stddef.h>
 
@@ -27,18 +29,13 @@ typedef signed char status_t;
  * Open the module if UCX is in the process, and if nobody tried before. When
  * this returns, the module is loaded and registered, whichever thread did it;
  * or it cannot be, or this thread is just loading it.
+ *
+ * caller  Code that has the UCX which is meant; NULL: not known.
  */
-void gaudi_load_module(void);
+void gaudi_load_module(const void *caller);
 
 /* A function of the module; NULL when there is no module, or none such. */
 void *gaudi_module_function(const char *name);
-
-/* The file that a handle of dlopen stands for, as the dynamic linker was told
- * to open it; "" when it cannot tell. Valid until the file is closed. */
-const char *gaudi_file_of(void *handle);
-
-/* The length of a file's folder with its last slash; 0 without a folder. */
-int gaudi_folder_length(const char *file);
 
 /*
  * The file of this loader, without links; "" when it is gone.

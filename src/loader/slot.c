@@ -18,6 +18,9 @@
 static const char own_name[] = "libuct_hlthunk.";
 static const char prefix[]   = "libuct_";
 
+/* Behind the name of a module whose place `ucx-gaudi wheel` has taken. */
+static const char kept[] = ".displaced";
+
 /* Where UCX looks for modules: in the folder of libucs as the dynamic linker
  * was told, and where UCX_MODULE_DIR says; and the first without its links. */
 struct places {
@@ -53,7 +56,7 @@ static int find_places(struct places *found)
     static const char *const talking[] = {"debug", "trace", "req", "data",
                                           "async", "func",  "poll"};
 
-    void *libucs = dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    void *libucs = gaudi_open_libucs(NULL);
     char file[PATH_MAX];
     char level[32];
     size_t i;
@@ -112,14 +115,15 @@ static void initialize(void *module)
 }
 
 /* Returns 1 when the module is there. */
-static int load(const char *folder, const char *name, int debug)
+static int load(const char *folder, const char *name, const char *more,
+                int debug)
 {
     char file[2 * PATH_MAX];
     char broken[2 * PATH_MAX + 100];
     const char *why = broken;
     void *module    = NULL;
 
-    snprintf(file, sizeof(file), "%s/%s", folder, name);
+    snprintf(file, sizeof(file), "%s/%s%s", folder, name, more);
     if (is_loader(file)) {
         return 0;
     }
@@ -159,8 +163,9 @@ static void load_displaced_in(const char *folder, const struct places *where)
         if ((strncmp(entry->d_name, prefix, strlen(prefix)) == 0) &&
             (strncmp(entry->d_name, own_name, strlen(own_name)) != 0) &&
             is_loader(file) &&
-            !load(where->resolved, entry->d_name, where->debug) &&
-            !load(where->configured, entry->d_name, where->debug) &&
+            !load(folder, entry->d_name, kept, where->debug) &&
+            !load(where->resolved, entry->d_name, "", where->debug) &&
+            !load(where->configured, entry->d_name, "", where->debug) &&
             where->debug) {
             gaudi_say("no %s was loaded, which a slot displaces",
                       entry->d_name);

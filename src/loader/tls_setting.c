@@ -20,7 +20,7 @@ static int is_part_of_program(void)
 
 char *gaudi_transport_names(const char *tls)
 {
-    void *libucs = dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    void *libucs = gaudi_open_libucs(NULL);
     char *other  = NULL;
 
     if (libucs == NULL) {

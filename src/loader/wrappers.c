@@ -220,7 +220,7 @@ GAUDI_EXPORT status_t ucp_config_read(const char *env_prefix,
 {
     status_t status;
 
-    gaudi_load_module();
+    gaudi_load_module(__builtin_return_address(0));
     status = CALL_NEXT("libucp.so.0", ucp_config_read, env_prefix, filename,
                        config_p);
     if (status == 0) {
@@ -232,7 +232,7 @@ GAUDI_EXPORT status_t ucp_config_read(const char *env_prefix,
 GAUDI_EXPORT status_t uct_query_components(void **components_p,
                                            unsigned *num_components_p)
 {
-    gaudi_load_module();
+    gaudi_load_module(__builtin_return_address(0));
     return CALL_NEXT("libuct.so.0", uct_query_components, components_p,
                      num_components_p);
 }
@@ -273,15 +273,6 @@ GAUDI_EXPORT status_t ucp_listener_create(void *worker, const void *params,
                      listener_p);
 }
 
-/* UCP opens every memory domain that there is, and so asks for nothing. */
-static int is_ucp(const void *code)
-{
-    Dl_info info;
-
-    return (dladdr(code, &info) != 0) &&
-           (strstr(info.dli_fname, "/libucp.so") != NULL);
-}
-
 GAUDI_EXPORT status_t uct_md_open(void *component, const char *name,
                                   const void *config, void **md_p)
 {
@@ -289,7 +280,8 @@ GAUDI_EXPORT status_t uct_md_open(void *component, const char *name,
         CALL_NEXT("libuct.so.0", uct_md_open, component, name, config, md_p);
 
     if ((name != NULL) && !strcmp(name, "gaudi_copy") &&
-        !is_ucp(__builtin_return_address(0))) {
+        /* which opens every domain that there is, and so asks for nothing */
+        !gaudi_is_ucp(__builtin_return_address(0))) {
         explain_refusal(NULL);
     }
     return status;

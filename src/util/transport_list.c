@@ -1,12 +1,12 @@
 #define _GNU_SOURCE
 #include "util/transport_list.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     IN_MACHINE = 1, /* never leaves it */
@@ -155,15 +155,38 @@ char *gaudi_rewrite_transports(const char *list, bool with_gdr)
     return result;
 }
 
-/* Whether it is in a folder, of which so many characters are given. */
+bool gaudi_has_module(const char *folder, const char *name)
+{
+    static const char prefix[] = "libuct_";
+
+    const size_t length = strlen(name);
+    DIR *entries        = opendir(folder);
+    const struct dirent *entry;
+    bool found = false;
+
+    if (entries == NULL) {
+        return false;
+    }
+    while (!found && ((entry = readdir(entries)) != NULL)) {
+        const char *rest = entry->d_name + sizeof(prefix) - 1;
+
+        found = (strncmp(entry->d_name, prefix, sizeof(prefix) - 1) == 0) &&
+                (strncmp(rest, name, length) == 0) &&
+                ((rest[length] == '.') || (rest[length] == '-'));
+    }
+    closedir(entries);
+    return found;
+}
+
+/* Whether UCX's is in a folder, of which so many characters are given. */
 static bool is_in(const char *folder, size_t length, const char *below)
 {
     char path[PATH_MAX];
 
     return (length > 0) &&
-           ((size_t)snprintf(path, sizeof(path), "%.*s%s/libuct_gaudi.so.0",
-                             (int)length, folder, below) < sizeof(path)) &&
-           (access(path, F_OK) == 0);
+           ((size_t)snprintf(path, sizeof(path), "%.*s%s", (int)length, folder,
+                             below) < sizeof(path)) &&
+           gaudi_has_module(path, "gaudi");
 }
 
 /* Folders are separated by colons. */

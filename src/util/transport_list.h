@@ -39,6 +39,10 @@ struct gaudi_allowed_transports gaudi_read_transports(const char *list);
  */
 char *gaudi_rewrite_transports(const char *list, bool with_gdr);
 
+/* Whether a folder has a module of UCX, as libuct_ib.so.0 is `ib`. Behind the
+ * name there may be a packager's addition, as in libuct_ib-1a2b3c4d.so.0. */
+bool gaudi_has_module(const char *folder, const char *name);
+
 /*
  * Whether UCX will find its own module for Gaudi memory, libuct_gaudi.so.0: in
  * the folder of modules beside its libucs, in UCX_MODULE_DIR, or in a folder of

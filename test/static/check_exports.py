@@ -12,12 +12,12 @@ import sys
 
 from common import read, report, run
 
-# Libraries, SONAME, version script or the exported names, whether it may need UCX.
+# Libraries, SONAME, version script or the exported names.
 LIBRARIES = [
     ("lib/ucx-gaudi/[0-9]*/libuct_hlthunk.so.0", r"libuct_hlthunk-[0-9.]+.so.0",
-     "src/uct/gaudi/exports.map", True),
+     "src/uct/gaudi/exports.map"),
     ("lib/hlthunk-emu/libhl-thunk.so", "libhl-thunk.so",
-     "src/hlthunk_emulator/exports.map", False),
+     "src/hlthunk_emulator/exports.map"),
     ("lib/libuct_hlthunk.so.0", "libuct_hlthunk.so.0",
      {"ucm_set_global_opts", "ucp_config_modify", "ucp_config_read",
       "ucp_listener_create",
@@ -37,7 +37,7 @@ LIBRARIES = [
       "ucx_gaudi_ipc_export", "ucx_gaudi_ipc_withdraw",
       "ucx_gaudi_ipc_open", "ucx_gaudi_ipc_close",
       "ucx_gaudi_mem_query", "ucx_gaudi_dmabuf_export",
-      "ucx_gaudi_dmabuf_import", "ucx_gaudi_dmabuf_release"}, False),
+      "ucx_gaudi_dmabuf_import", "ucx_gaudi_dmabuf_release"}),
 ]
 UCX = re.compile(r"^libuc[mpst]\.so")
 
@@ -72,7 +72,7 @@ def global_patterns(script):
     return [] if part is None else re.findall(r"[\w*?]+", part[1])
 
 
-def check(root, build, name, soname, rule, may_need_ucx):
+def check(root, build, name, soname, rule):
     library = os.path.join(build, name)
     names = exported(library)
     if isinstance(rule, set):
@@ -91,11 +91,8 @@ def check(root, build, name, soname, rule, may_need_ucx):
     if len(found) != 1 or not re.fullmatch(soname, found[0]):
         yield f"{name}: SONAME is {found}, not {soname}"
     needed = dynamic(library, "NEEDED")
-    uses_ucx = [n for n in needed if UCX.match(n)]
-    if uses_ucx and not may_need_ucx:
-        yield f"{name}: needs {uses_ucx}"
-    if may_need_ucx and any(n.startswith("libucp") for n in needed):
-        yield f"{name}: a module that needs libucp drags it into UCT programs"
+    for other in (n for n in needed if UCX.match(n)):
+        yield f"{name}: needs {other}, which has other names in wheels"
     if any(n.startswith("libhl-thunk") for n in needed):
         yield f"{name}: needs the driver, which is opened at run time only"
     if dynamic(library, "RUNPATH") or dynamic(library, "RPATH"):

@@ -73,7 +73,7 @@ ALLOWED = [
              UCX_SEAM] + DRIVER),
     ("src/loader/", [UTIL + "library_file.h", UTIL + "transport_list.h"]),
     ("src/openmpi/", [PROGRAM + "ucx_gaudi.h", "src/loader/loader.h"]),
-    ("src/launcher/", DRIVER),
+    ("src/launcher/", ["src/loader/running_ucx.h"] + DRIVER),
     ("examples/", []),
     ("bench/", ["src/*"]),
     ("test/", ["test/*", "src/*"]),

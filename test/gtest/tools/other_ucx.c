@@ -16,9 +16,20 @@ PUBLIC const char *other_uct_modules(void)
 {
     return ":ib:first:last";
 }
+
+PUBLIC signed char uct_component_query(void)
+{
+    return 0;
+}
 #elif defined(OTHER_UCS)
 PUBLIC const char *ucs_memory_type_names[] = {"host", "first", "second",
                                               "unknown", NULL};
+
+PUBLIC const char *ucs_status_string(signed char status)
+{
+    (void)status;
+    return "";
+}
 #else
 PUBLIC void ucp_get_version(unsigned *major_version, unsigned *minor_version,
                             unsigned *release_number)

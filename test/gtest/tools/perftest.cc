@@ -18,7 +18,7 @@ namespace {
 arguments command_of(const perftest_case &what)
 {
     arguments command = under_launcher(
-        {"ucx_perftest", "-t", what.test, "-m", what.memory, "-s", what.size,
+        {what.program, "-t", what.test, "-m", what.memory, "-s", what.size,
          "-n", std::to_string(what.iterations), "-w", "1"});
     return joined(joined(command, what.options), no_mpi_job());
 }

@@ -20,6 +20,7 @@ struct perftest_case {
     arguments options   = {};
     environment more    = {};
     unsigned iterations = 10;
+    std::string program = "ucx_perftest";
 };
 
 /* Tests of ucx_perftest, and kinds of memory of its two sides. */

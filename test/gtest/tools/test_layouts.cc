@@ -125,6 +125,24 @@ TEST_F(layouts, of_another_build_register_nothing_and_are_told_once)
     }
 }
 
+/* As a commit before UCX 1.21.0 that has its number, and other tables. */
+TEST_F(layouts, of_other_tables_register_nothing_and_are_told_once)
+{
+    const scratch_directory files;
+    const std::string copy = files.path("libuct.so.0");
+    std::filesystem::copy_file(file_of("libuct.so.0"), copy);
+    ASSERT_TRUE(
+        exited_with(0, run({"patchelf", "--add-needed",
+                            GAUDI_TOOLS_DIR "/libother_slots.so", copy})));
+    const process_result result =
+        emulated({"ucx_info", "-d"}, {{"LD_LIBRARY_PATH", files.path("")}});
+    EXPECT_TRUE(exited_with(
+        0, result,
+        {"built for another build of UCX", "_pack is new", "Transport: tcp"},
+        {"gaudi_cpy"}));
+    EXPECT_TRUE(has_lines(1, "another build", result));
+}
+
 /* A program that names UCX's list of memory types has it itself, with room for
  * as many as there were when it was linked; other symbols may be at its start.
  */

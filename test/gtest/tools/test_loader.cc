@@ -101,6 +101,31 @@ TEST_F(loader, opens_the_module_of_the_running_release)
     }
 }
 
+/* Commits that have the number of a release have other tables. */
+TEST_F(loader, opens_the_module_whose_functions_ucx_has)
+{
+    const auto list = [this](const std::string &release, const char *names) {
+        (void)files.file("lib/ucx-gaudi/" + release + "/functions", names);
+    };
+    make("1.21.0");
+    install("1.21-0a1b2c");
+    install("1.21-3d4e5f");
+    install("1.22");
+    list("1.21", "uct_md_mem_elem_pack\nucs_status_string\n");
+    list("1.21-0a1b2c", "-ucs_status_string\n");
+    list("1.21-3d4e5f", "ucs_status_string\n-uct_md_mem_elem_pack\n");
+    const auto expect_opened = [this](const std::string &release) {
+        const process_result result = in_ucx("ucx", {own});
+        EXPECT_TRUE(exited_with(0, result));
+        EXPECT_EQ("opened " + module_of(release) + "\nthe program goes on\n",
+                  result.output);
+    };
+    expect_opened("1.21-3d4e5f");
+    /* Where none fits, that of the release tells what is different. */
+    list("1.21-3d4e5f", "uct_md_mem_elem_pack\n");
+    expect_opened("1.21");
+}
+
 TEST_F(loader, opens_it_once_whatever_it_is_called)
 {
     make("1.22.0");

@@ -2,6 +2,7 @@
 
 #include "uct/gaudi/base/ucx/config.h"
 #include "util/process.h"
+#include "util/transport_list.h"
 
 #include <algorithm>
 #include <climits>
@@ -12,7 +13,6 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <unistd.h>
 
 namespace gaudi::base {
 
@@ -41,9 +41,8 @@ ucs_memory_type_t taken = UCS_MEMORY_TYPE_UNKNOWN;
  * libucs, which may be a link of a slot, and where UCX_MODULE_DIR says. */
 bool is_installed(const char *name)
 {
-    const std::string module = std::string("/libuct_") + name + ".so.0";
-    const auto is_in         = [&](const std::string &folder) {
-        return access((folder + module).c_str(), F_OK) == 0;
+    const auto is_in = [&](const std::string &folder) {
+        return gaudi_has_module(folder.c_str(), name);
     };
     const auto beside = [](const std::string &file) {
         return file.substr(0, file.rfind('/') + 1) + "ucx";
@@ -81,7 +80,8 @@ size_t room_of(const char *const *list)
 /* UCX's own list of names, which is whole whatever a program has. */
 const char *const *names_of_ucx()
 {
-    void *libucs = util::open_loaded("libucs.so.0");
+    void *libucs =
+        util::open_library_at(reinterpret_cast<void *>(&ucs_log_dispatch));
     if (libucs == nullptr) {
         return nullptr;
     }

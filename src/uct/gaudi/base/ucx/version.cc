@@ -59,6 +59,41 @@ bool is_async_context_alike()
     return alike;
 }
 
+template <typename Table>
+struct table {};
+
+/* Whether a table has a slot, by the headers. */
+#define HAS_SLOT(_table, _slot)                                                \
+    []<typename Table>(table<Table>) {                                         \
+        return requires(Table one)                                             \
+        {                                                                      \
+            one._slot;                                                         \
+        };                                                                     \
+    }(table<_table>{})
+
+/* The first table of slots that the running libuct has in another way; empty:
+ * none. */
+std::string find_other_table(void *library)
+{
+    constexpr struct {
+        const char *function;
+        bool is_known;
+    } slots[] = {
+#define UCX_SLOT(_function, _table, _slot)                                     \
+    {#_function, HAS_SLOT(_table, _slot)},
+#include "uct/gaudi/base/ucx/slots.def"
+#undef UCX_SLOT
+    };
+
+    for (const auto &slot : slots) {
+        if ((dlsym(library, slot.function) != nullptr) != slot.is_known) {
+            return std::string(slot.function) +
+                   (slot.is_known ? " is missing" : " is new");
+        }
+    }
+    return "";
+}
+
 /* What of libuct, its libucs, or a structure that libucs fills is laid out in
  * another way than by the headers that this module was built with; empty:
  * nothing. */
@@ -85,6 +120,9 @@ std::string find_other_layout(void *library)
                    " bytes instead of " + std::to_string(object.size);
         }
     }
+    if (std::string other = find_other_table(library); !other.empty()) {
+        return other;
+    }
     if (!is_async_context_alike()) {
         return "ucs_async_context_t is another one, as in another release or "
                "with another ENABLE_ASSERT";
@@ -102,7 +140,8 @@ const char *ucx_headers_version()
 bool ucx_matches()
 {
     /* Its own dependency. */
-    void *library           = util::open_loaded("libuct.so.0");
+    void *library =
+        util::open_library_at(reinterpret_cast<void *>(&uct_component_query));
     const std::string other = find_other_layout(library);
     if (library != nullptr) {
         dlclose(library);

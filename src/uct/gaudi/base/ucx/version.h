@@ -2,8 +2,9 @@
  * Is the running UCX one that this module was built for?
  *
  * Private structures differ between minor releases, and can differ between
- * builds of one. The loader goes by the release, which it asks UCX for and
- * finds the module by; the module itself looks at the structures.
+ * commits and builds of one. The loader goes by the release, which it asks UCX
+ * for, and by the slots of its tables (slots.def); the module itself looks at
+ * these and at the structures.
  */
 #pragma once
 

@@ -99,13 +99,16 @@ public:
  * 1.21 on), which opens a card when SynapseAI has none in the process. */
 bool is_of_ucx(const void *code)
 {
-    constexpr std::string_view module = "libuct_gaudi.so";
+    constexpr std::string_view module = "libuct_gaudi";
     Dl_info info;
     if (dladdr(code, &info) == 0) {
         return false;
     }
-    const std::string_view file(info.dli_fname);
-    return file.substr(file.rfind('/') + 1).starts_with(module);
+    std::string_view file(info.dli_fname);
+    file.remove_prefix(file.rfind('/') + 1);
+    /* Packagers put a hash behind it. */
+    return file.starts_with(module) &&
+           (file.find_first_of(".-") == module.size());
 }
 
 class kept_errno {

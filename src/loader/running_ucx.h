@@ -1,0 +1,60 @@
+/*
+ * UCX's libraries in this process, by the functions that they define: packagers
+ * give them other names, as libucs-1a2b3c4d.so.0.0.0 in a Python wheel, and a
+ * process may have several UCXs.
+ *
+ * For the loader and the launcher. Handles are those of dlopen, and the
+ * caller's to close. Any thread may be in here.
+ */
+#pragma once
+
+#include <limits.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- running_ucx.c ---------------------------------------------------------*/
+
+/* The file that a handle of dlopen stands for, as the dynamic linker was told
+ * to open it; "" when it cannot tell. Valid until the file is closed. */
+const char *gaudi_file_of(void *handle);
+
+/* The length of a file's folder with its last slash; 0 without a folder. */
+int gaudi_folder_length(const char *file);
+
+/* The libucs that some code goes by; else one whose module the caller's file
+ * is, or the first in the process; NULL: there is none. */
+void *gaudi_open_libucs(const void *code);
+
+/* The libucp of a libucs, or the one beside it in a program that has none; NULL
+ * after dlopen's error. */
+void *gaudi_open_libucp(void *libucs);
+
+/* What a libucp goes by, as UCX's loader of modules sees it: the files of its
+ * libuct and libucs; "" for one that it has not. */
+const char *gaudi_libuct_of(void *libucp);
+const char *gaudi_libucs_of(void *libucp);
+
+/* What a module needs of the UCX of a libucp, to be closed when the module is
+ * open; NULL after dlopen's error. */
+void *gaudi_open_ucx(void *libucp);
+
+/* Whether some code is in a libucp. */
+int gaudi_is_ucp(const void *code);
+
+/* Whether what is looked up in this process comes from another UCX first. */
+int gaudi_is_hidden(void *libucs);
+
+/* --- bridge.c --------------------------------------------------------------*/
+
+/* libuct, libucs and libucm. */
+enum { GAUDI_UCX_LIBRARIES = 3 };
+
+/* A library that needs these files, none for "", and is called as the one that
+ * modules need; NULL after dlopen's error. */
+void *gaudi_open_bridge(char files[GAUDI_UCX_LIBRARIES][PATH_MAX]);
+
+#ifdef __cplusplus
+}
+#endif
