@@ -88,13 +88,10 @@ function(_ucx_make_config_h release version tree folder from)
       set_property(GLOBAL APPEND PROPERTY GAUDI_UCX_UNCONFIGURED "${tree}")
     endif()
   endif()
-  string(REGEX REPLACE "#define UCX_CONFIG_H[^\n]*\n" "" content "${content}")
   file(CONFIGURE OUTPUT "${folder}/include/config.h" @ONLY CONTENT
-"/* How UCX @version@ was configured. */
-#ifndef UCX_CONFIG_H
-#define UCX_CONFIG_H
+"/* How UCX @version@ was configured. What `configure` makes has a guard. */
+#pragma once
 @content@
-#endif
 ")
 endfunction()
 

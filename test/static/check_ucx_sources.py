@@ -31,11 +31,17 @@ foreach(release IN LISTS UCX_RELEASES)
 endforeach()
 """
 USER = """#include <config.h>
+#include <config.h>
+#if !ENABLE_MT
+#error the configuration is lost
+#endif
 void uct_iface_close(void);
 void user(void);
 void user(void) { uct_iface_close(); }
 """
-CONFIGURATION = "#define ENABLE_MT 1\n"
+# As UCX's configure leaves it.
+CONFIGURATION = ("#ifndef UCX_CONFIG_H\n#define UCX_CONFIG_H\n"
+                 "#define ENABLE_MT 1\n#endif\n")
 
 
 def make_tree(place, name, version):
