@@ -97,11 +97,9 @@ function(_ucx_make_config_h release version tree folder from)
     endif()
   endif()
   file(CONFIGURE OUTPUT "${folder}/include/config.h" @ONLY CONTENT
-"/* How UCX @version@ was configured. */
-#ifndef GAUDI_UCX_CONFIG_H
-#define GAUDI_UCX_CONFIG_H
+"/* How UCX @version@ was configured. What `configure` makes has a guard. */
+#pragma once
 @content@
-#endif
 ")
 endfunction()
 

@@ -31,19 +31,17 @@ foreach(release IN LISTS UCX_RELEASES)
 endforeach()
 """
 USER = """#include <config.h>
+#include <config.h>
 #if !ENABLE_MT
-#error What config.h says does not come through
+#error the configuration is lost
 #endif
 void uct_iface_close(void);
 void user(void);
 void user(void) { uct_iface_close(); }
 """
-# As `configure` leaves it.
-CONFIGURATION = """#ifndef UCX_CONFIG_H
-#define UCX_CONFIG_H
-#define ENABLE_MT 1
-#endif
-"""
+# As UCX's configure leaves it.
+CONFIGURATION = ("#ifndef UCX_CONFIG_H\n#define UCX_CONFIG_H\n"
+                 "#define ENABLE_MT 1\n#endif\n")
 
 
 def make_tree(place, name, version):

@@ -30,10 +30,11 @@ inline constexpr uint64_t UCT_PERF_ATTR_FIELD_FLAGS                       = 0;
 inline constexpr uint64_t UCT_PERF_ATTR_FIELD_PATH_BANDWIDTH              = 0;
 
 /* Wishes that nobody has to say. But UCX 1.20.1 looks at this one, whose module
- * may have been built with the headers of 1.20.0; releases before do not look
- * at the bit. */
+ * may have been built with the headers of 1.20.0, and so does 1.21.0, of which
+ * there are commits without it; those before do not look at the bit, and always
+ * lock. */
 inline constexpr int UCS_RCACHE_FLAG_NEED_LRU_LOCK =
-    (UCT_API == UCT_VERSION(1, 20)) ? 1 << 3 : 0;
+    (UCT_API >= UCT_VERSION(1, 20)) ? 1 << 3 : 0;
 
 /* Abilities that nobody asks about. */
 inline constexpr uint64_t UCT_MD_FLAG_INVALIDATE_AMO = 0;
