@@ -209,11 +209,11 @@ TEST_F(program_streams,
        wait_for_the_place_that_an_event_had_when_they_were_told)
 {
     const device_bytes_of device(size);
+    const std::vector<char> source(size, 'q'); /* outlives what reads it */
+    std::vector<char> seen(1);
     const stream slow;
     const stream quick;
-    const std::vector<char> source(size, 'q');
-    std::vector<char> seen(1);
-    event place;
+    const event place;
     place.record(slow);
     place.hold_up(quick);
     const paused_cards paused;

@@ -145,7 +145,7 @@ ucs_status_t fetch_key(const handle_image &image, wire_key &key_p)
                                                ": " + unreachable);
     }
     const process_id id{handle.nonce, handle.start_and_sum & start_mask,
-                        handle.pid, 0};
+                        handle.pid, handle.machine.pid_namespace};
     if (id == own_process()) {
         return refuse(UCS_ERR_INVALID_PARAM,
                       "it is of this process, which has the memory");
