@@ -2,6 +2,7 @@
  * ucx-gaudi: runs programs with the Gaudi transports loaded.
  */
 #include "launcher/check.h"
+#include "launcher/command_line.h"
 #include "launcher/info.h"
 #include "launcher/wheel.h"
 
@@ -9,11 +10,8 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <iterator>
 #include <string>
-#include <string_view>
 
-#include <getopt.h>
 #include <unistd.h>
 
 namespace {
@@ -23,335 +21,6 @@ constexpr int exit_not_found      = 127;
 constexpr int exit_not_executable = 126;
 constexpr int exit_usage          = 2;
 constexpr int exit_failure        = 1;
-
-/* --- the command line ------------------------------------------------------*/
-
-constexpr unsigned most_cards   = 64;
-constexpr unsigned most_card    = 9999; /* name, see max_mapping_number */
-constexpr unsigned most_seconds = 3600;
-
-/* Options, each with a letter, of which only -h is one for users, too. */
-constexpr option options[] = {
-    {"help", no_argument, nullptr, 'h'},
-    {"version", no_argument, nullptr, 'v'},
-    {"emulate", optional_argument, nullptr, 'e'},
-    {"slot", no_argument, nullptr, 's'},
-    {"plugin", no_argument, nullptr, 'p'},
-    {"json", no_argument, nullptr, 'j'},
-    {"card", required_argument, nullptr, 'c'},
-    {"reset", no_argument, nullptr, 'r'},
-    {"timeout", required_argument, nullptr, 't'},
-    {"output", required_argument, nullptr, 'o'},
-    {"remove", no_argument, nullptr, 'x'},
-    {},
-};
-
-/* In the same order. */
-constexpr const char *about_options[] = {
-    "  -h, --help           Print this help and exit\n",
-    "  --version            Print the version, and which UCX it is for\n",
-    "  --emulate [=CARDS]   On the software Gaudi, in a box with this many "
-    "cards,\n"
-    "                       1 to 64 (default: HLTHUNK_EMU_DEVICES, or 8)\n",
-    "  --slot               Let UCX's own loader find the module, instead of\n"
-    "                       preloading a library; excludes --plugin\n",
-    "  --plugin             Let UCX find the module by UCX_PLUGIN_PATH: UCX\n"
-    "                       1.22 and newer; excludes --slot\n",
-    "  --json               Write the same as a JSON object\n",
-    "  --card N             Check this card, and the pairs that it is in\n",
-    "  --reset              Have the card reset itself, too\n",
-    "  --timeout SECONDS    For each step, 2 to 3600 (default: 120)\n",
-    "  --output FILE        Where to write the report\n",
-    "  --remove             Take them out again\n",
-};
-
-struct subcommand {
-    const char *name;
-    const char *purpose;
-    const char *operands;
-    const char *takes; /* letters of options */
-    const char *about;
-};
-
-constexpr subcommand none = {
-    "", "Runs programs with Gaudi transports for the UCX that they use.",
-    " SUBCOMMAND [OPTIONS]", "hv",
-    R"about(Subcommands:
-  run    Run a program with the transports loaded
-  env    Print the variables that run sets, for eval
-  info   List the cards, the UCX and what is missing
-  check  Try what the transports take for granted of a card
-  wheel  Put the transports into the UCX of a Python wheel
-
-ucx-gaudi SUBCOMMAND --help tells more.
-)about"};
-
-constexpr subcommand run = {
-    "run", "Run a program with the transports loaded.",
-    " [OPTIONS] [--] COMMAND...", "hesp",
-    R"about(COMMAND replaces ucx-gaudi, with a few variables set: LD_PRELOAD, or
-LD_LIBRARY_PATH with --slot, or UCX_PLUGIN_PATH with --plugin; with --emulate
-also UCX_GAUDI_DRIVER, HLTHUNK_EMU_DEVICES and LD_LIBRARY_PATH. Open MPI's are
-set unless they are set already, so that it uses UCX for everything:
-OMPI_MCA_pml and OMPI_MCA_osc (ucx), OMPI_MCA_opal_common_ucx_tls and
-OMPI_MCA_opal_common_ucx_devices (any), OMPI_MCA_accelerator (^cuda,rocm). Its
-OMPI_MCA_opal_mca_base_component_path gets our components in front.
-With --slot and --plugin, gaudi_copy in UCX_TLS becomes the transport's name,
-gaudi_cpy. --slot for a UCX that is not the installed one makes a folder of
-links in the user's cache.
-
-Exit code: COMMAND's; 127 when it is not found and 126 when it cannot be
-executed; 1 when a part of ucx-gaudi is missing or cannot be used from where it
-is; 2 for a wrong command line.
-)about"};
-
-constexpr subcommand env = {
-    "env", "Print the variables that run sets, for eval.", " [OPTIONS]", "hesp",
-    R"about(Prints lines for a POSIX shell, and nothing else, on stdout:
-  eval "$(ucx-gaudi env --emulate)" && mpirun PROGRAM
-Entries of LD_PRELOAD, LD_LIBRARY_PATH and UCX_PLUGIN_PATH that the environment
-has are kept; evaluated twice, nothing is added twice.
-
-Exit code: 0; 1 when a part of ucx-gaudi is missing or cannot be used from where
-it is; 2 for a wrong command line.
-)about"};
-
-constexpr subcommand info = {
-    "info", "List the cards, the UCX and what is missing.", " [OPTIONS]", "hej",
-    R"about(Opens no card. One line each, its first word the same in every version:
-driver, ucx, module, preload, slot, plugin; between them a table with one card
-per line:
-  index    in UCX_GAUDI_DEVICES
-  module   id on the board
-  numa     node of the CPUs near it, - when sysfs does not know
-  HBM      memory of the card, and how much of it is free
-  state    free; ours: a process of this user has it; busy: somebody else has
-           it; reset: it is back in seconds; broken: its driver has given it
-           up; unknown: the driver library cannot tell
-  kind     hardware or emulator
-  held by  processes, as far as this user can see them
-pairs tells over which wire each pair of cards goes, and why: pcie, or host for
-memory of the host; a matrix where pairs differ, a line for each reason below.
-UCX_GAUDI_IPC_ROUTES and UCX_GAUDI_IPC_P2P choose.
-module is the one for the UCX found, and the releases of UCX that have one.
-preload, slot and plugin are the ways to load it: active in this environment,
-not active, broken, or none in the UCX found. What stands in the way comes last,
-as lines 'missing' and 'to mend'. The UCX is the one that a program without a
-run path of its own gets. --json writes the same facts as one object, sizes in
-bytes, null for what is not known.
-
-Exit code: 0 when the transports would work with at least one card that is free
-(or unknown), 1 otherwise; 2 for a wrong command line.
-)about"};
-
-constexpr subcommand check = {
-    "check", "Try what the transports take for granted of a card.",
-    " [OPTIONS]", "hecrto",
-    R"about(Tries the first free card (or that of --card, a name as in ucx-gaudi info) step
-by step, from harmless to heavier, each in a process of its own, and every pair
-of free cards. Takes the cards: no other program can have them meanwhile. A line
-for each step:
-  ok        as expected
-  absent    this machine has not what it is about
-  FAILED    it is not as expected; what that means comes last
-  DIED      the step was ended by a signal
-  HUNG      the step had no answer in its time
-  left out  what it builds on does not work
-Writes all that explains it to a file to attach to a report of a bug, without
-names of hosts and users: ucx-gaudi-check-TIME.txt here, or that of --output.
-
-Exit code: 0 when nothing is wrong; 1 otherwise, and when there is no card to
-check; 2 for a wrong command line.
-)about"};
-
-constexpr subcommand wheel = {
-    "wheel", "Put the transports into the UCX of a Python wheel.",
-    " [OPTIONS] FOLDER", "hx",
-    R"about(FOLDER is that of a wheel's libraries, as nixl_cu12.libs, or any above it, as
-a virtual environment. Each UCX below it gets the loader and the module for its
-release, as a module of its own; UCX_TLS names them gaudi_cpy and gaudi_ipc.
-Before UCX 1.22 another module gives its name to the loader, which opens it. A
-wheel that is installed again loses them. Take them out before uninstalling it.
-
-Exit code: 0; 1 when there is no such UCX, or it cannot have them, which leaves
-all as it is; 2 for a wrong command line.
-)about"};
-
-struct command_line {
-    const subcommand *chosen = &none;
-    std::string given; /* letters of options */
-    launcher::request wanted;
-    launcher::check_request to_check;
-    char **command = nullptr; /* what follows the options, or "--" */
-    std::string folder;       /* of wheel */
-    std::string wrong;        /* the first thing that is */
-
-    [[nodiscard]] bool has(char letter) const
-    {
-        return given.find(letter) != given.npos;
-    }
-
-    void complain(const std::string &text)
-    {
-        if (wrong.empty()) {
-            wrong = launcher::to_printable(text);
-        }
-    }
-};
-
-/* getopt takes the beginning of a name for the name. */
-bool is_abbreviated(std::string_view word, const char *name)
-{
-    return word.starts_with("--") &&
-           (word.substr(2, word.find('=') - 2) != name);
-}
-
-bool is_number(const char *word)
-{
-    return (word != nullptr) && (*word != '\0') &&
-           (word[std::strspn(word, "0123456789")] == '\0');
-}
-
-/* A word that is no option. Returns whether the command begins with it. */
-bool read_word(const char *word, command_line &line)
-{
-    if (*word == '\0') {
-        line.complain("an argument is empty");
-        return false;
-    }
-    if ((line.chosen == &run) && (std::strcmp(word, "-") != 0)) {
-        return true;
-    }
-    for (const subcommand *one : {&run, &env, &info, &check, &wheel}) {
-        if ((line.chosen == &none) && (std::strcmp(word, one->name) == 0)) {
-            line.chosen = one;
-            return false;
-        }
-    }
-    if ((line.chosen == &wheel) && line.folder.empty()) {
-        line.folder = word;
-        return false;
-    }
-    line.complain(std::string("unexpected argument: ") + word);
-    return false;
-}
-
-/* A number is behind "=", or the next word. */
-void read_emulate(char **argv, command_line &line)
-{
-    if (line.has('e')) {
-        line.complain("--emulate is given twice");
-    }
-    line.wanted.emulate = true;
-    const char *count   = optarg;
-    if ((count == nullptr) && is_number(argv[optind])) {
-        count = argv[optind++];
-    }
-    if (count != nullptr) {
-        line.wanted.cards =
-            gaudi::util::parse_number(count).value_or(most_cards + 1);
-        if ((line.wanted.cards < 1) || (line.wanted.cards > most_cards)) {
-            line.complain(std::string("--emulate takes 1 to 64 cards, not '") +
-                          count + "'");
-        }
-    }
-}
-
-/* The number that follows an option. */
-unsigned read_option(const char *name, unsigned least, unsigned most,
-                     command_line &line)
-{
-    const auto number = gaudi::util::parse_number(optarg);
-    if (!number.has_value() || (*number < least) || (*number > most)) {
-        line.complain(std::string(name) + " takes " + std::to_string(least) +
-                      " to " + std::to_string(most) + ", not '" + optarg + "'");
-        return least;
-    }
-    return *number;
-}
-
-/* What only check takes. */
-void read_check(int letter, command_line &line)
-{
-    switch (letter) {
-    case 'c':
-        line.to_check.card = read_option("--card", 0, most_card, line);
-        break;
-    case 't':
-        line.to_check.limit = std::chrono::seconds(
-            read_option("--timeout", 2, most_seconds, line));
-        break;
-    case 'o':
-        line.to_check.output = optarg;
-        break;
-    default:
-        line.to_check.reset |= (letter == 'r');
-    }
-}
-
-/* Whatever is wrong, all is read: it may ask for help. */
-command_line read_command_line(int argc, char **argv)
-{
-    command_line line;
-    const char *word = nullptr;
-    opterr           = 0;
-    for (;;) {
-        int index        = 0;
-        word             = argv[optind];
-        const int letter = getopt_long(argc, argv, "+h", options, &index);
-        if (letter == -1) {
-            if ((optind == argc) || (word != argv[optind]) ||
-                read_word(word, line)) {
-                break;
-            }
-            ++optind;
-        } else if ((std::strchr(line.chosen->takes, letter) == nullptr) ||
-                   is_abbreviated(word, options[index].name)) {
-            line.complain(std::string("unexpected argument: ") + word);
-        } else {
-            if (letter == 'e') {
-                read_emulate(argv, line);
-            }
-            read_check(letter, line);
-            line.given += static_cast<char>(letter);
-        }
-    }
-    line.command          = argv + optind;
-    const bool has_dashes = (word != nullptr) && (word != *line.command);
-    if (line.chosen == &none) {
-        line.complain(
-            "a subcommand is required: run, env, info, check or wheel");
-    } else if (line.has('s') && line.has('p')) {
-        line.complain("--slot excludes --plugin");
-    } else if ((line.chosen == &run) && (*line.command == nullptr)) {
-        line.complain("no command is given");
-    } else if ((line.chosen == &wheel) && line.folder.empty()) {
-        line.complain("no folder is given");
-    } else if ((line.chosen != &run) && has_dashes) {
-        line.complain("only run takes a command");
-    }
-    line.wanted.how = line.has('s')   ? launcher::loading::slot
-                      : line.has('p') ? launcher::loading::plugin
-                                      : launcher::loading::preload;
-    return line;
-}
-
-std::string call_of(const subcommand &of)
-{
-    return std::string("ucx-gaudi") + (*of.name == '\0' ? "" : " ") + of.name;
-}
-
-std::string make_help(const subcommand &of)
-{
-    std::string text = std::string(of.purpose) + "\nUsage: " + call_of(of) +
-                       of.operands + "\n\nOptions:\n";
-    for (size_t i = 0; i < std::size(about_options); ++i) {
-        if (std::strchr(of.takes, options[i].val) != nullptr) {
-            text += about_options[i];
-        }
-    }
-    return text + "\n" + of.about;
-}
 
 std::string make_version()
 {
@@ -364,8 +33,6 @@ std::string make_version()
            "\n";
 }
 
-/* --- what it asks for ------------------------------------------------------*/
-
 /* Become the command; returns when that fails. */
 int execute(char **command)
 {
@@ -376,7 +43,8 @@ int execute(char **command)
     return (error == ENOENT) ? exit_not_found : exit_not_executable;
 }
 
-int show(const launcher::installation &files, const command_line &line)
+int show(const launcher::installation &files,
+         const launcher::command_line &line)
 {
     if (line.wanted.emulate) {
         launcher::set_variables(launcher::make_emulator_variables(line.wanted));
@@ -396,7 +64,8 @@ int report(const launcher::problems &found)
     return found.empty() ? 0 : exit_failure;
 }
 
-int change_wheels(const launcher::installation &files, const command_line &line)
+int change_wheels(const launcher::installation &files,
+                  const launcher::command_line &line)
 {
     const launcher::wheel_result result =
         line.has('x') ? launcher::take_out_of_wheels(line.folder)
@@ -404,18 +73,18 @@ int change_wheels(const launcher::installation &files, const command_line &line)
     return launcher::print(result.text, report(result.found));
 }
 
-int start(const command_line &line)
+int start(const launcher::command_line &line)
 {
     const launcher::request &wanted = line.wanted;
     launcher::installation files    = launcher::find_installation();
-    if (line.chosen == &info) {
+    if (line.chosen == &launcher::info) {
         return show(files, line);
     }
-    if (line.chosen == &check) {
+    if (line.chosen == &launcher::check) {
         return launcher::show_check(files, line.wanted, line.to_check,
                                     UCX_GAUDI_VERSION);
     }
-    if (line.chosen == &wheel) {
+    if (line.chosen == &launcher::wheel) {
         return change_wheels(files, line);
     }
     launcher::found_ucx ucx;
@@ -432,24 +101,24 @@ int start(const command_line &line)
     }
     const launcher::variables values =
         launcher::make_variables(files, wanted, ucx);
-    if (line.chosen == &env) {
+    if (line.chosen == &launcher::env) {
         return launcher::print(launcher::to_exports(values), 0);
     }
     launcher::set_variables(values);
     return execute(line.command);
 }
 
-int serve(const command_line &line)
+int serve(const launcher::command_line &line)
 {
     if (line.has('h')) {
-        return launcher::print(make_help(*line.chosen), 0);
+        return launcher::print(launcher::make_help(*line.chosen), 0);
     }
     if (line.has('v')) {
         return launcher::print(make_version(), 0);
     }
     if (!line.wrong.empty()) {
-        const std::string text =
-            line.wrong + "\nSee " + call_of(*line.chosen) + " --help.";
+        const std::string text = line.wrong + "\nSee " +
+                                 launcher::call_of(*line.chosen) + " --help.";
         std::fprintf(stderr, "ucx-gaudi: %s\n", text.c_str());
         return exit_usage;
     }
@@ -461,7 +130,7 @@ int serve(const command_line &line)
 int main(int argc, char **argv)
 {
     try {
-        return serve(read_command_line(argc, argv));
+        return serve(launcher::read_command_line(argc, argv));
     } catch (const std::exception &error) {
         std::fprintf(stderr, "ucx-gaudi: %s\n", error.what());
         return exit_failure;
