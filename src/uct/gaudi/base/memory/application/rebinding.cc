@@ -145,9 +145,11 @@ private:
     std::span<const ElfW(Phdr)> segments_;
 };
 
-/* What one table of relocations had filled in. */
-void rebind_table(const loaded_file &file, const ElfW(Rela) * table,
-                  size_t bytes, std::span<const rebinding> functions)
+/* What one table of relocations had filled in. AddressSanitizer's runtime may
+ * take the place of a library for that of one that was there before. */
+[[gnu::no_sanitize_address]] void
+rebind_table(const loaded_file &file, const ElfW(Rela) * table, size_t bytes,
+             std::span<const rebinding> functions)
 {
     for (const ElfW(Rela) & entry :
          std::span(table, (table != nullptr) ? bytes / sizeof(*table) : 0)) {
