@@ -95,3 +95,13 @@ foreach(pattern "*mpi_*.*" "*perftest*.*" "*own_worker.*" "*slot_contents.*"
 endforeach()
 gaudi_exclude(thread gaudi_gtest_ipc "pods.of_another_root_are_left_to_others"
   "setns refuses user namespaces to a process with the runtime's thread")
+gaudi_exclude(address gaudi_gtest_tools
+  "preload.of_two_installations_registers_one"
+  "what Open MPI knows its components by is there twice, as it has to be")
+foreach(pattern "library/check_of_faults.are_named/wide"
+    "library/check_of_faults.are_named/crash"
+    "library/check_of_faults.are_named/fatal"
+    "check.goes_on_behind_a_step_that_dies_or_hangs")
+  gaudi_exclude(address gaudi_gtest_tools "${pattern}"
+    "the runtime itself ends a step that crashes")
+endforeach()

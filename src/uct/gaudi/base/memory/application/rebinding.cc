@@ -145,8 +145,8 @@ private:
     std::span<const ElfW(Phdr)> segments_;
 };
 
-/* What one table of relocations had filled in. AddressSanitizer's runtime may
- * take the place of a library for that of one that was there before. */
+/* What one table of relocations had filled in. Not all of it is a variable to
+ * AddressSanitizer's runtime. */
 [[gnu::no_sanitize_address]] void
 rebind_table(const loaded_file &file, const ElfW(Rela) * table, size_t bytes,
              std::span<const rebinding> functions)
