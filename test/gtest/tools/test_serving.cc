@@ -178,14 +178,14 @@ TEST_P(serving_in_other_ways, moves_lists_by_several_workers)
 INSTANTIATE_TEST_SUITE_P(over, serving_in_other_ways,
                          ::testing::ValuesIn(main_ways()), name_of);
 
+/* Newer releases have lanes of shared memory beside, for host memory. */
 TEST_P(serving_lanes, are_of_gaudi_ipc_though_there_is_tcp)
 {
     const peers_result result =
         run_pair("ucp_agents", {"lanes", "8"}, settings());
     EXPECT_TRUE(exited_with(0, result.client));
     const auto lanes = lines_with(result.client.output, " lane[");
-    EXPECT_THAT(lanes, ::testing::Not(IsEmpty()));
-    EXPECT_THAT(lanes, ::testing::Each(HasSubstr("gaudi_ipc/")));
+    EXPECT_THAT(lanes, ::testing::Contains(HasSubstr("gaudi_ipc/")));
     EXPECT_THAT(lines_with(result.client.output, "tcp/"), IsEmpty());
 }
 
@@ -206,11 +206,14 @@ TEST_P(serving_by_lists, moves_each_of_112000_blocks_by_one_call)
     expect_moved({"blocks", "112000", "lists"});
 }
 
-INSTANTIATE_TEST_SUITE_P(over, serving_by_lists,
-                         ::testing::ValuesIn(ucx_is_before(1, 22)
-                                                 ? std::vector<way_to_peer>()
-                                                 : main_ways()),
-                         name_of);
+/* UCX 1.22 cancels lists where a lane of its own cannot put them. */
+INSTANTIATE_TEST_SUITE_P(
+    over, serving_by_lists,
+    ::testing::ValuesIn(ucx_is_before(1, 22) ? std::vector<way_to_peer>()
+                        : ucx_is_before(1, 23)
+                            ? with_each_generation({"gaudi_copy,gaudi_ipc"})
+                            : main_ways()),
+    name_of);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(serving_by_lists);
 
 /* Not with the new protocols of UCP 1.13, which end the process then. */
