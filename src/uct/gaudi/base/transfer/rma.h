@@ -112,6 +112,9 @@ struct rma {
                                    const uct_rkey_t *rkeys, size_t count,
                                    uct_completion_t *comp)
     {
+        if (count > engine_of(ep).longest_list()) {
+            return UCS_ERR_INVALID_PARAM; /* there would never be room */
+        }
         if (!engine_of(ep).has_room(static_cast<unsigned>(count))) {
             return UCS_ERR_NO_RESOURCE;
         }
