@@ -333,8 +333,8 @@ TEST_F(check, goes_well_above_the_double_of_the_kernel)
         SCOPED_TRACE(kernel);
         const std::string broken = files_.path("broken-rules");
         const process_result result =
-            look({"--reset"}, over_pcie({{"LD_PRELOAD", GAUDI_BUILD_DIR
-                                          "/lib/libkernel_double.so"},
+            look({"--reset"}, over_pcie({{"LD_PRELOAD", preloadable(GAUDI_BUILD_DIR
+                                          "/lib/libkernel_double.so")},
                                          {"UCX_GAUDI_DRIVER", GAUDI_BUILD_DIR
                                           "/lib/small-hlthunk/libhl-thunk.so"},
                                          {"KERNEL_DOUBLE_KERNEL", kernel},
