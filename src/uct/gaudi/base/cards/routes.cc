@@ -1,5 +1,6 @@
 #include "uct/gaudi/base/cards/routes.h"
 
+#include "hlthunk_shim/ports/link.h"
 #include "uct/gaudi/base/cards/driver.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "util/made_once.h"
@@ -68,10 +69,11 @@ shim::pcie_path find_path(const card &from, pci_address to)
 }
 
 std::unique_ptr<pair_routes> make_routes(const card *from, pci_address own,
-                                         pci_address to)
+                                         pci_address to, unsigned module_to)
 {
     auto made = std::make_unique<pair_routes>(pair_routes{own, to, {}});
     shim::pcie_path path{false, "UCX_GAUDI_IPC_ROUTES leaves it out"};
+    std::string no_ports = path.why;
     for (const shim::wire over : order()) {
         if (over == shim::wire::host) {
             made->all.add({over, true});
@@ -80,9 +82,18 @@ std::unique_ptr<pair_routes> make_routes(const card *from, pci_address own,
             if (path.is_there) {
                 made->all.add({over, false});
             }
+        } else if ((over == shim::wire::ports) && (from != nullptr)) {
+            no_ports = shim::why_no_ports(from->device(), module_to);
+            if (no_ports.empty()) {
+                made->all.add({over, false});
+            }
         }
     }
     if (from != nullptr) {
+        ucs_info("%s: %s ports to the card at %s%s%s", from->name().c_str(),
+                 no_ports.empty() ? "uses" : "does not use",
+                 to_text(to).c_str(), no_ports.empty() ? "" : ": ",
+                 no_ports.c_str());
         ucs_info("%s: %s PCIe to the card at %s: %s", from->name().c_str(),
                  path.is_there ? "uses" : "does not use", to_text(to).c_str(),
                  path.why.c_str());
@@ -92,7 +103,8 @@ std::unique_ptr<pair_routes> make_routes(const card *from, pci_address own,
 
 } // namespace
 
-const pair_routes &find_routes(const card *from, pci_address to)
+const pair_routes &find_routes(const card *from, pci_address to,
+                               unsigned module_to)
 {
     const pci_address own =
         (from != nullptr) ? from->address() : pci_address::unknown;
@@ -100,7 +112,7 @@ const pair_routes &find_routes(const card *from, pci_address to)
     const std::lock_guard<std::mutex> guard(known.lock);
     auto &entry = known.pairs[{own, to}];
     if (entry == nullptr) {
-        entry = make_routes(from, own, to);
+        entry = make_routes(from, own, to, module_to);
     }
     return *entry;
 }
@@ -121,7 +133,8 @@ const char *why_no_import()
 
 bool reaches(const card &from, const card &to)
 {
-    return find_routes(&from, to.address()).all.has(shim::wire::pcie);
+    return find_routes(&from, to.address(), to.device().module_id())
+        .all.has(shim::wire::pcie);
 }
 
 } // namespace gaudi::base

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 extern "C" {
 #include <ucs/time/time.h>
@@ -24,6 +25,7 @@ ucs_status_t work_queue::report_refusal(size_t length, int result) const
 
 ucs_status_t work_queue::report_failure(size_t length, int result) const
 {
+    result           = home->blame(result);
     const auto level = home->failure_level(result);
     ucs_log(level, "%s: a DMA copy of %zu bytes failed: %s", home->name(),
             length, std::strerror(-result));
@@ -36,6 +38,10 @@ void channel::sleep(shim::dma_queue &queue, uint32_t longest_us) const
         others_->wait_for_oldest(longest_us);
         return;
     }
+    if (ports_ != nullptr) { /* no call of a driver tells */
+        std::this_thread::yield();
+        return;
+    }
     const shim::ticket oldest = queue.oldest_ticket();
     if (oldest != shim::ticket::none) {
         (void)owner_->device().query(oldest, longest_us);
@@ -44,6 +50,9 @@ void channel::sleep(shim::dma_queue &queue, uint32_t longest_us) const
 
 channel::~channel()
 {
+    if (peer_ != nullptr) {
+        --peer_->users;
+    }
     for (const auto &queue : dma_queues_) {
         if (queue->wait_all(drain_timeout_us) != 0) {
             ucs_warn("%s: DMA jobs do not end: their staging memory stays "
@@ -87,6 +96,9 @@ bool channel::arm(wakeup_event &event) const
     for (const auto &queue : dma_queues_) {
         if (queue->outstanding() == 0) {
             continue;
+        }
+        if (ports_ != nullptr) {
+            return false;
         }
         const shim::ticket job = queue->oldest_ticket();
         if (job == shim::ticket::none) {
@@ -231,6 +243,36 @@ int channel::create(remote_memory &there, const transfer_options &options,
     return 0;
 }
 
+std::unique_ptr<channel> channel::create(card &owner,
+                                         std::unique_ptr<shim::port_link> ports,
+                                         channel *peer, uint32_t number,
+                                         const transfer_options &options,
+                                         copy_counts &counts)
+{
+    using enum shim::dma_direction;
+    std::unique_ptr<channel> created(
+        new channel(&owner, options, counts.of(owner.name())));
+    created->ports_ = ports.get();
+    created->init_queues(device_to_host, ports.get());
+    created->init_queues(device_to_device, nullptr);
+    created->init_queues(host_to_device, nullptr);
+    for (const copies which : {of_long, of_short}) {
+        if (peer != nullptr) {
+            work_queue &asks = created->queue(host_to_device, which);
+            asks.home        = peer;
+            asks.dma         = peer->others_;
+            asks.link        = number;
+        }
+    }
+    if (peer != nullptr) {
+        ++peer->users;
+        created->peer_ = peer;
+    }
+    created->make_jobs(ports->depth());
+    created->dma_queues_.push_back(std::move(ports));
+    return created;
+}
+
 ucs_status_t channel_set::add(card &owner, channel *&channel_p)
 {
     if (owner.place() >= by_place_.size()) {
@@ -241,8 +283,7 @@ ucs_status_t channel_set::add(card &owner, channel *&channel_p)
     const ucs_status_t status =
         channel::create(owner, options_, *counts_, made);
     if (status == UCS_OK) {
-        channel_p = by_place_[owner.place()] = made.get();
-        all_.push_back(std::move(made));
+        channel_p = by_place_[owner.place()] = &add(std::move(made));
     }
     return status;
 }
@@ -262,7 +303,22 @@ int channel_set::get(remote_memory &there, channel *&channel_p)
     return error;
 }
 
-/* Those that are over go when nothing uses them any more. */
+/* Those that are over go when nothing uses them any more: of a process after
+ * its ports. */
+void channel_set::forget_over()
+{
+    std::erase_if(by_owner_,
+                  [](const auto &entry) { return entry.second->is_over(); });
+    std::erase_if(ways_, [](const auto &entry) {
+        return std::get<channel *>(entry.first)->is_over();
+    });
+    for (int i = 0; i < 2; ++i) {
+        std::erase_if(all_, [](const auto &each) {
+            return each->is_over() && (each->users == 0);
+        });
+    }
+}
+
 int channel_set::connect(remote_memory &there, channel *&channel_p)
 {
     const ucs_time_t now = ucs_get_time();
@@ -270,11 +326,7 @@ int channel_set::connect(remote_memory &there, channel *&channel_p)
     if (silent_.contains(there.owner())) {
         return -ETIMEDOUT;
     }
-    std::erase_if(by_owner_,
-                  [](const auto &entry) { return entry.second->is_over(); });
-    std::erase_if(all_, [](const auto &each) {
-        return each->is_over() && (each->users == 0);
-    });
+    forget_over();
     if ((event_ == nullptr) && (wakeup_event::create(event_) != UCS_OK)) {
         return -EMFILE;
     }
@@ -283,8 +335,7 @@ int channel_set::connect(remote_memory &there, channel *&channel_p)
     const int error =
         channel::create(there, options_, event_->fd(), *counts_, made);
     if (error == 0) {
-        channel_p = by_owner_[there.owner()] = made.get();
-        all_.push_back(std::move(made));
+        channel_p = by_owner_[there.owner()] = &add(std::move(made));
     } else if (error == -ETIMEDOUT) {
         const ucs_time_t end   = ucs_get_time();
         silent_[there.owner()] = end + (end - now);

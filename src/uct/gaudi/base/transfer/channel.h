@@ -12,6 +12,7 @@
 
 #include "hlthunk_shim/dma_queue.h"
 #include "hlthunk_shim/memory.h"
+#include "hlthunk_shim/ports/link.h"
 #include "uct/gaudi/base/transfer/counts.h"
 #include "uct/gaudi/base/transfer/owner_queue.h"
 #include "uct/gaudi/base/transfer/remote_memory.h"
@@ -20,8 +21,10 @@
 #include "uct/gaudi/base/ucx/status.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -56,9 +59,13 @@ struct work_queue {
     shim::dma_direction direction{};
     shim::dma_queue *dma = nullptr; /* perhaps another work queue's, too; none
                                        where the card takes no such copies */
-    uint64_t in_flight = 0;         /* bytes */
-    uint64_t window    = 0;         /* bytes from which on nothing is added */
-    ucs_list_link_t waiting;        /* of whoever submits, next one first */
+    /* Over which ports another process is asked to write; not over any. */
+    static constexpr uint32_t no_link = UINT32_MAX;
+    uint32_t link                     = no_link;
+
+    uint64_t in_flight = 0;  /* bytes */
+    uint64_t window    = 0;  /* bytes from which on nothing is added */
+    ucs_list_link_t waiting; /* of whoever submits, next one first */
 
     /** Log that a job was refused, or that it failed. @return Its status. */
     [[nodiscard]] ucs_status_t report_refusal(size_t length, int result) const;
@@ -76,6 +83,7 @@ struct work_queue {
     /** What the card does that has a copy in this queue. */
     [[nodiscard]] copy_kind kind_of(bool is_imported) const
     {
+        is_imported |= (link != no_link);
         switch (direction) {
         case shim::dma_direction::host_to_device:
             return is_imported ? copy_kind::card_to_card_in
@@ -153,6 +161,15 @@ public:
                                     int wake_fd, copy_counts &counts,
                                     std::unique_ptr<channel> &channel_p);
 
+    /** The same of a card's ports to one of another process. It has no staging
+     *  memory.
+     *  @param peer    The channel to that process.
+     *  @param number  That names the ports there. */
+    [[nodiscard]] static std::unique_ptr<channel>
+    create(card &owner, std::unique_ptr<shim::port_link> ports, channel *peer,
+           uint32_t number, const transfer_options &options,
+           copy_counts &counts);
+
     /** Waits for jobs that the card still runs. */
     ~channel();
 
@@ -168,10 +185,16 @@ public:
     }
     [[nodiscard]] ucs_log_level_t failure_level(int error) const
     {
-        return is_of_card() ? owner_->failure_level()
+        return (is_of_card() && (peer_ == nullptr)) ? owner_->failure_level()
                : ((error == -ESRCH) || (error == -EKEYREVOKED))
                    ? UCS_LOG_LEVEL_DIAG
                    : UCS_LOG_LEVEL_ERROR;
+    }
+
+    /** Why a job has failed: what ports lead to may have ended. */
+    [[nodiscard]] int blame(int error) const
+    {
+        return ((peer_ != nullptr) && peer_->is_over()) ? -ESRCH : error;
     }
 
     /** What copies for us; nullptr: our card. */
@@ -181,11 +204,16 @@ public:
      *  before. */
     unsigned users = 0;
 
-    /** Whether the other process copies nothing any more. */
+    /** Whether the other process copies nothing any more, or the ports do
+     *  not. */
     [[nodiscard]] bool is_over() const
     {
-        return (others_ != nullptr) && others_->is_over();
+        return is_over_ || ((others_ != nullptr) && others_->is_over()) ||
+               ((ports_ != nullptr) && ports_->is_down()) ||
+               ((peer_ != nullptr) && peer_->is_over());
     }
+    /** For ports that nobody wants any more. */
+    void end() { is_over_ = true; }
 
     /** The queue for a copy of so many bytes. */
     [[nodiscard]] work_queue &queue_for(shim::dma_direction direction,
@@ -245,6 +273,7 @@ public:
         return chunk_ptr(std::exchange(free_chunk_, free_chunk_->next_free));
     }
     [[nodiscard]] size_t free_chunks() const { return free_chunks_; }
+    [[nodiscard]] bool has_staging() const { return !chunks_.empty(); }
     [[nodiscard]] size_t chunk_bytes() const { return chunk_bytes_; }
 
     /** Let a card reach the staging memory, too. @return 0 or -errno. */
@@ -255,9 +284,10 @@ public:
     [[nodiscard]] uint64_t va_for(const channel &user,
                                   const staging_chunk &chunk) const
     {
-        return (&user == this) ? chunk.va
-                               : shared_[user.owner().place()].address() +
-                                     (chunk.data - chunks_.front().data);
+        return ((user.owner_ == owner_) || !user.is_of_card())
+                   ? chunk.va
+                   : shared_[user.owner().place()].address() +
+                         (chunk.data - chunks_.front().data);
     }
 
     /** Have the end of each queue's oldest job signalled.
@@ -320,8 +350,11 @@ private:
     dma_job *free_job_         = nullptr;
     std::vector<dma_job> jobs_; /* last of these: they give chunks back */
     std::vector<std::unique_ptr<shim::dma_queue>> dma_queues_;
-    ptrdiff_t pcie_queues_ = 0;       /* the first of them */
-    owner_queue *others_   = nullptr; /* among them, of another process */
+    ptrdiff_t pcie_queues_  = 0;       /* the first of them */
+    owner_queue *others_    = nullptr; /* among them, of another process */
+    shim::port_link *ports_ = nullptr; /* the only one, */
+    channel *peer_ = nullptr; /* and what it leads to, which stays meanwhile */
+    bool is_over_  = false;
     std::vector<shim::registration> shared_; /* of the staging memory, by place
                                                 of the card; goes before it */
     work_queue queues_[queue_count];
@@ -346,8 +379,9 @@ void give_back::operator()(dma_job *used) const
     used->next_free = std::exchange(used->home->free_job_, used);
 }
 
-/** The channels of one engine: one per card that it has used so far, and one
- *  per process whose cards have copied for it. */
+/** The channels of one engine: one per card that it has used so far, one per
+ *  process whose cards have copied for it, and one per card that has ports to
+ *  another one. */
 class channel_set {
 public:
     /** @param event  Made when it is needed. */
@@ -374,8 +408,38 @@ public:
      *  @return As @ref channel::create. */
     [[nodiscard]] int get(remote_memory &there, channel *&channel_p);
 
+    /** The channel of a card's ports to the card that has memory, which its
+     *  process is asked for when the first such is used. The caller counts
+     *  itself among its users. Where there is none, nobody is asked again for
+     *  some seconds.
+     *  @param peer   The channel to that process.
+     *  @param waits  For the answer; else -EINPROGRESS.
+     *  @return 0 or -errno, said at debug level. */
+    [[nodiscard]] int get_ports(card &from, remote_memory &there, channel &peer,
+                                bool waits, channel *&channel_p);
+
+    /** Connect ports of a card with those of another process, which asks.
+     *  @return 0 or -errno, said at debug level. */
+    [[nodiscard]] int accept_ports(card &from, shim::port_address &letter,
+                                   channel *&channel_p);
+    /** Nothing more is started over them. */
+    void end_ports(channel &ports)
+    {
+        ports.end();
+        forget_over();
+    }
+
     [[nodiscard]] auto begin() const { return all_.begin(); }
     [[nodiscard]] auto end() const { return all_.end(); }
+
+    /** The ports before the channels to the processes that they lead to. */
+    ~channel_set()
+    {
+        ways_.clear();
+        while (!all_.empty()) {
+            all_.pop_back();
+        }
+    }
 
     [[nodiscard]] copy_counts &counts() { return *counts_; }
 
@@ -386,11 +450,38 @@ public:
         for (auto &each : all_) {
             (void)each.release();
         }
+        for (auto &[_, way] : ways_) {
+            (void)way.asked_for.release();
+            (void)way.letter.release();
+        }
     }
 
 private:
     [[nodiscard]] ucs_status_t add(card &owner, channel *&channel_p);
     [[nodiscard]] int connect(remote_memory &there, channel *&channel_p);
+
+    /* Ports from a card of ours to another process's: asked for, there, or not
+     * to be had. */
+    struct port_way {
+        std::unique_ptr<shim::port_link> asked_for;
+        chunk_ptr letter;
+        uint32_t number    = 0;
+        channel *by        = nullptr;
+        int error          = 0;
+        ucs_time_t retries = 0;
+    };
+
+    void forget_over();
+    channel &add(std::unique_ptr<channel> made)
+    {
+        return *all_.emplace_back(std::move(made));
+    }
+    [[nodiscard]] int get_ports(port_way &way, card &from, remote_memory &there,
+                                channel &peer, bool waits);
+    [[nodiscard]] int ask_for_ports(port_way &way, card &from,
+                                    remote_memory &there, channel &peer);
+    [[nodiscard]] int take_ports(port_way &way, card &from, channel &peer,
+                                 bool waits);
 
     const transfer_options &options_;
     std::unique_ptr<wakeup_event> &event_;
@@ -398,6 +489,8 @@ private:
     std::vector<channel *> by_place_; /* of the card; nullptr: not used yet */
     std::unordered_map<uint64_t, channel *> by_owner_; /* other processes */
     std::unordered_map<uint64_t, ucs_time_t> silent_;  /* and until when */
+    std::map<std::tuple<size_t, channel *, pci_address>, port_way> ways_;
+    uint32_t last_number_ = 0;
     std::vector<std::unique_ptr<channel>> all_;
 };
 

@@ -383,9 +383,11 @@ bool dispatcher::advance_cards()
 
 bool dispatcher::has_chunks() const
 {
-    return std::all_of(
-        channels_.begin(), channels_.end(),
-        [](const auto &each) { return each->free_chunks() > reserved_chunks; });
+    return std::all_of(channels_.begin(), channels_.end(),
+                       [](const auto &each) {
+                           return (each->free_chunks() > reserved_chunks) ||
+                                  !each->has_staging();
+                       });
 }
 
 bool dispatcher::arm(wakeup_event &event)

@@ -175,6 +175,27 @@ public:
         return (found != nullptr) ? found->device().flush() : -ENODEV;
     }
 
+    /** Connect ports of a card of this process with those of another one, which
+     *  asks.
+     *  @param letter   What it sent; then what goes back.
+     *  @param ports_p  For @ref start_over_ports, until @ref end_ports.
+     *  @return 0 or -errno, said at debug level. */
+    [[nodiscard]] int connect_ports(pci_address address,
+                                    shim::port_address &letter,
+                                    channel *&ports_p);
+    void end_ports(channel &ports)
+    {
+        --ports.users;
+        channels_.end_ports(ports);
+    }
+
+    /** Start a write of memory of that card to where the other one has memory.
+     *  @return As @ref start. */
+    [[nodiscard]] ucs_status_t start_over_ports(flush_domain &domain,
+                                                channel &ports, uint64_t target,
+                                                const side &src, size_t length,
+                                                uct_completion_t *completion);
+
     /** Most copies that are started together, see @ref has_room. */
     [[nodiscard]] unsigned longest_list() const
     {

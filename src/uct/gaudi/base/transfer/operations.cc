@@ -33,6 +33,9 @@ int submit(const work_queue &queue, dma_job &job, uint64_t dst, uint64_t src)
                       ? queue.home->idlest()
                       : *queue.dma)
                      .submit(dst, src, job.length, &job, id)
+           : (queue.link != work_queue::no_link)
+               ? others->ask_over_ports(*job.owner->plan->remote, queue.link,
+                                        dst, src, job.length, &job)
                : others->ask(*job.owner->plan->remote, dst, src, job.length,
                              &job);
 }

@@ -1,11 +1,11 @@
 /**
  * Copies that another process makes for this one with its own cards, between
- * its device memory and chunks of host memory that both processes have; and
- * flushes of its cards.
+ * its device memory and chunks of host memory that both processes have, or from
+ * there over the cards' ports; and flushes of its cards.
  *
  * To an engine it is a queue like others. Of the two addresses of a copy one is
- * the other process's, the other one an offset in the chunks. How the other
- * process hears of them: ipc/serving.
+ * the other process's, the other one an offset in the chunks, or what a card of
+ * ours has over ports. How the other process hears of them: ipc/serving.
  */
 #pragma once
 
@@ -37,6 +37,26 @@ public:
     /** Ask for a flush of a card (shim::card::flush).
      *  @param of  Memory of it. @return As dma_queue::submit. */
     [[nodiscard]] virtual int flush(remote_memory &of, void *cookie) = 0;
+
+    /** Ask for a connection of ports. One at a time, and nobody collects it.
+     *  @param of      Memory of the card that is to have the other end.
+     *  @param offset  Of the chunk with the shim::port_address of this end,
+     *                 and afterwards with that of the other one.
+     *  @param link    Names it in @ref ask_over_ports.
+     *  @return As dma_queue::submit. */
+    [[nodiscard]] virtual int ask_for_ports(remote_memory &of, uint64_t offset,
+                                            uint32_t link) = 0;
+
+    /** What has become of it.
+     *  @return 0, -errno, or -EINPROGRESS when there is no answer in time. */
+    [[nodiscard]] virtual int ports_answer(uint64_t timeout_us) = 0;
+
+    /** Ask for a write over ports.
+     *  @param target  Where a card of ours has the memory to be written.
+     *  @return As dma_queue::submit. */
+    [[nodiscard]] virtual int ask_over_ports(remote_memory &of, uint32_t link,
+                                             uint64_t target, uint64_t src,
+                                             uint64_t length, void *cookie) = 0;
 
     /** There is none: who sleeps does so in
      *  @ref wait_for_oldest. */

@@ -46,13 +46,17 @@ struct planned_copy {
     held_registration registration; /* of host memory here, or nullptr */
     held_remote remote;             /* memory of another process, or nullptr */
     held_channel by_owner; /* whose chunks it goes through, where that process
-                              copies, too, or that flushes; else nullptr */
-    chunk_ptr chunk;       /* filled for an upload; bcopy: the bytes */
+                              copies, too, or that flushes, or whose ports it
+                              uses; else nullptr */
+    channel *staged_by = nullptr; /* whose chunks it goes through over ports */
+    chunk_ptr chunk;              /* filled for an upload; bcopy: the bytes */
 
     /** Whose chunks it goes through, if it does. */
     [[nodiscard]] channel &through(channel &own) const
     {
-        return ((by_owner != nullptr) && !wants_flush) ? *by_owner : own;
+        return (staged_by != nullptr)                    ? *staged_by
+               : ((by_owner != nullptr) && !wants_flush) ? *by_owner
+                                                         : own;
     }
 
     /** Have the card copy by itself. */
@@ -82,6 +86,7 @@ struct planned_copy {
         wants_flush = false;
         flushes     = nullptr;
         process     = nullptr;
+        staged_by   = nullptr;
         chunk.reset();
         by_owner.reset();
         registration.reset();

@@ -337,6 +337,47 @@ int planner::find_owner(const side &there, channel *&others, planned_copy &copy)
     return error;
 }
 
+/* Have ports of our card to the one that has the memory. */
+int planner::find_ports(const side &there, channel &by, bool waits,
+                        channel *&ports, planned_copy &copy)
+{
+    channel *peer;
+    int error = channels_.get(*there.remote, peer);
+    if (error == 0) {
+        error =
+            channels_.get_ports(by.owner(), *there.remote, *peer, waits, ports);
+    }
+    if (error == 0) {
+        ++ports->users;
+        copy.by_owner.reset(ports);
+        copy.staged_by = &by;
+    }
+    return error;
+}
+
+/* Over ports of our card, which writes; what it is to have, the other process's
+ * card writes. */
+int planner::plan_over_ports(bool put, const side &there, const side &here,
+                             host_side host, channel &by, bool waits,
+                             planned_copy &copy)
+{
+    channel *ports;
+    const int error = find_ports(there, by, waits, ports, copy);
+    if (error != 0) {
+        return error;
+    }
+    if (!here.is_device) {
+        plan_host_side(put, here, host, by, there.address, copy);
+        copy.queue = &pcie_queue(*ports, put, copy.left);
+        return 0;
+    }
+    copy.go_directly(pcie_queue(*ports, put, copy.left),
+                     put ? there.address : here.address,
+                     put ? here.address : there.address);
+    copy.is_imported = true;
+    return 0;
+}
+
 /* The same by a card of its process.
  * @param by  The channel of our card that has the memory here, if one has. */
 ucs_status_t planner::plan_by_owner(bool put, const side &there,
@@ -376,12 +417,14 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
     const route_list routes =
         there.remote->routes((by != nullptr) ? &by->owner() : nullptr);
     for (const route &each : routes) {
-        channel *others = nullptr;
+        channel *others  = nullptr;
+        const bool waits = (&each + 1 == routes.end());
         if (each.by_owner) {
             error = find_owner(there, others, copy);
+        } else if (each.over == shim::wire::ports) {
+            error = plan_over_ports(put, there, here, host, *by, waits, copy);
         } else {
-            error = plan_import(put, there, here, host, *by,
-                                &each + 1 == routes.end(), copy);
+            error = plan_import(put, there, here, host, *by, waits, copy);
         }
         if (error == 0) {
             return each.by_owner
@@ -418,12 +461,19 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
     const route_list routes =
         device.remote->routes((by != nullptr) ? &by->owner() : nullptr);
     for (const route &each : routes) {
+        const bool waits = (&each + 1 == routes.end());
         if (each.by_owner) {
             va    = device.address;
             error = find_owner(device, by, copy);
+        } else if (each.over == shim::wire::ports) {
+            channel *ports;
+            va    = device.address;
+            error = find_ports(device, *by, waits, ports, copy);
+            if (error == 0) {
+                copy.queue = &pcie_queue(*ports, to_device, length);
+            }
         } else {
-            error = import(device, length, by->owner(),
-                           &each + 1 == routes.end(), va);
+            error = import(device, length, by->owner(), waits, va);
             if ((error == 0) && to_device) {
                 error = plan_posted(device, copy);
             }

@@ -106,6 +106,12 @@ private:
     [[nodiscard]] int plan_import(bool put, const side &there, const side &here,
                                   host_side host, channel &by, bool waits,
                                   planned_copy &copy);
+    [[nodiscard]] int find_ports(const side &there, channel &by, bool waits,
+                                 channel *&ports, planned_copy &copy);
+    [[nodiscard]] int plan_over_ports(bool put, const side &there,
+                                      const side &here, host_side host,
+                                      channel &by, bool waits,
+                                      planned_copy &copy);
     [[nodiscard]] int find_owner(const side &there, channel *&others,
                                  planned_copy &copy);
     [[nodiscard]] ucs_status_t plan_by_owner(bool put, const side &there,

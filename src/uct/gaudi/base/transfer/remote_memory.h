@@ -69,6 +69,12 @@ public:
     /** Device memory: tells its process from others. */
     [[nodiscard]] virtual uint64_t owner() const { return 0; }
 
+    /** Device memory: which card has it. */
+    [[nodiscard]] virtual pci_address card_address() const
+    {
+        return pci_address::unknown;
+    }
+
     /** Device memory: whether what a card of ours has written to it, and read
      *  back, is there only when its process has flushed the card. */
     [[nodiscard]] virtual bool wants_flush() const { return false; }

@@ -143,15 +143,72 @@ int copy_client::ask(base::remote_memory &of, bool is_put, uint64_t address,
                      uint64_t offset, uint64_t length, void *cookie)
 {
     const own_page::mark key = static_cast<served_memory &>(of).mark();
-    return post({address, offset, length, key.stamp, key.cell,
-                 is_put ? request_put : request_get},
+    return post({.address = address,
+                 .offset  = offset,
+                 .length  = length,
+                 .stamp   = key.stamp,
+                 .cell    = key.cell,
+                 .kind    = is_put ? request_put : request_get},
                 cookie);
 }
 
 int copy_client::flush(base::remote_memory &of, void *cookie)
 {
-    const base::pci_address card = static_cast<served_memory &>(of).card();
-    return post({static_cast<uint64_t>(card), 0, 0, 0, 0, request_flush},
+    return post({.address = static_cast<uint64_t>(of.card_address()),
+                 .kind    = request_flush},
+                cookie);
+}
+
+int copy_client::ask_for_ports(base::remote_memory &of, uint64_t offset,
+                               uint32_t link)
+{
+    if (asked_ports_ != none) {
+        return -EAGAIN;
+    }
+    const int error = post({.address = static_cast<uint64_t>(of.card_address()),
+                            .offset  = offset,
+                            .length  = sizeof(shim::port_address),
+                            .kind    = request_ports,
+                            .link    = link},
+                           this);
+    if (error == 0) {
+        asked_ports_  = posted_ - 1;
+        ports_answer_ = -EINPROGRESS;
+    }
+    return error;
+}
+
+/* Its slot is used again when it was polled. */
+int copy_client::ports_answer(uint64_t timeout_us)
+{
+    using clock         = std::chrono::steady_clock;
+    const auto deadline = clock::now() + std::chrono::microseconds(timeout_us);
+    while ((ports_answer_ == -EINPROGRESS) && !is_over()) {
+        ring().client_sleeps.store(1);
+        if (has_ended(asked_ports_)) {
+            ports_answer_ = static_cast<int>(request(asked_ports_).result);
+        } else if (clock::now() >= deadline) {
+            return -EINPROGRESS;
+        } else {
+            wait_for(wake_fd_, timeout_us);
+        }
+    }
+    asked_ports_ = none;
+    return (ports_answer_ != -EINPROGRESS) ? ports_answer_ : over_;
+}
+
+int copy_client::ask_over_ports(base::remote_memory &of, uint32_t link,
+                                uint64_t target, uint64_t src, uint64_t length,
+                                void *cookie)
+{
+    const own_page::mark key = static_cast<served_memory &>(of).mark();
+    return post({.address = src,
+                 .offset  = target,
+                 .length  = length,
+                 .stamp   = key.stamp,
+                 .cell    = key.cell,
+                 .kind    = request_write,
+                 .link    = link},
                 cookie);
 }
 
@@ -178,7 +235,12 @@ unsigned copy_client::poll(shim::dma_completion *completions, unsigned max)
 {
     unsigned count  = 0;
     const auto take = [&](int status) {
-        completions[count++] = {cookies_[taken_ % cookies_.size()], status};
+        void *const cookie = cookies_[taken_ % cookies_.size()];
+        if (cookie != this) {
+            completions[count++] = {cookie, status};
+        } else if (taken_ == asked_ports_) {
+            ports_answer_ = status;
+        }
         ++taken_;
     };
     const auto take_ended = [&] {

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "hlthunk_shim/ports/link.h"
 #include "uct/gaudi/base/transfer/owner_queue.h"
 #include "uct/gaudi/ipc/process/shared_page.h"
 #include "uct/gaudi/ipc/serving/copy_ring.h"
@@ -22,8 +23,6 @@ class served_memory : public base::remote_memory {
 public:
     /** The key that allows them. */
     [[nodiscard]] virtual own_page::mark mark() const = 0;
-    /** Whose memory it is. */
-    [[nodiscard]] virtual base::pci_address card() const = 0;
 };
 
 class copy_client final : public base::owner_queue {
@@ -44,6 +43,12 @@ public:
     [[nodiscard]] bool is_over() override;
     [[nodiscard]] bool arm() override;
     [[nodiscard]] int flush(base::remote_memory &of, void *cookie) override;
+    [[nodiscard]] int ask_for_ports(base::remote_memory &of, uint64_t offset,
+                                    uint32_t link) override;
+    [[nodiscard]] int ports_answer(uint64_t timeout_us) override;
+    [[nodiscard]] int ask_over_ports(base::remote_memory &of, uint32_t link,
+                                     uint64_t target, uint64_t src,
+                                     uint64_t length, void *cookie) override;
     [[nodiscard]] const char *name() const override { return name_.c_str(); }
     unsigned poll(shim::dma_completion *completions, unsigned max) override;
     [[nodiscard]] int wait_all(uint64_t timeout_us) override;
@@ -89,9 +94,12 @@ private:
     util::file_mapping mapping_;
     util::unique_fd bell_;        /* the server's */
     std::vector<void *> cookies_; /* by slot */
-    uint64_t posted_     = 0;
-    uint64_t taken_      = 0; /* by poll */
-    unsigned idle_polls_ = 0; /* since one that found something */
+    static constexpr uint64_t none = UINT64_MAX;
+    uint64_t asked_ports_          = none;         /* number of that request, */
+    int ports_answer_              = -EINPROGRESS; /* once poll has met it */
+    uint64_t posted_               = 0;
+    uint64_t taken_                = 0; /* by poll */
+    unsigned idle_polls_           = 0; /* since one that found something */
     int over_ = 0; /* -errno of what has not ended, once it is over */
 };
 

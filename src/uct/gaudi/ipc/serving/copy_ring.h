@@ -46,19 +46,26 @@ constexpr unsigned looks_before_yield = 32;
 }
 
 enum request_kind : uint32_t {
-    request_get,  /**< from device memory of the server, */
-    request_put,  /**< to there */
-    request_flush /**< of a card of the server (shim::card::flush); needs no
-                       key, since nobody gets anything by it */
+    request_get,   /**< from device memory of the server, */
+    request_put,   /**< to there */
+    request_flush, /**< of a card of the server (shim::card::flush); needs no
+                        key, since nobody gets anything by it */
+    request_ports, /**< a connection of its ports: the chunk has a
+                        shim::port_address, then that of the other end */
+    request_write  /**< from device memory of the server, over such ports */
 };
 
 struct request_body {
-    uint64_t address; /**< of device memory of the server; flush: of the card */
-    uint64_t offset;  /**< in the chunks */
-    uint64_t length;  /**< bytes */
-    uint64_t stamp;   /**< of a key to that memory, */
-    uint32_t cell;    /**< and where the server has it */
-    uint32_t kind;    /**< request_kind */
+    uint64_t address = 0; /**< of device memory of the server; flush, ports: of
+                           the card */
+    uint64_t offset = 0;  /**< in the chunks; write: where the client's card has
+                           what is to be written */
+    uint64_t length = 0;  /**< bytes */
+    uint64_t stamp  = 0;  /**< of a key to that memory, */
+    uint32_t cell   = 0;  /**< and where the server has it */
+    uint32_t kind   = 0;  /**< request_kind */
+    uint32_t link = 0; /**< ports, write: the client's name of the connection */
+    uint32_t reserved = 0;
 };
 
 struct copy_request : request_body {
@@ -104,6 +111,6 @@ struct copy_ring {
 };
 
 static_assert((sizeof(copy_ring) <= copy_ring::page) &&
-              (sizeof(copy_request) == 56));
+              (sizeof(copy_request) == 64));
 
 } // namespace gaudi::ipc

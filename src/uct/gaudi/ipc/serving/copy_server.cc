@@ -57,6 +57,9 @@ struct copy_server::session {
 
     ~session()
     {
+        for (const auto &each : clients) {
+            each->end_ports();
+        }
         engine.reset(); /* ends what is under way */
         for (const auto &each : clients) {
             each->end();

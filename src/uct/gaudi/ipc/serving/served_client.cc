@@ -5,6 +5,7 @@
 #include "uct/gaudi/ipc/process/shared_page.h"
 
 #include <cerrno>
+#include <cstring>
 
 #include <fcntl.h>
 #include <sys/eventfd.h>
@@ -14,6 +15,9 @@
 namespace gaudi::ipc {
 
 namespace {
+
+/* Connections that one client may have. */
+constexpr size_t max_ports = 64;
 
 int to_errno(ucs_status_t status)
 {
@@ -39,6 +43,19 @@ template <typename Number>
 Number read_once(const Number &shared)
 {
     return __atomic_load_n(&shared, __ATOMIC_RELAXED);
+}
+
+/* Each field once: its process may write them any time. */
+request_body read(const request_body &shared)
+{
+    return {.address  = read_once(shared.address),
+            .offset   = read_once(shared.offset),
+            .length   = read_once(shared.length),
+            .stamp    = read_once(shared.stamp),
+            .cell     = read_once(shared.cell),
+            .kind     = read_once(shared.kind),
+            .link     = read_once(shared.link),
+            .reserved = 0};
 }
 
 /* The flag is its process's, too, and can be cleared any time. */
@@ -116,6 +133,87 @@ ucs_status_t served_client::map(int fd)
     return UCS_OK;
 }
 
+void served_client::end_ports()
+{
+    for (const auto &[_, ports] : ports_) {
+        engine_->end_ports(*ports);
+    }
+    ports_.clear();
+}
+
+/* A name that is used again is of ports that were given up. */
+int served_client::connect_ports(const request_body &asked,
+                                 base::transfer_engine &engine)
+{
+    if (!is_in_chunks(asked) || (asked.length != sizeof(shim::port_address))) {
+        return -EINVAL;
+    }
+    if (!base::may_go_over(shim::wire::ports) || (ports_.size() >= max_ports)) {
+        return -EOPNOTSUPP;
+    }
+    shim::port_address letter;
+    base::channel *made;
+    std::memcpy(&letter, data_ + asked.offset, sizeof(letter));
+    const int error =
+        engine.connect_ports(base::pci_address(asked.address), letter, made);
+    if (error == 0) {
+        std::memcpy(data_ + asked.offset, &letter, sizeof(letter));
+        engine_ = &engine;
+        if (base::channel *&known = ports_[asked.link]; known != nullptr) {
+            engine.end_ports(*std::exchange(known, made));
+        } else {
+            known = made;
+        }
+    }
+    return error;
+}
+
+/* Start what needs a key. */
+ucs_status_t served_client::start(const request_body &asked,
+                                  base::transfer_engine &engine,
+                                  base::flush_domain &domain, served_copy &copy)
+{
+    const bool is_put     = (asked.kind == request_put);
+    const bool over_ports = (asked.kind == request_write);
+    const auto ports      = ports_.find(asked.link);
+    if ((asked.kind > request_write) ||
+        (over_ports ? (ports == ports_.end()) || (asked.length == 0)
+                    : !is_in_chunks(asked))) {
+        return UCS_ERR_INVALID_ADDR;
+    }
+    own_page &page = *own_page::instance();
+    if (!page.begin_use({asked.cell, asked.stamp}, asked.address,
+                        asked.length)) {
+        return UCS_ERR_REJECTED;
+    }
+    ucs_status_t status;
+    if (base::memory_map::is_device(asked.address)) {
+        const base::side here(asked.address);
+        copy.done.count = 1;
+        copy.done.func  = on_end;
+        /* Who has the card table may wait for uses of this key. */
+        const base::reporting_scope asks_no_card_table;
+        if (over_ports) {
+            status =
+                engine.start_over_ports(domain, *ports->second, asked.offset,
+                                        here, asked.length, &copy.done);
+        } else {
+            const base::side chunk(data_ + asked.offset);
+            status =
+                engine.start(domain, is_put ? here : chunk,
+                             is_put ? chunk : here, asked.length, &copy.done);
+        }
+    } else {
+        status = over_ports ? UCS_ERR_INVALID_ADDR
+                            : copy_host(is_put, asked.address,
+                                        data_ + asked.offset, asked.length);
+    }
+    if (status != UCS_INPROGRESS) {
+        page.end_use(asked.stamp);
+    }
+    return status;
+}
+
 bool served_client::start_next(base::transfer_engine &engine,
                                base::flush_domain &domain)
 {
@@ -131,52 +229,25 @@ bool served_client::start_next(base::transfer_engine &engine,
         end();
         return false;
     }
-    const copy_request &asked = request(started_);
-    const uint32_t kind       = read_once(asked.kind);
-    if (kind == request_flush) {
-        copy = {{}, this, started_++, 0, true};
-        ++running_;
-        finish(copy, engine.flush_card(static_cast<base::pci_address>(
-                         read_once(asked.address))));
-        return true;
-    }
-    const uint64_t address = read_once(asked.address);
-    const uint64_t offset  = read_once(asked.offset);
-    const uint64_t length  = read_once(asked.length);
-    const bool is_put      = (kind == request_put);
-    const own_page::mark key{read_once(asked.cell), read_once(asked.stamp)};
-    const bool fits = (length != 0) && (offset <= data_bytes_) &&
-                      (length <= data_bytes_ - offset);
-    own_page &page      = *own_page::instance();
-    ucs_status_t status = !fits ? UCS_ERR_INVALID_ADDR
-                          : page.begin_use(key, address, length)
-                              ? UCS_OK
-                              : UCS_ERR_REJECTED;
-    copy                = {{}, this, started_, key.stamp, true};
-    if ((status == UCS_OK) && !base::memory_map::is_device(address)) {
-        status = copy_host(is_put, address, data_ + offset, length);
-        page.end_use(key.stamp);
-    } else if (status == UCS_OK) {
-        const base::side here(address);
-        const base::side chunk(data_ + offset);
-        copy.done.count = 1;
-        copy.done.func  = on_end;
-        /* Who has the card table may wait for uses of this key. */
-        const base::reporting_scope asks_no_card_table;
-        status = engine.start(domain, is_put ? here : chunk,
-                              is_put ? chunk : here, length, &copy.done);
-        if (status != UCS_INPROGRESS) {
-            page.end_use(key.stamp);
-        }
+    const request_body asked = read(request(started_));
+    copy                     = {{}, this, started_, asked.stamp, true};
+    int result               = 0;
+    if (asked.kind == request_flush) {
+        result = engine.flush_card(base::pci_address(asked.address));
+    } else if (asked.kind == request_ports) {
+        result = connect_ports(asked, engine);
+    } else {
+        const ucs_status_t status = start(asked, engine, domain, copy);
         if (status == UCS_ERR_NO_RESOURCE) {
             copy.is_running = false;
             return false;
         }
+        result = (status == UCS_INPROGRESS) ? -EINPROGRESS : to_errno(status);
     }
     ++started_;
     ++running_;
-    if (status != UCS_INPROGRESS) {
-        finish(copy, to_errno(status));
+    if (result != -EINPROGRESS) {
+        finish(copy, result);
     }
     return true;
 }

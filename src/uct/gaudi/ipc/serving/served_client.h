@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <memory>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,7 @@ public:
     {}
     ~served_client()
     {
+        end_ports();
         if (memory_ != nullptr) {
             base::memory_map::instance().deregister_host(memory_);
         }
@@ -99,6 +101,9 @@ public:
         wake();
     }
 
+    /** Nothing goes over its ports any more; while the engine is there. */
+    void end_ports();
+
     /** Start the next copy. @return false: there is none, or no room now. */
     bool start_next(base::transfer_engine &engine, base::flush_domain &domain);
 
@@ -116,14 +121,27 @@ private:
     }
 
     void wake();
+    [[nodiscard]] ucs_status_t start(const request_body &asked,
+                                     base::transfer_engine &engine,
+                                     base::flush_domain &domain,
+                                     served_copy &copy);
+    [[nodiscard]] bool is_in_chunks(const request_body &asked) const
+    {
+        return (asked.length != 0) && (asked.offset <= data_bytes_) &&
+               (asked.length <= data_bytes_ - asked.offset);
+    }
+    [[nodiscard]] int connect_ports(const request_body &asked,
+                                    base::transfer_engine &engine);
 
     const std::shared_ptr<foreign_page> of_;
     const util::unique_fd wake_;
     util::file_mapping mapping_;
     char *data_                = nullptr;
     uint64_t data_bytes_       = 0;
-    base::host_memory *memory_ = nullptr; /* the chunks; goes first */
-    std::vector<served_copy> copies_;     /* by slot */
+    base::host_memory *memory_ = nullptr;     /* the chunks; goes first */
+    std::vector<served_copy> copies_;         /* by slot */
+    base::transfer_engine *engine_ = nullptr; /* which has */
+    std::unordered_map<uint32_t, base::channel *> ports_; /* by name */
     std::atomic<uint64_t> started_{0};
     std::atomic<unsigned> running_{0};
     std::atomic<bool> gone_{false};

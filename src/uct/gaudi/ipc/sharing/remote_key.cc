@@ -33,8 +33,11 @@ ucs_status_t remote_key::find_device(const wire_key &key,
     auto &cache                  = remote_buffers::instance();
     const base::held_cards cards = base::card_table::instance().cards();
     const base::route_list ways =
-        base::find_routes(cards.first(), base::pci_address{key.card}).all;
-    const bool by_owner = ways.has(shim::wire::host);
+        base::find_routes(cards.first(), base::pci_address{key.card},
+                          key.module)
+            .all;
+    const bool by_owner =
+        ways.has(shim::wire::host) || ways.has(shim::wire::ports);
     const bool by_card =
         ways.has(shim::wire::pcie) || (!by_owner && (cards.first() == nullptr));
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
@@ -312,7 +315,8 @@ base::route_list remote_key::routes(const base::card *from)
     const base::pci_address own =
         (from != nullptr) ? from->address() : base::pci_address::unknown;
     if ((known == nullptr) || (known->from != own)) {
-        known = &base::find_routes(from, base::pci_address{key_.card});
+        known =
+            &base::find_routes(from, base::pci_address{key_.card}, key_.module);
         routes_.store(known, std::memory_order_release);
     }
     return known->all;

@@ -103,7 +103,7 @@ public:
     {
         return {key_.cell, key_.stamp};
     }
-    [[nodiscard]] base::pci_address card() const override
+    [[nodiscard]] base::pci_address card_address() const override
     {
         return base::pci_address{key_.card};
     }
