@@ -175,6 +175,10 @@ public:
     [[nodiscard]] const shim::card_info &info() const { return info_; }
     [[nodiscard]] pci_address address() const { return address_; }
     [[nodiscard]] shim::card &device() const { return *device_; }
+    [[nodiscard]] shim::port_device *ports(std::string &why_p) const
+    {
+        return ports_.get(*this, why_p); /* as card_ports::get */
+    }
     [[nodiscard]] ucs_sys_device_t sys_device() const { return sys_device_; }
     [[nodiscard]] const shim::node_identity &node() const { return node_; }
     [[nodiscard]] bool is_adopted() const { return adopted_; }
@@ -217,6 +221,7 @@ private:
     const std::string name_;
     const pci_address address_;
     std::unique_ptr<shim::card> device_;
+    mutable card_ports ports_; /* goes before it */
     const shim::node_identity node_;
     const bool adopted_;
     mutable std::atomic<bool> failed_since_loss_{false};

@@ -1,7 +1,7 @@
 #include "uct/gaudi/base/cards/routes.h"
 
-#include "hlthunk_shim/ports/link.h"
 #include "uct/gaudi/base/cards/driver.h"
+#include "uct/gaudi/base/cards/ports.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "util/made_once.h"
 #include "util/process.h"
@@ -83,7 +83,7 @@ std::unique_ptr<pair_routes> make_routes(const card *from, pci_address own,
                 made->all.add({over, false});
             }
         } else if ((over == shim::wire::ports) && (from != nullptr)) {
-            no_ports = shim::why_no_ports(from->device(), module_to);
+            no_ports = why_no_ports(*from, module_to);
             if (no_ports.empty()) {
                 made->all.add({over, false});
             }

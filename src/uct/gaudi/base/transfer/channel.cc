@@ -244,7 +244,7 @@ int channel::create(remote_memory &there, const transfer_options &options,
 }
 
 std::unique_ptr<channel> channel::create(card &owner,
-                                         std::unique_ptr<shim::port_link> ports,
+                                         std::unique_ptr<port_queue> ports,
                                          channel *peer, uint32_t number,
                                          const transfer_options &options,
                                          copy_counts &counts)

@@ -12,7 +12,7 @@
 
 #include "hlthunk_shim/dma_queue.h"
 #include "hlthunk_shim/memory.h"
-#include "hlthunk_shim/ports/link.h"
+#include "uct/gaudi/base/transfer/port_queue.h"
 #include "uct/gaudi/base/transfer/counts.h"
 #include "uct/gaudi/base/transfer/owner_queue.h"
 #include "uct/gaudi/base/transfer/remote_memory.h"
@@ -166,7 +166,7 @@ public:
      *  @param peer    The channel to that process.
      *  @param number  That names the ports there. */
     [[nodiscard]] static std::unique_ptr<channel>
-    create(card &owner, std::unique_ptr<shim::port_link> ports, channel *peer,
+    create(card &owner, std::unique_ptr<shim::connection> over, channel *peer,
            uint32_t number, const transfer_options &options,
            copy_counts &counts);
 
@@ -213,7 +213,11 @@ public:
                ((peer_ != nullptr) && peer_->is_over());
     }
     /** For ports that nobody wants any more. */
-    void end() { is_over_ = true; }
+    void end()
+    {
+        is_over_ = true;
+        ports_->close();
+    }
 
     /** The queue for a copy of so many bytes. */
     [[nodiscard]] work_queue &queue_for(shim::dma_direction direction,
@@ -352,7 +356,7 @@ private:
     std::vector<std::unique_ptr<shim::dma_queue>> dma_queues_;
     ptrdiff_t pcie_queues_  = 0;       /* the first of them */
     owner_queue *others_    = nullptr; /* among them, of another process */
-    shim::port_link *ports_ = nullptr; /* the only one, */
+    port_queue *ports_ = nullptr; /* the only one, */
     channel *peer_ = nullptr; /* and what it leads to, which stays meanwhile */
     bool is_over_  = false;
     std::vector<shim::registration> shared_; /* of the staging memory, by place
@@ -420,7 +424,7 @@ public:
 
     /** Connect ports of a card with those of another process, which asks.
      *  @return 0 or -errno, said at debug level. */
-    [[nodiscard]] int accept_ports(card &from, shim::port_address &letter,
+    [[nodiscard]] int accept_ports(card &from, shim::port_offer &letter,
                                    channel *&channel_p);
     /** Nothing more is started over them. */
     void end_ports(channel &ports)
@@ -463,7 +467,7 @@ private:
     /* Ports from a card of ours to another process's: asked for, there, or not
      * to be had. */
     struct port_way {
-        std::unique_ptr<shim::port_link> asked_for;
+        std::unique_ptr<shim::connection> asked_for;
         chunk_ptr letter;
         uint32_t number    = 0;
         channel *by        = nullptr;

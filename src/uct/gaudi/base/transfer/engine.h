@@ -181,7 +181,7 @@ public:
      *  @param ports_p  For @ref start_over_ports, until @ref end_ports.
      *  @return 0 or -errno, said at debug level. */
     [[nodiscard]] int connect_ports(pci_address address,
-                                    shim::port_address &letter,
+                                    shim::port_offer &letter,
                                     channel *&ports_p);
     void end_ports(channel &ports)
     {

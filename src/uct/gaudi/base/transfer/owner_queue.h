@@ -40,7 +40,7 @@ public:
 
     /** Ask for a connection of ports. One at a time, and nobody collects it.
      *  @param of      Memory of the card that is to have the other end.
-     *  @param offset  Of the chunk with the shim::port_address of this end,
+     *  @param offset  Of the chunk with the shim::port_offer of this end,
      *                 and afterwards with that of the other one.
      *  @param link    Names it in @ref ask_over_ports.
      *  @return As dma_queue::submit. */

@@ -1,6 +1,6 @@
-/* How channels over cards' ports come about: the process that wants one sends a
- * letter with its end, in a chunk that both have, and gets it back with the
- * other end. */
+/* How channels over cards' ports come about: the process that wants one sends
+ * what its end offers in a chunk that both have, and gets there what the other
+ * end does. */
 #include "uct/gaudi/base/transfer/channel.h"
 
 #include <cerrno>
@@ -22,22 +22,50 @@ bool may_come(int error)
     return (error == -EAGAIN) || (error == -EINPROGRESS);
 }
 
+/* Make one end. @return 0 or -ENOTCONN, said at debug level. */
+int open_end(const card &from, unsigned peer,
+             std::unique_ptr<shim::connection> &made)
+{
+    std::string why;
+    shim::port_device *ports = from.ports(why);
+    if (ports != nullptr) {
+        why = shim::connection::open(*ports, peer, {}, made);
+    }
+    if (made == nullptr) {
+        ucs_debug("%s: no connection over ports: %s", from.name().c_str(),
+                  why.c_str());
+    }
+    return (made != nullptr) ? 0 : -ENOTCONN;
+}
+
+/* The same of connecting it. */
+int connect(const card &from, shim::connection &end,
+            const shim::port_offer &theirs)
+{
+    const std::string why = end.connect(theirs);
+    if (!why.empty()) {
+        ucs_debug("%s: no connection over ports: %s", from.name().c_str(),
+                  why.c_str());
+    }
+    return why.empty() ? 0 : -ENOTCONN;
+}
+
 } // namespace
 
 int channel_set::ask_for_ports(port_way &way, card &from, remote_memory &there,
                                channel &peer)
 {
-    std::unique_ptr<shim::port_link> made;
+    std::unique_ptr<shim::connection> made;
     chunk_ptr letter = peer.take_chunk(0);
     if (letter == nullptr) {
         return -EAGAIN;
     }
-    if (sizeof(shim::port_address) > peer.chunk_bytes()) {
+    if (sizeof(shim::port_offer) > peer.chunk_bytes()) {
         return -EMSGSIZE;
     }
-    int error = shim::port_link::create(from.device(), made);
+    int error = open_end(from, there.place().module, made);
     if (error == 0) {
-        std::memcpy(letter->data, &made->address(), sizeof(shim::port_address));
+        std::memcpy(letter->data, &made->offer(), sizeof(shim::port_offer));
         error = peer.others()->ask_for_ports(there, letter->va, ++last_number_);
     }
     if (error == 0) {
@@ -56,15 +84,15 @@ int channel_set::take_ports(port_way &way, card &from, channel &peer,
     if (error == -EINPROGRESS) {
         return error;
     }
-    auto ports             = std::move(way.asked_for);
+    auto end               = std::move(way.asked_for);
     const chunk_ptr letter = std::move(way.letter);
     if (error == 0) {
-        shim::port_address theirs;
+        shim::port_offer theirs;
         std::memcpy(&theirs, letter->data, sizeof(theirs));
-        error = ports->connect(theirs);
+        error = connect(from, *end, theirs);
     }
     if (error == 0) {
-        way.by = &add(channel::create(from, std::move(ports), &peer, way.number,
+        way.by = &add(channel::create(from, std::move(end), &peer, way.number,
                                       options_, *counts_));
     }
     return error;
@@ -75,7 +103,7 @@ int channel_set::get_ports(card &from, remote_memory &there, channel &peer,
 {
     int error = -ENOMEM;
     (void)guarded([&] {
-        port_way &way = ways_[{from.place(), &peer, there.card_address()}];
+        port_way &way = ways_[{from.place(), &peer, there.place().address}];
         error         = get_ports(way, from, there, peer, waits);
         channel_p     = way.by;
         return UCS_OK;
@@ -93,34 +121,37 @@ int channel_set::get_ports(port_way &way, card &from, remote_memory &there,
     if (now < way.retries) {
         return way.error;
     }
-    int error = (way.by != nullptr) ? -ENETDOWN
-                : (way.asked_for == nullptr)
-                    ? ask_for_ports(way, from, there, peer)
-                    : 0;
-    way.by    = nullptr;
+    int error = 0;
+    if (way.by != nullptr) {
+        ucs_diag("%s: its ports to %s do not work any more", from.name().c_str(),
+                 peer.name());
+        way.by = nullptr;
+        error  = -ENETDOWN;
+    } else if (way.asked_for == nullptr) {
+        error = ask_for_ports(way, from, there, peer);
+    }
     if (error == 0) {
         error = take_ports(way, from, peer, waits);
     }
     if ((error != 0) && !may_come(error)) {
         way.error   = error;
         way.retries = now + ucs_time_from_sec(retry_s);
-        ucs_debug("%s: no ports to the card at %#x of %s: %s",
-                  from.name().c_str(), static_cast<unsigned>(there.card_address()),
-                  peer.name(), std::strerror(-error));
+        ucs_debug("%s: no ports to %s: %s", from.name().c_str(), peer.name(),
+                  std::strerror(-error));
     }
     return error;
 }
 
-int channel_set::accept_ports(card &from, shim::port_address &letter,
+int channel_set::accept_ports(card &from, shim::port_offer &letter,
                               channel *&channel_p)
 {
-    std::unique_ptr<shim::port_link> made;
-    int error = shim::port_link::create(from.device(), made);
+    std::unique_ptr<shim::connection> made;
+    int error = open_end(from, letter.own, made);
     if (error == 0) {
-        error = made->connect(letter);
+        error = connect(from, *made, letter);
     }
     if (error == 0) {
-        letter    = made->address();
+        letter    = made->offer();
         channel_p = &add(channel::create(from, std::move(made), nullptr, 0,
                                          options_, *counts_));
     }

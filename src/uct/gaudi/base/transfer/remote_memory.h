@@ -26,6 +26,12 @@ struct owner_queue_options {
     int wake_fd;        /**< of an event; for @ref owner_queue::arm */
 };
 
+/** Where a card is in its machine. */
+struct card_place {
+    pci_address address = pci_address::unknown;
+    unsigned module     = 0; /**< module id */
+};
+
 /** Keeps a range of remote memory where cards find it; copies do, too. */
 using kept_range = std::shared_ptr<const void>;
 
@@ -70,10 +76,7 @@ public:
     [[nodiscard]] virtual uint64_t owner() const { return 0; }
 
     /** Device memory: which card has it. */
-    [[nodiscard]] virtual pci_address card_address() const
-    {
-        return pci_address::unknown;
-    }
+    [[nodiscard]] virtual card_place place() const { return {}; }
 
     /** Device memory: whether what a card of ours has written to it, and read
      *  back, is there only when its process has flushed the card. */

@@ -154,7 +154,7 @@ int copy_client::ask(base::remote_memory &of, bool is_put, uint64_t address,
 
 int copy_client::flush(base::remote_memory &of, void *cookie)
 {
-    return post({.address = static_cast<uint64_t>(of.card_address()),
+    return post({.address = static_cast<uint64_t>(of.place().address),
                  .kind    = request_flush},
                 cookie);
 }
@@ -165,9 +165,9 @@ int copy_client::ask_for_ports(base::remote_memory &of, uint64_t offset,
     if (asked_ports_ != none) {
         return -EAGAIN;
     }
-    const int error = post({.address = static_cast<uint64_t>(of.card_address()),
+    const int error = post({.address = static_cast<uint64_t>(of.place().address),
                             .offset  = offset,
-                            .length  = sizeof(shim::port_address),
+                            .length  = sizeof(shim::port_offer),
                             .kind    = request_ports,
                             .link    = link},
                            this);

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/ports/link.h"
+#include "hlthunk_shim/ports/connection.h"
 #include "uct/gaudi/base/transfer/owner_queue.h"
 #include "uct/gaudi/ipc/process/shared_page.h"
 #include "uct/gaudi/ipc/serving/copy_ring.h"

@@ -51,7 +51,7 @@ enum request_kind : uint32_t {
     request_flush, /**< of a card of the server (shim::card::flush); needs no
                         key, since nobody gets anything by it */
     request_ports, /**< a connection of its ports: the chunk has a
-                        shim::port_address, then that of the other end */
+                        shim::port_offer, then that of the other end */
     request_write  /**< from device memory of the server, over such ports */
 };
 

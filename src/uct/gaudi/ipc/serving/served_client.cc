@@ -145,13 +145,13 @@ void served_client::end_ports()
 int served_client::connect_ports(const request_body &asked,
                                  base::transfer_engine &engine)
 {
-    if (!is_in_chunks(asked) || (asked.length != sizeof(shim::port_address))) {
+    if (!is_in_chunks(asked) || (asked.length != sizeof(shim::port_offer))) {
         return -EINVAL;
     }
     if (!base::may_go_over(shim::wire::ports) || (ports_.size() >= max_ports)) {
         return -EOPNOTSUPP;
     }
-    shim::port_address letter;
+    shim::port_offer letter;
     base::channel *made;
     std::memcpy(&letter, data_ + asked.offset, sizeof(letter));
     const int error =

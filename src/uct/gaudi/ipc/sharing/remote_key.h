@@ -103,9 +103,9 @@ public:
     {
         return {key_.cell, key_.stamp};
     }
-    [[nodiscard]] base::pci_address card_address() const override
+    [[nodiscard]] base::card_place place() const override
     {
-        return base::pci_address{key_.card};
+        return {base::pci_address{key_.card}, key_.module};
     }
     [[nodiscard]] ucs_status_t keep(uint64_t address, size_t length,
                                     base::kept_range &kept_p) override;

@@ -1,0 +1,38 @@
+#include "uct/gaudi/base/transfer/port_queue.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace gaudi::base {
+
+unsigned port_queue::poll(shim::dma_completion *completions, unsigned max)
+{
+    if (ended_.empty()) {
+        return over_->poll(completions, max);
+    }
+    const auto count =
+        std::min<ptrdiff_t>(max, static_cast<ptrdiff_t>(ended_.size()));
+    std::copy_n(ended_.begin(), count, completions);
+    ended_.erase(ended_.begin(), ended_.begin() + count);
+    return static_cast<unsigned>(count);
+}
+
+int port_queue::wait_all(uint64_t timeout_us)
+{
+    using clock         = std::chrono::steady_clock;
+    const auto deadline = clock::now() + std::chrono::microseconds(timeout_us);
+    while (over_->outstanding() > 0) {
+        shim::dma_completion next;
+        if (over_->poll(&next, 1) > 0) {
+            ended_.push_back(next);
+        } else if (clock::now() >= deadline) {
+            return -EAGAIN;
+        } else {
+            std::this_thread::yield();
+        }
+    }
+    return 0;
+}
+
+} // namespace gaudi::base
