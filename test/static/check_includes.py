@@ -6,7 +6,7 @@ usage: check_includes.py ROOT
 The rooms from the lowest to the highest one, see docs/architecture.md:
 
     util
-    hlthunk_shim: the interface <- hlthunk <- synapse <- cards
+    hlthunk_shim: the interface <- hlthunk <- synapse <- cards <- ports
     base:         ucx <- cards <- memory <- memory/application, transfer
     copy          ipc: process <- messages, serving <- sharing <- the UCT face
     program:      what programs call, above ipc
@@ -30,7 +30,7 @@ from common import is_source, read, report, tree_files
 UTIL = "src/util/"
 SHIM = "src/hlthunk_shim/"
 HLTHUNK, SHIM_CARDS = SHIM + "hlthunk/", SHIM + "cards/"
-SYNAPSE = SHIM + "synapse/"
+SYNAPSE, PORTS = SHIM + "synapse/", SHIM + "ports/"
 EMULATOR = "src/hlthunk_emulator/"
 HOOKS = EMULATOR + "hlthunk_emu.h"
 LINKED_WITH_IT = ("test/gtest/emu/", "test/kernel_double/")
@@ -43,7 +43,7 @@ APPLICATION = MEMORY + "application/"
 PROCESS, MESSAGES, SERVING, SHARING = (
     IPC + room for room in ("process/", "messages/", "serving/", "sharing/"))
 
-DRIVER = [SHIM, SHIM_CARDS, UTIL]
+DRIVER = [SHIM, SHIM_CARDS, PORTS, UTIL]
 
 # What the files of a room may include of the project beside their own room. The
 # first room that a file is in decides; a folder means its own files only, not
@@ -54,6 +54,7 @@ ALLOWED = [
     (HLTHUNK, [SHIM, UTIL]),
     (SYNAPSE, [SHIM, HLTHUNK, UTIL]),
     (SHIM_CARDS, [SHIM, HLTHUNK, SYNAPSE, UTIL]),
+    (PORTS, [SHIM, HLTHUNK, SHIM_CARDS, UTIL]),
     (SHIM, [UTIL]),
     (UCX_SEAM, [UTIL]),
     (CARDS, [UCX_SEAM] + DRIVER),

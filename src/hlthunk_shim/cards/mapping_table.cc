@@ -1,62 +1,20 @@
 #include "hlthunk_shim/cards/mapping_table.h"
 
+#include "hlthunk_shim/cards/json_text.h"
 #include "util/text.h"
-#include "util/unique_fd.h"
 
-#include <algorithm>
-#include <array>
 #include <cctype>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <memory>
-
-#include <cjson/cJSON.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace gaudi::shim {
 
 namespace {
 
-using json_value = std::unique_ptr<cJSON, decltype(&cJSON_Delete)>;
-
 mapping_table no_table(const std::string &why)
 {
     return {{}, why};
-}
-
-/* "line 2, column 7" of an offset; both count from 1, columns in bytes. */
-std::string place_of(const std::string &text, size_t offset)
-{
-    offset                  = std::min(offset, text.size());
-    const std::string start = text.substr(0, offset);
-    const auto lines        = std::count(start.begin(), start.end(), '\n');
-    const size_t last       = start.rfind('\n');
-    const size_t column     = (last == start.npos) ? offset : offset - last - 1;
-    return "line " + std::to_string(lines + 1) + ", column " +
-           std::to_string(column + 1);
-}
-
-const char *kind_of(const cJSON *value)
-{
-    switch (value->type & 0xff) {
-    case cJSON_False:
-    case cJSON_True:
-        return "a truth value";
-    case cJSON_NULL:
-        return "null";
-    case cJSON_Number:
-        return "a number";
-    case cJSON_String:
-        return "a string";
-    case cJSON_Array:
-        return "an array";
-    default:
-        return "an object";
-    }
 }
 
 /* What can be quoted in a message: short, and without control characters. */
@@ -126,7 +84,8 @@ private:
         if (found == nullptr) {
             fail(name, "is missing");
         } else if ((found->type & 0xff) != type) {
-            fail(name, std::string("is ") + kind_of(found) + ", not " + wanted);
+            fail(name,
+                 std::string("is ") + json_kind(*found) + ", not " + wanted);
             return nullptr;
         }
         return found;
@@ -190,28 +149,13 @@ bool is_mapping_text(const std::string &value)
 
 mapping_table parse_mapping_table(const std::string &json)
 {
-    if (json.size() > max_mapping_bytes) {
-        return no_table("it is larger than " +
-                        std::to_string(max_mapping_bytes) + " bytes");
-    }
-    /* The parser would take it for the end. */
-    const size_t zero = json.find('\0');
-    if (zero != json.npos) {
-        return no_table(place_of(json, zero) + ": a zero byte");
-    }
-
-    const char *end = json.c_str();
-    const json_value root(
-        cJSON_ParseWithLengthOpts(json.c_str(), json.size() + 1, &end, 1),
-        cJSON_Delete);
+    std::string why;
+    const json_value root = parse_json(json, why);
     if (root == nullptr) {
-        /* Where a string should be, the parser points one byte behind. */
-        return no_table(
-            "near " + place_of(json, static_cast<size_t>(end - json.c_str())) +
-            ": this is not JSON");
+        return no_table(why);
     }
     if (!cJSON_IsArray(root.get())) {
-        return no_table(std::string("it is ") + kind_of(root.get()) +
+        return no_table(std::string("it is ") + json_kind(*root) +
                         ", not an array of objects");
     }
 
@@ -226,7 +170,7 @@ mapping_table parse_mapping_table(const std::string &json)
                             std::to_string(max_mapping_entries));
         }
         if (!cJSON_IsObject(each)) {
-            return no_table(where + "it is " + kind_of(each) +
+            return no_table(where + "it is " + json_kind(*each) +
                             ", not an object");
         }
         object_reader reader(each);
@@ -252,27 +196,10 @@ mapping_table read_mapping_table(const std::string &value)
         return parse_mapping_table(value);
     }
 
-    /* Not blocking: the path may be a pipe's. */
-    const util::unique_fd fd(
-        ::open(value.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (!fd) {
-        return no_table(std::string("the file cannot be opened: ") +
-                        std::strerror(errno));
-    }
-    struct stat info;
-    if ((fstat(fd.get(), &info) != 0) || !S_ISREG(info.st_mode)) {
-        return no_table("it is not a regular file");
-    }
     std::string text;
-    std::array<char, 4096> part;
-    ssize_t length = 0;
-    while ((text.size() <= max_mapping_bytes) &&
-           ((length = ::read(fd.get(), part.data(), part.size())) > 0)) {
-        text.append(part.data(), static_cast<size_t>(length));
-    }
-    if (length < 0) {
-        return no_table(std::string("the file cannot be read: ") +
-                        std::strerror(errno));
+    const std::string why = read_json_file(value, text);
+    if (!why.empty()) {
+        return no_table(why);
     }
     return parse_mapping_table(text);
 }

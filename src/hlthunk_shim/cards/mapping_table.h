@@ -24,8 +24,7 @@ struct mapping_table {
                             are no entries then */
 };
 
-/** Most bytes of a table, and most entries. */
-inline constexpr size_t max_mapping_bytes   = size_t{64} * 1024;
+/** Most entries of a table. */
 inline constexpr size_t max_mapping_entries = 64;
 
 /** Largest logical index and module id. */

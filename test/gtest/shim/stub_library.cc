@@ -11,6 +11,7 @@
 #ifdef STUB_WITHOUT_OPTIONAL
 #define hlthunk_get_dram_usage stub_hides_get_dram_usage
 #define hlthunk_device_mapped_memory_export_dmabuf_fd stub_hides_export
+#define hlthunk_sys_box stub_hides_box
 #endif
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"

@@ -1,3 +1,4 @@
+#include "hlthunk_shim/cards/json_text.h"
 #include "hlthunk_shim/cards/mapping_table.h"
 
 #include "common/scratch.h"
@@ -175,7 +176,7 @@ TEST(mapping_table, names_both_entries_of_a_duplicate)
 TEST(mapping_table, is_bounded)
 {
     EXPECT_EQ("it is larger than 65536 bytes",
-              error_of(std::string(max_mapping_bytes + 1, ' ')));
+              error_of(std::string(max_json_bytes + 1, ' ')));
     std::string many = "[";
     for (unsigned i = 0; i <= max_mapping_entries; ++i) {
         char entry[80];

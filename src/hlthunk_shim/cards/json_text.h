@@ -1,0 +1,29 @@
+/**
+ * JSON of settings, from a variable or a file: what is wrong with it is told by
+ * its place. Any thread. Must not know UCX: fuzz targets are built of it.
+ */
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <cjson/cJSON.h>
+
+namespace gaudi::shim {
+
+/** More than any setting has, bytes. */
+inline constexpr size_t max_json_bytes = size_t{64} * 1024;
+
+using json_value = std::unique_ptr<cJSON, decltype(&cJSON_Delete)>;
+
+/** @param why_p  Set when nullptr is returned. */
+json_value parse_json(const std::string &text, std::string &why_p);
+
+/** Read a regular file, of which @ref parse_json refuses what is too large.
+ *  @return What is wrong; empty: nothing. */
+std::string read_json_file(const std::string &path, std::string &text_p);
+
+/** As in "a number". */
+const char *json_kind(const cJSON &value);
+
+} // namespace gaudi::shim
