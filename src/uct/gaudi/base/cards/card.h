@@ -16,6 +16,7 @@
 #include "hlthunk_shim/card.h"
 #include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/cards/visible_cards.h"
+#include "uct/gaudi/base/cards/ports.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 
 #include <algorithm>

@@ -12,9 +12,9 @@ shim::port_device *card_ports::get(const card &of, std::string &why_p)
     if (!tried_) {
         static util::made_once<shim::verbs_library> library;
         const auto &driver = base::driver()->lib();
-        why_ = shim::port_device::open(
-            driver, library.get([&] { return shim::verbs_library(driver); }),
-            of.device(), of.info().number, device_);
+        why_               = shim::port_device::open(
+                          driver, library.get([&] { return shim::verbs_library(driver); }),
+                          of.device(), of.info().number, device_);
         tried_ = true;
     }
     why_p = why_;

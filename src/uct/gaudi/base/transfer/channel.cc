@@ -244,7 +244,7 @@ int channel::create(remote_memory &there, const transfer_options &options,
 }
 
 std::unique_ptr<channel> channel::create(card &owner,
-                                         std::unique_ptr<port_queue> ports,
+                                         std::unique_ptr<shim::connection> over,
                                          channel *peer, uint32_t number,
                                          const transfer_options &options,
                                          copy_counts &counts)
@@ -252,23 +252,23 @@ std::unique_ptr<channel> channel::create(card &owner,
     using enum shim::dma_direction;
     std::unique_ptr<channel> created(
         new channel(&owner, options, counts.of(owner.name())));
+    auto ports = std::make_unique<port_queue>(
+        std::move(over), (peer != nullptr) ? peer->others_ : nullptr);
     created->ports_ = ports.get();
     created->init_queues(device_to_host, ports.get());
     created->init_queues(device_to_device, nullptr);
     created->init_queues(host_to_device, nullptr);
-    for (const copies which : {of_long, of_short}) {
-        if (peer != nullptr) {
+    if (peer != nullptr) {
+        ++peer->users;
+        created->peer_ = peer;
+        for (const copies which : {of_long, of_short}) {
             work_queue &asks = created->queue(host_to_device, which);
             asks.home        = peer;
             asks.dma         = peer->others_;
             asks.link        = number;
         }
     }
-    if (peer != nullptr) {
-        ++peer->users;
-        created->peer_ = peer;
-    }
-    created->make_jobs(ports->depth());
+    created->make_jobs(shim::connection_options().depth);
     created->dma_queues_.push_back(std::move(ports));
     return created;
 }

@@ -12,9 +12,9 @@
 
 #include "hlthunk_shim/dma_queue.h"
 #include "hlthunk_shim/memory.h"
-#include "uct/gaudi/base/transfer/port_queue.h"
 #include "uct/gaudi/base/transfer/counts.h"
 #include "uct/gaudi/base/transfer/owner_queue.h"
+#include "uct/gaudi/base/transfer/port_queue.h"
 #include "uct/gaudi/base/transfer/remote_memory.h"
 #include "uct/gaudi/base/transfer/transfer_config.h"
 #include "uct/gaudi/base/transfer/wakeup.h"
@@ -354,9 +354,9 @@ private:
     dma_job *free_job_         = nullptr;
     std::vector<dma_job> jobs_; /* last of these: they give chunks back */
     std::vector<std::unique_ptr<shim::dma_queue>> dma_queues_;
-    ptrdiff_t pcie_queues_  = 0;       /* the first of them */
-    owner_queue *others_    = nullptr; /* among them, of another process */
-    port_queue *ports_ = nullptr; /* the only one, */
+    ptrdiff_t pcie_queues_ = 0;       /* the first of them */
+    owner_queue *others_   = nullptr; /* among them, of another process */
+    port_queue *ports_     = nullptr; /* the only one, */
     channel *peer_ = nullptr; /* and what it leads to, which stays meanwhile */
     bool is_over_  = false;
     std::vector<shim::registration> shared_; /* of the staging memory, by place

@@ -401,8 +401,7 @@ ucs_status_t transfer_engine::arm()
 }
 
 int transfer_engine::connect_ports(pci_address address,
-                                   shim::port_offer &letter,
-                                   channel *&ports_p)
+                                   shim::port_offer &letter, channel *&ports_p)
 {
     card *const from = planner_.find_card(address);
     const int error  = (from != nullptr)

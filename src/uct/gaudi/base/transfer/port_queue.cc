@@ -6,10 +6,23 @@
 
 namespace gaudi::base {
 
+/* Who has ended acknowledges nothing any more. */
+unsigned port_queue::look(shim::dma_completion *completions, unsigned max)
+{
+    const unsigned found = over_->poll(completions, max);
+    if (found > 0) {
+        idle_polls_ = 0;
+    } else if ((++idle_polls_ % polls_before_look == 0) && (peer_ != nullptr) &&
+               peer_->is_over()) {
+        over_->close();
+    }
+    return found;
+}
+
 unsigned port_queue::poll(shim::dma_completion *completions, unsigned max)
 {
     if (ended_.empty()) {
-        return over_->poll(completions, max);
+        return look(completions, max);
     }
     const auto count =
         std::min<ptrdiff_t>(max, static_cast<ptrdiff_t>(ended_.size()));
@@ -24,7 +37,7 @@ int port_queue::wait_all(uint64_t timeout_us)
     const auto deadline = clock::now() + std::chrono::microseconds(timeout_us);
     while (over_->outstanding() > 0) {
         shim::dma_completion next;
-        if (over_->poll(&next, 1) > 0) {
+        if (look(&next, 1) > 0) {
             ended_.push_back(next);
         } else if (clock::now() >= deadline) {
             return -EAGAIN;

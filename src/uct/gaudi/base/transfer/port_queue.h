@@ -7,6 +7,7 @@
 
 #include "hlthunk_shim/dma_queue.h"
 #include "hlthunk_shim/ports/connection.h"
+#include "uct/gaudi/base/transfer/owner_queue.h"
 
 #include <memory>
 #include <utility>
@@ -16,8 +17,10 @@ namespace gaudi::base {
 
 class port_queue final : public shim::dma_queue {
 public:
-    explicit port_queue(std::unique_ptr<shim::connection> over)
-        : over_(std::move(over))
+    /** @param peer  Whose process has the other end; nullptr: whoever knows
+     *               when it ends calls @ref close. */
+    port_queue(std::unique_ptr<shim::connection> over, owner_queue *peer)
+        : over_(std::move(over)), peer_(peer)
     {}
 
     /** Whether no port works any more. */
@@ -44,7 +47,14 @@ public:
     }
 
 private:
+    unsigned look(shim::dma_completion *completions, unsigned max);
+
+    /* Polls that find nothing between two looks at the peer. */
+    static constexpr unsigned polls_before_look = 1024;
+
     const std::unique_ptr<shim::connection> over_;
+    owner_queue *const peer_;
+    unsigned idle_polls_ = 0;
     std::vector<shim::dma_completion> ended_; /* by wait_all */
 };
 

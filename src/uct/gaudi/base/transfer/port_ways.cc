@@ -39,8 +39,8 @@ int open_end(const card &from, unsigned peer,
 }
 
 /* The same of connecting it. */
-int connect(const card &from, shim::connection &end,
-            const shim::port_offer &theirs)
+int connect_end(const card &from, shim::connection &end,
+                const shim::port_offer &theirs)
 {
     const std::string why = end.connect(theirs);
     if (!why.empty()) {
@@ -89,7 +89,7 @@ int channel_set::take_ports(port_way &way, card &from, channel &peer,
     if (error == 0) {
         shim::port_offer theirs;
         std::memcpy(&theirs, letter->data, sizeof(theirs));
-        error = connect(from, *end, theirs);
+        error = connect_end(from, *end, theirs);
     }
     if (error == 0) {
         way.by = &add(channel::create(from, std::move(end), &peer, way.number,
@@ -123,8 +123,8 @@ int channel_set::get_ports(port_way &way, card &from, remote_memory &there,
     }
     int error = 0;
     if (way.by != nullptr) {
-        ucs_diag("%s: its ports to %s do not work any more", from.name().c_str(),
-                 peer.name());
+        ucs_diag("%s: its ports to %s do not work any more",
+                 from.name().c_str(), peer.name());
         way.by = nullptr;
         error  = -ENETDOWN;
     } else if (way.asked_for == nullptr) {
@@ -148,7 +148,7 @@ int channel_set::accept_ports(card &from, shim::port_offer &letter,
     std::unique_ptr<shim::connection> made;
     int error = open_end(from, letter.own, made);
     if (error == 0) {
-        error = connect(from, *made, letter);
+        error = connect_end(from, *made, letter);
     }
     if (error == 0) {
         letter    = made->offer();

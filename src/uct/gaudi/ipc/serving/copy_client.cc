@@ -165,12 +165,13 @@ int copy_client::ask_for_ports(base::remote_memory &of, uint64_t offset,
     if (asked_ports_ != none) {
         return -EAGAIN;
     }
-    const int error = post({.address = static_cast<uint64_t>(of.place().address),
-                            .offset  = offset,
-                            .length  = sizeof(shim::port_offer),
-                            .kind    = request_ports,
-                            .link    = link},
-                           this);
+    const int error =
+        post({.address = static_cast<uint64_t>(of.place().address),
+              .offset  = offset,
+              .length  = sizeof(shim::port_offer),
+              .kind    = request_ports,
+              .link    = link},
+             this);
     if (error == 0) {
         asked_ports_  = posted_ - 1;
         ports_answer_ = -EINPROGRESS;

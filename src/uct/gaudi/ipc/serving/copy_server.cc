@@ -210,6 +210,9 @@ ucs_status_t copy_server::start()
 void copy_server::forget_gone()
 {
     auto &clients = session_->clients;
+    for (const auto &each : clients) {
+        each->end_ports_if_gone();
+    }
     const std::lock_guard<std::mutex> changing(looking_);
     std::erase_if(clients, [](const auto &each) { return each->is_gone(); });
     any_clients_.store(!clients.empty(), std::memory_order_release);

@@ -103,6 +103,13 @@ public:
 
     /** Nothing goes over its ports any more; while the engine is there. */
     void end_ports();
+    /** The same, if it has ended: it acknowledges nothing any more. */
+    void end_ports_if_gone()
+    {
+        if (!ports_.empty() && of_->has_left()) {
+            end_ports();
+        }
+    }
 
     /** Start the next copy. @return false: there is none, or no room now. */
     bool start_next(base::transfer_engine &engine, base::flush_domain &domain);

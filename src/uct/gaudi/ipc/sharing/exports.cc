@@ -340,7 +340,8 @@ ucs_status_t exported_memory::pack(void *buffer)
         key_.module             = static_cast<uint16_t>(owner.module_id());
         key_.card        = static_cast<uint32_t>(device_->owner->address());
         key_.wants_flush = owner.capabilities().answers_early ? 1 : 0;
-        if (base::may_go_over(shim::wire::host) || (key_.wants_flush != 0)) {
+        if (base::may_go_over(shim::wire::host) ||
+            base::may_go_over(shim::wire::ports) || (key_.wants_flush != 0)) {
             copy_server::instance().offer();
         }
     } else if ((key_.machine.folder != 0) &&
