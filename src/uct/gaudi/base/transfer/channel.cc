@@ -51,6 +51,7 @@ void channel::sleep(shim::dma_queue &queue, uint32_t longest_us) const
 channel::~channel()
 {
     if (peer_ != nullptr) {
+        std::erase(peer_->ports_there_, ports_);
         --peer_->users;
     }
     for (const auto &queue : dma_queues_) {
@@ -261,6 +262,12 @@ std::unique_ptr<channel> channel::create(card &owner,
     if (peer != nullptr) {
         ++peer->users;
         created->peer_ = peer;
+        peer->ports_there_.push_back(created->ports_);
+        peer->others_->before_giving_up([peer] {
+            for (port_queue *each : peer->ports_there_) {
+                each->close();
+            }
+        });
         for (const copies which : {of_long, of_short}) {
             work_queue &asks = created->queue(host_to_device, which);
             asks.home        = peer;

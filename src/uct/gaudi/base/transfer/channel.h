@@ -354,9 +354,10 @@ private:
     dma_job *free_job_         = nullptr;
     std::vector<dma_job> jobs_; /* last of these: they give chunks back */
     std::vector<std::unique_ptr<shim::dma_queue>> dma_queues_;
-    ptrdiff_t pcie_queues_ = 0;       /* the first of them */
-    owner_queue *others_   = nullptr; /* among them, of another process */
-    port_queue *ports_     = nullptr; /* the only one, */
+    ptrdiff_t pcie_queues_ = 0;             /* the first of them */
+    owner_queue *others_   = nullptr;       /* among them, of another process */
+    std::vector<port_queue *> ports_there_; /* of ours, to another process */
+    port_queue *ports_ = nullptr;           /* the only one, */
     channel *peer_ = nullptr; /* and what it leads to, which stays meanwhile */
     bool is_over_  = false;
     std::vector<shim::registration> shared_; /* of the staging memory, by place

@@ -13,7 +13,9 @@
 #include "uct/gaudi/base/transfer/remote_memory.h"
 
 #include <cerrno>
+#include <functional>
 #include <span>
+#include <utility>
 
 namespace gaudi::base {
 
@@ -87,10 +89,26 @@ public:
                    cookie);
     }
 
+    /** Have a function called before copies are given up that the other process
+     *  might still make over ports: it sees to it that none is. */
+    void before_giving_up(std::function<void()> function)
+    {
+        give_up_ = std::move(function);
+    }
+
 protected:
+    void give_up() const
+    {
+        if (give_up_) {
+            give_up_();
+        }
+    }
     [[nodiscard]] virtual int ask(remote_memory &of, bool is_put,
                                   uint64_t address, uint64_t offset,
                                   uint64_t length, void *cookie) = 0;
+
+private:
+    std::function<void()> give_up_;
 };
 
 } // namespace gaudi::base

@@ -251,6 +251,7 @@ unsigned copy_client::poll(shim::dma_completion *completions, unsigned max)
     };
     take_ended();
     if ((count == 0) && (taken_ < posted_) && is_over()) {
+        give_up();
         take_ended(); /* before it went */
         while ((count < max) && (taken_ < posted_)) {
             take(over_);
