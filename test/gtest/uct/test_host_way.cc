@@ -41,6 +41,16 @@ child_options over_host(const char *habit          = "rests",
     return {settings};
 }
 
+/* Over the cards' ports, and over nothing else. */
+child_options over_ports(const char *habit          = "rests",
+                         child_environment settings = {})
+{
+    settings.emplace_back("UCX_GAUDI_IPC_ROUTES", "ports");
+    settings.emplace_back("HLTHUNK_EMU_PORTS", "y");
+    settings.emplace_back(peer_habit, habit);
+    return {settings};
+}
+
 /* The test process and a peer, each with a card. */
 struct pair : beside_a_peer {
     using beside_a_peer::copy;
@@ -194,6 +204,29 @@ TEST_IN_CHILD(host_way, is_taken_where_the_driver_does_not_import,
 
 TEST_IN_CHILD(host_way, is_taken_where_imports_are_refused,
               in_vain({{"HLTHUNK_EMU_NO_ROUTE", "eperm"}}))
+{
+    move_all();
+}
+
+TEST_IN_CHILD(ports_way, moves_all_by_a_peer_that_makes_no_progress,
+              over_ports())
+{
+    move_all();
+}
+
+TEST_IN_CHILD(ports_way, moves_all_by_a_peer_that_sleeps, over_ports("sleeps"))
+{
+    move_all();
+}
+
+TEST_IN_CHILD(ports_way, moves_all_by_a_peer_that_polls, over_ports("polls"))
+{
+    move_all();
+}
+
+TEST_IN_CHILD(host_way, is_taken_where_there_are_no_ports,
+              over_ports("rests", {{"UCX_GAUDI_IPC_ROUTES", "ports,host"},
+                                   {"HLTHUNK_EMU_PORTS", "n"}}))
 {
     move_all();
 }

@@ -487,6 +487,7 @@ TEST_P(interruptions, hang_nobody_up_and_leave_nothing)
     const auto &[route, what, begun] = GetParam();
     EXPECT_TRUE(
         child_passes("is_interrupted", {{{"UCX_GAUDI_IPC_ROUTES", route},
+                                         {"HLTHUNK_EMU_PORTS", "y"},
                                          {of_event, what->name},
                                          {of_begun, std::to_string(begun)},
                                          {peer_habit, "sleeps"}},
@@ -535,12 +536,15 @@ class killed_users : public ::testing::TestWithParam<const char *> {};
 
 TEST_P(killed_users, leave_the_memory_to_its_owner)
 {
-    EXPECT_TRUE(child_passes(
-        "loses_who_uses_its_memory",
-        {{{"UCX_GAUDI_IPC_ROUTES", GetParam()}, {peer_habit, "sleeps"}}, -1}));
+    EXPECT_TRUE(child_passes("loses_who_uses_its_memory",
+                             {{{"UCX_GAUDI_IPC_ROUTES", GetParam()},
+                               {"HLTHUNK_EMU_PORTS", "y"},
+                               {peer_habit, "sleeps"}},
+                              -1}));
 }
 
-INSTANTIATE_TEST_SUITE_P(over, killed_users, ::testing::Values("pcie", "host"),
+INSTANTIATE_TEST_SUITE_P(over, killed_users,
+                         ::testing::Values("ports", "pcie", "host"),
                          [](const auto &route) {
                              return std::string(route.param);
                          });
@@ -579,6 +583,7 @@ std::vector<interruption> all_interruptions()
              * that is what an invalidation does. */
             if (std::string(each.name) != "it_ends_the_key") {
                 all.push_back({"pcie", &each, begun});
+                all.push_back({"ports", &each, begun});
             }
         }
     }
