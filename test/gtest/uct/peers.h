@@ -60,6 +60,9 @@ public:
     /** Times that it has flushed its card. */
     uint64_t flushes();
 
+    /** Let it unmap its host memory, and keep the registration. */
+    void unmap_host();
+
     /** Let it end the registration of its device memory. */
     void end_key();
 
