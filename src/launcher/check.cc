@@ -1,16 +1,26 @@
 #include "launcher/check.h"
 
 #include "launcher/trial.h"
-#include "launcher/tried_card.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <set>
 
+#include <unistd.h>
+
 namespace launcher {
 
 namespace {
+
+/* How the child exits that ends all steps; else its verdict is the code. */
+constexpr int exit_no_more = 100;
+
+/* What stands before what a child says that it does. */
+constexpr char doing_mark[] = "- ";
+
+std::string now_doing; /* in a child */
 
 /* What stands behind a mark in the last line that begins with it. */
 std::string last_line(const std::string &output, const std::string &mark)
@@ -149,6 +159,25 @@ std::string look_at_cards(const subject &with)
 }
 
 } // namespace
+
+void doing(const std::string &what)
+{
+    now_doing = what;
+    std::printf("%s%s\n", doing_mark, to_printable(what).c_str());
+    std::fflush(stdout);
+}
+
+void end_step(verdict how, const std::string &detail, bool of_all)
+{
+    std::printf("%s\n", to_printable(detail).c_str());
+    std::fflush(nullptr);
+    _exit(of_all ? exit_no_more : static_cast<int>(how));
+}
+
+void fail_step(const std::string &why, bool of_all)
+{
+    end_step(verdict::failed, now_doing + ": " + why, of_all);
+}
 
 bool check_result::is_good() const
 {

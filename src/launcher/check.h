@@ -78,6 +78,19 @@ struct finding {
     }
 };
 
+/* In the child of a step. */
+
+/** Say what is done now: a failure tells it, and so does the finding of a step
+ *  that does not come back. */
+void doing(const std::string &what);
+
+/** End the step. @param of_all  The first card is in no state for others. */
+[[noreturn]] void end_step(verdict how, const std::string &detail,
+                           bool of_all = false);
+
+/** The same as failed, with what was done. */
+[[noreturn]] void fail_step(const std::string &why, bool of_all = false);
+
 struct check_result {
     std::vector<finding> findings;
     report found;        /**< what `info` reports */

@@ -6,8 +6,6 @@
 #include <cstring>
 #include <thread>
 
-#include <unistd.h>
-
 namespace launcher {
 
 namespace {
@@ -18,44 +16,13 @@ using clock    = std::chrono::steady_clock;
 /* Between two tries to open a card in reset. */
 constexpr std::chrono::milliseconds pause_of_reset{20};
 
-/* What is being done, for failures. */
-std::string &now_doing()
-{
-    static std::string what;
-    return what;
-}
-
-[[noreturn]] void end_child(int code, const std::string &detail)
-{
-    std::printf("%s\n", to_printable(detail).c_str());
-    std::fflush(nullptr);
-    _exit(code);
-}
-
-[[noreturn]] void end_failed(const std::string &why)
-{
-    end_step(verdict::failed, now_doing() + ": " + why);
-}
-
 } // namespace
-
-void doing(const std::string &what)
-{
-    now_doing() = what;
-    std::printf("%s%s\n", doing_mark, to_printable(what).c_str());
-    std::fflush(stdout);
-}
-
-void end_step(verdict how, const std::string &detail)
-{
-    end_child(static_cast<int>(how), detail);
-}
 
 void must_succeed(int result)
 {
     if (result != 0) {
-        end_failed((result == -ENODEV) ? "the card was reset, or is gone"
-                                       : std::strerror(-result));
+        fail_step((result == -ENODEV) ? "the card was reset, or is gone"
+                                      : std::strerror(-result));
     }
 }
 
@@ -70,7 +37,7 @@ void must_be_there(int result, const char *otherwise)
 void must_hold(bool holds, const std::string &otherwise)
 {
     if (!holds) {
-        end_failed(otherwise);
+        fail_step(otherwise);
     }
 }
 
@@ -103,7 +70,7 @@ void require_same(const char *data, const std::vector<char> &text)
         std::snprintf(
             why, sizeof(why), "byte %td of %zu is %#04x, and should be %#04x",
             seen - data, text.size(), *seen & 0xffu, *expected & 0xffu);
-        end_failed(why);
+        fail_step(why);
     }
 }
 
@@ -121,7 +88,7 @@ const shim::driver &driver_of(const subject &with)
         report all;
         loaded = load_driver(*with.files, *with.where, all);
         if (loaded == nullptr) {
-            end_child(exit_no_more, all.missing.front().what);
+            end_step(verdict::failed, all.missing.front().what, true);
         }
     }
     return *loaded;
@@ -144,9 +111,7 @@ tried_card::tried_card(const subject &with, const std::string &bus_id,
         const char *why = (ret == -EAGAIN)  ? "its reset does not end"
                           : (ret == -EBUSY) ? "it is in use"
                                             : std::strerror(-ret);
-        end_child((bus_id == with.bus_id) ? exit_no_more
-                                          : static_cast<int>(verdict::failed),
-                  now_doing() + ": " + why);
+        fail_step(why, bus_id == with.bus_id);
     }
 }
 

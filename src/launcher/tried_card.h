@@ -17,19 +17,6 @@
 
 namespace launcher {
 
-/** How the child exits that ends all steps; else its verdict is the code. */
-inline constexpr int exit_no_more = 100;
-
-/** What stands before what a child says that it does. */
-inline constexpr char doing_mark[] = "- ";
-
-/** Say what is done now; a failure begins with it, and so does the finding of a
- *  step that does not come back. */
-void doing(const std::string &what);
-
-/** End the step. */
-[[noreturn]] void end_step(verdict how, const std::string &detail);
-
 /** End the step as failed, unless this is 0. @param result  0 or -errno. */
 void must_succeed(int result);
 
