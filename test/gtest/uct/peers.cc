@@ -76,6 +76,12 @@ ipc_peer::memory read_memory(std::istream &words)
     return {from_hex(key), address};
 }
 
+size_t device_bytes()
+{
+    const char *wished = std::getenv(peer_block);
+    return (wished != nullptr) ? std::stoul(wished) : ipc_peer_bytes;
+}
+
 /* What the child has, */
 struct peer_memory {
     opened_domain copy_md;
@@ -84,7 +90,7 @@ struct peer_memory {
     char *const host = static_cast<char *>(
         mmap(nullptr, ipc_peer_bytes, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    device_buffer device{copy_md, ipc_peer_bytes};
+    device_buffer device{copy_md, device_bytes()};
 };
 
 /* and by what others use it. */
@@ -101,7 +107,7 @@ struct shared_memory {
     transport ipc{ipc_md};
     registration host_memh{ipc_md, memory.host, ipc_peer_bytes};
     std::optional<registration> device_memh{
-        std::in_place, ipc_md, memory.device.address, ipc_peer_bytes};
+        std::in_place, ipc_md, memory.device.address, device_bytes()};
 };
 
 struct peer_state : peer_memory {
