@@ -249,6 +249,25 @@ TEST_F(wheel, gets_those_that_were_put_in_where_all_others_see_another_ucx)
     EXPECT_TRUE(is_quiet_success(result, {"gaudi_copy"}));
 }
 
+/* Not by the names of its libraries. */
+TEST_F(wheel, is_known_to_the_python_package)
+{
+    const made_wheel made(hashed);
+    const process_result result = run(
+        {"python3", "-c",
+         "import ctypes\n"
+         "ctypes.CDLL('" +
+             made.library("ucp").string() +
+             "')\n"
+             "import ucx_gaudi\n"
+             "ucx_gaudi.Buffer(1 << 50)\n"},
+        alone({{"PYTHONPATH", GAUDI_BUILD_DIR "/lib/python3/dist-packages"}}));
+    EXPECT_TRUE(
+        exited_with(1, result,
+                    {"RuntimeWarning: UCX was loaded before ucx_gaudi",
+                     "OutOfMemoryError: ucx_gaudi_mem_alloc: Out of memory"}));
+}
+
 TEST_F(wheel, is_not_changed_where_nothing_can_be_put_in)
 {
     scratch_directory files;
