@@ -4,6 +4,7 @@
 #include "hlthunk_emulator/exported_buffer.h"
 #include "hlthunk_emulator/faults.h"
 #include "hlthunk_emulator/hlthunk_emu.h"
+#include "hlthunk_emulator/ports/wire.h"
 #include "hlthunk_emulator/settings.h"
 
 #include <algorithm>
@@ -265,10 +266,15 @@ HLTHUNK_PUBLIC int hlthunk_emu_fault(const char *wished)
         const auto at_once = std::stable_partition(
             read.begin(), read.end(), [](const fault &each) {
                 return (each.call != faulty_call::now) &&
+                       (each.call != faulty_call::port) &&
                        (each.call != faulty_call::reset);
             });
         faults::instance().add({read.begin(), at_once});
         for (auto each = at_once; each != read.end(); ++each) {
+            if (each->call == faulty_call::port) {
+                cut_wires(*each);
+                continue;
+            }
             for (unsigned i = 0; i < get_settings().devices; ++i) {
                 if (each->card.value_or(i) == i) {
                     software_card::at(i).meet_now(*each);

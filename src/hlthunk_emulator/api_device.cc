@@ -2,6 +2,7 @@
 #include "hlthunk_emulator/api.h"
 #include "hlthunk_emulator/box.h"
 #include "hlthunk_emulator/device_files.h"
+#include "hlthunk_emulator/ports/wiring.h"
 #include "hlthunk_emulator/settings.h"
 #include "hlthunk_emulator/sysfs_view.h"
 #include "util/made_once.h"
@@ -324,6 +325,9 @@ HLTHUNK_PUBLIC int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)
         info->revision_id                        = kind.revision;
         info->tpc_interrupt_id                   = kind.tpc_interrupt;
         info->rotator_enabled_mask               = kind.rotator_mask;
+        const port_masks ports                   = ports_of(found.index());
+        info->nic_ports_mask                     = ports.enabled;
+        info->nic_ports_external_mask            = ports.external;
     });
 }
 

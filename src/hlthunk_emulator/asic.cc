@@ -38,7 +38,7 @@ constexpr asic gaudi3 = {.name           = "gaudi3",
                          .device_name    = HLTHUNK_DEVICE_GAUDI3,
                          .pci_id         = 0x1060,
                          .revision       = 1,
-                         .server_type    = 0, /* none is known */
+                         .server_type    = 10, /* HLS-3 */
                          .user_queues    = false,
                          .user_page_size = true,
                          .memory         = 128ull << 30,

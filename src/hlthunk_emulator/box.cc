@@ -2,6 +2,7 @@
 
 #include "hlthunk_emulator/file_lock.h"
 #include "hlthunk_emulator/settings.h"
+#include "util/file_mapping.h"
 #include "util/text.h"
 
 #include <array>
@@ -280,6 +281,25 @@ void visit_memory_files(const std::string &name, int access,
             }
         }
     }
+}
+
+int share_memory_file(const std::string &name, size_t length,
+                      util::unique_fd &file_p,
+                      const std::function<int(int fd)> &begin)
+{
+    const util::unique_fd turn(take_turn());
+    if (!turn) {
+        return turn.get();
+    }
+    visit_memory_files(name, O_RDWR, [&](util::unique_fd file) {
+        file_p = std::move(file);
+        return false;
+    });
+    if (file_p) {
+        return (util::lasting_length(file_p.get()) >= length) ? 0 : -EINVAL;
+    }
+    file_p = util::make_lasting_file(name.c_str(), length);
+    return file_p ? begin(file_p.get()) : -errno;
 }
 
 } // namespace gaudi::emu

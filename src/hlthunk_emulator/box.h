@@ -60,4 +60,17 @@ bool card_is_taken(unsigned index);
 void visit_memory_files(const std::string &name, int access,
                         const std::function<bool(util::unique_fd)> &visit);
 
+/**
+ * Open the file in memory of a name that the processes of the box share, or
+ * make it, all zeros. Nobody else of the box makes one meanwhile.
+ *
+ * @param length  Bytes that it is to have at least.
+ * @param begin   Called with the file when it is new, before others see what is
+ *                in it; gives 0 or -errno.
+ * @return 0, -EINVAL for a shorter file, or another -errno.
+ */
+int share_memory_file(const std::string &name, size_t length,
+                      util::unique_fd &file_p,
+                      const std::function<int(int fd)> &begin);
+
 } // namespace gaudi::emu

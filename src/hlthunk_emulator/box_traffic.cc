@@ -116,9 +116,8 @@ box_traffic::~box_traffic()
     }
 }
 
-bool box_traffic::map(util::unique_fd fd)
+bool box_traffic::map()
 {
-    fd_                 = std::move(fd);
     closed_in_children_ = util::closed_in_children(fd_.get());
     if (!shared_.map(fd_.get(), 0, sizeof(shared_state))) {
         return false;
@@ -127,11 +126,10 @@ bool box_traffic::map(util::unique_fd fd)
     return true;
 }
 
-int box_traffic::create(const std::string &name)
+/* In a new file. */
+int box_traffic::begin()
 {
-    util::unique_fd fd =
-        util::make_lasting_file(name.c_str(), sizeof(shared_state));
-    if (!fd || !map(std::move(fd))) {
+    if (!map()) {
         return -errno;
     }
     auto *state = new (shared_.start()) shared_state;
@@ -145,24 +143,15 @@ int box_traffic::create(const std::string &name)
     return -ret;
 }
 
-/* Find the file of the box, or make it. Nobody else does meanwhile. */
+/* Find the file of the box, or make it. */
 int box_traffic::join(const std::string &name)
 {
-    const util::unique_fd turn(take_turn());
-    if (!turn) {
-        return turn.get();
+    const int ret = share_memory_file(name, sizeof(shared_state), fd_,
+                                      [this](int) { return begin(); });
+    if (ret != 0) {
+        return ret;
     }
-    util::unique_fd found;
-    visit_memory_files(name, O_RDWR, [&](util::unique_fd file) {
-        found = std::move(file);
-        return false;
-    });
-    if (!found) {
-        const int created = create(name);
-        return (created != 0) ? created : take_owner_number();
-    }
-    if ((util::lasting_length(found.get()) < sizeof(shared_state)) ||
-        !map(std::move(found)) ||
+    if (((shared_.start() == nullptr) && !map()) ||
         (reinterpret_cast<shared_state *>(shared_.start())->magic !=
          magic_of_state)) {
         return -EINVAL;
@@ -214,13 +203,18 @@ void box_traffic::add(flow added)
     }
 }
 
-model_time box_traffic::earliest_end(unsigned card, uint64_t job)
+model_time box_traffic::last_byte(unsigned card, uint64_t job)
 {
     const locked state(*this);
     const model_time present = now();
     state->all.advance(speed_, present);
     drop_the_dead(*state, present);
-    const model_time end = state->all.earliest_end(speed_, card, job);
+    return state->all.earliest_end(speed_, card, job);
+}
+
+model_time box_traffic::earliest_end(unsigned card, uint64_t job)
+{
+    const model_time end = last_byte(card, job);
     return (end == 0) ? 0 : end + nanoseconds(speed_.completion);
 }
 

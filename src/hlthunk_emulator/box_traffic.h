@@ -34,6 +34,10 @@ public:
     /** When a job has ended for whoever polls, or will at the earliest. */
     [[nodiscard]] model_time earliest_end(unsigned card, uint64_t job);
 
+    /** The same without what comes after the last byte: for what the program
+     *  sees arrive. 0: unknown. */
+    [[nodiscard]] model_time last_byte(unsigned card, uint64_t job);
+
     /** The flows of a job in the order in which they were added; those that
      *  have not ended as if they did now. @throws bad_alloc. */
     [[nodiscard]] std::vector<flow> flows_of(unsigned card, uint64_t job);
@@ -61,8 +65,8 @@ private:
     class locked;
 
     int join(const std::string &name);
-    bool map(util::unique_fd fd);
-    int create(const std::string &name);
+    bool map();
+    int begin();
     int take_owner_number();
     void drop_the_dead(shared_state &state, model_time now) const;
 

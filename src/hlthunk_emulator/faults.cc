@@ -1,5 +1,6 @@
 #include "hlthunk_emulator/faults.h"
 
+#include "hlthunk_emulator/ports/wiring.h"
 #include "util/made_once.h"
 
 #include <algorithm>
@@ -23,6 +24,7 @@ constexpr struct {
     {"flush", faulty_call::flush},      {"submit", faulty_call::submit},
     {"wait", faulty_call::wait},        {"job", faulty_call::job},
     {"packet", faulty_call::packet},    {"reset", faulty_call::reset},
+    {"wqe", faulty_call::wqe},          {"port", faulty_call::port},
     {"now", faulty_call::now},
 };
 
@@ -133,6 +135,17 @@ std::string read_effect(std::string_view text, faulty_call call,
     const auto argument   = cut(name, ':');
     const bool of_job     = (call == faulty_call::job);
     const bool of_packet  = (call == faulty_call::packet);
+    const bool of_wqe     = (call == faulty_call::wqe);
+    if (call == faulty_call::port) {
+        effect.kind = (text == "up") ? fault_kind::up : fault_kind::down;
+        return ((text == "up") || (text == "down"))
+                   ? std::string()
+                   : quoted(text) + "is not down or up";
+    }
+    if (of_wqe && (text == "lose")) {
+        effect.kind = fault_kind::lose;
+        return {};
+    }
     if (name == "reset") {
         effect.kind = fault_kind::reset;
         return argument ? read_opens(*argument, effect) : std::string();
@@ -146,7 +159,7 @@ std::string read_effect(std::string_view text, faulty_call call,
         effect.kind = fault_kind::remove;
         return {};
     }
-    if ((of_job || of_packet) && (name == "abort") && !argument) {
+    if ((of_job || of_packet || of_wqe) && (name == "abort") && !argument) {
         effect.kind = fault_kind::abort;
         return {};
     }
@@ -157,7 +170,7 @@ std::string read_effect(std::string_view text, faulty_call call,
                    ? std::string()
                    : quoted(*argument) + "is no time, as 10ms or 2s";
     }
-    if (of_job || of_packet || (call == faulty_call::close) ||
+    if (of_job || of_packet || of_wqe || (call == faulty_call::close) ||
         (call == faulty_call::now)) {
         return quoted(text) + "does not happen to what it is wished for";
     }
@@ -195,16 +208,25 @@ std::string parse_fault(std::string_view text, unsigned cards, fault &fault_p)
     }
     read.call = row->call;
     if (card) {
-        uint64_t number = 0;
-        if (!read_all(*card, number) || (number >= cards)) {
-            return quoted(*card) + "is none of " + std::to_string(cards) +
+        uint64_t number     = 0;
+        std::string_view of = *card;
+        const auto port =
+            (read.call == faulty_call::port) ? cut(of, '.') : std::nullopt;
+        if (!read_all(of, number) || (number >= cards)) {
+            return quoted(of) + "is none of " + std::to_string(cards) +
                    ((cards == 1) ? " card" : " cards");
         }
         read.card = static_cast<unsigned>(number);
+        if (port && (!read_all(*port, number) || (number >= ports_of_card))) {
+            return quoted(*port) + "is no port of a card";
+        }
+        read.port =
+            port ? std::optional(static_cast<unsigned>(number)) : std::nullopt;
     }
     std::string wrong;
     if (which) {
         wrong = ((read.call == faulty_call::now) ||
+                 (read.call == faulty_call::port) ||
                  (read.call == faulty_call::reset))
                     ? quoted(call) + "is no call, and has no number"
                     : read_which(*which, read);

@@ -8,9 +8,13 @@
  * the fault was wished for, from 1: that one goes wrong, with a plus that one
  * and all behind it, without a number all. WHAT is an errno by its name;
  * `reset`, `reset:OPENS`, `kill` or `remove`, which happen to the card; of jobs
- * and packets `abort`; and of jobs `delay:TIME`, `lose` or `lose:TIME`. A TIME
- * has a unit: us, ms or s. Without @CARD it is about every card, each with a
- * count of its own.
+ * packets and WQEs `abort`; and of jobs `delay:TIME`, `lose` or `lose:TIME`. A
+ * TIME has a unit: us, ms or s. Without @CARD it is about every card, each with
+ * a count of its own.
+ *
+ *     port=down[@CARD[.PORT]], port=up[@CARD[.PORT]]
+ *
+ * Of a wire, for both of its ends.
  *
  *     reset=OPENS[@CARD]
  *
@@ -51,6 +55,9 @@ enum class faulty_call {
     packet, /**< that engines can make nothing of, or with a bad address:
                  `reset` as the driver makes it, unless `abort` or `remove`
                  is wished for */
+    wqe,    /**< of a port, when it is looked at; `abort` is an error of its
+                 queue pair, and with `lose` its sender hears nothing of it */
+    port,   /**< no call: the wire of a port is `down`, or `up`, from now on */
     reset,  /**< no call: so many opens find the card in reset */
     now     /**< at once, on open and closed cards; `reset` and `remove` */
 };
@@ -62,7 +69,9 @@ enum class fault_kind {
     remove, /**< of the card */
     abort,  /**< the job ends as aborted, and the card goes on */
     delay,  /**< the job ends later */
-    lose    /**< the job ends never: after a time the driver resets the card */
+    lose,   /**< the job ends never: after a time the driver resets the card */
+    down,   /**< the wire carries nothing */
+    up      /**< it does again */
 };
 
 /** Opens that find a card in reset, unless a fault names a number. */
@@ -83,6 +92,7 @@ struct fault {
     uint64_t first   = 1; /**< the calls that it is about */
     uint64_t last    = UINT64_MAX;
     std::optional<unsigned> card; /**< none: every one */
+    std::optional<unsigned> port; /**< of a card's; none: every one */
     fault_effect effect;
 };
 

@@ -1,15 +1,8 @@
 #include "hlthunk_emulator/job_watch.h"
 
-#include "hlthunk_emulator/box.h"
 #include "hlthunk_emulator/settings.h"
-#include "util/process.h"
 
 #include <algorithm>
-#include <atomic>
-#include <climits>
-#include <cstdarg>
-#include <cstdio>
-#include <functional>
 
 namespace gaudi::emu {
 
@@ -38,58 +31,6 @@ const char *text_of(uint32_t status)
     default:
         return "aborted";
     }
-}
-
-/* --- the trace of this process ---------------------------------------------
- */
-
-struct own_trace {
-    trace_file file{get_settings().trace};
-};
-
-/* Generation of the process that has one; a child does not write what its
- * parent has gathered. */
-std::atomic<unsigned> writer{UINT_MAX};
-
-/* @return nullptr when it is off, or cannot be had. */
-trace_file *find_trace()
-{
-    if (get_settings().trace.empty()) {
-        return nullptr;
-    }
-    trace_file &made = util::of_this_process<own_trace>().file;
-    writer           = util::process_generation();
-    return made.good() ? &made : nullptr;
-}
-
-/* At the end of the process, which may have left its cards open. */
-struct flush_at_exit {
-    flush_at_exit()                                 = default;
-    flush_at_exit(const flush_at_exit &)            = delete;
-    flush_at_exit &operator=(const flush_at_exit &) = delete;
-    ~flush_at_exit()
-    {
-        if (writer == util::process_generation()) {
-            util::of_this_process<own_trace>().file.flush();
-        }
-    }
-};
-const flush_at_exit last_one;
-
-/* --- names and numbers in the trace --------------------------------------- */
-
-constexpr uint32_t queues_of_card = 512;
-static_assert(queues_of_card > queue_count + internal_queue_count);
-
-/* Numbers of "processes", which are cards, and of "threads", their queues:
- * Perfetto names threads by their number alone, whose process so ever they are.
- * Boxes that write the same file differ in them. */
-uint32_t number_of_card(unsigned card)
-{
-    const std::string &node = get_settings().node;
-    const auto box          = static_cast<uint32_t>(
-        (node == "0") ? 0 : 1 + std::hash<std::string>()(node) % 16383);
-    return box * max_cards + card + 1;
 }
 
 std::string name_of_stream(const char *engine, uint32_t number, uint32_t stream)
@@ -124,18 +65,6 @@ std::string name_of_side(const memory_side &side, unsigned own)
                                               : own);
 }
 
-/* Microseconds. Readers make a double of it, and nanoseconds of that by cutting
- * off: with another fifth of one they get back what this was, and neighbours in
- * a row do not overlap. */
-struct time_text {
-    explicit time_text(model_time time)
-    {
-        std::snprintf(text, sizeof(text), "%ld.%03ld2", time / 1000,
-                      time % 1000);
-    }
-    char text[32];
-};
-
 } // namespace
 
 std::unique_ptr<job_watch> job_watch::create(unsigned card)
@@ -154,7 +83,7 @@ std::optional<clock::time_point> job_watch::begin(uint64_t seq,
                                                   const engine_copy &copy)
 {
     job &owner = of(seq);
-    if (trace_ != nullptr) {
+    if (rows_.file() != nullptr) {
         owner.copies.push_back({copy, now(), 0, 0, false});
     }
     if (model_ == nullptr) {
@@ -205,7 +134,7 @@ clock::time_point job_watch::awake_after(clock::time_point end) const
  * time by their bytes. */
 void job_watch::take_times(uint64_t seq)
 {
-    if ((trace_ == nullptr) || (model_ == nullptr)) {
+    if ((rows_.file() == nullptr) || (model_ == nullptr)) {
         return;
     }
     std::vector<known_copy *> members;
@@ -257,78 +186,37 @@ void job_watch::abandon_job(uint64_t seq, uint32_t status)
 
 void job_watch::flush()
 {
-    if (trace_ != nullptr) {
-        trace_->flush();
+    if (rows_.file() != nullptr) {
+        rows_.file()->flush();
     }
 }
 
 /* --- the trace ------------------------------------------------------------ */
 
-void job_watch::add_event(const char *format, ...)
-{
-    char text[1024];
-    va_list arguments;
-
-    va_start(arguments, format);
-    const int length = std::vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    if ((length > 0) && (static_cast<size_t>(length) < sizeof(text))) {
-        lines_.append(text, static_cast<size_t>(length)).append(",\n");
-    }
-}
-
-/* Where what a card does is shown; it gets its name first. */
-std::string job_watch::place_of(unsigned card)
-{
-    const uint32_t number = number_of_card(card);
-    std::string place     = R"("pid":)" + std::to_string(number);
-    if (named_cards_.insert(card).second) {
-        const std::string &node = get_settings().node;
-        add_event(R"({"ph":"M",%s,"name":"process_name",)"
-                  R"("args":{"name":"gaudi%u %s%s"}})",
-                  place.c_str(), card, bus_id_of(card).c_str(),
-                  (node == "0") ? "" : (" of box " + json_text(node)).c_str());
-        add_event(R"({"ph":"M",%s,"name":"process_sort_index",)"
-                  R"("args":{"sort_index":%u}})",
-                  place.c_str(), number);
-    }
-    return place;
-}
-
 std::string job_watch::row_of(uint32_t queue)
 {
-    std::string row =
-        place_of(card_) + R"(,"tid":)" +
-        std::to_string(number_of_card(card_) * queues_of_card + queue);
-    if (named_queues_.insert(queue).second) {
-        add_event(R"({"ph":"M",%s,"name":"thread_name",)"
-                  R"("args":{"name":"%s"}})",
-                  row.c_str(), name_of_queue(queue).c_str());
-        add_event(R"({"ph":"M",%s,"name":"thread_sort_index",)"
-                  R"("args":{"sort_index":%u}})",
-                  row.c_str(), queue);
-    }
-    return row;
+    return rows_.row_of(queue, name_of_queue(queue));
 }
 
 void job_watch::add_link(const known_copy &copy, uint64_t seq, unsigned card,
                          bool to_card)
 {
     const char *direction   = to_card ? "to" : "from";
-    const uint64_t id       = trace_->next_id();
-    const std::string place = place_of(card);
+    const uint64_t id       = rows_.file()->next_id();
+    const std::string place = rows_.place_of(card);
     const uint32_t row      = number_of_card(card);
-    add_event(
+    rows_.add_event(
         R"({"ph":"b","cat":"link","id":"0x%lx",%s,"tid":%u,"ts":%s,)"
         R"("name":"PCIe %s gaudi%u","args":{"bytes":%lu,"engine":"gaudi%u %s",)"
         R"("job":%lu,"process":"%s"}})",
         id, place.c_str(), row, time_text(copy.begin).text, direction, card,
         copy.what.bytes - copy.left, card_,
-        name_of_queue(copy.what.queue).c_str(), seq, trace_->process().c_str());
-    add_event(R"({"ph":"e","cat":"link","id":"0x%lx",%s,"tid":%u,"ts":%s,)"
-              R"("name":"PCIe %s gaudi%u"})",
-              id, place.c_str(), row, time_text(copy.end).text, direction,
-              card);
+        name_of_queue(copy.what.queue).c_str(), seq,
+        rows_.file()->process().c_str());
+    rows_.add_event(
+        R"({"ph":"e","cat":"link","id":"0x%lx",%s,"tid":%u,"ts":%s,)"
+        R"("name":"PCIe %s gaudi%u"})",
+        id, place.c_str(), row, time_text(copy.end).text, direction, card);
 }
 
 /* As the timing model: what is imported goes through both cards' links. */
@@ -353,20 +241,21 @@ void job_watch::add_slice(const known_copy &copy, uint64_t seq,
     const std::string sides =
         name_of_side(what.from, card_) + " to " + name_of_side(what.to, card_);
     const model_time waited = copy.begin - model_time_of(of(seq).submitted);
-    add_event(R"({"ph":"X","cat":"copy",%s,"ts":%s,"dur":%s,)"
-              R"("name":"%s","args":{"bytes":%lu,"source":"0x%lx",)"
-              R"("destination":"0x%lx","job":%lu,"status":"%s","waited_us":%s,)"
-              R"("process":"%s"}})",
-              row_of(what.queue).c_str(), time_text(copy.begin).text,
-              time_text(copy.end - copy.begin).text, sides.c_str(),
-              what.bytes - copy.left, what.src, what.dst, seq, status,
-              time_text(std::max<model_time>(0, waited)).text,
-              trace_->process().c_str());
+    rows_.add_event(
+        R"({"ph":"X","cat":"copy",%s,"ts":%s,"dur":%s,)"
+        R"("name":"%s","args":{"bytes":%lu,"source":"0x%lx",)"
+        R"("destination":"0x%lx","job":%lu,"status":"%s","waited_us":%s,)"
+        R"("process":"%s"}})",
+        row_of(what.queue).c_str(), time_text(copy.begin).text,
+        time_text(copy.end - copy.begin).text, sides.c_str(),
+        what.bytes - copy.left, what.src, what.dst, seq, status,
+        time_text(std::max<model_time>(0, waited)).text,
+        rows_.file()->process().c_str());
 }
 
 void job_watch::write(uint64_t seq, const char *status)
 {
-    if (trace_ == nullptr) {
+    if (rows_.file() == nullptr) {
         return;
     }
     for (known_copy &copy : of(seq).copies) {
@@ -375,18 +264,18 @@ void job_watch::write(uint64_t seq, const char *status)
         add_links(copy, seq);
     }
     of(seq).copies.clear();
-    trace_->add(lines_);
-    lines_.clear();
+    rows_.hand_over();
 }
 
 void job_watch::tell_fault(uint64_t seq, uint32_t queue, const char *why)
 {
-    if (trace_ != nullptr) {
-        add_event(R"({"ph":"i","s":"t","cat":"fault",%s,"ts":%s,)"
-                  R"("name":"job aborted","args":{"job":%lu,"why":"%s",)"
-                  R"("process":"%s"}})",
-                  row_of(queue).c_str(), time_text(now()).text, seq,
-                  json_text(why).c_str(), trace_->process().c_str());
+    if (rows_.file() != nullptr) {
+        rows_.add_event(R"({"ph":"i","s":"t","cat":"fault",%s,"ts":%s,)"
+                        R"("name":"job aborted","args":{"job":%lu,"why":"%s",)"
+                        R"("process":"%s"}})",
+                        row_of(queue).c_str(), time_text(now()).text, seq,
+                        json_text(why).c_str(),
+                        rows_.file()->process().c_str());
     }
 }
 

@@ -16,14 +16,13 @@
 
 #include "hlthunk_emulator/box_traffic.h"
 #include "hlthunk_emulator/copy_route.h"
-#include "hlthunk_emulator/trace_file.h"
+#include "hlthunk_emulator/trace_rows.h"
 #include "hlthunk_shim/hlthunk/abi.h"
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -85,28 +84,23 @@ private:
     };
 
     job_watch(box_traffic *model, trace_file *trace, unsigned card)
-        : model_(model), trace_(trace), card_(card)
+        : model_(model), rows_(trace, card), card_(card)
     {}
 
     job &of(uint64_t seq) { return jobs_[seq % shim::max_cs_in_flight]; }
     void take_times(uint64_t seq);
     void write(uint64_t seq, const char *status);
 
-    std::string place_of(unsigned card);
     std::string row_of(uint32_t queue);
     void add_link(const known_copy &copy, uint64_t seq, unsigned card,
                   bool to_card);
     void add_links(const known_copy &copy, uint64_t seq);
     void add_slice(const known_copy &copy, uint64_t seq, const char *status);
-    [[gnu::format(printf, 2, 3)]] void add_event(const char *format, ...);
 
     box_traffic *const model_; /* nullptr: jobs take as long as they do here */
-    trace_file *const trace_;  /* nullptr: none */
-    const unsigned card_;      /* index */
+    trace_rows rows_;
+    const unsigned card_; /* index */
     job jobs_[shim::max_cs_in_flight];
-    std::set<unsigned> named_cards_; /* in the trace */
-    std::set<uint32_t> named_queues_;
-    std::string lines_; /* that are being made */
 };
 
 } // namespace gaudi::emu

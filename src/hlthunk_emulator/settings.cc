@@ -128,7 +128,9 @@ std::string read_faults(const char *text, settings &result)
         if (each.call == faulty_call::now) {
             wrong = "'now' is when a program says so";
         }
-        if (each.call != faulty_call::reset) {
+        if (each.call == faulty_call::port) {
+            result.wires.push_back(each);
+        } else if (each.call != faulty_call::reset) {
             result.faults.push_back(each);
         } else if (each.card.has_value()) {
             result.resets[*each.card] = each.effect.opens;
@@ -341,6 +343,17 @@ constexpr struct {
                        "all, -1 for an unknown one");
      }},
     {"HLTHUNK_EMU_FAULTS", true, read_faults},
+    {"HLTHUNK_EMU_PORT_DRAIN", false,
+     [](const char *text, settings &result) {
+         return read_number(text, 0, 60000,
+                            "a number of milliseconds from 0 to 60000",
+                            result.port_drain);
+     }},
+    {"HLTHUNK_EMU_PORT_RETRIES", false,
+     [](const char *text, settings &result) {
+         return read_number(text, 0, 254, "a number of retries from 0 to 254",
+                            result.port_retries);
+     }},
     {"HLTHUNK_EMU_SYSFS", true,
      [](const char *text, settings &result) {
          const bool good = (*text == '/');

@@ -64,6 +64,13 @@ struct settings {
     /** How fast the box is modelled to be; none: as fast as this machine. */
     std::optional<timing_figures> timing;
     std::vector<fault> faults; /**< that the cards are to meet with */
+    std::vector<fault> wires;  /**< of the ports, from the beginning */
+    /** So often a message is sent again before its queue pair gives up: with
+     *  the driver's usual timeout 8 s (gaudi2_cn.c). */
+    unsigned port_retries = 254;
+    /** Milliseconds for which a queue pair that has sent still receives after
+     *  it is destroyed; the driver's are 5000 (HBL_CN_QP_DRAIN_TIME). */
+    unsigned port_drain = 20;
     std::string sysfs;  /**< absolute path of the emulated sysfs; empty: none */
     std::string trace;  /**< file for a trace of all jobs; empty: none */
     bool log   = false; /**< explain errors on stderr */

@@ -246,10 +246,51 @@ void add_card(builder &files, tree &functions, unsigned index)
     files.link("class/accel/" + name, "../../" + function + "/accel/" + name);
 }
 
+/* Below class/infiniband. */
+std::string folder_of(port_end port)
+{
+    return "hbl_" + std::to_string(port.card) + "/ports/" +
+           std::to_string(verbs_number(port));
+}
+
+/* As Linux' drivers/infiniband/core/sysfs.c has them. */
+const char *state_of_link(bool is_up)
+{
+    return is_up ? "5: LinkUp\n" : "3: Disabled\n";
+}
+
+void add_ports(builder &files, unsigned card)
+{
+    const std::string device = "class/infiniband/hbl_" + std::to_string(card);
+    const port_masks masks   = ports_of(card);
+    files.folder(device);
+    files.file(device + "/node_type", "1: CA\n");
+    files.link(device + "/device",
+               "../../../devices/" + pci_path(card).back().folder);
+    for (unsigned i = 0; i < ports_of_card; ++i) {
+        const port_end port{card, i};
+        if (((masks.enabled >> i) & 1) == 0) {
+            continue;
+        }
+        const std::string folder = "class/infiniband/" + folder_of(port);
+        const bool is_external   = ((masks.external >> i) & 1) != 0;
+        files.folder(folder + "/gids");
+        files.file(folder + "/state",
+                   is_external ? "1: DOWN\n" : "4: ACTIVE\n");
+        files.file(folder + "/phys_state",
+                   state_of_link(peer_of(port).has_value()));
+        files.file(folder + "/link_layer", "Ethernet\n");
+        files.file(folder + "/gids/0",
+                   is_external ? "0000:0000:0000:0000:0000:0000:0000:0000\n"
+                               : "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff\n");
+    }
+}
+
 void add_cards(builder &files)
 {
     files.folder("bus/pci/devices");
     files.folder("class/accel");
+    files.folder("class/infiniband");
     /* Linux's own driver has no such parameter. */
     files.folder("module/habanalabs/parameters");
     if (get_settings().import) {
@@ -259,6 +300,7 @@ void add_cards(builder &files)
     tree functions(files);
     for (unsigned i = 0; i < get_settings().devices; ++i) {
         add_card(files, functions, i);
+        add_ports(files, i);
     }
     files.file(end_mark, "");
 }
@@ -325,6 +367,20 @@ const char *sysfs_root()
     const std::string &root =
         known_root.get([] { return fill(get_settings().sysfs); });
     return root.empty() ? nullptr : root.c_str();
+}
+
+void show_link(port_end port, bool is_up)
+{
+    const char *const root = sysfs_root();
+    if (root != nullptr) {
+        builder files(root);
+        files.file("class/infiniband/" + folder_of(port) + "/phys_state",
+                   state_of_link(is_up));
+        if (files.error() != 0) {
+            log("%s: the state of a link is not shown: %s", root,
+                std::strerror(files.error()));
+        }
+    }
 }
 
 } // namespace gaudi::emu

@@ -7,6 +7,8 @@
  */
 #pragma once
 
+#include "hlthunk_emulator/ports/wiring.h"
+
 #include <optional>
 
 namespace gaudi::emu {
@@ -22,5 +24,8 @@ std::optional<unsigned> numa_node_of(unsigned index);
  *         which was said on stderr.
  */
 const char *sysfs_root();
+
+/** Show whether the wire of a port carries anything. */
+void show_link(port_end port, bool is_up);
 
 } // namespace gaudi::emu

@@ -43,6 +43,8 @@ constexpr key keys[] = {
     {"peer_read", &timing_figures::peer_read, unit::bandwidth},
     {"cards_per_uplink", &timing_figures::cards_per_uplink, unit::cards},
     {"uplink", &timing_figures::uplink, unit::bandwidth},
+    {"port", &timing_figures::port, unit::bandwidth},
+    {"port_latency", &timing_figures::port_latency, unit::microseconds},
 };
 
 /* Less than a kilobyte in a second, or longer than a day, is a slip; the

@@ -34,9 +34,14 @@ struct timing_figures {
     double cards_per_uplink; /**< so many share the link of their switch to the
                                   host, from card 0 on; 1: none do */
     double uplink;           /**< that link, each way */
+    double port         = 12.5; /**< one of the card's own, each way */
+    double port_latency = 1; /**< from a doorbell to the first byte at the other
+                                  end of the wire */
 };
 
 /*
+ * Ports: 100 (Gaudi2) and 200 Gbit/s (Gaudi3) Ethernet each, as product briefs
+ * have it; E: port_latency, and that nothing of it is lost to headers.
  * PCIe: x16 at 16 GT/s (Gaudi2) and 32 GT/s (Gaudi3) with 128b/130b coding is
  * 31.5 and 63 GB/s; headers of packets of 256 bytes, acknowledgements and flow
  * control leave about four fifths. UCX_GAUDI_COPY_BW and the capabilities of
@@ -69,6 +74,8 @@ inline constexpr timing_figures hls2_figures = {
     .peer_read        = 20,
     .cards_per_uplink = 2,
     .uplink           = 25,
+    .port             = 12.5,
+    .port_latency     = 1,
 };
 
 inline constexpr timing_figures hls3_figures = {
@@ -87,6 +94,8 @@ inline constexpr timing_figures hls3_figures = {
     .peer_read        = 40,
     .cards_per_uplink = 2,
     .uplink           = 50,
+    .port             = 25,
+    .port_latency     = 1,
 };
 
 /**

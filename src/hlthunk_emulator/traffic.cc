@@ -35,8 +35,9 @@ double capacity_of(const timing_figures &speed, uint16_t number)
     case shared_part::from_cards:
         return speed.uplink;
     default:
-        return (part < shared_part::first_edma) ? speed.pdma_engine
-                                                : speed.edma_engine;
+        return (part < shared_part::first_edma)       ? speed.pdma_engine
+               : (part < shared_part::first_port_out) ? speed.edma_engine
+                                                      : speed.port;
     }
 }
 

@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include "hlthunk_emulator/ports/wiring.h"
 #include "hlthunk_emulator/timing_figures.h"
 
 #include <array>
@@ -45,9 +46,11 @@ enum class shared_part : uint16_t {
     to_cards,   /**< the link of a switch, under the number of the first card
                      below it */
     from_cards,
-    first_pdma,                  /**< the engines: two */
-    first_edma = first_pdma + 2, /**< eight */
-    count      = first_edma + 8
+    first_pdma,                      /**< the engines: two */
+    first_edma     = first_pdma + 2, /**< eight */
+    first_port_out = first_edma + 8, /**< what leaves by each port, */
+    first_port_in  = first_port_out + ports_of_card, /**< and what arrives */
+    count          = first_port_in + ports_of_card
 };
 
 /** What a transfer needs. The same part twice is twice its bytes. */

@@ -246,18 +246,24 @@ static int find_module(const struct ucx *ucx, char *path, size_t size)
     return 1;
 }
 
-/* A module of another installation that the process has for this release: what
- * it has registered with UCX must not be registered again. */
-static void *find_loaded_module(const struct ucx *ucx, const char *path)
+/* The module that the process has for a release; NULL: it has none. */
+static void *open_loaded_module(const struct ucx *ucx)
 {
     char soname[64];
-    char own[PATH_MAX];
-    char other[PATH_MAX];
-    void *handle;
 
     snprintf(soname, sizeof(soname), "libuct_hlthunk-%u.%u.so.0", ucx->major,
              ucx->minor);
-    handle = dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
+    return dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
+}
+
+/* One of another installation: what it has registered with UCX must not be
+ * registered again. */
+static void *find_loaded_module(const struct ucx *ucx, const char *path)
+{
+    char own[PATH_MAX];
+    char other[PATH_MAX];
+    void *handle = open_loaded_module(ucx);
+
     if ((handle != NULL) && (realpath(path, own) != NULL) &&
         ((realpath(gaudi_file_of(handle), other) == NULL) ||
          (strcmp(own, other) != 0))) {
@@ -355,6 +361,49 @@ void gaudi_load_module(const void *caller)
     dlclose(libucs);
 }
 
+/* Whether another installation serves a UCX, as one in a wheel does. */
+static int has_another_module(const struct ucx *ucx)
+{
+    void *handle = open_loaded_module(ucx);
+
+    if (handle != NULL) {
+        dlclose(handle);
+    }
+    return (handle != NULL) && (handle != module);
+}
+
+void gaudi_tell_of_another_ucx(const void *caller)
+{
+    /* By what it was linked with, which finds its own UCX's. */
+    const void *function = gaudi_module_function("ucs_status_string");
+    void *served         = gaudi_open_libucs_of(function);
+    void *libucs         = gaudi_open_libucs_of(caller);
+    struct ucx first;
+    struct ucx second;
+
+    if ((served != NULL) && (libucs != NULL) && (served != libucs) &&
+        find_ucx(served, &first)) {
+        if (find_ucx(libucs, &second)) {
+            if (!has_another_module(&second)) {
+                gaudi_complain(
+                    "UCX %u.%u.%u (%s) gets no Gaudi transports, since UCX "
+                    "%u.%u.%u (%s) of this process has them; use one UCX, or "
+                    "first the one that is to have them",
+                    second.major, second.minor, second.patch, second.libucp,
+                    first.major, first.minor, first.patch, first.libucp);
+            }
+            dlclose(second.handle);
+        }
+        dlclose(first.handle);
+    }
+    if (libucs != NULL) {
+        dlclose(libucs);
+    }
+    if (served != NULL) {
+        dlclose(served);
+    }
+}
+
 void *gaudi_module_function(const char *name)
 {
     void *handle = __atomic_load_n(&module, __ATOMIC_ACQUIRE);
@@ -383,6 +432,8 @@ GAUDI_EXPORT status_t ucs_module_global_init(void)
         gaudi_warn_of_tls_setting();
         gaudi_load_module(__builtin_return_address(0));
         gaudi_load_displaced_modules();
+    } else {
+        gaudi_tell_of_another_ucx(__builtin_return_address(0));
     }
     return 0;
 }

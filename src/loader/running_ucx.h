@@ -23,8 +23,11 @@ const char *gaudi_file_of(void *handle);
 /* The length of a file's folder with its last slash; 0 without a folder. */
 int gaudi_folder_length(const char *file);
 
-/* The libucs that some code goes by; else one whose module the caller's file
- * is, or the first in the process; NULL: there is none. */
+/* The libucs that some code goes by; NULL: it has none, or is the program. */
+void *gaudi_open_libucs_of(const void *code);
+
+/* The same; else one whose module the caller's file is, or the first in the
+ * process; NULL: there is none. */
 void *gaudi_open_libucs(const void *code);
 
 /* The libucp of a libucs, or the one beside it in a program that has none; NULL

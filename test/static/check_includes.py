@@ -50,7 +50,10 @@ DRIVER = [SHIM, SHIM_CARDS, PORTS, UTIL]
 # those in the folders below it, unless the whole tree below it is meant (*).
 ALLOWED = [
     (UTIL, []),
-    (EMULATOR, [UTIL, HLTHUNK + "abi.h", HLTHUNK + "lin_dma.h"]),
+    (EMULATOR + "ports/", [EMULATOR, UTIL, SHIM + "ports/abi.h"]),
+    (EMULATOR + "hbl/", [EMULATOR + "ports/calls.h", SHIM + "ports/abi.h"]),
+    (EMULATOR, [EMULATOR + "ports/", UTIL, HLTHUNK + "abi.h",
+                HLTHUNK + "lin_dma.h"]),
     (HLTHUNK, [SHIM, UTIL]),
     (SYNAPSE, [SHIM, HLTHUNK, UTIL]),
     (SHIM_CARDS, [SHIM, HLTHUNK, SYNAPSE, UTIL]),

@@ -122,7 +122,9 @@ private:
             if (took < 0) {
                 complain("a slice has no length");
             }
-            result_.copies.push_back(slice);
+            auto &rows = (text_of(event, "cat") == "port") ? result_.ports
+                                                           : result_.copies;
+            rows.push_back(slice);
         } else if (phase == "i") {
             result_.faults.push_back(slice_of(event));
             result_.faults.back().row = name_of(rows_, text_of(event, "tid"));

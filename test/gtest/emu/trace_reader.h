@@ -29,6 +29,7 @@ struct traced_slice {
 struct trace {
     std::string wrong; /**< why it is none; empty: it is one */
     std::vector<traced_slice> copies;
+    std::vector<traced_slice> ports; /**< messages, in the rows of ports */
     std::vector<traced_slice> links;
     std::vector<traced_slice> faults;
     bool is_open       = false; /**< the array has no end */

@@ -1,0 +1,160 @@
+#include "hlthunk_emulator/ports/port_watch.h"
+
+#include "hlthunk_emulator/settings.h"
+
+#include <algorithm>
+#include <string>
+
+namespace gaudi::emu {
+
+namespace {
+
+model_time now()
+{
+    return model_time_of(port_watch::clock::now());
+}
+
+/* Numbers of messages among the jobs of their card, of which none gets so far;
+ * and of their queues among those of the engines. */
+uint64_t job_of(unsigned port, uint32_t qpn, uint32_t number)
+{
+    return (1ull << 63) | (uint64_t{port} << 56) | (uint64_t{qpn} << 32) |
+           number;
+}
+
+uint16_t queue_of(unsigned port)
+{
+    return static_cast<uint16_t>(first_port_row + port);
+}
+
+bool is_of_device(uint64_t va)
+{
+    const asic &kind = *get_settings().kind;
+    return (va >= kind.dram_start) && (va < kind.dram_va_end);
+}
+
+shared_part part(shared_part first, unsigned port)
+{
+    return static_cast<shared_part>(static_cast<unsigned>(first) + port);
+}
+
+/* What a message goes through: the ports, and at both sides the memory, or the
+ * link to the host. */
+route route_of(port_end from, const send_wqe &wqe)
+{
+    using enum shared_part;
+    const port_end to = peer_of(from).value_or(from);
+    route needs;
+    needs.add(from.card, part(first_port_out, from.port));
+    needs.add(to.card, part(first_port_in, to.port));
+    needs.add(from.card, is_of_device(wqe.local) ? hbm : to_card);
+    needs.add(to.card, is_of_device(wqe.remote) ? hbm : from_card);
+    return needs;
+}
+
+} // namespace
+
+std::unique_ptr<port_watch> port_watch::create(unsigned card)
+{
+    box_traffic *const model = box_traffic::instance();
+    trace_file *const trace  = find_trace();
+    if ((model == nullptr) && (trace == nullptr)) {
+        return nullptr;
+    }
+    return std::unique_ptr<port_watch>(new port_watch(model, trace, card));
+}
+
+port_watch::~port_watch()
+{
+    while (!begun_.empty()) {
+        drop(begun_.begin()->first);
+    }
+}
+
+void port_watch::drop(uint64_t job)
+{
+    if (model_ != nullptr) {
+        model_->forget(card_, job);
+    }
+    begun_.erase(job);
+}
+
+void port_watch::begin(port_end from, uint32_t qpn, uint32_t number,
+                       const send_wqe &wqe)
+{
+    const uint64_t job = job_of(from.port, qpn, number);
+    begun_[job]        = now();
+    if (model_ != nullptr) {
+        const double latency = model_->speed().port_latency * 1000;
+        model_->add({.job    = job,
+                     .copies = 1,
+                     .start  = now() + static_cast<model_time>(latency),
+                     .began  = 0,
+                     .end    = 0,
+                     .left   = static_cast<double>(wqe.size),
+                     .owner  = 0,
+                     .card   = static_cast<uint16_t>(from.card),
+                     .queue  = queue_of(from.port),
+                     .needs  = route_of(from, wqe)});
+    }
+}
+
+port_watch::clock::time_point port_watch::end_of(unsigned port, uint32_t qpn,
+                                                 uint32_t number) const
+{
+    return (model_ == nullptr)
+               ? clock::time_point{}
+               : clock::time_point(std::chrono::nanoseconds(
+                     model_->last_byte(card_, job_of(port, qpn, number))));
+}
+
+void port_watch::end(port_end from, uint32_t qpn, uint32_t number,
+                     const send_wqe &wqe)
+{
+    const uint64_t job = job_of(from.port, qpn, number);
+    const auto known   = begun_.find(job);
+    if (known == begun_.end()) {
+        return;
+    }
+    model_time began = known->second;
+    model_time ended = now();
+    if ((model_ != nullptr) && (rows_.file() != nullptr)) {
+        for (const flow &moved : model_->flows_of(card_, job)) {
+            began = (moved.began != 0) ? moved.began : moved.end;
+            ended = moved.end;
+        }
+    }
+    drop(job);
+    if (rows_.file() == nullptr) {
+        return;
+    }
+    /* Without a model messages of a port overlap. */
+    model_time &before = ended_[from.port];
+    began              = std::max(began, before);
+    ended              = std::max(began, ended);
+    before             = ended;
+    const port_end to  = peer_of(from).value_or(from);
+    rows_.add_event(
+        R"({"ph":"X","cat":"port",%s,"ts":%s,"dur":%s,)"
+        R"("name":"to gaudi%u port %u","args":{"bytes":%u,"source":"0x%lx",)"
+        R"("destination":"0x%lx","qp":%u,"wqe":%u,"process":"%s"}})",
+        rows_.row_of(queue_of(from.port), "port " + std::to_string(from.port))
+            .c_str(),
+        time_text(began).text, time_text(ended - began).text, to.card, to.port,
+        wqe.size, wqe.local, wqe.remote, qpn, number,
+        rows_.file()->process().c_str());
+    rows_.hand_over();
+}
+
+void port_watch::forget(unsigned port, uint32_t qpn)
+{
+    const uint64_t first = job_of(port, qpn, 0);
+    for (auto each = begun_.lower_bound(first);
+         (each != begun_.end()) && (each->first <= (first | UINT32_MAX));) {
+        const uint64_t job = each->first;
+        ++each;
+        drop(job);
+    }
+}
+
+} // namespace gaudi::emu

@@ -1,0 +1,59 @@
+#include "hlthunk_emulator/ports/calls.h"
+
+#include "hlthunk_emulator/api.h"
+#include "hlthunk_emulator/ports/port_engine.h"
+#include "hlthunk_emulator/settings.h"
+
+#include <functional>
+
+using namespace gaudi::emu;
+
+namespace {
+
+/* A member function of the context, as a call of the table. */
+template <auto member, typename... Arguments>
+int call(int context, Arguments... arguments)
+{
+    return port_engine::instance().with(context, [&](port_context &of) {
+        return std::invoke(member, of, std::forward<Arguments>(arguments)...);
+    });
+}
+
+int ports_mask(int context, uint64_t &mask_p)
+{
+    return port_engine::instance().with(context, [&](port_context &of) {
+        mask_p = of.ports_mask();
+        return 0;
+    });
+}
+
+constexpr port_calls calls = {
+    .cards  = [] { return get_settings().devices; },
+    .pci_id = [] { return get_settings().kind->pci_id; },
+    .open =
+        [](unsigned card, int core_fd, uint64_t mask, int event_fd) {
+            return port_engine::instance().open(card, core_fd, mask, event_fd);
+        },
+    .close = [](int context) { return port_engine::instance().close(context); },
+    .ports_mask    = ports_mask,
+    .allocate_pd   = call<&port_context::allocate_pd>,
+    .free_pd       = call<&port_context::free_pd>,
+    .query_port    = call<&port_context::query_port>,
+    .query_port_ex = call<&port_context::query_port_ex>,
+    .set_port      = call<&port_context::set_port>,
+    .create_cq     = call<&port_context::create_cq>,
+    .destroy_cq    = call<&port_context::destroy_cq>,
+    .create_qp     = call<&port_context::create_qp>,
+    .modify_qp     = call<&port_context::modify_qp>,
+    .query_qp      = call<&port_context::query_qp>,
+    .destroy_qp    = call<&port_context::destroy_qp>,
+    .create_fifo   = call<&port_context::create_fifo>,
+    .destroy_fifo  = call<&port_context::destroy_fifo>,
+};
+
+} // namespace
+
+HLTHUNK_PUBLIC const port_calls *hlthunk_emu_ports()
+{
+    return &calls;
+}

@@ -1,0 +1,275 @@
+/* Ports between processes, and with faults. */
+#include "common/scratch.h"
+#include "gtest/emu/ports_fixture.h"
+#include "gtest/emu/trace_reader.h"
+
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+using namespace gaudi::test;
+
+namespace {
+
+constexpr uint64_t target_offset = mebi;
+
+/* Has card 3, tells what its peer has to know, and checks what comes. */
+GAUDI_CHILD(receives_on_card_3)
+{
+    port_card card(3);
+    port_user user(card, 1);
+    const uint64_t memory = card.allocate_mapped(8 * mebi);
+    std::ostringstream line;
+    line << user.qpn() << ' ' << memory + target_offset;
+    tell_parent(line.str());
+    user.connect(1);
+    for (;;) {
+        const auto got = user.next(false);
+        GAUDI_CHILD_REQUIRE(got.has_value());
+        if (got->tag == 0) {
+            return 0;
+        }
+        GAUDI_CHILD_REQUIRE(
+            marked(card, memory + target_offset, got->size, got->tag));
+        tell_parent("good");
+    }
+}
+
+struct remote : child_process {
+    explicit remote(const environment &more = {})
+        : child_process("receives_on_card_3", {more})
+    {
+        std::istringstream line(read_line());
+        line >> qpn >> target;
+        EXPECT_NE(qpn, 0u);
+    }
+
+    uint32_t qpn    = 0;
+    uint64_t target = 0;
+};
+
+void expect_arrival(port_card &card, port_user &user, remote &there,
+                    uint32_t size, uint32_t tag)
+{
+    const uint64_t source = card.allocate_mapped(8 * mebi);
+    mark(card, source, size, tag);
+    user.write(source, there.target, size, tag);
+    user.ring();
+    EXPECT_EQ(there.read_line(), "good");
+    EXPECT_TRUE(user.next(true).has_value());
+}
+
+void dismiss(port_card &card, port_user &user, remote &there)
+{
+    const uint64_t source = card.allocate_mapped(mebi);
+    user.write(source, there.target, 64, 0);
+    user.ring();
+    EXPECT_EQ(there.wait().exit_code, 0);
+}
+
+/* With few retries: a peer that goes, and another one that comes. */
+GAUDI_CHILD(outlives_its_peer)
+{
+    port_card card;
+    port_user::options as;
+    as.timeout = 8;
+    {
+        remote there;
+        port_user user(card, 1, as);
+        user.connect(there.qpn);
+        expect_arrival(card, user, there, 4 * mebi, 1);
+        const uint64_t source = card.allocate_mapped(8 * mebi);
+        for (unsigned i = 0; i < 100; ++i) {
+            user.write(source, there.target, 4 * mebi, 2);
+        }
+        user.ring();
+        there.kill(SIGKILL); /* in the middle */
+        GAUDI_CHILD_REQUIRE(card.event().event_type == IBV_EVENT_QP_REQ_ERR);
+        GAUDI_CHILD_REQUIRE(user.state() == std::pair(IBV_QPS_ERR, 0x40u));
+    }
+    hbldv_query_port_attr attr{};
+    GAUDI_CHILD_REQUIRE(wait_until([&] {
+        return (HBLDV(query_port)(card.context, 1, &attr) == 0) &&
+               (attr.num_allocated_qps == 0);
+    }));
+    remote next;
+    port_user user(card, 1, as);
+    user.connect(next.qpn);
+    expect_arrival(card, user, next, 65536, 3);
+    dismiss(card, user, next);
+    return ::testing::Test::HasFailure() ? 1 : 0;
+}
+
+std::string phys_state(const std::string &sysfs, unsigned card)
+{
+    std::ifstream file(sysfs + "/class/infiniband/hbl_" + std::to_string(card) +
+                       "/ports/1/phys_state");
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+GAUDI_CHILD(has_a_wire_cut_and_mended)
+{
+    const std::string sysfs = std::getenv("HLTHUNK_EMU_SYSFS");
+    wired_pair pair;
+    GAUDI_CHILD_REQUIRE(phys_state(sysfs, 0) == "5: LinkUp\n");
+    GAUDI_CHILD_REQUIRE(api().hlthunk_emu_fault("port=down@3.0") == 0);
+    for (const port_card *each : {&pair.card, &pair.other}) {
+        const auto event = each->event();
+        GAUDI_CHILD_REQUIRE(event.event_type == IBV_EVENT_PORT_ERR);
+        GAUDI_CHILD_REQUIRE(event.element.port_num == 0);
+    }
+    GAUDI_CHILD_REQUIRE(phys_state(sysfs, 0) == "3: Disabled\n");
+    GAUDI_CHILD_REQUIRE(phys_state(sysfs, 3) == "3: Disabled\n");
+    mark(pair.card, pair.source, 64, 1);
+    pair.here.write(pair.source, pair.target, 64, 1);
+    pair.here.ring();
+    GAUDI_CHILD_REQUIRE(wait_until([&] { return pair.here.fifo_ci() == 1; }));
+    GAUDI_CHILD_REQUIRE(!marked(pair.other, pair.target, 64, 1));
+    GAUDI_CHILD_REQUIRE(api().hlthunk_emu_fault("port=up@0") == 0);
+    GAUDI_CHILD_REQUIRE(pair.card.event().event_type == IBV_EVENT_PORT_ACTIVE);
+    GAUDI_CHILD_REQUIRE(pair.here.next(true).has_value());
+    GAUDI_CHILD_REQUIRE(marked(pair.other, pair.target, 64, 1));
+    GAUDI_CHILD_REQUIRE(phys_state(sysfs, 3) == "5: LinkUp\n");
+    return 0;
+}
+
+GAUDI_CHILD(sends_where_the_wire_is_cut)
+{
+    port_user::options as;
+    as.timeout = 8;
+    wired_pair pair(as);
+    pair.here.write(pair.source, pair.target, 64);
+    pair.here.ring();
+    GAUDI_CHILD_REQUIRE(pair.card.event().event_type == IBV_EVENT_QP_REQ_ERR);
+    GAUDI_CHILD_REQUIRE(pair.here.state().second == 0x40u);
+    return 0;
+}
+
+/* Two messages through a port of a modelled box; its row in the trace. */
+GAUDI_CHILD(sends_in_a_model)
+{
+    wired_pair pair;
+    const auto begin = std::chrono::steady_clock::now();
+    pair.here.write(pair.source, pair.target, 4 * mebi, 1);
+    pair.here.write(pair.source, pair.target, 4 * mebi, 2);
+    pair.here.ring();
+    GAUDI_CHILD_REQUIRE(pair.there.next(false).has_value());
+    GAUDI_CHILD_REQUIRE(pair.there.next(false).has_value());
+    const std::chrono::duration<double> taken =
+        std::chrono::steady_clock::now() - begin;
+    GAUDI_CHILD_REQUIRE(taken.count() >= 8.0 * mebi / 0.125e9);
+    GAUDI_CHILD_REQUIRE(pair.here.next(true).has_value());
+    GAUDI_CHILD_REQUIRE(pair.here.next(true).has_value());
+    return 0;
+}
+
+} // namespace
+
+TEST(emu_port_processes, a_write_arrives_in_another_process)
+{
+    port_card card;
+    remote there;
+    port_user user(card, 1);
+    user.connect(there.qpn);
+    for (const uint32_t size : {64u, 4u << 20}) {
+        expect_arrival(card, user, there, size, size);
+    }
+    dismiss(card, user, there);
+}
+
+TEST(emu_port_processes, a_peer_that_is_killed_is_an_error_after_all_retries)
+{
+    EXPECT_TRUE(child_passes("outlives_its_peer",
+                             {{{"HLTHUNK_EMU_PORT_RETRIES", "3"}}}));
+}
+
+TEST(emu_port_processes, messages_wait_for_a_peer_that_comes_late)
+{
+    port_card card(0);
+    port_card other(3);
+    port_user::options as;
+    as.timeout = 8;
+    port_user here(card, 1, as);
+    port_user there(other, 1);
+    const uint64_t source = card.allocate_mapped(mebi);
+    const uint64_t target = other.allocate_mapped(mebi);
+    here.connect(there.qpn());
+    here.write(source, target, 64, 9);
+    here.ring();
+    EXPECT_TRUE(wait_until([&] { return here.fifo_ci() == 1; }));
+    there.connect(here.qpn());
+    const auto received = there.next(false);
+    ASSERT_TRUE(received.has_value());
+    EXPECT_EQ(received->tag, 9u);
+    EXPECT_TRUE(here.next(true).has_value());
+}
+
+TEST(emu_port_processes, a_cut_wire_carries_nothing_until_it_is_mended)
+{
+    const scratch_directory files;
+    EXPECT_TRUE(child_passes("has_a_wire_cut_and_mended",
+                             {{{"HLTHUNK_EMU_SYSFS", files.path("sys")},
+                               {"HLTHUNK_EMU_NODE", files.path("")}}}));
+}
+
+TEST(emu_port_processes, wires_can_be_cut_from_the_beginning)
+{
+    const scratch_directory files;
+    EXPECT_TRUE(child_passes("sends_where_the_wire_is_cut",
+                             {{{"HLTHUNK_EMU_PORT_RETRIES", "3"},
+                               {"HLTHUNK_EMU_FAULTS", "port=down@0.0"},
+                               {"HLTHUNK_EMU_NODE", files.path("")}}}));
+}
+
+TEST(emu_port_processes, a_wqe_can_be_wished_to_fail)
+{
+    wired_pair pair;
+    const wished_faults wished("wqe#2=abort@0");
+    pair.here.write(pair.source, pair.target, 64, 1);
+    pair.here.ring();
+    EXPECT_TRUE(pair.here.next(true).has_value());
+    pair.here.write(pair.source, pair.target, 64, 2);
+    pair.here.ring();
+    EXPECT_EQ(pair.card.event().event_type, IBV_EVENT_QP_REQ_ERR);
+}
+
+TEST(emu_port_processes, a_completion_can_be_wished_to_get_lost)
+{
+    wired_pair pair;
+    const wished_faults wished("wqe#1=lose@0");
+    mark(pair.card, pair.source, 64, 1);
+    pair.here.write(pair.source, pair.target, 64, 1);
+    pair.here.write(pair.source, pair.target, 64, 2);
+    pair.here.ring();
+    const auto sent = pair.here.next(true);
+    ASSERT_TRUE(sent.has_value());
+    EXPECT_EQ(sent->index, 1u) << "the first one's never comes";
+    EXPECT_TRUE(pair.there.next(false).has_value());
+    EXPECT_TRUE(marked(pair.other, pair.target, 64, 1));
+}
+
+TEST(emu_port_processes, messages_take_their_time_and_have_a_row_in_the_trace)
+{
+    const scratch_directory files;
+    const std::string figures =
+        files.file("figures", R"({"port": 0.125, "port_latency": 0})");
+    const std::string path = files.path("trace");
+    ASSERT_TRUE(child_passes("sends_in_a_model",
+                             {{{"HLTHUNK_EMU_TIMING", figures},
+                               {"HLTHUNK_EMU_TRACE", path},
+                               {"HLTHUNK_EMU_NODE", files.path("")}}}));
+    const trace seen = read_trace(path);
+    EXPECT_EQ(seen.wrong, "");
+    EXPECT_EQ(seen.overlap(), "");
+    std::vector<traced_slice> row;
+    for (const traced_slice &each : seen.ports) {
+        EXPECT_EQ(each.row, "port 0");
+        EXPECT_EQ(each.name, "to gaudi3 port 0");
+        row.push_back(each);
+    }
+    ASSERT_EQ(row.size(), 2u);
+    EXPECT_EQ(row[0].bytes(), 4 * mebi);
+    EXPECT_GE(row[0].end - row[0].begin, int64_t{33'000'000});
+    EXPECT_EQ(row[0].end, row[1].begin) << "one right behind the other";
+}
