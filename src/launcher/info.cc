@@ -153,6 +153,7 @@ void report_cards(const shim::driver &driver, const machine &where, report &all)
     }
     const kernel_driver kernel = find_kernel_driver(where);
     all.sys                    = driver.sysfs(where.sys);
+    add_links(driver, all);
     add_pairs(all.sys,
               !driver.box_name().empty() || !kernel.is_loaded ||
                   kernel.can_import,

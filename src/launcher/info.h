@@ -8,6 +8,7 @@
 #include "hlthunk_shim/cards/driver.h"
 #include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/cards/routes.h"
+#include "hlthunk_shim/ports/links.h"
 #include "launcher/installation.h"
 
 #include <filesystem>
@@ -37,6 +38,10 @@ struct card : gaudi::shim::card_info {
     bool usable          = true;  /**< by the transports, when it is free */
     bool takes_framework = false; /**< it takes work through SynapseAI alone */
     std::vector<gaudi::shim::holder> held_by = {};
+    /** Its ports, and where they lead; the map's name, or why there is none. */
+    std::vector<gaudi::shim::port_link> links = {};
+    std::string port_map                      = {};
+    std::string no_map                        = {};
 
     /** The transports would take it. */
     [[nodiscard]] bool is_free() const
@@ -116,6 +121,9 @@ void add_cards(const gaudi::shim::driver &driver, const machine &where,
  * @param can_import  Whether the driver imports memory of other cards.
  */
 void add_pairs(const std::string &sys, bool can_import, report &all);
+
+/** Add the links of the cards that are there. Opens control nodes only. */
+void add_links(const gaudi::shim::driver &driver, report &all);
 
 /**
  * Who has a card that works.

@@ -1,13 +1,16 @@
 /* The steps of two cards, of SynapseAI, of ports, and those that load a card or
  * reset it. */
+#include "hlthunk_shim/ports/connection.h"
 #include "launcher/tried_card.h"
 #include "util/addresses.h"
 #include "util/file_mapping.h"
 #include "util/text.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include <unistd.h>
 
@@ -18,7 +21,6 @@ namespace {
 namespace fs   = std::filesystem;
 namespace shim = gaudi::shim;
 using gaudi::util::first_line;
-using gaudi::util::list_folder;
 using shim::dma_direction;
 
 /* Of a copy between cards: several packets of the links, no multiple. */
@@ -166,31 +168,113 @@ std::string try_synapse(const subject &with)
     return card.exchange(card.allocate(read_back_bytes));
 }
 
-/* Nothing drives them: what sysfs shows. The kernel's driver of the ports makes
- * a verbs device hbl_N for each card (HabanaAI/perftest, hbl_lib.c). */
+/* Of writes over ports. */
+constexpr size_t port_bytes_of_one = 8;
+constexpr size_t port_bytes_of_all = size_t{1} << 20;
+
+/* N of /dev/accel/accelN, which verbs devices are called by. */
+unsigned number_of(const subject &with, const std::string &bus_id)
+{
+    const auto cards =
+        shim::list_cards(driver_of(with), {with.where->sys, with.where->dev});
+    const auto found =
+        std::ranges::find(cards, bus_id, &shim::card_info::bus_id);
+    must_hold(found != cards.end(), bus_id + " is not among the cards");
+    return found->number;
+}
+
+/* One end of a connection over ports. */
+struct port_side : route_end {
+    port_side(const subject &with, const std::string &bus_id,
+              const shim::verbs_library &verbs)
+        : route_end(with, bus_id)
+    {
+        doing("opening the ports of " + name);
+        must_work(shim::port_device::open(driver_of(with).lib(), verbs,
+                                          device(), number_of(with, bus_id),
+                                          ports));
+    }
+
+    static void must_work(const std::string &why)
+    {
+        must_hold(why.empty(), why);
+    }
+
+    void make_connection(const port_side &peer)
+    {
+        doing("making queue pairs on " + name);
+        must_work(shim::connection::open(*ports, peer.device().module_id(), {},
+                                         connection));
+    }
+
+    void connect(const port_side &peer)
+    {
+        doing("connecting queue pairs on " + name);
+        must_work(connection->connect(peer.connection->offer()));
+    }
+
+    std::unique_ptr<shim::port_device> ports;
+    std::unique_ptr<shim::connection> connection; /* goes first */
+};
+
+void write_over_ports(port_side &from, port_side &to, size_t size,
+                      unsigned seed)
+{
+    const std::vector<char> text = pattern(size, seed);
+    from.write(from.memory, text);
+    to.write(to.memory, pattern(size, seed + 1));
+    doing("writing " + std::to_string(size) + " bytes from " + from.name +
+          " to " + to.name + " over ports");
+    must_succeed(from.connection->post(to.memory, from.memory, size, nullptr));
+    shim::dma_completion ended{};
+    while (from.connection->poll(&ended, 1) == 0) {
+        std::this_thread::yield(); /* the step has a time limit */
+    }
+    must_succeed(ended.status);
+    require_same(to.read(to.memory, size).data(), text);
+}
+
 std::string try_ports(const subject &with)
 {
-    unsigned devices   = 0;
-    unsigned ports     = 0;
-    unsigned up        = 0;
-    const fs::path sys = driver_of(with).sysfs(with.where->sys);
-    for (const fs::path &device : list_folder(sys / "class/infiniband")) {
-        if (!device.filename().string().starts_with("hbl")) {
-            continue;
-        }
-        ++devices;
-        for (const fs::path &port : list_folder(device / "ports")) {
-            ++ports;
-            const std::string state = first_line(port / "phys_state");
-            up += (state.find("LinkUp") != state.npos) ? 1 : 0;
-        }
+    must_not_be_by_synapse(with, one_card);
+    if (with.peer_bus_id.empty()) {
+        end_step(verdict::absent, "there is no second card");
     }
-    if (devices == 0) {
+    const std::string sys = driver_of(with).sysfs(with.where->sys);
+    if (!sys.empty() &&
+        !shim::has_verbs_device(sys, number_of(with, with.bus_id))) {
         end_step(verdict::absent, "no verbs device of a card in sysfs");
     }
-    return std::to_string(devices) + " verbs devices, " + std::to_string(up) +
-           " of " + std::to_string(ports) +
-           " ports up; not tried: this release does not drive them";
+    doing("loading libhbl");
+    const shim::verbs_library verbs(driver_of(with).lib());
+    if (verbs.file().empty()) {
+        end_step(verdict::absent, verbs.reason());
+    }
+    port_side one(with, with.bus_id, verbs);
+    port_side other(with, with.peer_bus_id, verbs);
+    const std::string map = one.ports->place().map.name;
+    if (one.ports->place()
+            .map.between(one.device().module_id(), other.device().module_id())
+            .empty()) {
+        end_step(verdict::absent,
+                 "no port leads from one to the other (" + map + ")");
+    }
+    one.make_connection(other);
+    other.make_connection(one);
+    other.connect(one);
+    one.connect(other);
+    unsigned seed = 1;
+    for (const size_t size : {port_bytes_of_one, port_bytes_of_all}) {
+        write_over_ports(one, other, size, seed++);
+        write_over_ports(other, one, size, seed++);
+    }
+    const std::string count = std::to_string(one.connection->usable_ports());
+    for (port_side *each : {&one, &other}) {
+        each->connection.reset();
+        each->ports.reset();
+        each->close();
+    }
+    return "8 bytes and 1 MiB both ways by " + count + " ports (" + map + ")";
 }
 
 /* --- bandwidth -------------------------------------------------------------*/
@@ -288,7 +372,10 @@ const std::vector<step> late_steps = {
     {"synapse", "open",
      "cards cannot be used beside a framework: set UCX_GAUDI_ENGINE=cs",
      try_synapse},
-    {"ports", "library", "", try_ports},
+    {"ports", "copy",
+     "these cards do not write to each other over their ports; no transport "
+     "does that yet",
+     try_ports},
     {"bandwidth", "copy", "large copies fail where small ones do not",
      try_bandwidth},
 };

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <set>
 
 #include <cjson/cJSON.h>
 
@@ -125,6 +126,81 @@ std::string to_matrix(const std::vector<pair_group> &groups)
     return groups.empty() ? "" : to_columns(rows) + reasons;
 }
 
+/* Links from a card to others, or out of the box: how many are up, of how many
+ * there are; a state that is not known counts as none. */
+struct link_count {
+    unsigned up    = 0;
+    unsigned known = 0;
+    unsigned all   = 0;
+
+    void add(const gaudi::shim::port_link &link)
+    {
+        up += link.is_up ? 1 : 0;
+        known += link.state.empty() ? 0 : 1;
+        ++all;
+    }
+    [[nodiscard]] std::string text() const
+    {
+        const std::string count = std::to_string(all);
+        return (all == 0)      ? "-"
+               : (known < all) ? count + "?"
+               : (up == all)   ? count
+                               : std::to_string(up) + "/" + count;
+    }
+};
+
+/* How many links of each card lead where: a line if it is the same of all, else
+ * one row for each card. */
+std::string to_links(const std::vector<card> &cards)
+{
+    std::vector<const card *> shown;
+    std::vector<std::vector<std::string>> rows = {{"links"}};
+    std::string map;
+    for (const card &one : cards) {
+        if (one.name.has_value() && !one.no_map.empty()) {
+            return to_line("links", one.no_map);
+        }
+        if (one.name.has_value() && !one.links.empty()) {
+            shown.push_back(&one);
+            rows[0].push_back(std::to_string(*one.name));
+            map = one.port_map;
+        }
+    }
+    rows[0].emplace_back("external");
+    std::set<std::string> of_pairs;
+    std::set<std::string> outside;
+    for (const card *one : shown) {
+        std::map<unsigned, link_count> to; /* by module ids */
+        link_count external;
+        for (const gaudi::shim::port_link &link : one->links) {
+            using kind = gaudi::shim::port_end::kind;
+            if (link.end.leads_to == kind::card) {
+                to[link.end.module_id].add(link);
+            } else if (link.end.leads_to == kind::external) {
+                external.add(link);
+            }
+        }
+        std::vector<std::string> row = {std::to_string(*one->name)};
+        for (const card *peer : shown) {
+            row.push_back(peer->module_id.has_value()
+                              ? to[*peer->module_id].text()
+                              : "-");
+            if (peer != one) {
+                of_pairs.insert(row.back());
+            }
+        }
+        row.push_back(external.text());
+        outside.insert(row.back());
+        rows.push_back(std::move(row));
+    }
+    if ((of_pairs.size() == 1) && (outside.size() == 1)) {
+        return to_line("links", *of_pairs.begin() + " for each pair, " +
+                                    *outside.begin() + " external (" + map +
+                                    ")");
+    }
+    return shown.empty() ? "" : to_columns(rows) + to_line("box", map);
+}
+
 /* --- JSON ------------------------------------------------------------------*/
 
 cJSON *json(const std::string &text)
@@ -173,6 +249,23 @@ cJSON *json_holder(const gaudi::shim::holder &one)
                         {"program", json(one.program)}});
 }
 
+cJSON *json_link(const gaudi::shim::port_link &one)
+{
+    using kind         = gaudi::shim::port_end::kind;
+    const bool to_card = (one.end.leads_to == kind::card);
+    const auto number  = [&](unsigned value) {
+        return json(to_card ? std::optional(value) : std::nullopt);
+    };
+    return json_object(
+        {{"port", cJSON_CreateNumber(one.port)},
+         {"state", json_or_null(one.state)},
+         {"leads_to", json(to_card                                ? "card"
+                           : (one.end.leads_to == kind::external) ? "external"
+                                                                  : "nothing")},
+         {"module_id", number(one.end.module_id)},
+         {"peer_port", number(one.end.port)}});
+}
+
 cJSON *json_card(const card &one)
 {
     return json_object({{"index", json(one.name)},
@@ -183,7 +276,8 @@ cJSON *json_card(const card &one)
                         {"free_memory", json(one.free_memory)},
                         {"state", json(state_of(one))},
                         {"kind", json(kind_of(one))},
-                        {"held_by", json_array(one.held_by, json_holder)}});
+                        {"held_by", json_array(one.held_by, json_holder)},
+                        {"links", json_array(one.links, json_link)}});
 }
 
 cJSON *json_pairs(const pair_group &one)
@@ -231,8 +325,10 @@ std::string to_text(const report &found)
         to_line("driver", or_none(found.driver_file) + " (UCX_GAUDI_DRIVER=" +
                               found.driver_setting + ")");
     if (!found.cards.empty()) {
+        const std::string links = to_links(found.cards);
         text += "\n" + to_table(found.cards) + "\n" + to_matrix(found.pairs) +
-                (found.pairs.empty() ? "" : "\n");
+                (found.pairs.empty() ? "" : "\n") + links +
+                (links.empty() ? "" : "\n");
     }
     text += to_line("ucx", found.ucx.release.has_value()
                                ? found.ucx.version + " at " + found.ucx.libucp

@@ -31,13 +31,15 @@ constexpr card_kind kinds[] = {
      .window_bytes = uint64_t{1} << 41,
      .queues       = {queue_range{gaudi2_queue_pdma0, 2},
                       queue_range{gaudi2_queue_pdma1, 1}},
-     .edma_queues  = gaudi2_queue_edma},
+     .edma_queues  = gaudi2_queue_edma,
+     .ports        = 2},
     {.name           = "Gaudi3",
      .pci_ids        = {0x1060, 0x1061, 0x1062, 0x1063},
      .names          = {HLTHUNK_DEVICE_GAUDI3, HLTHUNK_DEVICE_GAUDI3D,
                         HLTHUNK_DEVICE_INVALID, HLTHUNK_DEVICE_INVALID},
      .memory_end     = 0x0202000000000000,
-     .link_bandwidth = gen5_bandwidth}};
+     .link_bandwidth = gen5_bandwidth,
+     .ports          = 3}};
 
 constexpr card_kind unknown = {.name = "unknown"};
 

@@ -41,6 +41,9 @@ struct card_kind {
      *  the bits of edma_enabled_mask. */
     std::array<uint32_t, 8> edma_queues{};
     double link_bandwidth = gen4_bandwidth; /**< as in capabilities */
+    /** The generation of ports of its own, if they are known (ports/formats.h);
+     *  0: none. */
+    unsigned ports = 0;
 };
 
 /** The row of a card; that of an unknown one for other ids and names. */

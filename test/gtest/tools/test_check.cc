@@ -136,7 +136,8 @@ TEST_F(check, finds_nothing_wrong_with_software_cards)
     EXPECT_THAT(row(result, "pair 0-1"),
                 HasSubstr("over PCIe, writes seen by their owners at once"));
     EXPECT_THAT(row(result, "synapse"), ContainsRegex("^absent: "));
-    EXPECT_THAT(row(result, "ports"), ContainsRegex("^absent: "));
+    EXPECT_EQ("ok: 8 bytes and 1 MiB both ways by 3 ports (HLS-2)",
+              row(result, "ports"));
 }
 
 TEST_F(check, resets_a_card_only_when_asked_to)
@@ -489,20 +490,26 @@ TEST_F(check, reports_what_explains_the_table_and_no_names)
     EXPECT_THAT(text, Not(HasSubstr(files_.path(""))));
 }
 
-TEST_F(check, tells_of_ports_what_sysfs_shows)
+TEST_F(check, tells_why_ports_are_not_tried)
 {
-    const std::string folder = files_.path("sys");
-    for (const auto &[port, state] :
-         {std::pair("1", "5: LinkUp\n"), std::pair("2", "3: Disabled\n")}) {
-        const std::string place =
-            std::string("sys/class/infiniband/hbl_0/ports/") + port;
-        fs::create_directories(files_.path(place));
-        (void)files_.file(place + "/phys_state", state);
-    }
-    const process_result result = look({}, {{"HLTHUNK_EMU_SYSFS", folder}});
-    EXPECT_EQ("ok: 1 verbs devices, 1 of 2 ports up; not tried: this release "
-              "does not drive them",
-              row(result, "ports"));
+    EXPECT_EQ("absent: there is no second card",
+              row(run({launcher, "check", "--emulate=1", "--output", report_},
+                      with()),
+                  "ports"));
+    const std::string map = R"({"HCL_NICS":1})";
+    EXPECT_THAT(row(look({}, {{"HCL_PORT_MAPPING_CONFIG",
+                               files_.file("ports.json", map)}}),
+                    "ports"),
+                ::testing::EndsWith("HCL_NICS is not an array of 1 to 64"));
+}
+
+TEST_F(check, names_what_goes_wrong_over_ports)
+{
+    const process_result result = look({}, fault("wqe=abort"));
+    EXPECT_EQ(1, result.exit_code);
+    EXPECT_THAT(row(result, "ports"),
+                ContainsRegex("^FAILED: writing 8 bytes from .* over ports: "
+                              "Input/output error"));
 }
 
 TEST_F(check, never_writes_over_a_file)

@@ -1,4 +1,5 @@
 /* ucx-gaudi info: what it shows, what it finds missing, its exit code. */
+#include "launcher/info.h"
 #include "gtest/tools/installations.h"
 #include "gtest/tools/release.h"
 
@@ -131,6 +132,56 @@ TEST_F(info, lists_the_cards_of_the_software_box)
                           "+9[56]\\.[0-9]GiB +free +emulator +-$"));
     }
     EXPECT_TRUE(has_lines(3, " emulator ", result));
+}
+
+TEST_F(info, shows_links_and_where_they_lead)
+{
+    const scratch_directory sys;
+    const environment with_sysfs = {{"HLTHUNK_EMU_SYSFS", sys.path("")}};
+    EXPECT_TRUE(
+        exited_with(0, look({"--emulate=3"}, with_sysfs),
+                    {"links     3 for each pair, 0/3 external (HLS-2)\n"}));
+    EXPECT_TRUE(exited_with(0, look({"--emulate=3"}),
+                            {"links     3? for each pair, 3? external "}))
+        << "nothing shows their state";
+
+    const parsed_json all(look({"--emulate=3", "--json"}, with_sysfs).output);
+    EXPECT_EQ(R"({"port":10,"state":"LinkUp","leads_to":"card",)"
+              R"("module_id":2,"peer_port":16})",
+              all.at({"cards", "0", "links", "10"}));
+    EXPECT_EQ(R"("external")",
+              all.at({"cards", "0", "links", "8", "leads_to"}));
+}
+
+TEST(info_text, shows_links_that_are_down_in_a_matrix)
+{
+    using kind = shim::port_end::kind;
+    launcher::report found;
+    for (unsigned card = 0; card < 3; ++card) {
+        launcher::card &made = found.cards.emplace_back();
+        made.name            = card;
+        made.module_id       = card;
+        made.port_map        = "a box";
+        for (unsigned peer = 0; peer < 3; ++peer) {
+            for (unsigned i = 0; (peer != card) && (i < 2); ++i) {
+                const bool up = (i == 0) || (card + peer != 1);
+                made.links.push_back({.is_up = up,
+                                      .state = up ? "LinkUp" : "Disabled",
+                                      .end   = {kind::card, peer, 0}});
+            }
+        }
+    }
+    found.cards[2].links.push_back(
+        {.state = "Polling", .end = {kind::external, 0, 0}});
+    EXPECT_THAT(launcher::to_text(found),
+                HasSubstr("links  0    1    2  external\n"
+                          "0      -    1/2  2  -\n"
+                          "1      1/2  -    2  -\n"
+                          "2      2    2    -  0/1\n"
+                          "box       a box\n"));
+    found.cards[0].no_map = "how ports are connected is not known";
+    EXPECT_THAT(launcher::to_text(found),
+                HasSubstr("links     how ports are connected is not known\n"));
 }
 
 TEST_F(info, calls_cards_as_the_transports_do)

@@ -1,0 +1,385 @@
+#include "hlthunk_shim/ports/port.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include <sys/random.h>
+
+namespace gaudi::shim {
+
+namespace {
+
+/* Entries that may be read before the card is told, and of the queue: all that
+ * can be posted fits beside them. */
+constexpr uint32_t update_every = 128;
+constexpr uint32_t cq_entries   = 4096;
+static_assert(queues_of_port * queue_places + update_every <= cq_entries);
+
+/* As HabanaAI/perftest has it: 33 ms, 254 times, so that a peer that does not
+ * answer is given up after 8 s (hbl_lib.c: config_requester_q). */
+constexpr uint8_t ack_timeout = 13;
+constexpr uint8_t retries     = 7;
+constexpr uint8_t priority    = 1;
+
+/* Of ibv_port_attr::phys_state, as perftest and HCL have it: ports within a box
+ * are open, and so active, with their link down. */
+constexpr uint8_t link_up = 5;
+
+/* What went wrong in a call that returns errno, or nullptr and errno. */
+std::string explain(const char *call, int error)
+{
+    return std::string(call) + ": " + std::strerror(std::abs(error));
+}
+
+/* Order what was written to memory before a doorbell. */
+void order_stores()
+{
+#if defined(__x86_64__)
+    __builtin_ia32_sfence();
+#else
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
+void store(void *base, uint32_t offset, uint64_t value)
+{
+    auto *at = reinterpret_cast<uint64_t *>(static_cast<char *>(base) + offset);
+    std::atomic_ref<uint64_t>(*at).store(value, std::memory_order_release);
+}
+
+uint32_t load(void *at)
+{
+    return std::atomic_ref<uint32_t>(*static_cast<uint32_t *>(at))
+        .load(std::memory_order_acquire);
+}
+
+} // namespace
+
+std::string port::open(const port_context &with, unsigned number,
+                       std::unique_ptr<port> &port_p)
+{
+    std::unique_ptr<port> made(new port(with, number));
+    std::string why = made->set_up();
+    if (why.empty()) {
+        port_p = std::move(made);
+    }
+    return why;
+}
+
+std::string port::set_up()
+{
+    hbldv_port_ex_attr settings{};
+    settings.port_num = number_;
+    settings.caps     = HBLDV_PORT_CAP_ADVANCED; /* else no responder */
+
+    hbldv_wq_array_attr &queues  = settings.wq_arr_attr[0];
+    queues.max_num_of_wqs        = 1 + queues_of_port; /* one is the driver's */
+    queues.max_num_of_wqes_in_wq = queue_places;
+    queues.mem_id                = HBLDV_MEM_HOST;
+    queues.swq_granularity       = HBLDV_SWQE_GRAN_32B;
+
+    int ret = with_.lib.hbldv_set_port_ex(with_.context, &settings);
+    if (ret != 0) {
+        return explain("hbldv_set_port_ex", ret);
+    }
+    hbldv_cq_attr of_port{};
+    of_port.port_num = static_cast<uint8_t>(number_);
+    of_port.cq_type  = HBLDV_CQ_TYPE_QP;
+    cq_ = with_.lib.hbldv_create_cq(with_.context, cq_entries, nullptr, 0,
+                                    &of_port);
+    if (cq_ == nullptr) {
+        return explain("hbldv_create_cq", errno);
+    }
+    ret = with_.lib.hbldv_query_cq(cq_, &cq_memory_);
+    if (ret != 0) {
+        return explain("hbldv_query_cq", ret);
+    }
+    return ((cq_memory_.mem_cpu_addr != nullptr) &&
+            (cq_memory_.pi_cpu_addr != nullptr) &&
+            (cq_memory_.regs_cpu_addr != nullptr))
+               ? ""
+               : with_.lib.file() + ": completion queues are not mapped";
+}
+
+/* Newer headers have a macro of the name, and the function an older structure,
+ * with which this one begins. */
+bool port::is_up(const port_context &with, unsigned number)
+{
+    ibv_port_attr found{};
+    return ((with.lib.ibv_query_port)(
+                with.context, static_cast<uint8_t>(number),
+                reinterpret_cast<_compat_ibv_port_attr *>(&found)) == 0) &&
+           (found.phys_state == link_up);
+}
+
+port::~port()
+{
+    if (cq_ != nullptr) {
+        (void)with_.lib.ibv_destroy_cq(cq_);
+    }
+}
+
+/* --- connections -----------------------------------------------------------*/
+
+std::string port::create(queue_pair &made, queue_pair_address &address_p)
+{
+    ibv_qp_init_attr wanted{};
+    wanted.send_cq = wanted.recv_cq = cq_;
+    wanted.cap                      = {.max_send_wr     = queue_places,
+                                       .max_recv_wr     = 1,
+                                       .max_send_sge    = 1,
+                                       .max_recv_sge    = 1,
+                                       .max_inline_data = 0};
+    wanted.qp_type                  = IBV_QPT_RC;
+    ibv_qp *handle = with_.lib.ibv_create_qp(with_.domain, &wanted);
+    if (handle == nullptr) {
+        return explain("ibv_create_qp", errno);
+    }
+    made.handle = handle;
+    {
+        const std::lock_guard<util::brief_lock> guard(cq_lock_);
+        queue_pairs_.push_back(&made);
+    }
+    const int ret = initialise(made, address_p);
+    if (ret != 0) {
+        destroy(made);
+        return explain("making a queue pair", ret);
+    }
+    return "";
+}
+
+int port::initialise(queue_pair &made, queue_pair_address &address_p) const
+{
+    ibv_qp_attr init{};
+    init.qp_state        = IBV_QPS_INIT;
+    init.port_num        = static_cast<uint8_t>(number_);
+    init.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+    hbldv_qp_attr own{};
+    own.wq_type        = HBLDV_WQ_WRITE;
+    own.wq_granularity = HBLDV_SWQE_GRAN_32B;
+    int ret            = with_.lib.hbldv_modify_qp(made.handle, &init,
+                                                   IBV_QP_STATE | IBV_QP_PKEY_INDEX |
+                                                       IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+                                                   &own);
+    hbldv_query_qp_attr known{};
+    if (ret == 0) {
+        ret = with_.lib.hbldv_query_qp(made.handle, &known);
+    }
+    ibv_gid gid{};
+    if (ret == 0) {
+        ret = with_.lib.ibv_query_gid(with_.context,
+                                      static_cast<uint8_t>(number_), 0, &gid);
+    }
+    if (ret == 0) {
+        ret = make_fifo(made);
+    }
+    if (getrandom(&made.key, sizeof(made.key), 0) != sizeof(made.key)) {
+        ret = EAGAIN;
+    }
+    made.number      = known.qp_num;
+    address_p.number = made.number;
+    address_p.key    = made.key;
+    std::memcpy(address_p.gid.data(), gid.raw, address_p.gid.size());
+    return ret;
+}
+
+int port::make_fifo(queue_pair &of) const
+{
+    hbldv_usr_fifo_attr doorbells{};
+    doorbells.port_num      = number_;
+    doorbells.usr_fifo_type = HBLDV_USR_FIFO_TYPE_DB;
+    of.fifo = with_.lib.hbldv_create_usr_fifo(with_.context, &doorbells);
+    if (of.fifo == nullptr) {
+        return errno;
+    }
+    of.fifo_units         = of.fifo->size / counting_.unit_bytes;
+    const uint32_t needed = counting_.doorbell_units + counting_.guard_units;
+    return ((of.fifo->ci_cpu_addr != nullptr) &&
+            (of.fifo->regs_cpu_addr != nullptr) &&
+            std::has_single_bit(of.fifo_units) && (of.fifo_units > needed))
+               ? 0
+               : EPROTO;
+}
+
+std::string port::connect(queue_pair &own, const queue_pair_address &peer)
+{
+    ibv_qp_attr receive{};
+    receive.qp_state              = IBV_QPS_RTR;
+    receive.path_mtu              = IBV_MTU_4096;
+    receive.dest_qp_num           = peer.number;
+    receive.max_dest_rd_atomic    = 1;
+    receive.ah_attr.port_num      = static_cast<uint8_t>(number_);
+    receive.ah_attr.is_global     = 1;
+    receive.ah_attr.grh.hop_limit = 0xff;
+    std::memcpy(receive.ah_attr.grh.dgid.raw, peer.gid.data(), peer.gid.size());
+    hbldv_qp_attr ours{};
+    ours.local_key      = own.key;
+    ours.wq_granularity = HBLDV_SWQE_GRAN_32B;
+    ours.priority       = priority;
+    int ret             = with_.lib.hbldv_modify_qp(
+                    own.handle, &receive,
+                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                        IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+                    &ours);
+    if (ret != 0) {
+        return explain("hbldv_modify_qp to RTR", ret);
+    }
+    ibv_qp_attr send{};
+    send.qp_state      = IBV_QPS_RTS;
+    send.timeout       = ack_timeout;
+    send.retry_cnt     = retries;
+    send.rnr_retry     = retries;
+    send.max_rd_atomic = 1;
+    hbldv_qp_attr theirs{};
+    theirs.remote_key     = peer.key;
+    theirs.wq_type        = HBLDV_WQ_WRITE;
+    theirs.wq_granularity = HBLDV_SWQE_GRAN_32B;
+    theirs.priority       = priority;
+    ret                   = with_.lib.hbldv_modify_qp(own.handle, &send,
+                                                      IBV_QP_STATE | IBV_QP_TIMEOUT |
+                                                          IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                                          IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+                                                      &theirs);
+    if (ret != 0) {
+        return explain("hbldv_modify_qp to RTS", ret);
+    }
+    hbldv_query_qp_attr known{};
+    ret = with_.lib.hbldv_query_qp(own.handle, &known);
+    if ((ret != 0) || (known.swq_cpu_addr == nullptr) ||
+        (known.rwq_cpu_addr == nullptr)) {
+        return (ret != 0) ? explain("hbldv_query_qp", ret)
+                          : "work queues are not in host memory";
+    }
+    own.send    = static_cast<send_entry *>(known.swq_cpu_addr);
+    own.receive = static_cast<receive_entry *>(known.rwq_cpu_addr);
+    return "";
+}
+
+void port::destroy(queue_pair &old)
+{
+    (void)with_.lib.ibv_destroy_qp(old.handle);
+    if (old.fifo != nullptr) {
+        (void)with_.lib.hbldv_destroy_usr_fifo(old.fifo);
+        old.fifo = nullptr;
+    }
+    const std::lock_guard<util::brief_lock> guard(cq_lock_);
+    drain(); /* its number may be another one's next */
+    std::erase(queue_pairs_, &old);
+    old.handle = nullptr;
+}
+
+void port::fail(const ibv_qp *one)
+{
+    const std::lock_guard<util::brief_lock> guard(cq_lock_);
+    for (queue_pair *each : queue_pairs_) {
+        if (each->handle == one) {
+            each->failed.store(true, std::memory_order_release);
+        }
+    }
+}
+
+void port::fail_all()
+{
+    const std::lock_guard<util::brief_lock> guard(cq_lock_);
+    for (queue_pair *each : queue_pairs_) {
+        each->failed.store(true, std::memory_order_release);
+    }
+}
+
+/* --- without system calls --------------------------------------------------*/
+
+void port::write(queue_pair &to, port_write what) const
+{
+    const uint32_t posted = to.posted.load(std::memory_order_relaxed);
+    const uint32_t place  = posted % queue_places;
+    what.index            = place;
+    if (with_.kind == generation::gaudi2) {
+        to.send[place]    = make_send_entry<generation::gaudi2>(what);
+        to.receive[place] = make_receive_entry<generation::gaudi2>(what);
+    } else {
+        to.send[place]    = make_send_entry<generation::gaudi3>(what);
+        to.receive[place] = make_receive_entry<generation::gaudi3>(what);
+    }
+    to.posted.store(posted + 1, std::memory_order_release);
+}
+
+bool port::ring(queue_pair &of) const
+{
+    const uint32_t needed = counting_.doorbell_units + counting_.guard_units;
+    const uint32_t mask =
+        (counting_.index_mask != 0) ? counting_.index_mask : queue_places - 1;
+    const uint32_t waiting =
+        (of.fifo_used - load(of.fifo->ci_cpu_addr)) & (of.fifo_units - 1);
+    if (of.fifo_units - waiting <= needed) {
+        return false;
+    }
+    order_stores();
+    store(of.fifo->regs_cpu_addr, of.fifo->regs_offset,
+          make_doorbell(number_, of.number,
+                        of.posted.load(std::memory_order_relaxed) & mask));
+    of.fifo_used += counting_.doorbell_units;
+    return true;
+}
+
+void port::poll()
+{
+    if (cq_lock_.try_lock()) { /* else another thread does it now */
+        drain();
+        cq_lock_.unlock();
+    }
+}
+
+void port::drain()
+{
+    auto *ring = static_cast<cq_entry *>(cq_memory_.mem_cpu_addr);
+    for (const uint32_t produced = load(cq_memory_.pi_cpu_addr);
+         consumed_ != produced; ++consumed_) {
+        cq_entry &at         = ring[consumed_ % cq_entries];
+        const cq_entry found = at;
+        at[0]                = 0;
+        note_completion(found);
+    }
+    if (consumed_ - told_ >= update_every) {
+        told_ = consumed_;
+        store(cq_memory_.regs_cpu_addr, cq_memory_.regs_offset,
+              (with_.kind == generation::gaudi2)
+                  ? make_cq_update<generation::gaudi2>(cq_memory_.cq_num,
+                                                       consumed_)
+                  : make_cq_update<generation::gaudi3>(cq_memory_.cq_num,
+                                                       consumed_));
+    }
+}
+
+/* Writes of a queue pair end in their order, so that one whose entry is not
+ * there (perftest steps over those) has ended with the next. A peer may have
+ * asked for entries of its writes here, which mean nothing. */
+void port::note_completion(const cq_entry &found)
+{
+    constexpr generation both = generation::gaudi2;
+    if ((get<both>(found, cqe::is_valid) == 0) ||
+        (get<both>(found, cqe::is_requester) == 0)) {
+        return;
+    }
+    const uint32_t number = get<both>(found, cqe::qp);
+    const auto at =
+        std::ranges::find_if(queue_pairs_, [&](const queue_pair *each) {
+            return each->number == number;
+        });
+    if (at == queue_pairs_.end()) {
+        return;
+    }
+    queue_pair &of        = **at;
+    const uint32_t before = of.completed.load(std::memory_order_relaxed);
+    const uint32_t ended =
+        1 + ((get<both>(found, cqe::index) - before) % queue_places);
+    if (ended > of.posted.load(std::memory_order_relaxed) - before) {
+        of.failed.store(true, std::memory_order_release);
+    } else {
+        of.completed.store(before + ended, std::memory_order_release);
+    }
+}
+
+} // namespace gaudi::shim

@@ -1,0 +1,151 @@
+/**
+ * A port of a card that is in use: its completion queue, which all connections
+ * of the process over this port share, and their queue pairs.
+ *
+ * Any thread; one queue pair is used by one thread at a time. Writing, ringing
+ * and polling make no system call; where two threads poll, one does it for
+ * both.
+ */
+#pragma once
+
+#include "hlthunk_shim/ports/formats.h"
+#include "hlthunk_shim/ports/verbs_library.h"
+#include "util/locks.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gaudi::shim {
+
+/** Places of a work queue, of which one stays empty. Their low eight bits are
+ *  those of the number that the card counts in, also where it counts on. */
+inline constexpr uint32_t queue_places = 256;
+
+/** Connections that can use a port at a time. */
+inline constexpr unsigned queues_of_port = 15;
+
+/** What the ports of a card have in common. */
+struct port_context {
+    const verbs_library &lib;
+    generation kind;
+    ibv_context *context;
+    ibv_pd *domain;
+};
+
+/** One end of a reliable connection over a port. */
+struct queue_pair {
+    ibv_qp *handle  = nullptr;
+    uint32_t number = 0; /**< by which the card knows it */
+    uint32_t key    = 0; /**< what the peer has to name */
+
+    send_entry *send       = nullptr; /**< rings of @ref queue_places */
+    receive_entry *receive = nullptr;
+
+    /* Doorbells, which another queue pair's would get between. */
+    hbldv_usr_fifo *fifo = nullptr;
+    uint32_t fifo_units  = 0; /**< a power of two */
+    uint32_t fifo_used   = 0; /**< of these, since the beginning */
+
+    /* Entries since the beginning. */
+    std::atomic<uint32_t> posted{0};
+    std::atomic<uint32_t> completed{0};
+    /** Nothing is sent any more, or nobody knows what was. */
+    std::atomic<bool> failed{false};
+};
+
+/** What the other end has to know. */
+struct queue_pair_address {
+    uint32_t number;
+    uint32_t key;
+    std::array<uint8_t, 16> gid;
+};
+
+class port {
+public:
+    /**
+     * Take the port into use.
+     *
+     * @param with    Must outlive it.
+     * @param number  Verbs' own, from 1 on.
+     * @param port_p  Filled on success only.
+     * @return Why it cannot be; empty: it is.
+     */
+    static std::string open(const port_context &with, unsigned number,
+                            std::unique_ptr<port> &port_p);
+    ~port();
+    port(const port &)            = delete;
+    port &operator=(const port &) = delete;
+
+    [[nodiscard]] unsigned number() const { return number_; }
+
+    /** Whether its link was up when it was last looked at; new writes leave it
+     *  out when it was not. */
+    [[nodiscard]] bool is_up() const
+    {
+        return up_.load(std::memory_order_relaxed);
+    }
+    void look_at_link() { up_.store(is_up(with_, number_)); }
+
+    /** Ask for the link of a port, which need not be in use. */
+    [[nodiscard]] static bool is_up(const port_context &with, unsigned number);
+
+    /* --- connections -------------------------------------------------------*/
+
+    /** Make a queue pair, and say where it is.
+     *  @return What went wrong; empty: nothing. */
+    [[nodiscard]] std::string create(queue_pair &made,
+                                     queue_pair_address &address_p);
+
+    /** Connect it with that of the peer, which may write from then on what is
+     *  mapped for this card. */
+    [[nodiscard]] std::string connect(queue_pair &own,
+                                      const queue_pair_address &peer);
+
+    /** Destroy it: the card has ended or dropped its writes then, and what had
+     *  been completed is known. */
+    void destroy(queue_pair &old);
+
+    /** Mark those that an event is about as failed. */
+    void fail(const ibv_qp *one);
+    void fail_all();
+    [[nodiscard]] bool has(const ibv_cq *queue) const { return cq_ == queue; }
+
+    /* --- without system calls ----------------------------------------------*/
+
+    /** Write an entry behind those that are posted. */
+    void write(queue_pair &to, port_write what) const;
+
+    /** Tell the card of all that is posted.
+     *  @return false when it takes no more doorbells now. */
+    [[nodiscard]] bool ring(queue_pair &of) const;
+
+    /** Note what the card has completed. */
+    void poll();
+
+private:
+    explicit port(const port_context &with, unsigned number)
+        : with_(with), number_(number), counting_(counting_of(with.kind))
+    {}
+
+    std::string set_up();
+    int make_fifo(queue_pair &of) const;
+    int initialise(queue_pair &made, queue_pair_address &address_p) const;
+    void note_completion(const cq_entry &found);
+    void drain();
+
+    const port_context &with_;
+    const unsigned number_;
+    const port_counting counting_;
+    std::atomic<bool> up_{true};
+
+    util::brief_lock cq_lock_; /* and of queue_pairs_ */
+    ibv_cq *cq_ = nullptr;
+    hbldv_query_cq_attr cq_memory_{};
+    uint32_t consumed_ = 0;
+    uint32_t told_     = 0; /* of these, to the card */
+    std::vector<queue_pair *> queue_pairs_;
+};
+
+} // namespace gaudi::shim

@@ -1,0 +1,29 @@
+#include "hlthunk_shim/ports/links.h"
+
+#include "launcher/info.h"
+
+namespace launcher {
+
+namespace shim = gaudi::shim;
+
+void add_links(const shim::driver &driver, report &all)
+{
+    const shim::library &lib = driver.lib();
+    for (card &one : all.cards) {
+        hlthunk_hw_ip_info info{};
+        const int fd =
+            lib.hlthunk_open_control(static_cast<int>(one.number), nullptr);
+        if (fd < 0) {
+            continue;
+        }
+        if (lib.hlthunk_get_hw_ip_info(fd, &info) == 0) {
+            const shim::card_ports ports = shim::find_ports(info);
+            one.port_map = ports.no_map.empty() ? ports.map.name : "";
+            one.no_map   = (info.nic_ports_mask != 0) ? ports.no_map : "";
+            one.links    = shim::list_links(ports, all.sys, one.number);
+        }
+        lib.hlthunk_close(fd);
+    }
+}
+
+} // namespace launcher
