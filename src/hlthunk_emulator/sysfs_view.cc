@@ -300,7 +300,9 @@ void add_cards(builder &files)
     tree functions(files);
     for (unsigned i = 0; i < get_settings().devices; ++i) {
         add_card(files, functions, i);
-        add_ports(files, i);
+        if (get_settings().ports) {
+            add_ports(files, i);
+        }
     }
     files.file(end_mark, "");
 }
@@ -372,7 +374,7 @@ const char *sysfs_root()
 void show_link(port_end port, bool is_up)
 {
     const char *const root = sysfs_root();
-    if (root != nullptr) {
+    if ((root != nullptr) && get_settings().ports) {
         builder files(root);
         files.file("class/infiniband/" + folder_of(port) + "/phys_state",
                    state_of_link(is_up));

@@ -28,7 +28,7 @@ int ports_mask(int context, uint64_t &mask_p)
 }
 
 constexpr port_calls calls = {
-    .cards  = [] { return get_settings().devices; },
+    .cards  = [] { return get_settings().ports ? get_settings().devices : 0; },
     .pci_id = [] { return get_settings().kind->pci_id; },
     .open =
         [](unsigned card, int core_fd, uint64_t mask, int event_fd) {

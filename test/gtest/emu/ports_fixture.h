@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -21,6 +22,10 @@
 #undef ibv_reg_mr
 
 namespace gaudi::test {
+
+/** Before the emulator is loaded. */
+[[maybe_unused]] inline const int with_ports =
+    setenv("HLTHUNK_EMU_PORTS", "y", 0);
 
 /** A function of libhbl.
  *  @param library  In the build's folder of libraries. */

@@ -145,7 +145,6 @@ public:
         : mark_{key.cell, key.stamp}
     {}
     ipc::own_page::mark mark() const override { return mark_; }
-    base::pci_address card() const override { return {}; }
     ucs_status_t check(uint64_t, size_t) override { return UCS_OK; }
     ucs_status_t hold() override { return UCS_OK; }
     void release() override {}

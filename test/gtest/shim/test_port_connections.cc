@@ -34,7 +34,8 @@ using clock_type = std::chrono::steady_clock;
 constexpr auto long_enough = std::chrono::seconds(20);
 
 /* A peer that does not answer is given up after 1 s, not 8. */
-[[maybe_unused]] const int fewer_retries =
+[[maybe_unused]] const int with_ports =
+    setenv("HLTHUNK_EMU_PORTS", "y", 0) +
     setenv("HLTHUNK_EMU_PORT_RETRIES", "30", 0);
 
 const verbs_library &verbs_of_box()

@@ -32,13 +32,14 @@ class check : public tools {
 protected:
     /* With two software cards, unless a variable names another driver. */
     [[nodiscard]] process_result look(arguments options            = {},
-                                      const environment &variables = {}) const
+                                      environment variables        = {}) const
     {
         const bool emulated =
             (variables.count("UCX_GAUDI_DRIVER") == 0) &&
             std::ranges::none_of(options, [](const std::string &one) {
                 return one.starts_with("--emulate");
             });
+        variables.emplace("HLTHUNK_EMU_PORTS", "y");
         options.insert(options.begin(),
                        {launcher, "check", "--output", report_});
         if (emulated) {

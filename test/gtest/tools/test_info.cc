@@ -137,7 +137,8 @@ TEST_F(info, lists_the_cards_of_the_software_box)
 TEST_F(info, shows_links_and_where_they_lead)
 {
     const scratch_directory sys;
-    const environment with_sysfs = {{"HLTHUNK_EMU_SYSFS", sys.path("")}};
+    const environment with_sysfs = {{"HLTHUNK_EMU_SYSFS", sys.path("")},
+                                    {"HLTHUNK_EMU_PORTS", "y"}};
     EXPECT_TRUE(
         exited_with(0, look({"--emulate=3"}, with_sysfs),
                     {"links     3 for each pair, 0/3 external (HLS-2)\n"}));
