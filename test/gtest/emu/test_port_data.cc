@@ -96,7 +96,7 @@ GAUDI_CHILD(names_another_key)
 }
 
 /* Unmapped memory resets the card that looks for it. */
-GAUDI_CHILD(reads_what_is_not_mapped)
+GAUDI_CHILD(sends_what_is_not_mapped)
 {
     wired_pair pair;
     pair.here.write(pair.source + 16 * device_page(), pair.target, 64);
@@ -314,7 +314,7 @@ TEST(emu_port_data, a_peer_has_to_name_the_key)
 
 TEST(emu_port_data, unmapped_memory_to_send_resets_the_card)
 {
-    EXPECT_TRUE(child_passes("reads_what_is_not_mapped"));
+    EXPECT_TRUE(child_passes("sends_what_is_not_mapped"));
 }
 
 TEST(emu_port_data, unmapped_memory_to_write_resets_the_card_of_the_peer)
