@@ -46,19 +46,24 @@ public:
      *                 and afterwards with that of the other one.
      *  @param link    Names it in @ref ask_over_ports.
      *  @return As dma_queue::submit. */
-    [[nodiscard]] virtual int ask_for_ports(remote_memory &of, uint64_t offset,
-                                            uint32_t link) = 0;
+    [[nodiscard]] virtual int ask_for_ports(remote_memory &, uint64_t, uint32_t)
+    {
+        return -EOPNOTSUPP;
+    }
 
     /** What has become of it.
      *  @return 0, -errno, or -EINPROGRESS when there is no answer in time. */
-    [[nodiscard]] virtual int ports_answer(uint64_t timeout_us) = 0;
+    [[nodiscard]] virtual int ports_answer(uint64_t) { return -EOPNOTSUPP; }
 
     /** Ask for a write over ports.
      *  @param target  Where a card of ours has the memory to be written.
      *  @return As dma_queue::submit. */
-    [[nodiscard]] virtual int ask_over_ports(remote_memory &of, uint32_t link,
-                                             uint64_t target, uint64_t src,
-                                             uint64_t length, void *cookie) = 0;
+    [[nodiscard]] virtual int ask_over_ports(remote_memory &, uint32_t,
+                                             uint64_t, uint64_t, uint64_t,
+                                             void *)
+    {
+        return -EOPNOTSUPP;
+    }
 
     /** There is none: who sleeps does so in
      *  @ref wait_for_oldest. */
