@@ -212,7 +212,6 @@ TEST_IN_CHILD(host_way, is_taken_where_imports_are_refused,
     move_all();
 }
 
-<<<<<<< HEAD
 TEST_IN_CHILD(ports_way, moves_all_by_a_peer_that_makes_no_progress,
               over_ports())
 {
@@ -235,7 +234,7 @@ TEST_IN_CHILD(host_way, is_taken_where_there_are_no_ports,
 {
     move_all();
 }
-=======
+
 /* The kernel copies it, or the peer's own CPU: a copy ends with an error, or as
  * it should. */
 TEST_P_IN_CHILD(host_memory_of_a_peer, may_be_unmapped_meanwhile, options())
@@ -281,7 +280,6 @@ INSTANTIATE_TEST_SUITE_P(of, host_memory_of_a_peer, ::testing::Bool(),
                              return std::string(tested.param ? "another_pod"
                                                              : "this_node");
                          });
->>>>>>> hbl
 
 TEST_IN_CHILD(host_way, wakes_who_sleeps_until_a_copy_ends, over_host())
 {
