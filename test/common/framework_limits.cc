@@ -115,6 +115,7 @@ const limit limits[] = {
     {not_mapped, {"counts.have_the_pieces_of_a_long_copy"}},
     {"SCAL submits no jobs, and an engine of it that fails resets the card",
      {"counts.leave_out_what_fails", "*/fault_matrix.*/aborted_job_under_*",
+      "ipc_own_messages.do_not_follow_a_failed_put_behind_a_fence",
       "*/fault_matrix.*/submission_under_*", "*/try_over_pcie.*/abort"}},
     {"the framework keeps its descriptors",
      {"forking.the_child_lets_go_of_the_cards"}},
