@@ -169,8 +169,7 @@ void operations::end(operation &op)
     op.has_ended = true;
     ucs_list_add_tail(&ended_, &op.in_queue);
     if (ucs_unlikely((op.status != UCS_OK) && (op.domain != nullptr) &&
-                     (op.completion != nullptr) &&
-                     (op.completion->count > 1))) {
+                     (op.completion != nullptr))) {
         op.domain->unheard          = op.status;
         op.domain->unheard_sequence = op.sequence;
         op.domain->unheard_by       = op.completion;

@@ -22,9 +22,10 @@ struct flush_domain {
      * are missing, and only the endpoint can tell. */
     ucs_status_t failure;
     ucs_list_link_t in_failed; /* self-linked, or until that is told */
-    /* Of the newest that failed while its completion waited for more, which may
-     * be the message that tells the peer of the bytes (UCP's rendezvous by put,
-     * ucp_proto_rndv_put_common_fenced_atp_send, does not look at puts). */
+    /* Of the newest that failed and whose completion has not been called: it
+     * may wait for the message that tells the peer of the bytes (UCP's
+     * rendezvous by put, ucp_proto_rndv_put_common_fenced_atp_send, does not
+     * look at puts). */
     ucs_status_t unheard;
     uint64_t unheard_sequence;
     const uct_completion_t *unheard_by;
