@@ -251,6 +251,8 @@ const limit limits_without_import[] = {
       "dmabuf.only_imports_are_released",
       "dmabuf.only_ranges_of_dmabufs_are_imported",
       "dmabuf.threads_export_and_import_at_a_time",
+      "dmabuf.ucx_is_given_any_range_of_an_allocation",
+      "dmabuf.ucx_is_told_that_an_import_has_none",
       "program_cards.that_are_removed_leave_no_descriptor",
       "program_imports.hold_off_other_threads_that_close_the_cards"}},
 };
