@@ -14,28 +14,24 @@ namespace launcher {
 
 namespace {
 
-/* How the child of a step exits. */
-enum exit_codes { exit_ok, exit_failed, exit_absent, exit_no_more };
+/* How the child exits that ends all steps; else its verdict is the code. */
+constexpr int exit_no_more = 100;
 
-/* What stands before what a step says that it does. */
+/* What stands before what a child says that it does. */
 constexpr char doing_mark[] = "- ";
 
-std::string last_line(std::string text, const std::string &mark)
-{
-    while (text.ends_with('\n')) {
-        text.pop_back();
-    }
-    size_t at = text.rfind("\n" + mark);
-    at = (at != text.npos) ? at + 1 : text.starts_with(mark) ? 0 : text.size();
-    const size_t start = std::min(at + mark.size(), text.size());
-    return to_printable(text.substr(start, text.find('\n', start) - start));
-}
+std::string now_doing; /* in a child */
 
-[[noreturn]] void end_child(int code, const std::string &detail)
+/* What stands behind a mark in the last line that begins with it. */
+std::string last_line(const std::string &output, const std::string &mark)
 {
-    std::printf("%s\n", to_printable(detail).c_str());
-    std::fflush(nullptr);
-    _exit(code);
+    std::string last;
+    for (const std::string &line : split(output, "\n")) {
+        if (!line.empty() && line.starts_with(mark)) {
+            last = line.substr(mark.size());
+        }
+    }
+    return to_printable(last);
 }
 
 /* How a child ended, as a line of the table. @return Whether others may follow
@@ -44,40 +40,39 @@ bool judge_trial(const trial &ended, finding &found)
 {
     const std::string doing = last_line(ended.output, doing_mark);
     const std::string when  = doing.empty() ? "" : " while " + doing;
+    const bool is_stuck     = (ended.how == trial::end::stuck);
     found.log               = ended.output;
     found.seconds           = ended.seconds;
-    switch (ended.how) {
-    case trial::end::killed:
+    if (ended.how == trial::end::exited) {
+        const auto told = static_cast<verdict>(ended.code);
+        found.how       = ((told == verdict::ok) || (told == verdict::absent))
+                              ? told
+                              : verdict::failed;
+        found.detail    = last_line(ended.output, "");
+        return ended.code != exit_no_more;
+    }
+    if (ended.how == trial::end::killed) {
         found.how    = verdict::died;
         found.detail = "ended by signal " + std::to_string(ended.code) + when;
-        return true;
-    case trial::end::late:
-        found.how    = verdict::hung;
-        found.detail = "no answer" + when;
-        return true;
-    case trial::end::stuck:
-        found.how    = verdict::hung;
-        found.detail = "no answer" + when + ", and it cannot be killed";
-        return false;
-    case trial::end::exited:
-        break;
+    } else {
+        found.how = verdict::hung;
+        found.detail =
+            "no answer" + when + (is_stuck ? ", and it cannot be killed" : "");
     }
-    found.how    = (ended.code == exit_ok)       ? verdict::ok
-                   : (ended.code == exit_absent) ? verdict::absent
-                                                 : verdict::failed;
-    found.detail = last_line(ended.output, "");
-    return ended.code != exit_no_more;
+    return !is_stuck;
 }
 
 /* The findings so far, and what may follow. */
 class run_of_steps {
 public:
-    run_of_steps(std::chrono::seconds limit, check_result &result,
+    run_of_steps(const check_request &wanted, check_result &result,
                  const std::function<void(const finding &)> &tell)
-        : limit_(limit), result_(result), tell_(tell)
+        : limit_(wanted.limit), result_(result), tell_(tell)
     {}
 
-    void run(const step &one, const subject &with, const std::string &name)
+    /* @return Whether it is right. */
+    bool run(const step &one, const subject &with, const std::string &name,
+             bool tells_success = true)
     {
         finding found;
         found.step = name;
@@ -92,8 +87,8 @@ public:
         } else {
             const trial ended = run_in_child(
                 [&] {
-                    end_child(exit_ok, one.body(with));
-                    return exit_ok;
+                    end_step(verdict::ok, one.body(with));
+                    return 0;
                 },
                 limit_);
             if (!judge_trial(ended, found)) {
@@ -104,8 +99,18 @@ public:
             found.means = one.means;
         }
         ends_[one.name] = found.how;
-        result_.findings.push_back(found);
-        tell_(found);
+        if (found.is_wrong() || tells_success) {
+            result_.findings.push_back(found);
+            tell_(found);
+        }
+        return !found.is_wrong();
+    }
+
+    void run(const std::vector<step> &all, const subject &with)
+    {
+        for (const step &one : all) {
+            run(one, with, one.name);
+        }
     }
 
 private:
@@ -115,15 +120,6 @@ private:
     std::map<std::string, verdict> ends_;
     std::set<std::string> lost_; /* cards that nothing more is tried with */
 };
-
-/* One in reset is waited for. */
-bool is_free(const card &one)
-{
-    return one.name.has_value() &&
-           ((one.state == card_state::reset) ||
-            (one.usable && ((one.state == card_state::free) ||
-                            (one.state == card_state::unknown))));
-}
 
 std::string one_line(const problem &of)
 {
@@ -137,12 +133,10 @@ subject make_pair(const subject &of, const report &found, const card &one,
     subject both     = of;
     both.bus_id      = one.bus_id;
     both.peer_bus_id = other.bus_id;
-    const std::pair names(std::min(*one.name, *other.name),
-                          std::max(*one.name, *other.name));
+    const std::pair names(*one.name, *other.name);
     for (const pair_group &group : found.pairs) {
-        for (const auto &[first, second] : group.pairs) {
-            if (std::pair(std::min(first, second), std::max(first, second)) ==
-                names) {
+        for (const auto &[a, b] : group.pairs) {
+            if ((names == std::pair(a, b)) || (names == std::pair(b, a))) {
                 both.over_pcie = (group.way == gaudi::shim::wire::pcie);
                 both.why       = group.why;
             }
@@ -151,54 +145,38 @@ subject make_pair(const subject &of, const report &found, const card &one,
     return both;
 }
 
-void run_pairs(const subject &with, const report &found,
-               const std::vector<const card *> &cards, bool all,
-               run_of_steps &steps)
-{
-    for (size_t i = 0; i < cards.size(); ++i) {
-        for (size_t j = i + 1; j < cards.size(); ++j) {
-            if (all || (i == 0)) {
-                steps.run(pair_step,
-                          make_pair(with, found, *cards[i], *cards[j]),
-                          std::string(pair_step.name) + " " +
-                              std::to_string(*cards[i]->name) + "-" +
-                              std::to_string(*cards[j]->name));
-            }
-        }
-    }
-}
-
-/* As the report does it. */
-void look_at_cards(const installation &files, const machine &where)
+/* What the report loads into this process and asks is tried before. */
+std::string look_at_cards(const subject &with)
 {
     report all;
-    say_doing("loading the driver library");
-    const auto driver = load_driver(files, where, all);
+    doing("loading the driver library");
+    const auto driver = load_driver(*with.files, *with.where, all);
     if (driver != nullptr) {
-        say_doing("asking the control nodes");
-        add_cards(*driver, where, all);
+        doing("asking the control nodes");
+        add_cards(*driver, *with.where, all);
     }
+    return "";
 }
 
 } // namespace
 
-void say_doing(const std::string &what)
+void doing(const std::string &what)
 {
+    now_doing = what;
     std::printf("%s%s\n", doing_mark, to_printable(what).c_str());
     std::fflush(stdout);
 }
 
-void end_step(verdict how, const std::string &detail)
+void end_step(verdict how, const std::string &detail, bool of_all)
 {
-    end_child((how == verdict::ok)       ? exit_ok
-              : (how == verdict::absent) ? exit_absent
-                                         : exit_failed,
-              detail);
+    std::printf("%s\n", to_printable(detail).c_str());
+    std::fflush(nullptr);
+    _exit(of_all ? exit_no_more : static_cast<int>(how));
 }
 
-void end_all_steps(const std::string &detail)
+void fail_step(const std::string &why, bool of_all)
 {
-    end_child(exit_no_more, detail);
+    end_step(verdict::failed, now_doing + ": " + why, of_all);
 }
 
 bool check_result::is_good() const
@@ -232,22 +210,11 @@ check_result run_check(const installation &files, const machine &where,
                        const std::function<void(const finding &)> &tell)
 {
     check_result result;
-    run_of_steps steps(wanted.limit, result, tell);
+    run_of_steps steps(wanted, result, tell);
     subject with{&files, &where, wanted.limit / 2};
-    /* What is loaded into this process, and asked by it, is tried before. */
-    finding loaded;
-    loaded.step = library_step.name;
-    (void)judge_trial(run_in_child(
-                          [&] {
-                              look_at_cards(files, where);
-                              return exit_ok;
-                          },
-                          wanted.limit),
-                      loaded);
-    if (loaded.is_wrong()) {
-        loaded.means = library_step.means;
-        result.findings.push_back(loaded);
-        tell(loaded);
+    step first = library_step;
+    first.body = look_at_cards;
+    if (!steps.run(first, with, first.name, false)) {
         return result;
     }
     result.found = make_report(files, where);
@@ -259,10 +226,12 @@ check_result run_check(const installation &files, const machine &where,
 
     std::vector<const card *> cards; /* the one that is checked comes first */
     for (const card &one : result.found.cards) {
-        if (is_free(one)) {
-            const bool first =
+        /* One in reset is waited for. */
+        if (one.is_free() ||
+            (one.name.has_value() && (one.state == card_state::reset))) {
+            const bool wished =
                 wanted.card.has_value() && (one.name == wanted.card);
-            cards.insert(first ? cards.begin() : cards.end(), &one);
+            cards.insert(wished ? cards.begin() : cards.end(), &one);
         }
     }
     if (cards.empty() ||
@@ -281,16 +250,20 @@ check_result run_check(const installation &files, const machine &where,
     if (cards.size() > 1) {
         with = make_pair(with, result.found, *cards[0], *cards[1]);
     }
-    steps.run(library_step, with, library_step.name);
-    for (const step &one : card_steps) {
-        steps.run(one, with, one.name);
+    steps.run({library_step}, with);
+    steps.run(card_steps, with);
+    for (size_t i = 0; i < (wanted.card.has_value() ? 1 : cards.size()); ++i) {
+        for (size_t j = i + 1; j < cards.size(); ++j) {
+            steps.run(pair_step,
+                      make_pair(with, result.found, *cards[i], *cards[j]),
+                      std::string(pair_step.name) + " " +
+                          std::to_string(*cards[i]->name) + "-" +
+                          std::to_string(*cards[j]->name));
+        }
     }
-    run_pairs(with, result.found, cards, !wanted.card.has_value(), steps);
-    for (const step &one : late_steps) {
-        steps.run(one, with, one.name);
-    }
+    steps.run(late_steps, with);
     if (wanted.reset) {
-        steps.run(reset_step, with, reset_step.name);
+        steps.run({reset_step}, with);
     }
     return result;
 }

@@ -51,8 +51,8 @@ struct step {
     const char *name;
     const char *needs; /**< the step that has to go well first; nullptr */
     const char *means; /**< what it means when this one fails */
-    /** In the child: returns what was found. It does not return when that is
-     *  anything but ok. */
+    /** In the child (tried_card.h): returns what was found, and does not return
+     *  when that is anything but ok. */
     std::string (*body)(const subject &with);
 };
 
@@ -78,15 +78,18 @@ struct finding {
     }
 };
 
-/** In the child of a step: say what it does now, which is told when it does not
- *  come back. */
-void say_doing(const std::string &what);
+/* In the child of a step. */
 
-/** The same, at the end of a step that does not return. */
-[[noreturn]] void end_step(verdict how, const std::string &detail);
+/** Say what is done now: a failure tells it, and so does the finding of a step
+ *  that does not come back. */
+void doing(const std::string &what);
 
-/** The first card of the step is in no state for others. */
-[[noreturn]] void end_all_steps(const std::string &detail);
+/** End the step. @param of_all  The first card is in no state for others. */
+[[noreturn]] void end_step(verdict how, const std::string &detail,
+                           bool of_all = false);
+
+/** The same as failed, with what was done. */
+[[noreturn]] void fail_step(const std::string &why, bool of_all = false);
 
 struct check_result {
     std::vector<finding> findings;

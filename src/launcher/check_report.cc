@@ -2,7 +2,6 @@
 #include "launcher/check.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -42,43 +41,18 @@ std::string to_line(const finding &one)
 /* Attributes of a card, of its class device or its PCI function, depending on
  * the kernel (Documentation/ABI/testing/sysfs-driver-habanalabs). Never the
  * EEPROM, which has serial numbers. */
-constexpr const char *card_attributes[] = {"armcp_ver",
-                                           "cpld_ver",
-                                           "cpucp_kernel_ver",
-                                           "cpucp_ver",
-                                           "current_link_speed",
-                                           "current_link_width",
-                                           "device",
-                                           "device_type",
-                                           "driver_ver",
-                                           "fuse_ver",
-                                           "fw_os_ver",
-                                           "hard_reset_cnt",
-                                           "infineon_ver",
-                                           "iommu_group/type",
-                                           "local_cpulist",
-                                           "max_link_speed",
-                                           "max_link_width",
-                                           "module_id",
-                                           "numa_node",
-                                           "pci_addr",
-                                           "preboot_btl_ver",
-                                           "revision",
-                                           "security_enabled",
-                                           "soft_reset_cnt",
-                                           "status",
-                                           "thermal_ver",
-                                           "uboot_ver",
-                                           "vendor",
-                                           "vrm_ver"};
+constexpr char card_attributes[] =
+    "armcp_ver cpld_ver cpucp_kernel_ver cpucp_ver current_link_speed "
+    "current_link_width device device_type driver_ver fuse_ver fw_os_ver "
+    "hard_reset_cnt infineon_ver iommu_group/type local_cpulist max_link_speed "
+    "max_link_width module_id numa_node pci_addr preboot_btl_ver revision "
+    "security_enabled soft_reset_cnt status thermal_ver uboot_ver vendor "
+    "vrm_ver";
 
 /* Of the driver's module. */
-constexpr const char *driver_attributes[] = {"version",
-                                             "srcversion",
-                                             "parameters/timeout_locked",
-                                             "parameters/reset_on_lockup",
-                                             "parameters/memory_scrub",
-                                             "parameters/ewr_enable"};
+constexpr char driver_attributes[] =
+    "version srcversion parameters/timeout_locked parameters/reset_on_lockup "
+    "parameters/memory_scrub parameters/ewr_enable";
 
 /* Variables that are ours, or that choose cards for us. */
 constexpr const char *own_variables[] = {
@@ -90,14 +64,12 @@ std::string section(const std::string &name, const std::string &text)
     return "\n== " + name + "\n" + (text.empty() ? "none\n" : text);
 }
 
-std::string list_attributes(const fs::path &folder, const auto &names)
+std::string list_attributes(const fs::path &folder, const char *names)
 {
     std::string text;
-    for (const char *name : names) {
+    for (const std::string &name : split(names, " ")) {
         const std::string value = first_line(folder / name);
-        if (!value.empty()) {
-            text += std::string(name) + ": " + to_printable(value) + "\n";
-        }
+        text += value.empty() ? "" : name + ": " + to_printable(value) + "\n";
     }
     return text;
 }
@@ -106,14 +78,12 @@ std::string list_cards(const report &found)
 {
     std::string text;
     for (const card &one : found.cards) {
-        text += one.bus_id + "\n" +
-                list_attributes(fs::path(found.sys) / "bus/pci/devices" /
-                                    one.bus_id,
-                                card_attributes);
-        for (const char *name : {"accel/accel", "habanalabs/hl"}) {
-            text += list_attributes(fs::path(found.sys) / "class" /
-                                        (name + std::to_string(one.number)),
-                                    card_attributes);
+        const std::string number = std::to_string(one.number);
+        text += one.bus_id + "\n";
+        for (const std::string &place :
+             {"/bus/pci/devices/" + one.bus_id, "/class/accel/accel" + number,
+              "/class/habanalabs/hl" + number}) {
+            text += list_attributes(found.sys + place, card_attributes);
         }
     }
     return text;
@@ -152,20 +122,14 @@ std::string list_variables()
 /* --- what is left out ------------------------------------------------------*/
 
 /* Every place of a word that no letter or digit is next to. */
-void hide(const std::string &word, const char *by, std::string &text)
+void hide(const std::string &word, const std::string &by, std::string &text)
 {
-    const auto is_part = [&](size_t at) {
-        return (at < text.size()) &&
-               (std::isalnum(static_cast<unsigned char>(text[at])) != 0);
-    };
-    for (size_t at = text.find(word); !word.empty() && (at != text.npos);
-         at        = text.find(word, at)) {
-        if (((at > 0) && is_part(at - 1)) || is_part(at + word.size())) {
-            at += word.size();
-            continue;
-        }
-        text.replace(at, word.size(), by);
-        at += std::strlen(by);
+    static const std::regex special(R"(\W)");
+    if (!word.empty()) {
+        const std::regex place("(^|[^[:alnum:]])" +
+                               std::regex_replace(word, special, R"(\$&)") +
+                               "(?![[:alnum:]])");
+        text = std::regex_replace(text, place, "$1" + by);
     }
 }
 

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <iterator>
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 namespace launcher {
@@ -29,9 +28,9 @@ std::string to_hex(uint64_t value)
 /* --- library ---------------------------------------------------------------*/
 
 /* How much of a structure a library fills: into two patterns, with room behind.
- */
-template <typename Info, typename Ask>
-size_t find_written(Ask &&ask)
+ * No more than is known here. */
+template <typename Info>
+size_t find_written(const char *name, int fd, int (*ask)(int, Info *))
 {
     struct {
         Info info;
@@ -42,19 +41,15 @@ size_t find_written(Ask &&ask)
     size_t written = 0;
     for (const int pattern : {0xa5, 0x5a}) {
         std::memset(bytes, pattern, sizeof(place));
-        must_succeed(ask(&place.info));
+        must_succeed((ask != nullptr) ? ask(fd, &place.info) : 0);
         for (size_t i = written; i < sizeof(place); ++i) {
             written = (bytes[i] != pattern) ? i + 1 : written;
         }
     }
+    must_hold(written <= sizeof(Info),
+              "it writes " + std::to_string(written) + " bytes of " + name +
+                  ", which has " + std::to_string(sizeof(Info)) + " here");
     return written;
-}
-
-void require_size(const char *name, size_t written, size_t known)
-{
-    must_hold(written <= known, "it writes " + std::to_string(written) +
-                                    " bytes of " + name + ", which has " +
-                                    std::to_string(known) + " here");
 }
 
 std::string try_library(const subject &with)
@@ -65,23 +60,10 @@ std::string try_library(const subject &with)
     doing("asking a control node");
     const int fd = lib.hlthunk_open_control(-1, with.bus_id.c_str());
     must_succeed(std::min(fd, 0));
-    const size_t info = find_written<hlthunk_hw_ip_info>(
-        [&](auto *place) { return lib.hlthunk_get_hw_ip_info(fd, place); });
-    require_size("hlthunk_hw_ip_info", info, sizeof(hlthunk_hw_ip_info));
-    if (lib.hlthunk_get_dram_usage != nullptr) {
-        require_size("hlthunk_dram_usage_info",
-                     find_written<hlthunk_dram_usage_info>([&](auto *place) {
-                         return lib.hlthunk_get_dram_usage(fd, place);
-                     }),
-                     sizeof(hlthunk_dram_usage_info));
-    }
-    if (lib.hlthunk_get_open_stats != nullptr) {
-        require_size("hlthunk_open_stats_info",
-                     find_written<hlthunk_open_stats_info>([&](auto *place) {
-                         return lib.hlthunk_get_open_stats(fd, place);
-                     }),
-                     sizeof(hlthunk_open_stats_info));
-    }
+    const size_t info =
+        find_written("hlthunk_hw_ip_info", fd, lib.hlthunk_get_hw_ip_info);
+    find_written("hlthunk_dram_usage_info", fd, lib.hlthunk_get_dram_usage);
+    find_written("hlthunk_open_stats_info", fd, lib.hlthunk_get_open_stats);
     lib.hlthunk_close(fd);
     return driver.file() +
            (lib.lacks().empty() ? ", all functions"
@@ -104,7 +86,7 @@ std::string try_open(const subject &with)
     const shim::driver &driver = driver_of(with);
     const auto &lib            = driver.lib();
     const int fd               = card.device().fd();
-    if (driver.used() != shim::engine::synapse) {
+    if (!is_by_synapse(with)) {
         doing("opening it a second time");
         std::unique_ptr<shim::card> again;
         const int ret = driver.open(with.bus_id, again);
@@ -150,6 +132,12 @@ std::string try_open(const subject &with)
 
 /* --- memory ----------------------------------------------------------------*/
 
+bool is_of_card(const tried_card &card, uint64_t address)
+{
+    return (address >= card.knows().memory_start) &&
+           (address < card.knows().memory_end);
+}
+
 std::string try_memory(const subject &with)
 {
     const tried_card card(with, with.bus_id);
@@ -158,8 +146,7 @@ std::string try_memory(const subject &with)
     doing("allocating and mapping a page");
     shim::allocation first;
     must_succeed(card.device().allocate(card.page(), 0, first));
-    must_hold((first.address() >= knows.memory_start) &&
-                  (first.address() < knows.memory_end),
+    must_hold(is_of_card(card, first.address()),
               "it is at " + to_hex(first.address()) + ", and not between " +
                   to_hex(knows.memory_start) + " and " +
                   to_hex(knows.memory_end));
@@ -181,8 +168,7 @@ std::string try_memory(const subject &with)
     must_succeed(second.close());
     const auto after = card.device().allocated_bytes();
     /* SynapseAI has all of it as one block, whatever programs get. */
-    if (before.has_value() &&
-        (driver_of(with).used() != shim::engine::synapse)) {
+    if (before.has_value() && !is_by_synapse(with)) {
         must_hold(*during > *before, "the driver has not counted it");
         must_hold(after == before, "the driver counts it still");
     }
@@ -196,26 +182,21 @@ std::string try_host(const subject &with)
     const tried_card card(with, with.bus_id);
     const size_t page = shim::dmabuf_page();
     doing("mapping host memory at an odd address");
-    void *pages = mmap(nullptr, 4 * page, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    must_succeed((pages != MAP_FAILED) ? 0 : -errno);
-    std::memset(pages, 0, 4 * page);
-    char *odd = static_cast<char *>(pages) + 1;
+    const std::unique_ptr<char, decltype(&std::free)> pages(
+        static_cast<char *>(std::aligned_alloc(page, 4 * page)), &std::free);
+    std::memset(pages.get(), 0, 4 * page);
     shim::registration first;
-    const int ret = card.device().register_host(odd, 2 * page + 1, first);
-    if (ret == -EOPNOTSUPP) {
-        end_step(verdict::absent, "SynapseAI maps no memory of programs");
-    }
-    must_succeed(ret);
+    must_be_there(
+        card.device().register_host(pages.get() + 1, 2 * page + 1, first),
+        "SynapseAI maps no memory of programs");
     const uint64_t address = first.address();
     must_hold(address % page == 1,
               "it is at " + to_hex(address) + ", at another place of its page");
-    must_hold((address < card.knows().memory_start) ||
-                  (address >= card.knows().memory_end),
+    must_hold(!is_of_card(card, address),
               "it is at " + to_hex(address) + ", among the card's memory");
     doing("mapping the same memory once more");
     shim::registration second;
-    must_succeed(card.device().register_host(pages, 4 * page, second));
+    must_succeed(card.device().register_host(pages.get(), 4 * page, second));
     doing("unmapping host memory");
     must_succeed(first.close());
     must_succeed(second.close());
@@ -224,36 +205,21 @@ std::string try_host(const subject &with)
 
 /* --- copies ----------------------------------------------------------------*/
 
-constexpr size_t margin   = 64; /* bytes that a copy has to leave alone */
-constexpr size_t largest  = (size_t{4} << 20) + 1;
-constexpr size_t sizes[]  = {1,    2,    3,     7,     8,        9,
-                             63,   64,   65,    127,   255,      4095,
-                             4096, 4097, 65535, 65537, 1u << 20, largest};
-constexpr size_t shifts[] = {0, 1, 7, 33};
+constexpr size_t margin         = 64; /* bytes that a copy has to leave alone */
+constexpr size_t largest        = (size_t{4} << 20) + 1;
+constexpr size_t sizes[]        = {1,    2,    3,     7,     8,        9,
+                                   63,   64,   65,    127,   255,      4095,
+                                   4096, 4097, 65535, 65537, 1u << 20, largest};
+constexpr size_t shifts[]       = {0, 1, 7, 33};
+constexpr char written_beside[] = "bytes beside it were written, too";
 
 std::string try_copy(const subject &with)
 {
     tried_card card(with, with.bus_id);
     doing("allocating memory for the copy");
-    card.exchange(card.allocate(card.page()));
+    std::string detail = card.exchange(card.allocate(card.page()));
     card.close();
-    return "8 bytes there and back";
-}
-
-/* Whether a copy to `target` has left there what it should, and nothing
- * beside. */
-void require_copied(tried_card &card, uint64_t target, size_t size,
-                    size_t shift, unsigned seed, std::vector<char> &place)
-{
-    card.read(place.data(), target, size + 2 * margin + shift);
-    const char *start = place.data() + margin + shift;
-    require_filled(start, size, seed);
-    std::memset(place.data() + margin + shift, 0, size);
-    must_hold(std::ranges::all_of(
-                  place.begin(),
-                  place.begin() + static_cast<long>(size + 2 * margin + shift),
-                  [](char one) { return one == 0; }),
-              "bytes beside it were written, too");
+    return detail;
 }
 
 /* @param within  Copies from one place of the card to another. */
@@ -270,38 +236,41 @@ std::string try_sizes(const subject &with, bool within)
     const uint64_t target  = card.allocate(card.page());
     const uint64_t other   = target + 2 * space;
     auto &host             = card.pin(space);
-    const std::vector<char> zeros(space);
-    std::vector<char> place(space);
-    unsigned seed = 0;
+    unsigned seed          = 0;
     for (const size_t size : sizes) {
         for (const size_t from : shifts) {
-            const size_t to = shifts[++seed % std::size(shifts)];
+            const size_t to = margin + shifts[++seed % std::size(shifts)];
             doing("copying " + std::to_string(size) + " bytes from a place " +
                   std::to_string(from) + " behind a page to one " +
-                  std::to_string(to) + " behind another");
-            card.write(target, zeros.data(), size + 2 * margin + to);
+                  std::to_string(to - margin) + " behind another");
+            const std::vector<char> text = pattern(size, seed);
+            std::vector<char> expected(to + size + margin);
+            card.write(target, expected);
             /* What follows is not to be copied. */
-            fill(host.data() + from, size, seed);
-            std::memset(host.data() + from + size, 'x', margin);
+            std::memset(host.data() + from, 'x', size + margin);
+            std::ranges::copy(text, host.data() + from);
             if (within) {
                 card.copy(dma_direction::host_to_device, other + from,
                           host.address() + from, size + margin);
             }
-            card.copy(direction, target + margin + to,
+            card.copy(direction, target + to,
                       within ? other + from : host.address() + from, size);
-            require_copied(card, target, size, to, seed, place);
+            const std::vector<char> seen = card.read(target, expected.size());
+            require_same(seen.data() + to, text);
+            std::ranges::copy(text, expected.data() + to);
+            must_hold(seen == expected, written_beside);
         }
     }
     /* The other way is as odd. */
-    fill(place.data(), largest, 0);
-    card.write(target + 3, place.data(), largest);
+    const std::vector<char> text = pattern(largest, 0);
+    card.write(target + 3, text);
     std::memset(host.data(), 0, space);
     doing("copying " + std::to_string(largest) + " bytes to an odd address");
     card.copy(dma_direction::device_to_host, host.address() + 1, target + 3,
               largest);
-    require_filled(host.data() + 1, largest, 0);
+    require_same(host.data() + 1, text);
     must_hold((host.data()[0] == 0) && (host.data()[largest + 1] == 0),
-              "bytes beside it were written, too");
+              written_beside);
     card.close();
     return "1 byte to " + std::to_string(largest) +
            ", odd addresses: " + std::to_string(seed + 1) + " copies";
@@ -318,16 +287,13 @@ std::string try_export(const subject &with)
     doing("exporting device memory as a dma-buf");
     shim::allocation memory;
     must_succeed(card.device().allocate(card.page(), 0, memory));
-    int fd        = -1;
-    const int ret = card.device().export_dmabuf(memory.address(), 0, size, fd);
-    if (ret == -EOPNOTSUPP) {
-        end_step(verdict::absent, "this driver exports no dma-bufs");
-    }
-    must_succeed(ret);
+    int fd = -1;
+    must_be_there(card.device().export_dmabuf(memory.address(), 0, size, fd),
+                  "this driver exports no dma-bufs");
     const int64_t told = card.device().dmabuf_size(fd);
     must_hold(told == static_cast<int64_t>(size),
               "its size is said to be " + std::to_string(told));
-    if (driver_of(with).used() != shim::engine::synapse) {
+    if (!is_by_synapse(with)) {
         doing("unmapping memory of which there is a dma-buf");
         must_hold((memory.close() != 0) && (memory.address() != 0),
                   "it is not refused");
@@ -349,9 +315,7 @@ std::string try_import(const subject &with)
     if (with.peer_bus_id.empty()) {
         end_step(verdict::absent, "no second card is free");
     }
-    if (driver_of(with).used() == shim::engine::synapse) {
-        end_step(verdict::absent, "a process has one card by SynapseAI");
-    }
+    must_not_be_by_synapse(with, one_card);
     tried_card card(with, with.bus_id);
     tried_card peer(with, with.peer_bus_id);
     doing("exporting memory of " + with.peer_bus_id);
@@ -362,16 +326,13 @@ std::string try_import(const subject &with)
     doing("importing it");
     shim::registration import;
     const int ret = card.device().import_dmabuf(fd, size, import);
-    if (ret == -EOPNOTSUPP) {
-        end_step(verdict::absent, "this driver imports no dma-bufs: cards meet "
-                                  "in host memory");
-    }
     if ((ret == -EPERM) && !with.over_pcie) {
         end_step(verdict::absent,
                  "the driver refuses it (EPERM): these cards do not reach "
                  "each other over PCIe");
     }
-    must_succeed(ret);
+    must_be_there(ret,
+                  "this driver imports no dma-bufs: cards meet in host memory");
     const std::string where = to_hex(import.address());
     doing("unmapping an import");
     must_succeed(import.close());

@@ -157,10 +157,7 @@ void report_cards(const shim::driver &driver, const machine &where, report &all)
               !driver.box_name().empty() || !kernel.is_loaded ||
                   kernel.can_import,
               all);
-    if (std::none_of(all.cards.begin(), all.cards.end(), [](const card &one) {
-            return one.usable && ((one.state == card_state::free) ||
-                                  (one.state == card_state::unknown));
-        })) {
+    if (std::ranges::none_of(all.cards, &card::is_free)) {
         explain_taken(all);
         all.usable = false;
     }
@@ -206,7 +203,7 @@ void report_ucx(const installation &files, report &all)
         fail(all, obstacle->what, obstacle->mend);
         return;
     }
-    all.module = module_for(files, *ucx.release).string();
+    all.module = module_for(files, ucx).string();
     const std::string why =
         try_in_child([&] { return open_module(all.module, ucx); });
     if (!why.empty()) {

@@ -37,6 +37,13 @@ struct card : gaudi::shim::card_info {
     bool usable          = true;  /**< by the transports, when it is free */
     bool takes_framework = false; /**< it takes work through SynapseAI alone */
     std::vector<gaudi::shim::holder> held_by = {};
+
+    /** The transports would take it. */
+    [[nodiscard]] bool is_free() const
+    {
+        return usable &&
+               ((state == card_state::free) || (state == card_state::unknown));
+    }
 };
 
 /** Pairs of cards, by their names, that have one way to each other's memory for

@@ -1,15 +1,14 @@
 /* The steps of two cards, of SynapseAI, of ports, and those that load a card or
  * reset it. */
 #include "launcher/tried_card.h"
+#include "util/addresses.h"
+#include "util/file_mapping.h"
 #include "util/text.h"
-#include "util/unique_fd.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 namespace launcher {
@@ -31,64 +30,43 @@ constexpr size_t read_back_bytes = 8;
 /* --- pairs -----------------------------------------------------------------*/
 
 /* One end of a route. */
-struct route_end {
+struct route_end : tried_card {
     route_end(const subject &with, const std::string &bus_id)
-        : name(bus_id), card(with, bus_id)
+        : tried_card(with, bus_id), name(bus_id)
     {
         doing("allocating memory on " + name);
-        memory = card.allocate(card.page());
+        memory = allocate(page());
     }
 
-    void require_bytes(unsigned seed)
-    {
-        std::vector<char> bytes(pair_bytes);
-        card.read(bytes.data(), memory, bytes.size());
-        require_filled(bytes.data(), bytes.size(), seed);
-    }
-    bool has_bytes(unsigned seed)
-    {
-        std::vector<char> bytes(pair_bytes);
-        card.read(bytes.data(), memory, bytes.size());
-        return is_filled(bytes.data(), bytes.size(), seed);
-    }
-    void put_bytes(unsigned seed)
-    {
-        std::vector<char> bytes(pair_bytes);
-        fill(bytes.data(), bytes.size(), seed);
-        card.write(memory, bytes.data(), bytes.size());
-    }
+    std::vector<char> bytes() { return read(memory, pair_bytes); }
 
     const std::string name;
-    tried_card card;
     uint64_t memory = 0;
 };
 
 void try_host_route(route_end &from, route_end &to, unsigned seed)
 {
     doing("mapping host memory that two cards share");
+    const std::vector<char> text = pattern(pair_bytes, seed);
     const size_t size = gaudi::util::round_up(pair_bytes, shim::dmabuf_page());
-    const gaudi::util::unique_fd file(memfd_create("route", MFD_CLOEXEC));
-    must_succeed(
-        (ftruncate(file.get(), static_cast<off_t>(size)) == 0) ? 0 : -errno);
-    void *place =
-        mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-    must_succeed((place != MAP_FAILED) ? 0 : -errno);
+    const auto file   = gaudi::util::make_lasting_file("route", size);
+    gaudi::util::file_mapping place;
+    must_succeed((file && place.map(file.get(), 0, size)) ? 0 : -errno);
     shim::registration written;
     shim::registration read;
-    must_succeed(from.card.device().register_host(place, size, written));
-    must_succeed(to.card.device().register_host(place, size, read));
-    from.put_bytes(seed);
-    to.put_bytes(seed + 1);
+    must_succeed(from.device().register_host(place.start(), size, written));
+    must_succeed(to.device().register_host(place.start(), size, read));
+    from.write(from.memory, text);
+    to.write(to.memory, pattern(pair_bytes, seed + 1));
     doing("copying from " + from.name + " to " + to.name +
           " through host memory");
-    from.card.copy(dma_direction::device_to_host, written.address(),
-                   from.memory, pair_bytes);
-    to.card.copy(dma_direction::host_to_device, to.memory, read.address(),
-                 pair_bytes);
-    to.require_bytes(seed);
+    from.copy(dma_direction::device_to_host, written.address(), from.memory,
+              pair_bytes);
+    to.copy(dma_direction::host_to_device, to.memory, read.address(),
+            pair_bytes);
+    require_same(to.bytes().data(), text);
     must_succeed(written.close());
     must_succeed(read.close());
-    munmap(place, size);
 }
 
 /* @return When the owner of the memory saw what the other card wrote to it;
@@ -96,53 +74,49 @@ void try_host_route(route_end &from, route_end &to, unsigned seed)
 const char *try_pcie_route(route_end &owner, route_end &user, unsigned seed)
 {
     doing("exporting memory of " + owner.name);
-    const uint64_t size = owner.card.page();
-    int fd              = -1;
-    int ret = owner.card.device().export_dmabuf(owner.memory, 0, size, fd);
-    if (ret == -EOPNOTSUPP) {
-        return nullptr;
-    }
-    must_succeed(ret);
-    doing("importing memory of " + owner.name + " on " + user.name);
+    const uint64_t size = owner.page();
     shim::registration import;
-    ret = user.card.device().import_dmabuf(fd, size, import);
-    close(fd);
+    int fd  = -1;
+    int ret = owner.device().export_dmabuf(owner.memory, 0, size, fd);
+    if (ret == 0) {
+        doing("importing memory of " + owner.name + " on " + user.name);
+        ret = user.device().import_dmabuf(fd, size, import);
+        close(fd);
+    }
     if (ret == -EOPNOTSUPP) {
         return nullptr;
     }
     must_succeed(ret);
 
-    owner.put_bytes(seed);
-    user.put_bytes(seed + 1);
+    std::vector<char> text = pattern(pair_bytes, seed);
+    owner.write(owner.memory, text);
+    user.write(user.memory, pattern(pair_bytes, seed + 1));
     doing("reading memory of " + owner.name + " by " + user.name +
           " over PCIe");
-    user.card.copy(dma_direction::host_to_device, user.memory, import.address(),
-                   pair_bytes);
-    user.require_bytes(seed);
+    user.copy(dma_direction::host_to_device, user.memory, import.address(),
+              pair_bytes);
+    require_same(user.bytes().data(), text);
 
-    user.put_bytes(seed + 2);
+    text = pattern(pair_bytes, seed + 2);
+    user.write(user.memory, text);
     doing("writing to memory of " + owner.name + " by " + user.name +
           " over PCIe");
-    user.card.copy(dma_direction::device_to_host, import.address(), user.memory,
-                   pair_bytes);
-    const char *when = "at once";
-    if (!owner.has_bytes(seed + 2)) {
-        when = "when read back";
-    }
+    user.copy(dma_direction::device_to_host, import.address(), user.memory,
+              pair_bytes);
+    const char *when = (owner.bytes() == text) ? "at once" : "when read back";
     doing("reading back what " + user.name + " wrote to memory of " +
           owner.name + " over PCIe");
-    const auto &scratch = user.card.pin(read_back_bytes);
-    user.card.copy(dma_direction::device_to_host, scratch.address(),
-                   import.address() + pair_bytes - read_back_bytes,
-                   read_back_bytes);
-    if (owner.card.knows().answers_early) {
-        when = owner.has_bytes(seed + 2) ? when : "when flushed";
+    user.copy(dma_direction::device_to_host,
+              user.pin(read_back_bytes).address(),
+              import.address() + pair_bytes - read_back_bytes, read_back_bytes);
+    if (owner.knows().answers_early) {
+        when = (owner.bytes() == text) ? when : "when flushed";
         doing("flushing " + owner.name);
-        must_succeed(owner.card.device().flush());
+        must_succeed(owner.device().flush());
     }
     doing("looking on " + owner.name + " for what " + user.name +
           " wrote and read back");
-    owner.require_bytes(seed + 2);
+    require_same(owner.bytes().data(), text);
     doing("unmapping an import");
     must_succeed(import.close());
     return when;
@@ -150,9 +124,7 @@ const char *try_pcie_route(route_end &owner, route_end &user, unsigned seed)
 
 std::string try_pair(const subject &with)
 {
-    if (driver_of(with).used() == shim::engine::synapse) {
-        end_step(verdict::absent, "a process has one card by SynapseAI");
-    }
+    must_not_be_by_synapse(with, one_card);
     route_end one(with, with.bus_id);
     route_end other(with, with.peer_bus_id);
     try_host_route(one, other, 1);
@@ -167,8 +139,8 @@ std::string try_pair(const subject &with)
         detail += std::string("over PCIe, writes seen by their owners ") +
                   there + " and " + try_pcie_route(other, one, 10);
     }
-    one.card.close();
-    other.card.close();
+    one.close();
+    other.close();
     return detail;
 }
 
@@ -176,7 +148,7 @@ std::string try_pair(const subject &with)
 
 std::string try_synapse(const subject &with)
 {
-    if (driver_of(with).used() == shim::engine::synapse) {
+    if (is_by_synapse(with)) {
         return "all steps have gone by it";
     }
     doing("loading SynapseAI");
@@ -191,8 +163,7 @@ std::string try_synapse(const subject &with)
     must_hold(driver != nullptr, "the driver library cannot be loaded");
     tried_card card(with, with.bus_id, *driver);
     doing("allocating memory by SynapseAI");
-    card.exchange(card.allocate(read_back_bytes));
-    return "8 bytes there and back";
+    return card.exchange(card.allocate(read_back_bytes));
 }
 
 /* Nothing drives them: what sysfs shows. The kernel's driver of the ports makes
@@ -210,10 +181,8 @@ std::string try_ports(const subject &with)
         ++devices;
         for (const fs::path &port : list_folder(device / "ports")) {
             ++ports;
-            up += (first_line(port / "phys_state").find("LinkUp") !=
-                   std::string::npos)
-                      ? 1
-                      : 0;
+            const std::string state = first_line(port / "phys_state");
+            up += (state.find("LinkUp") != state.npos) ? 1 : 0;
         }
     }
     if (devices == 0) {
@@ -227,8 +196,7 @@ std::string try_ports(const subject &with)
 /* --- bandwidth -------------------------------------------------------------*/
 
 constexpr uint64_t piece_bytes = uint64_t{4} << 20;
-constexpr unsigned piece_count =
-    64; /* under way at a time: what a card takes */
+constexpr unsigned piece_count = 64; /* at a time: what a card takes */
 
 std::string measure(tried_card &card, dma_direction direction, uint64_t dst,
                     uint64_t src)
@@ -238,11 +206,8 @@ std::string measure(tried_card &card, dma_direction direction, uint64_t dst,
     const auto start = clock::now();
     card.copy(direction, dst, src, piece_bytes, piece_count);
     const std::chrono::duration<double> time = clock::now() - start;
-    char text[32];
-    std::snprintf(text, sizeof(text), "%.1f",
-                  static_cast<double>(piece_bytes * piece_count) /
+    return to_decimal(static_cast<double>(piece_bytes * piece_count) /
                       time.count() / 1e9);
-    return text;
 }
 
 std::string or_unknown(const fs::path &attribute)
@@ -278,11 +243,9 @@ std::string try_bandwidth(const subject &with)
     }
     const fs::path link = fs::path(driver_of(with).sysfs(with.where->sys)) /
                           "bus/pci/devices" / with.bus_id;
-    char reckoned[32];
-    std::snprintf(reckoned, sizeof(reckoned), "%.1f",
-                  card.knows().link_bandwidth / 1e9);
-    return detail + "; the transports reckon with " + reckoned +
-           " each way; link " + or_unknown(link / "current_link_speed") + " x" +
+    return detail + "; the transports reckon with " +
+           to_decimal(card.knows().link_bandwidth / 1e9) + " each way; link " +
+           or_unknown(link / "current_link_speed") + " x" +
            or_unknown(link / "current_link_width") +
            "; hl_qual: no reference found, run it to compare";
 }
@@ -291,17 +254,13 @@ std::string try_bandwidth(const subject &with)
 
 std::string try_reset(const subject &with)
 {
-    if (driver_of(with).used() == shim::engine::synapse) {
-        end_step(verdict::absent, "not by SynapseAI");
-    }
+    must_not_be_by_synapse(with, "not by SynapseAI");
     {
         tried_card card(with, with.bus_id);
         doing("allocating memory for a bad copy");
         const uint64_t there = card.allocate(card.page());
         card.exchange(there); /* what it needs is mapped from now on */
-        shim::pinned_buffer gone;
-        must_succeed(
-            shim::pinned_buffer::create(card.device(), read_back_bytes, gone));
+        auto &gone             = card.pin(read_back_bytes);
         const uint64_t nowhere = gone.address();
         gone                   = {};
         doing("copying from an address where nothing is");

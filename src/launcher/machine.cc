@@ -159,7 +159,10 @@ found_ucx find_ucx(const char *libucp)
     using get_version = void (*)(unsigned *, unsigned *, unsigned *);
 
     found_ucx found;
-    void *handle = dlopen(libucp, RTLD_LAZY | RTLD_LOCAL);
+    /* Now: a module of UCX may bring another UCX into everybody's sight (that
+     * of a distribution, beside a wheel), and what is bound later would be its.
+     */
+    void *handle = dlopen(libucp, RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
         found.error = dlerror();
         return found;

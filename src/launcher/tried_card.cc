@@ -1,5 +1,6 @@
 #include "launcher/tried_card.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -15,25 +16,70 @@ using clock    = std::chrono::steady_clock;
 /* Between two tries to open a card in reset. */
 constexpr std::chrono::milliseconds pause_of_reset{20};
 
-/* What is being done, for failures. */
-std::string &now_doing()
-{
-    static std::string what;
-    return what;
-}
-
-char byte_at(size_t position, unsigned seed)
-{
-    return static_cast<char>(position * 131 + (position >> 8) * 7 +
-                             size_t{seed} * 89 + 1);
-}
-
-[[noreturn]] void end_failed(const std::string &why)
-{
-    end_step(verdict::failed, now_doing() + ": " + why);
-}
-
 } // namespace
+
+void must_succeed(int result)
+{
+    if (result != 0) {
+        fail_step((result == -ENODEV) ? "the card was reset, or is gone"
+                                      : std::strerror(-result));
+    }
+}
+
+void must_be_there(int result, const char *otherwise)
+{
+    if (result == -EOPNOTSUPP) {
+        end_step(verdict::absent, otherwise);
+    }
+    must_succeed(result);
+}
+
+void must_hold(bool holds, const std::string &otherwise)
+{
+    if (!holds) {
+        fail_step(otherwise);
+    }
+}
+
+bool is_by_synapse(const subject &with)
+{
+    return driver_of(with).used() == shim::engine::synapse;
+}
+
+void must_not_be_by_synapse(const subject &with, const char *otherwise)
+{
+    if (is_by_synapse(with)) {
+        end_step(verdict::absent, otherwise);
+    }
+}
+
+std::vector<char> pattern(size_t size, unsigned seed)
+{
+    std::vector<char> text(size);
+    for (size_t i = 0; i < size; ++i) {
+        text[i] = static_cast<char>(i * 131 + (i >> 8) * 7 + seed * 89ul + 1);
+    }
+    return text;
+}
+
+void require_same(const char *data, const std::vector<char> &text)
+{
+    const auto [expected, seen] = std::mismatch(text.begin(), text.end(), data);
+    if (expected != text.end()) {
+        char why[100];
+        std::snprintf(
+            why, sizeof(why), "byte %td of %zu is %#04x, and should be %#04x",
+            seen - data, text.size(), *seen & 0xffu, *expected & 0xffu);
+        fail_step(why);
+    }
+}
+
+std::string to_decimal(double value)
+{
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.1f", value);
+    return text;
+}
 
 const shim::driver &driver_of(const subject &with)
 {
@@ -42,63 +88,10 @@ const shim::driver &driver_of(const subject &with)
         report all;
         loaded = load_driver(*with.files, *with.where, all);
         if (loaded == nullptr) {
-            end_all_steps(all.missing.front().what);
+            end_step(verdict::failed, all.missing.front().what, true);
         }
     }
     return *loaded;
-}
-
-void doing(const std::string &what)
-{
-    now_doing() = what;
-    say_doing(what);
-}
-
-void must_succeed(int result)
-{
-    if (result == -ENODEV) {
-        end_failed("the card was reset, or is gone");
-    }
-    if (result != 0) {
-        end_failed(std::strerror(-result));
-    }
-}
-
-void must_hold(bool holds, const std::string &otherwise)
-{
-    if (!holds) {
-        end_failed(otherwise);
-    }
-}
-
-void fill(char *data, size_t size, unsigned seed)
-{
-    for (size_t i = 0; i < size; ++i) {
-        data[i] = byte_at(i, seed);
-    }
-}
-
-bool is_filled(const char *data, size_t size, unsigned seed)
-{
-    for (size_t i = 0; i < size; ++i) {
-        if (data[i] != byte_at(i, seed)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-void require_filled(const char *data, size_t size, unsigned seed)
-{
-    for (size_t i = 0; i < size; ++i) {
-        if (data[i] != byte_at(i, seed)) {
-            char why[100];
-            std::snprintf(why, sizeof(why),
-                          "byte %zu of %zu is %#04x, and should be %#04x", i,
-                          size, data[i] & 0xffu, byte_at(i, seed) & 0xffu);
-            end_failed(why);
-        }
-    }
 }
 
 tried_card::tried_card(const subject &with, const std::string &bus_id,
@@ -110,38 +103,29 @@ tried_card::tried_card(const subject &with, const std::string &bus_id,
     int ret          = driver.open(bus_id, card_);
     while ((ret == -EAGAIN) && (clock::now() - start < with.patience)) {
         std::this_thread::sleep_for(pause_of_reset);
-        ret = driver.open(bus_id, card_);
-        char text[60];
-        std::snprintf(
-            text, sizeof(text), ", after %.1f s in reset",
-            std::chrono::duration<double>(clock::now() - start).count());
-        wait_ = text;
+        ret                                        = driver.open(bus_id, card_);
+        const std::chrono::duration<double> waited = clock::now() - start;
+        wait_ = ", after " + to_decimal(waited.count()) + " s in reset";
     }
     if (ret != 0) {
         const char *why = (ret == -EAGAIN)  ? "its reset does not end"
                           : (ret == -EBUSY) ? "it is in use"
                                             : std::strerror(-ret);
-        if (bus_id == with.bus_id) {
-            end_all_steps(now_doing() + ": " + why);
-        }
-        end_failed(why);
+        fail_step(why, bus_id == with.bus_id);
     }
 }
 
 uint64_t tried_card::allocate(uint64_t size)
 {
-    shim::allocation made;
-    must_succeed(card_->allocate(size, 0, made));
-    memory_.push_back(std::move(made));
+    must_succeed(card_->allocate(size, 0, memory_.emplace_back()));
     return memory_.back().address();
 }
 
 shim::pinned_buffer &tried_card::pin(uint64_t size)
 {
-    auto made = std::make_unique<shim::pinned_buffer>();
-    must_succeed(shim::pinned_buffer::create(*card_, size, *made));
-    pinned_.push_back(std::move(made));
-    return *pinned_.back();
+    auto &made = pinned_.emplace_back();
+    must_succeed(shim::pinned_buffer::create(*card_, size, made));
+    return made;
 }
 
 int tried_card::try_copy(shim::dma_direction direction, uint64_t dst,
@@ -179,29 +163,28 @@ shim::pinned_buffer &tried_card::bounce(uint64_t size)
     return bounce_;
 }
 
-void tried_card::write(uint64_t dst, const char *data, uint64_t size)
+void tried_card::write(uint64_t dst, const std::vector<char> &text)
 {
-    std::memcpy(bounce(size).data(), data, size);
-    copy(shim::dma_direction::host_to_device, dst, bounce_.address(), size);
+    std::ranges::copy(text, bounce(text.size()).data());
+    copy(shim::dma_direction::host_to_device, dst, bounce_.address(),
+         text.size());
 }
 
-void tried_card::read(char *data, uint64_t src, uint64_t size)
+std::vector<char> tried_card::read(uint64_t src, uint64_t size)
 {
     std::memset(bounce(size).data(), 0, size);
     copy(shim::dma_direction::device_to_host, bounce_.address(), src, size);
-    std::memcpy(data, bounce_.data(), size);
+    return {bounce_.data(), bounce_.data() + size};
 }
 
-void tried_card::exchange(uint64_t there)
+std::string tried_card::exchange(uint64_t there)
 {
-    char bytes[8];
-    fill(bytes, sizeof(bytes), 1);
+    const std::vector<char> bytes = pattern(8, 1);
     doing("copying 8 bytes to the card");
-    write(there, bytes, sizeof(bytes));
-    std::memset(bytes, 0, sizeof(bytes));
+    write(there, bytes);
     doing("copying 8 bytes from the card");
-    read(bytes, there, sizeof(bytes));
-    require_filled(bytes, sizeof(bytes), 1);
+    require_same(read(there, bytes.size()).data(), bytes);
+    return "8 bytes there and back";
 }
 
 void tried_card::close()

@@ -1,6 +1,7 @@
 /**
- * A card in the child of a step. Whatever goes wrong ends the step, and names
- * what was being done. Nothing is given back then: the process ends.
+ * In the child of a step: what is done, how that ends, and a card. Whatever
+ * goes wrong ends the step, and names what was being done. Nothing is given
+ * back then: the process ends.
  */
 #pragma once
 
@@ -9,33 +10,42 @@
 #include "launcher/check.h"
 
 #include <array>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace launcher {
 
-/** The driver library of this process; it is loaded once. */
-const gaudi::shim::driver &driver_of(const subject &with);
-
-/** Say what is done now; a failure begins with it. */
-void doing(const std::string &what);
-
 /** End the step as failed, unless this is 0. @param result  0 or -errno. */
 void must_succeed(int result);
+
+/** The same of what the machine may not have, which -EOPNOTSUPP says. */
+void must_be_there(int result, const char *otherwise);
 
 /** End the step as failed, unless this holds. */
 void must_hold(bool holds, const std::string &otherwise);
 
+/** Whether SynapseAI drives the cards. */
+bool is_by_synapse(const subject &with);
+
+/** End a step that is not for cards of SynapseAI. */
+void must_not_be_by_synapse(const subject &with, const char *otherwise);
+
+inline constexpr char one_card[] = "a process has one card by SynapseAI";
+
 /** Bytes that tell each position apart, and one text from another. */
-void fill(char *data, size_t size, unsigned seed);
+std::vector<char> pattern(size_t size, unsigned seed);
 
-/** End the step as failed, unless these are the bytes; of others says which is
- *  the first, and what it is. */
-void require_filled(const char *data, size_t size, unsigned seed);
+/** End the step as failed, unless these are the bytes; says which is the first
+ *  other one, and what it is. */
+void require_same(const char *data, const std::vector<char> &text);
 
-/** Whether they are. */
-bool is_filled(const char *data, size_t size, unsigned seed);
+/** With one decimal. */
+std::string to_decimal(double value);
+
+/** The driver library of this process; it is loaded once. */
+const gaudi::shim::driver &driver_of(const subject &with);
 
 class tried_card {
 public:
@@ -78,11 +88,11 @@ public:
 
     /** Through a pinned buffer of the card's own: host memory to the card, and
      *  back. */
-    void write(uint64_t dst, const char *data, uint64_t size);
-    void read(char *data, uint64_t src, uint64_t size);
+    void write(uint64_t dst, const std::vector<char> &text);
+    std::vector<char> read(uint64_t src, uint64_t size);
 
-    /** Copy 8 bytes to the card and back. */
-    void exchange(uint64_t there);
+    /** Copy 8 bytes to the card and back. @return That, for the table. */
+    std::string exchange(uint64_t there);
 
     /** Give all back, and say so when the driver refuses that. */
     void close();
@@ -94,7 +104,7 @@ private:
     std::string wait_;
     std::unique_ptr<gaudi::shim::card> card_;
     std::vector<gaudi::shim::allocation> memory_;
-    std::vector<std::unique_ptr<gaudi::shim::pinned_buffer>> pinned_;
+    std::deque<gaudi::shim::pinned_buffer> pinned_;
     gaudi::shim::pinned_buffer bounce_;
     std::array<std::unique_ptr<gaudi::shim::dma_queue>,
                gaudi::shim::dma_directions>

@@ -14,8 +14,6 @@
 /* The oldest release that modules can be built for. */
 enum { OLDEST_MAJOR = 1, OLDEST_MINOR = 13 };
 
-static const char module_name[] = "libuct_hlthunk.so.0";
-
 /* Which UCX this process has. */
 struct ucx {
     unsigned major;
@@ -40,7 +38,7 @@ const char *gaudi_own_file(void)
     Dl_info self;
 
     if (!is_known) {
-        if ((dladdr(module_name, &self) == 0) ||
+        if ((dladdr(gaudi_module_name, &self) == 0) ||
             (realpath(self.dli_fname, path) == NULL)) {
             path[0] = '\0';
         }
@@ -121,7 +119,7 @@ static void list_modules(const char *folder, char *list, size_t size)
     snprintf(list, size, "none");
     for (i = 0; i < count; ++i) {
         snprintf(path, sizeof(path), "%s/%s/%s", folder, entries[i]->d_name,
-                 module_name);
+                 gaudi_module_name);
         if ((access(path, F_OK) == 0) && (used < size)) {
             used +=
                 (size_t)snprintf(list + used, size - used, "%s%s",
@@ -155,72 +153,6 @@ static void say_that_none_fits(const struct ucx *ucx, const char *folder)
         ucx->major, ucx->minor);
 }
 
-/* Whether a libuct has the functions that are listed in a folder of a module,
- * and none of those with "-" before them: its tables are those that the module
- * was built with then. */
-static int has_functions(void *libucp, const char *folder)
-{
-    char path[2 * PATH_MAX + 16];
-    char name[128];
-    FILE *list;
-    int fits = 1;
-
-    snprintf(path, sizeof(path), "%s/functions", folder);
-    list = fopen(path, "re");
-    if (list == NULL) {
-        return 1; /* the module looks itself */
-    }
-    while (fits && (fscanf(list, "%127s", name) == 1)) {
-        const int is_absent = (name[0] == '-');
-
-        fits = ((dlsym(libucp, name + is_absent) == NULL) == is_absent);
-    }
-    fclose(list);
-    return fits;
-}
-
-/* Whether a folder has a module for a release: "1.21", or "1.21-" and what
- * tells it from others of that release. */
-static int is_folder_for(const struct ucx *ucx, const char *name)
-{
-    char release[32];
-    const int length =
-        snprintf(release, sizeof(release), "%u.%u", ucx->major, ucx->minor);
-
-    return (strncmp(name, release, (size_t)length) == 0) &&
-           ((name[length] == '\0') || (name[length] == '-'));
-}
-
-/* The folder of the module that fits a UCX best: one with the functions that it
- * has, else one for the release, whose module tells what is different. "" when
- * there is none. */
-static void choose_folder(const struct ucx *ucx, const char *modules,
-                          char chosen[NAME_MAX + 1])
-{
-    struct dirent **entries = NULL;
-    const int count         = scandir(modules, &entries, NULL, versionsort);
-    char folder[2 * PATH_MAX];
-    int found = 0;
-    int i;
-
-    chosen[0] = '\0';
-    for (i = 0; i < count; ++i) {
-        const char *name = entries[i]->d_name;
-
-        snprintf(folder, sizeof(folder), "%s/%s/%s", modules, name,
-                 module_name);
-        if (!found && is_folder_for(ucx, name) && (access(folder, F_OK) == 0)) {
-            snprintf(folder, sizeof(folder), "%s/%s", modules, name);
-            found = has_functions(ucx->handle, folder);
-            if (found || (chosen[0] == '\0')) {
-                snprintf(chosen, NAME_MAX + 1, "%s", name);
-            }
-        }
-        free(entries[i]);
-    }
-    free(entries);
-}
-
 /* The path of the module for a UCX; returns 0 after a line that tells what is
  * installed and what to do, when there is none. */
 static int find_module(const struct ucx *ucx, char *path, size_t size)
@@ -237,27 +169,34 @@ static int find_module(const struct ucx *ucx, char *path, size_t size)
         return 0;
     }
     snprintf(modules, sizeof(modules), "%.*sucx-gaudi", folder, own);
-    choose_folder(ucx, modules, name);
-    if ((name[0] == '\0') || ((size_t)snprintf(path, size, "%s/%s/%s", modules,
-                                               name, module_name) >= size)) {
+    gaudi_choose_module(modules, ucx->major, ucx->minor, ucx->handle, name);
+    if ((name[0] == '\0') ||
+        ((size_t)snprintf(path, size, "%s/%s/%s", modules, name,
+                          gaudi_module_name) >= size)) {
         say_that_none_fits(ucx, modules);
         return 0;
     }
     return 1;
 }
 
-/* A module of another installation that the process has for this release: what
- * it has registered with UCX must not be registered again. */
-static void *find_loaded_module(const struct ucx *ucx, const char *path)
+/* The module that the process has for a release; NULL: it has none. */
+static void *open_loaded_module(const struct ucx *ucx)
 {
     char soname[64];
-    char own[PATH_MAX];
-    char other[PATH_MAX];
-    void *handle;
 
     snprintf(soname, sizeof(soname), "libuct_hlthunk-%u.%u.so.0", ucx->major,
              ucx->minor);
-    handle = dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
+    return dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
+}
+
+/* One of another installation: what it has registered with UCX must not be
+ * registered again. */
+static void *find_loaded_module(const struct ucx *ucx, const char *path)
+{
+    char own[PATH_MAX];
+    char other[PATH_MAX];
+    void *handle = open_loaded_module(ucx);
+
     if ((handle != NULL) && (realpath(path, own) != NULL) &&
         ((realpath(gaudi_file_of(handle), other) == NULL) ||
          (strcmp(own, other) != 0))) {
@@ -355,6 +294,49 @@ void gaudi_load_module(const void *caller)
     dlclose(libucs);
 }
 
+/* Whether another installation serves a UCX, as one in a wheel does. */
+static int has_another_module(const struct ucx *ucx)
+{
+    void *handle = open_loaded_module(ucx);
+
+    if (handle != NULL) {
+        dlclose(handle);
+    }
+    return (handle != NULL) && (handle != module);
+}
+
+void gaudi_tell_of_another_ucx(const void *caller)
+{
+    /* By what it was linked with, which finds its own UCX's. */
+    const void *function = gaudi_module_function("ucs_status_string");
+    void *served         = gaudi_open_libucs_of(function);
+    void *libucs         = gaudi_open_libucs_of(caller);
+    struct ucx first;
+    struct ucx second;
+
+    if ((served != NULL) && (libucs != NULL) && (served != libucs) &&
+        find_ucx(served, &first)) {
+        if (find_ucx(libucs, &second)) {
+            if (!has_another_module(&second)) {
+                gaudi_complain(
+                    "UCX %u.%u.%u (%s) gets no Gaudi transports, since UCX "
+                    "%u.%u.%u (%s) of this process has them; use one UCX, or "
+                    "first the one that is to have them",
+                    second.major, second.minor, second.patch, second.libucp,
+                    first.major, first.minor, first.patch, first.libucp);
+            }
+            dlclose(second.handle);
+        }
+        dlclose(first.handle);
+    }
+    if (libucs != NULL) {
+        dlclose(libucs);
+    }
+    if (served != NULL) {
+        dlclose(served);
+    }
+}
+
 void *gaudi_module_function(const char *name)
 {
     void *handle = __atomic_load_n(&module, __ATOMIC_ACQUIRE);
@@ -383,6 +365,8 @@ GAUDI_EXPORT status_t ucs_module_global_init(void)
         gaudi_warn_of_tls_setting();
         gaudi_load_module(__builtin_return_address(0));
         gaudi_load_displaced_modules();
+    } else {
+        gaudi_tell_of_another_ucx(__builtin_return_address(0));
     }
     return 0;
 }

@@ -34,6 +34,10 @@ typedef signed char status_t;
  */
 void gaudi_load_module(const void *caller);
 
+/* Say in a line, once, that the UCX of a caller gets no transports, if those of
+ * this process are another one's. For when UCX has loaded its modules. */
+void gaudi_tell_of_another_ucx(const void *caller);
+
 /* A function of the module; NULL when there is no module, or none such. */
 void *gaudi_module_function(const char *name);
 

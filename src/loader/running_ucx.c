@@ -159,19 +159,26 @@ static int has_this_as_module(const char *file)
            (strlen(folder) == (size_t)gaudi_folder_length(self.dli_fname));
 }
 
+void *gaudi_open_libucs_of(const void *code)
+{
+    const char *file = file_at(code);
+    void *library    = (*file == '\0') ? NULL : open_loaded(file);
+    void *libucs     = NULL;
+
+    if (library != NULL) {
+        file   = file_at(dlsym(library, ucs_function));
+        libucs = (*file == '\0') ? NULL : open_loaded(file);
+        dlclose(library);
+    }
+    return libucs;
+}
+
 void *gaudi_open_libucs(const void *caller)
 {
-    const char *file     = file_at(caller);
-    void *of_caller      = (*file == '\0') ? NULL : open_loaded(file);
+    void *libucs         = gaudi_open_libucs_of(caller);
     struct definers *all = NULL;
-    void *libucs         = NULL;
     unsigned i, chosen = 0;
 
-    if (of_caller != NULL) {
-        file   = file_at(dlsym(of_caller, ucs_function));
-        libucs = (*file == '\0') ? NULL : open_loaded(file);
-        dlclose(of_caller);
-    }
     if ((libucs == NULL) && ((all = malloc(sizeof(*all))) != NULL)) {
         find_definers(ucs_function, all);
         for (i = all->count; i-- > 0;) {

@@ -23,8 +23,11 @@ const char *gaudi_file_of(void *handle);
 /* The length of a file's folder with its last slash; 0 without a folder. */
 int gaudi_folder_length(const char *file);
 
-/* The libucs that some code goes by; else one whose module the caller's file
- * is, or the first in the process; NULL: there is none. */
+/* The libucs that some code goes by; NULL: it has none, or is the program. */
+void *gaudi_open_libucs_of(const void *code);
+
+/* The same; else one whose module the caller's file is, or the first in the
+ * process; NULL: there is none. */
 void *gaudi_open_libucs(const void *code);
 
 /* The libucp of a libucs, or the one beside it in a program that has none; NULL
@@ -45,6 +48,17 @@ int gaudi_is_ucp(const void *code);
 
 /* Whether what is looked up in this process comes from another UCX first. */
 int gaudi_is_hidden(void *libucs);
+
+/* --- module_choice.c -------------------------------------------------------*/
+
+/* The file of each module, in a folder of its own. */
+extern const char gaudi_module_name[];
+
+/* The folder, among those of modules, of the one that fits the UCX of a libucp
+ * best: one with the functions that it has, else one for the release, whose
+ * module tells what is different. "" when there is none. */
+void gaudi_choose_module(const char *modules, unsigned major, unsigned minor,
+                         void *libucp, char chosen[NAME_MAX + 1]);
 
 /* --- bridge.c --------------------------------------------------------------*/
 

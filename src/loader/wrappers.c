@@ -232,9 +232,13 @@ GAUDI_EXPORT status_t ucp_config_read(const char *env_prefix,
 GAUDI_EXPORT status_t uct_query_components(void **components_p,
                                            unsigned *num_components_p)
 {
+    status_t status;
+
     gaudi_load_module(__builtin_return_address(0));
-    return CALL_NEXT("libuct.so.0", uct_query_components, components_p,
-                     num_components_p);
+    status = CALL_NEXT("libuct.so.0", uct_query_components, components_p,
+                       num_components_p);
+    gaudi_tell_of_another_ucx(__builtin_return_address(0));
+    return status;
 }
 
 GAUDI_EXPORT status_t uct_mem_alloc(size_t length, const int *methods,

@@ -2,6 +2,7 @@
  * none. */
 #include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/cards/visible_cards.h"
+#include "program/program_memory.h"
 #include "program/ucx_gaudi.h"
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/device_list.h"
@@ -148,8 +149,7 @@ ucs_status_t query_card(unsigned position, ucx_gaudi_card_attr_t &attr)
 ucs_status_t ucx_gaudi_card_query(unsigned number, ucx_gaudi_card_attr_t *attr)
 {
     if (attr == nullptr) {
-        ucs_error("gaudi: ucx_gaudi_card_query: a pointer is NULL");
-        return UCS_ERR_INVALID_PARAM;
+        return gaudi::refuse_null(__func__);
     }
     return gaudi::base::guarded(
         [&] { return gaudi::query_card(number, *attr); });

@@ -169,8 +169,7 @@ ucs_status_t ucx_gaudi_mem_fill(void *address, size_t length,
                                 const void *pattern, size_t pattern_length)
 {
     if ((address == nullptr) || (pattern == nullptr)) {
-        return (length == 0) ? UCS_OK
-                             : gaudi::refuse_null("ucx_gaudi_mem_fill");
+        return (length == 0) ? UCS_OK : gaudi::refuse_null(__func__);
     }
     return gaudi::fill_memory(address, length, pattern, pattern_length);
 }

@@ -24,16 +24,6 @@ static_assert(UCX_GAUDI_VERSION_MAJOR == GAUDI_VERSION_MAJOR);
 static_assert(UCX_GAUDI_VERSION_MINOR == GAUDI_VERSION_MINOR);
 static_assert(UCX_GAUDI_VERSION_PATCH == GAUDI_VERSION_PATCH);
 
-namespace {
-
-ucs_status_t open_cards(const char *card_name) noexcept
-{
-    return program_memory::call_with_cards(
-        card_name, [](program_memory &) { return UCS_OK; });
-}
-
-} // namespace
-
 unsigned ucx_gaudi_version()
 {
     return UCX_GAUDI_VERSION;
@@ -46,7 +36,8 @@ ucs_memory_type_t ucx_gaudi_memory_type()
 
 ucs_status_t ucx_gaudi_open(const char *card_name)
 {
-    return open_cards(card_name);
+    return program_memory::call_with_cards(
+        card_name, [](program_memory &) { return UCS_OK; });
 }
 
 ucs_status_t ucx_gaudi_close()
@@ -61,7 +52,7 @@ ucs_status_t ucx_gaudi_mem_alloc(size_t length, const char *card_name,
                                  void **address_p)
 {
     if (address_p == nullptr) {
-        return refuse_null("ucx_gaudi_mem_alloc");
+        return refuse_null(__func__);
     }
     if (length == 0) {
         ucs_error("gaudi: cannot allocate 0 bytes of device memory");
@@ -116,7 +107,7 @@ ucs_status_t ucx_gaudi_mem_free(void *address)
 ucs_status_t ucx_gaudi_host_register(void *address, size_t length)
 {
     if (address == nullptr) {
-        return refuse_null("ucx_gaudi_host_register");
+        return refuse_null(__func__);
     }
     if ((length == 0) || memory_map::is_device(address) ||
         !memory_map::is_plausible(address, length)) {
@@ -165,7 +156,7 @@ ucs_status_t ucx_gaudi_mem_query(const void *address, size_t length,
                                  ucx_gaudi_mem_attr_t *attr)
 {
     if (attr == nullptr) {
-        return refuse_null("ucx_gaudi_mem_query");
+        return refuse_null(__func__);
     }
     if (!memory_map::is_device(address)) {
         return UCS_ERR_INVALID_ADDR; /* asked of host memory all the time */
@@ -201,7 +192,7 @@ ucs_status_t ucx_gaudi_dmabuf_export(const void *address, size_t length,
                                      int *fd_p, size_t *offset_p)
 {
     if ((fd_p == nullptr) || (offset_p == nullptr)) {
-        return refuse_null("ucx_gaudi_dmabuf_export");
+        return refuse_null(__func__);
     }
     return program_memory::call([&](program_memory &, const held_cards &) {
         return base::export_dmabuf(address, length, false, *fd_p, *offset_p);
@@ -212,7 +203,7 @@ ucs_status_t ucx_gaudi_dmabuf_import(int fd, size_t offset, size_t length,
                                      const char *card_name, void **address_p)
 {
     if (address_p == nullptr) {
-        return refuse_null("ucx_gaudi_dmabuf_import");
+        return refuse_null(__func__);
     }
     return program_memory::call([&](program_memory &own,
                                     const held_cards &cards) {

@@ -197,7 +197,7 @@ ucs_status_t ucx_gaudi_ipc_export(void *address, size_t length,
                                   ucx_gaudi_ipc_handle_t *handle_p)
 {
     if ((address == nullptr) || (handle_p == nullptr)) {
-        return gaudi::refuse_null("ucx_gaudi_ipc_export");
+        return gaudi::refuse_null(__func__);
     }
     if (length == 0) {
         ucs_error("gaudi: cannot export 0 bytes");
@@ -235,7 +235,7 @@ ucs_status_t ucx_gaudi_ipc_open(const ucx_gaudi_ipc_handle_t *handle,
                                 void **address_p, size_t *length_p)
 {
     if ((handle == nullptr) || (address_p == nullptr)) {
-        return gaudi::refuse_null("ucx_gaudi_ipc_open");
+        return gaudi::refuse_null(__func__);
     }
     gaudi::ipc::handle_image image;
     std::memcpy(image.data(), handle, image.size());

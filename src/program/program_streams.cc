@@ -104,10 +104,14 @@ ucs_status_t check_object(const char *function, const Object *object)
     return UCS_OK;
 }
 
-std::shared_ptr<moment> recorded_in(ucx_gaudi_event &event)
+/* What a function does with streams and events that can be used. */
+template <typename Body, typename... Object>
+ucs_status_t call(const char *function, Body &&body,
+                  const Object *...objects) noexcept
 {
-    const std::lock_guard<std::mutex> guard(event.lock);
-    return event.recorded;
+    ucs_status_t status = UCS_OK;
+    (void)(((status = check_object(function, objects)) == UCS_OK) && ...);
+    return (status == UCS_OK) ? base::guarded(body) : status;
 }
 
 ucs_status_t create_stream(ucx_gaudi_stream_h &stream_p)
@@ -129,15 +133,15 @@ ucs_status_t create_stream(ucx_gaudi_stream_h &stream_p)
 
 } // namespace gaudi
 
-using gaudi::check_object;
-using gaudi::base::guarded;
+using gaudi::call;
 
 ucs_status_t ucx_gaudi_stream_create(ucx_gaudi_stream_h *stream_p)
 {
     if (stream_p == nullptr) {
-        return gaudi::refuse_null("ucx_gaudi_stream_create");
+        return gaudi::refuse_null(__func__);
     }
-    return guarded([&] { return gaudi::create_stream(*stream_p); });
+    return gaudi::base::guarded(
+        [&] { return gaudi::create_stream(*stream_p); });
 }
 
 ucs_status_t ucx_gaudi_stream_destroy(ucx_gaudi_stream_h stream)
@@ -145,66 +149,61 @@ ucs_status_t ucx_gaudi_stream_destroy(ucx_gaudi_stream_h stream)
     if (stream == nullptr) {
         return UCS_OK;
     }
-    ucs_status_t status = check_object("ucx_gaudi_stream_destroy", stream);
-    if (status == UCS_OK) {
-        status = guarded([&] { return stream->work->finish(); });
+    const auto destroy = [&] {
+        const ucs_status_t status =
+            gaudi::base::guarded([&] { return stream->work->finish(); });
         stream->work->end();
         delete stream;
         gaudi::program_memory::instance().count(
             gaudi::program_memory::use::stream, -1);
-    }
-    return status;
+        return status;
+    };
+    return call(__func__, destroy, stream);
 }
 
 ucs_status_t ucx_gaudi_stream_synchronize(ucx_gaudi_stream_h stream)
 {
-    const ucs_status_t status =
-        check_object("ucx_gaudi_stream_synchronize", stream);
-    return (status != UCS_OK) ? status
-                              : guarded([&] { return stream->work->finish(); });
+    return call(
+        __func__, [&] { return stream->work->finish(); }, stream);
 }
 
 ucs_status_t ucx_gaudi_stream_query(ucx_gaudi_stream_h stream)
 {
-    const ucs_status_t status = check_object("ucx_gaudi_stream_query", stream);
-    return (status != UCS_OK) ? status : stream->work->status();
+    return call(
+        __func__, [&] { return stream->work->status(); }, stream);
 }
 
 ucs_status_t ucx_gaudi_stream_wait_event(ucx_gaudi_stream_h stream,
                                          ucx_gaudi_event_h event)
 {
-    ucs_status_t status = check_object("ucx_gaudi_stream_wait_event", stream);
-    if (status == UCS_OK) {
-        status = check_object("ucx_gaudi_stream_wait_event", event);
-    }
-    return (status != UCS_OK) ? status : guarded([&] {
-        if (const auto recorded = gaudi::recorded_in(*event)) {
+    const auto wait = [&] {
+        if (const auto recorded = event->last()) {
             stream->work->add({.after = recorded});
         }
         return UCS_OK;
-    });
+    };
+    return call(__func__, wait, stream, event);
 }
 
 ucs_status_t ucx_gaudi_mem_copy_async(void *dst, const void *src, size_t length,
                                       ucx_gaudi_stream_h stream)
 {
-    constexpr char own[] = "ucx_gaudi_mem_copy_async";
-    ucs_status_t status  = check_object(own, stream);
-    if (status == UCS_OK) {
-        status = gaudi::check_copy(own, dst, src, length);
-    }
-    return (status != UCS_OK) ? status : guarded([&] {
-        stream->work->add({.dst = dst, .src = src, .length = length});
-        return UCS_OK;
-    });
+    const auto copy = [&, own = __func__] {
+        const ucs_status_t status = gaudi::check_copy(own, dst, src, length);
+        if (status == UCS_OK) {
+            stream->work->add({.dst = dst, .src = src, .length = length});
+        }
+        return status;
+    };
+    return call(__func__, copy, stream);
 }
 
 ucs_status_t ucx_gaudi_event_create(ucx_gaudi_event_h *event_p)
 {
     if (event_p == nullptr) {
-        return gaudi::refuse_null("ucx_gaudi_event_create");
+        return gaudi::refuse_null(__func__);
     }
-    return guarded([&] {
+    return gaudi::base::guarded([&] {
         *event_p = new ucx_gaudi_event;
         return UCS_OK;
     });
@@ -212,49 +211,40 @@ ucs_status_t ucx_gaudi_event_create(ucx_gaudi_event_h *event_p)
 
 ucs_status_t ucx_gaudi_event_destroy(ucx_gaudi_event_h event)
 {
-    if (event == nullptr) {
-        return UCS_OK;
-    }
-    const ucs_status_t status = check_object("ucx_gaudi_event_destroy", event);
-    if (status == UCS_OK) {
+    const auto destroy = [&] {
         delete event;
-    }
-    return status;
+        return UCS_OK;
+    };
+    return (event == nullptr) ? UCS_OK : call(__func__, destroy, event);
 }
 
 ucs_status_t ucx_gaudi_event_record(ucx_gaudi_event_h event,
                                     ucx_gaudi_stream_h stream)
 {
-    ucs_status_t status = check_object("ucx_gaudi_event_record", event);
-    if (status == UCS_OK) {
-        status = check_object("ucx_gaudi_event_record", stream);
-    }
-    return (status != UCS_OK) ? status : guarded([&] {
+    const auto record = [&] {
         auto recorded = std::make_shared<gaudi::moment>();
         stream->work->add({.then = recorded});
         const std::lock_guard<std::mutex> guard(event->lock);
         event->recorded = std::move(recorded);
         return UCS_OK;
-    });
+    };
+    return call(__func__, record, event, stream);
 }
 
 ucs_status_t ucx_gaudi_event_query(ucx_gaudi_event_h event)
 {
-    const ucs_status_t status = check_object("ucx_gaudi_event_query", event);
-    if (status != UCS_OK) {
-        return status;
-    }
-    const auto recorded = gaudi::recorded_in(*event);
-    return (recorded == nullptr) ? UCS_OK : recorded->status();
+    const auto query = [&] {
+        const auto recorded = event->last();
+        return (recorded == nullptr) ? UCS_OK : recorded->status();
+    };
+    return call(__func__, query, event);
 }
 
 ucs_status_t ucx_gaudi_event_synchronize(ucx_gaudi_event_h event)
 {
-    const ucs_status_t status =
-        check_object("ucx_gaudi_event_synchronize", event);
-    if (status != UCS_OK) {
-        return status;
-    }
-    const auto recorded = gaudi::recorded_in(*event);
-    return (recorded == nullptr) ? UCS_OK : recorded->wait();
+    const auto wait = [&] {
+        const auto recorded = event->last();
+        return (recorded == nullptr) ? UCS_OK : recorded->wait();
+    };
+    return call(__func__, wait, event);
 }

@@ -100,7 +100,14 @@ struct ucx_gaudi_stream {
 };
 
 struct ucx_gaudi_event {
+    /* What was recorded last; nullptr: nothing. */
+    std::shared_ptr<gaudi::moment> last()
+    {
+        const std::lock_guard<std::mutex> guard(lock);
+        return recorded;
+    }
+
     const gaudi::util::owning_process made_in{};
-    std::mutex lock{};                         /* of which moment it is */
-    std::shared_ptr<gaudi::moment> recorded{}; /* last; nullptr: never */
+    std::mutex lock{}; /* of what is recorded */
+    std::shared_ptr<gaudi::moment> recorded{};
 };

@@ -2,6 +2,7 @@
 
 #include "common/child.h"
 #include "common/descriptor.h"
+#include "common/namespaces.h"
 #include "util/unique_fd.h"
 
 #include <cerrno>
@@ -65,22 +66,6 @@ std::string try_in_child(const std::function<void(const attempt &)> &steps)
     return read_output_file(report.get());
 }
 
-bool write_file(const char *path, const std::string &text)
-{
-    const util::unique_fd file(open(path, O_WRONLY | O_CLOEXEC));
-    return (file.get() >= 0) && (write(file.get(), text.data(), text.size()) ==
-                                 static_cast<ssize_t>(text.size()));
-}
-
-bool become_root_in_namespace(unsigned user, unsigned group)
-{
-    return write_file("/proc/self/setgroups", "deny") &&
-           write_file("/proc/self/uid_map",
-                      "0 " + std::to_string(user) + " 1") &&
-           write_file("/proc/self/gid_map",
-                      "0 " + std::to_string(group) + " 1");
-}
-
 bool start_loopback()
 {
     ifreq request{};
@@ -113,8 +98,7 @@ std::string why_no_namespaces(int flags, const char *filesystem)
         const unsigned group = getegid();
         if (!tried.step("unshare", unshare(flags) == 0) ||
             (((flags & CLONE_NEWUSER) != 0) &&
-             !tried.step("mapping users",
-                         become_root_in_namespace(user, group))) ||
+             !tried.step("mapping users", map_user("0", user, group))) ||
             (((flags & CLONE_NEWNET) != 0) &&
              !tried.step("changing the network", start_loopback())) ||
             (((flags & CLONE_NEWNS) != 0) &&

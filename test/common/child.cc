@@ -1,6 +1,7 @@
 #include "common/child.h"
 
 #include "common/descriptor.h"
+#include "common/namespaces.h"
 
 #include <cerrno>
 #include <csignal>
@@ -309,6 +310,10 @@ int run_as_child(char **argv)
     std::signal(SIGSEGV, SIG_DFL);
     std::signal(SIGBUS, SIG_DFL);
 
+    if ((std::getenv(pod_variable) != nullptr) && !enter_pod()) {
+        std::perror("becoming a pod");
+        return 126;
+    }
     const auto found = bodies().find(argv[1] + std::strlen(argument));
     if (found == bodies().end()) {
         std::fprintf(stderr, "no child %s\n", argv[1]);

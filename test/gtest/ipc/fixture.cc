@@ -13,11 +13,6 @@
 #include <thread>
 #include <utility>
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -118,37 +113,6 @@ connect_to(const gaudi::ipc::mailbox_address &address)
     std::unique_ptr<gaudi::ipc::connection> result;
     const ucs_status_t status = gaudi::ipc::connection::open(address, result);
     return (status == UCS_OK) ? std::move(result) : nullptr;
-}
-
-bool go_on_as_child(long child)
-{
-    if (child > 0) {
-        int status = 1;
-        waitpid(static_cast<pid_t>(child), &status, 0);
-        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
-    }
-    return (child == 0) && (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
-}
-
-bool enter_namespaces(long flags)
-{
-    return go_on_as_child(fork()) &&
-           go_on_as_child(syscall(SYS_clone, flags | SIGCHLD, nullptr, nullptr,
-                                  nullptr, nullptr));
-}
-
-bool write_text(const char *path, const std::string &text)
-{
-    const util::unique_fd file(open(path, O_WRONLY | O_CLOEXEC));
-    return write(file.get(), text.data(), text.size()) ==
-           static_cast<ssize_t>(text.size());
-}
-
-bool map_root_to(const std::string &id)
-{
-    return write_text("/proc/self/uid_map", id + " 0 1") &&
-           write_text("/proc/self/setgroups", "deny") &&
-           write_text("/proc/self/gid_map", id + " 0 1");
 }
 
 bool become_another_user()

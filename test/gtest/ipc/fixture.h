@@ -5,6 +5,7 @@
 #pragma once
 
 #include "common/child.h"
+#include "common/namespaces.h"
 #include "uct/gaudi/ipc/messages/connection.h"
 #include "uct/gaudi/ipc/messages/mailbox.h"
 
@@ -93,21 +94,6 @@ make_mailbox(const gaudi::ipc::mailbox_options &options = {});
 /** A connection; nullptr when it cannot be had. */
 std::unique_ptr<gaudi::ipc::connection>
 connect_to(const gaudi::ipc::mailbox_address &address);
-
-/* In the bodies of children, before there are locks that other threads may
- * have; the process that was started ends with the one that goes on. */
-
-/** Go on as a child that was made; else end as it does. */
-bool go_on_as_child(long child);
-
-/** Go on in a process that has namespaces of its own. Not by unshare, which
- *  fails beside the thread that ThreadSanitizer has. */
-bool enter_namespaces(long flags);
-
-bool write_text(const char *path, const std::string &text);
-
-/** In a new user namespace: be this user there, who is the own one outside. */
-bool map_root_to(const std::string &id);
 
 /** Be another user than root from now on, in the body of a child that may. */
 bool become_another_user();

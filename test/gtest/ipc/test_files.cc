@@ -540,7 +540,7 @@ TEST_F(files, are_not_for_other_users)
 GAUDI_CHILD(offers_files_as_everybody)
 {
     GAUDI_CHILD_REQUIRE(enter_namespaces(CLONE_NEWUSER));
-    GAUDI_CHILD_REQUIRE(map_root_to("65534"));
+    GAUDI_CHILD_REQUIRE(map_user("65534"));
     GAUDI_CHILD_REQUIRE(geteuid() == 65534);
     return offer_files();
 }
@@ -571,7 +571,7 @@ GAUDI_CHILD(asks_in_another_user_namespace)
 {
     const auto offered = from_parent<offer>();
     GAUDI_CHILD_REQUIRE(enter_namespaces(CLONE_NEWUSER));
-    GAUDI_CHILD_REQUIRE(map_root_to("0"));
+    GAUDI_CHILD_REQUIRE(map_user("0"));
     return expect_refusal(offered);
 }
 

@@ -39,9 +39,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int pod_namespaces = CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-                               CLONE_NEWUTS | CLONE_NEWNS | CLONE_NEWUSER;
-
 /* What a process in a folder tells of itself. */
 struct pod_member {
     ipc::machine_address machine;
@@ -108,7 +105,7 @@ GAUDI_CHILD(looks_for_its_folder)
 
 GAUDI_CHILD(answers_in_another_pod)
 {
-    GAUDI_CHILD_REQUIRE(enter_namespaces(pod_namespaces) && map_root_to("0"));
+    GAUDI_CHILD_REQUIRE(enter_pod());
     const auto inbox = make_mailbox();
     tell_parent(to_line(tell_of(*inbox)));
     const auto other = from_parent<pod_member>();
@@ -124,7 +121,7 @@ GAUDI_CHILD(answers_in_another_pod)
 /* Both ways; and each hears of the other one's end, asleep or not. */
 GAUDI_CHILD(talks_to_another_pod)
 {
-    GAUDI_CHILD_REQUIRE(enter_namespaces(pod_namespaces) && map_root_to("0"));
+    GAUDI_CHILD_REQUIRE(enter_pod());
     const auto inbox = make_mailbox();
     child_process peer("answers_in_another_pod");
     pod_member other{};

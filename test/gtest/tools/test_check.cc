@@ -331,15 +331,16 @@ TEST_F(check, goes_well_above_the_double_of_the_kernel)
 {
     for (const char *kernel : {"6.1", "6.6", "6.12"}) {
         SCOPED_TRACE(kernel);
-        const std::string broken = files_.path("broken-rules");
-        const process_result result =
-            look({"--reset"}, over_pcie({{"LD_PRELOAD", preloadable(GAUDI_BUILD_DIR
-                                          "/lib/libkernel_double.so")},
-                                         {"UCX_GAUDI_DRIVER", GAUDI_BUILD_DIR
-                                          "/lib/small-hlthunk/libhl-thunk.so"},
-                                         {"KERNEL_DOUBLE_KERNEL", kernel},
-                                         {"KERNEL_DOUBLE_REPORT", broken},
-                                         {"HLTHUNK_EMU_DEVICES", "2"}}));
+        const std::string broken    = files_.path("broken-rules");
+        const process_result result = look(
+            {"--reset"},
+            over_pcie({{"LD_PRELOAD", preloadable(GAUDI_BUILD_DIR
+                                                  "/lib/libkernel_double.so")},
+                       {"UCX_GAUDI_DRIVER",
+                        GAUDI_BUILD_DIR "/lib/small-hlthunk/libhl-thunk.so"},
+                       {"KERNEL_DOUBLE_KERNEL", kernel},
+                       {"KERNEL_DOUBLE_REPORT", broken},
+                       {"HLTHUNK_EMU_DEVICES", "2"}}));
         EXPECT_TRUE(exited_with(0, result, {}, {"left out"}));
         EXPECT_THAT(row(result, "export"),
                     ContainsRegex((kernel == std::string("6.1")) ? "^absent: "

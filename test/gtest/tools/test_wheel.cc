@@ -17,6 +17,22 @@ using ::testing::HasSubstr;
 
 constexpr char emulator[] = GAUDI_BUILD_DIR "/lib/hlthunk-emu/libhl-thunk.so";
 
+/* After python_opens_ucx. */
+constexpr char python_prints_context[] =
+    "libc = c.CDLL(None)\n"
+    "libc.fdopen.restype = c.c_void_p\n"
+    "ucp.ucp_context_print_info(context, c.c_void_p(libc.fdopen(1, b'w')))\n"
+    "libc.fflush(None)\n";
+
+/* python_opens_ucx with another libucp, and arguments after its name. */
+std::string opening(const fs::path &libucp, const std::string &how = "")
+{
+    std::string script(python_opens_ucx);
+    const std::string own = "'libucp.so.0'";
+    return script.replace(script.find(own), own.size(),
+                          "'" + libucp.string() + "'" + how);
+}
+
 std::string installed(const std::string &program)
 {
     const process_result found = run({"sh", "-c", "command -v " + program});
@@ -193,20 +209,63 @@ TEST_F(wheel_perftest, sends_device_memory)
 TEST_F(wheel, gets_the_transports_beside_another_ucx)
 {
     const made_wheel made(hashed);
-    std::string script(python_opens_ucx);
-    const std::string own = "'libucp.so.0'";
-    script.replace(script.find(own), own.size(),
-                   "'" + made.library("ucp").string() + "'");
-    script = "import ctypes as c\n"
-             "other = c.CDLL('libucp.so.0')\n" +
-             script +
-             "libc = c.CDLL(None)\n"
-             "libc.fdopen.restype = c.c_void_p\n"
-             "ucp.ucp_context_print_info(context,"
-             " c.c_void_p(libc.fdopen(1, b'w')))\n"
-             "libc.fflush(None)\n";
-    const process_result result = emulated({"python3", "-c", script});
+    const process_result result =
+        emulated({"python3", "-c",
+                  "import ctypes as c\n"
+                  "other = c.CDLL('libucp.so.0')\n" +
+                      opening(made.library("ucp")) + python_prints_context});
     EXPECT_TRUE(is_quiet_success(result, {"gaudi_copy"}));
+}
+
+TEST_F(wheel, that_is_the_second_ucx_is_told_once_that_it_gets_none)
+{
+    const made_wheel made(hashed);
+    const std::string wheels = opening(made.library("ucp"));
+    const process_result result =
+        emulated({"python3", "-c",
+                  python_opens_ucx + wheels + wheels + python_prints_context});
+    EXPECT_TRUE(exited_with(0, result, {}, {"gaudi_copy"}));
+    const auto lines = lines_with(result.output, "ucx-gaudi: ");
+    ASSERT_EQ(1u, lines.size()) << result.output;
+    EXPECT_THAT(lines[0], HasSubstr(made.library("ucp").string() +
+                                    ") gets no Gaudi transports"));
+    EXPECT_THAT(lines[0], HasSubstr("/libucp.so.0) of this process has them"));
+}
+
+/* The module's functions are then looked up in the other one first, unless its
+ * own come before all others. */
+TEST_F(wheel, gets_those_that_were_put_in_where_all_others_see_another_ucx)
+{
+    const made_wheel made(hashed);
+    ASSERT_TRUE(exited_with(0, put_into(made.folder())));
+    const process_result result =
+        run({"python3", "-c",
+             "import ctypes as c, os\n"
+             "other = c.CDLL('libucp.so.0', mode=c.RTLD_GLOBAL)\n" +
+                 opening(made.library("ucp"),
+                         ", mode=os.RTLD_NOW | os.RTLD_DEEPBIND") +
+                 python_prints_context},
+            alone());
+    EXPECT_TRUE(is_quiet_success(result, {"gaudi_copy"}));
+}
+
+/* Not by the names of its libraries. */
+TEST_F(wheel, is_known_to_the_python_package)
+{
+    const made_wheel made(hashed);
+    const process_result result = run(
+        {"python3", "-c",
+         "import ctypes\n"
+         "ctypes.CDLL('" +
+             made.library("ucp").string() +
+             "')\n"
+             "import ucx_gaudi\n"
+             "ucx_gaudi.Buffer(1 << 50)\n"},
+        alone({{"PYTHONPATH", GAUDI_BUILD_DIR "/lib/python3/dist-packages"}}));
+    EXPECT_TRUE(
+        exited_with(1, result,
+                    {"RuntimeWarning: UCX was loaded before ucx_gaudi",
+                     "OutOfMemoryError: ucx_gaudi_mem_alloc: Out of memory"}));
 }
 
 TEST_F(wheel, is_not_changed_where_nothing_can_be_put_in)

@@ -4,9 +4,8 @@
  */
 #pragma once
 
+#include "common/namespaces.h"
 #include "gtest/tools/fixture.h"
-
-#include <sched.h>
 
 namespace gaudi::test {
 
@@ -41,11 +40,7 @@ struct peer_command {
 peers_result run_both(peer_command server, peer_command client,
                       bool stops = true);
 
-/** Namespaces that two pods have of their own, and what starts a program with
- *  them. */
-inline constexpr int pod_namespaces = CLONE_NEWUSER | CLONE_NEWPID |
-                                      CLONE_NEWNET | CLONE_NEWNS |
-                                      CLONE_NEWIPC | CLONE_NEWUTS;
+/** What starts a program with the namespaces of a pod. */
 inline constexpr char in_a_pod[] =
     "unshare --user --map-root-user --pid --fork --kill-child --mount-proc "
     "--net --ipc --uts --";

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -75,12 +76,21 @@ ipc_peer::memory read_memory(std::istream &words)
     return {from_hex(key), address};
 }
 
+size_t device_bytes()
+{
+    const char *wished = std::getenv(peer_block);
+    return (wished != nullptr) ? std::stoul(wished) : ipc_peer_bytes;
+}
+
 /* What the child has, */
 struct peer_memory {
     opened_domain copy_md;
     transport copy{copy_md};
-    std::vector<char> host = std::vector<char>(ipc_peer_bytes);
-    device_buffer device{copy_md, ipc_peer_bytes};
+    /* Until the process ends, or is told to unmap it. */
+    char *const host = static_cast<char *>(
+        mmap(nullptr, ipc_peer_bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    device_buffer device{copy_md, device_bytes()};
 };
 
 /* and by what others use it. */
@@ -95,9 +105,9 @@ struct shared_memory {
     peer_memory &memory;
     opened_domain ipc_md{"gaudi_ipc"};
     transport ipc{ipc_md};
-    registration host_memh{ipc_md, memory.host.data(), ipc_peer_bytes};
+    registration host_memh{ipc_md, memory.host, ipc_peer_bytes};
     std::optional<registration> device_memh{
-        std::in_place, ipc_md, memory.device.address, ipc_peer_bytes};
+        std::in_place, ipc_md, memory.device.address, device_bytes()};
 };
 
 struct peer_state : peer_memory {
@@ -182,8 +192,8 @@ std::string answer(peer_state &state, std::istringstream words)
     if (what == "fill") {
         uint64_t seed = 0;
         words >> seed;
-        fill_pattern(state.host.data(), ipc_peer_bytes, seed);
-        (void)state.copy.put_short(state.host.data(), ipc_peer_bytes,
+        fill_pattern(state.host, ipc_peer_bytes, seed);
+        (void)state.copy.put_short(state.host, ipc_peer_bytes,
                                    state.device.remote());
         return "filled";
     }
@@ -193,7 +203,7 @@ std::string answer(peer_state &state, std::istringstream words)
         uint64_t seed  = 0;
         words >> of_device >> size >> seed;
         return (of_device ? state.copy.holds(state.device.remote(), size, seed)
-                          : has_pattern(state.host.data(), size, seed))
+                          : has_pattern(state.host, size, seed))
                    ? "yes"
                    : "no";
     }
@@ -220,6 +230,10 @@ std::string answer(peer_state &state, std::istringstream words)
         state.shared->ipc.flush();
         state.held.reset();
         return "free";
+    }
+    if (what == "unmap_host") {
+        return (munmap(state.host, ipc_peer_bytes) == 0) ? "unmapped"
+                                                         : "refused";
     }
     if (what == "end_key") {
         state.shared->device_memh.reset();
@@ -273,7 +287,7 @@ GAUDI_CHILD(ipc_peer_main)
                                                  receive, &state, 0) == UCS_OK);
     tell_parent(to_words(shared.ipc.address()));
     tell_parent(to_words({pack_key(shared.ipc_md, shared.host_memh.memh),
-                          reinterpret_cast<uintptr_t>(state.host.data())}));
+                          reinterpret_cast<uintptr_t>(state.host)}));
     tell_parent(to_words(shared.key_of_device()));
     while (const auto line = next_line(state)) {
         tell_parent(answer(state, std::istringstream(*line)));
@@ -320,6 +334,11 @@ void ipc_peer::let_go()
 void ipc_peer::connect(const interface_address &to)
 {
     EXPECT_EQ("connected", ask("connect " + to_words(to)));
+}
+
+void ipc_peer::unmap_host()
+{
+    EXPECT_EQ("unmapped", ask("unmap_host"));
 }
 
 void ipc_peer::end_key()

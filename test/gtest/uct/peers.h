@@ -22,6 +22,10 @@ inline constexpr uint8_t ipc_echo_id = 5;
  *  descriptor of its interface, or "rests", without any progress. */
 inline constexpr char peer_habit[] = "GAUDI_PEER_HABIT";
 
+/** Variable with the bytes of the block that a peer's device memory begins, if
+ *  that is larger. */
+inline constexpr char peer_block[] = "GAUDI_PEER_BLOCK";
+
 /** A child with gaudi_ipc and memory that others may use. It does what it is
  *  told in lines, and makes progress in between. */
 class ipc_peer {
@@ -59,6 +63,9 @@ public:
 
     /** Times that it has flushed its card. */
     uint64_t flushes();
+
+    /** Let it unmap its host memory, and keep the registration. */
+    void unmap_host();
 
     /** Let it end the registration of its device memory. */
     void end_key();
@@ -159,6 +166,26 @@ protected:
     std::unique_ptr<transport> tl = std::make_unique<transport>(ipc_md);
     ipc_peer peer;
     uct_ep_h ep = nullptr; /**< to it */
+};
+
+/** The same in a child of the test, with the peer's device memory. */
+struct with_a_peer : beside_a_peer {
+    using beside_a_peer::copy;
+    using beside_a_peer::copy_md;
+    using beside_a_peer::ep;
+    using beside_a_peer::flush;
+    using beside_a_peer::ipc_md;
+    using beside_a_peer::peer;
+    using beside_a_peer::reopen;
+    using beside_a_peer::tl;
+    using beside_a_peer::to;
+
+    void TestBody() override {}
+
+    [[nodiscard]] endpoint target() const { return to(key); }
+    [[nodiscard]] uint64_t remote() const { return peer.device.address; }
+
+    const unpacked_key key{peer.device.key};
 };
 
 } // namespace gaudi::test

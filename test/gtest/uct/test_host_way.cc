@@ -3,12 +3,16 @@
  * read once per process. */
 #include "gtest/uct/peers.h"
 
+#include "common/ability.h"
+#include "common/namespaces.h"
 #include "common/process_state.h"
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -42,23 +46,7 @@ child_options over_host(const char *habit          = "rests",
 }
 
 /* The test process and a peer, each with a card. */
-struct pair : beside_a_peer {
-    using beside_a_peer::copy;
-    using beside_a_peer::copy_md;
-    using beside_a_peer::ep;
-    using beside_a_peer::flush;
-    using beside_a_peer::ipc_md;
-    using beside_a_peer::peer;
-    using beside_a_peer::tl;
-    using beside_a_peer::to;
-
-    void TestBody() override {}
-
-    [[nodiscard]] endpoint target() const { return to(key); }
-    [[nodiscard]] uint64_t remote() const { return peer.device.address; }
-
-    const unpacked_key key{peer.device.key};
-};
+using pair = with_a_peer;
 
 using many = std::array<counted_completion, 40>;
 
@@ -153,6 +141,22 @@ void move_all()
     }
 }
 
+/* Host memory of a peer that unmaps it while the card here uses it. */
+class host_memory_of_a_peer : public ::testing::TestWithParam<bool> {
+protected:
+    void SetUp() override
+    {
+        if (GetParam()) {
+            GAUDI_SKIP_IF(why_no_namespaces(pod_namespaces));
+        }
+    }
+
+    [[nodiscard]] static child_options options()
+    {
+        return GetParam() ? as_pods(over_host()) : over_host();
+    }
+};
+
 constexpr char of_end[] = "GAUDI_END";
 
 /* Times that a thread of a process has gone to sleep. */
@@ -197,6 +201,52 @@ TEST_IN_CHILD(host_way, is_taken_where_imports_are_refused,
 {
     move_all();
 }
+
+/* The kernel copies it, or the peer's own CPU: a copy ends with an error, or as
+ * it should. */
+TEST_P_IN_CHILD(host_memory_of_a_peer, may_be_unmapped_meanwhile, options())
+{
+    for (const bool are_puts : {false, true}) {
+        SCOPED_TRACE(are_puts);
+        pair p;
+        const unpacked_key key(p.peer.host.key);
+        const endpoint host   = p.to(key);
+        const uint64_t remote = p.peer.host.address;
+        device_buffer memory(p.copy_md, ipc_peer_bytes);
+        p.peer.fill(1);
+        ASSERT_EQ(UCS_OK,
+                  host.get_short(memory.address, ipc_peer_bytes, remote));
+        many all;
+        for (counted_completion &each : all) {
+            are_puts
+                ? host.start_put(memory.address, ipc_peer_bytes, remote, &each)
+                : host.start_get(memory.address, ipc_peer_bytes, remote, &each);
+        }
+        EXPECT_TRUE(
+            p.tl->progress_until([&] { return all.front().calls > 0; }));
+        p.peer.unmap_host();
+        EXPECT_TRUE(each_ended_once(*p.tl, all));
+        EXPECT_EQ(UCS_OK, all.front().status);
+        EXPECT_THAT(all, ::testing::Each(::testing::Field(
+                             &uct_completion_t::status,
+                             ::testing::AnyOf(UCS_OK, UCS_ERR_INVALID_ADDR))));
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR, all.back().status);
+        EXPECT_THAT(take_logs(), ::testing::Each(::testing::HasSubstr(
+                                     std::strerror(EFAULT))));
+        EXPECT_TRUE(p.copy.holds(memory.remote(), ipc_peer_bytes, 1));
+
+        /* The connection goes on. */
+        ASSERT_EQ(UCS_OK, p.target().put_short(memory.address, ipc_peer_bytes,
+                                               p.remote()));
+        EXPECT_TRUE(p.peer.has(true, ipc_peer_bytes, 1));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(of, host_memory_of_a_peer, ::testing::Bool(),
+                         [](const auto &tested) {
+                             return std::string(tested.param ? "another_pod"
+                                                             : "this_node");
+                         });
 
 TEST_IN_CHILD(host_way, wakes_who_sleeps_until_a_copy_ends, over_host())
 {

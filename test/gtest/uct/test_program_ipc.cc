@@ -1,13 +1,17 @@
 /* Memory of another process by handles of ucx_gaudi.h, over each way. In
  * children: routes are read once per process. */
+#include "common/ability.h"
+#include "common/namespaces.h"
 #include "gtest/uct/fixture.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <sstream>
 #include <thread>
 
 #include <signal.h>
+#include <unistd.h>
 
 namespace gaudi::test {
 
@@ -143,7 +147,9 @@ namespace {
 /* Such a process. */
 class owner {
 public:
-    owner() : process("has_memory_for_handles") {}
+    explicit owner(const child_options &options = {})
+        : process("has_memory_for_handles", options)
+    {}
     ~owner()
     {
         if (lives) {
@@ -230,16 +236,31 @@ child_options over(const std::string &routes, child_environment settings = {})
     return {settings};
 }
 
-class program_ipc_between : public ::testing::TestWithParam<const char *> {};
+/* Over a way; or as two pods, over whichever there is. */
+class program_ipc_between : public ::testing::TestWithParam<const char *> {
+protected:
+    void SetUp() override
+    {
+        if (are_pods()) {
+            GAUDI_SKIP_IF(why_no_namespaces(pod_namespaces));
+        }
+    }
+
+    static bool are_pods() { return GetParam() == std::string("pods"); }
+    static child_options options()
+    {
+        return are_pods() ? as_pods(over("pcie,host")) : over(GetParam());
+    }
+};
 
 } // namespace
 
 INSTANTIATE_TEST_SUITE_P(over, program_ipc_between,
-                         ::testing::Values("pcie", "host"),
+                         ::testing::Values("pcie", "host", "pods"),
                          [](const auto &of) { return std::string(of.param); });
 
 TEST_P_IN_CHILD(program_ipc_between,
-                pushes_and_pulls_between_all_kinds_of_memory, over(GetParam()))
+                pushes_and_pulls_between_all_kinds_of_memory, options())
 {
     const checked_log log;
     owner other;
@@ -268,7 +289,7 @@ TEST_P_IN_CHILD(program_ipc_between,
     EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_close)());
 }
 
-TEST_P_IN_CHILD(program_ipc_between, copies_parts_in_streams, over(GetParam()))
+TEST_P_IN_CHILD(program_ipc_between, copies_parts_in_streams, options())
 {
     constexpr size_t part = 70001;
     const checked_log log;
@@ -292,7 +313,7 @@ TEST_P_IN_CHILD(program_ipc_between, copies_parts_in_streams, over(GetParam()))
 }
 
 TEST_P_IN_CHILD(program_ipc_between,
-                fails_when_the_memory_or_its_process_has_gone, over(GetParam()))
+                fails_when_the_memory_or_its_process_has_gone, options())
 {
     const checked_log log;
     owner other;
@@ -490,6 +511,61 @@ TEST_IN_CHILD(program_ipc, exports_a_range_once_until_it_is_withdrawn_or_freed,
     release(true, beside);
     EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_close)());
 }
+
+/* In a pod of its own where it is told so. */
+GAUDI_CHILD(opens_a_handle_as_another_user)
+{
+    constexpr unsigned other = 12345;
+    const checked_log log; /* now: it may lie where only root can look */
+    GAUDI_CHILD_REQUIRE(setresgid(other, other, other) == 0);
+    GAUDI_CHILD_REQUIRE(setresuid(other, other, other) == 0);
+    std::string of;
+    std::string why;
+    std::getline(std::cin, of);
+    std::getline(std::cin, why);
+    GAUDI_CHILD_REQUIRE((std::getenv("UCX_GAUDI_IPC_DIR") == nullptr) ||
+                        enter_pod());
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, open_status(from_text(of)));
+    expect_log(why);
+    return 0;
+}
+
+/* Beside the owner, or in a pod of the same node and folder. */
+class program_ipc_of_users : public ::testing::TestWithParam<bool> {
+protected:
+    void SetUp() override
+    {
+        GAUDI_SKIP_IF(why_no_other_user());
+        if (GetParam()) {
+            GAUDI_SKIP_IF(why_no_namespaces(pod_namespaces));
+        }
+    }
+};
+
+TEST_P(program_ipc_of_users, is_refused_to_another_one)
+{
+    child_options options = GetParam() ? as_pods() : child_options();
+    owner other(options);
+    const handle of = other.export_bytes(true, large, 3);
+    std::erase_if(options.environment, [](const auto &each) {
+        return each.first != "UCX_GAUDI_IPC_DIR";
+    });
+    child_process stranger("opens_a_handle_as_another_user", options);
+    stranger.write_line(to_text(of));
+    stranger.write_line(
+        GetParam() ? "it is in another network, PID and user namespace than "
+                     "this process, and UCX_GAUDI_IPC_DIR names no folder that "
+                     "both have"
+                   : "it belongs to user 0, and this process to 12345");
+    EXPECT_THAT(stranger.wait(), ended(0, IsEmpty()));
+    EXPECT_TRUE(other.has(3));
+}
+
+INSTANTIATE_TEST_SUITE_P(in, program_ipc_of_users, ::testing::Bool(),
+                         [](const auto &tested) {
+                             return std::string(tested.param ? "pods"
+                                                             : "one_node");
+                         });
 
 TEST_IN_CHILD(program_ipc, refuses_handles_that_nobody_made, over("pcie,host"))
 {

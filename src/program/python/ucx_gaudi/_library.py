@@ -1,5 +1,6 @@
 """The C library behind the package: where it is, its functions, its errors."""
 
+import builtins
 import ctypes
 import os
 import sysconfig
@@ -80,6 +81,25 @@ def _find_loaded(name):
         return None
 
 
+def _find_function(name, library):
+    """A function of the UCX in this process; None: there is no UCX. Packagers
+    give its libraries other names than the usual one. Not by dl_iterate_phdr,
+    in which this thread could wait for one that waits for the dynamic linker.
+    """
+    files = []
+    try:
+        with builtins.open("/proc/self/maps", errors="surrogateescape") as maps:
+            files = [line.rstrip("\n").split(maxsplit=5)[5] for line in maps
+                     if ".so" in line]
+    except OSError:
+        pass
+    for file in (*dict.fromkeys(files), library):
+        function = getattr(_find_loaded(file), name, None)
+        if function is not None:
+            return function
+    return None
+
+
 def _candidates():
     named = os.environ.get(_VARIABLE)
     if named:
@@ -100,7 +120,7 @@ def _load():
     loaded = _find_loaded(_SONAME)  # by `ucx-gaudi run`, or linked
     if loaded is not None and not os.environ.get(_VARIABLE):
         return loaded
-    if _find_loaded("libucp.so.0") is not None:
+    if _find_function("ucp_get_version", "libucp.so.0") is not None:
         warnings.warn(
             "UCX was loaded before ucx_gaudi. What has opened it does not know "
             "Gaudi memory: import ucx_gaudi first, or start the program with "
@@ -121,11 +141,10 @@ library = _load()
 
 
 def _describe(status):
-    libucs = _find_loaded("libucs.so.0")
-    if libucs is None:
+    to_text = _find_function("ucs_status_string", "libucs.so.0")
+    if to_text is None:
         return f"status {status}"
-    to_text = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_int8)(
-        ("ucs_status_string", libucs))
+    to_text.argtypes, to_text.restype = [ctypes.c_int8], ctypes.c_char_p
     return to_text(status).decode()
 
 

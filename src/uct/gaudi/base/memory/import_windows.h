@@ -27,8 +27,8 @@ namespace gaudi::base {
 
 /** Where cards find one piece of memory: each that uses it maps it once.
  *
- *  Readers take no lock. Who adds or takes entries away holds the owner's
- *  mutex, across the driver call: one card maps at a time. */
+ *  Readers take no lock. One card maps at a time; who takes all entries away is
+ *  the last one to use it. */
 class card_mappings {
 public:
     /** What came of it for a card; never changed after that. */
@@ -56,18 +56,17 @@ public:
     /**
      * The device address of the first byte on a card.
      *
-     * @param lock  The owner's; taken when the card is a new one.
      * @param map   Called with a mapping to fill when nothing is known of the
      *              card: has the driver map the memory, and gives an @ref
      *              answer.
      * @return 0 or -errno.
      */
     template <typename Map>
-    int va_on(const card &user, std::mutex &lock, Map &&map, uint64_t &va_p)
+    int va_on(const card &user, Map &&map, uint64_t &va_p)
     {
         const entry *known = find(user);
         if (known == nullptr) {
-            const std::lock_guard<std::mutex> guard(lock);
+            const std::lock_guard<std::mutex> guard(lock_);
             known = find(user);
             if (known == nullptr) {
                 std::unique_ptr<entry> fresh(new (std::nothrow) entry);
@@ -121,6 +120,7 @@ private:
     }
 
     const bool holds_;
+    std::mutex lock_; /* adds entries; held across the driver call */
     std::atomic<entry *> first_{nullptr};
 };
 
@@ -136,7 +136,6 @@ struct import_window : util::interval_node {
     [[nodiscard]] uint64_t size() const { return end - start; }
 
     card_mappings imports;
-    std::mutex opening; /* makes imports, unless the owner has a lock */
     std::atomic<bool> opens_in_background{false};
     std::atomic<uint64_t> used_at{0}; /* ucs_time_t */
     uint64_t number = 0;              /* later ones have higher numbers */

@@ -19,6 +19,7 @@ int device_backing::va_on(const card &user, uint64_t address, size_t length,
     }
     const auto import =
         [&](shim::registration &mapping) -> card_mappings::answer {
+        const std::lock_guard<std::mutex> guard(lock_);
         int fd  = -1;
         int ret = owner.device().export_dmabuf(va, window->start - va,
                                                window->size(), fd);
@@ -34,7 +35,7 @@ int device_backing::va_on(const card &user, uint64_t address, size_t length,
         return {ret, !util::may_pass(-ret)};
     };
     uint64_t first  = 0;
-    const int error = window->imports.va_on(user, lock_, import, first);
+    const int error = window->imports.va_on(user, import, first);
     va_p            = first + (address - window->start);
     return error;
 }
@@ -79,7 +80,7 @@ int host_memory::va_on(const card &user, uint64_t &va_p)
         }
         return {ret, true};
     };
-    return mappings_.va_on(user, lock_, map, va_p);
+    return mappings_.va_on(user, map, va_p);
 }
 
 void retired_memory::add(host_memory &memory)

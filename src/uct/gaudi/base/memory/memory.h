@@ -155,7 +155,6 @@ private:
     const util::owning_process owner_; /* it may call the driver */
     std::atomic<unsigned> references_{1};
     std::atomic<bool> refused_{false};
-    std::mutex lock_; /* makes mappings; leaf, held across the driver call */
     card_mappings mappings_;
     host_memory *next_retired_ = nullptr;
 };

@@ -15,6 +15,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ namespace gaudi::ipc {
 namespace {
 
 std::atomic<void (*)()> withdrawal_handler{nullptr};
+std::atomic<void (*)()> end_handler{nullptr};
 
 /* Which file a descriptor stands for. */
 struct identity {
@@ -67,7 +69,8 @@ struct server {
         }
         util::unique_fd opened =
             open_service(service_name(own_process().nonce), &sends_pidfds);
-        if (!opened) {
+        ends.reset(epoll_create1(EPOLL_CLOEXEC));
+        if (!opened || !ends) {
             ucs_diag("gaudi_ipc: no service for files: %m");
             return;
         }
@@ -76,7 +79,8 @@ struct server {
                 "ucx-gaudi-files",
                 [this, fd = opened.get(),
                  shared = shared_folder::instance().service()] {
-                    run({fd, POLLIN, 0}, {shared, POLLIN, 0});
+                    run({fd, POLLIN, 0}, {shared, POLLIN, 0},
+                        {ends.get(), POLLIN, 0});
                 });
         } catch (const std::system_error &error) {
             ucs_diag("gaudi_ipc: no service for files: %s", error.what());
@@ -87,12 +91,15 @@ struct server {
     }
 
     /* Until the process ends. */
-    void run(pollfd near, pollfd shared)
+    void run(pollfd near, pollfd shared, pollfd ended)
     {
         for (;;) {
-            pollfd both[] = {near, shared};
-            (void)poll(both, 2, -1);
-            for (const pollfd &from : both) {
+            pollfd all[] = {near, shared, ended};
+            (void)poll(all, 3, -1);
+            if ((all[2].revents != 0) && !tell_end()) {
+                ended.fd = -1; /* somebody has closed it */
+            }
+            for (const pollfd &from : {all[0], all[1]}) {
                 wire_request wanted{};
                 datagram message(&wanted, sizeof(wanted));
                 const ssize_t length =
@@ -109,6 +116,16 @@ struct server {
                 }
             }
         }
+    }
+
+    [[nodiscard]] bool tell_end() const
+    {
+        epoll_event end;
+        const int count = epoll_wait(ends.get(), &end, 1, 0);
+        if (count > 0) {
+            end_handler.load()();
+        }
+        return count >= 0;
     }
 
     void react(bool by_folder, const wire_request &wanted, datagram &asked)
@@ -191,7 +208,8 @@ struct server {
 
     std::mutex lock; /* held across opening */
     std::unordered_map<uint64_t, entry> files;
-    int socket        = -1;
+    int socket = -1;
+    util::unique_fd ends; /* epoll, of processes; before the thread starts */
     bool sends_pidfds = false; /* the socket; before the thread starts */
     /* While a child had it, the name would stay taken. */
     util::closed_in_children not_in_children;
@@ -255,6 +273,14 @@ ucs_status_t file_service::look_up(const file_ref &file, const file_part &part,
 void file_service::on_withdrawal(void (*handler)())
 {
     withdrawal_handler.store(handler);
+}
+
+void file_service::call_at_end(int life, void (*handler)())
+{
+    epoll_event once{EPOLLIN | EPOLLONESHOT, {}};
+    end_handler.store(handler);
+    (void)epoll_ctl(util::of_this_process<server>().ends.get(), EPOLL_CTL_ADD,
+                    life, &once);
 }
 
 } // namespace gaudi::ipc

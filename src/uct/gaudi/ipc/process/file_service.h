@@ -91,6 +91,11 @@ public:
     /** Call a function, on the service's thread, when another process has
      *  withdrawn memory. For the process; children inherit it. */
     static void on_withdrawal(void (*handler)());
+
+    /** Call a function, the same for all, on the service's thread, when a
+     *  process has ended. For what is taken, which that thread does.
+     *  @param life  Readable then, see @ref remote_process; may be closed. */
+    static void call_at_end(int life, void (*handler)());
 };
 
 } // namespace gaudi::ipc

@@ -301,6 +301,7 @@ ucs_status_t own_page::take_importer(const process_id &sender,
     if (self.importers_.size() >= max_importers) {
         return UCS_ERR_EXCEEDS_LIMIT;
     }
+    file_service::call_at_end(fresh->process().life(), forget_dead_importers);
     self.importers_.insert_or_assign(sender.nonce, std::move(fresh));
     return UCS_OK;
 }

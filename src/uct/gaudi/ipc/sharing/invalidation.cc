@@ -98,19 +98,16 @@ bool has_invalidations()
 
 void wait_for_users(uint64_t stamp, uct_completion_t *completion)
 {
-    {
-        invalidation_queue &queue = queue_of_process();
-        std::lock_guard<std::mutex> guard(queue.lock);
-        if (has_users(stamp)) {
-            queue.waiting.push_back(
-                {stamp, completion,
-                 ucs_get_time() + ucs_time_from_sec(timeout.load()),
-                 queue.newest});
-            queue.count = queue.waiting.size();
-            return;
-        }
+    if (!has_users(stamp)) {
+        uct_invoke_completion(completion, UCS_OK);
+        return;
     }
-    uct_invoke_completion(completion, UCS_OK);
+    invalidation_queue &queue = queue_of_process();
+    std::lock_guard<std::mutex> guard(queue.lock);
+    queue.waiting.push_back({stamp, completion,
+                             ucs_get_time() + ucs_time_from_sec(timeout.load()),
+                             queue.newest});
+    queue.count = queue.waiting.size();
 }
 
 bool has_users(uint64_t stamp)
@@ -144,7 +141,7 @@ ucs_status_t await_users(uint64_t stamp)
 unsigned progress_invalidations()
 {
     if (queue_of_process().tidying.is_due()) {
-        remote_buffers::instance().sweep_or_leave();
+        remote_buffers::instance().sweep();
         own_page::forget_dead_importers();
     }
     if (!has_invalidations()) {

@@ -78,7 +78,7 @@ int remote_buffer::import_once(base::card &user,
         });
         return given;
     };
-    return window->imports.va_on(user, window->opening, import, first_p);
+    return window->imports.va_on(user, import, first_p);
 }
 
 /* Have a thread import a window, unless one does.

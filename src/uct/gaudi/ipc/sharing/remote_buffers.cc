@@ -84,15 +84,9 @@ void remote_buffers::open(const limits &wished)
 
 void remote_buffers::close()
 {
-    {
-        /* They use cards. */
-        std::unique_lock<std::mutex> guard(lock_);
-        imported_.wait(guard,
-                       [this] { return (users_ > 1) || (importing_ == 0); });
-    }
-    std::lock_guard<std::mutex> sweeping(sweeping_);
     leftovers rest;
-    std::lock_guard<std::mutex> guard(lock_);
+    std::unique_lock<std::mutex> guard(lock_);
+    changed_.wait(guard, [this] { return (users_ > 1) || (threads_ == 0); });
     if (--users_ > 0) {
         return;
     }
@@ -253,8 +247,8 @@ void remote_buffers::gone(remote_buffer &buffer)
 void remote_buffers::count_threads(int change)
 {
     std::lock_guard<std::mutex> guard(lock_);
-    importing_ += change;
-    imported_.notify_all();
+    threads_ += change;
+    changed_.notify_all();
 }
 
 remote_buffers::mappings::iterator
@@ -336,16 +330,11 @@ void remote_buffers::forget(const std::shared_ptr<remote_buffer> &buffer)
 
 void remote_buffers::sweep()
 {
-    if (!empty_.load(std::memory_order_relaxed)) {
-        std::lock_guard<std::mutex> sweeping(sweeping_);
-        sweep_locked();
+    if (empty_.load(std::memory_order_relaxed)) {
+        return;
     }
-}
-
-void remote_buffers::sweep_locked()
-{
     leftovers rest;
-    std::lock_guard<std::mutex> guard(lock_);
+    std::unique_lock<std::mutex> guard(lock_);
     std::erase_if(buffers_, [&](auto &entry) {
         remote_buffer &buffer = *entry.second;
         if (!buffer.is_withdrawn() && !buffer.of_->is_dead()) {
@@ -368,14 +357,10 @@ void remote_buffers::sweep_locked()
         return is_dead;
     });
     empty_ = sources_.empty() && buffers_.empty();
-}
-
-void remote_buffers::sweep_or_leave()
-{
-    std::unique_lock<std::mutex> sweeping(sweeping_, std::try_to_lock);
-    if (!empty_.load(std::memory_order_relaxed) && sweeping.owns_lock()) {
-        sweep_locked();
-    }
+    ++threads_;
+    guard.unlock();
+    rest.clear();
+    count_threads(-1);
 }
 
 remote_buffers::statistics remote_buffers::numbers() const

@@ -12,7 +12,7 @@
  *
  * Threads: any, and one of its own for each import that takes long. The lock of
  * the cache is not held while the driver or another process is asked for
- * something; that of the window that is imported is.
+ * something; that of the mappings of a window is.
  */
 #pragma once
 
@@ -133,9 +133,9 @@ public:
                                     std::shared_ptr<foreign_page> &source_p,
                                     std::shared_ptr<remote_buffer> &buffer_p);
 
-    /** Unmap what was withdrawn, and what is of dead processes. */
+    /** Unmap what was withdrawn, and what is of dead processes, unless another
+     *  thread is at it. */
     void sweep();
-    void sweep_or_leave(); /**< unless another thread is at it */
 
     /** A key lets go of a buffer. */
     void forget(const std::shared_ptr<remote_buffer> &buffer);
@@ -149,7 +149,7 @@ public:
                 uint64_t bytes);
     /** A buffer goes, with all its windows. */
     void gone(remote_buffer &buffer);
-    /** So many more threads use cards for imports. */
+    /** So many more threads have cards map or unmap. */
     void count_threads(int change);
 
 private:
@@ -171,25 +171,20 @@ private:
     };
     using mappings = std::unordered_map<base::import_window *, mapping>;
 
-    void sweep_locked(); /* under sweeping_ */
-
     /* Under lock_. */
     mappings::iterator unlist(mappings::iterator which);
     bool detach(mappings::iterator which, leftovers &rest);
     void detach_all(remote_buffer &buffer, leftovers &rest);
     void make_room(leftovers &rest);
 
-    /* Held by sweep() until the driver has unmapped what goes, and by the last
-     * close(), after which cards may be closed. Taken before lock_. */
-    std::mutex sweeping_;
     mutable std::mutex lock_;
     unsigned users_ = 0;
     limits limits_;
     std::unordered_map<uint64_t, std::shared_ptr<foreign_page>> sources_;
     std::map<name, std::shared_ptr<remote_buffer>> buffers_;
     mappings mapped_;
-    int importing_ = 0; /* threads */
-    std::condition_variable imported_;
+    int threads_ = 0; /* that use cards, which the last close() waits for */
+    std::condition_variable changed_;
     uint64_t bytes_ = 0; /* in them */
     statistics counted_; /* without what is asked when it is shown */
 
