@@ -115,6 +115,7 @@ const limit limits[] = {
     {not_mapped, {"counts.have_the_pieces_of_a_long_copy"}},
     {"SCAL submits no jobs, and an engine of it that fails resets the card",
      {"counts.leave_out_what_fails", "*/fault_matrix.*/aborted_job_under_*",
+      "ipc_own_messages.do_not_follow_a_failed_put_behind_a_fence",
       "*/fault_matrix.*/submission_under_*", "*/try_over_pcie.*/abort"}},
     {"the framework keeps its descriptors",
      {"forking.the_child_lets_go_of_the_cards"}},
@@ -250,6 +251,8 @@ const limit limits_without_import[] = {
       "dmabuf.only_imports_are_released",
       "dmabuf.only_ranges_of_dmabufs_are_imported",
       "dmabuf.threads_export_and_import_at_a_time",
+      "dmabuf.ucx_is_given_any_range_of_an_allocation",
+      "dmabuf.ucx_is_told_that_an_import_has_none",
       "program_cards.that_are_removed_leave_no_descriptor",
       "program_imports.hold_off_other_threads_that_close_the_cards"}},
 };

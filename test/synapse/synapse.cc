@@ -78,6 +78,13 @@ driver_functions hl()
     return driver_functions();
 }
 
+/* And have it from their own start on: in a forked child UCM's dlopen may find
+ * the dynamic linker's lock taken (from 1.18 on, by dl_iterate_phdr). */
+[[gnu::constructor]] void load_driver()
+{
+    (void)hl();
+}
+
 /* A copy of a queue, by its number: they are counted from 1 on. */
 struct place {
     unsigned queue = 0;

@@ -218,6 +218,19 @@ INSTANTIATE_TEST_SUITE_P(as, faults_that_were_met,
                                     "_proto_" + std::get<1>(test.param);
                          });
 
+/* UCP's new protocols tell the receiver of the bytes without a look at how the
+ * puts went. Those of 1.13 then end the process. */
+TEST_F(random_faults, of_the_sender_put_no_wrong_bytes_at_a_rendezvous)
+{
+    run_one(words("tag 40000 gaudi gaudi keys"), "submit#1=EFAULT", false,
+            with({{"UCX_TLS", "gaudi_copy,gaudi_ipc"},
+                  {"UCX_RNDV_SCHEME", "put_zcopy"},
+                  {"UCX_PROTO_ENABLE", default_protocols},
+                  {"UCX_KEEPALIVE_INTERVAL", "500ms"},
+                  {"UCX_HANDLE_ERRORS", "none"},
+                  {"UCX_LOG_LEVEL", "error"}}));
+}
+
 TEST_F(random_faults, end_in_right_bytes_or_an_error)
 {
     const unsigned long seed =

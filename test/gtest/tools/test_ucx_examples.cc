@@ -26,6 +26,16 @@ std::string message(size_t size)
     return text;
 }
 
+/* From 1.16 on the client of ucp_client_server listens late for the answer to
+ * active messages, without the module, too (in a third of all runs of 1 MiB).
+ * Where that came before, it waits for ever, or crashes. */
+bool has_come_early(const std::string &output)
+{
+    return !ucx_is_before(1, 16) &&
+           (!lines_with(output, "no registered callback").empty() ||
+            !lines_with(output, "ucp_am_rndv_process_rts").empty());
+}
+
 class ucx_example : public tools, public no_shared_memory_left {
 protected:
     void SetUp() override
@@ -56,7 +66,14 @@ protected:
         EXPECT_TRUE(eventually(
             [&] { return has_listener(port) || server.has_ended(); }));
         peers_result result;
-        result.client = emulated(joined(both, client_only), variables);
+        process client(under_launcher(joined(both, client_only)),
+                       with(variables));
+        (void)eventually([&] {
+            return client.has_ended() || has_come_early(client.output());
+        });
+        result.client = (!client.has_ended() && has_come_early(client.output()))
+                            ? client.stop()
+                            : client.wait();
         if (stops && (result.client.output.find(success) == npos)) {
             (void)eventually([&] {
                 return server.has_ended() ||
@@ -145,10 +162,7 @@ TEST_P(ucx_example_client_server, brings_the_message_to_the_server)
     const arguments client = {"-a", "127.0.0.1"};
 
     peers_result sides = run_pair(common, server, client, transports, true);
-    /* From 1.16 on the client listens late for the answer to active messages,
-     * and waits for ever where it came before. */
-    if (!ucx_is_before(1, 16) && sides.client.timed_out &&
-        !lines_with(sides.client.output, "no registered callback").empty()) {
+    for (unsigned i = 0; (i < 9) && has_come_early(sides.client.output); ++i) {
         sides = run_pair(common, server, client, transports, true);
     }
     /* Without the module, too: now and then the client is gone when the server

@@ -561,6 +561,33 @@ TEST_F(ipc_messages, keep_their_order_and_contents_when_the_queue_is_full)
     }
 }
 
+/* By which UCP's rendezvous tells the receiver that all bytes are there: it is
+ * what the completions of its puts wait for, and UCP does not look at them. */
+TEST_F(ipc_own_messages, do_not_follow_a_failed_put_behind_a_fence)
+{
+    constexpr size_t size = 4096;
+    const device_buffer memory(copy_md, size);
+    std::vector<char> bytes(size);
+    const endpoint own{loop, UCT_INVALID_RKEY};
+    counted_completion puts[2]; /* of the program, and of a rendezvous */
+    ++puts[1].count;
+    for (counted_completion &put : puts) {
+        ASSERT_EQ(0, emulator::instance().hlthunk_emu_fault("submit#1=EFAULT"));
+        ASSERT_EQ(UCS_INPROGRESS,
+                  own.put_zcopy(bytes.data(), size, memory.remote(), &put));
+        ASSERT_EQ(UCS_OK, uct_ep_fence(loop, 0));
+        ASSERT_TRUE(tl->progress_until([&] { return put.status != UCS_OK; }));
+        EXPECT_EQ(UCS_OK, send()); /* and lost, if that has not been told yet */
+        wait_for(1);
+    }
+    EXPECT_TRUE(tl->progress_until([&] { return !tl->failures.empty(); }));
+    EXPECT_EQ(1u, received.size());
+    EXPECT_EQ(loop, tl->failures.at(0).first);
+    EXPECT_EQ(puts[1].status, send());
+    EXPECT_EQ(0u, puts[1].calls);
+    (void)take_logs();
+}
+
 /* UCX counts what its log tells, where it was built with that. */
 TEST_F(ipc_own_messages, are_traced)
 {

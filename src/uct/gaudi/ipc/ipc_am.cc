@@ -27,11 +27,16 @@ ucs_status_t check_way(uct_ep_h ep)
         }
         self.is_behind = false;
     }
-    if (ucs_unlikely(!to_iface(ep->iface)->engine->is_past_fence())) {
+    base::transfer_engine &engine = *to_iface(ep->iface)->engine;
+    if (ucs_unlikely(!engine.is_past_fence())) {
         self.is_behind = true;
         return UCS_ERR_NO_RESOURCE;
     }
-    return UCS_OK;
+    const ucs_status_t failure = engine.fenced_failure(self.domain);
+    if (ucs_unlikely(failure != UCS_OK)) {
+        self.super.fail(failure);
+    }
+    return failure;
 }
 
 /* Take note of what came of a message: a lost peer is a failure of the

@@ -138,6 +138,12 @@ public:
     /** Whether what was started before the last fence has ended. */
     [[nodiscard]] bool is_past_fence() { return operations_.is_past_fence(); }
 
+    /** As operations::fenced_failure. */
+    [[nodiscard]] ucs_status_t fenced_failure(const flush_domain &domain) const
+    {
+        return operations_.fenced_failure(domain);
+    }
+
     /** Whether @ref progress would have nothing to do. Two loads. */
     [[nodiscard]] bool is_idle() { return operations_.is_idle(); }
 

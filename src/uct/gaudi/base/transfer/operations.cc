@@ -166,9 +166,16 @@ operation *operations::take_ready()
 /* Put an operation where its completion is called. */
 void operations::end(operation &op)
 {
-    if (!op.has_ended) {
-        op.has_ended = true;
-        ucs_list_add_tail(&ended_, &op.in_queue);
+    if (op.has_ended) {
+        return;
+    }
+    op.has_ended = true;
+    ucs_list_add_tail(&ended_, &op.in_queue);
+    if (ucs_unlikely((op.status != UCS_OK) && (op.domain != nullptr) &&
+                     (op.completion != nullptr))) {
+        op.domain->unheard          = op.status;
+        op.domain->unheard_sequence = op.sequence;
+        op.domain->unheard_by       = op.completion;
     }
 }
 
@@ -210,7 +217,9 @@ void operations::open(flush_domain &domain)
 {
     ucs_list_head_init(&domain.operations);
     ucs_list_head_init(&domain.in_failed);
-    domain.failure = UCS_OK;
+    domain.failure          = UCS_OK;
+    domain.unheard          = UCS_OK;
+    domain.unheard_sequence = 0;
 }
 
 flush_domain *operations::take_failed()
@@ -274,6 +283,10 @@ void operations::complete(operation &op)
         (domain->failure == UCS_OK)) {
         domain->failure = status;
         ucs_list_add_tail(&failed_, &domain->in_failed);
+    }
+    if ((domain != nullptr) && (completion != nullptr) &&
+        (completion->count == 1) && (completion == domain->unheard_by)) {
+        domain->unheard = UCS_OK; /* it hears now */
     }
     put_back(op);
 

@@ -22,6 +22,13 @@ struct flush_domain {
      * are missing, and only the endpoint can tell. */
     ucs_status_t failure;
     ucs_list_link_t in_failed; /* self-linked, or until that is told */
+    /* Of the newest that failed and whose completion has not been called: it
+     * may wait for the message that tells the peer of the bytes (UCP's
+     * rendezvous by put, ucp_proto_rndv_put_common_fenced_atp_send, does not
+     * look at puts). */
+    ucs_status_t unheard;
+    uint64_t unheard_sequence;
+    const uct_completion_t *unheard_by;
 };
 
 /** What all kinds of transfer have: jobs under way, and how they went. */
@@ -95,6 +102,12 @@ public:
     [[nodiscard]] bool is_past_fence()
     {
         return ucs_list_is_empty(&all_) || has_landed(fence_);
+    }
+
+    /** What failed of a domain before the last fence, and was not heard of. */
+    [[nodiscard]] ucs_status_t fenced_failure(const flush_domain &domain) const
+    {
+        return (domain.unheard_sequence <= fence_) ? domain.unheard : UCS_OK;
     }
 
     /** Whether an operation may begin. If not it is kept, for @ref take_ready.
