@@ -203,7 +203,7 @@ void report_ucx(const installation &files, report &all)
         fail(all, obstacle->what, obstacle->mend);
         return;
     }
-    all.module = module_for(files, *ucx.release).string();
+    all.module = module_for(files, ucx).string();
     const std::string why =
         try_in_child([&] { return open_module(all.module, ucx); });
     if (!why.empty()) {

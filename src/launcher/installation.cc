@@ -1,5 +1,7 @@
 #include "launcher/installation.h"
 
+#include "loader/running_ucx.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -295,7 +297,7 @@ std::vector<ucx_release> installed_releases(const installation &files)
     std::vector<ucx_release> releases;
     for (const fs::path &entry : gaudi::util::list_folder(files.modules)) {
         const auto release = parse_release(entry.filename().string());
-        if (release.has_value() && is_there(module_for(files, *release))) {
+        if (release.has_value() && is_there(entry / library_name)) {
             releases.push_back(*release);
         }
     }
@@ -312,9 +314,12 @@ std::string to_text(const std::vector<ucx_release> &releases)
     return text;
 }
 
-fs::path module_for(const installation &files, const ucx_release &release)
+fs::path module_for(const installation &files, const found_ucx &ucx)
 {
-    return files.modules / to_string(release) / library_name;
+    char name[NAME_MAX + 1];
+    gaudi_choose_module(files.modules.c_str(), ucx.release->major,
+                        ucx.release->minor, ucx.handle, name);
+    return files.modules / name / library_name;
 }
 
 problems find_obstacles(const installation &files, loading how,
@@ -387,7 +392,7 @@ std::optional<problem> find_module_obstacle(const installation &files,
                 to_string(*ucx.release) +
                 " (-DUCX_SOURCE_DIRS), or use a UCX that has a module"};
     }
-    const fs::path module = module_for(files, *ucx.release);
+    const fs::path module = module_for(files, ucx);
     if (access(module.c_str(), R_OK) != 0) {
         return problem{module.string() + " cannot be read",
                        "see to its permissions"};

@@ -68,9 +68,9 @@ std::vector<ucx_release> installed_releases(const installation &files);
 /** As "1.13, 1.18"; "" for none. */
 std::string to_text(const std::vector<ucx_release> &releases);
 
-/** Where the module for a release is, or would be. */
+/** Where the module for a UCX is, whose release has one. */
 std::filesystem::path module_for(const installation &files,
-                                 const ucx_release &release);
+                                 const found_ucx &ucx);
 
 /** What keeps the loader from getting into programs in this way.
  *

@@ -14,8 +14,6 @@
 /* The oldest release that modules can be built for. */
 enum { OLDEST_MAJOR = 1, OLDEST_MINOR = 13 };
 
-static const char module_name[] = "libuct_hlthunk.so.0";
-
 /* Which UCX this process has. */
 struct ucx {
     unsigned major;
@@ -40,7 +38,7 @@ const char *gaudi_own_file(void)
     Dl_info self;
 
     if (!is_known) {
-        if ((dladdr(module_name, &self) == 0) ||
+        if ((dladdr(gaudi_module_name, &self) == 0) ||
             (realpath(self.dli_fname, path) == NULL)) {
             path[0] = '\0';
         }
@@ -121,7 +119,7 @@ static void list_modules(const char *folder, char *list, size_t size)
     snprintf(list, size, "none");
     for (i = 0; i < count; ++i) {
         snprintf(path, sizeof(path), "%s/%s/%s", folder, entries[i]->d_name,
-                 module_name);
+                 gaudi_module_name);
         if ((access(path, F_OK) == 0) && (used < size)) {
             used +=
                 (size_t)snprintf(list + used, size - used, "%s%s",
@@ -155,72 +153,6 @@ static void say_that_none_fits(const struct ucx *ucx, const char *folder)
         ucx->major, ucx->minor);
 }
 
-/* Whether a libuct has the functions that are listed in a folder of a module,
- * and none of those with "-" before them: its tables are those that the module
- * was built with then. */
-static int has_functions(void *libucp, const char *folder)
-{
-    char path[2 * PATH_MAX + 16];
-    char name[128];
-    FILE *list;
-    int fits = 1;
-
-    snprintf(path, sizeof(path), "%s/functions", folder);
-    list = fopen(path, "re");
-    if (list == NULL) {
-        return 1; /* the module looks itself */
-    }
-    while (fits && (fscanf(list, "%127s", name) == 1)) {
-        const int is_absent = (name[0] == '-');
-
-        fits = ((dlsym(libucp, name + is_absent) == NULL) == is_absent);
-    }
-    fclose(list);
-    return fits;
-}
-
-/* Whether a folder has a module for a release: "1.21", or "1.21-" and what
- * tells it from others of that release. */
-static int is_folder_for(const struct ucx *ucx, const char *name)
-{
-    char release[32];
-    const int length =
-        snprintf(release, sizeof(release), "%u.%u", ucx->major, ucx->minor);
-
-    return (strncmp(name, release, (size_t)length) == 0) &&
-           ((name[length] == '\0') || (name[length] == '-'));
-}
-
-/* The folder of the module that fits a UCX best: one with the functions that it
- * has, else one for the release, whose module tells what is different. "" when
- * there is none. */
-static void choose_folder(const struct ucx *ucx, const char *modules,
-                          char chosen[NAME_MAX + 1])
-{
-    struct dirent **entries = NULL;
-    const int count         = scandir(modules, &entries, NULL, versionsort);
-    char folder[2 * PATH_MAX];
-    int found = 0;
-    int i;
-
-    chosen[0] = '\0';
-    for (i = 0; i < count; ++i) {
-        const char *name = entries[i]->d_name;
-
-        snprintf(folder, sizeof(folder), "%s/%s/%s", modules, name,
-                 module_name);
-        if (!found && is_folder_for(ucx, name) && (access(folder, F_OK) == 0)) {
-            snprintf(folder, sizeof(folder), "%s/%s", modules, name);
-            found = has_functions(ucx->handle, folder);
-            if (found || (chosen[0] == '\0')) {
-                snprintf(chosen, NAME_MAX + 1, "%s", name);
-            }
-        }
-        free(entries[i]);
-    }
-    free(entries);
-}
-
 /* The path of the module for a UCX; returns 0 after a line that tells what is
  * installed and what to do, when there is none. */
 static int find_module(const struct ucx *ucx, char *path, size_t size)
@@ -237,9 +169,10 @@ static int find_module(const struct ucx *ucx, char *path, size_t size)
         return 0;
     }
     snprintf(modules, sizeof(modules), "%.*sucx-gaudi", folder, own);
-    choose_folder(ucx, modules, name);
-    if ((name[0] == '\0') || ((size_t)snprintf(path, size, "%s/%s/%s", modules,
-                                               name, module_name) >= size)) {
+    gaudi_choose_module(modules, ucx->major, ucx->minor, ucx->handle, name);
+    if ((name[0] == '\0') ||
+        ((size_t)snprintf(path, size, "%s/%s/%s", modules, name,
+                          gaudi_module_name) >= size)) {
         say_that_none_fits(ucx, modules);
         return 0;
     }

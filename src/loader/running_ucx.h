@@ -49,6 +49,17 @@ int gaudi_is_ucp(const void *code);
 /* Whether what is looked up in this process comes from another UCX first. */
 int gaudi_is_hidden(void *libucs);
 
+/* --- module_choice.c -------------------------------------------------------*/
+
+/* The file of each module, in a folder of its own. */
+extern const char gaudi_module_name[];
+
+/* The folder, among those of modules, of the one that fits the UCX of a libucp
+ * best: one with the functions that it has, else one for the release, whose
+ * module tells what is different. "" when there is none. */
+void gaudi_choose_module(const char *modules, unsigned major, unsigned minor,
+                         void *libucp, char chosen[NAME_MAX + 1]);
+
 /* --- bridge.c --------------------------------------------------------------*/
 
 /* libuct, libucs and libucm. */

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include <cjson/cJSON.h>
@@ -755,6 +756,18 @@ TEST_F(info, explains_its_columns_and_exit_codes)
                             {"index", "module", "numa", "HBM", "state", "free",
                              "ours", "busy", "unknown", "kind", "held by",
                              "pairs", "missing", "to mend", "Exit code"}));
+}
+
+/* As the loader does. */
+TEST_F(info, shows_the_module_whose_functions_ucx_has)
+{
+    const copied_installation copy;
+    const std::string folder = copy.path("ucx-gaudi/" GAUDI_UCX_RELEASE);
+    fs::copy(folder, folder + "-0a1b2c");
+    std::ofstream(folder + "/functions") << "-ucp_get_version\n";
+    const process_result result = of(copy);
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_THAT(result.output, HasSubstr("\nmodule    " + folder + "-0a1b2c/"));
 }
 
 } // namespace gaudi::test

@@ -84,6 +84,17 @@ TEST_P(ipc_survival_of_kills, goes_on_and_keeps_nothing)
     survive(12);
 }
 
+TEST_P(ipc_survival_of_kills, goes_on_over_pcie)
+{
+    survive(12, {},
+            {{"UCX_GAUDI_IPC_P2P", "y"}, {"UCX_GAUDI_IPC_ROUTES", "pcie"}});
+}
+
+TEST_P(ipc_survival_of_kills, goes_on_over_host_memory)
+{
+    survive(12, {}, {{"UCX_GAUDI_IPC_ROUTES", "host"}});
+}
+
 TEST_P(ipc_survival_of_kills, goes_on_in_pods)
 {
     GAUDI_SKIP_IF(why_no_namespaces(pod_namespaces, "proc"));

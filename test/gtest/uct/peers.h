@@ -168,4 +168,24 @@ protected:
     uct_ep_h ep = nullptr; /**< to it */
 };
 
+/** The same in a child of the test, with the peer's device memory. */
+struct with_a_peer : beside_a_peer {
+    using beside_a_peer::copy;
+    using beside_a_peer::copy_md;
+    using beside_a_peer::ep;
+    using beside_a_peer::flush;
+    using beside_a_peer::ipc_md;
+    using beside_a_peer::peer;
+    using beside_a_peer::reopen;
+    using beside_a_peer::tl;
+    using beside_a_peer::to;
+
+    void TestBody() override {}
+
+    [[nodiscard]] endpoint target() const { return to(key); }
+    [[nodiscard]] uint64_t remote() const { return peer.device.address; }
+
+    const unpacked_key key{peer.device.key};
+};
+
 } // namespace gaudi::test

@@ -46,23 +46,7 @@ child_options over_host(const char *habit          = "rests",
 }
 
 /* The test process and a peer, each with a card. */
-struct pair : beside_a_peer {
-    using beside_a_peer::copy;
-    using beside_a_peer::copy_md;
-    using beside_a_peer::ep;
-    using beside_a_peer::flush;
-    using beside_a_peer::ipc_md;
-    using beside_a_peer::peer;
-    using beside_a_peer::tl;
-    using beside_a_peer::to;
-
-    void TestBody() override {}
-
-    [[nodiscard]] endpoint target() const { return to(key); }
-    [[nodiscard]] uint64_t remote() const { return peer.device.address; }
-
-    const unpacked_key key{peer.device.key};
-};
+using pair = with_a_peer;
 
 using many = std::array<counted_completion, 40>;
 

@@ -23,23 +23,9 @@ child_options over_pcie(const char *habit = "rests", const char *how = "early")
 }
 
 /* The test process and a peer, each with a card. */
-struct pair : beside_a_peer {
-    using beside_a_peer::copy;
-    using beside_a_peer::copy_md;
-    using beside_a_peer::ep;
-    using beside_a_peer::flush;
-    using beside_a_peer::peer;
-    using beside_a_peer::reopen;
-    using beside_a_peer::tl;
-    using beside_a_peer::to;
-
-    void TestBody() override {}
-
+struct pair : with_a_peer {
     /* To be written to, and to have been: the peer has been asked once. */
     pair() { put(1); }
-
-    [[nodiscard]] endpoint target() const { return to(key); }
-    [[nodiscard]] uint64_t remote() const { return peer.device.address; }
 
     void put(uint64_t seed)
     {
@@ -66,7 +52,6 @@ struct pair : beside_a_peer {
         tl->progress_much();
     }
 
-    const unpacked_key key{peer.device.key};
     std::vector<char> host     = std::vector<char>(100);
     const device_buffer device = device_buffer(copy_md, 100);
 };

@@ -155,14 +155,11 @@ struct block {
 
 enum class direction { put, get };
 
-/** Whether a list can be started by one call of this UCP. */
-constexpr bool starts_lists([[maybe_unused]] direction what)
+/** Whether a list can be started by one call of UCP where it has such: none of
+ *  gets can, up to 1.23. */
+constexpr bool starts_lists(direction what)
 {
-#ifdef ucp_dt_make_sgl
-    return (what == direction::put) || (UCP_API_VERSION >= UCP_VERSION(1, 23));
-#else
-    return false;
-#endif
+    return what == direction::put;
 }
 
 /** A list on its way. Dropping it while it is cancels what it can. */

@@ -54,7 +54,9 @@ enum class moment {
     before_connect, /* it has given its address, and has done nothing yet */
     idle,           /* connected, and nothing to do */
     full_queue,     /* it does not read, and the queue to it is full */
-    rendezvous_to,  /* it receives large messages */
+    eager_to,       /* it receives small messages, on its card */
+    eager_from,
+    rendezvous_to, /* and large ones */
     rendezvous_from,
     put, /* into its memory */
     get, /* from its memory */
@@ -73,9 +75,10 @@ constexpr auto kinds =
 const char *name_of(moment when)
 {
     constexpr const char *names[] = {
-        "before_connect",  "idle", "full_queue", "rendezvous_to",
-        "rendezvous_from", "put",  "get",        "its_put",
-        "its_get"};
+        "before_connect",  "idle",       "full_queue",
+        "eager_to",        "eager_from", "rendezvous_to",
+        "rendezvous_from", "put",        "get",
+        "its_put",         "its_get"};
     return names[static_cast<size_t>(when)];
 }
 
@@ -205,8 +208,13 @@ address introduce(const channel &socket, const worker &mine, const memory &own)
                          connection &other, const remote_memory &there,
                          const memory &one, const memory &two)
 {
-    for (;;) {
-        if (when == name_of(moment::rendezvous_to)) {
+    for (unsigned sent = 0;;) {
+        if (when == name_of(moment::eager_to)) {
+            other.wait(receive(mine, one, small), "receiving");
+        } else if ((when == name_of(moment::eager_from)) && (sent < depth)) {
+            other.wait(send(other, one, small), "sending");
+            ++sent;
+        } else if (when == name_of(moment::rendezvous_to)) {
             other.wait(receive(mine, one, large), "receiving");
         } else if (when == name_of(moment::rendezvous_from)) {
             other.wait(send(other, one, large), "sending");
@@ -437,6 +445,12 @@ private:
     {
         for (unsigned i = 0; i < depth; ++i) {
             switch (when) {
+            case moment::eager_to:
+                requests_.push_back(send(to, source_, small));
+                break;
+            case moment::eager_from:
+                requests_.push_back(receive(worker_, memory_, small));
+                break;
             case moment::rendezvous_to:
                 requests_.push_back(send(to, source_, large));
                 break;

@@ -32,7 +32,7 @@ inline constexpr uint64_t UCT_PERF_ATTR_FIELD_PATH_BANDWIDTH              = 0;
 /* Wishes that nobody has to say. But UCX 1.20.1 looks at this one, whose module
  * may have been built with the headers of 1.20.0, and so does 1.21.0, of which
  * there are commits without it; those before do not look at the bit, and always
- * lock. */
+ * lock. The caches of the two are alike but for `lru`, which is UCX's alone. */
 inline constexpr int UCS_RCACHE_FLAG_NEED_LRU_LOCK =
     (UCT_API >= UCT_VERSION(1, 20)) ? 1 << 3 : 0;
 
