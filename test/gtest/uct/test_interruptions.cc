@@ -202,6 +202,7 @@ struct event {
     ucs_status_t of_messages;
     memory leaves;
     bool ends_the_scene = false; /* this process has no card any more */
+    std::vector<ucs_status_t> over_ports{}; /* if not as over host memory */
 };
 
 const event events[] = {
@@ -251,13 +252,17 @@ const event events[] = {
      {UCS_ERR_NO_DEVICE},
      {UCS_OK},
      UCS_OK,
-     memory::unknown},
+     memory::unknown,
+     false,
+     {UCS_ERR_IO_ERROR, UCS_ERR_NO_DEVICE}},
     {"its_card_is_removed",
      [](encounter &e) { e.other.break_card("now=remove"); },
      {UCS_ERR_NO_DEVICE},
      {UCS_OK},
      UCS_OK,
-     memory::unknown},
+     memory::unknown,
+     false,
+     {UCS_ERR_IO_ERROR, UCS_ERR_NO_DEVICE}},
     {"the_own_card_is_reset",
      [](encounter &) {
          EXPECT_EQ(0, emulator::instance().hlthunk_emu_fault("now=reset"));
@@ -266,7 +271,8 @@ const event events[] = {
      {},
      UCS_OK,
      memory::as_put,
-     true},
+     true,
+     {UCS_ERR_IO_ERROR, UCS_ERR_NO_DEVICE}},
 };
 
 bool is_over_host()
@@ -390,9 +396,13 @@ std::vector<ucs_status_t> ends_of(const event &what, const operation &of)
     }
     auto ends         = what.ends;
     const bool either = (routes() == opening);
+    if ((routes() == "ports") && !what.over_ports.empty()) {
+        return what.over_ports;
+    }
     /* Its process could not flush what was put. */
     const bool flushes = (of.what == moves::put) && is_flushed();
-    if (!is_over_host() && !what.over_pcie.empty() && !flushes) {
+    if ((routes() != "ports") && !is_over_host() && !what.over_pcie.empty() &&
+        !flushes) {
         ends.resize(either ? ends.size() : 0);
         ends.insert(ends.end(), what.over_pcie.begin(), what.over_pcie.end());
     }
@@ -530,6 +540,7 @@ TEST_P(interruptions, hang_nobody_up_and_leave_nothing)
     const scratch_directory files;
     child_options options{{{"UCX_GAUDI_IPC_ROUTES", route},
                            {"HLTHUNK_EMU_PORTS", "y"},
+                           {"HLTHUNK_EMU_PORT_RETRIES", "10"},
                            {of_event, what->name},
                            {of_begun, std::to_string(begun)},
                            {peer_habit, "sleeps"}}};

@@ -117,6 +117,9 @@ int channel_set::get_ports(port_way &way, card &from, remote_memory &there,
     if (ucs_likely((way.by != nullptr) && !way.by->is_over())) {
         return 0;
     }
+    if (from.is_lost()) {
+        return -ENODEV;
+    }
     const ucs_time_t now = ucs_get_time();
     if (now < way.retries) {
         return way.error;
