@@ -10,15 +10,26 @@ shim::port_device *card_ports::get(const card &of, std::string &why_p)
 {
     const std::lock_guard<std::mutex> guard(lock_);
     if (!tried_) {
-        static util::made_once<shim::verbs_library> library;
-        const auto &driver = base::driver()->lib();
-        why_               = shim::port_device::open(
-                          driver, library.get([&] { return shim::verbs_library(driver); }),
-                          of.device(), of.info().number, device_);
         tried_ = true;
+        why_   = open(of);
     }
     why_p = why_;
     return device_.get();
+}
+
+std::string card_ports::open(const card &of)
+{
+    static util::made_once<shim::verbs_library> library;
+    const shim::driver &driver = *base::driver();
+    const std::string sys      = driver.sysfs("/sys");
+    const unsigned number      = of.info().number;
+    if (!sys.empty() && !shim::has_verbs_device(sys, number)) {
+        return "there is no verbs device " + shim::verbs_device(number);
+    }
+    return shim::port_device::open(driver.lib(), library.get([&] {
+        return shim::verbs_library(driver.lib());
+    }),
+                                   of.device(), number, device_);
 }
 
 std::string why_no_ports(const card &from, unsigned module_to)

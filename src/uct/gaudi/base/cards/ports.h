@@ -21,6 +21,8 @@ public:
     [[nodiscard]] shim::port_device *get(const card &of, std::string &why_p);
 
 private:
+    std::string open(const card &of);
+
     std::mutex lock_; /* held across opening them */
     bool tried_ = false;
     std::string why_;

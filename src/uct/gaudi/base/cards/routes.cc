@@ -12,7 +12,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <utility>
+#include <optional>
+#include <tuple>
 #include <vector>
 
 namespace gaudi::base {
@@ -21,7 +22,8 @@ namespace {
 
 struct known_routes {
     std::mutex lock; /* held across reading sysfs */
-    std::map<std::pair<pci_address, pci_address>, std::unique_ptr<pair_routes>>
+    std::map<std::tuple<pci_address, pci_address, bool>,
+             std::unique_ptr<pair_routes>>
         pairs;
 };
 
@@ -69,7 +71,8 @@ shim::pcie_path find_path(const card &from, pci_address to)
 }
 
 std::unique_ptr<pair_routes> make_routes(const card *from, pci_address own,
-                                         pci_address to, unsigned module_to)
+                                         pci_address to,
+                                         std::optional<unsigned> module_to)
 {
     auto made = std::make_unique<pair_routes>(pair_routes{own, to, {}});
     shim::pcie_path path{false, "UCX_GAUDI_IPC_ROUTES leaves it out"};
@@ -82,18 +85,21 @@ std::unique_ptr<pair_routes> make_routes(const card *from, pci_address own,
             if (path.is_there) {
                 made->all.add({over, false});
             }
-        } else if ((over == shim::wire::ports) && (from != nullptr)) {
-            no_ports = why_no_ports(*from, module_to);
+        } else if ((over == shim::wire::ports) && (from != nullptr) &&
+                   module_to.has_value()) {
+            no_ports = why_no_ports(*from, *module_to);
             if (no_ports.empty()) {
                 made->all.add({over, false});
             }
         }
     }
-    if (from != nullptr) {
+    if ((from != nullptr) && module_to.has_value()) {
         ucs_info("%s: %s ports to the card at %s%s%s", from->name().c_str(),
                  no_ports.empty() ? "uses" : "does not use",
                  to_text(to).c_str(), no_ports.empty() ? "" : ": ",
                  no_ports.c_str());
+    }
+    if (from != nullptr) {
         ucs_info("%s: %s PCIe to the card at %s: %s", from->name().c_str(),
                  path.is_there ? "uses" : "does not use", to_text(to).c_str(),
                  path.why.c_str());
@@ -104,13 +110,13 @@ std::unique_ptr<pair_routes> make_routes(const card *from, pci_address own,
 } // namespace
 
 const pair_routes &find_routes(const card *from, pci_address to,
-                               unsigned module_to)
+                               std::optional<unsigned> module_to)
 {
     const pci_address own =
         (from != nullptr) ? from->address() : pci_address::unknown;
     auto &known = util::of_this_process<known_routes>();
     const std::lock_guard<std::mutex> guard(known.lock);
-    auto &entry = known.pairs[{own, to}];
+    auto &entry = known.pairs[{own, to, module_to.has_value()}];
     if (entry == nullptr) {
         entry = make_routes(from, own, to, module_to);
     }
@@ -133,7 +139,7 @@ const char *why_no_import()
 
 bool reaches(const card &from, const card &to)
 {
-    return find_routes(&from, to.address(), to.device().module_id())
+    return find_routes(&from, to.address(), std::nullopt)
         .all.has(shim::wire::pcie);
 }
 

@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace gaudi::base {
 
@@ -56,9 +57,10 @@ struct pair_routes {
 
 /** The routes from a card of this process to another card of the machine.
  *  @param from  nullptr: this process has no card.
- *  @param module_to  The module id of the other one. */
+ *  @param module_to  The module id of the other one; none: it is this
+ * process's, and ports are not asked for. */
 [[nodiscard]] const pair_routes &find_routes(const card *from, pci_address to,
-                                             unsigned module_to);
+                                             std::optional<unsigned> module_to);
 
 /** Whether UCX_GAUDI_IPC_ROUTES lets bytes go over a wire at all. */
 [[nodiscard]] bool may_go_over(shim::wire wanted);

@@ -64,7 +64,7 @@ ucs_config_field_t table[] = {
     {"IPC_ROUTES", "ports,pcie,host",
      "Over what bytes go between device memory of two cards, best first; what\n"
      "is left out is not used:\n"
-     " ports     - the cards' own network ports, which nothing drives yet\n"
+     " ports     - the cards' own network ports, by the vendor's libhbl.so\n"
      " pcie      - one card reads or writes the other one's memory, where\n"
      "             UCX_GAUDI_IPC_P2P says that it reaches it\n"
      " host      - host memory that both cards have: one writes, one reads",

@@ -37,6 +37,10 @@ int why_not(ucs_status_t status, const foreign_page &of)
     }
 }
 
+/* Between two looks at a process whose answer is waited for: its end rings
+ * nobody. */
+constexpr uint64_t look_us = 1000;
+
 void wait_for(int event, uint64_t timeout_us)
 {
     pollfd wanted{event, POLLIN, 0};
@@ -191,7 +195,7 @@ int copy_client::ports_answer(uint64_t timeout_us)
         } else if (clock::now() >= deadline) {
             return -EINPROGRESS;
         } else {
-            wait_for(wake_fd_, timeout_us);
+            wait_for(wake_fd_, look_us);
         }
     }
     asked_ports_ = none;
@@ -298,7 +302,6 @@ int copy_client::wait_all(uint64_t timeout_us)
     using clock         = std::chrono::steady_clock;
     const auto deadline = clock::now() + std::chrono::microseconds(
                                              std::min(timeout_us, patience_us));
-    constexpr uint64_t look_us = 1000;
     /* They end in any order: there are two directions. */
     for (uint64_t next = taken_; (next < posted_) && !is_over();) {
         ring().client_sleeps.store(1);
