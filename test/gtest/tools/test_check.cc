@@ -31,8 +31,8 @@ constexpr char synapse_folder[] = GAUDI_BUILD_DIR "/lib/synapse";
 class check : public tools {
 protected:
     /* With two software cards, unless a variable names another driver. */
-    [[nodiscard]] process_result look(arguments options            = {},
-                                      environment variables        = {}) const
+    [[nodiscard]] process_result look(arguments options     = {},
+                                      environment variables = {}) const
     {
         const bool emulated =
             (variables.count("UCX_GAUDI_DRIVER") == 0) &&

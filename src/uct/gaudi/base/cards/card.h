@@ -176,10 +176,8 @@ public:
     [[nodiscard]] const shim::card_info &info() const { return info_; }
     [[nodiscard]] pci_address address() const { return address_; }
     [[nodiscard]] shim::card &device() const { return *device_; }
-    [[nodiscard]] shim::port_device *ports(std::string &why_p) const
-    {
-        return ports_.get(*this, why_p); /* as card_ports::get */
-    }
+    /** See @ref ports_of, in routes.h. */
+    [[nodiscard]] card_ports &ports() const { return ports_; }
     [[nodiscard]] ucs_sys_device_t sys_device() const { return sys_device_; }
     [[nodiscard]] const shim::node_identity &node() const { return node_; }
     [[nodiscard]] bool is_adopted() const { return adopted_; }

@@ -1,7 +1,6 @@
 #include "uct/gaudi/base/cards/routes.h"
 
 #include "uct/gaudi/base/cards/driver.h"
-#include "uct/gaudi/base/cards/ports.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "util/made_once.h"
 #include "util/process.h"
@@ -70,6 +69,21 @@ shim::pcie_path find_path(const card &from, pci_address to)
                                 from.info().bus_id, to_text(to), wish());
 }
 
+/* Why ports of a card do not lead to another one; empty: they may, if that
+ * one's process agrees. */
+std::string why_no_ports(const card &from, unsigned module_to)
+{
+    std::string why;
+    const shim::port_device *ports = ports_of(from, why);
+    if (ports == nullptr) {
+        return why;
+    }
+    const shim::card_ports &place = ports->place();
+    return place.map.between(place.module_id, module_to).empty()
+               ? "none leads there in a box " + place.map.name
+               : "";
+}
+
 std::unique_ptr<pair_routes> make_routes(const card *from, pci_address own,
                                          pci_address to,
                                          std::optional<unsigned> module_to)
@@ -121,6 +135,11 @@ const pair_routes &find_routes(const card *from, pci_address to,
         entry = make_routes(from, own, to, module_to);
     }
     return *entry;
+}
+
+shim::port_device *ports_of(const card &of, std::string &why_p)
+{
+    return of.ports().get(*driver(), of.device(), of.info().number, why_p);
 }
 
 bool may_go_over(shim::wire wanted)

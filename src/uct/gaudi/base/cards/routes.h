@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace gaudi::base {
 
@@ -61,6 +62,9 @@ struct pair_routes {
  * process's, and ports are not asked for. */
 [[nodiscard]] const pair_routes &find_routes(const card *from, pci_address to,
                                              std::optional<unsigned> module_to);
+
+/** The ports of a card of this process. @return nullptr, and why. */
+[[nodiscard]] shim::port_device *ports_of(const card &of, std::string &why_p);
 
 /** Whether UCX_GAUDI_IPC_ROUTES lets bytes go over a wire at all. */
 [[nodiscard]] bool may_go_over(shim::wire wanted);

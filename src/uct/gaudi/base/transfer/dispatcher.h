@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "uct/gaudi/base/transfer/channel_set.h"
 #include "uct/gaudi/base/transfer/operations.h"
 #include "uct/gaudi/base/transfer/read_backs.h"
 #include "uct/gaudi/base/transfer/wakeup.h"

@@ -400,44 +400,6 @@ ucs_status_t transfer_engine::arm()
         [&] { return dispatcher_.arm(*event_) ? UCS_OK : UCS_ERR_BUSY; });
 }
 
-int transfer_engine::connect_ports(pci_address address,
-                                   shim::port_offer &letter, channel *&ports_p)
-{
-    card *const from = planner_.find_card(address);
-    const int error  = (from != nullptr)
-                           ? channels_.accept_ports(*from, letter, ports_p)
-                           : -ENODEV;
-    if (error == 0) {
-        ++ports_p->users;
-    }
-    return error;
-}
-
-ucs_status_t transfer_engine::start_over_ports(flush_domain &domain,
-                                               channel &ports, uint64_t target,
-                                               const side &src, size_t length,
-                                               uct_completion_t *completion)
-{
-    ucs_status_t status = planner_.check(src, length);
-    if (status != UCS_OK) {
-        return status;
-    }
-    operation *op = operations_.take();
-    if (op == nullptr) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    operations_.start(*op, &domain, operation_kind::copy, completion);
-    ++ports.users;
-    op->copy.by_owner.reset(&ports);
-    op->copy.left        = length;
-    op->copy.is_imported = true;
-    op->copy.go_directly(
-        ports.queue_for(shim::dma_direction::device_to_host, length), target,
-        src.address);
-    begin(*op);
-    return UCS_INPROGRESS;
-}
-
 void transfer_engine::cancel(flush_domain &domain, ucs_status_t status)
 {
     if (!is_inherited()) {

@@ -1,6 +1,5 @@
 #include "uct/gaudi/base/transfer/planner.h"
 
-#include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/routes.h"
 #include "uct/gaudi/base/ucx/status.h"
 
@@ -95,60 +94,6 @@ ucs_status_t plan_relay(channel &reader, uint64_t dst, channel &writer,
 }
 
 } // namespace
-
-void planner::use_cards(card &home)
-{
-    cards_ = home.hold();
-    home_  = &home;
-    std::fill_n(last_, std::size(last_), found{});
-    auto &registrations = registration_cache::instance();
-    if (remember_host_ && (registrations_ == nullptr) && registrations.join()) {
-        registrations_.reset(&registrations);
-    }
-}
-
-/* Whether there is a card: one that works, or one that was lost. */
-bool planner::find_home()
-{
-    if ((home_ == nullptr) || home_->is_lost()) {
-        const held_cards cards = card_table::instance().cards();
-        if (card *other = cards.first()) {
-            use_cards(*other);
-        }
-    }
-    return home_ != nullptr;
-}
-
-ucs_status_t planner::look_up_device(const side &device, size_t length,
-                                     device_location &where, channel *&by)
-{
-    if (!find_home()) {
-        ucs_error("gaudi: device memory cannot be reached: this process has "
-                  "opened no card");
-        return UCS_ERR_NO_DEVICE;
-    }
-    const uint64_t version = map_.device_version();
-    auto known             = map_.find_device(device.address, length);
-    if (!known.has_value()) {
-        card_table::instance().note_acquired_cards();
-        known = map_.find_device(device.address, length);
-    }
-    if (!known.has_value()) {
-        const refusal why = map_.why_not(device.pointer(), length);
-        const auto level  = (why.lost != nullptr) ? why.lost->failure_level()
-                                                  : UCS_LOG_LEVEL_ERROR;
-        ucs_log(level, "gaudi: %zu bytes at %p %s", length, device.pointer(),
-                why.text);
-        return why.status;
-    }
-    where                     = *known;
-    const ucs_status_t status = channels_.get(*where.owner, by);
-    if ((status == UCS_OK) && where.is_sole) {
-        last_[oldest_] = {version, where, by};
-        oldest_        = (oldest_ + 1) % std::size(last_);
-    }
-    return status;
-}
 
 ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
                            host_side host, planned_copy &copy)
@@ -335,47 +280,6 @@ int planner::find_owner(const side &there, channel *&others, planned_copy &copy)
         copy.by_owner.reset(others);
     }
     return error;
-}
-
-/* Have ports of our card to the one that has the memory. */
-int planner::find_ports(const side &there, channel &by, bool waits,
-                        channel *&ports, planned_copy &copy)
-{
-    channel *peer;
-    int error = channels_.get(*there.remote, peer);
-    if (error == 0) {
-        error =
-            channels_.get_ports(by.owner(), *there.remote, *peer, waits, ports);
-    }
-    if (error == 0) {
-        ++ports->users;
-        copy.by_owner.reset(ports);
-        copy.staged_by = &by;
-    }
-    return error;
-}
-
-/* Over ports of our card, which writes; what it is to have, the other process's
- * card writes. */
-int planner::plan_over_ports(bool put, const side &there, const side &here,
-                             host_side host, channel &by, bool waits,
-                             planned_copy &copy)
-{
-    channel *ports;
-    const int error = find_ports(there, by, waits, ports, copy);
-    if (error != 0) {
-        return error;
-    }
-    if (!here.is_device) {
-        plan_host_side(put, here, host, by, there.address, copy);
-        copy.queue = &pcie_queue(*ports, put, copy.left);
-        return 0;
-    }
-    copy.go_directly(pcie_queue(*ports, put, copy.left),
-                     put ? there.address : here.address,
-                     put ? here.address : there.address);
-    copy.is_imported = true;
-    return 0;
 }
 
 /* The same by a card of its process.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "uct/gaudi/base/memory/registration_cache.h"
+#include "uct/gaudi/base/transfer/channel_set.h"
 #include "uct/gaudi/base/transfer/planned_copy.h"
 
 namespace gaudi::base {

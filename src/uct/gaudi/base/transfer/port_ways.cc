@@ -1,7 +1,7 @@
 /* How channels over cards' ports come about: the process that wants one sends
  * what its end offers in a chunk that both have, and gets there what the other
  * end does. */
-#include "uct/gaudi/base/transfer/channel.h"
+#include "uct/gaudi/base/transfer/engine.h"
 
 #include <cerrno>
 #include <cstring>
@@ -27,7 +27,7 @@ int open_end(const card &from, unsigned peer,
              std::unique_ptr<shim::connection> &made)
 {
     std::string why;
-    shim::port_device *ports = from.ports(why);
+    shim::port_device *ports = ports_of(from, why);
     if (ports != nullptr) {
         why = shim::connection::open(*ports, peer, {}, made);
     }
@@ -48,6 +48,14 @@ int connect_end(const card &from, shim::connection &end,
                   why.c_str());
     }
     return why.empty() ? 0 : -ENOTCONN;
+}
+
+/* Writes, and what the other process is asked to write. */
+work_queue &queue_of(channel &ports, bool put, size_t length)
+{
+    return ports.queue_for(put ? shim::dma_direction::device_to_host
+                               : shim::dma_direction::host_to_device,
+                           length);
 }
 
 } // namespace
@@ -159,6 +167,85 @@ int channel_set::accept_ports(card &from, shim::port_offer &letter,
                                          options_, *counts_));
     }
     return error;
+}
+
+int transfer_engine::connect_ports(pci_address address,
+                                   shim::port_offer &letter, channel *&ports_p)
+{
+    card *const from = planner_.find_card(address);
+    const int error  = (from != nullptr)
+                           ? channels_.accept_ports(*from, letter, ports_p)
+                           : -ENODEV;
+    if (error == 0) {
+        ++ports_p->users;
+    }
+    return error;
+}
+
+ucs_status_t transfer_engine::start_over_ports(flush_domain &domain,
+                                               channel &ports, uint64_t target,
+                                               const side &src, size_t length,
+                                               uct_completion_t *completion)
+{
+    ucs_status_t status = planner_.check(src, length);
+    if (status != UCS_OK) {
+        return status;
+    }
+    operation *op = operations_.take();
+    if (op == nullptr) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    operations_.start(*op, &domain, operation_kind::copy, completion);
+    ++ports.users;
+    op->copy.by_owner.reset(&ports);
+    op->copy.left        = length;
+    op->copy.is_imported = true;
+    op->copy.go_directly(
+        ports.queue_for(shim::dma_direction::device_to_host, length), target,
+        src.address);
+    begin(*op);
+    return UCS_INPROGRESS;
+}
+
+/* Have ports of our card to the one that has the memory. */
+int planner::find_ports(const side &there, channel &by, bool waits,
+                        channel *&ports, planned_copy &copy)
+{
+    channel *peer;
+    int error = channels_.get(*there.remote, peer);
+    if (error == 0) {
+        error =
+            channels_.get_ports(by.owner(), *there.remote, *peer, waits, ports);
+    }
+    if (error == 0) {
+        ++ports->users;
+        copy.by_owner.reset(ports);
+        copy.staged_by = &by;
+    }
+    return error;
+}
+
+/* Over ports of our card, which writes; what it is to have, the other process's
+ * card writes. */
+int planner::plan_over_ports(bool put, const side &there, const side &here,
+                             host_side host, channel &by, bool waits,
+                             planned_copy &copy)
+{
+    channel *ports;
+    const int error = find_ports(there, by, waits, ports, copy);
+    if (error != 0) {
+        return error;
+    }
+    if (!here.is_device) {
+        plan_host_side(put, here, host, by, there.address, copy);
+        copy.queue = &queue_of(*ports, put, copy.left);
+        return 0;
+    }
+    copy.go_directly(queue_of(*ports, put, copy.left),
+                     put ? there.address : here.address,
+                     put ? here.address : there.address);
+    copy.is_imported = true;
+    return 0;
 }
 
 } // namespace gaudi::base

@@ -1,0 +1,81 @@
+#include "uct/gaudi/base/transfer/channel_set.h"
+
+#include <cerrno>
+
+extern "C" {
+#include <ucs/time/time.h>
+}
+
+namespace gaudi::base {
+
+ucs_status_t channel_set::add(card &owner, channel *&channel_p)
+{
+    if (owner.place() >= by_place_.size()) {
+        by_place_.resize(owner.place() + 1);
+    }
+    all_.reserve(all_.size() + 1);
+    std::unique_ptr<channel> made;
+    const ucs_status_t status =
+        channel::create(owner, options_, *counts_, made);
+    if (status == UCS_OK) {
+        channel_p = by_place_[owner.place()] = &add(std::move(made));
+    }
+    return status;
+}
+
+int channel_set::get(remote_memory &there, channel *&channel_p)
+{
+    const auto known = by_owner_.find(there.owner());
+    if (ucs_likely((known != by_owner_.end()) && !known->second->is_over())) {
+        channel_p = known->second;
+        return 0;
+    }
+    int error = -ENOMEM;
+    (void)guarded([&] {
+        error = connect(there, channel_p);
+        return UCS_OK;
+    });
+    return error;
+}
+
+/* Those that are over go when nothing uses them any more: of a process after
+ * its ports. */
+void channel_set::forget_over()
+{
+    std::erase_if(by_owner_,
+                  [](const auto &entry) { return entry.second->is_over(); });
+    std::erase_if(ways_, [](const auto &entry) {
+        return std::get<channel *>(entry.first)->is_over();
+    });
+    for (int i = 0; i < 2; ++i) {
+        std::erase_if(all_, [](const auto &each) {
+            return each->is_over() && (each->users == 0);
+        });
+    }
+}
+
+int channel_set::connect(remote_memory &there, channel *&channel_p)
+{
+    const ucs_time_t now = ucs_get_time();
+    std::erase_if(silent_, [&](auto &entry) { return entry.second <= now; });
+    if (silent_.contains(there.owner())) {
+        return -ETIMEDOUT;
+    }
+    forget_over();
+    if ((event_ == nullptr) && (wakeup_event::create(event_) != UCS_OK)) {
+        return -EMFILE;
+    }
+    all_.reserve(all_.size() + 1);
+    std::unique_ptr<channel> made;
+    const int error =
+        channel::create(there, options_, event_->fd(), *counts_, made);
+    if (error == 0) {
+        channel_p = by_owner_[there.owner()] = &add(std::move(made));
+    } else if (error == -ETIMEDOUT) {
+        const ucs_time_t end   = ucs_get_time();
+        silent_[there.owner()] = end + (end - now);
+    }
+    return error;
+}
+
+} // namespace gaudi::base

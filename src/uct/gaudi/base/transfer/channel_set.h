@@ -1,0 +1,132 @@
+/**
+ * The channels of one engine, made as they are needed. Used by one thread at a
+ * time.
+ */
+#pragma once
+
+#include "uct/gaudi/base/transfer/channel.h"
+
+#include <map>
+#include <memory>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+namespace gaudi::base {
+
+/** The channels of one engine: one per card that it has used so far, one per
+ *  process whose cards have copied for it, and one per card that has ports to
+ *  another one. */
+class channel_set {
+public:
+    /** @param event  Made when it is needed. */
+    channel_set(const transfer_options &options,
+                std::unique_ptr<wakeup_event> &event)
+        : options_(options), event_(event)
+    {}
+
+    /** The channel to a card; made when the card is used for the first time.
+     *  @return UCS_OK, or an error, which was logged. */
+    [[nodiscard]] ucs_status_t get(card &owner, channel *&channel_p)
+    {
+        if ((owner.place() < by_place_.size()) &&
+            (by_place_[owner.place()] != nullptr)) {
+            channel_p = by_place_[owner.place()];
+            return UCS_OK;
+        }
+        return guarded([&] { return add(owner, channel_p); });
+    }
+
+    /** The channel to the process that has memory, which is connected to when
+     *  the first such is used. The caller counts itself among its users. One
+     *  that did not answer is not asked again for as long as that took.
+     *  @return As @ref channel::create. */
+    [[nodiscard]] int get(remote_memory &there, channel *&channel_p);
+
+    /** The channel of a card's ports to the card that has memory, which its
+     *  process is asked for when the first such is used. The caller counts
+     *  itself among its users. Where there is none, nobody is asked again for
+     *  some seconds.
+     *  @param peer   The channel to that process.
+     *  @param waits  For the answer; else -EINPROGRESS.
+     *  @return 0 or -errno, said at debug level. */
+    [[nodiscard]] int get_ports(card &from, remote_memory &there, channel &peer,
+                                bool waits, channel *&channel_p);
+
+    /** Connect ports of a card with those of another process, which asks.
+     *  @return 0 or -errno, said at debug level. */
+    [[nodiscard]] int accept_ports(card &from, shim::port_offer &letter,
+                                   channel *&channel_p);
+    /** Nothing more is started over them. */
+    void end_ports(channel &ports)
+    {
+        ports.end();
+        forget_over();
+    }
+
+    [[nodiscard]] auto begin() const { return all_.begin(); }
+    [[nodiscard]] auto end() const { return all_.end(); }
+
+    /** The ports before the channels to the processes that they lead to. */
+    ~channel_set()
+    {
+        ways_.clear();
+        while (!all_.empty()) {
+            all_.pop_back();
+        }
+    }
+
+    [[nodiscard]] copy_counts &counts() { return *counts_; }
+
+    /** In a forked child: leave everything to the parent. */
+    void disown()
+    {
+        (void)counts_.release();
+        for (auto &each : all_) {
+            (void)each.release();
+        }
+        for (auto &[_, way] : ways_) {
+            (void)way.asked_for.release();
+            (void)way.letter.release();
+        }
+    }
+
+private:
+    [[nodiscard]] ucs_status_t add(card &owner, channel *&channel_p);
+    [[nodiscard]] int connect(remote_memory &there, channel *&channel_p);
+
+    /* Ports from a card of ours to another process's: asked for, there, or not
+     * to be had. */
+    struct port_way {
+        std::unique_ptr<shim::connection> asked_for;
+        chunk_ptr letter;
+        uint32_t number    = 0;
+        channel *by        = nullptr;
+        int error          = 0;
+        ucs_time_t retries = 0;
+    };
+
+    void forget_over();
+    channel &add(std::unique_ptr<channel> made)
+    {
+        return *all_.emplace_back(std::move(made));
+    }
+    [[nodiscard]] int get_ports(port_way &way, card &from, remote_memory &there,
+                                channel &peer, bool waits);
+    [[nodiscard]] int ask_for_ports(port_way &way, card &from,
+                                    remote_memory &there, channel &peer);
+    [[nodiscard]] int take_ports(port_way &way, card &from, channel &peer,
+                                 bool waits);
+
+    const transfer_options &options_;
+    std::unique_ptr<wakeup_event> &event_;
+    std::unique_ptr<copy_counts> counts_ = std::make_unique<copy_counts>();
+    std::vector<channel *> by_place_; /* of the card; nullptr: not used yet */
+    std::unordered_map<uint64_t, channel *> by_owner_; /* other processes */
+    std::unordered_map<uint64_t, ucs_time_t> silent_;  /* and until when */
+    std::map<std::tuple<size_t, channel *, pci_address>, port_way> ways_;
+    uint32_t last_number_ = 0;
+    std::vector<std::unique_ptr<channel>> all_;
+};
+
+} // namespace gaudi::base
